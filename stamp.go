@@ -1,0 +1,119 @@
+package mcpload
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// Stamp names one emission: which run fired it, from which of its sources, and
+// which shot of that source it was. Sequence numbers start at 1 and rise by one
+// with every stamp that leaves the process, so that the ledger can tell a
+// missing emission from one that was never fired.
+//
+// Its text form, the probe id, is the only thing of ours that travels through
+// the target: 30 bytes of lower-case ASCII, safe inside any JSON string or URL,
+//
+//	mcpl-RRRRRRRR-SSSS-QQQQQQQQ-CC
+//
+// with run, source, sequence and an eight-bit check, all in hexadecimal.
+type Stamp struct {
+	Run    uint32
+	Source uint16
+	Seq    uint32
+}
+
+// ProbeLen is the length of a probe id in bytes.
+const ProbeLen = 30
+
+const (
+	probePrefix = "mcpl-"
+	hexDigits   = "0123456789abcdef"
+)
+
+var probePrefixBytes = []byte(probePrefix)
+
+// String returns the probe id.
+func (s Stamp) String() string { return string(s.Append(make([]byte, 0, ProbeLen))) }
+
+// Append appends the probe id to dst. It allocates only if dst is too small.
+func (s Stamp) Append(dst []byte) []byte {
+	dst = append(dst, probePrefix...)
+	dst = appendHex(dst, uint64(s.Run), 8)
+	dst = append(dst, '-')
+	dst = appendHex(dst, uint64(s.Source), 4)
+	dst = append(dst, '-')
+	dst = appendHex(dst, uint64(s.Seq), 8)
+	dst = append(dst, '-')
+	return appendHex(dst, uint64(s.check()), 2)
+}
+
+// ParseStamp reads a probe id that fills text completely.
+func ParseStamp(text string) (Stamp, error) {
+	s, ok := parseProbe([]byte(text))
+	if !ok || len(text) != ProbeLen {
+		return Stamp{}, fmt.Errorf("%q is not a probe id (want mcpl-RRRRRRRR-SSSS-QQQQQQQQ-CC)", text)
+	}
+	return s, nil
+}
+
+// FindStamp scans b for the first valid probe id. It decodes nothing else and
+// does not allocate, so a sink can call it on every raw message.
+func FindStamp(b []byte) (Stamp, bool) {
+	for {
+		i := bytes.Index(b, probePrefixBytes)
+		if i < 0 {
+			return Stamp{}, false
+		}
+		if s, ok := parseProbe(b[i:]); ok {
+			return s, true
+		}
+		b = b[i+len(probePrefix):]
+	}
+}
+
+func parseProbe(b []byte) (Stamp, bool) {
+	if len(b) < ProbeLen || string(b[:5]) != probePrefix || b[13] != '-' || b[18] != '-' || b[27] != '-' {
+		return Stamp{}, false
+	}
+	run, ok1 := parseHex(b[5:13])
+	source, ok2 := parseHex(b[14:18])
+	seq, ok3 := parseHex(b[19:27])
+	check, ok4 := parseHex(b[28:30])
+	s := Stamp{Run: run, Source: uint16(source), Seq: seq}
+	return s, ok1 && ok2 && ok3 && ok4 && uint8(check) == s.check()
+}
+
+// check guards against a probe id that was damaged on its way: without it, one
+// flipped digit would be read as another emission.
+func (s Stamp) check() uint8 {
+	h := uint32(2166136261)
+	for _, v := range [...]uint32{s.Run, uint32(s.Source), s.Seq} {
+		for range 4 {
+			h = (h ^ v&0xff) * 16777619
+			v >>= 8
+		}
+	}
+	return uint8(h ^ h>>8 ^ h>>16 ^ h>>24)
+}
+
+func appendHex(dst []byte, v uint64, digits int) []byte {
+	for i := digits - 1; i >= 0; i-- {
+		dst = append(dst, hexDigits[v>>(4*i)&0xf])
+	}
+	return dst
+}
+
+func parseHex(b []byte) (uint32, bool) {
+	var v uint32
+	for _, c := range b {
+		switch {
+		case c >= '0' && c <= '9':
+			v = v<<4 | uint32(c-'0')
+		case c >= 'a' && c <= 'f':
+			v = v<<4 | uint32(c-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return v, true
+}
