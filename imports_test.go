@@ -1,0 +1,106 @@
+package mcpload_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/mcpload/mcpload"
+
+// mayImport is the import table of the house: which of our own rooms each room
+// may use. A room that is not named here may not exist; "*" is anything.
+// Tests of a room may import anything: they are where the two ends meet.
+var mayImport = map[string][]string{
+	".":                {},
+	"profiles":         {},
+	"loadgen":          {"."},
+	"loadgen/upstream": {".", "loadgen"},
+	"loadgen/dialect":  {".", "sinks", "internal/wire"},
+	"sinks":            {"."},
+	"results":          {".", "sinks"},
+	"internal/wire":    {},
+	"internal/target":  {".", "internal/wire"},
+	"internal/bench":   {"*"},
+	"internal/report":  {"results"},
+	"internal/prom":    {"."},
+	"cmd/mcpload":      {"*"},
+}
+
+func TestImportTable(t *testing.T) {
+	rooms := map[string]bool{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if d.IsDir() && isNestedModule(name) {
+			return fs.SkipDir
+		}
+		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		room := path.Dir(filepath.ToSlash(name))
+		rooms[room] = true
+		allowed, known := mayImport[roomOf(room)]
+		if !known {
+			t.Errorf("%s: the import table has no room %q", name, room)
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range file.Imports {
+			p, _ := strconv.Unquote(spec.Path.Value)
+			if p != module && !strings.HasPrefix(p, module+"/") {
+				continue
+			}
+			to := strings.TrimPrefix(strings.TrimPrefix(p, module), "/")
+			if to == "" {
+				to = "."
+			}
+			if roomOf(to) == roomOf(room) || slices.Contains(allowed, "*") || slices.Contains(allowed, to) {
+				continue
+			}
+			t.Errorf("%s imports %s: the room %s may import only %v", name, p, room, allowed)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rooms) < 5 {
+		t.Errorf("only %d rooms were found: the walk is broken", len(rooms))
+	}
+}
+
+// roomOf is the table's entry that owns a folder: the folder itself or the
+// nearest one above it.
+func roomOf(folder string) string {
+	for dir := folder; dir != "."; dir = path.Dir(dir) {
+		if _, ok := mayImport[dir]; ok {
+			return dir
+		}
+	}
+	if folder == "." {
+		return "."
+	}
+	return folder
+}
+
+func isNestedModule(dir string) bool {
+	if dir == "." {
+		return false
+	}
+	matches, err := filepath.Glob(filepath.Join(dir, "go.mod"))
+	return err == nil && len(matches) > 0
+}
