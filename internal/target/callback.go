@@ -1,0 +1,236 @@
+package target
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// The failures of a callback, as deliveryStatus.lastError and the reason of
+// -32015 spell them. addressRefused is only a reason.
+const (
+	failRefused    = "connection_refused"
+	failTimeout    = "timeout"
+	failTLS        = "tls_error"
+	fail4xx        = "http_4xx"
+	fail5xx        = "http_5xx"
+	failChallenge  = "challenge_failed"
+	addressRefused = "address_refused"
+)
+
+// errAddress is wrapped by the dialer when a callback's address is not public.
+var errAddress = errors.New("the address is not public")
+
+const maxReply = 64 << 10 // bytes of a callback's answer that are read
+
+// message is one webhook message, ready to be posted.
+type message struct {
+	url            *url.URL
+	subscriptionID string
+	id             string
+	body           []byte
+	keys           []*standardwebhooks.Webhook // the newest first
+}
+
+// poster posts webhook messages over connections that it keeps.
+type poster struct {
+	transport http.RoundTripper
+	timeout   time.Duration
+}
+
+func newPoster(opts Options) (*poster, error) {
+	roots, err := callbackRoots(opts)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: opts.AckTimeout, KeepAlive: 30 * time.Second}
+	if !opts.AllowPrivateCallbacks {
+		// Here, where the name is resolved already: what a name resolved to
+		// when the subscription was made says nothing about now.
+		dialer.Control = refusePrivate
+	}
+	return &poster{timeout: opts.AckTimeout, transport: &http.Transport{
+		DialContext:           dialer.DialContext,
+		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: opts.CallbackInsecure, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1024)},
+		TLSHandshakeTimeout:   opts.AckTimeout,
+		MaxIdleConnsPerHost:   opts.Senders,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    true,
+		ResponseHeaderTimeout: opts.AckTimeout,
+	}}, nil
+}
+
+func callbackRoots(opts Options) (*x509.CertPool, error) {
+	if opts.CallbackCAFile == "" {
+		return opts.CallbackRoots, nil
+	}
+	pem, err := os.ReadFile(opts.CallbackCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("target: CallbackCAFile: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if opts.CallbackRoots != nil {
+		pool = opts.CallbackRoots.Clone()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("target: CallbackCAFile: %s holds no certificate in PEM", opts.CallbackCAFile)
+	}
+	return pool, nil
+}
+
+// post signs a message for this very moment and posts it. Redirects are not
+// followed. failure is "" when the answer was 2xx.
+func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte, failure string) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	now := time.Now()
+	var signatures strings.Builder
+	for i, key := range m.keys {
+		if i > 0 {
+			signatures.WriteByte(' ')
+		}
+		signature, err := key.Sign(m.id, now, m.body)
+		if err != nil {
+			return 0, nil, failRefused
+		}
+		signatures.WriteString(signature)
+	}
+	body := m.body
+	r := (&http.Request{
+		Method: http.MethodPost, URL: m.url, Host: m.url.Host, ContentLength: int64(len(body)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(bytes.NewReader(body)),
+		// Lets the transport repeat a post on a fresh connection when the
+		// receiver closed the kept one before it read anything.
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+		Header: http.Header{
+			"Content-Type": {"application/json"},
+			"User-Agent":   {"mcpload-target/0.1"},
+			// As the standard spells them; net/http sends them so.
+			standardwebhooks.HeaderWebhookID:        {m.id},
+			standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
+			standardwebhooks.HeaderWebhookSignature: {signatures.String()},
+			"X-MCP-Subscription-Id":                 {m.subscriptionID},
+		},
+	}).WithContext(ctx)
+	resp, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return 0, nil, failureOf(err)
+	}
+	defer resp.Body.Close()
+	reply, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil && resp.StatusCode/100 == 2 {
+		return resp.StatusCode, nil, failureOf(err)
+	}
+	switch {
+	case resp.StatusCode/100 == 2:
+		return resp.StatusCode, reply, ""
+	case resp.StatusCode >= 500:
+		return resp.StatusCode, reply, fail5xx
+	}
+	return resp.StatusCode, reply, fail4xx
+}
+
+func (p *poster) close() {
+	if t, ok := p.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// failureOf puts a transport error into one of the draft's words. What fits
+// none is connection_refused: there was no connection to speak of.
+func failureOf(err error) string {
+	var network net.Error
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	switch {
+	case errors.Is(err, errAddress):
+		return addressRefused
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return failTimeout
+	case errors.As(err, &certificate), errors.As(err, &record), errors.As(err, &alert), strings.Contains(err.Error(), "tls: "):
+		return failTLS
+	}
+	return failRefused
+}
+
+// refusePrivate is a dialer's control function: it sees the address that is
+// about to be dialled.
+func refusePrivate(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil || !isPublic(to.Addr()) {
+		return fmt.Errorf("%s: %w", address, errAddress)
+	}
+	return nil
+}
+
+// notPublic are special-purpose networks that the netip predicates leave out.
+var notPublic = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.0.2.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"),
+	netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2001:db8::/32"),
+	netip.MustParsePrefix("2002::/16"),
+}
+
+func isPublic(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+		return false
+	}
+	for _, p := range notPublic {
+		if p.Contains(ip) {
+			return false
+		}
+	}
+	return true
+}
+
+// parseCallback checks a callback's URL.
+func parseCallback(raw string) (*url.URL, *rpcError) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Hostname() == "":
+		return nil, invalidParams("delivery.url is not a URL")
+	case u.Scheme != "https":
+		return nil, invalidParams("delivery.url must be https")
+	case u.User != nil:
+		return nil, invalidParams("delivery.url must not hold credentials")
+	}
+	u.Fragment = ""
+	return u, nil
+}
+
+// parseSecret checks a signing secret: whsec_ and the base64 of 24 to 64 bytes.
+func parseSecret(secret string) ([]byte, *rpcError) {
+	text, ok := strings.CutPrefix(secret, "whsec_")
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
+		return nil, invalidParams("delivery.secret must be whsec_ and the base64 of 24 to 64 bytes")
+	}
+	return key, nil
+}

@@ -1,0 +1,140 @@
+package target
+
+import (
+	"cmp"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Options configures a [Server]. The zero value works: a plain listener on a
+// free loopback port, any token accepted, callbacks to public addresses only.
+//
+// A zero number or duration means its default; a negative one is an error of
+// [New].
+type Options struct {
+	// Addr is the plain MCP listener's address (HTTP/1.1 and h2c). Default
+	// 127.0.0.1:0.
+	Addr string
+	// TLS opens a second MCP listener on TLSAddr (default 127.0.0.1:0) with
+	// HTTP/1.1 and HTTP/2 over TLS and a self-signed certificate, see
+	// [Server.CertPEM].
+	TLS     bool
+	TLSAddr string
+	// AdminAddr is the admin listener's address. It has no authentication, so
+	// it belongs on loopback. Default 127.0.0.1:0.
+	AdminAddr string
+
+	// Tokens lists the bearer tokens that are accepted; each is a principal.
+	// Empty: any token is accepted and is a principal, and a request without
+	// one is anonymous. Anonymous callers may list, poll and stream, but not
+	// subscribe webhooks.
+	Tokens []string
+
+	// AllowPrivateCallbacks lets webhooks go to loopback, private and other
+	// addresses that are not public.
+	AllowPrivateCallbacks bool
+	// CallbackRoots are the certificates that callbacks are checked against,
+	// CallbackCAFile a PEM file of such. With both, the file's are added to a
+	// copy. With neither, the system's are used.
+	CallbackRoots  *x509.CertPool
+	CallbackCAFile string
+	// CallbackInsecure accepts any certificate of a callback.
+	CallbackInsecure bool
+
+	// Heartbeat is the longest silence on a stream. Default 15 s; the draft
+	// wants at most 30 s.
+	Heartbeat time.Duration
+	// NextPoll is the pause asked of pollers (nextPollMs), 50 ms or more.
+	// Default 1 s.
+	NextPoll time.Duration
+	// LongPollMax bounds the timeoutMs that a poll may ask for; a longer wish
+	// is answered early and empty. Default 30 s.
+	LongPollMax time.Duration
+	// PollMaxEvents bounds the events of one poll answer. Default 500.
+	PollMaxEvents int
+
+	// BufferEvents and BufferAge bound the replay buffer of each event type.
+	// Defaults 10,000 events and 10 minutes.
+	BufferEvents int
+	BufferAge    time.Duration
+	// QueueLen bounds how many live events a stream or a webhook subscription
+	// may lag behind. What exceeds it is skipped, oldest first, counted, and
+	// announced as a gap. Events replayed from a cursor do not count. Default
+	// 4096.
+	QueueLen int
+
+	// TTLMin, TTLDefault and TTLMax bound the life granted to webhook
+	// subscriptions. Defaults 5 min, 30 min and 24 h.
+	TTLMin, TTLDefault, TTLMax time.Duration
+	// MaxSubscriptions bounds streams and webhook subscriptions together; one
+	// more is answered with -32013. Default 100,000.
+	MaxSubscriptions int
+
+	// RetryMax is how often a delivery is tried again after its first attempt.
+	// Default 4; -1 = never.
+	RetryMax int
+	// RetryBase is the wait before the first retry. It doubles with each
+	// further one, and the upper half of each wait is random. Default 1 s.
+	RetryBase time.Duration
+	// AckTimeout is how long a callback may take to answer. Default 5 s.
+	AckTimeout time.Duration
+	// DualSignGrace is how long the former secret still signs, beside the new
+	// one, after a rotation. Default 1 min; -1 = not at all.
+	DualSignGrace time.Duration
+	// InFlight bounds the concurrent attempts of one webhook subscription.
+	// 1 keeps its events in order. Default 4.
+	InFlight int
+	// Window bounds the events of one webhook subscription that are neither
+	// acknowledged nor given up. Default 256.
+	Window int
+	// Senders bounds the concurrent attempts of all webhook subscriptions.
+	// Default 256.
+	Senders int
+
+	// Logger is told what goes wrong. nil discards.
+	Logger *slog.Logger
+}
+
+// withDefaults fills in the zero fields and refuses values out of range.
+func (o Options) withDefaults() (Options, error) {
+	var bad error
+	duration := func(name string, d *time.Duration, def, least time.Duration) {
+		*d = cmp.Or(*d, def)
+		if *d < least && bad == nil {
+			bad = fmt.Errorf("target: %s is %v: want %v or more", name, *d, least)
+		}
+	}
+	number := func(name string, n *int, def, least int) {
+		*n = cmp.Or(*n, def)
+		if *n < least && bad == nil {
+			bad = fmt.Errorf("target: %s is %d: want %d or more", name, *n, least)
+		}
+	}
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.TLSAddr = cmp.Or(o.TLSAddr, "127.0.0.1:0")
+	o.AdminAddr = cmp.Or(o.AdminAddr, "127.0.0.1:0")
+	duration("Heartbeat", &o.Heartbeat, 15*time.Second, time.Millisecond)
+	duration("NextPoll", &o.NextPoll, time.Second, 50*time.Millisecond)
+	duration("LongPollMax", &o.LongPollMax, 30*time.Second, time.Millisecond)
+	duration("BufferAge", &o.BufferAge, 10*time.Minute, time.Millisecond)
+	duration("TTLMin", &o.TTLMin, 5*time.Minute, time.Millisecond)
+	duration("TTLDefault", &o.TTLDefault, max(30*time.Minute, o.TTLMin), o.TTLMin)
+	duration("TTLMax", &o.TTLMax, max(24*time.Hour, o.TTLDefault), o.TTLDefault)
+	duration("RetryBase", &o.RetryBase, time.Second, time.Millisecond)
+	duration("AckTimeout", &o.AckTimeout, 5*time.Second, time.Millisecond)
+	duration("DualSignGrace", &o.DualSignGrace, time.Minute, -1)
+	number("PollMaxEvents", &o.PollMaxEvents, 500, 1)
+	number("BufferEvents", &o.BufferEvents, 10_000, 1)
+	number("QueueLen", &o.QueueLen, 4096, 1)
+	number("MaxSubscriptions", &o.MaxSubscriptions, 100_000, 1)
+	number("RetryMax", &o.RetryMax, 4, -1)
+	number("InFlight", &o.InFlight, 4, 1)
+	number("Window", &o.Window, 256, 1)
+	number("Senders", &o.Senders, 256, 1)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, bad
+}
