@@ -1,0 +1,141 @@
+package profiles
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestBuiltins(t *testing.T) {
+	var names []string
+	for _, info := range Builtin() {
+		names = append(names, info.Name)
+		if info.Description == "" {
+			t.Errorf("%s: no description", info.Name)
+		}
+	}
+	want := []string{"compare", "floor", "longpoll", "poll", "push", "smoke", "thousand", "webhook"}
+	if !slices.Equal(names, want) {
+		t.Fatalf("built-in profiles are %v, want %v", names, want)
+	}
+	for _, name := range builtinNames() {
+		p, err := Load(name, nil)
+		if err != nil {
+			t.Errorf("%s:\n%v", name, err)
+			continue
+		}
+		if p.Name != name {
+			t.Errorf("%s calls itself %s", name, p.Name)
+		}
+		again(t, p)
+	}
+}
+
+// again writes a profile, reads it, and compares.
+func again(t *testing.T, p *Profile) {
+	t.Helper()
+	text, err := p.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := Parse("again", text, nil)
+	if err != nil {
+		t.Fatalf("%v\nof what was written:\n%s", err, text)
+	}
+	if !reflect.DeepEqual(p, q) {
+		t.Fatalf("read again, the profile differs:\n%+v\n%+v\n%s", p, q, text)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	p, err := Load(Default, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Lanes) != 3 || p.Upstream.Sources != 10 || p.Upstream.Event != "chat.message" {
+		t.Fatalf("%+v", p)
+	}
+	if got := p.Phases; got != (Phases{Order: "together", Ready: 15 * time.Second, Warmup: 2 * time.Second, Measure: 10 * time.Second, Drain: 5 * time.Second, Late: 5 * time.Second}) {
+		t.Errorf("phases %+v", got)
+	}
+	for _, l := range p.Lanes {
+		lt, err := CompileLane(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range l.Subscriptions {
+			if got := lt.Sources(i); len(got) != 1 || int(got[0]) != i%10 {
+				t.Fatalf("%s %d hears %v", l.Name, i, got)
+			}
+		}
+		if got := string(lt.Arguments(217)); got != `{"channel":"channel-7"}` {
+			t.Errorf("%s: arguments %s", l.Name, got)
+		}
+	}
+	payload, err := CompilePayload(p.Upstream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(payload([]byte("x"), 3, 7, "PROBE")); got != `x{"channel":"channel-3","text":"message 7 PROBE"}` {
+		t.Errorf("payload %s", got)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.yaml")
+	text, err := Source("smoke")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Load(file, []string{"name=mine"}); err != nil || p.Name != "mine" {
+		t.Errorf("%v, %v", p, err)
+	}
+	for name, want := range map[string]string{
+		"comprae":       `profile "comprae": no such profile: neither a file nor built in; did you mean compare?`,
+		"./compare":     `profile "./compare": no such profile: neither a file nor built in; did you mean compare?`,
+		"xyzzyplughaaa": "there is compare, floor, longpoll, poll, push, smoke, thousand, webhook",
+	} {
+		_, err := Load(name, nil)
+		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Load(%q): %v", name, err)
+		}
+	}
+	if _, err := Source("../builtin/smoke"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Source outside: %v", err)
+	}
+	if _, err := Load(t.TempDir(), nil); err == nil || errors.Is(err, ErrNotFound) {
+		t.Errorf("Load of a folder: %v", err)
+	}
+}
+
+func TestJSONHoldsNoSecrets(t *testing.T) {
+	p, err := Load("smoke", []string{"target.tokens=[hush-token]", "target.headers.X-Key=hush-header", "target.tokenFile="})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(text, []byte("hush")) {
+		t.Errorf("%s", text)
+	}
+	var q Profile
+	if err := json.Unmarshal(text, &q); err != nil {
+		t.Fatal(err)
+	}
+	if q.Phases != p.Phases || q.Schedule != p.Schedule {
+		t.Errorf("JSON changes the profile: %s", text)
+	}
+	again(t, p)
+}

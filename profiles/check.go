@@ -1,0 +1,309 @@
+package profiles
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// checker holds a decoded profile against the rules. A key that could not be
+// decoded is not reported a second time.
+type checker struct {
+	*decoder
+	p *Profile
+}
+
+var nameRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+// bad reports a problem with a key, or with the nearest group above it when it
+// was not given.
+func (c *checker) bad(path, what, mend string) {
+	if c.tainted[path] {
+		return
+	}
+	n, near := c.at[path], path
+	for n == nil && near != "" {
+		near = parent(near)
+		n = c.at[near]
+		if n == nil || near == "" {
+			continue
+		}
+	}
+	if n == nil {
+		n = c.at[""]
+	}
+	c.report(n, path, what, mend)
+}
+
+// missing is silent when its group holds a key that does not exist: that one is
+// likely the same, misspelt.
+func (c *checker) missing(path, mend string) {
+	for up := parent(path); ; up = parent(up) {
+		if c.tainted[up] {
+			return
+		}
+		if up == "" || c.at[up] != nil {
+			break
+		}
+	}
+	c.bad(path, "is missing", mend)
+}
+
+func (c *checker) given(path string) bool { return c.at[path] != nil }
+
+func parent(path string) string {
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		return path[:i]
+	}
+	return ""
+}
+
+func (c *checker) enum(path, value string, known ...string) {
+	for _, k := range known {
+		if value == k {
+			return
+		}
+	}
+	if value == "" {
+		c.missing(path, "give one of "+strings.Join(known, ", "))
+		return
+	}
+	c.bad(path, "no such "+path[strings.LastIndexByte(path, '.')+1:]+" "+quote(value), advise(value, known))
+}
+
+func (c *checker) name(path, value string) {
+	switch {
+	case value == "":
+		c.missing(path, "give a short name of a-z, 0-9 and hyphens")
+	case !nameRule.MatchString(value):
+		c.bad(path, quote(value)+" is no name", "use a-z, 0-9 and hyphens, a letter first, at most 63")
+	}
+}
+
+func (c *checker) least(path string, value, least int) {
+	if value >= least {
+		return
+	}
+	if !c.given(path) {
+		c.missing(path, fmt.Sprintf("give a number of at least %d", least))
+		return
+	}
+	c.bad(path, fmt.Sprintf("%d is too small", value), fmt.Sprintf("give at least %d", least))
+}
+
+// span keeps durations so short that a few of them can be added up.
+func (c *checker) span(path string, value, least, most time.Duration) {
+	switch {
+	case value < least:
+		c.bad(path, fmt.Sprintf("%v is too short", value), fmt.Sprintf("give at least %v", least))
+	case value > most:
+		c.bad(path, fmt.Sprintf("%v is too long", value), fmt.Sprintf("give at most %v", most))
+	}
+}
+
+// longest is the most that any duration may be: 10 years.
+const longest = 10 * 365 * 24 * time.Hour
+
+// web checks an address, and that it holds no credentials: addresses are
+// printed and stored.
+func (c *checker) web(path, value string, schemes ...string) *url.URL {
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || u.Hostname() == "" {
+		c.bad(path, quote(value)+" is not an address", fmt.Sprintf("write it like %s://127.0.0.1:8080", schemes[0]))
+		return nil
+	}
+	for _, s := range schemes {
+		if u.Scheme != s {
+			continue
+		}
+		if u.User != nil {
+			c.bad(path, "holds a user name or a password", "put credentials into headers or tokens, which are not stored")
+			return nil
+		}
+		return u
+	}
+	c.bad(path, fmt.Sprintf("%s does not fit here", quote(u.Scheme)), "it must be "+strings.Join(schemes, " or "))
+	return nil
+}
+
+func (c *checker) profile() {
+	p := c.p
+	c.name("name", p.Name)
+	c.target()
+	if len(p.Lanes) == 0 {
+		c.missing("lanes", "give at least one, with name, mode, subscriptions and event")
+	}
+	seen := map[string]bool{}
+	for i := range p.Lanes {
+		l := &p.Lanes[i]
+		path := fmt.Sprintf("lanes.%d", i)
+		if seen[l.Name] && l.Name != "" {
+			c.bad(path+".name", quote(l.Name)+" is given twice", "give each lane its own name")
+		}
+		seen[l.Name] = true
+		c.lane(path, l)
+	}
+	c.upstream()
+	c.phases()
+	c.schedule()
+	for i, t := range p.Thresholds {
+		if strings.TrimSpace(t) == "" {
+			c.bad(fmt.Sprintf("thresholds.%d", i), "is empty", "write one like push.lostSilent == 0")
+		}
+	}
+	c.limits()
+}
+
+func (c *checker) target() {
+	t := &c.p.Target
+	if t.URL != "" {
+		c.web("target.url", t.URL, "http", "https")
+	}
+	c.enum("target.era", t.Era, "auto", "modern", "legacy")
+	c.enum("target.revision", t.Revision, "newest", "older")
+	c.headers("target.headers", t.Headers)
+	if len(t.Tokens) > 0 && t.TokenFile != "" {
+		c.bad("target.tokenFile", "there are tokens as well", "give one of the two")
+	}
+	for i, token := range t.Tokens {
+		if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			c.bad(fmt.Sprintf("target.tokens.%d", i), "is no bearer token", "give printable ASCII without spaces")
+		}
+	}
+	for i, host := range t.Allow {
+		if host == "" || strings.ContainsAny(host, "/ \t\n") {
+			c.bad(fmt.Sprintf("target.allow.%d", i), quote(host)+" is no host", "give a name or an address, without http://")
+		}
+	}
+}
+
+func (c *checker) headers(path string, headers map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		value := headers[name]
+		if name == "" || strings.ContainsFunc(name, func(r rune) bool {
+			return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+		}) {
+			c.bad(join(path, name), quote(name)+" cannot be a header", "use letters, digits and hyphens")
+		}
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 127 }) {
+			c.bad(join(path, name), "holds a line break or another control character", "write it on one line")
+		}
+	}
+}
+
+func (c *checker) phases() {
+	p := &c.p.Phases
+	c.enum("phases.order", p.Order, "together", "turns")
+	c.span("phases.ready", p.Ready, time.Millisecond, longest)
+	c.span("phases.warmup", p.Warmup, 0, longest)
+	c.span("phases.measure", p.Measure, time.Millisecond, longest)
+	c.span("phases.drain", p.Drain, 0, longest)
+	c.span("phases.late", p.Late, 0, longest)
+}
+
+func (c *checker) upstream() {
+	u := &c.p.Upstream
+	c.enum("upstream.kind", u.Kind, "inject", "http")
+	c.least("upstream.sources", u.Sources, 1)
+	if u.Sources > math.MaxUint16+1 {
+		c.bad("upstream.sources", fmt.Sprintf("%d is too many", u.Sources), "give at most 65536")
+	}
+	c.span("upstream.timeout", u.Timeout, time.Millisecond, longest)
+	c.least("upstream.workers", u.Workers, 1)
+	switch u.Kind {
+	case "inject":
+		c.inject(u)
+	case "http":
+		for _, key := range []string{"event", "admin"} {
+			if c.given("upstream." + key) {
+				c.bad("upstream."+key, "belongs to kind inject", "remove it, or set upstream.kind: inject")
+			}
+		}
+		if u.HTTP.Body != "" && u.Payload != nil {
+			c.bad("upstream.payload", "is not sent, since upstream.http.body is given", "remove one of them")
+		}
+		c.request(u)
+	}
+}
+
+func (c *checker) inject(u *Upstream) {
+	if u.HTTP.URL != "" || u.HTTP.Method != "" || u.HTTP.Body != "" || u.HTTP.Headers != nil {
+		c.bad("upstream.http", "belongs to kind http", "remove it, or set upstream.kind: http")
+	}
+	switch target := c.p.Target.URL; {
+	case target != "" && u.Admin == "":
+		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or use upstream.kind: http")
+	case target == "" && u.Admin != "":
+		c.bad("upstream.admin", "the run starts its own target", "remove it, or give target.url too")
+	case u.Admin != "":
+		c.web("upstream.admin", u.Admin, "http", "https")
+	}
+	if u.Event == "" {
+		c.missing("upstream.event", "the lanes subscribe to different events: name the one to fire")
+	}
+	payload, err := CompilePayload(*u)
+	if err != nil {
+		c.fail2("upstream", err)
+		return
+	}
+	if u.Payload == nil {
+		c.missing("upstream.payload", `give the event's data, with "{{.Probe}}" in one of its texts`)
+	} else if !bytes.Contains(payload(nil, 0, 1, sampleProbe), []byte(sampleProbe)) {
+		c.bad("upstream.payload", "no text holds {{.Probe}}", `add one, like text: "{{.Probe}}": deliveries are recognised by it`)
+	}
+}
+
+// sampleProbe has the form of a probe id.
+const sampleProbe = "mcpl-00000001-0000-00000001-00"
+
+func (c *checker) request(u *Upstream) {
+	r := &u.HTTP
+	c.headers("upstream.http.headers", r.Headers)
+	if r.URL == "" {
+		c.missing("upstream.http.url", "give the address of what makes the target emit")
+		return
+	}
+	if strings.ContainsFunc(r.Method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
+		c.bad("upstream.http.method", quote(r.Method)+" is no method", "write it in capitals, as in POST")
+	}
+	compiled, err := CompileHTTP(*u)
+	if err != nil {
+		c.fail2("upstream", err)
+		return
+	}
+	address, header, body := compiled(0, 1, sampleProbe)
+	c.web("upstream.http.url", address, "http", "https")
+	found := strings.Contains(address, sampleProbe) || bytes.Contains(body, []byte(sampleProbe))
+	for _, values := range header {
+		found = found || strings.Contains(values[0], sampleProbe)
+	}
+	if !found {
+		c.bad("upstream.http", "neither url, headers nor body holds {{.Probe}}", "add it where it reaches the event's data: deliveries are recognised by it")
+	}
+}
+
+// fail2 reports an error of the form key: key: what; mend.
+func (c *checker) fail2(path string, err error) {
+	text := err.Error()
+	for {
+		key, rest, ok := strings.Cut(text, ": ")
+		if !ok || !c.given(join(path, key)) {
+			break
+		}
+		path, text = join(path, key), rest
+	}
+	what, mend, _ := strings.Cut(text, "; ")
+	c.bad(path, what, mend)
+}
+
+func listenable(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	return err == nil && port != ""
+}

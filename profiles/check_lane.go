@@ -1,0 +1,119 @@
+package profiles
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+func (c *checker) lane(path string, l *Lane) {
+	c.name(path+".name", l.Name)
+	c.enum(path+".system", l.System, "events")
+	c.enum(path+".mode", l.Mode, "poll", "push", "webhook")
+	c.least(path+".subscriptions", l.Subscriptions, 1)
+	c.enum(path+".http", l.HTTP, "1.1", "2", "h2c")
+	switch target := c.p.Target.URL; {
+	case l.HTTP == "2" && strings.HasPrefix(target, "http:"):
+		c.bad(path+".http", "HTTP/2 needs TLS, and target.url is http", "use h2c, or an https target")
+	case l.HTTP == "h2c" && strings.HasPrefix(target, "https:"):
+		c.bad(path+".http", "h2c is without TLS, and target.url is https", "use 2")
+	}
+	u := &c.p.Upstream
+	switch {
+	case l.Event == "":
+		c.missing(path+".event", "name the event to subscribe to")
+	case u.Kind == "inject" && u.Event != "" && l.Event != u.Event:
+		c.bad(path+".event", fmt.Sprintf("the upstream fires %s, which this lane would never hear", quote(u.Event)), "subscribe to the same, or change upstream.event")
+	}
+	c.span(path+".maxAge", l.MaxAge, 0, longest)
+	c.foreign(path, l)
+	switch l.Mode {
+	case "poll":
+		c.span(path+".poll.floor", l.Poll.Floor, 0, longest)
+		c.span(path+".poll.timeout", l.Poll.Timeout, 0, longest)
+		c.least(path+".poll.maxEvents", l.Poll.MaxEvents, 0)
+	case "push":
+		c.span(path+".push.heartbeat", l.Push.Heartbeat, time.Millisecond, longest)
+		c.span(path+".push.backoff.min", l.Push.Backoff.Min, time.Millisecond, longest)
+		c.span(path+".push.backoff.max", l.Push.Backoff.Max, l.Push.Backoff.Min, longest)
+	case "webhook":
+		c.webhook(path+".webhook", &l.Webhook)
+	}
+	c.span(path+".churn.pause", l.Churn.Pause, 0, longest)
+	c.least(path+".attach.concurrency", l.Attach.Concurrency, 1)
+	c.enum(path+".attach.onFailure", l.Attach.OnFailure, "stop", "continue")
+	c.templates(path, l)
+}
+
+// foreign finds blocks of a mode that the lane does not have.
+func (c *checker) foreign(path string, l *Lane) {
+	for _, mode := range []string{"poll", "push", "webhook"} {
+		if l.Mode != mode && c.given(path+"."+mode) {
+			c.bad(path+"."+mode, fmt.Sprintf("means nothing to a lane of mode %s", l.Mode), "remove it, or set mode: "+mode)
+		}
+	}
+}
+
+func (c *checker) webhook(path string, w *WebhookLane) {
+	const shortest, longest = time.Second, 720 * time.Hour
+	switch w.TTL {
+	case "default":
+	case "none":
+		if w.RotateEvery > 0 {
+			c.bad(path+".rotateEvery", "secrets change at a refresh, and ttl none has none", "give a ttl")
+		}
+	default:
+		ttl, err := parseDuration(c.textOf(path+".ttl", w.TTL))
+		if err != nil {
+			what, _, _ := strings.Cut(err.Error(), "; ")
+			c.bad(path+".ttl", what, "write a duration like 300s, or default, or none")
+			break
+		}
+		c.span(path+".ttl", ttl, shortest, longest)
+	}
+	if w.RefreshAt < 0.1 || w.RefreshAt > 0.95 {
+		c.bad(path+".refreshAt", fmt.Sprintf("%v is out of bounds", w.RefreshAt), "give a share of the grant from 0.1 to 0.95")
+	}
+	c.least(path+".rotateEvery", w.RotateEvery, 0)
+	if w.Refuse < 0 || w.Refuse > 1 {
+		c.bad(path+".refuse", fmt.Sprintf("%v is out of bounds", w.Refuse), "give a share from 0 to 1")
+	}
+	c.span(path+".ackDelay", w.AckDelay, 0, time.Hour)
+	if w.Callback != "" {
+		c.web(path+".callback", w.Callback, "https")
+	}
+	if w.Listen != "" && !listenable(w.Listen) {
+		c.bad(path+".listen", quote(w.Listen)+" is no address to listen on", "write it like 127.0.0.1:8443")
+	}
+}
+
+// textOf is the node of a key, so that 300 without a unit is told apart.
+func (c *checker) textOf(path, value string) *node {
+	if n := c.at[path]; n != nil {
+		return n
+	}
+	return &node{value: value, text: value}
+}
+
+func (c *checker) templates(path string, l *Lane) {
+	checked := *l
+	// More than the limits allow is reported there, and not tried out here.
+	checked.Subscriptions = min(l.Subscriptions, max(1, c.p.Limits.Subscriptions))
+	t, err := CompileLane(checked)
+	if err != nil {
+		_, text, _ := strings.Cut(err.Error(), ": ")
+		c.fail2(path, fmt.Errorf("%s", text))
+		return
+	}
+	for i := range checked.Subscriptions {
+		heard := t.Sources(i)
+		if n := len(heard); n > 0 && int(heard[n-1]) >= c.p.Upstream.Sources {
+			c.bad(path+".sources", fmt.Sprintf("subscription %d hears source %d, and there are %d", i, heard[n-1], c.p.Upstream.Sources),
+				fmt.Sprintf("stay below %d, or raise upstream.sources", c.p.Upstream.Sources))
+			return
+		}
+		if t.same != nil || t.all {
+			return
+		}
+	}
+}

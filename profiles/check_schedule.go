@@ -1,0 +1,146 @@
+package profiles
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// scheduleKeys says which keys a kind of schedule has: needed and optional.
+var scheduleKeys = map[string]struct{ needed, optional []string }{
+	"constant": {needed: []string{"rate"}},
+	"poisson":  {needed: []string{"rate"}, optional: []string{"seed"}},
+	"burst":    {needed: []string{"burst", "every"}, optional: []string{"spread"}},
+	"ramp":     {needed: []string{"to"}, optional: []string{"rate", "period"}},
+	"sine":     {needed: []string{"rate", "amplitude", "period"}},
+}
+
+func (c *checker) schedule() {
+	s := &c.p.Schedule
+	c.enum("schedule.kind", s.Kind, "constant", "poisson", "burst", "ramp", "sine")
+	keys, ok := scheduleKeys[s.Kind]
+	if !ok {
+		return
+	}
+	for _, key := range []string{"rate", "burst", "every", "spread", "to", "amplitude", "period", "seed"} {
+		path := "schedule." + key
+		switch needed := slices.Contains(keys.needed, key); {
+		case needed && !c.given(path):
+			c.missing(path, "kind "+s.Kind+" needs it")
+		case !needed && !slices.Contains(keys.optional, key) && c.given(path):
+			c.bad(path, "means nothing to kind "+s.Kind, "remove it, or choose another kind")
+		}
+	}
+	positive := func(key string, r Rate) {
+		if c.given("schedule."+key) && !(r > 0) {
+			c.bad("schedule."+key, "must be above 0", "write a rate like 20/s")
+		}
+	}
+	switch s.Kind {
+	case "constant", "poisson":
+		positive("rate", s.Rate)
+	case "burst":
+		if c.given("schedule.burst") {
+			c.least("schedule.burst", s.Burst, 1)
+		}
+		if c.given("schedule.every") {
+			c.span("schedule.every", s.Every, time.Microsecond, longest)
+		}
+		c.span("schedule.spread", s.Spread, 0, max(s.Every, 0))
+	case "ramp":
+		if c.given("schedule.to") && s.Rate <= 0 && s.To <= 0 {
+			c.bad("schedule.to", "both ends of the ramp are 0", "give rate or to above 0")
+		}
+		c.span("schedule.period", s.Period, 0, longest)
+	case "sine":
+		positive("rate", s.Rate)
+		if s.Amplitude > s.Rate {
+			c.bad("schedule.amplitude", fmt.Sprintf("%v is more than the rate of %v, which it swings around", s.Amplitude, s.Rate), "give at most the rate")
+		}
+		if c.given("schedule.period") {
+			c.span("schedule.period", s.Period, time.Millisecond, longest)
+		}
+	}
+	if len(c.problems) == 0 {
+		c.silence()
+	}
+}
+
+// silence finds schedules that fire nothing that is measured.
+func (c *checker) silence() {
+	s, p := &c.p.Schedule, &c.p.Phases
+	end := p.Warmup + p.Measure
+	var none bool
+	switch s.Kind {
+	case "burst":
+		first := (p.Warmup + s.Every - 1) / s.Every * s.Every // the first burst at or after the warm-up
+		none = first >= end
+		// A burst of the warm-up may spread into the measured time.
+		if last := first - s.Every; none && first > 0 && s.Burst > 1 {
+			step := float64(s.Spread) / float64(s.Burst)
+			none = float64(last)+step*float64(s.Burst-1) < float64(p.Warmup)
+		}
+	case "ramp":
+		none = float64(max(s.Rate, s.To))*p.Measure.Seconds() < 1
+	default:
+		none = float64(s.Rate)*p.Measure.Seconds() < 1
+	}
+	if none {
+		c.bad("schedule", fmt.Sprintf("fires nothing within the %v that are measured", p.Measure), "raise the rate, or phases.measure")
+	}
+}
+
+// peak is the highest rate that the schedule reaches, over a second for
+// bursts.
+func (s *Schedule) peak() Rate {
+	switch s.Kind {
+	case "burst":
+		if s.Every <= 0 {
+			return 0
+		}
+		return Rate(float64(s.Burst) * max(1, 1/s.Every.Seconds()))
+	case "ramp":
+		return max(s.Rate, s.To)
+	case "sine":
+		return s.Rate + s.Amplitude
+	}
+	return s.Rate
+}
+
+func (c *checker) limits() {
+	l := &c.p.Limits
+	if !(l.Rate > 0) {
+		c.bad("limits.rate", "must be above 0", "write a rate like 20000/s")
+	}
+	c.least("limits.subscriptions", l.Subscriptions, 1)
+	c.span("limits.duration", l.Duration, time.Second, longest)
+	if peak := c.p.Schedule.peak(); peak > l.Rate {
+		c.bad("schedule", fmt.Sprintf("reaches %v, above the limit of %v", peak, l.Rate), "lower it, or raise limits.rate")
+	}
+	left := l.Subscriptions
+	for i, lane := range c.p.Lanes {
+		if left -= min(max(lane.Subscriptions, 0), left+1); left < 0 {
+			c.bad(fmt.Sprintf("lanes.%d.subscriptions", i), fmt.Sprintf("with it the lanes have more than the limit of %d subscriptions", l.Subscriptions), "lower it, or raise limits.subscriptions")
+			break
+		}
+	}
+	for i, lane := range c.p.Lanes {
+		for _, r := range []struct {
+			key  string
+			rate Rate
+		}{{"churn.rate", lane.Churn.Rate}, {"attach.rate", lane.Attach.Rate}} {
+			if r.rate > l.Rate {
+				c.bad(fmt.Sprintf("lanes.%d.%s", i, r.key), fmt.Sprintf("%v is above the limit of %v", r.rate, l.Rate), "lower it, or raise limits.rate")
+			}
+		}
+	}
+	p := &c.p.Phases
+	// In floating point: the sum of what is allowed may not fit a Duration.
+	total := p.Ready.Seconds() + p.Warmup.Seconds() + p.Measure.Seconds() + p.Drain.Seconds()
+	if p.Order == "turns" {
+		total *= float64(len(c.p.Lanes))
+	}
+	if total > l.Duration.Seconds() {
+		c.bad("phases", fmt.Sprintf("the run may take %.0f s, above the limit of %v", total, l.Duration), "shorten it, or raise limits.duration")
+	}
+}

@@ -1,0 +1,217 @@
+package profiles
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// LaneTemplates gives what differs between the subscriptions of a lane. It is
+// safe for concurrent use.
+type LaneTemplates struct {
+	arguments []part
+	sources   []part
+	all       bool     // every subscription hears every source
+	same      []uint16 // heard by every one, when sources holds no template
+}
+
+// CompileLane compiles the templates of a lane once. It fails when one of them
+// is wrong for any of the lane's subscriptions.
+func CompileLane(l Lane) (*LaneTemplates, error) {
+	t := &LaneTemplates{}
+	var err error
+	if t.arguments, err = compileJSON(l.Arguments, perSubscription); err != nil {
+		return nil, fmt.Errorf("lane %s: arguments: %w", l.Name, err)
+	}
+	if err := t.compileSources(l); err != nil {
+		return nil, fmt.Errorf("lane %s: sources: %w", l.Name, err)
+	}
+	return t, nil
+}
+
+func (t *LaneTemplates) compileSources(l Lane) error {
+	text := strings.TrimSpace(l.Sources)
+	if text == "" || text == "all" {
+		t.all = true
+		return nil
+	}
+	var err error
+	if t.sources, err = (compiler{scope: perSubscription}).text(text); err != nil {
+		return err
+	}
+	first, err := t.list(0)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(text, "{{") {
+		t.same = first
+		return nil
+	}
+	for i := 1; i < l.Subscriptions; i++ {
+		if _, err := t.list(i); err != nil {
+			return fmt.Errorf("for subscription %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Arguments returns the arguments of subscription i as a JSON object. The
+// caller owns it.
+func (t *LaneTemplates) Arguments(i int) json.RawMessage {
+	return compiler{scope: perSubscription, json: true}.run(nil, t.arguments, &env{Index: i})
+}
+
+// Sources returns the numbers of the sources that subscription i hears, in
+// rising order and without repeats; nil means all of them. i must be below the
+// lane's Subscriptions. The caller must not change it.
+func (t *LaneTemplates) Sources(i int) []uint16 {
+	if t.all || t.same != nil {
+		return t.same
+	}
+	list, err := t.list(i)
+	if err != nil {
+		panic(fmt.Sprintf("profiles: subscription %d was not checked: %v", i, err))
+	}
+	return list
+}
+
+func (t *LaneTemplates) list(i int) ([]uint16, error) {
+	text := string(compiler{scope: perSubscription}.run(nil, t.sources, &env{Index: i}))
+	var list []uint16
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(word), 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("%s is not a source; write numbers from 0 with commas between them, or all", quote(strings.TrimSpace(word)))
+		}
+		list = append(list, uint16(n))
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// ArgumentsFor returns the arguments of subscription i as a JSON object. To ask
+// for many, use [CompileLane].
+func (l Lane) ArgumentsFor(i int) (json.RawMessage, error) {
+	t, err := CompileLane(l)
+	if err != nil {
+		return nil, err
+	}
+	return t.Arguments(i), nil
+}
+
+// CompilePayload compiles the payload of an inject upstream. The function it
+// returns appends the payload as a JSON object to dst; it is safe for
+// concurrent use, and allocates nothing of its own where the templates are bare
+// values such as {{.Probe}}.
+func CompilePayload(u Upstream) (func(dst []byte, source int, seq uint32, probe string) []byte, error) {
+	parts, err := compileJSON(u.Payload, perShot)
+	if err != nil {
+		return nil, fmt.Errorf("payload: %w", err)
+	}
+	return func(dst []byte, source int, seq uint32, probe string) []byte {
+		return compiler{scope: perShot, json: true}.run(dst, parts, &env{Source: source, Seq: int(seq), Probe: probe})
+	}, nil
+}
+
+// CompileHTTP compiles the request of an http upstream. The function it returns
+// is safe for concurrent use; what it returns belongs to the caller. Values are
+// put into URL, headers and body as they are. Without a body of its own, the
+// request carries the upstream's payload as JSON.
+func CompileHTTP(up Upstream) (func(source int, seq uint32, probe string) (url string, header http.Header, body []byte), error) {
+	c := compiler{scope: perShot}
+	u := up.HTTP
+	url, err := c.text(u.URL)
+	if err != nil {
+		return nil, fmt.Errorf("http.url: %w", err)
+	}
+	body, err := c.text(u.Body)
+	if err != nil {
+		return nil, fmt.Errorf("http.body: %w", err)
+	}
+	headers := make(map[string][]part, len(u.Headers))
+	bodyOf := compiler{scope: perShot}
+	if u.Body == "" && up.Payload != nil {
+		bodyOf.json = true
+		if body, err = compileJSON(up.Payload, perShot); err != nil {
+			return nil, fmt.Errorf("payload: %w", err)
+		}
+		headers["Content-Type"] = []part{{constant: []byte("application/json")}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.Headers)) {
+		parts, err := c.text(u.Headers[name])
+		if err != nil {
+			return nil, fmt.Errorf("http.headers.%s: %w", name, err)
+		}
+		headers[http.CanonicalHeaderKey(name)] = parts
+	}
+	return func(source int, seq uint32, probe string) (string, http.Header, []byte) {
+		e := &env{Source: source, Seq: int(seq), Probe: probe}
+		h := make(http.Header, len(headers))
+		for name, parts := range headers {
+			h[name] = []string{string(c.run(nil, parts, e))}
+		}
+		return string(c.run(nil, url, e)), h, bodyOf.run(nil, body, e)
+	}, nil
+}
+
+// compileJSON compiles an object whose strings are templates. Keys are sorted,
+// so that equal arguments have equal bytes.
+func compileJSON(object map[string]any, s scope) ([]part, error) {
+	parts, err := compileValue(object, compiler{scope: s, json: true})
+	return merge(parts), err
+}
+
+func compileValue(v any, c compiler) ([]part, error) {
+	switch v := v.(type) {
+	case string:
+		return c.text(v)
+	case map[string]any:
+		parts := []part{{constant: []byte{'{'}}}
+		for i, key := range slices.Sorted(maps.Keys(v)) {
+			var lead []byte
+			if i > 0 {
+				lead = append(lead, ',')
+			}
+			parts = append(parts, part{constant: append(appendJSONString(lead, key), ':')})
+			inner, err := compileValue(v[key], c)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+			parts = append(parts, inner...)
+		}
+		return append(parts, part{constant: []byte{'}'}}), nil
+	case []any:
+		parts := []part{{constant: []byte{'['}}}
+		for i, item := range v {
+			if i > 0 {
+				parts = append(parts, part{constant: []byte{','}})
+			}
+			inner, err := compileValue(item, c)
+			if err != nil {
+				return nil, fmt.Errorf("%d: %w", i, err)
+			}
+			parts = append(parts, inner...)
+		}
+		return append(parts, part{constant: []byte{']'}}), nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("%w; use text, numbers, true, false, null, lists and groups", err)
+	}
+	return []part{{constant: text}}, nil
+}
+
+// appendJSONString appends s as JSON, without the escapes for HTML: what the
+// profile says is what is sent.
+func appendJSONString(dst []byte, s string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string always encodes
+	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte{'\n'})...)
+}

@@ -1,0 +1,62 @@
+package profiles
+
+import "time"
+
+// Defaults are set before a profile is read, so that a 0 that is written means
+// 0. Those that depend on other keys follow in complete.
+func defaultProfile() Profile {
+	return Profile{
+		Target:   Target{Era: "auto", Revision: "newest"},
+		Upstream: Upstream{Kind: "inject", Sources: 1, Timeout: 5 * time.Second, Workers: 64},
+		Schedule: Schedule{Kind: "constant"},
+		Phases: Phases{
+			Order:   "together",
+			Ready:   15 * time.Second,
+			Warmup:  2 * time.Second,
+			Measure: 10 * time.Second,
+			Drain:   5 * time.Second,
+			Late:    5 * time.Second,
+		},
+		Limits: Limits{Rate: 20_000, Subscriptions: 200_000, Duration: 24 * time.Hour},
+	}
+}
+
+// defaultLane fills the block of the lane's own mode only: the others mean
+// nothing to it.
+func defaultLane(mode string) Lane {
+	l := Lane{
+		System:  "events",
+		Sources: "all",
+		HTTP:    "1.1",
+		Attach:  Attach{Concurrency: 64, OnFailure: "stop"},
+	}
+	switch mode {
+	case "poll":
+		l.Poll.Floor = time.Second
+	case "push":
+		l.Push.Heartbeat = 15 * time.Second
+		l.Push.Backoff = Backoff{Min: 250 * time.Millisecond, Max: 10 * time.Second}
+	case "webhook":
+		l.Webhook.TTL = "default"
+		l.Webhook.RefreshAt = 0.75
+	}
+	return l
+}
+
+// complete fills what follows from other keys.
+func (p *Profile) complete() {
+	if p.Upstream.Kind == "inject" && p.Upstream.Event == "" && len(p.Lanes) > 0 {
+		p.Upstream.Event = p.Lanes[0].Event
+		for _, l := range p.Lanes {
+			if l.Event != p.Upstream.Event {
+				p.Upstream.Event = ""
+			}
+		}
+	}
+	if p.Upstream.Kind == "http" && p.Upstream.HTTP.Method == "" {
+		p.Upstream.HTTP.Method = "POST"
+	}
+	if p.Schedule.Kind == "ramp" && p.Schedule.Period == 0 {
+		p.Schedule.Period = p.Phases.Warmup + p.Phases.Measure
+	}
+}

@@ -1,0 +1,146 @@
+package profiles
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Parse reads a profile. name is the file's, for errors. overrides are
+// path=value, set in their order before anything is checked: the path is the
+// keys with dots between them (so a key that holds a dot has none), where an
+// item of a list is named by its name, its number from 0, or all of them by *;
+// the value is YAML on one line:
+//
+//	lanes.push.subscriptions=1000   lanes.*.http=h2c   phases.measure=30s
+//
+// An error is an [*Error] that lists everything that is wrong.
+func Parse(name string, data []byte, overrides []string) (*Profile, error) {
+	r := &reader{where: func(line int) string { return name + ":" + strconv.Itoa(line) }}
+	root := r.read(data)
+	if root == nil && len(r.problems) == 0 {
+		r.bad(1, "", "there is nothing in it", "a profile needs name, lanes, upstream and schedule")
+	}
+	if len(r.problems) > 0 {
+		return nil, newError(r.problems)
+	}
+	if root.kind != mapping {
+		r.bad(1, "", "is "+root.kind.String(), "a profile is a group of keys: "+strings.Join(keysOf(reflect.TypeFor[Profile]()), ", "))
+		return nil, newError(r.problems)
+	}
+	for i, o := range overrides {
+		r.problems = append(r.problems, override(root, o, i)...)
+	}
+	p := defaultProfile()
+	d := &decoder{at: map[string]*node{}, tainted: map[string]bool{}, problems: r.problems}
+	d.decode(root, "", reflect.ValueOf(&p).Elem())
+	p.complete()
+	c := &checker{decoder: d, p: &p}
+	c.profile()
+	if len(d.problems) > 0 {
+		for i := range d.problems {
+			d.problems[i].Key = p.spell(d.problems[i].Key)
+		}
+		return nil, newError(d.problems)
+	}
+	return &p, nil
+}
+
+// spell writes lanes.0.mode as lanes.push.mode.
+func (p *Profile) spell(key string) string {
+	rest, ok := strings.CutPrefix(key, "lanes.")
+	if !ok {
+		return key
+	}
+	number, rest, more := strings.Cut(rest, ".")
+	i, err := strconv.Atoi(number)
+	if err != nil || i >= len(p.Lanes) || p.Lanes[i].Name == "" {
+		return key
+	}
+	for j, l := range p.Lanes {
+		if j != i && l.Name == p.Lanes[i].Name {
+			return key
+		}
+	}
+	if !more {
+		return "lanes." + p.Lanes[i].Name
+	}
+	return "lanes." + p.Lanes[i].Name + "." + rest
+}
+
+// Default is the name of the built-in profile that runs when none is named.
+const Default = "compare"
+
+//go:embed builtin/*.yaml
+var builtin embed.FS
+
+// Info is a line of the list of built-in profiles.
+type Info struct{ Name, Description string }
+
+// ErrNotFound is in the error of [Load] and [Source] when there is neither a
+// built-in profile nor a file of that name.
+var ErrNotFound = errors.New("no such profile")
+
+// Builtin lists the built-in profiles by name, the default one first.
+func Builtin() []Info {
+	var list []Info
+	for _, name := range builtinNames() {
+		// A built-in profile that does not parse is caught by the tests.
+		if p, err := Load(name, nil); err == nil {
+			list = append(list, Info{p.Name, p.Description})
+		}
+	}
+	return list
+}
+
+func builtinNames() []string {
+	files, _ := fs.Glob(builtin, "builtin/*.yaml")
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = strings.TrimSuffix(path.Base(f), ".yaml")
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if (a == Default) != (b == Default) {
+			if a == Default {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+// Source returns the YAML of a built-in profile, comments included: a place to
+// start from.
+func Source(name string) ([]byte, error) {
+	if data, err := builtin.ReadFile("builtin/" + name + ".yaml"); err == nil {
+		return data, nil
+	}
+	return nil, fmt.Errorf("profile %s: %w; %s", quote(name), ErrNotFound, advise(name, builtinNames()))
+}
+
+// Load parses a built-in profile, or a file. A name without a slash, a
+// backslash or a dot is looked for among the built-in ones first.
+func Load(nameOrPath string, overrides []string) (*Profile, error) {
+	if !strings.ContainsAny(nameOrPath, `/\.`) {
+		if data, err := Source(nameOrPath); err == nil {
+			return Parse(nameOrPath+".yaml", data, overrides)
+		}
+	}
+	data, err := os.ReadFile(nameOrPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("profile %s: %w: neither a file nor built in; %s", quote(nameOrPath), ErrNotFound, advise(nameOrPath, builtinNames()))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("profile %s: %w", quote(nameOrPath), err)
+	}
+	return Parse(nameOrPath, data, overrides)
+}

@@ -1,0 +1,108 @@
+package profiles
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is one thing that is wrong with a profile.
+type Problem struct {
+	// Where is file:line, or the override that it came from.
+	Where string
+	// Key is the path of the key, as an override would spell it; empty when the
+	// YAML itself could not be read.
+	Key string
+	// What is wrong, and how to Mend it.
+	What, Mend string
+
+	line int // for sorting; overrides come last
+}
+
+// String is one line: where: key: what; mend.
+func (p Problem) String() string {
+	var b strings.Builder
+	b.WriteString(p.Where)
+	b.WriteString(": ")
+	if p.Key != "" {
+		b.WriteString(p.Key)
+		b.WriteString(": ")
+	}
+	b.WriteString(p.What)
+	if p.Mend != "" {
+		b.WriteString("; ")
+		b.WriteString(p.Mend)
+	}
+	return b.String()
+}
+
+// Error is everything that is wrong with a profile, in the order of the file.
+type Error struct{ Problems []Problem }
+
+// Error gives one line for each problem.
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func newError(problems []Problem) *Error {
+	slices.SortStableFunc(problems, func(a, b Problem) int { return a.line - b.line })
+	return &Error{problems}
+}
+
+// advise proposes what word was meant to be, or lists what there is.
+func advise(word string, known []string) string {
+	if best := nearest(word, known); best != "" {
+		return fmt.Sprintf("did you mean %s?", best)
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	return "there is " + strings.Join(known, ", ")
+}
+
+// nearest is the known word that a small slip turns into word, or "".
+func nearest(word string, known []string) string {
+	best, least := "", 1+max(1, len(word)/3)
+	for _, k := range known {
+		if strings.EqualFold(k, word) {
+			return k
+		}
+		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, deletions, replacements and swaps of
+// neighbours that turn a into b.
+func distance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	var before []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next := make([]int, len(b)+1)
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(next[j-1]+1, row[j]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
+		}
+		before, row = row, next
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,272 @@
+// Package profiles reads, checks and lists profiles: the YAML files that say
+// what a run does.
+//
+// # How values are written
+//
+// A duration is a number and a unit: 250ms, 10s, 1m30s; only 0 needs none. A
+// rate is "20/s", "300/m", "3600/h", or a bare number of events per second.
+// Texts marked as templates use the syntax of Go's text/template without
+// control structures, with the functions add, sub, mul, div, mod, int and
+// printf. The functions take and give whole numbers, and dividing by zero gives
+// 0, so a template that works once works always. Inside arguments and payload a
+// template gives text, as in channel: "room-{{mod .Index 10}}"; a string that
+// is nothing but one action with the function int gives a number instead:
+// level: "{{int (mod .Index 10)}}".
+//
+// A key that is left out has the default that its field's comment states. A key
+// that does not exist, a key given twice, an anchor, a tag and a second
+// document are errors.
+package profiles
+
+import "time"
+
+// Profile is one run, as its author wrote it. A Profile that came out of
+// [Parse] or [Load] has its defaults filled in and is valid.
+//
+// Its JSON form leaves out headers and tokens, which are secrets; durations are
+// whole nanoseconds and rates events per second.
+type Profile struct {
+	Name        string   `yaml:"name" json:"name"`
+	Description string   `yaml:"description,omitempty" json:"description,omitempty"`
+	Target      Target   `yaml:"target,omitempty" json:"target"`
+	Lanes       []Lane   `yaml:"lanes" json:"lanes"`
+	Upstream    Upstream `yaml:"upstream" json:"upstream"`
+	Schedule    Schedule `yaml:"schedule" json:"schedule"`
+	Phases      Phases   `yaml:"phases,omitempty" json:"phases"`
+	Thresholds  []string `yaml:"thresholds,omitempty" json:"thresholds,omitempty"`
+	Limits      Limits   `yaml:"limits,omitempty" json:"limits"`
+}
+
+// Target says where the server is and how it is met.
+type Target struct {
+	// URL of the MCP endpoint. Empty means the embedded reference target.
+	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`
+	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
+	// Tokens are bearer tokens, one per principal; subscription i uses token
+	// i modulo their number. They are secrets and never enter a result.
+	Tokens    []string `yaml:"tokens,omitempty" json:"-"`
+	TokenFile string   `yaml:"tokenFile,omitempty" json:"-"`
+	// Era is auto (the default), modern (2026-07-28, stateless) or legacy
+	// (sessions).
+	Era string `yaml:"era,omitempty" json:"era"`
+	// Revision is the spelling that is sent: newest (the default) or older.
+	// Every spelling is read.
+	Revision string `yaml:"revision,omitempty" json:"revision"`
+	// Allow names hosts that are not loopback and may be loaded; they must be
+	// named again on the command line.
+	Allow []string `yaml:"allow,omitempty" json:"allow,omitempty"`
+	// CAFile is a PEM file of certificates to trust beside the system's.
+	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
+	// Embedded tunes the embedded reference target. It is an error with a URL.
+	Embedded Embedded `yaml:"embedded,omitempty" json:"embedded,omitzero"`
+}
+
+// Embedded is how the embedded reference target behaves. Zero values leave its
+// own defaults.
+type Embedded struct {
+	// Heartbeat is the longest silence on a stream, NextPoll the pause asked
+	// of pollers.
+	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty"`
+	NextPoll  time.Duration `yaml:"nextPoll,omitempty" json:"nextPoll,omitempty"`
+	// Buffer is how many events of a type are kept for replay, Queue how far a
+	// subscriber may lag behind before events are skipped.
+	Buffer int `yaml:"buffer,omitempty" json:"buffer,omitempty"`
+	Queue  int `yaml:"queue,omitempty" json:"queue,omitempty"`
+	// TTLMin, TTLDefault and TTLMax bound the life of webhook subscriptions.
+	TTLMin     time.Duration `yaml:"ttlMin,omitempty" json:"ttlMin,omitempty"`
+	TTLDefault time.Duration `yaml:"ttlDefault,omitempty" json:"ttlDefault,omitempty"`
+	TTLMax     time.Duration `yaml:"ttlMax,omitempty" json:"ttlMax,omitempty"`
+	// Retries, RetryBase and AckTimeout are those of webhook deliveries;
+	// Retries -1 means none.
+	Retries    int           `yaml:"retries,omitempty" json:"retries,omitempty"`
+	RetryBase  time.Duration `yaml:"retryBase,omitempty" json:"retryBase,omitempty"`
+	AckTimeout time.Duration `yaml:"ackTimeout,omitempty" json:"ackTimeout,omitempty"`
+}
+
+// Lane is one group of equal subscriptions: the unit in which results are
+// reported.
+type Lane struct {
+	// Name is unique in the profile: lower-case letters, digits and hyphens,
+	// with a letter first.
+	Name string `yaml:"name" json:"name"`
+	// System is events (the default): the MCP Events draft.
+	System string `yaml:"system,omitempty" json:"system"`
+	Mode   string `yaml:"mode" json:"mode"` // poll, push, webhook
+	// Subscriptions is how many there are, at least 1.
+	Subscriptions int `yaml:"subscriptions" json:"subscriptions"`
+	// Event is the event name to subscribe to.
+	Event string `yaml:"event" json:"event"`
+	// Arguments of the subscription. Every string in it, at any depth, is a
+	// template over .Index, the subscription's number in the lane from 0.
+	Arguments map[string]any `yaml:"arguments,omitempty" json:"arguments,omitempty"`
+	// Sources is a template over .Index that gives the numbers of the upstream
+	// sources that this subscription hears, separated by commas, or "all" (the
+	// default). It must agree with what the target does with Arguments: it is
+	// what the ledger expects.
+	Sources string `yaml:"sources,omitempty" json:"sources"`
+	// HTTP is 1.1 (the default), 2 (over TLS) or h2c.
+	HTTP    string      `yaml:"http,omitempty" json:"http"`
+	Poll    PollLane    `yaml:"poll,omitempty" json:"poll,omitzero"`
+	Push    PushLane    `yaml:"push,omitempty" json:"push,omitzero"`
+	Webhook WebhookLane `yaml:"webhook,omitempty" json:"webhook,omitzero"`
+	Churn   Churn       `yaml:"churn,omitempty" json:"churn,omitzero"`
+	Attach  Attach      `yaml:"attach,omitempty" json:"attach"`
+	// MaxAge asks for a replay of events that old on (re)attach; 0 = not asked.
+	MaxAge time.Duration `yaml:"maxAge,omitempty" json:"maxAge,omitempty"`
+}
+
+// PollLane paces a poller.
+type PollLane struct {
+	// Floor is the least time between two polls without hasMore; default 1s, as
+	// the draft advises.
+	Floor time.Duration `yaml:"floor,omitempty" json:"floor,omitempty"`
+	// Timeout is the long-poll time asked for (timeoutMs); 0 = answer at once.
+	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
+	// MaxEvents per poll; 0 = the server's own.
+	MaxEvents int `yaml:"maxEvents,omitempty" json:"maxEvents,omitempty"`
+}
+
+// PushLane watches a stream.
+type PushLane struct {
+	// Heartbeat is the interval that the server promises, default 15s; a stream
+	// that is silent for twice as long is dead.
+	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty"`
+	// Backoff is the first and the longest wait before a reconnect, default
+	// 250ms to 10s.
+	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
+}
+
+// Backoff grows from Min to Max, doubling, with full jitter.
+type Backoff struct {
+	Min time.Duration `yaml:"min,omitempty" json:"min,omitempty"`
+	Max time.Duration `yaml:"max,omitempty" json:"max,omitempty"`
+}
+
+// WebhookLane subscribes callbacks.
+type WebhookLane struct {
+	// TTL is the wish: a duration from 1s to 720h, "default" (ask for none; the
+	// default) or "none" (no expiry).
+	TTL string `yaml:"ttl,omitempty" json:"ttl,omitempty"`
+	// RefreshAt is the share of the grant after which a refresh is sent, 0.1 to
+	// 0.95, default 0.75.
+	RefreshAt float64 `yaml:"refreshAt,omitempty" json:"refreshAt,omitempty"`
+	// RotateEvery is how many refreshes pass between two new secrets; 0 = never.
+	RotateEvery int `yaml:"rotateEvery,omitempty" json:"rotateEvery,omitempty"`
+	// Refuse is the share of first copies that the sink answers with 503.
+	Refuse float64 `yaml:"refuse,omitempty" json:"refuse,omitempty"`
+	// AckDelay is how long the sink waits before it answers 2xx.
+	AckDelay time.Duration `yaml:"ackDelay,omitempty" json:"ackDelay,omitempty"`
+	// Callback is the address under which the target reaches the sink, where
+	// it differs from the listener's own, e.g. https://load-1.example:8443.
+	Callback string `yaml:"callback,omitempty" json:"callback,omitempty"`
+	// Listen is the listener's address; empty = a free port of 127.0.0.1.
+	Listen string `yaml:"listen,omitempty" json:"listen,omitempty"`
+}
+
+// Churn ends and reopens subscriptions while the run measures.
+type Churn struct {
+	// Rate is subscriptions per second, e.g. "2/s". Empty or 0 = none.
+	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"`
+	// Pause is how long a subscription stays away; 0 = it comes back at once.
+	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty"`
+}
+
+// Attach opens a lane's subscriptions.
+type Attach struct {
+	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"` // per second; 0 = as fast as Concurrency allows
+	// Concurrency is how many may be on their way at once, default 64.
+	Concurrency int `yaml:"concurrency,omitempty" json:"concurrency"`
+	// OnFailure is stop (the default) or continue.
+	OnFailure string `yaml:"onFailure,omitempty" json:"onFailure"`
+}
+
+// Upstream is where emissions come from.
+type Upstream struct {
+	// Kind is inject (the default), which tells the reference target to emit,
+	// or http, which sends a request of your own.
+	Kind string `yaml:"kind,omitempty" json:"kind"`
+	// Sources is how many independent sequences of events there are, 1 to
+	// 65536, default 1. Order is followed within each.
+	Sources int `yaml:"sources,omitempty" json:"sources"`
+	// Event is the event name that is fired (inject); default is the lanes'
+	// own, if they all subscribe to the same.
+	Event string `yaml:"event,omitempty" json:"event,omitempty"`
+	// Admin is the address of the admin listener (inject) of a reference target
+	// that this run did not start: needed with target.url, and only then.
+	Admin string `yaml:"admin,omitempty" json:"admin,omitempty"`
+	// Payload is the event's data (inject), or the request's body as JSON (http,
+	// where it has no other): strings are templates over
+	// .Source, .Seq and .Probe; at least one must hold {{.Probe}}.
+	Payload map[string]any `yaml:"payload,omitempty" json:"payload,omitempty"`
+	HTTP    UpstreamHTTP   `yaml:"http,omitempty" json:"http,omitzero"`
+	// Timeout bounds one shot, default 5s.
+	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout"`
+	// Workers bounds the shots under way, default 64. A shot that is due while
+	// all are busy is dropped.
+	Workers int `yaml:"workers,omitempty" json:"workers"`
+}
+
+// UpstreamHTTP is a request template over .Source, .Seq and .Probe: URL, the
+// values of Headers, and Body. At least one of them must hold {{.Probe}}.
+type UpstreamHTTP struct {
+	// Method is POST unless given.
+	Method  string            `yaml:"method,omitempty" json:"method,omitempty"`
+	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`
+	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
+	Body    string            `yaml:"body,omitempty" json:"body,omitempty"`
+}
+
+// Schedule says when shots are due. Shots go round the sources in turn.
+type Schedule struct {
+	// Kind is constant (the default), poisson, burst, ramp or sine.
+	Kind string `yaml:"kind,omitempty" json:"kind"`
+	// Rate of constant and poisson, the first rate of a ramp, the mean of a
+	// sine.
+	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"`
+	// Burst is the number of shots of a burst, Every the time between bursts,
+	// Spread the time over which a burst's shots are spaced (0 = all at once).
+	Burst  int           `yaml:"burst,omitempty" json:"burst,omitempty"`
+	Every  time.Duration `yaml:"every,omitempty" json:"every,omitempty"`
+	Spread time.Duration `yaml:"spread,omitempty" json:"spread,omitempty"`
+	// To is the final rate of a ramp, reached after Period.
+	To Rate `yaml:"to,omitempty" json:"to,omitempty"`
+	// Amplitude and Period shape a sine around Rate. A ramp's Period is how long
+	// it rises, by default all of warmup and measure.
+	Amplitude Rate          `yaml:"amplitude,omitempty" json:"amplitude,omitempty"`
+	Period    time.Duration `yaml:"period,omitempty" json:"period,omitempty"`
+	// Seed of poisson: the same seed gives the same times.
+	Seed uint64 `yaml:"seed,omitempty" json:"seed,omitempty"`
+}
+
+// Rate is events per second. It is written "20/s", "300/m", "3600/h" or as a
+// bare number of events per second.
+type Rate float64
+
+// Phases bounds the parts of a run.
+type Phases struct {
+	// Order is together (the default: all lanes hear each emission) or turns
+	// (each lane has the target to itself).
+	Order string `yaml:"order,omitempty" json:"order"`
+	// Ready is how long all subscriptions may take to become active,
+	// default 15s.
+	Ready time.Duration `yaml:"ready,omitempty" json:"ready"`
+	// Warmup is fired and followed but enters no figure; default 2s, may be 0.
+	Warmup time.Duration `yaml:"warmup,omitempty" json:"warmup"`
+	// Measure is what the figures are of, default 10s.
+	Measure time.Duration `yaml:"measure,omitempty" json:"measure"`
+	// Drain is the grace for what is in flight when firing stops, default 5s.
+	Drain time.Duration `yaml:"drain,omitempty" json:"drain"`
+	// Late is the age, from intended, past which a delivery counts as late,
+	// default 5s; 0 = never.
+	Late time.Duration `yaml:"late,omitempty" json:"late"`
+}
+
+// Limits bounds a run. A profile over its limits is refused before it starts.
+type Limits struct {
+	// Rate of emissions at its highest, default 20000/s.
+	Rate Rate `yaml:"rate,omitempty" json:"rate"`
+	// Subscriptions of all lanes together, default 200000.
+	Subscriptions int `yaml:"subscriptions,omitempty" json:"subscriptions"`
+	// Duration of the whole run at its longest, default 24h.
+	Duration time.Duration `yaml:"duration,omitempty" json:"duration"`
+}

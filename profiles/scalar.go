@@ -1,0 +1,61 @@
+package profiles
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseRate reads "20/s", "300/m", "3600/h" or a bare number of events per
+// second. A rate is finite and not negative.
+func ParseRate(text string) (Rate, error) {
+	number, per, cut := strings.Cut(text, "/")
+	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600}[strings.TrimSpace(per)]
+	if !cut {
+		seconds = 1
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	switch {
+	case seconds == 0:
+		return 0, fmt.Errorf("%s is not a rate; write it per s, m or h, as in 20/s, 300/m, 3600/h", quote(text))
+	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
+		return 0, fmt.Errorf("%s is not a rate; write a number, or one like 20/s, 300/m, 3600/h", quote(text))
+	case v < 0:
+		return 0, fmt.Errorf("a rate of %s is negative; give 0 or more", quote(text))
+	}
+	return Rate(v / seconds), nil
+}
+
+// String writes the rate per second, so that ParseRate gives the same again.
+func (r Rate) String() string { return strconv.FormatFloat(float64(r), 'g', -1, 64) + "/s" }
+
+func parseDuration(n *node) (time.Duration, error) {
+	switch v := n.value.(type) {
+	case string:
+		d, err := time.ParseDuration(strings.TrimSpace(v))
+		switch {
+		case err != nil && strings.HasSuffix(v, "d"):
+			return 0, fmt.Errorf("%s is not a duration; days are written in hours, 1d as 24h", quote(v))
+		case err != nil && strings.ContainsRune(v, ' '):
+			return 0, fmt.Errorf("%s is not a duration; write it without spaces, as in %s", quote(v), strings.ReplaceAll(v, " ", ""))
+		case err != nil:
+			return 0, fmt.Errorf("%s is not a duration; write a number and a unit (ms, s, m, h), as in 250ms or 10s", quote(v))
+		case d < 0:
+			return 0, fmt.Errorf("%s is negative; give 0 or more", v)
+		}
+		return d, nil
+	case int64, uint64, float64:
+		f, err := strconv.ParseFloat(fmt.Sprint(v), 64)
+		if err == nil && f == 0 {
+			return 0, nil
+		}
+		unit := "s"
+		if f >= 100 {
+			unit = "ms"
+		}
+		return 0, fmt.Errorf("%s has no unit; did you mean %s%s?", n.text, n.text, unit)
+	}
+	return 0, fmt.Errorf("%s is not a duration; write a number and a unit, as in 250ms or 10s", quote(n.text))
+}

@@ -1,0 +1,293 @@
+package profiles
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+// A part is a piece of a compiled text: constant, a field, or a template.
+type part struct {
+	constant []byte
+	field    string // Index, Source, Seq or Probe
+	tmpl     *template.Template
+	json     bool // the template's output becomes a JSON string
+}
+
+// env is what templates see.
+type env struct {
+	Index, Source, Seq int
+	Probe              string
+}
+
+// Those of arguments and those of payloads see different fields, so that a
+// .Seq in an argument is an error.
+type (
+	indexEnv struct{ Index int }
+	shotEnv  struct {
+		Source, Seq int
+		Probe       string
+	}
+)
+
+type scope uint8
+
+const (
+	perSubscription scope = iota
+	perShot
+)
+
+func (s scope) data(e *env) any {
+	if s == perSubscription {
+		return indexEnv{e.Index}
+	}
+	return shotEnv{e.Source, e.Seq, e.Probe}
+}
+
+func (s scope) fields() []string {
+	if s == perSubscription {
+		return []string{"Index"}
+	}
+	return []string{"Source", "Seq", "Probe"}
+}
+
+// functions are total: what works for one number works for all of them.
+var functions = template.FuncMap{
+	"add": func(a, b int) int { return a + b },
+	"sub": func(a, b int) int { return a - b },
+	"mul": func(a, b int) int { return a * b },
+	"div": func(a, b int) int {
+		if b == 0 {
+			return 0
+		}
+		return a / b
+	},
+	"mod": func(a, b int) int {
+		if b == 0 {
+			return 0
+		}
+		return a % b
+	},
+	"int": func(a int) int { return a },
+}
+
+var functionNames = []string{"add", "sub", "mul", "div", "mod", "int", "printf"}
+
+// compiler compiles texts of one scope.
+type compiler struct {
+	scope scope
+	json  bool // texts become JSON strings
+}
+
+// text compiles one text.
+func (c compiler) text(text string) ([]part, error) {
+	if !strings.Contains(text, "{{") {
+		return []part{{constant: c.literal(text)}}, nil
+	}
+	t, err := template.New("t").Option("missingkey=error").Funcs(functions).Parse(text)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if t.Tree == nil || len(t.Templates()) > 1 {
+		return nil, errControl
+	}
+	nodes := t.Root.Nodes
+	for _, n := range nodes {
+		if err := c.allowed(n); err != nil {
+			return nil, err
+		}
+	}
+	if c.json && len(nodes) == 1 && lastFunction(nodes[0]) == "int" {
+		return c.tried([]part{{tmpl: t}})
+	}
+	if parts := c.split(nodes); parts != nil {
+		return c.tried(parts)
+	}
+	return c.tried([]part{{tmpl: t, json: c.json}})
+}
+
+var errControl = errors.New("only values and functions can stand in a template; leave if, range, with, variables and definitions away")
+
+// allowed keeps out what could loop, fail for some numbers only, or read what
+// is not meant to be read.
+func (c compiler) allowed(n parse.Node) error {
+	switch n := n.(type) {
+	case *parse.TextNode, *parse.CommentNode:
+		return nil
+	case *parse.ActionNode:
+		return c.pipe(n.Pipe)
+	}
+	return errControl
+}
+
+func (c compiler) pipe(p *parse.PipeNode) error {
+	if len(p.Decl) > 0 {
+		return errControl
+	}
+	for _, cmd := range p.Cmds {
+		for _, arg := range cmd.Args {
+			switch a := arg.(type) {
+			case *parse.PipeNode:
+				if err := c.pipe(a); err != nil {
+					return err
+				}
+			case *parse.IdentifierNode:
+				if !slices.Contains(functionNames, a.Ident) {
+					return fmt.Errorf("no function %s here; %s", a.Ident, advise(a.Ident, functionNames))
+				}
+			case *parse.FieldNode:
+				if len(a.Ident) != 1 || !slices.Contains(c.scope.fields(), a.Ident[0]) {
+					name := strings.Join(a.Ident, ".")
+					return fmt.Errorf("no value .%s here; %s", name, advise("."+name, dotted(c.scope.fields())))
+				}
+			case *parse.NumberNode, *parse.StringNode:
+			default:
+				return fmt.Errorf("%s cannot stand in a template here; use %s, numbers and functions", a, strings.Join(dotted(c.scope.fields()), ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// split cuts a template of nothing but text and bare fields into parts that
+// need no template at run time. nil means that it has more than that.
+func (c compiler) split(nodes []parse.Node) []part {
+	parts := []part{}
+	if c.json {
+		parts = append(parts, part{constant: []byte{'"'}})
+	}
+	for _, n := range nodes {
+		switch n := n.(type) {
+		case *parse.TextNode:
+			text := c.literal(string(n.Text))
+			if c.json {
+				text = text[1 : len(text)-1]
+			}
+			parts = append(parts, part{constant: text})
+		case *parse.ActionNode:
+			if len(n.Pipe.Cmds) != 1 || len(n.Pipe.Cmds[0].Args) != 1 {
+				return nil
+			}
+			f, ok := n.Pipe.Cmds[0].Args[0].(*parse.FieldNode)
+			if !ok {
+				return nil
+			}
+			parts = append(parts, part{field: f.Ident[0]})
+		}
+	}
+	if c.json {
+		parts = append(parts, part{constant: []byte{'"'}})
+	}
+	return parts
+}
+
+// tried runs parts once: a template that works for one number works for all.
+func (c compiler) tried(parts []part) ([]part, error) {
+	for _, p := range parts {
+		if p.tmpl == nil {
+			continue
+		}
+		if err := p.tmpl.Execute(&bytes.Buffer{}, c.scope.data(&env{})); err != nil {
+			return nil, c.explain(err)
+		}
+	}
+	return parts, nil
+}
+
+// explain strips what text/template puts before its errors.
+func (c compiler) explain(err error) error {
+	text := err.Error()
+	if i := strings.Index(text, ">: "); i >= 0 {
+		text = text[i+3:]
+	} else if rest, ok := strings.CutPrefix(text, "template: t:"); ok {
+		_, text, _ = strings.Cut(rest, ": ")
+	}
+	text = strings.ReplaceAll(text, ";", ",")
+	return fmt.Errorf("bad template: %s; write it like {{mod .%s 10}}", oneLine(text), c.scope.fields()[0])
+}
+
+func (c compiler) literal(text string) []byte {
+	if c.json {
+		return appendJSONString(nil, text)
+	}
+	return []byte(text)
+}
+
+// run appends parts to dst.
+func (c compiler) run(dst []byte, parts []part, e *env) []byte {
+	for i := range parts {
+		p := &parts[i]
+		switch {
+		case p.tmpl != nil:
+			var b bytes.Buffer
+			if err := p.tmpl.Execute(&b, c.scope.data(e)); err != nil {
+				panic("profiles: a template that was tried has failed: " + err.Error())
+			}
+			if p.json {
+				dst = appendJSONString(dst, b.String())
+			} else {
+				dst = append(dst, b.Bytes()...)
+			}
+		case p.field != "":
+			dst = e.append(dst, p.field)
+		default:
+			dst = append(dst, p.constant...)
+		}
+	}
+	return dst
+}
+
+func (e *env) append(dst []byte, field string) []byte {
+	switch field {
+	case "Probe":
+		return append(dst, e.Probe...)
+	case "Source":
+		return strconv.AppendInt(dst, int64(e.Source), 10)
+	case "Seq":
+		return strconv.AppendInt(dst, int64(e.Seq), 10)
+	}
+	return strconv.AppendInt(dst, int64(e.Index), 10)
+}
+
+// merge joins neighbouring constants.
+func merge(parts []part) []part {
+	var out []part
+	for _, p := range parts {
+		if n := len(out); n > 0 && p.constant != nil && out[n-1].constant != nil {
+			out[n-1].constant = append(out[n-1].constant, p.constant...)
+			continue
+		}
+		if p.constant != nil {
+			p.constant = append([]byte(nil), p.constant...)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func lastFunction(n parse.Node) string {
+	a, ok := n.(*parse.ActionNode)
+	if !ok {
+		return ""
+	}
+	args := a.Pipe.Cmds[len(a.Pipe.Cmds)-1].Args
+	if f, ok := args[0].(*parse.IdentifierNode); ok {
+		return f.Ident
+	}
+	return ""
+}
+
+func dotted(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = "." + n
+	}
+	return out
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
