@@ -1,0 +1,139 @@
+package loadgen
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// ChurnOptions say how subscriptions leave and come back.
+type ChurnOptions struct {
+	// N is how many there are: indices 0 to N-1.
+	N int
+	// Rate is how many leave per second; 0 means none.
+	Rate float64
+	// Pause is how long each stays away.
+	Pause time.Duration
+	// Seed fixes the order in which they are picked. Every one is picked once
+	// before any is picked again, in another order.
+	Seed uint64
+	// Stop, if not nil, ends the churn gently when it is closed: nobody leaves
+	// any more, those who are away stay away, and calls that have begun are
+	// waited for.
+	Stop <-chan struct{}
+	// Detach and Attach end and reopen a subscription. Never two calls at once
+	// for the same index. Required.
+	Detach, Attach func(ctx context.Context, i int) error
+}
+
+// ChurnStats counts what a churn did.
+type ChurnStats struct {
+	// Detached and Attached succeeded; Failed is calls that did not. A
+	// subscription that could not be detached is left as it is; one that could
+	// not be reopened stays away, and is picked no more.
+	Detached, Attached, Failed int
+	// Skipped is how often a departure was due and the one picked was still
+	// away.
+	Skipped int
+	// FirstError is the first failure's.
+	FirstError error
+}
+
+// Churn runs until Stop is closed or ctx ends, which also cancels the calls
+// under way. It returns when all its goroutines have.
+func Churn(ctx context.Context, o ChurnOptions) ChurnStats {
+	c := &churn{o: o, away: make([]bool, max(o.N, 0))}
+	pacing := Constant{Rate: o.Rate}
+	if o.N <= 0 || !positive(o.Rate) {
+		return c.stats
+	}
+	gentle, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch := make(chan struct{})
+	go func() {
+		defer close(watch)
+		select {
+		case <-o.Stop:
+			cancel()
+		case <-gentle.Done():
+		}
+	}()
+	defer func() { <-watch }()
+	defer cancel()
+
+	order := rand.New(rand.NewPCG(o.Seed, 0x636875726e)) // a stream of its own beside other uses of the seed
+	var picks []int
+	start := time.Now()
+	for n := uint64(1); ; n++ {
+		// The first leaves after one interval: nothing leaves at the start.
+		at, ok := pacing.At(n)
+		if !ok || !pause(gentle, at-time.Since(start)) {
+			break
+		}
+		if len(picks) == 0 {
+			picks = order.Perm(o.N)
+		}
+		i := picks[0]
+		picks = picks[1:]
+		if c.leave(i) {
+			c.wg.Go(func() { c.cycle(ctx, gentle, i) })
+		}
+	}
+	c.wg.Wait()
+	return c.stats
+}
+
+type churn struct {
+	o  ChurnOptions
+	wg sync.WaitGroup
+
+	mu    sync.Mutex
+	away  []bool
+	stats ChurnStats
+}
+
+// leave marks i as away, unless it is.
+func (c *churn) leave(i int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.away[i] {
+		c.stats.Skipped++
+		return false
+	}
+	c.away[i] = true
+	return true
+}
+
+func (c *churn) cycle(ctx, gentle context.Context, i int) {
+	if !c.done(c.o.Detach(ctx, i), &c.stats.Detached) {
+		c.back(i)
+		return
+	}
+	if !pause(gentle, c.o.Pause) {
+		return
+	}
+	if c.done(c.o.Attach(ctx, i), &c.stats.Attached) {
+		c.back(i)
+	}
+}
+
+func (c *churn) done(err error, count *int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		*count++
+		return true
+	}
+	c.stats.Failed++
+	if c.stats.FirstError == nil {
+		c.stats.FirstError = err
+	}
+	return false
+}
+
+func (c *churn) back(i int) {
+	c.mu.Lock()
+	c.away[i] = false
+	c.mu.Unlock()
+}

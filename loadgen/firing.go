@@ -1,0 +1,262 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/mcpload/mcpload"
+)
+
+// DefaultTolerance is how long a due shot waits for a free worker. It has to
+// be longer than the operating system's timers are coarse, and short against
+// the latencies that are measured.
+const DefaultTolerance = 5 * time.Millisecond
+
+// FiringOptions describe one period of firing.
+type FiringOptions struct {
+	Clock    *mcpload.Clock   // required
+	Recorder mcpload.Recorder // required
+	Stamper  *Stamper         // required
+	Schedule Schedule         // required
+	// Start is when the schedule begins; 0 means when the first shot is waited
+	// for. It may lie in the future.
+	Start mcpload.Instant
+	// Shots due before Warmup are fired but not measured; firing ends at
+	// Warmup+Duration, that instant excluded. Duration 0 or less means that
+	// only the schedule's own end stops it.
+	Warmup, Duration time.Duration
+	// Tolerance is how late a worker may be for a shot before the shot is
+	// dropped; 0 means [DefaultTolerance].
+	Tolerance time.Duration
+	// Lag, if not nil, is told for every shot how late the pacing came to it.
+	// It is called by the pacing goroutine and must return at once.
+	Lag func(time.Duration)
+}
+
+// Firing keeps the books of one period of firing: which shot is due when,
+// whether it left, and what became of it. [Loop] drives it; so can any other
+// loop that asks Wait, then Take, sends, and calls Resolve. Wait belongs to one
+// goroutine; everything else is safe for concurrent use.
+type Firing struct {
+	o     FiringOptions
+	start atomic.Int64
+	timer *time.Timer // of Wait
+
+	// slack is how late the last timer fired: not the workers' fault, so it is
+	// added to their tolerance.
+	slack atomic.Int64
+
+	fired, dropped               atomic.Uint64
+	accepted, uncertain, refused atomic.Uint64
+
+	mu  sync.Mutex
+	lag *hdrhistogram.Histogram // ns; guarded by mu
+}
+
+// Stats counts the shots of a firing.
+type Stats struct {
+	// Shots were due: Fired + Dropped.
+	Shots, Fired, Dropped uint64
+	// Accepted, Uncertain and Refused add up to Fired when all are resolved.
+	Accepted, Uncertain, Refused uint64
+	// How late the pacing came to its shots, before any wait for a worker.
+	LagP50, LagP99, LagMax time.Duration
+}
+
+// NewFiring checks the options.
+func NewFiring(o FiringOptions) (*Firing, error) {
+	if o.Clock == nil || o.Recorder == nil || o.Stamper == nil || o.Schedule == nil {
+		return nil, errors.New("firing: Clock, Recorder, Stamper and Schedule must all be given")
+	}
+	if o.Warmup < 0 {
+		return nil, errors.New("firing: Warmup must not be negative")
+	}
+	if o.Tolerance <= 0 {
+		o.Tolerance = DefaultTolerance
+	}
+	f := &Firing{o: o, lag: hdrhistogram.New(1, int64(time.Minute), 3)}
+	f.start.Store(int64(o.Start))
+	return f, nil
+}
+
+// Start returns when the schedule began, or 0 when it has not.
+func (f *Firing) Start() mcpload.Instant { return mcpload.Instant(f.start.Load()) }
+
+// due is a shot that the schedule has.
+type due struct {
+	n        uint64
+	intended mcpload.Instant
+	measured bool
+}
+
+// Due returns when shot n is intended and whether it is measured. ok is false
+// when there is no such shot any more.
+func (f *Firing) Due(n uint64) (intended mcpload.Instant, measured, ok bool) {
+	at, ok := f.o.Schedule.At(n)
+	if !ok || f.o.Duration > 0 && at >= f.o.Warmup+f.o.Duration {
+		return 0, false, false
+	}
+	return f.Start().Add(at), at >= f.o.Warmup, true
+}
+
+// Wait returns when shot n is due: true when it is to be fired, false when
+// firing is over or ctx is. It never returns early.
+func (f *Firing) Wait(ctx context.Context, n uint64) bool {
+	_, ok := f.wait(ctx, n)
+	return ok
+}
+
+func (f *Firing) wait(ctx context.Context, n uint64) (due, bool) {
+	f.start.CompareAndSwap(0, int64(f.o.Clock.Now()))
+	intended, measured, ok := f.Due(n)
+	if !ok || ctx.Err() != nil {
+		return due{}, false
+	}
+	now := f.o.Clock.Now()
+	if now < intended {
+		if !f.sleep(ctx, intended) {
+			return due{}, false
+		}
+		now = f.o.Clock.Now()
+		f.slack.Store(int64(now - intended))
+	}
+	f.lagged(now.Sub(intended))
+	return due{n, intended, measured}, true
+}
+
+// Timers of the Go runtime are up to a millisecond late. So a long sleep ends
+// a little early and the rest is yielded away. Short ones are left as they
+// are: yielding through them would cost a processor that the target may need.
+const (
+	yieldTime  = time.Millisecond
+	yieldAbove = 10 * time.Millisecond
+)
+
+func (f *Firing) sleep(ctx context.Context, until mcpload.Instant) bool {
+	d := until.Sub(f.o.Clock.Now())
+	if d > yieldAbove {
+		if !f.doze(ctx, d-yieldTime) {
+			return false
+		}
+		f.yield(until)
+	}
+	for d := until.Sub(f.o.Clock.Now()); d > 0; d = until.Sub(f.o.Clock.Now()) {
+		if !f.doze(ctx, d) {
+			return false
+		}
+	}
+	return true
+}
+
+// yield gives the processor away until then, or until the clock stands still:
+// some clocks move in steps, and the clock of a test does not move at all
+// while somebody runs.
+func (f *Firing) yield(until mcpload.Instant) {
+	const patience = 100
+	last := f.o.Clock.Now()
+	for still := 0; last < until && still < patience; {
+		runtime.Gosched()
+		now := f.o.Clock.Now()
+		if now == last {
+			still++
+		} else {
+			still, last = 0, now
+		}
+	}
+}
+
+func (f *Firing) doze(ctx context.Context, d time.Duration) bool {
+	if f.timer == nil {
+		f.timer = time.NewTimer(d)
+	} else {
+		f.timer.Reset(d)
+	}
+	select {
+	case <-f.timer.C:
+		return true
+	case <-ctx.Done():
+		f.timer.Stop()
+		return false
+	}
+}
+
+func (f *Firing) lagged(d time.Duration) {
+	f.mu.Lock()
+	// Clamped, not left out: the worst is what matters.
+	_ = f.lag.RecordValue(min(max(int64(d), 0), f.lag.HighestTrackableValue()))
+	f.mu.Unlock()
+	if f.o.Lag != nil {
+		f.o.Lag(d)
+	}
+}
+
+// Take stamps shot n for a worker that is ready to send it now, or drops it
+// when the worker came too late: then ok is false and nothing is to be sent.
+func (f *Firing) Take(n uint64) (shot Shot, ok bool) {
+	intended, measured, ok := f.Due(n)
+	if !ok {
+		return Shot{}, false
+	}
+	d := due{n, intended, measured}
+	if f.o.Clock.Now() > f.deadline(intended) {
+		f.drop(d)
+		return Shot{}, false
+	}
+	return f.stamp(d), true
+}
+
+// deadline is until when a worker may take a shot.
+func (f *Firing) deadline(intended mcpload.Instant) mcpload.Instant {
+	return intended.Add(f.o.Tolerance + time.Duration(f.slack.Load()))
+}
+
+func (f *Firing) stamp(d due) Shot {
+	f.fired.Add(1)
+	return f.o.Stamper.Stamp(d.n, d.intended, d.measured)
+}
+
+// drop counts a shot as never fired.
+func (f *Firing) drop(d due) {
+	f.dropped.Add(1)
+	source := uint16(d.n % uint64(f.o.Stamper.Sources()))
+	f.o.Recorder.Dropped(mcpload.Drop{Shot: d.n, Source: source, Intended: d.intended, Measured: d.measured})
+}
+
+// Resolve closes a shot that was taken, now. It must be called exactly once.
+func (f *Firing) Resolve(shot Shot, outcome mcpload.Outcome) {
+	f.o.Recorder.Resolved(shot.Stamp, outcome, f.o.Clock.Now())
+	switch outcome {
+	case mcpload.Accepted:
+		f.accepted.Add(1)
+	case mcpload.Refused:
+		f.refused.Add(1)
+	default:
+		f.uncertain.Add(1)
+	}
+}
+
+// Stats may be called at any time; the figures of a running firing are each
+// right but not of one instant.
+func (f *Firing) Stats() Stats {
+	s := Stats{
+		Fired:     f.fired.Load(),
+		Dropped:   f.dropped.Load(),
+		Accepted:  f.accepted.Load(),
+		Uncertain: f.uncertain.Load(),
+		Refused:   f.refused.Load(),
+	}
+	s.Shots = s.Fired + s.Dropped
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lag.TotalCount() > 0 {
+		s.LagP50 = time.Duration(f.lag.ValueAtQuantile(50))
+		s.LagP99 = time.Duration(f.lag.ValueAtQuantile(99))
+		s.LagMax = time.Duration(f.lag.Max())
+	}
+	return s
+}

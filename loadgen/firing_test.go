@@ -1,0 +1,320 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// notes is a Recorder that keeps what it is told of shots.
+type notes struct {
+	mu       sync.Mutex
+	fired    []mcpload.Emission
+	dropped  []mcpload.Drop
+	resolved map[mcpload.Stamp]mcpload.Outcome
+	twice    int
+}
+
+func (r *notes) Fired(e mcpload.Emission) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fired = append(r.fired, e)
+}
+
+func (r *notes) Resolved(s mcpload.Stamp, o mcpload.Outcome, _ mcpload.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.resolved == nil {
+		r.resolved = map[mcpload.Stamp]mcpload.Outcome{}
+	}
+	if _, ok := r.resolved[s]; ok {
+		r.twice++
+	}
+	r.resolved[s] = o
+}
+
+func (r *notes) Dropped(d mcpload.Drop) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropped = append(r.dropped, d)
+}
+
+func (*notes) Delivered(mcpload.Delivery) {}
+func (*notes) Noticed(mcpload.Notice)     {}
+func (*notes) Changed(mcpload.Transition) {}
+func (*notes) Called(mcpload.Call)        {}
+
+// check holds what every run must have: each shot once, each resolved once,
+// and sequence numbers that rise with time.
+func (r *notes) check(t *testing.T, shots int) {
+	t.Helper()
+	if len(r.resolved) != len(r.fired) || r.twice != 0 {
+		t.Errorf("%d fired, %d resolved, %d of them twice", len(r.fired), len(r.resolved), r.twice)
+	}
+	var numbers []uint64
+	last := map[uint16]mcpload.Emission{}
+	for _, e := range r.fired {
+		numbers = append(numbers, e.Shot)
+		before := last[e.Source]
+		if e.Seq != before.Seq+1 || e.Fired < before.Fired || e.Fired < e.Intended {
+			t.Errorf("source %d: %+v after %+v", e.Source, e, before)
+		}
+		last[e.Source] = e
+	}
+	for _, d := range r.dropped {
+		numbers = append(numbers, d.Shot)
+	}
+	slices.Sort(numbers)
+	if len(numbers) != shots || len(slices.Compact(numbers)) != shots || shots > 0 && numbers[shots-1] != uint64(shots-1) {
+		t.Errorf("%d fired and %d dropped, of %d shots", len(r.fired), len(r.dropped), shots)
+	}
+}
+
+func firing(t *testing.T, r mcpload.Recorder, sources int, o FiringOptions) *Firing {
+	t.Helper()
+	o.Clock, o.Recorder = mcpload.NewClock(), r
+	o.Stamper = NewStamper(o.Clock, r, 0xabc, sources)
+	f, err := NewFiring(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestLoopFiresAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		schedule        Schedule
+		shots, measured int
+	}{
+		"bursts":   {Burst{Size: 10, Every: time.Second}, 120, 100},
+		"constant": {Constant{Rate: 20}, 240, 200},
+		"sine":     {Sine{Mean: 30, Amplitude: 20, Period: time.Second}, 360, 300},
+		"ends":     {Ramp{From: 10, To: 0, Over: 4 * time.Second}, 20 + 1, 5 + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &notes{}
+				f := firing(t, r, 3, FiringOptions{Schedule: c.schedule, Warmup: 2 * time.Second, Duration: 10 * time.Second})
+				stats := Loop(t.Context(), f, LoopOptions{Fire: func(_ context.Context, s Shot) mcpload.Outcome {
+					time.Sleep(30 * time.Millisecond)
+					return mcpload.Outcome(1 + s.Shot%3)
+				}})
+				r.check(t, c.shots)
+				if stats.Shots != uint64(c.shots) || stats.Dropped != 0 || stats.Accepted+stats.Uncertain+stats.Refused != stats.Fired {
+					t.Errorf("%+v", stats)
+				}
+				measured := 0
+				for _, e := range r.fired {
+					if e.Fired != e.Intended {
+						t.Fatalf("shot %d is %v late", e.Shot, e.Fired.Sub(e.Intended))
+					}
+					if int(e.Source) != int(e.Shot%3) || e.Run != 0xabc {
+						t.Fatalf("%+v", e)
+					}
+					if e.Measured {
+						measured++
+					}
+				}
+				if measured != c.measured {
+					t.Errorf("%d measured, want %d", measured, c.measured)
+				}
+				if stats.LagMax > time.Microsecond {
+					t.Errorf("lag %v on an ideal clock", stats.LagMax)
+				}
+			})
+		})
+	}
+}
+
+// One worker is busy for 250 ms with each shot, and one is due every 100 ms:
+// shots 0, 3, 6, ... are fired, two of three dropped.
+func TestLoopDrops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &notes{}
+		f := firing(t, r, 2, FiringOptions{Schedule: Constant{Rate: 10}, Duration: 3 * time.Second, Warmup: 150 * time.Millisecond})
+		stats := Loop(t.Context(), f, LoopOptions{Workers: 1, Fire: func(context.Context, Shot) mcpload.Outcome {
+			time.Sleep(250 * time.Millisecond)
+			return mcpload.Accepted
+		}})
+		r.check(t, 32)
+		if stats.Fired != 11 || stats.Dropped != 21 {
+			t.Errorf("%+v", stats)
+		}
+		for _, e := range r.fired {
+			if e.Shot%3 != 0 || e.Fired != e.Intended {
+				t.Errorf("%+v", e)
+			}
+		}
+		if d := r.dropped[0]; d.Shot != 1 || d.Source != 1 || d.Measured || d.Intended != f.Start().Add(100*time.Millisecond) {
+			t.Errorf("%+v", d)
+		}
+		if d := r.dropped[1]; d.Shot != 2 || d.Source != 0 || !d.Measured {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// A burst of ten for four workers that need 2 ms each: within a tolerance of
+// 5 ms each of them can take three.
+func TestLoopTolerance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &notes{}
+		f := firing(t, r, 1, FiringOptions{Schedule: Burst{Size: 20, Every: time.Second}, Duration: 2 * time.Second, Tolerance: 5 * time.Millisecond})
+		stats := Loop(t.Context(), f, LoopOptions{Workers: 4, Fire: func(context.Context, Shot) mcpload.Outcome {
+			time.Sleep(2 * time.Millisecond)
+			return mcpload.Accepted
+		}})
+		r.check(t, 40)
+		if stats.Fired != 24 || stats.Dropped != 16 {
+			t.Errorf("%+v", stats)
+		}
+		for _, e := range r.fired {
+			if late := e.Fired.Sub(e.Intended); late > 5*time.Millisecond {
+				t.Errorf("shot %d is %v late", e.Shot, late)
+			}
+		}
+	})
+}
+
+func TestLoopCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &notes{}
+		f := firing(t, r, 1, FiringOptions{Schedule: Constant{Rate: 10}})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(950*time.Millisecond, cancel)
+		stats := Loop(ctx, f, LoopOptions{Fire: func(ctx context.Context, s Shot) mcpload.Outcome {
+			time.Sleep(time.Second)
+			if ctx.Err() != nil {
+				t.Error("what has left was cancelled")
+			}
+			return mcpload.Accepted
+		}})
+		r.check(t, 10)
+		if stats.Accepted != 10 || stats.Dropped != 0 {
+			t.Errorf("%+v", stats)
+		}
+		if f.Wait(ctx, 10) {
+			t.Error("goes on after the end")
+		}
+	})
+}
+
+func TestLoopCancelledWhileBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &notes{}
+		f := firing(t, r, 1, FiringOptions{Schedule: Constant{Rate: 10}, Tolerance: time.Minute})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(150*time.Millisecond, cancel)
+		stats := Loop(ctx, f, LoopOptions{Workers: 1, Fire: func(context.Context, Shot) mcpload.Outcome {
+			time.Sleep(time.Hour)
+			return mcpload.Refused
+		}})
+		r.check(t, 1)
+		if stats.Refused != 1 {
+			t.Errorf("%+v", stats)
+		}
+	})
+}
+
+func TestTakeDropsLateWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &notes{}
+		var lags []time.Duration
+		f := firing(t, r, 1, FiringOptions{Schedule: Constant{Rate: 10}, Duration: time.Second, Tolerance: time.Millisecond,
+			Lag: func(d time.Duration) { lags = append(lags, d) }})
+		if !f.Wait(t.Context(), 0) {
+			t.Fatal("no shot 0")
+		}
+		time.Sleep(time.Millisecond)
+		shot, ok := f.Take(0)
+		if !ok {
+			t.Fatal("shot 0 was dropped within the tolerance")
+		}
+		f.Resolve(shot, mcpload.Uncertain)
+		f.Wait(t.Context(), 1)
+		time.Sleep(2 * time.Millisecond)
+		if _, ok := f.Take(1); ok {
+			t.Error("shot 1 was taken late")
+		}
+		if _, ok := f.Take(10); ok {
+			t.Error("there is a shot 10")
+		}
+		r.check(t, 2)
+		if s := f.Stats(); s.Shots != 2 || s.Fired != 1 || s.Dropped != 1 || s.Uncertain != 1 || len(lags) != 2 {
+			t.Errorf("%+v, lags %v", s, lags)
+		}
+	})
+}
+
+func TestFiringStartsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := mcpload.NewClock()
+		r := &notes{}
+		start := clock.Now().Add(time.Minute)
+		f, err := NewFiring(FiringOptions{Clock: clock, Recorder: r, Stamper: NewStamper(clock, r, 1, 0), Schedule: Constant{Rate: 1}, Start: start, Duration: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		Loop(t.Context(), f, LoopOptions{Fire: func(context.Context, Shot) mcpload.Outcome { return mcpload.Accepted }})
+		if len(r.fired) != 1 || r.fired[0].Fired != start {
+			t.Errorf("%+v", r.fired)
+		}
+	})
+}
+
+func TestNewFiringRefuses(t *testing.T) {
+	clock, r := mcpload.NewClock(), &notes{}
+	good := FiringOptions{Clock: clock, Recorder: r, Stamper: NewStamper(clock, r, 1, 1), Schedule: Constant{1}}
+	for _, change := range []func(*FiringOptions){
+		func(o *FiringOptions) { o.Clock = nil },
+		func(o *FiringOptions) { o.Recorder = nil },
+		func(o *FiringOptions) { o.Stamper = nil },
+		func(o *FiringOptions) { o.Schedule = nil },
+		func(o *FiringOptions) { o.Warmup = -1 },
+	} {
+		bad := good
+		change(&bad)
+		if _, err := NewFiring(bad); err == nil {
+			t.Errorf("accepted %+v", bad)
+		}
+	}
+}
+
+func TestStamperTogether(t *testing.T) {
+	r := &notes{}
+	clock := mcpload.NewClock()
+	s := NewStamper(clock, r, 1, 4)
+	var wg sync.WaitGroup
+	for w := range uint64(8) {
+		wg.Go(func() {
+			for n := w; n < 4000; n += 8 {
+				shot := s.Stamp(n, 1, true)
+				r.Resolved(shot.Stamp, mcpload.Accepted, 1)
+			}
+		})
+	}
+	wg.Wait()
+	r.check(t, 4000)
+}
+
+func BenchmarkStamp(b *testing.B) {
+	clock := mcpload.NewClock()
+	s := NewStamper(clock, mcpload.Tee(), 1, 10)
+	b.ReportAllocs()
+	var n uint64
+	for b.Loop() {
+		s.Stamp(n, 1, true)
+		n++
+	}
+}
+
+var errTest = errors.New("test")

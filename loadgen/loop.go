@@ -1,0 +1,119 @@
+package loadgen
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// DefaultWorkers is how many shots may be under way at once.
+const DefaultWorkers = 64
+
+// LoopOptions say how a [Loop] sends.
+type LoopOptions struct {
+	// Fire sends one shot and returns what became of it. It is called by up to
+	// Workers goroutines at once. It must end by itself: its context carries
+	// the values of the loop's but not its cancellation, so that the outcome of
+	// what has left is known even when a run is broken off.
+	Fire func(ctx context.Context, shot Shot) mcpload.Outcome
+	// Workers bounds the shots under way; 0 means [DefaultWorkers].
+	Workers int
+}
+
+// Loop fires f's shots, each at its time, until they are over or ctx is, waits
+// for those under way, and returns f's figures. A shot that is due while all
+// workers are busy waits for one of them for f's tolerance and is then dropped;
+// it is never sent later than that.
+//
+// The pacing goroutine is the caller's. Workers are started when they are
+// needed and end with the loop.
+func Loop(ctx context.Context, f *Firing, o LoopOptions) Stats {
+	if o.Workers <= 0 {
+		o.Workers = DefaultWorkers
+	}
+	p := &pool{
+		f:     f,
+		fire:  o.Fire,
+		ctx:   context.WithoutCancel(ctx),
+		busy:  make(chan struct{}, o.Workers),
+		queue: make(chan due, o.Workers),
+	}
+	for n := uint64(0); ; n++ {
+		d, ok := f.wait(ctx, n)
+		if !ok {
+			break
+		}
+		if p.reserve(ctx, d.intended) {
+			p.send(d)
+		} else if ctx.Err() == nil {
+			f.drop(d)
+		}
+	}
+	close(p.queue)
+	p.wg.Wait()
+	return f.Stats()
+}
+
+// pool is the workers of one loop.
+type pool struct {
+	f    *Firing
+	fire func(context.Context, Shot) mcpload.Outcome
+	ctx  context.Context
+	wg   sync.WaitGroup
+
+	// busy holds a token for every shot that was handed over and is not done;
+	// its capacity is the bound. queue is as long, so it never blocks.
+	busy  chan struct{}
+	queue chan due
+
+	started int // workers; used by the pacing goroutine only
+	timer   *time.Timer
+}
+
+// reserve takes a worker for a shot, waiting for one until the shot's deadline.
+func (p *pool) reserve(ctx context.Context, intended mcpload.Instant) bool {
+	select {
+	case p.busy <- struct{}{}:
+		return true
+	default:
+	}
+	d := p.f.deadline(intended).Sub(p.f.o.Clock.Now())
+	if d <= 0 {
+		return false
+	}
+	if p.timer == nil {
+		p.timer = time.NewTimer(d)
+	} else {
+		p.timer.Reset(d)
+	}
+	defer p.timer.Stop()
+	select {
+	case p.busy <- struct{}{}:
+		return true
+	case <-p.timer.C:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// send hands a shot over whose worker is reserved. Tokens are only given back
+// by others, so when there are at least as many workers as tokens now, each
+// shot that is not done has a worker.
+func (p *pool) send(d due) {
+	if p.started < len(p.busy) {
+		p.started++
+		p.wg.Go(p.work)
+	}
+	p.queue <- d
+}
+
+func (p *pool) work() {
+	for d := range p.queue {
+		shot := p.f.stamp(d)
+		p.f.Resolve(shot, p.fire(p.ctx, shot))
+		<-p.busy
+	}
+}

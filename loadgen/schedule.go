@@ -1,0 +1,187 @@
+package loadgen
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Schedule says when shots are due. At gives the time of shot n (from 0) since
+// the schedule began; ok is false when there is no such shot, and then there is
+// none after it either. At is a pure function, does not decrease with n, and
+// may be called by many goroutines at once and in any order.
+type Schedule interface {
+	At(n uint64) (offset time.Duration, ok bool)
+}
+
+// Rated is a Schedule that knows its rate, in shots per second, at offset t.
+// All schedules of this package do; a custom one need not.
+type Rated interface {
+	RateAt(t time.Duration) float64
+}
+
+// Constant fires shot n at n/Rate: evenly, the first one at once. A Rate that
+// is not a positive, finite number has no shots.
+type Constant struct {
+	Rate float64 // per second
+}
+
+// At implements [Schedule]. Unlike vegeta's ConstantPacer it does not cut the
+// interval to whole nanoseconds first, so it does not drift: 300/s is 300/s
+// after a day.
+func (c Constant) At(n uint64) (time.Duration, bool) {
+	if !positive(c.Rate) {
+		return 0, false
+	}
+	return nanoseconds(float64(n) * 1e9 / c.Rate)
+}
+
+// RateAt implements [Rated].
+func (c Constant) RateAt(time.Duration) float64 { return c.Rate }
+
+// Burst fires Size shots every Every. A burst's shots are spaced evenly over
+// Spread, which is cut to Every; with Spread 0 they are all due at once. Size
+// or Every below 1 has no shots.
+type Burst struct {
+	Size   int
+	Every  time.Duration
+	Spread time.Duration
+}
+
+// At implements [Schedule].
+func (b Burst) At(n uint64) (time.Duration, bool) {
+	if b.Size < 1 || b.Every < 1 {
+		return 0, false
+	}
+	size := uint64(b.Size)
+	hi, start := bits.Mul64(n/size, uint64(b.Every))
+	spread := uint64(min(max(b.Spread, 0), b.Every))
+	// (n mod size) is below size, so the quotient is below spread: Div64 is safe.
+	h, l := bits.Mul64(n%size, spread)
+	within, _ := bits.Div64(h, l, size)
+	if hi != 0 || start > math.MaxInt64-within {
+		return 0, false
+	}
+	return time.Duration(start + within), true
+}
+
+// RateAt implements [Rated]: the average over a whole burst.
+func (b Burst) RateAt(time.Duration) float64 {
+	if b.Size < 1 || b.Every < 1 {
+		return 0
+	}
+	return float64(b.Size) / b.Every.Seconds()
+}
+
+// Ramp changes its rate in a straight line from From to To over Over, and then
+// stays at To. A ramp down to 0 ends. Rates are per second; one that is
+// negative or not finite, or both 0, has no shots.
+type Ramp struct {
+	From, To float64
+	Over     time.Duration
+}
+
+// At implements [Schedule]. It is the exact inverse of the integral of the
+// rate; vegeta's LinearPacer steps by the rate of the moment and trails it.
+func (r Ramp) At(n uint64) (time.Duration, bool) {
+	if !r.valid() {
+		return 0, false
+	}
+	over, x := r.Over.Seconds(), float64(n)
+	area := (r.From + r.To) / 2 * over
+	if over > 0 && x <= area {
+		if n == 0 {
+			return 0, true
+		}
+		// x = From·t + a·t²/2, solved in the form that cancels nothing.
+		a := (r.To - r.From) / over
+		root := math.Sqrt(max(0, r.From*r.From+2*a*x))
+		t, ok := seconds(2 * x / (r.From + root))
+		return min(t, r.Over), ok
+	}
+	if r.To <= 0 {
+		return 0, false
+	}
+	return seconds(max(over, 0) + (x-area)/r.To)
+}
+
+// RateAt implements [Rated].
+func (r Ramp) RateAt(t time.Duration) float64 {
+	switch {
+	case !r.valid():
+		return 0
+	case t >= r.Over:
+		return r.To
+	case t <= 0:
+		return r.From
+	}
+	return r.From + (r.To-r.From)*(float64(t)/float64(r.Over))
+}
+
+func (r Ramp) valid() bool {
+	return r.From >= 0 && r.To >= 0 && r.From+r.To > 0 && !math.IsInf(r.From+r.To, 0) && r.Over >= 0
+}
+
+// Sine swings its rate around Mean by Amplitude, once a Period, upwards first.
+// Rates are per second. Amplitude must lie between 0 and Mean and Period be
+// positive; anything else has no shots.
+type Sine struct {
+	Mean, Amplitude float64
+	Period          time.Duration
+}
+
+// At implements [Schedule]: the first nanosecond at which the integral of the
+// rate has reached n. Vegeta's SinePacer approximates the same in a few steps
+// from wherever the clock stands.
+func (s Sine) At(n uint64) (time.Duration, bool) {
+	if !s.valid() {
+		return 0, false
+	}
+	// The integral lies between Mean·t and Mean·t + Amplitude·Period/π.
+	x := float64(n)
+	latest, ok := seconds(x / s.Mean)
+	if !ok || latest == math.MaxInt64 {
+		return 0, false
+	}
+	earliest, _ := seconds(max(0, (x-s.Amplitude*s.Period.Seconds()/math.Pi)/s.Mean))
+	lo, hi := earliest, latest+1
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		if s.integral(mid) >= x {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo, true
+}
+
+// integral is the number of shots due before t.
+func (s Sine) integral(t time.Duration) float64 {
+	phase := 2 * math.Pi * float64(t%s.Period) / float64(s.Period)
+	return s.Mean*t.Seconds() + s.Amplitude*s.Period.Seconds()/(2*math.Pi)*(1-math.Cos(phase))
+}
+
+// RateAt implements [Rated].
+func (s Sine) RateAt(t time.Duration) float64 {
+	if !s.valid() {
+		return 0
+	}
+	return s.Mean + s.Amplitude*math.Sin(2*math.Pi*float64(t%s.Period)/float64(s.Period))
+}
+
+func (s Sine) valid() bool {
+	return positive(s.Mean) && s.Amplitude >= 0 && s.Amplitude <= s.Mean && s.Period > 0
+}
+
+func positive(rate float64) bool { return rate > 0 && !math.IsInf(rate, 0) }
+
+// seconds turns seconds into a Duration, or says that it does not fit.
+func seconds(s float64) (time.Duration, bool) { return nanoseconds(s * 1e9) }
+
+func nanoseconds(ns float64) (time.Duration, bool) {
+	if !(ns >= 0 && ns < math.MaxInt64) {
+		return 0, false
+	}
+	return time.Duration(ns), true
+}

@@ -1,0 +1,59 @@
+package loadgen
+
+import (
+	"sync"
+
+	"github.com/mcpload/mcpload"
+)
+
+// Shot is one shot on its way: the emission as the Recorder was told of it.
+type Shot = mcpload.Emission
+
+// MaxSources is how many sources a [mcpload.Stamp] can tell apart.
+const MaxSources = 1 << 16
+
+// Stamper hands out the stamps of a run, so that in each source sequence
+// numbers and Fired instants rise together. It is safe for concurrent use, and
+// may outlive several firings: numbers go on where they stopped.
+type Stamper struct {
+	clock    *mcpload.Clock
+	recorder mcpload.Recorder
+	run      uint32
+	sources  []source
+}
+
+type source struct {
+	mu  sync.Mutex
+	seq uint32
+	_   [48]byte // a cache line of its own: sources are fired by different workers
+}
+
+// NewStamper returns a Stamper for the given number of sources (1 to
+// [MaxSources]; what lies outside is cut) that tells recorder of every stamp.
+func NewStamper(clock *mcpload.Clock, recorder mcpload.Recorder, run uint32, sources int) *Stamper {
+	sources = min(max(sources, 1), MaxSources)
+	return &Stamper{clock: clock, recorder: recorder, run: run, sources: make([]source, sources)}
+}
+
+// Sources returns the number of sources. Shot n belongs to source n modulo it.
+func (s *Stamper) Sources() int { return len(s.sources) }
+
+// Stamp gives shot n its stamp, reads the clock, and calls Recorder.Fired. The
+// caller must send at once, and resolve the shot exactly once.
+func (s *Stamper) Stamp(n uint64, intended mcpload.Instant, measured bool) Shot {
+	i := n % uint64(len(s.sources))
+	src := &s.sources[i]
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	src.seq++
+	shot := Shot{
+		Stamp:    mcpload.Stamp{Run: s.run, Source: uint16(i), Seq: src.seq},
+		Shot:     n,
+		Intended: intended,
+		Fired:    s.clock.Now(),
+		Measured: measured,
+	}
+	// Inside the lock: the ledger is told of a source's emissions in order.
+	s.recorder.Fired(shot)
+	return shot
+}

@@ -1,0 +1,92 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+const (
+	// DefaultTimeout bounds one shot, connecting included.
+	DefaultTimeout = 5 * time.Second
+	// DefaultConnections is how many idle connections are kept.
+	DefaultConnections = 64
+	// maxAnswer is how much of an answer is read, so that its connection can be
+	// used again. A longer one costs its connection.
+	maxAnswer = 64 << 10
+)
+
+// client sends one request at a time for each caller and says what became of
+// it. It follows no redirect and uses no proxy: the request goes where the
+// profile says, or nowhere.
+type client struct {
+	transport *http.Transport
+	timeout   time.Duration
+}
+
+func newClient(timeout time.Duration, connections int, tlsConfig *tls.Config) *client {
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	if connections <= 0 {
+		connections = DefaultConnections
+	}
+	dialer := &net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second}
+	return &client{timeout: timeout, transport: &http.Transport{
+		DialContext:         dialer.DialContext,
+		TLSClientConfig:     tlsConfig.Clone(),
+		ForceAttemptHTTP2:   true,
+		MaxIdleConns:        connections,
+		MaxIdleConnsPerHost: connections,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true,
+	}}
+}
+
+// do sends req. status is 0 when there was no answer.
+//
+// A request that got no connection was never sent, so it is refused. Once it
+// has one, an error leaves open whether the other side read it.
+func (c *client) do(ctx context.Context, req *http.Request) (outcome mcpload.Outcome, status int) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		// The transport tries again by itself only when nothing was written.
+		GetConn: func(string) { connected.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	answer, err := c.transport.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		if connected.Load() {
+			return mcpload.Uncertain, 0
+		}
+		return mcpload.Refused, 0
+	}
+	defer answer.Body.Close()
+	// What the answer says besides its status is of no interest, and neither
+	// is a failure to read it: the upstream has spoken.
+	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
+	return outcomeOf(answer.StatusCode), answer.StatusCode
+}
+
+// outcomeOf reads a status: a redirect or a 4xx says that nothing was taken, a
+// 5xx does not say.
+func outcomeOf(status int) mcpload.Outcome {
+	switch {
+	case status >= 200 && status < 300:
+		return mcpload.Accepted
+	case status >= 300 && status < 500:
+		return mcpload.Refused
+	}
+	return mcpload.Uncertain
+}
+
+func (c *client) close() { c.transport.CloseIdleConnections() }

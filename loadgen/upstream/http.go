@@ -1,0 +1,114 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// HTTPOptions describe an [HTTP] upstream.
+type HTTPOptions struct {
+	// Method of the request; empty means POST.
+	Method string
+	// Request makes the request of one shot. The probe must be in its URL, a
+	// header or the body. It is called by many goroutines at once and gives
+	// away what it returns; header and body may be nil. Required.
+	Request func(source int, seq uint32, probe string) (url string, header http.Header, body []byte)
+	// Timeout of one shot; 0 means [DefaultTimeout].
+	Timeout time.Duration
+	// Connections to keep open, best as many as there are workers; 0 means
+	// [DefaultConnections].
+	Connections int
+	// TLS configures https; nil means Go's defaults.
+	TLS *tls.Config
+}
+
+// HTTP fires by sending a request of the profile's own making, to whatever
+// makes the target emit. It brings its own open loop ([Attacker]): vegeta's.
+type HTTP struct {
+	client *client
+	method string
+	make   func(source int, seq uint32, probe string) (string, http.Header, []byte)
+}
+
+// NewHTTP checks the options. It does not connect.
+func NewHTTP(o HTTPOptions) (*HTTP, error) {
+	if o.Request == nil {
+		return nil, errors.New("upstream http: Request must be given")
+	}
+	if o.Method == "" {
+		o.Method = http.MethodPost
+	}
+	if _, err := http.NewRequest(o.Method, "http://127.0.0.1/", nil); err != nil {
+		return nil, fmt.Errorf("upstream http: %w; want a method such as POST", err)
+	}
+	return &HTTP{client: newClient(o.Timeout, o.Connections, o.TLS), method: o.Method, make: o.Request}, nil
+}
+
+// Fire implements [Upstream]. A request that cannot be made is Refused.
+func (h *HTTP) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+	outcome, _ := h.send(ctx, shot)
+	return outcome
+}
+
+func (h *HTTP) send(ctx context.Context, shot Shot) (mcpload.Outcome, int) {
+	address, header, body := h.make(int(shot.Source), shot.Seq, shot.Stamp.String())
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return mcpload.Refused, 0
+	}
+	req, err := http.NewRequestWithContext(ctx, h.method, address, bytes.NewReader(body))
+	if err != nil {
+		return mcpload.Refused, 0
+	}
+	if header != nil {
+		req.Header = header
+		if host := header.Get("Host"); host != "" {
+			req.Host = host
+		}
+	}
+	if repeats(req) {
+		fireOnce(req)
+	}
+	return h.client.do(ctx, req)
+}
+
+// repeats reports whether net/http would send req a second time, by itself,
+// after the first may have been read: it does so with methods that promise to
+// change nothing, and with an idempotency key. But a shot is one emission, and
+// a second one that nobody counted would look like the target's duplicate.
+func repeats(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	_, key := req.Header["Idempotency-Key"]
+	_, xkey := req.Header["X-Idempotency-Key"]
+	return key || xkey
+}
+
+// fireOnce takes from req what a second sending needs: a body that can be read
+// again.
+func fireOnce(req *http.Request) {
+	req.GetBody = nil
+	body := req.Body
+	if body == nil || body == http.NoBody {
+		body = io.NopCloser(new(bytes.Reader))
+	}
+	// A type of our own, since net/http knows bytes.Reader.
+	req.Body = struct{ io.ReadCloser }{body}
+}
+
+// Close implements [Upstream].
+func (h *HTTP) Close() error {
+	h.client.close()
+	return nil
+}

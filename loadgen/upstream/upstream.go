@@ -1,0 +1,42 @@
+// Package upstream fires emissions: it is the fake of whatever makes events
+// happen behind a target. Each kind is a file: [Inject] tells the reference
+// target, [HTTP] sends any request.
+package upstream
+
+import (
+	"context"
+
+	"github.com/mcpload/mcpload"
+)
+
+// Shot is one shot on its way: the emission as the Recorder was told of it.
+type Shot = mcpload.Emission
+
+// Upstream sends shots. It is safe for concurrent use.
+type Upstream interface {
+	// Fire sends one shot and returns what became of it. The shot was announced
+	// already; resolving it is the caller's part. Fire ends by itself within
+	// the upstream's timeout.
+	Fire(ctx context.Context, shot Shot) mcpload.Outcome
+	// Close gives back what the upstream holds. Nothing may be under way.
+	Close() error
+}
+
+// Attacker is the ability of an Upstream to bring its own open loop.
+type Attacker interface {
+	// Attack fires f's shots, each at its time, with up to workers under way
+	// at once, until they are over or ctx is, and waits for those under way.
+	// The figures are f's.
+	Attack(ctx context.Context, f Firing, workers int) error
+}
+
+// Firing is the bookkeeping of an open loop, which *loadgen.Firing does.
+type Firing interface {
+	// Wait returns when shot n is due; false means that firing is over.
+	Wait(ctx context.Context, n uint64) bool
+	// Take stamps shot n for a worker that sends it now; ok is false when the
+	// worker came too late, and the shot is counted as dropped.
+	Take(n uint64) (shot Shot, ok bool)
+	// Resolve closes a shot that was taken.
+	Resolve(shot Shot, outcome mcpload.Outcome)
+}

@@ -1,0 +1,448 @@
+package upstream_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen"
+	"github.com/mcpload/mcpload/loadgen/upstream"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	_ upstream.Upstream = (*upstream.Inject)(nil)
+	_ upstream.Upstream = (*upstream.HTTP)(nil)
+	_ upstream.Attacker = (*upstream.HTTP)(nil)
+	_ upstream.Firing   = (*loadgen.Firing)(nil)
+)
+
+func payload(dst []byte, source int, seq uint32, probe string) []byte {
+	return fmt.Appendf(dst, `{"channel":"c-%d","seq":%d,"text":%q}`, source, seq, probe)
+}
+
+var shot = upstream.Shot{Stamp: mcpload.Stamp{Run: 7, Source: 3, Seq: 9}, Shot: 12}
+
+func newInject(t *testing.T, admin string) *upstream.Inject {
+	t.Helper()
+	u, err := upstream.NewInject(upstream.InjectOptions{Admin: admin, Event: "chat.message", Payload: payload, Timeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = u.Close() })
+	return u
+}
+
+func newHTTP(t *testing.T, url, method string) *upstream.HTTP {
+	t.Helper()
+	u, err := upstream.NewHTTP(upstream.HTTPOptions{
+		Method:  method,
+		Timeout: 200 * time.Millisecond,
+		Request: func(source int, seq uint32, probe string) (string, http.Header, []byte) {
+			header := http.Header{"X-Source": {fmt.Sprint(source)}, "Idempotency-Key": {probe}}
+			return fmt.Sprintf("%s/hooks/%d?id=%s", url, seq, probe), header, []byte("body " + probe)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = u.Close() })
+	return u
+}
+
+// TestOutcomes holds both kinds against every way in which a target can
+// answer, or fail to.
+func TestOutcomes(t *testing.T) {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(code)
+		}
+	}
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		want    mcpload.Outcome
+	}{
+		"200":           {status(200), mcpload.Accepted},
+		"202":           {status(202), mcpload.Accepted},
+		"204":           {status(204), mcpload.Accepted},
+		"302":           {status(302), mcpload.Refused},
+		"400":           {status(400), mcpload.Refused},
+		"404":           {status(404), mcpload.Refused},
+		"429":           {status(429), mcpload.Refused},
+		"500":           {status(500), mcpload.Uncertain},
+		"503":           {status(503), mcpload.Uncertain},
+		"timeout":       {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, mcpload.Uncertain},
+		"cut off":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, mcpload.Uncertain},
+		"not HTTP":      {hijack("SSH-2.0\r\n\r\n"), mcpload.Uncertain},
+		"cut in answer": {hijack("HTTP/1.1 202 Accepted\r\nContent-Length: 10\r\n\r\n{"), mcpload.Accepted},
+		"endless": {func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 32<<10)); err != nil {
+					return
+				}
+			}
+		}, mcpload.Accepted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var hits atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				hits.Add(1)
+				_, _ = io.Copy(io.Discard, r.Body)
+				c.handler(w, r)
+			}))
+			defer server.Close()
+			all := []upstream.Upstream{newInject(t, server.URL), newHTTP(t, server.URL, "POST"), newHTTP(t, server.URL, "GET"), newHTTP(t, server.URL, "PUT")}
+			for i, u := range all {
+				// Twice, so that the second finds a connection that is open,
+				// or just was.
+				for range 2 {
+					if got := u.Fire(context.Background(), shot); got != c.want {
+						t.Errorf("%T: %v, want %v", u, got, c.want)
+					}
+				}
+				if got, want := hits.Load(), int64(2*i+2); got != want {
+					t.Errorf("%T sent %d requests, want %d", u, got, want)
+				}
+				_ = u.Close()
+			}
+		})
+	}
+}
+
+func hijack(answer string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write([]byte(answer))
+		_ = conn.Close()
+	}
+}
+
+// A connection that dies between two shots, after the request was read, must
+// not make the transport send the shot a second time by itself.
+func TestNoHiddenRetry(t *testing.T) {
+	for _, method := range []string{"GET", "HEAD", "POST", "DELETE"} {
+		t.Run(method, func(t *testing.T) {
+			var hits atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				if hits.Add(1) > 1 {
+					panic(http.ErrAbortHandler)
+				}
+			}))
+			defer server.Close()
+			u := newHTTP(t, server.URL, method)
+			first, second := u.Fire(context.Background(), shot), u.Fire(context.Background(), shot)
+			if first != mcpload.Accepted || second != mcpload.Uncertain || hits.Load() != 2 {
+				t.Errorf("%v, %v, %d requests", first, second, hits.Load())
+			}
+			_ = u.Close()
+		})
+	}
+}
+
+func TestNeverReached(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := "http://" + l.Addr().String()
+	_ = l.Close()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx context.Context
+		url string
+	}{
+		"refused":   {context.Background(), closed},
+		"cancelled": {cancelled, plain.URL},
+		"not TLS":   {context.Background(), strings.Replace(plain.URL, "http:", "https:", 1)},
+	} {
+		for _, u := range []upstream.Upstream{newInject(t, c.url), newHTTP(t, c.url, "POST"), newHTTP(t, c.url, "GET")} {
+			if got := u.Fire(c.ctx, shot); got != mcpload.Refused {
+				t.Errorf("%s: %T: %v", name, u, got)
+			}
+			_ = u.Close()
+		}
+	}
+	for _, bad := range []string{"", "ftp://127.0.0.1", "http://", "http://127.0.0.1:port", "\x7f"} {
+		if got := newHTTP(t, bad, "POST").Fire(context.Background(), shot); got != mcpload.Refused {
+			t.Errorf("%q: %v", bad, got)
+		}
+		if _, err := upstream.NewInject(upstream.InjectOptions{Admin: bad, Event: "e", Payload: payload}); err == nil {
+			t.Errorf("inject at %q", bad)
+		}
+	}
+}
+
+func TestInjectSends(t *testing.T) {
+	var got struct {
+		Name string
+		Data struct {
+			Channel string
+			Seq     int
+			Text    string
+		}
+	}
+	var request string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request = r.Method + " " + r.URL.Path + " " + r.Header.Get("Content-Type")
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer server.Close()
+	u := newInject(t, server.URL)
+	if o := u.Fire(context.Background(), shot); o != mcpload.Accepted {
+		t.Fatal(o)
+	}
+	_ = u.Close()
+	if request != "POST /inject application/json" {
+		t.Errorf("request %s", request)
+	}
+	if got.Name != "chat.message" || got.Data.Channel != "c-3" || got.Data.Seq != 9 || got.Data.Text != shot.Stamp.String() {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	if _, err := upstream.NewHTTP(upstream.HTTPOptions{}); err == nil {
+		t.Error("no Request")
+	}
+	bad := upstream.HTTPOptions{Method: "A B", Request: func(int, uint32, string) (string, http.Header, []byte) { return "", nil, nil }}
+	if _, err := upstream.NewHTTP(bad); err == nil {
+		t.Error("bad method")
+	}
+	if _, err := upstream.NewInject(upstream.InjectOptions{Admin: "http://127.0.0.1:1"}); err == nil {
+		t.Error("no Event")
+	}
+}
+
+// notes counts what a Recorder is told.
+type notes struct {
+	mcpload.Recorder // nil: nothing else is called
+	mu               sync.Mutex
+	fired            map[mcpload.Stamp]mcpload.Emission
+	outcomes         map[mcpload.Stamp]mcpload.Outcome
+	dropped          map[uint64]bool
+	bad              int
+}
+
+func newNotes() *notes {
+	return &notes{fired: map[mcpload.Stamp]mcpload.Emission{}, outcomes: map[mcpload.Stamp]mcpload.Outcome{}, dropped: map[uint64]bool{}}
+}
+
+func (r *notes) Fired(e mcpload.Emission) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.fired[e.Stamp]; ok {
+		r.bad++
+	}
+	r.fired[e.Stamp] = e
+}
+
+func (r *notes) Resolved(s mcpload.Stamp, o mcpload.Outcome, _ mcpload.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, fired := r.fired[s]
+	if _, ok := r.outcomes[s]; ok || !fired {
+		r.bad++
+	}
+	r.outcomes[s] = o
+}
+
+func (r *notes) Dropped(d mcpload.Drop) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dropped[d.Shot] {
+		r.bad++
+	}
+	r.dropped[d.Shot] = true
+}
+
+func newFiring(t *testing.T, r mcpload.Recorder, o loadgen.FiringOptions) *loadgen.Firing {
+	t.Helper()
+	o.Clock, o.Recorder = mcpload.NewClock(), r
+	o.Stamper = loadgen.NewStamper(o.Clock, r, 5, 3)
+	f, err := loadgen.NewFiring(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestAttack(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		stamp, ok := mcpload.FindStamp(body)
+		for name := range r.Header {
+			if strings.Contains(strings.ToLower(name), "vegeta") {
+				t.Errorf("%s left the process", name)
+			}
+		}
+		want := fmt.Sprintf("/hooks/%d?id=%s", stamp.Seq, stamp)
+		if !ok || r.RequestURI != want || r.Header.Get("X-Source") != fmt.Sprint(stamp.Source) || !bytes.Equal(body, []byte("body "+stamp.String())) {
+			t.Errorf("%s %v %s", r.RequestURI, r.Header, body)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen[stamp.String()]++
+		switch stamp.Seq % 3 {
+		case 0:
+			w.WriteHeader(http.StatusAccepted)
+		case 1:
+			w.WriteHeader(http.StatusBadRequest)
+		case 2:
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}))
+	defer server.Close()
+	r := newNotes()
+	// A wide tolerance: how fast this machine is must not matter.
+	f := newFiring(t, r, loadgen.FiringOptions{Schedule: loadgen.Burst{Size: 9, Every: 20 * time.Millisecond}, Warmup: 40 * time.Millisecond, Duration: 160 * time.Millisecond, Tolerance: 10 * time.Second})
+	u := newHTTP(t, server.URL, "")
+	if err := u.Attack(context.Background(), f, 8); err != nil {
+		t.Fatal(err)
+	}
+	_ = u.Close()
+	stats := f.Stats()
+	if want := (loadgen.Stats{Shots: 90, Fired: 90, Accepted: 30, Uncertain: 30, Refused: 30}); stats.Shots != want.Shots || stats.Fired != want.Fired ||
+		stats.Accepted != want.Accepted || stats.Uncertain != want.Uncertain || stats.Refused != want.Refused || stats.Dropped != 0 {
+		t.Errorf("%+v", stats)
+	}
+	if len(r.fired) != 90 || len(r.outcomes) != 90 || r.bad != 0 || len(seen) != 90 {
+		t.Errorf("%d fired, %d resolved, %d wrong, %d seen", len(r.fired), len(r.outcomes), r.bad, len(seen))
+	}
+	measured := 0
+	for _, e := range r.fired {
+		if e.Fired < e.Intended {
+			t.Errorf("early: %+v", e)
+		}
+		if e.Measured {
+			measured++
+		}
+	}
+	if measured != 72 {
+		t.Errorf("%d measured", measured)
+	}
+}
+
+// The server holds the first shot until every other one was due and past its
+// tolerance: with one worker, all of them are dropped and none is sent.
+func TestAttackDrops(t *testing.T) {
+	const duration, tolerance = 20 * time.Millisecond, time.Second
+	r := newNotes()
+	clock := mcpload.NewClock()
+	f, err := loadgen.NewFiring(loadgen.FiringOptions{Clock: clock, Recorder: r, Stamper: loadgen.NewStamper(clock, r, 5, 1),
+		Schedule: loadgen.Constant{Rate: 1000}, Duration: duration, Tolerance: tolerance})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hits atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if hits.Add(1) == 1 {
+			<-time.After(f.Start().Add(duration + tolerance + f.Stats().LagMax + time.Millisecond).Sub(clock.Now()))
+		}
+	}))
+	defer server.Close()
+	u, err := upstream.NewHTTP(upstream.HTTPOptions{Timeout: time.Minute, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+		return server.URL, nil, []byte(probe)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Attack(context.Background(), f, 1); err != nil {
+		t.Fatal(err)
+	}
+	_ = u.Close()
+	if stats := f.Stats(); stats.Fired != 1 || stats.Dropped != 19 || stats.Accepted != 1 || len(r.dropped) != 19 || r.bad != 0 || hits.Load() != 1 {
+		t.Errorf("%+v, %d dropped, %d wrong, %d sent", stats, len(r.dropped), r.bad, hits.Load())
+	}
+}
+
+// An attack that is broken off ends soon although the next shot is an hour
+// away, and waits for what is under way.
+func TestAttackCancelled(t *testing.T) {
+	for name, c := range map[string]struct {
+		schedule loadgen.Schedule
+		workers  int
+	}{
+		"pacing":    {loadgen.Constant{Rate: 1.0 / 3600}, 4},
+		"no worker": {loadgen.Constant{Rate: 1000}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			release := make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				cancel()
+				<-release
+			}))
+			defer server.Close()
+			context.AfterFunc(ctx, func() { close(release) })
+			r := newNotes()
+			f := newFiring(t, r, loadgen.FiringOptions{Schedule: c.schedule, Tolerance: time.Hour})
+			u, err := upstream.NewHTTP(upstream.HTTPOptions{Timeout: time.Minute, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+				return server.URL, nil, []byte(probe)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := u.Attack(ctx, f, c.workers); err != nil {
+				t.Fatal(err)
+			}
+			_ = u.Close()
+			if stats := f.Stats(); stats.Fired != 1 || stats.Accepted != 1 || stats.Dropped != 0 {
+				t.Errorf("%+v", stats)
+			}
+		})
+	}
+}
+
+func TestAttackNeedsWorkers(t *testing.T) {
+	u := newHTTP(t, "http://127.0.0.1:1", "")
+	if err := u.Attack(context.Background(), nil, 0); err == nil {
+		t.Error("no workers")
+	}
+}
+
+func BenchmarkInject(b *testing.B) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer server.Close()
+	u, err := upstream.NewInject(upstream.InjectOptions{Admin: server.URL, Event: "e", Payload: payload})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if u.Fire(context.Background(), shot) != mcpload.Accepted {
+			b.Fatal("not accepted")
+		}
+	}
+	_ = u.Close()
+}
