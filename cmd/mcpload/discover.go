@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/internal/report"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/profiles"
+)
+
+// discoverFlags are the flags of the discover command.
+type discoverFlags struct {
+	target     targetFlags
+	allowHosts []string
+	json       bool
+}
+
+func newDiscoverCommand(io streams) *cobra.Command {
+	var f discoverFlags
+	c := &cobra.Command{
+		Use:   "discover --target URL",
+		Short: "Say what a server offers, with a profile to start from",
+		Long: `Discover connects to a server, and prints its protocol era and versions, its
+capabilities, its event types with their delivery modes and schemas, and a
+profile to start from. It subscribes to nothing and works where a server
+advertises no capability but answers events/list.`,
+		Example: "  mcpload discover --target http://127.0.0.1:8080/mcp --token secret",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return discover(c.Context(), f, io) },
+	}
+	f.target.add(c)
+	c.Flags().StringArrayVar(&f.allowHosts, "allow-host", nil, "connect to this host, which is not this machine (repeatable)")
+	c.Flags().BoolVar(&f.json, "json", false, "print as JSON")
+	return c
+}
+
+// discover is the discover command.
+func discover(ctx context.Context, f discoverFlags, io streams) error {
+	if f.target.url == "" {
+		return usageError{fmt.Errorf("discover needs --target URL")}
+	}
+	t := profiles.Target{URL: f.target.url}
+	if err := f.target.apply(&t); err != nil {
+		return err
+	}
+	ctx, stop, release := onInterrupt(ctx, io)
+	defer release()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	offer, err := bench.DiscoverTarget(ctx, t, f.allowHosts, version())
+	if err != nil {
+		return err
+	}
+	if f.json {
+		enc := json.NewEncoder(io.out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(offer)
+	}
+	return describe(io.out, f.target.url, offer)
+}
+
+func describe(w io.Writer, url string, o dialect.Offer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(tw, "server\t%s %s\n", report.Clean(o.Server), report.Clean(o.ServerVersion))
+	fmt.Fprintf(tw, "era\t%s %s\n", o.Era, report.Clean(o.Version))
+	if len(o.Versions) > 0 {
+		fmt.Fprintf(tw, "versions\t%s\n", report.Clean(strings.Join(o.Versions, " ")))
+	}
+	capability := "not advertised"
+	if o.Capability != "" {
+		capability = "advertised under " + o.Capability
+	}
+	if o.ListChanged {
+		capability += ", with listChanged"
+	}
+	fmt.Fprintf(tw, "events\t%s, %d types\n", capability, len(o.Events))
+	if len(o.Capabilities) > 0 {
+		fmt.Fprintf(tw, "capabilities\t%s\n", report.Clean(string(o.Capabilities)))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, e := range o.Events {
+		fmt.Fprintf(w, "\n%s  %s\n", report.Clean(e.Name), modes(e))
+		if e.Description != "" {
+			fmt.Fprintf(w, "  %s\n", report.Clean(e.Description))
+		}
+		if len(e.InputSchema) > 0 {
+			fmt.Fprintf(w, "  arguments  %s\n", report.Clean(string(e.InputSchema)))
+		}
+		if len(e.PayloadSchema) > 0 {
+			fmt.Fprintf(w, "  payload    %s\n", report.Clean(string(e.PayloadSchema)))
+		}
+	}
+	if len(o.Events) == 0 {
+		_, err := fmt.Fprintln(w, "\nno event types, so there is nothing to subscribe to")
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n# a profile to start from: put it into a file and run it with --profile FILE\n%s", starter(url, o))
+	return err
+}
+
+func modes(e dialect.EventType) string {
+	if len(e.Delivery) == 0 {
+		return "(no delivery modes named)"
+	}
+	var out []string
+	for _, m := range e.Delivery {
+		out = append(out, string(m))
+	}
+	return strings.Join(out, ", ")
+}
+
+// starter writes a profile for the first event type, with a lane for each mode
+// that it is delivered by.
+func starter(url string, o dialect.Offer) string {
+	e := o.Events[0]
+	all := []mcpload.Mode{mcpload.Push, mcpload.Poll, mcpload.Webhook}
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: first-try\ntarget:\n  url: %q\nlanes:\n", url)
+	for _, m := range all {
+		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, m) {
+			continue
+		}
+		fmt.Fprintf(&b, "  - name: %s\n    mode: %s\n    subscriptions: 10\n    event: %q\n    arguments: {}  # see the schema above\n", m, m, e.Name)
+	}
+	b.WriteString(`upstream:
+  # Any request that makes the server emit the event, with the probe id in a
+  # string that comes back to its subscribers.
+  kind: http
+  http:
+    method: POST
+    url: http://127.0.0.1:9000/change-me
+    headers: {Content-Type: application/json}
+    body: '{"text": "{{.Probe}}"}'
+schedule: {kind: constant, rate: 5/s}
+phases: {warmup: 2s, measure: 10s, drain: 5s}
+thresholds: ["*.lostSilent == 0"]
+`)
+	return b.String()
+}

@@ -1,0 +1,427 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/results"
+)
+
+// asCommand makes the test binary behave as mcpload, so that the tests run the
+// real command in real processes, with the race detector in it.
+const asCommand = "MCPLOAD_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// command is mcpload with args, to be run in a folder of its own.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.Dir = t.TempDir()
+	return cmd
+}
+
+// execute runs the command to its end.
+func execute(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := command(t, args...)
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	code = codeOf(t, cmd.Run())
+	return out.String(), err.String(), code
+}
+
+func codeOf(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	if err == nil {
+		return 0
+	}
+	if !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return exit.ExitCode()
+}
+
+// serveTarget starts the reference target in a process of its own.
+func serveTarget(t *testing.T, args ...string) (bench.Ready, *exec.Cmd) {
+	t.Helper()
+	cmd := command(t, append([]string{"serve", "--ready-json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		_ = cmd.Wait()
+	})
+	var ready bench.Ready
+	if err := json.NewDecoder(out).Decode(&ready); err != nil {
+		t.Fatal(err)
+	}
+	return ready, cmd
+}
+
+// exact requires that every lane got each event once.
+func exact(t *testing.T, r *results.Result, perLane int64) {
+	t.Helper()
+	if len(r.Lanes) == 0 {
+		t.Error("no lanes")
+	}
+	for _, l := range r.Lanes {
+		if l.Expected != perLane || l.Delivered != perLane {
+			t.Errorf("lane %s: expected %d and delivered %d, want %d", l.Name, l.Expected, l.Delivered, perLane)
+		}
+		if n := l.LostSilent + l.LostAnnounced + l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.Duplicates.Requested +
+			l.OutOfOrder + l.Unexpected + l.Recovered + l.Gaps.Incidents + l.Gaps.FalseAlarms + l.Gaps.Overclaimed; n != 0 {
+			t.Errorf("lane %s is not clean: %+v", l.Name, l)
+		}
+		if q := l.Latency.FromIntended; q.Count != perLane || q.P50 <= 0 || q.P50 > q.P99 || q.P99 > q.Max || q.Max > results.Nanos(time.Minute) {
+			t.Errorf("lane %s: latency %+v", l.Name, q)
+		}
+		if l.Latency.FromSent.P50 > l.Latency.FromIntended.Max {
+			t.Errorf("lane %s: from sent %+v is above from intended %+v", l.Name, l.Latency.FromSent, l.Latency.FromIntended)
+		}
+		if l.Ready.Active != int64(l.Subscriptions) || l.Ready.Time.Count == 0 {
+			t.Errorf("lane %s: ready %+v", l.Name, l.Ready)
+		}
+		if l.Overhead.Requests == 0 || l.Overhead.Connections+l.Overhead.Causes["events"].Connections == 0 {
+			t.Errorf("lane %s: overhead %+v", l.Name, l.Overhead)
+		}
+	}
+}
+
+// loose keeps a busy test machine from failing a run for being busy.
+const loose = "--set=thresholds=[\"*.lostSilent == 0\"]"
+
+func TestRunOnTheEmbeddedTarget(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--out", dir)
+	if code != 0 && code != exitBottleneck {
+		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	r, err := results.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact(t, r, 200)
+	if r.Partial || !r.Target.Embedded || r.Target.Process == nil || r.Target.Process.Memory == 0 {
+		t.Errorf("target %+v, partial %v", r.Target, r.Partial)
+	}
+	for _, want := range []string{"subscriptions active", "expected", "result in " + dir, "pass  *.lostSilent == 0"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("the report lacks %q:\n%s", want, stdout)
+		}
+	}
+	for _, line := range strings.Split(stdout, "\n") {
+		if n := len([]rune(line)); n > 100 && strings.Contains(line, "  ") && !strings.HasPrefix(line, "generator") {
+			t.Errorf("a line of the table is %d columns wide: %s", n, line)
+		}
+	}
+	if !strings.Contains(stderr, "measure") {
+		t.Errorf("no progress on standard error:\n%s", stderr)
+	}
+	for _, lane := range []string{"push", "poll", "webhook"} {
+		if _, err := os.Stat(filepath.Join(dir, lane+".hlog")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRunLanesInTurns(t *testing.T) {
+	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--set", "phases.order=turns", "--json", "--quiet")
+	if code != 0 && code != exitBottleneck {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	r, err := results.Read(strings.NewReader(stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact(t, r, 200)
+	if r.Upstream.Accepted != 120 || r.Lanes[0].Process == nil || r.Phases[0].Lane == "" {
+		t.Errorf("upstream %+v, process %+v, phases %+v", r.Upstream, r.Lanes[0].Process, r.Phases)
+	}
+	if strings.Contains(stderr, "measure") {
+		t.Errorf("--quiet is not quiet: %s", stderr)
+	}
+}
+
+func TestRunAgainstAServer(t *testing.T) {
+	ready, _ := serveTarget(t, "--allow-private-callbacks", "--callback-insecure", "--token", "t0", "--token", "t1", "--tls")
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte("t0\n# a comment\nt1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, extra := range map[string][]string{
+		"inject": {"--upstream-url", ready.Admin},
+		"http": {
+			"--upstream", "http", "--upstream-url", ready.Admin + "/inject",
+			"--set", `upstream.payload={name: chat.message, data: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}}`,
+		},
+		"h2c":    {"--upstream-url", ready.Admin, "--set", "lanes.*.http=h2c"},
+		"older":  {"--upstream-url", ready.Admin, "--set", "target.revision=older"},
+		"legacy": {"--upstream-url", ready.Admin, "--set", "target.era=legacy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := execute(t, append([]string{
+				"run", "--profile", "smoke", "--quiet", "--json", "--target", ready.URL, "--token-file", tokens,
+			}, extra...)...)
+			if code != 0 && code != exitBottleneck {
+				t.Fatalf("exit code %d\n%s", code, stderr)
+			}
+			r, err := results.Read(strings.NewReader(stdout))
+			if err != nil {
+				t.Fatal(err)
+			}
+			exact(t, r, 200)
+			if strings.Contains(stdout, "t0") {
+				t.Error("a token is in the result")
+			}
+		})
+	}
+}
+
+func TestFailuresNameTheirReason(t *testing.T) {
+	ready, _ := serveTarget(t, "--token", "good", "--allow-private-callbacks")
+	garbage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<html>\x00 hello {{{")
+	}))
+	defer garbage.Close()
+	typo := filepath.Join(t.TempDir(), "typo.yaml")
+	if err := os.WriteFile(typo, []byte("name: x\nlanes:\n  - name: a\n    mode: push\n    subscritpions: 3\n    event: e\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "http://" + free.Addr().String() + "/mcp"
+	free.Close()
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"typo":          {[]string{"run", "--profile", typo}, exitUsage, "subscriptions"},
+		"no profile":    {[]string{"run", "--profile", "nope"}, exitUsage, "nope"},
+		"bad flag":      {[]string{"run", "--nope"}, exitUsage, "see mcpload run --help"},
+		"bad argument":  {[]string{"run", "now"}, exitUsage, "now"},
+		"bad override":  {[]string{"run", "--set", "phases.mesure=3s"}, exitUsage, "measure"},
+		"bad threshold": {[]string{"run", "--set", "thresholds=[\"push.lostsilent == 0\"]"}, exitUsage, "lostSilent"},
+		"bad header":    {[]string{"run", "--header", "x"}, exitUsage, "Name: value"},
+		"no tokens":     {[]string{"run", "--token-file", filepath.Join(t.TempDir(), "x")}, exitUsage, "token file"},
+		"not this machine": {
+			[]string{"run", "--target", "http://192.0.2.1/mcp", "--upstream-url", "http://127.0.0.1:1"}, exitUsage, "--allow-host 192.0.2.1",
+		},
+		"other upstream": {[]string{"run", "--upstream", "http", "--upstream-url", "http://192.0.2.1/x?{{.Probe}}"}, exitUsage, "--allow-host 192.0.2.1"},
+		"wrong URL": {
+			[]string{"run", "--profile", "smoke", "--target", nobody, "--upstream-url", "http://127.0.0.1:1"}, exitTarget, "connection refused",
+		},
+		"garbage":       {[]string{"run", "--profile", "smoke", "--target", garbage.URL, "--upstream-url", "http://127.0.0.1:1"}, exitTarget, garbage.URL},
+		"refused token": {[]string{"run", "--profile", "smoke", "--target", ready.URL, "--token", "bad", "--upstream-url", ready.Admin}, exitTarget, "401"},
+		"no such event": {
+			[]string{"run", "--profile", "smoke", "--target", ready.URL, "--token", "good", "--upstream-url", ready.Admin, "--set", "lanes.*.event=nope", "--set", "upstream.event=nope"}, exitTarget, `does not offer the event "nope"`,
+		},
+		"a threshold": {
+			[]string{"run", "--profile", "smoke", "--set", "thresholds=[\"push.delivered == 1\"]"}, exitThreshold, "a threshold failed",
+		},
+		"discover nobody": {[]string{"discover", "--target", nobody}, exitTarget, "connection refused"},
+		"discover far":    {[]string{"discover", "--target", "http://192.0.2.1/"}, exitUsage, "--allow-host"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := execute(t, append(tt.args, quietly(tt.args)...)...)
+			if code == exitBottleneck && tt.code == exitThreshold {
+				t.Log("this machine is too busy to tell a failed threshold")
+				return
+			}
+			if code != tt.code || !strings.Contains(stderr, tt.want) {
+				t.Errorf("exit code %d, want %d with %q on standard error:\n%s\n%s", code, tt.code, tt.want, stderr, stdout)
+			}
+			last := strings.TrimSpace(stderr)
+			if strings.Contains(last, "goroutine ") || strings.Contains(last, "Usage:") {
+				t.Errorf("not one clear line:\n%s", last)
+			}
+		})
+	}
+}
+
+func quietly(args []string) []string {
+	if args[0] == "run" {
+		return []string{"--quiet"}
+	}
+	return nil
+}
+
+// waitForLine reads r until a line has the prefix, and goes on reading, so that
+// the writer never blocks.
+func waitForLine(t *testing.T, r io.Reader, prefix string) {
+	t.Helper()
+	s := bufio.NewScanner(r)
+	for s.Scan() {
+		if strings.HasPrefix(s.Text(), prefix) {
+			go func() { _, _ = io.Copy(io.Discard, r) }()
+			return
+		}
+	}
+	t.Fatalf("no line begins with %q", prefix)
+}
+
+// longRun starts a run that would last long, and returns once it measures.
+func longRun(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := command(t, append([]string{"run", "--profile", "smoke", "--set", "phases.measure=60s", "--out", dir, loose}, args...)...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitForLine(t, stderr, "measure")
+	// The first line of the phase is written as it begins; give it two events.
+	waitForFired(t)
+	return cmd
+}
+
+// waitForFired lets the schedule go on for a moment: it fires in real time.
+func waitForFired(t *testing.T) {
+	t.Helper()
+	select {
+	case <-time.After(1200 * time.Millisecond):
+	case <-t.Context().Done():
+	}
+}
+
+func TestKilledTargetLeavesAPartialResult(t *testing.T) {
+	ready, target := serveTarget(t, "--allow-private-callbacks", "--callback-insecure")
+	dir := filepath.Join(t.TempDir(), "out")
+	cmd := longRun(t, dir, "--target", ready.URL, "--token", "x", "--upstream-url", ready.Admin)
+	if err := target.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if code := codeOf(t, cmd.Wait()); code != exitTarget {
+		t.Errorf("exit code %d, want %d", code, exitTarget)
+	}
+	r, err := results.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Partial || !strings.Contains(r.Reason, "every shot of the last") || r.Lanes[0].Delivered == 0 {
+		t.Errorf("partial %v (%s), delivered %d", r.Partial, r.Reason, r.Lanes[0].Delivered)
+	}
+}
+
+func TestInterruptWritesAPartialResult(t *testing.T) {
+	for name, times := range map[string]int{"once": 1, "twice": 2} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "out")
+			cmd := longRun(t, dir)
+			for range times {
+				if err := cmd.Process.Signal(os.Interrupt); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
+				t.Errorf("exit code %d, want %d", code, exitInterrupted)
+			}
+			r, err := results.Load(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.Partial || r.Lanes[0].Delivered == 0 || r.Lanes[0].LostSilent != 0 {
+				t.Errorf("partial %v, lane %+v", r.Partial, r.Lanes[0])
+			}
+		})
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("needs sh to limit the size of files")
+	}
+	// A limit of file size is met by the same write as a full disk.
+	cmd := command(t)
+	args := append([]string{sh, "-c", `ulimit -f 2; exec "$0" "$@"`, cmd.Path}, "run", "--profile", "smoke", "--quiet", loose)
+	cmd.Path, cmd.Args = sh, args
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	code := codeOf(t, cmd.Run())
+	if code != exitFailure || !strings.Contains(stderr.String(), "save the result") || !strings.Contains(stderr.String(), "--out") {
+		t.Errorf("exit code %d, want %d\n%s", code, exitFailure, stderr.String())
+	}
+	if !strings.Contains(out.String(), "expected") {
+		t.Errorf("the figures are lost:\n%s", out.String())
+	}
+}
+
+func TestDiscover(t *testing.T) {
+	ready, _ := serveTarget(t)
+	stdout, stderr, code := execute(t, "discover", "--target", ready.URL, "--token", "x")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	for _, want := range []string{"era", "modern 2026-07-28", "chat.message  ", "poll", "arguments", "name: first-try"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is missing in\n%s", want, stdout)
+		}
+	}
+	// The profile to start from must be one.
+	_, yaml, _ := strings.Cut(stdout, "--profile FILE\n")
+	file := filepath.Join(t.TempDir(), "first.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, stderr, code := execute(t, "profiles", "check", file); code != 0 || !strings.Contains(out, "3 lanes") {
+		t.Errorf("exit code %d: %s%s", code, out, stderr)
+	}
+}
+
+func TestProfilesCommands(t *testing.T) {
+	list, _, code := execute(t, "profiles")
+	if code != 0 || !strings.Contains(list, "compare") {
+		t.Fatalf("exit code %d: %s", code, list)
+	}
+	shown, _, code := execute(t, "profiles", "show", "compare")
+	if code != 0 || !strings.Contains(shown, "lanes:") {
+		t.Fatalf("exit code %d: %s", code, shown)
+	}
+	if _, stderr, code := execute(t, "profiles", "show", "compar"); code != exitUsage || !strings.Contains(stderr, "compare") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}

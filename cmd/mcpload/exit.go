@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mcpload/mcpload/internal/bench"
+)
+
+// The exit codes, as documented in the README.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitTarget      = 3
+	exitBottleneck  = 4
+	exitThreshold   = 99
+	exitInterrupted = 130
+)
+
+const exitCodesHelp = `Exit codes:
+  0    all is well
+  1    something failed on this side, such as writing the result
+  2    bad profile, flag or argument
+  3    the target cannot be reached, went away, or does not offer what is asked
+  4    the generator was the bottleneck: its figures say little about the target
+  99   a threshold failed
+  130  interrupted; a partial result was written`
+
+// usageError is an error of the one who called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// The verdicts of a whole run. Their text was in the report already.
+var (
+	errThreshold  = errors.New("a threshold failed")
+	errBottleneck = errors.New("the generator was the bottleneck, so these figures say little about the target")
+)
+
+// exitCode maps the error of a command.
+func exitCode(err error) int {
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage), errors.Is(err, bench.ErrProfile):
+		return exitUsage
+	case errors.Is(err, bench.ErrStopped), errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, bench.ErrTarget):
+		return exitTarget
+	case errors.Is(err, errBottleneck):
+		return exitBottleneck
+	case errors.Is(err, errThreshold):
+		return exitThreshold
+	}
+	return exitFailure
+}

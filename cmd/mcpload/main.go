@@ -1,0 +1,88 @@
+// Command mcpload measures how MCP servers deliver events. See the README, or
+// run mcpload help.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	interrupts := make(chan os.Signal, 2)
+	signal.Notify(interrupts, terminationSignals...)
+	err := run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, interrupts})
+	if err != nil && err.Error() != "" {
+		fmt.Fprintf(os.Stderr, "mcpload: %v\n", err)
+	}
+	os.Exit(exitCode(err))
+}
+
+// streams is what the command touches of its surroundings.
+type streams struct {
+	in         io.Reader
+	out, err   io.Writer
+	interrupts <-chan os.Signal
+}
+
+// run is the whole command. Its error decides the exit code.
+func run(ctx context.Context, args []string, io streams) error {
+	root := newRoot(io)
+	root.SetArgs(args)
+	root.SetIn(io.in)
+	root.SetOut(io.out)
+	root.SetErr(io.err)
+	return root.ExecuteContext(ctx)
+}
+
+func newRoot(io streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mcpload",
+		Short: "Load testing for event delivery over MCP",
+		Long: `mcpload opens push streams, pollers and webhook subscriptions against a server of
+the Model Context Protocol that delivers events, fires stamped events upstream,
+and says when each client learned of them, how often, in what order, and what
+that cost.
+
+` + exitCodesHelp,
+		Example:       "  mcpload run                       # compare the modes on the embedded target\n  mcpload run --target http://127.0.0.1:8080/mcp --token-file tokens.txt",
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+	})
+	root.AddCommand(newRunCommand(io), newServeCommand(io), newDiscoverCommand(io), newDoctorCommand(io), newProfilesCommand(io))
+	asUsage(root)
+	return root
+}
+
+// asUsage marks the errors that a command finds in its arguments as such.
+func asUsage(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		asUsage(sub)
+	}
+}
+
+// version is the module's version, where the binary was built from one.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/internal/report"
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/results"
+)
+
+// runFlags are the flags of the run command.
+type runFlags struct {
+	profile     string
+	target      targetFlags
+	upstream    string
+	upstreamURL string
+	set         []string
+	allowHosts  []string
+	out         string
+	json        bool
+	quiet       bool
+}
+
+func newRunCommand(io streams) *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run a profile and report",
+		Long: `Run opens the subscriptions of a profile, fires stamped events, waits until they
+have come or the grace is over, prints one table that compares the lanes, and
+writes the result to a directory. Without --target it starts the embedded
+reference target as a process of its own.
+
+Ctrl-C once stops firing, drains and writes a partial result; twice writes at once.
+
+` + exitCodesHelp,
+		Example: `  mcpload run
+  mcpload run --profile push --set 'lanes.push.subscriptions=2000' --set phases.measure=30s
+  mcpload run --target http://127.0.0.1:8080/mcp --token-file tokens.txt \
+      --upstream inject --upstream-url http://127.0.0.1:8081
+  mcpload run --profile mine.yaml --json --quiet > result.json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runProfile(c.Context(), f, io) },
+	}
+	fl := c.Flags()
+	fl.StringVarP(&f.profile, "profile", "p", "compare", "built-in profile or file (see mcpload profiles)")
+	f.target.add(c)
+	fl.StringVar(&f.upstream, "upstream", "", "kind of upstream: inject or http (default: the profile's)")
+	fl.StringVar(&f.upstreamURL, "upstream-url", "", "URL of the upstream: the admin address for inject, the request's URL for http")
+	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
+	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
+	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
+	fl.BoolVar(&f.json, "json", false, "print the result as JSON on standard output instead of the table")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
+	return c
+}
+
+// runProfile is the run command.
+func runProfile(ctx context.Context, f runFlags, io streams) error {
+	p, err := loadProfile(f)
+	if err != nil {
+		return err
+	}
+	dir := f.out
+	if dir == "" {
+		dir = filepath.Join("results", "runs", time.Now().UTC().Format("20060102T150405Z")+"-"+p.Name)
+	}
+	// Before the run, so that half an hour of measuring does not end in an
+	// error about a path.
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
+	}
+	ctx, stop, release := onInterrupt(ctx, io)
+	defer release()
+	view := newView(io.err, p, f.quiet)
+	outcome, runErr := bench.Run(ctx, bench.Options{
+		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, Stop: stop,
+		Progress: view.update, Version: version(),
+	})
+	view.close()
+	if outcome == nil {
+		_ = os.Remove(dir) // only if it is still empty
+		return runErr
+	}
+	if f.json {
+		err = outcome.Result.Write(io.out)
+	} else {
+		err = report.Text(io.out, outcome.Result)
+	}
+	if err == nil {
+		err = archive(dir, outcome)
+	}
+	if err == nil && !f.json {
+		fmt.Fprintf(io.out, "\nresult in %s\n", dir)
+	}
+	return verdict(outcome.Result, runErr, err)
+}
+
+// verdict chooses what the run ends with: the failure to finish first, then a
+// failure to write, then whether the figures can be trusted, then whether they
+// are good.
+func verdict(r *results.Result, runErr, writeErr error) error {
+	if runErr != nil || writeErr != nil {
+		return errors.Join(runErr, writeErr)
+	}
+	if r.Instrument.Bottleneck {
+		return errBottleneck
+	}
+	if slices.ContainsFunc(r.Thresholds, func(v results.Verdict) bool { return !v.Passed }) {
+		return errThreshold
+	}
+	return nil
+}
+
+// loadProfile reads the profile with all overrides of the command line.
+func loadProfile(f runFlags) (*profiles.Profile, error) {
+	set := slices.Clone(f.set)
+	if f.upstream != "" {
+		set = append(set, "upstream.kind="+f.upstream)
+	}
+	if f.upstreamURL != "" {
+		key := "upstream.admin="
+		if f.upstream == "http" {
+			key = "upstream.http.url="
+		}
+		set = append(set, key+f.upstreamURL)
+	}
+	if f.target.url != "" {
+		set = append(set, "target.url="+f.target.url)
+	}
+	p, err := profiles.Load(f.profile, set)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if err := f.target.apply(&p.Target); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// targetFlags are the flags that say where a server is and how it is met.
+type targetFlags struct {
+	url       string
+	headers   []string
+	tokens    []string
+	tokenFile string
+}
+
+func (t *targetFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVarP(&t.url, "target", "t", "", "URL of the MCP endpoint")
+	fl.StringArrayVarP(&t.headers, "header", "H", nil, "header of every request, 'Name: value' (repeatable)")
+	fl.StringArrayVar(&t.tokens, "token", nil, "bearer token, one principal each (repeatable)")
+	fl.StringVar(&t.tokenFile, "token-file", "", "file of bearer tokens, one principal a line")
+}
+
+// apply puts the flags over what the profile says.
+func (t *targetFlags) apply(p *profiles.Target) error {
+	for _, h := range t.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return usageError{fmt.Errorf("--header %q: want 'Name: value'", h)}
+		}
+		if p.Headers == nil {
+			p.Headers = map[string]string{}
+		}
+		p.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	file := p.TokenFile
+	if t.tokenFile != "" {
+		file = t.tokenFile
+	}
+	if file != "" {
+		tokens, err := readTokens(file)
+		if err != nil {
+			return usageError{err}
+		}
+		p.Tokens = append(p.Tokens, tokens...)
+	}
+	p.Tokens = append(p.Tokens, t.tokens...)
+	return nil
+}
+
+func readTokens(name string) ([]string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("token file: %w", err)
+	}
+	defer f.Close()
+	var tokens []string
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		if line := strings.TrimSpace(s.Text()); line != "" && !strings.HasPrefix(line, "#") {
+			tokens = append(tokens, line)
+		}
+	}
+	if err := s.Err(); err != nil {
+		return nil, fmt.Errorf("token file %s: %w", name, err)
+	}
+	if len(tokens) == 0 {
+		return nil, fmt.Errorf("token file %s holds no token; put one on each line", name)
+	}
+	return tokens, nil
+}
+
+// onInterrupt gives a channel that is closed by the first interrupt and a
+// context that is cancelled by the second. release ends the watching.
+func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struct{}, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := make(chan struct{})
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		select {
+		case <-io.interrupts:
+			fmt.Fprintln(io.err, "\nstopping: no more events are fired; again to write the result at once")
+			close(stop)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-io.interrupts:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, stop, func() {
+		cancel()
+		<-watching
+	}
+}
+
+// archive writes what a run leaves behind.
+func archive(dir string, o *bench.Outcome) error {
+	if err := results.Save(dir, o.Result, o.Accounts); err != nil {
+		return fmt.Errorf("%w; the figures above are not saved: free some space or choose another --out, and run again", err)
+	}
+	return nil
+}

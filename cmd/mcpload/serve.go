@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/internal/target"
+)
+
+// serveFlags are the flags of the serve command.
+type serveFlags struct {
+	options  target.Options
+	ready    bool
+	untilEOF bool
+	verbose  bool
+}
+
+func newServeCommand(io streams) *cobra.Command {
+	var f serveFlags
+	o := &f.options
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the reference target alone",
+		Long: `Serve runs the reference target: a real MCP server that delivers events by poll,
+push and webhook. It prints where it serves and how an event is injected, and
+runs until it is interrupted.
+
+By default it delivers webhooks to public addresses with valid certificates only.
+For a load test on this machine, give --allow-private-callbacks and either
+--callback-insecure or --callback-ca.`,
+		Example: `  mcpload serve --addr 127.0.0.1:8080 --admin 127.0.0.1:8081 --allow-private-callbacks --callback-insecure
+  curl -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), f, io) },
+	}
+	fl := c.Flags()
+	fl.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "address of the MCP endpoint (HTTP/1.1 and h2c)")
+	fl.BoolVar(&o.TLS, "tls", false, "serve the MCP endpoint over TLS too (HTTP/1.1 and HTTP/2, self-signed certificate)")
+	fl.StringVar(&o.TLSAddr, "tls-addr", "127.0.0.1:0", "address of the endpoint over TLS")
+	fl.StringVar(&o.AdminAddr, "admin", "127.0.0.1:8081", "address of /inject, /stats and /healthz, without authentication")
+	fl.StringArrayVar(&o.Tokens, "token", nil, "bearer token that is accepted, one principal each (repeatable; default: any)")
+	fl.BoolVar(&o.AllowPrivateCallbacks, "allow-private-callbacks", false, "deliver webhooks to loopback and private addresses")
+	fl.StringVar(&o.CallbackCAFile, "callback-ca", "", "PEM file of certificates to check callbacks against")
+	fl.BoolVar(&o.CallbackInsecure, "callback-insecure", false, "accept any certificate of a callback")
+	fl.DurationVar(&o.Heartbeat, "heartbeat", 0, "longest silence on a stream (default 15s)")
+	fl.DurationVar(&o.NextPoll, "next-poll", 0, "pause asked of pollers (default 1s)")
+	fl.IntVar(&o.BufferEvents, "buffer", 0, "events kept for replay, per event type (default 10000)")
+	fl.IntVar(&o.QueueLen, "queue", 0, "events that a subscriber may lag behind (default 4096)")
+	fl.IntVar(&o.MaxSubscriptions, "max-subscriptions", 0, "streams and webhook subscriptions together (default 100000)")
+	fl.DurationVar(&o.TTLMin, "ttl-min", 0, "shortest life granted to a webhook subscription (default 5m)")
+	fl.DurationVar(&o.TTLDefault, "ttl-default", 0, "life granted where none is asked for (default 30m)")
+	fl.DurationVar(&o.TTLMax, "ttl-max", 0, "longest life granted (default 24h)")
+	fl.IntVar(&o.RetryMax, "retries", 0, "retries of a webhook delivery (default 4, -1 = none)")
+	fl.DurationVar(&o.RetryBase, "retry-base", 0, "wait before the first retry, doubling (default 1s)")
+	fl.DurationVar(&o.AckTimeout, "ack-timeout", 0, "how long a callback may take to answer (default 5s)")
+	fl.BoolVar(&f.ready, "ready-json", false, "print one line of JSON with the URLs instead of text")
+	fl.BoolVar(&f.untilEOF, "until-eof", false, "stop when standard input ends, for programs that start it")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what goes wrong on standard error")
+	return c
+}
+
+// serve is the serve command.
+func serve(ctx context.Context, f serveFlags, io streams) error {
+	if f.verbose {
+		f.options.Logger = slog.New(slog.NewTextHandler(io.err, nil))
+	}
+	s, err := target.New(f.options)
+	if err != nil {
+		return usageError{err}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	ready := bench.Ready{URL: s.URL(), TLSURL: s.TLSURL(), Admin: s.AdminURL(), Cert: string(s.CertPEM()), PID: os.Getpid()}
+	if f.ready {
+		err = json.NewEncoder(io.out).Encode(ready)
+	} else {
+		err = announce(io.out, ready)
+	}
+	if err == nil {
+		waitForEnd(ctx, f.untilEOF, io)
+	}
+	if closeErr := s.Close(context.WithoutCancel(ctx)); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+func announce(w io.Writer, r bench.Ready) error {
+	tls := ""
+	if r.TLSURL != "" {
+		tls = "\n            " + r.TLSURL
+	}
+	_, err := fmt.Fprintf(w, `MCP         %s%s
+admin       %s
+
+inject      curl -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' %s/inject
+load it     mcpload run --target %s --token any --upstream-url %s
+
+Ctrl-C ends it.
+`, r.URL, tls, r.Admin, r.Admin, r.URL, r.Admin)
+	return err
+}
+
+// waitForEnd returns on an interrupt and, where asked for, at the end of
+// standard input.
+func waitForEnd(ctx context.Context, untilEOF bool, s streams) {
+	ended := make(chan struct{})
+	if untilEOF {
+		// It ends with the process at the latest: a read of standard input
+		// cannot be broken off.
+		go func() {
+			defer close(ended)
+			_, _ = io.Copy(io.Discard, s.in)
+		}()
+	}
+	select {
+	case <-s.interrupts:
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// startEmbedded runs this very program as the reference target.
+func startEmbedded(ctx context.Context, args []string) (*bench.Child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program to start it as the target: %w", err)
+	}
+	return bench.StartChild(ctx, self, append([]string{
+		"serve", "--ready-json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+	}, args...)...)
+}

@@ -1,0 +1,203 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/results"
+)
+
+func TestCheckHost(t *testing.T) {
+	for _, tt := range []struct {
+		url     string
+		allowed []string
+		ok      bool
+	}{
+		{"http://127.0.0.1:80/mcp", nil, true},
+		{"http://127.9.9.9/mcp", nil, true},
+		{"https://[::1]:8443/mcp", nil, true},
+		{"http://localhost:8080/", nil, true},
+		{"http://LOCALHOST/", nil, true},
+		{"http://[::ffff:127.0.0.1]/", nil, true},
+		{"http://192.0.2.1/", nil, false},
+		{"http://192.0.2.1/", []string{"192.0.2.2"}, false},
+		{"http://192.0.2.1/", []string{"192.0.2.1"}, true},
+		{"http://192.0.2.1:99/", []string{"192.0.2.1:99"}, true},
+		{"http://0.0.0.0/", nil, false},
+		{"http://127.0.0.1.example.invalid/", nil, false},
+		{"ftp://127.0.0.1/", nil, false},
+		{"127.0.0.1:80", nil, false},
+		{"http://user@127.0.0.1@192.0.2.1/", nil, false},
+	} {
+		err := checkHost(t.Context(), tt.url, "target", tt.allowed)
+		if (err == nil) != tt.ok || (err != nil && !errors.Is(err, ErrProfile)) {
+			t.Errorf("%s allowing %v: %v", tt.url, tt.allowed, err)
+		}
+	}
+}
+
+func TestCheckHostsOfAProfile(t *testing.T) {
+	p := &profiles.Profile{}
+	p.Upstream.HTTP.URL = "http://{{.Probe}}.example/"
+	if err := checkHosts(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), "must not be a template") {
+		t.Errorf("a templated host: %v", err)
+	}
+	p.Upstream.HTTP.URL = "http://127.0.0.1/{{.Probe}}"
+	p.Target.Allow = []string{"load.example"}
+	if err := checkHosts(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), "--allow-host load.example") {
+		t.Errorf("a host that only the file allows: %v", err)
+	}
+	if err := checkHosts(t.Context(), p, []string{"load.example"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckFiles(t *testing.T) {
+	p := &profiles.Profile{Lanes: []profiles.Lane{
+		{Mode: "push", HTTP: "1.1", Subscriptions: 1000},
+		{Mode: "push", HTTP: "h2c", Subscriptions: 100000},
+		{Mode: "webhook", HTTP: "1.1", Subscriptions: 100000},
+	}}
+	const need = spareFiles + 1000 + 1001 + 2048
+	for limit, ok := range map[int64]bool{0: true, need: true, need - 1: false} {
+		if err := checkFiles(p, limit); (err == nil) != ok {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+	p.Phases.Order = "turns"
+	if err := checkFiles(p, spareFiles+2048); err != nil {
+		t.Errorf("in turns only the widest lane counts: %v", err)
+	}
+}
+
+func TestBottlenecks(t *testing.T) {
+	ms := func(n int64) results.Quantiles {
+		return results.Quantiles{Count: 1, P99: results.Nanos(n * 1e6), Max: results.Nanos(n * 1e6)}
+	}
+	for name, tt := range map[string]struct {
+		in   results.Instrument
+		want string
+	}{
+		"idle":       {results.Instrument{}, ""},
+		"busy, fine": {results.Instrument{DroppedShots: 0.01, TimerLag: ms(50), OwnDelay: ms(100), GCPauses: ms(100), Others: 0.5, Process: results.Process{CPUShare: 1.7}}, ""},
+		"drops":      {results.Instrument{DroppedShots: 0.011}, "found no free worker"},
+		"timers":     {results.Instrument{TimerLag: ms(51)}, "timers woke"},
+		"cpu":        {results.Instrument{Process: results.Process{CPUShare: 1.71}}, "the generator used 1.71 of 2 CPUs"},
+		"others":     {results.Instrument{Others: 0.51}, "other processes used 0.51 of 2 CPUs"},
+		"own delay":  {results.Instrument{OwnDelay: ms(101)}, "to read what had arrived"},
+		"gc":         {results.Instrument{GCPauses: ms(101)}, "garbage collector"},
+	} {
+		got := bottlenecks(tt.in, 2)
+		if tt.want == "" && len(got) != 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// A core that this process burns and does not own up to must be seen as
+// others' use.
+func TestBurntCoreIsSeen(t *testing.T) {
+	machine := newMachineMeter()
+	if machine == nil {
+		t.Skip("this system does not tell the CPU time of the whole machine")
+	}
+	start := time.Now()
+	x := 1.0
+	for time.Since(start) < 300*time.Millisecond {
+		x = math.Sqrt(x + 1)
+	}
+	if x == 0 {
+		t.Error("unreachable; it keeps the loop")
+	}
+	// Not told of our own use, the machine's meter counts it as others'.
+	if got := machine.others(time.Since(start), 0, nil); got < 0.5 {
+		t.Errorf("one core was burnt and %.2f CPUs were seen", got)
+	}
+}
+
+func TestEchoMeasuresItself(t *testing.T) {
+	e, err := openEcho()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range 10 {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the machine stands still")
+		}
+	}
+	h := e.close()
+	if h.TotalCount() == 0 || h.Max() <= 0 {
+		t.Errorf("%d samples, longest %d ns", h.TotalCount(), h.Max())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := ownDelay(time.Hour, ctx.Done()); err == nil {
+		t.Error("a cancelled watch goes on")
+	}
+}
+
+func TestTogether(t *testing.T) {
+	a := &results.Process{CPU: 1e9, CPUShare: 0.5, Memory: 10} // two seconds
+	b := &results.Process{CPU: 3e9, CPUShare: 1.5, Memory: 5}  // two seconds
+	got := together(a, b)
+	if got.CPU != 4e9 || math.Abs(got.CPUShare-1) > 1e-9 || got.Memory != 10 {
+		t.Errorf("%+v", got)
+	}
+	if together(nil, b) != b || together(a, nil) != a {
+		t.Error("nothing beside something changes it")
+	}
+}
+
+func TestEmbeddedArgs(t *testing.T) {
+	got := embeddedArgs(profiles.Embedded{NextPoll: 50 * time.Millisecond, Retries: -1, Queue: 7})
+	want := []string{"--next-poll", "50ms", "--queue", "7", "--retries", "-1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := embeddedArgs(profiles.Embedded{}); got != nil {
+		t.Errorf("no wishes: %q", got)
+	}
+}
+
+func TestTopFailures(t *testing.T) {
+	counts := map[string]int64{"b": 2, "a": 2, "c": 9, "d": 1}
+	if got := topFailures(counts, 3); !slices.Equal(got, []string{"c", "a", "b"}) {
+		t.Errorf("%q", got)
+	}
+	if got := topReason(counts); got != "c (9 times)" {
+		t.Errorf("%q", got)
+	}
+	if got := topReason(nil); got != "no reason was given" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestChildThatFails(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"not there":    {[]string{"/nonexistent/mcpload"}, "start the embedded target"},
+		"ends at once": {[]string{"sh", "-c", "echo no port free >&2; exit 3"}, "exit status 3: no port free"},
+		"talks":        {[]string{"sh", "-c", "echo hello; cat"}, `printed "hello\n"`},
+	} {
+		c, err := StartChild(t.Context(), tt.args[0], tt.args[1:]...)
+		if err == nil {
+			c.Stop()
+		}
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package bench
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/mcpload/mcpload/profiles"
+)
+
+// embeddedArgs turns the profile's wishes for the embedded target into flags of
+// the serve command.
+func embeddedArgs(e profiles.Embedded) []string {
+	var args []string
+	duration := func(flag string, d time.Duration) {
+		if d != 0 {
+			args = append(args, "--"+flag, d.String())
+		}
+	}
+	number := func(flag string, n int) {
+		if n != 0 {
+			args = append(args, "--"+flag, strconv.Itoa(n))
+		}
+	}
+	duration("heartbeat", e.Heartbeat)
+	duration("next-poll", e.NextPoll)
+	number("buffer", e.Buffer)
+	number("queue", e.Queue)
+	duration("ttl-min", e.TTLMin)
+	duration("ttl-default", e.TTLDefault)
+	duration("ttl-max", e.TTLMax)
+	number("retries", e.Retries)
+	duration("retry-base", e.RetryBase)
+	duration("ack-timeout", e.AckTimeout)
+	return args
+}

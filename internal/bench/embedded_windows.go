@@ -1,0 +1,15 @@
+//go:build windows
+
+package bench
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// detachFromTerminal puts the child into a process group of its own, so that
+// Ctrl-C reaches the generator alone and the target lives until the drain is
+// over.
+func detachFromTerminal(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}

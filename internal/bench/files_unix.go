@@ -1,0 +1,15 @@
+//go:build unix
+
+package bench
+
+import "golang.org/x/sys/unix"
+
+// fileLimit is how many files this process may have open. The Go runtime has
+// already raised the soft limit to the hard one.
+func fileLimit() int64 {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return 0
+	}
+	return int64(min(uint64(lim.Cur), 1<<62))
+}

@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"fmt"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// add puts the account of one pass into the result. Passes follow each other
+// when lanes take turns; then counts add up, and of the instrument's figures
+// the worst is kept.
+func (r *run) add(a sinks.Account, in results.Instrument, process *results.Process) {
+	res := r.result
+	u := &res.Upstream
+	m := a.Measured
+	// A shot that the target never answered for is uncertain.
+	u.Fired += m.Fired
+	u.Accepted += m.Accepted
+	u.Uncertain += m.Uncertain + m.Pending
+	u.Refused += m.Refused
+	u.Dropped += m.Dropped
+	u.Shots = u.Fired + u.Dropped
+	u.Warmup += a.WarmUp.Fired
+	r.fireLag = merged(r.fireLag, a.FireLag)
+	r.fireLatency = merged(r.fireLatency, a.FireLatency)
+	u.Lag, u.Answer = results.Summarise(r.fireLag), results.Summarise(r.fireLatency)
+	turns := r.profile.Phases.Order == "turns"
+	for i := range a.Lanes {
+		l := results.NewLane(&a.Lanes[i])
+		if turns {
+			l.Process = process
+		}
+		res.Lanes = append(res.Lanes, l)
+	}
+	res.Instrument = worse(res.Instrument, in)
+	res.Instrument.DroppedShots = share(u.Dropped, u.Shots)
+	res.Target.Process = together(res.Target.Process, process)
+	if err := a.Check(); err != nil {
+		// A ledger that does not add up is our fault, and its figures are worth
+		// nothing: say so as loudly as a result can.
+		r.unsound = append(r.unsound, fmt.Sprintf("the ledger does not add up, which is a bug in mcpload: %v", err))
+	}
+	res.Instrument.Reasons = append(bottlenecks(res.Instrument, res.Host.CPUs), r.unsound...)
+	res.Instrument.Bottleneck = len(res.Instrument.Reasons) > 0
+}
+
+// merged adds b to a.
+func merged(a, b sinks.Timing) sinks.Timing {
+	if a.Histogram == nil {
+		return b
+	}
+	if b.Histogram != nil {
+		h := hdrhistogram.New(a.Histogram.LowestTrackableValue(), a.Histogram.HighestTrackableValue(), int(a.Histogram.SignificantFigures()))
+		dropped := h.Merge(a.Histogram) + h.Merge(b.Histogram)
+		a.Histogram, a.Above = h, a.Above+dropped
+	}
+	a.Below += b.Below
+	a.Above += b.Above
+	return a
+}
+
+// worse keeps, figure by figure, what says most against the instrument.
+func worse(a, b results.Instrument) results.Instrument {
+	if a.TimerLag.Count == 0 {
+		return b
+	}
+	if p := together(&a.Process, &b.Process); p != nil {
+		a.Process = *p
+	}
+	if b.TimerLag.P99 > a.TimerLag.P99 {
+		a.TimerLag = b.TimerLag
+	}
+	if b.OwnDelay.P99 > a.OwnDelay.P99 {
+		a.OwnDelay = b.OwnDelay
+	}
+	a.Others = max(a.Others, b.Others)
+	if b.GCPauses.Max > a.GCPauses.Max {
+		a.GCPauses = b.GCPauses
+	}
+	a.Goroutines = max(a.Goroutines, b.Goroutines)
+	return a
+}
+
+// together adds up what one process used in two passes.
+func together(a, b *results.Process) *results.Process {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	var wall float64
+	for _, p := range []*results.Process{a, b} {
+		if p.CPUShare > 0 {
+			wall += float64(p.CPU) / p.CPUShare
+		}
+	}
+	sum := &results.Process{CPU: a.CPU + b.CPU, Memory: max(a.Memory, b.Memory)}
+	if wall > 0 {
+		sum.CPUShare = float64(sum.CPU) / wall
+	}
+	return sum
+}
+
+// warning adds a warning to the result. It is safe for concurrent use.
+func (r *run) warning(code, lane, format string, args ...any) {
+	r.warnMu.Lock()
+	defer r.warnMu.Unlock()
+	r.result.Warnings = append(r.result.Warnings, results.Warning{Code: code, Lane: lane, Text: fmt.Sprintf(format, args...)})
+}
+
+// warn looks over the finished figures for what their reader should know.
+func (r *run) warn() {
+	res := r.result
+	if res.Upstream.Accepted == 0 {
+		r.warning("nothing-measured", "", "no event was accepted in the measured part, so nothing is known about delivery")
+	}
+	if n := res.Upstream.Uncertain + res.Upstream.Refused; n > 0 {
+		r.warning("firing-failed", "", "%d of %d events could not be fired for sure; they are owed to nobody, and count as recovered if they came", n, res.Upstream.Fired)
+	}
+	if res.Upstream.Dropped > 0 {
+		r.warning("dropped-shots", "", "%d shots found no free worker and were never fired; raise upstream.workers", res.Upstream.Dropped)
+	}
+	for _, l := range res.Lanes {
+		r.warnLane(l)
+	}
+}
+
+func (r *run) warnLane(l results.Lane) {
+	if missing := int64(l.Subscriptions) - l.Ready.Active; missing > 0 && l.Ready.Failed > 0 {
+		r.warning("not-all-open", l.Name, "%d of %d subscriptions could not be opened: %s", missing, l.Subscriptions, topReason(l.Ready.Reasons))
+	}
+	if l.Detail.Unprobed > 0 {
+		r.warning("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", l.Detail.Unprobed)
+	}
+	if l.Detail.Rejected > 0 {
+		r.warning("rejected", l.Name, "%d webhook deliveries were refused because their signature was wrong, missing or stale", l.Detail.Rejected)
+	}
+	if l.Detail.Malformed > 0 {
+		r.warning("malformed", l.Name, "%d messages could not be read", l.Detail.Malformed)
+	}
+	if l.Detail.Reconnects+l.Detail.DeadStreams > 0 {
+		r.warning("reconnects", l.Name, "%d streams were cut and opened again, %d of them because they fell silent", l.Detail.Reconnects, l.Detail.DeadStreams)
+	}
+	if l.Detail.Terminated > 0 {
+		r.warning("terminated", l.Name, "the target ended %d subscriptions", l.Detail.Terminated)
+	}
+	if n := l.Latency.FromIntended.OutOfRange; n > 0 {
+		r.warning("out-of-range", l.Name, "%d latencies were over ten minutes and count as ten minutes", n)
+	}
+	if n := l.Gaps.FalseAlarms; n > 0 {
+		r.warning("false-alarms", l.Name, "%d gaps were announced in which nothing was missing", n)
+	}
+	for _, f := range topFailures(l.Failures, 3) {
+		r.warning("failed-calls", l.Name, "%d calls failed: %s", l.Failures[f], f)
+	}
+}

@@ -1,0 +1,195 @@
+package bench
+
+import (
+	"context"
+	"math"
+	"os"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/shirou/gopsutil/v4/process"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// timerEvery is how often the instrument sets itself an alarm to see how late
+// it wakes.
+const timerEvery = 10 * time.Millisecond
+
+// instrument watches this process, and the target's where it is a process of
+// this machine, while a pass fires and drains.
+type instrument struct {
+	self, target *meter
+	machine      *machineMeter
+	echo         *echo
+	timerLag     *hdrhistogram.Histogram
+	gcBefore     *metrics.Float64Histogram
+	goroutines   int64
+	started      time.Time
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// startInstrument begins to watch. targetPID is 0 where there is no process to
+// watch. The caller must call stop.
+func startInstrument(targetPID int) (*instrument, error) {
+	e, err := openEcho()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	in := &instrument{
+		echo:     e,
+		self:     newMeter(os.Getpid()),
+		machine:  newMachineMeter(),
+		timerLag: hdrhistogram.New(1000, int64(10*time.Minute), 3),
+		gcBefore: gcPauses(),
+		started:  time.Now(),
+		cancel:   cancel,
+	}
+	if targetPID != 0 {
+		in.target = newMeter(targetPID)
+	}
+	in.done.Add(2)
+	go in.watchTimers(ctx)
+	go in.watchProcesses(ctx)
+	return in, nil
+}
+
+func (in *instrument) watchTimers(ctx context.Context) {
+	defer in.done.Done()
+	timer := time.NewTimer(timerEvery)
+	defer timer.Stop()
+	due := time.Now().Add(timerEvery)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			// The value is bounded by the histogram's range: a lag of more
+			// than ten minutes cannot be told from one of ten.
+			_ = in.timerLag.RecordValue(max(0, min(int64(time.Since(due)), in.timerLag.HighestTrackableValue())))
+			due = time.Now().Add(timerEvery)
+			timer.Reset(timerEvery)
+		}
+	}
+}
+
+func (in *instrument) watchProcesses(ctx context.Context) {
+	defer in.done.Done()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			in.self.sample()
+			in.target.sample()
+			in.goroutines = max(in.goroutines, goroutines())
+		}
+	}
+}
+
+// stop ends the watch and waits for its goroutines. dropped is the share of
+// shots that found no worker. The verdict is left to the caller.
+func (in *instrument) stop(dropped float64) (results.Instrument, *results.Process) {
+	in.cancel()
+	in.done.Wait()
+	wall := time.Since(in.started)
+	own := in.echo.close()
+	out := results.Instrument{
+		Reasons:      []string{},
+		OwnDelay:     results.SummariseNanos(own),
+		TimerLag:     results.SummariseNanos(in.timerLag),
+		GCPauses:     summariseFloat(in.gcBefore, gcPauses()),
+		DroppedShots: dropped,
+		Goroutines:   max(in.goroutines, goroutines()),
+	}
+	if p := in.self.finish(wall); p != nil {
+		out.Process = *p
+	}
+	target := in.target.finish(wall)
+	out.Others = in.machine.others(wall, out.Process.CPU, target)
+	return out, target
+}
+
+// meter follows the CPU time and memory of one process. Its methods do nothing
+// on nil.
+type meter struct {
+	proc   *process.Process
+	before float64 // CPU seconds at the start
+	last   float64
+	memory int64
+}
+
+// newMeter returns nil where the process cannot be read.
+func newMeter(pid int) *meter {
+	proc, err := process.NewProcess(int32(pid))
+	if err != nil {
+		return nil
+	}
+	m := &meter{proc: proc}
+	m.sample()
+	m.before = m.last
+	return m
+}
+
+// sample reads the process; a process that is gone keeps its last values.
+func (m *meter) sample() {
+	if m == nil {
+		return
+	}
+	if t, err := m.proc.Times(); err == nil {
+		m.last = t.User + t.System
+	}
+	if mem, err := m.proc.MemoryInfo(); err == nil {
+		m.memory = max(m.memory, int64(mem.RSS))
+	}
+}
+
+func (m *meter) finish(wall time.Duration) *results.Process {
+	if m == nil {
+		return nil
+	}
+	m.sample()
+	cpu := m.last - m.before
+	return &results.Process{
+		CPU:      results.Nanos(cpu * 1e9),
+		CPUShare: cpu / wall.Seconds(),
+		Memory:   m.memory,
+	}
+}
+
+func gcPauses() *metrics.Float64Histogram {
+	s := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
+	metrics.Read(s)
+	return s[0].Value.Float64Histogram()
+}
+
+func goroutines() int64 {
+	s := []metrics.Sample{{Name: "/sched/goroutines:goroutines"}}
+	metrics.Read(s)
+	return int64(s[0].Value.Uint64())
+}
+
+// summariseFloat turns what a runtime histogram (in seconds) gained between two
+// readings into quantiles; a value counts as its bucket's upper bound.
+func summariseFloat(before, after *metrics.Float64Histogram) results.Quantiles {
+	h := hdrhistogram.New(1000, int64(10*time.Minute), 3)
+	for i, n := range after.Counts {
+		n -= before.Counts[i]
+		if n == 0 {
+			continue
+		}
+		v := after.Buckets[i+1]
+		if math.IsInf(v, 1) {
+			v = after.Buckets[i]
+		}
+		_ = h.RecordValues(max(0, min(int64(v*1e9), h.HighestTrackableValue())), int64(n))
+	}
+	return results.SummariseNanos(h)
+}

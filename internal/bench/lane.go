@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// lane is a lane of the profile with its templates compiled.
+type lane struct {
+	profiles.Lane
+	number    int // in the profile
+	templates *profiles.LaneTemplates
+}
+
+func newLane(number int, l profiles.Lane) (*lane, error) {
+	t, err := profiles.CompileLane(l)
+	if err != nil {
+		return nil, err
+	}
+	return &lane{Lane: l, number: number, templates: t}, nil
+}
+
+// spec is what the ledger needs to know of the lane.
+func (l *lane) spec() sinks.LaneSpec {
+	return sinks.LaneSpec{
+		Name:          l.Name,
+		System:        l.System,
+		Mode:          mcpload.Mode(l.Mode),
+		Subscriptions: l.Subscriptions,
+		Hears:         l.templates.Sources,
+		// The draft keeps order per subscription for poll and push only.
+		Ordered: l.Mode != string(mcpload.Webhook),
+		Replay:  l.MaxAge > 0,
+	}
+}
+
+// options translates the lane for its dialect.
+func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, ends *targetSide, seed uint64) dialect.Options {
+	o := dialect.Options{
+		Clock:         clock,
+		Recorder:      rec,
+		Endpoint:      ends.endpointFor(l.HTTP),
+		Lane:          at,
+		System:        l.System,
+		Mode:          mcpload.Mode(l.Mode),
+		Event:         l.Event,
+		Arguments:     func(i int) json.RawMessage { return l.templates.Arguments(i) },
+		MaxAge:        l.MaxAge,
+		HTTP:          l.HTTP,
+		Subscriptions: l.Subscriptions,
+		Seed:          seed,
+		Poll:          dialect.PollOptions{Floor: l.Poll.Floor, Timeout: l.Poll.Timeout, MaxEvents: l.Poll.MaxEvents},
+		Push: dialect.PushOptions{
+			Heartbeat: l.Push.Heartbeat, BackoffMin: l.Push.Backoff.Min, BackoffMax: l.Push.Backoff.Max,
+		},
+		Webhook: dialect.WebhookOptions{
+			RefreshAt: l.Webhook.RefreshAt, RotateEvery: l.Webhook.RotateEvery, Refuse: l.Webhook.Refuse,
+			AckDelay: l.Webhook.AckDelay, Listen: l.Webhook.Listen, Callback: l.Webhook.Callback, Authority: ends.authority,
+		},
+	}
+	switch l.Webhook.TTL {
+	case "", "default":
+	case "none":
+		o.Webhook.NoExpiry = true
+	default:
+		// Checked when the profile was read.
+		o.Webhook.TTL, _ = time.ParseDuration(l.Webhook.TTL)
+	}
+	return o
+}

@@ -1,0 +1,360 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// settle is how long a drain goes on after the last owed event has come, so
+// that a duplicate on its heels is still seen.
+const settle = 500 * time.Millisecond
+
+// pass takes some lanes through all phases, with a ledger of their own.
+type pass struct {
+	*run
+	lanes    []*lane
+	ledger   *sinks.Ledger
+	stamper  *loadgen.Stamper
+	dialects []dialect.Dialect
+	firing   *loadgen.Firing
+	watch    *instrument
+	progress *progress
+
+	phaseMu sync.Mutex
+	phase   string
+	began   mcpload.Instant
+	limit   time.Duration
+}
+
+// pass runs lanes through their phases and adds what came of it to the result.
+// When firing had begun, the account is added even if an error is returned.
+func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
+	p := &pass{run: r, lanes: lanes}
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	p.progress = startProgress(p)
+	defer p.progress.stop()
+	defer p.closeDialects()
+
+	p.enter("attach", r.profile.Phases.Ready)
+	if err := p.attach(ctx); err != nil {
+		return err
+	}
+	if p.watch, err = startInstrument(r.targetPID(ctx)); err != nil {
+		return err
+	}
+	err = p.fire(ctx)
+	if drained := p.drain(ctx, err); err == nil {
+		err = drained
+	}
+	shots := p.ledger.Live().Measured
+	instr, process := p.watch.stop(share(shots.Dropped, shots.Fired+shots.Dropped))
+	p.enter("detach", closeTimeout)
+	p.detach(ctx)
+	p.enter("", 0)
+	account := p.ledger.Account()
+	r.accounts = append(r.accounts, account)
+	r.add(account, instr, process)
+	return err
+}
+
+func share(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// prepare makes the ledger and the lanes' dialects.
+func (p *pass) prepare() error {
+	r := p.run
+	specs := make([]sinks.LaneSpec, len(p.lanes))
+	for i, l := range p.lanes {
+		specs[i] = l.spec()
+	}
+	// Each pass has a run number of its own: what comes late from the pass
+	// before is foreign to this one.
+	id := r.id + r.passNo
+	r.passNo++
+	var err error
+	p.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
+		Clock: r.clock, Run: id, Sources: r.profile.Upstream.Sources, Lanes: specs,
+		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	p.stamper = loadgen.NewStamper(r.clock, p.ledger, id, r.profile.Upstream.Sources)
+	for i, l := range p.lanes {
+		d, err := dialect.New(l.options(uint16(i), r.clock, p.ledger, &r.target, r.profile.Schedule.Seed))
+		if err != nil {
+			p.closeDialects()
+			return fmt.Errorf("%w: lane %s: %w", ErrProfile, l.Name, err)
+		}
+		p.dialects = append(p.dialects, d)
+	}
+	return nil
+}
+
+// attach opens the subscriptions of all lanes and returns when each is active,
+// or with the first failure where the profile says stop.
+func (p *pass) attach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.profile.Phases.Ready, errNotReady)
+	defer cancel()
+	ctx, abort := p.untilStopped(ctx)
+	defer abort(nil)
+	var wg sync.WaitGroup
+	errs := make([]error, len(p.lanes))
+	for i, l := range p.lanes {
+		wg.Go(func() {
+			stats, err := loadgen.Attach(ctx, loadgen.AttachOptions{
+				N: l.Subscriptions, Rate: float64(l.Lane.Attach.Rate),
+				Concurrency: l.Lane.Attach.Concurrency, Continue: l.Lane.Attach.OnFailure == "continue",
+			}, p.dialects[i].Attach)
+			switch {
+			case l.Lane.Attach.OnFailure == "continue" && stats.Attached > 0:
+			case err != nil:
+				errs[i] = p.attachFailure(l, stats, err)
+				abort(errs[i])
+			case stats.Attached < l.Subscriptions:
+				errs[i] = fmt.Errorf("%w: lane %s: none of its %d subscriptions could be opened", ErrTarget, l.Name, l.Subscriptions)
+				abort(errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, ErrStopped) || errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNotReady = errors.New("not ready in time")
+
+func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) error {
+	if errors.Is(err, errNotReady) {
+		return fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready)
+	}
+	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, ErrTarget) {
+		return err
+	}
+	return fmt.Errorf("%w: lane %s: %d of %d subscriptions were active, then: %w", ErrTarget, l.Name, stats.Attached, l.Subscriptions, err)
+}
+
+// untilStopped gives a context that also ends when the run is stopped or the
+// embedded target is gone, with the reason as its cause.
+func (p *pass) untilStopped(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var gone <-chan struct{}
+	if p.target.child != nil {
+		gone = p.target.child.Exited()
+	}
+	go func() {
+		select {
+		case <-p.opts.Stop:
+			cancel(ErrStopped)
+		case <-gone:
+			cancel(fmt.Errorf("%w: the embedded target ended: %w", ErrTarget, p.target.child.Err()))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// fire runs the schedule: warm-up, then the measured part, with churn beside it.
+func (p *pass) fire(ctx context.Context) error {
+	ph := p.profile.Phases
+	schedule := scheduleOf(p.profile)
+	var err error
+	p.firing, err = loadgen.NewFiring(loadgen.FiringOptions{
+		Clock: p.clock, Recorder: p.ledger, Stamper: p.stamper, Schedule: schedule,
+		Start: p.clock.Now(), Warmup: ph.Warmup, Duration: ph.Measure,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	ctx, cancel := p.untilStopped(ctx)
+	defer cancel(nil)
+	ctx, lost := p.watchTarget(ctx)
+	defer lost(nil)
+	p.enter("warm-up", ph.Warmup)
+	measuring := time.AfterFunc(ph.Warmup, func() { p.enter("measure", ph.Measure) })
+	defer measuring.Stop()
+
+	stopChurn := p.churn(ctx)
+	defer stopChurn()
+	if a, ok := p.target.upstream.(upstream.Attacker); ok {
+		err = a.Attack(ctx, p.firing, p.profile.Upstream.Workers)
+	} else {
+		loadgen.Loop(ctx, p.firing, loadgen.LoopOptions{Fire: p.target.upstream.Fire, Workers: p.profile.Upstream.Workers})
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: upstream: %w", ErrTarget, err)
+	}
+	// The schedule may end a little before the phase does; the phase is a
+	// length of time that the profile promises.
+	return p.pause(ctx, ph.Warmup+ph.Measure-p.clock.Now().Sub(p.firing.Start()))
+}
+
+func (p *pass) pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// lostAfter is how long nothing at all must have been accepted, with shots
+// being fired, until the target counts as gone.
+const lostAfter = 3 * time.Second
+
+// watchTarget ends the returned context when every shot of the last seconds
+// has failed: a target that is gone will not come back in the middle of a
+// measurement, and the figures so far are worth keeping.
+func (p *pass) watchTarget(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		tick := time.NewTicker(lostAfter / 10)
+		defer tick.Stop()
+		var good uint64
+		var failedThen uint64
+		since := time.Now()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			s := p.firing.Stats()
+			failed := s.Refused + s.Uncertain
+			if s.Accepted > good || failed == failedThen {
+				good, failedThen, since = s.Accepted, failed, time.Now()
+				continue
+			}
+			if time.Since(since) > lostAfter {
+				cancel(fmt.Errorf("%w: every shot of the last %v failed (%d refused, %d uncertain): it is gone, or upstream.kind %s cannot reach it", ErrTarget, lostAfter, s.Refused, s.Uncertain, p.profile.Upstream.Kind))
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+// churn ends and reopens subscriptions of the lanes that ask for it; the
+// returned function stops it and waits.
+func (p *pass) churn(ctx context.Context) func() {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i, l := range p.lanes {
+		if l.Churn.Rate <= 0 {
+			continue
+		}
+		wg.Go(func() {
+			stats := loadgen.Churn(ctx, loadgen.ChurnOptions{
+				N: l.Subscriptions, Rate: float64(l.Churn.Rate), Pause: l.Churn.Pause, Seed: p.profile.Schedule.Seed,
+				Stop: stop, Detach: p.dialects[i].Detach, Attach: p.dialects[i].Attach,
+			})
+			if stats.Failed > 0 {
+				p.warning("churn", l.Name, "%d of %d subscriptions that churn ended or opened again failed, first: %v", stats.Failed, stats.Failed+stats.Attached+stats.Detached, stats.FirstError)
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		close(stop)
+		wg.Wait()
+	})
+}
+
+// drain waits until nothing is owed any more, or the grace is over. After an
+// error it still waits if the target is there: what is in flight may count.
+func (p *pass) drain(ctx context.Context, failed error) error {
+	grace := p.profile.Phases.Drain
+	if errors.Is(failed, ErrTarget) || ctx.Err() != nil {
+		grace = 0
+	}
+	p.enter("drain", grace)
+	end := time.Now().Add(grace)
+	var quietSince time.Time
+	for time.Now().Before(end) {
+		if p.ledger.Outstanding() > 0 {
+			quietSince = time.Time{}
+		} else if quietSince.IsZero() {
+			quietSince = time.Now()
+		} else if time.Since(quietSince) >= settle {
+			return nil
+		}
+		if err := p.pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// detach ends all subscriptions in order. An end that the target does not
+// confirm is not held against anybody: the run is over.
+func (p *pass) detach(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, l := range p.lanes {
+		wg.Go(func() {
+			// Detach leaves a subscription alone that is not open.
+			_, _ = loadgen.Attach(ctx, loadgen.AttachOptions{
+				N: l.Subscriptions, Concurrency: l.Lane.Attach.Concurrency, Continue: true,
+			}, p.dialects[i].Detach)
+		})
+	}
+	wg.Wait()
+}
+
+func (p *pass) closeDialects() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for _, d := range p.dialects {
+		_ = d.Close(ctx) // likewise
+	}
+	p.dialects = nil
+}
+
+// enter begins a phase and closes the one before; limit is how long it may take.
+func (p *pass) enter(name string, limit time.Duration) {
+	p.phaseMu.Lock()
+	defer p.phaseMu.Unlock()
+	now := p.clock.Now()
+	if p.phase != "" {
+		ph := results.Phase{Name: p.phase, Start: results.Nanos(p.began), End: results.Nanos(now)}
+		if p.profile.Phases.Order == "turns" {
+			ph.Lane = p.lanes[0].Name
+		}
+		p.result.Phases = append(p.result.Phases, ph)
+	}
+	p.phase, p.began, p.limit = name, now, limit
+}
+
+func (p *pass) current() (name string, elapsed, limit time.Duration) {
+	p.phaseMu.Lock()
+	defer p.phaseMu.Unlock()
+	return p.phase, p.clock.Now().Sub(p.began), p.limit
+}

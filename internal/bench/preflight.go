@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/mcpload/mcpload/profiles"
+)
+
+// The errors that callers branch on; the command turns each into an exit code.
+var (
+	// ErrProfile: the profile asks for something that is not possible or not
+	// allowed.
+	ErrProfile = errors.New("the profile cannot be run")
+	// ErrTarget: the target cannot be reached, does not offer what the profile
+	// asks for, or went away.
+	ErrTarget = errors.New("target")
+)
+
+// sparesFiles is how many files a run needs besides one per stream: the
+// binary's own, listeners, upstream and poll connections.
+const spareFiles = 256
+
+// checkHost refuses a host that is not this machine, unless the profile allows
+// it and the command line names it a second time: a load generator that can be
+// pointed anywhere by a file somebody else wrote is a weapon.
+func checkHost(ctx context.Context, rawURL, what string, allowed []string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("%w: %s: %q is not an http or https URL", ErrProfile, what, rawURL)
+	}
+	host := u.Hostname()
+	if isLoopback(ctx, host) || slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, host) || strings.EqualFold(a, u.Host) }) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %s is not this machine; if you may put load on it, name it a second time with --allow-host %s", ErrProfile, what, host, host)
+}
+
+// isLoopback says whether every address of host is on this machine's loopback.
+func isLoopback(ctx context.Context, host string) bool {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap().IsLoopback()
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil || len(addrs) == 0 {
+		return false
+	}
+	for _, a := range addrs {
+		if !a.Unmap().IsLoopback() {
+			return false
+		}
+	}
+	return true
+}
+
+// checkFiles refuses a run that would run out of files half-way, where every
+// failure would look like the target's.
+func checkFiles(p *profiles.Profile, limit int64) error {
+	if limit == 0 {
+		return nil
+	}
+	need := int64(spareFiles)
+	widest := int64(0)
+	for _, l := range p.Lanes {
+		n := filesOf(l)
+		widest = max(widest, n)
+		need += n
+	}
+	if p.Phases.Order == "turns" {
+		need = spareFiles + widest
+	}
+	if need > limit {
+		return fmt.Errorf("%w: it needs about %d open files and this process may have %d; raise the limit (ulimit -n), use http: \"2\" or h2c, or have fewer subscriptions", ErrProfile, need, limit)
+	}
+	return nil
+}
+
+// filesOf estimates the sockets of a lane at this end.
+func filesOf(l profiles.Lane) int64 {
+	n := int64(l.Subscriptions)
+	switch {
+	case l.Mode == "webhook":
+		// Callbacks come over the target's own pool of connections.
+		return min(n, 2048)
+	case l.HTTP != "1.1":
+		return 1 + n/100
+	}
+	return n
+}

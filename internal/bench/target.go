@@ -1,0 +1,264 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// targetSide is everything that has to do with the server: its process, the
+// endpoints under which it is met, and the upstream that makes its events.
+type targetSide struct {
+	child     *Child
+	dir       string // temporary files, removed at the end
+	plain     *dialect.Endpoint
+	tls       *dialect.Endpoint // the embedded target's second endpoint, where a lane needs it
+	authority *sinks.Authority
+	upstream  upstream.Upstream
+	offer     dialect.Offer
+}
+
+func (t *targetSide) endpointFor(http string) *dialect.Endpoint {
+	if http == "2" && t.tls != nil {
+		return t.tls
+	}
+	return t.plain
+}
+
+// checkHosts applies the rule of [checkHost] to every URL of the profile. A
+// host that the profile allows must be named on the command line too.
+func checkHosts(ctx context.Context, p *profiles.Profile, named []string) error {
+	if p.Target.URL != "" {
+		if err := checkHost(ctx, p.Target.URL, "target.url", named); err != nil {
+			return err
+		}
+	}
+	if p.Upstream.Admin != "" {
+		if err := checkHost(ctx, p.Upstream.Admin, "upstream.admin", named); err != nil {
+			return err
+		}
+	}
+	if u := p.Upstream.HTTP.URL; u != "" {
+		// The host of a templated URL must be plain text.
+		scheme, rest, _ := strings.Cut(u, "://")
+		host, _, _ := strings.Cut(rest, "/")
+		if strings.Contains(host, "{{") {
+			return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, u)
+		}
+		if err := checkHost(ctx, scheme+"://"+host, "upstream.http.url", named); err != nil {
+			return err
+		}
+	}
+	for _, a := range p.Target.Allow {
+		if !slices.Contains(named, a) {
+			return fmt.Errorf("%w: target.allow names %s, which must be named on the command line too: --allow-host %s", ErrProfile, a, a)
+		}
+	}
+	return nil
+}
+
+// open starts the embedded target where there is none, connects, and makes
+// sure that the target offers what the profile asks for.
+func (r *run) open(ctx context.Context) error {
+	var err error
+	t := &r.target
+	if r.needsListener() {
+		if t.authority, err = sinks.NewAuthority(); err != nil {
+			return fmt.Errorf("make the webhook listener's certificate: %w", err)
+		}
+	}
+	if r.profile.Target.URL == "" {
+		if err := r.startEmbedded(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.connect(ctx); err != nil {
+		return err
+	}
+	if t.upstream, err = r.openUpstream(); err != nil {
+		return fmt.Errorf("%w: upstream: %w", ErrProfile, err)
+	}
+	return r.checkOffer(ctx)
+}
+
+func (r *run) needsListener() bool {
+	return slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.Mode == "webhook" })
+}
+
+func (r *run) needsTLS() bool {
+	return slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.HTTP == "2" })
+}
+
+// startEmbedded starts the reference target, trusting this run's callbacks.
+func (r *run) startEmbedded(ctx context.Context) error {
+	t := &r.target
+	dir, err := os.MkdirTemp("", "mcpload-*")
+	if err != nil {
+		return fmt.Errorf("start the embedded target: %w", err)
+	}
+	t.dir = dir
+	args := []string{"--allow-private-callbacks"}
+	if t.authority != nil {
+		file := filepath.Join(dir, "callbacks.pem")
+		if err := os.WriteFile(file, t.authority.PEM(), 0o600); err != nil {
+			return fmt.Errorf("start the embedded target: %w", err)
+		}
+		args = append(args, "--callback-ca", file)
+	}
+	if r.needsTLS() {
+		args = append(args, "--tls")
+	}
+	if r.opts.Embedded == nil {
+		return fmt.Errorf("%w: it names no target.url, and no embedded target can be started here", ErrProfile)
+	}
+	if t.child, err = r.opts.Embedded(ctx, append(args, embeddedArgs(r.profile.Target.Embedded)...)); err != nil {
+		return fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	return nil
+}
+
+// connect agrees on a protocol version with the target.
+func (r *run) connect(ctx context.Context) error {
+	t := &r.target
+	opts, err := endpointOptions(r.profile.Target, r.opts.Version)
+	if err != nil {
+		return err
+	}
+	if t.child != nil {
+		opts.URL = t.child.URL
+		if len(opts.Tokens) == 0 {
+			opts.Tokens = []string{rand.Text()}
+		}
+	}
+	if t.plain, err = dialect.NewEndpoint(opts); err != nil {
+		return fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	if err := t.plain.Connect(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	if t.child != nil && t.child.TLSURL != "" {
+		opts.URL, opts.Roots = t.child.TLSURL, x509.NewCertPool()
+		opts.Roots.AppendCertsFromPEM([]byte(t.child.Cert))
+		if t.tls, err = dialect.NewEndpoint(opts); err != nil {
+			return fmt.Errorf("%w: %w", ErrProfile, err)
+		}
+		if err := t.tls.Connect(ctx); err != nil {
+			return fmt.Errorf("%w: %w", ErrTarget, err)
+		}
+	}
+	return nil
+}
+
+func rootsFrom(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM form", file)
+	}
+	return roots, nil
+}
+
+// openUpstream makes the upstream that the profile asks for.
+func (r *run) openUpstream() (upstream.Upstream, error) {
+	u := r.profile.Upstream
+	if u.Kind == "http" {
+		request, err := profiles.CompileHTTP(u)
+		if err != nil {
+			return nil, err
+		}
+		return upstream.NewHTTP(upstream.HTTPOptions{
+			Method: u.HTTP.Method, Timeout: u.Timeout, Connections: u.Workers, Request: request,
+		})
+	}
+	payload, err := profiles.CompilePayload(u)
+	if err != nil {
+		return nil, err
+	}
+	base := u.Admin
+	if base == "" && r.target.child != nil {
+		base = r.target.child.Admin
+	}
+	if base == "" {
+		return nil, errors.New("kind inject needs upstream.admin (or --upstream-url), the admin address that the reference target printed; for any other server use kind http")
+	}
+	return upstream.NewInject(upstream.InjectOptions{
+		Admin: base, Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, Payload: payload,
+	})
+}
+
+// checkOffer asks the target what it offers, and compares. A target that does
+// not answer events/list is given the benefit of the doubt.
+func (r *run) checkOffer(ctx context.Context) error {
+	offer, err := ask(ctx, r.target.plain)
+	if err != nil && !errors.Is(err, dialect.ErrNotOffered) {
+		return fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	r.target.offer = offer
+	era, version, _ := r.target.plain.Negotiated()
+	r.result.Target = results.Target{
+		URL: r.target.plain.URL(), Embedded: r.target.child != nil,
+		Era: string(era), Protocol: version, Name: offer.Server, Version: offer.ServerVersion,
+	}
+	if len(offer.Events) == 0 {
+		return nil
+	}
+	for _, l := range r.lanes {
+		e, ok := offer.Event(l.Event)
+		if !ok {
+			return fmt.Errorf("%w: %s does not offer the event %q that lane %s asks for; it offers %s", ErrTarget, r.target.plain.URL(), l.Event, l.Name, strings.Join(eventNames(offer), ", "))
+		}
+		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, mode(l)) {
+			return fmt.Errorf("%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v", ErrTarget, r.target.plain.URL(), l.Event, l.Mode, l.Name, e.Delivery)
+		}
+	}
+	return nil
+}
+
+func eventNames(o dialect.Offer) []string {
+	var names []string
+	for _, e := range o.Events {
+		names = append(names, e.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// close ends everything that open began.
+func (r *run) close() {
+	t := &r.target
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for _, e := range []*dialect.Endpoint{t.plain, t.tls} {
+		if e != nil {
+			// The target may be gone; the run is over either way.
+			_ = e.Close(ctx)
+		}
+	}
+	if t.upstream != nil {
+		_ = t.upstream.Close()
+	}
+	if t.child != nil {
+		t.child.Stop()
+	}
+	if t.dir != "" {
+		_ = os.RemoveAll(t.dir)
+	}
+}

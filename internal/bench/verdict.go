@@ -1,0 +1,54 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// The limits past which a run says more about the generator than about the
+// target.
+const (
+	// maxDropped: an open loop that drops more than one shot in a hundred did
+	// not put on the load that it claims.
+	maxDropped = 0.01
+	// maxTimerLag: a generator whose timers wake this late, at the 99th
+	// percentile, cannot place shots or read deliveries in time.
+	maxTimerLag = 50 * time.Millisecond
+	// maxCPUShare of all CPUs: beyond it, deliveries queue in the generator.
+	maxCPUShare = 0.85
+	// maxOthers of all CPUs: a machine that is busy with something else delays
+	// both sides, and no figure says which.
+	maxOthers = 0.25
+	// maxOwnDelay: a generator that takes this long, at the 99th percentile, to
+	// read a byte that is there measures itself.
+	maxOwnDelay = 100 * time.Millisecond
+	// maxGCPause is the longest stop of the world that is not a bottleneck.
+	maxGCPause = 100 * time.Millisecond
+)
+
+// bottlenecks says in which ways the generator was the bottleneck; empty
+// if in none.
+func bottlenecks(in results.Instrument, cpus int) []string {
+	out := []string{}
+	if in.DroppedShots > maxDropped {
+		out = append(out, fmt.Sprintf("%.1f %% of the shots found no free worker and were dropped (limit 1 %%): raise upstream.workers, or the upstream is too slow for the rate", 100*in.DroppedShots))
+	}
+	if lag := in.TimerLag.P99.Duration(); lag > maxTimerLag {
+		out = append(out, fmt.Sprintf("timers woke %s late at the 99th percentile (limit %v): the machine is too busy", results.FormatNanos(in.TimerLag.P99), maxTimerLag))
+	}
+	if in.Process.CPUShare > maxCPUShare*float64(cpus) {
+		out = append(out, fmt.Sprintf("the generator used %.2f of %d CPUs (limit %.0f %%): use fewer subscriptions, a lower rate or a larger machine", in.Process.CPUShare, cpus, 100*maxCPUShare))
+	}
+	if in.Others > maxOthers*float64(cpus) {
+		out = append(out, fmt.Sprintf("other processes used %.2f of %d CPUs (limit %.0f %%): measure on a machine that does nothing else", in.Others, cpus, 100*maxOthers))
+	}
+	if own := in.OwnDelay.P99.Duration(); own > maxOwnDelay {
+		out = append(out, fmt.Sprintf("the generator took %s to read what had arrived, at the 99th percentile (limit %v): it cannot keep up", results.FormatNanos(in.OwnDelay.P99), maxOwnDelay))
+	}
+	if in.GCPauses.Max.Duration() > maxGCPause {
+		out = append(out, fmt.Sprintf("the garbage collector stopped the generator for %s (limit %v)", results.FormatNanos(in.GCPauses.Max), maxGCPause))
+	}
+	return out
+}

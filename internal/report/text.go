@@ -1,0 +1,290 @@
+// Package report turns a result into what people and programs read.
+package report
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// width is how wide the text report may be.
+const width = 100
+
+// Text writes the result for a terminal or a chat: what ran, one table with a
+// column for each lane, thresholds, the instrument's own health and warnings.
+// It contains no escape codes and no line of the tables is wider than 100
+// columns.
+func Text(w io.Writer, r *results.Result) error {
+	p := &printer{w: w}
+	p.head(r)
+	for _, lanes := range columns(r.Lanes) {
+		p.table(lanes)
+	}
+	p.verdicts(r.Thresholds)
+	p.instrument(r)
+	p.warnings(r.Warnings)
+	return p.err
+}
+
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+func (p *printer) head(r *results.Result) {
+	where := Clean(r.Target.URL)
+	if r.Target.Embedded {
+		where = "the embedded target"
+	}
+	p.printf("%s, %s %s, in %s", where, Clean(r.Target.Era), Clean(r.Target.Protocol), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
+	if r.Partial {
+		p.printf(" · PARTIAL: %s", Clean(r.Reason))
+	}
+	u := r.Upstream
+	p.printf("\n%s fired by %s from %s", plural(u.Fired, "event"), Clean(u.Kind), plural(int64(u.Sources), "source"))
+	for _, x := range []struct {
+		n    int64
+		what string
+	}{{u.Uncertain, "uncertain"}, {u.Refused, "refused"}, {u.Dropped, "dropped"}} {
+		if x.n > 0 {
+			p.printf(", %d %s", x.n, x.what)
+		}
+	}
+	if u.Lag.Count > 0 {
+		p.printf("; sent %s after intended at p99", results.FormatNanos(u.Lag.P99))
+	}
+	p.printf("\n\n")
+}
+
+// columns cuts lanes into tables that fit the width.
+func columns(lanes []results.Lane) [][]results.Lane {
+	var out [][]results.Lane
+	const perTable = (width - labelWidth) / columnWidth
+	for len(lanes) > 0 {
+		n := min(len(lanes), perTable)
+		out = append(out, lanes[:n])
+		lanes = lanes[n:]
+	}
+	return out
+}
+
+const (
+	labelWidth  = 34
+	columnWidth = 13
+)
+
+// row is one line of the table: a figure of every lane.
+type row struct {
+	label string
+	value func(l *results.Lane) string
+}
+
+func (p *printer) table(lanes []results.Lane) {
+	p.line("", lanes, func(l *results.Lane) string { return l.Name })
+	p.printf("%s\n", strings.Repeat("─", labelWidth+columnWidth*len(lanes)))
+	for _, group := range groups {
+		for _, r := range group {
+			p.line(r.label, lanes, r.value)
+		}
+		p.printf("\n")
+	}
+}
+
+func (p *printer) line(label string, lanes []results.Lane, value func(l *results.Lane) string) {
+	var b strings.Builder
+	b.WriteString(padRight(label, labelWidth))
+	for i := range lanes {
+		b.WriteString(padLeft(shorten(value(&lanes[i]), columnWidth-1), columnWidth))
+	}
+	p.printf("%s\n", strings.TrimRight(b.String(), " "))
+}
+
+var groups = [][]row{
+	{
+		{"mode", func(l *results.Lane) string { return l.Mode }},
+		{"subscriptions active", func(l *results.Lane) string {
+			if l.Ready.Active == int64(l.Subscriptions) {
+				return count(l.Ready.Active)
+			}
+			return fmt.Sprintf("%d of %d", l.Ready.Active, l.Subscriptions)
+		}},
+		{"time to ready, p99", func(l *results.Lane) string { return quantile(l.Ready.Time, l.Ready.Time.P99) }},
+	},
+	{
+		{"expected", func(l *results.Lane) string { return count(l.Expected) }},
+		{"delivered", func(l *results.Lane) string { return count(l.Delivered) }},
+		{"lost in silence", func(l *results.Lane) string { return count(l.LostSilent) }},
+		{"lost, announced", func(l *results.Lane) string { return count(l.LostAnnounced) }},
+		{"gaps per million", func(l *results.Lane) string { return ratio(l.Gaps.PerMillion) }},
+		{"duplicates", func(l *results.Lane) string { return count(l.Duplicates.SameEvent + l.Duplicates.SameEmission) }},
+		{"  redelivered on request", func(l *results.Lane) string { return count(l.Duplicates.Requested) }},
+		{"out of order", func(l *results.Lane) string { return count(l.OutOfOrder) }},
+		{"late", func(l *results.Lane) string { return count(l.Late) }},
+		{"unexpected", func(l *results.Lane) string { return count(l.Unexpected) }},
+		{"recovered", func(l *results.Lane) string { return count(l.Recovered) }},
+	},
+	{
+		{"latency from intended, p50", func(l *results.Lane) string {
+			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P50)
+		}},
+		{"  p90", func(l *results.Lane) string {
+			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P90)
+		}},
+		{"  p99", func(l *results.Lane) string {
+			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P99)
+		}},
+		{"  p99.9", func(l *results.Lane) string {
+			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P999)
+		}},
+		{"  max", func(l *results.Lane) string {
+			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.Max)
+		}},
+		{"latency from sent, p50", func(l *results.Lane) string { return quantile(l.Latency.FromSent, l.Latency.FromSent.P50) }},
+		{"  p99", func(l *results.Lane) string { return quantile(l.Latency.FromSent, l.Latency.FromSent.P99) }},
+	},
+	{
+		{"to open one subscription", func(*results.Lane) string { return "" }},
+		{"  requests", func(l *results.Lane) string { return ratio(l.Overhead.PerSubscription.Requests) }},
+		{"  bytes", func(l *results.Lane) string { return bytes(l.Overhead.PerSubscription.Bytes) }},
+		{"overhead per subscription-hour", func(*results.Lane) string { return "" }},
+		{"  requests", func(l *results.Lane) string { return ratio(l.Overhead.PerSubscriptionHour.Requests) }},
+		{"  bytes", func(l *results.Lane) string { return bytes(l.Overhead.PerSubscriptionHour.Bytes) }},
+		{"overhead per delivered event", func(*results.Lane) string { return "" }},
+		{"  requests", func(l *results.Lane) string { return ratio(l.Overhead.PerDelivered.Requests) }},
+		{"  bytes", func(l *results.Lane) string { return bytes(l.Overhead.PerDelivered.Bytes) }},
+		{"connections opened", func(l *results.Lane) string { return count(connections(l)) }},
+	},
+}
+
+func connections(l *results.Lane) int64 {
+	return l.Overhead.Connections + l.Overhead.Causes["events"].Connections
+}
+
+func (p *printer) verdicts(vs []results.Verdict) {
+	for _, v := range vs {
+		mark := "pass"
+		if !v.Passed {
+			mark = "FAIL"
+		}
+		p.printf("%s  %s", mark, Clean(v.Threshold))
+		if v.Lane != "" {
+			p.printf("  (%s: %s)\n", v.Lane, Clean(v.Text))
+		} else {
+			p.printf("  (%s)\n", Clean(v.Text))
+		}
+	}
+	if len(vs) > 0 {
+		p.printf("\n")
+	}
+}
+
+func (p *printer) instrument(r *results.Result) {
+	in := r.Instrument
+	p.printf("generator  %s, timers %s late at p99, longest GC pause %s, %d goroutines\n", usage(&in.Process),
+		results.FormatNanos(in.TimerLag.P99), results.FormatNanos(in.GCPauses.Max), in.Goroutines)
+	if r.Target.Process != nil {
+		p.printf("target     %s\n", usage(r.Target.Process))
+	}
+	for _, reason := range in.Reasons {
+		p.printf("BOTTLENECK %s\n", Clean(reason))
+	}
+}
+
+func usage(u *results.Process) string {
+	return fmt.Sprintf("%.2f CPUs (%s), %s", u.CPUShare, results.FormatNanos(u.CPU), bytes(float64(u.Memory)))
+}
+
+func (p *printer) warnings(ws []results.Warning) {
+	for _, w := range ws {
+		lane := ""
+		if w.Lane != "" {
+			lane = w.Lane + ": "
+		}
+		p.printf("warning    %s%s\n", lane, Clean(w.Text))
+	}
+}
+
+// Clean makes text that may come from the target safe to print on a terminal:
+// control characters become spaces.
+func Clean(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || (c >= 0x7f && c < 0xa0) || c == utf8.RuneError {
+			return ' '
+		}
+		return c
+	}, s)
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return count(n) + " " + what + "s"
+}
+
+// count writes n with a space between thousands.
+func count(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + " " + s[i:]
+	}
+	return s
+}
+
+func ratio(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v >= 1000:
+		return count(int64(v + 0.5))
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}
+
+// bytes writes v in binary units.
+func bytes(v float64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for v >= 1024 && i < len(units)-1 {
+		v /= 1024
+		i++
+	}
+	if v == float64(int64(v)) || v >= 100 {
+		return fmt.Sprintf("%.0f %s", v, units[i])
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
+}
+
+func quantile(q results.Quantiles, v results.Nanos) string {
+	if q.Count == 0 {
+		return "–"
+	}
+	return results.FormatNanos(v)
+}
+
+func padRight(s string, n int) string {
+	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
+}
+
+func padLeft(s string, n int) string {
+	return strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s))) + s
+}
+
+func shorten(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}

@@ -1,0 +1,83 @@
+package results
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// Save writes what a run leaves behind into dir, which is made where it does
+// not exist: result.json, and for each lane an HdrHistogram log named
+// <lane>.hlog with its interval histograms, tagged intended and sent. Every
+// file is complete or not there.
+func Save(dir string, r *Result, accounts []sinks.Account) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("save the result: %w", err)
+	}
+	if err := writeFile(filepath.Join(dir, File), r.Write); err != nil {
+		return fmt.Errorf("save the result: %w", err)
+	}
+	for i := range accounts {
+		a := &accounts[i]
+		for j := range a.Lanes {
+			lane := &a.Lanes[j]
+			write := func(w io.Writer) error { return writeLog(w, r, a, lane) }
+			if err := writeFile(filepath.Join(dir, lane.Name+".hlog"), write); err != nil {
+				return fmt.Errorf("save the histograms of lane %s: %w", lane.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// writeFile writes through a temporary name, so that a full disk or an
+// interrupt leaves no half a file under the right one.
+func writeFile(name string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), ".partial-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// writeLog writes one lane's intervals in the HdrHistogram log format, version
+// 1.3. Values are nanoseconds; times are seconds since the run began.
+func writeLog(w io.Writer, r *Result, a *sinks.Account, lane *sinks.LaneAccount) error {
+	log := hdrhistogram.NewHistogramLogWriter(w)
+	base := r.Started.UnixMilli()
+	err := errors.Join(
+		log.OutputComment("[mcpload "+r.Run+", lane "+lane.Name+": latency in ns, tag intended: from intended, tag sent: from sent]"),
+		log.OutputLogFormatVersion(),
+		log.OutputStartTime(base),
+		log.OutputLegend(),
+	)
+	for _, in := range lane.Series {
+		for _, part := range []struct {
+			tag string
+			h   *hdrhistogram.PackedHistogram
+		}{{"intended", in.FromIntended}, {"sent", in.FromSent}} {
+			if err != nil || part.h == nil {
+				continue
+			}
+			part.h.SetTag(part.tag)
+			part.h.SetStartTimeMs(in.Number * a.Interval.Milliseconds())
+			part.h.SetEndTimeMs((in.Number + 1) * a.Interval.Milliseconds())
+			err = log.OutputIntervalPackedHistogram(part.h)
+		}
+	}
+	return err
+}

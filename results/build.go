@@ -1,0 +1,155 @@
+package results
+
+import (
+	"fmt"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// NewLane turns the account of one lane into its figures.
+func NewLane(a *sinks.LaneAccount) Lane {
+	return Lane{
+		Name:          a.Name,
+		System:        a.System,
+		Mode:          string(a.Mode),
+		Subscriptions: a.Subscriptions,
+		Ready: Ready{
+			Active:  activated(a),
+			Failed:  a.Ready.Failed,
+			Time:    Summarise(a.Ready.Time),
+			Reasons: counts(a.Ready.Reasons),
+		},
+		Expected:      a.Expected,
+		Delivered:     a.Delivered,
+		LostSilent:    a.LostSilent,
+		LostAnnounced: a.LostAnnounced,
+		Duplicates: Duplicates{
+			SameEvent: a.Duplicates.SameEvent,
+			// A copy whose first id is no longer remembered cannot be told from
+			// one under a new id; that is what its client sees, too.
+			SameEmission: a.Duplicates.SameEmission + a.Duplicates.Forgotten,
+			Requested:    a.Duplicates.Requested,
+			Rate:         per(a.Duplicates.Total()-a.Duplicates.Requested, a.Delivered),
+		},
+		OutOfOrder: a.OutOfOrder,
+		Late:       a.Late,
+		Unexpected: a.Unexpected.Total(),
+		Recovered:  a.Recovered,
+		Gaps: Gaps{
+			Incidents:   a.Gaps.Incidents,
+			PerMillion:  a.Gaps.PerMillion,
+			Longest:     a.Gaps.Longest,
+			FalseAlarms: a.FalseAlarms,
+			Overclaimed: a.Overclaimed,
+		},
+		Latency:  Latency{FromIntended: Summarise(a.Latency.FromIntended), FromSent: Summarise(a.Latency.FromSent)},
+		Overhead: newOverhead(a),
+		Detail: Detail{
+			UnexpectedBy: map[string]int64{
+				"foreignRun":    a.Unexpected.ForeignRun,
+				"neverFired":    a.Unexpected.NeverFired,
+				"notSubscribed": a.Unexpected.NotSubscribed,
+				"stale":         a.Unexpected.Stale,
+			},
+			Unprobed:        a.Unprobed,
+			InFlight:        a.InFlight,
+			Excused:         a.Excused,
+			Replayed:        a.Replayed,
+			Rejected:        a.Rejected,
+			Malformed:       a.Malformed,
+			Reconnects:      a.Reconnects,
+			DeadStreams:     a.DeadStreams,
+			Terminated:      a.Terminated,
+			TransientErrors: a.TransientErrors,
+		},
+		Failures: counts(a.Failures),
+		Examples: newExamples(a.Examples),
+	}
+}
+
+// activated is how many of the lane's subscriptions came up at least once: a
+// lane that churns has more attempts than subscriptions.
+func activated(a *sinks.LaneAccount) int64 {
+	return min(a.Ready.Attempts-a.Ready.Failed-a.Ready.Cancelled-a.Ready.Open, int64(a.Subscriptions))
+}
+
+func counts(rs []sinks.Reason) map[string]int64 {
+	m := make(map[string]int64, len(rs))
+	for _, r := range rs {
+		m[r.Text] += r.Count
+	}
+	return m
+}
+
+func newOverhead(a *sinks.LaneAccount) Overhead {
+	o := Overhead{SubscriptionHours: a.SubscriptionHours, Causes: map[string]Traffic{}}
+	var once, ongoing Traffic
+	for c := range mcpload.Causes {
+		t := a.Traffic[c]
+		cause := mcpload.Cause(c)
+		if cause == mcpload.Events {
+			// Messages that came on an open stream are no calls; their bytes
+			// are counted with the deliveries.
+			t.Down = max(t.Down, a.EventBytes)
+		}
+		if t.Calls == 0 && t.Down == 0 {
+			continue
+		}
+		traffic := Traffic{Requests: t.Requests, BytesUp: t.Up, BytesDown: t.Down, Connections: t.Connections}
+		o.Causes[cause.String()] = traffic
+		switch cause {
+		case mcpload.Events:
+		case mcpload.Subscribe, mcpload.Verification, mcpload.Unsubscribe, mcpload.Discovery:
+			once.add(traffic)
+		default:
+			ongoing.add(traffic)
+		}
+	}
+	o.Requests, o.BytesUp = once.Requests+ongoing.Requests, once.BytesUp+ongoing.BytesUp
+	o.BytesDown, o.Connections = once.BytesDown+ongoing.BytesDown, once.Connections+ongoing.Connections
+	o.PerSubscription = once.over(float64(a.Subscriptions))
+	o.PerSubscriptionHour = ongoing.over(a.SubscriptionHours)
+	o.PerDelivered = ongoing.over(float64(a.Delivered))
+	return o
+}
+
+func (t *Traffic) add(u Traffic) {
+	t.Requests += u.Requests
+	t.BytesUp += u.BytesUp
+	t.BytesDown += u.BytesDown
+	t.Connections += u.Connections
+}
+
+// over divides; by nothing gives nothing.
+func (t Traffic) over(n float64) Share {
+	if n <= 0 {
+		return Share{}
+	}
+	return Share{Requests: float64(t.Requests) / n, Bytes: float64(t.BytesUp+t.BytesDown) / n, Connections: float64(t.Connections) / n}
+}
+
+func newExamples(es []sinks.Example) []Example {
+	out := make([]Example, len(es))
+	for i, e := range es {
+		out[i] = Example{
+			Kind: string(e.Kind), Subscription: int(e.Sub.Index), Source: int(e.Source),
+			FromSeq: int64(e.From), ToSeq: int64(e.To), At: Nanos(e.At),
+		}
+		if e.Detail != "" {
+			out[i].Kind += ": " + e.Detail
+		}
+		if e.EventID != 0 {
+			out[i].EventID = fmt.Sprintf("%016x", e.EventID)
+		}
+	}
+	return out
+}
+
+// per divides, and gives 0 where there is nothing to divide by.
+func per(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}

@@ -1,0 +1,36 @@
+package results
+
+import (
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// Summarise reads the quantiles of a ledger's timing.
+func Summarise(t sinks.Timing) Quantiles {
+	q := SummariseNanos(t.Histogram)
+	q.OutOfRange = t.Below + t.Above
+	return q
+}
+
+// SummariseNanos reads the quantiles of h, whose values are nanoseconds. A nil
+// or empty histogram gives the zero Quantiles.
+//
+// Quantiles and the maximum are the upper ends of their buckets and the minimum
+// the lower end, as HDR readers give them.
+func SummariseNanos(h *hdrhistogram.Histogram) Quantiles {
+	if h == nil || h.TotalCount() == 0 {
+		return Quantiles{}
+	}
+	at := h.ValueAtPercentilesSlice([]float64{50, 90, 99, 99.9})
+	return Quantiles{
+		Count: h.TotalCount(),
+		Min:   Nanos(h.Min()),
+		P50:   Nanos(at[0]),
+		P90:   Nanos(at[1]),
+		P99:   Nanos(at[2]),
+		P999:  Nanos(at[3]),
+		Max:   Nanos(h.Max()),
+		Mean:  Nanos(h.Mean()),
+	}
+}

@@ -1,0 +1,308 @@
+// Package results holds the outcome of a run: the versioned [Result] and its
+// JSON form, thresholds over its figures, and the archive directory that a run
+// leaves behind.
+//
+// A Result is plain data. It is built once from a ledger's account (see
+// [NewLane]) and never computed again: reports read it.
+package results
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Schema is the version of the result format that this package writes. A
+// reader accepts exactly this one.
+const Schema = "mcpload.result/1"
+
+// Result is everything a run found out. Durations are in nanoseconds unless a
+// field says otherwise.
+type Result struct {
+	Schema string `json:"schema"`
+	// Version of the program that made it.
+	Version string `json:"version"`
+	// Run is the run id that its probe ids carry, in hexadecimal.
+	Run      string    `json:"run"`
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished"`
+	// Partial is true when the run ended before its profile said so; Reason
+	// says why. The figures of a partial result are right for what was fired.
+	Partial bool   `json:"partial"`
+	Reason  string `json:"reason,omitempty"`
+	// Profile is the profile as run, overrides applied, without secrets.
+	Profile    json.RawMessage `json:"profile"`
+	Target     Target          `json:"target"`
+	Host       Host            `json:"host"`
+	Phases     []Phase         `json:"phases"`
+	Upstream   Upstream        `json:"upstream"`
+	Lanes      []Lane          `json:"lanes"`
+	Thresholds []Verdict       `json:"thresholds"`
+	Instrument Instrument      `json:"instrument"`
+	Warnings   []Warning       `json:"warnings"`
+}
+
+// Target is the server that was measured.
+type Target struct {
+	URL      string `json:"url"`
+	Embedded bool   `json:"embedded"`
+	// Era is modern or legacy, Protocol the version that was agreed.
+	Era      string `json:"era"`
+	Protocol string `json:"protocol"`
+	Name     string `json:"name,omitempty"`
+	Version  string `json:"version,omitempty"`
+	// Process is the target's own use of the machine while the run fired and
+	// drained, where it is a process of this machine.
+	Process *Process `json:"process,omitempty"`
+}
+
+// Process is what one process used.
+type Process struct {
+	// CPU is user and system time.
+	CPU Nanos `json:"cpu"`
+	// CPUShare is CPU over wall time, in cores.
+	CPUShare float64 `json:"cpuShare"`
+	// Memory is the largest resident set seen, in bytes.
+	Memory int64 `json:"memory"`
+}
+
+// Host is the machine that measured.
+type Host struct {
+	OS     string `json:"os"`
+	Arch   string `json:"arch"`
+	Kernel string `json:"kernel,omitempty"`
+	CPU    string `json:"cpu,omitempty"`
+	CPUs   int    `json:"cpus"`
+	Memory int64  `json:"memory"` // bytes
+	Go     string `json:"go"`
+	// Files is the limit of open files of the process, 0 where there is none.
+	Files int64 `json:"files"`
+}
+
+// Phase is one part of the run. Start and End are since the run began.
+type Phase struct {
+	Name string `json:"name"` // attach, warmup, measure, drain, detach
+	// Lane is set when lanes take turns.
+	Lane  string `json:"lane,omitempty"`
+	Start Nanos  `json:"start"`
+	End   Nanos  `json:"end"`
+}
+
+// Upstream is what was fired in the measured part.
+type Upstream struct {
+	Kind    string `json:"kind"`
+	Sources int    `json:"sources"`
+	// Shots = Fired + Dropped. Fired = Accepted + Uncertain + Refused.
+	Shots     int64 `json:"shots"`
+	Fired     int64 `json:"fired"`
+	Accepted  int64 `json:"accepted"`
+	Uncertain int64 `json:"uncertain"`
+	Refused   int64 `json:"refused"`
+	Dropped   int64 `json:"dropped"`
+	// Warmup is how many emissions were fired before, and discarded.
+	Warmup int64 `json:"warmup"`
+	// Lag is from intended to sent, Answer from sent to the upstream's answer.
+	Lag    Quantiles `json:"lag"`
+	Answer Quantiles `json:"answer"`
+}
+
+// Lane is the figures of one lane. Counts are pairs of a subscription and an
+// emission.
+type Lane struct {
+	Name          string `json:"name"`
+	System        string `json:"system"`
+	Mode          string `json:"mode"`
+	Subscriptions int    `json:"subscriptions"`
+	Ready         Ready  `json:"ready"`
+	// Expected = Delivered + LostSilent + LostAnnounced.
+	Expected      int64      `json:"expected"`
+	Delivered     int64      `json:"delivered"`
+	Duplicates    Duplicates `json:"duplicates"`
+	OutOfOrder    int64      `json:"outOfOrder"`
+	Late          int64      `json:"late"`
+	LostSilent    int64      `json:"lostSilent"`
+	LostAnnounced int64      `json:"lostAnnounced"`
+	Unexpected    int64      `json:"unexpected"`
+	Recovered     int64      `json:"recovered"`
+	Gaps          Gaps       `json:"gaps"`
+	Latency       Latency    `json:"latency"`
+	Overhead      Overhead   `json:"overhead"`
+	Detail        Detail     `json:"detail"`
+	// Failures counts failed calls by method and kind.
+	Failures map[string]int64 `json:"failures"`
+	Examples []Example        `json:"examples"`
+	// Process is the target's use during this lane's turn, where lanes take turns.
+	Process *Process `json:"process,omitempty"`
+}
+
+// Ready is how a lane's subscriptions came up.
+type Ready struct {
+	Active int64 `json:"active"`
+	Failed int64 `json:"failed"`
+	// Time is from the request to the confirmation, per subscription.
+	Time    Quantiles        `json:"time"`
+	Reasons map[string]int64 `json:"reasons"`
+}
+
+// Duplicates are second and later copies by kind.
+type Duplicates struct {
+	// SameEvent: the event id had been delivered before.
+	SameEvent int64 `json:"sameEvent"`
+	// SameEmission: the same emission under another event id.
+	SameEmission int64 `json:"sameEmission"`
+	// Requested: the sink had refused an earlier copy.
+	Requested int64 `json:"requested"`
+	// Rate is SameEvent + SameEmission over Delivered, 0 to 1 and more.
+	Rate float64 `json:"rate"`
+}
+
+// Gaps are runs of missing emissions.
+type Gaps struct {
+	Incidents  int64   `json:"incidents"`
+	PerMillion float64 `json:"perMillion"` // incidents per million expected
+	Longest    int64   `json:"longest"`    // emissions in the longest run
+	// FalseAlarms are announcements with nothing missing.
+	FalseAlarms int64 `json:"falseAlarms"`
+	// Overclaimed are cursors that claimed more than was delivered.
+	Overclaimed int64 `json:"overclaimed"`
+}
+
+// Latency of first deliveries.
+type Latency struct {
+	FromIntended Quantiles `json:"fromIntended"`
+	FromSent     Quantiles `json:"fromSent"`
+}
+
+// Quantiles summarise a histogram (HDR, three digits, 1 µs to 10 min).
+type Quantiles struct {
+	Count int64 `json:"count"`
+	Min   Nanos `json:"min"`
+	P50   Nanos `json:"p50"`
+	P90   Nanos `json:"p90"`
+	P99   Nanos `json:"p99"`
+	P999  Nanos `json:"p999"`
+	Max   Nanos `json:"max"`
+	Mean  Nanos `json:"mean"`
+	// OutOfRange values were counted at the edge of the histogram.
+	OutOfRange int64 `json:"outOfRange"`
+}
+
+// Overhead is what it cost to be told: everything that carried no event.
+// Opening and ending a subscription is paid once, however long it lasts, so it
+// is kept apart from what goes on and on.
+type Overhead struct {
+	// Requests, bytes and connections without an event, all together.
+	Requests    int64 `json:"requests"`
+	BytesUp     int64 `json:"bytesUp"`
+	BytesDown   int64 `json:"bytesDown"`
+	Connections int64 `json:"connections"`
+	// SubscriptionHours is the time that subscriptions were active, added up.
+	SubscriptionHours float64 `json:"subscriptionHours"`
+	// PerSubscription is the part that is paid once: the causes subscribe,
+	// verification, unsubscribe and discovery, over the subscriptions.
+	PerSubscription Share `json:"perSubscription"`
+	// PerSubscriptionHour and PerDelivered are all the rest: empty polls,
+	// heartbeats, refreshes, retries and reconnects.
+	PerSubscriptionHour Share `json:"perSubscriptionHour"`
+	PerDelivered        Share `json:"perDelivered"`
+	// Causes splits all traffic; the cause "events" is what did carry events
+	// and is not part of the sums above.
+	Causes map[string]Traffic `json:"causes"`
+}
+
+// Share is overhead divided by something.
+type Share struct {
+	Requests    float64 `json:"requests"`
+	Bytes       float64 `json:"bytes"` // up and down
+	Connections float64 `json:"connections"`
+}
+
+// Traffic is an amount of it.
+type Traffic struct {
+	Requests    int64 `json:"requests"`
+	BytesUp     int64 `json:"bytesUp"`
+	BytesDown   int64 `json:"bytesDown"`
+	Connections int64 `json:"connections"`
+}
+
+// Detail holds the counts that explain the figures of a lane.
+type Detail struct {
+	// UnexpectedBy splits Lane.Unexpected.
+	UnexpectedBy map[string]int64 `json:"unexpectedBy"`
+	// Unprobed events carried no probe id: somebody else's traffic.
+	Unprobed int64 `json:"unprobed"`
+	// InFlight deliveries were on their way when the subscription began; they
+	// were neither demanded nor held against the target.
+	InFlight int64 `json:"inFlight"`
+	// Excused emissions were on their way when the subscription ended.
+	Excused int64 `json:"excused"`
+	// Replayed deliveries are older than the subscription and were asked for.
+	Replayed        int64 `json:"replayed"`
+	Rejected        int64 `json:"rejected"`  // signature wrong, missing or stale
+	Malformed       int64 `json:"malformed"` // could not be read
+	Reconnects      int64 `json:"reconnects"`
+	DeadStreams     int64 `json:"deadStreams"`
+	Terminated      int64 `json:"terminated"`
+	TransientErrors int64 `json:"transientErrors"`
+}
+
+// Example is one incident that can be followed up.
+type Example struct {
+	Kind         string `json:"kind"`
+	Subscription int    `json:"subscription"`
+	Source       int    `json:"source"`
+	FromSeq      int64  `json:"fromSeq"`
+	ToSeq        int64  `json:"toSeq"`
+	EventID      string `json:"eventId,omitempty"` // hash, hexadecimal
+	At           Nanos  `json:"at"`                // since the run began
+}
+
+// Instrument is how the generator itself fared while it fired and drained.
+type Instrument struct {
+	// Bottleneck is true when the figures say more about the generator than
+	// about the target; Reasons say why.
+	Bottleneck bool     `json:"bottleneck"`
+	Reasons    []string `json:"reasons"`
+	Process    Process  `json:"process"`
+	// Others is the CPU time of all other processes of the machine (without
+	// the target's, where it is known), and of its hypervisor, over wall time.
+	Others float64 `json:"others"`
+	// OwnDelay is how long a byte that was written to a loopback connection
+	// took until this process had read it, tried all through the run: the
+	// generator's own share in every latency. Its p99 is the noise floor.
+	OwnDelay Quantiles `json:"ownDelay"`
+	// TimerLag is how late a 10 ms timer woke.
+	TimerLag Quantiles `json:"timerLag"`
+	// GCPauses are stop-the-world pauses.
+	GCPauses Quantiles `json:"gcPauses"`
+	// DroppedShots is Upstream.Dropped over Upstream.Shots, 0 to 1.
+	DroppedShots float64 `json:"droppedShots"`
+	Goroutines   int64   `json:"goroutines"` // most seen
+}
+
+// Warning is something a reader of the figures should know.
+type Warning struct {
+	Code string `json:"code"` // stable, for machines
+	Lane string `json:"lane,omitempty"`
+	Text string `json:"text"`
+}
+
+// Verdict is one threshold, checked.
+type Verdict struct {
+	// Threshold as written; Lane is the lane that it was checked on ("" for
+	// figures of the run).
+	Threshold string `json:"threshold"`
+	Lane      string `json:"lane,omitempty"`
+	Passed    bool   `json:"passed"`
+	// Measured is the figure in its own unit (ns for durations), null when
+	// there was nothing to measure: such a threshold fails.
+	Measured *float64 `json:"measured"`
+	// Text is the measured value for people: "12.3ms".
+	Text string `json:"text"`
+}
+
+// Nanos is a duration in nanoseconds. It has a type of its own so that
+// thresholds know which figures take a unit of time.
+type Nanos int64
+
+// Duration converts n.
+func (n Nanos) Duration() time.Duration { return time.Duration(n) }

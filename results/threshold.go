@@ -1,0 +1,316 @@
+package results
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrThreshold is wrapped by every error about a threshold's text.
+var ErrThreshold = errors.New("bad threshold")
+
+// Threshold is a bound on one figure:
+//
+//	WHERE.FIGURE OP VALUE
+//
+// WHERE is a lane's name, * for every lane, or run for figures of the whole
+// run. FIGURE is a path of field names in the lane (or in the result) as they
+// are spelled in result.json. OP is <, <=, >, >=, == or !=. VALUE is a number;
+// durations take a Go duration (250ms), ratios may be written with %.
+type Threshold struct {
+	text  string
+	where string
+	path  []string
+	op    string
+	value float64
+}
+
+var thresholdForm = regexp.MustCompile(`^\s*([a-z0-9*][a-z0-9-]*)\.([A-Za-z0-9.]+)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*$`)
+
+// ParseThreshold reads one threshold. It checks that the figure exists and that
+// the value has the figure's unit; lanes are checked by [Threshold.Check].
+func ParseThreshold(text string) (Threshold, error) {
+	m := thresholdForm.FindStringSubmatch(text)
+	if m == nil {
+		return Threshold{}, fmt.Errorf("%w %q: want LANE.FIGURE OP VALUE, e.g. push.latency.fromIntended.p99 < 250ms", ErrThreshold, text)
+	}
+	t := Threshold{text: strings.TrimSpace(text), where: m[1], path: strings.Split(m[2], "."), op: m[3]}
+	root := reflect.TypeFor[Lane]()
+	if t.where == "run" {
+		root = reflect.TypeFor[Result]()
+	}
+	kind, err := figureType(root, t.path)
+	if err != nil {
+		return Threshold{}, fmt.Errorf("%w %q: %w", ErrThreshold, text, err)
+	}
+	if t.value, err = parseValue(m[4], kind); err != nil {
+		return Threshold{}, fmt.Errorf("%w %q: %w", ErrThreshold, text, err)
+	}
+	return t, nil
+}
+
+// ParseThresholds reads all of texts and joins their errors.
+func ParseThresholds(texts []string) ([]Threshold, error) {
+	var out []Threshold
+	var errs []error
+	for _, text := range texts {
+		t, err := ParseThreshold(text)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, t)
+	}
+	return out, errors.Join(errs...)
+}
+
+// CheckLanes reports a threshold that names a lane which is not among names.
+func (t Threshold) CheckLanes(names []string) error {
+	if t.where == "*" || t.where == "run" {
+		return nil
+	}
+	for _, n := range names {
+		if n == t.where {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w %q: there is no lane %q; the lanes are %s", ErrThreshold, t.text, t.where, strings.Join(names, ", "))
+}
+
+// String returns the threshold as it was written.
+func (t Threshold) String() string { return t.text }
+
+// Check measures r against t: one verdict for each lane that t speaks of.
+func (t Threshold) Check(r *Result) []Verdict {
+	if t.where == "run" {
+		return []Verdict{t.verdict("", reflect.ValueOf(r).Elem())}
+	}
+	var out []Verdict
+	for i := range r.Lanes {
+		if t.where == "*" || t.where == r.Lanes[i].Name {
+			out = append(out, t.verdict(r.Lanes[i].Name, reflect.ValueOf(&r.Lanes[i]).Elem()))
+		}
+	}
+	if out == nil {
+		// A lane that was never run has no figures, and no figure is no pass.
+		out = append(out, Verdict{Threshold: t.text, Lane: t.where, Text: "the lane was not run"})
+	}
+	return out
+}
+
+func (t Threshold) verdict(lane string, root reflect.Value) Verdict {
+	v := Verdict{Threshold: t.text, Lane: lane}
+	got, kind, ok := figure(root, t.path)
+	if !ok {
+		v.Text = "nothing was measured"
+		return v
+	}
+	v.Measured, v.Text, v.Passed = &got, formatFigure(got, kind), t.holds(got)
+	return v
+}
+
+func (t Threshold) holds(got float64) bool {
+	switch t.op {
+	case "<":
+		return got < t.value
+	case "<=":
+		return got <= t.value
+	case ">":
+		return got > t.value
+	case ">=":
+		return got >= t.value
+	case "==":
+		return got == t.value
+	default:
+		return got != t.value
+	}
+}
+
+var (
+	nanosType     = reflect.TypeFor[Nanos]()
+	quantilesType = reflect.TypeFor[Quantiles]()
+)
+
+// figureType walks path through struct fields by their JSON names and map keys.
+func figureType(t reflect.Type, path []string) (reflect.Type, error) {
+	for i, name := range path {
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		switch t.Kind() {
+		case reflect.Map:
+			t = t.Elem()
+		case reflect.Struct:
+			f, ok := fieldByJSON(t, name)
+			if !ok {
+				return nil, fmt.Errorf("there is no figure %q%s; there are %s", strings.Join(path[:i+1], "."), suggestion(t, name), strings.Join(jsonNames(t), ", "))
+			}
+			t = f.Type
+		default:
+			return nil, fmt.Errorf("%q has no parts", strings.Join(path[:i], "."))
+		}
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Float64, reflect.Bool:
+		return t, nil
+	case reflect.Struct:
+		return nil, fmt.Errorf("%q is a group; name one of %s", strings.Join(path, "."), strings.Join(jsonNames(t), ", "))
+	}
+	return nil, fmt.Errorf("%q is not a number", strings.Join(path, "."))
+}
+
+// figure reads the figure at path. ok is false when there is none: a summary
+// of no samples, or a process that was not watched. A key that a map lacks is
+// a count of zero.
+func figure(v reflect.Value, path []string) (got float64, kind reflect.Type, ok bool) {
+	for _, name := range path {
+		for v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				return 0, nil, false
+			}
+			v = v.Elem()
+		}
+		if v.Kind() == reflect.Map {
+			e := v.MapIndex(reflect.ValueOf(name))
+			if !e.IsValid() {
+				e = reflect.Zero(v.Type().Elem())
+			}
+			v = e
+			continue
+		}
+		if v.Type() == quantilesType && v.Interface().(Quantiles).Count == 0 && name != "count" && name != "outOfRange" {
+			return 0, nil, false
+		}
+		f, found := fieldByJSON(v.Type(), name)
+		if !found {
+			return 0, nil, false
+		}
+		v = v.FieldByIndex(f.Index)
+	}
+	switch v.Kind() {
+	case reflect.Float64:
+		return v.Float(), v.Type(), true
+	case reflect.Bool:
+		if v.Bool() {
+			return 1, v.Type(), true
+		}
+		return 0, v.Type(), true
+	default:
+		return float64(v.Int()), v.Type(), true
+	}
+}
+
+func fieldByJSON(t reflect.Type, name string) (reflect.StructField, bool) {
+	for f := range t.Fields() {
+		if jsonName(f) == name {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+func jsonNames(t reflect.Type) []string {
+	var names []string
+	for f := range t.Fields() {
+		names = append(names, jsonName(f))
+	}
+	return names
+}
+
+func suggestion(t reflect.Type, name string) string {
+	for _, n := range jsonNames(t) {
+		if strings.EqualFold(n, name) {
+			return fmt.Sprintf(" (did you mean %q?)", n)
+		}
+	}
+	return ""
+}
+
+func parseValue(text string, kind reflect.Type) (float64, error) {
+	if kind == nanosType {
+		if text == "0" {
+			return 0, nil
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a duration: write e.g. 250ms or 1.5s", text)
+		}
+		return float64(d), nil
+	}
+	if kind.Kind() == reflect.Bool {
+		switch text {
+		case "true":
+			return 1, nil
+		case "false":
+			return 0, nil
+		}
+		return 0, fmt.Errorf("%q is neither true nor false", text)
+	}
+	number, percent := strings.CutSuffix(text, "%")
+	if percent && kind.Kind() != reflect.Float64 {
+		return 0, fmt.Errorf("%q: this figure is a count, not a ratio: write a number", text)
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("%q is not a number", text)
+	}
+	if percent {
+		v /= 100
+	}
+	return v, nil
+}
+
+func formatFigure(v float64, kind reflect.Type) string {
+	switch {
+	case kind == nanosType:
+		return FormatNanos(Nanos(v))
+	case kind.Kind() == reflect.Bool:
+		return strconv.FormatBool(v != 0)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// FormatNanos writes n with three significant digits and a unit: 0, 532µs,
+// 12.3ms, 1.25s.
+func FormatNanos(n Nanos) string {
+	d := time.Duration(n)
+	if d == 0 {
+		return "0"
+	}
+	if d < 0 {
+		return "-" + FormatNanos(-n)
+	}
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	unit, name := float64(time.Nanosecond), "ns"
+	switch {
+	case d >= 999500*time.Microsecond:
+		unit, name = float64(time.Second), "s"
+	case d >= 999500*time.Nanosecond:
+		unit, name = float64(time.Millisecond), "ms"
+	case d >= time.Microsecond:
+		unit, name = float64(time.Microsecond), "µs"
+	}
+	x := float64(d) / unit
+	digits := 2
+	if x >= 99.95 {
+		digits = 0
+	} else if x >= 9.995 {
+		digits = 1
+	}
+	return strconv.FormatFloat(x, 'f', digits, 64) + name
+}

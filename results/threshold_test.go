@@ -1,0 +1,97 @@
+package results
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func sample() *Result {
+	return &Result{
+		Lanes: []Lane{
+			{Name: "push", Expected: 100, Delivered: 99, LostSilent: 1, Latency: Latency{FromIntended: Quantiles{Count: 99, P99: 250e6}}, Duplicates: Duplicates{Rate: 0.02}},
+			{Name: "poll", Overhead: Overhead{Causes: map[string]Traffic{"emptyPoll": {Requests: 7}}}},
+		},
+		Upstream:   Upstream{Dropped: 3},
+		Instrument: Instrument{Bottleneck: true},
+	}
+}
+
+func TestThresholdCheck(t *testing.T) {
+	for _, tt := range []struct {
+		text   string
+		passed []bool
+		shown  string
+	}{
+		{"push.latency.fromIntended.p99 < 250ms", []bool{false}, "250ms"},
+		{"push.latency.fromIntended.p99 <= 250ms", []bool{true}, "250ms"},
+		{"push.latency.fromIntended.p99 < 0.3s", []bool{true}, "250ms"},
+		{"poll.latency.fromIntended.p99 < 1h", []bool{false}, "nothing was measured"},
+		{"poll.latency.fromIntended.count == 0", []bool{true}, "0"},
+		{"*.lostSilent == 0", []bool{false, true}, "1"},
+		{"*.delivered != 5", []bool{true, true}, "99"},
+		{"push.duplicates.rate < 1%", []bool{false}, "0.02"},
+		{"push.duplicates.rate >= 2%", []bool{true}, "0.02"},
+		{"poll.overhead.causes.emptyPoll.requests > 6", []bool{true}, "7"},
+		{"poll.overhead.causes.heartbeat.requests == 0", []bool{true}, "0"},
+		{"run.upstream.dropped <= 2", []bool{false}, "3"},
+		{"run.instrument.bottleneck == false", []bool{false}, "true"},
+		{"run.target.process.cpu < 1s", []bool{false}, "nothing was measured"},
+		{"webhook.expected > 0", []bool{false}, "the lane was not run"},
+	} {
+		th, err := ParseThreshold(tt.text)
+		if err != nil {
+			t.Errorf("%s: %v", tt.text, err)
+			continue
+		}
+		got := th.Check(sample())
+		if len(got) != len(tt.passed) {
+			t.Errorf("%s: %d verdicts, want %d", tt.text, len(got), len(tt.passed))
+			continue
+		}
+		for i, v := range got {
+			if v.Passed != tt.passed[i] {
+				t.Errorf("%s on %q: passed %v, want %v (%s)", tt.text, v.Lane, v.Passed, tt.passed[i], v.Text)
+			}
+		}
+		if got[0].Text != tt.shown {
+			t.Errorf("%s: shown %q, want %q", tt.text, got[0].Text, tt.shown)
+		}
+	}
+}
+
+func TestThresholdErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"nonsense":                              "want LANE.FIGURE OP VALUE",
+		"push.lostsilent == 0":                  `did you mean "lostSilent"`,
+		"push.latency.fromIntended < 3ms":       "is a group; name one of",
+		"push.latency.fromIntended.p99 < 250":   "is not a duration",
+		"push.lostSilent < 3%":                  "is a count",
+		"push.name == 3":                        "is not a number",
+		"push.lostSilent.x == 3":                "has no parts",
+		"run.instrument.bottleneck == 0":        "neither true nor false",
+		"push.delivered == NaN":                 "is not a number",
+		"push.latency.fromIntended.p99 => 25ms": "want LANE.FIGURE OP VALUE",
+	} {
+		_, err := ParseThreshold(text)
+		if !errors.Is(err, ErrThreshold) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", text, err, want)
+		}
+	}
+	if _, err := ParseThresholds([]string{"a", "b"}); err == nil || strings.Count(err.Error(), "\n") != 1 {
+		t.Errorf("two bad thresholds: %v", err)
+	}
+	th, _ := ParseThreshold("pusch.expected > 0")
+	if err := th.CheckLanes([]string{"push"}); err == nil || !strings.Contains(err.Error(), "the lanes are push") {
+		t.Errorf("unknown lane: %v", err)
+	}
+}
+
+func TestFormatNanos(t *testing.T) {
+	for n, want := range map[Nanos]string{0: "0", 7: "7.00ns", 999: "999ns", 1000: "1.00µs", 532100: "532µs", 999499: "999µs", 999500: "1.00ms", 12345678: "12.3ms", 99949999: "99.9ms",
+		999499999: "999ms", 999500000: "1.00s", 1250000000: "1.25s", 61e9: "1m1s", -5e6: "-5.00ms"} {
+		if got := FormatNanos(n); got != want {
+			t.Errorf("FormatNanos(%d) = %q, want %q", n, got, want)
+		}
+	}
+}

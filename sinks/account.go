@@ -1,0 +1,275 @@
+package sinks
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/mcpload/mcpload"
+)
+
+// Account is what a [Ledger] knows: the figures of a run. It is a copy that
+// belongs to the caller; nothing in it changes later.
+type Account struct {
+	// Run is the run number that every probe id of this run carries.
+	Run uint32
+	// At is when the account was drawn up. Subscriptions that are still
+	// active are charged up to here.
+	At mcpload.Instant
+	// Interval is the width of the intervals of every series. Interval k is
+	// [k*Interval, (k+1)*Interval) on the run's clock.
+	Interval time.Duration
+	// Measured and WarmUp count the shots of the two phases.
+	Measured, WarmUp Shots
+	// FireLatency is Acked-Fired of measured emissions that were accepted.
+	FireLatency Timing
+	// FireLag is Fired-Intended of every measured emission.
+	FireLag Timing
+	// Lanes has one entry per lane, in the order of LedgerOptions.Lanes.
+	Lanes []LaneAccount
+	// Misuse counts calls that broke the contract of mcpload.Recorder.
+	Misuse Misuse
+}
+
+// Shots counts what became of the shots of one phase.
+type Shots struct {
+	// Fired = Accepted + Uncertain + Refused + Pending.
+	Fired, Accepted, Uncertain, Refused int64
+	// Pending shots were fired and not resolved yet.
+	Pending int64
+	// Dropped shots were due while no worker was free. They are not in Fired.
+	Dropped int64
+}
+
+// Misuse counts calls that a recorder cannot make sense of. All are zero when
+// the instrument itself is sound; [Account.Check] fails when one is not.
+type Misuse struct {
+	// Fired: wrong run, no such source, or not the next sequence number.
+	Fired int64
+	// Resolved: no such emission, resolved before, or not an outcome.
+	Resolved int64
+	// Subscription: no such lane or no such index in it.
+	Subscription int64
+	// Transition: a state that cannot follow the state before.
+	Transition int64
+}
+
+// Timing is a distribution of durations in nanoseconds, from 1 µs to 10
+// minutes with three significant digits.
+type Timing struct {
+	// Histogram holds every sample; those out of range are in it at the bound.
+	Histogram *hdrhistogram.Histogram
+	// Below counts samples under 1 µs, recorded as 1 µs.
+	Below int64
+	// Above counts samples over 10 minutes, recorded as 10 minutes.
+	Above int64
+}
+
+// Duplicates counts second and later copies of an emission at one
+// subscription.
+type Duplicates struct {
+	// Requested: the sink had refused an earlier copy and so asked for it.
+	Requested int64
+	// SameEvent: under an event id that this subscription had seen for the
+	// same emission, so a client can tell.
+	SameEvent int64
+	// SameEmission: under another event id, or without one, so a client
+	// cannot tell.
+	SameEmission int64
+	// Forgotten: the subscription met so many emissions under ids of its own
+	// that the ids of this one are no longer remembered.
+	Forgotten int64
+}
+
+// Total is the number of duplicates of all kinds.
+func (d Duplicates) Total() int64 {
+	return d.Requested + d.SameEvent + d.SameEmission + d.Forgotten
+}
+
+// Unexpected counts copies that should not have come at all.
+type Unexpected struct {
+	// ForeignRun: the probe id belongs to another run.
+	ForeignRun int64
+	// NeverFired: the probe id names an emission that this run has not fired.
+	NeverFired int64
+	// NotSubscribed: from a source that the subscription does not hear, or
+	// fired after the subscription was over (or without there being one).
+	NotSubscribed int64
+	// Stale: acknowledged to the upstream before the subscription was asked
+	// for, on a lane that asked for no replay.
+	Stale int64
+}
+
+// Total is the number of unexpected copies of all kinds.
+func (u Unexpected) Total() int64 {
+	return u.ForeignRun + u.NeverFired + u.NotSubscribed + u.Stale
+}
+
+// SubCounts are the figures of one subscription, all its windows together.
+// A window is the time from Active to the end of a subscription; one that is
+// opened again has several.
+type SubCounts struct {
+	// Expected = Delivered + LostSilent + LostAnnounced.
+	Expected, Delivered        int64
+	LostSilent, LostAnnounced  int64
+	Duplicates                 Duplicates
+	OutOfOrder, Late           int64
+	Unexpected                 Unexpected
+	Unprobed                   int64
+	Recovered, InFlight        int64
+	Replayed, Excused          int64
+	Announcements, FalseAlarms int64
+	Overclaimed                int64
+	// Undecided: first copies of emissions whose firing is still pending.
+	// Zero once every shot is resolved.
+	Undecided int64
+	// GapIncidents is the number of runs of lost emissions, LongestGap the
+	// length of the longest.
+	GapIncidents, LongestGap int64
+	// Windows counts the times the subscription became active.
+	Windows int64
+	// Active is the time it was active.
+	Active time.Duration
+}
+
+// LaneAccount holds the figures of one lane.
+type LaneAccount struct {
+	Name, System string
+	Mode         mcpload.Mode
+	Ordered      bool
+	// Subscriptions is the number the lane was declared with.
+	Subscriptions int
+	Ready         Ready
+	// SubCounts are counted at the lane, apart from those of the single
+	// subscriptions, where that is possible without reading them back; Check
+	// compares the two.
+	SubCounts
+	// Sums is the sum over the lane's subscriptions.
+	Sums SubCounts
+	// Gaps.
+	Gaps Gaps
+	// Latency of first deliveries of owed measured emissions.
+	Latency Latency
+	// EventMessages and EventBytes are all copies of all events that came,
+	// whatever became of them, warm-up included.
+	EventMessages, EventBytes int64
+	Rejected, Malformed       int64
+	Reconnects, DeadStreams   int64
+	Terminated                int64
+	TransientErrors           int64
+	// Broken counts subscriptions that failed after they had been active.
+	Broken        int64
+	BrokenReasons []Reason
+	// Traffic is the lane's calls, by mcpload.Cause.
+	Traffic [mcpload.Causes]Traffic
+	// Failures counts failed calls by "method failure", most frequent first.
+	Failures []Reason
+	// SubscriptionHours is the sum of the active times, in hours.
+	SubscriptionHours float64
+	// Series has an entry for each interval in which anything happened, in
+	// order.
+	Series []LaneInterval
+	// Examples are some of the lane's findings, for people to look into.
+	Examples []Example
+}
+
+// Ready tells how the subscriptions of a lane came up.
+type Ready struct {
+	// Time is Attaching to Active, of those that became active.
+	Time Timing
+	// Attempts = those in Time + Failed + Cancelled + Open.
+	Attempts int64
+	Failed   int64
+	Reasons  []Reason
+	// Cancelled: ended by us before it was active.
+	Cancelled int64
+	// Open: asked for and not active yet.
+	Open int64
+}
+
+// Reason is a short text and how often it was given.
+type Reason struct {
+	Text  string
+	Count int64
+}
+
+// Gaps describes runs of lost emissions: consecutive among those that one
+// subscription was owed from one source.
+type Gaps struct {
+	// Incidents is the number of runs.
+	Incidents int64
+	// PerMillion is Incidents per million expected deliveries.
+	PerMillion float64
+	// Longest is the length of the longest run, in emissions.
+	Longest int64
+}
+
+// Latency is how long after the change a client learned of it.
+type Latency struct {
+	// FromIntended is At-Intended: what a client sees of a service that has
+	// to keep the schedule.
+	FromIntended Timing
+	// FromSent is At-Fired: without delays of the generator itself.
+	FromSent Timing
+}
+
+// Traffic is what the calls of one cause amounted to.
+type Traffic struct {
+	// Calls counts exchanges and lone messages, Requests only the former.
+	Calls, Requests int64
+	Up, Down        int64 // bytes
+	Connections     int64
+	Failures        int64
+	// Took is the duration of the calls that carried one.
+	Took Timing
+}
+
+// LaneInterval is one interval of a lane's series.
+type LaneInterval struct {
+	// Number is the interval's number since the start of the run's clock.
+	Number int64
+	// Fired and FiredWarmUp are the emissions of all sources of the run whose
+	// Fired lies in the interval; Dropped the measured shots that were
+	// intended in it and dropped.
+	Fired, FiredWarmUp, Dropped int64
+	// Delivered, Late and OutOfOrder count owed first deliveries read in the
+	// interval; Duplicates and Unexpected the copies read in it.
+	Delivered, Late, OutOfOrder int64
+	Duplicates, Unexpected      int64
+	// Skipped counts measured emissions that were found to be passed over by
+	// a newer one, when that was read. They may come yet.
+	Skipped int64
+	// FromIntended and FromSent are the latencies of Delivered, in
+	// nanoseconds: a sample belongs to the interval in which the delivery
+	// was read, not to that in which the emission was fired. Nil when there
+	// are none.
+	FromIntended, FromSent *hdrhistogram.PackedHistogram
+}
+
+// ExampleKind says what an Example is one of.
+type ExampleKind string
+
+// The kinds of examples.
+const (
+	ExampleLostSilent    ExampleKind = "lost"
+	ExampleLostAnnounced ExampleKind = "lost, announced"
+	ExampleDuplicate     ExampleKind = "duplicate"
+	ExampleUnexpected    ExampleKind = "unexpected"
+	ExampleOutOfOrder    ExampleKind = "out of order"
+)
+
+// Example is one finding with what is needed to look for it in the logs of a
+// target.
+type Example struct {
+	Kind   ExampleKind
+	Sub    mcpload.Sub
+	Source uint16
+	// From and To are sequence numbers, equal for anything but a gap.
+	From, To uint32
+	// EventID is the hash of the target's event id, see mcpload.HashID.
+	EventID uint64
+	// At is when the copy was read; for a gap when the first missing emission
+	// was fired.
+	At mcpload.Instant
+	// Detail is the kind of duplicate or unexpected copy.
+	Detail string
+}

@@ -1,0 +1,287 @@
+package sinks
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mcpload/mcpload"
+)
+
+// Account draws up the figures. At the end of a run it is called once, after
+// every shot is resolved and what is still to come has been waited for. It may
+// be called earlier: the figures then balance as well, with everything that is
+// still under way counted as lost; while it works, Resolved waits and
+// deliveries to the lane that is being added up wait.
+func (l *Ledger) Account() Account {
+	l.resolving.Lock()
+	defer l.resolving.Unlock()
+	out := Account{Run: l.opt.Run, At: l.now(), Interval: l.opt.Interval}
+	out.Measured, out.WarmUp = l.shots()
+	var latency, lag timing
+	for i := range l.sources {
+		s := &l.sources[i]
+		s.mu.Lock()
+		latency.merge(&s.fireLatency)
+		lag.merge(&s.fireLag)
+		s.mu.Unlock()
+	}
+	out.FireLatency, out.FireLag = latency.export(), lag.export()
+	out.Misuse = Misuse{
+		Fired:        l.misuse.fired.Load(),
+		Resolved:     l.misuse.resolved.Load(),
+		Subscription: l.misuse.subscription.Load(),
+		Transition:   l.misuse.transition.Load(),
+	}
+	for _, n := range l.lanes {
+		out.Lanes = append(out.Lanes, l.accountLane(n, out.At))
+	}
+	return out
+}
+
+func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
+	out := LaneAccount{
+		Name: n.spec.Name, System: n.spec.System, Mode: n.spec.Mode, Ordered: n.spec.Ordered,
+		Subscriptions:   n.spec.Subscriptions,
+		Rejected:        n.rejected.Load(),
+		Malformed:       n.malformed.Load(),
+		Reconnects:      n.reconnects.Load(),
+		DeadStreams:     n.deadStreams.Load(),
+		Terminated:      n.terminated.Load(),
+		TransientErrors: n.transient.Load(),
+		BrokenReasons:   n.brokenReasons.export(),
+		Failures:        n.failures.export(),
+	}
+	for i := range n.traffic {
+		out.Traffic[i] = n.traffic[i].export()
+	}
+	var ready, intended, sent timing
+	found := exampleSet{limit: l.opt.Examples}
+	// All shards at once, or one could hand an interval to the series between
+	// the reading of the two.
+	for _, h := range n.shards {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+	}
+	spans := n.series.export()
+	for _, h := range n.shards {
+		ready.merge(&h.ready)
+		out.Ready.Attempts += h.attempts
+		out.Ready.Failed += h.failed
+		out.Ready.Cancelled += h.cancel
+		out.Ready.Open += h.states[mcpload.Attaching]
+		out.Broken += h.broken
+		out.EventMessages += h.messages
+		out.EventBytes += h.bytes
+		out.SubCounts.plus(&h.counts)
+		h.account(&out, now, &found)
+		for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
+			if !sp.used {
+				continue
+			}
+			intended.merge(&sp.intended)
+			sent.merge(&sp.sent)
+			p := spans[sp.number]
+			if p == nil {
+				p = &packedSpan{number: sp.number}
+				spans[sp.number] = p
+			}
+			p.add(sp)
+		}
+		found.list = append(found.list, h.examples.list...)
+	}
+	n.series.mu.Lock()
+	intended.merge(&n.series.intended)
+	sent.merge(&n.series.sent)
+	n.series.mu.Unlock()
+	out.Latency = Latency{FromIntended: intended.export(), FromSent: sent.export()}
+	out.Ready.Time, out.Ready.Reasons = ready.export(), n.readyReasons.export()
+	out.Gaps = Gaps{Incidents: out.GapIncidents, Longest: out.LongestGap}
+	if out.Expected > 0 {
+		out.Gaps.PerMillion = float64(out.GapIncidents) / float64(out.Expected) * 1e6
+	}
+	out.SubscriptionHours = out.Active.Hours()
+	out.Series = l.lineUp(spans)
+	out.Examples = found.pick()
+	return out
+}
+
+// account adds up the shard's subscriptions; the caller holds the lock.
+func (h *shard) account(out *LaneAccount, now mcpload.Instant, found *exampleSet) {
+	undecided := h.undecided()
+	for i := range h.subs {
+		s := &h.subs[i]
+		total, open := h.subCounts(s, now, h.gapExample(uint32(i), found))
+		total.Undecided = undecided[uint32(i)]
+		open.Undecided = total.Undecided
+		out.Sums.plus(&total)
+		out.SubCounts.plus(&open)
+	}
+}
+
+// undecided counts the parked copies by position of the subscription.
+func (h *shard) undecided() map[uint32]int64 {
+	var out map[uint32]int64
+	for _, p := range h.parked {
+		for _, w := range p.entries {
+			if out == nil {
+				out = make(map[uint32]int64)
+			}
+			out[w.sub]++
+		}
+	}
+	return out
+}
+
+// subCounts returns the figures of a subscription, and the part of them that
+// the shard's own counters do not have yet: that of windows which are not
+// closed.
+func (h *shard) subCounts(s *subState, now mcpload.Instant, found func(*slot, run, bool, int64)) (total, open SubCounts) {
+	if s.rare != nil {
+		total = s.rare.counts
+		for i := range s.rare.former {
+			f := &s.rare.former[i]
+			h.ledger.sum(&f.window, f.slots, f.announced, found).addTo(&open)
+		}
+		open.InFlight += int64(len(s.rare.waiting))
+	}
+	if s.number > 0 {
+		h.ledger.sum(&s.window, h.slotsOf(s), s.announced, found).addTo(&open)
+	}
+	if s.active != 0 && s.ending == 0 {
+		open.Windows++
+		open.Active += max(now.Sub(s.active), 0)
+	}
+	total.Delivered = int64(s.delivered)
+	total.plus(&open)
+	return total, open
+}
+
+// SubAccount returns the figures of one subscription, and none for one that
+// does not exist.
+func (l *Ledger) SubAccount(sub mcpload.Sub) SubCounts {
+	h, pos, ok := l.find(sub)
+	if !ok {
+		return SubCounts{}
+	}
+	now := l.now()
+	l.resolving.Lock()
+	defer l.resolving.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	total, _ := h.subCounts(&h.subs[pos], now, nil)
+	total.Undecided = h.undecided()[pos]
+	return total
+}
+
+// lineUp joins what a lane received with what the run fired.
+func (l *Ledger) lineUp(spans map[int64]*packedSpan) []LaneInterval {
+	all := make(map[int64]LaneInterval, len(spans))
+	for k, p := range spans {
+		all[k] = LaneInterval{
+			Delivered: p.counts.delivered, Late: p.counts.late, OutOfOrder: p.counts.outOfOrder,
+			Duplicates: p.counts.duplicates, Unexpected: p.counts.unexpected, Skipped: p.counts.skipped,
+			FromIntended: p.intended, FromSent: p.sent,
+		}
+	}
+	for i := range l.sources {
+		s := &l.sources[i]
+		s.mu.Lock()
+		for _, f := range s.series {
+			v := all[f.number]
+			v.Fired += f.fired
+			v.FiredWarmUp += f.warmUp
+			all[f.number] = v
+		}
+		s.mu.Unlock()
+	}
+	l.drops.Lock()
+	for k, n := range l.drops.series {
+		v := all[k]
+		v.Dropped += n
+		all[k] = v
+	}
+	l.drops.Unlock()
+	out := make([]LaneInterval, 0, len(all))
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		v := all[k]
+		v.Number = k
+		out = append(out, v)
+	}
+	return out
+}
+
+// gapExample returns a function that keeps runs of lost emissions in x.
+func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, bool, int64) {
+	if x.limit == 0 {
+		return nil
+	}
+	return func(t *slot, r run, announced bool, lost int64) {
+		kind := ExampleLostSilent
+		if announced {
+			kind = ExampleLostAnnounced
+		}
+		x.add(Example{
+			Kind: kind, Sub: h.name(pos), Source: t.source, From: r.from, To: r.to,
+			At: h.ledger.sources[t.source].firedAt(r.from), Detail: fmt.Sprintf("%d lost", lost),
+		})
+	}
+}
+
+// pick sorts the examples by kind and time, and keeps the first of each kind.
+func (x *exampleSet) pick() []Example {
+	slices.SortFunc(x.list, func(a, b Example) int {
+		return cmp.Or(cmp.Compare(slices.Index(exampleKinds[:], a.Kind), slices.Index(exampleKinds[:], b.Kind)),
+			cmp.Compare(a.At, b.At), cmp.Compare(a.Sub.Index, b.Sub.Index), cmp.Compare(a.Source, b.Source), cmp.Compare(a.From, b.From))
+	})
+	var n int
+	var kind ExampleKind
+	return slices.DeleteFunc(x.list, func(e Example) bool {
+		if e.Kind != kind {
+			kind, n = e.Kind, 0
+		}
+		n++
+		return n > x.limit
+	})
+}
+
+// plus adds d to c; the longest gap is the longer of the two.
+func (c *SubCounts) plus(d *SubCounts) {
+	c.Expected += d.Expected
+	c.Delivered += d.Delivered
+	c.LostSilent += d.LostSilent
+	c.LostAnnounced += d.LostAnnounced
+	c.Duplicates.Requested += d.Duplicates.Requested
+	c.Duplicates.SameEvent += d.Duplicates.SameEvent
+	c.Duplicates.SameEmission += d.Duplicates.SameEmission
+	c.Duplicates.Forgotten += d.Duplicates.Forgotten
+	c.OutOfOrder += d.OutOfOrder
+	c.Late += d.Late
+	c.Unexpected.ForeignRun += d.Unexpected.ForeignRun
+	c.Unexpected.NeverFired += d.Unexpected.NeverFired
+	c.Unexpected.NotSubscribed += d.Unexpected.NotSubscribed
+	c.Unexpected.Stale += d.Unexpected.Stale
+	c.Unprobed += d.Unprobed
+	c.Recovered += d.Recovered
+	c.InFlight += d.InFlight
+	c.Replayed += d.Replayed
+	c.Excused += d.Excused
+	c.Announcements += d.Announcements
+	c.FalseAlarms += d.FalseAlarms
+	c.Overclaimed += d.Overclaimed
+	c.Undecided += d.Undecided
+	c.GapIncidents += d.GapIncidents
+	c.LongestGap = max(c.LongestGap, d.LongestGap)
+	c.Windows += d.Windows
+	c.Active += d.Active
+}
+
+func (s *Shots) plus(t Shots) {
+	s.Fired += t.Fired
+	s.Accepted += t.Accepted
+	s.Uncertain += t.Uncertain
+	s.Refused += t.Refused
+	s.Pending += t.Pending
+	s.Dropped += t.Dropped
+}

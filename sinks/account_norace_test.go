@@ -1,0 +1,5 @@
+//go:build !race
+
+package sinks
+
+const raceEnabled = false

@@ -1,0 +1,145 @@
+package sinks
+
+import (
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// LedgerOptions say what a Ledger keeps account of. Run, Sources and Lanes are
+// what the run really has; the rest may be left zero.
+type LedgerOptions struct {
+	// Clock is the run's clock; nil makes a new one. The ledger reads it only
+	// to draw up accounts.
+	Clock *mcpload.Clock
+	// Run is the run number in the stamps of this run.
+	Run uint32
+	// Sources is the number of sources, at least 1 and at most 65536.
+	Sources int
+	// Lanes are the groups of subscriptions, at most 65536.
+	Lanes []LaneSpec
+	// LateAfter: a delivery older than this, from Intended, counts late. 0
+	// counts none.
+	LateAfter time.Duration
+	// DetachGrace excuses a missing emission that was fired at most this long
+	// before the subscription ended.
+	DetachGrace time.Duration
+	// Interval is the width of the intervals of time series; 0 is one second.
+	Interval time.Duration
+	// Examples is how many findings of each kind a lane keeps; 0 is 20,
+	// negative none.
+	Examples int
+	// Observe, when not nil, is told of every delivery after it was recorded,
+	// on the delivering goroutine and with no lock held.
+	Observe func(mcpload.Delivery, Verdict)
+}
+
+// LaneSpec describes a group of subscriptions of one system in one mode.
+type LaneSpec struct {
+	Name, System string
+	Mode         mcpload.Mode
+	// Subscriptions is how many the lane has, indexed from 0.
+	Subscriptions int
+	// Hears gives the sources that subscription index hears. A nil function
+	// and a nil result mean all of them; an empty result that is not nil means
+	// none. It is called once per subscription, by NewLedger.
+	Hears func(index int) []uint16
+	// Ordered says that the lane's mode promises order. The ledger counts what
+	// is out of order either way.
+	Ordered bool
+	// Replay says that the lane asks for events from before it subscribed.
+	Replay bool
+}
+
+// Verdict is what the ledger made of one delivery.
+type Verdict struct {
+	Kind VerdictKind
+	// Late and OutOfOrder qualify VerdictDelivered, and Late also
+	// VerdictUndecided.
+	Late, OutOfOrder bool
+	// FromIntended and FromSent are set when the emission is known.
+	FromIntended, FromSent time.Duration
+	// Measured is true when the emission is known and measured.
+	Measured bool
+}
+
+// VerdictKind is what a delivered copy was.
+type VerdictKind uint8
+
+// The verdicts.
+const (
+	// VerdictDelivered: the first copy of an owed emission.
+	VerdictDelivered VerdictKind = iota + 1
+	// VerdictUndecided: a first copy that came before its firing was resolved
+	// or before the subscription was reported active. It is counted once that
+	// is known; the observer is not told again.
+	VerdictUndecided
+	VerdictDuplicateRequested
+	VerdictDuplicateSameEvent
+	VerdictDuplicateSameEmission
+	VerdictDuplicateForgotten
+	VerdictForeignRun
+	VerdictNeverFired
+	VerdictNotSubscribed
+	VerdictStale
+	VerdictReplayed
+	VerdictInFlight
+	VerdictRecovered
+	VerdictUnprobed
+	// VerdictWarmUp: a copy of an emission of the warm-up; it enters no figure.
+	VerdictWarmUp
+	// VerdictIgnored: the delivery names no subscription of this run.
+	VerdictIgnored
+)
+
+// Live is a snapshot for a display or a scrape.
+type Live struct {
+	At mcpload.Instant
+	// Measured and WarmUp count the shots so far.
+	Measured, WarmUp Shots
+	Lanes            []LiveLane
+}
+
+// LiveLane is the part of a Live for one lane. Its counters are those of the
+// account so far.
+type LiveLane struct {
+	Name string
+	// Attaching and Open are the subscriptions in the states Attaching and
+	// Active.
+	Attaching, Open int64
+	Failed, Broken  int64
+	Delivered       int64
+	Undecided       int64
+	Duplicates      Duplicates
+	Unexpected      Unexpected
+	OutOfOrder      int64
+	Late            int64
+	Recovered       int64
+	InFlight        int64
+	Replayed        int64
+	Unprobed        int64
+	Announcements   int64
+	Overclaimed     int64
+	Rejected        int64
+	Malformed       int64
+	Reconnects      int64
+	DeadStreams     int64
+	Terminated      int64
+	TransientErrors int64
+	// Holes is the number of losses known by now: owed emissions that are
+	// missing although a newer one of the same source has come, which may come
+	// yet, and all that was lost in windows that were followed by another.
+	Holes int64
+	// CallFailures is the number of calls that failed.
+	CallFailures              int64
+	EventMessages, EventBytes int64
+	// Recent is At-Intended of what was delivered in the last intervals (at
+	// least three, the current one included), Whole that of the whole run.
+	Recent, Whole Quantiles
+}
+
+// Quantiles of a latency. All are zero when Count is.
+type Quantiles struct {
+	Count              int64
+	P50, P90, P99, Max time.Duration
+}

@@ -1,0 +1,183 @@
+package sinks
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// TestLedgerConcurrent lets upstreams, subscriptions, a display and a partial
+// account work at the same time, with every figure known beforehand.
+func TestLedgerConcurrent(t *testing.T) {
+	t.Parallel()
+	const sources, perSource, subs = 3, 400, 16
+	l := newTestLedger(t, LedgerOptions{Sources: sources, Interval: time.Millisecond, Lanes: []LaneSpec{
+		{Name: "a", Subscriptions: subs}, {Name: "b", Subscriptions: subs, Hears: func(i int) []uint16 { return []uint16{uint16(i % sources)} }},
+	}})
+	each := func(f func(mcpload.Sub)) {
+		var wg sync.WaitGroup
+		for lane := range uint16(2) {
+			for i := range uint32(subs) {
+				wg.Go(func() { f(mcpload.Sub{Lane: lane, Index: i}) })
+			}
+		}
+		wg.Wait()
+	}
+	each(func(sub mcpload.Sub) { script(t, l, sub, up) })
+
+	var wg sync.WaitGroup
+	var fired [sources]chan struct{}
+	for s := range fired {
+		fired[s] = make(chan struct{})
+	}
+	look := make(chan struct{}, 1)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for range look {
+			_ = l.Live()
+			_ = l.Outstanding()
+			if err := l.Account().Check(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	clock := mcpload.NewClock()
+	base := ms(10)
+	now := func() mcpload.Instant { return base + clock.Now() }
+	for s := range sources {
+		wg.Go(func() {
+			for seq := uint32(1); seq <= perSource; seq++ {
+				at := now()
+				l.Fired(mcpload.Emission{Stamp: mcpload.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, Intended: at, Fired: at, Measured: true})
+			}
+			close(fired[s])
+		})
+	}
+	// Shots are resolved while they are delivered: every tenth is uncertain.
+	for s := range sources {
+		wg.Go(func() {
+			<-fired[s]
+			for seq := uint32(1); seq <= perSource; seq++ {
+				o := mcpload.Accepted
+				if seq%10 == 0 {
+					o = mcpload.Uncertain
+				}
+				l.Resolved(mcpload.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, o, now())
+				if seq%100 == 50 {
+					nudge(look)
+				}
+			}
+		})
+	}
+	// Every fifth is lost, every seventh comes twice.
+	each(func(sub mcpload.Sub) {
+		for s := range sources {
+			if sub.Lane == 1 && int(sub.Index)%sources != s {
+				continue
+			}
+			<-fired[s]
+			for seq := uint32(1); seq <= perSource; seq++ {
+				if seq%5 == 1 {
+					continue
+				}
+				d := mcpload.Delivery{Sub: sub, Stamp: mcpload.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, Probed: true, EventID: uint64(seq), At: now()}
+				l.Delivered(d)
+				if seq%7 == 0 {
+					l.Delivered(d)
+				}
+			}
+		}
+	})
+	wg.Wait()
+	close(look)
+	looking.Wait()
+
+	a := l.Account()
+	if err := a.Check(); err != nil {
+		t.Error(err)
+	}
+	for i, pairs := range []int64{subs * sources, subs} {
+		n := a.Lanes[i].SubCounts
+		// Of 400: 40 uncertain, 80 lost (none of them uncertain), 57 multiples
+		// of seven of which 11 are lost.
+		want := SubCounts{Expected: 360 * pairs, Delivered: 280 * pairs, LostSilent: 80 * pairs, Recovered: 40 * pairs,
+			Duplicates: Duplicates{SameEvent: 46 * pairs}, GapIncidents: 80 * pairs, LongestGap: 1, Windows: subs, Active: subs * 998 * time.Millisecond}
+		n.OutOfOrder = 0 // there is none, but say so by name
+		if a.Lanes[i].OutOfOrder != 0 {
+			t.Errorf("lane %d: %d out of order", i, a.Lanes[i].OutOfOrder)
+		}
+		if n != want {
+			t.Errorf("lane %d:\n got %+v\nwant %+v", i, n, want)
+		}
+	}
+	if l.Live().Lanes[0].Undecided != 0 {
+		t.Error("something is still parked")
+	}
+}
+
+// nudge wakes whoever reads c, if they are not busy.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// TestLedgerConcurrentChurn lets subscriptions come and go while emissions are
+// fired, resolved and delivered; the account must balance at any time.
+func TestLedgerConcurrentChurn(t *testing.T) {
+	t.Parallel()
+	const subs, shots = 12, 600
+	clock := mcpload.NewClock()
+	l := newTestLedger(t, LedgerOptions{Sources: 1, DetachGrace: time.Microsecond, Lanes: []LaneSpec{{Subscriptions: subs}}})
+	l.now = clock.Now
+	var wg sync.WaitGroup
+	done, look := make(chan struct{}), make(chan struct{}, 1)
+	wg.Go(func() {
+		defer close(done)
+		defer close(look)
+		for seq := uint32(1); seq <= shots; seq++ {
+			s := mcpload.Stamp{Run: testRun, Seq: seq}
+			at := clock.Now()
+			l.Fired(mcpload.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
+			var deliveries sync.WaitGroup
+			deliveries.Go(func() {
+				for i := range uint32(subs) {
+					l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Index: i}, Stamp: s, Probed: true, EventID: 5, At: clock.Now()})
+				}
+			})
+			l.Resolved(s, mcpload.Accepted, clock.Now())
+			deliveries.Wait()
+			if seq%60 == 0 {
+				nudge(look)
+			}
+		}
+	})
+	for i := range uint32(subs) {
+		wg.Go(func() {
+			for {
+				for to := mcpload.Attaching; to <= mcpload.Detached; to++ {
+					l.Changed(mcpload.Transition{Sub: mcpload.Sub{Index: i}, To: to, At: clock.Now()})
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range look {
+			if err := l.Account().Check(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	if err := l.Account().Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,57 @@
+package sinks_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// Two emissions are fired at a subscription. The first comes twice, the second
+// is lost, and the target says so.
+func ExampleLedger() {
+	const run = 7
+	l, err := sinks.NewLedger(sinks.LedgerOptions{
+		Run: run, Sources: 1,
+		Lanes: []sinks.LaneSpec{{Name: "push", Mode: mcpload.Push, Subscriptions: 1}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	at := func(d time.Duration) mcpload.Instant { return mcpload.Instant(d) }
+	sub := mcpload.Sub{Lane: 0, Index: 0}
+	l.Changed(mcpload.Transition{Sub: sub, To: mcpload.Attaching, At: at(1 * time.Millisecond)})
+	l.Changed(mcpload.Transition{Sub: sub, To: mcpload.Active, At: at(5 * time.Millisecond)})
+
+	first := mcpload.Stamp{Run: run, Seq: 1}
+	l.Fired(mcpload.Emission{Stamp: first, Intended: at(10 * time.Millisecond), Fired: at(11 * time.Millisecond), Measured: true})
+	l.Resolved(first, mcpload.Accepted, at(12*time.Millisecond))
+	copied := mcpload.Delivery{Sub: sub, Stamp: first, Probed: true, EventID: mcpload.HashID([]byte("evt-1")), At: at(14 * time.Millisecond)}
+	l.Delivered(copied)
+	l.Delivered(copied)
+
+	second := mcpload.Stamp{Run: run, Seq: 2}
+	l.Fired(mcpload.Emission{Stamp: second, Intended: at(20 * time.Millisecond), Fired: at(20 * time.Millisecond), Measured: true})
+	l.Resolved(second, mcpload.Accepted, at(21*time.Millisecond))
+	l.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Truncated, At: at(22 * time.Millisecond)})
+
+	account := l.Account()
+	lane := account.Lanes[0]
+	fmt.Println("expected:", lane.Expected)
+	fmt.Println("delivered:", lane.Delivered)
+	fmt.Println("same event again:", lane.Duplicates.SameEvent)
+	fmt.Println("lost, announced:", lane.LostAnnounced)
+	fmt.Println("from intended:", time.Duration(lane.Latency.FromIntended.Histogram.Max()).Round(10*time.Microsecond))
+	fmt.Println("from sent:", time.Duration(lane.Latency.FromSent.Histogram.Max()).Round(10*time.Microsecond))
+	fmt.Println("balances:", account.Check() == nil)
+	// Output:
+	// expected: 2
+	// delivered: 1
+	// same event again: 1
+	// lost, announced: 1
+	// from intended: 4ms
+	// from sent: 3ms
+	// balances: true
+}

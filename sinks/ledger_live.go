@@ -1,0 +1,116 @@
+package sinks
+
+import "github.com/mcpload/mcpload"
+
+// walkBatch is how many subscriptions are looked at while a shard's lock is
+// held by something that is not in a hurry.
+const walkBatch = 512
+
+// Live returns the figures so far. It holds each shard's lock for some
+// microseconds at a time, so that the parts of the answer are of slightly
+// different moments.
+func (l *Ledger) Live() Live {
+	out := Live{At: l.now()}
+	out.Measured, out.WarmUp = l.shots()
+	for _, n := range l.lanes {
+		out.Lanes = append(out.Lanes, l.liveLane(n))
+	}
+	return out
+}
+
+func (l *Ledger) liveLane(n *lane) LiveLane {
+	out := LiveLane{
+		Name:            n.spec.Name,
+		Rejected:        n.rejected.Load(),
+		Malformed:       n.malformed.Load(),
+		Reconnects:      n.reconnects.Load(),
+		DeadStreams:     n.deadStreams.Load(),
+		Terminated:      n.terminated.Load(),
+		TransientErrors: n.transient.Load(),
+		CallFailures:    n.callFailures.Load(),
+	}
+	var c SubCounts
+	var recent, whole tally
+	for _, h := range n.shards {
+		h.mu.Lock()
+		c.plus(&h.counts)
+		out.Attaching += h.states[mcpload.Attaching]
+		out.Open += h.states[mcpload.Active]
+		out.Failed += h.failed
+		out.Broken += h.broken
+		out.Undecided += h.parkedN.Load() + h.waitingN
+		out.EventMessages += h.messages
+		out.EventBytes += h.bytes
+		for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
+			if sp.used {
+				recent.merge(&sp.intended.tally)
+				whole.merge(&sp.intended.tally)
+			}
+		}
+		holes := h.holes
+		h.mu.Unlock()
+		if holes > 0 {
+			out.Holes += h.walk(func(s *subState) int64 { return l.holesNow(&s.window, h.slotsOf(s)) })
+		}
+	}
+	n.series.mu.Lock()
+	for _, sp := range n.series.open {
+		recent.merge(&sp.intended.tally)
+	}
+	whole.merge(&n.series.intended.tally)
+	n.series.mu.Unlock()
+
+	out.Delivered, out.Duplicates, out.Unexpected = c.Delivered, c.Duplicates, c.Unexpected
+	out.Holes += c.LostSilent + c.LostAnnounced // of windows that are closed
+	out.OutOfOrder, out.Late, out.Recovered = c.OutOfOrder, c.Late, c.Recovered
+	out.InFlight, out.Replayed, out.Unprobed = c.InFlight, c.Replayed, c.Unprobed
+	out.Announcements, out.Overclaimed = c.Announcements, c.Overclaimed
+	out.Recent, out.Whole = recent.quantiles(), whole.quantiles()
+	return out
+}
+
+// walk adds up f over the shard's subscriptions, letting deliveries in between.
+func (h *shard) walk(f func(*subState) int64) int64 {
+	var n int64
+	for from := 0; from < len(h.subs); from += walkBatch {
+		h.mu.Lock()
+		for i := from; i < min(from+walkBatch, len(h.subs)); i++ {
+			n += f(&h.subs[i])
+		}
+		h.mu.Unlock()
+	}
+	return n
+}
+
+// Outstanding counts the pairs of emission and subscription that are owed and
+// have not been delivered, over all subscriptions that are active now. A shot
+// whose outcome is pending is owed to nobody yet; see Live.Measured.Pending.
+func (l *Ledger) Outstanding() int64 {
+	var sum int64
+	for _, n := range l.lanes {
+		for _, h := range n.shards {
+			sum += h.walk(func(s *subState) int64 {
+				if s.state != mcpload.Active {
+					return 0
+				}
+				return l.outstanding(&s.window, h.slotsOf(s))
+			})
+		}
+	}
+	return sum
+}
+
+// shots returns the counts of shots of all sources.
+func (l *Ledger) shots() (measured, warmUp Shots) {
+	for i := range l.sources {
+		s := &l.sources[i]
+		s.mu.Lock()
+		measured.plus(s.measured)
+		warmUp.plus(s.warmUp)
+		s.mu.Unlock()
+	}
+	l.drops.Lock()
+	defer l.drops.Unlock()
+	measured.Dropped, warmUp.Dropped = l.drops.measured, l.drops.warmUp
+	return measured, warmUp
+}

@@ -1,0 +1,302 @@
+package sinks
+
+import (
+	"fmt"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// Ledger keeps account of a run: who was owed which emission, and what came.
+// It implements mcpload.Recorder. All methods are safe for concurrent use;
+// calls about one subscription take effect in the order in which they are made.
+//
+// Its memory grows with the number of emissions (about 35 bytes each, and 8
+// more per lane), of subscriptions (about 80 bytes, and 32 more per source
+// heard), of intervals, and of irregularities, but not with the number of
+// deliveries.
+type Ledger struct {
+	opt     LedgerOptions
+	now     func() mcpload.Instant
+	sources []source
+	lanes   []*lane
+
+	// resolving is held for reading while an outcome is published and what
+	// waited for it is counted, and for writing while an account is drawn up,
+	// so that an account never sees one without the other.
+	resolving sync.RWMutex
+
+	drops struct {
+		sync.Mutex
+		measured, warmUp int64
+		series           map[int64]int64 // measured ones, by intended interval
+	}
+	misuse struct{ fired, resolved, subscription, transition atomic.Int64 }
+}
+
+var _ mcpload.Recorder = (*Ledger)(nil)
+
+// lane is one lane of a Ledger.
+type lane struct {
+	index      uint16
+	spec       LaneSpec
+	allSources bool
+	// A subscription's index is its position in its shard, shifted left, or'ed
+	// with the shard's index.
+	shift  uint
+	shards []*shard
+	series series
+
+	readyReasons, brokenReasons, failures reasons
+	traffic                               [mcpload.Causes]traffic
+	callFailures                          atomic.Int64
+
+	rejected, malformed, reconnects    atomic.Int64
+	deadStreams, terminated, transient atomic.Int64
+}
+
+const defaultExamples = 20
+
+// NewLedger makes the ledger of a run. It returns an error when the options
+// contradict each other.
+func NewLedger(opt LedgerOptions) (*Ledger, error) {
+	if opt.Sources < 1 || opt.Sources > 1<<16 {
+		return nil, fmt.Errorf("sinks: ledger: %d sources: give between 1 and 65536", opt.Sources)
+	}
+	if len(opt.Lanes) > 1<<16 {
+		return nil, fmt.Errorf("sinks: ledger: %d lanes: give at most 65536", len(opt.Lanes))
+	}
+	if opt.LateAfter < 0 || opt.DetachGrace < 0 || opt.Interval < 0 {
+		return nil, fmt.Errorf("sinks: ledger: LateAfter, DetachGrace and Interval must not be negative")
+	}
+	if opt.Interval == 0 {
+		opt.Interval = time.Second
+	}
+	switch {
+	case opt.Examples == 0:
+		opt.Examples = defaultExamples
+	case opt.Examples < 0:
+		opt.Examples = 0
+	}
+	if opt.Clock == nil {
+		opt.Clock = mcpload.NewClock()
+	}
+	l := &Ledger{opt: opt, now: opt.Clock.Now, sources: make([]source, opt.Sources)}
+	l.drops.series = make(map[int64]int64)
+	for i := range l.sources {
+		l.sources[i].lanes = len(opt.Lanes)
+	}
+	for i, spec := range opt.Lanes {
+		n, err := l.newLane(uint16(i), spec)
+		if err != nil {
+			return nil, fmt.Errorf("sinks: ledger: lane %q: %w", spec.Name, err)
+		}
+		l.lanes = append(l.lanes, n)
+	}
+	return l, nil
+}
+
+// newLane sets up a lane's shards: about two per processor, never more than
+// there are subscriptions.
+func (l *Ledger) newLane(index uint16, spec LaneSpec) (*lane, error) {
+	if spec.Subscriptions < 0 || int64(spec.Subscriptions) > 1<<31 {
+		return nil, fmt.Errorf("%d subscriptions: give between 0 and 2^31", spec.Subscriptions)
+	}
+	shards := min(2*runtime.GOMAXPROCS(0), 64, max(spec.Subscriptions, 1))
+	n := &lane{index: index, spec: spec, shift: uint(bits.Len(uint(shards - 1)))}
+	for i := range 1 << n.shift {
+		h := &shard{ledger: l, lane: n, index: uint32(i), examples: exampleSet{limit: l.opt.Examples}}
+		h.intervals.series = &n.series
+		n.shards = append(n.shards, h)
+	}
+	all := make([]uint16, len(l.sources))
+	for i := range all {
+		all[i] = uint16(i)
+	}
+	n.allSources = true
+	for i := range spec.Subscriptions {
+		heard := all
+		if spec.Hears != nil {
+			if list := spec.Hears(i); list != nil {
+				heard = slices.Compact(slices.Sorted(slices.Values(list)))
+			}
+		}
+		if k := len(heard); k > 0 && int(heard[k-1]) >= len(l.sources) {
+			return nil, fmt.Errorf("subscription %d hears source %d: there are %d, from 0", i, heard[k-1], len(l.sources))
+		}
+		n.allSources = n.allSources && len(heard) == len(all)
+		h := n.shards[i&(1<<n.shift-1)]
+		h.subs = append(h.subs, subState{first: uint32(len(h.slots)), slots: uint32(len(heard))})
+		h.states[0]++
+		for _, s := range heard {
+			h.slots = append(h.slots, slot{source: s})
+		}
+	}
+	for _, h := range n.shards {
+		h.subs, h.slots = slices.Clip(h.subs), slices.Clip(h.slots)
+	}
+	return n, nil
+}
+
+// find returns the shard of a subscription and its position there.
+func (l *Ledger) find(sub mcpload.Sub) (*shard, uint32, bool) {
+	if int(sub.Lane) >= len(l.lanes) {
+		return nil, 0, false
+	}
+	n := l.lanes[sub.Lane]
+	h := n.shards[sub.Index&(1<<n.shift-1)]
+	pos := sub.Index >> n.shift
+	return h, pos, int(pos) < len(h.subs)
+}
+
+// Fired implements mcpload.Recorder. An emission of another run, of a source
+// that does not exist or with a number that is not the next one of its source is
+// left out and counted in Account.Misuse.
+func (l *Ledger) Fired(e mcpload.Emission) {
+	if e.Run != l.opt.Run || int(e.Source) >= len(l.sources) || !l.sources[e.Source].append(e, l.opt.Interval) {
+		l.misuse.fired.Add(1)
+	}
+}
+
+// Resolved implements mcpload.Recorder. When it returns, every delivery of the
+// emission that came before is counted.
+func (l *Ledger) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) {
+	l.resolving.RLock()
+	defer l.resolving.RUnlock()
+	if s.Run != l.opt.Run || int(s.Source) >= len(l.sources) || !l.sources[s.Source].resolve(s.Seq, o, at) {
+		l.misuse.resolved.Add(1)
+		return
+	}
+	src := &l.sources[s.Source]
+	e := src.at(s.Seq)
+	if e.measured {
+		for _, n := range l.lanes {
+			for _, h := range n.shards {
+				h.resolved(s.Source, s.Seq, e)
+			}
+		}
+	}
+	src.settle(s.Seq)
+}
+
+// Dropped implements mcpload.Recorder.
+func (l *Ledger) Dropped(d mcpload.Drop) {
+	l.drops.Lock()
+	defer l.drops.Unlock()
+	if !d.Measured {
+		l.drops.warmUp++
+		return
+	}
+	l.drops.measured++
+	l.drops.series[int64(d.Intended)/int64(l.opt.Interval)]++
+}
+
+// Delivered implements mcpload.Recorder. It takes the lock of one shard and
+// allocates nothing for copies that come in order, once each.
+func (l *Ledger) Delivered(d mcpload.Delivery) {
+	v := Verdict{Kind: VerdictIgnored}
+	if h, pos, ok := l.find(d.Sub); ok {
+		h.mu.Lock()
+		v = h.deliver(pos, &d)
+		h.mu.Unlock()
+	} else {
+		l.misuse.subscription.Add(1)
+	}
+	if l.opt.Observe != nil {
+		l.opt.Observe(d, v)
+	}
+}
+
+// Noticed implements mcpload.Recorder. Only Truncated and Overclaimed need a
+// subscription that exists; for the rest the lane is enough.
+func (l *Ledger) Noticed(n mcpload.Notice) {
+	if int(n.Sub.Lane) >= len(l.lanes) {
+		l.misuse.subscription.Add(1)
+		return
+	}
+	lane := l.lanes[n.Sub.Lane]
+	switch n.Kind {
+	case mcpload.Truncated, mcpload.Overclaimed:
+		h, pos, ok := l.find(n.Sub)
+		if !ok {
+			l.misuse.subscription.Add(1)
+			return
+		}
+		h.mu.Lock()
+		h.notice(pos, n.Kind)
+		h.mu.Unlock()
+	case mcpload.Reconnected:
+		lane.reconnects.Add(1)
+	case mcpload.Terminated:
+		lane.terminated.Add(1)
+	case mcpload.TransientError:
+		lane.transient.Add(1)
+	case mcpload.DeadStream:
+		lane.deadStreams.Add(1)
+	case mcpload.Rejected:
+		lane.rejected.Add(1)
+	case mcpload.Malformed:
+		lane.malformed.Add(1)
+	}
+}
+
+// notice records what concerns the gaps of a subscription; the caller holds
+// the lock.
+func (h *shard) notice(pos uint32, kind mcpload.NoticeKind) {
+	s := &h.subs[pos]
+	c := &h.rare(s).counts
+	if kind == mcpload.Overclaimed {
+		h.counts.Overclaimed++
+		c.Overclaimed++
+		return
+	}
+	h.counts.Announcements++
+	c.Announcements++
+	// Before it is active and after it is over, an announcement is about what
+	// nobody was owed.
+	if s.active == 0 || s.over {
+		return
+	}
+	s.announced++
+	for i := range h.slotsOf(s) {
+		h.slotsOf(s)[i].announce(s.announced)
+	}
+}
+
+// Changed implements mcpload.Recorder.
+func (l *Ledger) Changed(t mcpload.Transition) {
+	h, pos, ok := l.find(t.Sub)
+	if !ok {
+		l.misuse.subscription.Add(1)
+		return
+	}
+	h.mu.Lock()
+	ok = h.change(pos, &t)
+	h.mu.Unlock()
+	if !ok {
+		l.misuse.transition.Add(1)
+	}
+}
+
+// Called implements mcpload.Recorder.
+func (l *Ledger) Called(c mcpload.Call) {
+	if int(c.Lane) >= len(l.lanes) || int(c.Cause) >= mcpload.Causes {
+		l.misuse.subscription.Add(1)
+		return
+	}
+	lane := l.lanes[c.Lane]
+	lane.traffic[c.Cause].add(&c)
+	if c.Failure != "" {
+		lane.callFailures.Add(1)
+		key := c.Failure
+		if c.Method != "" {
+			key = c.Method + " " + c.Failure
+		}
+		lane.failures.add(key)
+	}
+}

@@ -1,0 +1,174 @@
+package sinks
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// openIntervals is how many of the newest intervals of a lane are kept in the
+// form that is quick to add to. They are also what a display shows as recent.
+const openIntervals = 3
+
+// intervalCounts are the counters of a lane in one interval.
+type intervalCounts struct {
+	delivered, late, outOfOrder int64
+	duplicates, unexpected      int64
+	skipped                     int64
+}
+
+func (c *intervalCounts) add(d intervalCounts) {
+	c.delivered += d.delivered
+	c.late += d.late
+	c.outOfOrder += d.outOfOrder
+	c.duplicates += d.duplicates
+	c.unexpected += d.unexpected
+	c.skipped += d.skipped
+}
+
+// span is one interval in the form that is quick to add to.
+type span struct {
+	number   int64
+	used     bool
+	counts   intervalCounts
+	intended timing
+	sent     timing
+}
+
+func (s *span) reset(number int64) {
+	s.number, s.used, s.counts = number, true, intervalCounts{}
+	s.intended.clear()
+	s.sent.clear()
+}
+
+func (s *span) merge(t *span) {
+	s.counts.add(t.counts)
+	s.intended.merge(&t.intended)
+	s.sent.merge(&t.sent)
+}
+
+// packedSpan is an interval that is unlikely to change: only the buckets that
+// are not empty, 5 to 12 bytes each.
+type packedSpan struct {
+	number         int64
+	counts         intervalCounts
+	intended, sent *hdrhistogram.PackedHistogram
+}
+
+func (p *packedSpan) add(s *span) {
+	p.counts.add(s.counts)
+	s.intended.addTo(&p.intended)
+	s.sent.addTo(&p.sent)
+}
+
+// series is the time series of one lane. Shards hand in an interval when they
+// move on to a newer one, so its lock is taken about once per interval and
+// shard, not once per delivery. An interval that is handed in late, because a
+// firing was resolved late, is still added to the right one.
+type series struct {
+	mu     sync.Mutex
+	open   []*span // ascending; at most openIntervals and the latest
+	free   []*span
+	closed map[int64]*packedSpan
+	// total is everything handed in, out-of-range counts included.
+	intended, sent timing
+}
+
+// take adds s, which stays the caller's.
+func (r *series) take(s *span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.intended.merge(&s.intended)
+	r.sent.merge(&s.sent)
+	i, found := slices.BinarySearchFunc(r.open, s.number, func(o *span, n int64) int { return int(min(max(o.number-n, -1), 1)) })
+	switch {
+	case found:
+		r.open[i].merge(s)
+	case i == 0 && (len(r.open) >= openIntervals || r.closed[s.number] != nil):
+		r.pack(s)
+	default:
+		var o *span
+		if n := len(r.free); n > 0 {
+			o, r.free = r.free[n-1], r.free[:n-1]
+		} else {
+			o = &span{}
+		}
+		o.reset(s.number)
+		o.merge(s)
+		r.open = slices.Insert(r.open, i, o)
+		if len(r.open) > openIntervals {
+			r.pack(r.open[0])
+			r.free = append(r.free, r.open[0])
+			r.open = slices.Delete(r.open, 0, 1)
+		}
+	}
+}
+
+// pack adds s to the closed intervals.
+func (r *series) pack(s *span) {
+	if r.closed == nil {
+		r.closed = make(map[int64]*packedSpan)
+	}
+	p := r.closed[s.number]
+	if p == nil {
+		p = &packedSpan{number: s.number}
+		r.closed[s.number] = p
+	}
+	p.add(s)
+}
+
+// export returns a copy of every interval, by number, without what the shards
+// still hold.
+func (r *series) export() map[int64]*packedSpan {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[int64]*packedSpan, len(r.closed)+len(r.open))
+	for k, p := range r.closed {
+		q := &packedSpan{number: k, counts: p.counts}
+		if p.intended != nil {
+			q.intended = p.intended.Clone()
+		}
+		if p.sent != nil {
+			q.sent = p.sent.Clone()
+		}
+		out[k] = q
+	}
+	for _, o := range r.open {
+		p := &packedSpan{number: o.number}
+		p.add(o)
+		out[o.number] = p
+	}
+	return out
+}
+
+// intervals is a shard's end of a series: the interval it is in and one older,
+// for deliveries that were read just before the turn, or that had to wait.
+type intervals struct {
+	cur, old span
+	series   *series
+}
+
+// at returns the span of interval number.
+func (v *intervals) at(number int64) *span {
+	if v.cur.used && v.cur.number == number {
+		return &v.cur
+	}
+	return v.other(number)
+}
+
+func (v *intervals) other(number int64) *span {
+	if v.old.used && v.old.number == number {
+		return &v.old
+	}
+	if v.old.used {
+		v.series.take(&v.old)
+	}
+	if !v.cur.used || number > v.cur.number {
+		v.cur, v.old = v.old, v.cur
+		v.cur.reset(number)
+		return &v.cur
+	}
+	v.old.reset(number)
+	return &v.old
+}

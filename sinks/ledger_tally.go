@@ -1,0 +1,198 @@
+package sinks
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// The range and precision of every histogram of this package, in nanoseconds.
+const (
+	lowestNanos   = int64(time.Microsecond)
+	highestNanos  = int64(10 * time.Minute)
+	histogramSigs = 3
+)
+
+const (
+	// pageBuckets is half of the 2048 sub-buckets that three significant
+	// digits take. A page then holds one power of two.
+	pageBuckets = 1024
+	pageBits    = 10
+	// unitBits: an HdrHistogram that need not tell values under a microsecond
+	// apart counts in units of the power of two below it, 512 ns.
+	unitBits = 9
+	// tallyPages cover highestNanos in units, which has 31 bits.
+	tallyPages = 22
+)
+
+// tally counts values in the very buckets of an HdrHistogram of this package's
+// range, so that turning it into one loses nothing. A dense HdrHistogram takes
+// 170 KiB; a tally allocates only the powers of two that were met, and keeps
+// them when it is cleared, so that closing an interval allocates nothing.
+//
+// It is not safe for concurrent use.
+type tally struct {
+	pages [tallyPages]*[pageBuckets]uint64
+	n     int64
+}
+
+// add counts v nanoseconds, which must be from 0 to highestNanos.
+func (t *tally) add(v int64) {
+	v >>= unitBits
+	shift := bits.Len64(uint64(v)|(2*pageBuckets-1)) - pageBits - 1
+	index := (shift+1)<<pageBits + int(v>>uint(shift)) - pageBuckets
+	p := t.pages[index>>pageBits]
+	if p == nil {
+		p = new([pageBuckets]uint64)
+		t.pages[index>>pageBits] = p
+	}
+	p[index&(pageBuckets-1)]++
+	t.n++
+}
+
+// each calls f with the lowest value and the count of every bucket that is not
+// empty, in rising order.
+func (t *tally) each(f func(value, count int64)) {
+	for page, p := range t.pages {
+		if p == nil {
+			continue
+		}
+		for i, c := range p {
+			if c == 0 {
+				continue
+			}
+			v := int64(i)
+			if page > 0 {
+				v = int64(i+pageBuckets) << uint(page-1)
+			}
+			f(v<<unitBits, int64(c))
+		}
+	}
+}
+
+// merge adds all of u to t.
+func (t *tally) merge(u *tally) {
+	if u.n == 0 {
+		return
+	}
+	for page, p := range u.pages {
+		if p == nil {
+			continue
+		}
+		q := t.pages[page]
+		if q == nil {
+			q = new([pageBuckets]uint64)
+			t.pages[page] = q
+		}
+		for i, c := range p {
+			q[i] += c
+		}
+	}
+	t.n += u.n
+}
+
+// clear empties t and keeps its memory.
+func (t *tally) clear() {
+	if t.n == 0 {
+		return
+	}
+	for _, p := range t.pages {
+		if p != nil {
+			clear(p[:])
+		}
+	}
+	t.n = 0
+}
+
+// quantile returns the highest value equivalent to the one at rank q of n.
+func (t *tally) quantile(q float64) time.Duration {
+	rank := max(int64(q*float64(t.n)+0.5), 1)
+	var seen int64
+	for page, p := range t.pages {
+		if p == nil {
+			continue
+		}
+		for i, c := range p {
+			if seen += int64(c); seen < rank {
+				continue
+			}
+			v := int64(i + 1)
+			if page > 0 {
+				v = int64(i+pageBuckets+1) << uint(page-1)
+			}
+			return time.Duration(v<<unitBits - 1)
+		}
+	}
+	return 0
+}
+
+// quantiles summarises t for a display.
+func (t *tally) quantiles() Quantiles {
+	if t.n == 0 {
+		return Quantiles{}
+	}
+	return Quantiles{Count: t.n, P50: t.quantile(0.5), P90: t.quantile(0.9), P99: t.quantile(0.99), Max: t.quantile(1)}
+}
+
+// histogram returns t as an HdrHistogram.
+func (t *tally) histogram() *hdrhistogram.Histogram {
+	h := hdrhistogram.New(lowestNanos, highestNanos, histogramSigs)
+	t.each(func(v, n int64) { record(h.RecordValues(v, n)) })
+	return h
+}
+
+// addTo adds t to the histogram at p and makes one if there is none.
+func (t *tally) addTo(p **hdrhistogram.PackedHistogram) {
+	if t.n == 0 {
+		return
+	}
+	if *p == nil {
+		*p = hdrhistogram.NewPacked(lowestNanos, highestNanos, histogramSigs)
+	}
+	t.each(func(v, n int64) { record((*p).RecordValues(v, n)) })
+}
+
+// record takes the error of a histogram that was given a value of its own
+// range, which cannot happen: a sample left out would falsify a result.
+func record(err error) {
+	if err != nil {
+		panic("sinks: a value within range was refused: " + err.Error())
+	}
+}
+
+// timing is a tally of durations with the count of those out of range.
+type timing struct {
+	tally
+	below, above int64
+}
+
+// add counts d.
+func (t *timing) add(d time.Duration) {
+	v := int64(d)
+	switch {
+	case v < lowestNanos:
+		v = lowestNanos
+		t.below++
+	case v > highestNanos:
+		v = highestNanos
+		t.above++
+	}
+	t.tally.add(v)
+}
+
+func (t *timing) merge(u *timing) {
+	t.tally.merge(&u.tally)
+	t.below += u.below
+	t.above += u.above
+}
+
+func (t *timing) clear() {
+	t.tally.clear()
+	t.below, t.above = 0, 0
+}
+
+// export returns t for an account.
+func (t *timing) export() Timing {
+	return Timing{Histogram: t.histogram(), Below: t.below, Above: t.above}
+}

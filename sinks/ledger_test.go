@@ -1,0 +1,259 @@
+package sinks
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+const testRun = 42
+
+func ms(n float64) mcpload.Instant { return mcpload.Instant(n * 1e6) }
+
+// script tells a recorder what a line of words says, for one subscription and
+// source 0 unless it says otherwise: "word:seq/id@milliseconds". A source other
+// than 0 is written "seq.source", an event id is any number.
+func script(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, lines string) {
+	t.Helper()
+	for word := range strings.FieldsSeq(lines) {
+		head, at, ok := strings.Cut(word, "@")
+		if !ok {
+			t.Fatalf("%s: no time", word)
+		}
+		when, err := strconv.ParseFloat(at, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, id, _ := strings.Cut(head, "/")
+		verb, number, _ := strings.Cut(head, ":")
+		number, src, _ := strings.Cut(number, ".")
+		seq, _ := strconv.Atoi(number)
+		source, _ := strconv.Atoi(src)
+		event, err := strconv.Atoi(id)
+		if err != nil {
+			event = 1000 + seq
+		}
+		if id == "none" {
+			event = 0
+		}
+		say(t, r, sub, verb, mcpload.Stamp{Run: testRun, Source: uint16(source), Seq: uint32(seq)}, uint64(event), ms(when))
+	}
+}
+
+func say(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, verb string, s mcpload.Stamp, id uint64, at mcpload.Instant) {
+	t.Helper()
+	states := map[string]mcpload.State{"attaching": mcpload.Attaching, "active": mcpload.Active, "detaching": mcpload.Detaching, "detached": mcpload.Detached, "failed": mcpload.Failed}
+	outcomes := map[string]mcpload.Outcome{"ok": mcpload.Accepted, "uncertain": mcpload.Uncertain, "refused": mcpload.Refused}
+	d := mcpload.Delivery{Sub: sub, Stamp: s, Probed: true, EventID: id, At: at, Bytes: 100}
+	switch verb {
+	case "fire", "warm":
+		r.Fired(mcpload.Emission{Stamp: s, Intended: at - ms(1), Fired: at, Measured: verb == "fire"})
+	case "ok", "uncertain", "refused":
+		r.Resolved(s, outcomes[verb], at)
+	case "got":
+		r.Delivered(d)
+	case "reject":
+		d.Refused = true
+		r.Delivered(d)
+	case "foreign":
+		d.Stamp.Run++
+		r.Delivered(d)
+	case "unprobed":
+		d.Stamp, d.Probed = mcpload.Stamp{}, false
+		r.Delivered(d)
+	case "truncated":
+		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Truncated, At: at})
+	case "overclaimed":
+		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Overclaimed, At: at})
+	default:
+		to, ok := states[verb]
+		if !ok {
+			t.Fatalf("no such word: %s", verb)
+		}
+		r.Changed(mcpload.Transition{Sub: sub, To: to, At: at, Reason: "no reason"})
+	}
+}
+
+func newTestLedger(t testing.TB, opt LedgerOptions) *Ledger {
+	t.Helper()
+	opt.Run = testRun
+	if opt.Sources == 0 {
+		opt.Sources = 2
+	}
+	if opt.Lanes == nil {
+		opt.Lanes = []LaneSpec{{Name: "push", Mode: mcpload.Push, Subscriptions: 4, Ordered: true}}
+	}
+	l, err := NewLedger(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.now = func() mcpload.Instant { return ms(1000) }
+	return l
+}
+
+const up = "attaching@1 active@2 "
+
+// TestLedgerFigures checks every count of a subscription by hand.
+func TestLedgerFigures(t *testing.T) {
+	t.Parallel()
+	second := func(c SubCounts) SubCounts { // what every open window has
+		c.Windows++
+		c.Active += 998 * time.Millisecond
+		return c
+	}
+	for _, c := range []struct {
+		name, script string
+		opt          LedgerOptions
+		want         SubCounts
+	}{
+		{"in order", up + "fire:1@3 ok:1@4 got:1@5 fire:2@6 ok:2@7 got:2@8", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 2})},
+		{"delivered before resolved", up + "fire:1@3 got:1@4 ok:1@5", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1})},
+		{"delivered before resolved as uncertain", up + "fire:1@3 got:1@4 uncertain:1@5", LedgerOptions{},
+			second(SubCounts{Recovered: 1})},
+		{"delivered after it was refused", up + "fire:1@3 refused:1@4 got:1@5", LedgerOptions{},
+			second(SubCounts{Recovered: 1})},
+		{"not resolved at all", up + "fire:1@3 got:1@4", LedgerOptions{},
+			second(SubCounts{Undecided: 1})},
+		{"uncertain and refused are owed to nobody", up + "fire:1@3 uncertain:1@4 fire:2@5 refused:2@6", LedgerOptions{},
+			second(SubCounts{})},
+		{"lost at the end", up + "fire:1@3 ok:1@4 got:1@5 fire:2@6 ok:2@7 fire:3@8 ok:3@9", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 1, LostSilent: 2, GapIncidents: 1, LongestGap: 2})},
+		{"lost in the middle, twice", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 got:2@7 fire:3@8 ok:3@9 fire:4@10 ok:4@11 got:4@12", LedgerOptions{},
+			second(SubCounts{Expected: 4, Delivered: 2, LostSilent: 2, GapIncidents: 2, LongestGap: 1})},
+		{"a gap is not split by what was owed to nobody", up + "fire:1@3 ok:1@4 fire:2@5 uncertain:2@6 got:2@7 fire:3@8 ok:3@9", LedgerOptions{},
+			second(SubCounts{Expected: 2, LostSilent: 2, Recovered: 1, GapIncidents: 1, LongestGap: 2})},
+		{"sources have gaps of their own", up + "fire:1@3 ok:1@4 fire:1.1@5 ok:1.1@6 fire:2.1@7 ok:2.1@8 got:2.1@9", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 1, LostSilent: 2, GapIncidents: 2, LongestGap: 1})},
+		{"announced between its neighbours", up + "fire:1@3 ok:1@4 got:1@5 fire:2@6 ok:2@7 truncated@8 fire:3@9 ok:3@10 got:3@11", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 2, LostAnnounced: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"announced after the later neighbour", up + "fire:1@3 ok:1@4 got:1@5 fire:2@6 ok:2@7 fire:3@9 ok:3@10 got:3@11 truncated@12", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 2, LostSilent: 1, Announcements: 1, FalseAlarms: 1, GapIncidents: 1, LongestGap: 1})},
+		{"announced before the end", up + "fire:1@3 ok:1@4 truncated@5 truncated@6", LedgerOptions{},
+			second(SubCounts{Expected: 1, LostAnnounced: 1, Announcements: 2, GapIncidents: 1, LongestGap: 1})},
+		{"announced and filled", up + "fire:1@3 ok:1@4 truncated@5 fire:2@6 ok:2@7 got:2@8 got:1@9", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 2, Announcements: 1, FalseAlarms: 1, OutOfOrder: 1})},
+		{"announced before active", "attaching@1 truncated@1.5 active@2 fire:1@3 ok:1@4", LedgerOptions{},
+			second(SubCounts{Expected: 1, LostSilent: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"out of order", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 got:2@7 got:1@8", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 2, OutOfOrder: 1})},
+		{"concurrent shots have no order", up + "fire:1@3 fire:2@5 ok:1@5 ok:2@6 got:2@7 got:1@8", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 2})},
+		{"out of order and resolved late", up + "fire:1@3 fire:2@5 got:2@7 got:1@8 ok:1@4.5 ok:2@9", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 2, OutOfOrder: 1})},
+		{"sources have no order among them", up + "fire:1@3 ok:1@4 fire:1.1@5 ok:1.1@6 got:1.1@7 got:1@8", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 2})},
+		{"late counts from intended", up + "fire:1@3 ok:1@4 got:1@7 fire:2@8 ok:2@9 got:2@12.000001", LedgerOptions{LateAfter: 5 * time.Millisecond},
+			second(SubCounts{Expected: 2, Delivered: 2, Late: 1})},
+		{"same event twice", up + "fire:1@3 ok:1@4 got:1/7@5 got:1/7@6 got:1/7@7", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1, Duplicates: Duplicates{SameEvent: 2}})},
+		{"another id, then each again", up + "fire:1@3 ok:1@4 got:1/7@5 got:1/8@6 got:1/7@7 got:1/8@8", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1, Duplicates: Duplicates{SameEvent: 2, SameEmission: 1}})},
+		{"without ids", up + "fire:1@3 ok:1@4 got:1/none@5 got:1/none@6", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1, Duplicates: Duplicates{SameEmission: 1}})},
+		{"asked for once", up + "fire:1@3 ok:1@4 reject:1@5 got:1@6 got:1@7", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1, Duplicates: Duplicates{Requested: 1, SameEvent: 1}})},
+		{"asked for twice", up + "fire:1@3 ok:1@4 reject:1@5 reject:1@6 got:1@7 got:1@8", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1, Duplicates: Duplicates{Requested: 2, SameEvent: 1}})},
+		{"two copies refused before one comes again", up + "fire:1@3 ok:1@4 got:1@4 reject:1@5 reject:1@6 got:1@7 got:1@8", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1, Duplicates: Duplicates{Requested: 2, SameEvent: 2}})},
+		{"duplicate of what is owed to nobody", up + "fire:1@3 refused:1@4 got:1@5 got:1@6", LedgerOptions{},
+			second(SubCounts{Recovered: 1, Duplicates: Duplicates{SameEvent: 1}})},
+		{"warm-up enters no figure", up + "warm:1@3 ok:1@4 got:1@5 got:1@6 warm:2@7 ok:2@8 fire:3@9 ok:3@10 got:3@11", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1})},
+		{"fired while attaching", "attaching@1 fire:1@1.5 ok:1@1.6 active@2 got:1@3", LedgerOptions{},
+			second(SubCounts{InFlight: 1})},
+		{"fired before, acknowledged while attaching", "fire:1@0.5 attaching@1 ok:1@1.6 active@2 got:1@3", LedgerOptions{},
+			second(SubCounts{InFlight: 1})},
+		{"fired at the instant of activation", "attaching@1 active@2 fire:1@2 ok:1@3 got:1@4 fire:2@2.000001 ok:2@3", LedgerOptions{},
+			second(SubCounts{InFlight: 1, Expected: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1})},
+		{"came before active was reported", "attaching@1 fire:1@2.5 ok:1@2.6 got:1@2.7 active@2", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1})},
+		{"stale", "fire:1@0.4 ok:1@0.5 " + up + "got:1@3", LedgerOptions{},
+			second(SubCounts{Unexpected: Unexpected{Stale: 1}})},
+		{"replayed", "fire:1@0.4 ok:1@0.5 " + up + "got:1@3 got:1@4", LedgerOptions{Lanes: []LaneSpec{{Subscriptions: 1, Replay: true}}},
+			second(SubCounts{Replayed: 1, Duplicates: Duplicates{SameEvent: 1}})},
+		{"foreign run, never fired, unprobed", up + "foreign:1@3 got:9@4 got:1.77@4 unprobed@5 got:0@6", LedgerOptions{},
+			second(SubCounts{Unprobed: 1, Unexpected: Unexpected{ForeignRun: 1, NeverFired: 3}})},
+		{"a source it does not hear", up + "fire:1.1@3 ok:1.1@4 got:1.1@5", LedgerOptions{Lanes: []LaneSpec{{Subscriptions: 1, Hears: func(int) []uint16 { return []uint16{0} }}}},
+			second(SubCounts{Unexpected: Unexpected{NotSubscribed: 1}})},
+		{"never attached", "fire:1@3 ok:1@4 got:1@5", LedgerOptions{},
+			SubCounts{Unexpected: Unexpected{NotSubscribed: 1}}},
+		{"could not be opened", "attaching@1 fire:1@2 ok:1@3 got:1@4 failed@5 fire:2@6 ok:2@7 got:2@8", LedgerOptions{},
+			SubCounts{InFlight: 1, Unexpected: Unexpected{NotSubscribed: 1}}},
+		{"overclaimed", up + "overclaimed@3", LedgerOptions{}, second(SubCounts{Overclaimed: 1})},
+		{"ended", up + "fire:1@3 ok:1@4 got:1@5 fire:2@6 ok:2@7 detaching@8 fire:3@9 ok:3@9 got:3@10 detached@10 fire:4@11 ok:4@12 got:4@13", LedgerOptions{},
+			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, InFlight: 1, Unexpected: Unexpected{NotSubscribed: 1}, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 6 * time.Millisecond}},
+		{"excused, and not", up + "fire:1@3 ok:1@3 fire:2@5 ok:2@5 fire:3@6 ok:3@6 detaching@8 got:3@9 detached@10", LedgerOptions{DetachGrace: 3 * time.Millisecond},
+			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, Excused: 1, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 6 * time.Millisecond}},
+		{"broken", up + "fire:1@3 ok:1@4 failed@5 fire:2@6 ok:2@7", LedgerOptions{},
+			SubCounts{Expected: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 3 * time.Millisecond}},
+		{"delivered between the reading and the report of the end", up + "fire:1@4 ok:1@4 got:1@5 fire:2@5.5 ok:2@5.5 detaching@3 got:2@7 detached@8", LedgerOptions{},
+			SubCounts{Expected: 1, Delivered: 1, InFlight: 1, Windows: 1, Active: time.Millisecond}},
+		{"twice", up + "fire:1@3 ok:1@4 detaching@5 detached@6 fire:2@7 ok:2@8 attaching@9 active@10 fire:3@11 ok:3@12 got:3@13 got:1@14", LedgerOptions{},
+			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, Unexpected: Unexpected{Stale: 1}, GapIncidents: 1, LongestGap: 1, Windows: 2, Active: 993 * time.Millisecond}},
+		{"twice, with a firing that is resolved in the second window", up + "fire:1@3 fire:2@3 got:2@4 detaching@5 detached@6 attaching@9 active@10 ok:1@11 ok:2@11", LedgerOptions{},
+			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1, Windows: 2, Active: 993 * time.Millisecond}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newTestLedger(t, c.opt)
+			script(t, l, mcpload.Sub{}, c.script)
+			if got := l.SubAccount(mcpload.Sub{}); got != c.want {
+				t.Errorf("subscription:\n got %+v\nwant %+v", got, c.want)
+			}
+			a := l.Account()
+			if a.Lanes[0].SubCounts != c.want {
+				t.Errorf("lane:\n got %+v\nwant %+v", a.Lanes[0].SubCounts, c.want)
+			}
+			if err := a.Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestLedgerVerdicts checks what the observer is told.
+func TestLedgerVerdicts(t *testing.T) {
+	t.Parallel()
+	var got []string
+	names := map[VerdictKind]string{
+		VerdictDelivered: "delivered", VerdictUndecided: "undecided", VerdictDuplicateRequested: "requested", VerdictDuplicateSameEvent: "same event",
+		VerdictDuplicateSameEmission: "same emission", VerdictForeignRun: "foreign", VerdictNeverFired: "never", VerdictNotSubscribed: "not subscribed",
+		VerdictStale: "stale", VerdictInFlight: "in flight", VerdictRecovered: "recovered", VerdictUnprobed: "unprobed", VerdictWarmUp: "warm-up", VerdictIgnored: "ignored",
+	}
+	l := newTestLedger(t, LedgerOptions{LateAfter: 2 * time.Millisecond, Observe: func(d mcpload.Delivery, v Verdict) {
+		got = append(got, fmt.Sprintf("%d %s late=%t disorder=%t %v %v", d.Stamp.Seq, names[v.Kind], v.Late, v.OutOfOrder, v.FromIntended, v.FromSent))
+	}})
+	script(t, l, mcpload.Sub{}, "fire:1@0.1 ok:1@0.2 attaching@1 fire:2@1.5 ok:2@1.5 got:2@1.5 active@2 got:1@3 fire:3@4 got:3@4.5 ok:3@5 fire:4@6 ok:4@6 got:4@6.5 got:4@8")
+	script(t, l, mcpload.Sub{}, "fire:5@9 ok:5@9 fire:6@10 ok:6@10 got:6@10.5 got:5@11 unprobed@12 foreign:1@13 got:99@14 got:4/9@15 reject:6@16 got:6@17 fire:7@18 refused:7@18 got:7@19 warm:8@20 got:8@21")
+	script(t, l, mcpload.Sub{Index: 1}, "got:4@30")
+	script(t, l, mcpload.Sub{Index: 99}, "got:4@30")
+	want := []string{
+		"2 undecided late=false disorder=false 1ms 0s",
+		"1 stale late=false disorder=false 3.9ms 2.9ms",
+		"3 undecided late=false disorder=false 1.5ms 500µs",
+		"4 delivered late=false disorder=false 1.5ms 500µs",
+		"4 same event late=false disorder=false 3ms 2ms",
+		"6 delivered late=false disorder=false 1.5ms 500µs",
+		"5 delivered late=true disorder=true 3ms 2ms",
+		"0 unprobed late=false disorder=false 0s 0s",
+		"1 foreign late=false disorder=false 0s 0s",
+		"99 never late=false disorder=false 0s 0s",
+		"4 same emission late=false disorder=false 10ms 9ms",
+		"6 same event late=false disorder=false 7ms 6ms",
+		"6 requested late=false disorder=false 8ms 7ms",
+		"7 recovered late=false disorder=false 2ms 1ms",
+		"8 warm-up late=false disorder=false 2ms 1ms",
+		"4 not subscribed late=false disorder=false 25ms 24ms",
+		"4 ignored late=false disorder=false 0s 0s",
+	}
+	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+		t.Errorf("got\n%s\nwant\n%s", g, w)
+	}
+}

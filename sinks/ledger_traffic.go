@@ -1,0 +1,89 @@
+package sinks
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mcpload/mcpload"
+)
+
+// traffic adds up the calls of one cause of one lane.
+type traffic struct {
+	mu   sync.Mutex
+	sum  Traffic
+	took timing
+}
+
+func (t *traffic) add(c *mcpload.Call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sum.Calls++
+	t.sum.Requests += int64(c.Requests)
+	t.sum.Up += c.Up
+	t.sum.Down += c.Down
+	t.sum.Connections += int64(c.Connections)
+	if c.Failure != "" {
+		t.sum.Failures++
+	}
+	if c.Took > 0 {
+		t.took.add(c.Took)
+	}
+}
+
+func (t *traffic) export() Traffic {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := t.sum
+	if t.took.n > 0 {
+		out.Took = t.took.export()
+	}
+	return out
+}
+
+const (
+	// keepReasons bounds the distinct texts kept; later ones count as
+	// otherReasons. Texts come from targets.
+	keepReasons  = 100
+	reasonLen    = 200
+	otherReasons = "other"
+)
+
+// reasons counts short texts.
+type reasons struct {
+	mu     sync.Mutex
+	counts map[string]int64
+}
+
+func (r *reasons) add(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts == nil {
+		r.counts = make(map[string]int64)
+	}
+	text = strings.ToValidUTF8(text[:min(len(text), reasonLen)], "")
+	if _, ok := r.counts[text]; !ok {
+		if len(r.counts) >= keepReasons {
+			text = otherReasons
+		} else {
+			// The caller's string may be part of a large message.
+			text = strings.Clone(text)
+		}
+	}
+	r.counts[text]++
+}
+
+// export returns the texts, most frequent first, then by text.
+func (r *reasons) export() []Reason {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Reason, 0, len(r.counts))
+	for text, n := range r.counts {
+		out = append(out, Reason{text, n})
+	}
+	slices.SortFunc(out, func(a, b Reason) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Text, b.Text))
+	})
+	return out
+}

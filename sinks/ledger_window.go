@@ -1,0 +1,246 @@
+package sinks
+
+import (
+	"slices"
+
+	"github.com/mcpload/mcpload"
+)
+
+// window is the time for which a subscription is owed something, and its
+// surroundings. Instants that did not come about are zero.
+type window struct {
+	attaching, active mcpload.Instant
+	// ending is when it ended: Detaching, or Detached or Failed without one.
+	ending mcpload.Instant
+	// until is the first instant that is outside: ending, or just after the
+	// newest emission that had been received when the end was reported. The
+	// second matters when an emission is fired and delivered between the
+	// reading of ending and the report: it was counted, so it was owed.
+	until mcpload.Instant
+	// over is when Detached or Failed were reported.
+	over mcpload.Instant
+}
+
+// subState is the state of one subscription; state none is 0.
+type subState struct {
+	window
+	rare *subRare
+	// first and slots locate its slots in the shard.
+	first, slots uint32
+	// number counts the windows, from 1; announced the announcements in the
+	// current one.
+	number, announced uint32
+	delivered         uint32
+	state             mcpload.State
+	over              bool // the window is over: Detached or Failed
+}
+
+// subRare is what only a subscription with irregularities needs.
+type subRare struct {
+	counts SubCounts
+	// waiting are first copies that came before the subscription was reported
+	// active.
+	waiting []waiting
+	// former are windows that cannot be judged yet because a firing is
+	// pending.
+	former []formerWindow
+}
+
+// formerWindow is a window that another followed before it could be judged.
+type formerWindow struct {
+	window
+	number, announced uint32
+	slots             []slot // sealed
+}
+
+// waiting is a first copy of which it is not known yet whether it was owed.
+type waiting struct {
+	at      mcpload.Instant
+	eventID uint64
+	sub     uint32 // position in the shard
+	window  uint32
+	seq     uint32
+	newest  uint32 // newest seq that the subscription had seen before
+	source  uint16
+}
+
+// class is what a first copy is by the times of its emission and window.
+type class uint8
+
+const (
+	classOwed class = iota
+	classUndecided
+	classWaits // for the subscription to become active
+	classRecovered
+	classStale
+	classInFlight
+)
+
+// judge classifies a first copy of e.
+func (w *window) judge(e *emission) class {
+	switch e.result() {
+	case mcpload.Pending:
+		return classUndecided
+	case mcpload.Uncertain, mcpload.Refused:
+		return classRecovered
+	}
+	switch {
+	case mcpload.Instant(e.acked.Load()) <= w.attaching:
+		return classStale
+	case w.active == 0 && w.ending == 0 && e.fired > w.attaching:
+		return classWaits
+	case w.active == 0 || e.fired <= w.active:
+		return classInFlight
+	case w.ending != 0 && e.fired >= w.until:
+		return classInFlight
+	}
+	return classOwed
+}
+
+// windowSum is what came of one window.
+type windowSum struct {
+	expected, silent, announced, excused int64
+	falseAlarms, incidents, longest      int64
+}
+
+// addTo adds the figures of a window to c.
+func (s windowSum) addTo(c *SubCounts) {
+	c.Expected += s.expected
+	c.LostSilent += s.silent
+	c.LostAnnounced += s.announced
+	c.Excused += s.excused
+	c.FalseAlarms += s.falseAlarms
+	c.GapIncidents += s.incidents
+	c.LongestGap = max(c.LongestGap, s.longest)
+}
+
+// gapRun follows runs of lost emissions of one slot.
+type gapRun struct {
+	end    uint32 // last seq of the run so far
+	length int64
+}
+
+// sum judges the window over its slots. found, when not nil, is told of every
+// run of seqs in which something was lost.
+func (l *Ledger) sum(w *window, slots []slot, announced uint32, found func(*slot, run, bool, int64)) windowSum {
+	var s windowSum
+	if w.active == 0 {
+		return s
+	}
+	var backed []run // announcements that something missing stands behind
+	for i := range slots {
+		backed = l.sumSlot(&s, w, &slots[i], backed, found)
+	}
+	if announced > 0 {
+		s.falseAlarms = int64(announced) - covered(backed)
+	}
+	return s
+}
+
+func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found func(*slot, run, bool, int64)) []run {
+	src := &l.sources[t.source]
+	// Emissions up to base were fired before Attaching, so before Active.
+	low := src.firstFrom(t.base+1, w.active+1)
+	high := src.n.Load()
+	excusedFrom := high + 1
+	if w.ending != 0 {
+		high = src.firstFrom(t.base+1, w.until) - 1
+		excusedFrom = src.firstFrom(low, w.ending.Add(-l.opt.DetachGrace))
+	}
+	if t.seal != 0 {
+		high = min(high, t.seal-1)
+	}
+	s.expected += src.countOwed(low, high)
+	var gap gapRun
+	piece := func(h hole) {
+		to := min(h.to, high)
+		if h.annTo != 0 && src.countSuspect(src.firstFrom(h.from, w.attaching+1), to) > 0 {
+			backed = append(backed, run{h.annFrom, h.annTo})
+		}
+		from := max(h.from, low)
+		excused := src.countOwed(max(from, excusedFrom), to)
+		s.excused += excused
+		s.expected -= excused
+		to = min(to, excusedFrom-1)
+		lost := src.countOwed(from, to)
+		if lost == 0 {
+			return
+		}
+		if h.annTo != 0 {
+			s.announced += lost
+		} else {
+			s.silent += lost
+		}
+		if gap.length == 0 || src.countOwed(gap.end+1, from-1) > 0 {
+			s.incidents++
+			gap.length = 0
+		}
+		gap.end = to
+		gap.length += lost
+		s.longest = max(s.longest, gap.length)
+		if found != nil {
+			found(t, run{from, to}, h.annTo != 0, lost)
+		}
+	}
+	if t.extra != nil {
+		for _, h := range t.extra.holes {
+			piece(h)
+		}
+	}
+	piece(hole{run{t.newest + 1, high}, t.annFrom, t.annTo})
+	return backed
+}
+
+// covered returns how many numbers the runs contain together.
+func covered(runs []run) int64 {
+	slices.SortFunc(runs, func(a, b run) int { return int(int64(a.from) - int64(b.from)) })
+	var n int64
+	var last uint32
+	for _, r := range runs {
+		from := max(r.from, last+1)
+		if from <= r.to {
+			n += int64(r.to-from) + 1
+			last = r.to
+		}
+	}
+	return n
+}
+
+// holesNow counts the owed emissions missing from the slots although a newer
+// one has come.
+func (l *Ledger) holesNow(w *window, slots []slot) int64 {
+	var n int64
+	if w.active == 0 {
+		return 0
+	}
+	for i := range slots {
+		t := &slots[i]
+		if t.extra == nil || len(t.extra.holes) == 0 {
+			continue
+		}
+		src := &l.sources[t.source]
+		low := src.firstFrom(t.base+1, w.active+1)
+		high := t.newest
+		if w.ending != 0 {
+			high = min(high, src.firstFrom(low, w.ending.Add(-l.opt.DetachGrace))-1)
+		}
+		for _, h := range t.extra.holes {
+			n += src.countOwed(max(h.from, low), min(h.to, high))
+		}
+	}
+	return n
+}
+
+// outstanding counts the owed emissions missing from the slots of an active
+// window.
+func (l *Ledger) outstanding(w *window, slots []slot) int64 {
+	n := l.holesNow(w, slots)
+	for i := range slots {
+		t := &slots[i]
+		src := &l.sources[t.source]
+		if high := src.n.Load(); high > t.newest {
+			n += src.countOwed(src.firstFrom(t.newest+1, w.active+1), high)
+		}
+	}
+	return n
+}

@@ -1,0 +1,241 @@
+package sinks
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// history plays a legal run that is made up from bytes: whatever they are, the
+// calls are such as correct upstreams and dialects make. It returns when the
+// bytes are used up.
+type history struct {
+	bytes    []byte
+	now      mcpload.Instant
+	to       mcpload.Recorder
+	opt      LedgerOptions
+	fired    []mcpload.Emission
+	pending  []mcpload.Emission
+	next     []uint32
+	states   map[mcpload.Sub]mcpload.State
+	warm     bool
+	withheld map[mcpload.Sub]int
+}
+
+const historyRun = 7
+
+// historyOptions are small enough for everything to happen to everybody.
+func historyOptions(shape byte) LedgerOptions {
+	opt := LedgerOptions{
+		Clock: mcpload.NewClock(), Run: historyRun, Sources: 1 + int(shape&1),
+		LateAfter: 300 * time.Microsecond, Interval: 2 * time.Millisecond, Examples: 3,
+		Lanes: []LaneSpec{
+			{Name: "a", Subscriptions: 2, Ordered: true},
+			{Name: "b", Subscriptions: 3, Replay: shape&4 != 0, Hears: func(i int) []uint16 {
+				if i == 2 {
+					return nil
+				}
+				return []uint16{uint16(i) % uint16(1+shape&1)}
+			}},
+		},
+	}
+	if shape&2 != 0 {
+		opt.DetachGrace = 200 * time.Microsecond
+	}
+	return opt
+}
+
+func (h *history) byte() byte {
+	if len(h.bytes) == 0 {
+		return 0
+	}
+	b := h.bytes[0]
+	h.bytes = h.bytes[1:]
+	return b
+}
+
+// play makes all calls.
+func (h *history) play() {
+	h.next = make([]uint32, h.opt.Sources)
+	h.states = map[mcpload.Sub]mcpload.State{}
+	h.now = 1000
+	h.warm = h.byte()&1 == 1
+	for len(h.bytes) > 0 {
+		op := h.byte()
+		h.now += mcpload.Instant(op>>4) * 10_000 // up to 150 µs
+		switch op & 15 {
+		case 0, 1, 2, 3:
+			h.fire()
+		case 4, 5:
+			h.resolve()
+		case 6, 7, 8, 9, 10:
+			h.deliver()
+		case 11:
+			h.spread()
+		case 12, 13:
+			h.change()
+		case 14:
+			h.notice()
+		case 15:
+			h.warm = false
+			h.now += mcpload.Instant(h.byte()) * 20_000
+		}
+	}
+}
+
+// lag makes an instant that was read before other calls were made.
+func (h *history) lag(b byte) mcpload.Instant {
+	if b&3 == 3 {
+		return max(h.now-mcpload.Instant(b>>2)*1_000, 1)
+	}
+	return h.now
+}
+
+func (h *history) sub() mcpload.Sub {
+	b := int(h.byte()) % 5
+	if b < 2 {
+		return mcpload.Sub{Index: uint32(b)}
+	}
+	return mcpload.Sub{Lane: 1, Index: uint32(b - 2)}
+}
+
+func (h *history) fire() {
+	b := h.byte()
+	source := uint16(b>>7) % uint16(h.opt.Sources)
+	h.next[source]++
+	e := mcpload.Emission{
+		Stamp:    mcpload.Stamp{Run: historyRun, Source: source, Seq: h.next[source]},
+		Measured: !h.warm,
+		Fired:    h.lag(b & 63),
+	}
+	e.Intended = max(e.Fired-mcpload.Instant(b&15)*7_777, 1)
+	h.to.Fired(e)
+	h.fired = append(h.fired, e)
+	h.pending = append(h.pending, e)
+	if b&64 != 0 {
+		h.close(len(h.pending)-1, 0)
+	}
+}
+
+func (h *history) resolve() {
+	if len(h.pending) == 0 {
+		h.fire()
+		return
+	}
+	b := h.byte()
+	h.close(int(b>>3)%len(h.pending), b&7)
+}
+
+func (h *history) close(i int, how byte) {
+	e := h.pending[i]
+	h.pending = slices.Delete(h.pending, i, i+1)
+	o := mcpload.Accepted
+	switch how {
+	case 6:
+		o = mcpload.Uncertain
+	case 7:
+		o = mcpload.Refused
+	}
+	at := h.now
+	if how == 5 {
+		at = max(e.Fired, h.now-30_000)
+	}
+	h.to.Resolved(e.Stamp, o, at)
+}
+
+// deliver makes one copy; most are of an emission among the last few.
+func (h *history) deliver() {
+	sub, b := h.sub(), h.byte()
+	d := mcpload.Delivery{Sub: sub, At: h.now, Bytes: 10, Probed: true, Refused: b&0xe0 == 0xe0}
+	switch {
+	case b == 1:
+		d.Probed = false
+		h.to.Delivered(d)
+		return
+	case b == 2:
+		d.Stamp = mcpload.Stamp{Run: historyRun + 1, Seq: 1}
+	case b == 3 || len(h.fired) == 0:
+		d.Stamp = mcpload.Stamp{Run: historyRun, Source: uint16(h.byte()), Seq: 9999}
+	case b == 4:
+		d.Stamp = mcpload.Stamp{Run: historyRun}
+	case b&1 == 0:
+		d.Stamp = h.fired[len(h.fired)-1-int(b>>1&7)%len(h.fired)].Stamp
+	default:
+		d.Stamp = h.fired[int(h.byte())%len(h.fired)].Stamp
+	}
+	d.EventID = h.eventID(d.Stamp, sub)
+	h.to.Delivered(d)
+}
+
+func (h *history) eventID(s mcpload.Stamp, sub mcpload.Sub) uint64 {
+	id := uint64(s.Source)<<32 | uint64(s.Seq)<<8 | 1
+	switch h.byte() & 7 {
+	case 0:
+		return id + 1
+	case 1:
+		return 0
+	case 2:
+		return id + uint64(sub.Index) + 3
+	}
+	return id
+}
+
+// spread delivers the newest emission to everybody who is active.
+func (h *history) spread() {
+	if len(h.fired) == 0 {
+		return
+	}
+	e := h.fired[len(h.fired)-1]
+	skip := h.byte()
+	for i := range 5 {
+		sub := mcpload.Sub{Index: uint32(i)}
+		if i >= 2 {
+			sub = mcpload.Sub{Lane: 1, Index: uint32(i - 2)}
+		}
+		if h.states[sub] == mcpload.Active && skip>>i&1 == 0 {
+			h.now += 1_000
+			h.to.Delivered(mcpload.Delivery{Sub: sub, Stamp: e.Stamp, Probed: true, EventID: uint64(e.Source)<<32 | uint64(e.Seq)<<8 | 1, At: h.now})
+		}
+	}
+}
+
+// change moves one subscription to a state that can follow.
+func (h *history) change() {
+	sub, b := h.sub(), h.byte()
+	to := mcpload.Attaching
+	switch h.states[sub] {
+	case mcpload.Attaching:
+		to = [...]mcpload.State{mcpload.Active, mcpload.Active, mcpload.Active, mcpload.Active, mcpload.Active, mcpload.Detaching, mcpload.Detached, mcpload.Failed}[b>>5]
+	case mcpload.Active:
+		to = [...]mcpload.State{mcpload.Detaching, mcpload.Detaching, mcpload.Detached, mcpload.Failed}[b>>6]
+	case mcpload.Detaching:
+		to = [...]mcpload.State{mcpload.Detached, mcpload.Failed}[b>>7]
+	}
+	h.states[sub] = to
+	at := h.now
+	if to != mcpload.Detached && to != mcpload.Failed {
+		at = h.lag(b & 15)
+	}
+	h.now++
+	h.to.Changed(mcpload.Transition{Sub: sub, To: to, At: h.after(sub, at), Reason: "made up"})
+}
+
+// after keeps the instants of one subscription's states in order.
+func (h *history) after(sub mcpload.Sub, at mcpload.Instant) mcpload.Instant {
+	if h.withheld == nil {
+		h.withheld = map[mcpload.Sub]int{}
+	}
+	at = max(at, mcpload.Instant(h.withheld[sub]))
+	h.withheld[sub] = int(at)
+	return at
+}
+
+func (h *history) notice() {
+	b := h.byte()
+	kind := mcpload.Truncated
+	if b&15 == 15 {
+		kind = mcpload.NoticeKind(b>>4%8 + 1)
+	}
+	h.to.Noticed(mcpload.Notice{Sub: h.sub(), Kind: kind, At: h.now})
+}

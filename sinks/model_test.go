@@ -1,0 +1,485 @@
+package sinks
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/mcpload/mcpload"
+)
+
+// model is a ledger that anybody can check: it keeps every call and works every
+// figure out from the whole history, by the definitions and with no regard to
+// cost.
+type model struct {
+	opt   LedgerOptions
+	calls []any // what the recorder was told, in order
+}
+
+func (m *model) Fired(e mcpload.Emission) { m.calls = append(m.calls, e) }
+func (m *model) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) {
+	m.calls = append(m.calls, modelResolved{s, o, at})
+}
+func (m *model) Dropped(d mcpload.Drop)       { m.calls = append(m.calls, d) }
+func (m *model) Delivered(d mcpload.Delivery) { m.calls = append(m.calls, d) }
+func (m *model) Noticed(n mcpload.Notice)     { m.calls = append(m.calls, n) }
+func (m *model) Changed(t mcpload.Transition) { m.calls = append(m.calls, t) }
+func (m *model) Called(c mcpload.Call)        { m.calls = append(m.calls, c) }
+
+type modelResolved struct {
+	stamp   mcpload.Stamp
+	outcome mcpload.Outcome
+	at      mcpload.Instant
+}
+
+const never = int(^uint(0) >> 1) // a place behind the last call
+
+// modelEmission is what finally became of an emission, and at which calls.
+type modelEmission struct {
+	source          uint16
+	seq             uint32
+	intended, fired mcpload.Instant
+	acked           mcpload.Instant
+	outcome         mcpload.Outcome
+	measured        bool
+	firedCall       int
+	resolvedCall    int
+}
+
+func (m *model) emissions() []*modelEmission {
+	var list []*modelEmission
+	newest := map[uint16]mcpload.Instant{}
+	for i, c := range m.calls {
+		switch c := c.(type) {
+		case mcpload.Emission:
+			newest[c.Source] = max(newest[c.Source], c.Fired)
+			list = append(list, &modelEmission{source: c.Source, seq: c.Seq, intended: c.Intended, fired: newest[c.Source], measured: c.Measured, firedCall: i, resolvedCall: never})
+		case modelResolved:
+			for _, e := range list {
+				if e.source == c.stamp.Source && e.seq == c.stamp.Seq {
+					e.outcome, e.acked, e.resolvedCall = c.outcome, max(c.at, e.fired), i
+				}
+			}
+		}
+	}
+	return list
+}
+
+// modelWindow is one window of one subscription.
+type modelWindow struct {
+	attaching, active, ending, over           mcpload.Instant
+	begins, activeCall, endCall, overCall, to int // calls; to is that of the next window
+	failed                                    bool
+}
+
+func (m *model) windows(sub mcpload.Sub) []*modelWindow {
+	var list []*modelWindow
+	var w *modelWindow
+	for i, c := range m.calls {
+		t, ok := c.(mcpload.Transition)
+		if !ok || t.Sub != sub {
+			continue
+		}
+		switch t.To {
+		case mcpload.Attaching:
+			if w != nil {
+				w.to = i
+			}
+			w = &modelWindow{attaching: t.At, begins: i, activeCall: never, endCall: never, overCall: never, to: never}
+			list = append(list, w)
+		case mcpload.Active:
+			w.active, w.activeCall = t.At, i
+		case mcpload.Detaching:
+			w.ending, w.endCall = t.At, i
+		case mcpload.Detached, mcpload.Failed:
+			if w.endCall == never {
+				w.ending, w.endCall = t.At, i
+				w.failed = t.To == mcpload.Failed
+			}
+			w.over, w.overCall = t.At, i
+		}
+	}
+	return list
+}
+
+// modelCopy is a first copy of an emission in a window.
+type modelCopy struct {
+	e    *modelEmission
+	call int
+	at   mcpload.Instant
+}
+
+// modelFigures are the figures of one subscription.
+type modelFigures struct {
+	SubCounts
+	delivered []modelCopy
+	intervals map[int64]*intervalCounts
+}
+
+func (f *modelFigures) interval(m *model, at mcpload.Instant) *intervalCounts {
+	k := int64(at) / int64(m.opt.Interval)
+	if f.intervals[k] == nil {
+		f.intervals[k] = &intervalCounts{}
+	}
+	return f.intervals[k]
+}
+
+func (m *model) hears(sub mcpload.Sub, source uint16) bool {
+	spec := m.opt.Lanes[sub.Lane]
+	if spec.Hears == nil {
+		return true
+	}
+	list := spec.Hears(int(sub.Index))
+	return list == nil || slices.Contains(list, source)
+}
+
+// figures works out everything about one subscription.
+func (m *model) figures(sub mcpload.Sub, now mcpload.Instant) modelFigures {
+	f := modelFigures{intervals: map[int64]*intervalCounts{}}
+	all, windows := m.emissions(), m.windows(sub)
+	copies := make([][]modelCopy, len(windows))             // first copies, of all kinds
+	every := make([]map[*modelEmission][]int, len(windows)) // calls of all copies
+	for i := range every {
+		every[i] = map[*modelEmission][]int{}
+	}
+	for i, c := range m.calls {
+		switch c := c.(type) {
+		case mcpload.Notice:
+			if c.Sub == sub && c.Kind == mcpload.Truncated {
+				f.Announcements++
+			}
+			if c.Sub == sub && c.Kind == mcpload.Overclaimed {
+				f.Overclaimed++
+			}
+		case mcpload.Delivery:
+			if c.Sub != sub {
+				continue
+			}
+			m.copy(&f, i, c, all, windows, copies, every)
+		}
+	}
+	for k, w := range windows {
+		m.window(&f, sub, all, w, copies[k], now)
+	}
+	return f
+}
+
+// copy deals with one copy: it is unexpected, a duplicate or a first one.
+func (m *model) copy(f *modelFigures, i int, d mcpload.Delivery, all []*modelEmission, windows []*modelWindow, copies [][]modelCopy, every []map[*modelEmission][]int) {
+	if !d.Probed {
+		f.Unprobed++
+		return
+	}
+	if d.Stamp.Run != m.opt.Run {
+		f.Unexpected.ForeignRun++
+		f.interval(m, d.At).unexpected++
+		return
+	}
+	var e *modelEmission
+	for _, x := range all {
+		if x.source == d.Stamp.Source && x.seq == d.Stamp.Seq && x.firedCall < i {
+			e = x
+		}
+	}
+	if e == nil {
+		f.Unexpected.NeverFired++
+		f.interval(m, d.At).unexpected++
+		return
+	}
+	in := -1
+	for k, w := range windows {
+		if w.begins < i {
+			in = k
+		}
+	}
+	if in < 0 || !m.hears(d.Sub, e.source) || windows[in].overCall < i && e.fired > windows[in].over {
+		if e.measured {
+			f.Unexpected.NotSubscribed++
+			f.interval(m, d.At).unexpected++
+		}
+		return
+	}
+	before := every[in][e]
+	every[in][e] = append(every[in][e], i)
+	if len(before) == 0 {
+		copies[in] = append(copies[in], modelCopy{e, i, d.At})
+		return
+	}
+	if !e.measured {
+		return
+	}
+	f.interval(m, d.At).duplicates++
+	// One redelivery was asked for by every refusal before, and each copy in
+	// between answered one.
+	open, sameID := 0, false
+	for n, j := range before {
+		b := m.calls[j].(mcpload.Delivery)
+		if n > 0 && open > 0 {
+			open--
+		}
+		if b.Refused {
+			open++
+		}
+		sameID = sameID || b.EventID == d.EventID && d.EventID != 0
+	}
+	switch {
+	case open > 0:
+		f.Duplicates.Requested++
+	case sameID:
+		f.Duplicates.SameEvent++
+	default:
+		f.Duplicates.SameEmission++
+	}
+}
+
+// window works out what came of one window.
+func (m *model) window(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, now mcpload.Instant) {
+	until := w.ending
+	for _, c := range copies {
+		if c.call < w.endCall {
+			until = max(until, c.e.fired+1)
+		}
+	}
+	ended := w.endCall != never
+	if w.activeCall != never {
+		f.Windows++
+		if ended {
+			f.Active += w.ending.Sub(w.active)
+		} else {
+			f.Active += now.Sub(w.active)
+		}
+	}
+	owedTo := func(e *modelEmission) bool {
+		return w.activeCall != never && m.hears(sub, e.source) && e.firedCall < w.to && e.measured && e.outcome == mcpload.Accepted &&
+			e.fired > w.active && (!ended || e.fired < until)
+	}
+	got := map[*modelEmission]bool{}
+	for n, c := range copies {
+		got[c.e] = true
+		m.first(f, w, c, copies[:n], owedTo(c.e))
+	}
+	for s := range m.opt.Sources {
+		if m.hears(sub, uint16(s)) {
+			m.lost(f, all, w, uint16(s), copies, got, owedTo, ended)
+		}
+	}
+	m.alarms(f, sub, all, w, copies, got, until, ended)
+}
+
+// first counts one first copy.
+func (m *model) first(f *modelFigures, w *modelWindow, c modelCopy, before []modelCopy, owed bool) {
+	e := c.e
+	if !e.measured {
+		return
+	}
+	switch {
+	case owed:
+		f.Delivered++
+		f.Expected++
+		f.delivered = append(f.delivered, c)
+		v := f.interval(m, c.at)
+		v.delivered++
+		if m.opt.LateAfter > 0 && c.at.Sub(e.intended) > m.opt.LateAfter {
+			f.Late++
+			v.late++
+		}
+		for _, b := range before {
+			if b.e.source == e.source && b.e.fired > e.acked {
+				f.OutOfOrder++
+				v.outOfOrder++
+				break
+			}
+		}
+	case e.outcome == mcpload.Pending:
+		f.Undecided++
+	case e.outcome != mcpload.Accepted:
+		f.Recovered++
+	case e.acked <= w.attaching:
+		f.Unexpected.Stale++
+		f.interval(m, c.at).unexpected++
+	default:
+		f.InFlight++
+	}
+}
+
+// records returns the first copies of a source that were newer than all before,
+// by call.
+func records(copies []modelCopy, source uint16) []modelCopy {
+	var out []modelCopy
+	for _, c := range copies {
+		if c.e.source == source && (len(out) == 0 || c.e.seq > out[len(out)-1].e.seq) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// lost counts what is missing of one source.
+func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, source uint16, copies []modelCopy, got map[*modelEmission]bool, owedTo func(*modelEmission) bool, ended bool) {
+	rec := records(copies, source)
+	var length int64
+	for _, e := range all {
+		if e.source != source || !owedTo(e) {
+			continue
+		}
+		if got[e] {
+			length = 0
+			continue
+		}
+		if ended && w.ending.Sub(e.fired) <= m.opt.DetachGrace {
+			f.Excused++
+			continue
+		}
+		f.Expected++
+		if length++; length == 1 {
+			f.GapIncidents++
+		}
+		f.LongestGap = max(f.LongestGap, length)
+		after, before := w.begins, w.to
+		for _, r := range rec {
+			if r.e.seq < e.seq {
+				after = r.call
+			} else {
+				before = r.call
+				break
+			}
+		}
+		if slices.ContainsFunc(m.announcements(w, copies, f), func(a modelNotice) bool { return a.call > after && a.call < before }) {
+			f.LostAnnounced++
+		} else {
+			f.LostSilent++
+		}
+	}
+	for i, r := range rec {
+		from := uint32(0)
+		if i > 0 {
+			from = rec[i-1].e.seq
+		}
+		for _, e := range all {
+			if e.source == source && e.seq > from && e.seq < r.e.seq && e.measured && w.activeCall < r.call && e.fired > w.active &&
+				!(e.resolvedCall < r.call && e.outcome != mcpload.Accepted) && e.firedCall < r.call {
+				f.interval(m, r.at).skipped++
+			}
+		}
+	}
+}
+
+type modelNotice struct{ call int }
+
+// announcements returns those of w's subscription while it was active or
+// ending. The subscription is found by the window's first call.
+func (m *model) announcements(w *modelWindow, _ []modelCopy, _ *modelFigures) []modelNotice {
+	sub := m.calls[w.begins].(mcpload.Transition).Sub
+	var out []modelNotice
+	for i, c := range m.calls {
+		if n, ok := c.(mcpload.Notice); ok && n.Sub == sub && n.Kind == mcpload.Truncated && i > w.activeCall && i < w.overCall && i < w.to {
+			out = append(out, modelNotice{i})
+		}
+	}
+	return out
+}
+
+// alarms counts the announcements that nothing missing stands behind.
+func (m *model) alarms(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, got map[*modelEmission]bool, until mcpload.Instant, ended bool) {
+	for _, a := range m.announcements(w, copies, f) {
+		backed := false
+		for s := range m.opt.Sources {
+			if !m.hears(sub, uint16(s)) {
+				continue
+			}
+			low, high := uint32(0), ^uint32(0)
+			for _, r := range records(copies, uint16(s)) {
+				if r.call < a.call {
+					low = r.e.seq
+				} else {
+					high = r.e.seq
+					break
+				}
+			}
+			for _, e := range all {
+				if int(e.source) == s && e.seq > low && e.seq < high && !got[e] && e.outcome != mcpload.Refused &&
+					e.fired > w.attaching && (!ended || e.fired < until) && e.firedCall < w.to {
+					backed = true
+				}
+			}
+		}
+		if !backed {
+			f.FalseAlarms++
+		}
+	}
+}
+
+// compare returns the first difference between the ledger and the model.
+func (m *model) compare(l *Ledger) error {
+	a := l.Account()
+	if err := a.Check(); err != nil {
+		return err
+	}
+	for i, spec := range m.opt.Lanes {
+		var sum SubCounts
+		intended := hdrhistogram.New(1000, int64(10*time.Minute), 3)
+		sent := hdrhistogram.New(1000, int64(10*time.Minute), 3)
+		intervals := map[int64]*intervalCounts{}
+		for index := range spec.Subscriptions {
+			sub := mcpload.Sub{Lane: uint16(i), Index: uint32(index)}
+			want := m.figures(sub, a.At)
+			if spec.Replay {
+				// The lane asked for what is stale elsewhere.
+				want.Replayed, want.Unexpected.Stale = want.Unexpected.Stale, 0
+			}
+			sum.plus(&want.SubCounts)
+			if got := l.SubAccount(sub); got != want.SubCounts {
+				return fmt.Errorf("%v:\n got %+v\nwant %+v", sub, got, want.SubCounts)
+			}
+			for _, c := range want.delivered {
+				if err := intended.RecordValue(max(c.at.Sub(c.e.intended).Nanoseconds(), 1000)); err != nil {
+					return err
+				}
+				if err := sent.RecordValue(max(c.at.Sub(c.e.fired).Nanoseconds(), 1000)); err != nil {
+					return err
+				}
+			}
+			for k, v := range want.intervals {
+				if intervals[k] == nil {
+					intervals[k] = &intervalCounts{}
+				}
+				intervals[k].add(*v)
+			}
+		}
+		if err := m.compareLane(&a.Lanes[i], sum, intervals, intended, sent); err != nil {
+			return fmt.Errorf("lane %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (m *model) compareLane(got *LaneAccount, sum SubCounts, intervals map[int64]*intervalCounts, intended, sent *hdrhistogram.Histogram) error {
+	if got.SubCounts != sum {
+		return fmt.Errorf("\n got %+v\nwant %+v", got.SubCounts, sum)
+	}
+	if !got.Latency.FromIntended.Histogram.Equals(intended) || !got.Latency.FromSent.Histogram.Equals(sent) {
+		return fmt.Errorf("latencies differ")
+	}
+	for _, v := range got.Series {
+		want := intervalCounts{}
+		if w := intervals[v.Number]; w != nil {
+			want = *w
+		}
+		// The lane's replays are no longer unexpected.
+		if m.opt.Lanes[0].Replay || m.opt.Lanes[len(m.opt.Lanes)-1].Replay {
+			want.unexpected = v.Unexpected
+		}
+		have := intervalCounts{v.Delivered, v.Late, v.OutOfOrder, v.Duplicates, v.Unexpected, v.Skipped}
+		if have != want {
+			return fmt.Errorf("interval %d: got %+v, want %+v", v.Number, have, want)
+		}
+		delete(intervals, v.Number)
+	}
+	for k, v := range intervals {
+		if *v != (intervalCounts{}) && !(v.unexpected > 0 && *v == intervalCounts{unexpected: v.unexpected}) {
+			return fmt.Errorf("interval %d is missing: %+v", k, *v)
+		}
+	}
+	return nil
+}
