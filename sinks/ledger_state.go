@@ -1,6 +1,8 @@
 package sinks
 
 import (
+	"slices"
+
 	"github.com/mcpload/mcpload"
 )
 
@@ -190,23 +192,23 @@ func (h *shard) settled(slots []slot) bool {
 	return true
 }
 
-// judgeFormer closes the former windows that can be.
+// judgeFormer closes the former windows that can be. They are in order, and one
+// cannot be settled before those before it.
 func (h *shard) judgeFormer(pos uint32) {
 	s := &h.subs[pos]
-	if s.rare == nil || len(s.rare.former) == 0 {
+	if s.rare == nil {
 		return
 	}
-	kept := s.rare.former[:0]
+	done := 0
 	for i := range s.rare.former {
-		f := s.rare.former[i]
-		if h.settled(f.slots) {
-			h.closeWindow(pos, &f.window, f.slots, f.announced)
-			continue
+		f := &s.rare.former[i]
+		if !h.settled(f.slots) {
+			break
 		}
-		kept = append(kept, f)
+		h.closeWindow(pos, &f.window, f.slots, f.announced)
+		done++
 	}
-	clear(s.rare.former[len(kept):])
-	s.rare.former = kept
+	s.rare.former = slices.Delete(s.rare.former, 0, done)
 }
 
 // closeWindow adds the figures of a window that cannot change any more.

@@ -62,7 +62,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(3000)
 	if raceEnabled || testing.Short() {
-		seeds = 300
+		seeds = 150
 	}
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 99))

@@ -1,0 +1,225 @@
+package wire
+
+import "time"
+
+// Message is what a scan found in one JSON-RPC message. Its slices alias the
+// message, except for strings that had to be unescaped.
+type Message struct {
+	// Method of a request or notification, unescaped.
+	Method []byte
+	// ID is the raw JSON token of the id; nil when there was none.
+	ID []byte
+	// HasResult and HasError tell what kind of answer it is. An error that is
+	// null does not count.
+	HasResult, HasError bool
+	// Error of a response.
+	Error RPCError
+	// Fields of params or result, whichever came last.
+	Fields
+}
+
+// RPCError is a JSON-RPC error object.
+type RPCError struct {
+	Code    int64
+	Message []byte
+	// Data is the raw JSON token; nil when there was none.
+	Data []byte
+}
+
+// Fields are the members of params, of a result, or of a bare object, that a
+// sink may need. Members with the wrong type are left out, those with a name
+// that occurs twice have the last value.
+type Fields struct {
+	EventID   []byte // unescaped
+	Name      []byte // unescaped
+	Type      []byte // unescaped; of a webhook's control envelope
+	Challenge []byte // raw JSON token; of a verification envelope
+	// Cursor is the raw JSON token, null included; nil when there was none. It
+	// is passed back as it came.
+	Cursor    []byte
+	Truncated bool
+	HasMore   bool
+	// NextPoll is the wait asked for before the next poll; HasNextPoll tells
+	// whether any was, nextPollMs before nextPollSeconds. Never negative.
+	NextPoll    time.Duration
+	HasNextPoll bool
+	// Events is the raw array of events of a poll; nil when there was none.
+	// Walk it with [Elements].
+	Events []byte
+	// SubscriptionID is the raw token of the newer stream correlation,
+	// RequestID that of the older one.
+	SubscriptionID []byte
+	RequestID      []byte
+	// HasFault tells that there was an object "error", and Fault what it said.
+	HasFault bool
+	Fault    RPCError
+
+	nextMs, nextSeconds time.Duration
+	hasMs, hasSeconds   bool
+}
+
+// SubscriptionKey is the _meta key of the newer stream correlation.
+const SubscriptionKey = "io.modelcontextprotocol/subscriptionId"
+
+// ScanMessage reads a JSON-RPC message into m, which is overwritten. It looks
+// at every byte once, decodes nothing that is not needed, allocates only to
+// unescape strings that it keeps, and returns false exactly if b is not a
+// JSON object (or nests deeper than 512).
+func ScanMessage(b []byte, m *Message) bool {
+	*m = Message{}
+	s := scanner{b: b}
+	if !s.open('{') {
+		return false
+	}
+	for s.next('}') {
+		key := s.key()
+		switch string(key) {
+		case "method":
+			m.Method = s.text()
+		case "id":
+			m.ID = s.raw()
+		case "result":
+			m.HasResult = true
+			m.Fields = Fields{}
+			s.fields(&m.Fields)
+		case "params":
+			m.Fields = Fields{}
+			s.fields(&m.Fields)
+		case "error":
+			m.HasError = s.rpcError(&m.Error)
+		default:
+			s.skip()
+		}
+	}
+	return s.finish()
+}
+
+// ScanFields reads a bare object, a webhook's body or an element of a poll's
+// events, into f, which is overwritten. It returns false exactly if b is not a
+// JSON object (or nests deeper than 512).
+func ScanFields(b []byte, f *Fields) bool {
+	*f = Fields{}
+	s := scanner{b: b}
+	s.space()
+	if s.peek() != '{' {
+		return false
+	}
+	s.fields(f)
+	return s.finish()
+}
+
+// Elements calls each for every element of a JSON array, as raw tokens, until
+// it returns false. It returns false if b is not a JSON array.
+func Elements(b []byte, each func(element []byte) bool) bool {
+	s := scanner{b: b}
+	if !s.open('[') {
+		return false
+	}
+	for s.next(']') {
+		if e := s.raw(); !s.bad && !each(e) {
+			return true
+		}
+	}
+	return s.finish()
+}
+
+// fields reads the value at hand. If it is not an object it is skipped.
+func (s *scanner) fields(f *Fields) {
+	if s.peek() != '{' {
+		s.skip()
+		return
+	}
+	s.enter('{')
+	for s.next('}') {
+		key := s.key()
+		if !s.field(key, f) {
+			s.skip()
+		}
+	}
+	switch {
+	case f.hasMs:
+		f.NextPoll, f.HasNextPoll = f.nextMs, true
+	case f.hasSeconds:
+		f.NextPoll, f.HasNextPoll = f.nextSeconds, true
+	}
+}
+
+// field reads the value of one known key; false if the key is not known, and
+// then nothing was read.
+func (s *scanner) field(key []byte, f *Fields) bool {
+	switch string(key) {
+	case "eventId":
+		f.EventID = s.text()
+	case "name":
+		f.Name = s.text()
+	case "type":
+		f.Type = s.text()
+	case "challenge":
+		f.Challenge = s.raw()
+	case "cursor":
+		f.Cursor = s.raw()
+	case "truncated":
+		f.Truncated = string(s.raw()) == "true"
+	case "hasMore":
+		f.HasMore = string(s.raw()) == "true"
+	case "nextPollMs":
+		f.nextMs, f.hasMs = s.duration(time.Millisecond)
+	case "nextPollSeconds":
+		f.nextSeconds, f.hasSeconds = s.duration(time.Second)
+	case "events":
+		f.Events = nil
+		if s.peek() == '[' {
+			f.Events = s.raw()
+		} else {
+			s.skip()
+		}
+	case "_meta":
+		f.SubscriptionID = nil
+		s.meta(f)
+	case "requestId":
+		f.RequestID = s.raw()
+	case "error":
+		f.HasFault = s.rpcError(&f.Fault)
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *scanner) meta(f *Fields) {
+	if s.peek() != '{' {
+		s.skip()
+		return
+	}
+	s.enter('{')
+	for s.next('}') {
+		if string(s.key()) == SubscriptionKey {
+			f.SubscriptionID = s.raw()
+		} else {
+			s.skip()
+		}
+	}
+}
+
+// rpcError reads an error object; false if the value is something else.
+func (s *scanner) rpcError(e *RPCError) bool {
+	*e = RPCError{}
+	if s.peek() != '{' {
+		s.skip()
+		return false
+	}
+	s.enter('{')
+	for s.next('}') {
+		switch string(s.key()) {
+		case "code":
+			e.Code, _ = integer(s.raw())
+		case "message":
+			e.Message = s.text()
+		case "data":
+			e.Data = s.raw()
+		default:
+			s.skip()
+		}
+	}
+	return true
+}

@@ -1,0 +1,321 @@
+package wire
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+)
+
+// maxDepth bounds nesting. Messages of the protocol nest a handful deep;
+// payloads and schemas a few tens.
+const maxDepth = 512
+
+// scanner walks over JSON text once, from left to right, and checks it on the
+// way. After anything wrong bad is set, i is at the end, and every method is
+// harmless.
+type scanner struct {
+	b     []byte
+	i     int
+	depth int
+	first bool // next has not been called since the last enter
+	bad   bool
+}
+
+func (s *scanner) fail() {
+	s.bad = true
+	s.i = len(s.b)
+}
+
+func (s *scanner) space() {
+	for s.i < len(s.b) {
+		switch s.b[s.i] {
+		case ' ', '\n', '\t', '\r':
+			s.i++
+		default:
+			return
+		}
+	}
+}
+
+// peek returns the byte at hand, 0 at the end.
+func (s *scanner) peek() byte {
+	if s.i < len(s.b) {
+		return s.b[s.i]
+	}
+	return 0
+}
+
+// open starts with the outermost container.
+func (s *scanner) open(kind byte) bool {
+	s.space()
+	s.enter(kind)
+	return !s.bad
+}
+
+// enter steps into a container whose first byte is at hand.
+func (s *scanner) enter(kind byte) {
+	if s.peek() != kind || s.depth >= maxDepth {
+		s.fail()
+		return
+	}
+	s.i++
+	s.depth++
+	s.first = true
+}
+
+// next moves to the next member of the container that ends with end, and
+// returns false when there is none, having stepped out.
+func (s *scanner) next(end byte) bool {
+	s.space()
+	if s.bad || s.i >= len(s.b) {
+		s.fail()
+		return false
+	}
+	if s.b[s.i] == end {
+		s.i++
+		s.depth--
+		s.first = false
+		return false
+	}
+	if !s.first {
+		if s.b[s.i] != ',' {
+			s.fail()
+			return false
+		}
+		s.i++
+		s.space()
+	}
+	s.first = false
+	return true
+}
+
+// key reads a member's name and its colon, and stands at the value.
+func (s *scanner) key() []byte {
+	k := s.text0()
+	s.space()
+	if s.peek() != ':' {
+		s.fail()
+		return nil
+	}
+	s.i++
+	s.space()
+	return k
+}
+
+// text reads a string and unescapes it; any other value is skipped and gives
+// nil.
+func (s *scanner) text() []byte {
+	if s.peek() != '"' {
+		s.skip()
+		return nil
+	}
+	return s.text0()
+}
+
+func (s *scanner) text0() []byte {
+	start := s.i
+	escaped := s.str()
+	if s.bad {
+		return nil
+	}
+	if !escaped {
+		return s.b[start+1 : s.i-1]
+	}
+	var v string
+	if json.Unmarshal(s.b[start:s.i], &v) != nil {
+		s.fail()
+		return nil
+	}
+	return []byte(v)
+}
+
+// str passes over a string and says whether it holds escapes.
+func (s *scanner) str() (escaped bool) {
+	if s.peek() != '"' {
+		s.fail()
+		return false
+	}
+	b := s.b
+	for i := s.i + 1; i < len(b); i++ {
+		c := b[i]
+		switch {
+		case plain[c]:
+		case c == '"':
+			s.i = i + 1
+			return escaped
+		case c == '\\':
+			escaped = true
+			i++
+			if i >= len(b) {
+				s.fail()
+				return false
+			}
+			switch b[i] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+			case 'u':
+				if i+4 >= len(b) || !isHex(b[i+1]) || !isHex(b[i+2]) || !isHex(b[i+3]) || !isHex(b[i+4]) {
+					s.fail()
+					return false
+				}
+				i += 4
+			default:
+				s.fail()
+				return false
+			}
+		default: // a control character
+			s.fail()
+			return false
+		}
+	}
+	s.fail()
+	return false
+}
+
+// plain marks bytes that mean nothing special inside a string.
+var plain = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c >= ' ' && c != '"' && c != '\\'
+	}
+	return t
+}()
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+// raw returns the token of the value at hand.
+func (s *scanner) raw() []byte {
+	start := s.i
+	s.skip()
+	if s.bad {
+		return nil
+	}
+	return s.b[start:s.i]
+}
+
+// skip passes over the value at hand.
+func (s *scanner) skip() {
+	switch c := s.peek(); {
+	case c == '"':
+		s.str()
+	case c == '{':
+		s.enter('{')
+		for s.next('}') {
+			s.str()
+			s.space()
+			if s.peek() != ':' {
+				s.fail()
+				return
+			}
+			s.i++
+			s.space()
+			s.skip()
+		}
+	case c == '[':
+		s.enter('[')
+		for s.next(']') {
+			s.skip()
+		}
+	case c == 't':
+		s.word("true")
+	case c == 'f':
+		s.word("false")
+	case c == 'n':
+		s.word("null")
+	default:
+		s.number()
+	}
+}
+
+func (s *scanner) word(w string) {
+	if len(s.b)-s.i < len(w) || string(s.b[s.i:s.i+len(w)]) != w {
+		s.fail()
+		return
+	}
+	s.i += len(w)
+}
+
+func (s *scanner) number() {
+	if s.peek() == '-' {
+		s.i++
+	}
+	if s.peek() == '0' {
+		s.i++
+	} else if !s.digits() {
+		return
+	}
+	if s.peek() == '.' {
+		s.i++
+		if !s.digits() {
+			return
+		}
+	}
+	if c := s.peek(); c == 'e' || c == 'E' {
+		s.i++
+		if c := s.peek(); c == '+' || c == '-' {
+			s.i++
+		}
+		s.digits()
+	}
+}
+
+func (s *scanner) digits() bool {
+	start := s.i
+	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' {
+		s.i++
+	}
+	if s.i == start {
+		s.fail()
+		return false
+	}
+	return true
+}
+
+// finish checks that nothing but space follows.
+func (s *scanner) finish() bool {
+	s.space()
+	return !s.bad && s.i == len(s.b)
+}
+
+// duration reads a number of units; false if the value is something else.
+// Negative numbers are 0, and numbers too large for a Duration are the largest.
+func (s *scanner) duration(unit time.Duration) (time.Duration, bool) {
+	tok := s.raw()
+	if len(tok) == 0 || tok[0] != '-' && (tok[0] < '0' || tok[0] > '9') {
+		return 0, false
+	}
+	if n, ok := integer(tok); ok {
+		switch {
+		case n < 0:
+			return 0, true
+		case n > int64(math.MaxInt64/unit):
+			return math.MaxInt64, true
+		}
+		return time.Duration(n) * unit, true
+	}
+	f, err := strconv.ParseFloat(string(tok), 64)
+	switch f *= float64(unit); {
+	case err != nil || f >= math.MaxInt64:
+		if tok[0] == '-' {
+			return 0, true
+		}
+		return math.MaxInt64, true
+	case f < 0:
+		return 0, true
+	}
+	return time.Duration(f), true
+}
+
+// integer reads a JSON number without fraction and exponent that fits.
+func integer(tok []byte) (int64, bool) {
+	neg := len(tok) > 0 && tok[0] == '-'
+	if neg {
+		tok = tok[1:]
+	}
+	n, ok := digits(tok)
+	if neg {
+		n = -n
+	}
+	return n, ok
+}

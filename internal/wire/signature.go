@@ -1,0 +1,220 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The headers of Standard Webhooks, in the spelling of net/http's maps, and
+// those of the older revision of the MCP Events draft.
+const (
+	HeaderWebhookID        = "Webhook-Id"
+	HeaderWebhookTimestamp = "Webhook-Timestamp"
+	HeaderWebhookSignature = "Webhook-Signature"
+	HeaderOldSignature     = "X-Mcp-Signature"
+	HeaderOldTimestamp     = "X-Mcp-Timestamp"
+	HeaderSubscriptionID   = "X-Mcp-Subscription-Id"
+)
+
+// Tolerance is how far a delivery's timestamp may be off, either way (Standard
+// Webhooks, and the MCP Events draft).
+const Tolerance = 5 * time.Minute
+
+// Why a delivery was not accepted.
+var (
+	ErrUnsigned  = errors.New("delivery is not signed")
+	ErrStale     = errors.New("delivery's timestamp is more than 5 minutes off")
+	ErrSignature = errors.New("delivery's signature does not match")
+)
+
+// SecretPrefix begins every Standard Webhooks secret.
+const SecretPrefix = "whsec_"
+
+// Key is a webhook secret, ready for use. It is safe for concurrent use.
+type Key struct {
+	inner, outer [sha256.BlockSize]byte // the secret, padded and xored (RFC 2104)
+}
+
+// FormatSecret spells secret bytes as the draft wants them.
+func FormatSecret(secret []byte) string {
+	return SecretPrefix + base64.StdEncoding.EncodeToString(secret)
+}
+
+// ParseSecret reads a secret spelled whsec_<base64>. The length of the bytes,
+// which the draft bounds to 24 to 64, is the caller's to check.
+func ParseSecret(secret string) (*Key, error) {
+	text, ok := strings.CutPrefix(secret, SecretPrefix)
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if !ok || err != nil || len(raw) == 0 {
+		return nil, fmt.Errorf("webhook secret is not whsec_ and base64")
+	}
+	return NewKey(raw), nil
+}
+
+// NewKey makes a key of the secret's bytes, which it does not keep.
+func NewKey(secret []byte) *Key {
+	k := new(Key)
+	if len(secret) > sha256.BlockSize {
+		sum := sha256.Sum256(secret)
+		secret = sum[:]
+	}
+	copy(k.inner[:], secret)
+	k.outer = k.inner
+	for i := range k.inner {
+		k.inner[i] ^= 0x36
+		k.outer[i] ^= 0x5c
+	}
+	return k
+}
+
+// macState is the scratch space of one signature. crypto/hmac would allocate
+// two hashes for every message; here one hash serves both rounds.
+type macState struct {
+	hash hash.Hash
+	sum  [sha256.Size]byte
+	text [88]byte
+}
+
+var macStates = sync.Pool{New: func() any { return &macState{hash: sha256.New()} }}
+
+var dot = []byte(".")
+
+// mac computes HMAC-SHA256 over id "." stamp "." body, or, with an empty id,
+// over stamp "." body.
+func (k *Key) mac(m *macState, id, stamp string, body []byte) {
+	h := m.hash
+	h.Reset()
+	h.Write(k.inner[:])
+	if id != "" {
+		m.write(id)
+		h.Write(dot)
+	}
+	m.write(stamp)
+	h.Write(dot)
+	h.Write(body)
+	inner := h.Sum(m.sum[:0])
+	h.Reset()
+	h.Write(k.outer[:])
+	h.Write(inner)
+	h.Sum(m.sum[:0])
+}
+
+// write hashes a string without turning it into a slice on the heap.
+func (m *macState) write(s string) {
+	for len(s) > 0 {
+		n := copy(m.text[:], s)
+		m.hash.Write(m.text[:n])
+		s = s[n:]
+	}
+}
+
+// Sign returns the signature header's value: v1 and the base64 MAC.
+func (k *Key) Sign(id string, at time.Time, body []byte) string {
+	m := macStates.Get().(*macState)
+	defer macStates.Put(m)
+	k.mac(m, id, strconv.FormatInt(at.Unix(), 10), body)
+	return "v1," + base64.StdEncoding.EncodeToString(m.sum[:])
+}
+
+// SignOld returns the older revision's signature, hexadecimal, over the
+// timestamp, a dot and the body.
+func (k *Key) SignOld(at time.Time, body []byte) string {
+	m := macStates.Get().(*macState)
+	defer macStates.Put(m)
+	k.mac(m, "", strconv.FormatInt(at.Unix(), 10), body)
+	return hex.EncodeToString(m.sum[:])
+}
+
+// Verify checks a delivery's headers against the raw body and any one of keys:
+// several are valid while a secret rotates. It understands Standard Webhooks
+// (several signatures, of which v1 count) and the older spelling. The error is
+// nil, ErrUnsigned, ErrStale or ErrSignature. It does not allocate.
+func Verify(h http.Header, body []byte, now time.Time, keys ...*Key) error {
+	id, stamp, sigs := first(h, HeaderWebhookID), first(h, HeaderWebhookTimestamp), first(h, HeaderWebhookSignature)
+	old := sigs == ""
+	if old {
+		id, stamp, sigs = "", first(h, HeaderOldTimestamp), first(h, HeaderOldSignature)
+	}
+	if stamp == "" || sigs == "" || !old && id == "" {
+		return ErrUnsigned
+	}
+	seconds, ok := digitsOf(stamp)
+	if !ok {
+		return ErrUnsigned
+	}
+	if off := now.Unix() - seconds; off > int64(Tolerance/time.Second) || off < -int64(Tolerance/time.Second) {
+		return ErrStale
+	}
+	m := macStates.Get().(*macState)
+	defer macStates.Put(m)
+	for _, k := range keys {
+		if k == nil {
+			continue
+		}
+		k.mac(m, id, stamp, body)
+		if old && m.matchOld(sigs) || !old && m.match(sigs) {
+			return nil
+		}
+	}
+	return ErrSignature
+}
+
+func (m *macState) match(sigs string) bool {
+	want := m.text[:base64.StdEncoding.EncodedLen(len(m.sum))]
+	base64.StdEncoding.Encode(want, m.sum[:])
+	for len(sigs) > 0 {
+		var one string
+		one, sigs, _ = strings.Cut(sigs, " ")
+		if got, ok := strings.CutPrefix(one, "v1,"); ok && equal(want, got) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *macState) matchOld(sig string) bool {
+	want := m.text[:hex.EncodedLen(len(m.sum))]
+	hex.Encode(want, m.sum[:])
+	return equal(want, strings.TrimPrefix(sig, "sha256="))
+}
+
+// equal compares in constant time for strings of the same length.
+func equal(want []byte, got string) bool {
+	if len(want) != len(got) {
+		return false
+	}
+	var buf [88]byte
+	n := copy(buf[:], got)
+	return subtle.ConstantTimeCompare(want, buf[:n]) == 1
+}
+
+func first(h http.Header, name string) string {
+	if v := h[name]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+func digitsOf(s string) (int64, bool) {
+	if len(s) == 0 || len(s) > 15 {
+		return 0, false
+	}
+	var v int64
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		v = v*10 + int64(s[i]-'0')
+	}
+	return v, true
+}

@@ -1,0 +1,240 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+)
+
+// ErrTooLarge is returned for a message that is larger than its bound.
+var ErrTooLarge = errors.New("message is larger than the bound")
+
+// DefaultEventLimit bounds an SSE event where nothing else is said: 16 MiB.
+const DefaultEventLimit = 16 << 20
+
+// Event is one block of an event stream. Its slices are only valid until the
+// function it was given to returns.
+type Event struct {
+	// Data is the joined data lines, without the last newline. It is nil for
+	// a block without data (comments, retry, a bare id), which a browser would
+	// not dispatch; such blocks are shown so that their bytes can be counted.
+	Data []byte
+	// Name is the event field; empty means "message".
+	Name []byte
+	// ID is the last id of the stream so far; it stays from event to event.
+	ID []byte
+	// Size is the number of bytes of the block, field names, line ends and
+	// comments included.
+	Size int
+}
+
+// EventParser takes an event stream apart as it comes in, in pieces of any
+// size, as the HTML standard's "event stream interpretation" says. The zero
+// value is ready. It must not be used by two goroutines at once.
+//
+// An event with one data line that lies in one piece is not copied, and
+// nothing is allocated for it.
+type EventParser struct {
+	// Limit bounds what is buffered of one event, in bytes; 0 = DefaultEventLimit.
+	Limit int
+
+	started bool // the byte-order mark was looked for
+	afterCR bool // the last byte was a CR: a LF now belongs to it
+	failed  error
+
+	line []byte // a line that began in an earlier piece
+	data []byte // data lines of the event so far; may alias the piece being fed
+	have bool   // a data line was seen
+	own  bool   // data is buf, not the piece
+	buf  []byte
+	name []byte
+	id   []byte
+	size int
+	// retry is the last reconnection time in milliseconds that was sent, -1+1
+	// shifted so that the zero value means none.
+	retry int64
+}
+
+// Reset makes p ready for another stream. Buffers and Limit are kept.
+func (p *EventParser) Reset() {
+	*p = EventParser{Limit: p.Limit, line: p.line[:0], buf: p.buf[:0], name: p.name[:0], id: p.id[:0]}
+}
+
+// Retry returns the reconnection time that the stream asked for last, in
+// milliseconds; false if it asked for none.
+func (p *EventParser) Retry() (int64, bool) { return p.retry - 1, p.retry > 0 }
+
+// Feed takes the next bytes of the stream and calls emit for each block that
+// they complete. It returns ErrTooLarge, now and for ever after, when an event
+// passes the bound. b is not kept.
+func (p *EventParser) Feed(b []byte, emit func(Event)) error {
+	if p.failed != nil {
+		return p.failed
+	}
+	for len(b) > 0 {
+		if p.afterCR {
+			p.afterCR = false
+			if b[0] == '\n' {
+				p.grow(1)
+				b = b[1:]
+				continue
+			}
+		}
+		n := lineEnd(b)
+		if n < 0 {
+			p.size += len(b)
+			p.line = append(p.line, b...)
+			break
+		}
+		line := b[:n]
+		taken := n + 1
+		if b[n] == '\r' {
+			if taken < len(b) && b[taken] == '\n' {
+				taken++
+			} else if taken == len(b) {
+				p.afterCR = true
+			}
+		}
+		p.size += taken
+		carried := len(p.line) > 0
+		if carried {
+			p.line = append(p.line, line...)
+			line = p.line
+		}
+		p.take(line, carried, emit)
+		p.line = p.line[:0]
+		b = b[taken:]
+		if p.tooLarge() {
+			break
+		}
+	}
+	p.keep()
+	if p.tooLarge() {
+		p.failed = ErrTooLarge
+		p.line, p.buf, p.data = nil, nil, nil
+	}
+	return p.failed
+}
+
+// grow counts bytes that belong to the block that was just finished, or to the
+// next one if it was. A LF split from its CR is the only such byte.
+func (p *EventParser) grow(n int) { p.size += n }
+
+func (p *EventParser) tooLarge() bool {
+	limit := p.Limit
+	if limit <= 0 {
+		limit = DefaultEventLimit
+	}
+	return len(p.line)+len(p.data) > limit
+}
+
+// lineEnd returns the index of the first CR or LF of b, or -1.
+func lineEnd(b []byte) int {
+	n := bytes.IndexByte(b, '\n')
+	if n < 0 {
+		return bytes.IndexByte(b, '\r')
+	}
+	if r := bytes.IndexByte(b[:n], '\r'); r >= 0 {
+		return r
+	}
+	return n
+}
+
+var byteOrderMark = []byte("\ufeff")
+
+// take handles one complete line. own says that the line lies in p.line, which
+// the next line overwrites.
+func (p *EventParser) take(line []byte, own bool, emit func(Event)) {
+	if !p.started {
+		p.started = true
+		line = bytes.TrimPrefix(line, byteOrderMark)
+	}
+	if len(line) == 0 {
+		p.dispatch(emit)
+		return
+	}
+	colon := bytes.IndexByte(line, ':')
+	if colon == 0 {
+		return // a comment
+	}
+	field, value := line, []byte(nil)
+	if colon > 0 {
+		field, value = line[:colon], line[colon+1:]
+		if len(value) > 0 && value[0] == ' ' {
+			value = value[1:]
+		}
+	}
+	switch string(field) {
+	case "data":
+		p.addData(value, own)
+	case "event":
+		p.name = append(p.name[:0], value...)
+	case "id":
+		if bytes.IndexByte(value, 0) < 0 {
+			p.id = append(p.id[:0], value...)
+		}
+	case "retry":
+		if ms, ok := digits(value); ok {
+			p.retry = ms + 1
+		}
+	}
+}
+
+func (p *EventParser) addData(value []byte, own bool) {
+	switch {
+	case p.have:
+		p.keep()
+		p.buf = append(append(p.buf, '\n'), value...)
+		p.data = p.buf
+	case own:
+		p.buf = append(p.buf[:0], value...)
+		p.data, p.own = p.buf, true
+	default:
+		p.data, p.own = value, false
+	}
+	p.have = true
+}
+
+// keep copies data that lies in a piece which is about to go away.
+func (p *EventParser) keep() {
+	if p.have && !p.own {
+		p.buf = append(p.buf[:0], p.data...)
+		p.data, p.own = p.buf, true
+	}
+}
+
+func (p *EventParser) dispatch(emit func(Event)) {
+	e := Event{Name: p.name, ID: p.id, Size: p.size}
+	if p.have {
+		e.Data = p.data
+		if e.Data == nil {
+			e.Data = []byte{}
+		}
+	}
+	emit(e)
+	p.have, p.own, p.data, p.size = false, false, nil, 0
+	p.name = p.name[:0]
+	if cap(p.buf) > keepBuffer {
+		p.buf = nil
+	}
+	if cap(p.line) > keepBuffer {
+		p.line = nil
+	}
+}
+
+// keepBuffer is the largest buffer that a stream keeps between events: one
+// large event must not cost its size on every one of thousands of streams.
+const keepBuffer = 16 << 10
+
+func digits(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 15 {
+		return 0, false
+	}
+	var v int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		v = v*10 + int64(c-'0')
+	}
+	return v, true
+}

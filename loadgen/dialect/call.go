@@ -1,0 +1,208 @@
+package dialect
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+)
+
+// The methods of the MCP Events draft, and what ends a stream in the legacy era.
+const (
+	methodList        = "events/list"
+	methodPoll        = "events/poll"
+	methodStream      = "events/stream"
+	methodSubscribe   = "events/subscribe"
+	methodUnsubscribe = "events/unsubscribe"
+	methodCancelled   = "notifications/cancelled"
+)
+
+var methods = []string{methodList, methodPoll, methodStream, methodSubscribe, methodUnsubscribe, methodCancelled}
+
+// maxAnswer bounds the answer of one call.
+// cancelTime bounds the goodbye of a legacy stream.
+const cancelTime = 5 * time.Second
+
+const maxAnswer = 32 << 20
+
+// caller sends requests and reads their answers. It goes below http.Client:
+// there are no redirects to follow (a target of a load test that redirects is
+// a surprise to be reported) and no cookies to keep.
+type caller struct {
+	transport http.RoundTripper
+	url       *url.URL
+	host      string
+	clock     *mcpload.Clock
+}
+
+// answer is what came of one call. release gives its buffer back; msg is not
+// valid afterwards.
+type answer struct {
+	err    *callError
+	msg    wire.Message
+	at     mcpload.Instant // when the last byte was read
+	took   time.Duration
+	up     int64
+	down   int64
+	date   time.Time // the Date header, zero if there was none
+	status int
+
+	buf *[]byte
+}
+
+var answerBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// maxPooled keeps the odd large answer from staying in the pool for ever.
+const maxPooled = 256 << 10
+
+func (a *answer) release() {
+	if a.buf != nil && cap(*a.buf) <= maxPooled {
+		answerBuffers.Put(a.buf)
+	}
+	a.buf = nil
+}
+
+// request makes a request out of parts that many requests share.
+func (c *caller) request(ctx context.Context, header http.Header, body []byte) *http.Request {
+	req := &http.Request{
+		Method: http.MethodPost, URL: c.url, Host: c.host, Header: header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+	}
+	return req.WithContext(ctx)
+}
+
+// call sends one request and reads the answer, whether it is one JSON object
+// or an event stream that ends with it. header is shared and not written.
+func (c *caller) call(ctx context.Context, method string, header http.Header, body []byte) *answer {
+	a := &answer{up: requestSize(http.MethodPost, c.url.RequestURI(), header, int64(len(body)))}
+	start := c.clock.Now()
+	defer func() {
+		if a.at == 0 {
+			a.at = c.clock.Now()
+		}
+		a.took = a.at.Sub(start)
+		if a.err != nil {
+			a.err.method = method
+		}
+	}()
+	resp, err := c.transport.RoundTrip(c.request(ctx, header, body))
+	if err != nil {
+		a.err = transportError(ctx, err)
+		return a
+	}
+	defer resp.Body.Close()
+	a.read(ctx, c, resp, method)
+	return a
+}
+
+// transportError prefers what the context says: a request that was given up
+// reports a dozen different errors.
+func transportError(ctx context.Context, err error) *callError {
+	if cause := ctx.Err(); cause != nil {
+		return &callError{kind: kind(cause), cause: cause}
+	}
+	return &callError{kind: kind(err), cause: err}
+}
+
+// read reads the answer's body and judges it.
+func (a *answer) read(ctx context.Context, c *caller, resp *http.Response, method string) {
+	a.status = resp.StatusCode
+	a.down = responseSize(resp)
+	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		a.date = t
+	}
+	a.buf = answerBuffers.Get().(*[]byte)
+	var found bool
+	var err error
+	if isEventStream(resp.Header) {
+		found, err = a.readStream(c, resp.Body)
+	} else {
+		found, err = a.readObject(c, resp.Body)
+	}
+	if a.err = judge(resp, &a.msg, found); a.err != nil && a.err.kind == kindProtocol && err != nil {
+		a.err = transportError(ctx, err)
+	}
+}
+
+// judge makes an error of an answer that is none, or a bad one. An error is
+// read from the body whatever the status: servers send the same error with
+// 200, 400 or 404.
+func judge(resp *http.Response, m *wire.Message, found bool) *callError {
+	status := resp.StatusCode
+	e := &callError{status: status, retryAfter: retryAfter(resp.Header, time.Now())}
+	switch {
+	case found && m.HasError:
+		e.hasCode, e.code, e.message = true, m.Error.Code, string(m.Error.Message)
+		return e
+	case status < 200 || status > 299:
+		return e
+	case found && m.HasResult:
+		return nil
+	}
+	e.kind, e.message = kindProtocol, "the answer holds no JSON-RPC result"
+	return e
+}
+
+func (a *answer) readObject(c *caller, body io.Reader) (bool, error) {
+	b := (*a.buf)[:0]
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := body.Read(b[len(b):cap(b)])
+		a.at = c.clock.Now()
+		b = b[:len(b)+n]
+		if len(b) > maxAnswer {
+			err = wire.ErrTooLarge
+		}
+		if err != nil {
+			*a.buf = b
+			a.down += int64(len(b))
+			if err == io.EOF {
+				err = nil
+			}
+			return err == nil && wire.ScanMessage(b, &a.msg), err
+		}
+	}
+}
+
+// readStream reads an event stream up to the response: messages before it
+// (progress, logs) are not for us, and what follows is not waited for.
+func (a *answer) readStream(c *caller, body io.Reader) (bool, error) {
+	parser := wire.EventParser{Limit: maxAnswer}
+	piece := make([]byte, 4<<10)
+	found := false
+	take := func(e wire.Event) {
+		var m wire.Message
+		if found || len(e.Data) == 0 || !wire.ScanMessage(e.Data, &m) || !m.HasResult && !m.HasError {
+			return
+		}
+		*a.buf = append((*a.buf)[:0], e.Data...)
+		found = wire.ScanMessage(*a.buf, &a.msg)
+	}
+	for {
+		n, err := body.Read(piece)
+		a.at = c.clock.Now()
+		a.down += int64(n)
+		if perr := parser.Feed(piece[:n], take); perr != nil {
+			return false, perr
+		}
+		if found {
+			return true, nil
+		}
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}

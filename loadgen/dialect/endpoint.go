@@ -1,0 +1,195 @@
+package dialect
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcpload/mcpload/internal/wire"
+)
+
+// Era is a generation of the base protocol.
+type Era string
+
+// The eras. Auto is only asked for, Bare is only found.
+const (
+	// Auto tries Modern first and falls back to Legacy.
+	Auto Era = "auto"
+	// Modern is 2026-07-28: stateless, discovered with server/discover.
+	Modern Era = "modern"
+	// Legacy is 2025-03-26 to 2025-11-25: sessions, opened with initialize.
+	Legacy Era = "legacy"
+	// Bare is a server that refused both handshakes and still takes calls.
+	Bare Era = "bare"
+)
+
+// Revision is a spelling of the MCP Events draft.
+type Revision string
+
+// The revisions that can be sent.
+const (
+	Newest Revision = "newest"
+	Older  Revision = "older"
+)
+
+// EndpointOptions says where the target is and how it is met.
+type EndpointOptions struct {
+	// URL of the MCP endpoint, http or https.
+	URL string
+	// Headers are added to every request. "Host" sets the host that is asked
+	// for, which some servers check.
+	Headers map[string]string
+	// Tokens are bearer tokens, one per principal: subscription i uses token
+	// i modulo their number. None means no Authorization header.
+	Tokens []string
+	// Era is Auto (also ""), Modern or Legacy.
+	Era Era
+	// Revision is Newest (also "") or Older.
+	Revision Revision
+	// Roots are trusted for https; nil = the system's.
+	Roots *x509.CertPool
+	// LocalAddrs are source addresses, used in turn for new connections, so
+	// that a run is not bound by the ports of one address. Empty = the system's
+	// choice.
+	LocalAddrs []netip.Addr
+	// Client names this program to the server; zero = mcpload.
+	ClientName, ClientVersion string
+}
+
+// Endpoint is a target as all lanes of a run share it. It is safe for
+// concurrent use.
+type Endpoint struct {
+	opts   EndpointOptions
+	header http.Header // sent with every request
+	host   string      // "" = from the URL
+	nextID atomic.Uint64
+	nextIP atomic.Uint32
+	url    *url.URL
+
+	transport http.RoundTripper // of handshakes; lanes have their own
+	hangUp    func()
+	traffic   wire.Traffic
+
+	principals []*principal
+
+	mu    sync.Mutex
+	found *agreement // the first handshake's result: what later principals can rely on
+}
+
+// NewEndpoint checks opts. It opens no connection.
+func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
+	u, err := url.Parse(opts.URL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fmt.Errorf("endpoint: %q is not a URL: use http://host:port/path or https://…", opts.URL)
+	}
+	switch opts.Era {
+	case "":
+		opts.Era = Auto
+	case Auto, Modern, Legacy:
+	default:
+		return nil, fmt.Errorf("endpoint: era %q is not known: use auto, modern or legacy", opts.Era)
+	}
+	switch opts.Revision {
+	case "":
+		opts.Revision = Newest
+	case Newest, Older:
+	default:
+		return nil, fmt.Errorf("endpoint: revision %q is not known: use newest or older", opts.Revision)
+	}
+	if opts.ClientName == "" {
+		opts.ClientName, opts.ClientVersion = "mcpload", "0.1"
+	}
+	e := &Endpoint{opts: opts, header: http.Header{}, url: u}
+	var err2 error
+	if e.transport, e.hangUp, err2 = e.newTransport("", &e.traffic, false); err2 != nil {
+		return nil, err2
+	}
+	for k, v := range opts.Headers {
+		if strings.EqualFold(k, "host") {
+			e.host = v
+			continue
+		}
+		e.header.Set(k, v)
+	}
+	tokens := opts.Tokens
+	if len(tokens) == 0 {
+		tokens = []string{""}
+	}
+	for i, t := range tokens {
+		e.principals = append(e.principals, &principal{endpoint: e, index: i, token: t})
+	}
+	return e, nil
+}
+
+// URL returns the endpoint's address.
+func (e *Endpoint) URL() string { return e.opts.URL }
+
+// Connect shakes hands for the first principal, so that a target that cannot
+// be reached or will not talk is known before anything else is started. What
+// it sends is reported to no recorder. The errors wrap [ErrUnreachable],
+// [ErrAuth], [ErrThrottled] or [ErrProtocol].
+func (e *Endpoint) Connect(ctx context.Context) error {
+	_, err := e.principals[0].agree(ctx, nil)
+	return err
+}
+
+// Negotiated returns the era and protocol version of the first handshake, and
+// false if there was none yet.
+func (e *Endpoint) Negotiated() (Era, string, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.found == nil {
+		return "", "", false
+	}
+	return e.found.era, e.found.version, true
+}
+
+// Close ends every session and closes the endpoint's own connections. Lanes
+// must be closed first. Sessions that ctx leaves no time for are given up.
+func (e *Endpoint) Close(ctx context.Context) error {
+	const atOnce = 16
+	var wg sync.WaitGroup
+	room := make(chan struct{}, atOnce)
+	for _, p := range e.principals {
+		if ctx.Err() != nil {
+			break
+		}
+		room <- struct{}{}
+		wg.Go(func() {
+			p.end()
+			<-room
+		})
+	}
+	wg.Wait()
+	e.hangUp()
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("endpoint: ending sessions at %s: %w", e.opts.URL, err)
+	}
+	return nil
+}
+
+// principal returns who subscription i is.
+func (e *Endpoint) principal(i int) *principal { return e.principals[i%len(e.principals)] }
+
+// id returns a JSON-RPC id that no other request of the run has. Sessions are
+// shared by lanes, and an id must be unique in its session.
+func (e *Endpoint) id() uint64 { return e.nextID.Add(1) }
+
+// dialer returns a dial function that goes round the local addresses.
+func (e *Endpoint) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		d := net.Dialer{}
+		if n := uint32(len(e.opts.LocalAddrs)); n > 0 {
+			ip := e.opts.LocalAddrs[(e.nextIP.Add(1)-1)%n]
+			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
+		}
+		return d.DialContext(ctx, network, addr)
+	}
+}

@@ -1,0 +1,216 @@
+package dialect
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What callers branch on. Every error of this package that came from a call
+// wraps one of them.
+var (
+	// ErrUnreachable: no answer came (connection, TLS, timeout).
+	ErrUnreachable = errors.New("the target cannot be reached")
+	// ErrAuth: HTTP 401 or 403, or the draft's -32012 Forbidden.
+	ErrAuth = errors.New("the target does not let this principal in")
+	// ErrNotOffered: the target has no such method, event type or mode.
+	ErrNotOffered = errors.New("the target does not offer this")
+	// ErrInvalid: the target will not take these parameters (-32602, or -32015
+	// for a callback).
+	ErrInvalid = errors.New("the target refuses the parameters")
+	// ErrThrottled: 429, 503 or -32013 until the time was up.
+	ErrThrottled = errors.New("the target has no room")
+	// ErrProtocol: the answer is not what the protocol has.
+	ErrProtocol = errors.New("the target's answer cannot be understood")
+	// ErrServer: any other error that the target answered.
+	ErrServer = errors.New("the target answered with an error")
+	// ErrState: the call does not fit the subscription's state.
+	ErrState = errors.New("the subscription is not in a state for this")
+)
+
+// Error codes of JSON-RPC and of the MCP Events draft.
+const (
+	codeMethodNotFound = -32601
+	codeInvalidParams  = -32602
+	codeInternal       = -32603
+	codeNotFound       = -32011
+	codeForbidden      = -32012
+	codeExhausted      = -32013
+	codeUnsupported    = -32014
+	codeCallback       = -32015
+)
+
+// callError is why a call brought no result. Exactly one of kind, code and
+// status says so first: an answer that never came, a JSON-RPC error, or an
+// HTTP status.
+type callError struct {
+	method     string
+	kind       string // "timeout", "connection refused", …; "" if there was an answer
+	cause      error
+	hasCode    bool
+	code       int64
+	message    string
+	status     int
+	retryAfter time.Duration
+}
+
+// failure is the short stable word for what went wrong.
+func (e *callError) failure() string {
+	switch {
+	case e == nil:
+		return ""
+	case e.kind != "":
+		return e.kind
+	case e.hasCode && e.status != http.StatusTooManyRequests && e.status != http.StatusServiceUnavailable:
+		return "rpc " + strconv.FormatInt(e.code, 10)
+	}
+	return "http " + strconv.Itoa(e.status)
+}
+
+func (e *callError) Error() string {
+	what := e.failure()
+	if e.message != "" {
+		what += ": " + line(e.message)
+	} else if e.cause != nil {
+		what += ": " + line(e.cause.Error())
+	}
+	hint := ""
+	switch {
+	case errors.Is(e, ErrAuth):
+		hint = ": check the token"
+	case e.code == codeMethodNotFound:
+		hint = ": is this an MCP Events server, and the right URL?"
+	case e.code == codeNotFound, e.code == codeUnsupported:
+		hint = ": compare with what events/list offers"
+	case errors.Is(e, ErrUnreachable):
+		hint = ": is the server up, and the URL right?"
+	}
+	return e.method + ": " + what + hint
+}
+
+// Unwrap gives the sentinel and the cause.
+func (e *callError) Unwrap() []error {
+	if e.cause != nil {
+		return []error{e.sentinel(), e.cause}
+	}
+	return []error{e.sentinel()}
+}
+
+func (e *callError) sentinel() error {
+	switch {
+	case e.kind == kindProtocol:
+		return ErrProtocol
+	case e.kind != "":
+		return ErrUnreachable
+	case e.status == http.StatusUnauthorized || e.status == http.StatusForbidden:
+		return ErrAuth
+	case e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable:
+		return ErrThrottled
+	case !e.hasCode && e.status == http.StatusNotFound:
+		return ErrNotOffered
+	case !e.hasCode:
+		return ErrServer
+	}
+	switch e.code {
+	case codeForbidden:
+		return ErrAuth
+	case codeMethodNotFound, codeNotFound, codeUnsupported:
+		return ErrNotOffered
+	case codeInvalidParams, codeCallback:
+		return ErrInvalid
+	case codeExhausted:
+		return ErrThrottled
+	}
+	return ErrServer
+}
+
+// final tells whether asking again would bring the same answer: the
+// subscription is over then.
+func (e *callError) final() bool {
+	return errors.Is(e, ErrAuth) || errors.Is(e, ErrNotOffered) || errors.Is(e, ErrInvalid)
+}
+
+// throttled tells whether the target asked to come back later.
+func (e *callError) throttled() bool {
+	return e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable
+}
+
+// passing tells whether an error that ended a subscription names a state that
+// passes, so that coming back is worth it.
+func passing(code int64) bool { return code == codeExhausted || code == codeInternal }
+
+// kindProtocol is the failure word for an answer that cannot be read.
+const kindProtocol = "malformed"
+
+// kind names an error of the transport.
+func kind(err error) string {
+	var timeout interface{ Timeout() bool }
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case isRefused(err):
+		return "connection refused"
+	case isReset(err):
+		return "reset"
+	case errors.As(err, &dns):
+		return "dns"
+	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &record), errors.As(err, &alert),
+		strings.Contains(err.Error(), "tls: "):
+		return "tls"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "eof"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	}
+	return "transport"
+}
+
+// retryAfter reads a Retry-After header, in seconds or as a date; 0 if there
+// is none.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	v := strings.TrimSpace(h.Get("Retry-After"))
+	if v == "" {
+		return 0
+	}
+	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
+		return time.Duration(s) * time.Second
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(t.Sub(now), 0)
+	}
+	return 0
+}
+
+// line makes one short line of what a target or a library said.
+func line(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > 200 {
+		s = strings.ToValidUTF8(s[:200], "") + "…"
+	}
+	return s
+}
+
+// notConfirmed is why an attach failed whose time was up.
+func notConfirmed(err *callError, cause error) error {
+	if err != nil {
+		return fmt.Errorf("%w (and the time was up)", err)
+	}
+	return fmt.Errorf("no confirmation came in time: %w: raise the ready phase or look at the target: %w", ErrUnreachable, cause)
+}

@@ -1,0 +1,388 @@
+package dialect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// events is one lane of the MCP Events draft.
+type events struct {
+	caller
+	opts    Options
+	ep      *Endpoint
+	rec     mcpload.Recorder
+	older   bool
+	hangUp  func() // closes the transport's connections
+	traffic wire.Traffic
+
+	life context.Context // of every stream, poller and refresh
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	watch *sinks.Watch // push
+	hooks *hooks       // webhook
+
+	mu     sync.Mutex
+	closed bool
+	runs   []*run // by index; nil = never attached, or over
+}
+
+// run is one attachment of a subscription, from Attaching to Detached or Failed.
+type run struct {
+	sub  mcpload.Sub
+	who  *principal
+	args json.RawMessage
+	rand *rand.Rand // of the one goroutine that runs it
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{} // closed when its goroutine is over
+
+	mu     sync.Mutex
+	active bool
+	over   bool
+	cursor []byte // raw JSON token; empty = null
+
+	hook *hook // webhook
+}
+
+func newEvents(opts Options) (*events, error) {
+	switch {
+	case opts.Clock == nil, opts.Recorder == nil, opts.Endpoint == nil:
+		return nil, errors.New("dialect events: Clock, Recorder and Endpoint must be set")
+	case opts.Event == "":
+		return nil, errors.New("dialect events: no event name: set the lane's event")
+	case opts.Subscriptions < 0:
+		return nil, fmt.Errorf("dialect events: %d subscriptions", opts.Subscriptions)
+	}
+	opts = withDefaults(opts)
+	d := &events{opts: opts, ep: opts.Endpoint, rec: opts.Recorder, older: opts.Endpoint.opts.Revision == Older, runs: make([]*run, opts.Subscriptions)}
+	t, hangUp, err := d.ep.newTransport(opts.HTTP, &d.traffic, opts.Mode == mcpload.Push)
+	if err != nil {
+		return nil, fmt.Errorf("dialect events: %w", err)
+	}
+	d.hangUp = hangUp
+	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock}
+	d.life, d.end = context.WithCancel(context.Background())
+	switch opts.Mode {
+	case mcpload.Poll:
+	case mcpload.Push:
+		every := min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second)
+		d.watch = sinks.NewWatch(opts.Clock, every)
+	case mcpload.Webhook:
+		if d.hooks, err = newHooks(d); err != nil {
+			d.end()
+			return nil, fmt.Errorf("dialect events: %w", err)
+		}
+	default:
+		d.end()
+		return nil, fmt.Errorf("dialect events: mode %q is not known: use poll, push or webhook", opts.Mode)
+	}
+	return d, nil
+}
+
+func withDefaults(o Options) Options {
+	or := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	or(&o.Timeout, 30*time.Second)
+	or(&o.Poll.Floor, time.Second)
+	o.Poll.Floor = max(o.Poll.Floor, 0)
+	or(&o.Poll.BackoffMin, 500*time.Millisecond)
+	or(&o.Poll.BackoffMax, 30*time.Second)
+	or(&o.Push.Heartbeat, 30*time.Second)
+	or(&o.Push.BackoffMin, 500*time.Millisecond)
+	or(&o.Push.BackoffMax, 30*time.Second)
+	or(&o.Webhook.Grace, 5*time.Minute)
+	if o.Webhook.RefreshAt == 0 {
+		o.Webhook.RefreshAt = 0.5
+	}
+	if o.Webhook.BodyLimit == 0 {
+		o.Webhook.BodyLimit = sinks.DefaultBodyLimit
+	}
+	return o
+}
+
+// Attach opens subscription i.
+func (d *events) Attach(ctx context.Context, i int) error {
+	r, err := d.begin(i)
+	if err != nil {
+		return fmt.Errorf("attach %s: subscription %d: %w", d.opts.Event, i, err)
+	}
+	switch d.opts.Mode {
+	case mcpload.Poll:
+		err = d.attachPoll(ctx, r)
+	case mcpload.Push:
+		err = d.attachPush(ctx, r)
+	default:
+		err = d.attachWebhook(ctx, r)
+	}
+	if err == nil {
+		return nil
+	}
+	d.fail(r, err)
+	d.release(r)
+	return fmt.Errorf("attach %s at %s: %w", d.opts.Event, d.ep.opts.URL, err)
+}
+
+// begin makes a run for subscription i and reports Attaching.
+func (d *events) begin(i int) (*run, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed:
+		return nil, fmt.Errorf("%w: the lane is closed", ErrState)
+	case i < 0 || i >= len(d.runs):
+		return nil, fmt.Errorf("%w: there are %d", ErrState, len(d.runs))
+	case d.runs[i] != nil && !d.runs[i].isOver():
+		return nil, fmt.Errorf("%w: it is open", ErrState)
+	}
+	args := json.RawMessage("{}")
+	if d.opts.Arguments != nil {
+		if a := d.opts.Arguments(i); len(a) > 0 {
+			args = a
+		}
+	}
+	var f wire.Fields
+	if !wire.ScanFields(args, &f) {
+		return nil, fmt.Errorf("%w: arguments %s are not a JSON object", ErrInvalid, line(string(args)))
+	}
+	r := &run{
+		sub:  mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)},
+		who:  d.ep.principal(i),
+		args: args,
+		rand: rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(i))),
+		done: make(chan struct{}),
+	}
+	r.ctx, r.cancel = context.WithCancel(d.life)
+	if d.hooks != nil {
+		r.hook = d.hooks.newHook(r)
+	}
+	d.runs[i] = r
+	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Attaching, At: d.clock.Now()})
+	return r, nil
+}
+
+// Detach ends subscription i.
+func (d *events) Detach(ctx context.Context, i int) error {
+	d.mu.Lock()
+	var r *run
+	if i >= 0 && i < len(d.runs) {
+		r = d.runs[i]
+	}
+	d.mu.Unlock()
+	if r == nil || !d.leave(r) {
+		return nil
+	}
+	var err error
+	if d.opts.Mode == mcpload.Webhook {
+		err = d.unsubscribe(ctx, r)
+	}
+	d.release(r)
+	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Detached, At: d.clock.Now()})
+	if err != nil {
+		return fmt.Errorf("detach %s at %s: %w", d.opts.Event, d.ep.opts.URL, err)
+	}
+	return nil
+}
+
+// release stops whatever serves the run and waits for it.
+func (d *events) release(r *run) {
+	r.cancel()
+	if d.opts.Mode == mcpload.Webhook {
+		d.hooks.retire(r)
+		return
+	}
+	<-r.done
+}
+
+// Close ends everything. It detaches what is open, many at a time.
+func (d *events) Close(ctx context.Context) error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	d.mu.Unlock()
+	const atOnce = 32
+	room := make(chan struct{}, atOnce)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var first error
+	failed := 0
+	for i, r := range d.runs {
+		if r == nil || r.isOver() {
+			continue
+		}
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			if err := d.Detach(ctx, i); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed++
+				if first == nil {
+					first = err
+				}
+			}
+		})
+	}
+	wg.Wait()
+	d.end()
+	d.work.Wait()
+	if d.watch != nil {
+		d.watch.Close()
+	}
+	if d.hooks != nil {
+		if err := d.hooks.close(ctx); err != nil && first == nil {
+			first, failed = err, failed+1
+		}
+	}
+	d.hangUp()
+	if first != nil {
+		return fmt.Errorf("close lane %d: %d errors, the first: %w", d.opts.Lane, failed, first)
+	}
+	return nil
+}
+
+// Traffic returns the lane's totals.
+func (d *events) Traffic() Traffic {
+	t := Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened()}
+	if d.hooks != nil {
+		t.Accepted = d.hooks.listener.Accepted()
+	}
+	return t
+}
+
+// isOver tells whether the run has ended.
+func (r *run) isOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+// activate reports Active, once.
+func (d *events) activate(r *run, at mcpload.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.active && !r.over {
+		r.active = true
+		d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Active, At: at})
+	}
+}
+
+// fail reports Failed, unless the run has ended already.
+func (d *events) fail(r *run, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.over = true
+		d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Failed, At: d.clock.Now(), Reason: line(err.Error())})
+		r.cancel()
+	}
+}
+
+// leave reports Detaching; false if the run has ended already.
+func (d *events) leave(r *run) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return false
+	}
+	r.over = true
+	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Detaching, At: d.clock.Now()})
+	return true
+}
+
+// setCursor keeps a position that the target sent. null says that there is
+// none to send, not that the old one is void.
+func (r *run) setCursor(raw []byte) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cursor = append(r.cursor[:0], raw...)
+}
+
+// notice reports something that a subscription was told.
+func (d *events) notice(r *run, k mcpload.NoticeKind, at mcpload.Instant, detail string) {
+	d.rec.Noticed(mcpload.Notice{Sub: r.sub, Kind: k, At: at, Detail: line(detail)})
+}
+
+// called reports an exchange.
+func (d *events) called(cause mcpload.Cause, method string, a *answer) {
+	d.rec.Called(mcpload.Call{
+		Lane: d.opts.Lane, Cause: cause, At: a.at, Requests: 1, Up: a.up, Down: a.down,
+		Connections: d.traffic.TakeOpened(), Took: a.took, Method: method, Failure: a.err.failure(),
+	})
+}
+
+// agreement returns what the run's principal agreed on.
+func (d *events) agreement(ctx context.Context, r *run) (*agreement, error) {
+	return r.who.agree(ctx, d.observe)
+}
+
+// observe reports handshakes as the lane's traffic.
+func (d *events) observe(c mcpload.Call) {
+	c.Lane, c.At = d.opts.Lane, d.clock.Now()
+	d.rec.Called(c)
+}
+
+// lost tells whether an answer means that the server no longer knows the
+// session, and then forgets it.
+func (d *events) lost(r *run, a *agreement, e *callError) bool {
+	if a.session == "" || e == nil || e.hasCode || e.status != http.StatusNotFound {
+		return false
+	}
+	r.who.forget(a)
+	return true
+}
+
+// params begins the params that every subscribing method shares.
+func (d *events) params(dst []byte, r *run) wire.Object {
+	o := wire.BeginObject(dst)
+	o.String("name", d.opts.Event)
+	if d.older {
+		o.Raw("params", r.args)
+	} else {
+		o.Raw("arguments", r.args)
+	}
+	return o
+}
+
+// position writes the cursor and the bound of a replay.
+func (d *events) position(o *wire.Object, r *run) {
+	r.mu.Lock()
+	o.Raw("cursor", r.cursor)
+	r.mu.Unlock()
+	switch age := d.opts.MaxAge; {
+	case age <= 0:
+	case d.older:
+		o.Int("maxAge", int64((age+time.Second-1)/time.Second))
+	default:
+		o.Int("maxAgeMs", age.Milliseconds())
+	}
+}
+
+// build closes params and makes a request of them.
+func (d *events) build(method string, o wire.Object, a *agreement) (id uint64, body []byte) {
+	if a.meta != nil {
+		o.Raw("_meta", a.meta)
+	}
+	id = d.ep.id()
+	return id, wire.AppendRequest(nil, id, method, o.End())
+}

@@ -1,0 +1,401 @@
+package dialect_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"golang.org/x/tools/txtar"
+)
+
+// A wire file is a conversation, written by hand. Its first section, lane, is
+// a JSON object that configures the lane. The others are played in order:
+//
+//	request   what the lane must send, to the byte
+//	answer    what the server answers to it
+//	deliver   a webhook delivery that the server makes now
+//	reply     how the lane must answer the delivery
+//	await     what the recorder must have been told before it goes on
+//	told      all that the recorder must have been told, in the end
+//
+// An answer begins with its status, and "hold" if the response stays open. In
+// the lane's requests the parts that differ from run to run are written <url>
+// and <secret>. In a delivery's headers, "sign" stands for a right signature,
+// "sign-old" for one in the older spelling, and "now-600" for a time.
+type laneFile struct {
+	Mode      mcpload.Mode
+	Era       dialect.Era // as the server is
+	Revision  dialect.Revision
+	Arguments json.RawMessage
+	Tokens    []string
+	Discover  bool // ask for the offer instead of attaching
+	Detach    bool // after everything else
+	Fails     bool // attach has to fail
+
+	MaxAge, LongPoll, TTL     string
+	MaxEvents, RotateEvery    int
+	NoExpiry                  bool
+	RefreshAt, Refuse         float64
+	Heartbeat, Floor, Backoff string
+}
+
+type step struct {
+	kind string
+	text string
+}
+
+// play is a conversation under way.
+type play struct {
+	t   *testing.T
+	cfg laneFile
+
+	mu     sync.Mutex
+	moved  *sync.Cond
+	steps  []step
+	at     int
+	over   bool
+	url    string
+	secret string
+}
+
+func TestWireFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/wire/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no wire files: %v", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			playFile(t, txtar.Parse(text))
+		})
+	}
+}
+
+func playFile(t *testing.T, a *txtar.Archive) {
+	p := &play{t: t}
+	p.moved = sync.NewCond(&p.mu)
+	var told string
+	for _, f := range a.Files {
+		switch f.Name {
+		case "lane":
+			dec := json.NewDecoder(bytes.NewReader(f.Data))
+			dec.DisallowUnknownFields()
+			if err := dec.Decode(&p.cfg); err != nil {
+				t.Fatal(err)
+			}
+		case "told":
+			told = string(f.Data)
+		case "request", "answer", "deliver", "reply", "await":
+			p.steps = append(p.steps, step{f.Name, strings.TrimSuffix(string(f.Data), "\n")})
+		default:
+			t.Fatalf("section %q is not known", f.Name)
+		}
+	}
+	srv := httptest.NewServer(p)
+	t.Cleanup(srv.Close) // after the lane's, whose streams are held open here
+	t.Cleanup(p.end)
+	defer p.end()
+	d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL + "/mcp", Revision: p.cfg.Revision, Tokens: p.cfg.Tokens}, p.options())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.deliveries(d, rec)
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	stop := context.AfterFunc(ctx, p.end)
+	defer stop()
+	if p.cfg.Discover {
+		o, err := d.(dialect.Discoverer).Discover(ctx)
+		rec.keep(func() {})
+		told = strings.TrimSpace(told)
+		if got := offerText(o, err); got != told {
+			t.Errorf("offer:\n%s\nwant:\n%s", got, told)
+		}
+		p.end()
+		<-done
+		return
+	}
+	if err := d.Attach(ctx, 0); (err != nil) != p.cfg.Fails {
+		t.Errorf("attach: %v", err)
+	}
+	p.mu.Lock()
+	for p.at < len(p.steps) && !p.over && !(p.cfg.Detach && p.steps[p.at].kind == "request" && p.at >= len(p.steps)-2) {
+		p.moved.Wait()
+	}
+	p.mu.Unlock()
+	if p.cfg.Detach {
+		if err := d.Detach(ctx, 0); err != nil {
+			t.Errorf("detach: %v", err)
+		}
+	}
+	want := strings.Split(strings.TrimSpace(told), "\n")
+	rec.wait(t, "the end of the conversation", func(m *memory) bool { return len(m.log) >= len(want) || ctx.Err() != nil })
+	rec.mu.Lock()
+	if !slices.Equal(rec.log, want) {
+		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(rec.log, "\n"), strings.Join(want, "\n"))
+	}
+	rec.mu.Unlock()
+	p.end()
+	<-done
+}
+
+func (p *play) options() dialect.Options {
+	c := p.cfg
+	dur := func(s string) time.Duration {
+		if s == "" {
+			return 0
+		}
+		v, err := time.ParseDuration(s)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		return v
+	}
+	return dialect.Options{
+		Mode: c.Mode, Event: "ticket.moved", MaxAge: dur(c.MaxAge),
+		Arguments: func(int) json.RawMessage { return c.Arguments },
+		Poll:      dialect.PollOptions{Floor: dur(c.Floor), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
+		Push:      dialect.PushOptions{Heartbeat: dur(c.Heartbeat), BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
+		Webhook:   dialect.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Refuse: c.Refuse},
+	}
+}
+
+// end lets everything go that waits for its turn.
+func (p *play) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	p.moved.Broadcast()
+}
+
+// turn waits until a step of one of these kinds is next and takes it.
+func (p *play) turn(kinds ...string) (step, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !p.over && !(p.at < len(p.steps) && slices.Contains(kinds, p.steps[p.at].kind)) {
+		if p.at == len(p.steps) && kinds[0] == "deliver" {
+			return step{}, false
+		}
+		p.moved.Wait()
+	}
+	if p.over {
+		return step{}, false
+	}
+	s := p.steps[p.at]
+	p.at++
+	p.moved.Broadcast()
+	return s, true
+}
+
+var (
+	urlPattern    = regexp.MustCompile(`"url":"([^"]*)"`)
+	secretPattern = regexp.MustCompile(`"secret":"(whsec_[^"]{44})"`)
+)
+
+// ServeHTTP is the server's side.
+func (p *play) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var m struct {
+		ID     json.RawMessage
+		Method string
+	}
+	json.Unmarshal(body, &m)
+	if p.handshake(w, r, m.ID, m.Method) {
+		return
+	}
+	s, ok := p.turn("request")
+	if !ok {
+		select { // past the end of the conversation: nothing more is said
+		case <-r.Context().Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+		return
+	}
+	text := string(body)
+	p.mu.Lock()
+	if u := urlPattern.FindStringSubmatch(text); u != nil {
+		p.url = u[1]
+	}
+	if u := secretPattern.FindStringSubmatch(text); u != nil {
+		p.secret = u[1]
+	}
+	p.mu.Unlock()
+	text = urlPattern.ReplaceAllString(text, `"url":"<url>"`)
+	text = secretPattern.ReplaceAllString(text, `"secret":"<secret>"`)
+	got := r.Method + " " + r.URL.Path + "\n" + fields(r.Header) + "\n" + text
+	if got != s.text {
+		p.t.Errorf("request:\n%s\nwant:\n%s", got, s.text)
+	}
+	s, ok = p.turn("answer")
+	if !ok {
+		return
+	}
+	p.answer(w, r, s.text)
+}
+
+func (p *play) answer(w http.ResponseWriter, r *http.Request, text string) {
+	head, body, _ := strings.Cut(text, "\n\n")
+	lines := strings.Split(head, "\n")
+	status, hold := strings.CutSuffix(lines[0], " hold")
+	code, err := strconv.Atoi(status)
+	if err != nil {
+		p.t.Errorf("answer: %v", err)
+	}
+	for _, l := range lines[1:] {
+		k, v, _ := strings.Cut(l, ": ")
+		w.Header().Set(k, v)
+	}
+	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		body += "\n\n"
+	}
+	w.WriteHeader(code)
+	io.WriteString(w, body)
+	if hold {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+}
+
+// handshake answers what the official client says, whose bytes are not ours
+// to check.
+func (p *play) handshake(w http.ResponseWriter, r *http.Request, id json.RawMessage, method string) bool {
+	say := func(result string) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+	}
+	switch {
+	case r.Method == http.MethodDelete:
+		w.WriteHeader(http.StatusNoContent)
+	case method == "server/discover" && (p.cfg.Era == dialect.Modern || p.cfg.Era == ""):
+		say(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{"listChanged":true}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"1"}}}`)
+	case method == "initialize" && p.cfg.Era == dialect.Legacy:
+		w.Header().Set("Mcp-Session-Id", "s1")
+		say(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"script","version":"1"}}`)
+	case method == "notifications/initialized":
+		w.WriteHeader(http.StatusAccepted)
+	case method == "server/discover" || method == "initialize":
+		http.Error(w, "what?", http.StatusBadRequest)
+	case p.cfg.Era == dialect.Bare && method == "events/list" && !p.cfg.Discover:
+		say(`{"events":[]}`)
+	default:
+		return false
+	}
+	return true
+}
+
+// fields writes the headers that matter, in order.
+func fields(h http.Header) string {
+	var b strings.Builder
+	for _, k := range []string{"Accept", "Authorization", "Content-Type", "Mcp-Method", "Mcp-Protocol-Version", "Mcp-Session-Id"} {
+		if v := h.Get(k); v != "" {
+			fmt.Fprintf(&b, "%s: %s\n", k, v)
+		}
+	}
+	return b.String()
+}
+
+// deliveries plays the server's deliveries when their turn has come.
+func (p *play) deliveries(d dialect.Dialect, rec *memory) {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(d.(dialect.Receiver).CertPEM())
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	defer c.CloseIdleConnections()
+	for {
+		s, ok := p.turn("deliver", "await")
+		if !ok {
+			return
+		}
+		if s.kind == "await" {
+			rec.wait(p.t, s.text, func(m *memory) bool { return slices.Contains(m.log, s.text) })
+			continue
+		}
+		got, err := p.deliver(c, s.text)
+		want, _ := p.turn("reply") // only now: what comes next waits for this
+		if got != want.text || err != nil {
+			p.t.Errorf("reply %q (%v), want %q", got, err, want.text)
+		}
+	}
+}
+
+func (p *play) deliver(c *http.Client, text string) (string, error) {
+	p.mu.Lock()
+	url, secret := p.url, p.secret
+	p.mu.Unlock()
+	head, body, _ := strings.Cut(text, "\n\n")
+	if strings.HasPrefix(head, "path: ") {
+		var path string
+		path, head, _ = strings.Cut(strings.TrimPrefix(head, "path: "), "\n")
+		url = url[:strings.Index(url, "/h/")] + path
+	}
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	now := time.Now()
+	sc := bufio.NewScanner(strings.NewReader(head))
+	for sc.Scan() {
+		k, v, _ := strings.Cut(sc.Text(), ": ")
+		if off, ok := strings.CutPrefix(v, "now"); ok {
+			seconds, _ := strconv.Atoi(off)
+			now = now.Add(time.Duration(seconds) * time.Second)
+			v = strconv.FormatInt(now.Unix(), 10)
+		}
+		switch v {
+		case "sign":
+			wh, err := standardwebhooks.NewWebhook(secret)
+			if err != nil {
+				return "", err
+			}
+			if v, err = wh.Sign(req.Header.Get("Webhook-Id"), now, []byte(body)); err != nil {
+				return "", err
+			}
+		case "sign-old":
+			v = signOld(secret, now, body)
+		}
+		req.Header.Set(k, v)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return strings.TrimSpace(strconv.Itoa(resp.StatusCode) + " " + string(answer)), err
+}
+
+func offerText(o dialect.Offer, err error) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "era %s version %q server %q capability %q listChanged %t\n", o.Era, o.Version, o.Server, o.Capability, o.ListChanged)
+	for _, e := range o.Events {
+		fmt.Fprintf(&b, "event %s %v\n", e.Name, e.Delivery)
+	}
+	if err != nil {
+		fmt.Fprintf(&b, "error %v\n", strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	return strings.TrimSpace(regexp.MustCompile(`http://127[^ ]*/mcp`).ReplaceAllString(b.String(), "<endpoint>"))
+}

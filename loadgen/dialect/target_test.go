@@ -1,0 +1,232 @@
+package dialect_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// world is a reference target and what a lane needs to meet it.
+type world struct {
+	srv       *target.Server
+	authority *sinks.Authority
+	client    *http.Client
+}
+
+func newWorld(t *testing.T, o target.Options) *world {
+	t.Helper()
+	authority, err := sinks.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.CallbackRoots = x509.NewCertPool()
+	o.CallbackRoots.AppendCertsFromPEM(authority.PEM())
+	o.AllowPrivateCallbacks, o.TLS = true, true
+	srv, err := target.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{srv: srv, authority: authority, client: &http.Client{Transport: &http.Transport{}}}
+	t.Cleanup(func() {
+		w.client.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := srv.Close(ctx); err != nil {
+			t.Errorf("closing the target: %v", err)
+		}
+	})
+	return w
+}
+
+// fire injects one event with a probe id and returns when the target has it.
+func (w *world) fire(t *testing.T, channel string, source uint16, seq uint32) {
+	t.Helper()
+	body := fmt.Sprintf(`{"name":"chat.message","data":{"channel":%q,"text":"hello %s"}}`, channel, mcpload.Stamp{Run: 1, Source: source, Seq: seq})
+	resp, err := w.client.Post(w.srv.AdminURL()+"/inject", "application/json", bytes.NewReader([]byte(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		t.Fatalf("inject: %s", resp.Status)
+	}
+}
+
+func (w *world) roots() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AppendCertsFromPEM(w.srv.CertPEM())
+	return p
+}
+
+// lane opens a dialect that is closed with the test.
+func lane(t *testing.T, e dialect.EndpointOptions, o dialect.Options) (dialect.Dialect, *memory) {
+	t.Helper()
+	ep, err := dialect.NewEndpoint(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := newMemory()
+	o.Clock, o.Recorder, o.Endpoint = mcpload.NewClock(), rec, ep
+	if o.Event == "" {
+		o.Event = "chat.message"
+	}
+	if o.Subscriptions == 0 {
+		o.Subscriptions = 1
+	}
+	d, err := dialect.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := d.Close(ctx); err != nil {
+			t.Errorf("closing the lane: %v", err)
+		}
+		if err := ep.Close(ctx); err != nil {
+			t.Errorf("closing the endpoint: %v", err)
+		}
+	})
+	return d, rec
+}
+
+// attach opens all subscriptions of a lane.
+func attach(t *testing.T, d dialect.Dialect, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for i := range n {
+		if err := d.Attach(ctx, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestEveryModeOverEveryTransport(t *testing.T) {
+	w := newWorld(t, target.Options{NextPoll: 50 * time.Millisecond})
+	for _, mode := range []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook} {
+		for _, proto := range []string{"1.1", "2", "h2c"} {
+			for _, era := range []dialect.Era{dialect.Modern, dialect.Legacy} {
+				for _, rev := range []dialect.Revision{dialect.Newest, dialect.Older} {
+					t.Run(fmt.Sprintf("%s/%s/%s/%s", mode, proto, era, rev), func(t *testing.T) {
+						t.Parallel()
+						everyMode(t, w, mode, proto, era, rev)
+					})
+				}
+			}
+		}
+	}
+}
+
+var sources atomic.Uint32
+
+func everyMode(t *testing.T, w *world, mode mcpload.Mode, proto string, era dialect.Era, rev dialect.Revision) {
+	e := dialect.EndpointOptions{URL: w.srv.URL(), Era: era, Revision: rev, Tokens: []string{"a", "b"}}
+	if proto == "2" {
+		e.URL, e.Roots = w.srv.TLSURL(), w.roots()
+	}
+	const subs, events = 3, 5
+	source := uint16(sources.Add(1))
+	d, rec := lane(t, e, dialect.Options{
+		Mode: mode, HTTP: proto, Subscriptions: subs,
+		Arguments: func(i int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
+		Poll:      dialect.PollOptions{Floor: 10 * time.Millisecond, Timeout: 200 * time.Millisecond},
+		Webhook:   dialect.WebhookOptions{Authority: w.authority},
+	})
+	attach(t, d, subs)
+	for seq := range uint32(events) {
+		w.fire(t, t.Name(), source, seq+1)
+	}
+	for i := range uint32(subs) {
+		rec.wait(t, "all events", func(m *memory) bool { return len(m.seen(i, source)) == events })
+	}
+	for i := range subs {
+		if err := d.Detach(t.Context(), i); err != nil {
+			t.Error(err)
+		}
+	}
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	want := []mcpload.State{mcpload.Attaching, mcpload.Active, mcpload.Detaching, mcpload.Detached}
+	for i := range uint32(subs) {
+		if got := rec.states(i); !slices.Equal(got, want) {
+			t.Errorf("subscription %d went through %v", i, got)
+		}
+	}
+	for _, n := range rec.notices {
+		t.Errorf("notice %v %s", n.Kind, n.Detail)
+	}
+	for _, c := range rec.calls {
+		if c.Failure != "" && c.Method != "" { // what the target itself calls may come too late for a path
+			t.Errorf("%s failed: %s", c.Method, c.Failure)
+		}
+	}
+	if traffic := d.(dialect.Meter).Traffic(); traffic.Up == 0 || traffic.Down == 0 || traffic.Opened == 0 {
+		t.Errorf("traffic %+v", traffic)
+	}
+}
+
+func TestDiscoverTheReferenceTarget(t *testing.T) {
+	w := newWorld(t, target.Options{})
+	for _, era := range []dialect.Era{dialect.Auto, dialect.Modern, dialect.Legacy} {
+		t.Run(string(era), func(t *testing.T) {
+			d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era}, dialect.Options{Mode: mcpload.Poll})
+			o, err := d.(dialect.Discoverer).Discover(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, ok := o.Event("chat.message")
+			if !ok || !slices.Contains(e.Delivery, mcpload.Push) || o.Server == "" || o.Version == "" || o.Capability == "" {
+				t.Errorf("offer %+v", o)
+			}
+		})
+	}
+}
+
+func TestAttachToNothing(t *testing.T) {
+	w := newWorld(t, target.Options{Tokens: []string{"right"}})
+	for _, c := range []struct {
+		name  string
+		url   string
+		token string
+		event string
+		want  error
+	}{
+		{"no such event", w.srv.URL(), "right", "no.such", dialect.ErrNotOffered},
+		{"wrong token", w.srv.URL(), "wrong", "chat.message", dialect.ErrAuth},
+		{"nobody there", "http://127.0.0.1:1/mcp", "right", "chat.message", dialect.ErrUnreachable},
+		{"no MCP there", w.srv.AdminURL() + "/nothing", "right", "chat.message", dialect.ErrProtocol},
+	} {
+		for _, mode := range []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook} {
+			t.Run(c.name+"/"+string(mode), func(t *testing.T) {
+				d, rec := lane(t, dialect.EndpointOptions{URL: c.url, Tokens: []string{c.token}},
+					dialect.Options{Mode: mode, Event: c.event, Webhook: dialect.WebhookOptions{Authority: w.authority}})
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				err := d.Attach(ctx, 0)
+				if !errors.Is(err, c.want) {
+					t.Errorf("error is %v", err)
+				}
+				if got := rec.states(0); !slices.Equal(got, []mcpload.State{mcpload.Attaching, mcpload.Failed}) {
+					t.Errorf("states %v", got)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package dialect
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mcpload/mcpload/internal/wire"
+)
+
+// newTransport returns a transport for one lane's version of HTTP, counted by
+// traffic, and what closes its connections. many says that thousands of
+// exchanges will be open at once, each with little to say.
+func (e *Endpoint) newTransport(version string, traffic *wire.Traffic, many bool) (http.RoundTripper, func(), error) {
+	t := &http.Transport{
+		DialContext:         traffic.Dial(e.dialer()),
+		TLSClientConfig:     &tls.Config{RootCAs: e.opts.Roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
+		TLSHandshakeTimeout: 20 * time.Second,
+		IdleConnTimeout:     90 * time.Second,
+		// No limit and no surplus: a lane's pollers each come back, and closing
+		// connections in between would measure the handshake instead.
+		MaxIdleConns:        0,
+		MaxIdleConnsPerHost: 1 << 20,
+		// Decompression would hide the size of what came and delay frames.
+		DisableCompression: true,
+		Protocols:          new(http.Protocols),
+	}
+	if many {
+		t.ReadBufferSize, t.WriteBufferSize = 2<<10, 1<<10
+	}
+	switch version {
+	case "", "1.1":
+		t.Protocols.SetHTTP1(true)
+		return t, t.CloseIdleConnections, nil
+	case "2":
+		if e.url.Scheme != "https" {
+			return nil, nil, fmt.Errorf("http 2 at %s: needs an https URL: use h2c for plain text", e.opts.URL)
+		}
+		t.Protocols.SetHTTP2(true)
+	case "h2c":
+		if e.url.Scheme != "http" {
+			return nil, nil, fmt.Errorf("h2c at %s: needs an http URL: use http 2 for TLS", e.opts.URL)
+		}
+		t.Protocols.SetUnencryptedHTTP2(true)
+	default:
+		return nil, nil, fmt.Errorf("http version %q is not known: use 1.1, 2 or h2c", version)
+	}
+	// Heartbeats are watched per stream, but a stream that comes back must not
+	// come back on a connection whose other end has gone without a word.
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
+	m := newMultiplexer(t, e.url.Scheme, e.url.Hostname(), e.url.Port())
+	return m, m.close, nil
+}
+
+// requestSize is what a request takes in HTTP/1.1.
+func requestSize(method, uri string, h http.Header, body int64) int64 {
+	return int64(len(method)+len(uri)+len("  HTTP/1.1\r\n\r\n")) + headerFields(h) + max(body, 0)
+}
+
+// responseSize is what an answer's head takes in HTTP/1.1.
+func responseSize(r *http.Response) int64 {
+	return int64(len("HTTP/1.1 \r\n\r\n")+len(r.Status)) + headerFields(r.Header)
+}
+
+func headerFields(h http.Header) (n int64) {
+	for k, vs := range h {
+		for _, v := range vs {
+			n += int64(len(k) + len(v) + len(": \r\n"))
+		}
+	}
+	return n
+}

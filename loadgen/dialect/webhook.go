@@ -1,0 +1,409 @@
+package dialect
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// secretBytes is the length of the secrets that are made; the draft has 24 to 64.
+const secretBytes = 32
+
+// hooks is what the subscriptions of a webhook lane share.
+type hooks struct {
+	d        *events
+	listener *sinks.Listener
+	receiver *sinks.Receiver
+	agenda   *agenda
+	refuse   refusals
+}
+
+func newHooks(d *events) (*hooks, error) {
+	o := d.opts.Webhook
+	switch {
+	case o.RefreshAt < 0.1 || o.RefreshAt > 0.95:
+		return nil, fmt.Errorf("webhook: refreshAt %g: use a share from 0.1 to 0.95", o.RefreshAt)
+	case o.Refuse < 0 || o.Refuse > 1:
+		return nil, fmt.Errorf("webhook: refuse %g: use a share from 0 to 1", o.Refuse)
+	}
+	h := &hooks{d: d}
+	h.refuse.share, h.refuse.seed = o.Refuse, d.opts.Seed
+	h.receiver = sinks.NewReceiver(sinks.ReceiverOptions{Clock: d.clock, BodyLimit: o.BodyLimit, Turned: h.turned})
+	var err error
+	h.listener, err = sinks.Listen(sinks.ListenerOptions{
+		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Handler: h.receiver,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.agenda = newAgenda(d.clock)
+	return h, nil
+}
+
+// CertPEM returns what the target has to trust; nil if the lane has no listener.
+func (d *events) CertPEM() []byte {
+	if d.hooks == nil {
+		return nil
+	}
+	return d.hooks.listener.CertPEM()
+}
+
+// CallbackURL returns the listener's address; "" if the lane has none.
+func (d *events) CallbackURL() string {
+	if d.hooks == nil {
+		return ""
+	}
+	return d.hooks.listener.URL("")
+}
+
+// hook is the receiving end of one run.
+type hook struct {
+	h    *hooks
+	r    *run
+	path string
+	url  string
+
+	serving sync.RWMutex // held for reading while a delivery is looked at
+	calling sync.Mutex   // held while a subscribe or unsubscribe is under way
+
+	mu      sync.Mutex // guards the rest
+	secret  string     // the one that was sent last
+	keys    [2]*wire.Key
+	until   mcpload.Instant // when keys[1] is void; 0 = not yet known
+	granted int             // subscribe calls that were answered
+	refused int             // refreshes that failed in a row
+	expires mcpload.Instant // end of the grant; 0 = none
+	backoff sinks.Backoff
+}
+
+// newHook issues a path and a secret for a run.
+func (h *hooks) newHook(r *run) *hook {
+	var nonce [12]byte
+	rand.Read(nonce[:])
+	path := fmt.Sprintf("/h/%d-%d-%s", r.sub.Lane, r.sub.Index, hex.EncodeToString(nonce[:]))
+	k := &hook{h: h, r: r, path: path, url: h.listener.URL(path)}
+	k.backoff = sinks.Backoff{Min: refreshBackoffMin, Max: refreshBackoffMax, Rand: r.rand}
+	k.rotate()
+	h.receiver.Add(path, k)
+	return k
+}
+
+// attachWebhook subscribes.
+func (d *events) attachWebhook(ctx context.Context, r *run) error {
+	close(r.done) // there is no goroutine
+	k := r.hook
+	stop := context.AfterFunc(ctx, r.cancel)
+	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
+	_, err := retryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
+		k.calling.Lock()
+		defer k.calling.Unlock()
+		cause := mcpload.Subscribe
+		if again {
+			cause = mcpload.Retry
+		}
+		return struct{}{}, d.subscribe(r, cause)
+	})
+	if !stop() && err == nil {
+		err = notConfirmed(nil, ctx.Err())
+	}
+	if errors.Is(err, ErrUnreachable) {
+		// It may stand on the other side all the same, and would then be
+		// delivered to nobody until its grant is over.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
+		defer cancel()
+		d.unsubscribe(ctx, r)
+	}
+	return err
+}
+
+// rotate makes a new secret. The one before stays valid until the grace is
+// over, which is counted from the answer that takes the new one.
+func (k *hook) rotate() {
+	var raw [secretBytes]byte
+	rand.Read(raw[:])
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.secret = wire.FormatSecret(raw[:])
+	k.keys[1], k.until = k.keys[0], 0
+	k.keys[0] = wire.NewKey(raw[:])
+}
+
+// valid returns the keys that are accepted now.
+func (k *hook) valid(now mcpload.Instant) (cur, prev *wire.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.keys[1] != nil && k.until != 0 && now > k.until {
+		k.keys[1] = nil
+	}
+	return k.keys[0], k.keys[1]
+}
+
+// grant is the answer to subscribe.
+type grant struct {
+	RefreshBefore  *string `json:"refreshBefore"`
+	Truncated      bool    `json:"truncated"`
+	DeliveryStatus *struct {
+		Active    *bool   `json:"active"`
+		LastError *string `json:"lastError"`
+	} `json:"deliveryStatus"`
+}
+
+// subscribe sends events/subscribe, which is also the refresh, and plans the
+// next one.
+func (d *events) subscribe(r *run, cause mcpload.Cause) error {
+	agreed, err := d.agreement(r.ctx, r)
+	if err != nil {
+		return err
+	}
+	k := r.hook
+	o := d.params(nil, r)
+	k.mu.Lock()
+	delivery := wire.BeginObject(nil)
+	delivery.String("mode", "webhook")
+	delivery.String("url", k.url)
+	delivery.String("secret", k.secret)
+	k.mu.Unlock()
+	o.Raw("delivery", delivery.End())
+	d.position(&o, r)
+	switch {
+	case d.older:
+	case d.opts.Webhook.NoExpiry:
+		o.Raw("ttlMs", nil)
+	case d.opts.Webhook.TTL > 0:
+		o.Int("ttlMs", d.opts.Webhook.TTL.Milliseconds())
+	}
+	_, body := d.build(methodSubscribe, o, agreed)
+	ctx, cancel := context.WithTimeout(r.ctx, d.opts.Timeout)
+	defer cancel()
+	a := d.call(ctx, methodSubscribe, agreed.headers[methodSubscribe], body)
+	defer a.release()
+	d.called(cause, methodSubscribe, a)
+	if a.err != nil {
+		if d.lost(r, agreed, a.err) {
+			return &callError{method: methodSubscribe, status: a.status, kind: "session lost"}
+		}
+		return a.err
+	}
+	var m struct {
+		Result grant `json:"result"`
+	}
+	var odd *json.UnmarshalTypeError // a member of a type that is not the draft's is read as absent
+	if err := json.Unmarshal(*a.buf, &m); err != nil && !errors.As(err, &odd) {
+		return &callError{method: methodSubscribe, kind: kindProtocol, cause: err}
+	}
+	d.granted(r, a, m.Result)
+	return nil
+}
+
+// granted takes over what the answer says.
+func (d *events) granted(r *run, a *answer, g grant) {
+	k := r.hook
+	first := k.settle(d.clock.Now(), d.opts.Webhook.Grace)
+	d.activate(r, a.at)
+	if g.Truncated && !first {
+		d.notice(r, mcpload.Truncated, a.at, "")
+	}
+	if s := g.DeliveryStatus; s != nil && s.Active != nil && !*s.Active {
+		detail := "deliveries are suspended"
+		if s.LastError != nil {
+			detail += ": " + *s.LastError
+		}
+		d.notice(r, mcpload.TransientError, a.at, detail)
+	}
+	if first || g.Truncated { // later, the watermarks of deliveries know better
+		r.setCursor(a.msg.Cursor)
+	}
+	life, ok := g.life(a.date)
+	if !ok {
+		if g.RefreshBefore != nil {
+			d.notice(r, mcpload.Malformed, a.at, "refreshBefore is not a time: "+*g.RefreshBefore)
+		}
+		k.mu.Lock()
+		k.expires = 0
+		k.mu.Unlock()
+		return
+	}
+	k.mu.Lock()
+	k.expires = a.at.Add(life)
+	jitter := 0.05 * r.rand.Float64()
+	k.mu.Unlock()
+	wait := time.Duration(float64(life) * max(d.opts.Webhook.RefreshAt-jitter, 0.05))
+	d.hooks.agenda.add(a.at.Add(max(wait, minRefresh)), k)
+}
+
+// minRefresh keeps a grant that is over already from becoming a loop.
+const minRefresh = 100 * time.Millisecond
+
+// Waits between attempts at a refresh that fails.
+const (
+	refreshBackoffMin = 250 * time.Millisecond
+	refreshBackoffMax = 15 * time.Second
+)
+
+// settle counts an answered subscribe, starts the grace of a replaced secret,
+// and tells whether it was the first.
+func (k *hook) settle(now mcpload.Instant, grace time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.keys[1] != nil && k.until == 0 {
+		k.until = now.Add(grace)
+	}
+	k.granted++
+	k.refused = 0
+	k.backoff.Reset()
+	return k.granted == 1
+}
+
+// life is how long the grant lasts from the answer on. refreshBefore is a time
+// of the server's clock: if its Date header shows that this clock is another
+// than ours, it is read by that.
+func (g *grant) life(date time.Time) (time.Duration, bool) {
+	if g.RefreshBefore == nil {
+		return 0, false
+	}
+	t, err := time.Parse(time.RFC3339, *g.RefreshBefore)
+	if err != nil {
+		return 0, false
+	}
+	now := time.Now()
+	if off := now.Sub(date); !date.IsZero() && (off > 2*time.Second || off < -2*time.Second) {
+		now = date
+	}
+	return t.Sub(now), true
+}
+
+// refresh is called by the agenda when a run's refresh is due.
+func (k *hook) refresh() {
+	d, r := k.h.d, k.r
+	k.calling.Lock()
+	defer k.calling.Unlock()
+	if r.isOver() {
+		return
+	}
+	k.mu.Lock()
+	again := k.refused > 0
+	due := d.opts.Webhook.RotateEvery > 0 && k.granted%d.opts.Webhook.RotateEvery == 0
+	k.mu.Unlock()
+	cause := mcpload.Refresh
+	switch {
+	case again:
+		cause = mcpload.Retry
+	case due:
+		k.rotate()
+	}
+	err := d.subscribe(r, cause)
+	if err == nil || r.ctx.Err() != nil {
+		return
+	}
+	var ce *callError
+	if errors.As(err, &ce) && ce.final() {
+		d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
+		d.fail(r, err)
+		k.h.retire(r)
+		return
+	}
+	d.notice(r, mcpload.TransientError, d.clock.Now(), "refresh: "+err.Error())
+	var wait time.Duration
+	if ce != nil {
+		wait = ce.retryAfter
+	}
+	k.mu.Lock()
+	k.refused++
+	wait = k.backoff.Next(wait)
+	k.mu.Unlock()
+	k.h.agenda.add(d.clock.Now().Add(wait), k)
+}
+
+// unsubscribe sends events/unsubscribe, after giving up a refresh under way: a
+// refresh that arrived later would bring the subscription back.
+func (d *events) unsubscribe(ctx context.Context, r *run) error {
+	r.cancel()
+	r.hook.calling.Lock()
+	defer r.hook.calling.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
+	defer cancel()
+	agreed, err := d.agreement(ctx, r)
+	if err != nil {
+		return err
+	}
+	o := d.params(nil, r)
+	delivery := wire.BeginObject(nil)
+	delivery.String("url", r.hook.url)
+	o.Raw("delivery", delivery.End())
+	_, body := d.build(methodUnsubscribe, o, agreed)
+	a := d.call(ctx, methodUnsubscribe, agreed.headers[methodUnsubscribe], body)
+	defer a.release()
+	d.called(mcpload.Unsubscribe, methodUnsubscribe, a)
+	if a.err != nil {
+		d.lost(r, agreed, a.err)
+		return a.err
+	}
+	return nil
+}
+
+// retire takes the run's path off the listener and waits for deliveries that
+// are being looked at.
+func (h *hooks) retire(r *run) {
+	k := r.hook
+	if k == nil {
+		return
+	}
+	h.agenda.remove(k)
+	h.receiver.Retire(k.path)
+	k.serving.Lock()
+	k.serving.Unlock() //nolint:staticcheck // only waits
+}
+
+func (h *hooks) close(ctx context.Context) error {
+	h.agenda.close()
+	return h.listener.Close(ctx)
+}
+
+// turned reports a request that reached no subscription.
+func (h *hooks) turned(to sinks.Hook, status int, at mcpload.Instant, size int) {
+	if k, ok := to.(*hook); ok && status != http.StatusMethodNotAllowed {
+		h.d.notice(k.r, mcpload.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+	}
+	h.inbound(mcpload.Events, "", at, size, status)
+}
+
+// answerSize is what an answer of the listener takes at least in HTTP/1.1: the
+// status line, Date, and Content-Length.
+const answerSize = len("HTTP/1.1 200 OK\r\nDate: Mon, 02 Jan 2006 15:04:05 GMT\r\nContent-Length: 0\r\n\r\n")
+
+// inbound reports a request that the target made.
+func (h *hooks) inbound(cause mcpload.Cause, method string, at mcpload.Instant, size, status int) {
+	c := mcpload.Call{
+		Lane: h.d.opts.Lane, Cause: cause, At: at, Requests: 1, Up: int64(answerSize), Down: int64(size),
+		Connections: h.listener.TakeAccepted(), Method: method,
+	}
+	if status > 299 {
+		c.Failure = failureWord(status)
+	}
+	h.d.rec.Called(c)
+}
+
+// failureWord spells the statuses that a listener answers without allocating.
+func failureWord(status int) string {
+	switch status {
+	case http.StatusServiceUnavailable:
+		return "http 503"
+	case http.StatusUnauthorized:
+		return "http 401"
+	case http.StatusNotFound:
+		return "http 404"
+	case http.StatusRequestEntityTooLarge:
+		return "http 413"
+	}
+	return fmt.Sprintf("http %d", status)
+}

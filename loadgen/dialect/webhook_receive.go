@@ -1,0 +1,162 @@
+package dialect
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// fieldsPool spares each delivery the scan's result on the heap.
+var fieldsPool = sync.Pool{New: func() any { return new(wire.Fields) }}
+
+// Receive looks at one request for the run's path.
+func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
+	k.serving.RLock()
+	defer k.serving.RUnlock()
+	f := fieldsPool.Get().(*wire.Fields)
+	defer fieldsPool.Put(f)
+	h, r, d := k.h, k.r, k.h.d
+
+	cur, prev := k.valid(in.At)
+	if err := wire.Verify(in.Header, in.Body, time.Now(), cur, prev); err != nil {
+		d.notice(r, mcpload.Rejected, in.At, rejection(err))
+		h.inbound(mcpload.Events, "", in.At, in.Size, http.StatusUnauthorized)
+		return sinks.Reply{Status: http.StatusUnauthorized}
+	}
+	if !wire.ScanFields(in.Body, f) {
+		d.notice(r, mcpload.Malformed, in.At, "a delivery is not a JSON object")
+		h.inbound(mcpload.Events, "", in.At, in.Size, http.StatusBadRequest)
+		return sinks.Reply{Status: http.StatusBadRequest}
+	}
+	if len(f.Type) > 0 && len(f.EventID) == 0 {
+		return k.control(in, f)
+	}
+	return k.event(in, f)
+}
+
+func rejection(err error) string {
+	switch {
+	case errors.Is(err, wire.ErrUnsigned):
+		return "unsigned"
+	case errors.Is(err, wire.ErrStale):
+		return "stale timestamp"
+	}
+	return "wrong signature"
+}
+
+// event takes a delivery, or refuses its first copy on purpose.
+func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
+	h, r, d := k.h, k.r, k.h.d
+	id := mcpload.HashID(f.EventID)
+	if id == 0 {
+		if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
+			id = mcpload.HashID([]byte(v[0]))
+		}
+	}
+	refused, repeat := h.refuse.decide(r.sub.Index, id)
+	stamp, probed := mcpload.FindStamp(in.Body)
+	d.rec.Delivered(mcpload.Delivery{
+		Sub: r.sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
+	})
+	switch {
+	case refused:
+		h.inbound(mcpload.Events, "", in.At, in.Size, http.StatusServiceUnavailable)
+		return sinks.Reply{Status: http.StatusServiceUnavailable}
+	case repeat:
+		h.inbound(mcpload.Retry, "", in.At, in.Size, http.StatusOK)
+	default:
+		h.inbound(mcpload.Events, "", in.At, in.Size, http.StatusOK)
+	}
+	r.setCursor(f.Cursor)
+	return sinks.Reply{Delay: d.opts.Webhook.AckDelay}
+}
+
+// control answers a control envelope.
+func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
+	h, r, d := k.h, k.r, k.h.d
+	kind := string(f.Type)
+	h.inbound(mcpload.Verification, kind, in.At, in.Size, http.StatusOK)
+	switch kind {
+	case "verification":
+		if f.Challenge == nil {
+			d.notice(r, mcpload.Malformed, in.At, "a verification without a challenge")
+			return sinks.Reply{Status: http.StatusBadRequest}
+		}
+		o := wire.BeginObject(nil)
+		o.Raw("challenge", f.Challenge)
+		return sinks.Reply{Body: o.End()}
+	case "gap":
+		d.notice(r, mcpload.Truncated, in.At, "")
+		r.setCursor(f.Cursor)
+	case "terminated":
+		m := wire.Message{Fields: *f}
+		if f.HasFault && passing(f.Fault.Code) {
+			d.notice(r, mcpload.TransientError, in.At, "terminated: "+faultText(&m))
+			h.agenda.add(in.At.Add(minRefresh), k) // subscribe again
+			break
+		}
+		d.notice(r, mcpload.Terminated, in.At, faultText(&m))
+		d.fail(r, &callError{method: "terminated", hasCode: true, code: f.Fault.Code, message: string(f.Fault.Message)})
+		h.agenda.remove(k)
+		h.receiver.Retire(k.path)
+	default:
+		d.notice(r, mcpload.Malformed, in.At, "unknown envelope "+kind)
+	}
+	return sinks.Reply{}
+}
+
+// refusals decides which events are refused once. It remembers the refused
+// ones, the last refusalMemory to twice as many of a lane, and nothing of the
+// others.
+type refusals struct {
+	share float64
+	seed  uint64
+
+	mu        sync.Mutex
+	now, past map[refusal]struct{}
+}
+
+type refusal struct {
+	index uint32
+	event uint64
+}
+
+const refusalMemory = 1 << 16
+
+// decide tells whether this copy is to be refused, and whether it is a later
+// copy of one that was.
+func (f *refusals) decide(index uint32, event uint64) (refuse, repeat bool) {
+	if f.share <= 0 || event == 0 || float64(mix(f.seed^uint64(index)<<32, event)>>11)/(1<<53) >= f.share {
+		return false, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := refusal{index, event}
+	if _, ok := f.now[key]; ok {
+		return false, true
+	}
+	if _, ok := f.past[key]; ok {
+		return false, true
+	}
+	if f.now == nil || len(f.now) >= refusalMemory {
+		f.now, f.past = make(map[refusal]struct{}), f.now
+	}
+	f.now[key] = struct{}{}
+	return true, false
+}
+
+// mix hashes two words into one (the finisher of splitmix64, twice).
+func mix(a, b uint64) uint64 {
+	for _, v := range [...]uint64{a, b} {
+		a ^= v + 0x9e3779b97f4a7c15
+		a = (a ^ a>>30) * 0xbf58476d1ce4e5b9
+		a = (a ^ a>>27) * 0x94d049bb133111eb
+		a ^= a >> 31
+	}
+	return a
+}

@@ -1,0 +1,262 @@
+package sinks
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Authority signs the certificates of a run's webhook listeners. A target
+// trusts all of them by trusting its PEM. The key never leaves the process.
+// It is safe for concurrent use.
+type Authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+// certLife is how long certificates are valid: longer than any run.
+const certLife = 30 * 24 * time.Hour
+
+// NewAuthority makes a new authority.
+func NewAuthority() (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("webhook authority: making a key: %w", err)
+	}
+	serial, err := serialNumber()
+	if err != nil {
+		return nil, fmt.Errorf("webhook authority: %w", err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: "mcpload webhook listeners"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(certLife),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("webhook authority: signing: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("webhook authority: %w", err)
+	}
+	return &Authority{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+// PEM returns the authority's certificate. The caller must not change it.
+func (a *Authority) PEM() []byte { return a.pem }
+
+// leaf makes a server certificate for hosts, names or addresses.
+func (a *Authority) leaf(hosts []string) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	serial, err := serialNumber()
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: "mcpload webhook listener"},
+		NotBefore:    a.cert.NotBefore,
+		NotAfter:     a.cert.NotAfter,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			tmpl.IPAddresses = append(tmpl.IPAddresses, ip)
+		} else if h != "" {
+			tmpl.DNSNames = append(tmpl.DNSNames, h)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+func serialNumber() (*big.Int, error) {
+	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+}
+
+// ListenerOptions describes a webhook listener.
+type ListenerOptions struct {
+	// Listen is a host:port; "" = a free port of 127.0.0.1.
+	Listen string
+	// Callback is the https address, without a path, under which the target
+	// reaches the listener; "" = the listener's own.
+	Callback string
+	// Authority signs the certificate; nil = a new one.
+	Authority *Authority
+	Handler   http.Handler
+}
+
+// Listener is an HTTPS server (HTTP/1.1 and HTTP/2) for webhook deliveries.
+type Listener struct {
+	server    *http.Server
+	authority *Authority
+	port      net.Listener
+	base      string
+	done      chan struct{}
+	accepted  atomic.Int64
+	charged   atomic.Int64
+
+	mu    sync.Mutex
+	fresh map[net.Conn]struct{} // connections that have not sent a byte
+}
+
+// Listen opens the listener's port and serves opts.Handler until Close.
+func Listen(opts ListenerOptions) (*Listener, error) {
+	addr := opts.Listen
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	a := opts.Authority
+	if a == nil {
+		var err error
+		if a, err = NewAuthority(); err != nil {
+			return nil, err
+		}
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("webhook listener: %s: %w: choose another listen address", addr, err)
+	}
+	base, hosts, err := callback(opts.Callback, ln.Addr())
+	if err != nil {
+		ln.Close()
+		return nil, err
+	}
+	cert, err := a.leaf(hosts)
+	if err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("webhook listener: certificate for %v: %w", hosts, err)
+	}
+	l := &Listener{port: ln, authority: a, base: base, done: make(chan struct{}), fresh: map[net.Conn]struct{}{}}
+	l.server = &http.Server{
+		Handler:           opts.Handler,
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          log.New(io.Discard, "", 0), // a target's failed handshakes are its own to report
+		ConnState:         l.state,
+	}
+	go func() {
+		defer close(l.done)
+		l.server.ServeTLS(ln, "", "")
+	}()
+	return l, nil
+}
+
+// callback returns the address that targets are given and the hosts that the
+// certificate has to name.
+func callback(want string, addr net.Addr) (base string, hosts []string, err error) {
+	_, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return "", nil, fmt.Errorf("webhook listener: %w", err)
+	}
+	host := addr.(*net.TCPAddr).IP
+	if host.IsUnspecified() {
+		host = net.IPv4(127, 0, 0, 1)
+	}
+	hosts = []string{host.String(), "localhost"}
+	if want == "" {
+		return "https://" + net.JoinHostPort(host.String(), port), hosts, nil
+	}
+	u, err := url.Parse(want)
+	if err != nil || u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
+		return "", nil, fmt.Errorf("webhook listener: callback %q: use https://host:port without a path", want)
+	}
+	return "https://" + u.Host, append(hosts, u.Hostname()), nil
+}
+
+// URL returns the address of path, which begins with a slash, as the target is
+// given it.
+func (l *Listener) URL(path string) string { return l.base + path }
+
+// CertPEM returns the certificate that a target has to trust.
+func (l *Listener) CertPEM() []byte { return l.authority.pem }
+
+// Accepted is the number of connections taken so far.
+func (l *Listener) Accepted() int64 { return l.accepted.Load() }
+
+// TakeAccepted returns how many connections were taken since the last call, so
+// that each is charged once.
+func (l *Listener) TakeAccepted() int {
+	now := l.accepted.Load()
+	for {
+		was := l.charged.Load()
+		if was >= now {
+			return 0
+		}
+		if l.charged.CompareAndSwap(was, now) {
+			return int(now - was)
+		}
+	}
+}
+
+// state follows a connection.
+func (l *Listener) state(c net.Conn, s http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s == http.StateNew {
+		l.accepted.Add(1)
+		l.fresh[c] = struct{}{}
+		return
+	}
+	delete(l.fresh, c)
+}
+
+// hangUp closes connections that a sender opened in reserve. Shutdown gives
+// them five seconds to say something.
+func (l *Listener) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.fresh {
+		c.Close()
+	}
+}
+
+// Close stops listening, waits for deliveries being answered until ctx is
+// over, then breaks them off.
+func (l *Listener) Close(ctx context.Context) error {
+	l.port.Close() // before anything is hung up, so that nothing new comes
+	l.hangUp()
+	err := l.server.Shutdown(ctx)
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	if err != nil {
+		err = errors.Join(err, l.server.Close())
+	}
+	<-l.done
+	if err != nil {
+		return fmt.Errorf("webhook listener: closing %s: %w", l.base, err)
+	}
+	return nil
+}

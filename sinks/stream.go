@@ -1,0 +1,123 @@
+package sinks
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// streamBuffer is what one open stream holds while it waits. It is the price
+// of a stream that is paid thousands of times; messages that do not fit come
+// in pieces.
+const streamBuffer = 2 << 10
+
+// ReadStream reads body to its end, handing on each piece as it arrives with
+// the time at which its last byte was read, and beating pulse if there is one.
+// The piece is only valid until take returns. It returns nil at the end of
+// body, or the first error of body or take.
+func ReadStream(body io.Reader, clock *mcpload.Clock, pulse *Pulse, take func(piece []byte, at mcpload.Instant) error) error {
+	buf := make([]byte, streamBuffer)
+	for {
+		n, err := body.Read(buf)
+		at := clock.Now()
+		if n > 0 {
+			pulse.Beat(at)
+			if terr := take(buf[:n], at); terr != nil {
+				return terr
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Watch finds streams that have gone silent, with one goroutine for all of
+// them. It is safe for concurrent use.
+type Watch struct {
+	clock *mcpload.Clock
+	every time.Duration
+	stop  chan struct{}
+	done  chan struct{}
+
+	mu     sync.Mutex
+	pulses map[*Pulse]struct{}
+}
+
+// Pulse is when one stream was last heard. A nil Pulse may be beaten.
+type Pulse struct {
+	last  atomic.Int64
+	limit time.Duration
+	dead  func()
+}
+
+// Beat notes that the stream was heard at that instant.
+func (p *Pulse) Beat(at mcpload.Instant) {
+	if p != nil {
+		p.last.Store(int64(at))
+	}
+}
+
+// NewWatch starts a watch that looks at every stream once per period: a
+// silence is found that much late at most. Close ends it.
+func NewWatch(clock *mcpload.Clock, every time.Duration) *Watch {
+	w := &Watch{clock: clock, every: every, stop: make(chan struct{}), done: make(chan struct{}), pulses: map[*Pulse]struct{}{}}
+	go w.run()
+	return w
+}
+
+// Add watches a stream that counts as heard now. dead is called once, on the
+// watch's goroutine, when it was silent for longer than limit; it must not
+// block. The stream is no longer watched then.
+func (w *Watch) Add(limit time.Duration, dead func()) *Pulse {
+	p := &Pulse{limit: limit, dead: dead}
+	p.Beat(w.clock.Now())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pulses[p] = struct{}{}
+	return p
+}
+
+// Remove stops watching. dead may be running, but will not be called anew.
+func (w *Watch) Remove(p *Pulse) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.pulses, p)
+}
+
+// Close ends the watch and waits for it.
+func (w *Watch) Close() {
+	close(w.stop)
+	<-w.done
+}
+
+func (w *Watch) run() {
+	defer close(w.done)
+	t := time.NewTicker(w.every)
+	defer t.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-t.C:
+		}
+		w.look(w.clock.Now())
+	}
+}
+
+func (w *Watch) look(now mcpload.Instant) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.pulses {
+		if now.Sub(mcpload.Instant(p.last.Load())) > p.limit {
+			delete(w.pulses, p)
+			p.dead()
+		}
+	}
+}

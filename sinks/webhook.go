@@ -1,0 +1,213 @@
+package sinks
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// Inbound is a request that came to a hook, with its body read.
+type Inbound struct {
+	Header http.Header
+	// Body is only valid until Receive returns.
+	Body []byte
+	// At is when the last byte of the body was read.
+	At mcpload.Instant
+	// Size is the bytes of body and header fields in their HTTP/1.1 spelling.
+	Size int
+}
+
+// Reply is a hook's answer.
+type Reply struct {
+	// Status is the HTTP status; 0 = 200.
+	Status int
+	// Body is sent as JSON when it is not empty.
+	Body []byte
+	// Delay is waited before the answer is written.
+	Delay time.Duration
+}
+
+// Hook receives the requests of one path, many at a time.
+type Hook interface {
+	Receive(in *Inbound) Reply
+}
+
+// ReceiverOptions describes a Receiver. Clock must be set.
+type ReceiverOptions struct {
+	Clock *mcpload.Clock
+	// BodyLimit is the largest body taken, in bytes; 0 = 272 KiB (the MCP
+	// Events draft's 256 KiB and a margin). Larger ones are answered 413.
+	BodyLimit int64
+	// Turned, if not nil, is told of every request that reached no hook, or
+	// was too large for one (hook is then not nil).
+	Turned func(hook Hook, status int, at mcpload.Instant, size int)
+}
+
+// DefaultBodyLimit is the BodyLimit of zero options.
+const DefaultBodyLimit = 272 << 10
+
+// keepRetired is how many retired paths are remembered.
+const keepRetired = 1 << 16
+
+// Receiver is the handler of a webhook listener: it finds the hook of a path,
+// reads the body into a pooled buffer and takes the time. It knows nothing of
+// what is delivered. It is safe for concurrent use.
+type Receiver struct {
+	opts ReceiverOptions
+
+	mu      sync.RWMutex
+	hooks   map[string]Hook // nil for a retired path
+	retired []string        // ring of retired paths
+	next    int
+}
+
+// NewReceiver returns a receiver without hooks.
+func NewReceiver(opts ReceiverOptions) *Receiver {
+	if opts.BodyLimit <= 0 {
+		opts.BodyLimit = DefaultBodyLimit
+	}
+	return &Receiver{opts: opts, hooks: map[string]Hook{}}
+}
+
+// Add issues a path. A path must not be issued twice.
+func (r *Receiver) Add(path string, hook Hook) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hooks[path] = hook
+}
+
+// Retire takes the hook off a path. Requests for it are answered 503 from now
+// on, as the draft wants for a subscription that is not known, while paths
+// that were never issued are answered 404.
+func (r *Receiver) Retire(path string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hooks[path] == nil {
+		return
+	}
+	r.hooks[path] = nil
+	if len(r.retired) < keepRetired {
+		r.retired = append(r.retired, path)
+		return
+	}
+	delete(r.hooks, r.retired[r.next])
+	r.retired[r.next] = path
+	r.next = (r.next + 1) % keepRetired
+}
+
+// bodies are buffers for request bodies. A pointer is pooled so that putting
+// one back does not allocate.
+var bodies = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// maxPooledBody keeps the odd large body from staying in the pool for ever.
+const maxPooledBody = 64 << 10
+
+// ServeHTTP receives one request.
+func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.RLock()
+	hook, issued := r.hooks[req.URL.Path]
+	r.mu.RUnlock()
+	switch {
+	case !issued:
+		r.turn(w, req, nil, http.StatusNotFound)
+		return
+	case hook == nil:
+		r.turn(w, req, nil, http.StatusServiceUnavailable)
+		return
+	case req.Method != http.MethodPost:
+		r.turn(w, req, hook, http.StatusMethodNotAllowed)
+		return
+	case req.ContentLength > r.opts.BodyLimit:
+		r.turn(w, req, hook, http.StatusRequestEntityTooLarge)
+		return
+	}
+	buf := bodies.Get().(*[]byte)
+	body, err := readBody((*buf)[:0], req.Body, req.ContentLength, r.opts.BodyLimit)
+	at := r.opts.Clock.Now()
+	defer func() {
+		if cap(body) <= maxPooledBody {
+			*buf = body
+			bodies.Put(buf)
+		}
+	}()
+	if err != nil {
+		status := http.StatusBadRequest
+		if errors.Is(err, errBodyLimit) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		r.turn(w, req, hook, status)
+		return
+	}
+	reply := hook.Receive(&Inbound{Header: req.Header, Body: body, At: at, Size: headerSize(req) + len(body)})
+	if reply.Delay > 0 {
+		t := time.NewTimer(reply.Delay)
+		select {
+		case <-t.C:
+		case <-req.Context().Done(): // the sender has gone: there is nobody to answer
+			t.Stop()
+		}
+	}
+	answer(w, reply)
+}
+
+func (r *Receiver) turn(w http.ResponseWriter, req *http.Request, hook Hook, status int) {
+	if r.opts.Turned != nil {
+		size := headerSize(req) + int(max(req.ContentLength, 0))
+		r.opts.Turned(hook, status, r.opts.Clock.Now(), size)
+	}
+	answer(w, Reply{Status: status})
+}
+
+func answer(w http.ResponseWriter, reply Reply) {
+	if reply.Status == 0 {
+		reply.Status = http.StatusOK
+	}
+	if len(reply.Body) == 0 {
+		w.WriteHeader(reply.Status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(reply.Status)
+	w.Write(reply.Body)
+}
+
+var errBodyLimit = errors.New("body is larger than the limit")
+
+// readBody reads all of body, of which length bytes are announced (-1 = not
+// known), into buf.
+func readBody(buf []byte, body io.Reader, length, limit int64) ([]byte, error) {
+	if length > int64(cap(buf)) {
+		buf = make([]byte, 0, length+1) // one more, so that the end is seen without growing
+	}
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if int64(len(buf)) > limit {
+			return buf, errBodyLimit
+		}
+		if err == io.EOF {
+			return buf, nil
+		}
+		if err != nil {
+			return buf, err
+		}
+	}
+}
+
+// headerSize is what the request line and the header fields take in HTTP/1.1.
+func headerSize(req *http.Request) int {
+	n := len(req.Method) + len(req.URL.Path) + len(" HTTP/1.1\r\n") + 1 + len("Host: \r\n\r\n") + len(req.Host)
+	for k, vs := range req.Header {
+		for _, v := range vs {
+			n += len(k) + len(v) + 4
+		}
+	}
+	return n
+}
