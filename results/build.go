@@ -43,7 +43,9 @@ func NewLane(a *sinks.LaneAccount) Lane {
 			FalseAlarms: a.FalseAlarms,
 			Overclaimed: a.Overclaimed,
 		},
-		Latency:  Latency{FromIntended: Summarise(a.Latency.FromIntended), FromSent: Summarise(a.Latency.FromSent)},
+		Latency: Latency{
+			FromIntended: Summarise(a.Latency.FromIntended), FromSent: Summarise(a.Latency.FromSent), BelowFloor: []string{},
+		},
 		Overhead: newOverhead(a),
 		Detail: Detail{
 			UnexpectedBy: map[string]int64{

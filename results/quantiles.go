@@ -34,3 +34,24 @@ func SummariseNanos(h *hdrhistogram.Histogram) Quantiles {
 		Mean:  Nanos(h.Mean()),
 	}
 }
+
+// MarkFloor fills l.BelowFloor for a noise floor.
+func (l *Latency) MarkFloor(floor Nanos) {
+	l.BelowFloor = []string{}
+	for _, part := range []struct {
+		name string
+		q    Quantiles
+	}{{"fromIntended", l.FromIntended}, {"fromSent", l.FromSent}} {
+		if part.q.Count == 0 {
+			continue
+		}
+		for _, f := range []struct {
+			name string
+			v    Nanos
+		}{{"p50", part.q.P50}, {"p90", part.q.P90}, {"p99", part.q.P99}, {"p999", part.q.P999}, {"max", part.q.Max}} {
+			if f.v < floor {
+				l.BelowFloor = append(l.BelowFloor, part.name+"."+f.name)
+			}
+		}
+	}
+}

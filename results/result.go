@@ -170,6 +170,10 @@ type Gaps struct {
 type Latency struct {
 	FromIntended Quantiles `json:"fromIntended"`
 	FromSent     Quantiles `json:"fromSent"`
+	// BelowFloor names the figures above, such as fromSent.p50, that are below
+	// the noise floor of the run (Instrument.OwnDelay.P99): they say more about
+	// the generator than about the target.
+	BelowFloor []string `json:"belowFloor"`
 }
 
 // Quantiles summarise a histogram (HDR, three digits, 1 µs to 10 min).

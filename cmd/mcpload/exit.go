@@ -20,7 +20,8 @@ const (
 
 const exitCodesHelp = `Exit codes:
   0    all is well
-  1    something failed on this side, such as writing the result
+  1    something failed on this side, such as writing the result; compare: a
+       figure got worse than a gate allows
   2    bad profile, flag or argument
   3    the target cannot be reached, went away, or does not offer what is asked
   4    the generator was the bottleneck: its figures say little about the target

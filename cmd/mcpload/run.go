@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,9 @@ import (
 
 // runFlags are the flags of the run command.
 type runFlags struct {
-	profile     string
+	profiles    []string
+	trials      int
+	extra       extraFlags
 	target      targetFlags
 	upstream    string
 	upstreamURL string
@@ -51,38 +54,98 @@ Ctrl-C once stops firing, drains and writes a partial result; twice writes at on
       --upstream inject --upstream-url http://127.0.0.1:8081
   mcpload run --profile mine.yaml --json --quiet > result.json`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runProfile(c.Context(), f, io) },
+		RunE: func(c *cobra.Command, _ []string) error { return runAll(c.Context(), f, io) },
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.profile, "profile", "p", "compare", "built-in profile or file (see mcpload profiles)")
+	fl.StringArrayVarP(&f.profiles, "profile", "p", []string{"compare"}, "built-in profile or file (see mcpload profiles); several are run in turn")
+	fl.IntVar(&f.trials, "trials", 1, "run this often; the trials of several profiles take turns, so that what drifts hits all alike")
 	f.target.add(c)
 	fl.StringVar(&f.upstream, "upstream", "", "kind of upstream: inject or http (default: the profile's)")
 	fl.StringVar(&f.upstreamURL, "upstream-url", "", "URL of the upstream: the admin address for inject, the request's URL for http")
 	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
+	f.extra.add(c)
 	fl.BoolVar(&f.json, "json", false, "print the result as JSON on standard output instead of the table")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
 	return c
 }
 
-// runProfile is the run command.
-func runProfile(ctx context.Context, f runFlags, io streams) error {
-	p, err := loadProfile(f)
-	if err != nil {
+// runAll is the run command: every profile once, or as often as there are trials.
+func runAll(ctx context.Context, f runFlags, io streams) error {
+	if f.trials < 1 {
+		return usageError{fmt.Errorf("--trials %d: want 1 or more", f.trials)}
+	}
+	if err := f.extra.check(); err != nil {
 		return err
 	}
-	dir := f.out
-	if dir == "" {
-		dir = filepath.Join("results", "runs", time.Now().UTC().Format("20060102T150405Z")+"-"+p.Name)
+	var all []*profiles.Profile
+	for _, name := range f.profiles {
+		p, err := loadProfile(f, name)
+		if err != nil {
+			return err
+		}
+		all = append(all, p)
 	}
+	if err := distinct(all); err != nil {
+		return err
+	}
+	ctx, stop, release := onInterrupt(ctx, io)
+	defer release()
+	started := time.Now().UTC().Format("20060102T150405Z")
+	var worst error
+	for trial := range f.trials {
+		for _, p := range all {
+			if f.trials > 1 && !f.quiet {
+				fmt.Fprintf(io.err, "trial %d of %d, %s\n", trial+1, f.trials, p.Name)
+			}
+			err := runProfile(ctx, stop, f, p, f.dir(started, p.Name, trial), io)
+			if exitCode(err) == exitInterrupted {
+				return err
+			}
+			if worst == nil {
+				worst = err
+			}
+		}
+	}
+	return worst
+}
+
+// distinct refuses two profiles of one name: their results would be mixed up.
+func distinct(all []*profiles.Profile) error {
+	seen := map[string]bool{}
+	for _, p := range all {
+		if seen[p.Name] {
+			return usageError{fmt.Errorf("--profile: two profiles are named %s; rename one", p.Name)}
+		}
+		seen[p.Name] = true
+	}
+	return nil
+}
+
+// dir is where one run is written: trials of one profile stand side by side in
+// a directory of their own, which mcpload compare takes as one side.
+func (f *runFlags) dir(started, profile string, trial int) string {
+	dir := f.out
+	switch {
+	case dir == "":
+		dir = filepath.Join("results", "runs", started+"-"+profile)
+	case len(f.profiles) > 1:
+		dir = filepath.Join(dir, profile)
+	}
+	if f.trials > 1 {
+		dir = filepath.Join(dir, fmt.Sprintf("trial-%03d", trial+1))
+	}
+	return dir
+}
+
+// runProfile runs one profile once and writes its result to dir.
+func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profiles.Profile, dir string, io streams) error {
 	// Before the run, so that half an hour of measuring does not end in an
 	// error about a path.
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
-	ctx, stop, release := onInterrupt(ctx, io)
-	defer release()
 	view := newView(io.err, p, f.quiet)
 	outcome, runErr := bench.Run(ctx, bench.Options{
 		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, Stop: stop,
@@ -93,16 +156,22 @@ func runProfile(ctx context.Context, f runFlags, io streams) error {
 		_ = os.Remove(dir) // only if it is still empty
 		return runErr
 	}
+	out := io.out
+	var err error
 	if f.json {
-		err = outcome.Result.Write(io.out)
+		err = outcome.Result.Write(out)
+		out = io.err // for what is not the result
 	} else {
-		err = report.Text(io.out, outcome.Result)
+		err = report.Text(out, outcome.Result)
 	}
 	if err == nil {
 		err = archive(dir, outcome)
 	}
+	if err == nil {
+		err = f.extra.write(outcome.Result, out)
+	}
 	if err == nil && !f.json {
-		fmt.Fprintf(io.out, "\nresult in %s\n", dir)
+		fmt.Fprintf(out, "\nresult in %s\n", dir)
 	}
 	return verdict(outcome.Result, runErr, err)
 }
@@ -124,7 +193,7 @@ func verdict(r *results.Result, runErr, writeErr error) error {
 }
 
 // loadProfile reads the profile with all overrides of the command line.
-func loadProfile(f runFlags) (*profiles.Profile, error) {
+func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
 	set := slices.Clone(f.set)
 	if f.upstream != "" {
 		set = append(set, "upstream.kind="+f.upstream)
@@ -139,7 +208,7 @@ func loadProfile(f runFlags) (*profiles.Profile, error) {
 	if f.target.url != "" {
 		set = append(set, "target.url="+f.target.url)
 	}
-	p, err := profiles.Load(f.profile, set)
+	p, err := profiles.Load(name, set)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -243,7 +312,11 @@ func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struc
 
 // archive writes what a run leaves behind.
 func archive(dir string, o *bench.Outcome) error {
-	if err := results.Save(dir, o.Result, o.Accounts); err != nil {
+	err := results.Save(dir, o.Result, o.Accounts)
+	if err == nil {
+		err = results.WriteFile(filepath.Join(dir, "report.txt"), func(w io.Writer) error { return report.Text(w, o.Result) })
+	}
+	if err != nil {
 		return fmt.Errorf("%w; the figures above are not saved: free some space or choose another --out, and run again", err)
 	}
 	return nil

@@ -171,6 +171,9 @@ func (r *run) finish(err error) {
 	if err != nil {
 		res.Partial, res.Reason = true, err.Error()
 	}
+	for i := range res.Lanes {
+		res.Lanes[i].Latency.MarkFloor(res.Instrument.OwnDelay.P99)
+	}
 	res.Thresholds = []results.Verdict{}
 	for _, t := range r.thresholds {
 		res.Thresholds = append(res.Thresholds, t.Check(res)...)

@@ -90,7 +90,7 @@ func (p *pass) prepare() error {
 	var err error
 	p.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
 		Clock: r.clock, Run: id, Sources: r.profile.Upstream.Sources, Lanes: specs,
-		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain,
+		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
@@ -105,6 +105,13 @@ func (p *pass) prepare() error {
 		p.dialects = append(p.dialects, d)
 	}
 	return nil
+}
+
+// interval is the width of the time series of a run: about a hundred intervals,
+// of 100 ms to 1 s.
+func interval(measure time.Duration) time.Duration {
+	const step = 100 * time.Millisecond
+	return min(max((measure/100).Truncate(step), step), time.Second)
 }
 
 // attach opens the subscriptions of all lanes and returns when each is active,

@@ -4,6 +4,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -24,6 +25,7 @@ func Text(w io.Writer, r *results.Result) error {
 	for _, lanes := range columns(r.Lanes) {
 		p.table(lanes)
 	}
+	p.floor(r)
 	p.verdicts(r.Thresholds)
 	p.instrument(r)
 	p.warnings(r.Warnings)
@@ -134,23 +136,27 @@ var groups = [][]row{
 		{"recovered", func(l *results.Lane) string { return count(l.Recovered) }},
 	},
 	{
-		{"latency from intended, p50", func(l *results.Lane) string {
-			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P50)
-		}},
-		{"  p90", func(l *results.Lane) string {
-			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P90)
-		}},
-		{"  p99", func(l *results.Lane) string {
-			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P99)
-		}},
-		{"  p99.9", func(l *results.Lane) string {
-			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P999)
-		}},
-		{"  max", func(l *results.Lane) string {
-			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.Max)
-		}},
-		{"latency from sent, p50", func(l *results.Lane) string { return quantile(l.Latency.FromSent, l.Latency.FromSent.P50) }},
-		{"  p99", func(l *results.Lane) string { return quantile(l.Latency.FromSent, l.Latency.FromSent.P99) }},
+		{"latency from intended, p50", latency("fromIntended.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+			return l.FromIntended, l.FromIntended.P50
+		})},
+		{"  p90", latency("fromIntended.p90", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+			return l.FromIntended, l.FromIntended.P90
+		})},
+		{"  p99", latency("fromIntended.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+			return l.FromIntended, l.FromIntended.P99
+		})},
+		{"  p99.9", latency("fromIntended.p999", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+			return l.FromIntended, l.FromIntended.P999
+		})},
+		{"  max", latency("fromIntended.max", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+			return l.FromIntended, l.FromIntended.Max
+		})},
+		{"latency from sent, p50", latency("fromSent.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+			return l.FromSent, l.FromSent.P50
+		})},
+		{"  p99", latency("fromSent.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+			return l.FromSent, l.FromSent.P99
+		})},
 	},
 	{
 		{"to open one subscription", func(*results.Lane) string { return "" }},
@@ -166,8 +172,29 @@ var groups = [][]row{
 	},
 }
 
+// latency shows one quantile, marked where it is below the noise floor.
+func latency(name string, of func(*results.Latency) (results.Quantiles, results.Nanos)) func(*results.Lane) string {
+	return func(l *results.Lane) string {
+		text := quantile(of(&l.Latency))
+		if slices.Contains(l.Latency.BelowFloor, name) {
+			return "~" + text
+		}
+		return text
+	}
+}
+
 func connections(l *results.Lane) int64 {
 	return l.Overhead.Connections + l.Overhead.Causes["events"].Connections
+}
+
+// floor explains the mark of figures below the noise floor, where there are any.
+func (p *printer) floor(r *results.Result) {
+	for _, l := range r.Lanes {
+		if len(l.Latency.BelowFloor) > 0 {
+			p.printf("~ below this run's noise floor of %s: no smaller than that can be told apart\n\n", results.FormatNanos(r.Instrument.OwnDelay.P99))
+			return
+		}
+	}
 }
 
 func (p *printer) verdicts(vs []results.Verdict) {
@@ -190,8 +217,9 @@ func (p *printer) verdicts(vs []results.Verdict) {
 
 func (p *printer) instrument(r *results.Result) {
 	in := r.Instrument
-	p.printf("generator  %s, timers %s late at p99, longest GC pause %s, %d goroutines\n", usage(&in.Process),
-		results.FormatNanos(in.TimerLag.P99), results.FormatNanos(in.GCPauses.Max), in.Goroutines)
+	p.printf("generator  %s, %d goroutines\n", usage(&in.Process), in.Goroutines)
+	p.printf("           at p99: own delay %s, timers %s late; longest GC pause %s\n",
+		results.FormatNanos(in.OwnDelay.P99), results.FormatNanos(in.TimerLag.P99), results.FormatNanos(in.GCPauses.Max))
 	if r.Target.Process != nil {
 		p.printf("target     %s\n", usage(r.Target.Process))
 	}

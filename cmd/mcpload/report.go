@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcpload/mcpload/internal/report"
+	"github.com/mcpload/mcpload/results"
+)
+
+func newReportCommand(io streams) *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use:   "report DIR",
+		Short: "Rebuild the report of a run from its archive",
+		Long: `Report reads the archive of a run strictly, computes its latencies again from the
+archived histograms, and prints the report. As text it is, byte for byte, the
+report.txt that the run wrote. An archive whose histograms do not give the
+figures of its result is refused.`,
+		Example: "  mcpload report results/runs/20261120T100000Z-compare\n  mcpload report before --format junit > junit.xml",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return rebuild(io.out, args[0], format) },
+	}
+	c.Flags().StringVarP(&format, "format", "f", "text", "text, markdown, junit, json, "+strings.Join(report.Systems(), ", "))
+	return c
+}
+
+// rebuild is the report command.
+func rebuild(w io.Writer, dir, format string) error {
+	r, err := results.Rebuild(dir)
+	if err != nil {
+		return usageError{err}
+	}
+	return write(w, r, format)
+}
+
+// write prints a result in a format by name.
+func write(w io.Writer, r *results.Result, format string) error {
+	switch format {
+	case "text":
+		return report.Text(w, r)
+	case "markdown":
+		return report.Markdown(w, r)
+	case "junit":
+		return report.JUnit(w, r)
+	case "json":
+		return r.Write(w)
+	}
+	for _, system := range report.Systems() {
+		if format == system {
+			return report.Annotations(w, r, system)
+		}
+	}
+	return usageError{fmt.Errorf("--format %q: want text, markdown, junit, json, %s", format, strings.Join(report.Systems(), ", "))}
+}
+
+// extraFlags are the files and lines that a run writes for others to read.
+type extraFlags struct {
+	junit, summary, annotate string
+}
+
+func (e *extraFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&e.junit, "junit", "", "write the thresholds as JUnit XML to this file")
+	fl.StringVar(&e.summary, "summary", "", "append a summary in Markdown to this file, such as $GITHUB_STEP_SUMMARY")
+	fl.StringVar(&e.annotate, "annotate", "auto", "print annotations for "+strings.Join(report.Systems(), ", ")+"; auto: where one is found, none: never")
+}
+
+// check refuses an unknown system before the run.
+func (e *extraFlags) check() error {
+	switch e.annotate {
+	case "auto":
+		e.annotate = report.DetectCI(os.Getenv)
+		return nil
+	case "none", "":
+		e.annotate = ""
+		return nil
+	}
+	for _, system := range report.Systems() {
+		if e.annotate == system {
+			return nil
+		}
+	}
+	return usageError{fmt.Errorf("--annotate %q: want auto, none, %s", e.annotate, strings.Join(report.Systems(), ", "))}
+}
+
+// write writes what was asked for. Annotations go to standard error where
+// standard output is the result.
+func (e *extraFlags) write(r *results.Result, annotations io.Writer) error {
+	if e.junit != "" {
+		if err := toFile(e.junit, os.O_TRUNC, func(w io.Writer) error { return report.JUnit(w, r) }); err != nil {
+			return fmt.Errorf("--junit: %w", err)
+		}
+	}
+	if e.summary != "" {
+		if err := toFile(e.summary, os.O_APPEND, func(w io.Writer) error { return report.Markdown(w, r) }); err != nil {
+			return fmt.Errorf("--summary: %w", err)
+		}
+	}
+	if e.annotate != "" {
+		return report.Annotations(annotations, r, e.annotate)
+	}
+	return nil
+}
+
+func toFile(name string, mode int, write func(io.Writer) error) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|mode, 0o644)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
