@@ -65,6 +65,8 @@ func NewLane(a *sinks.LaneAccount) Lane {
 			Terminated:      a.Terminated,
 			TransientErrors: a.TransientErrors,
 		},
+		Figures:  map[string]float64{},
+		Timings:  map[string]Quantiles{},
 		Failures: counts(a.Failures),
 		Examples: newExamples(a.Examples),
 	}

@@ -127,6 +127,10 @@ type Lane struct {
 	Latency       Latency    `json:"latency"`
 	Overhead      Overhead   `json:"overhead"`
 	Detail        Detail     `json:"detail"`
+	// Figures and Timings are what the lane's system has beyond the figures
+	// above; the system's page in docs/ defines them. Empty for most.
+	Figures map[string]float64   `json:"figures"`
+	Timings map[string]Quantiles `json:"timings"`
 	// Failures counts failed calls by method and kind.
 	Failures map[string]int64 `json:"failures"`
 	Examples []Example        `json:"examples"`

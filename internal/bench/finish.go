@@ -5,14 +5,15 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
 
-// add puts the account of one pass into the result. Passes follow each other
+// add puts the account of one pass, and its lanes' own figures, into the result. Passes follow each other
 // when lanes take turns; then counts add up, and of the instrument's figures
 // the worst is kept.
-func (r *run) add(a sinks.Account, in results.Instrument, process *results.Process) {
+func (r *run) add(a sinks.Account, own []dialect.Figures, in results.Instrument, process *results.Process) {
 	res := r.result
 	u := &res.Upstream
 	m := a.Measured
@@ -30,6 +31,12 @@ func (r *run) add(a sinks.Account, in results.Instrument, process *results.Proce
 	turns := r.profile.Phases.Order == "turns"
 	for i := range a.Lanes {
 		l := results.NewLane(&a.Lanes[i])
+		for name, v := range own[i].Values {
+			l.Figures[name] = v
+		}
+		for name, t := range own[i].Timings {
+			l.Timings[name] = results.Summarise(t)
+		}
 		if turns {
 			l.Process = process
 		}

@@ -65,8 +65,19 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	p.enter("", 0)
 	account := p.ledger.Account()
 	r.accounts = append(r.accounts, account)
-	r.add(account, instr, process)
+	r.add(account, p.ownFigures(), instr, process)
 	return err
+}
+
+// ownFigures asks each lane's dialect for what only its system has.
+func (p *pass) ownFigures() []dialect.Figures {
+	out := make([]dialect.Figures, len(p.dialects))
+	for i, d := range p.dialects {
+		if f, ok := d.(dialect.Figurer); ok {
+			out[i] = f.Figures()
+		}
+	}
+	return out
 }
 
 func share(part, whole int64) float64 {

@@ -4,6 +4,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ func Text(w io.Writer, r *results.Result) error {
 	for _, lanes := range columns(r.Lanes) {
 		p.table(lanes)
 	}
+	p.own(r.Lanes)
 	p.floor(r)
 	p.verdicts(r.Thresholds)
 	p.instrument(r)
@@ -185,6 +187,25 @@ func latency(name string, of func(*results.Latency) (results.Quantiles, results.
 
 func connections(l *results.Lane) int64 {
 	return l.Overhead.Connections + l.Overhead.Causes["events"].Connections
+}
+
+// own lists the figures that only a lane's system has.
+func (p *printer) own(lanes []results.Lane) {
+	for i := range lanes {
+		l := &lanes[i]
+		if len(l.Figures)+len(l.Timings) == 0 {
+			continue
+		}
+		p.printf("%s (%s)\n", l.Name, Clean(l.System))
+		for _, name := range slices.Sorted(maps.Keys(l.Figures)) {
+			p.printf("  %s%s\n", padRight(name, labelWidth), padLeft(ratio(l.Figures[name]), columnWidth))
+		}
+		for _, name := range slices.Sorted(maps.Keys(l.Timings)) {
+			q := l.Timings[name]
+			p.printf("  %sp50 %s, p99 %s, max %s of %s\n", padRight(name, labelWidth), quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count))
+		}
+		p.printf("\n")
+	}
 }
 
 // floor explains the mark of figures below the noise floor, where there are any.
