@@ -22,7 +22,7 @@ type Account struct {
 	Measured, WarmUp Shots
 	// FireLatency is Acked-Fired of measured emissions that were accepted.
 	FireLatency Timing
-	// FireLag is Fired-Intended of every measured emission.
+	// FireLag is Fired-Intended of every measured emission, however it ended.
 	FireLag Timing
 	// Lanes has one entry per lane, in the order of LedgerOptions.Lanes.
 	Lanes []LaneAccount
@@ -139,13 +139,12 @@ type LaneAccount struct {
 	// Subscriptions is the number the lane was declared with.
 	Subscriptions int
 	Ready         Ready
-	// SubCounts are counted at the lane, apart from those of the single
-	// subscriptions, where that is possible without reading them back; Check
-	// compares the two.
+	// SubCounts are the lane's figures. What is counted when it happens is
+	// counted twice: here, and for the subscription alone.
 	SubCounts
-	// Sums is the sum over the lane's subscriptions.
+	// Sums is the sum over the lane's subscriptions (of LongestGap the
+	// maximum). Check compares the two.
 	Sums SubCounts
-	// Gaps.
 	Gaps Gaps
 	// Latency of first deliveries of owed measured emissions.
 	Latency Latency
@@ -219,7 +218,8 @@ type Traffic struct {
 	Up, Down        int64 // bytes
 	Connections     int64
 	Failures        int64
-	// Took is the duration of the calls that carried one.
+	// Took is the duration of the calls that told one. Its Histogram is nil
+	// when none did.
 	Took Timing
 }
 

@@ -56,16 +56,31 @@ func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
 	for i := range n.traffic {
 		out.Traffic[i] = n.traffic[i].export()
 	}
-	var ready, intended, sent timing
-	found := exampleSet{limit: l.opt.Examples}
 	// All shards at once, or one could hand an interval to the series between
 	// the reading of the two.
 	for _, h := range n.shards {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 	}
-	spans := n.series.export()
+	n.accountShards(&out, now)
+	spans := n.accountSpans(&out)
+	out.Ready.Reasons = n.readyReasons.export()
+	out.Gaps = Gaps{Incidents: out.GapIncidents, Longest: out.LongestGap}
+	if out.Expected > 0 {
+		out.Gaps.PerMillion = float64(out.GapIncidents) / float64(out.Expected) * 1e6
+	}
+	out.SubscriptionHours = out.Active.Hours()
+	out.Series = l.lineUp(spans)
+	return out
+}
+
+// accountShards adds up the counters of the lane and of its subscriptions; the
+// caller holds the locks.
+func (n *lane) accountShards(out *LaneAccount, now mcpload.Instant) {
+	var ready timing
+	found := exampleSet{}
 	for _, h := range n.shards {
+		found.limit = h.examples.limit
 		ready.merge(&h.ready)
 		out.Ready.Attempts += h.attempts
 		out.Ready.Failed += h.failed
@@ -75,7 +90,19 @@ func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
 		out.EventMessages += h.messages
 		out.EventBytes += h.bytes
 		out.SubCounts.plus(&h.counts)
-		h.account(&out, now, &found)
+		h.account(out, now, &found)
+		found.list = append(found.list, h.examples.list...)
+	}
+	out.Ready.Time = ready.export()
+	out.Examples = found.pick()
+}
+
+// accountSpans adds up the latencies and returns the intervals; the caller
+// holds the locks.
+func (n *lane) accountSpans(out *LaneAccount) map[int64]*packedSpan {
+	var intended, sent timing
+	spans := n.series.export(&intended, &sent)
+	for _, h := range n.shards {
 		for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
 			if !sp.used {
 				continue
@@ -89,22 +116,9 @@ func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
 			}
 			p.add(sp)
 		}
-		found.list = append(found.list, h.examples.list...)
 	}
-	n.series.mu.Lock()
-	intended.merge(&n.series.intended)
-	sent.merge(&n.series.sent)
-	n.series.mu.Unlock()
 	out.Latency = Latency{FromIntended: intended.export(), FromSent: sent.export()}
-	out.Ready.Time, out.Ready.Reasons = ready.export(), n.readyReasons.export()
-	out.Gaps = Gaps{Incidents: out.GapIncidents, Longest: out.LongestGap}
-	if out.Expected > 0 {
-		out.Gaps.PerMillion = float64(out.GapIncidents) / float64(out.Expected) * 1e6
-	}
-	out.SubscriptionHours = out.Active.Hours()
-	out.Series = l.lineUp(spans)
-	out.Examples = found.pick()
-	return out
+	return spans
 }
 
 // account adds up the shard's subscriptions; the caller holds the lock.

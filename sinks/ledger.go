@@ -133,8 +133,8 @@ type LiveLane struct {
 	// CallFailures is the number of calls that failed.
 	CallFailures              int64
 	EventMessages, EventBytes int64
-	// Recent is At-Intended of what was delivered in the last intervals (at
-	// least three, the current one included), Whole that of the whole run.
+	// Recent is At-Intended of what was delivered in the current interval and
+	// the three before, Whole that of the whole run.
 	Recent, Whole Quantiles
 }
 

@@ -17,7 +17,6 @@ func BenchmarkDelivered(b *testing.B) {
 	d := mcpload.Delivery{Stamp: mcpload.Stamp{Run: testRun, Seq: 1}, Probed: true, EventID: 1, At: ms(50)}
 	b.Run("in order", func(b *testing.B) {
 		b.ReportAllocs()
-		round := uint32(0)
 		for b.Loop() {
 			l.Delivered(d)
 			if d.Sub.Index++; d.Sub.Index == subs {
@@ -29,7 +28,6 @@ func BenchmarkDelivered(b *testing.B) {
 					for seq := uint32(1); seq <= shots; seq++ {
 						shoot(l, seq)
 					}
-					round++
 					b.StartTimer()
 				}
 			}

@@ -27,11 +27,6 @@ func TestLedgerConcurrent(t *testing.T) {
 	}
 	each(func(sub mcpload.Sub) { script(t, l, sub, up) })
 
-	var wg sync.WaitGroup
-	var fired [sources]chan struct{}
-	for s := range fired {
-		fired[s] = make(chan struct{})
-	}
 	look := make(chan struct{}, 1)
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -43,6 +38,37 @@ func TestLedgerConcurrent(t *testing.T) {
 			}
 		}
 	})
+	fireAndDeliver(l, each, look, perSource, sources)
+	close(look)
+	looking.Wait()
+
+	a := l.Account()
+	if err := a.Check(); err != nil {
+		t.Error(err)
+	}
+	for i, pairs := range []int64{subs * sources, subs} {
+		n := a.Lanes[i].SubCounts
+		// Of 200: 20 uncertain, 40 lost (none of them uncertain), 28 multiples
+		// of seven of which 6 are lost.
+		want := SubCounts{Expected: 180 * pairs, Delivered: 140 * pairs, LostSilent: 40 * pairs, Recovered: 20 * pairs,
+			Duplicates: Duplicates{SameEvent: 22 * pairs}, GapIncidents: 40 * pairs, LongestGap: 1, Windows: subs, Active: subs * 998 * time.Millisecond}
+		if n != want {
+			t.Errorf("lane %d:\n got %+v\nwant %+v", i, n, want)
+		}
+	}
+	if l.Live().Lanes[0].Undecided != 0 {
+		t.Error("something is still parked")
+	}
+}
+
+// fireAndDeliver fires, resolves and delivers at the same time, and returns when
+// all is done.
+func fireAndDeliver(l *Ledger, each func(func(mcpload.Sub)), look chan struct{}, perSource uint32, sources int) {
+	var wg sync.WaitGroup
+	fired := make([]chan struct{}, sources)
+	for s := range fired {
+		fired[s] = make(chan struct{})
+	}
 	clock := mcpload.NewClock()
 	base := ms(10)
 	now := func() mcpload.Instant { return base + clock.Now() }
@@ -91,26 +117,6 @@ func TestLedgerConcurrent(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	close(look)
-	looking.Wait()
-
-	a := l.Account()
-	if err := a.Check(); err != nil {
-		t.Error(err)
-	}
-	for i, pairs := range []int64{subs * sources, subs} {
-		n := a.Lanes[i].SubCounts
-		// Of 200: 20 uncertain, 40 lost (none of them uncertain), 28 multiples
-		// of seven of which 6 are lost.
-		want := SubCounts{Expected: 180 * pairs, Delivered: 140 * pairs, LostSilent: 40 * pairs, Recovered: 20 * pairs,
-			Duplicates: Duplicates{SameEvent: 22 * pairs}, GapIncidents: 40 * pairs, LongestGap: 1, Windows: subs, Active: subs * 998 * time.Millisecond}
-		if n != want {
-			t.Errorf("lane %d:\n got %+v\nwant %+v", i, n, want)
-		}
-	}
-	if l.Live().Lanes[0].Undecided != 0 {
-		t.Error("something is still parked")
-	}
 }
 
 // nudge wakes whoever reads c, if they are not busy.

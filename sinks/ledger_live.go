@@ -12,13 +12,15 @@ const walkBatch = 512
 func (l *Ledger) Live() Live {
 	out := Live{At: l.now()}
 	out.Measured, out.WarmUp = l.shots()
+	since := int64(out.At)/int64(l.opt.Interval) - openIntervals
 	for _, n := range l.lanes {
-		out.Lanes = append(out.Lanes, l.liveLane(n))
+		out.Lanes = append(out.Lanes, l.liveLane(n, since))
 	}
 	return out
 }
 
-func (l *Ledger) liveLane(n *lane) LiveLane {
+// liveLane takes intervals from since on for recent.
+func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 	out := LiveLane{
 		Name:            n.spec.Name,
 		Rejected:        n.rejected.Load(),
@@ -42,9 +44,12 @@ func (l *Ledger) liveLane(n *lane) LiveLane {
 		out.EventMessages += h.messages
 		out.EventBytes += h.bytes
 		for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
-			if sp.used {
+			if !sp.used {
+				continue
+			}
+			whole.merge(&sp.intended.tally)
+			if sp.number >= since {
 				recent.merge(&sp.intended.tally)
-				whole.merge(&sp.intended.tally)
 			}
 		}
 		holes := h.holes
@@ -55,7 +60,9 @@ func (l *Ledger) liveLane(n *lane) LiveLane {
 	}
 	n.series.mu.Lock()
 	for _, sp := range n.series.open {
-		recent.merge(&sp.intended.tally)
+		if sp.number >= since {
+			recent.merge(&sp.intended.tally)
+		}
 	}
 	whole.merge(&n.series.intended.tally)
 	n.series.mu.Unlock()

@@ -225,11 +225,15 @@ func TestSeriesIsBounded(t *testing.T) {
 		t.Errorf("%d open intervals", len(r.open))
 	}
 	got := map[int64]int64{}
-	for k, p := range r.export() {
+	var intended, sent timing
+	for k, p := range r.export(&intended, &sent) {
 		got[k] = p.counts.delivered
 		if p.intended.TotalCount() != got[k] || p.sent.TotalCount() != got[k] {
 			t.Errorf("interval %d: %d samples", k, p.intended.TotalCount())
 		}
+	}
+	if intended.n != 11 || sent.n != 11 {
+		t.Errorf("totals: %d, %d", intended.n, sent.n)
 	}
 	for k, n := range map[int64]int64{1: 1, 4: 2, 5: 3, 6: 1, 7: 1, 99: 1, 100: 1, 101: 1} {
 		if got[k] != n {

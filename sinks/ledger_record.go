@@ -16,10 +16,34 @@ import (
 // It implements mcpload.Recorder. All methods are safe for concurrent use;
 // calls about one subscription take effect in the order in which they are made.
 //
-// Its memory grows with the number of emissions (about 35 bytes each, and 8
-// more per lane), of subscriptions (about 80 bytes, and 32 more per source
-// heard), of intervals, and of irregularities, but not with the number of
-// deliveries.
+// # What is owed
+//
+// A window of a subscription begins with Active and ends with Detaching (or,
+// without one, with Detached or Failed). An emission is owed to a subscription
+// that hears its source if it was measured, its firing was accepted, and it was
+// fired after Active and before the end of a window. If it comes, it is
+// delivered; if not, it is lost, or excused when it was fired no longer than
+// DetachGrace before the end. Expected is what was owed and not excused, so
+// that Expected = Delivered + LostSilent + LostAnnounced.
+//
+// First copies of measured emissions that were not owed are Recovered when the
+// firing was not accepted; stale, or Replayed where the lane asks for replay,
+// when the upstream had its answer before Attaching; else InFlight. A copy that
+// comes after the window was reported over is of the former window if its
+// emission was fired before that, and unexpected if later.
+//
+// # What is known when
+//
+// Only the order of calls and their instants decide, never the time at which
+// the ledger works something out. Where a fact comes after a delivery that
+// depends on it (the outcome of a firing, the report that a subscription is
+// active), the delivery is kept aside and counted once the fact is known.
+//
+// # Memory
+//
+// It grows with the number of emissions (about 33 bytes each, and 8 more per
+// lane), of subscriptions (72 bytes, and 32 more per source heard), of
+// intervals, and of irregularities, but not with the number of deliveries.
 type Ledger struct {
 	opt     LedgerOptions
 	now     func() mcpload.Instant

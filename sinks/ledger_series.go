@@ -119,10 +119,12 @@ func (r *series) pack(s *span) {
 }
 
 // export returns a copy of every interval, by number, without what the shards
-// still hold.
-func (r *series) export() map[int64]*packedSpan {
+// still hold, and adds the totals to intended and sent.
+func (r *series) export(intended, sent *timing) map[int64]*packedSpan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	intended.merge(&r.intended)
+	sent.merge(&r.sent)
 	out := make(map[int64]*packedSpan, len(r.closed)+len(r.open))
 	for k, p := range r.closed {
 		q := &packedSpan{number: k, counts: p.counts}

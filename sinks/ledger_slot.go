@@ -32,7 +32,7 @@ type slotExtra struct {
 	holes   []hole // ascending, above base, below newest
 	early   []run  // ascending, not adjacent, at or below base: seen
 	odd     []oddID
-	refused []refusal
+	refused []uint32 // seqs whose newest copy the sink refused
 	// forgotten is the highest seq whose odd ids were dropped.
 	forgotten uint32
 }
@@ -53,13 +53,6 @@ type hole struct {
 type oddID struct {
 	seq uint32
 	id  uint64
-}
-
-// refusal counts the copies of seq that the sink refused and that were not
-// followed by another copy yet.
-type refusal struct {
-	seq uint32
-	n   uint32
 }
 
 // keepOdd bounds the ids kept per slot, for targets that give every
@@ -252,16 +245,11 @@ func (x *slotExtra) addOdd(seq uint32, id uint64) {
 	x.odd = append(x.odd, oddID{seq, id})
 }
 
-// refuse notes that the sink refused a copy of seq.
+// refuse notes that the sink refused a copy of seq. It is called after asked for
+// the same copy, so that a seq is never in the list twice.
 func (s *slot) refuse(seq uint32) {
 	x := s.more()
-	for i := range x.refused {
-		if x.refused[i].seq == seq {
-			x.refused[i].n++
-			return
-		}
-	}
-	x.refused = append(x.refused, refusal{seq, 1})
+	x.refused = append(x.refused, seq)
 }
 
 // asked reports whether a copy of seq was asked for by a refusal, and uses that
@@ -270,15 +258,10 @@ func (s *slot) asked(seq uint32) bool {
 	if s.extra == nil {
 		return false
 	}
-	for i := range s.extra.refused {
-		r := &s.extra.refused[i]
-		if r.seq != seq {
-			continue
-		}
-		if r.n--; r.n == 0 {
-			s.extra.refused = slices.Delete(s.extra.refused, i, i+1)
-		}
-		return true
+	i := slices.Index(s.extra.refused, seq)
+	if i < 0 {
+		return false
 	}
-	return false
+	s.extra.refused = slices.Delete(s.extra.refused, i, i+1)
+	return true
 }

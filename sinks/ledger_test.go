@@ -199,6 +199,12 @@ func TestLedgerFigures(t *testing.T) {
 			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, Unexpected: Unexpected{Stale: 1}, GapIncidents: 1, LongestGap: 1, Windows: 2, Active: 993 * time.Millisecond}},
 		{"twice, with a firing that is resolved in the second window", up + "fire:1@3 fire:2@3 got:2@4 detaching@5 detached@6 attaching@9 active@10 ok:1@11 ok:2@11", LedgerOptions{},
 			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1, Windows: 2, Active: 993 * time.Millisecond}},
+		{"announced to the ledger after the next window began", up + "fire:1@3 detaching@5 detached@6 attaching@9 active@10 fire:2@4 ok:1@11 ok:2@11", LedgerOptions{},
+			SubCounts{Expected: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1, Windows: 2, Active: 993 * time.Millisecond}},
+		{"windows go by instants, not by the order of reports", "fire:1@5 ok:1@5 attaching@1 active@2", LedgerOptions{},
+			second(SubCounts{Expected: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1})},
+		{"acknowledged before it was fired", "attaching@1 active@2 fire:1@5 ok:1@1 got:1@6", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,11 +1,8 @@
 package sinks
 
 import (
-	"fmt"
 	"slices"
-	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/mcpload/mcpload"
 )
 
@@ -206,9 +203,14 @@ func (m *model) copy(f *modelFigures, i int, d mcpload.Delivery, all []*modelEmi
 		copies[in] = append(copies[in], modelCopy{e, i, d.At})
 		return
 	}
-	if !e.measured {
-		return
+	if e.measured {
+		m.duplicate(f, d, before)
 	}
+}
+
+// duplicate deals with a second or later copy; before are the calls of those
+// before it.
+func (m *model) duplicate(f *modelFigures, d mcpload.Delivery, before []int) {
 	f.interval(m, d.At).duplicates++
 	// One redelivery was asked for by every refusal before, and each copy in
 	// between answered one.
@@ -345,7 +347,7 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 				break
 			}
 		}
-		if slices.ContainsFunc(m.announcements(w, copies, f), func(a modelNotice) bool { return a.call > after && a.call < before }) {
+		if slices.ContainsFunc(m.announcements(w), func(a modelNotice) bool { return a.call > after && a.call < before }) {
 			f.LostAnnounced++
 		} else {
 			f.LostSilent++
@@ -369,7 +371,7 @@ type modelNotice struct{ call int }
 
 // announcements returns those of w's subscription while it was active or
 // ending. The subscription is found by the window's first call.
-func (m *model) announcements(w *modelWindow, _ []modelCopy, _ *modelFigures) []modelNotice {
+func (m *model) announcements(w *modelWindow) []modelNotice {
 	sub := m.calls[w.begins].(mcpload.Transition).Sub
 	var out []modelNotice
 	for i, c := range m.calls {
@@ -382,7 +384,7 @@ func (m *model) announcements(w *modelWindow, _ []modelCopy, _ *modelFigures) []
 
 // alarms counts the announcements that nothing missing stands behind.
 func (m *model) alarms(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, got map[*modelEmission]bool, until mcpload.Instant, ended bool) {
-	for _, a := range m.announcements(w, copies, f) {
+	for _, a := range m.announcements(w) {
 		backed := false
 		for s := range m.opt.Sources {
 			if !m.hears(sub, uint16(s)) {
@@ -408,78 +410,4 @@ func (m *model) alarms(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w
 			f.FalseAlarms++
 		}
 	}
-}
-
-// compare returns the first difference between the ledger and the model.
-func (m *model) compare(l *Ledger) error {
-	a := l.Account()
-	if err := a.Check(); err != nil {
-		return err
-	}
-	for i, spec := range m.opt.Lanes {
-		var sum SubCounts
-		intended := hdrhistogram.New(1000, int64(10*time.Minute), 3)
-		sent := hdrhistogram.New(1000, int64(10*time.Minute), 3)
-		intervals := map[int64]*intervalCounts{}
-		for index := range spec.Subscriptions {
-			sub := mcpload.Sub{Lane: uint16(i), Index: uint32(index)}
-			want := m.figures(sub, a.At)
-			if spec.Replay {
-				// The lane asked for what is stale elsewhere.
-				want.Replayed, want.Unexpected.Stale = want.Unexpected.Stale, 0
-			}
-			sum.plus(&want.SubCounts)
-			if got := l.SubAccount(sub); got != want.SubCounts {
-				return fmt.Errorf("%v:\n got %+v\nwant %+v", sub, got, want.SubCounts)
-			}
-			for _, c := range want.delivered {
-				if err := intended.RecordValue(max(c.at.Sub(c.e.intended).Nanoseconds(), 1000)); err != nil {
-					return err
-				}
-				if err := sent.RecordValue(max(c.at.Sub(c.e.fired).Nanoseconds(), 1000)); err != nil {
-					return err
-				}
-			}
-			for k, v := range want.intervals {
-				if intervals[k] == nil {
-					intervals[k] = &intervalCounts{}
-				}
-				intervals[k].add(*v)
-			}
-		}
-		if err := m.compareLane(&a.Lanes[i], sum, intervals, intended, sent); err != nil {
-			return fmt.Errorf("lane %d: %w", i, err)
-		}
-	}
-	return nil
-}
-
-func (m *model) compareLane(got *LaneAccount, sum SubCounts, intervals map[int64]*intervalCounts, intended, sent *hdrhistogram.Histogram) error {
-	if got.SubCounts != sum {
-		return fmt.Errorf("\n got %+v\nwant %+v", got.SubCounts, sum)
-	}
-	if !got.Latency.FromIntended.Histogram.Equals(intended) || !got.Latency.FromSent.Histogram.Equals(sent) {
-		return fmt.Errorf("latencies differ")
-	}
-	for _, v := range got.Series {
-		want := intervalCounts{}
-		if w := intervals[v.Number]; w != nil {
-			want = *w
-		}
-		// The lane's replays are no longer unexpected.
-		if m.opt.Lanes[0].Replay || m.opt.Lanes[len(m.opt.Lanes)-1].Replay {
-			want.unexpected = v.Unexpected
-		}
-		have := intervalCounts{v.Delivered, v.Late, v.OutOfOrder, v.Duplicates, v.Unexpected, v.Skipped}
-		if have != want {
-			return fmt.Errorf("interval %d: got %+v, want %+v", v.Number, have, want)
-		}
-		delete(intervals, v.Number)
-	}
-	for k, v := range intervals {
-		if *v != (intervalCounts{}) && !(v.unexpected > 0 && *v == intervalCounts{unexpected: v.unexpected}) {
-			return fmt.Errorf("interval %d is missing: %+v", k, *v)
-		}
-	}
-	return nil
 }

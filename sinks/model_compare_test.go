@@ -1,0 +1,83 @@
+package sinks
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/mcpload/mcpload"
+)
+
+// compare returns the first difference between the ledger and the model.
+func (m *model) compare(l *Ledger) error {
+	a := l.Account()
+	if err := a.Check(); err != nil {
+		return err
+	}
+	for i, spec := range m.opt.Lanes {
+		var sum SubCounts
+		intended := hdrhistogram.New(1000, int64(10*time.Minute), 3)
+		sent := hdrhistogram.New(1000, int64(10*time.Minute), 3)
+		intervals := map[int64]*intervalCounts{}
+		for index := range spec.Subscriptions {
+			sub := mcpload.Sub{Lane: uint16(i), Index: uint32(index)}
+			want := m.figures(sub, a.At)
+			if spec.Replay {
+				// The lane asked for what is stale elsewhere.
+				want.Replayed, want.Unexpected.Stale = want.Unexpected.Stale, 0
+			}
+			sum.plus(&want.SubCounts)
+			if got := l.SubAccount(sub); got != want.SubCounts {
+				return fmt.Errorf("%v:\n got %+v\nwant %+v", sub, got, want.SubCounts)
+			}
+			for _, c := range want.delivered {
+				if err := intended.RecordValue(max(c.at.Sub(c.e.intended).Nanoseconds(), 1000)); err != nil {
+					return err
+				}
+				if err := sent.RecordValue(max(c.at.Sub(c.e.fired).Nanoseconds(), 1000)); err != nil {
+					return err
+				}
+			}
+			for k, v := range want.intervals {
+				if intervals[k] == nil {
+					intervals[k] = &intervalCounts{}
+				}
+				intervals[k].add(*v)
+			}
+		}
+		if err := m.compareLane(&a.Lanes[i], sum, intervals, intended, sent); err != nil {
+			return fmt.Errorf("lane %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (m *model) compareLane(got *LaneAccount, sum SubCounts, intervals map[int64]*intervalCounts, intended, sent *hdrhistogram.Histogram) error {
+	if got.SubCounts != sum {
+		return fmt.Errorf("\n got %+v\nwant %+v", got.SubCounts, sum)
+	}
+	if !got.Latency.FromIntended.Histogram.Equals(intended) || !got.Latency.FromSent.Histogram.Equals(sent) {
+		return fmt.Errorf("latencies differ")
+	}
+	for _, v := range got.Series {
+		want := intervalCounts{}
+		if w := intervals[v.Number]; w != nil {
+			want = *w
+		}
+		// The lane's replays are no longer unexpected.
+		if m.opt.Lanes[0].Replay || m.opt.Lanes[len(m.opt.Lanes)-1].Replay {
+			want.unexpected = v.Unexpected
+		}
+		have := intervalCounts{v.Delivered, v.Late, v.OutOfOrder, v.Duplicates, v.Unexpected, v.Skipped}
+		if have != want {
+			return fmt.Errorf("interval %d: got %+v, want %+v", v.Number, have, want)
+		}
+		delete(intervals, v.Number)
+	}
+	for k, v := range intervals {
+		if *v != (intervalCounts{}) && !(v.unexpected > 0 && *v == intervalCounts{unexpected: v.unexpected}) {
+			return fmt.Errorf("interval %d is missing: %+v", k, *v)
+		}
+	}
+	return nil
+}
