@@ -18,38 +18,38 @@ const Schema = "mcpload.result/1"
 // Result is everything a run found out. Durations are in nanoseconds unless a
 // field says otherwise.
 type Result struct {
-	Schema string `json:"schema"`
+	Schema string `json:"schema"` // always mcpload.result/1
 	// Version of the program that made it.
 	Version string `json:"version"`
 	// Run is the run id that its probe ids carry, in hexadecimal.
 	Run      string    `json:"run"`
-	Started  time.Time `json:"started"`
-	Finished time.Time `json:"finished"`
+	Started  time.Time `json:"started"`  // wall clock, UTC
+	Finished time.Time `json:"finished"` // wall clock, UTC
 	// Partial is true when the run ended before its profile said so; Reason
 	// says why. The figures of a partial result are right for what was fired.
 	Partial bool   `json:"partial"`
-	Reason  string `json:"reason,omitempty"`
+	Reason  string `json:"reason,omitempty"` // why it is partial
 	// Profile is the profile as run, overrides applied, without secrets.
 	Profile    json.RawMessage `json:"profile"`
-	Target     Target          `json:"target"`
-	Host       Host            `json:"host"`
-	Phases     []Phase         `json:"phases"`
-	Upstream   Upstream        `json:"upstream"`
-	Lanes      []Lane          `json:"lanes"`
-	Thresholds []Verdict       `json:"thresholds"`
-	Instrument Instrument      `json:"instrument"`
-	Warnings   []Warning       `json:"warnings"`
+	Target     Target          `json:"target"`     // the server that was measured
+	Host       Host            `json:"host"`       // the machine that measured
+	Phases     []Phase         `json:"phases"`     // in the order in which they were run
+	Upstream   Upstream        `json:"upstream"`   // what was fired
+	Lanes      []Lane          `json:"lanes"`      // in the order of the profile
+	Thresholds []Verdict       `json:"thresholds"` // one entry per threshold and lane
+	Instrument Instrument      `json:"instrument"` // how the generator itself fared
+	Warnings   []Warning       `json:"warnings"`   // what a reader should know
 }
 
 // Target is the server that was measured.
 type Target struct {
-	URL      string `json:"url"`
-	Embedded bool   `json:"embedded"`
+	URL      string `json:"url"`      // the MCP endpoint
+	Embedded bool   `json:"embedded"` // whether it was the reference target, started for this run
 	// Era is modern or legacy, Protocol the version that was agreed.
 	Era      string `json:"era"`
-	Protocol string `json:"protocol"`
-	Name     string `json:"name,omitempty"`
-	Version  string `json:"version,omitempty"`
+	Protocol string `json:"protocol"`          // the version that was agreed
+	Name     string `json:"name,omitempty"`    // of the server software, as it says
+	Version  string `json:"version,omitempty"` // likewise
 	// Process is the target's own use of the machine while the run fired and
 	// drained, where it is a process of this machine.
 	Process *Process `json:"process,omitempty"`
@@ -67,13 +67,13 @@ type Process struct {
 
 // Host is the machine that measured.
 type Host struct {
-	OS     string `json:"os"`
-	Arch   string `json:"arch"`
-	Kernel string `json:"kernel,omitempty"`
-	CPU    string `json:"cpu,omitempty"`
-	CPUs   int    `json:"cpus"`
-	Memory int64  `json:"memory"` // bytes
-	Go     string `json:"go"`
+	OS     string `json:"os"`               // as Go names it
+	Arch   string `json:"arch"`             // as Go names it
+	Kernel string `json:"kernel,omitempty"` // its version
+	CPU    string `json:"cpu,omitempty"`    // model of the first CPU
+	CPUs   int    `json:"cpus"`             // how many CPUs the program may use
+	Memory int64  `json:"memory"`           // bytes
+	Go     string `json:"go"`               // version that built the program
 	// Files is the limit of open files of the process, 0 where there is none.
 	Files int64 `json:"files"`
 }
@@ -83,68 +83,68 @@ type Phase struct {
 	Name string `json:"name"` // attach, warmup, measure, drain, detach
 	// Lane is set when lanes take turns.
 	Lane  string `json:"lane,omitempty"`
-	Start Nanos  `json:"start"`
-	End   Nanos  `json:"end"`
+	Start Nanos  `json:"start"` // since the run began
+	End   Nanos  `json:"end"`   // since the run began
 }
 
 // Upstream is what was fired in the measured part.
 type Upstream struct {
-	Kind    string `json:"kind"`
-	Sources int    `json:"sources"`
+	Kind    string `json:"kind"`    // as in the profile
+	Sources int    `json:"sources"` // independent sequences of events
 	// Shots = Fired + Dropped. Fired = Accepted + Uncertain + Refused.
 	Shots     int64 `json:"shots"`
-	Fired     int64 `json:"fired"`
-	Accepted  int64 `json:"accepted"`
-	Uncertain int64 `json:"uncertain"`
-	Refused   int64 `json:"refused"`
-	Dropped   int64 `json:"dropped"`
+	Fired     int64 `json:"fired"`     // events that were sent
+	Accepted  int64 `json:"accepted"`  // the upstream took them; only these are owed
+	Uncertain int64 `json:"uncertain"` // sent, and not known whether they were taken
+	Refused   int64 `json:"refused"`   // not taken, or never reached anybody
+	Dropped   int64 `json:"dropped"`   // due while no worker was free; never sent
 	// Warmup is how many emissions were fired before, and discarded.
 	Warmup int64 `json:"warmup"`
 	// Lag is from intended to sent, Answer from sent to the upstream's answer.
 	Lag    Quantiles `json:"lag"`
-	Answer Quantiles `json:"answer"`
+	Answer Quantiles `json:"answer"` // from sent to answered
 }
 
 // Lane is the figures of one lane. Counts are pairs of a subscription and an
 // emission.
 type Lane struct {
-	Name          string `json:"name"`
-	System        string `json:"system"`
-	Mode          string `json:"mode"`
-	Subscriptions int    `json:"subscriptions"`
-	Ready         Ready  `json:"ready"`
+	Name          string `json:"name"`          // as in the profile
+	System        string `json:"system"`        // as in the profile
+	Mode          string `json:"mode"`          // poll, push or webhook
+	Subscriptions int    `json:"subscriptions"` // how many the profile asked for
+	Ready         Ready  `json:"ready"`         // how they came up
 	// Expected = Delivered + LostSilent + LostAnnounced.
 	Expected      int64      `json:"expected"`
-	Delivered     int64      `json:"delivered"`
-	Duplicates    Duplicates `json:"duplicates"`
-	OutOfOrder    int64      `json:"outOfOrder"`
-	Late          int64      `json:"late"`
-	LostSilent    int64      `json:"lostSilent"`
-	LostAnnounced int64      `json:"lostAnnounced"`
-	Unexpected    int64      `json:"unexpected"`
-	Recovered     int64      `json:"recovered"`
-	Gaps          Gaps       `json:"gaps"`
-	Latency       Latency    `json:"latency"`
-	Overhead      Overhead   `json:"overhead"`
-	Detail        Detail     `json:"detail"`
+	Delivered     int64      `json:"delivered"`     // owed and received at least once
+	Duplicates    Duplicates `json:"duplicates"`    // second and later copies
+	OutOfOrder    int64      `json:"outOfOrder"`    // received after one that happened later
+	Late          int64      `json:"late"`          // received later than phases.late after intended
+	LostSilent    int64      `json:"lostSilent"`    // never received, and nobody said so
+	LostAnnounced int64      `json:"lostAnnounced"` // never received, and the target said so
+	Unexpected    int64      `json:"unexpected"`    // copies that should not have come
+	Recovered     int64      `json:"recovered"`     // received although firing failed
+	Gaps          Gaps       `json:"gaps"`          // runs of lost emissions
+	Latency       Latency    `json:"latency"`       // of first deliveries
+	Overhead      Overhead   `json:"overhead"`      // what carried no event
+	Detail        Detail     `json:"detail"`        // counts that explain the others
 	// Figures and Timings are what the lane's system has beyond the figures
 	// above; the system's page in docs/ defines them. Empty for most.
 	Figures map[string]float64   `json:"figures"`
-	Timings map[string]Quantiles `json:"timings"`
+	Timings map[string]Quantiles `json:"timings"` // see figures
 	// Failures counts failed calls by method and kind.
 	Failures map[string]int64 `json:"failures"`
-	Examples []Example        `json:"examples"`
+	Examples []Example        `json:"examples"` // some of the findings, to follow up
 	// Process is the target's use during this lane's turn, where lanes take turns.
 	Process *Process `json:"process,omitempty"`
 }
 
 // Ready is how a lane's subscriptions came up.
 type Ready struct {
-	Active int64 `json:"active"`
-	Failed int64 `json:"failed"`
+	Active int64 `json:"active"` // subscriptions that became active
+	Failed int64 `json:"failed"` // attempts that failed
 	// Time is from the request to the confirmation, per subscription.
 	Time    Quantiles        `json:"time"`
-	Reasons map[string]int64 `json:"reasons"`
+	Reasons map[string]int64 `json:"reasons"` // why attempts failed
 }
 
 // Duplicates are second and later copies by kind.
@@ -172,8 +172,8 @@ type Gaps struct {
 
 // Latency of first deliveries.
 type Latency struct {
-	FromIntended Quantiles `json:"fromIntended"`
-	FromSent     Quantiles `json:"fromSent"`
+	FromIntended Quantiles `json:"fromIntended"` // from the scheduled instant to receipt
+	FromSent     Quantiles `json:"fromSent"`     // from sending to receipt
 	// BelowFloor names the figures above, such as fromSent.p50, that are below
 	// the noise floor of the run (Instrument.OwnDelay.P99): they say more about
 	// the generator than about the target.
@@ -182,14 +182,14 @@ type Latency struct {
 
 // Quantiles summarise a histogram (HDR, three digits, 1 µs to 10 min).
 type Quantiles struct {
-	Count int64 `json:"count"`
-	Min   Nanos `json:"min"`
-	P50   Nanos `json:"p50"`
-	P90   Nanos `json:"p90"`
-	P99   Nanos `json:"p99"`
-	P999  Nanos `json:"p999"`
-	Max   Nanos `json:"max"`
-	Mean  Nanos `json:"mean"`
+	Count int64 `json:"count"` // samples
+	Min   Nanos `json:"min"`   // least
+	P50   Nanos `json:"p50"`   // median
+	P90   Nanos `json:"p90"`   // 90th percentile
+	P99   Nanos `json:"p99"`   // 99th percentile
+	P999  Nanos `json:"p999"`  // 99.9th percentile
+	Max   Nanos `json:"max"`   // greatest
+	Mean  Nanos `json:"mean"`  // arithmetic mean
 	// OutOfRange values were counted at the edge of the histogram.
 	OutOfRange int64 `json:"outOfRange"`
 }
@@ -200,9 +200,9 @@ type Quantiles struct {
 type Overhead struct {
 	// Requests, bytes and connections without an event, all together.
 	Requests    int64 `json:"requests"`
-	BytesUp     int64 `json:"bytesUp"`
-	BytesDown   int64 `json:"bytesDown"`
-	Connections int64 `json:"connections"`
+	BytesUp     int64 `json:"bytesUp"`     // sent by this side
+	BytesDown   int64 `json:"bytesDown"`   // received by this side
+	Connections int64 `json:"connections"` // TCP connections opened
 	// SubscriptionHours is the time that subscriptions were active, added up.
 	SubscriptionHours float64 `json:"subscriptionHours"`
 	// PerSubscription is the part that is paid once: the causes subscribe,
@@ -211,7 +211,7 @@ type Overhead struct {
 	// PerSubscriptionHour and PerDelivered are all the rest: empty polls,
 	// heartbeats, refreshes, retries and reconnects.
 	PerSubscriptionHour Share `json:"perSubscriptionHour"`
-	PerDelivered        Share `json:"perDelivered"`
+	PerDelivered        Share `json:"perDelivered"` // see perSubscriptionHour
 	// Causes splits all traffic; the cause "events" is what did carry events
 	// and is not part of the sums above.
 	Causes map[string]Traffic `json:"causes"`
@@ -219,17 +219,17 @@ type Overhead struct {
 
 // Share is overhead divided by something.
 type Share struct {
-	Requests    float64 `json:"requests"`
-	Bytes       float64 `json:"bytes"` // up and down
-	Connections float64 `json:"connections"`
+	Requests    float64 `json:"requests"`    // in either direction
+	Bytes       float64 `json:"bytes"`       // up and down
+	Connections float64 `json:"connections"` // TCP connections opened
 }
 
 // Traffic is an amount of it.
 type Traffic struct {
-	Requests    int64 `json:"requests"`
-	BytesUp     int64 `json:"bytesUp"`
-	BytesDown   int64 `json:"bytesDown"`
-	Connections int64 `json:"connections"`
+	Requests    int64 `json:"requests"`    // in either direction
+	BytesUp     int64 `json:"bytesUp"`     // sent by this side
+	BytesDown   int64 `json:"bytesDown"`   // received by this side
+	Connections int64 `json:"connections"` // TCP connections opened
 }
 
 // Detail holds the counts that explain the figures of a lane.
@@ -245,21 +245,21 @@ type Detail struct {
 	Excused int64 `json:"excused"`
 	// Replayed deliveries are older than the subscription and were asked for.
 	Replayed        int64 `json:"replayed"`
-	Rejected        int64 `json:"rejected"`  // signature wrong, missing or stale
-	Malformed       int64 `json:"malformed"` // could not be read
-	Reconnects      int64 `json:"reconnects"`
-	DeadStreams     int64 `json:"deadStreams"`
-	Terminated      int64 `json:"terminated"`
-	TransientErrors int64 `json:"transientErrors"`
+	Rejected        int64 `json:"rejected"`        // signature wrong, missing or stale
+	Malformed       int64 `json:"malformed"`       // could not be read
+	Reconnects      int64 `json:"reconnects"`      // streams that were cut and opened again
+	DeadStreams     int64 `json:"deadStreams"`     // streams that fell silent for twice the heartbeat interval
+	Terminated      int64 `json:"terminated"`      // subscriptions that the target ended
+	TransientErrors int64 `json:"transientErrors"` // error notifications, and calls that failed and were tried again
 }
 
 // Example is one incident that can be followed up.
 type Example struct {
-	Kind         string `json:"kind"`
-	Subscription int    `json:"subscription"`
-	Source       int    `json:"source"`
-	FromSeq      int64  `json:"fromSeq"`
-	ToSeq        int64  `json:"toSeq"`
+	Kind         string `json:"kind"`              // lost, duplicate, unexpected, out of order
+	Subscription int    `json:"subscription"`      // its number in the lane
+	Source       int    `json:"source"`            // number of the source
+	FromSeq      int64  `json:"fromSeq"`           // first sequence number
+	ToSeq        int64  `json:"toSeq"`             // last sequence number
 	EventID      string `json:"eventId,omitempty"` // hash, hexadecimal
 	At           Nanos  `json:"at"`                // since the run began
 }
@@ -269,8 +269,8 @@ type Instrument struct {
 	// Bottleneck is true when the figures say more about the generator than
 	// about the target; Reasons say why.
 	Bottleneck bool     `json:"bottleneck"`
-	Reasons    []string `json:"reasons"`
-	Process    Process  `json:"process"`
+	Reasons    []string `json:"reasons"` // why, one sentence each
+	Process    Process  `json:"process"` // of the generator
 	// Others is the CPU time of all other processes of the machine (without
 	// the target's, where it is known), and of its hypervisor, over wall time.
 	Others float64 `json:"others"`
@@ -289,9 +289,9 @@ type Instrument struct {
 
 // Warning is something a reader of the figures should know.
 type Warning struct {
-	Code string `json:"code"` // stable, for machines
-	Lane string `json:"lane,omitempty"`
-	Text string `json:"text"`
+	Code string `json:"code"`           // stable, for machines
+	Lane string `json:"lane,omitempty"` // where it is about one lane
+	Text string `json:"text"`           // for people
 }
 
 // Verdict is one threshold, checked.
@@ -299,8 +299,8 @@ type Verdict struct {
 	// Threshold as written; Lane is the lane that it was checked on ("" for
 	// figures of the run).
 	Threshold string `json:"threshold"`
-	Lane      string `json:"lane,omitempty"`
-	Passed    bool   `json:"passed"`
+	Lane      string `json:"lane,omitempty"` // the lane that it was checked on
+	Passed    bool   `json:"passed"`         // whether it held
 	// Measured is the figure in its own unit (ns for durations), null when
 	// there was nothing to measure: such a threshold fails.
 	Measured *float64 `json:"measured"`

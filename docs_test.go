@@ -1,0 +1,176 @@
+package mcpload_test
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the field tables of docs/ again")
+
+// fieldDoc is a page of docs/ that lists the fields of a Go type, and of those
+// that it is made of, with their doc comments.
+type fieldDoc struct {
+	page, dir, root, tag, intro string
+}
+
+var fieldDocs = []fieldDoc{
+	{"docs/result.md", "results", "Result", "json", `# result.json
+
+Schema ` + "`mcpload.result/1`" + `. Counts of a lane are pairs of a subscription and an emission. A result is read strictly: an unknown field, another schema, or
+sums that do not add up are refused. [figures.md](figures.md) defines what each figure means.
+`},
+	{"docs/profile.md", "profiles", "Profile", "yaml", `# Profiles
+
+A profile is one YAML file, read strictly: an unknown or repeated key, a value without its unit or out of bounds is an error with its line. Durations
+are written ` + "`250ms`, `10s`, `1h30m`" + `; rates ` + "`20/s`, `300/m`, `3600/h`" + ` or a bare number of events per second. Any value can be overridden on the command line by its path:
+` + "`--set phases.measure=30s`, `--set lanes.push.subscriptions=1000`, `--set 'lanes.*.http=h2c'`" + `.
+
+` + "`mcpload profiles show compare`" + ` prints a commented one.
+`},
+}
+
+// TestFieldDocs holds the field tables of docs/ to the code. Run it with
+// -update to write them again.
+func TestFieldDocs(t *testing.T) {
+	for _, d := range fieldDocs {
+		want, err := d.render()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *update {
+			if err := os.WriteFile(d.page, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(d.page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s does not say what %s has; run go test . -run TestFieldDocs -update", d.page, d.dir)
+		}
+	}
+}
+
+// render walks the types breadth first, so that the page reads from the whole
+// to its parts.
+func (d fieldDoc) render() (string, error) {
+	types, err := structsOf(d.dir)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString(d.intro)
+	seen := map[string]bool{d.root: true}
+	for queue := []string{d.root}; len(queue) > 0; queue = queue[1:] {
+		s := types[queue[0]]
+		if queue[0] != d.root {
+			fmt.Fprintf(&b, "\n## %s\n", queue[0])
+		}
+		fmt.Fprintf(&b, "\n%s\n\n| key | | |\n|---|---|---|\n", sentence(s.doc, queue[0]))
+		for _, f := range s.fields.List {
+			if f.Tag == nil {
+				continue
+			}
+			text, err := strconv.Unquote(f.Tag.Value)
+			if err != nil {
+				return "", err
+			}
+			key, _, _ := strings.Cut(reflect.StructTag(text).Get(d.tag), ",")
+			if key == "" || key == "-" {
+				continue
+			}
+			kind, part := kindOf(f.Type)
+			if _, ok := types[part]; ok {
+				kind = strings.Replace(kind, part, "["+part+"](#"+strings.ToLower(part)+")", 1)
+				if !seen[part] {
+					seen[part] = true
+					queue = append(queue, part)
+				}
+			}
+			doc := strings.TrimSpace(f.Doc.Text() + " " + f.Comment.Text())
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key, kind, strings.ReplaceAll(strings.Join(strings.Fields(doc), " "), "|", `\|`))
+		}
+	}
+	return b.String(), nil
+}
+
+type structDoc struct {
+	doc    string
+	fields *ast.FieldList
+}
+
+func structsOf(dir string) (map[string]structDoc, error) {
+	out := map[string]structDoc{}
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		for _, decl := range file.Decls {
+			g, ok := decl.(*ast.GenDecl)
+			if !ok || g.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range g.Specs {
+				ts := spec.(*ast.TypeSpec)
+				if s, ok := ts.Type.(*ast.StructType); ok && ts.Name.IsExported() {
+					out[ts.Name.Name] = structDoc{g.Doc.Text(), s.Fields}
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// kindOf names a field's type for people, and the Go type that it is made of.
+func kindOf(e ast.Expr) (kind, part string) {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return kindOf(e.X)
+	case *ast.ArrayType:
+		kind, part = kindOf(e.Elt)
+		return "list of " + kind, part
+	case *ast.MapType:
+		kind, part = kindOf(e.Value)
+		return kind + " by name", part
+	case *ast.SelectorExpr:
+		return map[string]string{"Duration": "duration", "Time": "time", "RawMessage": "object"}[e.Sel.Name], ""
+	case *ast.Ident:
+		if name, ok := map[string]string{
+			"string": "text", "int": "number", "int64": "number", "uint64": "number", "float64": "number",
+			"bool": "true or false", "any": "any value", "Nanos": "nanoseconds", "Rate": "rate",
+		}[e.Name]; ok {
+			return name, ""
+		}
+		return e.Name, e.Name
+	}
+	return "value", ""
+}
+
+// sentence turns "Lane is the figures of …" into "The figures of …".
+func sentence(doc, name string) string {
+	text := strings.Join(strings.Fields(doc), " ")
+	for _, verb := range []string{" is ", " are "} {
+		if rest, ok := strings.CutPrefix(text, name+verb); ok {
+			return strings.ToUpper(rest[:1]) + rest[1:]
+		}
+	}
+	return text
+}
