@@ -53,17 +53,8 @@ func discover(ctx context.Context, f discoverFlags, io streams) error {
 	if err := f.target.apply(&t); err != nil {
 		return err
 	}
-	ctx, stop, release := onInterrupt(ctx, io)
+	ctx, release := untilInterrupt(ctx, io)
 	defer release()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	offer, err := bench.DiscoverTarget(ctx, t, f.allowHosts, version())
 	if err != nil {
 		return err

@@ -310,6 +310,24 @@ func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struc
 	}
 }
 
+// untilInterrupt gives a context that the first interrupt cancels.
+func untilInterrupt(ctx context.Context, io streams) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		select {
+		case <-io.interrupts:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		<-watching
+	}
+}
+
 // archive writes what a run leaves behind.
 func archive(dir string, o *bench.Outcome) error {
 	err := results.Save(dir, o.Result, o.Accounts)

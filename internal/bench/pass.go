@@ -29,6 +29,7 @@ type pass struct {
 	firing   *loadgen.Firing
 	watch    *instrument
 	progress *progress
+	watchers sync.WaitGroup // goroutines that end with the contexts of a phase
 
 	phaseMu sync.Mutex
 	phase   string
@@ -45,6 +46,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	}
 	p.progress = startProgress(p)
 	defer p.progress.stop()
+	defer p.watchers.Wait()
 	defer p.closeDialects()
 
 	p.enter("attach", r.profile.Phases.Ready)
@@ -183,7 +185,7 @@ func (p *pass) untilStopped(ctx context.Context) (context.Context, context.Cance
 	if p.target.child != nil {
 		gone = p.target.child.Exited()
 	}
-	go func() {
+	p.watchers.Go(func() {
 		select {
 		case <-p.opts.Stop:
 			cancel(ErrStopped)
@@ -191,7 +193,7 @@ func (p *pass) untilStopped(ctx context.Context) (context.Context, context.Cance
 			cancel(fmt.Errorf("%w: the embedded target ended: %w", ErrTarget, p.target.child.Err()))
 		case <-ctx.Done():
 		}
-	}()
+	})
 	return ctx, cancel
 }
 
@@ -248,17 +250,19 @@ func (p *pass) pause(ctx context.Context, d time.Duration) error {
 // being fired, until the target counts as gone.
 const lostAfter = 3 * time.Second
 
+// lostShots is how many must have failed by then: one that fails on a slow
+// schedule proves nothing.
+const lostShots = 3
+
 // watchTarget ends the returned context when every shot of the last seconds
 // has failed: a target that is gone will not come back in the middle of a
 // measurement, and the figures so far are worth keeping.
 func (p *pass) watchTarget(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
+	p.watchers.Go(func() {
 		tick := time.NewTicker(lostAfter / 10)
 		defer tick.Stop()
-		var good uint64
-		var failedThen uint64
-		since := time.Now()
+		last, since := p.firing.Stats(), time.Now()
 		for {
 			select {
 			case <-ctx.Done():
@@ -266,17 +270,14 @@ func (p *pass) watchTarget(ctx context.Context) (context.Context, context.Cancel
 			case <-tick.C:
 			}
 			s := p.firing.Stats()
-			failed := s.Refused + s.Uncertain
-			if s.Accepted > good || failed == failedThen {
-				good, failedThen, since = s.Accepted, failed, time.Now()
-				continue
-			}
-			if time.Since(since) > lostAfter {
+			if s.Accepted > last.Accepted || s.Refused+s.Uncertain == last.Refused+last.Uncertain {
+				last, since = s, time.Now()
+			} else if failed := s.Refused + s.Uncertain - last.Refused - last.Uncertain; failed >= lostShots && time.Since(since) > lostAfter {
 				cancel(fmt.Errorf("%w: every shot of the last %v failed (%d refused, %d uncertain): it is gone, or upstream.kind %s cannot reach it", ErrTarget, lostAfter, s.Refused, s.Uncertain, p.profile.Upstream.Kind))
 				return
 			}
 		}
-	}()
+	})
 	return ctx, cancel
 }
 
