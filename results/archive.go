@@ -20,7 +20,7 @@ func Save(dir string, r *Result, accounts []sinks.Account) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("save the result: %w", err)
 	}
-	if err := writeFile(filepath.Join(dir, File), r.Write); err != nil {
+	if err := WriteFile(filepath.Join(dir, File), r.Write); err != nil {
 		return fmt.Errorf("save the result: %w", err)
 	}
 	for i := range accounts {
@@ -28,7 +28,7 @@ func Save(dir string, r *Result, accounts []sinks.Account) error {
 		for j := range a.Lanes {
 			lane := &a.Lanes[j]
 			write := func(w io.Writer) error { return writeLog(w, r, a, lane) }
-			if err := writeFile(filepath.Join(dir, lane.Name+".hlog"), write); err != nil {
+			if err := WriteFile(filepath.Join(dir, lane.Name+".hlog"), write); err != nil {
 				return fmt.Errorf("save the histograms of lane %s: %w", lane.Name, err)
 			}
 		}
@@ -36,9 +36,9 @@ func Save(dir string, r *Result, accounts []sinks.Account) error {
 	return nil
 }
 
-// writeFile writes through a temporary name, so that a full disk or an
+// WriteFile writes through a temporary name, so that a full disk or an
 // interrupt leaves no half a file under the right one.
-func writeFile(name string, write func(io.Writer) error) (err error) {
+func WriteFile(name string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".partial-*")
 	if err != nil {
 		return err

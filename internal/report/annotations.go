@@ -1,0 +1,192 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// The CI systems that [Annotations] knows.
+const (
+	GitHub   = "github"
+	GitLab   = "gitlab"
+	Azure    = "azure"
+	TeamCity = "teamcity"
+)
+
+// Systems lists the CI systems that [Annotations] knows.
+func Systems() []string { return []string{GitHub, GitLab, Azure, TeamCity} }
+
+// DetectCI names the CI system that a process runs in, or "" where none of
+// those known is there. env is os.Getenv or the like.
+func DetectCI(env func(string) string) string {
+	switch {
+	case env("GITHUB_ACTIONS") == "true":
+		return GitHub
+	case env("GITLAB_CI") == "true":
+		return GitLab
+	case strings.EqualFold(env("TF_BUILD"), "true"):
+		return Azure
+	case env("TEAMCITY_VERSION") != "":
+		return TeamCity
+	}
+	return ""
+}
+
+// note is one annotation.
+type note struct {
+	failed bool // else a warning
+	lane   string
+	title  string
+	text   string
+}
+
+// notes are what a reader of the job has to know: nothing where all is well.
+func notes(r *results.Result) []note {
+	var out []note
+	if r.Partial {
+		out = append(out, note{true, "", "mcpload: partial run", r.Reason})
+	}
+	if r.Instrument.Bottleneck {
+		out = append(out, note{true, "", "mcpload: bottleneck", bottleneck(r)})
+	}
+	for _, v := range r.Thresholds {
+		if !v.Passed {
+			out = append(out, note{true, v.Lane, "mcpload: threshold " + v.Threshold, "measured: " + v.Text})
+		}
+	}
+	for _, w := range r.Warnings {
+		out = append(out, note{false, w.Lane, "mcpload: " + w.Code, w.Text})
+	}
+	return out
+}
+
+func (n note) line() string {
+	if n.lane != "" {
+		return Clean(n.lane) + ": " + Clean(n.text)
+	}
+	return Clean(n.text)
+}
+
+// Annotations writes what failed, and the warnings, in the form that a CI
+// system shows beside a job. Text that may come from a target cannot become a
+// command of its own.
+//
+//	github    ::error and ::warning workflow commands
+//	gitlab    a folded section of plain ERROR and WARNING lines, because GitLab
+//	          has no command for this: let it read the JUnit report, too
+//	azure     ##vso[task.logissue] commands
+//	teamcity  test messages for thresholds, build problems, warning messages
+//
+// An unknown system is an error.
+func Annotations(w io.Writer, r *results.Result, system string) error {
+	if !slices.Contains(Systems(), system) {
+		return fmt.Errorf("annotations: there is no CI system %q; name one of %s", system, strings.Join(Systems(), ", "))
+	}
+	p := &printer{w: w}
+	switch system {
+	case GitHub:
+		for _, n := range notes(r) {
+			p.printf("::%s title=%s::%s\n", severity(n), githubProperty(Clean(n.title)), githubData(n.line()))
+		}
+	case Azure:
+		for _, n := range notes(r) {
+			p.printf("##vso[task.logissue type=%s]%s\n", severity(n), azureData(Clean(n.title)+": "+n.line()))
+		}
+	case GitLab:
+		p.gitlab(r)
+	case TeamCity:
+		p.teamcity(r)
+	}
+	return p.err
+}
+
+func severity(n note) string {
+	if n.failed {
+		return "error"
+	}
+	return "warning"
+}
+
+// githubData escapes the message of a workflow command, githubProperty the
+// value of a property, as the runner's toolkit does.
+func githubData(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
+}
+
+func githubProperty(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(s)
+}
+
+// azureData escapes the message of a logging command. The agent looks for
+// commands anywhere in a line, so the marker within a message is broken.
+func azureData(s string) string {
+	s = strings.NewReplacer("%", "%AZP25", "\r", "%0D", "\n", "%0A").Replace(s)
+	return strings.NewReplacer("##vso[", "##vso (", "##[", "## [").Replace(s)
+}
+
+// gitlab writes a section; its markers are the only escape codes, and the
+// times in them are the run's.
+func (p *printer) gitlab(r *results.Result) {
+	all := notes(r)
+	if len(all) == 0 {
+		return
+	}
+	p.printf("\x1b[0Ksection_start:%d:mcpload\r\x1b[0Kmcpload: %s\n", r.Started.Unix(), plural(int64(len(all)), "finding"))
+	for _, n := range all {
+		p.printf("%s %s: %s\n", strings.ToUpper(severity(n)), gitlabData(n.title), gitlabData(n.line()))
+	}
+	p.printf("\x1b[0Ksection_end:%d:mcpload\r\x1b[0K\n", r.Finished.Unix())
+}
+
+// gitlabData breaks what could be taken for the marker of a section.
+func gitlabData(s string) string {
+	return strings.NewReplacer("section_start:", "section_start :", "section_end:", "section_end :").Replace(Clean(s))
+}
+
+// teamcity reports thresholds as tests, so that TeamCity keeps their history.
+func (p *printer) teamcity(r *results.Result) {
+	for _, v := range r.Thresholds {
+		where := "run"
+		if v.Lane != "" {
+			where = v.Lane
+		}
+		name := teamcityValue("mcpload." + where + ": " + v.Threshold)
+		p.printf("##teamcity[testStarted name='%s']\n", name)
+		if !v.Passed {
+			p.printf("##teamcity[testFailed name='%s' message='%s']\n", name, teamcityValue("measured: "+v.Text))
+		}
+		p.printf("##teamcity[testFinished name='%s']\n", name)
+	}
+	for _, n := range notes(r) {
+		switch {
+		case strings.HasPrefix(n.title, "mcpload: threshold "):
+		case n.failed:
+			p.printf("##teamcity[buildProblem description='%s']\n", teamcityValue(n.title+": "+n.line()))
+		default:
+			p.printf("##teamcity[message text='%s' status='WARNING']\n", teamcityValue(n.line()))
+		}
+	}
+}
+
+// teamcityValue escapes a value of a service message.
+func teamcityValue(s string) string {
+	var b strings.Builder
+	for _, c := range Clean(s) {
+		switch {
+		case strings.ContainsRune("|'[]", c):
+			b.WriteByte('|')
+			b.WriteRune(c)
+		case c > 0xffff:
+			b.WriteByte('?') // the escape has four digits only
+		case c > 0x7e:
+			fmt.Fprintf(&b, "|0x%04X", c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,244 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// CompareText writes a comparison for a terminal or a chat: a table for each
+// lane, like benchstat's, with the change where there is one and a tilde where
+// there is none. It contains no escape codes and no line of the tables is wider
+// than 100 columns.
+func CompareText(w io.Writer, c *results.Comparison) error {
+	p := &printer{w: w}
+	p.wrapped("A  " + sideText(c.A))
+	p.wrapped("B  " + sideText(c.B))
+	p.printf("\n")
+	for i := range c.Lanes {
+		p.changes(laneTitle(&c.Lanes[i]), c.Lanes[i].Figures)
+	}
+	if len(c.Run) > 0 {
+		p.changes("whole run", c.Run)
+	}
+	for _, line := range compareNotes(c) {
+		p.wrapped(line)
+	}
+	return p.err
+}
+
+// wrapped writes text in lines that fit the width, where its words do.
+func (p *printer) wrapped(text string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			p.printf("%s\n", line)
+			line = "  "
+		}
+		if strings.TrimSpace(line) != "" {
+			line += " "
+		}
+		line += word
+	}
+	p.printf("%s\n", line)
+}
+
+func laneTitle(l *results.LaneChange) string {
+	return fmt.Sprintf("%s (%s, %s)", Clean(l.Name), Clean(l.System), Clean(l.Mode))
+}
+
+func sideText(s results.SideInfo) string {
+	if len(s.Runs) == 1 {
+		r := s.Runs[0]
+		return fmt.Sprintf("%s (run %s, mcpload %s)", Clean(r.Path), Clean(r.Run), Clean(r.Version))
+	}
+	names := make([]string, len(s.Runs))
+	for i, r := range s.Runs {
+		names[i] = Clean(r.Path)
+	}
+	return fmt.Sprintf("%d runs: %s", len(s.Runs), strings.Join(names, ", "))
+}
+
+// The columns of the table: figure, A, B, change, interval, p, finding.
+const (
+	figureWidth = 37
+	valueWidth  = 9
+	effectWidth = 9
+	boundsWidth = 17
+	pWidth      = 7
+)
+
+func (p *printer) changes(title string, figures []results.Change) {
+	p.printf("%s\n", shorten(title, width))
+	p.columns("", "A", "B", "change", "95 % interval", "p", "")
+	p.printf("%s\n", strings.Repeat("─", width))
+	for i := range figures {
+		c := &figures[i]
+		t := changeTexts(c)
+		p.columns(figureLabel(c), t.a, t.b, t.effect, t.bounds, t.p, findingMark(c))
+	}
+	p.printf("\n")
+}
+
+func (p *printer) columns(label, a, b, effect, bounds, pValue, finding string) {
+	line := padRight(shorten(label, figureWidth), figureWidth) +
+		padLeft(shorten(a, valueWidth-1), valueWidth) + padLeft(shorten(b, valueWidth-1), valueWidth) +
+		padLeft(shorten(effect, effectWidth-1), effectWidth) + padLeft(shorten(bounds, boundsWidth-1), boundsWidth) +
+		padLeft(pValue, pWidth) + "  " + finding
+	p.printf("%s\n", strings.TrimRight(line, " "))
+}
+
+// figureLabel is the figure's path, so that it can be copied into a gate.
+func figureLabel(c *results.Change) string {
+	if c.Per != "" {
+		return c.Figure + "/" + c.Per
+	}
+	return c.Figure
+}
+
+// findingMark fits the last column.
+func findingMark(c *results.Change) string {
+	switch c.Finding {
+	case results.Better:
+		return "better"
+	case results.Worse:
+		return "WORSE"
+	case results.Same:
+		return "same"
+	}
+	return "?"
+}
+
+// changeText is a change in words, one for each column.
+type changeText struct{ a, b, effect, bounds, p string }
+
+func changeTexts(c *results.Change) changeText {
+	t := changeText{a: "–", b: "–", effect: "–", p: ""}
+	if c.A != nil {
+		t.a = results.FormatFigure(c.Unit, *c.A)
+	}
+	if c.B != nil {
+		t.b = results.FormatFigure(c.Unit, *c.B)
+	}
+	if c.Effect == nil {
+		return t
+	}
+	t.effect = effectText(c, c.Effect)
+	if c.Finding == results.Same {
+		t.effect = "~"
+	}
+	if c.Low != nil || c.High != nil {
+		t.bounds = boundText(c, c.Low, "-∞") + " " + boundText(c, c.High, "+∞")
+	}
+	if c.P != nil {
+		t.p = pText(*c.P)
+	}
+	return t
+}
+
+func boundText(c *results.Change, v *float64, none string) string {
+	if v == nil {
+		return none
+	}
+	return effectText(c, v)
+}
+
+// effectText writes a relative change in percent and an absolute one in the
+// figure's unit, with a sign.
+func effectText(c *results.Change, v *float64) string {
+	if !c.Absolute {
+		return percent(*v)
+	}
+	if *v < 0 {
+		return "-" + results.FormatFigure(c.Unit, -*v)
+	}
+	return "+" + results.FormatFigure(c.Unit, *v)
+}
+
+func percent(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 10:
+		return fmt.Sprintf("%+.0f%%", 100*v)
+	case a < 0.0005:
+		return "0.0%"
+	}
+	return fmt.Sprintf("%+.1f%%", 100*v)
+}
+
+func pText(p float64) string {
+	if p < 0.001 {
+		return "<0.001"
+	}
+	return strconv.FormatFloat(p, 'f', 3, 64)
+}
+
+// compareNotes are the lines below the tables: what the verdicts mean, what
+// could have been seen, and what speaks against the comparison.
+func compareNotes(c *results.Comparison) []string {
+	notes := []string{fmt.Sprintf("Less is better. %s tested together: equal sides differ in at most %.3g %% of comparisons;", plural(int64(c.Tested), "figure"), 100*c.Alpha),
+		fmt.Sprintf("below %.3g %% nothing counts as a difference, \"same\" rules out %.3g %%, and \"?\" is not enough data.", 100*c.MinEffect, 100*c.Resolution)}
+	for i := range c.Lanes {
+		l := &c.Lanes[i]
+		if d := detectable(l.Figures); d != "" {
+			notes = append(notes, fmt.Sprintf("%s: these runs show, four times out of five, %s", Clean(l.Name), d))
+		}
+		for _, r := range reasons(l.Figures) {
+			notes = append(notes, Clean(l.Name)+": "+r)
+		}
+	}
+	for _, only := range []struct {
+		side  string
+		lanes []string
+	}{{"A", c.OnlyA}, {"B", c.OnlyB}} {
+		if len(only.lanes) > 0 {
+			notes = append(notes, fmt.Sprintf("only in %s: %s", only.side, Clean(strings.Join(only.lanes, ", "))))
+		}
+	}
+	for _, w := range c.Warnings {
+		lane := ""
+		if w.Lane != "" {
+			lane = Clean(w.Lane) + ": "
+		}
+		notes = append(notes, "warning: "+lane+Clean(w.Text))
+	}
+	return notes
+}
+
+// detectable names the smallest effects that latency from intended would have
+// shown.
+func detectable(figures []results.Change) string {
+	var parts []string
+	for i := range figures {
+		c := &figures[i]
+		if name, ok := strings.CutPrefix(c.Figure, "latency.fromIntended."); ok && c.Detectable != nil && !c.Absolute {
+			parts = append(parts, fmt.Sprintf("%s of %s", percent(*c.Detectable), name))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// reasons explains the figures without a verdict, those of one reason together.
+func reasons(figures []results.Change) []string {
+	var order []string
+	of := map[string][]string{}
+	for i := range figures {
+		c := &figures[i]
+		if c.Finding != results.NotEnough || c.Reason == "" {
+			continue
+		}
+		if of[c.Reason] == nil {
+			order = append(order, c.Reason)
+		}
+		of[c.Reason] = append(of[c.Reason], c.Figure)
+	}
+	var out []string
+	for _, r := range order {
+		out = append(out, fmt.Sprintf("? %s: %s", r, strings.Join(of[r], ", ")))
+	}
+	return out
+}

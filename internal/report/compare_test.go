@@ -1,0 +1,228 @@
+package report
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+func ptr(v float64) *float64 { return &v }
+
+// hostile is what a target might send to be more than text.
+const hostile = "]]><x>&\"'\x1b[31m|@all\r\n::error::x ##vso[task.complete] ##teamcity[x] `a` %0A section_start:1:x"
+
+func sampleComparison() *results.Comparison {
+	return &results.Comparison{
+		Schema: results.ComparisonSchema, Alpha: 0.05, MinEffect: 0.03, Resolution: 0.1, Tested: 5,
+		A: results.SideInfo{Runs: []results.RunInfo{{Run: "00000001", Path: "runs/a", Version: "1.0.0"}}},
+		B: results.SideInfo{Runs: []results.RunInfo{{Run: "00000002", Path: "runs/b", Version: "1.0.0"}, {Run: "00000003", Path: "runs/c", Version: "1.0.0"}}},
+		Lanes: []results.LaneChange{{Name: "push", System: "events", Mode: "push", Figures: []results.Change{
+			{Figure: "latency.fromIntended.p50", Unit: "ns", A: ptr(12.3e6), B: ptr(12.4e6), Effect: ptr(0.008), Low: ptr(-0.01), High: ptr(0.02), P: ptr(0.41), Adjusted: ptr(0.41), Detectable: ptr(0.041), Finding: results.Same},
+			{Figure: "latency.fromIntended.p99", Unit: "ns", A: ptr(50e6), B: ptr(70e6), Effect: ptr(0.4), Low: ptr(0.35), High: ptr(0.45), P: ptr(0.0005), Adjusted: ptr(0.002), Detectable: ptr(0.06), Finding: results.Worse},
+			{Figure: "latency.fromIntended.p999", Unit: "ns", A: ptr(60e6), B: ptr(50e6), Effect: ptr(-1. / 6), Finding: results.NotEnough, Reason: "6 samples beyond this quantile; 10 are needed"},
+			{Figure: "lostSilent", Per: "expected", Unit: "share", A: ptr(0), B: ptr(0.0123), Effect: ptr(0.0123), Absolute: true, Low: ptr(0.01), High: ptr(0.015), P: ptr(1e-9), Adjusted: ptr(1e-8), Finding: results.Worse},
+			{Figure: "duplicates.rate", Unit: "share", A: ptr(0.02), B: ptr(0.01), Effect: ptr(-0.5), Low: ptr(-0.7), High: ptr(-0.3), P: ptr(1e-9), Adjusted: ptr(1e-8), Finding: results.Better},
+			{Figure: "lostAnnounced", Per: "expected", Unit: "share", A: ptr(0.001), B: ptr(0.0005), Effect: ptr(-0.5), Low: ptr(-0.95), P: ptr(1), Finding: results.NotEnough, Reason: "so little data that no difference could be significant"},
+			{Figure: "overhead.perSubscriptionHour.requests", Unit: "requests", A: ptr(3600), B: ptr(12345), Effect: ptr(2.43), Finding: results.NotEnough, Reason: "one run each: no noise estimate"},
+			{Figure: "overhead.perDelivered.bytes", Unit: "bytes", A: ptr(4567), B: ptr(4600), Effect: ptr(0.007), Finding: results.NotEnough, Reason: "one run each: no noise estimate"},
+		}}},
+		Run:      []results.Change{{Figure: "target.process.cpu", Per: "delivered", Unit: "ns", A: ptr(40000), B: ptr(41000), Effect: ptr(0.025), Finding: results.NotEnough, Reason: "one run each: no noise estimate"}},
+		OnlyB:    []string{"webhook"},
+		Warnings: []results.Warning{{Code: "partial", Text: "run 00000002 of B ended early: " + hostile}},
+	}
+}
+
+func write(t *testing.T, f func(io.Writer) error) string {
+	t.Helper()
+	var b strings.Builder
+	if err := f(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestCompareText(t *testing.T) {
+	got := write(t, func(w io.Writer) error { return CompareText(w, sampleComparison()) })
+	golden(t, "compare.txt", got)
+	for i, line := range strings.Split(got, "\n") {
+		if utf8.RuneCountInString(line) > width {
+			t.Errorf("line %d is wider than %d: %s", i+1, width, line)
+		}
+	}
+	if strings.ContainsAny(got, "\x1b\r") {
+		t.Error("control characters")
+	}
+}
+
+func TestCompareMarkdown(t *testing.T) {
+	c := sampleComparison()
+	golden(t, "compare.md", write(t, func(w io.Writer) error { return CompareMarkdown(w, c) }))
+	for i := range c.Lanes[0].Figures {
+		c.Lanes[0].Figures[i].Finding = results.Same
+	}
+	if got := write(t, func(w io.Writer) error { return CompareMarkdown(w, c) }); !strings.Contains(got, "No figure was found to differ.") {
+		t.Errorf("nothing changed: %s", got)
+	}
+}
+
+func TestPercent(t *testing.T) {
+	for v, want := range map[float64]string{0: "0.0%", 0.0004: "0.0%", -0.0004: "0.0%", 0.05: "+5.0%", -0.123: "-12.3%", 12.34: "+1234%", -10: "-1000%"} {
+		if got := percent(v); got != want {
+			t.Errorf("percent(%v) = %q, want %q", v, got, want)
+		}
+	}
+}
+
+func TestMarkup(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain 1.5ms":        "plain 1.5ms",
+		"a|b":                `a\|b`,
+		"<img src=x>":        "&lt;img src=x&gt;",
+		"@team":              "@\u200bteam",
+		"[x](http://y)":      `\[x\]\(http&#58;//y\)`,
+		"`code` *b* _i_ ~~s": "\\`code\\` \\*b\\* \\_i\\_ \\~\\~s",
+		"&lt;":               "&amp;lt;",
+		"a\nb\x1b[0m":        `a b \[0m`,
+		`back\slash`:         `back\\slash`,
+	} {
+		if got := Markup(in); got != want {
+			t.Errorf("Markup(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func sampleResult() *results.Result {
+	started := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	measured := 300e6
+	return &results.Result{
+		Schema: results.Schema, Version: "1.0.0", Run: "00c0ffee", Started: started, Finished: started.Add(20500 * time.Millisecond),
+		Partial: true, Reason: "interrupted " + hostile,
+		Target:   results.Target{URL: "http://127.0.0.1:8080/mcp", Era: "modern", Protocol: "2026-07-28"},
+		Upstream: results.Upstream{Kind: "inject", Sources: 2, Fired: 400},
+		Lanes: []results.Lane{{
+			Name: "push", System: "events", Mode: "push", Subscriptions: 5, Expected: 2000, Delivered: 1999, LostSilent: 1,
+			Latency:  results.Latency{FromIntended: results.Quantiles{Count: 1999, P50: 2e6, P99: 300e6, P999: 310e6}},
+			Overhead: results.Overhead{PerDelivered: results.Share{Requests: 0.01, Bytes: 12.5}},
+		}},
+		Thresholds: []results.Verdict{
+			{Threshold: "*.lostSilent == 0", Lane: "push", Text: "1"},
+			{Threshold: "push.latency.fromIntended.p99 < 250ms", Lane: "push", Measured: &measured, Text: "300ms"},
+			{Threshold: "run.upstream.dropped == 0", Passed: true, Text: "0"},
+		},
+		Instrument: results.Instrument{Bottleneck: true, Reasons: []string{"timers woke 80ms late", "2 % of shots were dropped"}},
+		Warnings:   []results.Warning{{Code: "late", Lane: "push", Text: hostile}},
+	}
+}
+
+func TestJUnit(t *testing.T) {
+	got := write(t, func(w io.Writer) error { return JUnit(w, sampleResult()) })
+	golden(t, "junit.xml", got)
+	var doc junitSuites
+	if err := xml.Unmarshal([]byte(got), &doc); err != nil {
+		t.Fatal(err)
+	}
+	s := doc.Suites[0]
+	if doc.Tests != 5 || doc.Failures != 2 || doc.Errors != 2 || len(s.Cases) != 5 {
+		t.Errorf("%d tests, %d failures, %d errors, %d cases", doc.Tests, doc.Failures, doc.Errors, len(s.Cases))
+	}
+	if c := s.Cases[0]; c.Error == nil || c.Error.Message != "interrupted "+Clean(hostile) {
+		t.Errorf("the reason did not survive: %+v", c.Error)
+	}
+	if c := s.Cases[3]; c.Class != "mcpload.push" || c.Failure == nil || c.Failure.Message != "measured: 300ms" {
+		t.Errorf("threshold: %+v", c)
+	}
+	if c := s.Cases[4]; c.Class != "mcpload.run" || c.Failure != nil {
+		t.Errorf("passed threshold: %+v", c)
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	golden(t, "result.md", write(t, func(w io.Writer) error { return Markdown(w, sampleResult()) }))
+}
+
+func TestAnnotations(t *testing.T) {
+	for _, system := range Systems() {
+		got := write(t, func(w io.Writer) error { return Annotations(w, sampleResult(), system) })
+		golden(t, "annotations."+system+".txt", got)
+		// Whatever a target sends, a line begins with what we mean it to.
+		begin := map[string][]string{
+			GitHub: {"::error title=mcpload", "::warning title=mcpload"}, Azure: {"##vso[task.logissue type="},
+			TeamCity: {"##teamcity["}, GitLab: {"\x1b[0Ksection_", "ERROR mcpload", "WARNING mcpload"},
+		}[system]
+		for _, line := range strings.Split(strings.TrimSuffix(got, "\n"), "\n") {
+			ok := false
+			for _, b := range begin {
+				ok = ok || strings.HasPrefix(line, b)
+			}
+			if !ok {
+				t.Errorf("%s: a line begins %q", system, line)
+			}
+			if system != GitLab && strings.ContainsAny(line, "\r\x1b") || strings.Count(line, "##vso[") > 1 || system == TeamCity && strings.Count(line, "##teamcity[") > 1 {
+				t.Errorf("%s: a command within %q", system, line)
+			}
+		}
+		fine := &results.Result{Thresholds: []results.Verdict{{Threshold: "*.lostSilent == 0", Passed: true}}}
+		if got := write(t, func(w io.Writer) error { return Annotations(w, fine, system) }); got != "" && system != TeamCity {
+			t.Errorf("%s: all is well, and there is %q", system, got)
+		}
+	}
+	if err := Annotations(io.Discard, sampleResult(), "jenkins"); err == nil || !strings.Contains(err.Error(), "github, gitlab, azure, teamcity") {
+		t.Errorf("unknown system: %v", err)
+	}
+}
+
+func TestDetectCI(t *testing.T) {
+	for key, want := range map[string]string{"GITHUB_ACTIONS=true": GitHub, "GITLAB_CI=true": GitLab, "TF_BUILD=True": Azure, "TEAMCITY_VERSION=2025.1": TeamCity, "CI=true": ""} {
+		k, v, _ := strings.Cut(key, "=")
+		got := DetectCI(func(name string) string {
+			if name == k {
+				return v
+			}
+			return ""
+		})
+		if got != want {
+			t.Errorf("%s: %q, want %q", key, got, want)
+		}
+	}
+}
+
+// A comparison in a file reads as it did in memory.
+func TestComparisonIsJSON(t *testing.T) {
+	var c results.Comparison
+	if err := json.Unmarshal([]byte(write(t, sampleComparison().Write)), &c); err != nil {
+		t.Fatal(err)
+	}
+	want := write(t, func(w io.Writer) error { return CompareText(w, sampleComparison()) })
+	if got := write(t, func(w io.Writer) error { return CompareText(w, &c) }); got != want {
+		t.Errorf("got\n%s", got)
+	}
+}

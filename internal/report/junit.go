@@ -1,0 +1,140 @@
+package report
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+type junitSuites struct {
+	XMLName  xml.Name     `xml:"testsuites"`
+	Name     string       `xml:"name,attr"`
+	Tests    int          `xml:"tests,attr"`
+	Failures int          `xml:"failures,attr"`
+	Errors   int          `xml:"errors,attr"`
+	Time     string       `xml:"time,attr"`
+	Suites   []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name       string          `xml:"name,attr"`
+	Tests      int             `xml:"tests,attr"`
+	Failures   int             `xml:"failures,attr"`
+	Errors     int             `xml:"errors,attr"`
+	Time       string          `xml:"time,attr"`
+	Timestamp  string          `xml:"timestamp,attr"`
+	Properties []junitProperty `xml:"properties>property"`
+	Cases      []junitCase     `xml:"testcase"`
+	Out        string          `xml:"system-out,omitempty"`
+}
+
+type junitProperty struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
+}
+
+type junitCase struct {
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Time    string        `xml:"time,attr"`
+	Failure *junitProblem `xml:"failure"`
+	Error   *junitProblem `xml:"error"`
+}
+
+type junitProblem struct {
+	Type    string `xml:"type,attr"`
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// JUnit writes the result as a JUnit report, which every CI system reads: a
+// test case for each threshold and lane, with mcpload.LANE as its class
+// (mcpload.run for figures of the run), one that the run was whole and one that
+// the generator was not the bottleneck. A missed threshold is a failure; a
+// partial run and a bottleneck are errors, because they say nothing about the
+// target. Warnings are the suite's output.
+func JUnit(w io.Writer, r *results.Result) error {
+	suite := junitSuite{
+		Name: "mcpload", Time: seconds(r), Timestamp: r.Started.UTC().Format(time.RFC3339),
+		Properties: []junitProperty{
+			{"run", Clean(r.Run)}, {"version", Clean(r.Version)}, {"target", Clean(r.Target.URL)},
+			{"protocol", Clean(r.Target.Era + " " + r.Target.Protocol)},
+		},
+	}
+	whole := junitCase{Class: "mcpload.run", Name: "the run was whole", Time: "0"}
+	if r.Partial {
+		whole.Error = problem("partial", Clean(r.Reason))
+	}
+	sound := junitCase{Class: "mcpload.run", Name: "the generator was not the bottleneck", Time: "0"}
+	if r.Instrument.Bottleneck {
+		sound.Error = problem("bottleneck", bottleneck(r))
+	}
+	suite.Cases = append(suite.Cases, whole, sound)
+	for _, v := range r.Thresholds {
+		c := junitCase{Class: "mcpload.run", Name: Clean(v.Threshold), Time: "0"}
+		if v.Lane != "" {
+			c.Class = "mcpload." + Clean(v.Lane)
+		}
+		if !v.Passed {
+			c.Failure = problem("threshold", "measured: "+Clean(v.Text))
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	for _, c := range suite.Cases {
+		suite.Tests++
+		if c.Failure != nil {
+			suite.Failures++
+		}
+		if c.Error != nil {
+			suite.Errors++
+		}
+	}
+	for _, w := range r.Warnings {
+		suite.Out += "warning: " + warningText(w) + "\n"
+	}
+	return writeXML(w, junitSuites{
+		Name: "mcpload", Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suites: []junitSuite{suite},
+	})
+}
+
+func writeXML(w io.Writer, doc any) error {
+	data, err := xml.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write JUnit report: %w", err)
+	}
+	if _, err := fmt.Fprintf(w, "%s%s\n", xml.Header, data); err != nil {
+		return fmt.Errorf("write JUnit report: %w", err)
+	}
+	return nil
+}
+
+func problem(kind, message string) *junitProblem {
+	return &junitProblem{Type: kind, Message: message, Text: message}
+}
+
+func bottleneck(r *results.Result) string {
+	text := "the generator was the bottleneck"
+	for i, reason := range r.Instrument.Reasons {
+		sep := "; "
+		if i == 0 {
+			sep = ": "
+		}
+		text += sep + Clean(reason)
+	}
+	return text
+}
+
+func warningText(w results.Warning) string {
+	if w.Lane == "" {
+		return Clean(w.Text)
+	}
+	return Clean(w.Lane) + ": " + Clean(w.Text)
+}
+
+func seconds(r *results.Result) string {
+	return strconv.FormatFloat(r.Finished.Sub(r.Started).Seconds(), 'f', 3, 64)
+}

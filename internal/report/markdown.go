@@ -1,0 +1,182 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// CompareMarkdown writes a comparison as a comment on a pull request: what
+// changed first, then every figure, folded. Text that may come from a target is
+// escaped.
+func CompareMarkdown(w io.Writer, c *results.Comparison) error {
+	p := &printer{w: w}
+	p.printf("### mcpload comparison\n\n**A** %s  \n**B** %s\n\n", Markup(sideText(c.A)), Markup(sideText(c.B)))
+	changed := 0
+	for i := range c.Lanes {
+		for k := range c.Lanes[i].Figures {
+			changed += p.changedRow(c.Lanes[i].Name, &c.Lanes[i].Figures[k], changed == 0)
+		}
+	}
+	for k := range c.Run {
+		changed += p.changedRow("whole run", &c.Run[k], changed == 0)
+	}
+	if changed == 0 {
+		p.printf("No figure was found to differ.\n")
+	}
+	p.printf("\n<details><summary>All figures</summary>\n\n")
+	for i := range c.Lanes {
+		p.changeTable(laneTitle(&c.Lanes[i]), c.Lanes[i].Figures)
+	}
+	if len(c.Run) > 0 {
+		p.changeTable("whole run", c.Run)
+	}
+	p.printf("</details>\n\n")
+	for _, note := range compareNotes(c) {
+		p.printf("%s  \n", Markup(note))
+	}
+	return p.err
+}
+
+func (p *printer) changedRow(lane string, c *results.Change, first bool) int {
+	if !c.Changed() {
+		return 0
+	}
+	if first {
+		p.printf("| | lane | figure | A | B | change | 95 %% interval | p |\n|---|---|---|--:|--:|--:|--:|--:|\n")
+	}
+	mark := "🟢 better"
+	if c.Finding == results.Worse {
+		mark = "🔴 **worse**"
+	}
+	t := changeTexts(c)
+	p.row(mark, Markup(lane), Markup(figureLabel(c)), t.a, t.b, t.effect, t.bounds, markLess(t.p))
+	return 1
+}
+
+func (p *printer) changeTable(title string, figures []results.Change) {
+	p.printf("**%s**\n\n| figure | A | B | change | 95 %% interval | p | |\n|---|--:|--:|--:|--:|--:|---|\n", Markup(title))
+	for i := range figures {
+		c := &figures[i]
+		t := changeTexts(c)
+		p.row(Markup(figureLabel(c)), t.a, t.b, markTilde(t.effect), t.bounds, markLess(t.p), string(c.Finding))
+	}
+	p.printf("\n")
+}
+
+func markLess(s string) string { return strings.ReplaceAll(s, "<", "&lt;") }
+
+func markTilde(s string) string { return strings.ReplaceAll(s, "~", `\~`) }
+
+func (p *printer) row(cells ...string) { p.printf("| %s |\n", strings.Join(cells, " | ")) }
+
+// Markdown writes a summary of a result for a job's summary page or a comment:
+// the figures of the lanes, thresholds and warnings. Text that may come from a
+// target is escaped.
+func Markdown(w io.Writer, r *results.Result) error {
+	p := &printer{w: w}
+	where := Markup(r.Target.URL)
+	if r.Target.Embedded {
+		where = "the embedded target"
+	}
+	p.printf("### mcpload: %s\n\n%s fired by %s from %s in %s.\n\n", where, plural(r.Upstream.Fired, "event"), Markup(r.Upstream.Kind),
+		plural(int64(r.Upstream.Sources), "source"), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
+	if r.Partial {
+		p.printf("**Partial:** %s\n\n", Markup(r.Reason))
+	}
+	for _, reason := range r.Instrument.Reasons {
+		if r.Instrument.Bottleneck {
+			p.printf("**The generator was the bottleneck:** %s\n\n", Markup(reason))
+		}
+	}
+	p.laneTable(r.Lanes)
+	if len(r.Thresholds) > 0 {
+		p.printf("| | threshold | lane | measured |\n|---|---|---|--:|\n")
+		for _, v := range r.Thresholds {
+			mark := "✅"
+			if !v.Passed {
+				mark = "❌"
+			}
+			p.row(mark, Markup(v.Threshold), Markup(v.Lane), Markup(v.Text))
+		}
+		p.printf("\n")
+	}
+	for _, w := range r.Warnings {
+		p.printf("- ⚠️ %s\n", Markup(strings.TrimPrefix(w.Lane+": "+w.Text, ": ")))
+	}
+	return p.err
+}
+
+// laneTable has a row for each lane: figures grow to the right, lanes down, as
+// a page is scrolled.
+func (p *printer) laneTable(lanes []results.Lane) {
+	columns := []struct {
+		name  string
+		value func(l *results.Lane) string
+	}{
+		{"lane", func(l *results.Lane) string { return Markup(l.Name) }},
+		{"mode", func(l *results.Lane) string { return Markup(l.Mode) }},
+		{"expected", func(l *results.Lane) string { return count(l.Expected) }},
+		{"delivered", func(l *results.Lane) string { return count(l.Delivered) }},
+		{"lost in silence", func(l *results.Lane) string { return count(l.LostSilent) }},
+		{"lost, announced", func(l *results.Lane) string { return count(l.LostAnnounced) }},
+		{"duplicates", func(l *results.Lane) string { return count(l.Duplicates.SameEvent + l.Duplicates.SameEmission) }},
+		{"p50", func(l *results.Lane) string {
+			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P50)
+		}},
+		{"p99", func(l *results.Lane) string {
+			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P99)
+		}},
+		{"p99.9", func(l *results.Lane) string {
+			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P999)
+		}},
+		{"overhead per event", func(l *results.Lane) string {
+			return fmt.Sprintf("%s requests, %s", ratio(l.Overhead.PerDelivered.Requests), bytes(l.Overhead.PerDelivered.Bytes))
+		}},
+	}
+	names, rule := make([]string, len(columns)), "|---|---"
+	for i, c := range columns {
+		names[i] = c.name
+	}
+	p.row(names...)
+	p.printf("%s%s|\n", rule, strings.Repeat("|--:", len(columns)-2))
+	for i := range lanes {
+		cells := make([]string, len(columns))
+		for k, c := range columns {
+			cells[k] = c.value(&lanes[i])
+		}
+		p.row(cells...)
+	}
+	p.printf("\n")
+}
+
+// Markup makes text that may come from a target safe in Markdown, in a table's
+// cell or outside: it stays the text that it is, with no markup, HTML, link or
+// mention of its own.
+func Markup(s string) string {
+	var b strings.Builder
+	for _, c := range Clean(s) {
+		switch {
+		case c == '@':
+			// A mention would send mail to somebody; this space has no width.
+			b.WriteString("@\u200b")
+		case c == '<':
+			b.WriteString("&lt;")
+		case c == '>':
+			b.WriteString("&gt;")
+		case c == '&':
+			b.WriteString("&amp;")
+		case c == ':':
+			// An address becomes a link wherever it stands.
+			b.WriteString("&#58;")
+		case strings.ContainsRune("\\`*_{}[]()#+!|~$^", c):
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,251 @@
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ErrCompare is wrapped by every error about two sides that cannot be compared.
+var ErrCompare = errors.New("cannot compare")
+
+// ComparisonSchema is the version of the JSON form of a [Comparison].
+const ComparisonSchema = "mcpload.comparison/1"
+
+// CompareOptions tune a comparison. The zero value is ready to use.
+type CompareOptions struct {
+	// Alpha is how often two equal sides may be called different, over all
+	// figures together. 0 means 0.05.
+	Alpha float64
+	// MinEffect is the smallest relative effect that matters: a smaller one
+	// is never called a difference. 0 means 0.03, negative means none.
+	MinEffect float64
+	// Resolution is the relative effect that a finding of "same" rules out:
+	// the whole confidence interval lies within it. 0 means 0.10.
+	Resolution float64
+	// Resamples is how many times intervals are drawn again, at least 200. 0
+	// means 2000.
+	Resamples int
+}
+
+func (o CompareOptions) filled() (CompareOptions, error) {
+	for _, d := range []struct {
+		v   *float64
+		def float64
+	}{{&o.Alpha, 0.05}, {&o.MinEffect, 0.03}, {&o.Resolution, 0.10}} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if o.Resamples == 0 {
+		o.Resamples = 2000
+	}
+	o.MinEffect = max(o.MinEffect, 0)
+	switch {
+	case !(o.Alpha > 0 && o.Alpha <= 0.5):
+		return o, fmt.Errorf("%w: alpha %v: write a share above 0 and up to 0.5, such as 0.05", ErrCompare, o.Alpha)
+	case !(o.MinEffect < 10):
+		return o, fmt.Errorf("%w: smallest effect %v: write a share such as 0.03", ErrCompare, o.MinEffect)
+	case !(o.Resolution > 0 && o.Resolution < 10):
+		return o, fmt.Errorf("%w: resolution %v: write a share above 0, such as 0.1", ErrCompare, o.Resolution)
+	case o.Resamples < 200 || o.Resamples > 1_000_000:
+		return o, fmt.Errorf("%w: %d resamples: write a number from 200 to 1000000", ErrCompare, o.Resamples)
+	}
+	return o, nil
+}
+
+// Comparison is what differs between two sides. Everything in it is a function
+// of the two sides and the options alone: random draws are seeded from the run
+// ids.
+type Comparison struct {
+	Schema string   `json:"schema"`
+	A      SideInfo `json:"a"`
+	B      SideInfo `json:"b"`
+	// Alpha, MinEffect and Resolution are the options as used.
+	Alpha      float64 `json:"alpha"`
+	MinEffect  float64 `json:"minEffect"`
+	Resolution float64 `json:"resolution"`
+	// Tested is how many figures share Alpha (Holm's correction).
+	Tested int `json:"tested"`
+	// Run holds the figures of the whole run, Lanes those of each lane that
+	// stands in every run of both sides, in A's order.
+	Run   []Change     `json:"run"`
+	Lanes []LaneChange `json:"lanes"`
+	// OnlyA and OnlyB are the lanes that one side lacks.
+	OnlyA []string `json:"onlyA"`
+	OnlyB []string `json:"onlyB"`
+	// Warnings are reasons to doubt that like was compared with like.
+	Warnings []Warning `json:"warnings"`
+}
+
+// SideInfo names the runs of a side.
+type SideInfo struct {
+	Runs []RunInfo `json:"runs"`
+}
+
+// RunInfo names a run.
+type RunInfo struct {
+	Run     string    `json:"run"`
+	Path    string    `json:"path"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+}
+
+// LaneChange is the comparison of one lane.
+type LaneChange struct {
+	Name    string   `json:"name"`
+	System  string   `json:"system"`
+	Mode    string   `json:"mode"`
+	Figures []Change `json:"figures"`
+}
+
+// Finding is what a comparison says about one figure.
+type Finding string
+
+// The findings.
+const (
+	// Same: no difference of Resolution or more, or one too small to matter.
+	Same Finding = "same"
+	// Better and Worse: B differs from A, and by MinEffect or more.
+	Better Finding = "better"
+	Worse  Finding = "worse"
+	// NotEnough: the runs can neither show nor rule out a difference.
+	NotEnough Finding = "not enough data"
+)
+
+// Change is the comparison of one figure. Of every figure that is compared,
+// less is better.
+type Change struct {
+	// Figure is its path in the lane (or in the result, for figures of the
+	// run), as thresholds and gates write it.
+	Figure string `json:"figure"`
+	// Per is what the figure was divided by for the comparison: expected,
+	// delivered, or empty.
+	Per string `json:"per,omitempty"`
+	// Unit is ns, requests, bytes or share.
+	Unit string `json:"unit"`
+	// A and B are the values: of the one run, of all intervals together, or
+	// the median of the runs. Null: not measured.
+	A *float64 `json:"a"`
+	B *float64 `json:"b"`
+	// Effect is B/A-1, or B-A where Absolute is set because A is 0. Low and
+	// High bound its 95 % confidence interval; null is without bound where
+	// the other one is set, and no interval where neither is.
+	Effect   *float64 `json:"effect"`
+	Absolute bool     `json:"absolute,omitempty"`
+	Low      *float64 `json:"low"`
+	High     *float64 `json:"high"`
+	// P is the chance to see such a difference, or a greater one, between
+	// equal sides; Adjusted is after Holm's correction over all figures.
+	P        *float64 `json:"p"`
+	Adjusted *float64 `json:"adjusted"`
+	// Detectable is the smallest effect that runs as long and as noisy as
+	// these show four times out of five, in the terms of Effect.
+	Detectable *float64 `json:"detectable"`
+	Finding    Finding  `json:"finding"`
+	// Method names the test, Reason says why there is none or why the finding
+	// is what it is.
+	Method string `json:"method,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Changed reports whether the figure was found better or worse.
+func (c *Change) Changed() bool { return c.Finding == Better || c.Finding == Worse }
+
+// Write writes c as indented JSON with a final newline.
+func (c *Comparison) Write(w io.Writer) error {
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write comparison: %w", err)
+	}
+	if _, err := w.Write(append(data, '\n')); err != nil {
+		return fmt.Errorf("write comparison: %w", err)
+	}
+	return nil
+}
+
+// Compare compares b against a: how every figure of every lane that both have
+// changed from a to b. It does not change the sides. An error wraps
+// [ErrCompare].
+//
+// Which test judges a figure depends on the runs, never on the outcome:
+//
+//   - latency, 4 or more runs on each side: Mann-Whitney's U test over the
+//     runs; where so few runs can never pass it (see Alpha and Tested), Welch's
+//     t test over the logarithms of the runs' quantiles.
+//   - latency, fewer runs: a permutation test over the intervals of the runs,
+//     and with more than one run on a side also a pooled t test over the runs:
+//     the larger p-value counts. The confidence interval is a bootstrap over
+//     runs and intervals, at least as wide as that of the t test.
+//   - losses and duplicates: the exact test of two Poisson rates. Misses that
+//     came together are counted once.
+//   - overhead and cost: as latency with 4 or more runs; with fewer only the
+//     difference is shown, because its noise within a run is not known.
+func Compare(a, b *Side, opts CompareOptions) (*Comparison, error) {
+	opts, err := opts.filled()
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Runs) == 0 || len(b.Runs) == 0 {
+		return nil, fmt.Errorf("%w: a side has no runs; load it with LoadSide", ErrCompare)
+	}
+	c := &Comparison{
+		Schema: ComparisonSchema, A: a.info(), B: b.info(),
+		Alpha: opts.Alpha, MinEffect: opts.MinEffect, Resolution: opts.Resolution,
+		Run: []Change{}, Lanes: []LaneChange{}, OnlyA: []string{}, OnlyB: []string{},
+	}
+	names := c.matchLanes(a, b)
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: no lane stands in all runs of both sides: one has %s, the other %s; compare runs of the same profile",
+			ErrCompare, nameList(c.OnlyA), nameList(c.OnlyB))
+	}
+	plan := newPlan(a, b, names, opts)
+	plan.run()
+	c.Tested = plan.family
+	for _, name := range names {
+		l := a.Runs[0].lane(name)
+		c.Lanes = append(c.Lanes, LaneChange{Name: l.Name, System: l.System, Mode: l.Mode, Figures: plan.changes(name)})
+	}
+	c.Run = append(c.Run, plan.changes("")...)
+	c.Warnings = validity(a, b)
+	return c, nil
+}
+
+func nameList(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// matchLanes returns the lanes of every run of both sides and notes the others.
+func (c *Comparison) matchLanes(a, b *Side) []string {
+	inA, inB := a.lanes(), b.lanes()
+	var both []string
+	for _, n := range inA {
+		if slices.Contains(inB, n) {
+			both = append(both, n)
+		} else {
+			c.OnlyA = append(c.OnlyA, n)
+		}
+	}
+	for _, n := range inB {
+		if !slices.Contains(inA, n) {
+			c.OnlyB = append(c.OnlyB, n)
+		}
+	}
+	return both
+}
+
+// number is v for JSON, which knows neither infinities nor NaN.
+func number(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}

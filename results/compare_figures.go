@@ -1,0 +1,102 @@
+package results
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// compared is one figure of a lane (or of the run) that comparisons have.
+type compared struct {
+	path, per, unit string
+	// tag and rank choose a latency quantile.
+	tag  string
+	rank int
+	// count reads a counting figure.
+	count func(l *Lane) tallied
+}
+
+// laneFigures are the figures of a lane, in the order of reports.
+var laneFigures = []compared{
+	{path: "latency.fromIntended.p50", unit: "ns", tag: TagIntended, rank: 0},
+	{path: "latency.fromIntended.p90", unit: "ns", tag: TagIntended, rank: 1},
+	{path: "latency.fromIntended.p99", unit: "ns", tag: TagIntended, rank: 2},
+	{path: "latency.fromIntended.p999", unit: "ns", tag: TagIntended, rank: 3},
+	{path: "latency.fromSent.p50", unit: "ns", tag: TagSent, rank: 0},
+	{path: "latency.fromSent.p90", unit: "ns", tag: TagSent, rank: 1},
+	{path: "latency.fromSent.p99", unit: "ns", tag: TagSent, rank: 2},
+	{path: "latency.fromSent.p999", unit: "ns", tag: TagSent, rank: 3},
+	{path: "lostSilent", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, false) }},
+	{path: "lostAnnounced", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, true) }},
+	{path: "duplicates.rate", unit: "share", count: duplicatesOf},
+	{path: "overhead.perDelivered.requests", unit: "requests"},
+	{path: "overhead.perDelivered.bytes", unit: "bytes"},
+	{path: "overhead.perSubscriptionHour.requests", unit: "requests"},
+	{path: "overhead.perSubscriptionHour.bytes", unit: "bytes"},
+	{path: "process.cpu", per: "delivered", unit: "ns"},
+}
+
+// runFigures are the figures of the whole run. A target's CPU is the lane's
+// where lanes take turns and the run's where they do not.
+var runFigures = []compared{{path: "target.process.cpu", per: "delivered", unit: "ns"}}
+
+func figureNames(figures []compared) []string {
+	out := make([]string, len(figures))
+	for i, f := range figures {
+		out[i] = f.path
+	}
+	return out
+}
+
+// measured reads a figure that is no quantile and no count. ok is false where
+// the run has none.
+func (f *compared) measured(r *Run, lane string) (v float64, ok bool) {
+	root := reflect.ValueOf(r.Result).Elem()
+	var delivered int64
+	for i := range r.Result.Lanes {
+		delivered += r.Result.Lanes[i].Delivered
+	}
+	if lane != "" {
+		l := r.lane(lane)
+		root, delivered = reflect.ValueOf(l).Elem(), l.Delivered
+		if l.Overhead.SubscriptionHours == 0 && strings.Contains(f.path, "perSubscriptionHour") {
+			return 0, false
+		}
+	}
+	v, _, ok = figure(root, strings.Split(f.path, "."))
+	if f.per == "delivered" || strings.Contains(f.path, "perDelivered") {
+		ok = ok && delivered > 0
+	}
+	if ok && f.per == "delivered" {
+		v /= float64(delivered)
+	}
+	return v, ok
+}
+
+// summary is the lane's latency of a tag.
+func (l *Lane) summary(tag string) *Quantiles {
+	if tag == TagSent {
+		return &l.Latency.FromSent
+	}
+	return &l.Latency.FromIntended
+}
+
+func (q *Quantiles) compared() quantileValues {
+	return quantileValues{float64(q.P50), float64(q.P90), float64(q.P99), float64(q.P999)}
+}
+
+// comparedFigure finds the figure that a gate names.
+func comparedFigure(where, path string) error {
+	figures, root := laneFigures, reflect.TypeFor[Lane]()
+	if where == "run" {
+		figures, root = runFigures, reflect.TypeFor[Result]()
+	}
+	if slices.Contains(figureNames(figures), path) {
+		return nil
+	}
+	if _, err := figureType(root, strings.Split(path, ".")); err != nil {
+		return err
+	}
+	return fmt.Errorf("%q is not compared; name one of %s", path, strings.Join(figureNames(figures), ", "))
+}

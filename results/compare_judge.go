@@ -1,0 +1,99 @@
+package results
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// finish fills in the figure's change, but for the finding.
+func (p *plan) finish(it *item) {
+	c := &it.change
+	c.Figure, c.Per, c.Unit = it.figure.path, it.figure.per, it.figure.unit
+	if it.reason != "" {
+		p.show(it)
+		return
+	}
+	e := &it.est
+	c.A, c.B = number(e.a), number(e.b)
+	c.Effect, c.Absolute = number(e.effect), e.absolute
+	c.Low, c.High, c.P = number(e.low), number(e.high), number(e.p)
+	c.Detectable = number(p.detectable(e))
+}
+
+// show gives the values of a figure that cannot be tested.
+func (p *plan) show(it *item) {
+	c := &it.change
+	c.Reason = it.reason
+	if it.countA != nil || len(it.a) == 0 || len(it.b) == 0 {
+		return
+	}
+	if it.figure.tag != "" && (slices.Contains(it.a, 0) || slices.Contains(it.b, 0)) {
+		return // a quantile of nothing
+	}
+	a, b := slices.Sorted(slices.Values(it.a)), slices.Sorted(slices.Values(it.b))
+	ma, mb := median(a), median(b)
+	c.A, c.B = &ma, &mb
+	c.Absolute = ma == 0
+	if c.Absolute {
+		c.Effect = number(mb - ma)
+	} else {
+		c.Effect = number(mb/ma - 1)
+	}
+}
+
+// detectable is the smallest effect that would be found with a chance of
+// power, the noise being what it is: it has to be significant as one of the
+// family, and as large as matters.
+func (p *plan) detectable(e *estimate) float64 {
+	if e.detectable > 0 {
+		return e.detectable
+	}
+	quantile := func(q float64) float64 {
+		if e.df > 0 {
+			return studentQuantile(q, e.df)
+		}
+		return normalQuantile(q)
+	}
+	often := quantile(power) * e.noise
+	d := quantile(1-p.level()/2)*e.noise + often
+	if e.absolute {
+		return d
+	}
+	return math.Expm1(max(d, math.Log1p(p.opts.MinEffect)+often))
+}
+
+// judge comes to the finding.
+func (p *plan) judge(it *item) {
+	c, o := &it.change, p.opts
+	c.Finding = NotEnough
+	if c.Effect == nil {
+		return
+	}
+	if *c.A == 0 && *c.B == 0 {
+		c.Finding = Same
+		c.Reason = "none on either side"
+		return
+	}
+	if it.reason != "" {
+		return
+	}
+	small := !c.Absolute && math.Abs(*c.Effect) < o.MinEffect
+	significant := c.Adjusted != nil && *c.Adjusted <= o.Alpha
+	within := !c.Absolute && c.Low != nil && c.High != nil && *c.Low >= -o.Resolution && *c.High <= o.Resolution
+	switch {
+	case significant && !small && *c.Effect < 0:
+		c.Finding = Better
+	case significant && !small:
+		c.Finding = Worse
+	case significant:
+		c.Finding = Same
+		c.Reason = fmt.Sprintf("a difference below %.3g %%, which does not matter", 100*o.MinEffect)
+	case within:
+		c.Finding = Same
+	case !it.tested:
+		c.Reason = "so little data that no difference could be significant"
+	default:
+		c.Reason = fmt.Sprintf("neither a difference nor the lack of one above %.3g %% can be shown", 100*o.Resolution)
+	}
+}

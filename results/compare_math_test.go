@@ -1,0 +1,194 @@
+package results
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func near(t *testing.T, what string, got, want, within float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= within) {
+		t.Errorf("%s is %v, want %v", what, got, want)
+	}
+}
+
+// Values from tables and by hand.
+func TestDistributions(t *testing.T) {
+	near(t, "t, 0.975, 10 df", studentQuantile(0.975, 10), 2.2281, 1e-4)
+	near(t, "t, 0.975, 1 df", studentQuantile(0.975, 1), 12.7062, 1e-3)
+	near(t, "tail of t 2.2281", studentTail(2.2281, 10), 0.05, 1e-5)
+	near(t, "normal 0.975", normalQuantile(0.975), 1.95996, 1e-5)
+	near(t, "beta(2,3) median", betaQuantile(0.5, 2, 3), 0.38573, 1e-5)
+	near(t, "beta at 0", betaQuantile(0.5, 0, 3), 0, 0)
+	near(t, "beta at 1", betaQuantile(0.5, 3, 0), 1, 0)
+	// P(X <= 2), P(X >= 2) of 5 fair coins: 16/32 and 26/32.
+	lower, upper := binomialTails(2, 5, 0.5)
+	near(t, "lower tail", lower, 16./32, 1e-9)
+	near(t, "upper tail", upper, 26./32, 1e-9)
+	lower, upper = binomialTails(5, 5, 0.5)
+	near(t, "lower tail, all", lower, 1, 0)
+	near(t, "upper tail, all", upper, 1./32, 1e-9)
+	lo, hi := poissonBounds(0, 0.95)
+	near(t, "Garwood of 0, low", lo, 0, 0)
+	near(t, "Garwood of 0, high", hi, 3.6889, 1e-4)
+	lo, hi = poissonBounds(10, 0.95)
+	near(t, "Garwood of 10, low", lo, 4.7954, 1e-4)
+	near(t, "Garwood of 10, high", hi, 18.3904, 1e-4)
+	near(t, "10 choose 5", choose(10, 5), 252, 1e-9)
+	near(t, "median of even", median([]float64{1, 2, 4, 9}), 3, 0)
+	near(t, "quantile", quantileOf([]float64{0, 10, 20}, 0.75), 15, 0)
+}
+
+// The example of Holm's paper in small: 0.01, 0.04, 0.03, 0.005 become
+// 0.03, 0.06, 0.06, 0.02.
+func TestHolm(t *testing.T) {
+	got := holm([]float64{0.01, 0.04, 0.03, 0.005})
+	for i, want := range []float64{0.03, 0.06, 0.06, 0.02} {
+		near(t, "adjusted", got[i], want, 1e-12)
+	}
+	if got := holm([]float64{0.9, 0.8}); got[0] != 1 || got[1] != 1 {
+		t.Errorf("large p-values: %v", got)
+	}
+}
+
+func TestTestable(t *testing.T) {
+	for _, tt := range []struct {
+		least []float64
+		want  []bool
+	}{
+		{nil, []bool{}},
+		{[]float64{0.001, 0.5, 1}, []bool{true, false, false}},
+		// 0.02 passes beside one other, 0.03 does not.
+		{[]float64{0.001, 0.02}, []bool{true, true}},
+		{[]float64{0.001, 0.03}, []bool{true, false}},
+		{[]float64{0, 0, 0}, []bool{true, true, true}},
+	} {
+		if got := testable(tt.least, 0.05); !slices.Equal(got, tt.want) {
+			t.Errorf("%v: %v, want %v", tt.least, got, tt.want)
+		}
+	}
+}
+
+func TestTTests(t *testing.T) {
+	// Means 2 and 5, variances 1 and 1: t = 3/sqrt(2/3) = 3.6742, 4 df.
+	a, b := []float64{1, 2, 3}, []float64{4, 5, 6}
+	for name, r := range map[string]tResult{"pooled": pooled(a, b), "welch": welch(a, b)} {
+		near(t, name+" diff", r.diff, 3, 1e-12)
+		near(t, name+" noise", r.noise, math.Sqrt(2./3), 1e-12)
+		near(t, name+" df", r.df, 4, 1e-9)
+		near(t, name+" p", r.p, 0.02131, 1e-5)
+	}
+	near(t, "one against three", pooled([]float64{5}, a).df, 2, 0)
+	near(t, "no noise, no difference", welch([]float64{1, 1}, []float64{1, 1}).p, 1, 0)
+	near(t, "no noise, a difference", welch([]float64{1, 1}, []float64{2, 2}).p, 0, 0)
+}
+
+func TestRunEstimate(t *testing.T) {
+	a := []float64{100, 101, 102, 103, 104, 105}
+	b := []float64{110, 111, 112, 113, 114, 115}
+	e := runEstimate(a, b, true)
+	near(t, "p of the U test", e.p, 2./924, 1e-9)
+	near(t, "effect", e.effect, 112.5/102.5-1, 1e-12)
+	// 36 ratios; 6 against 6 leaves out U <= 5, so the 6th at each end.
+	var ratios []float64
+	for _, x := range a {
+		for _, y := range b {
+			ratios = append(ratios, y/x-1)
+		}
+	}
+	slices.Sort(ratios)
+	near(t, "low", e.low, ratios[5], 1e-9)
+	near(t, "high", e.high, ratios[30], 1e-9)
+	if e := runEstimate([]float64{0, 0, 0, 0}, []float64{1, 2, 3, 4}, false); !e.absolute || e.effect != 2.5 {
+		t.Errorf("from nothing: %+v", e)
+	}
+	if e := runEstimate([]float64{0, 1, 1, 1}, []float64{2, 2, 2, 2}, false); e.absolute || e.effect != 1 {
+		t.Errorf("a run without: %+v", e)
+	}
+}
+
+func TestCountEstimate(t *testing.T) {
+	one := func(count, whole float64) []tallied { return []tallied{{count, whole, count}} }
+	// 1 against 9 of as many: twice P(X >= 9 of 10) = 22/1024.
+	e := countEstimate(one(1, 1000), one(9, 1000), 0.05)
+	near(t, "p", e.p, 22./1024, 1e-9)
+	near(t, "effect", e.effect, 8, 1e-9)
+	// Clopper-Pearson of 9 in 10: 0.55498 to 0.99747.
+	near(t, "low", e.low, 0.55498/0.44502-1, 1e-3)
+	near(t, "high", e.high, 0.99747/0.00253-1, 2)
+	e = countEstimate(one(0, 1000), one(6, 1000), 0.05)
+	near(t, "p from 0", e.p, 2./64, 1e-9)
+	if !e.absolute || e.effect != 0.006 || e.low < 0 || e.high < 0.012 {
+		t.Errorf("from 0: %+v", e)
+	}
+	// 6 of 6 are the fewest that pass; a mean of 7.906 shows them with 0.8.
+	near(t, "detectable", e.detectable*1000, 7.906, 1e-2)
+	near(t, "none", countEstimate(one(0, 5), one(0, 5), 0.05).p, 1, 0)
+	// The same counts in clusters of 3 say as little as a third of them.
+	e = countEstimate([]tallied{{3, 1000, 1}}, []tallied{{27, 1000, 9}}, 0.05)
+	near(t, "p of clusters", e.p, 22./1024, 1e-9)
+	near(t, "effect of clusters", e.effect, 8, 1e-9)
+	// Runs of a side that differ more than counts do make them count less.
+	_, _, size := thin([]tallied{{10, 100, 10}, {30, 100, 30}}, []tallied{{20, 100, 20}, {20, 100, 20}})
+	near(t, "spread", size, 5, 1e-9)
+}
+
+func TestClusters(t *testing.T) {
+	miss := func(sub, source int, from, to int64) Example {
+		return Example{Kind: "lost", Subscription: sub, Source: source, FromSeq: from, ToSeq: to}
+	}
+	for name, tt := range map[string]struct {
+		examples []Example
+		n, want  float64
+	}{
+		"no examples":             {nil, 7, 7},
+		"another kind":            {[]Example{{Kind: "lost, announced"}}, 7, 7},
+		"each on its own":         {[]Example{miss(1, 0, 1, 1), miss(2, 0, 5, 5)}, 2, 2},
+		"one emission":            {[]Example{miss(1, 0, 5, 5), miss(2, 0, 5, 5), miss(3, 0, 5, 5)}, 3, 1},
+		"neighbours":              {[]Example{miss(1, 0, 5, 7), miss(1, 0, 8, 8)}, 2, 1},
+		"half of them are shared": {[]Example{miss(1, 0, 1, 1), miss(2, 0, 1, 1), miss(3, 0, 9, 9), miss(4, 0, 9, 9)}, 100, 50},
+	} {
+		near(t, name, clustersOf(tt.examples, "lost", tt.n), tt.want, 1e-9)
+	}
+}
+
+// Quantiles of any choice of units are those of all their samples together.
+func TestPoolQuantiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	run := defaultSim().run(5).Logs["push"].of(TagSent)
+	p := newPool([][]LogInterval{run[:9]}, [][]LogInterval{run[9:]})
+	var s scratch
+	for range 50 {
+		var units []int32
+		var all []Bucket
+		for range 1 + rng.IntN(20) {
+			u := rng.IntN(len(run))
+			units = append(units, int32(u))
+			all = append(all, run[u].Buckets...)
+		}
+		merged := addUp(all)
+		got := p.quantiles(units, &s)
+		for i, q := range quantilesCompared {
+			if want := valueAt(merged, q); got[i] != float64(want) {
+				t.Fatalf("quantile %v of %v is %v, want %v", q, units, got[i], want)
+			}
+		}
+	}
+	if got := p.quantiles(nil, &s); got != (quantileValues{}) {
+		t.Errorf("of nothing: %v", got)
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	run := make([]LogInterval, 1000)
+	groups := grouped(run)
+	n := 0
+	for _, g := range groups {
+		n += len(g)
+	}
+	if len(groups) != maxUnits || n != 1000 || len(grouped(nil)) != 0 || len(grouped(run[:3])) != 3 {
+		t.Errorf("%d groups of %d", len(groups), n)
+	}
+}

@@ -1,0 +1,283 @@
+package results
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+)
+
+const (
+	// manyRuns on both sides are enough to judge by runs alone.
+	manyRuns = 4
+	// leastUnits of intervals on each side: fewer are no picture of noise.
+	leastUnits = 5
+	// leastTail samples beyond a quantile on each side: fewer are not a tail
+	// but its accidents.
+	leastTail = 10
+	// mostDeals bounds the permutations of a lane with very many figures.
+	mostDeals = 20000
+)
+
+// item is one figure on its way to a Change.
+type item struct {
+	lane   string
+	figure compared
+	// reason is set when there is nothing to test.
+	reason string
+	// a and b are the values in each run, of figures that are judged by runs.
+	a, b []float64
+	// group is set for latency judged by intervals.
+	group *latencyGroup
+	// counts of each run.
+	countA, countB []tallied
+
+	byRank bool
+	least  float64 // the smallest p-value that the test can give
+	tested bool
+	est    estimate
+	change Change
+}
+
+// latencyGroup is the quantiles of one lane and tag, which share their draws.
+type latencyGroup struct {
+	pool   *pool
+	perRun [2][]quantileValues
+	seed   uint64
+	done   bool
+	est    [len(quantilesCompared)]estimate
+}
+
+// plan decides what is tested and how before any outcome is looked at.
+type plan struct {
+	a, b   *Side
+	opts   CompareOptions
+	items  []*item
+	family int
+}
+
+func newPlan(a, b *Side, lanes []string, opts CompareOptions) *plan {
+	p := &plan{a: a, b: b, opts: opts}
+	for _, f := range runFigures {
+		p.plain("", f)
+	}
+	for _, lane := range lanes {
+		groups := map[string]*latencyGroup{}
+		for _, f := range laneFigures {
+			switch {
+			case f.tag != "":
+				p.latency(lane, f, groups)
+			case f.count != nil:
+				p.count(lane, f)
+			default:
+				p.plain(lane, f)
+			}
+		}
+	}
+	return p
+}
+
+func (p *plan) both(each func(side int, r *Run)) {
+	for i, s := range []*Side{p.a, p.b} {
+		for k := range s.Runs {
+			each(i, &s.Runs[k])
+		}
+	}
+}
+
+func (p *plan) byRuns() bool { return len(p.a.Runs) >= manyRuns && len(p.b.Runs) >= manyRuns }
+
+// fewRuns says why a figure without intervals cannot be judged.
+func (p *plan) fewRuns() string {
+	if len(p.a.Runs) == 1 && len(p.b.Runs) == 1 {
+		return "one run each: no noise estimate"
+	}
+	return fmt.Sprintf("fewer than %d runs on a side: no noise estimate", manyRuns)
+}
+
+// plain adds a figure that has one value in each run, if every run has it.
+func (p *plan) plain(lane string, f compared) {
+	it := &item{lane: lane, figure: f}
+	all := true
+	p.both(func(side int, r *Run) {
+		v, ok := f.measured(r, lane)
+		all = all && ok
+		if side == 0 {
+			it.a = append(it.a, v)
+		} else {
+			it.b = append(it.b, v)
+		}
+	})
+	if !all {
+		return
+	}
+	if !p.byRuns() {
+		it.reason = p.fewRuns()
+	}
+	p.items = append(p.items, it)
+}
+
+func (p *plan) count(lane string, f compared) {
+	it := &item{lane: lane, figure: f}
+	p.both(func(side int, r *Run) {
+		t := f.count(r.lane(lane))
+		if side == 0 {
+			it.countA = append(it.countA, t)
+		} else {
+			it.countB = append(it.countB, t)
+		}
+	})
+	sa, sb, size := thin(it.countA, it.countB)
+	if sa.whole == 0 || sb.whole == 0 {
+		it.reason = "nothing to count on a side"
+	} else {
+		it.least = leastCount((sa.count+sb.count)/size, sb.whole/(sa.whole+sb.whole))
+	}
+	p.items = append(p.items, it)
+}
+
+func (p *plan) latency(lane string, f compared, groups map[string]*latencyGroup) {
+	it := &item{lane: lane, figure: f}
+	p.items = append(p.items, it)
+	var tail [2]float64
+	p.both(func(side int, r *Run) {
+		q := r.lane(lane).summary(f.tag)
+		tail[side] += float64(q.Count) * (1 - quantilesCompared[f.rank])
+		v := q.compared()[f.rank]
+		if side == 0 {
+			it.a = append(it.a, v)
+		} else {
+			it.b = append(it.b, v)
+		}
+		switch {
+		case q.Count == 0:
+			it.reason = "a run has no samples"
+		case r.Logs[lane] == nil && !p.byRuns():
+			it.reason = "a run has no histogram log of this lane"
+		}
+	})
+	if it.reason != "" {
+		return
+	}
+	// The product of a count and a share is not exact in floating point.
+	if t := min(tail[0], tail[1]); t < leastTail-1e-6 {
+		it.reason = fmt.Sprintf("%.0f samples beyond this quantile; %d are needed", math.Floor(t+1e-6), leastTail)
+		return
+	}
+	if p.byRuns() {
+		return
+	}
+	g := groups[f.tag]
+	if g == nil {
+		g = p.group(lane, f.tag)
+		groups[f.tag] = g
+	}
+	ua, ub := len(g.pool.side(false)), len(g.pool.side(true))
+	if n := min(ua, ub); n < leastUnits {
+		it.reason = fmt.Sprintf("%d intervals; %d are needed", n, leastUnits)
+		return
+	}
+	it.group = g
+	it.least = min(1, 2/choose(ua+ub, ua))
+}
+
+func (p *plan) group(lane, tag string) *latencyGroup {
+	g := &latencyGroup{}
+	var logs [2][][]LogInterval
+	hash := fnv.New64a()
+	p.both(func(side int, r *Run) {
+		logs[side] = append(logs[side], r.Logs[lane].of(tag))
+		g.perRun[side] = append(g.perRun[side], r.lane(lane).summary(tag).compared())
+		fmt.Fprintf(hash, "%d %s %s\n", side, r.Result.Run, r.Result.Started.UTC())
+	})
+	fmt.Fprintf(hash, "%s %s\n", lane, tag)
+	g.seed = hash.Sum64()
+	g.pool = newPool(logs[0], logs[1])
+	return g
+}
+
+// run tests everything that can be tested, and corrects for how much that is.
+func (p *plan) run() {
+	var ready []*item
+	for _, it := range p.items {
+		if it.reason == "" {
+			ready = append(ready, it)
+		}
+	}
+	least := make([]float64, len(ready))
+	for i, it := range ready {
+		if it.group == nil && it.countA == nil {
+			it.least = leastU(len(it.a), len(it.b))
+			it.byRank = it.least <= p.opts.Alpha/float64(len(ready))
+			if !it.byRank {
+				it.least = 0
+			}
+		}
+		least[i] = it.least
+	}
+	for i, ok := range testable(least, p.opts.Alpha) {
+		ready[i].tested = ok
+		if ok {
+			p.family++
+		}
+	}
+	var ps []float64
+	for _, it := range ready {
+		p.estimate(it)
+		if it.tested {
+			ps = append(ps, it.est.p)
+		}
+	}
+	adjusted := holm(ps)
+	for _, it := range p.items {
+		p.finish(it)
+		if it.tested {
+			it.change.Adjusted = number(adjusted[0])
+			adjusted = adjusted[1:]
+		}
+		p.judge(it)
+	}
+}
+
+// level is the p-value that every figure of the family may have.
+func (p *plan) level() float64 { return p.opts.Alpha / float64(max(p.family, 1)) }
+
+func (p *plan) estimate(it *item) {
+	switch {
+	case it.countA != nil:
+		it.est = countEstimate(it.countA, it.countB, p.level())
+		it.change.Method = "exact Poisson"
+	case it.group != nil:
+		g := it.group
+		if !g.done {
+			// Enough deals for a p-value that passes the correction with room
+			// to spare.
+			deals := min(max(p.opts.Resamples, int(math.Ceil(4/p.level()))), mostDeals)
+			rng := rand.New(rand.NewPCG(g.seed, uint64(p.opts.Resamples)))
+			g.est = g.pool.intervalEstimates(g.perRun, deals, p.opts.Resamples, rng)
+			g.done = true
+		}
+		it.est = g.est[it.figure.rank]
+		it.change.Method = "permutation of intervals"
+		if len(g.perRun[0])+len(g.perRun[1]) > 2 {
+			it.change.Method += " and t test of runs"
+		}
+	default:
+		it.est = runEstimate(it.a, it.b, it.byRank)
+		it.change.Method = "Mann-Whitney U"
+		if !it.byRank {
+			it.change.Method = "Welch's t"
+		}
+	}
+}
+
+// changes returns the finished figures of a lane.
+func (p *plan) changes(lane string) []Change {
+	out := []Change{}
+	for _, it := range p.items {
+		if it.lane == lane {
+			out = append(out, it.change)
+		}
+	}
+	return out
+}

@@ -1,0 +1,262 @@
+package results
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// quantilesCompared are the latency quantiles of a comparison.
+var quantilesCompared = [...]float64{0.50, 0.90, 0.99, 0.999}
+
+// quantileValues has a value for each of quantilesCompared.
+type quantileValues [len(quantilesCompared)]float64
+
+// maxUnits is how many units one run is cut into at most. More would cost time
+// and say no more about noise.
+const maxUnits = 128
+
+// chunk is how many values are looked at together when a quantile is sought.
+const chunk = 16
+
+// pool holds units of both sides in a form that is quick to add up: a unit is
+// a run's interval, or several neighbours. Sums over any choice of units are
+// first taken by chunks of 16 values; only the chunks in which the quantiles
+// lie are added up value by value.
+type pool struct {
+	values []Nanos // ascending, every value that occurs
+	chunks int
+	// Entries of unit u in chunk c are at[u*(chunks+1)+c] up to the next.
+	index  []uint32 // of values
+	counts []int64
+	at     []int32
+	sums   []int64 // by unit and chunk
+	// runs are the units of each run; the first of them belong to side A.
+	runs  [][]int32
+	aRuns int
+	// time is how many units in a row are worth one that is independent of all
+	// others, see correlationTime.
+	time float64
+}
+
+// newPool takes the intervals of one tag, run by run.
+func newPool(a, b [][]LogInterval) *pool {
+	p := &pool{aRuns: len(a)}
+	var units [][]Bucket
+	for _, run := range slices.Concat(a, b) {
+		var of []int32
+		for _, group := range grouped(run) {
+			of = append(of, int32(len(units)))
+			units = append(units, mergeBuckets(group))
+		}
+		p.runs = append(p.runs, of)
+	}
+	p.time = correlationTime(units, p.runs)
+	for _, u := range units {
+		for _, b := range u {
+			p.values = append(p.values, b.Value)
+		}
+	}
+	slices.Sort(p.values)
+	p.values = slices.Compact(p.values)
+	p.chunks = (len(p.values) + chunk - 1) / chunk
+	p.sums = make([]int64, len(units)*p.chunks)
+	for u, buckets := range units {
+		next, chunkOf := 0, -1
+		for _, b := range buckets {
+			k, _ := slices.BinarySearch(p.values[next:], b.Value)
+			next += k
+			for ; chunkOf < next/chunk; chunkOf++ {
+				p.at = append(p.at, int32(len(p.index)))
+			}
+			p.index = append(p.index, uint32(next))
+			p.counts = append(p.counts, b.Count)
+			p.sums[u*p.chunks+chunkOf] += b.Count
+		}
+		for ; chunkOf < p.chunks; chunkOf++ {
+			p.at = append(p.at, int32(len(p.index)))
+		}
+	}
+	return p
+}
+
+// grouped makes the units of a run: its intervals, or where they are many, even
+// groups of neighbours.
+func grouped(run []LogInterval) [][]LogInterval {
+	n := len(run)
+	out := make([][]LogInterval, min(n, maxUnits))
+	for i := range out {
+		out[i] = run[i*n/len(out) : (i+1)*n/len(out)]
+	}
+	return out
+}
+
+func mergeBuckets(group []LogInterval) []Bucket {
+	if len(group) == 1 {
+		return group[0].Buckets
+	}
+	var all []Bucket
+	for _, in := range group {
+		all = append(all, in.Buckets...)
+	}
+	return addUp(all)
+}
+
+// addUp sorts buckets, in place, and makes one of those of the same value.
+func addUp(all []Bucket) []Bucket {
+	slices.SortFunc(all, func(x, y Bucket) int { return cmp.Compare(x.Value, y.Value) })
+	out := all[:0]
+	for _, b := range all {
+		if n := len(out); n > 0 && out[n-1].Value == b.Value {
+			out[n-1].Count += b.Count
+		} else {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// side returns all units of A or B.
+func (p *pool) side(b bool) []int32 {
+	runs := p.runs[:p.aRuns]
+	if b {
+		runs = p.runs[p.aRuns:]
+	}
+	return slices.Concat(runs...)
+}
+
+// scratch is the room that quantiles needs; one per goroutine.
+type scratch struct {
+	sums []int64
+	fine [chunk]int64
+}
+
+// quantiles returns those of the units together, which may stand there more
+// than once. No samples give zeros.
+func (p *pool) quantiles(units []int32, s *scratch) quantileValues {
+	if len(s.sums) != p.chunks {
+		s.sums = make([]int64, p.chunks)
+	}
+	sums := s.sums
+	clear(sums)
+	for _, u := range units {
+		for c, n := range p.sums[int(u)*p.chunks : (int(u)+1)*p.chunks] {
+			sums[c] += n
+		}
+	}
+	var total int64
+	for _, n := range sums {
+		total += n
+	}
+	var out quantileValues
+	if total == 0 {
+		return out
+	}
+	c, below, loaded := 0, int64(0), -1
+	for i, q := range quantilesCompared {
+		rank := rankOf(q, total)
+		for below+sums[c] < rank {
+			below += sums[c]
+			c++
+		}
+		if loaded != c {
+			p.load(units, c, s)
+			loaded = c
+		}
+		left := rank - below
+		for j, n := range s.fine {
+			if left -= n; left <= 0 {
+				out[i] = float64(p.values[c*chunk+j])
+				break
+			}
+		}
+	}
+	return out
+}
+
+// load adds up chunk c value by value.
+func (p *pool) load(units []int32, c int, s *scratch) {
+	clear(s.fine[:])
+	for _, u := range units {
+		k := int(u)*(p.chunks+1) + c
+		for e := p.at[k]; e < p.at[k+1]; e++ {
+			s.fine[int(p.index[e])-c*chunk] += p.counts[e]
+		}
+	}
+}
+
+// rankOf is the sample that is quantile q of n, counted from 1, as HDR readers
+// have it.
+func rankOf(q float64, n int64) int64 {
+	return min(max(int64(q*float64(n)+0.5), 1), n)
+}
+
+// correlationTime estimates how many units in a row are worth an independent
+// one, at least 1: 1 and twice the sum of the correlations of units that are 1,
+// 2, … apart, as far as they are larger than half their standard error. It takes
+// the worse of median and 90th percentile.
+func correlationTime(units [][]Bucket, runs [][]int32) float64 {
+	worst := 0.0
+	for _, q := range []float64{0.5, 0.9} {
+		var series [][]float64
+		longest, total := 0, 0
+		for _, run := range runs {
+			xs := make([]float64, len(run))
+			for i, u := range run {
+				xs[i] = math.Log(max(float64(valueAt(units[u], q)), 1))
+			}
+			series = append(series, xs)
+			longest, total = max(longest, len(xs)), total+len(xs)
+		}
+		sum := 0.0
+		for lag := 1; lag <= longest/4; lag++ {
+			r := correlation(series, lag)
+			if r*math.Sqrt(float64(total)) <= 0.5 {
+				break
+			}
+			sum += r
+		}
+		worst = max(worst, sum)
+	}
+	return 1 + 2*worst
+}
+
+// correlation is that of values lag apart, over all series together, after
+// Kendall's correction of its bias in short ones.
+func correlation(series [][]float64, lag int) float64 {
+	var same, apart float64
+	longest := 0
+	for _, xs := range series {
+		if len(xs) == 0 {
+			continue
+		}
+		longest = max(longest, len(xs))
+		m := mean(xs)
+		for i, x := range xs {
+			same += (x - m) * (x - m)
+			if i >= lag {
+				apart += (x - m) * (xs[i-lag] - m)
+			}
+		}
+	}
+	if same == 0 {
+		return 0
+	}
+	r := apart / same
+	return r + (1+3*r)/float64(longest)
+}
+
+// valueAt is quantile q of one histogram that is not empty.
+func valueAt(buckets []Bucket, q float64) Nanos {
+	var total int64
+	for _, b := range buckets {
+		total += b.Count
+	}
+	left := rankOf(q, total)
+	for _, b := range buckets {
+		if left -= b.Count; left <= 0 {
+			return b.Value
+		}
+	}
+	return 0
+}

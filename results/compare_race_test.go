@@ -1,0 +1,7 @@
+//go:build race
+
+package results
+
+// underRace is true under the race detector, which makes the rates ten times as
+// slow to measure.
+const underRace = true

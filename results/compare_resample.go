@@ -1,0 +1,161 @@
+package results
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// estimate is what a method found out about one figure.
+type estimate struct {
+	a, b      float64
+	effect    float64
+	absolute  bool
+	low, high float64 // of the effect; infinite: without bound
+	p         float64
+	// noise is the standard error of the effect, in logarithms where it is
+	// relative; df are the degrees of freedom behind it, 0 for many.
+	noise, df float64
+	// detectable, where a method computes it itself, else 0.
+	detectable float64
+}
+
+// relative turns a difference of logarithms into a relative change.
+func relative(d float64) float64 { return math.Expm1(d) }
+
+// permuted returns for each quantile how often units that were dealt anew
+// differ as much as the sides do: two-sided, and never 0, because the sides as
+// they are count as one deal.
+func (p *pool) permuted(deals int, rng *rand.Rand) quantileValues {
+	a, b := p.side(false), p.side(true)
+	cards := slices.Concat(a, b)
+	var s scratch
+	observed := logDistance(p.quantiles(a, &s), p.quantiles(b, &s))
+	n := min(len(a), len(b))
+	var hits [len(quantilesCompared)]int
+	for range deals {
+		// Only the part of a shuffle that tells the sides apart is done.
+		for i := range n {
+			j := i + rng.IntN(len(cards)-i)
+			cards[i], cards[j] = cards[j], cards[i]
+		}
+		d := logDistance(p.quantiles(cards[:n], &s), p.quantiles(cards[n:], &s))
+		for i := range hits {
+			if math.Abs(d[i]) >= math.Abs(observed[i])-1e-12 {
+				hits[i]++
+			}
+		}
+	}
+	var out quantileValues
+	for i, n := range hits {
+		out[i] = float64(n+1) / float64(deals+1)
+	}
+	return out
+}
+
+// freedom is the degrees of freedom of all units together.
+func (p *pool) freedom() float64 {
+	n := 0
+	for _, run := range p.runs {
+		n += len(run)
+	}
+	return max(1, float64(n)/p.time-2)
+}
+
+// logDistance is log(b/a).
+func logDistance(a, b quantileValues) quantileValues {
+	var out quantileValues
+	for i := range out {
+		out[i] = math.Log(max(b[i], 1)) - math.Log(max(a[i], 1))
+	}
+	return out
+}
+
+// bootstrapped draws runs, and of each drawn run its units, with replacement,
+// and returns log(b/a) of each draw, sorted, by quantile.
+func (p *pool) bootstrapped(draws int, rng *rand.Rand) [len(quantilesCompared)][]float64 {
+	var out [len(quantilesCompared)][]float64
+	for i := range out {
+		out[i] = make([]float64, draws)
+	}
+	var s scratch
+	var units []int32
+	for d := range draws {
+		units = drawn(units[:0], p.runs[:p.aRuns], rng)
+		a := p.quantiles(units, &s)
+		units = drawn(units[:0], p.runs[p.aRuns:], rng)
+		for i, x := range logDistance(a, p.quantiles(units, &s)) {
+			out[i][d] = x
+		}
+	}
+	for i := range out {
+		slices.Sort(out[i])
+	}
+	return out
+}
+
+func drawn(units []int32, runs [][]int32, rng *rand.Rand) []int32 {
+	for range runs {
+		run := runs[rng.IntN(len(runs))]
+		for range run {
+			units = append(units, run[rng.IntN(len(run))])
+		}
+	}
+	return units
+}
+
+// percentiles are the bounds of the bootstrap interval. With few units plain
+// percentiles are too narrow, as a normal interval is next to Student's: they
+// are moved outwards by the same share (T. Hesterberg's expanded percentiles).
+func percentiles(sorted []float64, units float64) (lo, hi float64) {
+	n := max(units, 2)
+	z := math.Sqrt(n/(n-1)) * studentQuantile(1-(1-confidence)/2, n-1)
+	tail := math.Erfc(z/math.Sqrt2) / 2
+	return quantileOf(sorted, tail), quantileOf(sorted, 1-tail)
+}
+
+// intervalEstimates judges the latency quantiles of a lane by its intervals.
+// perRun are the quantiles of each run, A's and B's.
+//
+// The p-value is the larger of two: that of the permutations, and Student's for
+// the distance in standard errors of the bootstrap, with as many units as are
+// independent. Where neighbouring units are alike, only the second one knows.
+func (p *pool) intervalEstimates(perRun [2][]quantileValues, deals, draws int, rng *rand.Rand) [len(quantilesCompared)]estimate {
+	a, b := p.side(false), p.side(true)
+	var s scratch
+	qa, qb := p.quantiles(a, &s), p.quantiles(b, &s)
+	ps := p.permuted(deals, rng)
+	boot := p.bootstrapped(draws, rng)
+	var out [len(quantilesCompared)]estimate
+	for i := range out {
+		e := estimate{a: qa[i], b: qb[i], effect: relative(logDistance(qa, qb)[i]), p: ps[i]}
+		lo, hi := percentiles(boot[i], float64(min(len(a), len(b)))/p.time)
+		// Draws of single units do not know that neighbours are alike.
+		d, wide := logDistance(qa, qb)[i], math.Sqrt(p.time)
+		lo, hi = d+(lo-d)*wide, d+(hi-d)*wide
+		e.noise, e.df = wide*math.Sqrt(squares(boot[i])/float64(len(boot[i])-1)), p.freedom()
+		if e.noise > 0 {
+			e.p = max(e.p, studentTail(math.Abs(d)/e.noise, e.df))
+		}
+		if len(perRun[0])+len(perRun[1]) > 2 {
+			t := pooled(logs(perRun[0], i), logs(perRun[1], i))
+			e.p = max(e.p, t.p)
+			half := t.noise * studentQuantile(1-(1-confidence)/2, t.df)
+			lo, hi = min(lo, d-half), max(hi, d+half)
+			if t.noise > e.noise {
+				e.noise, e.df = t.noise, t.df
+			}
+		}
+		e.low, e.high = min(relative(lo), e.effect), max(relative(hi), e.effect)
+		out[i] = e
+	}
+	return out
+}
+
+func logs(runs []quantileValues, i int) []float64 {
+	out := make([]float64, len(runs))
+	for k, q := range runs {
+		out[k] = math.Log(max(q[i], 1))
+	}
+	return out
+}

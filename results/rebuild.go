@@ -1,0 +1,65 @@
+package results
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Rebuild loads the result in dir and computes its latencies again from the
+// archived histograms. A result whose latencies they do not give is refused
+// with an error that wraps [ErrFormat]: one of the two was changed.
+func Rebuild(dir string) (*Result, error) {
+	r, err := Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.Lanes {
+		l := &r.Lanes[i]
+		log, err := LoadLog(dir, l.Name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: %w; an archive has one for each lane", ErrFormat, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, part := range []struct {
+			tag string
+			q   *Quantiles
+		}{{TagIntended, &l.Latency.FromIntended}, {TagSent, &l.Latency.FromSent}} {
+			again := SummariseNanos(log.histogram(part.tag))
+			again.OutOfRange = part.q.OutOfRange
+			if again != *part.q {
+				return nil, fmt.Errorf("%w: lane %s: the histograms tagged %s give p50 %s and p99 %s of %d samples, and result.json says %s and %s of %d; one of them was changed", ErrFormat,
+					l.Name, part.tag, FormatNanos(again.P50), FormatNanos(again.P99), again.Count, FormatNanos(part.q.P50), FormatNanos(part.q.P99), part.q.Count)
+			}
+			*part.q = again
+		}
+	}
+	return r, nil
+}
+
+// histogram adds up the intervals of one tag.
+func (l *Log) histogram(tag string) *hdrhistogram.Histogram {
+	h := hdrhistogram.New(lowestNanos, highestNanos, significantDigits)
+	for _, in := range l.Intervals {
+		if in.Tag != tag {
+			continue
+		}
+		for _, b := range in.Buckets {
+			// Buckets of a log that was read lie within the range of every
+			// histogram that this program writes.
+			_ = h.RecordValues(min(int64(b.Value), highestNanos), b.Count)
+		}
+	}
+	return h
+}
+
+// The range of the ledger's histograms.
+const (
+	lowestNanos       = 1000
+	highestNanos      = int64(600e9)
+	significantDigits = 3
+)

@@ -1,0 +1,217 @@
+// Trust measures how often comparisons are wrong: how many of so many pairs of
+// equal runs are called different, and in how many pairs a latency that is
+// 10 % higher is found. Run it from anywhere in the module:
+//
+//	go run ./scripts/trust                        # synthetic archives, seconds
+//	go run ./scripts/trust -mode real -pairs 100  # real runs, hours
+//
+// It exits with 1 when a goal is missed: at most 5 of 100 equal pairs called
+// different, at least 95 of 100 changes found. Ctrl-C ends it early with the
+// table of the pairs that are done.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// figures are those in which the change has to be found.
+var figures = []string{"latency.fromIntended.p50", "latency.fromIntended.p90", "latency.fromIntended.p99"}
+
+const (
+	maxPairs = 10000
+	maxRuns  = 50
+)
+
+var errGoal = errors.New("a goal was missed")
+
+type options struct {
+	pairs, runs int
+	mode, keep  string
+	timeout     time.Duration
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "trust:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out, log io.Writer) error {
+	var o options
+	fl := flag.NewFlagSet("trust", flag.ContinueOnError)
+	fl.SetOutput(log)
+	fl.IntVar(&o.pairs, "pairs", 100, "how many pairs of sides are compared")
+	fl.IntVar(&o.runs, "runs", 1, "runs on each side")
+	fl.StringVar(&o.mode, "mode", "synthetic", "synthetic or real")
+	fl.StringVar(&o.keep, "keep", "", "directory to keep the archives in (default: they are deleted)")
+	fl.DurationVar(&o.timeout, "timeout", 6*time.Hour, "end early after this time")
+	if err := fl.Parse(args); err != nil {
+		return err
+	}
+	if o.pairs < 1 || o.pairs > maxPairs || o.runs < 1 || o.runs > maxRuns || fl.NArg() > 0 {
+		return fmt.Errorf("want 1 to %d pairs, 1 to %d runs and no arguments", maxPairs, maxRuns)
+	}
+	dir := o.keep
+	if dir == "" {
+		temp, err := os.MkdirTemp("", "mcpload-trust-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(temp)
+		dir = temp
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	var record recorder
+	switch o.mode {
+	case "synthetic":
+		record = synthetic{}
+	case "real":
+		r, err := newReal(ctx, dir, log)
+		if err != nil {
+			return err
+		}
+		record = r
+	default:
+		return fmt.Errorf("mode %q: write synthetic or real", o.mode)
+	}
+	t, err := measure(ctx, o, dir, record, log)
+	if t.pairs > 0 {
+		t.print(out)
+	}
+	switch {
+	case err != nil:
+		return err
+	case t.missed():
+		return errGoal
+	}
+	return nil
+}
+
+// A recorder makes the archive of one run in dir. It is given the number of
+// the run among all.
+type recorder interface {
+	record(ctx context.Context, dir string, number int, slow bool) error
+}
+
+// The three sides of a pair: the first is compared with each of the others.
+const (
+	sideA = iota
+	sideEqual
+	sideSlow
+	sides
+)
+
+var sideNames = [sides]string{"a", "equal", "slow"}
+
+// measure records and compares pairs until all are done or ctx is over; what
+// ended early is not an error, but a pair that is not whole does not count.
+func measure(ctx context.Context, o options, dir string, r recorder, log io.Writer) (*table, error) {
+	t := &table{found: make([]int, len(figures))}
+	for pair := range o.pairs {
+		at := filepath.Join(dir, fmt.Sprintf("%05d", pair))
+		err := recordPair(ctx, o, at, pair, r)
+		if ctx.Err() != nil {
+			fmt.Fprintf(log, "ended early after %d of %d pairs: %v\n", t.pairs, o.pairs, context.Cause(ctx))
+			return t, nil
+		}
+		if err == nil {
+			err = t.add(at)
+		}
+		if err != nil {
+			return t, fmt.Errorf("pair %d: %w", pair, err)
+		}
+		if o.mode == "real" {
+			fmt.Fprintf(log, "pair %d of %d: %d called different, %v found\n", t.pairs, o.pairs, t.different, t.found)
+		}
+		if o.keep == "" {
+			if err := os.RemoveAll(at); err != nil {
+				return t, err
+			}
+		}
+	}
+	return t, nil
+}
+
+// recordPair interleaves the sides, and begins with another one each time, so
+// that a machine that slows down over time does not favour one of them.
+func recordPair(ctx context.Context, o options, dir string, pair int, r recorder) error {
+	for k := range o.runs {
+		for i := range sides {
+			side := (i + pair + k) % sides
+			number := (pair*o.runs+k)*sides + side
+			if err := r.record(ctx, filepath.Join(dir, sideNames[side], fmt.Sprintf("%02d", k)), number, side == sideSlow); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add compares the sides of a recorded pair.
+func (t *table) add(dir string) error {
+	var loaded [sides]*results.Side
+	for i, name := range sideNames {
+		s, err := results.LoadSide([]string{filepath.Join(dir, name)})
+		if err != nil {
+			return err
+		}
+		loaded[i] = s
+	}
+	equal, err := results.Compare(loaded[sideA], loaded[sideEqual], results.CompareOptions{})
+	if err != nil {
+		return err
+	}
+	slow, err := results.Compare(loaded[sideA], loaded[sideSlow], results.CompareOptions{})
+	if err != nil {
+		return err
+	}
+	t.pairs++
+	if names := changed(equal, results.Better, results.Worse); len(names) > 0 {
+		t.different++
+		for _, n := range names {
+			t.blame(n)
+		}
+	}
+	worse := changed(slow, results.Worse)
+	for i, f := range figures {
+		if slices.Contains(worse, f) {
+			t.found[i]++
+		}
+	}
+	return nil
+}
+
+// changed lists the figures of any lane with one of the findings.
+func changed(c *results.Comparison, findings ...results.Finding) []string {
+	var out []string
+	add := func(cs []results.Change) {
+		for _, f := range cs {
+			if slices.Contains(findings, f.Finding) && !slices.Contains(out, f.Figure) {
+				out = append(out, f.Figure)
+			}
+		}
+	}
+	for _, l := range c.Lanes {
+		add(l.Figures)
+	}
+	add(c.Run)
+	return out
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+)
+
+// The goals, as shares of the pairs.
+const (
+	mostDifferent = 0.05
+	leastFound    = 0.95
+)
+
+// table counts verdicts.
+type table struct {
+	pairs, different int
+	found            []int // by figure
+	blamed           map[string]int
+}
+
+func (t *table) blame(figure string) {
+	if t.blamed == nil {
+		t.blamed = map[string]int{}
+	}
+	t.blamed[figure]++
+}
+
+func (t *table) missed() bool {
+	n := float64(t.pairs)
+	bad := float64(t.different) > mostDifferent*n
+	for _, f := range t.found {
+		bad = bad || float64(f) < leastFound*n
+	}
+	return bad
+}
+
+func (t *table) print(w io.Writer) {
+	fmt.Fprintf(w, "%-42s %6s %6s   %-18s %s\n", "", "pairs", "count", "rate, 95 %", "goal")
+	line := func(what string, count int, goal string, met bool) {
+		lo, hi := wilson(count, t.pairs)
+		verdict := "met"
+		if !met {
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(w, "%-42s %6d %6d   %5.1f %% to %5.1f %%  %s %s\n", what, t.pairs, count, 100*lo, 100*hi, goal, verdict)
+	}
+	n := float64(t.pairs)
+	line("equal runs called different", t.different, "≤  5 %", float64(t.different) <= mostDifferent*n)
+	for _, f := range slices.Sorted(maps.Keys(t.blamed)) {
+		fmt.Fprintf(w, "  in %-37s %6s %6d\n", f, "", t.blamed[f])
+	}
+	for i, f := range figures {
+		line("+10 % found in "+f, t.found[i], "≥ 95 %", float64(t.found[i]) >= leastFound*n)
+	}
+}
+
+// wilson is E. B. Wilson's 95 % confidence interval of a share of which k of n
+// were seen.
+func wilson(k, n int) (lo, hi float64) {
+	const z = 1.959963984540054
+	p, m := float64(k)/float64(n), float64(n)
+	centre := (p + z*z/(2*m)) / (1 + z*z/m)
+	half := z / (1 + z*z/m) * math.Sqrt(p*(1-p)/m+z*z/(4*m*m))
+	return max(0, centre-half), min(1, centre+half)
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestSynthetic(t *testing.T) {
+	var out, log bytes.Buffer
+	// Two pairs say nothing about the goals.
+	if err := run(t.Context(), []string{"-pairs", "2"}, &out, &log); err != nil && !errors.Is(err, errGoal) {
+		t.Fatalf("%v\n%s%s", err, &out, &log)
+	}
+	for _, want := range []string{"equal runs called different", "+10 % found in latency.fromIntended.p99"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
+func TestEndsEarly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, log bytes.Buffer
+	if err := run(ctx, nil, &out, &log); err != nil || out.Len() > 0 || !strings.Contains(log.String(), "after 0 of 100 pairs") {
+		t.Errorf("%v, %q, %q", err, &out, &log)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, args := range [][]string{{"-pairs", "0"}, {"-mode", "x"}, {"-runs", "51"}, {"x"}} {
+		if err := run(t.Context(), args, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
+			t.Errorf("%v: no error", args)
+		}
+	}
+}
+
+func TestGoals(t *testing.T) {
+	for _, tt := range []struct {
+		different, found int
+		missed           bool
+	}{{5, 95, false}, {6, 95, true}, {5, 94, true}, {0, 100, false}} {
+		x := &table{pairs: 100, different: tt.different, found: []int{100, tt.found, 100}}
+		if x.missed() != tt.missed {
+			t.Errorf("%+v: missed %v", tt, x.missed())
+		}
+		var out bytes.Buffer
+		if x.print(&out); strings.Contains(out.String(), "MISSED") != tt.missed {
+			t.Errorf("%+v:\n%s", tt, &out)
+		}
+	}
+}
+
+// Known values: 0 of 10 and 5 of 100.
+func TestWilson(t *testing.T) {
+	for _, tt := range []struct {
+		k, n   int
+		lo, hi float64
+	}{{0, 10, 0, 0.2775}, {5, 100, 0.0215, 0.1118}, {10, 10, 0.7225, 1}} {
+		lo, hi := wilson(tt.k, tt.n)
+		if math.Abs(lo-tt.lo) > 1e-4 || math.Abs(hi-tt.hi) > 1e-4 {
+			t.Errorf("%d of %d: %.4f to %.4f", tt.k, tt.n, lo, hi)
+		}
+	}
+}
