@@ -25,7 +25,15 @@ import (
 // real command in real processes, with the race detector in it.
 const asCommand = "MCPLOAD_TEST_AS_COMMAND"
 
+// asBurner makes it burn a processor until it is killed, a minute at most.
+const asBurner = "MCPLOAD_TEST_AS_BURNER"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asBurner) != "" {
+		for start := time.Now(); time.Since(start) < time.Minute; {
+		}
+		return
+	}
 	if os.Getenv(asCommand) != "" {
 		main()
 		return
