@@ -82,6 +82,9 @@ func (c *checker) webhook(path string, w *WebhookLane) {
 	if w.Callback != "" {
 		c.web(path+".callback", w.Callback, "https")
 	}
+	if (w.CertFile == "") != (w.KeyFile == "") {
+		c.bad(path+".certFile", "a certificate is of no use without its key", "give certFile and keyFile, or neither")
+	}
 	if w.Listen != "" && !listenable(w.Listen) {
 		c.bad(path+".listen", quote(w.Listen)+" is no address to listen on", "write it like 127.0.0.1:8443")
 	}

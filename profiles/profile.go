@@ -161,6 +161,11 @@ type WebhookLane struct {
 	Callback string `yaml:"callback,omitempty" json:"callback,omitempty"`
 	// Listen is the listener's address; empty = a free port of 127.0.0.1.
 	Listen string `yaml:"listen,omitempty" json:"listen,omitempty"`
+	// CertFile and KeyFile are the listener's certificate and key in PEM, for a
+	// target that has to trust it already. Without them the listener has a
+	// certificate that only the embedded target trusts.
+	CertFile string `yaml:"certFile,omitempty" json:"certFile,omitempty"`
+	KeyFile  string `yaml:"keyFile,omitempty" json:"keyFile,omitempty"`
 }
 
 // Churn ends and reopens subscriptions while the run measures.

@@ -112,7 +112,10 @@ type ListenerOptions struct {
 	Callback string
 	// Authority signs the certificate; nil = a new one.
 	Authority *Authority
-	Handler   http.Handler
+	// Certificate is used instead of one that Authority signs: one that the
+	// target trusts already.
+	Certificate *tls.Certificate
+	Handler     http.Handler
 }
 
 // Listener is an HTTPS server (HTTP/1.1 and HTTP/2) for webhook deliveries.
@@ -151,8 +154,10 @@ func Listen(opts ListenerOptions) (*Listener, error) {
 		ln.Close()
 		return nil, err
 	}
-	cert, err := a.leaf(hosts)
-	if err != nil {
+	var cert tls.Certificate
+	if opts.Certificate != nil {
+		cert = *opts.Certificate
+	} else if cert, err = a.leaf(hosts); err != nil {
 		ln.Close()
 		return nil, fmt.Errorf("webhook listener: certificate for %v: %w", hosts, err)
 	}

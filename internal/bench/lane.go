@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/mcpload/mcpload"
@@ -15,6 +17,7 @@ type lane struct {
 	profiles.Lane
 	number    int // in the profile
 	templates *profiles.LaneTemplates
+	cert      *tls.Certificate // of the webhook listener, where the profile has one
 }
 
 func newLane(number int, l profiles.Lane) (*lane, error) {
@@ -22,7 +25,15 @@ func newLane(number int, l profiles.Lane) (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lane{Lane: l, number: number, templates: t}, nil
+	out := &lane{Lane: l, number: number, templates: t}
+	if l.Webhook.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(l.Webhook.CertFile, l.Webhook.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("webhook.certFile: %w", err)
+		}
+		out.cert = &cert
+	}
+	return out, nil
 }
 
 // spec is what the ledger needs to know of the lane.
@@ -60,7 +71,7 @@ func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, en
 		},
 		Webhook: dialect.WebhookOptions{
 			RefreshAt: l.Webhook.RefreshAt, RotateEvery: l.Webhook.RotateEvery, Refuse: l.Webhook.Refuse,
-			AckDelay: l.Webhook.AckDelay, Listen: l.Webhook.Listen, Callback: l.Webhook.Callback, Authority: ends.authority,
+			AckDelay: l.Webhook.AckDelay, Listen: l.Webhook.Listen, Callback: l.Webhook.Callback, Authority: ends.authority, Certificate: l.cert,
 		},
 	}
 	switch l.Webhook.TTL {

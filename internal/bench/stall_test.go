@@ -130,7 +130,7 @@ func TestLateSendingShowsBetweenTheTwo(t *testing.T) {
 		account := ledger.Account()
 		lane := results.NewLane(&account.Lanes[0])
 		near := func(q results.Nanos, want time.Duration) bool {
-			return (q.Duration()-want).Abs() < want/500+time.Microsecond
+			return (q.Duration() - want).Abs() < want/500+time.Microsecond
 		}
 		if l := lane.Latency; !near(l.FromSent.Max, 40*time.Millisecond) || !near(l.FromIntended.Max, 80*time.Millisecond) || !near(l.FromIntended.P50, 40*time.Millisecond) {
 			t.Errorf("from sent %+v\nfrom intended %+v", l.FromSent, l.FromIntended)

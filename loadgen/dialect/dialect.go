@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -147,6 +148,9 @@ type WebhookOptions struct {
 	Callback string
 	// Authority signs the listener's certificate; nil = one made for the lane.
 	Authority *sinks.Authority
+	// Certificate is the listener's own, instead of one that Authority signs;
+	// nil = none.
+	Certificate *tls.Certificate
 	// BodyLimit is the largest delivery accepted, in bytes; larger ones are
 	// answered 413. 0 = 256 KiB, the draft's bound, and 16 KiB margin.
 	BodyLimit int64

@@ -41,7 +41,7 @@ func newHooks(d *events) (*hooks, error) {
 	h.receiver = sinks.NewReceiver(sinks.ReceiverOptions{Clock: d.clock, BodyLimit: o.BodyLimit, Turned: h.turned})
 	var err error
 	h.listener, err = sinks.Listen(sinks.ListenerOptions{
-		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Handler: h.receiver,
+		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Certificate: o.Certificate, Handler: h.receiver,
 	})
 	if err != nil {
 		return nil, err
