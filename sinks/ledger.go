@@ -134,7 +134,7 @@ type LiveLane struct {
 	CallFailures              int64
 	EventMessages, EventBytes int64
 	// Recent is At-Intended of what was delivered in the current interval and
-	// the three before, Whole that of the whole run.
+	// those before, three of them or two seconds if that is more, Whole that of the whole run.
 	Recent, Whole Quantiles
 }
 

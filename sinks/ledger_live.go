@@ -12,7 +12,7 @@ const walkBatch = 512
 func (l *Ledger) Live() Live {
 	out := Live{At: l.now()}
 	out.Measured, out.WarmUp = l.shots()
-	since := int64(out.At)/int64(l.opt.Interval) - openIntervals
+	since := int64(out.At)/int64(l.opt.Interval) - int64(openFor(l.opt.Interval))
 	for _, n := range l.lanes {
 		out.Lanes = append(out.Lanes, l.liveLane(n, since))
 	}

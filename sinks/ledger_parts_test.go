@@ -209,7 +209,7 @@ func TestForgottenIDs(t *testing.T) {
 // samples still find theirs.
 func TestSeriesIsBounded(t *testing.T) {
 	t.Parallel()
-	var r series
+	r := series{keep: openIntervals}
 	give := func(k int64) {
 		s := &span{}
 		s.reset(k)

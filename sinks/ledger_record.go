@@ -133,6 +133,7 @@ func (l *Ledger) newLane(index uint16, spec LaneSpec) (*lane, error) {
 	}
 	shards := min(2*runtime.GOMAXPROCS(0), 64, max(spec.Subscriptions, 1))
 	n := &lane{index: index, spec: spec, shift: uint(bits.Len(uint(shards - 1)))}
+	n.series.keep = openFor(l.opt.Interval)
 	for i := range 1 << n.shift {
 		h := &shard{ledger: l, lane: n, index: uint32(i), examples: exampleSet{limit: l.opt.Examples}}
 		h.intervals.series = &n.series

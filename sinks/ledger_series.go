@@ -3,13 +3,23 @@ package sinks
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // openIntervals is how many of the newest intervals of a lane are kept in the
-// form that is quick to add to. They are also what a display shows as recent.
+// form that is quick to add to, at the least. They are also what a display
+// shows as recent, so that short intervals need more of them.
 const openIntervals = 3
+
+// recentTime is how far back a display looks at the least.
+const recentTime = 2 * time.Second
+
+// openFor is how many intervals of that width are kept open.
+func openFor(interval time.Duration) int {
+	return max(openIntervals, int((recentTime+interval-1)/interval))
+}
 
 // intervalCounts are the counters of a lane in one interval.
 type intervalCounts struct {
@@ -67,8 +77,9 @@ func (p *packedSpan) add(s *span) {
 // shard, not once per delivery. An interval that is handed in late, because a
 // firing was resolved late, is still added to the right one.
 type series struct {
+	keep   int // how many are open, from openFor
 	mu     sync.Mutex
-	open   []*span // ascending; at most openIntervals and the latest
+	open   []*span // ascending; at most keep and the latest
 	free   []*span
 	closed map[int64]*packedSpan
 	// total is everything handed in, out-of-range counts included.
@@ -85,7 +96,7 @@ func (r *series) take(s *span) {
 	switch {
 	case found:
 		r.open[i].merge(s)
-	case i == 0 && (len(r.open) >= openIntervals || r.closed[s.number] != nil):
+	case i == 0 && (len(r.open) >= r.keep || r.closed[s.number] != nil):
 		r.pack(s)
 	default:
 		var o *span
@@ -97,7 +108,7 @@ func (r *series) take(s *span) {
 		o.reset(s.number)
 		o.merge(s)
 		r.open = slices.Insert(r.open, i, o)
-		if len(r.open) > openIntervals {
+		if len(r.open) > r.keep {
 			r.pack(r.open[0])
 			r.free = append(r.free, r.open[0])
 			r.open = slices.Delete(r.open, 0, 1)
