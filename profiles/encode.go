@@ -58,6 +58,12 @@ func plainValue(v, standard reflect.Value) any {
 			lanes[i] = plainGroup(reflect.ValueOf(l), reflect.ValueOf(defaultLane(l.Mode)))
 		}
 		return lanes
+	case []Case:
+		cases := make([]any, len(x))
+		for i, c := range x {
+			cases[i] = plainGroup(reflect.ValueOf(c), reflect.ValueOf(Case{}))
+		}
+		return cases
 	case []string:
 		list := make([]any, len(x))
 		for i, s := range x {

@@ -44,6 +44,9 @@ func Parse(name string, data []byte, overrides []string) (*Profile, error) {
 	p.complete()
 	c := &checker{decoder: d, p: &p}
 	c.profile()
+	if len(d.problems) == 0 {
+		c.cases()
+	}
 	if len(d.problems) > 0 {
 		for i := range d.problems {
 			d.problems[i].Key = p.spell(d.problems[i].Key)

@@ -35,6 +35,18 @@ type Profile struct {
 	Phases      Phases   `yaml:"phases,omitempty" json:"phases"`
 	Thresholds  []string `yaml:"thresholds,omitempty" json:"thresholds,omitempty"`
 	Limits      Limits   `yaml:"limits,omitempty" json:"limits"`
+	// Cases make the profile a calibration: it is run once for each, with the
+	// case's faults, and what is measured is compared with what they must do.
+	Cases []Case `yaml:"cases,omitempty" json:"cases,omitempty"`
+}
+
+// Case is one run of a calibration.
+type Case struct {
+	Name string `yaml:"name" json:"name"`
+	// Faults as for target.embedded.faults; empty = none.
+	Faults string `yaml:"faults,omitempty" json:"faults,omitempty"`
+	// Set overrides values of the profile, path=value.
+	Set []string `yaml:"set,omitempty" json:"set,omitempty"`
 }
 
 // Target says where the server is and how it is met.
@@ -81,6 +93,8 @@ type Embedded struct {
 	Retries    int           `yaml:"retries,omitempty" json:"retries,omitempty"`
 	RetryBase  time.Duration `yaml:"retryBase,omitempty" json:"retryBase,omitempty"`
 	AckTimeout time.Duration `yaml:"ackTimeout,omitempty" json:"ackTimeout,omitempty"`
+	// Faults are committed on purpose: a file, or text such as "drop(every=10)".
+	Faults string `yaml:"faults,omitempty" json:"faults,omitempty"`
 }
 
 // Lane is one group of equal subscriptions: the unit in which results are

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // command is mcpload with args, to be run in a folder of its own.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	t.Cleanup(cancel)
 	self, err := os.Executable()
 	if err != nil {

@@ -99,6 +99,12 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 			if f.trials > 1 && !f.quiet {
 				fmt.Fprintf(io.err, "trial %d of %d, %s\n", trial+1, f.trials, p.Name)
 			}
+			if len(p.Cases) > 0 {
+				if err := calibrate(ctx, stop, f, p, io); err != nil {
+					return err
+				}
+				continue
+			}
 			err := runProfile(ctx, stop, f, p, f.dir(started, p.Name, trial), io)
 			if exitCode(err) == exitInterrupted {
 				return err

@@ -12,11 +12,13 @@ import (
 
 	"github.com/mcpload/mcpload/internal/bench"
 	"github.com/mcpload/mcpload/internal/target"
+	"github.com/mcpload/mcpload/internal/target/faults"
 )
 
 // serveFlags are the flags of the serve command.
 type serveFlags struct {
 	options  target.Options
+	faults   string
 	ready    bool
 	untilEOF bool
 	verbose  bool
@@ -60,6 +62,7 @@ For a load test on this machine, give --allow-private-callbacks and either
 	fl.IntVar(&o.RetryMax, "retries", 0, "retries of a webhook delivery (default 4, -1 = none)")
 	fl.DurationVar(&o.RetryBase, "retry-base", 0, "wait before the first retry, doubling (default 1s)")
 	fl.DurationVar(&o.AckTimeout, "ack-timeout", 0, "how long a callback may take to answer (default 5s)")
+	fl.StringVar(&f.faults, "faults", "", "faults to commit on purpose, a file or text such as 'drop(every=10); delay(rate=1, fixed=50ms)' (see docs/faults.md)")
 	fl.BoolVar(&f.ready, "ready-json", false, "print one line of JSON with the URLs instead of text")
 	fl.BoolVar(&f.untilEOF, "until-eof", false, "stop when standard input ends, for programs that start it")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what goes wrong on standard error")
@@ -70,6 +73,12 @@ For a load test on this machine, give --allow-private-callbacks and either
 func serve(ctx context.Context, f serveFlags, io streams) error {
 	if f.verbose {
 		f.options.Logger = slog.New(slog.NewTextHandler(io.err, nil))
+	}
+	var err error
+	if f.faults != "" {
+		if f.options.Faults, err = faults.Load(f.faults); err != nil {
+			return usageError{err}
+		}
 	}
 	s, err := target.New(f.options)
 	if err != nil {

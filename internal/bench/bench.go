@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target/faults"
 	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
@@ -36,6 +37,8 @@ type Options struct {
 	Progress func(Progress)
 	// Version of the program, for the result.
 	Version string
+
+	tape *tape // of a calibration: what was fired
 }
 
 // Outcome is a finished run. Accounts has one account, or one for each lane
@@ -43,6 +46,8 @@ type Options struct {
 type Outcome struct {
 	Result   *results.Result
 	Accounts []sinks.Account
+
+	subs [][]sinks.SubCounts // of a calibration: each lane's subscriptions
 }
 
 // Run runs the profile.
@@ -78,6 +83,7 @@ type run struct {
 
 	target   targetSide
 	accounts []sinks.Account
+	subs     [][]sinks.SubCounts
 	passNo   uint32
 
 	warnMu               sync.Mutex
@@ -105,6 +111,11 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	}
 	if err := checkHosts(ctx, p, opts.AllowHosts); err != nil {
 		return nil, err
+	}
+	if p.Target.Embedded.Faults != "" {
+		if _, err := faults.Load(p.Target.Embedded.Faults); err != nil {
+			return nil, fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
+		}
 	}
 	if err := checkFiles(p, fileLimit()); err != nil {
 		return nil, err
@@ -161,7 +172,7 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	r.finish(err)
-	return &Outcome{Result: r.result, Accounts: r.accounts}, err
+	return &Outcome{Result: r.result, Accounts: r.accounts, subs: r.subs}, err
 }
 
 // finish fills in what is known only at the end.

@@ -31,5 +31,8 @@ func embeddedArgs(e profiles.Embedded) []string {
 	number("retries", e.Retries)
 	duration("retry-base", e.RetryBase)
 	duration("ack-timeout", e.AckTimeout)
+	if e.Faults != "" {
+		args = append(args, "--faults", e.Faults)
+	}
 	return args
 }

@@ -24,6 +24,7 @@ type pass struct {
 	*run
 	lanes    []*lane
 	ledger   *sinks.Ledger
+	fired    mcpload.Recorder // the ledger, or it and a tape
 	stamper  *loadgen.Stamper
 	dialects []dialect.Dialect
 	firing   *loadgen.Firing
@@ -67,8 +68,23 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	p.enter("", 0)
 	account := p.ledger.Account()
 	r.accounts = append(r.accounts, account)
+	p.keepSubscriptions()
 	r.add(account, p.ownFigures(), instr, process)
 	return err
+}
+
+// keepSubscriptions keeps the counts of each subscription for a calibration.
+func (p *pass) keepSubscriptions() {
+	if p.opts.tape == nil {
+		return
+	}
+	for i, l := range p.lanes {
+		counts := make([]sinks.SubCounts, l.Subscriptions)
+		for j := range counts {
+			counts[j] = p.ledger.SubAccount(mcpload.Sub{Lane: uint16(i), Index: uint32(j)})
+		}
+		p.subs = append(p.subs, counts)
+	}
 }
 
 // ownFigures asks each lane's dialect for what only its system has.
@@ -108,7 +124,11 @@ func (p *pass) prepare() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
-	p.stamper = loadgen.NewStamper(r.clock, p.ledger, id, r.profile.Upstream.Sources)
+	p.fired = p.ledger
+	if r.opts.tape != nil {
+		p.fired = mcpload.Tee(p.ledger, r.opts.tape)
+	}
+	p.stamper = loadgen.NewStamper(r.clock, p.fired, id, r.profile.Upstream.Sources)
 	for i, l := range p.lanes {
 		d, err := dialect.New(l.options(uint16(i), r.clock, p.ledger, &r.target, r.profile.Schedule.Seed))
 		if err != nil {
@@ -203,7 +223,7 @@ func (p *pass) fire(ctx context.Context) error {
 	schedule := scheduleOf(p.profile)
 	var err error
 	p.firing, err = loadgen.NewFiring(loadgen.FiringOptions{
-		Clock: p.clock, Recorder: p.ledger, Stamper: p.stamper, Schedule: schedule,
+		Clock: p.clock, Recorder: p.fired, Stamper: p.stamper, Schedule: schedule,
 		Start: p.clock.Now(), Warmup: ph.Warmup, Duration: ph.Measure,
 	})
 	if err != nil {

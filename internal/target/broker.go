@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcpload/mcpload"
 )
 
 // ErrUnknownEvent is wrapped by [Server.Publish] when the name is not one of
@@ -22,11 +24,15 @@ const maxData = 256<<10 - 1024 // room for the Occurrence around the data
 
 // broker is the set of topics. It is safe for concurrent use.
 type broker struct {
-	topics    map[string]*topic // fixed
-	order     []*topic
-	ids       atomic.Uint64
-	overflow  atomic.Int64
-	published atomic.Int64
+	topics map[string]*topic // fixed
+	order  []*topic
+	// misfortune is nil without faults. With them, each mode has topics of its
+	// own, in its stage, and those above stay empty.
+	misfortune *misfortune
+	forget     func() // see faults.Forget
+	ids        atomic.Uint64
+	overflow   atomic.Int64
+	published  atomic.Int64
 }
 
 // newBroker opens empty topics. The epoch enters every cursor, so that a cursor
@@ -46,28 +52,69 @@ func (b *broker) nextID() string {
 	return string(strconv.AppendUint([]byte("e-"), b.ids.Add(1), 10))
 }
 
-// publish checks and publishes one event and returns it.
-func (b *broker) publish(name string, data []byte) (*event, error) {
+// in returns a topic as a mode sees it, nil where there is none.
+func (b *broker) in(mode mcpload.Mode, name string) *topic {
+	if b.misfortune != nil {
+		return b.misfortune.stages[mode].topics[name]
+	}
+	return b.topics[name]
+}
+
+// everywhere are all topics that events are delivered from.
+func (b *broker) everywhere() []*topic {
+	if b.misfortune == nil {
+		return b.order
+	}
+	var all []*topic
+	for _, mode := range modes {
+		for _, t := range b.misfortune.stages[mode].topics {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// strike gives each mode topics of its own, on which faults are committed.
+func (b *broker) strike(m *misfortune, opts Options, epoch string, forget func()) {
+	for _, mode := range modes {
+		g := &stage{mode: mode, all: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}}
+		for _, t := range b.order {
+			g.topics[t.kind.name] = newTopic(t.kind, epoch, opts, &b.overflow)
+		}
+		m.stages[mode] = g
+	}
+	b.misfortune, b.forget = m, forget
+}
+
+// publish checks and publishes one event and returns its id.
+func (b *broker) publish(name string, data []byte) (string, error) {
 	t := b.topics[name]
 	if t == nil {
-		return nil, fmt.Errorf("publish %q: %w", name, ErrUnknownEvent)
+		return "", fmt.Errorf("publish %q: %w", name, ErrUnknownEvent)
 	}
 	if len(data) > maxData {
-		return nil, fmt.Errorf("publish %s: %d bytes of data, at most %d: %w", name, len(data), maxData, ErrTooLarge)
+		return "", fmt.Errorf("publish %s: %d bytes of data, at most %d: %w", name, len(data), maxData, ErrTooLarge)
 	}
 	key, err := t.kind.keyOf(data)
 	if err != nil {
-		return nil, fmt.Errorf("publish %s: %w", name, err)
+		return "", fmt.Errorf("publish %s: %w", name, err)
 	}
 	// A line break inside the data would end a line of a stream's frame.
 	if bytes.ContainsAny(data, "\r\n") {
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, data); err != nil {
-			return nil, fmt.Errorf("publish %s: %w", name, err)
+			return "", fmt.Errorf("publish %s: %w", name, err)
 		}
 		data = compact.Bytes()
 	}
-	e := t.publish(b.nextID, key, data)
 	b.published.Add(1)
-	return e, nil
+	if b.misfortune == nil {
+		return t.publish(b.nextID, key, data).id, nil
+	}
+	b.misfortune.begin(time.Now(), b.forget)
+	id, kept := b.nextID(), bytes.Clone(data)
+	for _, mode := range modes {
+		b.misfortune.stages[mode].put(name, id, key, kept)
+	}
+	return id, nil
 }

@@ -46,6 +46,7 @@ type message struct {
 	id             string
 	body           []byte
 	keys           []*standardwebhooks.Webhook // the newest first
+	sign           string                      // how a fault signs it, "" = rightly
 }
 
 // poster posts webhook messages over connections that it keeps.
@@ -129,6 +130,9 @@ func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte
 			"X-MCP-Subscription-Id":                 {m.subscriptionID},
 		},
 	}).WithContext(ctx)
+	if m.sign != "" {
+		m.missign(r.Header, now)
+	}
 	resp, err := p.transport.RoundTrip(r)
 	if err != nil {
 		return 0, nil, failureOf(err)

@@ -3,6 +3,8 @@ package target
 import (
 	"strconv"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/target/faults"
 )
 
 // timeLayout is ISO 8601 in UTC with milliseconds.
@@ -21,6 +23,10 @@ type event struct {
 	// frame is the stream frame up to where a stream's own correlation id goes;
 	// frameEnd follows it.
 	frame []byte
+	// gap marks a place where events were skipped; nothing else is in it then.
+	gap bool
+	// fault is committed by whoever writes the event, nil for none.
+	fault *faults.Fault
 }
 
 const frameEnd = "}}}\n\n"
@@ -65,7 +71,7 @@ func (e *event) appendOccurrence(dst []byte) []byte {
 
 // appendCursor appends the cursor of position n.
 func (t *topic) appendCursor(dst []byte, n uint64) []byte {
-	dst = append(dst, t.cursorPrefix...)
+	dst = append(dst, *t.prefix.Load()...)
 	return strconv.AppendUint(dst, n, 10)
 }
 

@@ -5,12 +5,15 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/target/faults"
 )
 
 // hooks are the webhook subscriptions and what delivers to them.
 type hooks struct {
 	inFlight, window int
 	retryMax         int
+	expireAfter      time.Duration // a fault: 0 = as granted
 	retryBase        time.Duration
 
 	pool   *pool
@@ -61,7 +64,11 @@ func (hs *hooks) attempt(h *hook) {
 	if d.attempts > 0 {
 		hs.counts.retries.Add(1)
 	}
+	m.misfire(d)
 	status, _, failure := hs.poster.post(hs.ctx, m)
+	if failure == "" && d.event != nil && d.event.fault != nil && d.event.fault.Kind == faults.Repeat {
+		hs.poster.post(hs.ctx, m) // whatever becomes of it
+	}
 	switch {
 	case failure != "":
 		hs.counts.failures.Add(1)
@@ -139,7 +146,11 @@ func (hs *hooks) grant(h *hook, expires time.Time) {
 	if expires.IsZero() {
 		return
 	}
-	hs.agenda.at(expires, func() {
+	at := expires
+	if hs.expireAfter > 0 {
+		at = time.Now().Add(hs.expireAfter)
+	}
+	hs.agenda.at(at, func() {
 		h.mu.Lock()
 		over := h.expires.Equal(expires) // not refreshed since
 		h.mu.Unlock()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/target/faults"
 )
 
 // Options configures a [Server]. The zero value works: a plain listener on a
@@ -92,6 +94,9 @@ type Options struct {
 	// Senders bounds the concurrent attempts of all webhook subscriptions.
 	// Default 256.
 	Senders int
+
+	// Faults are committed on purpose, for calibration. nil commits none.
+	Faults faults.Spec
 
 	// Logger is told what goes wrong. nil discards.
 	Logger *slog.Logger

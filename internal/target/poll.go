@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target/faults"
 )
 
 // eventParams are the params that poll, stream and subscribe share.
@@ -16,8 +19,8 @@ type eventParams struct {
 }
 
 // resolve finds the topic and what is to be heard of it.
-func (s *Server) resolve(p eventParams) (*topic, selection, string, *rpcError) {
-	t := s.broker.topics[p.Name]
+func (s *Server) resolve(mode mcpload.Mode, p eventParams) (*topic, selection, string, *rpcError) {
+	t := s.broker.in(mode, p.Name)
 	if t == nil {
 		return nil, selection{}, "", notFound("event")
 	}
@@ -89,7 +92,10 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 		c.fail(w, wrong)
 		return
 	}
-	t, sel, _, wrong := s.resolve(p.eventParams)
+	t, sel, _, wrong := s.resolve(mcpload.Poll, p.eventParams)
+	if wrong == nil && p.Cursor == nil {
+		wrong = s.misfortune.refuses(mcpload.Poll)
+	}
 	switch {
 	case wrong != nil:
 	case p.MaxEvents != nil && *p.MaxEvents < 1:
@@ -174,6 +180,10 @@ func (s *Server) pollResult(t *topic, b batch) []byte {
 	for i, e := range b.events {
 		if i > 0 {
 			out = append(out, ',')
+		}
+		if e.fault != nil && e.fault.Kind == faults.Malformed {
+			out = append(out, `"malformed"`...) // an element that is no event
+			continue
 		}
 		out = e.appendOccurrence(out)
 	}

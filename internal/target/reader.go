@@ -87,7 +87,7 @@ func (t *topic) resolve(cursor *string) (after uint64, truncated bool) {
 	if cursor == nil {
 		return t.head, false
 	}
-	if number, ok := strings.CutPrefix(*cursor, t.cursorPrefix); ok {
+	if number, ok := strings.CutPrefix(*cursor, *t.prefix.Load()); ok {
 		n, err := strconv.ParseUint(number, 10, 64)
 		if err != nil || n > t.head {
 			return t.head, true
@@ -144,7 +144,16 @@ func (r *reader) takeLocked(into []*event, limit int) batch {
 	}
 	b.before = r.position()
 	for ; r.next < end && limit > 0; limit-- {
-		b.events = append(b.events, l.at(r.next))
+		e := l.at(r.next)
+		if e.gap {
+			if len(b.events) > 0 {
+				break // it is announced before the events after it
+			}
+			b.gap, b.before = true, e.n
+			r.next++
+			continue
+		}
+		b.events = append(b.events, e)
 		r.next++
 	}
 	b.after = r.position()

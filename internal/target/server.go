@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcpload/mcpload"
 )
 
 // Server is the reference target. Make one with [New], open it with
@@ -26,6 +28,9 @@ type Server struct {
 	counts     *counters
 	face       *face
 	base       *base
+	misfortune *misfortune // nil without faults
+	forgetMu   sync.Mutex
+	forgotten  chan struct{} // closed when the server forgets; nil without faults
 
 	subscriptions atomic.Int64
 	closing       chan struct{}
@@ -61,6 +66,7 @@ func New(opts Options) (*Server, error) {
 	if s.hooks, err = newHooks(opts, s.counts, s.unreserve); err != nil {
 		return nil, err
 	}
+	s.strike()
 	if opts.TLS {
 		if s.cert, s.certPEM, err = selfSigned(opts.TLSAddr); err != nil {
 			return nil, err
@@ -88,11 +94,11 @@ func (s *Server) Start(ctx context.Context) error {
 		s.listeners = append(s.listeners, open)
 		return open
 	}
-	s.mcp = open(s.opts.Addr, s.face, false)
+	s.mcp = open(s.opts.Addr, s.stalling(s.face), false)
 	if s.opts.TLS {
-		s.secure = open(s.opts.TLSAddr, s.face, true)
+		s.secure = open(s.opts.TLSAddr, s.stalling(s.face), true)
 	}
-	s.control = open(s.opts.AdminAddr, s.admin(), false)
+	s.control = open(s.opts.AdminAddr, s.stalling(s.admin()), false)
 	if err != nil {
 		return errors.Join(err, s.Close(ctx))
 	}
@@ -199,11 +205,11 @@ const closeLinger = 2 * time.Second
 // The error wraps [ErrUnknownEvent], [ErrTooLarge], or says what is wrong with
 // the data.
 func (s *Server) Publish(name string, data []byte) (eventID string, err error) {
-	e, err := s.broker.publish(name, data)
+	id, err := s.broker.publish(name, data)
 	if err != nil {
 		return "", fmt.Errorf("target: %w", err)
 	}
-	return e.id, nil
+	return id, nil
 }
 
 // Revoke takes a token's access to events away: its streams and webhook
@@ -226,7 +232,7 @@ func (s *Server) Restore(token string) { s.principals.restore(token) }
 // Disturb tells every stream of an event type of a transient error. The streams
 // go on. The error wraps [ErrUnknownEvent].
 func (s *Server) Disturb(name, message string) error {
-	t := s.broker.topics[name]
+	t := s.broker.in(mcpload.Push, name)
 	if t == nil {
 		return fmt.Errorf("target: disturb %q: %w", name, ErrUnknownEvent)
 	}

@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target/faults"
 )
 
 // streamBatch is how many events go into one write of a stream.
@@ -27,6 +30,8 @@ type stream struct {
 	written time.Time // when the last frame was
 	events  []*event  // scratch
 	trouble *trouble  // the topic's last transient error that was told
+	// forgotten is closed when the server forgets its subscriptions (a fault).
+	forgotten <-chan struct{}
 }
 
 // stream serves events/stream: a request whose answer stays open.
@@ -36,7 +41,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	var t *topic
 	var sel selection
 	if wrong == nil {
-		t, sel, _, wrong = s.resolve(p)
+		t, sel, _, wrong = s.resolve(mcpload.Push, p)
+	}
+	if wrong == nil {
+		wrong = s.misfortune.refuses(mcpload.Push)
 	}
 	if wrong == nil {
 		wrong = s.reserve()
@@ -57,6 +65,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	var truncated bool
 	st.reader, position, truncated = t.open(sel, p.start(), s.opts.QueueLen, func() { nudge(st.woken) })
 	defer st.reader.close()
+	st.reader.skipCut()
+	st.forgotten = s.forgottenNow()
 	if st.active(position, truncated) {
 		st.run(r)
 	}
@@ -83,7 +93,9 @@ func (st *stream) run(r *http.Request) {
 		case <-st.woken:
 		case <-heartbeat.C:
 			rest := s.opts.Heartbeat - time.Since(st.written)
-			if rest <= 0 {
+			if _, missed := s.misfortune.has(faults.Heartbeats, mcpload.Push); missed {
+				rest = s.opts.Heartbeat
+			} else if rest <= 0 {
 				// Read afresh: what this filter let pass moved it on.
 				if !st.notify("heartbeat", st.cursorMember(nil, st.reader.where())) {
 					return
@@ -92,6 +104,8 @@ func (st *stream) run(r *http.Request) {
 			}
 			heartbeat.Reset(rest)
 		case <-revoked: // somebody was; the loop looks who
+		case <-st.forgotten: // cut without a word
+			return
 		case <-s.closing:
 			st.end()
 			return
@@ -118,11 +132,15 @@ func (st *stream) deliver() bool {
 			return false
 		}
 		out := buffers.Get().(*[]byte)
-		frames := (*out)[:0]
+		frames, ok := (*out)[:0], true
 		for _, e := range b.events {
-			frames = e.appendFrame(frames, st.call.id)
+			if e.fault == nil {
+				frames = e.appendFrame(frames, st.call.id)
+			} else if frames, ok = st.misfire(frames, e); !ok {
+				break
+			}
 		}
-		ok := st.write(frames)
+		ok = ok && st.write(frames)
 		*out = frames
 		if cap(frames) <= 1<<20 { // one huge batch must not stay in the pool
 			buffers.Put(out)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcpload/mcpload"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
@@ -43,7 +44,7 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	if wrong := decodeParams(c.params, &p); wrong != nil {
 		return p, nil, selection{}, wrong
 	}
-	t, sel, canonical, wrong := s.resolve(p.eventParams)
+	t, sel, canonical, wrong := s.resolve(mcpload.Webhook, p.eventParams)
 	if wrong != nil {
 		return p, nil, sel, wrong
 	}
@@ -88,6 +89,8 @@ func (s *Server) readWish(c *call) (*wish, *rpcError) {
 // grantFor reads ttlMs: left out means the default, null no expiry.
 func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 	switch {
+	case s.grantFault() > 0:
+		return s.grantFault(), nil
 	case len(ttl) == 0:
 		return s.opts.TTLDefault, nil
 	case string(ttl) == "null":
@@ -137,6 +140,12 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *rpcError) {
 	wrong := s.reserve()
 	if wrong == nil {
+		if wrong = s.misfortune.refuses(mcpload.Webhook); wrong != nil {
+			s.unreserve()
+		}
+	}
+	if wrong == nil {
+		s.deliverEarly(ctx, h, wanted.key)
 		if wrong = s.verify(ctx, h, wanted.key); wrong != nil {
 			s.unreserve()
 		}

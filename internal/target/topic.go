@@ -1,9 +1,13 @@
 package target
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/target/faults"
 )
 
 // topic is one event type with its replay buffer and its subscribers. Events
@@ -12,12 +16,12 @@ import (
 // else. Every log is at once the replay buffer and the queue of its readers:
 // a reader is an index into it.
 type topic struct {
-	kind         eventType
-	cursorPrefix string
-	maxEvents    int
-	maxAge       time.Duration
-	overflow     *atomic.Int64 // events skipped because a reader lagged
-	trouble      atomic.Pointer[trouble]
+	kind      eventType
+	prefix    atomic.Pointer[string] // of every cursor; a new life has a new one
+	maxEvents int
+	maxAge    time.Duration
+	overflow  *atomic.Int64 // events skipped because a reader lagged
+	trouble   atomic.Pointer[trouble]
 
 	mu      sync.RWMutex
 	head    uint64 // position of the newest event, 0 = none yet
@@ -27,25 +31,64 @@ type topic struct {
 }
 
 func newTopic(kind eventType, epoch string, opts Options, overflow *atomic.Int64) *topic {
-	return &topic{
-		kind:         kind,
-		cursorPrefix: "c" + epoch + "-",
-		maxEvents:    opts.BufferEvents,
-		maxAge:       opts.BufferAge,
-		overflow:     overflow,
-		all:          &eventLog{},
-		byKey:        make(map[string]*eventLog),
+	t := &topic{
+		kind:      kind,
+		maxEvents: opts.BufferEvents,
+		maxAge:    opts.BufferAge,
+		overflow:  overflow,
+		all:       &eventLog{},
+		byKey:     make(map[string]*eventLog),
 	}
+	t.begin(epoch)
+	return t
+}
+
+// begin gives the topic's cursors the epoch of a life.
+func (t *topic) begin(epoch string) {
+	prefix := "c" + epoch + "-"
+	t.prefix.Store(&prefix)
 }
 
 // publish appends an event and wakes its readers. When it returns, every reader
 // finds the event; the order of publish calls is the order of every reader.
 func (t *topic) publish(id func() string, key string, data []byte) *event {
+	return t.add(func(n uint64, now time.Time) *event { return newEvent(t, n, id(), key, now, data) })
+}
+
+// publishFaulty publishes an event whose writer commits a fault.
+func (t *topic) publishFaulty(id func() string, key string, data []byte, f faults.Fault) {
+	t.add(func(n uint64, now time.Time) *event {
+		e := newEvent(t, n, id(), key, now, data)
+		e.fault = &f
+		return e
+	})
+}
+
+// publishGap leaves a gap in place of an event; readers announce it.
+func (t *topic) publishGap(id func() string, key string) {
+	t.add(func(n uint64, now time.Time) *event { return &event{n: n, at: now, id: id(), key: key, gap: true} })
+}
+
+// otherKey is the filter value after key, in order and round, that events have
+// been published under; false when there is no other.
+func (t *topic) otherKey(key string) (string, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	keys := slices.Sorted(maps.Keys(t.byKey))
+	i, found := slices.BinarySearch(keys, key)
+	if !found || len(keys) < 2 {
+		return "", false
+	}
+	return keys[(i+1)%len(keys)], true
+}
+
+func (t *topic) add(make func(n uint64, now time.Time) *event) *event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	t.head++
-	e := newEvent(t, t.head, id(), key, now, data)
+	e := make(t.head, now)
+	key := e.key
 	t.evict(now, t.maxEvents-1)
 	t.all.push(e)
 	t.all.wake()

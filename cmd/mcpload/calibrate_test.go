@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCalibrate runs the whole matrix of faults: what each does is known
+// beforehand, and the ledger must have counted exactly that.
+func TestCalibrate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes three minutes")
+	}
+	t.Parallel() // it mostly waits
+	cmd := command(t, "run", "--profile", "calibrate")
+	out, err := cmd.Output()
+	if err != nil || !strings.Contains(string(out), "126 of 126 rows equal") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestCalibrationErrors(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.yaml")
+	text, stderr, code := execute(t, "profiles", "show", "calibrate")
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	write := func(old, new string) {
+		if !strings.Contains(text, old) {
+			t.Fatalf("the profile lacks %q", old)
+		}
+		if err := os.WriteFile(file, []byte(strings.Replace(text, old, new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("drop(every=10, offset=3)", "dorp(every=10)")
+	if _, stderr, code := execute(t, "run", "--profile", file); code != exitUsage || !strings.Contains(stderr, `no fault "dorp"`) {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	write("{name: drop,", "{name: clean,")
+	if _, stderr, code := execute(t, "run", "--profile", file); code != exitUsage || !strings.Contains(stderr, "stands there twice") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	if _, stderr, code := execute(t, "run", "--profile", "calibrate", "--json"); code != exitUsage || !strings.Contains(stderr, "leave --out") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	if _, stderr, code := execute(t, "run", "--profile", "smoke", "--set", "target.embedded.faults='drop()'"); code != exitUsage || !strings.Contains(stderr, "every=N or rate=SHARE") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	if _, stderr, code := execute(t, "serve", "--faults", "dorp"); code != exitUsage || !strings.Contains(stderr, "dorp") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+// TestFaultPlanIsServed asks the target for its plan, before anything happens.
+func TestFaultPlanIsServed(t *testing.T) {
+	spec := filepath.Join(t.TempDir(), "faults.txt")
+	if err := os.WriteFile(spec, []byte("drop(every=4) # one in four\nduplicate(every=3, mode=push)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ready, _ := serveTarget(t, "--faults", spec)
+	resp, err := http.Get(ready.Admin + "/faults?sources=1&to=12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan struct {
+		Spec   string
+		Faults []struct {
+			Fault, Mode string
+			Seqs        []int
+		}
+	}
+	if err := json.Unmarshal(body, &plan); err != nil {
+		t.Fatalf("%v\n%s", err, body)
+	}
+	got := map[string]int{}
+	for _, f := range plan.Faults {
+		got[f.Mode+" "+f.Fault] = len(f.Seqs)
+	}
+	// 12 is dropped, so it is not duplicated.
+	for name, want := range map[string]int{"poll drop(every=4)": 3, "push drop(every=4)": 3, "webhook drop(every=4)": 3, "push duplicate(mode=push, every=3)": 3} {
+		if got[name] != want {
+			t.Errorf("%s hits %d, want %d: %s", name, got[name], want, body)
+		}
+	}
+}

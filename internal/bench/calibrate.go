@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target/faults"
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// CalibrationRow is one lane of one case: what the faults' plan says, and what
+// the ledger counted.
+type CalibrationRow struct {
+	Case, Lane string
+	// Checks are the figures that the faults change, and those that differ.
+	Checks []Check
+	Passed bool
+}
+
+// Check is one figure, planned and measured.
+type Check struct {
+	Name           string
+	Want           string // "12", or a bound such as ">= 4"
+	Got            int64
+	Passed, Notice bool // Notice: worth showing although it passed
+}
+
+// Calibrate runs every case of opts.Profile on the embedded target, each with
+// its faults, and compares the ledger with the plan, lane by lane and
+// subscription by subscription. The plan is drawn up from the faults alone, by
+// the definitions of docs/figures.md. tell is called after each case.
+func Calibrate(ctx context.Context, opts Options, tell func([]CalibrationRow)) error {
+	for _, c := range opts.Profile.Cases {
+		rows, err := calibrateCase(ctx, opts, c)
+		if err != nil {
+			return fmt.Errorf("case %s: %w", c.Name, err)
+		}
+		tell(rows)
+	}
+	return nil
+}
+
+func calibrateCase(ctx context.Context, opts Options, c profiles.Case) ([]CalibrationRow, error) {
+	p, err := opts.Profile.With(c)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	spec, err := faults.Load(c.Faults)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	opts.Profile = p
+	opts.tape = newTape()
+	outcome, err := Run(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	var rows []CalibrationRow
+	for i := range outcome.Accounts[0].Lanes {
+		m, err := newForecast(p, i, spec, opts.tape)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+		}
+		rows = append(rows, m.compare(c.Name, &outcome.Accounts[0].Lanes[i], outcome.subs[i]))
+	}
+	return rows, nil
+}
+
+// tape is a Recorder that keeps what was fired, for the plan.
+type tape struct {
+	mcpload.Recorder // ignores all else
+
+	mu    sync.Mutex
+	fired map[mcpload.Stamp]*taped
+}
+
+// taped is one emission.
+type taped struct {
+	mcpload.Emission
+	outcome mcpload.Outcome
+	acked   mcpload.Instant
+}
+
+func newTape() *tape { return &tape{Recorder: mcpload.Tee(), fired: map[mcpload.Stamp]*taped{}} }
+
+// Fired implements [mcpload.Recorder].
+func (t *tape) Fired(e mcpload.Emission) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fired[e.Stamp] = &taped{Emission: e}
+}
+
+// Resolved implements [mcpload.Recorder].
+func (t *tape) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.fired[s]; e != nil {
+		e.outcome, e.acked = o, at
+	}
+}
+
+// of lists the accepted emissions of a source in order.
+func (t *tape) of(source uint16) []*taped {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []*taped
+	for s, e := range t.fired {
+		if s.Source == source && e.outcome == mcpload.Accepted {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *taped) int { return int(a.Seq) - int(b.Seq) })
+	return out
+}
+
+// compare holds the account of a lane, and of each of its subscriptions, to
+// the forecast.
+func (m *forecast) compare(name string, lane *sinks.LaneAccount, subs []sinks.SubCounts) CalibrationRow {
+	row := CalibrationRow{Case: name, Lane: lane.Name, Passed: true}
+	var sum planned
+	for i := range subs {
+		want := m.subscription(i)
+		sum.plus(want)
+		for _, d := range want.against(&subs[i], m.mode) {
+			if !d.Passed {
+				d.Name = fmt.Sprintf("subscription %d: %s", i, d.Name)
+				row.add(d)
+			}
+		}
+	}
+	for _, d := range sum.against(&lane.SubCounts, m.mode) {
+		row.add(d)
+	}
+	for _, d := range m.lane(lane) {
+		row.add(d)
+	}
+	return row
+}
+
+func (r *CalibrationRow) add(c Check) {
+	if !c.Passed {
+		r.Passed = false
+	}
+	if !c.Passed || c.Notice {
+		r.Checks = append(r.Checks, c)
+	}
+}
+
+func exactly(name string, want, got int64) Check {
+	return Check{Name: name, Want: fmt.Sprint(want), Got: got, Passed: got == want, Notice: want != 0}
+}
+
+func atLeast(name string, want, got int64) Check {
+	return Check{Name: name, Want: fmt.Sprintf(">= %d", want), Got: got, Passed: got >= want, Notice: want != 0}
+}
+
+// millis compares latencies in whole milliseconds.
+func millis(n results.Nanos) int64 { return int64(n) / 1e6 }

@@ -1,0 +1,320 @@
+package bench
+
+import (
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target/faults"
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// forecast says what the ledger must count on one lane. It knows the faults and
+// what was fired, and nothing of how the ledger works.
+type forecast struct {
+	spec      faults.Spec
+	mode      mcpload.Mode
+	settings  profiles.Lane
+	templates *profiles.LaneTemplates
+	sources   [][]*taped
+}
+
+func newForecast(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*forecast, error) {
+	l := p.Lanes[lane]
+	templates, err := profiles.CompileLane(l)
+	if err != nil {
+		return nil, err
+	}
+	m := &forecast{spec: spec, mode: mcpload.Mode(l.Mode), settings: l, templates: templates}
+	for s := range p.Upstream.Sources {
+		m.sources = append(m.sources, t.of(uint16(s)))
+	}
+	return m, nil
+}
+
+// planned are the counts of one subscription, or of several added up.
+type planned struct {
+	expected, delivered                 int64
+	lostSilent, lostAnnounced           int64
+	sameEvent, sameEmission, requested  int64
+	outOfOrder, unexpected, gaps, early int64
+	// lossy: what is lost depends on when, so that only sums can be checked.
+	lossy bool
+}
+
+func (p *planned) plus(q planned) {
+	p.expected += q.expected
+	p.delivered += q.delivered
+	p.lostSilent += q.lostSilent
+	p.lostAnnounced += q.lostAnnounced
+	p.sameEvent += q.sameEvent
+	p.sameEmission += q.sameEmission
+	p.requested += q.requested
+	p.outOfOrder += q.outOfOrder
+	p.unexpected += q.unexpected
+	p.gaps += q.gaps
+	p.early += q.early
+	p.lossy = p.lossy || q.lossy
+}
+
+// against compares the plan with what the ledger counted.
+func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
+	sum := exactly("delivered + lost", c.Expected, c.Delivered+c.LostSilent+c.LostAnnounced)
+	sum.Notice = false
+	out := []Check{
+		exactly("expected", p.expected, c.Expected), sum,
+		exactly("unexpected", p.unexpected, c.Unexpected.Total()),
+		exactly("unprobed", p.early, c.Unprobed),
+		exactly("recovered", 0, c.Recovered),
+	}
+	if p.lossy {
+		return out
+	}
+	order := exactly("outOfOrder", p.outOfOrder, c.OutOfOrder)
+	if mode == mcpload.Webhook {
+		// The draft promises no order there: retries and parallel posts may
+		// add to what the fault does.
+		order = atLeast("outOfOrder", p.outOfOrder, c.OutOfOrder)
+	}
+	return append(out,
+		exactly("delivered", p.delivered, c.Delivered),
+		exactly("lostSilent", p.lostSilent, c.LostSilent),
+		exactly("lostAnnounced", p.lostAnnounced, c.LostAnnounced),
+		exactly("duplicates.sameEvent", p.sameEvent, c.Duplicates.SameEvent),
+		exactly("duplicates.sameEmission", p.sameEmission, c.Duplicates.SameEmission+c.Duplicates.Forgotten),
+		exactly("duplicates.requested", p.requested, c.Duplicates.Requested),
+		exactly("gaps.incidents", p.gaps, c.GapIncidents),
+		exactly("gaps.falseAlarms", 0, c.FalseAlarms),
+		order,
+	)
+}
+
+// refused says whether a fault refuses subscription i. Calibration opens them
+// one after the other, so that i is the number of the request.
+func (m *forecast) refused(i int) bool {
+	f, ok := m.spec.Server(faults.Refuse, m.mode)
+	return ok && uint32(i+1)%f.Every == 0
+}
+
+// subscription is the plan of one.
+func (m *forecast) subscription(i int) planned {
+	var p planned
+	if m.refused(i) {
+		return p
+	}
+	if _, ok := m.spec.Server(faults.Early, m.mode); ok {
+		p.early = 1
+	}
+	for _, kind := range []faults.Kind{faults.Forget, faults.Expire} {
+		if _, ok := m.spec.Server(kind, m.mode); ok {
+			p.lossy = true
+		}
+	}
+	for _, s := range m.heard(i) {
+		m.source(&p, int(s))
+		before := (int(s) + len(m.sources) - 1) % len(m.sources)
+		for _, e := range m.sources[before] {
+			if f, ok := m.spec.Event(m.mode, e.Stamp); ok && f.Kind == faults.Misdeliver && e.Measured && before != int(s) {
+				p.unexpected++
+			}
+		}
+	}
+	return p
+}
+
+func (m *forecast) heard(i int) []uint16 {
+	if s := m.templates.Sources(i); s != nil {
+		return s
+	}
+	all := make([]uint16, len(m.sources))
+	for s := range all {
+		all[s] = uint16(s)
+	}
+	return all
+}
+
+// source adds what one source's emissions come to.
+func (m *forecast) source(p *planned, source int) {
+	_, noRetry := m.spec.Server(faults.NoRetry, m.mode)
+	var run missingRun
+	for i, e := range m.sources[source] {
+		f, _ := m.spec.Event(m.mode, e.Stamp)
+		if lost, announced := m.loses(f); lost {
+			run.add(e.Measured, announced)
+		} else {
+			run.close(p)
+			if e.Measured {
+				p.delivered++
+			}
+		}
+		if !e.Measured {
+			continue
+		}
+		p.expected++
+		switch f.Kind {
+		case faults.Duplicate, faults.Repeat:
+			p.sameEvent++
+		case faults.Reid:
+			p.sameEmission++
+		case faults.Reorder:
+			if m.overtaken(source, i, f.By) {
+				p.outOfOrder++
+			}
+		}
+		if m.settings.Webhook.Refuse == 1 && !noRetry {
+			p.requested++
+		}
+	}
+	run.close(p)
+}
+
+// missingRun is emissions of a source that are missing between two deliveries.
+// One announcement among them announces them all: the client cannot tell which
+// of them it speaks of.
+type missingRun struct {
+	measured  int64
+	announced bool
+}
+
+func (r *missingRun) add(measured, announced bool) {
+	if measured {
+		r.measured++
+	}
+	r.announced = r.announced || announced
+}
+
+func (r *missingRun) close(p *planned) {
+	if r.measured > 0 {
+		p.gaps++
+	}
+	if r.announced {
+		p.lostAnnounced += r.measured
+	} else {
+		p.lostSilent += r.measured
+	}
+	*r = missingRun{}
+}
+
+// loses says whether a fault keeps an event from a subscription for good.
+func (m *forecast) loses(f faults.Fault) (lost, announced bool) {
+	switch f.Kind {
+	case faults.Drop, faults.Oversize:
+		return true, false
+	case faults.Announce:
+		return true, true
+	case faults.Malformed:
+		return m.mode != mcpload.Webhook, false
+	case faults.Cut:
+		return !f.Replay, false
+	}
+	return false, false
+}
+
+// overtaken says whether one of the next by emissions of the source happened
+// for sure after emission i, which is held back for them.
+func (m *forecast) overtaken(source, i, by int) bool {
+	list := m.sources[source]
+	for j := i + 1; j < len(list) && j <= i+by; j++ {
+		if f, _ := m.spec.Event(m.mode, list[j].Stamp); f.Kind != faults.Reorder && list[i].acked < list[j].Fired {
+			return true
+		}
+	}
+	return false
+}
+
+// hits counts how often a kind of fault hits what the lane's subscriptions
+// hear, the warm-up included.
+func (m *forecast) hits(kinds ...faults.Kind) (n int64) {
+	for i := range m.settings.Subscriptions {
+		if m.refused(i) {
+			continue
+		}
+		for _, s := range m.heard(i) {
+			for _, e := range m.sources[s] {
+				f, _ := m.spec.Event(m.mode, e.Stamp)
+				for _, k := range kinds {
+					if f.Kind == k {
+						n++
+					}
+				}
+			}
+		}
+	}
+	return n
+}
+
+// lane are the figures that a lane has and a subscription has not.
+func (m *forecast) lane(a *sinks.LaneAccount) []Check {
+	subs := int64(m.settings.Subscriptions)
+	var refused int64
+	for i := range m.settings.Subscriptions {
+		if m.refused(i) {
+			refused++
+		}
+	}
+	out := []Check{
+		exactly("rejected", m.hits(faults.Signature), a.Rejected),
+		exactly("malformed", m.hits(faults.Malformed, faults.Oversize), a.Malformed),
+		exactly("ready.failed", refused, a.Ready.Failed),
+		exactly("terminated", 0, a.Terminated),
+	}
+	has := func(kind faults.Kind) (faults.Fault, bool) { return m.spec.Server(kind, m.mode) }
+	reconnects := exactly("reconnects", m.hits(faults.Cut), a.Reconnects)
+	if _, ok := has(faults.Forget); ok && m.mode == mcpload.Push {
+		reconnects = atLeast("reconnects", subs, a.Reconnects)
+	}
+	if _, ok := has(faults.Heartbeats); ok {
+		reconnects = atLeast("deadStreams", subs, a.DeadStreams)
+	}
+	out = append(out, reconnects)
+	if _, ok := has(faults.Forget); ok && m.mode == mcpload.Webhook {
+		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
+	}
+	if _, ok := has(faults.Expire); ok {
+		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
+	}
+	if _, ok := has(faults.TTL); ok {
+		out = append(out, atLeast("refreshes", subs, a.Traffic[mcpload.Refresh].Requests))
+	}
+	return append(out, m.latency(results.Summarise(a.Latency.FromIntended))...)
+}
+
+// latency is what faults that hold events back must show at the least.
+func (m *forecast) latency(q results.Quantiles) []Check {
+	var out []Check
+	for _, f := range m.spec {
+		if f.Mode != "" && f.Mode != m.mode {
+			continue
+		}
+		switch f.Kind {
+		case faults.Delay:
+			least := max(f.Fixed, f.Least, f.Pareto).Milliseconds()
+			if f.Every == 1 || f.Rate == 1 {
+				out = append(out, atLeast("fromIntended.min, ms", least-1, millis(q.Min))) // HDR's lower bucket edge
+			}
+			if f.Fixed == 0 {
+				out = append(out, atLeast("fromIntended.max, ms", m.longest(f)-1, millis(q.Max)))
+			}
+		case faults.Drip:
+			if m.mode == mcpload.Push {
+				out = append(out, atLeast("fromIntended.max, ms", f.Over.Milliseconds()-1, millis(q.Max)))
+			}
+		case faults.Stall:
+			// The first emission of the stall waits for nearly all of it.
+			out = append(out, atLeast("fromIntended.max, ms", f.For.Milliseconds()*3/4, millis(q.Max)))
+		}
+	}
+	return out
+}
+
+// longest is the longest delay that a fault gave to anything measured.
+func (m *forecast) longest(f faults.Fault) int64 {
+	var d int64
+	for _, list := range m.sources {
+		for _, e := range list {
+			if e.Measured && f.Hits(m.mode, e.Stamp) {
+				d = max(d, f.DelayOf(e.Stamp).Milliseconds())
+			}
+		}
+	}
+	return d
+}

@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target/faults"
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// plannedFor is the plan for one subscription in a mode that hears source 0 of
+// two, each of which fired eight measured emissions, one after the other.
+func plannedFor(t *testing.T, mode, spec string) planned {
+	t.Helper()
+	s, err := faults.Parse(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := newTape()
+	for seq := uint32(1); seq <= 10; seq++ {
+		for source := range uint16(2) {
+			stamp := mcpload.Stamp{Source: source, Seq: seq}
+			record.Fired(mcpload.Emission{Stamp: stamp, Fired: mcpload.Instant(seq * 100), Measured: seq > 2})
+			record.Resolved(stamp, mcpload.Accepted, mcpload.Instant(seq*100+10))
+		}
+	}
+	p := &profiles.Profile{
+		Lanes:    []profiles.Lane{{Name: "a", Mode: mode, Subscriptions: 1, Sources: "0"}},
+		Upstream: profiles.Upstream{Sources: 2},
+	}
+	m, err := newForecast(p, 0, s, record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.subscription(0)
+}
+
+func TestForecast(t *testing.T) {
+	clean := planned{expected: 8, delivered: 8}
+	for _, tt := range []struct {
+		mode, spec string
+		want       planned
+	}{
+		{"push", "", clean},
+		{"push", "drop(every=4)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 2}},                                     // 4, 8
+		{"push", "drop(every=1, from=2, to=4)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 1}},                       // 2 is of the warm-up
+		{"push", "announce(every=4); drop(every=1, from=8, to=9)", planned{expected: 8, delivered: 5, lostAnnounced: 3, gaps: 2}}, // 8 announces 9
+		{"push", "duplicate(every=5)", planned{expected: 8, delivered: 8, sameEvent: 2}},
+		{"push", "reid(every=5)", planned{expected: 8, delivered: 8, sameEmission: 2}},
+		{"push", "reorder(every=5, by=2)", planned{expected: 8, delivered: 8, outOfOrder: 1}}, // nothing comes after 10
+		{"push", "misdeliver(every=5)", planned{expected: 8, delivered: 8, unexpected: 2}},
+		{"push", "malformed(every=5)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 2}},
+		{"webhook", "malformed(every=5)", clean},
+		{"push", "cut(every=5, replay=true)", clean},
+		{"push", "cut(every=5, replay=false)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 2}},
+		{"poll", "cut(every=5, replay=false)", clean},
+		{"push", "repeat(every=5)", clean},
+		{"webhook", "repeat(every=5)", planned{expected: 8, delivered: 8, sameEvent: 2}},
+		{"webhook", "early()", planned{expected: 8, delivered: 8, early: 1}},
+		{"poll", "refuse(code=-32012, every=1)", planned{}},
+		{"push", "drop(every=4, mode=poll)", clean},
+	} {
+		if got := plannedFor(t, tt.mode, tt.spec); got != tt.want {
+			t.Errorf("%s %s:\n got %+v\nwant %+v", tt.mode, tt.spec, got, tt.want)
+		}
+	}
+}
+
+// TestOneWrongCountIsNoticed changes each count of a ledger that is right, one
+// at a time: the comparison must fail every time.
+func TestOneWrongCountIsNoticed(t *testing.T) {
+	plan := plannedFor(t, "push", "drop(every=4)")
+	right := sinks.SubCounts{Expected: 8, Delivered: 6, LostSilent: 2, GapIncidents: 2}
+	failures := func(c sinks.SubCounts) (names []string) {
+		for _, check := range plan.against(&c, mcpload.Push) {
+			if !check.Passed {
+				names = append(names, check.Name)
+			}
+		}
+		return names
+	}
+	if got := failures(right); len(got) != 0 {
+		t.Fatalf("the right counts fail: %v", got)
+	}
+	for name, change := range map[string]func(*sinks.SubCounts){
+		"expected":                func(c *sinks.SubCounts) { c.Expected++ },
+		"delivered":               func(c *sinks.SubCounts) { c.Delivered-- },
+		"lostSilent":              func(c *sinks.SubCounts) { c.LostSilent-- },
+		"lostAnnounced":           func(c *sinks.SubCounts) { c.LostAnnounced++ },
+		"duplicates.sameEvent":    func(c *sinks.SubCounts) { c.Duplicates.SameEvent++ },
+		"duplicates.sameEmission": func(c *sinks.SubCounts) { c.Duplicates.SameEmission++ },
+		"duplicates.requested":    func(c *sinks.SubCounts) { c.Duplicates.Requested++ },
+		"outOfOrder":              func(c *sinks.SubCounts) { c.OutOfOrder++ },
+		"unexpected":              func(c *sinks.SubCounts) { c.Unexpected.Stale++ },
+		"unprobed":                func(c *sinks.SubCounts) { c.Unprobed++ },
+		"recovered":               func(c *sinks.SubCounts) { c.Recovered++ },
+		"gaps.incidents":          func(c *sinks.SubCounts) { c.GapIncidents++ },
+		"gaps.falseAlarms":        func(c *sinks.SubCounts) { c.FalseAlarms++ },
+	} {
+		wrong := right
+		change(&wrong)
+		if got := strings.Join(failures(wrong), " "); !strings.Contains(got, name) {
+			t.Errorf("%s: only %q was noticed", name, got)
+		}
+	}
+	// A loss that is moved from one kind to the other keeps the sum right.
+	moved := right
+	moved.LostSilent, moved.LostAnnounced = 1, 1
+	if len(failures(moved)) != 2 {
+		t.Errorf("a moved loss: %v", failures(moved))
+	}
+}

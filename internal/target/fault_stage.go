@@ -1,0 +1,277 @@
+package target
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target/faults"
+)
+
+// flushAfter is how long an event that is held back for those after it waits
+// when none come any more.
+const flushAfter = 2 * time.Second
+
+// misfortune is everything that faults need. A server without faults has none.
+type misfortune struct {
+	spec   faults.Spec
+	stages map[mcpload.Mode]*stage
+	agenda *agenda
+
+	mu    sync.Mutex
+	first time.Time // of the first event; zero before
+	done  map[string]int64
+	calls map[mcpload.Mode]uint32 // subscriptions asked for, for refusals
+}
+
+// modes are the delivery modes, in the order in which events reach them.
+var modes = []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook}
+
+func newMisfortune(spec faults.Spec, a *agenda) *misfortune {
+	return &misfortune{spec: spec, agenda: a, stages: map[mcpload.Mode]*stage{}, done: map[string]int64{}, calls: map[mcpload.Mode]uint32{}}
+}
+
+// count notes that a fault was committed.
+func (m *misfortune) count(f faults.Fault, mode mcpload.Mode) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done[string(mode)+"."+string(f.Kind)]++
+}
+
+func (m *misfortune) executed() map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.done)
+}
+
+// begin notes the first event, from which stall and forget count. forget is
+// called when it is time for it.
+func (m *misfortune) begin(now time.Time, forget func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.first.IsZero() {
+		return
+	}
+	m.first = now
+	if f, ok := m.spec.Server(faults.Forget, ""); ok {
+		m.agenda.at(now.Add(f.At), forget)
+	}
+}
+
+// stalledUntil is when the stall that goes on at now ends; zero when none does.
+func (m *misfortune) stalledUntil(now time.Time) time.Time {
+	if m == nil {
+		return time.Time{}
+	}
+	f, ok := m.spec.Server(faults.Stall, "")
+	if !ok {
+		return time.Time{}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from := m.first.Add(f.At)
+	if m.first.IsZero() || now.Before(from) || !now.Before(from.Add(f.For)) {
+		return time.Time{}
+	}
+	return from.Add(f.For)
+}
+
+// refuses counts a subscription that is asked for and says whether and how it
+// is refused.
+func (m *misfortune) refuses(mode mcpload.Mode) *rpcError {
+	if m == nil {
+		return nil
+	}
+	f, ok := m.spec.Server(faults.Refuse, mode)
+	if !ok {
+		return nil
+	}
+	m.mu.Lock()
+	m.calls[mode]++
+	hit := m.calls[mode]%f.Every == 0
+	m.mu.Unlock()
+	if !hit {
+		return nil
+	}
+	m.count(f, mode)
+	return &rpcError{Code: f.Code, Message: "refused by a fault"}
+}
+
+// has returns the fault of a kind that concerns the whole server.
+func (m *misfortune) has(kind faults.Kind, mode mcpload.Mode) (faults.Fault, bool) {
+	if m == nil {
+		return faults.Fault{}, false
+	}
+	return m.spec.Server(kind, mode)
+}
+
+// stage commits the event faults of one mode, which has topics of its own: what
+// happens to an event happens to it for every subscriber of the mode alike.
+type stage struct {
+	mode   mcpload.Mode
+	all    *misfortune
+	topics map[string]*topic
+	newID  func() string
+
+	mu      sync.Mutex
+	held    map[uint16][]*heldBack // by source
+	last    map[uint16]time.Time   // when the newest event of a source is due
+	allowed time.Time              // when a throttle lets the next event through
+}
+
+// heldBack is an event that waits for others of its source to pass it.
+type heldBack struct {
+	left int
+	emit func()
+	out  bool
+}
+
+// put takes an event that was just injected.
+func (g *stage) put(name, id, key string, data []byte) {
+	now := time.Now()
+	stamp, probed := mcpload.FindStamp(data)
+	var f faults.Fault
+	if probed {
+		var hit bool
+		if f, hit = g.all.spec.Event(g.mode, stamp); hit {
+			g.all.count(f, g.mode)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	due, delayed := g.due(now, f, stamp), false
+	if last := g.last[stamp.Source]; due.Before(last) {
+		due = last.Add(time.Microsecond) // a delay reorders nothing within a source
+	}
+	if delayed = due.After(now); delayed {
+		g.last[stamp.Source] = due
+	}
+	emit := func() { g.append(g.topics[name], f, id, key, data) }
+	pass := func() {
+		if f.Kind == faults.Reorder {
+			h := &heldBack{left: f.By, emit: emit}
+			g.held[stamp.Source] = append(g.held[stamp.Source], h)
+			g.all.agenda.at(time.Now().Add(flushAfter), func() { g.flush(h) })
+			return
+		}
+		emit()
+		g.passed(stamp.Source)
+	}
+	if !delayed {
+		pass()
+		return
+	}
+	g.all.agenda.at(due, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		pass()
+	})
+}
+
+// due is when an event is let through, as far as its own faults go.
+func (g *stage) due(now time.Time, f faults.Fault, stamp mcpload.Stamp) time.Time {
+	due := now
+	if until := g.all.stalledUntil(now); until.After(due) {
+		due = until
+	}
+	if f.Kind == faults.Delay {
+		due = due.Add(f.DelayOf(stamp))
+	}
+	if t, ok := g.all.spec.Server(faults.Throttle, g.mode); ok {
+		if g.allowed.After(due) {
+			due = g.allowed
+		}
+		g.allowed = due.Add(time.Duration(float64(time.Second) / t.PerSecond))
+	}
+	return due
+}
+
+// passed lets go of what waited for an event of the source. g.mu is held.
+func (g *stage) passed(source uint16) {
+	list := g.held[source]
+	for _, h := range list {
+		if h.left--; h.left == 0 && !h.out {
+			h.out = true
+			h.emit()
+		}
+	}
+	g.held[source] = slices.DeleteFunc(list, func(h *heldBack) bool { return h.out })
+}
+
+func (g *stage) flush(h *heldBack) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !h.out {
+		h.out = true
+		h.emit()
+	}
+}
+
+// append puts an event into its topic, as its fault wants it.
+func (g *stage) append(t *topic, f faults.Fault, id, key string, data []byte) {
+	same := func() string { return id }
+	switch f.Kind {
+	case faults.Drop:
+	case faults.Announce:
+		t.publishGap(same, key)
+	case faults.Duplicate:
+		t.publish(same, key, data)
+		t.publish(same, key, data)
+	case faults.Reid:
+		t.publish(same, key, data)
+		t.publish(g.newID, key, data)
+	case faults.Misdeliver:
+		t.publish(same, key, data)
+		if other, ok := t.otherKey(key); ok {
+			t.publish(same, other, data)
+		}
+	case faults.UTF8:
+		broken := append(slices.Clone(data[:len(data)-1]), ",\"broken\":\"\xff\xfe\"}"...)
+		t.publish(same, key, broken)
+	case faults.Malformed, faults.Drip, faults.Oversize, faults.Cut, faults.Signature, faults.Repeat:
+		t.publishFaulty(same, key, data, f)
+	default:
+		t.publish(same, key, data)
+	}
+}
+
+// plan is what GET /faults prints.
+type plan struct {
+	Spec   string        `json:"spec"`
+	Faults []plannedHits `json:"faults"`
+	// Executed counts what was committed so far, by mode and kind.
+	Executed map[string]int64 `json:"executed"`
+}
+
+// plannedHits are the sequence numbers that one fault hits in one mode and source.
+type plannedHits struct {
+	Fault  string       `json:"fault"`
+	Mode   mcpload.Mode `json:"mode"`
+	Source uint16       `json:"source"`
+	Seqs   []uint32     `json:"seqs"`
+}
+
+// plan lists what is hit of the sequence numbers 1 to upTo of each source.
+func (m *misfortune) plan(sources int, upTo uint32) plan {
+	p := plan{Faults: []plannedHits{}, Executed: map[string]int64{}}
+	if m == nil {
+		return p
+	}
+	p.Spec, p.Executed = m.spec.String(), m.executed()
+	for _, mode := range modes {
+		for source := range sources {
+			hits := map[string][]uint32{}
+			for seq := uint32(1); seq <= upTo; seq++ {
+				if f, ok := m.spec.Event(mode, mcpload.Stamp{Source: uint16(source), Seq: seq}); ok {
+					hits[f.String()] = append(hits[f.String()], seq)
+				}
+			}
+			for _, name := range slices.Sorted(maps.Keys(hits)) {
+				p.Faults = append(p.Faults, plannedHits{Fault: name, Mode: mode, Source: uint16(source), Seqs: hits[name]})
+			}
+		}
+	}
+	return p
+}

@@ -1,0 +1,40 @@
+package profiles
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// With returns the profile of one case: this one with the case's overrides and
+// faults, and without cases.
+func (p *Profile) With(c Case) (*Profile, error) {
+	plain := *p
+	plain.Cases = nil
+	text, err := plain.YAML()
+	if err != nil {
+		return nil, fmt.Errorf("case %s: %w", c.Name, err)
+	}
+	set := append([]string(nil), c.Set...)
+	if c.Faults != "" {
+		set = append(set, "target.embedded.faults="+strconv.Quote(c.Faults))
+	}
+	return Parse("case "+c.Name, text, set)
+}
+
+// cases checks them as far as this package knows of faults: not at all.
+func (c *checker) cases() {
+	seen := map[string]bool{}
+	for i, k := range c.p.Cases {
+		path := "cases." + strconv.Itoa(i)
+		if seen[k.Name] {
+			c.bad(path+".name", quote(k.Name)+" stands there twice", "give each case a name of its own")
+		}
+		seen[k.Name] = true
+		if _, err := c.p.With(k); err != nil {
+			c.bad(path, err.Error(), "mend the case's set")
+		}
+	}
+	if len(c.p.Cases) > 0 && c.p.Target.URL != "" {
+		c.bad("target.url", "a calibration has faults that only the embedded target commits", "remove it, or cases")
+	}
+}
