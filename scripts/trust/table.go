@@ -31,7 +31,7 @@ func (t *table) blame(figure string) {
 func (t *table) missed() bool {
 	n := float64(t.pairs)
 	bad := float64(t.different) > mostDifferent*n
-	for _, f := range t.found {
+	for _, f := range t.found[:goals] {
 		bad = bad || float64(f) < leastFound*n
 	}
 	return bad
@@ -53,6 +53,11 @@ func (t *table) print(w io.Writer) {
 		fmt.Fprintf(w, "  in %-37s %6s %6d\n", f, "", t.blamed[f])
 	}
 	for i, f := range figures {
+		if i >= goals {
+			lo, hi := wilson(t.found[i], t.pairs)
+			fmt.Fprintf(w, "%-42s %6d %6d   %5.1f %% to %5.1f %%\n", "+10 % found in "+f, t.pairs, t.found[i], 100*lo, 100*hi)
+			continue
+		}
 		line("+10 % found in "+f, t.found[i], "≥ 95 %", float64(t.found[i]) >= leastFound*n)
 	}
 }
