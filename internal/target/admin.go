@@ -14,6 +14,7 @@ func (s *Server) admin() http.Handler {
 	mux.HandleFunc("POST /revoke", s.revoke)
 	mux.HandleFunc("POST /disturb", s.disturb)
 	mux.HandleFunc("GET /faults", s.faultPlan)
+	mux.HandleFunc("POST /types", s.types)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, []byte(`{"status":"ok"}`))
 	})

@@ -34,12 +34,14 @@ func newBase(s *Server) *base {
 	caps := &mcp.ServerCapabilities{
 		// The SDK's type has no member for events, so the capability is
 		// advertised where the protocol puts what it does not know.
-		Experimental: map[string]any{"events": map[string]any{"listChanged": false}},
+		Experimental: map[string]any{"events": map[string]any{"listChanged": true}},
 	}
+	caps.AddExtension(smitheryExtension, map[string]any{})
 	server := mcp.NewServer(&mcp.Implementation{Name: "mcpload-target", Version: "0.1"}, &mcp.ServerOptions{
 		Instructions: "A reference server for load tests of event delivery.",
 		Capabilities: caps,
 		Logger:       s.opts.Logger,
+		SetCacheable: s.lists.cacheable(),
 	})
 	mcp.AddTool(server, &mcp.Tool{Name: "post_message", Description: "Posts a message to a channel, which publishes a chat.message event."},
 		func(_ context.Context, _ *mcp.CallToolRequest, in postMessage) (*mcp.CallToolResult, posted, error) {
@@ -54,6 +56,7 @@ func newBase(s *Server) *base {
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, Stats, error) {
 			return nil, s.Stats(), nil
 		})
+	addWork(server)
 	server.AddResource(&mcp.Resource{URI: "info://server", Name: "server", MIMEType: "application/json", Description: "What this server offers."},
 		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 			names := make([]string, 0, len(s.broker.order))
@@ -72,6 +75,7 @@ func newBase(s *Server) *base {
 				Role: "user", Content: &mcp.TextContent{Text: "Summarise the channel " + r.Params.Arguments["channel"] + "."},
 			}}}, nil
 		})
+	s.resources.describe(server)
 	get := func(*http.Request) *mcp.Server { return server }
 	options := mcp.StreamableHTTPOptions{JSONResponse: true, Logger: s.opts.Logger, DisableLocalhostProtection: true}
 	stateless := options
@@ -111,6 +115,8 @@ func (b *base) close() {
 type sessions struct {
 	mu     sync.RWMutex
 	owners map[string]string
+	// resumable holds those whose client can resume requests.
+	resumable map[string]bool
 }
 
 func (s *sessions) owner(id string) (principal string, known bool) {
@@ -130,6 +136,7 @@ func (s *sessions) drop(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.owners, id)
+	delete(s.resumable, id)
 }
 
 // sessionWatch notes the session id of an answer before the client sees it.

@@ -23,7 +23,7 @@ func TestOfficialClient(t *testing.T) {
 		t.Errorf("capabilities %+v lack events", session.InitializeResult().Capabilities)
 	}
 	tools, err := session.ListTools(t.Context(), nil)
-	if err != nil || len(tools.Tools) != 2 {
+	if err != nil || len(tools.Tools) != 3 {
 		t.Fatalf("tools %v, %v", tools, err)
 	}
 	r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "post_message", Arguments: map[string]any{"channel": "c", "text": "x"}})

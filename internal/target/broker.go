@@ -40,7 +40,11 @@ type broker struct {
 func newBroker(opts Options, started time.Time) *broker {
 	b := &broker{topics: make(map[string]*topic)}
 	epoch := strconv.FormatInt(started.UnixNano(), 36)
-	for _, kind := range catalog() {
+	kinds := catalog()
+	if opts.TypesEvery > 0 {
+		kinds = append(kinds, seasonal)
+	}
+	for _, kind := range kinds {
 		t := newTopic(kind, epoch, opts, &b.overflow)
 		b.topics[kind.name] = t
 		b.order = append(b.order, t)
@@ -89,7 +93,7 @@ func (b *broker) strike(m *misfortune, opts Options, epoch string, forget func()
 // publish checks and publishes one event and returns its id.
 func (b *broker) publish(name string, data []byte) (string, error) {
 	t := b.topics[name]
-	if t == nil {
+	if t == nil || t.withdrawn.Load() {
 		return "", fmt.Errorf("publish %q: %w", name, ErrUnknownEvent)
 	}
 	if len(data) > maxData {
@@ -113,6 +117,8 @@ func (b *broker) publish(name string, data []byte) (string, error) {
 	}
 	b.misfortune.begin(time.Now(), b.forget)
 	id, kept := b.nextID(), bytes.Clone(data)
+	// Systems without faults of their own read what everybody reads otherwise.
+	t.publish(func() string { return id }, key, kept)
 	for _, mode := range modes {
 		b.misfortune.stages[mode].put(name, id, key, kept)
 	}

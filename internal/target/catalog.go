@@ -11,7 +11,11 @@ type eventType struct {
 	description string
 	// filter is the one argument that a subscription may give, and the field
 	// of the data it is compared with. Empty: the type takes no arguments.
-	filter  string
+	filter string
+	// owned says that each event is one principal's, whose name stands in the
+	// filter field: a subscription hears its own principal's and takes no
+	// argument.
+	owned   bool
 	input   json.RawMessage
 	payload json.RawMessage
 }
@@ -39,6 +43,7 @@ func catalog() []eventType {
 			input:       json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 			payload:     json.RawMessage(`{"type":"object"}`),
 		},
+		privateNote,
 	}
 }
 
@@ -60,7 +65,7 @@ func (t eventType) selectBy(arguments json.RawMessage) (selection, string, error
 	}
 	var sel selection
 	for name, value := range args {
-		if name != t.filter || name == "" {
+		if name != t.filter || name == "" || t.owned {
 			return selection{}, "", fmt.Errorf("arguments: %s takes no argument %q", t.name, name)
 		}
 		text, ok := value.(string)

@@ -20,6 +20,8 @@ type event struct {
 	key string
 	// fields is the Occurrence's JSON without braces and without a cursor.
 	fields []byte
+	// data is the event's own data, the last part of fields.
+	data []byte
 	// frame is the stream frame up to where a stream's own correlation id goes;
 	// frameEnd follows it.
 	frame []byte
@@ -45,12 +47,13 @@ func newEvent(t *topic, n uint64, id, key string, at time.Time, data []byte) *ev
 	b = append(b, `","timestamp":"`...)
 	b = at.UTC().AppendFormat(b, timeLayout)
 	b = append(b, `","data":`...)
+	own := len(b)
 	b = append(b, data...)
 	end := len(b)
 	b = append(b, `,"cursor":"`...)
 	b = t.appendCursor(b, n)
 	b = append(b, `","_meta":{"`+subscriptionIDKey+`":`...)
-	return &event{n: n, at: at, id: id, key: key, fields: b[start:end:end], frame: b}
+	return &event{n: n, at: at, id: id, key: key, fields: b[start:end:end], data: b[own:end:end], frame: b}
 }
 
 // appendFrame appends the event's stream frame for the stream with that

@@ -59,7 +59,20 @@ func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if r.Method != http.MethodPost {
+		if r.Method == http.MethodGet {
+			// The stream of a session, on which list_changed goes.
+			var leave func()
+			w, leave = f.server.audience.join(w, nil)
+			defer leave()
+			defer f.server.lists.attend(w, r.Header.Get(headerSession))()
+			f.server.resources.stream(w, r, principal, func(w http.ResponseWriter, r *http.Request) { f.base.serve(w, r, principal) })
+			return
+		}
 		f.base.serve(w, r, principal)
+		if r.Method == http.MethodDelete {
+			f.server.resources.drop(r.Header.Get(headerSession))
+			f.server.lists.forget(r.Header.Get(headerSession))
+		}
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -71,13 +84,30 @@ func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	w, done := advertise(w, body)
+	defer done()
+	if e, ours := f.server.resources.takes(body); ours {
+		f.serveEvents(w, r, e, principal)
+		return
+	}
+	if f.serveResumable(w, r, body, principal) {
+		return
+	}
+	body, answered := f.serveLists(w, r, body, principal)
+	if answered {
+		return
+	}
 	// A cheap look first: nearly every body that is not for us says so.
 	if !bytes.Contains(body, []byte(`events`)) {
 		f.base.serve(w, r, principal)
 		return
 	}
 	var e envelope
-	if err := json.Unmarshal(body, &e); err != nil || !strings.HasPrefix(e.Method, "events/") {
+	if err := json.Unmarshal(body, &e); err != nil || !isEvents(e.Method) {
+		if err == nil && e.Method == methodListen && asksForTypes(e.Params) {
+			f.listen(w, r, e, principal)
+			return
+		}
 		f.base.serve(w, r, principal)
 		return
 	}

@@ -20,6 +20,7 @@ type hook struct {
 	principal string
 	url       *url.URL
 	topic     *topic
+	direct    bool // see makeDirect
 	// opened is closed when the verification handshake is over; failed is its
 	// outcome and constant from then on.
 	opened chan struct{}
@@ -63,6 +64,7 @@ type status struct {
 	lastDelivery time.Time
 	lastError    string
 	failedSince  time.Time
+	trials
 }
 
 // wake queues an attempt if the subscription has one free. It takes no lock of
@@ -96,6 +98,10 @@ func (h *hook) next() (*delivery, *message) {
 		m.body = d.envelope
 		return d, m
 	}
+	if h.direct {
+		m.body = append(append(append(make([]byte, 0, len(d.event.fields)+2), '{'), d.event.fields...), '}')
+		return d, m
+	}
 	// The safe watermark: all before the first event that still waits.
 	m.body = make([]byte, 0, len(d.event.fields)+64)
 	m.body = append(m.body, '{')
@@ -108,6 +114,9 @@ func (h *hook) next() (*delivery, *message) {
 
 func (h *hook) choose() *delivery {
 	for {
+		if h.status.suspended {
+			return nil
+		}
 		if len(h.control) > 0 {
 			if h.inFlight > 0 || h.control[0].asleep {
 				return nil
@@ -144,6 +153,8 @@ func (h *hook) ready() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
+	case h.status.suspended:
+		return false
 	case len(h.control) > 0:
 		return h.inFlight == 0 && !h.control[0].asleep
 	case len(h.due) > 0:
@@ -154,6 +165,9 @@ func (h *hook) ready() bool {
 
 // announceGap queues the envelope that says where delivery goes on.
 func (h *hook) announceGap(position uint64) {
+	if h.direct {
+		return // nothing could say so
+	}
 	body := append([]byte(`{"type":"gap","cursor":"`), h.topic.cursor(position)...)
 	h.control = append(h.control, &delivery{id: envelopeID("gap"), envelope: append(body, `"}`...)})
 	h.hooks.counts.gaps.Add(1)
@@ -167,6 +181,7 @@ func (h *hook) settle(d *delivery, httpStatus int, failure string) (retryIn time
 	now := time.Now()
 	h.inFlight--
 	d.attempts++
+	h.status.tried(now, failure == "", h.hooks.suspendAfter)
 	if failure == "" {
 		h.status.lastDelivery, h.status.lastError, h.status.failedSince = now, "", time.Time{}
 	} else {

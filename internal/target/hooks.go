@@ -14,9 +14,10 @@ type hooks struct {
 	inFlight, window int
 	retryMax         int
 	expireAfter      time.Duration // a fault: 0 = as granted
+	suspendAfter     int
 	retryBase        time.Duration
 
-	pool   *pool
+	pool   *pool[*hook]
 	agenda *agenda
 	poster *poster
 	counts *counters
@@ -35,7 +36,7 @@ func newHooks(opts Options, counts *counters, released func()) (*hooks, error) {
 		return nil, err
 	}
 	h := &hooks{
-		inFlight: opts.InFlight, window: opts.Window, retryMax: opts.RetryMax, retryBase: opts.RetryBase,
+		inFlight: opts.InFlight, window: opts.Window, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, retryBase: opts.RetryBase,
 		agenda: newAgenda(), poster: p, counts: counts, released: released,
 		byKey: make(map[string]*hook),
 	}

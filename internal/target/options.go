@@ -86,7 +86,7 @@ type Options struct {
 	// one, after a rotation. Default 1 min; -1 = not at all.
 	DualSignGrace time.Duration
 	// InFlight bounds the concurrent attempts of one webhook subscription.
-	// 1 keeps its events in order. Default 4.
+	// Default 1, which keeps its events in order as long as none is retried.
 	InFlight int
 	// Window bounds the events of one webhook subscription that are neither
 	// acknowledged nor given up. Default 256.
@@ -97,6 +97,34 @@ type Options struct {
 
 	// Faults are committed on purpose, for calibration. nil commits none.
 	Faults faults.Spec
+	// SuspendAfter is how many attempts a webhook subscription is judged by:
+	// from that many on, when more than 95 % of those of the last hour failed,
+	// deliveries stop until the next refresh. Default 100; -1 = never.
+	SuspendAfter int
+	// Proof is how a callback proves, before anything is delivered to it, that
+	// it wants to be one: [ProofChallenge], the default, or [ProofWellKnown].
+	Proof string
+	// TypesEvery adds the event type "seasonal" to the catalogue, which is
+	// offered and withdrawn in turn, each time that long. 0 = there is none.
+	TypesEvery time.Duration
+
+	// ResumeMaxWait bounds the maxWait of resume policies, and is what a call
+	// gets that asks for none. Default 5 min.
+	ResumeMaxWait time.Duration
+	// ResumeOverlap is how long a connection must have lived on after a message
+	// of a resumable request was written, for the message to count as delivered:
+	// later ones are sent again on a resume. Default 1 s; -1 = what was written
+	// counts as delivered, and may be lost in a cut.
+	ResumeOverlap time.Duration
+
+	// Lists are the lists with a time to live of SEP-2549.
+	Lists ListOptions
+
+	// Feed is the address of a change feed that is polled every FeedEvery, and
+	// whose changes are published as events. "" = there is none. FeedEvery is
+	// 500 ms unless given.
+	Feed      string
+	FeedEvery time.Duration
 
 	// Logger is told what goes wrong. nil discards.
 	Logger *slog.Logger
@@ -130,14 +158,29 @@ func (o Options) withDefaults() (Options, error) {
 	duration("RetryBase", &o.RetryBase, time.Second, time.Millisecond)
 	duration("AckTimeout", &o.AckTimeout, 5*time.Second, time.Millisecond)
 	duration("DualSignGrace", &o.DualSignGrace, time.Minute, -1)
+	duration("ResumeMaxWait", &o.ResumeMaxWait, 5*time.Minute, time.Millisecond)
+	duration("ResumeOverlap", &o.ResumeOverlap, time.Second, -1)
+	duration("FeedEvery", &o.FeedEvery, 500*time.Millisecond, time.Millisecond)
 	number("PollMaxEvents", &o.PollMaxEvents, 500, 1)
 	number("BufferEvents", &o.BufferEvents, 10_000, 1)
 	number("QueueLen", &o.QueueLen, 4096, 1)
 	number("MaxSubscriptions", &o.MaxSubscriptions, 100_000, 1)
 	number("RetryMax", &o.RetryMax, 4, -1)
-	number("InFlight", &o.InFlight, 4, 1)
+	number("InFlight", &o.InFlight, 1, 1)
 	number("Window", &o.Window, 256, 1)
 	number("Senders", &o.Senders, 256, 1)
+	number("SuspendAfter", &o.SuspendAfter, 100, -1)
+	o.Proof = cmp.Or(o.Proof, ProofChallenge)
+	if o.Proof != ProofChallenge && o.Proof != ProofWellKnown && bad == nil {
+		bad = fmt.Errorf("target: Proof is %q: want %s or %s", o.Proof, ProofChallenge, ProofWellKnown)
+	}
+	if o.TypesEvery < 0 && bad == nil {
+		bad = fmt.Errorf("target: TypesEvery is %v: want 0 or more", o.TypesEvery)
+	}
+	var err error
+	if o.Lists, err = o.Lists.withDefaults(); err != nil && bad == nil {
+		bad = err
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

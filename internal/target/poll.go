@@ -16,28 +16,51 @@ type eventParams struct {
 	Arguments json.RawMessage `json:"arguments"`
 	Cursor    *string         `json:"cursor"`
 	MaxAgeMs  *int64          `json:"maxAgeMs"`
+	// The older spellings of arguments and, in seconds, maxAgeMs.
+	Params json.RawMessage `json:"params"`
+	MaxAge *int64          `json:"maxAge"`
 }
 
 // resolve finds the topic and what is to be heard of it.
-func (s *Server) resolve(mode mcpload.Mode, p eventParams) (*topic, selection, string, *rpcError) {
+func (s *Server) resolve(mode mcpload.Mode, c *call, p eventParams) (*topic, selection, string, *rpcError) {
 	t := s.broker.in(mode, p.Name)
-	if t == nil {
+	if t == nil || s.broker.topics[p.Name].withdrawn.Load() {
 		return nil, selection{}, "", notFound("event")
 	}
-	sel, canonical, err := t.kind.selectBy(p.Arguments)
+	sel, canonical, err := t.kind.selectBy(p.arguments(c.smithery()))
 	if err != nil {
 		return nil, selection{}, "", invalidParams("%v", err)
 	}
-	if p.MaxAgeMs != nil && *p.MaxAgeMs < 0 {
+	if t.kind.owned {
+		if c.principal == "" {
+			return nil, selection{}, "", forbidden("authentication required")
+		}
+		sel = selection{keyed: true, key: c.principal}
+	}
+	if p.MaxAgeMs != nil && *p.MaxAgeMs < 0 || p.MaxAge != nil && *p.MaxAge < 0 {
 		return nil, selection{}, "", invalidParams("maxAgeMs is negative")
 	}
 	return t, sel, canonical, nil
+}
+
+// arguments are the subscription's, in whichever spelling they came.
+func (p eventParams) arguments(paramsFirst bool) json.RawMessage {
+	first, second := p.Arguments, p.Params
+	if paramsFirst {
+		first, second = second, first
+	}
+	if len(first) > 0 {
+		return first
+	}
+	return second
 }
 
 func (p eventParams) start() start {
 	from := start{cursor: p.Cursor}
 	if p.MaxAgeMs != nil {
 		from.maxAge = max(millis(*p.MaxAgeMs), 1) // 0 ms: nothing is young enough
+	} else if p.MaxAge != nil {
+		from.maxAge = max(millis(min(*p.MaxAge, 1<<40)*1000), 1)
 	}
 	return from
 }
@@ -63,16 +86,23 @@ func (s *Server) list(w http.ResponseWriter, c *call) {
 		c.fail(w, invalidParams("cursor: this list has one page"))
 		return
 	}
+	delivery := `,"delivery":["poll","push","webhook"],"inputSchema":`
+	if c.smithery() {
+		delivery = `,"delivery":["webhook"],"inputSchema":`
+	}
 	b := []byte(`"events":[`)
-	for i, t := range s.broker.order {
-		if i > 0 {
+	for _, t := range s.broker.order {
+		if t.withdrawn.Load() {
+			continue
+		}
+		if b[len(b)-1] == '}' {
 			b = append(b, ',')
 		}
 		b = append(b, `{"name":`...)
 		b = quote(b, t.kind.name)
 		b = append(b, `,"description":`...)
 		b = quote(b, t.kind.description)
-		b = append(b, `,"delivery":["poll","push","webhook"],"inputSchema":`...)
+		b = append(b, delivery...)
 		b = append(b, t.kind.input...)
 		b = append(b, `,"payloadSchema":`...)
 		b = append(b, t.kind.payload...)
@@ -92,7 +122,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 		c.fail(w, wrong)
 		return
 	}
-	t, sel, _, wrong := s.resolve(mcpload.Poll, p.eventParams)
+	t, sel, _, wrong := s.resolve(mcpload.Poll, c, p.eventParams)
 	if wrong == nil && p.Cursor == nil {
 		wrong = s.misfortune.refuses(mcpload.Poll)
 	}
@@ -142,8 +172,11 @@ func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, aft
 	defer timer.Stop()
 	for {
 		revoked, gone := s.principals.watch(c.principal)
-		if gone {
+		switch {
+		case gone:
 			return batch{}, forbidden(reasonRevoked)
+		case t.withdrawn.Load():
+			return batch{}, notFound("event")
 		}
 		b := reader.take(nil, limit)
 		b.gap = b.gap || truncated

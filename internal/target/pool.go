@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// pool is the goroutines that post webhook messages. A subscription that has
+// pool is the goroutines that post webhook messages. A subscription H that has
 // something to send lies in its queue, as often as it may have attempts in
 // flight; there is no goroutine for a subscription or a delivery.
-type pool struct {
-	post func(*hook)
+type pool[H any] struct {
+	post func(H)
 	most int
 
 	mu      sync.Mutex
 	more    sync.Cond
-	queue   []*hook // a ring
+	queue   []H // a ring
 	start   int
 	count   int
 	idle    int
@@ -23,21 +23,21 @@ type pool struct {
 	wg      sync.WaitGroup
 }
 
-func newPool(most int, post func(*hook)) *pool {
-	p := &pool{post: post, most: most}
+func newPool[H any](most int, post func(H)) *pool[H] {
+	p := &pool[H]{post: post, most: most}
 	p.more.L = &p.mu
 	return p
 }
 
 // push queues one attempt of h. It does not block.
-func (p *pool) push(h *hook) {
+func (p *pool[H]) push(h H) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return
 	}
 	if p.count == len(p.queue) {
-		grown := make([]*hook, max(16, 2*len(p.queue)))
+		grown := make([]H, max(16, 2*len(p.queue)))
 		for i := range p.count {
 			grown[i] = p.queue[(p.start+i)&(len(p.queue)-1)]
 		}
@@ -54,7 +54,7 @@ func (p *pool) push(h *hook) {
 	}
 }
 
-func (p *pool) work() {
+func (p *pool[H]) work() {
 	for {
 		p.mu.Lock()
 		p.idle++
@@ -67,7 +67,7 @@ func (p *pool) work() {
 			return
 		}
 		h := p.queue[p.start]
-		p.queue[p.start] = nil
+		clear(p.queue[p.start : p.start+1])
 		p.start = (p.start + 1) & (len(p.queue) - 1)
 		p.count--
 		p.mu.Unlock()
@@ -77,7 +77,7 @@ func (p *pool) work() {
 
 // close stops the senders; attempts in flight end when the context of their
 // requests does.
-func (p *pool) close(cancel context.CancelFunc) {
+func (p *pool[H]) close(cancel context.CancelFunc) {
 	p.mu.Lock()
 	p.closed = true
 	p.more.Broadcast()

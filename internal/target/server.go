@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,11 @@ type Server struct {
 	closeOnce     sync.Once
 	background    sync.WaitGroup
 	requests      requests
+	audience      audience
+	resources     *resources
+	lists         *lists // nil without Options.Lists
+	resumables    *resumables
+	feed          *url.URL // nil without Options.Feed
 
 	cert        tls.Certificate
 	certPEM     []byte
@@ -67,11 +73,19 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	s.strike()
+	if opts.Feed != "" {
+		if s.feed, err = checkFeed(opts.Feed); err != nil {
+			return nil, err
+		}
+	}
 	if opts.TLS {
 		if s.cert, s.certPEM, err = selfSigned(opts.TLSAddr); err != nil {
 			return nil, err
 		}
 	}
+	s.resumables = newResumables(s)
+	s.lists = newLists(opts.Lists)
+	s.resources = newResources(s)
 	s.base = newBase(s)
 	s.face = &face{server: s, base: s.base, supported: supportedVersions()}
 	return s, nil
@@ -120,6 +134,13 @@ func (s *Server) Start(ctx context.Context) error {
 // launch starts what runs without a listener.
 func (s *Server) launch() {
 	s.background.Go(func() { s.hooks.agenda.run(s.hooks.ctx) })
+	s.background.Go(s.resumables.run)
+	if s.feed != nil {
+		s.background.Go(func() { s.runFeed(s.feed) })
+	}
+	if s.opts.TypesEvery > 0 {
+		s.background.Go(s.comeAndGo)
+	}
 }
 
 func (s *Server) httpServer(handler http.Handler, secure bool) *http.Server {
@@ -168,6 +189,8 @@ func (s *Server) Close(ctx context.Context) error {
 	s.closeOnce.Do(func() { close(s.closing) })
 	s.base.close() // streams of sessions would hold the listeners open
 	s.hooks.close()
+	s.resources.close()
+	s.resumables.close()
 	// Shutdown closes the listeners at once, but it waits for ever for an HTTP/2
 	// connection that was being made meanwhile: net/http never tells it to go.
 	// So it gets a bounded time once the last request is answered.
@@ -205,10 +228,14 @@ const closeLinger = 2 * time.Second
 // The error wraps [ErrUnknownEvent], [ErrTooLarge], or says what is wrong with
 // the data.
 func (s *Server) Publish(name string, data []byte) (eventID string, err error) {
+	if name == eventListChanged && s.lists != nil {
+		return s.changeList(data)
+	}
 	id, err := s.broker.publish(name, data)
 	if err != nil {
 		return "", fmt.Errorf("target: %w", err)
 	}
+	s.lists.follow(data)
 	return id, nil
 }
 
@@ -218,12 +245,9 @@ func (s *Server) Publish(name string, data []byte) (eventID string, err error) {
 func (s *Server) Revoke(token string) {
 	s.principals.revoke(token)
 	for _, h := range s.hooks.of(token) {
-		last, err := terminatedEnvelope(forbidden(reasonRevoked))
-		if err != nil {
-			s.opts.Logger.Error("terminated envelope", "error", err)
-		}
-		s.hooks.remove(h, last)
+		s.terminate(h, forbidden(reasonRevoked))
 	}
+	s.resources.revoke(token)
 }
 
 // Restore takes back a Revoke. What was terminated stays so.
@@ -252,17 +276,20 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request, c *call) {
 		return
 	}
 	switch c.method {
-	case "events/list":
+	case "events/list", smitheryPrefix + "list":
 		s.list(w, c)
 	case "events/poll":
 		s.poll(w, r, c)
 	case "events/stream":
 		s.stream(w, r, c)
-	case "events/subscribe":
+	case "events/subscribe", smitheryPrefix + "subscribe":
 		s.subscribe(w, r, c)
-	case "events/unsubscribe":
+	case "events/unsubscribe", smitheryPrefix + "unsubscribe":
 		s.unsubscribe(w, c)
 	default:
+		if s.resources.do(w, r, c) {
+			return
+		}
 		c.fail(w, &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + c.method})
 	}
 }

@@ -35,7 +35,9 @@ type Stats struct {
 	Expired       int64 `json:"expired"`
 	// QueueOverflow is events that were skipped because a subscriber lagged.
 	QueueOverflow int64 `json:"queueOverflow"`
-	Goroutines    int   `json:"goroutines"`
+	// Resumable is about requests that outlive their connections.
+	Resumable  Resumable `json:"resumable"`
+	Goroutines int       `json:"goroutines"`
 	// HeapBytes is live and not yet collected heap memory.
 	HeapBytes uint64 `json:"heapBytes"`
 	// CPUSeconds is user and system time of the process; 0 when unknown.
@@ -74,7 +76,7 @@ func (s *Server) Stats() Stats {
 	runtime.ReadMemStats(&memory)
 	return Stats{
 		UptimeSeconds: time.Since(s.started).Seconds(),
-		Subscriptions: Subscriptions{Poll: c.waiting.Load(), Push: c.streams.Load(), Webhook: int64(s.hooks.count())},
+		Subscriptions: Subscriptions{Poll: c.waiting.Load(), Push: c.streams.Load(), Webhook: int64(s.hooks.count() + s.resources.count())},
 		Events:        s.broker.published.Load(),
 		Deliveries:    Deliveries{Poll: c.polled.Load(), Push: c.pushed.Load(), Webhook: c.posted.Load()},
 		Polls:         c.polls.Load(),
@@ -89,6 +91,7 @@ func (s *Server) Stats() Stats {
 		Refreshes:     c.refreshes.Load(),
 		Expired:       c.expired.Load(),
 		QueueOverflow: s.broker.overflow.Load(),
+		Resumable:     s.resumables.stats(),
 		Goroutines:    runtime.NumGoroutine(),
 		HeapBytes:     memory.HeapAlloc,
 		CPUSeconds:    cpuSeconds(),

@@ -41,7 +41,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	var t *topic
 	var sel selection
 	if wrong == nil {
-		t, sel, _, wrong = s.resolve(mcpload.Push, p)
+		t, sel, _, wrong = s.resolve(mcpload.Push, c, p)
 	}
 	if wrong == nil {
 		wrong = s.misfortune.refuses(mcpload.Push)
@@ -80,8 +80,8 @@ func (st *stream) run(r *http.Request) {
 	defer heartbeat.Stop()
 	for {
 		revoked, gone := s.principals.watch(st.call.principal)
-		if gone {
-			if st.notify("terminated", errorMember(forbidden(reasonRevoked))) {
+		if why := st.over(gone); why != nil {
+			if st.notify("terminated", errorMember(why)) {
 				st.end()
 			}
 			return

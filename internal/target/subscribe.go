@@ -44,7 +44,7 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	if wrong := decodeParams(c.params, &p); wrong != nil {
 		return p, nil, selection{}, wrong
 	}
-	t, sel, canonical, wrong := s.resolve(mcpload.Webhook, p.eventParams)
+	t, sel, canonical, wrong := s.resolve(mcpload.Webhook, c, p.eventParams)
 	if wrong != nil {
 		return p, nil, sel, wrong
 	}
@@ -57,10 +57,14 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	}
 	key := strings.Join([]string{c.principal, p.Delivery.URL, p.Name, canonical}, "\x00")
 	sum := sha256.Sum256([]byte(key))
-	return p, &hook{
+	fresh := &hook{
 		hooks: s.hooks, key: key, id: "sub_" + hex.EncodeToString(sum[:12]),
 		principal: c.principal, url: u, topic: t, opened: make(chan struct{}),
-	}, sel, nil
+	}
+	if c.smithery() {
+		fresh.makeDirect()
+	}
+	return p, fresh, sel, nil
 }
 
 func (s *Server) readWish(c *call) (*wish, *rpcError) {
@@ -78,6 +82,9 @@ func (s *Server) readWish(c *call) (*wish, *rpcError) {
 	signer, err := standardwebhooks.NewWebhookRaw(key)
 	if err != nil {
 		return nil, invalidParams("delivery.secret: %v", err)
+	}
+	if fresh.direct { // neither a wish for a life nor a place to begin at
+		return &wish{fresh: fresh, sel: sel, ttl: s.opts.TTLDefault, secret: p.Delivery.Secret, key: signer}, nil
 	}
 	ttl, wrong := s.grantFor(p.TTLMs)
 	if wrong != nil {
@@ -146,7 +153,7 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *
 	}
 	if wrong == nil {
 		s.deliverEarly(ctx, h, wanted.key)
-		if wrong = s.verify(ctx, h, wanted.key); wrong != nil {
+		if wrong = s.prove(ctx, h, wanted.key); wrong != nil {
 			s.unreserve()
 		}
 	}
@@ -157,6 +164,10 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *
 	if _, revoked := s.principals.watch(h.principal); revoked && wrong == nil {
 		s.unreserve()
 		wrong = forbidden(reasonRevoked)
+	}
+	if h.topic.withdrawn.Load() && wrong == nil { // likewise
+		s.unreserve()
+		wrong = notFound("event")
 	}
 	if wrong != nil {
 		delete(hs.byKey, h.key)
@@ -197,8 +208,12 @@ func (s *Server) refreshHook(h *hook, wanted *wish) ([]byte, bool) {
 	h.mu.Lock()
 	h.rotate(wanted.secret, wanted.key, now, s.opts.DualSignGrace)
 	st, position := h.status, h.watermark()
+	h.resume()
 	h.mu.Unlock()
 	hs.grant(h, expires)
+	if st.suspended {
+		h.wake()
+	}
 	return h.result(expires, position, false, &st), true
 }
 
@@ -212,6 +227,9 @@ func expiry(now time.Time, ttl time.Duration) time.Time {
 
 // result is the members of subscribe's result.
 func (h *hook) result(expires time.Time, position uint64, truncated bool, st *status) []byte {
+	if h.direct {
+		return h.directResult(expires)
+	}
 	type deliveryStatus struct {
 		Active         bool    `json:"active"`
 		LastDeliveryAt *string `json:"lastDeliveryAt"`
@@ -226,7 +244,7 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 		Status        *deliveryStatus `json:"deliveryStatus,omitempty"`
 	}{ID: h.id, RefreshBefore: instant(expires), Cursor: h.topic.cursor(position), Truncated: truncated}
 	if st != nil {
-		out.Status = &deliveryStatus{Active: true, LastDeliveryAt: instant(st.lastDelivery), FailedSince: instant(st.failedSince)}
+		out.Status = &deliveryStatus{Active: !st.suspended, LastDeliveryAt: instant(st.lastDelivery), FailedSince: instant(st.failedSince)}
 		if st.lastError != "" {
 			out.Status.LastError = &st.lastError
 		}

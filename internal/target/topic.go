@@ -22,6 +22,7 @@ type topic struct {
 	maxAge    time.Duration
 	overflow  *atomic.Int64 // events skipped because a reader lagged
 	trouble   atomic.Pointer[trouble]
+	withdrawn atomic.Bool // not offered now
 
 	mu      sync.RWMutex
 	head    uint64 // position of the newest event, 0 = none yet

@@ -25,6 +25,7 @@ import (
 //	answer         status, media type and body of the last call
 //	open NAME      a call whose answer is a stream
 //	frames NAME    the next frames of that stream
+//	blocks NAME    the next blocks of that stream with all their lines, --- between
 //	ended NAME     the stream is over
 //	inject         name and data of an event
 //	admin          path and body of a post to the admin listener
@@ -118,6 +119,8 @@ func (w *wire) step(t *testing.T, kind, name, text string) bool {
 			}
 		}
 		return true
+	case "blocks":
+		return w.blocks(t, name, text)
 	case "ended":
 		rest, err := io.ReadAll(w.streams[name])
 		return err == nil && w.match(t, "", string(rest))
@@ -207,21 +210,27 @@ func (w *wire) send(t *testing.T, text string) {
 	}
 }
 
-// nextFrame reads one frame, which is one data line and an empty one.
+// nextFrame reads the next frame that has data. Its other lines may only be
+// those that say what is the default, a place to resume from, or a comment.
 func nextFrame(t *testing.T, r *bufio.Reader) string {
 	t.Helper()
-	line, err := r.ReadString('\n')
-	if err != nil {
-		t.Fatalf("reading a frame: %v (got %q)", err, line)
+	found := ""
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("reading a frame: %v (got %q)", err, line)
+		}
+		data, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: ")
+		switch {
+		case is && found == "":
+			found = data
+		case line == "\n" && found != "":
+			return found
+		case line == "\n", line == "event: message\n", line == "data:\n", strings.HasPrefix(line, "id: "), strings.HasPrefix(line, ":"):
+		default:
+			t.Fatalf("in a frame: %q", line)
+		}
 	}
-	if empty, err := r.ReadString('\n'); err != nil || empty != "\n" {
-		t.Fatalf("after a frame: %q, %v", empty, err)
-	}
-	data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: ")
-	if !ok {
-		t.Fatalf("not a data line: %q", line)
-	}
-	return data
 }
 
 // matchPost compares the header lines that are named, and the body.
@@ -247,6 +256,9 @@ var (
 		"sub":    `sub_[0-9a-f]{24}`,
 		"random": `[A-Za-z0-9]+`,
 		"sig":    `v1,[A-Za-z0-9+/]{43}=`,
+		"place":  `c[0-9a-z]+(?:-[0-9]+)+`,
+		"whsec":  `[A-Za-z0-9+/]+=*`,
+		"hex":    `[0-9a-f]{64}`,
 		"any":    `.*`,
 	}
 )
@@ -320,6 +332,16 @@ func setOptions(t *testing.T, o *Options, text string) {
 			o.Heartbeat = length
 		case "TTLMin":
 			o.TTLMin = length
+		case "ResumeOverlap":
+			o.ResumeOverlap = length
+		case "ListEntries":
+			o.Lists.Entries = number
+		case "ListPage":
+			o.Lists.Page = number
+		case "ListTTL":
+			o.Lists.TTL = length
+		case "ListManner":
+			o.Lists.Private, o.Lists.Older, o.Lists.Strict = value == "private", value == "older", value == "strict"
 		case "PublicOnly":
 			o.AllowPrivateCallbacks = false
 		default:
