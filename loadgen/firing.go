@@ -223,8 +223,7 @@ func (f *Firing) stamp(d due) Shot {
 // drop counts a shot as never fired.
 func (f *Firing) drop(d due) {
 	f.dropped.Add(1)
-	source := uint16(d.n % uint64(f.o.Stamper.Sources()))
-	f.o.Recorder.Dropped(mcpload.Drop{Shot: d.n, Source: source, Intended: d.intended, Measured: d.measured})
+	f.o.Recorder.Dropped(mcpload.Drop{Shot: d.n, Source: f.o.Stamper.source(d.n), Intended: d.intended, Measured: d.measured})
 }
 
 // Resolve closes a shot that was taken, now. It must be called exactly once.

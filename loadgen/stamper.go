@@ -20,6 +20,7 @@ type Stamper struct {
 	recorder mcpload.Recorder
 	run      uint32
 	sources  []source
+	assign   func(n uint64) uint16 // nil: round the sources
 }
 
 type source struct {
@@ -35,19 +36,33 @@ func NewStamper(clock *mcpload.Clock, recorder mcpload.Recorder, run uint32, sou
 	return &Stamper{clock: clock, recorder: recorder, run: run, sources: make([]source, sources)}
 }
 
-// Sources returns the number of sources. Shot n belongs to source n modulo it.
+// Assign makes shot n belong to source of(n) instead, which must be a pure
+// function; a number that there is no source for is taken modulo their number.
+// It must be called before the first stamp.
+func (s *Stamper) Assign(of func(n uint64) uint16) { s.assign = of }
+
+// source is the number of the source that shot n belongs to.
+func (s *Stamper) source(n uint64) uint16 {
+	if s.assign != nil {
+		n = uint64(s.assign(n))
+	}
+	return uint16(n % uint64(len(s.sources)))
+}
+
+// Sources returns the number of sources. Shot n belongs to source n modulo it,
+// unless [Stamper.Assign] says otherwise.
 func (s *Stamper) Sources() int { return len(s.sources) }
 
 // Stamp gives shot n its stamp, reads the clock, and calls Recorder.Fired. The
 // caller must send at once, and resolve the shot exactly once.
 func (s *Stamper) Stamp(n uint64, intended mcpload.Instant, measured bool) Shot {
-	i := n % uint64(len(s.sources))
+	i := s.source(n)
 	src := &s.sources[i]
 	src.mu.Lock()
 	defer src.mu.Unlock()
 	src.seq++
 	shot := Shot{
-		Stamp:    mcpload.Stamp{Run: s.run, Source: uint16(i), Seq: src.seq},
+		Stamp:    mcpload.Stamp{Run: s.run, Source: i, Seq: src.seq},
 		Shot:     n,
 		Intended: intended,
 		Fired:    s.clock.Now(),

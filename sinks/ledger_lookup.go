@@ -19,3 +19,9 @@ func (l *Ledger) Emission(s mcpload.Stamp) (mcpload.Emission, mcpload.Outcome, b
 	}
 	return mcpload.Emission{Stamp: s, Intended: e.intended, Fired: e.fired, Measured: e.measured}, e.result(), true
 }
+
+// Run returns the run number that every probe id of this run carries.
+func (l *Ledger) Run() uint32 { return l.opt.Run }
+
+// Sources returns the number of sources.
+func (l *Ledger) Sources() int { return len(l.sources) }

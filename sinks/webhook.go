@@ -45,6 +45,11 @@ type ReceiverOptions struct {
 	// Turned, if not nil, is told of every request that reached no hook, or
 	// was too large for one (hook is then not nil).
 	Turned func(hook Hook, status int, at mcpload.Instant, size int)
+	// Documents are JSON texts that are served on GET, by path. Asked, if not
+	// nil, is told of every one that was fetched, with the size of the request
+	// and of the text.
+	Documents map[string][]byte
+	Asked     func(at mcpload.Instant, size, answered int)
 }
 
 // DefaultBodyLimit is the BodyLimit of zero options.
@@ -113,6 +118,10 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.RUnlock()
 	switch {
 	case !issued:
+		if text, ok := r.opts.Documents[req.URL.Path]; ok && req.Method == http.MethodGet {
+			r.serve(w, req, text)
+			return
+		}
 		r.turn(w, req, nil, http.StatusNotFound)
 		return
 	case hook == nil:
@@ -160,6 +169,14 @@ func (r *Receiver) turn(w http.ResponseWriter, req *http.Request, hook Hook, sta
 		r.opts.Turned(hook, status, r.opts.Clock.Now(), size)
 	}
 	answer(w, Reply{Status: status})
+}
+
+// serve answers with a document.
+func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, text []byte) {
+	if r.opts.Asked != nil {
+		r.opts.Asked(r.opts.Clock.Now(), headerSize(req), len(text))
+	}
+	answer(w, Reply{Body: text})
 }
 
 func answer(w http.ResponseWriter, reply Reply) {

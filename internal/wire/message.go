@@ -32,7 +32,9 @@ type RPCError struct {
 type Fields struct {
 	EventID   []byte // unescaped
 	Name      []byte // unescaped
+	Timestamp []byte // unescaped; the event's own
 	Type      []byte // unescaped; of a webhook's control envelope
+	URI       []byte // unescaped; of a resource
 	Challenge []byte // raw JSON token; of a verification envelope
 	// Cursor is the raw JSON token, null included; nil when there was none. It
 	// is passed back as it came.
@@ -152,8 +154,12 @@ func (s *scanner) field(key []byte, f *Fields) bool {
 		f.EventID = s.text()
 	case "name":
 		f.Name = s.text()
+	case "timestamp":
+		f.Timestamp = s.text()
 	case "type":
 		f.Type = s.text()
+	case "uri":
+		f.URI = s.text()
 	case "challenge":
 		f.Challenge = s.raw()
 	case "cursor":

@@ -23,7 +23,18 @@ const (
 	methodCancelled   = "notifications/cancelled"
 )
 
-var methods = []string{methodList, methodPoll, methodStream, methodSubscribe, methodUnsubscribe, methodCancelled}
+// The methods of Smithery's triggers.
+const (
+	smitheryList        = "ai.smithery/events/list"
+	smitherySubscribe   = "ai.smithery/events/subscribe"
+	smitheryUnsubscribe = "ai.smithery/events/unsubscribe"
+)
+
+var methods = []string{
+	methodList, methodPoll, methodStream, methodSubscribe, methodUnsubscribe, methodCancelled, methodListen,
+	smitheryList, smitherySubscribe, smitheryUnsubscribe,
+	methodEventResources, methodEventTemplates, methodRegister, methodDeregister,
+}
 
 // maxAnswer bounds the answer of one call.
 // cancelTime bounds the goodbye of a legacy stream.

@@ -95,6 +95,19 @@ type Options struct {
 	Poll    PollOptions
 	Push    PushOptions
 	Webhook WebhookOptions
+	// Smithery is of system smithery only, Events of system events.
+	Smithery SmitheryOptions
+	Events   EventsOptions
+	// SEP1803 is of system sep-1803 only.
+	SEP1803 SEP1803Options
+	// SEP2549 is of system sep-2549 only.
+	SEP2549 SEP2549Options
+	// Acked, if not nil, tells when an emission was acknowledged to the
+	// upstream, 0 = not, or not yet. It is asked on the hot path of streams that
+	// were opened again, to tell replayed events from live ones.
+	Acked func(mcpload.Stamp) mcpload.Instant
+	// SEP975 is of system sep-975 only.
+	SEP975 SEP975Options
 }
 
 // PollOptions paces pollers.
@@ -134,8 +147,11 @@ type WebhookOptions struct {
 	RefreshAt float64
 	// RotateEvery is how many refreshes pass between two new secrets; 0 = never.
 	RotateEvery int
-	// Grace is how long a replaced secret is still accepted; 0 = 5 min.
+	// Grace is how long a replaced secret is still accepted, from the answer
+	// on; 0 = 5 min.
 	Grace time.Duration
+	// Secrets says which one is accepted while it changes; "" = [SecretsBoth].
+	Secrets Secrets
 	// Refuse is the share of events, 0 to 1, whose first copy is answered 503.
 	// Which ones depends on Seed, the subscription and the event id.
 	Refuse float64
@@ -200,8 +216,14 @@ func (o Offer) Event(name string) (EventType, bool) {
 // of a webhook lane, and no connection to the target.
 func New(opts Options) (Dialect, error) {
 	switch opts.System {
-	case "", "events":
+	case "", "events", "smithery":
 		return newEvents(opts)
+	case "sep-1803":
+		return newSEP1803(opts)
+	case "sep-975":
+		return newSEP975(opts)
+	case "sep-2549":
+		return newListLane(opts)
 	}
 	return nil, fmt.Errorf("dialect: system %q is not known: use events", opts.System)
 }

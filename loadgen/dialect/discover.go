@@ -25,22 +25,32 @@ func (d *events) Discover(ctx context.Context) (Offer, error) {
 		Era: agreed.era, Version: agreed.version, Versions: agreed.versions, Server: agreed.server,
 		ServerVersion: agreed.serverVersion, Capabilities: agreed.capabilities,
 	}
-	o.Capability, o.ListChanged = eventsCapability(agreed.capabilities)
+	o.Capability, o.ListChanged = eventsCapability(agreed.capabilities, d.flavour.capabilities...)
+	o.Events, err = d.listAll(ctx, agreed)
+	if err != nil {
+		return o, fmt.Errorf("discover %s: %w", d.ep.opts.URL, err)
+	}
+	return o, nil
+}
+
+// listAll reads the catalogue, all pages of it; with an error, what was read
+// before.
+func (d *events) listAll(ctx context.Context, agreed *agreement) (all []EventType, err error) {
 	var cursor json.RawMessage
 	for range maxPages {
 		page, err := d.list(ctx, agreed, cursor)
 		if err != nil {
-			return o, fmt.Errorf("discover %s: %w", d.ep.opts.URL, err)
+			return all, err
 		}
 		for _, e := range page.Events {
-			o.Events = append(o.Events, e.eventType())
+			all = append(all, e.eventType())
 		}
 		if next := string(page.NextCursor); next == "" || next == "null" || next == `""` || next == string(cursor) {
-			return o, nil
+			return all, nil
 		}
 		cursor = page.NextCursor
 	}
-	return o, fmt.Errorf("discover %s: events/list: %w: more than %d pages", d.ep.opts.URL, ErrProtocol, maxPages)
+	return all, fmt.Errorf("%s: %w: more than %d pages", d.flavour.list, ErrProtocol, maxPages)
 }
 
 type listPage struct {
@@ -71,10 +81,11 @@ func (d *events) list(ctx context.Context, agreed *agreement, cursor json.RawMes
 	if cursor != nil {
 		o.Raw("cursor", cursor)
 	}
-	_, body := d.build(methodList, o, agreed)
-	a := d.call(ctx, methodList, agreed.headers[methodList], body)
+	method := d.flavour.list
+	_, body := d.build(method, o, agreed)
+	a := d.call(ctx, method, agreed.headers[method], body)
 	defer a.release()
-	d.called(mcpload.Discovery, methodList, a)
+	d.called(mcpload.Discovery, method, a)
 	if a.err != nil {
 		return listPage{}, a.err
 	}
@@ -82,13 +93,18 @@ func (d *events) list(ctx context.Context, agreed *agreement, cursor json.RawMes
 		Result listPage `json:"result"`
 	}
 	if err := json.Unmarshal(*a.buf, &m); err != nil {
-		return listPage{}, &callError{method: methodList, kind: kindProtocol, cause: err}
+		return listPage{}, &callError{method: method, kind: kindProtocol, cause: err}
 	}
 	return m.Result, nil
 }
 
-// eventsCapability finds the capability, which servers put in three places.
-func eventsCapability(caps json.RawMessage) (where string, listChanged bool) {
+// eventsCapability finds the capability, which servers put in three places,
+// under one of names; none are those of the MCP Events draft.
+func eventsCapability(caps json.RawMessage, names ...string) (where string, listChanged bool) {
+	draft := len(names) == 0
+	if draft {
+		names = []string{"events", "io.modelcontextprotocol/events"}
+	}
 	var c struct {
 		Events       json.RawMessage            `json:"events"`
 		Extensions   map[string]json.RawMessage `json:"extensions"`
@@ -111,14 +127,14 @@ func eventsCapability(caps json.RawMessage) (where string, listChanged bool) {
 		listChanged = v.ListChanged
 		return true
 	}
-	if found(c.Events) {
+	if draft && found(c.Events) {
 		return "events", listChanged
 	}
 	for _, m := range []struct {
 		where string
 		in    map[string]json.RawMessage
 	}{{"extensions", c.Extensions}, {"experimental", c.Experimental}} {
-		for _, name := range []string{"events", "io.modelcontextprotocol/events"} {
+		for _, name := range names {
 			if found(m.in[name]) {
 				return m.where, listChanged
 			}

@@ -59,6 +59,9 @@ type EndpointOptions struct {
 	// that a run is not bound by the ports of one address. Empty = the system's
 	// choice.
 	LocalAddrs []netip.Addr
+	// Capabilities are names of client capabilities that are advertised, with
+	// an empty object as their value.
+	Capabilities []string
 	// Client names this program to the server; zero = mcpload.
 	ClientName, ClientVersion string
 }

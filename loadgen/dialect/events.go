@@ -15,12 +15,15 @@ import (
 	"github.com/mcpload/mcpload/sinks"
 )
 
-// events is one lane of the MCP Events draft.
+// events is one lane of the MCP Events draft, or of Smithery's triggers.
 type events struct {
 	caller
+	flavour flavour
+	tally   tally
 	opts    Options
 	ep      *Endpoint
 	rec     mcpload.Recorder
+	looker  mcpload.Observer // nil when nobody looks at events
 	older   bool
 	hangUp  func() // closes the transport's connections
 	traffic wire.Traffic
@@ -31,6 +34,8 @@ type events struct {
 
 	watch *sinks.Watch // push
 	hooks *hooks       // webhook
+
+	listening sync.Once
 
 	mu     sync.Mutex
 	closed bool
@@ -53,6 +58,8 @@ type run struct {
 	over   bool
 	cursor []byte // raw JSON token; empty = null
 
+	resumes bool // it begins at a cursor of the run before it
+
 	hook *hook // webhook
 }
 
@@ -65,8 +72,12 @@ func newEvents(opts Options) (*events, error) {
 	case opts.Subscriptions < 0:
 		return nil, fmt.Errorf("dialect events: %d subscriptions", opts.Subscriptions)
 	}
+	f, err := flavourOf(opts)
+	if err != nil {
+		return nil, fmt.Errorf("dialect %w", err)
+	}
 	opts = withDefaults(opts)
-	d := &events{opts: opts, ep: opts.Endpoint, rec: opts.Recorder, older: opts.Endpoint.opts.Revision == Older, runs: make([]*run, opts.Subscriptions)}
+	d := &events{flavour: f, opts: opts, ep: opts.Endpoint, rec: opts.Recorder, looker: mcpload.ObserverOf(opts.Recorder), older: opts.Endpoint.opts.Revision == Older, runs: make([]*run, opts.Subscriptions)}
 	t, hangUp, err := d.ep.newTransport(opts.HTTP, &d.traffic, opts.Mode == mcpload.Push)
 	if err != nil {
 		return nil, fmt.Errorf("dialect events: %w", err)
@@ -88,6 +99,7 @@ func newEvents(opts Options) (*events, error) {
 		d.end()
 		return nil, fmt.Errorf("dialect events: mode %q is not known: use poll, push or webhook", opts.Mode)
 	}
+	d.declare()
 	return d, nil
 }
 
@@ -170,7 +182,12 @@ func (d *events) begin(i int) (*run, error) {
 	if d.hooks != nil {
 		r.hook = d.hooks.newHook(r)
 	}
+	if last := d.runs[i]; last != nil && d.opts.Events.Resume {
+		r.cursor = last.position()
+		r.resumes = len(r.cursor) > 0
+	}
 	d.runs[i] = r
+	d.listening.Do(d.listen)
 	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Attaching, At: d.clock.Now()})
 	return r, nil
 }
@@ -356,11 +373,7 @@ func (d *events) lost(r *run, a *agreement, e *callError) bool {
 func (d *events) params(dst []byte, r *run) wire.Object {
 	o := wire.BeginObject(dst)
 	o.String("name", d.opts.Event)
-	if d.older {
-		o.Raw("params", r.args)
-	} else {
-		o.Raw("arguments", r.args)
-	}
+	o.Raw(d.flavour.arguments, r.args)
 	return o
 }
 

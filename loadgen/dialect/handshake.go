@@ -187,7 +187,7 @@ func (a *agreement) build(p *principal) {
 		meta := wire.BeginObject(nil)
 		meta.String("io.modelcontextprotocol/protocolVersion", a.version)
 		meta.Raw("io.modelcontextprotocol/clientInfo", info.End())
-		meta.Raw("io.modelcontextprotocol/clientCapabilities", []byte("{}"))
+		meta.Raw("io.modelcontextprotocol/clientCapabilities", e.capabilities())
 		a.meta = meta.End()
 	}
 	a.headers = map[string]http.Header{}
@@ -262,6 +262,11 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Header[k] = v
 	}
 	s.p.authorize(req.Header)
+	if method == "initialize" {
+		if err := e.advertise(req); err != nil {
+			return nil, err
+		}
+	}
 	req.Host = e.host
 	start := time.Now()
 	resp, err := e.transport.RoundTrip(req)

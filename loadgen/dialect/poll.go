@@ -71,7 +71,9 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 	if n := d.opts.Poll.MaxEvents; n > 0 {
 		o.Int("maxEvents", int64(n))
 	}
-	if !d.older && d.opts.Poll.Timeout > 0 {
+	// A kept cursor would make the target hold the first poll, too, and with it
+	// the confirmation.
+	if !d.older && d.opts.Poll.Timeout > 0 && !(first && r.resumes) {
 		o.Int("timeoutMs", d.opts.Poll.Timeout.Milliseconds())
 	}
 	_, body := d.build(methodPoll, o, agreed)
@@ -97,6 +99,9 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 		return failed, a.err
 	}
 	d.activate(r, a.at)
+	if first {
+		d.resumed(r, a.msg.Truncated)
+	}
 	if a.msg.Truncated && !first { // before the events: it is about what is missing in front of them
 		d.notice(r, mcpload.Truncated, a.at, "")
 	}
@@ -136,6 +141,7 @@ func (d *events) takeEvents(r *run, a *answer) (n int) {
 		d.rec.Delivered(mcpload.Delivery{
 			Sub: r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(f.EventID), At: a.at, Bytes: len(e),
 		})
+		d.look(r, a.at, mcpload.HashID(f.EventID), &f, e)
 		return true
 	})
 	return n

@@ -25,16 +25,18 @@ type stream struct {
 	msg    wire.Message
 
 	// Of the connection at hand.
-	id      uint64
-	began   mcpload.Instant
-	up      int64
-	down    int64 // until it was confirmed
-	at      mcpload.Instant
-	cause   mcpload.Cause
-	heard   bool // confirmed by the first message
-	mixed   bool // a message of another subscription was noticed
-	ended   bool // nothing more is taken from it
-	over    *callError
+	id     uint64
+	began  mcpload.Instant
+	up     int64
+	down   int64 // until it was confirmed
+	at     mcpload.Instant
+	cause  mcpload.Cause
+	heard  bool // confirmed by the first message
+	mixed  bool // a message of another subscription was noticed
+	ended  bool // nothing more is taken from it
+	over   *callError
+	hangUp context.CancelCauseFunc
+	outage
 	confirm func() // told of the first confirmation of all
 }
 
@@ -108,7 +110,7 @@ func (d *events) serve(r *run, confirm func()) error {
 			}
 			s.cause = mcpload.Retry
 		}
-		wait := backoff.Next(0)
+		wait := backoff.Next(0) + s.absence()
 		if known && ce.retryAfter > 0 {
 			wait += ce.retryAfter
 		}
@@ -134,6 +136,8 @@ func (s *stream) connect() error {
 
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)
+	s.hangUp = cancel
+	defer s.endCut()
 	pulse := d.watch.Add(2*d.opts.Push.Heartbeat, func() { cancel(errDead) })
 	defer d.watch.Remove(pulse)
 
@@ -185,11 +189,14 @@ func (s *stream) broken(ctx context.Context, e *callError) error {
 	if e != nil {
 		e.method = methodStream
 	}
+	s.wentAway(context.Cause(ctx))
 	switch {
 	case r.ctx.Err() != nil: // our own doing
 		if !s.heard {
 			s.report(nil)
 		}
+	case context.Cause(ctx) == errCut: // likewise
+		return nil
 	case context.Cause(ctx) == errDead:
 		e = &callError{method: methodStream, kind: "timeout", cause: errDead}
 		if s.heard {
@@ -248,7 +255,9 @@ func (s *stream) confirmed(size int) {
 	s.heard = true
 	s.down += int64(size)
 	s.report(nil)
+	s.planCut()
 	if s.cause != mcpload.Subscribe && s.wasActive() {
+		s.cameBack()
 		s.d.notice(s.r, mcpload.Reconnected, s.at, "")
 		return
 	}
@@ -307,6 +316,10 @@ func (s *stream) event(e wire.Event) {
 		s.d.rec.Delivered(mcpload.Delivery{
 			Sub: s.r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(m.EventID), At: s.at, Bytes: e.Size,
 		})
+		s.d.look(s.r, s.at, mcpload.HashID(m.EventID), &m.Fields, e.Data)
+		if s.back != 0 && probed {
+			s.tellReplayed(stamp)
+		}
 	case "notifications/events/active":
 		s.isActive(e.Size, m)
 	case "notifications/events/heartbeat":
@@ -334,6 +347,9 @@ func (s *stream) isActive(size int, m *wire.Message) {
 		s.overhead(size, "notifications/events/active")
 	} else {
 		s.confirmed(size)
+	}
+	if !was {
+		s.d.resumed(s.r, m.Truncated)
 	}
 	if was && m.Truncated {
 		s.d.notice(s.r, mcpload.Truncated, s.at, "")

@@ -36,12 +36,21 @@ import (
 //	reply     how the lane must answer the delivery
 //	await     what the recorder must have been told before it goes on
 //	told      all that the recorder must have been told, in the end
+//	figures   figures of the lane's own, in the end; others may be there
 //
 // An answer begins with its status, and "hold" if the response stays open. In
-// the lane's requests the parts that differ from run to run are written <url>
-// and <secret>. In a delivery's headers, "sign" stands for a right signature,
-// "sign-old" for one in the older spelling, and "now-600" for a time.
+// the lane's requests the parts that differ from run to run are written <url>,
+// <secret> and <own>. In a delivery's headers, "sign" stands for a right
+// signature, "sign-former" for one by the secret before, "sign-both" for the
+// two, "sign-old" for one in the older spelling, "sign-raw" for one by a raw secret of SEP-1803, and "now-600" for a time.
 type laneFile struct {
+	System    string
+	Smithery  dialect.SmitheryOptions
+	Events    dialect.EventsOptions
+	SEP1803   dialect.SEP1803Options
+	SEP975    dialect.SEP975Options
+	SEP2549   dialect.SEP2549Options
+	Secrets   dialect.Secrets
 	Mode      mcpload.Mode
 	Era       dialect.Era // as the server is
 	Revision  dialect.Revision
@@ -68,13 +77,15 @@ type play struct {
 	t   *testing.T
 	cfg laneFile
 
-	mu     sync.Mutex
-	moved  *sync.Cond
-	steps  []step
-	at     int
-	over   bool
-	url    string
-	secret string
+	mu       sync.Mutex
+	moved    *sync.Cond
+	steps    []step
+	at       int
+	over     bool
+	awaiting bool // the step before was an await that is not over
+	url      string
+	secret   string
+	former   string // the secret before
 }
 
 func TestWireFiles(t *testing.T) {
@@ -97,7 +108,7 @@ func TestWireFiles(t *testing.T) {
 func playFile(t *testing.T, a *txtar.Archive) {
 	p := &play{t: t}
 	p.moved = sync.NewCond(&p.mu)
-	var told string
+	var told, figures string
 	for _, f := range a.Files {
 		switch f.Name {
 		case "lane":
@@ -108,6 +119,8 @@ func playFile(t *testing.T, a *txtar.Archive) {
 			}
 		case "told":
 			told = string(f.Data)
+		case "figures":
+			figures = strings.TrimSpace(string(f.Data))
 		case "request", "answer", "deliver", "reply", "await":
 			p.steps = append(p.steps, step{f.Name, strings.TrimSuffix(string(f.Data), "\n")})
 		default:
@@ -118,7 +131,11 @@ func playFile(t *testing.T, a *txtar.Archive) {
 	t.Cleanup(srv.Close) // after the lane's, whose streams are held open here
 	t.Cleanup(p.end)
 	defer p.end()
-	d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL + "/mcp", Revision: p.cfg.Revision, Tokens: p.cfg.Tokens}, p.options())
+	e := dialect.EndpointOptions{URL: srv.URL + "/mcp", Revision: p.cfg.Revision, Tokens: p.cfg.Tokens}
+	if p.cfg.System == "sep-975" {
+		e.Capabilities = []string{dialect.ResumableRequests}
+	}
+	d, rec := lane(t, e, p.options())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -142,8 +159,11 @@ func playFile(t *testing.T, a *txtar.Archive) {
 	if err := d.Attach(ctx, 0); (err != nil) != p.cfg.Fails {
 		t.Errorf("attach: %v", err)
 	}
+	if p.cfg.System == "sep-975" {
+		d.(dialect.Phased).Drain() // one request is enough
+	}
 	p.mu.Lock()
-	for p.at < len(p.steps) && !p.over && !(p.cfg.Detach && p.steps[p.at].kind == "request" && p.at >= len(p.steps)-2) {
+	for !p.over && (p.awaiting || p.at < len(p.steps) && !(p.cfg.Detach && p.steps[p.at].kind == "request" && p.at >= len(p.steps)-2)) {
 		p.moved.Wait()
 	}
 	p.mu.Unlock()
@@ -159,6 +179,22 @@ func playFile(t *testing.T, a *txtar.Archive) {
 		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(rec.log, "\n"), strings.Join(want, "\n"))
 	}
 	rec.mu.Unlock()
+	if figures != "" {
+		if p.cfg.System == "sep-975" {
+			drained(t, d)
+		}
+		got := d.(dialect.Figurer).Figures()
+		for line := range strings.SplitSeq(figures, "\n") {
+			name, value, _ := strings.Cut(line, " ")
+			count := fmt.Sprint(got.Values[name])
+			if h := got.Timings[name].Histogram; h != nil {
+				count = fmt.Sprint(h.TotalCount())
+			}
+			if count != value {
+				t.Errorf("figure %s is %s, want %s", name, count, value)
+			}
+		}
+	}
 	p.end()
 	<-done
 }
@@ -176,11 +212,12 @@ func (p *play) options() dialect.Options {
 		return v
 	}
 	return dialect.Options{
+		System: c.System, Smithery: c.Smithery, Events: c.Events, SEP1803: c.SEP1803, SEP975: c.SEP975, SEP2549: c.SEP2549,
 		Mode: c.Mode, Event: "ticket.moved", MaxAge: dur(c.MaxAge),
 		Arguments: func(int) json.RawMessage { return c.Arguments },
 		Poll:      dialect.PollOptions{Floor: dur(c.Floor), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
 		Push:      dialect.PushOptions{Heartbeat: dur(c.Heartbeat), BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
-		Webhook:   dialect.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Refuse: c.Refuse},
+		Webhook:   dialect.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Refuse: c.Refuse, Secrets: c.Secrets},
 	}
 }
 
@@ -196,7 +233,7 @@ func (p *play) end() {
 func (p *play) turn(kinds ...string) (step, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for !p.over && !(p.at < len(p.steps) && slices.Contains(kinds, p.steps[p.at].kind)) {
+	for !p.over && !(!p.awaiting && p.at < len(p.steps) && slices.Contains(kinds, p.steps[p.at].kind)) {
 		if p.at == len(p.steps) && kinds[0] == "deliver" {
 			return step{}, false
 		}
@@ -207,13 +244,16 @@ func (p *play) turn(kinds ...string) (step, bool) {
 	}
 	s := p.steps[p.at]
 	p.at++
+	p.awaiting = s.kind == "await"
 	p.moved.Broadcast()
 	return s, true
 }
 
 var (
-	urlPattern    = regexp.MustCompile(`"url":"([^"]*)"`)
+	urlPattern    = regexp.MustCompile(`"(url|targetUri)":"([^"]*)"`)
 	secretPattern = regexp.MustCompile(`"secret":"(whsec_[^"]{44})"`)
+	madePattern   = regexp.MustCompile(`"webhookSecret":\{"type":"(?:raw","value|standard","key)":"([^"]*)"`)
+	ownPattern    = regexp.MustCompile(`"id":"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"`)
 )
 
 // ServeHTTP is the server's side.
@@ -239,14 +279,15 @@ func (p *play) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text := string(body)
 	p.mu.Lock()
 	if u := urlPattern.FindStringSubmatch(text); u != nil {
-		p.url = u[1]
+		p.url = u[2]
 	}
-	if u := secretPattern.FindStringSubmatch(text); u != nil {
-		p.secret = u[1]
+	if u := secretPattern.FindStringSubmatch(text); u != nil && u[1] != p.secret {
+		p.former, p.secret = p.secret, u[1]
 	}
 	p.mu.Unlock()
-	text = urlPattern.ReplaceAllString(text, `"url":"<url>"`)
+	text = urlPattern.ReplaceAllString(text, `"$1":"<url>"`)
 	text = secretPattern.ReplaceAllString(text, `"secret":"<secret>"`)
+	text = ownPattern.ReplaceAllString(text, `"id":"<own>"`)
 	got := r.Method + " " + r.URL.Path + "\n" + fields(r.Header) + "\n" + text
 	if got != s.text {
 		p.t.Errorf("request:\n%s\nwant:\n%s", got, s.text)
@@ -259,6 +300,11 @@ func (p *play) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *play) answer(w http.ResponseWriter, r *http.Request, text string) {
+	if made := madePattern.FindStringSubmatch(text); made != nil { // SEP-1803: the server makes the secret
+		p.mu.Lock()
+		p.secret = made[1]
+		p.mu.Unlock()
+	}
 	head, body, _ := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
 	status, hold := strings.CutSuffix(lines[0], " hold")
@@ -311,7 +357,7 @@ func (p *play) handshake(w http.ResponseWriter, r *http.Request, id json.RawMess
 // fields writes the headers that matter, in order.
 func fields(h http.Header) string {
 	var b strings.Builder
-	for _, k := range []string{"Accept", "Authorization", "Content-Type", "Mcp-Method", "Mcp-Protocol-Version", "Mcp-Session-Id"} {
+	for _, k := range []string{"Accept", "Authorization", "Content-Type", "Last-Event-Id", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id"} {
 		if v := h.Get(k); v != "" {
 			fmt.Fprintf(&b, "%s: %s\n", k, v)
 		}
@@ -322,7 +368,9 @@ func fields(h http.Header) string {
 // deliveries plays the server's deliveries when their turn has come.
 func (p *play) deliveries(d dialect.Dialect, rec *memory) {
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(d.(dialect.Receiver).CertPEM())
+	if r, ok := d.(dialect.Receiver); ok {
+		pool.AppendCertsFromPEM(r.CertPEM())
+	}
 	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	defer c.CloseIdleConnections()
 	for {
@@ -332,6 +380,10 @@ func (p *play) deliveries(d dialect.Dialect, rec *memory) {
 		}
 		if s.kind == "await" {
 			rec.wait(p.t, s.text, func(m *memory) bool { return slices.Contains(m.log, s.text) })
+			p.mu.Lock()
+			p.awaiting = false
+			p.moved.Broadcast()
+			p.mu.Unlock()
 			continue
 		}
 		got, err := p.deliver(c, s.text)
@@ -344,7 +396,7 @@ func (p *play) deliveries(d dialect.Dialect, rec *memory) {
 
 func (p *play) deliver(c *http.Client, text string) (string, error) {
 	p.mu.Lock()
-	url, secret := p.url, p.secret
+	url, secret, former := p.url, p.secret, p.former
 	p.mu.Unlock()
 	head, body, _ := strings.Cut(text, "\n\n")
 	if strings.HasPrefix(head, "path: ") {
@@ -366,14 +418,22 @@ func (p *play) deliver(c *http.Client, text string) (string, error) {
 			v = strconv.FormatInt(now.Unix(), 10)
 		}
 		switch v {
-		case "sign":
-			wh, err := standardwebhooks.NewWebhook(secret)
-			if err != nil {
-				return "", err
+		case "sign", "sign-former", "sign-both":
+			secrets := map[string][]string{"sign": {secret}, "sign-former": {former}, "sign-both": {secret, former}}[v]
+			v = ""
+			for _, s := range secrets {
+				wh, err := standardwebhooks.NewWebhook(s)
+				if err != nil {
+					return "", err
+				}
+				one, err := wh.Sign(req.Header.Get("Webhook-Id"), now, []byte(body))
+				if err != nil {
+					return "", err
+				}
+				v = strings.TrimSpace(v + " " + one)
 			}
-			if v, err = wh.Sign(req.Header.Get("Webhook-Id"), now, []byte(body)); err != nil {
-				return "", err
-			}
+		case "sign-raw":
+			v = signRaw(secret, now, body)
 		case "sign-old":
 			v = signOld(secret, now, body)
 		}

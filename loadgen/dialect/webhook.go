@@ -38,7 +38,9 @@ func newHooks(d *events) (*hooks, error) {
 	}
 	h := &hooks{d: d}
 	h.refuse.share, h.refuse.seed = o.Refuse, d.opts.Seed
-	h.receiver = sinks.NewReceiver(sinks.ReceiverOptions{Clock: d.clock, BodyLimit: o.BodyLimit, Turned: h.turned})
+	h.receiver = sinks.NewReceiver(sinks.ReceiverOptions{
+		Clock: d.clock, BodyLimit: o.BodyLimit, Turned: h.turned, Documents: d.documents(), Asked: h.asked,
+	})
 	var err error
 	h.listener, err = sinks.Listen(sinks.ListenerOptions{
 		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Certificate: o.Certificate, Handler: h.receiver,
@@ -80,6 +82,9 @@ type hook struct {
 	secret  string     // the one that was sent last
 	keys    [2]*wire.Key
 	until   mcpload.Instant // when keys[1] is void; 0 = not yet known
+	race    race            // of the last change of secrets
+	id      string          // of the subscription, as it was told last
+	own     string          // see clientID
 	granted int             // subscribe calls that were answered
 	refused int             // refreshes that failed in a row
 	expires mcpload.Instant // end of the grant; 0 = none
@@ -93,7 +98,7 @@ func (h *hooks) newHook(r *run) *hook {
 	path := fmt.Sprintf("/h/%d-%d-%s", r.sub.Lane, r.sub.Index, hex.EncodeToString(nonce[:]))
 	k := &hook{h: h, r: r, path: path, url: h.listener.URL(path)}
 	k.backoff = sinks.Backoff{Min: refreshBackoffMin, Max: refreshBackoffMax, Rand: r.rand}
-	k.rotate()
+	k.rotate(0)
 	h.receiver.Add(path, k)
 	return k
 }
@@ -128,11 +133,13 @@ func (d *events) attachWebhook(ctx context.Context, r *run) error {
 
 // rotate makes a new secret. The one before stays valid until the grace is
 // over, which is counted from the answer that takes the new one.
-func (k *hook) rotate() {
+func (k *hook) rotate(now mcpload.Instant) {
 	var raw [secretBytes]byte
 	rand.Read(raw[:])
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.endRace()
+	k.race = race{sent: now}
 	k.secret = wire.FormatSecret(raw[:])
 	k.keys[1], k.until = k.keys[0], 0
 	k.keys[0] = wire.NewKey(raw[:])
@@ -150,12 +157,10 @@ func (k *hook) valid(now mcpload.Instant) (cur, prev *wire.Key) {
 
 // grant is the answer to subscribe.
 type grant struct {
-	RefreshBefore  *string `json:"refreshBefore"`
-	Truncated      bool    `json:"truncated"`
-	DeliveryStatus *struct {
-		Active    *bool   `json:"active"`
-		LastError *string `json:"lastError"`
-	} `json:"deliveryStatus"`
+	ID             string          `json:"id"`
+	RefreshBefore  *string         `json:"refreshBefore"`
+	Truncated      bool            `json:"truncated"`
+	DeliveryStatus *deliveryStatus `json:"deliveryStatus"`
 }
 
 // subscribe sends events/subscribe, which is also the refresh, and plans the
@@ -174,23 +179,34 @@ func (d *events) subscribe(r *run, cause mcpload.Cause) error {
 	delivery.String("secret", k.secret)
 	k.mu.Unlock()
 	o.Raw("delivery", delivery.End())
-	d.position(&o, r)
+	if d.flavour.clientID {
+		o.String("id", k.clientID())
+	}
+	if !d.flavour.plain {
+		d.position(&o, r)
+	}
 	switch {
-	case d.older:
+	case d.older, d.flavour.plain:
 	case d.opts.Webhook.NoExpiry:
 		o.Raw("ttlMs", nil)
 	case d.opts.Webhook.TTL > 0:
 		o.Int("ttlMs", d.opts.Webhook.TTL.Milliseconds())
 	}
-	_, body := d.build(methodSubscribe, o, agreed)
+	method := d.flavour.subscribe
+	_, body := d.build(method, o, agreed)
 	ctx, cancel := context.WithTimeout(r.ctx, d.opts.Timeout)
 	defer cancel()
-	a := d.call(ctx, methodSubscribe, agreed.headers[methodSubscribe], body)
+	a := d.call(ctx, method, agreed.headers[method], body)
 	defer a.release()
-	d.called(cause, methodSubscribe, a)
+	if given := a.err; given != nil && cause != mcpload.Subscribe && r.ctx.Err() != nil {
+		a.err = nil // a refresh that we gave up ourselves: it cost something, and is no failure of the target's
+		d.called(cause, method, a)
+		return given
+	}
+	d.called(cause, method, a)
 	if a.err != nil {
 		if d.lost(r, agreed, a.err) {
-			return &callError{method: methodSubscribe, status: a.status, kind: "session lost"}
+			return &callError{method: method, status: a.status, kind: "session lost"}
 		}
 		return a.err
 	}
@@ -199,7 +215,7 @@ func (d *events) subscribe(r *run, cause mcpload.Cause) error {
 	}
 	var odd *json.UnmarshalTypeError // a member of a type that is not the draft's is read as absent
 	if err := json.Unmarshal(*a.buf, &m); err != nil && !errors.As(err, &odd) {
-		return &callError{method: methodSubscribe, kind: kindProtocol, cause: err}
+		return &callError{method: method, kind: kindProtocol, cause: err}
 	}
 	d.granted(r, a, m.Result)
 	return nil
@@ -213,12 +229,10 @@ func (d *events) granted(r *run, a *answer, g grant) {
 	if g.Truncated && !first {
 		d.notice(r, mcpload.Truncated, a.at, "")
 	}
-	if s := g.DeliveryStatus; s != nil && s.Active != nil && !*s.Active {
-		detail := "deliveries are suspended"
-		if s.LastError != nil {
-			detail += ": " + *s.LastError
-		}
-		d.notice(r, mcpload.TransientError, a.at, detail)
+	d.readStatus(r, a.at, g.DeliveryStatus)
+	d.countGrant(k, g, a, first)
+	if first {
+		d.resumed(r, g.Truncated)
 	}
 	if first || g.Truncated { // later, the watermarks of deliveries know better
 		r.setCursor(a.msg.Cursor)
@@ -257,6 +271,7 @@ func (k *hook) settle(now mcpload.Instant, grace time.Duration) bool {
 	defer k.mu.Unlock()
 	if k.keys[1] != nil && k.until == 0 {
 		k.until = now.Add(grace)
+		k.race.answered = now
 	}
 	k.granted++
 	k.refused = 0
@@ -299,7 +314,8 @@ func (k *hook) refresh() {
 	case again:
 		cause = mcpload.Retry
 	case due:
-		k.rotate()
+		k.rotate(d.clock.Now())
+		d.tally.count("rotations", 1)
 	}
 	err := d.subscribe(r, cause)
 	if err == nil || r.ctx.Err() != nil {
@@ -340,10 +356,11 @@ func (d *events) unsubscribe(ctx context.Context, r *run) error {
 	delivery := wire.BeginObject(nil)
 	delivery.String("url", r.hook.url)
 	o.Raw("delivery", delivery.End())
-	_, body := d.build(methodUnsubscribe, o, agreed)
-	a := d.call(ctx, methodUnsubscribe, agreed.headers[methodUnsubscribe], body)
+	method := d.flavour.unsubscribe
+	_, body := d.build(method, o, agreed)
+	a := d.call(ctx, method, agreed.headers[method], body)
 	defer a.release()
-	d.called(mcpload.Unsubscribe, methodUnsubscribe, a)
+	d.called(mcpload.Unsubscribe, method, a)
 	if a.err != nil {
 		d.lost(r, agreed, a.err)
 		return a.err
@@ -362,6 +379,9 @@ func (h *hooks) retire(r *run) {
 	h.receiver.Retire(k.path)
 	k.serving.Lock()
 	k.serving.Unlock() //nolint:staticcheck // only waits
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.endRace()
 }
 
 func (h *hooks) close(ctx context.Context) error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/wire"
@@ -22,8 +21,7 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 	defer fieldsPool.Put(f)
 	h, r, d := k.h, k.r, k.h.d
 
-	cur, prev := k.valid(in.At)
-	if err := wire.Verify(in.Header, in.Body, time.Now(), cur, prev); err != nil {
+	if err := k.verify(in); err != nil {
 		d.notice(r, mcpload.Rejected, in.At, rejection(err))
 		h.inbound(mcpload.Events, "", in.At, in.Size, http.StatusUnauthorized)
 		return sinks.Reply{Status: http.StatusUnauthorized}
@@ -63,6 +61,7 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	d.rec.Delivered(mcpload.Delivery{
 		Sub: r.sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
 	})
+	d.look(r, in.At, id, f, in.Body)
 	switch {
 	case refused:
 		h.inbound(mcpload.Events, "", in.At, in.Size, http.StatusServiceUnavailable)
@@ -80,6 +79,9 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	h, r, d := k.h, k.r, k.h.d
 	kind := string(f.Type)
+	if d.flavour.plain {
+		d.tally.count("controlEnvelopes", 1)
+	}
 	h.inbound(mcpload.Verification, kind, in.At, in.Size, http.StatusOK)
 	switch kind {
 	case "verification":

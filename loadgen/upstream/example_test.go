@@ -3,8 +3,10 @@ package upstream_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/mcpload/mcpload"
@@ -53,4 +55,32 @@ func ExampleAttacker() {
 	}
 	fmt.Println(firing.Stats().Accepted, err)
 	// Output: 10 <nil>
+}
+
+// A trace gives a schedule its times and a replay its payloads; the probes of
+// the recording give way to new ones.
+func ExampleReplay() {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Println(string(body))
+	}))
+	defer server.Close()
+	trace, err := upstream.ReadTrace(strings.NewReader(`{"t":0.5,"payload":{"text":"hello"}}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	times := loadgen.Trace{Offsets: []time.Duration{trace[0].At}, Warp: 2}
+	fmt.Println(times.At(0))
+	replay, err := upstream.NewReplay(upstream.ReplayOptions{Trace: trace, Probe: "text", URL: server.URL})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer replay.Close()
+	fmt.Println(replay.Fire(context.Background(), upstream.Shot{Stamp: mcpload.Stamp{Run: 1, Seq: 1}}))
+	// Output:
+	// 250ms true
+	// {"text":"hello mcpl-00000001-0000-00000001-26"}
+	// accepted
 }

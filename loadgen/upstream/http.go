@@ -107,6 +107,13 @@ func fireOnce(req *http.Request) {
 	req.Body = struct{ io.ReadCloser }{body}
 }
 
+// Content implements [Recorded]: the payload is the body, which need not be
+// JSON.
+func (h *HTTP) Content(shot Shot) (string, []byte) {
+	_, _, body := h.make(int(shot.Source), shot.Seq, shot.Stamp.String())
+	return "", body
+}
+
 // Close implements [Upstream].
 func (h *HTTP) Close() error {
 	h.client.close()

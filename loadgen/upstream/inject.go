@@ -36,6 +36,7 @@ type InjectOptions struct {
 type Inject struct {
 	client *client
 	url    *url.URL
+	event  string
 	prefix []byte
 	data   func(dst []byte, source int, seq uint32, probe string) []byte
 }
@@ -56,6 +57,7 @@ func NewInject(o InjectOptions) (*Inject, error) {
 	return &Inject{
 		client: newClient(o.Timeout, o.Connections, nil),
 		url:    u.JoinPath("inject"),
+		event:  o.Event,
 		prefix: append(append([]byte(`{"name":`), name...), `,"data":`...),
 		data:   o.Payload,
 	}, nil
@@ -76,6 +78,11 @@ func (i *Inject) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
 	req.Header.Set("Content-Type", "application/json")
 	outcome, _ := i.client.do(ctx, req)
 	return outcome
+}
+
+// Content implements [Recorded].
+func (i *Inject) Content(shot Shot) (string, []byte) {
+	return i.event, i.data(nil, int(shot.Source), shot.Seq, shot.Stamp.String())
 }
 
 // Close implements [Upstream].

@@ -1,6 +1,9 @@
 // Package upstream fires emissions: it is the fake of whatever makes events
 // happen behind a target. Each kind is a file: [Inject] tells the reference
-// target, [HTTP] sends any request.
+// target, [HTTP] sends any request; [GitHub], [Slack] and [Stripe] send those
+// products' webhooks; [Feed] is polled by the target; [Tool] calls one of its
+// tools; [Exec] leaves it to a program; [Replay] fires a recorded trace; and
+// [None] fires nothing.
 package upstream
 
 import (

@@ -18,10 +18,7 @@ import (
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/upstream"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	_ upstream.Upstream = (*upstream.Inject)(nil)

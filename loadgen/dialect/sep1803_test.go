@@ -1,0 +1,198 @@
+package dialect_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+)
+
+// signRaw signs as a raw secret of SEP-1803 does, with the standard library.
+func signRaw(secret string, at time.Time, body string) string {
+	h := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(h, "%d.%s", at.Unix(), body)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// channelOf gives the subscriptions channels of a test's own, three in turn;
+// every fourth has none of its own and hears them all.
+func channelOf(t *testing.T, i int) string {
+	if i%4 == 3 {
+		return ""
+	}
+	return fmt.Sprintf("%s %d", t.Name(), i%4)
+}
+
+func TestResourcesEveryWay(t *testing.T) {
+	w := newWorld(t, target.Options{})
+	for _, c := range []struct {
+		mode  mcpload.Mode
+		era   dialect.Era
+		proto string
+		own   dialect.SEP1803Options
+	}{
+		{mcpload.Push, dialect.Legacy, "1.1", dialect.SEP1803Options{}},
+		{mcpload.Push, dialect.Legacy, "2", dialect.SEP1803Options{PerSession: 3}},
+		{mcpload.Push, dialect.Legacy, "h2c", dialect.SEP1803Options{PerSession: 8}},
+		{mcpload.Push, dialect.Modern, "1.1", dialect.SEP1803Options{PerSession: 5}},
+		{mcpload.Push, dialect.Modern, "2", dialect.SEP1803Options{}},
+		{mcpload.Webhook, dialect.Legacy, "1.1", dialect.SEP1803Options{Secret: "raw"}},
+		{mcpload.Webhook, dialect.Modern, "2", dialect.SEP1803Options{Secret: "standard"}},
+		{mcpload.Webhook, dialect.Modern, "h2c", dialect.SEP1803Options{Secret: "none"}},
+		{mcpload.Webhook, dialect.Legacy, "h2c", dialect.SEP1803Options{}},
+	} {
+		t.Run(fmt.Sprintf("%s/%s/%s/%d%s", c.mode, c.era, c.proto, c.own.PerSession, c.own.Secret), func(t *testing.T) {
+			t.Parallel()
+			e := dialect.EndpointOptions{URL: w.srv.URL(), Era: c.era, Tokens: []string{"a", "b"}}
+			if c.proto == "2" {
+				e.URL, e.Roots = w.srv.TLSURL(), w.roots()
+			}
+			everyWay(t, w, e, dialect.Options{
+				System: "sep-1803", Mode: c.mode, HTTP: c.proto, SEP1803: c.own, Webhook: dialect.WebhookOptions{Authority: w.authority},
+			})
+		})
+	}
+}
+
+// everyWay attaches eight subscriptions, fires at each channel, and looks that
+// everybody got what is theirs, once.
+func everyWay(t *testing.T, w *world, e dialect.EndpointOptions, o dialect.Options) {
+	const subs, events = 8, 4
+	first := sources.Add(3) - 2
+	o.Subscriptions = subs
+	o.Arguments = func(i int) json.RawMessage {
+		if c := channelOf(t, i); c != "" {
+			b, _ := json.Marshal(map[string]string{"channel": c})
+			return b
+		}
+		return nil
+	}
+	d, rec := lane(t, e, o)
+	attach(t, d, subs)
+	for seq := range uint32(events) {
+		for channel := range 3 {
+			w.fire(t, channelOf(t, channel), uint16(first)+uint16(channel), seq+1)
+		}
+	}
+	for i := range subs {
+		for channel := range 3 {
+			want := 0
+			if i%4 == channel || i%4 == 3 {
+				want = events
+			}
+			source := uint16(first) + uint16(channel)
+			rec.wait(t, "all events", func(m *memory) bool { return len(m.seen(uint32(i), source)) == want })
+		}
+	}
+	for i := range subs {
+		if err := d.Detach(t.Context(), i); err != nil {
+			t.Error(err)
+		}
+	}
+	w.fire(t, channelOf(t, 0), uint16(first), events+1) // nobody is left to hear it
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	want := []mcpload.State{mcpload.Attaching, mcpload.Active, mcpload.Detaching, mcpload.Detached}
+	for i := range uint32(subs) {
+		if got := rec.states(i); !slices.Equal(got, want) {
+			t.Errorf("subscription %d went through %v", i, got)
+		}
+		for channel := range uint16(3) {
+			for seq, n := range rec.seen(i, uint16(first)+channel) {
+				if n != 1 {
+					t.Errorf("subscription %d got %d of source %d %d times", i, seq, channel, n)
+				}
+			}
+		}
+	}
+	for _, n := range rec.notices {
+		t.Errorf("notice %v %s", n.Kind, n.Detail)
+	}
+	for _, c := range rec.calls {
+		if c.Failure != "" && c.Method != "" { // what the target itself calls may come too late for a path
+			t.Errorf("%s failed: %s", c.Method, c.Failure)
+		}
+	}
+	own := d.(dialect.Figurer).Figures()
+	if per := max(o.SEP1803.PerSession, 1); o.Mode == mcpload.Push && own.Values["sessions"] != float64((subs+per-1)/per) {
+		t.Errorf("%v sessions", own.Values["sessions"])
+	}
+	if kind := o.SEP1803.Secret; kind != "" && own.Values["secrets"+strings.ToUpper(kind[:1])+kind[1:]] != subs || own.Values["unrouted"] != 0 {
+		t.Errorf("figures %v", own.Values)
+	}
+	if h := own.Timings["secretWindow"].Histogram; o.Mode == mcpload.Webhook && h.TotalCount() != subs {
+		t.Errorf("the time without a secret was taken %d times", h.TotalCount())
+	}
+}
+
+func TestResourcesDiscover(t *testing.T) {
+	w := newWorld(t, target.Options{})
+	for _, era := range []dialect.Era{dialect.Legacy, dialect.Modern} {
+		d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era}, dialect.Options{System: "sep-1803", Mode: mcpload.Push})
+		o, err := d.(dialect.Discoverer).Discover(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, ok := o.Event("event://chat.message/{channel}")
+		if !ok || !slices.Equal(e.Delivery, []mcpload.Mode{mcpload.Push, mcpload.Webhook}) || len(e.InputSchema) == 0 || len(e.PayloadSchema) == 0 || o.Capability != "resources" {
+			t.Errorf("offer %+v", o)
+		}
+		if _, ok := o.Event("event://tick"); !ok || o.Server == "" {
+			t.Errorf("offer %+v", o)
+		}
+	}
+}
+
+func TestResourcesAttachToNothing(t *testing.T) {
+	w := newWorld(t, target.Options{Tokens: []string{"right"}})
+	for _, c := range []struct {
+		name  string
+		url   string
+		token string
+		event string
+		args  string
+		want  error
+	}{
+		{"no such event", w.srv.URL(), "right", "no.such", `{}`, dialect.ErrNotOffered},
+		{"no such argument", w.srv.URL(), "right", "chat.message", `{"board":"b"}`, dialect.ErrNotOffered},
+		{"arguments that are none", w.srv.URL(), "right", "chat.message", `[]`, dialect.ErrInvalid},
+		{"a template of one's own", w.srv.URL(), "right", "event://nothing/{x}", `{"x":1}`, nil},
+		{"wrong token", w.srv.URL(), "wrong", "chat.message", `{}`, dialect.ErrAuth},
+		{"nobody there", "http://127.0.0.1:1/mcp", "right", "chat.message", `{}`, dialect.ErrUnreachable},
+	} {
+		for _, mode := range []mcpload.Mode{mcpload.Push, mcpload.Webhook} {
+			for _, era := range []dialect.Era{dialect.Legacy, dialect.Modern} {
+				t.Run(fmt.Sprintf("%s/%s/%s", c.name, mode, era), func(t *testing.T) {
+					d, rec := lane(t, dialect.EndpointOptions{URL: c.url, Tokens: []string{c.token}, Era: era}, dialect.Options{
+						System: "sep-1803", Mode: mode, Event: c.event, Webhook: dialect.WebhookOptions{Authority: w.authority},
+						Arguments: func(int) json.RawMessage { return json.RawMessage(c.args) },
+					})
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					err := d.Attach(ctx, 0)
+					if c.want != nil {
+						if !errors.Is(err, c.want) {
+							t.Errorf("error is %v", err)
+						}
+					} else if err == nil {
+						t.Error("attached")
+					}
+					if got := rec.states(0); !slices.Equal(got, []mcpload.State{mcpload.Attaching, mcpload.Failed}) {
+						t.Errorf("states %v", got)
+					}
+				})
+			}
+		}
+	}
+}

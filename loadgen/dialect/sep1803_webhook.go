@@ -1,0 +1,341 @@
+package dialect
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// secretWish is the _meta key under which the wish for a type of secret is sent
+// with a registration. The draft has none: the server alone decides.
+const secretWish = "io.github.mcpload/webhookSecret"
+
+// The types of secrets.
+const (
+	secretRaw      = "raw"
+	secretStandard = "standard"
+	secretNone     = "none"
+)
+
+// earlyPatience is how long a delivery is held that came before its secret:
+// servers give up after 3 to 5 seconds.
+const earlyPatience = 3 * time.Second
+
+// withWish adds the wish to a _meta object of a registration.
+func withWish(meta []byte, method, wish string) []byte {
+	if method != methodRegister || wish == "" {
+		return meta
+	}
+	out := append(make([]byte, 0, len(meta)+64), meta[:len(meta)-1]...)
+	if len(meta) > len("{}") {
+		out = append(out, ',')
+	}
+	out = append(wire.AppendString(out, secretWish), ':')
+	return append(wire.AppendString(out, wish), '}')
+}
+
+// resourceHooks is what the subscriptions of an out-of-band lane share.
+type resourceHooks struct {
+	d        *sep1803
+	listener *sinks.Listener
+	receiver *sinks.Receiver
+	refuse   refusals
+}
+
+func newResourceHooks(d *sep1803) (*resourceHooks, error) {
+	o := d.opts.Webhook
+	if o.Refuse < 0 || o.Refuse > 1 {
+		return nil, fmt.Errorf("webhook: refuse %g: use a share from 0 to 1", o.Refuse)
+	}
+	h := &resourceHooks{d: d}
+	h.refuse.share, h.refuse.seed = o.Refuse, d.opts.Seed
+	h.receiver = sinks.NewReceiver(sinks.ReceiverOptions{Clock: d.clock, BodyLimit: o.BodyLimit, Turned: h.turned})
+	var err error
+	h.listener, err = sinks.Listen(sinks.ListenerOptions{
+		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Certificate: o.Certificate, Handler: h.receiver,
+	})
+	return h, err
+}
+
+// CertPEM returns what the target has to trust; nil if the lane has no listener.
+func (d *sep1803) CertPEM() []byte {
+	if d.hooks == nil {
+		return nil
+	}
+	return d.hooks.listener.CertPEM()
+}
+
+// CallbackURL returns the listener's address; "" if the lane has none.
+func (d *sep1803) CallbackURL() string {
+	if d.hooks == nil {
+		return ""
+	}
+	return d.hooks.listener.URL("")
+}
+
+// resourceHook is the receiving end of one run. Its secret is the server's to
+// make, so deliveries may come that cannot be verified yet.
+type resourceHook struct {
+	h    *resourceHooks
+	r    *resourceRun
+	path string
+	// known is closed when the secret is, or when it will never be.
+	known chan struct{}
+
+	serving sync.RWMutex // held for reading while a delivery is looked at
+
+	mu    sync.Mutex // guards the rest; constant once known is closed
+	kind  string     // "" = it will never be known
+	key   *wire.Key  // nil with secretNone
+	uri   string     // subscription://…
+	early mcpload.Instant
+}
+
+// registered is the answer to a registration.
+type registered struct {
+	Subscription struct {
+		URI    string `json:"uri"`
+		Secret *struct {
+			Type  string `json:"type"`
+			Value string `json:"value"`
+			Key   string `json:"key"`
+		} `json:"webhookSecret"`
+	} `json:"subscription"`
+}
+
+// attachWebhook issues a path and registers it.
+func (d *sep1803) attachWebhook(ctx context.Context, r *resourceRun) error {
+	var nonce [12]byte
+	rand.Read(nonce[:])
+	k := &resourceHook{
+		h: d.hooks, r: r, known: make(chan struct{}),
+		path: fmt.Sprintf("/r/%d-%d-%s", r.sub.Lane, r.sub.Index, hex.EncodeToString(nonce[:])),
+	}
+	d.mu.Lock()
+	r.hook = k
+	d.mu.Unlock()
+	d.hooks.receiver.Add(k.path, k)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
+	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax}
+	_, err := retryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
+		cause := mcpload.Subscribe
+		if again {
+			cause = mcpload.Retry
+		}
+		return struct{}{}, k.register(ctx, cause)
+	})
+	if err != nil {
+		k.settle("", nil, "")
+		d.hooks.retire(r)
+	}
+	return err
+}
+
+// register sends the registration and takes over the secret.
+func (k *resourceHook) register(ctx context.Context, cause mcpload.Cause) error {
+	d, r := k.h.d, k.r
+	uris := wire.AppendString([]byte{'['}, r.uri)
+	o := wire.BeginObject(nil)
+	o.Raw("uris", append(uris, ']'))
+	o.String("targetUri", k.h.listener.URL(k.path))
+	// A lost session, or a handshake in front of the call, is not part of what
+	// the server takes to answer.
+	if _, err := r.who.agree(ctx, d.observe); err != nil {
+		return err
+	}
+	sent := d.clock.Now()
+	var got registered
+	a, err := d.exchange(ctx, r.who, cause, methodRegister, o, &got)
+	if err != nil {
+		if errors.Is(err, ErrUnreachable) && a != nil && a.status == 0 {
+			// It may stand all the same, and nobody knows its name to end it.
+			d.tally.count("registrationsUnanswered", 1)
+		}
+		return err
+	}
+	kind, key, err := readSecret(got)
+	if err != nil {
+		return &callError{method: methodRegister, kind: kindProtocol, cause: err}
+	}
+	d.tally.count("registrations", 1)
+	d.tally.count(map[string]string{secretRaw: "secretsRaw", secretStandard: "secretsStandard", secretNone: "secretsNone"}[kind], 1)
+	now := d.clock.Now()
+	d.tally.took("secretWindow", now.Sub(sent))
+	early := k.settle(kind, key, got.Subscription.URI)
+	if early != 0 {
+		d.tally.count("registrationsRaced", 1)
+		d.tally.took("secretLate", now.Sub(early))
+	}
+	d.activate(r, a.at)
+	return nil
+}
+
+// readSecret reads what deliveries will be signed with. No secret is the same
+// as one of type none.
+func readSecret(got registered) (kind string, key *wire.Key, err error) {
+	if got.Subscription.URI == "" {
+		return "", nil, errors.New("the answer names no subscription")
+	}
+	s := got.Subscription.Secret
+	switch {
+	case s == nil || s.Type == secretNone:
+		return secretNone, nil, nil
+	case s.Type == secretRaw && s.Value != "":
+		return secretRaw, wire.NewKey([]byte(s.Value)), nil
+	case s.Type == secretStandard:
+		key, err = wire.ParseSecret(s.Key)
+		return secretStandard, key, err
+	}
+	return "", nil, fmt.Errorf("a webhook secret of type %q cannot be used", line(s.Type))
+}
+
+// settle makes the secret known, or says with an empty kind that it will never
+// be. It returns when the first delivery had come, 0 if none had.
+func (k *resourceHook) settle(kind string, key *wire.Key, uri string) mcpload.Instant {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	select {
+	case <-k.known:
+	default:
+		k.kind, k.key, k.uri = kind, key, uri
+		close(k.known)
+	}
+	return k.early
+}
+
+// deregister ends the subscription on the other side.
+func (d *sep1803) deregister(ctx context.Context, r *resourceRun) error {
+	d.mu.Lock()
+	k := r.hook
+	d.mu.Unlock()
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	uri := k.uri
+	k.mu.Unlock()
+	if uri == "" {
+		return nil
+	}
+	o := wire.BeginObject(nil)
+	o.String("uri", uri)
+	_, err := d.exchange(ctx, r.who, mcpload.Unsubscribe, methodDeregister, o, nil)
+	return err
+}
+
+// retire takes the run's path off the listener and waits for deliveries that
+// are being looked at.
+func (h *resourceHooks) retire(r *resourceRun) {
+	h.d.mu.Lock()
+	k := r.hook
+	h.d.mu.Unlock()
+	if k == nil {
+		return
+	}
+	h.receiver.Retire(k.path)
+	k.serving.Lock()
+	k.serving.Unlock() //nolint:staticcheck // only waits
+}
+
+// Receive looks at one request for the run's path.
+func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
+	k.serving.RLock()
+	defer k.serving.RUnlock()
+	h, r, d := k.h, k.r, k.h.d
+	if !k.wait(in.At) {
+		h.inbound(mcpload.Events, in.At, in.Size, http.StatusServiceUnavailable)
+		return sinks.Reply{Status: http.StatusServiceUnavailable}
+	}
+	if k.key != nil {
+		if err := wire.Verify(in.Header, in.Body, time.Now(), k.key); err != nil {
+			d.notice(r, mcpload.Rejected, in.At, rejection(err))
+			h.inbound(mcpload.Events, in.At, in.Size, http.StatusUnauthorized)
+			return sinks.Reply{Status: http.StatusUnauthorized}
+		}
+	}
+	f := fieldsPool.Get().(*wire.Fields)
+	defer fieldsPool.Put(f)
+	if !wire.ScanFields(in.Body, f) {
+		d.notice(r, mcpload.Malformed, in.At, "a delivery is not a JSON object")
+		h.inbound(mcpload.Events, in.At, in.Size, http.StatusBadRequest)
+		return sinks.Reply{Status: http.StatusBadRequest}
+	}
+	var id uint64
+	if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
+		id = mcpload.HashID([]byte(v[0]))
+	}
+	refused, repeat := h.refuse.decide(r.sub.Index, id)
+	stamp, probed := mcpload.FindStamp(in.Body)
+	d.delivered(mcpload.Delivery{
+		Sub: r.sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
+	}, f, in.Body)
+	switch {
+	case refused:
+		h.inbound(mcpload.Events, in.At, in.Size, http.StatusServiceUnavailable)
+		return sinks.Reply{Status: http.StatusServiceUnavailable}
+	case repeat:
+		h.inbound(mcpload.Retry, in.At, in.Size, http.StatusOK)
+	default:
+		h.inbound(mcpload.Events, in.At, in.Size, http.StatusOK)
+	}
+	return sinks.Reply{Delay: d.opts.Webhook.AckDelay}
+}
+
+// wait returns when the secret is known, and false when it is not: it will
+// never be, it takes too long, or early deliveries are not waited for.
+func (k *resourceHook) wait(at mcpload.Instant) bool {
+	d := k.h.d
+	select {
+	case <-k.known:
+		return k.kind != ""
+	default:
+	}
+	d.tally.count("beforeSecret", 1)
+	k.mu.Lock()
+	if k.early == 0 {
+		k.early = at
+	}
+	k.mu.Unlock()
+	if !d.opts.SEP1803.RefuseEarly {
+		t := time.NewTimer(earlyPatience)
+		defer t.Stop()
+		select {
+		case <-k.known:
+			return k.kind != ""
+		case <-t.C:
+		}
+	}
+	d.tally.count("beforeSecretRefused", 1)
+	return false
+}
+
+// turned reports a request that reached no subscription.
+func (h *resourceHooks) turned(to sinks.Hook, status int, at mcpload.Instant, size int) {
+	if k, ok := to.(*resourceHook); ok && status != http.StatusMethodNotAllowed {
+		h.d.notice(k.r, mcpload.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+	}
+	h.inbound(mcpload.Events, at, size, status)
+}
+
+// inbound reports a request that the target made.
+func (h *resourceHooks) inbound(cause mcpload.Cause, at mcpload.Instant, size, status int) {
+	c := mcpload.Call{
+		Lane: h.d.opts.Lane, Cause: cause, At: at, Requests: 1, Up: int64(answerSize), Down: int64(size),
+		Connections: h.listener.TakeAccepted(),
+	}
+	if status > 299 {
+		c.Failure = failureWord(status)
+	}
+	h.d.rec.Called(c)
+}

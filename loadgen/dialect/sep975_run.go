@@ -1,0 +1,269 @@
+package dialect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// run975 is one attachment of a subscription: the requests that it makes after
+// one another, from Attaching to Detached or Failed.
+type run975 struct {
+	sub  mcpload.Sub
+	who  *principal
+	args json.RawMessage
+	rand *rand.Rand // of the one goroutine that runs it
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{} // closed when its goroutine is over
+
+	mu     sync.Mutex
+	active bool
+	over   bool
+}
+
+// Attach begins subscription i's first request and returns when it can be
+// resumed.
+func (d *sep975) Attach(ctx context.Context, i int) error {
+	r, err := d.begin(i)
+	if err != nil {
+		return fmt.Errorf("attach %s: subscription %d: %w", d.set.Tool, i, err)
+	}
+	confirmed := make(chan struct{})
+	var failure error
+	d.work.Go(func() {
+		defer close(r.done)
+		failure = d.serve(r, sync.OnceFunc(func() { close(confirmed) }))
+	})
+	select {
+	case <-confirmed:
+		return nil
+	case <-r.done:
+		select {
+		case <-confirmed:
+			return nil
+		default:
+		}
+		if err = failure; err == nil {
+			err = notConfirmed(nil, context.Canceled)
+		}
+	case <-ctx.Done():
+		r.cancel()
+		<-r.done
+		err = notConfirmed(nil, ctx.Err())
+		var ce *callError
+		if errors.As(failure, &ce) && ce.throttled() {
+			err = notConfirmed(ce, ctx.Err())
+		}
+	}
+	d.fail(r, err)
+	return fmt.Errorf("attach %s at %s: %w", d.set.Tool, d.ep.opts.URL, err)
+}
+
+// begin makes a run for subscription i and reports Attaching.
+func (d *sep975) begin(i int) (*run975, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed:
+		return nil, fmt.Errorf("%w: the lane is closed", ErrState)
+	case i < 0 || i >= len(d.runs):
+		return nil, fmt.Errorf("%w: there are %d", ErrState, len(d.runs))
+	case d.runs[i] != nil && !d.runs[i].isOver():
+		return nil, fmt.Errorf("%w: it is open", ErrState)
+	}
+	args := json.RawMessage("{}")
+	if d.opts.Arguments != nil {
+		if a := d.opts.Arguments(i); len(a) > 0 {
+			args = a
+		}
+	}
+	var f wire.Fields
+	if !wire.ScanFields(args, &f) {
+		return nil, fmt.Errorf("%w: arguments %s are not a JSON object", ErrInvalid, line(string(args)))
+	}
+	r := &run975{
+		sub:  mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)},
+		who:  d.ep.principal(i),
+		args: args,
+		rand: rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(i))),
+		done: make(chan struct{}),
+	}
+	r.ctx, r.cancel = context.WithCancel(d.life)
+	d.runs[i] = r
+	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Attaching, At: d.clock.Now()})
+	return r, nil
+}
+
+// Detach ends subscription i. A request that is under way is given up; the
+// draft has no way to say so, and the target forgets it when its policy ends.
+func (d *sep975) Detach(_ context.Context, i int) error {
+	d.mu.Lock()
+	var r *run975
+	if i >= 0 && i < len(d.runs) {
+		r = d.runs[i]
+	}
+	d.mu.Unlock()
+	if r == nil || !d.leave(r) {
+		return nil
+	}
+	r.cancel()
+	<-r.done
+	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Detached, At: d.clock.Now()})
+	return nil
+}
+
+// Close ends everything. The account is complete afterwards.
+func (d *sep975) Close(ctx context.Context) error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	d.mu.Unlock()
+	d.end() // every run's context hangs on it, so the loop below does not wait for one after the other
+	for i := range d.runs {
+		if err := d.Detach(ctx, i); err != nil {
+			return err
+		}
+	}
+	d.work.Wait()
+	d.watch.Close()
+	d.hangUp()
+	return nil
+}
+
+// Traffic returns the lane's totals.
+func (d *sep975) Traffic() Traffic {
+	return Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened()}
+}
+
+func (r *run975) isOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+// activate reports Active, once.
+func (d *sep975) activate(r *run975, at mcpload.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.active && !r.over {
+		r.active = true
+		d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Active, At: at})
+	}
+}
+
+// fail reports Failed, unless the run has ended already.
+func (d *sep975) fail(r *run975, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.over = true
+		d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Failed, At: d.clock.Now(), Reason: line(err.Error())})
+		r.cancel()
+	}
+}
+
+// leave reports Detaching; false if the run has ended already.
+func (d *sep975) leave(r *run975) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return false
+	}
+	r.over = true
+	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Detaching, At: d.clock.Now()})
+	return true
+}
+
+func (d *sep975) notice(r *run975, k mcpload.NoticeKind, at mcpload.Instant, detail string) {
+	d.rec.Noticed(mcpload.Notice{Sub: r.sub, Kind: k, At: at, Detail: line(detail)})
+}
+
+// called reports an exchange.
+func (d *sep975) called(c mcpload.Call) {
+	c.Lane = d.opts.Lane
+	if c.Requests > 0 {
+		c.Connections = d.traffic.TakeOpened()
+	}
+	if c.At == 0 {
+		c.At = d.clock.Now()
+	}
+	d.rec.Called(c)
+}
+
+// agreement returns what the run's principal agreed on.
+func (d *sep975) agreement(ctx context.Context, r *run975) (*agreement, error) {
+	return r.who.agree(ctx, func(c mcpload.Call) {
+		c.Lane, c.At = d.opts.Lane, d.clock.Now()
+		d.rec.Called(c)
+	})
+}
+
+// lost tells whether an answer means that the server no longer knows the
+// session, and then forgets it.
+func (d *sep975) lost(r *run975, a *agreement, e *callError) bool {
+	if a.session == "" || e == nil || e.hasCode || e.status != 404 {
+		return false
+	}
+	r.who.forget(a)
+	return true
+}
+
+// serve makes one request after another until the run is over or the lane
+// drains. It returns why the first could not be made; later it reports instead.
+func (d *sep975) serve(r *run975, confirm func()) error {
+	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
+	opened := false
+	for n := 0; r.ctx.Err() == nil && !d.drained.Load(); n++ {
+		t := d.newTask(r, n)
+		t.confirmed = func(at mcpload.Instant) {
+			if !opened {
+				opened = true
+				d.activate(r, at)
+				confirm()
+			}
+		}
+		err := t.run()
+		if err == nil {
+			backoff.Reset()
+			continue
+		}
+		var ce *callError
+		known := errors.As(err, &ce)
+		lost := known && ce.kind == kindSession
+		switch {
+		case r.ctx.Err() != nil:
+			return err
+		case !opened && !lost && !(known && ce.throttled()):
+			return err
+		case known && ce.final():
+			d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
+			d.fail(r, err)
+			return nil
+		case opened:
+			d.notice(r, mcpload.TransientError, d.clock.Now(), err.Error())
+		}
+		wait := backoff.Next(0)
+		if known {
+			wait += ce.retryAfter
+		}
+		if !sinks.Sleep(r.ctx, wait) {
+			return err
+		}
+	}
+	return nil
+}
+
+// kindSession is the failure word for a session that the server has forgotten.
+const kindSession = "session lost"

@@ -1,0 +1,107 @@
+package dialect
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+)
+
+const (
+	methodCall = "tools/call"
+	headerName = "Mcp-Name"
+)
+
+// ToolAnswer is what came of a tools/call. See upstream.ToolAnswer, which
+// judges it.
+type ToolAnswer struct {
+	// Sent is true when the request may have reached the target.
+	Sent bool
+	// Answered is true when an answer came that could be read.
+	Answered bool
+	// Status is the HTTP status, 0 where there was none.
+	Status int
+	// Result is true for a result. IsError is its isError; Complete is false
+	// for a result that is a question in between (resultType).
+	Result, IsError, Complete bool
+	// Code is that of a JSON-RPC error, 0 if there was none.
+	Code int64
+	// Err is what went wrong, nil for a result.
+	Err error
+}
+
+// CallTool calls a tool of the target as principal i modulo their number,
+// shaking hands first if need be. arguments is a JSON object. The traffic is
+// nobody's: it belongs to whatever the tool stands for, not to a lane.
+func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments []byte) ToolAnswer {
+	p := e.principal(i)
+	agreed, err := p.agree(ctx, nil)
+	if err != nil {
+		return ToolAnswer{Err: err}
+	}
+	params := wire.BeginObject(nil)
+	params.String("name", tool)
+	params.Raw("arguments", arguments)
+	if agreed.meta != nil {
+		params.Raw("_meta", agreed.meta)
+	}
+	body := wire.AppendRequest(nil, e.id(), methodCall, params.End())
+	header := agreed.headers[methodList].Clone() // what all methods share
+	if agreed.era == Modern {
+		header.Set(headerMethod, methodCall)
+		header.Set(headerName, headerText(tool))
+	}
+	var sent atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		// The transport tries again by itself only when nothing was written.
+		GetConn: func(string) { sent.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
+	})
+	c := caller{transport: e.transport, url: e.url, host: e.host, clock: toolClock}
+	a := c.call(traced, methodCall, header, body)
+	defer a.release()
+	out := ToolAnswer{Sent: sent.Load(), Status: a.status}
+	if a.err != nil {
+		out.Err = a.err
+		out.Answered = a.err.kind == ""
+		if a.err.hasCode {
+			out.Code = a.err.code
+		}
+		if agreed.session != "" && !a.err.hasCode && a.status == http.StatusNotFound {
+			p.forget(agreed)
+		}
+		return out
+	}
+	out.Answered, out.Result = true, true
+	var m struct {
+		Result struct {
+			IsError    bool   `json:"isError"`
+			ResultType string `json:"resultType"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(*a.buf, &m); err != nil {
+		out.Answered, out.Result, out.Err = false, false, &callError{method: methodCall, kind: kindProtocol, cause: err}
+		return out
+	}
+	out.IsError = m.Result.IsError
+	out.Complete = m.Result.ResultType == "" || m.Result.ResultType == "complete"
+	return out
+}
+
+// toolClock is for the time of calls that nobody asks for.
+var toolClock = mcpload.NewClock()
+
+// headerText makes a name fit for a header: as it is when it is plain ASCII, and
+// else in the protocol's wrapping of base64.
+func headerText(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
+	}
+	return name
+}

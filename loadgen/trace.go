@@ -1,0 +1,72 @@
+package loadgen
+
+import (
+	"sort"
+	"time"
+)
+
+// Trace fires at recorded times: shot n at Offsets[n] / Warp. It ends with the
+// last of them. Offsets must not be negative nor decrease, and must not change
+// while the Trace is in use.
+type Trace struct {
+	Offsets []time.Duration
+	// Warp is how many times faster than recorded: 2 takes half the time, 0.5
+	// twice as long. 0 means 1. One that is negative or not finite has no shots.
+	Warp float64
+}
+
+// At implements [Schedule].
+func (t Trace) At(n uint64) (time.Duration, bool) {
+	warp := t.warp()
+	if n >= uint64(len(t.Offsets)) || !positive(warp) {
+		return 0, false
+	}
+	if warp == 1 {
+		return t.Offsets[n], true // to the nanosecond, however late
+	}
+	return nanoseconds(float64(t.Offsets[n]) / warp)
+}
+
+// RateAt implements [Rated]: the shots of the second from t on.
+func (t Trace) RateAt(at time.Duration) float64 {
+	warp := t.warp()
+	if !positive(warp) {
+		return 0
+	}
+	return float64(t.before(at+time.Second) - t.before(at))
+}
+
+// Peak returns the most shots that fall into any one second: what a rate limit
+// has to be compared with.
+func (t Trace) Peak() int {
+	peak, first := 0, 0
+	for last := range t.Offsets {
+		at, ok := t.At(uint64(last))
+		if !ok {
+			break
+		}
+		for {
+			if begin, _ := t.At(uint64(first)); at-begin < time.Second {
+				break
+			}
+			first++
+		}
+		peak = max(peak, last-first+1)
+	}
+	return peak
+}
+
+// before counts the shots that are due before at.
+func (t Trace) before(at time.Duration) int {
+	return sort.Search(len(t.Offsets), func(i int) bool {
+		due, ok := t.At(uint64(i))
+		return !ok || due >= at
+	})
+}
+
+func (t Trace) warp() float64 {
+	if t.Warp == 0 {
+		return 1
+	}
+	return t.Warp
+}

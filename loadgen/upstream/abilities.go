@@ -1,0 +1,86 @@
+package upstream
+
+import (
+	"context"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Preparer is the ability of an Upstream that has something to settle with the
+// target before the first shot.
+type Preparer interface {
+	// Prepare is called once, before any Fire. Its error says that firing would
+	// be in vain, and how to mend it.
+	Prepare(ctx context.Context) error
+}
+
+// Figurer is the ability of an Upstream to tell what it saw besides outcomes.
+type Figurer interface {
+	// Figures may be called at any time; it returns a copy.
+	Figures() Figures
+}
+
+// Recorded is the ability of an Upstream to say what a shot carries, for a
+// trace. It must give the same answer as the shot had, apart from times.
+type Recorded interface {
+	// Content returns the name of the event that the shot stands for, which may
+	// be empty, and its payload, a JSON object that the caller owns.
+	Content(shot Shot) (event string, payload []byte)
+}
+
+// Sourcer is the ability of an Upstream to say which source each shot belongs
+// to, where that is not round the sources in turn.
+type Sourcer interface {
+	// Source is the source of shot n; Sources is how many there must be.
+	Source(n uint64) uint16
+	Sources() int
+}
+
+// Figures are an upstream's own figures, by camel-case names that its section
+// in docs/upstreams.md defines, with their units.
+type Figures struct {
+	Values  map[string]float64
+	Timings map[string]Timing
+}
+
+// Timing is a distribution of durations in nanoseconds, from 1 µs to 10 minutes
+// with three significant digits. What lies outside is in the Histogram at its
+// bound, and counted in Below or Above.
+type Timing struct {
+	Histogram    *hdrhistogram.Histogram
+	Below, Above int64
+}
+
+const (
+	shortest = 1_000           // 1 µs
+	longest  = 600_000_000_000 // 10 min
+)
+
+func newTiming() Timing { return Timing{Histogram: hdrhistogram.New(shortest, longest, 3)} }
+
+// record adds one duration in nanoseconds. The caller holds whatever lock
+// guards t.
+func (t *Timing) record(ns int64) {
+	switch {
+	case ns < shortest:
+		t.Below++
+		ns = shortest
+	case ns > longest:
+		t.Above++
+		ns = longest
+	}
+	_ = t.Histogram.RecordValue(ns) // in range now
+}
+
+func (t *Timing) copy() Timing {
+	c := newTiming()
+	c.Histogram.Merge(t.Histogram)
+	c.Below, c.Above = t.Below, t.Above
+	return c
+}
+
+// Ender is the ability of an Upstream to end by itself.
+type Ender interface {
+	// Ended says how it ended, nil while it has not.
+	Ended() error
+}

@@ -1,0 +1,291 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// ExecOptions describe an [Exec].
+type ExecOptions struct {
+	// Command is the program and its arguments; no shell is asked. Required.
+	Command []string
+	// Line appends one shot's line, JSON without line breaks, to dst and
+	// returns it; the line break is added. It is called by many goroutines at
+	// once. Required.
+	Line func(dst []byte, source int, seq uint32, probe string) []byte
+	// Ack waits until the program has written a line on its standard output
+	// that holds the shot's probe. A JSON object with "ok": false, or with an
+	// "error", says no. Without Ack, a shot is Accepted when its line was
+	// written, and the output is thrown away.
+	Ack bool
+	// Env are variables (NAME=value) that the program gets besides this
+	// process's own.
+	Env []string
+	// Timeout of one shot; 0 means [DefaultTimeout].
+	Timeout time.Duration
+}
+
+// Exec fires by writing a line of JSON to a program of the user's own, which
+// does the rest.
+//
+// A line that was not begun is Refused, and so is every shot once the program
+// has ended. A line that was written, or half written, and is not acknowledged
+// in time or before the program ends, is Uncertain.
+type Exec struct {
+	o     ExecOptions
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	log   lastLines
+	jobs  chan *execJob
+	quit  chan struct{} // closed by Close
+	ended chan struct{} // closed when the program is over and its output read
+	over  error         // how it ended; set before ended is closed
+	wg    sync.WaitGroup
+
+	mu   sync.Mutex
+	acks map[mcpload.Stamp]chan mcpload.Outcome
+}
+
+// execJob is one line on its way.
+type execJob struct {
+	line  []byte
+	wrote chan mcpload.Outcome // holds one
+}
+
+// NewExec checks the options. The program is started by Prepare.
+func NewExec(o ExecOptions) (*Exec, error) {
+	if len(o.Command) == 0 || o.Command[0] == "" || o.Line == nil {
+		return nil, errors.New("upstream exec: Command and Line must be given")
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	return &Exec{
+		o: o, jobs: make(chan *execJob), quit: make(chan struct{}), ended: make(chan struct{}),
+		acks: map[mcpload.Stamp]chan mcpload.Outcome{}, log: lastLines{max: 4096},
+	}, nil
+}
+
+// Prepare implements [Preparer]: it starts the program.
+func (e *Exec) Prepare(context.Context) error {
+	cmd := exec.Command(e.o.Command[0], e.o.Command[1:]...)
+	ownGroup(cmd)
+	cmd.Env = append(os.Environ(), e.o.Env...)
+	cmd.Stderr = &e.log
+	cmd.WaitDelay = closeGrace
+	var err error
+	if e.stdin, err = cmd.StdinPipe(); err != nil {
+		return fmt.Errorf("upstream exec: %w", err)
+	}
+	var out io.ReadCloser
+	if e.o.Ack {
+		if out, err = cmd.StdoutPipe(); err != nil {
+			return fmt.Errorf("upstream exec: %w", err)
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("upstream exec: start %s: %w; is upstream.exec.command right?", e.o.Command[0], err)
+	}
+	e.cmd = cmd
+	e.wg.Go(func() {
+		defer close(e.ended)
+		if out != nil {
+			e.read(out)
+		}
+		e.over = cmd.Wait()
+	})
+	e.wg.Go(e.write)
+	return nil
+}
+
+// write writes the lines, one at a time.
+func (e *Exec) write() {
+	for {
+		select {
+		case job := <-e.jobs:
+			n, err := e.stdin.Write(job.line)
+			switch {
+			case err == nil:
+				job.wrote <- mcpload.Accepted
+			case n == 0:
+				job.wrote <- mcpload.Refused
+			default:
+				job.wrote <- mcpload.Uncertain
+			}
+		case <-e.ended:
+			return
+		case <-e.quit:
+			return
+		}
+	}
+}
+
+// read reads acknowledgements until the program closes its output.
+func (e *Exec) read(out io.Reader) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		stamp, ok := mcpload.FindStamp(lines.Bytes())
+		if !ok {
+			continue // a program may talk about other things too
+		}
+		e.mu.Lock()
+		ack := e.acks[stamp]
+		delete(e.acks, stamp)
+		e.mu.Unlock()
+		if ack != nil {
+			ack <- ackOutcome(lines.Bytes())
+		}
+	}
+	// A line that is too long ends the scan; the program must not block on it.
+	_, _ = io.Copy(io.Discard, out)
+}
+
+// ackOutcome reads an acknowledgement.
+func ackOutcome(line []byte) mcpload.Outcome {
+	var answer struct {
+		OK    *bool           `json:"ok"`
+		Error json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(line, &answer) == nil {
+		no := answer.OK != nil && !*answer.OK
+		if no || len(answer.Error) > 0 && !bytes.Equal(answer.Error, []byte("null")) {
+			return mcpload.Refused
+		}
+	}
+	return mcpload.Accepted
+}
+
+// Fire implements [Upstream].
+func (e *Exec) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+	if e.cmd == nil {
+		return mcpload.Refused
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.o.Timeout)
+	defer cancel()
+	line := e.o.Line(make([]byte, 0, 256), int(shot.Source), shot.Seq, shot.Stamp.String())
+	job := &execJob{line: append(line, '\n'), wrote: make(chan mcpload.Outcome, 1)}
+	var ack chan mcpload.Outcome
+	if e.o.Ack {
+		ack = make(chan mcpload.Outcome, 1)
+		e.expect(shot.Stamp, ack)
+		defer e.expect(shot.Stamp, nil)
+	}
+	select {
+	case e.jobs <- job:
+	case <-e.ended:
+		return mcpload.Refused
+	case <-ctx.Done():
+		return mcpload.Refused // a program that does not read has taken nothing
+	}
+	select {
+	case outcome := <-job.wrote:
+		if outcome != mcpload.Accepted || ack == nil {
+			return outcome
+		}
+	case <-ctx.Done():
+		return mcpload.Uncertain
+	}
+	select {
+	case outcome := <-ack:
+		return outcome
+	case <-ctx.Done():
+	case <-e.ended:
+		select { // acknowledged with its last words
+		case outcome := <-ack:
+			return outcome
+		default:
+		}
+	}
+	return mcpload.Uncertain
+}
+
+// expect keeps or forgets where the acknowledgement of a shot goes.
+func (e *Exec) expect(stamp mcpload.Stamp, ack chan mcpload.Outcome) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ack == nil {
+		delete(e.acks, stamp)
+		return
+	}
+	e.acks[stamp] = ack
+}
+
+// Content implements [Recorded].
+func (e *Exec) Content(shot Shot) (string, []byte) {
+	return "", e.o.Line(nil, int(shot.Source), shot.Seq, shot.Stamp.String())
+}
+
+// Ended implements [Ender].
+func (e *Exec) Ended() error {
+	select {
+	case <-e.ended:
+	default:
+		return nil
+	}
+	how := "exit status 0"
+	if e.over != nil {
+		how = e.over.Error()
+	}
+	if last := e.log.last(); last != "" {
+		how += ": " + last
+	}
+	return fmt.Errorf("%s ended: %s", e.o.Command[0], how)
+}
+
+// closeGrace is how long a program may take to end once its input has.
+const closeGrace = 5 * time.Second
+
+// Close implements [Upstream]: it ends the program's input and waits for it,
+// and kills it after five seconds.
+func (e *Exec) Close() error {
+	if e.cmd == nil {
+		return nil
+	}
+	close(e.quit)
+	_ = e.stdin.Close() // it may have been closed by the program's end
+	select {
+	case <-e.ended:
+	case <-time.After(closeGrace):
+		_ = e.cmd.Process.Kill() // likewise
+	}
+	e.wg.Wait()
+	return nil
+}
+
+// lastLines is a Writer that keeps the last max bytes.
+type lastLines struct {
+	mu  sync.Mutex
+	max int
+	buf []byte
+}
+
+// Write implements [io.Writer].
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf = append(l.buf, p...)
+	if over := len(l.buf) - l.max; over > 0 {
+		l.buf = append(l.buf[:0], l.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (l *lastLines) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(string(l.buf)), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}

@@ -1,0 +1,146 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// WebhookOptions are what the webhooks of all products have in common.
+type WebhookOptions struct {
+	// URL that the target has for the product's webhooks. Required.
+	URL string
+	// Secret that the target checks signatures with, as the product would show
+	// it. It enters no error and no figure.
+	Secret string
+	// Text gives the sentence that holds the probe. It is called by many
+	// goroutines at once; nil means one of the kind's own.
+	Text func(source int, seq uint32, probe string) string
+	// Timeout of one shot; 0 means [DefaultTimeout].
+	Timeout time.Duration
+	// Connections to keep open, best as many as there are workers; 0 means
+	// [DefaultConnections].
+	Connections int
+	// TLS configures https; nil means Go's defaults.
+	TLS *tls.Config
+	// Now is the wall clock of signatures and payloads; nil means time.Now.
+	// No figure depends on it.
+	Now func() time.Time
+}
+
+// poster posts JSON to one address.
+type poster struct {
+	client *client
+	url    string
+	secret []byte
+	text   func(source int, seq uint32, probe string) string
+	now    func() time.Time
+}
+
+func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, probe string) string) (poster, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return poster{}, fmt.Errorf("upstream %s: address %q: want one like http://127.0.0.1:8080/hooks/%s", kind, o.URL, kind)
+	}
+	p := poster{client: newClient(o.Timeout, o.Connections, o.TLS), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
+	if p.text == nil {
+		p.text = text
+	}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	return p, nil
+}
+
+// post sends one signed body.
+func (p *poster) post(ctx context.Context, header http.Header, body []byte) mcpload.Outcome {
+	req, err := p.request(ctx, header, body)
+	if err != nil {
+		return mcpload.Refused
+	}
+	outcome, _ := p.client.do(ctx, req)
+	return outcome
+}
+
+// ask sends one signed body and returns what was answered.
+func (p *poster) ask(ctx context.Context, header http.Header, body []byte) (status int, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.client.timeout)
+	defer cancel()
+	req, err := p.request(ctx, header, body)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := p.client.transport.RoundTrip(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return resp.StatusCode, answer, err
+}
+
+func (p *poster) request(ctx context.Context, header http.Header, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header
+	return req, nil
+}
+
+// Close implements [Upstream].
+func (p *poster) Close() error {
+	p.client.close()
+	return nil
+}
+
+// sign is the MAC of parts under the secret, in hexadecimal.
+func sign(of func() hash.Hash, secret []byte, parts ...[]byte) string {
+	mac := hmac.New(of, secret)
+	for _, part := range parts {
+		mac.Write(part)
+	}
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// digest is a number of hexadecimal digits, at most 64, that only this probe
+// has: ids of commits, deliveries and payments are made of it, so that they are
+// as unique as they are in reality, and the same each time.
+func digest(digits int, what, probe string) string {
+	sum := sha256.Sum256([]byte(what + " " + probe))
+	return hex.EncodeToString(sum[:])[:digits]
+}
+
+// guid is a random-looking UUID (version 4) that only this probe has.
+func guid(probe string) string {
+	h := []byte(digest(32, "guid", probe))
+	h[12], h[16] = '4', "89ab"[h[16]&3]
+	return fmt.Sprintf("%s-%s-%s-%s-%s", h[:8], h[8:12], h[12:16], h[16:20], h[20:])
+}
+
+// encode is JSON without the escapes for HTML, which none of the products make.
+func encode(v any, indent string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		panic("upstream: a payload of our own cannot be encoded: " + err.Error())
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}
+
+var errNoSecret = errors.New("no secret was given: the target could not tell that the webhook is genuine")

@@ -1,0 +1,193 @@
+package upstream
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcpload/mcpload"
+)
+
+// TraceRecorder is a Recorder that writes a trace: of what is fired, or of what
+// arrives. It is told beside the ledger (see [mcpload.Tee]). Lines are made and
+// written by a goroutine of its own, so it holds nobody up; what that cannot
+// keep pace with is left out, counted, and makes Close fail.
+type TraceRecorder struct {
+	silent
+	start   atomic.Int64 // the Instant at which t is 0
+	content func(Shot) (string, []byte)
+	queue   chan traced
+	done    chan struct{}
+	missed  atomic.Int64
+	written int64 // by the goroutine
+	err     error // likewise
+
+	mu   sync.Mutex
+	seen *idRing // ids of events that were written; guarded by mu
+}
+
+// traced is an entry on its way to the file.
+type traced struct {
+	at      mcpload.Instant
+	shot    Shot
+	message []byte // an event that arrived; nil for one that was fired
+}
+
+// traceQueue is how many entries may wait for the file.
+const traceQueue = 1 << 14
+
+// NewTraceRecorder writes what is fired, with the contents that content gives,
+// or, when content is nil, what arrives: then an event that comes to several
+// subscriptions is written once, as far as its id tells, and events without an
+// id are taken from the first subscription only.
+func NewTraceRecorder(w io.Writer, content func(Shot) (event string, payload []byte)) *TraceRecorder {
+	t := &TraceRecorder{content: content, queue: make(chan traced, traceQueue), done: make(chan struct{}), seen: newIDRing(1 << 16)}
+	go t.write(w)
+	return t
+}
+
+// Start sets the instant from which entries count their time. What happens
+// before is not written.
+func (t *TraceRecorder) Start(at mcpload.Instant) { t.start.Store(int64(at)) }
+
+// Fired implements [mcpload.Recorder].
+func (t *TraceRecorder) Fired(e mcpload.Emission) {
+	if t.content != nil {
+		t.add(traced{at: e.Fired, shot: e})
+	}
+}
+
+// Observed implements [mcpload.Observer].
+func (t *TraceRecorder) Observed(o mcpload.Observation) {
+	start := mcpload.Instant(t.start.Load())
+	if t.content != nil || start == 0 || o.At < start {
+		return
+	}
+	if o.EventID == 0 {
+		if o.Sub != (mcpload.Sub{}) {
+			return
+		}
+	} else {
+		t.mu.Lock()
+		again := t.seen.add(o.EventID)
+		t.mu.Unlock()
+		if again {
+			return
+		}
+	}
+	t.add(traced{at: o.At, message: append([]byte(nil), o.Message...)})
+}
+
+func (t *TraceRecorder) add(e traced) {
+	select {
+	case t.queue <- e:
+	default:
+		t.missed.Add(1)
+	}
+}
+
+// write is the goroutine.
+func (t *TraceRecorder) write(w io.Writer) {
+	defer close(t.done)
+	out := bufio.NewWriter(w)
+	var line []byte
+	var last mcpload.Instant
+	for e := range t.queue {
+		if t.err != nil {
+			continue
+		}
+		start := mcpload.Instant(t.start.Load())
+		if start == 0 || e.at < start {
+			continue
+		}
+		// Several goroutines tell us, so neighbours may have changed places.
+		last = max(last, e.at)
+		entry := TraceEntry{At: last.Sub(start), Source: e.shot.Source}
+		if e.message == nil {
+			entry.Event, entry.Payload = t.content(e.shot)
+		} else if entry.Event, entry.Payload = eventIn(e.message); entry.Payload == nil {
+			continue
+		}
+		if line, t.err = entry.Append(line[:0]); t.err == nil {
+			_, t.err = out.Write(line)
+		}
+		t.written++
+	}
+	if err := out.Flush(); t.err == nil {
+		t.err = err
+	}
+}
+
+// eventIn finds name and data of an event. A message that has no data is taken
+// as it is; one that is no object gives nothing.
+func eventIn(message []byte) (name string, payload json.RawMessage) {
+	var m struct {
+		Params json.RawMessage `json:"params"`
+		Name   string          `json:"name"`
+		Data   json.RawMessage `json:"data"`
+	}
+	if json.Unmarshal(message, &m) != nil {
+		return "", nil
+	}
+	if len(m.Params) > 0 && m.Params[0] == '{' {
+		return eventIn(m.Params)
+	}
+	if len(m.Data) == 0 || m.Data[0] != '{' {
+		return m.Name, message
+	}
+	return m.Name, m.Data
+}
+
+// Close waits until everything is written, and returns how many entries there
+// are. It does not close the writer. Nobody may tell the recorder anything any
+// more.
+func (t *TraceRecorder) Close() (entries int64, err error) {
+	close(t.queue)
+	<-t.done
+	if t.err != nil {
+		return t.written, fmt.Errorf("write the trace: %w", t.err)
+	}
+	if n := t.missed.Load(); n > 0 {
+		return t.written, fmt.Errorf("write the trace: %d entries are missing, since the file could not be written as fast as they came", n)
+	}
+	return t.written, nil
+}
+
+// idRing remembers the newest ids.
+type idRing struct {
+	known map[uint64]struct{}
+	ring  []uint64
+	next  int
+}
+
+func newIDRing(size int) *idRing {
+	return &idRing{known: map[uint64]struct{}{}, ring: make([]uint64, size)}
+}
+
+// add remembers an id, which is not 0, and tells whether it was known.
+func (r *idRing) add(id uint64) bool {
+	if _, ok := r.known[id]; ok {
+		return true
+	}
+	if old := r.ring[r.next]; old != 0 {
+		delete(r.known, old)
+	}
+	r.ring[r.next] = id
+	r.next = (r.next + 1) % len(r.ring)
+	r.known[id] = struct{}{}
+	return false
+}
+
+// silent is a Recorder that takes no notice.
+type silent struct{}
+
+func (silent) Fired(mcpload.Emission)                                   {}
+func (silent) Resolved(mcpload.Stamp, mcpload.Outcome, mcpload.Instant) {}
+func (silent) Dropped(mcpload.Drop)                                     {}
+func (silent) Delivered(mcpload.Delivery)                               {}
+func (silent) Noticed(mcpload.Notice)                                   {}
+func (silent) Changed(mcpload.Transition)                               {}
+func (silent) Called(mcpload.Call)                                      {}

@@ -1,0 +1,223 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// ReplayOptions describe a [Replay].
+type ReplayOptions struct {
+	// Trace has the payloads: shot n carries that of entry n, and when there
+	// are more shots than entries they begin anew. Required.
+	Trace []TraceEntry
+	// Probe names the text of a payload that gets the probe where the payload
+	// holds none: keys with dots between them, such as data.text. The probe is
+	// appended to what stands there; a key that is not there is made.
+	Probe string
+	// Admin is the admin listener of a reference target, which is told to emit
+	// the entry's event, or Event where the entry has none.
+	Admin, Event string
+	// URL gets each payload as it is, as the body of a POST with Headers. One
+	// of Admin and URL is required.
+	URL     string
+	Headers map[string]string
+	// Timeout of one shot; 0 means [DefaultTimeout].
+	Timeout time.Duration
+	// Connections to keep open, best as many as there are workers; 0 means
+	// [DefaultConnections].
+	Connections int
+}
+
+// Replay fires what was recorded, with this run's probes in the place of those
+// of the recording. The schedule says when; loadgen.Trace is that of the
+// recording.
+type Replay struct {
+	client  *client
+	url     string
+	inject  bool
+	header  http.Header
+	entries []replayEntry
+}
+
+// replayEntry is a payload cut at its probes: between two pieces a probe goes.
+type replayEntry struct {
+	source uint16
+	event  string
+	pieces [][]byte
+}
+
+// NewReplay checks the options and every payload. It does not connect. The
+// error says which line of the trace is wrong, counted without empty ones.
+func NewReplay(o ReplayOptions) (*Replay, error) {
+	address, what := o.URL, "address"
+	if o.Admin != "" {
+		address, what = o.Admin, "admin address"
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || (o.Admin == "") == (o.URL == "") {
+		return nil, fmt.Errorf("upstream replay: %s %q: want one like http://127.0.0.1:9090, of either an admin listener or any other", what, address)
+	}
+	if len(o.Trace) == 0 {
+		return nil, errors.New("upstream replay: the trace is empty")
+	}
+	r := &Replay{client: newClient(o.Timeout, o.Connections, nil), url: o.URL, inject: o.Admin != "", header: http.Header{"Content-Type": {"application/json"}}}
+	if r.inject {
+		r.url = u.JoinPath("inject").String()
+	}
+	for name, value := range o.Headers {
+		r.header.Set(name, value)
+	}
+	for i, e := range o.Trace {
+		if e.Event == "" {
+			e.Event = o.Event
+		}
+		if e.Event == "" && r.inject {
+			return nil, fmt.Errorf("upstream replay: entry %d has no event; add one, or give upstream.event", i+1)
+		}
+		pieces, err := cut(e.Payload, o.Probe)
+		if err != nil {
+			return nil, fmt.Errorf("upstream replay: entry %d: %w", i+1, err)
+		}
+		r.entries = append(r.entries, replayEntry{e.Source, e.Event, pieces})
+	}
+	return r, nil
+}
+
+// cut cuts a payload at its probes, after putting one where path says if there
+// is none.
+func cut(payload []byte, path string) ([][]byte, error) {
+	if _, ok := mcpload.FindStamp(payload); !ok {
+		if path == "" {
+			return nil, errors.New("its payload holds no probe id; name the text that gets one with upstream.replay.probe")
+		}
+		var object map[string]any
+		d := json.NewDecoder(bytes.NewReader(payload))
+		d.UseNumber() // numbers stay as they were written
+		if err := d.Decode(&object); err != nil || object == nil {
+			return nil, errors.New("its payload is not a JSON object")
+		}
+		if err := place(object, strings.Split(path, "."), path); err != nil {
+			return nil, err
+		}
+		payload = encode(object, "")
+	}
+	var pieces [][]byte
+	rest := payload
+	for {
+		i := nextProbe(rest)
+		if i < 0 {
+			return append(pieces, bytes.Clone(rest)), nil
+		}
+		pieces = append(pieces, bytes.Clone(rest[:i]))
+		rest = rest[i+mcpload.ProbeLen:]
+	}
+}
+
+// place appends a probe to the text at the end of path.
+func place(object map[string]any, path []string, all string) error {
+	key := path[0]
+	if len(path) > 1 {
+		inner, ok := object[key].(map[string]any)
+		if _, given := object[key]; given && !ok {
+			return fmt.Errorf("upstream.replay.probe %q: %q is not an object in its payload", all, key)
+		}
+		if !ok {
+			inner = map[string]any{}
+			object[key] = inner
+		}
+		return place(inner, path[1:], all)
+	}
+	stamp := mcpload.Stamp{Seq: 1}.String()
+	switch text := object[key].(type) {
+	case nil:
+		object[key] = stamp
+	case string:
+		object[key] = strings.TrimSpace(text + " " + stamp)
+	default:
+		return fmt.Errorf("upstream.replay.probe %q: %q is not a text in its payload", all, key)
+	}
+	return nil
+}
+
+// nextProbe is where the next valid probe id begins, or -1.
+func nextProbe(b []byte) int {
+	const prefix = "mcpl-"
+	for at := 0; ; {
+		i := bytes.Index(b[at:], []byte(prefix))
+		if i < 0 {
+			return -1
+		}
+		at += i
+		if len(b) >= at+mcpload.ProbeLen {
+			if _, err := mcpload.ParseStamp(string(b[at : at+mcpload.ProbeLen])); err == nil {
+				return at
+			}
+		}
+		at += len(prefix)
+	}
+}
+
+// Source is the source of shot n, as it was recorded.
+func (r *Replay) Source(n uint64) uint16 { return r.entry(n).source }
+
+// Sources is how many sources the trace needs.
+func (r *Replay) Sources() int {
+	most := 0
+	for _, e := range r.entries {
+		most = max(most, int(e.source))
+	}
+	return most + 1
+}
+
+func (r *Replay) entry(n uint64) *replayEntry { return &r.entries[n%uint64(len(r.entries))] }
+
+// Content implements [Recorded].
+func (r *Replay) Content(shot Shot) (string, []byte) {
+	e := r.entry(shot.Shot)
+	return e.event, e.append(nil, shot.Stamp)
+}
+
+func (e *replayEntry) append(dst []byte, stamp mcpload.Stamp) []byte {
+	for i, piece := range e.pieces {
+		if i > 0 {
+			dst = stamp.Append(dst)
+		}
+		dst = append(dst, piece...)
+	}
+	return dst
+}
+
+// Fire implements [Upstream].
+func (r *Replay) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+	e := r.entry(shot.Shot)
+	var body []byte
+	if r.inject {
+		name, _ := json.Marshal(e.event) // a string always encodes
+		body = append(append(append(body, `{"name":`...), name...), `,"data":`...)
+		body = append(e.append(body, shot.Stamp), '}')
+	} else {
+		body = e.append(body, shot.Stamp)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(body))
+	if err != nil {
+		return mcpload.Refused
+	}
+	req.Header = r.header.Clone()
+	outcome, _ := r.client.do(ctx, req)
+	return outcome
+}
+
+// Close implements [Upstream].
+func (r *Replay) Close() error {
+	r.client.close()
+	return nil
+}

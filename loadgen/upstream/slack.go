@@ -1,0 +1,165 @@
+package upstream
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/mcpload/mcpload"
+)
+
+// SlackOptions describe a [Slack].
+type SlackOptions struct {
+	WebhookOptions
+	// Channel gives the id of a source's channel; nil means C and ten digits.
+	Channel func(source int) string
+}
+
+// Slack sends what the Events API of Slack sends: at first url_verification,
+// whose challenge the target must give back, then one event_callback with a
+// message for each shot, the probe in its text, all signed with the app's
+// signing secret. Each source is a channel. It sends nothing twice, so
+// X-Slack-Retry-Num never stands in a request.
+type Slack struct {
+	poster
+	channel func(source int) string
+}
+
+// NewSlack checks the options. It does not connect.
+func NewSlack(o SlackOptions) (*Slack, error) {
+	if o.Secret == "" {
+		return nil, fmt.Errorf("upstream slack: %w", errNoSecret)
+	}
+	p, err := newPoster("slack", o.WebhookOptions, func(_ int, seq uint32, probe string) string {
+		return fmt.Sprintf("deploy %d is through, see %s", seq, probe)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &Slack{poster: p, channel: o.Channel}
+	if s.channel == nil {
+		s.channel = func(source int) string { return fmt.Sprintf("C%010d", source) }
+	}
+	return s, nil
+}
+
+const (
+	slackToken = "mcploadverificationtoken" // Slack's own is deprecated in favour of the signature
+	slackTeam  = "T0MCPLOAD0"
+	slackApp   = "A0MCPLOAD0"
+	slackUser  = "U0MCPLOAD0"
+)
+
+// Prepare implements [Preparer]: it does the url_verification handshake.
+func (s *Slack) Prepare(ctx context.Context) error {
+	challenge := rand.Text()
+	body := encode(struct {
+		Token     string `json:"token"`
+		Challenge string `json:"challenge"`
+		Type      string `json:"type"`
+	}{slackToken, challenge, "url_verification"}, "")
+	status, answer, err := s.ask(ctx, s.header(body), body)
+	switch {
+	case err != nil:
+		return fmt.Errorf("upstream slack: url_verification at %s: %w; is the target up, and the address right?", s.url, err)
+	case status != http.StatusOK:
+		return fmt.Errorf("upstream slack: url_verification at %s was answered with HTTP %d; check the signing secret and the address", s.url, status)
+	case !hasChallenge(answer, challenge):
+		return fmt.Errorf("upstream slack: url_verification at %s was answered without its challenge; the target must give it back, as text or as JSON", s.url)
+	}
+	return nil
+}
+
+// hasChallenge tells whether an answer gives the challenge back in one of the
+// three ways that Slack takes: as text, as JSON, or as a form.
+func hasChallenge(answer []byte, challenge string) bool {
+	if strings.TrimSpace(string(answer)) == challenge {
+		return true
+	}
+	var object struct {
+		Challenge string `json:"challenge"`
+	}
+	if json.Unmarshal(answer, &object) == nil {
+		return object.Challenge == challenge
+	}
+	form, err := url.ParseQuery(strings.TrimSpace(string(answer)))
+	return err == nil && form.Get("challenge") == challenge
+}
+
+// Fire implements [Upstream].
+func (s *Slack) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+	body := s.body(shot)
+	return s.post(ctx, s.header(body), body)
+}
+
+// Content implements [Recorded].
+func (s *Slack) Content(shot Shot) (string, []byte) { return "message", s.body(shot) }
+
+func (s *Slack) header(body []byte) http.Header {
+	stamp := strconv.FormatInt(s.now().Unix(), 10)
+	return http.Header{
+		"Accept":                    {"*/*"},
+		"Content-Type":              {"application/json"},
+		"User-Agent":                {"Slackbot 1.0 (mcpload)"},
+		"X-Slack-Request-Timestamp": {stamp},
+		"X-Slack-Signature":         {"v0=" + sign(sha256.New, s.secret, []byte("v0:"+stamp+":"), body)},
+	}
+}
+
+type (
+	slackMessage struct {
+		Type        string `json:"type"`
+		User        string `json:"user"`
+		TS          string `json:"ts"`
+		ClientMsgID string `json:"client_msg_id"`
+		Text        string `json:"text"`
+		Team        string `json:"team"`
+		Channel     string `json:"channel"`
+		EventTS     string `json:"event_ts"`
+		ChannelType string `json:"channel_type"`
+	}
+	slackAuthorization struct {
+		Enterprise *string `json:"enterprise_id"`
+		Team       string  `json:"team_id"`
+		User       string  `json:"user_id"`
+		Bot        bool    `json:"is_bot"`
+		Install    bool    `json:"is_enterprise_install"`
+	}
+	slackCallback struct {
+		Token          string               `json:"token"`
+		Team           string               `json:"team_id"`
+		App            string               `json:"api_app_id"`
+		Event          slackMessage         `json:"event"`
+		Type           string               `json:"type"`
+		EventID        string               `json:"event_id"`
+		EventTime      int64                `json:"event_time"`
+		Authorizations []slackAuthorization `json:"authorizations"`
+		Shared         bool                 `json:"is_ext_shared_channel"`
+		Context        string               `json:"event_context"`
+	}
+)
+
+func (s *Slack) body(shot Shot) []byte {
+	source, probe := int(shot.Source), shot.Stamp.String()
+	now := s.now().Unix()
+	// A message is named by its channel and ts, so within a second the part
+	// behind the point counts, as Slack's does.
+	ts := fmt.Sprintf("%d.%06d", now, shot.Seq%1_000_000)
+	channel := s.channel(source)
+	return encode(slackCallback{
+		Token: slackToken, Team: slackTeam, App: slackApp, Type: "event_callback",
+		Event: slackMessage{
+			Type: "message", User: slackUser, TS: ts, ClientMsgID: guid(probe), Text: s.text(source, shot.Seq, probe),
+			Team: slackTeam, Channel: channel, EventTS: ts, ChannelType: "channel",
+		},
+		EventID: "Ev" + strings.ToUpper(digest(9, "event", probe)), EventTime: now,
+		Authorizations: []slackAuthorization{{Team: slackTeam, User: slackUser, Bot: true}},
+		Context:        "4-" + digest(32, "context", channel),
+	}, "")
+}

@@ -1,0 +1,113 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpload/mcpload"
+)
+
+// ToolOptions describe a [Tool].
+type ToolOptions struct {
+	// Call calls the tool and tells what came of it. It is called by many
+	// goroutines at once. Required.
+	Call func(ctx context.Context, source int, arguments []byte) ToolAnswer
+	// Arguments appends the call's arguments, a JSON object that holds the
+	// probe, to dst and returns it. It is called by many goroutines at once.
+	// Required.
+	Arguments func(dst []byte, source int, seq uint32, probe string) []byte
+	// Timeout of one shot; 0 means [DefaultTimeout].
+	Timeout time.Duration
+}
+
+// ToolAnswer is what came of a tools/call.
+type ToolAnswer struct {
+	// Sent is true when the request may have reached the target.
+	Sent bool
+	// Answered is true when an answer came that could be read: then either
+	// Result or Code says what it was, or Status alone.
+	Answered bool
+	// Status is the HTTP status, 0 where there was none.
+	Status int
+	// Result is true for a result, IsError its isError, Complete whether it was
+	// the tool's and not a question in between.
+	Result, IsError, Complete bool
+	// Code is that of a JSON-RPC error, 0 if there was none.
+	Code int64
+}
+
+// Outcome judges an answer. A result without isError is Accepted. isError is
+// Refused: the tool says that it did not do it; so is a JSON-RPC error, which
+// comes before a tool is run, but for an internal error (-32603), which may
+// come from the midst of it.
+func (a ToolAnswer) Outcome() mcpload.Outcome {
+	const internal = -32603
+	switch {
+	case !a.Sent:
+		return mcpload.Refused
+	case !a.Answered:
+		return mcpload.Uncertain
+	case a.Result && a.Complete && !a.IsError:
+		return mcpload.Accepted
+	case a.Result:
+		return mcpload.Refused
+	case a.Code != 0 && a.Code != internal:
+		return mcpload.Refused
+	case a.Code == 0 && a.Status >= 300 && a.Status < 500:
+		return mcpload.Refused
+	}
+	return mcpload.Uncertain
+}
+
+// Tool fires by calling an MCP tool of the target, which causes the event.
+type Tool struct {
+	o ToolOptions
+
+	failed, refused, unanswered atomic.Int64
+}
+
+// NewTool checks the options. It does not connect.
+func NewTool(o ToolOptions) (*Tool, error) {
+	if o.Call == nil || o.Arguments == nil {
+		return nil, errors.New("upstream tool: Call and Arguments must be given")
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	return &Tool{o: o}, nil
+}
+
+// Fire implements [Upstream].
+func (t *Tool) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
+	defer cancel()
+	a := t.o.Call(ctx, int(shot.Source), t.arguments(shot))
+	switch {
+	case a.IsError:
+		t.failed.Add(1)
+	case !a.Answered:
+		t.unanswered.Add(1)
+	case !a.Result:
+		t.refused.Add(1)
+	}
+	return a.Outcome()
+}
+
+// Figures implements [Figurer].
+func (t *Tool) Figures() Figures {
+	return Figures{Values: map[string]float64{
+		"toolErrors": float64(t.failed.Load()), "toolRefusals": float64(t.refused.Load()), "toolUnanswered": float64(t.unanswered.Load()),
+	}}
+}
+
+// Content implements [Recorded].
+func (t *Tool) Content(shot Shot) (string, []byte) { return "", t.arguments(shot) }
+
+func (t *Tool) arguments(shot Shot) []byte {
+	return t.o.Arguments(nil, int(shot.Source), shot.Seq, shot.Stamp.String())
+}
+
+// Close implements [Upstream].
+func (t *Tool) Close() error { return nil }

@@ -1,0 +1,69 @@
+package upstream_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen/upstream"
+)
+
+var (
+	_ upstream.Upstream = (*upstream.Tool)(nil)
+	_ upstream.Figurer  = (*upstream.Tool)(nil)
+)
+
+func TestToolOutcomes(t *testing.T) {
+	answered := upstream.ToolAnswer{Sent: true, Answered: true, Status: 200}
+	result := answered
+	result.Result, result.Complete = true, true
+	failed := result
+	failed.IsError = true
+	question := result
+	question.Complete = false
+	rpc := func(status int, code int64) upstream.ToolAnswer {
+		return upstream.ToolAnswer{Sent: true, Answered: true, Status: status, Code: code}
+	}
+	for name, c := range map[string]struct {
+		answer upstream.ToolAnswer
+		want   mcpload.Outcome
+	}{
+		"result":            {result, mcpload.Accepted},
+		"isError":           {failed, mcpload.Refused},
+		"input required":    {question, mcpload.Refused},
+		"no such tool":      {rpc(200, -32602), mcpload.Refused},
+		"no such method":    {rpc(404, -32601), mcpload.Refused},
+		"no room":           {rpc(503, -32013), mcpload.Refused},
+		"internal error":    {rpc(200, -32603), mcpload.Uncertain},
+		"HTTP 401":          {rpc(401, 0), mcpload.Refused},
+		"HTTP 500":          {rpc(500, 0), mcpload.Uncertain},
+		"HTTP 200, nothing": {rpc(200, 0), mcpload.Uncertain},
+		"never sent":        {upstream.ToolAnswer{}, mcpload.Refused},
+		"no answer":         {upstream.ToolAnswer{Sent: true}, mcpload.Uncertain},
+	} {
+		u, err := upstream.NewTool(upstream.ToolOptions{Arguments: payload, Timeout: time.Minute, Call: func(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
+			if _, ok := ctx.Deadline(); !ok || source != 3 || string(arguments) != string(payload(nil, 3, 9, shot.Stamp.String())) {
+				t.Errorf("called for %d with %s", source, arguments)
+			}
+			return c.answer
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := u.Fire(context.Background(), shot); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		sum := 0.0
+		for _, v := range u.Figures().Values {
+			sum += v
+		}
+		if failed := c.want != mcpload.Accepted && name != "input required"; failed != (sum == 1) {
+			t.Errorf("%s: %v", name, u.Figures().Values)
+		}
+		_ = u.Close()
+	}
+	if _, err := upstream.NewTool(upstream.ToolOptions{}); err == nil {
+		t.Error("no options")
+	}
+}
