@@ -152,7 +152,9 @@ func (c *checker) profile() {
 	}
 	c.upstream()
 	c.phases()
-	c.schedule()
+	if p.Upstream.Kind != "none" {
+		c.schedule()
+	}
 	for i, t := range p.Thresholds {
 		if strings.TrimSpace(t) == "" {
 			c.bad(fmt.Sprintf("thresholds.%d", i), "is empty", "write one like push.lostSilent == 0")
@@ -169,6 +171,16 @@ func (c *checker) target() {
 	c.enum("target.era", t.Era, "auto", "modern", "legacy")
 	c.enum("target.revision", t.Revision, "newest", "older")
 	c.headers("target.headers", t.Headers)
+	if t.Embedded.Proof != "" {
+		c.enum("target.embedded.proof", t.Embedded.Proof, "challenge", "well-known")
+	}
+	c.lists()
+	if t.Embedded.SingleSign && t.Embedded.DualSign != 0 {
+		c.bad("target.embedded.dualSign", "there is singleSign as well", "give one of the two")
+	}
+	if t.Embedded.ResumeOnce && t.Embedded.ResumeOverlap != 0 {
+		c.bad("target.embedded.resumeOverlap", "there is resumeOnce as well", "give one of the two")
+	}
 	if len(t.Tokens) > 0 && t.TokenFile != "" {
 		c.bad("target.tokenFile", "there are tokens as well", "give one of the two")
 	}
@@ -210,34 +222,22 @@ func (c *checker) phases() {
 
 func (c *checker) upstream() {
 	u := &c.p.Upstream
-	c.enum("upstream.kind", u.Kind, "inject", "http")
+	c.enum("upstream.kind", u.Kind, kindNames()...)
+	c.misplaced(u)
 	c.least("upstream.sources", u.Sources, 1)
 	if u.Sources > math.MaxUint16+1 {
 		c.bad("upstream.sources", fmt.Sprintf("%d is too many", u.Sources), "give at most 65536")
 	}
 	c.span("upstream.timeout", u.Timeout, time.Millisecond, longest)
 	c.least("upstream.workers", u.Workers, 1)
-	switch u.Kind {
-	case "inject":
-		c.inject(u)
-	case "http":
-		for _, key := range []string{"event", "admin"} {
-			if c.given("upstream." + key) {
-				c.bad("upstream."+key, "belongs to kind inject", "remove it, or set upstream.kind: inject")
-			}
-		}
-		if u.HTTP.Body != "" && u.Payload != nil {
-			c.bad("upstream.payload", "is not sent, since upstream.http.body is given", "remove one of them")
-		}
-		c.request(u)
-	}
+	c.kind(u)
 }
 
-func (c *checker) inject(u *Upstream) {
-	if u.HTTP.URL != "" || u.HTTP.Method != "" || u.HTTP.Body != "" || u.HTTP.Headers != nil {
-		c.bad("upstream.http", "belongs to kind http", "remove it, or set upstream.kind: http")
-	}
+// adminListener checks the address of a reference target's admin listener.
+func (c *checker) adminListener(u *Upstream) {
 	switch target := c.p.Target.URL; {
+	case target != "" && u.Admin == "" && u.Kind == "replay":
+		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or any other as upstream.replay.url")
 	case target != "" && u.Admin == "":
 		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or use upstream.kind: http")
 	case target == "" && u.Admin != "":
@@ -245,19 +245,14 @@ func (c *checker) inject(u *Upstream) {
 	case u.Admin != "":
 		c.web("upstream.admin", u.Admin, "http", "https")
 	}
+}
+
+func (c *checker) inject(u *Upstream) {
+	c.adminListener(u)
 	if u.Event == "" {
 		c.missing("upstream.event", "the lanes subscribe to different events: name the one to fire")
 	}
-	payload, err := CompilePayload(*u)
-	if err != nil {
-		c.fail2("upstream", err)
-		return
-	}
-	if u.Payload == nil {
-		c.missing("upstream.payload", `give the event's data, with "{{.Probe}}" in one of its texts`)
-	} else if !bytes.Contains(payload(nil, 0, 1, sampleProbe), []byte(sampleProbe)) {
-		c.bad("upstream.payload", "no text holds {{.Probe}}", `add one, like text: "{{.Probe}}": deliveries are recognised by it`)
-	}
+	c.payload(u, "the event's data")
 }
 
 // sampleProbe has the form of a probe id.

@@ -8,7 +8,7 @@ import (
 
 func (c *checker) lane(path string, l *Lane) {
 	c.name(path+".name", l.Name)
-	c.enum(path+".system", l.System, "events")
+	c.enum(path+".system", l.System, "events", "smithery", "sep-1803", SystemSEP975, SystemSEP2549)
 	c.enum(path+".mode", l.Mode, "poll", "push", "webhook")
 	c.least(path+".subscriptions", l.Subscriptions, 1)
 	c.enum(path+".http", l.HTTP, "1.1", "2", "h2c")
@@ -20,13 +20,19 @@ func (c *checker) lane(path string, l *Lane) {
 	}
 	u := &c.p.Upstream
 	switch {
+	case l.System == SystemSEP975: // hears no event
 	case l.Event == "":
 		c.missing(path+".event", "name the event to subscribe to")
-	case u.Kind == "inject" && u.Event != "" && l.Event != u.Event:
+	case (u.Kind == "inject" || u.Kind == "feed") && u.Event != "" && l.Event != u.Event:
 		c.bad(path+".event", fmt.Sprintf("the upstream fires %s, which this lane would never hear", quote(u.Event)), "subscribe to the same, or change upstream.event")
 	}
 	c.span(path+".maxAge", l.MaxAge, 0, longest)
 	c.foreign(path, l)
+	c.smithery(path, l)
+	c.sep1803(path, l)
+	c.events(path, l)
+	c.sep975(path, l)
+	c.sep2549(path, l)
 	switch l.Mode {
 	case "poll":
 		c.span(path+".poll.floor", l.Poll.Floor, 0, longest)
@@ -75,6 +81,8 @@ func (c *checker) webhook(path string, w *WebhookLane) {
 		c.bad(path+".refreshAt", fmt.Sprintf("%v is out of bounds", w.RefreshAt), "give a share of the grant from 0.1 to 0.95")
 	}
 	c.least(path+".rotateEvery", w.RotateEvery, 0)
+	c.enum(path+".secrets", w.Secrets, "both", "early", "late")
+	c.span(path+".oldSecret", w.OldSecret, time.Millisecond, longest)
 	if w.Refuse < 0 || w.Refuse > 1 {
 		c.bad(path+".refuse", fmt.Sprintf("%v is out of bounds", w.Refuse), "give a share from 0 to 1")
 	}
@@ -99,6 +107,10 @@ func (c *checker) textOf(path, value string) *node {
 }
 
 func (c *checker) templates(path string, l *Lane) {
+	if c.p.Upstream.Kind == "none" && c.given(path+".sources") {
+		c.bad(path+".sources", "means nothing to upstream.kind none, which fires nothing", "remove it")
+		return
+	}
 	checked := *l
 	// More than the limits allow is reported there, and not tried out here.
 	checked.Subscriptions = min(l.Subscriptions, max(1, c.p.Limits.Subscriptions))

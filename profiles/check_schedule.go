@@ -13,16 +13,17 @@ var scheduleKeys = map[string]struct{ needed, optional []string }{
 	"burst":    {needed: []string{"burst", "every"}, optional: []string{"spread"}},
 	"ramp":     {needed: []string{"to"}, optional: []string{"rate", "period"}},
 	"sine":     {needed: []string{"rate", "amplitude", "period"}},
+	"trace":    {optional: []string{"file", "warp"}},
 }
 
 func (c *checker) schedule() {
 	s := &c.p.Schedule
-	c.enum("schedule.kind", s.Kind, "constant", "poisson", "burst", "ramp", "sine")
+	c.enum("schedule.kind", s.Kind, "constant", "poisson", "burst", "ramp", "sine", "trace")
 	keys, ok := scheduleKeys[s.Kind]
 	if !ok {
 		return
 	}
-	for _, key := range []string{"rate", "burst", "every", "spread", "to", "amplitude", "period", "seed"} {
+	for _, key := range []string{"rate", "burst", "every", "spread", "to", "amplitude", "period", "seed", "file", "warp"} {
 		path := "schedule." + key
 		switch needed := slices.Contains(keys.needed, key); {
 		case needed && !c.given(path):
@@ -60,6 +61,15 @@ func (c *checker) schedule() {
 		if c.given("schedule.period") {
 			c.span("schedule.period", s.Period, time.Millisecond, longest)
 		}
+	}
+	if s.Kind == "trace" {
+		if s.File == "" {
+			c.missing("schedule.file", "give the file of the trace, as mcpload record writes it")
+		}
+		if c.given("schedule.warp") && !(s.Warp > 0) {
+			c.bad("schedule.warp", "must be above 0", "give 1 for the times as recorded, 2 for twice as fast")
+		}
+		return // what it fires is known when the file is read
 	}
 	if len(c.problems) == 0 {
 		c.silence()

@@ -11,6 +11,13 @@ import (
 	"strings"
 )
 
+// noSources is the value of sources for a lane that hears none.
+const noSources = "none"
+
+// HearsNone tells whether nothing that the upstream fires is expected at the
+// lane.
+func (l *Lane) HearsNone() bool { return strings.TrimSpace(l.Sources) == noSources }
+
 // LaneTemplates gives what differs between the subscriptions of a lane. It is
 // safe for concurrent use.
 type LaneTemplates struct {
@@ -40,6 +47,10 @@ func (t *LaneTemplates) compileSources(l Lane) error {
 		t.all = true
 		return nil
 	}
+	if l.HearsNone() {
+		t.same = []uint16{}
+		return nil
+	}
 	var err error
 	if t.sources, err = (compiler{scope: perSubscription}).text(text); err != nil {
 		return err
@@ -67,7 +78,8 @@ func (t *LaneTemplates) Arguments(i int) json.RawMessage {
 }
 
 // Sources returns the numbers of the sources that subscription i hears, in
-// rising order and without repeats; nil means all of them. i must be below the
+// rising order and without repeats; nil means all of them, and an empty list
+// that is not nil none. i must be below the
 // lane's Subscriptions. The caller must not change it.
 func (t *LaneTemplates) Sources(i int) []uint16 {
 	if t.all || t.same != nil {
@@ -115,6 +127,19 @@ func CompilePayload(u Upstream) (func(dst []byte, source int, seq uint32, probe 
 	}
 	return func(dst []byte, source int, seq uint32, probe string) []byte {
 		return compiler{scope: perShot, json: true}.run(dst, parts, &env{Source: source, Seq: int(seq), Probe: probe})
+	}, nil
+}
+
+// CompileText compiles a text over .Source, .Seq and .Probe. The function that
+// it returns is safe for concurrent use.
+func CompileText(text string) (func(source int, seq uint32, probe string) string, error) {
+	c := compiler{scope: perShot}
+	parts, err := c.text(text)
+	if err != nil {
+		return nil, err
+	}
+	return func(source int, seq uint32, probe string) string {
+		return string(c.run(nil, parts, &env{Source: source, Seq: int(seq), Probe: probe}))
 	}, nil
 }
 

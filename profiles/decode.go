@@ -81,6 +81,13 @@ func (d *decoder) single(n *node, path string, v reflect.Value) {
 			return
 		}
 		d.report(n, path, quote(n.text)+" is not a whole number", "write digits only, as in 300")
+	case reflect.Bool:
+		b, ok := n.value.(bool)
+		if !ok {
+			d.report(n, path, quote(n.text)+" is neither true nor false", "write true or false")
+			return
+		}
+		v.SetBool(b)
 	case reflect.Uint64:
 		switch i := n.value.(type) {
 		case uint64:
@@ -133,7 +140,11 @@ func (d *decoder) list(n *node, path string, v reflect.Value) {
 			if m := item.field("mode"); m != nil {
 				mode = m.text
 			}
-			e.Set(reflect.ValueOf(defaultLane(mode)))
+			system := ""
+			if s := item.field("system"); s != nil {
+				system = s.text
+			}
+			e.Set(reflect.ValueOf(defaultLaneOf(mode, system)))
 		}
 		d.decode(item, join(path, fmt.Sprint(i)), e)
 		v.Set(reflect.Append(v, e))

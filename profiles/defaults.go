@@ -1,6 +1,9 @@
 package profiles
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Defaults are set before a profile is read, so that a 0 that is written means
 // 0. Those that depend on other keys follow in complete.
@@ -39,22 +42,49 @@ func defaultLane(mode string) Lane {
 	case "webhook":
 		l.Webhook.TTL = "default"
 		l.Webhook.RefreshAt = 0.75
+		l.Webhook.Secrets = "both"
+		l.Webhook.OldSecret = 5 * time.Minute
+	}
+	return l
+}
+
+// defaultLaneOf also fills the block of the lane's own system.
+func defaultLaneOf(mode, system string) Lane {
+	l := defaultLane(mode)
+	if system == SystemSEP975 {
+		defaultSEP975(&l)
+	}
+	if system == SystemSEP2549 {
+		defaultSEP2549(&l)
+	}
+	if system == "sep-1803" {
+		l.SEP1803 = defaultSEP1803(mode)
 	}
 	return l
 }
 
 // complete fills what follows from other keys.
 func (p *Profile) complete() {
-	if p.Upstream.Kind == "inject" && p.Upstream.Event == "" && len(p.Lanes) > 0 {
-		p.Upstream.Event = p.Lanes[0].Event
+	p.completeLists()
+	if (p.Upstream.Kind == "inject" || p.Upstream.Kind == "feed" || p.Upstream.Kind == "replay") && p.Upstream.Event == "" && len(p.Lanes) > 0 {
+		var events []string
 		for _, l := range p.Lanes {
-			if l.Event != p.Upstream.Event {
-				p.Upstream.Event = ""
+			if !l.HearsNone() {
+				events = append(events, l.Event)
 			}
+		}
+		if slices.Sort(events); len(slices.Compact(events)) == 1 {
+			p.Upstream.Event = events[0]
 		}
 	}
 	if p.Upstream.Kind == "http" && p.Upstream.HTTP.Method == "" {
 		p.Upstream.HTTP.Method = "POST"
+	}
+	if p.Upstream.Kind == "replay" && p.Schedule == (Schedule{Kind: "constant"}) {
+		p.Schedule.Kind = "trace" // a schedule that was left out
+	}
+	if p.Schedule.Kind == "trace" && p.Schedule.File == "" {
+		p.Schedule.File = p.Upstream.Replay.File
 	}
 	if p.Schedule.Kind == "ramp" && p.Schedule.Period == 0 {
 		p.Schedule.Period = p.Phases.Warmup + p.Phases.Measure

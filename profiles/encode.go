@@ -55,7 +55,7 @@ func plainValue(v, standard reflect.Value) any {
 	case []Lane:
 		lanes := make([]any, len(x))
 		for i, l := range x {
-			lanes[i] = plainGroup(reflect.ValueOf(l), reflect.ValueOf(defaultLane(l.Mode)))
+			lanes[i] = plainGroup(reflect.ValueOf(l), reflect.ValueOf(defaultLaneOf(l.Mode, l.System)))
 		}
 		return lanes
 	case []Case:

@@ -95,6 +95,30 @@ type Embedded struct {
 	AckTimeout time.Duration `yaml:"ackTimeout,omitempty" json:"ackTimeout,omitempty"`
 	// Faults are committed on purpose: a file, or text such as "drop(every=10)".
 	Faults string `yaml:"faults,omitempty" json:"faults,omitempty"`
+	// DualSign is how long a replaced secret still signs beside the new one;
+	// SingleSign means not at all.
+	DualSign   time.Duration `yaml:"dualSign,omitempty" json:"dualSign,omitempty"`
+	SingleSign bool          `yaml:"singleSign,omitempty" json:"singleSign,omitempty"`
+	// SuspendAfter is how many attempts a webhook subscription is judged by;
+	// when nearly all of them fail, deliveries stop until the next refresh; -1
+	// means never.
+	SuspendAfter int `yaml:"suspendAfter,omitempty" json:"suspendAfter,omitempty"`
+	// Proof is how callbacks prove that they want to be: challenge or
+	// well-known.
+	Proof string `yaml:"proof,omitempty" json:"proof,omitempty"`
+	// TypesEvery lets an event type come and go, each time that long.
+	TypesEvery time.Duration `yaml:"typesEvery,omitempty" json:"typesEvery,omitempty"`
+	// ResumeMaxWait bounds the maxWait of resume policies. ResumeOverlap is how
+	// long a connection must have lived on after a message for that to count as
+	// delivered, so that it is not sent again on a resume; with ResumeOnce what
+	// was written counts as delivered, and may be lost in a cut.
+	ResumeMaxWait time.Duration `yaml:"resumeMaxWait,omitempty" json:"resumeMaxWait,omitempty"`
+	ResumeOverlap time.Duration `yaml:"resumeOverlap,omitempty" json:"resumeOverlap,omitempty"`
+	ResumeOnce    bool          `yaml:"resumeOnce,omitempty" json:"resumeOnce,omitempty"`
+	// Lists are the lists of SEP-2549.
+	Lists EmbeddedLists `yaml:"lists,omitempty" json:"lists,omitzero"`
+	// FeedEvery is the pause between two polls of upstream.kind feed.
+	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty"`
 }
 
 // Lane is one group of equal subscriptions: the unit in which results are
@@ -115,7 +139,7 @@ type Lane struct {
 	Arguments map[string]any `yaml:"arguments,omitempty" json:"arguments,omitempty"`
 	// Sources is a template over .Index that gives the numbers of the upstream
 	// sources that this subscription hears, separated by commas, or "all" (the
-	// default). It must agree with what the target does with Arguments: it is
+	// default), or "none". It must agree with what the target does with Arguments: it is
 	// what the ledger expects.
 	Sources string `yaml:"sources,omitempty" json:"sources"`
 	// HTTP is 1.1 (the default), 2 (over TLS) or h2c.
@@ -123,6 +147,14 @@ type Lane struct {
 	Poll    PollLane    `yaml:"poll,omitempty" json:"poll,omitzero"`
 	Push    PushLane    `yaml:"push,omitempty" json:"push,omitzero"`
 	Webhook WebhookLane `yaml:"webhook,omitempty" json:"webhook,omitzero"`
+	// Events is for lanes of system events, Smithery for those of system
+	// smithery.
+	Events   EventsLane   `yaml:"events,omitempty" json:"events,omitzero"`
+	Smithery SmitheryLane `yaml:"smithery,omitempty" json:"smithery,omitzero"`
+	// SEP1803 is for lanes of system sep-1803.
+	SEP1803 SEP1803Lane `yaml:"sep1803,omitempty" json:"sep1803,omitzero"`
+	SEP975  SEP975Lane  `yaml:"sep975,omitempty" json:"sep975,omitzero"`
+	SEP2549 SEP2549Lane `yaml:"sep2549,omitempty" json:"sep2549,omitzero"`
 	Churn   Churn       `yaml:"churn,omitempty" json:"churn,omitzero"`
 	Attach  Attach      `yaml:"attach,omitempty" json:"attach"`
 	// MaxAge asks for a replay of events that old on (re)attach; 0 = not asked.
@@ -166,6 +198,12 @@ type WebhookLane struct {
 	RefreshAt float64 `yaml:"refreshAt,omitempty" json:"refreshAt,omitempty"`
 	// RotateEvery is how many refreshes pass between two new secrets; 0 = never.
 	RotateEvery int `yaml:"rotateEvery,omitempty" json:"rotateEvery,omitempty"`
+	// Secrets says which secret the sink accepts while it changes: both (the
+	// default; the old one for OldSecret, default 5m, after the answer), early
+	// (the new one alone, from when it is sent) or late (the old one alone until
+	// the answer has come).
+	Secrets   string        `yaml:"secrets,omitempty" json:"secrets,omitempty"`
+	OldSecret time.Duration `yaml:"oldSecret,omitempty" json:"oldSecret,omitempty"`
 	// Refuse is the share of first copies that the sink answers with 503.
 	Refuse float64 `yaml:"refuse,omitempty" json:"refuse,omitempty"`
 	// AckDelay is how long the sink waits before it answers 2xx.
@@ -201,23 +239,35 @@ type Attach struct {
 
 // Upstream is where emissions come from.
 type Upstream struct {
-	// Kind is inject (the default), which tells the reference target to emit,
-	// or http, which sends a request of your own.
+	// Kind is inject (the default), which tells the reference target to emit;
+	// http, which sends a request of your own; github, slack or stripe, which
+	// send those products' webhooks; feed, which the target polls; tool, which
+	// calls an MCP tool; exec, which writes to a program; replay, which fires a
+	// trace; or none, which fires nothing: then only what comes anyway is seen.
 	Kind string `yaml:"kind,omitempty" json:"kind"`
 	// Sources is how many independent sequences of events there are, 1 to
 	// 65536, default 1. Order is followed within each.
 	Sources int `yaml:"sources,omitempty" json:"sources"`
-	// Event is the event name that is fired (inject); default is the lanes'
-	// own, if they all subscribe to the same.
+	// Event is the event name that is fired (inject, feed, and replay where an
+	// entry names none); default is the lanes' own, if they all subscribe to
+	// the same.
 	Event string `yaml:"event,omitempty" json:"event,omitempty"`
-	// Admin is the address of the admin listener (inject) of a reference target
+	// Admin is the address of the admin listener (inject, replay) of a reference target
 	// that this run did not start: needed with target.url, and only then.
 	Admin string `yaml:"admin,omitempty" json:"admin,omitempty"`
-	// Payload is the event's data (inject), or the request's body as JSON (http,
-	// where it has no other): strings are templates over
+	// Payload is the event's data (inject, feed), the request's body as JSON
+	// (http, where it has no other), the arguments of the call (tool), or the
+	// object on each line (exec): strings are templates over
 	// .Source, .Seq and .Probe; at least one must hold {{.Probe}}.
 	Payload map[string]any `yaml:"payload,omitempty" json:"payload,omitempty"`
 	HTTP    UpstreamHTTP   `yaml:"http,omitempty" json:"http,omitzero"`
+	GitHub  UpstreamGitHub `yaml:"github,omitempty" json:"github,omitzero"`
+	Slack   UpstreamSlack  `yaml:"slack,omitempty" json:"slack,omitzero"`
+	Stripe  UpstreamStripe `yaml:"stripe,omitempty" json:"stripe,omitzero"`
+	Feed    UpstreamFeed   `yaml:"feed,omitempty" json:"feed,omitzero"`
+	Tool    UpstreamTool   `yaml:"tool,omitempty" json:"tool,omitzero"`
+	Exec    UpstreamExec   `yaml:"exec,omitempty" json:"exec,omitzero"`
+	Replay  UpstreamReplay `yaml:"replay,omitempty" json:"replay,omitzero"`
 	// Timeout bounds one shot, default 5s.
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout"`
 	// Workers bounds the shots under way, default 64. A shot that is due while
@@ -237,7 +287,7 @@ type UpstreamHTTP struct {
 
 // Schedule says when shots are due. Shots go round the sources in turn.
 type Schedule struct {
-	// Kind is constant (the default), poisson, burst, ramp or sine.
+	// Kind is constant (the default), poisson, burst, ramp, sine or trace.
 	Kind string `yaml:"kind,omitempty" json:"kind"`
 	// Rate of constant and poisson, the first rate of a ramp, the mean of a
 	// sine.
@@ -255,6 +305,10 @@ type Schedule struct {
 	Period    time.Duration `yaml:"period,omitempty" json:"period,omitempty"`
 	// Seed of poisson: the same seed gives the same times.
 	Seed uint64 `yaml:"seed,omitempty" json:"seed,omitempty"`
+	// File of a trace, whose times are those of the shots; default is that of
+	// upstream.replay. Warp is how many times faster than recorded, default 1.
+	File string  `yaml:"file,omitempty" json:"file,omitempty"`
+	Warp float64 `yaml:"warp,omitempty" json:"warp,omitempty"`
 }
 
 // Rate is events per second. It is written "20/s", "300/m", "3600/h" or as a

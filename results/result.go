@@ -103,6 +103,10 @@ type Upstream struct {
 	// Lag is from intended to sent, Answer from sent to the upstream's answer.
 	Lag    Quantiles `json:"lag"`
 	Answer Quantiles `json:"answer"` // from sent to answered
+	// Figures and Timings are what the kind of upstream saw besides; its
+	// section in docs/upstreams.md defines them. Absent for most kinds.
+	Figures map[string]float64   `json:"figures,omitempty"`
+	Timings map[string]Quantiles `json:"timings,omitempty"`
 }
 
 // Lane is the figures of one lane. Counts are pairs of a subscription and an

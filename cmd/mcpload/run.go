@@ -28,6 +28,7 @@ type runFlags struct {
 	target      targetFlags
 	upstream    string
 	upstreamURL string
+	record      string
 	set         []string
 	allowHosts  []string
 	out         string
@@ -60,8 +61,9 @@ Ctrl-C once stops firing, drains and writes a partial result; twice writes at on
 	fl.StringArrayVarP(&f.profiles, "profile", "p", []string{"compare"}, "built-in profile or file (see mcpload profiles); several are run in turn")
 	fl.IntVar(&f.trials, "trials", 1, "run this often; the trials of several profiles take turns, so that what drifts hits all alike")
 	f.target.add(c)
-	fl.StringVar(&f.upstream, "upstream", "", "kind of upstream: inject or http (default: the profile's)")
-	fl.StringVar(&f.upstreamURL, "upstream-url", "", "URL of the upstream: the admin address for inject, the request's URL for http")
+	fl.StringVar(&f.upstream, "upstream", "", "kind of upstream: inject, http, github, slack, stripe, feed, tool, exec, replay or none (default: the profile's)")
+	fl.StringVar(&f.upstreamURL, "upstream-url", "", "URL of the upstream: the admin address for inject and replay, for others where requests go")
+	fl.StringVar(&f.record, "record", "", "write a trace of what is fired to this file, or, with upstream none, of what arrives")
 	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
@@ -75,6 +77,9 @@ Ctrl-C once stops firing, drains and writes a partial result; twice writes at on
 func runAll(ctx context.Context, f runFlags, io streams) error {
 	if f.trials < 1 {
 		return usageError{fmt.Errorf("--trials %d: want 1 or more", f.trials)}
+	}
+	if f.record != "" && (f.trials > 1 || len(f.profiles) > 1) {
+		return usageError{errors.New("--record takes one run: one profile, and no --trials")}
 	}
 	if err := f.extra.check(); err != nil {
 		return err
@@ -152,11 +157,21 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profil
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
+	options := bench.Options{
+		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, Stop: stop, Version: version(),
+	}
+	var trace *traceFile
+	if f.record != "" {
+		var err error
+		if trace, err = newTraceFile(f.record); err != nil {
+			return err
+		}
+		defer trace.discard()
+		options.Record = trace.file
+	}
 	view := newView(io.err, p, f.quiet)
-	outcome, runErr := bench.Run(ctx, bench.Options{
-		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, Stop: stop,
-		Progress: view.update, Version: version(),
-	})
+	options.Progress = view.update
+	outcome, runErr := bench.Run(ctx, options)
 	view.close()
 	if outcome == nil {
 		_ = os.Remove(dir) // only if it is still empty
@@ -175,6 +190,9 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profil
 	}
 	if err == nil {
 		err = f.extra.write(outcome.Result, out)
+	}
+	if err == nil && trace != nil {
+		err = trace.keep(outcome, io)
 	}
 	if err == nil && !f.json {
 		fmt.Fprintf(out, "\nresult in %s\n", dir)
@@ -206,8 +224,9 @@ func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
 	}
 	if f.upstreamURL != "" {
 		key := "upstream.admin="
-		if f.upstream == "http" {
-			key = "upstream.http.url="
+		switch f.upstream {
+		case "http", "github", "slack", "stripe":
+			key = "upstream." + f.upstream + ".url="
 		}
 		set = append(set, key+f.upstreamURL)
 	}

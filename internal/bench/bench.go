@@ -10,11 +10,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/target/faults"
+	"github.com/mcpload/mcpload/loadgen"
+	"github.com/mcpload/mcpload/loadgen/upstream"
 	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
@@ -35,6 +38,10 @@ type Options struct {
 	// Progress, when not nil, is called a few times per second from one
 	// goroutine.
 	Progress func(Progress)
+	// Record, when not nil, gets a trace of what is fired, or, where nothing is
+	// (upstream.kind none), of what arrives. Where lanes take turns, it is that
+	// of the first.
+	Record io.Writer
 	// Version of the program, for the result.
 	Version string
 
@@ -46,6 +53,10 @@ type Options struct {
 type Outcome struct {
 	Result   *results.Result
 	Accounts []sinks.Account
+	// Traced is how many entries Options.Record got; TraceErr says that some
+	// are missing.
+	Traced   int64
+	TraceErr error
 
 	subs [][]sinks.SubCounts // of a calibration: each lane's subscriptions
 }
@@ -86,6 +97,13 @@ type run struct {
 	subs     [][]sinks.SubCounts
 	passNo   uint32
 
+	trace    []upstream.TraceEntry // of upstream.kind replay
+	times    loadgen.Trace         // of schedule.kind trace
+	tracer   *upstream.TraceRecorder
+	traced   bool // a trace was begun
+	entries  int64
+	traceErr error
+
 	warnMu               sync.Mutex
 	result               *results.Result
 	fireLag, fireLatency sinks.Timing // of all passes
@@ -118,6 +136,9 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 		}
 	}
 	if err := checkFiles(p, fileLimit()); err != nil {
+		return nil, err
+	}
+	if err := r.readTraces(); err != nil {
 		return nil, err
 	}
 	for i, l := range p.Lanes {
@@ -172,7 +193,7 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	r.finish(err)
-	return &Outcome{Result: r.result, Accounts: r.accounts, subs: r.subs}, err
+	return &Outcome{Result: r.result, Accounts: r.accounts, Traced: r.entries, TraceErr: r.traceErr, subs: r.subs}, err
 }
 
 // finish fills in what is known only at the end.
@@ -182,6 +203,7 @@ func (r *run) finish(err error) {
 	if err != nil {
 		res.Partial, res.Reason = true, err.Error()
 	}
+	r.upstreamFigures()
 	for i := range res.Lanes {
 		res.Lanes[i].Latency.MarkFloor(res.Instrument.OwnDelay.P99)
 	}

@@ -34,5 +34,28 @@ func embeddedArgs(e profiles.Embedded) []string {
 	if e.Faults != "" {
 		args = append(args, "--faults", e.Faults)
 	}
+	duration("dual-sign", e.DualSign)
+	if e.SingleSign {
+		duration("dual-sign", -1)
+	}
+	number("suspend-after", e.SuspendAfter)
+	if e.Proof != "" {
+		args = append(args, "--proof", e.Proof)
+	}
+	duration("types-every", e.TypesEvery)
+	duration("feed-every", e.FeedEvery)
+	duration("resume-max-wait", e.ResumeMaxWait)
+	duration("resume-overlap", e.ResumeOverlap)
+	if e.ResumeOnce {
+		duration("resume-overlap", -1)
+	}
+	number("list-entries", e.Lists.Entries)
+	number("list-page", e.Lists.Page)
+	duration("list-ttl", e.Lists.TTL)
+	for flag, on := range map[string]bool{"list-private": e.Lists.Private, "list-older": e.Lists.Older, "list-strict": e.Lists.Strict} {
+		if on {
+			args = append(args, "--"+flag)
+		}
+	}
 	return args
 }

@@ -122,7 +122,9 @@ func (r *run) warning(code, lane, format string, args ...any) {
 // warn looks over the finished figures for what their reader should know.
 func (r *run) warn() {
 	res := r.result
-	if res.Upstream.Accepted == 0 {
+	if r.profile.Upstream.Kind == "none" {
+		r.warnObserved()
+	} else if res.Upstream.Accepted == 0 {
 		r.warning("nothing-measured", "", "no event was accepted in the measured part, so nothing is known about delivery")
 	}
 	if n := res.Upstream.Uncertain + res.Upstream.Refused; n > 0 {
@@ -140,7 +142,7 @@ func (r *run) warnLane(l results.Lane) {
 	if missing := int64(l.Subscriptions) - l.Ready.Active; missing > 0 && l.Ready.Failed > 0 {
 		r.warning("not-all-open", l.Name, "%d of %d subscriptions could not be opened: %s", missing, l.Subscriptions, topReason(l.Ready.Reasons))
 	}
-	if l.Detail.Unprobed > 0 {
+	if l.Detail.Unprobed > 0 && r.profile.Upstream.Kind != "none" {
 		r.warning("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", l.Detail.Unprobed)
 	}
 	if l.Detail.Rejected > 0 {

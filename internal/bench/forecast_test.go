@@ -68,6 +68,28 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+func TestTapeSeesOverlap(t *testing.T) {
+	first, second := mcpload.Stamp{Source: 1, Seq: 1}, mcpload.Stamp{Source: 1, Seq: 2}
+	for name, tt := range map[string]struct {
+		acked   mcpload.Instant
+		outcome mcpload.Outcome
+		want    bool
+	}{
+		"apart":     {19, mcpload.Accepted, false},
+		"touching":  {20, mcpload.Accepted, true},
+		"uncertain": {19, mcpload.Uncertain, true},
+	} {
+		record := newTape()
+		record.Fired(mcpload.Emission{Stamp: first, Fired: 10})
+		record.Fired(mcpload.Emission{Stamp: second, Fired: 20})
+		record.Resolved(first, tt.outcome, tt.acked)
+		record.Resolved(second, mcpload.Accepted, 30)
+		if got := record.overlap(); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // TestOneWrongCountIsNoticed changes each count of a ledger that is right, one
 // at a time: the comparison must fail every time.
 func TestOneWrongCountIsNoticed(t *testing.T) {

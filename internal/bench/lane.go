@@ -46,7 +46,7 @@ func (l *lane) spec() sinks.LaneSpec {
 		Hears:         l.templates.Sources,
 		// The draft keeps order per subscription for poll and push only.
 		Ordered: l.Mode != string(mcpload.Webhook),
-		Replay:  l.MaxAge > 0,
+		Replay:  l.MaxAge > 0 || l.Events.Resume,
 	}
 }
 
@@ -74,6 +74,17 @@ func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, en
 			AckDelay: l.Webhook.AckDelay, Listen: l.Webhook.Listen, Callback: l.Webhook.Callback, Authority: ends.authority, Certificate: l.cert,
 		},
 	}
+	o.Webhook.Grace, o.Webhook.Secrets = l.Webhook.OldSecret, dialect.Secrets(l.Webhook.Secrets)
+	o.SEP1803 = dialect.SEP1803Options{
+		PerSession: l.SEP1803.PerSession, NoRedelivery: !l.SEP1803.Redelivery, CutEvery: l.SEP1803.CutEvery, CutFor: l.SEP1803.CutFor,
+		Secret: l.SEP1803.Secret, RefuseEarly: l.SEP1803.Early == "refuse",
+	}
+	o.Smithery = dialect.SmitheryOptions{ArgumentsKey: l.Smithery.ArgumentsKey, ClientID: l.Smithery.ClientID}
+	o.Events = dialect.EventsOptions{
+		Listen: l.Lane.Events.Listen, Resume: l.Lane.Events.Resume, CutEvery: l.Lane.Events.CutEvery, CutFor: l.Lane.Events.CutFor,
+	}
+	o.SEP975 = sep975Options(&l.Lane.SEP975)
+	o.SEP2549 = l.sep2549Options()
 	switch l.Webhook.TTL {
 	case "", "default":
 	case "none":

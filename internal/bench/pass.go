@@ -24,13 +24,16 @@ type pass struct {
 	*run
 	lanes    []*lane
 	ledger   *sinks.Ledger
-	fired    mcpload.Recorder // the ledger, or it and a tape
+	recorder mcpload.Recorder // the ledger, and who looks on beside it
+	onlooker *sinks.Onlooker  // nil where something is fired
 	stamper  *loadgen.Stamper
 	dialects []dialect.Dialect
 	firing   *loadgen.Firing
 	watch    *instrument
 	progress *progress
 	watchers sync.WaitGroup // goroutines that end with the contexts of a phase
+
+	lookedUntil mcpload.Instant
 
 	phaseMu sync.Mutex
 	phase   string
@@ -45,6 +48,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if err := p.prepare(); err != nil {
 		return err
 	}
+	defer r.endTrace() // when the dialects are closed, and nobody tells it anything
 	p.progress = startProgress(p)
 	defer p.progress.stop()
 	defer p.watchers.Wait()
@@ -58,6 +62,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		return err
 	}
 	err = p.fire(ctx)
+	p.looked()
 	if drained := p.drain(ctx, err); err == nil {
 		err = drained
 	}
@@ -95,6 +100,7 @@ func (p *pass) ownFigures() []dialect.Figures {
 			out[i] = f.Figures()
 		}
 	}
+	p.onlooked(out)
 	return out
 }
 
@@ -124,13 +130,21 @@ func (p *pass) prepare() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
-	p.fired = p.ledger
-	if r.opts.tape != nil {
-		p.fired = mcpload.Tee(p.ledger, r.opts.tape)
+	if p.recorder, err = p.recorderOf(); err != nil {
+		return err
 	}
-	p.stamper = loadgen.NewStamper(r.clock, p.fired, id, r.profile.Upstream.Sources)
+	if r.opts.tape != nil {
+		p.recorder = mcpload.Tee(p.recorder, r.opts.tape)
+	}
+	p.stamper = loadgen.NewStamper(r.clock, p.recorder, id, r.profile.Upstream.Sources)
+	if o, ok := r.target.upstream.(upstream.Sourcer); ok {
+		p.stamper.Assign(o.Source)
+	}
 	for i, l := range p.lanes {
-		d, err := dialect.New(l.options(uint16(i), r.clock, p.ledger, &r.target, r.profile.Schedule.Seed))
+		o := l.options(uint16(i), r.clock, p.recorder, &r.target, r.profile.Schedule.Seed)
+		o.Acked = p.ledger.AckedAt
+		o.SEP2549.Emissions = p.ledger
+		d, err := dialect.New(o)
 		if err != nil {
 			p.closeDialects()
 			return fmt.Errorf("%w: lane %s: %w", ErrProfile, l.Name, err)
@@ -220,15 +234,17 @@ func (p *pass) untilStopped(ctx context.Context) (context.Context, context.Cance
 // fire runs the schedule: warm-up, then the measured part, with churn beside it.
 func (p *pass) fire(ctx context.Context) error {
 	ph := p.profile.Phases
-	schedule := scheduleOf(p.profile)
+	schedule := p.schedule()
 	var err error
 	p.firing, err = loadgen.NewFiring(loadgen.FiringOptions{
-		Clock: p.clock, Recorder: p.fired, Stamper: p.stamper, Schedule: schedule,
+		Clock: p.clock, Recorder: p.recorder, Stamper: p.stamper, Schedule: schedule,
 		Start: p.clock.Now(), Warmup: ph.Warmup, Duration: ph.Measure,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
+	p.lookFrom(p.firing.Start())
+	p.beginOwn(p.firing.Start())
 	ctx, cancel := p.untilStopped(ctx)
 	defer cancel(nil)
 	ctx, lost := p.watchTarget(ctx)
@@ -334,10 +350,11 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 		grace = 0
 	}
 	p.enter("drain", grace)
+	p.drainOwn()
 	end := time.Now().Add(grace)
 	var quietSince time.Time
 	for time.Now().Before(end) {
-		if p.ledger.Outstanding() > 0 {
+		if p.ledger.Outstanding()+p.pendingOwn() > 0 {
 			quietSince = time.Time{}
 		} else if quietSince.IsZero() {
 			quietSince = time.Now()

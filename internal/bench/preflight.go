@@ -93,6 +93,10 @@ func filesOf(l profiles.Lane) int64 {
 		return min(n, 2048)
 	case l.HTTP != "1.1":
 		return 1 + n/100
+	case l.System == profiles.SystemSEP975:
+		return 2 * n // resumes that two connections make at once, and getStatus
+	case l.System == profiles.SystemSEP2549 && l.SEP2549.Notifications:
+		return 2 * n // a stream each, beside the fetches
 	}
 	return n
 }

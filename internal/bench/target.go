@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/loadgen/upstream"
@@ -27,6 +26,7 @@ type targetSide struct {
 	tls       *dialect.Endpoint // the embedded target's second endpoint, where a lane needs it
 	authority *sinks.Authority
 	upstream  upstream.Upstream
+	feed      *upstream.Feed // the upstream, where it is polled by the target
 	offer     dialect.Offer
 }
 
@@ -45,21 +45,8 @@ func checkHosts(ctx context.Context, p *profiles.Profile, named []string) error 
 			return err
 		}
 	}
-	if p.Upstream.Admin != "" {
-		if err := checkHost(ctx, p.Upstream.Admin, "upstream.admin", named); err != nil {
-			return err
-		}
-	}
-	if u := p.Upstream.HTTP.URL; u != "" {
-		// The host of a templated URL must be plain text.
-		scheme, rest, _ := strings.Cut(u, "://")
-		host, _, _ := strings.Cut(rest, "/")
-		if strings.Contains(host, "{{") {
-			return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, u)
-		}
-		if err := checkHost(ctx, scheme+"://"+host, "upstream.http.url", named); err != nil {
-			return err
-		}
+	if err := checkUpstreamHosts(ctx, &p.Upstream, named); err != nil {
+		return err
 	}
 	for _, a := range p.Target.Allow {
 		if !slices.Contains(named, a) {
@@ -79,6 +66,9 @@ func (r *run) open(ctx context.Context) error {
 			return fmt.Errorf("make the webhook listener's certificate: %w", err)
 		}
 	}
+	if err := r.openFeed(); err != nil {
+		return err
+	}
 	if r.profile.Target.URL == "" {
 		if err := r.startEmbedded(ctx); err != nil {
 			return err
@@ -89,6 +79,9 @@ func (r *run) open(ctx context.Context) error {
 	}
 	if t.upstream, err = r.openUpstream(); err != nil {
 		return fmt.Errorf("%w: upstream: %w", ErrProfile, err)
+	}
+	if err := r.prepareUpstream(ctx); err != nil {
+		return err
 	}
 	return r.checkOffer(ctx)
 }
@@ -120,6 +113,9 @@ func (r *run) startEmbedded(ctx context.Context) error {
 	if r.needsTLS() {
 		args = append(args, "--tls")
 	}
+	if t.feed != nil {
+		args = append(args, "--feed", t.feed.URL())
+	}
 	if r.opts.Embedded == nil {
 		return fmt.Errorf("%w: it names no target.url, and no embedded target can be started here", ErrProfile)
 	}
@@ -136,6 +132,7 @@ func (r *run) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	opts.Capabilities = r.capabilities()
 	if t.child != nil {
 		opts.URL = t.child.URL
 		if len(opts.Tokens) == 0 {
@@ -176,34 +173,6 @@ func rootsFrom(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// openUpstream makes the upstream that the profile asks for.
-func (r *run) openUpstream() (upstream.Upstream, error) {
-	u := r.profile.Upstream
-	if u.Kind == "http" {
-		request, err := profiles.CompileHTTP(u)
-		if err != nil {
-			return nil, err
-		}
-		return upstream.NewHTTP(upstream.HTTPOptions{
-			Method: u.HTTP.Method, Timeout: u.Timeout, Connections: u.Workers, Request: request,
-		})
-	}
-	payload, err := profiles.CompilePayload(u)
-	if err != nil {
-		return nil, err
-	}
-	base := u.Admin
-	if base == "" && r.target.child != nil {
-		base = r.target.child.Admin
-	}
-	if base == "" {
-		return nil, errors.New("kind inject needs upstream.admin (or --upstream-url), the admin address that the reference target printed; for any other server use kind http")
-	}
-	return upstream.NewInject(upstream.InjectOptions{
-		Admin: base, Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, Payload: payload,
-	})
-}
-
 // checkOffer asks the target what it offers, and compares. A target that does
 // not answer events/list is given the benefit of the doubt.
 func (r *run) checkOffer(ctx context.Context) error {
@@ -217,19 +186,7 @@ func (r *run) checkOffer(ctx context.Context) error {
 		URL: r.target.plain.URL(), Embedded: r.target.child != nil,
 		Era: string(era), Protocol: version, Name: offer.Server, Version: offer.ServerVersion,
 	}
-	if len(offer.Events) == 0 {
-		return nil
-	}
-	for _, l := range r.lanes {
-		e, ok := offer.Event(l.Event)
-		if !ok {
-			return fmt.Errorf("%w: %s does not offer the event %q that lane %s asks for; it offers %s", ErrTarget, r.target.plain.URL(), l.Event, l.Name, strings.Join(eventNames(offer), ", "))
-		}
-		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, mode(l)) {
-			return fmt.Errorf("%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v", ErrTarget, r.target.plain.URL(), l.Event, l.Mode, l.Name, e.Delivery)
-		}
-	}
-	return nil
+	return r.checkLanes(ctx, offer)
 }
 
 func eventNames(o dialect.Offer) []string {
@@ -243,6 +200,7 @@ func eventNames(o dialect.Offer) []string {
 
 // close ends everything that open began.
 func (r *run) close() {
+	r.endTrace() // of a pass that did not begin
 	t := &r.target
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()

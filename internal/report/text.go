@@ -27,6 +27,7 @@ func Text(w io.Writer, r *results.Result) error {
 		p.table(lanes)
 	}
 	p.own(r.Lanes)
+	p.upstream(&r.Upstream)
 	p.floor(r)
 	p.verdicts(r.Thresholds)
 	p.instrument(r)

@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+)
+
+// checkLanes holds the lanes of the systems that list event types against what
+// the target lists. A list that is empty says nothing.
+func (r *run) checkLanes(ctx context.Context, offer dialect.Offer) error {
+	if err := r.checkSystem("events", offer); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == "smithery" }) {
+		return nil
+	}
+	offer, err := askSmithery(ctx, r.target.plain)
+	if err != nil && !errors.Is(err, dialect.ErrNotOffered) {
+		return fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	return r.checkSystem("smithery", offer)
+}
+
+func (r *run) checkSystem(system string, offer dialect.Offer) error {
+	for _, l := range r.lanes {
+		if l.System != system || len(offer.Events) == 0 {
+			continue
+		}
+		e, ok := offer.Event(l.Event)
+		if !ok {
+			return fmt.Errorf("%w: %s does not offer the event %q that lane %s asks for; it offers %s", ErrTarget, r.target.plain.URL(), l.Event, l.Name, strings.Join(eventNames(offer), ", "))
+		}
+		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, mode(l)) {
+			return fmt.Errorf("%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v", ErrTarget, r.target.plain.URL(), l.Event, l.Mode, l.Name, e.Delivery)
+		}
+	}
+	return nil
+}
+
+// askSmithery asks a connected target for Smithery's triggers.
+func askSmithery(ctx context.Context, e *dialect.Endpoint) (dialect.Offer, error) {
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	d, err := dialect.New(dialect.Options{
+		Clock: mcpload.NewClock(), Recorder: mcpload.Tee(), Endpoint: e, System: "smithery", Mode: mcpload.Webhook, Event: "-", Subscriptions: 1,
+	})
+	if err != nil {
+		return dialect.Offer{}, fmt.Errorf("discover: %w", err)
+	}
+	defer func() { _ = d.Close(ctx) }()
+	return d.(dialect.Discoverer).Discover(ctx)
+}

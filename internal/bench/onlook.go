@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// recorderOf is who is told what happens in a pass: the ledger, and whoever
+// looks on beside it.
+func (p *pass) recorderOf() (mcpload.Recorder, error) {
+	all := []mcpload.Recorder{p.ledger}
+	if p.profile.Upstream.Kind == "none" {
+		var lanes []int
+		for _, l := range p.lanes {
+			lanes = append(lanes, l.Subscriptions)
+		}
+		var err error
+		if p.onlooker, err = sinks.NewOnlooker(sinks.OnlookerOptions{Clock: p.clock, Lanes: lanes}); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+		}
+		all = append(all, p.onlooker)
+	}
+	if err := p.startTrace(); err != nil {
+		return nil, err
+	}
+	if p.tracer != nil {
+		all = append(all, p.tracer)
+	}
+	return mcpload.Tee(all...), nil
+}
+
+// lookFrom tells those who look on when the schedule begins.
+func (p *pass) lookFrom(start mcpload.Instant) {
+	if p.tracer != nil {
+		p.tracer.Start(start)
+	}
+	if p.onlooker != nil {
+		ph := p.profile.Phases
+		p.onlooker.Start(start.Add(ph.Warmup))
+		p.onlooker.Stop(start.Add(ph.Warmup + ph.Measure))
+	}
+}
+
+// onlooked adds what the onlooker saw to the lanes' own figures. A pass that
+// ended early is measured by the time that it had.
+func (p *pass) onlooked(figures []dialect.Figures) {
+	if p.onlooker == nil || p.firing == nil {
+		return
+	}
+	ph := p.profile.Phases
+	seconds := min(p.lookedUntil.Sub(p.firing.Start())-ph.Warmup, ph.Measure).Seconds()
+	for i := range figures {
+		if p.lanes[i].HearsNone() {
+			continue
+		}
+		o := p.onlooker.Lane(i)
+		f := &figures[i]
+		if f.Values == nil {
+			f.Values = map[string]float64{}
+		}
+		if f.Timings == nil {
+			f.Timings = map[string]sinks.Timing{}
+		}
+		f.Values["observedEvents"] = float64(o.Events)
+		f.Values["observedDuplicates"] = float64(o.Copies)
+		f.Values["observedWithoutId"] = float64(o.WithoutID)
+		f.Values["observedWithoutTime"] = float64(o.WithoutTime)
+		f.Values["observedAhead"] = float64(o.Ahead)
+		f.Values["observedLeast"] = float64(o.Least)
+		f.Values["observedMost"] = float64(o.Most)
+		if seconds > 0 {
+			f.Values["observedPerSecond"] = float64(o.Events) / seconds
+		}
+		f.Timings["observedAge"] = o.Age
+		if o.Age.Histogram.TotalCount() > 0 {
+			p.warning("clocks", p.lanes[i].Name, "observedAge is the difference between this machine's clock and the one that stamped the events: it is as wrong as the two differ; %d of %d events came from the future", o.Ahead, o.Age.Histogram.TotalCount())
+		}
+	}
+}
+
+// looked notes when the pass stopped looking.
+func (p *pass) looked() { p.lookedUntil = p.clock.Now() }
+
+// warnObserved says what a run that fires nothing cannot know.
+func (r *run) warnObserved() {
+	if !slices.ContainsFunc(r.lanes, func(l *lane) bool { return !l.HearsNone() }) {
+		return
+	}
+	r.warning("observed-only", "", "nothing was fired: what should have come is not known, so expected, lost, out of order and latency say nothing; observedEvents and the like are of what came in the %v measured", r.profile.Phases.Measure.Round(time.Millisecond))
+}

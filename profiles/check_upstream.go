@@ -1,0 +1,220 @@
+package profiles
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// kinds are the kinds of upstreams with the keys that each has, besides those
+// that all have.
+var kinds = []struct {
+	name string
+	keys []string
+}{
+	{"inject", []string{"event", "admin", "payload"}},
+	{"http", []string{"http", "payload"}},
+	{"github", []string{"github"}},
+	{"slack", []string{"slack"}},
+	{"stripe", []string{"stripe"}},
+	{"feed", []string{"feed", "event", "payload"}},
+	{"tool", []string{"tool", "payload"}},
+	{"exec", []string{"exec", "payload"}},
+	{"replay", []string{"replay", "event", "admin"}},
+	{"none", nil},
+}
+
+// kindKeys are all keys that some kinds have and others have not.
+var kindKeys = []string{"event", "admin", "payload", "http", "github", "slack", "stripe", "feed", "tool", "exec", "replay"}
+
+func kindNames() []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.name
+	}
+	return names
+}
+
+// misplaced finds keys that belong to other kinds.
+func (c *checker) misplaced(u *Upstream) {
+	for _, kind := range kinds {
+		if kind.name != u.Kind {
+			continue
+		}
+		for _, key := range kindKeys {
+			if c.given("upstream."+key) && !slices.Contains(kind.keys, key) {
+				owner := ownerOf(key)
+				c.bad("upstream."+key, "belongs to kind "+owner, "remove it, or set upstream.kind: "+owner)
+			}
+		}
+	}
+}
+
+// ownerOf is the first kind that has a key.
+func ownerOf(key string) string {
+	for _, kind := range kinds {
+		if slices.Contains(kind.keys, key) {
+			return kind.name
+		}
+	}
+	return ""
+}
+
+// kind checks what belongs to the upstream's kind.
+func (c *checker) kind(u *Upstream) {
+	switch u.Kind {
+	case "inject":
+		c.inject(u)
+	case "http":
+		if u.HTTP.Body != "" && u.Payload != nil {
+			c.bad("upstream.payload", "is not sent, since upstream.http.body is given", "remove one of them")
+		}
+		c.request(u)
+	case "github":
+		g := &u.GitHub
+		c.product("github", g.URL, g.Text)
+		if g.Event != "" {
+			c.enum("upstream.github.event", g.Event, "push", "issues")
+		}
+		c.perSource("upstream.github.repository", g.Repository)
+		if name := c.render(g.Repository, "upstream.github.repository"); g.Repository != "" && strings.Count(name, "/") != 1 {
+			c.bad("upstream.github.repository", quote(name)+" is no repository", "write it like owner/name-{{.Source}}")
+		}
+	case "slack":
+		c.product("slack", u.Slack.URL, u.Slack.Text)
+		c.secret("slack", u.Slack.Secret, "the app's signing secret")
+		c.perSource("upstream.slack.channel", u.Slack.Channel)
+	case "stripe":
+		c.product("stripe", u.Stripe.URL, u.Stripe.Text)
+		c.secret("stripe", u.Stripe.Secret, "the endpoint's secret (whsec_…)")
+		if u.Stripe.Type != "" {
+			c.enum("upstream.stripe.type", u.Stripe.Type, "payment_intent.succeeded", "customer.updated")
+		}
+	case "feed":
+		c.feed(u)
+	case "tool":
+		if u.Tool.Name == "" {
+			c.missing("upstream.tool.name", "name the tool to call")
+		}
+		c.payload(u, "the tool's arguments")
+	case "exec":
+		if len(u.Exec.Command) == 0 || u.Exec.Command[0] == "" {
+			c.missing("upstream.exec.command", "give the program and its arguments, as a list")
+		}
+		c.payload(u, "what a line holds")
+	case "replay":
+		c.replay(u)
+	case "none":
+		c.none()
+	}
+}
+
+// product checks what the kinds that fake a product have in common.
+func (c *checker) product(kind, url, text string) {
+	if c.p.Target.URL == "" {
+		c.bad("upstream.kind", "the embedded target takes no webhooks of "+kind, "give target.url, or use kind inject")
+	}
+	path := "upstream." + kind
+	if url == "" {
+		c.missing(path+".url", "give the address that the target has for these webhooks")
+	} else {
+		c.web(path+".url", url, "http", "https")
+	}
+	if text != "" && !strings.Contains(c.render(text, path+".text"), sampleProbe) {
+		c.bad(path+".text", "does not hold {{.Probe}}", "add it: deliveries are recognised by it")
+	}
+}
+
+func (c *checker) secret(kind, secret, what string) {
+	if secret == "" {
+		c.missing("upstream."+kind+".secret", "give "+what+": the target checks the signatures with it")
+	}
+}
+
+// render is a text for one shot, for a look; empty after an error.
+func (c *checker) render(text, path string) string {
+	f, err := CompileText(text)
+	if err != nil {
+		what, mend, _ := strings.Cut(err.Error(), "; ")
+		c.bad(path, what, mend)
+		return ""
+	}
+	return f(0, 1, sampleProbe)
+}
+
+// perSource checks a text that must be the same for all shots of a source.
+func (c *checker) perSource(path, text string) {
+	f, err := CompileText(text)
+	if err != nil {
+		what, mend, _ := strings.Cut(err.Error(), "; ")
+		c.bad(path, what, mend)
+		return
+	}
+	if text != "" && f(0, 1, sampleProbe) != f(0, 2, "") {
+		c.bad(path, "differs between the shots of a source", "use .Source only")
+	}
+}
+
+func (c *checker) feed(u *Upstream) {
+	f := &u.Feed
+	switch {
+	case f.Listen != "" && !listenable(f.Listen):
+		c.bad("upstream.feed.listen", quote(f.Listen)+" is no address to listen on", "write it like 127.0.0.1:9000")
+	case f.Listen == "" && c.p.Target.URL != "":
+		c.missing("upstream.feed.listen", "with target.url, give the address under which the target polls, like 127.0.0.1:9000")
+	}
+	c.least("upstream.feed.limit", f.Limit, 0)
+	c.least("upstream.feed.keep", f.Keep, 0)
+	if u.Event == "" {
+		c.missing("upstream.event", "the lanes subscribe to different events: name the one that the changes stand for")
+	}
+	c.payload(u, "a change's data")
+}
+
+func (c *checker) replay(u *Upstream) {
+	r := &u.Replay
+	if r.File == "" {
+		c.missing("upstream.replay.file", "give the file of the trace, as mcpload record writes it")
+	}
+	if strings.HasPrefix(r.Probe, ".") || strings.HasSuffix(r.Probe, ".") || strings.Contains(r.Probe, "..") {
+		c.bad("upstream.replay.probe", quote(r.Probe)+" is no path", "write keys with dots between them, like message.text")
+	}
+	c.headers("upstream.replay.headers", r.Headers)
+	switch {
+	case r.URL != "":
+		c.web("upstream.replay.url", r.URL, "http", "https")
+		if u.Admin != "" {
+			c.bad("upstream.admin", "is not used, since upstream.replay.url is given", "remove one of them")
+		}
+	case len(r.Headers) > 0:
+		c.missing("upstream.replay.url", "headers go with it")
+	default:
+		c.adminListener(u)
+	}
+}
+
+func (c *checker) none() {
+	if c.p.Target.URL == "" && slices.ContainsFunc(c.p.Lanes, func(l Lane) bool { return !l.HearsNone() }) {
+		c.bad("upstream.kind", "the embedded target emits nothing by itself", "give target.url")
+	}
+	for _, key := range []string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"} {
+		if c.given(key) {
+			c.bad(key, "means nothing to upstream.kind none, which fires nothing", "remove it")
+		}
+	}
+}
+
+// payload checks the payload of a kind that has one.
+func (c *checker) payload(u *Upstream, what string) {
+	payload, err := CompilePayload(*u)
+	if err != nil {
+		c.fail2("upstream", err)
+		return
+	}
+	if u.Payload == nil {
+		c.missing("upstream.payload", fmt.Sprintf(`give %s, with "{{.Probe}}" in one of its texts`, what))
+	} else if !bytes.Contains(payload(nil, 0, 1, sampleProbe), []byte(sampleProbe)) {
+		c.bad("upstream.payload", "no text holds {{.Probe}}", `add one, like text: "{{.Probe}}": deliveries are recognised by it`)
+	}
+}

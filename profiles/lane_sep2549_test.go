@@ -1,0 +1,62 @@
+package profiles
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const listProfile = `
+name: lists
+lanes:
+  - {name: a, system: sep-2549, mode: poll, subscriptions: 3, sep2549: {SETTINGS}}
+upstream:
+  payload: {list: tools, probe: "{{.Probe}}"}
+schedule: {rate: 1/s}
+`
+
+func TestSEP2549Defaults(t *testing.T) {
+	p, err := Parse("x", []byte(strings.Replace(listProfile, "SETTINGS", "notifications: true", 1)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := p.Lanes[0]
+	want := SEP2549Lane{List: "tools", URI: "list://content", Use: 10, Cache: true, Notifications: true, Jitter: 0.1, StaleOnError: true}
+	if l.SEP2549 != want || l.Event != "list.changed" || p.Upstream.Event != "list.changed" {
+		t.Errorf("%+v, event %q, upstream %q", l.SEP2549, l.Event, p.Upstream.Event)
+	}
+	if e := p.Target.Embedded.Lists; e != (EmbeddedLists{Entries: 50, TTL: 2 * time.Second}) {
+		t.Errorf("embedded lists %+v", e)
+	}
+	again(t, p)
+}
+
+func TestSEP2549Problems(t *testing.T) {
+	for settings, want := range map[string]string{
+		"list: toads":                         "no such list",
+		"uri: 'a://b'":                        "belongs to list: resource",
+		"use: 0":                              "is out of bounds",
+		"use: 2000/s":                         "is out of bounds",
+		"jitter: 1.5":                         "is out of bounds",
+		"{jitter: 0, background: true}":       "all clients refresh at once",
+		"{cache: false, shared: true}":        "means nothing without a cache",
+		"{cache: false, notifications: true}": "means nothing without a cache",
+	} {
+		settings = strings.Trim(settings, "{}")
+		_, err := Parse("x", []byte(strings.Replace(listProfile, "SETTINGS", settings, 1)), nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", settings, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		strings.Replace(listProfile, "mode: poll", "mode: push", 1):                                                  "has no push",
+		strings.Replace(listProfile, "subscriptions: 3", "subscriptions: 3, maxAge: 1s", 1):                          "a lane that uses lists",
+		strings.Replace(listProfile, "system: sep-2549", "event: a", 1):                                              "means nothing to a lane of system events",
+		strings.Replace(listProfile, "lanes:", "target: {embedded: {lists: {ttl: 1500ms, older: true}}}\nlanes:", 1): "whole seconds",
+	} {
+		_, err := Parse("x", []byte(strings.Replace(text, "SETTINGS", "list: tools", 1)), nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n%v, want %s", text, err, want)
+		}
+	}
+}

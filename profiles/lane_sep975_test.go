@@ -1,0 +1,75 @@
+package profiles
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const sep975Text = `
+name: t
+lanes:
+  - {name: long, system: sep-975, mode: MODE, subscriptions: 2, EXTRA sep975: {SETTINGS}}
+upstream: {kind: none}
+phases: {drain: DRAIN}
+`
+
+func parse975(mode, extra, settings, drain string) (*Profile, error) {
+	return Parse("t", []byte(strings.NewReplacer("MODE", mode, "EXTRA", extra, "SETTINGS", settings, "DRAIN", drain).Replace(sep975Text)), nil)
+}
+
+func TestSEP975Lane(t *testing.T) {
+	p, err := parse975("push", "", "steps: 5, share: 0.5, disconnect: share, at: 0", "10s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := p.Lanes[0]
+	want := SEP975Lane{
+		Tool: "work", Steps: 5, Step: 200 * time.Millisecond, MaxWait: 10 * time.Second,
+		Disconnect: "share", Share: 0.5, Away: time.Second, Tolerance: time.Second,
+	}
+	if l.SEP975 != want || !l.HearsNone() {
+		t.Errorf("%+v, hears %s", l.SEP975, l.Sources)
+	}
+	lt, err := CompileLane(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if heard := lt.Sources(1); heard == nil || len(heard) != 0 {
+		t.Errorf("hears %v", heard)
+	}
+	again(t, p)
+}
+
+func TestSEP975LaneIsChecked(t *testing.T) {
+	for _, c := range []struct{ mode, extra, settings, drain, want string }{
+		{"poll", "", "", "10s", "has no poll"},
+		{"push", "event: chat.message,", "", "10s", "event: means nothing"},
+		{"push", "sources: all,", "", "10s", "hears no source"},
+		{"push", "", "steps: 0", "10s", "steps: 0 is too small"},
+		{"push", "", "disconnect: some", "10s", "no such disconnect"},
+		{"push", "", "disconnect: share", "10s", "share: is missing"},
+		{"push", "", "share: 0.5", "10s", "belongs to disconnect: share"},
+		{"push", "", "every: 1s", "10s", "each request is cut once"},
+		{"push", "", "disconnect: none, away: 1s", "10s", "nothing is cut"},
+		{"push", "", "away: 10s", "20s", "every policy would expire"},
+		{"push", "", "away: 20s, statusEvery: 15s", "30s", "too seldom"},
+		{"push", "", "away: 20s, statusEvery: 5s", "30s", ""},
+		{"push", "", "expire: 0.5", "10s", "may take 15s"},
+		{"push", "", "expire: 0.5, maxWait: 0", "20s", "does not expire"},
+		{"push", "", "double: 1.5", "10s", "double: 1.5 is out of bounds"},
+		{"push", "", "", "4s", "may take 5s"},
+	} {
+		_, err := parse975(c.mode, c.extra, c.settings, c.drain)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%+v: %v", c, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	_, err := Parse("t", []byte("name: t\nlanes: [{name: a, mode: push, subscriptions: 1, event: e, sep975: {steps: 1}}]\nupstream: {payload: {x: \"{{.Probe}}\"}}\nschedule: {rate: 5/s}\n"), nil)
+	if err == nil || !strings.Contains(err.Error(), "means nothing to a lane of system events") {
+		t.Errorf("%v", err)
+	}
+}
