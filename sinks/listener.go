@@ -173,7 +173,7 @@ func Listen(opts ListenerOptions) (*Listener, error) {
 	}
 	go func() {
 		defer close(l.done)
-		l.server.ServeTLS(ln, "", "")
+		_ = l.server.ServeTLS(ln, "", "")
 	}()
 	return l, nil
 }

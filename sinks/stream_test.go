@@ -35,10 +35,10 @@ func TestReadStream(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	if err := ReadStream(iotest.ErrReader(broken), clock, nil, nil); err != broken {
+	if err := ReadStream(iotest.ErrReader(broken), clock, nil, nil); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	if err := ReadStream(strings.NewReader("x"), clock, nil, func([]byte, mcpload.Instant) error { return broken }); err != broken {
+	if err := ReadStream(strings.NewReader("x"), clock, nil, func([]byte, mcpload.Instant) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -189,7 +189,7 @@ func answer(w http.ResponseWriter, reply Reply) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(reply.Status)
-	w.Write(reply.Body)
+	_, _ = w.Write(reply.Body)
 }
 
 var errBodyLimit = errors.New("body is larger than the limit")

@@ -156,7 +156,7 @@ func BenchmarkReceiver(b *testing.B) {
 	r := NewReceiver(ReceiverOptions{Clock: mcpload.NewClock()})
 	r.Add("/a", hookFunc(func(*Inbound) Reply { return Reply{} }))
 	body := rewound{strings.NewReader(strings.Repeat("x", 350))}
-	req := httptest.NewRequest("POST", "/a", body)
+	req := httptest.NewRequest(http.MethodPost, "/a", body)
 	req.ContentLength = 350
 	w := discard{http.Header{}}
 	b.ReportAllocs()

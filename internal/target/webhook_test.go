@@ -181,8 +181,8 @@ func TestGrants(t *testing.T) {
 				return
 			}
 			before, err := time.Parse(time.RFC3339Nano, r["refreshBefore"].(string))
-			if err != nil || before.Sub(time.Now()) != c.want {
-				t.Errorf("ttl %q: granted %v, want %v (%v)", c.ttl, before.Sub(time.Now()), c.want, err)
+			if err != nil || time.Until(before) != c.want {
+				t.Errorf("ttl %q: granted %v, want %v (%v)", c.ttl, time.Until(before), c.want, err)
 			}
 		})
 	}

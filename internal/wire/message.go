@@ -56,8 +56,8 @@ type Fields struct {
 	HasFault bool
 	Fault    RPCError
 
-	nextMs, nextSeconds time.Duration
-	hasMs, hasSeconds   bool
+	nextExact, nextSeconds time.Duration
+	hasMs, hasSeconds      bool
 }
 
 // SubscriptionKey is the _meta key of the newer stream correlation.
@@ -140,7 +140,7 @@ func (s *scanner) fields(f *Fields) {
 	}
 	switch {
 	case f.hasMs:
-		f.NextPoll, f.HasNextPoll = f.nextMs, true
+		f.NextPoll, f.HasNextPoll = f.nextExact, true
 	case f.hasSeconds:
 		f.NextPoll, f.HasNextPoll = f.nextSeconds, true
 	}
@@ -169,7 +169,7 @@ func (s *scanner) field(key []byte, f *Fields) bool {
 	case "hasMore":
 		f.HasMore = string(s.raw()) == "true"
 	case "nextPollMs":
-		f.nextMs, f.hasMs = s.duration(time.Millisecond)
+		f.nextExact, f.hasMs = s.duration(time.Millisecond)
 	case "nextPollSeconds":
 		f.nextSeconds, f.hasSeconds = s.duration(time.Second)
 	case "events":

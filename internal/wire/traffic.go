@@ -13,8 +13,10 @@ type Traffic struct {
 	charged          atomic.Int64 // connections handed out by TakeOpened
 }
 
-// Up and Down are bytes written and read so far.
-func (t *Traffic) Up() int64   { return t.up.Load() }
+// Up is the number of bytes written so far.
+func (t *Traffic) Up() int64 { return t.up.Load() }
+
+// Down is the number of bytes read so far.
 func (t *Traffic) Down() int64 { return t.down.Load() }
 
 // Opened is the number of connections opened so far.

@@ -123,7 +123,7 @@ func eventsCapability(caps json.RawMessage, names ...string) (where string, list
 		if len(raw) == 0 || string(raw) == "null" || string(raw) == "false" {
 			return false
 		}
-		json.Unmarshal(raw, &v) // a capability that is no object has no listChanged
+		_ = json.Unmarshal(raw, &v) // a capability that is no object has no listChanged
 		listChanged = v.ListChanged
 		return true
 	}

@@ -126,7 +126,7 @@ func (s *stream) wentAway(cause error) {
 	if s.heard && s.lost == 0 {
 		s.lost = s.d.clock.Now()
 	}
-	s.cut = cause == errCut && s.r.ctx.Err() == nil
+	s.cut = errors.Is(cause, errCut) && s.r.ctx.Err() == nil
 	if s.cut {
 		s.d.tally.count("cuts", 1)
 	}

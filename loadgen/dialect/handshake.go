@@ -102,7 +102,7 @@ func (p *principal) end() {
 
 func (a *agreement) end() {
 	if a.sdk != nil {
-		a.sdk.Close()
+		_ = a.sdk.Close()
 	}
 }
 
@@ -131,7 +131,7 @@ func (p *principal) shake(ctx context.Context, observe func(mcpload.Call)) (*agr
 	a := &agreement{era: Legacy, version: result.ProtocolVersion, session: session.ID()}
 	if result.ProtocolVersion >= modernVersion {
 		a.era = Modern
-		session.Close()
+		_ = session.Close()
 	} else {
 		a.sdk = session
 	}

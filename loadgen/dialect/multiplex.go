@@ -132,12 +132,12 @@ func settle(ctx context.Context, c *http.ClientConn) error {
 		case <-raised:
 		case <-t.C:
 		case <-ctx.Done():
-			c.Close()
+			_ = c.Close()
 			return ctx.Err()
 		}
 	}
 	if c.Available() == 0 && c.Err() == nil {
-		c.Close()
+		_ = c.Close()
 		return fmt.Errorf("the server allows no streams")
 	}
 	return c.Err()
@@ -151,7 +151,7 @@ func (m *multiplexer) close() {
 	defer m.mu.Unlock()
 	m.closed = true
 	for _, c := range m.conns {
-		c.Close()
+		_ = c.Close()
 	}
 	m.conns = nil
 }

@@ -319,13 +319,13 @@ func (t *resourceStream) broken(ctx context.Context, e *callError) error {
 			t.report(nil)
 		}
 		return nil
-	case cause == errCut:
+	case errors.Is(cause, errCut):
 		t.cut = true
 		d.tally.count("cuts", 1)
 		return nil
-	case cause == errLost:
+	case errors.Is(cause, errLost):
 		return &callError{method: t.method, kind: "session lost"}
-	case cause == errDead:
+	case errors.Is(cause, errDead):
 		e = &callError{method: t.method, kind: "timeout", cause: errDead}
 		if t.stands {
 			s.tell(mcpload.DeadStream, errDead.Error())

@@ -215,7 +215,7 @@ func (e *listEar) connect() error {
 	}
 	err = sinks.ReadStream(resp.Body, d.clock, nil, e.piece)
 	switch {
-	case e.over != nil && e.over != errEnded: // errEnded: in order
+	case e.over != nil && !errors.Is(e.over, errEnded): // errEnded: in order
 		return e.over
 	case err == nil || errors.Is(err, errEnded):
 		if !e.heard && e.over == nil {

@@ -163,9 +163,9 @@ func (l *link975) ended(ctx context.Context, err error) end975 {
 		e.kind, e.err = endRefused, l.over
 	case l.over != nil:
 		e.kind, e.err = endError, l.over
-	case cause == errCut975:
+	case errors.Is(cause, errCut975):
 		e.kind = endCut
-	case cause == errDead:
+	case errors.Is(cause, errDead):
 		e.kind, e.err = endBroken, &callError{method: l.req.method, kind: "timeout", cause: errDead}
 	case cause != nil:
 		e.kind, e.err = endGone, &callError{method: l.req.method, kind: "canceled", cause: cause}
@@ -175,7 +175,7 @@ func (l *link975) ended(ctx context.Context, err error) end975 {
 		e.kind, e.err = endBroken, transportError(ctx, err)
 		e.err.method = l.req.method
 	}
-	if e.kind == endBroken && cause == errCut975 {
+	if e.kind == endBroken && errors.Is(cause, errCut975) {
 		e.kind, e.err = endCut, nil
 	}
 	return e

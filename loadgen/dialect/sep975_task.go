@@ -105,7 +105,7 @@ func (t *task) pursue(ctx context.Context) (outcome string, err error) {
 			return outCompleted, nil
 		}
 		if ctx.Err() != nil {
-			return outUnfinished, nil
+			return outUnfinished, nil //nolint:nilerr // our own doing
 		}
 		p := t.plan(e)
 		switch {

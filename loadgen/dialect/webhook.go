@@ -126,7 +126,7 @@ func (d *events) attachWebhook(ctx context.Context, r *run) error {
 		// delivered to nobody until its grant is over.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 		defer cancel()
-		d.unsubscribe(ctx, r)
+		_ = d.unsubscribe(ctx, r)
 	}
 	return err
 }

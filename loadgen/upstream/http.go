@@ -47,7 +47,7 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	if o.Method == "" {
 		o.Method = http.MethodPost
 	}
-	if _, err := http.NewRequest(o.Method, "http://127.0.0.1/", nil); err != nil {
+	if _, err := http.NewRequestWithContext(context.Background(), o.Method, "http://127.0.0.1/", nil); err != nil {
 		return nil, fmt.Errorf("upstream http: %w; want a method such as POST", err)
 	}
 	return &HTTP{client: newClient(o.Timeout, o.Connections, o.TLS), method: o.Method, make: o.Request}, nil

@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(temp)
+		defer func() { _ = os.RemoveAll(temp) }()
 		dir = temp
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
