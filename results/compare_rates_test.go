@@ -30,7 +30,7 @@ func TestErrorRates(t *testing.T) {
 			t.Parallel()
 			pairs := tt.pairs
 			if testing.Short() || underRace {
-				pairs /= 10
+				pairs = min(pairs/10, 16)
 			}
 			wrong, found, slower := 0, 0, 0
 			slow := tt.sim

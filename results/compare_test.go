@@ -78,8 +78,9 @@ func TestCompareSameRun(t *testing.T) {
 func TestCompareIsDeterministic(t *testing.T) {
 	s := defaultSim()
 	a, b := s.side(1, 2), s.side(3, 4)
+	quick := CompareOptions{Resamples: 200}
 	var first, second bytes.Buffer
-	if err := errors.Join(compare(t, a, b, CompareOptions{}).Write(&first), compare(t, a, b, CompareOptions{}).Write(&second)); err != nil {
+	if err := errors.Join(compare(t, a, b, quick).Write(&first), compare(t, a, b, quick).Write(&second)); err != nil {
 		t.Fatal(err)
 	}
 	if first.String() != second.String() {
@@ -89,7 +90,7 @@ func TestCompareIsDeterministic(t *testing.T) {
 	if err := json.Unmarshal(first.Bytes(), &c); err != nil || c.Schema != ComparisonSchema {
 		t.Errorf("%v, schema %q", err, c.Schema)
 	}
-	if !reflect.DeepEqual(&c, compare(t, a, b, CompareOptions{})) {
+	if !reflect.DeepEqual(&c, compare(t, a, b, quick)) {
 		t.Error("the JSON form is not the comparison")
 	}
 }
