@@ -14,14 +14,27 @@ import (
 
 // Save writes what a run leaves behind into dir, which is made where it does
 // not exist: result.json, and for each lane an HdrHistogram log named
-// <lane>.hlog with its interval histograms, tagged intended and sent. Every
-// file is complete or not there.
+// <lane>.hlog with its interval histograms, tagged intended and sent, and
+// timeline.csv with the counts of the same intervals. Every file is complete or
+// not there.
 func Save(dir string, r *Result, accounts []sinks.Account) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("save the result: %w", err)
 	}
 	if err := WriteFile(filepath.Join(dir, File), r.Write); err != nil {
 		return fmt.Errorf("save the result: %w", err)
+	}
+	var names []string
+	timelines := map[string]Timeline{}
+	for i := range accounts {
+		a := &accounts[i]
+		for j := range a.Lanes {
+			names = append(names, a.Lanes[j].Name)
+			timelines[a.Lanes[j].Name] = NewTimeline(a.Interval, &a.Lanes[j])
+		}
+	}
+	if err := WriteFile(filepath.Join(dir, TimelineFile), func(w io.Writer) error { return WriteTimelines(w, names, timelines) }); err != nil {
+		return fmt.Errorf("save the timelines: %w", err)
 	}
 	for i := range accounts {
 		a := &accounts[i]

@@ -15,17 +15,30 @@ import (
 func newReportCommand(io streams) *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Use:   "report DIR",
+		Use:   "report DIR...",
 		Short: "Rebuild the report of a run from its archive",
 		Long: `Report reads the archive of a run strictly, computes its latencies again from the
 archived histograms, and prints the report. As text it is, byte for byte, the
 report.txt that the run wrote. An archive whose histograms do not give the
-figures of its result is refused.`,
-		Example: "  mcpload report results/runs/20261120T100000Z-compare\n  mcpload report before --format junit > junit.xml",
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(_ *cobra.Command, args []string) error { return rebuild(io.out, args[0], format) },
+figures of its result is refused.
+
+As html it is one file that needs nothing else. Of several archives it lays the
+curves over each other; the other formats show one.`,
+		Example: `  mcpload report results/runs/20261120T100000Z-compare
+  mcpload report before --format junit > junit.xml
+  mcpload report before after --format html > both.html`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if format == "html" {
+				return overlay(io.out, args)
+			}
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("%d archives with --format %s: one at a time, or --format html", len(args), format)}
+			}
+			return rebuild(io.out, args[0], format)
+		},
 	}
-	c.Flags().StringVarP(&format, "format", "f", "text", "text, markdown, junit, json, "+strings.Join(report.Systems(), ", "))
+	c.Flags().StringVarP(&format, "format", "f", "text", "text, html, markdown, junit, json, "+strings.Join(report.Systems(), ", "))
 	return c
 }
 
@@ -55,7 +68,7 @@ func write(w io.Writer, r *results.Result, format string) error {
 			return report.Annotations(w, r, system)
 		}
 	}
-	return usageError{fmt.Errorf("--format %q: want text, markdown, junit, json, %s", format, strings.Join(report.Systems(), ", "))}
+	return usageError{fmt.Errorf("--format %q: want text, html, markdown, junit, json, %s", format, strings.Join(report.Systems(), ", "))}
 }
 
 // extraFlags are the files and lines that a run writes for others to read.

@@ -359,6 +359,9 @@ func archive(dir string, o *bench.Outcome) error {
 	if err == nil {
 		err = results.WriteFile(filepath.Join(dir, "report.txt"), func(w io.Writer) error { return report.Text(w, o.Result) })
 	}
+	if err == nil {
+		err = writePage(dir)
+	}
 	if err != nil {
 		return fmt.Errorf("%w; the figures above are not saved: free some space or choose another --out, and run again", err)
 	}

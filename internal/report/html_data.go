@@ -1,0 +1,264 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// chartData is what the page's script draws. Times are seconds since the run
+// began, latencies milliseconds.
+type chartData struct {
+	Runs []runData `json:"runs"`
+}
+
+type runData struct {
+	Name   string      `json:"name"`
+	Phases []phaseData `json:"phases"`
+	Lanes  []laneData  `json:"lanes"`
+}
+
+type phaseData struct {
+	Name  string  `json:"name"`
+	Start float64 `json:"start"`
+	End   float64 `json:"end"`
+}
+
+type laneData struct {
+	Label    string       `json:"label"`
+	Hue      int          `json:"hue"`
+	Intended [][2]float64 `json:"intended"` // 1/(1-p), latency
+	Sent     [][2]float64 `json:"sent"`
+	Width    float64      `json:"width"` // of an interval
+	Time     []float64    `json:"time"`  // begin of each interval
+	Fired    []float64    `json:"fired"` // per second, as the following two
+	Given    []float64    `json:"given"`
+	P50      []*float64   `json:"p50"`
+	P99      []*float64   `json:"p99"`
+	Missed   []int64      `json:"missed"` // counts
+	Twice    []int64      `json:"twice"`
+	Late     []int64      `json:"late"`
+	Disorder []int64      `json:"disorder"`
+	Strange  []int64      `json:"strange"`
+}
+
+// curveRow is a lane's curve as a line of a table.
+type curveRow struct {
+	Column column
+	From   string
+	Cells  []string
+}
+
+// curveHead are the quantiles of the table beside the curves.
+var curveHead = []float64{50, 75, 90, 95, 99, 99.9, 99.99, 100}
+
+// timeTable is one lane's timeline as a table.
+type timeTable struct {
+	Column column
+	Rows   [][]string
+}
+
+// mostPoints bounds the intervals of one lane that are drawn, mostRows those
+// that are listed: longer runs are shown in wider intervals.
+const (
+	mostPoints = 1200
+	mostRows   = 60
+)
+
+func (v *view) addCharts(p *Page, i int, columns []column) {
+	d := &v.Data.Runs[i]
+	if v.Several {
+		d.Name = Clean(p.Name)
+	}
+	d.Phases = []phaseData{}
+	d.Lanes = []laneData{}
+	for _, ph := range p.Result.Phases {
+		d.Phases = append(d.Phases, phaseData{Name: Clean(ph.Name), Start: ph.Start.Duration().Seconds(), End: ph.End.Duration().Seconds()})
+	}
+	calm := true
+	for j := range p.Result.Lanes {
+		l := &p.Result.Lanes[j]
+		log := p.Logs[l.Name]
+		lane := laneData{Label: columns[j].Label(), Hue: columns[j].Hue}
+		for _, part := range []struct {
+			tag, from string
+			to        *[][2]float64
+		}{{results.TagIntended, "intended", &lane.Intended}, {results.TagSent, "sent", &lane.Sent}} {
+			b := merge(log, part.tag, func(time.Duration) bool { return true })
+			*part.to = curve(b)
+			if len(b) > 0 {
+				v.Curves = append(v.Curves, curveRow{Column: columns[j], From: part.from, Cells: quantiles(b, curveHead)})
+			}
+		}
+		t := p.Timelines[l.Name]
+		lane.timeline(t, log, mostPoints)
+		if !lane.calm() {
+			calm = false
+		}
+		d.Lanes = append(d.Lanes, lane)
+		if len(t.Points) > 0 {
+			v.Times = append(v.Times, timeTable{Column: columns[j], Rows: timeRows(t, log)})
+		}
+	}
+	if calm && (i == 0 || v.Quiet != "") {
+		v.Quiet = "Nothing was passed over, came twice, late, out of order or unexpectedly in any interval."
+	} else {
+		v.Quiet = ""
+	}
+}
+
+// merge adds up the buckets of the intervals of one tag, ascending.
+func merge(log *results.Log, tag string, in func(start time.Duration) bool) []results.Bucket {
+	if log == nil {
+		return nil
+	}
+	sum := map[results.Nanos]int64{}
+	for _, iv := range log.Intervals {
+		if iv.Tag != tag || !in(iv.Start) {
+			continue
+		}
+		for _, b := range iv.Buckets {
+			sum[b.Value] += b.Count
+		}
+	}
+	out := make([]results.Bucket, 0, len(sum))
+	for v, n := range sum {
+		out = append(out, results.Bucket{Value: v, Count: n})
+	}
+	slices.SortFunc(out, func(a, b results.Bucket) int { return cmp.Compare(a.Value, b.Value) })
+	return out
+}
+
+// at is the value at percentile p of buckets: the least value that at least p
+// of 100 samples do not pass.
+func at(b []results.Bucket, p float64) results.Nanos {
+	var total, seen int64
+	for _, x := range b {
+		total += x.Count
+	}
+	rank := max(int64(math.Ceil(p/100*float64(total)-1e-9)), 1)
+	for _, x := range b {
+		if seen += x.Count; seen >= rank {
+			return x.Value
+		}
+	}
+	return 0
+}
+
+// curve is the latencies by 1/(1-p), twenty points a decade, as far as there
+// are samples to tell.
+func curve(b []results.Bucket) [][2]float64 {
+	out := [][2]float64{}
+	if len(b) == 0 {
+		return out
+	}
+	var total float64
+	for _, x := range b {
+		total += float64(x.Count)
+	}
+	for k := 0; ; k++ {
+		x := math.Pow(10, float64(k)/20)
+		if x > total {
+			break
+		}
+		out = append(out, [2]float64{x, millis(at(b, 100*(1-1/x)))})
+	}
+	return append(out, [2]float64{max(total, 1), millis(b[len(b)-1].Value)})
+}
+
+func quantiles(b []results.Bucket, ps []float64) []string {
+	out := make([]string, len(ps))
+	for i, p := range ps {
+		out[i] = results.FormatNanos(at(b, p))
+	}
+	return out
+}
+
+// millis is ns in milliseconds, to the microsecond.
+func millis(n results.Nanos) float64 { return math.Round(float64(n)/1e3) / 1e3 }
+
+// coarse joins points so that no more than most are left; it returns them and
+// the width of each.
+func coarse(t results.Timeline, most int) ([]results.Point, time.Duration) {
+	if len(t.Points) == 0 || t.Interval <= 0 {
+		return nil, 0
+	}
+	span := t.Points[len(t.Points)-1].At - t.Points[0].At + t.Interval
+	every := (span/t.Interval + time.Duration(most) - 1) / time.Duration(most)
+	width := t.Interval * max(every, 1)
+	var out []results.Point
+	for _, p := range t.Points {
+		p.At -= p.At % width
+		for n := len(out); n > 0 && out[n-1].At < p.At; n++ { // nothing happened in between
+			out = append(out, results.Point{At: out[n-1].At + width})
+		}
+		if len(out) == 0 {
+			out = append(out, results.Point{At: p.At})
+		}
+		out[len(out)-1].Add(p)
+	}
+	return out, width
+}
+
+func (d *laneData) timeline(t results.Timeline, log *results.Log, most int) {
+	points, width := coarse(t, most)
+	d.Width = width.Seconds()
+	spans := byInterval(log, points, width)
+	for i, p := range points {
+		d.Time = append(d.Time, p.At.Seconds())
+		d.Fired = append(d.Fired, float64(p.Fired+p.WarmUp)/d.Width)
+		d.Given = append(d.Given, float64(p.Delivered)/d.Width)
+		d.Missed = append(d.Missed, p.Skipped)
+		d.Twice = append(d.Twice, p.Duplicates)
+		d.Late = append(d.Late, p.Late)
+		d.Disorder = append(d.Disorder, p.OutOfOrder)
+		d.Strange = append(d.Strange, p.Unexpected)
+		var p50, p99 *float64
+		if b := spans[i]; len(b) > 0 {
+			x, y := millis(at(b, 50)), millis(at(b, 99))
+			p50, p99 = &x, &y
+		}
+		d.P50, d.P99 = append(d.P50, p50), append(d.P99, p99)
+	}
+}
+
+// byInterval is the histogram of each point, from intended.
+func byInterval(log *results.Log, points []results.Point, width time.Duration) [][]results.Bucket {
+	out := make([][]results.Bucket, len(points))
+	for i, p := range points {
+		from := p.At
+		out[i] = merge(log, results.TagIntended, func(start time.Duration) bool { return start >= from && start < from+width })
+	}
+	return out
+}
+
+// calm tells whether no interval has anything to worry about.
+func (d *laneData) calm() bool {
+	for _, s := range [][]int64{d.Missed, d.Twice, d.Late, d.Disorder, d.Strange} {
+		if slices.ContainsFunc(s, func(n int64) bool { return n != 0 }) {
+			return false
+		}
+	}
+	return true
+}
+
+func timeRows(t results.Timeline, log *results.Log) [][]string {
+	points, width := coarse(t, mostRows)
+	spans := byInterval(log, points, width)
+	var out [][]string
+	for i, p := range points {
+		row := []string{fmt.Sprintf("%g s", p.At.Seconds()), count(p.Fired + p.WarmUp), count(p.Delivered), "–", "–"}
+		if b := spans[i]; len(b) > 0 {
+			row[3], row[4] = results.FormatNanos(at(b, 50)), results.FormatNanos(at(b, 99))
+		}
+		for _, n := range []int64{p.Skipped, p.Duplicates, p.Late, p.OutOfOrder, p.Unexpected} {
+			row = append(row, count(n))
+		}
+		out = append(out, row)
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+package report
+
+import (
+	"encoding/json"
+	"html"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// samplePage is a run whose curve and timeline can be computed by hand: 90
+// deliveries of 1 ms, 9 of 10 ms and one of 100 ms.
+func samplePage() Page {
+	r := sampleResult()
+	r.Profile = json.RawMessage(`{"name": "hand"}`)
+	r.Lanes[0].Overhead.Causes = map[string]results.Traffic{
+		"heartbeat": {BytesDown: 1999}, "reconnect": {Requests: 1999, BytesUp: 3998}, "subscribe": {Requests: 5, BytesUp: 500}, "events": {BytesDown: 1e6},
+	}
+	r.Lanes[0].Examples = []results.Example{{Kind: "lost: " + hostile, Subscription: 3, Source: 1, FromSeq: 7, ToSeq: 9, At: 1.5e9}}
+	ms := results.Nanos(time.Millisecond)
+	return Page{
+		Result: r,
+		Logs: map[string]*results.Log{"push": {Intervals: []results.LogInterval{
+			{Tag: results.TagIntended, Start: time.Second, Length: time.Second, Buckets: []results.Bucket{{Value: ms, Count: 90}, {Value: 10 * ms, Count: 5}}},
+			{Tag: results.TagIntended, Start: 4 * time.Second, Length: time.Second, Buckets: []results.Bucket{{Value: 10 * ms, Count: 4}, {Value: 100 * ms, Count: 1}}},
+			{Tag: results.TagSent, Start: time.Second, Length: time.Second, Buckets: []results.Bucket{{Value: ms, Count: 100}}},
+		}}},
+		Timelines: map[string]results.Timeline{"push": {Interval: time.Second, Points: []results.Point{
+			{At: time.Second, Fired: 19, Delivered: 95}, {At: 4 * time.Second, Fired: 1, Delivered: 5, Skipped: 2},
+		}}},
+	}
+}
+
+func page1(t *testing.T, runs ...Page) string {
+	return write(t, func(w io.Writer) error { return HTML(w, runs) })
+}
+
+func TestHTMLSaysWhatTheTextSays(t *testing.T) {
+	p := samplePage()
+	got := page1(t, p)
+	for _, g := range groups {
+		for _, r := range g {
+			if v := r.value(&p.Result.Lanes[0]); v != "" && !strings.Contains(got, ">"+html.EscapeString(r.label)+"</th><td class=\"n\">"+html.EscapeString(v)+"</td>") {
+				t.Errorf("the page lacks %q %q", r.label, v)
+			}
+		}
+	}
+	for _, want := range []string{
+		"The generator was the bottleneck", "1 of 3 thresholds held", "timers woke 80ms late",
+		"99 of 100 deliveries were there within 300ms of the intended instant, half within 2.00ms; 1 of 2 000 were lost, 1 of them in silence; each cost 0.010 requests and 12.5 B that carried no event.",
+		// p50, p75, p90, p95, p99, p99.9, p99.99, max
+		`<td>intended</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">10.0ms</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">100ms</td><td class="n">100ms</td>`,
+		`<th scope="row">4 s</th><td class="n">1</td><td class="n">5</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">2</td>`,
+		`<th scope="row">2 s</th><td class="n">0</td><td class="n">0</td><td class="n">–</td>`, // nothing happened, which is shown
+		"subscription 3, source 1", "7 to 9", "mcpload run --profile profile.yaml --target http://127.0.0.1:8080/mcp", "&#34;name&#34;: &#34;hand&#34;",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
+// TestHTMLCharts reads what the script is given to draw.
+func TestHTMLCharts(t *testing.T) {
+	got := page1(t, samplePage())
+	m := regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`).FindStringSubmatch(got)
+	var d chartData
+	if m == nil || json.Unmarshal([]byte(m[1]), &d) != nil {
+		t.Fatal("the page has no data")
+	}
+	l := d.Runs[0].Lanes[0]
+	if n := len(l.Intended); n != 42 || l.Intended[0] != [2]float64{1, 1} || l.Intended[n-1] != [2]float64{100, 100} {
+		t.Errorf("curve of %d points from %v to %v", n, l.Intended[0], l.Intended[n-1])
+	}
+	for _, p := range l.Intended[:n(l)] {
+		want := 1.0
+		if p[0] > 10.0001 { // beyond the 90th percentile
+			want = 10
+		}
+		if p[1] != want {
+			t.Errorf("at %v: %v ms, want %v", p[0], p[1], want)
+		}
+	}
+	if len(l.Time) != 4 || l.Given[0] != 95 || l.Given[1] != 0 || *l.P99[0] != 10 || l.P99[1] != nil || l.Missed[3] != 2 {
+		t.Errorf("timeline %+v", l)
+	}
+	if strings.Contains(got, "in any interval.") {
+		t.Error("something was passed over, and the page says that nothing was")
+	}
+	calm := samplePage()
+	calm.Timelines["push"].Points[1].Skipped = 0
+	if got := page1(t, calm); !strings.Contains(got, "Nothing was passed over") {
+		t.Error("nothing was passed over, and the page does not say so")
+	}
+}
+
+// n is the number of points without the last decade's end, which is the
+// maximum.
+func n(l laneData) int { return len(l.Intended) - 2 }
+
+func TestHTMLBars(t *testing.T) {
+	p := samplePage()
+	got := costs([]column{{Lane: "push"}}, []*results.Lane{&p.Result.Lanes[0]})
+	// 1,999 heartbeat bytes and 3,998 of reconnects over 1,999 deliveries.
+	b := got[1].Bars[0]
+	if b.Text != "3 B" || len(b.Parts) != 2 || b.Parts[0].W != 333.3 || b.Parts[1].X != 333.3 || b.Parts[1].W != 666.7 {
+		t.Errorf("bytes per delivery: %+v", b)
+	}
+	if b := got[5].Bars[0]; b.Text != "100 B" || len(b.Parts) != 1 || b.Parts[0].W != 1000 {
+		t.Errorf("bytes to open: %+v", b)
+	}
+	if len(got[2].Bars) != 0 { // no subscription-hours: nothing to divide by
+		t.Errorf("per subscription-hour: %+v", got[2])
+	}
+}
+
+// TestHTMLIsHarmless: what a target says is text, and nothing that the policy
+// does not name may run.
+func TestHTMLIsHarmless(t *testing.T) {
+	p := samplePage()
+	l := &p.Result.Lanes[0]
+	l.System, l.Name = hostile, "push"
+	l.Figures = map[string]float64{hostile: 1}
+	p.Result.Phases = []results.Phase{{Name: "</script><script>alert(1)</script>"}}
+	p.Profile = "</code><img src=x onerror=alert(1)>"
+	p.Name = hostile
+	got := page1(t, p, p)
+	body := got[strings.Index(got, "<body>"):]
+	for _, bad := range []string{"<x>", "<img", "<script>alert", "\x1b"} {
+		if strings.Contains(body, bad) {
+			t.Errorf("the page holds %q", bad)
+		}
+	}
+	policy := regexp.MustCompile(`Content-Security-Policy" content="([^"]*)"`).FindStringSubmatch(got)
+	if policy == nil {
+		t.Fatal("no policy")
+	}
+	named := html.UnescapeString(policy[1])
+	scripts := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllStringSubmatch(got, -1)
+	styles := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindAllStringSubmatch(got, -1)
+	if len(scripts) != 2 || len(styles) != 1 || !strings.HasPrefix(named, "default-src 'none'") || strings.Contains(named, "unsafe") {
+		t.Errorf("%d scripts, %d styles, policy %s", len(scripts), len(styles), named)
+	}
+	for _, s := range append(scripts, styles...) {
+		if !strings.Contains(named, digest(s[1])) {
+			t.Errorf("the policy does not name a part of %d bytes", len(s[1]))
+		}
+	}
+	for _, outside := range []string{`src="`, `href="http`, "@import", "url("} {
+		if strings.Contains(got, outside) {
+			t.Errorf("the page asks for something else: %s", outside)
+		}
+	}
+	if strings.Contains(got, "style=") {
+		t.Error("a style attribute, which the policy forbids")
+	}
+}
+
+func TestHTMLNeedsARun(t *testing.T) {
+	if HTML(io.Discard, nil) == nil {
+		t.Error("a report of nothing")
+	}
+}
+
+func TestCoarse(t *testing.T) {
+	tl := results.Timeline{Interval: time.Second}
+	for i := range 100 {
+		tl.Points = append(tl.Points, results.Point{At: time.Duration(i+3) * time.Second, Delivered: int64(i)})
+	}
+	got, width := coarse(tl, 10)
+	var sum int64
+	for i, p := range got {
+		sum += p.Delivered
+		if p.At%width != 0 || i > 0 && p.At != got[i-1].At+width {
+			t.Errorf("point %d at %v", i, p.At)
+		}
+	}
+	if width != 10*time.Second || len(got) != 11 || sum != 4950 {
+		t.Errorf("%d points of %v with %d", len(got), width, sum)
+	}
+	if got, _ := coarse(results.Timeline{}, 10); got != nil {
+		t.Errorf("of nothing: %v", got)
+	}
+}
