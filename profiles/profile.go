@@ -117,6 +117,9 @@ type Embedded struct {
 	ResumeOnce    bool          `yaml:"resumeOnce,omitempty" json:"resumeOnce,omitempty"`
 	// Lists are the lists of SEP-2549.
 	Lists EmbeddedLists `yaml:"lists,omitempty" json:"lists,omitzero"`
+	// ProxiesMayBuffer leaves out the header X-Accel-Buffering: no of event
+	// streams, so that a proxy does what its own settings say.
+	ProxiesMayBuffer bool `yaml:"proxiesMayBuffer,omitempty" json:"proxiesMayBuffer,omitempty"`
 	// FeedEvery is the pause between two polls of upstream.kind feed.
 	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty"`
 }
