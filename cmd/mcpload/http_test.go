@@ -20,11 +20,11 @@ func TestEveryHTTP(t *testing.T) {
 	}
 	runs := map[string][]string{}
 	for _, era := range []string{"modern", "legacy"} {
-		runs[era] = []string{"run", "--profile", "smoke", "--quiet", "--json", "--set=lanes=[" + strings.Join(lanes, ",") + "]", "--set=target.era=" + era, "--set=phases.ready=60s"}
+		runs[era] = []string{"run", "--profile", "smoke", "--quiet", "--json", "--set=lanes=[" + strings.Join(lanes, ",") + "]", "--set=target.era=" + era, "--set=phases.ready=60s", "--set=phases.measure=1s"}
 	}
 	for era, out := range together(t, runs) {
 		r := out.result(t)
-		exact(t, r, 40)
+		exact(t, r, 20)
 		if r.Target.Era != era || len(r.Lanes) != 9 {
 			t.Errorf("%s: era %s, %d lanes", era, r.Target.Era, len(r.Lanes))
 		}

@@ -209,7 +209,10 @@ func TestUpstreamNone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	profile := filepath.Join(t.TempDir(), "none.yaml")
 	if err := os.WriteFile(profile, []byte(`name: none
-lanes: [{name: hook, mode: webhook, subscriptions: 3, event: chat.message}]
+lanes:
+  - {name: hook, mode: webhook, subscriptions: 3, event: chat.message}
+  - {name: trigger, system: smithery, mode: webhook, subscriptions: 3, event: chat.message}
+  - {name: resource, system: sep-1803, mode: webhook, subscriptions: 3, event: chat.message}
 upstream: {kind: none}
 phases: {warmup: 0, measure: 60s}
 target: {url: "`+ready.URL+`", tokens: [t]}
@@ -230,7 +233,7 @@ target: {url: "`+ready.URL+`", tokens: [t]}
 			t.Fatal(err)
 		}
 	}
-	waitForStats(t, ready, `"webhook":36`)
+	waitForStats(t, ready, `"webhook":108`)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -241,10 +244,11 @@ target: {url: "`+ready.URL+`", tokens: [t]}
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := r.Lanes[0]
-	f := l.Figures
-	if r.Upstream.Shots != 0 || l.Expected != 0 || l.Detail.Unprobed != 36 || f["observedEvents"] != 36 || f["observedDuplicates"] != 0 || f["observedLeast"] != 12 || f["observedMost"] != 12 {
-		t.Errorf("%+v, %+v, %v", r.Upstream, l.Detail, f)
+	for _, l := range r.Lanes {
+		f := l.Figures
+		if r.Upstream.Shots != 0 || l.Expected != 0 || l.Detail.Unprobed != 36 || f["observedEvents"] != 36 || f["observedDuplicates"] != 0 || f["observedLeast"] != 12 || f["observedMost"] != 12 || l.Timings["observedAge"].Count != 36 {
+			t.Errorf("%s: %+v, %+v, %v", l.Name, r.Upstream, l.Detail, f)
+		}
 	}
 }
 
