@@ -20,7 +20,7 @@ func (r *run) checkLanes(ctx context.Context, offer dialect.Offer) error {
 	if !slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == "smithery" }) {
 		return nil
 	}
-	offer, err := askSmithery(ctx, r.target.plain)
+	offer, err := askSystem(ctx, r.target.plain, "smithery", mcpload.Webhook)
 	if err != nil && !errors.Is(err, dialect.ErrNotOffered) {
 		return fmt.Errorf("%w: %w", ErrTarget, err)
 	}
@@ -41,18 +41,4 @@ func (r *run) checkSystem(system string, offer dialect.Offer) error {
 		}
 	}
 	return nil
-}
-
-// askSmithery asks a connected target for Smithery's triggers.
-func askSmithery(ctx context.Context, e *dialect.Endpoint) (dialect.Offer, error) {
-	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
-	defer cancel()
-	d, err := dialect.New(dialect.Options{
-		Clock: mcpload.NewClock(), Recorder: mcpload.Tee(), Endpoint: e, System: "smithery", Mode: mcpload.Webhook, Event: "-", Subscriptions: 1,
-	})
-	if err != nil {
-		return dialect.Offer{}, fmt.Errorf("discover: %w", err)
-	}
-	defer func() { _ = d.Close(ctx) }()
-	return d.(dialect.Discoverer).Discover(ctx)
 }

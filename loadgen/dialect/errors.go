@@ -39,6 +39,7 @@ var (
 
 // Error codes of JSON-RPC and of the MCP Events draft.
 const (
+	codeInvalidRequest = -32600
 	codeMethodNotFound = -32601
 	codeInvalidParams  = -32602
 	codeInternal       = -32603
