@@ -67,7 +67,8 @@ type Target struct {
 	// Allow names hosts that are not loopback and may be loaded; they must be
 	// named again on the command line.
 	Allow []string `yaml:"allow,omitempty" json:"allow,omitempty"`
-	// CAFile is a PEM file of certificates to trust beside the system's.
+	// CAFile is a PEM file of certificates to trust beside the system's, at the
+	// target and at https URLs of the upstream.
 	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
 	// Embedded tunes the embedded reference target. It is an error with a URL.
 	Embedded Embedded `yaml:"embedded,omitempty" json:"embedded,omitzero"`
