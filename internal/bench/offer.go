@@ -14,6 +14,9 @@ import (
 // checkLanes holds the lanes of the systems that list event types against what
 // the target lists. A list that is empty says nothing.
 func (r *run) checkLanes(ctx context.Context, offer dialect.Offer) error {
+	if err := r.checkListeners(); err != nil {
+		return err
+	}
 	if err := r.checkSystem("events", offer); err != nil {
 		return err
 	}
@@ -39,6 +42,30 @@ func (r *run) checkSystem(system string, offer dialect.Offer) error {
 		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, mode(l)) {
 			return fmt.Errorf("%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v", ErrTarget, r.target.plain.URL(), l.Event, l.Mode, l.Name, e.Delivery)
 		}
+	}
+	return nil
+}
+
+// checkListeners refuses lanes that would take each other's notifications: a
+// session of the legacy era has one stream for them, and all lanes at an
+// endpoint share a principal's session. In turns they are alone.
+func (r *run) checkListeners() error {
+	if r.profile.Phases.Order == "turns" {
+		return nil
+	}
+	first := map[*dialect.Endpoint]string{}
+	for _, l := range r.lanes {
+		if !l.Lane.Events.Listen {
+			continue
+		}
+		e := r.target.endpointFor(l.HTTP)
+		if era, _, _ := e.Negotiated(); era != dialect.Legacy {
+			continue
+		}
+		if other, taken := first[e]; taken {
+			return fmt.Errorf("%w: lanes.%s.events.listen: lane %s listens already, and in the legacy era the lanes share a session, which has one stream for notifications; let one lane listen, or set phases.order: turns", ErrProfile, l.Name, other)
+		}
+		first[e] = l.Name
 	}
 	return nil
 }
