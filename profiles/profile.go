@@ -67,7 +67,8 @@ type Target struct {
 	// Allow names hosts that are not loopback and may be loaded; they must be
 	// named again on the command line.
 	Allow []string `yaml:"allow,omitempty" json:"allow,omitempty"`
-	// CAFile is a PEM file of certificates to trust beside the system's.
+	// CAFile is a PEM file of certificates to trust beside the system's, at the
+	// target and at https URLs of the upstream.
 	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
 	// Embedded tunes the embedded reference target. It is an error with a URL.
 	Embedded Embedded `yaml:"embedded,omitempty" json:"embedded,omitzero"`
@@ -117,6 +118,9 @@ type Embedded struct {
 	ResumeOnce    bool          `yaml:"resumeOnce,omitempty" json:"resumeOnce,omitempty"`
 	// Lists are the lists of SEP-2549.
 	Lists EmbeddedLists `yaml:"lists,omitempty" json:"lists,omitzero"`
+	// ProxiesMayBuffer leaves out the header X-Accel-Buffering: no of event
+	// streams, so that a proxy does what its own settings say.
+	ProxiesMayBuffer bool `yaml:"proxiesMayBuffer,omitempty" json:"proxiesMayBuffer,omitempty"`
 	// FeedEvery is the pause between two polls of upstream.kind feed.
 	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty"`
 }

@@ -76,6 +76,8 @@ type Comparison struct {
 	// stands in every run of both sides, in A's order.
 	Run   []Change     `json:"run"`
 	Lanes []LaneChange `json:"lanes"`
+	// Upstream holds what the kind of upstream saw besides; it is not judged.
+	Upstream []Shown `json:"upstream,omitempty"`
 	// OnlyA and OnlyB are the lanes that one side lacks.
 	OnlyA []string `json:"onlyA"`
 	OnlyB []string `json:"onlyB"`
@@ -212,6 +214,7 @@ func Compare(a, b *Side, opts CompareOptions) (*Comparison, error) {
 		c.Lanes = append(c.Lanes, LaneChange{Name: l.Name, System: l.System, Mode: l.Mode, Figures: plan.changes(name)})
 	}
 	c.Run = append(c.Run, plan.changes("")...)
+	c.Upstream = shownUpstream(a, b)
 	c.Warnings = validity(a, b)
 	return c, nil
 }

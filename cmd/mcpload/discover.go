@@ -31,9 +31,11 @@ func newDiscoverCommand(io streams) *cobra.Command {
 		Use:   "discover --target URL",
 		Short: "Say what a server offers, with a profile to start from",
 		Long: `Discover connects to a server, and prints its protocol era and versions, its
-capabilities, its event types with their delivery modes and schemas, and a
-profile to start from. It subscribes to nothing and works where a server
-advertises no capability but answers events/list.`,
+capabilities, its event types with their delivery modes and schemas, what it
+has of the other systems (Smithery triggers, SEP-1803 event resources, SEP-975
+resumable requests, SEP-2549 times to live), and a profile to start from. It
+subscribes to nothing and works where a server advertises no capability but
+answers events/list.`,
 		Example: "  mcpload discover --target http://127.0.0.1:8080/mcp --token secret",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return discover(c.Context(), f, io) },
@@ -67,7 +69,7 @@ func discover(ctx context.Context, f discoverFlags, io streams) error {
 	return describe(io.out, f.target.url, offer)
 }
 
-func describe(w io.Writer, url string, o dialect.Offer) error {
+func describe(w io.Writer, url string, o bench.Discovery) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "server\t%s %s\n", report.Clean(o.Server), report.Clean(o.ServerVersion))
 	fmt.Fprintf(tw, "era\t%s %s\n", o.Era, report.Clean(o.Version))
@@ -82,14 +84,55 @@ func describe(w io.Writer, url string, o dialect.Offer) error {
 		capability += ", with listChanged"
 	}
 	fmt.Fprintf(tw, "events\t%s, %d types\n", capability, len(o.Events))
+	if o.Smithery != nil {
+		fmt.Fprintf(tw, "smithery\t%d triggers\n", len(o.Smithery))
+	}
+	if len(o.Resources) > 0 {
+		fmt.Fprintf(tw, "sep-1803\t%d event resources\n", len(o.Resources))
+	}
+	if o.Abilities.Resumable {
+		fmt.Fprintf(tw, "sep-975\tknows requests/getStatus; what can be resumed shows only when it is asked for\n")
+	}
+	for _, l := range o.Abilities.Lists {
+		fmt.Fprintf(tw, "sep-2549\t%s: %s\n", l.Method, keeps(l))
+	}
 	if len(o.Capabilities) > 0 {
 		fmt.Fprintf(tw, "capabilities\t%s\n", report.Clean(string(o.Capabilities)))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	for _, e := range o.Events {
-		fmt.Fprintf(w, "\n%s  %s\n", report.Clean(e.Name), modes(e))
+	describeTypes(w, "", o.Events)
+	describeTypes(w, "smithery: ", o.Smithery)
+	describeTypes(w, "sep-1803: ", o.Resources)
+	system, first, ok := firstType(o)
+	if !ok {
+		_, err := fmt.Fprintln(w, "\nno event types, so there is nothing to subscribe to")
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n# a profile to start from: put it into a file and run it with --profile FILE\n%s", starter(url, system, first))
+	return err
+}
+
+// keeps says how long a list may be kept.
+func keeps(l dialect.ListAbility) string {
+	entries := fmt.Sprintf("%d entries", l.Entries)
+	if l.More {
+		entries += " on the first page"
+	}
+	if !l.HasTTL {
+		return entries + ", no time to live"
+	}
+	scope := l.Scope
+	if scope == "" {
+		scope = "scope not said"
+	}
+	return fmt.Sprintf("%s, %v to live, %s", entries, l.TTL, scope)
+}
+
+func describeTypes(w io.Writer, system string, types []dialect.EventType) {
+	for _, e := range types {
+		fmt.Fprintf(w, "\n%s%s  %s\n", system, report.Clean(e.Name), modes(e))
 		if e.Description != "" {
 			fmt.Fprintf(w, "  %s\n", report.Clean(e.Description))
 		}
@@ -100,12 +143,19 @@ func describe(w io.Writer, url string, o dialect.Offer) error {
 			fmt.Fprintf(w, "  payload    %s\n", report.Clean(string(e.PayloadSchema)))
 		}
 	}
-	if len(o.Events) == 0 {
-		_, err := fmt.Fprintln(w, "\nno event types, so there is nothing to subscribe to")
-		return err
+}
+
+// firstType is what the starter subscribes to, and its system.
+func firstType(o bench.Discovery) (system string, e dialect.EventType, ok bool) {
+	for _, of := range []struct {
+		system string
+		types  []dialect.EventType
+	}{{"events", o.Events}, {"smithery", o.Smithery}, {"sep-1803", o.Resources}} {
+		if len(of.types) > 0 {
+			return of.system, of.types[0], true
+		}
 	}
-	_, err := fmt.Fprintf(w, "\n# a profile to start from: put it into a file and run it with --profile FILE\n%s", starter(url, o))
-	return err
+	return "", e, false
 }
 
 func modes(e dialect.EventType) string {
@@ -119,18 +169,23 @@ func modes(e dialect.EventType) string {
 	return strings.Join(out, ", ")
 }
 
-// starter writes a profile for the first event type, with a lane for each mode
-// that it is delivered by.
-func starter(url string, o dialect.Offer) string {
-	e := o.Events[0]
-	all := []mcpload.Mode{mcpload.Push, mcpload.Poll, mcpload.Webhook}
+// starter writes a profile for an event type, with a lane for each mode that it
+// is delivered by.
+func starter(url, system string, e dialect.EventType) string {
+	all := map[string][]mcpload.Mode{
+		"events": {mcpload.Push, mcpload.Poll, mcpload.Webhook}, "smithery": {mcpload.Webhook}, "sep-1803": {mcpload.Push, mcpload.Webhook},
+	}[system]
+	of := ""
+	if system != "events" {
+		of = "    system: " + system + "\n"
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: first-try\ntarget:\n  url: %q\nlanes:\n", url)
 	for _, m := range all {
 		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, m) {
 			continue
 		}
-		fmt.Fprintf(&b, "  - name: %s\n    mode: %s\n    subscriptions: 10\n    event: %q\n    arguments: {}  # see the schema above\n", m, m, e.Name)
+		fmt.Fprintf(&b, "  - name: %s\n%s    mode: %s\n    subscriptions: 10\n    event: %q\n    arguments: {}  # see the schema above\n", m, of, m, e.Name)
 	}
 	b.WriteString(`upstream:
   # Any request that makes the server emit the event, with the probe id in a

@@ -28,7 +28,14 @@ const asCommand = "MCPLOAD_TEST_AS_COMMAND"
 // asBurner makes it burn a processor until it is killed, a minute at most.
 const asBurner = "MCPLOAD_TEST_AS_BURNER"
 
+// asProgram makes it the program of upstream.kind exec.
+const asProgram = "MCPLOAD_TEST_AS_PROGRAM"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		injectLines()
+		return
+	}
 	if os.Getenv(asBurner) != "" {
 		for start := time.Now(); time.Since(start) < time.Minute; {
 		}

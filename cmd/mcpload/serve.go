@@ -68,6 +68,7 @@ For a load test on this machine, give --allow-private-callbacks and either
 	fl.IntVar(&o.SuspendAfter, "suspend-after", 0, "attempts after which a webhook that nearly always fails is suspended (default 100, -1 = never)")
 	fl.StringVar(&o.Proof, "proof", "", "how a callback proves that it wants to be one: challenge (default) or well-known")
 	fl.DurationVar(&o.TypesEvery, "types-every", 0, "let the event type seasonal come and go, each time that long (default: there is none)")
+	fl.BoolVar(&o.ProxiesMayBuffer, "proxies-may-buffer", false, "leave out the header X-Accel-Buffering: no of event streams")
 	fl.StringVar(&o.Feed, "feed", "", "address of a change feed to poll and publish (default: none)")
 	fl.DurationVar(&o.FeedEvery, "feed-every", 0, "pause between two polls of the feed (default 500ms)")
 	fl.DurationVar(&o.ResumeMaxWait, "resume-max-wait", 0, "longest maxWait of a resume policy (default 5m)")

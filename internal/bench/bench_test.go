@@ -160,8 +160,8 @@ func TestTogether(t *testing.T) {
 }
 
 func TestEmbeddedArgs(t *testing.T) {
-	got := embeddedArgs(profiles.Embedded{NextPoll: 50 * time.Millisecond, Retries: -1, Queue: 7})
-	want := []string{"--next-poll", "50ms", "--queue", "7", "--retries", "-1"}
+	got := embeddedArgs(profiles.Embedded{NextPoll: 50 * time.Millisecond, Retries: -1, Queue: 7, ProxiesMayBuffer: true})
+	want := []string{"--next-poll", "50ms", "--queue", "7", "--retries", "-1", "--proxies-may-buffer"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,20 +16,34 @@ const (
 	discoverTimeout = 30 * time.Second
 )
 
+// Discovery is what a target offers.
+type Discovery struct {
+	// Offer is of MCP Events. Its first part, who the target is, is always there.
+	dialect.Offer
+	// Smithery and Resources (SEP-1803) are those systems' own event types; nil
+	// where the target does not know the system.
+	Smithery, Resources []dialect.EventType
+	// Abilities are those of SEP-975 and SEP-2549.
+	Abilities dialect.Abilities
+}
+
 // DiscoverTarget connects to the target at t.URL and asks what it offers. The
 // host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
-// [ErrTarget].
-func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (dialect.Offer, error) {
+// [ErrTarget]; a target that knows none of the systems is such an error.
+func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
+	var found Discovery
 	if err := checkHost(ctx, t.URL, "target", allowHosts); err != nil {
-		return dialect.Offer{}, err
+		return found, err
 	}
 	opts, err := endpointOptions(t, version)
 	if err != nil {
-		return dialect.Offer{}, err
+		return found, err
 	}
+	// Some servers only show what a client says that it can use.
+	opts.Capabilities = []string{dialect.ResumableRequests}
 	e, err := dialect.NewEndpoint(opts)
 	if err != nil {
-		return dialect.Offer{}, fmt.Errorf("%w: %w", ErrProfile, err)
+		return found, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -36,21 +51,51 @@ func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string,
 		_ = e.Close(ctx) // a session that stays open is the server's to end
 	}()
 	if err := e.Connect(ctx); err != nil {
-		return dialect.Offer{}, fmt.Errorf("%w: %w", ErrTarget, err)
+		return found, fmt.Errorf("%w: %w", ErrTarget, err)
 	}
-	offer, err := ask(ctx, e)
-	if err != nil {
-		return dialect.Offer{}, fmt.Errorf("%w: %w", ErrTarget, err)
+	if err := found.askAll(ctx, e); err != nil {
+		return found, fmt.Errorf("%w: %w", ErrTarget, err)
 	}
-	return offer, nil
+	return found, nil
+}
+
+// askAll asks for every system in turn. What the target does not know it does
+// not offer; the first such answer is the error if there is nothing else.
+func (f *Discovery) askAll(ctx context.Context, e *dialect.Endpoint) error {
+	var err error
+	if f.Offer, err = ask(ctx, e); err != nil && !errors.Is(err, dialect.ErrNotOffered) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	// A server that answers one of them oddly may still have the others.
+	if o, err := askSystem(ctx, e, "smithery", mcpload.Webhook); err == nil {
+		f.Smithery = o.Events
+	}
+	if o, err := askSystem(ctx, e, "sep-1803", mcpload.Push); err == nil {
+		f.Resources = o.Events
+	}
+	var err2 error
+	if f.Abilities, err2 = e.Abilities(ctx); err2 != nil {
+		return err2
+	}
+	if len(f.Smithery)+len(f.Resources) > 0 || f.Abilities.Resumable {
+		return nil
+	}
+	return err
 }
 
 // ask asks a connected target what it offers. It subscribes to nothing.
 func ask(ctx context.Context, e *dialect.Endpoint) (dialect.Offer, error) {
+	return askSystem(ctx, e, "events", mcpload.Poll)
+}
+
+// askSystem asks for the event types of one system.
+func askSystem(ctx context.Context, e *dialect.Endpoint, system string, mode mcpload.Mode) (dialect.Offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
 	d, err := dialect.New(dialect.Options{
-		Clock: mcpload.NewClock(), Recorder: mcpload.Tee(), Endpoint: e, Mode: mcpload.Poll, Event: "-", Subscriptions: 1,
+		Clock: mcpload.NewClock(), Recorder: mcpload.Tee(), Endpoint: e, System: system, Mode: mode, Event: "-", Subscriptions: 1,
 	})
 	if err != nil {
 		return dialect.Offer{}, fmt.Errorf("discover: %w", err)

@@ -154,6 +154,9 @@ func (r *run) warnLane(l results.Lane) {
 	if l.Detail.Reconnects+l.Detail.DeadStreams > 0 {
 		r.warning("reconnects", l.Name, "%d streams were cut and opened again, %d of them because they fell silent", l.Detail.Reconnects, l.Detail.DeadStreams)
 	}
+	if n := l.Figures["streamsInClumps"]; n > 0 {
+		r.warning("clumps", l.Name, "on %.0f streams the deliveries came in clumps: again and again the bytes stopped in the middle of a message, at equal distances, for a second and more. A proxy on the path collects them until a buffer is full (or the server itself does): the latencies are its, not the delivery's. See docs/proxies.md", n)
+	}
 	if l.Detail.Terminated > 0 {
 		r.warning("terminated", l.Name, "the target ended %d subscriptions", l.Detail.Terminated)
 	}

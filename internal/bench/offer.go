@@ -14,13 +14,16 @@ import (
 // checkLanes holds the lanes of the systems that list event types against what
 // the target lists. A list that is empty says nothing.
 func (r *run) checkLanes(ctx context.Context, offer dialect.Offer) error {
+	if err := r.checkListeners(); err != nil {
+		return err
+	}
 	if err := r.checkSystem("events", offer); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == "smithery" }) {
 		return nil
 	}
-	offer, err := askSmithery(ctx, r.target.plain)
+	offer, err := askSystem(ctx, r.target.plain, "smithery", mcpload.Webhook)
 	if err != nil && !errors.Is(err, dialect.ErrNotOffered) {
 		return fmt.Errorf("%w: %w", ErrTarget, err)
 	}
@@ -43,16 +46,26 @@ func (r *run) checkSystem(system string, offer dialect.Offer) error {
 	return nil
 }
 
-// askSmithery asks a connected target for Smithery's triggers.
-func askSmithery(ctx context.Context, e *dialect.Endpoint) (dialect.Offer, error) {
-	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
-	defer cancel()
-	d, err := dialect.New(dialect.Options{
-		Clock: mcpload.NewClock(), Recorder: mcpload.Tee(), Endpoint: e, System: "smithery", Mode: mcpload.Webhook, Event: "-", Subscriptions: 1,
-	})
-	if err != nil {
-		return dialect.Offer{}, fmt.Errorf("discover: %w", err)
+// checkListeners refuses lanes that would take each other's notifications: a
+// session of the legacy era has one stream for them, and all lanes at an
+// endpoint share a principal's session. In turns they are alone.
+func (r *run) checkListeners() error {
+	if r.profile.Phases.Order == "turns" {
+		return nil
 	}
-	defer func() { _ = d.Close(ctx) }()
-	return d.(dialect.Discoverer).Discover(ctx)
+	first := map[*dialect.Endpoint]string{}
+	for _, l := range r.lanes {
+		if !l.Lane.Events.Listen {
+			continue
+		}
+		e := r.target.endpointFor(l.HTTP)
+		if era, _, _ := e.Negotiated(); era != dialect.Legacy {
+			continue
+		}
+		if other, taken := first[e]; taken {
+			return fmt.Errorf("%w: lanes.%s.events.listen: lane %s listens already, and in the legacy era the lanes share a session, which has one stream for notifications; let one lane listen, or set phases.order: turns", ErrProfile, l.Name, other)
+		}
+		first[e] = l.Name
+	}
+	return nil
 }

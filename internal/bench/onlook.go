@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/sinks"
 )
 
@@ -55,7 +56,7 @@ func (p *pass) onlooked(figures []dialect.Figures) {
 	ph := p.profile.Phases
 	seconds := min(p.lookedUntil.Sub(p.firing.Start())-ph.Warmup, ph.Measure).Seconds()
 	for i := range figures {
-		if p.lanes[i].HearsNone() {
+		if l := p.lanes[i]; l.HearsNone() || l.System == profiles.SystemSEP2549 { // they have no events to look at
 			continue
 		}
 		o := p.onlooker.Lane(i)

@@ -203,7 +203,11 @@ var errNotReady = errors.New("not ready in time")
 
 func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) error {
 	if errors.Is(err, errNotReady) {
-		return fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready)
+		hint := ""
+		if l.Mode == string(mcpload.Push) && stats.Attached == 0 {
+			hint = "; streams on which nothing comes, while other requests are answered, are what a proxy that buffers looks like"
+		}
+		return fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency%s", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready, hint)
 	}
 	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, ErrTarget) {
 		return err

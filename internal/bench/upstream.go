@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,6 +118,10 @@ func (r *run) openFeed() error {
 // openUpstream makes the upstream that the profile asks for.
 func (r *run) openUpstream() (upstream.Upstream, error) {
 	u := r.profile.Upstream
+	trusted, err := r.upstreamTLS()
+	if err != nil {
+		return nil, err
+	}
 	switch u.Kind {
 	case "feed":
 		return r.target.upstream, nil
@@ -128,12 +133,12 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 			return nil, err
 		}
 		return upstream.NewHTTP(upstream.HTTPOptions{
-			Method: u.HTTP.Method, Timeout: u.Timeout, Connections: u.Workers, Request: request,
+			Method: u.HTTP.Method, Timeout: u.Timeout, Connections: u.Workers, Request: request, TLS: trusted,
 		})
 	case "github", "slack", "stripe":
-		return openProduct(u)
+		return openProduct(u, trusted)
 	case "replay":
-		return r.openReplay()
+		return r.openReplay(trusted)
 	}
 	payload, err := profiles.CompilePayload(u)
 	if err != nil {
@@ -154,7 +159,7 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 		return nil, errors.New("kind inject needs upstream.admin (or --upstream-url), the admin address that the reference target printed; for any other server use kind http")
 	}
 	return upstream.NewInject(upstream.InjectOptions{
-		Admin: base, Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, Payload: payload,
+		Admin: base, Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, Payload: payload, TLS: trusted,
 	})
 }
 
@@ -166,9 +171,24 @@ func (r *run) adminURL() string {
 	return r.target.child.Admin
 }
 
+// upstreamTLS is how https is checked on the way to the upstream: what stands
+// before a target has its certificate from the same authority, more often than
+// not. nil means Go's defaults.
+func (r *run) upstreamTLS() (*tls.Config, error) {
+	file := r.profile.Target.CAFile
+	if file == "" {
+		return nil, nil
+	}
+	roots, err := rootsFrom(file)
+	if err != nil {
+		return nil, fmt.Errorf("target.caFile: %w", err)
+	}
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
+}
+
 // openProduct makes one of the fake products.
-func openProduct(u profiles.Upstream) (upstream.Upstream, error) {
-	o := upstream.WebhookOptions{Timeout: u.Timeout, Connections: u.Workers}
+func openProduct(u profiles.Upstream, trusted *tls.Config) (upstream.Upstream, error) {
+	o := upstream.WebhookOptions{Timeout: u.Timeout, Connections: u.Workers, TLS: trusted}
 	common := func(url, secret, text string) error {
 		o.URL, o.Secret = url, secret
 		if text == "" {
@@ -207,11 +227,11 @@ func openProduct(u profiles.Upstream) (upstream.Upstream, error) {
 	return upstream.NewStripe(upstream.StripeOptions{WebhookOptions: o, Type: u.Stripe.Type})
 }
 
-func (r *run) openReplay() (upstream.Upstream, error) {
+func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 	u := r.profile.Upstream
 	o := upstream.ReplayOptions{
 		Trace: r.trace, Probe: u.Replay.Probe, URL: u.Replay.URL, Headers: u.Replay.Headers,
-		Event: u.Event, Timeout: u.Timeout, Connections: u.Workers,
+		Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, TLS: trusted,
 	}
 	if o.URL == "" {
 		o.Admin = r.adminURL()

@@ -26,6 +26,7 @@ func CompareText(w io.Writer, c *results.Comparison) error {
 	if len(c.Run) > 0 {
 		p.changes("whole run", c.Run)
 	}
+	p.shown(c.Upstream)
 	for _, line := range compareNotes(c) {
 		p.wrapped(line)
 	}

@@ -56,7 +56,8 @@ type junitProblem struct {
 // (mcpload.run for figures of the run), one that the run was whole and one that
 // the generator was not the bottleneck. A missed threshold is a failure; a
 // partial run and a bottleneck are errors, because they say nothing about the
-// target. Warnings are the suite's output.
+// target. Warnings are the suite's output, and what the upstream saw besides its
+// properties.
 func JUnit(w io.Writer, r *results.Result) error {
 	suite := junitSuite{
 		Name: "mcpload", Time: seconds(r), Timestamp: r.Started.UTC().Format(time.RFC3339),
@@ -64,6 +65,9 @@ func JUnit(w io.Writer, r *results.Result) error {
 			{"run", Clean(r.Run)}, {"version", Clean(r.Version)}, {"target", Clean(r.Target.URL)},
 			{"protocol", Clean(r.Target.Era + " " + r.Target.Protocol)},
 		},
+	}
+	for _, f := range upstreamValues(&r.Upstream) {
+		suite.Properties = append(suite.Properties, junitProperty{"upstream." + f.path, f.text})
 	}
 	whole := junitCase{Class: "mcpload.run", Name: "the run was whole", Time: "0"}
 	if r.Partial {

@@ -33,6 +33,7 @@ func CompareMarkdown(w io.Writer, c *results.Comparison) error {
 	if len(c.Run) > 0 {
 		p.changeTable("whole run", c.Run)
 	}
+	p.shownTable(c.Upstream)
 	p.printf("</details>\n\n")
 	for _, note := range compareNotes(c) {
 		p.printf("%s  \n", Markup(note))
@@ -92,6 +93,7 @@ func Markdown(w io.Writer, r *results.Result) error {
 		}
 	}
 	p.laneTable(r.Lanes)
+	p.upstreamTable(&r.Upstream)
 	if len(r.Thresholds) > 0 {
 		p.printf("| | threshold | lane | measured |\n|---|---|---|--:|\n")
 		for _, v := range r.Thresholds {

@@ -24,7 +24,7 @@ func Text(w io.Writer, r *results.Result) error {
 	p := &printer{w: w}
 	p.head(r)
 	for _, lanes := range columns(r.Lanes) {
-		p.table(lanes)
+		p.table(&r.Upstream, lanes)
 	}
 	p.own(r.Lanes)
 	p.upstream(&r.Upstream)
@@ -92,17 +92,40 @@ const (
 type row struct {
 	label string
 	value func(l *results.Lane) string
+	owed  bool // it is about what was owed to the lane, or came to it
 }
 
-func (p *printer) table(lanes []results.Lane) {
+func (p *printer) table(u *results.Upstream, lanes []results.Lane) {
 	p.line("", lanes, func(l *results.Lane) string { return l.Name })
 	p.printf("%s\n", strings.Repeat("─", labelWidth+columnWidth*len(lanes)))
 	for _, group := range groups {
+		shown := 0
 		for _, r := range group {
-			p.line(r.label, lanes, r.value)
+			heard := func(l results.Lane) bool { return !r.owed || !hearsNothing(u, &l) }
+			if !slices.ContainsFunc(lanes, heard) {
+				continue
+			}
+			shown++
+			p.line(r.label, lanes, func(l *results.Lane) string {
+				if !heard(*l) {
+					return "" // a zero would look like a measurement
+				}
+				return r.value(l)
+			})
 		}
-		p.printf("\n")
+		if shown > 0 {
+			p.printf("\n")
+		}
 	}
+}
+
+// hearsNothing tells whether a lane has no figures of delivery: it was open
+// while events were fired, or while none were meant to be, and nothing was owed
+// to it nor came.
+func hearsNothing(u *results.Upstream, l *results.Lane) bool {
+	return (u.Accepted > 0 || u.Kind == "none") && l.Ready.Active > 0 &&
+		l.Expected+l.Delivered+l.Duplicates.SameEvent+l.Duplicates.SameEmission+l.Duplicates.Requested+
+			l.OutOfOrder+l.Late+l.Unexpected+l.Recovered == 0
 }
 
 func (p *printer) line(label string, lanes []results.Lane, value func(l *results.Lane) string) {
@@ -116,63 +139,73 @@ func (p *printer) line(label string, lanes []results.Lane, value func(l *results
 
 var groups = [][]row{
 	{
-		{"mode", func(l *results.Lane) string { return l.Mode }},
-		{"subscriptions active", func(l *results.Lane) string {
+		{label: "mode", value: func(l *results.Lane) string { return l.Mode }},
+		{label: "subscriptions active", value: func(l *results.Lane) string {
 			if l.Ready.Active == int64(l.Subscriptions) {
 				return count(l.Ready.Active)
 			}
 			return fmt.Sprintf("%d of %d", l.Ready.Active, l.Subscriptions)
 		}},
-		{"time to ready, p99", func(l *results.Lane) string { return quantile(l.Ready.Time, l.Ready.Time.P99) }},
+		{label: "time to ready, p99", value: func(l *results.Lane) string { return quantile(l.Ready.Time, l.Ready.Time.P99) }},
 	},
-	{
-		{"expected", func(l *results.Lane) string { return count(l.Expected) }},
-		{"delivered", func(l *results.Lane) string { return count(l.Delivered) }},
-		{"lost in silence", func(l *results.Lane) string { return count(l.LostSilent) }},
-		{"lost, announced", func(l *results.Lane) string { return count(l.LostAnnounced) }},
-		{"gaps per million", func(l *results.Lane) string { return ratio(l.Gaps.PerMillion) }},
-		{"duplicates", func(l *results.Lane) string { return count(l.Duplicates.SameEvent + l.Duplicates.SameEmission) }},
-		{"  redelivered on request", func(l *results.Lane) string { return count(l.Duplicates.Requested) }},
-		{"out of order", func(l *results.Lane) string { return count(l.OutOfOrder) }},
-		{"late", func(l *results.Lane) string { return count(l.Late) }},
-		{"unexpected", func(l *results.Lane) string { return count(l.Unexpected) }},
-		{"recovered", func(l *results.Lane) string { return count(l.Recovered) }},
-	},
-	{
-		{"latency from intended, p50", latency("fromIntended.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+	owed([]row{
+		{label: "expected", value: func(l *results.Lane) string { return count(l.Expected) }},
+		{label: "delivered", value: func(l *results.Lane) string { return count(l.Delivered) }},
+		{label: "lost in silence", value: func(l *results.Lane) string { return count(l.LostSilent) }},
+		{label: "lost, announced", value: func(l *results.Lane) string { return count(l.LostAnnounced) }},
+		{label: "gaps per million", value: func(l *results.Lane) string { return ratio(l.Gaps.PerMillion) }},
+		{label: "duplicates", value: func(l *results.Lane) string { return count(l.Duplicates.SameEvent + l.Duplicates.SameEmission) }},
+		{label: "  redelivered on request", value: func(l *results.Lane) string { return count(l.Duplicates.Requested) }},
+		{label: "out of order", value: func(l *results.Lane) string { return count(l.OutOfOrder) }},
+		{label: "late", value: func(l *results.Lane) string { return count(l.Late) }},
+		{label: "unexpected", value: func(l *results.Lane) string { return count(l.Unexpected) }},
+		{label: "recovered", value: func(l *results.Lane) string { return count(l.Recovered) }},
+	}),
+	owed([]row{
+		{label: "latency from intended, p50", value: latency("fromIntended.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromIntended, l.FromIntended.P50
 		})},
-		{"  p90", latency("fromIntended.p90", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+		{label: "  p90", value: latency("fromIntended.p90", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromIntended, l.FromIntended.P90
 		})},
-		{"  p99", latency("fromIntended.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+		{label: "  p99", value: latency("fromIntended.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromIntended, l.FromIntended.P99
 		})},
-		{"  p99.9", latency("fromIntended.p999", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+		{label: "  p99.9", value: latency("fromIntended.p999", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromIntended, l.FromIntended.P999
 		})},
-		{"  max", latency("fromIntended.max", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+		{label: "  max", value: latency("fromIntended.max", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromIntended, l.FromIntended.Max
 		})},
-		{"latency from sent, p50", latency("fromSent.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+		{label: "latency from sent, p50", value: latency("fromSent.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromSent, l.FromSent.P50
 		})},
-		{"  p99", latency("fromSent.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+		{label: "  p99", value: latency("fromSent.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromSent, l.FromSent.P99
 		})},
-	},
-	{
-		{"to open one subscription", func(*results.Lane) string { return "" }},
-		{"  requests", func(l *results.Lane) string { return ratio(l.Overhead.PerSubscription.Requests) }},
-		{"  bytes", func(l *results.Lane) string { return bytes(l.Overhead.PerSubscription.Bytes) }},
-		{"overhead per subscription-hour", func(*results.Lane) string { return "" }},
-		{"  requests", func(l *results.Lane) string { return ratio(l.Overhead.PerSubscriptionHour.Requests) }},
-		{"  bytes", func(l *results.Lane) string { return bytes(l.Overhead.PerSubscriptionHour.Bytes) }},
-		{"overhead per delivered event", func(*results.Lane) string { return "" }},
-		{"  requests", func(l *results.Lane) string { return ratio(l.Overhead.PerDelivered.Requests) }},
-		{"  bytes", func(l *results.Lane) string { return bytes(l.Overhead.PerDelivered.Bytes) }},
-		{"connections opened", func(l *results.Lane) string { return count(connections(l)) }},
-	},
+	}),
+	slices.Concat([]row{
+		{label: "to open one subscription", value: func(*results.Lane) string { return "" }},
+		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerSubscription.Requests) }},
+		{label: "  bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerSubscription.Bytes) }},
+		{label: "overhead per subscription-hour", value: func(*results.Lane) string { return "" }},
+		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerSubscriptionHour.Requests) }},
+		{label: "  bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerSubscriptionHour.Bytes) }},
+	}, owed([]row{
+		{label: "overhead per delivered event", value: func(*results.Lane) string { return "" }},
+		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerDelivered.Requests) }},
+		{label: "  bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerDelivered.Bytes) }},
+	}), []row{
+		{label: "connections opened", value: func(l *results.Lane) string { return count(connections(l)) }},
+	}),
+}
+
+// owed marks rows as being about what was owed to the lane.
+func owed(rows []row) []row {
+	for i := range rows {
+		rows[i].owed = true
+	}
+	return rows
 }
 
 // latency shows one quantile, marked where it is below the noise floor.

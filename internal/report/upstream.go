@@ -3,6 +3,8 @@ package report
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/mcpload/mcpload/results"
 )
@@ -19,6 +21,75 @@ func (p *printer) upstream(u *results.Upstream) {
 	for _, name := range slices.Sorted(maps.Keys(u.Timings)) {
 		q := u.Timings[name]
 		p.printf("  %sp50 %s, p99 %s, max %s of %s\n", padRight(name, labelWidth), quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count))
+	}
+	p.printf("\n")
+}
+
+// upstreamValue is one of those figures, by its path in the result's upstream.
+type upstreamValue struct {
+	path, name, text string
+}
+
+// upstreamValues lists them: figures, and the median and 99th percentile of
+// timings. Names and numbers are ours, not the target's.
+func upstreamValues(u *results.Upstream) (out []upstreamValue) {
+	for _, name := range slices.Sorted(maps.Keys(u.Figures)) {
+		out = append(out, upstreamValue{"figures." + name, name, strconv.FormatFloat(u.Figures[name], 'f', -1, 64)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.Timings)) {
+		q := u.Timings[name]
+		out = append(out,
+			upstreamValue{"timings." + name + ".p50", name + ", p50", quantile(q, q.P50)},
+			upstreamValue{"timings." + name + ".p99", name + ", p99", quantile(q, q.P99)})
+	}
+	return out
+}
+
+// upstreamTable shows them in Markdown.
+func (p *printer) upstreamTable(u *results.Upstream) {
+	values := upstreamValues(u)
+	if len(values) == 0 {
+		return
+	}
+	p.printf("| upstream %s | |\n|---|--:|\n", Markup(u.Kind))
+	for _, v := range values {
+		p.row(Markup(v.name), v.text)
+	}
+	p.printf("\n")
+}
+
+// shownText writes a figure that is not judged.
+func shownText(unit string, v *float64) string {
+	switch {
+	case v == nil:
+		return "–"
+	case unit == "ns":
+		return results.FormatNanos(results.Nanos(*v))
+	}
+	return ratio(*v)
+}
+
+// shown lists figures that a comparison does not judge.
+func (p *printer) shown(figures []results.Shown) {
+	if len(figures) == 0 {
+		return
+	}
+	p.columns("upstream, not judged", "A", "B", "", "", "", "")
+	p.printf("%s\n", strings.Repeat("─", width))
+	for _, f := range figures {
+		p.columns(f.Figure, shownText(f.Unit, f.A), shownText(f.Unit, f.B), "", "", "", "")
+	}
+	p.printf("\n")
+}
+
+// shownTable does so in Markdown.
+func (p *printer) shownTable(figures []results.Shown) {
+	if len(figures) == 0 {
+		return
+	}
+	p.printf("**upstream, not judged**\n\n| figure | A | B |\n|---|--:|--:|\n")
+	for _, f := range figures {
+		p.row(Markup(f.Figure), shownText(f.Unit, f.A), shownText(f.Unit, f.B))
 	}
 	p.printf("\n")
 }

@@ -208,10 +208,7 @@ func (f *face) listen(w http.ResponseWriter, r *http.Request, e envelope, princi
 
 // listenAlone serves a stream that carries nothing but changes of event types.
 func (s *Server) listenAlone(l *hearer, r *http.Request, c *call) {
-	h := l.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
+	s.streamHeader(l.Header())
 	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`
 	l.WriteHeader(http.StatusOK)
 	l.send([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"eventsListChanged":true},` + meta + "}}\n\n"))

@@ -183,9 +183,27 @@ func (g *stage) due(now time.Time, f faults.Fault, stamp mcpload.Stamp) time.Tim
 		if g.allowed.After(due) {
 			due = g.allowed
 		}
-		g.allowed = due.Add(time.Duration(float64(time.Second) / t.PerSecond))
+		g.allowed = due.Add(pace(t))
 	}
 	return due
+}
+
+// throttled is how long it takes until everything is let through that a
+// throttle holds back now, 0 when that is nothing.
+func (m *misfortune) throttled(mode mcpload.Mode, now time.Time) time.Duration {
+	t, ok := m.has(faults.Throttle, mode)
+	if !ok {
+		return 0
+	}
+	g := m.stages[mode]
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return max(0, g.allowed.Sub(now)-pace(t)) // the newest was let in one pace before
+}
+
+// pace is the time between two events that a throttle lets through.
+func pace(t faults.Fault) time.Duration {
+	return time.Duration(float64(time.Second) / t.PerSecond)
 }
 
 // passed lets go of what waited for an event of the source. g.mu is held.

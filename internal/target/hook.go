@@ -64,6 +64,7 @@ type status struct {
 	lastDelivery time.Time
 	lastError    string
 	failedSince  time.Time
+	throttled    time.Duration // until everything that a throttle holds back is let through
 	trials
 }
 

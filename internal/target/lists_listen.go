@@ -175,10 +175,7 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 	defer s.unreserve()
 	l := &listListener{want: want}
 	defer s.lists.hub.join(l)()
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
+	s.streamHeader(w.Header())
 	flush := http.NewResponseController(w).Flush
 	send := func(b []byte) bool {
 		_, err := w.Write(b)

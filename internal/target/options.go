@@ -95,6 +95,10 @@ type Options struct {
 	// Default 256.
 	Senders int
 
+	// ProxiesMayBuffer leaves out the header X-Accel-Buffering: no, which asks
+	// proxies not to collect the bytes of event streams before passing them on.
+	ProxiesMayBuffer bool
+
 	// Faults are committed on purpose, for calibration. nil commits none.
 	Faults faults.Spec
 	// SuspendAfter is how many attempts a webhook subscription is judged by:

@@ -151,6 +151,7 @@ func (rs *resources) stream(w http.ResponseWriter, r *http.Request, principal st
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	rs.server.unbuffered(w.Header())
 	out := &shared{ResponseWriter: w, begun: make(chan struct{})}
 	u := rs.newUpdates(out, principal)
 	u.reached, u.cancel = make(place), cancel
@@ -252,10 +253,7 @@ func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 			u.mix.add(t, sel, nil)
 		}
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
+	s.streamHeader(w.Header())
 	agreed, err := json.Marshal(map[string]any{"resourceSubscriptions": uris})
 	if err != nil { // only strings are in it
 		return

@@ -240,10 +240,7 @@ func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) 
 // until either side has had enough.
 func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *link, first []byte) {
 	defer j.detach(k)
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
+	s.streamHeader(w.Header())
 	flush := http.NewResponseController(w).Flush
 	if _, err := w.Write(first); err != nil || flush() != nil {
 		return

@@ -56,10 +56,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	defer s.unreserve()
 	s.counts.streams.Add(1)
 	defer s.counts.streams.Add(-1)
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no") // a proxy that buffers would hold every event back
+	s.streamHeader(w.Header())
 	st := &stream{server: s, call: c, topic: t, woken: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, trouble: t.trouble.Load()}
 	var position uint64
 	var truncated bool

@@ -210,6 +210,7 @@ func (s *Server) refreshHook(h *hook, wanted *wish) ([]byte, bool) {
 	st, position := h.status, h.watermark()
 	h.resume()
 	h.mu.Unlock()
+	st.throttled = s.misfortune.throttled(mcpload.Webhook, now)
 	hs.grant(h, expires)
 	if st.suspended {
 		h.wake()
@@ -235,6 +236,8 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 		LastDeliveryAt *string `json:"lastDeliveryAt"`
 		LastError      *string `json:"lastError"`
 		FailedSince    *string `json:"failedSince,omitempty"`
+		Throttled      bool    `json:"throttled,omitempty"`
+		RetryAfter     int64   `json:"retryAfterMs,omitempty"`
 	}
 	out := struct {
 		ID            string          `json:"id"`
@@ -247,6 +250,9 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 		out.Status = &deliveryStatus{Active: !st.suspended, LastDeliveryAt: instant(st.lastDelivery), FailedSince: instant(st.failedSince)}
 		if st.lastError != "" {
 			out.Status.LastError = &st.lastError
+		}
+		if st.throttled > 0 {
+			out.Status.Throttled, out.Status.RetryAfter = true, max(1, st.throttled.Milliseconds())
 		}
 	}
 	b, err := json.Marshal(out)

@@ -63,6 +63,10 @@ func (p *EventParser) Reset() {
 // milliseconds; false if it asked for none.
 func (p *EventParser) Retry() (int64, bool) { return p.retry - 1, p.retry > 0 }
 
+// Partial returns how many bytes of a block were fed whose end was not, 0
+// between two blocks.
+func (p *EventParser) Partial() int { return p.size }
+
 // Feed takes the next bytes of the stream and calls emit for each block that
 // they complete. It returns ErrTooLarge, now and for ever after, when an event
 // passes the bound. b is not kept.

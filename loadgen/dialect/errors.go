@@ -39,6 +39,7 @@ var (
 
 // Error codes of JSON-RPC and of the MCP Events draft.
 const (
+	codeInvalidRequest = -32600
 	codeMethodNotFound = -32601
 	codeInvalidParams  = -32602
 	codeInternal       = -32603
@@ -91,6 +92,7 @@ func (e *callError) Error() string {
 		hint = ": is this an MCP Events server, and the right URL?"
 	case e.code == codeNotFound, e.code == codeUnsupported:
 		hint = ": compare with what events/list offers"
+	case e.cause == errUnheard: // it says itself what to look at
 	case errors.Is(e, ErrUnreachable):
 		hint = ": is the server up, and the URL right?"
 	}

@@ -12,7 +12,7 @@ import (
 type EventsOptions struct {
 	// Listen opens a stream for changes of the event types, as the lane's first
 	// principal, and lists them again at each. A session of the legacy era has
-	// one such stream, so no two lanes should ask for it there.
+	// one such stream, so no two lanes of an Endpoint may ask for it there.
 	Listen bool
 	// Resume lets a subscription that is attached again go on from the last
 	// cursor that it had, so that what happened meanwhile is replayed, as far

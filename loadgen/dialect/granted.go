@@ -18,6 +18,8 @@ type deliveryStatus struct {
 	FailedSince *string `json:"failedSince"`
 	// Throttled is true, or an object; null and false mean that it is not.
 	Throttled json.RawMessage `json:"throttled"`
+	// RetryAfter is for how much longer, in milliseconds.
+	RetryAfter float64 `json:"retryAfterMs"`
 }
 
 // lastErrors are the draft's words for why a delivery failed, and the figures
@@ -52,6 +54,9 @@ func (d *events) readStatus(r *run, at mcpload.Instant, s *deliveryStatus) {
 	}
 	if t := string(s.Throttled); t != "" && t != "null" && t != "false" {
 		d.tally.count("statusThrottled", 1)
+		if s.RetryAfter > 0 && s.RetryAfter < timingMost.Seconds()*1000 {
+			d.tally.took("statusRetryAfter", time.Duration(s.RetryAfter*float64(time.Millisecond)))
+		}
 		d.notice(r, mcpload.TransientError, at, "deliveries are throttled"+detail)
 	}
 	if s.Active != nil && !*s.Active {

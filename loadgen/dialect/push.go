@@ -14,6 +14,10 @@ import (
 // errDead is why a stream is given up that was silent for too long.
 var errDead = errors.New("the stream was silent for twice the heartbeat interval")
 
+// errUnheard is the same before its first message. A proxy that buffers keeps
+// even the head of the answer until its buffer is full.
+var errUnheard = errors.New("nothing came for twice the heartbeat interval: the server does not confirm the stream, or a proxy on the path buffers it")
+
 // stream is what one open stream needs. A run has one, which serves all of its
 // connections after one another.
 type stream struct {
@@ -23,6 +27,7 @@ type stream struct {
 
 	parser wire.EventParser
 	msg    wire.Message
+	clumps clumps
 
 	// Of the connection at hand.
 	id     uint64
@@ -154,6 +159,7 @@ func (s *stream) connect() error {
 	}
 	s.down = responseSize(resp)
 	s.parser.Reset()
+	s.clumps = clumps{}
 	err = sinks.ReadStream(resp.Body, d.clock, pulse, s.piece)
 	if agreed.era == Legacy && r.ctx.Err() != nil {
 		s.cancelled(agreed)
@@ -177,6 +183,9 @@ func (s *stream) piece(b []byte, at mcpload.Instant) error {
 		s.d.notice(s.r, mcpload.Malformed, at, err.Error())
 		return err
 	}
+	if s.clumps.piece(len(b), at, s.parser.Partial() > 0) {
+		s.d.tally.count(figureClumped, 1)
+	}
 	if s.ended {
 		return errEnded
 	}
@@ -198,8 +207,9 @@ func (s *stream) broken(ctx context.Context, e *callError) error {
 	case context.Cause(ctx) == errCut: // likewise
 		return nil
 	case context.Cause(ctx) == errDead:
-		e = &callError{method: methodStream, kind: "timeout", cause: errDead}
+		e = &callError{method: methodStream, kind: "timeout", cause: errUnheard}
 		if s.heard {
+			e.cause = errDead
 			d.notice(r, mcpload.DeadStream, d.clock.Now(), errDead.Error())
 		} else {
 			s.report(e)

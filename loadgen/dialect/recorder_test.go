@@ -21,6 +21,7 @@ type memory struct {
 	notices     []mcpload.Notice
 	transitions []mcpload.Transition
 	calls       []mcpload.Call
+	observed    []observed
 	log         []string // all of it, a line each, without what differs from run to run
 }
 

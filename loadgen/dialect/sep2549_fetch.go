@@ -208,7 +208,7 @@ func (d *listLane) header(a *agreement, method string) http.Header {
 		if a.era == Modern {
 			h.Set(headerMethod, method)
 			if method == "resources/read" {
-				h.Set("Mcp-Name", d.set.URI)
+				h.Set(headerName, headerText(d.set.URI))
 			}
 		}
 		d.headers[k] = h

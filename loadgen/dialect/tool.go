@@ -98,10 +98,16 @@ func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments [
 var toolClock = mcpload.NewClock()
 
 // headerText makes a name fit for a header: as it is when it is plain ASCII, and
-// else in the protocol's wrapping of base64.
+// else in the protocol's wrapping of base64. What space at its ends would be
+// cut off, and what looks like the wrapping, is wrapped, too. Some servers, such
+// as those of the official Go SDK 1.8, compare Mcp-Name with the name without
+// unwrapping it: they have no tools that need it.
 func headerText(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?="
+	plain := !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' })
+	if plain && strings.TrimSpace(name) == name && !(strings.HasPrefix(name, wrapBegin) && strings.HasSuffix(name, wrapEnd)) {
+		return name
 	}
-	return name
+	return wrapBegin + base64.StdEncoding.EncodeToString([]byte(name)) + wrapEnd
 }
+
+const wrapBegin, wrapEnd = "=?base64?", "?="

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ type InjectOptions struct {
 	// Connections to keep open, best as many as there are workers; 0 means
 	// [DefaultConnections].
 	Connections int
+	// TLS configures https; nil means Go's defaults.
+	TLS *tls.Config
 }
 
 // Inject makes the reference target emit an event, by its admin listener.
@@ -55,7 +58,7 @@ func NewInject(o InjectOptions) (*Inject, error) {
 		return nil, fmt.Errorf("upstream inject: event %q: %w", o.Event, err)
 	}
 	return &Inject{
-		client: newClient(o.Timeout, o.Connections, nil),
+		client: newClient(o.Timeout, o.Connections, o.TLS),
 		url:    u.JoinPath("inject"),
 		event:  o.Event,
 		prefix: append(append([]byte(`{"name":`), name...), `,"data":`...),

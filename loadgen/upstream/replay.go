@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type ReplayOptions struct {
 	// Connections to keep open, best as many as there are workers; 0 means
 	// [DefaultConnections].
 	Connections int
+	// TLS configures https; nil means Go's defaults.
+	TLS *tls.Config
 }
 
 // Replay fires what was recorded, with this run's probes in the place of those
@@ -69,7 +72,7 @@ func NewReplay(o ReplayOptions) (*Replay, error) {
 	if len(o.Trace) == 0 {
 		return nil, errors.New("upstream replay: the trace is empty")
 	}
-	r := &Replay{client: newClient(o.Timeout, o.Connections, nil), url: o.URL, inject: o.Admin != "", header: http.Header{"Content-Type": {"application/json"}}}
+	r := &Replay{client: newClient(o.Timeout, o.Connections, o.TLS), url: o.URL, inject: o.Admin != "", header: http.Header{"Content-Type": {"application/json"}}}
 	if r.inject {
 		r.url = u.JoinPath("inject").String()
 	}

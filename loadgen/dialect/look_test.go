@@ -1,0 +1,80 @@
+package dialect_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+)
+
+// observed is one event as it was shown, kept.
+type observed struct {
+	mcpload.Observation
+	message, timestamp string
+	after              int // deliveries that were reported before
+}
+
+// Observed makes memory an [mcpload.Observer].
+func (m *memory) Observed(o mcpload.Observation) {
+	m.keep(func() {
+		m.observed = append(m.observed, observed{o, string(o.Message), string(o.Timestamp), len(m.deliveries)})
+	})
+}
+
+// Every system that delivers events shows each copy to an observer.
+func TestEverySystemIsObserved(t *testing.T) {
+	w := newWorld(t, target.Options{NextPoll: 50 * time.Millisecond})
+	for _, c := range []struct {
+		system     string
+		mode       mcpload.Mode
+		era        dialect.Era
+		ids, times bool
+	}{
+		{"events", mcpload.Push, dialect.Modern, true, true},
+		{"events", mcpload.Poll, dialect.Modern, true, true},
+		{"events", mcpload.Webhook, dialect.Modern, true, true},
+		{"smithery", mcpload.Webhook, dialect.Legacy, true, true},
+		{"sep-1803", mcpload.Push, dialect.Legacy, true, false},
+		{"sep-1803", mcpload.Push, dialect.Modern, false, false},
+		{"sep-1803", mcpload.Webhook, dialect.Legacy, true, true},
+	} {
+		t.Run(fmt.Sprintf("%s/%s/%s", c.system, c.mode, c.era), func(t *testing.T) {
+			t.Parallel()
+			const subs, events = 2, 5
+			source := uint16(sources.Add(1))
+			d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: c.era, Tokens: []string{"a"}}, dialect.Options{
+				System: c.system, Mode: c.mode, Subscriptions: subs, Webhook: dialect.WebhookOptions{Authority: w.authority},
+				Arguments: func(int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
+				Poll:      dialect.PollOptions{Floor: 10 * time.Millisecond},
+			})
+			attach(t, d, subs)
+			for seq := range uint32(events) {
+				w.fire(t, t.Name(), source, seq+1)
+			}
+			rec.wait(t, "every copy", func(m *memory) bool { return len(m.observed) == subs*events })
+			rec.mu.Lock()
+			defer rec.mu.Unlock()
+			if len(rec.deliveries) != subs*events {
+				t.Errorf("%d deliveries", len(rec.deliveries))
+			}
+			for _, o := range rec.observed {
+				stamp, ok := mcpload.FindStamp([]byte(o.message))
+				same := func(d mcpload.Delivery) bool {
+					return d.Sub == o.Sub && d.Stamp == stamp && d.EventID == o.EventID && d.At == o.At
+				}
+				if !ok || !slices.ContainsFunc(rec.deliveries[:o.after], same) {
+					t.Errorf("%s was shown, and no such delivery reported before", o.message)
+				}
+				if (o.EventID != 0) != c.ids || (o.timestamp != "") != c.times || !strings.Contains(o.message, t.Name()) {
+					t.Errorf("id %x, time %q: %s", o.EventID, o.timestamp, o.message)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package results
+
+import (
+	"maps"
+	"slices"
+)
+
+// Shown is a figure of both sides that is not judged: of the upstream's own
+// figures, some are better when they are greater, and most are neither.
+type Shown struct {
+	// Figure is its name; a quantile has the name of the timing before it.
+	Figure string `json:"figure"`
+	// Unit is ns, or empty for a count.
+	Unit string `json:"unit,omitempty"`
+	// A and B are the median of the runs that have it; null: none has.
+	A *float64 `json:"a"`
+	B *float64 `json:"b"`
+}
+
+// shownUpstream lists what the kinds of upstream of both sides saw besides.
+func shownUpstream(a, b *Side) []Shown {
+	units := map[string]string{}
+	values := [2]map[string][]float64{{}, {}}
+	for i, s := range []*Side{a, b} {
+		for k := range s.Runs {
+			u := &s.Runs[k].Result.Upstream
+			for name, v := range u.Figures {
+				units[name] = ""
+				values[i][name] = append(values[i][name], v)
+			}
+			for name, q := range u.Timings {
+				if q.Count == 0 {
+					continue
+				}
+				for suffix, v := range map[string]Nanos{".p50": q.P50, ".p99": q.P99} {
+					units[name+suffix] = "ns"
+					values[i][name+suffix] = append(values[i][name+suffix], float64(v))
+				}
+			}
+		}
+	}
+	var out []Shown
+	for _, name := range slices.Sorted(maps.Keys(units)) {
+		out = append(out, Shown{Figure: name, Unit: units[name], A: middle(values[0][name]), B: middle(values[1][name])})
+	}
+	return out
+}
+
+// middle is the median, nil of nothing.
+func middle(v []float64) *float64 {
+	if len(v) == 0 {
+		return nil
+	}
+	v = slices.Sorted(slices.Values(v))
+	n := len(v)
+	return number((v[(n-1)/2] + v[n/2]) / 2)
+}
