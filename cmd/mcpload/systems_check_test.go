@@ -8,7 +8,7 @@ import (
 
 // eventsInShort makes everything of the profile happen within three seconds.
 var eventsInShort = []string{
-	"lanes.*.subscriptions=20", "phases.measure=3s", "target.embedded.typesEvery=400ms", "lanes.push.events.cutEvery=1s", "lanes.resumed.churn.rate=10/s",
+	"lanes.*.subscriptions=20", "phases.measure=3s", "target.embedded.typesEvery=400ms", "lanes.push.events.cutEvery=1s",
 }
 
 func checkEvents(t *testing.T, r *results.Result) {

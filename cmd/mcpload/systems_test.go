@@ -33,7 +33,7 @@ func TestBuiltinProfiles(t *testing.T) {
 		{name: "events older", profile: "events", set: append([]string{"target.revision=older"}, eventsInShort...), check: checkEventsOlder},
 		{name: "smithery", profile: "smithery", set: []string{"lanes.*.subscriptions=40", "phases.measure=3s"}, check: checkSmithery},
 		{name: "sep-1803", profile: "sep-1803", lossy: "forgetful", check: checkSEP1803, set: []string{
-			"lanes.*.subscriptions=20", "lanes.raw.webhook.refuse=0.2", "phases.measure=2s", "phases.drain=5s", "lanes.resumed.sep1803.cutEvery=800ms", "lanes.forgetful.sep1803.cutEvery=800ms",
+			"lanes.*.subscriptions=20", "lanes.raw.webhook.refuse=0.2", "lanes.standard.churn.rate=5/s", "phases.measure=2s", "phases.drain=5s", "lanes.resumed.sep1803.cutEvery=800ms", "lanes.forgetful.sep1803.cutEvery=800ms",
 		}},
 		{name: "sep-975", profile: "sep-975", set: []string{"phases.measure=2s"}, check: checkSEP975},
 		{name: "sep-2549", profile: "sep-2549", set: []string{"phases.warmup=500ms", "phases.measure=3s", "schedule.rate=5/s"}, check: checkSEP2549},
