@@ -8,7 +8,7 @@ import (
 
 func (c *checker) lane(path string, l *Lane) {
 	c.name(path+".name", l.Name)
-	c.enum(path+".system", l.System, "events", "smithery", "sep-1803", SystemSEP975, SystemSEP2549)
+	c.enum(path+".system", l.System, systemNames()...)
 	c.enum(path+".mode", l.Mode, "poll", "push", "webhook")
 	c.least(path+".subscriptions", l.Subscriptions, 1)
 	c.enum(path+".http", l.HTTP, "1.1", "2", "h2c")
@@ -28,11 +28,11 @@ func (c *checker) lane(path string, l *Lane) {
 	}
 	c.span(path+".maxAge", l.MaxAge, 0, longest)
 	c.foreign(path, l)
-	c.smithery(path, l)
-	c.sep1803(path, l)
-	c.events(path, l)
-	c.sep975(path, l)
-	c.sep2549(path, l)
+	for _, s := range systems() {
+		if s.check != nil {
+			s.check(c, path, l)
+		}
+	}
 	switch l.Mode {
 	case "poll":
 		c.span(path+".poll.floor", l.Poll.Floor, 0, longest)

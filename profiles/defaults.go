@@ -51,14 +51,10 @@ func defaultLane(mode string) Lane {
 // defaultLaneOf also fills the block of the lane's own system.
 func defaultLaneOf(mode, system string) Lane {
 	l := defaultLane(mode)
-	if system == SystemSEP975 {
-		defaultSEP975(&l)
-	}
-	if system == SystemSEP2549 {
-		defaultSEP2549(&l)
-	}
-	if system == "sep-1803" {
-		l.SEP1803 = defaultSEP1803(mode)
+	for _, s := range systems() {
+		if s.name == system && s.fill != nil {
+			s.fill(&l, mode)
+		}
 	}
 	return l
 }

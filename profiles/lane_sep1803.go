@@ -27,14 +27,14 @@ type SEP1803Lane struct {
 	Early string `yaml:"early,omitempty" json:"early,omitempty"`
 }
 
-func defaultSEP1803(mode string) SEP1803Lane {
+// defaultSEP1803 fills a lane of system sep-1803.
+func defaultSEP1803(l *Lane, mode string) {
 	switch mode {
 	case "push":
-		return SEP1803Lane{PerSession: 1, Redelivery: true}
+		l.SEP1803 = SEP1803Lane{PerSession: 1, Redelivery: true}
 	case "webhook":
-		return SEP1803Lane{Early: "hold"}
+		l.SEP1803 = SEP1803Lane{Early: "hold"}
 	}
-	return SEP1803Lane{}
 }
 
 // sep1803 checks what a lane of SEP-1803 may have: no poll, no cursor, no life

@@ -55,7 +55,7 @@ type EmbeddedLists struct {
 }
 
 // defaultSEP2549 fills a lane of system sep-2549.
-func defaultSEP2549(l *Lane) {
+func defaultSEP2549(l *Lane, _ string) {
 	l.Event = "list.changed"
 	l.SEP2549 = SEP2549Lane{List: "tools", URI: "list://content", Use: 10, Cache: true, Jitter: 0.1, StaleOnError: true}
 }

@@ -52,7 +52,7 @@ type SEP975Lane struct {
 }
 
 // defaultSEP975 fills a lane of system sep-975.
-func defaultSEP975(l *Lane) {
+func defaultSEP975(l *Lane, _ string) {
 	l.Sources = noSources
 	l.SEP975 = SEP975Lane{
 		Tool: "work", Steps: 20, Step: 200 * time.Millisecond, MaxWait: 10 * time.Second,

@@ -24,7 +24,8 @@ const (
 	headerSession = "Mcp-Session-Id"
 )
 
-// face is the MCP endpoint: it answers events/* and hands all else to the SDK.
+// face is the MCP endpoint: it answers the methods of the systems and hands all
+// else to the SDK.
 type face struct {
 	server    *Server
 	base      *base
@@ -97,13 +98,12 @@ func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answered {
 		return
 	}
-	// A cheap look first: nearly every body that is not for us says so.
-	if !bytes.Contains(body, []byte(`events`)) {
+	if !mayBeOurs(body) {
 		f.base.serve(w, r, principal)
 		return
 	}
 	var e envelope
-	if err := json.Unmarshal(body, &e); err != nil || !isEvents(e.Method) {
+	if err := json.Unmarshal(body, &e); err != nil || !isOurs(e.Method) {
 		if err == nil && e.Method == methodListen && asksForTypes(e.Params) {
 			f.listen(w, r, e, principal)
 			return

@@ -72,7 +72,7 @@ func millis(ms int64) time.Duration {
 
 // list answers events/list. The catalogue fits one page, so any cursor is past
 // its end.
-func (s *Server) list(w http.ResponseWriter, c *call) {
+func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 	var p struct {
 		Cursor *string `json:"cursor"`
 	}

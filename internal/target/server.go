@@ -269,29 +269,20 @@ func (s *Server) admits(token string) bool {
 	return len(s.opts.Tokens) == 0 || slices.Contains(s.opts.Tokens, token)
 }
 
-// do answers one events/* call.
+// do answers one call of a system that this server serves itself.
 func (s *Server) do(w http.ResponseWriter, r *http.Request, c *call) {
 	if _, revoked := s.principals.watch(c.principal); revoked {
 		c.fail(w, forbidden(reasonRevoked))
 		return
 	}
-	switch c.method {
-	case "events/list", smitheryPrefix + "list":
-		s.list(w, c)
-	case "events/poll":
-		s.poll(w, r, c)
-	case "events/stream":
-		s.stream(w, r, c)
-	case "events/subscribe", smitheryPrefix + "subscribe":
-		s.subscribe(w, r, c)
-	case "events/unsubscribe", smitheryPrefix + "unsubscribe":
-		s.unsubscribe(w, c)
-	default:
-		if s.resources.do(w, r, c) {
-			return
-		}
-		c.fail(w, &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + c.method})
+	if answer, ok := methods[c.method]; ok {
+		answer(s, w, r, c)
+		return
 	}
+	if s.resources.do(w, r, c) {
+		return
+	}
+	c.fail(w, &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + c.method})
 }
 
 // reserve counts one more subscription if there may be one.

@@ -18,11 +18,6 @@ const (
 	smitheryExtension = "ai.smithery/events"
 )
 
-// isEvents tells the methods that this server answers from those of the SDK.
-func isEvents(method string) bool {
-	return strings.HasPrefix(method, "events/") || strings.HasPrefix(method, smitheryPrefix)
-}
-
 func (c *call) smithery() bool { return strings.HasPrefix(c.method, smitheryPrefix) }
 
 // makeDirect turns a hook that nobody knows yet into one of Smithery's: it does

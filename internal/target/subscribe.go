@@ -298,7 +298,7 @@ func (s *Server) verify(ctx context.Context, h *hook, key *standardwebhooks.Webh
 }
 
 // unsubscribe answers events/unsubscribe.
-func (s *Server) unsubscribe(w http.ResponseWriter, c *call) {
+func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
 	_, like, _, wrong := s.readSubscription(c)
 	if wrong != nil {
 		c.fail(w, wrong)

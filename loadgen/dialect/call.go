@@ -30,16 +30,18 @@ const (
 	smitheryUnsubscribe = "ai.smithery/events/unsubscribe"
 )
 
+// methods are those of all systems: their header fields are made once for each
+// agreement.
 var methods = []string{
 	methodList, methodPoll, methodStream, methodSubscribe, methodUnsubscribe, methodCancelled, methodListen,
 	smitheryList, smitherySubscribe, smitheryUnsubscribe,
 	methodEventResources, methodEventTemplates, methodRegister, methodDeregister,
 }
 
-// maxAnswer bounds the answer of one call.
 // cancelTime bounds the goodbye of a legacy stream.
 const cancelTime = 5 * time.Second
 
+// maxAnswer bounds the answer of one call, in bytes.
 const maxAnswer = 32 << 20
 
 // caller sends requests and reads their answers. It goes below http.Client:

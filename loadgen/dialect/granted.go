@@ -91,6 +91,7 @@ func (d *events) countGrant(k *hook, g grant, a *answer, first bool) {
 		if g.RefreshBefore == nil {
 			d.tally.count("grantsWithoutEnd", 1)
 		}
+	case d.older: // the older revision has no wish to compare with
 	case w.NoExpiry:
 		d.tally.count("grantsShorter", 1)
 	case wish > 0 && life+a.took < wish*9/10:

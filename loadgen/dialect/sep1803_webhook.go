@@ -301,12 +301,10 @@ func (k *resourceHook) wait(at mcpload.Instant) bool {
 		return k.kind != ""
 	default:
 	}
-	d.tally.count("beforeSecret", 1)
-	k.mu.Lock()
-	if k.early == 0 {
-		k.early = at
+	if !k.isEarly(at) {
+		return k.kind != ""
 	}
-	k.mu.Unlock()
+	d.tally.count("beforeSecret", 1)
 	if !d.opts.SEP1803.RefuseEarly {
 		t := time.NewTimer(earlyPatience)
 		defer t.Stop()
@@ -318,6 +316,22 @@ func (k *resourceHook) wait(at mcpload.Instant) bool {
 	}
 	d.tally.count("beforeSecretRefused", 1)
 	return false
+}
+
+// isEarly notes a delivery that came before its secret, unless that has become
+// known this moment: then nobody would ask for the note any more.
+func (k *resourceHook) isEarly(at mcpload.Instant) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	select {
+	case <-k.known:
+		return false
+	default:
+	}
+	if k.early == 0 {
+		k.early = at
+	}
+	return true
 }
 
 // turned reports a request that reached no subscription.

@@ -1,0 +1,33 @@
+package dialect_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+)
+
+// TestGrantsOfTheOlderRevision: what the target grants is not held
+// against a wish that cannot be sent.
+func TestGrantsOfTheOlderRevision(t *testing.T) {
+	w := newWorld(t, target.Options{TTLMin: time.Second, TTLDefault: time.Minute})
+	for name, o := range map[string]dialect.WebhookOptions{
+		"no end":  {NoExpiry: true},
+		"longer":  {TTL: time.Hour},
+		"shorter": {TTL: 2 * time.Second},
+	} {
+		for _, revision := range []dialect.Revision{dialect.Older, dialect.Newest} {
+			o.Authority = w.authority
+			d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}, Revision: revision}, dialect.Options{Mode: mcpload.Webhook, Webhook: o})
+			attach(t, d, 1)
+			if got := figure(d, "grantsShorter") + figure(d, "grantsLonger"); got != 0 || figure(d, "grants") != 1 {
+				t.Errorf("%s, %s: %v grants differ from the wish", name, revision, got)
+			}
+			if got := figure(d, "grantsWithoutEnd"); (got == 1) != (o.NoExpiry && revision == dialect.Newest) {
+				t.Errorf("%s, %s: %v grants without an end", name, revision, got)
+			}
+		}
+	}
+}
