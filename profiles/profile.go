@@ -38,6 +38,8 @@ type Profile struct {
 	// Cases make the profile a calibration: it is run once for each, with the
 	// case's faults, and what is measured is compared with what they must do.
 	Cases []Case `yaml:"cases,omitempty" json:"cases,omitempty"`
+	// Capacity is the search that mcpload capacity makes.
+	Capacity Capacity `yaml:"capacity,omitempty" json:"capacity,omitzero"`
 }
 
 // Case is one run of a calibration.

@@ -31,8 +31,8 @@ type stream struct {
 	ctx     context.Context // of the request
 	batch   int             // most events of one write
 	written time.Time       // when the last frame was
-	events  []*event  // scratch
-	trouble *trouble  // the topic's last transient error that was told
+	events  []*event        // scratch
+	trouble *trouble        // the topic's last transient error that was told
 	// forgotten is closed when the server forgets its subscriptions (a fault).
 	forgotten <-chan struct{}
 }
