@@ -102,8 +102,8 @@ type CapacityStep struct {
 	// why) or aside (it was not judged).
 	Verdict string   `json:"verdict"`
 	Reasons []string `json:"reasons"` // why it is not passed
-	// Events is what was offered, per second; Offered is Events times FanOut,
-	// and Achieved is what came, while it was measured.
+	// Events is what the schedule offers, per second; Offered is Events times
+	// FanOut, and Achieved is what came, while it was measured.
 	Events   float64 `json:"events"`
 	FanOut   float64 `json:"fanOut"`   // deliveries expected per accepted event
 	Offered  float64 `json:"offered"`  // deliveries per second that were due

@@ -290,10 +290,22 @@ func (s *capacitySearch) isLimit(err error) bool {
 func (s *capacitySearch) measure(step *results.CapacityStep, p *profiles.Profile, r *results.Result, probe *stepProbe) {
 	step.Fill(r)
 	if r.Upstream.Shots > 0 {
-		step.Events = float64(r.Upstream.Shots) / p.Phases.Measure.Seconds()
+		step.Events = eventRate(p, r.Upstream.Shots)
 	}
 	step.Offered = step.Events * step.FanOut
 	probe.fill(step, period(p))
+}
+
+// eventRate is how many events per second a schedule has. Of one that has no
+// one rate, it is how many were due.
+func eventRate(p *profiles.Profile, shots int64) float64 {
+	switch s := p.Schedule; s.Kind {
+	case "constant", "poisson":
+		return float64(s.Rate)
+	case "burst":
+		return float64(s.Burst) / s.Every.Seconds()
+	}
+	return float64(shots) / p.Phases.Measure.Seconds()
 }
 
 // period is the time in which the schedule repeats itself.

@@ -71,8 +71,9 @@ var ErrDegenerate = errors.New("no fit")
 
 const (
 	minLoads   = 5   // three parameters need more than three points
+	fewLoads   = 6   // below it a fit is doubted
 	minSpan    = 4.0 // between the highest and the lowest load
-	resamples  = 1000
+	resamples  = 500
 	maxOff     = 0.10 // root mean square residual above which a fit is doubted
 	refuseOff  = 0.25 // and above which it is refused
 	minRetries = 0.9  // share of the resamples that must allow a fit
@@ -127,7 +128,7 @@ func distinct(samples []Sample) []float64 {
 func solve(samples []Sample, unit float64) (USL, bool) {
 	weights := make([]float64, len(samples))
 	for i, s := range samples {
-		weights[i] = math.Pow(s.Achieved*s.Achieved*unit/s.Load, 2)
+		weights[i] = square(s.Achieved * s.Achieved * unit / s.Load)
 	}
 	var best USL
 	found := false
@@ -136,23 +137,28 @@ func solve(samples []Sample, unit float64) (USL, bool) {
 		if !ok {
 			return best, found
 		}
-		done := found && math.Abs(next.Lambda-best.Lambda) <= 1e-9*best.Lambda
+		done := found && math.Abs(next.Lambda-best.Lambda) <= 1e-8*best.Lambda
 		best, found = next, true
 		if done {
 			break
 		}
 		for i, s := range samples {
-			weights[i] = math.Pow(s.Achieved*best.At(s.Load)*unit/s.Load, 2)
+			weights[i] = square(s.Achieved * best.At(s.Load) * unit / s.Load)
 		}
 	}
 	return best, found
 }
 
+func square(x float64) float64 { return x * x }
+
+// subsets are the parameters that are not 0.
+var subsets = [][]int{{0, 1, 2}, {0, 1}, {0, 2}, {0}}
+
 // linear tries the parameters that may be 0 in all ways and takes the best.
 func linear(samples []Sample, weights []float64, unit float64) (USL, bool) {
 	var best USL
 	least, found := math.Inf(1), false
-	for _, use := range [][]int{{0, 1, 2}, {0, 1}, {0, 2}, {0}} {
+	for _, use := range subsets {
 		x, ok := weighted(samples, weights, unit, use)
 		if !ok || !(x[0] > 0) || x[1] < 0 || x[2] < 0 {
 			continue
@@ -160,7 +166,8 @@ func linear(samples []Sample, weights []float64, unit float64) (USL, bool) {
 		u := USL{Unit: unit, Lambda: 1 / x[0], Sigma: x[1] / x[0], Kappa: x[2] / x[0]}
 		var off float64
 		for _, s := range samples {
-			off += math.Pow(s.Achieved-u.At(s.Load), 2)
+			d := s.Achieved - u.At(s.Load)
+			off += d * d
 		}
 		if off < least && !math.IsNaN(off) {
 			best, least, found = u, off, true
@@ -174,10 +181,7 @@ func linear(samples []Sample, weights []float64, unit float64) (USL, bool) {
 func weighted(samples []Sample, weights []float64, unit float64, use []int) ([3]float64, bool) {
 	var out [3]float64
 	k := len(use)
-	m := make([][]float64, k)
-	for i := range m {
-		m[i] = make([]float64, k+1)
-	}
+	var m matrix
 	for s, sample := range samples {
 		n := sample.Load / unit
 		row := [3]float64{1, n - 1, n * (n - 1)}
@@ -190,7 +194,7 @@ func weighted(samples []Sample, weights []float64, unit float64, use []int) ([3]
 	}
 	// Columns differ by orders of magnitude; scaled, a small pivot means a
 	// singular matrix.
-	scale := make([]float64, k)
+	var scale [3]float64
 	for i := range k {
 		scale[i] = math.Sqrt(m[i][i])
 		if !(scale[i] > 0) {
@@ -203,7 +207,7 @@ func weighted(samples []Sample, weights []float64, unit float64, use []int) ([3]
 		}
 		m[i][k] /= scale[i]
 	}
-	if !eliminate(m) {
+	if !eliminate(&m, k) {
 		return out, false
 	}
 	for i := range k {
@@ -212,9 +216,12 @@ func weighted(samples []Sample, weights []float64, unit float64, use []int) ([3]
 	return out, true
 }
 
-// eliminate solves the augmented matrix in place.
-func eliminate(m [][]float64) bool {
-	k := len(m)
+// matrix holds up to three equations, the right side in the column after the
+// last one in use.
+type matrix [3][4]float64
+
+// eliminate solves the first k equations in place.
+func eliminate(m *matrix, k int) bool {
 	for c := range k {
 		pivot := c
 		for r := c + 1; r < k; r++ {
@@ -312,7 +319,7 @@ func (f *Fit) doubt() {
 	case at > f.High:
 		add("its peak lies beyond the highest load that was tried, so it is a guess")
 	}
-	if f.Loads < 2*3 {
+	if f.Loads < fewLoads {
 		add("%d different loads are few for three parameters", f.Loads)
 	}
 }
