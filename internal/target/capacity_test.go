@@ -89,3 +89,80 @@ func TestCapacityEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestCapacityIsOfAllModes: streams, webhooks and polls draw on the same
+// tokens, and together come to exactly the rate.
+func TestCapacityIsOfAllModes(t *testing.T) {
+	bubble(t, Options{Capacity: 10, CapacityBurst: 1, Heartbeat: time.Hour}, func(t *testing.T, s *Server, f *fakeReceiver) {
+		result(t, s, "t", "events/subscribe", subscription("tick", testSecret, ""))
+		w, stop := openStream(s, `{"name":"tick","cursor":null}`)
+		defer stop()
+		synctest.Wait()
+		cursor := result(t, s, "t", "events/poll", `{"name":"tick","cursor":null}`)["cursor"].(string)
+		start := time.Now()
+		for range 10 {
+			publish(t, s, "tick", `{}`)
+		}
+		got := result(t, s, "t", "events/poll", `{"name":"tick","cursor":"`+cursor+`"}`)
+		if n := len(got["events"].([]any)); n != 10 {
+			t.Errorf("%d events polled", n)
+		}
+		// Twice ten more wait behind them, or did before: 30 deliveries, 10 a
+		// second, the first at once.
+		time.Sleep(2900*time.Millisecond - time.Since(start))
+		synctest.Wait()
+		if d := s.Stats().Deliveries; d != (Deliveries{Poll: 10, Push: 10, Webhook: 10}) {
+			t.Errorf("after 2.9 s: %+v", d)
+		}
+		f.mu.Lock()
+		last := f.at[len(f.at)-1].Sub(start)
+		f.mu.Unlock()
+		if last > 2900*time.Millisecond || w.kinds() != "active e-1 e-2 e-3 e-4 e-5 e-6 e-7 e-8 e-9 e-10" {
+			t.Errorf("the last webhook after %v, streamed %s", last, w.kinds())
+		}
+	})
+}
+
+// TestOverCapacityQueuesUpToTheBound: what does not fit the queue of a
+// subscriber is skipped, counted and announced, and what is left behind by one
+// that goes is nobody's burden.
+func TestOverCapacityQueuesUpToTheBound(t *testing.T) {
+	bubble(t, Options{Capacity: 10, CapacityBurst: 1, QueueLen: 3, Heartbeat: time.Hour}, func(t *testing.T, s *Server, _ *fakeReceiver) {
+		w, stop := openStream(s, `{"name":"tick","cursor":null}`)
+		synctest.Wait()
+		for range 10 {
+			publish(t, s, "tick", `{}`)
+		}
+		time.Sleep(250 * time.Millisecond)
+		synctest.Wait()
+		if n := s.Stats().QueueOverflow; n == 0 {
+			t.Error("nothing was skipped")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := s.Stats(); n.Deliveries.Push+n.QueueOverflow != 10 {
+			t.Errorf("%d delivered and %d skipped of 10: %s", n.Deliveries.Push, n.QueueOverflow, w.kinds())
+		}
+		for range 10 {
+			publish(t, s, "tick", `{}`)
+		}
+		stop()
+		time.Sleep(100 * time.Millisecond)
+		v, stop := openStream(s, `{"name":"tick","cursor":null}`)
+		defer stop()
+		synctest.Wait()
+		publish(t, s, "tick", `{}`)
+		synctest.Wait()
+		if got := v.kinds(); got != "active e-21" {
+			t.Errorf("after an overload: %s", got)
+		}
+	})
+}
+
+func TestCapacityOptions(t *testing.T) {
+	for _, o := range []Options{{Capacity: -1}, {Capacity: 2e6}, {CapacityBurst: 3}, {Capacity: 5, CapacityBurst: -1}} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%+v was taken", o)
+		}
+	}
+}
