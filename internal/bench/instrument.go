@@ -22,6 +22,7 @@ const timerEvery = 10 * time.Millisecond
 // this machine, while a pass fires and drains.
 type instrument struct {
 	self, target *meter
+	siblings     []*meter // other shards on this machine
 	machine      *machineMeter
 	echo         *echo
 	timerLag     *hdrhistogram.Histogram
@@ -34,8 +35,9 @@ type instrument struct {
 }
 
 // startInstrument begins to watch. targetPID is 0 where there is no process to
-// watch. The caller must call stop.
-func startInstrument(targetPID int) (*instrument, error) {
+// watch; the work of siblings, by their process ids, is the run's own. The
+// caller must call stop.
+func startInstrument(targetPID int, siblings []int) (*instrument, error) {
 	e, err := openEcho()
 	if err != nil {
 		return nil, err
@@ -52,6 +54,9 @@ func startInstrument(targetPID int) (*instrument, error) {
 	}
 	if targetPID != 0 {
 		in.target = newMeter(targetPID)
+	}
+	for _, pid := range siblings {
+		in.siblings = append(in.siblings, newMeter(pid))
 	}
 	in.done.Add(2)
 	go in.watchTimers(ctx)
@@ -89,6 +94,9 @@ func (in *instrument) watchProcesses(ctx context.Context) {
 		case <-tick.C:
 			in.self.sample()
 			in.target.sample()
+			for _, m := range in.siblings {
+				m.sample()
+			}
 			in.goroutines = max(in.goroutines, goroutines())
 		}
 	}
@@ -114,6 +122,11 @@ func (in *instrument) stop(dropped float64) (results.Instrument, *results.Proces
 	}
 	target := in.target.finish(wall)
 	out.Others = in.machine.others(wall, out.Process.CPU, target)
+	for _, m := range in.siblings {
+		if p := m.finish(wall); p != nil {
+			out.Others = max(0, out.Others-p.CPUShare)
+		}
+	}
 	return out, target
 }
 

@@ -25,7 +25,8 @@ type pass struct {
 	lanes    []*lane
 	ledger   *sinks.Ledger
 	recorder mcpload.Recorder // the ledger, and who looks on beside it
-	onlooker *sinks.Onlooker  // nil where something is fired
+	number   uint32
+	onlooker *sinks.Onlooker // nil where something is fired
 	stamper  *loadgen.Stamper
 	dialects []dialect.Dialect
 	firing   *loadgen.Firing
@@ -58,10 +59,17 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if err := p.attach(ctx); err != nil {
 		return err
 	}
-	if p.watch, err = startInstrument(r.targetPID(ctx)); err != nil {
+	start, err := p.begin(ctx)
+	if err != nil {
+		// Nothing was fired, so there is nothing to tell.
+		p.enter("detach", closeTimeout)
+		p.detach(ctx)
 		return err
 	}
-	err = p.fire(ctx)
+	if p.watch, err = startInstrument(r.targetPID(ctx), r.siblings); err != nil {
+		return err
+	}
+	err = p.fire(ctx, start)
 	p.looked()
 	if drained := p.drain(ctx, err); err == nil {
 		err = drained
@@ -72,9 +80,12 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	p.detach(ctx)
 	p.enter("", 0)
 	account := p.ledger.Account()
+	p.wholeNames(&account)
 	r.accounts = append(r.accounts, account)
 	p.keepSubscriptions()
-	r.add(account, p.ownFigures(), instr, process)
+	own := p.ownFigures()
+	p.keepPart(account, own, instr, process)
+	r.add(account, own, instr, process)
 	return err
 }
 
@@ -120,11 +131,12 @@ func (p *pass) prepare() error {
 	}
 	// Each pass has a run number of its own: what comes late from the pass
 	// before is foreign to this one.
-	id := r.id + r.passNo
+	id, sibling := r.runID(r.passNo)
+	p.number = r.passNo
 	r.passNo++
 	var err error
 	p.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
-		Clock: r.clock, Run: id, Sources: r.profile.Upstream.Sources, Lanes: specs,
+		Clock: r.clock, Run: id, Sibling: sibling, Sources: r.profile.Upstream.Sources, Lanes: specs,
 		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure),
 	})
 	if err != nil {
@@ -232,13 +244,16 @@ func (p *pass) untilStopped(ctx context.Context) (context.Context, context.Cance
 }
 
 // fire runs the schedule: warm-up, then the measured part, with churn beside it.
-func (p *pass) fire(ctx context.Context) error {
+func (p *pass) fire(ctx context.Context, start mcpload.Instant) error {
 	ph := p.profile.Phases
-	schedule := p.schedule()
+	schedule, number := p.myShots()
+	if start == 0 {
+		start = p.clock.Now()
+	}
 	var err error
 	p.firing, err = loadgen.NewFiring(loadgen.FiringOptions{
 		Clock: p.clock, Recorder: p.recorder, Stamper: p.stamper, Schedule: schedule,
-		Start: p.clock.Now(), Warmup: ph.Warmup, Duration: ph.Measure,
+		Start: start, Number: number, Warmup: ph.Warmup, Duration: ph.Measure,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
@@ -250,7 +265,7 @@ func (p *pass) fire(ctx context.Context) error {
 	ctx, lost := p.watchTarget(ctx)
 	defer lost(nil)
 	p.enter("warm-up", ph.Warmup)
-	measuring := time.AfterFunc(ph.Warmup, func() { p.enter("measure", ph.Measure) })
+	measuring := time.AfterFunc(start.Sub(p.clock.Now())+ph.Warmup, func() { p.enter("measure", ph.Measure) })
 	defer measuring.Stop()
 
 	stopChurn := p.churn(ctx)
@@ -328,7 +343,7 @@ func (p *pass) churn(ctx context.Context) func() {
 		}
 		wg.Go(func() {
 			stats := loadgen.Churn(ctx, loadgen.ChurnOptions{
-				N: l.Subscriptions, Rate: float64(l.Churn.Rate), Pause: l.Churn.Pause, Seed: p.profile.Schedule.Seed,
+				N: l.Subscriptions, Rate: float64(l.Churn.Rate), Pause: l.Churn.Pause, Seed: p.seed(),
 				Stop: stop, Detach: p.dialects[i].Detach, Attach: p.dialects[i].Attach,
 			})
 			if stats.Failed > 0 {
