@@ -25,8 +25,8 @@ type pass struct {
 	lanes    []*lane
 	ledger   *sinks.Ledger
 	recorder mcpload.Recorder // the ledger, and who looks on beside it
-	number   uint32
-	onlooker *sinks.Onlooker // nil where something is fired
+	number   uint32           // from 0
+	onlooker *sinks.Onlooker  // nil where something is fired
 	stamper  *loadgen.Stamper
 	dialects []dialect.Dialect
 	firing   *loadgen.Firing
@@ -122,15 +122,14 @@ func share(part, whole int64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// prepare makes the ledger and the lanes' dialects.
-func (p *pass) prepare() error {
+// openLedger makes the pass's ledger, and gives the pass its run number: what
+// comes late from the pass before is foreign to this one.
+func (p *pass) openLedger() error {
 	r := p.run
 	specs := make([]sinks.LaneSpec, len(p.lanes))
 	for i, l := range p.lanes {
 		specs[i] = l.spec()
 	}
-	// Each pass has a run number of its own: what comes late from the pass
-	// before is foreign to this one.
 	id, sibling := r.runID(r.passNo)
 	p.number = r.passNo
 	r.passNo++
@@ -142,13 +141,23 @@ func (p *pass) prepare() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
+	return nil
+}
+
+// prepare makes the ledger and the lanes' dialects.
+func (p *pass) prepare() error {
+	r := p.run
+	err := p.openLedger()
+	if err != nil {
+		return err
+	}
 	if p.recorder, err = p.recorderOf(); err != nil {
 		return err
 	}
 	if r.opts.tape != nil {
 		p.recorder = mcpload.Tee(p.recorder, r.opts.tape)
 	}
-	p.stamper = loadgen.NewStamper(r.clock, p.recorder, id, r.profile.Upstream.Sources)
+	p.stamper = loadgen.NewStamper(r.clock, p.recorder, p.ledger.Run(), r.profile.Upstream.Sources)
 	if o, ok := r.target.upstream.(upstream.Sourcer); ok {
 		p.stamper.Assign(o.Source)
 	}
