@@ -20,7 +20,7 @@ func play(s *split, r *rand.Rand) {
 	for _, sub := range h.subs {
 		h.attach(sub)
 	}
-	for n := range 400 {
+	for n := range 250 {
 		h.warm = n < 40
 		h.shot()
 		switch r.IntN(12) {
