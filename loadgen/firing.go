@@ -33,6 +33,9 @@ type FiringOptions struct {
 	// Tolerance is how late a worker may be for a shot before the shot is
 	// dropped; 0 means [DefaultTolerance].
 	Tolerance time.Duration
+	// Number, if not nil, gives the number under which a shot of Schedule is
+	// stamped, fired and dropped: that in the schedule that it is a [Part] of.
+	Number func(n uint64) uint64
 	// Lag, if not nil, is told for every shot how late the pacing came to it.
 	// It is called by the pacing goroutine and must return at once.
 	Lag func(time.Duration)
@@ -217,13 +220,21 @@ func (f *Firing) deadline(intended mcpload.Instant) mcpload.Instant {
 
 func (f *Firing) stamp(d due) Shot {
 	f.fired.Add(1)
-	return f.o.Stamper.Stamp(d.n, d.intended, d.measured)
+	return f.o.Stamper.Stamp(f.number(d.n), d.intended, d.measured)
+}
+
+func (f *Firing) number(n uint64) uint64 {
+	if f.o.Number == nil {
+		return n
+	}
+	return f.o.Number(n)
 }
 
 // drop counts a shot as never fired.
 func (f *Firing) drop(d due) {
 	f.dropped.Add(1)
-	f.o.Recorder.Dropped(mcpload.Drop{Shot: d.n, Source: f.o.Stamper.source(d.n), Intended: d.intended, Measured: d.measured})
+	n := f.number(d.n)
+	f.o.Recorder.Dropped(mcpload.Drop{Shot: n, Source: f.o.Stamper.source(n), Intended: d.intended, Measured: d.measured})
 }
 
 // Resolve closes a shot that was taken, now. It must be called exactly once.

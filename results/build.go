@@ -55,6 +55,7 @@ func NewLane(a *sinks.LaneAccount) Lane {
 				"stale":         a.Unexpected.Stale,
 			},
 			Unprobed:        a.Unprobed,
+			Foreign:         a.Foreign,
 			InFlight:        a.InFlight,
 			Excused:         a.Excused,
 			Replayed:        a.Replayed,

@@ -39,6 +39,33 @@ type Result struct {
 	Thresholds []Verdict       `json:"thresholds"` // one entry per threshold and lane
 	Instrument Instrument      `json:"instrument"` // how the generator itself fared
 	Warnings   []Warning       `json:"warnings"`   // what a reader should know
+	// Shards are the processes that the run was split into, where it was: the
+	// figures above are then of all of them together.
+	Shards []Shard `json:"shards,omitempty"`
+	// Coverage is, of a run that was split, the share of the pairs of event and
+	// subscription that one shard fired and received, over 0 to 1: the rest was
+	// loaded and not measured. 0 where the run was not split.
+	Coverage float64 `json:"coverage,omitempty"`
+}
+
+// Shard is one process of a run that was split.
+type Shard struct {
+	Index   int    `json:"index"`   // from 0
+	Count   int    `json:"count"`   // shards of the run
+	Machine string `json:"machine"` // name of its machine
+	// Missing is true when nothing of it was there to merge.
+	Missing bool   `json:"missing,omitempty"`
+	Partial bool   `json:"partial,omitempty"` // ended early
+	Reason  string `json:"reason,omitempty"`  // why it ended early
+	// Skew is how much later than the first shard it began to fire, by the
+	// wall clocks of the machines.
+	Skew          Nanos `json:"skew"`
+	Subscriptions int   `json:"subscriptions"` // of all lanes
+	Fired         int64 `json:"fired"`         // measured events that it sent
+	Delivered     int64 `json:"delivered"`     // of all lanes
+	Foreign       int64 `json:"foreign"`       // copies of what other shards fired
+	// Instrument is how this generator fared.
+	Instrument Instrument `json:"instrument"`
 }
 
 // Target is the server that was measured.
@@ -242,6 +269,9 @@ type Detail struct {
 	UnexpectedBy map[string]int64 `json:"unexpectedBy"`
 	// Unprobed events carried no probe id: somebody else's traffic.
 	Unprobed int64 `json:"unprobed"`
+	// Foreign copies are of events that another shard of the run fired; they
+	// are that shard's to measure, where a subscription of its own hears them.
+	Foreign int64 `json:"foreign,omitempty"`
 	// InFlight deliveries were on their way when the subscription began; they
 	// were neither demanded nor held against the target.
 	InFlight int64 `json:"inFlight"`

@@ -109,12 +109,14 @@ func (u Unexpected) Total() int64 {
 // opened again has several.
 type SubCounts struct {
 	// Expected = Delivered + LostSilent + LostAnnounced.
-	Expected, Delivered        int64
-	LostSilent, LostAnnounced  int64
-	Duplicates                 Duplicates
-	OutOfOrder, Late           int64
-	Unexpected                 Unexpected
-	Unprobed                   int64
+	Expected, Delivered       int64
+	LostSilent, LostAnnounced int64
+	Duplicates                Duplicates
+	OutOfOrder, Late          int64
+	Unexpected                Unexpected
+	Unprobed                  int64
+	// Foreign copies are of emissions that a sibling fired: owed here to nobody.
+	Foreign                    int64
 	Recovered, InFlight        int64
 	Replayed, Excused          int64
 	Announcements, FalseAlarms int64

@@ -277,6 +277,7 @@ func (c *SubCounts) plus(d *SubCounts) {
 	c.Unexpected.NotSubscribed += d.Unexpected.NotSubscribed
 	c.Unexpected.Stale += d.Unexpected.Stale
 	c.Unprobed += d.Unprobed
+	c.Foreign += d.Foreign
 	c.Recovered += d.Recovered
 	c.InFlight += d.InFlight
 	c.Replayed += d.Replayed

@@ -14,6 +14,12 @@ type LedgerOptions struct {
 	Clock *mcpload.Clock
 	// Run is the run number in the stamps of this run.
 	Run uint32
+	// Sibling tells which other runs are this run's siblings: the shards that
+	// load the same target at the same time, each with a ledger of its own. nil:
+	// there are none. What a sibling fired is known by its run alone, so a copy
+	// of it is Foreign where its subscription may hear it, and unexpected where
+	// not. It is called on the delivering goroutine, for copies of other runs.
+	Sibling func(run uint32) bool
 	// Sources is the number of sources, at least 1 and at most 65536.
 	Sources int
 	// Lanes are the groups of subscriptions, at most 65536.
@@ -44,6 +50,11 @@ type LaneSpec struct {
 	// and a nil result mean all of them; an empty result that is not nil means
 	// none. It is called once per subscription, by NewLedger.
 	Hears func(index int) []uint16
+	// Broadcast tells whether what siblings fire from any source reaches
+	// subscription index; otherwise only what they fire from a heard source
+	// does. nil: none is reached. It is called on the delivering goroutine, for
+	// copies that a sibling fired.
+	Broadcast func(index int) bool
 	// Ordered says that the lane's mode promises order. The ledger counts what
 	// is out of order either way.
 	Ordered bool
@@ -90,6 +101,8 @@ const (
 	VerdictWarmUp
 	// VerdictIgnored: the delivery names no subscription of this run.
 	VerdictIgnored
+	// VerdictForeignShard: a copy of what a sibling fired.
+	VerdictForeignShard
 )
 
 // Live is a snapshot for a display or a scrape.

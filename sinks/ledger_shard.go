@@ -102,6 +102,9 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 		return Verdict{Kind: VerdictUnprobed}
 	}
 	if d.Stamp.Run != h.ledger.opt.Run {
+		if sibling := h.ledger.opt.Sibling; sibling != nil && sibling(d.Stamp.Run) {
+			return h.foreign(s, d)
+		}
 		return h.unexpected(s, d, VerdictForeignRun)
 	}
 	var e *emission

@@ -34,6 +34,7 @@ type runFlags struct {
 	out         string
 	json        bool
 	quiet       bool
+	shards      shardFlags
 }
 
 func newRunCommand(io streams) *cobra.Command {
@@ -46,6 +47,11 @@ have come or the grace is over, prints one table that compares the lanes, and
 writes the result to a directory. Without --target it starts the embedded
 reference target as a process of its own.
 
+With --processes the run is split among processes of this machine, to get around
+the limits of one, and their results are merged. With --shard this process is one
+part of a run on several machines; mcpload merge adds the parts up, and judges
+the thresholds, which a shard does not.
+
 Ctrl-C once stops firing, drains and writes a partial result; twice writes at once.
 
 ` + exitCodesHelp,
@@ -53,7 +59,9 @@ Ctrl-C once stops firing, drains and writes a partial result; twice writes at on
   mcpload run --profile push --set 'lanes.push.subscriptions=2000' --set phases.measure=30s
   mcpload run --target http://127.0.0.1:8080/mcp --token-file tokens.txt \
       --upstream inject --upstream-url http://127.0.0.1:8081
-  mcpload run --profile mine.yaml --json --quiet > result.json`,
+  mcpload run --profile mine.yaml --json --quiet > result.json
+  mcpload run --processes 4
+  mcpload run --shard 0/4 --start-at 2026-11-20T10:00:00Z --out part-0 --target http://10.0.0.9/mcp --allow-host 10.0.0.9`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runAll(c.Context(), f, io) },
 	}
@@ -67,6 +75,7 @@ Ctrl-C once stops firing, drains and writes a partial result; twice writes at on
 	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
+	f.shards.add(c)
 	f.extra.add(c)
 	fl.BoolVar(&f.json, "json", false, "print the result as JSON on standard output instead of the table")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
@@ -82,6 +91,9 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 		return usageError{errors.New("--record takes one run: one profile, and no --trials")}
 	}
 	if err := f.extra.check(); err != nil {
+		return err
+	}
+	if err := f.shards.check(f); err != nil {
 		return err
 	}
 	var all []*profiles.Profile
@@ -171,7 +183,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profil
 	}
 	view := newView(io.err, p, f.quiet)
 	options.Progress = view.update
-	outcome, runErr := bench.Run(ctx, options)
+	outcome, runErr := f.shards.run(ctx, options, dir)
 	view.close()
 	if outcome == nil {
 		_ = os.Remove(dir) // only if it is still empty
@@ -196,6 +208,9 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profil
 	}
 	if err == nil && !f.json {
 		fmt.Fprintf(out, "\nresult in %s\n", dir)
+	}
+	if outcome.Part != nil && runErr == nil {
+		return err // the whole is judged, not a shard
 	}
 	return verdict(outcome.Result, runErr, err)
 }
@@ -361,6 +376,9 @@ func archive(dir string, o *bench.Outcome) error {
 	}
 	if err == nil {
 		err = writePage(dir)
+	}
+	if err == nil && o.Part != nil {
+		err = results.SavePart(dir, o.Part)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; the figures above are not saved: free some space or choose another --out, and run again", err)

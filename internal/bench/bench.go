@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -45,6 +46,9 @@ type Options struct {
 	// Version of the program, for the result.
 	Version string
 
+	// Shard, when not nil, makes this run one of several.
+	Shard *Shard
+
 	tape *tape // of a calibration: what was fired
 
 	// Of a step of a capacity search.
@@ -63,6 +67,8 @@ type Outcome struct {
 	// are missing.
 	Traced   int64
 	TraceErr error
+	// Part is what a merge needs, where the run is a shard; else nil.
+	Part *results.Part
 
 	subs [][]sinks.SubCounts // of a calibration: each lane's subscriptions
 }
@@ -103,6 +109,12 @@ type run struct {
 	subs     [][]sinks.SubCounts
 	passNo   uint32
 
+	plan       *plan // of a shard
+	siblings   []int // processes of other shards on this machine
+	sources    []netip.Addr
+	common     string
+	partPasses []results.PartPass
+
 	trace    []upstream.TraceEntry // of upstream.kind replay
 	times    loadgen.Trace         // of schedule.kind trace
 	tracer   *upstream.TraceRecorder
@@ -141,11 +153,17 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 			return nil, fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
 		}
 	}
-	if err := checkFiles(p, fileLimit()); err != nil {
-		return nil, err
-	}
 	if err := r.readTraces(); err != nil {
 		return nil, err
+	}
+	if opts.Shard != nil {
+		if err := opts.Shard.check(p, opts.Record != nil); err != nil {
+			return nil, err
+		}
+		r.id = opts.Shard.Run
+		if r.common, err = commonHash(p); err != nil {
+			return nil, err
+		}
 	}
 	for i, l := range p.Lanes {
 		compiled, err := newLane(i, l)
@@ -154,6 +172,12 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 		}
 		r.lanes = append(r.lanes, compiled)
 	}
+	if err := r.shardLanes(); err != nil {
+		return nil, err
+	}
+	if err := checkFiles(r.mine(), fileLimit()); err != nil {
+		return nil, err
+	}
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
@@ -161,7 +185,7 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	r.result = &results.Result{
 		Schema:  results.Schema,
 		Version: opts.Version,
-		Run:     fmt.Sprintf("%08x", r.id),
+		Run:     runName(r.id, opts.Shard),
 		Started: time.Now().UTC(),
 		Profile: text,
 		Host:    thisHost(),
@@ -173,6 +197,14 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 		Warnings: []results.Warning{},
 	}
 	return r, nil
+}
+
+// runName is the run id in results: that of a shard has its index behind it.
+func runName(id uint32, s *Shard) string {
+	if s == nil {
+		return fmt.Sprintf("%08x", id)
+	}
+	return fmt.Sprintf("%08x-%d", id, s.Index)
 }
 
 // newRunID picks the number that tells this run's events from all others'.
@@ -198,8 +230,9 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 	if len(r.accounts) == 0 {
 		return nil, err
 	}
+	part := r.part() // with the warnings so far: those about figures are for the merged ones
 	r.finish(err)
-	return &Outcome{Result: r.result, Accounts: r.accounts, Traced: r.entries, TraceErr: r.traceErr, subs: r.subs}, err
+	return &Outcome{Result: r.result, Accounts: r.accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, subs: r.subs}, err
 }
 
 // finish fills in what is known only at the end.
@@ -215,6 +248,9 @@ func (r *run) finish(err error) {
 	}
 	res.Thresholds = []results.Verdict{}
 	for _, t := range r.thresholds {
+		if r.opts.Shard != nil {
+			break // they are about the whole
+		}
 		res.Thresholds = append(res.Thresholds, t.Check(res)...)
 	}
 	r.warn()

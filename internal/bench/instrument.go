@@ -23,7 +23,8 @@ const timerEvery = 10 * time.Millisecond
 type instrument struct {
 	self       *meter
 	target     gauge
-	elsewhere  bool // the target's figures are of another machine
+	elsewhere  bool     // the target's figures are of another machine
+	siblings   []*meter // other shards on this machine
 	machine    *machineMeter
 	echo       *echo
 	timerLag   *hdrhistogram.Histogram
@@ -44,8 +45,9 @@ type gauge interface {
 
 // startInstrument begins to watch. targetPID is 0 where there is no process to
 // watch; metrics is the address of the target's metrics, which go before, or
-// "". The caller must call stop.
-func startInstrument(targetPID int, metrics string) (*instrument, error) {
+// "". The work of siblings, by their process ids, is the run's own. The caller
+// must call stop.
+func startInstrument(targetPID int, metrics string, siblings []int) (*instrument, error) {
 	var target gauge = (*meter)(nil)
 	if metrics != "" {
 		remote, err := newRemoteMeter(metrics)
@@ -71,6 +73,9 @@ func startInstrument(targetPID int, metrics string) (*instrument, error) {
 		gcBefore:  gcPauses(),
 		started:   time.Now(),
 		cancel:    cancel,
+	}
+	for _, pid := range siblings {
+		in.siblings = append(in.siblings, newMeter(pid))
 	}
 	in.done.Add(2)
 	go in.watchTimers(ctx)
@@ -108,6 +113,9 @@ func (in *instrument) watchProcesses(ctx context.Context) {
 		case <-tick.C:
 			in.self.sample()
 			in.target.sample()
+			for _, m := range in.siblings {
+				m.sample()
+			}
 			in.goroutines = max(in.goroutines, goroutines())
 		}
 	}
@@ -137,6 +145,11 @@ func (in *instrument) stop(dropped float64) (results.Instrument, *results.Proces
 		onThisMachine = nil
 	}
 	out.Others = in.machine.others(wall, out.Process.CPU, onThisMachine)
+	for _, m := range in.siblings {
+		if p := m.finish(wall); p != nil {
+			out.Others = max(0, out.Others-p.CPUShare)
+		}
+	}
 	return out, target
 }
 

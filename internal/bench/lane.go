@@ -17,7 +17,12 @@ type lane struct {
 	profiles.Lane
 	number    int // in the profile
 	templates *profiles.LaneTemplates
-	cert      *tls.Certificate // of the webhook listener, where the profile has one
+	// numbers are, of a shard, the numbers in the whole run of its
+	// subscriptions, Subscriptions of them; else nil.
+	numbers []int
+	plan    *plan // of a shard
+	shard   int
+	cert    *tls.Certificate // of the webhook listener, where the profile has one
 }
 
 func newLane(number int, l profiles.Lane) (*lane, error) {
@@ -38,16 +43,20 @@ func newLane(number int, l profiles.Lane) (*lane, error) {
 
 // spec is what the ledger needs to know of the lane.
 func (l *lane) spec() sinks.LaneSpec {
-	return sinks.LaneSpec{
+	spec := sinks.LaneSpec{
 		Name:          l.Name,
 		System:        l.System,
 		Mode:          mcpload.Mode(l.Mode),
 		Subscriptions: l.Subscriptions,
-		Hears:         l.templates.Sources,
+		Hears:         l.hears,
 		// The draft keeps order per subscription for poll and push only.
 		Ordered: l.Mode != string(mcpload.Webhook),
 		Replay:  l.MaxAge > 0 || l.Events.Resume,
 	}
+	if l.plan != nil {
+		spec.Broadcast = l.hearsAll
+	}
+	return spec
 }
 
 // options translates the lane for its dialect.
@@ -60,10 +69,11 @@ func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, en
 		System:        l.System,
 		Mode:          mcpload.Mode(l.Mode),
 		Event:         l.Event,
-		Arguments:     func(i int) json.RawMessage { return l.templates.Arguments(i) },
+		Arguments:     func(i int) json.RawMessage { return l.templates.Arguments(l.wholeNumber(i)) },
 		MaxAge:        l.MaxAge,
 		HTTP:          l.HTTP,
 		Subscriptions: l.Subscriptions,
+		Number:        l.wholeNumber,
 		Seed:          seed,
 		Poll:          dialect.PollOptions{Floor: l.Poll.Floor, Timeout: l.Poll.Timeout, MaxEvents: l.Poll.MaxEvents},
 		Push: dialect.PushOptions{
@@ -75,6 +85,9 @@ func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, en
 		},
 	}
 	o.Webhook.Grace, o.Webhook.Secrets = l.Webhook.OldSecret, dialect.Secrets(l.Webhook.Secrets)
+	if l.plan != nil {
+		o.Webhook.Prefix = fmt.Sprintf("/shard-%d", l.shard)
+	}
 	o.SEP1803 = dialect.SEP1803Options{
 		PerSession: l.SEP1803.PerSession, NoRedelivery: !l.SEP1803.Redelivery, CutEvery: l.SEP1803.CutEvery, CutFor: l.SEP1803.CutFor,
 		Secret: l.SEP1803.Secret, RefuseEarly: l.SEP1803.Early == "refuse",

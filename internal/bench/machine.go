@@ -56,8 +56,8 @@ func (m *machineMeter) others(wall time.Duration, self results.Nanos, target *re
 // targetPID is the process of the target, where it is one of this machine and
 // its owner can be read; else 0.
 func (r *run) targetPID(ctx context.Context) int {
-	if r.target.child != nil {
-		return r.target.child.PID
+	if r.target.embedded != nil {
+		return r.target.embedded.PID
 	}
 	u, err := url.Parse(r.target.plain.URL())
 	if err != nil || !isLoopback(ctx, u.Hostname()) {

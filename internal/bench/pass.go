@@ -25,6 +25,7 @@ type pass struct {
 	lanes    []*lane
 	ledger   *sinks.Ledger
 	recorder mcpload.Recorder // the ledger, and who looks on beside it
+	number   uint32           // from 0
 	onlooker *sinks.Onlooker  // nil where something is fired
 	stamper  *loadgen.Stamper
 	dialects []dialect.Dialect
@@ -58,10 +59,17 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if err := p.attach(ctx); err != nil {
 		return err
 	}
-	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics); err != nil {
+	start, err := p.begin(ctx)
+	if err != nil {
+		// Nothing was fired, so there is nothing to tell.
+		p.enter("detach", closeTimeout)
+		p.detach(ctx)
 		return err
 	}
-	err = p.fire(ctx)
+	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics, r.siblings); err != nil {
+		return err
+	}
+	err = p.fire(ctx, start)
 	p.looked()
 	if drained := p.drain(ctx, err); err == nil {
 		err = drained
@@ -73,9 +81,12 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	p.detach(ctx)
 	p.enter("", 0)
 	account := p.ledger.Account()
+	p.wholeNames(&account)
 	r.accounts = append(r.accounts, account)
 	p.keepSubscriptions()
-	r.add(account, p.ownFigures(), instr, process)
+	own := p.ownFigures()
+	p.keepPart(account, own, instr, process)
+	r.add(account, own, instr, process)
 	return err
 }
 
@@ -112,24 +123,34 @@ func share(part, whole int64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// prepare makes the ledger and the lanes' dialects.
-func (p *pass) prepare() error {
+// openLedger makes the pass's ledger, and gives the pass its run number: what
+// comes late from the pass before is foreign to this one.
+func (p *pass) openLedger() error {
 	r := p.run
 	specs := make([]sinks.LaneSpec, len(p.lanes))
 	for i, l := range p.lanes {
 		specs[i] = l.spec()
 	}
-	// Each pass has a run number of its own: what comes late from the pass
-	// before is foreign to this one.
-	id := r.id + r.passNo
+	id, sibling := r.runID(r.passNo)
+	p.number = r.passNo
 	r.passNo++
 	var err error
 	p.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
-		Clock: r.clock, Run: id, Sources: r.profile.Upstream.Sources, Lanes: specs,
+		Clock: r.clock, Run: id, Sibling: sibling, Sources: r.profile.Upstream.Sources, Lanes: specs,
 		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	return nil
+}
+
+// prepare makes the ledger and the lanes' dialects.
+func (p *pass) prepare() error {
+	r := p.run
+	err := p.openLedger()
+	if err != nil {
+		return err
 	}
 	if p.recorder, err = p.recorderOf(); err != nil {
 		return err
@@ -137,7 +158,7 @@ func (p *pass) prepare() error {
 	if r.opts.tape != nil {
 		p.recorder = mcpload.Tee(p.recorder, r.opts.tape)
 	}
-	p.stamper = loadgen.NewStamper(r.clock, p.recorder, id, r.profile.Upstream.Sources)
+	p.stamper = loadgen.NewStamper(r.clock, p.recorder, p.ledger.Run(), r.profile.Upstream.Sources)
 	if o, ok := r.target.upstream.(upstream.Sourcer); ok {
 		p.stamper.Assign(o.Source)
 	}
@@ -242,13 +263,16 @@ func (p *pass) untilStopped(ctx context.Context) (context.Context, context.Cance
 }
 
 // fire runs the schedule: warm-up, then the measured part, with churn beside it.
-func (p *pass) fire(ctx context.Context) error {
+func (p *pass) fire(ctx context.Context, start mcpload.Instant) error {
 	ph := p.profile.Phases
-	schedule := p.schedule()
+	schedule, number := p.myShots()
+	if start == 0 {
+		start = p.clock.Now()
+	}
 	var err error
 	p.firing, err = loadgen.NewFiring(loadgen.FiringOptions{
 		Clock: p.clock, Recorder: p.recorder, Stamper: p.stamper, Schedule: schedule,
-		Start: p.clock.Now(), Warmup: ph.Warmup, Duration: ph.Measure,
+		Start: start, Number: number, Warmup: ph.Warmup, Duration: ph.Measure,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
@@ -260,7 +284,7 @@ func (p *pass) fire(ctx context.Context) error {
 	ctx, lost := p.watchTarget(ctx)
 	defer lost(nil)
 	p.enter("warm-up", ph.Warmup)
-	measuring := time.AfterFunc(ph.Warmup, func() { p.enter("measure", ph.Measure) })
+	measuring := time.AfterFunc(start.Sub(p.clock.Now())+ph.Warmup, func() { p.enter("measure", ph.Measure) })
 	defer measuring.Stop()
 
 	stopProbe := p.startProbe(ctx)
@@ -340,7 +364,7 @@ func (p *pass) churn(ctx context.Context) func() {
 		}
 		wg.Go(func() {
 			stats := loadgen.Churn(ctx, loadgen.ChurnOptions{
-				N: l.Subscriptions, Rate: float64(l.Churn.Rate), Pause: l.Churn.Pause, Seed: p.profile.Schedule.Seed,
+				N: l.Subscriptions, Rate: float64(l.Churn.Rate), Pause: l.Churn.Pause, Seed: p.seed(),
 				Stop: stop, Detach: p.dialects[i].Detach, Attach: p.dialects[i].Attach,
 			})
 			if stats.Failed > 0 {

@@ -79,7 +79,7 @@ func checkFiles(p *profiles.Profile, limit int64) error {
 		need = spareFiles + widest
 	}
 	if need > limit {
-		return fmt.Errorf("%w: it needs about %d open files and this process may have %d; raise the limit (ulimit -n), use http: \"2\" or h2c, or have fewer subscriptions", ErrProfile, need, limit)
+		return fmt.Errorf("%w: it needs about %d open files and this process may have %d; raise the limit (ulimit -n), use http: \"2\" or h2c, split it with --processes, or have fewer subscriptions", ErrProfile, need, limit)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 // endpoints under which it is met, and the upstream that makes its events.
 type targetSide struct {
 	child     *Child
+	embedded  *Ready // the embedded target, whoever started it; nil = there is none
 	dir       string // temporary files, removed at the end
 	plain     *dialect.Endpoint
 	tls       *dialect.Endpoint // the embedded target's second endpoint, where a lane needs it
@@ -70,7 +72,7 @@ func (r *run) open(ctx context.Context) error {
 	if err := r.openFeed(); err != nil {
 		return err
 	}
-	if r.profile.Target.URL == "" && !lent {
+	if !lent {
 		if err := r.startEmbedded(ctx); err != nil {
 			return err
 		}
@@ -95,35 +97,67 @@ func (r *run) needsTLS() bool {
 	return slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.HTTP == "2" })
 }
 
-// startEmbedded starts the reference target, trusting this run's callbacks.
+// startEmbedded starts the reference target where the profile names no other,
+// trusting this run's callbacks. A shard is told of one that serves them all.
 func (r *run) startEmbedded(ctx context.Context) error {
 	t := &r.target
+	var callbacks []byte
+	if t.authority != nil {
+		callbacks = t.authority.PEM()
+	}
+	if s := r.opts.Shard; s != nil && s.Target != nil {
+		shared, err := s.Target(ctx, callbacks)
+		if err != nil {
+			return err
+		}
+		if r.siblings = shared.Siblings; shared.Source.IsValid() {
+			r.sources = []netip.Addr{shared.Source}
+		}
+		if r.profile.Target.URL == "" {
+			t.embedded = &shared.Ready
+		}
+		return nil
+	}
+	if r.profile.Target.URL != "" {
+		return nil
+	}
 	dir, err := os.MkdirTemp("", "mcpload-*")
 	if err != nil {
 		return fmt.Errorf("start the embedded target: %w", err)
 	}
 	t.dir = dir
+	args, err := r.targetArgs(dir, callbacks)
+	if err != nil {
+		return err
+	}
+	if r.opts.Embedded == nil {
+		return fmt.Errorf("%w: it names no target.url, and no embedded target can be started here", ErrProfile)
+	}
+	if t.child, err = r.opts.Embedded(ctx, args); err != nil {
+		return fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	t.embedded = &t.child.Ready
+	return nil
+}
+
+// targetArgs are the flags of an embedded target that trusts callbacks, PEM,
+// which is written to dir.
+func (r *run) targetArgs(dir string, callbacks []byte) ([]string, error) {
 	args := []string{"--allow-private-callbacks"}
-	if t.authority != nil {
+	if len(callbacks) > 0 {
 		file := filepath.Join(dir, "callbacks.pem")
-		if err := os.WriteFile(file, t.authority.PEM(), 0o600); err != nil {
-			return fmt.Errorf("start the embedded target: %w", err)
+		if err := os.WriteFile(file, callbacks, 0o600); err != nil {
+			return nil, fmt.Errorf("start the embedded target: %w", err)
 		}
 		args = append(args, "--callback-ca", file)
 	}
 	if r.needsTLS() {
 		args = append(args, "--tls")
 	}
-	if t.feed != nil {
-		args = append(args, "--feed", t.feed.URL())
+	if r.target.feed != nil {
+		args = append(args, "--feed", r.target.feed.URL())
 	}
-	if r.opts.Embedded == nil {
-		return fmt.Errorf("%w: it names no target.url, and no embedded target can be started here", ErrProfile)
-	}
-	if t.child, err = r.opts.Embedded(ctx, append(args, embeddedArgs(r.profile.Target.Embedded)...)); err != nil {
-		return fmt.Errorf("%w: %w", ErrTarget, err)
-	}
-	return nil
+	return append(args, embeddedArgs(r.profile.Target.Embedded)...), nil
 }
 
 // connect agrees on a protocol version with the target.
@@ -134,8 +168,9 @@ func (r *run) connect(ctx context.Context) error {
 		return err
 	}
 	opts.Capabilities = r.capabilities()
-	if t.child != nil {
-		opts.URL = t.child.URL
+	opts.LocalAddrs = r.sources
+	if t.embedded != nil {
+		opts.URL = t.embedded.URL
 		if len(opts.Tokens) == 0 {
 			opts.Tokens = []string{rand.Text()}
 		}
@@ -146,9 +181,9 @@ func (r *run) connect(ctx context.Context) error {
 	if err := t.plain.Connect(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrTarget, err)
 	}
-	if t.child != nil && t.child.TLSURL != "" {
-		opts.URL, opts.Roots = t.child.TLSURL, x509.NewCertPool()
-		opts.Roots.AppendCertsFromPEM([]byte(t.child.Cert))
+	if t.embedded != nil && t.embedded.TLSURL != "" {
+		opts.URL, opts.Roots = t.embedded.TLSURL, x509.NewCertPool()
+		opts.Roots.AppendCertsFromPEM([]byte(t.embedded.Cert))
 		if t.tls, err = dialect.NewEndpoint(opts); err != nil {
 			return fmt.Errorf("%w: %w", ErrProfile, err)
 		}
@@ -184,7 +219,7 @@ func (r *run) checkOffer(ctx context.Context) error {
 	r.target.offer = offer
 	era, version, _ := r.target.plain.Negotiated()
 	r.result.Target = results.Target{
-		URL: r.target.plain.URL(), Embedded: r.target.child != nil,
+		URL: r.target.plain.URL(), Embedded: r.target.embedded != nil,
 		Era: string(era), Protocol: version, Name: offer.Server, Version: offer.ServerVersion,
 	}
 	return r.checkLanes(ctx, offer)

@@ -85,6 +85,10 @@ type Options struct {
 	HTTP string
 	// Subscriptions is how many the lane has: indexes are 0 to Subscriptions-1.
 	Subscriptions int
+	// Number gives the number in the whole run of subscription i, where the lane
+	// is only a part of it (nil: i). It decides which principal a subscription
+	// is, and what is drawn for it.
+	Number func(i int) int
 	// Seed makes jitter, backoff and refusals repeatable. Paths and secrets of
 	// webhooks are always random.
 	Seed uint64
@@ -162,6 +166,9 @@ type WebhookOptions struct {
 	// Callback is the https address, without a path, under which the target
 	// reaches the listener; "" = the listener's own.
 	Callback string
+	// Prefix is put before the path of every callback, "/shard-3", so that
+	// listeners of several processes can stand behind one address; "" = none.
+	Prefix string
 	// Authority signs the listener's certificate; nil = one made for the lane.
 	Authority *sinks.Authority
 	// Certificate is the listener's own, instead of one that Authority signs;

@@ -103,6 +103,14 @@ func newEvents(opts Options) (*events, error) {
 	return d, nil
 }
 
+// number is what subscription i is called in the whole run.
+func (o *Options) number(i int) int {
+	if o.Number == nil {
+		return i
+	}
+	return o.Number(i)
+}
+
 func withDefaults(o Options) Options {
 	or := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
@@ -173,9 +181,9 @@ func (d *events) begin(i int) (*run, error) {
 	}
 	r := &run{
 		sub:  mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)},
-		who:  d.ep.principal(i),
+		who:  d.ep.principal(d.opts.number(i)),
 		args: args,
-		rand: rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(i))),
+		rand: rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i)))),
 		done: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(d.life)

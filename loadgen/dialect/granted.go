@@ -123,7 +123,7 @@ func (d *events) documents() map[string][]byte {
 	if !d.flavour.intent {
 		return nil
 	}
-	return map[string][]byte{receiverDocument: []byte(`{"receivers":["/h/"]}`)}
+	return map[string][]byte{receiverDocument: []byte(`{"receivers":["` + d.opts.Webhook.Prefix + `/h/"]}`)}
 }
 
 // asked reports a document that was fetched.

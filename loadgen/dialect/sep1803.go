@@ -175,9 +175,9 @@ func (d *sep1803) begin(i int) (*resourceRun, error) {
 	case d.runs[i] != nil && !d.runs[i].isOver():
 		return nil, fmt.Errorf("%w: it is open", ErrState)
 	}
-	r := &resourceRun{sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, who: d.ep.principal(i)}
+	r := &resourceRun{sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, who: d.ep.principal(d.opts.number(i))}
 	if d.opts.Mode == mcpload.Push {
-		r.who = d.ep.principal(i / d.per)
+		r.who = d.ep.principal(d.opts.number(i) / d.per)
 	}
 	r.ctx, r.cancel = context.WithCancel(d.life)
 	d.runs[i], r.began = r, d.clock.Now()

@@ -118,7 +118,7 @@ func (d *sep1803) attachWebhook(ctx context.Context, r *resourceRun) error {
 	rand.Read(nonce[:])
 	k := &resourceHook{
 		h: d.hooks, r: r, known: make(chan struct{}),
-		path: fmt.Sprintf("/r/%d-%d-%s", r.sub.Lane, r.sub.Index, hex.EncodeToString(nonce[:])),
+		path: d.opts.Webhook.Prefix + fmt.Sprintf("/r/%d-%d-%s", r.sub.Lane, r.sub.Index, hex.EncodeToString(nonce[:])),
 	}
 	d.mu.Lock()
 	r.hook = k
@@ -275,7 +275,7 @@ func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
 	if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
 		id = mcpload.HashID([]byte(v[0]))
 	}
-	refused, repeat := h.refuse.decide(r.sub.Index, id)
+	refused, repeat := h.refuse.decide(uint32(h.d.opts.number(int(r.sub.Index))), id)
 	stamp, probed := mcpload.FindStamp(in.Body)
 	d.delivered(mcpload.Delivery{
 		Sub: r.sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,

@@ -191,12 +191,12 @@ func (d *listLane) begin(i int) (*listClient, error) {
 		return nil, fmt.Errorf("%w: it is open", ErrState)
 	}
 	c := &listClient{
-		sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, who: d.ep.principal(i), cache: d.shared,
-		rand:  rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(i))),
+		sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, who: d.ep.principal(d.opts.number(i)), cache: d.shared,
+		rand:  rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i)))),
 		known: map[uint64]uint32{}, looked: map[string]uint64{},
 	}
 	if c.cache == nil {
-		c.cache = newListCache(d, uint64(d.opts.Lane)<<32|uint64(i)|1<<62)
+		c.cache = newListCache(d, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i))|1<<62)
 	}
 	c.ctx, c.cancel = context.WithCancel(d.life)
 	d.clients[i] = c

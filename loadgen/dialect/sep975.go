@@ -201,7 +201,7 @@ func (d *sep975) cutAll(at, until mcpload.Instant) {
 // draw gives a number from 0 to below 1 that is the same for the same seed.
 func (d *sep975) draw(i, n int, what string) float64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%d/%d/%d/%d/%s", d.opts.Seed, d.opts.Lane, i, n, what)
+	fmt.Fprintf(h, "%d/%d/%d/%d/%s", d.opts.Seed, d.opts.Lane, d.opts.number(i), n, what)
 	// FNV mixes its low bits best; the rest follows from another round.
 	v := h.Sum64()
 	v ^= v >> 33

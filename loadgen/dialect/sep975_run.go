@@ -92,9 +92,9 @@ func (d *sep975) begin(i int) (*run975, error) {
 	}
 	r := &run975{
 		sub:  mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)},
-		who:  d.ep.principal(i),
+		who:  d.ep.principal(d.opts.number(i)),
 		args: args,
-		rand: rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(i))),
+		rand: rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i)))),
 		done: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(d.life)

@@ -95,7 +95,7 @@ type hook struct {
 func (h *hooks) newHook(r *run) *hook {
 	var nonce [12]byte
 	rand.Read(nonce[:])
-	path := fmt.Sprintf("/h/%d-%d-%s", r.sub.Lane, r.sub.Index, hex.EncodeToString(nonce[:]))
+	path := h.d.opts.Webhook.Prefix + fmt.Sprintf("/h/%d-%d-%s", r.sub.Lane, r.sub.Index, hex.EncodeToString(nonce[:]))
 	k := &hook{h: h, r: r, path: path, url: h.listener.URL(path)}
 	k.backoff = sinks.Backoff{Min: refreshBackoffMin, Max: refreshBackoffMax, Rand: r.rand}
 	k.rotate(0)

@@ -56,7 +56,7 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 			id = mcpload.HashID([]byte(v[0]))
 		}
 	}
-	refused, repeat := h.refuse.decide(r.sub.Index, id)
+	refused, repeat := h.refuse.decide(uint32(h.d.opts.number(int(r.sub.Index))), id)
 	stamp, probed := mcpload.FindStamp(in.Body)
 	d.rec.Delivered(mcpload.Delivery{
 		Sub: r.sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,

@@ -1,0 +1,279 @@
+package bench
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// ErrMerge is wrapped by the errors about shards that do not belong together.
+var ErrMerge = errors.New("these cannot be merged")
+
+// Merge adds up the archives of the shards of one run, exactly: accounts are
+// merged bucket by bucket (see [sinks.MergeAccounts]), and the result is made
+// of them as of one account; thresholds are judged on it. Series are laid over
+// each other by when each shard began to fire, to within one interval.
+//
+// Where shards are missing or ended early, the result is partial and says so;
+// that is no error. Shards of different runs, profiles or versions are, and one
+// that is there twice: they wrap [ErrMerge] or [results.ErrFormat].
+func Merge(dirs []string) (*Outcome, error) {
+	shards, err := loadShards(dirs)
+	if err != nil {
+		return nil, err
+	}
+	return mergeShards(shards)
+}
+
+// archived is what one shard left.
+type archived struct {
+	dir    string
+	result *results.Result
+	part   *results.Part
+}
+
+func loadShards(dirs []string) ([]archived, error) {
+	if len(dirs) == 0 {
+		return nil, fmt.Errorf("%w: there are none", ErrMerge)
+	}
+	var all []archived
+	for _, dir := range dirs {
+		r, err := results.Load(dir)
+		if err != nil {
+			return nil, err
+		}
+		p, err := results.LoadPart(dir)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, archived{dir, r, p})
+	}
+	slices.SortStableFunc(all, func(a, b archived) int { return cmp.Compare(a.part.Index, b.part.Index) })
+	first := all[0]
+	for i, s := range all {
+		if i > 0 && s.part.Index == all[i-1].part.Index {
+			return nil, fmt.Errorf("%w: %s and %s are both shard %d; name it once", ErrMerge, all[i-1].dir, s.dir, s.part.Index)
+		}
+		for _, x := range []struct{ what, a, b string }{
+			{"versions of the program", first.result.Version, s.result.Version},
+			{"profiles", first.part.Profile, s.part.Profile},
+			{"numbers of shards", fmt.Sprint(first.part.Count), fmt.Sprint(s.part.Count)},
+			{"runs", first.part.Run, s.part.Run},
+		} {
+			if x.a != x.b {
+				return nil, fmt.Errorf("%w: %s and %s are of different %s, %.12s and %.12s", ErrMerge, first.dir, s.dir, x.what, x.a, x.b)
+			}
+		}
+	}
+	return all, nil
+}
+
+func mergeShards(all []archived) (*Outcome, error) {
+	r, err := mergedRun(all)
+	if err != nil {
+		return nil, err
+	}
+	passes := 0
+	for _, s := range all {
+		passes = max(passes, len(s.part.Passes))
+	}
+	for k := range passes {
+		if err := r.mergePass(all, k); err != nil {
+			return nil, err
+		}
+	}
+	r.mergeUpstream(all)
+	r.mergeHealth(all)
+	r.finish(shortfall(all))
+	res := r.result
+	res.Finished = time.Time{}
+	for _, s := range all {
+		if s.result.Finished.After(res.Finished) {
+			res.Finished = s.result.Finished
+		}
+		for _, w := range s.part.Warnings {
+			w.Text = fmt.Sprintf("shard %d: %s", s.part.Index, w.Text)
+			res.Warnings = append(res.Warnings, w)
+		}
+	}
+	r.warnShards(all)
+	return &Outcome{Result: res, Accounts: r.accounts}, nil
+}
+
+// mergedRun is a run that is over, with nothing in it yet.
+func mergedRun(all []archived) (*run, error) {
+	first := all[0]
+	p := new(profiles.Profile)
+	if err := json.Unmarshal(first.result.Profile, p); err != nil {
+		return nil, fmt.Errorf("%w: %s: the profile: %w", results.ErrFormat, first.dir, err)
+	}
+	r := &run{profile: p}
+	var err error
+	if r.thresholds, err = results.ParseThresholds(p.Thresholds); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", results.ErrFormat, first.dir, err)
+	}
+	for i, l := range p.Lanes {
+		r.lanes = append(r.lanes, &lane{Lane: l, number: i})
+	}
+	res := *first.result
+	r.result = &res
+	res.Run, res.Coverage = first.part.Run, first.part.Coverage
+	res.Partial, res.Reason = false, ""
+	res.Upstream = results.Upstream{Kind: res.Upstream.Kind, Sources: res.Upstream.Sources}
+	res.Lanes, res.Warnings, res.Thresholds = []results.Lane{}, []results.Warning{}, nil
+	res.Instrument, res.Target.Process = results.Instrument{}, nil
+	for _, s := range all {
+		if s.result.Started.Before(res.Started) {
+			res.Started = s.result.Started
+		}
+	}
+	res.Phases = mergePhases(all)
+	return r, nil
+}
+
+// mergePass adds up pass k of all shards that had one.
+func (r *run) mergePass(all []archived, k int) error {
+	var accounts []sinks.Account
+	var shifts []int64
+	var own [][]results.PartFigures
+	var in results.Instrument
+	var target *results.Process
+	latest := results.Nanos(0)
+	for _, s := range all {
+		if k < len(s.part.Passes) {
+			latest = max(latest, s.part.Passes[k].Began)
+		}
+	}
+	for _, s := range all {
+		if k >= len(s.part.Passes) {
+			continue
+		}
+		p := &s.part.Passes[k]
+		width := int64(p.Account.Interval)
+		if width <= 0 || len(p.Figures) != len(p.Account.Lanes) {
+			return fmt.Errorf("%w: %s: its accounts are not whole", results.ErrFormat, s.dir)
+		}
+		accounts = append(accounts, p.Account)
+		shifts = append(shifts, int64(latest)/width-int64(p.Began)/width)
+		own = append(own, p.Figures)
+		in = beside(in, p.Instrument)
+		target = most(target, p.Target)
+	}
+	merged, err := sinks.MergeAccounts(accounts, sinks.MergeOptions{Shift: shifts})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMerge, err)
+	}
+	figures := make([]dialect.Figures, len(merged.Lanes))
+	for i := range figures {
+		parts := make([]results.PartFigures, len(own))
+		for j := range own {
+			parts[j] = own[j][i]
+		}
+		sum, atMost := mergeFigures(parts)
+		figures[i] = dialect.Figures{Values: sum.Values, Timings: sum.Timings}
+		if len(atMost) > 0 {
+			r.warning("shard-figures", merged.Lanes[i].Name, "%s cannot be added up: what stands there is of the shard that had most", strings.Join(atMost, ", "))
+		}
+	}
+	r.accounts = append(r.accounts, merged)
+	r.add(merged, figures, in, target)
+	return nil
+}
+
+// mergeUpstream adds up what the upstreams saw besides.
+func (r *run) mergeUpstream(all []archived) {
+	var parts []results.PartFigures
+	for _, s := range all {
+		parts = append(parts, s.part.Upstream)
+	}
+	sum, _ := mergeFigures(parts)
+	if len(sum.Values) > 0 {
+		r.result.Upstream.Figures = sum.Values
+	}
+	for name, t := range sum.Timings {
+		if r.result.Upstream.Timings == nil {
+			r.result.Upstream.Timings = map[string]results.Quantiles{}
+		}
+		r.result.Upstream.Timings[name] = results.Summarise(t)
+	}
+}
+
+// mergePhases lays the shards' phases over each other by when they began to
+// fire: each phase from the first shard's begin to the last one's end.
+func mergePhases(all []archived) []results.Phase {
+	var latest results.Nanos
+	for _, s := range all {
+		if len(s.part.Passes) > 0 {
+			latest = max(latest, s.part.Passes[0].Began)
+		}
+	}
+	out := []results.Phase{}
+	for _, s := range all {
+		if len(s.part.Passes) == 0 {
+			continue
+		}
+		shift := latest - s.part.Passes[0].Began
+		for _, ph := range s.result.Phases {
+			ph.Start += shift
+			ph.End += shift
+			i := slices.IndexFunc(out, func(o results.Phase) bool { return o.Name == ph.Name && o.Lane == ph.Lane })
+			if i < 0 {
+				out = append(out, ph)
+				continue
+			}
+			out[i].Start, out[i].End = min(out[i].Start, ph.Start), max(out[i].End, ph.End)
+		}
+	}
+	return out
+}
+
+// shortfall says what is missing of the run; nil if nothing is.
+func shortfall(all []archived) error {
+	var texts []string
+	if missing := missingShards(all); len(missing) > 0 {
+		what, are := "shards", "are"
+		if len(missing) == 1 {
+			what, are = "shard", "is"
+		}
+		texts = append(texts, fmt.Sprintf("%s %s of %d %s missing", what, enumerate(missing), all[0].part.Count, are))
+	}
+	for _, s := range all {
+		if s.result.Partial {
+			texts = append(texts, fmt.Sprintf("shard %d ended early: %s", s.part.Index, s.result.Reason))
+		}
+	}
+	if texts == nil {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+func missingShards(all []archived) []int {
+	var out []int
+	for i := range all[0].part.Count {
+		if !slices.ContainsFunc(all, func(s archived) bool { return s.part.Index == i }) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func enumerate(ns []int) string {
+	texts := make([]string, len(ns))
+	for i, n := range ns {
+		texts[i] = fmt.Sprint(n)
+	}
+	if n := len(texts); n > 1 {
+		return strings.Join(texts[:n-1], ", ") + " and " + texts[n-1]
+	}
+	return texts[0]
+}

@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// beside puts the figures of two generators that ran at the same time together:
+// their use of machines is added, of the rest the worse is kept.
+func beside(a, b results.Instrument) results.Instrument {
+	if a.TimerLag.Count == 0 && a.Process == (results.Process{}) {
+		return b
+	}
+	sum := results.Process{
+		CPU: a.Process.CPU + b.Process.CPU, CPUShare: a.Process.CPUShare + b.Process.CPUShare, Memory: a.Process.Memory + b.Process.Memory,
+	}
+	out := worse(a, b)
+	out.Process, out.Goroutines = sum, a.Goroutines+b.Goroutines
+	return out
+}
+
+// most is the larger of two readings of the same process.
+func most(a, b *results.Process) *results.Process {
+	if a == nil || b != nil && b.CPU > a.CPU {
+		return b
+	}
+	return a
+}
+
+// mergeHealth lists the shards, and judges the generators machine by machine:
+// several on one share its processors.
+func (r *run) mergeHealth(all []archived) {
+	res := r.result
+	var first int64
+	for _, s := range all {
+		for _, p := range s.part.Passes[:min(1, len(s.part.Passes))] {
+			if at := p.BeganAt.UnixNano(); first == 0 || at < first {
+				first = at
+			}
+		}
+	}
+	machines := map[string]*results.Instrument{}
+	var order []string
+	cpus := map[string]int{}
+	for _, s := range all {
+		res.Shards = append(res.Shards, shardOf(s, first))
+		name := s.part.Machine
+		if machines[name] == nil {
+			machines[name] = new(results.Instrument)
+			order = append(order, name)
+		}
+		*machines[name] = beside(*machines[name], s.result.Instrument)
+		cpus[name] = s.result.Host.CPUs
+	}
+	for _, i := range missingShards(all) {
+		res.Shards = append(res.Shards, results.Shard{Index: i, Count: all[0].part.Count, Missing: true, Instrument: results.Instrument{Reasons: []string{}}})
+	}
+	slices.SortFunc(res.Shards, func(a, b results.Shard) int { return cmp.Compare(a.Index, b.Index) })
+
+	// Dropped shots are judged over all; the rest where it happened.
+	whole := results.Instrument{DroppedShots: res.Instrument.DroppedShots}
+	reasons := bottlenecks(whole, 1)
+	for _, name := range order {
+		in := *machines[name]
+		in.DroppedShots = 0
+		for _, reason := range bottlenecks(in, cpus[name]) {
+			if len(order) > 1 {
+				reason = name + ": " + reason
+			}
+			reasons = append(reasons, reason)
+		}
+	}
+	res.Instrument.Reasons = append(reasons, r.unsound...)
+	res.Instrument.Bottleneck = len(res.Instrument.Reasons) > 0
+}
+
+// shardOf is the line of one shard in the result.
+func shardOf(s archived, first int64) results.Shard {
+	out := results.Shard{
+		Index: s.part.Index, Count: s.part.Count, Machine: s.part.Machine,
+		Partial: s.result.Partial, Reason: s.result.Reason,
+		Fired: s.result.Upstream.Fired, Instrument: s.result.Instrument,
+	}
+	if len(s.part.Passes) > 0 {
+		out.Skew = results.Nanos(s.part.Passes[0].BeganAt.UnixNano() - first)
+	}
+	for _, l := range s.result.Lanes {
+		out.Subscriptions += l.Subscriptions
+		out.Delivered += l.Delivered
+		out.Foreign += l.Detail.Foreign
+	}
+	return out
+}
+
+// warnShards says what a reader of a merged result should know.
+func (r *run) warnShards(all []archived) {
+	res := r.result
+	if res.Coverage < 1 {
+		r.warning("coverage", "", "%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard fires, and these hear what others fire, too (%d copies, counted as foreign)", 100*res.Coverage, foreign(res))
+	}
+	var latest results.Nanos
+	for _, s := range res.Shards {
+		latest = max(latest, s.Skew)
+	}
+	if latest.Duration() > maxSkew {
+		r.warning("skew", "", "the last shard began to fire %s after the first, by the clocks of their machines", results.FormatNanos(latest))
+	}
+	for _, s := range all[1:] {
+		a, b := all[0].result.Host, s.result.Host
+		if a.OS != b.OS || a.Arch != b.Arch || a.CPU != b.CPU || a.CPUs != b.CPUs || a.Memory != b.Memory || a.Kernel != b.Kernel {
+			r.warning("mixed-machines", "", "shard %d ran on another kind of machine than shard %d, which is the host of this result", s.part.Index, all[0].part.Index)
+		}
+	}
+}
+
+func foreign(r *results.Result) (n int64) {
+	for _, l := range r.Lanes {
+		n += l.Detail.Foreign
+	}
+	return n
+}
+
+// maxSkew is how far apart shards may begin without a word: shorter than any
+// interval of a time series.
+const maxSkew = maxOwnDelay

@@ -1,0 +1,421 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// Processes splits a run among processes of this machine, to get around the
+// limits of one: open files, ports of a source address, processors that wait
+// for each other.
+type Processes struct {
+	Options
+	// Count is how many, at least 2.
+	Count int
+	// Dir is where each shard is archived, in a directory named by its index.
+	Dir string
+	// Command starts this program as a shard, to call [ServeShard]: its
+	// arguments must make it so. index is for people to see.
+	Command func(index int) *exec.Cmd
+}
+
+// leadTime is how long before the common begin the shards are told of it.
+const leadTime = 400 * time.Millisecond
+
+// endTime is how long shards may take to write and end once they were told to.
+const endTime = 20 * time.Second
+
+// Run starts the processes, has them begin together, waits for them, and merges
+// what they archived. A process that dies costs what it measured, and no more:
+// the outcome of the others is then partial, and the error says why. Errors are
+// those of the function [Run].
+func (p Processes) Run(ctx context.Context) (*Outcome, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	c := &conductor{Processes: p, news: make(chan news), run: newRunID(), live: make([]*Progress, p.Count)}
+	defer c.close()
+	if err := c.start(); err != nil {
+		return nil, err
+	}
+	err := c.conduct(ctx)
+	var dirs []string
+	for i := range c.children {
+		dir := p.dir(i)
+		if _, statErr := os.Stat(filepath.Join(dir, results.PartFile)); statErr == nil {
+			dirs = append(dirs, dir)
+		}
+	}
+	if len(dirs) == 0 {
+		return nil, err
+	}
+	out, mergeErr := Merge(dirs)
+	if mergeErr != nil {
+		return nil, errors.Join(err, mergeErr)
+	}
+	return out, err
+}
+
+func (p *Processes) dir(index int) string {
+	return filepath.Join(p.Dir, fmt.Sprintf("shard-%d", index))
+}
+
+// check refuses early, in this process, what every shard would refuse.
+func (p *Processes) check() error {
+	o := p.Options
+	o.Shard = &Shard{Count: p.Count, Barrier: StartAt(time.Time{}), Target: func(context.Context, []byte) (Shared, error) { return Shared{}, nil }}
+	_, err := newRun(context.Background(), o)
+	return err
+}
+
+// conductor is the parent of the shards.
+type conductor struct {
+	Processes
+	run      uint32
+	children []*shardProcess
+	target   *Child
+	dir      string // temporary files
+	news     chan news
+	readers  sync.WaitGroup
+
+	live   []*Progress // the last of each
+	begun  int         // passes
+	failed error       // the first of all
+}
+
+// shardProcess is one child.
+type shardProcess struct {
+	index int
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	log   *tail
+
+	hello   bool
+	ready   int // passes that it was ready for
+	done    bool
+	callers []byte // PEM that its callbacks are trusted by
+}
+
+// news is a message of a child, or its end.
+type news struct {
+	from  *shardProcess
+	line  reply
+	ended bool
+	err   error
+}
+
+// start starts all children and tells each what to do.
+func (c *conductor) start() error {
+	profile, err := c.Profile.YAML()
+	if err != nil {
+		return fmt.Errorf("hand the profile to the shards: %w", err)
+	}
+	for i := range c.Count {
+		s := &shardProcess{index: i, cmd: c.Command(i), log: &tail{max: 4096}}
+		s.cmd.Stderr = s.log
+		detachFromTerminal(s.cmd)
+		out, err := s.cmd.StdoutPipe()
+		if err == nil {
+			s.in, err = s.cmd.StdinPipe()
+		}
+		if err == nil {
+			err = s.cmd.Start()
+		}
+		if err != nil {
+			return fmt.Errorf("start shard %d: %w", i, err)
+		}
+		c.children = append(c.children, s)
+		c.readers.Go(func() { c.listen(s, out) })
+		s.tell(order{Job: &job{
+			Profile: string(profile), AllowHosts: c.AllowHosts, Version: c.Version, Index: i, Count: c.Count, Run: c.run, Dir: c.Processes.dir(i),
+		}})
+	}
+	return nil
+}
+
+// tell sends an order. A child that is gone says so in its own way.
+func (s *shardProcess) tell(o order) { _ = json.NewEncoder(s.in).Encode(o) }
+
+// listen hands on what a child says, until it has ended.
+func (c *conductor) listen(s *shardProcess, out io.Reader) {
+	dec := json.NewDecoder(out)
+	for {
+		var line reply
+		if dec.Decode(&line) != nil {
+			break
+		}
+		c.news <- news{from: s, line: line}
+	}
+	_, _ = io.Copy(io.Discard, out)
+	err := s.cmd.Wait()
+	c.news <- news{from: s, ended: true, err: err}
+}
+
+// conduct follows the run to its end, and returns why it was not whole.
+func (c *conductor) conduct(ctx context.Context) error {
+	stop := c.Stop
+	ends := ctx.Done()
+	var gone <-chan struct{}
+	var patience <-chan time.Time
+	alive := len(c.children)
+	for alive > 0 {
+		select {
+		case <-stop:
+			stop = nil
+			c.fail(ErrStopped)
+			c.tellAll(order{Stop: true})
+		case <-ends:
+			ends = nil
+			c.fail(context.Cause(ctx))
+			c.tellAll(order{Cancel: true})
+			patience = time.After(endTime)
+		case <-gone:
+			gone = nil
+			c.fail(fmt.Errorf("%w: the embedded target ended: %w", ErrTarget, c.target.Err()))
+			c.tellAll(order{Stop: true})
+		case <-patience:
+			for _, s := range c.children {
+				_ = s.cmd.Process.Kill() // it may have ended just now
+			}
+		case n := <-c.news:
+			if n.ended {
+				alive--
+				c.ended(n)
+			} else if err := c.heard(ctx, n); err != nil {
+				c.fail(err)
+				c.tellAll(order{Stop: true})
+			}
+			if c.target != nil && gone == nil && c.failed == nil {
+				gone = c.target.Exited()
+			}
+		}
+	}
+	return c.failed
+}
+
+// fail keeps the first reason.
+func (c *conductor) fail(err error) {
+	if c.failed == nil {
+		c.failed = err
+	}
+}
+
+func (c *conductor) tellAll(o order) {
+	for _, s := range c.children {
+		s.tell(o)
+	}
+}
+
+// heard acts on a message.
+func (c *conductor) heard(ctx context.Context, n news) error {
+	s := n.from
+	switch {
+	case n.line.Hello != nil:
+		s.hello, s.callers = true, n.line.Hello.Callbacks
+		if c.all(func(s *shardProcess) bool { return s.hello }) {
+			return c.share(ctx)
+		}
+	case n.line.Ready != nil:
+		s.ready = *n.line.Ready + 1
+		c.begin()
+	case n.line.Progress != nil:
+		c.live[s.index] = n.line.Progress
+		if c.Progress != nil {
+			c.Progress(seenTogether(c.live))
+		}
+	case n.line.Done != nil:
+		s.done = true
+		if err := n.line.Done.err(); err != nil {
+			if errors.Is(err, ErrStopped) && c.failed != nil {
+				return nil // as it was told
+			}
+			if c.begun > 0 {
+				c.fail(fmt.Errorf("shard %d: %w", s.index, err))
+				c.begin()
+				return nil // the others go on
+			}
+			return fmt.Errorf("shard %d: %w", s.index, err)
+		}
+	}
+	return nil
+}
+
+func (c *conductor) all(ok func(*shardProcess) bool) bool {
+	return !slices.ContainsFunc(c.children, func(s *shardProcess) bool { return !ok(s) })
+}
+
+// ended takes note of a child's end. Before it said that it was done, that is a
+// death: what it measured is lost. Where nothing was fired yet, nothing will be;
+// else the others go on without it.
+func (c *conductor) ended(n news) {
+	s := n.from
+	_ = s.in.Close()
+	if s.done {
+		return
+	}
+	how := "it ended"
+	if n.err != nil {
+		how = n.err.Error()
+	}
+	if last := s.log.lastLine(); last != "" {
+		how += ": " + last
+	}
+	c.fail(fmt.Errorf("shard %d died: %s", s.index, how))
+	s.done = true
+	if c.begun == 0 {
+		c.tellAll(order{Stop: true})
+		return
+	}
+	c.begin()
+}
+
+// begin has all begin a pass, once those that are left are ready for it.
+func (c *conductor) begin() {
+	left := 0
+	for _, s := range c.children {
+		if s.done {
+			continue
+		}
+		if left++; s.ready <= c.begun {
+			return
+		}
+	}
+	if left == 0 || c.failed != nil && c.begun == 0 {
+		return
+	}
+	c.begun++
+	at := time.Now().Add(leadTime)
+	c.tellAll(order{Begin: &at})
+}
+
+// share starts the target that all share, where the profile has none, and tells
+// everybody about it and about each other.
+func (c *conductor) share(ctx context.Context) error {
+	var shared Shared
+	if c.Profile.Target.URL == "" {
+		if err := c.startTarget(ctx); err != nil {
+			return err
+		}
+		shared.Ready = c.target.Ready
+	}
+	pids := []int{os.Getpid()}
+	for _, s := range c.children {
+		pids = append(pids, s.cmd.Process.Pid)
+	}
+	for i, s := range c.children {
+		mine := shared
+		mine.Siblings = slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return pid == s.cmd.Process.Pid })
+		mine.Source = c.source(i)
+		s.tell(order{Target: &mine})
+	}
+	return nil
+}
+
+// startTarget starts the embedded target, trusting every shard's callbacks.
+func (c *conductor) startTarget(ctx context.Context) error {
+	var err error
+	if c.dir, err = os.MkdirTemp("", "mcpload-*"); err != nil {
+		return fmt.Errorf("start the embedded target: %w", err)
+	}
+	var pem []byte
+	for _, s := range c.children {
+		pem = append(pem, s.callers...)
+	}
+	r := &run{opts: c.Options, profile: c.Profile}
+	for _, l := range c.Profile.Lanes {
+		r.lanes = append(r.lanes, &lane{Lane: l})
+	}
+	args, err := r.targetArgs(c.dir, pem)
+	if err != nil {
+		return err
+	}
+	if c.Embedded == nil {
+		return fmt.Errorf("%w: it names no target.url, and no embedded target can be started here", ErrProfile)
+	}
+	if c.target, err = c.Embedded(ctx, args); err != nil {
+		return fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	return nil
+}
+
+// source is the address that a shard's connections come from: one of its own
+// where the ports of one could run out and this machine has several.
+func (c *conductor) source(index int) netip.Addr {
+	ports := ephemeralPorts()
+	if ports == 0 {
+		return netip.Addr{}
+	}
+	if url := c.Profile.Target.URL; url != "" && !strings.Contains(url, "//127.") && !strings.Contains(url, "//localhost") {
+		return netip.Addr{}
+	}
+	var need int64
+	for _, l := range c.Profile.Lanes {
+		need += filesOf(l)
+	}
+	if need < int64(ports)/2 {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom4([4]byte{127, 0, byte(1 + index/250), byte(2 + index%250)})
+}
+
+// close ends what is still there.
+func (c *conductor) close() {
+	for _, s := range c.children {
+		_ = s.in.Close() // ends a shard at once
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.readers.Wait()
+	}()
+	kill := time.NewTimer(endTime)
+	defer kill.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-c.news:
+		case <-kill.C:
+			for _, s := range c.children {
+				_ = s.cmd.Process.Kill()
+			}
+		case <-done:
+			waiting = false
+		}
+	}
+	if c.target != nil {
+		c.target.Stop()
+	}
+	if c.dir != "" {
+		_ = os.RemoveAll(c.dir)
+	}
+}
+
+// seenTogether is one look at a run from looks at its shards: counts are added,
+// latencies are those of the shard that has the highest.
+func seenTogether(parts []*Progress) Progress {
+	var out Progress
+	for _, p := range parts {
+		if p == nil {
+			continue
+		}
+		if out.Phase == "" {
+			out = *p
+			out.Live.Lanes = slices.Clone(p.Live.Lanes)
+			continue
+		}
+		out.Live.Add(p.Live)
+	}
+	return out
+}

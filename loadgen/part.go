@@ -1,0 +1,58 @@
+package loadgen
+
+import (
+	"slices"
+	"time"
+)
+
+// Part is the shots of a schedule that one of several shards fires: of every
+// Every shots those whose number, modulo Every, is in Mine. It keeps their
+// times, so that parts which share out all numbers are together the whole
+// schedule to the nanosecond, of whatever kind it is: the random times of a
+// Poisson process, too, are drawn once for all.
+//
+// Shot k of a Part is shot [Part.Number](k) of the whole. Without Mine there
+// are no shots.
+type Part struct {
+	Whole Schedule
+	Every uint64
+	Mine  []uint64 // ascending, without repeats, each below Every
+}
+
+// Number returns the number in the whole schedule of the part's shot k. There
+// must be one: Mine is not empty.
+func (p Part) Number(k uint64) uint64 {
+	n := uint64(len(p.Mine))
+	return k/n*p.Every + p.Mine[k%n]
+}
+
+// At implements [Schedule].
+func (p Part) At(k uint64) (time.Duration, bool) {
+	if len(p.Mine) == 0 {
+		return 0, false
+	}
+	return p.Whole.At(p.Number(k))
+}
+
+// RateAt implements [Rated]: the part's share of the whole rate, 0 where that
+// is not known.
+func (p Part) RateAt(t time.Duration) float64 {
+	r, ok := p.Whole.(Rated)
+	if !ok || p.Every == 0 {
+		return 0
+	}
+	return r.RateAt(t) * float64(len(p.Mine)) / float64(p.Every)
+}
+
+// SplitShots shares out shots by owner, which gives the shard of each of a
+// cycle's shots, and returns the part of one shard.
+func SplitShots(whole Schedule, cycle int, owner func(n int) int, shard int) Part {
+	p := Part{Whole: whole, Every: uint64(cycle)}
+	for n := range cycle {
+		if owner(n) == shard {
+			p.Mine = append(p.Mine, uint64(n))
+		}
+	}
+	p.Mine = slices.Clip(p.Mine)
+	return p
+}

@@ -1,0 +1,101 @@
+package results
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// PartSchema is the version of the part format; a reader accepts exactly it.
+const PartSchema = "mcpload.shard/1"
+
+// PartFile is the name of the part within a shard's directory.
+const PartFile = "shard.json"
+
+// Part is what one shard of a run leaves for a merge beside its result: the
+// accounts with every bucket of their histograms, from which a result can be
+// made that loses nothing. It is read by the version of the program that wrote
+// it.
+type Part struct {
+	Schema string `json:"schema"` // always mcpload.shard/1
+	Index  int    `json:"index"`  // from 0
+	Count  int    `json:"count"`  // shards of the run
+	Run    string `json:"run"`    // what all shards of the run have in common
+	// Profile is a hash of the profile without what is each shard's own.
+	Profile string `json:"profile"`
+	Machine string `json:"machine"`
+	// Coverage is that of the whole run, see [Result.Coverage].
+	Coverage float64     `json:"coverage"`
+	Passes   []PartPass  `json:"passes"`   // one, or one for each lane in turn
+	Upstream PartFigures `json:"upstream"` // its own figures
+	// Warnings are those that do not follow from figures.
+	Warnings []Warning `json:"warnings"`
+}
+
+// PartPass is one pass of a shard.
+type PartPass struct {
+	Account sinks.Account `json:"account"`
+	// Began is when the schedule began, on the shard's clock; BeganAt by its
+	// wall clock, UTC.
+	Began      Nanos         `json:"began"`
+	BeganAt    time.Time     `json:"beganAt"`
+	Figures    []PartFigures `json:"figures"` // of each lane's system
+	Instrument Instrument    `json:"instrument"`
+	Target     *Process      `json:"target,omitempty"` // the target's use of the machine
+}
+
+// PartFigures are figures of a system or an upstream, with every bucket.
+type PartFigures struct {
+	Values  map[string]float64      `json:"values,omitempty"`
+	Timings map[string]sinks.Timing `json:"timings,omitempty"`
+}
+
+// SavePart writes a shard's part into its directory.
+func SavePart(dir string, p *Part) error {
+	err := WriteFile(filepath.Join(dir, PartFile), func(w io.Writer) error {
+		data, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(data, '\n'))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("save the shard: %w", err)
+	}
+	return nil
+}
+
+// LoadPart reads the part of a shard strictly. Errors about its content wrap
+// [ErrFormat].
+func LoadPart(dir string) (*Part, error) {
+	name := filepath.Join(dir, PartFile)
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s has no %s: only what run --shard wrote can be merged", ErrFormat, dir, PartFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load a shard: %w", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	p := new(Part)
+	if err := dec.Decode(p); err != nil {
+		return nil, fmt.Errorf("%w: %s: %s", ErrFormat, name, jsonProblem(data, err))
+	}
+	if p.Schema != PartSchema {
+		return nil, fmt.Errorf("%w: %s: its schema is %q and this program reads %q; use the program's version that wrote it", ErrFormat, name, p.Schema, PartSchema)
+	}
+	if p.Count < 2 || p.Index < 0 || p.Index >= p.Count {
+		return nil, fmt.Errorf("%w: %s: there is no shard %d of %d", ErrFormat, name, p.Index, p.Count)
+	}
+	return p, nil
+}
