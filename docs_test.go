@@ -28,6 +28,11 @@ var fieldDocs = []fieldDoc{
 Schema ` + "`mcpload.result/1`" + `. Counts of a lane are pairs of a subscription and an emission. A result is read strictly: an unknown field, another schema, or
 sums that do not add up are refused. [figures.md](figures.md) defines what each figure means.
 `},
+	{"docs/capacity-json.md", "results", "Capacity", "json", `# capacity.json
+
+Schema ` + "`mcpload.capacity/1`" + `, written by ` + "`mcpload capacity`" + ` beside the archives of its steps, each a run of its own with a [result.json](result.md). It is read strictly: an
+unknown field, another schema, or a step that its archive does not bear out is refused. [capacity.md](capacity.md) defines what each figure means.
+`},
 	{"docs/profile.md", "profiles", "Profile", "yaml", `# Profiles
 
 A profile is one YAML file, read strictly: an unknown or repeated key, a value without its unit or out of bounds is an error with its line. Durations

@@ -161,6 +161,8 @@ func (c *checker) profile() {
 		}
 	}
 	c.limits()
+	c.embeddedCapacity()
+	c.capacity()
 }
 
 func (c *checker) target() {

@@ -29,6 +29,7 @@ var (
 	typeDuration = reflect.TypeFor[time.Duration]()
 	typeRate     = reflect.TypeFor[Rate]()
 	typeLane     = reflect.TypeFor[Lane]()
+	typeCapacity = reflect.TypeFor[Capacity]()
 )
 
 func (d *decoder) decode(n *node, path string, v reflect.Value) {
@@ -116,6 +117,9 @@ func (d *decoder) group(n *node, path string, v reflect.Value) {
 	if n.kind != mapping {
 		d.report(n, path, "is "+n.kind.String(), "it is a group of keys: "+strings.Join(keysOf(v.Type()), ", "))
 		return
+	}
+	if v.Type() == typeCapacity {
+		v.Set(reflect.ValueOf(defaultCapacity()))
 	}
 	for _, f := range n.fields {
 		at, ok := fieldOf(v, f.key)

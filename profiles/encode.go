@@ -64,6 +64,8 @@ func plainValue(v, standard reflect.Value) any {
 			cases[i] = plainGroup(reflect.ValueOf(c), reflect.ValueOf(Case{}))
 		}
 		return cases
+	case Capacity:
+		return plainGroup(v, reflect.ValueOf(defaultCapacity()))
 	case []string:
 		list := make([]any, len(x))
 		for i, s := range x {

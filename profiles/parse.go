@@ -46,6 +46,7 @@ func Parse(name string, data []byte, overrides []string) (*Profile, error) {
 	c.profile()
 	if len(d.problems) == 0 {
 		c.cases()
+		c.steps()
 	}
 	if len(d.problems) > 0 {
 		for i := range d.problems {

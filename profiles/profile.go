@@ -38,6 +38,8 @@ type Profile struct {
 	// Cases make the profile a calibration: it is run once for each, with the
 	// case's faults, and what is measured is compared with what they must do.
 	Cases []Case `yaml:"cases,omitempty" json:"cases,omitempty"`
+	// Capacity is the search that mcpload capacity makes.
+	Capacity Capacity `yaml:"capacity,omitempty" json:"capacity,omitzero"`
 }
 
 // Case is one run of a calibration.
@@ -84,6 +86,11 @@ type Embedded struct {
 	// subscriber may lag behind before events are skipped.
 	Buffer int `yaml:"buffer,omitempty" json:"buffer,omitempty"`
 	Queue  int `yaml:"queue,omitempty" json:"queue,omitempty"`
+	// Capacity bounds the deliveries of events per second, in all modes
+	// together; what comes faster waits, up to Queue. CapacityBurst is how many
+	// may come at once after a pause; default is those of 50 ms.
+	Capacity      Rate `yaml:"capacity,omitempty" json:"capacity,omitempty"`
+	CapacityBurst int  `yaml:"capacityBurst,omitempty" json:"capacityBurst,omitempty"`
 	// TTLMin, TTLDefault and TTLMax bound the life of webhook subscriptions.
 	TTLMin     time.Duration `yaml:"ttlMin,omitempty" json:"ttlMin,omitempty"`
 	TTLDefault time.Duration `yaml:"ttlDefault,omitempty" json:"ttlDefault,omitempty"`

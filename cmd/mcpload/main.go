@@ -59,7 +59,7 @@ that cost.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 	})
-	root.AddCommand(newRunCommand(io), newRecordCommand(io), newCompareCommand(io), newReportCommand(io), newServeCommand(io), newDiscoverCommand(io), newDoctorCommand(io), newProfilesCommand(io))
+	root.AddCommand(newRunCommand(io), newCapacityCommand(io), newRecordCommand(io), newCompareCommand(io), newReportCommand(io), newServeCommand(io), newDiscoverCommand(io), newDoctorCommand(io), newProfilesCommand(io))
 	asUsage(root)
 	return root
 }

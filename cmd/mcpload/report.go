@@ -16,7 +16,7 @@ func newReportCommand(io streams) *cobra.Command {
 	var format string
 	c := &cobra.Command{
 		Use:   "report DIR...",
-		Short: "Rebuild the report of a run from its archive",
+		Short: "Rebuild the report of a run, or of a capacity, from its archive",
 		Long: `Report reads the archive of a run strictly, computes its latencies again from the
 archived histograms, and prints the report. As text it is, byte for byte, the
 report.txt that the run wrote. An archive whose histograms do not give the
@@ -44,6 +44,9 @@ curves over each other; the other formats show one.`,
 
 // rebuild is the report command.
 func rebuild(w io.Writer, dir, format string) error {
+	if results.IsCapacity(dir) {
+		return rebuildCapacity(w, dir, format)
+	}
 	r, err := results.Rebuild(dir)
 	if err != nil {
 		return usageError{err}

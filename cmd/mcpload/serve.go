@@ -55,6 +55,8 @@ For a load test on this machine, give --allow-private-callbacks and either
 	fl.DurationVar(&o.NextPoll, "next-poll", 0, "pause asked of pollers (default 1s)")
 	fl.IntVar(&o.BufferEvents, "buffer", 0, "events kept for replay, per event type (default 10000)")
 	fl.IntVar(&o.QueueLen, "queue", 0, "events that a subscriber may lag behind (default 4096)")
+	fl.Float64Var(&o.Capacity, "capacity", 0, "deliveries of events per second, in all modes together; more wait in the queues (default: no bound)")
+	fl.IntVar(&o.CapacityBurst, "capacity-burst", 0, "deliveries that may come at once after a pause (default: those of 50ms)")
 	fl.IntVar(&o.MaxSubscriptions, "max-subscriptions", 0, "streams and webhook subscriptions together (default 100000)")
 	fl.DurationVar(&o.TTLMin, "ttl-min", 0, "shortest life granted to a webhook subscription (default 5m)")
 	fl.DurationVar(&o.TTLDefault, "ttl-default", 0, "life granted where none is asked for (default 30m)")

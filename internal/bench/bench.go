@@ -46,6 +46,12 @@ type Options struct {
 	Version string
 
 	tape *tape // of a calibration: what was fired
+
+	// Of a step of a capacity search.
+	probe   *stepProbe // what is seen beside the result
+	keep    *kept      // a target that outlives the run
+	idle    bool       // nothing is fired
+	metrics string     // address of the target's metrics
 }
 
 // Outcome is a finished run. Accounts has one account, or one for each lane

@@ -25,6 +25,10 @@ func embeddedArgs(e profiles.Embedded) []string {
 	duration("next-poll", e.NextPoll)
 	number("buffer", e.Buffer)
 	number("queue", e.Queue)
+	if e.Capacity > 0 {
+		args = append(args, "--capacity", strconv.FormatFloat(float64(e.Capacity), 'f', -1, 64))
+	}
+	number("capacity-burst", e.CapacityBurst)
 	duration("ttl-min", e.TTLMin)
 	duration("ttl-default", e.TTLDefault)
 	duration("ttl-max", e.TTLMax)

@@ -21,37 +21,56 @@ const timerEvery = 10 * time.Millisecond
 // instrument watches this process, and the target's where it is a process of
 // this machine, while a pass fires and drains.
 type instrument struct {
-	self, target *meter
-	machine      *machineMeter
-	echo         *echo
-	timerLag     *hdrhistogram.Histogram
-	gcBefore     *metrics.Float64Histogram
-	goroutines   int64
-	started      time.Time
+	self       *meter
+	target     gauge
+	elsewhere  bool // the target's figures are of another machine
+	machine    *machineMeter
+	echo       *echo
+	timerLag   *hdrhistogram.Histogram
+	gcBefore   *metrics.Float64Histogram
+	goroutines int64
+	started    time.Time
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
+// gauge follows what the target uses.
+type gauge interface {
+	sample()
+	// finish returns nil where the target cannot be read.
+	finish(wall time.Duration) *results.Process
+}
+
 // startInstrument begins to watch. targetPID is 0 where there is no process to
-// watch. The caller must call stop.
-func startInstrument(targetPID int) (*instrument, error) {
+// watch; metrics is the address of the target's metrics, which go before, or
+// "". The caller must call stop.
+func startInstrument(targetPID int, metrics string) (*instrument, error) {
+	var target gauge = (*meter)(nil)
+	if metrics != "" {
+		remote, err := newRemoteMeter(metrics)
+		if err != nil {
+			return nil, err
+		}
+		target = remote
+	} else if targetPID != 0 {
+		target = newMeter(targetPID)
+	}
 	e, err := openEcho()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	in := &instrument{
-		echo:     e,
-		self:     newMeter(os.Getpid()),
-		machine:  newMachineMeter(),
-		timerLag: hdrhistogram.New(1000, int64(10*time.Minute), 3),
-		gcBefore: gcPauses(),
-		started:  time.Now(),
-		cancel:   cancel,
-	}
-	if targetPID != 0 {
-		in.target = newMeter(targetPID)
+		echo:      e,
+		self:      newMeter(os.Getpid()),
+		target:    target,
+		elsewhere: metrics != "" && targetPID == 0,
+		machine:   newMachineMeter(),
+		timerLag:  hdrhistogram.New(1000, int64(10*time.Minute), 3),
+		gcBefore:  gcPauses(),
+		started:   time.Now(),
+		cancel:    cancel,
 	}
 	in.done.Add(2)
 	go in.watchTimers(ctx)
@@ -113,7 +132,11 @@ func (in *instrument) stop(dropped float64) (results.Instrument, *results.Proces
 		out.Process = *p
 	}
 	target := in.target.finish(wall)
-	out.Others = in.machine.others(wall, out.Process.CPU, target)
+	onThisMachine := target
+	if in.elsewhere {
+		onThisMachine = nil
+	}
+	out.Others = in.machine.others(wall, out.Process.CPU, onThisMachine)
 	return out, target
 }
 

@@ -58,7 +58,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if err := p.attach(ctx); err != nil {
 		return err
 	}
-	if p.watch, err = startInstrument(r.targetPID(ctx)); err != nil {
+	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics); err != nil {
 		return err
 	}
 	err = p.fire(ctx)
@@ -66,6 +66,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if drained := p.drain(ctx, err); err == nil {
 		err = drained
 	}
+	p.drained()
 	shots := p.ledger.Live().Measured
 	instr, process := p.watch.stop(share(shots.Dropped, shots.Fired+shots.Dropped))
 	p.enter("detach", closeTimeout)
@@ -203,13 +204,18 @@ var errNotReady = errors.New("not ready in time")
 
 func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) error {
 	if errors.Is(err, errNotReady) {
-		return fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready)
+		return attachError{fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready)}
 	}
 	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, ErrTarget) {
 		return err
 	}
-	return fmt.Errorf("%w: lane %s: %d of %d subscriptions were active, then: %w", ErrTarget, l.Name, stats.Attached, l.Subscriptions, err)
+	return attachError{fmt.Errorf("%w: lane %s: %d of %d subscriptions were active, then: %w", ErrTarget, l.Name, stats.Attached, l.Subscriptions, err)}
 }
+
+// attachError says that the target did not take all subscriptions.
+type attachError struct{ error }
+
+func (e attachError) Unwrap() error { return e.error }
 
 // untilStopped gives a context that also ends when the run is stopped or the
 // embedded target is gone, with the reason as its cause.
@@ -253,6 +259,8 @@ func (p *pass) fire(ctx context.Context) error {
 	measuring := time.AfterFunc(ph.Warmup, func() { p.enter("measure", ph.Measure) })
 	defer measuring.Stop()
 
+	stopProbe := p.startProbe(ctx)
+	defer stopProbe()
 	stopChurn := p.churn(ctx)
 	defer stopChurn()
 	if a, ok := p.target.upstream.(upstream.Attacker); ok {

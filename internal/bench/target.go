@@ -61,7 +61,8 @@ func checkHosts(ctx context.Context, p *profiles.Profile, named []string) error 
 func (r *run) open(ctx context.Context) error {
 	var err error
 	t := &r.target
-	if r.needsListener() {
+	lent := r.profile.Target.URL == "" && r.opts.keep.lend(t)
+	if r.needsListener() && t.authority == nil {
 		if t.authority, err = sinks.NewAuthority(); err != nil {
 			return fmt.Errorf("make the webhook listener's certificate: %w", err)
 		}
@@ -69,7 +70,7 @@ func (r *run) open(ctx context.Context) error {
 	if err := r.openFeed(); err != nil {
 		return err
 	}
-	if r.profile.Target.URL == "" {
+	if r.profile.Target.URL == "" && !lent {
 		if err := r.startEmbedded(ctx); err != nil {
 			return err
 		}
@@ -212,6 +213,10 @@ func (r *run) close() {
 	}
 	if t.upstream != nil {
 		_ = t.upstream.Close()
+	}
+	if k := r.opts.keep; k != nil && t.child != nil {
+		k.take(t)
+		return
 	}
 	if t.child != nil {
 		t.child.Stop()

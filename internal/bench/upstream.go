@@ -253,7 +253,7 @@ const prepareTimeout = 30 * time.Second
 // schedule is when the shots of a pass are due.
 func (r *run) schedule() loadgen.Schedule {
 	switch {
-	case r.profile.Upstream.Kind == "none":
+	case r.profile.Upstream.Kind == "none" || r.opts.idle:
 		return loadgen.Trace{} // no shots
 	case r.profile.Schedule.Kind == "trace":
 		return r.times

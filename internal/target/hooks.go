@@ -21,6 +21,7 @@ type hooks struct {
 	agenda *agenda
 	poster *poster
 	counts *counters
+	limit  *capacity
 	ctx    context.Context // ends the attempts in flight
 	cancel context.CancelFunc
 	// released is called once for each subscription that is no more.
@@ -30,14 +31,14 @@ type hooks struct {
 	byKey map[string]*hook
 }
 
-func newHooks(opts Options, counts *counters, released func()) (*hooks, error) {
+func newHooks(opts Options, counts *counters, limit *capacity, released func()) (*hooks, error) {
 	p, err := newPoster(opts)
 	if err != nil {
 		return nil, err
 	}
 	h := &hooks{
 		inFlight: opts.InFlight, window: opts.Window, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, retryBase: opts.RetryBase,
-		agenda: newAgenda(), poster: p, counts: counts, released: released,
+		agenda: newAgenda(), poster: p, counts: counts, limit: limit, released: released,
 		byKey: make(map[string]*hook),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
@@ -60,6 +61,9 @@ func (hs *hooks) attempt(h *hook) {
 	}
 	if h.ready() {
 		h.wake() // a backlog: more attempts side by side
+	}
+	if d.event != nil {
+		hs.limit.take(hs.ctx, nil, 1) // when it ends, so does the attempt
 	}
 	hs.counts.attempts.Add(1)
 	if d.attempts > 0 {

@@ -95,6 +95,15 @@ type Options struct {
 	// Default 256.
 	Senders int
 
+	// Capacity bounds the deliveries of events per second, in all three modes
+	// together, by a token bucket that holds CapacityBurst of them. What comes
+	// faster waits, so that latency and backlog grow, up to QueueLen. 0 = no
+	// bound. CapacityBurst is what comes in 50 ms unless given, at least 1.
+	// Retries of webhooks count, envelopes and the systems beside MCP Events and
+	// Smithery triggers do not.
+	Capacity      float64
+	CapacityBurst int
+
 	// Faults are committed on purpose, for calibration. nil commits none.
 	Faults faults.Spec
 	// SuspendAfter is how many attempts a webhook subscription is judged by:
@@ -170,6 +179,13 @@ func (o Options) withDefaults() (Options, error) {
 	number("Window", &o.Window, 256, 1)
 	number("Senders", &o.Senders, 256, 1)
 	number("SuspendAfter", &o.SuspendAfter, 100, -1)
+	if (o.Capacity < 0 || o.Capacity > 1e6) && bad == nil {
+		bad = fmt.Errorf("target: Capacity is %v: want 0 to 1000000 deliveries per second", o.Capacity)
+	}
+	if o.CapacityBurst != 0 && o.Capacity == 0 && bad == nil {
+		bad = fmt.Errorf("target: CapacityBurst is %d without Capacity: give both", o.CapacityBurst)
+	}
+	number("CapacityBurst", &o.CapacityBurst, max(1, int(o.Capacity/20)), 1)
 	o.Proof = cmp.Or(o.Proof, ProofChallenge)
 	if o.Proof != ProofChallenge && o.Proof != ProofWellKnown && bad == nil {
 		bad = fmt.Errorf("target: Proof is %q: want %s or %s", o.Proof, ProofChallenge, ProofWellKnown)

@@ -152,6 +152,9 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 			return
 		}
 	}
+	if !s.capacity.take(r.Context(), s.closing, len(b.events)) {
+		return // the client is gone, or will be
+	}
 	if len(b.events) == 0 {
 		s.counts.emptyPolls.Add(1)
 	}

@@ -30,6 +30,7 @@ type Server struct {
 	face       *face
 	base       *base
 	misfortune *misfortune // nil without faults
+	capacity   *capacity   // nil without Options.Capacity
 	forgetMu   sync.Mutex
 	forgotten  chan struct{} // closed when the server forgets; nil without faults
 
@@ -69,7 +70,8 @@ func New(opts Options) (*Server, error) {
 		closing: make(chan struct{}),
 	}
 	s.broker = newBroker(opts, s.started)
-	if s.hooks, err = newHooks(opts, s.counts, s.unreserve); err != nil {
+	s.capacity = newCapacity(opts.Capacity, opts.CapacityBurst)
+	if s.hooks, err = newHooks(opts, s.counts, s.capacity, s.unreserve); err != nil {
 		return nil, err
 	}
 	s.strike()

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -27,9 +28,11 @@ type stream struct {
 	woken   chan struct{}
 	out     http.ResponseWriter
 	flush   func() error
-	written time.Time // when the last frame was
-	events  []*event  // scratch
-	trouble *trouble  // the topic's last transient error that was told
+	ctx     context.Context // of the request
+	batch   int             // most events of one write
+	written time.Time       // when the last frame was
+	events  []*event        // scratch
+	trouble *trouble        // the topic's last transient error that was told
 	// forgotten is closed when the server forgets its subscriptions (a fault).
 	forgotten <-chan struct{}
 }
@@ -60,7 +63,10 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no") // a proxy that buffers would hold every event back
-	st := &stream{server: s, call: c, topic: t, woken: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, trouble: t.trouble.Load()}
+	st := &stream{server: s, call: c, topic: t, woken: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, trouble: t.trouble.Load(), ctx: r.Context(), batch: streamBatch}
+	if s.capacity != nil {
+		st.batch = 1 // so that streams take turns
+	}
 	var position uint64
 	var truncated bool
 	st.reader, position, truncated = t.open(sel, p.start(), s.opts.QueueLen, func() { nudge(st.woken) })
@@ -124,11 +130,19 @@ func (st *stream) deliver() bool {
 				return false
 			}
 		}
-		b := st.reader.take(st.events[:0], streamBatch)
+		b := st.reader.take(st.events[:0], st.batch)
 		if len(b.events) == 0 && !b.gap {
 			return true
 		}
 		if b.gap && !st.active(b.before, true) {
+			return false
+		}
+		if !st.server.capacity.take(st.ctx, st.server.closing, len(b.events)) {
+			select {
+			case <-st.server.closing:
+				st.end()
+			default: // the client is gone
+			}
 			return false
 		}
 		out := buffers.Get().(*[]byte)

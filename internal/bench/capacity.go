@@ -1,0 +1,347 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcpload/mcpload/internal/capacity"
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/results"
+)
+
+// CapacityOptions say what to search and how to tell about it. Profile must
+// have a capacity section.
+type CapacityOptions struct {
+	// Options of every step. Record is not used.
+	Options
+	// TargetMetrics is the address of the target's metrics in Prometheus' text
+	// format, where its process is not one of this machine. Its host is held to
+	// the same rule as the target's.
+	TargetMetrics string
+	// Archive, when not nil, writes what a step leaves behind; dir is relative.
+	Archive func(dir string, o *Outcome) error
+	// Told, when not nil, is called after every step.
+	Told func(results.CapacityStep)
+}
+
+// The purposes and the verdicts of steps, as in the result.
+const (
+	purposeBracket = "bracket"
+	purposeBisect  = "bisect"
+	purposeConfirm = "confirm"
+	purposeRetry   = "retry"
+	purposeRecover = "recover"
+	purposeIdle    = "idle"
+	purposeCost    = "cost"
+
+	verdictPassed  = "passed"
+	verdictFailed  = "failed"
+	verdictUnclear = "unclear"
+	verdictAside   = "aside"
+)
+
+// maxRecover is how many steps at the lowest load a target gets to come round
+// after an overload that did not drain.
+const maxRecover = 5
+
+// FindCapacity searches for the largest load of the profile's axis that meets
+// its service level, and draws up the cost sheet.
+//
+// When it ended early, the capacity is partial, and the error says why, as that
+// of [Run] does. It is nil if there was no step. A nil error means that the
+// search is over; how it ended is in the outcome.
+func FindCapacity(ctx context.Context, opts CapacityOptions) (*results.Capacity, error) {
+	s, err := newCapacitySearch(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer s.keep.stop()
+	err = s.loads(ctx)
+	if err == nil {
+		err = s.costs(ctx)
+	}
+	if len(s.out.Steps) == 0 {
+		return nil, err
+	}
+	s.finish(err)
+	return s.out, err
+}
+
+// capacitySearch is a search on its way.
+type capacitySearch struct {
+	opts   CapacityOptions
+	p      *profiles.Profile
+	search *capacity.Search
+	keep   *kept
+	out    *results.Capacity
+	// run is [Run] but in tests.
+	run func(context.Context, Options) (*Outcome, error)
+}
+
+// newCapacitySearch checks everything that can be checked without touching the
+// target, at both ends of the range.
+func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySearch, error) {
+	p := opts.Profile
+	c := p.Capacity
+	if c.Axis == "" {
+		return nil, fmt.Errorf("%w: it has no capacity section; add one, or give --axis, --from and --to", ErrProfile)
+	}
+	search, err := capacity.New(capacity.Options{From: c.From, To: c.To, Integer: c.Axis != "rate", Precision: c.Precision, Confirm: c.Confirm})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	if opts.TargetMetrics != "" {
+		if err := checkHost(ctx, opts.TargetMetrics, "--target-metrics", opts.AllowHosts); err != nil {
+			return nil, err
+		}
+	}
+	for _, load := range []float64{c.From, c.To} {
+		at, err := p.At(load)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+		}
+		o := opts.Options
+		o.Profile = at
+		if _, err := newRun(ctx, o); err != nil {
+			return nil, fmt.Errorf("at a load of %v: %w", load, err)
+		}
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("write the profile into the result: %w", err)
+	}
+	s := &capacitySearch{opts: opts, p: p, search: search, run: Run}
+	if p.Target.URL == "" && p.Upstream.Kind != "feed" {
+		s.keep = &kept{} // the target of a feed has to know its address, which is another each time
+	}
+	l := c.Level
+	s.out = &results.Capacity{
+		Schema: results.CapacitySchema, Version: opts.Version, Started: time.Now().UTC(), Profile: text, Host: thisHost(),
+		Axis: c.Axis, Unit: profiles.Axes[c.Axis],
+		Level: results.CapacityLevel{
+			P50: results.Nanos(l.P50), P90: results.Nanos(l.P90), P99: results.Nanos(l.P99), P999: results.Nanos(l.P999), Loss: l.Loss, Backlog: l.Backlog,
+		},
+		Steps: []results.CapacityStep{}, Costs: []results.CapacityCost{}, Warnings: []results.Warning{},
+	}
+	return s, nil
+}
+
+// loads tries loads until the search is over.
+func (s *capacitySearch) loads(ctx context.Context) error {
+	for {
+		load, more := s.search.Next()
+		if !more {
+			return nil
+		}
+		step, err := s.step(ctx, stepPlan{load: load, purpose: s.purpose(load)})
+		if err != nil {
+			return err
+		}
+		s.search.Record(load, map[string]capacity.Verdict{
+			verdictPassed: capacity.Passed, verdictFailed: capacity.Failed, verdictUnclear: capacity.Unclear,
+		}[step.Verdict])
+		if err := s.recover(ctx, step); err != nil {
+			return err
+		}
+	}
+}
+
+// purpose names what a trial of a load is for.
+func (s *capacitySearch) purpose(load float64) string {
+	for _, p := range s.search.Points() {
+		if p.Load != load {
+			continue
+		}
+		if p.Trials() == 0 {
+			return purposeRetry
+		}
+		return purposeConfirm
+	}
+	if s.search.Knee().Above > 0 {
+		return purposeBisect
+	}
+	return purposeBracket
+}
+
+// recover makes sure that an overload does not reach into the next step. What
+// drained has left nothing behind. What did not is restarted if it is ours, and
+// else given the lowest load until it meets the level again.
+func (s *capacitySearch) recover(ctx context.Context, after results.CapacityStep) error {
+	if after.Undrained == 0 && after.Dir != "" {
+		return nil
+	}
+	if s.p.Target.URL == "" {
+		s.keep.stop()
+		return nil
+	}
+	for range maxRecover {
+		step, err := s.step(ctx, stepPlan{load: s.p.Capacity.From, purpose: purposeRecover})
+		if err != nil {
+			return err
+		}
+		if step.Undrained == 0 && len(step.Reasons) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: after an overload it did not meet the level at the lowest load any more, in %d tries", ErrTarget, maxRecover)
+}
+
+// stepPlan is one step to come.
+type stepPlan struct {
+	load    float64
+	purpose string
+	lane    string // alone; "" = all
+	idle    bool   // nothing is fired, for capacity.idle
+	one     bool   // with one subscription
+}
+
+// profile is the profile of a step.
+func (s *capacitySearch) profile(plan stepPlan) (*profiles.Profile, error) {
+	p := *s.p
+	if plan.lane != "" {
+		p = *p.Only(plan.lane)
+	}
+	at, err := p.At(plan.load)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	if plan.one {
+		at.Lanes[0].Subscriptions = 1
+	}
+	if plan.idle {
+		at.Phases.Warmup, at.Phases.Measure = 0, s.p.Capacity.Idle
+	}
+	return at, nil
+}
+
+// step runs one step, judges it and puts it into the curve. An error ends the
+// search: the target is gone, or somebody wants it to stop.
+func (s *capacitySearch) step(ctx context.Context, plan stepPlan) (results.CapacityStep, error) {
+	step, _, err := s.stepWith(ctx, plan)
+	return step, err
+}
+
+func (s *capacitySearch) stepWith(ctx context.Context, plan stepPlan) (results.CapacityStep, *measuredStep, error) {
+	step := results.CapacityStep{
+		Number: len(s.out.Steps) + 1, Purpose: plan.purpose, Lane: plan.lane, Load: plan.load,
+		Verdict: verdictAside, Reasons: []string{}, Lanes: []results.CapacityStepLane{},
+	}
+	p, err := s.profile(plan)
+	if err != nil {
+		return step, nil, err
+	}
+	o := s.opts.Options
+	o.Profile, o.keep, o.probe, o.idle, o.metrics, o.Record = p, s.keep, &stepProbe{}, plan.idle, s.opts.TargetMetrics, nil
+	outcome, err := s.run(ctx, o)
+	if ended(err) || outcome == nil && !s.isLimit(err) {
+		return step, nil, err
+	}
+	if outcome == nil {
+		step.Instrument.Reasons = []string{}
+		step.Reasons = append(step.Reasons, err.Error())
+		if plan.purpose != purposeRecover {
+			step.Verdict = verdictFailed
+		}
+		s.add(step)
+		return step, nil, nil
+	}
+	s.out.Target = outcome.Result.Target
+	s.out.Target.Process = nil // it is said step by step
+	s.measure(&step, p, outcome.Result, o.probe)
+	if !plan.idle {
+		verdict, reasons := s.judge(&step, outcome.Result, err)
+		step.Reasons = append(step.Reasons, reasons...)
+		if plan.purpose != purposeRecover && plan.purpose != purposeCost {
+			step.Verdict = verdict
+		}
+	}
+	step.Dir = fmt.Sprintf("steps/%03d", step.Number)
+	if s.opts.Archive != nil {
+		if err := s.opts.Archive(step.Dir, outcome); err != nil {
+			return step, nil, err
+		}
+	}
+	s.add(step)
+	return step, &measuredStep{outcome: outcome, probe: o.probe}, nil
+}
+
+// measuredStep is what a step left behind.
+type measuredStep struct {
+	outcome *Outcome
+	probe   *stepProbe
+}
+
+// ended says that somebody wants the search to end.
+func ended(err error) bool {
+	return errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, ErrProfile)
+}
+
+// isLimit says that a step which could not be measured shows a limit of the
+// target: it did not take as many subscriptions, and it had taken fewer.
+func (s *capacitySearch) isLimit(err error) bool {
+	var attach attachError
+	return errors.As(err, &attach) && s.search.Knee().Load > 0
+}
+
+// measure fills in the figures of a step.
+func (s *capacitySearch) measure(step *results.CapacityStep, p *profiles.Profile, r *results.Result, probe *stepProbe) {
+	step.Fill(r)
+	if r.Upstream.Shots > 0 {
+		step.Events = eventRate(p, r.Upstream.Shots)
+	}
+	step.Offered = step.Events * step.FanOut
+	probe.fill(step, period(p))
+}
+
+// eventRate is how many events per second a schedule has. Of one that has no
+// one rate, it is how many were due.
+func eventRate(p *profiles.Profile, shots int64) float64 {
+	switch s := p.Schedule; s.Kind {
+	case "constant", "poisson":
+		return float64(s.Rate)
+	case "burst":
+		return float64(s.Burst) / s.Every.Seconds()
+	}
+	return float64(shots) / p.Phases.Measure.Seconds()
+}
+
+// period is the time in which the schedule repeats itself.
+func period(p *profiles.Profile) time.Duration {
+	if p.Schedule.Kind == "burst" {
+		return p.Schedule.Every
+	}
+	if p.Schedule.Rate > 0 {
+		return time.Duration(float64(time.Second) / float64(p.Schedule.Rate))
+	}
+	return 0
+}
+
+// judge holds a step against the level. runErr is why it ended early, if it
+// did: a target that stopped taking events is at its limit.
+func (s *capacitySearch) judge(step *results.CapacityStep, r *results.Result, runErr error) (string, []string) {
+	l, u := s.p.Capacity.Level, r.Upstream
+	m := capacity.Measured{
+		Expected: step.Expected, Lost: step.Lost, Fired: u.Fired, Failed: u.Refused + u.Uncertain, Dropped: r.Instrument.DroppedShots,
+		Offered: step.Offered, Growth: step.Backlog.Growth, GrowthError: step.Backlog.Error, Bottleneck: r.Instrument.Reasons,
+	}
+	for _, lane := range step.Lanes {
+		q := lane.FromIntended
+		m.P50, m.P90 = max(m.P50, q.P50.Duration()), max(m.P90, q.P90.Duration())
+		m.P99, m.P999 = max(m.P99, q.P99.Duration()), max(m.P999, q.P999.Duration())
+	}
+	v, reasons := capacity.Level{P50: l.P50, P90: l.P90, P99: l.P99, P999: l.P999, Loss: l.Loss, Backlog: l.Backlog}.Judge(m)
+	if runErr != nil {
+		return verdictFailed, append(reasons, runErr.Error())
+	}
+	return map[capacity.Verdict]string{capacity.Passed: verdictPassed, capacity.Failed: verdictFailed, capacity.Unclear: verdictUnclear}[v], reasons
+}
+
+func (s *capacitySearch) add(step results.CapacityStep) {
+	s.out.Steps = append(s.out.Steps, step)
+	if s.opts.Told != nil {
+		s.opts.Told(step)
+	}
+}

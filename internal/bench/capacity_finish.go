@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mcpload/mcpload/internal/capacity"
+	"github.com/mcpload/mcpload/results"
+)
+
+// lawSeed makes the resampling of a fit the same each time.
+const lawSeed = 1
+
+// finish fills in what follows from the steps.
+func (s *capacitySearch) finish(err error) {
+	c := s.out
+	c.Finished = time.Now().UTC()
+	if err != nil {
+		c.Partial, c.Reason = true, err.Error()
+	}
+	c.Outcome = string(s.search.Outcome())
+	s.knee()
+	c.Stopped = s.stopped()
+	s.law()
+	s.warnings()
+}
+
+// knee says where the search stands.
+func (s *capacitySearch) knee() {
+	k := s.search.Knee()
+	out := results.CapacityKnee{Load: k.Load, Above: k.Above, From: k.From, To: k.To, Limits: []string{}}
+	for _, p := range s.search.Points() {
+		switch p.Load {
+		case k.Load:
+			out.Passed, out.Failed = p.Passed, p.Failed
+		case k.Above:
+			out.AbovePassed, out.AboveFailed = p.Passed, p.Failed
+		}
+	}
+	n := 0.0
+	for _, step := range s.out.Steps {
+		switch {
+		case !judged(&step):
+		case step.Load == k.Load && step.Verdict == verdictPassed:
+			out.Events += step.Events
+			out.FanOut += step.FanOut
+			n++
+		case step.Load == k.Above && step.Verdict != verdictPassed && len(out.Limits) == 0:
+			out.Limits = step.Reasons
+		}
+	}
+	if n > 0 {
+		out.Events, out.FanOut = out.Events/n, out.FanOut/n
+		out.Deliveries = out.Events * out.FanOut
+	}
+	s.out.Knee = out
+}
+
+// judged tells the trials of the search from what was done beside them.
+func judged(s *results.CapacityStep) bool { return s.Verdict != verdictAside }
+
+// stopped says in words why the search ended.
+func (s *capacitySearch) stopped() string {
+	c, k := s.out, s.out.Knee
+	load := func(v float64) string { return fmt.Sprintf("%.4g %s", v, c.Unit) }
+	limits := strings.Join(k.Limits, "; ")
+	switch capacity.Outcome(c.Outcome) {
+	case capacity.Found:
+		return fmt.Sprintf("%s met the level and %s did not: %s", load(k.Load), load(k.Above), limits)
+	case capacity.None:
+		return fmt.Sprintf("not even the lowest load of %s met the level: %s", load(k.Above), limits)
+	case capacity.Bound:
+		return fmt.Sprintf("the highest load of %s met the level, so the capacity is above it: raise capacity.to", load(k.Load))
+	case capacity.Instrument:
+		if k.Load == 0 {
+			return fmt.Sprintf("at the lowest load of %s nothing can be said of the target: %s", load(k.Above), limits)
+		}
+		return fmt.Sprintf("the capacity is at least %s; at %s nothing can be said of the target: %s", load(k.Load), load(k.Above), limits)
+	case capacity.Exhausted:
+		return "too many trials disagreed"
+	}
+	return "it was broken off: " + cmp.Or(c.Reason, "no reason is known")
+}
+
+// law fits the Universal Scalability Law to the trials in which the instrument
+// was not the limit.
+func (s *capacitySearch) law() {
+	var samples []capacity.Sample
+	for _, step := range s.out.Steps {
+		if judged(&step) && step.Verdict != verdictUnclear && step.Dir != "" {
+			samples = append(samples, capacity.Sample{Load: step.Load, Achieved: step.Achieved})
+		}
+	}
+	f, err := capacity.FitUSL(samples, lawSeed)
+	if err != nil {
+		s.out.LawRefused = err.Error()
+		return
+	}
+	span := func(v float64, r capacity.Range) results.CapacityRange {
+		return results.CapacityRange{Value: v, Low: r.Low, High: r.High}
+	}
+	law := &results.CapacityLaw{
+		Unit: f.Unit, Lambda: span(f.Lambda, f.LambdaRange), Sigma: span(f.Sigma, f.SigmaRange), Kappa: span(f.Kappa, f.KappaRange),
+		PeakShare: f.PeakShare, Points: f.Points, Loads: f.Loads, Low: f.Low, High: f.High,
+		Residual: f.Residual, Worst: f.Worst, R2: f.R2, Doubts: append([]string{}, f.Doubts...),
+	}
+	if at, ok := f.Peak(); ok {
+		peak := span(at, f.PeakRange)
+		law.Peak = &peak
+	}
+	s.out.Law = law
+}
+
+func (s *capacitySearch) warnings() {
+	warn := func(code, format string, args ...any) {
+		s.out.Warnings = append(s.out.Warnings, results.Warning{Code: code, Text: fmt.Sprintf(format, args...)})
+	}
+	unclear, busy, recovered := 0, 0, 0
+	for _, step := range s.out.Steps {
+		switch {
+		case step.Verdict == verdictUnclear:
+			unclear++
+		case step.Verdict == verdictPassed && step.Instrument.Bottleneck:
+			busy++
+		case step.Purpose == purposeRecover:
+			recovered++
+		}
+	}
+	if unclear > 0 {
+		warn("unclear-steps", "in %d of %d steps the instrument was the bottleneck and the level was not met: they say nothing about the target, and were not counted", unclear, len(s.out.Steps))
+	}
+	if busy > 0 {
+		warn("busy-steps", "%d steps met the level although the instrument was the bottleneck: they count, and their latencies are too high if anything", busy)
+	}
+	if recovered > 0 {
+		warn("recovered", "the target needed %d steps at the lowest load to come round after overloads that did not drain", recovered)
+	}
+	if k := s.out.Knee; k.Failed > 0 || k.AbovePassed > 0 {
+		warn("noisy-knee", "trials of one load disagreed near the knee: the interval is what they leave")
+	}
+}

@@ -1,0 +1,324 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload/internal/capacity"
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// pretend is a target of a fake run: it says what becomes of a step.
+type pretend func(o Options) (*Outcome, error)
+
+// meets is the outcome of a step that loses what it was told to, with one
+// process that used some CPU for each delivery and subscription.
+func meets(o Options, lost int64) *Outcome {
+	p := o.Profile
+	shots := int64(math.Round(float64(p.Schedule.Rate) * p.Phases.Measure.Seconds()))
+	if o.idle {
+		shots = 0
+	}
+	r := &results.Result{Schema: results.Schema, Upstream: results.Upstream{Shots: shots, Fired: shots, Accepted: shots}, Instrument: results.Instrument{Reasons: []string{}}}
+	var account sinks.Account
+	var deliveries, subscriptions int64
+	for _, l := range p.Lanes {
+		n := shots * int64(l.Subscriptions)
+		deliveries += n
+		subscriptions += int64(l.Subscriptions)
+		r.Lanes = append(r.Lanes, results.Lane{
+			Name: l.Name, Mode: l.Mode, Subscriptions: l.Subscriptions, Expected: n, Delivered: n - lost, LostSilent: lost,
+			Latency:  results.Latency{FromIntended: results.Quantiles{Count: n, P99: 1e6}},
+			Overhead: results.Overhead{PerSubscriptionHour: results.Share{Requests: 2, Bytes: 100}, Causes: map[string]results.Traffic{"events": {Requests: n}}},
+		})
+		account.Lanes = append(account.Lanes, sinks.LaneAccount{EventMessages: n, EventBytes: 300 * n})
+		lost = 0
+	}
+	seconds := p.Phases.Measure.Seconds() + 1
+	r.Phases = []results.Phase{{Name: "attach", End: 1e9}, {Name: "measure", Start: 1e9, End: results.Nanos(1e9 + seconds*1e9)}}
+	cpu := 50e-6*float64(deliveries) + 0.001*float64(subscriptions)*seconds + 0.01*seconds
+	r.Target.Process = &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / seconds, Memory: 10<<20 + subscriptions<<16}
+	o.probe.achieved = float64(deliveries) / p.Phases.Measure.Seconds()
+	return &Outcome{Result: r, Accounts: []sinks.Account{account}}
+}
+
+func search(t *testing.T, run pretend, set ...string) (*results.Capacity, error) {
+	t.Helper()
+	p, err := profiles.Load("capacity", append([]string{"capacity.from=10", "capacity.to=1000", "capacity.precision=0.05"}, set...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newCapacitySearch(t.Context(), CapacityOptions{Options: Options{Profile: p}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run = func(_ context.Context, o Options) (*Outcome, error) { return run(o) }
+	err = s.loads(t.Context())
+	if err == nil {
+		err = s.costs(t.Context())
+	}
+	s.finish(err)
+	return s.out, err
+}
+
+func rateOf(o Options) float64 { return float64(o.Profile.Schedule.Rate) }
+
+func TestCapacitySearch(t *testing.T) {
+	c, err := search(t, func(o Options) (*Outcome, error) {
+		if rateOf(o) > 100 {
+			return meets(o, 5), nil
+		}
+		return meets(o, 0), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Outcome != "found" || c.Knee.Load > 100 || c.Knee.Load < 95 || c.Knee.Above <= 100 || c.Knee.FanOut != 100 || math.Abs(c.Knee.Deliveries-100*c.Knee.Load) > 100 {
+		t.Errorf("%s, %+v", c.Outcome, c.Knee)
+	}
+	if len(c.Knee.Limits) != 1 || !strings.Contains(c.Knee.Limits[0], "deliveries missing") || !strings.Contains(c.Stopped, "did not: 5 of ") {
+		t.Errorf("limits %v, stopped %s", c.Knee.Limits, c.Stopped)
+	}
+	var purposes []string
+	for i, s := range c.Steps {
+		if s.Number != i+1 || s.Dir == "" {
+			t.Errorf("step %d: %+v", i+1, s)
+		}
+		if purposes = append(purposes, s.Purpose); len(purposes) > 1 && purposes[len(purposes)-2] == s.Purpose {
+			purposes = purposes[:len(purposes)-1]
+		}
+	}
+	if want := []string{"bracket", "bisect", "confirm", "idle", "cost"}; !slices.Equal(purposes, want) {
+		t.Errorf("purposes %v, want %v", purposes, want)
+	}
+	// The pretended target: 50 µs for a delivery, 1 ms/s and 64 KiB for a
+	// subscription, and 10 ms/s for being there.
+	cost := c.Costs[0]
+	near := func(name string, got *float64, want float64) {
+		if got == nil || math.Abs(*got-want) > 0.03*want {
+			t.Errorf("%s is %v, want %v; %v", name, got, want, cost.Missing)
+		}
+	}
+	near("idle CPU", cost.Idle.CPU, 3600)
+	near("memory", cost.Idle.Memory, 1000<<16)
+	near("idle requests", cost.Idle.Requests, 2000)
+	near("CPU of deliveries", cost.Delivered.CPU, 50)
+	near("requests of deliveries", cost.Delivered.Requests, 1e6)
+	near("bytes of deliveries", cost.Delivered.Bytes, 3e8)
+	if len(cost.Missing) != 0 {
+		t.Errorf("missing %v", cost.Missing)
+	}
+}
+
+func TestCapacityOfAnImpairedInstrument(t *testing.T) {
+	c, err := search(t, func(o Options) (*Outcome, error) {
+		out := meets(o, 0)
+		if rateOf(o) > 100 {
+			out = meets(o, 5)
+			out.Result.Instrument = results.Instrument{Bottleneck: true, Reasons: []string{"too busy"}}
+		}
+		return out, nil
+	}, "capacity.idle=0")
+	if err != nil || c.Outcome != "instrument" || c.Knee.Load > 100 || c.Knee.Load < 95 || c.Knee.To != 0 || !strings.Contains(c.Stopped, "at least") || !strings.Contains(c.Stopped, "too busy") {
+		t.Errorf("%v, %s, %+v, %s", err, c.Outcome, c.Knee, c.Stopped)
+	}
+	if len(c.Warnings) == 0 || c.Warnings[0].Code != "unclear-steps" || len(c.Costs) != 0 {
+		t.Errorf("warnings %v, costs %v", c.Warnings, c.Costs)
+	}
+	if c.Law == nil || c.Law.High > 100 || len(c.Law.Doubts) == 0 {
+		t.Errorf("the law must leave out what was unclear, and doubt its peak: %+v", c.Law)
+	}
+}
+
+// TestCapacityLimits: a target that does not take more subscriptions, or stops
+// taking events, is at its limit; one that is gone ends the search.
+func TestCapacityLimits(t *testing.T) {
+	subscriptions := []string{"capacity={axis: subscriptions, from: 10, to: 1000, idle: 0}"}
+	c, err := search(t, func(o Options) (*Outcome, error) {
+		if o.Profile.Lanes[0].Subscriptions > 64 {
+			return nil, attachError{fmt.Errorf("%w: no more than 64", ErrTarget)}
+		}
+		return meets(o, 0), nil
+	}, subscriptions...)
+	if err != nil || c.Outcome != "found" || c.Knee.Load != 64 || len(c.Knee.Limits) != 1 || !strings.Contains(c.Knee.Limits[0], "no more than 64") {
+		t.Errorf("%v, %s, %+v", err, c.Outcome, c.Knee)
+	}
+	c, err = search(t, func(o Options) (*Outcome, error) {
+		if rateOf(o) > 100 {
+			return meets(o, 0), fmt.Errorf("%w: every shot failed", ErrTarget)
+		}
+		return meets(o, 0), nil
+	}, "capacity.idle=0")
+	if err != nil || c.Outcome != "found" || !strings.Contains(c.Stopped, "every shot failed") {
+		t.Errorf("%v, %s, %s", err, c.Outcome, c.Stopped)
+	}
+	c, err = search(t, func(o Options) (*Outcome, error) {
+		if rateOf(o) > 100 {
+			return nil, fmt.Errorf("%w: connection refused", ErrTarget)
+		}
+		return meets(o, 0), nil
+	})
+	if !errors.Is(err, ErrTarget) || !c.Partial || c.Outcome != "searching" || c.Knee.Load != 80 || len(c.Costs) != 0 {
+		t.Errorf("%v, partial %v, %s, %+v", err, c.Partial, c.Outcome, c.Knee)
+	}
+}
+
+// TestCapacityRecovers: a foreign target that did not drain gets the lowest
+// load until it meets the level again, or the search ends.
+func TestCapacityRecovers(t *testing.T) {
+	hosts := []string{"capacity.idle=0", "target={url: 'http://127.0.0.1:1/mcp'}", "upstream.admin=http://127.0.0.1:2"}
+	for _, after := range []int{2, maxRecover + 1} {
+		sick := 0
+		c, err := search(t, func(o Options) (*Outcome, error) {
+			out := meets(o, 0)
+			switch {
+			case rateOf(o) > 100:
+				out = meets(o, 5)
+				o.probe.undrained, sick = 5, after
+			case sick > 1:
+				sick--
+				out = meets(o, 1)
+			}
+			return out, nil
+		}, hosts...)
+		if after > maxRecover {
+			if !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), "at the lowest load any more") {
+				t.Errorf("never: %v", err)
+			}
+			continue
+		}
+		if err != nil || c.Outcome != "found" || c.Knee.Load < 95 || c.Knee.Load > 100 {
+			t.Errorf("%v, %+v", err, c.Knee)
+		}
+		n := 0
+		for _, s := range c.Steps {
+			if s.Purpose == purposeRecover {
+				n++
+				if s.Verdict != verdictAside || s.Load != 10 {
+					t.Errorf("%+v", s)
+				}
+			}
+		}
+		if n == 0 || n%after != 0 {
+			t.Errorf("%d steps to recover", n)
+		}
+	}
+}
+
+func TestCapacityProfiles(t *testing.T) {
+	for _, set := range []string{"capacity.axis=subscriptions", "target={url: 'http://192.0.2.1/mcp'}"} {
+		overrides := []string{set}
+		if strings.HasPrefix(set, "target") {
+			overrides = append(overrides, "upstream.admin=http://127.0.0.1:2")
+		} else {
+			overrides = append(overrides, "capacity.to=150000") // more files than anybody has
+		}
+		p, err := profiles.Load("capacity", overrides)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := fileLimit()
+		if _, err := newCapacitySearch(t.Context(), CapacityOptions{Options: Options{Profile: p}}); !errors.Is(err, ErrProfile) && (limit > 0 && limit < 150000 || p.Target.URL != "") {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+	plain, err := profiles.Load("smoke", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := FindCapacity(t.Context(), CapacityOptions{Options: Options{Profile: plain}}); c != nil || !errors.Is(err, ErrProfile) {
+		t.Errorf("a profile without a search: %v", err)
+	}
+}
+
+func TestStepProbe(t *testing.T) {
+	pr := &stepProbe{achieved: 600, undrained: 3, most: 40}
+	for i := range 40 {
+		pr.readings = append(pr.readings, capacity.Reading{At: time.Duration(i) * 50 * time.Millisecond, Outstanding: float64(i)})
+	}
+	s := results.CapacityStep{Offered: 200}
+	pr.fill(&s, 0)
+	if b := s.Backlog; math.Abs(b.Growth-20) > 1e-6 || math.Abs(b.Share-0.1) > 1e-6 || b.Most != 40 || s.Achieved != 600 || s.Undrained != 3 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestCapacityOfNothing: a foreign target that is not there is the target's
+// fault, before any step.
+func TestCapacityOfNothing(t *testing.T) {
+	p, err := profiles.Load("capacity", []string{"target={url: 'http://127.0.0.1:1/mcp'}", "upstream.admin=http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := FindCapacity(t.Context(), CapacityOptions{Options: Options{Profile: p}}); c != nil || !errors.Is(err, ErrTarget) {
+		t.Errorf("%v", err)
+	}
+}
+
+const metricsText = `# HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.
+# TYPE process_cpu_seconds_total counter
+process_cpu_seconds_total %g
+# TYPE process_resident_memory_bytes gauge
+process_resident_memory_bytes{worker="a"} 1e+06
+process_resident_memory_bytes{worker="b"} 2.5e+06
+`
+
+func TestParseProcess(t *testing.T) {
+	cpu, memory, err := parseProcess(strings.NewReader(fmt.Sprintf(metricsText, 1.5)))
+	if err != nil || cpu != 1.5 || memory != 3_500_000 {
+		t.Errorf("%v, %v, %v", cpu, memory, err)
+	}
+	for text, want := range map[string]string{
+		"":                                "there is no process_cpu_seconds_total",
+		"process_cpu_seconds_total 1\n":   "process_resident_memory_bytes",
+		"<html>no metrics</html>\n":       "not the Prometheus text format",
+		"process_cpu_seconds_total one\n": "not the Prometheus text format",
+	} {
+		if _, _, err := parseProcess(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestRemoteMeter(t *testing.T) {
+	var cpu atomic.Int64
+	var gone atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if gone.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintf(w, metricsText, float64(cpu.Add(1)))
+	}))
+	defer server.Close()
+	m, err := newRemoteMeter(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu.Store(9)
+	if p := m.finish(10 * time.Second); p == nil || p.CPU != 9e9 || p.CPUShare != 0.9 || p.Memory != 3_500_000 {
+		t.Errorf("%+v", p)
+	}
+	cpu.Store(-1) // it began anew
+	if p := m.finish(time.Second); p != nil {
+		t.Errorf("%+v of another process", p)
+	}
+	gone.Store(true)
+	if p := m.finish(time.Second); p != nil {
+		t.Errorf("%+v of nothing", p)
+	}
+	if _, err := newRemoteMeter(server.URL); !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), "503") {
+		t.Errorf("%v", err)
+	}
+}

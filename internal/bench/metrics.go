@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// The metrics of a process that Prometheus' client libraries have by these
+// names.
+const (
+	metricCPU    = "process_cpu_seconds_total"
+	metricMemory = "process_resident_memory_bytes"
+)
+
+const (
+	// scrapeTimeout bounds one look at the metrics, scrapeEvery is the pause
+	// between two: a look costs the target too.
+	scrapeTimeout = 2 * time.Second
+	scrapeEvery   = time.Second
+	maxScrape     = 32 << 20
+)
+
+// remoteMeter follows the CPU time and memory of a process by its metrics.
+type remoteMeter struct {
+	url          string
+	before, last float64
+	memory       int64
+	at           time.Time // of the last look
+	err          error     // of the last look that failed
+}
+
+// newRemoteMeter looks once, and fails if that does.
+func newRemoteMeter(url string) (*remoteMeter, error) {
+	m := &remoteMeter{url: url}
+	m.look()
+	if m.err != nil {
+		return nil, fmt.Errorf("%w: metrics: %w", ErrTarget, m.err)
+	}
+	m.before = m.last
+	return m, nil
+}
+
+func (m *remoteMeter) sample() {
+	if time.Since(m.at) >= scrapeEvery {
+		m.look()
+	}
+}
+
+func (m *remoteMeter) look() {
+	m.at = time.Now()
+	cpu, memory, err := scrape(m.url)
+	if err != nil {
+		m.err = err
+		return
+	}
+	m.last, m.memory = cpu, max(m.memory, memory)
+}
+
+func (m *remoteMeter) finish(wall time.Duration) *results.Process {
+	m.err = nil
+	m.look()
+	if m.err != nil || m.last < m.before { // it is gone, or began anew
+		return nil
+	}
+	cpu := m.last - m.before
+	return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: m.memory}
+}
+
+// scrape reads CPU seconds and resident bytes in the Prometheus text format.
+func scrape(url string) (cpu float64, memory int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	req.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return 0, 0, fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	return parseProcess(io.LimitReader(resp.Body, maxScrape))
+}
+
+func parseProcess(in io.Reader) (cpu float64, memory int64, err error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(in)
+	if err != nil {
+		return 0, 0, fmt.Errorf("not the Prometheus text format: %w", err)
+	}
+	cpu, ok := sum(families[metricCPU])
+	bytes, has := sum(families[metricMemory])
+	if !ok || !has {
+		return 0, 0, errors.New("there is no " + metricCPU + " and " + metricMemory)
+	}
+	return cpu, int64(bytes), nil
+}
+
+// sum adds up a metric over its labels: one endpoint may speak for several
+// processes.
+func sum(f *dto.MetricFamily) (total float64, ok bool) {
+	for _, m := range f.GetMetric() {
+		switch {
+		case m.Counter != nil:
+			total += m.Counter.GetValue()
+		case m.Gauge != nil:
+			total += m.Gauge.GetValue()
+		case m.Untyped != nil:
+			total += m.Untyped.GetValue()
+		default:
+			continue
+		}
+		ok = true
+	}
+	return total, ok
+}
