@@ -175,7 +175,7 @@ type CapacityCost struct {
 	// happens, Delivered that of a million delivered events.
 	Idle      CostOf `json:"idle"`
 	Delivered CostOf `json:"delivered"` // of a million delivered events
-	// Missing is what was not measured, and why, in words.
+	// Missing is what was not measured, or only badly, and why, in words.
 	Missing []string `json:"missing"`
 }
 

@@ -254,6 +254,18 @@ func TestStepProbe(t *testing.T) {
 	}
 }
 
+// TestCapacityOfNothing: a foreign target that is not there is the target's
+// fault, before any step.
+func TestCapacityOfNothing(t *testing.T) {
+	p, err := profiles.Load("capacity", []string{"target={url: 'http://127.0.0.1:1/mcp'}", "upstream.admin=http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := FindCapacity(t.Context(), CapacityOptions{Options: Options{Profile: p}}); c != nil || !errors.Is(err, ErrTarget) {
+		t.Errorf("%v", err)
+	}
+}
+
 const metricsText = `# HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.
 # TYPE process_cpu_seconds_total counter
 process_cpu_seconds_total %g

@@ -35,8 +35,11 @@ func (k *kept) take(t *targetSide) {
 	k.child, k.dir, k.authority = t.child, t.dir, t.authority
 }
 
-// stop ends the process; the next run starts another.
+// stop ends the process; the next run starts another. It does nothing on nil.
 func (k *kept) stop() {
+	if k == nil {
+		return
+	}
 	if k.child != nil {
 		k.child.Stop()
 	}

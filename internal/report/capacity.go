@@ -237,7 +237,7 @@ func (p *printer) costs(c *results.Capacity) {
 	for _, l := range c.Costs {
 		p.printf("%s: %s\n", Clean(l.Lane), Clean(strings.Trim(l.Idle.Basis+"; "+l.Delivered.Basis, "; ")))
 		for _, m := range l.Missing {
-			for i, line := range fold("not measured: "+m, width-4) {
+			for i, line := range fold("note: "+m, width-4) {
 				p.printf("%s%s\n", map[bool]string{true: "  ", false: "    "}[i == 0], Clean(line))
 			}
 		}
