@@ -35,6 +35,7 @@ import (
 //	answer    what the server answers to it
 //	deliver   a webhook delivery that the server makes now
 //	reply     how the lane must answer the delivery
+//	stream    what the server says now on the stream that is held open
 //	await     what the recorder must have been told before it goes on
 //	told      all that the recorder must have been told, in the end
 //	figures   figures of the lane's own, in the end; others may be there
@@ -87,6 +88,11 @@ type play struct {
 	url      string
 	secret   string
 	former   string // the secret before
+	// drain, if not nil, is called when a request has come, before it is
+	// answered: it is under way then, and none is begun after it.
+	drain func()
+	ended chan struct{}
+	more  chan string // what the stream that is held open says next
 }
 
 func TestWireFiles(t *testing.T) {
@@ -107,7 +113,7 @@ func TestWireFiles(t *testing.T) {
 }
 
 func playFile(t *testing.T, a *txtar.Archive) {
-	p := &play{t: t}
+	p := &play{t: t, more: make(chan string), ended: make(chan struct{})}
 	p.moved = sync.NewCond(&p.mu)
 	var told, figures string
 	for _, f := range a.Files {
@@ -122,7 +128,7 @@ func playFile(t *testing.T, a *txtar.Archive) {
 			told = string(f.Data)
 		case "figures":
 			figures = strings.TrimSpace(string(f.Data))
-		case "request", "answer", "deliver", "reply", "await":
+		case "request", "answer", "deliver", "reply", "await", "stream":
 			p.steps = append(p.steps, step{f.Name, strings.TrimSuffix(string(f.Data), "\n")})
 		default:
 			t.Fatalf("section %q is not known", f.Name)
@@ -137,6 +143,9 @@ func playFile(t *testing.T, a *txtar.Archive) {
 		e.Capabilities = []string{dialect.ResumableRequests}
 	}
 	d, rec := lane(t, e, p.options())
+	if p.cfg.System == "sep-975" {
+		p.drain = d.(dialect.Phased).Drain // one request is enough
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -159,9 +168,6 @@ func playFile(t *testing.T, a *txtar.Archive) {
 	}
 	if err := d.Attach(ctx, 0); (err != nil) != p.cfg.Fails {
 		t.Errorf("attach: %v", err)
-	}
-	if p.cfg.System == "sep-975" {
-		d.(dialect.Phased).Drain() // one request is enough
 	}
 	p.mu.Lock()
 	for !p.over && (p.awaiting || p.at < len(p.steps) && !(p.cfg.Detach && p.steps[p.at].kind == "request" && p.at >= len(p.steps)-2)) {
@@ -239,12 +245,19 @@ func (p *play) options() dialect.Options {
 func (p *play) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.over = true
+	if !p.over {
+		p.over = true
+		close(p.ended)
+	}
 	p.moved.Broadcast()
 }
 
 // turn waits until a step of one of these kinds is next and takes it.
-func (p *play) turn(kinds ...string) (step, bool) {
+func (p *play) turn(kinds ...string) (step, bool) { return p.turnWith(nil, kinds...) }
+
+// turnWith does so, and calls taken, if it is not nil, before anybody else can
+// take the step after it.
+func (p *play) turnWith(taken func(), kinds ...string) (step, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !p.over && !(!p.awaiting && p.at < len(p.steps) && slices.Contains(kinds, p.steps[p.at].kind)) {
@@ -258,6 +271,9 @@ func (p *play) turn(kinds ...string) (step, bool) {
 	}
 	s := p.steps[p.at]
 	p.at++
+	if taken != nil {
+		taken()
+	}
 	p.awaiting = s.kind == "await"
 	p.moved.Broadcast()
 	return s, true
@@ -281,7 +297,10 @@ func (p *play) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.handshake(w, r, m.ID, m.Method) {
 		return
 	}
-	s, ok := p.turn("request")
+	// What the request says of the callback must be known before the next step,
+	// which may be a delivery to it.
+	text := string(body)
+	s, ok := p.turnWith(func() { p.learn(text) }, "request")
 	if !ok {
 		select { // past the end of the conversation: nothing more is said
 		case <-r.Context().Done():
@@ -290,15 +309,9 @@ func (p *play) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
 		return
 	}
-	text := string(body)
-	p.mu.Lock()
-	if u := urlPattern.FindStringSubmatch(text); u != nil {
-		p.url = u[2]
+	if p.drain != nil {
+		p.drain()
 	}
-	if u := secretPattern.FindStringSubmatch(text); u != nil && u[1] != p.secret {
-		p.former, p.secret = p.secret, u[1]
-	}
-	p.mu.Unlock()
 	text = urlPattern.ReplaceAllString(text, `"$1":"<url>"`)
 	text = secretPattern.ReplaceAllString(text, `"secret":"<secret>"`)
 	text = ownPattern.ReplaceAllString(text, `"id":"<own>"`)
@@ -306,19 +319,31 @@ func (p *play) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if got != s.text {
 		p.t.Errorf("request:\n%s\nwant:\n%s", got, s.text)
 	}
-	s, ok = p.turn("answer")
+	s, ok = p.turnWith(func() { p.learnMade(p.steps[p.at-1].text) }, "answer")
 	if !ok {
 		return
 	}
 	p.answer(w, r, s.text)
 }
 
-func (p *play) answer(w http.ResponseWriter, r *http.Request, text string) {
-	if made := madePattern.FindStringSubmatch(text); made != nil { // SEP-1803: the server makes the secret
-		p.mu.Lock()
-		p.secret = made[1]
-		p.mu.Unlock()
+// learn keeps what a request says of the callback. p.mu is held.
+func (p *play) learn(request string) {
+	if u := urlPattern.FindStringSubmatch(request); u != nil {
+		p.url = u[2]
 	}
+	if u := secretPattern.FindStringSubmatch(request); u != nil && u[1] != p.secret {
+		p.former, p.secret = p.secret, u[1]
+	}
+}
+
+// learnMade keeps the secret that the server makes in SEP-1803. p.mu is held.
+func (p *play) learnMade(answer string) {
+	if made := madePattern.FindStringSubmatch(answer); made != nil {
+		p.secret = made[1]
+	}
+}
+
+func (p *play) answer(w http.ResponseWriter, r *http.Request, text string) {
 	head, body, _ := strings.Cut(text, "\n\n")
 	lines := strings.Split(head, "\n")
 	status, hold := strings.CutSuffix(lines[0], " hold")
@@ -337,7 +362,15 @@ func (p *play) answer(w http.ResponseWriter, r *http.Request, text string) {
 	io.WriteString(w, body)
 	if hold {
 		w.(http.Flusher).Flush()
-		<-r.Context().Done()
+		for {
+			select {
+			case more := <-p.more:
+				io.WriteString(w, more+"\n\n")
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
 	}
 }
 
@@ -388,9 +421,16 @@ func (p *play) deliveries(d dialect.Dialect, rec *memory) {
 	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	defer c.CloseIdleConnections()
 	for {
-		s, ok := p.turn("deliver", "await")
+		s, ok := p.turn("deliver", "await", "stream")
 		if !ok {
 			return
+		}
+		if s.kind == "stream" {
+			select {
+			case p.more <- s.text:
+			case <-p.ended:
+			}
+			continue
 		}
 		if s.kind == "await" {
 			rec.wait(p.t, s.text, func(m *memory) bool { return slices.Contains(m.log, s.text) })
