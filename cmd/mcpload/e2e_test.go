@@ -116,8 +116,14 @@ func serveTarget(t *testing.T, args ...string) (bench.Ready, *exec.Cmd) {
 // that was taken once. A busy machine may drop some of the shots, and says so.
 func exact(t *testing.T, r *results.Result, shots int64) {
 	t.Helper()
+	accounted(t, r, shots, shots/2)
+}
+
+// accounted is exact where no more than a few of the shots need have been fired.
+func accounted(t *testing.T, r *results.Result, shots, least int64) {
+	t.Helper()
 	u := r.Upstream
-	if u.Shots != shots || u.Accepted+u.Dropped != shots || u.Accepted < shots/2 {
+	if u.Shots != shots || u.Accepted+u.Dropped != shots || u.Accepted < least {
 		t.Errorf("upstream %+v, want %d shots, accepted or dropped", u, shots)
 	}
 	perLane := 5 * u.Accepted
