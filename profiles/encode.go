@@ -64,6 +64,8 @@ func plainValue(v, standard reflect.Value) any {
 			cases[i] = plainGroup(reflect.ValueOf(c), reflect.ValueOf(Case{}))
 		}
 		return cases
+	case Command:
+		return plainValue(reflect.ValueOf([]string(x)), standard)
 	case []string:
 		list := make([]any, len(x))
 		for i, s := range x {

@@ -168,6 +168,15 @@ func waitForEnd(ctx context.Context, untilEOF bool, s streams) {
 	}
 }
 
+// embeddedCommand is this very program as the reference target.
+func embeddedCommand(args []string) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program to start it as the target: %w", err)
+	}
+	return append([]string{self, "serve"}, args...), nil
+}
+
 // startEmbedded runs this very program as the reference target.
 func startEmbedded(ctx context.Context, args []string) (*bench.Child, error) {
 	self, err := os.Executable()

@@ -15,12 +15,14 @@ const (
 	discoverTimeout = 30 * time.Second
 )
 
-// DiscoverTarget connects to the target at t.URL and asks what it offers. The
-// host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
+// DiscoverTarget connects to the target at t.URL, or starts t.Command, and asks
+// what it offers. The host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
 // [ErrTarget].
 func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (dialect.Offer, error) {
-	if err := checkHost(ctx, t.URL, "target", allowHosts); err != nil {
-		return dialect.Offer{}, err
+	if len(t.Command) == 0 {
+		if err := checkHost(ctx, t.URL, "target", allowHosts); err != nil {
+			return dialect.Offer{}, err
+		}
 	}
 	opts, err := endpointOptions(t, version)
 	if err != nil {
@@ -61,7 +63,7 @@ func ask(ctx context.Context, e *dialect.Endpoint) (dialect.Offer, error) {
 
 func endpointOptions(t profiles.Target, version string) (dialect.EndpointOptions, error) {
 	o := dialect.EndpointOptions{
-		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens,
+		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens, Command: t.Command, Env: variables(t.Env), Dir: t.Dir,
 		Era: dialect.Era(t.Era), Revision: dialect.Revision(t.Revision),
 		ClientName: "mcpload", ClientVersion: version,
 	}

@@ -21,7 +21,8 @@ import (
 // endpoints under which it is met, and the upstream that makes its events.
 type targetSide struct {
 	child     *Child
-	dir       string // temporary files, removed at the end
+	program   *program // where it is met over standard input and output
+	dir       string   // temporary files, removed at the end
 	plain     *dialect.Endpoint
 	tls       *dialect.Endpoint // the embedded target's second endpoint, where a lane needs it
 	authority *sinks.Authority
@@ -69,7 +70,7 @@ func (r *run) open(ctx context.Context) error {
 	if err := r.openFeed(); err != nil {
 		return err
 	}
-	if r.profile.Target.URL == "" {
+	if r.profile.Target.IsEmbedded() {
 		if err := r.startEmbedded(ctx); err != nil {
 			return err
 		}
@@ -116,10 +117,14 @@ func (r *run) startEmbedded(ctx context.Context) error {
 	if t.feed != nil {
 		args = append(args, "--feed", t.feed.URL())
 	}
+	args = append(args, embeddedArgs(r.profile.Target.Embedded)...)
+	if r.profile.Target.OverStdio() {
+		return r.commandEmbedded(args)
+	}
 	if r.opts.Embedded == nil {
 		return fmt.Errorf("%w: it names no target.url, and no embedded target can be started here", ErrProfile)
 	}
-	if t.child, err = r.opts.Embedded(ctx, append(args, embeddedArgs(r.profile.Target.Embedded)...)); err != nil {
+	if t.child, err = r.opts.Embedded(ctx, args); err != nil {
 		return fmt.Errorf("%w: %w", ErrTarget, err)
 	}
 	return nil
@@ -133,6 +138,9 @@ func (r *run) connect(ctx context.Context) error {
 		return err
 	}
 	opts.Capabilities = r.capabilities()
+	if r.profile.Target.OverStdio() {
+		t.meet(&opts)
+	}
 	if t.child != nil {
 		opts.URL = t.child.URL
 		if len(opts.Tokens) == 0 {
@@ -144,6 +152,9 @@ func (r *run) connect(ctx context.Context) error {
 	}
 	if err := t.plain.Connect(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	if err := r.findAdmin(ctx); err != nil {
+		return err
 	}
 	if t.child != nil && t.child.TLSURL != "" {
 		opts.URL, opts.Roots = t.child.TLSURL, x509.NewCertPool()
@@ -183,7 +194,7 @@ func (r *run) checkOffer(ctx context.Context) error {
 	r.target.offer = offer
 	era, version, _ := r.target.plain.Negotiated()
 	r.result.Target = results.Target{
-		URL: r.target.plain.URL(), Embedded: r.target.child != nil,
+		URL: r.targetName(), Embedded: r.profile.Target.IsEmbedded(),
 		Era: string(era), Protocol: version, Name: offer.Server, Version: offer.ServerVersion,
 	}
 	return r.checkLanes(ctx, offer)

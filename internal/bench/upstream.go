@@ -144,8 +144,8 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 		return upstream.NewTool(upstream.ToolOptions{Arguments: payload, Timeout: u.Timeout, Call: r.callTool})
 	case "exec":
 		env := []string{"MCPLOAD_TARGET=" + r.target.plain.URL()}
-		if r.target.child != nil {
-			env = append(env, "MCPLOAD_ADMIN="+r.target.child.Admin)
+		if admin := r.adminURL(); admin != "" {
+			env = append(env, "MCPLOAD_ADMIN="+admin)
 		}
 		return upstream.NewExec(upstream.ExecOptions{Command: u.Exec.Command, Ack: u.Exec.Ack, Line: payload, Timeout: u.Timeout, Env: env})
 	}
@@ -160,10 +160,15 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 
 // adminURL is where the reference target is told to emit, "" if there is none.
 func (r *run) adminURL() string {
-	if base := r.profile.Upstream.Admin; base != "" || r.target.child == nil {
+	switch base := r.profile.Upstream.Admin; {
+	case base != "":
 		return base
+	case r.target.child != nil:
+		return r.target.child.Admin
+	case r.target.program != nil:
+		return r.target.program.admin
 	}
-	return r.target.child.Admin
+	return ""
 }
 
 // openProduct makes one of the fake products.
