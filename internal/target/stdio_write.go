@@ -181,7 +181,7 @@ func (w *pipeWriter) finish() {
 	switch {
 	case !w.stream && isJSON && w.body.Len() > 0:
 		w.event(framing.Event{Data: w.body.Bytes()})
-	case !request || w.answered:
+	case !request || w.answered || w.p.life.Err() != nil:
 	case w.stream:
 		w.fail(codeInternal, "the stream broke off")
 	default:
