@@ -102,8 +102,8 @@ func (c *checker) laneOverStdio(path string, l *Lane) {
 	case l.System == SystemSEP975:
 		c.bad(path+".system", "sep-975 resumes requests on another connection, and a pipe cannot be cut and opened again", mend)
 	case l.System == "sep-1803" && l.Mode == "push":
-		c.bad(path+".mode", "sep-1803 in band has streams and sessions of its own, which a pipe has not", "set mode: webhook, or meet the target by its url")
+		c.bad(path+".mode", "sep-1803 in band is followed over HTTP only", "set mode: webhook, or meet the target by its url")
 	case l.System == SystemSEP2549 && l.SEP2549.Notifications:
-		c.bad(path+".sep2549.notifications", "each client listens on a stream of its own, which a pipe has not", "remove it, or meet the target by its url")
+		c.bad(path+".sep2549.notifications", "are followed over HTTP only", "remove it, or meet the target by its url")
 	}
 }

@@ -45,7 +45,7 @@ func TestCommandProblems(t *testing.T) {
 		{"embedded: {transport: pigeon}", "", `x:3: target.embedded.transport: no such transport "pigeon"; there is http, stdio`},
 		{"embedded: {transport: stdio}", "lanes.push.http=h2c", `override "lanes.push.http=h2c": lanes.push.http: means nothing over standard input and output; remove it`},
 		{"command: s", "lanes.push.system=sep-975", `override "lanes.push.system=sep-975": lanes.push.system: sep-975 resumes requests on another connection, and a pipe cannot be cut and opened again; meet the target by its url, or leave the lane out`},
-		{"command: s", "lanes.push.system=sep-1803", `lanes.push.mode: sep-1803 in band has streams and sessions of its own, which a pipe has not; set mode: webhook, or meet the target by its url`},
+		{"command: s", "lanes.push.system=sep-1803", `lanes.push.mode: sep-1803 in band is followed over HTTP only; set mode: webhook, or meet the target by its url`},
 	} {
 		var set []string
 		if c.set != "" {

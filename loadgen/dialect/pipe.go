@@ -42,6 +42,10 @@ type pipe struct {
 	dir     string
 	copyTo  io.Writer // gets what the server writes on standard error; may be nil
 
+	// graces are how long it may take to end when its standard input was closed,
+	// and when it was asked to terminate.
+	graces [2]time.Duration
+
 	router router
 	starts sync.Once
 	failed error // of the start
@@ -64,7 +68,7 @@ type pipe struct {
 
 func newPipe(o EndpointOptions, issued *atomic.Uint64) *pipe {
 	p := &pipe{
-		command: o.Command, env: o.Env, dir: o.Dir, copyTo: o.Stderr, queue: make(chan []byte, pipeQueue),
+		graces: [2]time.Duration{stdinGrace, termGrace}, command: o.Command, env: o.Env, dir: o.Dir, copyTo: o.Stderr, queue: make(chan []byte, pipeQueue),
 		quit: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}),
 	}
 	p.router.issued = issued
@@ -252,18 +256,12 @@ func (p *pipe) close() {
 		return
 	}
 	close(p.quit)
-	for _, step := range []struct {
-		grace time.Duration
-		next  func()
-	}{
-		{stdinGrace, func() { signalGroup(p.cmd, false) }},
-		{termGrace, func() { signalGroup(p.cmd, true) }},
-	} {
-		t := time.NewTimer(step.grace)
+	for i, grace := range p.graces {
+		t := time.NewTimer(grace)
 		select {
 		case <-p.exited:
 		case <-t.C:
-			step.next()
+			signalGroup(p.cmd, i == 1)
 		}
 		t.Stop()
 	}

@@ -108,7 +108,7 @@ func scripted(t *testing.T, file string) dialect.EndpointOptions {
 	if file, err = filepath.Abs(file); err != nil {
 		t.Fatal(err)
 	}
-	return dialect.EndpointOptions{Command: []string{self}, Env: []string{asServer + "=" + file}}
+	return dialect.EndpointOptions{Command: []string{self}, Env: []string{asServer + "=" + file, "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0"}}
 }
 
 func TestStdioFiles(t *testing.T) {
