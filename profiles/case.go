@@ -34,6 +34,9 @@ func (c *checker) cases() {
 			c.bad(path, err.Error(), "mend the case's set")
 		}
 	}
+	if len(c.p.Cases) > 0 && len(c.p.Target.Command) > 0 {
+		c.bad("target.command", "a calibration has faults that only the embedded target commits", "remove it, or cases")
+	}
 	if len(c.p.Cases) > 0 && c.p.Target.URL != "" {
 		c.bad("target.url", "a calibration has faults that only the embedded target commits", "remove it, or cases")
 	}

@@ -170,6 +170,7 @@ func (c *checker) target() {
 	if t.URL != "" {
 		c.web("target.url", t.URL, "http", "https")
 	}
+	c.command()
 	c.enum("target.era", t.Era, "auto", "modern", "legacy")
 	c.enum("target.revision", t.Revision, "newest", "older")
 	c.headers("target.headers", t.Headers)
@@ -237,12 +238,13 @@ func (c *checker) upstream() {
 
 // adminListener checks the address of a reference target's admin listener.
 func (c *checker) adminListener(u *Upstream) {
-	switch target := c.p.Target.URL; {
+	target, embedded := c.p.Target.URL, c.p.Target.IsEmbedded()
+	switch {
 	case target != "" && u.Admin == "" && u.Kind == "replay":
 		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or any other as upstream.replay.url")
 	case target != "" && u.Admin == "":
 		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or use upstream.kind: http")
-	case target == "" && u.Admin != "":
+	case embedded && u.Admin != "":
 		c.bad("upstream.admin", "the run starts its own target", "remove it, or give target.url too")
 	case u.Admin != "":
 		c.web("upstream.admin", u.Admin, "http", "https")

@@ -112,7 +112,7 @@ func (c *checker) kind(u *Upstream) {
 
 // product checks what the kinds that fake a product have in common.
 func (c *checker) product(kind, url, text string) {
-	if c.p.Target.URL == "" {
+	if c.p.Target.IsEmbedded() {
 		c.bad("upstream.kind", "the embedded target takes no webhooks of "+kind, "give target.url, or use kind inject")
 	}
 	path := "upstream." + kind
@@ -161,7 +161,7 @@ func (c *checker) feed(u *Upstream) {
 	switch {
 	case f.Listen != "" && !listenable(f.Listen):
 		c.bad("upstream.feed.listen", quote(f.Listen)+" is no address to listen on", "write it like 127.0.0.1:9000")
-	case f.Listen == "" && c.p.Target.URL != "":
+	case f.Listen == "" && !c.p.Target.IsEmbedded():
 		c.missing("upstream.feed.listen", "with target.url, give the address under which the target polls, like 127.0.0.1:9000")
 	}
 	c.least("upstream.feed.limit", f.Limit, 0)
@@ -195,7 +195,7 @@ func (c *checker) replay(u *Upstream) {
 }
 
 func (c *checker) none() {
-	if c.p.Target.URL == "" && slices.ContainsFunc(c.p.Lanes, func(l Lane) bool { return !l.HearsNone() }) {
+	if c.p.Target.IsEmbedded() && slices.ContainsFunc(c.p.Lanes, func(l Lane) bool { return !l.HearsNone() }) {
 		c.bad("upstream.kind", "the embedded target emits nothing by itself", "give target.url")
 	}
 	for _, key := range []string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"} {

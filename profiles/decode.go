@@ -41,6 +41,8 @@ func (d *decoder) decode(n *node, path string, v reflect.Value) {
 	switch {
 	case v.Kind() == reflect.Struct:
 		d.group(n, path, v)
+	case v.Type() == typeCommand && n.kind == scalar:
+		d.command(n, path, v)
 	case v.Kind() == reflect.Slice:
 		d.list(n, path, v)
 	case v.Kind() == reflect.Map:

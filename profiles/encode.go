@@ -66,6 +66,8 @@ func plainValue(v, standard reflect.Value) any {
 		return cases
 	case Capacity:
 		return plainGroup(v, reflect.ValueOf(defaultCapacity()))
+	case Command:
+		return plainValue(reflect.ValueOf([]string(x)), standard)
 	case []string:
 		list := make([]any, len(x))
 		for i, s := range x {

@@ -63,7 +63,7 @@ func defaultSEP2549(l *Lane, _ string) {
 // completeLists gives the embedded target lists where a lane uses them.
 func (p *Profile) completeLists() {
 	lists := &p.Target.Embedded.Lists
-	if p.Target.URL != "" || lists.Entries != 0 {
+	if !p.Target.IsEmbedded() || lists.Entries != 0 {
 		return
 	}
 	for _, l := range p.Lanes {

@@ -54,7 +54,16 @@ type Case struct {
 // Target says where the server is and how it is met.
 type Target struct {
 	// URL of the MCP endpoint. Empty means the embedded reference target.
-	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`
+	URL string `yaml:"url,omitempty" json:"url,omitempty"`
+	// Command, instead of URL, is a program that speaks MCP over its standard
+	// input and output: a list, or a text that is split as a shell would, without
+	// one. It is stored in the result, so secrets belong into Env.
+	Command Command `yaml:"command,omitempty" json:"command,omitempty"`
+	// Env are variables that the program gets besides this process's own. They
+	// never enter a result.
+	Env map[string]string `yaml:"env,omitempty" json:"-"`
+	// Dir is where the program runs; empty = where mcpload does.
+	Dir     string            `yaml:"dir,omitempty" json:"dir,omitempty"`
 	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
 	// Tokens are bearer tokens, one per principal; subscription i uses token
 	// i modulo their number. They are secrets and never enter a result.
@@ -79,6 +88,9 @@ type Target struct {
 // Embedded is how the embedded reference target behaves. Zero values leave its
 // own defaults.
 type Embedded struct {
+	// Transport is http (the default), or stdio: then all lanes share the
+	// target's standard output.
+	Transport string `yaml:"transport,omitempty" json:"transport,omitempty"`
 	// Heartbeat is the longest silence on a stream, NextPoll the pause asked
 	// of pollers.
 	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty"`
@@ -264,7 +276,9 @@ type Upstream struct {
 	// the same.
 	Event string `yaml:"event,omitempty" json:"event,omitempty"`
 	// Admin is the address of the admin listener (inject, replay) of a reference target
-	// that this run did not start: needed with target.url, and only then.
+	// that this run did not start: needed with target.url, and only with that or
+	// target.command, where it is needed unless the program says it on standard
+	// error, as mcpload serve --stdio does.
 	Admin string `yaml:"admin,omitempty" json:"admin,omitempty"`
 	// Payload is the event's data (inject, feed), the request's body as JSON
 	// (http, where it has no other), the arguments of the call (tool), or the

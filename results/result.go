@@ -80,6 +80,35 @@ type Target struct {
 	// Process is the target's own use of the machine while the run fired and
 	// drained, where it is a process of this machine.
 	Process *Process `json:"process,omitempty"`
+	// Stdio is what passed the pipes of a target that is met over standard input
+	// and output.
+	Stdio *Stdio `json:"stdio,omitempty"`
+}
+
+// Stdio is what passed the pipes of a target that is a program. Each line that
+// it wrote belongs to the request or stream that it names, or is counted here.
+type Stdio struct {
+	// Up and Down are bytes written to it and read from it, line ends and
+	// handshakes included.
+	Up   int64 `json:"up"`
+	Down int64 `json:"down"`
+	// Lines is all lines that it wrote.
+	Lines int64 `json:"lines"`
+	// Late lines named a request that was over by then, Unknown ones a request
+	// that was never sent.
+	Late    int64 `json:"late"`
+	Unknown int64 `json:"unknown"`
+	// Unaddressed are notifications that name no request and that no lane
+	// listened for, Requests are the target's own.
+	Unaddressed int64 `json:"unaddressed"`
+	Requests    int64 `json:"requests"`
+	// Malformed lines are no JSON objects, TooLong ones are over 16 MiB.
+	Malformed int64 `json:"malformed"`
+	TooLong   int64 `json:"tooLong"`
+	// Exit is how the program ended before the run did, and Stderr the last lines
+	// that it then had written on standard error.
+	Exit   string   `json:"exit,omitempty"`
+	Stderr []string `json:"stderr,omitempty"`
 }
 
 // Process is what one process used.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -28,7 +29,7 @@ type discoverFlags struct {
 func newDiscoverCommand(io streams) *cobra.Command {
 	var f discoverFlags
 	c := &cobra.Command{
-		Use:   "discover --target URL",
+		Use:   "discover {--target URL | --command 'PROGRAM ARGS'}",
 		Short: "Say what a server offers, with a profile to start from",
 		Long: `Discover connects to a server, and prints its protocol era and versions, its
 capabilities, its event types with their delivery modes and schemas, what it
@@ -36,9 +37,10 @@ has of the other systems (Smithery triggers, SEP-1803 event resources, SEP-975
 resumable requests, SEP-2549 times to live), and a profile to start from. It
 subscribes to nothing and works where a server advertises no capability but
 answers events/list.`,
-		Example: "  mcpload discover --target http://127.0.0.1:8080/mcp --token secret",
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return discover(c.Context(), f, io) },
+		Example: `  mcpload discover --target http://127.0.0.1:8080/mcp --token secret
+  mcpload discover --command 'mcpload serve --stdio'`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return discover(c.Context(), f, io) },
 	}
 	f.target.add(c)
 	c.Flags().StringArrayVar(&f.allowHosts, "allow-host", nil, "connect to this host, which is not this machine (repeatable)")
@@ -48,11 +50,8 @@ answers events/list.`,
 
 // discover is the discover command.
 func discover(ctx context.Context, f discoverFlags, io streams) error {
-	if f.target.url == "" {
-		return usageError{fmt.Errorf("discover needs --target URL")}
-	}
-	t := profiles.Target{URL: f.target.url}
-	if err := f.target.apply(&t); err != nil {
+	t, err := f.target.alone()
+	if err != nil {
 		return err
 	}
 	ctx, release := untilInterrupt(ctx, io)
@@ -66,10 +65,10 @@ func discover(ctx context.Context, f discoverFlags, io streams) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(offer)
 	}
-	return describe(io.out, f.target.url, offer)
+	return describe(io.out, t, offer)
 }
 
-func describe(w io.Writer, url string, o bench.Discovery) error {
+func describe(w io.Writer, t profiles.Target, o bench.Discovery) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "server\t%s %s\n", report.Clean(o.Server), report.Clean(o.ServerVersion))
 	fmt.Fprintf(tw, "era\t%s %s\n", o.Era, report.Clean(o.Version))
@@ -110,7 +109,7 @@ func describe(w io.Writer, url string, o bench.Discovery) error {
 		_, err := fmt.Fprintln(w, "\nno event types, so there is nothing to subscribe to")
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n# a profile to start from: put it into a file and run it with --profile FILE\n%s", starter(url, system, first))
+	_, err := fmt.Fprintf(w, "\n# a profile to start from: put it into a file and run it with --profile FILE\n%s", starter(t, system, first))
 	return err
 }
 
@@ -158,6 +157,36 @@ func firstType(o bench.Discovery) (system string, e dialect.EventType, ok bool) 
 	return "", e, false
 }
 
+// alone is the target that the flags name without a profile.
+func (t *targetFlags) alone() (profiles.Target, error) {
+	if t.url == "" && t.command == "" {
+		return profiles.Target{}, usageError{errors.New("give the server with --target URL or --command 'PROGRAM ARGS'")}
+	}
+	if _, err := t.commandOverride(); err != nil {
+		return profiles.Target{}, err
+	}
+	out := profiles.Target{URL: t.url}
+	if t.command != "" {
+		var err error
+		if out.Command, err = profiles.SplitCommand(t.command); err != nil {
+			return profiles.Target{}, usageError{fmt.Errorf("--command: %w", err)}
+		}
+	}
+	return out, t.apply(&out)
+}
+
+// where is the line of a profile that names the target.
+func where(t profiles.Target) string {
+	if len(t.Command) > 0 {
+		words := make([]string, len(t.Command))
+		for i, w := range t.Command {
+			words[i] = fmt.Sprintf("%q", w)
+		}
+		return "command: [" + strings.Join(words, ", ") + "]"
+	}
+	return fmt.Sprintf("url: %q", t.URL)
+}
+
 func modes(e dialect.EventType) string {
 	if len(e.Delivery) == 0 {
 		return "(no delivery modes named)"
@@ -171,7 +200,7 @@ func modes(e dialect.EventType) string {
 
 // starter writes a profile for an event type, with a lane for each mode that it
 // is delivered by.
-func starter(url, system string, e dialect.EventType) string {
+func starter(t profiles.Target, system string, e dialect.EventType) string {
 	all := map[string][]mcpload.Mode{
 		"events": {mcpload.Push, mcpload.Poll, mcpload.Webhook}, "smithery": {mcpload.Webhook}, "sep-1803": {mcpload.Push, mcpload.Webhook},
 	}[system]
@@ -180,7 +209,7 @@ func starter(url, system string, e dialect.EventType) string {
 		of = "    system: " + system + "\n"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: first-try\ntarget:\n  url: %q\nlanes:\n", url)
+	fmt.Fprintf(&b, "name: first-try\ntarget:\n  %s\nlanes:\n", where(t))
 	for _, m := range all {
 		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, m) {
 			continue

@@ -87,15 +87,22 @@ func record(ctx context.Context, f recordFlags, io streams) error {
 
 // profile is a run that subscribes to each event and fires nothing.
 func (f *recordFlags) profile() (*profiles.Profile, error) {
-	if f.target.url == "" || len(f.events) == 0 {
-		return nil, usageError{errors.New("give the server with --target and an event of it with --event; mcpload discover lists them")}
+	if f.target.url == "" && f.target.command == "" || len(f.events) == 0 {
+		return nil, usageError{errors.New("give the server with --target or --command, and an event of it with --event; mcpload discover lists them")}
 	}
 	text := "name: record\nlanes:\n"
 	for i, e := range f.events {
 		text += fmt.Sprintf("  - {name: event-%d, mode: %s, subscriptions: 1, event: %s, arguments: %s}\n", i, strconv.Quote(f.mode), strconv.Quote(e), f.arguments)
 	}
-	text += fmt.Sprintf("target: {url: %s}\nupstream: {kind: none}\nphases: {warmup: 0, measure: %v, drain: 0}\n", strconv.Quote(f.target.url), f.duration)
-	p, err := profiles.Parse("record", []byte(text), nil)
+	text += fmt.Sprintf("upstream: {kind: none}\nphases: {warmup: 0, measure: %v, drain: 0}\n", f.duration)
+	set, err := f.target.commandOverride()
+	if err != nil {
+		return nil, err
+	}
+	if f.target.url != "" {
+		set = append(set, "target.url="+strconv.Quote(f.target.url))
+	}
+	p, err := profiles.Parse("record", []byte(text), set)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,6 +60,8 @@ Ctrl-C once stops firing, drains and writes a partial result; twice writes at on
   mcpload run --profile push --set 'lanes.push.subscriptions=2000' --set phases.measure=30s
   mcpload run --target http://127.0.0.1:8080/mcp --token-file tokens.txt \
       --upstream inject --upstream-url http://127.0.0.1:8081
+  mcpload run --command 'node server.js --verbose' --profile mine.yaml
+  mcpload run --profile stdio
   mcpload run --profile mine.yaml --json --quiet > result.json
   mcpload run --processes 4
   mcpload run --shard 0/4 --start-at 2026-11-20T10:00:00Z --out part-0 --target http://10.0.0.9/mcp --allow-host 10.0.0.9`,
@@ -170,7 +173,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profil
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
 	options := bench.Options{
-		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, Stop: stop, Version: version(),
+		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(),
 	}
 	var trace *traceFile
 	if f.record != "" {
@@ -248,7 +251,11 @@ func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
 	if f.target.url != "" {
 		set = append(set, "target.url="+f.target.url)
 	}
-	p, err := profiles.Load(name, set)
+	over, err := f.target.commandOverride()
+	if err != nil {
+		return nil, err
+	}
+	p, err := profiles.Load(name, append(set, over...))
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -261,6 +268,7 @@ func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
 // targetFlags are the flags that say where a server is and how it is met.
 type targetFlags struct {
 	url       string
+	command   string
 	headers   []string
 	tokens    []string
 	tokenFile string
@@ -269,9 +277,22 @@ type targetFlags struct {
 func (t *targetFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVarP(&t.url, "target", "t", "", "URL of the MCP endpoint")
+	fl.StringVar(&t.command, "command", "", "instead of --target: a program that speaks MCP over standard input and output, with its arguments")
 	fl.StringArrayVarP(&t.headers, "header", "H", nil, "header of every request, 'Name: value' (repeatable)")
 	fl.StringArrayVar(&t.tokens, "token", nil, "bearer token, one principal each (repeatable)")
 	fl.StringVar(&t.tokenFile, "token-file", "", "file of bearer tokens, one principal a line")
+}
+
+// commandOverride is the override that --command stands for.
+func (t *targetFlags) commandOverride() ([]string, error) {
+	if t.command == "" {
+		return nil, nil
+	}
+	if t.url != "" {
+		return nil, usageError{errors.New("--target and --command: give one of the two")}
+	}
+	text, err := json.Marshal(t.command) // which is YAML, too
+	return []string{"target.command=" + string(text)}, err
 }
 
 // apply puts the flags over what the profile says.

@@ -34,16 +34,27 @@ func newServeCommand(io streams) *cobra.Command {
 push and webhook. It prints where it serves and how an event is injected, and
 runs until it is interrupted.
 
+With --stdio it speaks MCP over standard input and output instead, to the
+program that starts it, and runs until its input ends. A line of JSON on standard
+error says where events are injected.
+
 By default it delivers webhooks to public addresses with valid certificates only.
 For a load test on this machine, give --allow-private-callbacks and either
 --callback-insecure or --callback-ca.`,
 		Example: `  mcpload serve --addr 127.0.0.1:8080 --admin 127.0.0.1:8081 --allow-private-callbacks --callback-insecure
-  curl -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject`,
+  curl -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject
+  mcpload run --command 'mcpload serve --stdio'`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), f, io) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.Stdio && !c.Flags().Changed("admin") {
+				o.AdminAddr = "127.0.0.1:0" // several may run side by side
+			}
+			return serve(c.Context(), f, io)
+		},
 	}
 	fl := c.Flags()
 	fl.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "address of the MCP endpoint (HTTP/1.1 and h2c)")
+	fl.BoolVar(&o.Stdio, "stdio", false, "speak MCP over standard input and output instead of HTTP, until standard input ends")
 	fl.BoolVar(&o.TLS, "tls", false, "serve the MCP endpoint over TLS too (HTTP/1.1 and HTTP/2, self-signed certificate)")
 	fl.StringVar(&o.TLSAddr, "tls-addr", "127.0.0.1:0", "address of the endpoint over TLS")
 	fl.StringVar(&o.AdminAddr, "admin", "127.0.0.1:8081", "address of /inject, /stats and /healthz, without authentication")
@@ -107,6 +118,9 @@ func serve(ctx context.Context, f serveFlags, io streams) error {
 	if err := s.Start(ctx); err != nil {
 		return err
 	}
+	if f.options.Stdio {
+		return serveStdio(ctx, s, io)
+	}
 	ready := bench.Ready{URL: s.URL(), TLSURL: s.TLSURL(), Admin: s.AdminURL(), Cert: string(s.CertPEM()), PID: os.Getpid()}
 	if f.ready {
 		err = json.NewEncoder(io.out).Encode(ready)
@@ -155,6 +169,15 @@ func waitForEnd(ctx context.Context, untilEOF bool, s streams) {
 	case <-ended:
 	case <-ctx.Done():
 	}
+}
+
+// embeddedCommand is this very program as the reference target.
+func embeddedCommand(args []string) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program to start it as the target: %w", err)
+	}
+	return append([]string{self, "serve"}, args...), nil
 }
 
 // startEmbedded runs this very program as the reference target.

@@ -32,6 +32,10 @@ type Options struct {
 	// Embedded starts the reference target for a profile without a target URL;
 	// args are flags of the serve command. The run stops it.
 	Embedded func(ctx context.Context, args []string) (*Child, error)
+	// EmbeddedCommand is the command that starts the reference target over
+	// standard input and output, for a profile that asks for it; args are flags
+	// of the serve command.
+	EmbeddedCommand func(args []string) ([]string, error)
 	// Stop, when it is closed, ends the run early but in order: firing stops,
 	// the drain and the detach are done. Cancelling the context of [Run]
 	// instead ends it at once.
@@ -243,6 +247,7 @@ func (r *run) finish(err error) {
 		res.Partial, res.Reason = true, err.Error()
 	}
 	r.upstreamFigures()
+	res.Target.Stdio = r.stdioFigures()
 	for i := range res.Lanes {
 		res.Lanes[i].Latency.MarkFloor(res.Instrument.OwnDelay.P99)
 	}

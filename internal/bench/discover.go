@@ -27,13 +27,15 @@ type Discovery struct {
 	Abilities dialect.Abilities
 }
 
-// DiscoverTarget connects to the target at t.URL and asks what it offers. The
-// host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
+// DiscoverTarget connects to the target at t.URL, or starts t.Command, and asks what it
+// offers. The host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
 // [ErrTarget]; a target that knows none of the systems is such an error.
 func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
 	var found Discovery
-	if err := checkHost(ctx, t.URL, "target", allowHosts); err != nil {
-		return found, err
+	if len(t.Command) == 0 {
+		if err := checkHost(ctx, t.URL, "target", allowHosts); err != nil {
+			return found, err
+		}
 	}
 	opts, err := endpointOptions(t, version)
 	if err != nil {
@@ -106,7 +108,7 @@ func askSystem(ctx context.Context, e *dialect.Endpoint, system string, mode mcp
 
 func endpointOptions(t profiles.Target, version string) (dialect.EndpointOptions, error) {
 	o := dialect.EndpointOptions{
-		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens,
+		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens, Command: t.Command, Env: variables(t.Env), Dir: t.Dir,
 		Era: dialect.Era(t.Era), Revision: dialect.Revision(t.Revision),
 		ClientName: "mcpload", ClientVersion: version,
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -119,6 +120,22 @@ func (r *run) warning(code, lane, format string, args ...any) {
 	r.result.Warnings = append(r.result.Warnings, results.Warning{Code: code, Lane: lane, Text: fmt.Sprintf(format, args...)})
 }
 
+// warnStdio tells of lines that belong to nothing.
+func (r *run) warnStdio(s *results.Stdio) {
+	if s == nil {
+		return
+	}
+	if n := s.Malformed + s.TooLong; n > 0 {
+		r.warning("malformed", "", "%d lines of the target's standard output are no messages; something there prints what belongs on standard error", n)
+	}
+	if s.Unknown > 0 {
+		r.warning("unknown-ids", "", "%d lines of the target name a request that was never sent", s.Unknown)
+	}
+	if s.Exit != "" && len(s.Stderr) > 1 {
+		r.warning("target-stderr", "", "the target's last words: %s", strings.Join(s.Stderr, " | "))
+	}
+}
+
 // warn looks over the finished figures for what their reader should know.
 func (r *run) warn() {
 	res := r.result
@@ -133,6 +150,7 @@ func (r *run) warn() {
 	if res.Upstream.Dropped > 0 {
 		r.warning("dropped-shots", "", "%d shots found no free worker and were never fired; raise upstream.workers", res.Upstream.Dropped)
 	}
+	r.warnStdio(res.Target.Stdio)
 	for _, l := range res.Lanes {
 		r.warnLane(l)
 	}

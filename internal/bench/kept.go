@@ -27,6 +27,7 @@ func (k *kept) lend(t *targetSide) bool {
 	default:
 	}
 	t.child, t.dir, t.authority = k.child, k.dir, k.authority
+	t.embedded = &t.child.Ready
 	return true
 }
 

@@ -59,6 +59,9 @@ func (r *run) targetPID(ctx context.Context) int {
 	if r.target.embedded != nil {
 		return r.target.embedded.PID
 	}
+	if pid := r.target.plain.PID(); pid != 0 {
+		return pid
+	}
 	u, err := url.Parse(r.target.plain.URL())
 	if err != nil || !isLoopback(ctx, u.Hostname()) {
 		return 0

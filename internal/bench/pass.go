@@ -252,6 +252,8 @@ func (p *pass) untilStopped(ctx context.Context) (context.Context, context.Cance
 	}
 	p.watchers.Go(func() {
 		select {
+		case <-p.target.plain.Ended():
+			cancel(fmt.Errorf("%w: %w", ErrTarget, p.target.plain.Err()))
 		case <-p.opts.Stop:
 			cancel(ErrStopped)
 		case <-gone:

@@ -72,6 +72,9 @@ func checkFiles(p *profiles.Profile, limit int64) error {
 	widest := int64(0)
 	for _, l := range p.Lanes {
 		n := filesOf(l)
+		if p.Target.OverStdio() && l.Mode != "webhook" {
+			n = 0 // everything shares two pipes
+		}
 		widest = max(widest, n)
 		need += n
 	}

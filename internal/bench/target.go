@@ -22,8 +22,9 @@ import (
 // endpoints under which it is met, and the upstream that makes its events.
 type targetSide struct {
 	child     *Child
-	embedded  *Ready // the embedded target, whoever started it; nil = there is none
-	dir       string // temporary files, removed at the end
+	embedded  *Ready   // the embedded target, whoever started it; nil = there is none, or it is met over stdio
+	program   *program // where it is met over standard input and output
+	dir       string   // temporary files, removed at the end
 	plain     *dialect.Endpoint
 	tls       *dialect.Endpoint // the embedded target's second endpoint, where a lane needs it
 	authority *sinks.Authority
@@ -63,7 +64,7 @@ func checkHosts(ctx context.Context, p *profiles.Profile, named []string) error 
 func (r *run) open(ctx context.Context) error {
 	var err error
 	t := &r.target
-	lent := r.profile.Target.URL == "" && r.opts.keep.lend(t)
+	lent := r.profile.Target.IsEmbedded() && r.opts.keep.lend(t)
 	if r.needsListener() && t.authority == nil {
 		if t.authority, err = sinks.NewAuthority(); err != nil {
 			return fmt.Errorf("make the webhook listener's certificate: %w", err)
@@ -113,12 +114,12 @@ func (r *run) startEmbedded(ctx context.Context) error {
 		if r.siblings = shared.Siblings; shared.Source.IsValid() {
 			r.sources = []netip.Addr{shared.Source}
 		}
-		if r.profile.Target.URL == "" {
+		if r.profile.Target.IsEmbedded() {
 			t.embedded = &shared.Ready
 		}
 		return nil
 	}
-	if r.profile.Target.URL != "" {
+	if !r.profile.Target.IsEmbedded() {
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "mcpload-*")
@@ -129,6 +130,9 @@ func (r *run) startEmbedded(ctx context.Context) error {
 	args, err := r.targetArgs(dir, callbacks)
 	if err != nil {
 		return err
+	}
+	if r.profile.Target.OverStdio() {
+		return r.commandEmbedded(args)
 	}
 	if r.opts.Embedded == nil {
 		return fmt.Errorf("%w: it names no target.url, and no embedded target can be started here", ErrProfile)
@@ -169,6 +173,9 @@ func (r *run) connect(ctx context.Context) error {
 	}
 	opts.Capabilities = r.capabilities()
 	opts.LocalAddrs = r.sources
+	if r.profile.Target.OverStdio() {
+		t.meet(&opts)
+	}
 	if t.embedded != nil {
 		opts.URL = t.embedded.URL
 		if len(opts.Tokens) == 0 {
@@ -180,6 +187,9 @@ func (r *run) connect(ctx context.Context) error {
 	}
 	if err := t.plain.Connect(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	if err := r.findAdmin(ctx); err != nil {
+		return err
 	}
 	if t.embedded != nil && t.embedded.TLSURL != "" {
 		opts.URL, opts.Roots = t.embedded.TLSURL, x509.NewCertPool()
@@ -219,7 +229,7 @@ func (r *run) checkOffer(ctx context.Context) error {
 	r.target.offer = offer
 	era, version, _ := r.target.plain.Negotiated()
 	r.result.Target = results.Target{
-		URL: r.target.plain.URL(), Embedded: r.target.embedded != nil,
+		URL: r.targetName(), Embedded: r.profile.Target.IsEmbedded(),
 		Era: string(era), Protocol: version, Name: offer.Server, Version: offer.ServerVersion,
 	}
 	return r.checkLanes(ctx, offer)

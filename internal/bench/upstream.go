@@ -149,8 +149,8 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 		return upstream.NewTool(upstream.ToolOptions{Arguments: payload, Timeout: u.Timeout, Call: r.callTool})
 	case "exec":
 		env := []string{"MCPLOAD_TARGET=" + r.target.plain.URL()}
-		if r.target.embedded != nil {
-			env = append(env, "MCPLOAD_ADMIN="+r.target.embedded.Admin)
+		if admin := r.adminURL(); admin != "" {
+			env = append(env, "MCPLOAD_ADMIN="+admin)
 		}
 		return upstream.NewExec(upstream.ExecOptions{Command: u.Exec.Command, Ack: u.Exec.Ack, Line: payload, Timeout: u.Timeout, Env: env})
 	}
@@ -165,10 +165,15 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 
 // adminURL is where the reference target is told to emit, "" if there is none.
 func (r *run) adminURL() string {
-	if base := r.profile.Upstream.Admin; base != "" || r.target.embedded == nil {
+	switch base := r.profile.Upstream.Admin; {
+	case base != "":
 		return base
+	case r.target.embedded != nil:
+		return r.target.embedded.Admin
+	case r.target.program != nil:
+		return r.target.program.admin
 	}
-	return r.target.embedded.Admin
+	return ""
 }
 
 // upstreamTLS is how https is checked on the way to the upstream: what stands

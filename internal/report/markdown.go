@@ -81,6 +81,9 @@ func Markdown(w io.Writer, r *results.Result) error {
 	where := Markup(r.Target.URL)
 	if r.Target.Embedded {
 		where = "the embedded target"
+		if r.Target.Stdio != nil {
+			where += " over stdio"
+		}
 	}
 	p.printf("### mcpload: %s\n\n%s fired by %s from %s in %s.\n\n", where, plural(r.Upstream.Fired, "event"), Markup(r.Upstream.Kind),
 		plural(int64(r.Upstream.Sources), "source"), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))

@@ -51,6 +51,9 @@ func (p *printer) head(r *results.Result) {
 	where := Clean(r.Target.URL)
 	if r.Target.Embedded {
 		where = "the embedded target"
+		if r.Target.Stdio != nil {
+			where += " over stdio"
+		}
 	}
 	p.printf("%s, %s %s, in %s", where, Clean(r.Target.Era), Clean(r.Target.Protocol), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
 	if r.Partial {

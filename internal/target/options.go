@@ -3,6 +3,7 @@ package target
 import (
 	"cmp"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -19,6 +20,9 @@ type Options struct {
 	// Addr is the plain MCP listener's address (HTTP/1.1 and h2c). Default
 	// 127.0.0.1:0.
 	Addr string
+	// Stdio opens no MCP listener at all: the one client is served by
+	// [Server.ServeStdio]. It is an error with TLS.
+	Stdio bool
 	// TLS opens a second MCP listener on TLSAddr (default 127.0.0.1:0) with
 	// HTTP/1.1 and HTTP/2 over TLS and a self-signed certificate, see
 	// [Server.CertPEM].
@@ -196,6 +200,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.TypesEvery < 0 && bad == nil {
 		bad = fmt.Errorf("target: TypesEvery is %v: want 0 or more", o.TypesEvery)
+	}
+	if o.Stdio && o.TLS && bad == nil {
+		bad = errors.New("target: Stdio and TLS are both set: want one of them")
 	}
 	var err error
 	if o.Lists, err = o.Lists.withDefaults(); err != nil && bad == nil {

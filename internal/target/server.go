@@ -110,7 +110,9 @@ func (s *Server) Start(ctx context.Context) error {
 		s.listeners = append(s.listeners, open)
 		return open
 	}
-	s.mcp = open(s.opts.Addr, s.stalling(s.face), false)
+	if !s.opts.Stdio {
+		s.mcp = open(s.opts.Addr, s.stalling(s.face), false)
+	}
 	if s.opts.TLS {
 		s.secure = open(s.opts.TLSAddr, s.stalling(s.face), true)
 	}
@@ -164,7 +166,8 @@ func (s *Server) httpServer(handler http.Handler, secure bool) *http.Server {
 	return h
 }
 
-// URL is the plain MCP endpoint. It is "" before Start.
+// URL is the plain MCP endpoint. It is "" before Start, and with
+// [Options.Stdio].
 func (s *Server) URL() string { return s.mcp.url("http", "/mcp") }
 
 // TLSURL is the MCP endpoint over TLS, "" without [Options.TLS].

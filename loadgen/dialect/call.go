@@ -52,6 +52,14 @@ type caller struct {
 	url       *url.URL
 	host      string
 	clock     *mcpload.Clock
+	pipe      *pipe         // nil unless the target is a program
+	traffic   *wire.Traffic // of what goes over the pipe; nil = counted nowhere
+}
+
+// caller makes a caller of the endpoint's own, whose connections the handshakes
+// use, too.
+func (e *Endpoint) caller(clock *mcpload.Clock, traffic *wire.Traffic) caller {
+	return caller{transport: e.transport, url: e.url, host: e.host, clock: clock, pipe: e.pipe, traffic: traffic}
 }
 
 // answer is what came of one call. release gives its buffer back; msg is not
@@ -65,6 +73,7 @@ type answer struct {
 	down   int64
 	date   time.Time // the Date header, zero if there was none
 	status int
+	sent   bool // over a pipe: it was handed to the server
 
 	buf *[]byte
 }
@@ -95,6 +104,9 @@ func (c *caller) request(ctx context.Context, header http.Header, body []byte) *
 // call sends one request and reads the answer, whether it is one JSON object
 // or an event stream that ends with it. header is shared and not written.
 func (c *caller) call(ctx context.Context, method string, header http.Header, body []byte) *answer {
+	if c.pipe != nil {
+		return c.callPipe(ctx, method, body)
+	}
 	a := &answer{up: requestSize(http.MethodPost, c.url.RequestURI(), header, int64(len(body)))}
 	start := c.clock.Now()
 	defer func() {

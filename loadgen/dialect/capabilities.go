@@ -30,8 +30,21 @@ func (e *Endpoint) advertise(req *http.Request) error {
 		return fmt.Errorf("initialize: %w", err)
 	}
 	text, err := io.ReadAll(body)
+	if err == nil {
+		text, err = e.advertised(text)
+	}
 	if err != nil {
 		return fmt.Errorf("initialize: %w", err)
+	}
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+	return nil
+}
+
+// advertised is an initialize request with the endpoint's capabilities in it.
+func (e *Endpoint) advertised(text []byte) ([]byte, error) {
+	if len(e.opts.Capabilities) == 0 {
+		return text, nil
 	}
 	// Members that are not ours keep the bytes that they have.
 	var message, params, capabilities map[string]json.RawMessage
@@ -48,7 +61,7 @@ func (e *Endpoint) advertise(req *http.Request) error {
 			}
 		}
 		if err := json.Unmarshal(part.text, part.into); err != nil {
-			return fmt.Errorf("initialize: %w", err)
+			return nil, err
 		}
 	}
 	for _, name := range e.opts.Capabilities {
@@ -58,14 +71,10 @@ func (e *Endpoint) advertise(req *http.Request) error {
 		key      string
 		of, into map[string]json.RawMessage
 	}{{"capabilities", capabilities, params}, {"params", params, message}} {
+		var err error
 		if part.into[part.key], err = json.Marshal(part.of); err != nil {
-			return fmt.Errorf("initialize: %w", err)
+			return nil, err
 		}
 	}
-	if text, err = json.Marshal(message); err != nil {
-		return fmt.Errorf("initialize: %w", err)
-	}
-	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
-	return nil
+	return json.Marshal(message)
 }

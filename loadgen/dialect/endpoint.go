@@ -3,7 +3,9 @@ package dialect
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -43,6 +45,16 @@ const (
 type EndpointOptions struct {
 	// URL of the MCP endpoint, http or https.
 	URL string
+	// Command, instead of URL, is a program that speaks MCP over its standard
+	// input and output, and its arguments; no shell is asked. Headers, Tokens
+	// (a pipe has one principal), Roots and LocalAddrs mean nothing to it. Env
+	// are variables (NAME=value) that it gets besides this process's own, Dir
+	// is where it runs, "" = here. Stderr, if not nil, gets what it writes on
+	// standard error.
+	Command []string
+	Env     []string
+	Dir     string
+	Stderr  io.Writer
 	// Headers are added to every request. "Host" sets the host that is asked
 	// for, which some servers check.
 	Headers map[string]string
@@ -79,6 +91,7 @@ type Endpoint struct {
 	transport http.RoundTripper // of handshakes; lanes have their own
 	hangUp    func()
 	traffic   wire.Traffic
+	pipe      *pipe // nil unless the target is a program
 
 	principals []*principal
 
@@ -88,9 +101,9 @@ type Endpoint struct {
 
 // NewEndpoint checks opts. It opens no connection.
 func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
-	u, err := url.Parse(opts.URL)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("endpoint: %q is not a URL: use http://host:port/path or https://…", opts.URL)
+	u, err := opts.address()
+	if err != nil {
+		return nil, err
 	}
 	switch opts.Era {
 	case "":
@@ -110,6 +123,9 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 		opts.ClientName, opts.ClientVersion = "mcpload", "0.1"
 	}
 	e := &Endpoint{opts: opts, header: http.Header{}, url: u}
+	if len(opts.Command) > 0 {
+		e.pipe = newPipe(opts, &e.nextID)
+	}
 	var err2 error
 	if e.transport, e.hangUp, err2 = e.newTransport("", &e.traffic, false); err2 != nil {
 		return nil, err2
@@ -131,7 +147,28 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 	return e, nil
 }
 
-// URL returns the endpoint's address.
+// address checks URL, or Command, and gives the latter a form to be named by.
+func (o *EndpointOptions) address() (*url.URL, error) {
+	if len(o.Command) > 0 {
+		switch {
+		case o.URL != "":
+			return nil, errors.New("endpoint: there is a URL and a command: give one of them")
+		case o.Command[0] == "":
+			return nil, errors.New("endpoint: the command is empty: name a program")
+		case len(o.Tokens) > 0 || len(o.Headers) > 0:
+			return nil, errors.New("endpoint: a program has no headers or tokens: give it what it needs in its environment")
+		}
+		o.URL = "stdio:" + strings.Join(o.Command, " ")
+		return &url.URL{Scheme: "stdio"}, nil
+	}
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fmt.Errorf("endpoint: %q is not a URL: use http://host:port/path or https://…", o.URL)
+	}
+	return u, nil
+}
+
+// URL returns the endpoint's address; of a program, stdio: and its command.
 func (e *Endpoint) URL() string { return e.opts.URL }
 
 // Connect shakes hands for the first principal, so that a target that cannot
@@ -154,7 +191,9 @@ func (e *Endpoint) Negotiated() (Era, string, bool) {
 	return e.found.era, e.found.version, true
 }
 
-// Close ends every session and closes the endpoint's own connections. Lanes
+// Close ends every session, closes the endpoint's own connections, and ends a
+// program: its standard input is closed, after two seconds it is asked to
+// terminate, after another it is killed. Lanes
 // must be closed first. Sessions that ctx leaves no time for are given up.
 func (e *Endpoint) Close(ctx context.Context) error {
 	const atOnce = 16
@@ -172,6 +211,9 @@ func (e *Endpoint) Close(ctx context.Context) error {
 	}
 	wg.Wait()
 	e.hangUp()
+	if e.pipe != nil {
+		e.pipe.close()
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("endpoint: ending sessions at %s: %w", e.opts.URL, err)
 	}

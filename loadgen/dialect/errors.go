@@ -93,6 +93,7 @@ func (e *callError) Error() string {
 	case e.code == codeNotFound, e.code == codeUnsupported:
 		hint = ": compare with what events/list offers"
 	case e.cause == errUnheard: // it says itself what to look at
+	case e.kind == kindEnded: // the cause says how
 	case errors.Is(e, ErrUnreachable):
 		hint = ": is the server up, and the URL right?"
 	}
@@ -138,7 +139,7 @@ func (e *callError) sentinel() error {
 // final tells whether asking again would bring the same answer: the
 // subscription is over then.
 func (e *callError) final() bool {
-	return errors.Is(e, ErrAuth) || errors.Is(e, ErrNotOffered) || errors.Is(e, ErrInvalid)
+	return e.kind == kindEnded || errors.Is(e, ErrAuth) || errors.Is(e, ErrNotOffered) || errors.Is(e, ErrInvalid)
 }
 
 // throttled tells whether the target asked to come back later.

@@ -111,13 +111,11 @@ func (a *agreement) end() {
 // capabilities as they were sent, and the status of a refusal.
 func (p *principal) shake(ctx context.Context, observe func(mcpload.Call)) (*agreement, error) {
 	e := p.endpoint
-	spy := &spy{p: p, observe: observe, seen: map[string]*capture{}}
-	client := mcp.NewClient(&mcp.Implementation{Name: e.opts.ClientName, Version: e.opts.ClientVersion},
-		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
-	opts := &mcp.ClientSessionOptions{ProtocolVersion: modernVersion}
-	if e.opts.Era == Legacy {
-		opts.ProtocolVersion = legacyVersion
+	if e.pipe != nil {
+		return p.shakePipe(ctx, observe)
 	}
+	spy := &spy{p: p, observe: observe, seen: map[string]*capture{}}
+	client, opts := e.sdkClient()
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint:             e.opts.URL,
 		HTTPClient:           &http.Client{Transport: spy, CheckRedirect: noRedirect},
@@ -127,6 +125,26 @@ func (p *principal) shake(ctx context.Context, observe func(mcpload.Call)) (*agr
 	if err != nil {
 		return p.bare(ctx, spy, err)
 	}
+	a := agreementOf(session)
+	a.capabilities, a.versions = spy.result()
+	a.build(p)
+	return a, nil
+}
+
+// sdkClient makes the official client for one handshake.
+func (e *Endpoint) sdkClient() (*mcp.Client, *mcp.ClientSessionOptions) {
+	client := mcp.NewClient(&mcp.Implementation{Name: e.opts.ClientName, Version: e.opts.ClientVersion},
+		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	opts := &mcp.ClientSessionOptions{ProtocolVersion: modernVersion}
+	if e.opts.Era == Legacy {
+		opts.ProtocolVersion = legacyVersion
+	}
+	return client, opts
+}
+
+// agreementOf reads what the official client agreed on. A modern session holds
+// nothing and is closed.
+func agreementOf(session *mcp.ClientSession) *agreement {
 	result := session.InitializeResult()
 	a := &agreement{era: Legacy, version: result.ProtocolVersion, session: session.ID()}
 	if result.ProtocolVersion >= modernVersion {
@@ -138,9 +156,7 @@ func (p *principal) shake(ctx context.Context, observe func(mcpload.Call)) (*agr
 	if result.ServerInfo != nil {
 		a.server, a.serverVersion = result.ServerInfo.Name, result.ServerInfo.Version
 	}
-	a.capabilities, a.versions = spy.result()
-	a.build(p)
-	return a, nil
+	return a
 }
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -168,7 +184,8 @@ func (p *principal) bare(ctx context.Context, spy *spy, cause error) (*agreement
 	a.build(p)
 	params := wire.BeginObject(nil)
 	body := wire.AppendRequest(nil, e.id(), methodList, params.End())
-	c := caller{transport: spy, url: e.url, host: e.host, clock: mcpload.NewClock()}
+	c := e.caller(mcpload.NewClock(), nil)
+	c.transport = spy
 	ans := c.call(ctx, methodList, a.headers[methodList], body)
 	defer ans.release()
 	if ans.err != nil && (!ans.err.hasCode || ans.err.code == codeMethodNotFound) {
@@ -352,6 +369,11 @@ func (s *spy) result() (caps json.RawMessage, versions []string) {
 	if c.sse {
 		text = lastData(text)
 	}
+	return readOffer(text)
+}
+
+// readOffer reads the answer to server/discover or initialize.
+func readOffer(text []byte) (caps json.RawMessage, versions []string) {
 	var m struct {
 		Result struct {
 			Capabilities      json.RawMessage `json:"capabilities"`

@@ -71,6 +71,9 @@ func (l *listening) connect() (opened bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if d.pipe != nil {
+		return l.connectPipe(agreed)
+	}
 	ctx, cancel := context.WithCancel(d.life)
 	defer cancel()
 	var req *http.Request

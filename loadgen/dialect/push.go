@@ -146,6 +146,9 @@ func (s *stream) connect() error {
 	pulse := d.watch.Add(2*d.opts.Push.Heartbeat, func() { cancel(errDead) })
 	defer d.watch.Remove(pulse)
 
+	if d.pipe != nil {
+		return s.connectPipe(ctx, body, pulse)
+	}
 	header := agreed.headers[methodStream]
 	s.up = requestSize(http.MethodPost, d.url.RequestURI(), header, int64(len(body)))
 	s.began = d.clock.Now()
@@ -311,8 +314,13 @@ func (s *stream) event(e wire.Event) {
 		s.d.notice(s.r, mcpload.Malformed, s.at, "a message is not a JSON object")
 		return
 	}
+	s.message(e.Data, e.Size, m)
+}
+
+// message takes one message that was read.
+func (s *stream) message(data []byte, size int, m *wire.Message) {
 	if m.Method == nil {
-		s.answered(e, m)
+		s.answered(size, m)
 		return
 	}
 	if !s.mine(m) && !s.mixed {
@@ -322,28 +330,28 @@ func (s *stream) event(e wire.Event) {
 	switch string(m.Method) {
 	case "notifications/events/event":
 		s.confirmed(0)
-		stamp, probed := mcpload.FindStamp(e.Data)
+		stamp, probed := mcpload.FindStamp(data)
 		s.d.rec.Delivered(mcpload.Delivery{
-			Sub: s.r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(m.EventID), At: s.at, Bytes: e.Size,
+			Sub: s.r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(m.EventID), At: s.at, Bytes: size,
 		})
-		s.d.look(s.r, s.at, mcpload.HashID(m.EventID), &m.Fields, e.Data)
+		s.d.look(s.r, s.at, mcpload.HashID(m.EventID), &m.Fields, data)
 		if s.back != 0 && probed {
 			s.tellReplayed(stamp)
 		}
 	case "notifications/events/active":
-		s.isActive(e.Size, m)
+		s.isActive(size, m)
 	case "notifications/events/heartbeat":
 		s.confirmed(0)
-		s.overhead(e.Size, "notifications/events/heartbeat")
+		s.overhead(size, "notifications/events/heartbeat")
 	case "notifications/events/error":
-		s.overhead(e.Size, "notifications/events/error")
+		s.overhead(size, "notifications/events/error")
 		s.d.notice(s.r, mcpload.TransientError, s.at, faultText(m))
 	case "notifications/events/terminated":
-		s.overhead(e.Size, "notifications/events/terminated")
+		s.overhead(size, "notifications/events/terminated")
 		s.terminated(m)
 		return
 	default: // progress, logs, requests of the server
-		s.overhead(e.Size, "other")
+		s.overhead(size, "other")
 		return
 	}
 	s.r.setCursor(m.Cursor)
@@ -393,8 +401,8 @@ func (s *stream) terminated(m *wire.Message) {
 }
 
 // answered handles the response that ends the stream.
-func (s *stream) answered(e wire.Event, m *wire.Message) {
-	s.overhead(e.Size, "response")
+func (s *stream) answered(size int, m *wire.Message) {
+	s.overhead(size, "response")
 	if !m.HasResult && !m.HasError {
 		s.d.notice(s.r, mcpload.Malformed, s.at, "a message is neither notification nor answer")
 		return

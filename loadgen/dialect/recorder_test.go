@@ -2,6 +2,7 @@ package dialect_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +12,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if file := os.Getenv(asServer); file != "" {
+		os.Exit(serveFile(file))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // memory is a Recorder that keeps everything and lets a test wait for it.
 type memory struct {

@@ -63,10 +63,10 @@ func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments [
 		GetConn: func(string) { sent.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
 	})
-	c := caller{transport: e.transport, url: e.url, host: e.host, clock: toolClock}
+	c := e.caller(toolClock, &e.traffic)
 	a := c.call(traced, methodCall, header, body)
 	defer a.release()
-	out := ToolAnswer{Sent: sent.Load(), Status: a.status}
+	out := ToolAnswer{Sent: sent.Load() || a.sent, Status: a.status}
 	if a.err != nil {
 		out.Err = a.err
 		out.Answered = a.err.kind == ""

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -13,6 +14,9 @@ import (
 // traffic, and what closes its connections. many says that thousands of
 // exchanges will be open at once, each with little to say.
 func (e *Endpoint) newTransport(version string, traffic *wire.Traffic, many bool) (http.RoundTripper, func(), error) {
+	if e.pipe != nil {
+		return noTransport{}, func() {}, nil
+	}
 	t := &http.Transport{
 		DialContext:         traffic.Dial(e.dialer()),
 		TLSClientConfig:     &tls.Config{RootCAs: e.opts.Roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
@@ -70,4 +74,11 @@ func headerFields(h http.Header) (n int64) {
 		}
 	}
 	return n
+}
+
+// noTransport is for endpoints that are met over a pipe.
+type noTransport struct{}
+
+func (noTransport) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("a program that is met over standard input and output takes no HTTP requests")
 }

@@ -1,0 +1,92 @@
+package wire
+
+import "bytes"
+
+// Line is one line of a stream of newline-delimited messages. Data is only
+// valid until the function it was given to returns.
+type Line struct {
+	// Data is the line without its line end. It is nil for a line over the bound.
+	Data []byte
+	// Size is the number of bytes of the line, its line end included.
+	Size int
+	// TooLong: the line was longer than the bound, and was passed over.
+	TooLong bool
+}
+
+// LineParser takes a stream of newline-delimited messages apart as it comes in,
+// in pieces of any size. A CR before the LF belongs to the line end. The zero
+// value is ready. It must not be used by two goroutines at once.
+//
+// A line that lies in one piece is not copied, and nothing is allocated for it.
+type LineParser struct {
+	// Limit bounds a line without its LF, in bytes; 0 = DefaultEventLimit. What
+	// is longer is passed over up to the next LF, and the stream goes on.
+	Limit int
+
+	line []byte // what came of a line in earlier pieces
+	size int    // bytes of it, those that were passed over included
+	over bool
+}
+
+// Feed takes the next bytes and calls emit for each line that they complete.
+// b is not kept.
+func (p *LineParser) Feed(b []byte, emit func(Line)) {
+	for len(b) > 0 {
+		n := bytes.IndexByte(b, '\n')
+		if n < 0 {
+			p.keep(b)
+			return
+		}
+		if p.size == 0 && n <= p.limit() {
+			emit(Line{Data: withoutCR(b[:n]), Size: n + 1})
+		} else {
+			p.keep(b[:n])
+			p.finish(1, emit)
+		}
+		b = b[n+1:]
+	}
+}
+
+// End emits what came after the last LF, if there was anything: the last line
+// of a stream may lack its end.
+func (p *LineParser) End(emit func(Line)) {
+	if p.size > 0 {
+		p.finish(0, emit)
+	}
+}
+
+func (p *LineParser) limit() int {
+	if p.Limit > 0 {
+		return p.Limit
+	}
+	return DefaultEventLimit
+}
+
+func (p *LineParser) keep(b []byte) {
+	p.size += len(b)
+	if p.size > p.limit() {
+		p.over, p.line = true, nil
+	}
+	if !p.over {
+		p.line = append(p.line, b...)
+	}
+}
+
+func (p *LineParser) finish(end int, emit func(Line)) {
+	l := Line{Size: p.size + end, TooLong: p.over}
+	if !p.over {
+		l.Data = withoutCR(p.line)
+	}
+	emit(l)
+	p.size, p.over, p.line = 0, false, p.line[:0]
+	if cap(p.line) > keepBuffer {
+		p.line = nil
+	}
+}
+
+func withoutCR(b []byte) []byte {
+	if n := len(b); n > 0 && b[n-1] == '\r' {
+		return b[:n-1]
+	}
+	return b
+}

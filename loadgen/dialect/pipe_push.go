@@ -1,0 +1,79 @@
+package dialect
+
+import (
+	"context"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// connectPipe opens one stream over the endpoint's pipe and follows it to its
+// end. Its messages are taken on the goroutine that reads the pipe.
+func (s *stream) connectPipe(ctx context.Context, body []byte, pulse *sinks.Pulse) error {
+	d, r := s.d, s.r
+	id, over := s.id, make(chan struct{})
+	x := &exchange{traffic: &d.traffic}
+	x.take = func(at time.Time, l wire.Line, m *wire.Message) {
+		s.at = d.clock.Instant(at)
+		pulse.Beat(s.at)
+		if string(m.Method) == methodCancelled {
+			s.overhead(l.Size, methodCancelled)
+			s.ended = true
+		} else {
+			s.message(l.Data, l.Size, m)
+		}
+		if s.ended {
+			x.closed = true
+			close(over)
+		}
+	}
+	x.end = func(cause error) {
+		s.ended = true
+		s.over = &callError{method: methodStream, kind: kindEnded, cause: cause}
+		if s.wasActive() {
+			d.notice(r, mcpload.Terminated, d.clock.Now(), s.over.Error())
+			d.fail(r, s.over)
+		}
+		close(over)
+	}
+	s.up = int64(len(body)) + 1
+	s.began = d.clock.Now()
+	if err := d.pipe.router.add(id, x); err != nil {
+		s.up = 0
+		return s.broken(ctx, &callError{kind: kindEnded, cause: err})
+	}
+	if err := d.pipe.send(ctx, body, &d.traffic); err != nil {
+		d.pipe.router.remove(id, x)
+		s.up = 0
+		return s.broken(ctx, err)
+	}
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+	d.pipe.router.remove(id, x)
+	var e *callError
+	switch {
+	case s.over != nil:
+		e = s.over
+	case !s.ended:
+		s.cancelledPipe(ctx)
+		e = transportError(ctx, ctx.Err())
+	}
+	return s.broken(ctx, e)
+}
+
+// cancelledPipe tells the server that the stream is not wanted any more: on a
+// pipe there is nothing to hang up.
+func (s *stream) cancelledPipe(ctx context.Context) {
+	d := s.d
+	up := d.pipe.cancel(ctx, s.id, &d.traffic)
+	if up == 0 {
+		return // the server is gone
+	}
+	d.rec.Called(mcpload.Call{
+		Lane: d.opts.Lane, Cause: mcpload.Unsubscribe, At: d.clock.Now(), Requests: 1, Up: up, Method: methodCancelled,
+	})
+}

@@ -1,0 +1,109 @@
+package profiles
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/google/shlex"
+)
+
+// Command is a program and its arguments. In YAML it is a list, or one text
+// that is split the way a shell splits words: quotes and backslashes mean what
+// they mean there, but no shell is asked and nothing is expanded.
+type Command []string
+
+var typeCommand = reflect.TypeFor[Command]()
+
+// command decodes a command that was written as one text.
+func (d *decoder) command(n *node, path string, v reflect.Value) {
+	if _, ok := n.value.(bool); ok {
+		d.report(n, path, n.text+" is not a command", "write the program and its arguments")
+		return
+	}
+	words, err := SplitCommand(n.text)
+	if err != nil {
+		d.fail(n, path, err)
+		return
+	}
+	v.Set(reflect.ValueOf(words))
+}
+
+// SplitCommand splits a text into a command. The error says how to mend it.
+func SplitCommand(text string) (Command, error) {
+	words, err := shlex.Split(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s cannot be split into words: %v; close every quote, or write a list", quote(text), err)
+	case len(words) == 0 || words[0] == "":
+		return nil, fmt.Errorf("%s names no program; write the program and its arguments", quote(text))
+	}
+	return words, nil
+}
+
+// IsEmbedded tells whether the run starts the reference target for itself.
+func (t *Target) IsEmbedded() bool { return t.URL == "" && len(t.Command) == 0 }
+
+// OverStdio tells whether the target is met over standard input and output.
+func (t *Target) OverStdio() bool {
+	return len(t.Command) > 0 || t.IsEmbedded() && t.Embedded.Transport == "stdio"
+}
+
+// command checks a target that is a program, and that nothing was given that
+// only an address has.
+func (c *checker) command() {
+	t := &c.p.Target
+	if c.given("target.command") && (len(t.Command) == 0 || t.Command[0] == "") {
+		c.bad("target.command", "names no program", "write the program and its arguments, as in command: my-server --flag value")
+		return
+	}
+	if len(t.Command) > 0 && t.URL != "" {
+		c.bad("target.command", "there is a url as well", "give one of the two")
+		return
+	}
+	if t.Embedded.Transport != "" {
+		c.enum("target.embedded.transport", t.Embedded.Transport, "http", "stdio")
+	}
+	if len(t.Command) == 0 {
+		for _, key := range []string{"target.env", "target.dir"} {
+			if c.given(key) {
+				c.bad(key, "is of a program that the run starts", "remove it, or give target.command")
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(t.Env[name], 0) {
+			c.bad(join("target.env", name), quote(name)+" cannot be a variable", "write NAME: value")
+		}
+	}
+	if !t.OverStdio() {
+		return
+	}
+	const instead = "remove it; what a program has to know goes into target.env"
+	for _, key := range []string{"target.headers", "target.tokens", "target.tokenFile", "target.caFile", "target.allow"} {
+		if c.given(key) {
+			c.bad(key, "means nothing over standard input and output, which has one principal", instead)
+		}
+	}
+	for i := range c.p.Lanes {
+		c.laneOverStdio(fmt.Sprintf("lanes.%d", i), &c.p.Lanes[i])
+	}
+}
+
+// laneOverStdio finds what a lane needs connections of its own for.
+func (c *checker) laneOverStdio(path string, l *Lane) {
+	const mend = "meet the target by its url, or leave the lane out"
+	if c.given(path + ".http") {
+		c.bad(path+".http", "means nothing over standard input and output", "remove it")
+	}
+	switch {
+	case l.System == SystemSEP975:
+		c.bad(path+".system", "sep-975 resumes requests on another connection, and a pipe cannot be cut and opened again", mend)
+	case l.System == "sep-1803" && l.Mode == "push":
+		c.bad(path+".mode", "sep-1803 in band is followed over HTTP only", "set mode: webhook, or meet the target by its url")
+	case l.System == SystemSEP2549 && l.SEP2549.Notifications:
+		c.bad(path+".sep2549.notifications", "are followed over HTTP only", "remove it, or meet the target by its url")
+	}
+}

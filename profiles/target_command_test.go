@@ -1,0 +1,63 @@
+package profiles
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const commandProfile = `name: mine
+target:
+  TARGET
+lanes:
+  - {name: push, mode: push, subscriptions: 1, event: e}
+upstream: {payload: {text: "{{.Probe}}"}}
+schedule: {rate: 1/s}
+`
+
+func TestCommand(t *testing.T) {
+	for text, want := range map[string][]string{
+		`command: node server.js --name 'two words' ""`: {"node", "server.js", "--name", "two words", ""},
+		`command: [node, "server js"]`:                  {"node", "server js"},
+		`command: 'a "b\"c" d\ e'`:                      {"a", `b"c`, "d e"},
+	} {
+		p, err := Parse("x", []byte(strings.Replace(commandProfile, "TARGET", text, 1)), nil)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if !slices.Equal(p.Target.Command, want) || p.Target.IsEmbedded() || !p.Target.OverStdio() {
+			t.Errorf("%s: %q", text, p.Target.Command)
+		}
+		again(t, p)
+	}
+}
+
+func TestCommandProblems(t *testing.T) {
+	for _, c := range []struct{ target, set, want string }{
+		{"command: 'a \"b'", "", `x:3: target.command: "a \"b" cannot be split into words: EOF found when expecting closing quote; close every quote, or write a list`},
+		{"command: ''", "", `x:3: target.command: "" names no program; write the program and its arguments`},
+		{"command: ['']", "", "x:3: target.command: names no program; write the program and its arguments, as in command: my-server --flag value"},
+		{"{command: s, url: 'http://127.0.0.1:1/mcp'}", "", "x:3: target.command: there is a url as well; give one of the two"},
+		{"env: {A: b}", "", "x:3: target.env: is of a program that the run starts; remove it, or give target.command"},
+		{"{command: s, env: {'A=': b}}", "", `x:3: target.env.A=: "A=" cannot be a variable; write NAME: value`},
+		{"{command: s, tokens: [a]}", "", "x:3: target.tokens: means nothing over standard input and output, which has one principal; remove it; what a program has to know goes into target.env"},
+		{"embedded: {transport: pigeon}", "", `x:3: target.embedded.transport: no such transport "pigeon"; there is http, stdio`},
+		{"embedded: {transport: stdio}", "lanes.push.http=h2c", `override "lanes.push.http=h2c": lanes.push.http: means nothing over standard input and output; remove it`},
+		{"command: s", "lanes.push.system=sep-975", `override "lanes.push.system=sep-975": lanes.push.system: sep-975 resumes requests on another connection, and a pipe cannot be cut and opened again; meet the target by its url, or leave the lane out`},
+		{"command: s", "lanes.push.system=sep-1803", `lanes.push.mode: sep-1803 in band is followed over HTTP only; set mode: webhook, or meet the target by its url`},
+	} {
+		var set []string
+		if c.set != "" {
+			set = []string{c.set}
+		}
+		text := strings.Replace(commandProfile, "TARGET", c.target, 1)
+		if strings.HasPrefix(c.target, "{") {
+			text = strings.Replace(commandProfile, "target:\n  TARGET", "target:\n  "+c.target, 1)
+		}
+		_, err := Parse("x", []byte(text), set)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s:\n%v\nwant\n%s", c.target, c.set, err, c.want)
+		}
+	}
+}
