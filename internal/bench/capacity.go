@@ -114,7 +114,7 @@ func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySear
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
 	s := &capacitySearch{opts: opts, p: p, search: search, run: Run}
-	if p.Target.URL == "" && p.Upstream.Kind != "feed" {
+	if p.Target.IsEmbedded() && !p.Target.OverStdio() && p.Upstream.Kind != "feed" {
 		s.keep = &kept{} // the target of a feed has to know its address, which is another each time
 	}
 	l := c.Level
@@ -173,7 +173,7 @@ func (s *capacitySearch) recover(ctx context.Context, after results.CapacityStep
 	if after.Undrained == 0 && after.Dir != "" {
 		return nil
 	}
-	if s.p.Target.URL == "" {
+	if s.p.Target.IsEmbedded() {
 		s.keep.stop()
 		return nil
 	}

@@ -107,6 +107,8 @@ func (s *Shard) check(p *profiles.Profile, recorded bool) error {
 		return fmt.Errorf("%w: a target polls one feed, so upstream.kind feed cannot be split into shards; use another kind", ErrProfile)
 	case recorded:
 		return fmt.Errorf("%w: a trace is recorded by one process; run without shards to record", ErrProfile)
+	case p.Target.OverStdio():
+		return fmt.Errorf("%w: a program on standard input and output has one client, so such a run cannot be split into shards", ErrProfile)
 	case p.Target.URL == "" && s.Target == nil:
 		return fmt.Errorf("%w: it names no target.url, and shards cannot each start a target of their own; give --target", ErrProfile)
 	}

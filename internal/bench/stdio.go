@@ -116,6 +116,9 @@ func (s *readySpy) Write(b []byte) (int, error) {
 
 // stdioFigures is what passed the pipes; nil where there are none.
 func (r *run) stdioFigures() *results.Stdio {
+	if r.target.plain == nil {
+		return nil
+	}
 	s, ok := r.target.plain.Pipe()
 	if !ok {
 		return nil
