@@ -23,7 +23,7 @@ type MergeOptions struct {
 // histograms added bucket by bucket, series interval by interval, the longest
 // gap is the longest of all. Nothing is estimated, so that accounts of shards
 // that split the sources and subscriptions of a run between them give what one
-// ledger would have. Run and At are those of the first; At is the latest.
+// ledger would have. Run is that of the first account, At the latest.
 //
 // Examples must name subscriptions by their numbers in the whole run. Every
 // account must have the same lanes, in the same order; the error says where

@@ -108,3 +108,25 @@ func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, en
 	}
 	return o
 }
+
+// openLedger makes the pass's ledger, and gives the pass its run number: what
+// comes late from the pass before is foreign to this one.
+func (p *pass) openLedger() error {
+	r := p.run
+	specs := make([]sinks.LaneSpec, len(p.lanes))
+	for i, l := range p.lanes {
+		specs[i] = l.spec()
+	}
+	id, sibling := r.runID(r.passNo)
+	p.number = r.passNo
+	r.passNo++
+	var err error
+	p.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
+		Clock: r.clock, Run: id, Sibling: sibling, Sources: r.profile.Upstream.Sources, Lanes: specs,
+		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure),
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	return nil
+}

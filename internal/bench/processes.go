@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -299,76 +297,6 @@ func (c *conductor) begin() {
 	c.begun++
 	at := time.Now().Add(leadTime)
 	c.tellAll(order{Begin: &at})
-}
-
-// share starts the target that all share, where the profile has none, and tells
-// everybody about it and about each other.
-func (c *conductor) share(ctx context.Context) error {
-	var shared Shared
-	if c.Profile.Target.URL == "" {
-		if err := c.startTarget(ctx); err != nil {
-			return err
-		}
-		shared.Ready = c.target.Ready
-	}
-	pids := []int{os.Getpid()}
-	for _, s := range c.children {
-		pids = append(pids, s.cmd.Process.Pid)
-	}
-	for i, s := range c.children {
-		mine := shared
-		mine.Siblings = slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return pid == s.cmd.Process.Pid })
-		mine.Source = c.source(i)
-		s.tell(order{Target: &mine})
-	}
-	return nil
-}
-
-// startTarget starts the embedded target, trusting every shard's callbacks.
-func (c *conductor) startTarget(ctx context.Context) error {
-	var err error
-	if c.dir, err = os.MkdirTemp("", "mcpload-*"); err != nil {
-		return fmt.Errorf("start the embedded target: %w", err)
-	}
-	var pem []byte
-	for _, s := range c.children {
-		pem = append(pem, s.callers...)
-	}
-	r := &run{opts: c.Options, profile: c.Profile}
-	for _, l := range c.Profile.Lanes {
-		r.lanes = append(r.lanes, &lane{Lane: l})
-	}
-	args, err := r.targetArgs(c.dir, pem)
-	if err != nil {
-		return err
-	}
-	if c.Embedded == nil {
-		return fmt.Errorf("%w: it names no target.url, and no embedded target can be started here", ErrProfile)
-	}
-	if c.target, err = c.Embedded(ctx, args); err != nil {
-		return fmt.Errorf("%w: %w", ErrTarget, err)
-	}
-	return nil
-}
-
-// source is the address that a shard's connections come from: one of its own
-// where the ports of one could run out and this machine has several.
-func (c *conductor) source(index int) netip.Addr {
-	ports := ephemeralPorts()
-	if ports == 0 {
-		return netip.Addr{}
-	}
-	if url := c.Profile.Target.URL; url != "" && !strings.Contains(url, "//127.") && !strings.Contains(url, "//localhost") {
-		return netip.Addr{}
-	}
-	var need int64
-	for _, l := range c.Profile.Lanes {
-		need += filesOf(l)
-	}
-	if need < int64(ports)/2 {
-		return netip.Addr{}
-	}
-	return netip.AddrFrom4([4]byte{127, 0, byte(1 + index/250), byte(2 + index%250)})
 }
 
 // close ends what is still there.
