@@ -32,10 +32,11 @@ func checkEvents(t *testing.T, r *results.Result) {
 	if got := figureOf(t, rotating, "rotations"); got > float64(refreshes) {
 		t.Errorf("%v rotations in %d refreshes", got, refreshes)
 	}
-	// Each proved that it wants to be called, once.
+	// Each proved that it wants to be called. A refresh that was given up at the
+	// end may reach the target behind the unsubscribe, and be proved anew.
 	for _, name := range []string{"rotating", "forever"} {
 		l := laneOf(t, r, name)
-		if n := l.Overhead.Causes["verification"].Requests; n != int64(l.Subscriptions) {
+		if n := l.Overhead.Causes["verification"].Requests; n < int64(l.Subscriptions) {
 			t.Errorf("%s: %d challenges", name, n)
 		}
 	}
