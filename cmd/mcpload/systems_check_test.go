@@ -8,7 +8,7 @@ import (
 
 // eventsInShort makes everything of the profile happen within three seconds.
 var eventsInShort = []string{
-	"lanes.*.subscriptions=20", "phases.measure=3s", "target.embedded.typesEvery=400ms", "lanes.push.events.cutEvery=1s",
+	"lanes.*.subscriptions=20", "phases.measure=4s", "target.embedded.ttlDefault=30s", "lanes.rotating.webhook.ttl=30s", "target.embedded.typesEvery=400ms", "lanes.push.events.cutEvery=1s",
 }
 
 func checkEvents(t *testing.T, r *results.Result) {

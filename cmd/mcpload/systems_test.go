@@ -20,6 +20,12 @@ type profileRun struct {
 	check func(t *testing.T, r *results.Result)
 }
 
+// Grants that outlive the run on any machine, and are refreshed in it.
+const (
+	mixedTTL     = "lanes.webhook.webhook.ttl=30s"
+	mixedDefault = "target.embedded.ttlDefault=30s"
+)
+
 // TestBuiltinProfiles runs the systems' profiles with the real command, and
 // reads their results back: the accounts are exact, the systems' own figures add
 // up, and all thresholds pass. All of them are of counts, which a busy machine
@@ -31,16 +37,18 @@ func TestBuiltinProfiles(t *testing.T) {
 	for _, c := range []profileRun{
 		{name: "events", profile: "events", set: eventsInShort, check: checkEventsNewest},
 		{name: "events older", profile: "events", set: append([]string{"target.revision=older"}, eventsInShort...), check: checkEventsOlder},
-		{name: "smithery", profile: "smithery", set: []string{"lanes.*.subscriptions=40", "phases.measure=3s"}, check: checkSmithery},
-		{name: "sep-1803", profile: "sep-1803", lossy: "forgetful", check: checkSEP1803, set: []string{
-			"lanes.*.subscriptions=20", "lanes.raw.webhook.refuse=0.2", "lanes.standard.churn.rate=5/s", "phases.measure=2s", "phases.drain=5s", "lanes.resumed.sep1803.cutEvery=800ms", "lanes.forgetful.sep1803.cutEvery=800ms",
+		{name: "smithery", profile: "smithery", check: checkSmithery, set: []string{
+			"lanes.*.subscriptions=40", "phases.measure=4s", "target.embedded.ttlDefault=30s", "lanes.triggers.webhook.rotateEvery=1",
 		}},
-		{name: "sep-975", profile: "sep-975", set: []string{"phases.measure=2s"}, check: checkSEP975},
+		{name: "sep-1803", profile: "sep-1803", lossy: "forgetful", check: checkSEP1803, set: []string{
+			"lanes.*.subscriptions=20", "lanes.raw.webhook.refuse=0.2", "lanes.standard.churn.rate=5/s", "phases.measure=2s", "phases.drain=8s", "lanes.resumed.sep1803.cutEvery=800ms", "lanes.forgetful.sep1803.cutEvery=800ms",
+		}},
+		{name: "sep-975", profile: "sep-975", set: []string{"phases.measure=2s", "target.embedded.resumeOverlap=10s"}, check: checkSEP975},
 		{name: "sep-2549", profile: "sep-2549", set: []string{"phases.warmup=500ms", "phases.measure=3s", "schedule.rate=5/s"}, check: checkSEP2549},
 		{name: "tool", profile: "tool", set: []string{"phases.measure=1500ms"}, check: checkTool},
 		{name: "feed", profile: "feed", set: []string{"phases.measure=1500ms"}, check: checkFeed},
-		{name: "mixed", profile: "mixed", set: []string{"phases.measure=3s"}, check: checkMixed},
-		{name: "mixed in sessions", profile: "mixed", set: []string{"phases.measure=2s", "target.era=legacy"}, check: checkMixed},
+		{name: "mixed", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault}, check: checkMixed},
+		{name: "mixed in sessions", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault, "target.era=legacy"}, check: checkMixed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
