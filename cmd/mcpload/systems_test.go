@@ -43,8 +43,11 @@ func TestBuiltinProfiles(t *testing.T) {
 		{name: "sep-1803", profile: "sep-1803", lossy: "forgetful", check: checkSEP1803, set: []string{
 			"lanes.*.subscriptions=20", "lanes.raw.webhook.refuse=0.2", "lanes.standard.churn.rate=5/s", "phases.measure=2s", "phases.drain=8s", "lanes.resumed.sep1803.cutEvery=800ms", "lanes.forgetful.sep1803.cutEvery=800ms",
 		}},
-		{name: "sep-975", profile: "sep-975", set: []string{"phases.measure=2s", "target.embedded.resumeOverlap=10s"}, check: checkSEP975},
-		{name: "sep-2549", profile: "sep-2549", set: []string{"phases.warmup=500ms", "phases.measure=3s", "schedule.rate=5/s"}, check: checkSEP2549},
+		{name: "sep-975", profile: "sep-975", set: []string{
+			"lanes.*.subscriptions=20", "phases.measure=2s", "target.embedded.resumeOverlap=10s", "lanes.limit.sep975.tolerance=4s",
+			"lanes.limit.sep975.expire=0.5", "lanes.cut.sep975.wrong=0.5",
+		}, check: checkSEP975},
+		{name: "sep-2549", profile: "sep-2549", set: []string{"lanes.*.subscriptions=10", "phases.measure=3s", "schedule.rate=5/s"}, check: checkSEP2549},
 		{name: "tool", profile: "tool", set: []string{"phases.measure=1500ms"}, check: checkTool},
 		{name: "feed", profile: "feed", set: []string{"phases.measure=1500ms"}, check: checkFeed},
 		{name: "mixed", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault}, check: checkMixed},
@@ -62,7 +65,7 @@ func TestBuiltinProfiles(t *testing.T) {
 func (c profileRun) run(t *testing.T) *results.Result {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
-	args := []string{"run", "--profile", c.profile, "--quiet", "--out", dir, "--set", "phases.warmup=500ms", "--set", "phases.ready=60s"}
+	args := []string{"run", "--profile", c.profile, "--quiet", "--out", dir, "--set", "phases.warmup=500ms", "--set", "phases.ready=60s", "--set", "phases.drain=60s"}
 	for _, s := range c.set {
 		args = append(args, "--set", s)
 	}
