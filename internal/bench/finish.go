@@ -160,6 +160,10 @@ func (r *run) warnLane(l results.Lane) {
 	if missing := int64(l.Subscriptions) - l.Ready.Active; missing > 0 && l.Ready.Failed > 0 {
 		r.warning("not-all-open", l.Name, "%d of %d subscriptions could not be opened: %s", missing, l.Subscriptions, topReason(l.Ready.Reasons))
 	}
+	if l.Expected == 0 && l.Detail.Excused+l.Detail.InFlight > 0 {
+		// A threshold on losses holds where nothing can be lost.
+		r.warning("nothing-owed", l.Name, "%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says nothing about delivery: churn more slowly, or fire for longer", l.Detail.Excused+l.Detail.InFlight)
+	}
 	if l.Detail.Unprobed > 0 && r.profile.Upstream.Kind != "none" {
 		r.warning("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", l.Detail.Unprobed)
 	}
