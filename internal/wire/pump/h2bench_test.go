@@ -86,4 +86,3 @@ func BenchmarkH2Framer(b *testing.B) {
 		b.Fatal("nothing was read")
 	}
 }
-
