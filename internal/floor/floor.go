@@ -40,6 +40,10 @@ type Options struct {
 	Heartbeat time.Duration
 	// MaxStreams is what HTTP/2 connections allow; 0 = 250,000.
 	MaxStreams uint32
+	// Batch is how many streams of an HTTP/2 connection get an event with one
+	// write, which share its time of sending; 0 = as many as fit into 64 KiB. A
+	// server that writes each stream on its own is 1.
+	Batch int
 	// Sent is told of each of its own events just before the first stream gets
 	// it; may be nil. It must not block.
 	Sent func(seq uint32)

@@ -260,7 +260,7 @@ func (c *h2conn) part(buf []byte, fr *frame, from uint32) ([]byte, uint32, error
 	var now [sentDigits]byte
 	stampNow(now[:])
 	n := 0
-	for ; i < len(c.open) && len(buf) < chunk; i++ {
+	for ; i < len(c.open) && len(buf) < chunk && (c.floor.opts.Batch == 0 || n < c.floor.opts.Batch); i++ {
 		s := &c.open[i]
 		if c.window < size || c.initial+int64(s.delta) < size || len(fr.text) > c.maxFrame {
 			c.floor.skipped.Add(1)
