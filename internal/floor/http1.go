@@ -38,7 +38,7 @@ func (f *Floor) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 	err := f.accept(ctx, ln, func(ctx context.Context, nc net.Conn) {
 		stop := context.AfterFunc(ctx, func() { nc.Close() })
 		defer stop()
-		if !f.requests(nc) {
+		if !f.requests(nc, bufio.NewReaderSize(nc, readBuffer)) {
 			nc.Close()
 			return
 		}
@@ -58,8 +58,7 @@ func (f *Floor) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 }
 
 // requests answers requests until one asks for a stream.
-func (f *Floor) requests(nc net.Conn) (stream bool) {
-	in := bufio.NewReaderSize(nc, readBuffer)
+func (f *Floor) requests(nc net.Conn, in *bufio.Reader) (stream bool) {
 	for {
 		r, err := http.ReadRequest(in)
 		if err != nil {
@@ -70,17 +69,13 @@ func (f *Floor) requests(nc net.Conn) (stream bool) {
 			return false
 		}
 		a := f.answer(body)
-		var b bytes.Buffer
 		if a.stream {
-			b.WriteString(streamHead)
-			b.Write(chunked([]byte(active)))
-		} else {
-			b.WriteString("HTTP/1.1 " + strconv.Itoa(a.status) + " " + http.StatusText(a.status) +
-				"\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(a.body)) + "\r\n\r\n")
-			b.Write(a.body)
+			return true
 		}
-		if _, err := nc.Write(b.Bytes()); err != nil || a.stream {
-			return err == nil
+		head := "HTTP/1.1 " + strconv.Itoa(a.status) + " " + http.StatusText(a.status) +
+			"\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(a.body)) + "\r\n\r\n"
+		if _, err := nc.Write(append([]byte(head), a.body...)); err != nil {
+			return false
 		}
 	}
 }
@@ -108,11 +103,14 @@ type h1conn struct {
 	rest []byte // of a message that was taken in part
 }
 
+// add confirms a stream and takes it in, in one step: from its confirmation on
+// it misses nothing.
 func (s *shard) add(nc net.Conn) {
 	c := &h1conn{socket: newSocket(nc)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	_, err := nc.Write(append([]byte(streamHead), chunked([]byte(active))...)) // into an empty socket
+	if err != nil || s.closed {
 		nc.Close()
 		return
 	}

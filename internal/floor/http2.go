@@ -20,7 +20,9 @@ import (
 const chunk = 64 << 10
 
 // ServeHTTP2 serves HTTP/2 on a listener until ctx ends, and closes it. The
-// caller runs [Floor.Run] beside it.
+// caller runs [Floor.Run] beside it. Connections that speak HTTP/1.1 are
+// answered in it, because clients shake hands that way; a stream of theirs gets
+// no events and is closed.
 func (f *Floor) ServeHTTP2(ctx context.Context, ln net.Listener) error {
 	return f.accept(ctx, ln, func(ctx context.Context, nc net.Conn) {
 		defer nc.Close()
@@ -74,8 +76,12 @@ type h2stream struct {
 }
 
 func (c *h2conn) serve() {
-	preface := make([]byte, len(http2.ClientPreface))
 	in := bufio.NewReaderSize(c.nc, 16<<10)
+	if begin, err := in.Peek(4); err != nil || string(begin) != http2.ClientPreface[:4] {
+		c.floor.requests(c.nc, in)
+		return
+	}
+	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(in, preface); err != nil || string(preface) != http2.ClientPreface {
 		return
 	}

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
 	"golang.org/x/net/http2"
 )
 
@@ -137,8 +136,6 @@ func startH2(t *testing.T, o Options, change func(*h2Limits)) *h2Pump {
 	t.Cleanup(func() { p.Close() })
 	return p
 }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // both runs a test over TLS and in plain text.
 func both(t *testing.T, f func(t *testing.T, secure bool)) {

@@ -20,13 +20,13 @@ func deliveries(streams int) []byte {
 	return b.Bytes()
 }
 
-// loop gives the same bytes over and over.
-type loop struct {
+// endless gives the same bytes over and over.
+type endless struct {
 	b []byte
 	r int
 }
 
-func (l *loop) Read(b []byte) (int, error) {
+func (l *endless) Read(b []byte) (int, error) {
 	n := copy(b, l.b[l.r:])
 	if l.r += n; l.r == len(l.b) {
 		l.r = 0
@@ -39,7 +39,7 @@ const benchStreams = 1000
 func BenchmarkH2Deliver(b *testing.B) {
 	p := newH2(Options{}, h2Defaults)
 	c := newH2Conn(p, nil, nil)
-	src := &loop{b: deliveries(benchStreams)}
+	src := &endless{b: deliveries(benchStreams)}
 	c.in.read = func(b []byte) (int, Arrival, error) {
 		n, err := src.Read(b)
 		return n, Arrival{At: p.opts.Now()}, err
@@ -71,7 +71,7 @@ func BenchmarkH2Deliver(b *testing.B) {
 
 // BenchmarkH2Framer is the floor: frames cut, and nothing done with them.
 func BenchmarkH2Framer(b *testing.B) {
-	f := http2.NewFramer(io.Discard, &loop{b: deliveries(benchStreams)})
+	f := http2.NewFramer(io.Discard, &endless{b: deliveries(benchStreams)})
 	f.SetReuseFrames()
 	n := 0
 	b.ReportAllocs()

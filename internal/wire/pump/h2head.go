@@ -131,13 +131,13 @@ func (c *h2Conn) headed(s *h2Stream, at Arrival) {
 func (c *h2Conn) answered(s *h2Stream, at Arrival, ended bool) {
 	h := &c.head
 	s.headed = true
-	length, err := contentLength(h.header, h.status)
+	length, err := h2Length(h.header, h.status)
 	if err != nil {
 		c.malformed(s, err.Error())
 		return
 	}
 	s.left = length
-	head := Head{Status: h.status, Proto: "HTTP/2.0", Header: h.header, Size: headSize(h.status, h.header)}
+	head := Head{Status: h.status, Proto: "HTTP/2.0", Header: h.header, Size: h2HeadSize(h.status, h.header)}
 	h.header = nil // the sink's now
 	if !s.head(head, at) {
 		c.drop(s, http2.ErrCodeCancel)
@@ -148,8 +148,8 @@ func (c *h2Conn) answered(s *h2Stream, at Arrival, ended bool) {
 	}
 }
 
-// contentLength is how long the body will be; -1 when nothing says so.
-func contentLength(h http.Header, status int) (int64, error) {
+// h2Length is how long the body will be; -1 when nothing says so.
+func h2Length(h http.Header, status int) (int64, error) {
 	vs := h["Content-Length"]
 	if len(vs) == 0 || status == http.StatusNoContent || status == http.StatusNotModified {
 		return -1, nil
@@ -161,8 +161,8 @@ func contentLength(h http.Header, status int) (int64, error) {
 	return int64(n), nil
 }
 
-// headSize is what a head takes as text of HTTP/1.1.
-func headSize(status int, h http.Header) int64 {
+// h2HeadSize is what a head takes as text of HTTP/1.1.
+func h2HeadSize(status int, h http.Header) int64 {
 	n := len("HTTP/1.1 200 \r\n\r\n") + len(http.StatusText(status))
 	for k, vs := range h {
 		for _, v := range vs {

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// stamps is a sink that looks at arrivals.
-type stamps struct {
+// stampSink is a sink that looks at arrivals.
+type stampSink struct {
 	*heard
 	kernel, shared, alone atomic.Int64
 	first                 atomic.Int64
 }
 
-func (s *stamps) Piece(b []byte, at Arrival) error {
+func (s *stampSink) Piece(b []byte, at Arrival) error {
 	s.first.CompareAndSwap(0, at.At)
 	switch {
 	case !at.Kernel:
@@ -46,7 +46,7 @@ func TestH2KernelTimes(t *testing.T) {
 	o.Now = real
 	o.KernelTimestamps = true
 	p = startH2(t, o, nil)
-	s := &stamps{heard: newHeard()}
+	s := &stampSink{heard: newHeard()}
 	began := real()
 	p.Open(t.Context(), post(""), s)
 	s.until(t, "three bytes", func() bool { return len(s.body) == 3 })
