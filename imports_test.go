@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"results":           {".", "sinks"},
 	"internal/capacity": {},
 	"internal/wire":     {},
+	"internal/floor":    {"."},
 	"internal/target":   {".", "internal/wire"},
 	"internal/bench":    {"*"},
 	"internal/report":   {"results"},

@@ -1,0 +1,64 @@
+package floor
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// active confirms a subscription.
+const active = `data: {"jsonrpc":"2.0","method":"notifications/events/active","params":{"cursor":null,"truncated":false}}` + "\n\n"
+
+const (
+	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"events":{"listChanged":false}}},"serverInfo":{"name":"mcpload-floor","version":"0.1"},"ttlMs":3600000,"cacheScope":"public"}`
+	listed     = `{"resultType":"complete","events":[{"name":"` + EventName + `","description":"One event for everybody.","delivery":["push"],"inputSchema":{"type":"object"},"payloadSchema":{"type":"object"}}]}`
+)
+
+// maxBody bounds a request's body.
+const maxBody = 1 << 20
+
+// answer is what a request gets: a body, or a stream that stays open.
+type answer struct {
+	status int
+	body   []byte
+	stream bool
+}
+
+// answer answers one posted message: a JSON-RPC request, or an event to be sent
+// to everybody, {"name":…, "data":{…}}, as the reference target's admin
+// listener takes it.
+func (f *Floor) answer(body []byte) answer {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params struct {
+			Name string `json:"name"`
+		} `json:"params"`
+		Data json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(body, &m); err != nil {
+		return answer{status: http.StatusBadRequest, body: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`)}
+	}
+	if m.ID == nil {
+		m.ID = json.RawMessage("null")
+	}
+	result := func(status int, member, value string) answer {
+		return answer{status: status, body: []byte(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"` + member + `":` + value + `}`)}
+	}
+	switch {
+	case m.Method == "" && m.Data != nil:
+		id, err := f.Fire(m.Data)
+		if err != nil {
+			return answer{status: http.StatusBadRequest, body: []byte(`{"error":"data is not an object"}`)}
+		}
+		return answer{status: http.StatusAccepted, body: []byte(`{"eventId":"` + id + `"}`)}
+	case m.Method == "server/discover":
+		return result(http.StatusOK, "result", discovered)
+	case m.Method == "events/list":
+		return result(http.StatusOK, "result", listed)
+	case m.Method == "events/stream" && m.Params.Name == EventName:
+		return answer{status: http.StatusOK, stream: true}
+	case m.Method == "events/stream":
+		return result(http.StatusNotFound, "error", `{"code":-32011,"message":"Not found","data":{"kind":"event"}}`)
+	}
+	return result(http.StatusNotFound, "error", `{"code":-32601,"message":"Method not found"}`)
+}

@@ -1,0 +1,63 @@
+package floor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/floor"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+)
+
+// deliveries is a Recorder that signals events.
+type deliveries struct {
+	mcpload.Recorder
+	came chan mcpload.Stamp
+}
+
+func (d deliveries) Delivered(e mcpload.Delivery) {
+	select {
+	case d.came <- e.Stamp:
+	default:
+	}
+}
+
+// TestDialect: the client side of the MCP Events draft takes the floor for a
+// server: it discovers it, opens streams and gets events.
+func TestDialect(t *testing.T) {
+	both(t, func(t *testing.T, two bool) {
+		_, _, url := start(t, floor.Options{Rate: 20, Run: 9}, two)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		version := map[bool]string{false: "1.1", true: "h2c"}[two]
+		endpoint, err := dialect.NewEndpoint(dialect.EndpointOptions{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer endpoint.Close(ctx)
+		rec := deliveries{mcpload.Tee(), make(chan mcpload.Stamp, 1)}
+		lane, err := dialect.New(dialect.Options{
+			Clock: mcpload.NewClock(), Recorder: rec, Endpoint: endpoint, Mode: mcpload.Push,
+			Event: floor.EventName, Subscriptions: 3, HTTP: version,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		offer, err := lane.(dialect.Discoverer).Discover(ctx)
+		if err != nil || len(offer.Events) != 1 || offer.Era != dialect.Modern {
+			t.Errorf("%+v, %v", offer, err)
+		}
+		for i := range 3 {
+			if err := lane.Attach(ctx, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s := <-rec.came; s.Run != 9 {
+			t.Errorf("%v", s)
+		}
+		if err := lane.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package floor_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/floor"
+	"github.com/mcpload/mcpload/internal/wire"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start serves one floor over a version of HTTP and returns a client for it.
+func start(t *testing.T, o floor.Options, two bool) (*floor.Floor, *http.Client, string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := floor.New(o)
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { f.Run(ctx) })
+	work.Go(func() {
+		serve := f.ServeHTTP1
+		if two {
+			serve = f.ServeHTTP2
+		}
+		if err := serve(ctx, ln); err != nil {
+			t.Error(err)
+		}
+	})
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetHTTP1(!two)
+	tr.Protocols.SetUnencryptedHTTP2(two)
+	t.Cleanup(func() {
+		tr.CloseIdleConnections()
+		cancel()
+		work.Wait()
+	})
+	return f, &http.Client{Transport: tr}, "http://" + ln.Addr().String() + "/mcp"
+}
+
+func both(t *testing.T, f func(t *testing.T, two bool)) {
+	for _, two := range []bool{false, true} {
+		t.Run("HTTP/"+strconv.Itoa(map[bool]int{false: 1, true: 2}[two]), func(t *testing.T) { f(t, two) })
+	}
+}
+
+const stream = `{"jsonrpc":"2.0","id":1,"method":"events/stream","params":{"name":"tick"}}`
+
+// next reads to the next message of a method.
+func next(t *testing.T, r io.Reader, method string) wire.Event {
+	t.Helper()
+	var p wire.EventParser
+	var got *wire.Event
+	buf := make([]byte, 1) // so that nothing after it is read
+	for got == nil {
+		n, err := r.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Feed(buf[:n], func(e wire.Event) {
+			var m wire.Message
+			if wire.ScanMessage(e.Data, &m) && string(m.Method) == method {
+				c := e
+				c.Data = append([]byte(nil), e.Data...)
+				got = &c
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return *got
+}
+
+func TestStreams(t *testing.T) {
+	both(t, func(t *testing.T, two bool) {
+		f, client, url := start(t, floor.Options{Rate: 50, Run: 7}, two)
+		var bodies []io.ReadCloser
+		for range 20 {
+			resp, err := client.Post(url, "application/json", strings.NewReader(stream))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bodies = append(bodies, resp.Body)
+		}
+		for _, b := range bodies {
+			next(t, b, "notifications/events/active")
+		}
+		for _, b := range bodies {
+			e := next(t, b, "notifications/events/event")
+			stamp, ok := mcpload.FindStamp(e.Data)
+			if !ok || stamp.Run != 7 || stamp.Seq == 0 {
+				t.Fatalf("no probe id in %s", e.Data)
+			}
+			if n := len(e.Data) + len("data: \n\n"); n != 371 {
+				t.Errorf("a frame of %d bytes", n)
+			}
+			_, rest, _ := strings.Cut(string(e.Data), `"sent":"`)
+			ns, err := strconv.ParseInt(rest[:19], 10, 64)
+			if age := time.Since(time.Unix(0, ns)); err != nil || age < 0 || age > time.Minute {
+				t.Errorf("sent %v ago (%v)", age, err)
+			}
+		}
+		if s := f.Stats(); s.Streams != 20 || s.Opened != 20 || s.Frames < 20 || s.Skipped != 0 {
+			t.Errorf("%+v", s)
+		}
+		for _, b := range bodies {
+			b.Close()
+		}
+		for f.Stats().Streams != 0 { // HTTP/1.1 notices with the next event
+			runtime.Gosched()
+		}
+	})
+}
+
+func TestFire(t *testing.T) {
+	both(t, func(t *testing.T, two bool) {
+		_, client, url := start(t, floor.Options{}, two)
+		resp, err := client.Post(url, "application/json", strings.NewReader(stream))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		next(t, resp.Body, "notifications/events/active")
+		for body, want := range map[string]int{`{"name":"tick","data":{"note":"hi"}}`: 202, `{"name":"tick","data":[1]}`: 400, `{`: 400} {
+			r, err := client.Post(url, "application/json", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, r.Body)
+			r.Body.Close()
+			if r.StatusCode != want {
+				t.Errorf("%s: %d", body, r.StatusCode)
+			}
+		}
+		e := next(t, resp.Body, "notifications/events/event")
+		if !strings.Contains(string(e.Data), `"data":{"note":"hi","sent":"1`) {
+			t.Errorf("%s", e.Data)
+		}
+	})
+}

@@ -1,0 +1,190 @@
+package floor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+)
+
+const (
+	streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n"
+	// readBuffer is a request's, for as long as it is being read.
+	readBuffer = 2 << 10
+)
+
+// ServeHTTP1 serves HTTP/1.1 on a listener until ctx ends, and closes it. The
+// caller runs [Floor.Run] beside it. A connection has a goroutine until its
+// stream is open; then it belongs to one of a few that write events. They never
+// wait for a client: an event that a full socket does not take whole is
+// finished later, and those that come meanwhile are skipped. A client that has
+// gone is noticed when something is sent to it.
+func (f *Floor) ServeHTTP1(ctx context.Context, ln net.Listener) error {
+	shards := make([]*shard, runtime.GOMAXPROCS(0))
+	var sending sync.WaitGroup
+	over := make(chan struct{})
+	for i := range shards {
+		s := &shard{floor: f, group: f.join()}
+		shards[i] = s
+		sending.Go(func() { s.send(over) })
+	}
+	var turn int
+	var mu sync.Mutex
+	err := f.accept(ctx, ln, func(ctx context.Context, nc net.Conn) {
+		stop := context.AfterFunc(ctx, func() { nc.Close() })
+		defer stop()
+		if !f.requests(nc, bufio.NewReaderSize(nc, readBuffer)) {
+			nc.Close()
+			return
+		}
+		mu.Lock()
+		s := shards[turn%len(shards)]
+		turn++
+		mu.Unlock()
+		s.add(nc)
+	})
+	close(over)
+	sending.Wait()
+	for _, s := range shards {
+		f.leave(s.group)
+		s.close()
+	}
+	return err
+}
+
+// requests answers requests until one asks for a stream.
+func (f *Floor) requests(nc net.Conn, in *bufio.Reader) (stream bool) {
+	for {
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return false
+		}
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+		if err != nil {
+			return false
+		}
+		a := f.answer(body)
+		if a.stream {
+			return true
+		}
+		head := "HTTP/1.1 " + strconv.Itoa(a.status) + " " + http.StatusText(a.status) +
+			"\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(a.body)) + "\r\n\r\n"
+		if _, err := nc.Write(append([]byte(head), a.body...)); err != nil {
+			return false
+		}
+	}
+}
+
+// chunked is text as a chunk of a chunked body.
+func chunked(text []byte) []byte {
+	b := strconv.AppendInt(make([]byte, 0, len(text)+12), int64(len(text)), 16)
+	b = append(b, "\r\n"...)
+	b = append(b, text...)
+	return append(b, "\r\n"...)
+}
+
+// shard writes to some of the open streams.
+type shard struct {
+	floor *Floor
+	group *group
+
+	mu     sync.Mutex
+	conns  []*h1conn
+	closed bool
+}
+
+type h1conn struct {
+	socket
+	rest []byte // of a message that was taken in part
+}
+
+// add confirms a stream and takes it in, in one step: from its confirmation on
+// it misses nothing.
+func (s *shard) add(nc net.Conn) {
+	c := &h1conn{socket: newSocket(nc)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := nc.Write(append([]byte(streamHead), chunked([]byte(active))...)) // into an empty socket
+	if err != nil || s.closed {
+		nc.Close()
+		return
+	}
+	s.conns = append(s.conns, c)
+	s.floor.streams.Add(1)
+	s.floor.opened.Add(1)
+}
+
+func (s *shard) send(over <-chan struct{}) {
+	for {
+		select {
+		case <-over:
+			return
+		case fr := <-s.group.work:
+			s.broadcast(fr)
+		}
+	}
+}
+
+// broadcast writes one message to all streams of the shard.
+func (s *shard) broadcast(fr *frame) {
+	b := chunked(fr.text)
+	at := bytes.IndexByte(b, '\n') + 1 + fr.sent
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.conns[:0]
+	written := 0
+	for _, c := range s.conns {
+		if fr.sent >= 0 {
+			stampNow(b[at : at+sentDigits])
+		}
+		took, err := c.push(b)
+		if err != nil {
+			c.nc.Close()
+			s.floor.streams.Add(-1)
+			continue
+		}
+		kept = append(kept, c)
+		if !took {
+			s.floor.skipped.Add(1)
+		} else {
+			written++
+		}
+	}
+	clear(s.conns[len(kept):])
+	s.conns = kept
+	if fr.event {
+		s.floor.frames.Add(int64(written))
+	}
+}
+
+// push writes what the socket takes; false when it did not begin with b.
+func (c *h1conn) push(b []byte) (took bool, err error) {
+	if len(c.rest) > 0 {
+		n, err := c.try(c.rest)
+		if c.rest = c.rest[n:]; err != nil || len(c.rest) > 0 {
+			return false, err
+		}
+		c.rest = nil
+	}
+	n, err := c.try(b)
+	if n > 0 && n < len(b) {
+		c.rest = append([]byte(nil), b[n:]...)
+	}
+	return n > 0, err
+}
+
+func (s *shard) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, c := range s.conns {
+		c.nc.Close()
+	}
+	s.floor.streams.Add(-int64(len(s.conns)))
+	s.conns = nil
+}
