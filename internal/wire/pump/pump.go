@@ -23,6 +23,9 @@ type Arrival struct {
 	// At is in nanoseconds on the clock of Options.Now: the kernel's receive
 	// time where there is one, else when the read returned.
 	At int64
+	// Read is when the read returned, so Read-At is what the bytes waited for
+	// this process; 0 where At is that already.
+	Read int64
 	// Kernel says that At is the kernel's.
 	Kernel bool
 	// Shared says that the piece may hold bytes that came before At: several
@@ -91,6 +94,9 @@ type Counter interface {
 type Options struct {
 	// Addr is the host and port of the server; a name is resolved by Open.
 	Addr string
+	// Host is what the server is asked for (the Host header or :authority);
+	// "" = Addr.
+	Host string
 	// TLS is nil for plain text.
 	TLS *tls.Config
 	// Now reads the clock, in nanoseconds; nil counts from the pump's start.
@@ -113,4 +119,7 @@ type Options struct {
 	// KernelTimestamps asks for the kernel's receive times. They need Linux
 	// and plain text; without them every Arrival says so.
 	KernelTimestamps bool
+	// Coalesce is how long a loop lets arrivals gather while there are many,
+	// which saves CPU; it is heeded only while the kernel keeps their times.
+	Coalesce time.Duration
 }
