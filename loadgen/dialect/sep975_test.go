@@ -188,7 +188,9 @@ func TestStatusKeepsThePolicy(t *testing.T) {
 func TestTwoResumeAtOnce(t *testing.T) {
 	w := newWorld(t, target.Options{})
 	d, rec := requests(t, dialect.EndpointOptions{URL: w.srv.URL()}, dialect.Options{Subscriptions: 4, SEP975: dialect.SEP975Options{
-		Steps: 10, Step: 20 * time.Millisecond, MaxWait: time.Minute,
+		// Long enough that the second of two resumes meets a request that is
+		// still at work, on a busy machine as well.
+		Steps: 75, Step: 20 * time.Millisecond, MaxWait: time.Minute,
 		Disconnect: dialect.CutOne, At: 50 * time.Millisecond, Away: 20 * time.Millisecond, Double: 1, Tolerance: 5 * time.Second,
 	}})
 	attach(t, d, 4)
