@@ -4,14 +4,10 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/internal/wire/pump"
 )
-
-// coalesce is how long arrivals may gather while the kernel keeps their times.
-const coalesce = time.Millisecond
 
 // newPump returns what carries a lane's streams. rt is the lane's transport,
 // which carries those of the versions of HTTP that multiplex.
@@ -20,7 +16,7 @@ func (e *Endpoint) newPump(opts Options, rt http.RoundTripper, traffic *wire.Tra
 		Addr: net.JoinHostPort(e.url.Hostname(), e.port()), Host: e.host,
 		Now:              func() int64 { return int64(opts.Clock.Now()) },
 		Count:            counts{traffic},
-		KernelTimestamps: opts.Push.KernelTimestamps, Coalesce: coalesce,
+		KernelTimestamps: opts.Push.KernelTimestamps,
 	}
 	if o.Host == "" {
 		o.Host = e.url.Host

@@ -75,9 +75,12 @@ func (p *over) run(ctx context.Context, r *Request, s Sink, opened func() bool) 
 		return err
 	}
 	u.Path, u.RawPath, u.RawQuery = ref.Path, ref.RawPath, ref.RawQuery
-	body := r.Body
+	body, header := r.Body, r.Header
+	if header == nil {
+		header = http.Header{}
+	}
 	req := (&http.Request{
-		Method: r.Method, URL: &u, Host: p.opts.Host, Header: r.Header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Method: r.Method, URL: &u, Host: p.opts.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	if len(body) > 0 {
 		req.ContentLength = int64(len(body))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -427,9 +428,11 @@ func TestLargeRequest(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, r.Proto)
 	}))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // one client does not trust it
+	srv.StartTLS()
 	defer srv.Close()
 	n := &traffic{}
 	pool := srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
