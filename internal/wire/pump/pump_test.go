@@ -102,6 +102,8 @@ func (w *watcher) end() error {
 func (w *watcher) read(text string) {
 	w.t.Helper()
 	w.until("text", func() bool { return strings.Contains(w.body.String(), text) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if !strings.Contains(w.body.String(), text) {
 		w.t.Errorf("%q came instead of %q: %v", w.body.String(), text, w.err)
 	}
