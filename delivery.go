@@ -29,14 +29,23 @@ type Delivery struct {
 	// EventID is a 64-bit hash of the target's own event id (see [HashID]),
 	// 0 when it gave none.
 	EventID uint64
-	// At is when the last byte of the message was read.
+	// At is when the last byte of the message was read, or, where Kernel is
+	// true, when the kernel had received it.
 	At Instant
+	// Waited is how long the message lay in the socket until it was read; only
+	// known where Kernel is true.
+	Waited time.Duration
 	// Bytes is the size of the message as read, framing of the event included.
 	Bytes int
 	// Refused is true when the sink answered this copy, on purpose, in a way
 	// that asks for another (a webhook answered 503): the client has learned of
 	// the event, and the next copy is a duplicate that it asked for.
 	Refused bool
+	// Kernel is true when At is the kernel's receive time.
+	Kernel bool
+	// Shared is true when more was read together with the message, so that it
+	// may have come earlier than At.
+	Shared bool
 }
 
 // HashID hashes a target's event id (FNV-1a, 64 bit). It never returns 0 for

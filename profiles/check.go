@@ -150,6 +150,7 @@ func (c *checker) profile() {
 		seen[l.Name] = true
 		c.lane(path, l)
 	}
+	c.enum("instrument.kernelTimestamps", p.Instrument.KernelTimestamps, "auto", "on", "off")
 	c.upstream()
 	c.phases()
 	if p.Upstream.Kind != "none" {

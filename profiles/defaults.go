@@ -20,7 +20,8 @@ func defaultProfile() Profile {
 			Drain:   5 * time.Second,
 			Late:    5 * time.Second,
 		},
-		Limits: Limits{Rate: 20_000, Subscriptions: 200_000, Duration: 24 * time.Hour},
+		Instrument: Instrument{KernelTimestamps: "auto"},
+		Limits:     Limits{Rate: 20_000, Subscriptions: 200_000, Duration: 24 * time.Hour},
 	}
 }
 

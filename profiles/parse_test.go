@@ -102,7 +102,7 @@ func TestErrors(t *testing.T) {
 		{"phases:", "---\nphases:", "p.yaml:21: a second document begins here; write one profile a file"},
 		{"  rate: 20/s", "  rate: [20", "p.yaml:20: this is not YAML: ',' or ']' must be specified; mind indentation, quotes and brackets"},
 		{base, "", "p.yaml:1: there is nothing in it; a profile needs name, lanes, upstream and schedule"},
-		{base, "just words", "p.yaml:1: is a single value; a profile is a group of keys: name, description, target, lanes, upstream, schedule, phases, thresholds, limits, cases, capacity"},
+		{base, "just words", "p.yaml:1: is a single value; a profile is a group of keys: name, description, target, lanes, upstream, schedule, phases, thresholds, limits, instrument, cases, capacity"},
 		{base, strings.Repeat("[", 1000), "p.yaml:1: brackets are nested too deeply; at most 64 levels are read"},
 	} {
 		text := strings.Replace(base, c.old, c.new, 1)

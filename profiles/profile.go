@@ -35,6 +35,8 @@ type Profile struct {
 	Phases      Phases   `yaml:"phases,omitempty" json:"phases"`
 	Thresholds  []string `yaml:"thresholds,omitempty" json:"thresholds,omitempty"`
 	Limits      Limits   `yaml:"limits,omitempty" json:"limits"`
+	// Instrument says how the generator measures.
+	Instrument Instrument `yaml:"instrument,omitempty" json:"instrument"`
 	// Cases make the profile a calibration: it is run once for each, with the
 	// case's faults, and what is measured is compared with what they must do.
 	Cases []Case `yaml:"cases,omitempty" json:"cases,omitempty"`
@@ -357,6 +359,16 @@ type Phases struct {
 	// Late is the age, from intended, past which a delivery counts as late,
 	// default 5s; 0 = never.
 	Late time.Duration `yaml:"late,omitempty" json:"late"`
+}
+
+// Instrument says how the generator measures.
+type Instrument struct {
+	// KernelTimestamps takes the time of a delivery from the kernel, which
+	// leaves out what it waited until this program read it: auto (the default)
+	// where that is possible, on the same with a warning where it is not, off
+	// never. It is possible for streams of the system events (push) over
+	// HTTP/1.1 without TLS, on Linux.
+	KernelTimestamps string `yaml:"kernelTimestamps,omitempty" json:"kernelTimestamps"`
 }
 
 // Limits bounds a run. A profile over its limits is refused before it starts.

@@ -121,6 +121,24 @@ type Process struct {
 	Memory int64 `json:"memory"`
 }
 
+// Arrivals tell how well the times at which events came are known: of all copies
+// of all events, warm-up included.
+type Arrivals struct {
+	Counted int64 `json:"counted"` // copies that came
+	Kernel  int64 `json:"kernel"`  // of them, those with the kernel's receive time
+	// Shared were read together with what came after them, so that they may
+	// have come a little earlier than it says.
+	Shared int64 `json:"shared"`
+	// Waited is from the kernel's receive time until this process had read the
+	// event: what is not in the latencies of those copies.
+	Waited Quantiles `json:"waited"`
+	// Error is from just before the write of a chunk to the kernel's receive
+	// time of it, tried all through the run on a connection of this process
+	// to itself: what is still in those latencies. Its count is 0 where no lane
+	// has such times.
+	Error Quantiles `json:"error"`
+}
+
 // Host is the machine that measured.
 type Host struct {
 	OS     string `json:"os"`               // as Go names it
@@ -348,6 +366,8 @@ type Instrument struct {
 	// DroppedShots is Upstream.Dropped over Upstream.Shots, 0 to 1.
 	DroppedShots float64 `json:"droppedShots"`
 	Goroutines   int64   `json:"goroutines"` // most seen
+	// Arrivals is how well the times of deliveries are known.
+	Arrivals Arrivals `json:"arrivals"`
 }
 
 // Warning is something a reader of the figures should know.

@@ -153,6 +153,7 @@ type LaneAccount struct {
 	// EventMessages and EventBytes are all copies of all events that came,
 	// whatever became of them, warm-up included.
 	EventMessages, EventBytes int64
+	Arrivals                  Arrivals
 	Rejected, Malformed       int64
 	Reconnects, DeadStreams   int64
 	Terminated                int64

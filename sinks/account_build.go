@@ -78,6 +78,7 @@ func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
 // caller holds the locks.
 func (n *lane) accountShards(out *LaneAccount, now mcpload.Instant) {
 	var ready timing
+	var arrived arrivals
 	found := exampleSet{}
 	for _, h := range n.shards {
 		found.limit = h.examples.limit
@@ -89,11 +90,13 @@ func (n *lane) accountShards(out *LaneAccount, now mcpload.Instant) {
 		out.Broken += h.broken
 		out.EventMessages += h.messages
 		out.EventBytes += h.bytes
+		arrived.merge(&h.arrivals)
 		out.SubCounts.plus(&h.counts)
 		h.account(out, now, &found)
 		found.list = append(found.list, h.examples.list...)
 	}
 	out.Ready.Time = ready.export()
+	out.Arrivals = arrived.export()
 	out.Examples = found.pick()
 }
 

@@ -34,6 +34,7 @@ type shard struct {
 	counts   SubCounts // of all its subscriptions, without those of windows
 	messages int64
 	bytes    int64
+	arrivals arrivals
 	ready    timing
 	attempts int64
 	failed   int64
@@ -96,6 +97,7 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 	s := &h.subs[pos]
 	h.messages++
 	h.bytes += int64(d.Bytes)
+	h.arrivals.add(d)
 	if !d.Probed {
 		h.counts.Unprobed++
 		h.rare(s).counts.Unprobed++

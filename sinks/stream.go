@@ -47,14 +47,16 @@ type Watch struct {
 	done  chan struct{}
 
 	mu     sync.Mutex
-	pulses map[*Pulse]struct{}
+	pulses []*Pulse
 }
 
-// Pulse is when one stream was last heard. A nil Pulse may be beaten.
+// Pulse is when one stream was last heard. A nil Pulse may be beaten. The zero
+// value is not watched; it must not be copied.
 type Pulse struct {
 	last  atomic.Int64
 	limit time.Duration
 	dead  func()
+	place int // in the watch, from 1; 0 = not watched
 }
 
 // Beat notes that the stream was heard at that instant.
@@ -67,7 +69,7 @@ func (p *Pulse) Beat(at mcpload.Instant) {
 // NewWatch starts a watch that looks at every stream once per period: a
 // silence is found that much late at most. Close ends it.
 func NewWatch(clock *mcpload.Clock, every time.Duration) *Watch {
-	w := &Watch{clock: clock, every: every, stop: make(chan struct{}), done: make(chan struct{}), pulses: map[*Pulse]struct{}{}}
+	w := &Watch{clock: clock, every: every, stop: make(chan struct{}), done: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -76,19 +78,41 @@ func NewWatch(clock *mcpload.Clock, every time.Duration) *Watch {
 // watch's goroutine, when it was silent for longer than limit; it must not
 // block. The stream is no longer watched then.
 func (w *Watch) Add(limit time.Duration, dead func()) *Pulse {
-	p := &Pulse{limit: limit, dead: dead}
-	p.Beat(w.clock.Now())
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pulses[p] = struct{}{}
+	p := &Pulse{}
+	w.Start(p, limit, dead)
 	return p
 }
 
-// Remove stops watching. dead may be running, but will not be called anew.
+// Start is Add for a pulse that lies in a larger struct, and is not watched.
+func (w *Watch) Start(p *Pulse, limit time.Duration, dead func()) {
+	now := w.clock.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.limit, p.dead = limit, dead
+	p.Beat(now)
+	w.pulses = append(w.pulses, p)
+	p.place = len(w.pulses)
+}
+
+// Remove stops watching. When it returns, dead is not running, and will not be
+// called.
 func (w *Watch) Remove(p *Pulse) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.pulses, p)
+	w.forget(p)
+}
+
+// forget takes p off the list; the caller holds the lock.
+func (w *Watch) forget(p *Pulse) {
+	if p.place == 0 {
+		return
+	}
+	last := len(w.pulses) - 1
+	moved := w.pulses[last]
+	w.pulses[p.place-1], moved.place = moved, p.place
+	w.pulses[last] = nil
+	w.pulses = w.pulses[:last]
+	p.place, p.dead = 0, nil
 }
 
 // Close ends the watch and waits for it.
@@ -114,10 +138,12 @@ func (w *Watch) run() {
 func (w *Watch) look(now mcpload.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for p := range w.pulses {
+	for i := len(w.pulses) - 1; i >= 0; i-- { // from the end: forget moves the last
+		p := w.pulses[i]
 		if now.Sub(mcpload.Instant(p.last.Load())) > p.limit {
-			delete(w.pulses, p)
-			p.dead()
+			dead := p.dead
+			w.forget(p)
+			dead()
 		}
 	}
 }

@@ -248,6 +248,8 @@ func (r *run) finish(err error) {
 	}
 	r.upstreamFigures()
 	res.Target.Stdio = r.stdioFigures()
+	r.arrived()
+	r.warnStamps()
 	for i := range res.Lanes {
 		res.Lanes[i].Latency.MarkFloor(res.Instrument.OwnDelay.P99)
 	}

@@ -84,6 +84,9 @@ func worse(a, b results.Instrument) results.Instrument {
 	if b.OwnDelay.P99 > a.OwnDelay.P99 {
 		a.OwnDelay = b.OwnDelay
 	}
+	if b.Arrivals.Error.P99 > a.Arrivals.Error.P99 {
+		a.Arrivals.Error = b.Arrivals.Error
+	}
 	a.Others = max(a.Others, b.Others)
 	if b.GCPauses.Max > a.GCPauses.Max {
 		a.GCPauses = b.GCPauses

@@ -27,6 +27,7 @@ type instrument struct {
 	siblings   []*meter // other shards on this machine
 	machine    *machineMeter
 	echo       *echo
+	stamped    *stampedEcho // nil when no lane takes times from the kernel
 	timerLag   *hdrhistogram.Histogram
 	gcBefore   *metrics.Float64Histogram
 	goroutines int64
@@ -45,9 +46,9 @@ type gauge interface {
 
 // startInstrument begins to watch. targetPID is 0 where there is no process to
 // watch; metrics is the address of the target's metrics, which go before, or
-// "". The work of siblings, by their process ids, is the run's own. The caller
-// must call stop.
-func startInstrument(targetPID int, metrics string, siblings []int) (*instrument, error) {
+// "". The work of siblings, by their process ids, is the run's own. stamped
+// says that deliveries are timed by the kernel. The caller must call stop.
+func startInstrument(targetPID int, metrics string, siblings []int, stamped bool) (*instrument, error) {
 	var target gauge = (*meter)(nil)
 	if metrics != "" {
 		remote, err := newRemoteMeter(metrics)
@@ -62,9 +63,17 @@ func startInstrument(targetPID int, metrics string, siblings []int) (*instrument
 	if err != nil {
 		return nil, err
 	}
+	var s *stampedEcho
+	if stamped {
+		if s, err = openStampedEcho(); err != nil {
+			e.close()
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	in := &instrument{
 		echo:      e,
+		stamped:   s,
 		self:      newMeter(os.Getpid()),
 		target:    target,
 		elsewhere: metrics != "" && targetPID == 0,
@@ -136,6 +145,7 @@ func (in *instrument) stop(dropped float64) (results.Instrument, *results.Proces
 		DroppedShots: dropped,
 		Goroutines:   max(in.goroutines, goroutines()),
 	}
+	out.Arrivals.Error = results.SummariseNanos(in.stamped.close())
 	if p := in.self.finish(wall); p != nil {
 		out.Process = *p
 	}

@@ -66,7 +66,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		p.detach(ctx)
 		return err
 	}
-	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics, r.siblings); err != nil {
+	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics, r.siblings, r.stamped(lanes)); err != nil {
 		return err
 	}
 	err = p.fire(ctx, start)
@@ -142,6 +142,7 @@ func (p *pass) prepare() error {
 	}
 	for i, l := range p.lanes {
 		o := l.options(uint16(i), r.clock, p.recorder, &r.target, r.profile.Schedule.Seed)
+		o.Push.KernelTimestamps = r.profile.Instrument.KernelTimestamps != "off"
 		o.Acked = p.ledger.AckedAt
 		o.SEP2549.Emissions = p.ledger
 		d, err := dialect.New(o)

@@ -279,6 +279,10 @@ func (p *printer) instrument(r *results.Result) {
 	p.printf("generator  %s, %d goroutines\n", usage(&in.Process), in.Goroutines)
 	p.printf("           at p99: own delay %s, timers %s late; longest GC pause %s\n",
 		results.FormatNanos(in.OwnDelay.P99), results.FormatNanos(in.TimerLag.P99), results.FormatNanos(in.GCPauses.Max))
+	if a := in.Arrivals; a.Kernel > 0 {
+		p.printf("           %s of %s deliveries timed by the kernel, %s shared a read\n", count(a.Kernel), count(a.Counted), count(a.Shared))
+		p.printf("           at p99: error of those times %s; wait until read %s, left out\n", results.FormatNanos(a.Error.P99), results.FormatNanos(a.Waited.P99))
+	}
 	if r.Target.Process != nil {
 		p.printf("target     %s\n", usage(r.Target.Process))
 	}

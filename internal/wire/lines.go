@@ -79,7 +79,7 @@ func (p *LineParser) finish(end int, emit func(Line)) {
 	}
 	emit(l)
 	p.size, p.over, p.line = 0, false, p.line[:0]
-	if cap(p.line) > keepBuffer {
+	if cap(p.line) > maxLent {
 		p.line = nil
 	}
 }

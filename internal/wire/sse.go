@@ -25,6 +25,8 @@ type Event struct {
 	// Size is the number of bytes of the block, field names, line ends and
 	// comments included.
 	Size int
+	// Rest is how many bytes of the same piece follow the block.
+	Rest int
 }
 
 // EventParser takes an event stream apart as it comes in, in pieces of any
@@ -32,7 +34,8 @@ type Event struct {
 // value is ready. It must not be used by two goroutines at once.
 //
 // An event with one data line that lies in one piece is not copied, and
-// nothing is allocated for it.
+// nothing is allocated for it. A buffer is only held while an event is
+// incomplete.
 type EventParser struct {
 	// Limit bounds what is buffered of one event, in bytes; 0 = DefaultEventLimit.
 	Limit int
@@ -41,22 +44,25 @@ type EventParser struct {
 	afterCR bool // the last byte was a CR: a LF now belongs to it
 	failed  error
 
-	line []byte // a line that began in an earlier piece
+	line lent   // a line that began in an earlier piece
 	data []byte // data lines of the event so far; may alias the piece being fed
 	have bool   // a data line was seen
 	own  bool   // data is buf, not the piece
-	buf  []byte
+	buf  lent
 	name []byte
 	id   []byte
 	size int
+	rest int // bytes of the piece after the line at hand
 	// retry is the last reconnection time in milliseconds that was sent, -1+1
 	// shifted so that the zero value means none.
 	retry int64
 }
 
-// Reset makes p ready for another stream. Buffers and Limit are kept.
+// Reset makes p ready for another stream. Limit is kept, and no buffer.
 func (p *EventParser) Reset() {
-	*p = EventParser{Limit: p.Limit, line: p.line[:0], buf: p.buf[:0], name: p.name[:0], id: p.id[:0]}
+	p.line.release()
+	p.buf.release()
+	*p = EventParser{Limit: p.Limit, name: p.name[:0], id: p.id[:0]}
 }
 
 // Retry returns the reconnection time that the stream asked for last, in
@@ -86,7 +92,7 @@ func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 		n := lineEnd(b)
 		if n < 0 {
 			p.size += len(b)
-			p.line = append(p.line, b...)
+			p.line.add(b)
 			break
 		}
 		line := b[:n]
@@ -99,13 +105,13 @@ func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 			}
 		}
 		p.size += taken
-		carried := len(p.line) > 0
+		carried := p.line.box != nil
 		if carried {
-			p.line = append(p.line, line...)
-			line = p.line
+			line = p.line.add(line)
 		}
+		p.rest = len(b) - taken
 		p.take(line, carried, emit)
-		p.line = p.line[:0]
+		p.line.release()
 		b = b[taken:]
 		if p.tooLarge() {
 			break
@@ -114,7 +120,9 @@ func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 	p.keep()
 	if p.tooLarge() {
 		p.failed = ErrTooLarge
-		p.line, p.buf, p.data = nil, nil, nil
+		p.data = nil
+		p.line.release()
+		p.buf.release()
 	}
 	return p.failed
 }
@@ -128,7 +136,7 @@ func (p *EventParser) tooLarge() bool {
 	if limit <= 0 {
 		limit = DefaultEventLimit
 	}
-	return len(p.line)+len(p.data) > limit
+	return len(p.line.bytes())+len(p.data) > limit
 }
 
 // lineEnd returns the index of the first CR or LF of b, or -1.
@@ -187,11 +195,11 @@ func (p *EventParser) addData(value []byte, own bool) {
 	switch {
 	case p.have:
 		p.keep()
-		p.buf = append(append(p.buf, '\n'), value...)
-		p.data = p.buf
+		p.buf.add(newline)
+		p.data = p.buf.add(value)
 	case own:
-		p.buf = append(p.buf[:0], value...)
-		p.data, p.own = p.buf, true
+		p.buf.release()
+		p.data, p.own = p.buf.add(value), true
 	default:
 		p.data, p.own = value, false
 	}
@@ -201,13 +209,14 @@ func (p *EventParser) addData(value []byte, own bool) {
 // keep copies data that lies in a piece which is about to go away.
 func (p *EventParser) keep() {
 	if p.have && !p.own {
-		p.buf = append(p.buf[:0], p.data...)
-		p.data, p.own = p.buf, true
+		data := p.data
+		p.buf.release()
+		p.data, p.own = p.buf.add(data), true
 	}
 }
 
 func (p *EventParser) dispatch(emit func(Event)) {
-	e := Event{Name: p.name, ID: p.id, Size: p.size}
+	e := Event{Name: p.name, ID: p.id, Size: p.size, Rest: p.rest}
 	if p.have {
 		e.Data = p.data
 		if e.Data == nil {
@@ -217,17 +226,10 @@ func (p *EventParser) dispatch(emit func(Event)) {
 	emit(e)
 	p.have, p.own, p.data, p.size = false, false, nil, 0
 	p.name = p.name[:0]
-	if cap(p.buf) > keepBuffer {
-		p.buf = nil
-	}
-	if cap(p.line) > keepBuffer {
-		p.line = nil
-	}
+	p.buf.release()
 }
 
-// keepBuffer is the largest buffer that a stream keeps between events: one
-// large event must not cost its size on every one of thousands of streams.
-const keepBuffer = 16 << 10
+var newline = []byte{'\n'}
 
 func digits(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 15 {

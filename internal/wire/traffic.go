@@ -42,6 +42,16 @@ func (t *Traffic) TakeOpened() int {
 	}
 }
 
+// CountOpened counts a connection that was not opened by Dial; CountUp and
+// CountDown what passed it.
+func (t *Traffic) CountOpened() { t.opened.Add(1) }
+
+// CountUp counts n bytes written.
+func (t *Traffic) CountUp(n int) { t.up.Add(int64(n)) }
+
+// CountDown counts n bytes read.
+func (t *Traffic) CountDown(n int) { t.down.Add(int64(n)) }
+
 // DialFunc opens a connection, as net.Dialer.DialContext does.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 

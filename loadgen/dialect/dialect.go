@@ -137,6 +137,9 @@ type PushOptions struct {
 	// BackoffMin and BackoffMax bound the wait before a reconnect, which
 	// doubles and is fully jittered; 0 = 500 ms and 30 s.
 	BackoffMin, BackoffMax time.Duration
+	// KernelTimestamps takes the time of deliveries from the kernel where that
+	// is possible: Linux, HTTP/1.1, plain text.
+	KernelTimestamps bool
 }
 
 // WebhookOptions says how callbacks are subscribed and answered.

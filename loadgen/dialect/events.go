@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/internal/wire/pump"
 	"github.com/mcpload/mcpload/sinks"
 )
 
@@ -33,6 +34,7 @@ type events struct {
 	work sync.WaitGroup
 
 	watch *sinks.Watch // push
+	pump  pump.Pump    // likewise
 	hooks *hooks       // webhook
 
 	listening sync.Once
@@ -60,7 +62,8 @@ type run struct {
 
 	resumes bool // it begins at a cursor of the run before it
 
-	hook *hook // webhook
+	hook   *hook   // webhook
+	stream *stream // push
 }
 
 func newEvents(opts Options) (*events, error) {
@@ -89,6 +92,12 @@ func newEvents(opts Options) (*events, error) {
 	case mcpload.Poll:
 	case mcpload.Push:
 		every := min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second)
+		if d.pipe == nil {
+			if d.pump, err = d.ep.newPump(opts, t, &d.traffic); err != nil {
+				d.end()
+				return nil, fmt.Errorf("dialect events: %w", err)
+			}
+		}
 		d.watch = sinks.NewWatch(opts.Clock, every)
 	case mcpload.Webhook:
 		if d.hooks, err = newHooks(d); err != nil {
@@ -187,8 +196,11 @@ func (d *events) begin(i int) (*run, error) {
 		done: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(d.life)
-	if d.hooks != nil {
+	switch {
+	case d.hooks != nil:
 		r.hook = d.hooks.newHook(r)
+	case d.watch != nil:
+		r.stream = d.newStream(r)
 	}
 	if last := d.runs[i]; last != nil && d.opts.Events.Resume {
 		r.cursor = last.position()
@@ -270,6 +282,11 @@ func (d *events) Close(ctx context.Context) error {
 	d.work.Wait()
 	if d.watch != nil {
 		d.watch.Close()
+	}
+	if d.pump != nil {
+		if err := d.pump.Close(); err != nil && first == nil {
+			first, failed = err, failed+1
+		}
 	}
 	if d.hooks != nil {
 		if err := d.hooks.close(ctx); err != nil && first == nil {

@@ -97,10 +97,10 @@ var errCut = errors.New("the lane cut the stream on purpose")
 
 // outage follows a stream that is lost and comes back.
 type outage struct {
-	lost  mcpload.Instant // when it was, 0 = it is there
-	back  mcpload.Instant // when it was last confirmed again
-	cut   bool            // the last end was our own doing
-	timer *time.Timer
+	lost   mcpload.Instant // when it was, 0 = it is there
+	back   mcpload.Instant // when it was last confirmed again
+	cut    bool            // the last end was our own doing
+	cutter *time.Timer
 }
 
 // planCut lets a stream that was just confirmed live for a while.
@@ -110,14 +110,17 @@ func (s *stream) planCut() {
 		return
 	}
 	life := time.Duration(float64(every) * (0.5 + s.r.rand.Float64()))
-	hangUp := s.hangUp
-	s.timer = time.AfterFunc(life, func() { hangUp(errCut) })
+	s.mu.Lock()
+	turn := s.turn
+	s.mu.Unlock()
+	s.cutter = time.AfterFunc(life, func() { s.giveUp(turn, errCut) })
 }
 
 // endCut forgets what was planned.
 func (s *stream) endCut() {
-	if s.timer != nil {
-		s.timer.Stop()
+	if s.cutter != nil {
+		s.cutter.Stop()
+		s.cutter = nil
 	}
 }
 

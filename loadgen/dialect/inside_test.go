@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/internal/wire/pump"
 	"github.com/mcpload/mcpload/sinks"
 )
 
@@ -60,12 +61,11 @@ func idle(t testing.TB, mode mcpload.Mode) (*events, *run, *deaf) {
 
 func frameStream(t testing.TB) (feed func(), rec *deaf, size int) {
 	d, r, rec := idle(t, mcpload.Push)
-	s := &stream{d: d, r: r, heard: true, id: 7}
-	s.take = s.event
+	s := &stream{d: d, r: r, heard: true, answer: true, id: 7}
 	frame := []byte("event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/event\",\"params\":{" + occurrence +
 		",\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":7}}}\n\n")
 	return func() {
-		if err := s.piece(frame, 1); err != nil {
+		if err := s.Piece(frame, pump.Arrival{At: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}, rec, len(frame)

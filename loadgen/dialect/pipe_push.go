@@ -6,18 +6,33 @@ import (
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
 )
+
+// pipeStream ends one stream over a pipe.
+type pipeStream context.CancelFunc
+
+// Close implements pump.Stream.
+func (c pipeStream) Close() { c() }
+
+// overPipe is connect over the endpoint's pipe, where a stream takes the
+// goroutine.
+func (s *stream) overPipe(body []byte) {
+	ctx, cancel := context.WithCancel(s.r.ctx)
+	defer cancel()
+	s.carriedBy(pipeStream(cancel), s.begin())
+	e := s.connectPipe(ctx, body)
+	s.step(s.broken(s.isOver(), e))
+}
 
 // connectPipe opens one stream over the endpoint's pipe and follows it to its
 // end. Its messages are taken on the goroutine that reads the pipe.
-func (s *stream) connectPipe(ctx context.Context, body []byte, pulse *sinks.Pulse) error {
+func (s *stream) connectPipe(ctx context.Context, body []byte) *callError {
 	d, r := s.d, s.r
 	id, over := s.id, make(chan struct{})
 	x := &exchange{traffic: &d.traffic}
 	x.take = func(at time.Time, l wire.Line, m *wire.Message) {
 		s.at = d.clock.Instant(at)
-		pulse.Beat(s.at)
+		s.pulse.Beat(s.at)
 		if string(m.Method) == methodCancelled {
 			s.overhead(l.Size, methodCancelled)
 			s.ended = true
@@ -39,30 +54,28 @@ func (s *stream) connectPipe(ctx context.Context, body []byte, pulse *sinks.Puls
 		close(over)
 	}
 	s.up = int64(len(body)) + 1
-	s.began = d.clock.Now()
 	if err := d.pipe.router.add(id, x); err != nil {
 		s.up = 0
-		return s.broken(ctx, &callError{kind: kindEnded, cause: err})
+		return &callError{kind: kindEnded, cause: err}
 	}
 	if err := d.pipe.send(ctx, body, &d.traffic); err != nil {
 		d.pipe.router.remove(id, x)
 		s.up = 0
-		return s.broken(ctx, err)
+		return err
 	}
 	select {
 	case <-over:
 	case <-ctx.Done():
 	}
 	d.pipe.router.remove(id, x)
-	var e *callError
 	switch {
 	case s.over != nil:
-		e = s.over
+		return s.over
 	case !s.ended:
 		s.cancelledPipe(ctx)
-		e = transportError(ctx, ctx.Err())
+		return transportError(ctx, ctx.Err())
 	}
-	return s.broken(ctx, e)
+	return nil
 }
 
 // cancelledPipe tells the server that the stream is not wanted any more: on a

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
+	"sync"
+	"time"
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/internal/wire/pump"
 	"github.com/mcpload/mcpload/sinks"
 )
 
@@ -20,39 +22,68 @@ var errUnheard = errors.New("nothing came for twice the heartbeat interval: the 
 
 // stream is what one open stream needs. A run has one, which serves all of its
 // connections after one another.
+//
+// Nothing waits for it: a connection is begun by connect, lives on what the
+// pump tells (Opened, Piece, Closed), and its end leads to step, which sets a
+// timer for the next one or finishes the run. Whatever of this is under way is
+// one goroutine at a time; others come in by hangUp, under mu.
 type stream struct {
-	d    *events
-	r    *run
-	take func(wire.Event)
+	d *events
+	r *run
 
-	parser wire.EventParser
-	msg    wire.Message
-	clumps clumps
+	parser  wire.EventParser
+	clumps  clumps
+	pulse   sinks.Pulse
+	backoff sinks.Backoff
+
+	first   chan struct{} // closed at the first confirmation of all, then nil
+	opened  bool          // was confirmed once
+	failure error         // why the run was never confirmed; valid when it is done
 
 	// Of the connection at hand.
-	id     uint64
-	began  mcpload.Instant
-	up     int64
-	down   int64 // until it was confirmed
-	at     mcpload.Instant
-	cause  mcpload.Cause
-	heard  bool // confirmed by the first message
-	mixed  bool // a message of another subscription was noticed
-	ended  bool // nothing more is taken from it
-	over   *callError
-	hangUp context.CancelCauseFunc
+	agreed  *agreement
+	refusal *unopened // an answer that is no stream
+	id      uint64
+	began   mcpload.Instant
+	up      int64
+	down    int64 // until it was confirmed
+	at      mcpload.Instant
+	arrival pump.Arrival
+	cause   mcpload.Cause
+	shared  bool // more than the message at hand was read
+	answer  bool // a stream was answered
+	heard   bool // confirmed by the first message
+	mixed   bool // a message of another subscription was noticed
+	ended   bool // nothing more is taken from it
+	over    *callError
 	outage
-	confirm func() // told of the first confirmation of all
+
+	mu    sync.Mutex
+	turn  uint32      // of the connection; odd while there is one
+	conn  pump.Stream // nil while there is none, or it was only just begun
+	why   error       // why the connection at hand is given up by us
+	timer *time.Timer // of the next connection
+}
+
+// newStream makes the stream of a run, and has the run's cancel end it.
+func (d *events) newStream(r *run) *stream {
+	s := &stream{d: d, r: r, cause: mcpload.Subscribe}
+	s.backoff = sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
+	cancel := r.cancel
+	r.cancel = func() {
+		cancel()
+		s.hangUp()
+	}
+	return s
 }
 
 // attachPush opens a stream and waits until it is confirmed.
 func (d *events) attachPush(ctx context.Context, r *run) error {
+	s := r.stream
 	confirmed := make(chan struct{})
-	var failure error
-	d.work.Go(func() {
-		defer close(r.done)
-		failure = d.serve(r, func() { close(confirmed) })
-	})
+	s.first = confirmed
+	d.work.Add(1) // until finish
+	d.work.Go(s.connect)
 	select {
 	case <-confirmed:
 		return nil
@@ -62,154 +93,238 @@ func (d *events) attachPush(ctx context.Context, r *run) error {
 			return nil
 		default:
 		}
-		if failure == nil {
-			failure = notConfirmed(nil, context.Canceled)
+		if s.failure == nil {
+			return notConfirmed(nil, context.Canceled)
 		}
-		return failure
+		return s.failure
 	case <-ctx.Done():
 		r.cancel()
 		<-r.done
 		var ce *callError
-		if errors.As(failure, &ce) && ce.throttled() {
+		if errors.As(s.failure, &ce) && ce.throttled() {
 			return notConfirmed(ce, ctx.Err())
 		}
 		return notConfirmed(nil, ctx.Err())
 	}
 }
 
-// serve keeps a subscription's stream open until the run is over or the target
-// ends it for good. It returns why it could not be opened at first; later it
-// reports instead.
-func (d *events) serve(r *run, confirm func()) error {
-	s := &stream{d: d, r: r, cause: mcpload.Subscribe}
-	s.take = s.event
-	opened := false
-	s.confirm = func() {
-		if !opened {
-			opened = true
-			confirm()
-		}
+// step goes on after a connection, or an attempt at one: err is what ended it,
+// nil if the server ended it in order. The first connection has to succeed;
+// from then on the stream is kept open until the run is over or the target ends
+// it for good.
+func (s *stream) step(err error) {
+	d, r := s.d, s.r
+	if r.ctx.Err() != nil {
+		s.finish(err)
+		return
 	}
-	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
-	for {
-		err := s.connect()
-		if r.ctx.Err() != nil {
-			return err
+	var ce *callError
+	known := errors.As(err, &ce)
+	lost := known && ce.kind == "session lost"
+	switch {
+	case !s.opened && !lost && !(known && ce.throttled()):
+		s.finish(err)
+		return
+	case s.opened && known && ce.final():
+		d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
+		d.fail(r, err)
+		s.finish(nil)
+		return
+	case s.heard:
+		s.backoff.Reset()
+		s.cause = mcpload.Reconnect
+	default:
+		if s.opened && err != nil {
+			d.notice(r, mcpload.TransientError, d.clock.Now(), err.Error())
 		}
-		var ce *callError
-		known := errors.As(err, &ce)
-		lost := known && ce.kind == "session lost"
-		switch {
-		case !opened && !lost && !(known && ce.throttled()):
-			return err
-		case opened && known && ce.final():
-			d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
-			d.fail(r, err)
-			return nil
-		case s.heard:
-			backoff.Reset()
-			s.cause = mcpload.Reconnect
-		default:
-			if opened && err != nil {
-				d.notice(r, mcpload.TransientError, d.clock.Now(), err.Error())
-			}
-			s.cause = mcpload.Retry
-		}
-		wait := backoff.Next(0) + s.absence()
-		if known && ce.retryAfter > 0 {
-			wait += ce.retryAfter
-		}
-		if !sinks.Sleep(r.ctx, wait) {
-			return err
-		}
+		s.cause = mcpload.Retry
+	}
+	wait := s.backoff.Next(0) + s.absence()
+	if known && ce.retryAfter > 0 {
+		wait += ce.retryAfter
+	}
+	s.failure = err
+	s.mu.Lock()
+	if r.ctx.Err() == nil {
+		s.timer = time.AfterFunc(wait, s.again)
+		s.mu.Unlock()
+		return
+	}
+	s.mu.Unlock()
+	s.finish(err)
+}
+
+// again is called by the timer. It has a goroutine of its own, which counts as
+// the run's.
+func (s *stream) again() {
+	s.mu.Lock()
+	s.timer = nil
+	s.mu.Unlock()
+	s.connect()
+}
+
+// finish ends the run's work. It is called once.
+func (s *stream) finish(err error) {
+	s.failure = err
+	close(s.r.done)
+	s.d.work.Done()
+}
+
+// hangUp ends the connection at hand, or the wait for the next one; the run's
+// context is over.
+func (s *stream) hangUp() {
+	s.mu.Lock()
+	conn, timer := s.conn, s.timer
+	s.timer = nil
+	s.mu.Unlock()
+	if conn != nil {
+		conn.Close()
+	}
+	if timer != nil && timer.Stop() {
+		s.finish(s.failure)
 	}
 }
 
-// connect opens one connection's stream and reads it to its end. nil means
-// that the server ended it in order.
-func (s *stream) connect() error {
+// giveUp ends one connection, and the stream goes on with another. It does
+// nothing if that one is over.
+func (s *stream) giveUp(turn uint32, why error) {
+	s.mu.Lock()
+	if s.turn != turn || s.why != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.why = why
+	conn := s.conn
+	s.mu.Unlock()
+	if conn != nil {
+		conn.Close()
+	}
+}
+
+// dead is called when the stream was silent for too long.
+func (s *stream) dead() {
+	s.mu.Lock()
+	turn := s.turn
+	s.mu.Unlock()
+	s.giveUp(turn, errDead)
+}
+
+// connect begins a connection. It may shake hands first.
+func (s *stream) connect() {
 	d, r := s.d, s.r
-	s.heard, s.mixed, s.ended, s.over, s.down = false, false, false, nil, 0
+	s.heard, s.mixed, s.ended, s.answer, s.over, s.down, s.refusal = false, false, false, false, nil, 0, nil
 	agreed, err := d.agreement(r.ctx, r)
+	if err == nil {
+		err = r.ctx.Err()
+	}
 	if err != nil {
-		return err
+		s.step(err)
+		return
 	}
 	o := d.params(nil, r)
 	d.position(&o, r)
 	id, body := d.build(methodStream, o, agreed)
-	s.id = id
-
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	defer cancel(nil)
-	s.hangUp = cancel
-	defer s.endCut()
-	pulse := d.watch.Add(2*d.opts.Push.Heartbeat, func() { cancel(errDead) })
-	defer d.watch.Remove(pulse)
-
+	s.id, s.agreed = id, agreed
 	if d.pipe != nil {
-		return s.connectPipe(ctx, body, pulse)
+		s.overPipe(body)
+		return
 	}
 	header := agreed.headers[methodStream]
 	s.up = requestSize(http.MethodPost, d.url.RequestURI(), header, int64(len(body)))
-	s.began = d.clock.Now()
-	resp, err := d.transport.RoundTrip(d.request(ctx, header, body))
-	if err != nil {
-		return s.broken(ctx, transportError(ctx, err))
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode > 299 || !isEventStream(resp.Header) {
-		return s.refused(ctx, resp, agreed)
-	}
-	s.down = responseSize(resp)
-	s.parser.Reset()
-	s.clumps = clumps{}
-	err = sinks.ReadStream(resp.Body, d.clock, pulse, s.piece)
-	if agreed.era == Legacy && r.ctx.Err() != nil {
-		s.cancelled(agreed)
-	}
-	switch {
-	case s.over != nil:
-		return s.broken(ctx, s.over)
-	case err == nil || errors.Is(err, errEnded):
-		return s.broken(ctx, nil)
-	}
-	return s.broken(ctx, transportError(ctx, err))
+
+	turn := s.begin()
+	conn := d.pump.Open(context.Background(), pump.Request{Method: http.MethodPost, Path: d.url.RequestURI(), Header: header, Body: body}, s)
+
+	s.carriedBy(conn, turn) // from here on the stream is the pump's
 }
 
-// errEnded ends the reading of a stream whose last message was read.
-var errEnded = errors.New("the stream has ended")
+// begin is called right before a connection is begun. It returns its number.
+func (s *stream) begin() uint32 {
+	s.mu.Lock()
+	s.turn++
+	turn := s.turn
+	s.why = nil
+	s.mu.Unlock()
+	s.d.watch.Start(&s.pulse, 2*s.d.opts.Push.Heartbeat, s.dead)
+	s.began = s.d.clock.Now()
+	return turn
+}
 
-// piece takes the next bytes of the stream.
-func (s *stream) piece(b []byte, at mcpload.Instant) error {
-	s.at = at
-	if err := s.parser.Feed(b, s.take); err != nil {
-		s.d.notice(s.r, mcpload.Malformed, at, err.Error())
-		return err
+// carriedBy says what ends the connection. It may be over already, or have to
+// be ended.
+func (s *stream) carriedBy(conn pump.Stream, turn uint32) {
+	s.mu.Lock()
+	late := false
+	if s.turn == turn {
+		s.conn = conn
+		late = s.why != nil || s.r.ctx.Err() != nil
 	}
-	if s.clumps.piece(len(b), at, s.parser.Partial() > 0) {
-		s.d.tally.count(figureClumped, 1)
+	s.mu.Unlock()
+	if late {
+		conn.Close()
 	}
-	if s.ended {
-		return errEnded
+}
+
+// isOver is called when the connection at hand is over. It returns why it was
+// given up by us, nil if it was not.
+func (s *stream) isOver() error {
+	s.mu.Lock()
+	s.turn++
+	why := s.why
+	s.conn = nil
+	s.mu.Unlock()
+	s.d.watch.Remove(&s.pulse)
+	s.endCut()
+	return why
+}
+
+// Closed implements pump.Sink: the connection is over.
+func (s *stream) Closed(err error) {
+	why := s.isOver()
+	s.parser.Reset()
+	switch {
+	case s.refusal != nil: // forgetting a session takes a call
+		s.d.work.Go(func() { s.step(s.refused(err)) })
+	case s.answer && s.agreed.era == Legacy && s.r.ctx.Err() != nil:
+		s.d.work.Go(func() {
+			s.cancelled(s.agreed)
+			s.step(s.broken(why, s.failed(err, why)))
+		})
+	default:
+		s.step(s.broken(why, s.failed(err, why)))
 	}
-	return nil
+}
+
+// failed makes the error of a connection out of what the pump said; nil if it
+// ended in order.
+func (s *stream) failed(err, why error) *callError {
+	switch {
+	case s.over != nil:
+		return s.over
+	case s.answer && (errors.Is(err, errEnded) || isWhole(err)):
+		return nil
+	case s.r.ctx.Err() != nil || why != nil:
+		return &callError{kind: kind(context.Canceled), cause: context.Canceled}
+	}
+	return &callError{kind: kind(err), cause: err}
 }
 
 // broken reports the end of a connection, and says what kind of end it was.
-func (s *stream) broken(ctx context.Context, e *callError) error {
+// why is why it was given up by us, nil if it was not.
+func (s *stream) broken(why error, e *callError) error {
 	d, r := s.d, s.r
 	if e != nil {
 		e.method = methodStream
 	}
-	s.wentAway(context.Cause(ctx))
+	s.wentAway(why)
 	switch {
 	case r.ctx.Err() != nil: // our own doing
 		if !s.heard {
 			s.report(nil)
 		}
-	case context.Cause(ctx) == errCut: // likewise
+	case why == errCut: // likewise
 		return nil
-	case context.Cause(ctx) == errDead:
+	case why == errDead:
 		e = &callError{method: methodStream, kind: "timeout", cause: errUnheard}
 		if s.heard {
 			e.cause = errDead
@@ -227,212 +342,4 @@ func (s *stream) broken(ctx context.Context, e *callError) error {
 		return nil
 	}
 	return e
-}
-
-// refused reads an answer that is no stream.
-func (s *stream) refused(ctx context.Context, resp *http.Response, agreed *agreement) error {
-	a := &answer{}
-	defer a.release()
-	a.read(ctx, &s.d.caller, resp, methodStream)
-	s.down = a.down
-	if a.err == nil {
-		a.err = &callError{kind: kindProtocol, message: "answered without a stream", status: a.status}
-	}
-	a.err.method = methodStream
-	s.report(a.err)
-	if s.d.lost(s.r, agreed, a.err) {
-		return &callError{method: methodStream, kind: "session lost", status: a.status}
-	}
-	return a.err
-}
-
-// report tells of the request that opened the stream, once.
-func (s *stream) report(e *callError) {
-	now := s.at
-	if now < s.began {
-		now = s.d.clock.Now()
-	}
-	s.d.rec.Called(mcpload.Call{
-		Lane: s.d.opts.Lane, Cause: s.cause, At: now, Requests: 1, Up: s.up, Down: s.down,
-		Connections: s.d.traffic.TakeOpened(), Took: now.Sub(s.began), Method: methodStream, Failure: e.failure(),
-	})
-}
-
-// confirmed notes the first message of a connection: the subscription stands.
-// That should be "active"; a server that forgot it and sends events is taken
-// at its deeds.
-func (s *stream) confirmed(size int) {
-	if s.heard {
-		return
-	}
-	s.heard = true
-	s.down += int64(size)
-	s.report(nil)
-	s.planCut()
-	if s.cause != mcpload.Subscribe && s.wasActive() {
-		s.cameBack()
-		s.d.notice(s.r, mcpload.Reconnected, s.at, "")
-		return
-	}
-	s.d.activate(s.r, s.at)
-	s.confirm()
-}
-
-func (s *stream) wasActive() bool {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	return s.r.active
-}
-
-// cancelled tells a legacy server that the request is over: there, closing the
-// stream says nothing.
-func (s *stream) cancelled(agreed *agreement) {
-	o := wire.BeginObject(nil)
-	o.Int("requestId", int64(s.id))
-	body := wire.AppendNotification(nil, methodCancelled, o.End())
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.r.ctx), cancelTime)
-	defer cancel()
-	a := s.d.call(ctx, methodCancelled, agreed.headers[methodCancelled], body)
-	defer a.release()
-	if a.err != nil && a.err.kind == kindProtocol {
-		a.err = nil // a notification has no answer
-	}
-	s.d.called(mcpload.Unsubscribe, methodCancelled, a)
-}
-
-// event takes one message off the stream.
-func (s *stream) event(e wire.Event) {
-	if s.ended {
-		return
-	}
-	if len(e.Data) == 0 { // a comment, or the first event of a resumable stream
-		s.overhead(e.Size, "comment")
-		return
-	}
-	m := &s.msg
-	if !wire.ScanMessage(e.Data, m) {
-		s.d.notice(s.r, mcpload.Malformed, s.at, "a message is not a JSON object")
-		return
-	}
-	s.message(e.Data, e.Size, m)
-}
-
-// message takes one message that was read.
-func (s *stream) message(data []byte, size int, m *wire.Message) {
-	if m.Method == nil {
-		s.answered(size, m)
-		return
-	}
-	if !s.mine(m) && !s.mixed {
-		s.mixed = true
-		s.d.notice(s.r, mcpload.Malformed, s.at, "a message names another subscription than its stream")
-	}
-	switch string(m.Method) {
-	case "notifications/events/event":
-		s.confirmed(0)
-		stamp, probed := mcpload.FindStamp(data)
-		s.d.rec.Delivered(mcpload.Delivery{
-			Sub: s.r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(m.EventID), At: s.at, Bytes: size,
-		})
-		s.d.look(s.r, s.at, mcpload.HashID(m.EventID), &m.Fields, data)
-		if s.back != 0 && probed {
-			s.tellReplayed(stamp)
-		}
-	case "notifications/events/active":
-		s.isActive(size, m)
-	case "notifications/events/heartbeat":
-		s.confirmed(0)
-		s.overhead(size, "notifications/events/heartbeat")
-	case "notifications/events/error":
-		s.overhead(size, "notifications/events/error")
-		s.d.notice(s.r, mcpload.TransientError, s.at, faultText(m))
-	case "notifications/events/terminated":
-		s.overhead(size, "notifications/events/terminated")
-		s.terminated(m)
-		return
-	default: // progress, logs, requests of the server
-		s.overhead(size, "other")
-		return
-	}
-	s.r.setCursor(m.Cursor)
-}
-
-// isActive handles a confirmation, which announces a gap if the stream was
-// active before.
-func (s *stream) isActive(size int, m *wire.Message) {
-	was := s.wasActive()
-	if s.heard {
-		s.overhead(size, "notifications/events/active")
-	} else {
-		s.confirmed(size)
-	}
-	if !was {
-		s.d.resumed(s.r, m.Truncated)
-	}
-	if was && m.Truncated {
-		s.d.notice(s.r, mcpload.Truncated, s.at, "")
-	}
-}
-
-// overhead counts bytes of an open stream that carried no event. Before the
-// stream is confirmed they belong to the call that opened it.
-func (s *stream) overhead(size int, method string) {
-	if !s.heard {
-		s.down += int64(size)
-		return
-	}
-	s.d.rec.Called(mcpload.Call{Lane: s.d.opts.Lane, Cause: mcpload.Heartbeat, At: s.at, Down: int64(size), Method: method})
-}
-
-// terminated ends the subscription, unless what ended it passes.
-func (s *stream) terminated(m *wire.Message) {
-	s.ended = true
-	e := &callError{method: methodStream, hasCode: true, code: m.Fault.Code, message: string(m.Fault.Message)}
-	s.over = e
-	if passing(m.Fault.Code) {
-		s.d.notice(s.r, mcpload.TransientError, s.at, "terminated: "+faultText(m))
-		return
-	}
-	s.d.notice(s.r, mcpload.Terminated, s.at, faultText(m))
-	if s.wasActive() {
-		s.d.fail(s.r, e)
-		s.r.cancel()
-	}
-}
-
-// answered handles the response that ends the stream.
-func (s *stream) answered(size int, m *wire.Message) {
-	s.overhead(size, "response")
-	if !m.HasResult && !m.HasError {
-		s.d.notice(s.r, mcpload.Malformed, s.at, "a message is neither notification nor answer")
-		return
-	}
-	s.ended = true
-	if m.HasError {
-		s.over = &callError{method: methodStream, hasCode: true, code: m.Error.Code, message: string(m.Error.Message)}
-	}
-}
-
-// mine tells whether a message that names a subscription names this one.
-func (s *stream) mine(m *wire.Message) bool {
-	tok := m.SubscriptionID
-	if tok == nil {
-		tok = m.RequestID
-	}
-	if tok == nil {
-		return true
-	}
-	var buf [22]byte
-	want := strconv.AppendUint(buf[:0], s.id, 10)
-	if n := len(tok); n > 2 && tok[0] == '"' { // some servers make strings of ids
-		tok = tok[1 : n-1]
-	}
-	return string(tok) == string(want)
-}
-
-func faultText(m *wire.Message) string {
-	if !m.HasFault {
-		return "no error given"
-	}
-	return "rpc " + strconv.FormatInt(m.Fault.Code, 10) + ": " + string(m.Fault.Message)
 }

@@ -141,7 +141,8 @@ func (a *answer) data(b []byte, at Arrival, s Sink) ([]byte, error) {
 	return rest, s.Piece(piece, at)
 }
 
-// line takes a line off b, which ends with CRLF. ok is false while it is
+// line takes a line off b. Around chunks it must end with CRLF; in a trailer LF
+// will do, as in a head. ok is false while it is
 // incomplete. The line is valid until drop.
 func (a *answer) line(b []byte, limit int) (line, rest []byte, ok bool, err error) {
 	n := bytes.IndexByte(b, '\n')
@@ -158,10 +159,14 @@ func (a *answer) line(b []byte, limit int) (line, rest []byte, ok bool, err erro
 	if len(line) > limit {
 		return nil, nil, false, malformed("a line is too long")
 	}
-	if len(line) < 2 || line[len(line)-2] != '\r' {
+	line = line[:len(line)-1]
+	switch cr := len(line) > 0 && line[len(line)-1] == '\r'; {
+	case cr:
+		line = line[:len(line)-1]
+	case a.state != inTrailer:
 		return nil, nil, false, malformed("a line of the chunked coding ends without CR")
 	}
-	return line[:len(line)-2], rest, true, nil
+	return line, rest, true, nil
 }
 
 // size reads the line before a chunk.

@@ -16,8 +16,6 @@ import (
 var errInOrder = io.EOF
 
 const (
-	// maxInterim bounds the 1xx heads before an answer's own.
-	maxInterim = 16
 	// maxBlock bounds the compressed head, in bytes: a CONTINUATION without end.
 	maxBlock = 256 << 10
 )

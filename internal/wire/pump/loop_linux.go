@@ -35,14 +35,19 @@ type task struct {
 
 // loop serves a share of the streams on one goroutine.
 //
-// It waits in the scheduler's poller, which watches the epoll instance as it
-// does any other file, so that no thread is blocked. Sockets are watched for
-// edges: a read that does not fill the buffer has emptied the socket, and more
-// makes another edge.
+// It waits in the scheduler's poller, so that no thread is blocked. That would
+// be told of every arrival even while the loop is busy or lets arrivals gather,
+// and would wake a thread for nothing each time; so what it watches is a gate:
+// an epoll instance that watches the one with the sockets, once, and is armed
+// only when the loop goes to sleep.
+//
+// Sockets are watched for edges: a read that does not fill the buffer has
+// emptied the socket, and more makes another edge.
 type loop struct {
 	pump  *loops
-	ep    int
-	file  *os.File // ep, for the scheduler's poller
+	ep    int      // watches the sockets
+	gate  int      // watches ep
+	file  *os.File // gate, for the scheduler's poller
 	raw   syscall.RawConn
 	wake  int // an eventfd
 	ready func(uintptr) bool
@@ -83,24 +88,50 @@ func newLoop(p *loops) (*loop, error) {
 		return nil, os.NewSyscallError("eventfd", err)
 	}
 	l := &loop{pump: p, ep: ep, wake: wake, stamps: stamps{now: p.opts.Now, wall: wallClock}}
-	l.ready = func(uintptr) bool { return l.look() != 0 }
+	l.ready = func(uintptr) bool { return l.look() != 0 || !l.arm(unix.EPOLL_CTL_MOD) }
 	l.in.init(lentBuffer)
 	l.alarm = time.AfterFunc(time.Hour, l.rouse)
 	l.alarm.Stop()
-	err = unix.SetNonblock(ep, true)
-	if err == nil {
-		err = unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, wake, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: wakeSlot})
+	if err := l.openGate(); err != nil {
+		unix.Close(ep)
+		unix.Close(wake)
+		return nil, fmt.Errorf("watch sockets: %w", err)
 	}
-	l.file = os.NewFile(uintptr(ep), "epoll")
+	return l, nil
+}
+
+func (l *loop) openGate() error {
+	if err := unix.EpollCtl(l.ep, unix.EPOLL_CTL_ADD, l.wake, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: wakeSlot}); err != nil {
+		return os.NewSyscallError("epoll_ctl", err)
+	}
+	gate, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	l.gate = gate
+	if err = unix.SetNonblock(gate, true); err == nil && !l.arm(unix.EPOLL_CTL_ADD) {
+		err = unix.EINVAL
+	}
+	l.file = os.NewFile(uintptr(gate), "epoll")
 	if err == nil {
 		l.raw, err = l.file.SyscallConn()
 	}
 	if err != nil {
 		l.file.Close()
-		unix.Close(wake)
-		return nil, fmt.Errorf("watch sockets: %w", err)
 	}
-	return l, nil
+	return err
+}
+
+// arm has the gate tell of what is ready, once; at once if something is.
+func (l *loop) arm(op int) bool {
+	return unix.EpollCtl(l.gate, op, l.ep, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT}) == nil
+}
+
+// disarm keeps the gate quiet until it is armed again: what was told once and
+// has been fetched is told no more.
+func (l *loop) disarm() {
+	var one [1]unix.EpollEvent
+	_, _ = unix.EpollWait(l.gate, one[:], 0)
 }
 
 // tell gives the loop a task. A loop that is over has told every sink already.
@@ -203,6 +234,7 @@ func (l *loop) sleep() bool {
 	l.asleep = true
 	l.mu.Unlock()
 	err := l.raw.Read(l.ready)
+	l.disarm()
 	l.mu.Lock()
 	l.asleep, l.roused = false, false
 	l.mu.Unlock()
@@ -286,5 +318,6 @@ func (l *loop) leave() {
 	}
 	l.alarm.Stop()
 	l.file.Close()
+	unix.Close(l.ep)
 	unix.Close(l.wake)
 }

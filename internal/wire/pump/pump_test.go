@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -101,6 +102,8 @@ func (w *watcher) end() error {
 func (w *watcher) read(text string) {
 	w.t.Helper()
 	w.until("text", func() bool { return strings.Contains(w.body.String(), text) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if !strings.Contains(w.body.String(), text) {
 		w.t.Errorf("%q came instead of %q: %v", w.body.String(), text, w.err)
 	}
@@ -427,9 +430,11 @@ func TestLargeRequest(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, r.Proto)
 	}))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // one client does not trust it
+	srv.StartTLS()
 	defer srv.Close()
 	n := &traffic{}
 	pool := srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs

@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/mcpload/mcpload/internal/wire/pump"
+)
+
+// stampedEcho is an event stream of this process to itself, read as those of
+// the lanes are that take their times from the kernel. How long after the
+// write of a chunk the kernel says that it came is what is left of the
+// generator in such a time.
+type stampedEcho struct {
+	listener net.Listener
+	pump     pump.Pump
+	start    time.Time
+	wg       sync.WaitGroup
+	stop     chan struct{}
+
+	// Chunks come one after another, so the times wait for them in order.
+	sent  chan int64
+	delay *hdrhistogram.Histogram
+}
+
+func openStampedEcho() (*stampedEcho, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("open a loopback connection to measure the error of the kernel's times: %w", err)
+	}
+	e := &stampedEcho{
+		listener: l, start: time.Now(), stop: make(chan struct{}), sent: make(chan int64, 1<<10),
+		delay: hdrhistogram.New(1000, int64(10*time.Minute), 3),
+	}
+	e.pump, err = pump.New(pump.Options{Addr: l.Addr().String(), Shards: 1, Now: e.now, KernelTimestamps: true})
+	if err != nil {
+		_ = l.Close()
+		return nil, fmt.Errorf("measure the error of the kernel's times: %w", err)
+	}
+	e.wg.Go(e.write)
+	e.pump.Open(context.Background(), pump.Request{Method: http.MethodGet, Path: "/"}, e)
+	return e, nil
+}
+
+func (e *stampedEcho) now() int64 { return int64(time.Since(e.start)) + 1 }
+
+// write accepts the stream and writes to it. The request is not looked at: it
+// is our own.
+func (e *stampedEcho) write() {
+	c, err := e.listener.Accept()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
+		return
+	}
+	tick := time.NewTicker(echoEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-tick.C:
+			select {
+			case e.sent <- e.now():
+			default: // nobody has read for seconds
+				continue
+			}
+			if _, err := io.WriteString(c, "1\r\nx\r\n"); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Opened implements pump.Sink.
+func (e *stampedEcho) Opened(pump.Head, pump.Arrival) error { return nil }
+
+// Piece implements pump.Sink. What shares a read has no time of its own, and
+// what the kernel did not time is not asked about.
+func (e *stampedEcho) Piece(_ []byte, at pump.Arrival) error {
+	d := at.At - <-e.sent
+	if at.Kernel && !at.Shared {
+		_ = e.delay.RecordValue(max(0, min(d, e.delay.HighestTrackableValue())))
+	}
+	return nil
+}
+
+// Closed implements pump.Sink.
+func (e *stampedEcho) Closed(error) {}
+
+// close ends the watch, waits for it, and returns the delays in nanoseconds;
+// nil if there was no watch.
+func (e *stampedEcho) close() *hdrhistogram.Histogram {
+	if e == nil {
+		return nil
+	}
+	close(e.stop)
+	_ = e.listener.Close()
+	_ = e.pump.Close()
+	e.wg.Wait()
+	return e.delay
+}

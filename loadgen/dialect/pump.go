@@ -1,0 +1,55 @@
+package dialect
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+
+	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/internal/wire/pump"
+)
+
+// newPump returns what carries a lane's streams. rt is the lane's transport,
+// which carries those of the versions of HTTP that multiplex.
+func (e *Endpoint) newPump(opts Options, rt http.RoundTripper, traffic *wire.Traffic) (pump.Pump, error) {
+	o := pump.Options{
+		Addr: net.JoinHostPort(e.url.Hostname(), e.port()), Host: e.host,
+		Now:              func() int64 { return int64(opts.Clock.Now()) },
+		Count:            counts{traffic},
+		KernelTimestamps: opts.Push.KernelTimestamps,
+	}
+	if o.Host == "" {
+		o.Host = e.url.Host
+	}
+	for _, a := range e.opts.LocalAddrs {
+		o.LocalIPs = append(o.LocalIPs, a.AsSlice())
+	}
+	if opts.HTTP != "" && opts.HTTP != "1.1" {
+		return pump.Over(rt, e.url, o), nil
+	}
+	if e.url.Scheme == "https" {
+		o.TLS = &tls.Config{
+			RootCAs: e.opts.Roots, ServerName: e.url.Hostname(), MinVersion: tls.VersionTLS12,
+			NextProtos: []string{"http/1.1"}, ClientSessionCache: tls.NewLRUClientSessionCache(0),
+		}
+	}
+	return pump.New(o)
+}
+
+// port is the URL's, or that of its scheme.
+func (e *Endpoint) port() string {
+	switch p := e.url.Port(); {
+	case p != "":
+		return p
+	case e.url.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}
+
+// counts has a pump's traffic counted as the transport's is.
+type counts struct{ t *wire.Traffic }
+
+func (c counts) Opened()     { c.t.CountOpened() }
+func (c counts) Sent(n int)  { c.t.CountUp(n) }
+func (c counts) Taken(n int) { c.t.CountDown(n) }

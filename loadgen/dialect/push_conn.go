@@ -1,0 +1,160 @@
+package dialect
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/mcpload/mcpload/internal/wire/pump"
+)
+
+// errEnded ends the reading of a stream whose last message was read.
+var errEnded = errors.New("the stream has ended")
+
+// isWhole tells whether an answer ended in order.
+func isWhole(err error) bool { return err == io.EOF }
+
+// unopened is an answer that is no stream, as far as it has come.
+type unopened struct {
+	head pump.Head
+	body []byte
+}
+
+// Opened implements pump.Sink.
+func (s *stream) Opened(h pump.Head, at pump.Arrival) error {
+	s.pulse.Beat(mcpload.Instant(at.At))
+	if h.Status > 299 || !isEventStream(h.Header) {
+		s.refusal = &unopened{head: h}
+		return nil
+	}
+	s.answer = true
+	s.down = h.Size
+	s.clumps = clumps{}
+	return nil
+}
+
+// Piece implements pump.Sink: the next bytes of the stream.
+func (s *stream) Piece(b []byte, at pump.Arrival) error {
+	s.pulse.Beat(mcpload.Instant(at.At))
+	if s.refusal != nil {
+		return s.refusal.take(b)
+	}
+	s.at, s.arrival = mcpload.Instant(at.At), at
+	if err := s.parser.Feed(b, s.event); err != nil {
+		s.d.notice(s.r, mcpload.Malformed, s.at, err.Error())
+		return err
+	}
+	if s.clumps.piece(len(b), s.at, s.parser.Partial() > 0) {
+		s.d.tally.count(figureClumped, 1)
+	}
+	if s.ended {
+		return errEnded
+	}
+	return nil
+}
+
+// take keeps a piece of the refusal. What comes as an event stream is over with
+// its answer, whether the server closes it or not.
+func (f *unopened) take(b []byte) error {
+	f.body = append(f.body, b...)
+	if len(f.body) > maxAnswer {
+		return wire.ErrTooLarge
+	}
+	if isEventStream(f.head.Header) && bytes.Contains(f.body[max(len(f.body)-len(b)-3, 0):], []byte("\n")) {
+		a := &answer{buf: new([]byte)}
+		if found, err := a.readStream(&caller{clock: mcpload.NewClock()}, bytes.NewReader(f.body)); found || err != nil {
+			return errEnded
+		}
+	}
+	return nil
+}
+
+// refused judges an answer that is no stream. err is how it ended.
+func (s *stream) refused(err error) error {
+	f := s.refusal
+	s.refusal = nil
+	var body io.Reader = bytes.NewReader(f.body)
+	if !isWhole(err) && err != errEnded {
+		body = io.MultiReader(body, brokenReader{err})
+	}
+	a := &answer{}
+	defer a.release()
+	a.read(s.r.ctx, &s.d.caller, &http.Response{StatusCode: f.head.Status, Header: f.head.Header, Body: io.NopCloser(body)}, methodStream)
+	s.down = f.head.Size + int64(len(f.body))
+	if a.err == nil {
+		a.err = &callError{kind: kindProtocol, message: "answered without a stream", status: a.status}
+	}
+	a.err.method = methodStream
+	s.report(a.err)
+	if s.d.lost(s.r, s.agreed, a.err) {
+		return &callError{method: methodStream, kind: "session lost", status: a.status}
+	}
+	return a.err
+}
+
+// brokenReader is the end of a body that broke.
+type brokenReader struct{ err error }
+
+func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }
+
+// report tells of the request that opened the stream, once.
+func (s *stream) report(e *callError) {
+	now := s.at
+	if now < s.began {
+		now = s.d.clock.Now()
+	}
+	s.d.rec.Called(mcpload.Call{
+		Lane: s.d.opts.Lane, Cause: s.cause, At: now, Requests: 1, Up: s.up, Down: s.down,
+		Connections: s.d.traffic.TakeOpened(), Took: now.Sub(s.began), Method: methodStream, Failure: e.failure(),
+	})
+}
+
+// confirmed notes the first message of a connection: the subscription stands.
+// That should be "active"; a server that forgot it and sends events is taken
+// at its deeds.
+func (s *stream) confirmed(size int) {
+	if s.heard {
+		return
+	}
+	s.heard = true
+	s.down += int64(size)
+	s.report(nil)
+	s.planCut()
+	if s.cause != mcpload.Subscribe && s.wasActive() {
+		s.cameBack()
+		s.d.notice(s.r, mcpload.Reconnected, s.at, "")
+		return
+	}
+	s.d.activate(s.r, s.at)
+	if !s.opened {
+		s.opened = true
+		close(s.first)
+		s.first = nil
+	}
+}
+
+func (s *stream) wasActive() bool {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	return s.r.active
+}
+
+// cancelled tells a legacy server that the request is over: there, closing the
+// stream says nothing.
+func (s *stream) cancelled(agreed *agreement) {
+	o := wire.BeginObject(nil)
+	o.Int("requestId", int64(s.id))
+	body := wire.AppendNotification(nil, methodCancelled, o.End())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.r.ctx), cancelTime)
+	defer cancel()
+	a := s.d.call(ctx, methodCancelled, agreed.headers[methodCancelled], body)
+	defer a.release()
+	if a.err != nil && a.err.kind == kindProtocol {
+		a.err = nil // a notification has no answer
+	}
+	s.d.called(mcpload.Unsubscribe, methodCancelled, a)
+}

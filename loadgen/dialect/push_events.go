@@ -1,0 +1,153 @@
+package dialect
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+)
+
+// event takes one message off the stream.
+func (s *stream) event(e wire.Event) {
+	if s.ended {
+		return
+	}
+	if len(e.Data) == 0 { // a comment, or the first event of a resumable stream
+		s.overhead(e.Size, "comment")
+		return
+	}
+	var scanned wire.Message // not kept: it is larger than all the rest of a stream
+	m := &scanned
+	if !wire.ScanMessage(e.Data, m) {
+		s.d.notice(s.r, mcpload.Malformed, s.at, "a message is not a JSON object")
+		return
+	}
+	s.shared = s.arrival.Shared || e.Rest > 0
+	s.message(e.Data, e.Size, m)
+}
+
+// message takes one message that was read.
+func (s *stream) message(data []byte, size int, m *wire.Message) {
+	if m.Method == nil {
+		s.answered(size, m)
+		return
+	}
+	if !s.mine(m) && !s.mixed {
+		s.mixed = true
+		s.d.notice(s.r, mcpload.Malformed, s.at, "a message names another subscription than its stream")
+	}
+	switch string(m.Method) {
+	case "notifications/events/event":
+		s.confirmed(0)
+		stamp, probed := mcpload.FindStamp(data)
+		v := mcpload.Delivery{
+			Sub: s.r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(m.EventID), At: s.at, Bytes: size,
+			Kernel: s.arrival.Kernel, Shared: s.shared,
+		}
+		if v.Kernel {
+			v.Waited = time.Duration(s.arrival.Read - s.arrival.At)
+		}
+		s.d.rec.Delivered(v)
+		s.d.look(s.r, s.at, mcpload.HashID(m.EventID), &m.Fields, data)
+		if s.back != 0 && probed {
+			s.tellReplayed(stamp)
+		}
+	case "notifications/events/active":
+		s.isActive(size, m)
+	case "notifications/events/heartbeat":
+		s.confirmed(0)
+		s.overhead(size, "notifications/events/heartbeat")
+	case "notifications/events/error":
+		s.overhead(size, "notifications/events/error")
+		s.d.notice(s.r, mcpload.TransientError, s.at, faultText(m))
+	case "notifications/events/terminated":
+		s.overhead(size, "notifications/events/terminated")
+		s.terminated(m)
+		return
+	default: // progress, logs, requests of the server
+		s.overhead(size, "other")
+		return
+	}
+	s.r.setCursor(m.Cursor)
+}
+
+// isActive handles a confirmation, which announces a gap if the stream was
+// active before.
+func (s *stream) isActive(size int, m *wire.Message) {
+	was := s.wasActive()
+	if s.heard {
+		s.overhead(size, "notifications/events/active")
+	} else {
+		s.confirmed(size)
+	}
+	if !was {
+		s.d.resumed(s.r, m.Truncated)
+	}
+	if was && m.Truncated {
+		s.d.notice(s.r, mcpload.Truncated, s.at, "")
+	}
+}
+
+// overhead counts bytes of an open stream that carried no event. Before the
+// stream is confirmed they belong to the call that opened it.
+func (s *stream) overhead(size int, method string) {
+	if !s.heard {
+		s.down += int64(size)
+		return
+	}
+	s.d.rec.Called(mcpload.Call{Lane: s.d.opts.Lane, Cause: mcpload.Heartbeat, At: s.at, Down: int64(size), Method: method})
+}
+
+// terminated ends the subscription, unless what ended it passes.
+func (s *stream) terminated(m *wire.Message) {
+	s.ended = true
+	e := &callError{method: methodStream, hasCode: true, code: m.Fault.Code, message: string(m.Fault.Message)}
+	s.over = e
+	if passing(m.Fault.Code) {
+		s.d.notice(s.r, mcpload.TransientError, s.at, "terminated: "+faultText(m))
+		return
+	}
+	s.d.notice(s.r, mcpload.Terminated, s.at, faultText(m))
+	if s.wasActive() {
+		s.d.fail(s.r, e)
+		s.r.cancel()
+	}
+}
+
+// answered handles the response that ends the stream.
+func (s *stream) answered(size int, m *wire.Message) {
+	s.overhead(size, "response")
+	if !m.HasResult && !m.HasError {
+		s.d.notice(s.r, mcpload.Malformed, s.at, "a message is neither notification nor answer")
+		return
+	}
+	s.ended = true
+	if m.HasError {
+		s.over = &callError{method: methodStream, hasCode: true, code: m.Error.Code, message: string(m.Error.Message)}
+	}
+}
+
+// mine tells whether a message that names a subscription names this one.
+func (s *stream) mine(m *wire.Message) bool {
+	tok := m.SubscriptionID
+	if tok == nil {
+		tok = m.RequestID
+	}
+	if tok == nil {
+		return true
+	}
+	var buf [22]byte
+	want := strconv.AppendUint(buf[:0], s.id, 10)
+	if n := len(tok); n > 2 && tok[0] == '"' { // some servers make strings of ids
+		tok = tok[1 : n-1]
+	}
+	return string(tok) == string(want)
+}
+
+func faultText(m *wire.Message) string {
+	if !m.HasFault {
+		return "no error given"
+	}
+	return "rpc " + strconv.FormatInt(m.Fault.Code, 10) + ": " + string(m.Fault.Message)
+}
