@@ -31,33 +31,77 @@ type Check struct {
 	Passed, Notice bool // Notice: worth showing although it passed
 }
 
+// sideBySide is how many cases run at once, each with a target of its own. They
+// wait most of their time: a case keeps a tenth of a core busy.
+const sideBySide = 8
+
 // Calibrate runs every case of opts.Profile on the embedded target, each with
 // its faults, and compares the ledger with the plan, lane by lane and
 // subscription by subscription. The plan is drawn up from the faults alone, by
-// the definitions of docs/figures.md. tell is called after each case.
+// the definitions of docs/figures.md. Cases run side by side, with a target
+// each; tell is called after each of them, in the order of the profile. The
+// error is that of the first case that has one.
 func Calibrate(ctx context.Context, opts Options, tell func([]CalibrationRow)) error {
-	for _, c := range opts.Profile.Cases {
-		rows, err := calibrateCase(ctx, opts, c)
-		if err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	cases := opts.Profile.Cases
+	ends := make([]chan error, len(cases))
+	rows := make([][]CalibrationRow, len(cases))
+	next := make(chan int, len(cases))
+	for i := range cases {
+		ends[i] = make(chan error, 1)
+		next <- i
+	}
+	close(next)
+	var room sync.RWMutex
+	for range sideBySide {
+		work.Go(func() {
+			for i := range next {
+				var err error
+				rows[i], err = calibrateCase(ctx, opts, cases[i], &room)
+				ends[i] <- err
+			}
+		})
+	}
+	for i, c := range cases {
+		if err := <-ends[i]; err != nil {
 			return fmt.Errorf("case %s: %w", c.Name, err)
 		}
-		tell(rows)
+		tell(rows[i])
 	}
 	return nil
 }
 
 // calibrateCase runs one case. The plan rests on each source's events being
 // over before the next begins; a run in which a busy machine made them overlap
-// says nothing about the ledger, and is repeated, a few times at most.
-func calibrateCase(ctx context.Context, opts Options, c profiles.Case) (rows []CalibrationRow, err error) {
-	const tries = 4
-	for range tries {
-		var sound bool
-		if rows, sound, err = calibrateOnce(ctx, opts, c); err != nil || sound {
+// says nothing about the ledger, and is repeated: once more beside others, and
+// then, a few times at most, alone. Whoever holds room runs alone.
+func calibrateCase(ctx context.Context, opts Options, c profiles.Case, room *sync.RWMutex) (rows []CalibrationRow, err error) {
+	const tries = 5
+	for n := range tries {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		rows, sound, err := calibrateIn(ctx, opts, c, room, n > 1)
+		if err != nil || sound {
 			return rows, err
 		}
 	}
 	return nil, fmt.Errorf("%w: in %d tries its events overlapped: this machine is too busy to calibrate on", errBusy, tries)
+}
+
+// calibrateIn runs one case beside others or alone.
+func calibrateIn(ctx context.Context, opts Options, c profiles.Case, room *sync.RWMutex, alone bool) (rows []CalibrationRow, sound bool, err error) {
+	if alone {
+		room.Lock()
+		defer room.Unlock()
+	} else {
+		room.RLock()
+		defer room.RUnlock()
+	}
+	return calibrateOnce(ctx, opts, c)
 }
 
 var errBusy = errors.New("no calibration")

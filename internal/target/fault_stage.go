@@ -23,14 +23,14 @@ type misfortune struct {
 	mu    sync.Mutex
 	first time.Time // of the first event; zero before
 	done  map[string]int64
-	calls map[mcpload.Mode]uint32 // subscriptions asked for, for refusals
+	calls map[string]uint32 // subscriptions asked for by system and mode, for refusals
 }
 
 // modes are the delivery modes, in the order in which events reach them.
 var modes = []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook}
 
 func newMisfortune(spec faults.Spec, a *agenda) *misfortune {
-	return &misfortune{spec: spec, agenda: a, stages: map[mcpload.Mode]*stage{}, done: map[string]int64{}, calls: map[mcpload.Mode]uint32{}}
+	return &misfortune{spec: spec, agenda: a, stages: map[mcpload.Mode]*stage{}, done: map[string]int64{}, calls: map[string]uint32{}}
 }
 
 // count notes that a fault was committed.
@@ -80,7 +80,7 @@ func (m *misfortune) stalledUntil(now time.Time) time.Time {
 
 // refuses counts a subscription that is asked for and says whether and how it
 // is refused.
-func (m *misfortune) refuses(mode mcpload.Mode) *rpcError {
+func (m *misfortune) refuses(system string, mode mcpload.Mode) *rpcError {
 	if m == nil {
 		return nil
 	}
@@ -89,8 +89,9 @@ func (m *misfortune) refuses(mode mcpload.Mode) *rpcError {
 		return nil
 	}
 	m.mu.Lock()
-	m.calls[mode]++
-	hit := m.calls[mode]%f.Every == 0
+	key := system + " " + string(mode)
+	m.calls[key]++
+	hit := m.calls[key]%f.Every == 0
 	m.mu.Unlock()
 	if !hit {
 		return nil
