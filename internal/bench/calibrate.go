@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/target/faults"
@@ -55,12 +56,11 @@ func Calibrate(ctx context.Context, opts Options, tell func([]CalibrationRow)) e
 		next <- i
 	}
 	close(next)
-	var room sync.RWMutex
 	for range sideBySide {
 		work.Go(func() {
 			for i := range next {
 				var err error
-				rows[i], err = calibrateCase(ctx, opts, cases[i], &room)
+				rows[i], err = calibrateCase(ctx, opts, cases[i])
 				ends[i] <- err
 			}
 		})
@@ -76,15 +76,12 @@ func Calibrate(ctx context.Context, opts Options, tell func([]CalibrationRow)) e
 
 // calibrateCase runs one case. The plan rests on each source's events being
 // over before the next begins; a run in which a busy machine made them overlap
-// says nothing about the ledger, and is repeated: once more beside others, and
-// then, a few times at most, alone. Whoever holds room runs alone.
-func calibrateCase(ctx context.Context, opts Options, c profiles.Case, room *sync.RWMutex) (rows []CalibrationRow, err error) {
+// says nothing about the ledger, and is repeated with the same events at half
+// the rate, a few times at most.
+func calibrateCase(ctx context.Context, opts Options, c profiles.Case) (rows []CalibrationRow, err error) {
 	const tries = 5
 	for n := range tries {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		rows, sound, err := calibrateIn(ctx, opts, c, room, n > 1)
+		rows, sound, err := calibrateOnce(ctx, opts, c, 1<<n)
 		if err != nil || sound {
 			return rows, err
 		}
@@ -92,21 +89,21 @@ func calibrateCase(ctx context.Context, opts Options, c profiles.Case, room *syn
 	return nil, fmt.Errorf("%w: in %d tries its events overlapped: this machine is too busy to calibrate on", errBusy, tries)
 }
 
-// calibrateIn runs one case beside others or alone.
-func calibrateIn(ctx context.Context, opts Options, c profiles.Case, room *sync.RWMutex, alone bool) (rows []CalibrationRow, sound bool, err error) {
-	if alone {
-		room.Lock()
-		defer room.Unlock()
-	} else {
-		room.RLock()
-		defer room.RUnlock()
-	}
-	return calibrateOnce(ctx, opts, c)
-}
-
 var errBusy = errors.New("no calibration")
 
-func calibrateOnce(ctx context.Context, opts Options, c profiles.Case) (rows []CalibrationRow, sound bool, err error) {
+// slowed is a profile with the same events at a rate that is so many times
+// lower.
+func slowed(p *profiles.Profile, times int) *profiles.Profile {
+	slow := *p
+	slow.Schedule.Rate /= profiles.Rate(times)
+	slow.Phases.Warmup *= time.Duration(times)
+	slow.Phases.Measure *= time.Duration(times)
+	return &slow
+}
+
+// calibrateOnce runs a case once, so many times slower than it says. sound says
+// that its plan holds.
+func calibrateOnce(ctx context.Context, opts Options, c profiles.Case, slower int) (rows []CalibrationRow, sound bool, err error) {
 	p, err := opts.Profile.With(c)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrProfile, err)
@@ -115,6 +112,7 @@ func calibrateOnce(ctx context.Context, opts Options, c profiles.Case) (rows []C
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
+	p = slowed(p, slower)
 	opts.Profile = p
 	opts.tape = newTape()
 	outcome, err := Run(ctx, opts)
@@ -129,6 +127,10 @@ func calibrateOnce(ctx context.Context, opts Options, c profiles.Case) (rows []C
 		m, err := newForecast(p, i, spec, opts.tape)
 		if err != nil {
 			return nil, false, fmt.Errorf("%w: %w", ErrProfile, err)
+		}
+		m.result, m.told = outcome.Result.Lanes[i], opts.tape.told
+		if ripe, err := m.ripe(outcome); err != nil || !ripe {
+			return nil, false, err
 		}
 		rows = append(rows, m.compare(c.Name, &outcome.Accounts[0].Lanes[i], outcome.subs[i]))
 	}
@@ -158,6 +160,7 @@ type tape struct {
 
 	mu    sync.Mutex
 	fired map[mcpload.Stamp]*taped
+	told  deeds // what the target says in the end
 }
 
 // taped is one emission.

@@ -73,15 +73,20 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	p.enter("", 0)
 	account := p.ledger.Account()
 	r.accounts = append(r.accounts, account)
-	p.keepSubscriptions()
+	if told := p.keepSubscriptions(ctx); err == nil {
+		err = told
+	}
 	r.add(account, p.ownFigures(), instr, process)
 	return err
 }
 
 // keepSubscriptions keeps the counts of each subscription for a calibration.
-func (p *pass) keepSubscriptions() {
+func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
 	if p.opts.tape == nil {
-		return
+		return nil
+	}
+	if p.opts.tape.told, err = askDeeds(ctx, p.target.child.Admin); err != nil {
+		return err
 	}
 	for i, l := range p.lanes {
 		counts := make([]sinks.SubCounts, l.Subscriptions)
@@ -90,6 +95,7 @@ func (p *pass) keepSubscriptions() {
 		}
 		p.subs = append(p.subs, counts)
 	}
+	return nil
 }
 
 // ownFigures asks each lane's dialect for what only its system has.

@@ -40,6 +40,13 @@ func (m *misfortune) count(f faults.Fault, mode mcpload.Mode) {
 	m.done[string(mode)+"."+string(f.Kind)]++
 }
 
+// countIn notes that a fault was committed in a system of its own.
+func (m *misfortune) countIn(system string, f faults.Fault) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done[system+"."+string(f.Kind)]++
+}
+
 func (m *misfortune) executed() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -44,6 +44,7 @@ func (rs *resources) newUpdates(out http.ResponseWriter, principal string) *upda
 // the stream is for nothing else, the principal loses its access.
 func (u *updates) run(ctx context.Context) {
 	s := u.rs.server
+	forgotten := s.forgottenNow()
 	every := s.opts.Heartbeat
 	silence := time.NewTimer(every)
 	defer silence.Stop()
@@ -70,6 +71,9 @@ func (u *updates) run(ctx context.Context) {
 			silence.Reset(rest)
 		case <-revoked: // somebody was; the loop looks who
 		case <-s.closing:
+			return
+		case <-forgotten:
+			u.cut = true
 			return
 		case <-ctx.Done():
 			return
