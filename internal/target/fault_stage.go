@@ -126,6 +126,7 @@ type stage struct {
 	mu      sync.Mutex
 	held    map[uint16][]*heldBack // by source
 	last    map[uint16]time.Time   // when the newest event of a source is due
+	waiting map[uint16]int         // how many of a source are delayed
 	allowed time.Time              // when a throttle lets the next event through
 }
 
@@ -149,12 +150,16 @@ func (g *stage) put(name, id, key string, data []byte) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	due, delayed := g.due(now, f, stamp), false
+	due := g.due(now, f, stamp)
+	// A delay reorders nothing within a source: what comes behind a delayed
+	// event waits for it, even if that is overdue.
 	if last := g.last[stamp.Source]; due.Before(last) {
-		due = last.Add(time.Microsecond) // a delay reorders nothing within a source
+		due = last.Add(time.Microsecond)
 	}
-	if delayed = due.After(now); delayed {
+	delayed := due.After(now) || g.waiting[stamp.Source] > 0
+	if delayed {
 		g.last[stamp.Source] = due
+		g.waiting[stamp.Source]++
 	}
 	emit := func() { g.append(g.topics[name], f, id, key, data) }
 	pass := func() {
@@ -174,6 +179,7 @@ func (g *stage) put(name, id, key string, data []byte) {
 	g.all.agenda.at(due, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		g.waiting[stamp.Source]--
 		pass()
 	})
 }
