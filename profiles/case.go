@@ -2,14 +2,25 @@ package profiles
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
-// With returns the profile of one case: this one with the case's overrides and
-// faults, and without cases.
+// With returns the profile of one case: this one with the case's lanes,
+// overrides and faults, and without cases.
 func (p *Profile) With(c Case) (*Profile, error) {
 	plain := *p
 	plain.Cases = nil
+	if len(c.Lanes) > 0 {
+		plain.Lanes = nil
+		for _, name := range c.Lanes {
+			i := slices.IndexFunc(p.Lanes, func(l Lane) bool { return l.Name == name })
+			if i < 0 {
+				return nil, fmt.Errorf("case %s: there is no lane %q", c.Name, name)
+			}
+			plain.Lanes = append(plain.Lanes, p.Lanes[i])
+		}
+	}
 	text, err := plain.YAML()
 	if err != nil {
 		return nil, fmt.Errorf("case %s: %w", c.Name, err)

@@ -51,6 +51,8 @@ type Case struct {
 	Faults string `yaml:"faults,omitempty" json:"faults,omitempty"`
 	// Set overrides values of the profile, path=value.
 	Set []string `yaml:"set,omitempty" json:"set,omitempty"`
+	// Lanes names those that take part; empty = all.
+	Lanes []string `yaml:"lanes,omitempty" json:"lanes,omitempty"`
 }
 
 // Target says where the server is and how it is met.

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target/faults"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/upstream"
 	"github.com/mcpload/mcpload/profiles"
@@ -153,7 +152,7 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 		return nil, err
 	}
 	if p.Target.Embedded.Faults != "" {
-		if _, err := faults.Load(p.Target.Embedded.Faults); err != nil {
+		if err := checkFaults(p); err != nil {
 			return nil, fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/target/faults"
@@ -31,81 +32,144 @@ type Check struct {
 	Passed, Notice bool // Notice: worth showing although it passed
 }
 
+// sideBySide is how many cases run at once, each with a target of its own. They
+// wait most of their time: a case keeps a tenth of a core busy.
+const sideBySide = 6
+
 // Calibrate runs every case of opts.Profile on the embedded target, each with
 // its faults, and compares the ledger with the plan, lane by lane and
 // subscription by subscription. The plan is drawn up from the faults alone, by
-// the definitions of docs/figures.md. tell is called after each case.
+// the definitions of docs/figures.md. Cases run side by side, with a target
+// each; tell is called after each of them, in the order of the profile. The
+// error is that of the first case that has one.
 func Calibrate(ctx context.Context, opts Options, tell func([]CalibrationRow)) error {
-	for _, c := range opts.Profile.Cases {
-		rows, err := calibrateCase(ctx, opts, c)
-		if err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	cases := opts.Profile.Cases
+	ends := make([]chan error, len(cases))
+	rows := make([][]CalibrationRow, len(cases))
+	next := make(chan int, len(cases))
+	for i := range cases {
+		ends[i] = make(chan error, 1)
+		next <- i
+	}
+	close(next)
+	for range sideBySide {
+		work.Go(func() {
+			for i := range next {
+				var err error
+				rows[i], err = calibrateCase(ctx, opts, cases[i])
+				ends[i] <- err
+			}
+		})
+	}
+	for i, c := range cases {
+		if err := <-ends[i]; err != nil {
 			return fmt.Errorf("case %s: %w", c.Name, err)
 		}
-		tell(rows)
+		tell(rows[i])
 	}
 	return nil
 }
 
-// calibrateCase runs one case. The plan rests on each source's events being
-// over before the next begins; a run in which a busy machine made them overlap
-// says nothing about the ledger, and is repeated, a few times at most.
+// calibrateCase runs one case. A plan may rest on each source's events being
+// over before the next begins, and rests on each having been taken; a run in
+// which a busy machine had it otherwise says nothing about the ledger, and is
+// repeated with the same events at half the rate, a few times at most.
 func calibrateCase(ctx context.Context, opts Options, c profiles.Case) (rows []CalibrationRow, err error) {
-	const tries = 4
-	for range tries {
-		var sound bool
-		if rows, sound, err = calibrateOnce(ctx, opts, c); err != nil || sound {
+	const tries = 5
+	var unsound string
+	for n := range tries {
+		if rows, unsound, err = calibrateOnce(ctx, opts, c, 1<<n); err != nil || unsound == "" {
 			return rows, err
 		}
 	}
-	return nil, fmt.Errorf("%w: in %d tries its events overlapped: this machine is too busy to calibrate on", errBusy, tries)
+	return nil, fmt.Errorf("%w: in each of %d tries, the last time %s: this machine is too busy to calibrate on", errBusy, tries, unsound)
 }
 
 var errBusy = errors.New("no calibration")
 
-func calibrateOnce(ctx context.Context, opts Options, c profiles.Case) (rows []CalibrationRow, sound bool, err error) {
+// slowed is a profile with the same events at a rate that is so many times
+// lower.
+func slowed(p *profiles.Profile, times int) *profiles.Profile {
+	slow := *p
+	slow.Schedule.Rate /= profiles.Rate(times)
+	slow.Phases.Warmup *= time.Duration(times)
+	slow.Phases.Measure *= time.Duration(times)
+	return &slow
+}
+
+// inOrder says whether a plan rests on the order in which the target took the
+// events of a source: an announcement speaks of what lies beside it, an event
+// that is held back waits for the next ones, and a list shows the newest change.
+// All else is counted event by event, in whatever order they came.
+func inOrder(p *profiles.Profile, spec faults.Spec) bool {
+	return slices.ContainsFunc(spec, func(f faults.Fault) bool { return f.Kind == faults.Reorder || f.Kind == faults.Announce }) ||
+		slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return l.System == faults.SEP2549 })
+}
+
+// calibrateOnce runs a case once, so many times slower than it says. unsound
+// says why its plan does not hold, if so.
+func calibrateOnce(ctx context.Context, opts Options, c profiles.Case, slower int) (rows []CalibrationRow, unsound string, err error) {
 	p, err := opts.Profile.With(c)
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", ErrProfile, err)
+		return nil, "", fmt.Errorf("%w: %w", ErrProfile, err)
 	}
 	spec, err := faults.Load(c.Faults)
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", ErrProfile, err)
+		return nil, "", fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	deaf := !slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return !l.HearsNone() })
+	if !deaf {
+		p = slowed(p, slower)
 	}
 	opts.Profile = p
 	opts.tape = newTape()
 	outcome, err := Run(ctx, opts)
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
-	// A server that stands still takes no event, so that they overlap there.
-	if _, stalls := spec.Server(faults.Stall, ""); !stalls && (opts.tape.overlap() || outcome.Result.Upstream.Dropped > 0) {
-		return nil, false, nil
+	switch {
+	case deaf: // whatever is fired
+	case outcome.Result.Upstream.Dropped > 0:
+		return nil, fmt.Sprintf("%d events could not be fired in time", outcome.Result.Upstream.Dropped), nil
+	default:
+		if unsound := opts.tape.unsound(inOrder(p, spec)); unsound != "" {
+			return nil, unsound, nil
+		}
 	}
 	for i := range outcome.Accounts[0].Lanes {
 		m, err := newForecast(p, i, spec, opts.tape)
 		if err != nil {
-			return nil, false, fmt.Errorf("%w: %w", ErrProfile, err)
+			return nil, "", fmt.Errorf("%w: %w", ErrProfile, err)
+		}
+		m.result, m.told = outcome.Result.Lanes[i], opts.tape.told
+		if !m.ripe(outcome) {
+			return nil, "requests ended before the measured part began", nil
 		}
 		rows = append(rows, m.compare(c.Name, &outcome.Accounts[0].Lanes[i], outcome.subs[i]))
 	}
-	return rows, true, nil
+	return rows, "", nil
 }
 
-// overlap reports whether two events of a source were on their way at once, or
-// one was not taken for sure.
-func (t *tape) overlap() bool {
+// unsound says why no plan can be drawn up from what was fired, "" if one can:
+// an event was not taken for sure, or, where order matters, two of a source were
+// on their way at once.
+func (t *tape) unsound(order bool) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for s, e := range t.fired {
 		if e.outcome != mcpload.Accepted {
-			return true
+			return fmt.Sprintf("event %d of source %d was %s", s.Seq, s.Source, e.outcome)
 		}
 		s.Seq++
-		if next := t.fired[s]; next != nil && next.Fired <= e.acked {
-			return true
+		if next := t.fired[s]; next != nil && next.Fired <= e.acked && order {
+			return fmt.Sprintf("event %d of source %d was not over when the next began", s.Seq-1, s.Source)
 		}
 	}
-	return false
+	return ""
 }
 
 // tape is a Recorder that keeps what was fired, for the plan.
@@ -114,6 +178,7 @@ type tape struct {
 
 	mu    sync.Mutex
 	fired map[mcpload.Stamp]*taped
+	told  deeds // what the target says in the end
 }
 
 // taped is one emission.

@@ -16,6 +16,10 @@ type forecast struct {
 	settings  profiles.Lane
 	templates *profiles.LaneTemplates
 	sources   [][]*taped
+	legacy    bool // the era of sessions
+	lists     profiles.EmbeddedLists
+	result    results.Lane // for the figures that only the system has
+	told      deeds
 }
 
 func newForecast(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*forecast, error) {
@@ -24,7 +28,10 @@ func newForecast(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*for
 	if err != nil {
 		return nil, err
 	}
-	m := &forecast{spec: spec, mode: mcpload.Mode(l.Mode), settings: l, templates: templates}
+	m := &forecast{
+		spec: spec, mode: mcpload.Mode(l.Mode), settings: l, templates: templates,
+		legacy: p.Target.Era == "legacy", lists: p.Target.Embedded.Lists,
+	}
 	for s := range p.Upstream.Sources {
 		m.sources = append(m.sources, t.of(uint16(s)))
 	}
@@ -101,8 +108,21 @@ func (m *forecast) subscription(i int) planned {
 	if m.refused(i) {
 		return p
 	}
-	if _, ok := m.spec.Server(faults.Early, m.mode); ok {
-		p.early = 1
+	switch m.settings.System {
+	case faults.SEP975:
+		return p // it hears nothing
+	case faults.SEP2549:
+		for _, s := range m.heard(i) {
+			m.changes(&p, int(s))
+		}
+		return p
+	case faults.Events:
+		if _, ok := m.spec.Server(faults.Early, m.mode); ok {
+			p.early = 1
+		}
+	}
+	if m.hits(faults.Cut) > 0 && m.forgetful() {
+		p.lossy = true
 	}
 	for _, kind := range []faults.Kind{faults.Forget, faults.Expire} {
 		if _, ok := m.spec.Server(kind, m.mode); ok {
@@ -152,7 +172,11 @@ func (m *forecast) source(p *planned, source int) {
 		p.expected++
 		switch f.Kind {
 		case faults.Duplicate, faults.Repeat:
-			p.sameEvent++
+			if m.positioned() {
+				p.sameEmission++
+			} else {
+				p.sameEvent++
+			}
 		case faults.Reid:
 			p.sameEmission++
 		case faults.Reorder:
@@ -224,6 +248,15 @@ func (m *forecast) overtaken(source, i, by int) bool {
 // hits counts how often a kind of fault hits what the lane's subscriptions
 // hear, the warm-up included.
 func (m *forecast) hits(kinds ...faults.Kind) (n int64) {
+	return m.count(func(*taped) bool { return true }, kinds)
+}
+
+// warm counts the hits of the warm-up.
+func (m *forecast) warm(kinds ...faults.Kind) int64 {
+	return m.count(func(e *taped) bool { return !e.Measured }, kinds)
+}
+
+func (m *forecast) count(counts func(*taped) bool, kinds []faults.Kind) (n int64) {
 	for i := range m.settings.Subscriptions {
 		if m.refused(i) {
 			continue
@@ -232,7 +265,7 @@ func (m *forecast) hits(kinds ...faults.Kind) (n int64) {
 			for _, e := range m.sources[s] {
 				f, _ := m.spec.Event(m.mode, e.Stamp)
 				for _, k := range kinds {
-					if f.Kind == k {
+					if f.Kind == k && counts(e) {
 						n++
 					}
 				}
@@ -240,6 +273,44 @@ func (m *forecast) hits(kinds ...faults.Kind) (n int64) {
 		}
 	}
 	return n
+}
+
+// merged counts cuts for good that follow another cut with nothing between
+// them: the two are one when the stream is not back by then.
+func (m *forecast) merged() (n int64) {
+	for i := range m.settings.Subscriptions {
+		if m.refused(i) {
+			continue
+		}
+		for _, s := range m.heard(i) {
+			cut := false
+			for _, e := range m.sources[s] {
+				switch f, _ := m.spec.Event(m.mode, e.Stamp); {
+				case f.Kind == faults.Drop:
+				case f.Kind == faults.Cut:
+					if cut && !f.Replay {
+						n++
+					}
+					cut = true
+				default:
+					cut = false
+				}
+			}
+		}
+	}
+	return n
+}
+
+// positioned says that events have no id but the place at which they are
+// written, if any: a second copy cannot be told by it.
+func (m *forecast) positioned() bool {
+	return m.settings.System == faults.SEP1803 && m.mode == mcpload.Push
+}
+
+// forgetful says that a stream that is cut does not go on where it was: what
+// happens until it is opened again is lost.
+func (m *forecast) forgetful() bool {
+	return m.positioned() && !(m.legacy && m.settings.SEP1803.Redelivery)
 }
 
 // lane are the figures that a lane has and a subscription has not.
@@ -259,6 +330,9 @@ func (m *forecast) lane(a *sinks.LaneAccount) []Check {
 	}
 	has := func(kind faults.Kind) (faults.Fault, bool) { return m.spec.Server(kind, m.mode) }
 	reconnects := exactly("reconnects", m.hits(faults.Cut), a.Reconnects)
+	if n := m.merged(); n > 0 {
+		reconnects = atLeast("reconnects", m.hits(faults.Cut)-n, a.Reconnects)
+	}
 	if _, ok := has(faults.Forget); ok && m.mode == mcpload.Push {
 		reconnects = atLeast("reconnects", subs, a.Reconnects)
 	}
@@ -266,7 +340,7 @@ func (m *forecast) lane(a *sinks.LaneAccount) []Check {
 		reconnects = atLeast("deadStreams", subs, a.DeadStreams)
 	}
 	out = append(out, reconnects)
-	if _, ok := has(faults.Forget); ok && m.mode == mcpload.Webhook {
+	if _, ok := has(faults.Forget); ok && (m.mode == mcpload.Webhook || m.positioned() && m.legacy) {
 		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
 	}
 	if _, ok := has(faults.Expire); ok {
@@ -274,6 +348,13 @@ func (m *forecast) lane(a *sinks.LaneAccount) []Check {
 	}
 	if _, ok := has(faults.TTL); ok {
 		out = append(out, atLeast("refreshes", subs, a.Traffic[mcpload.Refresh].Requests))
+	}
+	if m.forgetful() {
+		out = append(out, atLeast("lostSilent", m.hits(faults.Cut)-m.warm(faults.Cut), a.LostSilent))
+	}
+	out = append(out, m.own()...)
+	if m.settings.System == faults.SEP2549 {
+		return out
 	}
 	return append(out, m.latency(results.Summarise(a.Latency.FromIntended))...)
 }

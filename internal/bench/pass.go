@@ -83,7 +83,9 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	account := p.ledger.Account()
 	p.wholeNames(&account)
 	r.accounts = append(r.accounts, account)
-	p.keepSubscriptions()
+	if told := p.keepSubscriptions(ctx); err == nil {
+		err = told
+	}
 	own := p.ownFigures()
 	p.keepPart(account, own, instr, process)
 	r.add(account, own, instr, process)
@@ -91,9 +93,12 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 }
 
 // keepSubscriptions keeps the counts of each subscription for a calibration.
-func (p *pass) keepSubscriptions() {
+func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
 	if p.opts.tape == nil {
-		return
+		return nil
+	}
+	if p.opts.tape.told, err = askDeeds(ctx, p.target.child.Admin); err != nil {
+		return err
 	}
 	for i, l := range p.lanes {
 		counts := make([]sinks.SubCounts, l.Subscriptions)
@@ -102,6 +107,7 @@ func (p *pass) keepSubscriptions() {
 		}
 		p.subs = append(p.subs, counts)
 	}
+	return nil
 }
 
 // ownFigures asks each lane's dialect for what only its system has.

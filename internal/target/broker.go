@@ -81,7 +81,7 @@ func (b *broker) everywhere() []*topic {
 // strike gives each mode topics of its own, on which faults are committed.
 func (b *broker) strike(m *misfortune, opts Options, epoch string, forget func()) {
 	for _, mode := range modes {
-		g := &stage{mode: mode, all: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}}
+		g := &stage{mode: mode, all: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}, waiting: map[uint16]int{}}
 		for _, t := range b.order {
 			g.topics[t.kind.name] = newTopic(t.kind, epoch, opts, &b.overflow)
 		}

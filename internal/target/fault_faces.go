@@ -48,6 +48,7 @@ func (s *Server) forget() {
 	for _, h := range s.hooks.everyone() {
 		s.hooks.remove(h, nil)
 	}
+	s.resources.forget()
 	s.forgetMu.Lock()
 	close(s.forgotten)
 	s.forgotten = make(chan struct{})
@@ -174,20 +175,20 @@ func (st *stream) drip(e *event) bool {
 }
 
 // misfire commits what the event's fault asks of this attempt.
-func (m *message) misfire(d *delivery) {
-	if d.event == nil || d.event.fault == nil {
+func (m *message) misfire(f *faults.Fault, attempts int) {
+	if f == nil {
 		return
 	}
-	switch f := d.event.fault; f.Kind {
+	switch f.Kind {
 	case faults.Malformed:
-		if d.attempts == 0 {
+		if attempts == 0 {
 			m.body = m.body[:len(m.body)-1] // its brace never closes
 		}
 	case faults.Oversize:
 		body := append(m.body[:len(m.body)-1:len(m.body)-1], strings.Repeat(" ", 512<<10)...)
 		m.body = append(body, '}')
 	case faults.Signature:
-		if d.attempts < f.Attempts {
+		if attempts < f.Attempts {
 			m.sign = f.Sign
 		}
 	}
@@ -219,7 +220,7 @@ func (m *message) missign(h http.Header, now time.Time) {
 // if a fault says so. It carries no probe.
 func (s *Server) deliverEarly(ctx context.Context, h *hook, key *standardwebhooks.Webhook) {
 	f, ok := s.misfortune.has(faults.Early, mcpload.Webhook)
-	if !ok {
+	if !ok || h.direct {
 		return
 	}
 	s.misfortune.count(f, mcpload.Webhook)

@@ -23,14 +23,14 @@ type misfortune struct {
 	mu    sync.Mutex
 	first time.Time // of the first event; zero before
 	done  map[string]int64
-	calls map[mcpload.Mode]uint32 // subscriptions asked for, for refusals
+	calls map[string]uint32 // subscriptions asked for by system and mode, for refusals
 }
 
 // modes are the delivery modes, in the order in which events reach them.
 var modes = []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook}
 
 func newMisfortune(spec faults.Spec, a *agenda) *misfortune {
-	return &misfortune{spec: spec, agenda: a, stages: map[mcpload.Mode]*stage{}, done: map[string]int64{}, calls: map[mcpload.Mode]uint32{}}
+	return &misfortune{spec: spec, agenda: a, stages: map[mcpload.Mode]*stage{}, done: map[string]int64{}, calls: map[string]uint32{}}
 }
 
 // count notes that a fault was committed.
@@ -38,6 +38,13 @@ func (m *misfortune) count(f faults.Fault, mode mcpload.Mode) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.done[string(mode)+"."+string(f.Kind)]++
+}
+
+// countIn notes that a fault was committed in a system of its own.
+func (m *misfortune) countIn(system string, f faults.Fault) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done[system+"."+string(f.Kind)]++
 }
 
 func (m *misfortune) executed() map[string]int64 {
@@ -80,7 +87,7 @@ func (m *misfortune) stalledUntil(now time.Time) time.Time {
 
 // refuses counts a subscription that is asked for and says whether and how it
 // is refused.
-func (m *misfortune) refuses(mode mcpload.Mode) *rpcError {
+func (m *misfortune) refuses(system string, mode mcpload.Mode) *rpcError {
 	if m == nil {
 		return nil
 	}
@@ -89,8 +96,9 @@ func (m *misfortune) refuses(mode mcpload.Mode) *rpcError {
 		return nil
 	}
 	m.mu.Lock()
-	m.calls[mode]++
-	hit := m.calls[mode]%f.Every == 0
+	key := system + " " + string(mode)
+	m.calls[key]++
+	hit := m.calls[key]%f.Every == 0
 	m.mu.Unlock()
 	if !hit {
 		return nil
@@ -118,6 +126,7 @@ type stage struct {
 	mu      sync.Mutex
 	held    map[uint16][]*heldBack // by source
 	last    map[uint16]time.Time   // when the newest event of a source is due
+	waiting map[uint16]int         // how many of a source are delayed
 	allowed time.Time              // when a throttle lets the next event through
 }
 
@@ -141,12 +150,16 @@ func (g *stage) put(name, id, key string, data []byte) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	due, delayed := g.due(now, f, stamp), false
+	due := g.due(now, f, stamp)
+	// A delay reorders nothing within a source: what comes behind a delayed
+	// event waits for it, even if that is overdue.
 	if last := g.last[stamp.Source]; due.Before(last) {
-		due = last.Add(time.Microsecond) // a delay reorders nothing within a source
+		due = last.Add(time.Microsecond)
 	}
-	if delayed = due.After(now); delayed {
+	delayed := due.After(now) || g.waiting[stamp.Source] > 0
+	if delayed {
 		g.last[stamp.Source] = due
+		g.waiting[stamp.Source]++
 	}
 	emit := func() { g.append(g.topics[name], f, id, key, data) }
 	pass := func() {
@@ -166,6 +179,7 @@ func (g *stage) put(name, id, key string, data []byte) {
 	g.all.agenda.at(due, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		g.waiting[stamp.Source]--
 		pass()
 	})
 }

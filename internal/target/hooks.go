@@ -69,7 +69,9 @@ func (hs *hooks) attempt(h *hook) {
 	if d.attempts > 0 {
 		hs.counts.retries.Add(1)
 	}
-	m.misfire(d)
+	if d.event != nil {
+		m.misfire(d.event.fault, d.attempts)
+	}
 	status, _, failure := hs.poster.post(hs.ctx, m)
 	if failure == "" && d.event != nil && d.event.fault != nil && d.event.fault.Kind == faults.Repeat {
 		hs.poster.post(hs.ctx, m) // whatever becomes of it

@@ -39,6 +39,9 @@ type ListOptions struct {
 	// Strict binds cursors to a state of the list: after a change, those that
 	// were handed out before fail with -32602.
 	Strict bool
+
+	// ttlMs is what results say whatever TTL is, for a fault; nil = they say TTL.
+	ttlMs *int
 }
 
 func (o ListOptions) withDefaults() (ListOptions, error) {
@@ -80,16 +83,19 @@ const (
 // lists is the lists and who listens for changes of them. A nil *lists has
 // none. It is safe for concurrent use.
 type lists struct {
-	opts ListOptions
-	hub  listeners
-	all  [numLists]*list
+	opts       ListOptions
+	misfortune *misfortune // nil without faults
+	hub        listeners
+	all        [numLists]*list
 }
 
-func newLists(o ListOptions) *lists {
+func newLists(o ListOptions, m *misfortune) *lists {
 	if o.Entries == 0 {
 		return nil
 	}
-	ls := &lists{opts: o}
+	o = m.distort(o)
+	ls := &lists{opts: o, misfortune: m}
+	ls.hub.each = m != nil
 	for k := range ls.all {
 		ls.all[k] = newList(listKind(k), o)
 	}
@@ -103,8 +109,11 @@ func (ls *lists) cacheable() func(context.Context, mcp.Request, *mcp.Cacheable) 
 		return nil
 	}
 	return func(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
-		c.TTLMs, c.CacheScope = int(ls.opts.TTL.Milliseconds()), "public"
+		c.TTLMs, c.CacheScope = int(ls.opts.milliseconds()), "public"
 		// A principal's own subscriptions may stand among the resources.
+		if _, tools := req.(*mcp.ListToolsRequest); tools {
+			ls.served()
+		}
 		if _, resources := req.(*mcp.ListResourcesRequest); resources || ls.opts.Private {
 			c.CacheScope = "private"
 		}
@@ -128,8 +137,7 @@ func (ls *lists) change(data []byte) error {
 	stamp, probed := mcpload.FindStamp(data)
 	for k, l := range ls.all {
 		if in.List == allLists || in.List == listNames[k] {
-			l.change(stamp, probed)
-			ls.hub.tell(listKind(k))
+			ls.apply(l, stamp, probed)
 		} else if !slices.Contains(listNames[:], in.List) {
 			return errNoList
 		}
@@ -289,7 +297,7 @@ func (o ListOptions) lifetime(b []byte) []byte {
 		return strconv.AppendInt(b, int64(o.TTL/time.Second), 10)
 	}
 	b = append(b, `"ttlMs":`...)
-	b = strconv.AppendInt(b, o.TTL.Milliseconds(), 10)
+	b = strconv.AppendInt(b, o.milliseconds(), 10)
 	if o.Private {
 		return append(b, `,"cacheScope":"private"`...)
 	}

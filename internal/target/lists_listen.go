@@ -32,6 +32,7 @@ var changeMethods = [numLists]string{
 // has a set of what it has not been told yet, so that changes that come faster
 // than a stream takes them are told once.
 type listeners struct {
+	each     bool // changes are told one by one, however fast they come
 	mu       sync.Mutex
 	open     map[*listListener]struct{}
 	sessions map[string]bool // that subscribed to the content
@@ -41,7 +42,7 @@ type listListener struct {
 	session string // legacy
 	want    kinds
 	woken   chan struct{}
-	pending kinds // under the lock of listeners
+	pending []kinds // under the lock of listeners; of one element unless listeners.each
 }
 
 func (h *listeners) join(l *listListener) (leave func()) {
@@ -82,18 +83,29 @@ func (h *listeners) tell(k listKind) {
 		if l.want&bit == 0 || l.session != "" && k == listContent && !h.sessions[l.session] {
 			continue
 		}
-		l.pending |= bit
+		if len(l.pending) == 0 || h.each {
+			l.pending = append(l.pending, 0)
+		}
+		l.pending[len(l.pending)-1] |= bit
 		nudge(l.woken)
 	}
 }
 
 // take returns what a listener has to be told.
-func (h *listeners) take(l *listListener) kinds {
+func (h *listeners) take(l *listListener) []kinds {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := l.pending
-	l.pending = 0
+	l.pending = nil
 	return p
+}
+
+// appendAll writes the frames of several sets of lists.
+func appendAll(dst []byte, sets []kinds, id []byte) []byte {
+	for _, k := range sets {
+		dst = appendChanges(dst, k, id)
+	}
+	return dst
 }
 
 // appendChanges writes a frame for each of the lists. A request id makes them
@@ -192,7 +204,7 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 		}
 		select {
 		case <-l.woken:
-			open = send(appendChanges(nil, s.lists.hub.take(l), c.id))
+			open = send(appendAll(nil, s.lists.hub.take(l), c.id))
 		case <-alive.C:
 			open = send([]byte(":\n\n"))
 		case <-revoked:
@@ -227,7 +239,7 @@ func (ls *lists) attend(w http.ResponseWriter, session string) (leave func()) {
 		for {
 			select {
 			case <-me.woken:
-				l.send(appendChanges(nil, ls.hub.take(me), nil))
+				l.send(appendAll(nil, ls.hub.take(me), nil))
 			case <-stop:
 				return
 			}

@@ -97,6 +97,7 @@ func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p 
 			c.fail(w, invalidParams("the cursor %q is not, or no longer, one of this list", p.Cursor))
 			return
 		}
+		ls.served()
 		c.answer(w, members)
 		return
 	}

@@ -124,7 +124,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	t, sel, _, wrong := s.resolve(mcpload.Poll, c, p.eventParams)
 	if wrong == nil && p.Cursor == nil {
-		wrong = s.misfortune.refuses(mcpload.Poll)
+		wrong = s.misfortune.refuses("events", mcpload.Poll)
 	}
 	switch {
 	case wrong != nil:

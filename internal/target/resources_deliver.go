@@ -13,6 +13,8 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/mcpload/mcpload/internal/target/faults"
 )
 
 // resourceHook is one out-of-band subscription. It works as a webhook
@@ -26,6 +28,7 @@ type resourceHook struct {
 	target    string   // as it was given
 	url       *url.URL
 	sign      func(h http.Header, id string, at time.Time, body []byte)
+	wish      string // the type of its secret, as it was asked for
 	mix       mixer
 
 	tokens atomic.Int32 // places in the pool's queue
@@ -80,7 +83,11 @@ func (rs *resources) attempt(h *resourceHook) {
 	if p.attempts > 0 {
 		counts.retries.Add(1)
 	}
-	status, failure := rs.post(rs.server.hooks.ctx, h, p)
+	m := h.message(p)
+	status, failure := rs.post(rs.server.hooks.ctx, h, m)
+	if f := p.event.fault; failure == "" && f != nil && f.Kind == faults.Repeat {
+		rs.post(rs.server.hooks.ctx, h, m) // whatever becomes of it
+	}
 	if failure == "" {
 		counts.posted.Add(1)
 	} else {
@@ -132,7 +139,7 @@ func (h *resourceHook) settle(p *resourcePost, status int, failure string) bool 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.attempts++
-	final := failure == "" || status == http.StatusGone || status == http.StatusRequestEntityTooLarge || p.attempts > h.rs.server.opts.RetryMax
+	final := failure == "" || status == http.StatusGone || status == http.StatusRequestEntityTooLarge || p.attempts > h.rs.server.hooks.retryMax
 	if !final && !h.over {
 		return true
 	}
@@ -161,12 +168,8 @@ func (h *resourceHook) end() {
 	h.mix.close()
 }
 
-// post signs one event for this moment and posts it: the event's webhookType
-// and its data, as Standard Webhooks advise.
-func (rs *resources) post(ctx context.Context, h *resourceHook, p *resourcePost) (status int, failure string) {
-	poster := rs.server.hooks.poster
-	ctx, cancel := context.WithTimeout(ctx, poster.timeout)
-	defer cancel()
+// message is an event's webhookType and its data, as Standard Webhooks advise.
+func (h *resourceHook) message(p *resourcePost) *message {
 	e := p.event
 	body := make([]byte, 0, len(e.data)+len(p.kind.name)+64)
 	body = append(body, `{"type":"`...)
@@ -175,14 +178,25 @@ func (rs *resources) post(ctx context.Context, h *resourceHook, p *resourcePost)
 	body = e.at.UTC().AppendFormat(body, timeLayout)
 	body = append(body, `","data":`...)
 	body = append(append(body, e.data...), '}')
+	m := &message{id: e.id, body: body}
+	m.misfire(e.fault, p.attempts)
+	return m
+}
+
+// post signs a message for this moment and posts it.
+func (rs *resources) post(ctx context.Context, h *resourceHook, m *message) (status int, failure string) {
+	poster := rs.server.hooks.poster
+	ctx, cancel := context.WithTimeout(ctx, poster.timeout)
+	defer cancel()
+	body := m.body
 	now := time.Now()
 	header := http.Header{
 		"Content-Type":                          {"application/json"},
 		"User-Agent":                            {"mcpload-target/0.1"},
-		standardwebhooks.HeaderWebhookID:        {e.id},
+		standardwebhooks.HeaderWebhookID:        {m.id},
 		standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
 	}
-	h.sign(header, e.id, now, body)
+	h.signAs(m, header, now)
 	resp, err := poster.transport.RoundTrip((&http.Request{
 		Method: http.MethodPost, URL: h.url, Host: h.url.Host, ContentLength: int64(len(body)),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header,

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/mcpload/mcpload"
 )
 
 // secretWish is the _meta key under which a client may say what type of secret
@@ -85,6 +87,9 @@ func newSecret(wish string) (webhookSecret, func(h http.Header, id string, at ti
 func (rs *resources) register(w http.ResponseWriter, c *call) {
 	h, secret, wrong := rs.readRegistration(c)
 	if wrong == nil {
+		wrong = rs.server.misfortune.refuses("sep-1803", mcpload.Webhook)
+	}
+	if wrong == nil {
 		wrong = rs.server.reserve()
 	}
 	if wrong != nil {
@@ -99,13 +104,14 @@ func (rs *resources) register(w http.ResponseWriter, c *call) {
 		c.fail(w, &rpcError{Code: codeInternal, Message: "Internal error"})
 		return
 	}
+	rs.deliverEarly(h)
 	rs.mu.Lock()
 	rs.hooks[h.uri] = h
 	rs.order = append(rs.order, h)
 	rs.mu.Unlock()
 	for _, uri := range h.uris {
 		if t, sel, wrong := rs.eventResource(uri, h.principal); wrong == nil {
-			h.mix.add(t, sel, nil)
+			h.mix.add(rs.as(mcpload.Webhook, t), sel, nil)
 		}
 	}
 	if _, revoked := rs.server.principals.watch(h.principal); revoked { // revoke marks first and looks then
@@ -152,7 +158,7 @@ func (rs *resources) readRegistration(c *call) (*resourceHook, webhookSecret, *r
 		return nil, none, invalidParams("_meta %s is not a string", secretWish)
 	}
 	secret, sign := newSecret(wish)
-	h.sign = sign
+	h.sign, h.wish = sign, wish
 	return h, secret, nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/mcpload/mcpload"
 )
 
 // resourceSession is what one session of the legacy era has subscribed to. It
@@ -100,6 +102,7 @@ func (s *resourceSession) add(uri string) *rpcError {
 	if wrong != nil {
 		return wrong
 	}
+	t = s.rs.as(mcpload.Push, t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -107,6 +110,9 @@ func (s *resourceSession) add(uri string) *rpcError {
 	}
 	if s.subs[uri] != nil {
 		return nil
+	}
+	if wrong := s.rs.server.misfortune.refuses("sep-1803", mcpload.Push); wrong != nil {
+		return wrong
 	}
 	if wrong := s.rs.server.reserve(); wrong != nil {
 		return wrong
@@ -189,6 +195,7 @@ func (s *resourceSession) attach(ctx context.Context, u *updates, from place) bo
 			after = &position
 		}
 		sub.reader, _ = u.mix.add(sub.topic, sub.sel, after)
+		sub.reader.skipCut()
 		u.reached[sub.topic] = max(from[sub.topic], sub.from)
 		if from == nil {
 			u.reached[sub.topic] = sub.topic.newest()
@@ -218,7 +225,7 @@ type place map[*topic]uint64
 // in the order of the catalogue.
 func (rs *resources) appendPlace(dst []byte, p place) []byte {
 	dst = append(dst, rs.life()...)
-	for _, t := range rs.server.broker.order {
+	for _, t := range rs.inBand() {
 		dst = append(dst, '-')
 		dst = strconv.AppendUint(dst, p[t], 10)
 	}
@@ -227,7 +234,7 @@ func (rs *resources) appendPlace(dst []byte, p place) []byte {
 
 // life names this life of the server, as cursors do.
 func (rs *resources) life() string {
-	prefix := *rs.server.broker.order[0].prefix.Load()
+	prefix := *rs.inBand()[0].prefix.Load()
 	return prefix[:len(prefix)-1]
 }
 
@@ -236,7 +243,7 @@ func (rs *resources) life() string {
 // ours at all.
 func (rs *resources) readPlace(text string) (p place, ok bool) {
 	parts := strings.Split(text, "-")
-	order := rs.server.broker.order
+	order := rs.inBand()
 	if len(parts) != len(order)+1 || !strings.HasPrefix(parts[0], "c") {
 		return nil, false
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mcpload/mcpload"
 )
 
 const headerLastEventID = "Last-Event-ID"
@@ -25,6 +27,7 @@ type updates struct {
 	id      json.RawMessage
 	written time.Time
 	events  []*event // scratch
+	cut     bool     // by a fault
 
 	cancel context.CancelFunc
 	left   chan struct{} // closed when the session is free for another stream
@@ -41,6 +44,7 @@ func (rs *resources) newUpdates(out http.ResponseWriter, principal string) *upda
 // the stream is for nothing else, the principal loses its access.
 func (u *updates) run(ctx context.Context) {
 	s := u.rs.server
+	forgotten := s.forgottenNow()
 	every := s.opts.Heartbeat
 	silence := time.NewTimer(every)
 	defer silence.Stop()
@@ -68,6 +72,9 @@ func (u *updates) run(ctx context.Context) {
 		case <-revoked: // somebody was; the loop looks who
 		case <-s.closing:
 			return
+		case <-forgotten:
+			u.cut = true
+			return
 		case <-ctx.Done():
 			return
 		}
@@ -83,10 +90,15 @@ func (u *updates) deliver() bool {
 		}
 		out := buffers.Get().(*[]byte)
 		frames := (*out)[:0]
+		cut := false
 		for _, e := range events {
-			frames = u.appendUpdate(frames, e, t)
+			if e.fault == nil {
+				frames = u.appendUpdate(frames, e, t)
+			} else if frames, cut = u.misfire(frames, e, t); cut {
+				break
+			}
 		}
-		ok := u.write(frames)
+		ok := u.write(frames) && !cut
 		*out = frames
 		if cap(frames) <= 1<<20 {
 			buffers.Put(out)
@@ -232,6 +244,10 @@ func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	s := rs.server
 	uris := rs.honoured(p.Notifications.ResourceSubscriptions, c.principal)
+	if wrong := s.misfortune.refuses("sep-1803", mcpload.Push); wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
 	for i := range uris {
 		if wrong := s.reserve(); wrong != nil {
 			s.subscriptions.Add(int64(-i))
@@ -250,7 +266,7 @@ func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 	defer u.mix.close()
 	for _, uri := range uris {
 		if t, sel, wrong := rs.eventResource(uri, c.principal); wrong == nil {
-			u.mix.add(t, sel, nil)
+			u.mix.add(rs.as(mcpload.Push, t), sel, nil)
 		}
 	}
 	s.streamHeader(w.Header())
@@ -261,6 +277,9 @@ func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 	ack := append([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":`), agreed...)
 	if u.write(append(append(append(ack, `,"_meta":{"`+subscriptionIDKey+`":`...), c.id...), frameEnd...)) && n > 0 {
 		u.run(r.Context())
+	}
+	if u.cut {
+		return // a fault: no answer
 	}
 	end := append(c.resultOpen([]byte("data: ")), `"_meta":{"`+subscriptionIDKey+`":`...)
 	u.write(append(append(end, c.id...), "}}}\n\n"...))

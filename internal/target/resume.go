@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/target/faults"
 )
 
 // resumables are the requests that outlive their connections (SEP-975).
@@ -56,18 +58,22 @@ type job struct {
 	deadline time.Time
 	armed    bool
 	gone     bool
+	resumes  uint32  // asked for by who may, for faults
+	both     []*link // the connections at hand, where a fault allows for several
 }
 
 // keptMessage is a frame with the time at which it was written, zero before.
 type keptMessage struct {
 	frame   []byte
 	written time.Time
+	cut     *faults.Fault // the connection ends at it, once
 }
 
 // link is one connection of a job.
 type link struct {
 	woken      chan struct{}
 	superseded chan struct{} // closed when another connection took over
+	next       int           // in job.kept, where a fault allows for several connections
 }
 
 // The states of a request, as requests/getStatus spells them.
@@ -158,7 +164,7 @@ func (j *job) attach() (*link, bool) {
 	if j.gone {
 		return nil, false
 	}
-	if j.link != nil {
+	if j.link != nil && !j.twofold() {
 		close(j.link.superseded)
 		j.owner.counts.superseded.Add(1)
 		j.confirm(time.Now())
@@ -169,6 +175,7 @@ func (j *job) attach() (*link, bool) {
 	}
 	j.next = 0
 	j.link = &link{woken: make(chan struct{}, 1), superseded: make(chan struct{})}
+	j.both = append(j.both, j.link)
 	return j.link, true
 }
 
@@ -176,7 +183,7 @@ func (j *job) attach() (*link, bool) {
 func (j *job) detach(k *link) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.link != k || j.gone {
+	if j.leave(k); j.link != k || j.gone {
 		return
 	}
 	now := time.Now()
@@ -193,7 +200,7 @@ func (j *job) detach(k *link) {
 
 // wait begins the policy's time anew; the caller holds the lock.
 func (j *job) wait(now time.Time) {
-	j.deadline = now.Add(j.maxWait)
+	j.deadline = now.Add(j.patience())
 	if !j.armed {
 		j.armed = true
 		j.owner.agenda.at(j.deadline, j.expire)
@@ -259,39 +266,64 @@ func (j *job) confirm(now time.Time) {
 func (j *job) say(frame []byte) {
 	j.kept = append(j.kept, keptMessage{frame: frame})
 	j.owner.counts.kept.Add(1)
-	if j.link != nil {
-		nudge(j.link.woken)
+	for _, k := range j.both {
+		nudge(k.woken)
 	}
 }
 
-// take returns the frames that k has to write next, at most limit of them, and
-// at most room that were never written before; how many those are; and whether
-// the response is the last.
-func (j *job) take(k *link, frames [][]byte, limit, room int) (_ [][]byte, fresh int, final bool) {
+// batch975 is what a connection has to write next.
+type batch975 struct {
+	frames [][]byte
+	n      int  // of them that count as written
+	fresh  int  // of those that never were before
+	final  bool // the response is the last
+	cut    bool // a fault ends the connection after them
+}
+
+// take returns what k has to write next, at most limit messages, and at most
+// room that were never written before. into is reused.
+func (j *job) take(k *link, into [][]byte, limit, room int) batch975 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.link != k || j.gone {
-		return frames, 0, false
+	b := batch975{frames: into}
+	next := j.next
+	if j.twofold() {
+		next = k.next
+	} else if j.link != k {
+		return b
 	}
-	n := 0
-	for _, m := range j.kept[j.next:] {
+	if j.gone {
+		return b
+	}
+	for i := next; i < len(j.kept); i++ {
+		m := &j.kept[i]
 		isNew := m.written.IsZero()
-		if n == limit || isNew && fresh == room {
+		if b.n == limit || isNew && b.fresh == room {
 			break
 		}
-		if isNew {
-			fresh++
+		if m.cut != nil {
+			b.cut = true
+			b.frames = j.cutAt(i, b.frames)
+			return b
 		}
-		frames = append(frames, m.frame)
-		n++
+		if isNew {
+			b.fresh++
+		}
+		b.frames = append(b.frames, m.frame)
+		b.n++
 	}
-	return frames, fresh, n > 0 && j.next+n == len(j.kept) && j.status != statusProcessing
+	b.final = b.n > 0 && next+b.n == len(j.kept) && j.status != statusProcessing
+	return b
 }
 
 // wrote notes that k has written n more messages.
 func (j *job) wrote(k *link, n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.twofold() {
+		k.next += n
+		return
+	}
 	if j.link != k || j.gone {
 		return // the connection that took over writes them again
 	}

@@ -227,6 +227,10 @@ func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) 
 		c.fail(w, wrong)
 		return
 	}
+	if wrong := j.refuses(); wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
 	k, ok := j.attach()
 	if !ok {
 		c.fail(w, notResumable())
@@ -250,9 +254,8 @@ func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *lin
 	// hung up before it came to new ones would never get on.
 	room := cmp.Or(j.work.HangUp, math.MaxInt)
 	for {
-		var fresh int
-		var final bool
-		frames, fresh, final = j.take(k, frames[:0], streamBatch, room)
+		b := j.take(k, frames[:0], streamBatch, room)
+		frames = b.frames
 		for _, frame := range frames {
 			if _, err := w.Write(frame); err != nil {
 				return
@@ -262,12 +265,12 @@ func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *lin
 			if flush() != nil {
 				return
 			}
-			j.wrote(k, len(frames))
+			j.wrote(k, b.n)
 		}
-		if final {
+		if b.final {
 			return
 		}
-		if room -= fresh; room == 0 {
+		if room -= b.fresh; room == 0 || b.cut {
 			s.resumables.counts.hungUp.Add(1)
 			return
 		}

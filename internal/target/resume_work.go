@@ -89,7 +89,7 @@ func (j *job) advance() {
 	}
 	j.step++
 	if j.work.token != nil {
-		j.say(j.progressFrame())
+		j.progress()
 	}
 	if n := j.work.LogEvery; n > 0 && j.step%n == 0 {
 		j.say(j.logFrame(j.step / n))
@@ -98,6 +98,21 @@ func (j *job) advance() {
 		j.owner.agenda.at(j.due(), j.advance)
 		return
 	}
+	if late := j.late(); late > 0 {
+		j.owner.agenda.at(time.Now().Add(late), func() {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			if !j.gone {
+				j.conclude()
+			}
+		})
+		return
+	}
+	j.conclude()
+}
+
+// conclude sends the response; the caller holds the lock.
+func (j *job) conclude() {
 	j.status = statusCompleted
 	if j.work.Fail {
 		j.status = statusFailed

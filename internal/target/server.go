@@ -86,7 +86,7 @@ func New(opts Options) (*Server, error) {
 		}
 	}
 	s.resumables = newResumables(s)
-	s.lists = newLists(opts.Lists)
+	s.lists = newLists(opts.Lists, s.misfortune)
 	s.resources = newResources(s)
 	s.base = newBase(s)
 	s.face = &face{server: s, base: s.base, supported: supportedVersions()}

@@ -31,6 +31,14 @@ func (h *hook) makeDirect() {
 	h.id = "sub_" + hex.EncodeToString(id[:])
 }
 
+// system names the one that a subscription belongs to.
+func (h *hook) system() string {
+	if h.direct {
+		return "smithery"
+	}
+	return "events"
+}
+
 // directResult is the members of the result of a subscribe call.
 func (h *hook) directResult(expires time.Time) []byte {
 	b, err := json.Marshal(struct {

@@ -47,7 +47,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 		t, sel, _, wrong = s.resolve(mcpload.Push, c, p)
 	}
 	if wrong == nil {
-		wrong = s.misfortune.refuses(mcpload.Push)
+		wrong = s.misfortune.refuses("events", mcpload.Push)
 	}
 	if wrong == nil {
 		wrong = s.reserve()

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -84,7 +85,7 @@ func (s *Server) readWish(c *call) (*wish, *rpcError) {
 		return nil, invalidParams("delivery.secret: %v", err)
 	}
 	if fresh.direct { // neither a wish for a life nor a place to begin at
-		return &wish{fresh: fresh, sel: sel, ttl: s.opts.TTLDefault, secret: p.Delivery.Secret, key: signer}, nil
+		return &wish{fresh: fresh, sel: sel, ttl: cmp.Or(s.grantFault(), s.opts.TTLDefault), secret: p.Delivery.Secret, key: signer}, nil
 	}
 	ttl, wrong := s.grantFor(p.TTLMs)
 	if wrong != nil {
@@ -147,7 +148,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *rpcError) {
 	wrong := s.reserve()
 	if wrong == nil {
-		if wrong = s.misfortune.refuses(mcpload.Webhook); wrong != nil {
+		if wrong = s.misfortune.refuses(h.system(), mcpload.Webhook); wrong != nil {
 			s.unreserve()
 		}
 	}

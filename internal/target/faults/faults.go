@@ -32,6 +32,7 @@ const (
 	Cut        Kind = "cut"        // push: the stream is cut at it, see Replay
 	Signature  Kind = "signature"  // webhook: the first Attempts are signed as Sign says
 	Repeat     Kind = "repeat"     // webhook: posted again although it was accepted
+	Stale      Kind = "stale"      // SEP-2549: a change is told of, and lists go on without it
 )
 
 // Faults of the whole server.
@@ -45,6 +46,14 @@ const (
 	Forget     Kind = "forget"     // at At, all subscriptions and events are forgotten
 	Early      Kind = "early"      // webhook: a delivery before the challenge
 	NoRetry    Kind = "noretry"    // webhook: no delivery is tried again
+
+	Lapse      Kind = "lapse"      // SEP-975: a policy ends After, whatever it promised
+	Leak       Kind = "leak"       // SEP-975: a policy does not end
+	NoResume   Kind = "noresume"   // SEP-975: every Every-th resume of a request is refused with Code
+	Twofold    Kind = "twofold"    // SEP-975: two connections may have one request at once
+	LateResult Kind = "lateresult" // SEP-975: a result is sent Over later than its work is done
+	ListTTL    Kind = "listttl"    // SEP-2549: results say Ms, whatever is set
+	Scope      Kind = "scope"      // SEP-2549: results say the other scope
 )
 
 // Fault is one of them, with the parameters that its kind takes.
@@ -79,6 +88,9 @@ type Fault struct {
 	After     time.Duration `json:"after,omitempty"`
 	PerSecond float64       `json:"perSecond,omitempty"`
 	Code      int           `json:"code,omitempty"`
+	// Ms is a time to live in milliseconds, as it is written: it may be 0 or
+	// negative.
+	Ms int `json:"ms,omitempty"`
 }
 
 // Spec is a set of faults. nil commits none.
@@ -94,6 +106,7 @@ type form struct {
 
 var (
 	onPush    = []mcpload.Mode{mcpload.Push}
+	onPoll    = []mcpload.Mode{mcpload.Poll}
 	onWebhook = []mcpload.Mode{mcpload.Webhook}
 )
 
@@ -116,6 +129,15 @@ var forms = map[Kind]form{
 	Forget:     {keys: []string{"at"}, needed: []string{"at"}},
 	Early:      {modes: onWebhook},
 	NoRetry:    {modes: onWebhook},
+
+	Stale:      {event: true, modes: onPoll},
+	Lapse:      {keys: []string{"after"}, needed: []string{"after"}, modes: onPush},
+	Leak:       {modes: onPush},
+	NoResume:   {keys: []string{"code", "every"}, needed: []string{"code", "every"}, modes: onPush},
+	Twofold:    {modes: onPush},
+	LateResult: {keys: []string{"over"}, needed: []string{"over"}, modes: onPush},
+	ListTTL:    {keys: []string{"ms"}, needed: []string{"ms"}, modes: onPoll},
+	Scope:      {modes: onPoll},
 }
 
 // in reports whether the fault is committed in a mode at all.

@@ -167,6 +167,8 @@ func (f *Fault) set(key, value string) (err error) {
 		f.Attempts, err = small(value, 1, 100)
 	case "code":
 		f.Code, err = small(value, -40000, -1)
+	case "ms":
+		f.Ms, err = small(value, -math.MaxInt32, math.MaxInt32)
 	case "seed":
 		if f.Seed, err = strconv.ParseUint(value, 10, 64); err != nil {
 			err = fmt.Errorf("%q is not a whole number", value)
@@ -320,6 +322,9 @@ func (f Fault) String() string {
 		if d.d != 0 {
 			add(d.key, d.d)
 		}
+	}
+	if f.Kind == ListTTL {
+		add("ms", f.Ms)
 	}
 	if f.Sign != "" {
 		add("sign", f.Sign)

@@ -1,0 +1,121 @@
+package bench
+
+import (
+	"time"
+
+	"github.com/mcpload/mcpload/internal/target/faults"
+)
+
+// lifetime is what results say about how long they may be kept.
+func (m *forecast) lifetime() time.Duration {
+	if f, ok := m.spec.Server(faults.ListTTL, m.mode); ok {
+		return max(time.Duration(f.Ms)*time.Millisecond, 0)
+	}
+	return m.lists.TTL
+}
+
+// forGood is a lifetime within which nobody looks again during a run.
+const forGood = time.Minute
+
+// changes is what the changes of one source come to for a client that uses a
+// list. A change is learned of with the first look at the list after a later
+// change of its source was applied, or itself: with every use where nothing may
+// be kept, after a while where it may for a while, and else after a change that
+// was told of.
+func (m *forecast) changes(p *planned, source int) {
+	list := m.sources[source]
+	// The newest change that is in the list, and the newest that was told.
+	applied, told := -1, -1
+	for i, e := range list {
+		f, _ := m.spec.Event(m.mode, e.Stamp)
+		if f.Kind != faults.Stale {
+			applied = i
+		}
+		if f.Kind != faults.Drop {
+			told = i
+		}
+	}
+	learned := applied
+	if m.lifetime() > forGood {
+		switch {
+		case !m.settings.SEP2549.Notifications || told < 0:
+			learned = -1
+		case told < applied:
+			// Whether a look that an earlier change caused still found it is a
+			// matter of time.
+			p.lossy = true
+		}
+	}
+	var run missingRun
+	for i, e := range list {
+		switch {
+		case i > learned:
+			run.add(e.Measured, false)
+		case e.Measured:
+			p.delivered++
+		}
+		if e.Measured {
+			p.expected++
+		}
+	}
+	run.close(p)
+}
+
+// listed are the figures of a lane of SEP-2549.
+func (m *forecast) listed() []Check {
+	clients := int64(m.settings.Subscriptions)
+	var all planned
+	for i := range m.settings.Subscriptions {
+		all.plus(m.subscription(i))
+	}
+	out := []Check{
+		m.figure("changesOwed", all.expected),
+		m.figure("usesFailed", 0), m.figure("fetchesFailed", 0), m.figure("regressed", 0), m.figure("cursorFailures", 0),
+		m.figure("otherChangesTold", 0), m.figure("listenReconnects", 0), m.figure("unbalanced", 0),
+		m.figure("ttlMs", m.lifetime().Milliseconds()),
+		m.figure("privatePages", m.told.Scoped),
+	}
+	if !all.lossy {
+		seen := m.result.Figures["changesSeen"] + m.result.Figures["changesSuperseded"]
+		out = append(out, m.figure("changesNeverSeen", all.lostSilent), exactly("changesSeen + changesSuperseded", all.delivered, int64(seen)))
+	}
+	if m.settings.SEP2549.Notifications {
+		told := exactly("changesTold", clients*m.tells(), int64(m.result.Figures["changesTold"]))
+		if len(m.spec) == 0 {
+			// Without faults, changes that come faster than a stream takes them
+			// are told once.
+			told.Passed = told.Got <= clients*m.tells()
+		}
+		out = append(out, told)
+	} else {
+		out = append(out, m.figure("changesTold", 0))
+	}
+	if m.lifetime() == 0 {
+		out = append(out, m.figure("fetchesAvoided", 0))
+	} else {
+		out = append(out, atLeast("fetchesAvoided", clients, int64(m.result.Figures["fetchesAvoided"])))
+	}
+	for _, f := range m.spec {
+		if f.Kind == faults.Delay && m.settings.SEP2549.Notifications {
+			out = append(out, atLeast("invalidation.max, ms", f.Fixed.Milliseconds()-1, millis(m.result.Timings["invalidation"].Max)))
+		}
+	}
+	return out
+}
+
+// tells is how many notifications each stream gets, those of the warm-up
+// included.
+func (m *forecast) tells() (n int64) {
+	for _, list := range m.sources {
+		for _, e := range list {
+			switch f, _ := m.spec.Event(m.mode, e.Stamp); f.Kind {
+			case faults.Drop:
+			case faults.Duplicate:
+				n += 2
+			default:
+				n++
+			}
+		}
+	}
+	return n
+}

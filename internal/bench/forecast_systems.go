@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/target/faults"
+)
+
+// figure holds one of a system's own figures to the plan.
+func (m *forecast) figure(name string, want int64) Check {
+	got, known := m.result.Figures[name]
+	c := exactly(name, want, int64(got))
+	if !known {
+		c.Passed, c.Name = false, name+" (there is no such figure)"
+	}
+	return c
+}
+
+// own are the figures that only the lane's system has.
+func (m *forecast) own() []Check {
+	switch m.settings.System {
+	case faults.SEP975:
+		return m.resumable()
+	case faults.SEP2549:
+		return m.listed()
+	case faults.Smithery:
+		return m.triggers()
+	case faults.SEP1803:
+		if m.mode == mcpload.Push {
+			return []Check{m.figure("earlier", 0)}
+		}
+		return m.callbacks()
+	}
+	return nil
+}
+
+// triggers are the figures of Smithery's: there is no envelope, and an id is new
+// only when a subscription was gone.
+func (m *forecast) triggers() []Check {
+	out := []Check{m.figure("controlEnvelopes", 0)}
+	if _, ok := m.spec.Server(faults.TTL, m.mode); !ok {
+		out = append(out, m.figure("idsChanged", 0))
+	}
+	return out
+}
+
+// callbacks are the figures of SEP-1803 out of band: what came before its
+// secret was told.
+func (m *forecast) callbacks() []Check {
+	var open, early int64
+	for i := range m.settings.Subscriptions {
+		if !m.refused(i) {
+			open++
+		}
+	}
+	if _, ok := m.spec.Server(faults.Early, m.mode); ok {
+		early = open
+	}
+	refused := early
+	if m.settings.SEP1803.Early != "refuse" {
+		refused = 0
+	}
+	return []Check{
+		m.figure("registrations", open), m.figure("registrationsUnanswered", 0),
+		m.figure("beforeSecret", early), m.figure("beforeSecretRefused", refused), m.figure("registrationsRaced", early),
+	}
+}
+
+// ripe says whether the run says anything about a lane of SEP-975: none of its
+// requests may have ended before the measured part began.
+func (m *forecast) ripe(o *Outcome) bool {
+	if m.settings.System != faults.SEP975 {
+		return true
+	}
+	for _, p := range o.Result.Phases {
+		if p.Name == "measure" {
+			first := o.Result.Phases[0].Start
+			return int64(p.Start-first) < m.shortest()
+		}
+	}
+	return false
+}

@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload/internal/target"
+	"github.com/mcpload/mcpload/internal/target/faults"
+	"github.com/mcpload/mcpload/profiles"
+)
+
+// inProcess serves the reference target in this process, with the few flags
+// that the matrix has.
+func inProcess(ctx context.Context, args []string) (*Child, error) {
+	o := target.Options{
+		AllowPrivateCallbacks: true, NextPoll: 50 * time.Millisecond, RetryBase: 50 * time.Millisecond,
+		ResumeOverlap: -1, Lists: target.ListOptions{Entries: 20, Page: 10, TTL: time.Hour},
+	}
+	value := func(flag string) string {
+		if i := slices.Index(args, flag); i >= 0 {
+			return args[i+1]
+		}
+		return ""
+	}
+	o.CallbackCAFile = value("--callback-ca")
+	var err error
+	if o.Faults, err = faults.Load(value("--faults")); err != nil {
+		return nil, err
+	}
+	s, err := target.New(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Start(ctx); err != nil {
+		return nil, err
+	}
+	c := &Child{Ready: Ready{URL: s.URL(), Admin: s.AdminURL(), PID: os.Getpid()}, log: &tail{max: 1}, exited: make(chan struct{})}
+	c.stdin = closing(func() error {
+		defer close(c.exited)
+		return s.Close(context.WithoutCancel(ctx))
+	})
+	return c, nil
+}
+
+// closing is a Closer.
+type closing func() error
+
+func (c closing) Close() error { return c() }
+
+var _ io.Closer = closing(nil)
+
+const (
+	matrixLane = `
+  - name: %s
+    system: %s
+    mode: %s
+    subscriptions: 3
+    event: chat.message
+    arguments: {channel: "channel-{{mod .Index 2}}"}
+    sources: "{{mod .Index 2}}"
+    attach: {concurrency: 1, onFailure: continue}`
+	matrixRest = `
+  - name: requests
+    system: sep-975
+    mode: push
+    subscriptions: 2
+    sep975: {steps: 25, step: 40ms, logEvery: 5, disconnect: none}
+  - name: lists
+    system: sep-2549
+    mode: poll
+    subscriptions: 2
+    event: chat.message
+    sep2549: {use: 20/s, notifications: true}
+upstream:
+  sources: 2
+  payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}", list: tools}
+schedule: {kind: constant, rate: 40/s}
+phases: {warmup: 100ms, measure: 700ms, drain: 3s}
+target: {embedded: {lists: {entries: 20, page: 10, ttl: 1h}}}
+`
+)
+
+// TestMatrix runs faults that are chosen by seeds against every system and
+// mode, in one process: each count of each subscription must be the plan's.
+func TestMatrix(t *testing.T) {
+	t.Parallel() // it mostly waits
+	var text strings.Builder
+	text.WriteString("name: matrix\nlanes:")
+	for _, l := range [][3]string{
+		{"push", "events", "push"}, {"poll", "events", "poll"}, {"webhook", "events", "webhook"},
+		{"triggers", "smithery", "webhook"}, {"updates", "sep-1803", "push"}, {"callbacks", "sep-1803", "webhook"},
+	} {
+		fmt.Fprintf(&text, matrixLane, l[0], l[1], l[2])
+	}
+	text.WriteString(matrixRest)
+	p, err := profiles.Parse("matrix.yaml", []byte(text.String()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	six := []string{"push", "poll", "webhook", "triggers", "updates", "callbacks"}
+	add := func(lanes []string, set []string, specs ...string) {
+		for _, seed := range []int{31, 32} {
+			var all []string
+			for i, spec := range specs {
+				all = append(all, strings.Replace(spec, ")", fmt.Sprintf(", seed=%d)", seed+10*i), 1))
+			}
+			joined := strings.Join(all, "; ")
+			p.Cases = append(p.Cases, profiles.Case{Name: joined, Faults: joined, Lanes: lanes, Set: set})
+		}
+	}
+	add(six, nil, "drop(rate=0.2)", "duplicate(rate=0.2)", "reid(rate=0.2)", "misdeliver(rate=0.2)")
+	add(six, nil, "malformed(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
+	add([]string{"webhook", "triggers", "callbacks"}, nil, "oversize(rate=0.1)", "signature(rate=0.2, sign=wrong)", "repeat(rate=0.3)")
+	add([]string{"updates"}, []string{"target.era=legacy"}, "cut(rate=0.15, replay=true)", "cut(rate=0.15, replay=false)", "drop(rate=0.2)")
+	add([]string{"requests"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
+	add([]string{"lists"}, []string{"upstream.sources=1", "schedule.rate=20/s"}, "stale(rate=0.3)", "duplicate(rate=0.3)")
+	rows := 0
+	err = Calibrate(t.Context(), Options{Profile: p, Embedded: inProcess}, func(done []CalibrationRow) {
+		for _, r := range done {
+			rows++
+			if !r.Passed {
+				t.Errorf("%s: %s: %+v", r.Case, r.Lane, r.Checks)
+			}
+		}
+	})
+	if want := 2 * (6 + 6 + 3 + 1 + 1 + 1); err != nil || rows != want {
+		t.Errorf("%d rows of %d: %v", rows, want, err)
+	}
+}
+
+// TestMisfitsAreRefused: a fault that means nothing to a lane's system would
+// seem to have been withstood.
+func TestMisfitsAreRefused(t *testing.T) {
+	text := "name: a\nlanes:" + fmt.Sprintf(matrixLane, "triggers", "smithery", "webhook") + `
+upstream: {sources: 2, payload: {text: "{{.Probe}}"}}
+schedule: {rate: 1/s}
+target: {embedded: {faults: "announce(every=2)"}}
+`
+	p, err := profiles.Parse("a.yaml", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), Options{Profile: p, Embedded: inProcess}); err == nil || !strings.Contains(err.Error(), "announce(every=2): system smithery has no such fault by webhook") {
+		t.Error(err)
+	}
+}
