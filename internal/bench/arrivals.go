@@ -22,7 +22,7 @@ func (r *run) stampedLane(l *lane) bool {
 	// What the connections of a lane could do is known by the pump; that it
 	// has one, by the dialect.
 	return r.profile.Instrument.KernelTimestamps != "off" && pump.Stamps(pump.Options{}) &&
-		l.System == "events" && l.Mode == "push" && (l.HTTP == "" || l.HTTP == "1.1") &&
+		l.System == "events" && l.Mode == "push" && l.HTTP != "2" &&
 		r.target.plain != nil && strings.HasPrefix(r.target.plain.URL(), "http:")
 }
 
@@ -50,7 +50,7 @@ func (r *run) warnStamps() {
 	}
 	for _, l := range r.lanes {
 		if !r.stampedLane(l) {
-			r.warning("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system events, mode push, http 1.1 and no TLS")
+			r.warning("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system events, mode push and no TLS")
 		}
 	}
 }

@@ -93,7 +93,7 @@ func newEvents(opts Options) (*events, error) {
 	case mcpload.Push:
 		every := min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second)
 		if d.pipe == nil {
-			if d.pump, err = d.ep.newPump(opts, t, &d.traffic); err != nil {
+			if d.pump, err = d.ep.newPump(opts, &d.traffic); err != nil {
 				d.end()
 				return nil, fmt.Errorf("dialect events: %w", err)
 			}

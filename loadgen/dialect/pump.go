@@ -3,15 +3,13 @@ package dialect
 import (
 	"crypto/tls"
 	"net"
-	"net/http"
 
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/internal/wire/pump"
 )
 
-// newPump returns what carries a lane's streams. rt is the lane's transport,
-// which carries those of the versions of HTTP that multiplex.
-func (e *Endpoint) newPump(opts Options, rt http.RoundTripper, traffic *wire.Traffic) (pump.Pump, error) {
+// newPump returns what carries a lane's streams.
+func (e *Endpoint) newPump(opts Options, traffic *wire.Traffic) (pump.Pump, error) {
 	o := pump.Options{
 		Addr: net.JoinHostPort(e.url.Hostname(), e.port()), Host: e.host,
 		Now:              func() int64 { return int64(opts.Clock.Now()) },
@@ -24,14 +22,17 @@ func (e *Endpoint) newPump(opts Options, rt http.RoundTripper, traffic *wire.Tra
 	for _, a := range e.opts.LocalAddrs {
 		o.LocalIPs = append(o.LocalIPs, a.AsSlice())
 	}
-	if opts.HTTP != "" && opts.HTTP != "1.1" {
-		return pump.Over(rt, e.url, o), nil
-	}
 	if e.url.Scheme == "https" {
 		o.TLS = &tls.Config{
 			RootCAs: e.opts.Roots, ServerName: e.url.Hostname(), MinVersion: tls.VersionTLS12,
 			NextProtos: []string{"http/1.1"}, ClientSessionCache: tls.NewLRUClientSessionCache(0),
 		}
+	}
+	if opts.HTTP != "" && opts.HTTP != "1.1" { // that it fits the URL was checked with the transport
+		if o.TLS != nil {
+			o.TLS.NextProtos = []string{"h2"}
+		}
+		return pump.NewHTTP2(o)
 	}
 	return pump.New(o)
 }

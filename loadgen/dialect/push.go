@@ -120,7 +120,9 @@ func (s *stream) step(err error) {
 	}
 	var ce *callError
 	known := errors.As(err, &ce)
-	lost := known && ce.kind == "session lost"
+	// Neither a session that is gone nor a stream that the server did not look
+	// at says anything about the subscription.
+	lost := known && (ce.kind == "session lost" || errors.Is(ce.cause, pump.ErrRefusedStream))
 	switch {
 	case !s.opened && !lost && !(known && ce.throttled()):
 		s.finish(err)

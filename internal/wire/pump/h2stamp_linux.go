@@ -67,6 +67,7 @@ func (s *h2Socket) read(b []byte) (int, Arrival, error) {
 	}
 	if stamp := s.stamp(); stamp != 0 {
 		if age := time.Now().UnixNano() - stamp; age >= 0 && age < int64(maxStampAge) {
+			at.Read = at.At
 			at.At -= age
 			at.Kernel = true
 		}

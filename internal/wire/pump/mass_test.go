@@ -2,12 +2,9 @@ package pump
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -115,47 +112,6 @@ func TestMassOpensDeliversAndCloses(t *testing.T) {
 	})
 }
 
-func TestOver(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s %s %s %s", r.Method, r.Host, r.URL, body)
-		if r.URL.Path == "/stay" {
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		}
-	}))
-	defer srv.Close()
-	u, err := url.Parse(srv.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr := &http.Transport{}
-	defer tr.CloseIdleConnections()
-	p := Over(tr, u, Options{Host: "example.test"})
-	w := watch(t)
-	p.Open(t.Context(), Request{Method: "POST", Path: "/a?b=c", Body: []byte("body")}, w)
-	if err := w.end(); err != io.EOF || w.body.String() != "POST example.test /a?b=c body" {
-		t.Errorf("%v: %s", err, w.body.String())
-	}
-	one, two := watch(t), watch(t)
-	s := p.Open(t.Context(), Request{Method: "GET", Path: "/stay"}, one)
-	p.Open(t.Context(), Request{Method: "GET", Path: "/stay"}, two)
-	one.read("/stay")
-	two.read("/stay")
-	s.Close()
-	if err := one.end(); err != ErrClosed {
-		t.Error(err)
-	}
-	p.Close()
-	if err := two.end(); err != ErrClosed {
-		t.Error(err)
-	}
-	late := watch(t)
-	p.Open(t.Context(), get, late)
-	if err := late.end(); err != ErrClosed {
-		t.Error(err)
-	}
-}
 
 func TestRequestIsClean(t *testing.T) {
 	got := string(appendRequest(nil, &Request{Method: "POST", Path: "", Header: http.Header{
