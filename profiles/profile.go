@@ -368,8 +368,8 @@ type Instrument struct {
 	// KernelTimestamps takes the time of a delivery from the kernel, which
 	// leaves out what it waited until this program read it: auto (the default)
 	// where that is possible, on the same with a warning where it is not, off
-	// never. It is possible for streams of the system events (push) over
-	// HTTP/1.1 without TLS, on Linux.
+	// never. It is possible for streams of the system events (push) without
+	// TLS, on Linux.
 	KernelTimestamps string `yaml:"kernelTimestamps,omitempty" json:"kernelTimestamps"`
 }
 

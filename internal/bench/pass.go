@@ -97,8 +97,10 @@ func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
 	if p.opts.tape == nil {
 		return nil
 	}
-	if p.opts.tape.told, err = askDeeds(ctx, p.target.child.Admin); err != nil {
-		return err
+	if p.profile.Target.IsEmbedded() {
+		if p.opts.tape.told, err = askDeeds(ctx, p.adminURL()); err != nil {
+			return err
+		}
 	}
 	for i, l := range p.lanes {
 		counts := make([]sinks.SubCounts, l.Subscriptions)
