@@ -24,6 +24,7 @@ type recordFlags struct {
 	out        string
 	allowHosts []string
 	quiet      bool
+	plain      bool
 }
 
 func newRecordCommand(io streams) *cobra.Command {
@@ -52,6 +53,7 @@ mcpload run --record FILE.`,
 	fl.StringVarP(&f.out, "out", "o", "trace.jsonl", "file to write; it must not exist")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "subscribe at this host, which is not this machine (repeatable)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
+	fl.BoolVar(&f.plain, "plain", false, "progress as lines of text, for logs; the default where standard error is no terminal")
 	return c
 }
 
@@ -68,7 +70,7 @@ func record(ctx context.Context, f recordFlags, io streams) error {
 	defer trace.discard()
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
-	view := newView(io.err, p, f.quiet)
+	view := newView(io.err, p, f.quiet, f.plain)
 	outcome, runErr := bench.Run(ctx, bench.Options{
 		Profile: p, AllowHosts: f.allowHosts, Stop: stop, Progress: view.update, Version: version(), Record: trace.file,
 	})

@@ -35,6 +35,7 @@ type runFlags struct {
 	out         string
 	json        bool
 	quiet       bool
+	plain       bool
 	shards      shardFlags
 }
 
@@ -82,6 +83,7 @@ Ctrl-C once stops firing, drains and writes a partial result; twice writes at on
 	f.extra.add(c)
 	fl.BoolVar(&f.json, "json", false, "print the result as JSON on standard output instead of the table")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
+	fl.BoolVar(&f.plain, "plain", false, "progress as lines of text, for logs; the default where standard error is no terminal")
 	return c
 }
 
@@ -184,7 +186,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profil
 		defer trace.discard()
 		options.Record = trace.file
 	}
-	view := newView(io.err, p, f.quiet)
+	view := newView(io.err, p, f.quiet, f.plain)
 	options.Progress = view.update
 	outcome, runErr := f.shards.run(ctx, options, dir)
 	view.close()

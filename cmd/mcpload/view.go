@@ -17,15 +17,15 @@ import (
 )
 
 // view shows a run on its way: a block that is drawn over itself on a
-// terminal, plain lines elsewhere.
+// terminal, plain lines elsewhere and where they are asked for.
 type view struct {
 	w        io.Writer
 	quiet    bool
-	terminal int // file descriptor, -1 where the output is no terminal
-	profile  *profiles.Profile
+	terminal int // file descriptor, -1 where plain lines are written
+	frames   frames
 
 	mu    sync.Mutex
-	drawn int // lines of the block
+	drawn []int // the widths of the lines of the block
 	phase string
 	last  time.Time
 }
@@ -33,10 +33,15 @@ type view struct {
 // plainEvery is how often a line is written where the output is no terminal.
 const plainEvery = 2 * time.Second
 
-func newView(w io.Writer, p *profiles.Profile, quiet bool) *view {
-	v := &view{w: w, quiet: quiet, terminal: -1, profile: p}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+func newView(w io.Writer, p *profiles.Profile, quiet, plain bool) *view {
+	v := &view{w: w, quiet: quiet, terminal: -1, frames: frames{name: p.Name, modes: map[string]string{}}}
+	for _, l := range p.Lanes {
+		v.frames.modes[l.Name] = l.Mode
+	}
+	dumb := os.Getenv("TERM") == "dumb"
+	if f, ok := w.(*os.File); ok && !plain && !dumb && term.IsTerminal(int(f.Fd())) {
 		v.terminal = int(f.Fd())
+		v.frames.colour = os.Getenv("NO_COLOR") == ""
 	}
 	return v
 }
@@ -49,7 +54,7 @@ func (v *view) update(p bench.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.terminal >= 0 {
-		v.draw(v.block(p))
+		v.draw(func(width int) []string { return v.frames.next(p, width, time.Now()) })
 		return
 	}
 	if p.Phase == v.phase && time.Since(v.last) < plainEvery {
@@ -64,38 +69,37 @@ func (v *view) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.terminal >= 0 {
-		v.draw(nil)
+		v.draw(func(int) []string { return nil })
 	}
 }
 
 // draw replaces the block that was drawn before.
-func (v *view) draw(lines []string) {
-	var b strings.Builder
-	if v.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
-	}
-	b.WriteString("\r\x1b[J")
+func (v *view) draw(block func(width int) []string) {
 	width, _, err := term.GetSize(v.terminal)
 	if err != nil || width < 20 {
 		width = 80
 	}
-	for _, l := range lines {
-		if r := []rune(l); len(r) >= width {
-			l = string(r[:width-1])
-		}
-		b.WriteString(l + "\n")
+	lines := block(width)
+	var b strings.Builder
+	if n := rows(v.drawn, width); n > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", n)
 	}
-	v.drawn = len(lines)
+	b.WriteString("\r\x1b[J")
+	v.drawn = v.drawn[:0]
+	for _, l := range lines {
+		b.WriteString(l + "\n")
+		v.drawn = append(v.drawn, shown(l))
+	}
 	_, _ = io.WriteString(v.w, b.String())
 }
 
-func (v *view) block(p bench.Progress) []string {
-	out := []string{phaseText(p) + "  " + bar(p.Elapsed, p.Limit, 24), shotsText(p.Live)}
-	for _, l := range p.Live.Lanes {
-		out = append(out, fmt.Sprintf("  %-12s %6d open  %8d delivered  p50 %7s  p99 %7s  %s", l.Name, l.Open, l.Delivered,
-			latency(l.Recent, l.Recent.P50), latency(l.Recent, l.Recent.P99), troubles(l)))
+// rows is how many lines of the terminal a block takes by now: if it has become
+// narrower, lines that fitted go over several.
+func rows(widths []int, width int) (n int) {
+	for _, w := range widths {
+		n += max(1, (w+width-1)/width)
 	}
-	return out
+	return n
 }
 
 func (v *view) line(p bench.Progress) []string {
@@ -153,12 +157,4 @@ func latency(q sinks.Quantiles, d time.Duration) string {
 		return "–"
 	}
 	return results.FormatNanos(results.Nanos(d))
-}
-
-func bar(done, whole time.Duration, width int) string {
-	if whole <= 0 {
-		return ""
-	}
-	n := int(min(1, float64(done)/float64(whole)) * float64(width))
-	return "[" + strings.Repeat("#", n) + strings.Repeat(".", width-n) + "]"
 }

@@ -112,7 +112,6 @@ func TestMassOpensDeliversAndCloses(t *testing.T) {
 	})
 }
 
-
 func TestRequestIsClean(t *testing.T) {
 	got := string(appendRequest(nil, &Request{Method: "POST", Path: "", Header: http.Header{
 		"X": {"a\r\nEvil: b"}, "Bad name": {"c"}, "Content-Length": {"99"}, "Host": {"other"},
