@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"time"
+
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/target/faults"
 )
@@ -74,7 +76,7 @@ func (m *forecast) ripe(o *Outcome) bool {
 	for _, p := range o.Result.Phases {
 		if p.Name == "measure" {
 			first := o.Result.Phases[0].Start
-			return int64(p.Start-first) < m.shortest()
+			return time.Duration(p.Start-first) < m.shortest()
 		}
 	}
 	return false
