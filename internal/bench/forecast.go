@@ -275,44 +275,6 @@ func (m *forecast) count(counts func(*taped) bool, kinds []faults.Kind) (n int64
 	return n
 }
 
-// merged counts cuts for good that follow another cut with nothing between
-// them: the two are one when the stream is not back by then.
-func (m *forecast) merged() (n int64) {
-	for i := range m.settings.Subscriptions {
-		if m.refused(i) {
-			continue
-		}
-		for _, s := range m.heard(i) {
-			cut := false
-			for _, e := range m.sources[s] {
-				switch f, _ := m.spec.Event(m.mode, e.Stamp); {
-				case f.Kind == faults.Drop:
-				case f.Kind == faults.Cut:
-					if cut && !f.Replay {
-						n++
-					}
-					cut = true
-				default:
-					cut = false
-				}
-			}
-		}
-	}
-	return n
-}
-
-// positioned says that events have no id but the place at which they are
-// written, if any: a second copy cannot be told by it.
-func (m *forecast) positioned() bool {
-	return m.settings.System == faults.SEP1803 && m.mode == mcpload.Push
-}
-
-// forgetful says that a stream that is cut does not go on where it was: what
-// happens until it is opened again is lost.
-func (m *forecast) forgetful() bool {
-	return m.positioned() && !(m.legacy && m.settings.SEP1803.Redelivery)
-}
-
 // lane are the figures that a lane has and a subscription has not.
 func (m *forecast) lane(a *sinks.LaneAccount) []Check {
 	subs := int64(m.settings.Subscriptions)

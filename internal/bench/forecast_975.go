@@ -68,17 +68,22 @@ func (m *forecast) endsAt(r request975, n int64, delivered bool) request975 {
 	return r
 }
 
-// shortest is how long a request lasts at the least, in steps of its work:
-// those that end before the measured part begins are in no figure.
-func (m *forecast) shortest() int64 {
+// shortest is how long a request lasts at the least: those that end before the
+// measured part begins are in no figure.
+func (m *forecast) shortest() time.Duration {
 	set := m.settings.SEP975
-	least := int64(set.Steps) * int64(set.Step)
+	least := time.Duration(set.Steps) * set.Step
 	if set.Disconnect == "one" {
-		least = min(least, int64(set.At))
+		least = min(least, set.At+set.Away)
 	}
-	for n := uint32(1); n <= uint32(set.Steps); n++ {
-		if f, _ := m.spec.Event(m.mode, mcpload.Stamp{Seq: n}); f.Kind == faults.Cut {
-			least = min(least, int64(n)*int64(set.Step))
+	noResume, refuses := m.spec.Server(faults.NoResume, m.mode)
+	cuts := uint32(0)
+	for n := uint32(1); refuses && n <= uint32(set.Steps); n++ {
+		if f, _ := m.spec.Event(m.mode, mcpload.Stamp{Seq: n}); f.Kind != faults.Cut {
+			continue
+		}
+		if cuts++; cuts == noResume.Every {
+			least = min(least, time.Duration(n)*set.Step)
 		}
 	}
 	return least
