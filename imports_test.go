@@ -31,9 +31,11 @@ var mayImport = map[string][]string{
 	"internal/floor":     {"."},
 	"internal/target":    {".", "internal/wire"},
 	"internal/bench":     {"*"},
+	"internal/mcpbench":  {"*"},
 	"internal/report":    {"results"},
 	"internal/prom":      {"."},
 	"cmd/mcpload":        {"*"},
+	"cmd/mcpbench":       {"*"},
 	"scripts/trust":      {"*"},
 }
 

@@ -1,0 +1,130 @@
+package mcpbench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen"
+)
+
+// readers is the floor of streams over HTTP/1.1 with portable means: a
+// goroutine and a 4 KiB reader for each socket, which only scans what comes for
+// the prefix of a probe id.
+type readers struct {
+	bare
+	work sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// bare is what clients without a ledger share.
+type bare struct {
+	spec spec
+	seen atomic.Int64
+	silent
+}
+
+func (b *bare) received() int64            { return b.seen.Load() }
+func (b *bare) recorder() mcpload.Recorder { return b.silent }
+func (b *bare) finish(*outcome)            {}
+
+// probe begins every probe id.
+var probe = []byte("mcpl-")
+
+func newReaders(s spec, _ *mcpload.Clock) (client, error) { return &readers{bare: bare{spec: s}}, nil }
+
+func (r *readers) open(ctx context.Context) error {
+	confirmed := make(chan struct{}, r.spec.Streams)
+	_, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: r.spec.Streams, Concurrency: opening}, func(ctx context.Context, i int) error {
+		conn, err := connect(ctx, r.spec, i)
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.conns = append(r.conns, conn)
+		r.mu.Unlock()
+		if _, err := conn.Write(streamRequest(r.spec, i)); err != nil {
+			return err
+		}
+		r.work.Go(func() { r.read(conn, confirmed) })
+		select {
+		case <-confirmed: // somebody's; in the end there is one for each
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	return err
+}
+
+// read reads one stream line by line until its end. A read may end anywhere,
+// so lines are what is scanned.
+func (r *readers) read(conn net.Conn, confirmed chan<- struct{}) {
+	in := bufio.NewReaderSize(conn, 4<<10)
+	open := false
+	for {
+		line, err := in.ReadSlice('\n')
+		switch {
+		case bytes.Contains(line, probe):
+			r.seen.Add(1)
+		case !open && bytes.Contains(line, activeMethod):
+			open = true
+			confirmed <- struct{}{}
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+func (r *readers) close(context.Context) error {
+	r.mu.Lock()
+	for _, c := range r.conns {
+		c.Close()
+	}
+	r.mu.Unlock()
+	r.work.Wait()
+	return nil
+}
+
+var activeMethod = []byte("events/active")
+
+// connect opens connection i to a target.
+func connect(ctx context.Context, s spec, i int) (net.Conn, error) {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	if from := locals(s.Local); len(from) > 0 {
+		d.LocalAddr = &net.TCPAddr{IP: from[i%len(from)].AsSlice()}
+	}
+	conn, err := d.DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return nil, fmt.Errorf("stream %d: %w", i, err)
+	}
+	return conn, nil
+}
+
+// subscription is the body of a request for a stream.
+func subscription(i int) []byte {
+	return []byte(`{"jsonrpc":"2.0","id":` + strconv.Itoa(i+1) + `,"method":"events/stream","params":{"name":"` + eventName + `","arguments":{},"cursor":null}}`)
+}
+
+// streamRequest asks for a stream over HTTP/1.1.
+func streamRequest(s spec, i int) []byte {
+	body := subscription(i)
+	u, _ := url.Parse(s.URL) // it was parsed for the connection
+	return append([]byte("POST "+u.Path+" HTTP/1.1\r\nHost: "+u.Host+"\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\nContent-Length: "+
+		strconv.Itoa(len(body))+"\r\n\r\n"), body...)
+}
