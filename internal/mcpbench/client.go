@@ -85,8 +85,9 @@ type measurement struct {
 // paced.
 func (m *measurement) run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, m.spec.Patience)
-	defer cancel()
-	if err := m.client.open(limited); err != nil {
+	err := m.client.open(limited)
+	cancel()
+	if err != nil {
 		return err
 	}
 	m.out.Opened, m.out.Streams = take(), m.spec.Streams

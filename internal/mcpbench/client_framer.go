@@ -93,7 +93,8 @@ func (f *framers) ask(conn net.Conn, writing *sync.Mutex, n int) error {
 		block.Reset()
 		for _, h := range [][2]string{
 			{":method", "POST"}, {":scheme", "http"}, {":authority", u.Host}, {":path", u.Path},
-			{"content-type", "application/json"}, {"content-length", strconv.Itoa(len(body))},
+			{"content-type", "application/json"}, {"content-length", strconv.Itoa(len(body))}, {"accept", "application/json, text/event-stream"},
+			{"mcp-protocol-version", revision}, {"mcp-method", "events/stream"},
 		} {
 			_ = enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}) // into memory
 		}

@@ -116,15 +116,20 @@ func connect(ctx context.Context, s spec, i int) (net.Conn, error) {
 	return conn, nil
 }
 
+// revision is of requests without a session.
+const revision = "2026-07-28"
+
 // subscription is the body of a request for a stream.
 func subscription(i int) []byte {
-	return []byte(`{"jsonrpc":"2.0","id":` + strconv.Itoa(i+1) + `,"method":"events/stream","params":{"name":"` + eventName + `","arguments":{},"cursor":null}}`)
+	return []byte(`{"jsonrpc":"2.0","id":` + strconv.Itoa(i+1) + `,"method":"events/stream","params":{"name":"` + eventName +
+		`","arguments":{},"cursor":null,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + revision +
+		`","io.modelcontextprotocol/clientInfo":{"name":"mcpbench","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`)
 }
 
 // streamRequest asks for a stream over HTTP/1.1.
 func streamRequest(s spec, i int) []byte {
 	body := subscription(i)
 	u, _ := url.Parse(s.URL) // it was parsed for the connection
-	return append([]byte("POST "+u.Path+" HTTP/1.1\r\nHost: "+u.Host+"\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\nContent-Length: "+
+	return append([]byte("POST "+u.Path+" HTTP/1.1\r\nHost: "+u.Host+"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: "+revision+"\r\nMcp-Method: events/stream\r\nContent-Length: "+
 		strconv.Itoa(len(body))+"\r\n\r\n"), body...)
 }

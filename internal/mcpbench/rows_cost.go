@@ -100,6 +100,7 @@ func measurePeer(ctx context.Context, r *runner) error {
 		r.add(Line{What: one.what + ", in relation", Goal: one.goal, Measured: relation, Verdict: atMost(relation, one.share)})
 	}
 	r.sized(0, got[0][0], goal)
+	r.add(Line{What: "memory per stream after garbage collection", Measured: of(got[0], "KiB", (*figures).settled), Peers: []Peer{{"Go SDK", of(got[1], "KiB", (*figures).settled)}}})
 	r.add(Line{What: "allocations per delivery", Measured: of(got[0], "", (*figures).allocations), Peers: []Peer{{"Go SDK", of(got[1], "", (*figures).allocations)}}})
 	for _, f := range got[1] {
 		if f.lost() {

@@ -70,6 +70,22 @@ func measurePush2(ctx context.Context, r *runner) error {
 	r.compare(got, plans, "framer", 3, "at most 3 KiB", 1.6, "at most 1.6 × a raw framer's")
 	r.sized(0, got[0][0], goal)
 
+	// The neutral target writes so fast that a read brings many frames. A server
+	// that has a goroutine for each stream is what clients meet.
+	real := []plan{r.push("mcpload, HTTP/2, reference target", "mcpload", "h2c", r.scaled(10_000, 1, 4*perStream1)), {}}
+	real[0].Target = "reference"
+	real[1] = real[0]
+	real[1].Name, real[1].Client.Role, real[1].Client.Kernel = "raw framer, reference target", "framer", false
+	if got, err = r.alternate(ctx, r.opts.Repeats, real...); err != nil {
+		return err
+	}
+	mine, floor := of(got[0], "µs", (*figures).perDelivery), of(got[1], "µs", (*figures).perDelivery)
+	from := len(r.row.Lines)
+	r.add(Line{What: "CPU per delivery, reference target, 10,000 streams", Measured: mine, Floor: &floor})
+	relation := over(mine, floor, "× framer")
+	r.add(Line{What: "CPU per delivery, reference target, in relation", Goal: "at most 1.6 × a raw framer's", Measured: relation, Verdict: atMost(relation, 1.6)})
+	r.sized(from, got[0][0], 10_000)
+
 	// A server that gathers what it writes leaves a client hardly any system
 	// calls to make, so that all it does else is seen.
 	for i := range plans {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -145,44 +146,47 @@ func (s *sender) send() {
 	var c *hookConn
 	for j := range s.jobs {
 		if c == nil || c.host != j.to.host {
-			if c != nil {
-				c.conn.Close()
-			}
+			c.close()
 			var err error
 			if c, err = dialHook(j.to.host); err != nil {
 				s.failed.Add(1)
-				c = nil
 				continue
 			}
 		}
 		if err := c.deliver(j); err != nil {
 			s.failed.Add(1)
-			c.conn.Close()
+			c.close()
 			c = nil
 			continue
 		}
 		s.answered.Add(1)
 	}
-	if c != nil {
-		c.conn.Close()
-	}
+	c.close()
 }
 
 // hookConn is a kept connection to a receiver.
 type hookConn struct {
 	host string
-	conn *tls.Conn
+	conn net.Conn
 	in   *bufio.Reader
 	out  []byte
 }
 
 func dialHook(host string) (*hookConn, error) {
 	// The certificate is one that the receiver made for itself a moment ago.
-	conn, err := tls.Dial("tcp", host, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
+	conn, err := d.DialContext(context.Background(), "tcp", host)
 	if err != nil {
 		return nil, err
 	}
 	return &hookConn{host: host, conn: conn, in: bufio.NewReader(conn)}, nil
+}
+
+// close ends the connection, if there is one.
+func (c *hookConn) close() {
+	if c != nil {
+		c.conn.Close()
+	}
 }
 
 // deliver posts one event and reads the answer, which must be 200.

@@ -72,7 +72,7 @@ func serveReference(ctx context.Context, s spec, l *link) error {
 	if err := server.Start(ctx); err != nil {
 		return err
 	}
-	said := l.say(ctx, message{Step: "ready", Serves: &addresses{HTTP1: server.URL(), Inject: server.AdminURL() + "/inject"}})
+	said := l.say(ctx, message{Step: "ready", Serves: &addresses{HTTP1: server.URL(), HTTP2: server.URL(), Inject: server.AdminURL() + "/inject"}})
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := server.Close(closing); err != nil && said == nil && closing.Err() == nil {
@@ -113,7 +113,7 @@ func serveHandler(ctx context.Context, l *link, h http.Handler, report func() *s
 	}()
 	err = l.say(ctx, message{Step: "ready", Serves: &addresses{HTTP1: at + "/mcp", Inject: at + "/inject"}})
 	s := report()
-	server.Close()
+	_ = server.Close() // it has answered whatever matters
 	<-over
 	if err != nil {
 		return err
