@@ -40,6 +40,12 @@ type caller interface {
 	calls() int64
 }
 
+// debtor is a client that knows what is still to come: second copies must not
+// stand for first ones.
+type debtor interface {
+	outstanding() int64
+}
+
 // beginner is a client that wants to know when the paced phase begins.
 type beginner interface{ begin() }
 
@@ -158,11 +164,18 @@ func (m *measurement) until(ctx context.Context, want int64) int64 {
 	end := time.Now().Add(m.spec.Patience / 2)
 	for {
 		got := m.client.received()
-		if got >= want || ctx.Err() != nil || time.Now().After(end) {
+		if got >= want && m.outstanding() == 0 || ctx.Err() != nil || time.Now().After(end) {
 			return got
 		}
 		wait(ctx, 20*time.Millisecond)
 	}
+}
+
+func (m *measurement) outstanding() int64 {
+	if d, ok := m.client.(debtor); ok {
+		return d.outstanding()
+	}
+	return 0
 }
 
 func wait(ctx context.Context, d time.Duration) {

@@ -127,6 +127,13 @@ func (c *lane) received() int64 {
 	return c.ledger.Live().Lanes[0].EventMessages
 }
 
+func (c *lane) outstanding() int64 {
+	if c.ledger == nil {
+		return 0
+	}
+	return c.ledger.Outstanding()
+}
+
 func (c *lane) recorder() mcpload.Recorder { return c.rec }
 
 func (c *lane) begin() {
