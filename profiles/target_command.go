@@ -36,7 +36,7 @@ func SplitCommand(text string) (Command, error) {
 	words, err := shlex.Split(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s cannot be split into words: %v; close every quote, or write a list", quote(text), err)
+		return nil, fmt.Errorf("%s cannot be split into words: %w; close every quote, or write a list", quote(text), err)
 	case len(words) == 0 || words[0] == "":
 		return nil, fmt.Errorf("%s names no program; write the program and its arguments", quote(text))
 	}

@@ -127,7 +127,7 @@ func ReadTimelines(r io.Reader) (map[string]Timeline, error) {
 	all := map[string]Timeline{}
 	for {
 		row, err := in.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all, nil
 		}
 		if err != nil {

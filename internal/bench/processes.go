@@ -238,7 +238,7 @@ func (c *conductor) heard(ctx context.Context, n news) error {
 		s.done = true
 		if err := n.line.Done.err(); err != nil {
 			if errors.Is(err, ErrStopped) && c.failed != nil {
-				return nil // as it was told
+				return nil //nolint:nilerr // as it was told
 			}
 			if c.begun > 0 {
 				c.fail(fmt.Errorf("shard %d: %w", s.index, err))

@@ -85,7 +85,6 @@ type pipeWriter struct {
 	body   bytes.Buffer
 	parser framing.EventParser
 	lines  []byte // scratch
-	err    error
 
 	mu       sync.Mutex
 	silent   bool // it was cancelled

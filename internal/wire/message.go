@@ -56,8 +56,8 @@ type Fields struct {
 	HasFault bool
 	Fault    RPCError
 
-	nextExact, nextSeconds time.Duration
-	hasMs, hasSeconds      bool
+	nextExact, nextWhole time.Duration
+	hasMs, hasSeconds    bool
 }
 
 // SubscriptionKey is the _meta key of the newer stream correlation.
@@ -142,7 +142,7 @@ func (s *scanner) fields(f *Fields) {
 	case f.hasMs:
 		f.NextPoll, f.HasNextPoll = f.nextExact, true
 	case f.hasSeconds:
-		f.NextPoll, f.HasNextPoll = f.nextSeconds, true
+		f.NextPoll, f.HasNextPoll = f.nextWhole, true
 	}
 }
 
@@ -171,7 +171,7 @@ func (s *scanner) field(key []byte, f *Fields) bool {
 	case "nextPollMs":
 		f.nextExact, f.hasMs = s.duration(time.Millisecond)
 	case "nextPollSeconds":
-		f.nextSeconds, f.hasSeconds = s.duration(time.Second)
+		f.nextWhole, f.hasSeconds = s.duration(time.Second)
 	case "events":
 		f.Events = nil
 		if s.peek() == '[' {

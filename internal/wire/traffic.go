@@ -19,9 +19,11 @@ func (t *Traffic) Up() int64 { return t.up.Load() }
 // Down is the number of bytes read so far.
 func (t *Traffic) Down() int64 { return t.down.Load() }
 
-// AddUp and AddDown count bytes that passed no connection of [Traffic.Dial]: a
+// AddUp counts bytes that were written on no connection of [Traffic.Dial]: a
 // share of a pipe that several use.
-func (t *Traffic) AddUp(n int)   { t.up.Add(int64(n)) }
+func (t *Traffic) AddUp(n int) { t.up.Add(int64(n)) }
+
+// AddDown counts bytes that were read likewise.
 func (t *Traffic) AddDown(n int) { t.down.Add(int64(n)) }
 
 // Opened is the number of connections opened so far.

@@ -92,7 +92,7 @@ func (e *callError) Error() string {
 		hint = ": is this an MCP Events server, and the right URL?"
 	case e.code == codeNotFound, e.code == codeUnsupported:
 		hint = ": compare with what events/list offers"
-	case e.cause == errUnheard: // it says itself what to look at
+	case errors.Is(e.cause, errUnheard): // it says itself what to look at
 	case e.kind == kindEnded: // the cause says how
 	case errors.Is(e, ErrUnreachable):
 		hint = ": is the server up, and the URL right?"

@@ -324,9 +324,9 @@ func (s *stream) broken(why error, e *callError) error {
 		if !s.heard {
 			s.report(nil)
 		}
-	case why == errCut: // likewise
+	case errors.Is(why, errCut): // likewise
 		return nil
-	case why == errDead:
+	case errors.Is(why, errDead):
 		e = &callError{method: methodStream, kind: "timeout", cause: errUnheard}
 		if s.heard {
 			e.cause = errDead

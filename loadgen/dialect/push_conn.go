@@ -16,7 +16,7 @@ import (
 var errEnded = errors.New("the stream has ended")
 
 // isWhole tells whether an answer ended in order.
-func isWhole(err error) bool { return err == io.EOF }
+func isWhole(err error) bool { return errors.Is(err, io.EOF) }
 
 // unopened is an answer that is no stream, as far as it has come.
 type unopened struct {
@@ -78,7 +78,7 @@ func (s *stream) refused(err error) error {
 	f := s.refusal
 	s.refusal = nil
 	var body io.Reader = bytes.NewReader(f.body)
-	if !isWhole(err) && err != errEnded {
+	if !isWhole(err) && !errors.Is(err, errEnded) {
 		body = io.MultiReader(body, brokenReader{err})
 	}
 	a := &answer{}
