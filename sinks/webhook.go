@@ -31,7 +31,8 @@ type Reply struct {
 	Delay time.Duration
 }
 
-// Hook receives the requests of one path, many at a time.
+// Hook receives the requests of one path, many at a time. What it is given is
+// only valid until Receive returns, and used again then.
 type Hook interface {
 	Receive(in *Inbound) Reply
 }
@@ -104,9 +105,9 @@ func (r *Receiver) Retire(path string) {
 	r.next = (r.next + 1) % keepRetired
 }
 
-// bodies are buffers for request bodies. A pointer is pooled so that putting
-// one back does not allocate.
-var bodies = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+// bodies are requests with room for what they hold, so that taking one does not
+// allocate.
+var bodies = sync.Pool{New: func() any { return &Inbound{Body: make([]byte, 0, 4<<10)} }}
 
 // maxPooledBody keeps the odd large body from staying in the pool for ever.
 const maxPooledBody = 64 << 10
@@ -134,15 +135,11 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.turn(w, req, hook, http.StatusRequestEntityTooLarge)
 		return
 	}
-	buf := bodies.Get().(*[]byte)
-	body, err := readBody((*buf)[:0], req.Body, req.ContentLength, r.opts.BodyLimit)
-	at := r.opts.Clock.Now()
-	defer func() {
-		if cap(body) <= maxPooledBody {
-			*buf = body
-			bodies.Put(buf)
-		}
-	}()
+	in := bodies.Get().(*Inbound)
+	var err error
+	in.Body, err = readBody(in.Body[:0], req.Body, req.ContentLength, r.opts.BodyLimit)
+	in.At = r.opts.Clock.Now()
+	defer in.release()
 	if err != nil {
 		status := http.StatusBadRequest
 		if errors.Is(err, errBodyLimit) {
@@ -151,7 +148,8 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.turn(w, req, hook, status)
 		return
 	}
-	reply := hook.Receive(&Inbound{Header: req.Header, Body: body, At: at, Size: headerSize(req) + len(body)})
+	in.Header, in.Size = req.Header, headerSize(req)+len(in.Body)
+	reply := hook.Receive(in)
 	if reply.Delay > 0 {
 		t := time.NewTimer(reply.Delay)
 		select {
@@ -161,6 +159,13 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	answer(w, reply)
+}
+
+// release gives in back for another request.
+func (in *Inbound) release() {
+	if in.Header = nil; cap(in.Body) <= maxPooledBody {
+		bodies.Put(in)
+	}
 }
 
 func (r *Receiver) turn(w http.ResponseWriter, req *http.Request, hook Hook, status int) {

@@ -33,7 +33,11 @@ func measureAllocations(ctx context.Context, r *runner) error {
 			if err != nil {
 				return err
 			}
-			l.Floor = ptr(of(floor[0], "", (*figures).allocations))
+			own := of(floor[0], "", (*figures).allocations)
+			r.add(Line{What: l.What, Floor: &own, Measured: l.Measured, Note: l.Note})
+			l.What, l.Note = l.What+", on top of the floor", ""
+			l.Measured = newValue("", []float64{max(0, l.Measured.Median-own.Median)})
+			l.Verdict = atMost(l.Measured, fewAllocations)
 		}
 		r.add(l)
 	}
