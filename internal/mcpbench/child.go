@@ -112,9 +112,13 @@ type child struct {
 	err    error
 }
 
-// start runs this program once more as what s says.
-func start(ctx context.Context, self []string, s spec) (*child, error) {
+// start runs this program once more as what s says, with env on top of its own
+// environment.
+func start(ctx context.Context, self []string, s spec, env ...string) (*child, error) {
 	cmd := exec.CommandContext(ctx, self[0], self[1:]...)
+	if len(env) > 0 {
+		cmd.Env = append(os.Environ(), env...)
+	}
 	c := &child{cmd: cmd, log: &lastBytes{}, role: s.Role}
 	cmd.Stderr = c.log
 	stdin, err := cmd.StdinPipe()

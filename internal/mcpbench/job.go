@@ -18,6 +18,8 @@ type plan struct {
 	Target string // a role
 	Client spec   // URL and Inject are filled in
 	Pairs  int    // 0 = 1; each has Client.Streams
+	// TargetCPUs is how many processors the target may use at once; 0 = all.
+	TargetCPUs int
 }
 
 // figures are what came of one measurement.
@@ -93,7 +95,11 @@ func (t *pair) begin(ctx context.Context, self []string, p plan) error {
 	about := p.Client
 	about.Role = p.Target
 	var err error
-	if t.target, err = start(ctx, self, about); err != nil {
+	var env []string
+	if p.TargetCPUs > 0 {
+		env = []string{fmt.Sprintf("GOMAXPROCS=%d", p.TargetCPUs)}
+	}
+	if t.target, err = start(ctx, self, about, env...); err != nil {
 		return err
 	}
 	m, err := t.target.await("ready")
