@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -28,6 +29,8 @@ type stampedEcho struct {
 	// Chunks come one after another, so the times wait for them in order.
 	sent  chan int64
 	delay *hdrhistogram.Histogram
+	timed atomic.Int64 // how many delays there are
+	early atomic.Int64 // of them, those that a wrong reckoning of the clocks puts before the writing
 }
 
 func openStampedEcho() (*stampedEcho, error) {
@@ -89,7 +92,11 @@ func (e *stampedEcho) Opened(pump.Head, pump.Arrival) error { return nil }
 func (e *stampedEcho) Piece(_ []byte, at pump.Arrival) error {
 	d := at.At - <-e.sent
 	if at.Kernel && !at.Shared {
+		if d < 0 {
+			e.early.Add(1)
+		}
 		_ = e.delay.RecordValue(max(0, min(d, e.delay.HighestTrackableValue())))
+		e.timed.Add(1)
 	}
 	return nil
 }

@@ -12,16 +12,28 @@ func TestStampedEcho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5 * echoEvery) // what is tested writes by the clock
-	h := e.close()
 	if !pump.Stamps(pump.Options{}) {
-		if h.TotalCount() != 0 {
+		if h := e.close(); h.TotalCount() != 0 {
 			t.Errorf("%d times of a kernel that gives none", h.TotalCount())
 		}
 		return
 	}
-	if h.Min() < 0 {
-		t.Errorf("arrived %d ns before it was written", -h.Min())
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(time.Minute); e.timed.Load() < 3; {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%d delays in a minute", e.timed.Load())
+		}
+	}
+	h := e.close()
+	if h.TotalCount() != e.timed.Load() || h.TotalCount() < 3 {
+		t.Errorf("%d delays in the histogram, of %d", h.TotalCount(), e.timed.Load())
+	}
+	// A clock that is reckoned wrongly is off by far more than a write takes.
+	if n := e.early.Load(); n > 0 || h.Max() > int64(time.Minute) {
+		t.Errorf("%d of %d arrived before they were written; the longest took %d ns", n, h.TotalCount(), h.Max())
 	}
 	var none *stampedEcho
 	if none.close() != nil {
