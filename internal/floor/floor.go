@@ -12,7 +12,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -95,27 +94,6 @@ func New(o Options) *Floor {
 		o.MaxStreams = 250_000
 	}
 	return &Floor{opts: o, groups: map[*group]struct{}{}}
-}
-
-// ServeHTTP1 serves HTTP/1.1 on a listener until ctx ends, and closes it.
-func ServeHTTP1(ctx context.Context, ln net.Listener, o Options) error {
-	return serveWith(ctx, New(o), func(ctx context.Context, f *Floor) error { return f.ServeHTTP1(ctx, ln) })
-}
-
-// ServeHTTP2 serves HTTP/2 with prior knowledge on a listener, or over TLS if
-// the listener does that, until ctx ends, and closes it.
-func ServeHTTP2(ctx context.Context, ln net.Listener, o Options) error {
-	return serveWith(ctx, New(o), func(ctx context.Context, f *Floor) error { return f.ServeHTTP2(ctx, ln) })
-}
-
-func serveWith(ctx context.Context, f *Floor, serve func(context.Context, *Floor) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var ticking sync.WaitGroup
-	ticking.Go(func() { f.Run(ctx) })
-	err := serve(ctx, f)
-	cancel()
-	ticking.Wait()
-	return err
 }
 
 // Stats returns the figures so far.
