@@ -164,7 +164,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) bench.CapacityOptions {
 	o := bench.CapacityOptions{
 		Options: bench.Options{
-			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, Stop: stop, Version: version(),
+			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(),
 		},
 		TargetMetrics: f.metrics,
 		Archive:       func(sub string, o *bench.Outcome) error { return archive(filepath.Join(dir, sub), o) },
