@@ -180,16 +180,19 @@ func newView(runs []Page) *view {
 	return v
 }
 
+// hues is how many colours the page's style has; beyond that they come again.
+const hues = 8
+
 // hue is the colour of a lane: the same for the same name in every run.
 func hue(before []column, lane string) int {
-	next := 0
+	known := map[string]bool{}
 	for _, c := range before {
 		if c.Lane == Clean(lane) {
 			return c.Hue
 		}
-		next = max(next, c.Hue+1)
+		known[c.Lane] = true
 	}
-	return next
+	return len(known) % hues
 }
 
 // tableRows are the rows of the text report, so that the two cannot differ.

@@ -76,9 +76,9 @@ func costBars(title string, say func(float64) string, columns []column, lanes []
 			}
 			if _, known := seen[cause]; !known {
 				seen[cause] = len(c.Keys)
-				c.Keys = append(c.Keys, barKey{len(c.Keys), Clean(cause)})
+				c.Keys = append(c.Keys, barKey{len(c.Keys) % hues, Clean(cause)})
 			}
-			b.Parts = append(b.Parts, barPart{Key: seen[cause], X: sum, W: v, Tip: fmt.Sprintf("%s, %s: %s", columns[i].Label(), Clean(cause), say(v))})
+			b.Parts = append(b.Parts, barPart{Key: seen[cause] % hues, X: sum, W: v, Tip: fmt.Sprintf("%s, %s: %s", columns[i].Label(), Clean(cause), say(v))})
 			sum += v
 		}
 		widest = max(widest, sum)

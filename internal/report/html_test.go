@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"html"
 	"io"
 	"regexp"
@@ -157,6 +158,28 @@ func TestHTMLIsHarmless(t *testing.T) {
 	}
 	if strings.Contains(got, "style=") {
 		t.Error("a style attribute, which the policy forbids")
+	}
+}
+
+// TestHTMLHues: a colour for each lane's name, as far as there are any.
+func TestHTMLHues(t *testing.T) {
+	var p Page
+	p.Result = &results.Result{}
+	for i := range 10 {
+		p.Result.Lanes = append(p.Result.Lanes, results.Lane{Name: string(rune('a' + i))})
+	}
+	v := newView([]Page{p, p})
+	for i, c := range v.Columns {
+		if want := i % 10 % hues; c.Hue != want {
+			t.Errorf("column %d (%s) has hue %d, want %d", i, c.Lane, c.Hue, want)
+		}
+	}
+	style, err := asset("report.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(style, fmt.Sprintf("--hue%d:", hues-1)) || strings.Contains(style, fmt.Sprintf("--hue%d:", hues)) {
+		t.Error("the style has another number of colours")
 	}
 }
 

@@ -13,7 +13,7 @@
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   // Lanes that lie on each other are still seen: the later, the thinner.
   const broad = (lane) => Math.max(1.5, 4 - lane.place * 1.1);
-  const hue = (lane) => css('--hue' + (lane.hue % 8));
+  const hue = (lane) => css('--hue' + lane.hue);
   const dash = (lane) => dashes[lane.run % dashes.length];
 
   function time(ms) {
@@ -211,7 +211,7 @@
     label.append(input);
     if (lane) {
       const dot = document.createElement('i');
-      dot.className = 'dot hue' + (lane.hue % 8);
+      dot.className = 'dot hue' + lane.hue;
       label.append(dot);
     }
     label.append(text);
