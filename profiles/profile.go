@@ -367,8 +367,8 @@ type Phases struct {
 type Instrument struct {
 	// KernelTimestamps takes the time of a delivery from the kernel, which
 	// leaves out what it waited until this program read it: auto (the default)
-	// where that is possible, on the same with a warning where it is not, off
-	// never. It is possible for streams of the system events (push) without
+	// where all lanes of the profile can have it, so that lanes compare; on for
+	// every lane that can, with a warning about those that cannot; off never. It is possible for streams of the system events (push) without
 	// TLS, on Linux.
 	KernelTimestamps string `yaml:"kernelTimestamps,omitempty" json:"kernelTimestamps"`
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,11 @@ curves over each other; the other formats show one.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if format == "html" {
+				for _, dir := range args {
+					if _, err := os.Stat(filepath.Join(dir, results.CapacityFile)); err == nil {
+						return usageError{fmt.Errorf("%s holds a capacity search, which has no page of its own; name one of its steps, such as %s", dir, filepath.Join(dir, "steps", "001"))}
+					}
+				}
 				return overlay(io.out, args)
 			}
 			if len(args) > 1 {

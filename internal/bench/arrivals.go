@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/mcpload/mcpload/internal/wire/pump"
+	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -11,17 +12,36 @@ import (
 // stamped tells whether any of the lanes takes times from the kernel.
 func (r *run) stamped(lanes []*lane) bool {
 	for _, l := range lanes {
-		if r.stampedLane(l) {
+		if r.stampedLane(&l.Lane) {
 			return true
 		}
 	}
 	return false
 }
 
-func (r *run) stampedLane(l *lane) bool {
-	// What the connections of a lane could do is known by the pump; that it
-	// has one, by the dialect.
-	return r.profile.Instrument.KernelTimestamps != "off" && pump.Stamps(pump.Options{}) &&
+// stampedLane tells whether the kernel times a lane's deliveries. Lanes are
+// there to be compared: unless it is asked for, none has the kernel's times
+// where another one cannot, since these leave out what a delivery waits for this
+// program and so would make that lane look faster.
+func (r *run) stampedLane(l *profiles.Lane) bool {
+	switch r.profile.Instrument.KernelTimestamps {
+	case "off":
+		return false
+	case "on":
+		return r.stampable(l)
+	}
+	for i := range r.profile.Lanes {
+		if !r.stampable(&r.profile.Lanes[i]) {
+			return false
+		}
+	}
+	return r.stampable(l)
+}
+
+// stampable tells whether a lane could have the kernel's times. What its
+// connections could do is known by the pump; that it has one, by the dialect.
+func (r *run) stampable(l *profiles.Lane) bool {
+	return pump.Stamps(pump.Options{}) &&
 		l.System == "events" && l.Mode == "push" && l.HTTP != "2" &&
 		r.target.plain != nil && strings.HasPrefix(r.target.plain.URL(), "http:")
 }
@@ -49,7 +69,7 @@ func (r *run) warnStamps() {
 		return
 	}
 	for _, l := range r.lanes {
-		if !r.stampedLane(l) {
+		if !r.stampable(&l.Lane) {
 			r.warning("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system events, mode push and no TLS")
 		}
 	}
