@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"internal/bench":     {"*"},
 	"internal/mcpbench":  {"*"},
 	"internal/report":    {"results"},
-	"internal/prom":      {"."},
+	"internal/prom":      {".", "sinks"},
 	"cmd/mcpload":        {"*"},
 	"cmd/mcpbench":       {"*"},
 	"scripts/trust":      {"*"},

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/internal/report"
 	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
@@ -37,6 +38,8 @@ type runFlags struct {
 	quiet       bool
 	plain       bool
 	shards      shardFlags
+	metrics     metricsFlags
+	collector   *prom.Collector // of metrics; nil where there are none
 }
 
 func newRunCommand(io streams) *cobra.Command {
@@ -80,6 +83,7 @@ Ctrl-C once stops firing, drains and writes a partial result; twice writes at on
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
 	f.shards.add(c)
+	f.metrics.add(c)
 	f.extra.add(c)
 	fl.BoolVar(&f.json, "json", false, "print the result as JSON on standard output instead of the table")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
@@ -101,6 +105,9 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	if err := f.shards.check(f); err != nil {
 		return err
 	}
+	if err := f.metrics.check(f); err != nil {
+		return err
+	}
 	var all []*profiles.Profile
 	for _, name := range f.profiles {
 		p, err := loadProfile(f, name)
@@ -114,6 +121,12 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	}
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
+	shown, err := f.metrics.open(io)
+	if err != nil {
+		return err
+	}
+	defer shown.close(ctx, stop)
+	f.collector = shown.collector()
 	started := time.Now().UTC().Format("20060102T150405Z")
 	var worst error
 	for trial := range f.trials {
@@ -175,7 +188,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profil
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
 	options := bench.Options{
-		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(),
+		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.collector,
 	}
 	var trace *traceFile
 	if f.record != "" {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/upstream"
 	"github.com/mcpload/mcpload/profiles"
@@ -46,6 +47,8 @@ type Options struct {
 	// (upstream.kind none), of what arrives. Where lanes take turns, it is that
 	// of the first.
 	Record io.Writer
+	// Collector, when not nil, shows the figures as metrics while they come.
+	Collector *prom.Collector
 	// Version of the program, for the result.
 	Version string
 
@@ -92,6 +95,7 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
+	r.follow()
 	return r.passes(ctx)
 }
 
@@ -107,6 +111,7 @@ type run struct {
 	id         uint32
 	lanes      []*lane
 
+	followed *prom.Following // nil where nobody wants metrics
 	target   targetSide
 	accounts []sinks.Account
 	subs     [][]sinks.SubCounts

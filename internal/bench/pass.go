@@ -56,6 +56,8 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	defer p.closeDialects()
 
 	p.enter("attach", r.profile.Phases.Ready)
+	shown := p.follow(ctx)
+	defer shown.Settle(nil, nil) // where there is no account
 	if err := p.attach(ctx); err != nil {
 		return err
 	}
@@ -87,6 +89,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		err = told
 	}
 	own := p.ownFigures()
+	settleMetrics(shown, &account, own)
 	p.keepPart(account, own, instr, process)
 	r.add(account, own, instr, process)
 	return err

@@ -1,0 +1,195 @@
+package prom
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// history has one subscription that is owed three events: the first comes
+// twice, 4 ms after it was intended, the second never, the third after 20 ms.
+func history(t *testing.T) *sinks.Ledger {
+	t.Helper()
+	l, err := sinks.NewLedger(sinks.LedgerOptions{Run: 7, Sources: 1, Lanes: []sinks.LaneSpec{{Name: "a", System: "events", Mode: mcpload.Push, Subscriptions: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := func(n int) mcpload.Instant { return mcpload.Instant(n) * mcpload.Instant(time.Millisecond) }
+	l.Changed(mcpload.Transition{To: mcpload.Attaching, At: ms(1)})
+	l.Changed(mcpload.Transition{To: mcpload.Active, At: ms(3)})
+	for i, at := range []int{10, 20, 30} {
+		s := mcpload.Stamp{Run: 7, Seq: uint32(i + 1)}
+		l.Fired(mcpload.Emission{Stamp: s, Intended: ms(at), Fired: ms(at + 1), Measured: true})
+		l.Resolved(s, mcpload.Accepted, ms(at+2))
+	}
+	got := func(seq uint32, at int) {
+		l.Delivered(mcpload.Delivery{Stamp: mcpload.Stamp{Run: 7, Seq: seq}, Probed: true, EventID: uint64(seq), At: ms(at), Bytes: 100})
+	}
+	got(1, 14)
+	got(1, 15)
+	got(3, 50)
+	l.Called(mcpload.Call{Cause: mcpload.Refresh, Requests: 1, Up: 300, Down: 200, Connections: 1})
+	return l
+}
+
+func follow(t *testing.T, l *sinks.Ledger) (*prometheus.Registry, *Pass) {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	c, err := New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := c.Begin(Run{ID: "00000007", Profile: "test", Version: "v1", Upstream: "inject"})
+	return r, f.Pass(Watch{
+		Source: l, Phase: func() string { return "measure" },
+		Target: func() Usage { return Usage{CPU: 1.5, Memory: 4096, OK: true} },
+	})
+}
+
+const ofLane = `{lane="a",mode="push",run="00000007",system="events"`
+
+func TestMetricsOfAKnownHistory(t *testing.T) {
+	l := history(t)
+	r, p := follow(t, l)
+	values := map[string]float64{
+		"mcpload_deliveries_expected_total" + ofLane + "}":                   3,
+		"mcpload_deliveries_total" + ofLane + "}":                            2,
+		"mcpload_deliveries_outstanding" + ofLane + "}":                      1,
+		"mcpload_deliveries_missing" + ofLane + "}":                          1,
+		"mcpload_deliveries_lost_total" + ofLane + `,kind="silent"}`:         0,
+		"mcpload_duplicates_total" + ofLane + `,kind="same_event"}`:          1,
+		"mcpload_event_message_bytes_total" + ofLane + "}":                   300,
+		"mcpload_requests_total" + ofLane + `,cause="refresh"}`:              1,
+		"mcpload_received_bytes_total" + ofLane + `,cause="events"}`:         300,
+		"mcpload_received_bytes_total" + ofLane + `,cause="refresh"}`:        200,
+		"mcpload_subscriptions_open" + ofLane + "}":                          1,
+		`mcpload_events_fired_total{run="00000007"}`:                         3,
+		`mcpload_phase{phase="measure",run="00000007"}`:                      1,
+		`mcpload_process_cpu_seconds_total{process="target",run="00000007"}`: 1.5,
+	}
+	expect(t, r, values)
+
+	l.Changed(mcpload.Transition{To: mcpload.Detaching, At: mcpload.Instant(time.Second)})
+	l.Changed(mcpload.Transition{To: mcpload.Detached, At: mcpload.Instant(time.Second)})
+	a := l.Account()
+	p.Settle(&a, []map[string]float64{{"uses": 12}})
+	values["mcpload_deliveries_outstanding"+ofLane+"}"] = 0
+	values["mcpload_deliveries_lost_total"+ofLane+`,kind="silent"}`] = 1
+	values["mcpload_gaps_total"+ofLane+"}"] = 1
+	values["mcpload_subscriptions_open"+ofLane+"}"] = 0
+	values["mcpload_figure"+ofLane+`,figure="uses"}`] = 12
+	values[`mcpload_phase{phase="measure",run="00000007"}`] = 0
+	values[`mcpload_phase{phase="done",run="00000007"}`] = 1
+	expect(t, r, values)
+}
+
+func expect(t *testing.T, r prometheus.Gatherer, want map[string]float64) {
+	t.Helper()
+	got := gathered(t, r)
+	for series, v := range want {
+		g, ok := got[sorted(series)]
+		if !ok || math.Abs(g-v) > 1e-9 {
+			t.Errorf("%s is %v (there: %v), want %v", series, g, ok, v)
+		}
+	}
+}
+
+// sorted puts the labels of a series in order.
+func sorted(series string) string {
+	name, labels, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
+	return name + "{" + join(strings.Split(labels, ",")) + "}"
+}
+
+func gathered(t *testing.T, r prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+`="`+l.GetValue()+`"`)
+			}
+			out[f.GetName()+"{"+join(labels)+"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return out
+}
+
+func TestNamesFollowTheGuide(t *testing.T) {
+	r, _ := follow(t, history(t))
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestHistogramsAreTwofold(t *testing.T) {
+	r, _ := follow(t, history(t))
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h *dto.Histogram
+	for _, f := range families {
+		if f.GetName() == "mcpload_latency_from_intended_seconds" {
+			h = f.GetMetric()[0].GetHistogram()
+		}
+	}
+	if h.GetSampleCount() != 2 || math.Abs(h.GetSampleSum()-0.024) > 0.0001 {
+		t.Errorf("count %d, sum %v; want 2 and 24 ms", h.GetSampleCount(), h.GetSampleSum())
+	}
+	for _, b := range h.GetBucket() {
+		want := uint64(0)
+		if b.GetUpperBound() >= 0.005 {
+			want++
+		}
+		if b.GetUpperBound() >= 0.025 {
+			want++
+		}
+		if b.GetCumulativeCount() != want {
+			t.Errorf("%d up to %v s, want %d", b.GetCumulativeCount(), b.GetUpperBound(), want)
+		}
+	}
+	// Index i holds what is in (2^((i-1)/16), 2^(i/16)].
+	index, n, total := int32(0), 0, int64(0)
+	for _, s := range h.GetPositiveSpan() {
+		index += s.GetOffset()
+		for range s.GetLength() {
+			total += h.GetPositiveDelta()[n]
+			n++
+			low, high := math.Exp2(float64(index-1)/16), math.Exp2(float64(index)/16)
+			holds := (low < 0.004 && 0.004 <= high) || (low < 0.02 && 0.02 <= high)
+			if (total == 1) != holds {
+				t.Errorf("bucket %d from %v to %v s holds %d", index, low, high, total)
+			}
+			index++
+		}
+	}
+	if h.GetSchema() != nativeSchema || n < 2 {
+		t.Errorf("schema %d, %d native buckets", h.GetSchema(), n)
+	}
+}
+
+func join(labels []string) string {
+	for i := range labels {
+		for j := i; j > 0 && labels[j] < labels[j-1]; j-- {
+			labels[j], labels[j-1] = labels[j-1], labels[j]
+		}
+	}
+	return strings.Join(labels, ",")
+}
