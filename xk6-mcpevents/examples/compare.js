@@ -1,0 +1,38 @@
+// The three modes beside each other, all hearing the same events.
+import { Client, Upstream } from 'k6/x/mcpevents';
+
+const scenario = (exec, startTime) => ({ executor: 'per-vu-iterations', vus: 1, iterations: 1, maxDuration: '1m', exec, startTime });
+
+export const options = {
+  scenarios: {
+    push: scenario('push', '0s'), poll: scenario('poll', '0s'), webhook: scenario('webhook', '0s'), fire: scenario('fire', '2s'),
+  },
+  thresholds: {
+    'mcp_event_latency{mode:push}': ['p(99)<5000'],
+    'mcp_event_latency{mode:poll}': ['p(99)<10000'],
+    'mcp_event_latency{mode:webhook}': ['p(99)<5000'],
+    'mcp_events_delivered{mode:push}': ['count>0'],
+    'mcp_events_delivered{mode:poll}': ['count>0'],
+    'mcp_events_delivered{mode:webhook}': ['count>0'],
+    mcp_events_lost: ['count==0'],
+    mcp_event_duplicates: ['rate==0'],
+  },
+};
+
+const event = 'chat.message';
+const common = { arguments: { channel: 'compare' }, subscriptions: 10 };
+
+async function hear(open) {
+  const sub = await open(new Client(__ENV.TARGET, { token: __ENV.TOKEN || 'k6' }));
+  await sub.received({ events: 30, timeout: '20s' });
+  await sub.close();
+}
+
+export const push = () => hear((c) => c.stream(event, common));
+export const poll = () => hear((c) => c.poll(event, Object.assign({ floor: '200ms' }, common)));
+export const webhook = () => hear((c) => c.subscribe(event, common));
+
+export async function fire() {
+  const upstream = new Upstream({ event, admin: __ENV.ADMIN, data: { channel: 'compare', text: '{probe}' } });
+  await upstream.fire({ count: 40, rate: 20 });
+}
