@@ -24,7 +24,7 @@ const common = { arguments: { channel: 'compare' }, subscriptions: 10 };
 
 async function hear(open) {
   const sub = await open(new Client(__ENV.TARGET, { token: __ENV.TOKEN || 'k6' }));
-  await sub.received({ events: 30, timeout: '20s' });
+  await sub.received({ events: 30, timeout: '10s' });
   await sub.close();
 }
 

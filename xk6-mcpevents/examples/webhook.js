@@ -22,7 +22,7 @@ export default async function () {
   const sub = await client.subscribe('chat.message', { arguments: { channel: topic }, topic, subscriptions: 5 });
   const fired = await upstream.fire({ count: 20, rate: 20 });
   check(fired, { 'every event was accepted': (f) => f.accepted === 20 });
-  await sub.received({ timeout: '10s' });
+  await sub.received({ timeout: '1s' });
   const sums = await sub.close();
   check(sums, { 'the figures balance': (s) => s.expected === s.delivered + s.lost + s.lostAnnounced });
 }
