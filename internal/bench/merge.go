@@ -82,12 +82,14 @@ func mergeShards(all []archived) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	shifts := align(all)
+	r.result.Phases = mergePhases(all, shifts)
 	passes := 0
 	for _, s := range all {
 		passes = max(passes, len(s.part.Passes))
 	}
 	for k := range passes {
-		if err := r.mergePass(all, k); err != nil {
+		if err := r.mergePass(all, shifts, k); err != nil {
 			return nil, err
 		}
 	}
@@ -136,24 +138,18 @@ func mergedRun(all []archived) (*run, error) {
 			res.Started = s.result.Started
 		}
 	}
-	res.Phases = mergePhases(all)
 	return r, nil
 }
 
-// mergePass adds up pass k of all shards that had one.
-func (r *run) mergePass(all []archived, k int) error {
+// mergePass adds up pass k of all shards that had one, their series moved as
+// shifts says.
+func (r *run) mergePass(all []archived, shifts [][]results.Nanos, k int) error {
 	var accounts []sinks.Account
-	var shifts []int64
+	var intervals []int64
 	var own [][]results.PartFigures
 	var in results.Instrument
 	var target *results.Process
-	latest := results.Nanos(0)
-	for _, s := range all {
-		if k < len(s.part.Passes) {
-			latest = max(latest, s.part.Passes[k].Began)
-		}
-	}
-	for _, s := range all {
+	for i, s := range all {
 		if k >= len(s.part.Passes) {
 			continue
 		}
@@ -163,12 +159,12 @@ func (r *run) mergePass(all []archived, k int) error {
 			return fmt.Errorf("%w: %s: its accounts are not whole", results.ErrFormat, s.dir)
 		}
 		accounts = append(accounts, p.Account)
-		shifts = append(shifts, int64(latest)/width-int64(p.Began)/width)
+		intervals = append(intervals, int64(p.Began+shifts[i][k])/width-int64(p.Began)/width)
 		own = append(own, p.Figures)
 		in = beside(in, p.Instrument)
 		target = most(target, p.Target)
 	}
-	merged, err := sinks.MergeAccounts(accounts, sinks.MergeOptions{Shift: shifts})
+	merged, err := sinks.MergeAccounts(accounts, sinks.MergeOptions{Shift: intervals})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMerge, err)
 	}
@@ -205,35 +201,6 @@ func (r *run) mergeUpstream(all []archived) {
 		}
 		r.result.Upstream.Timings[name] = results.Summarise(t)
 	}
-}
-
-// mergePhases lays the shards' phases over each other by when they began to
-// fire: each phase from the first shard's begin to the last one's end.
-func mergePhases(all []archived) []results.Phase {
-	var latest results.Nanos
-	for _, s := range all {
-		if len(s.part.Passes) > 0 {
-			latest = max(latest, s.part.Passes[0].Began)
-		}
-	}
-	out := []results.Phase{}
-	for _, s := range all {
-		if len(s.part.Passes) == 0 {
-			continue
-		}
-		shift := latest - s.part.Passes[0].Began
-		for _, ph := range s.result.Phases {
-			ph.Start += shift
-			ph.End += shift
-			i := slices.IndexFunc(out, func(o results.Phase) bool { return o.Name == ph.Name && o.Lane == ph.Lane })
-			if i < 0 {
-				out = append(out, ph)
-				continue
-			}
-			out[i].Start, out[i].End = min(out[i].Start, ph.Start), max(out[i].End, ph.End)
-		}
-	}
-	return out
 }
 
 // shortfall says what is missing of the run; nil if nothing is.

@@ -56,7 +56,11 @@ func (p *pass) onlooked(figures []dialect.Figures) {
 	ph := p.profile.Phases
 	seconds := min(p.lookedUntil.Sub(p.firing.Start())-ph.Warmup, ph.Measure).Seconds()
 	for i := range figures {
-		if l := p.lanes[i]; l.HearsNone() || l.System == profiles.SystemSEP2549 { // they have no events to look at
+		l := p.lanes[i]
+		if l.HearsNone() || l.System == profiles.SystemSEP2549 { // they have no events to look at
+			continue
+		}
+		if l.Subscriptions == 0 { // a shard may have none of a lane: nobody here heard least, or anything
 			continue
 		}
 		o := p.onlooker.Lane(i)

@@ -1,0 +1,120 @@
+package bench
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// turnsOf is a shard whose lanes took turns, each of 10 s from when it began to
+// fire, with a measured phase of the same length.
+func turnsOf(t *testing.T, index int, began ...results.Nanos) archived {
+	t.Helper()
+	s := archived{result: &results.Result{}, part: &results.Part{Index: index, Count: 2}}
+	for k, at := range began {
+		lane := []string{"push", "poll"}[k]
+		l, err := sinks.NewLedger(sinks.LedgerOptions{Clock: mcpload.NewClock(), Sources: 1, Interval: time.Second, Lanes: []sinks.LaneSpec{{Name: lane, Mode: mcpload.Push, Subscriptions: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := l.Account()
+		a.Lanes[0].Series = []sinks.LaneInterval{{Number: int64(at / 1e9), Unexpected: 1}}
+		a.Lanes[0].Unexpected.Stale = 1
+		s.part.Passes = append(s.part.Passes, results.PartPass{Began: at, BeganAt: time.Unix(1, 0), Figures: make([]results.PartFigures, 1), Account: a})
+		s.result.Phases = append(s.result.Phases, results.Phase{Name: "measure", Lane: lane, Start: at, End: at + 10e9})
+	}
+	return s
+}
+
+// TestTurnsAreLaidOverEachOther: whatever moves the series of a turn moves its
+// phases, in every turn, and also where a shard was not there for all of them.
+func TestTurnsAreLaidOverEachOther(t *testing.T) {
+	for name, tt := range map[string]struct {
+		shards []archived
+		want   []results.Nanos // begin of each turn
+	}{
+		"two clocks":              {[]archived{turnsOf(t, 0, 5e9, 25e9), turnsOf(t, 1, 3e9, 23e9)}, []results.Nanos{5e9, 25e9}},
+		"the second turn differs": {[]archived{turnsOf(t, 0, 1e9, 20e9), turnsOf(t, 1, 3e9, 21e9)}, []results.Nanos{3e9, 21e9}},
+		"one ended after a turn":  {[]archived{turnsOf(t, 0, 2e9, 20e9), turnsOf(t, 1, 4e9)}, []results.Nanos{4e9, 22e9}},
+		"the other way round":     {[]archived{turnsOf(t, 0, 4e9, 20e9), turnsOf(t, 1, 2e9)}, []results.Nanos{4e9, 20e9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shifts := align(tt.shards)
+			phases := mergePhases(tt.shards, shifts)
+			for k, want := range tt.want {
+				if ph := phases[k]; ph.Start != want || ph.End != want+10e9 {
+					t.Errorf("turn %d is measured from %d to %d, want from %d", k, ph.Start, ph.End, want)
+				}
+				r := &run{profile: &profiles.Profile{}, result: &results.Result{}}
+				if err := r.mergePass(tt.shards, shifts, k); err != nil {
+					t.Fatal(err)
+				}
+				series := r.accounts[0].Lanes[0].Series
+				if len(series) != 1 || results.Nanos(series[0].Number)*1e9 != want {
+					t.Errorf("turn %d: what came at its begin stands at %+v, want one interval at %d", k, series, want)
+				}
+			}
+		})
+	}
+}
+
+// TestAShardThatSawNothing: a shard without subscriptions of a lane has nobody
+// who heard least, and must not say that somebody heard nothing.
+func TestAShardThatSawNothing(t *testing.T) {
+	p := parseProfile(t, `
+name: look
+lanes: [{name: a, mode: push, subscriptions: 1, event: e}, {name: b, mode: push, subscriptions: 2, event: e}]
+target: {url: "http://127.0.0.1:1/mcp"}
+upstream: {kind: none}
+phases: {measure: 2s}
+`)
+	clock := mcpload.NewClock()
+	figures := func(subscriptions ...int) []results.PartFigures {
+		b := &pass{run: &run{profile: p, clock: clock, result: &results.Result{}}}
+		for i, n := range subscriptions {
+			l := p.Lanes[i]
+			l.Subscriptions = n
+			b.lanes = append(b.lanes, &lane{Lane: l, number: i})
+		}
+		var err error
+		if b.onlooker, err = sinks.NewOnlooker(sinks.OnlookerOptions{Clock: clock, Lanes: subscriptions}); err != nil {
+			t.Fatal(err)
+		}
+		if b.firing, err = loadgen.NewFiring(loadgen.FiringOptions{
+			Clock: clock, Recorder: b.onlooker, Stamper: loadgen.NewStamper(clock, b.onlooker, 1, 1), Start: clock.Now(), Duration: p.Phases.Measure,
+			Schedule: loadgen.Constant{Rate: 1},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		start := clock.Now()
+		b.lookFrom(start)
+		for i, n := range subscriptions {
+			for j := range n {
+				for id := range uint64(3) {
+					b.onlooker.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Lane: uint16(i), Index: uint32(j)}, EventID: id + 1, At: start.Add(p.Phases.Warmup + time.Second)})
+				}
+			}
+		}
+		b.looked()
+		own := make([]dialect.Figures, len(subscriptions))
+		b.onlooked(own)
+		out := make([]results.PartFigures, len(own))
+		for i, f := range own {
+			out[i] = results.PartFigures{Values: f.Values, Timings: f.Timings}
+		}
+		return out
+	}
+	one, other := figures(0, 1), figures(1, 1)
+	sum, _ := mergeFigures([]results.PartFigures{one[0], other[0]})
+	got := map[string]float64{"events": sum.Values["observedEvents"], "least": sum.Values["observedLeast"], "most": sum.Values["observedMost"]}
+	if want := (map[string]float64{"events": 3, "least": 3, "most": 3}); !reflect.DeepEqual(got, want) {
+		t.Errorf("merged %v, want %v", got, want)
+	}
+}
