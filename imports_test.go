@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"internal/target":    {".", "internal/wire"},
 	"internal/bench":     {"*"},
 	"internal/mcpbench":  {"*"},
-	"internal/report":    {"results"},
+	"internal/report":    {".", "results"},
 	"internal/prom":      {".", "sinks"},
 	"cmd/mcpload":        {"*"},
 	"cmd/mcpbench":       {"*"},

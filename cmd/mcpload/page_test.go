@@ -94,7 +94,7 @@ func TestThePageInABrowser(t *testing.T) {
 		if complaints != "" {
 			t.Errorf("%s: the browser says:\n%s", name, complaints)
 		}
-		if !strings.Contains(dom, `data-charts="3"`) || strings.Count(dom, "<canvas") != 3 {
+		if !strings.Contains(dom, `data-charts="4"`) || strings.Count(dom, "<canvas") != 4 {
 			t.Errorf("%s: not all charts were drawn: %d canvases", name, strings.Count(dom, "<canvas"))
 		}
 		for _, l := range r.Lanes {

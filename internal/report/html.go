@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 
 	"github.com/mcpload/mcpload/results"
 )
@@ -94,22 +95,28 @@ type view struct {
 	Script  template.JS
 	Runs    []runView
 	Several bool
-	Columns []column
+	Columns []column // lane by lane, each of all runs
 	Groups  [][]tableRow
+	Floors  []string
+	Leads   []string
 	Meaning []string
 	Curves  []curveRow
 	Times   []timeTable
+	Say     captions
 	Quiet   string // said in place of the chart of incidents, when there were none
 	Costs   []bars
 	Finds   []finding
 	Own     []ownFigures
 	Data    chartData
+
+	ShardHead []string
 }
 
 // column is a lane of a run.
 type column struct {
 	Run, Lane, Mode string
 	Hue             int
+	run, place      int
 }
 
 type tableRow struct {
@@ -130,7 +137,8 @@ type runView struct {
 	Fired      string
 	Word       string // the verdict in a word: pass, fail, doubtful or partial
 	Verdict    string
-	Thresholds []results.Verdict
+	Thresholds []heldRow
+	Shards     []shardRow
 	Health     [][2]string
 	Profile    string
 	Repeat     string
@@ -145,79 +153,81 @@ func (c column) Label() string {
 }
 
 func newView(runs []Page) *view {
-	v := &view{Title: "mcpload", Several: len(runs) > 1}
-	var lanes []*results.Lane
+	v := &view{Title: "mcpload", Several: len(runs) > 1, ShardHead: shardHead}
+	v.Title = "mcpload: " + profileName(runs[0].Result)
+	of := huesOf(runs)
+	columns := make([][]column, len(runs))
 	for i := range runs {
 		p := &runs[i]
 		v.Runs = append(v.Runs, newRunView(p))
 		for j := range p.Result.Lanes {
 			l := &p.Result.Lanes[j]
-			lanes = append(lanes, l)
-			c := column{Lane: Clean(l.Name), Mode: Clean(l.Mode), Hue: hue(v.Columns, l.Name)}
+			c := column{Lane: Clean(l.Name), Mode: Clean(l.Mode), Hue: of[l.Name], run: i, place: j}
 			if v.Several {
 				c.Run = Clean(p.Name)
 			}
-			v.Columns = append(v.Columns, c)
+			columns[i] = append(columns[i], c)
 		}
-		if i == 0 {
-			v.Title = "mcpload: " + profileName(p.Result)
-		}
-	}
-	v.Groups = tableRows(lanes)
-	for i := range runs {
-		v.Meaning = append(v.Meaning, meaning(&runs[i], v.Several)...)
 	}
 	v.Data.Runs = make([]runData, len(runs))
-	at := 0
 	for i := range runs {
-		n := len(runs[i].Result.Lanes)
-		v.addCharts(&runs[i], i, v.Columns[at:at+n])
-		at += n
+		p := &runs[i]
+		v.addCharts(p, i, columns[i])
+		v.Meaning = append(v.Meaning, meaning(p, v.Several)...)
+		name := ""
+		if v.Several {
+			name = Clean(p.Name) + ": "
+		}
+		if text := lead(p); text != "" {
+			v.Leads = append(v.Leads, name+text)
+		}
+		if text := floorText(p.Result); text != "" {
+			v.Floors = append(v.Floors, name+text)
+		}
 	}
+	v.Columns = slices.Concat(columns...)
+	if v.Several {
+		v.Columns = laneByLane(v.Columns)
+	}
+	var lanes []laneOf
+	for _, c := range v.Columns {
+		r := runs[c.run].Result
+		lanes = append(lanes, laneOf{&r.Upstream, &r.Lanes[c.place]})
+	}
+	v.Groups = tableRows(lanes)
 	v.Costs = costs(v.Columns, lanes)
-	v.Finds = findings(v.Columns, lanes)
-	v.Own = ownOf(v.Columns, lanes)
+	v.Finds = findings(v.Columns, lanes, runs)
+	v.Own = ownOf(v.Columns, lanes, runs)
 	return v
 }
 
-// hues is how many colours the page's style has; beyond that they come again.
-const hues = 8
-
-// hue is the colour of a lane: the same for the same name in every run.
-func hue(before []column, lane string) int {
-	known := map[string]bool{}
-	for _, c := range before {
-		if c.Lane == Clean(lane) {
-			return c.Hue
+// laneByLane puts what is compared side by side: each lane of all runs, in the
+// order in which the lanes were first named.
+func laneByLane(columns []column) []column {
+	var names []string
+	for _, c := range columns {
+		if !slices.Contains(names, c.Lane) {
+			names = append(names, c.Lane)
 		}
-		known[c.Lane] = true
 	}
-	return len(known) % hues
+	out := slices.Clone(columns)
+	slices.SortStableFunc(out, func(a, b column) int { return slices.Index(names, a.Lane) - slices.Index(names, b.Lane) })
+	return out
 }
 
 // tableRows are the rows of the text report, so that the two cannot differ.
-func tableRows(lanes []*results.Lane) [][]tableRow {
+func tableRows(lanes []laneOf) [][]tableRow {
 	var out [][]tableRow
-	for _, g := range groups {
+	for _, g := range rowsOf(lanes) {
 		var rows []tableRow
 		for _, r := range g {
-			row := tableRow{Label: r.label, Indent: len(r.label) > 1 && r.label[0] == ' '}
+			row := tableRow{Label: r.label, Indent: r.label[0] == ' ', Head: r.value == nil, Span: len(lanes) + 1}
 			for _, l := range lanes {
-				row.Cells = append(row.Cells, Clean(r.value(l)))
+				row.Cells = append(row.Cells, Clean(r.cell(l)))
 			}
-			row.Head, row.Span = allEmpty(row.Cells), len(row.Cells)+1
 			rows = append(rows, row)
 		}
 		out = append(out, rows)
 	}
 	return out
-}
-
-func allEmpty(cells []string) bool {
-	for _, c := range cells {
-		if c != "" {
-			return false
-		}
-	}
-	return true
 }

@@ -1,27 +1,24 @@
 package report
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/mcpload/mcpload/results"
 )
 
-// bars is one chart of what lanes cost, a bar for each lane.
+// bars is one chart of what lanes cost, a bar for each lane. A bar has its
+// lane's colour; its causes are shades of it.
 type bars struct {
 	Title string
-	Unit  string
 	Bars  []bar
-	Rows  int // height of the drawing
 	Keys  []barKey
 }
 
 type bar struct {
 	Column column
-	Y      int
-	Text   string
+	Text   string // the sum
 	Parts  []barPart
+	sum    float64
 }
 
 // barPart is a stretch of a bar, in per mille of the widest.
@@ -36,54 +33,89 @@ type barKey struct {
 	Name string
 }
 
-// once are the causes that are paid once per subscription.
-var once = []string{"subscribe", "verification", "unsubscribe", "discovery"}
+// shades is how many shades of a colour the page's style has.
+const shades = 5
 
-// costs are the charts of the overhead, split by cause.
-func costs(columns []column, lanes []*results.Lane) []bars {
+// The causes that are paid once per subscription, and those that go on for as
+// long as it does. A cause's place is its shade in every chart.
+var (
+	once    = []string{"subscribe", "verification", "unsubscribe", "discovery"}
+	ongoing = []string{"emptyPoll", "heartbeat", "refresh", "reconnect", "retry"}
+)
+
+// costs are the charts of the overhead, split by cause, and of the target's
+// processor time where that can be told apart by lane.
+func costs(columns []column, lanes []laneOf) []bars {
 	perHour := func(l *results.Lane) float64 { return l.Overhead.SubscriptionHours }
 	perEvent := func(l *results.Lane) float64 { return float64(l.Delivered) }
 	perOne := func(l *results.Lane) float64 { return float64(l.Subscriptions) }
 	requests := func(t results.Traffic) float64 { return float64(t.Requests) }
 	size := func(t results.Traffic) float64 { return float64(t.BytesUp + t.BytesDown) }
-	ongoing := func(cause string) bool { return cause != "events" && !slices.Contains(once, cause) }
-	opening := func(cause string) bool { return slices.Contains(once, cause) }
-	return []bars{
+	all := []bars{
 		costBars("Requests without an event, per delivered event", ratio, columns, lanes, ongoing, requests, perEvent),
 		costBars("Bytes without an event, per delivered event", bytes, columns, lanes, ongoing, size, perEvent),
 		costBars("Requests without an event, per subscription-hour", ratio, columns, lanes, ongoing, requests, perHour),
 		costBars("Bytes without an event, per subscription-hour", bytes, columns, lanes, ongoing, size, perHour),
-		costBars("Requests to open and end one subscription", ratio, columns, lanes, opening, requests, perOne),
-		costBars("Bytes to open and end one subscription", bytes, columns, lanes, opening, size, perOne),
+		costBars("Requests to open and end one subscription", ratio, columns, lanes, once, requests, perOne),
+		costBars("Bytes to open and end one subscription", bytes, columns, lanes, once, size, perOne),
+		targetBars(columns, lanes),
 	}
+	return slices.DeleteFunc(all, func(b bars) bool { return len(b.Bars) == 0 })
 }
 
-func costBars(title string, say func(float64) string, columns []column, lanes []*results.Lane, counts func(cause string) bool, amount func(results.Traffic) float64, over func(*results.Lane) float64) bars {
+func costBars(title string, say func(float64) string, columns []column, lanes []laneOf, causes []string, amount func(results.Traffic) float64, over func(*results.Lane) float64) bars {
 	c := bars{Title: title}
-	seen := map[string]int{}
-	var widest float64
-	for i, l := range lanes {
+	seen := map[int]bool{}
+	for i, x := range lanes {
+		l := x.lane
 		n := over(l)
 		if n <= 0 {
 			continue
 		}
-		b := bar{Column: columns[i], Y: 26 * len(c.Bars)}
+		b := bar{Column: columns[i]}
 		var sum float64
-		for _, cause := range slices.Sorted(maps.Keys(l.Overhead.Causes)) {
+		for k, cause := range causes {
 			v := amount(l.Overhead.Causes[cause]) / n
-			if !counts(cause) || v == 0 {
+			if v == 0 {
 				continue
 			}
-			if _, known := seen[cause]; !known {
-				seen[cause] = len(c.Keys)
-				c.Keys = append(c.Keys, barKey{len(c.Keys) % hues, Clean(cause)})
+			if !seen[k] {
+				seen[k] = true
+				c.Keys = append(c.Keys, barKey{k, cause})
 			}
-			b.Parts = append(b.Parts, barPart{Key: seen[cause] % hues, X: sum, W: v, Tip: fmt.Sprintf("%s, %s: %s", columns[i].Label(), Clean(cause), say(v))})
+			b.Parts = append(b.Parts, barPart{Key: k, X: sum, W: v, Tip: cause + " " + say(v)})
 			sum += v
 		}
-		widest = max(widest, sum)
-		b.Text = say(sum)
+		b.Text, b.sum = say(sum), sum
 		c.Bars = append(c.Bars, b)
+	}
+	slices.SortFunc(c.Keys, func(a, b barKey) int { return a.Key - b.Key })
+	return c.scaled()
+}
+
+// targetBars is what the target itself used, in lanes that took turns: beside
+// each other nobody can tell whose it was.
+func targetBars(columns []column, lanes []laneOf) bars {
+	c := bars{Title: "Processor time of the target, per delivered event"}
+	for i, x := range lanes {
+		if x.lane.Process == nil || x.lane.Delivered == 0 {
+			continue
+		}
+		v := float64(x.lane.Process.CPU) / float64(x.lane.Delivered)
+		c.Bars = append(c.Bars, bar{Column: columns[i], Text: results.FormatNanos(results.Nanos(v)), sum: v, Parts: []barPart{{W: v, Tip: results.FormatNanos(results.Nanos(v))}}})
+	}
+	return c.scaled()
+}
+
+// scaled is c with its parts in per mille of the widest bar; without any bar
+// where there is nothing to draw.
+func (c bars) scaled() bars {
+	var widest float64
+	for _, b := range c.Bars {
+		widest = max(widest, b.sum)
+	}
+	if widest == 0 {
+		return bars{}
 	}
 	for i := range c.Bars {
 		for j := range c.Bars[i].Parts {
@@ -91,7 +123,6 @@ func costBars(title string, say func(float64) string, columns []column, lanes []
 			p.X, p.W = round1(1000*p.X/widest), round1(1000*p.W/widest)
 		}
 	}
-	c.Rows = 26 * len(c.Bars)
 	return c
 }
 

@@ -19,6 +19,7 @@ type chartData struct {
 type runData struct {
 	Name   string      `json:"name"`
 	Phases []phaseData `json:"phases"`
+	Fired  firedData   `json:"fired"`
 	Lanes  []laneData  `json:"lanes"`
 }
 
@@ -29,14 +30,14 @@ type phaseData struct {
 }
 
 type laneData struct {
-	Label    string       `json:"label"`
+	Lane     string       `json:"lane"`
+	Label    string       `json:"label"` // with the run's name, of several
 	Hue      int          `json:"hue"`
 	Intended [][2]float64 `json:"intended"` // 1/(1-p), latency
 	Sent     [][2]float64 `json:"sent"`
 	Width    float64      `json:"width"` // of an interval
 	Time     []float64    `json:"time"`  // begin of each interval
-	Fired    []float64    `json:"fired"` // per second, as the following two
-	Given    []float64    `json:"given"`
+	Given    []float64    `json:"given"` // deliveries per second
 	P50      []*float64   `json:"p50"`
 	P99      []*float64   `json:"p99"`
 	Missed   []int64      `json:"missed"` // counts
@@ -77,13 +78,17 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 	d.Phases = []phaseData{}
 	d.Lanes = []laneData{}
 	for _, ph := range p.Result.Phases {
-		d.Phases = append(d.Phases, phaseData{Name: Clean(ph.Name), Start: ph.Start.Duration().Seconds(), End: ph.End.Duration().Seconds()})
+		name := Clean(ph.Name)
+		if ph.Lane != "" { // lanes take turns
+			name = Clean(ph.Lane) + " " + name
+		}
+		d.Phases = append(d.Phases, phaseData{Name: name, Start: ph.Start.Duration().Seconds(), End: ph.End.Duration().Seconds()})
 	}
 	calm := true
 	for j := range p.Result.Lanes {
 		l := &p.Result.Lanes[j]
 		log := p.Logs[l.Name]
-		lane := laneData{Label: columns[j].Label(), Hue: columns[j].Hue}
+		lane := laneData{Lane: columns[j].Lane, Label: columns[j].Label(), Hue: columns[j].Hue}
 		for _, part := range []struct {
 			tag, from string
 			to        *[][2]float64
@@ -104,6 +109,8 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 			v.Times = append(v.Times, timeTable{Column: columns[j], Rows: timeRows(t, log)})
 		}
 	}
+	d.Fired = newFired(p.Timelines)
+	v.Say.add(d.Name, p.Result, d)
 	if calm && (i == 0 || v.Quiet != "") {
 		v.Quiet = "Nothing was passed over, came twice, late, out of order or unexpectedly in any interval."
 	} else {
@@ -207,10 +214,10 @@ func coarse(t results.Timeline, most int) ([]results.Point, time.Duration) {
 func (d *laneData) timeline(t results.Timeline, log *results.Log, most int) {
 	points, width := coarse(t, most)
 	d.Width = width.Seconds()
+	d.Time, d.P50, d.P99, d.Given = []float64{}, []*float64{}, []*float64{}, []float64{}
 	spans := byInterval(log, points, width)
 	for i, p := range points {
 		d.Time = append(d.Time, p.At.Seconds())
-		d.Fired = append(d.Fired, float64(p.Fired+p.WarmUp)/d.Width)
 		d.Given = append(d.Given, float64(p.Delivered)/d.Width)
 		d.Missed = append(d.Missed, p.Skipped)
 		d.Twice = append(d.Twice, p.Duplicates)

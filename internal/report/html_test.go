@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/results"
 )
 
@@ -43,9 +46,10 @@ func page1(t *testing.T, runs ...Page) string {
 func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 	p := samplePage()
 	got := page1(t, p)
-	for _, g := range groups {
+	one := laneOf{&p.Result.Upstream, &p.Result.Lanes[0]}
+	for _, g := range rowsOf([]laneOf{one}) {
 		for _, r := range g {
-			if v := r.value(&p.Result.Lanes[0]); v != "" && !strings.Contains(got, ">"+html.EscapeString(r.label)+"</th><td class=\"n\">"+html.EscapeString(v)+"</td>") {
+			if v := r.cell(one); v != "" && !strings.Contains(got, ">"+html.EscapeString(r.label)+"</th><td class=\"n\">"+html.EscapeString(v)+"</td>") {
 				t.Errorf("the page lacks %q %q", r.label, v)
 			}
 		}
@@ -57,7 +61,7 @@ func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 		`<td>intended</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">10.0ms</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">100ms</td><td class="n">100ms</td>`,
 		`<th scope="row">4 s</th><td class="n">1</td><td class="n">5</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">2</td>`,
 		`<th scope="row">2 s</th><td class="n">0</td><td class="n">0</td><td class="n">–</td>`, // nothing happened, which is shown
-		"subscription 3, source 1", "7 to 9", "mcpload run --profile profile.yaml --target http://127.0.0.1:8080/mcp", "&#34;name&#34;: &#34;hand&#34;",
+		`<td class="lanes">3</td><td class="n">1</td><td class="n">7 to 9</td><td><code>mcpl-00c0ffee-0001-00000007-`, "mcpload run --profile profile.yaml --target http://127.0.0.1:8080/mcp", "&#34;name&#34;: &#34;hand&#34;",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q", want)
@@ -105,17 +109,36 @@ func n(l laneData) int { return len(l.Intended) - 2 }
 
 func TestHTMLBars(t *testing.T) {
 	p := samplePage()
-	got := costs([]column{{Lane: "push"}}, []*results.Lane{&p.Result.Lanes[0]})
+	got := costs([]column{{Lane: "push"}}, []laneOf{{&p.Result.Upstream, &p.Result.Lanes[0]}})
+	// Nothing per subscription-hour, as there are none, and nothing of a target
+	// that is another's.
+	if len(got) != 4 {
+		t.Fatalf("%d charts: %+v", len(got), got)
+	}
 	// 1,999 heartbeat bytes and 3,998 of reconnects over 1,999 deliveries.
 	b := got[1].Bars[0]
 	if b.Text != "3 B" || len(b.Parts) != 2 || b.Parts[0].W != 333.3 || b.Parts[1].X != 333.3 || b.Parts[1].W != 666.7 {
 		t.Errorf("bytes per delivery: %+v", b)
 	}
-	if b := got[5].Bars[0]; b.Text != "100 B" || len(b.Parts) != 1 || b.Parts[0].W != 1000 {
+	if b := got[3].Bars[0]; b.Text != "100 B" || len(b.Parts) != 1 || b.Parts[0].W != 1000 {
 		t.Errorf("bytes to open: %+v", b)
 	}
-	if len(got[2].Bars) != 0 { // no subscription-hours: nothing to divide by
-		t.Errorf("per subscription-hour: %+v", got[2])
+	if b.Parts[0].Key != 1 || b.Parts[1].Key != 3 || len(got[1].Keys) != 2 || got[1].Keys[0] != (barKey{1, "heartbeat"}) {
+		t.Errorf("shades of the causes: %+v", got[1])
+	}
+	if len(once) > shades || len(ongoing) > shades {
+		t.Errorf("%d and %d causes in %d shades", len(once), len(ongoing), shades)
+	}
+	for c := range mcpload.Causes {
+		if name := mcpload.Cause(c).String(); name != "events" && !slices.Contains(once, name) && !slices.Contains(ongoing, name) {
+			t.Errorf("the cause %s is in no chart", name)
+		}
+	}
+	// In turns the target's work can be told apart: 4 ms over 1,999 deliveries.
+	p.Result.Lanes[0].Process = &results.Process{CPU: 3998e3}
+	got = costs([]column{{Lane: "push"}}, []laneOf{{&p.Result.Upstream, &p.Result.Lanes[0]}})
+	if b := got[len(got)-1].Bars[0]; len(got) != 5 || b.Text != results.FormatNanos(2000) {
+		t.Errorf("the target's work: %+v", got[len(got)-1])
 	}
 }
 
@@ -161,18 +184,37 @@ func TestHTMLIsHarmless(t *testing.T) {
 	}
 }
 
-// TestHTMLHues: a colour for each lane's name, as far as there are any.
+// TestHTMLHues: a mode has its colour in every report, lanes of one run differ
+// as far as there are colours, and a name keeps its colour.
 func TestHTMLHues(t *testing.T) {
-	var p Page
-	p.Result = &results.Result{}
-	for i := range 10 {
-		p.Result.Lanes = append(p.Result.Lanes, results.Lane{Name: string(rune('a' + i))})
-	}
-	v := newView([]Page{p, p})
-	for i, c := range v.Columns {
-		if want := i % 10 % hues; c.Hue != want {
-			t.Errorf("column %d (%s) has hue %d, want %d", i, c.Lane, c.Hue, want)
+	of := func(lanes ...string) Page {
+		p := Page{Result: &results.Result{}}
+		for _, l := range lanes {
+			name, mode, _ := strings.Cut(l, ":")
+			p.Result.Lanes = append(p.Result.Lanes, results.Lane{Name: name, Mode: mode})
 		}
+		return p
+	}
+	for _, tt := range []struct {
+		runs []Page
+		want map[string]int
+	}{
+		{[]Page{of("w:webhook")}, map[string]int{"w": 2}},
+		{[]Page{of("a:push", "b:push", "c:poll")}, map[string]int{"a": 0, "b": 3, "c": 1}},
+		{[]Page{of("push:push"), of("streams:push")}, map[string]int{"push": 0, "streams": 0}},
+		{[]Page{of("push:push"), of("streams:push", "push:push")}, map[string]int{"push": 0, "streams": 3}},
+	} {
+		if got := huesOf(tt.runs); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("got %v, want %v", got, tt.want)
+		}
+	}
+	many := huesOf([]Page{of("a:push", "b:push", "c:push", "d:push", "e:push", "f:push", "g:push", "h:push", "i:push", "j:push")})
+	seen := map[int]int{}
+	for _, h := range many {
+		seen[h]++
+	}
+	if len(seen) != hues || seen[0] != 2 || seen[1] != 2 {
+		t.Errorf("ten lanes in %d colours: %v", hues, many)
 	}
 	style, err := asset("report.css")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/mcpload/mcpload/results"
 )
@@ -15,17 +15,16 @@ func newRunView(p *Page) runView {
 	r := p.Result
 	v := runView{
 		Name: Clean(p.Name), Result: r,
-		Where:      Clean(r.Target.URL),
+		Where:      whereText(r),
 		Started:    r.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
 		Took:       results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
 		Fired:      plural(r.Upstream.Fired, "event") + " fired by " + Clean(r.Upstream.Kind) + " from " + plural(int64(r.Upstream.Sources), "source"),
-		Thresholds: r.Thresholds,
+		Thresholds: heldRows(r.Thresholds),
+		Shards:     shardRows(r.Shards),
 		Profile:    p.Profile,
 		Repeat:     "mcpload run --profile profile.yaml",
 	}
-	if r.Target.Embedded {
-		v.Where = "the embedded target"
-	} else {
+	if !r.Target.Embedded {
 		v.Repeat += " --target " + Clean(r.Target.URL)
 	}
 	if v.Profile == "" {
@@ -65,20 +64,19 @@ func judge(r *results.Result) (word, text string) {
 	return "pass", "All " + plural(int64(len(r.Thresholds)), "threshold") + " held."
 }
 
+// times3 writes a quotient of 1.2 and more.
+func times3(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return count(int64(v + 0.5))
+}
+
 // meaning is what the table says, a sentence for each lane that measured
 // deliveries, in the order of how soon nearly everybody knew.
 func meaning(p *Page, several bool) []string {
-	lanes := make([]*results.Lane, 0, len(p.Result.Lanes))
-	for i := range p.Result.Lanes {
-		if l := &p.Result.Lanes[i]; l.Expected > 0 {
-			lanes = append(lanes, l)
-		}
-	}
-	slices.SortStableFunc(lanes, func(a, b *results.Lane) int {
-		return int(a.Latency.FromIntended.P99 - b.Latency.FromIntended.P99)
-	})
 	var out []string
-	for _, l := range lanes {
+	for _, l := range soonest(p.Result) {
 		name := Clean(l.Name)
 		if several {
 			name = Clean(p.Name) + " · " + name
@@ -86,6 +84,55 @@ func meaning(p *Page, several bool) []string {
 		out = append(out, name+": "+laneMeaning(l))
 	}
 	return out
+}
+
+// soonest are the lanes that were owed something, in the order of how soon
+// nearly everybody knew; those that never knew come last.
+func soonest(r *results.Result) []*results.Lane {
+	lanes := make([]*results.Lane, 0, len(r.Lanes))
+	for i := range r.Lanes {
+		if l := &r.Lanes[i]; l.Expected > 0 {
+			lanes = append(lanes, l)
+		}
+	}
+	slices.SortStableFunc(lanes, func(a, b *results.Lane) int {
+		if none := func(l *results.Lane) int { return min(1, int(l.Delivered)) }; none(a) != none(b) {
+			return none(b) - none(a)
+		}
+		return int(a.Latency.FromIntended.P99 - b.Latency.FromIntended.P99)
+	})
+	return lanes
+}
+
+// lead is the one sentence that compares the lanes of a run; empty where there
+// are not two to compare.
+func lead(p *Page) string {
+	lanes := slices.DeleteFunc(soonest(p.Result), func(l *results.Lane) bool { return l.Delivered == 0 })
+	if len(lanes) < 2 {
+		return ""
+	}
+	first := lanes[0].Latency.FromIntended.P99
+	s := fmt.Sprintf("%s was soonest: 99 of 100 knew within %s", Clean(lanes[0].Name), results.FormatNanos(first))
+	var rest []string
+	for _, l := range lanes[1:] {
+		times := float64(l.Latency.FromIntended.P99) / float64(max(first, 1))
+		if times < 1.2 || slices.Contains(l.Latency.BelowFloor, "fromIntended.p99") {
+			rest = append(rest, Clean(l.Name)+" took about as long") // one run cannot tell them apart
+			continue
+		}
+		rest = append(rest, fmt.Sprintf("%s took %s times as long", Clean(l.Name), times3(times)))
+	}
+	s += "; " + strings.Join(rest, ", ")
+	var losers []string
+	for _, l := range lanes {
+		if lost := l.LostSilent + l.LostAnnounced; lost > 0 {
+			losers = append(losers, fmt.Sprintf("%s lost %s of %s", Clean(l.Name), count(lost), count(l.Expected)))
+		}
+	}
+	if losers == nil {
+		return s + ". None of them lost anything."
+	}
+	return s + ". " + strings.Join(losers, ", ") + "."
 }
 
 func laneMeaning(l *results.Lane) string {
@@ -135,6 +182,9 @@ func health(r *results.Result) [][2]string {
 	if r.Target.Process != nil {
 		out = append(out, [2]string{"target", usage(r.Target.Process)})
 	}
+	if text := arrivalText(&in.Arrivals); text != "" {
+		out = append(out, [2]string{"deliveries timed", text})
+	}
 	machine := fmt.Sprintf("%d CPUs, %s, %s/%s", h.CPUs, bytes(float64(h.Memory)), Clean(h.OS), Clean(h.Arch))
 	for _, s := range []string{h.CPU, h.Kernel, h.Go} {
 		if s != "" {
@@ -154,55 +204,44 @@ func profileName(r *results.Result) string {
 	return Clean(p.Name)
 }
 
-// finding is one incident of a lane.
-type finding struct {
-	Column  column
-	Kind    string
-	Where   string
-	Range   string
-	EventID string
-	At      string
-}
-
-func findings(columns []column, lanes []*results.Lane) []finding {
-	var out []finding
-	for i, l := range lanes {
-		for _, e := range l.Examples {
-			f := finding{Column: columns[i], Kind: Clean(e.Kind), EventID: e.EventID, At: results.Nanos(e.At).Duration().Round(time.Millisecond).String()}
-			f.Where = fmt.Sprintf("subscription %d, source %d", e.Subscription, e.Source)
-			f.Range = fmt.Sprint(e.FromSeq)
-			if e.ToSeq != e.FromSeq {
-				f.Range = fmt.Sprintf("%d to %d", e.FromSeq, e.ToSeq)
-			}
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// ownFigures are what only a lane's system has.
+// ownFigures are what only a lane's system has, or only the kind of upstream.
 type ownFigures struct {
 	Column column
+	Hue    string // class of its dot, empty for what is of no lane
 	System string
 	Rows   [][2]string
 }
 
-func ownOf(columns []column, lanes []*results.Lane) []ownFigures {
+func ownOf(columns []column, lanes []laneOf, runs []Page) []ownFigures {
 	var out []ownFigures
-	for i, l := range lanes {
-		o := ownFigures{Column: columns[i], System: Clean(l.System)}
-		for _, name := range slices.Sorted(maps.Keys(l.Figures)) {
-			o.Rows = append(o.Rows, [2]string{Clean(name), ratio(l.Figures[name])})
+	for i, x := range lanes {
+		l := x.lane
+		if rows := ownRows(l.Figures, l.Timings); len(rows) > 0 {
+			out = append(out, ownFigures{Column: columns[i], Hue: fmt.Sprint("hue", columns[i].Hue), System: Clean(l.System), Rows: rows})
 		}
-		for _, name := range slices.Sorted(maps.Keys(l.Timings)) {
-			q := l.Timings[name]
-			o.Rows = append(o.Rows, [2]string{Clean(name), fmt.Sprintf("p50 %s, p99 %s, max %s of %s", quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count))})
-		}
-		if len(o.Rows) > 0 {
+	}
+	for i := range runs {
+		u := &runs[i].Result.Upstream
+		if rows := ownRows(u.Figures, u.Timings); len(rows) > 0 {
+			o := ownFigures{Column: column{Lane: "upstream"}, System: Clean(u.Kind), Rows: rows}
+			if len(runs) > 1 {
+				o.Column.Run = Clean(runs[i].Name)
+			}
 			out = append(out, o)
 		}
 	}
 	return out
+}
+
+func ownRows(figures map[string]float64, timings map[string]results.Quantiles) (rows [][2]string) {
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		rows = append(rows, [2]string{Clean(name), ratio(figures[name])})
+	}
+	for _, name := range slices.Sorted(maps.Keys(timings)) {
+		q := timings[name]
+		rows = append(rows, [2]string{Clean(name), fmt.Sprintf("p50 %s, p99 %s, max %s of %s", quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count))})
+	}
+	return rows
 }
 
 // Warnings joins warnings and reasons for the page.
@@ -221,10 +260,7 @@ func (v runView) Warnings() []string {
 	return out
 }
 
-// Mark says how a threshold fared.
-func (v runView) Mark(passed bool) string {
-	if passed {
-		return "held"
-	}
-	return "failed"
+// Failed tells whether a threshold did.
+func (v runView) Failed() bool {
+	return slices.ContainsFunc(v.Thresholds, func(h heldRow) bool { return !h.Passed })
 }

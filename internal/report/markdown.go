@@ -1,8 +1,8 @@
 package report
 
 import (
-	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/mcpload/mcpload/results"
@@ -78,14 +78,7 @@ func (p *printer) row(cells ...string) { p.printf("| %s |\n", strings.Join(cells
 // target is escaped.
 func Markdown(w io.Writer, r *results.Result) error {
 	p := &printer{w: w}
-	where := Markup(r.Target.URL)
-	if r.Target.Embedded {
-		where = "the embedded target"
-		if r.Target.Stdio != nil {
-			where += " over stdio"
-		}
-	}
-	p.printf("### mcpload: %s\n\n%s fired by %s from %s in %s.\n\n", where, plural(r.Upstream.Fired, "event"), Markup(r.Upstream.Kind),
+	p.printf("### mcpload: %s\n\n%s fired by %s from %s in %s.\n\n", Markup(whereText(r)), plural(r.Upstream.Fired, "event"), Markup(r.Upstream.Kind),
 		plural(int64(r.Upstream.Sources), "source"), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
 	if r.Partial {
 		p.printf("**Partial:** %s\n\n", Markup(r.Reason))
@@ -95,7 +88,7 @@ func Markdown(w io.Writer, r *results.Result) error {
 			p.printf("**The generator was the bottleneck:** %s\n\n", Markup(reason))
 		}
 	}
-	p.laneTable(r.Lanes)
+	p.laneTable(r)
 	p.upstreamTable(&r.Upstream)
 	if len(r.Thresholds) > 0 {
 		p.printf("| | threshold | lane | measured |\n|---|---|---|--:|\n")
@@ -116,45 +109,36 @@ func Markdown(w io.Writer, r *results.Result) error {
 
 // laneTable has a row for each lane: figures grow to the right, lanes down, as
 // a page is scrolled.
-func (p *printer) laneTable(lanes []results.Lane) {
-	columns := []struct {
-		name  string
-		value func(l *results.Lane) string
-	}{
-		{"lane", func(l *results.Lane) string { return Markup(l.Name) }},
-		{"mode", func(l *results.Lane) string { return Markup(l.Mode) }},
-		{"expected", func(l *results.Lane) string { return count(l.Expected) }},
-		{"delivered", func(l *results.Lane) string { return count(l.Delivered) }},
-		{"lost in silence", func(l *results.Lane) string { return count(l.LostSilent) }},
-		{"lost, announced", func(l *results.Lane) string { return count(l.LostAnnounced) }},
-		{"duplicates", func(l *results.Lane) string { return count(l.Duplicates.SameEvent + l.Duplicates.SameEmission) }},
-		{"p50", func(l *results.Lane) string {
-			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P50)
-		}},
-		{"p99", func(l *results.Lane) string {
-			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P99)
-		}},
-		{"p99.9", func(l *results.Lane) string {
-			return quantile(l.Latency.FromIntended, l.Latency.FromIntended.P999)
-		}},
-		{"overhead per event", func(l *results.Lane) string {
-			return fmt.Sprintf("%s requests, %s", ratio(l.Overhead.PerDelivered.Requests), bytes(l.Overhead.PerDelivered.Bytes))
-		}},
+func (p *printer) laneTable(r *results.Result) {
+	var lanes []laneOf
+	for i := range r.Lanes {
+		lanes = append(lanes, laneOf{&r.Upstream, &r.Lanes[i]})
 	}
-	names, rule := make([]string, len(columns)), "|---|---"
-	for i, c := range columns {
-		names[i] = c.name
+	var columns []row
+	names := []string{"lane"}
+	for _, x := range slices.Concat(rowsOf(lanes)...) {
+		if x.short != "" {
+			columns, names = append(columns, x), append(names, x.short)
+		}
 	}
 	p.row(names...)
-	p.printf("%s%s|\n", rule, strings.Repeat("|--:", len(columns)-2))
-	for i := range lanes {
-		cells := make([]string, len(columns))
-		for k, c := range columns {
-			cells[k] = c.value(&lanes[i])
+	p.printf("|---|---%s|\n", strings.Repeat("|--:", len(columns)-1))
+	for _, l := range lanes {
+		cells := []string{Markup(l.lane.Name)}
+		for _, c := range columns {
+			cells = append(cells, Markup(c.cell(l)))
 		}
 		p.row(cells...)
 	}
 	p.printf("\n")
+	p.markupFloor(r)
+}
+
+// markupFloor explains the mark of figures below the noise floor.
+func (p *printer) markupFloor(r *results.Result) {
+	if text := floorText(r); text != "" {
+		p.printf("%s\n\n", Markup(text))
+	}
 }
 
 // Markup makes text that may come from a target safe in Markdown, in a table's

@@ -48,14 +48,7 @@ func (p *printer) printf(format string, args ...any) {
 }
 
 func (p *printer) head(r *results.Result) {
-	where := Clean(r.Target.URL)
-	if r.Target.Embedded {
-		where = "the embedded target"
-		if r.Target.Stdio != nil {
-			where += " over stdio"
-		}
-	}
-	p.printf("%s, %s %s, in %s", where, Clean(r.Target.Era), Clean(r.Target.Protocol), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
+	p.printf("%s, %s %s, in %s", whereText(r), Clean(r.Target.Era), Clean(r.Target.Protocol), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
 	if r.Partial {
 		p.printf(" · PARTIAL: %s", Clean(r.Reason))
 	}
@@ -92,139 +85,28 @@ const (
 	columnWidth = 13
 )
 
-// row is one line of the table: a figure of every lane.
-type row struct {
-	label string
-	value func(l *results.Lane) string
-	owed  bool // it is about what was owed to the lane, or came to it
-}
-
 func (p *printer) table(u *results.Upstream, lanes []results.Lane) {
-	p.line("", lanes, func(l *results.Lane) string { return l.Name })
+	var all []laneOf
+	for i := range lanes {
+		all = append(all, laneOf{u, &lanes[i]})
+	}
+	p.line("", len(lanes), func(i int) string { return lanes[i].Name })
 	p.printf("%s\n", strings.Repeat("─", labelWidth+columnWidth*len(lanes)))
-	for _, group := range groups {
-		shown := 0
+	for _, group := range rowsOf(all) {
 		for _, r := range group {
-			heard := func(l results.Lane) bool { return !r.owed || !hearsNothing(u, &l) }
-			if !slices.ContainsFunc(lanes, heard) {
-				continue
-			}
-			shown++
-			p.line(r.label, lanes, func(l *results.Lane) string {
-				if !heard(*l) {
-					return "" // a zero would look like a measurement
-				}
-				return r.value(l)
-			})
+			p.line(r.label, len(lanes), func(i int) string { return r.cell(all[i]) })
 		}
-		if shown > 0 {
-			p.printf("\n")
-		}
+		p.printf("\n")
 	}
 }
 
-// hearsNothing tells whether a lane has no figures of delivery: it was open
-// while events were fired, or while none were meant to be, and nothing was owed
-// to it nor came.
-func hearsNothing(u *results.Upstream, l *results.Lane) bool {
-	return (u.Accepted > 0 || u.Kind == "none") && l.Ready.Active > 0 &&
-		l.Expected+l.Delivered+l.Duplicates.SameEvent+l.Duplicates.SameEmission+l.Duplicates.Requested+
-			l.OutOfOrder+l.Late+l.Unexpected+l.Recovered == 0
-}
-
-func (p *printer) line(label string, lanes []results.Lane, value func(l *results.Lane) string) {
+func (p *printer) line(label string, n int, value func(i int) string) {
 	var b strings.Builder
 	b.WriteString(padRight(label, labelWidth))
-	for i := range lanes {
-		b.WriteString(padLeft(shorten(value(&lanes[i]), columnWidth-1), columnWidth))
+	for i := range n {
+		b.WriteString(padLeft(shorten(value(i), columnWidth-1), columnWidth))
 	}
 	p.printf("%s\n", strings.TrimRight(b.String(), " "))
-}
-
-var groups = [][]row{
-	{
-		{label: "mode", value: func(l *results.Lane) string { return l.Mode }},
-		{label: "subscriptions active", value: func(l *results.Lane) string {
-			if l.Ready.Active == int64(l.Subscriptions) {
-				return count(l.Ready.Active)
-			}
-			return fmt.Sprintf("%d of %d", l.Ready.Active, l.Subscriptions)
-		}},
-		{label: "time to ready, p99", value: func(l *results.Lane) string { return quantile(l.Ready.Time, l.Ready.Time.P99) }},
-	},
-	owed([]row{
-		{label: "expected", value: func(l *results.Lane) string { return count(l.Expected) }},
-		{label: "delivered", value: func(l *results.Lane) string { return count(l.Delivered) }},
-		{label: "lost in silence", value: func(l *results.Lane) string { return count(l.LostSilent) }},
-		{label: "lost, announced", value: func(l *results.Lane) string { return count(l.LostAnnounced) }},
-		{label: "gaps per million", value: func(l *results.Lane) string { return ratio(l.Gaps.PerMillion) }},
-		{label: "duplicates", value: func(l *results.Lane) string { return count(l.Duplicates.SameEvent + l.Duplicates.SameEmission) }},
-		{label: "  redelivered on request", value: func(l *results.Lane) string { return count(l.Duplicates.Requested) }},
-		{label: "out of order", value: func(l *results.Lane) string { return count(l.OutOfOrder) }},
-		{label: "late", value: func(l *results.Lane) string { return count(l.Late) }},
-		{label: "unexpected", value: func(l *results.Lane) string { return count(l.Unexpected) }},
-		{label: "recovered", value: func(l *results.Lane) string { return count(l.Recovered) }},
-	}),
-	owed([]row{
-		{label: "latency from intended, p50", value: latency("fromIntended.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromIntended, l.FromIntended.P50
-		})},
-		{label: "  p90", value: latency("fromIntended.p90", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromIntended, l.FromIntended.P90
-		})},
-		{label: "  p99", value: latency("fromIntended.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromIntended, l.FromIntended.P99
-		})},
-		{label: "  p99.9", value: latency("fromIntended.p999", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromIntended, l.FromIntended.P999
-		})},
-		{label: "  max", value: latency("fromIntended.max", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromIntended, l.FromIntended.Max
-		})},
-		{label: "latency from sent, p50", value: latency("fromSent.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromSent, l.FromSent.P50
-		})},
-		{label: "  p99", value: latency("fromSent.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromSent, l.FromSent.P99
-		})},
-	}),
-	slices.Concat([]row{
-		{label: "to open one subscription", value: func(*results.Lane) string { return "" }},
-		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerSubscription.Requests) }},
-		{label: "  bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerSubscription.Bytes) }},
-		{label: "overhead per subscription-hour", value: func(*results.Lane) string { return "" }},
-		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerSubscriptionHour.Requests) }},
-		{label: "  bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerSubscriptionHour.Bytes) }},
-	}, owed([]row{
-		{label: "overhead per delivered event", value: func(*results.Lane) string { return "" }},
-		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerDelivered.Requests) }},
-		{label: "  bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerDelivered.Bytes) }},
-	}), []row{
-		{label: "connections opened", value: func(l *results.Lane) string { return count(connections(l)) }},
-	}),
-}
-
-// owed marks rows as being about what was owed to the lane.
-func owed(rows []row) []row {
-	for i := range rows {
-		rows[i].owed = true
-	}
-	return rows
-}
-
-// latency shows one quantile, marked where it is below the noise floor.
-func latency(name string, of func(*results.Latency) (results.Quantiles, results.Nanos)) func(*results.Lane) string {
-	return func(l *results.Lane) string {
-		text := quantile(of(&l.Latency))
-		if slices.Contains(l.Latency.BelowFloor, name) {
-			return "~" + text
-		}
-		return text
-	}
-}
-
-func connections(l *results.Lane) int64 {
-	return l.Overhead.Connections + l.Overhead.Causes["events"].Connections
 }
 
 // own lists the figures that only a lane's system has.
@@ -248,12 +130,19 @@ func (p *printer) own(lanes []results.Lane) {
 
 // floor explains the mark of figures below the noise floor, where there are any.
 func (p *printer) floor(r *results.Result) {
+	if text := floorText(r); text != "" {
+		p.printf("%s\n\n", text)
+	}
+}
+
+// floorText is empty where no figure is below the noise floor.
+func floorText(r *results.Result) string {
 	for _, l := range r.Lanes {
 		if len(l.Latency.BelowFloor) > 0 {
-			p.printf("~ below this run's noise floor of %s: no smaller than that can be told apart\n\n", results.FormatNanos(r.Instrument.OwnDelay.P99))
-			return
+			return fmt.Sprintf("~ below this run's noise floor of %s: no smaller than that can be told apart", results.FormatNanos(r.Instrument.OwnDelay.P99))
 		}
 	}
+	return ""
 }
 
 func (p *printer) verdicts(vs []results.Verdict) {

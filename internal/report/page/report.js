@@ -1,23 +1,27 @@
 'use strict';
-// Draws the charts of the report from the numbers in #data. Everything that is
-// drawn here stands in tables on the page as well.
+// Draws the charts of the report from the numbers in #data. What is drawn here
+// is said in words below each chart, and stands in tables on the page.
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const several = data.runs.length > 1;
+  const root = document.documentElement;
   const lanes = [];
-  data.runs.forEach((run, i) => run.lanes.forEach((lane, place) => lanes.push({ ...lane, run: i, place, shown: true })));
+  data.runs.forEach((run, i) => run.lanes.forEach((lane, place) => lanes.push({ ...lane, run: i, place })));
   const dashes = [[], [9, 4], [3, 3], [12, 3, 3, 3]];
   const charts = [];
-  const state = { intended: true, sent: !several };
+  const state = { intended: true, sent: !several, runs: data.runs.map(() => true), lanes: {} };
+  for (const lane of lanes) state.lanes[lane.lane] = true;
 
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const shown = (lane) => state.lanes[lane.lane] && state.runs[lane.run];
   // Lanes that lie on each other are still seen: the later, the thinner.
   const broad = (lane) => Math.max(1.5, 4 - lane.place * 1.1);
   const hue = (lane) => css('--hue' + lane.hue);
   const dash = (lane) => dashes[lane.run % dashes.length];
+  const none = (v) => v === null || v === undefined;
 
   function time(ms) {
-    if (ms === null || ms === undefined) return '–';
+    if (none(ms)) return '–';
     if (ms >= 1000) return +(ms / 1000).toPrecision(3) + ' s';
     if (ms >= 1) return +ms.toPrecision(3) + ' ms';
     return +(ms * 1000).toPrecision(3) + ' µs';
@@ -27,10 +31,12 @@
     const digits = Math.max(0, Math.ceil(Math.log10(x)) - 2);
     return (100 * (1 - 1 / x)).toFixed(digits) + ' %';
   }
+  const number = (v) => (none(v) ? '–' : String(+v.toPrecision(4)));
+  const seconds = (v) => (none(v) ? '–' : +v.toFixed(3) + ' s');
 
-  function axes(x, y) {
+  function axes(width, x, y) {
     const common = { stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, ticks: { stroke: css('--line'), width: 1 }, font: '12px system-ui, sans-serif' };
-    return [x, { size: 76, ...y }].map((axis) => {
+    return [x, { size: width < 500 ? 64 : 88, ...y }].map((axis) => {
       const out = { ...common, ...axis };
       if (axis.filter) {
         out.grid = { ...common.grid, filter: axis.filter };
@@ -46,6 +52,9 @@
   const power = (t) => /^1e/.test(t.toExponential(0));
   const decades = { values: names(time), filter: only((t) => /^[125]e/.test(t.toExponential(0))) };
 
+  // The values under the cursor: a line as it is drawn, its name, the value.
+  const legend = { markers: { width: 3, fill: () => 'transparent', dash: (u, i) => ((u.series[i].dash || []).length > 0 ? 'dotted' : 'solid') } };
+
   // Series that have x values of their own are joined into one table.
   function joined(parts) {
     return uPlot.join(parts.map((p) => [p.x, p.y]));
@@ -56,7 +65,7 @@
     for (const lane of lanes) {
       for (const from of ['intended', 'sent']) {
         const points = lane[from];
-        if (!lane.shown || !state[from] || !points || points.length === 0) continue;
+        if (!shown(lane) || !state[from] || points.length === 0) continue;
         parts.push({
           x: points.map((p) => p[0]), y: points.map((p) => Math.max(p[1], 0.001)),
           series: {
@@ -71,26 +80,15 @@
     return {
       data: joined(parts),
       opts: {
-        width, height: 380,
+        width, height: 380, legend,
         scales: { x: { time: false, distr: 3, log: 10 }, y: { distr: 3, log: 10 } },
-        axes: axes(
-          { values: names(share), filter: only((t) => power(t) || Math.abs(t - 2) < 1e-9) },
-          decades,
-        ),
-        series: [{ label: 'percentile', value: (u, v) => (v === null || v === undefined ? '–' : share(v)) }, ...parts.map((p) => p.series)],
+        axes: axes(width, { values: names(share), filter: only((t) => power(t) || Math.abs(t - 2) < 1e-9) }, decades),
+        series: [{ label: 'percentile', value: (u, v) => (none(v) ? '–' : share(v)) }, ...parts.map((p) => p.series)],
       },
     };
   }
 
   // Phases lie behind what happened in them.
-  function phases() {
-    return {
-      hooks: {
-        drawClear: [(u) => behind(u, true)],
-        draw: [(u) => behind(u, false)],
-      },
-    };
-  }
   function behind(u, shades) {
     if (several) return;
     const { ctx } = u;
@@ -103,7 +101,7 @@
     ctx.textBaseline = 'top';
     ctx.textAlign = 'left';
     data.runs[0].phases.forEach((p, i) => {
-      const from = u.valToPos(p.start, 'x', true);
+      const from = Math.max(u.valToPos(p.start, 'x', true), left);
       const to = u.valToPos(p.end, 'x', true);
       ctx.fillStyle = css(shades ? '--shade' : '--soft');
       if (shades && i % 2 === 0) ctx.fillRect(from, top, to - from, height);
@@ -112,96 +110,160 @@
     ctx.restore();
   }
 
-  function timeline(width, height, parts, y) {
+  // All that goes over time has one axis, whenever its own first value is.
+  const span = (() => {
+    let from = Infinity;
+    let to = -Infinity;
+    for (const run of data.runs) {
+      for (const part of [run.fired, ...run.lanes]) {
+        if (part.time.length === 0) continue;
+        from = Math.min(from, part.time[0]);
+        to = Math.max(to, part.time[part.time.length - 1] + part.width);
+      }
+    }
+    return [from, to];
+  })();
+
+  function timeline(width, height, parts, y, draw) {
     if (parts.length === 0) return null;
     return {
       data: joined(parts),
       opts: {
-        width, height, plugins: [phases()],
+        width, height, legend,
+        plugins: [{ hooks: { drawClear: [(u) => behind(u, true)], draw: [(u) => behind(u, false), draw || (() => {})] } }],
         cursor: { sync: { key: 'time' } },
-        scales: { x: { time: false }, y: y.scale },
-        axes: axes({ values: (u, ticks) => ticks.map((t) => t + ' s') }, y.values ? { values: y.values, filter: y.filter } : {}),
-        series: [{ label: 'since the run began', value: (u, v) => (v === null || v === undefined ? '–' : v + ' s') }, ...parts.map((p) => p.series)],
+        scales: { x: { time: false, range: (u, min, max) => (u.zoomed ? [min, max] : span) }, y: y.scale },
+        hooks: { setSelect: [(u) => { u.zoomed = u.select.width > 0; }] },
+        axes: axes(width, { values: (u, ticks) => ticks.map(seconds) }, y.axis || {}),
+        series: [{ label: 'since the run began', value: (u, v) => seconds(v) }, ...parts.map((p) => p.series)],
       },
     };
   }
 
-  const number = (v) => (v === null || v === undefined ? '–' : String(+v.toPrecision(4)));
+  const stepped = () => uPlot.paths.stepped({ align: 1 });
+  const upward = { scale: { range: (u, min, max) => [0, Math.max(max, 1) * 1.08] } };
+  const overTime = () => lanes.filter((lane) => shown(lane) && lane.time.length > 0);
 
-  function rates(width) {
+  function fired(width) {
     const parts = [];
     data.runs.forEach((run, i) => {
-      const lane = run.lanes.find((l) => l.time && l.time.length > 0);
-      if (!lane) return;
+      if (!state.runs[i] || run.fired.time.length === 0) return;
       parts.push({
-        x: lane.time, y: lane.fired,
+        x: run.fired.time, y: run.fired.fired,
         series: {
-          label: (several ? run.name + ' · ' : '') + 'fired', stroke: css('--soft'), fill: css('--shade'), width: 1, dash: dashes[i % dashes.length],
-          paths: uPlot.paths.stepped({ align: 1 }), points: { show: false }, value: (u, v) => number(v),
+          label: (several ? run.name + ' · ' : '') + 'fired', stroke: css('--ink'), fill: several ? undefined : css('--fill'), width: 1.25, dash: dashes[i % dashes.length],
+          paths: stepped(), points: { show: false }, value: (u, v) => number(v),
         },
       });
     });
-    for (const lane of lanes) {
-      if (!lane.shown || !lane.time || lane.time.length === 0) continue;
-      parts.push({
-        x: lane.time, y: lane.given,
-        series: { label: lane.label, stroke: hue(lane), width: broad(lane), dash: dash(lane), paths: uPlot.paths.stepped({ align: 1 }), points: { show: false }, value: (u, v) => number(v) },
-      });
-    }
-    return timeline(width, 240, parts, { scale: { range: (u, min, max) => [0, Math.max(max, 1) * 1.08] } });
+    return timeline(width, 150, parts, upward);
+  }
+
+  function given(width) {
+    return timeline(width, 220, overTime().map((lane) => ({
+      x: lane.time, y: lane.given,
+      series: { label: lane.label, stroke: hue(lane), width: Math.min(broad(lane), 2.5), dash: dash(lane), paths: stepped(), points: { show: false }, value: (u, v) => number(v) },
+    })), upward);
   }
 
   function latencies(width) {
     const parts = [];
-    for (const lane of lanes) {
-      if (!lane.shown || !lane.time || lane.time.length === 0) continue;
+    for (const lane of overTime()) {
       for (const q of ['p99', 'p50']) {
         parts.push({
           x: lane.time, y: lane[q],
           series: {
-            label: lane.label + ' ' + q, stroke: hue(lane), width: q === 'p99' ? broad(lane) : 1.25, alpha: q === 'p99' ? 1 : 0.55,
+            label: lane.label + ' ' + q, stroke: hue(lane), width: q === 'p99' ? Math.min(broad(lane), 2.5) : 1.25, alpha: q === 'p99' ? 1 : 0.55,
             dash: dash(lane), points: { show: lane.time.length < 40, size: 4 }, spanGaps: true, value: (u, v) => time(v),
           },
         });
       }
     }
-    return timeline(width, 260, parts, {
-      scale: { distr: 3, log: 10 },
-      ...decades,
-    });
+    return timeline(width, 260, parts, { scale: { distr: 3, log: 10 }, axis: decades });
   }
 
-  const kinds = [['missed', 'passed over', []], ['twice', 'twice', [8, 3]], ['late', 'late', [2, 3]], ['disorder', 'out of order', [10, 3, 2, 3]], ['strange', 'unexpected', [5, 5]]];
+  // Incidents are dots in a row for each kind: where they are says when, how
+  // large they are how many.
+  const kinds = [['missed', 'passed over'], ['twice', 'twice'], ['late', 'late'], ['disorder', 'out of order'], ['strange', 'unexpected']];
   function incidents(width) {
+    const seen = kinds.filter(([key]) => lanes.some((lane) => lane[key].some((n) => n > 0)));
+    const most = Math.max(1, ...lanes.flatMap((lane) => seen.flatMap(([key]) => lane[key])));
     const parts = [];
-    for (const lane of lanes) {
-      if (!lane.shown || !lane.time) continue;
-      for (const [key, name, line] of kinds) {
-        if (!lane[key] || !lane[key].some((n) => n > 0)) continue;
+    const there = overTime();
+    seen.forEach(([key, name], row) => {
+      there.forEach((lane, place) => {
+        if (!lane[key].some((n) => n > 0)) return;
+        const at = seen.length - 1 - row + 0.28 - (0.56 * (place + 0.5)) / there.length;
+        const counts = new Map(lane.time.map((t, i) => [t, lane[key][i]]));
         parts.push({
-          x: lane.time, y: lane[key],
-          series: { label: lane.label + ', ' + name, stroke: hue(lane), width: 2, dash: line, points: { show: true, size: 5 }, value: (u, v) => number(v) },
+          x: lane.time, y: lane[key].map((n) => (n > 0 ? at : null)), counts, colour: hue(lane), hollow: lane.run % 2 === 1,
+          series: { label: lane.label + ', ' + name, stroke: hue(lane), width: 2, paths: () => null, points: { show: false }, value: (u, v, s, i) => (none(i) ? '–' : number(counts.get(u.data[0][i]) || 0)) },
         });
-      }
-    }
-    return timeline(width, 220, parts, { scale: { range: (u, min, max) => [0, Math.max(max, 1) * 1.08] } });
+      });
+    });
+    const dots = (u) => {
+      const { ctx } = u;
+      ctx.save();
+      parts.forEach((p) => p.x.forEach((x, i) => {
+        if (p.y[i] === null || x < u.scales.x.min || x > u.scales.x.max) return;
+        ctx.beginPath();
+        ctx.arc(u.valToPos(x, 'x', true), u.valToPos(p.y[i], 'y', true), devicePixelRatio * (2.5 + 6 * Math.sqrt(p.counts.get(x) / most)), 0, 2 * Math.PI);
+        ctx.globalAlpha = 0.8;
+        ctx.fillStyle = ctx.strokeStyle = p.colour;
+        ctx.lineWidth = 1.5 * devicePixelRatio;
+        if (p.hollow) ctx.stroke();
+        else ctx.fill();
+      }));
+      ctx.restore();
+    };
+    const rows = seen.map((_, i) => i);
+    return timeline(width, 60 + 46 * seen.length, parts, {
+      scale: { range: () => [-0.5, seen.length - 0.5] },
+      axis: { splits: () => rows, values: (u, ticks) => ticks.map((t) => seen[seen.length - 1 - t][1]) },
+    }, dots);
   }
 
-  const makers = { curve: curves, rate: rates, latency: latencies, incidents };
+  const makers = { curve: curves, fired, given, latency: latencies, incidents };
 
   function draw() {
     while (charts.length > 0) charts.pop().destroy();
     for (const [id, make] of Object.entries(makers)) {
       const box = document.getElementById(id);
       if (!box) continue;
-      const chart = make(box.clientWidth);
+      const paper = root.classList.contains('paper');
+      const chart = make(paper ? 680 : box.clientWidth);
       box.textContent = chart === null ? 'Nothing is chosen.' : '';
-      if (chart !== null) charts.push(new uPlot(chart.opts, chart.data, box));
+      box.onkeydown = null;
+      if (chart === null) continue;
+      const u = new uPlot(chart.opts, chart.data, box);
+      charts.push(u);
+      box.onkeydown = (e) => walk(u, e);
     }
-    document.documentElement.dataset.charts = String(charts.length); // for whoever waits for the drawing
+    root.dataset.charts = String(charts.length); // for whoever waits for the drawing
   }
 
-  function check(text, get, set, lane) {
+  // walk moves the cursor as the arrow keys say.
+  function walk(u, e) {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity }[e.key];
+    if (step === undefined) return;
+    e.preventDefault();
+    const x = u.data[0];
+    const at = none(u.cursor.idx) ? (step < 0 ? x.length : -1) : u.cursor.idx;
+    const to = Math.min(x.length - 1, Math.max(0, at + step));
+    u.setCursor({ left: u.valToPos(x[to], 'x'), top: u.over.clientHeight / 2 });
+  }
+
+  function sample(dashed, kind) {
+    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+    const line = document.createElementNS('http://www.w3.org/2000/svg', 'line');
+    svg.setAttribute('class', 'sample ' + kind);
+    svg.setAttribute('viewBox', '0 0 28 6');
+    svg.setAttribute('aria-hidden', 'true');
+    for (const [name, value] of Object.entries({ x1: 0, x2: 28, y1: 3, y2: 3, 'stroke-dasharray': dashed.join(' ') })) line.setAttribute(name, value);
+    svg.append(line);
+    return svg;
+  }
+  function check(text, get, set, mark) {
     const label = document.createElement('label');
     const input = document.createElement('input');
     input.type = 'checkbox';
@@ -209,11 +271,7 @@
     input.addEventListener('change', () => { set(input.checked); sync(); draw(); });
     input.sync = () => { input.checked = get(); };
     label.append(input);
-    if (lane) {
-      const dot = document.createElement('i');
-      dot.className = 'dot hue' + lane.hue;
-      label.append(dot);
-    }
+    if (mark) label.append(mark);
     label.append(text);
     return label;
   }
@@ -221,22 +279,38 @@
     document.querySelectorAll('.controls input').forEach((i) => i.sync());
   }
   for (const box of document.querySelectorAll('.controls')) {
+    const named = new Set();
+    for (const lane of lanes) {
+      if (named.has(lane.lane)) continue;
+      named.add(lane.lane);
+      box.append(check(lane.lane, () => state.lanes[lane.lane], (v) => { state.lanes[lane.lane] = v; }, sample([], 'hue' + lane.hue)));
+    }
+    if (several) data.runs.forEach((run, i) => box.append(check(run.name, () => state.runs[i], (v) => { state.runs[i] = v; }, sample(dashes[i % dashes.length], 'plain'))));
     if (box.dataset.for === 'curve') {
       box.append(check('from intended', () => state.intended, (v) => { state.intended = v; }));
-      box.append(check('from sent (dotted)', () => state.sent, (v) => { state.sent = v; }));
+      box.append(check('from sent', () => state.sent, (v) => { state.sent = v; }, sample([2, 4], 'plain')));
     }
-    for (const lane of lanes) box.append(check(lane.label, () => lane.shown, (v) => { lane.shown = v; }, lane));
   }
 
   const main = document.querySelector('main');
   let drawn = main.clientWidth;
   draw();
   new ResizeObserver(() => {
-    if (main.clientWidth === drawn) return;
+    if (main.clientWidth === drawn || root.classList.contains('paper')) return;
     drawn = main.clientWidth;
     requestAnimationFrame(draw); // not while the page is being laid out
   }).observe(main);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  addEventListener('beforeprint', draw);
-  addEventListener('afterprint', draw);
+  // On paper everything is light and as wide as a sheet, and the thresholds are open.
+  const folded = () => document.querySelectorAll('header details');
+  addEventListener('beforeprint', () => {
+    folded().forEach((d) => { d.dataset.was = d.open ? '1' : ''; d.open = true; });
+    root.classList.add('paper');
+    draw();
+  });
+  addEventListener('afterprint', () => {
+    folded().forEach((d) => { d.open = d.dataset.was === '1'; });
+    root.classList.remove('paper');
+    draw();
+  });
 })();

@@ -1,0 +1,167 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/results"
+)
+
+// whereText says what was measured, the same in every report.
+func whereText(r *results.Result) string {
+	if !r.Target.Embedded {
+		return Clean(r.Target.URL)
+	}
+	if r.Target.Stdio != nil {
+		return "the embedded target over stdio"
+	}
+	return "the embedded target"
+}
+
+// heldRow is one threshold on the page: lanes on which it held are named
+// together, a lane on which it failed has a row of its own.
+type heldRow struct {
+	Threshold, Lanes, Text string
+	Passed                 bool
+}
+
+func heldRows(vs []results.Verdict) []heldRow {
+	var out []heldRow
+	at := map[string]int{}
+	for _, v := range vs {
+		i, known := at[v.Threshold]
+		if known && v.Passed {
+			out[i].Lanes += ", " + Clean(v.Lane)
+			if text := Clean(v.Text); !strings.HasSuffix(", "+out[i].Text, ", "+text) {
+				out[i].Text += ", " + text
+			}
+			continue
+		}
+		if v.Passed {
+			at[v.Threshold] = len(out)
+		}
+		out = append(out, heldRow{Clean(v.Threshold), Clean(v.Lane), Clean(v.Text), v.Passed})
+	}
+	return out
+}
+
+// shardRow is one process of a run that was split.
+type shardRow struct {
+	Name  string
+	Wrong string // why it is missing, or ended early
+	Cells []string
+}
+
+var shardHead = []string{"machine", "subscriptions", "delivered", "foreign", "begun", "own delay, p99", "CPUs"}
+
+func shardRows(shards []results.Shard) []shardRow {
+	var out []shardRow
+	for _, s := range shards {
+		row := shardRow{Name: fmt.Sprintf("%d of %d", s.Index, s.Count)}
+		switch {
+		case s.Missing:
+			row.Wrong = "Missing: nothing of it was there to merge."
+		case s.Partial:
+			row.Wrong = "Partial: " + Clean(s.Reason)
+		}
+		if !s.Missing {
+			row.Cells = []string{
+				Clean(s.Machine), count(int64(s.Subscriptions)), count(s.Delivered), count(s.Foreign), "+" + results.FormatNanos(s.Skew/1000*1000),
+				results.FormatNanos(s.Instrument.OwnDelay.P99), strconv.FormatFloat(s.Instrument.Process.CPUShare, 'f', 2, 64),
+			}
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// arrivalText says how the times of deliveries were taken; empty where nothing
+// came.
+func arrivalText(a *results.Arrivals) string {
+	switch {
+	case a.Counted == 0:
+		return ""
+	case a.Kernel == 0:
+		return "by this program, when it had read them"
+	}
+	return fmt.Sprintf("%s of %s by the kernel, %s of them shared a read; at p99 the error of those times is %s, and the wait until they were read, left out, %s",
+		count(a.Kernel), count(a.Counted), count(a.Shared), results.FormatNanos(a.Error.P99), results.FormatNanos(a.Waited.P99))
+}
+
+// finding is one incident, or several that differ in the subscription alone.
+type finding struct {
+	Column  column
+	Kind    string
+	Source  int
+	Range   string
+	Probe   string // the first one's probe id, where it is known
+	EventID string
+	At      string
+	Subs    string
+	subs    []int
+}
+
+// mostSubs is how many subscriptions of a finding are named.
+const mostSubs = 6
+
+func findings(columns []column, lanes []laneOf, runs []Page) []finding {
+	var out []finding
+	type key struct {
+		kind, id string
+		source   int
+		from, to int64
+	}
+	for i, l := range lanes {
+		at := map[key]int{}
+		for _, e := range l.lane.Examples {
+			k := key{e.Kind, e.EventID, e.Source, e.FromSeq, e.ToSeq}
+			n, known := at[k]
+			if !known {
+				n, at[k] = len(out), len(out)
+				f := finding{Column: columns[i], Kind: Clean(e.Kind), Source: e.Source, EventID: Clean(e.EventID), Range: fmt.Sprint(e.FromSeq)}
+				f.At = results.Nanos(e.At).Duration().Round(time.Millisecond).String()
+				if e.ToSeq != e.FromSeq {
+					f.Range = fmt.Sprintf("%d to %d", e.FromSeq, e.ToSeq)
+				}
+				f.Probe = probeOf(runs[columns[i].run].Result, columns[i].place, &e)
+				out = append(out, f)
+			}
+			out[n].subs = append(out[n].subs, e.Subscription)
+		}
+	}
+	for i := range out {
+		out[i].Subs = subsText(out[i].subs)
+	}
+	return out
+}
+
+func subsText(subs []int) string {
+	var texts []string
+	for _, n := range subs[:min(len(subs), mostSubs)] {
+		texts = append(texts, fmt.Sprint(n))
+	}
+	text := strings.Join(texts, ", ")
+	if more := len(subs) - mostSubs; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// probeOf is the probe id that the first emission of an example carried, to
+// search a target's log for. Empty where it is of another run's event, or of a
+// run that was split, in which each shard has a number of its own.
+func probeOf(r *results.Result, lane int, e *results.Example) string {
+	run, err := strconv.ParseUint(r.Run, 16, 32)
+	if err != nil || len(r.Shards) > 0 || e.FromSeq <= 0 || e.FromSeq > 1<<32-1 || e.Source < 0 || e.Source > 1<<16-1 || strings.HasPrefix(e.Kind, "unexpected") {
+		return ""
+	}
+	if takesTurns(r) {
+		run += uint64(lane) // each turn has the next number
+	}
+	return mcpload.Stamp{Run: uint32(run), Source: uint16(e.Source), Seq: uint32(e.FromSeq)}.String()
+}
+
+func takesTurns(r *results.Result) bool { return len(r.Phases) > 0 && r.Phases[0].Lane != "" }
