@@ -1,0 +1,142 @@
+package report
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/results"
+)
+
+// TestFiredOfAllTurns: what was fired is the run's, and not that of the lane
+// that happens to be the first.
+func TestFiredOfAllTurns(t *testing.T) {
+	turns := map[string]results.Timeline{
+		"push": {Interval: time.Second, Points: []results.Point{{At: time.Second, WarmUp: 2}, {At: 2 * time.Second, Fired: 5}, {At: 3 * time.Second, Delivered: 9}}},
+		"poll": {Interval: time.Second, Points: []results.Point{{At: 6 * time.Second, Fired: 7, Dropped: 1}}},
+	}
+	if got, want := newFired(turns), (firedData{Width: 1, Time: []float64{1, 2, 3, 4, 5, 6, 7}, Fired: []float64{2, 5, 0, 0, 0, 7, 0}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("in turns %+v, want %+v", got, want)
+	}
+	p := results.Timeline{Interval: time.Second, Points: []results.Point{{At: time.Second, Fired: 5}}}
+	if got := newFired(map[string]results.Timeline{"a": p, "b": p}); got.Fired[0] != 5 {
+		t.Errorf("lanes beside each other hear the same events, and not twice as many: %+v", got)
+	}
+	if got := newFired(nil); got.Time == nil || len(got.Time) != 0 {
+		t.Errorf("of nothing: %+v", got)
+	}
+}
+
+func TestThresholdRows(t *testing.T) {
+	got := heldRows([]results.Verdict{
+		{Threshold: "*.late == 0", Lane: "a", Passed: true, Text: "0"}, {Threshold: "*.late == 0", Lane: "b", Text: "3"}, {Threshold: "*.late == 0", Lane: "c", Passed: true, Text: "0"},
+		{Threshold: "*.p99 < 1s", Lane: "a", Passed: true, Text: "1ms"}, {Threshold: "*.p99 < 1s", Lane: "b", Passed: true, Text: "2ms"},
+	})
+	want := []heldRow{{"*.late == 0", "a, c", "0", true}, {"*.late == 0", "b", "3", false}, {"*.p99 < 1s", "a, b", "1ms, 2ms", true}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestFindings: one event that many missed is one line, which names its probe id
+// where that is known.
+func TestFindings(t *testing.T) {
+	r := &results.Result{Run: "fffffffe", Phases: []results.Phase{{Name: "attach", Lane: "a"}}, Lanes: []results.Lane{{Name: "a"}, {Name: "b"}}}
+	for i := range 9 {
+		r.Lanes[1].Examples = append(r.Lanes[1].Examples, results.Example{Kind: "lost: 2 lost", Subscription: 10 * i, Source: 3, FromSeq: 7, ToSeq: 8, At: results.Nanos(i+1) * 1e9})
+	}
+	r.Lanes[1].Examples = append(r.Lanes[1].Examples, results.Example{Kind: "unexpected: foreign run", Source: 3, FromSeq: 7, ToSeq: 7, EventID: "ab"})
+	columns := []column{{Lane: "a"}, {Lane: "b", place: 1}}
+	lanes := []laneOf{{&r.Upstream, &r.Lanes[0]}, {&r.Upstream, &r.Lanes[1]}}
+	got := findings(columns, lanes, []Page{{Result: r}})
+	if len(got) != 2 {
+		t.Fatalf("%d findings: %+v", len(got), got)
+	}
+	f := got[0]
+	probe := mcpload.Stamp{Run: 0xffffffff, Source: 3, Seq: 7}.String() // the second turn's
+	if f.Subs != "0, 10, 20, 30, 40, 50 and 3 more" || f.Range != "7 to 8" || f.At != "1s" || f.Probe != probe || f.Column.Lane != "b" {
+		t.Errorf("%+v, want the probe id %s", f, probe)
+	}
+	if got[1].Probe != "" || got[1].EventID != "ab" {
+		t.Errorf("an event of another run: %+v", got[1])
+	}
+	r.Shards = []results.Shard{{}}
+	if got := findings(columns, lanes, []Page{{Result: r}}); got[0].Probe != "" {
+		t.Errorf("a shard's run number is not known: %+v", got[0])
+	}
+}
+
+// TestThePageHasWhatTheTextHas: what only some runs have.
+func TestThePageHasWhatTheTextHas(t *testing.T) {
+	p := samplePage()
+	r := p.Result
+	r.Target = results.Target{Embedded: true, Stdio: &results.Stdio{}}
+	r.Upstream.Kind, r.Upstream.Figures = "feed", map[string]float64{"feedEmpty": 2}
+	r.Upstream.Timings = map[string]results.Quantiles{"feedLag": {Count: 3, P50: 1e6, P99: 2e6, Max: 3e6}}
+	r.Instrument.Arrivals = results.Arrivals{Counted: 2000, Kernel: 1990, Shared: 5, Error: results.Quantiles{Count: 1, P99: 3e3}, Waited: results.Quantiles{Count: 1, P99: 5e6}}
+	r.Shards = []results.Shard{
+		{Index: 0, Count: 3, Machine: "m1" + hostile, Subscriptions: 450, Delivered: 4500, Foreign: 7, Skew: 12e6, Instrument: results.Instrument{OwnDelay: results.Quantiles{Count: 1, P99: 1e6}, Process: results.Process{CPUShare: 0.254}}},
+		{Index: 1, Count: 3, Partial: true, Reason: "stopped"}, {Index: 2, Count: 3, Missing: true},
+	}
+	r.Lanes[0].Latency.BelowFloor = []string{"fromSent.p50"}
+	got := page1(t, p)
+	for _, want := range []string{
+		"the embedded target over stdio,", "</i>" + "push</th>",
+		"upstream (feed)", `<th scope="row">feedEmpty</th><td class="n">2.000</td>`, "p50 1.00ms, p99 2.00ms, max 3.00ms of 3",
+		"1 990 of 2 000 by the kernel, 5 of them shared a read; at p99 the error of those times is 3.00µs, and the wait until they were read, left out, 5.00ms",
+		`<td class="n">450</td><td class="n">4 500</td><td class="n">7</td><td class="n">&#43;12.0ms</td><td class="n">1.00ms</td><td class="n">0.25</td>`,
+		"Partial: stopped", "Missing: nothing of it was there to merge.", "below this run&#39;s noise floor",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(got, "<x>") {
+		t.Error("a machine's name is more than text")
+	}
+	r.Instrument.Arrivals.Kernel = 0
+	if got := page1(t, p); !strings.Contains(got, "by this program, when it had read them") {
+		t.Error("the page does not say how deliveries were timed")
+	}
+}
+
+// TestOverlayOfThree: each lane of all runs stands side by side.
+func TestOverlayOfThree(t *testing.T) {
+	var runs []Page
+	for _, name := range []string{"A", "B", "C"} {
+		p := samplePage()
+		p.Name = name
+		p.Result.Lanes = append(p.Result.Lanes, results.Lane{Name: "poll", Mode: "poll"})
+		runs = append(runs, p)
+	}
+	v := newView(runs)
+	var got []string
+	for _, c := range v.Columns {
+		got = append(got, c.Label())
+	}
+	if want := "A · push, B · push, C · push, A · poll, B · poll, C · poll"; strings.Join(got, ", ") != want {
+		t.Errorf("columns %s, want %s", strings.Join(got, ", "), want)
+	}
+	if len(v.Runs) != 3 || len(v.Data.Runs) != 3 || v.Columns[2].Hue != 0 || v.Columns[5].Hue != 1 || len(v.Finds) != 3 {
+		t.Errorf("%d runs, %d drawn, %d findings, %+v", len(v.Runs), len(v.Data.Runs), len(v.Finds), v.Columns)
+	}
+}
+
+// TestLead: the sentence that compares the modes does not make much of little.
+func TestLead(t *testing.T) {
+	lane := func(name string, p99 time.Duration, delivered, lost int64) results.Lane {
+		return results.Lane{Name: name, Expected: delivered + lost, Delivered: delivered, LostSilent: lost, Latency: results.Latency{FromIntended: results.Quantiles{Count: delivered, P99: results.Nanos(p99)}}}
+	}
+	for want, lanes := range map[string][]results.Lane{
+		"": {lane("push", time.Millisecond, 5, 0), lane("poll", 0, 0, 5)},
+		"push was soonest: 99 of 100 knew within 10.0ms; webhook took about as long, poll took 99 times as long. None of them lost anything.": {
+			lane("poll", 990*time.Millisecond, 5, 0), lane("push", 10*time.Millisecond, 5, 0), lane("webhook", 11*time.Millisecond, 5, 0)},
+		"a was soonest: 99 of 100 knew within 10.0ms; b took 2.5 times as long. b lost 3 of 10.": {lane("a", 10*time.Millisecond, 5, 0), lane("b", 25*time.Millisecond, 7, 3)},
+	} {
+		if got := lead(&Page{Result: &results.Result{Lanes: lanes}}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package report
+
+import (
+	"html"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// deafResult is a run of a lane that heard something, below the noise floor in
+// part, and of lanes that had nothing to hear.
+func deafResult(lanes ...string) *results.Result {
+	r := &results.Result{Upstream: results.Upstream{Kind: "inject", Accepted: 10, Fired: 10}, Instrument: results.Instrument{OwnDelay: results.Quantiles{Count: 1, P99: 2e6}}}
+	for _, name := range lanes {
+		l := results.Lane{Name: name, System: "events", Mode: "push", Subscriptions: 2, Ready: results.Ready{Active: 2, Time: results.Quantiles{Count: 2, P99: 3e6}}}
+		if name == "hears" {
+			l.Expected, l.Delivered, l.LostSilent = 20, 19, 1
+			l.Latency = results.Latency{FromIntended: results.Quantiles{Count: 19, P50: 1e6, P99: 5e6}, FromSent: results.Quantiles{Count: 19, P50: 1e6}, BelowFloor: []string{"fromIntended.p50"}}
+			l.Overhead.PerDelivered = results.Share{Requests: 0.5, Bytes: 12}
+		}
+		r.Lanes = append(r.Lanes, l)
+	}
+	return r
+}
+
+// cellsOf are the cells of a table by row and lane. Rows that are called alike
+// follow each other under their own headlines, so their cells are joined.
+type cellsOf map[string]map[string]string
+
+func (c cellsOf) add(row, lane, cell string) {
+	row = strings.TrimSpace(row)
+	if c[row] == nil {
+		c[row] = map[string]string{}
+	}
+	c[row][lane] += "/" + cell
+}
+
+func textCells(t *testing.T, r *results.Result) cellsOf {
+	out := cellsOf{}
+	lines := strings.Split(write(t, func(w io.Writer) error { return Text(w, r) }), "\n")
+	lines = lines[3:] // what ran
+	for _, line := range lines[2:] {
+		if strings.HasPrefix(line, "~") || strings.HasPrefix(line, "generator") {
+			break
+		}
+		runes := []rune(padRight(line, labelWidth+columnWidth*len(r.Lanes)))
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		for i, l := range r.Lanes {
+			from := labelWidth + columnWidth*i
+			out.add(string(runes[:labelWidth]), l.Name, strings.TrimSpace(string(runes[from:from+columnWidth])))
+		}
+	}
+	return out
+}
+
+func htmlCells(t *testing.T, r *results.Result) cellsOf {
+	out := cellsOf{}
+	_, table, _ := strings.Cut(page1(t, Page{Result: r}), `<table class="figures">`)
+	table, _, _ = strings.Cut(table, "</table>")
+	cell := regexp.MustCompile(`<td class="n">([^<]*)</td>`)
+	for _, m := range regexp.MustCompile(`(?s)<tr[^>]*><th scope="row"[^>]*>([^<]*)</th>(.*?)</tr>`).FindAllStringSubmatch(table, -1) {
+		cells := cell.FindAllStringSubmatch(m[2], -1)
+		for i, l := range r.Lanes {
+			text := ""
+			if cells != nil {
+				text = html.UnescapeString(cells[i][1])
+			}
+			out.add(html.UnescapeString(m[1]), l.Name, text)
+		}
+	}
+	return out
+}
+
+func markdownCells(t *testing.T, r *results.Result) cellsOf {
+	out := cellsOf{}
+	var names []string
+	for line := range strings.Lines(write(t, func(w io.Writer) error { return Markdown(w, r) })) {
+		if !strings.HasPrefix(line, "|") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|\n"), "|")
+		for i := range cells {
+			cells[i] = strings.ReplaceAll(strings.TrimSpace(cells[i]), `\~`, "~")
+		}
+		switch {
+		case names == nil:
+			names = cells
+		case strings.HasPrefix(cells[0], "---"):
+		default:
+			for i, name := range names[1:] {
+				out.add(name, cells[0], cells[i+1])
+			}
+		}
+	}
+	return out
+}
+
+// TestThreeFormsOfOneTable: what is empty, marked or left out in the text is so
+// on the page and in the summary.
+func TestThreeFormsOfOneTable(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lanes []string
+		has   bool // deliveries
+	}{
+		"one is deaf":   {lanes: []string{"hears", "deaf"}, has: true},
+		"all are":       {lanes: []string{"deaf", "mute"}},
+		"none is":       {lanes: []string{"hears"}, has: true},
+		"deaf and deaf": {lanes: []string{"deaf", "hears", "mute"}, has: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := deafResult(tt.lanes...)
+			text, page, summary := textCells(t, r), htmlCells(t, r), markdownCells(t, r)
+			if !maps.EqualFunc(text, page, maps.Equal) {
+				t.Errorf("text\n%v\npage\n%v", text, page)
+			}
+			if _, there := text["delivered"]; there != (tt.has) {
+				t.Errorf("the row of deliveries: %t, want %t", there, tt.has)
+			}
+			if cells, there := text["delivered"]; there && slices.Contains(tt.lanes, "deaf") && (cells["deaf"] != "/" || cells["hears"] != "/19") {
+				t.Errorf("deliveries: %v", cells)
+			}
+			short := map[string]string{} // long name by short one
+			for _, g := range groups {
+				head := ""
+				for _, x := range g {
+					if x.label[0] != ' ' {
+						head = x.label
+					}
+					if x.short != "" {
+						short[x.short] = head + "|" + x.label
+					}
+				}
+			}
+			for name, cells := range summary {
+				_, label, _ := strings.Cut(short[name], "|")
+				for lane, cell := range cells {
+					// Several rows have this label: one of them is meant.
+					if long := text[strings.TrimSpace(label)][lane]; !slices.Contains(strings.Split(long, "/"), strings.TrimPrefix(cell, "/")) {
+						t.Errorf("summary: %s of %s is %q, the text says %q", name, lane, cell, long)
+					}
+				}
+			}
+			if _, there := summary["p50"]; there != (tt.has) {
+				t.Errorf("the summary has a column of medians: %t, want %t", there, tt.has)
+			}
+			if tt.has && summary["p50"]["hears"] != "/~1.00ms" {
+				t.Errorf("the summary's median is not marked as below the noise floor: %v", summary["p50"])
+			}
+			if slices.Contains(tt.lanes, "deaf") && tt.has && (summary["overhead per event, requests"]["deaf"] != "/" || summary["lost in silence"]["deaf"] != "/") {
+				t.Errorf("the summary has zeros of a lane that hears nothing: %v", summary)
+			}
+		})
+	}
+}
