@@ -11,7 +11,7 @@ import (
 )
 
 // chartData is what the page's script draws. Times are seconds since the run
-// began, latencies milliseconds.
+// began, of several runs since each began to fire; latencies are milliseconds.
 type chartData struct {
 	Runs []runData `json:"runs"`
 }
@@ -75,6 +75,10 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 	if v.Several {
 		d.Name = Clean(p.Name)
 	}
+	var from time.Duration
+	if v.Several {
+		from = firingFrom(p.Result)
+	}
 	d.Phases = []phaseData{}
 	d.Lanes = []laneData{}
 	for _, ph := range p.Result.Phases {
@@ -82,7 +86,7 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 		if ph.Lane != "" { // lanes take turns
 			name = Clean(ph.Lane) + " " + name
 		}
-		d.Phases = append(d.Phases, phaseData{Name: name, Start: ph.Start.Duration().Seconds(), End: ph.End.Duration().Seconds()})
+		d.Phases = append(d.Phases, phaseData{Name: name, Start: (ph.Start.Duration() - from).Seconds(), End: (ph.End.Duration() - from).Seconds()})
 	}
 	calm := true
 	for j := range p.Result.Lanes {
@@ -100,16 +104,16 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 			}
 		}
 		t := p.Timelines[l.Name]
-		lane.timeline(t, log, mostPoints)
+		lane.timeline(t, log, mostPoints, from)
 		if !lane.calm() {
 			calm = false
 		}
 		d.Lanes = append(d.Lanes, lane)
 		if len(t.Points) > 0 {
-			v.Times = append(v.Times, timeTable{Column: columns[j], Rows: timeRows(t, log)})
+			v.Times = append(v.Times, timeTable{Column: columns[j], Rows: timeRows(t, log, from)})
 		}
 	}
-	d.Fired = newFired(p.Timelines)
+	d.Fired = newFired(p.Timelines, from)
 	v.Say.add(d.Name, p.Result, d)
 	if calm && (i == 0 || v.Quiet != "") {
 		v.Quiet = "Nothing was passed over, came twice, late, out of order or unexpectedly in any interval."
@@ -211,13 +215,13 @@ func coarse(t results.Timeline, most int) ([]results.Point, time.Duration) {
 	return out, width
 }
 
-func (d *laneData) timeline(t results.Timeline, log *results.Log, most int) {
+func (d *laneData) timeline(t results.Timeline, log *results.Log, most int, from time.Duration) {
 	points, width := coarse(t, most)
 	d.Width = width.Seconds()
 	d.Time, d.P50, d.P99, d.Given = []float64{}, []*float64{}, []*float64{}, []float64{}
 	spans := byInterval(log, points, width)
 	for i, p := range points {
-		d.Time = append(d.Time, p.At.Seconds())
+		d.Time = append(d.Time, (p.At - from).Seconds())
 		d.Given = append(d.Given, float64(p.Delivered)/d.Width)
 		d.Missed = append(d.Missed, p.Skipped)
 		d.Twice = append(d.Twice, p.Duplicates)
@@ -253,12 +257,12 @@ func (d *laneData) calm() bool {
 	return true
 }
 
-func timeRows(t results.Timeline, log *results.Log) [][]string {
+func timeRows(t results.Timeline, log *results.Log, from time.Duration) [][]string {
 	points, width := coarse(t, mostRows)
 	spans := byInterval(log, points, width)
 	var out [][]string
 	for i, p := range points {
-		row := []string{fmt.Sprintf("%g s", p.At.Seconds()), count(p.Fired + p.WarmUp), count(p.Delivered), "–", "–"}
+		row := []string{fmt.Sprintf("%g s", (p.At - from).Round(time.Millisecond).Seconds()), count(p.Fired + p.WarmUp), count(p.Delivered), "–", "–"}
 		if b := spans[i]; len(b) > 0 {
 			row[3], row[4] = results.FormatNanos(at(b, 50)), results.FormatNanos(at(b, 99))
 		}

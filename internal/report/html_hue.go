@@ -42,9 +42,11 @@ func huesOf(runs []Page) map[string]int {
 				}
 				h, ok = other, true
 			}
-			if taken[h] { // all are
-				h = next % hues
-				next++
+			if mode, known := modeHues[l.Mode]; taken[h] { // all are
+				if h = mode; !known {
+					h = next % hues
+					next++
+				}
 			}
 			out[l.Name] = h
 		}

@@ -17,14 +17,17 @@ func TestFiredOfAllTurns(t *testing.T) {
 		"push": {Interval: time.Second, Points: []results.Point{{At: time.Second, WarmUp: 2}, {At: 2 * time.Second, Fired: 5}, {At: 3 * time.Second, Delivered: 9}}},
 		"poll": {Interval: time.Second, Points: []results.Point{{At: 6 * time.Second, Fired: 7, Dropped: 1}}},
 	}
-	if got, want := newFired(turns), (firedData{Width: 1, Time: []float64{1, 2, 3, 4, 5, 6, 7}, Fired: []float64{2, 5, 0, 0, 0, 7, 0}}); !reflect.DeepEqual(got, want) {
+	if got, want := newFired(turns, 0), (firedData{Width: 1, Time: []float64{1, 2, 3, 4, 5, 6, 7}, Fired: []float64{2, 5, 0, 0, 0, 7, 0}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("in turns %+v, want %+v", got, want)
 	}
 	p := results.Timeline{Interval: time.Second, Points: []results.Point{{At: time.Second, Fired: 5}}}
-	if got := newFired(map[string]results.Timeline{"a": p, "b": p}); got.Fired[0] != 5 {
+	if got := newFired(map[string]results.Timeline{"a": p, "b": p}, 0); got.Fired[0] != 5 {
 		t.Errorf("lanes beside each other hear the same events, and not twice as many: %+v", got)
 	}
-	if got := newFired(nil); got.Time == nil || len(got.Time) != 0 {
+	if got := newFired(turns, 500*time.Millisecond); got.Time[0] != 0.5 {
+		t.Errorf("of a clock that is shown from half a second on: %v", got.Time)
+	}
+	if got := newFired(nil, 0); got.Time == nil || len(got.Time) != 0 {
 		t.Errorf("of nothing: %+v", got)
 	}
 }
@@ -108,6 +111,7 @@ func TestOverlayOfThree(t *testing.T) {
 	for _, name := range []string{"A", "B", "C"} {
 		p := samplePage()
 		p.Name = name
+		p.Result.Phases = []results.Phase{{Name: "attach", End: 750e6}, {Name: "warm-up", Start: 750e6, End: 2e9}}
 		p.Result.Lanes = append(p.Result.Lanes, results.Lane{Name: "poll", Mode: "poll"})
 		runs = append(runs, p)
 	}
@@ -118,6 +122,10 @@ func TestOverlayOfThree(t *testing.T) {
 	}
 	if want := "A · push, B · push, C · push, A · poll, B · poll, C · poll"; strings.Join(got, ", ") != want {
 		t.Errorf("columns %s, want %s", strings.Join(got, ", "), want)
+	}
+	// The runs are laid over each other by when they began to fire.
+	if d := v.Data.Runs[1]; d.Lanes[0].Time[0] != 0.25 || d.Fired.Time[0] != 0.25 || d.Phases[1].Start != 0 || v.Times[1].Rows[0][0] != "0.25 s" {
+		t.Errorf("times %v, %v, %v, %v", d.Lanes[0].Time, d.Fired.Time, d.Phases, v.Times[1].Rows[0])
 	}
 	if len(v.Runs) != 3 || len(v.Data.Runs) != 3 || v.Columns[2].Hue != 0 || v.Columns[5].Hue != 1 || len(v.Finds) != 3 {
 		t.Errorf("%d runs, %d drawn, %d findings, %+v", len(v.Runs), len(v.Data.Runs), len(v.Finds), v.Columns)
@@ -131,10 +139,14 @@ func TestLead(t *testing.T) {
 	}
 	for want, lanes := range map[string][]results.Lane{
 		"": {lane("push", time.Millisecond, 5, 0), lane("poll", 0, 0, 5)},
-		"push was soonest: 99 of 100 knew within 10.0ms; webhook took about as long, poll took 99 times as long. None of them lost anything.": {
-			lane("poll", 990*time.Millisecond, 5, 0), lane("push", 10*time.Millisecond, 5, 0), lane("webhook", 11*time.Millisecond, 5, 0)},
-		"a was soonest: 99 of 100 knew within 10.0ms; b took 2.5 times as long. b lost 3 of 10.": {lane("a", 10*time.Millisecond, 5, 0), lane("b", 25*time.Millisecond, 7, 3)},
+		"push was soonest: 99 of 100 knew within 10.0ms; webhook and other took about as long, poll took 99 times as long. None of them lost anything.": {
+			lane("poll", 990*time.Millisecond, 5, 0), lane("push", 10*time.Millisecond, 5, 0), lane("webhook", 11*time.Millisecond, 5, 0), lane("other", 11*time.Millisecond, 5, 0)},
+		"low was soonest: 99 of 100 knew within 1.00ms; b took 25.0ms. None of them lost anything.": {lane("low", time.Millisecond, 5, 0), lane("b", 25*time.Millisecond, 7, 0)},
+		"a was soonest: 99 of 100 knew within 10.0ms; b took 2.5 times as long. b lost 3 of 10.":    {lane("a", 10*time.Millisecond, 5, 0), lane("b", 25*time.Millisecond, 7, 3)},
 	} {
+		if lanes[0].Name == "low" {
+			lanes[0].Latency.BelowFloor = []string{"fromIntended.p99"}
+		}
 		if got := lead(&Page{Result: &results.Result{Lanes: lanes}}); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

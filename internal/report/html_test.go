@@ -213,7 +213,7 @@ func TestHTMLHues(t *testing.T) {
 	for _, h := range many {
 		seen[h]++
 	}
-	if len(seen) != hues || seen[0] != 2 || seen[1] != 2 {
+	if len(seen) != hues || seen[0] != 3 {
 		t.Errorf("ten lanes in %d colours: %v", hues, many)
 	}
 	style, err := asset("report.css")

@@ -38,17 +38,29 @@ func firedOf(of map[string]results.Timeline) results.Timeline {
 	return out
 }
 
-func newFired(of map[string]results.Timeline) firedData {
+// newFired is that of a run whose clock is shown from that instant on.
+func newFired(of map[string]results.Timeline, from time.Duration) firedData {
 	points, width := coarse(firedOf(of), mostPoints)
 	d := firedData{Width: width.Seconds(), Time: []float64{}, Fired: []float64{}}
 	for _, p := range points {
-		d.Time = append(d.Time, p.At.Seconds())
+		d.Time = append(d.Time, (p.At - from).Seconds())
 		d.Fired = append(d.Fired, float64(p.Fired+p.WarmUp)/d.Width)
 	}
 	if n := len(points); n > 0 { // the last interval ends, too
-		d.Time, d.Fired = append(d.Time, (points[n-1].At+width).Seconds()), append(d.Fired, 0)
+		d.Time, d.Fired = append(d.Time, (points[n-1].At+width-from).Seconds()), append(d.Fired, 0)
 	}
 	return d
+}
+
+// firingFrom is when a run began to fire: runs that lie on each other are laid
+// so that they began together.
+func firingFrom(r *results.Result) time.Duration {
+	for _, ph := range r.Phases {
+		if ph.Name != "attach" {
+			return ph.Start.Duration()
+		}
+	}
+	return 0
 }
 
 // captions say in words what the charts show, a sentence for each run.

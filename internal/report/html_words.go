@@ -64,12 +64,20 @@ func judge(r *results.Result) (word, text string) {
 	return "pass", "All " + plural(int64(len(r.Thresholds)), "threshold") + " held."
 }
 
-// times3 writes a quotient of 1.2 and more.
-func times3(v float64) string {
+// quotient writes a quotient of 1.2 and more.
+func quotient(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.1f", v)
 	}
 	return count(int64(v + 0.5))
+}
+
+// listed joins names as a sentence does.
+func listed(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return names[0]
 }
 
 // meaning is what the table says, a sentence for each lane that measured
@@ -111,18 +119,25 @@ func lead(p *Page) string {
 	if len(lanes) < 2 {
 		return ""
 	}
+	low := func(l *results.Lane) bool { return slices.Contains(l.Latency.BelowFloor, "fromIntended.p99") }
 	first := lanes[0].Latency.FromIntended.P99
 	s := fmt.Sprintf("%s was soonest: 99 of 100 knew within %s", Clean(lanes[0].Name), results.FormatNanos(first))
-	var rest []string
+	var alike, longer []string
 	for _, l := range lanes[1:] {
-		times := float64(l.Latency.FromIntended.P99) / float64(max(first, 1))
-		if times < 1.2 || slices.Contains(l.Latency.BelowFloor, "fromIntended.p99") {
-			rest = append(rest, Clean(l.Name)+" took about as long") // one run cannot tell them apart
-			continue
+		p99 := l.Latency.FromIntended.P99
+		switch times := float64(p99) / float64(max(first, 1)); {
+		case times < 1.2 || low(l): // one run cannot tell them apart
+			alike = append(alike, Clean(l.Name))
+		case low(lanes[0]): // times what, is not known
+			longer = append(longer, fmt.Sprintf("%s took %s", Clean(l.Name), results.FormatNanos(p99)))
+		default:
+			longer = append(longer, fmt.Sprintf("%s took %s times as long", Clean(l.Name), quotient(times)))
 		}
-		rest = append(rest, fmt.Sprintf("%s took %s times as long", Clean(l.Name), times3(times)))
 	}
-	s += "; " + strings.Join(rest, ", ")
+	if alike != nil {
+		longer = append([]string{listed(alike) + " took about as long"}, longer...)
+	}
+	s += "; " + strings.Join(longer, ", ")
 	var losers []string
 	for _, l := range lanes {
 		if lost := l.LostSilent + l.LostAnnounced; lost > 0 {

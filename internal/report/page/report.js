@@ -135,7 +135,7 @@
         scales: { x: { time: false, range: (u, min, max) => (u.zoomed ? [min, max] : span) }, y: y.scale },
         hooks: { setSelect: [(u) => { u.zoomed = u.select.width > 0; }] },
         axes: axes(width, { values: (u, ticks) => ticks.map(seconds) }, y.axis || {}),
-        series: [{ label: 'since the run began', value: (u, v) => seconds(v) }, ...parts.map((p) => p.series)],
+        series: [{ label: several ? 'since it began to fire' : 'since the run began', value: (u, v) => seconds(v) }, ...parts.map((p) => p.series)],
       },
     };
   }
@@ -162,14 +162,14 @@
   function given(width) {
     return timeline(width, 220, overTime().map((lane) => ({
       x: lane.time, y: lane.given,
-      series: { label: lane.label, stroke: hue(lane), width: Math.min(broad(lane), 2.5), dash: dash(lane), paths: stepped(), points: { show: false }, value: (u, v) => number(v) },
+      series: { label: lane.label, stroke: hue(lane), width: several ? 1.25 : Math.min(broad(lane), 2.5), dash: dash(lane), paths: stepped(), points: { show: false }, value: (u, v) => number(v) },
     })), upward);
   }
 
   function latencies(width) {
     const parts = [];
     for (const lane of overTime()) {
-      for (const q of ['p99', 'p50']) {
+      for (const q of several ? ['p99'] : ['p99', 'p50']) { // several runs are many lines already
         parts.push({
           x: lane.time, y: lane[q],
           series: {
@@ -219,7 +219,7 @@
     const rows = seen.map((_, i) => i);
     return timeline(width, 60 + 46 * seen.length, parts, {
       scale: { range: () => [-0.5, seen.length - 0.5] },
-      axis: { splits: () => rows, values: (u, ticks) => ticks.map((t) => seen[seen.length - 1 - t][1]) },
+      axis: { size: 88, splits: () => rows, values: (u, ticks) => ticks.map((t) => seen[seen.length - 1 - t][1]) },
     }, dots);
   }
 
