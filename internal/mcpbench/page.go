@@ -27,7 +27,7 @@ func (r *Report) Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, b := range map[string][]byte{jsonFile: text, pageFile: []byte(r.Page())} {
+	for name, b := range map[string][]byte{jsonFile: text, pageFile: []byte(r.Page(dir))} {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 			return fmt.Errorf("mcpbench: %w", err)
 		}
@@ -79,15 +79,20 @@ func (row *Row) notes() []string {
 	return append([]string{"Not complete: " + row.Failed}, row.Notes...)
 }
 
-// Page is the report as Markdown.
-func (r *Report) Page() string {
+// Page is the report as Markdown, to stand in the folder dir: its link to what
+// the lines mean leads from there.
+func (r *Report) Page(dir string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What mcpload itself costs\n\n%s. Measured on %s in %s, scale %g, medians of %d (lowest–highest).\n",
-		r.Machine, r.Began.Format("2006-01-02"), r.Took.Round(time.Second), r.Scale, r.Repeats)
+	repeats := fmt.Sprintf("medians of %d (lowest–highest)", r.Repeats)
+	if r.Repeats == 1 {
+		repeats = "each measured once"
+	}
+	fmt.Fprintf(&b, "# What mcpload itself costs\n\n%s. Measured on %s in %s, scale %g, %s.\n",
+		r.Machine, r.Began.Format("2006-01-02"), r.Took.Round(time.Second), r.Scale, repeats)
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "%s\n", n)
 	}
-	b.WriteString("\nEach client and each target is a process of its own, and all of them share the processors. [docs/benchmarks.md](../../../docs/benchmarks.md) says what each line means.\n")
+	fmt.Fprintf(&b, "\nEach client and each target is a process of its own, and all of them share the processors. %s says what each line means.\n", meaningFrom(dir))
 	for _, row := range r.Rows {
 		fmt.Fprintf(&b, "\n## %s\n\n", row.Title)
 		if len(row.Lines) > 0 {
@@ -112,6 +117,25 @@ func (r *Report) Page() string {
 		}
 	}
 	return b.String()
+}
+
+// meanings is the page that defines the lines, from the top of the checkout.
+const meanings = "docs/benchmarks.md"
+
+// meaningFrom names that page, as a link where the folder lies in a checkout.
+func meaningFrom(dir string) string {
+	top, err := filepath.Abs(dir)
+	for up := ""; err == nil; up += "../" {
+		if _, missing := os.Stat(filepath.Join(top, filepath.FromSlash(meanings))); missing == nil {
+			return "[" + meanings + "](" + up + meanings + ")"
+		}
+		above := filepath.Dir(top)
+		if above == top {
+			break
+		}
+		top = above
+	}
+	return "mcpload's " + meanings
 }
 
 func (l *Line) floor() string {

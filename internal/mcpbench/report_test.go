@@ -2,6 +2,9 @@ package mcpbench
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -237,16 +240,16 @@ func TestNoise(t *testing.T) {
 func TestPage(t *testing.T) {
 	floor := newValue("KiB", []float64{8})
 	r := &Report{
-		Schema: Schema, Machine: Machine{OS: "linux", Arch: "amd64", CPUs: 2, Go: "go1"}, Notes: []string{"It was quiet."},
+		Schema: Schema, Machine: Machine{OS: "linux", Arch: "amd64", CPUs: 2, Go: "go1"}, Notes: []string{"It was quiet."}, Repeats: 3,
 		Rows: []Row{{Title: "Push", Failed: "it broke", Lines: []Line{{
 			What: "memory | stream", Goal: "at most 6 KiB", Measured: newValue("KiB", []float64{3, 4, 5}), Floor: &floor,
 			Peers: []Peer{{"epoll", newValue("KiB", []float64{0.3})}}, Verdict: met, Note: "all came",
 		}}, Curve: []Point{{Client: "mcpload", Streams: 30_000, Processes: 2}}}},
 	}
-	page := r.Page()
+	page := r.Page(t.TempDir())
 	for _, want := range []string{
 		"| memory \\| stream<br>all came | at most 6 KiB | 8 KiB | epoll 0.30 KiB | **4 KiB (3–5)** | met |",
-		"| mcpload | 30,000 | 2 |", "**not complete**", "Not complete: it broke", "It was quiet.", "linux/amd64, 2 processors, go1",
+		"| mcpload | 30,000 | 2 |", "mcpload's docs/benchmarks.md says", "medians of 3", "**not complete**", "Not complete: it broke", "It was quiet.", "linux/amd64, 2 processors, go1",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
@@ -256,6 +259,20 @@ func TestPage(t *testing.T) {
 	var back Report
 	if err != nil || json.Unmarshal(b, &back) != nil || back.Rows[0].Lines[0].Measured.Median != 4 || back.Rows[0].Lines[0].Peers[0].Median != 0.3 {
 		t.Errorf("%v: %s", err, b)
+	}
+}
+
+// TestPageLinks: the link leads from wherever in a checkout the page stands.
+func TestPageLinks(t *testing.T) {
+	top := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(top, "docs"), 0o755), os.WriteFile(filepath.Join(top, "docs", "benchmarks.md"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	r := &Report{Repeats: 1}
+	for dir, want := range map[string]string{"": "docs/benchmarks.md", "a": "../docs/benchmarks.md", "results/studies/a/error": "../../../../docs/benchmarks.md"} {
+		if page := r.Page(filepath.Join(top, dir)); !strings.Contains(page, "[docs/benchmarks.md]("+want+")") || !strings.Contains(page, "each measured once") {
+			t.Errorf("from %q:\n%s", dir, page)
+		}
 	}
 }
 

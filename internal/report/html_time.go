@@ -165,4 +165,5 @@ func peak(vs []float64) int {
 
 func sayMillis(ms float64) string { return results.FormatNanos(results.Nanos(ms * 1e6)) }
 
-func sayTime(s float64) string { return fmt.Sprintf("%.1f s", s) }
+// sayTime leaves out what of an interval lies before the clock that is shown.
+func sayTime(s float64) string { return fmt.Sprintf("%.1f s", max(s, 0)) }
