@@ -41,10 +41,29 @@ const (
 	bold      = "\x1b[1m"
 	dim       = "\x1b[2m"
 	red       = "\x1b[31m"
-	green     = "\x1b[32m"
 )
 
-var modeColours = map[string]string{"push": "\x1b[36m", "poll": "\x1b[33m", "webhook": "\x1b[35m"}
+// modeColours come as near to those of the HTML report as sixteen colours do.
+// Nothing else has them.
+var modeColours = map[string]string{"push": "\x1b[94m", "poll": "\x1b[33m", "webhook": "\x1b[32m"}
+
+// laneColumns are the figures of a lane's line. A narrow terminal has those that
+// it has room for: half a number would be a wrong one.
+var laneColumns = []struct {
+	head  string
+	width int
+	from  int // shown on terminals of at least that many columns
+	value func(l *sinks.LiveLane, t *laneTrace) string
+}{
+	{"open", 9, 44, func(l *sinks.LiveLane, _ *laneTrace) string { return fmt.Sprint(l.Open) }},
+	{"delivered", 11, 35, func(l *sinks.LiveLane, _ *laneTrace) string { return fmt.Sprint(l.Delivered) }},
+	{"per s", 9, 53, func(_ *sinks.LiveLane, t *laneTrace) string { return fmt.Sprintf("%.0f", t.rate) }},
+	{"p50", 9, 62, func(l *sinks.LiveLane, _ *laneTrace) string { return latency(l.Recent, l.Recent.P50) }},
+	{"p99", 9, 24, func(l *sinks.LiveLane, _ *laneTrace) string { return latency(l.Recent, l.Recent.P99) }},
+}
+
+// laneWidth is what a lane's line takes with all columns, without the drawing.
+const laneWidth = 14 + 9 + 11 + 9 + 9 + 9
 
 func (f *frames) paint(colour, text string) string {
 	if !f.colour || text == "" {
@@ -59,7 +78,13 @@ func (f *frames) next(p bench.Progress, width int, now time.Time) []string {
 	if len(f.phases) == 0 || f.phases[len(f.phases)-1] != name {
 		f.phases = append(f.phases, name)
 	}
-	out := []string{f.path(), f.progress(p, width), f.paint(dim, fmt.Sprintf("  %-12s %8s %10s %8s %8s %8s", "lane", "open", "delivered", "per s", "p50", "p99"))}
+	head := fmt.Sprintf("  %-12s", "lane")
+	for _, c := range laneColumns {
+		if width >= c.from {
+			head += fmt.Sprintf("%*s", c.width, c.head)
+		}
+	}
+	out := []string{f.path(), f.progress(p, width), f.paint(dim, head)}
 	for _, l := range p.Live.Lanes {
 		out = append(out, f.lane(l, width, now))
 		if t := troubles(l); t != "" {
@@ -89,7 +114,7 @@ func (f *frames) path() string {
 		b.WriteString("  …")
 	}
 	for _, p := range done[max(0, len(done)-4):] {
-		b.WriteString("  " + f.paint(green, "✓") + " " + f.paint(dim, p))
+		b.WriteString("  " + "✓" + " " + f.paint(dim, p))
 	}
 	b.WriteString("  " + f.paint(bold, "▸ "+f.phases[len(f.phases)-1]))
 	return b.String()
@@ -109,7 +134,7 @@ func (f *frames) bar(done, whole time.Duration, width int) string {
 		return ""
 	}
 	n := int(min(1, max(0, float64(done)/float64(whole))) * float64(width))
-	return f.paint(green, strings.Repeat("━", n)) + f.paint(dim, strings.Repeat("─", width-n))
+	return strings.Repeat("━", n) + f.paint(dim, strings.Repeat("─", width-n))
 }
 
 func (f *frames) lane(l sinks.LiveLane, width int, now time.Time) string {
@@ -118,10 +143,14 @@ func (f *frames) lane(l sinks.LiveLane, width int, now time.Time) string {
 	if utf8.RuneCountInString(name) > 12 {
 		name = string([]rune(name)[:11]) + "…"
 	}
-	line := "  " + f.paint(modeColours[f.modes[l.Name]], fmt.Sprintf("%-12s", name)) +
-		fmt.Sprintf(" %8d %10d %8.0f %8s %8s", l.Open, l.Delivered, t.rate, latency(l.Recent, l.Recent.P50), latency(l.Recent, l.Recent.P99))
-	if width > 66+8 {
-		line += "  " + f.paint(modeColours[f.modes[l.Name]], spark(t.points))
+	line := "  " + f.paint(modeColours[f.modes[l.Name]], fmt.Sprintf("%-12s", name))
+	for _, c := range laneColumns {
+		if width >= c.from {
+			line += fmt.Sprintf("%*s", c.width, c.value(&l, t))
+		}
+	}
+	if room := width - 1 - laneWidth - 2; room >= 8 {
+		line += "  " + f.paint(modeColours[f.modes[l.Name]], spark(t.points[max(0, len(t.points)-room):]))
 	}
 	return line
 }
@@ -156,8 +185,12 @@ func (f *frames) trace(l sinks.LiveLane, now time.Time) *laneTrace {
 
 var sparks = []rune("▁▂▃▄▅▆▇█")
 
-// spark draws points against the largest of them; a gap where nothing came.
+// spark draws points against the largest of them, from the first on at which
+// anything came; a gap where nothing did.
 func spark(points []time.Duration) string {
+	for len(points) > 0 && points[0] < 0 {
+		points = points[1:]
+	}
 	if len(points) == 0 {
 		return ""
 	}

@@ -32,7 +32,7 @@ func TestFrames(t *testing.T) {
 		"  ━━━━━━━━━━━━──────────────────     6 s left  80 events fired",
 		"  lane             open  delivered    per s      p50      p99",
 		"  push              300        600      500   12.0ms   28.0ms  █",
-		"  a-lane-with…      300          0        0        –        –   ",
+		"  a-lane-with…      300          0        0        –        –  ",
 		"    3 missing, 2 duplicates",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -42,6 +42,9 @@ func TestFrames(t *testing.T) {
 		for _, colour := range []bool{false, true} {
 			f.colour = colour
 			for _, l := range f.next(measuring(700), width, start.Add(2*time.Second)) {
+				if strings.Contains(l, "28.") != strings.Contains(l, "28.0ms") || strings.Contains(l, "12.") != strings.Contains(l, "12.0ms") {
+					t.Errorf("width %d: half a number: %s", width, l)
+				}
 				if shown(l) >= width {
 					t.Errorf("width %d: %d columns: %s", width, shown(l), l)
 				}
@@ -60,7 +63,8 @@ func TestSpark(t *testing.T) {
 	for want, points := range map[string][]time.Duration{
 		"":     nil,
 		"▁":    {0},
-		" █":   {-1, 5},
+		"█":    {-1, 5},
+		"▁ █":  {0, -1, 5},
 		"▂▅█":  {1, 4, 8},
 		"█ ██": {7, -1, 7, 7},
 	} {
@@ -87,6 +91,12 @@ func TestCutAndRows(t *testing.T) {
 	}
 	if shown(painted) != 7 || shown("━─▁") != 3 {
 		t.Error("counts escape codes, or bytes")
+	}
+	block := []string{"a", "b", "c", "d"}
+	for height, want := range map[int]string{0: "a b c d", 5: "a b c d", 4: "a b   … 2 more lines", 2: "  … 4 more lines", 1: "a b c d"} {
+		if got := strings.Join(fit(block, height), " "); got != want {
+			t.Errorf("in %d lines: %q, want %q", height, got, want)
+		}
 	}
 	// A block of lines of 90, 10 and 0 columns on a terminal that is 40 wide by now.
 	if n := rows([]int{90, 10, 0}, 40); n != 5 {

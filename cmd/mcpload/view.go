@@ -54,7 +54,7 @@ func (v *view) update(p bench.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.terminal >= 0 {
-		v.draw(func(width int) []string { return v.frames.next(p, width, time.Now()) })
+		v.draw(func(width, height int) []string { return fit(v.frames.next(p, width, time.Now()), height) })
 		return
 	}
 	if p.Phase == v.phase && time.Since(v.last) < plainEvery {
@@ -69,17 +69,17 @@ func (v *view) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.terminal >= 0 {
-		v.draw(func(int) []string { return nil })
+		v.draw(func(_, _ int) []string { return nil })
 	}
 }
 
 // draw replaces the block that was drawn before.
-func (v *view) draw(block func(width int) []string) {
-	width, _, err := term.GetSize(v.terminal)
+func (v *view) draw(block func(width, height int) []string) {
+	width, height, err := term.GetSize(v.terminal)
 	if err != nil || width < 20 {
 		width = 80
 	}
-	lines := block(width)
+	lines := block(width, height)
 	var b strings.Builder
 	if n := rows(v.drawn, width); n > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", n)
@@ -91,6 +91,16 @@ func (v *view) draw(block func(width int) []string) {
 		v.drawn = append(v.drawn, shown(l))
 	}
 	_, _ = io.WriteString(v.w, b.String())
+}
+
+// fit leaves out what a terminal has no line for: what has scrolled out of it
+// cannot be drawn over. One line is the cursor's. A height of 0 is not known.
+func fit(lines []string, height int) []string {
+	room := height - 1
+	if height <= 0 || len(lines) <= room || room < 1 {
+		return lines
+	}
+	return append(lines[:room-1:room-1], fmt.Sprintf("  … %d more lines", len(lines)-room+1))
 }
 
 // rows is how many lines of the terminal a block takes by now: if it has become
