@@ -82,7 +82,7 @@
       opts: {
         width, height: 380, legend,
         scales: { x: { time: false, distr: 3, log: 10 }, y: { distr: 3, log: 10 } },
-        axes: axes(width, { values: names(share), filter: only((t) => power(t) || Math.abs(t - 2) < 1e-9) }, decades),
+        axes: axes(width, { values: names(share), filter: only((t) => power(t) || (width >= 500 && Math.abs(t - 2) < 1e-9)) }, decades),
         series: [{ label: 'percentile', value: (u, v) => (none(v) ? '–' : share(v)) }, ...parts.map((p) => p.series)],
       },
     };
@@ -131,7 +131,8 @@
       opts: {
         width, height, legend,
         plugins: [{ hooks: { drawClear: [(u) => behind(u, true)], draw: [(u) => behind(u, false), draw || (() => {})] } }],
-        cursor: { sync: { key: 'time' } },
+        // Of one run the intervals are the same in all lanes: where a lane has none, nothing came.
+        cursor: { sync: { key: 'time' }, ...(several ? {} : { hover: { skip: [] } }) },
         scales: { x: { time: false, range: (u, min, max) => (u.zoomed ? [min, max] : span) }, y: y.scale },
         hooks: { setSelect: [(u) => { u.zoomed = u.select.width > 0; }] },
         axes: axes(width, { values: (u, ticks) => ticks.map(seconds) }, y.axis || {}),
