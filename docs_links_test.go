@@ -107,6 +107,19 @@ func slug(heading string) string {
 	}, strings.TrimSpace(heading))
 }
 
+// TestPictures: pages of documentation are read over slow lines, too.
+func TestPictures(t *testing.T) {
+	pictures, err := filepath.Glob("docs/images/*")
+	if err != nil || len(pictures) == 0 {
+		t.Fatalf("%d pictures, %v", len(pictures), err)
+	}
+	for _, name := range pictures {
+		if info, err := os.Stat(name); err != nil || info.Size() > 300<<10 {
+			t.Errorf("%s: %v, want at most 300 KiB", name, err)
+		}
+	}
+}
+
 // TestFollow: the test of links finds what is wrong with one.
 func TestFollow(t *testing.T) {
 	for link, wrong := range map[string]bool{

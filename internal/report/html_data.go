@@ -218,7 +218,9 @@ func coarse(t results.Timeline, most int) ([]results.Point, time.Duration) {
 func (d *laneData) timeline(t results.Timeline, log *results.Log, most int, from time.Duration) {
 	points, width := coarse(t, most)
 	d.Width = width.Seconds()
+	// A lane without any has empty lists: the script knows no null in their place.
 	d.Time, d.P50, d.P99, d.Given = []float64{}, []*float64{}, []*float64{}, []float64{}
+	d.Missed, d.Twice, d.Late, d.Disorder, d.Strange = []int64{}, []int64{}, []int64{}, []int64{}, []int64{}
 	spans := byInterval(log, points, width)
 	for i, p := range points {
 		d.Time = append(d.Time, (p.At - from).Seconds())

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -126,6 +127,10 @@ func TestOverlayOfThree(t *testing.T) {
 	// The runs are laid over each other by when they began to fire.
 	if d := v.Data.Runs[1]; d.Lanes[0].Time[0] != 0.25 || d.Fired.Time[0] != 0.25 || d.Phases[1].Start != 0 || v.Times[1].Rows[0][0] != "0.25 s" {
 		t.Errorf("times %v, %v, %v, %v", d.Lanes[0].Time, d.Fired.Time, d.Phases, v.Times[1].Rows[0])
+	}
+	// The lanes that have no log and no timeline are lists without anything.
+	if data, err := json.Marshal(v.Data); err != nil || strings.Contains(string(data), "\":null") {
+		t.Errorf("%v: the script is given null: %s", err, data)
 	}
 	if len(v.Runs) != 3 || len(v.Data.Runs) != 3 || v.Columns[2].Hue != 0 || v.Columns[5].Hue != 1 || len(v.Finds) != 3 {
 		t.Errorf("%d runs, %d drawn, %d findings, %+v", len(v.Runs), len(v.Data.Runs), len(v.Finds), v.Columns)

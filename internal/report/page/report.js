@@ -132,7 +132,7 @@
         width, height, legend,
         plugins: [{ hooks: { drawClear: [(u) => behind(u, true)], draw: [(u) => behind(u, false), draw || (() => {})] } }],
         // Of one run the intervals are the same in all lanes: where a lane has none, nothing came.
-        cursor: { sync: { key: 'time' }, ...(several ? {} : { hover: { skip: [] } }) },
+        cursor: { sync: { key: 'time' }, ...(several ? {} : { dataIdx: (u, s, i) => i }) },
         scales: { x: { time: false, range: (u, min, max) => (u.zoomed ? [min, max] : span) }, y: y.scale },
         hooks: { setSelect: [(u) => { u.zoomed = u.select.width > 0; }] },
         axes: axes(width, { values: (u, ticks) => ticks.map(seconds) }, y.axis || {}),
@@ -248,6 +248,7 @@
     const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity }[e.key];
     if (step === undefined) return;
     e.preventDefault();
+    u.root.querySelector('.u-legend').setAttribute('aria-live', 'polite');
     const x = u.data[0];
     const at = none(u.cursor.idx) ? (step < 0 ? x.length : -1) : u.cursor.idx;
     const to = Math.min(x.length - 1, Math.max(0, at + step));
