@@ -153,8 +153,14 @@ func (c column) Label() string {
 }
 
 func newView(runs []Page) *view {
-	v := &view{Title: "mcpload", Several: len(runs) > 1, ShardHead: shardHead}
-	v.Title = "mcpload: " + profileName(runs[0].Result)
+	v := &view{Title: "mcpload: " + profileName(runs[0].Result), Several: len(runs) > 1, ShardHead: shardHead}
+	if v.Several {
+		var names []string
+		for i := range runs {
+			names = append(names, Clean(runs[i].Name))
+		}
+		v.Title = "mcpload: " + listed(names)
+	}
 	of := huesOf(runs)
 	columns := make([][]column, len(runs))
 	for i := range runs {

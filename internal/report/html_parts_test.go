@@ -132,6 +132,9 @@ func TestOverlayOfThree(t *testing.T) {
 	if data, err := json.Marshal(v.Data); err != nil || strings.Contains(string(data), "\":null") {
 		t.Errorf("%v: the script is given null: %s", err, data)
 	}
+	if v.Title != "mcpload: A, B and C" {
+		t.Errorf("title %q", v.Title)
+	}
 	if len(v.Runs) != 3 || len(v.Data.Runs) != 3 || v.Columns[2].Hue != 0 || v.Columns[5].Hue != 1 || len(v.Finds) != 3 {
 		t.Errorf("%d runs, %d drawn, %d findings, %+v", len(v.Runs), len(v.Data.Runs), len(v.Finds), v.Columns)
 	}
