@@ -134,10 +134,6 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	if err != nil {
 		return err
 	}
-	if f.run.target.url != "" && f.profile == "capacity" {
-		// Its embedded target is what makes its capacity known.
-		set = append(set, "target={}")
-	}
 	f.run.set = append(set, f.run.set...)
 	p, err := loadProfile(f.run, f.profile)
 	if err != nil {

@@ -197,6 +197,7 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 		Started: time.Now().UTC(),
 		Profile: text,
 		Host:    thisHost(),
+		Part:    opts.Shard.place(),
 		Upstream: results.Upstream{
 			Kind: p.Upstream.Kind, Sources: p.Upstream.Sources,
 		},

@@ -21,12 +21,10 @@ func newRunView(p *Page) runView {
 		Fired:      plural(r.Upstream.Fired, "event") + " fired by " + Clean(r.Upstream.Kind) + " from " + plural(int64(r.Upstream.Sources), "source"),
 		Thresholds: r.Thresholds,
 		Profile:    p.Profile,
-		Repeat:     "mcpload run --profile profile.yaml",
+		Repeat:     repeat(r),
 	}
 	if r.Target.Embedded {
 		v.Where = "the embedded target"
-	} else {
-		v.Repeat += " --target " + Clean(r.Target.URL)
 	}
 	if v.Profile == "" {
 		var b stdbytes.Buffer
@@ -52,6 +50,9 @@ func judge(r *results.Result) (word, text string) {
 	if len(r.Thresholds) == 0 {
 		of = "the profile sets no thresholds"
 	}
+	if r.Part != nil {
+		of = "thresholds are judged on the merged run"
+	}
 	switch {
 	case r.Instrument.Bottleneck:
 		return "doubtful", "The generator was the bottleneck, so these figures say little about the target; " + of + "."
@@ -59,6 +60,8 @@ func judge(r *results.Result) (word, text string) {
 		return "partial", "The run ended early: " + Clean(r.Reason) + ". What was fired until then is accounted for; " + of + "."
 	case failed > 0:
 		return "fail", fmt.Sprintf("%d of %s failed.", failed, plural(int64(len(r.Thresholds)), "threshold"))
+	case r.Part != nil:
+		return "part", fmt.Sprintf("This is shard %d of %d, and it is whole; %s.", r.Part.Index, r.Part.Count, of)
 	case len(r.Thresholds) == 0:
 		return "pass", "The run is whole, and the profile sets no thresholds."
 	}
