@@ -47,6 +47,7 @@ func Parse(name string, data []byte, overrides []string) (*Profile, error) {
 	c := &checker{decoder: d, p: &p}
 	c.profile()
 	if len(d.problems) == 0 {
+		p.settle()
 		c.cases()
 		c.steps()
 	}
