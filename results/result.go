@@ -86,8 +86,9 @@ type Target struct {
 	Protocol string `json:"protocol"`          // the version that was agreed
 	Name     string `json:"name,omitempty"`    // of the server software, as it says
 	Version  string `json:"version,omitempty"` // likewise
-	// Process is the target's own use of the machine while the run fired and
-	// drained, where it is a process of this machine.
+	// Process is the target's own use of its machine while the run fired and
+	// drained: where it is a process of this machine, or, in the steps of a
+	// capacity search, as the address of --target-metrics says.
 	Process *Process `json:"process,omitempty"`
 	// Stdio is what passed the pipes of a target that is met over standard input
 	// and output.
