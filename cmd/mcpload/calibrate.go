@@ -25,6 +25,7 @@ func (f *runFlags) checkCalibration() error {
 	}{
 		{f.out != "", "--out"},
 		{f.json, "--json"},
+		{f.extra.junit != "" && len(f.profiles) > 1, "--junit with other profiles"},
 		{f.trials > 1, "--trials"},
 		{f.record != "", "--record"},
 		{f.shards.processes > 1, "--processes"},

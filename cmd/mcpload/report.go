@@ -87,6 +87,8 @@ func write(w io.Writer, r *results.Result, format string) error {
 // extraFlags are the files and lines that a run writes for others to read.
 type extraFlags struct {
 	junit, summary, annotate string
+
+	written []*results.Result // so far, of several runs
 }
 
 func (e *extraFlags) add(c *cobra.Command) {
@@ -117,8 +119,9 @@ func (e *extraFlags) check() error {
 // write writes what was asked for. Annotations go to standard error where
 // standard output is the result.
 func (e *extraFlags) write(r *results.Result, annotations io.Writer) error {
+	e.written = append(e.written, r)
 	return e.files(annotations,
-		func(w io.Writer) error { return report.JUnit(w, r) },
+		func(w io.Writer) error { return report.JUnit(w, e.written...) },
 		func(w io.Writer) error { return report.Markdown(w, r) },
 		func(w io.Writer) error { return report.Annotations(w, r, e.annotate) })
 }

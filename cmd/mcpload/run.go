@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -105,20 +104,12 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	if err := f.metrics.check(f); err != nil {
 		return err
 	}
-	var all []*profiles.Profile
-	for _, name := range f.profiles {
-		p, err := loadProfile(f, name)
-		if err != nil {
-			return err
-		}
-		if len(p.Cases) > 0 {
-			if err := f.checkCalibration(); err != nil {
-				return err
-			}
-		}
-		all = append(all, p)
+	all, err := f.loadAll()
+	if err != nil {
+		return err
 	}
-	if err := distinct(all); err != nil {
+	bases, err := f.directories(all)
+	if err != nil {
 		return err
 	}
 	ctx, stop, release := onInterrupt(ctx, io)
@@ -129,61 +120,28 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	}
 	defer shown.close(ctx, stop)
 	f.collector = shown.collector()
-	started := time.Now().UTC().Format("20060102T150405Z")
-	var worst error
+	var errs []error
 	for trial := range f.trials {
-		for _, p := range all {
+		for i, p := range all {
 			if f.trials > 1 && !f.quiet {
 				fmt.Fprintf(io.err, "trial %d of %d, %s\n", trial+1, f.trials, p.Name)
 			}
 			if len(p.Cases) > 0 {
-				if err := calibrate(ctx, stop, f, p, io); err != nil {
-					return err
-				}
-				continue
+				err = calibrate(ctx, stop, f, p, io)
+			} else {
+				err = runProfile(ctx, stop, &f, p, f.dir(bases[i], trial), io)
 			}
-			err := runProfile(ctx, stop, f, p, f.dir(started, p.Name, trial), io)
-			if exitCode(err) == exitInterrupted {
-				return err
-			}
-			if worst == nil {
-				worst = err
+			errs = append(errs, f.named(err, p.Name, trial))
+			if code := exitCode(err); code == exitInterrupted || code == exitUsage {
+				return errors.Join(errs...) // the next would end likewise
 			}
 		}
 	}
-	return worst
-}
-
-// distinct refuses two profiles of one name: their results would be mixed up.
-func distinct(all []*profiles.Profile) error {
-	seen := map[string]bool{}
-	for _, p := range all {
-		if seen[p.Name] {
-			return usageError{fmt.Errorf("--profile: two profiles are named %s; rename one", p.Name)}
-		}
-		seen[p.Name] = true
-	}
-	return nil
-}
-
-// dir is where one run is written: trials of one profile stand side by side in
-// a directory of their own, which mcpload compare takes as one side.
-func (f *runFlags) dir(started, profile string, trial int) string {
-	dir := f.out
-	switch {
-	case dir == "":
-		dir = filepath.Join("results", "runs", started+"-"+profile)
-	case len(f.profiles) > 1:
-		dir = filepath.Join(dir, profile)
-	}
-	if f.trials > 1 {
-		dir = filepath.Join(dir, fmt.Sprintf("trial-%03d", trial+1))
-	}
-	return dir
+	return errors.Join(errs...)
 }
 
 // runProfile runs one profile once and writes its result to dir.
-func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profiles.Profile, dir string, io streams) error {
+func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profiles.Profile, dir string, io streams) error {
 	// Before the run, so that half an hour of measuring does not end in an
 	// error about a path.
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -217,16 +175,13 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profil
 	} else {
 		err = report.Text(out, outcome.Result)
 	}
-	if err == nil {
-		err = archive(dir, outcome)
+	// What can be written is, whatever else cannot.
+	saved := archive(dir, outcome)
+	err = errors.Join(err, saved, f.extra.write(outcome.Result, out))
+	if trace != nil {
+		err = errors.Join(err, trace.keep(outcome, io))
 	}
-	if err == nil {
-		err = f.extra.write(outcome.Result, out)
-	}
-	if err == nil && trace != nil {
-		err = trace.keep(outcome, io)
-	}
-	if err == nil && !f.json {
+	if saved == nil && !f.json {
 		fmt.Fprintf(out, "\nresult in %s\n", dir)
 	}
 	if outcome.Part != nil && runErr == nil {

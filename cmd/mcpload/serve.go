@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -116,7 +119,7 @@ func serve(ctx context.Context, f serveFlags, io streams) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := s.Start(ctx); err != nil {
-		return err
+		return cannotListen(err)
 	}
 	if f.options.Stdio {
 		return serveStdio(ctx, s, io)
@@ -132,6 +135,19 @@ func serve(ctx context.Context, f serveFlags, io streams) error {
 	}
 	if closeErr := s.Close(context.WithoutCancel(ctx)); err == nil {
 		err = closeErr
+	}
+	return err
+}
+
+// cannotListen says how to mend an address that cannot be served at: what is no
+// address is the fault of who wrote it.
+func cannotListen(err error) error {
+	var address *net.AddrError
+	switch {
+	case errors.As(err, &address):
+		return usageError{fmt.Errorf("%w; write an address like 127.0.0.1:8080", err)}
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%w; choose another with --addr, --admin or --tls-addr", err)
 	}
 	return err
 }

@@ -98,6 +98,9 @@ func (t *targetFlags) apply(p *profiles.Target) error {
 		if !ok || strings.TrimSpace(name) == "" {
 			return usageError{fmt.Errorf("--header %q: want 'Name: value'", h)}
 		}
+		if err := checkHeader(strings.TrimSpace(name), strings.TrimSpace(value)); err != nil {
+			return usageError{err}
+		}
 		if p.Headers == nil {
 			p.Headers = map[string]string{}
 		}
@@ -114,6 +117,11 @@ func (t *targetFlags) apply(p *profiles.Target) error {
 		}
 		p.Tokens = append(p.Tokens, tokens...)
 	}
+	for _, token := range t.tokens {
+		if err := checkToken("--token", token); err != nil {
+			return usageError{err}
+		}
+	}
 	p.Tokens = append(p.Tokens, t.tokens...)
 	p.TokenFile = "" // it is read, and a profile has either tokens or a file of them
 	return nil
@@ -127,12 +135,19 @@ func readTokens(name string) ([]string, error) {
 	defer f.Close()
 	var tokens []string
 	s := bufio.NewScanner(f)
-	for s.Scan() {
-		if line := strings.TrimSpace(s.Text()); line != "" && !strings.HasPrefix(line, "#") {
-			tokens = append(tokens, line)
+	for number := 1; s.Scan(); number++ {
+		line := strings.TrimSpace(s.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
 		}
+		if err := checkToken(fmt.Sprintf("token file %s: line %d", name, number), line); err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, line)
 	}
-	if err := s.Err(); err != nil {
+	if err := s.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("token file %s: a line is longer than %d KiB; put one token on each line", name, bufio.MaxScanTokenSize>>10)
+	} else if err != nil {
 		return nil, fmt.Errorf("token file %s: %w", name, err)
 	}
 	if len(tokens) == 0 {
