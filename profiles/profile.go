@@ -86,7 +86,8 @@ type Target struct {
 	// CAFile is a PEM file of certificates to trust beside the system's, at https
 	// URLs of the target and of the upstream.
 	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
-	// Embedded tunes the embedded reference target. It is an error with a URL.
+	// Embedded tunes the embedded reference target. It is an error with a URL or
+	// a command.
 	Embedded Embedded `yaml:"embedded,omitempty" json:"embedded,omitzero"`
 }
 
