@@ -39,6 +39,9 @@ A profile is one YAML file, read strictly: an unknown or repeated key, a value w
 are written ` + "`250ms`, `10s`, `1h30m`" + `; rates ` + "`20/s`, `300/m`, `3600/h`" + ` or a bare number of events per second. Any value can be overridden on the command line by its path:
 ` + "`--set phases.measure=30s`, `--set lanes.push.subscriptions=1000`, `--set 'lanes.*.http=h2c'`" + `.
 
+So is a key that would do nothing without another one. Another target (` + "`--target`, `--command`, `--set target.url=…`" + `) takes the place of an embedded one, with all that the file says of
+` + "`target.embedded`" + `.
+
 ` + "`mcpload profiles show compare`" + ` prints a commented one.
 `},
 }

@@ -154,14 +154,3 @@ func (c *checker) between(path string, value, least, most float64) {
 		c.bad(path, fmt.Sprintf("%v is out of bounds", value), fmt.Sprintf("give %v to %v", least, most))
 	}
 }
-
-func (c *checker) embeddedCapacity() {
-	e := &c.p.Target.Embedded
-	c.between("target.embedded.capacity", float64(e.Capacity), 0, 1e6)
-	switch {
-	case e.CapacityBurst != 0 && e.Capacity == 0:
-		c.bad("target.embedded.capacityBurst", "there is no capacity", "give capacity too")
-	case e.CapacityBurst < 0:
-		c.bad("target.embedded.capacityBurst", fmt.Sprintf("%d is too small", e.CapacityBurst), "give at least 1")
-	}
-}

@@ -162,6 +162,7 @@ func (c *checker) profile() {
 		}
 	}
 	c.limits()
+	c.idle()
 	c.embeddedCapacity()
 	c.capacity()
 }
@@ -175,16 +176,7 @@ func (c *checker) target() {
 	c.enum("target.era", t.Era, "auto", "modern", "legacy")
 	c.enum("target.revision", t.Revision, "newest", "older")
 	c.headers("target.headers", t.Headers)
-	if t.Embedded.Proof != "" {
-		c.enum("target.embedded.proof", t.Embedded.Proof, "challenge", "well-known")
-	}
-	c.lists()
-	if t.Embedded.SingleSign && t.Embedded.DualSign != 0 {
-		c.bad("target.embedded.dualSign", "there is singleSign as well", "give one of the two")
-	}
-	if t.Embedded.ResumeOnce && t.Embedded.ResumeOverlap != 0 {
-		c.bad("target.embedded.resumeOverlap", "there is resumeOnce as well", "give one of the two")
-	}
+	c.embedded()
 	if len(t.Tokens) > 0 && t.TokenFile != "" {
 		c.bad("target.tokenFile", "there are tokens as well", "give one of the two")
 	}

@@ -45,6 +45,7 @@ func (c *checker) lane(path string, l *Lane) {
 	case "webhook":
 		c.webhook(path+".webhook", &l.Webhook)
 	}
+	c.idleLane(path, l)
 	c.span(path+".churn.pause", l.Churn.Pause, 0, longest)
 	c.least(path+".attach.concurrency", l.Attach.Concurrency, 1)
 	c.enum(path+".attach.onFailure", l.Attach.OnFailure, "stop", "continue")

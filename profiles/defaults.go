@@ -63,7 +63,7 @@ func defaultLaneOf(mode, system string) Lane {
 // complete fills what follows from other keys.
 func (p *Profile) complete() {
 	p.completeLists()
-	if (p.Upstream.Kind == "inject" || p.Upstream.Kind == "feed" || p.Upstream.Kind == "replay") && p.Upstream.Event == "" && len(p.Lanes) > 0 {
+	if (p.Upstream.Kind == "inject" || p.Upstream.Kind == "feed" || p.Upstream.Kind == "replay" && p.Upstream.Replay.URL == "") && p.Upstream.Event == "" && len(p.Lanes) > 0 {
 		var events []string
 		for _, l := range p.Lanes {
 			if !l.HearsNone() {

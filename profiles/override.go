@@ -25,6 +25,63 @@ func override(root *node, text string, number int) []Problem {
 	return r.problems
 }
 
+// overrideAll sets all overrides in their order.
+func overrideAll(root *node, overrides []string) (problems []Problem) {
+	for i, o := range overrides {
+		path, value, _ := strings.Cut(o, "=")
+		if path = strings.TrimSpace(path); (path == "target.url" || path == "target.command") && strings.TrimSpace(value) != "" {
+			root.dropEmbedded()
+		}
+		problems = append(problems, override(root, o, i)...)
+	}
+	return problems
+}
+
+// dropEmbedded takes out how the embedded target of a file behaves, which
+// another one is named in place of: that is how a profile is tried on a server.
+// What overrides say of it stays, and a file that names a target of its own has
+// no use for it: both are errors.
+func (n *node) dropEmbedded() {
+	target := n.field("target")
+	if target == nil || target.field("url") != nil || target.field("command") != nil {
+		return
+	}
+	target.fields = slices.DeleteFunc(target.fields, func(f field) bool { return f.key == "embedded" && f.value.ofFile() })
+}
+
+// ofFile tells whether nothing in n came from an override, and takes out what
+// did not where something did.
+func (n *node) ofFile() bool {
+	if n.line >= overLine {
+		return false
+	}
+	n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return f.value.ofFile() })
+	return len(n.fields) == 0
+}
+
+// UpstreamKind is the kind of upstream that [Load] would give a profile with
+// these overrides, read without checking anything else: inject where it does not
+// say. An error of reading is that of Load.
+func UpstreamKind(nameOrPath string, overrides []string) (string, error) {
+	name, data, err := source(nameOrPath)
+	if err != nil {
+		return "", err
+	}
+	r := &reader{where: func(line int) string { return name + ":" + strconv.Itoa(line) }}
+	root := r.read(data)
+	if root == nil || root.kind != mapping || len(r.problems) > 0 {
+		_, err := Parse(name, data, overrides)
+		return "", err
+	}
+	overrideAll(root, overrides)
+	if u := root.field("upstream"); u != nil {
+		if k := u.field("kind"); k != nil && k.kind == scalar && k.text != "" {
+			return k.text, nil
+		}
+	}
+	return defaultProfile().Upstream.Kind, nil
+}
+
 // overLine is above every line of a file.
 const overLine = 1 << 30
 

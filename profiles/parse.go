@@ -4,6 +4,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -21,6 +22,9 @@ import (
 //
 //	lanes.push.subscriptions=1000   lanes.*.http=h2c   phases.measure=30s
 //
+// An override of target.url or target.command puts another target into the place
+// of an embedded one, and target.embedded of the file goes with that.
+//
 // An error is an [*Error] that lists everything that is wrong.
 func Parse(name string, data []byte, overrides []string) (*Profile, error) {
 	r := &reader{where: func(line int) string { return name + ":" + strconv.Itoa(line) }}
@@ -35,9 +39,7 @@ func Parse(name string, data []byte, overrides []string) (*Profile, error) {
 		r.bad(1, "", "is "+root.kind.String(), "a profile is a group of keys: "+strings.Join(keysOf(reflect.TypeFor[Profile]()), ", "))
 		return nil, newError(r.problems)
 	}
-	for i, o := range overrides {
-		r.problems = append(r.problems, override(root, o, i)...)
-	}
+	r.problems = append(r.problems, overrideAll(root, overrides)...)
 	p := defaultProfile()
 	d := &decoder{at: map[string]*node{}, tainted: map[string]bool{}, problems: r.problems}
 	d.decode(root, "", reflect.ValueOf(&p).Elem())
@@ -45,6 +47,7 @@ func Parse(name string, data []byte, overrides []string) (*Profile, error) {
 	c := &checker{decoder: d, p: &p}
 	c.profile()
 	if len(d.problems) == 0 {
+		p.settle()
 		c.cases()
 		c.steps()
 	}
@@ -134,17 +137,35 @@ func Source(name string) ([]byte, error) {
 // Load parses a built-in profile, or a file. A name without a slash, a
 // backslash or a dot is looked for among the built-in ones first.
 func Load(nameOrPath string, overrides []string) (*Profile, error) {
+	name, data, err := source(nameOrPath)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(name, data, overrides)
+}
+
+// source reads what [Load] parses, and says what it is called.
+func source(nameOrPath string) (name string, data []byte, err error) {
 	if !strings.ContainsAny(nameOrPath, `/\.`) {
 		if data, err := Source(nameOrPath); err == nil {
-			return Parse(nameOrPath+".yaml", data, overrides)
+			return nameOrPath + ".yaml", data, nil
 		}
 	}
-	data, err := os.ReadFile(nameOrPath)
+	file, err := os.Open(nameOrPath)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("profile %s: %w: neither a file nor built in; %s", quote(nameOrPath), ErrNotFound, advise(nameOrPath, builtinNames()))
+		return "", nil, fmt.Errorf("profile %s: %w: neither a file nor built in; %s", quote(nameOrPath), ErrNotFound, advise(nameOrPath, builtinNames()))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("profile %s: %w", quote(nameOrPath), err)
+		return "", nil, fmt.Errorf("profile %s: %w", quote(nameOrPath), err)
 	}
-	return Parse(nameOrPath, data, overrides)
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return "", nil, fmt.Errorf("profile %s: is a directory; name a file, such as %s", quote(nameOrPath), path.Join(nameOrPath, "profile.yaml"))
+	}
+	// One byte too many is refused when it is parsed.
+	data, err = io.ReadAll(io.LimitReader(file, maxBytes+1))
+	if err != nil {
+		return "", nil, fmt.Errorf("profile %s: %w", quote(nameOrPath), err)
+	}
+	return nameOrPath, data, nil
 }

@@ -77,15 +77,17 @@ type Target struct {
 	// (sessions).
 	Era string `yaml:"era,omitempty" json:"era"`
 	// Revision is the spelling that is sent: newest (the default) or older.
-	// Every spelling is read.
+	// Every spelling is read. The older one has no poll.timeout and no
+	// webhook.ttl, which then are not sent.
 	Revision string `yaml:"revision,omitempty" json:"revision"`
 	// Allow names hosts that are not loopback and may be loaded; they must be
 	// named again on the command line.
 	Allow []string `yaml:"allow,omitempty" json:"allow,omitempty"`
-	// CAFile is a PEM file of certificates to trust beside the system's, at the
-	// target and at https URLs of the upstream.
+	// CAFile is a PEM file of certificates to trust beside the system's, at https
+	// URLs of the target and of the upstream.
 	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
-	// Embedded tunes the embedded reference target. It is an error with a URL.
+	// Embedded tunes the embedded reference target. It is an error with a URL or
+	// a command.
 	Embedded Embedded `yaml:"embedded,omitempty" json:"embedded,omitzero"`
 }
 

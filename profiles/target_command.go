@@ -63,6 +63,9 @@ func (c *checker) command() {
 		c.bad("target.command", "there is a url as well", "give one of the two")
 		return
 	}
+	if !t.IsEmbedded() && c.given("target.embedded") {
+		c.bad("target.embedded", "is about the target that a run starts for itself, and this profile names another", "remove it, or the url or command")
+	}
 	if t.Embedded.Transport != "" {
 		c.enum("target.embedded.transport", t.Embedded.Transport, "http", "stdio")
 	}

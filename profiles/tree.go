@@ -64,7 +64,7 @@ const (
 // read parses text, which must be one YAML document.
 func (r *reader) read(text []byte) (root *node) {
 	if len(text) > maxBytes {
-		r.bad(1, "", fmt.Sprintf("%d bytes are too many for a profile", len(text)), "at most 1 MiB is read")
+		r.bad(1, "", "is too large for a profile", "at most 1 MiB is read")
 		return nil
 	}
 	if line := tooDeep(text); line > 0 {

@@ -186,8 +186,10 @@ type CostOf struct {
 	CPU        *float64 `json:"cpu"`
 	Resolution float64  `json:"resolution"` // CPU seconds, the least that could be told from nothing
 	Memory     *float64 `json:"memory"`     // bytes of resident memory
-	Requests   *float64 `json:"requests"`   // that carried no event
-	Bytes      *float64 `json:"bytes"`      // that carried no event, both ways
+	// Requests, and Bytes both ways: of idle those that carried no event, of
+	// delivered those that did.
+	Requests *float64 `json:"requests"`
+	Bytes    *float64 `json:"bytes"`
 	// Basis is what was measured: "20 subscriptions for 3.5s".
 	Basis string `json:"basis"`
 }

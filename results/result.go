@@ -39,6 +39,9 @@ type Result struct {
 	Thresholds []Verdict       `json:"thresholds"` // one entry per threshold and lane
 	Instrument Instrument      `json:"instrument"` // how the generator itself fared
 	Warnings   []Warning       `json:"warnings"`   // what a reader should know
+	// Part says which shard of a run this is the result of, where that is no run
+	// of its own. Thresholds are then judged on the merged result, not here.
+	Part *PartOf `json:"part,omitempty"`
 	// Shards are the processes that the run was split into, where it was: the
 	// figures above are then of all of them together.
 	Shards []Shard `json:"shards,omitempty"`
@@ -46,6 +49,12 @@ type Result struct {
 	// subscription that one shard fired and received, over 0 to 1: the rest was
 	// loaded and not measured. 0 where the run was not split.
 	Coverage float64 `json:"coverage,omitempty"`
+}
+
+// PartOf is the place of a shard in its run.
+type PartOf struct {
+	Index int `json:"index"` // from 0
+	Count int `json:"count"` // shards of the run
 }
 
 // Shard is one process of a run that was split.
@@ -77,8 +86,9 @@ type Target struct {
 	Protocol string `json:"protocol"`          // the version that was agreed
 	Name     string `json:"name,omitempty"`    // of the server software, as it says
 	Version  string `json:"version,omitempty"` // likewise
-	// Process is the target's own use of the machine while the run fired and
-	// drained, where it is a process of this machine.
+	// Process is the target's own use of its machine while the run fired and
+	// drained: where it is a process of this machine, or, in the steps of a
+	// capacity search, as the address of --target-metrics says.
 	Process *Process `json:"process,omitempty"`
 	// Stdio is what passed the pipes of a target that is met over standard input
 	// and output.

@@ -6,43 +6,75 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/internal/report"
 	"github.com/mcpload/mcpload/profiles"
 )
 
 // errCalibration ends a calibration in which something differed.
 var errCalibration = fmt.Errorf("plan and measurement differ: %w", errThreshold)
 
+// checkCalibration refuses what a profile with cases has no use for: its cases
+// run side by side, each with a target of its own, and leave no archive.
+func (f *runFlags) checkCalibration() error {
+	for _, x := range []struct {
+		given bool
+		flag  string
+	}{
+		{f.out != "", "--out"},
+		{f.json, "--json"},
+		{f.extra.junit != "" && len(f.profiles) > 1, "--junit with other profiles"},
+		{f.trials > 1, "--trials"},
+		{f.record != "", "--record"},
+		{f.shards.processes > 1, "--processes"},
+		{f.shards.shard != "", "--shard"},
+		{f.metrics.addr != "", "--metrics"},
+		{f.metrics.remoteWrite != "", "--remote-write"},
+		{f.target.tokenFile != "" || len(f.target.tokens) > 0, "--token and --token-file"},
+		{len(f.target.headers) > 0, "--header"},
+	} {
+		if x.given {
+			return usageError{fmt.Errorf("a profile with cases prints a table of them and nothing else, so it has no use for %s; leave it away", x.flag)}
+		}
+	}
+	return nil
+}
+
 // calibrate runs a profile with cases and prints plan beside measurement.
 func calibrate(ctx context.Context, stop <-chan struct{}, f runFlags, p *profiles.Profile, io streams) error {
-	if f.out != "" || f.json || f.trials > 1 {
-		return usageError{errors.New("a profile with cases only prints its table: leave --out, --json and --trials away")}
-	}
-	rows, failed := 0, 0
+	told := &report.Calibration{Profile: p.Name, Version: version(), Started: time.Now()}
+	failed := 0
 	fmt.Fprintf(io.out, "%-26s %-9s %s\n%s\n", "case", "lane", "plan = measured", strings.Repeat("─", 100))
 	err := bench.Calibrate(ctx, bench.Options{
 		Profile: p, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(),
 	}, func(done []bench.CalibrationRow) {
 		for _, r := range done {
-			rows++
 			if !r.Passed {
 				failed++
 			}
+			told.Rows = append(told.Rows, report.CalibrationRow{Case: r.Case, Lane: r.Lane, Passed: r.Passed, Text: strings.Join(checkTexts(r), ", ")})
 			printRow(io.out, r)
 		}
 	})
+	told.Took = time.Since(told.Started)
 	if err != nil {
+		told.Broken = err.Error()
+		return errors.Join(err, f.extra.writeCalibration(told, io.out))
+	}
+	fmt.Fprintf(io.out, "\n%d of %d rows equal\n", len(told.Rows)-failed, len(told.Rows))
+	if err := f.extra.writeCalibration(told, io.out); err != nil {
 		return err
 	}
-	fmt.Fprintf(io.out, "\n%d of %d rows equal\n", rows-failed, rows)
 	if failed > 0 {
 		return errCalibration
 	}
 	return nil
 }
 
-func printRow(w io.Writer, r bench.CalibrationRow) {
+// checkTexts are the figures of a row, planned and measured.
+func checkTexts(r bench.CalibrationRow) []string {
 	var parts []string
 	for _, c := range r.Checks {
 		sign := "="
@@ -54,11 +86,15 @@ func printRow(w io.Writer, r bench.CalibrationRow) {
 		}
 		parts = append(parts, fmt.Sprintf("%s %s %s %d", c.Name, c.Want, sign, c.Got))
 	}
+	return parts
+}
+
+func printRow(w io.Writer, r bench.CalibrationRow) {
 	mark := "ok  "
 	if !r.Passed {
 		mark = "FAIL"
 	}
-	for i, line := range wrap(parts, 58) {
+	for i, line := range wrap(checkTexts(r), 58) {
 		if i == 0 {
 			fmt.Fprintf(w, "%-26s %-9s %s %s\n", r.Case, r.Lane, mark, line)
 		} else {

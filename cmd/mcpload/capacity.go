@@ -24,7 +24,7 @@ type capacityFlags struct {
 	run      runFlags // those that it shares with the run command
 	profile  string
 	axis     string
-	from, to float64
+	from, to *float64 // nil = the profile's
 	slo      []string
 	metrics  string
 	markdown bool
@@ -32,6 +32,7 @@ type capacityFlags struct {
 
 func newCapacityCommand(io streams) *cobra.Command {
 	var f capacityFlags
+	var from, to float64
 	c := &cobra.Command{
 		Use:   "capacity",
 		Short: "Find the largest load that meets a service level",
@@ -51,13 +52,21 @@ limit. Without --target, the embedded target with a known capacity is searched.
       --profile push --axis subscriptions --from 100 --to 5000 --slo 'p99<250ms' --slo 'loss<=0.1%'
   mcpload capacity --profile mine.yaml --target-metrics http://127.0.0.1:9090/metrics --json > capacity.json`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return findCapacity(c.Context(), f, io) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("from") {
+				f.from = &from
+			}
+			if c.Flags().Changed("to") {
+				f.to = &to
+			}
+			return findCapacity(c.Context(), f, io)
+		},
 	}
 	fl := c.Flags()
 	fl.StringVarP(&f.profile, "profile", "p", "capacity", "built-in profile or file (see mcpload profiles)")
 	fl.StringVar(&f.axis, "axis", "", "what is raised: rate, subscriptions or burst (default: the profile's)")
-	fl.Float64Var(&f.from, "from", 0, "lowest load (default: the profile's)")
-	fl.Float64Var(&f.to, "to", 0, "highest load (default: the profile's)")
+	fl.Float64Var(&from, "from", 0, "lowest load (default: the profile's)")
+	fl.Float64Var(&to, "to", 0, "highest load (default: the profile's)")
 	fl.StringArrayVar(&f.slo, "slo", nil, "what a load must meet: p50, p90, p99 or p999<DURATION, loss<=SHARE, backlog<=SHARE (repeatable)")
 	fl.StringVar(&f.metrics, "target-metrics", "", "address of the target's CPU and memory in Prometheus' text format")
 	f.run.target.add(c)
@@ -80,10 +89,10 @@ func (f *capacityFlags) overrides() ([]string, error) {
 	}
 	for _, b := range []struct {
 		key   string
-		value float64
+		value *float64
 	}{{"from", f.from}, {"to", f.to}} {
-		if b.value != 0 {
-			set = append(set, "capacity."+b.key+"="+strconv.FormatFloat(b.value, 'f', -1, 64))
+		if b.value != nil {
+			set = append(set, "capacity."+b.key+"="+strconv.FormatFloat(*b.value, 'f', -1, 64))
 		}
 	}
 	for _, s := range f.slo {
@@ -134,10 +143,6 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	if err != nil {
 		return err
 	}
-	if f.run.target.url != "" && f.profile == "capacity" {
-		// Its embedded target is what makes its capacity known.
-		set = append(set, "target={}")
-	}
 	f.run.set = append(set, f.run.set...)
 	p, err := loadProfile(f.run, f.profile)
 	if err != nil {
@@ -145,7 +150,9 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	}
 	dir := f.run.out
 	if dir == "" {
-		dir = filepath.Join("results", "runs", time.Now().UTC().Format("20060102T150405Z")+"-capacity-"+p.Name)
+		dir = unused(filepath.Join("results", "runs", time.Now().UTC().Format("20060102T150405Z")+"-capacity-"+p.Name))
+	} else if err := checkOut(dir); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
@@ -194,16 +201,13 @@ func (f *capacityFlags) write(c *results.Capacity, dir string, io streams) error
 	default:
 		err = report.Capacity(io.out, c)
 	}
-	if err == nil {
-		err = results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write)
-	}
-	if err == nil {
-		err = results.WriteFile(filepath.Join(dir, "report.txt"), func(w goio.Writer) error { return report.Capacity(w, c) })
-	}
-	if err == nil && !f.run.json && !f.markdown {
+	// What can be written is, whatever else cannot.
+	saved := errors.Join(results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write),
+		results.WriteFile(filepath.Join(dir, "report.txt"), func(w goio.Writer) error { return report.Capacity(w, c) }))
+	if saved == nil && !f.run.json && !f.markdown {
 		fmt.Fprintf(io.out, "result in %s\n", dir)
 	}
-	return err
+	return errors.Join(err, saved)
 }
 
 // capacityVerdict is what a whole search ends with.

@@ -57,6 +57,12 @@ func compare(f compareFlags, args []string, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
+	if !(f.alpha > 0 && f.alpha <= 0.5) {
+		return usageError{fmt.Errorf("--alpha %v: want a share above 0 and up to 0.5, such as 0.05", f.alpha)}
+	}
+	if !(f.minEffect >= 0) {
+		return usageError{fmt.Errorf("--min-effect %v: want a share of 0 or more, such as 0.03", f.minEffect)}
+	}
 	if f.minEffect == 0 {
 		f.minEffect = -1 // 0 asks for none, not for the default
 	}

@@ -21,13 +21,14 @@ const (
 const exitCodesHelp = `Exit codes:
   0    all is well
   1    something failed on this side, such as writing the result; compare: a
-       figure got worse than a gate allows; capacity: the highest load met the
-       level, so the capacity is above it
+       figure got worse than a gate allows; merge: shards are missing or ended
+       early; capacity: the highest load met the level, so the capacity is above
+       it, or too many trials disagreed
   2    bad profile, flag or argument
   3    the target cannot be reached, went away, or does not offer what is asked
   4    the generator was the bottleneck: its figures say little about the target
   99   a threshold failed; capacity: not even the lowest load met the level
-  130  interrupted; a partial result was written`
+  130  interrupted; what was measured until then was written`
 
 // usageError is an error of the one who called.
 type usageError struct{ error }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -55,13 +56,35 @@ that cost.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return checkFlags(c) },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 	})
 	root.AddCommand(newRunCommand(io), newCapacityCommand(io), newMergeCommand(io), newShardCommand(io), newRecordCommand(io), newCompareCommand(io), newReportCommand(io), newServeCommand(io), newDiscoverCommand(io), newDoctorCommand(io), newProfilesCommand(io))
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			c.Args = func(_ *cobra.Command, args []string) error { return knownTopic(root, args) }
+		}
+	}
 	asUsage(root)
 	return root
+}
+
+// knownTopic refuses a command that help knows nothing of.
+func knownTopic(root *cobra.Command, args []string) error {
+	c := root
+	for _, name := range args {
+		i := slices.IndexFunc(c.Commands(), func(sub *cobra.Command) bool { return sub.Name() == name || sub.HasAlias(name) })
+		if i < 0 {
+			return fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
+		}
+		c = c.Commands()[i]
+	}
+	return nil
 }
 
 // asUsage marks the errors that a command finds in its arguments as such.

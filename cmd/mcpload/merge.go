@@ -55,6 +55,10 @@ func merge(f mergeFlags, args []string, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
+	// What was merged can be merged again; what was measured cannot be had again.
+	if r, err := results.Load(f.out); err == nil && len(r.Shards) == 0 {
+		return usageError{fmt.Errorf("--out %s: holds a result that is no merged one; choose another directory", f.out)}
+	}
 	outcome, err := bench.Merge(dirs)
 	if err != nil {
 		return usageError{err}
@@ -66,13 +70,9 @@ func merge(f mergeFlags, args []string, io streams) error {
 	} else {
 		err = report.Text(out, outcome.Result)
 	}
-	if err == nil {
-		err = archive(f.out, outcome)
-	}
-	if err == nil {
-		err = f.extra.write(outcome.Result, out)
-	}
-	if err == nil && !f.json {
+	saved := archive(f.out, outcome)
+	err = errors.Join(err, saved, f.extra.write(outcome.Result, out))
+	if saved == nil && !f.json {
 		fmt.Fprintf(out, "\nresult in %s\n", f.out)
 	}
 	if err == nil && outcome.Result.Partial {

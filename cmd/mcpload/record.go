@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -91,6 +93,16 @@ func record(ctx context.Context, f recordFlags, io streams) error {
 func (f *recordFlags) profile() (*profiles.Profile, error) {
 	if f.target.url == "" && f.target.command == "" || len(f.events) == 0 {
 		return nil, usageError{errors.New("give the server with --target or --command, and an event of it with --event; mcpload discover lists them")}
+	}
+	if f.duration <= 0 {
+		return nil, usageError{fmt.Errorf("--for %v: want more than 0, such as 1m", f.duration)}
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(f.arguments), &object); err != nil || object == nil {
+		return nil, usageError{fmt.Errorf("--arguments %s: want a JSON object, such as '{\"channel\": \"c\"}'", f.arguments)}
+	}
+	if !slices.Contains([]string{"push", "poll", "webhook"}, f.mode) {
+		return nil, usageError{fmt.Errorf("--mode %q: want push, poll or webhook", f.mode)}
 	}
 	text := "name: record\nlanes:\n"
 	for i, e := range f.events {

@@ -26,8 +26,8 @@ func TestRecordErrors(t *testing.T) {
 	}{
 		"no target":     {[]string{"record", "--event", "e"}, exitUsage, "give the server with --target"},
 		"no event":      {[]string{"record", "--target", "http://127.0.0.1:1/mcp"}, exitUsage, "an event of it with --event"},
-		"bad mode":      {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--mode", "telepathy"}, exitUsage, `no such mode "telepathy"`},
-		"bad arguments": {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--arguments", "[1]"}, exitUsage, "lanes.event-0.arguments: is a list"},
+		"bad mode":      {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--mode", "telepathy"}, exitUsage, `--mode "telepathy": want push, poll or webhook`},
+		"bad arguments": {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--arguments", "[1]"}, exitUsage, "--arguments [1]: want a JSON object"},
 		"taken":         {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--out", taken}, exitUsage, "exists already"},
 		"not here":      {[]string{"record", "-t", "http://192.0.2.1/mcp", "-e", "e"}, exitUsage, "--allow-host 192.0.2.1"},
 		"nobody there":  {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e"}, exitTarget, "cannot be reached"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -68,6 +69,9 @@ func write(w io.Writer, r *results.Result, format string) error {
 	case "markdown":
 		return report.Markdown(w, r)
 	case "junit":
+		if r.Part != nil {
+			return usageError{fmt.Errorf("--format junit: this is shard %d of %d, and thresholds are judged on the merged run; use mcpload merge", r.Part.Index, r.Part.Count)}
+		}
 		return report.JUnit(w, r)
 	case "json":
 		return r.Write(w)
@@ -83,6 +87,8 @@ func write(w io.Writer, r *results.Result, format string) error {
 // extraFlags are the files and lines that a run writes for others to read.
 type extraFlags struct {
 	junit, summary, annotate string
+
+	written []*results.Result // so far, of several runs
 }
 
 func (e *extraFlags) add(c *cobra.Command) {
@@ -113,20 +119,39 @@ func (e *extraFlags) check() error {
 // write writes what was asked for. Annotations go to standard error where
 // standard output is the result.
 func (e *extraFlags) write(r *results.Result, annotations io.Writer) error {
+	e.written = append(e.written, r)
+	return e.files(annotations,
+		func(w io.Writer) error { return report.JUnit(w, e.written...) },
+		func(w io.Writer) error { return report.Markdown(w, r) },
+		func(w io.Writer) error { return report.Annotations(w, r, e.annotate) })
+}
+
+// writeCalibration is the same for a profile with cases.
+func (e *extraFlags) writeCalibration(c *report.Calibration, annotations io.Writer) error {
+	return e.files(annotations,
+		func(w io.Writer) error { return report.CalibrationJUnit(w, c) },
+		func(w io.Writer) error { return report.CalibrationMarkdown(w, c) },
+		func(w io.Writer) error { return report.CalibrationAnnotations(w, c, e.annotate) })
+}
+
+// files writes each that was asked for, whether or not another cannot be
+// written.
+func (e *extraFlags) files(annotations io.Writer, junit, summary, annotate func(io.Writer) error) error {
+	var errs []error
 	if e.junit != "" {
-		if err := toFile(e.junit, os.O_TRUNC, func(w io.Writer) error { return report.JUnit(w, r) }); err != nil {
-			return fmt.Errorf("--junit: %w", err)
+		if err := toFile(e.junit, os.O_TRUNC, junit); err != nil {
+			errs = append(errs, fmt.Errorf("--junit: %w", err))
 		}
 	}
 	if e.summary != "" {
-		if err := toFile(e.summary, os.O_APPEND, func(w io.Writer) error { return report.Markdown(w, r) }); err != nil {
-			return fmt.Errorf("--summary: %w", err)
+		if err := toFile(e.summary, os.O_APPEND, summary); err != nil {
+			errs = append(errs, fmt.Errorf("--summary: %w", err))
 		}
 	}
 	if e.annotate != "" {
-		return report.Annotations(annotations, r, e.annotate)
+		errs = append(errs, annotate(annotations))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func toFile(name string, mode int, write func(io.Writer) error) error {

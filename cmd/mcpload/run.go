@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -108,15 +104,12 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	if err := f.metrics.check(f); err != nil {
 		return err
 	}
-	var all []*profiles.Profile
-	for _, name := range f.profiles {
-		p, err := loadProfile(f, name)
-		if err != nil {
-			return err
-		}
-		all = append(all, p)
+	all, err := f.loadAll()
+	if err != nil {
+		return err
 	}
-	if err := distinct(all); err != nil {
+	bases, err := f.directories(all)
+	if err != nil {
 		return err
 	}
 	ctx, stop, release := onInterrupt(ctx, io)
@@ -127,61 +120,28 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	}
 	defer shown.close(ctx, stop)
 	f.collector = shown.collector()
-	started := time.Now().UTC().Format("20060102T150405Z")
-	var worst error
+	var errs []error
 	for trial := range f.trials {
-		for _, p := range all {
+		for i, p := range all {
 			if f.trials > 1 && !f.quiet {
 				fmt.Fprintf(io.err, "trial %d of %d, %s\n", trial+1, f.trials, p.Name)
 			}
 			if len(p.Cases) > 0 {
-				if err := calibrate(ctx, stop, f, p, io); err != nil {
-					return err
-				}
-				continue
+				err = calibrate(ctx, stop, f, p, io)
+			} else {
+				err = runProfile(ctx, stop, &f, p, f.dir(bases[i], trial), io)
 			}
-			err := runProfile(ctx, stop, f, p, f.dir(started, p.Name, trial), io)
-			if exitCode(err) == exitInterrupted {
-				return err
-			}
-			if worst == nil {
-				worst = err
+			errs = append(errs, f.named(err, p.Name, trial))
+			if code := exitCode(err); code == exitInterrupted || code == exitUsage {
+				return errors.Join(errs...) // the next would end likewise
 			}
 		}
 	}
-	return worst
-}
-
-// distinct refuses two profiles of one name: their results would be mixed up.
-func distinct(all []*profiles.Profile) error {
-	seen := map[string]bool{}
-	for _, p := range all {
-		if seen[p.Name] {
-			return usageError{fmt.Errorf("--profile: two profiles are named %s; rename one", p.Name)}
-		}
-		seen[p.Name] = true
-	}
-	return nil
-}
-
-// dir is where one run is written: trials of one profile stand side by side in
-// a directory of their own, which mcpload compare takes as one side.
-func (f *runFlags) dir(started, profile string, trial int) string {
-	dir := f.out
-	switch {
-	case dir == "":
-		dir = filepath.Join("results", "runs", started+"-"+profile)
-	case len(f.profiles) > 1:
-		dir = filepath.Join(dir, profile)
-	}
-	if f.trials > 1 {
-		dir = filepath.Join(dir, fmt.Sprintf("trial-%03d", trial+1))
-	}
-	return dir
+	return errors.Join(errs...)
 }
 
 // runProfile runs one profile once and writes its result to dir.
-func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profiles.Profile, dir string, io streams) error {
+func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profiles.Profile, dir string, io streams) error {
 	// Before the run, so that half an hour of measuring does not end in an
 	// error about a path.
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -215,16 +175,13 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f runFlags, p *profil
 	} else {
 		err = report.Text(out, outcome.Result)
 	}
-	if err == nil {
-		err = archive(dir, outcome)
+	// What can be written is, whatever else cannot.
+	saved := archive(dir, outcome)
+	err = errors.Join(err, saved, f.extra.write(outcome.Result, out))
+	if trace != nil {
+		err = errors.Join(err, trace.keep(outcome, io))
 	}
-	if err == nil {
-		err = f.extra.write(outcome.Result, out)
-	}
-	if err == nil && trace != nil {
-		err = trace.keep(outcome, io)
-	}
-	if err == nil && !f.json {
+	if saved == nil && !f.json {
 		fmt.Fprintf(out, "\nresult in %s\n", dir)
 	}
 	if outcome.Part != nil && runErr == nil {
@@ -247,161 +204,6 @@ func verdict(r *results.Result, runErr, writeErr error) error {
 		return errThreshold
 	}
 	return nil
-}
-
-// loadProfile reads the profile with all overrides of the command line.
-func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
-	set := slices.Clone(f.set)
-	if f.upstream != "" {
-		set = append(set, "upstream.kind="+f.upstream)
-	}
-	if f.upstreamURL != "" {
-		key := "upstream.admin="
-		switch f.upstream {
-		case "http", "github", "slack", "stripe":
-			key = "upstream." + f.upstream + ".url="
-		}
-		set = append(set, key+f.upstreamURL)
-	}
-	if f.target.url != "" {
-		set = append(set, "target.url="+f.target.url)
-	}
-	over, err := f.target.commandOverride()
-	if err != nil {
-		return nil, err
-	}
-	p, err := profiles.Load(name, append(set, over...))
-	if err != nil {
-		return nil, usageError{err}
-	}
-	if err := f.target.apply(&p.Target); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// targetFlags are the flags that say where a server is and how it is met.
-type targetFlags struct {
-	url       string
-	command   string
-	headers   []string
-	tokens    []string
-	tokenFile string
-}
-
-func (t *targetFlags) add(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVarP(&t.url, "target", "t", "", "URL of the MCP endpoint")
-	fl.StringVar(&t.command, "command", "", "instead of --target: a program that speaks MCP over standard input and output, with its arguments")
-	fl.StringArrayVarP(&t.headers, "header", "H", nil, "header of every request, 'Name: value' (repeatable)")
-	fl.StringArrayVar(&t.tokens, "token", nil, "bearer token, one principal each (repeatable)")
-	fl.StringVar(&t.tokenFile, "token-file", "", "file of bearer tokens, one principal a line")
-}
-
-// commandOverride is the override that --command stands for.
-func (t *targetFlags) commandOverride() ([]string, error) {
-	if t.command == "" {
-		return nil, nil
-	}
-	if t.url != "" {
-		return nil, usageError{errors.New("--target and --command: give one of the two")}
-	}
-	text, err := json.Marshal(t.command) // which is YAML, too
-	return []string{"target.command=" + string(text)}, err
-}
-
-// apply puts the flags over what the profile says.
-func (t *targetFlags) apply(p *profiles.Target) error {
-	for _, h := range t.headers {
-		name, value, ok := strings.Cut(h, ":")
-		if !ok || strings.TrimSpace(name) == "" {
-			return usageError{fmt.Errorf("--header %q: want 'Name: value'", h)}
-		}
-		if p.Headers == nil {
-			p.Headers = map[string]string{}
-		}
-		p.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
-	}
-	file := p.TokenFile
-	if t.tokenFile != "" {
-		file = t.tokenFile
-	}
-	if file != "" {
-		tokens, err := readTokens(file)
-		if err != nil {
-			return usageError{err}
-		}
-		p.Tokens = append(p.Tokens, tokens...)
-	}
-	p.Tokens = append(p.Tokens, t.tokens...)
-	return nil
-}
-
-func readTokens(name string) ([]string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("token file: %w", err)
-	}
-	defer f.Close()
-	var tokens []string
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		if line := strings.TrimSpace(s.Text()); line != "" && !strings.HasPrefix(line, "#") {
-			tokens = append(tokens, line)
-		}
-	}
-	if err := s.Err(); err != nil {
-		return nil, fmt.Errorf("token file %s: %w", name, err)
-	}
-	if len(tokens) == 0 {
-		return nil, fmt.Errorf("token file %s holds no token; put one on each line", name)
-	}
-	return tokens, nil
-}
-
-// onInterrupt gives a channel that is closed by the first interrupt and a
-// context that is cancelled by the second. release ends the watching.
-func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struct{}, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := make(chan struct{})
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		select {
-		case <-io.interrupts:
-			fmt.Fprintln(io.err, "\nstopping: no more events are fired; again to write the result at once")
-			close(stop)
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case <-io.interrupts:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, stop, func() {
-		cancel()
-		<-watching
-	}
-}
-
-// untilInterrupt gives a context that the first interrupt cancels.
-func untilInterrupt(ctx context.Context, io streams) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		select {
-		case <-io.interrupts:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		cancel()
-		<-watching
-	}
 }
 
 // archive writes what a run leaves behind.

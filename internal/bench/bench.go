@@ -140,26 +140,8 @@ type run struct {
 func newRun(ctx context.Context, opts Options) (*run, error) {
 	p := opts.Profile
 	r := &run{opts: opts, profile: p, clock: mcpload.NewClock(), id: newRunID()}
-	var err error
-	if r.thresholds, err = results.ParseThresholds(p.Thresholds); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
-	}
-	names := make([]string, len(p.Lanes))
-	for i, l := range p.Lanes {
-		names[i] = l.Name
-	}
-	for _, t := range r.thresholds {
-		if err := t.CheckLanes(names); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
-		}
-	}
-	if err := checkHosts(ctx, p, opts.AllowHosts); err != nil {
+	if err := r.checkProfile(ctx); err != nil {
 		return nil, err
-	}
-	if p.Target.Embedded.Faults != "" {
-		if err := checkFaults(p); err != nil {
-			return nil, fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
-		}
 	}
 	if err := r.readTraces(); err != nil {
 		return nil, err
@@ -169,6 +151,7 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 			return nil, err
 		}
 		r.id = opts.Shard.Run
+		var err error
 		if r.common, err = commonHash(p); err != nil {
 			return nil, err
 		}
@@ -190,13 +173,49 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
-	r.result = &results.Result{
+	r.result = r.emptyResult(text)
+	return r, nil
+}
+
+// checkProfile holds the profile against what is known without the target:
+// thresholds, hosts and faults.
+func (r *run) checkProfile(ctx context.Context) error {
+	p := r.profile
+	var err error
+	if r.thresholds, err = results.ParseThresholds(p.Thresholds); err != nil {
+		return fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	names := make([]string, len(p.Lanes))
+	for i, l := range p.Lanes {
+		names[i] = l.Name
+	}
+	for _, t := range r.thresholds {
+		if err := t.CheckLanes(names); err != nil {
+			return fmt.Errorf("%w: %w", ErrProfile, err)
+		}
+	}
+	if err := checkHosts(ctx, p, r.opts.AllowHosts); err != nil {
+		return err
+	}
+	if p.Target.Embedded.Faults != "" {
+		if err := checkFaults(p); err != nil {
+			return fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
+		}
+	}
+	return nil
+}
+
+// emptyResult is the result before anything was measured.
+func (r *run) emptyResult(profile json.RawMessage) *results.Result {
+	p := r.profile
+	return &results.Result{
 		Schema:  results.Schema,
-		Version: opts.Version,
-		Run:     runName(r.id, opts.Shard),
+		Version: r.opts.Version,
+		Run:     runName(r.id, r.opts.Shard),
 		Started: time.Now().UTC(),
-		Profile: text,
+		Profile: profile,
 		Host:    thisHost(),
+		Part:    r.opts.Shard.place(),
 		Upstream: results.Upstream{
 			Kind: p.Upstream.Kind, Sources: p.Upstream.Sources,
 		},
@@ -204,7 +223,6 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 		Lanes:    []results.Lane{},
 		Warnings: []results.Warning{},
 	}
-	return r, nil
 }
 
 // runName is the run id in results: that of a shard has its index behind it.

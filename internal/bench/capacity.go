@@ -177,6 +177,9 @@ func (s *capacitySearch) recover(ctx context.Context, after results.CapacityStep
 		s.keep.stop()
 		return nil
 	}
+	if s.p.Target.OverStdio() {
+		return nil // each step starts the program anew
+	}
 	for range maxRecover {
 		step, err := s.step(ctx, stepPlan{load: s.p.Capacity.From, purpose: purposeRecover})
 		if err != nil {

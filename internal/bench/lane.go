@@ -75,7 +75,7 @@ func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, en
 		Subscriptions: l.Subscriptions,
 		Number:        l.wholeNumber,
 		Seed:          seed,
-		Poll:          dialect.PollOptions{Floor: l.Poll.Floor, Timeout: l.Poll.Timeout, MaxEvents: l.Poll.MaxEvents},
+		Poll:          dialect.PollOptions{Floor: orNone(l.Poll.Floor), Timeout: l.Poll.Timeout, MaxEvents: l.Poll.MaxEvents},
 		Push: dialect.PushOptions{
 			Heartbeat: l.Push.Heartbeat, BackoffMin: l.Push.Backoff.Min, BackoffMax: l.Push.Backoff.Max,
 		},
@@ -129,4 +129,13 @@ func (p *pass) openLedger() error {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
 	return nil
+}
+
+// orNone is a length of time of the profile as dialects take it, for which 0 is
+// their own default and less than 0 is none.
+func orNone(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
 }

@@ -94,6 +94,14 @@ func commonHash(p *profiles.Profile) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
+// place is what the result of a shard says of itself; nil of a whole run.
+func (s *Shard) place() *results.PartOf {
+	if s == nil {
+		return nil
+	}
+	return &results.PartOf{Index: s.Index, Count: s.Count}
+}
+
 // check refuses what shards cannot do.
 func (s *Shard) check(p *profiles.Profile, recorded bool) error {
 	switch {

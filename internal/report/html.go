@@ -135,7 +135,7 @@ type runView struct {
 	Started    string
 	Took       string
 	Fired      string
-	Word       string // the verdict in a word: pass, fail, doubtful or partial
+	Word       string // the verdict in a word: pass, fail, doubtful, partial, or part of a shard
 	Verdict    string
 	Thresholds []heldRow
 	Shards     []shardRow

@@ -61,7 +61,7 @@ func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 		`<td>intended</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">10.0ms</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">100ms</td><td class="n">100ms</td>`,
 		`<th scope="row">4 s</th><td class="n">1</td><td class="n">5</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">2</td>`,
 		`<th scope="row">2 s</th><td class="n">0</td><td class="n">0</td><td class="n">–</td>`, // nothing happened, which is shown
-		`<td class="lanes">3</td><td class="n">1</td><td class="n">7 to 9</td><td><code>mcpl-00c0ffee-0001-00000007-`, "mcpload run --profile profile.yaml --target http://127.0.0.1:8080/mcp", "&#34;name&#34;: &#34;hand&#34;",
+		`<td class="lanes">3</td><td class="n">1</td><td class="n">7 to 9</td><td><code>mcpl-00c0ffee-0001-00000007-`, "mcpload run --profile profile.yaml</code>", "&#34;name&#34;: &#34;hand&#34;",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q", want)

@@ -22,10 +22,7 @@ func newRunView(p *Page) runView {
 		Thresholds: heldRows(r.Thresholds),
 		Shards:     shardRows(r.Shards),
 		Profile:    p.Profile,
-		Repeat:     "mcpload run --profile profile.yaml",
-	}
-	if !r.Target.Embedded {
-		v.Repeat += " --target " + Clean(r.Target.URL)
+		Repeat:     repeat(r),
 	}
 	if v.Profile == "" {
 		var b stdbytes.Buffer
@@ -51,6 +48,9 @@ func judge(r *results.Result) (word, text string) {
 	if len(r.Thresholds) == 0 {
 		of = "the profile sets no thresholds"
 	}
+	if r.Part != nil {
+		of = "thresholds are judged on the merged run"
+	}
 	switch {
 	case r.Instrument.Bottleneck:
 		return "doubtful", "The generator was the bottleneck, so these figures say little about the target; " + of + "."
@@ -58,6 +58,8 @@ func judge(r *results.Result) (word, text string) {
 		return "partial", "The run ended early: " + Clean(r.Reason) + ". What was fired until then is accounted for; " + of + "."
 	case failed > 0:
 		return "fail", fmt.Sprintf("%d of %s failed.", failed, plural(int64(len(r.Thresholds)), "threshold"))
+	case r.Part != nil:
+		return "part", fmt.Sprintf("This is shard %d of %d, and it is whole; %s.", r.Part.Index, r.Part.Count, of)
 	case len(r.Thresholds) == 0:
 		return "pass", "The run is whole, and the profile sets no thresholds."
 	}

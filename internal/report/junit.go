@@ -57,8 +57,28 @@ type junitProblem struct {
 // the generator was not the bottleneck. A missed threshold is a failure; a
 // partial run and a bottleneck are errors, because they say nothing about the
 // target. Warnings are the suite's output, and what the upstream saw besides its
-// properties.
-func JUnit(w io.Writer, r *results.Result) error {
+// properties. Several results are as many suites, named by their profiles and
+// numbered in their order.
+func JUnit(w io.Writer, runs ...*results.Result) error {
+	doc := junitSuites{Name: "mcpload"}
+	took := 0.0
+	for i, r := range runs {
+		suite := junitOf(r)
+		if len(runs) > 1 {
+			suite.Name = fmt.Sprintf("mcpload %d: %s", i+1, profileName(r))
+		}
+		doc.Tests += suite.Tests
+		doc.Failures += suite.Failures
+		doc.Errors += suite.Errors
+		took += r.Finished.Sub(r.Started).Seconds()
+		doc.Suites = append(doc.Suites, suite)
+	}
+	doc.Time = strconv.FormatFloat(took, 'f', 3, 64)
+	return writeXML(w, doc)
+}
+
+// junitOf is the suite of one run.
+func junitOf(r *results.Result) junitSuite {
 	suite := junitSuite{
 		Name: "mcpload", Time: seconds(r), Timestamp: r.Started.UTC().Format(time.RFC3339),
 		Properties: []junitProperty{
@@ -100,9 +120,7 @@ func JUnit(w io.Writer, r *results.Result) error {
 	for _, w := range r.Warnings {
 		suite.Out += "warning: " + warningText(w) + "\n"
 	}
-	return writeXML(w, junitSuites{
-		Name: "mcpload", Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suites: []junitSuite{suite},
-	})
+	return suite
 }
 
 func writeXML(w io.Writer, doc any) error {

@@ -88,6 +88,9 @@ func Markdown(w io.Writer, r *results.Result) error {
 			p.printf("**The generator was the bottleneck:** %s\n\n", Markup(reason))
 		}
 	}
+	if r.Part != nil {
+		p.printf("Shard %d of %d: thresholds are judged on the merged run.\n\n", r.Part.Index, r.Part.Count)
+	}
 	p.laneTable(r)
 	p.upstreamTable(&r.Upstream)
 	if len(r.Thresholds) > 0 {

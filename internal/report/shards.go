@@ -7,6 +7,13 @@ import (
 	"github.com/mcpload/mcpload/results"
 )
 
+// part says of the result of a shard that it is one.
+func (p *printer) part(r *results.Result) {
+	if r.Part != nil {
+		p.printf("shard %d of %d: thresholds are judged on the merged run\n\n", r.Part.Index, r.Part.Count)
+	}
+}
+
 // shards lists the processes of a run that was split.
 func (p *printer) shards(r *results.Result) {
 	if len(r.Shards) == 0 {

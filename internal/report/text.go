@@ -30,6 +30,7 @@ func Text(w io.Writer, r *results.Result) error {
 	p.upstream(&r.Upstream)
 	p.floor(r)
 	p.verdicts(r.Thresholds)
+	p.part(r)
 	p.shards(r)
 	p.instrument(r)
 	p.warnings(r.Warnings)

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagRule is about flags that do nothing beside another, or without it.
+type flagRule struct {
+	command, flag string
+	needs         string   // without which flag does nothing, "" = none
+	not           []string // beside which it does nothing
+}
+
+// flagRules are those that no other check of a command has.
+var flagRules = []flagRule{
+	{command: "run", flag: "metrics-linger", needs: "metrics"},
+	{command: "run", flag: "remote-write-every", needs: "remote-write"},
+	{command: "run", flag: "plain", not: []string{"quiet"}},
+	{command: "record", flag: "plain", not: []string{"quiet"}},
+	{command: "serve", flag: "tls-addr", needs: "tls"},
+	{command: "serve", flag: "capacity-burst", needs: "capacity"},
+	{command: "serve", flag: "feed-every", needs: "feed"},
+	{command: "serve", flag: "list-page", needs: "list-entries"},
+	{command: "serve", flag: "list-ttl", needs: "list-entries"},
+	{command: "serve", flag: "list-private", needs: "list-entries"},
+	{command: "serve", flag: "list-older", needs: "list-entries"},
+	{command: "serve", flag: "list-strict", needs: "list-entries"},
+	{command: "serve", flag: "callback-insecure", not: []string{"callback-ca"}},
+	{command: "serve", flag: "stdio", not: []string{"addr", "tls", "ready-json", "until-eof", "proxies-may-buffer", "token"}},
+}
+
+// mayBeEmpty are flags that are empty where a variable of the environment is
+// not set, and then ask for nothing.
+var mayBeEmpty = map[string]bool{"annotate": true, "summary": true}
+
+// checkFlags refuses flags without a value, which stand for a variable that is
+// not set more often than not, and flags that would do nothing.
+func checkFlags(c *cobra.Command) error {
+	var errs []error
+	c.Flags().Visit(func(f *pflag.Flag) {
+		empty := f.Value.Type() == "string" && f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			for _, v := range list.GetSlice() {
+				empty = empty || v == ""
+			}
+		}
+		if empty && !mayBeEmpty[f.Name] {
+			errs = append(errs, fmt.Errorf("--%s is empty: give it a value, or leave it away", f.Name))
+		}
+	})
+	for _, r := range flagRules {
+		if r.command != c.Name() || !c.Flags().Changed(r.flag) {
+			continue
+		}
+		if r.needs != "" && !c.Flags().Changed(r.needs) {
+			errs = append(errs, fmt.Errorf("--%s does nothing without --%s: give both, or neither", r.flag, r.needs))
+		}
+		for _, other := range r.not {
+			if c.Flags().Changed(other) {
+				errs = append(errs, fmt.Errorf("--%s and --%s: give one of the two", r.flag, other))
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return usageError{errors.Join(errs...)}
+	}
+	return nil
+}
+
+// checkToken refuses what cannot be sent as a bearer token. The token is not
+// told: it may be right but for a line end.
+func checkToken(where, token string) error {
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("%s: is no bearer token; give printable ASCII without spaces", where)
+	}
+	return nil
+}
+
+// checkHeader refuses what cannot be a header of a request.
+func checkHeader(name, value string) error {
+	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }) {
+		return fmt.Errorf("--header: %q cannot be a header; use letters, digits and hyphens", name)
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 127 }) {
+		return fmt.Errorf("--header %s: its value holds a line break or another control character; write it on one line", name)
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/profiles"
+)
+
+// TestFloor makes sure that a floor of 0, which long polls want, is none: to a
+// dialect, 0 is its own default of a second.
+func TestFloor(t *testing.T) {
+	for _, c := range []struct {
+		set  string
+		want time.Duration
+	}{{"lanes.longpoll.poll.floor=0", -1}, {"lanes.longpoll.poll.floor=20ms", 20 * time.Millisecond}} {
+		p, err := profiles.Load("longpoll", []string{c.set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := newLane(0, p.Lanes[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.options(0, mcpload.NewClock(), nil, &targetSide{}, 1).Poll.Floor; got != c.want {
+			t.Errorf("%s: the dialect is given %v, want %v", c.set, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package profiles
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestIdleKeys finds keys that would be read and do nothing, and takes those
+// that another key switches off by a 0.
+func TestIdleKeys(t *testing.T) {
+	const push, webhook = "{name: a, mode: push, subscriptions: 1, event: e, ", "{name: a, mode: webhook, subscriptions: 1, event: e, "
+	const inject = `upstream: {payload: {text: "{{.Probe}}"}}`
+	const lane = push + "}"
+	for _, c := range []struct {
+		lane, target, upstream, rest string
+		want                         string // in part; "" = all is well
+	}{
+		{push + "events: {cutFor: 1s}}", "", inject, "", "lanes.a.events.cutFor: does nothing without cutEvery"},
+		{push + "events: {cutFor: 1s, cutEvery: 0}}", "", inject, "", ""},
+		{push + "system: sep-1803, sep1803: {cutFor: 1s}}", "", inject, "", "lanes.a.sep1803.cutFor: does nothing without cutEvery"},
+		{push + "churn: {pause: 1s}}", "", inject, "", "lanes.a.churn.pause: does nothing without rate"},
+		{push + "churn: {pause: 1s, rate: 0}}", "", inject, "", ""},
+		{push + "events: {resume: true}}", "", inject, "", "lanes.a.events.resume: does nothing without churn.rate"},
+		{push + "events: {resume: true}, churn: {rate: 1/s}}", "", inject, "", ""},
+		{webhook + "webhook: {oldSecret: 1s}}", "", inject, "", "lanes.a.webhook.oldSecret: does nothing without rotateEvery"},
+		{webhook + "webhook: {secrets: late}}", "", inject, "", "lanes.a.webhook.secrets: does nothing without rotateEvery"},
+		{webhook + "webhook: {secrets: late, oldSecret: 1s, rotateEvery: 1}}", "", inject, "", ""},
+		{"{name: a, system: sep-2549, mode: poll, subscriptions: 1, sep2549: {cache: false, jitter: 0.2}}", "", inject, "", "lanes.a.sep2549.jitter: means nothing without a cache"},
+		{"{name: a, system: sep-2549, mode: poll, subscriptions: 1, sep2549: {cache: false, staleOnError: true}}", "", inject, "", "lanes.a.sep2549.staleOnError: means nothing without a cache"},
+		{lane, "", inject, "thresholds: ['*.lostSilent == 0']\ncases: [{name: one}]", "thresholds: are not judged where there are cases"},
+		{lane, "", `upstream: {kind: feed, timeout: 1s, payload: {text: "{{.Probe}}"}}`, "", "upstream.timeout: means nothing to kind feed"},
+		{lane, "url: 'http://127.0.0.1:1'", "upstream: {kind: replay, event: e, replay: {file: t, url: 'http://127.0.0.1:1'}}", "", "upstream.event: is not used"},
+		{lane, "caFile: ca.pem", inject, "", "target.caFile: nothing is met by an https address"},
+		{lane, "{url: 'https://127.0.0.1:1', caFile: ca.pem}", `upstream: {admin: 'http://127.0.0.1:1', payload: {text: "{{.Probe}}"}}`, "", ""},
+		{lane, "embedded: {feedEvery: 1s}", inject, "", "target.embedded.feedEvery: there is no feed to poll"},
+		{lane, "embedded: {lists: {page: 3}}", inject, "", "target.embedded.lists.page: there are no lists"},
+		{lane, "embedded: {lists: {page: 3, entries: 9}}", inject, "", ""},
+		{lane, "embedded: {transport: stdio, proxiesMayBuffer: true}", inject, "", "target.embedded.proxiesMayBuffer: means nothing"},
+		// What the target would refuse when it is started.
+		{lane, "embedded: {buffer: -5}", inject, "", "target.embedded.buffer: -5 is too small; give at least 0"},
+		{lane, "embedded: {nextPoll: 1ms}", inject, "", "target.embedded.nextPoll: 1ms is too short; give at least 50ms"},
+		{lane, "embedded: {retries: -3}", inject, "", "target.embedded.retries: -3 is too small; give at least -1"},
+		{lane, "embedded: {suspendAfter: -7}", inject, "", "target.embedded.suspendAfter: -7 is too small"},
+		{lane, "embedded: {ttlDefault: 15s}", inject, "", "target.embedded.ttlDefault: 15s is below ttlMin, which is 5m0s"},
+		{lane, "embedded: {ttlMin: 2h, ttlMax: 1h}", inject, "", "target.embedded.ttlMax: 1h0m0s is below ttlDefault, which is 2h0m0s"},
+		// A target that somebody else started cannot be told how to behave.
+		{lane, "{url: 'http://127.0.0.1:1', embedded: {heartbeat: 1s}}", `upstream: {admin: 'http://127.0.0.1:1', payload: {text: "{{.Probe}}"}}`, "", "target.embedded: is about the target that a run starts for itself"},
+		{lane, "{command: server, embedded: {faults: 'drop(every=3)'}}", inject, "", "target.embedded: is about the target that a run starts for itself"},
+	} {
+		text := "name: idle\nlanes:\n  - " + c.lane + "\n" + c.upstream + "\n"
+		if !strings.Contains(c.upstream, "replay") {
+			text += "schedule: {rate: 10/s}\n"
+		}
+		if c.target != "" && !strings.HasPrefix(c.target, "{") {
+			c.target = "{" + c.target + "}"
+		}
+		if c.target != "" {
+			text += "target: " + c.target + "\n"
+		}
+		p, err := Parse("p.yaml", []byte(text+c.rest+"\n"), nil)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s\n%v", text, err)
+		case c.want == "":
+			again(t, p)
+		case err == nil || !strings.Contains(err.Error(), c.want):
+			t.Errorf("%s\n%v\nwant %s", text, err, c.want)
+		}
+	}
+}
+
+// TestAnotherTarget overrides the target of profiles that tune the embedded
+// one, which is how they are tried on a server.
+func TestAnotherTarget(t *testing.T) {
+	for _, name := range builtinNames() {
+		p, err := Load(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Cases) > 0 || p.Upstream.Kind != "inject" {
+			continue
+		}
+		p, err = Load(name, []string{"upstream.admin=http://127.0.0.1:9", "target.url=http://127.0.0.1:8/mcp"})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if p.Target.Embedded != (Embedded{}) || p.Target.URL != "http://127.0.0.1:8/mcp" {
+			t.Errorf("%s: %+v", name, p.Target)
+		}
+		again(t, p)
+	}
+	for _, set := range [][]string{
+		{"target.url=http://127.0.0.1:8/mcp", "target.embedded.heartbeat=1s"},
+		{"target.embedded.heartbeat=1s", "target.url=http://127.0.0.1:8/mcp"}, // into the file's own group
+		{"target.command=server", "target.embedded={heartbeat: 1s}"},
+	} {
+		if _, err := Load("smoke", append(set, "upstream.admin=http://127.0.0.1:9")); err == nil || !strings.Contains(err.Error(), "target.embedded: is about") {
+			t.Errorf("%q: %v", set, err)
+		}
+	}
+}
+
+func TestUpstreamKind(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  []string
+		want string
+	}{
+		{"smoke", nil, "inject"},
+		{"tool", nil, "tool"},
+		{"tool", []string{"upstream.kind=http"}, "http"},
+		{"smoke", []string{"upstream={kind: slack}"}, "slack"},
+	} {
+		if got, err := UpstreamKind(c.name, c.set); err != nil || got != c.want {
+			t.Errorf("%s %q: %q, %v", c.name, c.set, got, err)
+		}
+	}
+	if _, err := UpstreamKind("no-such-profile", nil); err == nil {
+		t.Error("there is no such profile")
+	}
+}
