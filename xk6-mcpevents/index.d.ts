@@ -37,7 +37,7 @@ export interface CommonOptions {
   topic?: string;
   /** HTTP version: over TLS "1.1" or "2"; in plain text "1.1" or "h2c". Default "1.1". */
   http?: "1.1" | "2" | "h2c";
-  /** How long close() waits for what is missing; what is missing then was lost. Default 2s; of resumable() 30s. */
+  /** How long close() waits for what is missing; what is missing then was lost. Default 2s; of resumable() 30s; of watchLists() 10s, and it has to be longer than the time to live. */
   settle?: Duration;
   /** Bounds the opening. Default 30s. */
   readyTimeout?: Duration;
@@ -53,7 +53,7 @@ export interface EventOptions extends CommonOptions {
   arguments?: JSONObject;
   /** Asks for a replay of events up to that old. Not in smithery. */
   maxAge?: Duration;
-  /** Has handlers of "event" given the message, as text. Only in system events. */
+  /** Has handlers of "event" given the message, as text. */
   payload?: boolean;
 }
 
