@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/target"
 	"github.com/mcpload/mcpload/internal/target/faults"
 	"github.com/sirupsen/logrus"
@@ -17,6 +18,9 @@ import (
 	"go.k6.io/k6/v2/metrics"
 	"go.uber.org/goleak"
 )
+
+// modeOf is the mode of a method.
+var modeOf = map[string]mcpload.Mode{"stream": mcpload.Push, "poll": mcpload.Poll, "subscribe": mcpload.Webhook}
 
 // stage is one VU with the module, and what it measured.
 type stage struct {

@@ -215,7 +215,7 @@ func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) 
 		defer cancel()
 		out, send, err := c.fetch(ctx, what)
 		if err != nil {
-			reject(fmt.Errorf("list: %w", err))
+			reject(err)
 			return
 		}
 		send()
