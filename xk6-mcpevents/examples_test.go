@@ -49,6 +49,7 @@ func serve(t *testing.T, args ...string) (url, admin string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Stderr = os.Stderr
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ var examples = []struct{ name, fault, crossed string }{
 	{"webhook.js", "drop(every=4)", "mcp_events_lost"},
 	{"compare.js", "drop(every=4)", "mcp_events_lost"},
 	{"resumable.js", "drop(every=4)", "mcp_messages_lost"},
-	{"list-ttl.js", "stale(from=4)", "mcp_events_lost"},
+	{"list-ttl.js", "stale(from=4, every=1)", "mcp_events_lost"},
 }
 
 func TestExamplesPass(t *testing.T) {
