@@ -80,6 +80,7 @@ func TestJUnit(t *testing.T) {
 		{name: "faulty", fault: "drop(every=4)", code: 99, failed: "mcp_events_lost count==0", printed: "FAIL  mcp_events_lost count==0  (count 10,"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			var args []string
 			if c.fault != "" {
 				args = []string{"--faults", c.fault}
