@@ -11,9 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 )
 
 // segment is what one k6 process of several is told, and what it said.
@@ -35,10 +39,9 @@ func runSegments(t *testing.T, with func(i int) (args, env []string)) []segment 
 		s := &all[i]
 		s.args, s.env = with(i)
 		args := append([]string{
-			"run", "-q", "--address", "", "--no-color", "-e", "TARGET=" + target, "-e", "ADMIN=" + admin,
-			"--execution-segment", part, "--execution-segment-sequence", "0,1/2,1",
+			"run", "-q", "--address", "", "--no-color", "--execution-segment", part, "--execution-segment-sequence", "0,1/2,1",
 		}, s.args...)
-		c := exec.Command(k6Bin, append(args, "examples/segments.js")...)
+		c := exec.Command(k6Bin, append(args, "-e", "TARGET="+target, "-e", "ADMIN="+admin, "examples/segments.js")...)
 		c.Env = append(os.Environ(), s.env...)
 		over.Go(func() {
 			out, err := c.CombinedOutput()
@@ -126,14 +129,16 @@ func TestSegments(t *testing.T) {
 // those of the whole.
 func TestSegmentsRemoteWrite(t *testing.T) {
 	base := prometheus(t)
+	deployed, environment := testRun(t)
 	runSegments(t, func(i int) (args, env []string) {
-		return []string{"-o", "experimental-prometheus-rw", "--tag", fmt.Sprintf("segment=%d", i)},
-			[]string{"K6_PROMETHEUS_RW_SERVER_URL=" + base + "/api/v1/write", "K6_FEATURES=native-histograms"}
+		// What comes later takes the place of what came before.
+		return append(slices.Clone(deployed), "--tag", fmt.Sprintf("instance_id=%d", i)),
+			append(slices.Clone(environment), "K6_PROMETHEUS_RW_SERVER_URL="+base+"/api/v1/write")
 	})
 	for query, want := range map[string]float64{
 		`sum(k6_mcp_events_expected_total)`:                           segmentEvents,
 		`sum(k6_mcp_events_delivered_total)`:                          segmentEvents,
-		`sum(k6_mcp_events_delivered_total{segment="0",mode="push"})`: segmentEvents / 2,
+		`sum(k6_mcp_events_delivered_total{instance_id="0",mode="push"})`: segmentEvents / 2,
 		`sum(k6_mcp_events_lost_total)`:                               0,
 		`sum(k6_mcp_events_unexpected_total)`:                         0,
 		`count(k6_mcp_events_delivered_total)`:                        2,
@@ -149,6 +154,35 @@ func TestSegmentsRemoteWrite(t *testing.T) {
 	if err != nil || p99 <= 0 || p99 > 600 {
 		t.Errorf("p99 of both %v s (%v)", p99, err)
 	}
+}
+
+// testRun returns the arguments and the environment that the manifest for
+// Kubernetes gives to k6.
+func testRun(t *testing.T) (args, env []string) {
+	t.Helper()
+	text, err := os.ReadFile("../dashboards/deploy/testrun.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run struct {
+		Spec struct {
+			Arguments string
+			Runner    struct{ Env []struct{ Name, Value string } }
+		}
+	}
+	if err := yaml.Unmarshal(text, &run); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range run.Spec.Runner.Env {
+		if e.Value != "" {
+			env = append(env, e.Name+"="+e.Value)
+		}
+	}
+	args = strings.Fields(run.Spec.Arguments)
+	if len(args) == 0 || len(env) == 0 {
+		t.Fatalf("arguments %q, environment %q", args, env)
+	}
+	return args, env
 }
 
 var listening = regexp.MustCompile(`msg="Listening on" address=(\S+)`)
