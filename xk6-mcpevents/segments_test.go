@@ -136,14 +136,14 @@ func TestSegmentsRemoteWrite(t *testing.T) {
 			append(slices.Clone(environment), "K6_PROMETHEUS_RW_SERVER_URL="+base+"/api/v1/write")
 	})
 	for query, want := range map[string]float64{
-		`sum(k6_mcp_events_expected_total)`:                           segmentEvents,
-		`sum(k6_mcp_events_delivered_total)`:                          segmentEvents,
+		`sum(k6_mcp_events_expected_total)`:                               segmentEvents,
+		`sum(k6_mcp_events_delivered_total)`:                              segmentEvents,
 		`sum(k6_mcp_events_delivered_total{instance_id="0",mode="push"})`: segmentEvents / 2,
-		`sum(k6_mcp_events_lost_total)`:                               0,
-		`sum(k6_mcp_events_unexpected_total)`:                         0,
-		`count(k6_mcp_events_delivered_total)`:                        2,
-		`histogram_count(sum(k6_mcp_event_latency_seconds))`:          segmentEvents,
-		`histogram_count(sum(k6_mcp_time_to_ready_seconds))`:          segmentStreams,
+		`sum(k6_mcp_events_lost_total)`:                                   0,
+		`sum(k6_mcp_events_unexpected_total)`:                             0,
+		`count(k6_mcp_events_delivered_total)`:                            2,
+		`histogram_count(sum(k6_mcp_event_latency_seconds))`:              segmentEvents,
+		`histogram_count(sum(k6_mcp_time_to_ready_seconds))`:              segmentStreams,
 	} {
 		if got, err := ask(base, query); err != nil || got != want {
 			t.Errorf("%s = %v, want %v (%v)", query, got, want, err)
@@ -167,7 +167,9 @@ func testRun(t *testing.T) (args, env []string) {
 	var run struct {
 		Spec struct {
 			Arguments string
-			Runner    struct{ Env []struct{ Name, Value string } }
+			Runner    struct {
+				Env []struct{ Name, Value string }
+			}
 		}
 	}
 	if err := yaml.Unmarshal(text, &run); err != nil {
