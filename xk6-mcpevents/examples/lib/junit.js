@@ -24,10 +24,10 @@ function verdicts(data) {
   /** @type {Verdict[]} */
   const list = [];
   for (const metric of Object.keys(data.metrics).sort()) {
-    const { thresholds, values } = data.metrics[metric];
+    const { values, thresholds = {} } = data.metrics[metric];
     // Only what options.summaryTrendStats asks for is there of a Trend.
     const shown = Object.keys(values).sort().map((name) => `${name} ${Number(values[name].toFixed(3))}`).join(', ');
-    for (const rule of Object.keys(thresholds || {})) {
+    for (const rule of Object.keys(thresholds)) {
       list.push({ metric, rule, ok: thresholds[rule].ok, values: shown });
     }
   }
