@@ -22,6 +22,7 @@ type declarations struct {
 	methods map[string][]string // by class
 	keys    map[string][]string // by interface, with those of what it extends
 	options map[string]string   // by method, the interface of its options
+	words   map[string][]string // by interface and property, or method and a blank, where only certain words are allowed
 }
 
 var (
@@ -30,6 +31,7 @@ var (
 	dtsFunc    = regexp.MustCompile(`(?m)^export function (\w+)\(`)
 	dtsMember  = regexp.MustCompile(`(?m)^  (private )?(\w+)(\??:|\()(.*);$`)
 	dtsOptions = regexp.MustCompile(`\w*Options`)
+	dtsWords   = regexp.MustCompile(`^(?:\w+: )?("[\w.-]+"(?: \| "[\w.-]+")*)(?:,.*)?$`)
 )
 
 // readDeclarations reads index.d.ts as far as it is written there: a member a
@@ -41,13 +43,18 @@ func readDeclarations(t *testing.T) *declarations {
 		t.Fatal(err)
 	}
 	plain := dtsComment.ReplaceAllString(string(text), "")
-	d := &declarations{methods: map[string][]string{}, keys: map[string][]string{}, options: map[string]string{}}
+	d := &declarations{methods: map[string][]string{}, keys: map[string][]string{}, options: map[string]string{}, words: map[string][]string{}}
 	for _, m := range dtsFunc.FindAllStringSubmatch(plain, -1) {
 		d.exports = append(d.exports, m[1])
 	}
 	for _, b := range dtsBlock.FindAllStringSubmatch(plain, -1) {
 		class, name, base, body := b[1] == "class", b[2], b[3], b[4]
 		d.keys[name] = slices.Clone(d.keys[base])
+		for place, words := range d.words {
+			if of, member, _ := strings.Cut(place, " "); of == base {
+				d.words[name+" "+member] = words
+			}
+		}
 		if base != "" && d.keys[base] == nil {
 			t.Errorf("%s extends %s, which comes later or is none", name, base)
 		}
@@ -58,6 +65,13 @@ func readDeclarations(t *testing.T) *declarations {
 		for _, m := range members {
 			private, member, call, rest := m[1] != "", m[2], m[3] == "(", m[4]
 			arguments, _, _ := strings.Cut(rest, "): ")
+			if list := dtsWords.FindStringSubmatch(strings.TrimSpace(arguments)); list != nil {
+				place := name + "." + member + " "
+				if !call {
+					place = name + " " + member
+				}
+				d.words[place] = strings.Split(strings.ReplaceAll(list[1], `"`, ""), " | ")
+			}
 			switch {
 			case !call:
 				d.keys[name] = append(d.keys[name], member)
@@ -116,13 +130,37 @@ func optionNames(t *testing.T, d *declarations) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
+// nonsense is a word that nothing takes.
+const nonsense = "nonsense"
+
+// wordsOf are the words that each option of each method takes, and nonsense:
+// [method, option, words], as the script wants them. The first argument of a
+// method is the option "".
+func (d *declarations) wordsOf() (list [][3]any, want map[string][]string) {
+	want = map[string][]string{}
+	for method, of := range d.options {
+		for place, words := range d.words {
+			if name, option, _ := strings.Cut(place, " "); name == of || name == method {
+				list = append(list, [3]any{method, option, append(slices.Clone(words), nonsense)})
+				want[method+" "+option] = words
+			}
+		}
+	}
+	return list, want
+}
+
 // TestDeclarations holds index.d.ts to the module, both ways: what a script
 // finds is declared, and what is declared is there.
 func TestDeclarations(t *testing.T) {
 	d := readDeclarations(t)
 	url, admin := serve(t, "--faults", "announce(every=1, from=4, to=4)")
 	path := filepath.Join(t.TempDir(), "said")
-	code, out := runK6(t, "-e", "TARGET="+url, "-e", "ADMIN="+admin, "-e", "NAMES="+strings.Join(optionNames(t, d), ","),
+	list, words := d.wordsOf()
+	asked, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, out := runK6(t, "-e", "TARGET="+url, "-e", "ADMIN="+admin, "-e", "NAMES="+strings.Join(optionNames(t, d), ","), "-e", "WORDS="+string(asked),
 		"--console-output", path, "--log-format", "raw", "testdata/surface.js")
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
@@ -151,6 +189,8 @@ func TestDeclarations(t *testing.T) {
 			want = d.keys[said.Name]
 		case "options":
 			want = d.keys[d.options[said.Name]]
+		case "words":
+			want = words[said.Name]
 		}
 		want = slices.Compact(slices.Sorted(slices.Values(want)))
 		if !slices.Equal(want, said.List) {
@@ -160,6 +200,11 @@ func TestDeclarations(t *testing.T) {
 	for method := range d.options {
 		if !seen["options "+method] {
 			t.Errorf("the options of %s were not tried", method)
+		}
+	}
+	for place := range words {
+		if !seen["words "+place] {
+			t.Errorf("the words of %s were not tried", place)
 		}
 	}
 	for class := range d.methods {

@@ -1,5 +1,6 @@
 // Says what the module has, one JSON object a line, for the test that holds
-// index.d.ts to it. NAMES are all names of options that there are anywhere.
+// index.d.ts to it. NAMES are all names of options that there are anywhere,
+// WORDS the words that options and first arguments take: [call, option, words].
 import http from 'k6/http';
 import * as all from 'k6/x/mcpevents';
 import { Client, Upstream, WebhookSink } from 'k6/x/mcpevents';
@@ -8,6 +9,7 @@ export const options = { scenarios: { once: { executor: 'shared-iterations', max
 
 const event = 'chat.message';
 const names = __ENV.NAMES.split(',');
+const words = JSON.parse(__ENV.WORDS);
 const client = new Client(__ENV.TARGET, { token: 'any' });
 // It answers everything with 404: options are read before anybody is asked.
 const nobody = new Client(`${__ENV.ADMIN}/nobody`, { token: 'any' });
@@ -38,6 +40,20 @@ async function taken(call) {
   return list;
 }
 
+// A word that is not known is named in the error.
+async function known(list, call) {
+  const out = [];
+  for (const word of list) {
+    try {
+      await call(word);
+      out.push(word);
+    } catch (e) {
+      if (!String(e).includes(`"${word}"`)) out.push(word);
+    }
+  }
+  return out;
+}
+
 export default async function () {
   say('exports', '', Object.keys(all).filter((name) => name !== 'default'));
 
@@ -59,15 +75,19 @@ export default async function () {
     'Client.stream': (o) => nobody.stream(event, o),
     'Client.poll': (o) => nobody.poll(event, o),
     'Client.subscribe': (o) => nobody.subscribe(event, o),
-    'Client.watchLists': (o) => nobody.watchLists('tools', o),
+    'Client.watchLists': (o, list = 'tools') => nobody.watchLists(list, o),
     'Client.resumable': (o) => nobody.resumable('work', o),
-    'Client.list': (o) => nobody.list('tools', o),
+    'Client.list': (o, what = 'tools') => nobody.list(what, o),
     'Subscription.received': (o) => sub.received(o),
     'WebhookSink.constructor': (o) => new WebhookSink(o),
     'Upstream.constructor': (o) => new Upstream(Object.assign({ event, admin: __ENV.ADMIN }, o)),
     'Upstream.fire': (o) => unheard.fire(o),
   };
   for (const [name, call] of Object.entries(calls)) say('options', name, await taken(call));
+  for (const [name, option, list] of words) {
+    const call = calls[name];
+    say('words', `${name} ${option}`, await known(list, (word) => (option ? call({ [option]: word }) : call({}, word))));
+  }
 
   say('keys', 'EventInfo', Object.keys(events[0]));
   const first = (on, name) => new Promise((resolve) => { on.on(name, resolve); });
