@@ -27,9 +27,8 @@ export default async function () {
   const upstream = new Upstream({
     event: 'chat.message', topic, admin: __ENV.ADMIN, data: { channel: topic, text: '{probe}' },
   });
-  const sub = await client.stream('chat.message', { arguments: { channel: topic }, topic, streams: 5 });
+  const sub = await client.stream('chat.message', { arguments: { channel: topic }, topic, streams: 5, settle: '10s' });
   const fired = await upstream.fire({ count: 20, rate: 20 });
   check(fired, { 'every event was accepted': (f) => f.accepted === 20 });
-  await sub.received({ timeout: '1s' });
   await sub.close();
 }
