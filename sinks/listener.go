@@ -115,7 +115,12 @@ type ListenerOptions struct {
 	// Certificate is used instead of one that Authority signs: one that the
 	// target trusts already.
 	Certificate *tls.Certificate
-	Handler     http.Handler
+	// Shared, if not nil, is where deliveries are received instead, below
+	// Prefix; see [SharedListener]. Listen, Callback, Authority and Certificate
+	// are then its own.
+	Shared  *SharedListener
+	Prefix  string
+	Handler http.Handler
 }
 
 // Listener is an HTTPS server (HTTP/1.1 and HTTP/2) for webhook deliveries.
@@ -127,6 +132,7 @@ type Listener struct {
 	done      chan struct{}
 	accepted  atomic.Int64
 	charged   atomic.Int64
+	guest     *guest // of a SharedListener; there is nothing else then
 
 	mu    sync.Mutex
 	fresh map[net.Conn]struct{} // connections that have not sent a byte
@@ -134,6 +140,9 @@ type Listener struct {
 
 // Listen opens the listener's port and serves opts.Handler until Close.
 func Listen(opts ListenerOptions) (*Listener, error) {
+	if opts.Shared != nil {
+		return opts.Shared.join(opts.Prefix, opts.Handler)
+	}
 	addr := opts.Listen
 	if addr == "" {
 		addr = "127.0.0.1:0"
@@ -207,12 +216,16 @@ func (l *Listener) URL(path string) string { return l.base + path }
 // CertPEM returns the certificate that a target has to trust.
 func (l *Listener) CertPEM() []byte { return l.authority.pem }
 
-// Accepted is the number of connections taken so far.
+// Accepted is the number of connections taken so far; those of a shared
+// listener belong to no lane and are not counted here.
 func (l *Listener) Accepted() int64 { return l.accepted.Load() }
 
 // TakeAccepted returns how many connections were taken since the last call, so
 // that each is charged once.
 func (l *Listener) TakeAccepted() int {
+	if l.guest != nil { // charged to whoever asks first
+		l = l.guest.at.own
+	}
 	now := l.accepted.Load()
 	for {
 		was := l.charged.Load()
@@ -250,6 +263,10 @@ func (l *Listener) hangUp() {
 // Close stops listening, waits for deliveries being answered until ctx is
 // over, then breaks them off.
 func (l *Listener) Close(ctx context.Context) error {
+	if l.guest != nil {
+		l.guest.leave()
+		return nil
+	}
 	l.port.Close() // before anything is hung up, so that nothing new comes
 	l.hangUp()
 	err := l.server.Shutdown(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/grafana/sobek"
@@ -23,11 +24,17 @@ const (
 // Its exported methods are those of the script's object.
 type client struct {
 	m        *instance
+	opts     dialect.EndpointOptions
 	endpoint *dialect.Endpoint
+	groups   jobs // that are open: an endpoint must be closed after its lanes
+
+	mu      sync.Mutex
+	resumes *dialect.Endpoint // says that its requests can be resumed; nil until it is needed
 }
 
 // client makes a Client. In the body of an iteration it ends with the
-// iteration; in the init context it lives as long as the process.
+// iteration, or with what it keeps open; in the init context it lives until
+// the test ends.
 func (m *instance) client(url, options sobek.Value) (*client, error) {
 	if url == nil || sobek.IsUndefined(url) || sobek.IsNull(url) {
 		return nil, errors.New("give the URL of the MCP endpoint")
@@ -42,77 +49,179 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 		}
 		o.Tokens = []string{o.Token}
 	}
-	e, err := dialect.NewEndpoint(dialect.EndpointOptions{
+	c := &client{m: m, opts: dialect.EndpointOptions{
 		URL: url.String(), Tokens: o.Tokens, Headers: o.Headers, Era: dialect.Era(o.Era), Revision: dialect.Revision(o.Revision),
 		ClientName: "xk6-mcpevents", ClientVersion: "0.1",
-	})
-	if err != nil {
+	}}
+	var err error
+	if c.endpoint, err = dialect.NewEndpoint(c.opts); err != nil {
 		return nil, err
 	}
-	c := &client{m: m, endpoint: e}
-	if m.vu.State() != nil {
-		ctx := m.vu.Context()
-		m.hub.work.Add(1)
-		context.AfterFunc(ctx, func() {
-			defer m.hub.work.Done()
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-			defer cancel()
-			_ = e.Close(end) // the iteration is over: there is nobody to tell
-		})
-	}
+	m.until(c.end)
 	return c, nil
+}
+
+// until has something closed when the iteration is over, or, in the init
+// context, when the test is.
+func (m *instance) until(done func(context.Context)) {
+	life := &m.hub.life
+	if m.vu.State() == nil {
+		life.atEnd(done)
+		return
+	}
+	life.work.begin()
+	context.AfterFunc(m.vu.Context(), func() {
+		defer life.work.end()
+		done(life.over)
+	})
+}
+
+// end closes the endpoint after everything that is open there.
+func (c *client) end(ctx context.Context) {
+	c.groups.wait(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range []*dialect.Endpoint{c.endpoint, c.resumes} {
+		if e != nil {
+			_ = e.Close(ctx) // there is nobody to tell
+		}
+	}
+}
+
+// resumable returns the endpoint for requests that can be resumed.
+func (c *client) resumable() (*dialect.Endpoint, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.resumes != nil {
+		return c.resumes, nil
+	}
+	o := c.opts
+	o.Capabilities = []string{dialect.ResumableRequests}
+	var err error
+	c.resumes, err = dialect.NewEndpoint(o)
+	return c.resumes, err
 }
 
 // Stream opens push streams and resolves with their Subscription once every
 // one is active.
 func (c *client) Stream(event string, options sobek.Value) (*sobek.Promise, error) {
-	return c.open(event, mcpload.Push, options)
+	return c.open(way{"stream", mcpload.Push, event}, options)
 }
 
 // Poll begins to poll and resolves with the Subscription once every poller has
 // its position.
 func (c *client) Poll(event string, options sobek.Value) (*sobek.Promise, error) {
-	return c.open(event, mcpload.Poll, options)
+	return c.open(way{"poll", mcpload.Poll, event}, options)
 }
 
-// Subscribe registers webhooks, with a listener in this process, and resolves
-// with their Subscription once every one is active.
+// Subscribe registers webhooks and resolves with their Subscription once every
+// one is active.
 func (c *client) Subscribe(event string, options sobek.Value) (*sobek.Promise, error) {
-	return c.open(event, mcpload.Webhook, options)
+	return c.open(way{"subscribe", mcpload.Webhook, event}, options)
+}
+
+// listChanged is the event of systems that learn of changes from lists.
+const listChanged = "list.changed"
+
+// WatchLists has clients use a list and keep it for its time to live, and
+// resolves with the Subscription once every one has its first copy.
+func (c *client) WatchLists(list string, options sobek.Value) (*sobek.Promise, error) {
+	return c.open(way{"watchLists", mcpload.Poll, list}, options)
+}
+
+// Resumable makes long requests that lose their connection and are resumed,
+// and resolves with the Subscription once every first one can be.
+func (c *client) Resumable(tool, options sobek.Value) (*sobek.Promise, error) {
+	w := way{"resumable", mcpload.Push, "work"}
+	if tool != nil && !sobek.IsUndefined(tool) && !sobek.IsNull(tool) {
+		w.what = tool.String()
+	}
+	return c.open(w, options)
+}
+
+// way is how subscriptions are opened: the method, the mode that it means, and
+// its first argument.
+type way struct {
+	method string
+	mode   mcpload.Mode
+	what   string
 }
 
 // open opens a group of subscriptions.
-func (c *client) open(event string, mode mcpload.Mode, options sobek.Value) (*sobek.Promise, error) {
+func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
+	fail := func(err error) (*sobek.Promise, error) { return nil, fmt.Errorf("%s: %w", w.method, err) }
 	if c.m.vu.State() == nil {
-		return nil, fmt.Errorf("%s() belongs into setup() or an iteration, not into the init context", methodOf[mode])
+		return fail(errors.New("it belongs into setup() or an iteration, not into the init context"))
 	}
-	o, err := readSubscribe(options, event, mode)
+	o, err := readSubscribe(options, w)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", methodOf[mode], err)
+		return fail(err)
 	}
-	g, err := newGroup(c.m, event, mode, o)
+	g, err := newGroup(c, w, o)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", methodOf[mode], err)
+		return fail(err)
 	}
-	d := o.dialect(event, mode)
-	d.Clock, d.Recorder, d.Endpoint, d.Acked = c.m.hub.clock, g, c.endpoint, g.book.ledger.AckedAt
-	if g.dialect, err = dialect.New(d); err != nil {
-		g.drop()
-		return nil, fmt.Errorf("%s: %w", methodOf[mode], err)
+	d, err := c.dialect(g, w, o)
+	if err == nil {
+		g.dialect = d
+		if o.Keep != "" {
+			err = c.m.hub.life.keep(o.Keep, g)
+		}
+	}
+	if err != nil {
+		g.discard()
+		return fail(err)
 	}
 	ctx := c.m.vu.Context()
-	s := &subscription{g: g}
-	g.gate = newGate(c.m.vu, g.handle)
+	life := &c.m.hub.life
+	if o.Keep == "" {
+		g.gate = newGate(c.m.vu, g.handle)
+	}
 	promise, resolve, reject := promises.New(c.m.vu)
-	c.m.hub.work.Go(func() {
-		err := g.attach(ctx, o.ReadyTimeout.or(defaultReady))
-		if err != nil {
+	c.groups.begin()
+	life.work.Go(func() {
+		if err := g.attach(ctx, o.ReadyTimeout.or(defaultReady)); err != nil {
 			g.finish(ctx, 0)
-			reject(fmt.Errorf("%s %s: %w", methodOf[mode], event, err))
+			reject(fmt.Errorf("%s %s: %w", w.method, w.what, err))
 			return
 		}
-		g.watch(ctx)
-		resolve(s)
+		if o.Keep == "" {
+			g.watch(ctx)
+		}
+		life.work.Go(g.pump)
+		resolve(&subscription{m: c.m, g: g})
 	})
 	return promise, nil
+}
+
+// dialect makes the client side of a group.
+func (c *client) dialect(g *group, w way, o *subscribeOptions) (dialect.Dialect, error) {
+	d := o.dialect(w)
+	d.Clock, d.Recorder, d.Endpoint, d.Acked = c.m.hub.clock, g, c.endpoint, g.book.ledger.AckedAt
+	if o.Payload {
+		d.Recorder = &observer{g}
+	}
+	var err error
+	switch {
+	case w.method == "resumable":
+		if d.Endpoint, err = c.resumable(); err != nil {
+			return nil, err
+		}
+	case w.method == "watchLists":
+		hears := []uint16{g.book.topic}
+		d.SEP2549.Emissions = g.book.ledger
+		d.SEP2549.Hears = func(int) []uint16 { return hears }
+	case w.mode == mcpload.Webhook && o.sink != nil:
+		if d.Webhook.Shared, err = o.sink.open(); err != nil {
+			return nil, err
+		}
+		d.Webhook.Prefix = fmt.Sprintf("/mcp/%d", c.m.hub.lanes.Add(1))
+	case w.mode == mcpload.Webhook:
+		if d.Webhook.Authority, err = c.m.hub.authority(); err != nil {
+			return nil, err
+		}
+	}
+	return dialect.New(d)
 }

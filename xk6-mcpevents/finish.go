@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/sinks"
-	"go.k6.io/k6/v2/metrics"
 )
 
 const (
@@ -23,7 +22,7 @@ type totals struct {
 	copies, outOfOrder, unexpected         int64
 	inFlight, excused, recovered, replayed int64
 	unprobed, undecided                    int64
-	refreshRequests, refreshBytes          int64
+	refreshRequests, refreshBytes, failed  int64
 }
 
 // add adds what a subscription has now and had not before.
@@ -43,38 +42,55 @@ func (t *totals) add(now, before *sinks.SubCounts) {
 	t.undecided += now.Undecided
 }
 
-// script is the form in which a script gets totals.
-func (t *totals) script() map[string]any {
-	return map[string]any{
-		"expected": t.expected, "delivered": t.delivered, "lost": t.lost, "lostAnnounced": t.announced,
-		"duplicates": t.copies, "outOfOrder": t.outOfOrder, "unexpected": t.unexpected,
-		"inFlight": t.inFlight, "excused": t.excused, "recovered": t.recovered, "replayed": t.replayed, "unprobed": t.unprobed,
-		"refreshRequests": t.refreshRequests, "refreshBytes": t.refreshBytes,
+// stats is the form in which a script gets totals.
+type stats struct {
+	Expected        int64 `js:"expected" json:"expected"`
+	Delivered       int64 `js:"delivered" json:"delivered"`
+	Lost            int64 `js:"lost" json:"lost"`
+	LostAnnounced   int64 `js:"lostAnnounced" json:"lostAnnounced"`
+	Duplicates      int64 `js:"duplicates" json:"duplicates"`
+	OutOfOrder      int64 `js:"outOfOrder" json:"outOfOrder"`
+	Unexpected      int64 `js:"unexpected" json:"unexpected"`
+	InFlight        int64 `js:"inFlight" json:"inFlight"`
+	Excused         int64 `js:"excused" json:"excused"`
+	Recovered       int64 `js:"recovered" json:"recovered"`
+	Replayed        int64 `js:"replayed" json:"replayed"`
+	Unprobed        int64 `js:"unprobed" json:"unprobed"`
+	Undecided       int64 `js:"undecided" json:"undecided"`
+	RefreshRequests int64 `js:"refreshRequests" json:"refreshRequests"`
+	RefreshBytes    int64 `js:"refreshBytes" json:"refreshBytes"`
+	Open            int   `js:"open" json:"open"`
+	Unhandled       int64 `js:"unhandled" json:"unhandled"`
+}
+
+func (t *totals) stats() stats {
+	return stats{
+		Expected: t.expected, Delivered: t.delivered, Lost: t.lost, LostAnnounced: t.announced, Duplicates: t.copies,
+		OutOfOrder: t.outOfOrder, Unexpected: t.unexpected, InFlight: t.inFlight, Excused: t.excused, Recovered: t.recovered,
+		Replayed: t.replayed, Unprobed: t.unprobed, Undecided: t.undecided,
+		RefreshRequests: t.refreshRequests, RefreshBytes: t.refreshBytes,
 	}
 }
 
 // account adds up the group's subscriptions. While they are open, what has not
 // come yet counts as lost.
 func (g *group) account() totals {
-	t := totals{refreshRequests: g.refreshRequests.Load(), refreshBytes: g.refreshBytes.Load()}
-	for i := range g.members {
-		s := &g.members[i]
-		now := g.book.ledger.SubAccount(mcpload.Sub{Index: s.index})
-		t.add(&now, &s.before)
-	}
+	t := totals{refreshRequests: g.refreshRequests.Load(), refreshBytes: g.refreshBytes.Load(), failed: g.failed.Load()}
+	g.book.ledger.EachSub(0, g.indexes, func(i int, now *sinks.SubCounts) { t.add(now, &g.members[i].before) })
 	return t
 }
 
-// settled waits until nothing is owed any more that was fired so far, or the
-// time or ctx is over.
+// settled waits until every subscription had, at some moment since the call,
+// all that was owed to it then, or the time or ctx is over.
 func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 	end := time.NewTimer(limit)
 	defer end.Stop()
+	answered := g.hub.shots[g.book.topic].resolved()
+	phased, _ := g.dialect.(dialect.Phased)
+	behind := newBehind(g)
 	for wait := patienceLeast; ; wait = min(2*wait, patienceMost) {
-		if g.m.hub.pending.Load() == 0 {
-			if t := g.account(); t.lost+t.announced+t.undecided == 0 {
-				return true
-			}
+		if answered() && behind.look() == 0 && (phased == nil || phased.Pending() == 0) {
+			return true
 		}
 		select {
 		case <-time.After(wait):
@@ -88,16 +104,54 @@ func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 	}
 }
 
+// behind is the subscriptions that have not had everything yet.
+type behind struct {
+	g       *group
+	members []int
+	indexes []uint32 // of those, in the book
+}
+
+func newBehind(g *group) *behind {
+	b := &behind{g: g, members: make([]int, len(g.members)), indexes: append([]uint32(nil), g.indexes...)}
+	for i := range b.members {
+		b.members[i] = i
+	}
+	return b
+}
+
+// look leaves out those that have everything now, and returns how many stay.
+func (b *behind) look() int {
+	missing := make([]bool, len(b.indexes))
+	b.g.book.ledger.EachSub(0, b.indexes, func(i int, now *sinks.SubCounts) {
+		var t totals
+		t.add(now, &b.g.members[b.members[i]].before)
+		missing[i] = t.lost+t.announced+t.undecided > 0
+	})
+	n := 0
+	for i, m := range missing {
+		if m {
+			b.members[n], b.indexes[n] = b.members[i], b.indexes[i]
+			n++
+		}
+	}
+	b.members, b.indexes = b.members[:n], b.indexes[:n]
+	return n
+}
+
 // finish ends the group, once, and returns when it is ended and counted. What
 // was fired before and is missing after settle is lost.
 func (g *group) finish(ctx context.Context, settle time.Duration) {
 	g.once.Do(func() {
 		defer close(g.done)
+		defer g.client.groups.end()
 		g.mu.Lock()
 		stop := g.stop
 		g.mu.Unlock()
 		if stop != nil && stop() {
-			defer g.m.hub.work.Done() // the watch that will never run
+			defer g.hub.life.work.end() // the watch that will never run
+		}
+		if d, ok := g.dialect.(dialect.Phased); ok {
+			d.Drain()
 		}
 		if settle > 0 {
 			g.settled(ctx, settle)
@@ -106,18 +160,23 @@ func (g *group) finish(ctx context.Context, settle time.Duration) {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = g.dialect.Close(end) // a target that does not confirm the end has failed a call, and that is counted
-		g.resolved(end)
+		g.answered(end)
+		if d, ok := g.dialect.(dialect.Figurer); ok {
+			g.own = d.Figures()
+		}
 		g.flush(true)
-		g.drop()
-		g.gate.close()
+		g.release()
+		if g.gate != nil {
+			g.gate.close()
+		}
 	})
 	<-g.done
 }
 
-// resolved waits for the shots that are under way: until they are answered it
+// answered waits for the shots that are under way: until they are answered it
 // is not known what was owed.
-func (g *group) resolved(ctx context.Context) {
-	for g.m.hub.pending.Load() > 0 && ctx.Err() == nil {
+func (g *group) answered(ctx context.Context) {
+	for done := g.hub.shots[g.book.topic].resolved(); !done() && ctx.Err() == nil; {
 		select {
 		case <-time.After(patienceLeast):
 		case <-ctx.Done():
@@ -125,80 +184,28 @@ func (g *group) resolved(ctx context.Context) {
 	}
 }
 
-// flush turns what is new into samples. The caller holds a registered callback,
-// directly or through the gate, so that k6 still takes samples. What was
-// expected and lost is only known at the end.
-func (g *group) flush(last bool) {
-	g.pushing.Lock()
-	defer g.pushing.Unlock()
-	if g.over {
-		return
-	}
-	g.over = last
-	now := g.account()
-	met, was := g.m.metrics, g.pushed
-	b := &batch{at: time.Now(), tags: g.tags, meta: g.meta}
-	g.times(b, last)
-	b.count(met.delivered, now.delivered-was.delivered)
-	b.count(met.copies, now.copies-was.copies)
-	b.count(met.outOfOrder, now.outOfOrder-was.outOfOrder)
-	b.count(met.unexpected, now.unexpected-was.unexpected)
-	b.count(met.refreshRequests, now.refreshRequests-was.refreshRequests)
-	b.count(met.refreshBytes, now.refreshBytes-was.refreshBytes)
-	b.rate(met.duplicates, 0, now.delivered-was.delivered)
-	b.rate(met.duplicates, 1, now.copies-was.copies)
-	b.add(met.open, b.at, float64(g.open.Load()))
-	if last {
-		b.count(met.expected, now.expected)
-		b.count(met.lost, now.lost)
-		b.count(met.lostAnnounced, now.announced)
-		g.sum = now
-	}
-	g.pushed = now
-	// Without the iteration's end: what was measured in an iteration that was
-	// broken off counts, and k6 waits for the callback that the caller holds.
-	metrics.PushIfNotDone(context.WithoutCancel(g.m.vu.Context()), g.state.Samples, b.samples)
+// release gives back the subscriptions. Those of which something is not known
+// even now are never lent again: what is found out later is not the next one's.
+func (g *group) release() {
+	var clean, rest []uint32
+	g.book.ledger.EachSub(0, g.indexes, func(i int, c *sinks.SubCounts) {
+		if c.Undecided == 0 {
+			clean = append(clean, g.indexes[i])
+		} else {
+			rest = append(rest, g.indexes[i])
+		}
+	})
+	g.book.give(clean)
+	g.book.forget(rest)
 }
 
-// times adds the latencies and times to ready that are known.
-func (g *group) times(b *batch, last bool) {
-	g.mu.Lock()
-	list, ready := g.arrivals, g.ready
-	g.arrivals, g.ready = nil, nil
-	g.mu.Unlock()
-	var keep []arrival
-	clock := g.m.hub.clock
-	for _, a := range list {
-		if a.member != nil {
-			known, counts := g.judge(&a)
-			if !known && !last {
-				keep = append(keep, a)
-			}
-			if !counts {
-				continue
-			}
-		}
-		if g.nth == 0 {
-			b.add(g.m.metrics.latency, clock.Time(a.at), metrics.D(a.took))
-		}
-		g.nth = (g.nth + 1) % g.every
+// figures are the system's own, so far or, once it is closed, for good.
+func (g *group) figures() dialect.Figures {
+	if g.closed() {
+		return g.own
 	}
-	for _, a := range ready {
-		b.add(g.m.metrics.ready, clock.Time(a.at), metrics.D(a.took))
+	if d, ok := g.dialect.(dialect.Figurer); ok {
+		return d.Figures()
 	}
-	if keep != nil {
-		g.mu.Lock()
-		g.arrivals = append(keep, g.arrivals...)
-		g.mu.Unlock()
-	}
-}
-
-// judge tells whether a delivery that was undecided when it came is decided by
-// now, and whether it was owed.
-func (g *group) judge(a *arrival) (known, owed bool) {
-	e, outcome, ok := g.book.ledger.Emission(a.stamp)
-	if !ok || outcome == mcpload.Pending {
-		return false, false
-	}
-	return true, outcome == mcpload.Accepted && e.Fired > mcpload.Instant(a.member.began.Load())
+	return dialect.Figures{}
 }

@@ -10,7 +10,7 @@ import (
 // open it holds one registered callback, so that k6 does not end the iteration.
 type gate struct {
 	vu   modules.VU
-	work func() // on the loop
+	work func() error // on the loop; an error fails the iteration
 
 	mu      sync.Mutex
 	enqueue func(func() error) // nil while work is on its way
@@ -19,13 +19,17 @@ type gate struct {
 }
 
 // newGate opens a gate; it must be called on the loop.
-func newGate(vu modules.VU, work func()) *gate {
+func newGate(vu modules.VU, work func() error) *gate {
 	return &gate{vu: vu, work: work, enqueue: vu.RegisterCallback()}
 }
 
 // knock has the work done once more, soon. Any goroutine may call it.
 func (g *gate) knock() {
 	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return
+	}
 	enqueue := g.enqueue
 	g.enqueue = nil
 	g.again = enqueue == nil
@@ -38,17 +42,20 @@ func (g *gate) knock() {
 // pass runs on the loop.
 func (g *gate) pass() error {
 	for {
-		g.work()
+		err := g.work()
 		g.mu.Lock()
-		if !g.again {
-			if !g.closed {
-				g.enqueue = g.vu.RegisterCallback()
-			}
+		if g.again && err == nil {
+			g.again = false
 			g.mu.Unlock()
-			return nil
+			continue
 		}
-		g.again = false
+		// Also after an error: k6 must not end the iteration before what was
+		// measured is sent.
+		if !g.closed {
+			g.enqueue = g.vu.RegisterCallback()
+		}
 		g.mu.Unlock()
+		return err
 	}
 }
 
@@ -61,9 +68,6 @@ func (g *gate) close() {
 	g.enqueue = nil
 	g.mu.Unlock()
 	if enqueue != nil {
-		enqueue(func() error {
-			g.work()
-			return nil
-		})
+		enqueue(g.work)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/grafana/sobek"
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/dialect"
@@ -15,33 +14,32 @@ import (
 	"go.k6.io/k6/v2/metrics"
 )
 
-// defaultSettle is how long a missing event may take until it is lost.
-const defaultSettle = 2 * time.Second
-
 // group is subscriptions that were opened together: the lane of one dialect.
 // It is the dialect's recorder and passes everything on to its book.
 type group struct {
-	m       *instance
-	state   *lib.State
+	hub     *hub
+	metrics *metricSet
+	state   *lib.State // of the VU that opened it
 	tags    *metrics.TagSet
 	meta    map[string]string
-	every   int // of so many latencies one becomes a sample
+	client  *client
 	book    *book
 	dialect dialect.Dialect
-	gate    *gate
+	gate    *gate    // holds the iteration; nil if the group is kept
+	indexes []uint32 // of the members, in the book
 	members []member
 	open    *atomic.Int64 // subscriptions with these tags, of all VUs
+	asked   mcpload.Instant
 
-	refreshRequests, refreshBytes atomic.Int64
+	refreshRequests, refreshBytes, failed atomic.Int64
 
-	mu        sync.Mutex
-	nth       int       // latencies so far, modulo every
-	arrivals  []arrival // that were not made samples yet
-	ready     []arrival
-	events    []heard // that wait for handlers
-	skipped   int64   // events that found no room there
-	listening bool
-	handlers  []sobek.Callable
+	ears // handlers
+
+	mu       sync.Mutex
+	every    int       // of so many latencies one becomes a sample
+	nth      int       // latencies so far, modulo every
+	arrivals []arrival // that were not made samples yet
+	ready    []arrival
 
 	pushing sync.Mutex // one flush at a time
 	pushed  totals
@@ -50,14 +48,14 @@ type group struct {
 	once sync.Once
 	done chan struct{} // closed when everything is ended and counted
 	stop func() bool   // stops watching the VU's context
-	sum  totals        // valid after done
+	sum  totals        // valid after done, as is own
+	own  dialect.Figures
 }
 
 // member is one subscription of a group.
 type member struct {
 	group  *group
-	number int    // in the group
-	index  uint32 // in the book
+	number int // in the group
 	before sinks.SubCounts
 	first  atomic.Int64 // first copies
 	began  atomic.Int64 // when it became active, a mcpload.Instant; 0 = not yet
@@ -74,60 +72,79 @@ type arrival struct {
 	stamp  mcpload.Stamp
 }
 
-func newGroup(m *instance, event string, mode mcpload.Mode, o *subscribeOptions) (*group, error) {
-	topic, err := m.hub.topic(o.Topic)
+// newGroup borrows subscriptions of a book; discard gives them back.
+func newGroup(c *client, w way, o *subscribeOptions) (*group, error) {
+	h := c.m.hub
+	topic, err := h.topic(o.Topic)
 	if err != nil {
 		return nil, err
 	}
 	k := kind{
-		system: o.System, mode: mode, event: event, lane: o.Lane, topic: topic, replay: o.MaxAge.or(0) > 0,
-		settle: o.Settle.or(defaultSettle),
+		system: o.System, mode: w.mode, event: w.event(), lane: o.Lane, topic: topic, replay: o.MaxAge.or(0) > 0,
+		settle: o.Settle.or(0),
 	}
-	b, list, err := m.hub.lend(k, o.Subscriptions)
+	b, list, err := h.lend(k, o.Subscriptions)
 	if err != nil {
 		return nil, err
 	}
-	state := m.vu.State()
+	state := c.m.vu.State()
 	now := state.Tags.GetCurrentValues()
-	tags := now.Tags
-	for _, t := range [][2]string{{"system", o.System}, {"mode", string(mode)}, {"event", event}, {"lane", o.Lane}} {
-		tags = tags.With(t[0], t[1])
-	}
 	g := &group{
-		m: m, state: state, tags: tags, meta: now.Metadata, every: o.SampleEvery, book: b,
-		members: make([]member, len(list)), open: m.hub.openOf(k), done: make(chan struct{}),
+		hub: h, metrics: c.m.metrics, state: state, tags: k.tags(now.Tags), meta: now.Metadata, client: c, every: o.SampleEvery,
+		book: b, indexes: list, members: make([]member, len(list)), open: h.openOf(k), done: make(chan struct{}), asked: h.clock.Now(),
 	}
+	g.messages = o.Payload
 	for i, index := range list {
-		s := &g.members[i]
-		s.group, s.number, s.index = g, i, index
-		s.before = b.ledger.SubAccount(mcpload.Sub{Index: index})
-		b.owner[index].Store(s)
+		g.members[i].group, g.members[i].number = g, i
+		b.owner[index].Store(&g.members[i])
 	}
+	b.ledger.EachSub(0, list, func(i int, c *sinks.SubCounts) { g.members[i].before = *c })
 	return g, nil
 }
 
-// drop gives back what a group that was never opened has borrowed.
-func (g *group) drop() {
-	list := make([]uint32, len(g.members))
-	for i := range g.members {
-		list[i] = g.members[i].index
+// tags are those of everything that a kind of subscription measures.
+func (k *kind) tags(t *metrics.TagSet) *metrics.TagSet {
+	return t.With("system", k.system).With("mode", string(k.mode)).With("event", k.event).With("lane", k.lane)
+}
+
+// closed tells whether the group is ended and counted.
+func (g *group) closed() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
 	}
-	g.book.give(list)
+}
+
+// discard gives back what a group that was never opened has.
+func (g *group) discard() {
+	if g.dialect != nil {
+		_ = g.dialect.Close(context.Background()) // nothing was opened that could fail to close
+	}
+	g.book.give(g.indexes)
 }
 
 // attach opens every subscription.
 func (g *group) attach(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: len(g.members)}, g.dialect.Attach)
-	return err
+	if _, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: len(g.members)}, g.dialect.Attach); err != nil {
+		return err
+	}
+	if d, ok := g.dialect.(dialect.Phased); ok {
+		const never = mcpload.Instant(1 << 62)
+		d.Begin(g.asked, never)
+	}
+	return nil
 }
 
 // watch ends the group when the iteration ends or is broken off.
 func (g *group) watch(ctx context.Context) {
-	g.m.hub.work.Add(1)
+	work := &g.hub.life.work
+	work.begin()
 	stop := context.AfterFunc(ctx, func() {
-		defer g.m.hub.work.Done()
+		defer work.end()
 		g.finish(ctx, 0)
 	})
 	g.mu.Lock()
@@ -136,37 +153,39 @@ func (g *group) watch(ctx context.Context) {
 }
 
 // own translates the dialect's name of a subscription to the book's.
-func (g *group) own(s mcpload.Sub) mcpload.Sub {
+func (g *group) ours(s mcpload.Sub) (mcpload.Sub, *member) {
 	if int(s.Index) >= len(g.members) {
-		return mcpload.Sub{Lane: ^uint16(0)} // the ledger counts it as misuse
+		return mcpload.Sub{Lane: ^uint16(0)}, nil // the ledger counts it as misuse
 	}
-	return mcpload.Sub{Index: g.members[s.Index].index}
+	return mcpload.Sub{Index: g.indexes[s.Index]}, &g.members[s.Index]
 }
 
 // Delivered implements mcpload.Recorder.
 func (g *group) Delivered(d mcpload.Delivery) {
-	d.Sub = g.own(d.Sub)
+	d.Sub, _ = g.ours(d.Sub)
 	g.book.ledger.Delivered(d)
 }
 
 // Noticed implements mcpload.Recorder.
 func (g *group) Noticed(n mcpload.Notice) {
-	n.Sub = g.own(n.Sub)
+	var s *member
+	if n.Sub, s = g.ours(n.Sub); s != nil {
+		g.notice(s, n)
+	}
 	g.book.ledger.Noticed(n)
 }
 
 // Changed implements mcpload.Recorder.
 func (g *group) Changed(t mcpload.Transition) {
-	i := t.Sub.Index
-	t.Sub = g.own(t.Sub)
-	if int(i) < len(g.members) {
-		g.note(&g.members[i], t)
+	var s *member
+	if t.Sub, s = g.ours(t.Sub); s != nil {
+		g.change(s, t)
 	}
 	g.book.ledger.Changed(t)
 }
 
-// note keeps what the metrics need of a transition.
-func (g *group) note(s *member, t mcpload.Transition) {
+// change keeps what the metrics need of a transition.
+func (g *group) change(s *member, t mcpload.Transition) {
 	switch t.To {
 	case mcpload.Attaching:
 		s.asked.Store(int64(t.At))
@@ -179,8 +198,16 @@ func (g *group) note(s *member, t mcpload.Transition) {
 			g.open.Add(1)
 		}
 	case mcpload.Detaching, mcpload.Detached, mcpload.Failed:
-		if s.open.Swap(false) {
+		was := s.open.Swap(false)
+		if was {
 			g.open.Add(-1)
+		}
+		if t.To != mcpload.Failed {
+			return
+		}
+		g.failed.Add(1)
+		if was {
+			g.tell(item{kind: onClosed, subscription: s.number, text: t.Reason})
 		}
 	}
 }
@@ -211,13 +238,7 @@ func (g *group) observe(s *member, d mcpload.Delivery, v sinks.Verdict) {
 	switch v.Kind {
 	case sinks.VerdictDelivered, sinks.VerdictUndecided:
 		s.first.Add(1)
-		a := arrival{at: d.At, took: v.FromIntended}
-		if v.Kind == sinks.VerdictUndecided {
-			a.member, a.stamp = s, d.Stamp
-		}
-		g.mu.Lock()
-		g.arrivals = append(g.arrivals, a)
-		g.mu.Unlock()
+		g.arrive(s, &d, &v)
 	case sinks.VerdictInFlight, sinks.VerdictReplayed, sinks.VerdictRecovered, sinks.VerdictUnprobed:
 		s.first.Add(1)
 	case sinks.VerdictDuplicateRequested, sinks.VerdictDuplicateSameEvent, sinks.VerdictDuplicateSameEmission, sinks.VerdictDuplicateForgotten:
@@ -225,5 +246,21 @@ func (g *group) observe(s *member, d mcpload.Delivery, v sinks.Verdict) {
 	default:
 		return
 	}
-	g.tell(s, d, v, copied)
+	g.tell(item{
+		kind: onEvent, subscription: s.number, seq: d.Stamp.Seq, latency: v.FromIntended, copied: copied, bytes: d.Bytes, id: d.EventID,
+	})
+}
+
+// arrive keeps every so many-th latency for a sample.
+func (g *group) arrive(s *member, d *mcpload.Delivery, v *sinks.Verdict) {
+	a := arrival{at: d.At, took: v.FromIntended}
+	if v.Kind == sinks.VerdictUndecided {
+		a.member, a.stamp = s, d.Stamp
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.nth == 0 {
+		g.arrivals = append(g.arrivals, a)
+	}
+	g.nth = (g.nth + 1) % g.every
 }

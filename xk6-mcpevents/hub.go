@@ -33,8 +33,10 @@ type hub struct {
 	clock   *mcpload.Clock
 	run     uint32
 	stamper *loadgen.Stamper
-	pending atomic.Int64   // shots that are not resolved
-	work    sync.WaitGroup // every goroutine of the module
+	life    lifetime
+	lanes   atomic.Int64 // that shared a listener
+
+	authority func() (*sinks.Authority, error) // of every listener; made when it is needed
 
 	gauges sync.Map // tagged -> *atomic.Int64
 
@@ -42,6 +44,50 @@ type hub struct {
 	books  []*book
 	topics map[string]uint16
 	fired  [maxTopics]atomic.Uint32
+	shots  [maxTopics]underWay
+}
+
+// underWay is the shots of a topic that are not resolved.
+type underWay struct {
+	mu  sync.Mutex
+	seq map[uint32]struct{}
+}
+
+func (u *underWay) begin(seq uint32) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.seq == nil {
+		u.seq = make(map[uint32]struct{})
+	}
+	u.seq[seq] = struct{}{}
+}
+
+func (u *underWay) end(seq uint32) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.seq, seq)
+}
+
+// resolved returns a function that tells whether all shots that are under way
+// now are resolved. What is fired later does not matter, so that it becomes
+// true also while somebody fires all the time.
+func (u *underWay) resolved() func() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	open := make([]uint32, 0, len(u.seq))
+	for seq := range u.seq {
+		open = append(open, seq)
+	}
+	return func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for ; len(open) > 0; open = open[1:] {
+			if _, still := u.seq[open[0]]; still {
+				return false
+			}
+		}
+		return true
+	}
 }
 
 // kind is what the subscriptions of a book have in common.
@@ -66,7 +112,8 @@ type book struct {
 }
 
 func newHub() *hub {
-	h := &hub{clock: mcpload.NewClock(), run: rand.Uint32(), topics: map[string]uint16{}}
+	h := &hub{clock: mcpload.NewClock(), run: rand.Uint32(), topics: map[string]uint16{}, authority: sync.OnceValues(sinks.NewAuthority)}
+	h.life.init()
 	h.stamper = loadgen.NewStamper(h.clock, h, h.run, maxTopics)
 	h.stamper.Assign(func(n uint64) uint16 { return uint16(n >> topicShift) })
 	return h
@@ -190,7 +237,7 @@ func (h *hub) ready() error {
 func (h *hub) Fired(e mcpload.Emission) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	h.pending.Add(1)
+	h.shots[e.Source].begin(e.Seq)
 	h.fired[e.Source].Store(e.Seq)
 	for _, b := range h.books {
 		b.ledger.Fired(e)
@@ -204,7 +251,7 @@ func (h *hub) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) {
 	for _, b := range h.books {
 		b.ledger.Resolved(s, o, at)
 	}
-	h.pending.Add(-1)
+	h.shots[s.Source].end(s.Seq)
 }
 
 // Dropped implements mcpload.Recorder.
@@ -243,12 +290,17 @@ func (b *book) take(n int) []uint32 {
 
 // give takes subscriptions back, which must be over.
 func (b *book) give(list []uint32) {
-	for _, i := range list {
-		b.owner[i].Store(nil)
-	}
+	b.forget(list)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.free = append(b.free, list...)
+}
+
+// forget takes the owner off subscriptions that are never lent again.
+func (b *book) forget(list []uint32) {
+	for _, i := range list {
+		b.owner[i].Store(nil)
+	}
 }
 
 // observe passes a verdict on to whoever has the subscription.

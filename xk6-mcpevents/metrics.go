@@ -1,17 +1,16 @@
 package mcpevents
 
-import (
-	"time"
-
-	"go.k6.io/k6/v2/metrics"
-)
+import "go.k6.io/k6/v2/metrics"
 
 // metricSet are the module's metrics; all VUs get the same ones.
 type metricSet struct {
-	latency, ready                           *metrics.Metric // trends of time
+	latency, ready, list                     *metrics.Metric // trends of time
 	delivered, expected, lost, lostAnnounced *metrics.Metric
 	copies, outOfOrder, unexpected           *metrics.Metric
 	refreshRequests, refreshBytes            *metrics.Metric
+	failed                                   *metrics.Metric
+	messagesExpected, messagesDelivered      *metrics.Metric
+	messagesLost, messagesRepeated           *metrics.Metric
 	duplicates                               *metrics.Metric // rate
 	open                                     *metrics.Metric // gauge
 }
@@ -37,6 +36,12 @@ func registerMetrics(r *metrics.Registry) (*metricSet, error) {
 		{&m.unexpected, "mcp_events_unexpected", metrics.Counter, metrics.Default},
 		{&m.refreshRequests, "mcp_refresh_requests", metrics.Counter, metrics.Default},
 		{&m.refreshBytes, "mcp_refresh_bytes", metrics.Counter, metrics.Data},
+		{&m.failed, "mcp_subscriptions_failed", metrics.Counter, metrics.Default},
+		{&m.list, "mcp_list_duration", metrics.Trend, metrics.Time},
+		{&m.messagesExpected, "mcp_messages_expected", metrics.Counter, metrics.Default},
+		{&m.messagesDelivered, "mcp_messages_delivered", metrics.Counter, metrics.Default},
+		{&m.messagesLost, "mcp_messages_lost", metrics.Counter, metrics.Default},
+		{&m.messagesRepeated, "mcp_messages_repeated", metrics.Counter, metrics.Default},
 		{&m.open, "mcp_open_subscriptions", metrics.Gauge, metrics.Default},
 	} {
 		var err error
@@ -45,30 +50,4 @@ func registerMetrics(r *metrics.Registry) (*metricSet, error) {
 		}
 	}
 	return m, nil
-}
-
-// batch collects samples that leave together.
-type batch struct {
-	at      time.Time
-	tags    *metrics.TagSet
-	meta    map[string]string
-	samples metrics.Samples
-}
-
-// add puts a sample into the batch, taken at the given time.
-func (b *batch) add(m *metrics.Metric, at time.Time, value float64) {
-	b.samples = append(b.samples, metrics.Sample{
-		TimeSeries: metrics.TimeSeries{Metric: m, Tags: b.tags}, Time: at, Value: value, Metadata: b.meta,
-	})
-}
-
-// count adds to a counter. A zero is a sample, too: a threshold on a counter
-// that nobody ever touched is one on nothing.
-func (b *batch) count(m *metrics.Metric, n int64) { b.add(m, b.at, float64(n)) }
-
-// rate adds n equal observations to a rate.
-func (b *batch) rate(m *metrics.Metric, value float64, n int64) {
-	for range n {
-		b.add(m, b.at, value)
-	}
 }

@@ -46,30 +46,41 @@ func (r *Root) NewModuleInstance(vu modules.VU) modules.Instance {
 	if err != nil {
 		common.Throw(vu.Runtime(), fmt.Errorf("%s: %w", Name, err))
 	}
+	r.hub.life.watch(vu.Events())
 	return &instance{vu: vu, hub: r.hub, metrics: m}
 }
 
 // Exports implements modules.Instance.
 func (m *instance) Exports() modules.Exports {
-	return modules.Exports{Named: map[string]any{"Client": m.newClient, "Upstream": m.newUpstream}}
+	return modules.Exports{Named: map[string]any{
+		"Client":      construct(m, "Client", func(a []sobek.Value) (*client, error) { return m.client(a[0], a[1]) }),
+		"Upstream":    construct(m, "Upstream", func(a []sobek.Value) (*source, error) { return m.upstream(a[0]) }),
+		"WebhookSink": construct(m, "WebhookSink", func(a []sobek.Value) (*sink, error) { return m.sink(a[0]) }),
+		"kept":        m.kept,
+	}}
 }
 
-// newClient is the constructor of Client.
-func (m *instance) newClient(call sobek.ConstructorCall) *sobek.Object {
-	rt := m.vu.Runtime()
-	c, err := m.client(call.Argument(0), call.Argument(1))
-	if err != nil {
-		common.Throw(rt, fmt.Errorf("Client: %w", err))
+// construct makes a constructor of scripts, for objects that are made of up to
+// two arguments.
+func construct[T any](m *instance, name string, made func([]sobek.Value) (T, error)) func(sobek.ConstructorCall) *sobek.Object {
+	return func(call sobek.ConstructorCall) *sobek.Object {
+		rt := m.vu.Runtime()
+		v, err := made([]sobek.Value{call.Argument(0), call.Argument(1)})
+		if err != nil {
+			common.Throw(rt, fmt.Errorf("%s: %w", name, err))
+		}
+		return rt.ToValue(v).ToObject(rt)
 	}
-	return rt.ToValue(c).ToObject(rt)
 }
 
-// newUpstream is the constructor of Upstream.
-func (m *instance) newUpstream(call sobek.ConstructorCall) *sobek.Object {
-	rt := m.vu.Runtime()
-	u, err := m.upstream(call.Argument(0))
-	if err != nil {
-		common.Throw(rt, fmt.Errorf("Upstream: %w", err))
+// kept returns subscriptions that were opened with the option keep.
+func (m *instance) kept(name string) (*subscription, error) {
+	if m.vu.State() == nil {
+		return nil, fmt.Errorf("kept: it belongs into an iteration or teardown(), not into the init context")
 	}
-	return rt.ToValue(u).ToObject(rt)
+	g := m.hub.life.keeper(name)
+	if g == nil {
+		return nil, fmt.Errorf("kept: there are no subscriptions named %q in this process: open them with the option keep", name)
+	}
+	return &subscription{m: m, g: g}, nil
 }

@@ -1,92 +1,50 @@
 package mcpevents
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/grafana/sobek"
-	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/sinks"
 	"go.k6.io/k6/v2/js/promises"
 )
 
 const (
-	// defaultReceived bounds received().
+	// defaultReceived bounds received(), and list().
 	defaultReceived = 30 * time.Second
-	// flushEvery is how often received() passes samples on while it waits.
-	flushEvery = time.Second
 	// lookEvery is how often it looks whether everybody has enough.
 	lookEvery = 10 * time.Millisecond
-	// waitingEvents is how many events may wait for handlers.
-	waitingEvents = 1 << 16
 )
 
-// subscription is the object Subscription: subscriptions opened together. Its
-// exported methods are those of the script's object, called on the event loop.
-type subscription struct{ g *group }
-
-// heard is one event on its way to handlers.
-type heard struct {
-	subscription int
-	seq          uint32
-	latency      time.Duration
-	copied       bool
-	bytes        int
+// subscription is the object Subscription: subscriptions opened together, as
+// one VU sees them. Its exported methods are those of the script's object,
+// called on the event loop.
+type subscription struct {
+	m *instance
+	g *group
 }
 
-// tell keeps an event for the handlers, if there are any.
-func (g *group) tell(s *member, d mcpload.Delivery, v sinks.Verdict, copied bool) {
-	g.mu.Lock()
-	if !g.listening {
-		g.mu.Unlock()
-		return
-	}
-	if len(g.events) == waitingEvents {
-		g.skipped++
-		g.mu.Unlock()
-		return
-	}
-	g.events = append(g.events, heard{s.number, d.Stamp.Seq, v.FromIntended, copied, d.Bytes})
-	first := len(g.events) == 1
-	g.mu.Unlock()
-	if first {
-		g.gate.knock()
-	}
-}
-
-// handle calls the handlers; it runs on the event loop.
-func (g *group) handle() {
-	g.mu.Lock()
-	list, handlers := g.events, g.handlers
-	g.events = nil
-	g.mu.Unlock()
-	rt := g.m.vu.Runtime()
-	for _, e := range list {
-		v := rt.ToValue(map[string]any{
-			"subscription": e.subscription, "seq": e.seq, "latency": float64(e.latency) / float64(time.Millisecond),
-			"duplicate": e.copied, "bytes": e.bytes,
-		})
-		for _, f := range handlers {
-			if _, err := f(sobek.Undefined(), v); err != nil {
-				g.state.Logger.WithError(err).Error("a handler of mcpevents has failed")
-			}
-		}
-	}
-}
-
-// On adds a handler for event, which is called with every copy that comes.
+// On adds a handler.
 func (s *subscription) On(name string, handler sobek.Callable) error {
-	if name != "event" {
-		return fmt.Errorf("on: there is no %q: use 'event'", name)
+	kind := slices.Index(itemNames[:], name)
+	switch {
+	case kind < 0:
+		return fmt.Errorf("on: there is no %q: use %s", name, strings.Join(itemNames[:], ", "))
+	case handler == nil:
+		return errors.New("on: give a function")
+	case s.g.gate == nil:
+		return errors.New("on: subscriptions that are kept belong to no VU, and have no handlers")
 	}
-	if handler == nil {
-		return fmt.Errorf("on: give a function")
-	}
-	g := s.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.handlers, g.listening = append(g.handlers, handler), true
+	e := &s.g.ears
+	e.earing.Lock()
+	defer e.earing.Unlock()
+	e.handlers[kind] = append(e.handlers[kind], handler)
 	return nil
 }
 
@@ -94,6 +52,15 @@ func (s *subscription) On(name string, handler sobek.Callable) error {
 type receivedOptions struct {
 	Events  int64     `json:"events"`
 	Timeout *duration `json:"timeout"`
+}
+
+// received is what it resolves with.
+type received struct {
+	Complete   bool  `js:"complete" json:"complete"`
+	Delivered  int64 `js:"delivered" json:"delivered"`
+	Duplicates int64 `js:"duplicates" json:"duplicates"`
+	OutOfOrder int64 `js:"outOfOrder" json:"outOfOrder"`
+	Unexpected int64 `js:"unexpected" json:"unexpected"`
 }
 
 // Received resolves when every subscription has received so many events or,
@@ -104,33 +71,32 @@ func (s *subscription) Received(options sobek.Value) (*sobek.Promise, error) {
 	if _, err := decode(options, &o); err != nil {
 		return nil, fmt.Errorf("received: %w", err)
 	}
-	if o.Events < 0 {
-		return nil, fmt.Errorf("received: options: events must not be negative")
+	switch {
+	case o.Events < 0:
+		return nil, errors.New("received: options: events must not be negative")
+	case s.g.book.system == "sep-975":
+		return nil, errors.New("received: there are no events: close() waits for the requests that are under way")
 	}
-	g, ctx := s.g, s.g.m.vu.Context()
-	promise, resolve, _ := promises.New(g.m.vu)
-	g.m.hub.work.Go(func() {
+	g, ctx := s.g, s.m.vu.Context()
+	promise, resolve, _ := promises.New(s.m.vu)
+	g.hub.life.work.Go(func() {
 		var complete bool
 		if o.Events > 0 {
-			complete = g.await(ctx.Done(), o.Events, o.Timeout.or(defaultReceived))
+			complete = g.await(ctx, o.Events, o.Timeout.or(defaultReceived))
 		} else {
 			complete = g.settled(ctx, o.Timeout.or(defaultReceived))
 		}
 		g.flush(false)
-		out := g.figures()
-		resolve(map[string]any{
-			"complete": complete, "delivered": out.delivered, "duplicates": out.copies, "outOfOrder": out.outOfOrder,
-			"unexpected": out.unexpected,
-		})
+		out := g.totals()
+		resolve(received{complete, out.delivered, out.copies, out.outOfOrder, out.unexpected})
 	})
 	return promise, nil
 }
 
 // await waits until every subscription has received n events.
-func (g *group) await(over <-chan struct{}, n int64, limit time.Duration) bool {
-	look, push, end := time.NewTicker(lookEvery), time.NewTicker(flushEvery), time.NewTimer(limit)
+func (g *group) await(ctx context.Context, n int64, limit time.Duration) bool {
+	look, end := time.NewTicker(lookEvery), time.NewTimer(limit)
 	defer look.Stop()
-	defer push.Stop()
 	defer end.Stop()
 	from := 0 // all before have enough
 	for {
@@ -142,11 +108,9 @@ func (g *group) await(over <-chan struct{}, n int64, limit time.Duration) bool {
 		}
 		select {
 		case <-look.C:
-		case <-push.C:
-			g.flush(false)
 		case <-end.C:
 			return false
-		case <-over:
+		case <-ctx.Done():
 			return false
 		case <-g.done:
 			return false
@@ -154,28 +118,69 @@ func (g *group) await(over <-chan struct{}, n int64, limit time.Duration) bool {
 	}
 }
 
-// figures are those of the last flush.
-func (g *group) figures() totals {
-	g.pushing.Lock()
-	defer g.pushing.Unlock()
-	return g.pushed
+// totals are the figures so far, and those for good once the group is closed.
+func (g *group) totals() totals {
+	if g.closed() {
+		return g.sum
+	}
+	return g.account()
 }
+
+// stats is what scripts get of totals.
+func (g *group) stats(t totals) stats {
+	out := t.stats()
+	for i := range g.members {
+		if g.members[i].open.Load() {
+			out.Open++
+		}
+	}
+	g.earing.Lock()
+	defer g.earing.Unlock()
+	out.Unhandled = g.skipped
+	return out
+}
+
+// Stats are the figures so far.
+func (s *subscription) Stats() stats { return s.g.stats(s.g.totals()) }
 
 // Close waits until everything that was fired before has come, for the
 // subscription's settle time at most, ends the subscriptions, and resolves with
 // their figures. Called again it gives the same figures.
 func (s *subscription) Close() *sobek.Promise {
-	g, ctx := s.g, s.g.m.vu.Context()
-	promise, resolve, _ := promises.New(g.m.vu)
-	g.m.hub.work.Go(func() {
+	g, ctx := s.g, s.m.vu.Context()
+	promise, resolve, _ := promises.New(s.m.vu)
+	g.hub.life.work.Go(func() {
 		g.finish(ctx, g.book.settle)
-		out := g.sum.script()
-		g.mu.Lock()
-		out["unhandled"] = g.skipped
-		g.mu.Unlock()
-		resolve(out)
+		resolve(g.stats(g.sum))
 	})
 	return promise
+}
+
+// Figures are those of the system.
+func (s *subscription) Figures() map[string]any {
+	f := s.g.figures()
+	values, timings := map[string]any{}, map[string]any{}
+	for name, v := range f.Values {
+		values[name] = v
+	}
+	for name, t := range f.Timings {
+		timings[name] = timing(t)
+	}
+	return map[string]any{"values": values, "timings": timings}
+}
+
+// timing is the form in which scripts get a histogram.
+func timing(t sinks.Timing) map[string]any {
+	h := t.Histogram
+	if h == nil || h.TotalCount() == 0 {
+		return map[string]any{"count": 0, "min": 0, "mean": 0, "p50": 0, "p90": 0, "p99": 0, "max": 0}
+	}
+	ms := func(ns float64) float64 { return ns / float64(time.Millisecond) }
+	out := map[string]any{"count": h.TotalCount(), "min": ms(float64(h.Min())), "mean": ms(h.Mean()), "max": ms(float64(h.Max()))}
+	for name, q := range map[string]float64{"p50": 50, "p90": 90, "p99": 99} {
+		out[name] = ms(float64(h.ValueAtQuantile(q)))
+	}
+	return out
 }
 
 // CertPEM is the certificate authority of the webhook listener, which the
@@ -185,4 +190,42 @@ func (s *subscription) CertPEM() string {
 		return string(r.CertPEM())
 	}
 	return ""
+}
+
+// onceOptions are the second argument of list.
+type onceOptions struct {
+	Timeout *duration `json:"timeout"`
+}
+
+// List fetches a list once.
+func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) {
+	if c.m.vu.State() == nil {
+		return nil, errors.New("list: it belongs into setup() or an iteration, not into the init context")
+	}
+	var o onceOptions
+	if _, err := decode(options, &o); err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	ctx := c.m.vu.Context()
+	promise, resolve, reject := promises.New(c.m.vu)
+	c.groups.begin()
+	c.m.hub.life.work.Go(func() {
+		defer c.groups.end()
+		ctx, cancel := context.WithTimeout(ctx, o.Timeout.or(defaultReceived))
+		defer cancel()
+		out, send, err := c.fetch(ctx, what)
+		if err != nil {
+			reject(err)
+			return
+		}
+		send()
+		resolve(out)
+	})
+	return promise, nil
+}
+
+// plain decodes JSON for a script.
+func plain(raw json.RawMessage) (v any, err error) {
+	err = json.Unmarshal(raw, &v)
+	return v, err
 }

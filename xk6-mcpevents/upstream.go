@@ -1,13 +1,9 @@
 package mcpevents
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/grafana/sobek"
@@ -16,22 +12,6 @@ import (
 	"github.com/mcpload/mcpload/loadgen/upstream"
 	"go.k6.io/k6/v2/js/promises"
 )
-
-// upstreamOptions are the argument of Upstream.
-type upstreamOptions struct {
-	Event   string            `json:"event"`
-	Topic   string            `json:"topic"`
-	Admin   string            `json:"admin"`
-	URL     string            `json:"url"`
-	Method  string            `json:"method"`
-	Headers map[string]string `json:"headers"`
-	Data    json.RawMessage   `json:"data"`
-	Timeout *duration         `json:"timeout"`
-	Workers int               `json:"workers"`
-}
-
-// probeMark is where a payload gets the probe id, seqMark the shot's number.
-var probeMark, seqMark = []byte("{probe}"), []byte("{seq}")
 
 // source is the object Upstream: what makes events happen behind the target.
 // Its exported methods are those of the script's object.
@@ -42,82 +22,43 @@ type source struct {
 	workers int
 }
 
-// upstream makes an Upstream. It connects when it fires.
+// upstream makes an Upstream. It connects when it fires; a feed listens at once.
 func (m *instance) upstream(options sobek.Value) (*source, error) {
-	var o upstreamOptions
-	if _, err := decode(options, &o); err != nil {
+	o, err := readUpstream(options)
+	if err != nil {
 		return nil, err
 	}
-	switch {
-	case o.Event == "":
-		return nil, errors.New("options: event must be given")
-	case (o.Admin == "") == (o.URL == ""):
-		return nil, errors.New("options: give either admin, the admin listener of a reference target, or url")
-	case o.Admin != "" && (o.Method != "" || o.Headers != nil):
-		return nil, errors.New("options: method and headers belong to url")
-	case o.Workers < 0:
-		return nil, errors.New("options: workers must not be negative")
-	}
-	if o.Data == nil {
-		o.Data = json.RawMessage(`{"text":"{probe}"}`)
-	}
-	if !bytes.Contains(o.Data, probeMark) && !bytes.Contains([]byte(o.URL), probeMark) {
-		return nil, errors.New("options: data must hold {probe}, which is how a delivery is known again")
-	}
-	if o.Topic == "" {
-		o.Topic = o.Event
-	}
 	s := &source{m: m, workers: o.Workers}
-	var err error
 	if s.topic, err = m.hub.topic(o.Topic); err != nil {
 		return nil, err
 	}
 	if err = m.hub.ready(); err != nil {
 		return nil, err
 	}
+	if o.Feed != "" {
+		s.up, err = m.feed(o)
+		return s, err
+	}
 	if s.up, err = o.build(); err != nil {
 		return nil, err
 	}
-	if m.vu.State() != nil {
-		m.hub.work.Add(1)
-		context.AfterFunc(m.vu.Context(), func() {
-			defer m.hub.work.Done()
-			_ = s.up.Close() // gives back idle connections
-		})
-	}
+	m.until(func(context.Context) { _ = s.up.Close() }) // gives back idle connections
 	return s, nil
-}
-
-// build makes the upstream itself.
-func (o *upstreamOptions) build() (upstream.Upstream, error) {
-	fill := func(text []byte, seq uint32, probe string) []byte {
-		text = bytes.ReplaceAll(text, probeMark, []byte(probe))
-		return bytes.ReplaceAll(text, seqMark, strconv.AppendUint(nil, uint64(seq), 10))
-	}
-	if o.Admin != "" {
-		return upstream.NewInject(upstream.InjectOptions{
-			Admin: o.Admin, Event: o.Event, Timeout: o.Timeout.or(0), Connections: o.Workers,
-			Payload: func(dst []byte, _ int, seq uint32, probe string) []byte {
-				return append(dst, fill(o.Data, seq, probe)...)
-			},
-		})
-	}
-	return upstream.NewHTTP(upstream.HTTPOptions{
-		Method: o.Method, Timeout: o.Timeout.or(0), Connections: o.Workers,
-		Request: func(_ int, seq uint32, probe string) (string, http.Header, []byte) {
-			h := http.Header{"Content-Type": {"application/json"}}
-			for k, v := range o.Headers {
-				h.Set(k, v)
-			}
-			return string(fill([]byte(o.URL), seq, probe)), h, fill(o.Data, seq, probe)
-		},
-	})
 }
 
 // fireOptions are the argument of fire, where it is not a number.
 type fireOptions struct {
 	Count int     `json:"count"`
 	Rate  float64 `json:"rate"`
+}
+
+// fired is what it resolves with.
+type fired struct {
+	Fired     uint64 `js:"fired" json:"fired"`
+	Accepted  uint64 `js:"accepted" json:"accepted"`
+	Uncertain uint64 `js:"uncertain" json:"uncertain"`
+	Refused   uint64 `js:"refused" json:"refused"`
+	Dropped   uint64 `js:"dropped" json:"dropped"`
 }
 
 // Fire fires events and resolves when each is answered. Without a rate they
@@ -138,15 +79,13 @@ func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 	}
 	ctx := s.m.vu.Context()
 	promise, resolve, reject := promises.New(s.m.vu)
-	s.m.hub.work.Go(func() {
+	s.m.hub.life.work.Go(func() {
 		stats, err := s.fire(ctx, o)
 		if err != nil {
 			reject(fmt.Errorf("fire: %w", err))
 			return
 		}
-		resolve(map[string]any{
-			"fired": stats.Fired, "accepted": stats.Accepted, "uncertain": stats.Uncertain, "refused": stats.Refused, "dropped": stats.Dropped,
-		})
+		resolve(fired{stats.Fired, stats.Accepted, stats.Uncertain, stats.Refused, stats.Dropped})
 	})
 	return promise, nil
 }

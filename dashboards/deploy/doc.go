@@ -1,3 +1,4 @@
-// Package deploy holds the manifests that run mcpload on Kubernetes, and the
-// test that holds them to the types of its API.
+// Package deploy holds the manifests that run mcpload, and k6 with
+// k6/x/mcpevents, on Kubernetes, and the tests that hold them to the types of
+// its API.
 package deploy

@@ -36,7 +36,7 @@ func TestEveryManifestIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"merge.yaml", "profile.yaml", "results.yaml", "shards.yaml"}; !slices.Equal(got, want) {
+	if want := []string{"merge.yaml", "profile.yaml", "results.yaml", "shards.yaml", "testrun.yaml"}; !slices.Equal(got, want) {
 		t.Errorf("manifests %v, and %v are checked", got, want)
 	}
 }

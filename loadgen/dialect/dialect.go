@@ -172,6 +172,9 @@ type WebhookOptions struct {
 	// Prefix is put before the path of every callback, "/shard-3", so that
 	// listeners of several processes can stand behind one address; "" = none.
 	Prefix string
+	// Shared is a listener that the lane shares with others, instead of one of
+	// its own; Prefix must then be its alone and have two elements, "/mcp/7".
+	Shared *sinks.SharedListener
 	// Authority signs the listener's certificate; nil = one made for the lane.
 	Authority *sinks.Authority
 	// Certificate is the listener's own, instead of one that Authority signs;

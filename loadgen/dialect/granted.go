@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path"
 	"time"
 
 	"github.com/mcpload/mcpload"
@@ -123,7 +124,11 @@ func (d *events) documents() map[string][]byte {
 	if !d.flavour.intent {
 		return nil
 	}
-	return map[string][]byte{receiverDocument: []byte(`{"receivers":["` + d.opts.Webhook.Prefix + `/h/"]}`)}
+	below := d.opts.Webhook.Prefix + "/h/"
+	if d.opts.Webhook.Shared != nil { // an origin has one document, which must be true of all its lanes
+		below = path.Dir(d.opts.Webhook.Prefix) + "/"
+	}
+	return map[string][]byte{receiverDocument: []byte(`{"receivers":["` + below + `"]}`)}
 }
 
 // asked reports a document that was fetched.

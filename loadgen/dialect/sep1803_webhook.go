@@ -61,7 +61,8 @@ func newResourceHooks(d *sep1803) (*resourceHooks, error) {
 	h.receiver = sinks.NewReceiver(sinks.ReceiverOptions{Clock: d.clock, BodyLimit: o.BodyLimit, Turned: h.turned})
 	var err error
 	h.listener, err = sinks.Listen(sinks.ListenerOptions{
-		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Certificate: o.Certificate, Handler: h.receiver,
+		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Certificate: o.Certificate, Shared: o.Shared, Prefix: o.Prefix,
+		Handler: h.receiver,
 	})
 	return h, err
 }

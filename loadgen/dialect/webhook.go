@@ -43,7 +43,8 @@ func newHooks(d *events) (*hooks, error) {
 	})
 	var err error
 	h.listener, err = sinks.Listen(sinks.ListenerOptions{
-		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Certificate: o.Certificate, Handler: h.receiver,
+		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Certificate: o.Certificate, Shared: o.Shared, Prefix: o.Prefix,
+		Handler: h.receiver,
 	})
 	if err != nil {
 		return nil, err

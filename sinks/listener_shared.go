@@ -1,0 +1,111 @@
+package sinks
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// SharedListener is a webhook listener that several lanes receive at, each
+// below a path of its own. It is safe for concurrent use.
+type SharedListener struct {
+	own *Listener
+
+	mu     sync.RWMutex
+	guests map[string]*guest // by the first two elements of the path
+}
+
+// guest is a lane at a SharedListener.
+type guest struct {
+	at      *SharedListener
+	prefix  string
+	handler http.Handler
+	serving sync.RWMutex // held for reading while a request is answered
+}
+
+// ListenShared opens a listener without lanes; opts.Handler, Shared and Prefix
+// mean nothing here.
+func ListenShared(opts ListenerOptions) (*SharedListener, error) {
+	s := &SharedListener{guests: make(map[string]*guest)}
+	opts.Handler, opts.Shared = s, nil
+	var err error
+	if s.own, err = Listen(opts); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// URL returns the address of path as targets are given it.
+func (s *SharedListener) URL(path string) string { return s.own.URL(path) }
+
+// CertPEM returns the certificate that a target has to trust.
+func (s *SharedListener) CertPEM() []byte { return s.own.CertPEM() }
+
+// Close ends the listener; see [Listener.Close]. Lanes should have left.
+func (s *SharedListener) Close(ctx context.Context) error { return s.own.Close(ctx) }
+
+// join lets a lane in. Its prefix is two elements, "/mcp/7", so that all lanes
+// together can be named by the first.
+func (s *SharedListener) join(prefix string, h http.Handler) (*Listener, error) {
+	if key, rest := firstTwo(prefix); key == "" || rest != "" {
+		return nil, fmt.Errorf("webhook listener: prefix %q: use two elements, /mcp/7", prefix)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guests[prefix] != nil {
+		return nil, fmt.Errorf("webhook listener: prefix %q is taken", prefix)
+	}
+	g := &guest{at: s, prefix: prefix, handler: h}
+	s.guests[prefix] = g
+	return &Listener{authority: s.own.authority, base: s.own.base, guest: g}, nil
+}
+
+// leave ends a lane's part, and waits until its requests are answered.
+func (g *guest) leave() {
+	g.at.mu.Lock()
+	delete(g.at.guests, g.prefix)
+	g.at.mu.Unlock()
+	g.serving.Lock()
+	g.serving.Unlock() //nolint:staticcheck // only waits
+}
+
+// ServeHTTP hands a request to its lane. What is below no lane's prefix, such
+// as the document about the origin, any of them may answer.
+func (s *SharedListener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key, _ := firstTwo(r.URL.Path)
+	s.mu.RLock()
+	g := s.guests[key]
+	if g == nil && r.Method == http.MethodGet {
+		for _, g = range s.guests {
+			break
+		}
+	}
+	if g != nil {
+		g.serving.RLock()
+		defer g.serving.RUnlock()
+	}
+	s.mu.RUnlock()
+	if g == nil {
+		http.NotFound(w, r)
+		return
+	}
+	g.handler.ServeHTTP(w, r)
+}
+
+// firstTwo cuts a path after its second element.
+func firstTwo(path string) (key, rest string) {
+	if !strings.HasPrefix(path, "/") {
+		return "", path
+	}
+	first := strings.IndexByte(path[1:], '/')
+	if first < 0 {
+		return "", path
+	}
+	from := first + 2
+	if second := strings.IndexByte(path[from:], '/'); second >= 0 {
+		return path[:from+second], path[from+second:]
+	}
+	return path, ""
+}

@@ -1,0 +1,154 @@
+package mcpevents
+
+import (
+	"sync"
+	"time"
+
+	"github.com/grafana/sobek"
+	"github.com/mcpload/mcpload"
+)
+
+// waitingItems is how many items may wait for handlers.
+const waitingItems = 1 << 16
+
+// The items that handlers can ask for.
+type itemKind uint8
+
+const (
+	onEvent itemKind = iota
+	onGap
+	onClosed
+	onError
+	itemKinds
+)
+
+var itemNames = [itemKinds]string{"event", "gap", "closed", "error"}
+
+// item is something on its way to handlers.
+type item struct {
+	kind         itemKind
+	subscription int
+	// Of an event.
+	seq     uint32
+	latency time.Duration
+	copied  bool
+	bytes   int
+	id      uint64
+	// The event's message, a gap's detail, a closing's reason, an error's message.
+	text string
+	what string // kind of error
+}
+
+// ears are a group's handlers and what waits for them.
+type ears struct {
+	messages bool // events have their text
+
+	earing   sync.Mutex
+	handlers [itemKinds][]sobek.Callable
+	items    []item
+	unseen   []item // events whose text has not come yet
+	skipped  int64  // items that found no room
+}
+
+// tell keeps an item for the handlers, if there are any of its kind.
+func (g *group) tell(i item) {
+	e := &g.ears
+	e.earing.Lock()
+	if len(e.handlers[i.kind]) == 0 {
+		e.earing.Unlock()
+		return
+	}
+	if len(e.items)+len(e.unseen) >= waitingItems {
+		e.skipped++
+		e.earing.Unlock()
+		return
+	}
+	if i.kind == onEvent && e.messages {
+		e.unseen = append(e.unseen, i)
+		e.earing.Unlock()
+		return
+	}
+	e.items = append(e.items, i)
+	first := len(e.items) == 1
+	e.earing.Unlock()
+	if first {
+		g.gate.knock()
+	}
+}
+
+// observer is a group whose handlers want to see the events themselves.
+type observer struct{ *group }
+
+// Observed implements mcpload.Observer: it comes right after Delivered.
+func (o *observer) Observed(v mcpload.Observation) {
+	g, e := o.group, &o.ears
+	e.earing.Lock()
+	first := false
+	for n := range e.unseen {
+		if i := e.unseen[n]; i.subscription == int(v.Sub.Index) && i.id == v.EventID {
+			i.text = string(v.Message)
+			e.unseen = append(e.unseen[:n], e.unseen[n+1:]...)
+			e.items = append(e.items, i)
+			first = len(e.items) == 1
+			break
+		}
+	}
+	e.earing.Unlock()
+	if first {
+		g.gate.knock()
+	}
+}
+
+// notice tells handlers of a notice.
+func (g *group) notice(s *member, n mcpload.Notice) {
+	i := item{kind: onError, subscription: s.number, text: n.Detail, what: n.Kind.String()}
+	switch n.Kind {
+	case mcpload.Truncated:
+		i.kind = onGap
+	case mcpload.Terminated, mcpload.Reconnected: // the first is followed by Failed, which is told
+		return
+	}
+	g.tell(i)
+}
+
+// handle calls the handlers; it runs on the event loop.
+func (g *group) handle() error {
+	e := &g.ears
+	e.earing.Lock()
+	list, handlers := e.items, e.handlers
+	e.items = nil
+	e.earing.Unlock()
+	vu := g.client.m.vu
+	for n := range list {
+		if vu.Context().Err() != nil {
+			return nil // the iteration is over: scripts run no more
+		}
+		v := vu.Runtime().ToValue(list[n].script(e.messages))
+		for _, f := range handlers[list[n].kind] {
+			if _, err := f(sobek.Undefined(), v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// script is the form in which handlers get an item.
+func (i *item) script(messages bool) map[string]any {
+	out := map[string]any{"subscription": i.subscription}
+	switch i.kind {
+	case onEvent:
+		out["seq"], out["latency"] = i.seq, float64(i.latency)/float64(time.Millisecond)
+		out["duplicate"], out["bytes"] = i.copied, i.bytes
+		if messages {
+			out["message"] = i.text
+		}
+	case onGap:
+		out["detail"] = i.text
+	case onClosed:
+		out["reason"] = i.text
+	case onError:
+		out["kind"], out["message"] = i.what, i.text
+	}
+	return out
+}

@@ -1,0 +1,137 @@
+package mcpevents
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.k6.io/k6/v2/js/common"
+	"go.k6.io/k6/v2/lib"
+	"go.k6.io/k6/v2/metrics"
+)
+
+// endOfTest bounds the ending of everything when the test ends.
+const endOfTest = 30 * time.Second
+
+// The numbers of k6's global events; their type is not for extensions to name.
+const (
+	testEnd = 3 // setup, scenarios and teardown are over, and samples are still taken
+	exit    = 6 // k6 is about to exit, also when there was no test
+)
+
+// lifetime is what ends with the test, and not with an iteration.
+type lifetime struct {
+	work   jobs      // every goroutine of the module
+	follow sync.Once // k6's events
+	over   context.Context
+	cancel context.CancelFunc // ends over
+
+	mu      sync.Mutex
+	kept    map[string]*group
+	closers []func(context.Context)
+	shared  map[string]any // sinks and feeds, by what they were made of
+
+	sending sync.RWMutex // held for reading while samples are sent
+	silent  bool         // k6 takes no more samples
+}
+
+func (l *lifetime) init() {
+	l.over, l.cancel = context.WithCancel(context.Background())
+	l.kept, l.shared = map[string]*group{}, map[string]any{}
+}
+
+// watch has everything closed at the end of the test. k6 waits for it.
+func (l *lifetime) watch(e common.Events) {
+	if e.Global == nil { // in tests of modules
+		return
+	}
+	l.follow.Do(func() {
+		_, events := e.Global.Subscribe(testEnd, exit)
+		go func() { // ends when k6 closes the channel, which it does last
+			for event := range events {
+				ctx, cancel := context.WithTimeout(context.Background(), endOfTest)
+				l.end(ctx)
+				cancel()
+				event.Done()
+			}
+		}()
+	})
+}
+
+// end closes all there is, and waits for it as long as ctx lasts. Nothing is
+// sent to k6 afterwards. It may be called more than once.
+func (l *lifetime) end(ctx context.Context) {
+	l.mu.Lock()
+	kept := l.kept
+	l.kept = map[string]*group{}
+	l.mu.Unlock()
+	for _, g := range kept {
+		l.work.Go(func() { g.finish(ctx, g.book.settle) })
+	}
+	l.work.wait(ctx)
+	l.cancel() // whoever still waits gives up
+	l.sending.Lock()
+	l.silent = true
+	l.sending.Unlock()
+	l.mu.Lock()
+	closers := l.closers
+	l.closers, l.shared = nil, map[string]any{}
+	l.mu.Unlock()
+	for i := range closers { // in the reverse of the order in which they were opened
+		closers[len(closers)-1-i](ctx)
+	}
+}
+
+// atEnd has something closed when the test ends.
+func (l *lifetime) atEnd(f func(context.Context)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closers = append(l.closers, f)
+}
+
+// sharedOf returns what all VUs share under a key. If there is none yet it is
+// made, to be closed when the test ends.
+func sharedOf[T any](l *lifetime, key string, made func() (T, func(context.Context), error)) (T, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v, ok := l.shared[key].(T); ok {
+		return v, nil
+	}
+	v, done, err := made()
+	if err == nil {
+		l.shared[key] = v
+		l.closers = append(l.closers, done)
+	}
+	return v, err
+}
+
+// keep gives a group a name, which may be that of one that is closed.
+func (l *lifetime) keep(name string, g *group) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if before := l.kept[name]; before != nil && !before.closed() {
+		return fmt.Errorf("options: keep: there are open subscriptions named %q: close them, or use another name", name)
+	}
+	l.kept[name] = g
+	return nil
+}
+
+// keeper returns the group of a name, nil if there is none.
+func (l *lifetime) keeper(name string) *group {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept[name]
+}
+
+// send passes samples on, while k6 takes them.
+func (l *lifetime) send(to *lib.State, list []metrics.SampleContainer) {
+	l.sending.RLock()
+	defer l.sending.RUnlock()
+	if l.silent {
+		return
+	}
+	for _, c := range list {
+		to.Samples <- c
+	}
+}

@@ -1,0 +1,90 @@
+package mcpevents
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/grafana/sobek"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// sinkOptions are the argument of WebhookSink.
+type sinkOptions struct {
+	Listen   string `json:"listen"`
+	Callback string `json:"callback"`
+	Cert     string `json:"cert"`
+	Key      string `json:"key"`
+}
+
+// sink is the object WebhookSink: a listener that the VUs of a process share.
+// Its exported methods are those of the script's object.
+type sink struct {
+	hub  *hub
+	opts sinkOptions
+	cert *tls.Certificate
+}
+
+// sink makes a WebhookSink. The port is opened when it is first needed: the
+// init context is run by every VU, and more often.
+func (m *instance) sink(options sobek.Value) (*sink, error) {
+	s := &sink{hub: m.hub}
+	if _, err := decode(options, &s.opts); err != nil {
+		return nil, err
+	}
+	if (s.opts.Cert == "") != (s.opts.Key == "") {
+		return nil, errors.New("options: cert and key belong together")
+	}
+	if s.opts.Cert != "" {
+		pair, err := tls.X509KeyPair([]byte(s.opts.Cert), []byte(s.opts.Key))
+		if err != nil {
+			return nil, fmt.Errorf("options: cert, key: %w: give both as PEM", err)
+		}
+		s.cert = &pair
+	}
+	return s, nil
+}
+
+// open returns the listener.
+func (s *sink) open() (*sinks.SharedListener, error) {
+	key, err := json.Marshal(s.opts)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.hub.authority()
+	if err != nil {
+		return nil, err
+	}
+	return sharedOf(&s.hub.life, "sink "+string(key), func() (*sinks.SharedListener, func(context.Context), error) {
+		l, err := sinks.ListenShared(sinks.ListenerOptions{
+			Listen: s.opts.Listen, Callback: s.opts.Callback, Authority: a, Certificate: s.cert,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return l, func(ctx context.Context) { _ = l.Close(ctx) }, nil // what is broken off at the end nobody waits for
+	})
+}
+
+// Url is the address that targets are given.
+func (s *sink) Url() (string, error) { //nolint:revive // the script's name is url
+	l, err := s.open()
+	if err != nil {
+		return "", err
+	}
+	return l.URL(""), nil
+}
+
+// CertPEM is the authority that targets have to trust.
+func (s *sink) CertPEM() (string, error) {
+	if s.cert != nil {
+		return "", nil
+	}
+	l, err := s.open()
+	if err != nil {
+		return "", err
+	}
+	return string(l.CertPEM()), nil
+}

@@ -1,0 +1,296 @@
+package mcpevents
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/grafana/sobek"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+)
+
+// commonOptions are those of all ways to subscribe.
+type commonOptions struct {
+	Subscriptions int       `json:"subscriptions"`
+	Lane          string    `json:"lane"`
+	Topic         string    `json:"topic"`
+	HTTP          string    `json:"http"`
+	Settle        *duration `json:"settle"`
+	ReadyTimeout  *duration `json:"readyTimeout"`
+	SampleEvery   int       `json:"sampleEvery"`
+	Keep          string    `json:"keep"`
+}
+
+// eventOptions are those of subscriptions to an event type.
+type eventOptions struct {
+	Arguments json.RawMessage `json:"arguments"`
+	System    string          `json:"system"`
+	MaxAge    *duration       `json:"maxAge"`
+	Payload   bool            `json:"payload"`
+	// Of stream.
+	Streams   int       `json:"streams"`
+	Heartbeat *duration `json:"heartbeat"`
+	CutEvery  *duration `json:"cutEvery"`
+	CutFor    *duration `json:"cutFor"`
+	// Of poll.
+	Floor     *duration `json:"floor"`
+	LongPoll  *duration `json:"longPoll"`
+	MaxEvents int       `json:"maxEvents"`
+	// Of subscribe.
+	Sink        json.RawMessage `json:"sink"`
+	TTL         *duration       `json:"ttl"`
+	RefreshAt   float64         `json:"refreshAt"`
+	RotateEvery int             `json:"rotateEvery"`
+	Refuse      float64         `json:"refuse"`
+	AckDelay    *duration       `json:"ackDelay"`
+}
+
+// watchOptions are those of watchLists.
+type watchOptions struct {
+	Clients       int      `json:"clients"`
+	URI           string   `json:"uri"`
+	Use           float64  `json:"use"`
+	Cache         *bool    `json:"cache"`
+	Notifications bool     `json:"notifications"`
+	Jitter        *float64 `json:"jitter"`
+	StaleOnError  *bool    `json:"staleOnError"`
+	Shared        bool     `json:"shared"`
+	Background    bool     `json:"background"`
+}
+
+// requestOptions are those of resumable.
+type requestOptions struct {
+	Requests    int       `json:"requests"`
+	Steps       int       `json:"steps"`
+	Step        *duration `json:"step"`
+	LogEvery    int       `json:"logEvery"`
+	MaxWait     *duration `json:"maxWait"`
+	HangUp      int       `json:"hangUp"`
+	Disconnect  string    `json:"disconnect"`
+	Share       float64   `json:"share"`
+	At          *duration `json:"at"`
+	Every       *duration `json:"every"`
+	Away        *duration `json:"away"`
+	StatusEvery *duration `json:"statusEvery"`
+	Expire      float64   `json:"expire"`
+	Double      float64   `json:"double"`
+	Wrong       float64   `json:"wrong"`
+	Tolerance   *duration `json:"tolerance"`
+}
+
+// subscribeOptions are the second argument of every method that subscribes;
+// onlyOf says which of them which method takes.
+type subscribeOptions struct {
+	commonOptions
+	eventOptions
+	watchOptions
+	requestOptions
+
+	sink *sink
+}
+
+// onlyOf says which methods an option belongs to; the rest belong to all.
+var onlyOf = map[string][]string{
+	"arguments": {"stream", "poll", "subscribe", "resumable"},
+	"system":    {"stream", "poll", "subscribe"}, "maxAge": {"stream", "poll", "subscribe"}, "payload": {"stream", "poll", "subscribe"},
+	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutFor": {"stream"},
+	"floor": {"poll"}, "longPoll": {"poll"}, "maxEvents": {"poll"},
+	"sink": {"subscribe"}, "ttl": {"subscribe"}, "refreshAt": {"subscribe"}, "rotateEvery": {"subscribe"}, "refuse": {"subscribe"},
+	"ackDelay": {"subscribe"},
+	"clients":  {"watchLists"}, "uri": {"watchLists"}, "use": {"watchLists"}, "cache": {"watchLists"}, "notifications": {"watchLists"},
+	"jitter": {"watchLists"}, "staleOnError": {"watchLists"}, "shared": {"watchLists"}, "background": {"watchLists"},
+	"requests": {"resumable"}, "steps": {"resumable"}, "step": {"resumable"}, "logEvery": {"resumable"}, "maxWait": {"resumable"},
+	"hangUp": {"resumable"}, "disconnect": {"resumable"}, "share": {"resumable"}, "at": {"resumable"}, "every": {"resumable"},
+	"away": {"resumable"}, "statusEvery": {"resumable"}, "expire": {"resumable"}, "double": {"resumable"}, "wrong": {"resumable"},
+	"tolerance": {"resumable"},
+}
+
+// systemsOf are the systems of a method, its default first.
+var systemsOf = map[string][]string{
+	"stream": {"events", "sep-1803"}, "poll": {"events"}, "subscribe": {"events", "smithery", "sep-1803"},
+	"watchLists": {"sep-2549"}, "resumable": {"sep-975"},
+}
+
+// settleOf is how long a missing event may take until it is lost.
+func settleOf(method string) time.Duration {
+	switch method {
+	case "resumable":
+		return 30 * time.Second // the rest of a request
+	case "watchLists":
+		return 10 * time.Second // a copy lives for a while
+	}
+	return 2 * time.Second
+}
+
+// readSubscribe reads and checks the options of a method.
+func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
+	o := &subscribeOptions{}
+	given, err := decode(v, o)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(given))
+	for name := range given {
+		names = append(names, name)
+	}
+	slices.Sort(names) // the same message every time
+	for _, name := range names {
+		if of, ok := onlyOf[name]; ok && !slices.Contains(of, w.method) {
+			return nil, fmt.Errorf("options: %s belongs to %s()", name, strings.Join(of, "(), "))
+		}
+	}
+	if o.Sink != nil {
+		if o.sink = objectAt[*sink](v, "sink"); o.sink == nil {
+			return nil, errors.New("options: sink must be a WebhookSink")
+		}
+	}
+	if err := o.check(w); err != nil {
+		return nil, err
+	}
+	o.complete(w)
+	return o, nil
+}
+
+// objectAt takes an object of ours out of an options object.
+func objectAt[T any](v sobek.Value, name string) (none T) {
+	if o, ok := v.(*sobek.Object); ok {
+		if of := o.Get(name); of != nil {
+			if t, ok := of.Export().(T); ok {
+				return t
+			}
+		}
+	}
+	return none
+}
+
+// check finds what is out of bounds and would not be found by the dialect.
+func (o *subscribeOptions) check(w way) error {
+	share := func(name string, v float64) error {
+		if v < 0 || v > 1 {
+			return fmt.Errorf("options: %s must be a share from 0 to 1", name)
+		}
+		return nil
+	}
+	numbers := 0
+	for _, n := range []int{o.Subscriptions, o.Streams, o.Clients, o.Requests} {
+		if n < 0 {
+			return errors.New("options: the number of subscriptions must not be negative")
+		}
+		if n > 0 {
+			numbers++
+		}
+	}
+	switch {
+	case w.what == "":
+		return errors.New("name the event type, or the list")
+	case numbers > 1:
+		return errors.New("options: the number of subscriptions is given twice")
+	case o.SampleEvery < 0:
+		return errors.New("options: sampleEvery must not be negative")
+	case o.System != "" && !slices.Contains(systemsOf[w.method], o.System):
+		return fmt.Errorf("options: %s() has no system %q: use %s", w.method, o.System, strings.Join(systemsOf[w.method], " or "))
+	case o.RotateEvery < 0 || o.MaxEvents < 0:
+		return errors.New("options: rotateEvery and maxEvents must not be negative")
+	case o.System == "sep-1803" && (o.MaxAge != nil || o.TTL != nil || o.RefreshAt != 0 || o.RotateEvery != 0):
+		return errors.New("options: sep-1803 has no maxAge, ttl, refreshAt or rotateEvery")
+	case o.Use < 0 || o.Use > 1000:
+		return errors.New("options: use is uses per second, above 0 to 1000")
+	case w.method == "watchLists" && w.what != "resource" && o.URI != "":
+		return errors.New(`options: uri belongs to watchLists("resource")`)
+	}
+	return errors.Join(share("refuse", o.Refuse), share("share", o.Share), share("expire", o.Expire), share("double", o.Double),
+		share("wrong", o.Wrong))
+}
+
+// complete sets the defaults.
+func (o *subscribeOptions) complete(w way) {
+	o.Subscriptions = max(o.Subscriptions+o.Streams+o.Clients+o.Requests, 1)
+	o.SampleEvery = max(o.SampleEvery, 1)
+	if o.System == "" {
+		o.System = systemsOf[w.method][0]
+	}
+	if o.Lane == "" {
+		o.Lane = string(w.mode)
+	}
+	if o.Topic == "" {
+		o.Topic = w.event()
+	}
+	if o.Settle == nil {
+		settle := duration(settleOf(w.method))
+		o.Settle = &settle
+	}
+}
+
+// event is the event type, for metrics and as a topic.
+func (w way) event() string {
+	if w.method == "watchLists" {
+		return listChanged
+	}
+	return w.what
+}
+
+// argumentsOf gives the arguments of subscription i, in which {sub} is i.
+func (o *subscribeOptions) argumentsOf(i int) json.RawMessage {
+	return json.RawMessage(bytes.ReplaceAll(o.Arguments, []byte("{sub}"), strconv.AppendInt(nil, int64(i), 10)))
+}
+
+// dialect translates the options.
+func (o *subscribeOptions) dialect(w way) dialect.Options {
+	d := dialect.Options{
+		System: o.System, Mode: w.mode, Event: w.event(), Arguments: o.argumentsOf, MaxAge: o.MaxAge.or(0), HTTP: o.HTTP,
+		Subscriptions: o.Subscriptions,
+	}
+	d.Push.Heartbeat = o.Heartbeat.or(0)
+	d.Poll.Timeout, d.Poll.MaxEvents = o.LongPoll.or(0), o.MaxEvents
+	if d.Poll.Floor = o.Floor.or(0); o.Floor != nil && d.Poll.Floor == 0 {
+		d.Poll.Floor = -1 // 0 would be the default
+	}
+	d.Webhook = dialect.WebhookOptions{
+		TTL: o.TTL.or(0), RefreshAt: o.RefreshAt, RotateEvery: o.RotateEvery, Refuse: o.Refuse, AckDelay: o.AckDelay.or(0),
+	}
+	switch o.System {
+	case "events":
+		d.Events = dialect.EventsOptions{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0)}
+	case "sep-1803":
+		d.SEP1803 = dialect.SEP1803Options{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0)}
+	case "sep-2549":
+		d.SEP2549 = o.lists(w.what)
+	case "sep-975":
+		d.SEP975 = o.requests(w.what)
+	}
+	return d
+}
+
+func (o *watchOptions) lists(list string) dialect.SEP2549Options {
+	s := dialect.SEP2549Options{
+		List: list, URI: o.URI, Use: o.Use, Notifications: o.Notifications, Jitter: 0.1, StaleOnError: true, Shared: o.Shared,
+		Background: o.Background,
+	}
+	if o.Cache != nil {
+		s.NoCache = !*o.Cache
+	}
+	if o.Jitter != nil {
+		s.Jitter = *o.Jitter
+	}
+	if o.StaleOnError != nil {
+		s.StaleOnError = *o.StaleOnError
+	}
+	return s
+}
+
+func (o *requestOptions) requests(tool string) dialect.SEP975Options {
+	s := dialect.SEP975Options{
+		Tool: tool, Steps: o.Steps, Step: o.Step.or(0), LogEvery: o.LogEvery, MaxWait: o.MaxWait.or(0), HangUp: o.HangUp,
+		Disconnect: o.Disconnect, Share: o.Share, At: o.At.or(time.Second), Every: o.Every.or(0), Away: o.Away.or(time.Second),
+		StatusEvery: o.StatusEvery.or(0), Expire: o.Expire, Double: o.Double, Wrong: o.Wrong, Tolerance: o.Tolerance.or(0),
+	}
+	if s.Disconnect == "" {
+		s.Disconnect = dialect.CutOne
+	}
+	return s
+}

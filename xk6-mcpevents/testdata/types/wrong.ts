@@ -1,0 +1,36 @@
+// Mistakes that the declarations have to find: where one is none, the line
+// above it is an error.
+import { Client, kept, Subscription, Upstream, WebhookSink } from "k6/x/mcpevents";
+
+export default async function () {
+  // @ts-expect-error the URL is missing
+  new Client();
+  // @ts-expect-error there is no such era
+  const client = new Client("http://127.0.0.1:8080/mcp", { era: "ancient" });
+  // @ts-expect-error it resolves later
+  const early: Subscription = client.stream("chat.message");
+  // @ts-expect-error floor belongs to poll
+  const sub = await client.stream("chat.message", { streams: 5, floor: "1s" });
+  // @ts-expect-error a number is wanted
+  await client.poll("chat.message", { subscriptions: "5" });
+  // @ts-expect-error a sink is an object
+  await client.subscribe("chat.message", { sink: "127.0.0.1:8443" });
+  // @ts-expect-error smithery has webhooks only
+  await client.stream("chat.message", { system: "smithery" });
+  // @ts-expect-error there is no such list
+  await client.watchLists("chat.message");
+  // @ts-expect-error there is no such event
+  sub.on("message", () => {});
+  // @ts-expect-error gaps have no latency
+  sub.on("gap", (g) => g.latency);
+  // @ts-expect-error no such count
+  (await sub.close()).missing;
+  // @ts-expect-error subscriptions are opened by a client
+  new Subscription();
+  // @ts-expect-error the event type is missing
+  new Upstream({ admin: "http://127.0.0.1:8081" });
+  // @ts-expect-error a name is wanted
+  kept();
+  new WebhookSink({ listen: "127.0.0.1:0" }).url().startsWith("https://");
+  return early;
+}

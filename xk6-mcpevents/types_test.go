@@ -1,0 +1,22 @@
+package mcpevents_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// TestTypes has the TypeScript compiler check every example against
+// index.d.ts, and that it finds the mistakes of testdata/types/wrong.ts.
+func TestTypes(t *testing.T) {
+	tsc, err := exec.LookPath("tsc")
+	if err != nil {
+		if os.Getenv("MCPLOAD_REQUIRE_TOOLS") != "" {
+			t.Fatal("tsc is not installed, and MCPLOAD_REQUIRE_TOOLS is set")
+		}
+		t.Skip("tsc is not installed (Debian's package node-typescript)")
+	}
+	if out, err := exec.Command(tsc, "-p", "testdata/types").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
