@@ -131,6 +131,11 @@ func (m *measurement) pace(ctx context.Context, f *firer) error {
 		b.begin()
 	}
 	had, calls := m.client.received(), m.calls()
+	stop, err := profile(m.spec.Profile)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	before := take()
 	fire := f.loop
 	if m.spec.Flood {
@@ -143,6 +148,7 @@ func (m *measurement) pace(ctx context.Context, f *firer) error {
 	m.out.Expected = int64(stats.Accepted) * int64(m.spec.Streams)
 	m.out.Delivered = m.until(ctx, had+m.out.Expected) - had
 	m.out.Paced = take()
+	stop()
 	m.out.Calls = m.calls() - calls
 	m.out.PacedCPU, m.out.PacedTook, m.out.PacedMallocs = m.out.Paced.CPU-before.CPU, m.out.Paced.At-before.At, m.out.Paced.Mallocs-before.Mallocs
 	m.out.Dropped = int64(stats.Dropped + stats.Refused + stats.Uncertain)

@@ -37,6 +37,8 @@ type spec struct {
 	// Local is how many addresses of 127.0.0.0/8 connections come from; 0
 	// leaves it to the system.
 	Local int `json:"local,omitempty"`
+	// Profile is a file for a CPU profile of the paced phase; "" = none.
+	Profile string `json:"profile,omitempty"`
 	// Patience bounds opening, and twice as long as any wait for deliveries.
 	Patience time.Duration `json:"patience"`
 }
