@@ -1,6 +1,9 @@
 package mcpbench
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // spec is what a child process is told to be. It travels as one line of JSON.
 type spec struct {
@@ -25,6 +28,9 @@ type spec struct {
 	Paced time.Duration `json:"paced,omitempty"`
 	// Flood fires as fast as the target takes events, whatever Rate says.
 	Flood bool `json:"flood,omitempty"`
+	// Groups is how many groups the streams are in, each event going to one of
+	// them in turn; 0 = all events go to all streams.
+	Groups int `json:"groups,omitempty"`
 	// Count replaces the ledger with a recorder that only counts.
 	Count bool `json:"count,omitempty"`
 	// Kernel takes times of arrival from the kernel. Error compares them with
@@ -129,4 +135,21 @@ type message struct {
 	Served  *served    `json:"served,omitempty"`
 	Outcome *outcome   `json:"outcome,omitempty"`
 	Micro   *micro     `json:"micro,omitempty"`
+}
+
+// groups is how many groups there are, at least one.
+func (s spec) groups() int { return max(1, s.Groups) }
+
+// groupSize is how many streams are in a group; stream i is in group i modulo
+// their number.
+func (s spec) groupSize(group int) int {
+	return (s.Streams - group + s.groups() - 1) / s.groups()
+}
+
+// arguments are those of stream i's subscription.
+func (s spec) arguments(i int) string {
+	if s.Groups == 0 {
+		return "{}"
+	}
+	return fmt.Sprintf(`{"group":%d}`, i%s.Groups)
 }
