@@ -84,6 +84,7 @@ func (r *runner) portable(how string, mine, floor []*figures, note string) {
 		of   func(*figures) float64
 	}{{"p50", micros(errorP50)}, {"p99", micros(errorP99)}} {
 		l := Line{What: "error, portable, " + q.name + how, Measured: of(mine, "µs", q.of), Note: note}
+		note = "" // it is said once
 		if floor != nil {
 			l.Floor = ptr(of(floor, "µs", q.of))
 		}
