@@ -103,17 +103,24 @@ func appendHex(dst []byte, v uint64, digits int) []byte {
 	return dst
 }
 
-func parseHex(b []byte) (uint32, bool) {
-	var v uint32
+// parseHex reads lower-case hexadecimal digits, at most eight.
+func parseHex(b []byte) (v uint32, ok bool) {
+	var odd uint8
 	for _, c := range b {
-		switch {
-		case c >= '0' && c <= '9':
-			v = v<<4 | uint32(c-'0')
-		case c >= 'a' && c <= 'f':
-			v = v<<4 | uint32(c-'a'+10)
-		default:
-			return 0, false
-		}
+		d := hexValues[c]
+		odd |= d
+		v = v<<4 | uint32(d&0xf)
 	}
-	return v, true
+	return v, odd < 16
 }
+
+// hexValues are the values of lower-case digits, 16 for all other bytes.
+var hexValues = func() (t [256]uint8) {
+	for c := range t {
+		t[c] = 16
+	}
+	for v, c := range []byte(hexDigits) {
+		t[c] = uint8(v)
+	}
+	return t
+}()

@@ -137,6 +137,7 @@ func (l *Ledger) newLane(index uint16, spec LaneSpec) (*lane, error) {
 	for i := range 1 << n.shift {
 		h := &shard{ledger: l, lane: n, index: uint32(i), examples: exampleSet{limit: l.opt.Examples}}
 		h.intervals.series = &n.series
+		h.subs = make([]subState, 0, (spec.Subscriptions-i+1<<n.shift-1)>>n.shift)
 		n.shards = append(n.shards, h)
 	}
 	all := make([]uint16, len(l.sources))
@@ -156,6 +157,9 @@ func (l *Ledger) newLane(index uint16, spec LaneSpec) (*lane, error) {
 		}
 		n.allSources = n.allSources && len(heard) == len(all)
 		h := n.shards[i&(1<<n.shift-1)]
+		if h.slots == nil && spec.Hears == nil {
+			h.slots = make([]slot, 0, len(heard)*cap(h.subs))
+		}
 		h.subs = append(h.subs, subState{first: uint32(len(h.slots)), slots: uint32(len(heard))})
 		h.states[0]++
 		for _, s := range heard {

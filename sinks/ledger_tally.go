@@ -28,14 +28,20 @@ const (
 
 // tally counts values in the very buckets of an HdrHistogram of this package's
 // range, so that turning it into one loses nothing. A dense HdrHistogram takes
-// 170 KiB; a tally allocates only the powers of two that were met, and keeps
-// them when it is cleared, so that closing an interval allocates nothing.
+// 170 KiB; a tally allocates only the powers of two that were met, 4 KiB each,
+// and keeps them when it is cleared, so that closing an interval allocates
+// nothing.
 //
 // It is not safe for concurrent use.
 type tally struct {
-	pages [tallyPages]*[pageBuckets]uint64
+	pages [tallyPages]*tallyPage
 	n     int64
+	// laps is how often a bucket has counted to 2^32 and begun anew, by its
+	// index; hardly any ever does.
+	laps map[int]int64
 }
+
+type tallyPage [pageBuckets]uint32
 
 // add counts v nanoseconds, which must be from 0 to highestNanos.
 func (t *tally) add(v int64) {
@@ -44,11 +50,29 @@ func (t *tally) add(v int64) {
 	index := (shift+1)<<pageBits + int(v>>uint(shift)) - pageBuckets
 	p := t.pages[index>>pageBits]
 	if p == nil {
-		p = new([pageBuckets]uint64)
+		p = new(tallyPage)
 		t.pages[index>>pageBits] = p
 	}
-	p[index&(pageBuckets-1)]++
+	c := &p[index&(pageBuckets-1)]
+	if *c++; *c == 0 {
+		t.lap(index, 1)
+	}
 	t.n++
+}
+
+func (t *tally) lap(index int, n int64) {
+	if t.laps == nil {
+		t.laps = make(map[int]int64)
+	}
+	t.laps[index] += n
+}
+
+// count returns what bucket i of a page, which holds c, has counted.
+func (t *tally) count(page, i int, c uint32) int64 {
+	if t.laps == nil {
+		return int64(c)
+	}
+	return int64(c) + t.laps[page<<pageBits+i]<<32
 }
 
 // each calls f with the lowest value and the count of every bucket that is not
@@ -59,14 +83,15 @@ func (t *tally) each(f func(value, count int64)) {
 			continue
 		}
 		for i, c := range p {
-			if c == 0 {
+			n := t.count(page, i, c)
+			if n == 0 {
 				continue
 			}
 			v := int64(i)
 			if page > 0 {
 				v = int64(i+pageBuckets) << uint(page-1)
 			}
-			f(v<<unitBits, int64(c))
+			f(v<<unitBits, n)
 		}
 	}
 }
@@ -82,12 +107,17 @@ func (t *tally) merge(u *tally) {
 		}
 		q := t.pages[page]
 		if q == nil {
-			q = new([pageBuckets]uint64)
+			q = new(tallyPage)
 			t.pages[page] = q
 		}
 		for i, c := range p {
-			q[i] += c
+			if q[i] += c; q[i] < c {
+				t.lap(page<<pageBits+i, 1)
+			}
 		}
+	}
+	for index, n := range u.laps {
+		t.lap(index, n)
 	}
 	t.n += u.n
 }
@@ -102,7 +132,7 @@ func (t *tally) clear() {
 			clear(p[:])
 		}
 	}
-	t.n = 0
+	t.n, t.laps = 0, nil
 }
 
 // quantile returns the highest value equivalent to the one at rank q of n.
@@ -114,7 +144,7 @@ func (t *tally) quantile(q float64) time.Duration {
 			continue
 		}
 		for i, c := range p {
-			if seen += int64(c); seen < rank {
+			if seen += t.count(page, i, c); seen < rank {
 				continue
 			}
 			v := int64(i + 1)

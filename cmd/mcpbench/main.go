@@ -69,6 +69,7 @@ to do. Rows: ` + strings.Join(mcpbench.RowNames(), ", ") + `.`,
 	fl.Float64Var(&o.Scale, "scale", 1, "multiplies numbers of streams and lengths of time, 0.001 to 4")
 	fl.IntVar(&o.Repeats, "repeats", 3, "how often what is compared is measured, alternately")
 	fl.DurationVar(&o.RowTime, "row-time", 0, "longest time for a row (default 12m)")
+	fl.StringVar(&o.Profiles, "profiles", "", "folder for CPU profiles of the clients while events come")
 	fl.StringVar(&dir, "out", "", "folder for bench.json and README.md")
 	fl.BoolVar(&asJSON, "json", false, "print the report as JSON")
 	return c

@@ -2,6 +2,7 @@ package floor
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 )
 
@@ -21,19 +22,25 @@ type answer struct {
 	status int
 	body   []byte
 	stream bool
+	group  int // of a stream
 }
 
 // answer answers one posted message: a JSON-RPC request, or an event to be sent
 // to everybody, {"name":…, "data":{…}}, as the reference target's admin
-// listener takes it.
+// listener takes it. A "group" beside the data has it sent only to the streams
+// that were asked for with this argument.
 func (f *Floor) answer(body []byte) answer {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
 		Params struct {
-			Name string `json:"name"`
+			Name      string `json:"name"`
+			Arguments struct {
+				Group *int `json:"group"`
+			} `json:"arguments"`
 		} `json:"params"`
-		Data json.RawMessage `json:"data"`
+		Data  json.RawMessage `json:"data"`
+		Group *int            `json:"group"`
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
 		return answer{status: http.StatusBadRequest, body: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`)}
@@ -46,7 +53,7 @@ func (f *Floor) answer(body []byte) answer {
 	}
 	switch {
 	case m.Method == "" && m.Data != nil:
-		id, err := f.Fire(m.Data)
+		id, err := f.fire(m.Data, groupOf(m.Group))
 		if err != nil {
 			return answer{status: http.StatusBadRequest, body: []byte(`{"error":"data is not an object"}`)}
 		}
@@ -56,9 +63,19 @@ func (f *Floor) answer(body []byte) answer {
 	case m.Method == "events/list":
 		return result(http.StatusOK, "result", listed)
 	case m.Method == "events/stream" && m.Params.Name == EventName:
-		return answer{status: http.StatusOK, stream: true}
+		return answer{status: http.StatusOK, stream: true, group: groupOf(m.Params.Arguments.Group)}
 	case m.Method == "events/stream":
 		return result(http.StatusNotFound, "error", `{"code":-32011,"message":"Not found","data":{"kind":"event"}}`)
 	}
 	return result(http.StatusNotFound, "error", `{"code":-32601,"message":"Method not found"}`)
+}
+
+// everybody is the group of events for all streams, and of streams without one.
+const everybody = -1
+
+func groupOf(g *int) int {
+	if g == nil || *g < 0 || *g > math.MaxInt32 {
+		return everybody
+	}
+	return *g
 }

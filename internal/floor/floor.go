@@ -75,12 +75,14 @@ type frame struct {
 	text  []byte // from "data: " to the blank line
 	sent  int    // where the nineteen digits of the time of sending are; -1 = nowhere
 	event bool
+	group int // of streams that it is for
 }
 
 const sentDigits = 19 // of a time in nanoseconds since 1970, until the year 2286
 
-// queued is how many messages a group may be behind.
-const queued = 64
+// queued is how many messages a group may be behind, a pointer each: two seconds
+// of five hundred a second.
+const queued = 1024
 
 // New makes a server without a listener.
 func New(o Options) *Floor {
@@ -114,7 +116,7 @@ func (f *Floor) Run(ctx context.Context) {
 		defer tick.Stop()
 		due = tick.C
 	}
-	heartbeat := &frame{text: []byte(`data: {"jsonrpc":"2.0","method":"notifications/events/heartbeat","params":{"cursor":null}}` + "\n\n"), sent: -1}
+	heartbeat := &frame{text: []byte(`data: {"jsonrpc":"2.0","method":"notifications/events/heartbeat","params":{"cursor":null}}` + "\n\n"), sent: -1, group: everybody}
 	for {
 		select {
 		case <-due:
@@ -142,12 +144,15 @@ func (f *Floor) tick() {
 }
 
 // Fire sends an event with the given data, a JSON object, and returns its id.
-func (f *Floor) Fire(data []byte) (id string, err error) {
+func (f *Floor) Fire(data []byte) (id string, err error) { return f.fire(data, everybody) }
+
+func (f *Floor) fire(data []byte, group int) (id string, err error) {
 	open := strings.TrimSpace(string(data))
 	if !json.Valid(data) || !strings.HasPrefix(open, "{") {
 		return "", errors.New("floor: an event's data is a JSON object")
 	}
 	fr, n := f.event(strings.TrimSpace(strings.TrimSuffix(open, "}")))
+	fr.group = group
 	f.broadcast(fr)
 	return "e-" + strconv.FormatInt(n, 10), nil
 }
@@ -173,7 +178,7 @@ func (f *Floor) event(open string) (*frame, int64) {
 		b = append(b, `,"pad":"`...)
 		b = append(b, strings.Repeat("x", more)+`"`...)
 	}
-	return &frame{text: append(b, end...), sent: sent, event: true}, n
+	return &frame{text: append(b, end...), sent: sent, event: true, group: everybody}, n
 }
 
 // broadcast hands a message to all groups. One that is too far behind does not

@@ -152,3 +152,39 @@ func TestFire(t *testing.T) {
 		}
 	})
 }
+
+// TestGroups fires at one group of streams, then at everybody: whoever is not in
+// the group gets the second event first.
+func TestGroups(t *testing.T) {
+	both(t, func(t *testing.T, two bool) {
+		f, client, url := start(t, floor.Options{}, two)
+		open := map[string]io.Reader{}
+		for _, arguments := range []string{`{}`, `{"group":0}`, `{"group":1}`} {
+			resp, err := client.Post(url, "application/json", strings.NewReader(strings.Replace(stream, `"tick"`, `"tick","arguments":`+arguments, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			next(t, resp.Body, "notifications/events/active")
+			open[arguments] = resp.Body
+		}
+		for _, event := range []string{`{"data":{"note":"some"},"group":1}`, `{"data":{"note":"all"}}`} {
+			r, err := client.Post(url, "application/json", strings.NewReader(event))
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, r.Body)
+			r.Body.Close()
+		}
+		for arguments, notes := range map[string][]string{`{}`: {"all"}, `{"group":0}`: {"all"}, `{"group":1}`: {"some", "all"}} {
+			for _, note := range notes {
+				if e := next(t, open[arguments], "notifications/events/event"); !strings.Contains(string(e.Data), `"note":"`+note+`"`) {
+					t.Errorf("%s: %s, want %s", arguments, e.Data, note)
+				}
+			}
+		}
+		for f.Stats().Frames != 4 { // counted behind the write
+			runtime.Gosched()
+		}
+	})
+}

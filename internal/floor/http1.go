@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -38,7 +39,8 @@ func (f *Floor) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 	err := f.accept(ctx, ln, func(ctx context.Context, nc net.Conn) {
 		stop := context.AfterFunc(ctx, func() { nc.Close() })
 		defer stop()
-		if !f.requests(nc, bufio.NewReaderSize(nc, readBuffer)) {
+		stream, group := f.requests(nc, bufio.NewReaderSize(nc, readBuffer))
+		if !stream {
 			nc.Close()
 			return
 		}
@@ -46,7 +48,7 @@ func (f *Floor) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 		s := shards[turn%len(shards)]
 		turn++
 		mu.Unlock()
-		s.add(nc)
+		s.add(nc, group)
 	})
 	close(over)
 	sending.Wait()
@@ -57,25 +59,25 @@ func (f *Floor) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// requests answers requests until one asks for a stream.
-func (f *Floor) requests(nc net.Conn, in *bufio.Reader) (stream bool) {
+// requests answers requests until one asks for a stream, of a group.
+func (f *Floor) requests(nc net.Conn, in *bufio.Reader) (stream bool, group int) {
 	for {
 		r, err := http.ReadRequest(in)
 		if err != nil {
-			return false
+			return false, 0
 		}
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 		if err != nil {
-			return false
+			return false, 0
 		}
 		a := f.answer(body)
 		if a.stream {
-			return true
+			return true, a.group
 		}
 		head := "HTTP/1.1 " + strconv.Itoa(a.status) + " " + http.StatusText(a.status) +
 			"\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(a.body)) + "\r\n\r\n"
 		if _, err := nc.Write(append([]byte(head), a.body...)); err != nil {
-			return false
+			return false, 0
 		}
 	}
 }
@@ -94,8 +96,14 @@ type shard struct {
 	group *group
 
 	mu     sync.Mutex
-	conns  []*h1conn
+	parts  []*part
 	closed bool
+}
+
+// part is the streams of one group.
+type part struct {
+	group int
+	conns []*h1conn
 }
 
 type h1conn struct {
@@ -105,7 +113,7 @@ type h1conn struct {
 
 // add confirms a stream and takes it in, in one step: from its confirmation on
 // it misses nothing.
-func (s *shard) add(nc net.Conn) {
+func (s *shard) add(nc net.Conn, group int) {
 	c := &h1conn{socket: newSocket(nc)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +122,12 @@ func (s *shard) add(nc net.Conn) {
 		nc.Close()
 		return
 	}
-	s.conns = append(s.conns, c)
+	i := slices.IndexFunc(s.parts, func(p *part) bool { return p.group == group })
+	if i < 0 {
+		i = len(s.parts)
+		s.parts = append(s.parts, &part{group: group})
+	}
+	s.parts[i].conns = append(s.parts[i].conns, c)
 	s.floor.streams.Add(1)
 	s.floor.opened.Add(1)
 }
@@ -130,15 +143,24 @@ func (s *shard) send(over <-chan struct{}) {
 	}
 }
 
-// broadcast writes one message to all streams of the shard.
+// broadcast writes one message to all streams of the shard, or of a group.
 func (s *shard) broadcast(fr *frame) {
 	b := chunked(fr.text)
 	at := bytes.IndexByte(b, '\n') + 1 + fr.sent
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kept := s.conns[:0]
+	for _, p := range s.parts {
+		if fr.group == everybody || p.group == fr.group {
+			s.write(p, fr, b, at)
+		}
+	}
+}
+
+// write writes a message, with the time of sending at that place, to a part.
+func (s *shard) write(p *part, fr *frame, b []byte, at int) {
+	kept := p.conns[:0]
 	written := 0
-	for _, c := range s.conns {
+	for _, c := range p.conns {
 		if fr.sent >= 0 {
 			stampNow(b[at : at+sentDigits])
 		}
@@ -155,8 +177,8 @@ func (s *shard) broadcast(fr *frame) {
 			written++
 		}
 	}
-	clear(s.conns[len(kept):])
-	s.conns = kept
+	clear(p.conns[len(kept):])
+	p.conns = kept
 	if fr.event {
 		s.floor.frames.Add(int64(written))
 	}
@@ -182,9 +204,11 @@ func (s *shard) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for _, c := range s.conns {
-		c.nc.Close()
+	for _, p := range s.parts {
+		for _, c := range p.conns {
+			c.nc.Close()
+		}
+		s.floor.streams.Add(-int64(len(p.conns)))
 	}
-	s.floor.streams.Add(-int64(len(s.conns)))
-	s.conns = nil
+	s.parts = nil
 }

@@ -73,6 +73,7 @@ type h2conn struct {
 type h2stream struct {
 	id    uint32
 	delta int32 // send window, less what it is initially
+	group int32
 }
 
 func (c *h2conn) serve() {
@@ -228,7 +229,7 @@ func (c *h2conn) request(id uint32) {
 	if !a.stream {
 		return
 	}
-	s := h2stream{id: id, delta: -int32(len(body))}
+	s := h2stream{id: id, delta: -int32(len(body)), group: int32(a.group)}
 	i, _ := c.find(id)
 	c.open = slices.Insert(c.open, i, s)
 	c.floor.streams.Add(1)
@@ -268,6 +269,9 @@ func (c *h2conn) part(buf []byte, fr *frame, from uint32) ([]byte, uint32, error
 	n := 0
 	for ; i < len(c.open) && len(buf) < chunk && (c.floor.opts.Batch == 0 || n < c.floor.opts.Batch); i++ {
 		s := &c.open[i]
+		if fr.group != everybody && int(s.group) != fr.group {
+			continue
+		}
 		if c.window < size || c.initial+int64(s.delta) < size || len(fr.text) > c.maxFrame {
 			c.floor.skipped.Add(1)
 			continue

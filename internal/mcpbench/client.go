@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,7 +101,7 @@ func (m *measurement) run(ctx context.Context) error {
 	if err := m.link.say(ctx, message{Step: "opened"}); err != nil {
 		return err
 	}
-	f := newFirer(m.clock, m.client.recorder(), m.spec.Inject)
+	f := newFirer(m.clock, m.client.recorder(), m.spec)
 	defer f.close()
 	if err := f.once(ctx); err != nil {
 		return err
@@ -131,6 +132,11 @@ func (m *measurement) pace(ctx context.Context, f *firer) error {
 		b.begin()
 	}
 	had, calls := m.client.received(), m.calls()
+	stop, err := profile(m.spec.Profile)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	before := take()
 	fire := f.loop
 	if m.spec.Flood {
@@ -140,9 +146,10 @@ func (m *measurement) pace(ctx context.Context, f *firer) error {
 	if err != nil {
 		return err
 	}
-	m.out.Expected = int64(stats.Accepted) * int64(m.spec.Streams)
+	m.out.Expected = f.reached.Load()
 	m.out.Delivered = m.until(ctx, had+m.out.Expected) - had
 	m.out.Paced = take()
+	stop()
 	m.out.Calls = m.calls() - calls
 	m.out.PacedCPU, m.out.PacedTook, m.out.PacedMallocs = m.out.Paced.CPU-before.CPU, m.out.Paced.At-before.At, m.out.Paced.Mallocs-before.Mallocs
 	m.out.Dropped = int64(stats.Dropped + stats.Refused + stats.Uncertain)
@@ -215,26 +222,27 @@ type firer struct {
 	clock   *mcpload.Clock
 	rec     mcpload.Recorder
 	stamper *loadgen.Stamper
-	url     string
+	spec    spec
 	http    *http.Client
+	reached atomic.Int64 // streams that measured events were taken for
 }
 
-func newFirer(clock *mcpload.Clock, rec mcpload.Recorder, url string) *firer {
+func newFirer(clock *mcpload.Clock, rec mcpload.Recorder, s spec) *firer {
 	return &firer{
-		clock: clock, rec: rec, url: url, stamper: loadgen.NewStamper(clock, rec, runID, 1),
+		clock: clock, rec: rec, spec: s, stamper: loadgen.NewStamper(clock, rec, runID, s.groups()),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second},
 	}
 }
 
 func (f *firer) close() { f.http.CloseIdleConnections() }
 
-// once fires one event that is not measured.
+// once fires one event that is not measured, at all streams.
 func (f *firer) once(ctx context.Context) error {
 	shot := f.stamper.Stamp(0, f.clock.Now(), false)
 	outcome := f.fire(ctx, shot)
 	f.rec.Resolved(shot.Stamp, outcome, f.clock.Now())
 	if outcome != mcpload.Accepted {
-		return fmt.Errorf("the target did not take an event at %s", f.url)
+		return fmt.Errorf("the target did not take an event at %s", f.spec.Inject)
 	}
 	return nil
 }
@@ -281,11 +289,16 @@ func (f *firer) flood(ctx context.Context, _ float64, d time.Duration) (loadgen.
 	return s, nil
 }
 
-// fire posts one event.
+// fire posts one event. Those that are measured go to the group of their source.
 func (f *firer) fire(ctx context.Context, shot loadgen.Shot) mcpload.Outcome {
 	body := append([]byte(`{"name":"tick","data":{"note":"`), shot.Stamp.String()...)
-	body = append(body, `"}}`...)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, bytes.NewReader(body))
+	body = append(body, `"}`...)
+	if f.spec.Groups > 0 && shot.Measured {
+		body = append(body, `,"group":`...)
+		body = strconv.AppendInt(body, int64(shot.Source), 10)
+	}
+	body = append(body, '}')
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.spec.Inject, bytes.NewReader(body))
 	if err != nil {
 		return mcpload.Refused
 	}
@@ -298,6 +311,9 @@ func (f *firer) fire(ctx context.Context, shot loadgen.Shot) mcpload.Outcome {
 	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is used again
 	if resp.StatusCode != http.StatusAccepted {
 		return mcpload.Refused
+	}
+	if shot.Measured {
+		f.reached.Add(int64(f.spec.groupSize(int(shot.Source))))
 	}
 	return mcpload.Accepted
 }

@@ -89,7 +89,7 @@ func (f *framers) ask(conn net.Conn, writing *sync.Mutex, n int) error {
 	enc := hpack.NewEncoder(&block)
 	enc.SetMaxDynamicTableSizeLimit(0)
 	for i := range n {
-		body := subscription(i)
+		body := subscription(f.spec, i)
 		block.Reset()
 		for _, h := range [][2]string{
 			{":method", "POST"}, {":scheme", "http"}, {":authority", u.Host}, {":path", u.Path},

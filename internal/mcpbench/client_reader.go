@@ -21,7 +21,8 @@ import (
 // the prefix of a probe id.
 type readers struct {
 	bare
-	work sync.WaitGroup
+	errors *errorMeter // nil when the error is not measured
+	work   sync.WaitGroup
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -41,7 +42,25 @@ func (b *bare) finish(*outcome)            {}
 // probe begins every probe id.
 var probe = []byte("mcpl-")
 
-func newReaders(s spec, _ *mcpload.Clock) (client, error) { return &readers{bare: bare{spec: s}}, nil }
+func newReaders(s spec, clock *mcpload.Clock) (client, error) {
+	r := &readers{bare: bare{spec: s}}
+	if s.Error {
+		r.errors = newErrorMeter(clock)
+	}
+	return r, nil
+}
+
+func (r *readers) begin() {
+	if r.errors != nil {
+		r.errors.paced.Store(true)
+	}
+}
+
+func (r *readers) finish(o *outcome) {
+	if r.errors != nil {
+		o.Error = r.errors.quantiles()
+	}
+}
 
 func (r *readers) open(ctx context.Context) error {
 	confirmed := make(chan struct{}, r.spec.Streams)
@@ -56,7 +75,7 @@ func (r *readers) open(ctx context.Context) error {
 		if _, err := conn.Write(streamRequest(r.spec, i)); err != nil {
 			return err
 		}
-		r.work.Go(func() { r.read(conn, confirmed) })
+		r.work.Go(func() { r.read(i, conn, confirmed) })
 		select {
 		case <-confirmed: // somebody's; in the end there is one for each
 			return nil
@@ -68,14 +87,18 @@ func (r *readers) open(ctx context.Context) error {
 }
 
 // read reads one stream line by line until its end. A read may end anywhere,
-// so lines are what is scanned.
-func (r *readers) read(conn net.Conn, confirmed chan<- struct{}) {
+// so lines are what is scanned. The time of a line, where it is wanted, is that
+// of its end's reading.
+func (r *readers) read(i int, conn net.Conn, confirmed chan<- struct{}) {
 	in := bufio.NewReaderSize(conn, 4<<10)
 	open := false
 	for {
 		line, err := in.ReadSlice('\n')
 		switch {
 		case bytes.Contains(line, probe):
+			if r.errors != nil {
+				r.errors.observe(i, r.errors.clock.Now(), line)
+			}
 			r.seen.Add(1)
 		case !open && bytes.Contains(line, activeMethod):
 			open = true
@@ -94,6 +117,9 @@ func (r *readers) close(context.Context) error {
 	}
 	r.mu.Unlock()
 	r.work.Wait()
+	if r.errors != nil {
+		r.errors.close()
+	}
 	return nil
 }
 
@@ -120,15 +146,15 @@ func connect(ctx context.Context, s spec, i int) (net.Conn, error) {
 const revision = "2026-07-28"
 
 // subscription is the body of a request for a stream.
-func subscription(i int) []byte {
+func subscription(s spec, i int) []byte {
 	return []byte(`{"jsonrpc":"2.0","id":` + strconv.Itoa(i+1) + `,"method":"events/stream","params":{"name":"` + eventName +
-		`","arguments":{},"cursor":null,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + revision +
+		`","arguments":` + s.arguments(i) + `,"cursor":null,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + revision +
 		`","io.modelcontextprotocol/clientInfo":{"name":"mcpbench","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`)
 }
 
 // streamRequest asks for a stream over HTTP/1.1.
 func streamRequest(s spec, i int) []byte {
-	body := subscription(i)
+	body := subscription(s, i)
 	u, _ := url.Parse(s.URL) // it was parsed for the connection
 	return append([]byte("POST "+u.Path+" HTTP/1.1\r\nHost: "+u.Host+"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: "+revision+"\r\nMcp-Method: events/stream\r\nContent-Length: "+
 		strconv.Itoa(len(body))+"\r\n\r\n"), body...)

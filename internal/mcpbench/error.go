@@ -13,12 +13,15 @@ import (
 // errorMeter compares the time at which a delivery is recorded with the time
 // of sending that the neutral target puts on each frame just before its write.
 // Both processes share the machine and so its wall clock; the recorded time is
-// of a monotonic clock, whose distance from it is measured all the time.
+// of a monotonic clock, whose distance from it is measured all the time. It has
+// to be closed.
 type errorMeter struct {
 	silent
 	clock  *mcpload.Clock
 	offset atomic.Int64 // wall minus monotonic
 	paced  atomic.Bool  // what comes counts
+	stop   chan struct{}
+	done   chan struct{}
 	parts  [64]struct {
 		mu     sync.Mutex
 		values sinks.Values
@@ -26,9 +29,30 @@ type errorMeter struct {
 }
 
 func newErrorMeter(clock *mcpload.Clock) *errorMeter {
-	m := &errorMeter{clock: clock}
+	m := &errorMeter{clock: clock, stop: make(chan struct{}), done: make(chan struct{})}
 	m.adjust()
+	go m.follow()
 	return m
+}
+
+// follow keeps the distance of the clocks true until the meter is closed.
+func (m *errorMeter) follow() {
+	defer close(m.done)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.stop:
+			return
+		case <-tick.C:
+			m.adjust()
+		}
+	}
+}
+
+func (m *errorMeter) close() {
+	close(m.stop)
+	<-m.done
 }
 
 // adjust measures the distance of the clocks: the wall clock between two
@@ -52,13 +76,18 @@ const sentDigits = 19
 
 // Observed implements mcpload.Observer.
 func (m *errorMeter) Observed(o mcpload.Observation) {
-	sent, ok := sentAt(o.Message)
+	m.observe(int(o.Sub.Index), o.At, o.Message)
+}
+
+// observe takes a message of a stream that came at that time.
+func (m *errorMeter) observe(stream int, at mcpload.Instant, message []byte) {
+	sent, ok := sentAt(message)
 	if !ok || !m.paced.Load() {
 		return
 	}
-	p := &m.parts[o.Sub.Index%64]
+	p := &m.parts[stream%64]
 	p.mu.Lock()
-	p.values.Add(time.Duration(int64(o.At) + m.offset.Load() - sent))
+	p.values.Add(time.Duration(int64(at) + m.offset.Load() - sent))
 	p.mu.Unlock()
 }
 

@@ -20,6 +20,8 @@ type plan struct {
 	Pairs  int    // 0 = 1; each has Client.Streams
 	// TargetCPUs is how many processors the target may use at once; 0 = all.
 	TargetCPUs int
+	// Profiles is what the names of CPU profiles begin with; "" = none.
+	Profiles string
 }
 
 // figures are what came of one measurement.
@@ -41,6 +43,7 @@ type pair struct {
 	out            *outcome
 	served         *served
 	opening        time.Duration
+	profile        string
 }
 
 // measurePlan runs one measurement.
@@ -50,6 +53,9 @@ func measurePlan(ctx context.Context, self []string, p plan) (*figures, error) {
 	pairs := make([]*pair, max(p.Pairs, 1))
 	for i := range pairs {
 		pairs[i] = &pair{}
+		if p.Profiles != "" {
+			pairs[i].profile = fmt.Sprintf("%s-%d.pprof", p.Profiles, i)
+		}
 	}
 	err := together(pairs, func(t *pair) error { return t.begin(ctx, self, p) })
 	for _, step := range []string{"opened", "idle", "paced", "done"} {
@@ -111,6 +117,7 @@ func (t *pair) begin(ctx context.Context, self []string, p plan) error {
 	if s.HTTP == "h2c" {
 		s.URL = m.Serves.HTTP2
 	}
+	s.Profile = t.profile
 	t.client, err = start(ctx, self, s)
 	return err
 }

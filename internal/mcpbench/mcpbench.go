@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,9 @@ type Options struct {
 	Self []string
 	// Progress is told what is being measured; nil = nobody.
 	Progress io.Writer
+	// Profiles is a folder for CPU profiles of the clients while events come;
+	// "" = none. Profiling costs a per cent or two.
+	Profiles string
 	// Files is how many files a process may have open; 0 = ask the system.
 	Files int
 }
@@ -61,6 +65,11 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: %d repeats: use 1 to 15", ErrOptions, o.Repeats)
 	case o.RowTime < time.Second:
 		return o, fmt.Errorf("%w: %v for a row: use a second or more", ErrOptions, o.RowTime)
+	}
+	if o.Profiles != "" {
+		if err := os.MkdirAll(o.Profiles, 0o777); err != nil {
+			return o, fmt.Errorf("%w: profiles: %w", ErrOptions, err)
+		}
 	}
 	for _, name := range o.Only {
 		if !slices.ContainsFunc(rows, func(r row) bool { return r.name == name }) {
@@ -164,6 +173,7 @@ func (r *runner) once(ctx context.Context, p plan, round int) (*figures, error) 
 		return have[round], nil
 	}
 	fmt.Fprintf(r.opts.Progress, "  %s, %d streams", p.Name, max(p.Pairs, 1)*p.Client.Streams)
+	p.Profiles = r.profilesOf(p, round)
 	var f *figures
 	if p.Client.Role == "micro" {
 		f, err = measureMicro(ctx, r.opts.Self, p.Client)

@@ -126,18 +126,41 @@ func measureCurve(ctx context.Context, r *runner) error {
 		r.row.Curve = append(r.row.Curve, points...)
 		r.linear("streams, "+points[0].Client, points, 2)
 	}
-	var points []Point
-	for _, rate := range []float64{1, 3, 10, 30} {
-		p := r.push("mcpload, HTTP/1.1, events", "mcpload", "1.1", r.scaled(1000, 1, perStream1))
-		p.Client.Rate = rate
-		got, err := r.alternate(ctx, 1, p)
-		if err != nil {
-			return err
+	return r.rates(ctx)
+}
+
+// rates adds the curve in events per second, and that of the floor b at its
+// ends: what the machine does with more work is in both.
+func (r *runner) rates(ctx context.Context) error {
+	n := r.scaled(1000, 1, perStream1)
+	curve := func(name, role string, rates ...float64) ([]Point, error) {
+		var points []Point
+		for _, rate := range rates {
+			p := r.push(name, role, "1.1", n)
+			p.Client.Rate = rate
+			got, err := r.alternate(ctx, 1, p)
+			if err != nil {
+				return nil, err
+			}
+			points = append(points, point(p, got[0][0]))
 		}
-		points = append(points, point(p, got[0][0]))
+		r.row.Curve = append(r.row.Curve, points...)
+		return points, nil
 	}
-	r.row.Curve = append(r.row.Curve, points...)
-	r.linear("events per second", points, 0)
+	mine, err := curve("mcpload, HTTP/1.1, events", "mcpload", 1, 3, 10, 30)
+	if err != nil {
+		return err
+	}
+	floor, err := curve("4 KiB reader (b), events", "reader", 1, 30)
+	if err != nil {
+		return err
+	}
+	r.linear("events per second", mine, 0)
+	l := &r.row.Lines[len(r.row.Lines)-1]
+	last := len(mine) - 1
+	l.Floor = ptr(newValue(l.Measured.Unit, []float64{ratio(floor[1].CPU, floor[0].CPU)}))
+	l.Note += fmt.Sprintf("; %s × the 4 KiB reader (b) at %s event/s, %s × at %s", number(ratio(mine[0].CPU, floor[0].CPU)), number(mine[0].Rate),
+		number(ratio(mine[last].CPU, floor[1].CPU)), number(mine[last].Rate))
 	return nil
 }
 

@@ -1,6 +1,9 @@
 package mcpbench
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // spec is what a child process is told to be. It travels as one line of JSON.
 type spec struct {
@@ -25,6 +28,9 @@ type spec struct {
 	Paced time.Duration `json:"paced,omitempty"`
 	// Flood fires as fast as the target takes events, whatever Rate says.
 	Flood bool `json:"flood,omitempty"`
+	// Groups is how many groups the streams are in, each event going to one of
+	// them in turn; 0 = all events go to all streams.
+	Groups int `json:"groups,omitempty"`
 	// Count replaces the ledger with a recorder that only counts.
 	Count bool `json:"count,omitempty"`
 	// Kernel takes times of arrival from the kernel. Error compares them with
@@ -37,6 +43,8 @@ type spec struct {
 	// Local is how many addresses of 127.0.0.0/8 connections come from; 0
 	// leaves it to the system.
 	Local int `json:"local,omitempty"`
+	// Profile is a file for a CPU profile of the paced phase; "" = none.
+	Profile string `json:"profile,omitempty"`
 	// Patience bounds opening, and twice as long as any wait for deliveries.
 	Patience time.Duration `json:"patience"`
 }
@@ -127,4 +135,21 @@ type message struct {
 	Served  *served    `json:"served,omitempty"`
 	Outcome *outcome   `json:"outcome,omitempty"`
 	Micro   *micro     `json:"micro,omitempty"`
+}
+
+// groups is how many groups there are, at least one.
+func (s spec) groups() int { return max(1, s.Groups) }
+
+// groupSize is how many streams are in a group; stream i is in group i modulo
+// their number.
+func (s spec) groupSize(group int) int {
+	return (s.Streams - group + s.groups() - 1) / s.groups()
+}
+
+// arguments are those of stream i's subscription.
+func (s spec) arguments(i int) string {
+	if s.Groups == 0 {
+		return "{}"
+	}
+	return fmt.Sprintf(`{"group":%d}`, i%s.Groups)
 }

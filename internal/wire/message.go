@@ -73,6 +73,7 @@ func ScanMessage(b []byte, m *Message) bool {
 	if !s.open('{') {
 		return false
 	}
+	filled := false // m.Fields; it is large, so it is emptied only where it has to be
 	for s.next('}') {
 		key := s.key()
 		switch string(key) {
@@ -82,11 +83,9 @@ func ScanMessage(b []byte, m *Message) bool {
 			m.ID = s.raw()
 		case "result":
 			m.HasResult = true
-			m.Fields = Fields{}
-			s.fields(&m.Fields)
+			s.fieldsAnew(&m.Fields, &filled)
 		case "params":
-			m.Fields = Fields{}
-			s.fields(&m.Fields)
+			s.fieldsAnew(&m.Fields, &filled)
 		case "error":
 			m.HasError = s.rpcError(&m.Error)
 		default:
@@ -144,6 +143,15 @@ func (s *scanner) fields(f *Fields) {
 	case f.hasSeconds:
 		f.NextPoll, f.HasNextPoll = f.nextWhole, true
 	}
+}
+
+// fieldsAnew is fields for an f that may hold those of another value.
+func (s *scanner) fieldsAnew(f *Fields, filled *bool) {
+	if *filled {
+		*f = Fields{}
+	}
+	*filled = true
+	s.fields(f)
 }
 
 // field reads the value of one known key; false if the key is not known, and

@@ -2,8 +2,11 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math/bits"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -217,5 +220,26 @@ func BenchmarkScanMessage(b *testing.B) {
 	b.SetBytes(int64(len(frame)))
 	for b.Loop() {
 		ScanMessage(frame, &m)
+	}
+}
+
+// TestSpecial holds eight bytes at once to one at a time.
+func TestSpecial(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	odd := []byte{0, 1, 0x1f, ' ', '!', '"', '#', '[', '\\', ']', 0x7f, 0x80, 0xa2, 0xdc, 0xff}
+	for range 200_000 {
+		var b [8]byte
+		for i := range b {
+			if b[i] = byte(r.Uint32()); r.IntN(2) == 0 {
+				b[i] = odd[r.IntN(len(odd))]
+			}
+		}
+		want := 0
+		for want < 8 && plain[b[want]] {
+			want++
+		}
+		if got := bits.TrailingZeros64(special(binary.LittleEndian.Uint64(b[:]))) / 8; got != want {
+			t.Fatalf("%q: %d, want %d", b, got, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -51,6 +52,7 @@ func (o *Object) End() []byte { return append(o.dst, '}') }
 
 // AppendRequest appends a JSON-RPC request. params must be a JSON value.
 func AppendRequest(dst []byte, id uint64, method string, params []byte) []byte {
+	dst = slices.Grow(dst, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+20+len(method)+len(params))
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = strconv.AppendUint(dst, id, 10)
 	dst = append(dst, `,"method":`...)

@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"math"
+	"math/bits"
 	"strconv"
 	"time"
 )
@@ -28,6 +30,13 @@ func (s *scanner) fail() {
 }
 
 func (s *scanner) space() {
+	if s.i < len(s.b) && s.b[s.i] > ' ' { // nearly always
+		return
+	}
+	s.spaces()
+}
+
+func (s *scanner) spaces() {
 	for s.i < len(s.b) {
 		switch s.b[s.i] {
 		case ' ', '\n', '\t', '\r':
@@ -136,40 +145,67 @@ func (s *scanner) str() (escaped bool) {
 		s.fail()
 		return false
 	}
-	b := s.b
-	for i := s.i + 1; i < len(b); i++ {
-		c := b[i]
-		switch {
-		case plain[c]:
-		case c == '"':
+	b, i := s.b, s.i+1
+	for {
+		if i = plainUntil(b, i); i >= len(b) {
+			break
+		}
+		if b[i] == '"' {
 			s.i = i + 1
 			return escaped
-		case c == '\\':
-			escaped = true
-			i++
-			if i >= len(b) {
-				s.fail()
-				return false
-			}
-			switch b[i] {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-			case 'u':
-				if i+4 >= len(b) || !isHex(b[i+1]) || !isHex(b[i+2]) || !isHex(b[i+3]) || !isHex(b[i+4]) {
-					s.fail()
-					return false
-				}
-				i += 4
-			default:
-				s.fail()
-				return false
-			}
-		default: // a control character
-			s.fail()
-			return false
 		}
+		if b[i] != '\\' { // a control character
+			break
+		}
+		escaped = true
+		n := escapeLen(b[i:])
+		if n == 0 {
+			break
+		}
+		i += n
 	}
 	s.fail()
 	return false
+}
+
+// escapeLen is the length of the escape that b begins with, 0 if it is none.
+func escapeLen(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		if len(b) >= 6 && isHex(b[2]) && isHex(b[3]) && isHex(b[4]) && isHex(b[5]) {
+			return 6
+		}
+	}
+	return 0
+}
+
+// plainUntil returns the index, from i on, of the first byte that means
+// something inside a string, len(b) if there is none. It looks at eight at once.
+func plainUntil(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+	}
+	for i < len(b) && plain[b[i]] {
+		i++
+	}
+	return i
+}
+
+// special marks, by its highest bit, the first of eight bytes, the lowest first,
+// that means something inside a string; what it says of later ones may be
+// wrong. A byte below n has its highest bit set in (w-n)&^w, and a borrow comes
+// only from such a byte.
+func special(w uint64) uint64 {
+	const each = 0x0101010101010101
+	quote, back := w^'"'*each, w^'\\'*each
+	return (((w - ' '*each) &^ w) | ((quote - each) &^ quote) | ((back - each) &^ back)) & (0x80 * each)
 }
 
 // plain marks bytes that mean nothing special inside a string.

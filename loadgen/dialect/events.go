@@ -395,8 +395,8 @@ func (d *events) lost(r *run, a *agreement, e *callError) bool {
 }
 
 // params begins the params that every subscribing method shares.
-func (d *events) params(dst []byte, r *run) wire.Object {
-	o := wire.BeginObject(dst)
+func (d *events) params(r *run) wire.Object {
+	o := wire.BeginObject((*paramsBuffers.Get().(*[]byte))[:0])
 	o.String("name", d.opts.Event)
 	o.Raw(d.flavour.arguments, r.args)
 	return o
@@ -416,11 +416,17 @@ func (d *events) position(o *wire.Object, r *run) {
 	}
 }
 
-// build closes params and makes a request of them.
+// paramsBuffers are for params on their way into a request.
+var paramsBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
+
+// build closes params and makes a request of them. The params are void then.
 func (d *events) build(method string, o wire.Object, a *agreement) (id uint64, body []byte) {
 	if a.meta != nil {
 		o.Raw("_meta", a.meta)
 	}
 	id = d.ep.id()
-	return id, wire.AppendRequest(nil, id, method, o.End())
+	params := o.End()
+	body = wire.AppendRequest(nil, id, method, params)
+	paramsBuffers.Put(&params)
+	return id, body
 }

@@ -66,7 +66,7 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 	if err != nil {
 		return failed, err
 	}
-	o := d.params(nil, r)
+	o := d.params(r)
 	d.position(&o, r)
 	if n := d.opts.Poll.MaxEvents; n > 0 {
 		o.Int("maxEvents", int64(n))

@@ -223,7 +223,7 @@ func (s *stream) connect() {
 		s.step(err)
 		return
 	}
-	o := d.params(nil, r)
+	o := d.params(r)
 	d.position(&o, r)
 	id, body := d.build(methodStream, o, agreed)
 	s.id, s.agreed = id, agreed

@@ -172,7 +172,7 @@ func (d *events) subscribe(r *run, cause mcpload.Cause) error {
 		return err
 	}
 	k := r.hook
-	o := d.params(nil, r)
+	o := d.params(r)
 	k.mu.Lock()
 	delivery := wire.BeginObject(nil)
 	delivery.String("mode", "webhook")
@@ -353,7 +353,7 @@ func (d *events) unsubscribe(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	o := d.params(nil, r)
+	o := d.params(r)
 	delivery := wire.BeginObject(nil)
 	delivery.String("url", r.hook.url)
 	o.Raw("delivery", delivery.End())

@@ -230,6 +230,8 @@ func (l *loop) read(c *conn, all bool) {
 		case err != nil:
 			l.finish(c, err)
 			return
+		case n == len(l.in.buf) && n < lentBuffer:
+			l.in.init(lentBuffer)
 		case n < len(l.in.buf) && !all:
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/bits"
 	"net"
 	"os"
 	"sync"
@@ -53,6 +54,9 @@ type h2Conn struct {
 	in    h2Frames
 	head  h2Head
 	taken int64 // bytes since the connection's window was refilled
+	// near are streams that had DATA, by their ids modulo its length: a look
+	// without the lock and the table.
+	near []*h2Stream
 
 	heard atomic.Int64 // when something was last read
 	wake  chan struct{}
@@ -220,6 +224,21 @@ func (c *h2Conn) sayLocked(frame []byte) error {
 	c.control = append(c.control, frame...)
 	c.nudge()
 	return nil
+}
+
+// findNear is find for DATA. What it finds without the lock is in the table: a
+// stream is taken off that by this goroutine, or after it is over.
+func (c *h2Conn) findNear(fr *h2Frame) (*h2Stream, error) {
+	if c.near == nil {
+		c.near = make([]*h2Stream, 1<<bits.Len(uint(c.pump.limits.streams)))
+	}
+	place := &c.near[int(fr.id/2)&(len(c.near)-1)]
+	if s := *place; s != nil && s.id == fr.id && !s.over.Load() {
+		return s, nil
+	}
+	s, err := c.find(fr)
+	*place = s
+	return s, err
 }
 
 // find returns the stream of a frame: nil when it is over and the frame is to

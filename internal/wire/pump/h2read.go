@@ -28,7 +28,7 @@ func (c *h2Conn) readAll() error {
 	}
 }
 
-// data is the hot path: it takes two locks that nobody else wants most of the
+// data is the hot path: it takes one lock that nobody else wants most of the
 // time, and allocates nothing.
 func (c *h2Conn) data(fr *h2Frame, at Arrival) error {
 	if !c.greeted { // written by this goroutine only
@@ -42,7 +42,7 @@ func (c *h2Conn) data(fr *h2Frame, at Arrival) error {
 	if err != nil {
 		return err
 	}
-	s, err := c.find(fr)
+	s, err := c.findNear(fr)
 	if s == nil || err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/textproto"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // head reads the answer's head, and those of interim answers before it.
@@ -25,23 +26,49 @@ func (a *answer) head(b []byte, at Arrival, s Sink) ([]byte, error) {
 		}
 		return nil, nil
 	}
-	h, err := parseHead(text[:n])
 	rest := b[n-had:]
-	a.drop()
+	if k := lastHead.Load(); k != nil && !a.bodiless && k.text == string(text[:n]) {
+		a.drop()
+		a.state, a.left = k.state, k.left
+		return rest, s.Opened(k.head, at)
+	}
+	h, err := parseHead(text[:n])
 	if err != nil {
+		a.drop()
 		return nil, err
 	}
 	if h.Status < 200 && h.Status != http.StatusSwitchingProtocols {
+		a.drop()
 		if a.interim++; a.interim > maxInterim {
 			return nil, malformed("too many interim answers")
 		}
 		return rest, nil
 	}
 	if err := a.frame(h); err != nil {
+		a.drop()
 		return nil, err
 	}
+	if n <= maxKnown && !a.bodiless && h.Status < 300 {
+		lastHead.Store(&knownHead{text: string(text[:n]), head: h, state: a.state, left: a.left})
+	}
+	a.drop()
 	return rest, s.Opened(h, at)
 }
+
+// knownHead is a head that was read, and what frame made of it. Thousands of
+// streams that are opened at once are answered with the very same head, so the
+// last one is kept for all; it is not written any more.
+type knownHead struct {
+	text  string
+	head  Head
+	state state
+	left  int64
+}
+
+var lastHead atomic.Pointer[knownHead]
+
+// maxKnown bounds the head that is kept.
+const maxKnown = 1 << 10
 
 // headEnd returns the index after the empty line that ends a head, or -1. Up
 // to from it has been looked for before.

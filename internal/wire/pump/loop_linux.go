@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// lentBuffer is the buffer that a loop lends to the stream that it reads.
-	lentBuffer = 64 << 10
+	// smallBuffer is the buffer that a loop lends to the stream that it reads,
+	// lentBuffer what that is once a stream has filled it.
+	smallBuffer, lentBuffer = 16 << 10, 64 << 10
 	// readsAtOnce bounds how long one stream with much to say is served
 	// before the others have their turn.
 	readsAtOnce = 4
@@ -89,7 +90,7 @@ func newLoop(p *loops) (*loop, error) {
 	}
 	l := &loop{pump: p, ep: ep, wake: wake, stamps: stamps{now: p.opts.Now, wall: wallClock}}
 	l.ready = func(uintptr) bool { return l.look() != 0 || !l.arm(unix.EPOLL_CTL_MOD) }
-	l.in.init(lentBuffer)
+	l.in.init(smallBuffer)
 	l.alarm = time.AfterFunc(time.Hour, l.rouse)
 	l.alarm.Stop()
 	if err := l.openGate(); err != nil {

@@ -36,9 +36,9 @@ type Arrival struct {
 // Head is the head of an answer.
 type Head struct {
 	Status int
-	Proto  string // as "HTTP/1.1"
-	Header http.Header
-	Size   int64 // as bytes of HTTP/1.1 text
+	Proto  string      // as "HTTP/1.1"
+	Header http.Header // shared with other streams, not to be written
+	Size   int64       // as bytes of HTTP/1.1 text
 }
 
 // Request is what is sent to open a stream.

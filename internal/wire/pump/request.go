@@ -20,7 +20,10 @@ func appendRequest(dst []byte, r *Request, host string) []byte {
 	dst = append(dst, path...)
 	dst = append(dst, " HTTP/1.1\r\nHost: "...)
 	dst = appendClean(dst, host)
-	for _, k := range slices.Sorted(maps.Keys(r.Header)) {
+	var room [16]string // so that few names take no memory
+	names := slices.AppendSeq(room[:0], maps.Keys(r.Header))
+	slices.Sort(names)
+	for _, k := range names {
 		switch http.CanonicalHeaderKey(k) {
 		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
 			continue

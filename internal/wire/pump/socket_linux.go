@@ -111,6 +111,7 @@ type receiver struct {
 	oob [8]uint64 // as bytes, and aligned as the kernel's structs are
 }
 
+// init gives r a buffer of that size, in place of another.
 func (r *receiver) init(size int) {
 	r.buf = make([]byte, size)
 	r.iov.Base = &r.buf[0]
