@@ -34,7 +34,11 @@ type LaneDetail struct {
 	// of the current ones are counted in Holes until the account is drawn up.
 	LostSilent, LostAnnounced  int64
 	Gaps, FalseAlarms, Excused int64
-	Foreign                    int64
+	// Longest is the length of the longest gap, in emissions.
+	Longest int64
+	Foreign int64
+	// Kernel is how many copies have the kernel's receive time.
+	Kernel int64
 	// Active is the time that subscriptions were active, added up.
 	Active time.Duration
 	// FromIntended and FromSent are the latencies of what was delivered, Ready
@@ -122,6 +126,7 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 		h.mu.Lock()
 		c.plus(&h.counts)
 		ready.merge(&h.ready)
+		out.Kernel += h.arrivals.kernel
 		for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
 			if sp.used {
 				intended.merge(&sp.intended)
@@ -158,7 +163,7 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 func (d *LaneDetail) count(c *SubCounts) {
 	d.LostSilent, d.LostAnnounced = c.LostSilent, c.LostAnnounced
 	d.Gaps, d.FalseAlarms, d.Excused = c.GapIncidents, c.FalseAlarms, c.Excused
-	d.Foreign, d.Active = c.Foreign, c.Active
+	d.Longest, d.Foreign, d.Active = c.LongestGap, c.Foreign, c.Active
 }
 
 // Detail returns the account's figures in the form of a scrape: the last one
@@ -182,7 +187,7 @@ func (a *Account) Detail() Detail {
 		d := LaneDetail{
 			System: n.System, Mode: n.Mode, Subscriptions: n.Subscriptions, Expected: n.Expected,
 			FromIntended: n.Latency.FromIntended.Distribution(), FromSent: n.Latency.FromSent.Distribution(), Ready: n.Ready.Time.Distribution(),
-			Traffic: n.Traffic,
+			Traffic: n.Traffic, Kernel: n.Arrivals.Kernel,
 		}
 		for c := range d.Traffic {
 			d.Traffic[c].Took = Timing{}

@@ -69,7 +69,7 @@ func (m *metricsFlags) open(io streams) (*shownMetrics, error) {
 	registry := prometheus.NewPedanticRegistry()
 	s := &shownMetrics{flags: *m, io: io}
 	var err error
-	if s.shown, err = prom.New(registry); err != nil {
+	if s.shown, err = prom.New(registry, prom.Options{}); err != nil {
 		return nil, err
 	}
 	if m.addr != "" {

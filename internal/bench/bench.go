@@ -96,7 +96,13 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 		return nil, err
 	}
 	r.follow()
-	return r.passes(ctx)
+	out, err := r.passes(ctx)
+	if out == nil {
+		r.followed.Finish(nil)
+	} else {
+		r.followed.Finish(out.Result)
+	}
+	return out, err
 }
 
 // ErrStopped is returned for a run that was stopped by [Options.Stop].
