@@ -76,7 +76,8 @@ type Outcome struct {
 	// Part is what a merge needs, where the run is a shard; else nil.
 	Part *results.Part
 
-	subs [][]sinks.SubCounts // of a calibration: each lane's subscriptions
+	subs   [][]sinks.SubCounts // of a calibration: each lane's subscriptions
+	merged []mergedPass        // of a merge
 }
 
 // Run runs the profile.
@@ -128,6 +129,8 @@ type run struct {
 	sources    []netip.Addr
 	common     string
 	partPasses []results.PartPass
+
+	mergedPasses []mergedPass // of a merge
 
 	trace    []upstream.TraceEntry // of upstream.kind replay
 	times    loadgen.Trace         // of schedule.kind trace

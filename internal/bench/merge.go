@@ -106,7 +106,7 @@ func mergeShards(all []archived) (*Outcome, error) {
 		}
 	}
 	r.warnShards(all)
-	return &Outcome{Result: res, Accounts: r.accounts}, nil
+	return &Outcome{Result: res, Accounts: r.accounts, merged: r.mergedPasses}, nil
 }
 
 // mergedRun is a run that is over, with nothing in it yet.
@@ -186,6 +186,7 @@ func (r *run) mergePass(all []archived, k int) error {
 	}
 	r.accounts = append(r.accounts, merged)
 	r.add(merged, figures, in, target)
+	r.mergedPasses = append(r.mergedPasses, mergedPass{figures, in, target})
 	return nil
 }
 

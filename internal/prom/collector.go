@@ -30,6 +30,7 @@ type Run struct {
 type Watch func() Look
 
 // Collector is a [prometheus.Collector] over any number of runs and searches.
+// The zero value shows its metrics to nobody, and is of use for its looks alone.
 // It is safe for concurrent use.
 type Collector struct {
 	mu       sync.Mutex
@@ -197,6 +198,27 @@ func (p *Pass) snapshot() Look {
 	return p.look
 }
 
+// Looks returns a look at every pass of the newest run.
+func (c *Collector) Looks() []Look {
+	c.mu.Lock()
+	var f *Following
+	if n := len(c.runs); n > 0 {
+		f = c.runs[n-1]
+	}
+	c.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	passes := append([]*Pass(nil), f.passes...)
+	f.mu.Unlock()
+	out := make([]Look, len(passes))
+	for i, p := range passes {
+		out[i] = p.snapshot()
+	}
+	return out
+}
+
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range described() {
@@ -239,10 +261,15 @@ func (f *Following) collect(to chan<- prometheus.Metric) {
 			show(to, &x, laneFamilies, laneHistograms, x.System, string(x.Mode), x.Name, f.run.ID)
 		}
 	}
-	if shards != nil {
-		for _, s := range shards() {
-			show(to, &s, shardFamilies, nil, f.run.Fleet, fmt.Sprint(s.Index))
-		}
+	var parts []Shard
+	switch {
+	case shards != nil:
+		parts = shards()
+	case f.run.Shard != "":
+		parts = []Shard{ShardOf(f.run.Shard, !whole.done, whole.passes)}
+	}
+	for i := range parts {
+		show(to, &parts[i], shardFamilies, nil, f.run.Fleet, parts[i].Index)
 	}
 }
 

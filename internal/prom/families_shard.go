@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Shard is what the metrics of one shard of a run are read from.
 type Shard struct {
-	Index int
+	Index string
 	Up    bool // it is there, and not done
 	// Open, Fired, Delivered and Foreign are of all its lanes.
 	Open, Fired, Delivered, Foreign int64
@@ -12,7 +12,7 @@ type Shard struct {
 }
 
 // ShardOf fills in the counts of a shard from the looks at its passes.
-func ShardOf(index int, up bool, looks []Look) Shard {
+func ShardOf(index string, up bool, looks []Look) Shard {
 	s := Shard{Index: index, Up: up}
 	for i := range looks {
 		l := &looks[i]

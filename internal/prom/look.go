@@ -2,6 +2,7 @@ package prom
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/mcpload/mcpload/sinks"
@@ -152,4 +153,13 @@ func (h *Health) add(m *Health) {
 
 func (u Usage) plus(v Usage) Usage {
 	return Usage{CPU: u.CPU + v.CPU, Memory: u.Memory + v.Memory, OK: u.OK || v.OK}
+}
+
+// Clone returns a look that [Look.Add] may change.
+func (l *Look) Clone() Look {
+	out := *l
+	out.Detail.Lanes = slices.Clone(l.Detail.Lanes)
+	out.Detail.More = slices.Clone(l.Detail.More)
+	out.Own = slices.Clone(l.Own)
+	return out
 }
