@@ -124,7 +124,11 @@ func gathered(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetName()+`="`+l.GetValue()+`"`)
 			}
-			out[f.GetName()+"{"+join(labels)+"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			v := m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			if m.Histogram != nil {
+				v = math.NaN()
+			}
+			out[f.GetName()+"{"+join(labels)+"}"] = v
 		}
 	}
 	return out

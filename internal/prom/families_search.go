@@ -124,5 +124,7 @@ var searchFamilies = []family[Search]{
 	}, "outcome"),
 	ofEnd("mcpload_capacity_knee_load", "The largest load that met the level below all that did not; 0 when there is none.", func(k *results.CapacityKnee) float64 { return k.Load }),
 	ofEnd("mcpload_capacity_knee_above_load", "The smallest load that did not meet the level; 0 when there is none.", func(k *results.CapacityKnee) float64 { return k.Above }),
+	ofEnd("mcpload_capacity_knee_from_load", "Lower end of the knee's interval: no trial at or below it failed; 0 = open.", func(k *results.CapacityKnee) float64 { return k.From }),
+	ofEnd("mcpload_capacity_knee_to_load", "Upper end of the knee's interval: no trial at or above it passed; 0 = open.", func(k *results.CapacityKnee) float64 { return k.To }),
 	ofEnd("mcpload_capacity_knee_deliveries_rate", "Deliveries per second at the knee.", func(k *results.CapacityKnee) float64 { return k.Deliveries }),
 }
