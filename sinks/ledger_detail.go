@@ -121,18 +121,11 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 	out := LaneDetail{System: n.spec.System, Mode: n.spec.Mode, Subscriptions: n.spec.Subscriptions}
 	var c SubCounts
 	var ready timing
-	var intended, sent timing
 	for _, h := range n.shards {
 		h.mu.Lock()
 		c.plus(&h.counts)
 		ready.merge(&h.ready)
 		out.Kernel += h.arrivals.kernel
-		for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
-			if sp.used {
-				intended.merge(&sp.intended)
-				sent.merge(&sp.sent)
-			}
-		}
 		h.mu.Unlock()
 		out.Outstanding += h.walk(func(s *subState) int64 {
 			if s.active != 0 && s.ending == 0 {
@@ -144,10 +137,7 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 			return l.outstanding(&s.window, h.slotsOf(s))
 		})
 	}
-	n.series.mu.Lock()
-	intended.merge(&n.series.intended)
-	sent.merge(&n.series.sent)
-	n.series.mu.Unlock()
+	intended, sent := n.latencies()
 	out.FromIntended, out.FromSent, out.Ready = intended.distribution(), sent.distribution(), ready.distribution()
 	out.count(&c)
 	for i := range n.traffic {
@@ -157,6 +147,36 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 		t.mu.Unlock()
 	}
 	return out
+}
+
+// latencies are those of all deliveries so far. What a shard hands in while its
+// neighbours are read would be found twice, or not at all: then they are all
+// read again, which is rare.
+func (n *lane) latencies() (intended, sent timing) {
+	for {
+		before := n.series.handedIn()
+		intended, sent = timing{}, timing{}
+		for _, h := range n.shards {
+			h.mu.Lock()
+			for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
+				if sp.used {
+					intended.merge(&sp.intended)
+					sent.merge(&sp.sent)
+				}
+			}
+			h.mu.Unlock()
+		}
+		n.series.mu.Lock()
+		same := n.series.taken == before
+		if same {
+			intended.merge(&n.series.intended)
+			sent.merge(&n.series.sent)
+		}
+		n.series.mu.Unlock()
+		if same {
+			return intended, sent
+		}
+	}
 }
 
 // count takes over what is counted for subscriptions, too.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/snappy"
 	collector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
@@ -22,6 +23,8 @@ import (
 // Push is what one push brought: values by series, written as
 // name{label="value",…} with sorted labels, and histograms likewise.
 type Push struct {
+	// At is the time that it has itself.
+	At         time.Time
 	Values     map[string]float64
 	Histograms map[string]Histogram
 }
@@ -112,7 +115,7 @@ func receive(t testing.TB, path string, decode func(*http.Request, []byte) (Push
 	return rec
 }
 
-// Pushes are those that came so far. It fails the test if one could not be
+// Pushes are those that came so far, in the order of their times. It fails the test if one could not be
 // decoded.
 func (r *Receiver) Pushes(t testing.TB) []Push {
 	t.Helper()
@@ -121,7 +124,10 @@ func (r *Receiver) Pushes(t testing.TB) []Push {
 	for _, err := range r.broken {
 		t.Errorf("a push cannot be read: %v", err)
 	}
-	return slices.Clone(r.pushes)
+	// One that was given up by its sender may come after the next.
+	out := slices.Clone(r.pushes)
+	slices.SortStableFunc(out, func(a, b Push) int { return a.At.Compare(b.At) })
+	return out
 }
 
 // Last is the last push; it fails the test where there is none.
@@ -162,6 +168,7 @@ func (p *Push) metric(m *metrics.Metric) error {
 	number := func(points []*metrics.NumberDataPoint) {
 		for _, d := range points {
 			p.Values[Series(m.GetName(), attributes(d.GetAttributes()))] = d.GetAsDouble()
+			p.At = time.Unix(0, int64(d.GetTimeUnixNano()))
 		}
 	}
 	switch d := m.GetData().(type) {

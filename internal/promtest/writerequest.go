@@ -3,6 +3,7 @@ package promtest
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -50,6 +51,8 @@ func (p *Push) timeSeries(b []byte) error {
 			if err := fields(body, func(n protowire.Number, value uint64, _ []byte) error {
 				if n == 1 {
 					v = math.Float64frombits(value)
+				} else {
+					p.At = time.UnixMilli(int64(value))
 				}
 				return nil
 			}); err != nil {
