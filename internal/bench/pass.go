@@ -84,6 +84,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	p.enter("detach", closeTimeout)
 	p.detach(ctx)
 	p.enter("", 0)
+	shown.Freeze()
 	account := p.ledger.Account()
 	p.wholeNames(&account)
 	r.accounts = append(r.accounts, account)

@@ -111,6 +111,7 @@ func (f *Following) Finish(r *results.Result) {
 type Pass struct {
 	mu       sync.Mutex
 	watch    Watch
+	frozen   bool // it is not looked at any more
 	settled  bool
 	look     Look
 	expected []int64 // the highest shown of each lane
@@ -126,6 +127,18 @@ func (f *Following) Pass(w Watch) *Pass {
 	defer f.mu.Unlock()
 	f.passes = append(f.passes, p)
 	return p
+}
+
+// Freeze leaves the figures as they were last, and returns when nobody looks at
+// the pass any more: what is looked at afterwards for [Pass.Settle] is never
+// older than what was shown, so that no counter falls.
+func (p *Pass) Freeze() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = true
 }
 
 // Settle ends a pass with its last look, where there is one; nil leaves the
@@ -162,7 +175,7 @@ const PhaseDone = "done"
 
 // again looks once more; the caller holds the lock.
 func (p *Pass) again() {
-	if p.settled {
+	if p.frozen || p.settled {
 		return
 	}
 	before := p.look.Health

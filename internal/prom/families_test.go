@@ -242,3 +242,24 @@ func mustJSON(t *testing.T, l Look) string {
 	}
 	return string(text)
 }
+
+// TestAFrozenPass is not looked at, and shows what was seen last until it is
+// settled.
+func TestAFrozenPass(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	c, err := New(r, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := c.Begin(Run{ID: "ab"})
+	l := lookAt("a", "events", 10)
+	p := f.Pass(func() Look { return l })
+	const series = `mcpload_deliveries_total{lane="a",mode="poll",run="ab",system="events"}`
+	expect(t, r, map[string]float64{series: 10})
+	p.Freeze()
+	l = lookAt("a", "events", 12)
+	expect(t, r, map[string]float64{series: 10})
+	last := lookAt("a", "events", 11)
+	p.Settle(&last)
+	expect(t, r, map[string]float64{series: 11})
+}
