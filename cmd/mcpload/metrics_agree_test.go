@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -194,6 +195,35 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 	}
 	s.is(t, "mcpload_list_fetches_total", s.lane(r, l, "reason", "expired"), l.Figures["fetchesExpired"])
 	s.quantiles(t, "mcpload_list_staleness_seconds", s.lane(r, l), l.Timings["staleness"])
+}
+
+// agreeCapacity holds the metrics of a search to what it found.
+func (s pushed) agreeCapacity(t *testing.T, c *results.Capacity) {
+	t.Helper()
+	search := c.Started.Format("20060102T150405Z") + "-known"
+	of := func(more ...string) map[string]string {
+		labels := maps.Clone(s.base)
+		labels["search"] = search
+		for i := 0; i < len(more); i += 2 {
+			labels[more[i]] = more[i+1]
+		}
+		return labels
+	}
+	s.is(t, "mcpload_capacity_info", of("profile", "known", "axis", c.Axis), 1)
+	s.is(t, "mcpload_capacity_outcome", of("outcome", c.Outcome), 1)
+	s.is(t, "mcpload_capacity_knee_load", of(), c.Knee.Load)
+	s.is(t, "mcpload_capacity_knee_above_load", of(), c.Knee.Above)
+	for _, step := range c.Steps {
+		n := strconv.Itoa(step.Number)
+		s.is(t, "mcpload_capacity_step_info", of("step", n, "purpose", step.Purpose, "verdict", step.Verdict), 1)
+		s.is(t, "mcpload_capacity_step_load", of("step", n), step.Load)
+		s.is(t, "mcpload_capacity_step_achieved_rate", of("step", n), step.Achieved)
+		for _, l := range step.Lanes {
+			if l.FromIntended.Count > 0 {
+				s.is(t, "mcpload_capacity_step_latency_seconds", of("step", n, "lane", l.Name, "mode", l.Mode, "figure", "p99"), l.FromIntended.P99.Duration().Seconds())
+			}
+		}
+	}
 }
 
 // rising looks for counters that fall from one push to the next: a server would

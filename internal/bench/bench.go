@@ -78,6 +78,8 @@ type Outcome struct {
 
 	subs   [][]sinks.SubCounts // of a calibration: each lane's subscriptions
 	merged []mergedPass        // of a merge
+
+	upstream prom.Figures // as in the result, for metrics
 }
 
 // Run runs the profile.
@@ -99,9 +101,9 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 	r.follow()
 	out, err := r.passes(ctx)
 	if out == nil {
-		r.followed.Finish(nil)
+		r.followed.Finish(nil, prom.Figures{})
 	} else {
-		r.followed.Finish(out.Result)
+		r.followed.Finish(out.Result, out.upstream)
 	}
 	return out, err
 }
@@ -131,6 +133,7 @@ type run struct {
 	partPasses []results.PartPass
 
 	mergedPasses []mergedPass // of a merge
+	upstreamLast prom.Figures // of the upstream, as in the result
 
 	trace    []upstream.TraceEntry // of upstream.kind replay
 	times    loadgen.Trace         // of schedule.kind trace
@@ -249,7 +252,7 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 	}
 	part := r.part() // with the warnings so far: those about figures are for the merged ones
 	r.finish(err)
-	return &Outcome{Result: r.result, Accounts: r.accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, subs: r.subs}, err
+	return &Outcome{Result: r.result, Accounts: r.accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, subs: r.subs, upstream: r.upstreamLast}, err
 }
 
 // finish fills in what is known only at the end.

@@ -106,7 +106,7 @@ func mergeShards(all []archived) (*Outcome, error) {
 		}
 	}
 	r.warnShards(all)
-	return &Outcome{Result: res, Accounts: r.accounts, merged: r.mergedPasses}, nil
+	return &Outcome{Result: res, Accounts: r.accounts, merged: r.mergedPasses, upstream: r.upstreamLast}, nil
 }
 
 // mergedRun is a run that is over, with nothing in it yet.
@@ -197,6 +197,7 @@ func (r *run) mergeUpstream(all []archived) {
 		parts = append(parts, s.part.Upstream)
 	}
 	sum, _ := mergeFigures(parts)
+	r.upstreamLast = shownFigures(dialect.Figures{Values: sum.Values, Timings: sum.Timings})
 	if len(sum.Values) > 0 {
 		r.result.Upstream.Figures = sum.Values
 	}

@@ -134,8 +134,8 @@ func (t *shownTogether) finish(o *Outcome) {
 		p.Settle(&l)
 	}
 	if o == nil {
-		t.followed.Finish(nil)
+		t.followed.Finish(nil, prom.Figures{})
 	} else {
-		t.followed.Finish(o.Result)
+		t.followed.Finish(o.Result, o.upstream)
 	}
 }

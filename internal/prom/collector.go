@@ -62,6 +62,7 @@ type Following struct {
 	shards func() []Shard
 	done   bool
 	result *results.Result
+	last   Figures // of the upstream, with the result
 }
 
 // Begin adds a run. It is shown from now on, also when it is over. On nil it
@@ -93,8 +94,9 @@ func (f *Following) Shards(look func() []Shard) {
 	f.shards = look
 }
 
-// Finish ends the run, with its result where there is one.
-func (f *Following) Finish(r *results.Result) {
+// Finish ends the run, with its result where there is one, and with what the
+// upstream had when that was drawn up: it may go on counting until then.
+func (f *Following) Finish(r *results.Result, upstream Figures) {
 	if f == nil {
 		return
 	}
@@ -102,7 +104,7 @@ func (f *Following) Finish(r *results.Result) {
 	defer f.mu.Unlock()
 	f.done = true
 	if r != nil {
-		f.result = r
+		f.result, f.last = r, upstream
 	}
 }
 
@@ -257,7 +259,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 func (f *Following) collect(to chan<- prometheus.Metric) {
 	f.mu.Lock()
 	passes := append([]*Pass(nil), f.passes...)
-	whole := wholeRun{Run: f.run, result: f.result, done: f.done}
+	whole := wholeRun{Run: f.run, result: f.result, last: f.last, done: f.done}
 	shards := f.shards
 	f.mu.Unlock()
 	for _, p := range passes {

@@ -83,7 +83,7 @@ func TestMetricsOfAKnownHistory(t *testing.T) {
 	l.Changed(mcpload.Transition{To: mcpload.Detached, At: mcpload.Instant(time.Second)})
 	a := l.Account()
 	p.Settle(&Look{Detail: a.Detail(), Own: []Figures{{Values: map[string]float64{"uses": 12}}}})
-	f.Finish(nil)
+	f.Finish(nil, Figures{})
 	values["mcpload_deliveries_outstanding"+ofLane+"}"] = 0
 	values["mcpload_deliveries_lost_total"+ofLane+`,kind="silent"}`] = 1
 	values["mcpload_gaps_total"+ofLane+"}"] = 1

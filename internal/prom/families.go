@@ -39,6 +39,7 @@ type wholeRun struct {
 	Run
 	passes []Look
 	result *results.Result // nil until it is there
+	last   Figures         // of the upstream, with the result
 	done   bool
 }
 

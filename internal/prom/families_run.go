@@ -112,11 +112,7 @@ var firingFamilies = []family[wholeRun]{
 		emit(float64(w.Fired))
 	}),
 	ofRun(gauge, "mcpload_upstream_figure", "What only one kind of upstream has, by its name and in its unit in result.json (upstream.figures).", func(x *wholeRun, emit emitter) {
-		if len(x.passes) == 0 {
-			return
-		}
-		// One upstream serves all passes.
-		for name, v := range x.passes[len(x.passes)-1].Upstream.Values {
+		for name, v := range x.upstream().Values {
 			emit(v, name)
 		}
 	}, "figure"),
@@ -184,10 +180,7 @@ var runHistograms = []histogramFamily[wholeRun]{
 	runHistogram("mcpload_instrument_gc_pause_seconds", "Stop-the-world pauses of the generator's garbage collector.", func(l *Look) sinks.Distribution { return l.Health.GCPauses }),
 	newHistogram(RunLabels, "mcpload_upstream_figure_seconds", "Times that only one kind of upstream has, by their name in result.json (upstream.timings).", []string{"figure"},
 		func(x *wholeRun, emit func([]sinks.Distribution, ...string)) {
-			if len(x.passes) == 0 {
-				return
-			}
-			for name, d := range x.passes[len(x.passes)-1].Upstream.Timings {
+			for name, d := range x.upstream().Timings {
 				emit([]sinks.Distribution{d}, name)
 			}
 		}),
@@ -222,6 +215,17 @@ func phases(x *wholeRun, emit emitter) {
 	for _, name := range Phases {
 		emit(truth(name == now), name)
 	}
+}
+
+// upstream is what the upstream has: one serves all passes.
+func (x *wholeRun) upstream() Figures {
+	switch {
+	case x.result != nil:
+		return x.last
+	case len(x.passes) == 0:
+		return Figures{}
+	}
+	return x.passes[len(x.passes)-1].Upstream
 }
 
 func (x *wholeRun) eachPhase(do func(*Phase)) {

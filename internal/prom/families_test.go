@@ -82,7 +82,7 @@ func TestMetricsOfTurns(t *testing.T) {
 		Finished: time.Unix(80, 0), Partial: true, Instrument: results.Instrument{Bottleneck: true, Others: 0.5},
 		Warnings:   []results.Warning{{Code: "churn"}, {Code: "churn"}},
 		Thresholds: []results.Verdict{{Threshold: "*.late == 0", Lane: "a", Passed: true}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "b"}},
-	})
+	}, Figures{Values: map[string]float64{"retries": 8}})
 	expect(t, r, map[string]float64{
 		`mcpload_phase{phase="done",run="ab"}`:                                1,
 		`mcpload_events_resolved_total{outcome="uncertain",run="ab"}`:         4,
@@ -94,6 +94,7 @@ func TestMetricsOfTurns(t *testing.T) {
 		`mcpload_threshold_passed{lane="a",run="ab",threshold="*.late == 0"}`: 1,
 		`mcpload_threshold_passed{lane="b",run="ab",threshold="*.late == 0"}`: 0,
 		`mcpload_instrument_others_cores{run="ab"}`:                           0.5,
+		`mcpload_upstream_figure{figure="retries",run="ab"}`:                  8,
 	})
 }
 
@@ -178,7 +179,7 @@ func TestNobodyFollows(*testing.T) {
 	f := c.Begin(Run{})
 	f.Shards(nil)
 	f.Pass(nil).Settle(nil)
-	f.Finish(nil)
+	f.Finish(nil, Figures{})
 	s := c.Search("", "", "")
 	s.Step(results.CapacityStep{})
 	s.Finish(nil)
