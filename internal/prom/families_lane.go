@@ -48,7 +48,7 @@ var subscriptionFamilies = []family[oneLane]{
 }
 
 var deliveryFamilies = []family[oneLane]{
-	single(counter, "mcpload_deliveries_expected_total", "Owed pairs of an event and a subscription. While the run is on its way, a pair counts as soon as it, or a newer one of its source, has come.", func(x *oneLane) int64 { return x.Expected }),
+	single(counter, "mcpload_deliveries_expected_total", "Owed pairs of an event and a subscription. While the run is on its way, a pair counts as soon as it, or a newer one of its source, has come; one that was then still missing when its subscription ended may be excused at the end of the run.", func(x *oneLane) int64 { return x.Expected }),
 	single(counter, "mcpload_deliveries_total", "Owed pairs that came at least once.", func(x *oneLane) int64 { return x.Delivered }),
 	single(gauge, "mcpload_deliveries_outstanding", "Owed pairs that have not come, and may still.", func(x *oneLane) int64 { return x.Outstanding }),
 	single(gauge, "mcpload_deliveries_missing", "Owed pairs that have not come although a newer event of the source has, and all that is lost for good.", func(x *oneLane) int64 { return x.Holes }),
