@@ -34,7 +34,11 @@ type LaneDetail struct {
 	// of the current ones are counted in Holes until the account is drawn up.
 	LostSilent, LostAnnounced  int64
 	Gaps, FalseAlarms, Excused int64
-	Foreign                    int64
+	// Longest is the length of the longest gap, in emissions.
+	Longest int64
+	Foreign int64
+	// Kernel is how many copies have the kernel's receive time.
+	Kernel int64
 	// Active is the time that subscriptions were active, added up.
 	Active time.Duration
 	// FromIntended and FromSent are the latencies of what was delivered, Ready
@@ -117,17 +121,11 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 	out := LaneDetail{System: n.spec.System, Mode: n.spec.Mode, Subscriptions: n.spec.Subscriptions}
 	var c SubCounts
 	var ready timing
-	var intended, sent timing
 	for _, h := range n.shards {
 		h.mu.Lock()
 		c.plus(&h.counts)
 		ready.merge(&h.ready)
-		for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
-			if sp.used {
-				intended.merge(&sp.intended)
-				sent.merge(&sp.sent)
-			}
-		}
+		out.Kernel += h.arrivals.kernel
 		h.mu.Unlock()
 		out.Outstanding += h.walk(func(s *subState) int64 {
 			if s.active != 0 && s.ending == 0 {
@@ -139,10 +137,7 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 			return l.outstanding(&s.window, h.slotsOf(s))
 		})
 	}
-	n.series.mu.Lock()
-	intended.merge(&n.series.intended)
-	sent.merge(&n.series.sent)
-	n.series.mu.Unlock()
+	intended, sent := n.latencies()
 	out.FromIntended, out.FromSent, out.Ready = intended.distribution(), sent.distribution(), ready.distribution()
 	out.count(&c)
 	for i := range n.traffic {
@@ -154,11 +149,41 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 	return out
 }
 
+// latencies are those of all deliveries so far. What a shard hands in while its
+// neighbours are read would be found twice, or not at all: then they are all
+// read again, which is rare.
+func (n *lane) latencies() (intended, sent timing) {
+	for {
+		before := n.series.handedIn()
+		intended, sent = timing{}, timing{}
+		for _, h := range n.shards {
+			h.mu.Lock()
+			for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
+				if sp.used {
+					intended.merge(&sp.intended)
+					sent.merge(&sp.sent)
+				}
+			}
+			h.mu.Unlock()
+		}
+		n.series.mu.Lock()
+		same := n.series.taken == before
+		if same {
+			intended.merge(&n.series.intended)
+			sent.merge(&n.series.sent)
+		}
+		n.series.mu.Unlock()
+		if same {
+			return intended, sent
+		}
+	}
+}
+
 // count takes over what is counted for subscriptions, too.
 func (d *LaneDetail) count(c *SubCounts) {
 	d.LostSilent, d.LostAnnounced = c.LostSilent, c.LostAnnounced
 	d.Gaps, d.FalseAlarms, d.Excused = c.GapIncidents, c.FalseAlarms, c.Excused
-	d.Foreign, d.Active = c.Foreign, c.Active
+	d.Longest, d.Foreign, d.Active = c.LongestGap, c.Foreign, c.Active
 }
 
 // Detail returns the account's figures in the form of a scrape: the last one
@@ -182,7 +207,7 @@ func (a *Account) Detail() Detail {
 		d := LaneDetail{
 			System: n.System, Mode: n.Mode, Subscriptions: n.Subscriptions, Expected: n.Expected,
 			FromIntended: n.Latency.FromIntended.Distribution(), FromSent: n.Latency.FromSent.Distribution(), Ready: n.Ready.Time.Distribution(),
-			Traffic: n.Traffic,
+			Traffic: n.Traffic, Kernel: n.Arrivals.Kernel,
 		}
 		for c := range d.Traffic {
 			d.Traffic[c].Took = Timing{}

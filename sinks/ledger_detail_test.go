@@ -91,3 +91,46 @@ func TestDetailOfAnAccount(t *testing.T) {
 		t.Errorf("traffic or shots differ: %+v, %+v", m.Traffic, n.Traffic)
 	}
 }
+
+// TestLatenciesOfADetailNeverFall looks on while intervals are handed in: what
+// moves from a shard to the series is seen once.
+func TestLatenciesOfADetailNeverFall(t *testing.T) {
+	const subs, events = 64, 40
+	l, err := NewLedger(LedgerOptions{Run: 7, Sources: 1, Interval: 10 * time.Millisecond, Lanes: []LaneSpec{{Name: "a", Mode: mcpload.Push, Subscriptions: subs}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint32(subs) {
+		l.Changed(mcpload.Transition{Sub: mcpload.Sub{Index: i}, To: mcpload.Attaching, At: 1})
+		l.Changed(mcpload.Transition{Sub: mcpload.Sub{Index: i}, To: mcpload.Active, At: 2})
+	}
+	delivered := make(chan struct{})
+	go func() {
+		defer close(delivered)
+		for seq := uint32(1); seq <= events; seq++ {
+			at := mcpload.Instant(seq) * mcpload.Instant(10*time.Millisecond)
+			s := mcpload.Stamp{Run: 7, Seq: seq}
+			l.Fired(mcpload.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
+			l.Resolved(s, mcpload.Accepted, at+1)
+			for i := range uint32(subs) {
+				l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Index: i}, Stamp: s, Probed: true, At: at + 5000})
+			}
+		}
+	}()
+	var last int64
+	for done := false; !done; {
+		select {
+		case <-delivered:
+			done = true
+		default:
+		}
+		d := l.Detail().More[0]
+		if d.FromSent.Count < last || d.FromSent.Count > subs*events || d.FromIntended.Count > subs*events {
+			t.Fatalf("%d latencies after %d, of %d deliveries in all", d.FromSent.Count, last, subs*events)
+		}
+		last = d.FromSent.Count
+	}
+	if last != subs*events {
+		t.Errorf("%d latencies, want %d", last, subs*events)
+	}
+}

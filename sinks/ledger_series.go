@@ -79,6 +79,7 @@ func (p *packedSpan) add(s *span) {
 type series struct {
 	keep   int // how many are open, from openFor
 	mu     sync.Mutex
+	taken  int64   // how often something was handed in
 	open   []*span // ascending; at most keep and the latest
 	free   []*span
 	closed map[int64]*packedSpan
@@ -90,6 +91,7 @@ type series struct {
 func (r *series) take(s *span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.taken++
 	r.intended.merge(&s.intended)
 	r.sent.merge(&s.sent)
 	i, found := slices.BinarySearchFunc(r.open, s.number, func(o *span, n int64) int { return int(min(max(o.number-n, -1), 1)) })
@@ -114,6 +116,13 @@ func (r *series) take(s *span) {
 			r.open = slices.Delete(r.open, 0, 1)
 		}
 	}
+}
+
+// handedIn is how often something was handed in so far.
+func (r *series) handedIn() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.taken
 }
 
 // pack adds s to the closed intervals.

@@ -72,6 +72,7 @@ limit. Without --target, the embedded target with a known capacity is searched.
 	f.run.target.add(c)
 	fl.StringVar(&f.run.upstream, "upstream", "", "kind of upstream (default: the profile's)")
 	fl.StringVar(&f.run.upstreamURL, "upstream-url", "", "URL of the upstream, as for mcpload run")
+	f.run.metrics.add(c)
 	fl.StringArrayVar(&f.run.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. capacity.step=10s")
 	fl.StringArrayVar(&f.run.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.run.out, "out", "o", "", "directory for the result (default results/runs/<time>-capacity-<profile>)")
@@ -139,6 +140,9 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	if f.run.json && f.markdown {
 		return usageError{errors.New("--json and --markdown: give one of the two")}
 	}
+	if err := f.run.metrics.check(); err != nil {
+		return err
+	}
 	set, err := f.overrides()
 	if err != nil {
 		return err
@@ -159,6 +163,14 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	}
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
+	// The steps are many, and what they found is shown by itself.
+	shown, err := f.run.metrics.open(io, 2)
+	if err != nil {
+		_ = os.Remove(dir) // only if it is still empty
+		return err
+	}
+	defer shown.close(ctx, stop)
+	f.run.collector = shown.collector()
 	c, runErr := bench.FindCapacity(ctx, f.options(p, dir, stop, io))
 	if c == nil {
 		_ = os.Remove(dir) // only if it is still empty
@@ -171,7 +183,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) bench.CapacityOptions {
 	o := bench.CapacityOptions{
 		Options: bench.Options{
-			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(),
+			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.run.collector,
 		},
 		TargetMetrics: f.metrics,
 		Archive:       func(sub string, o *bench.Outcome) error { return archive(filepath.Join(dir, sub), o) },

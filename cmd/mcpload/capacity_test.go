@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcpload/mcpload/internal/promtest"
 	"github.com/mcpload/mcpload/results"
 )
 
@@ -41,11 +42,13 @@ func knownProfile(t *testing.T) string {
 // instrument was not the limit: on a busy machine the search says that it was.
 func TestCapacityOfAKnownTarget(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	stdout, stderr, code := execute(t, "capacity", "--profile", knownProfile(t), "--out", dir)
+	metrics := promtest.RemoteWrite(t)
+	stdout, stderr, code := execute(t, "capacity", "--profile", knownProfile(t), "--out", dir, "--remote-write", metrics.URL)
 	c, err := results.RebuildCapacity(dir)
 	if err != nil {
 		t.Fatalf("exit code %d: %v\n%s\n%s", code, err, stdout, stderr)
 	}
+	pushed{metrics.Last(t), map[string]string{"job": "mcpload"}}.agreeCapacity(t, c)
 	if c.Knee.Load >= 31.4 {
 		t.Errorf("a load of %v passed, which needs more tokens than there are\n%s", c.Knee.Load, stdout)
 	}

@@ -11,65 +11,79 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcpload/mcpload/internal/prom"
+	"github.com/mcpload/mcpload/internal/report"
 )
 
-// metricsFlags are the flags of the run command about metrics.
+// metricsFlags are the flags of commands that show live metrics.
 type metricsFlags struct {
 	addr        string
 	linger      time.Duration
 	remoteWrite string
-	every       time.Duration
+	remoteEvery time.Duration
+	otlp        string
+	otlpEvery   time.Duration
 }
 
 func (m *metricsFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&m.addr, "metrics", "", "serve live metrics for Prometheus at this address, such as :9464; only for this machine unless a host is given")
-	fl.DurationVar(&m.linger, "metrics-linger", 15*time.Second, "with --metrics: after the run, wait this long at most for one more scrape")
+	fl.DurationVar(&m.linger, "metrics-linger", 15*time.Second, "with --metrics: at the end, wait this long at most for one more scrape")
 	fl.StringVar(&m.remoteWrite, "remote-write", "", "push metrics to this URL by Prometheus remote write, and once more at the end")
-	fl.DurationVar(&m.every, "remote-write-every", 5*time.Second, "with --remote-write: time between pushes, 1s or more")
+	fl.DurationVar(&m.remoteEvery, "remote-write-every", 5*time.Second, "with --remote-write: time between pushes, 1s or more")
+	fl.StringVar(&m.otlp, "otlp", "", "push metrics to this URL by OTLP over HTTP, such as http://127.0.0.1:4318, and once more at the end")
+	fl.DurationVar(&m.otlpEvery, "otlp-every", 10*time.Second, "with --otlp: time between pushes, 1s or more")
 }
 
-func (m *metricsFlags) check(f runFlags) error {
-	if m.addr == "" && m.remoteWrite == "" {
-		return nil
-	}
-	if f.shards.processes > 1 {
-		return usageError{errors.New("--metrics and --remote-write show one process: with several, use --shard and an address for each")}
-	}
+// wanted tells whether anybody wants metrics.
+func (m *metricsFlags) wanted() bool { return m.addr != "" || m.remoteWrite != "" || m.otlp != "" }
+
+// check reads the flags, and refuses what cannot be.
+func (m *metricsFlags) check() error {
 	if m.linger < 0 {
 		return usageError{fmt.Errorf("--metrics-linger %v: want 0 or more", m.linger)}
 	}
-	if m.remoteWrite == "" {
-		return nil
+	for _, every := range []struct {
+		flag string
+		d    time.Duration
+	}{{"remote-write-every", m.remoteEvery}, {"otlp-every", m.otlpEvery}} {
+		if every.d < time.Second {
+			return usageError{fmt.Errorf("--%s %v: want 1s or more", every.flag, every.d)}
+		}
 	}
-	if u, err := url.Parse(m.remoteWrite); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usageError{fmt.Errorf("--remote-write %q: want a URL such as http://127.0.0.1:9090/api/v1/write", m.remoteWrite)}
+	if m.remoteWrite != "" {
+		if u, err := url.Parse(m.remoteWrite); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return usageError{fmt.Errorf("--remote-write %q: want a URL such as http://127.0.0.1:9090/api/v1/write", m.remoteWrite)}
+		}
 	}
-	if m.every < time.Second {
-		return usageError{fmt.Errorf("--remote-write-every %v: want 1s or more", m.every)}
+	if m.otlp != "" {
+		whole, err := prom.OTLPEndpoint(m.otlp)
+		if err != nil {
+			return usageError{fmt.Errorf("--otlp %w", err)}
+		}
+		m.otlp = whole
 	}
 	return nil
 }
 
-// shownMetrics are the metrics of one run of the command. Its methods do nothing
-// on nil.
+// shownMetrics are the metrics of one command. Its methods do nothing on nil.
 type shownMetrics struct {
-	flags  metricsFlags
-	io     streams
-	shown  *prom.Collector
-	server *prom.Server
-	writer *prom.RemoteWriter
+	flags   metricsFlags
+	io      streams
+	shown   *prom.Collector
+	server  *prom.Server
+	pushers []*prom.Pusher
 }
 
-// open begins to show metrics; it returns nil where nobody asked for them.
-func (m *metricsFlags) open(io streams) (*shownMetrics, error) {
-	if m.addr == "" && m.remoteWrite == "" {
+// open begins to show metrics; it returns nil where nobody asked for them. keep
+// is how many runs are shown at the most, 0 for all.
+func (m *metricsFlags) open(io streams, keep int) (*shownMetrics, error) {
+	if !m.wanted() {
 		return nil, nil
 	}
 	registry := prometheus.NewPedanticRegistry()
 	s := &shownMetrics{flags: *m, io: io}
 	var err error
-	if s.shown, err = prom.New(registry); err != nil {
+	if s.shown, err = prom.New(registry, prom.Options{Keep: keep}); err != nil {
 		return nil, err
 	}
 	if m.addr != "" {
@@ -78,8 +92,18 @@ func (m *metricsFlags) open(io streams) (*shownMetrics, error) {
 		}
 		fmt.Fprintf(io.err, "metrics at %s\n", s.server.URL())
 	}
+	if m.otlp != "" {
+		p, err := prom.StartOTLP(prom.PushOptions{URL: m.otlp, Every: m.otlpEvery, From: registry, Job: "mcpload"})
+		if err != nil {
+			if s.server != nil {
+				err = errors.Join(err, s.server.Close())
+			}
+			return nil, usageError{err}
+		}
+		s.pushers = append(s.pushers, p)
+	}
 	if m.remoteWrite != "" {
-		s.writer = prom.StartRemoteWrite(prom.RemoteWriteOptions{URL: m.remoteWrite, Every: m.every, From: registry, Job: "mcpload"})
+		s.pushers = append(s.pushers, prom.StartRemoteWrite(prom.PushOptions{URL: m.remoteWrite, Every: m.remoteEvery, From: registry, Job: "mcpload"}))
 	}
 	return s, nil
 }
@@ -92,14 +116,14 @@ func (s *shownMetrics) collector() *prom.Collector {
 }
 
 // close shows the last figures: it pushes them, and waits for one more scrape
-// unless the run was interrupted. What cannot be shown changes no verdict.
+// unless the command was interrupted. What cannot be shown changes no verdict.
 func (s *shownMetrics) close(ctx context.Context, stop <-chan struct{}) {
 	if s == nil {
 		return
 	}
-	if s.writer != nil {
-		if err := s.writer.Close(); err != nil {
-			fmt.Fprintf(s.io.err, "warning: %v\n", err)
+	for _, p := range s.pushers {
+		if err := p.Close(); err != nil {
+			fmt.Fprintf(s.io.err, "warning: %s\n", report.Clean(err.Error()))
 		}
 	}
 	if s.server == nil {

@@ -101,7 +101,7 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	if err := f.shards.check(f); err != nil {
 		return err
 	}
-	if err := f.metrics.check(f); err != nil {
+	if err := f.metrics.check(); err != nil {
 		return err
 	}
 	all, err := f.loadAll()
@@ -114,7 +114,7 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	}
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
-	shown, err := f.metrics.open(io)
+	shown, err := f.metrics.open(io, 0)
 	if err != nil {
 		return err
 	}

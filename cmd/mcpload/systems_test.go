@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcpload/mcpload/internal/promtest"
 	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
 )
@@ -69,7 +70,8 @@ func (c profileRun) run(t *testing.T) *results.Result {
 	for _, s := range c.set {
 		args = append(args, "--set", s)
 	}
-	stdout, stderr, code := execute(t, args...)
+	metrics := promtest.RemoteWrite(t)
+	stdout, stderr, code := execute(t, append(args, "--remote-write", metrics.URL, "--remote-write-every", "1s")...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stderr, stdout)
 	}
@@ -77,6 +79,8 @@ func (c profileRun) run(t *testing.T) *results.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pushed{metrics.Last(t), map[string]string{"job": "mcpload"}}.agree(t, r)
+	rising(t, metrics.Pushes(t))
 	if r.Partial || len(r.Thresholds) == 0 {
 		t.Errorf("partial %v (%s), %d thresholds", r.Partial, r.Reason, len(r.Thresholds))
 	}

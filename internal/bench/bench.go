@@ -76,7 +76,10 @@ type Outcome struct {
 	// Part is what a merge needs, where the run is a shard; else nil.
 	Part *results.Part
 
-	subs [][]sinks.SubCounts // of a calibration: each lane's subscriptions
+	subs   [][]sinks.SubCounts // of a calibration: each lane's subscriptions
+	merged []mergedPass        // of a merge
+
+	upstream prom.Figures // as in the result, for metrics
 }
 
 // Run runs the profile.
@@ -96,7 +99,13 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 		return nil, err
 	}
 	r.follow()
-	return r.passes(ctx)
+	out, err := r.passes(ctx)
+	if out == nil {
+		r.followed.Finish(nil, prom.Figures{})
+	} else {
+		r.followed.Finish(out.Result, out.upstream)
+	}
+	return out, err
 }
 
 // ErrStopped is returned for a run that was stopped by [Options.Stop].
@@ -122,6 +131,9 @@ type run struct {
 	sources    []netip.Addr
 	common     string
 	partPasses []results.PartPass
+
+	mergedPasses []mergedPass // of a merge
+	upstreamLast prom.Figures // of the upstream, as in the result
 
 	trace    []upstream.TraceEntry // of upstream.kind replay
 	times    loadgen.Trace         // of schedule.kind trace
@@ -258,7 +270,7 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 	}
 	part := r.part() // with the warnings so far: those about figures are for the merged ones
 	r.finish(err)
-	return &Outcome{Result: r.result, Accounts: r.accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, subs: r.subs}, err
+	return &Outcome{Result: r.result, Accounts: r.accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, subs: r.subs, upstream: r.upstreamLast}, err
 }
 
 // finish fills in what is known only at the end.

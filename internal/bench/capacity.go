@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload/internal/capacity"
+	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
 )
@@ -59,6 +60,7 @@ func FindCapacity(ctx context.Context, opts CapacityOptions) (*results.Capacity,
 		return nil, err
 	}
 	defer s.keep.stop()
+	s.shown = opts.Collector.Search(s.out.Started.Format("20060102T150405Z")+"-"+s.p.Name, s.p.Name, s.out.Axis)
 	err = s.loads(ctx)
 	if err == nil {
 		err = s.costs(ctx)
@@ -67,6 +69,7 @@ func FindCapacity(ctx context.Context, opts CapacityOptions) (*results.Capacity,
 		return nil, err
 	}
 	s.finish(err)
+	s.shown.Finish(s.out)
 	return s.out, err
 }
 
@@ -77,6 +80,7 @@ type capacitySearch struct {
 	search *capacity.Search
 	keep   *kept
 	out    *results.Capacity
+	shown  *prom.Search // nil where nobody wants metrics
 	// run is [Run] but in tests.
 	run func(context.Context, Options) (*Outcome, error)
 }
@@ -344,6 +348,7 @@ func (s *capacitySearch) judge(step *results.CapacityStep, r *results.Result, ru
 
 func (s *capacitySearch) add(step results.CapacityStep) {
 	s.out.Steps = append(s.out.Steps, step)
+	s.shown.Step(step)
 	if s.opts.Told != nil {
 		s.opts.Told(step)
 	}

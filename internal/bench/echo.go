@@ -22,7 +22,8 @@ const echoEvery = 7 * time.Millisecond
 type echo struct {
 	writer, reader net.Conn
 	start          time.Time
-	delay          *hdrhistogram.Histogram
+	mu             sync.Mutex
+	delay          *hdrhistogram.Histogram // guarded by mu until it is closed
 	stop           chan struct{}
 	wg             sync.WaitGroup
 }
@@ -77,7 +78,9 @@ func (e *echo) read() {
 			return
 		}
 		d := int64(time.Since(e.start)) - int64(binary.BigEndian.Uint64(b[:]))
+		e.mu.Lock()
 		_ = e.delay.RecordValue(max(0, min(d, e.delay.HighestTrackableValue())))
+		e.mu.Unlock()
 	}
 }
 

@@ -28,7 +28,8 @@ type instrument struct {
 	machine    *machineMeter
 	echo       *echo
 	stamped    *stampedEcho // nil when no lane takes times from the kernel
-	timerLag   *hdrhistogram.Histogram
+	mu         sync.Mutex
+	timerLag   *hdrhistogram.Histogram // guarded by mu
 	gcBefore   *metrics.Float64Histogram
 	goroutines int64
 	started    time.Time
@@ -40,6 +41,9 @@ type instrument struct {
 // gauge follows what the target uses.
 type gauge interface {
 	sample()
+	// used is what the last sample said: CPU seconds since the watch began and
+	// the largest memory. It is safe for concurrent use.
+	used() (cpu float64, most int64, ok bool)
 	// finish returns nil where the target cannot be read.
 	finish(wall time.Duration) *results.Process
 }
@@ -104,7 +108,10 @@ func (in *instrument) watchTimers(ctx context.Context) {
 		case <-timer.C:
 			// The value is bounded by the histogram's range: a lag of more
 			// than ten minutes cannot be told from one of ten.
-			_ = in.timerLag.RecordValue(max(0, min(int64(time.Since(due)), in.timerLag.HighestTrackableValue())))
+			lag := int64(time.Since(due))
+			in.mu.Lock()
+			_ = in.timerLag.RecordValue(max(0, min(lag, in.timerLag.HighestTrackableValue())))
+			in.mu.Unlock()
 			due = time.Now().Add(timerEvery)
 			timer.Reset(timerEvery)
 		}
@@ -168,6 +175,8 @@ func (in *instrument) stop(dropped float64) (results.Instrument, *results.Proces
 type meter struct {
 	proc   *process.Process
 	before float64 // CPU seconds at the start
+
+	mu     sync.Mutex
 	last   float64
 	memory int64
 }
@@ -189,12 +198,23 @@ func (m *meter) sample() {
 	if m == nil {
 		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if t, err := m.proc.Times(); err == nil {
 		m.last = t.User + t.System
 	}
 	if mem, err := m.proc.MemoryInfo(); err == nil {
 		m.memory = max(m.memory, int64(mem.RSS))
 	}
+}
+
+func (m *meter) used() (cpu float64, most int64, ok bool) {
+	if m == nil {
+		return 0, 0, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last - m.before, m.memory, true
 }
 
 func (m *meter) finish(wall time.Duration) *results.Process {

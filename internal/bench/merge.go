@@ -108,7 +108,7 @@ func mergeShards(all []archived) (*Outcome, error) {
 		}
 	}
 	r.warnShards(all)
-	return &Outcome{Result: res, Accounts: r.accounts}, nil
+	return &Outcome{Result: res, Accounts: r.accounts, merged: r.mergedPasses, upstream: r.upstreamLast}, nil
 }
 
 // mergedRun is a run that is over, with nothing in it yet.
@@ -182,6 +182,7 @@ func (r *run) mergePass(all []archived, shifts [][]results.Nanos, k int) error {
 	}
 	r.accounts = append(r.accounts, merged)
 	r.add(merged, figures, in, target)
+	r.mergedPasses = append(r.mergedPasses, mergedPass{figures, in, target})
 	return nil
 }
 
@@ -192,6 +193,7 @@ func (r *run) mergeUpstream(all []archived) {
 		parts = append(parts, s.part.Upstream)
 	}
 	sum, _ := mergeFigures(parts)
+	r.upstreamLast = shownFigures(dialect.Figures{Values: sum.Values, Timings: sum.Timings})
 	if len(sum.Values) > 0 {
 		r.result.Upstream.Figures = sum.Values
 	}

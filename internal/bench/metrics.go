@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -32,11 +33,14 @@ const (
 
 // remoteMeter follows the CPU time and memory of a process by its metrics.
 type remoteMeter struct {
-	url          string
-	before, last float64
-	memory       int64
-	at           time.Time // of the last look
-	err          error     // of the last look that failed
+	url    string
+	before float64
+	at     time.Time // of the last look
+	err    error     // of the last look that failed
+
+	mu     sync.Mutex
+	last   float64
+	memory int64
 }
 
 // newRemoteMeter looks once, and fails if that does.
@@ -63,7 +67,15 @@ func (m *remoteMeter) look() {
 		m.err = err
 		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.last, m.memory = cpu, max(m.memory, memory)
+}
+
+func (m *remoteMeter) used() (cpu float64, most int64, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(0, m.last-m.before), m.memory, true
 }
 
 func (m *remoteMeter) finish(wall time.Duration) *results.Process {

@@ -37,6 +37,7 @@ type pass struct {
 	lookedUntil mcpload.Instant
 
 	phaseMu sync.Mutex
+	seen    seen // what metrics are read from
 	phase   string
 	began   mcpload.Instant
 	limit   time.Duration
@@ -57,7 +58,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 
 	p.enter("attach", r.profile.Phases.Ready)
 	shown := p.follow(ctx)
-	defer shown.Settle(nil, nil) // where there is no account
+	defer shown.Settle(nil) // where there is no account
 	if err := p.attach(ctx); err != nil {
 		return err
 	}
@@ -71,6 +72,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics, r.siblings, r.stamped(lanes)); err != nil {
 		return err
 	}
+	p.shownBy(p.watch)
 	err = p.fire(ctx, start)
 	p.looked()
 	if drained := p.drain(ctx, err); err == nil {
@@ -82,6 +84,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	p.enter("detach", closeTimeout)
 	p.detach(ctx)
 	p.enter("", 0)
+	shown.Freeze()
 	account := p.ledger.Account()
 	p.wholeNames(&account)
 	r.accounts = append(r.accounts, account)
@@ -89,7 +92,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		err = told
 	}
 	own := p.ownFigures()
-	settleMetrics(shown, &account, own)
+	shown.Settle(p.lastLook(&account, own, process))
 	p.keepPart(account, own, instr, process)
 	r.add(account, own, instr, process)
 	return err
@@ -270,6 +273,7 @@ func (p *pass) fire(ctx context.Context, start mcpload.Instant) error {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
 	p.lookFrom(p.firing.Start())
+	p.firingFrom(p.firing.Start())
 	p.beginOwn(p.firing.Start())
 	ctx, cancel := p.untilStopped(ctx)
 	defer cancel(nil)
@@ -427,6 +431,7 @@ func (p *pass) enter(name string, limit time.Duration) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
 	now := p.clock.Now()
+	p.seen.enter(name, p.turn(), p.clock.Time(now))
 	if p.phase != "" {
 		ph := results.Phase{Name: p.phase, Start: results.Nanos(p.began), End: results.Nanos(now)}
 		if p.profile.Phases.Order == "turns" {

@@ -45,8 +45,10 @@ func (p Processes) Run(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	c := &conductor{Processes: p, news: make(chan news), run: newRunID(), live: make([]*Progress, p.Count)}
+	c.follow()
 	defer c.close()
 	if err := c.start(); err != nil {
+		c.shown.finish(nil)
 		return nil, err
 	}
 	err := c.conduct(ctx)
@@ -58,9 +60,11 @@ func (p Processes) Run(ctx context.Context) (*Outcome, error) {
 		}
 	}
 	if len(dirs) == 0 {
+		c.shown.finish(nil)
 		return nil, err
 	}
 	out, mergeErr := Merge(dirs)
+	c.shown.finish(out)
 	if mergeErr != nil {
 		return nil, errors.Join(err, mergeErr)
 	}
@@ -90,8 +94,9 @@ type conductor struct {
 	readers  sync.WaitGroup
 
 	live   []*Progress // the last of each
-	begun  int         // passes
-	failed error       // the first of all
+	shown  *shownTogether
+	begun  int   // passes
+	failed error // the first of all
 }
 
 // shardProcess is one child.
@@ -138,7 +143,7 @@ func (c *conductor) start() error {
 		c.children = append(c.children, s)
 		c.readers.Go(func() { c.listen(s, out) })
 		s.tell(order{Job: &job{
-			Profile: string(profile), AllowHosts: c.AllowHosts, Version: c.Version, Index: i, Count: c.Count, Run: c.run, Dir: c.Processes.dir(i),
+			Profile: string(profile), AllowHosts: c.AllowHosts, Version: c.Version, Index: i, Count: c.Count, Run: c.run, Dir: c.Processes.dir(i), Looks: c.shown != nil,
 		}})
 	}
 	return nil
@@ -234,6 +239,8 @@ func (c *conductor) heard(ctx context.Context, n news) error {
 		if c.Progress != nil {
 			c.Progress(seenTogether(c.live))
 		}
+	case n.line.Looks != nil:
+		c.shown.looked(s.index, n.line.Looks)
 	case n.line.Done != nil:
 		s.done = true
 		if err := n.line.Done.err(); err != nil {
@@ -261,6 +268,7 @@ func (c *conductor) all(ok func(*shardProcess) bool) bool {
 func (c *conductor) ended(n news) {
 	s := n.from
 	_ = s.in.Close()
+	c.shown.down(s.index)
 	if s.done {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/profiles"
 )
 
@@ -34,15 +35,17 @@ type job struct {
 	Index      int      `json:"index"`
 	Count      int      `json:"count"`
 	Run        uint32   `json:"run"`
-	Dir        string   `json:"dir"` // where the archive goes
+	Dir        string   `json:"dir"`             // where the archive goes
+	Looks      bool     `json:"looks,omitempty"` // somebody wants metrics
 }
 
 // reply has one of its fields set.
 type reply struct {
-	Hello    *hello    `json:"hello,omitempty"`
-	Ready    *int      `json:"ready,omitempty"` // a pass that could begin
-	Progress *Progress `json:"progress,omitempty"`
-	Done     *done     `json:"done,omitempty"` // the last: all is written
+	Hello    *hello      `json:"hello,omitempty"`
+	Ready    *int        `json:"ready,omitempty"` // a pass that could begin
+	Progress *Progress   `json:"progress,omitempty"`
+	Looks    []prom.Look `json:"looks,omitempty"` // one for each pass
+	Done     *done       `json:"done,omitempty"`  // the last: all is written
 }
 
 // hello says by what the shard's callbacks are trusted.
@@ -156,8 +159,15 @@ func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *Out
 	if err := os.MkdirAll(j.Dir, 0o755); err != nil {
 		return err
 	}
+	var shown *prom.Collector
+	stopShowing := func() {}
+	if j.Looks {
+		shown = &prom.Collector{}
+		stopShowing = s.show(shown)
+	}
 	outcome, runErr := Run(ctx, Options{
-		Profile: p, AllowHosts: j.AllowHosts, Version: j.Version, Stop: s.stop,
+		Collector: shown,
+		Profile:   p, AllowHosts: j.AllowHosts, Version: j.Version, Stop: s.stop,
 		Progress: func(p Progress) { s.send(reply{Progress: &p}) },
 		Shard: &Shard{
 			Index: j.Index, Count: j.Count, Run: j.Run,
@@ -171,11 +181,39 @@ func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *Out
 			},
 		},
 	})
+	stopShowing()
 	if outcome == nil {
 		_ = os.Remove(j.Dir) // only if it is still empty
 		return runErr
 	}
 	return errors.Join(runErr, archive(j.Dir, outcome))
+}
+
+// looksEvery is how often a shard tells its parent what metrics are made of.
+const looksEvery = time.Second
+
+// show tells the parent what metrics are made of, until the returned function is
+// called, and then once more.
+func (s *shardServer) show(c *prom.Collector) func() {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(looksEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.send(reply{Looks: c.Looks()})
+			case <-stop:
+				return
+			}
+		}
+	})
+	return func() {
+		close(stop)
+		wg.Wait()
+		s.send(reply{Looks: c.Looks()})
+	}
 }
 
 // receive waits for an order, or for one to stop.

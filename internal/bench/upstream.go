@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/loadgen"
+	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/loadgen/upstream"
 	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
@@ -291,6 +292,7 @@ func (r *run) upstreamFigures() {
 	if f, ok := r.target.upstream.(upstream.Figurer); ok {
 		own := f.Figures()
 		r.result.Upstream.Figures = own.Values
+		r.upstreamLast = shownFigures(dialect.Figures{Values: own.Values, Timings: timingsOf(own.Timings)})
 		r.result.Upstream.Timings = map[string]results.Quantiles{}
 		for name, t := range own.Timings {
 			r.result.Upstream.Timings[name] = results.Summarise(sinks.Timing{Histogram: t.Histogram, Below: t.Below, Above: t.Above})

@@ -2,20 +2,68 @@ package bench
 
 import (
 	"context"
+	"math"
 	"os"
+	"runtime/metrics"
+	"strconv"
+	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/shirou/gopsutil/v4/process"
 
+	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
 
 // follow shows the run's metrics, where somebody wants them.
 func (r *run) follow() {
+	fleet, shard := shardLabels(r.result.Run, r.id, r.opts.Shard)
 	r.followed = r.opts.Collector.Begin(prom.Run{
-		ID: r.result.Run, Profile: r.profile.Name, Version: r.opts.Version, Upstream: r.profile.Upstream.Kind,
+		ID: r.result.Run, Profile: r.profile.Name, Version: r.opts.Version, Upstream: r.profile.Upstream.Kind, Schedule: r.profile.Schedule.Kind,
+		Fleet: fleet, Shard: shard, Started: r.result.Started,
 	})
+}
+
+// seen is what the metrics of a pass are read from; it is guarded by the pass's
+// phaseMu.
+type seen struct {
+	phases     []prom.Phase
+	instrument *instrument
+	start      mcpload.Instant // of the schedule, 0 before
+}
+
+// enter ends the last phase, and begins the one of that name if it has one.
+func (s *seen) enter(name, lane string, at time.Time) {
+	if n := len(s.phases); n > 0 && s.phases[n-1].End.IsZero() {
+		s.phases[n-1].End = at
+	}
+	if name != "" {
+		s.phases = append(s.phases, prom.Phase{Name: name, Lane: lane, Start: at})
+	}
+}
+
+// turn is the lane whose turn it is, or "" where they do not take turns.
+func (p *pass) turn() string {
+	if p.profile.Phases.Order == "turns" {
+		return p.lanes[0].Name
+	}
+	return ""
+}
+
+func (p *pass) shownBy(in *instrument) {
+	p.phaseMu.Lock()
+	defer p.phaseMu.Unlock()
+	p.seen.instrument = in
+}
+
+func (p *pass) firingFrom(start mcpload.Instant) {
+	p.phaseMu.Lock()
+	defer p.phaseMu.Unlock()
+	p.seen.start = start
 }
 
 // follow shows the pass's metrics.
@@ -23,30 +71,142 @@ func (p *pass) follow(ctx context.Context) *prom.Pass {
 	if p.followed == nil {
 		return nil
 	}
-	w := prom.Watch{Source: p.ledger, Generator: processUsage(os.Getpid()), Phase: func() string {
-		name, _, _ := p.current()
-		return name
-	}}
+	generator := processUsage(os.Getpid())
+	target := func() prom.Usage { return prom.Usage{} }
 	if pid := p.targetPID(ctx); pid != 0 {
-		w.Target = processUsage(pid)
+		target = processUsage(pid)
 	}
-	return p.followed.Pass(w)
+	return p.followed.Pass(func() prom.Look {
+		l := p.lookNow()
+		l.Detail = p.ledger.Detail()
+		l.Own = make([]prom.Figures, len(p.dialects))
+		for i, d := range p.dialects {
+			if f, ok := d.(dialect.Figurer); ok {
+				l.Own[i] = shownFigures(f.Figures())
+			}
+		}
+		l.Health.Generator, l.Health.Target = generator(), target()
+		return l
+	})
 }
 
-// settleMetrics gives the account to the metrics.
-func settleMetrics(shown *prom.Pass, a *sinks.Account, own []dialect.Figures) {
-	figures := make([]map[string]float64, len(a.Lanes))
-	for i := range own {
-		figures[i] = own[i].Values
+// lookNow looks at all but the ledger and the lanes.
+func (p *pass) lookNow() prom.Look {
+	p.phaseMu.Lock()
+	s := p.seen
+	s.phases = append([]prom.Phase(nil), s.phases...)
+	p.phaseMu.Unlock()
+	l := prom.Look{Phases: s.phases, Health: s.instrument.health()}
+	l.Bursts, l.Burst = p.bursts(s.start)
+	if f, ok := p.target.upstream.(upstream.Figurer); ok {
+		own := f.Figures()
+		l.Upstream = shownFigures(dialect.Figures{Values: own.Values, Timings: timingsOf(own.Timings)})
 	}
-	shown.Settle(a, figures)
+	return l
 }
 
-// processUsage reads a process, or returns nil where it cannot be.
+// bursts is how many bursts of the schedule were due by now, and when the last
+// was.
+func (p *pass) bursts(start mcpload.Instant) (int64, time.Time) {
+	every := p.profile.Schedule.Every
+	if p.profile.Schedule.Kind != "burst" || start == 0 {
+		return 0, time.Time{}
+	}
+	since := min(p.clock.Now().Sub(start), p.profile.Phases.Warmup+p.profile.Phases.Measure-1)
+	if since < 0 {
+		return 0, time.Time{}
+	}
+	last := since / every
+	return int64(last) + 1, p.clock.Time(start.Add(last * every))
+}
+
+// lastLook is what the account says, with the target's use as in the result.
+func (p *pass) lastLook(a *sinks.Account, own []dialect.Figures, target *results.Process) *prom.Look {
+	if p.followed == nil {
+		return nil
+	}
+	l := p.lookNow()
+	l.Detail = a.Detail()
+	for _, f := range own {
+		l.Own = append(l.Own, shownFigures(f))
+	}
+	if target == nil { // it was lost from sight
+		delete(l.Health.Used, prom.Target)
+		delete(l.Health.Most, prom.Target)
+	}
+	return &l
+}
+
+func shownFigures(f dialect.Figures) prom.Figures {
+	out := prom.Figures{Values: f.Values, Timings: make(map[string]sinks.Distribution, len(f.Timings))}
+	for name, t := range f.Timings {
+		out.Timings[name] = t.Distribution()
+	}
+	return out
+}
+
+// health is how the instrument fares now; nothing of it before it began.
+func (in *instrument) health() prom.Health {
+	h := prom.Health{Goroutines: goroutines()}
+	if in == nil {
+		return h
+	}
+	h.Measured = true
+	h.Used, h.Most = map[string]float64{}, map[string]int64{}
+	for name, m := range map[string]gauge{prom.Generator: in.self, prom.Target: in.target} {
+		if cpu, most, ok := m.used(); ok {
+			h.Used[name], h.Most[name] = cpu, most
+		}
+	}
+	var target *results.Process
+	if cpu, ok := h.Used[prom.Target]; ok && !in.elsewhere {
+		target = &results.Process{CPU: results.Nanos(cpu * 1e9)}
+	}
+	wall := time.Since(in.started)
+	h.Others = in.machine.others(wall, results.Nanos(h.Used[prom.Generator]*1e9), target)
+	for _, m := range in.siblings {
+		if cpu, _, ok := m.used(); ok {
+			h.Others = max(0, h.Others-cpu/wall.Seconds())
+		}
+	}
+	in.echo.mu.Lock()
+	h.OwnDelay = shownHistogram(in.echo.delay)
+	in.echo.mu.Unlock()
+	in.mu.Lock()
+	h.TimerLag = shownHistogram(in.timerLag)
+	in.mu.Unlock()
+	h.GCPauses = gained(in.gcBefore, gcPauses())
+	return h
+}
+
+func shownHistogram(h *hdrhistogram.Histogram) sinks.Distribution {
+	return sinks.Timing{Histogram: h}.Distribution()
+}
+
+// gained is what a runtime histogram (in seconds) gained between two readings;
+// a value counts as its bucket's upper bound, as in a result.
+func gained(before, after *metrics.Float64Histogram) (out sinks.Distribution) {
+	for i, n := range after.Counts {
+		n -= before.Counts[i]
+		if n == 0 {
+			continue
+		}
+		v := after.Buckets[i+1]
+		if math.IsInf(v, 1) {
+			v = after.Buckets[i]
+		}
+		d := time.Duration(v * 1e9)
+		out.Buckets = append(out.Buckets, sinks.Bucket{Low: d, High: d, Count: int64(n)})
+		out.Count += int64(n)
+	}
+	return out
+}
+
+// processUsage reads a process.
 func processUsage(pid int) func() prom.Usage {
 	proc, err := process.NewProcess(int32(pid))
 	if err != nil {
-		return nil
+		return func() prom.Usage { return prom.Usage{} }
 	}
 	return func() prom.Usage {
 		t, err := proc.Times()
@@ -59,4 +219,12 @@ func processUsage(pid int) func() prom.Usage {
 		}
 		return prom.Usage{CPU: t.User + t.System, Memory: int64(m.RSS), OK: true}
 	}
+}
+
+// shardLabels are what tells the shards of a run apart, and what they share.
+func shardLabels(name string, id uint32, s *Shard) (fleet, shard string) {
+	if s == nil {
+		return name, ""
+	}
+	return runName(id, nil), strconv.Itoa(s.Index)
 }

@@ -6,52 +6,48 @@ package prom
 
 import (
 	"fmt"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
 
 // Run names what is measured.
 type Run struct {
 	// ID is the run's name in its result: bounded, and the same nowhere else.
-	ID, Profile, Version, Upstream string
+	ID, Profile, Version, Upstream, Schedule string
+	// Fleet is the name that all shards of a run have in common, and ID where
+	// there are none. Shard is the index of this one, "" without.
+	Fleet, Shard string
+	Started      time.Time
 }
 
-// Source is where the figures of a pass come from. A [sinks.Ledger] is one.
-type Source interface {
-	Detail() sinks.Detail
-}
+// Watch looks at a pass. It is called by one goroutine at a time.
+type Watch func() Look
 
-// Usage is what a process has used. CPU is in seconds since it started, Memory
-// its resident bytes. OK is false when it cannot be read.
-type Usage struct {
-	CPU    float64
-	Memory int64
-	OK     bool
-}
-
-// Watch says where the figures of one pass of a run come from.
-type Watch struct {
-	Source Source
-	// Phase returns the name of the phase that the pass is in.
-	Phase func() string
-	// Generator and Target read a process; nil where there is none to read.
-	// They are called by one goroutine at a time.
-	Generator, Target func() Usage
-}
-
-// Collector is a [prometheus.Collector] over any number of runs. It is safe for
-// concurrent use.
+// Collector is a [prometheus.Collector] over any number of runs and searches.
+// The zero value shows its metrics to nobody, and is of use for its looks alone.
+// It is safe for concurrent use.
 type Collector struct {
-	mu   sync.Mutex
-	runs []*Following
+	mu       sync.Mutex
+	keep     int
+	runs     []*Following
+	searches []*Search
+}
+
+// Options of a collector; the zero value keeps everything.
+type Options struct {
+	// Keep is how many runs are shown at the most, the newest; 0 is all.
+	Keep int
 }
 
 // New makes a collector and registers it.
-func New(with prometheus.Registerer) (*Collector, error) {
-	c := &Collector{}
+func New(with prometheus.Registerer, o Options) (*Collector, error) {
+	c := &Collector{keep: o.Keep}
 	if err := with.Register(c); err != nil {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
@@ -63,6 +59,10 @@ type Following struct {
 	run    Run
 	mu     sync.Mutex
 	passes []*Pass
+	shards func() []Shard
+	done   bool
+	result *results.Result
+	last   Figures // of the upstream, with the result
 }
 
 // Begin adds a run. It is shown from now on, also when it is over. On nil it
@@ -71,29 +71,52 @@ func (c *Collector) Begin(run Run) *Following {
 	if c == nil {
 		return nil
 	}
+	for _, s := range []*string{&run.ID, &run.Profile, &run.Version, &run.Upstream, &run.Schedule, &run.Fleet, &run.Shard} {
+		*s = strings.ToValidUTF8(*s, "\uFFFD")
+	}
 	f := &Following{run: run}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.runs = append(c.runs, f)
+	if c.keep > 0 && len(c.runs) > c.keep {
+		c.runs = append([]*Following(nil), c.runs[len(c.runs)-c.keep:]...)
+	}
 	return f
+}
+
+// Shards has the run show its shards, too.
+func (f *Following) Shards(look func() []Shard) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.shards = look
+}
+
+// Finish ends the run, with its result where there is one, and with what the
+// upstream had when that was drawn up: it may go on counting until then.
+func (f *Following) Finish(r *results.Result, upstream Figures) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done = true
+	if r != nil {
+		f.result, f.last = r, upstream
+	}
 }
 
 // Pass is one pass of a run: all lanes, or one where they take turns. Its
 // methods do nothing on nil.
 type Pass struct {
-	mu      sync.Mutex
-	watch   Watch
-	settled bool
-	state   passState
-}
-
-// passState is what one scrape shows of a pass.
-type passState struct {
-	detail            sinks.Detail
-	figures           []map[string]float64 // by lane, of a settled pass
-	phase             string
-	generator, target Usage
-	expected          []int64 // the highest shown of each lane
+	mu       sync.Mutex
+	watch    Watch
+	frozen   bool // it is not looked at any more
+	settled  bool
+	look     Look
+	expected []int64 // the highest shown of each lane
 }
 
 // Pass adds a pass to the run.
@@ -108,11 +131,22 @@ func (f *Following) Pass(w Watch) *Pass {
 	return p
 }
 
-// Settle ends a pass with its account, and with what only the systems of its
-// lanes have: nil figures, or one set for each lane. Nothing that was given to
-// [Following.Pass] is asked after it has returned. A nil account leaves the
-// figures as they were last; a second call does nothing.
-func (p *Pass) Settle(a *sinks.Account, figures []map[string]float64) {
+// Freeze leaves the figures as they were last, and returns when nobody looks at
+// the pass any more: what is looked at afterwards for [Pass.Settle] is never
+// older than what was shown, so that no counter falls.
+func (p *Pass) Freeze() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = true
+}
+
+// Settle ends a pass with its last look, where there is one; nil leaves the
+// figures as they are now. The watch is not called after it has returned; a
+// second call does nothing.
+func (p *Pass) Settle(last *Look) {
 	if p == nil {
 		return
 	}
@@ -121,74 +155,89 @@ func (p *Pass) Settle(a *sinks.Account, figures []map[string]float64) {
 	if p.settled {
 		return
 	}
-	p.look()
-	p.settled = true
-	p.watch = Watch{}
-	p.state.phase = PhaseDone
-	for i := range p.state.detail.Lanes {
-		p.state.detail.Lanes[i].Open, p.state.detail.Lanes[i].Attaching = 0, 0
+	if last != nil {
+		h := p.look.Health
+		p.look = *last
+		p.look.Health.keep(&h)
+	} else {
+		p.again()
 	}
-	if a != nil {
-		p.state.detail, p.state.figures, p.state.expected = a.Detail(), figures, nil
+	p.settled, p.watch, p.expected = true, nil, nil
+	d := &p.look.Detail
+	for i := range d.Lanes {
+		d.Lanes[i].Open, d.Lanes[i].Attaching = 0, 0
 	}
+	// As in a result: a shot that was never answered for is uncertain.
+	d.Measured.Uncertain += d.Measured.Pending
+	d.Measured.Pending = 0
 }
 
-// PhaseDone is the phase of a pass that is over.
+// PhaseDone is the phase of a run that is over.
 const PhaseDone = "done"
 
-// look asks for everything once; the caller holds the lock.
-func (p *Pass) look() {
-	if p.settled {
+// again looks once more; the caller holds the lock.
+func (p *Pass) again() {
+	if p.frozen || p.settled {
 		return
 	}
-	s := &p.state
-	s.detail = p.watch.Source.Detail()
-	s.phase = p.watch.Phase()
-	s.generator = read(p.watch.Generator, s.generator)
-	s.target = read(p.watch.Target, s.target)
-	if s.expected == nil {
-		s.expected = make([]int64, len(s.detail.More))
+	before := p.look.Health
+	p.look = p.watch()
+	more := p.look.Detail.More
+	if len(p.expected) != len(more) {
+		p.expected = make([]int64, len(more))
 	}
 	// A subscription that ends takes what was on its way to it out of the
 	// owed ones. A counter must not fall.
-	for i := range s.detail.More {
-		s.expected[i] = max(s.expected[i], s.detail.More[i].Expected)
-		s.detail.More[i].Expected = s.expected[i]
+	for i := range more {
+		p.expected[i] = max(p.expected[i], more[i].Expected)
+		more[i].Expected = p.expected[i]
 	}
+	p.look.Health.keep(&before)
 }
 
-// read keeps the last values of a process that is gone.
-func read(f func() Usage, last Usage) Usage {
-	if f == nil {
-		return last
+// keep keeps the last values of processes that are gone.
+func (h *Health) keep(last *Health) {
+	if !h.Target.OK {
+		h.Target = last.Target
 	}
-	if u := f(); u.OK {
-		return u
+	if !h.Generator.OK {
+		h.Generator = last.Generator
 	}
-	return last
 }
 
 // snapshot returns what the pass shows now.
-func (p *Pass) snapshot() passState {
+func (p *Pass) snapshot() Look {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.look()
-	return p.state
+	p.again()
+	return p.look
+}
+
+// Looks returns a look at every pass of the newest run.
+func (c *Collector) Looks() []Look {
+	c.mu.Lock()
+	var f *Following
+	if n := len(c.runs); n > 0 {
+		f = c.runs[n-1]
+	}
+	c.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	passes := append([]*Pass(nil), f.passes...)
+	f.mu.Unlock()
+	out := make([]Look, len(passes))
+	for i, p := range passes {
+		out[i] = p.snapshot()
+	}
+	return out
 }
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, f := range laneFamilies {
-		to <- f.desc
-	}
-	for _, f := range runFamilies {
-		to <- f.desc
-	}
-	for _, f := range laneHistograms {
-		to <- f.desc
-	}
-	for _, f := range runHistograms {
-		to <- f.desc
+	for _, d := range described() {
+		to <- d.desc
 	}
 }
 
@@ -197,48 +246,70 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.mu.Lock()
 	runs := append([]*Following(nil), c.runs...)
+	searches := append([]*Search(nil), c.searches...)
 	c.mu.Unlock()
 	for _, f := range runs {
 		f.collect(to)
+	}
+	for _, s := range searches {
+		s.collect(to)
 	}
 }
 
 func (f *Following) collect(to chan<- prometheus.Metric) {
 	f.mu.Lock()
 	passes := append([]*Pass(nil), f.passes...)
+	whole := wholeRun{Run: f.run, result: f.result, last: f.last, done: f.done}
+	shards := f.shards
 	f.mu.Unlock()
-	all := make([]passState, len(passes))
-	for i, p := range passes {
-		all[i] = p.snapshot()
+	for _, p := range passes {
+		whole.passes = append(whole.passes, p.snapshot())
 	}
-	whole := wholeRun{Run: f.run, passes: all}
-	for _, m := range runFamilies {
-		m.of(&whole, func(v float64, labels ...string) {
-			to <- prometheus.MustNewConstMetric(m.desc, m.kind, v, append([]string{f.run.ID}, labels...)...)
-		})
+	show(to, &whole, runFamilies, runHistograms, f.run.ID)
+	for i := range whole.passes {
+		l := &whole.passes[i]
+		for j := range l.Detail.Lanes {
+			x := oneLane{LiveLane: &l.Detail.Lanes[j], LaneDetail: &l.Detail.More[j], alone: len(l.Detail.Lanes) == 1 && whole.turns(), health: &l.Health}
+			if j < len(l.Own) {
+				x.own = l.Own[j]
+			}
+			show(to, &x, laneFamilies, laneHistograms, x.System, string(x.Mode), x.Name, f.run.ID)
+		}
 	}
-	for _, m := range runHistograms {
-		to <- histogram(m.desc, m.of(&whole), f.run.ID)
+	var parts []Shard
+	switch {
+	case shards != nil:
+		parts = shards()
+	case f.run.Shard != "":
+		parts = []Shard{ShardOf(f.run.Shard, !whole.done, whole.passes)}
 	}
-	for i := range all {
-		f.collectLanes(to, &all[i])
+	for i := range parts {
+		show(to, &parts[i], shardFamilies, nil, f.run.Fleet, parts[i].Index)
 	}
 }
 
-func (f *Following) collectLanes(to chan<- prometheus.Metric, s *passState) {
-	for i := range s.detail.Lanes {
-		x := oneLane{LiveLane: &s.detail.Lanes[i], LaneDetail: &s.detail.More[i]}
-		if s.figures != nil {
-			x.figures = s.figures[i]
-		}
-		labels := []string{x.System, string(x.Mode), x.Name, f.run.ID}
-		for _, m := range laneFamilies {
-			m.of(&x, func(v float64, more ...string) {
-				to <- prometheus.MustNewConstMetric(m.desc, m.kind, v, append(append([]string(nil), labels...), more...)...)
-			})
-		}
-		for _, m := range laneHistograms {
-			to <- histogram(m.desc, []sinks.Distribution{m.of(&x)}, labels...)
-		}
+// show emits every metric of x.
+func show[X any](to chan<- prometheus.Metric, x *X, families []family[X], histograms []histogramFamily[X], base ...string) {
+	for i := range families {
+		m := &families[i]
+		m.of(x, func(v float64, own ...string) {
+			to <- prometheus.MustNewConstMetric(m.desc, m.kind, v, labelled(base, own)...)
+		})
 	}
+	for i := range histograms {
+		m := &histograms[i]
+		m.of(x, func(d []sinks.Distribution, own ...string) {
+			to <- histogram(m.desc, d, labelled(base, own)...)
+		})
+	}
+}
+
+// labelled joins label values. Those that came from elsewhere may be no text at
+// all, which a metric does not take.
+func labelled(base, own []string) []string {
+	out := append(append(make([]string, 0, len(base)+len(own)), base...), own...)
+	for i, v := range out {
+		out[i] = strings.ToValidUTF8(v, "\uFFFD")
+	}
+	return out
 }

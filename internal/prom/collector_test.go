@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/mcpload/mcpload"
@@ -40,17 +40,19 @@ func history(t *testing.T) *sinks.Ledger {
 	return l
 }
 
-func follow(t *testing.T, l *sinks.Ledger) (*prometheus.Registry, *Pass) {
+func follow(t *testing.T, l *sinks.Ledger) (*prometheus.Registry, *Following, *Pass) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r)
+	c, err := New(r, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := c.Begin(Run{ID: "00000007", Profile: "test", Version: "v1", Upstream: "inject"})
-	return r, f.Pass(Watch{
-		Source: l, Phase: func() string { return "measure" },
-		Target: func() Usage { return Usage{CPU: 1.5, Memory: 4096, OK: true} },
+	f := c.Begin(Run{ID: "00000007", Profile: "test", Version: "v1", Upstream: "inject", Schedule: "constant", Fleet: "00000007"})
+	return r, f, f.Pass(func() Look {
+		return Look{
+			Detail: l.Detail(), Phases: []Phase{{Name: "attach", Start: time.Unix(90, 0), End: time.Unix(100, 0)}, {Name: "measure", Start: time.Unix(100, 0)}},
+			Health: Health{Target: Usage{CPU: 1.5, Memory: 4096, OK: true}, Measured: true, Used: map[string]float64{Target: 0.5}},
+		}
 	})
 }
 
@@ -58,7 +60,7 @@ const ofLane = `{lane="a",mode="push",run="00000007",system="events"`
 
 func TestMetricsOfAKnownHistory(t *testing.T) {
 	l := history(t)
-	r, p := follow(t, l)
+	r, f, p := follow(t, l)
 	values := map[string]float64{
 		"mcpload_deliveries_expected_total" + ofLane + "}":                   3,
 		"mcpload_deliveries_total" + ofLane + "}":                            2,
@@ -80,7 +82,8 @@ func TestMetricsOfAKnownHistory(t *testing.T) {
 	l.Changed(mcpload.Transition{To: mcpload.Detaching, At: mcpload.Instant(time.Second)})
 	l.Changed(mcpload.Transition{To: mcpload.Detached, At: mcpload.Instant(time.Second)})
 	a := l.Account()
-	p.Settle(&a, []map[string]float64{{"uses": 12}})
+	p.Settle(&Look{Detail: a.Detail(), Own: []Figures{{Values: map[string]float64{"uses": 12}}}})
+	f.Finish(nil, Figures{})
 	values["mcpload_deliveries_outstanding"+ofLane+"}"] = 0
 	values["mcpload_deliveries_lost_total"+ofLane+`,kind="silent"}`] = 1
 	values["mcpload_gaps_total"+ofLane+"}"] = 1
@@ -121,15 +124,42 @@ func gathered(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetName()+`="`+l.GetValue()+`"`)
 			}
-			out[f.GetName()+"{"+join(labels)+"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			v := m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			if m.Histogram != nil {
+				v = math.NaN()
+			}
+			out[f.GetName()+"{"+join(labels)+"}"] = v
 		}
 	}
 	return out
 }
 
+// TestNamesFollowTheGuide lints all metrics there are, also those that only few
+// runs have.
 func TestNamesFollowTheGuide(t *testing.T) {
-	r, _ := follow(t, history(t))
-	problems, err := testutil.GatherAndLint(r)
+	seen := map[string]bool{}
+	var families []*dto.MetricFamily
+	for _, a := range described() {
+		if seen[a.name] {
+			t.Errorf("%s is there twice", a.name)
+		}
+		seen[a.name] = true
+		m := &dto.Metric{}
+		for _, l := range a.labels {
+			m.Label = append(m.Label, &dto.LabelPair{Name: &l, Value: new(string)})
+		}
+		kind := map[string]dto.MetricType{"counter": dto.MetricType_COUNTER, "gauge": dto.MetricType_GAUGE, "histogram": dto.MetricType_HISTOGRAM}[a.kindName]
+		switch kind {
+		case dto.MetricType_COUNTER:
+			m.Counter = &dto.Counter{}
+		case dto.MetricType_GAUGE:
+			m.Gauge = &dto.Gauge{}
+		default:
+			m.Histogram = &dto.Histogram{}
+		}
+		families = append(families, &dto.MetricFamily{Name: &a.name, Help: &a.help, Type: &kind, Metric: []*dto.Metric{m}})
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +169,7 @@ func TestNamesFollowTheGuide(t *testing.T) {
 }
 
 func TestHistogramsAreTwofold(t *testing.T) {
-	r, _ := follow(t, history(t))
+	r, _, _ := follow(t, history(t))
 	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)

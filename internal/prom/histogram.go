@@ -11,43 +11,17 @@ import (
 	"github.com/mcpload/mcpload/sinks"
 )
 
-// histogramFamily is a histogram: how it is called, and how it is read.
-type histogramFamily[X, D any] struct {
-	name, help string
-	of         func(x *X) D
-	desc       *prometheus.Desc
+// histogramFamily is a histogram: how it is called, and how it is read. What is
+// emitted at once is added up.
+type histogramFamily[X any] struct {
+	desc *prometheus.Desc
+	about
+	of func(x *X, emit func(from []sinks.Distribution, labels ...string))
 }
 
-func newHistogram[X, D any](base []string, name, help string, of func(x *X) D) histogramFamily[X, D] {
-	return histogramFamily[X, D]{name: name, help: help, of: of, desc: prometheus.NewDesc(name, help, base, nil)}
-}
-
-var laneHistograms = []histogramFamily[oneLane, sinks.Distribution]{
-	newHistogram(LaneLabels, "mcpload_latency_from_intended_seconds", "From the instant at which the schedule wanted the event until it was received, of first deliveries.",
-		func(x *oneLane) sinks.Distribution { return x.FromIntended }),
-	newHistogram(LaneLabels, "mcpload_latency_from_sent_seconds", "From sending the event until it was received, of first deliveries.",
-		func(x *oneLane) sinks.Distribution { return x.FromSent }),
-	newHistogram(LaneLabels, "mcpload_ready_seconds", "From asking for a subscription until it was confirmed active.",
-		func(x *oneLane) sinks.Distribution { return x.Ready }),
-}
-
-var runHistograms = []histogramFamily[wholeRun, []sinks.Distribution]{
-	newHistogram(RunLabels, "mcpload_upstream_lag_seconds", "From intended until the upstream began to send, of measured events.",
-		func(x *wholeRun) []sinks.Distribution {
-			return x.each(func(d *sinks.Detail) sinks.Distribution { return d.FireLag })
-		}),
-	newHistogram(RunLabels, "mcpload_upstream_answer_seconds", "From sending until the upstream had answered, of measured events that were accepted.",
-		func(x *wholeRun) []sinks.Distribution {
-			return x.each(func(d *sinks.Detail) sinks.Distribution { return d.FireLatency })
-		}),
-}
-
-func (x *wholeRun) each(of func(*sinks.Detail) sinks.Distribution) []sinks.Distribution {
-	out := make([]sinks.Distribution, len(x.passes))
-	for i := range x.passes {
-		out[i] = of(&x.passes[i].detail)
-	}
-	return out
+func newHistogram[X any](base []string, name, help string, own []string, of func(x *X, emit func([]sinks.Distribution, ...string))) histogramFamily[X] {
+	a := aboutOf(base, "histogram", name, help, own)
+	return histogramFamily[X]{about: a, desc: a.desc, of: of}
 }
 
 const (

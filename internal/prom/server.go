@@ -48,7 +48,7 @@ func Serve(addr string, from prometheus.Gatherer) (*Server, error) {
 		last := s.last
 		s.mu.Unlock()
 		answer.ServeHTTP(w, r)
-		if last {
+		if last && r.Context().Err() == nil { // else it was given up
 			s.once.Do(func() { close(s.scraped) })
 		}
 	})

@@ -1,0 +1,141 @@
+package bench
+
+import (
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload/internal/prom"
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/results"
+)
+
+// mergedPass is what metrics show of one pass of merged shards, beside its
+// account.
+type mergedPass struct {
+	own        []dialect.Figures
+	instrument results.Instrument
+	target     *results.Process
+}
+
+// shownTogether shows a run of several processes as one: it adds up what they
+// tell of themselves. Its methods do nothing on nil.
+type shownTogether struct {
+	followed *prom.Following
+
+	mu     sync.Mutex
+	looks  [][]prom.Look // the last of each shard, by pass
+	up     []bool
+	passes []*prom.Pass
+}
+
+// follow shows the run's metrics, where somebody wants them.
+func (c *conductor) follow() {
+	name := runName(c.run, nil)
+	followed := c.Collector.Begin(prom.Run{
+		ID: name, Profile: c.Profile.Name, Version: c.Version, Upstream: c.Profile.Upstream.Kind, Schedule: c.Profile.Schedule.Kind,
+		Fleet: name, Started: time.Now(),
+	})
+	if followed == nil {
+		return
+	}
+	t := &shownTogether{followed: followed, looks: make([][]prom.Look, c.Count), up: make([]bool, c.Count)}
+	c.shown = t
+	followed.Shards(t.shards)
+}
+
+// looked takes in what a shard tells.
+func (t *shownTogether) looked(shard int, looks []prom.Look) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.looks[shard], t.up[shard] = looks, true
+	for n := len(t.passes); n < len(looks); n++ {
+		t.passes = append(t.passes, t.followed.Pass(func() prom.Look { return t.together(n) }))
+	}
+}
+
+// down notes that a shard is gone.
+func (t *shownTogether) down(shard int) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.up[shard] = false
+}
+
+// together is one look at pass n of all shards.
+func (t *shownTogether) together(n int) prom.Look {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sum(n)
+}
+
+func (t *shownTogether) sum(n int) (out prom.Look) {
+	first := true
+	for _, looks := range t.looks {
+		switch {
+		case n >= len(looks):
+		case first:
+			first = false
+			out = looks[n].Clone()
+		default:
+			out.Add(&looks[n])
+		}
+	}
+	return out
+}
+
+func (t *shownTogether) shards() []prom.Shard {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]prom.Shard, len(t.looks))
+	for i, looks := range t.looks {
+		out[i] = prom.ShardOf(strconv.Itoa(i), t.up[i], looks)
+	}
+	return out
+}
+
+// finish shows what the merged result says; a nil outcome leaves all as it was
+// last.
+func (t *shownTogether) finish(o *Outcome) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	passes := t.passes
+	t.mu.Unlock()
+	for n, p := range passes {
+		if o == nil || n >= len(o.merged) {
+			p.Settle(nil)
+			continue
+		}
+		l, m := t.together(n), o.merged[n]
+		l.Detail, l.Own = o.Accounts[n].Detail(), nil
+		for _, f := range m.own {
+			l.Own = append(l.Own, shownFigures(f))
+		}
+		shown := l.Health.Used
+		l.Health.Used, l.Health.Most = map[string]float64{}, map[string]int64{}
+		for name, process := range map[string]*results.Process{prom.Generator: &m.instrument.Process, prom.Target: m.target} {
+			if process == nil {
+				continue
+			}
+			cpu := process.CPU.Duration().Seconds()
+			if math.Abs(cpu-shown[name]) < 1e-6 {
+				cpu = shown[name] // a result has whole nanoseconds, and a counter must not fall by one
+			}
+			l.Health.Used[name], l.Health.Most[name] = cpu, process.Memory
+		}
+		p.Settle(&l)
+	}
+	if o == nil {
+		t.followed.Finish(nil, prom.Figures{})
+	} else {
+		t.followed.Finish(o.Result, o.upstream)
+	}
+}

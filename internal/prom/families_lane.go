@@ -1,0 +1,144 @@
+package prom
+
+import (
+	"slices"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/sinks"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// single is a metric of a lane with no label of its own.
+func single(kind prometheus.ValueType, name, help string, of func(x *oneLane) int64) family[oneLane] {
+	return newFamily(LaneLabels, kind, name, help, nil, func(x *oneLane, emit emitter) { emit(float64(of(x))) })
+}
+
+// several is a counter of a lane with one label of its own.
+func several(name, help, label string, of func(x *oneLane, emit emitter)) family[oneLane] {
+	return newFamily(LaneLabels, counter, name, help, []string{label}, of)
+}
+
+// byCause is a metric of the lane's calls. Events on streams are no calls, so
+// that their bytes are added where asked for.
+func byCause(name, help string, events func(x *oneLane) int64, of func(t *sinks.Traffic) int64) family[oneLane] {
+	return several(name, help, "cause", func(x *oneLane, emit emitter) {
+		for c := range mcpload.Causes {
+			v := of(&x.Traffic[c])
+			if mcpload.Cause(c) == mcpload.Events && events != nil {
+				v = max(v, events(x))
+			}
+			emit(float64(v), mcpload.Cause(c).String())
+		}
+	})
+}
+
+// laneFamilies are the metrics of each lane.
+var laneFamilies = slices.Concat(subscriptionFamilies, deliveryFamilies, gapFamilies, overheadFamilies, troubleFamilies, ownFamilies, listFamilies)
+
+var subscriptionFamilies = []family[oneLane]{
+	single(gauge, "mcpload_subscriptions", "Subscriptions that the lane was declared with.", func(x *oneLane) int64 { return int64(x.Subscriptions) }),
+	single(gauge, "mcpload_subscriptions_open", "Subscriptions that are active now.", func(x *oneLane) int64 { return x.Open }),
+	single(gauge, "mcpload_subscriptions_attaching", "Subscriptions that are asked for and not active yet.", func(x *oneLane) int64 { return x.Attaching }),
+	single(counter, "mcpload_subscriptions_failed_total", "Attempts to subscribe that failed.", func(x *oneLane) int64 { return x.LiveLane.Failed }),
+	single(counter, "mcpload_subscriptions_broken_total", "Subscriptions that failed after they had been active.", func(x *oneLane) int64 { return x.Broken }),
+	single(counter, "mcpload_subscriptions_terminated_total", "Subscriptions that the target ended.", func(x *oneLane) int64 { return x.Terminated }),
+	newFamily(LaneLabels, counter, "mcpload_subscription_active_seconds_total", "Time that subscriptions were active, added up.", nil,
+		func(x *oneLane, emit emitter) { emit(x.Active.Seconds()) }),
+}
+
+var deliveryFamilies = []family[oneLane]{
+	single(counter, "mcpload_deliveries_expected_total", "Owed pairs of an event and a subscription. While the run is on its way, a pair counts as soon as it, or a newer one of its source, has come; one that was then still missing when its subscription ended may be excused at the end of the run.", func(x *oneLane) int64 { return x.Expected }),
+	single(counter, "mcpload_deliveries_total", "Owed pairs that came at least once.", func(x *oneLane) int64 { return x.Delivered }),
+	single(gauge, "mcpload_deliveries_outstanding", "Owed pairs that have not come, and may still.", func(x *oneLane) int64 { return x.Outstanding }),
+	single(gauge, "mcpload_deliveries_missing", "Owed pairs that have not come although a newer event of the source has, and all that is lost for good.", func(x *oneLane) int64 { return x.Holes }),
+	several("mcpload_deliveries_lost_total", "Owed pairs that never came, by whether the target said so: silent or announced. Those of subscriptions that are still open are counted when they end.", "kind",
+		func(x *oneLane, emit emitter) {
+			emit(float64(x.LostSilent), "silent")
+			emit(float64(x.LostAnnounced), "announced")
+		}),
+	several("mcpload_duplicates_total", "Second and later copies: same_event, same_emission (under another event id) or requested.", "kind", func(x *oneLane, emit emitter) {
+		emit(float64(x.Duplicates.SameEvent), "same_event")
+		// As in a result: a copy whose first id is forgotten is one that its
+		// client cannot tell, either.
+		emit(float64(x.Duplicates.SameEmission+x.Duplicates.Forgotten), "same_emission")
+		emit(float64(x.Duplicates.Requested), "requested")
+	}),
+	single(counter, "mcpload_deliveries_out_of_order_total", "First deliveries that came after one of the same source that happened later.", func(x *oneLane) int64 { return x.OutOfOrder }),
+	single(counter, "mcpload_deliveries_late_total", "First deliveries later than phases.late after intended.", func(x *oneLane) int64 { return x.Late }),
+	several("mcpload_deliveries_unexpected_total", "Copies that should not have come: foreign_run, never_fired, not_subscribed or stale.", "kind", func(x *oneLane, emit emitter) {
+		emit(float64(x.Unexpected.ForeignRun), "foreign_run")
+		emit(float64(x.Unexpected.NeverFired), "never_fired")
+		emit(float64(x.Unexpected.NotSubscribed), "not_subscribed")
+		emit(float64(x.Unexpected.Stale), "stale")
+	}),
+	single(counter, "mcpload_deliveries_recovered_total", "Pairs that came although firing failed.", func(x *oneLane) int64 { return x.Recovered }),
+	single(counter, "mcpload_deliveries_in_flight_total", "Deliveries of events that were on their way while the subscription became active.", func(x *oneLane) int64 { return x.InFlight }),
+	single(counter, "mcpload_deliveries_excused_total", "Pairs that were on their way when the subscription was ended, and did not come any more.", func(x *oneLane) int64 { return x.Excused }),
+	single(counter, "mcpload_deliveries_replayed_total", "Deliveries older than the subscription, on a lane that asked for them.", func(x *oneLane) int64 { return x.Replayed }),
+	single(counter, "mcpload_deliveries_foreign_total", "Copies of events that another shard fired.", func(x *oneLane) int64 { return x.Foreign }),
+	single(counter, "mcpload_deliveries_unprobed_total", "Events without a probe id: other traffic of the same server.", func(x *oneLane) int64 { return x.Unprobed }),
+}
+
+var gapFamilies = []family[oneLane]{
+	single(counter, "mcpload_gaps_total", "Runs of lost events. Those of subscriptions that are still open are counted when they end.", func(x *oneLane) int64 { return x.Gaps }),
+	single(gauge, "mcpload_gap_longest_events", "Events in the longest run of lost ones, as far as it is counted.", func(x *oneLane) int64 { return x.Longest }),
+	single(counter, "mcpload_gap_announcements_total", "Announcements by the target that events are missing.", func(x *oneLane) int64 { return x.Announcements }),
+	single(counter, "mcpload_gap_false_alarms_total", "Announcements with nothing missing beside them.", func(x *oneLane) int64 { return x.FalseAlarms }),
+	single(counter, "mcpload_cursors_overclaimed_total", "Cursors that claimed more than had been delivered.", func(x *oneLane) int64 { return x.Overclaimed }),
+}
+
+var overheadFamilies = []family[oneLane]{
+	single(counter, "mcpload_event_messages_total", "Copies of events that came, whatever became of them, warm-up included.", func(x *oneLane) int64 { return x.EventMessages }),
+	single(counter, "mcpload_event_message_bytes_total", "Bytes of the copies of events that came.", func(x *oneLane) int64 { return x.EventBytes }),
+	byCause("mcpload_requests_total", "Requests in either direction. All causes but events are refresh overhead.", nil, func(t *sinks.Traffic) int64 { return t.Requests }),
+	byCause("mcpload_sent_bytes_total", "Bytes sent by this side.", nil, func(t *sinks.Traffic) int64 { return t.Up }),
+	byCause("mcpload_received_bytes_total", "Bytes received by this side.", func(x *oneLane) int64 { return x.EventBytes }, func(t *sinks.Traffic) int64 { return t.Down }),
+	byCause("mcpload_connections_opened_total", "TCP connections opened.", nil, func(t *sinks.Traffic) int64 { return t.Connections }),
+	byCause("mcpload_call_failures_total", "Calls that failed.", nil, func(t *sinks.Traffic) int64 { return t.Failures }),
+	newFamily(LaneLabels, counter, "mcpload_turn_cpu_seconds_total", "CPU time of the target while the run fired and drained in this lane's turn. Only where lanes take turns: otherwise nobody can tell whose it is.", nil,
+		func(x *oneLane, emit emitter) {
+			if v, ok := x.health.Used[Target]; ok && x.alone {
+				emit(v)
+			}
+		}),
+}
+
+var troubleFamilies = []family[oneLane]{
+	single(counter, "mcpload_stream_reconnects_total", "Streams that were opened again.", func(x *oneLane) int64 { return x.Reconnects }),
+	single(counter, "mcpload_streams_dead_total", "Streams on which nothing came for too long.", func(x *oneLane) int64 { return x.DeadStreams }),
+	single(counter, "mcpload_transient_errors_total", "Errors that the target said will pass, and calls that were tried again.", func(x *oneLane) int64 { return x.TransientErrors }),
+	single(counter, "mcpload_webhooks_rejected_total", "Webhook deliveries that were refused: unsigned, stale, or for nobody.", func(x *oneLane) int64 { return x.Rejected }),
+	single(counter, "mcpload_messages_malformed_total", "Messages that could not be read.", func(x *oneLane) int64 { return x.Malformed }),
+	single(counter, "mcpload_kernel_timestamps_total", "Copies of events whose time is the kernel's, of all in mcpload_event_messages_total.", func(x *oneLane) int64 { return x.Kernel }),
+}
+
+var ownFamilies = []family[oneLane]{
+	newFamily(LaneLabels, gauge, "mcpload_figure", "What only one system has, by its name and in its unit in result.json (lanes[].figures).", []string{"figure"},
+		func(x *oneLane, emit emitter) {
+			for name, v := range x.own.Values {
+				emit(v, name)
+			}
+		}),
+}
+
+var laneHistograms = slices.Concat([]histogramFamily[oneLane]{
+	laneHistogram("mcpload_latency_from_intended_seconds", "From the instant at which the schedule wanted the event until it was received, of first deliveries.",
+		func(x *oneLane) sinks.Distribution { return x.FromIntended }),
+	laneHistogram("mcpload_latency_from_sent_seconds", "From sending the event until it was received, of first deliveries.",
+		func(x *oneLane) sinks.Distribution { return x.FromSent }),
+	laneHistogram("mcpload_subscription_ready_seconds", "From asking for a subscription until it was confirmed active.",
+		func(x *oneLane) sinks.Distribution { return x.Ready }),
+	newHistogram(LaneLabels, "mcpload_figure_seconds", "Times that only one system has, by their name in result.json (lanes[].timings).", []string{"figure"},
+		func(x *oneLane, emit func([]sinks.Distribution, ...string)) {
+			for name, d := range x.own.Timings {
+				emit([]sinks.Distribution{d}, name)
+			}
+		}),
+}, listHistograms)
+
+func laneHistogram(name, help string, of func(x *oneLane) sinks.Distribution) histogramFamily[oneLane] {
+	return newHistogram(LaneLabels, name, help, nil, func(x *oneLane, emit func([]sinks.Distribution, ...string)) {
+		emit([]sinks.Distribution{of(x)})
+	})
+}

@@ -1,0 +1,58 @@
+package prom
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/resource"
+)
+
+// OTLPEndpoint completes a URL: without a path it gets that of the protocol.
+func OTLPEndpoint(text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("%q: want a URL such as http://127.0.0.1:4318", text)
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/v1/metrics"
+	}
+	return u.String(), nil
+}
+
+// StartOTLP begins to push by the OpenTelemetry protocol over HTTP; the URL must
+// be whole, see [OTLPEndpoint]. Names and labels are those of Prometheus. Native
+// histograms become exponential ones of the same resolution, without classic
+// buckets. Headers, such as those that prove who one is, are taken from the
+// environment as OpenTelemetry has it (OTEL_EXPORTER_OTLP_HEADERS).
+func StartOTLP(o PushOptions) (*Pusher, error) {
+	ctx := context.Background()
+	exporter, err := otlpmetrichttp.New(ctx,
+		otlpmetrichttp.WithEndpointURL(o.URL), otlpmetrichttp.WithTimeout(pushTimeout),
+		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: false}))
+	if err != nil {
+		return nil, fmt.Errorf("OTLP to %s: %w", o.URL, err)
+	}
+	reader := metric.NewManualReader(metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(o.From))))
+	// A reader belongs to a provider; this one has no instruments of its own.
+	provider := metric.NewMeterProvider(metric.WithReader(reader),
+		metric.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Job))))
+	push := func(ctx context.Context) error {
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(ctx, &all); err != nil {
+			return err
+		}
+		return exporter.Export(ctx, &all)
+	}
+	return startPushing("OTLP to "+o.URL, o.Every, push, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), pushTimeout)
+		defer cancel()
+		_ = provider.Shutdown(ctx) // it holds nothing any more
+		_ = exporter.Shutdown(ctx) // likewise
+	}), nil
+}

@@ -1,0 +1,79 @@
+package prom
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// PushOptions say what is pushed where. All must be set.
+type PushOptions struct {
+	// URL of the receiver.
+	URL string
+	// Every is the time between two pushes.
+	Every time.Duration
+	From  prometheus.Gatherer
+	// Job is the label job of every series, or the name of the service.
+	Job string
+}
+
+// Pusher pushes metrics again and again. A push that fails is not repeated: the
+// next one brings the newer figures. It must be closed.
+type Pusher struct {
+	to     string // for people
+	push   func(context.Context) error
+	ended  func()
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	failed int
+}
+
+// pushTimeout bounds one push.
+const pushTimeout = 10 * time.Second
+
+// startPushing begins to push; ended is called when no more is pushed.
+func startPushing(to string, every time.Duration, push func(context.Context) error, ended func()) *Pusher {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Pusher{to: to, push: push, ended: ended, stop: cancel}
+	p.done.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				// One that is broken off by the end did not fail: the last one
+				// follows.
+				if p.once(ctx) != nil && ctx.Err() == nil {
+					p.failed++
+				}
+			}
+		}
+	})
+	return p
+}
+
+func (p *Pusher) once(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	return p.push(ctx)
+}
+
+// Close pushes once more, so that the end of a short run is not lost. The error
+// is that of this last push, or says how many of those before it failed.
+func (p *Pusher) Close() error {
+	p.stop()
+	p.done.Wait()
+	defer p.ended()
+	if err := p.once(context.Background()); err != nil {
+		return fmt.Errorf("%s: %w; the end of the run is missing there", p.to, err)
+	}
+	if p.failed > 0 {
+		return fmt.Errorf("%s: %d pushes failed; the last one, with all totals, did not", p.to, p.failed)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+// Package promtest runs a real Prometheus for tests: on a folder of the test's
+// and a port that the system chooses, with native histograms and the receiver of
+// remote write on. What else of it runs on the machine does not matter.
+package promtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Server is a Prometheus that a test started. It ends with the test. Its methods
+// are for the test's goroutine.
+type Server struct {
+	// URL is where it is, http://127.0.0.1:PORT.
+	URL string
+
+	config, base string // the file, and all of it but the targets
+	log          *lines
+}
+
+// Options of a server; the zero value scrapes nothing until it is told to.
+type Options struct {
+	// Every is the time between two scrapes, one second by default.
+	Every time.Duration
+	// Rules are files of rules, and may be patterns.
+	Rules []string
+	// Program is another Prometheus than that of the path.
+	Program string
+}
+
+// Program finds Prometheus. Where it is missing the test is left out, unless the
+// environment says that nothing may be missing there.
+func Program(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("prometheus")
+	if err == nil {
+		return path
+	}
+	if os.Getenv("CI") != "" || os.Getenv("MCPLOAD_REQUIRE_TOOLS") != "" {
+		t.Fatal("prometheus is not installed, and CI or MCPLOAD_REQUIRE_TOOLS is set")
+	}
+	t.Skip("prometheus is not installed: install it to run this test")
+	return ""
+}
+
+// startTimeout is for a machine that is busy with other tests.
+const startTimeout = 2 * time.Minute
+
+// Start starts a server and returns when it answers.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	program := o.Program
+	if program == "" {
+		program = Program(t)
+	}
+	if o.Every <= 0 {
+		o.Every = time.Second
+	}
+	dir := t.TempDir()
+	s := &Server{config: filepath.Join(dir, "prometheus.yml"), log: &lines{found: make(chan string, 1)}}
+	text := fmt.Sprintf("global:\n  scrape_interval: %dms\n  scrape_timeout: %dms\n  evaluation_interval: %dms\n",
+		o.Every.Milliseconds(), o.Every.Milliseconds(), o.Every.Milliseconds())
+	if len(o.Rules) > 0 {
+		text += "rule_files:\n"
+		for _, r := range o.Rules {
+			text += fmt.Sprintf("  - %q\n", r)
+		}
+	}
+	s.base = text
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, program,
+		"--config.file="+s.config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0",
+		"--enable-feature=native-histograms", "--web.enable-remote-write-receiver", "--web.enable-lifecycle", "--log.level=info")
+	cmd.Dir, cmd.Stderr, cmd.Stdout = dir, s.log, s.log
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 20 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	over := false
+	t.Cleanup(func() {
+		cancel()
+		if !over {
+			<-ended
+		}
+	})
+	select {
+	case s.URL = <-s.log.found:
+	case err := <-ended:
+		over = true
+		t.Fatalf("prometheus ended: %v\n%s", err, s.log)
+	case <-time.After(startTimeout):
+		t.Fatalf("prometheus does not listen\n%s", s.log)
+	}
+	Await(t, "prometheus to be ready", func() bool {
+		resp, err := http.Get(s.URL + "/-/ready")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return s
+}
+
+// Await waits until a state is reached.
+func Await(t testing.TB, what string, reached func() bool) {
+	t.Helper()
+	for end := time.Now().Add(startTimeout); !reached(); {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// WriteURL is where it takes remote writes.
+func (s *Server) WriteURL() string { return s.URL + "/api/v1/write" }
+
+// Scrape has the server scrape these targets, HOST:PORT each, and no others. It
+// begins to within five seconds: so often does Prometheus look at what is new.
+func (s *Server) Scrape(t testing.TB, targets ...string) {
+	t.Helper()
+	quoted := make([]string, len(targets))
+	for i, target := range targets {
+		quoted[i] = fmt.Sprintf("%q", target)
+	}
+	text := fmt.Sprintf("%sscrape_configs:\n  - job_name: mcpload\n    static_configs: [{targets: [%s]}]\n", s.base, strings.Join(quoted, ", "))
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(s.URL+"/-/reload", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if said, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
+		t.Fatalf("prometheus does not reload: %s %s\n%s", resp.Status, said, s.log)
+	}
+}
+
+// listening is what Prometheus says when it has a port.
+var listening = regexp.MustCompile(`msg="Listening on".* address=(\S+)`)
+
+// lines keeps what the program says, and looks for its address in it.
+type lines struct {
+	mu    sync.Mutex
+	all   bytes.Buffer
+	found chan string
+	told  bool
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, err := l.all.Write(b)
+	if l.told {
+		return n, err
+	}
+	for s := bufio.NewScanner(bytes.NewReader(l.all.Bytes())); s.Scan(); {
+		if m := listening.FindStringSubmatch(s.Text()); m != nil {
+			l.told = true
+			l.found <- "http://" + m[1]
+			break
+		}
+	}
+	return n, err
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
