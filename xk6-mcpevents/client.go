@@ -163,8 +163,12 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if g.dialect, err = c.dialect(g, w, o); err == nil && o.Keep != "" {
-		err = c.m.hub.life.keep(o.Keep, g)
+	d, err := c.dialect(g, w, o)
+	if err == nil {
+		g.dialect = d
+		if o.Keep != "" {
+			err = c.m.hub.life.keep(o.Keep, g)
+		}
 	}
 	if err != nil {
 		g.discard()

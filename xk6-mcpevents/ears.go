@@ -105,9 +105,7 @@ func (g *group) notice(s *member, n mcpload.Notice) {
 	switch n.Kind {
 	case mcpload.Truncated:
 		i.kind = onGap
-	case mcpload.Terminated:
-		i.kind = onClosed
-	case mcpload.Reconnected:
+	case mcpload.Terminated, mcpload.Reconnected: // the first is followed by Failed, which is told
 		return
 	}
 	g.tell(i)

@@ -39,7 +39,7 @@ func serve(t *testing.T, args ...string) (url, admin string) {
 	t.Helper()
 	c := exec.Command(mcploadBin, append([]string{
 		"serve", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--ready-json", "--until-eof",
-		"--allow-private-callbacks", "--callback-insecure", "--next-poll", "200ms",
+		"--allow-private-callbacks", "--callback-insecure", "--next-poll", "200ms", "--list-entries", "20", "--list-ttl", "1s",
 	}, args...)...)
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -49,6 +49,7 @@ func serve(t *testing.T, args ...string) (url, admin string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Stderr = os.Stderr
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -67,10 +68,17 @@ func serve(t *testing.T, args ...string) (url, admin string) {
 	return ready.URL, ready.Admin
 }
 
-// k6 runs an example and returns its exit code and output.
-func k6(t *testing.T, name, url, admin string) (int, string) {
+// k6Command runs a script.
+func k6Command(t *testing.T, script, url, admin string, args ...string) *exec.Cmd {
 	t.Helper()
-	c := exec.Command(k6Bin, "run", "-q", "--address", "", "--no-color", "-e", "TARGET="+url, "-e", "ADMIN="+admin, filepath.Join("examples", name))
+	args = append([]string{"run", "-q", "--address", "", "--no-color", "-e", "TARGET=" + url, "-e", "ADMIN=" + admin}, args...)
+	return exec.CommandContext(t.Context(), k6Bin, append(args, script)...)
+}
+
+// k6 runs a script and returns k6's exit code and output.
+func k6(t *testing.T, script, url, admin string, args ...string) (int, string) {
+	t.Helper()
+	c := k6Command(t, script, url, admin, args...)
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -79,31 +87,43 @@ func k6(t *testing.T, name, url, admin string) (int, string) {
 	return c.ProcessState.ExitCode(), string(out)
 }
 
-var examples = []string{"smoke.js", "push.js", "poll.js", "webhook.js", "compare.js"}
+// examples are the scripts, the fault that each is to find and the metric that
+// says so. drop hits every event that k6 hears of, and what resumable.js is sent.
+var examples = []struct{ name, fault, crossed string }{
+	{"smoke.js", "drop(every=4)", "mcp_events_lost"},
+	{"push.js", "drop(every=4)", "mcp_events_lost"},
+	{"poll.js", "drop(every=4)", "mcp_events_lost"},
+	{"webhook.js", "drop(every=4)", "mcp_events_lost"},
+	{"compare.js", "drop(every=4)", "mcp_events_lost"},
+	{"resumable.js", "drop(every=4)", "mcp_messages_lost"},
+	{"list-ttl.js", "stale(from=4, every=1)", "mcp_events_lost"},
+}
 
 func TestExamplesPass(t *testing.T) {
 	url, admin := serve(t)
-	for _, name := range examples {
-		t.Run(name, func(t *testing.T) {
-			if code, out := k6(t, name, url, admin); code != 0 {
+	for _, c := range examples {
+		t.Run(c.name, func(t *testing.T) {
+			if code, out := k6(t, filepath.Join("examples", c.name), url, admin); code != 0 {
 				t.Errorf("exit code %d\n%s", code, out)
 			}
 		})
 	}
 }
 
-// TestExamplesFindFaults runs the examples against a target that leaves out
-// every fourth event: k6 must say so, by that threshold and no other.
+// TestExamplesFindFaults runs the examples against targets that leave something
+// out: k6 must say so, by that threshold and no other. They run side by side:
+// each waits most of the time, for what will not come.
 func TestExamplesFindFaults(t *testing.T) {
-	url, admin := serve(t, "--faults", "drop(every=4)")
-	for _, name := range examples {
-		t.Run(name, func(t *testing.T) {
-			code, out := k6(t, name, url, admin)
+	for _, c := range examples {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			url, admin := serve(t, "--faults", c.fault)
+			code, out := k6(t, filepath.Join("examples", c.name), url, admin)
 			if code != 99 {
 				t.Fatalf("exit code %d, want 99\n%s", code, out)
 			}
-			if !strings.Contains(out, "thresholds on metrics 'mcp_events_lost' have been crossed") {
-				t.Errorf("another threshold was crossed\n%s", out)
+			if !strings.Contains(out, "thresholds on metrics '"+c.crossed+"' have been crossed") {
+				t.Errorf("another threshold was crossed than that of %s\n%s", c.crossed, out)
 			}
 		})
 	}

@@ -42,13 +42,33 @@ func (t *totals) add(now, before *sinks.SubCounts) {
 	t.undecided += now.Undecided
 }
 
-// script is the form in which a script gets totals.
-func (t *totals) script() map[string]any {
-	return map[string]any{
-		"expected": t.expected, "delivered": t.delivered, "lost": t.lost, "lostAnnounced": t.announced,
-		"duplicates": t.copies, "outOfOrder": t.outOfOrder, "unexpected": t.unexpected,
-		"inFlight": t.inFlight, "excused": t.excused, "recovered": t.recovered, "replayed": t.replayed, "unprobed": t.unprobed,
-		"undecided": t.undecided, "refreshRequests": t.refreshRequests, "refreshBytes": t.refreshBytes,
+// stats is the form in which a script gets totals.
+type stats struct {
+	Expected        int64 `js:"expected" json:"expected"`
+	Delivered       int64 `js:"delivered" json:"delivered"`
+	Lost            int64 `js:"lost" json:"lost"`
+	LostAnnounced   int64 `js:"lostAnnounced" json:"lostAnnounced"`
+	Duplicates      int64 `js:"duplicates" json:"duplicates"`
+	OutOfOrder      int64 `js:"outOfOrder" json:"outOfOrder"`
+	Unexpected      int64 `js:"unexpected" json:"unexpected"`
+	InFlight        int64 `js:"inFlight" json:"inFlight"`
+	Excused         int64 `js:"excused" json:"excused"`
+	Recovered       int64 `js:"recovered" json:"recovered"`
+	Replayed        int64 `js:"replayed" json:"replayed"`
+	Unprobed        int64 `js:"unprobed" json:"unprobed"`
+	Undecided       int64 `js:"undecided" json:"undecided"`
+	RefreshRequests int64 `js:"refreshRequests" json:"refreshRequests"`
+	RefreshBytes    int64 `js:"refreshBytes" json:"refreshBytes"`
+	Open            int   `js:"open" json:"open"`
+	Unhandled       int64 `js:"unhandled" json:"unhandled"`
+}
+
+func (t *totals) stats() stats {
+	return stats{
+		Expected: t.expected, Delivered: t.delivered, Lost: t.lost, LostAnnounced: t.announced, Duplicates: t.copies,
+		OutOfOrder: t.outOfOrder, Unexpected: t.unexpected, InFlight: t.inFlight, Excused: t.excused, Recovered: t.recovered,
+		Replayed: t.replayed, Unprobed: t.unprobed, Undecided: t.undecided,
+		RefreshRequests: t.refreshRequests, RefreshBytes: t.refreshBytes,
 	}
 }
 

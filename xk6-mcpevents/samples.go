@@ -52,8 +52,12 @@ func (b *batch) rate(m *metrics.Metric, value float64, n int64) {
 	for i := range piece {
 		piece[i] = b.sample(m, b.at, value)
 	}
-	for ; n > 0; n -= chunk {
-		b.full = append(b.full, piece[:min(n, chunk)])
+	whole := metrics.SampleContainer(piece)
+	for ; n >= int64(len(piece)); n -= int64(len(piece)) {
+		b.full = append(b.full, whole)
+	}
+	if n > 0 {
+		b.full = append(b.full, piece[:n])
 	}
 }
 

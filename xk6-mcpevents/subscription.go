@@ -54,6 +54,15 @@ type receivedOptions struct {
 	Timeout *duration `json:"timeout"`
 }
 
+// received is what it resolves with.
+type received struct {
+	Complete   bool  `js:"complete" json:"complete"`
+	Delivered  int64 `js:"delivered" json:"delivered"`
+	Duplicates int64 `js:"duplicates" json:"duplicates"`
+	OutOfOrder int64 `js:"outOfOrder" json:"outOfOrder"`
+	Unexpected int64 `js:"unexpected" json:"unexpected"`
+}
+
 // Received resolves when every subscription has received so many events or,
 // where no number is given, all that was fired so far; or when the time is
 // over. complete tells which.
@@ -79,10 +88,7 @@ func (s *subscription) Received(options sobek.Value) (*sobek.Promise, error) {
 		}
 		g.flush(false)
 		out := g.totals()
-		resolve(map[string]any{
-			"complete": complete, "delivered": out.delivered, "duplicates": out.copies, "outOfOrder": out.outOfOrder,
-			"unexpected": out.unexpected,
-		})
+		resolve(received{complete, out.delivered, out.copies, out.outOfOrder, out.unexpected})
 	})
 	return promise, nil
 }
@@ -121,22 +127,21 @@ func (g *group) totals() totals {
 }
 
 // stats is what scripts get of totals.
-func (g *group) stats(t totals) map[string]any {
-	out := t.script()
-	open := 0
+func (g *group) stats(t totals) stats {
+	out := t.stats()
 	for i := range g.members {
 		if g.members[i].open.Load() {
-			open++
+			out.Open++
 		}
 	}
 	g.earing.Lock()
 	defer g.earing.Unlock()
-	out["open"], out["unhandled"] = open, g.skipped
+	out.Unhandled = g.skipped
 	return out
 }
 
 // Stats are the figures so far.
-func (s *subscription) Stats() map[string]any { return s.g.stats(s.g.totals()) }
+func (s *subscription) Stats() stats { return s.g.stats(s.g.totals()) }
 
 // Close waits until everything that was fired before has come, for the
 // subscription's settle time at most, ends the subscriptions, and resolves with
@@ -210,7 +215,7 @@ func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) 
 		defer cancel()
 		out, send, err := c.fetch(ctx, what)
 		if err != nil {
-			reject(fmt.Errorf("list: %w", err))
+			reject(err)
 			return
 		}
 		send()

@@ -52,6 +52,15 @@ type fireOptions struct {
 	Rate  float64 `json:"rate"`
 }
 
+// fired is what it resolves with.
+type fired struct {
+	Fired     uint64 `js:"fired" json:"fired"`
+	Accepted  uint64 `js:"accepted" json:"accepted"`
+	Uncertain uint64 `js:"uncertain" json:"uncertain"`
+	Refused   uint64 `js:"refused" json:"refused"`
+	Dropped   uint64 `js:"dropped" json:"dropped"`
+}
+
 // Fire fires events and resolves when each is answered. Without a rate they
 // are fired one after the other; with one, in an open loop: shots for which
 // nobody is free in time are dropped and counted, never fired late.
@@ -76,9 +85,7 @@ func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 			reject(fmt.Errorf("fire: %w", err))
 			return
 		}
-		resolve(map[string]any{
-			"fired": stats.Fired, "accepted": stats.Accepted, "uncertain": stats.Uncertain, "refused": stats.Refused, "dropped": stats.Dropped,
-		})
+		resolve(fired{stats.Fired, stats.Accepted, stats.Uncertain, stats.Refused, stats.Dropped})
 	})
 	return promise, nil
 }

@@ -1,0 +1,186 @@
+package mcpevents
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload/internal/target"
+)
+
+// counters are the metrics that have a figure of the same meaning in stats().
+var counters = map[string]string{
+	"mcp_events_expected": "expected", "mcp_events_delivered": "delivered", "mcp_events_lost": "lost",
+	"mcp_events_lost_announced": "lostAnnounced", "mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
+	"mcp_events_unexpected": "unexpected", "mcp_refresh_requests": "refreshRequests", "mcp_refresh_bytes": "refreshBytes",
+}
+
+// agree holds what was sent to k6 to the figures that close() gave.
+func (s *stage) agree(tags ...string) {
+	s.t.Helper()
+	for metric, figure := range counters {
+		want := number(s.value("sums." + figure))
+		if got, _ := s.sum(metric, tags...); got != want {
+			s.t.Errorf("%s: %v were sent, %s is %v", metric, got, figure, want)
+		}
+	}
+	delivered, copies := number(s.value("sums.delivered")), number(s.value("sums.duplicates"))
+	if sum, n := s.sum("mcp_event_duplicates", tags...); sum != copies || float64(n) != delivered+copies {
+		s.t.Errorf("mcp_event_duplicates: %v of %d, want %v of %v", sum, n, copies, delivered+copies)
+	}
+	if e, d, l, a := number(s.value("sums.expected")), delivered, number(s.value("sums.lost")), number(s.value("sums.lostAnnounced")); e != d+l+a {
+		s.t.Errorf("%v expected, %v delivered, %v and %v lost", e, d, l, a)
+	}
+}
+
+func number(v any) float64 {
+	switch v := v.(type) {
+	case int64:
+		return float64(v)
+	case float64:
+		return v
+	}
+	panic(fmt.Sprintf("%T is not a number", v))
+}
+
+// Every way to subscribe, in every system that has it, counts to the last event.
+func TestWays(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{}, "")
+	for n, c := range []struct {
+		open, tags string
+		subs       int
+		mode       string
+		system     string
+	}{
+		{"stream('chat.message', {arguments: {channel: topic}, topic, streams: 3})", "", 3, "push", "events"},
+		{"stream('chat.message', {arguments: {channel: topic}, topic, subscriptions: 2, http: 'h2c'})", "", 2, "push", "events"},
+		{"poll('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3, floor: 0})", "", 3, "poll", "events"},
+		{"poll('chat.message', {arguments: {channel: topic}, topic, subscriptions: 2, longPoll: '300ms', maxEvents: 3})", "", 2, "poll", "events"},
+		{"subscribe('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3})", "", 3, "webhook", "events"},
+		{"subscribe('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3, sink: new WebhookSink()})", "", 3, "webhook", "events"},
+		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'smithery', subscriptions: 2})", "", 2, "webhook", "smithery"},
+		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 2, sink: new WebhookSink()})", "", 2, "webhook", "sep-1803"},
+		{"stream('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 2})", "", 2, "push", "sep-1803"},
+	} {
+		t.Run(fmt.Sprintf("%s/%s/%d", c.system, c.mode, n), func(t *testing.T) {
+			root := New()
+			s := newStage(t, root)
+			s.must(fmt.Sprintf(at(srv, `
+				const topic = 'ways-%d';
+				const client = new Client(TARGET, {token: 'k6'});
+				const up = new Upstream({event: 'chat.message', topic, admin: ADMIN, data: {channel: topic, text: '{seq} {probe}'}});
+				const sub = await client.%s;
+				globalThis.fired = await up.fire({count: 7, rate: 200});
+				globalThis.more = await up.fire(3);
+				globalThis.received = await sub.received();
+				globalThis.open = sub.stats().open;
+				globalThis.sums = await sub.close();
+				globalThis.again = await sub.close();
+				globalThis.pem = sub.certPEM();
+			`), n, c.open))
+			finished(t, root)
+			s.over()
+			s.agree("system", c.system, "mode", c.mode, "event", "chat.message", "lane", c.mode, "scenario", "s")
+			fired := number(s.value("fired.accepted + more.accepted"))
+			if want := fired * float64(c.subs); number(s.value("sums.delivered")) != want || fired < 3 {
+				t.Errorf("%v fired, %v delivered, %d subscriptions", fired, s.value("sums.delivered"), c.subs)
+			}
+			if s.value("received.complete") != true || s.value("JSON.stringify(sums) === JSON.stringify(again)") != true {
+				t.Errorf("received %v, then %v, and again %v", s.value("JSON.stringify(received)"), s.value("JSON.stringify(sums)"), s.value("JSON.stringify(again)"))
+			}
+			if number(s.value("open")) != float64(c.subs) || number(s.value("sums.open")) != 0 {
+				t.Errorf("%v were open, and %v afterwards", s.value("open"), s.value("sums.open"))
+			}
+			if _, n := s.sum("mcp_time_to_ready"); n != c.subs {
+				t.Errorf("%d times to ready, want %d", n, c.subs)
+			}
+			if _, n := s.sum("mcp_event_latency"); float64(n) != number(s.value("sums.delivered")) {
+				t.Errorf("%d latencies of %v deliveries", n, s.value("sums.delivered"))
+			}
+			if has := s.value("pem") != ""; has != (c.mode == "webhook") {
+				t.Errorf("certificate: %v", has)
+			}
+		})
+	}
+}
+
+// Lists and requests have figures of their own.
+func TestListsAndRequests(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{Lists: target.ListOptions{Entries: 12, Page: 5, TTL: 100 * time.Millisecond}}, "")
+	root := New()
+	s := newStage(t, root)
+	s.must(at(srv, `
+		const client = new Client(TARGET, {token: 'k6'});
+		const up = new Upstream({event: 'list.changed', admin: ADMIN, data: {list: 'prompts', probe: '{probe}'}});
+		globalThis.list = await client.list('prompts');
+		globalThis.events = await client.list('events', {timeout: '20s'});
+		const sub = await client.watchLists('prompts', {clients: 3, use: 50});
+		await up.fire(4);
+		globalThis.sums = await sub.close();
+		globalThis.figures = sub.figures();
+		const requests = await client.resumable('work', {requests: 2, steps: 4, step: '20ms', at: '40ms', away: '20ms', lane: 'long'});
+		await requests.close();
+		globalThis.own = requests.figures();
+	`))
+	finished(t, root)
+	s.over()
+	s.agree("system", "sep-2549", "mode", "poll", "event", "list.changed", "lane", "poll")
+	for expression, want := range map[string]any{
+		"list.method": "prompts/list", "list.entries.length >= 12": true, "list.pages >= 3": true, "list.ttl": int64(100), "list.cacheScope": "public",
+		"list.duration > 0 && list.bytes > 0": true, "events.method": "events/list", "events.entries.some((e) => e.name === 'chat.message')": true,
+		"events.ttl": nil, "sums.delivered": int64(12), "sums.lost": int64(0), "figures.values.unbalanced": int64(0), "figures.values.usesFailed": int64(0),
+		"figures.timings.staleness.count > 0 && figures.timings.staleness.max >= figures.timings.staleness.p50": true,
+		"own.values.messagesLost": int64(0), "own.values.requestsBegun === own.values.requestsCompleted": true, "own.values.cuts >= 2": true,
+		"own.timings.request.min > 0": true,
+	} {
+		if got := s.value(expression); got != want {
+			t.Errorf("%s is %v (%T), want %v", expression, got, got, want)
+		}
+	}
+	if _, n := s.sum("mcp_list_duration", "system", "mcp", "event", "prompts/list", "mode", "list"); n != 1 {
+		t.Errorf("%d times of a list", n)
+	}
+	expected, _ := s.sum("mcp_messages_expected", "system", "sep-975", "lane", "long")
+	delivered, _ := s.sum("mcp_messages_delivered")
+	if lost, n := s.sum("mcp_messages_lost"); expected == 0 || expected != delivered || lost != 0 || n != 1 {
+		t.Errorf("%v messages expected, %v delivered, %v lost", expected, delivered, lost)
+	}
+}
+
+// What makes events happen: a tool of the target, any request, a change feed.
+func TestUpstreams(t *testing.T) {
+	noLeaks(t)
+	const feed = "127.0.0.1:0"
+	root := New()
+	s := newStage(t, root)
+	if _, err := s.VU.Runtime().RunString(`const f = new Upstream({event: 'chat.message', topic: 'feed', feed: '` + feed + `', data: {channel: 'feed', text: '{probe}'}})`); err != nil {
+		t.Fatal(err)
+	}
+	url := ""
+	for _, v := range root.hub.life.shared {
+		url = v.(interface{ URL() string }).URL()
+	}
+	srv := serveHere(t, target.Options{Feed: url, FeedEvery: 10 * time.Millisecond}, "")
+	s.must(at(srv, `
+		const client = new Client(TARGET, {token: 'k6'});
+		const inject = ADMIN + '/inject';
+		globalThis.all = [];
+		for (const [topic, up] of [
+			['feed', new Upstream({event: 'chat.message', topic: 'feed', feed: '127.0.0.1:0', data: {channel: 'feed', text: '{probe}'}})],
+			['tool', new Upstream({event: 'chat.message', topic: 'tool', client, tool: 'post_message', data: {channel: 'tool', text: '{probe}'}})],
+			['http', new Upstream({event: 'chat.message', topic: 'http', url: inject, headers: {'x-a': 'b'}, timeout: '5s', workers: 2,
+				data: {name: 'chat.message', data: {channel: 'http', text: '{probe}'}}})],
+		]) {
+			const sub = await client.stream('chat.message', {arguments: {channel: topic}, topic, streams: 2, settle: '20s'});
+			const fired = await up.fire(5);
+			all.push([topic, fired.accepted, (await sub.close()).delivered].join(' '));
+		}
+		try { await new Upstream({event: 'chat.message', client, tool: 'no_such_tool'}).fire().then((f) => all.push('refused ' + f.refused)); } catch (e) { all.push(e.message); }
+	`))
+	finished(t, root)
+	if got := fmt.Sprint(s.value("all")); got != "[feed 5 10 tool 5 10 http 5 10 refused 1]" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,128 @@
+package mcpevents
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mcpload/mcpload/internal/target"
+)
+
+// What is wrong with a script is said in one line, where it is.
+func TestBadScripts(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{}, "")
+	root := New()
+	s := newStage(t, root)
+	for _, c := range []struct{ script, want string }{
+		{"new Client()", "Client: give the URL of the MCP endpoint"},
+		{"new Client('nowhere')", `"nowhere" is not a URL`},
+		{"new Client(TARGET, {tokn: 'k'})", `Client: options: unknown field "tokn"`},
+		{"new Client(TARGET, {token: 'a', tokens: ['b']})", "there are token and tokens"},
+		{"new Client(TARGET, {era: 'stone'})", `era "stone" is not known`},
+		{"new Client(TARGET, {revision: 'x'})", `revision "x" is not known`},
+		{"client.stream()", "stream: name the event type"},
+		{"client.stream('e', {streams: -1})", "must not be negative"},
+		{"client.stream('e', {streams: 1, subscriptions: 2})", "given twice"},
+		{"client.stream('e', {floor: '1s'})", "stream: options: floor belongs to poll()"},
+		{"client.poll('e', {streams: 1})", "poll: options: streams belongs to stream()"},
+		{"client.poll('e', {heartbeat: '1s'})", "heartbeat belongs to stream()"},
+		{"client.poll('e', {system: 'smithery'})", `poll() has no system "smithery": use events`},
+		{"client.subscribe('e', {cutEvery: '1s'})", "cutEvery belongs to stream()"},
+		{"client.subscribe('e', {refuse: 2})", "refuse must be a share from 0 to 1"},
+		{"client.subscribe('e', {refreshAt: 2})", "refreshAt 2: use a share"},
+		{"client.subscribe('e', {sink: {}})", "sink must be a WebhookSink"},
+		{"client.subscribe('e', {sink: client})", "sink must be a WebhookSink"},
+		{"client.subscribe('e', {system: 'sep-1803', ttl: '1m'})", "sep-1803 has no maxAge, ttl"},
+		{"client.subscribe('e', {system: 'smithery', ttl: '1m'})", "there is no wish for a ttl"},
+		{"client.stream('e', {settle: 'soon'})", `"soon" is not a duration: use a text such as '1.5s', or milliseconds`},
+		{"client.stream('e', {settle: -1})", "-1 is not a duration"},
+		{"client.stream('e', {sampleEvery: -1})", "sampleEvery must not be negative"},
+		{"client.stream('e', {http: '3'})", `http version "3" is not known`},
+		{"client.watchLists('cats')", `list "cats" is not known`},
+		{"client.watchLists('tools', {uri: 'a:b'})", `uri belongs to watchLists("resource")`},
+		{"client.watchLists('tools', {use: -1})", "use is uses per second"},
+		{"client.watchLists('tools', {background: true, jitter: 0})", "background refresh needs jitter"},
+		{"client.watchLists('tools', {arguments: {}})", "arguments belongs to stream(), poll(), subscribe(), resumable()"},
+		{"client.resumable('work', {disconnect: 'some'})", `disconnect "some" is not known`},
+		{"client.resumable('work', {double: 1.5})", "double must be a share"},
+		{"client.list('cats')", `list: there is no "cats"`},
+		{"client.list('tools', {time: 1})", `list: options: unknown field "time"`},
+		{"new Upstream()", "Upstream: options: event must be given"},
+		{"new Upstream({event: 'e'})", "give one of admin"},
+		{"new Upstream({event: 'e', admin: ADMIN, url: 'http://x'})", "give one of admin"},
+		{"new Upstream({event: 'e', admin: ADMIN, method: 'PUT'})", "method and headers belong to url"},
+		{"new Upstream({event: 'e', admin: ADMIN, data: {a: 'b'}})", "data must hold {probe}"},
+		{"new Upstream({event: 'e', tool: 't'})", "tool and client belong together"},
+		{"new Upstream({event: 'e', tool: 't', client: {}})", "client must be a Client"},
+		{"new Upstream({event: 'e', admin: ADMIN, workers: -1})", "workers must not be negative"},
+		{"new Upstream({event: 'e', admin: ADMIN}).fire(0)", "fire: options: count must be at least 1"},
+		{"new Upstream({event: 'e', admin: ADMIN}).fire({rat: 1})", `fire: options: unknown field "rat"`},
+		{"new WebhookSink({port: 1})", `WebhookSink: options: unknown field "port"`},
+		{"new WebhookSink({cert: 'x'})", "cert and key belong together"},
+		{"new WebhookSink({cert: 'x', key: 'y'})", "give both as PEM"},
+		{"new WebhookSink({callback: 'http://x'}).url()", "use https://host:port without a path"},
+		{"kept('nothing')", `kept: there are no subscriptions named "nothing" in this process`},
+		{"(await client.stream('chat.message', {keep: 'k'})).on('event', () => 0)", "belong to no VU, and have no handlers"},
+		{"client.stream('chat.message', {keep: 'k'})", `there are open subscriptions named "k"`},
+		{"(async () => { const one = await client.stream('tick'); one.close(); await one.on('meow', () => 0) })()", `on: there is no "meow": use event, gap, closed, error`},
+		{"(async () => { const one = await client.stream('tick'); one.close(); await one.on('event') })()", "on: give a function"},
+		{"(async () => { const one = await client.stream('tick'); one.close(); await one.received({events: -1}) })()", "events must not be negative"},
+		{"client.stream('no.such.event')", "stream no.such.event: attach"},
+	} {
+		err := s.run(at(srv, "const client = new Client(TARGET, {token: 'k6'}); await "+c.script))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\n%v\nwant %s", c.script, err, c.want)
+		}
+	}
+	finished(t, root)
+}
+
+// In the init context nothing is opened.
+func TestInitContext(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{}, "")
+	root := New()
+	s := newStage(t, root)
+	for call, want := range map[string]string{
+		"client.stream('e')": "stream: it belongs into setup() or an iteration", "client.list('tools')": "list: it belongs into",
+		"up.fire()": "fire() belongs into", "kept('a')": "kept: it belongs into",
+	} {
+		_, err := s.VU.Runtime().RunString(at(srv, fmt.Sprintf(`{
+			const client = new Client(TARGET);
+			const up = new Upstream({event: 'e', admin: ADMIN});
+			%s;
+		}`, call)))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", call, err, want)
+		}
+	}
+	// What is made there serves iterations, and lives until the test ends.
+	if _, err := s.VU.Runtime().RunString(at(srv, "const client = new Client(TARGET, {token: 'k'}), up = new Upstream({event: 'tick', admin: ADMIN})")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s.must("const sub = await client.stream('tick'); await up.fire(2); globalThis.sums = await sub.close()")
+		if s.value("sums.delivered") != int64(2) {
+			t.Errorf("%v were delivered", s.value("sums.delivered"))
+		}
+	}
+	finished(t, root)
+}
+
+// A process has a bounded number of topics.
+func TestTopics(t *testing.T) {
+	h := newHub()
+	for i := range maxTopics {
+		if n, err := h.topic(fmt.Sprint(i)); err != nil || n != uint16(i) {
+			t.Fatal(n, err)
+		}
+	}
+	if n, err := h.topic("3"); err != nil || n != 3 {
+		t.Error(n, err)
+	}
+	if _, err := h.topic("one more"); err == nil || !strings.Contains(err.Error(), "at most 64 topics") {
+		t.Error(err)
+	}
+	h.life.cancel()
+}
