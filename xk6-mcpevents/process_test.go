@@ -186,8 +186,7 @@ export default async function () {
 }`, c.options, c.name, c.then))
 			cmd := k6Command(t, script, url, admin, "-e", "SUMMARY="+summary)
 			cmd.WaitDelay = time.Minute
-			var out *watched
-			out = &watched{until: []byte("NOW"), then: func() {
+			out := &watched{until: []byte("NOW"), then: func() {
 				if c.interrupt {
 					_ = cmd.Process.Signal(os.Interrupt)
 				}
@@ -195,11 +194,11 @@ export default async function () {
 			cmd.Stdout, cmd.Stderr = out, out
 			_ = cmd.Run() // the exit code is looked at
 			if code := cmd.ProcessState.ExitCode(); code != c.code {
-				t.Errorf("exit code %d, want %d\n%s", code, c.code, out.Bytes())
+				t.Errorf("exit code %d, want %d\n%s", code, c.code, out.all.Bytes())
 			}
 			got := summed(t, summary)
 			if d := got("mcp_events_delivered"); d < 100 || got("mcp_events_expected") != d || got("mcp_events_lost") != 0 || got("mcp_open_subscriptions#value") != 0 {
-				t.Errorf("%v delivered of %v, %v lost, %v open\n%s", d, got("mcp_events_expected"), got("mcp_events_lost"), got("mcp_open_subscriptions#value"), out.Bytes())
+				t.Errorf("%v delivered of %v, %v lost, %v open\n%s", d, got("mcp_events_expected"), got("mcp_events_lost"), got("mcp_open_subscriptions#value"), out.all.Bytes())
 			}
 		})
 	}
@@ -207,15 +206,15 @@ export default async function () {
 
 // watched is output in which something is waited for.
 type watched struct {
-	bytes.Buffer
+	all   bytes.Buffer
 	until []byte
 	then  func()
 	seen  bool
 }
 
 func (w *watched) Write(b []byte) (int, error) {
-	n, err := w.Buffer.Write(b)
-	if !w.seen && bytes.Contains(w.Bytes(), w.until) {
+	n, err := w.all.Write(b)
+	if !w.seen && bytes.Contains(w.all.Bytes(), w.until) {
 		w.seen = true
 		w.then()
 	}
