@@ -184,3 +184,22 @@ func TestUpstreams(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Only latencies are sampled, never counts.
+func TestSampleEvery(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{}, "")
+	root := New()
+	s := newStage(t, root)
+	s.must(at(srv, `
+		const sub = await new Client(TARGET, {token: 'k6'}).stream('tick', {streams: 4, sampleEvery: 5});
+		await new Upstream({event: 'tick', admin: ADMIN}).fire(10);
+		globalThis.sums = await sub.close();
+	`))
+	finished(t, root)
+	s.over()
+	s.agree()
+	if _, n := s.sum("mcp_event_latency"); n != 8 || s.value("sums.delivered") != int64(40) {
+		t.Errorf("%d latencies of %v deliveries", n, s.value("sums.delivered"))
+	}
+}
