@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
@@ -387,7 +386,7 @@ func (d *events) observe(c mcpload.Call) {
 // lost tells whether an answer means that the server no longer knows the
 // session, and then forgets it.
 func (d *events) lost(r *run, a *agreement, e *callError) bool {
-	if a.session == "" || e == nil || e.hasCode || e.status != http.StatusNotFound {
+	if a.session == "" || !e.forgotten() {
 		return false
 	}
 	r.who.forget(a)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
@@ -363,7 +362,7 @@ func (d *sep1803) exchange(ctx context.Context, who *principal, cause mcpload.Ca
 	defer a.release()
 	d.called(cause, method, a)
 	if a.err != nil {
-		if agreed.session != "" && !a.err.hasCode && a.err.status == http.StatusNotFound {
+		if agreed.session != "" && a.err.forgotten() {
 			who.forget(agreed)
 			return a, &callError{method: method, status: a.status, kind: "session lost"}
 		}

@@ -221,7 +221,7 @@ func (s *resourceSession) call(ctx context.Context, cause mcpload.Cause, method,
 	if a.err == nil {
 		return a, nil
 	}
-	if !a.err.hasCode && a.err.status == http.StatusNotFound {
+	if a.err.forgotten() {
 		s.lose(id)
 		return a, &callError{method: method, status: a.status, kind: "session lost"}
 	}

@@ -281,7 +281,7 @@ func (e *listEar) refused(resp *http.Response, agreed *agreement) error {
 	if a.err == nil {
 		a.err = &callError{kind: kindProtocol, message: "answered without a stream", status: a.status}
 	}
-	if agreed.session != "" && !a.err.hasCode && a.err.status == http.StatusNotFound {
+	if agreed.session != "" && a.err.forgotten() {
 		e.who.forget(agreed)
 		a.err = &callError{kind: "session lost", status: a.status}
 	}
