@@ -326,3 +326,27 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// The draft wants heartbeats as messages: comments do not reach the client
+// behind most libraries, and so keep nothing alive.
+func TestCommentsAreNoHeartbeat(t *testing.T) {
+	var streams atomic.Int32
+	url := serve(t, nil, func(w http.ResponseWriter, r *http.Request, id json.RawMessage, method string) {
+		streams.Add(1)
+		open(w)
+		for tick := time.NewTicker(2 * time.Millisecond); ; {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-tick.C:
+				io.WriteString(w, ": still here\n\n")
+				w.(http.Flusher).Flush()
+			}
+		}
+	})
+	d, rec := lane(t, dialect.EndpointOptions{URL: url}, dialect.Options{
+		Mode: mcpload.Push, Push: dialect.PushOptions{Heartbeat: 30 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+	})
+	attach(t, d, 1)
+	rec.wait(t, "a second stream", func(m *memory) bool { return streams.Load() > 1 && m.noticed(mcpload.DeadStream) > 0 })
+}

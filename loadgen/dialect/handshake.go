@@ -406,5 +406,6 @@ func lastData(stream []byte) (data []byte) {
 }
 
 func isEventStream(h http.Header) bool {
-	return strings.HasPrefix(strings.TrimSpace(h.Get("Content-Type")), "text/event-stream")
+	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }

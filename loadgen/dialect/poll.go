@@ -141,6 +141,9 @@ func (d *events) takeEvents(r *run, a *answer) (n int) {
 		d.rec.Delivered(mcpload.Delivery{
 			Sub: r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(f.EventID), At: a.at, Bytes: len(e),
 		})
+		if len(f.EventID) == 0 {
+			d.notice(r, mcpload.Malformed, a.at, withoutID)
+		}
 		d.look(r, a.at, mcpload.HashID(f.EventID), &f, e)
 		return true
 	})

@@ -300,9 +300,12 @@ func (s *stream) Closed(err error) {
 // failed makes the error of a connection out of what the pump said; nil if it
 // ended in order.
 func (s *stream) failed(err, why error) *callError {
+	var own *callError
 	switch {
 	case s.over != nil:
 		return s.over
+	case errors.As(err, &own): // what we found wrong with it
+		return own
 	case s.answer && (errors.Is(err, errEnded) || isWhole(err)):
 		return nil
 	case s.r.ctx.Err() != nil || why != nil:

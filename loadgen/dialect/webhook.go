@@ -78,17 +78,21 @@ type hook struct {
 	serving sync.RWMutex // held for reading while a delivery is looked at
 	calling sync.Mutex   // held while a subscribe or unsubscribe is under way
 
-	mu      sync.Mutex // guards the rest
-	secret  string     // the one that was sent last
-	keys    [2]*wire.Key
-	until   mcpload.Instant // when keys[1] is void; 0 = not yet known
-	race    race            // of the last change of secrets
-	id      string          // of the subscription, as it was told last
-	own     string          // see clientID
-	granted int             // subscribe calls that were answered
-	refused int             // refreshes that failed in a row
-	expires mcpload.Instant // end of the grant; 0 = none
-	backoff sinks.Backoff
+	mu     sync.Mutex // guards the rest
+	secret string     // the one that was sent last
+	keys   [2]*wire.Key
+	until  mcpload.Instant // when keys[1] is void; 0 = not yet known
+	race   race            // of the last change of secrets
+	id     string          // of the subscription, as it was told last
+	// formerID is the id before the last change of it. asking: an answer is
+	// awaited that may bring another.
+	formerID string
+	asking   bool
+	own      string          // see clientID
+	granted  int             // subscribe calls that were answered
+	refused  int             // refreshes that failed in a row
+	expires  mcpload.Instant // end of the grant; 0 = none
+	backoff  sinks.Backoff
 }
 
 // newHook issues a path and a secret for a run.
@@ -196,6 +200,8 @@ func (d *events) subscribe(r *run, cause mcpload.Cause) error {
 	_, body := d.build(method, o, agreed)
 	ctx, cancel := context.WithTimeout(r.ctx, d.opts.Timeout)
 	defer cancel()
+	k.asks(true)
+	defer k.asks(false)
 	a := d.call(ctx, method, agreed.headers[method], body)
 	defer a.release()
 	if given := a.err; given != nil && cause != mcpload.Subscribe && r.ctx.Err() != nil {
@@ -219,6 +225,13 @@ func (d *events) subscribe(r *run, cause mcpload.Cause) error {
 	}
 	d.granted(r, a, m.Result)
 	return nil
+}
+
+// asks notes whether an answer to subscribe is awaited.
+func (k *hook) asks(yes bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asking = yes
 }
 
 // granted takes over what the answer says.
