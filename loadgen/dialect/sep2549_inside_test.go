@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
 )
 
 // scriptedLists is a server without a network: it runs in the bubble of a test
@@ -50,8 +51,9 @@ func (s *scriptedLists) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	s.mu.Lock()
 	s.asked = append(s.asked, time.Since(s.start))
-	text := fmt.Sprintf(`{"result":{"tools":[{"description":"%s"}],"ttlMs":%d,"cacheScope":"public"}}`,
-		mcpload.Stamp{Run: 1, Seq: s.seq}, s.ttl.Milliseconds())
+	request, _ := io.ReadAll(r.Body)
+	text := fmt.Sprintf(`{"id":%s,"result":{"tools":[{"description":"%s"}],"ttlMs":%d,"cacheScope":"public"}}`,
+		wire.RequestID(request), mcpload.Stamp{Run: 1, Seq: s.seq}, s.ttl.Milliseconds())
 	broken, took := s.broken, s.took
 	s.mu.Unlock()
 	time.Sleep(took)
