@@ -53,8 +53,9 @@ type caller struct {
 	url       *url.URL
 	host      string
 	clock     *mcpload.Clock
-	pipe      *pipe         // nil unless the target is a program
-	traffic   *wire.Traffic // of what goes over the pipe; nil = counted nowhere
+	rec       mcpload.Recorder // of a lane; nil otherwise
+	pipe      *pipe            // nil unless the target is a program
+	traffic   *wire.Traffic    // of what goes over the pipe; nil = counted nowhere
 }
 
 // caller makes a caller of the endpoint's own, whose connections the handshakes

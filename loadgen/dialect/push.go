@@ -129,7 +129,7 @@ func (s *stream) step(err error) {
 		return
 	case s.opened && known && ce.final():
 		d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
-		d.fail(r, err)
+		r.fail(err)
 		s.finish(nil)
 		return
 	case s.heard:

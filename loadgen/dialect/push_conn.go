@@ -131,23 +131,17 @@ func (s *stream) confirmed(size int) {
 	s.down += int64(size)
 	s.report(nil)
 	s.planCut()
-	if s.cause != mcpload.Subscribe && s.wasActive() {
+	if s.cause != mcpload.Subscribe && s.r.wasActive() {
 		s.cameBack()
 		s.d.notice(s.r, mcpload.Reconnected, s.at, "")
 		return
 	}
-	s.d.activate(s.r, s.at)
+	s.r.activate(s.at)
 	if !s.opened {
 		s.opened = true
 		close(s.first)
 		s.first = nil
 	}
-}
-
-func (s *stream) wasActive() bool {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	return s.r.active
 }
 
 // cancelled tells a legacy server that the request is over: there, closing the

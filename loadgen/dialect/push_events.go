@@ -93,7 +93,7 @@ func (s *stream) unsaid() {
 // isActive handles a confirmation, which announces a gap if the stream was
 // active before.
 func (s *stream) isActive(size int, m *wire.Message) {
-	was := s.wasActive()
+	was := s.r.wasActive()
 	if s.heard {
 		s.overhead(size, "notifications/events/active")
 	} else {
@@ -127,8 +127,8 @@ func (s *stream) terminated(m *wire.Message) {
 		return
 	}
 	s.d.notice(s.r, mcpload.Terminated, s.at, faultText(m))
-	if s.wasActive() {
-		s.d.fail(s.r, e)
+	if s.r.wasActive() {
+		s.r.fail(e)
 		s.r.cancel()
 	}
 }

@@ -132,7 +132,7 @@ func (t *resourceStream) acknowledged(e wire.Event) {
 	for _, r := range s.runs() {
 		switch {
 		case honoured[r.uri]:
-			s.d.activate(r, t.at)
+			r.activate(t.at)
 		case r.isActive():
 			s.lostRun(r, "the new acknowledgement leaves it out", fmt.Errorf("%w: the acknowledgement leaves %s out", ErrNotOffered, line(r.uri)))
 		}
