@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/tail"
 	"github.com/mcpload/mcpload/internal/target"
 	"github.com/mcpload/mcpload/internal/target/faults"
 	"github.com/mcpload/mcpload/profiles"
@@ -40,7 +41,7 @@ func inProcess(ctx context.Context, args []string) (*Child, error) {
 	if err := s.Start(ctx); err != nil {
 		return nil, err
 	}
-	c := &Child{Ready: Ready{URL: s.URL(), Admin: s.AdminURL(), PID: os.Getpid()}, log: &tail{max: 1}, exited: make(chan struct{})}
+	c := &Child{Ready: Ready{URL: s.URL(), Admin: s.AdminURL(), PID: os.Getpid()}, log: &tail.Writer{Max: 1}, exited: make(chan struct{})}
 	c.stdin = closing(func() error {
 		defer close(c.exited)
 		return s.Close(context.WithoutCancel(ctx))
