@@ -35,6 +35,7 @@ type stream struct {
 	clumps  clumps
 	pulse   sinks.Pulse
 	backoff sinks.Backoff
+	pause   time.Duration // see pause
 
 	first   chan struct{} // closed at the first confirmation of all, then nil
 	opened  bool          // was confirmed once
@@ -141,7 +142,7 @@ func (s *stream) step(err error) {
 		}
 		s.cause = mcpload.Retry
 	}
-	wait := s.backoff.Next(0) + s.absence()
+	wait := s.backoff.Next(s.pause) + s.absence()
 	if known && ce.retryAfter > 0 {
 		wait += ce.retryAfter
 	}
@@ -283,6 +284,7 @@ func (s *stream) isOver() error {
 // Closed implements pump.Sink: the connection is over.
 func (s *stream) Closed(err error) {
 	why := s.isOver()
+	s.pause = pause(&s.parser, s.pause)
 	s.parser.Reset()
 	switch {
 	case s.refusal != nil: // forgetting a session takes a call

@@ -21,6 +21,7 @@ type resourceStream struct {
 	parser  wire.EventParser
 	msg     wire.Message
 	backoff sinks.Backoff
+	pause   time.Duration // see pause
 
 	trouble sync.Mutex
 	last    *callError // what kept it from standing last; guarded by trouble
@@ -93,7 +94,7 @@ func (s *resourceSession) serve() {
 		t.trouble.Lock()
 		t.last = ce
 		t.trouble.Unlock()
-		wait := t.backoff.Next(0)
+		wait := t.backoff.Next(t.pause)
 		if t.cut {
 			wait = s.d.opts.SEP1803.CutFor
 		}
@@ -176,6 +177,7 @@ func (t *resourceStream) connect() error {
 		}
 	}()
 	err = sinks.ReadStream(resp.Body, d.clock, pulse, t.piece)
+	t.pause = pause(&t.parser, t.pause)
 	switch {
 	case t.over != nil:
 		return t.broken(ctx, t.over)

@@ -41,8 +41,9 @@ type listEar struct {
 	// Of the connection at hand; used by its goroutine only.
 	parser wire.EventParser
 	id     uint64
-	opened bool // of all connections
-	told   bool // ready is closed
+	opened bool          // of all connections
+	pause  time.Duration // see pause; likewise
+	told   bool          // ready is closed
 	heard  bool
 	over   error
 	at     mcpload.Instant
@@ -168,9 +169,10 @@ func (e *listEar) serve() {
 		if err != nil {
 			d.rec.Noticed(mcpload.Notice{Sub: e.sub, Kind: mcpload.TransientError, At: d.clock.Now(), Detail: line(err.Error())})
 		}
-		var least time.Duration
+		e.pause = pause(&e.parser, e.pause)
+		least := e.pause
 		if known {
-			least = ce.retryAfter
+			least += ce.retryAfter
 		}
 		if !sinks.Sleep(e.ctx, backoff.Next(least)) {
 			if !e.opened {
