@@ -61,6 +61,7 @@ func NewLane(a *sinks.LaneAccount) Lane {
 			Replayed:        a.Replayed,
 			Rejected:        a.Rejected,
 			Malformed:       a.Malformed,
+			MalformedBy:     someCounts(a.MalformedBy),
 			Reconnects:      a.Reconnects,
 			DeadStreams:     a.DeadStreams,
 			Terminated:      a.Terminated,
@@ -85,6 +86,14 @@ func counts(rs []sinks.Reason) map[string]int64 {
 		m[r.Text] += r.Count
 	}
 	return m
+}
+
+// someCounts is counts, and nil where nothing was counted.
+func someCounts(rs []sinks.Reason) map[string]int64 {
+	if len(rs) == 0 {
+		return nil
+	}
+	return counts(rs)
 }
 
 func newOverhead(a *sinks.LaneAccount) Overhead {

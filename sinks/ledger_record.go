@@ -76,7 +76,7 @@ type lane struct {
 	shards []*shard
 	series series
 
-	readyReasons, brokenReasons, failures reasons
+	readyReasons, brokenReasons, failures, malformedBy reasons
 	traffic                               [mcpload.Causes]traffic
 	callFailures                          atomic.Int64
 
@@ -267,6 +267,7 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 		lane.rejected.Add(1)
 	case mcpload.Malformed:
 		lane.malformed.Add(1)
+		lane.malformedBy.add(n.Detail)
 	}
 }
 
