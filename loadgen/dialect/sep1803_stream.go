@@ -47,6 +47,7 @@ type resourceStream struct {
 	cause   mcpload.Cause
 	stands  bool
 	ended   bool
+	strange bool // an update that should not be so was noticed
 	over    *callError
 	timer   *time.Timer
 }
@@ -139,7 +140,7 @@ func (s *resourceSession) tell(k mcpload.NoticeKind, detail string) {
 // and ended without an error, or was cut by us.
 func (t *resourceStream) connect() error {
 	s, d := t.s, t.s.d
-	t.stands, t.ended, t.over, t.down, t.fresh, t.resumed, t.cut, t.id = false, false, nil, 0, false, false, false, 0
+	t.stands, t.ended, t.strange, t.over, t.down, t.fresh, t.resumed, t.cut, t.id = false, false, false, nil, 0, false, false, false, 0
 	agreed, err := s.who.agree(s.ctx, d.observe)
 	if err != nil {
 		return err
