@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -211,6 +212,14 @@ func (d *events) granted(r *run, a *answer, g grant) {
 	r.activate(a.at)
 	if g.Truncated && !first {
 		d.notice(r, mcpload.Truncated, a.at, "")
+	}
+	if g.ID == "" {
+		d.notice(r, mcpload.Malformed, a.at, "an answer to subscribe without an id")
+	}
+	if g.RefreshBefore == nil && !bytes.Contains(*a.buf, []byte(`"refreshBefore"`)) {
+		// null would say that there is no end; this says nothing, and the end
+		// may come unannounced.
+		d.notice(r, mcpload.Malformed, a.at, "an answer to subscribe without refreshBefore")
 	}
 	d.readStatus(r, a.at, g.DeliveryStatus)
 	d.countGrant(k, g, a, first)
