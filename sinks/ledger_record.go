@@ -77,8 +77,8 @@ type lane struct {
 	series series
 
 	readyReasons, brokenReasons, failures, malformedBy reasons
-	traffic                               [mcpload.Causes]traffic
-	callFailures                          atomic.Int64
+	traffic                                            [mcpload.Causes]traffic
+	callFailures                                       atomic.Int64
 
 	rejected, malformed, reconnects    atomic.Int64
 	deadStreams, terminated, transient atomic.Int64

@@ -141,17 +141,8 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	p := opts.Profile
 	r := &run{opts: opts, profile: p, clock: mcpload.NewClock(), id: newRunID()}
 	var err error
-	if r.thresholds, err = results.ParseThresholds(p.Thresholds); err != nil {
+	if r.thresholds, err = thresholdsOf(p); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
-	}
-	names := make([]string, len(p.Lanes))
-	for i, l := range p.Lanes {
-		names[i] = l.Name
-	}
-	for _, t := range r.thresholds {
-		if err := t.CheckLanes(names); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
-		}
 	}
 	if err := checkHosts(ctx, p, opts.AllowHosts); err != nil {
 		return nil, err
@@ -205,6 +196,24 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 		Warnings: []results.Warning{},
 	}
 	return r, nil
+}
+
+// thresholdsOf reads the profile's thresholds, which must be of lanes that it has.
+func thresholdsOf(p *profiles.Profile) ([]results.Threshold, error) {
+	list, err := results.ParseThresholds(p.Thresholds)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(p.Lanes))
+	for i, l := range p.Lanes {
+		names[i] = l.Name
+	}
+	for _, t := range list {
+		if err := t.CheckLanes(names); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // runName is the run id in results: that of a shard has its index behind it.

@@ -167,9 +167,13 @@ func (p *pass) prepare() error {
 }
 
 // interval is the width of the time series of a run: about a hundred intervals,
-// of 100 ms to 1 s.
+// of 100 ms to 1 s, and wider than that in a run of more than an hour: each is
+// kept, with histograms of every lane, and a day of them would not be small.
 func interval(measure time.Duration) time.Duration {
-	const step = 100 * time.Millisecond
+	const step, most = 100 * time.Millisecond, 3600
+	if measure > most*time.Second {
+		return (measure + most*time.Second - 1).Truncate(most*time.Second) / most
+	}
 	return min(max((measure/100).Truncate(step), step), time.Second)
 }
 
