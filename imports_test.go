@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"profiles":           {},
 	"loadgen":            {"."},
 	"loadgen/upstream":   {".", "loadgen", "internal/tail"},
-	"loadgen/dialect":    {".", "sinks", "internal/wire", "internal/wire/pump"},
+	"loadgen/dialect":    {".", "sinks", "internal/tail", "internal/wire", "internal/wire/pump"},
 	"sinks":              {"."},
 	"results":            {".", "sinks"},
 	"internal/capacity":  {},

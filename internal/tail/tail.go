@@ -3,6 +3,7 @@ package tail
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 )
 
@@ -33,6 +34,19 @@ func (w *Writer) Write(p []byte) (int, error) {
 		w.buf = append(w.buf[:0], w.buf[over:]...)
 	}
 	return len(p), nil
+}
+
+// Lines returns the last n lines, without space around them all, as far as they
+// were kept; nil if there is nothing.
+func (w *Writer) Lines(n int) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := bytes.TrimSpace(w.buf)
+	if len(text) == 0 {
+		return nil
+	}
+	all := strings.Split(string(text), "\n")
+	return all[max(0, len(all)-n):]
 }
 
 // LastLine returns the last line that is not blank, without space around it, as
