@@ -116,8 +116,9 @@ func TestMatrix(t *testing.T) {
 		}
 	}
 	add(six, nil, "drop(rate=0.2)", "duplicate(rate=0.2)", "reid(rate=0.2)", "misdeliver(rate=0.2)")
-	add(six, nil, "malformed(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
-	add([]string{"webhook", "triggers", "callbacks"}, nil, "oversize(rate=0.1)", "signature(rate=0.2, sign=wrong)", "repeat(rate=0.3)")
+	patient := []string{"phases.drain=10s"} // each refusal holds the next delivery up, on a busy machine for long
+	add(six, patient, "malformed(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
+	add([]string{"webhook", "triggers", "callbacks"}, patient, "oversize(rate=0.1)", "signature(rate=0.2, sign=wrong)", "repeat(rate=0.3)")
 	add([]string{"updates"}, []string{"target.era=legacy"}, "cut(rate=0.15, replay=true)", "cut(rate=0.15, replay=false)", "drop(rate=0.2)")
 	add([]string{"requests"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
 	add([]string{"lists"}, []string{"upstream.sources=1", "schedule.rate=20/s"}, "stale(rate=0.3)", "duplicate(rate=0.3)")
