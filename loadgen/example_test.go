@@ -44,3 +44,23 @@ func ExampleLoop() {
 	fmt.Println(stats.Shots)
 	// Output: 20
 }
+
+// A schedule paces an attack of vegeta's, too.
+func ExamplePacer() {
+	p := loadgen.Pacer(loadgen.Ramp{From: 1, To: 3, Over: 2 * time.Second})
+	for hit := uint64(0); ; hit++ {
+		wait, stop := p.Pace(0, hit)
+		if stop {
+			return
+		}
+		if wait >= 2*time.Second {
+			return
+		}
+		fmt.Println(hit, wait.Round(10*time.Millisecond))
+	}
+	// Output:
+	// 0 0s
+	// 1 730ms
+	// 2 1.24s
+	// 3 1.65s
+}

@@ -47,29 +47,34 @@ func NewLane(a *sinks.LaneAccount) Lane {
 			FromIntended: Summarise(a.Latency.FromIntended), FromSent: Summarise(a.Latency.FromSent), BelowFloor: []string{},
 		},
 		Overhead: newOverhead(a),
-		Detail: Detail{
-			UnexpectedBy: map[string]int64{
-				"foreignRun":    a.Unexpected.ForeignRun,
-				"neverFired":    a.Unexpected.NeverFired,
-				"notSubscribed": a.Unexpected.NotSubscribed,
-				"stale":         a.Unexpected.Stale,
-			},
-			Unprobed:        a.Unprobed,
-			Foreign:         a.Foreign,
-			InFlight:        a.InFlight,
-			Excused:         a.Excused,
-			Replayed:        a.Replayed,
-			Rejected:        a.Rejected,
-			Malformed:       a.Malformed,
-			Reconnects:      a.Reconnects,
-			DeadStreams:     a.DeadStreams,
-			Terminated:      a.Terminated,
-			TransientErrors: a.TransientErrors,
-		},
+		Detail:   newDetail(a),
 		Figures:  map[string]float64{},
 		Timings:  map[string]Quantiles{},
 		Failures: counts(a.Failures),
 		Examples: newExamples(a.Examples),
+	}
+}
+
+func newDetail(a *sinks.LaneAccount) Detail {
+	return Detail{
+		UnexpectedBy: map[string]int64{
+			"foreignRun":    a.Unexpected.ForeignRun,
+			"neverFired":    a.Unexpected.NeverFired,
+			"notSubscribed": a.Unexpected.NotSubscribed,
+			"stale":         a.Unexpected.Stale,
+		},
+		Unprobed:        a.Unprobed,
+		Foreign:         a.Foreign,
+		InFlight:        a.InFlight,
+		Excused:         a.Excused,
+		Replayed:        a.Replayed,
+		Rejected:        a.Rejected,
+		Malformed:       a.Malformed,
+		MalformedBy:     someCounts(a.MalformedBy),
+		Reconnects:      a.Reconnects,
+		DeadStreams:     a.DeadStreams,
+		Terminated:      a.Terminated,
+		TransientErrors: a.TransientErrors,
 	}
 }
 
@@ -85,6 +90,14 @@ func counts(rs []sinks.Reason) map[string]int64 {
 		m[r.Text] += r.Count
 	}
 	return m
+}
+
+// someCounts is counts, and nil where nothing was counted.
+func someCounts(rs []sinks.Reason) map[string]int64 {
+	if len(rs) == 0 {
+		return nil
+	}
+	return counts(rs)
 }
 
 func newOverhead(a *sinks.LaneAccount) Overhead {

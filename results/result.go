@@ -337,11 +337,13 @@ type Detail struct {
 	// Replayed deliveries are older than the subscription and were asked for.
 	Replayed        int64 `json:"replayed"`
 	Rejected        int64 `json:"rejected"`        // signature wrong, missing or stale
-	Malformed       int64 `json:"malformed"`       // could not be read
+	Malformed       int64 `json:"malformed"`       // messages that could not be read, or break the protocol in a way that clients feel
 	Reconnects      int64 `json:"reconnects"`      // streams that were cut and opened again
 	DeadStreams     int64 `json:"deadStreams"`     // streams that fell silent for twice the heartbeat interval
 	Terminated      int64 `json:"terminated"`      // subscriptions that the target ended
 	TransientErrors int64 `json:"transientErrors"` // error notifications, and calls that failed and were tried again
+	// MalformedBy splits Malformed by what was wrong; absent when nothing was.
+	MalformedBy map[string]int64 `json:"malformedBy,omitempty"`
 }
 
 // Example is one incident that can be followed up.

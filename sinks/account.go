@@ -155,9 +155,11 @@ type LaneAccount struct {
 	EventMessages, EventBytes int64
 	Arrivals                  Arrivals
 	Rejected, Malformed       int64
-	Reconnects, DeadStreams   int64
-	Terminated                int64
-	TransientErrors           int64
+	// MalformedBy is Malformed by the detail of the notices, most frequent first.
+	MalformedBy             []Reason
+	Reconnects, DeadStreams int64
+	Terminated              int64
+	TransientErrors         int64
 	// Broken counts subscriptions that failed after they had been active.
 	Broken        int64
 	BrokenReasons []Reason

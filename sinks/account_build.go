@@ -46,6 +46,7 @@ func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
 		Subscriptions:   n.spec.Subscriptions,
 		Rejected:        n.rejected.Load(),
 		Malformed:       n.malformed.Load(),
+		MalformedBy:     n.malformedBy.export(),
 		Reconnects:      n.reconnects.Load(),
 		DeadStreams:     n.deadStreams.Load(),
 		Terminated:      n.terminated.Load(),

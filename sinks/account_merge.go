@@ -101,6 +101,7 @@ func (n *LaneAccount) plus(b *LaneAccount) {
 	n.Arrivals.Waited = n.Arrivals.Waited.Plus(b.Arrivals.Waited)
 	n.Rejected += b.Rejected
 	n.Malformed += b.Malformed
+	n.MalformedBy = plusReasons(n.MalformedBy, b.MalformedBy)
 	n.Reconnects += b.Reconnects
 	n.DeadStreams += b.DeadStreams
 	n.Terminated += b.Terminated

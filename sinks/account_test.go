@@ -135,7 +135,7 @@ func TestAccountTraffic(t *testing.T) {
 	l.Called(mcpload.Call{Cause: mcpload.Heartbeat, Down: 5})
 	for kind := mcpload.Reconnected; kind <= mcpload.Malformed; kind++ {
 		for range kind {
-			l.Noticed(mcpload.Notice{Kind: kind})
+			l.Noticed(mcpload.Notice{Kind: kind, Detail: "as told"})
 		}
 	}
 	script(t, l, mcpload.Sub{}, up+"unprobed@3 warm:1@4 got:1@5")
@@ -154,6 +154,9 @@ func TestAccountTraffic(t *testing.T) {
 	}
 	if want := []Reason{{"events/subscribe http 429", 2}, {"events/poll timeout", 1}}; !reflect.DeepEqual(n.Failures, want) {
 		t.Errorf("failures: %v", n.Failures)
+	}
+	if want := []Reason{{"as told", 7}}; !reflect.DeepEqual(n.MalformedBy, want) {
+		t.Errorf("malformed: %v", n.MalformedBy)
 	}
 	got := []int64{n.Reconnects, n.Terminated, n.TransientErrors, n.DeadStreams, n.Rejected, n.Malformed, n.EventMessages, n.EventBytes}
 	if want := []int64{2, 3, 4, 5, 6, 7, 2, 200}; !reflect.DeepEqual(got, want) {

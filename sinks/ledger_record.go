@@ -76,9 +76,9 @@ type lane struct {
 	shards []*shard
 	series series
 
-	readyReasons, brokenReasons, failures reasons
-	traffic                               [mcpload.Causes]traffic
-	callFailures                          atomic.Int64
+	readyReasons, brokenReasons, failures, malformedBy reasons
+	traffic                                            [mcpload.Causes]traffic
+	callFailures                                       atomic.Int64
 
 	rejected, malformed, reconnects    atomic.Int64
 	deadStreams, terminated, transient atomic.Int64
@@ -271,6 +271,7 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 		lane.rejected.Add(1)
 	case mcpload.Malformed:
 		lane.malformed.Add(1)
+		lane.malformedBy.add(n.Detail)
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"strings"
-	"sync"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/tail"
 )
 
 // Ready is the line of JSON that a reference target prints on standard output
@@ -31,7 +31,7 @@ type Child struct {
 	Ready
 	cmd   *exec.Cmd
 	stdin io.Closer
-	log   *tail
+	log   *tail.Writer
 
 	exited chan struct{}
 	err    error // set before exited is closed
@@ -44,7 +44,7 @@ const childStart = 15 * time.Second
 // serve until its standard input ends. The caller must Stop it.
 func StartChild(ctx context.Context, name string, args ...string) (*Child, error) {
 	cmd := exec.Command(name, args...)
-	c := &Child{cmd: cmd, log: &tail{max: 4096}, exited: make(chan struct{})}
+	c := &Child{cmd: cmd, log: &tail.Writer{}, exited: make(chan struct{})}
 	cmd.Stderr = c.log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Child) Err() error {
 	if c.err != nil {
 		how = c.err.Error()
 	}
-	if last := c.log.lastLine(); last != "" {
+	if last := c.log.LastLine(); last != "" {
 		how += ": " + last
 	}
 	return errors.New(how)
@@ -129,28 +129,4 @@ func (f *firstLine) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
-}
-
-// tail is a Writer that keeps the last max bytes. It is safe for concurrent use.
-type tail struct {
-	mu  sync.Mutex
-	max int
-	buf []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if over := len(t.buf) - t.max; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) lastLine() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(string(t.buf)), "\n")
-	return lines[len(lines)-1]
 }

@@ -174,7 +174,7 @@ func (r *run) warnLane(l results.Lane) {
 		r.warning("rejected", l.Name, "%d webhook deliveries were refused because their signature was wrong, missing or stale", l.Detail.Rejected)
 	}
 	if l.Detail.Malformed > 0 {
-		r.warning("malformed", l.Name, "%d messages could not be read", l.Detail.Malformed)
+		r.warning("malformed", l.Name, "%d messages could not be read, or break the protocol: %s", l.Detail.Malformed, topReason(l.Detail.MalformedBy))
 	}
 	if l.Detail.Reconnects+l.Detail.DeadStreams > 0 {
 		r.warning("reconnects", l.Name, "%d streams were cut and opened again, %d of them because they fell silent", l.Detail.Reconnects, l.Detail.DeadStreams)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/tail"
 	"github.com/mcpload/mcpload/internal/target"
 	"github.com/mcpload/mcpload/internal/target/faults"
 	"github.com/mcpload/mcpload/profiles"
@@ -40,7 +41,7 @@ func inProcess(ctx context.Context, args []string) (*Child, error) {
 	if err := s.Start(ctx); err != nil {
 		return nil, err
 	}
-	c := &Child{Ready: Ready{URL: s.URL(), Admin: s.AdminURL(), PID: os.Getpid()}, log: &tail{max: 1}, exited: make(chan struct{})}
+	c := &Child{Ready: Ready{URL: s.URL(), Admin: s.AdminURL(), PID: os.Getpid()}, log: &tail.Writer{Max: 1}, exited: make(chan struct{})}
 	c.stdin = closing(func() error {
 		defer close(c.exited)
 		return s.Close(context.WithoutCancel(ctx))
@@ -115,8 +116,9 @@ func TestMatrix(t *testing.T) {
 		}
 	}
 	add(six, nil, "drop(rate=0.2)", "duplicate(rate=0.2)", "reid(rate=0.2)", "misdeliver(rate=0.2)")
-	add(six, nil, "malformed(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
-	add([]string{"webhook", "triggers", "callbacks"}, nil, "oversize(rate=0.1)", "signature(rate=0.2, sign=wrong)", "repeat(rate=0.3)")
+	patient := []string{"phases.drain=10s"} // each refusal holds the next delivery up, on a busy machine for long
+	add(six, patient, "malformed(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
+	add([]string{"webhook", "triggers", "callbacks"}, patient, "oversize(rate=0.1)", "signature(rate=0.2, sign=wrong)", "repeat(rate=0.3)")
 	add([]string{"updates"}, []string{"target.era=legacy"}, "cut(rate=0.15, replay=true)", "cut(rate=0.15, replay=false)", "drop(rate=0.2)")
 	add([]string{"requests"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
 	add([]string{"lists"}, []string{"upstream.sources=1", "schedule.rate=20/s"}, "stale(rate=0.3)", "duplicate(rate=0.3)")

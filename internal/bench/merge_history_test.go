@@ -170,7 +170,7 @@ func (h *made) noise() {
 	heard := h.whole.lanes[sub.Lane].hears(int(sub.Index))
 	h.delivered(mcpload.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: mcpload.Stamp{Source: heard[0], Seq: 1 << 20}}, true)
 	for _, kind := range []mcpload.NoticeKind{mcpload.Reconnected, mcpload.Rejected, mcpload.Malformed, mcpload.Overclaimed, mcpload.DeadStream, mcpload.TransientError} {
-		h.noticed(mcpload.Notice{Sub: sub, Kind: kind, At: h.now})
+		h.noticed(mcpload.Notice{Sub: sub, Kind: kind, At: h.now, Detail: []string{"one thing", "another"}[h.rand.IntN(2)]})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/tail"
 	"github.com/mcpload/mcpload/results"
 )
 
@@ -104,7 +105,7 @@ type shardProcess struct {
 	index int
 	cmd   *exec.Cmd
 	in    io.WriteCloser
-	log   *tail
+	log   *tail.Writer
 
 	hello   bool
 	ready   int // passes that it was ready for
@@ -127,7 +128,7 @@ func (c *conductor) start() error {
 		return fmt.Errorf("hand the profile to the shards: %w", err)
 	}
 	for i := range c.Count {
-		s := &shardProcess{index: i, cmd: c.Command(i), log: &tail{max: 4096}}
+		s := &shardProcess{index: i, cmd: c.Command(i), log: &tail.Writer{}}
 		s.cmd.Stderr = s.log
 		detachFromTerminal(s.cmd)
 		out, err := s.cmd.StdoutPipe()
@@ -276,7 +277,7 @@ func (c *conductor) ended(n news) {
 	if n.err != nil {
 		how = n.err.Error()
 	}
-	if last := s.log.lastLine(); last != "" {
+	if last := s.log.LastLine(); last != "" {
 		how += ": " + last
 	}
 	c.fail(fmt.Errorf("shard %d died: %s", s.index, how))

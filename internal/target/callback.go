@@ -175,6 +175,15 @@ func failureOf(err error) string {
 	return failRefused
 }
 
+// lastError is how deliveryStatus spells a failure: the draft's list has no word
+// for an address that is not called.
+func lastError(failure string) string {
+	if failure == addressRefused {
+		return failRefused
+	}
+	return failure
+}
+
 // refusePrivate is a dialer's control function: it sees the address that is
 // about to be dialled.
 func refusePrivate(_, address string, _ syscall.RawConn) error {

@@ -81,7 +81,7 @@ func TestCapacityEnds(t *testing.T) {
 		}
 		synctest.Wait()
 		close(stop)
-		if <-over || <-over {
+		if first, second := <-over, <-over; first || second {
 			t.Error("a token after the end")
 		}
 		if !(*capacity)(nil).take(t.Context(), nil, 1000) {

@@ -42,40 +42,54 @@ func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("Forbidden: Host %q is not loopback", r.Host), http.StatusForbidden)
 		return
 	}
-	principal := bearer(r)
+	principal, ok := f.admit(w, r)
+	if !ok {
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		f.post(w, r, principal)
+	case http.MethodGet:
+		// The stream of a session, on which list_changed goes.
+		var leave func()
+		w, leave = f.server.audience.join(w, nil)
+		defer leave()
+		defer f.server.lists.attend(w, r.Header.Get(headerSession))()
+		f.server.resources.stream(w, r, principal, func(w http.ResponseWriter, r *http.Request) { f.base.serve(w, r, principal) })
+	default:
+		f.base.serve(w, r, principal)
+		if r.Method == http.MethodDelete {
+			f.server.resources.drop(r.Header.Get(headerSession))
+			f.server.lists.forget(r.Header.Get(headerSession))
+		}
+	}
+}
+
+// admit finds out who asks. It answers those who may not, or whose session is
+// not theirs, and returns false.
+func (f *face) admit(w http.ResponseWriter, r *http.Request) (principal string, ok bool) {
+	principal = bearer(r)
 	if !f.server.admits(principal) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
 		http.Error(w, "Unauthorized: want a known bearer token", http.StatusUnauthorized)
-		return
+		return "", false
 	}
 	if session := r.Header.Get(headerSession); session != "" {
 		owner, known := f.base.sessions.owner(session)
 		switch {
 		case !known:
 			http.Error(w, "session not found", http.StatusNotFound)
-			return
+			return "", false
 		case owner != principal:
 			http.Error(w, "the session is another principal's", http.StatusForbidden)
-			return
+			return "", false
 		}
 	}
-	if r.Method != http.MethodPost {
-		if r.Method == http.MethodGet {
-			// The stream of a session, on which list_changed goes.
-			var leave func()
-			w, leave = f.server.audience.join(w, nil)
-			defer leave()
-			defer f.server.lists.attend(w, r.Header.Get(headerSession))()
-			f.server.resources.stream(w, r, principal, func(w http.ResponseWriter, r *http.Request) { f.base.serve(w, r, principal) })
-			return
-		}
-		f.base.serve(w, r, principal)
-		if r.Method == http.MethodDelete {
-			f.server.resources.drop(r.Header.Get(headerSession))
-			f.server.lists.forget(r.Header.Get(headerSession))
-		}
-		return
-	}
+	return principal, true
+}
+
+// post finds out whose message it is: that of one of the systems, or the SDK's.
+func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		var tooLarge *http.MaxBytesError

@@ -186,7 +186,7 @@ func (h *hook) settle(d *delivery, httpStatus int, failure string) (retryIn time
 	if failure == "" {
 		h.status.lastDelivery, h.status.lastError, h.status.failedSince = now, "", time.Time{}
 	} else {
-		h.status.lastError = failure
+		h.status.lastError = lastError(failure)
 		if h.status.failedSince.IsZero() {
 			h.status.failedSince = now
 		}

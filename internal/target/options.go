@@ -147,8 +147,27 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// contradiction says what is wrong with the options as they were given, apart
+// from the ranges of single ones.
+func (o *Options) contradiction() error {
+	switch {
+	case o.Capacity < 0 || o.Capacity > 1e6:
+		return fmt.Errorf("target: Capacity is %v: want 0 to 1000000 deliveries per second", o.Capacity)
+	case o.CapacityBurst != 0 && o.Capacity == 0:
+		return fmt.Errorf("target: CapacityBurst is %d without Capacity: give both", o.CapacityBurst)
+	case o.Proof != "" && o.Proof != ProofChallenge && o.Proof != ProofWellKnown:
+		return fmt.Errorf("target: Proof is %q: want %s or %s", o.Proof, ProofChallenge, ProofWellKnown)
+	case o.TypesEvery < 0:
+		return fmt.Errorf("target: TypesEvery is %v: want 0 or more", o.TypesEvery)
+	case o.Stdio && o.TLS:
+		return errors.New("target: Stdio and TLS are both set: want one of them")
+	}
+	return nil
+}
+
 // withDefaults fills in the zero fields and refuses values out of range.
 func (o Options) withDefaults() (Options, error) {
+	given := o.contradiction()
 	var bad error
 	duration := func(name string, d *time.Duration, def, least time.Duration) {
 		*d = cmp.Or(*d, def)
@@ -187,22 +206,10 @@ func (o Options) withDefaults() (Options, error) {
 	number("Window", &o.Window, 256, 1)
 	number("Senders", &o.Senders, 256, 1)
 	number("SuspendAfter", &o.SuspendAfter, 100, -1)
-	if (o.Capacity < 0 || o.Capacity > 1e6) && bad == nil {
-		bad = fmt.Errorf("target: Capacity is %v: want 0 to 1000000 deliveries per second", o.Capacity)
-	}
-	if o.CapacityBurst != 0 && o.Capacity == 0 && bad == nil {
-		bad = fmt.Errorf("target: CapacityBurst is %d without Capacity: give both", o.CapacityBurst)
-	}
 	number("CapacityBurst", &o.CapacityBurst, max(1, int(o.Capacity/20)), 1)
 	o.Proof = cmp.Or(o.Proof, ProofChallenge)
-	if o.Proof != ProofChallenge && o.Proof != ProofWellKnown && bad == nil {
-		bad = fmt.Errorf("target: Proof is %q: want %s or %s", o.Proof, ProofChallenge, ProofWellKnown)
-	}
-	if o.TypesEvery < 0 && bad == nil {
-		bad = fmt.Errorf("target: TypesEvery is %v: want 0 or more", o.TypesEvery)
-	}
-	if o.Stdio && o.TLS && bad == nil {
-		bad = errors.New("target: Stdio and TLS are both set: want one of them")
+	if bad == nil {
+		bad = given
 	}
 	var err error
 	if o.Lists, err = o.Lists.withDefaults(); err != nil && bad == nil {

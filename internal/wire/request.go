@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -53,7 +54,7 @@ func (o *Object) End() []byte { return append(o.dst, '}') }
 // AppendRequest appends a JSON-RPC request. params must be a JSON value.
 func AppendRequest(dst []byte, id uint64, method string, params []byte) []byte {
 	dst = slices.Grow(dst, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+20+len(method)+len(params))
-	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, requestHead...)
 	dst = strconv.AppendUint(dst, id, 10)
 	dst = append(dst, `,"method":`...)
 	dst = AppendString(dst, method)
@@ -111,4 +112,20 @@ func AppendString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
+}
+
+const requestHead = `{"jsonrpc":"2.0","id":`
+
+// RequestID returns the id of a request that [AppendRequest] made, as it is
+// spelled in JSON; nil for anything else.
+func RequestID(b []byte) []byte {
+	rest, ok := bytes.CutPrefix(b, []byte(requestHead))
+	if !ok {
+		return nil
+	}
+	n := bytes.IndexByte(rest, ',')
+	if n <= 0 {
+		return nil
+	}
+	return rest[:n]
 }

@@ -326,3 +326,62 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// The draft wants heartbeats as messages: comments do not reach the client
+// behind most libraries, and so keep nothing alive.
+func TestCommentsAreNoHeartbeat(t *testing.T) {
+	var streams atomic.Int32
+	url := serve(t, nil, func(w http.ResponseWriter, r *http.Request, id json.RawMessage, method string) {
+		streams.Add(1)
+		open(w)
+		for tick := time.NewTicker(2 * time.Millisecond); ; {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-tick.C:
+				io.WriteString(w, ": still here\n\n")
+				w.(http.Flusher).Flush()
+			}
+		}
+	})
+	d, rec := lane(t, dialect.EndpointOptions{URL: url}, dialect.Options{
+		Mode: mcpload.Push, Push: dialect.PushOptions{Heartbeat: 30 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+	})
+	attach(t, d, 1)
+	rec.wait(t, "a second stream", func(m *memory) bool { return streams.Load() > 1 && m.noticed(mcpload.DeadStream) > 0 })
+}
+
+// A stream's field retry is the least time that clients stay away.
+func TestStreamComesBackNoSoonerThanAsked(t *testing.T) {
+	const asked = 150 * time.Millisecond
+	var mu sync.Mutex
+	var ended, began time.Time
+	url := serve(t, nil, func(w http.ResponseWriter, r *http.Request, id json.RawMessage, method string) {
+		mu.Lock()
+		first := ended.IsZero()
+		if !first && began.IsZero() {
+			began = time.Now()
+		}
+		mu.Unlock()
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "retry: %d\n\n", asked.Milliseconds())
+		open(w)
+		if first {
+			mu.Lock()
+			defer mu.Unlock()
+			ended = time.Now()
+			return
+		}
+		<-r.Context().Done()
+	})
+	d, rec := lane(t, dialect.EndpointOptions{URL: url}, dialect.Options{
+		Mode: mcpload.Push, Push: dialect.PushOptions{BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+	})
+	attach(t, d, 1)
+	rec.wait(t, "the second stream", func(m *memory) bool { return m.noticed(mcpload.Reconnected) > 0 })
+	mu.Lock()
+	defer mu.Unlock()
+	if away := began.Sub(ended); away < asked {
+		t.Errorf("it came back after %v, asked for %v", away, asked)
+	}
+}

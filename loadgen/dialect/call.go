@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,8 +53,9 @@ type caller struct {
 	url       *url.URL
 	host      string
 	clock     *mcpload.Clock
-	pipe      *pipe         // nil unless the target is a program
-	traffic   *wire.Traffic // of what goes over the pipe; nil = counted nowhere
+	rec       mcpload.Recorder // of a lane; nil otherwise
+	pipe      *pipe            // nil unless the target is a program
+	traffic   *wire.Traffic    // of what goes over the pipe; nil = counted nowhere
 }
 
 // caller makes a caller of the endpoint's own, whose connections the handshakes
@@ -74,6 +76,8 @@ type answer struct {
 	date   time.Time // the Date header, zero if there was none
 	status int
 	sent   bool // over a pipe: it was handed to the server
+
+	want []byte // the id that it has to name, as JSON; nil = any
 
 	buf *[]byte
 }
@@ -107,7 +111,7 @@ func (c *caller) call(ctx context.Context, method string, header http.Header, bo
 	if c.pipe != nil {
 		return c.callPipe(ctx, method, body)
 	}
-	a := &answer{up: requestSize(http.MethodPost, c.url.RequestURI(), header, int64(len(body)))}
+	a := &answer{up: requestSize(http.MethodPost, c.url.RequestURI(), header, int64(len(body))), want: wire.RequestID(body)}
 	start := c.clock.Now()
 	defer func() {
 		if a.at == 0 {
@@ -152,7 +156,10 @@ func (a *answer) read(ctx context.Context, c *caller, resp *http.Response, metho
 	} else {
 		found, err = a.readObject(c, resp.Body)
 	}
-	if a.err = judge(resp, &a.msg, found); a.err != nil && a.err.kind == kindProtocol && err != nil {
+	if a.err = judge(resp, &a.msg, found); a.err == nil && !answers(&a.msg, a.want) {
+		a.err = &callError{kind: kindProtocol, status: a.status, message: "the answer names the id " + nameOf(a.msg.ID) + ", the request has " + string(a.want)}
+	}
+	if a.err != nil && a.err.kind == kindProtocol && err != nil {
 		a.err = transportError(ctx, err)
 	}
 }
@@ -173,7 +180,42 @@ func judge(resp *http.Response, m *wire.Message, found bool) *callError {
 		return nil
 	}
 	e.kind, e.message = kindProtocol, "the answer holds no JSON-RPC result"
+	if coding := compressed(resp.Header); coding != "" {
+		e.message = "the answer is compressed (" + coding + "), which was not asked for"
+	}
 	return e
+}
+
+// answers tells whether a response is that to the request with the id want. An
+// error may have the id null: its sender could not read the request. Some
+// servers make strings of ids, which clients put up with.
+func answers(m *wire.Message, want []byte) bool {
+	id := m.ID
+	switch {
+	case want == nil:
+		return true
+	case m.HasError && (id == nil || string(id) == "null"):
+		return true
+	}
+	if n := len(id); n > 2 && id[0] == '"' {
+		id = id[1 : n-1]
+	}
+	return bytes.Equal(id, want)
+}
+
+func nameOf(id []byte) string {
+	if id == nil {
+		return "(none)"
+	}
+	return line(string(id))
+}
+
+// compressed names the coding of a body that is not what it seems; "" = none.
+func compressed(h http.Header) string {
+	if c := strings.TrimSpace(h.Get("Content-Encoding")); c != "" && !strings.EqualFold(c, "identity") {
+		return line(c)
+	}
+	return ""
 }
 
 func (a *answer) readObject(c *caller, body io.Reader) (bool, error) {
@@ -207,7 +249,7 @@ func (a *answer) readStream(c *caller, body io.Reader) (bool, error) {
 	found := false
 	take := func(e wire.Event) {
 		var m wire.Message
-		if found || len(e.Data) == 0 || !wire.ScanMessage(e.Data, &m) || !m.HasResult && !m.HasError {
+		if found || len(e.Data) == 0 || !wire.ScanMessage(e.Data, &m) || m.Method != nil || !m.HasResult && !m.HasError || !answers(&m, a.want) {
 			return
 		}
 		*a.buf = append((*a.buf)[:0], e.Data...)

@@ -147,6 +147,28 @@ func (e *callError) throttled() bool {
 	return e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable
 }
 
+// codeNoResource is what the base protocol answers where a resource is not known.
+const codeNoResource = -32002
+
+// forgotten tells whether an answer to a request with a session id says that
+// the server no longer knows the session: 404, whatever the body. Servers put
+// errors of several codes into it, which are none that a method answers with;
+// those of methods come with 404, too.
+func (e *callError) forgotten() bool {
+	if e == nil || e.status != http.StatusNotFound {
+		return false
+	}
+	if !e.hasCode {
+		return true
+	}
+	switch e.code {
+	case codeMethodNotFound, codeInvalidParams, codeNoResource,
+		codeNotFound, codeForbidden, codeExhausted, codeUnsupported, codeCallback:
+		return false
+	}
+	return true
+}
+
 // passing tells whether an error that ended a subscription names a state that
 // passes, so that coming back is worth it.
 func passing(code int64) bool { return code == codeExhausted || code == codeInternal }

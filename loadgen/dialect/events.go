@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
@@ -19,11 +18,11 @@ import (
 // events is one lane of the MCP Events draft, or of Smithery's triggers.
 type events struct {
 	caller
+	*callbacks
 	flavour flavour
 	tally   tally
 	opts    Options
 	ep      *Endpoint
-	rec     mcpload.Recorder
 	looker  mcpload.Observer // nil when nobody looks at events
 	older   bool
 	hangUp  func() // closes the transport's connections
@@ -46,19 +45,13 @@ type events struct {
 
 // run is one attachment of a subscription, from Attaching to Detached or Failed.
 type run struct {
-	sub  mcpload.Sub
+	attachment
 	who  *principal
 	args json.RawMessage
-	rand *rand.Rand // of the one goroutine that runs it
+	rand *rand.Rand    // of the one goroutine that runs it
+	done chan struct{} // closed when its goroutine is over
 
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{} // closed when its goroutine is over
-
-	mu     sync.Mutex
-	active bool
-	over   bool
-	cursor []byte // raw JSON token; empty = null
+	cursor []byte // raw JSON token; empty = null; guarded by mu
 
 	resumes bool // it begins at a cursor of the run before it
 
@@ -80,13 +73,13 @@ func newEvents(opts Options) (*events, error) {
 		return nil, fmt.Errorf("dialect %w", err)
 	}
 	opts = withDefaults(opts)
-	d := &events{flavour: f, opts: opts, ep: opts.Endpoint, rec: opts.Recorder, looker: mcpload.ObserverOf(opts.Recorder), older: opts.Endpoint.opts.Revision == Older, runs: make([]*run, opts.Subscriptions)}
+	d := &events{flavour: f, opts: opts, ep: opts.Endpoint, looker: mcpload.ObserverOf(opts.Recorder), older: opts.Endpoint.opts.Revision == Older, runs: make([]*run, opts.Subscriptions)}
 	t, hangUp, err := d.ep.newTransport(opts.HTTP, &d.traffic, opts.Mode == mcpload.Push)
 	if err != nil {
 		return nil, fmt.Errorf("dialect events: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, pipe: d.ep.pipe, traffic: &d.traffic}
+	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder, pipe: d.ep.pipe, traffic: &d.traffic}
 	d.life, d.end = context.WithCancel(context.Background())
 	switch opts.Mode {
 	case mcpload.Poll:
@@ -161,7 +154,7 @@ func (d *events) Attach(ctx context.Context, i int) error {
 	if err == nil {
 		return nil
 	}
-	d.fail(r, err)
+	r.fail(err)
 	d.release(r)
 	return fmt.Errorf("attach %s at %s: %w", d.opts.Event, d.ep.opts.URL, err)
 }
@@ -170,13 +163,8 @@ func (d *events) Attach(ctx context.Context, i int) error {
 func (d *events) begin(i int) (*run, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch {
-	case d.closed:
-		return nil, fmt.Errorf("%w: the lane is closed", ErrState)
-	case i < 0 || i >= len(d.runs):
-		return nil, fmt.Errorf("%w: there are %d", ErrState, len(d.runs))
-	case d.runs[i] != nil && !d.runs[i].isOver():
-		return nil, fmt.Errorf("%w: it is open", ErrState)
+	if err := mayAttach(d.closed, d.runs, i); err != nil {
+		return nil, err
 	}
 	args := json.RawMessage("{}")
 	if d.opts.Arguments != nil {
@@ -189,11 +177,11 @@ func (d *events) begin(i int) (*run, error) {
 		return nil, fmt.Errorf("%w: arguments %s are not a JSON object", ErrInvalid, line(string(args)))
 	}
 	r := &run{
-		sub:  mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)},
-		who:  d.ep.principal(d.opts.number(i)),
-		args: args,
-		rand: rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i)))),
-		done: make(chan struct{}),
+		attachment: attachment{sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, to: &d.caller},
+		who:        d.ep.principal(d.opts.number(i)),
+		args:       args,
+		rand:       rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i)))),
+		done:       make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(d.life)
 	switch {
@@ -214,13 +202,8 @@ func (d *events) begin(i int) (*run, error) {
 
 // Detach ends subscription i.
 func (d *events) Detach(ctx context.Context, i int) error {
-	d.mu.Lock()
-	var r *run
-	if i >= 0 && i < len(d.runs) {
-		r = d.runs[i]
-	}
-	d.mu.Unlock()
-	if r == nil || !d.leave(r) {
+	r := lastTurn(&d.mu, d.runs, i)
+	if r == nil || !r.leave() {
 		return nil
 	}
 	var err error
@@ -254,30 +237,7 @@ func (d *events) Close(ctx context.Context) error {
 	}
 	d.closed = true
 	d.mu.Unlock()
-	const atOnce = 32
-	room := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var first error
-	failed := 0
-	for i, r := range d.runs {
-		if r == nil || r.isOver() {
-			continue
-		}
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			if err := d.Detach(ctx, i); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed++
-				if first == nil {
-					first = err
-				}
-			}
-		})
-	}
-	wg.Wait()
+	failed, first := detachAll(d.runs, func(i int) error { return d.Detach(ctx, i) })
 	d.end()
 	d.work.Wait()
 	if d.watch != nil {
@@ -302,51 +262,7 @@ func (d *events) Close(ctx context.Context) error {
 
 // Traffic returns the lane's totals.
 func (d *events) Traffic() Traffic {
-	t := Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened()}
-	if d.hooks != nil {
-		t.Accepted = d.hooks.listener.Accepted()
-	}
-	return t
-}
-
-// isOver tells whether the run has ended.
-func (r *run) isOver() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.over
-}
-
-// activate reports Active, once.
-func (d *events) activate(r *run, at mcpload.Instant) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.active && !r.over {
-		r.active = true
-		d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Active, At: at})
-	}
-}
-
-// fail reports Failed, unless the run has ended already.
-func (d *events) fail(r *run, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		r.over = true
-		d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Failed, At: d.clock.Now(), Reason: line(err.Error())})
-		r.cancel()
-	}
-}
-
-// leave reports Detaching; false if the run has ended already.
-func (d *events) leave(r *run) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over {
-		return false
-	}
-	r.over = true
-	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Detaching, At: d.clock.Now()})
-	return true
+	return Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened(), Accepted: d.accepted()}
 }
 
 // setCursor keeps a position that the target sent. null says that there is
@@ -387,7 +303,7 @@ func (d *events) observe(c mcpload.Call) {
 // lost tells whether an answer means that the server no longer knows the
 // session, and then forgets it.
 func (d *events) lost(r *run, a *agreement, e *callError) bool {
-	if a.session == "" || e == nil || e.hasCode || e.status != http.StatusNotFound {
+	if a.session == "" || !e.forgotten() {
 		return false
 	}
 	r.who.forget(a)

@@ -70,7 +70,9 @@ func (d *events) readStatus(r *run, at mcpload.Instant, s *deliveryStatus) {
 func (d *events) countGrant(k *hook, g grant, a *answer, first bool) {
 	k.mu.Lock()
 	last, late := k.id, !first && k.expires != 0 && a.at.Add(-a.took) > k.expires
-	k.id = g.ID
+	if last != g.ID {
+		k.id, k.formerID = g.ID, last
+	}
 	k.mu.Unlock()
 	if !first && last != g.ID {
 		d.tally.count("idsChanged", 1) // the subscription was not there any more

@@ -49,6 +49,7 @@ var errNoChannel = errors.New("the target has no stream for notifications")
 func (l *listening) run() {
 	d := l.d
 	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax}
+	var asked time.Duration
 	for {
 		opened, err := l.connect()
 		if errors.Is(err, errNoChannel) {
@@ -58,7 +59,8 @@ func (l *listening) run() {
 		if opened {
 			backoff.Reset()
 		}
-		if !sinks.Sleep(d.life, backoff.Next(0)) {
+		asked = pause(&l.parser, asked)
+		if !sinks.Sleep(d.life, backoff.Next(asked)) {
 			return
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/tail"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -53,7 +53,7 @@ type pipe struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	out   *os.File
-	log   stderrTail
+	log   tail.Writer
 	queue chan []byte
 	up    atomic.Int64
 	pid   atomic.Int64 // 0 = not started
@@ -62,14 +62,15 @@ type pipe struct {
 	quit    chan struct{} // closed by close
 	exited  chan struct{} // closed when the process is over
 	gone    chan struct{} // closed when no more lines will come, and every exchange knows
-	cause   error         // set before gone is closed
+	over    chan struct{} // closed before the exchanges are told
+	cause   error         // set before over is closed
 	work    sync.WaitGroup
 }
 
 func newPipe(o EndpointOptions, issued *atomic.Uint64) *pipe {
 	p := &pipe{
 		graces: [2]time.Duration{stdinGrace, termGrace}, command: o.Command, env: o.Env, dir: o.Dir, copyTo: o.Stderr, queue: make(chan []byte, pipeQueue),
-		quit: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}),
+		quit: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}), over: make(chan struct{}),
 	}
 	p.router.issued = issued
 	p.router.respond = p.respond
@@ -156,6 +157,7 @@ func (p *pipe) read() {
 	parser.End(take)
 	_ = p.out.Close() // nothing more is wanted of it
 	p.cause = p.ending()
+	close(p.over) // before anybody is told, who may ask for the cause at once
 	p.router.finish(p.cause)
 	close(p.gone)
 }
@@ -172,7 +174,7 @@ func (p *pipe) ending() error {
 		return fmt.Errorf("%s: closed", p.command[0])
 	}
 	text := "the server " + p.command[0] + " ended: " + how
-	if last := p.log.lastLine(); last != "" {
+	if last := line(p.log.LastLine()); last != "" {
 		text += ": " + last
 	}
 	return errors.New(text)
@@ -267,43 +269,4 @@ func (p *pipe) close() {
 	}
 	<-p.exited
 	p.work.Wait()
-}
-
-// stderrTail is a Writer that keeps the last bytes. It is safe for concurrent
-// use.
-type stderrTail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-const stderrKept = 4 << 10
-
-// Write implements [io.Writer].
-func (t *stderrTail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, b...)
-	if over := len(t.buf) - stderrKept; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
-	return len(b), nil
-}
-
-// lines returns the last n lines.
-func (t *stderrTail) lines(n int) []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := strings.TrimSpace(string(t.buf))
-	if text == "" {
-		return nil
-	}
-	all := strings.Split(text, "\n")
-	return all[max(0, len(all)-n):]
-}
-
-func (t *stderrTail) lastLine() string {
-	if last := t.lines(1); len(last) > 0 {
-		return line(last[0])
-	}
-	return ""
 }

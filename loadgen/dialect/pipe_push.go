@@ -47,9 +47,9 @@ func (s *stream) connectPipe(ctx context.Context, body []byte) *callError {
 	x.end = func(cause error) {
 		s.ended = true
 		s.over = &callError{method: methodStream, kind: kindEnded, cause: cause}
-		if s.wasActive() {
+		if s.r.wasActive() {
 			d.notice(r, mcpload.Terminated, d.clock.Now(), s.over.Error())
-			d.fail(r, s.over)
+			r.fail(s.over)
 		}
 		close(over)
 	}

@@ -222,7 +222,7 @@ func (p *principal) barePipe(ctx context.Context, s *sdkPipe, cause error) (*agr
 	s.mu.Unlock()
 	if died == nil {
 		select {
-		case <-e.pipe.gone:
+		case <-e.pipe.over:
 			died = e.pipe.cause
 		default:
 		}

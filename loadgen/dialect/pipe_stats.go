@@ -35,7 +35,7 @@ func (e *Endpoint) Pipe() (PipeStats, bool) {
 		Up: e.pipe.up.Load(), Down: c.bytes.Load(), Routed: c.routed.Load(), Lines: c.lines.Load(),
 		Late: c.late.Load(), Unknown: c.unknown.Load(), Unaddressed: c.unaddressed.Load(), Requests: c.requests.Load(),
 		Malformed: c.malformed.Load(), TooLong: c.tooLong.Load(),
-		HandshakeUp: e.traffic.Up(), HandshakeDown: e.traffic.Down(), Stderr: e.pipe.log.lines(10),
+		HandshakeUp: e.traffic.Up(), HandshakeDown: e.traffic.Down(), Stderr: e.pipe.log.Lines(10),
 	}
 	if err := e.Err(); err != nil {
 		s.Exit = err.Error()
@@ -59,7 +59,7 @@ func (e *Endpoint) Err() error {
 		return nil
 	}
 	select {
-	case <-e.pipe.gone:
+	case <-e.pipe.over:
 		return e.pipe.cause
 	default:
 		return nil

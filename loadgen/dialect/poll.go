@@ -46,7 +46,7 @@ func (d *events) attachPoll(ctx context.Context, r *run) error {
 			case err == nil || r.ctx.Err() != nil:
 			case errors.As(err, &ce) && ce.final():
 				d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
-				d.fail(r, err)
+				r.fail(err)
 				a.Stop = true
 			default:
 				d.notice(r, mcpload.TransientError, d.clock.Now(), err.Error())
@@ -98,7 +98,7 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 		}
 		return failed, a.err
 	}
-	d.activate(r, a.at)
+	r.activate(a.at)
 	if first {
 		d.resumed(r, a.msg.Truncated)
 	}
@@ -141,6 +141,9 @@ func (d *events) takeEvents(r *run, a *answer) (n int) {
 		d.rec.Delivered(mcpload.Delivery{
 			Sub: r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(f.EventID), At: a.at, Bytes: len(e),
 		})
+		if len(f.EventID) == 0 {
+			d.notice(r, mcpload.Malformed, a.at, withoutID)
+		}
 		d.look(r, a.at, mcpload.HashID(f.EventID), &f, e)
 		return true
 	})

@@ -35,6 +35,7 @@ type stream struct {
 	clumps  clumps
 	pulse   sinks.Pulse
 	backoff sinks.Backoff
+	pause   time.Duration // see pause
 
 	first   chan struct{} // closed at the first confirmation of all, then nil
 	opened  bool          // was confirmed once
@@ -129,7 +130,7 @@ func (s *stream) step(err error) {
 		return
 	case s.opened && known && ce.final():
 		d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
-		d.fail(r, err)
+		r.fail(err)
 		s.finish(nil)
 		return
 	case s.heard:
@@ -141,7 +142,7 @@ func (s *stream) step(err error) {
 		}
 		s.cause = mcpload.Retry
 	}
-	wait := s.backoff.Next(0) + s.absence()
+	wait := s.backoff.Next(s.pause) + s.absence()
 	if known && ce.retryAfter > 0 {
 		wait += ce.retryAfter
 	}
@@ -283,6 +284,7 @@ func (s *stream) isOver() error {
 // Closed implements pump.Sink: the connection is over.
 func (s *stream) Closed(err error) {
 	why := s.isOver()
+	s.pause = pause(&s.parser, s.pause)
 	s.parser.Reset()
 	switch {
 	case s.refusal != nil: // forgetting a session takes a call
@@ -300,9 +302,12 @@ func (s *stream) Closed(err error) {
 // failed makes the error of a connection out of what the pump said; nil if it
 // ended in order.
 func (s *stream) failed(err, why error) *callError {
+	var own *callError
 	switch {
 	case s.over != nil:
 		return s.over
+	case errors.As(err, &own): // what we found wrong with it
+		return own
 	case s.answer && (errors.Is(err, errEnded) || isWhole(err)):
 		return nil
 	case s.r.ctx.Err() != nil || why != nil:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/wire"
@@ -31,6 +32,9 @@ func (s *stream) Opened(h pump.Head, at pump.Arrival) error {
 		s.refusal = &unopened{head: h}
 		return nil
 	}
+	if coding := compressed(h.Header); coding != "" {
+		return &callError{kind: kindProtocol, status: h.Status, message: "the stream is compressed (" + coding + "), which was not asked for"}
+	}
 	s.answer = true
 	s.down = h.Size
 	s.clumps = clumps{}
@@ -39,14 +43,17 @@ func (s *stream) Opened(h pump.Head, at pump.Arrival) error {
 
 // Piece implements pump.Sink: the next bytes of the stream.
 func (s *stream) Piece(b []byte, at pump.Arrival) error {
-	s.pulse.Beat(mcpload.Instant(at.At))
 	if s.refusal != nil {
+		s.pulse.Beat(mcpload.Instant(at.At))
 		return s.refusal.take(b)
 	}
 	s.at, s.arrival = mcpload.Instant(at.At), at
 	if err := s.parser.Feed(b, s.event); err != nil {
 		s.d.notice(s.r, mcpload.Malformed, s.at, err.Error())
 		return err
+	}
+	if s.parser.Partial() > 0 { // in the middle of a message
+		s.pulse.Beat(s.at)
 	}
 	if s.clumps.piece(len(b), s.at, s.parser.Partial() > 0) {
 		s.d.tally.count(figureClumped, 1)
@@ -81,7 +88,7 @@ func (s *stream) refused(err error) error {
 	if !isWhole(err) && !errors.Is(err, errEnded) {
 		body = io.MultiReader(body, brokenReader{err})
 	}
-	a := &answer{}
+	a := &answer{want: strconv.AppendUint(nil, s.id, 10)}
 	defer a.release()
 	a.read(s.r.ctx, &s.d.caller, &http.Response{StatusCode: f.head.Status, Header: f.head.Header, Body: io.NopCloser(body)}, methodStream)
 	s.down = f.head.Size + int64(len(f.body))
@@ -124,23 +131,17 @@ func (s *stream) confirmed(size int) {
 	s.down += int64(size)
 	s.report(nil)
 	s.planCut()
-	if s.cause != mcpload.Subscribe && s.wasActive() {
+	if s.cause != mcpload.Subscribe && s.r.wasActive() {
 		s.cameBack()
 		s.d.notice(s.r, mcpload.Reconnected, s.at, "")
 		return
 	}
-	s.d.activate(s.r, s.at)
+	s.r.activate(s.at)
 	if !s.opened {
 		s.opened = true
 		close(s.first)
 		s.first = nil
 	}
-}
-
-func (s *stream) wasActive() bool {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	return s.r.active
 }
 
 // cancelled tells a legacy server that the request is over: there, closing the

@@ -14,9 +14,12 @@ func (s *stream) event(e wire.Event) {
 		return
 	}
 	if len(e.Data) == 0 { // a comment, or the first event of a resumable stream
+		// It is no sign of life: the draft wants heartbeats as data, since
+		// comments never reach the client behind most libraries.
 		s.overhead(e.Size, "comment")
 		return
 	}
+	s.pulse.Beat(s.at)
 	var scanned wire.Message // not kept: it is larger than all the rest of a stream
 	m := &scanned
 	if !wire.ScanMessage(e.Data, m) {
@@ -39,7 +42,7 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 	}
 	switch string(m.Method) {
 	case "notifications/events/event":
-		s.confirmed(0)
+		s.unsaid()
 		stamp, probed := mcpload.FindStamp(data)
 		v := mcpload.Delivery{
 			Sub: s.r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(m.EventID), At: s.at, Bytes: size,
@@ -49,6 +52,9 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 			v.Waited = time.Duration(s.arrival.Read - s.arrival.At)
 		}
 		s.d.rec.Delivered(v)
+		if len(m.EventID) == 0 {
+			s.d.notice(s.r, mcpload.Malformed, s.at, withoutID)
+		}
 		s.d.look(s.r, s.at, mcpload.HashID(m.EventID), &m.Fields, data)
 		if s.back != 0 && probed {
 			s.tellReplayed(stamp)
@@ -56,7 +62,7 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 	case "notifications/events/active":
 		s.isActive(size, m)
 	case "notifications/events/heartbeat":
-		s.confirmed(0)
+		s.unsaid()
 		s.overhead(size, "notifications/events/heartbeat")
 	case "notifications/events/error":
 		s.overhead(size, "notifications/events/error")
@@ -72,10 +78,22 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 	s.r.setCursor(m.Cursor)
 }
 
+// withoutID is what is wrong with an event that no client can tell from its
+// copies.
+const withoutID = "an event without an eventId"
+
+// unsaid takes a server at its deeds that has not said active.
+func (s *stream) unsaid() {
+	if !s.heard {
+		s.confirmed(0)
+		s.d.notice(s.r, mcpload.Malformed, s.at, "a stream that does not begin with active")
+	}
+}
+
 // isActive handles a confirmation, which announces a gap if the stream was
 // active before.
 func (s *stream) isActive(size int, m *wire.Message) {
-	was := s.wasActive()
+	was := s.r.wasActive()
 	if s.heard {
 		s.overhead(size, "notifications/events/active")
 	} else {
@@ -109,8 +127,8 @@ func (s *stream) terminated(m *wire.Message) {
 		return
 	}
 	s.d.notice(s.r, mcpload.Terminated, s.at, faultText(m))
-	if s.wasActive() {
-		s.d.fail(s.r, e)
+	if s.r.wasActive() {
+		s.r.fail(e)
 		s.r.cancel()
 	}
 }
@@ -120,6 +138,10 @@ func (s *stream) answered(size int, m *wire.Message) {
 	s.overhead(size, "response")
 	if !m.HasResult && !m.HasError {
 		s.d.notice(s.r, mcpload.Malformed, s.at, "a message is neither notification nor answer")
+		return
+	}
+	if !answers(m, strconv.AppendUint(nil, s.id, 10)) {
+		s.d.notice(s.r, mcpload.Malformed, s.at, "an answer to a request that is not the stream's")
 		return
 	}
 	s.ended = true

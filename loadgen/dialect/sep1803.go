@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
@@ -50,9 +49,9 @@ const (
 // sep1803 is one lane of SEP-1803: events as resources.
 type sep1803 struct {
 	caller
+	*callbacks
 	opts    Options
 	ep      *Endpoint
-	rec     mcpload.Recorder
 	looker  mcpload.Observer // nil when nobody looks at events
 	hangUp  func()
 	traffic wire.Traffic
@@ -77,22 +76,15 @@ type sep1803 struct {
 
 // resourceRun is one attachment of a subscription.
 type resourceRun struct {
-	sub mcpload.Sub
-	who *principal
-	uri string
-	// ctx ends with the attachment.
-	ctx    context.Context
-	cancel context.CancelFunc
-	hook   *resourceHook // webhook
+	attachment
+	who  *principal
+	uri  string
+	hook *resourceHook // webhook
 
 	session *resourceSession // push; guarded by the lane's lock
 	parted  sync.Once        // it has left its session
 	began   mcpload.Instant  // when it was asked for
 	late    bool             // its session's stream was there before it
-
-	mu     sync.Mutex
-	active bool
-	over   bool
 }
 
 func newSEP1803(opts Options) (*sep1803, error) {
@@ -109,7 +101,7 @@ func newSEP1803(opts Options) (*sep1803, error) {
 	}
 	opts = withDefaults(opts)
 	d := &sep1803{
-		opts: opts, ep: opts.Endpoint, rec: opts.Recorder, looker: mcpload.ObserverOf(opts.Recorder), per: max(o.PerSession, 1),
+		opts: opts, ep: opts.Endpoint, looker: mcpload.ObserverOf(opts.Recorder), per: max(o.PerSession, 1),
 		runs: make([]*resourceRun, opts.Subscriptions),
 	}
 	d.sessions = make([]*resourceSession, (opts.Subscriptions+d.per-1)/d.per)
@@ -118,7 +110,7 @@ func newSEP1803(opts Options) (*sep1803, error) {
 		return nil, fmt.Errorf("dialect sep-1803: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, pipe: d.ep.pipe, traffic: &d.traffic}
+	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder, pipe: d.ep.pipe, traffic: &d.traffic}
 	d.life, d.end = context.WithCancel(context.Background())
 	switch opts.Mode {
 	case mcpload.Push:
@@ -159,7 +151,7 @@ func (d *sep1803) Attach(ctx context.Context, i int) error {
 	if err == nil {
 		return nil
 	}
-	d.fail(r, err)
+	r.fail(err)
 	return fmt.Errorf("attach %s at %s: %w", d.opts.Event, d.ep.opts.URL, err)
 }
 
@@ -167,15 +159,10 @@ func (d *sep1803) Attach(ctx context.Context, i int) error {
 func (d *sep1803) begin(i int) (*resourceRun, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch {
-	case d.closed:
-		return nil, fmt.Errorf("%w: the lane is closed", ErrState)
-	case i < 0 || i >= len(d.runs):
-		return nil, fmt.Errorf("%w: there are %d", ErrState, len(d.runs))
-	case d.runs[i] != nil && !d.runs[i].isOver():
-		return nil, fmt.Errorf("%w: it is open", ErrState)
+	if err := mayAttach(d.closed, d.runs, i); err != nil {
+		return nil, err
 	}
-	r := &resourceRun{sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, who: d.ep.principal(d.opts.number(i))}
+	r := &resourceRun{attachment: attachment{sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, to: &d.caller}, who: d.ep.principal(d.opts.number(i))}
 	if d.opts.Mode == mcpload.Push {
 		r.who = d.ep.principal(d.opts.number(i) / d.per)
 	}
@@ -187,13 +174,8 @@ func (d *sep1803) begin(i int) (*resourceRun, error) {
 
 // Detach ends subscription i.
 func (d *sep1803) Detach(ctx context.Context, i int) error {
-	d.mu.Lock()
-	var r *resourceRun
-	if i >= 0 && i < len(d.runs) {
-		r = d.runs[i]
-	}
-	d.mu.Unlock()
-	if r == nil || !d.leave(r) {
+	r := lastTurn(&d.mu, d.runs, i)
+	if r == nil || !r.leave() {
 		return nil
 	}
 	r.cancel()
@@ -220,30 +202,7 @@ func (d *sep1803) Close(ctx context.Context) error {
 	}
 	d.closed = true
 	d.mu.Unlock()
-	const atOnce = 32
-	room := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var first error
-	failed := 0
-	for i, r := range d.runs {
-		if r == nil || r.isOver() {
-			continue
-		}
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			if err := d.Detach(ctx, i); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed++
-				if first == nil {
-					first = err
-				}
-			}
-		})
-	}
-	wg.Wait()
+	failed, first := detachAll(d.runs, func(i int) error { return d.Detach(ctx, i) })
 	d.end()
 	d.work.Wait()
 	if d.watch != nil {
@@ -263,60 +222,11 @@ func (d *sep1803) Close(ctx context.Context) error {
 
 // Traffic returns the lane's totals.
 func (d *sep1803) Traffic() Traffic {
-	t := Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened()}
-	if d.hooks != nil {
-		t.Accepted = d.hooks.listener.Accepted()
-	}
-	return t
+	return Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened(), Accepted: d.accepted()}
 }
 
 // Figures returns what the common ledger does not know of.
 func (d *sep1803) Figures() Figures { return d.tally.figures() }
-
-func (r *resourceRun) isOver() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.over
-}
-
-func (r *resourceRun) isActive() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.active && !r.over
-}
-
-// activate reports Active, once.
-func (d *sep1803) activate(r *resourceRun, at mcpload.Instant) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.active && !r.over {
-		r.active = true
-		d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Active, At: at})
-	}
-}
-
-// fail reports Failed, unless the run has ended already.
-func (d *sep1803) fail(r *resourceRun, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		r.over = true
-		d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Failed, At: d.clock.Now(), Reason: line(err.Error())})
-		r.cancel()
-	}
-}
-
-// leave reports Detaching; false if the run has ended already.
-func (d *sep1803) leave(r *resourceRun) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over {
-		return false
-	}
-	r.over = true
-	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Detaching, At: d.clock.Now()})
-	return true
-}
 
 func (d *sep1803) notice(r *resourceRun, k mcpload.NoticeKind, at mcpload.Instant, detail string) {
 	d.rec.Noticed(mcpload.Notice{Sub: r.sub, Kind: k, At: at, Detail: line(detail)})
@@ -363,7 +273,7 @@ func (d *sep1803) exchange(ctx context.Context, who *principal, cause mcpload.Ca
 	defer a.release()
 	d.called(cause, method, a)
 	if a.err != nil {
-		if agreed.session != "" && !a.err.hasCode && a.err.status == http.StatusNotFound {
+		if agreed.session != "" && a.err.forgotten() {
 			who.forget(agreed)
 			return a, &callError{method: method, status: a.status, kind: "session lost"}
 		}

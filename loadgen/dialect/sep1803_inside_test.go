@@ -42,7 +42,7 @@ func idleResources(t testing.TB, n int) (*sep1803, *resourceStream, *deaf) {
 	}
 	t.Cleanup(func() {
 		for _, r := range s.runs() { // there is no session to leave
-			d.fail(r, ErrState)
+			r.fail(ErrState)
 		}
 		if err := d.Close(context.Background()); err != nil {
 			t.Error(err)

@@ -130,7 +130,7 @@ func (d *sep1803) attachPush(ctx context.Context, r *resourceRun) error {
 		if !honoured {
 			return fmt.Errorf("%w: the acknowledgement leaves %s out", ErrNotOffered, line(r.uri))
 		}
-		d.activate(r, d.clock.Now()) // unless the acknowledgement did
+		r.activate(d.clock.Now()) // unless the acknowledgement did
 		return nil
 	}
 	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax}
@@ -141,7 +141,7 @@ func (d *sep1803) attachPush(ctx context.Context, r *resourceRun) error {
 		}
 		a, err := s.call(ctx, cause, methodResourceSubscribe, r.uri)
 		if err == nil {
-			d.activate(r, a.at)
+			r.activate(a.at)
 		}
 		return struct{}{}, err
 	})
@@ -182,7 +182,7 @@ func (s *resourceSession) failure() error {
 func (s *resourceSession) lostRun(r *resourceRun, detail string, err error) {
 	d := s.d
 	d.notice(r, mcpload.Terminated, d.clock.Now(), detail)
-	d.fail(r, err)
+	r.fail(err)
 	d.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
 		defer cancel()
@@ -221,7 +221,7 @@ func (s *resourceSession) call(ctx context.Context, cause mcpload.Cause, method,
 	if a.err == nil {
 		return a, nil
 	}
-	if !a.err.hasCode && a.err.status == http.StatusNotFound {
+	if a.err.forgotten() {
 		s.lose(id)
 		return a, &callError{method: method, status: a.status, kind: "session lost"}
 	}

@@ -21,6 +21,7 @@ type resourceStream struct {
 	parser  wire.EventParser
 	msg     wire.Message
 	backoff sinks.Backoff
+	pause   time.Duration // see pause
 
 	trouble sync.Mutex
 	last    *callError // what kept it from standing last; guarded by trouble
@@ -46,6 +47,7 @@ type resourceStream struct {
 	cause   mcpload.Cause
 	stands  bool
 	ended   bool
+	strange bool // an update that should not be so was noticed
 	over    *callError
 	timer   *time.Timer
 }
@@ -93,7 +95,7 @@ func (s *resourceSession) serve() {
 		t.trouble.Lock()
 		t.last = ce
 		t.trouble.Unlock()
-		wait := t.backoff.Next(0)
+		wait := t.backoff.Next(t.pause)
 		if t.cut {
 			wait = s.d.opts.SEP1803.CutFor
 		}
@@ -138,7 +140,7 @@ func (s *resourceSession) tell(k mcpload.NoticeKind, detail string) {
 // and ended without an error, or was cut by us.
 func (t *resourceStream) connect() error {
 	s, d := t.s, t.s.d
-	t.stands, t.ended, t.over, t.down, t.fresh, t.resumed, t.cut, t.id = false, false, nil, 0, false, false, false, 0
+	t.stands, t.ended, t.strange, t.over, t.down, t.fresh, t.resumed, t.cut, t.id = false, false, false, nil, 0, false, false, false, 0
 	agreed, err := s.who.agree(s.ctx, d.observe)
 	if err != nil {
 		return err
@@ -176,6 +178,7 @@ func (t *resourceStream) connect() error {
 		}
 	}()
 	err = sinks.ReadStream(resp.Body, d.clock, pulse, t.piece)
+	t.pause = pause(&t.parser, t.pause)
 	switch {
 	case t.over != nil:
 		return t.broken(ctx, t.over)

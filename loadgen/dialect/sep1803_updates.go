@@ -53,6 +53,16 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 			d.tally.count("redelivered", 1)
 		}
 	}
+	strange := ""
+	if t.modern && unquoted(m.SubscriptionID) != strconv.FormatUint(t.id, 10) {
+		strange = "an update that does not name its stream's request"
+	}
+	defer func() {
+		if strange != "" && !t.strange { // once on each stream; the lock is free again
+			t.strange = true
+			s.tell(mcpload.Malformed, strange)
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := false
@@ -79,6 +89,7 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 	}
 	look(m.URI)
 	if !found && len(s.routes) == 1 { // whatever it is called, it is for the only one there is
+		strange = "an update of a resource that nobody subscribed to"
 		for _, runs := range s.routes {
 			give(runs, true)
 		}
@@ -132,7 +143,7 @@ func (t *resourceStream) acknowledged(e wire.Event) {
 	for _, r := range s.runs() {
 		switch {
 		case honoured[r.uri]:
-			s.d.activate(r, t.at)
+			r.activate(t.at)
 		case r.isActive():
 			s.lostRun(r, "the new acknowledgement leaves it out", fmt.Errorf("%w: the acknowledgement leaves %s out", ErrNotOffered, line(r.uri)))
 		}

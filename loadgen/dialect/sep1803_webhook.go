@@ -2,8 +2,6 @@ package dialect
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -45,42 +43,18 @@ func withWish(meta []byte, method, wish string) []byte {
 
 // resourceHooks is what the subscriptions of an out-of-band lane share.
 type resourceHooks struct {
-	d        *sep1803
-	listener *sinks.Listener
-	receiver *sinks.Receiver
-	refuse   refusals
+	*callbacks
+	d *sep1803
 }
 
 func newResourceHooks(d *sep1803) (*resourceHooks, error) {
-	o := d.opts.Webhook
-	if o.Refuse < 0 || o.Refuse > 1 {
-		return nil, fmt.Errorf("webhook: refuse %g: use a share from 0 to 1", o.Refuse)
-	}
 	h := &resourceHooks{d: d}
-	h.refuse.share, h.refuse.seed = o.Refuse, d.opts.Seed
-	h.receiver = sinks.NewReceiver(sinks.ReceiverOptions{Clock: d.clock, BodyLimit: o.BodyLimit, Turned: h.turned})
 	var err error
-	h.listener, err = sinks.Listen(sinks.ListenerOptions{
-		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Certificate: o.Certificate, Shared: o.Shared, Prefix: o.Prefix,
-		Handler: h.receiver,
-	})
-	return h, err
-}
-
-// CertPEM returns what the target has to trust; nil if the lane has no listener.
-func (d *sep1803) CertPEM() []byte {
-	if d.hooks == nil {
-		return nil
+	if h.callbacks, err = listenForCallbacks(&d.opts, sinks.ReceiverOptions{Turned: h.turned}); err != nil {
+		return nil, err
 	}
-	return d.hooks.listener.CertPEM()
-}
-
-// CallbackURL returns the listener's address; "" if the lane has none.
-func (d *sep1803) CallbackURL() string {
-	if d.hooks == nil {
-		return ""
-	}
-	return d.hooks.listener.URL("")
+	d.callbacks = h.callbacks
+	return h, nil
 }
 
 // resourceHook is the receiving end of one run. Its secret is the server's to
@@ -115,12 +89,7 @@ type registered struct {
 
 // attachWebhook issues a path and registers it.
 func (d *sep1803) attachWebhook(ctx context.Context, r *resourceRun) error {
-	var nonce [12]byte
-	rand.Read(nonce[:])
-	k := &resourceHook{
-		h: d.hooks, r: r, known: make(chan struct{}),
-		path: d.opts.Webhook.Prefix + fmt.Sprintf("/r/%d-%d-%s", r.sub.Lane, r.sub.Index, hex.EncodeToString(nonce[:])),
-	}
+	k := &resourceHook{h: d.hooks, r: r, known: make(chan struct{}), path: d.hooks.path("/r/", r.sub)}
 	d.mu.Lock()
 	r.hook = k
 	d.mu.Unlock()
@@ -178,7 +147,7 @@ func (k *resourceHook) register(ctx context.Context, cause mcpload.Cause) error 
 		d.tally.count("registrationsRaced", 1)
 		d.tally.took("secretLate", now.Sub(early))
 	}
-	d.activate(r, a.at)
+	r.activate(a.at)
 	return nil
 }
 
@@ -345,12 +314,7 @@ func (h *resourceHooks) turned(to sinks.Hook, status int, at mcpload.Instant, si
 
 // inbound reports a request that the target made.
 func (h *resourceHooks) inbound(cause mcpload.Cause, at mcpload.Instant, size, status int) {
-	c := mcpload.Call{
-		Lane: h.d.opts.Lane, Cause: cause, At: at, Requests: 1, Up: int64(answerSize), Down: int64(size),
-		Connections: h.listener.TakeAccepted(),
-	}
-	if status > 299 {
-		c.Failure = failureWord(status)
-	}
+	c := h.callbacks.inbound(cause, "", at, size, status)
+	c.Lane = h.d.opts.Lane
 	h.d.rec.Called(c)
 }

@@ -61,7 +61,6 @@ type listLane struct {
 	opts   Options
 	set    SEP2549Options
 	ep     *Endpoint
-	rec    mcpload.Recorder
 	method string // that reads the list
 	about  string // the notification of its changes
 	want   string // the member that asks for it; "" = a resource
@@ -134,7 +133,7 @@ func newListLane(opts Options) (*listLane, error) {
 	}
 	opts = withDefaults(opts)
 	d := &listLane{
-		opts: opts, set: set, ep: opts.Endpoint, rec: opts.Recorder, method: form.method, about: form.changed, want: form.want,
+		opts: opts, set: set, ep: opts.Endpoint, method: form.method, about: form.changed, want: form.want,
 		clients: make([]*listClient, opts.Subscriptions), ears: map[int]*listEar{}, lead: -1, headers: map[listHeader]http.Header{},
 	}
 	t, hangUp, err := d.ep.newTransport(opts.HTTP, &d.traffic, set.Notifications)
@@ -142,7 +141,7 @@ func newListLane(opts Options) (*listLane, error) {
 		return nil, fmt.Errorf("dialect sep-2549: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, pipe: d.ep.pipe, traffic: &d.traffic}
+	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder, pipe: d.ep.pipe, traffic: &d.traffic}
 	d.life, d.end = context.WithCancel(context.Background())
 	if set.Shared {
 		d.shared = newListCache(d, 1<<63)
@@ -182,13 +181,8 @@ func (d *listLane) Attach(ctx context.Context, i int) error {
 func (d *listLane) begin(i int) (*listClient, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch {
-	case d.closed:
-		return nil, fmt.Errorf("%w: the lane is closed", ErrState)
-	case i < 0 || i >= len(d.clients):
-		return nil, fmt.Errorf("%w: there are %d", ErrState, len(d.clients))
-	case d.clients[i] != nil && !d.clients[i].isOver():
-		return nil, fmt.Errorf("%w: it is open", ErrState)
+	if err := mayAttach(d.closed, d.clients, i); err != nil {
+		return nil, err
 	}
 	c := &listClient{
 		sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, who: d.ep.principal(d.opts.number(i)), cache: d.shared,
@@ -247,12 +241,7 @@ func (d *listLane) open(ctx context.Context, c *listClient) error {
 
 // Detach ends client i.
 func (d *listLane) Detach(_ context.Context, i int) error {
-	d.mu.Lock()
-	var c *listClient
-	if i >= 0 && i < len(d.clients) {
-		c = d.clients[i]
-	}
-	d.mu.Unlock()
+	c := lastTurn(&d.mu, d.clients, i)
 	if c == nil {
 		return nil
 	}

@@ -243,6 +243,9 @@ func (c *listCache) trim(principal int, walked []*keptPage) {
 		for key := range pages {
 			if !slices.ContainsFunc(walked, func(p *keptPage) bool { return p.key == key }) {
 				delete(pages, key)
+				if c.private[principal][key] == nil && c.public[key] == nil {
+					delete(c.owned, key)
+				}
 			}
 		}
 	}

@@ -140,7 +140,7 @@ func (d *listLane) ask(ctx context.Context, who *principal, key string, kept *ke
 			a.err = nil
 		}
 		d.called(cause, d.method, a, !attaching)
-		if agreed.session != "" && !failure.hasCode && failure.status == http.StatusNotFound {
+		if agreed.session != "" && failure.forgotten() {
 			who.forget(agreed)
 			return nil, 0, &callError{method: d.method, status: a.status, kind: "session lost"}
 		}

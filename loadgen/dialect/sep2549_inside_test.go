@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
 )
 
 // scriptedLists is a server without a network: it runs in the bubble of a test
@@ -50,8 +51,9 @@ func (s *scriptedLists) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	s.mu.Lock()
 	s.asked = append(s.asked, time.Since(s.start))
-	text := fmt.Sprintf(`{"result":{"tools":[{"description":"%s"}],"ttlMs":%d,"cacheScope":"public"}}`,
-		mcpload.Stamp{Run: 1, Seq: s.seq}, s.ttl.Milliseconds())
+	request, _ := io.ReadAll(r.Body)
+	text := fmt.Sprintf(`{"id":%s,"result":{"tools":[{"description":"%s"}],"ttlMs":%d,"cacheScope":"public"}}`,
+		wire.RequestID(request), mcpload.Stamp{Run: 1, Seq: s.seq}, s.ttl.Milliseconds())
 	broken, took := s.broken, s.took
 	s.mu.Unlock()
 	time.Sleep(took)
@@ -384,5 +386,32 @@ func TestCacheScopes(t *testing.T) {
 	c.discard(0)
 	if got := state(0, "mine", second); got != missing {
 		t.Errorf("after discarding: %d", got)
+	}
+}
+
+// A server may give a page another cursor each time. What is kept of them does
+// not grow with the uses.
+func TestNewCursorsDoNotAddUp(t *testing.T) {
+	d := &listLane{caller: caller{clock: mcpload.NewClock(), rec: mcpload.Tee()}}
+	kept := newListCache(d, 1)
+	c := &listClient{cache: kept, known: map[uint64]uint32{}, looked: map[string]uint64{}}
+	for n := range uint64(1000) {
+		var pages []*keptPage
+		for _, key := range []string{"", fmt.Sprint("second", n), fmt.Sprint("third", n)} {
+			f, _ := kept.join(0, key)
+			p := &keptPage{key: key, number: n, ttl: time.Second}
+			kept.land(f, 1, 2, p, nil)
+			pages = append(pages, p)
+		}
+		kept.trim(0, pages)
+		d.sight(c, pages, 3)
+	}
+	const most = 3 * (2*3 + 8)
+	for what, n := range map[string]int{
+		"copies": len(kept.private[0]), "owned": len(kept.owned), "looked": len(c.looked), "flights": len(kept.flights),
+	} {
+		if n > most {
+			t.Errorf("%s: %d after 1000 uses", what, n)
+		}
 	}
 }

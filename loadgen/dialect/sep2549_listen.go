@@ -41,8 +41,9 @@ type listEar struct {
 	// Of the connection at hand; used by its goroutine only.
 	parser wire.EventParser
 	id     uint64
-	opened bool // of all connections
-	told   bool // ready is closed
+	opened bool          // of all connections
+	pause  time.Duration // see pause; likewise
+	told   bool          // ready is closed
 	heard  bool
 	over   error
 	at     mcpload.Instant
@@ -168,9 +169,10 @@ func (e *listEar) serve() {
 		if err != nil {
 			d.rec.Noticed(mcpload.Notice{Sub: e.sub, Kind: mcpload.TransientError, At: d.clock.Now(), Detail: line(err.Error())})
 		}
-		var least time.Duration
+		e.pause = pause(&e.parser, e.pause)
+		least := e.pause
 		if known {
-			least = ce.retryAfter
+			least += ce.retryAfter
 		}
 		if !sinks.Sleep(e.ctx, backoff.Next(least)) {
 			if !e.opened {
@@ -281,7 +283,7 @@ func (e *listEar) refused(resp *http.Response, agreed *agreement) error {
 	if a.err == nil {
 		a.err = &callError{kind: kindProtocol, message: "answered without a stream", status: a.status}
 	}
-	if agreed.session != "" && !a.err.hasCode && a.err.status == http.StatusNotFound {
+	if agreed.session != "" && a.err.forgotten() {
 		e.who.forget(agreed)
 		a.err = &callError{kind: "session lost", status: a.status}
 	}

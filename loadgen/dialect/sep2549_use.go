@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -54,6 +55,11 @@ func (d *listLane) sight(c *listClient, pages []*keptPage, at mcpload.Instant) {
 	defer c.mu.Unlock()
 	if c.over {
 		return
+	}
+	if len(c.looked) > 2*len(pages)+8 { // a server may make new cursors each time
+		maps.DeleteFunc(c.looked, func(key string, _ uint64) bool {
+			return !slices.ContainsFunc(pages, func(p *keptPage) bool { return p.key == key })
+		})
 	}
 	for _, p := range pages {
 		if c.looked[p.key] == p.number {

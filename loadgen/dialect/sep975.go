@@ -90,7 +90,6 @@ type sep975 struct {
 	set     SEP975Options
 	logs    int // per request
 	ep      *Endpoint
-	rec     mcpload.Recorder
 	hangUp  func() // closes the transport's connections
 	traffic wire.Traffic
 	watch   *sinks.Watch
@@ -146,7 +145,7 @@ func newSEP975(opts Options) (*sep975, error) {
 	}
 	opts = withDefaults(opts)
 	d := &sep975{
-		opts: opts, set: set, ep: opts.Endpoint, rec: opts.Recorder, count: newAccount975(opts.Clock),
+		opts: opts, set: set, ep: opts.Endpoint, count: newAccount975(opts.Clock),
 		tasks: make([]atomic.Pointer[task], opts.Subscriptions), runs: make([]*run975, opts.Subscriptions),
 	}
 	if set.LogEvery > 0 {
@@ -157,7 +156,7 @@ func newSEP975(opts Options) (*sep975, error) {
 		return nil, fmt.Errorf("dialect sep-975: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock}
+	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.watch = sinks.NewWatch(opts.Clock, min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second))
 	return d, nil

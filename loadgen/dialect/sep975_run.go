@@ -16,18 +16,11 @@ import (
 // run975 is one attachment of a subscription: the requests that it makes after
 // one another, from Attaching to Detached or Failed.
 type run975 struct {
-	sub  mcpload.Sub
+	attachment
 	who  *principal
 	args json.RawMessage
-	rand *rand.Rand // of the one goroutine that runs it
-
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{} // closed when its goroutine is over
-
-	mu     sync.Mutex
-	active bool
-	over   bool
+	rand *rand.Rand    // of the one goroutine that runs it
+	done chan struct{} // closed when its goroutine is over
 }
 
 // Attach begins subscription i's first request and returns when it can be
@@ -64,7 +57,7 @@ func (d *sep975) Attach(ctx context.Context, i int) error {
 			err = notConfirmed(ce, ctx.Err())
 		}
 	}
-	d.fail(r, err)
+	r.fail(err)
 	return fmt.Errorf("attach %s at %s: %w", d.set.Tool, d.ep.opts.URL, err)
 }
 
@@ -72,13 +65,8 @@ func (d *sep975) Attach(ctx context.Context, i int) error {
 func (d *sep975) begin(i int) (*run975, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch {
-	case d.closed:
-		return nil, fmt.Errorf("%w: the lane is closed", ErrState)
-	case i < 0 || i >= len(d.runs):
-		return nil, fmt.Errorf("%w: there are %d", ErrState, len(d.runs))
-	case d.runs[i] != nil && !d.runs[i].isOver():
-		return nil, fmt.Errorf("%w: it is open", ErrState)
+	if err := mayAttach(d.closed, d.runs, i); err != nil {
+		return nil, err
 	}
 	args := json.RawMessage("{}")
 	if d.opts.Arguments != nil {
@@ -91,11 +79,11 @@ func (d *sep975) begin(i int) (*run975, error) {
 		return nil, fmt.Errorf("%w: arguments %s are not a JSON object", ErrInvalid, line(string(args)))
 	}
 	r := &run975{
-		sub:  mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)},
-		who:  d.ep.principal(d.opts.number(i)),
-		args: args,
-		rand: rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i)))),
-		done: make(chan struct{}),
+		attachment: attachment{sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, to: &d.caller},
+		who:        d.ep.principal(d.opts.number(i)),
+		args:       args,
+		rand:       rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i)))),
+		done:       make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(d.life)
 	d.runs[i] = r
@@ -106,13 +94,8 @@ func (d *sep975) begin(i int) (*run975, error) {
 // Detach ends subscription i. A request that is under way is given up; the
 // draft has no way to say so, and the target forgets it when its policy ends.
 func (d *sep975) Detach(_ context.Context, i int) error {
-	d.mu.Lock()
-	var r *run975
-	if i >= 0 && i < len(d.runs) {
-		r = d.runs[i]
-	}
-	d.mu.Unlock()
-	if r == nil || !d.leave(r) {
+	r := lastTurn(&d.mu, d.runs, i)
+	if r == nil || !r.leave() {
 		return nil
 	}
 	r.cancel()
@@ -147,45 +130,6 @@ func (d *sep975) Traffic() Traffic {
 	return Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened()}
 }
 
-func (r *run975) isOver() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.over
-}
-
-// activate reports Active, once.
-func (d *sep975) activate(r *run975, at mcpload.Instant) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.active && !r.over {
-		r.active = true
-		d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Active, At: at})
-	}
-}
-
-// fail reports Failed, unless the run has ended already.
-func (d *sep975) fail(r *run975, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		r.over = true
-		d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Failed, At: d.clock.Now(), Reason: line(err.Error())})
-		r.cancel()
-	}
-}
-
-// leave reports Detaching; false if the run has ended already.
-func (d *sep975) leave(r *run975) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over {
-		return false
-	}
-	r.over = true
-	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Detaching, At: d.clock.Now()})
-	return true
-}
-
 func (d *sep975) notice(r *run975, k mcpload.NoticeKind, at mcpload.Instant, detail string) {
 	d.rec.Noticed(mcpload.Notice{Sub: r.sub, Kind: k, At: at, Detail: line(detail)})
 }
@@ -213,7 +157,7 @@ func (d *sep975) agreement(ctx context.Context, r *run975) (*agreement, error) {
 // lost tells whether an answer means that the server no longer knows the
 // session, and then forgets it.
 func (d *sep975) lost(r *run975, a *agreement, e *callError) bool {
-	if a.session == "" || e == nil || e.hasCode || e.status != 404 {
+	if a.session == "" || !e.forgotten() {
 		return false
 	}
 	r.who.forget(a)
@@ -230,7 +174,7 @@ func (d *sep975) serve(r *run975, confirm func()) error {
 		t.confirmed = func(at mcpload.Instant) {
 			if !opened {
 				opened = true
-				d.activate(r, at)
+				r.activate(at)
 				confirm()
 			}
 		}
@@ -249,7 +193,7 @@ func (d *sep975) serve(r *run975, confirm func()) error {
 			return err
 		case known && ce.final():
 			d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
-			d.fail(r, err)
+			r.fail(err)
 			return nil
 		case opened:
 			d.notice(r, mcpload.TransientError, d.clock.Now(), err.Error())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"net/http"
 	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
@@ -73,7 +72,7 @@ func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments [
 		if a.err.hasCode {
 			out.Code = a.err.code
 		}
-		if agreed.session != "" && !a.err.hasCode && a.status == http.StatusNotFound {
+		if agreed.session != "" && a.err.forgotten() {
 			p.forget(agreed)
 		}
 		return out

@@ -57,6 +57,20 @@ func (e *Endpoint) newTransport(version string, traffic *wire.Traffic, many bool
 	return m, m.close, nil
 }
 
+// maxPause bounds what a server's word can keep a stream away.
+const maxPause = time.Hour
+
+// pause returns how long a stream asked its clients to wait before they open it
+// again (the field retry, which MCP says clients must respect), and was if it did
+// not say.
+func pause(p *wire.EventParser, was time.Duration) time.Duration {
+	ms, ok := p.Retry()
+	if !ok {
+		return was
+	}
+	return time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
+}
+
 // requestSize is what a request takes in HTTP/1.1.
 func requestSize(method, uri string, h http.Header, body int64) int64 {
 	return int64(len(method)+len(uri)+len("  HTTP/1.1\r\n\r\n")) + headerFields(h) + max(body, 0)

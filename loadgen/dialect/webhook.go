@@ -1,9 +1,9 @@
 package dialect
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,52 +21,24 @@ const secretBytes = 32
 
 // hooks is what the subscriptions of a webhook lane share.
 type hooks struct {
-	d        *events
-	listener *sinks.Listener
-	receiver *sinks.Receiver
-	agenda   *agenda
-	refuse   refusals
+	*callbacks
+	d      *events
+	agenda *agenda
 }
 
 func newHooks(d *events) (*hooks, error) {
-	o := d.opts.Webhook
-	switch {
-	case o.RefreshAt < 0.1 || o.RefreshAt > 0.95:
-		return nil, fmt.Errorf("webhook: refreshAt %g: use a share from 0.1 to 0.95", o.RefreshAt)
-	case o.Refuse < 0 || o.Refuse > 1:
-		return nil, fmt.Errorf("webhook: refuse %g: use a share from 0 to 1", o.Refuse)
+	if at := d.opts.Webhook.RefreshAt; at < 0.1 || at > 0.95 {
+		return nil, fmt.Errorf("webhook: refreshAt %g: use a share from 0.1 to 0.95", at)
 	}
 	h := &hooks{d: d}
-	h.refuse.share, h.refuse.seed = o.Refuse, d.opts.Seed
-	h.receiver = sinks.NewReceiver(sinks.ReceiverOptions{
-		Clock: d.clock, BodyLimit: o.BodyLimit, Turned: h.turned, Documents: d.documents(), Asked: h.asked,
-	})
 	var err error
-	h.listener, err = sinks.Listen(sinks.ListenerOptions{
-		Listen: o.Listen, Callback: o.Callback, Authority: o.Authority, Certificate: o.Certificate, Shared: o.Shared, Prefix: o.Prefix,
-		Handler: h.receiver,
-	})
+	h.callbacks, err = listenForCallbacks(&d.opts, sinks.ReceiverOptions{Turned: h.turned, Documents: d.documents(), Asked: h.asked})
 	if err != nil {
 		return nil, err
 	}
+	d.callbacks = h.callbacks
 	h.agenda = newAgenda(d.clock)
 	return h, nil
-}
-
-// CertPEM returns what the target has to trust; nil if the lane has no listener.
-func (d *events) CertPEM() []byte {
-	if d.hooks == nil {
-		return nil
-	}
-	return d.hooks.listener.CertPEM()
-}
-
-// CallbackURL returns the listener's address; "" if the lane has none.
-func (d *events) CallbackURL() string {
-	if d.hooks == nil {
-		return ""
-	}
-	return d.hooks.listener.URL("")
 }
 
 // hook is the receiving end of one run.
@@ -79,24 +51,26 @@ type hook struct {
 	serving sync.RWMutex // held for reading while a delivery is looked at
 	calling sync.Mutex   // held while a subscribe or unsubscribe is under way
 
-	mu      sync.Mutex // guards the rest
-	secret  string     // the one that was sent last
-	keys    [2]*wire.Key
-	until   mcpload.Instant // when keys[1] is void; 0 = not yet known
-	race    race            // of the last change of secrets
-	id      string          // of the subscription, as it was told last
-	own     string          // see clientID
-	granted int             // subscribe calls that were answered
-	refused int             // refreshes that failed in a row
-	expires mcpload.Instant // end of the grant; 0 = none
-	backoff sinks.Backoff
+	mu     sync.Mutex // guards the rest
+	secret string     // the one that was sent last
+	keys   [2]*wire.Key
+	until  mcpload.Instant // when keys[1] is void; 0 = not yet known
+	race   race            // of the last change of secrets
+	id     string          // of the subscription, as it was told last
+	// formerID is the id before the last change of it. asking: an answer is
+	// awaited that may bring another.
+	formerID string
+	asking   bool
+	own      string          // see clientID
+	granted  int             // subscribe calls that were answered
+	refused  int             // refreshes that failed in a row
+	expires  mcpload.Instant // end of the grant; 0 = none
+	backoff  sinks.Backoff
 }
 
 // newHook issues a path and a secret for a run.
 func (h *hooks) newHook(r *run) *hook {
-	var nonce [12]byte
-	rand.Read(nonce[:])
-	path := h.d.opts.Webhook.Prefix + fmt.Sprintf("/h/%d-%d-%s", r.sub.Lane, r.sub.Index, hex.EncodeToString(nonce[:]))
+	path := h.path("/h/", r.sub)
 	k := &hook{h: h, r: r, path: path, url: h.listener.URL(path)}
 	k.backoff = sinks.Backoff{Min: refreshBackoffMin, Max: refreshBackoffMax, Rand: r.rand}
 	k.rotate(0)
@@ -197,6 +171,8 @@ func (d *events) subscribe(r *run, cause mcpload.Cause) error {
 	_, body := d.build(method, o, agreed)
 	ctx, cancel := context.WithTimeout(r.ctx, d.opts.Timeout)
 	defer cancel()
+	k.asks(true)
+	defer k.asks(false)
 	a := d.call(ctx, method, agreed.headers[method], body)
 	defer a.release()
 	if given := a.err; given != nil && cause != mcpload.Subscribe && r.ctx.Err() != nil {
@@ -222,13 +198,28 @@ func (d *events) subscribe(r *run, cause mcpload.Cause) error {
 	return nil
 }
 
+// asks notes whether an answer to subscribe is awaited.
+func (k *hook) asks(yes bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asking = yes
+}
+
 // granted takes over what the answer says.
 func (d *events) granted(r *run, a *answer, g grant) {
 	k := r.hook
 	first := k.settle(d.clock.Now(), d.opts.Webhook.Grace)
-	d.activate(r, a.at)
+	r.activate(a.at)
 	if g.Truncated && !first {
 		d.notice(r, mcpload.Truncated, a.at, "")
+	}
+	if g.ID == "" {
+		d.notice(r, mcpload.Malformed, a.at, "an answer to subscribe without an id")
+	}
+	if g.RefreshBefore == nil && !bytes.Contains(*a.buf, []byte(`"refreshBefore"`)) {
+		// null would say that there is no end; this says nothing, and the end
+		// may come unannounced.
+		d.notice(r, mcpload.Malformed, a.at, "an answer to subscribe without refreshBefore")
 	}
 	d.readStatus(r, a.at, g.DeliveryStatus)
 	d.countGrant(k, g, a, first)
@@ -325,7 +316,7 @@ func (k *hook) refresh() {
 	var ce *callError
 	if errors.As(err, &ce) && ce.final() {
 		d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
-		d.fail(r, err)
+		r.fail(err)
 		k.h.retire(r)
 		return
 	}
@@ -398,33 +389,9 @@ func (h *hooks) turned(to sinks.Hook, status int, at mcpload.Instant, size int) 
 	h.inbound(mcpload.Events, "", at, size, status)
 }
 
-// answerSize is what an answer of the listener takes at least in HTTP/1.1: the
-// status line, Date, and Content-Length.
-const answerSize = len("HTTP/1.1 200 OK\r\nDate: Mon, 02 Jan 2006 15:04:05 GMT\r\nContent-Length: 0\r\n\r\n")
-
 // inbound reports a request that the target made.
 func (h *hooks) inbound(cause mcpload.Cause, method string, at mcpload.Instant, size, status int) {
-	c := mcpload.Call{
-		Lane: h.d.opts.Lane, Cause: cause, At: at, Requests: 1, Up: int64(answerSize), Down: int64(size),
-		Connections: h.listener.TakeAccepted(), Method: method,
-	}
-	if status > 299 {
-		c.Failure = failureWord(status)
-	}
+	c := h.callbacks.inbound(cause, method, at, size, status)
+	c.Lane = h.d.opts.Lane
 	h.d.rec.Called(c)
-}
-
-// failureWord spells the statuses that a listener answers without allocating.
-func failureWord(status int) string {
-	switch status {
-	case http.StatusServiceUnavailable:
-		return "http 503"
-	case http.StatusUnauthorized:
-		return "http 401"
-	case http.StatusNotFound:
-		return "http 404"
-	case http.StatusRequestEntityTooLarge:
-		return "http 413"
-	}
-	return fmt.Sprintf("http %d", status)
 }

@@ -61,6 +61,7 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	d.rec.Delivered(mcpload.Delivery{
 		Sub: r.sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
 	})
+	k.compare(in, f)
 	d.look(r, in.At, id, f, in.Body)
 	switch {
 	case refused:
@@ -73,6 +74,29 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	}
 	r.setCursor(f.Cursor)
 	return sinks.Reply{Delay: d.opts.Webhook.AckDelay}
+}
+
+// compare holds what a delivery's header fields say against its body and the
+// subscription. It is taken either way: what matters is that receivers which go
+// by the header, as the draft tells them to, would not have dedupped or routed
+// it as this one does.
+func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
+	if len(f.EventID) == 0 {
+		k.h.d.notice(k.r, mcpload.Malformed, in.At, withoutID)
+	} else if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 && v[0] != string(f.EventID) {
+		k.h.d.notice(k.r, mcpload.Malformed, in.At, "a delivery whose webhook-id is not its eventId")
+	}
+	if v := in.Header[wire.HeaderSubscriptionID]; len(v) > 0 && !k.named(v[0]) {
+		k.h.d.notice(k.r, mcpload.Malformed, in.At, "a delivery that names another subscription")
+	}
+}
+
+// named tells whether the subscription may go by that id: the one of the last
+// answer, or the one before. While an answer is awaited it may be any.
+func (k *hook) named(id string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.asking || k.id == "" || k.id == id || k.formerID == id
 }
 
 // control answers a control envelope.
@@ -103,7 +127,7 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 			break
 		}
 		d.notice(r, mcpload.Terminated, in.At, faultText(&m))
-		d.fail(r, &callError{method: "terminated", hasCode: true, code: f.Fault.Code, message: string(f.Fault.Message)})
+		r.fail(&callError{method: "terminated", hasCode: true, code: f.Fault.Code, message: string(f.Fault.Message)})
 		h.agenda.remove(k)
 		h.receiver.Retire(k.path)
 	default:

@@ -10,11 +10,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/tail"
 )
 
 // ExecOptions describe an [Exec].
@@ -47,7 +47,7 @@ type Exec struct {
 	o     ExecOptions
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	log   lastLines
+	log   tail.Writer
 	jobs  chan *execJob
 	quit  chan struct{} // closed by Close
 	ended chan struct{} // closed when the program is over and its output read
@@ -74,7 +74,7 @@ func NewExec(o ExecOptions) (*Exec, error) {
 	}
 	return &Exec{
 		o: o, jobs: make(chan *execJob), quit: make(chan struct{}), ended: make(chan struct{}),
-		acks: map[mcpload.Stamp]chan mcpload.Outcome{}, log: lastLines{max: 4096},
+		acks: map[mcpload.Stamp]chan mcpload.Outcome{},
 	}, nil
 }
 
@@ -239,7 +239,7 @@ func (e *Exec) Ended() error {
 	if e.over != nil {
 		how = e.over.Error()
 	}
-	if last := e.log.last(); last != "" {
+	if last := e.log.LastLine(); last != "" {
 		how += ": " + last
 	}
 	return fmt.Errorf("%s ended: %s", e.o.Command[0], how)
@@ -263,29 +263,4 @@ func (e *Exec) Close() error {
 	}
 	e.wg.Wait()
 	return nil
-}
-
-// lastLines is a Writer that keeps the last max bytes.
-type lastLines struct {
-	mu  sync.Mutex
-	max int
-	buf []byte
-}
-
-// Write implements [io.Writer].
-func (l *lastLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.buf = append(l.buf, p...)
-	if over := len(l.buf) - l.max; over > 0 {
-		l.buf = append(l.buf[:0], l.buf[over:]...)
-	}
-	return len(p), nil
-}
-
-func (l *lastLines) last() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(string(l.buf)), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
 }

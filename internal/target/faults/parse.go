@@ -276,27 +276,7 @@ func (f Fault) String() string {
 	if f.Mode != "" {
 		add("mode", f.Mode)
 	}
-	if f.Every > 0 {
-		add("every", f.Every)
-	}
-	if f.Offset > 0 {
-		add("offset", f.Offset)
-	}
-	if f.Rate > 0 {
-		add("rate", f.Rate)
-	}
-	if f.PerSecond > 0 {
-		add("rate", fmt.Sprintf("%v/s", f.PerSecond))
-	}
-	if f.Seed > 0 {
-		add("seed", f.Seed)
-	}
-	if f.From > 0 {
-		add("from", f.From)
-	}
-	if f.To > 0 {
-		add("to", f.To)
-	}
+	f.which(add)
 	switch {
 	case f.Pareto > 0:
 		add("pareto", f.Pareto)
@@ -333,4 +313,29 @@ func (f Fault) String() string {
 		add("replay", f.Replay)
 	}
 	return string(f.Kind) + "(" + strings.Join(args, ", ") + ")"
+}
+
+// which adds the keys that say which events the fault befalls.
+func (f Fault) which(add func(key string, value any)) {
+	if f.Every > 0 {
+		add("every", f.Every)
+	}
+	if f.Offset > 0 {
+		add("offset", f.Offset)
+	}
+	if f.Rate > 0 {
+		add("rate", f.Rate)
+	}
+	if f.PerSecond > 0 {
+		add("rate", fmt.Sprintf("%v/s", f.PerSecond))
+	}
+	if f.Seed > 0 {
+		add("seed", f.Seed)
+	}
+	if f.From > 0 {
+		add("from", f.From)
+	}
+	if f.To > 0 {
+		add("to", f.To)
+	}
 }

@@ -111,7 +111,7 @@ func TestKernelTimes(t *testing.T) {
 	if !at.Kernel || !got[0].Kernel {
 		t.Skipf("the kernel gave no times: %+v", got)
 	}
-	slack := int64(early)
+	slack := early
 	if at.At < from-slack || at.At > to+slack || at.Read-at.At < int64(lay)-slack || at.Shared {
 		t.Errorf("%+v, but it was written from %d to %d", at, from, to)
 	}

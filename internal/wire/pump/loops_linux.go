@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"runtime"
 	"sync"
@@ -57,7 +58,7 @@ func newLoops(o Options) (*loops, error) {
 	for range n {
 		l, err := newLoop(p)
 		if err != nil {
-			p.Close()
+			_ = p.Close() // what counts is why there is no loop
 			return nil, fmt.Errorf("pump: %w", err)
 		}
 		p.shards = append(p.shards, l)
@@ -70,7 +71,7 @@ func newLoops(o Options) (*loops, error) {
 func (p *loops) Open(ctx context.Context, r Request, s Sink) Stream {
 	l := p.shards[int(p.next.Add(1)-1)%len(p.shards)]
 	c := &conn{loop: l, sink: s, fd: -1, slot: -1, opening: &opening{req: r, deadline: time.Now().Add(p.opts.ConnectTimeout)}}
-	c.bodiless = r.Method == "HEAD"
+	c.bodiless = r.Method == http.MethodHead
 	if ctx.Done() != nil {
 		// Set before the loop knows the stream; it is the loop that unsets it.
 		c.opening.stop = context.AfterFunc(ctx, func() { l.tell(task{c: c, err: ctx.Err()}) })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -59,7 +60,7 @@ type line struct {
 func (p *portable) Open(ctx context.Context, r Request, s Sink) Stream {
 	dial, stop := context.WithTimeout(ctx, p.opts.ConnectTimeout)
 	c := &line{pump: p, sink: s, stop: stop}
-	c.bodiless = r.Method == "HEAD"
+	c.bodiless = r.Method == http.MethodHead
 	p.mu.Lock()
 	if !p.closed {
 		p.work.Go(func() {

@@ -1,0 +1,140 @@
+package dialect
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/mcpload/mcpload"
+)
+
+// attachment is one turn of a subscription at being open, from Attaching to
+// Detached or Failed, and what all systems report of it: each state once, and
+// none after the end. Lanes embed it in their own runs.
+type attachment struct {
+	sub mcpload.Sub
+	to  *caller // the lane's: its recorder and its clock
+	// ctx is over with the attachment; cancel has it end.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu     sync.Mutex // guards what follows, and what lanes say
+	active bool
+	over   bool
+}
+
+// isOver tells whether the attachment has ended.
+func (a *attachment) isOver() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.over
+}
+
+// isActive tells whether it was confirmed, and has not ended.
+func (a *attachment) isActive() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.active && !a.over
+}
+
+// wasActive tells whether it was ever confirmed.
+func (a *attachment) wasActive() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.active
+}
+
+// activate reports Active, once.
+func (a *attachment) activate(at mcpload.Instant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.active && !a.over {
+		a.active = true
+		a.to.rec.Changed(mcpload.Transition{Sub: a.sub, To: mcpload.Active, At: at})
+	}
+}
+
+// fail reports Failed, unless the attachment has ended already.
+func (a *attachment) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.over = true
+		a.to.rec.Changed(mcpload.Transition{Sub: a.sub, To: mcpload.Failed, At: a.to.clock.Now(), Reason: line(err.Error())})
+		a.cancel()
+	}
+}
+
+// leave reports Detaching; false if the attachment has ended already.
+func (a *attachment) leave() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return false
+	}
+	a.over = true
+	a.to.rec.Changed(mcpload.Transition{Sub: a.sub, To: mcpload.Detaching, At: a.to.clock.Now()})
+	return true
+}
+
+// turn is a lane's own kind of attachment, by pointer.
+type turn interface {
+	comparable
+	isOver() bool
+}
+
+// mayAttach says why subscription i of a lane cannot be opened now, nil if it
+// can. turns are the last ones by index, nil where there was none.
+func mayAttach[T turn](closed bool, turns []T, i int) error {
+	var none T
+	switch {
+	case closed:
+		return fmt.Errorf("%w: the lane is closed", ErrState)
+	case i < 0 || i >= len(turns):
+		return fmt.Errorf("%w: there are %d", ErrState, len(turns))
+	case turns[i] != none && !turns[i].isOver():
+		return fmt.Errorf("%w: it is open", ErrState)
+	}
+	return nil
+}
+
+// lastTurn returns the last attachment of subscription i; nil if there was none.
+func lastTurn[T turn](mu *sync.Mutex, turns []T, i int) (last T) {
+	mu.Lock()
+	defer mu.Unlock()
+	if i >= 0 && i < len(turns) {
+		last = turns[i]
+	}
+	return last
+}
+
+// detachAtOnce is how many subscriptions a lane that closes detaches at a time.
+const detachAtOnce = 32
+
+// detachAll ends every turn that is open. It returns how many of the calls
+// failed, and the first of their errors. No turn may begin meanwhile.
+func detachAll[T turn](turns []T, detach func(i int) error) (failed int, first error) {
+	room := make(chan struct{}, detachAtOnce)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var none T
+	for i, r := range turns {
+		if r == none || r.isOver() {
+			continue
+		}
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			if err := detach(i); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed++
+				if first == nil {
+					first = err
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return failed, first
+}

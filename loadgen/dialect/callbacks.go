@@ -1,0 +1,104 @@
+package dialect
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// callbacks is where a lane is called back: its listener, who receives there,
+// and what is refused on purpose. Lanes embed it by pointer, which is nil where
+// nobody calls back.
+type callbacks struct {
+	listener *sinks.Listener
+	receiver *sinks.Receiver
+	refuse   refusals
+	prefix   string
+}
+
+// listenForCallbacks opens the lane's listener. r is what the receiver is asked
+// to do besides what o says.
+func listenForCallbacks(o *Options, r sinks.ReceiverOptions) (*callbacks, error) {
+	w := o.Webhook
+	if w.Refuse < 0 || w.Refuse > 1 {
+		return nil, fmt.Errorf("webhook: refuse %g: use a share from 0 to 1", w.Refuse)
+	}
+	r.Clock, r.BodyLimit = o.Clock, w.BodyLimit
+	c := &callbacks{receiver: sinks.NewReceiver(r), prefix: w.Prefix}
+	c.refuse.share, c.refuse.seed = w.Refuse, o.Seed
+	var err error
+	c.listener, err = sinks.Listen(sinks.ListenerOptions{
+		Listen: w.Listen, Callback: w.Callback, Authority: w.Authority, Certificate: w.Certificate, Shared: w.Shared, Prefix: w.Prefix,
+		Handler: c.receiver,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// CertPEM returns what the target has to trust; nil if the lane has no listener.
+func (c *callbacks) CertPEM() []byte {
+	if c == nil {
+		return nil
+	}
+	return c.listener.CertPEM()
+}
+
+// CallbackURL returns the listener's address; "" if the lane has none.
+func (c *callbacks) CallbackURL() string {
+	if c == nil {
+		return ""
+	}
+	return c.listener.URL("")
+}
+
+// accepted is the number of connections that the target opened.
+func (c *callbacks) accepted() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.listener.Accepted()
+}
+
+// path makes the path of a new callback, which nobody can guess, below root.
+func (c *callbacks) path(root string, sub mcpload.Sub) string {
+	var nonce [12]byte
+	rand.Read(nonce[:])
+	return c.prefix + fmt.Sprintf("%s%d-%d-%s", root, sub.Lane, sub.Index, hex.EncodeToString(nonce[:]))
+}
+
+// inbound is the report of a request that the target made.
+func (c *callbacks) inbound(cause mcpload.Cause, method string, at mcpload.Instant, size, status int) mcpload.Call {
+	call := mcpload.Call{
+		Cause: cause, At: at, Requests: 1, Up: int64(answerSize), Down: int64(size),
+		Connections: c.listener.TakeAccepted(), Method: method,
+	}
+	if status > 299 {
+		call.Failure = failureWord(status)
+	}
+	return call
+}
+
+// answerSize is what an answer of the listener takes at least in HTTP/1.1: the
+// status line, Date, and Content-Length.
+const answerSize = len("HTTP/1.1 200 OK\r\nDate: Mon, 02 Jan 2006 15:04:05 GMT\r\nContent-Length: 0\r\n\r\n")
+
+// failureWord spells the statuses that a listener answers without allocating.
+func failureWord(status int) string {
+	switch status {
+	case http.StatusServiceUnavailable:
+		return "http 503"
+	case http.StatusUnauthorized:
+		return "http 401"
+	case http.StatusNotFound:
+		return "http 404"
+	case http.StatusRequestEntityTooLarge:
+		return "http 413"
+	}
+	return fmt.Sprintf("http %d", status)
+}

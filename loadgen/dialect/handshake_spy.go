@@ -1,0 +1,168 @@
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/wire"
+)
+
+// spy is the transport of the handshake. It adds the run's headers, counts,
+// and keeps the answers to server/discover and initialize.
+type spy struct {
+	p       *principal
+	observe func(mcpload.Call)
+
+	mu     sync.Mutex
+	seen   map[string]*capture
+	status int   // of the last answer
+	err    error // of the last request that got none
+}
+
+// capture is an answer's body, as far as it was read.
+type capture struct {
+	body   io.ReadCloser
+	sse    bool
+	mu     sync.Mutex
+	kept   bytes.Buffer
+	down   int64
+	report func(down int64)
+	once   sync.Once
+}
+
+// maxCapture bounds what is kept of a handshake's answer.
+const maxCapture = 1 << 20
+
+func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
+	e := s.p.endpoint
+	method := req.Method
+	if req.GetBody != nil {
+		if b, err := req.GetBody(); err == nil {
+			text, _ := io.ReadAll(b)
+			var m wire.Message
+			if wire.ScanMessage(text, &m) {
+				method = string(m.Method)
+			}
+		}
+	}
+	if method == "initialize" && e.opts.Era == Modern {
+		return nil, errors.New("the target refused server/discover")
+	}
+	req = req.Clone(req.Context())
+	for k, v := range e.header {
+		req.Header[k] = v
+	}
+	s.p.authorize(req.Header)
+	if method == "initialize" {
+		if err := e.advertise(req); err != nil {
+			return nil, err
+		}
+	}
+	req.Host = e.host
+	start := time.Now()
+	resp, err := e.transport.RoundTrip(req)
+	call := mcpload.Call{
+		Cause: mcpload.Discovery, Requests: 1, Method: method, Took: time.Since(start),
+		Up: requestSize(req.Method, req.URL.RequestURI(), req.Header, req.ContentLength), Connections: e.traffic.TakeOpened(),
+	}
+	s.mu.Lock()
+	s.err = err
+	if err == nil {
+		s.status = resp.StatusCode
+	}
+	s.mu.Unlock()
+	if err != nil {
+		call.Failure = kind(err)
+		s.report(call)
+		return nil, err
+	}
+	if resp.StatusCode >= 400 {
+		call.Failure = fmt.Sprintf("http %d", resp.StatusCode)
+	}
+	call.Down = responseSize(resp)
+	c := &capture{body: resp.Body, sse: isEventStream(resp.Header), report: func(down int64) {
+		call.Down += down
+		s.report(call)
+	}}
+	resp.Body = c
+	s.mu.Lock()
+	s.seen[method] = c
+	s.mu.Unlock()
+	return resp, nil
+}
+
+func (s *spy) report(c mcpload.Call) {
+	if s.observe != nil {
+		s.observe(c)
+	}
+}
+
+func (c *capture) Read(b []byte) (int, error) {
+	n, err := c.body.Read(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down += int64(n)
+	if c.kept.Len() < maxCapture {
+		c.kept.Write(b[:n])
+	}
+	return n, err
+}
+
+func (c *capture) Close() error {
+	err := c.body.Close()
+	c.once.Do(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.report(c.down)
+	})
+	return err
+}
+
+// last returns how the last request of the handshake ended.
+func (s *spy) last() (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status, s.err
+}
+
+// result returns the capabilities and versions of the answer that counted:
+// initialize if there was one, since it is only sent when discovery failed.
+func (s *spy) result() (caps json.RawMessage, versions []string) {
+	s.mu.Lock()
+	c := s.seen["initialize"]
+	if c == nil {
+		c = s.seen["server/discover"]
+	}
+	s.mu.Unlock()
+	if c == nil {
+		return nil, nil
+	}
+	c.mu.Lock()
+	text := bytes.Clone(c.kept.Bytes())
+	c.mu.Unlock()
+	if c.sse {
+		text = lastData(text)
+	}
+	return readOffer(text)
+}
+
+// lastData returns the data of the last event that has any.
+func lastData(stream []byte) (data []byte) {
+	var p wire.EventParser
+	keep := func(e wire.Event) {
+		if len(e.Data) > 0 {
+			data = bytes.Clone(e.Data)
+		}
+	}
+	if p.Feed(append(stream, "\n\n"...), keep) != nil {
+		return nil
+	}
+	return data
+}

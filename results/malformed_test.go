@@ -1,0 +1,30 @@
+package results_test
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// What was malformed is told by what was wrong, and nothing is where nothing was.
+func TestMalformedBy(t *testing.T) {
+	ledger, err := sinks.NewLedger(sinks.LedgerOptions{Sources: 1, Lanes: []sinks.LaneSpec{{Name: "a", Subscriptions: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := ledger.Account()
+	text, err := json.Marshal(results.NewLane(&account.Lanes[0]))
+	if err != nil || strings.Contains(string(text), "malformedBy") {
+		t.Errorf("without any: %v %s", err, text)
+	}
+	n := &account.Lanes[0]
+	n.Malformed, n.MalformedBy = 3, []sinks.Reason{{Text: "no object", Count: 2}, {Text: "no id", Count: 1}}
+	d := results.NewLane(n).Detail
+	if want := map[string]int64{"no object": 2, "no id": 1}; d.Malformed != 3 || !maps.Equal(d.MalformedBy, want) {
+		t.Errorf("got %d %v", d.Malformed, d.MalformedBy)
+	}
+}
