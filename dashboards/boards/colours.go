@@ -1,0 +1,52 @@
+package boards
+
+import (
+	"regexp"
+
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+)
+
+// Colour is what one kind of series is drawn in, wherever it is drawn.
+type colour struct {
+	name   string // what its legend begins with
+	colour string
+}
+
+// The colours are those of report.html: blue, orange and green for push, poll
+// and webhook, which is their order in the profile that compares them. What has
+// no mode has those that follow.
+var (
+	modes = []colour{{"push", "#2a78d6"}, {"poll", "#d95f26"}, {"webhook", "#12875d"}}
+
+	processes = []colour{{"target", "#6a4fc0"}, {"generator", "#a87400"}, {"others", "#37752a"}}
+
+	// Bad news are not those of any mode.
+	losses = []colour{{"lost in silence", "#c93434"}, {"lost and announced", "#c23f7d"}, {"missing", "#a87400"}, {"outstanding", "#6a4fc0"}}
+
+	verdicts = []colour{{"passed", "#12875d"}, {"failed", "#c93434"}, {"unclear", "#a87400"}, {"aside", "#6a4fc0"}}
+)
+
+// fixed paints series by what their legend begins with.
+func fixed(of ...[]colour) []override {
+	var out []override
+	for _, list := range of {
+		for _, c := range list {
+			out = append(out, override{"/^" + c.name + "\\b/", []dashboard.DynamicConfigValue{
+				{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": c.colour}},
+			}})
+		}
+	}
+	return out
+}
+
+// override is how the series that a regular expression names are drawn.
+type override struct {
+	expression string
+	properties []dashboard.DynamicConfigValue
+}
+
+// dashed is the run that another one is laid over.
+var dashed = override{"/" + regexp.QuoteMeta(otherMark) + "$/", []dashboard.DynamicConfigValue{
+	{Id: "custom.lineStyle", Value: map[string]any{"fill": "dash", "dash": []int{6, 6}}},
+	{Id: "custom.lineWidth", Value: 1},
+}}

@@ -1,0 +1,175 @@
+package boards
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload/internal/promtest"
+)
+
+// command is one mcpload that runs while Prometheus looks on.
+type command struct {
+	name string
+	args []string
+	dir  string   // of its result
+	url  *url.URL // of its metrics
+
+	cmd    *exec.Cmd
+	began  time.Time
+	took   time.Duration
+	ended  chan error
+	output output
+	front  *front
+}
+
+// front is where Prometheus scrapes a command: it is there before the command,
+// so that nobody has to guess a port.
+type front struct {
+	*httptest.Server
+	behind  atomic.Pointer[url.URL]
+	knocked atomic.Int64
+	scraped atomic.Int64 // answers that came from behind
+}
+
+func newFront(t *testing.T) *front {
+	t.Helper()
+	f := &front{}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(f.behind.Load()); r.Out.Header.Del("X-Forwarded-For") },
+		ModifyResponse: func(*http.Response) error {
+			f.scraped.Add(1)
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.knocked.Add(1)
+		if f.behind.Load() == nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+// output keeps what a command says.
+type output struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.String()
+}
+
+// build builds mcpload.
+func build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "mcpload")
+	cmd := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "./cmd/mcpload")...)
+	cmd.Dir = filepath.Join("..", "..")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build mcpload: %v\n%s", err, said)
+	}
+	return program
+}
+
+// start starts the command, and has its metrics stand behind its front.
+func (c *command) start(t *testing.T, program string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	args := append(append([]string(nil), c.args...), "--metrics", "127.0.0.1:0", "--metrics-linger", "60s", "--out", c.dir, "--quiet")
+	c.cmd = exec.CommandContext(ctx, program, args...)
+	c.cmd.Dir = filepath.Dir(c.dir)
+	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	c.cmd.Stdout = &c.output
+	said, err := c.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.began = time.Now()
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	address := make(chan string, 1)
+	c.ended = make(chan error, 1)
+	go func() {
+		defer cancel()
+		for s := bufio.NewScanner(said); s.Scan(); {
+			_, _ = io.WriteString(&c.output, s.Text()+"\n")
+			if at, ok := strings.CutPrefix(s.Text(), "metrics at "); ok {
+				address <- at
+			}
+		}
+		c.ended <- c.cmd.Wait()
+		close(c.ended)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range c.ended {
+		}
+	})
+	select {
+	case at := <-address:
+		behind, err := url.Parse(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		behind.Path = ""
+		c.front.behind.Store(behind)
+	case err := <-c.ended:
+		t.Fatalf("%s ended: %v\n%s", c.name, err, &c.output)
+	}
+}
+
+// wait waits for the command's end. It may end with a verdict that this test
+// does not care for: a machine that is busy with other tests is a bottleneck.
+func (c *command) wait(t *testing.T) {
+	t.Helper()
+	err := <-c.ended
+	c.took = time.Since(c.began).Round(time.Millisecond)
+	t.Logf("%s took %v", c.name, c.took)
+	var exit *exec.ExitError
+	if err == nil || errors.As(err, &exit) && (exit.ExitCode() == exitBottleneck || exit.ExitCode() == exitThreshold) {
+		return
+	}
+	t.Fatalf("%s: %v\n%s", c.name, err, &c.output)
+}
+
+// The exit codes of mcpload that are verdicts.
+const (
+	exitBottleneck = 4
+	exitThreshold  = 99
+)
+
+// awaitScrapes waits until Prometheus has come again, n times.
+func (f *front) awaitScrapes(t *testing.T, what string, n int64) {
+	t.Helper()
+	seen := f.scraped.Load()
+	promtest.Await(t, what+" to be scraped", func() bool { return f.scraped.Load() >= seen+n })
+}

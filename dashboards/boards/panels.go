@@ -1,0 +1,185 @@
+package boards
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/grafana/grafana-foundation-sdk/go/common"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/heatmap"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
+	"github.com/grafana/grafana-foundation-sdk/go/xychart"
+)
+
+// In queries LANES stands for the lanes that are chosen, RUN for the run, and
+// SHIFT, which has to follow every selector that has one of the two, for how
+// far the run is moved.
+const (
+	lanesOf = `run="%[1]s",system=~"$system",mode=~"$mode",lane=~"$lane"`
+	runOf   = `run="%[1]s"`
+)
+
+func ofRun(query string) string { return filled(query, "$run", "") }
+
+func ofOther(query string) string { return filled(query, "$other", " offset ${shift}ms") }
+
+func filled(query, run, shift string) string {
+	return strings.NewReplacer("LANES", fmt.Sprintf(lanesOf, run), "RUN", fmt.Sprintf(runOf, run), " SHIFT", shift).Replace(query)
+}
+
+// query is what a panel asks, and what its answers are called.
+type query struct {
+	legend, expr string
+}
+
+// laidOver asks of the other run what was asked of the one, as well.
+func laidOver(of ...query) []query {
+	out := make([]query, 0, 2*len(of))
+	for _, q := range of {
+		out = append(out, query{q.legend, ofRun(q.expr)}, query{q.legend + " " + otherMark, ofOther(q.expr)})
+	}
+	return out
+}
+
+// alone asks of one run only.
+func alone(of ...query) []query {
+	out := make([]query, len(of))
+	for i, q := range of {
+		out[i] = query{q.legend, ofRun(q.expr)}
+	}
+	return out
+}
+
+func target(i int, q query) *prometheus.DataqueryBuilder {
+	return prometheus.NewDataqueryBuilder().Datasource(source()).RefId(ref(i)).Expr(q.expr).LegendFormat(q.legend)
+}
+
+// ref names a query: A, B, C and so on.
+func ref(i int) string { return string(rune('A' + i)) }
+
+// shape is where a panel stands and how its values read. Width is in 24ths of
+// the page.
+type shape struct {
+	title, about string
+	unit         string
+	width        uint32
+	height       uint32 // 0 = 8
+}
+
+func (s shape) high() uint32 {
+	if s.height == 0 {
+		return 8
+	}
+	return s.height
+}
+
+// lines is a chart over time.
+func lines(s shape, queries []query, paint ...override) *timeseries.PanelBuilder {
+	p := timeseries.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Unit(s.unit).Span(s.width).Height(s.high()).Min(0).
+		LineWidth(2).FillOpacity(0).ShowPoints(common.VisibilityModeAuto).SpanNulls(common.BoolOrFloat64{Bool: ptr(false)}).
+		ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdPaletteClassicByName)).
+		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true)).
+		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending))
+	for i, q := range queries {
+		p.WithTarget(target(i, q).Range())
+	}
+	for _, o := range paint {
+		p.OverrideByRegexp(o.expression, o.properties)
+	}
+	return p
+}
+
+// logarithmic is for times that differ by powers of ten.
+func logarithmic(p *timeseries.PanelBuilder) *timeseries.PanelBuilder {
+	return p.ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionLog).Log(10))
+}
+
+// stacked is for parts of a whole.
+func stacked(p *timeseries.PanelBuilder) *timeseries.PanelBuilder {
+	return p.FillOpacity(30).LineWidth(1).Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal))
+}
+
+// heat is the whole distribution over time, of one native histogram.
+func heat(s shape, expr string) *heatmap.PanelBuilder {
+	return heatmap.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).
+		YAxis(heatmap.NewYAxisConfigBuilder().Unit(s.unit).ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionLog).Log(2))).
+		Color(heatmap.NewHeatmapColorOptionsBuilder().Mode(heatmap.HeatmapColorModeScheme).Scheme("Oranges").Steps(64).Exponent(0.5).Scale(heatmap.HeatmapColorScaleExponential)).
+		ShowLegend().
+		WithTarget(target(0, query{"", expr}).Format(prometheus.PromQueryFormatHeatmap).Range())
+}
+
+// figure is one number, the newest.
+func figure(s shape, queries []query, paint ...override) *stat.PanelBuilder {
+	p := stat.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Unit(s.unit).Span(s.width).Height(s.high()).
+		GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeNone).TextMode(common.BigValueTextModeAuto).
+		ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"}).Values(false))
+	for i, q := range queries {
+		p.WithTarget(target(i, q).Instant())
+	}
+	for _, o := range paint {
+		p.OverrideByRegexp(o.expression, o.properties)
+	}
+	return p
+}
+
+// column is a query of a table, with a name and the unit of its values.
+type column struct {
+	name, unit string
+	expr       string
+}
+
+// rows is a table: a line for each set of labels, a column for each query.
+func rows(s shape, labels []string, columns []column) *table.PanelBuilder {
+	p := table.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).CellHeight(common.TableCellHeightSm).MinWidth(70).
+		Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{}))
+	names, order := map[string]string{}, map[string]int{}
+	for _, l := range labels {
+		order[l] = len(order)
+	}
+	for i, c := range columns {
+		p.WithTarget(target(i, query{"", c.expr}).Format(prometheus.PromQueryFormatTable).Instant())
+		field := "Value #" + ref(i)
+		if len(columns) == 1 {
+			field = "Value"
+		}
+		names[field] = c.name
+		order[field] = len(order)
+		p.OverrideByName(c.name, []dashboard.DynamicConfigValue{{Id: "unit", Value: c.unit}})
+	}
+	p.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})
+	p.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
+		"excludeByName": map[string]bool{"Time": true}, "renameByName": names, "indexByName": order,
+	}})
+	return p
+}
+
+// against draws the columns after the first against the first, a point for each
+// set of labels.
+func against(s shape, x column, ys []column, paint ...override) *xychart.PanelBuilder {
+	p := xychart.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).Unit(s.unit).
+		Mapping(xychart.SeriesMappingAuto).Show(xychart.XYShowModePoints).PointSize(xychart.NewXychartFieldConfigPointSizeBuilder().Fixed(8)).
+		AxisLabel(x.name).
+		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true))
+	names, order := map[string]string{}, map[string]int{}
+	for i, c := range append([]column{x}, ys...) {
+		p.WithTarget(target(i, query{"", c.expr}).Format(prometheus.PromQueryFormatTable).Instant())
+		names["Value #"+ref(i)], order["Value #"+ref(i)] = c.name, i
+		p.OverrideByName(c.name, []dashboard.DynamicConfigValue{{Id: "unit", Value: c.unit}})
+	}
+	p.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})
+	p.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
+		"excludeByName": map[string]bool{"Time": true, "step": true}, "renameByName": names, "indexByName": order,
+	}})
+	for _, o := range paint {
+		p.OverrideByRegexp(o.expression, o.properties)
+	}
+	return p
+}
+
+// section begins a row of the page.
+func section(d *dashboard.DashboardBuilder, title string) {
+	d.WithRow(dashboard.NewRowBuilder(title))
+}

@@ -1,0 +1,7 @@
+//go:build race
+
+package boards
+
+// buildFlags build mcpload as this test is built, so that what was compiled for
+// the other tests serves again.
+var buildFlags = []string{"-race"}

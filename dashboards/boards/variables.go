@@ -1,0 +1,98 @@
+package boards
+
+import (
+	"github.com/grafana/grafana-foundation-sdk/go/common"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+)
+
+const (
+	phaseAnnotation = "Phases"
+	burstAnnotation = "Bursts"
+	// otherMark ends the legend of the run that is laid over.
+	otherMark = "(other run)"
+
+	// newestRuns are all runs of the last month, the newest first, each with
+	// its profile beside its name.
+	newestRuns = `sort_desc(label_join(max by (profile, run) (` +
+		`last_over_time(mcpload_run_info[30d]) * on (run) group_left () max by (run) (last_over_time(mcpload_run_start_timestamp_seconds[30d]))` +
+		`), "text", " ", "profile", "run"))`
+	// noRun comes before all others, so that no run is laid over until
+	// somebody chooses one.
+	noRun = `label_replace(label_replace(vector(0), "run", "none", "", ""), "text", "none", "", "")`
+
+	// between is how long after the other run the chosen one began, in
+	// milliseconds: by that much the other is moved. Prometheus takes no offset
+	// of 0, so that it is one where there is no other.
+	between = `(round(1000 * (scalar(max(last_over_time(mcpload_run_start_timestamp_seconds{run="$run"}[30d])))` +
+		` - max(last_over_time(mcpload_run_start_timestamp_seconds{run="$other"}[30d])))) != 0) or vector(1)`
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// source is the data source of everything: whichever the reader has chosen.
+func source() common.DataSourceRef {
+	return common.DataSourceRef{Type: ptr("prometheus"), Uid: ptr("${datasource}")}
+}
+
+func text(s string) dashboard.StringOrMap { return dashboard.StringOrMap{String: &s} }
+
+func one(s string) dashboard.VariableOption {
+	v := dashboard.StringOrArrayOfString{String: &s}
+	return dashboard.VariableOption{Selected: ptr(true), Text: v, Value: v}
+}
+
+func dataSource() *dashboard.DatasourceVariableBuilder {
+	return dashboard.NewDatasourceVariableBuilder("datasource").Label("Data source").Type("prometheus")
+}
+
+// choice is a variable with one value, the first that the query finds.
+func choice(name, label, query, regex string) *dashboard.QueryVariableBuilder {
+	return dashboard.NewQueryVariableBuilder(name).Label(label).Datasource(source()).
+		Query(text(query)).Definition(query).Regex(regex).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortDisabled)
+}
+
+// filter is a variable with any number of values, all at first.
+func filter(name, label, query string) *dashboard.QueryVariableBuilder {
+	return choice(name, label, query, "").Sort(dashboard.VariableSortAlphabeticalAsc).Multi(true).IncludeAll(true).AllValue(".*").
+		Current(dashboard.VariableOption{
+			Selected: ptr(true),
+			Text:     dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}},
+			Value:    dashboard.StringOrArrayOfString{ArrayOfString: []string{"$__all"}},
+		})
+}
+
+const byText = `/run="(?<value>[^"]+)",text="(?<text>[^"]+)"/`
+
+// runVariables choose a run, another to lay over it, and which of their lanes.
+func runVariables(d *dashboard.DashboardBuilder, overlaid bool) {
+	of := `{run="$run"}`
+	d.WithVariable(choice("run", "Run", "query_result("+newestRuns+")", byText))
+	if overlaid {
+		of = `{run=~"$run|$other"}`
+		d.WithVariable(choice("other", "Laid over", "query_result("+noRun+" or "+newestRuns+")", byText).Current(one("none")))
+		d.WithVariable(choice("shift", "", "query_result("+between+")", `/^\{\} (-?[0-9]+) /`).Hide(dashboard.VariableHideHideVariable))
+	}
+	for _, v := range [][2]string{{"system", "System"}, {"mode", "Mode"}, {"lane", "Lane"}} {
+		d.WithVariable(filter(v[0], v[1], "label_values(mcpload_subscriptions"+of+", "+v[0]+")"))
+	}
+}
+
+// runAnnotations mark when phases began and when bursts were due.
+func runAnnotations(d *dashboard.DashboardBuilder) {
+	for _, a := range []struct{ name, colour, expr string }{
+		{phaseAnnotation, "#6a4fc0", `mcpload_phase_start_timestamp_seconds{run="$run"} * 1000`},
+		{burstAnnotation, "#a87400", `mcpload_burst_start_timestamp_seconds{run="$run"} * 1000`},
+	} {
+		d.Annotation(dashboard.NewAnnotationQueryBuilder().Name(a.name).Datasource(source()).Enable(true).IconColor(a.colour).
+			Target(prometheus.NewDataqueryBuilder().Datasource(source()).Expr(a.expr).RefId("Anno").Interval("1s").Range()))
+	}
+}
+
+// board begins a dashboard.
+func board(uid, title, description string) *dashboard.DashboardBuilder {
+	d := dashboard.NewDashboardBuilder(title).Uid(uid).Description(description).Tags([]string{"mcpload"}).
+		Tooltip(dashboard.DashboardCursorSyncCrosshair).Time("now-15m", "now").Refresh("5s").Timezone("browser").
+		Link(dashboard.NewDashboardLinkBuilder("mcpload").Type(dashboard.DashboardLinkTypeDashboards).Tags([]string{"mcpload"}).AsDropdown(true).KeepTime(true))
+	return d.WithVariable(dataSource())
+}

@@ -1,0 +1,19 @@
+// Command boards writes the Grafana dashboards of mcpload as JSON.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/mcpload/mcpload/dashboards/boards"
+)
+
+func main() {
+	out := flag.String("out", "dashboards/grafana", "directory to write to; it has to exist")
+	flag.Parse()
+	if err := boards.Write(*out); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
