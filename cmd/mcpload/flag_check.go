@@ -20,6 +20,10 @@ type flagRule struct {
 var flagRules = []flagRule{
 	{command: "run", flag: "metrics-linger", needs: "metrics"},
 	{command: "run", flag: "remote-write-every", needs: "remote-write"},
+	{command: "run", flag: "otlp-every", needs: "otlp"},
+	{command: "capacity", flag: "metrics-linger", needs: "metrics"},
+	{command: "capacity", flag: "remote-write-every", needs: "remote-write"},
+	{command: "capacity", flag: "otlp-every", needs: "otlp"},
 	{command: "run", flag: "plain", not: []string{"quiet"}},
 	{command: "record", flag: "plain", not: []string{"quiet"}},
 	{command: "serve", flag: "tls-addr", needs: "tls"},

@@ -167,7 +167,7 @@ func TestMetricsFlags(t *testing.T) {
 	}{
 		{[]string{"--metrics", taken.Addr().String()}, "listen for scrapes of metrics: listen tcp " + taken.Addr().String()},
 		{[]string{"--metrics", "9464"}, `metrics address "9464": `},
-		{[]string{"--metrics-linger", "-1s"}, "--metrics-linger -1s: want 0 or more"},
+		{[]string{"--metrics", "127.0.0.1:0", "--metrics-linger", "-1s"}, "--metrics-linger -1s: want 0 or more"},
 		{[]string{"--remote-write", "127.0.0.1:9090"}, `--remote-write "127.0.0.1:9090": want a URL such as http://127.0.0.1:9090/api/v1/write`},
 		{[]string{"--remote-write", "http://127.0.0.1:9090/api/v1/write", "--remote-write-every", "10ms"}, "--remote-write-every 10ms: want 1s or more"},
 		{[]string{"--otlp", "127.0.0.1:4318"}, `--otlp "127.0.0.1:4318": want a URL such as http://127.0.0.1:4318`},

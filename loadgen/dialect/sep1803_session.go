@@ -30,6 +30,7 @@ type resourceSession struct {
 	err       error           // why no stream will stand (any more); nil = there is one, or will be
 	confirmed mcpload.Instant // when the first stream stood
 	modern    bool
+	asked     map[string]bool // modern: what the stream was to listen to, for subscriptions to come, too
 	honoured  map[string]bool // modern: what the acknowledgement named
 	id        string          // legacy
 	header    http.Header     // legacy: of the session's POSTs

@@ -252,6 +252,9 @@ func (s *resourceSession) wanted() ([]string, error) {
 			uris = append(uris, uri)
 		}
 	}
+	s.mu.Lock()
+	s.asked = seen
+	s.mu.Unlock()
 	return uris, nil
 }
 

@@ -80,7 +80,9 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 	}
 	look := func(uri []byte) {
 		runs, known := s.routes[string(uri)]
-		give(runs, known)
+		// A modern stream listens from the start to what subscriptions of the
+		// session will only ask for: until then it is for nobody.
+		give(runs, known || s.asked[string(uri)])
 	}
 	for i := len(eventScheme); i < len(m.URI); i++ {
 		if m.URI[i] == '/' {
@@ -88,7 +90,7 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 		}
 	}
 	look(m.URI)
-	if !found && len(s.routes) == 1 { // whatever it is called, it is for the only one there is
+	if !found && len(s.routes) == 1 && len(s.asked) <= 1 { // whatever it is called, it is for the only one there is
 		strange = "an update of a resource that nobody subscribed to"
 		for _, runs := range s.routes {
 			give(runs, true)
