@@ -25,6 +25,7 @@ func TestCalibrate(t *testing.T) {
 }
 
 func TestCalibrationErrors(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mine.yaml")
 	text, stderr, code := execute(t, "profiles", "show", "calibrate")
 	if code != 0 {

@@ -15,6 +15,7 @@ import (
 )
 
 func TestTrialsReportAndCompare(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	before := filepath.Join(dir, "before")
 	junit, summary := filepath.Join(dir, "junit.xml"), filepath.Join(dir, "summary.md")

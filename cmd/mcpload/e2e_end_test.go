@@ -39,6 +39,7 @@ func waitForFired(t *testing.T) {
 }
 
 func TestKilledTargetLeavesAPartialResult(t *testing.T) {
+	t.Parallel()
 	ready, target := serveTarget(t, "--allow-private-callbacks", "--callback-insecure")
 	dir := filepath.Join(t.TempDir(), "out")
 	cmd := longRun(t, dir, "--target", ready.URL, "--token", "x", "--upstream-url", ready.Admin)
@@ -58,6 +59,7 @@ func TestKilledTargetLeavesAPartialResult(t *testing.T) {
 }
 
 func TestInterruptWritesAPartialResult(t *testing.T) {
+	t.Parallel()
 	for name, times := range map[string]int{"once": 1, "twice": 2} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "out")
@@ -82,6 +84,7 @@ func TestInterruptWritesAPartialResult(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip("needs sh to limit the size of files")

@@ -201,6 +201,7 @@ func TestRunOnTheEmbeddedTarget(t *testing.T) {
 }
 
 func TestRunLanesInTurns(t *testing.T) {
+	t.Parallel()
 	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--set", "phases.order=turns", "--json", "--quiet")
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
@@ -221,6 +222,7 @@ func TestRunLanesInTurns(t *testing.T) {
 }
 
 func TestRunAgainstAServer(t *testing.T) {
+	t.Parallel()
 	ready, _ := serveTarget(t, "--allow-private-callbacks", "--callback-insecure", "--token", "t0", "--token", "t1", "--tls")
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(tokens, []byte("t0\n# a comment\nt1\n"), 0o600); err != nil {
@@ -256,6 +258,7 @@ func TestRunAgainstAServer(t *testing.T) {
 }
 
 func TestFailuresNameTheirReason(t *testing.T) {
+	t.Parallel()
 	ready, _ := serveTarget(t, "--token", "good", "--allow-private-callbacks")
 	garbage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "<html>\x00 hello {{{")

@@ -9,6 +9,7 @@ import (
 // Each version of HTTP carries each mode, in both eras of the protocol, and
 // everything arrives.
 func TestEveryHTTP(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it runs for seconds")
 	}

@@ -162,6 +162,7 @@ func traceOf(t *testing.T) string {
 // Every kind of upstream drives a whole run of the command, and everything
 // that it fired is accounted for.
 func TestEveryUpstream(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it runs for seconds")
 	}

@@ -108,6 +108,7 @@ func stored(t *testing.T, server *promtest.Server, r *results.Result, selector s
 // TestMetricsOfProcesses holds the metrics of a run that is split to the merged
 // result.
 func TestMetricsOfProcesses(t *testing.T) {
+	t.Parallel()
 	to := promtest.RemoteWrite(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	_, stderr, code := execute(t, "run", "--profile", "smoke", "--processes", "2", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",
@@ -136,6 +137,7 @@ func TestMetricsOfProcesses(t *testing.T) {
 
 // TestMetricsNobodyTakes costs a warning, and neither the run nor its verdict.
 func TestMetricsNobodyTakes(t *testing.T) {
+	t.Parallel()
 	gone := freePorts(t, 1)[0]
 	dir := filepath.Join(t.TempDir(), "out")
 	_, stderr, code := execute(t, "run", "--profile", "smoke", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",

@@ -126,6 +126,7 @@ func isPart(t *testing.T, dir string) {
 
 // TestCalibrationForCI: the rows of a calibration are what a CI system shows.
 func TestCalibrationForCI(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it runs for seconds")
 	}
