@@ -68,6 +68,12 @@ type Bucket struct {
 // distribution returns t's buckets.
 func (t *timing) distribution() Distribution {
 	out := Distribution{Count: t.n, Below: t.below, Above: t.above}
+	if t.n == 0 {
+		return out
+	}
+	filled := 0
+	t.each(func(_, _ int64) { filled++ })
+	out.Buckets = make([]Bucket, 0, filled)
 	t.each(func(low, count int64) {
 		width := int64(1) << unitBits
 		for v := low >> unitBits; v >= 2*pageBuckets; v >>= 1 {
@@ -100,7 +106,7 @@ func (t Timing) Distribution() Distribution {
 // which deliveries go on.
 func (l *Ledger) Detail() Detail {
 	out := Detail{Live: l.Live()}
-	var lag, latency timing
+	lag, latency := borrowed(), borrowed()
 	for i := range l.sources {
 		s := &l.sources[i]
 		s.mu.Lock()
@@ -109,6 +115,8 @@ func (l *Ledger) Detail() Detail {
 		s.mu.Unlock()
 	}
 	out.FireLag, out.FireLatency = lag.distribution(), latency.distribution()
+	lag.giveBack()
+	latency.giveBack()
 	for i, n := range l.lanes {
 		d := l.detailLane(n, out.At)
 		d.Expected = out.Lanes[i].Delivered + out.Lanes[i].Holes
@@ -120,7 +128,8 @@ func (l *Ledger) Detail() Detail {
 func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 	out := LaneDetail{System: n.spec.System, Mode: n.spec.Mode, Subscriptions: n.spec.Subscriptions}
 	var c SubCounts
-	var ready timing
+	ready := borrowed()
+	defer ready.giveBack()
 	for _, h := range n.shards {
 		h.mu.Lock()
 		c.plus(&h.counts)
@@ -137,7 +146,10 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 			return l.outstanding(&s.window, h.slotsOf(s))
 		})
 	}
-	intended, sent := n.latencies()
+	intended, sent := borrowed(), borrowed()
+	defer intended.giveBack()
+	defer sent.giveBack()
+	n.latencies(intended, sent)
 	out.FromIntended, out.FromSent, out.Ready = intended.distribution(), sent.distribution(), ready.distribution()
 	out.count(&c)
 	for i := range n.traffic {
@@ -149,16 +161,15 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 	return out
 }
 
-// latencies are those of all deliveries so far. What a shard hands in while its
-// neighbours are read would be found twice, or not at all: then they are all
+// latencies adds up those of all deliveries so far. What a shard hands in while
+// its neighbours are read would be found twice, or not at all: then they are all
 // read again, which is rare.
-func (n *lane) latencies() (intended, sent timing) {
+func (n *lane) latencies(intended, sent *timing) {
 	for {
 		before := n.series.handedIn()
-		intended, sent = timing{}, timing{}
 		for _, h := range n.shards {
 			h.mu.Lock()
-			for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
+			for _, sp := range [...]*span{&h.intervals.cur, &h.intervals.old} {
 				if sp.used {
 					intended.merge(&sp.intended)
 					sent.merge(&sp.sent)
@@ -174,8 +185,10 @@ func (n *lane) latencies() (intended, sent timing) {
 		}
 		n.series.mu.Unlock()
 		if same {
-			return intended, sent
+			return
 		}
+		intended.clear()
+		sent.clear()
 	}
 }
 

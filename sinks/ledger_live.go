@@ -3,8 +3,9 @@ package sinks
 import "github.com/mcpload/mcpload"
 
 // walkBatch is how many subscriptions are looked at while a shard's lock is
-// held by something that is not in a hurry.
-const walkBatch = 512
+// held by something that is not in a hurry: a few microseconds, as long as some
+// dozen deliveries take.
+const walkBatch = 128
 
 // Live returns the figures so far. It holds each shard's lock for some
 // microseconds at a time, so that the parts of the answer are of slightly
@@ -32,7 +33,9 @@ func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 		CallFailures:    n.callFailures.Load(),
 	}
 	var c SubCounts
-	var recent, whole tally
+	recent, whole := borrowed(), borrowed()
+	defer recent.giveBack()
+	defer whole.giveBack()
 	for _, h := range n.shards {
 		h.mu.Lock()
 		c.plus(&h.counts)
@@ -47,9 +50,9 @@ func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 			if !sp.used {
 				continue
 			}
-			whole.merge(&sp.intended.tally)
+			whole.merge(&sp.intended)
 			if sp.number >= since {
-				recent.merge(&sp.intended.tally)
+				recent.merge(&sp.intended)
 			}
 		}
 		holes := h.holes
@@ -61,10 +64,10 @@ func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 	n.series.mu.Lock()
 	for _, sp := range n.series.open {
 		if sp.number >= since {
-			recent.merge(&sp.intended.tally)
+			recent.merge(&sp.intended)
 		}
 	}
-	whole.merge(&n.series.intended.tally)
+	whole.merge(&n.series.intended)
 	n.series.mu.Unlock()
 
 	out.Delivered, out.Duplicates, out.Unexpected = c.Delivered, c.Duplicates, c.Unexpected

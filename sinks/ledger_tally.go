@@ -36,6 +36,10 @@ const (
 type tally struct {
 	pages [tallyPages]*tallyPage
 	n     int64
+	// met has a bit for each page that anything was counted in since the tally
+	// was empty. The others need not be looked at: an interval meets three or
+	// four pages of those that were met in the whole run.
+	met uint32
 	// laps is how often a bucket has counted to 2^32 and begun anew, by its
 	// index; hardly any ever does.
 	laps map[int]int64
@@ -48,16 +52,23 @@ func (t *tally) add(v int64) {
 	v >>= unitBits
 	shift := bits.Len64(uint64(v)|(2*pageBuckets-1)) - pageBits - 1
 	index := (shift+1)<<pageBits + int(v>>uint(shift)) - pageBuckets
-	p := t.pages[index>>pageBits]
-	if p == nil {
-		p = new(tallyPage)
-		t.pages[index>>pageBits] = p
+	page := uint(index) >> pageBits
+	if t.met&(1<<page) == 0 {
+		t.meet(page)
 	}
-	c := &p[index&(pageBuckets-1)]
+	c := &t.pages[page][index&(pageBuckets-1)]
 	if *c++; *c == 0 {
 		t.lap(index, 1)
 	}
 	t.n++
+}
+
+// meet has page ready to be counted in.
+func (t *tally) meet(page uint) {
+	if t.pages[page] == nil {
+		t.pages[page] = new(tallyPage)
+	}
+	t.met |= 1 << page
 }
 
 func (t *tally) lap(index int, n int64) {
@@ -78,11 +89,9 @@ func (t *tally) count(page, i int, c uint32) int64 {
 // each calls f with the lowest value and the count of every bucket that is not
 // empty, in rising order.
 func (t *tally) each(f func(value, count int64)) {
-	for page, p := range t.pages {
-		if p == nil {
-			continue
-		}
-		for i, c := range p {
+	for met := t.met; met != 0; met &= met - 1 {
+		page := bits.TrailingZeros32(met)
+		for i, c := range t.pages[page] {
 			n := t.count(page, i, c)
 			if n == 0 {
 				continue
@@ -101,16 +110,11 @@ func (t *tally) merge(u *tally) {
 	if u.n == 0 {
 		return
 	}
-	for page, p := range u.pages {
-		if p == nil {
-			continue
-		}
+	for met := u.met; met != 0; met &= met - 1 {
+		page := bits.TrailingZeros32(met)
+		t.meet(uint(page))
 		q := t.pages[page]
-		if q == nil {
-			q = new(tallyPage)
-			t.pages[page] = q
-		}
-		for i, c := range p {
+		for i, c := range u.pages[page] {
 			if q[i] += c; q[i] < c {
 				t.lap(page<<pageBits+i, 1)
 			}
@@ -127,23 +131,19 @@ func (t *tally) clear() {
 	if t.n == 0 {
 		return
 	}
-	for _, p := range t.pages {
-		if p != nil {
-			clear(p[:])
-		}
+	for met := t.met; met != 0; met &= met - 1 {
+		clear(t.pages[bits.TrailingZeros32(met)][:])
 	}
-	t.n, t.laps = 0, nil
+	t.n, t.met, t.laps = 0, 0, nil
 }
 
 // quantile returns the highest value equivalent to the one at rank q of n.
 func (t *tally) quantile(q float64) time.Duration {
 	rank := max(int64(q*float64(t.n)+0.5), 1)
 	var seen int64
-	for page, p := range t.pages {
-		if p == nil {
-			continue
-		}
-		for i, c := range p {
+	for met := t.met; met != 0; met &= met - 1 {
+		page := bits.TrailingZeros32(met)
+		for i, c := range t.pages[page] {
 			if seen += t.count(page, i, c); seen < rank {
 				continue
 			}

@@ -16,3 +16,6 @@ func (v *Values) Merge(u *Values) { v.t.merge(&u.t) }
 
 // Timing returns what was collected so far.
 func (v *Values) Timing() Timing { return v.t.export() }
+
+// Distribution returns the buckets of what was collected so far.
+func (v *Values) Distribution() Distribution { return v.t.distribution() }

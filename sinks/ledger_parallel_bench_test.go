@@ -1,0 +1,38 @@
+package sinks
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/mcpload/mcpload"
+)
+
+// BenchmarkDeliveredParallel is the path of the deliveries from all processors
+// at once, each with subscriptions of its own, as pumps have them.
+func BenchmarkDeliveredParallel(b *testing.B) {
+	const subs, shots = 1024, 4000
+	var l *Ledger
+	renew := func() {
+		l = attached(b, subs)
+		for seq := uint32(1); seq <= shots; seq++ {
+			shoot(l, seq)
+		}
+	}
+	renew()
+	var turn atomic.Uint32
+	b.ReportAllocs()
+	b.RunParallel(func(p *testing.PB) {
+		const own = 128
+		first := turn.Add(1) % (subs / own) * own
+		d := mcpload.Delivery{Stamp: mcpload.Stamp{Run: testRun, Seq: 1}, Probed: true, EventID: 1, At: ms(50)}
+		i := uint32(0)
+		for p.Next() {
+			d.Sub.Index = first + i
+			l.Delivered(d)
+			if i++; i == own {
+				i = 0
+				d.Stamp.Seq = d.Stamp.Seq%shots + 1
+			}
+		}
+	})
+}
