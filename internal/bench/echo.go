@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/mcpload/mcpload/sinks"
 )
 
 // echoEvery is how often the instrument writes to itself. It is no divisor of
@@ -23,7 +25,7 @@ type echo struct {
 	writer, reader net.Conn
 	start          time.Time
 	mu             sync.Mutex
-	delay          *hdrhistogram.Histogram // guarded by mu until it is closed
+	delay          sinks.Values // guarded by mu until it is closed
 	stop           chan struct{}
 	wg             sync.WaitGroup
 }
@@ -45,7 +47,6 @@ func openEcho() (*echo, error) {
 	}
 	e := &echo{
 		writer: w, reader: r, start: time.Now(), stop: make(chan struct{}),
-		delay: hdrhistogram.New(1000, int64(10*time.Minute), 3),
 	}
 	e.wg.Go(e.write)
 	e.wg.Go(e.read)
@@ -79,7 +80,7 @@ func (e *echo) read() {
 		}
 		d := int64(time.Since(e.start)) - int64(binary.BigEndian.Uint64(b[:]))
 		e.mu.Lock()
-		_ = e.delay.RecordValue(max(0, min(d, e.delay.HighestTrackableValue())))
+		e.delay.Add(time.Duration(d))
 		e.mu.Unlock()
 	}
 }
@@ -88,7 +89,7 @@ func (e *echo) read() {
 func (e *echo) close() *hdrhistogram.Histogram {
 	close(e.stop)
 	e.wg.Wait()
-	return e.delay
+	return e.delay.Timing().Histogram
 }
 
 // ownDelay tries for d what this machine's own delay is when it does nothing else.

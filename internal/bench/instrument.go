@@ -12,6 +12,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
 )
 
 // timerEvery is how often the instrument sets itself an alarm to see how late
@@ -29,7 +30,7 @@ type instrument struct {
 	echo       *echo
 	stamped    *stampedEcho // nil when no lane takes times from the kernel
 	mu         sync.Mutex
-	timerLag   *hdrhistogram.Histogram // guarded by mu
+	timerLag   sinks.Values // guarded by mu
 	gcBefore   *metrics.Float64Histogram
 	goroutines int64
 	started    time.Time
@@ -82,7 +83,6 @@ func startInstrument(targetPID int, metrics string, siblings []int, stamped bool
 		target:    target,
 		elsewhere: metrics != "" && targetPID == 0,
 		machine:   newMachineMeter(),
-		timerLag:  hdrhistogram.New(1000, int64(10*time.Minute), 3),
 		gcBefore:  gcPauses(),
 		started:   time.Now(),
 		cancel:    cancel,
@@ -108,9 +108,9 @@ func (in *instrument) watchTimers(ctx context.Context) {
 		case <-timer.C:
 			// The value is bounded by the histogram's range: a lag of more
 			// than ten minutes cannot be told from one of ten.
-			lag := int64(time.Since(due))
+			lag := time.Since(due)
 			in.mu.Lock()
-			_ = in.timerLag.RecordValue(max(0, min(lag, in.timerLag.HighestTrackableValue())))
+			in.timerLag.Add(lag)
 			in.mu.Unlock()
 			due = time.Now().Add(timerEvery)
 			timer.Reset(timerEvery)
@@ -147,7 +147,7 @@ func (in *instrument) stop(dropped float64) (results.Instrument, *results.Proces
 	out := results.Instrument{
 		Reasons:      []string{},
 		OwnDelay:     results.SummariseNanos(own),
-		TimerLag:     results.SummariseNanos(in.timerLag),
+		TimerLag:     results.SummariseNanos(in.timerLag.Timing().Histogram),
 		GCPauses:     summariseFloat(in.gcBefore, gcPauses()),
 		DroppedShots: dropped,
 		Goroutines:   max(in.goroutines, goroutines()),

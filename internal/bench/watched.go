@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/mcpload/mcpload"
@@ -170,17 +169,13 @@ func (in *instrument) health() prom.Health {
 		}
 	}
 	in.echo.mu.Lock()
-	h.OwnDelay = shownHistogram(in.echo.delay)
+	h.OwnDelay = in.echo.delay.Distribution()
 	in.echo.mu.Unlock()
 	in.mu.Lock()
-	h.TimerLag = shownHistogram(in.timerLag)
+	h.TimerLag = in.timerLag.Distribution()
 	in.mu.Unlock()
 	h.GCPauses = gained(in.gcBefore, gcPauses())
 	return h
-}
-
-func shownHistogram(h *hdrhistogram.Histogram) sinks.Distribution {
-	return sinks.Timing{Histogram: h}.Distribution()
 }
 
 // gained is what a runtime histogram (in seconds) gained between two readings;
