@@ -74,7 +74,7 @@ func newEvents(opts Options) (*events, error) {
 	}
 	opts = withDefaults(opts)
 	d := &events{flavour: f, opts: opts, ep: opts.Endpoint, looker: mcpload.ObserverOf(opts.Recorder), older: opts.Endpoint.opts.Revision == Older, runs: make([]*run, opts.Subscriptions)}
-	t, hangUp, err := d.ep.newTransport(opts.HTTP, &d.traffic, opts.Mode == mcpload.Push)
+	t, hangUp, err := d.ep.eventsTransport(opts, &d.traffic)
 	if err != nil {
 		return nil, fmt.Errorf("dialect events: %w", err)
 	}

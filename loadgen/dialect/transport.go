@@ -4,9 +4,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
+	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -55,6 +57,17 @@ func (e *Endpoint) newTransport(version string, traffic *wire.Traffic, many bool
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
 	m := newMultiplexer(t, e.url.Scheme, e.url.Hostname(), e.url.Port())
 	return m, m.close, nil
+}
+
+// eventsTransport is the newTransport of a lane of the MCP Events draft. Pollers
+// do nothing but short exchanges, whose own cost is most of theirs.
+func (e *Endpoint) eventsTransport(opts Options, traffic *wire.Traffic) (http.RoundTripper, func(), error) {
+	if opts.Mode == mcpload.Poll && e.pipe == nil && (opts.HTTP == "" || opts.HTTP == "1.1") {
+		if t := newDirect(e.url, e.dialer(), net.JoinHostPort(e.url.Hostname(), e.port()), traffic); t != nil {
+			return t, t.close, nil
+		}
+	}
+	return e.newTransport(opts.HTTP, traffic, opts.Mode == mcpload.Push)
 }
 
 // maxPause bounds what a server's word can keep a stream away.
