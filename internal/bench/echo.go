@@ -14,9 +14,31 @@ import (
 	"github.com/mcpload/mcpload/sinks"
 )
 
-// echoEvery is how often the instrument writes to itself. It is no divisor of
-// the usual intervals of schedules, so that it does not only fall between bursts.
-const echoEvery = 7 * time.Millisecond
+// echoPeriods are how often the instrument may write to itself. They are no
+// divisors of the usual intervals of schedules, so that it does not only fall
+// between bursts.
+var echoPeriods = [...]time.Duration{
+	7 * time.Millisecond, 11 * time.Millisecond, 17 * time.Millisecond, 23 * time.Millisecond,
+	31 * time.Millisecond, 43 * time.Millisecond, 61 * time.Millisecond, 97 * time.Millisecond,
+}
+
+// tries is how many tries of everything that is tried all through a run are
+// enough: fifty of them are above the p99, and waking a process that has
+// nothing else to do costs more than what it is woken for.
+const tries = 5_000
+
+// echoEvery is how often the instrument writes to itself in a watch that lasts
+// for d: as rarely as leaves enough tries, and every 7 ms where that is not to
+// be had.
+func echoEvery(d time.Duration) time.Duration {
+	every := echoPeriods[0]
+	for _, p := range echoPeriods[1:] {
+		if d/p >= tries {
+			every = p
+		}
+	}
+	return every
+}
 
 // echo is a loopback connection of this process to itself. A byte that is
 // written to it waits for the same poller and the same scheduler as a delivery
@@ -30,7 +52,8 @@ type echo struct {
 	wg             sync.WaitGroup
 }
 
-func openEcho() (*echo, error) {
+// openEcho begins to try every so often.
+func openEcho(every time.Duration) (*echo, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a loopback connection to measure the generator's own delay: %w", err)
@@ -48,14 +71,14 @@ func openEcho() (*echo, error) {
 	e := &echo{
 		writer: w, reader: r, start: time.Now(), stop: make(chan struct{}),
 	}
-	e.wg.Go(e.write)
+	e.wg.Go(func() { e.write(every) })
 	e.wg.Go(e.read)
 	return e, nil
 }
 
-func (e *echo) write() {
+func (e *echo) write(every time.Duration) {
 	defer e.writer.Close()
-	tick := time.NewTicker(echoEvery)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var b [8]byte
 	for {
@@ -94,7 +117,7 @@ func (e *echo) close() *hdrhistogram.Histogram {
 
 // ownDelay tries for d what this machine's own delay is when it does nothing else.
 func ownDelay(d time.Duration, cancelled <-chan struct{}) (*hdrhistogram.Histogram, error) {
-	e, err := openEcho()
+	e, err := openEcho(echoEvery(d))
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ type stampedEcho struct {
 	early atomic.Int64 // of them, those that a wrong reckoning of the clocks puts before the writing
 }
 
-func openStampedEcho() (*stampedEcho, error) {
+func openStampedEcho(every time.Duration) (*stampedEcho, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a loopback connection to measure the error of the kernel's times: %w", err)
@@ -47,7 +47,7 @@ func openStampedEcho() (*stampedEcho, error) {
 		_ = l.Close()
 		return nil, fmt.Errorf("measure the error of the kernel's times: %w", err)
 	}
-	e.wg.Go(e.write)
+	e.wg.Go(func() { e.write(every) })
 	e.pump.Open(context.Background(), pump.Request{Method: http.MethodGet, Path: "/"}, e)
 	return e, nil
 }
@@ -56,7 +56,7 @@ func (e *stampedEcho) now() int64 { return int64(time.Since(e.start)) + 1 }
 
 // write accepts the stream and writes to it. The request is not looked at: it
 // is our own.
-func (e *stampedEcho) write() {
+func (e *stampedEcho) write(every time.Duration) {
 	c, err := e.listener.Accept()
 	if err != nil {
 		return
@@ -65,7 +65,7 @@ func (e *stampedEcho) write() {
 	if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
 		return
 	}
-	tick := time.NewTicker(echoEvery)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {

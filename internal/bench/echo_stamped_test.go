@@ -8,7 +8,7 @@ import (
 )
 
 func TestStampedEcho(t *testing.T) {
-	e, err := openStampedEcho()
+	e, err := openStampedEcho(echoEvery(0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,9 @@ import (
 )
 
 // timerEvery is how often the instrument sets itself an alarm to see how late
-// it wakes.
-const timerEvery = 10 * time.Millisecond
+// it wakes, in a watch that lasts for d: every 10 ms, and in a long one less
+// often, as with its echo.
+func timerEvery(d time.Duration) time.Duration { return echoEvery(d) + 3*time.Millisecond }
 
 // instrument watches this process, and the target's where it is a process of
 // this machine, while a pass fires and drains.
@@ -52,8 +53,9 @@ type gauge interface {
 // startInstrument begins to watch. targetPID is 0 where there is no process to
 // watch; metrics is the address of the target's metrics, which go before, or
 // "". The work of siblings, by their process ids, is the run's own. stamped
-// says that deliveries are timed by the kernel. The caller must call stop.
-func startInstrument(targetPID int, metrics string, siblings []int, stamped bool) (*instrument, error) {
+// says that deliveries are timed by the kernel, length how long the watch lasts,
+// near enough. The caller must call stop.
+func startInstrument(targetPID int, metrics string, siblings []int, stamped bool, length time.Duration) (*instrument, error) {
 	var target gauge = (*meter)(nil)
 	if metrics != "" {
 		remote, err := newRemoteMeter(metrics)
@@ -64,13 +66,13 @@ func startInstrument(targetPID int, metrics string, siblings []int, stamped bool
 	} else if targetPID != 0 {
 		target = newMeter(targetPID)
 	}
-	e, err := openEcho()
+	e, err := openEcho(echoEvery(length))
 	if err != nil {
 		return nil, err
 	}
 	var s *stampedEcho
 	if stamped {
-		if s, err = openStampedEcho(); err != nil {
+		if s, err = openStampedEcho(echoEvery(length)); err != nil {
 			e.close()
 			return nil, err
 		}
@@ -91,16 +93,16 @@ func startInstrument(targetPID int, metrics string, siblings []int, stamped bool
 		in.siblings = append(in.siblings, newMeter(pid))
 	}
 	in.done.Add(2)
-	go in.watchTimers(ctx)
+	go in.watchTimers(ctx, timerEvery(length))
 	go in.watchProcesses(ctx)
 	return in, nil
 }
 
-func (in *instrument) watchTimers(ctx context.Context) {
+func (in *instrument) watchTimers(ctx context.Context, every time.Duration) {
 	defer in.done.Done()
-	timer := time.NewTimer(timerEvery)
+	timer := time.NewTimer(every)
 	defer timer.Stop()
-	due := time.Now().Add(timerEvery)
+	due := time.Now().Add(every)
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,8 +114,8 @@ func (in *instrument) watchTimers(ctx context.Context) {
 			in.mu.Lock()
 			in.timerLag.Add(lag)
 			in.mu.Unlock()
-			due = time.Now().Add(timerEvery)
-			timer.Reset(timerEvery)
+			due = time.Now().Add(every)
+			timer.Reset(every)
 		}
 	}
 }

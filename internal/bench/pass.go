@@ -69,7 +69,8 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		p.detach(ctx)
 		return err
 	}
-	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics, r.siblings, r.stamped(lanes)); err != nil {
+	ph := &r.profile.Phases
+	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics, r.siblings, r.stamped(lanes), ph.Warmup+ph.Measure); err != nil {
 		return err
 	}
 	p.shownBy(p.watch)

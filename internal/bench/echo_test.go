@@ -1,0 +1,32 @@
+package bench
+
+import (
+	"testing"
+	"time"
+)
+
+// TestEchoPeriods: a run is tried as often as is enough, and at least ten times
+// a second.
+func TestEchoPeriods(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]time.Duration{
+		-time.Second:             7 * time.Millisecond,
+		0:                        7 * time.Millisecond,
+		54 * time.Second:         7 * time.Millisecond,
+		time.Minute:              11 * time.Millisecond,
+		85*time.Second - 1:       11 * time.Millisecond,
+		85 * time.Second:         17 * time.Millisecond,
+		5 * time.Minute:          43 * time.Millisecond,
+		485*time.Second - 1:      61 * time.Millisecond,
+		485 * time.Second:        97 * time.Millisecond,
+		8 * time.Hour:            97 * time.Millisecond,
+		time.Duration(1<<63 - 1): 97 * time.Millisecond,
+	} {
+		if got := echoEvery(d); got != want {
+			t.Errorf("in %v every %v, want %v", d, got, want)
+		}
+		if got := timerEvery(d); got != want+3*time.Millisecond {
+			t.Errorf("in %v an alarm every %v", d, got)
+		}
+	}
+}
