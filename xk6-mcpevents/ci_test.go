@@ -135,12 +135,13 @@ func TestCI(t *testing.T) {
 			if j.keeps != "junit.xml" || j.keepsOn != "always()" || !strings.Contains(j.test, "JUNIT="+j.keeps+" ") {
 				t.Errorf("kept: %s if %s, of %s", j.keeps, j.keepsOn, j.test)
 			}
-			dir := checkout(t)
 			for fault, want := range map[string]int{"": 0, "drop(every=4)": 99} {
 				var args []string
+				examples := "examples"
 				if fault != "" {
-					args = []string{"--faults", fault}
+					args, examples = []string{"--faults", fault}, hasty(t)
 				}
+				dir := checkout(t, examples)
 				url, admin := serve(t, args...)
 				c := exec.Command(bash, "-e", "-c", j.test)
 				c.Dir, c.Env = dir, append(os.Environ(), "TARGET="+url, "ADMIN="+admin)
@@ -161,17 +162,19 @@ func TestCI(t *testing.T) {
 }
 
 // checkout lays out what the files expect to be there after the build.
-func checkout(t *testing.T) string {
+func checkout(t *testing.T, examples string) string {
 	t.Helper()
 	dir := t.TempDir()
-	root, err := filepath.Abs("..")
+	examples, err := filepath.Abs(examples)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, place := range []string{"bin", "mcpload/xk6-mcpevents"} {
+		if err := os.MkdirAll(filepath.Join(dir, place), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for place, to := range map[string]string{"mcpload": root, "bin/k6": k6Bin, "bin/mcpload": mcploadBin} {
+	for place, to := range map[string]string{"mcpload/xk6-mcpevents/examples": examples, "bin/k6": k6Bin, "bin/mcpload": mcploadBin} {
 		if err := os.Symlink(to, filepath.Join(dir, place)); err != nil {
 			t.Skipf("no symbolic links: %v", err)
 		}

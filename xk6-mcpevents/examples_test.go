@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,13 +36,16 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// serve starts a reference target and returns its addresses.
+// serve starts a reference target with the flags that README.md gives, and
+// those of the test, and returns its addresses.
 func serve(t *testing.T, args ...string) (url, admin string) {
 	t.Helper()
-	c := exec.Command(mcploadBin, append([]string{
-		"serve", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--ready-json", "--until-eof",
-		"--allow-private-callbacks", "--callback-insecure", "--next-poll", "200ms", "--list-entries", "20", "--list-ttl", "1s",
-	}, args...)...)
+	shown := regexp.MustCompile(`mcpload serve (--.*)\n`).FindStringSubmatch(readme(t))
+	if shown == nil {
+		t.Fatal("README.md does not say how to serve")
+	}
+	all := []string{"serve", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--ready-json", "--until-eof", "--next-poll", "200ms"}
+	c := exec.Command(mcploadBin, slices.Concat(all, strings.Fields(shown[1]), args)...)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -99,10 +104,45 @@ var examples = []struct{ name, fault, crossed string }{
 	{"list-ttl.js", "stale(from=4, every=1)", "mcp_events_lost"},
 }
 
+// hasty copies the examples, with less patience for what is missing: what a
+// faulty target leaves out nobody needs to wait for. It returns their folder.
+func hasty(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "examples")
+	if err := os.CopyFS(dir, os.DirFS("examples")); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shorter, changed := strings.NewReplacer("settle: '10s'", "settle: '500ms'", "+ 10000}ms", "+ 2000}ms"), 0
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		short := shorter.Replace(string(text))
+		if short != string(text) {
+			changed++
+		}
+		if err := os.WriteFile(name, []byte(short), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if changed != 7 { // all that wait for events
+		t.Errorf("%d examples have a settle time", changed)
+	}
+	return dir
+}
+
+// TestExamplesPass: each against a sound target of its own, so that nothing of
+// another is heard.
 func TestExamplesPass(t *testing.T) {
-	url, admin := serve(t)
 	for _, c := range examples {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			url, admin := serve(t)
 			if code, out := k6(t, filepath.Join("examples", c.name), url, admin); code != 0 {
 				t.Errorf("exit code %d\n%s", code, out)
 			}
@@ -111,19 +151,32 @@ func TestExamplesPass(t *testing.T) {
 }
 
 // TestExamplesFindFaults runs the examples against targets that leave something
-// out: k6 must say so, by that threshold and no other. They run side by side:
-// each waits most of the time, for what will not come.
+// out: k6 must say so, by that threshold and no other.
 func TestExamplesFindFaults(t *testing.T) {
+	dir := hasty(t)
 	for _, c := range examples {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			url, admin := serve(t, "--faults", c.fault)
-			code, out := k6(t, filepath.Join("examples", c.name), url, admin)
+			code, out := k6(t, filepath.Join(dir, c.name), url, admin)
 			if code != 99 {
 				t.Fatalf("exit code %d, want 99\n%s", code, out)
 			}
 			if !strings.Contains(out, "thresholds on metrics '"+c.crossed+"' have been crossed") {
 				t.Errorf("another threshold was crossed than that of %s\n%s", c.crossed, out)
+			}
+		})
+	}
+}
+
+// TestExamplesNeedAServer: where nobody answers, no example passes.
+func TestExamplesNeedAServer(t *testing.T) {
+	for _, c := range examples {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			nobody := "http://127.0.0.1:1"
+			if code, out := k6(t, filepath.Join("examples", c.name), nobody+"/mcp", nobody); code != 99 {
+				t.Errorf("exit code %d, want 99\n%s", code, out)
 			}
 		})
 	}

@@ -82,12 +82,13 @@ func TestJUnit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var args []string
+			examples := "examples"
 			if c.fault != "" {
-				args = []string{"--faults", c.fault}
+				args, examples = []string{"--faults", c.fault}, hasty(t)
 			}
 			url, admin := serve(t, args...)
 			path := filepath.Join(t.TempDir(), "junit.xml")
-			code, out := runK6(t, "-e", "TARGET="+url, "-e", "ADMIN="+admin, "-e", "JUNIT="+path, "examples/junit.js")
+			code, out := runK6(t, "-e", "TARGET="+url, "-e", "ADMIN="+admin, "-e", "JUNIT="+path, filepath.Join(examples, "junit.js"))
 			if code != c.code || !strings.Contains(out, c.printed) {
 				t.Errorf("exit code %d, want %d and %q in\n%s", code, c.code, c.printed, out)
 			}

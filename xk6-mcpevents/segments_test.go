@@ -216,12 +216,12 @@ func prometheus(t *testing.T) string {
 	var said bytes.Buffer
 	address, ready := "", false
 	lines := bufio.NewScanner(log)
-	for !ready && lines.Scan() {
+	for !(ready && address != "") && lines.Scan() { // they come in any order
 		fmt.Fprintln(&said, lines.Text())
 		if m := listening.FindSubmatch(lines.Bytes()); m != nil {
 			address = string(m[1])
 		}
-		ready = bytes.Contains(lines.Bytes(), []byte("Server is ready to receive web requests"))
+		ready = ready || bytes.Contains(lines.Bytes(), []byte("Server is ready to receive web requests"))
 	}
 	drained := make(chan struct{})
 	go func() { // it must not stop at a full pipe

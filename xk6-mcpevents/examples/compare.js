@@ -14,13 +14,14 @@ export const options = {
     'mcp_events_delivered{mode:push}': ['count>0'],
     'mcp_events_delivered{mode:poll}': ['count>0'],
     'mcp_events_delivered{mode:webhook}': ['count>0'],
+    mcp_events_expected: ['count>0'],
     mcp_events_lost: ['count==0'],
     mcp_event_duplicates: ['rate==0'],
   },
 };
 
 const event = 'chat.message';
-const common = { arguments: { channel: 'compare' }, subscriptions: 10 };
+const common = { arguments: { channel: 'compare' }, subscriptions: 10, settle: '10s' };
 
 async function hear(open) {
   const sub = await open(new Client(__ENV.TARGET, { token: __ENV.TOKEN || 'k6' }));
@@ -34,5 +35,5 @@ export const webhook = () => hear((c) => c.subscribe(event, common));
 
 export async function fire() {
   const upstream = new Upstream({ event, admin: __ENV.ADMIN, data: { channel: 'compare', text: '{probe}' } });
-  await upstream.fire({ count: 40, rate: 20 });
+  await upstream.fire({ count: 60, rate: 20 });
 }

@@ -24,7 +24,7 @@ export default async function () {
   const upstream = new Upstream({ event: 'list.changed', admin: __ENV.ADMIN, data: { list: 'tools', probe: '{probe}' } });
   const list = await client.list('tools');
   check(list, { 'the list may be kept for a while': (l) => (l.ttl || 0) > 0 });
-  const sub = await client.watchLists('tools', { clients: 20, use: 10, settle: `${(list.ttl || 0) + 5000}ms` });
+  const sub = await client.watchLists('tools', { clients: 20, use: 10, settle: `${(list.ttl || 0) + 10000}ms` });
   await upstream.fire({ count: 5, rate: 5 });
   const sums = await sub.close();
   check(sums, { 'the figures balance': (s) => s.expected === s.delivered + s.lost + s.lostAnnounced });

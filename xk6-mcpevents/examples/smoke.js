@@ -1,5 +1,6 @@
 // The least that shows something: two streams, and twenty events of this VU's own.
 import { check } from 'k6';
+import exec from 'k6/execution';
 import { Client, Upstream } from 'k6/x/mcpevents';
 
 export const options = {
@@ -14,15 +15,14 @@ export const options = {
 };
 
 export default async function () {
-  const topic = `vu-${__VU}`;
+  const topic = `vu-${exec.vu.idInTest}`;
   const client = new Client(__ENV.TARGET, { token: __ENV.TOKEN || 'k6' });
   const upstream = new Upstream({
     event: 'chat.message', topic, admin: __ENV.ADMIN, data: { channel: topic, text: '{probe}' },
   });
-  const sub = await client.stream('chat.message', { arguments: { channel: topic }, topic, streams: 2 });
+  const sub = await client.stream('chat.message', { arguments: { channel: topic }, topic, streams: 2, settle: '10s' });
   const fired = await upstream.fire({ count: 20, rate: 20 });
   check(fired, { 'every event was accepted': (f) => f.accepted === 20 });
-  await sub.received({ timeout: '1s' });
   const sums = await sub.close();
   check(sums, { 'the figures balance': (s) => s.expected === s.delivered + s.lost + s.lostAnnounced });
 }
