@@ -2,15 +2,16 @@ package mcpevents
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/grafana/sobek"
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/loadgen/dialect"
-	"go.k6.io/k6/v2/js/promises"
 )
 
 const (
@@ -27,6 +28,7 @@ type client struct {
 	opts     dialect.EndpointOptions
 	endpoint *dialect.Endpoint
 	groups   jobs // that are open: an endpoint must be closed after its lanes
+	listens  atomic.Bool
 
 	mu      sync.Mutex
 	resumes *dialect.Endpoint // says that its requests can be resumed; nil until it is needed
@@ -53,6 +55,12 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 		URL: url.String(), Tokens: o.Tokens, Headers: o.Headers, Era: dialect.Era(o.Era), Revision: dialect.Revision(o.Revision),
 		ClientName: "xk6-mcpevents", ClientVersion: "0.1",
 	}}
+	if o.CA != "" {
+		c.opts.Roots = x509.NewCertPool()
+		if !c.opts.Roots.AppendCertsFromPEM([]byte(o.CA)) {
+			return nil, errors.New("options: ca: there is no certificate in it: give PEM, which k6's open() reads from a file")
+		}
+	}
 	var err error
 	if c.endpoint, err = dialect.NewEndpoint(c.opts); err != nil {
 		return nil, err
@@ -163,14 +171,7 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 	if err != nil {
 		return fail(err)
 	}
-	d, err := c.dialect(g, w, o)
-	if err == nil {
-		g.dialect = d
-		if o.Keep != "" {
-			err = c.m.hub.life.keep(o.Keep, g)
-		}
-	}
-	if err != nil {
+	if err = c.prepare(g, w, o); err != nil {
 		g.discard()
 		return fail(err)
 	}
@@ -179,7 +180,7 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 	if o.Keep == "" {
 		g.gate = newGate(c.m.vu, g.handle)
 	}
-	promise, resolve, reject := promises.New(c.m.vu)
+	promise, resolve, reject := c.m.promised()
 	c.groups.begin()
 	life.work.Go(func() {
 		if err := g.attach(ctx, o.ReadyTimeout.or(defaultReady)); err != nil {
@@ -196,10 +197,29 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 	return promise, nil
 }
 
+// prepare gives a group its client side, and its name.
+func (c *client) prepare(g *group, w way, o *subscribeOptions) (err error) {
+	if g.dialect, err = c.dialect(g, w, o); err != nil {
+		g.dialect = nil // it may be one of a type, without a value
+		return err
+	}
+	// A session of the legacy era has one stream for what belongs to no request.
+	if o.Listen {
+		if c.listens.Swap(true) {
+			return errors.New("options: listen: other subscriptions of this Client listen already: close them first, or use another Client")
+		}
+		g.listens = true
+	}
+	if o.Keep != "" {
+		return c.m.hub.life.keep(o.Keep, g)
+	}
+	return nil
+}
+
 // dialect makes the client side of a group.
 func (c *client) dialect(g *group, w way, o *subscribeOptions) (dialect.Dialect, error) {
 	d := o.dialect(w)
-	d.Clock, d.Recorder, d.Endpoint, d.Acked = c.m.hub.clock, g, c.endpoint, g.book.ledger.AckedAt
+	d.Clock, d.Recorder, d.Endpoint, d.Acked = c.m.hub.clock, g, c.endpoint, c.m.hub.all.AckedAt
 	if o.Payload {
 		d.Recorder = &observer{g}
 	}
@@ -211,7 +231,7 @@ func (c *client) dialect(g *group, w way, o *subscribeOptions) (dialect.Dialect,
 		}
 	case w.method == "watchLists":
 		hears := []uint16{g.book.topic}
-		d.SEP2549.Emissions = g.book.ledger
+		d.SEP2549.Emissions = c.m.hub.all
 		d.SEP2549.Hears = func(int) []uint16 { return hears }
 	case w.mode == mcpload.Webhook && o.sink != nil:
 		if d.Webhook.Shared, err = o.sink.open(); err != nil {

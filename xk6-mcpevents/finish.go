@@ -160,6 +160,7 @@ func (g *group) finish(ctx context.Context, settle time.Duration) {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = g.dialect.Close(end) // a target that does not confirm the end has failed a call, and that is counted
+		g.deafen()
 		g.answered(end)
 		if d, ok := g.dialect.(dialect.Figurer); ok {
 			g.own = d.Figures()

@@ -25,6 +25,7 @@ type group struct {
 	client  *client
 	book    *book
 	dialect dialect.Dialect
+	listens bool     // for changes of the event types
 	gate    *gate    // holds the iteration; nil if the group is kept
 	indexes []uint32 // of the members, in the book
 	members []member
@@ -69,7 +70,7 @@ type arrival struct {
 	took time.Duration
 	// Of a delivery that could not be judged when it came.
 	member *member
-	stamp  mcpload.Stamp
+	stamp  mcpload.Stamp // as the book's ledger knows it
 }
 
 // newGroup borrows subscriptions of a book; discard gives them back.
@@ -122,7 +123,15 @@ func (g *group) discard() {
 	if g.dialect != nil {
 		_ = g.dialect.Close(context.Background()) // nothing was opened that could fail to close
 	}
+	g.deafen()
 	g.book.give(g.indexes)
+}
+
+// deafen lets another group of the client listen.
+func (g *group) deafen() {
+	if g.listens {
+		g.client.listens.Store(false)
+	}
 }
 
 // attach opens every subscription.
@@ -163,6 +172,7 @@ func (g *group) ours(s mcpload.Sub) (mcpload.Sub, *member) {
 // Delivered implements mcpload.Recorder.
 func (g *group) Delivered(d mcpload.Delivery) {
 	d.Sub, _ = g.ours(d.Sub)
+	d.Stamp = g.book.local(d.Stamp)
 	g.book.ledger.Delivered(d)
 }
 

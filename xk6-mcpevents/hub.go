@@ -1,7 +1,6 @@
 package mcpevents
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -15,9 +14,10 @@ import (
 
 const (
 	// maxTopics is how many topics a process can tell apart.
-	maxTopics = 64
-	// bookSize is how many subscriptions a book has room for, at least.
-	bookSize = 1024
+	maxTopics = 1024
+	// bookSize is how many subscriptions the first book of a kind has room
+	// for, at least. Each further one has twice as many, up to maxBookSize.
+	bookSize, maxBookSize = 64, 8192
 	// topicShift puts a shot's topic above its number.
 	topicShift = 48
 )
@@ -27,8 +27,9 @@ const (
 //
 // A ledger has a fixed number of subscriptions and a script may open any
 // number at any time, so there are several: a book for each kind of
-// subscription, and another when it is full. Every book is told of every
-// emission, also of those that were fired before it was begun.
+// subscription, and another when it is full. A book is told of every emission
+// of its topic, also of those that were fired before it was begun; to it, the
+// other topics' are none.
 type hub struct {
 	clock   *mcpload.Clock
 	run     uint32
@@ -39,9 +40,11 @@ type hub struct {
 	authority func() (*sinks.Authority, error) // of every listener; made when it is needed
 
 	gauges sync.Map // tagged -> *atomic.Int64
+	warned sync.Map // upstreams that somebody was warned of, by address
 
-	mu     sync.RWMutex // for writing when a book is begun
-	books  []*book
+	mu     sync.RWMutex  // for writing when a book is begun
+	all    *sinks.Ledger // of every topic's emissions, without subscriptions; nil until it is needed
+	books  [maxTopics][]*book
 	topics map[string]uint16
 	fired  [maxTopics]atomic.Uint32
 	shots  [maxTopics]underWay
@@ -147,15 +150,17 @@ func (h *hub) topic(name string) (uint16, error) {
 func (h *hub) lend(k kind, n int) (*book, []uint32, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, b := range h.books {
+	size := bookSize
+	for _, b := range h.books[k.topic] {
 		if b.kind != k {
 			continue
 		}
 		if got := b.take(n); got != nil {
 			return b, got, nil
 		}
+		size = min(2*size, maxBookSize)
 	}
-	b, err := h.begin(k, max(n, bookSize))
+	b, err := h.begin(k, max(n, size))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -164,73 +169,64 @@ func (h *hub) lend(k kind, n int) (*book, []uint32, error) {
 
 // begin makes a book and tells it what was fired so far; the caller holds mu.
 func (h *hub) begin(k kind, size int) (*book, error) {
+	if err := h.remember(); err != nil {
+		return nil, err
+	}
 	b := &book{kind: k, owner: make([]atomic.Pointer[member], size), free: make([]uint32, size)}
 	for i := range b.free {
 		b.free[i] = uint32(size - 1 - i)
 	}
-	hears := []uint16{k.topic}
 	var err error
 	b.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
-		Clock: h.clock, Run: h.run, Sources: maxTopics, DetachGrace: k.settle,
+		Clock: h.clock, Run: h.run, Sources: 1, DetachGrace: k.settle,
 		Lanes: []sinks.LaneSpec{{
-			Name: k.lane, System: k.system, Mode: k.mode, Subscriptions: size, Replay: k.replay,
-			Hears: func(int) []uint16 { return hears }, Ordered: k.mode != mcpload.Webhook,
+			Name: k.lane, System: k.system, Mode: k.mode, Subscriptions: size, Replay: k.replay, Ordered: k.mode != mcpload.Webhook,
 		}},
 		Observe: b.observe,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if len(h.books) > 0 {
-		if err := h.retell(b.ledger); err != nil {
-			return nil, err
-		}
-	} else if h.anyFired() {
-		return nil, errors.New("the first book came after the first shot")
+	if err := h.retell(b); err != nil {
+		return nil, err
 	}
-	h.books = append(h.books, b)
+	h.books[k.topic] = append(h.books[k.topic], b)
 	return b, nil
 }
 
-func (h *hub) anyFired() bool {
-	for i := range h.fired {
-		if h.fired[i].Load() > 0 {
-			return true
+// retell tells a new book what was fired for its topic.
+func (h *hub) retell(b *book) error {
+	for seq := uint32(1); seq <= h.fired[b.topic].Load(); seq++ {
+		s := mcpload.Stamp{Run: h.run, Source: b.topic, Seq: seq}
+		e, outcome, ok := h.all.Emission(s)
+		if !ok {
+			return fmt.Errorf("emission %s is not known", s)
 		}
-	}
-	return false
-}
-
-// retell tells a new ledger what the first one knows of every emission.
-func (h *hub) retell(to *sinks.Ledger) error {
-	from := h.books[0].ledger
-	for source := range h.fired {
-		for seq := uint32(1); seq <= h.fired[source].Load(); seq++ {
-			s := mcpload.Stamp{Run: h.run, Source: uint16(source), Seq: seq}
-			e, outcome, ok := from.Emission(s)
-			if !ok {
-				return fmt.Errorf("emission %s is not known", s)
-			}
-			to.Fired(e)
-			if outcome != mcpload.Pending {
-				// When one that was not accepted was answered is not kept, and
-				// nothing depends on it.
-				to.Resolved(s, outcome, max(from.AckedAt(s), e.Fired))
-			}
+		acked := max(h.all.AckedAt(s), e.Fired)
+		e.Stamp = b.local(s)
+		b.ledger.Fired(e)
+		if outcome != mcpload.Pending {
+			// When one that was not accepted was answered is not kept, and
+			// nothing depends on it.
+			b.ledger.Resolved(e.Stamp, outcome, acked)
 		}
 	}
 	return nil
 }
 
-// ready sees to it that there is a book that keeps what is fired.
+// remember sees to it that what is fired is kept; the caller holds mu.
+func (h *hub) remember() (err error) {
+	if h.all == nil {
+		h.all, err = sinks.NewLedger(sinks.LedgerOptions{Clock: h.clock, Run: h.run, Sources: maxTopics})
+	}
+	return err
+}
+
+// ready sees to it that what is fired is kept.
 func (h *hub) ready() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.books) > 0 {
-		return nil
-	}
-	_, err := h.begin(kind{}, 1)
-	return err
+	return h.remember()
 }
 
 // Fired implements mcpload.Recorder. The stamper calls it in order.
@@ -239,8 +235,11 @@ func (h *hub) Fired(e mcpload.Emission) {
 	defer h.mu.RUnlock()
 	h.shots[e.Source].begin(e.Seq)
 	h.fired[e.Source].Store(e.Seq)
-	for _, b := range h.books {
-		b.ledger.Fired(e)
+	h.all.Fired(e)
+	for _, b := range h.books[e.Source] {
+		own := e
+		own.Stamp = b.local(e.Stamp)
+		b.ledger.Fired(own)
 	}
 }
 
@@ -248,20 +247,15 @@ func (h *hub) Fired(e mcpload.Emission) {
 func (h *hub) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	for _, b := range h.books {
-		b.ledger.Resolved(s, o, at)
+	h.all.Resolved(s, o, at)
+	for _, b := range h.books[s.Source] {
+		b.ledger.Resolved(b.local(s), o, at)
 	}
 	h.shots[s.Source].end(s.Seq)
 }
 
-// Dropped implements mcpload.Recorder.
-func (h *hub) Dropped(d mcpload.Drop) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	for _, b := range h.books {
-		b.ledger.Dropped(d)
-	}
-}
+// Dropped implements mcpload.Recorder: fire() says how many there were.
+func (h *hub) Dropped(mcpload.Drop) {}
 
 // Delivered implements mcpload.Recorder; upstreams have none of the following.
 func (h *hub) Delivered(mcpload.Delivery) {}
@@ -274,6 +268,17 @@ func (h *hub) Changed(mcpload.Transition) {}
 
 // Called implements mcpload.Recorder.
 func (h *hub) Called(mcpload.Call) {}
+
+// local is a stamp as the book's ledger knows it: its topic is the only source,
+// and what another topic fired is unexpected.
+func (b *book) local(s mcpload.Stamp) mcpload.Stamp {
+	if s.Source == b.topic {
+		s.Source = 0
+	} else {
+		s.Source = 1
+	}
+	return s
+}
 
 // take lends n subscriptions, or none when there are not as many.
 func (b *book) take(n int) []uint32 {

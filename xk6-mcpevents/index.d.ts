@@ -21,6 +21,8 @@ export interface ClientOptions {
   tokens?: string[];
   /** Header fields that are added to every request. */
   headers?: { [name: string]: string };
+  /** Certificates, PEM, that are trusted for https instead of the system's; see k6's open(). */
+  ca?: string;
   /** Protocol era: modern (2026-07-28) or legacy (2025-03-26 to 2025-11-25); auto tries modern first. Default auto. */
   era?: "auto" | "modern" | "legacy";
   /** Spelling of the MCP Events draft. Default newest. */
@@ -33,7 +35,7 @@ export interface CommonOptions {
   subscriptions?: number;
   /** Tag "lane" of the metrics. Default: the mode. */
   lane?: string;
-  /** Which Upstream is listened to: what one of the same topic fires is owed. Default: the event type. A process has at most 64. */
+  /** Which Upstream is listened to: what one of the same topic fires is owed. Default: the event type. A process has at most 1,024. */
   topic?: string;
   /** HTTP version: over TLS "1.1" or "2"; in plain text "1.1" or "h2c". Default "1.1". */
   http?: "1.1" | "2" | "h2c";
@@ -55,6 +57,8 @@ export interface EventOptions extends CommonOptions {
   maxAge?: Duration;
   /** Has handlers of "event" given the message, as text. */
   payload?: boolean;
+  /** Also hears of changes of the event types, and lists them again at each; see figures(). Of system events, and one of a Client at a time. Default false. */
+  listen?: boolean;
 }
 
 export interface StreamOptions extends EventOptions {
@@ -67,6 +71,10 @@ export interface StreamOptions extends EventOptions {
   /** How long a stream lives until it is cut as a lost network would, and for how long. Default: it is not. */
   cutEvery?: Duration;
   cutFor?: Duration;
+  /** Of sep-1803: subscriptions that share a session. Default 1. */
+  perSession?: number;
+  /** Of sep-1803: a stream that is opened again asks for what came meanwhile. Default true. */
+  redelivery?: boolean;
 }
 
 export interface PollOptions extends EventOptions {
@@ -94,6 +102,14 @@ export interface SubscribeOptions extends EventOptions {
   refuse?: number;
   /** How long an accepted delivery waits for its answer. Default 0. */
   ackDelay?: Duration;
+  /** Of sep-1803: the type of secret that is wished for. Default: no wish. */
+  secret?: "raw" | "standard" | "none";
+  /** Of sep-1803: a delivery that comes before its secret waits for it, or is answered 503. Default hold. */
+  early?: "hold" | "refuse";
+  /** Of smithery: the name under which arguments are sent. Default params. */
+  argumentsKey?: "params" | "arguments";
+  /** Of smithery: each call carries an id of the client's own making. Default false. */
+  clientID?: boolean;
 }
 
 export interface WatchListsOptions extends CommonOptions {

@@ -2,6 +2,7 @@ package mcpevents
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,10 +49,10 @@ func TestWays(t *testing.T) {
 	noLeaks(t)
 	srv := serveHere(t, target.Options{}, "")
 	for n, c := range []struct {
-		open, tags string
-		subs       int
-		mode       string
-		system     string
+		open, figure string // and one of its system's own, with its value
+		subs         int
+		mode         string
+		system       string
 	}{
 		{"stream('chat.message', {arguments: {channel: topic}, topic, streams: 3})", "", 3, "push", "events"},
 		{"stream('chat.message', {arguments: {channel: topic}, topic, subscriptions: 2, http: 'h2c'})", "", 2, "push", "events"},
@@ -62,6 +63,9 @@ func TestWays(t *testing.T) {
 		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'smithery', subscriptions: 2})", "", 2, "webhook", "smithery"},
 		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 2, sink: new WebhookSink()})", "", 2, "webhook", "sep-1803"},
 		{"stream('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 2})", "", 2, "push", "sep-1803"},
+		{"stream('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 6, perSession: 3, redelivery: false})", "sessions 2", 6, "push", "sep-1803"},
+		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 2, secret: 'standard', early: 'refuse'})", "secretsStandard 2", 2, "webhook", "sep-1803"},
+		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'smithery', subscriptions: 2, argumentsKey: 'arguments', clientID: true})", "", 2, "webhook", "smithery"},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%d", c.system, c.mode, n), func(t *testing.T) {
 			root := New()
@@ -77,6 +81,7 @@ func TestWays(t *testing.T) {
 				globalThis.open = sub.stats().open;
 				globalThis.sums = await sub.close();
 				globalThis.again = await sub.close();
+				globalThis.own = Object.entries(sub.figures().values).map((v) => v.join(' '));
 				globalThis.pem = sub.certPEM();
 			`), n, c.open))
 			finished(t, root)
@@ -97,6 +102,9 @@ func TestWays(t *testing.T) {
 			}
 			if _, n := s.sum("mcp_event_latency"); float64(n) != number(s.value("sums.delivered")) {
 				t.Errorf("%d latencies of %v deliveries", n, s.value("sums.delivered"))
+			}
+			if c.figure != "" && s.value(fmt.Sprintf("own.includes('%s')", c.figure)) != true {
+				t.Errorf("want %s, have %v", c.figure, s.value("own.join()"))
 			}
 			if has := s.value("pem") != ""; has != (c.mode == "webhook") {
 				t.Errorf("certificate: %v", has)
@@ -185,6 +193,25 @@ func TestUpstreams(t *testing.T) {
 	}
 }
 
+// That nobody takes what is fired is said, once.
+func TestNobodyTakesEvents(t *testing.T) {
+	noLeaks(t)
+	root := New()
+	s := newStage(t, root)
+	s.must(`
+		globalThis.all = [];
+		for (let i = 0; i < 2; i++) all.push(await new Upstream({event: 'tick', admin: 'http://127.0.0.1:1'}).fire(3));
+	`)
+	finished(t, root)
+	if s.value("all.every((f) => f.fired === 3 && f.refused === 3)") != true {
+		t.Error(s.value("JSON.stringify(all)"))
+	}
+	log := s.log.String()
+	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "Upstream http://127.0.0.1:1: of 3 events 3 were refused") {
+		t.Errorf("%q", log)
+	}
+}
+
 // Only latencies are sampled, never counts.
 func TestSampleEvery(t *testing.T) {
 	noLeaks(t)
@@ -201,5 +228,96 @@ func TestSampleEvery(t *testing.T) {
 	s.agree()
 	if _, n := s.sum("mcp_event_latency"); n != 8 || s.value("sums.delivered") != int64(40) {
 		t.Errorf("%d latencies of %v deliveries", n, s.value("sums.delivered"))
+	}
+}
+
+// A client hears of changes of the event types, once.
+func TestListening(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{}, "")
+	root := New()
+	s := newStage(t, root)
+	if err := s.VU.Runtime().Set("offer", func(offered bool) error { return srv.Offer("tick", offered) }); err != nil {
+		t.Fatal(err)
+	}
+	s.must(at(srv, `
+		const client = new Client(TARGET, {token: 'k6'});
+		const begin = () => client.stream('chat.message', {listen: true});
+		let sub = await begin();
+		try { await begin(); globalThis.refused = ''; } catch (e) { globalThis.refused = e.message; }
+		// The first list may come after any number of changes.
+		const seen = () => { const v = sub.figures().values; return v.listChanged > 0 && v.relists > 0 && v.typesVanished > 0 && v.typesAppeared > 0; };
+		for (let on = false; !seen(); on = !on) {
+			offer(on);
+			await sub.received({events: 1e6, timeout: 10});
+		}
+		await sub.close();
+		globalThis.own = sub.figures();
+		sub = await begin();
+		await sub.close();
+	`))
+	finished(t, root)
+	if got := fmt.Sprint(s.value("refused")); !strings.Contains(got, "listen already") {
+		t.Errorf("%q", got)
+	}
+	if s.value("own.values.listens") != int64(1) || number(s.value("own.timings.relist.count")) != number(s.value("own.values.relists")) {
+		t.Error(s.value("JSON.stringify(own)"))
+	}
+}
+
+// Over TLS a client trusts the certificates that it is given.
+func TestTLS(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{TLS: true}, "")
+	root := New()
+	s := newStage(t, root)
+	for name, v := range map[string]string{"secure": srv.TLSURL(), "ca": string(srv.CertPEM())} {
+		if err := s.VU.Runtime().Set(name, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.must(at(srv, `
+		const up = new Upstream({event: 'tick', admin: ADMIN});
+		const one = await new Client(secure, {token: 'k6', ca}).stream('tick', {settle: '10s'});
+		const two = await new Client(secure, {token: 'k6', ca}).stream('tick', {settle: '10s', http: '2'});
+		await up.fire(3);
+		globalThis.sums = [await one.close(), await two.close()];
+		globalThis.refused = 'nothing';
+		try { await new Client(secure, {token: 'k6'}).stream('tick'); } catch (e) { globalThis.refused = e.message; }
+	`))
+	finished(t, root)
+	if s.value("sums[0].delivered + sums[1].delivered") != int64(6) || !strings.Contains(fmt.Sprint(s.value("refused")), "certificate") {
+		t.Error(s.value("JSON.stringify([sums, refused])"))
+	}
+}
+
+// VUs with topics of their own hear nothing of each other's, however many there
+// are, and what is heard of another's is unexpected.
+func TestManyTopics(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{}, "")
+	root := New()
+	s := newStage(t, root)
+	s.must(at(srv, `
+		const client = new Client(TARGET, {token: 'k6'});
+		const all = await client.stream('chat.message', {topic: 'topic-0', settle: 0});
+		const subs = [], sums = [];
+		for (let i = 0; i < 100; i++) {
+			const topic = 'topic-' + i;
+			await new Upstream({event: 'chat.message', topic, admin: ADMIN, data: {channel: topic, text: '{probe}'}}).fire();
+			subs.push(await client.stream('chat.message', {arguments: {channel: topic}, topic, settle: '10s'}));
+			await new Upstream({event: 'chat.message', topic, admin: ADMIN, data: {channel: topic, text: '{probe}'}}).fire(2);
+		}
+		for (const sub of subs) sums.push(await sub.close());
+		globalThis.own = sums.filter((s) => s.expected === 2 && s.delivered === 2 && s.unexpected === 0).length;
+		await all.received({events: 3});
+		globalThis.others = await all.close();
+	`))
+	finished(t, root)
+	if s.value("own") != int64(100) || s.value("others.expected") != int64(3) || s.value("others.delivered") != int64(3) {
+		t.Error(s.value("JSON.stringify([own, others])"))
+	}
+	if n := number(s.value("others.unexpected")); n > 297 || n == 0 {
+		t.Errorf("%v of the 297 events of others", n)
 	}
 }

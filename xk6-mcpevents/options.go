@@ -3,7 +3,11 @@ package mcpevents
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +49,7 @@ type clientOptions struct {
 	Token    string            `json:"token"`
 	Tokens   []string          `json:"tokens"`
 	Headers  map[string]string `json:"headers"`
+	CA       string            `json:"ca"`
 	Era      string            `json:"era"`
 	Revision string            `json:"revision"`
 }
@@ -58,10 +63,51 @@ func decode(v sobek.Value, to any) (given map[string]json.RawMessage, err error)
 	if err != nil {
 		return nil, fmt.Errorf("options: %w", err)
 	}
+	if json.Unmarshal(raw, &given) != nil {
+		return nil, errors.New("options: give an object")
+	}
+	if strictly(raw, to) == nil {
+		return given, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
+		one, err := json.Marshal(map[string]json.RawMessage{name: given[name]})
+		if err == nil {
+			err = strictly(one, reflect.New(reflect.TypeOf(to).Elem()).Interface())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("options: %s", blame(name, err))
+		}
+	}
+	return nil, errors.New("options: they are not those of this call")
+}
+
+func strictly(raw []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
-		return nil, fmt.Errorf("options: %s", strings.TrimPrefix(err.Error(), "json: "))
+	return d.Decode(to)
+}
+
+// blame says in a script's words what is wrong with an option.
+func blame(name string, err error) string {
+	if text, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
+		return "unknown field " + text
 	}
-	return given, json.Unmarshal(raw, &given)
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return name + ": " + err.Error()
+	}
+	want := "an object"
+	switch wrong.Type.Kind() {
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Int, reflect.Int64:
+		want = "a whole number"
+	case reflect.Float64:
+		want = "a number"
+	case reflect.String:
+		want = "a text"
+	case reflect.Slice:
+		want = "a list"
+	}
+	return fmt.Sprintf("%s: use %s, not a %s", name, want, wrong.Value)
 }

@@ -19,6 +19,7 @@ func TestBadScripts(t *testing.T) {
 		{"new Client('nowhere')", `"nowhere" is not a URL`},
 		{"new Client(TARGET, {tokn: 'k'})", `Client: options: unknown field "tokn"`},
 		{"new Client(TARGET, {token: 'a', tokens: ['b']})", "there are token and tokens"},
+		{"new Client(TARGET, {ca: 'x'})", "ca: there is no certificate in it: give PEM"},
 		{"new Client(TARGET, {era: 'stone'})", `era "stone" is not known`},
 		{"new Client(TARGET, {revision: 'x'})", `revision "x" is not known`},
 		{"client.stream()", "stream: name the event type"},
@@ -35,7 +36,21 @@ func TestBadScripts(t *testing.T) {
 		{"client.subscribe('e', {sink: client})", "sink must be a WebhookSink"},
 		{"client.subscribe('e', {system: 'sep-1803', ttl: '1m'})", "sep-1803 has no maxAge, ttl"},
 		{"client.subscribe('e', {system: 'smithery', ttl: '1m'})", "there is no wish for a ttl"},
-		{"client.stream('e', {settle: 'soon'})", `"soon" is not a duration: use a text such as '1.5s', or milliseconds`},
+		{"client.subscribe('e', {system: 'smithery', secret: 'raw'})", "secret is for system sep-1803, not for smithery"},
+		{"client.subscribe('e', {argumentsKey: 'params'})", "argumentsKey is for system smithery, not for events"},
+		{"client.stream('e', {perSession: 2})", "perSession is for system sep-1803, not for events"},
+		{"client.stream('e', {system: 'sep-1803', perSession: -2})", "perSession must not be negative"},
+		{"client.stream('e', {system: 'sep-1803', listen: true})", "listen is for system events, not for sep-1803"},
+		{"client.subscribe('e', {system: 'sep-1803', early: 'late'})", `early "late" is not known: use hold or refuse`},
+		{"client.stream('e', {streams: '5'})", "stream: options: streams: use a whole number, not a string"},
+		{"client.stream('e', {streams: 1.5})", "stream: options: streams: use a whole number, not a number 1.5"},
+		{"client.stream('e', {payload: 1})", "payload: use true or false, not a number"},
+		{"client.stream('e', 5)", "stream: options: give an object"},
+		{"new Client(TARGET, {tokens: 'a'})", "tokens: use a list, not a string"},
+		{"new Client(TARGET, {token: 5})", "token: use a text, not a number"},
+		{"new Client(TARGET, {headers: {a: 5}})", "headers: use a text, not a number"},
+		{"new Upstream({event: 'e', admin: ADMIN}).fire('5')", "fire: options: give an object"},
+		{"client.stream('e', {settle: 'soon'})", `settle: "soon" is not a duration: use a text such as '1.5s', or milliseconds`},
 		{"client.stream('e', {settle: -1})", "-1 is not a duration"},
 		{"client.stream('e', {sampleEvery: -1})", "sampleEvery must not be negative"},
 		{"client.stream('e', {http: '3'})", `http version "3" is not known`},
@@ -121,7 +136,7 @@ func TestTopics(t *testing.T) {
 	if n, err := h.topic("3"); err != nil || n != 3 {
 		t.Error(n, err)
 	}
-	if _, err := h.topic("one more"); err == nil || !strings.Contains(err.Error(), "at most 64 topics") {
+	if _, err := h.topic("one more"); err == nil || !strings.Contains(err.Error(), "at most 1024 topics") {
 		t.Error(err)
 	}
 	h.life.cancel()

@@ -1,9 +1,9 @@
 package mcpevents
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +28,7 @@ type stage struct {
 	t       *testing.T
 	samples chan metrics.SampleContainer
 	stop    context.CancelFunc // breaks the iteration off
+	log     bytes.Buffer       // to be read when the iteration is over
 
 	mu   sync.Mutex
 	got  []metrics.Sample
@@ -63,7 +64,7 @@ func (s *stage) iterate() {
 	if s.VU.InitEnvField != nil {
 		registry := s.VU.InitEnvField.Registry
 		log := logrus.New()
-		log.SetOutput(io.Discard)
+		log.SetOutput(&s.log)
 		s.MoveToVUContext(&lib.State{Samples: s.samples, Tags: lib.NewVUStateTags(registry.RootTagSet().With("scenario", "s")), Logger: log})
 	}
 	s.VU.CtxField, s.stop = context.WithCancel(context.Background())

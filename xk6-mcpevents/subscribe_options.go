@@ -32,22 +32,29 @@ type eventOptions struct {
 	System    string          `json:"system"`
 	MaxAge    *duration       `json:"maxAge"`
 	Payload   bool            `json:"payload"`
+	Listen    bool            `json:"listen"`
 	// Of stream.
-	Streams   int       `json:"streams"`
-	Heartbeat *duration `json:"heartbeat"`
-	CutEvery  *duration `json:"cutEvery"`
-	CutFor    *duration `json:"cutFor"`
+	Streams    int       `json:"streams"`
+	Heartbeat  *duration `json:"heartbeat"`
+	CutEvery   *duration `json:"cutEvery"`
+	CutFor     *duration `json:"cutFor"`
+	PerSession int       `json:"perSession"`
+	Redelivery *bool     `json:"redelivery"`
 	// Of poll.
 	Floor     *duration `json:"floor"`
 	LongPoll  *duration `json:"longPoll"`
 	MaxEvents int       `json:"maxEvents"`
 	// Of subscribe.
-	Sink        json.RawMessage `json:"sink"`
-	TTL         *duration       `json:"ttl"`
-	RefreshAt   float64         `json:"refreshAt"`
-	RotateEvery int             `json:"rotateEvery"`
-	Refuse      float64         `json:"refuse"`
-	AckDelay    *duration       `json:"ackDelay"`
+	Sink         json.RawMessage `json:"sink"`
+	TTL          *duration       `json:"ttl"`
+	RefreshAt    float64         `json:"refreshAt"`
+	RotateEvery  int             `json:"rotateEvery"`
+	Refuse       float64         `json:"refuse"`
+	AckDelay     *duration       `json:"ackDelay"`
+	Secret       string          `json:"secret"`
+	Early        string          `json:"early"`
+	ArgumentsKey string          `json:"argumentsKey"`
+	ClientID     bool            `json:"clientID"`
 }
 
 // watchOptions are those of watchLists.
@@ -98,11 +105,12 @@ type subscribeOptions struct {
 var onlyOf = map[string][]string{
 	"arguments": {"stream", "poll", "subscribe", "resumable"},
 	"system":    {"stream", "poll", "subscribe"}, "maxAge": {"stream", "poll", "subscribe"}, "payload": {"stream", "poll", "subscribe"},
-	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutFor": {"stream"},
+	"listen":  {"stream", "poll", "subscribe"},
+	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutFor": {"stream"}, "perSession": {"stream"}, "redelivery": {"stream"},
 	"floor": {"poll"}, "longPoll": {"poll"}, "maxEvents": {"poll"},
 	"sink": {"subscribe"}, "ttl": {"subscribe"}, "refreshAt": {"subscribe"}, "rotateEvery": {"subscribe"}, "refuse": {"subscribe"},
-	"ackDelay": {"subscribe"},
-	"clients":  {"watchLists"}, "uri": {"watchLists"}, "use": {"watchLists"}, "cache": {"watchLists"}, "notifications": {"watchLists"},
+	"ackDelay": {"subscribe"}, "secret": {"subscribe"}, "early": {"subscribe"}, "argumentsKey": {"subscribe"}, "clientID": {"subscribe"},
+	"clients": {"watchLists"}, "uri": {"watchLists"}, "use": {"watchLists"}, "cache": {"watchLists"}, "notifications": {"watchLists"},
 	"jitter": {"watchLists"}, "staleOnError": {"watchLists"}, "shared": {"watchLists"}, "background": {"watchLists"},
 	"requests": {"resumable"}, "steps": {"resumable"}, "step": {"resumable"}, "logEvery": {"resumable"}, "maxWait": {"resumable"},
 	"hangUp": {"resumable"}, "disconnect": {"resumable"}, "share": {"resumable"}, "at": {"resumable"}, "every": {"resumable"},
@@ -114,6 +122,13 @@ var onlyOf = map[string][]string{
 var systemsOf = map[string][]string{
 	"stream": {"events", "sep-1803"}, "poll": {"events"}, "subscribe": {"events", "smithery", "sep-1803"},
 	"watchLists": {"sep-2549"}, "resumable": {"sep-975"},
+}
+
+// systemOf says which system an option is for, where its methods have others
+// that know nothing of it.
+var systemOf = map[string]string{
+	"listen": "events", "perSession": "sep-1803", "redelivery": "sep-1803", "secret": "sep-1803", "early": "sep-1803",
+	"argumentsKey": "smithery", "clientID": "smithery",
 }
 
 // settleOf is how long a missing event may take until it is lost.
@@ -153,6 +168,11 @@ func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
 		return nil, err
 	}
 	o.complete(w)
+	for _, name := range names {
+		if system, ok := systemOf[name]; ok && system != o.System {
+			return nil, fmt.Errorf("options: %s is for system %s, not for %s", name, system, o.System)
+		}
+	}
 	return o, nil
 }
 
@@ -176,6 +196,12 @@ func (o *subscribeOptions) check(w way) error {
 		}
 		return nil
 	}
+	word := func(name, v string, known ...string) error {
+		if v != "" && !slices.Contains(known, v) {
+			return fmt.Errorf("options: %s %q is not known: use %s", name, v, strings.Join(known, " or "))
+		}
+		return nil
+	}
 	numbers := 0
 	for _, n := range []int{o.Subscriptions, o.Streams, o.Clients, o.Requests} {
 		if n < 0 {
@@ -194,8 +220,8 @@ func (o *subscribeOptions) check(w way) error {
 		return errors.New("options: sampleEvery must not be negative")
 	case o.System != "" && !slices.Contains(systemsOf[w.method], o.System):
 		return fmt.Errorf("options: %s() has no system %q: use %s", w.method, o.System, strings.Join(systemsOf[w.method], " or "))
-	case o.RotateEvery < 0 || o.MaxEvents < 0:
-		return errors.New("options: rotateEvery and maxEvents must not be negative")
+	case o.RotateEvery < 0 || o.MaxEvents < 0 || o.PerSession < 0:
+		return errors.New("options: rotateEvery, maxEvents and perSession must not be negative")
 	case o.System == "sep-1803" && (o.MaxAge != nil || o.TTL != nil || o.RefreshAt != 0 || o.RotateEvery != 0):
 		return errors.New("options: sep-1803 has no maxAge, ttl, refreshAt or rotateEvery")
 	case o.Use < 0 || o.Use > 1000:
@@ -204,7 +230,8 @@ func (o *subscribeOptions) check(w way) error {
 		return errors.New(`options: uri belongs to watchLists("resource")`)
 	}
 	return errors.Join(share("refuse", o.Refuse), share("share", o.Share), share("expire", o.Expire), share("double", o.Double),
-		share("wrong", o.Wrong))
+		share("wrong", o.Wrong), word("secret", o.Secret, "raw", "standard", "none"), word("early", o.Early, "hold", "refuse"),
+		word("argumentsKey", o.ArgumentsKey, "params", "arguments"))
 }
 
 // complete sets the defaults.
@@ -255,9 +282,14 @@ func (o *subscribeOptions) dialect(w way) dialect.Options {
 	}
 	switch o.System {
 	case "events":
-		d.Events = dialect.EventsOptions{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0)}
+		d.Events = dialect.EventsOptions{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), Listen: o.Listen}
+	case "smithery":
+		d.Smithery = dialect.SmitheryOptions{ArgumentsKey: o.ArgumentsKey, ClientID: o.ClientID}
 	case "sep-1803":
-		d.SEP1803 = dialect.SEP1803Options{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0)}
+		d.SEP1803 = dialect.SEP1803Options{
+			CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), PerSession: o.PerSession, NoRedelivery: o.Redelivery != nil && !*o.Redelivery,
+			Secret: o.Secret, RefuseEarly: o.Early == "refuse",
+		}
 	case "sep-2549":
 		d.SEP2549 = o.lists(w.what)
 	case "sep-975":

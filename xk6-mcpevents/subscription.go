@@ -12,7 +12,6 @@ import (
 	"github.com/grafana/sobek"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/sinks"
-	"go.k6.io/k6/v2/js/promises"
 )
 
 const (
@@ -78,7 +77,7 @@ func (s *subscription) Received(options sobek.Value) (*sobek.Promise, error) {
 		return nil, errors.New("received: there are no events: close() waits for the requests that are under way")
 	}
 	g, ctx := s.g, s.m.vu.Context()
-	promise, resolve, _ := promises.New(s.m.vu)
+	promise, resolve, _ := s.m.promised()
 	g.hub.life.work.Go(func() {
 		var complete bool
 		if o.Events > 0 {
@@ -148,7 +147,7 @@ func (s *subscription) Stats() stats { return s.g.stats(s.g.totals()) }
 // their figures. Called again it gives the same figures.
 func (s *subscription) Close() *sobek.Promise {
 	g, ctx := s.g, s.m.vu.Context()
-	promise, resolve, _ := promises.New(s.m.vu)
+	promise, resolve, _ := s.m.promised()
 	g.hub.life.work.Go(func() {
 		g.finish(ctx, g.book.settle)
 		resolve(g.stats(g.sum))
@@ -207,7 +206,7 @@ func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) 
 		return nil, fmt.Errorf("list: %w", err)
 	}
 	ctx := c.m.vu.Context()
-	promise, resolve, reject := promises.New(c.m.vu)
+	promise, resolve, reject := c.m.promised()
 	c.groups.begin()
 	c.m.hub.life.work.Go(func() {
 		defer c.groups.end()

@@ -1,6 +1,7 @@
 package mcpevents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/upstream"
-	"go.k6.io/k6/v2/js/promises"
+	"github.com/sirupsen/logrus"
 )
 
 // source is the object Upstream: what makes events happen behind the target.
@@ -20,6 +21,8 @@ type source struct {
 	up      upstream.Upstream
 	topic   uint16
 	workers int
+	event   string
+	where   string // an address, or the name of a tool
 }
 
 // upstream makes an Upstream. It connects when it fires; a feed listens at once.
@@ -28,7 +31,7 @@ func (m *instance) upstream(options sobek.Value) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{m: m, workers: o.Workers}
+	s := &source{m: m, workers: o.Workers, event: o.Event, where: cmp.Or(o.Admin, o.URL, o.Tool, o.Feed)}
 	if s.topic, err = m.hub.topic(o.Topic); err != nil {
 		return nil, err
 	}
@@ -77,17 +80,30 @@ func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 	if o.Count < 1 || o.Rate < 0 {
 		return nil, errors.New("fire: options: count must be at least 1 and rate not negative")
 	}
-	ctx := s.m.vu.Context()
-	promise, resolve, reject := promises.New(s.m.vu)
+	ctx, log := s.m.vu.Context(), s.m.vu.State().Logger
+	promise, resolve, reject := s.m.promised()
 	s.m.hub.life.work.Go(func() {
 		stats, err := s.fire(ctx, o)
 		if err != nil {
 			reject(fmt.Errorf("fire: %w", err))
 			return
 		}
+		s.warn(log, &stats)
 		resolve(fired{stats.Fired, stats.Accepted, stats.Uncertain, stats.Refused, stats.Dropped})
 	})
 	return promise, nil
+}
+
+// warn says once in a process that an upstream does not take what is fired: a
+// test would show it by nothing but counts that nobody looks at.
+func (s *source) warn(log logrus.FieldLogger, n *loadgen.Stats) {
+	if n.Refused+n.Uncertain == 0 {
+		return
+	}
+	if _, said := s.m.hub.warned.LoadOrStore(s.where, true); !said {
+		log.Warnf("Upstream %s: of %d events %d were refused, and for %d there was no answer: is it there, and does it know %s? (said once; fire() gives the counts)",
+			s.where, n.Fired, n.Refused, n.Uncertain, s.event)
+	}
 }
 
 func (s *source) fire(ctx context.Context, o fireOptions) (loadgen.Stats, error) {
