@@ -123,7 +123,7 @@ func (g *group) handle() error {
 		if vu.Context().Err() != nil {
 			return nil // the iteration is over: scripts run no more
 		}
-		v := vu.Runtime().ToValue(list[n].script(e.messages))
+		v := list[n].script(vu.Runtime(), e.messages)
 		for _, f := range handlers[list[n].kind] {
 			if _, err := f(sobek.Undefined(), v); err != nil {
 				return err
@@ -133,22 +133,28 @@ func (g *group) handle() error {
 	return nil
 }
 
-// script is the form in which handlers get an item.
-func (i *item) script(messages bool) map[string]any {
-	out := map[string]any{"subscription": i.subscription}
+// script is the form in which handlers get an item: an object whose properties
+// have an order, so that it is printed the same way each time.
+func (i *item) script(rt *sobek.Runtime, messages bool) *sobek.Object {
+	out := rt.NewObject()
+	set := func(name string, v any) { _ = out.Set(name, v) } // a new object takes everything
+	set("subscription", i.subscription)
 	switch i.kind {
 	case onEvent:
-		out["seq"], out["latency"] = i.seq, float64(i.latency)/float64(time.Millisecond)
-		out["duplicate"], out["bytes"] = i.copied, i.bytes
+		set("seq", i.seq)
+		set("latency", float64(i.latency)/float64(time.Millisecond))
+		set("duplicate", i.copied)
+		set("bytes", i.bytes)
 		if messages {
-			out["message"] = i.text
+			set("message", i.text)
 		}
 	case onGap:
-		out["detail"] = i.text
+		set("detail", i.text)
 	case onClosed:
-		out["reason"] = i.text
+		set("reason", i.text)
 	case onError:
-		out["kind"], out["message"] = i.what, i.text
+		set("kind", i.what)
+		set("message", i.text)
 	}
 	return out
 }

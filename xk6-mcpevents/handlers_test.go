@@ -43,6 +43,7 @@ func TestHandlers(t *testing.T) {
 				"heard.filter(([, e]) => e.subscription === 1).length": int64(9),
 				"heard.every(([, e]) => e.bytes > 0 && e.latency > 0)": true,
 				"new Set(heard.map(([, e]) => e.seq)).size":            int64(7),
+				"Object.keys(heard[0][1]).slice(0, 5).join()":          "subscription,seq,latency,duplicate,bytes",
 				"sums.unhandled":  int64(0),
 				"sums.duplicates": int64(4),
 				fmt.Sprintf("heard.every(([, e]) => '%s' === 'undefined' ? e.message === undefined : JSON.stringify(JSON.parse(e.message).%[1]s).includes('no ' + e.seq))", c.message): true,
