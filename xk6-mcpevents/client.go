@@ -184,6 +184,7 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 	c.groups.begin()
 	life.work.Go(func() {
 		if err := g.attach(ctx, o.ReadyTimeout.or(defaultReady)); err != nil {
+			g.unopened = true
 			g.finish(ctx, 0)
 			reject(fmt.Errorf("%s %s: %w", w.method, w.what, err))
 			return

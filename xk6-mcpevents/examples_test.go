@@ -175,8 +175,13 @@ func TestExamplesNeedAServer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			nobody := "http://127.0.0.1:1"
-			if code, out := k6(t, filepath.Join("examples", c.name), nobody+"/mcp", nobody); code != 99 {
-				t.Errorf("exit code %d, want 99\n%s", code, out)
+			code, out := k6(t, filepath.Join("examples", c.name), nobody+"/mcp", nobody)
+			if code != 99 {
+				t.Fatalf("exit code %d, want 99\n%s", code, out)
+			}
+			_, crossed, _ := strings.Cut(out, "thresholds on metrics '")
+			if crossed, _, _ = strings.Cut(crossed, "'"); !strings.Contains(crossed, "_expected") || strings.Contains(crossed, "_lost") {
+				t.Errorf("crossed: %s\n%s", crossed, out)
 			}
 		})
 	}

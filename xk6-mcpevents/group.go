@@ -48,9 +48,11 @@ type group struct {
 
 	once sync.Once
 	done chan struct{} // closed when everything is ended and counted
-	stop func() bool   // stops watching the VU's context
-	sum  totals        // valid after done, as is own
-	own  dialect.Figures
+	// unopened: one could not be opened, so there is nothing that scripts have.
+	unopened bool
+	stop     func() bool // stops watching the VU's context
+	sum      totals      // valid after done, as is own
+	own      dialect.Figures
 }
 
 // member is one subscription of a group.

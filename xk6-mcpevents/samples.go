@@ -129,9 +129,10 @@ func (g *group) flush(last bool) {
 	g.hub.life.send(g.state, b.containers())
 }
 
-// messageCounts adds the counts of requests that can be resumed.
+// messageCounts adds the counts of requests that can be resumed. Nothing was
+// to be expected of requests that could not be opened.
 func (g *group) messageCounts(b *batch) {
-	if g.book.system != "sep-975" {
+	if g.book.system != "sep-975" || g.unopened {
 		return
 	}
 	v := g.own.Values
