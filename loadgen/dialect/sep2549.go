@@ -253,11 +253,8 @@ func (d *listLane) Detach(_ context.Context, i int) error {
 	c.over = true
 	left := d.clock.Now()
 	d.rec.Changed(mcpload.Transition{Sub: c.sub, To: mcpload.Detaching, At: left})
-	w := listWindow{index: i, active: c.active, left: left, known: c.known}
+	d.tally.ended(listWindow{index: i, active: c.active, left: left, known: c.known})
 	c.mu.Unlock()
-	d.tally.mu.Lock()
-	d.tally.windows = append(d.tally.windows, w)
-	d.tally.mu.Unlock()
 	c.cancel()
 	c.work.Wait()
 	d.silence(c)

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"slices"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,20 @@ func (s *stopwatch) export() sinks.Timing {
 	return sinks.Timing{Histogram: out, Below: s.below, Above: s.above}
 }
 
+// ended takes in the time of a client that has left. The caller holds the
+// client's lock, so that a client is either open or in the account.
+func (t *listTally) ended(w listWindow) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.windows = append(t.windows, w)
+}
+
+func (t *listTally) windowsEnded() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.windows)
+}
+
 // fetched counts a fetch that was begun.
 func (t *listTally) fetched(at mcpload.Instant, why freshness, background bool) {
 	if background {
@@ -165,6 +180,19 @@ func tableOf(known Emissions, source uint16) (f firedTable) {
 	}
 }
 
+// tables are those of all sources.
+func (d *listLane) tables() []firedTable {
+	known := d.set.Emissions
+	if known == nil {
+		return nil
+	}
+	out := make([]firedTable, known.Sources())
+	for s := range out {
+		out[s] = tableOf(known, uint16(s))
+	}
+	return out
+}
+
 // owed counts the emissions that were fired between active and left, and those
 // of them after seq.
 func (f firedTable) owed(active, left mcpload.Instant, seq uint32) (all, after int64) {
@@ -183,9 +211,14 @@ func sourceKey(run uint32, source uint16) uint64 { return uint64(run)<<16 | uint
 func (d *listLane) Figures() Figures {
 	t := &d.tally
 	now := d.clock.Now()
+	before := t.windowsEnded()
 	windows := d.openWindows(now)
+	tables := d.tables() // before the lock: what clients learn must not wait for it
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, w := range t.windows[before:] { // a client that left meanwhile counts once
+		windows = slices.DeleteFunc(windows, func(o listWindow) bool { return o.index == w.index && o.active == w.active })
+	}
 	windows = append(windows, t.windows...)
 	n := func(c *atomic.Int64) float64 { return float64(c.Load()) }
 	var foreground int64
@@ -223,7 +256,7 @@ func (d *listLane) Figures() Figures {
 	v["herdChanged"], _ = herd(t.bins[changed], first, last)
 	_, v["fetchRatePeak"] = herd(sumBins(t.bins[:]), first, last)
 	if d.set.Emissions != nil {
-		unbalanced += t.account(d, windows, v)
+		unbalanced += t.account(d, tables, windows, v)
 	}
 	v["unbalanced"] = float64(unbalanced)
 	return Figures{Values: v, Timings: map[string]sinks.Timing{
@@ -233,7 +266,7 @@ func (d *listLane) Figures() Figures {
 
 // account draws up what became of every change, and returns by how much the
 // sums differ, which is 0. The caller holds the lock.
-func (t *listTally) account(d *listLane, windows []listWindow, v map[string]float64) int64 {
+func (t *listTally) account(d *listLane, tables []firedTable, windows []listWindow, v map[string]float64) int64 {
 	known := d.set.Emissions
 	rest := t.undecided[:0]
 	for _, l := range t.undecided {
@@ -242,10 +275,6 @@ func (t *listTally) account(d *listLane, windows []listWindow, v map[string]floa
 		}
 	}
 	t.undecided = rest
-	tables := make([]firedTable, known.Sources())
-	for s := range tables {
-		tables[s] = tableOf(known, uint16(s))
-	}
 	var owed, never int64
 	for _, w := range windows {
 		for s := range tables {
