@@ -129,6 +129,9 @@ func (s *shownMetrics) close(ctx context.Context, stop <-chan struct{}) {
 	if s.server == nil {
 		return
 	}
+	if s.flags.linger > 0 {
+		fmt.Fprintf(s.io.err, "waiting up to %v for one more scrape; Ctrl-C ends the wait\n", s.flags.linger)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	watching := make(chan struct{})
 	go func() {

@@ -36,7 +36,7 @@ func StartOTLP(o PushOptions) (*Pusher, error) {
 		otlpmetrichttp.WithEndpointURL(o.URL), otlpmetrichttp.WithTimeout(pushTimeout),
 		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: false}))
 	if err != nil {
-		return nil, fmt.Errorf("OTLP to %s: %w", o.URL, err)
+		return nil, fmt.Errorf("OTLP to %s: %w", shown(o.URL), err)
 	}
 	reader := metric.NewManualReader(metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(o.From))))
 	// A reader belongs to a provider; this one has no instruments of its own.
@@ -49,7 +49,7 @@ func StartOTLP(o PushOptions) (*Pusher, error) {
 		}
 		return exporter.Export(ctx, &all)
 	}
-	return startPushing("OTLP to "+o.URL, o.Every, push, func() {
+	return startPushing("OTLP to "+shown(o.URL), o.Every, push, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), pushTimeout)
 		defer cancel()
 		_ = provider.Shutdown(ctx) // it holds nothing any more

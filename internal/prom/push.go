@@ -3,6 +3,7 @@ package prom
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
@@ -55,6 +56,15 @@ func startPushing(to string, every time.Duration, push func(context.Context) err
 		}
 	})
 	return p
+}
+
+// shown is a URL for people: without its password.
+func shown(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "a URL that cannot be read"
+	}
+	return u.Redacted()
 }
 
 func (p *Pusher) once(ctx context.Context) error {

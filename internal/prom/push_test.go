@@ -90,6 +90,21 @@ func TestPushesThatFail(t *testing.T) {
 	}
 }
 
+// TestPasswordsAreNotShown, which a URL may have.
+func TestPasswordsAreNotShown(t *testing.T) {
+	registry, _, _ := follow(t, history(t))
+	nobody := PushOptions{URL: "http://someone:secret@127.0.0.1:1/push", Every: time.Hour, From: registry, Job: "test"}
+	o, err := StartOTLP(nobody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*Pusher{o, StartRemoteWrite(nobody)} {
+		if err := p.Close(); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "someone") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestPushersKeepCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0

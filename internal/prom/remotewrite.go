@@ -15,7 +15,7 @@ import (
 // which every receiver takes.
 func StartRemoteWrite(o PushOptions) *Pusher {
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}
-	return startPushing("remote write to "+o.URL, o.Every, func(ctx context.Context) error { return remoteWrite(ctx, client, o) }, client.CloseIdleConnections)
+	return startPushing("remote write to "+shown(o.URL), o.Every, func(ctx context.Context) error { return remoteWrite(ctx, client, o) }, client.CloseIdleConnections)
 }
 
 func remoteWrite(ctx context.Context, client *http.Client, o PushOptions) error {
