@@ -1,0 +1,41 @@
+package deploy
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestMcploadImage: what the image is built of exists, and who runs in it may
+// write where the compose file mounts its volume.
+func TestMcploadImage(t *testing.T) {
+	text, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := regexp.MustCompile(`(?m)^COPY ([^-].*) \S+$`).FindAllStringSubmatch(string(text), -1)
+	if len(copied) != 2 {
+		t.Fatalf("copied: %q", copied)
+	}
+	for _, m := range copied {
+		for _, name := range strings.Fields(m[1]) {
+			if _, err := os.Stat(filepath.Join("../..", name)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, line := range []string{"-o /mcpload ./cmd/mcpload && mkdir /results", "static-debian12:nonroot", "COPY --from=build --chown=65532:65532 /results /results"} {
+		if !strings.Contains(string(text), line) {
+			t.Errorf("the image lacks: %s", line)
+		}
+	}
+	compose, err := os.ReadFile("../compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(compose), "- results:/results\n") {
+		t.Error("the compose file mounts no volume at /results")
+	}
+}
