@@ -133,7 +133,7 @@ func TestSegmentsRemoteWrite(t *testing.T) {
 	runSegments(t, func(i int) (args, env []string) {
 		// What comes later takes the place of what came before.
 		return append(slices.Clone(deployed), "--tag", fmt.Sprintf("instance_id=%d", i)),
-			append(slices.Clone(environment), "K6_PROMETHEUS_RW_SERVER_URL="+base+"/api/v1/write")
+			append(slices.Clone(environment), "K6_PROMETHEUS_RW_SERVER_URL="+base+"/api/v1/write", "K6_PROMETHEUS_RW_PUSH_INTERVAL=200ms")
 	})
 	for query, want := range map[string]float64{
 		`sum(k6_mcp_events_expected_total)`:                               segmentEvents,
@@ -149,6 +149,7 @@ func TestSegmentsRemoteWrite(t *testing.T) {
 			t.Errorf("%s = %v, want %v (%v)", query, got, want, err)
 		}
 	}
+	checkFleet(t, base)
 	// 10 minutes is the most that a latency can be.
 	p99, err := ask(base, `histogram_quantile(0.99, sum(k6_mcp_event_latency_seconds))`)
 	if err != nil || p99 <= 0 || p99 > 600 {

@@ -45,15 +45,18 @@ func capacity() *dashboard.DashboardBuilder {
 	}, fixed(processes)...))
 
 	section(d, "Steps")
-	d.WithPanel(rows(shape{"Steps", "Every trial of a load, in order, and how it was judged. Steps that are aside measure costs.", "", 24, 12}, []string{"step", "purpose", "verdict"}, []column{
+	d.WithPanel(rows(shape{"Steps", "Every trial of a load, in order, and how it was judged. Steps that are aside measure costs. The p99 is that of the slowest lane.", "", 24, 12}, []string{"step", "purpose", "verdict"}, []column{
 		{"load", "short", withVerdict(ofStep("mcpload_capacity_step_load"))},
 		{"due", "cps", withVerdict(ofStep("mcpload_capacity_step_offered_rate"))},
 		{"came", "cps", withVerdict(ofStep("mcpload_capacity_step_achieved_rate"))},
 		{"expected", "locale", withVerdict(ofStep("mcpload_capacity_step_expected"))},
 		{"lost", "locale", withVerdict(ofStep("mcpload_capacity_step_lost"))},
 		{"backlog growth", "cps", withVerdict(ofStep("mcpload_capacity_step_backlog_growth_rate"))},
-		{"p99, slowest lane", "s", withVerdict(latencyOf("p99"))},
-	}).OverrideByName("verdict", verdictColours()))
+		{"p99", "s", withVerdict(latencyOf("p99"))},
+	}).OverrideByName("verdict", verdictColours()).
+		// The number of a step is a label, and labels are sorted as texts.
+		WithTransformation(dashboard.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{"fields": map[string]any{}, "conversions": []any{map[string]any{"targetField": "step", "destinationType": "number"}}}}).
+		WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{"fields": map[string]any{}, "sort": []any{map[string]any{"field": "step"}}}}))
 	return d
 }
 

@@ -6,14 +6,14 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// fleet is the board for runs that are split: shards of mcpload, and segments of
-// k6 with the extension.
+// fleet is the board for runs that are split: shards of mcpload, and processes
+// of k6 with the extension, each with a segment of the test.
 func fleet() *dashboard.DashboardBuilder {
-	d := board("mcpload-fleet", "mcpload: fleet", "A run that is split among processes and machines: does every part do its share? Segments of k6 are told apart by the tags testid and segment.")
+	d := board("mcpload-fleet", "mcpload: fleet", "A run that is split among processes and machines: does every part do its share? Processes of k6 are told apart by the tag instance_id, which the k6-operator gives them, and tests by the tag testid, where there is one.")
 	d.WithVariable(choice("fleet", "Fleet", `query_result(sort(max by (run) (last_over_time(mcpload_shard_up[30d]))))`, `/run="([^"]+)"/`))
 	d.WithVariable(filter("shard", "Shard", `label_values(mcpload_shard_up{run="$fleet"}, shard)`))
-	d.WithVariable(choice("testid", "k6 test", `query_result(sort(max by (testid) (last_over_time(k6_mcp_events_delivered_total[30d]))))`, `/testid="([^"]*)"/`))
-	d.WithVariable(filter("segment", "k6 segment", `label_values(k6_mcp_events_delivered_total{testid="$testid"}, segment)`))
+	d.WithVariable(filter("testid", "k6 test", `label_values(k6_mcp_events_delivered_total, testid)`))
+	d.WithVariable(filter("instance", "k6 process", `label_values(k6_mcp_events_delivered_total{testid=~"$testid"}, instance_id)`))
 
 	const of = `{run="$fleet",shard=~"$shard"}`
 	shard := func(expr string) []query { return []query{{"shard {{shard}}", fmt.Sprintf(expr, of)}} }
@@ -42,21 +42,21 @@ func shardTotal(metric, of string) string {
 // segments are the panels of k6, whose output pushes its metrics: the names are
 // those of the extension with what that output puts before and after them.
 func segments(d *dashboard.DashboardBuilder) {
-	const of = `{testid="$testid",segment=~"$segment"}`
+	const of = `{testid=~"$testid",instance_id=~"$instance"}`
 	total := func(metric, by string) string {
 		return fmt.Sprintf(`sum by (%s) (last_over_time(%s%s[$__range]))`, by, metric, of)
 	}
-	d.WithPanel(rows(shape{"Segments", "What each segment of the test counted, by mode.", "", 12, 8}, []string{"segment", "mode"}, []column{
-		{"expected", "locale", total("k6_mcp_events_expected_total", "segment, mode")},
-		{"delivered", "locale", total("k6_mcp_events_delivered_total", "segment, mode")},
-		{"lost", "locale", total("k6_mcp_events_lost_total", "segment, mode")},
-		{"duplicates", "locale", total("k6_mcp_event_duplicate_copies_total", "segment, mode")},
-		{"out of order", "locale", total("k6_mcp_events_out_of_order_total", "segment, mode")},
-		{"unexpected", "locale", total("k6_mcp_events_unexpected_total", "segment, mode")},
+	d.WithPanel(rows(shape{"Processes", "What each process counted, by mode. Expected and lost are known when subscriptions are closed.", "", 16, 8}, []string{"instance_id", "mode"}, []column{
+		{"expected", "locale", total("k6_mcp_events_expected_total", "instance_id, mode")},
+		{"delivered", "locale", total("k6_mcp_events_delivered_total", "instance_id, mode")},
+		{"lost", "locale", total("k6_mcp_events_lost_total", "instance_id, mode")},
+		{"duplicates", "locale", total("k6_mcp_event_duplicate_copies_total", "instance_id, mode")},
+		{"out of order", "locale", total("k6_mcp_events_out_of_order_total", "instance_id, mode")},
+		{"unexpected", "locale", total("k6_mcp_events_unexpected_total", "instance_id, mode")},
 	}))
-	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 12, 0}, []query{{"{{mode}} {{segment}}", `sum by (mode, segment) (k6_mcp_open_subscriptions` + of + `)`}}, fixed(modes)...))
-	d.WithPanel(logarithmic(lines(shape{"Latency, p99", "All segments together. k6 must push trends as native histograms (K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM=true): quantiles of segments cannot be added.", "s", 8, 0},
+	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 8, 0}, []query{{"{{mode}} {{instance_id}}", `sum by (mode, instance_id) (k6_mcp_open_subscriptions` + of + `)`}}, fixed(modes)...))
+	d.WithPanel(logarithmic(lines(shape{"Latency, p99", "All processes together. k6 must push trends as native histograms (K6_FEATURES=native-histograms): quantiles of several processes cannot be added.", "s", 8, 0},
 		[]query{{"{{mode}}", `histogram_quantile(0.99, sum by (mode) (rate(k6_mcp_event_latency_seconds` + of + `[$__rate_interval])))`}}, fixed(modes)...)))
-	d.WithPanel(lines(shape{"Delivered", "Per second.", "cps", 8, 0}, []query{{"{{mode}} {{segment}}", `sum by (mode, segment) (rate(k6_mcp_events_delivered_total` + of + `[$__rate_interval]))`}}, fixed(modes)...))
-	d.WithPanel(lines(shape{"Requests without an event", "Per second.", "reqps", 8, 0}, []query{{"{{mode}} {{segment}}", `sum by (mode, segment) (rate(k6_mcp_refresh_requests_total` + of + `[$__rate_interval]))`}}, fixed(modes)...))
+	d.WithPanel(lines(shape{"Delivered", "Per second.", "cps", 8, 0}, []query{{"{{mode}} {{instance_id}}", `sum by (mode, instance_id) (rate(k6_mcp_events_delivered_total` + of + `[$__rate_interval]))`}}, fixed(modes)...))
+	d.WithPanel(lines(shape{"Requests without an event", "Per second.", "reqps", 8, 0}, []query{{"{{mode}} {{instance_id}}", `sum by (mode, instance_id) (rate(k6_mcp_refresh_requests_total` + of + `[$__rate_interval]))`}}, fixed(modes)...))
 }

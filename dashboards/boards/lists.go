@@ -21,6 +21,7 @@ func lists() *dashboard.DashboardBuilder {
 	d := board("mcpload-lists", "mcpload: TTL and lists", "Lists with a time to live (SEP-2549): what keeping them saves, and how long clients work with what is out of date.")
 	runVariables(d, true)
 	runAnnotations(d)
+	paint := append(fixed(listLanes), dashed)
 	d.WithPanel(rows(shape{"Side by side", "As far as the run has come.", "", 24, 6}, []string{"lane"}, []column{
 		{"uses", "locale", ofRun(listTotal("mcpload_list_uses_total"))},
 		{"page reads", "locale", ofRun(listTotal("mcpload_list_page_reads_total"))},
@@ -34,21 +35,21 @@ func lists() *dashboard.DashboardBuilder {
 	}))
 
 	section(d, "What is saved")
-	d.WithPanel(lines(shape{"Fetches", "Pages fetched per second.", "reqps", 8, 0}, laidOver(query{"{{lane}}", listRate("mcpload_list_fetches_total", "", "lane")}), dashed))
-	d.WithPanel(lines(shape{"Reads answered by the cache", "Pages per second.", "cps", 8, 0}, laidOver(query{"{{lane}}", listRate("mcpload_list_fetches_avoided_total", "", "lane")}), dashed))
-	d.WithPanel(stacked(lines(shape{"Why pages were fetched", "first, expired, changed (a notification said so), uncached, background.", "reqps", 8, 0}, alone(query{"{{lane}} {{reason}}", listRate("mcpload_list_fetches_total", "", "lane, reason")}))))
+	d.WithPanel(lines(shape{"Fetches", "Pages fetched per second.", "reqps", 8, 0}, laidOver(query{"{{lane}}", listRate("mcpload_list_fetches_total", "", "lane")}), paint...))
+	d.WithPanel(lines(shape{"Reads answered by the cache", "Pages per second.", "cps", 8, 0}, laidOver(query{"{{lane}}", listRate("mcpload_list_fetches_avoided_total", "", "lane")}), paint...))
+	d.WithPanel(stacked(lines(shape{"Why pages were fetched", "first, expired, changed (a notification said so), uncached, background; of all lanes that are chosen.", "reqps", 8, 0}, alone(query{"{{reason}}", listRate("mcpload_list_fetches_total", "", "reason")}))))
 
 	section(d, "How old is what they work with")
 	d.WithPanel(logarithmic(lines(shape{"Staleness, p99", "From sending a change until a client had learned of it.", "s", 8, 0}, laidOver(
-		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(mcpload_list_staleness_seconds{LANES}[$__rate_interval] SHIFT)))`}), dashed)))
+		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(mcpload_list_staleness_seconds{LANES}[$__rate_interval] SHIFT)))`}), paint...)))
 	d.WithPanel(heat(shape{"Staleness", "All of the lanes that are chosen.", "s", 8, 0}, ofRun(`sum(rate(mcpload_list_staleness_seconds{LANES}[$__rate_interval] SHIFT))`)))
-	d.WithPanel(lines(shape{"Changes not learned of yet", "", "short", 8, 0}, laidOver(query{"{{lane}}", `sum by (lane) (mcpload_list_changes_unseen{LANES} SHIFT)`}), dashed))
+	d.WithPanel(lines(shape{"Changes not learned of yet", "", "short", 8, 0}, laidOver(query{"{{lane}}", `sum by (lane) (mcpload_list_changes_unseen{LANES} SHIFT)`}), paint...))
 
 	section(d, "Notifications and herds")
 	d.WithPanel(lines(shape{"Notifications", "That a list changed, per second: the one in use, or another.", "cps", 8, 0}, alone(query{"{{lane}} {{list}}", listRate("mcpload_list_notifications_total", "", "lane, list")})))
 	d.WithPanel(figure(shape{"Herd", "Fetches in the fullest tenth of a second over the mean, by what sets them off.", "short", 8, 0}, alone(query{"{{lane}} {{cause}}", `max by (lane, cause) (last_over_time(mcpload_list_herd_ratio{LANES}[$__range] SHIFT))`})))
 	d.WithPanel(logarithmic(lines(shape{"Fetching a page, p99", "", "s", 8, 0}, laidOver(
-		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(mcpload_list_fetch_seconds{LANES}[$__rate_interval] SHIFT)))`}), dashed)))
+		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(mcpload_list_fetch_seconds{LANES}[$__rate_interval] SHIFT)))`}), paint...)))
 
 	section(d, "Trouble")
 	d.WithPanel(lines(shape{"So far", "Uses and fetches that failed, stale pages used for want of fresh ones, cursors that failed, marks that went back.", "short", 24, 0}, alone(

@@ -9,18 +9,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// serveK6 shows what two segments of a test with k6 would have pushed. The names
+// serveK6 shows what two processes of a test with k6 would have pushed. The names
 // and the labels are those of a real run with the extension and k6's remote
 // write, recorded in testdata/k6.names; the values are made up. k6 itself is not
-// run here: its extension has a module of its own.
+// run here: its extension has a module of its own, whose tests ask the queries
+// of the dashboard of what real processes pushed.
 func serveK6(t *testing.T) *httptest.Server {
 	t.Helper()
 	registry := client.NewPedanticRegistry()
-	of := []string{"testid", "segment", "system", "mode", "event", "lane", "scenario"}
+	of := []string{"instance_id", "system", "mode", "event", "lane", "scenario"}
 	for _, name := range k6Names(t) {
-		for segment, mode := range map[string]string{"0:1/2": "push", "1/2:1": "poll"} {
+		for instance, mode := range map[string]string{"1": "push", "2": "poll"} {
 			labels := client.Labels{}
-			for i, v := range []string{"nightly", segment, "events", mode, "chat.message", mode, "s"} {
+			for i, v := range []string{instance, "events", mode, "chat.message", mode, "s"} {
 				labels[of[i]] = v
 			}
 			switch {

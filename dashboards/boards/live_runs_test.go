@@ -6,28 +6,20 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/mcpload/mcpload/internal/promtest"
 )
 
 // command is one mcpload that runs while Prometheus looks on.
 type command struct {
 	name string
 	args []string
-	dir  string   // of its result
-	url  *url.URL // of its metrics
+	dir  string // of its result
 
 	cmd    *exec.Cmd
 	began  time.Time
@@ -35,38 +27,8 @@ type command struct {
 	ended  chan error
 	output output
 	front  *front
-}
 
-// front is where Prometheus scrapes a command: it is there before the command,
-// so that nobody has to guess a port.
-type front struct {
-	*httptest.Server
-	behind  atomic.Pointer[url.URL]
-	knocked atomic.Int64
-	scraped atomic.Int64 // answers that came from behind
-}
-
-func newFront(t *testing.T) *front {
-	t.Helper()
-	f := &front{}
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(f.behind.Load()); r.Out.Header.Del("X-Forwarded-For") },
-		ModifyResponse: func(*http.Response) error {
-			f.scraped.Add(1)
-			return nil
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-	}
-	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.knocked.Add(1)
-		if f.behind.Load() == nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(f.Close)
-	return f
+	scraping sync.WaitGroup
 }
 
 // output keeps what a command says.
@@ -99,7 +61,7 @@ func build(t *testing.T) string {
 	return program
 }
 
-// start starts the command, and has its metrics stand behind its front.
+// start starts the command, whose front follows its metrics from then on.
 func (c *command) start(t *testing.T, program string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
@@ -133,15 +95,11 @@ func (c *command) start(t *testing.T, program string) {
 		cancel()
 		for range c.ended {
 		}
+		c.scraping.Wait()
 	})
 	select {
 	case at := <-address:
-		behind, err := url.Parse(at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		behind.Path = ""
-		c.front.behind.Store(behind)
+		c.scraping.Go(func() { c.front.follow(t.Context(), at) })
 	case err := <-c.ended:
 		t.Fatalf("%s ended: %v\n%s", c.name, err, &c.output)
 	}
@@ -154,6 +112,7 @@ func (c *command) wait(t *testing.T) {
 	err := <-c.ended
 	c.took = time.Since(c.began).Round(time.Millisecond)
 	t.Logf("%s took %v", c.name, c.took)
+	c.scraping.Wait()
 	var exit *exec.ExitError
 	if err == nil || errors.As(err, &exit) && (exit.ExitCode() == exitBottleneck || exit.ExitCode() == exitThreshold) {
 		return
@@ -166,10 +125,3 @@ const (
 	exitBottleneck = 4
 	exitThreshold  = 99
 )
-
-// awaitScrapes waits until Prometheus has come again, n times.
-func (f *front) awaitScrapes(t *testing.T, what string, n int64) {
-	t.Helper()
-	seen := f.scraped.Load()
-	promtest.Await(t, what+" to be scraped", func() bool { return f.scraped.Load() >= seen+n })
-}

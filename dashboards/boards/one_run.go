@@ -24,12 +24,12 @@ func oneRun() *dashboard.DashboardBuilder {
 }
 
 func runHead(d *dashboard.DashboardBuilder) {
-	phases := statetimeline.NewPanelBuilder().Title("Phases").Description("Which phase the run is in.").Datasource(source()).Span(12).Height(7).
-		ShowValue(common.VisibilityModeNever).RowHeight(0.8).ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdFixed).FixedColor("#6a4fc0")).
+	phases := statetimeline.NewPanelBuilder().Title("Phases").Description("Which phase the run is in.").Datasource(source()).Span(10).Height(7).
+		ShowValue(common.VisibilityModeNever).RowHeight(0.8).Tooltip(ofOne()).ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdFixed).FixedColor("#6a4fc0")).
 		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(false).DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom)).
 		WithTarget(target(0, query{"{{phase}}", ofRun(`max by (phase) (mcpload_phase{RUN} SHIFT) == 1`)}).Range())
 	d.WithPanel(phases)
-	d.WithPanel(rows(shape{"Lanes", "As far as the run has come.", "", 12, 7}, []string{"lane", "mode"}, []column{
+	d.WithPanel(rows(shape{"Lanes", "As far as the run has come.", "", 14, 7}, []string{"lane", "mode"}, []column{
 		{"subscriptions", "locale", ofRun(`sum by (lane, mode) (last_over_time(mcpload_subscriptions{LANES}[$__range] SHIFT))`)},
 		{"expected", "locale", ofRun(`sum by (lane, mode) (last_over_time(mcpload_deliveries_expected_total{LANES}[$__range] SHIFT))`)},
 		{"delivered", "locale", ofRun(`sum by (lane, mode) (last_over_time(mcpload_deliveries_total{LANES}[$__range] SHIFT))`)},
@@ -59,11 +59,11 @@ func runLanes(d *dashboard.DashboardBuilder) {
 	d.WithPanel(logarithmic(lines(shape{"Latency from intended, p99", "", "s", 8, 0}, alone(query{"{{lane}}", latency("0.99", "lane")}), paint...)))
 	d.WithPanel(lines(shape{"Missing so far", "Owed events that have not come although a newer one of their source has, and all that is lost for good.", "short", 8, 0},
 		alone(query{"{{lane}}", `sum by (lane) (mcpload_deliveries_missing{LANES} SHIFT)`}), paint...))
-	d.WithPanel(lines(shape{"Copies that are not owed", "Duplicates, late, out of order, and unexpected, per second.", "cps", 8, 0}, alone(
-		query{"{{lane}} duplicates", `sum by (lane) (rate(mcpload_duplicates_total{LANES}[$__rate_interval] SHIFT))`},
-		query{"{{lane}} late", `sum by (lane) (rate(mcpload_deliveries_late_total{LANES}[$__rate_interval] SHIFT))`},
-		query{"{{lane}} out of order", `sum by (lane) (rate(mcpload_deliveries_out_of_order_total{LANES}[$__rate_interval] SHIFT))`},
-		query{"{{lane}} unexpected", `sum by (lane) (rate(mcpload_deliveries_unexpected_total{LANES}[$__rate_interval] SHIFT))`})))
+	d.WithPanel(lines(shape{"Copies that are not owed", "Duplicates, late, out of order, and unexpected, per second, of all lanes that are chosen.", "cps", 8, 0}, alone(
+		query{"duplicates", `sum(rate(mcpload_duplicates_total{LANES}[$__rate_interval] SHIFT))`},
+		query{"late", `sum(rate(mcpload_deliveries_late_total{LANES}[$__rate_interval] SHIFT))`},
+		query{"out of order", `sum(rate(mcpload_deliveries_out_of_order_total{LANES}[$__rate_interval] SHIFT))`},
+		query{"unexpected", `sum(rate(mcpload_deliveries_unexpected_total{LANES}[$__rate_interval] SHIFT))`})))
 	d.WithPanel(lines(shape{"Trouble", "Broken and ended subscriptions, streams opened again, calls that failed, refused webhook deliveries, and messages that could not be read, so far.", "short", 8, 0}, alone(
 		query{"broken", `sum(mcpload_subscriptions_broken_total{LANES} SHIFT)`},
 		query{"ended by the target", `sum(mcpload_subscriptions_terminated_total{LANES} SHIFT)`},

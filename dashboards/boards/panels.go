@@ -80,7 +80,7 @@ func (s shape) high() uint32 {
 func lines(s shape, queries []query, paint ...override) *timeseries.PanelBuilder {
 	p := timeseries.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Unit(s.unit).Span(s.width).Height(s.high()).Min(0).
 		LineWidth(2).FillOpacity(0).ShowPoints(common.VisibilityModeAuto).SpanNulls(common.BoolOrFloat64{Bool: ptr(false)}).
-		ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdPaletteClassicByName)).
+		ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdPaletteClassic)).
 		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true)).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending))
 	for i, q := range queries {
@@ -107,7 +107,7 @@ func heat(s shape, expr string) *heatmap.PanelBuilder {
 	return heatmap.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).
 		YAxis(heatmap.NewYAxisConfigBuilder().Unit(s.unit).ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionLog).Log(2))).
 		Color(heatmap.NewHeatmapColorOptionsBuilder().Mode(heatmap.HeatmapColorModeScheme).Scheme("Oranges").Steps(64).Exponent(0.5).Scale(heatmap.HeatmapColorScaleExponential)).
-		ShowLegend().
+		ShowLegend().Tooltip(heatmap.NewHeatmapTooltipBuilder().Mode(common.TooltipDisplayModeSingle)).
 		WithTarget(target(0, query{"", expr}).Format(prometheus.PromQueryFormatHeatmap).Range())
 }
 
@@ -120,7 +120,7 @@ func figure(s shape, queries []query, paint ...override) *stat.PanelBuilder {
 		p.WithTarget(target(i, q).Instant())
 	}
 	for _, o := range paint {
-		p.OverrideByRegexp(o.expression, o.properties)
+		p.ColorMode(common.BigValueColorModeValue).OverrideByRegexp(o.expression, o.properties)
 	}
 	return p
 }
@@ -161,7 +161,7 @@ func rows(s shape, labels []string, columns []column) *table.PanelBuilder {
 func against(s shape, x column, ys []column, paint ...override) *xychart.PanelBuilder {
 	p := xychart.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).Unit(s.unit).
 		Mapping(xychart.SeriesMappingAuto).Show(xychart.XYShowModePoints).PointSize(xychart.NewXychartFieldConfigPointSizeBuilder().Fixed(8)).
-		AxisLabel(x.name).
+		AxisLabel(x.name).Tooltip(ofOne()).
 		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true))
 	names, order := map[string]string{}, map[string]int{}
 	for i, c := range append([]column{x}, ys...) {
@@ -177,6 +177,11 @@ func against(s shape, x column, ys []column, paint ...override) *xychart.PanelBu
 		p.OverrideByRegexp(o.expression, o.properties)
 	}
 	return p
+}
+
+// ofOne is a tooltip that shows what the pointer is on.
+func ofOne() *common.VizTooltipOptionsBuilder {
+	return common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeSingle).Sort(common.SortOrderNone)
 }
 
 // section begins a row of the page.

@@ -22,7 +22,7 @@ import (
 // examples are values of the variables that could be chosen.
 var examples = map[string]string{
 	"datasource": "x", "run": "0a1b2c3d", "other": "none", "shift": "-12", "system": ".*", "mode": "push|poll", "lane": ".*",
-	"search": "s", "fleet": "f", "shard": ".*", "testid": "t", "segment": ".*",
+	"search": "s", "fleet": "f", "shard": ".*", "testid": ".*", "instance": ".*",
 	"__range": "900s", "__rate_interval": "8s", "__interval": "2s",
 }
 

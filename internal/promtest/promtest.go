@@ -32,13 +32,16 @@ type Server struct {
 
 // Options of a server; the zero value scrapes nothing until it is told to.
 type Options struct {
-	// Every is the time between two scrapes, one second by default.
+	// Every is the time between two scrapes, [Every] by default.
 	Every time.Duration
 	// Rules are files of rules, and may be patterns.
 	Rules []string
 	// Program is another Prometheus than that of the path.
 	Program string
 }
+
+// Every is the time between two scrapes of a server that is told no other.
+const Every = time.Second
 
 // Program finds Prometheus. Where it is missing the test is left out, unless the
 // environment says that nothing may be missing there.
@@ -66,7 +69,7 @@ func Start(t testing.TB, o Options) *Server {
 		program = Program(t)
 	}
 	if o.Every <= 0 {
-		o.Every = time.Second
+		o.Every = Every
 	}
 	dir := t.TempDir()
 	s := &Server{config: filepath.Join(dir, "prometheus.yml"), log: &lines{found: make(chan string, 1)}}
