@@ -1,11 +1,13 @@
 import {
   applyFieldOverrides, createFieldConfigRegistry, createTheme, dateTime, FieldType,
-  getFieldDisplayValues, standardEditorsRegistry, standardFieldConfigEditorRegistry, standardTransformers, standardTransformersRegistry, toDataFrame, transformDataFrame,
+  getDisplayValueAlignmentFactors, getFieldDisplayValues, standardEditorsRegistry, standardFieldConfigEditorRegistry, standardTransformers, standardTransformersRegistry, toDataFrame, transformDataFrame, VizOrientation,
 } from '@grafana/data';
-import { BigValue, BigValueColorMode, BigValueGraphMode, BigValueTextMode, Table, ThemeContext, TimeSeries } from '@grafana/ui';
+import { BigValue, Table, ThemeContext, TimeSeries, VizRepeater } from '@grafana/ui';
 import React from 'react';
 import { createRoot } from 'react-dom/client';
 import { lastValueFrom } from 'rxjs';
+
+import { Heat, Points, States } from './own.jsx';
 
 // Draws a dashboard as it is committed, from answers of a real Prometheus. The
 // transformations, units, colours and overrides are applied by @grafana/data,
@@ -19,7 +21,7 @@ standardFieldConfigEditorRegistry.setInit(() => ['unit', 'min', 'max', 'decimals
 standardTransformersRegistry.setInit(() => [...new Map(Object.values(standardTransformers).map((t) => [t.id, t])).values()].map((t) => ({ id: t.id, name: t.name, transformation: t, editor: () => null, imageDark: '', imageLight: '' })));
 
 const theme = createTheme({ colors: { mode: new URLSearchParams(location.search).get('theme') ?? 'light' } });
-const custom = ['lineStyle', 'lineWidth', 'fillOpacity', 'drawStyle', 'scaleDistribution', 'showPoints', 'spanNulls', 'stacking', 'axisPlacement', 'lineInterpolation', 'cellOptions'];
+const custom = ['lineStyle', 'lineWidth', 'fillOpacity', 'drawStyle', 'scaleDistribution', 'showPoints', 'spanNulls', 'stacking', 'axisPlacement', 'lineInterpolation', 'cellOptions', 'minWidth', 'align'];
 const registry = createFieldConfigRegistry({
   useCustomConfig: (b) => custom.forEach((path) => b.addCustomEditor(option(path))),
 }, 'panel');
@@ -49,14 +51,20 @@ function frames(panel, answers) {
   return out;
 }
 
+// variablesOf are those of a panel: one that is repeated has a value of its own.
+const variablesOf = (panel, snapshot) => ({ ...snapshot.variables, ...panel.scopedVars });
+
 const replace = (variables) => (text) => text.replace(/\$\{?(\w+)\}?/g, (all, name) => variables[name] ?? all);
 
 async function prepared(panel, snapshot) {
   const series = await lastValueFrom(transformDataFrame(panel.transformations ?? [], frames(panel, snapshot.answers[panel.id])));
-  return applyFieldOverrides({ data: series, fieldConfig: panel.fieldConfig, fieldConfigRegistry: registry, replaceVariables: replace(snapshot.variables), theme, timeZone: 'utc' });
+  return applyFieldOverrides({ data: series, fieldConfig: panel.fieldConfig, fieldConfigRegistry: registry, replaceVariables: replace(variablesOf(panel, snapshot)), theme, timeZone: 'utc' });
 }
 
 function Body({ panel, data, snapshot, width, height }) {
+  if (panel.type === 'timeseries' && data.length === 0) {
+    return <em>no data</em>;
+  }
   if (panel.type === 'timeseries') {
     const range = { from: dateTime(snapshot.from), to: dateTime(snapshot.to), raw: { from: dateTime(snapshot.from), to: dateTime(snapshot.to) } };
     return <TimeSeries width={width} height={height} frames={data} timeRange={range} timeZone="utc" legend={{ ...panel.options.legend, calcs: [] }} theme={theme} tweakScale={(o) => o} tweakAxis={(o) => o} options={panel.options} replaceVariables={(v) => v} />;
@@ -65,8 +73,21 @@ function Body({ panel, data, snapshot, width, height }) {
     return data[0] ? <Table data={data[0]} width={width} height={height} /> : null;
   }
   if (panel.type === 'stat') {
-    const values = getFieldDisplayValues({ data, fieldConfig: panel.fieldConfig, reduceOptions: panel.options.reduceOptions, replaceVariables: replace(snapshot.variables), theme, timeZone: 'utc' }).filter((v) => v.field);
-    return <div style={{ display: 'flex', flexWrap: 'wrap' }}>{values.map((v, i) => <BigValue key={i} width={Math.floor(width / Math.min(values.length, 3))} height={Math.floor(height / Math.ceil(values.length / 3))} value={v.display} theme={theme} colorMode={BigValueColorMode.Value} graphMode={BigValueGraphMode.None} textMode={BigValueTextMode.ValueAndName} />)}</div>;
+    const values = getFieldDisplayValues({ data, fieldConfig: panel.fieldConfig, reduceOptions: panel.options.reduceOptions, replaceVariables: replace(snapshot.variables), theme, timeZone: 'utc' });
+    return <div style={{ width, height }}>
+      <VizRepeater getValues={() => values} getAlignmentFactors={(all) => getDisplayValueAlignmentFactors(all)} width={width} height={height} source={data} itemSpacing={3} renderCounter={0} autoGrid orientation={VizOrientation.Auto}
+        renderValue={({ value, width, height, alignmentFactors, count }) => <BigValue width={width} height={height} value={value.display} count={count} theme={theme} alignmentFactors={alignmentFactors}
+          colorMode={panel.options.colorMode} graphMode={panel.options.graphMode} textMode={panel.options.textMode} justifyMode={panel.options.justifyMode} />} />
+    </div>;
+  }
+  if (panel.type === 'heatmap') {
+    return <Heat panel={panel} answers={snapshot.answers[panel.id]} snapshot={snapshot} width={width} height={height} theme={theme} />;
+  }
+  if (panel.type === 'state-timeline') {
+    return <States data={data} snapshot={snapshot} width={width} height={height} theme={theme} />;
+  }
+  if (panel.type === 'xychart') {
+    return <Points data={data} width={width} height={height} theme={theme} />;
   }
   return <em>{panel.type}: not drawn here</em>;
 }
@@ -82,7 +103,7 @@ function Dashboard({ board, snapshot, data }) {
         return <h2 key={'row' + p.gridPos.y} style={{ ...at, fontSize: 15, margin: 0, paddingTop: 6 }}>{p.title}</h2>;
       }
       return <div key={p.id ?? p.title} style={{ ...at, background: theme.colors.background.primary, border: `1px solid ${theme.colors.border.weak}`, padding: 8, overflow: 'hidden' }}>
-        <div style={{ fontWeight: 500, paddingBottom: 4 }}>{replace(snapshot.variables)(p.title)}</div>
+        <div style={{ fontWeight: 500, paddingBottom: 4 }}>{replace(variablesOf(p, snapshot))(p.title)}</div>
         <Body panel={p} data={data[p.id]} snapshot={snapshot} width={p.gridPos.w * unit - 26} height={p.gridPos.h * 38 - 46} />
       </div>;
     })}
