@@ -40,6 +40,7 @@ type composeService struct {
 		Dockerfile string `json:"dockerfile"`
 	} `json:"build"`
 	Command     []string          `json:"command"`
+	WorkingDir  string            `json:"working_dir"`
 	Environment map[string]string `json:"environment"`
 	Volumes     []string          `json:"volumes"`
 	Ports       []string          `json:"ports"`
