@@ -26,8 +26,7 @@ import (
 type command struct {
 	name string
 	args []string
-	dir  string   // of its result
-	url  *url.URL // of its metrics
+	dir  string // of its result
 
 	cmd    *exec.Cmd
 	began  time.Time

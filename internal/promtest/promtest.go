@@ -110,7 +110,11 @@ func Start(t testing.TB, o Options) *Server {
 		t.Fatalf("prometheus does not listen\n%s", s.log)
 	}
 	Await(t, "prometheus to be ready", func() bool {
-		resp, err := http.Get(s.URL + "/-/ready")
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/-/ready", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			return false
 		}
@@ -146,7 +150,11 @@ func (s *Server) Scrape(t testing.TB, targets ...string) {
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Post(s.URL+"/-/reload", "", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/-/reload", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
