@@ -31,7 +31,7 @@ func (c *checker) embedded() {
 		key          string
 		value, least time.Duration
 	}{
-		{"heartbeat", e.Heartbeat, time.Millisecond}, {"nextPoll", e.NextPoll, 50 * time.Millisecond}, {"ttlMin", e.TTLMin, time.Millisecond},
+		{"heartbeat", e.Heartbeat, time.Millisecond}, {"nextPoll", e.NextPoll, time.Millisecond}, {"ttlMin", e.TTLMin, time.Millisecond},
 		{"retryBase", e.RetryBase, time.Millisecond}, {"ackTimeout", e.AckTimeout, time.Millisecond},
 		{"resumeMaxWait", e.ResumeMaxWait, time.Millisecond}, {"feedEvery", e.FeedEvery, time.Millisecond},
 	} {

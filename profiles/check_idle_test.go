@@ -38,7 +38,7 @@ func TestIdleKeys(t *testing.T) {
 		{lane, "embedded: {transport: stdio, proxiesMayBuffer: true}", inject, "", "target.embedded.proxiesMayBuffer: means nothing"},
 		// What the target would refuse when it is started.
 		{lane, "embedded: {buffer: -5}", inject, "", "target.embedded.buffer: -5 is too small; give at least 0"},
-		{lane, "embedded: {nextPoll: 1ms}", inject, "", "target.embedded.nextPoll: 1ms is too short; give at least 50ms"},
+		{lane, "embedded: {nextPoll: 1us}", inject, "", "target.embedded.nextPoll: 1µs is too short; give at least 1ms"},
 		{lane, "embedded: {retries: -3}", inject, "", "target.embedded.retries: -3 is too small; give at least -1"},
 		{lane, "embedded: {suspendAfter: -7}", inject, "", "target.embedded.suspendAfter: -7 is too small"},
 		{lane, "embedded: {ttlDefault: 15s}", inject, "", "target.embedded.ttlDefault: 15s is below ttlMin, which is 5m0s"},

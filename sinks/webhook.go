@@ -79,7 +79,7 @@ func NewReceiver(opts ReceiverOptions) *Receiver {
 	return &Receiver{opts: opts, hooks: map[string]Hook{}}
 }
 
-// Add issues a path. A path must not be issued twice.
+// Add gives a path to hook. A path must not be given twice.
 func (r *Receiver) Add(path string, hook Hook) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -121,7 +121,7 @@ func (g *group) handle() error {
 	vu := g.client.m.vu
 	for n := range list {
 		if vu.Context().Err() != nil {
-			return nil // the iteration is over: scripts run no more
+			return nil //nolint:nilerr // the iteration is over: scripts run no more
 		}
 		v := list[n].script(vu.Runtime(), e.messages)
 		for _, f := range handlers[list[n].kind] {

@@ -165,7 +165,7 @@ func TestJobs(t *testing.T) {
 		go func() { waited <- j.wait(t.Context()) }()
 	}
 	close(hold)
-	if !<-waited || !<-waited {
+	if first, second := <-waited, <-waited; !first || !second {
 		t.Error("it is over")
 	}
 }

@@ -76,6 +76,46 @@ func TestCapacityOfAKnownTarget(t *testing.T) {
 	rebuilt(t, dir, stdout)
 }
 
+// TestCapacityOfBursts: the target's bucket holds ten deliveries, a burst of one
+// event, and each further event of it waits 25 ms for tokens, however fast the
+// machine is. So a burst of 5, whose last delivery comes after 100 ms, cannot
+// pass; that one of 4 does, after 75 ms, is asked of an idle machine alone.
+func TestCapacityOfBursts(t *testing.T) {
+	profile := filepath.Join(t.TempDir(), "bursts.yaml")
+	if err := os.WriteFile(profile, []byte(`name: bursts
+target: {embedded: {capacity: 400/s, capacityBurst: 10}}
+lanes: [{name: push, mode: push, subscriptions: 10, event: tick}]
+upstream: {payload: {probe: "{{.Probe}}"}}
+schedule: {kind: burst, burst: 4, every: 250ms}
+phases: {warmup: 250ms, drain: 5s}
+capacity: {axis: burst, from: 4, to: 5, level: {p99: 90ms}, step: 1s, confirm: 1, idle: 0s}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	stdout, stderr, code := execute(t, "capacity", "--profile", profile, "--out", dir, "--quiet")
+	c, err := results.RebuildCapacity(dir)
+	if err != nil {
+		t.Fatalf("exit code %d: %v\n%s\n%s", code, err, stdout, stderr)
+	}
+	if c.Axis != "burst" || c.Knee.Load > 4 {
+		t.Errorf("axis %s: a burst of %v passed, for which there are no tokens\n%s", c.Axis, c.Knee.Load, stdout)
+	}
+	switch code {
+	case 0:
+		if c.Outcome != "found" || c.Knee.Load != 4 || c.Knee.Above != 5 || c.Knee.FanOut != 10 {
+			t.Errorf("outcome %s, knee %+v", c.Outcome, c.Knee)
+		}
+	case exitBottleneck, exitThreshold: // not even 4 on a machine that has other things to do
+		t.Logf("outcome %s: %s", c.Outcome, c.Stopped)
+	default:
+		t.Errorf("exit code %d, outcome %s\n%s\n%s", code, c.Outcome, stdout, stderr)
+	}
+	if !strings.Contains(stdout, "events per burst") {
+		t.Errorf("the unit is not told:\n%s", stdout)
+	}
+}
+
 // rebuilt holds the report command to what the run printed, and has it refuse
 // a step that was changed.
 func rebuilt(t *testing.T, dir, stdout string) {

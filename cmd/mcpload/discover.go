@@ -116,6 +116,9 @@ func describe(w io.Writer, t profiles.Target, o bench.Discovery) error {
 // keeps says how long a list may be kept.
 func keeps(l dialect.ListAbility) string {
 	entries := fmt.Sprintf("%d entries", l.Entries)
+	if l.Entries == 1 {
+		entries = "1 entry"
+	}
 	if l.More {
 		entries += " on the first page"
 	}

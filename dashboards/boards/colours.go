@@ -23,9 +23,6 @@ var (
 
 	processes = []colour{{"target", "#6a4fc0"}, {"generator", "#a87400"}, {"others", "#37752a"}}
 
-	// Bad news are not those of any mode.
-	losses = []colour{{"lost in silence", "#c93434"}, {"lost and announced", "#c23f7d"}, {"missing", "#a87400"}, {"outstanding", "#6a4fc0"}}
-
 	verdicts = []colour{{"passed", "#12875d"}, {"failed", "#c93434"}, {"unclear", "#a87400"}, {"aside", "#6a4fc0"}}
 )
 

@@ -55,7 +55,7 @@ func TestShards(t *testing.T) {
 	pod := job.Spec.Template
 	checkPod(t, &pod)
 	args := pod.Spec.Containers[0].Args
-	if want := "--shard=/" + string(rune('0'+*job.Spec.Completions)); !slices.Contains(args, want) {
+	if want := "--shard=/" + string('0'+*job.Spec.Completions); !slices.Contains(args, want) {
 		t.Errorf("arguments %v, want %s", args, want)
 	}
 	for _, env := range []string{"START_AT", "SHARD"} {

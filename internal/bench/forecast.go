@@ -278,15 +278,16 @@ func (m *forecast) count(counts func(*taped) bool, kinds []faults.Kind) (n int64
 // lane are the figures that a lane has and a subscription has not.
 func (m *forecast) lane(a *sinks.LaneAccount) []Check {
 	subs := int64(m.settings.Subscriptions)
-	var refused int64
+	var refused, early int64
 	for i := range m.settings.Subscriptions {
 		if m.refused(i) {
 			refused++
 		}
+		early += m.subscription(i).early
 	}
 	out := []Check{
 		exactly("rejected", m.hits(faults.Signature), a.Rejected),
-		exactly("malformed", m.hits(faults.Malformed, faults.Oversize), a.Malformed),
+		exactly("malformed", m.hits(faults.Malformed, faults.Oversize)+early, a.Malformed),
 		exactly("ready.failed", refused, a.Ready.Failed),
 		exactly("terminated", 0, a.Terminated),
 	}

@@ -73,16 +73,8 @@ func Start(t testing.TB, o Options) *Server {
 	}
 	dir := t.TempDir()
 	s := &Server{config: filepath.Join(dir, "prometheus.yml"), log: &lines{found: make(chan string, 1)}}
-	text := fmt.Sprintf("global:\n  scrape_interval: %dms\n  scrape_timeout: %dms\n  evaluation_interval: %dms\n",
-		o.Every.Milliseconds(), o.Every.Milliseconds(), o.Every.Milliseconds())
-	if len(o.Rules) > 0 {
-		text += "rule_files:\n"
-		for _, r := range o.Rules {
-			text += fmt.Sprintf("  - %q\n", r)
-		}
-	}
-	s.base = text
-	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+	s.base = o.config()
+	if err := os.WriteFile(s.config, []byte(s.base), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,7 +105,11 @@ func Start(t testing.TB, o Options) *Server {
 		t.Fatalf("prometheus does not listen\n%s", s.log)
 	}
 	Await(t, "prometheus to be ready", func() bool {
-		resp, err := http.Get(s.URL + "/-/ready")
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/-/ready", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			return false
 		}
@@ -121,6 +117,19 @@ func Start(t testing.TB, o Options) *Server {
 		return resp.StatusCode == http.StatusOK
 	})
 	return s
+}
+
+// config is the configuration of a server that scrapes nothing yet.
+func (o *Options) config() string {
+	every := o.Every.Milliseconds()
+	text := fmt.Sprintf("global:\n  scrape_interval: %dms\n  scrape_timeout: %dms\n  evaluation_interval: %dms\n", every, every, every)
+	if len(o.Rules) > 0 {
+		text += "rule_files:\n"
+	}
+	for _, r := range o.Rules {
+		text += fmt.Sprintf("  - %q\n", r)
+	}
+	return text
 }
 
 // Await waits until a state is reached.
@@ -149,7 +158,11 @@ func (s *Server) Scrape(t testing.TB, targets ...string) {
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Post(s.URL+"/-/reload", "", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/-/reload", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

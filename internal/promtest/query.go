@@ -1,11 +1,13 @@
 package promtest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -81,7 +83,13 @@ type series struct {
 }
 
 func (s *Server) ask(path string, form url.Values) ([]Sample, error) {
-	resp, err := http.PostForm(s.URL+path, form)
+	// The server ends with the test, and with it whoever waits for an answer.
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.URL+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -30,21 +30,18 @@ func (p *Push) timeSeries(b []byte) error {
 	err := fields(b, func(n protowire.Number, _ uint64, body []byte) error {
 		switch n {
 		case 1:
-			pair := [3]string{}
-			if err := fields(body, func(n protowire.Number, _ uint64, text []byte) error {
-				pair[n] = string(text)
-				return nil
-			}); err != nil {
+			label, value, err := labelPair(body)
+			if err != nil {
 				return err
 			}
-			if pair[1] <= last {
-				return fmt.Errorf("the label %s comes after %s", pair[1], last)
+			if label <= last {
+				return fmt.Errorf("the label %s comes after %s", label, last)
 			}
-			last = pair[1]
-			if pair[1] == "__name__" {
-				name = pair[2]
+			last = label
+			if label == "__name__" {
+				name = value
 			} else {
-				labels[pair[1]] = pair[2]
+				labels[label] = value
 			}
 		case 2:
 			var v float64
@@ -85,6 +82,15 @@ func (p *Push) timeSeries(b []byte) error {
 		p.Histograms[key] = h
 	}
 	return nil
+}
+
+func labelPair(b []byte) (label, value string, err error) {
+	pair := [3]string{}
+	err = fields(b, func(n protowire.Number, _ uint64, text []byte) error {
+		pair[n] = string(text)
+		return nil
+	})
+	return pair[1], pair[2], err
 }
 
 func nativeHistogram(b []byte) (Histogram, error) {

@@ -70,7 +70,7 @@ const (
 	figureWidth = 37
 	valueWidth  = 9
 	effectWidth = 9
-	boundsWidth = 17
+	boundsWidth = 18
 	pWidth      = 7
 )
 

@@ -37,7 +37,7 @@ type laneData struct {
 	Sent     [][2]float64 `json:"sent"`
 	Width    float64      `json:"width"` // of an interval
 	Time     []float64    `json:"time"`  // begin of each interval
-	Given    []float64    `json:"given"` // deliveries per second
+	Given    []*float64   `json:"given"` // deliveries per second; null in the warm-up, whose deliveries are not counted
 	P50      []*float64   `json:"p50"`
 	P99      []*float64   `json:"p99"`
 	Missed   []int64      `json:"missed"` // counts
@@ -104,13 +104,14 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 			}
 		}
 		t := p.Timelines[l.Name]
-		lane.timeline(t, log, mostPoints, from)
+		counted := countedFrom(p.Result, l.Name)
+		lane.timeline(t, log, mostPoints, from, counted)
 		if !lane.calm() {
 			calm = false
 		}
 		d.Lanes = append(d.Lanes, lane)
 		if len(t.Points) > 0 {
-			v.Times = append(v.Times, timeTable{Column: columns[j], Rows: timeRows(t, log, from)})
+			v.Times = append(v.Times, timeTable{Column: columns[j], Rows: timeRows(t, log, from, counted)})
 		}
 	}
 	d.Fired = newFired(p.Timelines, from)
@@ -215,16 +216,21 @@ func coarse(t results.Timeline, most int) ([]results.Point, time.Duration) {
 	return out, width
 }
 
-func (d *laneData) timeline(t results.Timeline, log *results.Log, most int, from time.Duration) {
+func (d *laneData) timeline(t results.Timeline, log *results.Log, most int, from, counted time.Duration) {
 	points, width := coarse(t, most)
 	d.Width = width.Seconds()
 	// A lane without any has empty lists: the script knows no null in their place.
-	d.Time, d.P50, d.P99, d.Given = []float64{}, []*float64{}, []*float64{}, []float64{}
+	d.Time, d.P50, d.P99, d.Given = []float64{}, []*float64{}, []*float64{}, []*float64{}
 	d.Missed, d.Twice, d.Late, d.Disorder, d.Strange = []int64{}, []int64{}, []int64{}, []int64{}, []int64{}
 	spans := byInterval(log, points, width)
 	for i, p := range points {
 		d.Time = append(d.Time, (p.At - from).Seconds())
-		d.Given = append(d.Given, float64(p.Delivered)/d.Width)
+		var given *float64
+		if !uncounted(p, width, counted) {
+			rate := float64(p.Delivered) / d.Width
+			given = &rate
+		}
+		d.Given = append(d.Given, given)
 		d.Missed = append(d.Missed, p.Skipped)
 		d.Twice = append(d.Twice, p.Duplicates)
 		d.Late = append(d.Late, p.Late)
@@ -237,6 +243,24 @@ func (d *laneData) timeline(t results.Timeline, log *results.Log, most int, from
 		}
 		d.P50, d.P99 = append(d.P50, p50), append(d.P99, p99)
 	}
+}
+
+// countedFrom is when the deliveries of a lane begin to count: the end of the
+// warm-up, of its own turn where lanes take turns.
+func countedFrom(r *results.Result, lane string) time.Duration {
+	for _, ph := range r.Phases {
+		if ph.Name == "warm-up" && (ph.Lane == "" || ph.Lane == lane) {
+			return ph.End.Duration()
+		}
+	}
+	return 0
+}
+
+// uncounted tells whether nothing of an interval could be counted: it was over
+// before the deliveries of its lane began to count. None does not mean there
+// were none.
+func uncounted(p results.Point, width, counted time.Duration) bool {
+	return p.Delivered == 0 && p.At+width <= counted
 }
 
 // byInterval is the histogram of each point, from intended.
@@ -259,12 +283,15 @@ func (d *laneData) calm() bool {
 	return true
 }
 
-func timeRows(t results.Timeline, log *results.Log, from time.Duration) [][]string {
+func timeRows(t results.Timeline, log *results.Log, from, counted time.Duration) [][]string {
 	points, width := coarse(t, mostRows)
 	spans := byInterval(log, points, width)
 	var out [][]string
 	for i, p := range points {
 		row := []string{fmt.Sprintf("%g s", (p.At - from).Round(time.Millisecond).Seconds()), count(p.Fired + p.WarmUp), count(p.Delivered), "–", "–"}
+		if uncounted(p, width, counted) {
+			row[2] = "–"
+		}
 		if b := spans[i]; len(b) > 0 {
 			row[3], row[4] = results.FormatNanos(at(b, 50)), results.FormatNanos(at(b, 99))
 		}

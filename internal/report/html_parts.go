@@ -122,7 +122,7 @@ func findings(columns []column, lanes []laneOf, runs []Page) []finding {
 			if !known {
 				n, at[k] = len(out), len(out)
 				f := finding{Column: columns[i], Kind: Clean(e.Kind), Source: e.Source, EventID: Clean(e.EventID), Range: fmt.Sprint(e.FromSeq)}
-				f.At = results.Nanos(e.At).Duration().Round(time.Millisecond).String()
+				f.At = e.At.Duration().Round(time.Millisecond).String()
 				if e.ToSeq != e.FromSeq {
 					f.Range = fmt.Sprintf("%d to %d", e.FromSeq, e.ToSeq)
 				}

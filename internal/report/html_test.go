@@ -90,7 +90,7 @@ func TestHTMLCharts(t *testing.T) {
 			t.Errorf("at %v: %v ms, want %v", p[0], p[1], want)
 		}
 	}
-	if len(l.Time) != 4 || l.Given[0] != 95 || l.Given[1] != 0 || *l.P99[0] != 10 || l.P99[1] != nil || l.Missed[3] != 2 {
+	if len(l.Time) != 4 || *l.Given[0] != 95 || *l.Given[1] != 0 || *l.P99[0] != 10 || l.P99[1] != nil || l.Missed[3] != 2 {
 		t.Errorf("timeline %+v", l)
 	}
 	if strings.Contains(got, "in any interval.") {

@@ -66,6 +66,8 @@ func firingFrom(r *results.Result) time.Duration {
 // captions say in words what the charts show, a sentence for each run.
 type captions struct {
 	Curve, Fired, Given, Latency, Incidents []string
+	// Warmed: a run fired events to warm up, whose deliveries are not counted.
+	Warmed bool
 }
 
 func (c *captions) add(name string, r *results.Result, d *runData) {
@@ -87,23 +89,19 @@ func (c *captions) add(name string, r *results.Result, d *runData) {
 	say(&c.Curve, "From the median to the slowest: ", spans)
 	say(&c.Fired, "", d.firedText(&r.Upstream))
 	say(&c.Given, "Most in one interval: ", each(d, func(l *laneData) string {
-		if i := peak(l.Given); i >= 0 {
-			return fmt.Sprintf("%s a second at %s", ratio(l.Given[i]), sayTime(l.Time[i]))
+		if i := highest(l.Given); i >= 0 {
+			return fmt.Sprintf("%s a second at %s", ratio(*l.Given[i]), sayTime(l.Time[i]))
 		}
 		return ""
 	}))
 	say(&c.Latency, "The highest p99 of an interval: ", each(d, func(l *laneData) string {
-		most := -1
-		for i, v := range l.P99 {
-			if v != nil && (most < 0 || *v > *l.P99[most]) {
-				most = i
-			}
-		}
+		most := highest(l.P99)
 		if most < 0 {
 			return ""
 		}
 		return fmt.Sprintf("%s at %s", sayMillis(*l.P99[most]), sayTime(l.Time[most]))
 	}))
+	c.Warmed = c.Warmed || r.Upstream.Warmup > 0
 	say(&c.Incidents, "", each(d, (*laneData).incidentText))
 }
 
@@ -157,6 +155,18 @@ func peak(vs []float64) int {
 	most := -1
 	for i, v := range vs {
 		if v > 0 && (most < 0 || v > vs[most]) {
+			most = i
+		}
+	}
+	return most
+}
+
+// highest is the index of the first largest value that is known and above 0, -1
+// without one.
+func highest(vs []*float64) int {
+	most := -1
+	for i, v := range vs {
+		if v != nil && *v > 0 && (most < 0 || *v > *vs[most]) {
 			most = i
 		}
 	}

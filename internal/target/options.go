@@ -52,7 +52,7 @@ type Options struct {
 	// Heartbeat is the longest silence on a stream. Default 15 s; the draft
 	// wants at most 30 s.
 	Heartbeat time.Duration
-	// NextPoll is the pause asked of pollers (nextPollMs), 50 ms or more.
+	// NextPoll is the pause asked of pollers (nextPollMs), 1 ms or more.
 	// Default 1 s.
 	NextPoll time.Duration
 	// LongPollMax bounds the timeoutMs that a poll may ask for; a longer wish
@@ -185,7 +185,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.TLSAddr = cmp.Or(o.TLSAddr, "127.0.0.1:0")
 	o.AdminAddr = cmp.Or(o.AdminAddr, "127.0.0.1:0")
 	duration("Heartbeat", &o.Heartbeat, 15*time.Second, time.Millisecond)
-	duration("NextPoll", &o.NextPoll, time.Second, 50*time.Millisecond)
+	duration("NextPoll", &o.NextPoll, time.Second, time.Millisecond)
 	duration("LongPollMax", &o.LongPollMax, 30*time.Second, time.Millisecond)
 	duration("BufferAge", &o.BufferAge, 10*time.Minute, time.Millisecond)
 	duration("TTLMin", &o.TTLMin, 5*time.Minute, time.Millisecond)

@@ -21,7 +21,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, o := range map[string]Options{
-		"NextPoll is 10ms":          {NextPoll: 10 * time.Millisecond},
+		"NextPoll is 10µs":          {NextPoll: 10 * time.Microsecond},
 		"BufferEvents is -1":        {BufferEvents: -1},
 		"TTLDefault is 1s":          {TTLDefault: time.Second},
 		"TTLMax is 1m0s":            {TTLMin: time.Minute, TTLDefault: time.Hour, TTLMax: time.Minute},

@@ -5,6 +5,8 @@ import "time"
 // Message is what a scan found in one JSON-RPC message. Its slices alias the
 // message, except for strings that had to be unescaped.
 type Message struct {
+	// Versioned tells whether the message says that it is of JSON-RPC 2.0.
+	Versioned bool
 	// Method of a request or notification, unescaped.
 	Method []byte
 	// ID is the raw JSON token of the id; nil when there was none.
@@ -77,6 +79,8 @@ func ScanMessage(b []byte, m *Message) bool {
 	for s.next('}') {
 		key := s.key()
 		switch string(key) {
+		case "jsonrpc":
+			m.Versioned = string(s.raw()) == `"2.0"`
 		case "method":
 			m.Method = s.text()
 		case "id":

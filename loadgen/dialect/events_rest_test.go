@@ -187,6 +187,52 @@ func TestListeningOnTheWire(t *testing.T) {
 	}
 }
 
+// A stream of notifications that showed signs of life and fell silent is opened
+// again.
+func TestAStreamOfNotificationsDies(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		json.NewDecoder(r.Body).Decode(&m)
+		if m.Method == "subscriptions/listen" {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, ": alive\n\n")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		}
+		result := `{"events":[],"cursor":"c1","nextPollMs":600000}`
+		if m.Method == "server/discover" {
+			result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+	}))
+	t.Cleanup(srv.Close)
+	d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL + "/mcp", Era: dialect.Modern}, dialect.Options{
+		Mode: mcpload.Poll, Events: dialect.EventsOptions{Listen: true},
+		Push: dialect.PushOptions{Heartbeat: 20 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+	})
+	attach(t, d, 1)
+	rec.wait(t, "the second stream", func(m *memory) bool {
+		n := 0
+		for _, c := range m.calls {
+			if c.Method == "subscriptions/listen" && c.Requests == 1 && c.Failure == "" {
+				n++
+			}
+		}
+		return n >= 2
+	})
+	if err := d.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := figure(d, "listensDead"); got < 1 {
+		t.Errorf("listensDead is %v", got)
+	}
+}
+
 func TestAnEventTypeIsRemoved(t *testing.T) {
 	w := newWorld(t, target.Options{NextPoll: 50 * time.Millisecond})
 	var recs []*memory

@@ -3,6 +3,7 @@ package dialect
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -29,6 +30,9 @@ type listening struct {
 	parser  wire.EventParser
 	msg     wire.Message
 	at      mcpload.Instant
+	// alive: comments came on the stream at hand, so that a silence means
+	// something. Neither kind of stream is promised any.
+	alive bool
 }
 
 // listen begins to listen, if the lane was asked to.
@@ -118,10 +122,29 @@ func (l *listening) connect() (opened bool, err error) {
 	d.tally.count("listens", 1)
 	// What changed before the stream stood would never be told.
 	l.wake(0)
+	return true, l.read(resp.Body, cancel)
+}
+
+// read reads the stream to its end. One that showed signs of life, and shows no
+// more, is given up: nobody would be told of anything on it.
+func (l *listening) read(body io.Reader, giveUp func()) error {
+	d := l.d
 	l.parser.Reset()
-	return true, sinks.ReadStream(resp.Body, d.clock, nil, func(piece []byte, at mcpload.Instant) error {
+	l.alive = false
+	limit := 2 * d.opts.Push.Heartbeat
+	silent := time.AfterFunc(limit, func() {
+		d.tally.count("listensDead", 1)
+		giveUp()
+	})
+	silent.Stop() // until there was a comment
+	defer silent.Stop()
+	return sinks.ReadStream(body, d.clock, nil, func(piece []byte, at mcpload.Instant) error {
 		l.at = at
-		return l.parser.Feed(piece, l.take)
+		err := l.parser.Feed(piece, l.take)
+		if l.alive {
+			silent.Reset(limit)
+		}
+		return err
 	})
 }
 
@@ -154,7 +177,11 @@ func (l *listening) wake(at mcpload.Instant) {
 // event takes one message off the stream.
 func (l *listening) event(e wire.Event) {
 	l.d.rec.Called(mcpload.Call{Lane: l.d.opts.Lane, Cause: mcpload.Discovery, At: l.at, Down: int64(e.Size), Method: methodListen})
-	if len(e.Data) == 0 || !wire.ScanMessage(e.Data, &l.msg) || string(l.msg.Method) != methodListChanged {
+	if len(e.Data) == 0 {
+		l.alive = true
+		return
+	}
+	if !wire.ScanMessage(e.Data, &l.msg) || string(l.msg.Method) != methodListChanged {
 		return
 	}
 	l.d.tally.count("listChanged", 1)

@@ -99,6 +99,9 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 		return failed, a.err
 	}
 	r.activate(a.at)
+	if !a.msg.Versioned {
+		d.notice(r, mcpload.Malformed, a.at, withoutVersion)
+	}
 	if first {
 		d.resumed(r, a.msg.Truncated)
 	}

@@ -32,6 +32,9 @@ func (s *stream) event(e wire.Event) {
 
 // message takes one message that was read.
 func (s *stream) message(data []byte, size int, m *wire.Message) {
+	if !m.Versioned {
+		s.d.notice(s.r, mcpload.Malformed, s.at, withoutVersion)
+	}
 	if m.Method == nil {
 		s.answered(size, m)
 		return
@@ -81,6 +84,10 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 // withoutID is what is wrong with an event that no client can tell from its
 // copies.
 const withoutID = "an event without an eventId"
+
+// withoutVersion is what is wrong with a message that clients which check it
+// refuse, as the official SDKs do.
+const withoutVersion = "a message without jsonrpc 2.0"
 
 // unsaid takes a server at its deeds that has not said active.
 func (s *stream) unsaid() {

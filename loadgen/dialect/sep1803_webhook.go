@@ -87,7 +87,7 @@ type registered struct {
 	} `json:"subscription"`
 }
 
-// attachWebhook issues a path and registers it.
+// attachWebhook makes a path and registers it.
 func (d *sep1803) attachWebhook(ctx context.Context, r *resourceRun) error {
 	k := &resourceHook{h: d.hooks, r: r, known: make(chan struct{}), path: d.hooks.path("/r/", r.sub)}
 	d.mu.Lock()

@@ -61,14 +61,19 @@ type hook struct {
 	// awaited that may bring another.
 	formerID string
 	asking   bool
-	own      string          // see clientID
-	granted  int             // subscribe calls that were answered
-	refused  int             // refreshes that failed in a row
-	expires  mcpload.Instant // end of the grant; 0 = none
-	backoff  sinks.Backoff
+	// early counts the events that came before any challenge. Whether that was
+	// too soon is known when the challenge comes: a target may have another
+	// proof, and send none.
+	early      int
+	challenged bool
+	own        string          // see clientID
+	granted    int             // subscribe calls that were answered
+	refused    int             // refreshes that failed in a row
+	expires    mcpload.Instant // end of the grant; 0 = none
+	backoff    sinks.Backoff
 }
 
-// newHook issues a path and a secret for a run.
+// newHook makes a path and a secret for a run.
 func (h *hooks) newHook(r *run) *hook {
 	path := h.path("/h/", r.sub)
 	k := &hook{h: h, r: r, path: path, url: h.listener.URL(path)}
@@ -212,6 +217,9 @@ func (d *events) granted(r *run, a *answer, g grant) {
 	r.activate(a.at)
 	if g.Truncated && !first {
 		d.notice(r, mcpload.Truncated, a.at, "")
+	}
+	if !a.msg.Versioned {
+		d.notice(r, mcpload.Malformed, a.at, withoutVersion)
 	}
 	if g.ID == "" {
 		d.notice(r, mcpload.Malformed, a.at, "an answer to subscribe without an id")

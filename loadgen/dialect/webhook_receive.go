@@ -62,6 +62,7 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		Sub: r.sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
 	})
 	k.compare(in, f)
+	k.unproved()
 	d.look(r, in.At, id, f, in.Body)
 	switch {
 	case refused:
@@ -91,6 +92,27 @@ func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
 	}
 }
 
+// unproved counts an event that nothing has been proved for yet.
+func (k *hook) unproved() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.challenged && k.granted == 0 {
+		k.early++
+	}
+}
+
+// prove notes a challenge, and returns how many events came before the first.
+// The draft lets none be delivered before it is answered.
+func (k *hook) prove() (early int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.challenged && k.granted == 0 {
+		early = k.early
+	}
+	k.challenged = true
+	return early
+}
+
 // named tells whether the subscription may go by that id: the one of the last
 // answer, or the one before. While an answer is awaited it may be any.
 func (k *hook) named(id string) bool {
@@ -112,6 +134,9 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		if f.Challenge == nil {
 			d.notice(r, mcpload.Malformed, in.At, "a verification without a challenge")
 			return sinks.Reply{Status: http.StatusBadRequest}
+		}
+		for range k.prove() {
+			d.notice(r, mcpload.Malformed, in.At, "a delivery before the challenge")
 		}
 		o := wire.BeginObject(nil)
 		o.Raw("challenge", f.Challenge)

@@ -162,7 +162,7 @@
 
   function given(width) {
     return timeline(width, 220, overTime().map((lane) => ({
-      x: lane.time, y: lane.given,
+      x: [...lane.time, lane.time[lane.time.length - 1] + lane.width], y: [...lane.given, 0], // the last interval ends, too
       series: { label: lane.label, stroke: hue(lane), width: several ? 1.25 : Math.min(broad(lane), 2.5), dash: dash(lane), paths: stepped(), points: { show: false }, value: (u, v) => number(v) },
     })), upward);
   }

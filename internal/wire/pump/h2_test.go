@@ -5,102 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"golang.org/x/net/http2"
 )
-
-// heard is a sink that keeps what it is told.
-type heard struct {
-	mu     sync.Mutex
-	heads  []Head
-	body   []byte
-	end    error
-	ended  chan struct{}
-	more   chan struct{} // signalled at every call
-	refuse error         // returned by Piece
-	busy   atomic.Bool
-}
-
-func newHeard() *heard {
-	return &heard{ended: make(chan struct{}), more: make(chan struct{}, 1)}
-}
-
-func (h *heard) enter() func() {
-	if h.busy.Swap(true) {
-		panic("two goroutines in one sink")
-	}
-	h.mu.Lock()
-	if h.end != nil {
-		panic("told of more after the end")
-	}
-	return func() {
-		h.mu.Unlock()
-		h.busy.Store(false)
-		select {
-		case h.more <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (h *heard) Opened(head Head, _ Arrival) error {
-	defer h.enter()()
-	h.heads = append(h.heads, head)
-	return nil
-}
-
-func (h *heard) Piece(b []byte, at Arrival) error {
-	defer h.enter()()
-	h.body = append(h.body, b...)
-	return h.refuse
-}
-
-func (h *heard) Closed(err error) {
-	defer h.enter()()
-	h.end = err
-	close(h.ended)
-}
-
-// until waits for a state.
-func (h *heard) until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for {
-		h.mu.Lock()
-		done, end := ok(), h.end
-		h.mu.Unlock()
-		if done {
-			return
-		}
-		if end != nil {
-			t.Fatalf("ended with %v before %s", end, what)
-		}
-		select {
-		case <-h.more:
-		case <-h.ended:
-		}
-	}
-}
-
-func (h *heard) opened(t *testing.T) {
-	t.Helper()
-	h.until(t, "it was opened", func() bool { return len(h.heads) > 0 })
-}
-
-func (h *heard) over() error {
-	<-h.ended
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.end
-}
 
 // oracle is net/http's server, plain or with TLS.
 func oracle(t *testing.T, secure bool, config *http.HTTP2Config, handle http.HandlerFunc) (*httptest.Server, Options) {
@@ -444,54 +358,3 @@ func TestH2NotSpoken(t *testing.T) {
 		t.Error("an address without a port was taken")
 	}
 }
-
-// TestH2Memory is about the pump's own share: nothing is sent to the sinks.
-func TestH2Memory(t *testing.T) {
-	const n, bound = 5000, 700
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	peers := &scripted{t: t, ln: ln}
-	peers.serve(answerAll)
-	defer peers.wait()
-	p := startH2(t, Options{Addr: ln.Addr().String()}, nil)
-	defer p.Close()
-	sinks := make([]counting, n)
-	var open sync.WaitGroup
-	open.Add(n)
-	for i := range sinks {
-		sinks[i].open = &open
-	}
-	header := http.Header{"Content-Type": {"application/json"}}
-	body := []byte("{}")
-	before := inUse()
-	for i := range sinks {
-		p.Open(context.Background(), Request{Method: "POST", Path: "/mcp", Header: header, Body: body}, &sinks[i])
-	}
-	open.Wait()
-	per := (inUse() - before) / n
-	t.Logf("%d bytes of heap and stacks per open stream, the peer's included", per)
-	if per > bound {
-		t.Errorf("%d bytes per stream, more than %d", per, bound)
-	}
-}
-
-func inUse() int64 {
-	var m runtime.MemStats
-	for range 3 {
-		runtime.GC()
-	}
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
-}
-
-type counting struct {
-	open *sync.WaitGroup
-	n    int
-}
-
-func (c *counting) Opened(Head, Arrival) error       { c.open.Done(); return nil }
-func (c *counting) Piece(b []byte, at Arrival) error { c.n += len(b); return nil }
-func (c *counting) Closed(error)                     {}

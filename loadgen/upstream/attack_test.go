@@ -1,0 +1,210 @@
+package upstream_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen"
+	"github.com/mcpload/mcpload/loadgen/upstream"
+)
+
+// notes counts what a Recorder is told.
+type notes struct {
+	mcpload.Recorder // nil: nothing else is called
+	mu               sync.Mutex
+	fired            map[mcpload.Stamp]mcpload.Emission
+	outcomes         map[mcpload.Stamp]mcpload.Outcome
+	dropped          map[uint64]bool
+	bad              int
+}
+
+func newNotes() *notes {
+	return &notes{fired: map[mcpload.Stamp]mcpload.Emission{}, outcomes: map[mcpload.Stamp]mcpload.Outcome{}, dropped: map[uint64]bool{}}
+}
+
+func (r *notes) Fired(e mcpload.Emission) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.fired[e.Stamp]; ok {
+		r.bad++
+	}
+	r.fired[e.Stamp] = e
+}
+
+func (r *notes) Resolved(s mcpload.Stamp, o mcpload.Outcome, _ mcpload.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, fired := r.fired[s]
+	if _, ok := r.outcomes[s]; ok || !fired {
+		r.bad++
+	}
+	r.outcomes[s] = o
+}
+
+func (r *notes) Dropped(d mcpload.Drop) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dropped[d.Shot] {
+		r.bad++
+	}
+	r.dropped[d.Shot] = true
+}
+
+func newFiring(t *testing.T, r mcpload.Recorder, o loadgen.FiringOptions) *loadgen.Firing {
+	t.Helper()
+	o.Clock, o.Recorder = mcpload.NewClock(), r
+	o.Stamper = loadgen.NewStamper(o.Clock, r, 5, 3)
+	f, err := loadgen.NewFiring(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestAttack(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		stamp, ok := mcpload.FindStamp(body)
+		for name := range r.Header {
+			if strings.Contains(strings.ToLower(name), "vegeta") {
+				t.Errorf("%s left the process", name)
+			}
+		}
+		want := fmt.Sprintf("/hooks/%d?id=%s", stamp.Seq, stamp)
+		if !ok || r.RequestURI != want || r.Header.Get("X-Source") != fmt.Sprint(stamp.Source) || !bytes.Equal(body, []byte("body "+stamp.String())) {
+			t.Errorf("%s %v %s", r.RequestURI, r.Header, body)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen[stamp.String()]++
+		switch stamp.Seq % 3 {
+		case 0:
+			w.WriteHeader(http.StatusAccepted)
+		case 1:
+			w.WriteHeader(http.StatusBadRequest)
+		case 2:
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}))
+	defer server.Close()
+	r := newNotes()
+	// A wide tolerance: how fast this machine is must not matter.
+	f := newFiring(t, r, loadgen.FiringOptions{Schedule: loadgen.Burst{Size: 9, Every: 20 * time.Millisecond}, Warmup: 40 * time.Millisecond, Duration: 160 * time.Millisecond, Tolerance: 10 * time.Second})
+	u := newHTTP(t, server.URL, "")
+	if err := u.Attack(context.Background(), f, 8); err != nil {
+		t.Fatal(err)
+	}
+	_ = u.Close()
+	stats := f.Stats()
+	if want := (loadgen.Stats{Shots: 90, Fired: 90, Accepted: 30, Uncertain: 30, Refused: 30}); stats.Shots != want.Shots || stats.Fired != want.Fired ||
+		stats.Accepted != want.Accepted || stats.Uncertain != want.Uncertain || stats.Refused != want.Refused || stats.Dropped != 0 {
+		t.Errorf("%+v", stats)
+	}
+	if len(r.fired) != 90 || len(r.outcomes) != 90 || r.bad != 0 || len(seen) != 90 {
+		t.Errorf("%d fired, %d resolved, %d wrong, %d seen", len(r.fired), len(r.outcomes), r.bad, len(seen))
+	}
+	measured := 0
+	for _, e := range r.fired {
+		if e.Fired < e.Intended {
+			t.Errorf("early: %+v", e)
+		}
+		if e.Measured {
+			measured++
+		}
+	}
+	if measured != 72 {
+		t.Errorf("%d measured", measured)
+	}
+}
+
+// The server holds the first shot until every other one was due and past its
+// tolerance: with one worker, all of them are dropped and none is sent.
+func TestAttackDrops(t *testing.T) {
+	const duration, tolerance = 20 * time.Millisecond, time.Second
+	r := newNotes()
+	clock := mcpload.NewClock()
+	f, err := loadgen.NewFiring(loadgen.FiringOptions{Clock: clock, Recorder: r, Stamper: loadgen.NewStamper(clock, r, 5, 1),
+		Schedule: loadgen.Constant{Rate: 1000}, Duration: duration, Tolerance: tolerance})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hits atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if hits.Add(1) == 1 {
+			<-time.After(f.Start().Add(duration + tolerance + f.Stats().LagMax + time.Millisecond).Sub(clock.Now()))
+		}
+	}))
+	defer server.Close()
+	u, err := upstream.NewHTTP(upstream.HTTPOptions{Timeout: time.Minute, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+		return server.URL, nil, []byte(probe)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Attack(context.Background(), f, 1); err != nil {
+		t.Fatal(err)
+	}
+	_ = u.Close()
+	if stats := f.Stats(); stats.Fired != 1 || stats.Dropped != 19 || stats.Accepted != 1 || len(r.dropped) != 19 || r.bad != 0 || hits.Load() != 1 {
+		t.Errorf("%+v, %d dropped, %d wrong, %d sent", stats, len(r.dropped), r.bad, hits.Load())
+	}
+}
+
+// An attack that is broken off ends soon although the next shot is an hour
+// away, and waits for what is under way.
+func TestAttackCancelled(t *testing.T) {
+	for name, c := range map[string]struct {
+		schedule loadgen.Schedule
+		workers  int
+	}{
+		"pacing":    {loadgen.Constant{Rate: 1.0 / 3600}, 4},
+		"no worker": {loadgen.Constant{Rate: 1000}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			release := make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				cancel()
+				<-release
+			}))
+			defer server.Close()
+			context.AfterFunc(ctx, func() { close(release) })
+			r := newNotes()
+			f := newFiring(t, r, loadgen.FiringOptions{Schedule: c.schedule, Tolerance: time.Hour})
+			u, err := upstream.NewHTTP(upstream.HTTPOptions{Timeout: time.Minute, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+				return server.URL, nil, []byte(probe)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := u.Attack(ctx, f, c.workers); err != nil {
+				t.Fatal(err)
+			}
+			_ = u.Close()
+			if stats := f.Stats(); stats.Fired != 1 || stats.Accepted != 1 || stats.Dropped != 0 {
+				t.Errorf("%+v", stats)
+			}
+		})
+	}
+}
+
+func TestAttackNeedsWorkers(t *testing.T) {
+	u := newHTTP(t, "http://127.0.0.1:1", "")
+	if err := u.Attack(context.Background(), nil, 0); err == nil {
+		t.Error("no workers")
+	}
+}
