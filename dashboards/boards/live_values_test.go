@@ -105,7 +105,7 @@ var mainPanels = map[string]map[string]shown{
 		"G": {both: true, rank: true, want: quantile(0.5)},
 		"H": {both: true, rank: true, want: quantile(0.9)},
 		"I": {both: true, rank: true, want: quantile(0.99)},
-		"J": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.Overhead.Requests) / float64(l.Delivered) })},
+		"J": {both: true, want: exact(func(l *results.Lane) float64 { return l.Overhead.PerDelivered.Requests })},
 	},
 	"Duplicates per delivered event": {
 		"A": {want: exact(func(l *results.Lane) float64 { return l.Duplicates.Rate })},
