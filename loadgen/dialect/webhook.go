@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -387,19 +386,4 @@ func (h *hooks) retire(r *run) {
 func (h *hooks) close(ctx context.Context) error {
 	h.agenda.close()
 	return h.listener.Close(ctx)
-}
-
-// turned reports a request that reached no subscription.
-func (h *hooks) turned(to sinks.Hook, status int, at mcpload.Instant, size int) {
-	if k, ok := to.(*hook); ok && status != http.StatusMethodNotAllowed {
-		h.d.notice(k.r, mcpload.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
-	}
-	h.inbound(mcpload.Events, "", at, size, status)
-}
-
-// inbound reports a request that the target made.
-func (h *hooks) inbound(cause mcpload.Cause, method string, at mcpload.Instant, size, status int) {
-	c := h.callbacks.inbound(cause, method, at, size, status)
-	c.Lane = h.d.opts.Lane
-	h.d.rec.Called(c)
 }

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 
@@ -210,4 +211,19 @@ func mix(a, b uint64) uint64 {
 		a ^= a >> 31
 	}
 	return a
+}
+
+// turned reports a request that reached no subscription.
+func (h *hooks) turned(to sinks.Hook, status int, at mcpload.Instant, size int) {
+	if k, ok := to.(*hook); ok && status != http.StatusMethodNotAllowed {
+		h.d.notice(k.r, mcpload.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+	}
+	h.inbound(mcpload.Events, "", at, size, status)
+}
+
+// inbound reports a request that the target made.
+func (h *hooks) inbound(cause mcpload.Cause, method string, at mcpload.Instant, size, status int) {
+	c := h.callbacks.inbound(cause, method, at, size, status)
+	c.Lane = h.d.opts.Lane
+	h.d.rec.Called(c)
 }
