@@ -89,6 +89,9 @@ func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 	phased, _ := g.dialect.(dialect.Phased)
 	behind := newBehind(g)
 	for wait := patienceLeast; ; wait = min(2*wait, patienceMost) {
+		if g.closed() { // its places in the book may be another group's by now
+			return g.sum.lost+g.sum.announced == 0
+		}
 		if answered() && behind.look() == 0 && (phased == nil || phased.Pending() == 0) {
 			return true
 		}
@@ -99,7 +102,6 @@ func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 		case <-ctx.Done():
 			return false
 		case <-g.done:
-			return true
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (g *group) watch(ctx context.Context) {
 	g.mu.Unlock()
 }
 
-// own translates the dialect's name of a subscription to the book's.
+// ours translates the dialect's name of a subscription to the book's.
 func (g *group) ours(s mcpload.Sub) (mcpload.Sub, *member) {
 	if int(s.Index) >= len(g.members) {
 		return mcpload.Sub{Lane: ^uint16(0)}, nil // the ledger counts it as misuse

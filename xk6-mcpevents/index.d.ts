@@ -237,7 +237,7 @@ export interface Totals {
   refreshBytes: number;
   /** Subscriptions that are open. */
   open: number;
-  /** Events for which handlers were too slow: 65536 may wait. */
+  /** What handlers were too slow for, of every kind: 65536 may wait. */
   unhandled: number;
 }
 
@@ -360,7 +360,7 @@ export interface UpstreamOptions {
   feed?: string;
   /** JSON that is sent, with {probe} in a text, and {seq} if wanted. Default {"text": "{probe}"}. */
   data?: JSONObject;
-  /** Bounds one shot. Default 10s. */
+  /** Bounds one shot. Default 5s. Not with feed. */
   timeout?: Duration;
   /** Most shots under way at once. Default 64. */
   workers?: number;

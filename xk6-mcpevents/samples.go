@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/metrics"
 )
 
@@ -139,7 +140,7 @@ func (g *group) messageCounts(b *batch) {
 	b.add(g.metrics.messagesExpected, b.at, v["messagesExpected"])
 	b.add(g.metrics.messagesDelivered, b.at, v["messagesDelivered"])
 	b.add(g.metrics.messagesLost, b.at, v["messagesLost"])
-	b.add(g.metrics.messagesRepeated, b.at, v["messagesRepeated"]+v["messagesRepeatedOnOneConnection"])
+	b.add(g.metrics.messagesRepeated, b.at, v["messagesRepeated"])
 }
 
 // times adds the latencies and times to ready that are known.
@@ -182,10 +183,10 @@ func (g *group) judge(a *arrival) (known, owed bool) {
 	return true, outcome == mcpload.Accepted && e.Fired > mcpload.Instant(a.member.began.Load())
 }
 
-// listed sends the time of one call of a list.
-func (c *client) listed(name, method string, at time.Time, took time.Duration) {
-	state := c.m.vu.State()
-	now := state.Tags.GetCurrentValues()
+// listed sends the time of one call of a list, with the tags that the VU had when
+// it was made.
+func (c *client) listed(name, method string, state *lib.State, now metrics.TagsAndMeta, took time.Duration) {
+	at := time.Now()
 	k := kind{system: "mcp", mode: "list", event: method, lane: "list"}
 	switch name {
 	case "events":
@@ -198,16 +199,16 @@ func (c *client) listed(name, method string, at time.Time, took time.Duration) {
 	c.m.hub.life.send(state, b.containers())
 }
 
-// fetch fetches a list, and returns what scripts get.
-func (c *client) fetch(ctx context.Context, name string) (map[string]any, func(), error) {
+// fetch fetches a list, sends how long that took, and returns what scripts get.
+func (c *client) fetch(ctx context.Context, name string, state *lib.State, now metrics.TagsAndMeta) (map[string]any, error) {
 	l, err := c.endpoint.List(ctx, name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	entries := make([]any, len(l.Entries))
 	for i, raw := range l.Entries {
 		if entries[i], err = plain(raw); err != nil {
-			return nil, nil, fmt.Errorf("%s: entry %d: %w", l.Method, i, err)
+			return nil, fmt.Errorf("%s: entry %d: %w", l.Method, i, err)
 		}
 	}
 	out := map[string]any{
@@ -217,6 +218,6 @@ func (c *client) fetch(ctx context.Context, name string) (map[string]any, func()
 	if l.HasTTL {
 		out["ttl"] = metrics.D(l.TTL)
 	}
-	at := time.Now()
-	return out, func() { c.listed(name, l.Method, at, l.Took) }, nil
+	c.listed(name, l.Method, state, now, l.Took)
+	return out, nil
 }

@@ -198,26 +198,26 @@ type onceOptions struct {
 
 // List fetches a list once.
 func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) {
-	if c.m.vu.State() == nil {
+	state := c.m.vu.State()
+	if state == nil {
 		return nil, errors.New("list: it belongs into setup() or an iteration, not into the init context")
 	}
 	var o onceOptions
 	if _, err := decode(options, &o); err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	ctx := c.m.vu.Context()
+	ctx, now := c.m.vu.Context(), state.Tags.GetCurrentValues() // the loop's: not to be asked for elsewhere
 	promise, resolve, reject := c.m.promised()
 	c.groups.begin()
 	c.m.hub.life.work.Go(func() {
 		defer c.groups.end()
 		ctx, cancel := context.WithTimeout(ctx, o.Timeout.or(defaultReceived))
 		defer cancel()
-		out, send, err := c.fetch(ctx, what)
+		out, err := c.fetch(ctx, what, state, now)
 		if err != nil {
 			reject(err)
 			return
 		}
-		send()
 		resolve(out)
 	})
 	return promise, nil

@@ -57,6 +57,8 @@ func readUpstream(v sobek.Value) (*upstreamOptions, error) {
 		return nil, errors.New("options: tool and client belong together")
 	case o.Client != nil && o.client == nil:
 		return nil, errors.New("options: client must be a Client")
+	case o.Feed != "" && o.Timeout != nil:
+		return nil, errors.New("options: timeout is not for feed, which sends nothing itself")
 	case o.Workers < 0:
 		return nil, errors.New("options: workers must not be negative")
 	}
@@ -119,7 +121,7 @@ func (o *upstreamOptions) call(ctx context.Context, _ int, arguments []byte) ups
 // port, and every VU runs the same script.
 func (m *instance) feed(o *upstreamOptions) (upstream.Upstream, error) {
 	made := *o
-	made.client, made.Client, made.Workers = nil, nil, 0
+	made.Workers = 0
 	key, err := json.Marshal(made)
 	if err != nil {
 		return nil, err
