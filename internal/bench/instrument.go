@@ -33,6 +33,7 @@ type instrument struct {
 	mu         sync.Mutex
 	timerLag   sinks.Values // guarded by mu
 	gcBefore   *metrics.Float64Histogram
+	gcAfter    *metrics.Float64Histogram // when the watch was over; guarded by mu, nil before
 	goroutines int64
 	started    time.Time
 
@@ -146,11 +147,15 @@ func (in *instrument) stop(dropped float64) (results.Instrument, *results.Proces
 	in.done.Wait()
 	wall := time.Since(in.started)
 	own := in.echo.close()
+	after := gcPauses()
+	in.mu.Lock()
+	in.gcAfter = after
+	in.mu.Unlock()
 	out := results.Instrument{
 		Reasons:      []string{},
 		OwnDelay:     results.SummariseNanos(own),
 		TimerLag:     results.SummariseNanos(in.timerLag.Timing().Histogram),
-		GCPauses:     summariseFloat(in.gcBefore, gcPauses()),
+		GCPauses:     summariseFloat(in.gcBefore, after),
 		DroppedShots: dropped,
 		Goroutines:   max(in.goroutines, goroutines()),
 	}

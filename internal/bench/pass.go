@@ -75,6 +75,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	}
 	p.shownBy(p.watch)
 	err = p.fire(ctx, start)
+	p.firedUntil(p.clock.Now())
 	p.looked()
 	if drained := p.drain(ctx, err); err == nil {
 		err = drained

@@ -33,6 +33,7 @@ type seen struct {
 	phases     []prom.Phase
 	instrument *instrument
 	start      mcpload.Instant // of the schedule, 0 before
+	stopped    mcpload.Instant // when no more was fired, 0 before
 }
 
 // enter ends the last phase, and begins the one of that name if it has one.
@@ -63,6 +64,12 @@ func (p *pass) firingFrom(start mcpload.Instant) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
 	p.seen.start = start
+}
+
+func (p *pass) firedUntil(at mcpload.Instant) {
+	p.phaseMu.Lock()
+	defer p.phaseMu.Unlock()
+	p.seen.stopped = at
 }
 
 // follow shows the pass's metrics.
@@ -96,7 +103,7 @@ func (p *pass) lookNow() prom.Look {
 	s.phases = append([]prom.Phase(nil), s.phases...)
 	p.phaseMu.Unlock()
 	l := prom.Look{Phases: s.phases, Health: s.instrument.health()}
-	l.Bursts, l.Burst = p.bursts(s.start)
+	l.Bursts, l.Burst = p.bursts(s.start, s.stopped)
 	if f, ok := p.target.upstream.(upstream.Figurer); ok {
 		own := f.Figures()
 		l.Upstream = shownFigures(dialect.Figures{Values: own.Values, Timings: timingsOf(own.Timings)})
@@ -104,14 +111,18 @@ func (p *pass) lookNow() prom.Look {
 	return l
 }
 
-// bursts is how many bursts of the schedule were due by now, and when the last
-// was.
-func (p *pass) bursts(start mcpload.Instant) (int64, time.Time) {
+// bursts is how many bursts of the schedule were due by now, or until firing was
+// over, and when the last was.
+func (p *pass) bursts(start, stopped mcpload.Instant) (int64, time.Time) {
 	every := p.profile.Schedule.Every
 	if p.profile.Schedule.Kind != "burst" || start == 0 {
 		return 0, time.Time{}
 	}
-	since := min(p.clock.Now().Sub(start), p.profile.Phases.Warmup+p.profile.Phases.Measure-1)
+	now := p.clock.Now()
+	if stopped != 0 {
+		now = stopped
+	}
+	since := min(now.Sub(start), p.profile.Phases.Warmup+p.profile.Phases.Measure-1)
 	if since < 0 {
 		return 0, time.Time{}
 	}
@@ -173,8 +184,12 @@ func (in *instrument) health() prom.Health {
 	in.echo.mu.Unlock()
 	in.mu.Lock()
 	h.TimerLag = in.timerLag.Distribution()
+	after := in.gcAfter
 	in.mu.Unlock()
-	h.GCPauses = gained(in.gcBefore, gcPauses())
+	if after == nil {
+		after = gcPauses()
+	}
+	h.GCPauses = gained(in.gcBefore, after)
 	return h
 }
 

@@ -20,7 +20,7 @@ func several(name, help, label string, of func(x *oneLane, emit emitter)) family
 }
 
 // byCause is a metric of the lane's calls. Events on streams are no calls, so
-// that their bytes are added where asked for.
+// that their bytes stand in where asked for.
 func byCause(name, help string, events func(x *oneLane) int64, of func(t *sinks.Traffic) int64) family[oneLane] {
 	return several(name, help, "cause", func(x *oneLane, emit emitter) {
 		for c := range mcpload.Causes {
@@ -91,7 +91,7 @@ var gapFamilies = []family[oneLane]{
 var overheadFamilies = []family[oneLane]{
 	single(counter, "mcpload_event_messages_total", "Copies of events that came, whatever became of them, warm-up included.", func(x *oneLane) int64 { return x.EventMessages }),
 	single(counter, "mcpload_event_message_bytes_total", "Bytes of the copies of events that came.", func(x *oneLane) int64 { return x.EventBytes }),
-	byCause("mcpload_requests_total", "Requests in either direction. All causes but events are refresh overhead.", nil, func(t *sinks.Traffic) int64 { return t.Requests }),
+	byCause("mcpload_requests_total", "Requests in either direction. Events carry events; subscribe, verification, unsubscribe and discovery are paid once per subscription; all other causes are running overhead.", nil, func(t *sinks.Traffic) int64 { return t.Requests }),
 	byCause("mcpload_sent_bytes_total", "Bytes sent by this side.", nil, func(t *sinks.Traffic) int64 { return t.Up }),
 	byCause("mcpload_received_bytes_total", "Bytes received by this side.", func(x *oneLane) int64 { return x.EventBytes }, func(t *sinks.Traffic) int64 { return t.Down }),
 	byCause("mcpload_connections_opened_total", "TCP connections opened.", nil, func(t *sinks.Traffic) int64 { return t.Connections }),

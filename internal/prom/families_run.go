@@ -175,8 +175,8 @@ var processFamilies = []family[wholeRun]{
 var runHistograms = []histogramFamily[wholeRun]{
 	runHistogram("mcpload_upstream_lag_seconds", "From intended until the upstream began to send, of measured events.", func(l *Look) sinks.Distribution { return l.Detail.FireLag }),
 	runHistogram("mcpload_upstream_answer_seconds", "From sending until the upstream had answered, of measured events that were accepted.", func(l *Look) sinks.Distribution { return l.Detail.FireLatency }),
-	runHistogram("mcpload_instrument_own_delay_seconds", "From writing a byte to a loopback connection until this process had read it, tried every 7 ms: the generator's own share in every latency.", func(l *Look) sinks.Distribution { return l.Health.OwnDelay }),
-	runHistogram("mcpload_instrument_timer_lag_seconds", "How late a 10 ms timer woke.", func(l *Look) sinks.Distribution { return l.Health.TimerLag }),
+	runHistogram("mcpload_instrument_own_delay_seconds", "From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in a long run: the generator's own share in every latency.", func(l *Look) sinks.Distribution { return l.Health.OwnDelay }),
+	runHistogram("mcpload_instrument_timer_lag_seconds", "How late a timer of 10 ms woke, in a long run of up to 100 ms.", func(l *Look) sinks.Distribution { return l.Health.TimerLag }),
 	runHistogram("mcpload_instrument_gc_pause_seconds", "Stop-the-world pauses of the generator's garbage collector.", func(l *Look) sinks.Distribution { return l.Health.GCPauses }),
 	newHistogram(RunLabels, "mcpload_upstream_figure_seconds", "Times that only one kind of upstream has, by their name in result.json (upstream.timings).", []string{"figure"},
 		func(x *wholeRun, emit func([]sinks.Distribution, ...string)) {

@@ -97,7 +97,10 @@ func (f Figures) plus(g Figures) Figures {
 		if out.Values == nil {
 			out.Values = map[string]float64{}
 		}
-		out.Values[name] = together(name, out.Values[name], v)
+		if old, had := out.Values[name]; had {
+			v = together(name, old, v)
+		}
+		out.Values[name] = v
 	}
 	for name, d := range g.Timings {
 		if out.Timings == nil {
@@ -112,12 +115,15 @@ func (f Figures) plus(g Figures) Figures {
 // one is shown until the merged result says what they are together.
 var notSums = map[string]bool{
 	"avoidedShare": true, "bytesPerClientHour": true, "herdExpired": true, "herdChanged": true, "fetchRatePeak": true, "ttlMs": true,
-	"detachedMean": true, "statusBytesPerRequest": true,
+	"detachedMax": true, "observedMost": true, "statusBytesPerRequest": true,
 }
 
 func together(name string, a, b float64) float64 {
-	if notSums[name] {
+	switch {
+	case notSums[name]:
 		return max(a, b)
+	case name == "observedLeast":
+		return min(a, b)
 	}
 	return a + b
 }
