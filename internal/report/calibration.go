@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -94,7 +93,7 @@ func CalibrationAnnotations(w io.Writer, c *Calibration, system string) error {
 	r := &results.Result{Started: c.Started, Finished: c.Started.Add(c.Took), Partial: c.Broken != "", Reason: c.Broken}
 	for i := range c.Rows {
 		row := &c.Rows[i]
-		r.Thresholds = append(r.Thresholds, results.Verdict{Threshold: fmt.Sprintf("case %s: plan = measured", row.Case), Lane: row.Lane, Passed: row.Passed, Text: row.Text})
+		r.Thresholds = append(r.Thresholds, results.Verdict{Threshold: row.name(), Lane: row.Lane, Passed: row.Passed, Text: row.Text})
 	}
 	return Annotations(w, r, system)
 }

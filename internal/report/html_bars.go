@@ -33,9 +33,6 @@ type barKey struct {
 	Name string
 }
 
-// shades is how many shades of a colour the page's style has.
-const shades = 5
-
 // The causes that are paid once per subscription, and those that go on for as
 // long as it does. A cause's place is its shade in every chart.
 var (

@@ -126,6 +126,7 @@ func TestHTMLBars(t *testing.T) {
 	if b.Parts[0].Key != 1 || b.Parts[1].Key != 3 || len(got[1].Keys) != 2 || got[1].Keys[0] != (barKey{1, "heartbeat"}) {
 		t.Errorf("shades of the causes: %+v", got[1])
 	}
+	const shades = 5 // of a colour, in the page's style
 	if len(once) > shades || len(ongoing) > shades {
 		t.Errorf("%d and %d causes in %d shades", len(once), len(ongoing), shades)
 	}

@@ -56,7 +56,7 @@ func newFired(of map[string]results.Timeline, from time.Duration) firedData {
 // so that they began together.
 func firingFrom(r *results.Result) time.Duration {
 	for _, ph := range r.Phases {
-		if ph.Name != "attach" {
+		if ph.Name != "attach" && ph.Name != "wait" { // a shard waits for the others
 			return ph.Start.Duration()
 		}
 	}

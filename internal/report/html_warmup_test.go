@@ -47,3 +47,15 @@ func TestWarmUpIsNoSilence(t *testing.T) {
 		t.Error("the page speaks of a warm-up that there was not")
 	}
 }
+
+// TestFiringFrom: a shard waits for the others before anything is fired, and
+// that wait is none of its time.
+func TestFiringFrom(t *testing.T) {
+	ms := func(n int64) results.Nanos { return results.Nanos(n * 1e6) }
+	r := &results.Result{Phases: []results.Phase{
+		{Name: "attach", End: ms(100)}, {Name: "wait", Start: ms(100), End: ms(2100)}, {Name: "warm-up", Start: ms(2100), End: ms(3100)},
+	}}
+	if got := firingFrom(r); got != 2100*time.Millisecond {
+		t.Errorf("fired from %v", got)
+	}
+}
