@@ -187,8 +187,7 @@ func judge(resp *http.Response, m *wire.Message, found bool) *callError {
 }
 
 // answers tells whether a response is that to the request with the id want. An
-// error may have the id null: its sender could not read the request. Some
-// servers make strings of ids, which clients put up with.
+// error may have the id null: its sender could not read the request.
 func answers(m *wire.Message, want []byte) bool {
 	id := m.ID
 	switch {
@@ -197,10 +196,15 @@ func answers(m *wire.Message, want []byte) bool {
 	case m.HasError && (id == nil || string(id) == "null"):
 		return true
 	}
-	if n := len(id); n > 2 && id[0] == '"' {
-		id = id[1 : n-1]
+	return bytes.Equal(bareID(id), want)
+}
+
+// bareID is an id without quotes: some servers make strings of numbers.
+func bareID(tok []byte) []byte {
+	if n := len(tok); n > 2 && tok[0] == '"' {
+		return tok[1 : n-1]
 	}
-	return bytes.Equal(id, want)
+	return tok
 }
 
 func nameOf(id []byte) string {

@@ -168,10 +168,7 @@ func (s *stream) mine(m *wire.Message) bool {
 	}
 	var buf [22]byte
 	want := strconv.AppendUint(buf[:0], s.id, 10)
-	if n := len(tok); n > 2 && tok[0] == '"' { // some servers make strings of ids
-		tok = tok[1 : n-1]
-	}
-	return string(tok) == string(want)
+	return string(bareID(tok)) == string(want)
 }
 
 func faultText(m *wire.Message) string {

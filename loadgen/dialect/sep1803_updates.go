@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -54,7 +55,8 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 		}
 	}
 	strange := ""
-	if t.modern && unquoted(m.SubscriptionID) != strconv.FormatUint(t.id, 10) {
+	var room [20]byte
+	if t.modern && !bytes.Equal(bareID(m.SubscriptionID), strconv.AppendUint(room[:0], t.id, 10)) {
 		strange = "an update that does not name its stream's request"
 	}
 	defer func() {

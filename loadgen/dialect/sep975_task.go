@@ -297,7 +297,7 @@ func (t *task) message(l *link975, data []byte, size int) {
 func (t *task) takePolicy(l *link975) {
 	m := &l.msg
 	switch {
-	case unquoted(m.RequestID) != string(t.token) || len(m.ResumeToken) == 0:
+	case string(bareID(m.RequestID)) != string(t.token) || len(m.ResumeToken) == 0:
 		t.tally.add("messagesUnexpected", 1)
 		return
 	case !t.policy:
@@ -314,7 +314,7 @@ func (t *task) takePolicy(l *link975) {
 
 func (t *task) takeProgress(l *link975) (again bool) {
 	m := &l.msg
-	if unquoted(m.ProgressToken) != string(t.token) {
+	if string(bareID(m.ProgressToken)) != string(t.token) {
 		t.tally.add("messagesUnexpected", 1)
 		return false
 	}
@@ -350,7 +350,7 @@ func (t *task) takeNumbered(l *link975, seen []uint16, n int64, ok bool) (again 
 
 func (t *task) takeResult(l *link975, data []byte) (again bool) {
 	m := &l.msg
-	if !m.HasResult || unquoted(m.ID) != string(t.token) {
+	if !m.HasResult || string(bareID(m.ID)) != string(t.token) {
 		t.tally.add("messagesUnexpected", 1)
 		return false
 	}
@@ -372,12 +372,4 @@ func (t *task) takeResult(l *link975, data []byte) (again bool) {
 		}
 	}
 	return false
-}
-
-// unquoted is a JSON token as text: some servers make strings of numbers.
-func unquoted(tok []byte) string {
-	if n := len(tok); n >= 2 && tok[0] == '"' {
-		tok = tok[1 : n-1]
-	}
-	return string(tok)
 }
