@@ -79,7 +79,7 @@ type Shard struct {
 
 // Phase is one part of the run. Start and End are since the run began.
 type Phase struct {
-	Name string `json:"name"` // attach, warmup, measure, drain, detach
+	Name string `json:"name"` // attach, wait (of a shard), warm-up, measure, drain, detach
 	// Lane is set when lanes take turns.
 	Lane  string `json:"lane,omitempty"`
 	Start Nanos  `json:"start"` // since the run began

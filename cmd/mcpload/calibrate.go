@@ -49,7 +49,7 @@ func calibrate(ctx context.Context, stop <-chan struct{}, f runFlags, p *profile
 	failed := 0
 	fmt.Fprintf(io.out, "%-26s %-9s %s\n%s\n", "case", "lane", "plan = measured", strings.Repeat("─", 100))
 	err := bench.Calibrate(ctx, bench.Options{
-		Profile: p, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.collector,
+		Profile: p, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(),
 	}, func(done []bench.CalibrationRow) {
 		for _, r := range done {
 			if !r.Passed {
