@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"internal/capacity":   {},
 	"internal/tail":       {},
 	"internal/wire":       {},
+	"internal/witness":    {},
 	"internal/wire/pump":  {},
 	"internal/floor":      {"."},
 	"internal/target":     {".", "internal/wire"},
