@@ -17,7 +17,7 @@ import (
 func (l *Ledger) Account() Account {
 	l.resolving.Lock()
 	defer l.resolving.Unlock()
-	out := Account{Run: l.opt.Run, At: l.now(), Interval: l.opt.Interval}
+	out := Account{Run: l.opt.Run, At: l.now(), Interval: l.opt.Recorded}
 	out.Measured, out.WarmUp = l.shots()
 	var latency, lag timing
 	for i := range l.sources {
@@ -113,12 +113,7 @@ func (n *lane) accountSpans(out *LaneAccount) map[int64]*packedSpan {
 			}
 			intended.merge(&sp.intended)
 			sent.merge(&sp.sent)
-			p := spans[sp.number]
-			if p == nil {
-				p = &packedSpan{number: sp.number}
-				spans[sp.number] = p
-			}
-			p.add(sp)
+			n.series.addTo(spans, sp)
 		}
 	}
 	out.Latency = Latency{FromIntended: intended.export(), FromSent: sent.export()}
@@ -200,7 +195,7 @@ func (l *Ledger) lineUp(spans map[int64]*packedSpan) []LaneInterval {
 		all[k] = LaneInterval{
 			Delivered: p.counts.delivered, Late: p.counts.late, OutOfOrder: p.counts.outOfOrder,
 			Duplicates: p.counts.duplicates, Unexpected: p.counts.unexpected, Skipped: p.counts.skipped,
-			FromIntended: p.intended, FromSent: p.sent,
+			FromIntended: p.intended.histogram(), FromSent: p.sent.histogram(),
 		}
 	}
 	for i := range l.sources {

@@ -30,8 +30,13 @@ type LedgerOptions struct {
 	// DetachGrace excuses a missing emission that was fired at most this long
 	// before the subscription ended.
 	DetachGrace time.Duration
-	// Interval is the width of the intervals of time series; 0 is one second.
+	// Interval is the width of the intervals that Live shows as recent; 0 is
+	// one second.
 	Interval time.Duration
+	// Recorded is the width of the intervals of the account's time series, a
+	// multiple of Interval; 0 is Interval. The memory that a long run takes
+	// depends on it: every recorded interval holds two histograms a lane.
+	Recorded time.Duration
 	// Examples is how many findings of each kind a lane keeps; 0 is 20,
 	// negative none.
 	Examples int

@@ -31,6 +31,7 @@ func TestTallyIsAnHdrHistogram(t *testing.T) {
 			half.add(v)
 		}
 	}
+	small := packed(nil).plus(&half).plus(&got)
 	got.merge(&half)
 	if h := got.histogram(); !h.Equals(want) {
 		t.Error("the histograms differ")
@@ -40,10 +41,8 @@ func TestTallyIsAnHdrHistogram(t *testing.T) {
 			t.Errorf("quantile %v: %v, want %v", q, g, w)
 		}
 	}
-	var packed *hdrhistogram.PackedHistogram
-	got.addTo(&packed)
 	got.clear()
-	got.addTo(&packed)
+	packed := small.plus(&got).histogram()
 	if packed.TotalCount() != want.TotalCount() || got.n != 0 || got.quantiles() != (Quantiles{}) {
 		t.Error("packing and clearing")
 	}
@@ -209,7 +208,7 @@ func TestForgottenIDs(t *testing.T) {
 // samples still find theirs.
 func TestSeriesIsBounded(t *testing.T) {
 	t.Parallel()
-	r := series{keep: openIntervals}
+	r := series{keep: openIntervals, wide: 1}
 	give := func(k int64) {
 		s := &span{}
 		s.reset(k)
@@ -228,8 +227,8 @@ func TestSeriesIsBounded(t *testing.T) {
 	var intended, sent timing
 	for k, p := range r.export(&intended, &sent) {
 		got[k] = p.counts.delivered
-		if p.intended.TotalCount() != got[k] || p.sent.TotalCount() != got[k] {
-			t.Errorf("interval %d: %d samples", k, p.intended.TotalCount())
+		if p.intended.histogram().TotalCount() != got[k] || p.sent.histogram().TotalCount() != got[k] {
+			t.Errorf("interval %d: %d samples", k, p.intended.histogram().TotalCount())
 		}
 	}
 	if intended.n != 11 || sent.n != 11 {
@@ -238,6 +237,47 @@ func TestSeriesIsBounded(t *testing.T) {
 	for k, n := range map[int64]int64{1: 1, 4: 2, 5: 3, 6: 1, 7: 1, 99: 1, 100: 1, 101: 1} {
 		if got[k] != n {
 			t.Errorf("interval %d: %d, want %d", k, got[k], n)
+		}
+	}
+}
+
+// TestRecordedIntervals checks that the account has the wider intervals, with
+// everything in them, while Live sees the narrow ones.
+func TestRecordedIntervals(t *testing.T) {
+	t.Parallel()
+	l, err := NewLedger(LedgerOptions{
+		Run: 1, Sources: 1, Interval: time.Second, Recorded: 10 * time.Second,
+		Lanes: []LaneSpec{{Name: "a", Mode: mcpload.Push, Subscriptions: 1}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Changed(mcpload.Transition{To: mcpload.Attaching, At: 1})
+	l.Changed(mcpload.Transition{To: mcpload.Active, At: 2})
+	for i := range uint32(25) {
+		at := mcpload.Instant(i+1) * mcpload.Instant(time.Second)
+		s := mcpload.Stamp{Run: 1, Seq: i + 1}
+		l.Fired(mcpload.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
+		l.Resolved(s, mcpload.Accepted, at+1)
+		l.Delivered(mcpload.Delivery{Stamp: s, Probed: true, At: at + mcpload.Instant(time.Millisecond)})
+		l.Dropped(mcpload.Drop{Intended: at, Measured: true})
+	}
+	a := l.Account()
+	if a.Interval != 10*time.Second {
+		t.Errorf("intervals of %v", a.Interval)
+	}
+	for i, want := range []int64{9, 10, 6} {
+		v := a.Lanes[0].Series[i]
+		if v.Number != int64(i) || v.Fired != want || v.Dropped != want || v.Delivered != want || v.FromSent.TotalCount() != want || v.FromIntended.TotalCount() != want {
+			t.Errorf("interval %d: %+v, want %d of all", i, v, want)
+		}
+	}
+	if len(a.Lanes[0].Series) != 3 {
+		t.Errorf("%d intervals, want 3", len(a.Lanes[0].Series))
+	}
+	for _, bad := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} {
+		if _, err := NewLedger(LedgerOptions{Sources: 1, Interval: time.Second, Recorded: bad}); err == nil {
+			t.Errorf("recorded intervals of %v were taken", bad)
 		}
 	}
 }

@@ -101,6 +101,12 @@ func NewLedger(opt LedgerOptions) (*Ledger, error) {
 	if opt.Interval == 0 {
 		opt.Interval = time.Second
 	}
+	if opt.Recorded == 0 {
+		opt.Recorded = opt.Interval
+	}
+	if opt.Recorded < opt.Interval || opt.Recorded%opt.Interval != 0 {
+		return nil, fmt.Errorf("sinks: ledger: recorded intervals of %v: give a multiple of the interval of %v", opt.Recorded, opt.Interval)
+	}
 	switch {
 	case opt.Examples == 0:
 		opt.Examples = defaultExamples
@@ -134,6 +140,7 @@ func (l *Ledger) newLane(index uint16, spec LaneSpec) (*lane, error) {
 	shards := min(2*runtime.GOMAXPROCS(0), 64, max(spec.Subscriptions, 1))
 	n := &lane{index: index, spec: spec, shift: uint(bits.Len(uint(shards - 1)))}
 	n.series.keep = openFor(l.opt.Interval)
+	n.series.wide = int64(l.opt.Recorded / l.opt.Interval)
 	for i := range 1 << n.shift {
 		h := &shard{ledger: l, lane: n, index: uint32(i), examples: exampleSet{limit: l.opt.Examples}}
 		h.intervals.series = &n.series
@@ -187,7 +194,7 @@ func (l *Ledger) find(sub mcpload.Sub) (*shard, uint32, bool) {
 // that does not exist or with a number that is not the next one of its source is
 // left out and counted in Account.Misuse.
 func (l *Ledger) Fired(e mcpload.Emission) {
-	if e.Run != l.opt.Run || int(e.Source) >= len(l.sources) || !l.sources[e.Source].append(e, l.opt.Interval) {
+	if e.Run != l.opt.Run || int(e.Source) >= len(l.sources) || !l.sources[e.Source].append(e, l.opt.Recorded) {
 		l.misuse.fired.Add(1)
 	}
 }
@@ -222,7 +229,7 @@ func (l *Ledger) Dropped(d mcpload.Drop) {
 		return
 	}
 	l.drops.measured++
-	l.drops.series[int64(d.Intended)/int64(l.opt.Interval)]++
+	l.drops.series[int64(d.Intended)/int64(l.opt.Recorded)]++
 }
 
 // Delivered implements mcpload.Recorder. It takes the lock of one shard and

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // openIntervals is how many of the newest intervals of a lane are kept in the
@@ -58,18 +56,16 @@ func (s *span) merge(t *span) {
 	s.sent.merge(&t.sent)
 }
 
-// packedSpan is an interval that is unlikely to change: only the buckets that
-// are not empty, 5 to 12 bytes each.
+// packedSpan is a recorded interval, which is unlikely to change.
 type packedSpan struct {
-	number         int64
 	counts         intervalCounts
-	intended, sent *hdrhistogram.PackedHistogram
+	intended, sent packed
 }
 
 func (p *packedSpan) add(s *span) {
 	p.counts.add(s.counts)
-	s.intended.addTo(&p.intended)
-	s.sent.addTo(&p.sent)
+	p.intended = p.intended.plus(&s.intended.tally)
+	p.sent = p.sent.plus(&s.sent.tally)
 }
 
 // series is the time series of one lane. Shards hand in an interval when they
@@ -77,7 +73,8 @@ func (p *packedSpan) add(s *span) {
 // shard, not once per delivery. An interval that is handed in late, because a
 // firing was resolved late, is still added to the right one.
 type series struct {
-	keep   int // how many are open, from openFor
+	keep   int   // how many are open, from openFor
+	wide   int64 // intervals in a closed one
 	mu     sync.Mutex
 	taken  int64   // how often something was handed in
 	open   []*span // ascending; at most keep and the latest
@@ -98,7 +95,7 @@ func (r *series) take(s *span) {
 	switch {
 	case found:
 		r.open[i].merge(s)
-	case i == 0 && (len(r.open) >= r.keep || r.closed[s.number] != nil):
+	case i == 0 && (len(r.open) >= r.keep || r.closed[s.number/r.wide] != nil):
 		r.pack(s)
 	default:
 		var o *span
@@ -130,15 +127,20 @@ func (r *series) pack(s *span) {
 	if r.closed == nil {
 		r.closed = make(map[int64]*packedSpan)
 	}
-	p := r.closed[s.number]
+	r.addTo(r.closed, s)
+}
+
+// addTo adds s to the recorded interval that it is a part of.
+func (r *series) addTo(closed map[int64]*packedSpan, s *span) {
+	p := closed[s.number/r.wide]
 	if p == nil {
-		p = &packedSpan{number: s.number}
-		r.closed[s.number] = p
+		p = &packedSpan{}
+		closed[s.number/r.wide] = p
 	}
 	p.add(s)
 }
 
-// export returns a copy of every interval, by number, without what the shards
+// export returns a copy of every recorded interval, by number, without what the shards
 // still hold, and adds the totals to intended and sent.
 func (r *series) export(intended, sent *timing) map[int64]*packedSpan {
 	r.mu.Lock()
@@ -147,19 +149,11 @@ func (r *series) export(intended, sent *timing) map[int64]*packedSpan {
 	sent.merge(&r.sent)
 	out := make(map[int64]*packedSpan, len(r.closed)+len(r.open))
 	for k, p := range r.closed {
-		q := &packedSpan{number: k, counts: p.counts}
-		if p.intended != nil {
-			q.intended = p.intended.Clone()
-		}
-		if p.sent != nil {
-			q.sent = p.sent.Clone()
-		}
-		out[k] = q
+		q := *p // adding to a packed makes a new one
+		out[k] = &q
 	}
 	for _, o := range r.open {
-		p := &packedSpan{number: o.number}
-		p.add(o)
-		out[o.number] = p
+		r.addTo(out, o)
 	}
 	return out
 }

@@ -172,17 +172,6 @@ func (t *tally) histogram() *hdrhistogram.Histogram {
 	return h
 }
 
-// addTo adds t to the histogram at p and makes one if there is none.
-func (t *tally) addTo(p **hdrhistogram.PackedHistogram) {
-	if t.n == 0 {
-		return
-	}
-	if *p == nil {
-		*p = hdrhistogram.NewPacked(lowestNanos, highestNanos, histogramSigs)
-	}
-	t.each(func(v, n int64) { record((*p).RecordValues(v, n)) })
-}
-
 // record takes the error of a histogram that was given a value of its own
 // range, which cannot happen: a sample left out would falsify a result.
 func record(err error) {

@@ -123,7 +123,7 @@ func (p *pass) openLedger() error {
 	var err error
 	p.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
 		Clock: r.clock, Run: id, Sibling: sibling, Sources: r.profile.Upstream.Sources, Lanes: specs,
-		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure),
+		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure), Recorded: recorded(r.profile.Phases.Measure),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)

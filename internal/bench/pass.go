@@ -171,15 +171,20 @@ func (p *pass) prepare() error {
 	return nil
 }
 
-// interval is the width of the time series of a run: about a hundred intervals,
-// of 100 ms to 1 s, and wider than that in a run of more than an hour: each is
-// kept, with histograms of every lane, and a day of them would not be small.
+// interval is the width of the intervals that a display shows: about a hundred
+// a run, of 100 ms to 1 s.
 func interval(measure time.Duration) time.Duration {
-	const step, most = 100 * time.Millisecond, 3600
-	if measure > most*time.Second {
-		return (measure + most*time.Second - 1).Truncate(most*time.Second) / most
-	}
+	const step = 100 * time.Millisecond
 	return min(max((measure/100).Truncate(step), step), time.Second)
+}
+
+// recorded is the width of the intervals of a run's time series: at most 120
+// intervals, however long the run is. Each holds two histograms of every lane,
+// which would otherwise be most of the memory that a long run takes.
+func recorded(measure time.Duration) time.Duration {
+	const most = 120
+	width := interval(measure)
+	return width * max((measure+most*width-1)/(most*width), 1)
 }
 
 // fire runs the schedule: warm-up, then the measured part, with churn beside it.
