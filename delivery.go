@@ -130,6 +130,10 @@ type Transition struct {
 	To     State
 	At     Instant
 	Reason string // for Failed: one short line
+	// Seen is, of the state that ends a subscription, until when it could have
+	// received what was fired: of a poller, when the last poll was sent that
+	// reached the end of what there was. 0 means At.
+	Seen Instant
 }
 
 // Cause is what a call, or a message without an event, was for.

@@ -28,7 +28,7 @@ type LedgerOptions struct {
 	// counts none.
 	LateAfter time.Duration
 	// DetachGrace excuses a missing emission that was fired at most this long
-	// before the subscription ended.
+	// before the subscription ended, or before it last asked (Transition.Seen).
 	DetachGrace time.Duration
 	// Interval is the width of the intervals that Live shows as recent; 0 is
 	// one second.

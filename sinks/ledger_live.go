@@ -97,15 +97,25 @@ func (h *shard) walk(f func(*subState) int64) int64 {
 // whose outcome is pending is owed to nobody yet; see Live.Measured.Pending.
 func (l *Ledger) Outstanding() int64 {
 	var sum int64
-	for _, n := range l.lanes {
-		for _, h := range n.shards {
-			sum += h.walk(func(s *subState) int64 {
-				if s.state != mcpload.Active {
-					return 0
-				}
-				return l.outstanding(&s.window, h.slotsOf(s))
-			})
-		}
+	for i := range l.lanes {
+		sum += l.OutstandingOf(uint16(i))
+	}
+	return sum
+}
+
+// OutstandingOf is Outstanding of one lane, 0 for one that does not exist.
+func (l *Ledger) OutstandingOf(lane uint16) int64 {
+	if int(lane) >= len(l.lanes) {
+		return 0
+	}
+	var sum int64
+	for _, h := range l.lanes[lane].shards {
+		sum += h.walk(func(s *subState) int64 {
+			if s.state != mcpload.Active {
+				return 0
+			}
+			return l.outstanding(&s.window, h.slotsOf(s))
+		})
 	}
 	return sum
 }

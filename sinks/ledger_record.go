@@ -23,7 +23,8 @@ import (
 // that hears its source if it was measured, its firing was accepted, and it was
 // fired after Active and before the end of a window. If it comes, it is
 // delivered; if not, it is lost, or excused when it was fired no longer than
-// DetachGrace before the end. Expected is what was owed and not excused, so
+// DetachGrace before the end, or, where the subscription has to ask, before the
+// last time that it asked (Transition.Seen). Expected is what was owed and not excused, so
 // that Expected = Delivered + LostSilent + LostAnnounced.
 //
 // First copies of measured emissions that were not owed are Recovered when the
@@ -42,7 +43,7 @@ import (
 // # Memory
 //
 // It grows with the number of emissions (about 33 bytes each, and 8 more per
-// lane), of subscriptions (72 bytes, and 32 more per source heard), of
+// lane), of subscriptions (80 bytes, and 32 more per source heard), of
 // intervals, and of irregularities, but not with the number of deliveries.
 type Ledger struct {
 	opt     LedgerOptions

@@ -11,11 +11,15 @@ import (
 func (h *shard) change(pos uint32, t *mcpload.Transition) bool {
 	s := &h.subs[pos]
 	at := max(t.At, 1)
+	seen := at
+	if t.Seen != 0 {
+		seen = min(t.Seen, at)
+	}
 	switch t.To {
 	case mcpload.Attaching:
 		sound := s.number == 0 || s.over
 		if !sound {
-			h.finish(s, at)
+			h.finish(s, at, at)
 		}
 		h.begin(pos, at)
 		return sound
@@ -25,18 +29,18 @@ func (h *shard) change(pos uint32, t *mcpload.Transition) bool {
 		if s.number == 0 || s.over || s.state == mcpload.Detaching {
 			return false
 		}
-		h.end(s, at)
+		h.end(s, at, seen)
 		h.enter(s, mcpload.Detaching)
 		return true
 	case mcpload.Detached:
 		if s.number == 0 || s.over {
 			return false
 		}
-		h.finish(s, at)
+		h.finish(s, at, seen)
 		h.enter(s, mcpload.Detached)
 		return true
 	case mcpload.Failed:
-		return h.fail(pos, at, t.Reason)
+		return h.fail(pos, at, seen, t.Reason)
 	}
 	return false
 }
@@ -67,7 +71,7 @@ func (h *shard) activate(pos uint32, at mcpload.Instant) bool {
 }
 
 // fail ends a subscription that could not be opened or broke.
-func (h *shard) fail(pos uint32, at mcpload.Instant, reason string) bool {
+func (h *shard) fail(pos uint32, at, seen mcpload.Instant, reason string) bool {
 	s := &h.subs[pos]
 	sound := true
 	if s.number == 0 || s.over {
@@ -81,22 +85,22 @@ func (h *shard) fail(pos uint32, at mcpload.Instant, reason string) bool {
 	case mcpload.Attaching:
 		h.failed++
 		h.lane.readyReasons.add(reason)
-		s.ending, s.until = at, at
+		s.ending, s.until, s.seen = at, at, at
 	case mcpload.Active:
 		h.broken++
 		h.lane.brokenReasons.add(reason)
 	}
-	h.finish(s, at)
+	h.finish(s, at, seen)
 	h.enter(s, mcpload.Failed)
 	return sound
 }
 
 // end closes the current window for new emissions.
-func (h *shard) end(s *subState, at mcpload.Instant) {
+func (h *shard) end(s *subState, at, seen mcpload.Instant) {
 	if s.ending != 0 {
 		return
 	}
-	s.ending, s.until = at, at
+	s.ending, s.until, s.seen = at, at, seen
 	if s.active == 0 {
 		h.cancel++
 		h.wake(s)
@@ -117,8 +121,8 @@ func (h *shard) end(s *subState, at mcpload.Instant) {
 }
 
 // finish marks the current window as over.
-func (h *shard) finish(s *subState, at mcpload.Instant) {
-	h.end(s, at)
+func (h *shard) finish(s *subState, at, seen mcpload.Instant) {
+	h.end(s, at, seen)
 	s.window.over = max(at, s.ending)
 	s.over = true
 	h.wake(s)

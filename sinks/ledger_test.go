@@ -16,7 +16,8 @@ func ms(n float64) mcpload.Instant { return mcpload.Instant(n * 1e6) }
 
 // script tells a recorder what a line of words says, for one subscription and
 // source 0 unless it says otherwise: "word:seq/id@milliseconds". A source other
-// than 0 is written "seq.source", an event id is any number.
+// than 0 is written "seq.source", an event id is any number. The number of a
+// state is until when the subscription could have received something.
 func script(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, lines string) {
 	t.Helper()
 	for word := range strings.FieldsSeq(lines) {
@@ -74,7 +75,7 @@ func say(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, verb string, s mcplo
 		if !ok {
 			t.Fatalf("no such word: %s", verb)
 		}
-		r.Changed(mcpload.Transition{Sub: sub, To: to, At: at, Reason: "no reason"})
+		r.Changed(mcpload.Transition{Sub: sub, To: to, At: at, Reason: "no reason", Seen: ms(float64(s.Seq))})
 	}
 }
 
@@ -191,6 +192,12 @@ func TestLedgerFigures(t *testing.T) {
 			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, InFlight: 1, Unexpected: Unexpected{NotSubscribed: 1}, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 6 * time.Millisecond}},
 		{"excused, and not", up + "fire:1@3 ok:1@3 fire:2@5 ok:2@5 fire:3@6 ok:3@6 detaching@8 got:3@9 detached@10", LedgerOptions{DetachGrace: 3 * time.Millisecond},
 			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, Excused: 1, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 6 * time.Millisecond}},
+		{"a poller that last asked before the end", up + "fire:1@3 ok:1@3 fire:2@5 ok:2@5 fire:3@6 ok:3@6 fire:4@7 ok:4@7 got:2@7 detaching:6@12 detached@13", LedgerOptions{},
+			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, Excused: 2, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 10 * time.Millisecond}},
+		{"and a grace before that", up + "fire:1@3 ok:1@3 fire:2@5 ok:2@5 fire:3@6 ok:3@6 failed:7@12", LedgerOptions{DetachGrace: 2 * time.Millisecond},
+			SubCounts{Expected: 1, LostSilent: 1, Excused: 2, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 10 * time.Millisecond}},
+		{"a poller that asks after the end has no more time", up + "fire:1@3 ok:1@3 fire:2@7 ok:2@7 detaching:20@8 detached@9", LedgerOptions{DetachGrace: 2 * time.Millisecond},
+			SubCounts{Expected: 1, LostSilent: 1, Excused: 1, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 6 * time.Millisecond}},
 		{"broken", up + "fire:1@3 ok:1@4 failed@5 fire:2@6 ok:2@7", LedgerOptions{},
 			SubCounts{Expected: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 3 * time.Millisecond}},
 		{"delivered between the reading and the report of the end", up + "fire:1@4 ok:1@4 got:1@5 fire:2@5.5 ok:2@5.5 detaching@3 got:2@7 detached@8", LedgerOptions{},

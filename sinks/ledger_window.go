@@ -2,6 +2,7 @@ package sinks
 
 import (
 	"slices"
+	"time"
 
 	"github.com/mcpload/mcpload"
 )
@@ -17,8 +18,17 @@ type window struct {
 	// second matters when an emission is fired and delivered between the
 	// reading of ending and the report: it was counted, so it was owed.
 	until mcpload.Instant
+	// seen is until when what was fired could have been received: ending, or
+	// before that where the subscription had to ask.
+	seen mcpload.Instant
 	// over is when Detached or Failed were reported.
 	over mcpload.Instant
+}
+
+// excusedSince is the first instant whose emissions, if they are missing from a
+// window that has ended, are not lost: there was no time to deliver them.
+func (w *window) excusedSince(grace time.Duration) mcpload.Instant {
+	return w.seen.Add(-grace)
 }
 
 // subState is the state of one subscription; state none is 0.
@@ -145,7 +155,7 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 	excusedFrom := high + 1
 	if w.ending != 0 {
 		high = src.firstFrom(t.base+1, w.until) - 1
-		excusedFrom = src.firstFrom(low, w.ending.Add(-l.opt.DetachGrace))
+		excusedFrom = src.firstFrom(low, w.excusedSince(l.opt.DetachGrace))
 	}
 	if t.seal != 0 {
 		high = min(high, t.seal-1)
@@ -222,7 +232,7 @@ func (l *Ledger) holesNow(w *window, slots []slot) int64 {
 		low := src.firstFrom(t.base+1, w.active+1)
 		high := t.newest
 		if w.ending != 0 {
-			high = min(high, src.firstFrom(low, w.ending.Add(-l.opt.DetachGrace))-1)
+			high = min(high, src.firstFrom(low, w.excusedSince(l.opt.DetachGrace))-1)
 		}
 		for _, h := range t.extra.holes {
 			n += src.countOwed(max(h.from, low), min(h.to, high))

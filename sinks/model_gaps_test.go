@@ -30,7 +30,7 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 			length = 0
 			continue
 		}
-		if ended && w.ending.Sub(e.fired) <= m.opt.DetachGrace {
+		if ended && w.seen.Sub(e.fired) <= m.opt.DetachGrace {
 			f.Excused++
 			continue
 		}

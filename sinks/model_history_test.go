@@ -218,7 +218,11 @@ func (h *history) change() {
 		at = h.lag(b & 15)
 	}
 	h.now++
-	h.to.Changed(mcpload.Transition{Sub: sub, To: to, At: h.after(sub, at), Reason: "made up"})
+	t := mcpload.Transition{Sub: sub, To: to, At: h.after(sub, at), Reason: "made up"}
+	if b&16 != 0 { // a poller, which last asked a while ago
+		t.Seen = max(h.now-mcpload.Instant(b&15)*50_000, 1)
+	}
+	h.to.Changed(t)
 }
 
 // after keeps the instants of one subscription's states in order.

@@ -66,7 +66,8 @@ func (m *model) emissions() []*modelEmission {
 // modelWindow is one window of one subscription.
 type modelWindow struct {
 	attaching, active, ending, over           mcpload.Instant
-	begins, activeCall, endCall, overCall, to int // calls; to is that of the next window
+	seen                                      mcpload.Instant // what was fired later could not have been received
+	begins, activeCall, endCall, overCall, to int             // calls; to is that of the next window
 	failed                                    bool
 }
 
@@ -88,16 +89,25 @@ func (m *model) windows(sub mcpload.Sub) []*modelWindow {
 		case mcpload.Active:
 			w.active, w.activeCall = t.At, i
 		case mcpload.Detaching:
-			w.ending, w.endCall = t.At, i
+			w.ending, w.seen, w.endCall = t.At, seenBy(t), i
 		case mcpload.Detached, mcpload.Failed:
 			if w.endCall == never {
-				w.ending, w.endCall = t.At, i
+				w.ending, w.seen, w.endCall = t.At, seenBy(t), i
 				w.failed = t.To == mcpload.Failed
 			}
 			w.over, w.overCall = t.At, i
 		}
 	}
 	return list
+}
+
+// seenBy is until when the subscription that t ends could have received what was
+// fired.
+func seenBy(t mcpload.Transition) mcpload.Instant {
+	if t.Seen == 0 || t.Seen > t.At {
+		return t.At
+	}
+	return t.Seen
 }
 
 // modelCopy is a first copy of an emission in a window.

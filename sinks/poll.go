@@ -2,6 +2,7 @@ package sinks
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -12,7 +13,8 @@ type PollAnswer struct {
 	Events int
 	// More: the target has more and wants to be asked again at once.
 	More bool
-	// Moved: the position is another than before the poll.
+	// Moved: the position is another than before the poll. A target that filters
+	// may bring no event and move all the same.
 	Moved bool
 	// Next is the wait that the target asked for.
 	Next time.Duration
@@ -31,16 +33,30 @@ type PollLoop struct {
 	// Rand, if not nil, spreads the second poll over one more wait, so that
 	// subscriptions opened together do not poll together.
 	Rand *rand.Rand
-	// Stuck, if not nil, is told when the target says More again and again
-	// while nothing comes: the loop then waits instead of spinning.
-	Stuck func()
+	// Stuck, if not nil, is called with the reason when the loop waits although
+	// the target says More.
+	Stuck func(reason string)
 
-	empty  int // answers in a row that said More and brought nothing new
+	stuck  int // answers in a row that said More, brought nothing and did not move
+	barren int // answers in a row that said More and brought nothing or did not move
 	spread bool
 }
 
-// patience is how many empty answers with More in a row are followed at once.
-const patience = 2
+const (
+	// patience is how many answers in a row that say More, bring no event and
+	// leave the position where it was are followed at once.
+	patience = 2
+	// maxBarren is how many answers in a row that say More are followed at once
+	// where only one of the two is missing: pages in which a target filtered out
+	// all events, mostly. It bounds what a position costs that always moves.
+	maxBarren = 1000
+)
+
+// Why a loop waits although the target says More.
+var (
+	stuckReason  = "hasMore again and again with nothing new: waiting all the same"
+	barrenReason = fmt.Sprintf("hasMore in %d answers in a row, and no event with a new cursor: waiting all the same", maxBarren)
+)
 
 // Run polls until ctx is over or an answer says Stop. first is the answer of
 // a poll that was made already.
@@ -59,19 +75,16 @@ func (l *PollLoop) Wait(a PollAnswer) time.Duration {
 	}
 	l.Backoff.Reset()
 	if a.More {
-		if a.Events > 0 && a.Moved {
-			l.empty = 0
-			return 0
-		}
-		if l.empty++; l.empty <= patience {
+		reason := l.notFollowed(a)
+		if reason == "" {
 			return 0
 		}
 		if l.Stuck != nil {
-			l.Stuck()
+			l.Stuck(reason)
 		}
 		return max(l.Floor, a.Next, time.Second)
 	}
-	l.empty = 0
+	l.stuck, l.barren = 0, 0
 	wait := max(l.Floor, a.Next)
 	if !l.spread {
 		l.spread = true
@@ -80,4 +93,23 @@ func (l *PollLoop) Wait(a PollAnswer) time.Duration {
 		}
 	}
 	return wait
+}
+
+// notFollowed returns why an answer with More is not followed at once, "" if it
+// is.
+func (l *PollLoop) notFollowed(a PollAnswer) string {
+	if a.Events > 0 && a.Moved {
+		l.stuck, l.barren = 0, 0
+		return ""
+	}
+	l.barren++
+	if a.Events > 0 || a.Moved {
+		l.stuck = 0
+	} else if l.stuck++; l.stuck > patience {
+		return stuckReason
+	}
+	if l.barren > maxBarren {
+		return barrenReason
+	}
+	return ""
 }

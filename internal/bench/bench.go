@@ -55,7 +55,8 @@ type Options struct {
 	// Shard, when not nil, makes this run one of several.
 	Shard *Shard
 
-	tape *tape // of a calibration: what was fired
+	tape  *tape         // of a calibration: what was fired
+	polls time.Duration // how long a drain waits for polls beyond phases.drain; 0 = pollPatience
 
 	// Of a step of a capacity search.
 	probe   *stepProbe // what is seen beside the result
