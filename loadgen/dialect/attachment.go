@@ -21,6 +21,11 @@ type attachment struct {
 	mu     sync.Mutex // guards what follows, and what lanes say
 	active bool
 	over   bool
+	// asked is, of a poller, when the last poll was sent that reached the end of
+	// what there was, or that failed. held tells that a long poll is at the
+	// target, which answers as soon as something happens.
+	asked mcpload.Instant
+	held  bool
 }
 
 // isOver tells whether the attachment has ended.
@@ -60,7 +65,7 @@ func (a *attachment) fail(err error) {
 	defer a.mu.Unlock()
 	if !a.over {
 		a.over = true
-		a.to.rec.Changed(mcpload.Transition{Sub: a.sub, To: mcpload.Failed, At: a.to.clock.Now(), Reason: line(err.Error())})
+		a.to.rec.Changed(mcpload.Transition{Sub: a.sub, To: mcpload.Failed, At: a.to.clock.Now(), Reason: line(err.Error()), Seen: a.seen()})
 		a.cancel()
 	}
 }
@@ -73,8 +78,17 @@ func (a *attachment) leave() bool {
 		return false
 	}
 	a.over = true
-	a.to.rec.Changed(mcpload.Transition{Sub: a.sub, To: mcpload.Detaching, At: a.to.clock.Now()})
+	a.to.rec.Changed(mcpload.Transition{Sub: a.sub, To: mcpload.Detaching, At: a.to.clock.Now(), Seen: a.seen()})
 	return true
+}
+
+// seen is until when the attachment could have received what was fired; 0 means
+// until now. The caller holds the lock.
+func (a *attachment) seen() mcpload.Instant {
+	if a.held {
+		return 0
+	}
+	return a.asked
 }
 
 // turn is a lane's own kind of attachment, by pointer.

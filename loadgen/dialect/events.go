@@ -57,6 +57,7 @@ type run struct {
 
 	hook   *hook   // webhook
 	stream *stream // push
+	poller poller  // poll
 }
 
 func newEvents(opts Options) (*events, error) {

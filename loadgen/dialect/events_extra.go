@@ -28,6 +28,10 @@ type EventsOptions struct {
 func (d *events) declare() {
 	o := &d.opts
 	webhook := o.Mode == mcpload.Webhook
+	if o.Mode == mcpload.Poll {
+		d.tally.declare("pollsPacedByServer", "pollsPacedByFloor")
+		d.tally.declareTiming("pollInterval")
+	}
 	if webhook && o.Webhook.RotateEvery > 0 {
 		d.tally.declare("rotations", "verifiedByOld", "verifiedByBoth", "rejectedInRace")
 		d.tally.declareTiming("rotationRace", "rotationDual")

@@ -4,12 +4,101 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
+
+// Poller is a Dialect whose subscriptions may have to ask for their events, so
+// that what happened after they last asked cannot have reached them.
+type Poller interface {
+	// Behind returns how many subscriptions are open and ask, and how many of
+	// them have not got to the end of what there was since an instant: no poll
+	// that was sent then or later was answered without hasMore. A long poll that
+	// the target holds counts as sent now. It may be called at any time.
+	Behind(since mcpload.Instant) (behind, open int)
+}
+
+// poller is what a run that polls knows of its polls.
+type poller struct {
+	caught mcpload.Instant // when the last poll was sent whose answer had no hasMore; guarded by the run's mu
+
+	// Of the goroutine that polls: the last answer that is waited upon, at = 0
+	// where there is none.
+	at   mcpload.Instant
+	next time.Duration
+	more bool // the last answer had hasMore
+}
+
+// Behind implements [Poller].
+func (d *events) Behind(since mcpload.Instant) (behind, open int) {
+	if d.opts.Mode != mcpload.Poll {
+		return 0, 0
+	}
+	d.mu.Lock()
+	runs := slices.Clone(d.runs)
+	d.mu.Unlock()
+	now := d.clock.Now()
+	for _, r := range runs {
+		if r == nil {
+			continue
+		}
+		r.mu.Lock()
+		if r.active && !r.over {
+			open++
+			caught := r.poller.caught
+			if r.held {
+				caught = now
+			}
+			if caught < since {
+				behind++
+			}
+		}
+		r.mu.Unlock()
+	}
+	return behind, open
+}
+
+// polling notes that a poll is sent, and how long the run waited for that.
+func (d *events) polling(r *run, at mcpload.Instant, long bool) {
+	p := &r.poller
+	if p.at != 0 {
+		d.tally.took("pollInterval", at.Sub(p.at))
+		paced := "pollsPacedByFloor"
+		if p.next > 0 && p.next >= d.opts.Poll.Floor {
+			paced = "pollsPacedByServer"
+		}
+		d.tally.count(paced, 1)
+		p.at = 0
+	}
+	r.mu.Lock()
+	r.held = long && !p.more
+	r.mu.Unlock()
+}
+
+// polled notes how the poll that was sent at an instant ended: with an answer,
+// or with a failure that is not ours.
+func (d *events) polled(r *run, sent mcpload.Instant, a *answer, still bool, n int) {
+	p := &r.poller
+	failed := a.err != nil
+	// Nothing new and hasMore: there is nothing to follow.
+	p.more = !failed && a.msg.HasMore && (n > 0 || !still)
+	if !failed && !a.msg.HasMore {
+		p.at, p.next = a.at, a.msg.NextPoll
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = false
+	if !p.more || r.asked == 0 {
+		r.asked = sent
+	}
+	if !failed && !p.more {
+		p.caught = sent
+	}
+}
 
 // attachPoll makes the first poll, which says where to begin, and leaves a
 // poller behind.
@@ -29,9 +118,7 @@ func (d *events) attachPoll(ctx context.Context, r *run) error {
 	loop := &sinks.PollLoop{
 		Floor: d.opts.Poll.Floor,
 		Rand:  r.rand,
-		Stuck: func() {
-			d.notice(r, mcpload.Malformed, d.clock.Now(), "hasMore again and again with nothing new: waiting all the same")
-		},
+		Stuck: func(reason string) { d.notice(r, mcpload.Malformed, d.clock.Now(), reason) },
 	}
 	loop.Backoff = backoff
 	loop.Backoff.Reset()
@@ -73,10 +160,14 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 	}
 	// A kept cursor would make the target hold the first poll, too, and with it
 	// the confirmation.
-	if !d.older && d.opts.Poll.Timeout > 0 && !(first && r.resumes) {
+	long := !d.older && d.opts.Poll.Timeout > 0 && !(first && r.resumes)
+	if long {
 		o.Int("timeoutMs", d.opts.Poll.Timeout.Milliseconds())
 	}
+	fromNow := first && !r.resumes // cursor: null
 	_, body := d.build(methodPoll, o, agreed)
+	sent := d.clock.Now()
+	d.polling(r, sent, long)
 	ctx, cancel := context.WithTimeout(r.ctx, d.opts.Timeout+d.opts.Poll.Timeout)
 	defer cancel()
 	a := d.call(ctx, methodPoll, agreed.headers[methodPoll], body)
@@ -88,6 +179,7 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 			d.called(cause, methodPoll, a)
 			return failed, given
 		}
+		d.polled(r, sent, a, true, 0)
 		failed.RetryAfter = a.err.retryAfter
 		if retry {
 			cause = mcpload.Retry
@@ -108,18 +200,33 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 	if a.msg.Truncated && !first { // before the events: it is about what is missing in front of them
 		d.notice(r, mcpload.Truncated, a.at, "")
 	}
-	still := len(a.msg.Cursor) == 0 || r.at(a.msg.Cursor)
-	n := d.takeEvents(r, a)
+	still := len(a.msg.Cursor) == 0 || string(a.msg.Cursor) == "null" || r.at(a.msg.Cursor)
+	n, bytes := d.takeEvents(r, a)
+	if n > 0 && fromNow {
+		d.notice(r, mcpload.Malformed, a.at, eventsFromNow)
+	}
+	if n > 0 && first {
+		// The request opened the subscription; the events in its answer are no
+		// part of what that cost.
+		bytes = min(bytes, a.down)
+		a.down -= bytes
+		d.rec.Called(mcpload.Call{Lane: d.opts.Lane, Cause: mcpload.Events, At: a.at, Down: bytes, Method: methodPoll})
+	}
 	switch {
-	case n > 0:
+	case n > 0 && !first:
 		cause = mcpload.Events
 	case retry:
 		cause = mcpload.Retry
 	}
 	d.called(cause, methodPoll, a)
+	d.polled(r, sent, a, still, n)
 	r.setCursor(a.msg.Cursor)
 	return sinks.PollAnswer{Events: n, More: a.msg.HasMore, Moved: !still, Next: min(a.msg.NextPoll, time.Hour)}, nil
 }
+
+// eventsFromNow is what is wrong with events in the answer to a poll without a
+// cursor, which asks for what happens from then on.
+const eventsFromNow = "events in the answer to cursor: null, which begins now"
 
 // at tells whether the run's position is cursor.
 func (r *run) at(cursor []byte) bool {
@@ -128,14 +235,16 @@ func (r *run) at(cursor []byte) bool {
 	return bytes.Equal(r.cursor, cursor)
 }
 
-// takeEvents reports the deliveries of a poll and returns how many there were.
-func (d *events) takeEvents(r *run, a *answer) (n int) {
+// takeEvents reports the deliveries of a poll and returns how many there were,
+// and their size.
+func (d *events) takeEvents(r *run, a *answer) (n int, bytes int64) {
 	if a.msg.Events == nil {
-		return 0
+		return 0, 0
 	}
 	var f wire.Fields
 	wire.Elements(a.msg.Events, func(e []byte) bool {
 		n++
+		bytes += int64(len(e))
 		if !wire.ScanFields(e, &f) {
 			d.notice(r, mcpload.Malformed, a.at, "an event is not an object")
 			return true
@@ -150,7 +259,7 @@ func (d *events) takeEvents(r *run, a *answer) (n int) {
 		d.look(r, a.at, mcpload.HashID(f.EventID), &f, e)
 		return true
 	})
-	return n
+	return n, bytes
 }
 
 // retryThrottled tries until it is done, fails for good, or ctx is over. What
