@@ -56,7 +56,7 @@ type Options struct {
 	Shard *Shard
 
 	tape  *tape         // of a calibration: what was fired
-	polls time.Duration // how long a drain waits for polls beyond phases.drain; 0 = pollPatience
+	polls time.Duration // how long a drain waits for polls beyond phases.drain; 0 = dialect.PollPatience
 
 	// Of a step of a capacity search.
 	probe   *stepProbe // what is seen beside the result

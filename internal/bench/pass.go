@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,10 +13,6 @@ import (
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
-
-// settle is how long a drain goes on after the last owed event has come, so
-// that a duplicate on its heels is still seen.
-const settle = 500 * time.Millisecond
 
 // pass takes some lanes through all phases, with a ledger of their own.
 type pass struct {
@@ -302,32 +297,6 @@ func (p *pass) churn(ctx context.Context) func() {
 		close(stop)
 		wg.Wait()
 	})
-}
-
-// drain waits until nothing is owed any more, or the grace is over. After an
-// error it still waits if the target is there: what is in flight may count.
-func (p *pass) drain(ctx context.Context, failed error) error {
-	grace := p.profile.Phases.Drain
-	if errors.Is(failed, ErrTarget) || ctx.Err() != nil {
-		grace = 0
-	}
-	p.enter("drain", grace)
-	p.drainOwn()
-	end := time.Now().Add(grace)
-	var quietSince time.Time
-	for time.Now().Before(end) {
-		if p.ledger.Outstanding()+p.pendingOwn() > 0 {
-			quietSince = time.Time{}
-		} else if quietSince.IsZero() {
-			quietSince = time.Now()
-		} else if time.Since(quietSince) >= settle {
-			return nil
-		}
-		if err := p.pause(ctx, 50*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // detach ends all subscriptions in order. An end that the target does not

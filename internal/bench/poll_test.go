@@ -203,8 +203,9 @@ func TestPollThroughFilteredPages(t *testing.T) {
 }
 
 // A target whose cursor never stops is asked again, but not as fast as it can
-// answer.
+// answer for ever. What its pollers never got to is not known to be lost.
 func TestPollOfACursorThatNeverStops(t *testing.T) {
+	const most = 1100 // 1,000 at once, then one a second
 	s := &pollServer{page: 2, endless: true}
 	srv := s.start(t)
 	out := runs(t, Options{polls: time.Millisecond, Profile: pollProfile(t, srv.URL, 1, ", poll: {floor: 100ms}",
@@ -213,13 +214,13 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 	s.mu.Lock()
 	polls := s.polls
 	s.mu.Unlock()
-	if polls > 1100 {
-		t.Errorf("%d polls in less than three seconds", polls)
+	if polls > most {
+		t.Errorf("%d polls", polls)
 	}
 	if l.Delivered != 0 || l.LostSilent != 0 || l.Detail.Excused != out.Result.Upstream.Accepted {
 		t.Errorf("delivered %d, %d lost in silence, %d excused of %d", l.Delivered, l.LostSilent, l.Detail.Excused, out.Result.Upstream.Accepted)
 	}
-	if !warned(out.Result, "malformed", "hasMore in 1000 answers in a row") || !warned(out.Result, "drain-cut", "1 of 1 pollers") {
+	if !warned(out.Result, "drain-cut", "1 of 1 pollers") {
 		t.Errorf("%+v", out.Result.Warnings)
 	}
 }
@@ -253,7 +254,7 @@ func TestDrainCutBeforeTheNextPoll(t *testing.T) {
 		}
 		excused += l.Detail.Excused
 	}
-	if excused != out.Result.Upstream.Accepted || !warned(out.Result, "drain-cut", "1 of 1 pollers had not polled") {
+	if excused != out.Result.Upstream.Accepted || !warned(out.Result, "drain-cut", "1 of 1 pollers had not polled to the end") {
 		t.Errorf("%d excused of %d accepted; %+v", excused, out.Result.Upstream.Accepted, out.Result.Warnings)
 	}
 }
@@ -261,11 +262,11 @@ func TestDrainCutBeforeTheNextPoll(t *testing.T) {
 // A poller that churn ends has not lost what it could not have polled yet.
 func TestChurnEndsAPollerBetweenPolls(t *testing.T) {
 	const channels = 2
-	s := &pollServer{page: 1000, next: 700 * time.Millisecond}
+	s := &pollServer{page: 1000, next: 1200 * time.Millisecond}
 	srv := s.start(t)
 	seen := witnesses(t, srv.URL, channels)
-	out := runs(t, Options{Profile: pollProfile(t, srv.URL, channels, ", churn: {rate: 2/s, pause: 50ms}, poll: {floor: 100ms}",
-		"schedule: {rate: 80/s}\nphases: {warmup: 0, measure: 4s, drain: 50ms}\n")})
+	out := runs(t, Options{Profile: pollProfile(t, srv.URL, channels, ", churn: {rate: 0.4/s, pause: 50ms}, poll: {floor: 100ms}",
+		"schedule: {rate: 40/s}\nphases: {warmup: 0, measure: 5s, drain: 400ms}\n")})
 	var got, excused int64
 	for i, l := range out.Result.Lanes {
 		if l.LostSilent+l.LostAnnounced != 0 || l.Expected != l.Delivered || l.Delivered == 0 || l.Delivered > int64(seen[i].Distinct()) {

@@ -12,6 +12,10 @@ import (
 	"github.com/mcpload/mcpload/sinks"
 )
 
+// PollPatience is how long the end of a run waits for polls beyond the time that
+// it gives to stragglers.
+const PollPatience = time.Minute
+
 // Poller is a Dialect whose subscriptions may have to ask for their events, so
 // that what happened after they last asked cannot have reached them.
 type Poller interface {

@@ -82,7 +82,10 @@ func lane(t *testing.T, e dialect.EndpointOptions, o dialect.Options) (dialect.D
 		t.Fatal(err)
 	}
 	rec := newMemory()
-	o.Clock, o.Recorder, o.Endpoint = mcpload.NewClock(), rec, ep
+	o.Recorder, o.Endpoint = rec, ep
+	if o.Clock == nil {
+		o.Clock = mcpload.NewClock()
+	}
 	if o.Event == "" {
 		o.Event = "chat.message"
 	}
