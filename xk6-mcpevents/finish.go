@@ -140,6 +140,34 @@ func (b *behind) look() int {
 	return n
 }
 
+// askedAgain waits until every poller that is owed something has polled once
+// more, for [dialect.PollPatience] at most, and says so when that was not
+// enough. What was never asked for is excused then.
+func (g *group) askedAgain(ctx context.Context) {
+	poller, ok := g.dialect.(dialect.Poller)
+	if !ok {
+		return
+	}
+	limit := time.NewTimer(dialect.PollPatience)
+	defer limit.Stop()
+	since, missing := g.hub.clock.Now(), newBehind(g)
+	for {
+		behind, open := poller.Behind(since)
+		if behind == 0 || missing.look() == 0 {
+			return
+		}
+		select {
+		case <-time.After(patienceMost):
+		case <-limit.C:
+			g.state.Logger.Warnf("lane %s: %d of %d pollers had not polled to the end %v after settle (%v); what they never asked for is excused, not lost: raise settle above the wait between two polls",
+				g.book.lane, behind, open, dialect.PollPatience, g.book.settle)
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // finish ends the group, once, and returns when it is ended and counted. What
 // was fired before and is missing after settle is lost.
 func (g *group) finish(ctx context.Context, settle time.Duration) {
@@ -155,8 +183,8 @@ func (g *group) finish(ctx context.Context, settle time.Duration) {
 		if d, ok := g.dialect.(dialect.Phased); ok {
 			d.Drain()
 		}
-		if settle > 0 {
-			g.settled(ctx, settle)
+		if settle > 0 && !g.settled(ctx, settle) {
+			g.askedAgain(ctx)
 		}
 		// The subscriptions must be ended also when the iteration was broken off.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

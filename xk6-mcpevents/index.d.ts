@@ -39,7 +39,7 @@ export interface CommonOptions {
   topic?: string;
   /** HTTP version: over TLS "1.1" or "2"; in plain text "1.1" or "h2c". Default "1.1". */
   http?: "1.1" | "2" | "h2c";
-  /** How long close() waits for what is missing; what is missing then was lost. Default 2s; of resumable() 30s; of watchLists() 10s, and it has to be longer than the time to live. */
+  /** How long close() waits for what is missing; what is missing then was lost. Pollers to which something is missing poll once more, for up to a minute longer. Default 2s; of resumable() 30s; of watchLists() 10s, and it has to be longer than the time to live. */
   settle?: Duration;
   /** Bounds the opening. Default 30s. */
   readyTimeout?: Duration;

@@ -212,6 +212,30 @@ func TestNobodyTakesEvents(t *testing.T) {
 	}
 }
 
+// close() waits until every poller has polled once more, however short its
+// settle time is.
+func TestCloseWaitsForTheNextPoll(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{NextPoll: 1500 * time.Millisecond}, "")
+	root := New()
+	s := newStage(t, root)
+	s.must(at(srv, `
+		const sub = await new Client(TARGET, {token: 'k6'}).poll('tick', {subscriptions: 3, settle: '100ms'});
+		await new Upstream({event: 'tick', admin: ADMIN}).fire(5);
+		globalThis.sums = await sub.close();
+		globalThis.own = sub.figures();
+	`))
+	finished(t, root)
+	s.over()
+	s.agree()
+	if s.value("sums.delivered") != int64(15) || s.value("sums.lost + sums.excused") != int64(0) {
+		t.Error(s.value("JSON.stringify(sums)"))
+	}
+	if n := number(s.value("own.timings.pollInterval.count")); n < 3 || n != number(s.value("own.values.pollsPacedByServer")) {
+		t.Error(s.value("JSON.stringify(own)"))
+	}
+}
+
 // Only latencies are sampled, never counts.
 func TestSampleEvery(t *testing.T) {
 	noLeaks(t)
