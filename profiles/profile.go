@@ -192,8 +192,9 @@ type Lane struct {
 
 // PollLane paces a poller.
 type PollLane struct {
-	// Floor is the least time between two polls without hasMore; default 1s, as
-	// the draft advises.
+	// Floor is the least time between an answer without hasMore and the next
+	// poll; default 1s, as the draft advises. Where the server asks for a longer
+	// wait (nextPollMs), that counts.
 	Floor time.Duration `yaml:"floor,omitempty" json:"floor,omitempty"`
 	// Timeout is the long-poll time asked for (timeoutMs); 0 = answer at once.
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
@@ -359,6 +360,8 @@ type Phases struct {
 	// Measure is what the figures are of, default 10s.
 	Measure time.Duration `yaml:"measure,omitempty" json:"measure"`
 	// Drain is the grace for what is in flight when firing stops, default 5s.
+	// Pollers that are still owed something then poll once more, however long
+	// the server has them wait for that, for up to a minute longer.
 	Drain time.Duration `yaml:"drain,omitempty" json:"drain"`
 	// Late is the age, from intended, past which a delivery counts as late,
 	// default 5s; 0 = never.

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -181,6 +182,9 @@ func (r *run) warnLane(l results.Lane) {
 	}
 	if n := l.Figures["streamsInClumps"]; n > 0 {
 		r.warning("clumps", l.Name, "on %.0f streams the deliveries came in clumps: again and again the bytes stopped in the middle of a message, at equal distances, for a second and more. A proxy on the path collects them until a buffer is full (or the server itself does): the latencies are its, not the delivery's. See docs/proxies.md", n)
+	}
+	if ttl := time.Duration(l.Figures["ttlMs"] * 1e6); l.LostSilent > 0 && ttl > r.profile.Phases.Drain {
+		r.warning("ttl-outlasts-drain", l.Name, "%d changes had not been seen when the drain (%v) was over, and the target lets copies live for %v, so clients may have had no reason to fetch again: raise phases.drain above that before you call them lost", l.LostSilent, r.profile.Phases.Drain, ttl)
 	}
 	if l.Detail.Terminated > 0 {
 		r.warning("terminated", l.Name, "the target ended %d subscriptions", l.Detail.Terminated)

@@ -13,9 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/mcpload/mcpload/internal/witness"
 	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
 )
 
 // pollServer is an MCP server that only polls know, written for these tests. It
@@ -277,5 +280,73 @@ func TestChurnEndsAPollerBetweenPolls(t *testing.T) {
 	}
 	if excused == 0 || got+excused > out.Result.Upstream.Accepted {
 		t.Errorf("%d delivered, %d excused of %d accepted", got, excused, out.Result.Upstream.Accepted)
+	}
+}
+
+// The interval of polls is a figure: how long it was, and who set it.
+func TestPollIntervalIsAFigure(t *testing.T) {
+	for name, tt := range map[string]struct {
+		next         time.Duration
+		paced, other string
+	}{
+		"server": {150 * time.Millisecond, "pollsPacedByServer", "pollsPacedByFloor"},
+		"floor":  {20 * time.Millisecond, "pollsPacedByFloor", "pollsPacedByServer"},
+		"nobody": {0, "pollsPacedByFloor", "pollsPacedByServer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &pollServer{page: 1, next: tt.next}
+			srv := s.start(t)
+			out := runs(t, Options{Profile: pollProfile(t, srv.URL, 2, ", poll: {floor: 100ms}",
+				"schedule: {kind: burst, burst: 8, every: 200ms}\nphases: {warmup: 0, measure: 800ms, drain: 2s}\n")})
+			for _, l := range out.Result.Lanes {
+				q := l.Timings["pollInterval"]
+				paced, other := l.Figures[tt.paced], l.Figures[tt.other]
+				if q.Count == 0 || float64(q.Count) != paced || other != 0 || q.P50.Duration() < max(tt.next, 100*time.Millisecond) {
+					t.Errorf("%s: %d waits, half of them under %v, %v by the %s, %v not", l.Name, q.Count, q.P50, paced, name, other)
+				}
+				// Pages are followed at once: they are polls, and no waits.
+				if polls := l.Overhead.Causes["emptyPoll"].Requests + l.Overhead.Causes["events"].Requests; polls <= q.Count {
+					t.Errorf("%s: %d polls after the first, %d waits", l.Name, polls, q.Count)
+				}
+			}
+		})
+	}
+}
+
+// Over shards, counts of polls add up, and so do the samples of their intervals.
+func TestMergePollFigures(t *testing.T) {
+	part := func(server, floor float64, waits ...time.Duration) results.PartFigures {
+		h := hdrhistogram.New(1000, int64(10*time.Minute), 3)
+		for _, w := range waits {
+			if err := h.RecordValue(int64(w)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return results.PartFigures{
+			Values:  map[string]float64{"pollsPacedByServer": server, "pollsPacedByFloor": floor},
+			Timings: map[string]sinks.Timing{"pollInterval": {Histogram: h}},
+		}
+	}
+	got, most := mergeFigures([]results.PartFigures{part(3, 0, time.Second, time.Second, time.Second), part(0, 2, 2*time.Second, 4*time.Second)})
+	h := got.Timings["pollInterval"].Histogram
+	if got.Values["pollsPacedByServer"] != 3 || got.Values["pollsPacedByFloor"] != 2 || h.TotalCount() != 5 || h.ValueAtQuantile(50)/1e6 != 1000 || h.Max()/1e6 < 3990 || len(most) != 0 {
+		t.Errorf("%v, %d waits, p50 %d, max %d, at most %v", got.Values, h.TotalCount(), h.ValueAtQuantile(50), h.Max(), most)
+	}
+}
+
+// Changes of lists that nobody saw are no proof of a loss where copies outlive
+// the drain.
+func TestCopiesThatOutliveTheDrain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lost int64
+		ttl  float64
+		want bool
+	}{"outlived": {3, 6000, true}, "shorter": {3, 5000, false}, "nothing missing": {0, 6000, false}} {
+		r := &run{result: &results.Result{}, profile: &profiles.Profile{}}
+		r.profile.Phases.Drain = 5 * time.Second
+		r.warnLane(results.Lane{Name: "lists", Expected: 10, LostSilent: tt.lost, Figures: map[string]float64{"ttlMs": tt.ttl}})
+		if warned(r.result, "ttl-outlasts-drain", "3 changes had not been seen when the drain (5s) was over, and the target lets copies live for 6s") != tt.want {
+			t.Errorf("%s: %+v", name, r.result.Warnings)
+		}
 	}
 }
