@@ -247,7 +247,8 @@ type Detail struct {
 	// InFlight deliveries were on their way when the subscription began; they
 	// were neither demanded nor held against the target.
 	InFlight int64 `json:"inFlight"`
-	// Excused emissions were on their way when the subscription ended.
+	// Excused emissions were on their way when the subscription ended, or came
+	// too late for its last poll.
 	Excused int64 `json:"excused"`
 	// Replayed deliveries are older than the subscription and were asked for.
 	Replayed        int64 `json:"replayed"`

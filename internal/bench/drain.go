@@ -57,11 +57,19 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 			if len(behind) == 0 || now >= end.Add(patience) {
 				return nil
 			}
+			p.mayTake(grace + patience)
 		}
 		if err := p.pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
+}
+
+// mayTake says how long the phase may take after all.
+func (p *pass) mayTake(limit time.Duration) {
+	p.phaseMu.Lock()
+	defer p.phaseMu.Unlock()
+	p.limit = limit
 }
 
 // acceptedSoFar is how many shots the upstream has taken.
