@@ -286,9 +286,14 @@ type Verdict struct {
 	// figures of the run).
 	Threshold string `json:"threshold"`
 	Lane      string `json:"lane,omitempty"` // the lane that it was checked on
-	Passed    bool   `json:"passed"`         // whether it held
+	// Passed is whether it held. It is false as well where the threshold was not
+	// evaluated.
+	Passed bool `json:"passed"`
+	// NotEvaluated says why the threshold judged nothing; it is absent where the
+	// threshold was evaluated. Such a threshold neither held nor failed.
+	NotEvaluated string `json:"notEvaluated,omitempty"`
 	// Measured is the figure in its own unit (ns for durations), null when
-	// there was nothing to measure: such a threshold fails.
+	// there was nothing to measure.
 	Measured *float64 `json:"measured"`
 	// Text is the measured value for people: "12.3ms".
 	Text string `json:"text"`

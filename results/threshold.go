@@ -85,33 +85,51 @@ func (t Threshold) CheckLanes(names []string) error {
 // String returns the threshold as it was written.
 func (t Threshold) String() string { return t.text }
 
-// Check measures r against t: one verdict for each lane that t speaks of.
+// Check measures r against t: one verdict for each lane that t speaks of. With
+// *, lanes whose profile says that they hear nothing are left out where the
+// figure is about what they heard.
 func (t Threshold) Check(r *Result) []Verdict {
 	if t.where == "run" {
-		return []Verdict{t.verdict("", reflect.ValueOf(r).Elem())}
+		v := t.verdict("", reflect.ValueOf(r).Elem(), func(got float64) string { return r.unjudged(t.path, got) })
+		return []Verdict{v}
 	}
 	var out []Verdict
+	silent := r.silentLanes()
 	for i := range r.Lanes {
-		if t.where == "*" || t.where == r.Lanes[i].Name {
-			out = append(out, t.verdict(r.Lanes[i].Name, reflect.ValueOf(&r.Lanes[i]).Elem()))
+		l := &r.Lanes[i]
+		if t.where != "*" && t.where != l.Name {
+			continue
 		}
+		v := t.verdict(l.Name, reflect.ValueOf(l).Elem(), func(got float64) string { return l.unjudged(&r.Upstream, t.path, got) })
+		if t.where == "*" && v.NotEvaluated != "" && silent[l.Name] {
+			continue
+		}
+		out = append(out, v)
 	}
-	if out == nil {
-		// A lane that was never run has no figures, and no figure is no pass.
-		out = append(out, Verdict{Threshold: t.text, Lane: t.where, Text: "the lane was not run"})
+	switch {
+	case out != nil:
+	case t.where == "*":
+		out = append(out, t.notEvaluated("", "no lane hears any event"))
+	default:
+		out = append(out, t.notEvaluated(t.where, "the lane was not run"))
 	}
 	return out
 }
 
-func (t Threshold) verdict(lane string, root reflect.Value) Verdict {
-	v := Verdict{Threshold: t.text, Lane: lane}
+// notEvaluated is the verdict of a threshold that judged nothing.
+func (t Threshold) notEvaluated(lane, why string) Verdict {
+	return Verdict{Threshold: t.text, Lane: lane, NotEvaluated: why, Text: why}
+}
+
+func (t Threshold) verdict(lane string, root reflect.Value, unjudged func(got float64) string) Verdict {
 	got, kind, ok := figure(root, t.path)
-	if !ok {
-		v.Text = "nothing was measured"
-		return v
+	if why := unjudged(got); why != "" {
+		return t.notEvaluated(lane, why)
 	}
-	v.Measured, v.Text, v.Passed = &got, formatFigure(got, kind), t.holds(got)
-	return v
+	if !ok {
+		return t.notEvaluated(lane, "nothing was measured")
+	}
+	return Verdict{Threshold: t.text, Lane: lane, Measured: &got, Text: formatFigure(got, kind), Passed: t.holds(got)}
 }
 
 func (t Threshold) holds(got float64) bool {

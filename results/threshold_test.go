@@ -10,7 +10,7 @@ func sample() *Result {
 	return &Result{
 		Lanes: []Lane{
 			{Name: "push", Expected: 100, Delivered: 99, LostSilent: 1, Latency: Latency{FromIntended: Quantiles{Count: 99, P99: 250e6}}, Duplicates: Duplicates{Rate: 0.02}},
-			{Name: "poll", Overhead: Overhead{Causes: map[string]Traffic{"emptyPoll": {Requests: 7}}}},
+			{Name: "poll", Expected: 5, LostAnnounced: 5, Unexpected: 1, Overhead: Overhead{Causes: map[string]Traffic{"emptyPoll": {Requests: 7}}}},
 		},
 		Upstream:   Upstream{Dropped: 3},
 		Instrument: Instrument{Bottleneck: true},
@@ -26,8 +26,8 @@ func TestThresholdCheck(t *testing.T) {
 		{"push.latency.fromIntended.p99 < 250ms", []bool{false}, "250ms"},
 		{"push.latency.fromIntended.p99 <= 250ms", []bool{true}, "250ms"},
 		{"push.latency.fromIntended.p99 < 0.3s", []bool{true}, "250ms"},
-		{"poll.latency.fromIntended.p99 < 1h", []bool{false}, "nothing was measured"},
-		{"poll.latency.fromIntended.count == 0", []bool{true}, "0"},
+		{"poll.latency.fromIntended.p99 < 1h", []bool{false}, "nothing was delivered"},
+		{"poll.latency.fromIntended.count == 0", []bool{false}, "nothing was delivered"},
 		{"*.lostSilent == 0", []bool{false, true}, "1"},
 		{"*.delivered != 5", []bool{true, true}, "99"},
 		{"push.duplicates.rate < 1%", []bool{false}, "0.02"},
