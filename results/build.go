@@ -102,7 +102,7 @@ func someCounts(rs []sinks.Reason) map[string]int64 {
 
 func newOverhead(a *sinks.LaneAccount) Overhead {
 	o := Overhead{SubscriptionHours: a.SubscriptionHours, Causes: map[string]Traffic{}}
-	var once, ongoing Traffic
+	var once, ongoing, all Traffic
 	for c := range mcpload.Causes {
 		t := a.Traffic[c]
 		cause := mcpload.Cause(c)
@@ -116,6 +116,7 @@ func newOverhead(a *sinks.LaneAccount) Overhead {
 		}
 		traffic := Traffic{Requests: t.Requests, BytesUp: t.Up, BytesDown: t.Down, Connections: t.Connections}
 		o.Causes[cause.String()] = traffic
+		all.add(traffic)
 		switch cause {
 		case mcpload.Events:
 		case mcpload.Subscribe, mcpload.Verification, mcpload.Unsubscribe, mcpload.Discovery:
@@ -129,6 +130,7 @@ func newOverhead(a *sinks.LaneAccount) Overhead {
 	o.PerSubscription = once.over(float64(a.Subscriptions))
 	o.PerSubscriptionHour = ongoing.over(a.SubscriptionHours)
 	o.PerDelivered = ongoing.over(float64(a.Delivered))
+	o.TotalPerDelivered = all.over(float64(a.Delivered))
 	return o
 }
 

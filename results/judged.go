@@ -3,6 +3,7 @@ package results
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -149,4 +150,11 @@ func (r *Result) unjudged(path []string, got float64) string {
 		return "nothing was fired"
 	}
 	return ""
+}
+
+// Figure is the figure of the lane at a path of field names as they are in
+// result.json, such as duplicates.sameEvent; ok is false where there is none.
+func (l *Lane) Figure(name string) (v float64, ok bool) {
+	v, _, ok = figure(reflect.ValueOf(l).Elem(), strings.Split(name, "."))
+	return v, ok
 }

@@ -215,6 +215,9 @@ type Overhead struct {
 	// heartbeats, refreshes, retries and reconnects.
 	PerSubscriptionHour Share `json:"perSubscriptionHour"`
 	PerDelivered        Share `json:"perDelivered"` // see perSubscriptionHour
+	// TotalPerDelivered is all traffic over the delivered events, what carried
+	// them included. It is zero where nothing was delivered.
+	TotalPerDelivered Share `json:"totalPerDelivered"`
 	// Causes splits all traffic; the cause "events" is what did carry events
 	// and is not part of the sums above.
 	Causes map[string]Traffic `json:"causes"`

@@ -44,6 +44,16 @@ type note struct {
 	text   string
 }
 
+const thresholdTitle = "mcpload: threshold "
+
+// thresholdText is why a threshold did not hold.
+func thresholdText(v *results.Verdict) string {
+	if v.NotEvaluated != "" {
+		return "not evaluated: " + v.Text
+	}
+	return "measured: " + v.Text
+}
+
 // notes are what a reader of the job has to know: nothing where all is well.
 func notes(r *results.Result) []note {
 	var out []note
@@ -53,10 +63,13 @@ func notes(r *results.Result) []note {
 	if r.Instrument.Bottleneck {
 		out = append(out, note{true, "", "mcpload: bottleneck", bottleneck(r)})
 	}
-	for _, v := range r.Thresholds {
-		if !v.Passed {
-			out = append(out, note{true, v.Lane, "mcpload: threshold " + v.Threshold, "measured: " + v.Text})
+	for i := range r.Thresholds {
+		if v := &r.Thresholds[i]; !v.Passed {
+			out = append(out, note{true, v.Lane, thresholdTitle + v.Threshold, thresholdText(v)})
 		}
+	}
+	for _, u := range uncleanLines(lanesOf(r)) {
+		out = append(out, note{false, "", "mcpload: not clean", u.String()})
 	}
 	for _, w := range r.Warnings {
 		out = append(out, note{false, w.Lane, "mcpload: " + w.Code, w.Text})
@@ -147,9 +160,12 @@ func gitlabData(s string) string {
 	return strings.NewReplacer("section_start:", "section_start :", "section_end:", "section_end :").Replace(Clean(s))
 }
 
-// teamcity reports thresholds as tests, so that TeamCity keeps their history.
+// teamcity reports thresholds as tests, so that TeamCity keeps their history. One
+// that was not evaluated is a failed test: an ignored one would leave the build
+// green.
 func (p *printer) teamcity(r *results.Result) {
-	for _, v := range r.Thresholds {
+	for i := range r.Thresholds {
+		v := &r.Thresholds[i]
 		where := "run"
 		if v.Lane != "" {
 			where = v.Lane
@@ -157,13 +173,13 @@ func (p *printer) teamcity(r *results.Result) {
 		name := teamcityValue("mcpload." + where + ": " + v.Threshold)
 		p.printf("##teamcity[testStarted name='%s']\n", name)
 		if !v.Passed {
-			p.printf("##teamcity[testFailed name='%s' message='%s']\n", name, teamcityValue("measured: "+v.Text))
+			p.printf("##teamcity[testFailed name='%s' message='%s']\n", name, teamcityValue(thresholdText(v)))
 		}
 		p.printf("##teamcity[testFinished name='%s']\n", name)
 	}
 	for _, n := range notes(r) {
 		switch {
-		case strings.HasPrefix(n.title, "mcpload: threshold "):
+		case strings.HasPrefix(n.title, thresholdTitle):
 		case n.failed:
 			p.printf("##teamcity[buildProblem description='%s']\n", teamcityValue(n.title+": "+n.line()))
 		default:

@@ -129,7 +129,7 @@ func sampleResult() *results.Result {
 		Target:   results.Target{URL: "http://127.0.0.1:8080/mcp", Era: "modern", Protocol: "2026-07-28"},
 		Upstream: results.Upstream{Kind: "inject", Sources: 2, Fired: 400},
 		Lanes: []results.Lane{{
-			Name: "push", System: "events", Mode: "push", Subscriptions: 5, Expected: 2000, Delivered: 1999, LostSilent: 1,
+			Name: "push", System: "events", Mode: "push", Subscriptions: 5, Ready: results.Ready{Active: 5}, Expected: 2000, Delivered: 1999, LostSilent: 1,
 			Latency:  results.Latency{FromIntended: results.Quantiles{Count: 1999, P50: 2e6, P99: 300e6, P999: 310e6}},
 			Overhead: results.Overhead{PerDelivered: results.Share{Requests: 0.01, Bytes: 12.5}},
 		}},

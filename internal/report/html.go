@@ -123,8 +123,13 @@ type tableRow struct {
 	Label  string
 	Indent bool
 	Head   bool
-	Cells  []string
+	Cells  []tableCell
 	Span   int // columns of the table
+}
+
+type tableCell struct {
+	Text    string
+	Unclean bool // it should be 0
 }
 
 // runView is what is said of one run as a whole.
@@ -135,8 +140,10 @@ type runView struct {
 	Started    string
 	Took       string
 	Fired      string
-	Word       string // the verdict in a word: pass, fail, doubtful, partial, or part of a shard
+	Word       string // the verdict in a word
+	Class      string // of the verdict in the page
 	Verdict    string
+	Unclean    []uncleanLine
 	Thresholds []heldRow
 	Shards     []shardRow
 	Health     [][2]string
@@ -227,9 +234,9 @@ func tableRows(lanes []laneOf) [][]tableRow {
 	for _, g := range rowsOf(lanes) {
 		var rows []tableRow
 		for _, r := range g {
-			row := tableRow{Label: r.label, Indent: r.label[0] == ' ', Head: r.value == nil, Span: len(lanes) + 1}
+			row := tableRow{Label: r.label, Indent: r.label[0] == ' ', Head: r.headline(), Span: len(lanes) + 1}
 			for _, l := range lanes {
-				row.Cells = append(row.Cells, Clean(r.cell(l)))
+				row.Cells = append(row.Cells, tableCell{Clean(r.cell(l)), r.unclean(l)})
 			}
 			rows = append(rows, row)
 		}

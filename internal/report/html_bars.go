@@ -34,35 +34,73 @@ type barKey struct {
 }
 
 // The causes that are paid once per subscription, and those that go on for as
-// long as it does. A cause's place is its shade in every chart.
+// long as it does. A running cause's place is its shade in every chart: that of
+// events is the first, and all that is paid once is together the last.
 var (
 	once    = []string{"subscribe", "verification", "unsubscribe", "discovery"}
-	ongoing = []string{"emptyPoll", "heartbeat", "refresh", "reconnect", "retry"}
+	running = []string{"events", "emptyPoll", "heartbeat", "refresh", "reconnect", "retry", "control"}
+	ongoing = running[1:]
 )
 
-// costs are the charts of the overhead, split by cause, and of the target's
-// processor time where that can be told apart by lane.
+// opening is the name of what is paid once, where it is a part of the whole cost.
+const opening = "opening and ending"
+
+// costs are the charts of what a delivered event costs as a whole, then of the
+// overhead, split by cause, and of the target's processor time where that can be
+// told apart by lane.
 func costs(columns []column, lanes []laneOf) []bars {
 	perHour := func(l *results.Lane) float64 { return l.Overhead.SubscriptionHours }
 	perEvent := func(l *results.Lane) float64 { return float64(l.Delivered) }
 	perOne := func(l *results.Lane) float64 { return float64(l.Subscriptions) }
 	requests := func(t results.Traffic) float64 { return float64(t.Requests) }
 	size := func(t results.Traffic) float64 { return float64(t.BytesUp + t.BytesDown) }
+	whole := append(causesFrom(running, 0), costCause{len(running), opening})
+	overhead := causesFrom(ongoing, 1)
 	all := []bars{
-		costBars("Requests without an event, per delivered event", ratio, columns, lanes, ongoing, requests, perEvent),
-		costBars("Bytes without an event, per delivered event", bytes, columns, lanes, ongoing, size, perEvent),
-		costBars("Requests without an event, per subscription-hour", ratio, columns, lanes, ongoing, requests, perHour),
-		costBars("Bytes without an event, per subscription-hour", bytes, columns, lanes, ongoing, size, perHour),
-		costBars("Requests to open and end one subscription", ratio, columns, lanes, once, requests, perOne),
-		costBars("Bytes to open and end one subscription", bytes, columns, lanes, once, size, perOne),
+		costBars("Requests per delivered event, the event included", ratio, columns, lanes, whole, requests, perEvent),
+		costBars("Bytes per delivered event, the event included", bytes, columns, lanes, whole, size, perEvent),
+		costBars("Overhead within it: requests without an event, per delivered event", ratio, columns, lanes, overhead, requests, perEvent),
+		costBars("Overhead within it: bytes without an event, per delivered event", bytes, columns, lanes, overhead, size, perEvent),
+		costBars("Requests without an event, per subscription-hour", ratio, columns, lanes, overhead, requests, perHour),
+		costBars("Bytes without an event, per subscription-hour", bytes, columns, lanes, overhead, size, perHour),
+		costBars("Requests to open and end one subscription", ratio, columns, lanes, causesFrom(once, 0), requests, perOne),
+		costBars("Bytes to open and end one subscription", bytes, columns, lanes, causesFrom(once, 0), size, perOne),
 		targetBars(columns, lanes),
 	}
 	return slices.DeleteFunc(all, func(b bars) bool { return len(b.Bars) == 0 })
 }
 
-func costBars(title string, say func(float64) string, columns []column, lanes []laneOf, causes []string, amount func(results.Traffic) float64, over func(*results.Lane) float64) bars {
+// costCause is a cause and its shade.
+type costCause struct {
+	key  int
+	name string
+}
+
+func causesFrom(names []string, first int) []costCause {
+	var out []costCause
+	for i, name := range names {
+		out = append(out, costCause{first + i, name})
+	}
+	return out
+}
+
+// traffic is the traffic of a cause of a chart.
+func (c costCause) traffic(l *results.Lane) results.Traffic {
+	if c.name != opening {
+		return l.Overhead.Causes[c.name]
+	}
+	var sum results.Traffic
+	for _, name := range once {
+		t := l.Overhead.Causes[name]
+		sum.Requests, sum.Connections = sum.Requests+t.Requests, sum.Connections+t.Connections
+		sum.BytesUp, sum.BytesDown = sum.BytesUp+t.BytesUp, sum.BytesDown+t.BytesDown
+	}
+	return sum
+}
+
+func costBars(title string, say func(float64) string, columns []column, lanes []laneOf, causes []costCause, amount func(results.Traffic) float64, over func(*results.Lane) float64) bars {
 	c := bars{Title: title}
-	seen := map[int]bool{}
+	seen := map[costCause]bool{}
 	for i, x := range lanes {
 		l := x.lane
 		n := over(l)
@@ -71,16 +109,16 @@ func costBars(title string, say func(float64) string, columns []column, lanes []
 		}
 		b := bar{Column: columns[i]}
 		var sum float64
-		for k, cause := range causes {
-			v := amount(l.Overhead.Causes[cause]) / n
+		for _, cause := range causes {
+			v := amount(cause.traffic(l)) / n
 			if v == 0 {
 				continue
 			}
-			if !seen[k] {
-				seen[k] = true
-				c.Keys = append(c.Keys, barKey{k, cause})
+			if !seen[cause] {
+				seen[cause] = true
+				c.Keys = append(c.Keys, barKey{cause.key, cause.name})
 			}
-			b.Parts = append(b.Parts, barPart{Key: k, X: sum, W: v, Tip: cause + " " + say(v)})
+			b.Parts = append(b.Parts, barPart{Key: cause.key, X: sum, W: v, Tip: cause.name + " " + say(v)})
 			sum += v
 		}
 		b.Text, b.sum = say(sum), sum

@@ -22,28 +22,55 @@ func whereText(r *results.Result) string {
 }
 
 // heldRow is one threshold on the page: lanes on which it held are named
-// together, a lane on which it failed has a row of its own.
+// together, and so are lanes on which it was not evaluated for the same reason; a
+// lane on which it failed has a row of its own.
 type heldRow struct {
 	Threshold, Lanes, Text string
-	Passed                 bool
+	Word                   string
+}
+
+// What became of a threshold, in reports.
+const (
+	wordHeld         = "held"
+	wordFailed       = "failed"
+	wordNotEvaluated = "not evaluated"
+)
+
+func wordOf(v *results.Verdict) string {
+	switch {
+	case v.NotEvaluated != "":
+		return wordNotEvaluated
+	case v.Passed:
+		return wordHeld
+	}
+	return wordFailed
+}
+
+// Class is the row's class in the page.
+func (h heldRow) Class() string {
+	if h.Word == wordHeld {
+		return ""
+	}
+	return strings.ReplaceAll(h.Word, " ", "-")
 }
 
 func heldRows(vs []results.Verdict) []heldRow {
 	var out []heldRow
-	at := map[string]int{}
-	for _, v := range vs {
-		i, known := at[v.Threshold]
-		if known && v.Passed {
-			out[i].Lanes += ", " + Clean(v.Lane)
-			if text := Clean(v.Text); !strings.HasSuffix(", "+out[i].Text, ", "+text) {
-				out[i].Text += ", " + text
+	type key struct{ threshold, word, why string }
+	at := map[key]int{}
+	for i := range vs {
+		v := &vs[i]
+		k := key{v.Threshold, wordOf(v), v.NotEvaluated}
+		n, known := at[k]
+		if known && k.word != wordFailed {
+			out[n].Lanes += ", " + Clean(v.Lane)
+			if text := Clean(v.Text); !strings.HasSuffix(", "+out[n].Text, ", "+text) {
+				out[n].Text += ", " + text
 			}
 			continue
 		}
-		if v.Passed {
-			at[v.Threshold] = len(out)
-		}
-		out = append(out, heldRow{Clean(v.Threshold), Clean(v.Lane), Clean(v.Text), v.Passed})
+		at[k] = len(out)
+		out = append(out, heldRow{Clean(v.Threshold), Clean(v.Lane), Clean(v.Text), k.word})
 	}
 	return out
 }

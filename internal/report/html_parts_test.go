@@ -36,9 +36,10 @@ func TestFiredOfAllTurns(t *testing.T) {
 func TestThresholdRows(t *testing.T) {
 	got := heldRows([]results.Verdict{
 		{Threshold: "*.late == 0", Lane: "a", Passed: true, Text: "0"}, {Threshold: "*.late == 0", Lane: "b", Text: "3"}, {Threshold: "*.late == 0", Lane: "c", Passed: true, Text: "0"},
+		{Threshold: "*.late == 0", Lane: "d", NotEvaluated: "nothing", Text: "nothing"}, {Threshold: "*.late == 0", Lane: "e", NotEvaluated: "nothing", Text: "nothing"},
 		{Threshold: "*.p99 < 1s", Lane: "a", Passed: true, Text: "1ms"}, {Threshold: "*.p99 < 1s", Lane: "b", Passed: true, Text: "2ms"},
 	})
-	want := []heldRow{{"*.late == 0", "a, c", "0", true}, {"*.late == 0", "b", "3", false}, {"*.p99 < 1s", "a, b", "1ms, 2ms", true}}
+	want := []heldRow{{"*.late == 0", "a, c", "0", wordHeld}, {"*.late == 0", "b", "3", wordFailed}, {"*.late == 0", "d, e", "nothing", wordNotEvaluated}, {"*.p99 < 1s", "a, b", "1ms, 2ms", wordHeld}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -137,26 +138,5 @@ func TestOverlayOfThree(t *testing.T) {
 	}
 	if len(v.Runs) != 3 || len(v.Data.Runs) != 3 || v.Columns[2].Hue != 0 || v.Columns[5].Hue != 1 || len(v.Finds) != 3 {
 		t.Errorf("%d runs, %d drawn, %d findings, %+v", len(v.Runs), len(v.Data.Runs), len(v.Finds), v.Columns)
-	}
-}
-
-// TestLead: the sentence that compares the modes does not make much of little.
-func TestLead(t *testing.T) {
-	lane := func(name string, p99 time.Duration, delivered, lost int64) results.Lane {
-		return results.Lane{Name: name, Expected: delivered + lost, Delivered: delivered, LostSilent: lost, Latency: results.Latency{FromIntended: results.Quantiles{Count: delivered, P99: results.Nanos(p99)}}}
-	}
-	for want, lanes := range map[string][]results.Lane{
-		"": {lane("push", time.Millisecond, 5, 0), lane("poll", 0, 0, 5)},
-		"push was soonest: 99 of 100 knew within 10.0ms; webhook and other took about as long, poll took 99 times as long. None of them lost anything.": {
-			lane("poll", 990*time.Millisecond, 5, 0), lane("push", 10*time.Millisecond, 5, 0), lane("webhook", 11*time.Millisecond, 5, 0), lane("other", 11*time.Millisecond, 5, 0)},
-		"low was soonest: 99 of 100 knew within 1.00ms; b took 25.0ms. None of them lost anything.": {lane("low", time.Millisecond, 5, 0), lane("b", 25*time.Millisecond, 7, 0)},
-		"a was soonest: 99 of 100 knew within 10.0ms; b took 2.5 times as long. b lost 3 of 10.":    {lane("a", 10*time.Millisecond, 5, 0), lane("b", 25*time.Millisecond, 7, 3)},
-	} {
-		if lanes[0].Name == "low" {
-			lanes[0].Latency.BelowFloor = []string{"fromIntended.p99"}
-		}
-		if got := lead(&Page{Result: &results.Result{Lanes: lanes}}); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
 	}
 }

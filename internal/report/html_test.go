@@ -49,14 +49,18 @@ func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 	one := laneOf{&p.Result.Upstream, &p.Result.Lanes[0]}
 	for _, g := range rowsOf([]laneOf{one}) {
 		for _, r := range g {
-			if v := r.cell(one); v != "" && !strings.Contains(got, ">"+html.EscapeString(r.label)+"</th><td class=\"n\">"+html.EscapeString(v)+"</td>") {
+			class := "n"
+			if r.unclean(one) {
+				class = "n unclean"
+			}
+			if v := r.cell(one); r.shown(one) && v != "" && !strings.Contains(got, ">"+html.EscapeString(r.label)+"</th><td class=\""+class+"\">"+html.EscapeString(v)+"</td>") {
 				t.Errorf("the page lacks %q %q", r.label, v)
 			}
 		}
 	}
 	for _, want := range []string{
 		"The generator was the bottleneck", "1 of 3 thresholds held", "timers woke 80ms late",
-		"99 of 100 deliveries were there within 300ms of the intended instant, half within 2.00ms; 1 of 2 000 were lost, 1 of them in silence; each cost 0.010 requests and 12.5 B that carried no event.",
+		"99 of 100 deliveries were there within 300ms of the intended instant, half within 2.00ms; 1 of 2 000 lost in silence.",
 		// p50, p75, p90, p95, p99, p99.9, p99.99, max
 		`<td>intended</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">10.0ms</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">100ms</td><td class="n">100ms</td>`,
 		`<th scope="row">4 s</th><td class="n">1</td><td class="n">5</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">2</td>`,
@@ -112,33 +116,33 @@ func TestHTMLBars(t *testing.T) {
 	got := costs([]column{{Lane: "push"}}, []laneOf{{&p.Result.Upstream, &p.Result.Lanes[0]}})
 	// Nothing per subscription-hour, as there are none, and nothing of a target
 	// that is another's.
-	if len(got) != 4 {
+	if len(got) != 6 {
 		t.Fatalf("%d charts: %+v", len(got), got)
 	}
 	// 1,999 heartbeat bytes and 3,998 of reconnects over 1,999 deliveries.
-	b := got[1].Bars[0]
+	b := got[3].Bars[0]
 	if b.Text != "3 B" || len(b.Parts) != 2 || b.Parts[0].W != 333.3 || b.Parts[1].X != 333.3 || b.Parts[1].W != 666.7 {
 		t.Errorf("bytes per delivery: %+v", b)
 	}
-	if b := got[3].Bars[0]; b.Text != "100 B" || len(b.Parts) != 1 || b.Parts[0].W != 1000 {
+	if b := got[5].Bars[0]; b.Text != "100 B" || len(b.Parts) != 1 || b.Parts[0].W != 1000 {
 		t.Errorf("bytes to open: %+v", b)
 	}
-	if b.Parts[0].Key != 1 || b.Parts[1].Key != 3 || len(got[1].Keys) != 2 || got[1].Keys[0] != (barKey{1, "heartbeat"}) {
-		t.Errorf("shades of the causes: %+v", got[1])
+	if b.Parts[0].Key != 2 || b.Parts[1].Key != 4 || len(got[3].Keys) != 2 || got[3].Keys[0] != (barKey{2, "heartbeat"}) {
+		t.Errorf("shades of the causes: %+v", got[3])
 	}
-	const shades = 5 // of a colour, in the page's style
-	if len(once) > shades || len(ongoing) > shades {
-		t.Errorf("%d and %d causes in %d shades", len(once), len(ongoing), shades)
+	const shades = 8 // of a colour, in the page's style
+	if len(once) > shades || len(running)+1 > shades {
+		t.Errorf("%d and %d causes in %d shades", len(once), len(running)+1, shades)
 	}
 	for c := range mcpload.Causes {
-		if name := mcpload.Cause(c).String(); name != "events" && !slices.Contains(once, name) && !slices.Contains(ongoing, name) {
+		if name := mcpload.Cause(c).String(); !slices.Contains(once, name) && !slices.Contains(running, name) {
 			t.Errorf("the cause %s is in no chart", name)
 		}
 	}
 	// In turns the target's work can be told apart: 4 ms over 1,999 deliveries.
 	p.Result.Lanes[0].Process = &results.Process{CPU: 3998e3}
 	got = costs([]column{{Lane: "push"}}, []laneOf{{&p.Result.Upstream, &p.Result.Lanes[0]}})
-	if b := got[len(got)-1].Bars[0]; len(got) != 5 || b.Text != results.FormatNanos(2000) {
+	if b := got[len(got)-1].Bars[0]; len(got) != 7 || b.Text != results.FormatNanos(2000) {
 		t.Errorf("the target's work: %+v", got[len(got)-1])
 	}
 }

@@ -30,40 +30,10 @@ func newRunView(p *Page) runView {
 			v.Profile = b.String()
 		}
 	}
-	v.Word, v.Verdict = judge(r)
+	j := judge(r)
+	v.Word, v.Class, v.Verdict, v.Unclean = j.word, j.class, j.text, j.unclean
 	v.Health = health(r)
 	return v
-}
-
-// judge puts the verdict of a run into a word and a sentence. What speaks
-// against the figures themselves comes before what they say.
-func judge(r *results.Result) (word, text string) {
-	failed := 0
-	for _, t := range r.Thresholds {
-		if !t.Passed {
-			failed++
-		}
-	}
-	of := fmt.Sprintf("%d of %s held", len(r.Thresholds)-failed, plural(int64(len(r.Thresholds)), "threshold"))
-	if len(r.Thresholds) == 0 {
-		of = "the profile sets no thresholds"
-	}
-	if r.Part != nil {
-		of = "thresholds are judged on the merged run"
-	}
-	switch {
-	case r.Instrument.Bottleneck:
-		return "doubtful", "The generator was the bottleneck, so these figures say little about the target; " + of + "."
-	case r.Partial:
-		return "partial", "The run ended early: " + Clean(r.Reason) + ". What was fired until then is accounted for; " + of + "."
-	case failed > 0:
-		return "fail", fmt.Sprintf("%d of %s failed.", failed, plural(int64(len(r.Thresholds)), "threshold"))
-	case r.Part != nil:
-		return "part", fmt.Sprintf("This is shard %d of %d, and it is whole; %s.", r.Part.Index, r.Part.Count, of)
-	case len(r.Thresholds) == 0:
-		return "pass", "The run is whole, and the profile sets no thresholds."
-	}
-	return "pass", "All " + plural(int64(len(r.Thresholds)), "threshold") + " held."
 }
 
 // quotient writes a quotient of 1.2 and more.
@@ -91,7 +61,7 @@ func meaning(p *Page, several bool) []string {
 		if several {
 			name = Clean(p.Name) + " · " + name
 		}
-		out = append(out, name+": "+laneMeaning(l))
+		out = append(out, name+": "+laneMeaning(laneOf{&p.Result.Upstream, l}))
 	}
 	return out
 }
@@ -114,66 +84,42 @@ func soonest(r *results.Result) []*results.Lane {
 	return lanes
 }
 
-// lead is the one sentence that compares the lanes of a run; empty where there
-// are not two to compare.
-func lead(p *Page) string {
-	lanes := slices.DeleteFunc(soonest(p.Result), func(l *results.Lane) bool { return l.Delivered == 0 })
-	if len(lanes) < 2 {
-		return ""
+func deliveries(n int64) string {
+	if n == 1 {
+		return "1 delivery was"
 	}
-	low := func(l *results.Lane) bool { return slices.Contains(l.Latency.BelowFloor, "fromIntended.p99") }
-	first := lanes[0].Latency.FromIntended.P99
-	s := fmt.Sprintf("%s was soonest: 99 of 100 knew within %s", Clean(lanes[0].Name), results.FormatNanos(first))
-	var alike, longer []string
-	for _, l := range lanes[1:] {
-		p99 := l.Latency.FromIntended.P99
-		switch times := float64(p99) / float64(max(first, 1)); {
-		case times < 1.2 || low(l): // one run cannot tell them apart
-			alike = append(alike, Clean(l.Name))
-		case low(lanes[0]): // times what, is not known
-			longer = append(longer, fmt.Sprintf("%s took %s", Clean(l.Name), results.FormatNanos(p99)))
-		default:
-			longer = append(longer, fmt.Sprintf("%s took %s times as long", Clean(l.Name), quotient(times)))
-		}
-	}
-	if alike != nil {
-		longer = append([]string{listed(alike) + " took about as long"}, longer...)
-	}
-	s += "; " + strings.Join(longer, ", ")
-	var losers []string
-	for _, l := range lanes {
-		if lost := l.LostSilent + l.LostAnnounced; lost > 0 {
-			losers = append(losers, fmt.Sprintf("%s lost %s of %s", Clean(l.Name), count(lost), count(l.Expected)))
-		}
-	}
-	if losers == nil {
-		return s + ". None of them lost anything."
-	}
-	return s + ". " + strings.Join(losers, ", ") + "."
+	return count(n) + " deliveries were"
 }
 
-func laneMeaning(l *results.Lane) string {
-	if l.Delivered == 0 {
-		return fmt.Sprintf("none of the %s that were owed arrived.", plural(l.Expected, "delivery"))
+func laneMeaning(x laneOf) string {
+	l := x.lane
+	switch {
+	case l.HeardNothing():
+		return fmt.Sprintf("it heard nothing at all, and %s owed.", deliveries(l.Expected))
+	case l.Delivered == 0:
+		return fmt.Sprintf("none arrived, and %s owed.", deliveries(l.Expected))
 	}
 	q := l.Latency.FromIntended
 	s := fmt.Sprintf("99 of 100 deliveries were there within %s of the intended instant, half within %s; ", results.FormatNanos(q.P99), results.FormatNanos(q.P50))
-	lost := l.LostSilent + l.LostAnnounced
-	switch {
-	case lost == 0:
+	if l.Expected == l.Delivered {
 		s += "nothing was lost"
-	case l.LostSilent == 0:
-		s += fmt.Sprintf("%s of %s were lost, all announced", count(lost), count(l.Expected))
-	default:
-		s += fmt.Sprintf("%s of %s were lost, %s of them in silence", count(lost), count(l.Expected), count(l.LostSilent))
 	}
-	if d := l.Duplicates.SameEvent + l.Duplicates.SameEmission; d > 0 {
-		s += ", " + count(d) + " came more than once"
+	var counts []string
+	for i := range figuresOfLanes {
+		if f := &figuresOfLanes[i]; f.unclean(x) {
+			text := count(int64(f.read(x)))
+			if f.loss {
+				text += " of " + count(l.Expected)
+			}
+			counts = append(counts, text+" "+f.label)
+		}
 	}
-	if o := l.Overhead.PerDelivered; o.Requests > 0 {
-		s += fmt.Sprintf("; each cost %s requests and %s that carried no event", ratio(o.Requests), bytes(o.Bytes))
-	} else if o.Bytes > 0 {
-		s += fmt.Sprintf("; each cost %s that carried no event", bytes(o.Bytes))
+	if counts != nil && l.Expected == l.Delivered {
+		s += "; "
+	}
+	s += strings.Join(counts, ", ")
+	if t, o := l.Overhead.TotalPerDelivered, l.Overhead.PerDelivered; t != (results.Share{}) {
+		s += fmt.Sprintf("; each cost %s requests and %s, of which %s requests and %s carried no event", ratio(t.Requests), bytes(t.Bytes), ratio(o.Requests), bytes(o.Bytes))
 	}
 	return s + "."
 }
@@ -277,7 +223,7 @@ func (v runView) Warnings() []string {
 	return out
 }
 
-// Failed tells whether a threshold did.
-func (v runView) Failed() bool {
-	return slices.ContainsFunc(v.Thresholds, func(h heldRow) bool { return !h.Passed })
+// Open tells whether a threshold did not hold.
+func (v runView) Open() bool {
+	return slices.ContainsFunc(v.Thresholds, func(h heldRow) bool { return h.Word != wordHeld })
 }

@@ -55,9 +55,10 @@ type junitProblem struct {
 // test case for each threshold and lane, with mcpload.LANE as its class
 // (mcpload.run for figures of the run), one that the run was whole and one that
 // the generator was not the bottleneck. A missed threshold is a failure; a
-// partial run and a bottleneck are errors, because they say nothing about the
-// target. Warnings are the suite's output, and what the upstream saw besides its
-// properties. Several results are as many suites, named by their profiles and
+// partial run, a bottleneck and a threshold that was not evaluated are errors,
+// because they say nothing about the target. None of them is skipped: a CI system
+// takes a skipped test for a good one. Figures that are not clean and warnings are
+// the suite's output, and what the upstream saw besides its properties. Several results are as many suites, named by their profiles and
 // numbered in their order.
 func JUnit(w io.Writer, runs ...*results.Result) error {
 	doc := junitSuites{Name: "mcpload"}
@@ -98,13 +99,17 @@ func junitOf(r *results.Result) junitSuite {
 		sound.Error = problem("bottleneck", bottleneck(r))
 	}
 	suite.Cases = append(suite.Cases, whole, sound)
-	for _, v := range r.Thresholds {
+	for i := range r.Thresholds {
+		v := &r.Thresholds[i]
 		c := junitCase{Class: "mcpload.run", Name: Clean(v.Threshold), Time: "0"}
 		if v.Lane != "" {
 			c.Class = "mcpload." + Clean(v.Lane)
 		}
-		if !v.Passed {
+		switch wordOf(v) {
+		case wordFailed:
 			c.Failure = problem("threshold", "measured: "+Clean(v.Text))
+		case wordNotEvaluated:
+			c.Error = problem("not-evaluated", "not evaluated: "+Clean(v.Text))
 		}
 		suite.Cases = append(suite.Cases, c)
 	}
@@ -116,6 +121,9 @@ func junitOf(r *results.Result) junitSuite {
 		if c.Error != nil {
 			suite.Errors++
 		}
+	}
+	for _, u := range uncleanLines(lanesOf(r)) {
+		suite.Out += "not clean: " + u.String() + "\n"
 	}
 	for _, w := range r.Warnings {
 		suite.Out += "warning: " + warningText(w) + "\n"

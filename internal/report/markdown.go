@@ -91,16 +91,24 @@ func Markdown(w io.Writer, r *results.Result) error {
 	if r.Part != nil {
 		p.printf("Shard %d of %d: thresholds are judged on the merged run.\n\n", r.Part.Index, r.Part.Count)
 	}
+	j := judge(r)
+	p.printf("**%s:** %s\n\n", Markup(strings.ToUpper(j.word[:1])+j.word[1:]), Markup(j.text))
+	for _, u := range j.unclean {
+		p.printf("- **%s**&#58; %s\n", Markup(u.Label), Markup(u.Lanes))
+	}
+	if len(j.unclean) > 0 {
+		p.printf("\n")
+	}
+	for _, s := range settingLines(r) {
+		p.printf("%s.\n\n", Markup(s))
+	}
 	p.laneTable(r)
 	p.upstreamTable(&r.Upstream)
 	if len(r.Thresholds) > 0 {
 		p.printf("| | threshold | lane | measured |\n|---|---|---|--:|\n")
-		for _, v := range r.Thresholds {
-			mark := "✅"
-			if !v.Passed {
-				mark = "❌"
-			}
-			p.row(mark, Markup(v.Threshold), Markup(v.Lane), Markup(v.Text))
+		for i := range r.Thresholds {
+			v := &r.Thresholds[i]
+			p.row(map[string]string{wordHeld: "✅", wordFailed: "❌", wordNotEvaluated: "⚠️ not evaluated"}[wordOf(v)], Markup(v.Threshold), Markup(v.Lane), Markup(v.Text))
 		}
 		p.printf("\n")
 	}
@@ -113,15 +121,15 @@ func Markdown(w io.Writer, r *results.Result) error {
 // laneTable has a row for each lane: figures grow to the right, lanes down, as
 // a page is scrolled.
 func (p *printer) laneTable(r *results.Result) {
-	var lanes []laneOf
-	for i := range r.Lanes {
-		lanes = append(lanes, laneOf{&r.Upstream, &r.Lanes[i]})
-	}
+	lanes := lanesOf(r)
 	var columns []row
 	names := []string{"lane"}
 	for _, x := range slices.Concat(rowsOf(lanes)...) {
-		if x.short != "" {
+		switch {
+		case x.short != "":
 			columns, names = append(columns, x), append(names, x.short)
+		case slices.ContainsFunc(lanes, x.unclean):
+			columns, names = append(columns, x), append(names, x.label)
 		}
 	}
 	p.row(names...)

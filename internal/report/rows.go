@@ -20,19 +20,35 @@ type laneOf struct {
 // row is one line of the table: a figure of every lane.
 type row struct {
 	label string
-	value func(l *results.Lane) string // nil for the headline of the rows below
+	value func(l *results.Lane) string // with figure nil, too: the headline of the rows below
 	owed  bool                         // it is about what was owed to the lane, or came to it
 	short string                       // its name in a summary, empty where it is left out there
+
+	figure *laneFigure // what the row shows, instead of value
 }
 
 // has tells whether a lane has such a figure.
 func (r *row) has(l laneOf) bool { return !r.owed || !l.hearsNothing() }
 
+// shown tells whether the row is worth its place for a lane.
+func (r *row) shown(l laneOf) bool {
+	return r.has(l) && (r.figure == nil || !r.figure.rare || r.figure.read(l) != 0)
+}
+
+// headline tells whether the row has no cells.
+func (r *row) headline() bool { return r.value == nil && r.figure == nil }
+
+// unclean tells whether the row's figure of a lane should be 0, and is not.
+func (r *row) unclean(l laneOf) bool { return r.figure != nil && r.figure.unclean(l) }
+
 // cell is what the row says of a lane: nothing, where the lane has no such
 // figure, since a zero would look like a measurement.
 func (r *row) cell(l laneOf) string {
-	if r.value == nil || !r.has(l) {
+	switch {
+	case r.headline() || !r.has(l):
 		return ""
+	case r.figure != nil:
+		return r.figure.cell(l)
 	}
 	return r.value(l.lane)
 }
@@ -53,7 +69,7 @@ func rowsOf(lanes []laneOf) [][]row {
 	for _, group := range groups {
 		var rows []row
 		for _, r := range group {
-			if slices.ContainsFunc(lanes, r.has) {
+			if slices.ContainsFunc(lanes, r.shown) {
 				rows = append(rows, r)
 			}
 		}
@@ -75,19 +91,7 @@ var groups = [][]row{
 		}},
 		{label: "time to ready, p99", value: func(l *results.Lane) string { return quantile(l.Ready.Time, l.Ready.Time.P99) }},
 	},
-	owed([]row{
-		{label: "expected", short: "expected", value: func(l *results.Lane) string { return count(l.Expected) }},
-		{label: "delivered", short: "delivered", value: func(l *results.Lane) string { return count(l.Delivered) }},
-		{label: "lost in silence", short: "lost in silence", value: func(l *results.Lane) string { return count(l.LostSilent) }},
-		{label: "lost, announced", short: "lost, announced", value: func(l *results.Lane) string { return count(l.LostAnnounced) }},
-		{label: "gaps per million", value: func(l *results.Lane) string { return ratio(l.Gaps.PerMillion) }},
-		{label: "duplicates", short: "duplicates", value: func(l *results.Lane) string { return count(l.Duplicates.SameEvent + l.Duplicates.SameEmission) }},
-		{label: "  redelivered on request", value: func(l *results.Lane) string { return count(l.Duplicates.Requested) }},
-		{label: "out of order", value: func(l *results.Lane) string { return count(l.OutOfOrder) }},
-		{label: "late", value: func(l *results.Lane) string { return count(l.Late) }},
-		{label: "unexpected", value: func(l *results.Lane) string { return count(l.Unexpected) }},
-		{label: "recovered", value: func(l *results.Lane) string { return count(l.Recovered) }},
-	}),
+	countRows(),
 	owed([]row{
 		{label: "latency from intended, p50", short: "p50", value: latency("fromIntended.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromIntended, l.FromIntended.P50
@@ -111,20 +115,43 @@ var groups = [][]row{
 			return l.FromSent, l.FromSent.P99
 		})},
 	}),
-	slices.Concat([]row{
+	slices.Concat(owed([]row{
+		{label: "wire cost per delivered event"},
+		{label: "  requests", short: "wire cost per event, requests", value: totalCost(func(s results.Share) string { return ratio(s.Requests) })},
+		{label: "  bytes", short: "wire cost per event, bytes", value: totalCost(func(s results.Share) string { return bytes(s.Bytes) })},
+		{label: "overhead within it"},
+		{label: "  requests", short: "overhead per event, requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerDelivered.Requests) }},
+		{label: "  bytes", short: "overhead per event, bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerDelivered.Bytes) }},
+	}), []row{
 		{label: "to open one subscription"},
 		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerSubscription.Requests) }},
 		{label: "  bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerSubscription.Bytes) }},
 		{label: "overhead per subscription-hour"},
 		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerSubscriptionHour.Requests) }},
 		{label: "  bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerSubscriptionHour.Bytes) }},
-	}, owed([]row{
-		{label: "overhead per delivered event"},
-		{label: "  requests", short: "overhead per event, requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerDelivered.Requests) }},
-		{label: "  bytes", short: "overhead per event, bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerDelivered.Bytes) }},
-	}), []row{
+	}, []row{
 		{label: "connections opened", value: func(l *results.Lane) string { return count(connections(l)) }},
 	}),
+}
+
+// countRows are the rows of the counts.
+func countRows() []row {
+	var rows []row
+	for i := range figuresOfLanes {
+		rows = append(rows, figuresOfLanes[i].row())
+	}
+	return rows
+}
+
+// totalCost shows the whole cost of a delivered event. A result that was
+// written before there was such a figure has none.
+func totalCost(show func(results.Share) string) func(*results.Lane) string {
+	return func(l *results.Lane) string {
+		if l.Overhead.TotalPerDelivered == (results.Share{}) {
+			return "–"
+		}
+		return show(l.Overhead.TotalPerDelivered)
+	}
 }
 
 // owed marks rows as being about what was owed to the lane.

@@ -45,7 +45,7 @@ func textCells(t *testing.T, r *results.Result) cellsOf {
 	lines := strings.Split(write(t, func(w io.Writer) error { return Text(w, r) }), "\n")
 	lines = lines[3:] // what ran
 	for _, line := range lines[2:] {
-		if strings.HasPrefix(line, "~") || strings.HasPrefix(line, "generator") {
+		if strings.HasPrefix(line, "~") || strings.HasPrefix(line, "verdict") {
 			break
 		}
 		runes := []rune(padRight(line, labelWidth+columnWidth*len(r.Lanes)))
@@ -64,7 +64,7 @@ func htmlCells(t *testing.T, r *results.Result) cellsOf {
 	out := cellsOf{}
 	_, table, _ := strings.Cut(page1(t, Page{Result: r}), `<table class="figures">`)
 	table, _, _ = strings.Cut(table, "</table>")
-	cell := regexp.MustCompile(`<td class="n">([^<]*)</td>`)
+	cell := regexp.MustCompile(`<td class="n[^"]*">([^<]*)</td>`)
 	for _, m := range regexp.MustCompile(`(?s)<tr[^>]*><th scope="row"[^>]*>([^<]*)</th>(.*?)</tr>`).FindAllStringSubmatch(table, -1) {
 		cells := cell.FindAllStringSubmatch(m[2], -1)
 		for i, l := range r.Lanes {
@@ -87,7 +87,7 @@ func markdownCells(t *testing.T, r *results.Result) cellsOf {
 		}
 		cells := strings.Split(strings.Trim(line, "|\n"), "|")
 		for i := range cells {
-			cells[i] = strings.ReplaceAll(strings.TrimSpace(cells[i]), `\~`, "~")
+			cells[i] = strings.NewReplacer(`\~`, "~", `\!`, "!").Replace(strings.TrimSpace(cells[i]))
 		}
 		switch {
 		case names == nil:

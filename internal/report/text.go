@@ -29,7 +29,7 @@ func Text(w io.Writer, r *results.Result) error {
 	p.own(r.Lanes)
 	p.upstream(&r.Upstream)
 	p.floor(r)
-	p.verdicts(r.Thresholds)
+	p.verdicts(r)
 	p.part(r)
 	p.shards(r)
 	p.instrument(r)
@@ -146,22 +146,24 @@ func floorText(r *results.Result) string {
 	return ""
 }
 
-func (p *printer) verdicts(vs []results.Verdict) {
-	for _, v := range vs {
-		mark := "pass"
-		if !v.Passed {
-			mark = "FAIL"
-		}
-		p.printf("%s  %s", mark, Clean(v.Threshold))
-		if v.Lane != "" {
-			p.printf("  (%s: %s)\n", v.Lane, Clean(v.Text))
-		} else {
-			p.printf("  (%s)\n", Clean(v.Text))
-		}
+func (p *printer) verdicts(r *results.Result) {
+	for i := range r.Thresholds {
+		v := &r.Thresholds[i]
+		p.printf("%s  %s  (%s)\n", map[string]string{wordHeld: "pass", wordFailed: "FAIL", wordNotEvaluated: "NOT EVALUATED"}[wordOf(v)],
+			Clean(v.Threshold), strings.TrimPrefix(Clean(v.Lane+": "+v.Text), ": "))
 	}
-	if len(vs) > 0 {
+	if len(r.Thresholds) > 0 {
 		p.printf("\n")
 	}
+	j := judge(r)
+	p.printf("verdict    %s: %s\n", strings.ToUpper(j.word), j.text)
+	for _, u := range j.unclean {
+		p.printf("not clean  %s\n", u)
+	}
+	for _, s := range settingLines(r) {
+		p.printf("setting    %s\n", s)
+	}
+	p.printf("\n")
 }
 
 func (p *printer) instrument(r *results.Result) {

@@ -67,7 +67,7 @@ func TestNothingOwed(t *testing.T) {
 	if got := row(text, "subscriptions active"); len(got) != 2 {
 		t.Errorf("%q", got)
 	}
-	if got := row(text, "lost in silence"); len(got) != 1 || got[0] != "1" {
+	if got := row(text, "lost in silence"); len(got) != 1 || got[0] != "!1" {
 		t.Errorf("%q in\n%s", got, text)
 	}
 	r.Lanes = r.Lanes[1:]

@@ -1,0 +1,196 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// grade is what a figure that is not 0 says about a run.
+type grade int
+
+const (
+	plain  grade = iota // nothing: it is no fault
+	notice              // something to look into, and not for certain the target's
+	fault               // the target delivered other than it should
+)
+
+// laneFigure is a count of a lane.
+type laneFigure struct {
+	label string // of its row; "600 LABEL" has to read well
+	short string // its name in a summary, empty where it is left out there
+	// read is the count. of is what it is a part of; nil = of nothing.
+	read func(laneOf) float64
+	of   func(*results.Lane) int64
+	// grade is what it says where it is not 0.
+	grade grade
+	// rare figures have a row only where they are not 0; the others always.
+	rare bool
+	// owed figures are about what was owed to the lane, or came to it.
+	owed bool
+	// loss figures say nothing of their own where a lane heard nothing at all.
+	loss bool
+}
+
+// figuresOfLanes are the counts of the table of lanes, in its order. What is
+// not clean is read from here as well, in every form of a report: a new figure
+// is one line.
+var figuresOfLanes = []laneFigure{
+	{label: "expected", short: "expected", owed: true, read: path("expected")},
+	{label: "delivered", short: "delivered", owed: true, read: path("delivered")},
+	{label: "owed, and nothing came at all", owed: true, rare: true, grade: fault, of: expected, read: heardNothing},
+	{label: "lost in silence", short: "lost in silence", owed: true, loss: true, grade: fault, of: expected, read: path("lostSilent")},
+	{label: "lost, announced", short: "lost, announced", owed: true, loss: true, grade: fault, of: expected, read: path("lostAnnounced")},
+	{label: "undeliverable here", owed: true, loss: true, rare: true, grade: notice, of: expected, read: path("lostUndeliverable")},
+	{label: "refused by this sink", owed: true, loss: true, rare: true, grade: notice, of: expected, read: path("lostRefused")},
+	{label: "lost after suspension", owed: true, loss: true, rare: true, grade: fault, of: expected, read: path("lostSuspended")},
+	{label: "gaps per million", owed: true, read: path("gaps.perMillion")},
+	{label: "duplicates", short: "duplicates", owed: true, grade: fault, of: delivered, read: path("duplicates.sameEvent", "duplicates.sameEmission")},
+	{label: "  redelivered on request", owed: true, read: path("duplicates.requested")},
+	{label: "out of order", owed: true, grade: fault, of: delivered, read: path("outOfOrder")},
+	{label: "late", owed: true, grade: fault, of: delivered, read: path("late")},
+	{label: "unexpected", owed: true, grade: fault, read: path("unexpected")},
+	{label: "recovered", owed: true, grade: notice, read: path("recovered")},
+	{label: "gaps announced for nothing", owed: true, rare: true, grade: fault, read: path("gaps.falseAlarms")},
+	{label: "cursors that claimed too much", owed: true, rare: true, grade: fault, read: path("gaps.overclaimed")},
+	{label: "latencies out of range", owed: true, rare: true, grade: notice, of: delivered, read: path("latency.fromIntended.outOfRange")},
+	{label: "subscriptions not active", rare: true, grade: notice, of: subscriptions, read: notActive},
+	{label: "subscriptions ended by the target", rare: true, grade: notice, read: path("detail.terminated")},
+	{label: "malformed messages", rare: true, grade: fault, read: path("detail.malformed")},
+	{label: "deliveries with a bad signature", rare: true, grade: notice, read: path("detail.rejected")},
+	{label: "events without a probe id", rare: true, grade: notice, read: unprobed},
+	{label: "streams cut", rare: true, grade: notice, read: cutByOthers},
+	{label: "streams that fell silent", rare: true, grade: notice, read: path("detail.deadStreams")},
+	{label: "failed calls", rare: true, grade: notice, read: failedCalls},
+}
+
+// path reads figures by their names in result.json and adds them up. One that
+// the result does not have is 0.
+func path(names ...string) func(laneOf) float64 {
+	return func(x laneOf) float64 {
+		var sum float64
+		for _, name := range names {
+			v, _ := x.lane.Figure(name)
+			sum += v
+		}
+		return sum
+	}
+}
+
+func expected(l *results.Lane) int64      { return l.Expected }
+func delivered(l *results.Lane) int64     { return l.Delivered }
+func subscriptions(l *results.Lane) int64 { return int64(l.Subscriptions) }
+
+func heardNothing(x laneOf) float64 {
+	if x.lane.HeardNothing() {
+		return float64(x.lane.Expected)
+	}
+	return 0
+}
+
+func notActive(x laneOf) float64 {
+	return float64(max(0, int64(x.lane.Subscriptions)-x.lane.Ready.Active))
+}
+
+// unprobed events are what a run that fires nothing is there for.
+func unprobed(x laneOf) float64 {
+	if x.upstream.Kind == "none" {
+		return 0
+	}
+	return float64(x.lane.Detail.Unprobed)
+}
+
+// cutByOthers leaves out the streams that the profile wanted to be cut.
+func cutByOthers(x laneOf) float64 {
+	return max(0, float64(x.lane.Detail.Reconnects)-x.lane.Figures["cuts"])
+}
+
+func failedCalls(x laneOf) float64 {
+	var sum int64
+	for _, n := range x.lane.Failures {
+		sum += n
+	}
+	return float64(sum)
+}
+
+// unclean tells whether the figure of a lane is one that should be 0, and is
+// not.
+func (f *laneFigure) unclean(x laneOf) bool {
+	if f.grade == plain || f.owed && x.hearsNothing() || f.loss && x.lane.HeardNothing() {
+		return false
+	}
+	return f.read(x) != 0
+}
+
+// markUnclean stands before a figure that is not clean, in every form.
+const markUnclean = "!"
+
+// row is the figure's line of the table.
+func (f *laneFigure) row() row {
+	return row{label: f.label, short: f.short, owed: f.owed, figure: f}
+}
+
+func (f *laneFigure) cell(x laneOf) string {
+	v := f.read(x)
+	text := ratio(v)
+	if v == float64(int64(v)) {
+		text = count(int64(v))
+	}
+	if f.grade != plain && v != 0 {
+		return markUnclean + text
+	}
+	return text
+}
+
+// uncleanLine is a figure that is not clean, with the lanes of which it is not.
+type uncleanLine struct {
+	Label string
+	Lanes string // "push 600 of 6 000 (10.0 %), poll 3 of 6 000 (0.05 %)"
+	Fault bool
+}
+
+func (u uncleanLine) String() string { return u.Label + ": " + u.Lanes }
+
+// uncleanLines are all figures of lanes that are not clean.
+func uncleanLines(lanes []laneOf) []uncleanLine {
+	var out []uncleanLine
+	for i := range figuresOfLanes {
+		f := &figuresOfLanes[i]
+		var of []string
+		for _, x := range lanes {
+			if f.unclean(x) {
+				of = append(of, Clean(x.lane.Name)+" "+f.share(x))
+			}
+		}
+		if of != nil {
+			out = append(out, uncleanLine{f.label, strings.Join(of, ", "), f.grade == fault})
+		}
+	}
+	return out
+}
+
+// share is the figure, and what it is a part of.
+func (f *laneFigure) share(x laneOf) string {
+	v := f.read(x)
+	if f.of == nil || f.of(x.lane) == 0 {
+		return count(int64(v))
+	}
+	whole := f.of(x.lane)
+	return fmt.Sprintf("%s of %s (%.3g %%)", count(int64(v)), count(whole), 100*v/float64(whole))
+}
+
+// lanesOf are the lanes of a result, with what was fired at them.
+func lanesOf(r *results.Result) []laneOf {
+	lanes := make([]laneOf, len(r.Lanes))
+	for i := range r.Lanes {
+		lanes[i] = laneOf{&r.Upstream, &r.Lanes[i]}
+	}
+	return lanes
+}
+
+// faulty tells whether any of the lines is the target's.
+func faulty(lines []uncleanLine) bool {
+	return slices.ContainsFunc(lines, func(u uncleanLine) bool { return u.Fault })
+}

@@ -1,0 +1,149 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// A lane is called faster than another one only where every interval of the run
+// agrees. One figure of each lane cannot say so: of two lanes that are equally
+// fast, either is ahead in half of all runs.
+const (
+	// leastInterval is the width of the intervals that are compared: shorter
+	// ones have too few deliveries for a p99.
+	leastInterval = time.Second
+	// leastIntervals is how many have to agree. Of two lanes that are equally
+	// fast, one is ahead in all of them in one of 128 runs.
+	leastIntervals = 8
+	// leastTimes is the smallest difference of the whole run that is spoken of.
+	leastTimes = 1.2
+)
+
+// contender is a lane, and its p99 in each interval of the run.
+type contender struct {
+	lane  *results.Lane
+	p99   results.Nanos
+	times map[int64]results.Nanos // by the number of the interval
+}
+
+func newContender(l *results.Lane, log *results.Log) contender {
+	c := contender{lane: l, p99: l.Latency.FromIntended.P99, times: map[int64]results.Nanos{}}
+	if log == nil {
+		return c
+	}
+	width := leastInterval
+	buckets := map[int64][]results.Bucket{}
+	for _, in := range log.Intervals {
+		width = max(width, in.Length)
+	}
+	for _, in := range log.Intervals {
+		if in.Tag == results.TagIntended {
+			n := int64(in.Start / width)
+			buckets[n] = append(buckets[n], in.Buckets...)
+		}
+	}
+	for n, b := range buckets {
+		slices.SortFunc(b, func(x, y results.Bucket) int { return int(x.Value - y.Value) })
+		c.times[n] = at(b, 99)
+	}
+	return c
+}
+
+// belowFloor tells whether the p99 is too small to be measured here.
+func (c *contender) belowFloor() bool {
+	return slices.Contains(c.lane.Latency.BelowFloor, "fromIntended.p99")
+}
+
+// faster tells whether a was faster than b for certain. Lanes that take turns
+// share no interval: then every interval of one has to be faster than every one
+// of the other.
+func faster(a, b *contender, turns bool) bool {
+	if b.belowFloor() || float64(b.p99) < leastTimes*float64(a.p99) {
+		return false
+	}
+	if turns {
+		return len(a.times) >= leastIntervals && len(b.times) >= leastIntervals && greatest(a.times) < least(b.times)
+	}
+	shared := 0
+	for n, x := range a.times {
+		if y, both := b.times[n]; both {
+			if x >= y {
+				return false
+			}
+			shared++
+		}
+	}
+	return shared >= leastIntervals
+}
+
+func greatest(of map[int64]results.Nanos) (v results.Nanos) {
+	for _, x := range of {
+		v = max(v, x)
+	}
+	return v
+}
+
+func least(of map[int64]results.Nanos) results.Nanos {
+	v := greatest(of)
+	for _, x := range of {
+		v = min(v, x)
+	}
+	return v
+}
+
+// lead compares the lanes of a run, and says which settings explain what it
+// says. It is empty where there are not two lanes to compare, and no such setting.
+func lead(p *Page) string {
+	sentences := settingLines(p.Result)
+	for i := range sentences {
+		sentences[i] += "."
+	}
+	if s := compared(p); s != "" {
+		sentences = slices.Insert(sentences, 0, s)
+	}
+	return strings.Join(sentences, " ")
+}
+
+// compared is the sentence that compares the lanes.
+func compared(p *Page) string {
+	var all []contender
+	for _, l := range soonest(p.Result) {
+		if l.Delivered > 0 {
+			all = append(all, newContender(l, p.Logs[l.Name]))
+		}
+	}
+	if len(all) < 2 {
+		return ""
+	}
+	first, turns := &all[0], takesTurns(p.Result)
+	tied, slower := []string{standing(first)}, []string(nil)
+	for i := range all[1:] {
+		c := &all[1+i]
+		name := Clean(c.lane.Name)
+		switch times := float64(c.p99) / float64(max(first.p99, 1)); {
+		case !faster(first, c, turns):
+			tied = append(tied, standing(c))
+		case first.belowFloor(): // times what, is not known
+			slower = append(slower, fmt.Sprintf("%s took %s", name, results.FormatNanos(c.p99)))
+		default:
+			slower = append(slower, fmt.Sprintf("%s took %s times as long", name, quotient(times)))
+		}
+	}
+	s := fmt.Sprintf("%s was fastest: 99 of 100 deliveries within %s", Clean(first.lane.Name), results.FormatNanos(first.p99))
+	if len(tied) > 1 {
+		s = fmt.Sprintf("No lane is named fastest: this run cannot tell apart %s", listed(tied))
+	}
+	if slower != nil {
+		s += "; " + strings.Join(slower, ", ")
+	}
+	return s + "."
+}
+
+// standing is a lane with its p99.
+func standing(c *contender) string {
+	return fmt.Sprintf("%s (p99 %s)", Clean(c.lane.Name), results.FormatNanos(c.p99))
+}

@@ -1,0 +1,116 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// judgement is the verdict of a run: the same in every form of a report.
+type judgement struct {
+	word    string // pass, fail, not evaluated, not judged, doubtful, partial, or part of a shard
+	class   string // in the page, of its colour
+	text    string // a sentence
+	unclean []uncleanLine
+}
+
+// judge comes to the verdict of a run. What speaks against the figures
+// themselves comes before what they say. A run whose thresholds held is not clean
+// for that: every figure that should be 0 and is not is named.
+func judge(r *results.Result) judgement {
+	j := judgement{unclean: uncleanLines(lanesOf(r))}
+	t := results.TallyOf(r.Thresholds)
+	thresholds := plural(int64(t.All()), "threshold")
+	of := fmt.Sprintf("%d of %s held", t.Held, thresholds)
+	if t.NotEvaluated > 0 {
+		of += fmt.Sprintf(", %d %s not evaluated", t.NotEvaluated, were(t.NotEvaluated))
+	}
+	if t.All() == 0 {
+		of = "the profile sets no thresholds"
+	}
+	if r.Part != nil {
+		of = "thresholds are judged on the merged run"
+	}
+	switch {
+	case r.Instrument.Bottleneck:
+		j.word, j.text = "doubtful", "The generator was the bottleneck, so these figures say little about the target; "+of
+	case r.Partial:
+		j.word, j.text = "partial", "The run ended early: "+Clean(r.Reason)+". What was fired until then is accounted for; "+of
+	case t.Failed > 0:
+		j.word, j.text = "fail", fmt.Sprintf("%d of %s failed", t.Failed, thresholds)
+		if t.NotEvaluated > 0 {
+			j.text += fmt.Sprintf(", and %d %s not evaluated", t.NotEvaluated, were(t.NotEvaluated))
+		}
+	case t.NotEvaluated > 0:
+		j.word, j.text = "not evaluated", fmt.Sprintf("%d of %s %s not evaluated: %s", t.NotEvaluated, thresholds, were(t.NotEvaluated), strings.Join(whyNot(r.Thresholds), "; "))
+	case r.Part != nil:
+		j.word, j.text = "part", fmt.Sprintf("This is shard %d of %d, and it is whole; %s", r.Part.Index, r.Part.Count, of)
+	case t.All() == 0:
+		j.word, j.text = "not judged", "The run is whole, and the profile sets no thresholds"
+	default:
+		j.word, j.text = "pass", "All "+thresholds+" held"
+		if t.All() == 1 {
+			j.text = "The threshold held"
+		}
+	}
+	j.class = strings.ReplaceAll(j.word, " ", "-")
+	j.text += "." + j.clean(r)
+	return j
+}
+
+// clean says whether the figures of the lanes are clean, where any lane has
+// figures. The lines that follow it say which are not.
+func (j *judgement) clean(r *results.Result) string {
+	if len(j.unclean) > 0 {
+		if j.word == "pass" || j.word == "not judged" || j.word == "part" {
+			j.class = "unclean"
+		}
+		return fmt.Sprintf(" It is not clean: %s should be 0 and %s not.", plural(int64(len(j.unclean)), "figure"), is(len(j.unclean)))
+	}
+	for _, l := range r.Lanes {
+		if l.Delivered > 0 {
+			return " Nothing was lost, repeated, late or out of order."
+		}
+	}
+	return ""
+}
+
+// whyNot are the reasons for which thresholds were not evaluated, each once, with
+// the lanes of which it is true.
+func whyNot(vs []results.Verdict) []string {
+	var whys []string
+	lanes := map[string][]string{}
+	seen := map[[2]string]bool{}
+	for _, v := range vs {
+		why := Clean(v.NotEvaluated)
+		if why == "" || seen[[2]string{v.Lane, why}] {
+			continue
+		}
+		seen[[2]string{v.Lane, why}] = true
+		if lanes[why] == nil {
+			whys = append(whys, why)
+		}
+		lanes[why] = append(lanes[why], Clean(v.Lane))
+	}
+	for i, why := range whys {
+		if names := lanes[why]; names[0] != "" {
+			whys[i] = why + " (" + listed(names) + ")"
+		}
+	}
+	return whys
+}
+
+func were(n int) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
+}
+
+func is(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}

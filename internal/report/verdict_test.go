@@ -1,0 +1,222 @@
+package report
+
+import (
+	"encoding/xml"
+	"html"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// forms are the forms of a report that people read, without markup.
+func forms(t *testing.T, r *results.Result) map[string]string {
+	t.Helper()
+	tags := regexp.MustCompile(`<[^>]*>`)
+	plain := func(s string) string { return html.UnescapeString(strings.ReplaceAll(s, `\`, "")) }
+	page := page1(t, Page{Result: r})
+	page = page[strings.Index(page, "<body>"):]
+	page, _, _ = strings.Cut(page, "<script")
+	return map[string]string{
+		"text":     write(t, func(w io.Writer) error { return Text(w, r) }),
+		"page":     plain(tags.ReplaceAllString(page, "")),
+		"markdown": strings.ReplaceAll(plain(write(t, func(w io.Writer) error { return Markdown(w, r) })), "**", ""),
+	}
+}
+
+// cleanResult is a run of two lanes that got all they were owed.
+func cleanResult() *results.Result {
+	r := &results.Result{
+		Upstream:   results.Upstream{Kind: "inject", Shots: 20, Fired: 20, Accepted: 20},
+		Thresholds: []results.Verdict{{Threshold: "*.lostSilent == 0", Lane: "push", Passed: true, Text: "0"}, {Threshold: "*.lostSilent == 0", Lane: "poll", Passed: true, Text: "0"}},
+	}
+	for _, name := range []string{"push", "poll"} {
+		r.Lanes = append(r.Lanes, results.Lane{
+			Name: name, System: "events", Mode: name, Subscriptions: 300, Ready: results.Ready{Active: 300}, Expected: 6000, Delivered: 6000,
+			Latency: results.Latency{FromIntended: results.Quantiles{Count: 6000, P50: 1e6, P99: 30e6}},
+		})
+	}
+	return r
+}
+
+func TestACleanRun(t *testing.T) {
+	for form, text := range forms(t, cleanResult()) {
+		if !strings.Contains(text, "The threshold held. Nothing was lost, repeated, late or out of order.") || strings.Contains(text, "!") {
+			t.Errorf("%s:\n%s", form, text)
+		}
+	}
+}
+
+// TestEveryUncleanFigureIsShown: each figure that should be 0, and is not, is
+// named beside the verdict, marked in the table, and keeps the run from reading
+// as if nothing had happened, in every form.
+func TestEveryUncleanFigureIsShown(t *testing.T) {
+	for want, spoil := range map[string]func(l *results.Lane){
+		"duplicates: push 600 of 6 000 (10 %)":                 func(l *results.Lane) { l.Duplicates.SameEvent, l.Duplicates.SameEmission = 400, 200 },
+		"lost in silence: push 3 of 6 000 (0.05 %)":            func(l *results.Lane) { l.LostSilent, l.Delivered = 3, 5997 },
+		"lost, announced: push 60 of 6 000 (1 %)":              func(l *results.Lane) { l.LostAnnounced, l.Delivered = 60, 5940 },
+		"out of order: push 6 of 6 000 (0.1 %)":                func(l *results.Lane) { l.OutOfOrder = 6 },
+		"late: push 6 of 6 000 (0.1 %)":                        func(l *results.Lane) { l.Late = 6 },
+		"unexpected: push 6":                                   func(l *results.Lane) { l.Unexpected = 6 },
+		"recovered: push 6":                                    func(l *results.Lane) { l.Recovered = 6 },
+		"gaps announced for nothing: push 6":                   func(l *results.Lane) { l.Gaps.FalseAlarms = 6 },
+		"cursors that claimed too much: push 6":                func(l *results.Lane) { l.Gaps.Overclaimed = 6 },
+		"latencies out of range: push 6 of 6 000 (0.1 %)":      func(l *results.Lane) { l.Latency.FromIntended.OutOfRange = 6 },
+		"subscriptions not active: push 3 of 300 (1 %)":        func(l *results.Lane) { l.Ready.Active = 297 },
+		"subscriptions ended by the target: push 6":            func(l *results.Lane) { l.Detail.Terminated = 6 },
+		"malformed messages: push 6":                           func(l *results.Lane) { l.Detail.Malformed = 6 },
+		"deliveries with a bad signature: push 6":              func(l *results.Lane) { l.Detail.Rejected = 6 },
+		"events without a probe id: push 6":                    func(l *results.Lane) { l.Detail.Unprobed = 6 },
+		"streams cut: push 6":                                  func(l *results.Lane) { l.Detail.Reconnects, l.Figures = 10, map[string]float64{"cuts": 4} },
+		"streams that fell silent: push 6":                     func(l *results.Lane) { l.Detail.DeadStreams = 6 },
+		"failed calls: push 6":                                 func(l *results.Lane) { l.Failures = map[string]int64{"a": 2, "b": 4} },
+		"owed, and nothing came at all: push 6 000 of 6 000 (": func(l *results.Lane) { l.LostSilent, l.Delivered = 6000, 0 },
+	} {
+		r := cleanResult()
+		spoil(&r.Lanes[0])
+		label, _, _ := strings.Cut(want, ":")
+		number := strings.Fields(strings.TrimPrefix(want, label+": push "))[0]
+		for form, text := range forms(t, r) {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not say %q:\n%s", form, want, text)
+			}
+			if !strings.Contains(text, "It is not clean: 1 figure should be 0 and is not.") || strings.Contains(text, "Nothing was lost") {
+				t.Errorf("%s: the verdict does not know of %s", form, label)
+			}
+			if !strings.Contains(text, "!"+number) {
+				t.Errorf("%s: %s is not marked in the table:\n%s", form, label, text)
+			}
+		}
+		if page := page1(t, Page{Result: r}); !strings.Contains(page, `<section class="run unclean"`) || !strings.Contains(page, `<td class="n unclean">!`+number) && !strings.HasPrefix(label, "owed") {
+			t.Errorf("%s is not highlighted on the page", label)
+		}
+		if junit := write(t, func(w io.Writer) error { return JUnit(w, r) }); !strings.Contains(junit, "not clean: "+label) {
+			t.Errorf("JUnit does not say it: %s", label)
+		}
+		if notes := write(t, func(w io.Writer) error { return Annotations(w, r, GitHub) }); !strings.Contains(notes, "::warning title=mcpload%3A not clean::"+label) {
+			t.Errorf("the annotations do not say it: %s\n%s", label, notes)
+		}
+	}
+}
+
+// TestNoSentenceCallsDuplicatesNothing: what the page says of a lane in words
+// has all its figures, too.
+func TestNoSentenceCallsDuplicatesNothing(t *testing.T) {
+	r := cleanResult()
+	r.Lanes[0].Duplicates.SameEvent, r.Lanes[0].Late = 600, 7
+	if got := page1(t, Page{Result: r}); !strings.Contains(got, "half within 1.00ms; nothing was lost; 600 duplicates, 7 late.") || strings.Contains(got, "None of them lost anything") {
+		t.Error("the sentence of the lane, or the lead, does not have them")
+	}
+}
+
+// TestNotEvaluatedIsNoPass: a threshold that judged nothing is not a pass
+// anywhere, and the verdict counts thresholds and not lanes.
+func TestNotEvaluatedIsNoPass(t *testing.T) {
+	r := cleanResult()
+	r.Thresholds = append(r.Thresholds,
+		results.Verdict{Threshold: "*.unexpected == 0", Lane: "push", Passed: true, Text: "0"},
+		results.Verdict{Threshold: "*.unexpected == 0", Lane: "poll", NotEvaluated: "nothing was owed to the lane", Text: "nothing was owed to the lane"})
+	for form, text := range forms(t, r) {
+		if !strings.Contains(text, "1 of 2 thresholds was not evaluated: nothing was owed to the lane (poll).") {
+			t.Errorf("%s:\n%s", form, text)
+		}
+	}
+	if text := write(t, func(w io.Writer) error { return Text(w, r) }); !strings.Contains(text, "\nNOT EVALUATED  *.unexpected == 0  (poll: nothing was owed to the lane)\n") || !strings.Contains(text, "\nverdict    NOT EVALUATED: ") {
+		t.Errorf("text:\n%s", text)
+	}
+	if page := page1(t, Page{Result: r}); !strings.Contains(page, `<section class="run not-evaluated"`) || !strings.Contains(page, `<td><b>not evaluated</b></td>`) {
+		t.Error("the page shows it like one that held")
+	}
+	var doc junitSuites
+	if err := xml.Unmarshal([]byte(write(t, func(w io.Writer) error { return JUnit(w, r) })), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if c := doc.Suites[0].Cases[5]; doc.Errors != 1 || doc.Failures != 0 || c.Error == nil || c.Error.Type != "not-evaluated" {
+		t.Errorf("JUnit: %d errors, %d failures, %+v", doc.Errors, doc.Failures, c)
+	}
+	for system, want := range map[string]string{
+		GitHub:   "::error title=mcpload%3A threshold *.unexpected == 0::poll: not evaluated: nothing was owed to the lane",
+		Azure:    "type=error]mcpload: threshold *.unexpected == 0: poll: not evaluated",
+		GitLab:   "ERROR mcpload: threshold *.unexpected == 0: poll: not evaluated",
+		TeamCity: "testFailed name='mcpload.poll: *.unexpected == 0' message='not evaluated",
+	} {
+		if got := write(t, func(w io.Writer) error { return Annotations(w, r, system) }); !strings.Contains(got, want) {
+			t.Errorf("%s lacks %q:\n%s", system, want, got)
+		}
+	}
+	r.Thresholds[0].Passed = false
+	if got := judge(r); got.word != "fail" || !strings.HasPrefix(got.text, "1 of 2 thresholds failed, and 1 was not evaluated.") {
+		t.Errorf("one failed: %+v", got)
+	}
+}
+
+// TestVerdictWords: the word and the first sentence of the verdict.
+func TestVerdictWords(t *testing.T) {
+	for want, change := range map[string]func(r *results.Result){
+		"pass: The threshold held.": func(*results.Result) {},
+		"fail: 1 of 1 threshold failed.": func(r *results.Result) {
+			r.Thresholds[0].Passed = false
+		},
+		"not judged: The run is whole, and the profile sets no thresholds.": func(r *results.Result) { r.Thresholds = nil },
+		"doubtful: The generator was the bottleneck, so these figures say little about the target; 1 of 1 threshold held.": func(r *results.Result) {
+			r.Instrument.Bottleneck = true
+		},
+		"partial: The run ended early: x. What was fired until then is accounted for; 1 of 1 threshold held.": func(r *results.Result) { r.Partial, r.Reason = true, "x" },
+		"part: This is shard 1 of 4, and it is whole; thresholds are judged on the merged run.":               func(r *results.Result) { r.Part, r.Thresholds = &results.PartOf{Index: 1, Count: 4}, nil },
+		"not evaluated: 1 of 1 threshold was not evaluated: no lane hears any event.": func(r *results.Result) {
+			r.Thresholds = []results.Verdict{{Threshold: "*.late == 0", NotEvaluated: "no lane hears any event"}}
+		},
+		"not evaluated: 1 of 1 threshold was not evaluated: nothing was owed to the lane (push and poll); no event was sent (other).": notEvaluatedThrice,
+	} {
+		r := cleanResult()
+		change(r)
+		j := judge(r)
+		if got := j.word + ": " + strings.TrimSuffix(j.text, " Nothing was lost, repeated, late or out of order."); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func notEvaluatedThrice(r *results.Result) {
+	r.Thresholds = nil
+	for lane, why := range map[string]string{"push": "nothing was owed to the lane"} {
+		r.Thresholds = append(r.Thresholds, results.Verdict{Threshold: "*.late == 0", Lane: lane, NotEvaluated: why})
+	}
+	r.Thresholds = append(r.Thresholds, results.Verdict{Threshold: "*.late == 0", Lane: "poll", NotEvaluated: "nothing was owed to the lane"},
+		results.Verdict{Threshold: "*.late == 0", Lane: "other", NotEvaluated: "no event was sent"})
+}
+
+// TestWholeCost: the cost of a delivered event has the event in it, and stands
+// before the overhead, in every form.
+func TestWholeCost(t *testing.T) {
+	r := cleanResult()
+	l := &r.Lanes[0]
+	l.Overhead.Causes = map[string]results.Traffic{"events": {Requests: 3000, BytesUp: 6000, BytesDown: 1902000}, "heartbeat": {BytesDown: 60000}, "subscribe": {Requests: 600, BytesDown: 12000}}
+	l.Overhead.PerDelivered = results.Share{Bytes: 10}
+	l.Overhead.TotalPerDelivered = results.Share{Requests: 0.6, Bytes: 330}
+	text := forms(t, r)
+	for form, want := range map[string][]string{
+		"text":     {"wire cost per delivered event\n  requests                                0.600            –\n  bytes                                   330 B            –\noverhead within it\n  requests                                    0            0\n  bytes                                    10 B"},
+		"page":     {"each cost 0.600 requests and 330 B, of which 0 requests and 10 B carried no event.", "Requests per delivered event, the event included", "Bytes per delivered event, the event included"},
+		"markdown": {"| wire cost per event, requests | wire cost per event, bytes | overhead per event, requests | overhead per event, bytes |", "| 0.600 | 330 B | 0 | 10 B |"},
+	} {
+		for _, w := range want {
+			if !strings.Contains(text[form], w) {
+				t.Errorf("%s lacks %q:\n%s", form, w, text[form])
+			}
+		}
+	}
+	got := costs([]column{{Lane: "push"}}, lanesOf(r)[:1])
+	for i, want := range []string{"0.600", "330 B"} {
+		b := got[i].Bars[0]
+		if b.Text != want || b.Parts[0].Key != 0 || got[i].Keys[0].Name != "events" || got[i].Keys[len(got[i].Keys)-1].Name != "opening and ending" {
+			t.Errorf("chart %d: %+v, want %s beginning with the events", i, got[i], want)
+		}
+	}
+	// 318 of the 330 bytes are the events' own, 10 are heartbeats, 2 of opening.
+	if p := got[1].Bars[0].Parts; len(p) != 3 || p[0].W != 963.6 || p[1].W != 30.3 || p[2].W != 6.1 || p[2].Key != len(running) {
+		t.Errorf("parts of the bytes: %+v", p)
+	}
+}
