@@ -130,10 +130,20 @@ func (p *plan) count(lane string, f compared) {
 	sa, sb, size := thin(it.countA, it.countB)
 	if sa.whole == 0 || sb.whole == 0 {
 		it.reason = "nothing to count on a side"
+	} else if p.unheard(lane) {
+		it.reason = "the lane heard nothing at all in a run"
 	} else {
 		it.least = leastCount((sa.count+sb.count)/size, sb.whole/(sa.whole+sb.whole))
 	}
 	p.items = append(p.items, it)
+}
+
+// unheard tells whether the lane heard nothing at all in some run: its losses
+// are then no figures of the target.
+func (p *plan) unheard(lane string) bool {
+	unheard := false
+	p.both(func(_ int, r *Run) { unheard = unheard || r.lane(lane).HeardNothing() })
+	return unheard
 }
 
 func (p *plan) latency(lane string, f compared, groups map[string]*latencyGroup) {

@@ -189,6 +189,40 @@ func TestValidity(t *testing.T) {
 	}
 }
 
+// TestGatesOfNothing: a figure of nothing is no pass, and neither is one of a lane
+// that heard nothing on either side.
+func TestGatesOfNothing(t *testing.T) {
+	empty := func(l *Lane) { *l = Lane{Name: l.Name, Overhead: l.Overhead} }
+	deaf := func(l *Lane) {
+		l.LostSilent, l.Delivered, l.Latency, l.Detail, l.Duplicates = l.Expected, 0, Latency{}, Detail{}, Duplicates{}
+		l.Overhead.Causes = nil
+	}
+	for name, tt := range map[string]struct {
+		spoil   func(*Lane)
+		reason  string
+		figures []string
+	}{
+		"nothing was expected":   {empty, "nothing to count on a side", []string{"lostSilent", "lostAnnounced", "duplicates.rate"}},
+		"the lane heard nothing": {deaf, "the lane heard nothing at all in a run", []string{"lostSilent", "lostAnnounced"}},
+	} {
+		a, b := defaultSim().side(1), defaultSim().side(2)
+		for _, s := range []*Side{a, b} {
+			tt.spoil(s.Runs[0].lane("push"))
+			s.Runs[0].Logs = nil
+		}
+		c := compare(t, a, b, CompareOptions{})
+		for _, f := range tt.figures {
+			g, err := ParseGate("push." + f + ":0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.Failed([]Gate{g}); len(got) != 1 || !got[0].Unjudged || !strings.Contains(got[0].Text, tt.reason) {
+				t.Errorf("%s, %s: %+v", name, f, got)
+			}
+		}
+	}
+}
+
 func TestGates(t *testing.T) {
 	s := defaultSim()
 	slow := s

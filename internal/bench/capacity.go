@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mcpload/mcpload/internal/capacity"
@@ -339,11 +340,29 @@ func (s *capacitySearch) judge(step *results.CapacityStep, r *results.Result, ru
 		m.P50, m.P90 = max(m.P50, q.P50.Duration()), max(m.P90, q.P90.Duration())
 		m.P99, m.P999 = max(m.P99, q.P99.Duration()), max(m.P999, q.P999.Duration())
 	}
+	for i := range r.Lanes {
+		if why := unjudgedLane(&r.Lanes[i], s.p.Lanes); why != "" {
+			m.Unjudged = append(m.Unjudged, fmt.Sprintf("lane %s: %s", r.Lanes[i].Name, why))
+		}
+	}
 	v, reasons := capacity.Level{P50: l.P50, P90: l.P90, P99: l.P99, P999: l.P999, Loss: l.Loss, Backlog: l.Backlog}.Judge(m)
 	if runErr != nil {
 		return verdictFailed, append(reasons, runErr.Error())
 	}
 	return map[capacity.Verdict]string{capacity.Passed: verdictPassed, capacity.Failed: verdictFailed, capacity.Unclear: verdictUnclear}[v], reasons
+}
+
+// unjudgedLane says why a step says nothing of a lane; empty where it does, or
+// where the lane is to hear nothing.
+func unjudgedLane(l *results.Lane, lanes []profiles.Lane) string {
+	if l.HeardNothing() {
+		return fmt.Sprintf("it heard nothing at all, and %d deliveries were owed", l.Expected)
+	}
+	of := slices.IndexFunc(lanes, func(p profiles.Lane) bool { return p.Name == l.Name })
+	if l.Expected > 0 || of < 0 || lanes[of].HearsNone() {
+		return ""
+	}
+	return "nothing was owed to it"
 }
 
 func (s *capacitySearch) add(step results.CapacityStep) {

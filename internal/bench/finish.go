@@ -161,6 +161,7 @@ func (r *run) warn() {
 }
 
 func (r *run) warnLane(l results.Lane) {
+	r.warnUnheard(&l)
 	if missing := int64(l.Subscriptions) - l.Ready.Active; missing > 0 && l.Ready.Failed > 0 {
 		r.warning("not-all-open", l.Name, "%d of %d subscriptions could not be opened: %s", missing, l.Subscriptions, topReason(l.Ready.Reasons))
 	}

@@ -34,6 +34,9 @@ type Measured struct {
 	Offered, Growth, GrowthError float64
 	// Bottleneck is why the instrument is not to be trusted; empty if it is.
 	Bottleneck []string
+	// Unjudged says of which lanes nothing is known, and why; empty if there are
+	// none.
+	Unjudged []string
 }
 
 // maxDropped is the share of the shots that may be missing from a load that
@@ -43,7 +46,8 @@ const maxDropped = 0.01
 // Judge holds a step against the level. A load that was put on and met the
 // level has passed, however the instrument fared: a bad instrument makes
 // figures worse, not better. One that did not meet it has failed only if the
-// instrument was sound. The reasons say what was not met.
+// instrument was sound. A load of which nothing is known on some lane has not
+// passed. The reasons say what was not met.
 func (l Level) Judge(m Measured) (Verdict, []string) {
 	reasons := l.broken(m)
 	if m.Dropped > maxDropped {
@@ -52,9 +56,12 @@ func (l Level) Judge(m Measured) (Verdict, []string) {
 	if m.Expected == 0 && len(reasons) == 0 {
 		return Unclear, []string{"nothing was owed to anybody, so nothing is known"}
 	}
+	reasons = append(reasons, m.Unjudged...)
 	switch {
 	case len(reasons) == 0:
 		return Passed, nil
+	case len(reasons) == len(m.Unjudged):
+		return Unclear, reasons
 	case len(m.Bottleneck) > 0:
 		return Unclear, append(reasons, "the instrument may be why: "+strings.Join(m.Bottleneck, "; "))
 	}

@@ -137,6 +137,8 @@ func TestJudge(t *testing.T) {
 		{func(m *Measured) { m.Growth, m.Bottleneck = 6, []string{"busy"} }, Unclear, "the instrument may be why: busy"},
 		{func(m *Measured) { m.Dropped = 0.02 }, Unclear, "2.0 % of the shots were never fired"},
 		{func(m *Measured) { *m = Measured{} }, Unclear, "nothing was owed"},
+		{func(m *Measured) { m.Unjudged = []string{"lane a heard nothing"} }, Unclear, "lane a heard nothing"},
+		{func(m *Measured) { m.Unjudged, m.Lost = []string{"lane a heard nothing"}, 500 }, Failed, "lane a heard nothing"},
 	} {
 		m := good
 		c.change(&m)

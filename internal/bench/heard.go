@@ -1,0 +1,59 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/mcpload/mcpload/profiles"
+	"github.com/mcpload/mcpload/results"
+)
+
+// warnUnheard says of a lane that heard nothing at all what is likely to be
+// wrong with it.
+func (r *run) warnUnheard(l *results.Lane) {
+	if !l.HeardNothing() {
+		return
+	}
+	for i := range r.lanes {
+		if p := &r.lanes[i].Lane; p.Name == l.Name {
+			r.warning("heard-nothing", l.Name, "it heard nothing at all: %d deliveries were owed to its %d subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: %s",
+				l.Expected, l.Subscriptions, strings.Join(whyUnheard(l, p), "; "))
+		}
+	}
+}
+
+// whyUnheard are the likely causes for a lane that heard nothing, the likeliest
+// first. What was seen comes before what is common.
+func whyUnheard(l *results.Lane, p *profiles.Lane) []string {
+	var out []string
+	add := func(n int64, format string, args ...any) {
+		if n > 0 {
+			out = append(out, fmt.Sprintf(format, append([]any{n}, args...)...))
+		}
+	}
+	d := &l.Detail
+	add(d.Rejected, "%d deliveries were refused here for their signature")
+	add(d.Unprobed, "%d events came without a probe id, so the target may drop the text that holds it")
+	add(d.Malformed, "%d messages could not be read: %s", topReason(d.MalformedBy))
+	add(d.Terminated, "the target ended %d subscriptions")
+	switch p.System {
+	case "sep-2549":
+		out = append(out, fmt.Sprintf("the list (%q) is not the one that the upstream changes", p.SEP2549.List))
+	default:
+		out = append(out, fmt.Sprintf("the event type (%q) is not the one that the upstream causes", p.Event))
+	}
+	arguments := "{}"
+	if text, err := json.Marshal(p.Arguments); err == nil && p.Arguments != nil {
+		arguments = string(text)
+	}
+	out = append(out,
+		fmt.Sprintf("the arguments (%s) select other events", arguments),
+		fmt.Sprintf("sources (%q) names other sources than the arguments select", p.Sources))
+	if p.Mode == "webhook" {
+		out = append(out,
+			"the target does not trust the certificate of the callback, or does not reach its address",
+			"the target suspended the subscriptions")
+	}
+	return out
+}
