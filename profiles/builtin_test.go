@@ -88,6 +88,23 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// A built-in profile that demands that nothing is lost in silence demands of the
+// same lanes that nothing is lost with an announcement: that is lost as well.
+func TestThresholdsCoverAnnouncedLoss(t *testing.T) {
+	const silent, announced = ".lostSilent == 0", ".lostAnnounced == 0"
+	for _, name := range builtinNames() {
+		p, err := Load(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range p.Thresholds {
+			if lane, ok := strings.CutSuffix(text, silent); ok && !slices.Contains(p.Thresholds, lane+announced) && !slices.Contains(p.Thresholds, "*"+announced) {
+				t.Errorf("%s: %q has no %q beside it", name, text, lane+announced)
+			}
+		}
+	}
+}
+
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
 	text, err := Source("smoke")

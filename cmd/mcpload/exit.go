@@ -14,6 +14,7 @@ const (
 	exitUsage       = 2
 	exitTarget      = 3
 	exitBottleneck  = 4
+	exitUnjudged    = 5
 	exitThreshold   = 99
 	exitInterrupted = 130
 )
@@ -27,6 +28,8 @@ const exitCodesHelp = `Exit codes:
   2    bad profile, flag or argument
   3    the target cannot be reached, went away, or does not offer what is asked
   4    the generator was the bottleneck: its figures say little about the target
+  5    a threshold was not evaluated, because there was nothing to judge: nothing was
+       owed to the lane, or it heard nothing at all; none failed
   99   a threshold failed; capacity: not even the lowest load met the level
   130  interrupted; what was measured until then was written`
 
@@ -38,6 +41,7 @@ func (e usageError) Unwrap() error { return e.error }
 // The verdicts of a whole run. Their text was in the report already.
 var (
 	errThreshold  = errors.New("a threshold failed")
+	errUnjudged   = errors.New("a threshold was not evaluated, because there was nothing to judge; the report says why")
 	errBottleneck = errors.New("the generator was the bottleneck, so these figures say little about the target")
 )
 
@@ -57,6 +61,8 @@ func exitCode(err error) int {
 		return exitBottleneck
 	case errors.Is(err, errThreshold):
 		return exitThreshold
+	case errors.Is(err, errUnjudged):
+		return exitUnjudged
 	}
 	return exitFailure
 }

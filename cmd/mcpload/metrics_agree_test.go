@@ -101,6 +101,7 @@ func (s pushed) agree(t *testing.T, r *results.Result) {
 	s.is(t, "mcpload_phase", s.run(r, "phase", "done"), 1)
 	for _, v := range r.Thresholds {
 		s.is(t, "mcpload_threshold_passed", s.run(r, "threshold", v.Threshold, "lane", v.Lane), number(v.Passed))
+		s.is(t, "mcpload_threshold_evaluated", s.run(r, "threshold", v.Threshold, "lane", v.Lane), number(v.NotEvaluated == ""))
 	}
 	s.is(t, "mcpload_instrument_others_cores", run, r.Instrument.Others)
 	for process, p := range map[string]*results.Process{"generator": &r.Instrument.Process, "target": r.Target.Process} {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -192,7 +191,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 
 // verdict chooses what the run ends with: the failure to finish first, then a
 // failure to write, then whether the figures can be trusted, then whether they
-// are good.
+// are good, then whether all of them could be judged.
 func verdict(r *results.Result, runErr, writeErr error) error {
 	if runErr != nil || writeErr != nil {
 		return errors.Join(runErr, writeErr)
@@ -200,8 +199,11 @@ func verdict(r *results.Result, runErr, writeErr error) error {
 	if r.Instrument.Bottleneck {
 		return errBottleneck
 	}
-	if slices.ContainsFunc(r.Thresholds, func(v results.Verdict) bool { return !v.Passed }) {
+	switch t := results.TallyOf(r.Thresholds); {
+	case t.Failed > 0:
 		return errThreshold
+	case t.NotEvaluated > 0:
+		return errUnjudged
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
 
@@ -47,18 +48,27 @@ var identityFamilies = []family[wholeRun]{
 			emit(v, code)
 		}
 	}, "code"),
-	ofRun(gauge, "mcpload_threshold_passed", "1 for a threshold of the profile that held, 0 for one that did not. lane is empty where it is about the run.", func(x *wholeRun, emit emitter) {
-		if x.result == nil {
-			return
-		}
-		seen := map[[2]string]bool{} // a profile may name one twice
-		for _, v := range x.result.Thresholds {
-			if key := [2]string{v.Threshold, v.Lane}; !seen[key] {
-				seen[key] = true
-				emit(truth(v.Passed), v.Threshold, v.Lane)
-			}
-		}
+	ofRun(gauge, "mcpload_threshold_passed", "1 for a threshold of the profile that held, 0 for one that failed or was not evaluated. lane is empty where it is about the run.", func(x *wholeRun, emit emitter) {
+		x.eachThreshold(func(v *results.Verdict) { emit(truth(v.Passed), v.Threshold, v.Lane) })
 	}, "threshold", "lane"),
+	ofRun(gauge, "mcpload_threshold_evaluated", "1 for a threshold of the profile that was evaluated, 0 for one that judged nothing: nothing was owed to the lane, or it heard nothing at all.", func(x *wholeRun, emit emitter) {
+		x.eachThreshold(func(v *results.Verdict) { emit(truth(v.NotEvaluated == ""), v.Threshold, v.Lane) })
+	}, "threshold", "lane"),
+}
+
+// eachThreshold gives every threshold once for each lane, where the run is over.
+func (x *wholeRun) eachThreshold(do func(*results.Verdict)) {
+	if x.result == nil {
+		return
+	}
+	seen := map[[2]string]bool{} // a profile may name one twice
+	for i := range x.result.Thresholds {
+		v := &x.result.Thresholds[i]
+		if key := [2]string{v.Threshold, v.Lane}; !seen[key] {
+			seen[key] = true
+			do(v)
+		}
+	}
 }
 
 var phaseFamilies = []family[wholeRun]{

@@ -81,20 +81,23 @@ func TestMetricsOfTurns(t *testing.T) {
 	f.Finish(&results.Result{
 		Finished: time.Unix(80, 0), Partial: true, Instrument: results.Instrument{Bottleneck: true, Others: 0.5},
 		Warnings:   []results.Warning{{Code: "churn"}, {Code: "churn"}},
-		Thresholds: []results.Verdict{{Threshold: "*.late == 0", Lane: "a", Passed: true}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "b"}},
+		Thresholds: []results.Verdict{{Threshold: "*.late == 0", Lane: "a", Passed: true}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "c", NotEvaluated: "nothing was owed"}},
 	}, Figures{Values: map[string]float64{"retries": 8}})
 	expect(t, r, map[string]float64{
-		`mcpload_phase{phase="done",run="ab"}`:                                1,
-		`mcpload_events_resolved_total{outcome="uncertain",run="ab"}`:         4,
-		`mcpload_events_pending{run="ab"}`:                                    0,
-		`mcpload_run_end_timestamp_seconds{run="ab"}`:                         80,
-		`mcpload_run_partial{run="ab"}`:                                       1,
-		`mcpload_run_bottleneck{run="ab"}`:                                    1,
-		`mcpload_run_warnings{code="churn",run="ab"}`:                         2,
-		`mcpload_threshold_passed{lane="a",run="ab",threshold="*.late == 0"}`: 1,
-		`mcpload_threshold_passed{lane="b",run="ab",threshold="*.late == 0"}`: 0,
-		`mcpload_instrument_others_cores{run="ab"}`:                           0.5,
-		`mcpload_upstream_figure{figure="retries",run="ab"}`:                  8,
+		`mcpload_phase{phase="done",run="ab"}`:                                   1,
+		`mcpload_events_resolved_total{outcome="uncertain",run="ab"}`:            4,
+		`mcpload_events_pending{run="ab"}`:                                       0,
+		`mcpload_run_end_timestamp_seconds{run="ab"}`:                            80,
+		`mcpload_run_partial{run="ab"}`:                                          1,
+		`mcpload_run_bottleneck{run="ab"}`:                                       1,
+		`mcpload_run_warnings{code="churn",run="ab"}`:                            2,
+		`mcpload_threshold_passed{lane="a",run="ab",threshold="*.late == 0"}`:    1,
+		`mcpload_threshold_passed{lane="b",run="ab",threshold="*.late == 0"}`:    0,
+		`mcpload_threshold_passed{lane="c",run="ab",threshold="*.late == 0"}`:    0,
+		`mcpload_threshold_evaluated{lane="b",run="ab",threshold="*.late == 0"}`: 1,
+		`mcpload_threshold_evaluated{lane="c",run="ab",threshold="*.late == 0"}`: 0,
+		`mcpload_instrument_others_cores{run="ab"}`:                              0.5,
+		`mcpload_upstream_figure{figure="retries",run="ab"}`:                     8,
 	})
 }
 

@@ -34,17 +34,20 @@ func CompareText(w io.Writer, c *results.Comparison) error {
 }
 
 // wrapped writes text in lines that fit the width, where its words do.
-func (p *printer) wrapped(text string) {
-	line := ""
+func (p *printer) wrapped(text string) { p.beside("", 2, text) }
+
+// beside is the same behind a label, with an indent for the lines that follow.
+func (p *printer) beside(label string, indent int, text string) {
+	line, begun := label, false
 	for word := range strings.FieldsSeq(text) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+		if begun && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			p.printf("%s\n", line)
-			line = "  "
+			line, begun = strings.Repeat(" ", indent), false
 		}
-		if strings.TrimSpace(line) != "" {
+		if begun {
 			line += " "
 		}
-		line += word
+		line, begun = line+word, true
 	}
 	p.printf("%s\n", line)
 }

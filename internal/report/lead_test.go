@@ -146,7 +146,7 @@ func TestSettingsExplain(t *testing.T) {
 		"cuts and refusals": {cut, []string{"push is slower because its streams are cut every 3s (events.cutEvery)", "poll is slower because it refuses 5 % of the deliveries once (webhook.refuse)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := write(t, func(w io.Writer) error { return Text(w, tt.r) })
+			text := unwrapped(t, tt.r)
 			for _, line := range tt.want {
 				if !strings.Contains(text, "setting    "+line+"\n") || !strings.Contains(lead(&Page{Result: tt.r}), line+".") ||
 					!strings.Contains(write(t, func(w io.Writer) error { return Markdown(w, tt.r) }), Markup(line)) {

@@ -82,6 +82,7 @@ func columns(lanes []results.Lane) [][]results.Lane {
 }
 
 const (
+	noteIndent  = 11 // of what stands beside verdict, generator, warning
 	labelWidth  = 34
 	columnWidth = 13
 )
@@ -147,21 +148,20 @@ func floorText(r *results.Result) string {
 }
 
 func (p *printer) verdicts(r *results.Result) {
-	for i := range r.Thresholds {
-		v := &r.Thresholds[i]
-		p.printf("%s  %s  (%s)\n", map[string]string{wordHeld: "pass", wordFailed: "FAIL", wordNotEvaluated: "NOT EVALUATED"}[wordOf(v)],
-			Clean(v.Threshold), strings.TrimPrefix(Clean(v.Lane+": "+v.Text), ": "))
+	marks := map[string]string{wordHeld: "pass", wordFailed: "FAIL", wordNotEvaluated: "NOT EVALUATED"}
+	for _, h := range heldRows(r.Thresholds) {
+		p.printf("%s  %s  (%s)\n", marks[h.Word], h.Threshold, strings.TrimPrefix(h.Lanes+": "+h.Text, ": "))
 	}
 	if len(r.Thresholds) > 0 {
 		p.printf("\n")
 	}
 	j := judge(r)
-	p.printf("verdict    %s: %s\n", strings.ToUpper(j.word), j.text)
+	p.beside("verdict    ", noteIndent, strings.ToUpper(j.word)+": "+j.text)
 	for _, u := range j.unclean {
-		p.printf("not clean  %s\n", u)
+		p.beside("not clean  ", noteIndent, u.String())
 	}
 	for _, s := range settingLines(r) {
-		p.printf("setting    %s\n", s)
+		p.beside("setting    ", noteIndent, s)
 	}
 	p.printf("\n")
 }

@@ -20,10 +20,22 @@ func forms(t *testing.T, r *results.Result) map[string]string {
 	page = page[strings.Index(page, "<body>"):]
 	page, _, _ = strings.Cut(page, "<script")
 	return map[string]string{
-		"text":     write(t, func(w io.Writer) error { return Text(w, r) }),
+		"text":     unwrapped(t, r),
 		"page":     plain(tags.ReplaceAllString(page, "")),
 		"markdown": strings.ReplaceAll(plain(write(t, func(w io.Writer) error { return Markdown(w, r) })), "**", ""),
 	}
+}
+
+// unwrapped is the text report, its long lines in one piece.
+func unwrapped(t *testing.T, r *results.Result) string {
+	t.Helper()
+	text := write(t, func(w io.Writer) error { return Text(w, r) })
+	for line := range strings.Lines(text) {
+		if n := len([]rune(line)) - 1; n > width {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+	return strings.ReplaceAll(text, "\n           ", " ")
 }
 
 // cleanResult is a run of two lanes that got all they were owed.
