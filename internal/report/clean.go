@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/mcpload/mcpload/results"
@@ -138,7 +137,7 @@ func (f *laneFigure) cell(x laneOf) string {
 	if v == float64(int64(v)) {
 		text = count(int64(v))
 	}
-	if f.grade != plain && v != 0 {
+	if f.unclean(x) {
 		return markUnclean + text
 	}
 	return text
@@ -147,7 +146,8 @@ func (f *laneFigure) cell(x laneOf) string {
 // uncleanLine is a figure that is not clean, with the lanes of which it is not.
 type uncleanLine struct {
 	Label string
-	Lanes string // "push 600 of 6 000 (10.0 %), poll 3 of 6 000 (0.05 %)"
+	Lanes string // "push 600 of 6 000 (10 %), poll 3 of 6 000 (0.05 %)"
+	Names []string
 	Fault bool
 }
 
@@ -158,14 +158,15 @@ func uncleanLines(lanes []laneOf) []uncleanLine {
 	var out []uncleanLine
 	for i := range figuresOfLanes {
 		f := &figuresOfLanes[i]
-		var of []string
+		var of, names []string
 		for _, x := range lanes {
 			if f.unclean(x) {
+				names = append(names, Clean(x.lane.Name))
 				of = append(of, Clean(x.lane.Name)+" "+f.share(x))
 			}
 		}
 		if of != nil {
-			out = append(out, uncleanLine{f.label, strings.Join(of, ", "), f.grade == fault})
+			out = append(out, uncleanLine{f.label, strings.Join(of, ", "), names, f.grade == fault})
 		}
 	}
 	return out
@@ -188,9 +189,4 @@ func lanesOf(r *results.Result) []laneOf {
 		lanes[i] = laneOf{&r.Upstream, &r.Lanes[i]}
 	}
 	return lanes
-}
-
-// faulty tells whether any of the lines is the target's.
-func faulty(lines []uncleanLine) bool {
-	return slices.ContainsFunc(lines, func(u uncleanLine) bool { return u.Fault })
 }

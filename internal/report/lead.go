@@ -95,15 +95,22 @@ func least(of map[int64]results.Nanos) results.Nanos {
 	return v
 }
 
-// lead compares the lanes of a run, and says which settings explain what it
-// says. It is empty where there are not two lanes to compare, and no such setting.
+// lead compares the lanes of a run, says which settings explain what it says, and
+// which figures are not clean. It is empty where there is nothing of that.
 func lead(p *Page) string {
-	sentences := settingLines(p.Result)
-	for i := range sentences {
-		sentences[i] += "."
-	}
+	var sentences []string
 	if s := compared(p); s != "" {
-		sentences = slices.Insert(sentences, 0, s)
+		sentences = append(sentences, s)
+	}
+	for _, s := range settingLines(p.Result) {
+		sentences = append(sentences, s+".")
+	}
+	var unclean []string
+	for _, u := range uncleanLines(lanesOf(p.Result)) {
+		unclean = append(unclean, u.Label+" ("+listed(u.Names)+")")
+	}
+	if unclean != nil {
+		sentences = append(sentences, "Not clean: "+strings.Join(unclean, ", ")+".")
 	}
 	return strings.Join(sentences, " ")
 }

@@ -115,6 +115,10 @@ func TestLead(t *testing.T) {
 	if got := lead(&p); strings.Contains(got, "was fastest") {
 		t.Errorf("both are below the floor: %q", got)
 	}
+	p.Result.Lanes[0].Duplicates.SameEvent, p.Result.Lanes[1].Duplicates.SameEmission, p.Result.Lanes[1].Late = 8, 8, 1
+	if got, want := lead(&p), " Not clean: duplicates (low and b), late (b)."; !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, which does not end with %q", got, want)
+	}
 	p = racePage(false, map[string][]time.Duration{"push": eight(ms), "poll": nil}, "push", "poll")
 	if got := lead(&p); got != "" {
 		t.Errorf("there is one lane to compare: %q", got)

@@ -117,11 +117,11 @@ var groups = [][]row{
 	}),
 	slices.Concat(owed([]row{
 		{label: "wire cost per delivered event"},
-		{label: "  requests", short: "wire cost per event, requests", value: totalCost(func(s results.Share) string { return ratio(s.Requests) })},
-		{label: "  bytes", short: "wire cost per event, bytes", value: totalCost(func(s results.Share) string { return bytes(s.Bytes) })},
+		{label: "  requests", short: "wire cost per event, requests", value: perDelivered(total, requestsOf)},
+		{label: "  bytes", short: "wire cost per event, bytes", value: perDelivered(total, bytesOf)},
 		{label: "overhead within it"},
-		{label: "  requests", short: "overhead per event, requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerDelivered.Requests) }},
-		{label: "  bytes", short: "overhead per event, bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerDelivered.Bytes) }},
+		{label: "  requests", short: "overhead per event, requests", value: perDelivered(overhead, requestsOf)},
+		{label: "  bytes", short: "overhead per event, bytes", value: perDelivered(overhead, bytesOf)},
 	}), []row{
 		{label: "to open one subscription"},
 		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerSubscription.Requests) }},
@@ -143,16 +143,27 @@ func countRows() []row {
 	return rows
 }
 
-// totalCost shows the whole cost of a delivered event. A result that was
-// written before there was such a figure has none.
-func totalCost(show func(results.Share) string) func(*results.Lane) string {
+// perDelivered shows a cost of each delivered event. A lane that got nothing has
+// none, and neither has a result that was written before there was such a figure.
+func perDelivered(of func(*results.Overhead) (results.Share, bool), show func(results.Share) string) func(*results.Lane) string {
 	return func(l *results.Lane) string {
-		if l.Overhead.TotalPerDelivered == (results.Share{}) {
+		share, there := of(&l.Overhead)
+		if l.Delivered == 0 || !there {
 			return "–"
 		}
-		return show(l.Overhead.TotalPerDelivered)
+		return show(share)
 	}
 }
+
+func total(o *results.Overhead) (results.Share, bool) {
+	return o.TotalPerDelivered, o.TotalPerDelivered != results.Share{}
+}
+
+func overhead(o *results.Overhead) (results.Share, bool) { return o.PerDelivered, true }
+
+func requestsOf(s results.Share) string { return ratio(s.Requests) }
+
+func bytesOf(s results.Share) string { return bytes(s.Bytes) }
 
 // owed marks rows as being about what was owed to the lane.
 func owed(rows []row) []row {
