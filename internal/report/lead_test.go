@@ -139,15 +139,18 @@ func TestSettingsExplain(t *testing.T) {
 	cut := poll(0, 0, 0)
 	cut.Profile = json.RawMessage(`{"lanes": [{"name": "push", "events": {"cutEvery": 3000000000}}, {"name": "poll", "webhook": {"refuse": 0.05}}]}`)
 	cut.Lanes[1].Duplicates.Requested = 7
+	alone := poll(90, 10, 1004e6)
+	alone.Lanes = alone.Lanes[1:]
 	for name, tt := range map[string]struct {
 		r    *results.Result
 		want []string
 	}{
 		"the server's pace": {poll(90, 10, 1004e6), []string{"poll is slower because the server asked for 1s between polls (nextPollMs)"}},
 		"its own pace":      {poll(10, 90, 1500e6), []string{"poll is slower because poll.floor is 1.5s"}},
+		"the only lane":     {alone, []string{"poll waits for its polls: the server asked for 1s between polls (nextPollMs)"}},
 		"neither":           {poll(0, 0, 1000e6), nil},
 		"too short a pace":  {poll(90, 0, 100e6), nil}, // 990 ms are not explained by 100 ms
-		"cuts and refusals": {cut, []string{"push is slower because its streams are cut every 3s (events.cutEvery)", "poll is slower because it refuses 5 % of the deliveries once (webhook.refuse)"}},
+		"cuts and refusals": {cut, []string{"push cuts its streams every 3s (events.cutEvery)", "poll refuses 5 % of its deliveries once, so that they come later (webhook.refuse)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := unwrapped(t, tt.r)
@@ -157,7 +160,7 @@ func TestSettingsExplain(t *testing.T) {
 					t.Errorf("not in all forms: %q\n%s", line, text)
 				}
 			}
-			if n := strings.Count(text, "is slower because"); n != len(tt.want) {
+			if n := strings.Count(text, "\nsetting "); n != len(tt.want) {
 				t.Errorf("%d explanations, want %d:\n%s", n, len(tt.want), text)
 			}
 		})
