@@ -128,8 +128,8 @@ type tableRow struct {
 }
 
 type tableCell struct {
-	Text    string
-	Unclean bool // it should be 0
+	Text  string
+	Class string // of a figure that should be 0
 }
 
 // runView is what is said of one run as a whole.
@@ -236,7 +236,7 @@ func tableRows(lanes []laneOf) [][]tableRow {
 		for _, r := range g {
 			row := tableRow{Label: r.label, Indent: r.label[0] == ' ', Head: r.headline(), Span: len(lanes) + 1}
 			for _, l := range lanes {
-				row.Cells = append(row.Cells, tableCell{Clean(r.cell(l)), r.unclean(l)})
+				row.Cells = append(row.Cells, tableCell{Clean(r.cell(l)), r.class(l)})
 			}
 			rows = append(rows, row)
 		}

@@ -49,10 +49,7 @@ func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 	one := laneOf{&p.Result.Upstream, &p.Result.Lanes[0]}
 	for _, g := range rowsOf([]laneOf{one}) {
 		for _, r := range g {
-			class := "n"
-			if r.unclean(one) {
-				class = "n unclean"
-			}
+			class := "n" + r.class(one)
 			if v := r.cell(one); r.shown(one) && v != "" && !strings.Contains(got, ">"+html.EscapeString(r.label)+"</th><td class=\""+class+"\">"+html.EscapeString(v)+"</td>") {
 				t.Errorf("the page lacks %q %q", r.label, v)
 			}

@@ -27,6 +27,17 @@ type row struct {
 	figure *laneFigure // what the row shows, instead of value
 }
 
+// class is that of the row's cell of a lane on the page.
+func (r *row) class(l laneOf) string {
+	switch {
+	case !r.unclean(l):
+		return ""
+	case r.figure.grade == fault:
+		return " unclean"
+	}
+	return " unclean notice"
+}
+
 // has tells whether a lane has such a figure.
 func (r *row) has(l laneOf) bool { return !r.owed || !l.hearsNothing() }
 
