@@ -43,7 +43,8 @@ func judge(r *results.Result) judgement {
 			j.text += fmt.Sprintf(", and %d %s not evaluated", t.NotEvaluated, were(t.NotEvaluated))
 		}
 	case t.NotEvaluated > 0:
-		j.word, j.text = "not evaluated", fmt.Sprintf("%d of %s %s not evaluated: %s", t.NotEvaluated, thresholds, were(t.NotEvaluated), strings.Join(whyNot(r.Thresholds), "; "))
+		why := strings.Join(whyNot(r.Thresholds), "; ")
+		j.word, j.text = "not evaluated", fmt.Sprintf("%d of %s %s not evaluated: %s", t.NotEvaluated, thresholds, were(t.NotEvaluated), why)
 	case r.Part != nil:
 		j.word, j.text = "part", fmt.Sprintf("This is shard %d of %d, and it is whole; %s", r.Part.Index, r.Part.Count, of)
 	case t.All() == 0:
@@ -66,7 +67,7 @@ func (j *judgement) clean(r *results.Result) string {
 		if j.word == "pass" || j.word == "not judged" || j.word == "part" {
 			j.class = "unclean"
 		}
-		return fmt.Sprintf(" It is not clean: %s should be 0 and %s not.", plural(int64(len(j.unclean)), "figure"), is(len(j.unclean)))
+		return fmt.Sprintf(" The run is not clean: %s should be 0 and %s not.", plural(int64(len(j.unclean)), "figure"), is(len(j.unclean)))
 	}
 	for _, l := range r.Lanes {
 		if l.Delivered > 0 {

@@ -94,7 +94,7 @@ func TestEveryUncleanFigureIsShown(t *testing.T) {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s does not say %q:\n%s", form, want, text)
 			}
-			if !strings.Contains(text, "It is not clean: 1 figure should be 0 and is not.") || strings.Contains(text, "Nothing was lost") {
+			if !strings.Contains(text, "The run is not clean: 1 figure should be 0 and is not.") || strings.Contains(text, "Nothing was lost") {
 				t.Errorf("%s: the verdict does not know of %s", form, label)
 			}
 			if !strings.Contains(text, "!"+number) {
