@@ -42,6 +42,7 @@ var figuresOfLanes = []laneFigure{
 	{label: "owed, and nothing came at all", owed: true, rare: true, grade: fault, of: expected, read: heardNothing},
 	{label: "lost in silence", short: "lost in silence", owed: true, loss: true, grade: fault, of: expected, read: path("lostSilent")},
 	{label: "lost, announced", short: "lost, announced", owed: true, loss: true, grade: fault, of: expected, read: path("lostAnnounced")},
+	{label: "lost, order unknown", owed: true, loss: true, rare: true, grade: fault, of: expected, read: path("lostOrderUnknown")},
 	{label: "undeliverable here", owed: true, loss: true, rare: true, grade: notice, of: expected, read: path("lostUndeliverable")},
 	{label: "refused by this sink", owed: true, loss: true, rare: true, grade: notice, of: expected, read: path("lostRefused")},
 	{label: "lost after suspension", owed: true, loss: true, rare: true, grade: fault, of: expected, read: path("lostSuspended")},

@@ -50,7 +50,7 @@ const opening = "opening and ending"
 // told apart by lane.
 func costs(columns []column, lanes []laneOf) []bars {
 	perHour := func(l *results.Lane) float64 { return l.Overhead.SubscriptionHours }
-	perEvent := func(l *results.Lane) float64 { return float64(l.Delivered) }
+	perEvent := func(l *results.Lane) float64 { return float64(l.Delivered) } // as in TotalPerDelivered
 	perOne := func(l *results.Lane) float64 { return float64(l.Subscriptions) }
 	requests := func(t results.Traffic) float64 { return float64(t.Requests) }
 	size := func(t results.Traffic) float64 { return float64(t.BytesUp + t.BytesDown) }
