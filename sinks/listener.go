@@ -115,9 +115,12 @@ type ListenerOptions struct {
 	// Certificate is used instead of one that Authority signs: one that the
 	// target trusts already.
 	Certificate *tls.Certificate
+	// Wrap, if not nil, is given the listener, below TLS, and returns the one to
+	// use.
+	Wrap func(net.Listener) net.Listener
 	// Shared, if not nil, is where deliveries are received instead, below
-	// Prefix; see [SharedListener]. Listen, Callback, Authority and Certificate
-	// are then its own.
+	// Prefix; see [SharedListener]. Listen, Callback, Authority, Certificate
+	// and Wrap are then its own.
 	Shared  *SharedListener
 	Prefix  string
 	Handler http.Handler
@@ -180,9 +183,13 @@ func Listen(opts ListenerOptions) (*Listener, error) {
 		ErrorLog:          log.New(io.Discard, "", 0), // a target's failed handshakes are its own to report
 		ConnState:         l.state,
 	}
+	port := ln
+	if opts.Wrap != nil {
+		port = opts.Wrap(ln)
+	}
 	go func() {
 		defer close(l.done)
-		_ = l.server.ServeTLS(ln, "", "")
+		_ = l.server.ServeTLS(port, "", "")
 	}()
 	return l, nil
 }

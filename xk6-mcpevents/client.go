@@ -24,14 +24,15 @@ const (
 // client is the object Client: one MCP endpoint, as one or several principals.
 // Its exported methods are those of the script's object.
 type client struct {
-	m        *instance
-	opts     dialect.EndpointOptions
-	endpoint *dialect.Endpoint
-	groups   jobs // that are open: an endpoint must be closed after its lanes
-	listens  atomic.Bool
+	m       *instance
+	opts    dialect.EndpointOptions
+	groups  jobs // that are open: an endpoint must be closed after its lanes
+	listens atomic.Bool
+	passed  meter // of the endpoints' own connections
 
-	mu      sync.Mutex
-	resumes *dialect.Endpoint // says that its requests can be resumed; nil until it is needed
+	mu       sync.Mutex
+	endpoint *dialect.Endpoint // nil until it is needed
+	resumes  *dialect.Endpoint // says that its requests can be resumed; nil until it is needed
 }
 
 // client makes a Client. In the body of an iteration it ends with the
@@ -61,12 +62,44 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 			return nil, errors.New("options: ca: there is no certificate in it: give PEM, which k6's open() reads from a file")
 		}
 	}
-	var err error
-	if c.endpoint, err = dialect.NewEndpoint(c.opts); err != nil {
+	c.passed.totals = c.totals
+	if _, err := dialect.NewEndpoint(c.opts); err != nil { // only looked at: there are no connections
 		return nil, err
 	}
 	m.until(c.end)
 	return c, nil
+}
+
+// met returns the endpoint. It is made when it is first needed, because the
+// init context does not know how the VU connects; this must be on the event
+// loop, and not in the init context.
+func (c *client) met() (*dialect.Endpoint, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.endpoint != nil {
+		return c.endpoint, nil
+	}
+	n, err := networkOf(c.m.vu.State())
+	if err != nil {
+		return nil, err
+	}
+	c.opts.TLS, c.opts.Resolve, c.opts.LocalAddrs = n.tls, n.resolve, n.locals()
+	c.endpoint, err = dialect.NewEndpoint(c.opts)
+	c.passed.begin(c.m.origin())
+	return c.endpoint, err
+}
+
+// totals are the bytes of the endpoints' own connections.
+func (c *client) totals() (sent, received int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range []*dialect.Endpoint{c.endpoint, c.resumes} {
+		if e != nil {
+			t := e.Traffic()
+			sent, received = sent+t.Up, received+t.Down
+		}
+	}
+	return sent, received
 }
 
 // until has something closed when the iteration is over, or, in the init
@@ -90,16 +123,21 @@ func (c *client) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, e := range []*dialect.Endpoint{c.endpoint, c.resumes} {
 		if e != nil {
 			_ = e.Close(ctx) // there is nobody to tell
 		}
 	}
+	c.mu.Unlock()
+	c.passed.rest()
 }
 
-// resumable returns the endpoint for requests that can be resumed.
+// resumable returns the endpoint for requests that can be resumed, as met does
+// that for all others.
 func (c *client) resumable() (*dialect.Endpoint, error) {
+	if _, err := c.met(); err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.resumes != nil {
@@ -169,6 +207,9 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 	}
 	g, err := newGroup(c, w, o)
 	if err != nil {
+		if err = c.m.fatal(err); err == nil {
+			return nil, nil
+		}
 		return fail(err)
 	}
 	if err = c.prepare(g, w, o); err != nil {
@@ -220,11 +261,15 @@ func (c *client) prepare(g *group, w way, o *subscribeOptions) (err error) {
 // dialect makes the client side of a group.
 func (c *client) dialect(g *group, w way, o *subscribeOptions) (dialect.Dialect, error) {
 	d := o.dialect(w)
-	d.Clock, d.Recorder, d.Endpoint, d.Acked = c.m.hub.clock, g, c.endpoint, c.m.hub.all.AckedAt
+	ep, err := c.met()
+	if err != nil {
+		return nil, err
+	}
+	d.Clock, d.Recorder, d.Endpoint, d.Acked = c.m.hub.clock, g, ep, c.m.hub.all.AckedAt
+	g.meters = append(g.meters, &c.passed)
 	if o.Payload {
 		d.Recorder = &observer{g}
 	}
-	var err error
 	switch {
 	case w.method == "resumable":
 		if d.Endpoint, err = c.resumable(); err != nil {
@@ -235,14 +280,25 @@ func (c *client) dialect(g *group, w way, o *subscribeOptions) (dialect.Dialect,
 		d.SEP2549.Emissions = c.m.hub.all
 		d.SEP2549.Hears = func(int) []uint16 { return hears }
 	case w.mode == mcpload.Webhook && o.sink != nil:
-		if d.Webhook.Shared, err = o.sink.open(); err != nil {
+		l, err := o.sink.open()
+		if err != nil {
 			return nil, err
 		}
+		d.Webhook.Shared, g.meters = l.SharedListener, append(g.meters, l.passed)
 		d.Webhook.Prefix = fmt.Sprintf("/mcp/%d", c.m.hub.lanes.Add(1))
 	case w.mode == mcpload.Webhook:
 		if d.Webhook.Authority, err = c.m.hub.authority(); err != nil {
 			return nil, err
 		}
+		own := new(passing)
+		d.Webhook.Wrap, g.meters = own.listener, append(g.meters, &meter{totals: own.totals})
 	}
-	return dialect.New(d)
+	lane, err := dialect.New(d)
+	if m, ok := lane.(dialect.Meter); ok && err == nil {
+		g.meters = append(g.meters, &meter{totals: func() (sent, received int64) {
+			t := m.Traffic()
+			return t.Up, t.Down
+		}})
+	}
+	return lane, err
 }

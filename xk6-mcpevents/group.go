@@ -10,18 +10,14 @@ import (
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/sinks"
-	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/metrics"
 )
 
 // group is subscriptions that were opened together: the lane of one dialect.
 // It is the dialect's recorder and passes everything on to its book.
 type group struct {
-	hub     *hub
+	origin  // of the VU that opened it
 	metrics *metricSet
-	state   *lib.State // of the VU that opened it
-	tags    *metrics.TagSet
-	meta    map[string]string
 	client  *client
 	book    *book
 	dialect dialect.Dialect
@@ -29,7 +25,8 @@ type group struct {
 	gate    *gate    // holds the iteration; nil if the group is kept
 	indexes []uint32 // of the members, in the book
 	members []member
-	open    *atomic.Int64 // subscriptions with these tags, of all VUs
+	open    *gauge   // subscriptions with these tags, of all VUs
+	meters  []*meter // of what passed its connections
 	asked   mcpload.Instant
 
 	refreshRequests, refreshBytes, failed atomic.Int64
@@ -90,13 +87,11 @@ func newGroup(c *client, w way, o *subscribeOptions) (*group, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := c.m.vu.State()
-	now := state.Tags.GetCurrentValues()
 	g := &group{
-		hub: h, metrics: c.m.metrics, state: state, tags: k.tags(now.Tags), meta: now.Metadata, client: c, every: o.SampleEvery,
+		origin: *c.m.origin(), metrics: c.m.metrics, client: c, every: o.SampleEvery,
 		book: b, indexes: list, members: make([]member, len(list)), open: h.openOf(k), done: make(chan struct{}), asked: h.clock.Now(),
 	}
-	g.messages = o.Payload
+	g.tags, g.messages = k.tags(g.tags), o.Payload
 	for i, index := range list {
 		g.members[i].group, g.members[i].number = g, i
 		b.owner[index].Store(&g.members[i])
@@ -207,12 +202,12 @@ func (g *group) change(s *member, t mcpload.Transition) {
 		g.mu.Unlock()
 		s.began.Store(int64(t.At))
 		if !s.open.Swap(true) {
-			g.open.Add(1)
+			g.open.add(1)
 		}
 	case mcpload.Detaching, mcpload.Detached, mcpload.Failed:
 		was := s.open.Swap(false)
 		if was {
-			g.open.Add(-1)
+			g.open.add(-1)
 		}
 		if t.To != mcpload.Failed {
 			return

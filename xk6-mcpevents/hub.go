@@ -1,6 +1,7 @@
 package mcpevents
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -15,6 +16,8 @@ import (
 const (
 	// maxTopics is how many topics a process can tell apart.
 	maxTopics = 1024
+	// maxPlaces is how many subscriptions all books together have room for.
+	maxPlaces = 1_000_000
 	// bookSize is how many subscriptions the first book of a kind has room
 	// for, at least. Each further one has twice as many, up to maxBookSize.
 	bookSize, maxBookSize = 64, 8192
@@ -39,7 +42,7 @@ type hub struct {
 
 	authority func() (*sinks.Authority, error) // of every listener; made when it is needed
 
-	gauges sync.Map // tagged -> *atomic.Int64
+	gauges sync.Map // tagged -> *gauge
 	warned sync.Map // upstreams that somebody was warned of, by address
 
 	mu     sync.RWMutex  // for writing when a book is begun
@@ -47,6 +50,7 @@ type hub struct {
 	books  [maxTopics][]*book
 	topics map[string]uint16
 	fired  [maxTopics]atomic.Uint32
+	places int // in all books
 	shots  [maxTopics]underWay
 }
 
@@ -126,9 +130,9 @@ func newHub() *hub {
 type tagged struct{ system, mode, event, lane string }
 
 // openOf counts the open subscriptions with the tags of a kind.
-func (h *hub) openOf(k kind) *atomic.Int64 {
-	n, _ := h.gauges.LoadOrStore(tagged{k.system, string(k.mode), k.event, k.lane}, new(atomic.Int64))
-	return n.(*atomic.Int64)
+func (h *hub) openOf(k kind) *gauge {
+	n, _ := h.gauges.LoadOrStore(tagged{k.system, string(k.mode), k.event, k.lane}, new(gauge))
+	return n.(*gauge)
 }
 
 // topic returns the number of a topic, the same for everybody.
@@ -138,13 +142,17 @@ func (h *hub) topic(name string) (uint16, error) {
 	n, ok := h.topics[name]
 	if !ok {
 		if len(h.topics) == maxTopics {
-			return 0, fmt.Errorf("topic %q: a process has at most %d topics", name, maxTopics)
+			return 0, fmt.Errorf("topic %q: %w", name, errTopics)
 		}
 		n = uint16(len(h.topics))
 		h.topics[name] = n
 	}
 	return n, nil
 }
+
+// errTopics is the error of a topic too many, which fails the run: what is
+// owed to whom could not be told any more.
+var errTopics = errors.New("a process has at most 1024 topics: use fewer, or more processes")
 
 // lend gives n subscriptions of a kind, all in one book.
 func (h *hub) lend(k kind, n int) (*book, []uint32, error) {
@@ -160,7 +168,11 @@ func (h *hub) lend(k kind, n int) (*book, []uint32, error) {
 		}
 		size = min(2*size, maxBookSize)
 	}
-	b, err := h.begin(k, max(n, size))
+	size = max(n, min(size, maxPlaces-h.places))
+	if h.places+size > maxPlaces {
+		return nil, nil, fmt.Errorf("a process has at most %d subscriptions, and there are places for %d already: open fewer, or use more processes", maxPlaces, h.places)
+	}
+	b, err := h.begin(k, size)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -191,6 +203,7 @@ func (h *hub) begin(k kind, size int) (*book, error) {
 		return nil, err
 	}
 	h.books[k.topic] = append(h.books[k.topic], b)
+	h.places += size
 	return b, nil
 }
 

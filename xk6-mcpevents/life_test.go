@@ -41,7 +41,7 @@ func TestBrokenOff(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = s.run(fmt.Sprintf("const topic = 'broken-%s-%s';", name, method) + fmt.Sprintf(at(srv, begin), method, more) + rest)
-				if open := root.hub.openOf(kind{system: "events", mode: modeOf[method], event: "chat.message", lane: string(modeOf[method])}).Load(); open != 0 {
+				if open := root.hub.openOf(kind{system: "events", mode: modeOf[method], event: "chat.message", lane: string(modeOf[method])}).now.Load(); open != 0 {
 					t.Errorf("%d subscriptions are open after the iteration", open)
 				}
 				finished(t, root)

@@ -71,9 +71,6 @@ func (l *lifetime) end(ctx context.Context) {
 	}
 	l.work.wait(ctx)
 	l.cancel() // whoever still waits gives up
-	l.sending.Lock()
-	l.silent = true
-	l.sending.Unlock()
 	l.mu.Lock()
 	closers := l.closers
 	l.closers, l.shared = nil, map[string]any{}
@@ -81,6 +78,9 @@ func (l *lifetime) end(ctx context.Context) {
 	for i := range closers { // in the reverse of the order in which they were opened
 		closers[len(closers)-1-i](ctx)
 	}
+	l.sending.Lock()
+	l.silent = true
+	l.sending.Unlock()
 }
 
 // atEnd has something closed when the test ends.

@@ -113,6 +113,36 @@ func TestWays(t *testing.T) {
 	}
 }
 
+// The gauge shows the most that were open at once, also when that was shorter
+// than the time between two flushes, and ends at 0.
+func TestOpenSubscriptions(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{}, "")
+	for _, c := range []struct{ groups, each int }{{2, 1}, {2, 50}, {10, 50}} {
+		t.Run(fmt.Sprint(c.groups*c.each), func(t *testing.T) {
+			root := New()
+			s := newStage(t, root)
+			s.must(fmt.Sprintf(at(srv, `
+				const client = new Client(TARGET, {token: 'k6'});
+				const open = () => client.stream('tick', {streams: %d, settle: 0});
+				const subs = await Promise.all(Array.from({length: %d}, open));
+				await Promise.all(subs.map((sub) => sub.close()));
+			`), c.each, c.groups))
+			finished(t, root)
+			s.over()
+			most, last := 0.0, -1.0
+			for _, v := range s.got {
+				if v.Metric.Name == "mcp_open_subscriptions" {
+					most, last = max(most, v.Value), v.Value
+				}
+			}
+			if most != float64(c.groups*c.each) || last != 0 {
+				t.Errorf("%d were open, the gauge's most is %v and its last value %v", c.groups*c.each, most, last)
+			}
+		})
+	}
+}
+
 // Lists and requests have figures of their own.
 func TestListsAndRequests(t *testing.T) {
 	noLeaks(t)

@@ -7,9 +7,11 @@
 package mcpevents
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/grafana/sobek"
+	"go.k6.io/k6/v2/errext"
 	"go.k6.io/k6/v2/js/common"
 	"go.k6.io/k6/v2/js/modules"
 )
@@ -67,10 +69,24 @@ func construct[T any](m *instance, name string, made func([]sobek.Value) (T, err
 		rt := m.vu.Runtime()
 		v, err := made([]sobek.Value{call.Argument(0), call.Argument(1)})
 		if err != nil {
+			if err = m.fatal(err); err == nil {
+				return call.This // the script goes no further
+			}
 			common.Throw(rt, fmt.Errorf("%s: %w", name, err))
 		}
 		return rt.ToValue(v).ToObject(rt)
 	}
+}
+
+// fatal ends the test where an error is one that fails the run, and returns all
+// others. In the init context every error ends the test.
+func (m *instance) fatal(err error) error {
+	if !errors.Is(err, errTopics) || m.vu.State() == nil {
+		return err
+	}
+	// Not thrown as well: scripts must not be able to catch it.
+	m.vu.Runtime().Interrupt(&errext.InterruptError{Reason: err.Error()})
+	return nil
 }
 
 // kept returns subscriptions that were opened with the option keep.

@@ -54,7 +54,8 @@ type clientOptions struct {
 	Revision string            `json:"revision"`
 }
 
-// decode reads an options object strictly; undefined and null are no options.
+// decode reads an options object strictly, and holds its counts to their
+// bounds; undefined and null are no options.
 func decode(v sobek.Value, to any) (given map[string]json.RawMessage, err error) {
 	if v == nil || sobek.IsUndefined(v) || sobek.IsNull(v) {
 		return nil, nil
@@ -67,7 +68,7 @@ func decode(v sobek.Value, to any) (given map[string]json.RawMessage, err error)
 		return nil, errors.New("options: give an object")
 	}
 	if strictly(raw, to) == nil {
-		return given, nil
+		return given, checkCounts(given)
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
 		one, err := json.Marshal(map[string]json.RawMessage{name: given[name]})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/target"
 )
 
@@ -23,7 +24,6 @@ func TestBadScripts(t *testing.T) {
 		{"new Client(TARGET, {era: 'stone'})", `era "stone" is not known`},
 		{"new Client(TARGET, {revision: 'x'})", `revision "x" is not known`},
 		{"client.stream()", "stream: name the event type"},
-		{"client.stream('e', {streams: -1})", "must not be negative"},
 		{"client.stream('e', {streams: 1, subscriptions: 2})", "given twice"},
 		{"client.stream('e', {floor: '1s'})", "stream: options: floor belongs to poll()"},
 		{"client.poll('e', {streams: 1})", "poll: options: streams belongs to stream()"},
@@ -39,7 +39,6 @@ func TestBadScripts(t *testing.T) {
 		{"client.subscribe('e', {system: 'smithery', secret: 'raw'})", "secret is for system sep-1803, not for smithery"},
 		{"client.subscribe('e', {argumentsKey: 'params'})", "argumentsKey is for system smithery, not for events"},
 		{"client.stream('e', {perSession: 2})", "perSession is for system sep-1803, not for events"},
-		{"client.stream('e', {system: 'sep-1803', perSession: -2})", "perSession must not be negative"},
 		{"client.stream('e', {system: 'sep-1803', listen: true})", "listen is for system events, not for sep-1803"},
 		{"client.subscribe('e', {system: 'sep-1803', early: 'late'})", `early "late" is not known: use hold or refuse`},
 		{"client.stream('e', {streams: '5'})", "stream: options: streams: use a whole number, not a string"},
@@ -52,7 +51,6 @@ func TestBadScripts(t *testing.T) {
 		{"new Upstream({event: 'e', admin: ADMIN}).fire('5')", "fire: options: give an object"},
 		{"client.stream('e', {settle: 'soon'})", `settle: "soon" is not a duration: use a text such as '1.5s', or milliseconds`},
 		{"client.stream('e', {settle: -1})", "-1 is not a duration"},
-		{"client.stream('e', {sampleEvery: -1})", "sampleEvery must not be negative"},
 		{"client.stream('e', {http: '3'})", `http version "3" is not known`},
 		{"client.watchLists('cats')", `list "cats" is not known`},
 		{"client.watchLists('tools', {uri: 'a:b'})", `uri belongs to watchLists("resource")`},
@@ -70,8 +68,6 @@ func TestBadScripts(t *testing.T) {
 		{"new Upstream({event: 'e', admin: ADMIN, data: {a: 'b'}})", "data must hold {probe}"},
 		{"new Upstream({event: 'e', tool: 't'})", "tool and client belong together"},
 		{"new Upstream({event: 'e', tool: 't', client: {}})", "client must be a Client"},
-		{"new Upstream({event: 'e', admin: ADMIN, workers: -1})", "workers must not be negative"},
-		{"new Upstream({event: 'e', admin: ADMIN}).fire(0)", "fire: options: count must be at least 1"},
 		{"new Upstream({event: 'e', admin: ADMIN}).fire({rat: 1})", `fire: options: unknown field "rat"`},
 		{"new WebhookSink({port: 1})", `WebhookSink: options: unknown field "port"`},
 		{"new WebhookSink({cert: 'x'})", "cert and key belong together"},
@@ -82,7 +78,6 @@ func TestBadScripts(t *testing.T) {
 		{"client.stream('chat.message', {keep: 'k'})", `there are open subscriptions named "k"`},
 		{"(async () => { const one = await client.stream('tick'); one.close(); await one.on('meow', () => 0) })()", `on: there is no "meow": use event, gap, closed, error`},
 		{"(async () => { const one = await client.stream('tick'); one.close(); await one.on('event') })()", "on: give a function"},
-		{"(async () => { const one = await client.stream('tick'); one.close(); await one.received({events: -1}) })()", "events must not be negative"},
 		{"client.stream('no.such.event')", "stream no.such.event: attach"},
 	} {
 		err := s.run(at(srv, "const client = new Client(TARGET, {token: 'k6'}); await "+c.script))
@@ -91,6 +86,70 @@ func TestBadScripts(t *testing.T) {
 		}
 	}
 	finished(t, root)
+}
+
+// Every count has a least and a most, and what is outside is refused before
+// anything is made for it: nobody is asked, and no memory is taken.
+func TestCounts(t *testing.T) {
+	noLeaks(t)
+	srv := serveHere(t, target.Options{}, "")
+	root := New()
+	s := newStage(t, root)
+	const up = "new Upstream({event: 'e', admin: ADMIN"
+	for _, c := range []struct {
+		script      string // with # for the count
+		option      string
+		least, most int64
+	}{
+		{"nobody.stream('e', {streams: #})", "streams", 1, 100_000},
+		{"nobody.stream('e', {subscriptions: #})", "subscriptions", 1, 100_000},
+		{"nobody.poll('e', {subscriptions: #})", "subscriptions", 1, 100_000},
+		{"nobody.subscribe('e', {subscriptions: #})", "subscriptions", 1, 100_000},
+		{"nobody.watchLists('tools', {clients: #})", "clients", 1, 100_000},
+		{"nobody.watchLists('tools', {subscriptions: #})", "subscriptions", 1, 100_000},
+		{"nobody.resumable('work', {requests: #})", "requests", 1, 100_000},
+		{"nobody.stream('e', {sampleEvery: #})", "sampleEvery", 1, 1_000_000},
+		{"nobody.stream('e', {system: 'sep-1803', perSession: #})", "perSession", 1, 100_000},
+		{"nobody.poll('e', {maxEvents: #})", "maxEvents", 1, 1_000_000},
+		{"nobody.subscribe('e', {rotateEvery: #})", "rotateEvery", 0, 1_000_000},
+		{"nobody.resumable('work', {steps: #})", "steps", 1, 100_000},
+		{"nobody.resumable('work', {logEvery: #})", "logEvery", 0, 100_000},
+		{"nobody.resumable('work', {hangUp: #})", "hangUp", 0, 1_000_000},
+		{up + ", workers: #})", "workers", 1, 10_000},
+		{up + "}).fire(#)", "count", 1, 10_000_000},
+		{up + "}).fire({count: #})", "count", 1, 10_000_000},
+		{up + "}).fire({count: #, rate: 10})", "count", 1, 10_000_000},
+		{"(async () => { const one = await client.stream('tick'); one.close(); await one.received({events: #}) })()", "events", 1, 1_000_000_000},
+	} {
+		for _, n := range []int64{c.least - 1, c.most + 1, 5_000_000_000_000} {
+			script := strings.ReplaceAll(c.script, "#", fmt.Sprint(n))
+			err := s.run(at(srv, "const client = new Client(TARGET, {token: 'k6'}), nobody = new Client('http://127.0.0.1:1/mcp'); await "+script))
+			want := fmt.Sprintf("options: %s: use a whole number from %d to %d, not %d", c.option, c.least, c.most, n)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s\n%v\nwant %s", script, err, want)
+			}
+		}
+	}
+	finished(t, root)
+}
+
+// What all calls of a process open together is bounded, too.
+func TestManySubscriptions(t *testing.T) {
+	h := newHub()
+	h.places = maxPlaces - bookSize
+	k := kind{system: "events", mode: mcpload.Push, event: "e", lane: "push"}
+	b, list, err := h.lend(k, bookSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := h.lend(k, 1); err == nil || !strings.Contains(err.Error(), "a process has at most 1000000 subscriptions") {
+		t.Error(err)
+	}
+	b.give(list)
+	if _, _, err := h.lend(k, 1); err != nil {
+		t.Errorf("after some were closed: %v", err)
+	}
+	h.life.cancel()
 }
 
 // In the init context nothing is opened.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -151,6 +152,74 @@ export async function teardown() { `+closing+` }`)
 		if code != 0 || got("mcp_events_delivered") != 200 || got("mcp_open_subscriptions#value") != 0 {
 			t.Errorf("exit code %d, %v delivered, %v are open\n%s", code, got("mcp_events_delivered"), got("mcp_open_subscriptions#value"), out)
 		}
+	}
+}
+
+// More topics than a process can tell apart fail the run, wherever the one too
+// many is named; catching the error is no way out.
+func TestTooManyTopics(t *testing.T) {
+	t.Parallel()
+	url, admin := serve(t)
+	for name, c := range map[string]struct {
+		body string
+		code int
+	}{
+		"upstream": {"export default function () { try { upstream(`t-${__ITER}`); } catch (e) { console.log('CAUGHT'); } }", 108},
+		"uncaught": {"export default function () { upstream(`t-${__ITER}`); }", 108},
+		"stream":   {"export default async function () { for (let i = 0; i < 1024; i++) upstream(`t-${i}`); await client().stream('tick', { topic: 'more' }); }", 108},
+		"setup":    {"export function setup() { for (let i = 0; i < 1025; i++) upstream(`t-${i}`); } export default function () {}", 108},
+		"init":     {"for (let i = 0; i < 1025; i++) upstream(`t-${i}`); export default function () {}", 107},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script, _ := scriptFile(t, "export const options = { scenarios: { s: { executor: 'per-vu-iterations', vus: 1, iterations: 3000 } } };\n"+c.body)
+			code, out := k6(t, script, url, admin, "-e", "SUMMARY="+filepath.Join(t.TempDir(), "summary"))
+			if code != c.code || !strings.Contains(out, "a process has at most 1024 topics") || strings.Contains(out, "CAUGHT") {
+				t.Errorf("exit code %d, want %d\n%.3000s", code, c.code, out)
+			}
+		})
+	}
+}
+
+// k6's own options for connections hold for the extension's, and what it sends
+// and receives is in the summary.
+func TestOptionsOfK6(t *testing.T) {
+	t.Parallel()
+	url, admin := serve(t)
+	_, port, err := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ options, host, refused string }{
+		"hosts":          {"hosts: { 'mcp.example': '127.0.0.1' }", "mcp.example:" + port, ""},
+		"hosts and port": {"hosts: { 'mcp.example:99': '127.0.0.1:" + port + "' }", "mcp.example:99", ""},
+		"dns":            {"hosts: { 'mcp.example': '127.0.0.1' }, dns: { ttl: '0', select: 'first', policy: 'onlyIPv4' }", "mcp.example:" + port, ""},
+		"blacklistIPs":   {"blacklistIPs: ['127.0.0.0/8']", "127.0.0.1:" + port, "is in a blacklisted range"},
+		"blockHostnames": {"blockHostnames: ['*.example']", "mcp.example:" + port, "is in a blocked pattern"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script, summary := scriptFile(t, "export const options = { "+c.options+` };
+const up = upstream('own-`+name+`');
+export default async function () {
+	const client = new Client(__ENV.TARGET, { token: 'k6', headers: { Host: 'localhost' } });
+	const sub = await client.stream('chat.message', common('own-`+name+`', 10));
+	await up.fire(5);
+	await sub.close();
+}`)
+			code, out := k6(t, script, "http://"+c.host+"/mcp", admin, "-e", "SUMMARY="+summary)
+			got := summed(t, summary)
+			if c.refused != "" {
+				if !strings.Contains(out, c.refused) || got("mcp_time_to_ready") != 0 {
+					t.Errorf("exit code %d\n%s", code, out)
+				}
+				return
+			}
+			if code != 0 || got("mcp_events_delivered") != 50 || got("data_received") < 50*100 || got("data_sent") < 10*100 || got("mcp_open_subscriptions#max") != 10 {
+				t.Errorf("exit code %d, %v delivered, %v bytes received, %v sent, at most %v open\n%s",
+					code, got("mcp_events_delivered"), got("data_received"), got("data_sent"), got("mcp_open_subscriptions#max"), out)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/loadgen/dialect"
 	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/metrics"
 )
@@ -24,6 +25,24 @@ type batch struct {
 	meta   map[string]string
 	single metrics.Samples
 	full   []metrics.SampleContainer
+}
+
+// origin is whose samples are sent, and with what.
+type origin struct {
+	hub   *hub
+	state *lib.State // of the VU
+	tags  *metrics.TagSet
+	meta  map[string]string
+}
+
+// batch begins a batch that is taken now.
+func (o *origin) batch() *batch { return &batch{at: time.Now(), tags: o.tags, meta: o.meta} }
+
+// origin is the VU as it is tagged now; it must be called on the event loop.
+func (m *instance) origin() *origin {
+	state := m.vu.State()
+	now := state.Tags.GetCurrentValues()
+	return &origin{m.hub, state, now.Tags, now.Metadata}
 }
 
 func (b *batch) sample(m *metrics.Metric, at time.Time, value float64) metrics.Sample {
@@ -99,7 +118,7 @@ func (g *group) flush(last bool) {
 	g.over = last
 	now := g.account()
 	met, was := g.metrics, g.pushed
-	b := &batch{at: time.Now(), tags: g.tags, meta: g.meta}
+	b := g.batch()
 	g.times(b, last)
 	// A count may fall for a moment, when a delivery turns out to be owed to
 	// nobody, and rises again; sums are right all the same, but a counter that
@@ -118,7 +137,9 @@ func (g *group) flush(last bool) {
 	rise(met.failed, now.failed, &was.failed)
 	b.rate(met.duplicates, 0, delivered)
 	b.rate(met.duplicates, 1, copies)
-	b.add(met.open, b.at, float64(g.open.Load()))
+	for _, m := range g.meters {
+		m.sample(b, &g.origin)
+	}
 	if last {
 		b.count(met.expected, now.expected)
 		b.count(met.lost, now.lost)
@@ -128,6 +149,7 @@ func (g *group) flush(last bool) {
 	}
 	g.pushed = was
 	g.hub.life.send(g.state, b.containers())
+	g.open.send(&g.origin, met.open)
 }
 
 // messageCounts adds the counts of requests that can be resumed. Nothing was
@@ -186,7 +208,6 @@ func (g *group) judge(a *arrival) (known, owed bool) {
 // listed sends the time of one call of a list, with the tags that the VU had when
 // it was made.
 func (c *client) listed(name, method string, state *lib.State, now metrics.TagsAndMeta, took time.Duration) {
-	at := time.Now()
 	k := kind{system: "mcp", mode: "list", event: method, lane: "list"}
 	switch name {
 	case "events":
@@ -194,14 +215,16 @@ func (c *client) listed(name, method string, state *lib.State, now metrics.TagsA
 	case "triggers":
 		k.system = "smithery"
 	}
-	b := &batch{at: at, tags: k.tags(now.Tags), meta: now.Metadata}
-	b.add(c.m.metrics.list, at, metrics.D(took))
-	c.m.hub.life.send(state, b.containers())
+	o := &origin{c.m.hub, state, k.tags(now.Tags), now.Metadata}
+	b := o.batch()
+	b.add(c.m.metrics.list, b.at, metrics.D(took))
+	c.passed.sample(b, o)
+	o.hub.life.send(state, b.containers())
 }
 
 // fetch fetches a list, sends how long that took, and returns what scripts get.
-func (c *client) fetch(ctx context.Context, name string, state *lib.State, now metrics.TagsAndMeta) (map[string]any, error) {
-	l, err := c.endpoint.List(ctx, name)
+func (c *client) fetch(ctx context.Context, ep *dialect.Endpoint, name string, state *lib.State, now metrics.TagsAndMeta) (map[string]any, error) {
+	l, err := ep.List(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -47,8 +47,14 @@ func (m *instance) sink(options sobek.Value) (*sink, error) {
 	return s, nil
 }
 
+// sharedSink is the listener of all sinks with the same options.
+type sharedSink struct {
+	*sinks.SharedListener
+	passed *meter
+}
+
 // open returns the listener.
-func (s *sink) open() (*sinks.SharedListener, error) {
+func (s *sink) open() (*sharedSink, error) {
 	key, err := json.Marshal(s.opts)
 	if err != nil {
 		return nil, err
@@ -57,14 +63,19 @@ func (s *sink) open() (*sinks.SharedListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sharedOf(&s.hub.life, "sink "+string(key), func() (*sinks.SharedListener, func(context.Context), error) {
+	return sharedOf(&s.hub.life, "sink "+string(key), func() (*sharedSink, func(context.Context), error) {
+		count := new(passing)
 		l, err := sinks.ListenShared(sinks.ListenerOptions{
-			Listen: s.opts.Listen, Callback: s.opts.Callback, Authority: a, Certificate: s.cert,
+			Listen: s.opts.Listen, Callback: s.opts.Callback, Authority: a, Certificate: s.cert, Wrap: count.listener,
 		})
 		if err != nil {
 			return nil, nil, err
 		}
-		return l, func(ctx context.Context) { _ = l.Close(ctx) }, nil // what is broken off at the end nobody waits for
+		passed := &meter{totals: count.totals}
+		return &sharedSink{l, passed}, func(ctx context.Context) {
+			_ = l.Close(ctx) // what is broken off at the end nobody waits for
+			passed.rest()
+		}, nil
 	})
 }
 

@@ -3,6 +3,7 @@ package mcpevents
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"sync"
@@ -29,6 +30,8 @@ type stage struct {
 	samples chan metrics.SampleContainer
 	stop    context.CancelFunc // breaks the iteration off
 	log     bytes.Buffer       // to be read when the iteration is over
+	dialer  lib.DialContexter  // k6's, of its options; nil = none
+	tls     *tls.Config        // likewise
 
 	mu   sync.Mutex
 	got  []metrics.Sample
@@ -65,7 +68,10 @@ func (s *stage) iterate() {
 		registry := s.VU.InitEnvField.Registry
 		log := logrus.New()
 		log.SetOutput(&s.log)
-		s.MoveToVUContext(&lib.State{Samples: s.samples, Tags: lib.NewVUStateTags(registry.RootTagSet().With("scenario", "s")), Logger: log})
+		s.MoveToVUContext(&lib.State{
+			Samples: s.samples, Tags: lib.NewVUStateTags(registry.RootTagSet().With("scenario", "s")), Logger: log,
+			BuiltinMetrics: metrics.RegisterBuiltinMetrics(registry), Dialer: s.dialer, TLSConfig: s.tls,
+		})
 	}
 	s.VU.CtxField, s.stop = context.WithCancel(context.Background())
 }

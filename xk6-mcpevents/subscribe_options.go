@@ -204,9 +204,6 @@ func (o *subscribeOptions) check(w way) error {
 	}
 	numbers := 0
 	for _, n := range []int{o.Subscriptions, o.Streams, o.Clients, o.Requests} {
-		if n < 0 {
-			return errors.New("options: the number of subscriptions must not be negative")
-		}
 		if n > 0 {
 			numbers++
 		}
@@ -216,12 +213,8 @@ func (o *subscribeOptions) check(w way) error {
 		return errors.New("name the event type, or the list")
 	case numbers > 1:
 		return errors.New("options: the number of subscriptions is given twice")
-	case o.SampleEvery < 0:
-		return errors.New("options: sampleEvery must not be negative")
 	case o.System != "" && !slices.Contains(systemsOf[w.method], o.System):
 		return fmt.Errorf("options: %s() has no system %q: use %s", w.method, o.System, strings.Join(systemsOf[w.method], " or "))
-	case o.RotateEvery < 0 || o.MaxEvents < 0 || o.PerSession < 0:
-		return errors.New("options: rotateEvery, maxEvents and perSession must not be negative")
 	case o.System == "sep-1803" && (o.MaxAge != nil || o.TTL != nil || o.RefreshAt != 0 || o.RotateEvery != 0):
 		return errors.New("options: sep-1803 has no maxAge, ttl, refreshAt or rotateEvery")
 	case o.Use < 0 || o.Use > 1000:

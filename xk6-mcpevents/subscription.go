@@ -70,10 +70,7 @@ func (s *subscription) Received(options sobek.Value) (*sobek.Promise, error) {
 	if _, err := decode(options, &o); err != nil {
 		return nil, fmt.Errorf("received: %w", err)
 	}
-	switch {
-	case o.Events < 0:
-		return nil, errors.New("received: options: events must not be negative")
-	case s.g.book.system == "sep-975":
+	if s.g.book.system == "sep-975" {
 		return nil, errors.New("received: there are no events: close() waits for the requests that are under way")
 	}
 	g, ctx := s.g, s.m.vu.Context()
@@ -207,13 +204,17 @@ func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) 
 		return nil, fmt.Errorf("list: %w", err)
 	}
 	ctx, now := c.m.vu.Context(), state.Tags.GetCurrentValues() // the loop's: not to be asked for elsewhere
+	ep, err := c.met()
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
 	promise, resolve, reject := c.m.promised()
 	c.groups.begin()
 	c.m.hub.life.work.Go(func() {
 		defer c.groups.end()
 		ctx, cancel := context.WithTimeout(ctx, o.Timeout.or(defaultReceived))
 		defer cancel()
-		out, err := c.fetch(ctx, what, state, now)
+		out, err := c.fetch(ctx, ep, what, state, now)
 		if err != nil {
 			reject(err)
 			return

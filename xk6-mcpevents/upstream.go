@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/grafana/sobek"
@@ -17,12 +20,16 @@ import (
 // source is the object Upstream: what makes events happen behind the target.
 // Its exported methods are those of the script's object.
 type source struct {
-	m       *instance
-	up      upstream.Upstream
-	topic   uint16
-	workers int
-	event   string
-	where   string // an address, or the name of a tool
+	m      *instance
+	opts   *upstreamOptions
+	topic  uint16
+	where  string // an address, or the name of a tool
+	count  passing
+	passed *meter // of count, or of the feed
+	failed atomic.Pointer[error]
+
+	mu sync.Mutex
+	up upstream.Upstream // nil until it is needed
 }
 
 // upstream makes an Upstream. It connects when it fires; a feed listens at once.
@@ -31,7 +38,7 @@ func (m *instance) upstream(options sobek.Value) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{m: m, workers: o.Workers, event: o.Event, where: cmp.Or(o.Admin, o.URL, o.Tool, o.Feed)}
+	s := &source{m: m, opts: o, where: cmp.Or(o.Admin, o.URL, o.Tool, o.Feed)}
 	if s.topic, err = m.hub.topic(o.Topic); err != nil {
 		return nil, err
 	}
@@ -39,14 +46,92 @@ func (m *instance) upstream(options sobek.Value) (*source, error) {
 		return nil, err
 	}
 	if o.Feed != "" {
-		s.up, err = m.feed(o)
-		return s, err
+		f, err := m.feed(o)
+		if err != nil {
+			return nil, err
+		}
+		s.up, s.passed = f, f.passed
+		return s, nil
 	}
-	if s.up, err = o.build(); err != nil {
+	if _, err = s.build(&network{}); err != nil { // only looked at: there are no connections
 		return nil, err
 	}
-	m.until(func(context.Context) { _ = s.up.Close() }) // gives back idle connections
+	s.passed = &meter{totals: s.count.totals}
+	m.until(s.end)
 	return s, nil
+}
+
+// open makes the upstream itself, when it is first needed: the init context
+// does not know how the VU connects.
+func (s *source) open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.up != nil {
+		return nil
+	}
+	if s.opts.client != nil {
+		if _, err := s.opts.client.met(); err != nil {
+			return err
+		}
+	}
+	n, err := networkOf(s.m.vu.State())
+	if err != nil {
+		return err
+	}
+	s.up, err = s.build(&n)
+	return err
+}
+
+// end gives back idle connections.
+func (s *source) end(context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.up != nil {
+		_ = s.up.Close()
+		s.passed.rest()
+	}
+}
+
+// build makes the upstream itself, unless it is a feed.
+func (s *source) build(n *network) (upstream.Upstream, error) {
+	o := s.opts
+	dial := func(ctx context.Context, proto, addr string) (net.Conn, error) {
+		c, err := n.dial(ctx, proto, addr)
+		if err != nil {
+			s.failed.Store(&err)
+			return nil, err
+		}
+		return s.count.through(c), nil
+	}
+	switch {
+	case o.Admin != "":
+		return upstream.NewInject(upstream.InjectOptions{
+			Admin: o.Admin, Event: o.Event, Timeout: o.Timeout.or(0), Connections: o.Workers, Payload: o.payload, Dial: dial, TLS: n.tls,
+		})
+	case o.Tool != "":
+		return upstream.NewTool(upstream.ToolOptions{Arguments: o.payload, Timeout: o.Timeout.or(0), Call: s.call})
+	}
+	return upstream.NewHTTP(upstream.HTTPOptions{
+		Method: o.Method, Timeout: o.Timeout.or(0), Connections: o.Workers, Request: o.request, Dial: dial, TLS: n.tls,
+	})
+}
+
+// call calls the tool, as the client's first principal.
+func (s *source) call(ctx context.Context, _ int, arguments []byte) upstream.ToolAnswer {
+	c := s.opts.client
+	c.groups.begin()
+	defer c.groups.end()
+	ep, err := c.met() // made by open
+	if err != nil {
+		return upstream.ToolAnswer{}
+	}
+	a := ep.CallTool(ctx, 0, s.opts.Tool, arguments)
+	if a.Err != nil {
+		s.failed.Store(&a.Err)
+	}
+	return upstream.ToolAnswer{
+		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code,
+	}
 }
 
 // fireOptions are the argument of fire, where it is not a number.
@@ -77,13 +162,20 @@ func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 	} else if _, err := decode(options, &o); err != nil {
 		return nil, fmt.Errorf("fire: %w", err)
 	}
-	if o.Count < 1 || o.Rate < 0 {
-		return nil, errors.New("fire: options: count must be at least 1 and rate not negative")
+	if err := checkCount("count", int64(o.Count)); err != nil {
+		return nil, fmt.Errorf("fire: %w", err)
 	}
-	ctx, log := s.m.vu.Context(), s.m.vu.State().Logger
+	if o.Rate < 0 {
+		return nil, errors.New("fire: options: rate must not be negative")
+	}
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("fire: %w", err)
+	}
+	ctx, log, from := s.m.vu.Context(), s.m.vu.State().Logger, s.m.origin()
 	promise, resolve, reject := s.m.promised()
 	s.m.hub.life.work.Go(func() {
 		stats, err := s.fire(ctx, o)
+		s.passed.send(from)
 		if err != nil {
 			reject(fmt.Errorf("fire: %w", err))
 			return
@@ -101,8 +193,12 @@ func (s *source) warn(log logrus.FieldLogger, n *loadgen.Stats) {
 		return
 	}
 	if _, said := s.m.hub.warned.LoadOrStore(s.where, true); !said {
-		log.Warnf("Upstream %s: of %d events %d were refused, and for %d there was no answer: is it there, and does it know %s? (said once; fire() gives the counts)",
-			s.where, n.Fired, n.Refused, n.Uncertain, s.event)
+		why := ""
+		if err := s.failed.Load(); err != nil {
+			why = fmt.Sprintf(" The last failure: %v.", *err)
+		}
+		log.Warnf("Upstream %s: of %d events %d were refused, and for %d there was no answer: is it there, and does it know %s?%s (said once; fire() gives the counts)",
+			s.where, n.Fired, n.Refused, n.Uncertain, s.opts.Event, why)
 	}
 }
 
@@ -119,7 +215,7 @@ func (s *source) fire(ctx context.Context, o fireOptions) (loadgen.Stats, error)
 	if err != nil {
 		return loadgen.Stats{}, err
 	}
-	return loadgen.Loop(ctx, f, loadgen.LoopOptions{Fire: s.up.Fire, Workers: s.workers}), nil
+	return loadgen.Loop(ctx, f, loadgen.LoopOptions{Fire: s.up.Fire, Workers: s.opts.Workers}), nil
 }
 
 // row fires one after the other.

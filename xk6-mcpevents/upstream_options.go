@@ -59,8 +59,6 @@ func readUpstream(v sobek.Value) (*upstreamOptions, error) {
 		return nil, errors.New("options: client must be a Client")
 	case o.Feed != "" && o.Timeout != nil:
 		return nil, errors.New("options: timeout is not for feed, which sends nothing itself")
-	case o.Workers < 0:
-		return nil, errors.New("options: workers must not be negative")
 	}
 	if o.Data == nil {
 		o.Data = json.RawMessage(`{"text":"{probe}"}`)
@@ -85,52 +83,40 @@ func (o *upstreamOptions) payload(dst []byte, _ int, seq uint32, probe string) [
 	return append(dst, fill(o.Data, seq, probe)...)
 }
 
-// build makes the upstream itself, unless it is a feed.
-func (o *upstreamOptions) build() (upstream.Upstream, error) {
-	switch {
-	case o.Admin != "":
-		return upstream.NewInject(upstream.InjectOptions{
-			Admin: o.Admin, Event: o.Event, Timeout: o.Timeout.or(0), Connections: o.Workers, Payload: o.payload,
-		})
-	case o.Tool != "":
-		return upstream.NewTool(upstream.ToolOptions{Arguments: o.payload, Timeout: o.Timeout.or(0), Call: o.call})
+// request makes the request of one shot.
+func (o *upstreamOptions) request(_ int, seq uint32, probe string) (string, http.Header, []byte) {
+	h := http.Header{"Content-Type": {"application/json"}}
+	for k, v := range o.Headers {
+		h.Set(k, v)
 	}
-	return upstream.NewHTTP(upstream.HTTPOptions{
-		Method: o.Method, Timeout: o.Timeout.or(0), Connections: o.Workers,
-		Request: func(_ int, seq uint32, probe string) (string, http.Header, []byte) {
-			h := http.Header{"Content-Type": {"application/json"}}
-			for k, v := range o.Headers {
-				h.Set(k, v)
-			}
-			return string(fill([]byte(o.URL), seq, probe)), h, fill(o.Data, seq, probe)
-		},
-	})
+	return string(fill([]byte(o.URL), seq, probe)), h, fill(o.Data, seq, probe)
 }
 
-// call calls the tool, as the client's first principal.
-func (o *upstreamOptions) call(ctx context.Context, _ int, arguments []byte) upstream.ToolAnswer {
-	o.client.groups.begin()
-	defer o.client.groups.end()
-	a := o.client.endpoint.CallTool(ctx, 0, o.Tool, arguments)
-	return upstream.ToolAnswer{
-		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code,
-	}
+// sharedFeed is the change feed at an address.
+type sharedFeed struct {
+	*upstream.Feed
+	passed *meter
 }
 
 // feed makes a change feed, or finds the one at the same address: it has one
 // port, and every VU runs the same script.
-func (m *instance) feed(o *upstreamOptions) (upstream.Upstream, error) {
+func (m *instance) feed(o *upstreamOptions) (*sharedFeed, error) {
 	made := *o
 	made.Workers = 0
 	key, err := json.Marshal(made)
 	if err != nil {
 		return nil, err
 	}
-	return sharedOf(&m.hub.life, "feed "+string(key), func() (*upstream.Feed, func(context.Context), error) {
-		f, err := upstream.NewFeed(upstream.FeedOptions{Listen: o.Feed, Event: o.Event, Payload: o.payload})
+	return sharedOf(&m.hub.life, "feed "+string(key), func() (*sharedFeed, func(context.Context), error) {
+		count := new(passing)
+		f, err := upstream.NewFeed(upstream.FeedOptions{Listen: o.Feed, Event: o.Event, Payload: o.payload, Wrap: count.listener})
 		if err != nil {
 			return nil, nil, err
 		}
-		return f, func(context.Context) { _ = f.Close() }, nil // nothing is under way at the end of the test
+		passed := &meter{totals: count.totals}
+		return &sharedFeed{f, passed}, func(context.Context) {
+			_ = f.Close() // nothing is under way at the end of the test
+			passed.rest()
+		}, nil
 	})
 }

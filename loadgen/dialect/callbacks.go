@@ -33,7 +33,7 @@ func listenForCallbacks(o *Options, r sinks.ReceiverOptions) (*callbacks, error)
 	var err error
 	c.listener, err = sinks.Listen(sinks.ListenerOptions{
 		Listen: w.Listen, Callback: w.Callback, Authority: w.Authority, Certificate: w.Certificate, Shared: w.Shared, Prefix: w.Prefix,
-		Handler: c.receiver,
+		Handler: c.receiver, Wrap: w.Wrap,
 	})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/mcpload/mcpload"
@@ -180,6 +181,9 @@ type WebhookOptions struct {
 	// Certificate is the listener's own, instead of one that Authority signs;
 	// nil = none.
 	Certificate *tls.Certificate
+	// Wrap, if not nil, is given the listener, below TLS, and returns the one to
+	// use: that of a program which counts what passes.
+	Wrap func(net.Listener) net.Listener
 	// BodyLimit is the largest delivery accepted, in bytes; larger ones are
 	// answered 413. 0 = 256 KiB, the draft's bound, and 16 KiB margin.
 	BodyLimit int64

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -65,8 +66,15 @@ type EndpointOptions struct {
 	Era Era
 	// Revision is Newest (also "") or Older.
 	Revision Revision
-	// Roots are trusted for https; nil = the system's.
+	// Roots are trusted for https; nil = those of TLS, or the system's.
 	Roots *x509.CertPool
+	// TLS are the settings of https connections, which are copied; nil = Go's.
+	// NextProtos, ServerName and ClientSessionCache are set by the endpoint.
+	TLS *tls.Config
+	// Resolve, if not nil, decides where connections to a host and port lead,
+	// in place of the system's resolver. It is called for each connection, by
+	// many goroutines at once. Its error fails the connection.
+	Resolve func(ctx context.Context, addr string) (netip.AddrPort, error)
 	// LocalAddrs are source addresses, used in turn for new connections, so
 	// that a run is not bound by the ports of one address. Empty = the system's
 	// choice.
@@ -223,6 +231,30 @@ func (e *Endpoint) Close(ctx context.Context) error {
 // principal returns who subscription i is.
 func (e *Endpoint) principal(i int) *principal { return e.principals[i%len(e.principals)] }
 
+// Traffic returns what passed the endpoint's own connections so far: those of
+// handshakes, lists and tools. Each lane counts its own.
+func (e *Endpoint) Traffic() Traffic {
+	return Traffic{Up: e.traffic.Up(), Down: e.traffic.Down(), Opened: e.traffic.Opened()}
+}
+
+// tlsConfig returns the settings for new connections over TLS.
+func (e *Endpoint) tlsConfig() *tls.Config {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if e.opts.TLS != nil {
+		c = e.opts.TLS.Clone()
+		c.NextProtos = nil
+		if c.MinVersion == 0 {
+			c.MinVersion = tls.VersionTLS12
+		}
+	}
+	if e.opts.Roots != nil {
+		c.RootCAs = e.opts.Roots
+	}
+	c.ServerName = e.url.Hostname()
+	c.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+	return c
+}
+
 // id returns a JSON-RPC id that no other request of the run has. Sessions are
 // shared by lanes, and an id must be unique in its session.
 func (e *Endpoint) id() uint64 { return e.nextID.Add(1) }
@@ -230,6 +262,13 @@ func (e *Endpoint) id() uint64 { return e.nextID.Add(1) }
 // dialer returns a dial function that goes round the local addresses.
 func (e *Endpoint) dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if e.opts.Resolve != nil {
+			to, err := e.opts.Resolve(ctx, addr)
+			if err != nil {
+				return nil, fmt.Errorf("look up %s: %w", addr, err)
+			}
+			addr = to.String()
+		}
 		d := net.Dialer{}
 		if n := uint32(len(e.opts.LocalAddrs)); n > 0 {
 			ip := e.opts.LocalAddrs[(e.nextIP.Add(1)-1)%n]

@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"crypto/tls"
 	"net"
 
 	"github.com/mcpload/mcpload/internal/wire"
@@ -15,6 +14,7 @@ func (e *Endpoint) newPump(opts Options, traffic *wire.Traffic) (pump.Pump, erro
 		Now:              func() int64 { return int64(opts.Clock.Now()) },
 		Count:            counts{traffic},
 		KernelTimestamps: opts.Push.KernelTimestamps,
+		Resolve:          e.opts.Resolve,
 	}
 	if o.Host == "" {
 		o.Host = e.url.Host
@@ -23,10 +23,8 @@ func (e *Endpoint) newPump(opts Options, traffic *wire.Traffic) (pump.Pump, erro
 		o.LocalIPs = append(o.LocalIPs, a.AsSlice())
 	}
 	if e.url.Scheme == "https" {
-		o.TLS = &tls.Config{
-			RootCAs: e.opts.Roots, ServerName: e.url.Hostname(), MinVersion: tls.VersionTLS12,
-			NextProtos: []string{"http/1.1"}, ClientSessionCache: tls.NewLRUClientSessionCache(0),
-		}
+		o.TLS = e.tlsConfig()
+		o.TLS.NextProtos = []string{"http/1.1"}
 	}
 	if opts.HTTP != "" && opts.HTTP != "1.1" { // that it fits the URL was checked with the transport
 		if o.TLS != nil {

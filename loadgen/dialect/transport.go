@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -21,7 +20,7 @@ func (e *Endpoint) newTransport(version string, traffic *wire.Traffic, many bool
 	}
 	t := &http.Transport{
 		DialContext:         traffic.Dial(e.dialer()),
-		TLSClientConfig:     &tls.Config{RootCAs: e.opts.Roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
+		TLSClientConfig:     e.tlsConfig(),
 		TLSHandshakeTimeout: 20 * time.Second,
 		IdleConnTimeout:     90 * time.Second,
 		// No limit and no surplus: a lane's pollers each come back, and closing

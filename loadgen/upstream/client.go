@@ -23,6 +23,9 @@ const (
 	maxAnswer = 64 << 10
 )
 
+// DialFunc opens a connection, as net.Dialer.DialContext does.
+type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // client sends one request at a time for each caller and says what became of
 // it. It follows no redirect and uses no proxy: the request goes where the
 // profile says, or nowhere.
@@ -48,6 +51,14 @@ func newClient(timeout time.Duration, connections int, tlsConfig *tls.Config) *c
 		IdleConnTimeout:     90 * time.Second,
 		DisableCompression:  true,
 	}}
+}
+
+// through has connections made by dial; nil leaves it to the system.
+func (c *client) through(dial DialFunc) *client {
+	if dial != nil {
+		c.transport.DialContext = dial
+	}
+	return c
 }
 
 // do sends req. status is 0 when there was no answer.

@@ -27,6 +27,8 @@ type FeedOptions struct {
 	// Limit is the most changes of one answer, also where none is asked for; 0
 	// means 500.
 	Limit int
+	// Wrap, if not nil, is given the listener and returns the one to use.
+	Wrap func(net.Listener) net.Listener
 	// Keep is how many of the newest changes can be asked for; 0 means 100,000.
 	Keep int
 }
@@ -88,6 +90,9 @@ func NewFeed(o FeedOptions) (*Feed, error) {
 	l, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("upstream feed: %w; choose another address to listen on", err)
+	}
+	if o.Wrap != nil {
+		l = o.Wrap(l)
 	}
 	f := &Feed{
 		o: o, epoch: strconv.FormatInt(time.Now().UnixNano(), 36), first: 1, lag: newTiming(),

@@ -29,6 +29,8 @@ type HTTPOptions struct {
 	Connections int
 	// TLS configures https; nil means Go's defaults.
 	TLS *tls.Config
+	// Dial opens connections; nil means the system's way.
+	Dial DialFunc
 }
 
 // HTTP fires by sending a request of the profile's own making, to whatever
@@ -50,7 +52,7 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	if _, err := http.NewRequestWithContext(context.Background(), o.Method, "http://127.0.0.1/", nil); err != nil {
 		return nil, fmt.Errorf("upstream http: %w; want a method such as POST", err)
 	}
-	return &HTTP{client: newClient(o.Timeout, o.Connections, o.TLS), method: o.Method, make: o.Request}, nil
+	return &HTTP{client: newClient(o.Timeout, o.Connections, o.TLS).through(o.Dial), method: o.Method, make: o.Request}, nil
 }
 
 // Fire implements [Upstream]. A request that cannot be made is Refused.

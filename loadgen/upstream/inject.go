@@ -31,6 +31,8 @@ type InjectOptions struct {
 	Connections int
 	// TLS configures https; nil means Go's defaults.
 	TLS *tls.Config
+	// Dial opens connections; nil means the system's way.
+	Dial DialFunc
 }
 
 // Inject makes the reference target emit an event, by its admin listener.
@@ -58,7 +60,7 @@ func NewInject(o InjectOptions) (*Inject, error) {
 		return nil, fmt.Errorf("upstream inject: event %q: %w", o.Event, err)
 	}
 	return &Inject{
-		client: newClient(o.Timeout, o.Connections, o.TLS),
+		client: newClient(o.Timeout, o.Connections, o.TLS).through(o.Dial),
 		url:    u.JoinPath("inject"),
 		event:  o.Event,
 		prefix: append(append([]byte(`{"name":`), name...), `,"data":`...),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strconv"
 	"strings"
@@ -60,6 +61,38 @@ func both(t *testing.T, f func(t *testing.T, secure bool)) {
 
 func post(body string) Request {
 	return Request{Method: "POST", Path: "/mcp?x=1", Header: http.Header{"Content-Type": {"application/json"}, "X-Two": {"a", "b"}}, Body: []byte(body)}
+}
+
+// TestH2Destination: connections lead where Resolve says, and the server is
+// asked for Host.
+func TestH2Destination(t *testing.T) {
+	both(t, func(t *testing.T, secure bool) {
+		_, o := oracle(t, secure, nil, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Host) })
+		at, err := netip.ParseAddrPort(o.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := errors.New("not there")
+		for _, c := range []struct {
+			host, want string
+			fails      error
+		}{{"example.test", "example.test", nil}, {"", "nobody.invalid:99", nil}, {"example.test", "", refused}} {
+			o.Addr, o.Host = "nobody.invalid:99", c.host
+			o.Resolve = func(context.Context, string) (netip.AddrPort, error) { return at, c.fails }
+			s := newHeard()
+			startH2(t, o, nil).Open(t.Context(), post("hello"), s)
+			err := s.over()
+			if c.fails != nil {
+				if !errors.Is(err, c.fails) {
+					t.Error(err)
+				}
+				continue
+			}
+			if err != io.EOF || string(s.body) != c.want {
+				t.Errorf("%v, the server was asked for %q, want %q", err, s.body, c.want)
+			}
+		}
+	})
 }
 
 func TestH2Exchange(t *testing.T) {

@@ -46,7 +46,11 @@ func (p *h2Pump) open(ctx context.Context, turn int) (raw, nc net.Conn, err erro
 		}
 		dial = d.DialContext
 	}
-	raw, err = dial(ctx, "tcp", p.opts.Addr)
+	to, err := p.opts.destination(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err = dial(ctx, "tcp", to)
 	if err != nil || p.opts.TLS == nil {
 		return raw, raw, err
 	}

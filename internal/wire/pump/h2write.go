@@ -2,6 +2,7 @@ package pump
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -253,10 +254,8 @@ func (w *h2Writer) sent(s *h2Stream) {
 // encode makes the header block of a request, unless it is larger than limit;
 // it returns its size as RFC 9113 counts it.
 func (w *h2Writer) encode(r *Request, limit uint32) (size uint32) {
-	authority := r.Header.Get("Host")
-	if authority == "" {
-		authority = w.conn.pump.opts.Addr
-	}
+	o := &w.conn.pump.opts
+	authority := cmp.Or(r.Header.Get("Host"), o.Host, o.Addr)
 	all := func(field func(name, value string)) {
 		field(":authority", authority)
 		field(":method", r.Method)

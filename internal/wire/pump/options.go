@@ -1,6 +1,10 @@
 package pump
 
-import "time"
+import (
+	"context"
+	"fmt"
+	"time"
+)
 
 // withDefaults fills in what was left out.
 func withDefaults(o Options) Options {
@@ -26,3 +30,15 @@ type uncounted struct{}
 func (uncounted) Opened()   {}
 func (uncounted) Sent(int)  {}
 func (uncounted) Taken(int) {}
+
+// destination is the host and port that a new connection leads to.
+func (o *Options) destination(ctx context.Context) (string, error) {
+	if o.Resolve == nil {
+		return o.Addr, nil
+	}
+	to, err := o.Resolve(ctx, o.Addr)
+	if err != nil {
+		return "", fmt.Errorf("look up %s: %w", o.Addr, err)
+	}
+	return to.String(), nil
+}

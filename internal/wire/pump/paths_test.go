@@ -3,14 +3,18 @@ package pump
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -35,6 +39,28 @@ func TestAddresses(t *testing.T) {
 			open(Options{Addr: addr}).Open(t.Context(), get, w)
 			if err := w.end(); err != io.EOF || !strings.HasPrefix(w.body.String(), "[::1]") {
 				t.Errorf("%v from %s", err, w.body.String())
+			}
+		})
+		t.Run("resolved", func(t *testing.T) {
+			// Each connection asks anew, and the second may not be made.
+			addr := listen(t, "tcp4", "127.0.0.1:0", serve)
+			refused := errors.New("not there")
+			var asked atomic.Int64
+			p := open(Options{Addr: "nobody.invalid:99", Resolve: func(_ context.Context, of string) (netip.AddrPort, error) {
+				if asked.Add(1); of != "nobody.invalid:99" || asked.Load() > 1 {
+					return netip.AddrPort{}, refused
+				}
+				return netip.ParseAddrPort(addr)
+			}})
+			w := watch(t)
+			p.Open(t.Context(), get, w)
+			if err := w.end(); err != io.EOF || !strings.HasPrefix(w.body.String(), "127.") {
+				t.Errorf("%v from %s", err, w.body.String())
+			}
+			w = watch(t)
+			p.Open(t.Context(), get, w)
+			if err := w.end(); !errors.Is(err, refused) || asked.Load() != 2 {
+				t.Errorf("%v, asked %d times", err, asked.Load())
 			}
 		})
 		t.Run("from", func(t *testing.T) {

@@ -178,16 +178,19 @@ func (c *line) read(conn net.Conn, opened func()) error {
 
 // dial opens a connection, without the handshake of TLS.
 func (p *portable) dial(ctx context.Context) (net.Conn, error) {
+	to, err := p.opts.destination(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var conn net.Conn
-	var err error
 	if p.opts.Dial != nil {
-		conn, err = p.opts.Dial(ctx, "tcp", p.opts.Addr)
+		conn, err = p.opts.Dial(ctx, "tcp", to)
 	} else {
 		d := net.Dialer{}
 		if ips := p.opts.LocalIPs; len(ips) > 0 {
 			d.LocalAddr = &net.TCPAddr{IP: ips[int(p.nextIP.Add(1)-1)%len(ips)]}
 		}
-		conn, err = d.DialContext(ctx, "tcp", p.opts.Addr)
+		conn, err = d.DialContext(ctx, "tcp", to)
 	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {

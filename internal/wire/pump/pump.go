@@ -15,6 +15,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -111,6 +112,10 @@ type Options struct {
 	// Dial replaces the system's way to open a connection. A pump that works
 	// with bare sockets cannot use it and makes way for one that can.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Resolve, if not nil, decides where connections to Addr lead, in place of
+	// the system's resolver. It is called for each connection, by many
+	// goroutines at once. Its error ends the stream.
+	Resolve func(ctx context.Context, addr string) (netip.AddrPort, error)
 	// ConnectTimeout bounds the connection and its handshakes; 0 = 30 s. The
 	// answer's head is awaited for as long as the stream is open.
 	ConnectTimeout time.Duration

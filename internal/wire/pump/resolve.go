@@ -18,6 +18,7 @@ const resolved = time.Minute
 type resolver struct {
 	name string
 	port uint16
+	ask  func(ctx context.Context, addr string) (netip.AddrPort, error) // asked for each connection; nil = the system's
 
 	mu    sync.Mutex
 	addrs []netip.AddrPort
@@ -43,6 +44,9 @@ func newResolver(addr string) (*resolver, error) {
 
 // known returns the addresses if nobody need be asked.
 func (r *resolver) known() []netip.AddrPort {
+	if r.ask != nil {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.until.IsZero() && time.Now().After(r.until) {
@@ -56,6 +60,13 @@ func (r *resolver) known() []netip.AddrPort {
 func (r *resolver) look(ctx context.Context) ([]netip.AddrPort, error) {
 	if known := r.known(); known != nil {
 		return known, nil
+	}
+	if r.ask != nil {
+		to, err := r.ask(ctx, net.JoinHostPort(r.name, strconv.Itoa(int(r.port))))
+		if err != nil {
+			return nil, err
+		}
+		return []netip.AddrPort{to}, nil
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", r.name)
 	if err != nil {

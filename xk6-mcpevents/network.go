@@ -1,0 +1,170 @@
+package mcpevents
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.k6.io/k6/v2/lib"
+	"go.k6.io/k6/v2/lib/netext"
+)
+
+// dialTimeout bounds the making of a connection that is waited for no longer.
+const dialTimeout = 30 * time.Second
+
+// network is how a VU connects: by k6's options for names, addresses and TLS.
+// The zero value connects as the system does.
+type network struct {
+	tls     *tls.Config // nil = Go's defaults; not to be changed
+	resolve func(ctx context.Context, addr string) (netip.AddrPort, error)
+	local   net.Addr // where connections come from; nil = the system's choice
+}
+
+// networkOf returns the network of a VU. It must be called on the VU's event
+// loop.
+func networkOf(state *lib.State) (network, error) {
+	var n network
+	if state.TLSConfig != nil {
+		n.tls = state.TLSConfig.Clone()
+		n.tls.NextProtos = nil // k6's own clients leave theirs there
+	}
+	if state.Dialer == nil { // in tests of modules
+		return n, nil
+	}
+	resolver := state.GetAddrResolver()
+	if resolver == nil {
+		return n, errors.New("this k6 does not say where connections lead, so its options hosts, dns, blacklistIPs and blockHostnames would not hold: build the extension with the k6 of its go.mod")
+	}
+	n.resolve = func(_ context.Context, addr string) (netip.AddrPort, error) {
+		ip, port, err := resolver.ResolveAddr(addr)
+		if err != nil {
+			return netip.AddrPort{}, err
+		}
+		to, ok := netip.AddrFromSlice(ip)
+		if !ok || port < 1 || port > 65535 {
+			return netip.AddrPort{}, fmt.Errorf("k6 leads to %s, port %d, which is no address", ip, port)
+		}
+		return netip.AddrPortFrom(to.Unmap(), uint16(port)), nil
+	}
+	if d, ok := state.Dialer.(*netext.Dialer); ok {
+		n.local = d.LocalAddr
+	}
+	return n, nil
+}
+
+// locals are the source addresses for an endpoint.
+func (n *network) locals() []netip.Addr {
+	if a, ok := n.local.(*net.TCPAddr); ok {
+		if ip, ok := netip.AddrFromSlice(a.IP); ok {
+			return []netip.Addr{ip.Unmap()}
+		}
+	}
+	return nil
+}
+
+// dial opens a connection.
+func (n *network) dial(ctx context.Context, proto, addr string) (net.Conn, error) {
+	if n.resolve != nil {
+		to, err := n.resolve(ctx, addr)
+		if err != nil {
+			return nil, fmt.Errorf("look up %s: %w", addr, err)
+		}
+		addr = to.String()
+	}
+	d := net.Dialer{LocalAddr: n.local, Timeout: dialTimeout}
+	return d.DialContext(ctx, proto, addr)
+}
+
+// passing counts what passes connections. It is safe for concurrent use.
+type passing struct{ sent, received atomic.Int64 }
+
+// totals are the bytes so far.
+func (p *passing) totals() (sent, received int64) { return p.sent.Load(), p.received.Load() }
+
+// through has a connection counted.
+func (p *passing) through(c net.Conn) net.Conn { return &passingConn{c, p} }
+
+// listener has the connections of a listener counted.
+func (p *passing) listener(l net.Listener) net.Listener { return &passingListener{l, p} }
+
+type passingConn struct {
+	net.Conn
+	count *passing
+}
+
+func (c *passingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.count.received.Add(int64(n))
+	return n, err
+}
+
+func (c *passingConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.count.sent.Add(int64(n))
+	return n, err
+}
+
+type passingListener struct {
+	net.Listener
+	count *passing
+}
+
+func (l *passingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.count.through(c), nil
+}
+
+// meter makes samples of k6's data_sent and data_received out of totals that
+// grow. Where several share what it reads, each byte is in the samples of
+// whoever is first to ask.
+type meter struct {
+	totals func() (sent, received int64)
+
+	mu             sync.Mutex
+	sent, received int64   // that are in samples
+	last           *origin // who asked last
+}
+
+// begin says whose samples they are until somebody asks.
+func (m *meter) begin(o *origin) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = o
+}
+
+// sample adds what is new to a batch of o's.
+func (m *meter) sample(b *batch, o *origin) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = o
+	sent, received := m.totals()
+	b.count(o.state.BuiltinMetrics.DataSent, sent-m.sent)
+	b.count(o.state.BuiltinMetrics.DataReceived, received-m.received)
+	m.sent, m.received = sent, received
+}
+
+// rest sends what nobody asked for any more, as whoever asked last.
+func (m *meter) rest() {
+	m.mu.Lock()
+	o := m.last
+	m.mu.Unlock()
+	if o != nil {
+		m.send(o)
+	}
+}
+
+// send sends what is new as o.
+func (m *meter) send(o *origin) {
+	b := o.batch()
+	m.sample(b, o)
+	o.hub.life.send(o.state, b.containers())
+}
