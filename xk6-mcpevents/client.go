@@ -85,7 +85,7 @@ func (c *client) met() (*dialect.Endpoint, error) {
 	}
 	c.opts.TLS, c.opts.Resolve, c.opts.LocalAddrs = n.tls, n.resolve, n.locals()
 	c.endpoint, err = dialect.NewEndpoint(c.opts)
-	c.passed.begin(c.m.origin())
+	c.passed.last.Store(c.m.origin())
 	return c.endpoint, err
 }
 

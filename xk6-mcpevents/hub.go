@@ -1,7 +1,6 @@
 package mcpevents
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -152,7 +151,7 @@ func (h *hub) topic(name string) (uint16, error) {
 
 // errTopics is the error of a topic too many, which fails the run: what is
 // owed to whom could not be told any more.
-var errTopics = errors.New("a process has at most 1024 topics: use fewer, or more processes")
+var errTopics = fmt.Errorf("a process has at most %d topics: use fewer, or more processes", maxTopics)
 
 // lend gives n subscriptions of a kind, all in one book.
 func (h *hub) lend(k kind, n int) (*book, []uint32, error) {

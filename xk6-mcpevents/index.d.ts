@@ -21,7 +21,7 @@ export interface ClientOptions {
   tokens?: string[];
   /** Header fields that are added to every request. */
   headers?: { [name: string]: string };
-  /** Certificates, PEM, that are trusted for https instead of the system's; see k6's open(). */
+  /** Certificates, PEM, that are trusted for https instead of the system's; see k6's open(). k6's options for TLS and for names and addresses hold as well. */
   ca?: string;
   /** Protocol era: modern (2026-07-28) or legacy (2025-03-26 to 2025-11-25); auto tries modern first. Default auto. */
   era?: "auto" | "modern" | "legacy";
@@ -31,11 +31,11 @@ export interface ClientOptions {
 
 /** What all ways to subscribe have in common. */
 export interface CommonOptions {
-  /** How many are opened together. Default 1. */
+  /** How many are opened together, 1 to 100,000. Default 1. A process has room for 1,000,000. */
   subscriptions?: number;
   /** Tag "lane" of the metrics. Default: the mode. */
   lane?: string;
-  /** Which Upstream is listened to: what one of the same topic fires is owed. Default: the event type. A process has at most 1,024. */
+  /** Which Upstream is listened to: what one of the same topic fires is owed. Default: the event type. A process has at most 1,024; one more ends the run. */
   topic?: string;
   /** HTTP version: over TLS "1.1" or "2"; in plain text "1.1" or "h2c". Default "1.1". */
   http?: "1.1" | "2" | "h2c";
@@ -43,7 +43,7 @@ export interface CommonOptions {
   settle?: Duration;
   /** Bounds the opening. Default 30s. */
   readyTimeout?: Duration;
-  /** Only every so many-th latency becomes a sample of mcp_event_latency. Counts are never sampled. Default 1. */
+  /** Only every so many-th latency becomes a sample of mcp_event_latency. Counts are never sampled. 1 to 1,000,000, default 1. */
   sampleEvery?: number;
   /** Outlives setup() or the iteration under this name: kept(name) finds it again, in any VU of the process. */
   keep?: string;
@@ -71,7 +71,7 @@ export interface StreamOptions extends EventOptions {
   /** How long a stream lives until it is cut as a lost network would, and for how long. Default: it is not. */
   cutEvery?: Duration;
   cutFor?: Duration;
-  /** Of sep-1803: subscriptions that share a session. Default 1. */
+  /** Of sep-1803: subscriptions that share a session, 1 to 100,000. Default 1. */
   perSession?: number;
   /** Of sep-1803: a stream that is opened again asks for what came meanwhile. Default true. */
   redelivery?: boolean;
@@ -83,7 +83,7 @@ export interface PollOptions extends EventOptions {
   floor?: Duration;
   /** Long-poll time that is asked for. Default: the server answers at once. */
   longPoll?: Duration;
-  /** Most events of one answer. Default: the server's own. */
+  /** Most events of one answer, 1 to 1,000,000. Default: the server's own. */
   maxEvents?: number;
 }
 
@@ -96,7 +96,7 @@ export interface SubscribeOptions extends EventOptions {
   ttl?: Duration;
   /** Share of the grant after which it is refreshed, 0.1 to 0.95. Default 0.5. */
   refreshAt?: number;
-  /** Refreshes between two new secrets. Default 0: the secret stays. */
+  /** Refreshes between two new secrets, 0 to 1,000,000. Default 0: the secret stays. */
   rotateEvery?: number;
   /** Share of events, 0 to 1, whose first copy is answered 503. Default 0. */
   refuse?: number;
@@ -138,14 +138,14 @@ export interface ResumableOptions extends CommonOptions {
   requests?: number;
   /** Further arguments of the tool. */
   arguments?: JSONObject;
-  /** Steps that the tool takes, and the time of each. Defaults 20, 200ms. */
+  /** Steps that the tool takes, 1 to 100,000, and the time of each. Defaults 20, 200ms. */
   steps?: number;
   step?: Duration;
-  /** A log message after so many steps. Default: none. */
+  /** A log message after so many steps, 0 to 100,000. Default 0: none. */
   logEvery?: number;
   /** maxWait that is asked for. Default: none. */
   maxWait?: Duration;
-  /** The server is to disconnect after so many messages. Default: it does not. */
+  /** The server is to disconnect after so many messages, 0 to 1,000,000. Default 0: it does not. */
   hangUp?: number;
   /** one: each request is cut when it is `at` old; all: all are, `at` after the opening and each `every`; share: a `share` of them. Default one. */
   disconnect?: "none" | "one" | "share" | "all";
@@ -204,7 +204,7 @@ export class Client {
 }
 
 export interface ReceivedOptions {
-  /** So many different events for each subscription. Default: all that were fired before the call. */
+  /** So many different events for each subscription, 1 to 1,000,000,000. Default: all that were fired before the call. */
   events?: number;
   /** Default 30s. */
   timeout?: Duration;
@@ -362,12 +362,12 @@ export interface UpstreamOptions {
   data?: JSONObject;
   /** Bounds one shot. Default 5s. Not with feed. */
   timeout?: Duration;
-  /** Most shots under way at once. Default 64. */
+  /** Most shots under way at once, 1 to 10,000. Default 64. */
   workers?: number;
 }
 
 export interface FireOptions {
-  /** How many. Default 1. */
+  /** How many, 1 to 10,000,000. Default 1. */
   count?: number;
   /** Per second, in an open loop: what cannot be fired in time is dropped. Default: one after the other. */
   rate?: number;
@@ -385,7 +385,7 @@ export interface Fired {
 /** What makes events happen. */
 export class Upstream {
   constructor(options: UpstreamOptions);
-  /** Fires, and resolves when each shot is answered. A number is the count. */
+  /** Fires, and resolves when each shot is answered. A number is the count. Why events were refused is said once, in the log. */
   fire(options?: number | FireOptions): Promise<Fired>;
 }
 

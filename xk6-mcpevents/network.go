@@ -128,38 +128,21 @@ func (l *passingListener) Accept() (net.Conn, error) {
 // whoever is first to ask.
 type meter struct {
 	totals func() (sent, received int64)
+	last   atomic.Pointer[origin] // who asked last, or was first to use it
 
 	mu             sync.Mutex
-	sent, received int64   // that are in samples
-	last           *origin // who asked last
-}
-
-// begin says whose samples they are until somebody asks.
-func (m *meter) begin(o *origin) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last = o
+	sent, received int64 // that are in samples
 }
 
 // sample adds what is new to a batch of o's.
 func (m *meter) sample(b *batch, o *origin) {
+	m.last.Store(o)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last = o
 	sent, received := m.totals()
 	b.count(o.state.BuiltinMetrics.DataSent, sent-m.sent)
 	b.count(o.state.BuiltinMetrics.DataReceived, received-m.received)
 	m.sent, m.received = sent, received
-}
-
-// rest sends what nobody asked for any more, as whoever asked last.
-func (m *meter) rest() {
-	m.mu.Lock()
-	o := m.last
-	m.mu.Unlock()
-	if o != nil {
-		m.send(o)
-	}
 }
 
 // send sends what is new as o.
@@ -167,4 +150,11 @@ func (m *meter) send(o *origin) {
 	b := o.batch()
 	m.sample(b, o)
 	o.hub.life.send(o.state, b.containers())
+}
+
+// rest sends what nobody has asked for, as whoever asked last.
+func (m *meter) rest() {
+	if o := m.last.Load(); o != nil {
+		m.send(o)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -362,6 +363,38 @@ func TestBlocked(t *testing.T) {
 				finished(t, root)
 			})
 		}
+	}
+}
+
+// k6's option localIPs says where connections come from.
+func TestLocalIPs(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has all of 127.0.0.0/8")
+	}
+	noLeaks(t)
+	var mu sync.Mutex
+	from := map[string]string{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		from[r.URL.Path], _, _ = net.SplitHostPort(r.RemoteAddr)
+		http.Error(w, "no more than that", http.StatusBadRequest)
+	}))
+	defer srv.Close()
+	root := New()
+	s := newStage(t, root)
+	d := k6Dialer(&names{})
+	d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 77)}
+	s.dialer = d
+	s.must(fmt.Sprintf(`
+		try { await new Client('%[1]s/client').stream('e'); } catch {}
+		await new Upstream({event: 'e', url: '%[1]s/up'}).fire();
+	`, srv.URL))
+	finished(t, root)
+	mu.Lock()
+	defer mu.Unlock()
+	if from["/client"] != "127.0.0.77" || from["/up"] != "127.0.0.77" {
+		t.Errorf("connections came from %v", from)
 	}
 }
 

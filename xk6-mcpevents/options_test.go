@@ -2,6 +2,8 @@ package mcpevents
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -95,6 +97,11 @@ func TestCounts(t *testing.T) {
 	srv := serveHere(t, target.Options{}, "")
 	root := New()
 	s := newStage(t, root)
+	text, err := os.ReadFile("index.d.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := map[string]bool{}
 	const up = "new Upstream({event: 'e', admin: ADMIN"
 	for _, c := range []struct {
 		script      string // with # for the count
@@ -121,6 +128,7 @@ func TestCounts(t *testing.T) {
 		{up + "}).fire({count: #, rate: 10})", "count", 1, 10_000_000},
 		{"(async () => { const one = await client.stream('tick'); one.close(); await one.received({events: #}) })()", "events", 1, 1_000_000_000},
 	} {
+		tried[c.option] = true
 		for _, n := range []int64{c.least - 1, c.most + 1, 5_000_000_000_000} {
 			script := strings.ReplaceAll(c.script, "#", fmt.Sprint(n))
 			err := s.run(at(srv, "const client = new Client(TARGET, {token: 'k6'}), nobody = new Client('http://127.0.0.1:1/mcp'); await "+script))
@@ -131,6 +139,20 @@ func TestCounts(t *testing.T) {
 		}
 	}
 	finished(t, root)
+	for name, b := range countBounds {
+		if !tried[name] {
+			t.Errorf("%s was not tried", name)
+		}
+		says := regexp.MustCompile(`/\*\* (.*) \*/\n  ` + name + `\?: number;`).FindStringSubmatch(string(text))
+		if says == nil {
+			t.Errorf("index.d.ts does not say what %s is", name)
+			continue
+		}
+		most := strings.TrimLeft(regexp.MustCompile(`(\d{3})`).ReplaceAllString(fmt.Sprintf("%012d", b.most), ",$1"), "0,")
+		if want := fmt.Sprintf("%d to %s", b.least, most); !strings.Contains(says[1], want) && !strings.Contains(says[1], "The same as subscriptions") {
+			t.Errorf("index.d.ts does not say that %s is %s: %s", name, want, says[1])
+		}
+	}
 }
 
 // What all calls of a process open together is bounded, too.
