@@ -52,7 +52,7 @@ func (r *run) add(a sinks.Account, own []dialect.Figures, in results.Instrument,
 		// nothing: say so as loudly as a result can.
 		r.unsound = append(r.unsound, fmt.Sprintf("the ledger does not add up, which is a bug in mcpload: %v", err))
 	}
-	res.Instrument.Reasons = append(bottlenecks(res.Instrument, res.Host.CPUs), r.unsound...)
+	res.Instrument.Reasons = append(bottlenecks(res.Instrument, res.Host.CPUs, r.sending()), r.unsound...)
 	res.Instrument.Bottleneck = len(res.Instrument.Reasons) > 0
 }
 
@@ -152,7 +152,7 @@ func (r *run) warn() {
 		r.warning("firing-failed", "", "%d of %d events could not be fired for sure; they are owed to nobody, and count as recovered if they came", n, res.Upstream.Fired)
 	}
 	if res.Upstream.Dropped > 0 {
-		r.warning("dropped-shots", "", "%d shots found no free worker and were never fired; raise upstream.workers", res.Upstream.Dropped)
+		r.warning("dropped-shots", "", "%d shots were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, r.profile.Upstream.Workers, r.sending().mend())
 	}
 	r.warnStdio(res.Target.Stdio)
 	for _, l := range res.Lanes {
