@@ -130,7 +130,7 @@ func (s *source) call(ctx context.Context, _ int, arguments []byte) upstream.Too
 		s.failed.Store(&a.Err)
 	}
 	return upstream.ToolAnswer{
-		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code,
+		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code, Failure: a.Failure,
 	}
 }
 

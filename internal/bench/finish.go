@@ -8,6 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/loadgen/upstream"
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -149,7 +150,7 @@ func (r *run) warn() {
 		r.warning("nothing-measured", "", "no event was accepted in the measured part, so nothing is known about delivery")
 	}
 	if n := res.Upstream.Uncertain + res.Upstream.Refused; n > 0 {
-		r.warning("firing-failed", "", "%d of %d events could not be fired for sure; they are owed to nobody, and count as recovered if they came", n, res.Upstream.Fired)
+		r.warning("firing-failed", "", "%d of %d events could not be fired for sure; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Fired, r.firstFailure())
 	}
 	if res.Upstream.Dropped > 0 {
 		r.warning("dropped-shots", "", "%d shots were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, r.profile.Upstream.Workers, r.sending().mend())
@@ -158,6 +159,16 @@ func (r *run) warn() {
 	for _, l := range res.Lanes {
 		r.warnLane(l)
 	}
+}
+
+// firstFailure says for the end of a sentence why the first shot failed.
+func (r *run) firstFailure() string {
+	if e, ok := r.target.upstream.(upstream.Explainer); ok {
+		if first, _ := e.Failures(); first != "" {
+			return "; the first: " + first
+		}
+	}
+	return ""
 }
 
 func (r *run) warnLane(l results.Lane) {

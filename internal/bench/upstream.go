@@ -256,7 +256,7 @@ func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 func (r *run) callTool(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
 	a := r.target.plain.CallTool(ctx, source, r.profile.Upstream.Tool.Name, arguments)
 	return upstream.ToolAnswer{
-		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code,
+		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code, Failure: a.Failure,
 	}
 }
 
