@@ -26,6 +26,10 @@ type Delivery struct {
 	// was none, and then Stamp is zero.
 	Stamp  Stamp
 	Probed bool
+	// Update is true when the message only says that something changed, and
+	// carries no payload that could hold a probe id. It may stand for anything
+	// that was fired before it came.
+	Update bool
 	// EventID is a 64-bit hash of the target's own event id (see [HashID]),
 	// 0 when it gave none.
 	EventID uint64

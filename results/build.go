@@ -67,6 +67,7 @@ func newDetail(a *sinks.LaneAccount) Detail {
 		Foreign:         a.Foreign,
 		InFlight:        a.InFlight,
 		Excused:         a.Excused,
+		Unidentified:    a.Unidentified,
 		Replayed:        a.Replayed,
 		Rejected:        a.Rejected,
 		Malformed:       a.Malformed,

@@ -253,6 +253,9 @@ type Detail struct {
 	// Excused emissions were on their way when the subscription ended, or came
 	// too late for its last poll.
 	Excused int64 `json:"excused"`
+	// Unidentified emissions may have been announced by an update that names no
+	// event. They are not in expected.
+	Unidentified int64 `json:"unidentified"`
 	// Replayed deliveries are older than the subscription and were asked for.
 	Replayed        int64 `json:"replayed"`
 	Rejected        int64 `json:"rejected"`        // signature wrong, missing or stale

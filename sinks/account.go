@@ -116,9 +116,12 @@ type SubCounts struct {
 	Unexpected                Unexpected
 	Unprobed                  int64
 	// Foreign copies are of emissions that a sibling fired: owed here to nobody.
-	Foreign                    int64
-	Recovered, InFlight        int64
-	Replayed, Excused          int64
+	Foreign             int64
+	Recovered, InFlight int64
+	Replayed, Excused   int64
+	// Unidentified: owed, and an update without a payload came after it was
+	// fired, which may have announced it. Not in Expected.
+	Unidentified               int64
 	Announcements, FalseAlarms int64
 	Overclaimed                int64
 	// Undecided: first copies of emissions whose firing is still pending.

@@ -281,6 +281,7 @@ func (c *SubCounts) plus(d *SubCounts) {
 	c.InFlight += d.InFlight
 	c.Replayed += d.Replayed
 	c.Excused += d.Excused
+	c.Unidentified += d.Unidentified
 	c.Announcements += d.Announcements
 	c.FalseAlarms += d.FalseAlarms
 	c.Overclaimed += d.Overclaimed

@@ -34,6 +34,9 @@ type LaneDetail struct {
 	// of the current ones are counted in Holes until the account is drawn up.
 	LostSilent, LostAnnounced  int64
 	Gaps, FalseAlarms, Excused int64
+	// Unidentified is known of windows that are closed, until the account is
+	// drawn up.
+	Unidentified int64
 	// Longest is the length of the longest gap, in emissions.
 	Longest int64
 	Foreign int64
@@ -196,6 +199,7 @@ func (n *lane) latencies(intended, sent *timing) {
 func (d *LaneDetail) count(c *SubCounts) {
 	d.LostSilent, d.LostAnnounced = c.LostSilent, c.LostAnnounced
 	d.Gaps, d.FalseAlarms, d.Excused = c.GapIncidents, c.FalseAlarms, c.Excused
+	d.Unidentified = c.Unidentified
 	d.Longest, d.Foreign, d.Active = c.LongestGap, c.Foreign, c.Active
 }
 

@@ -24,8 +24,9 @@ import (
 // fired after Active and before the end of a window. If it comes, it is
 // delivered; if not, it is lost, or excused when it was fired no longer than
 // DetachGrace before the end, or, where the subscription has to ask, before the
-// last time that it asked (Transition.Seen). Expected is what was owed and not
-// excused, so that Expected = Delivered + LostSilent + LostAnnounced.
+// last time that it asked (Transition.Seen), or unidentified when an update
+// without a payload came after it was fired. Expected is what was owed and
+// neither, so that Expected = Delivered + LostSilent + LostAnnounced.
 //
 // First copies of measured emissions that were not owed are Recovered when the
 // firing was not accepted; stale, or Replayed where the lane asks for replay,

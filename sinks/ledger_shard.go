@@ -101,6 +101,9 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 	if !d.Probed {
 		h.counts.Unprobed++
 		h.rare(s).counts.Unprobed++
+		if d.Update {
+			h.update(s, d.At)
+		}
 		return Verdict{Kind: VerdictUnprobed}
 	}
 	if d.Stamp.Run != h.ledger.opt.Run {

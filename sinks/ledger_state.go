@@ -153,6 +153,9 @@ func (h *shard) begin(pos uint32, at mcpload.Instant) {
 	}
 	keep := s.number > 0 && (s.rare == nil || len(s.rare.former) == 0 || s.rare.former[len(s.rare.former)-1].number != s.number)
 	s.window = window{attaching: at}
+	if s.rare != nil {
+		s.rare.updates = 0
+	}
 	s.number++
 	s.announced = 0
 	s.over = false

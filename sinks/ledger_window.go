@@ -23,6 +23,8 @@ type window struct {
 	seen mcpload.Instant
 	// over is when Detached or Failed were reported.
 	over mcpload.Instant
+	// updated is when the newest update without a payload came.
+	updated mcpload.Instant
 }
 
 // excusedSince is the first instant whose emissions, if they are missing from a
@@ -54,6 +56,8 @@ type subRare struct {
 	// former are windows that cannot be judged yet because a firing is
 	// pending.
 	former []formerWindow
+	// updates is the number of updates without a payload in the current window.
+	updates int64
 }
 
 // formerWindow is a window that another followed before it could be judged.
@@ -110,6 +114,7 @@ func (w *window) judge(e *emission) class {
 // windowSum is what came of one window.
 type windowSum struct {
 	expected, silent, announced, excused int64
+	unidentified                         int64
 	falseAlarms, incidents, longest      int64
 }
 
@@ -119,6 +124,7 @@ func (s windowSum) addTo(c *SubCounts) {
 	c.LostSilent += s.silent
 	c.LostAnnounced += s.announced
 	c.Excused += s.excused
+	c.Unidentified += s.unidentified
 	c.FalseAlarms += s.falseAlarms
 	c.GapIncidents += s.incidents
 	c.LongestGap = max(c.LongestGap, s.longest)
@@ -168,6 +174,13 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 			backed = append(backed, run{h.annFrom, h.annTo})
 		}
 		from := max(h.from, low)
+		if w.updated != 0 {
+			after := src.firstFrom(from, w.updated+1)
+			unidentified := src.countOwed(from, min(to, after-1))
+			s.unidentified += unidentified
+			s.expected -= unidentified
+			from = max(from, after)
+		}
 		excused := src.countOwed(max(from, excusedFrom), to)
 		s.excused += excused
 		s.expected -= excused

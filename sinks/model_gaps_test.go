@@ -30,6 +30,10 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 			length = 0
 			continue
 		}
+		if w.updated != 0 && e.fired <= w.updated {
+			f.Unidentified++
+			continue
+		}
 		if ended && w.seen.Sub(e.fired) <= m.opt.DetachGrace {
 			f.Excused++
 			continue

@@ -149,8 +149,11 @@ func (h *history) deliver() {
 	sub, b := h.sub(), h.byte()
 	d := mcpload.Delivery{Sub: sub, At: h.now, Bytes: 10, Probed: true, Refused: b&0xe0 == 0xe0}
 	switch {
-	case b == 1:
-		d.Probed = false
+	case b == 1 || b == 5 || b == 6:
+		d.Probed, d.Update = false, b != 1
+		if b == 6 { // read a while ago
+			d.At = max(1, h.now-30_000)
+		}
 		h.to.Delivered(d)
 		return
 	case b == 2:

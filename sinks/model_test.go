@@ -69,6 +69,7 @@ type modelWindow struct {
 	seen                                      mcpload.Instant // what was fired later could not have been received
 	begins, activeCall, endCall, overCall, to int             // calls; to is that of the next window
 	failed                                    bool
+	updated                                   mcpload.Instant // of its newest update without a payload; 0 = none
 }
 
 func (m *model) windows(sub mcpload.Sub) []*modelWindow {
@@ -176,6 +177,11 @@ func (m *model) figures(sub mcpload.Sub, now mcpload.Instant) modelFigures {
 func (m *model) copy(f *modelFigures, i int, d mcpload.Delivery, all []*modelEmission, windows []*modelWindow, copies [][]modelCopy, every []map[*modelEmission][]int) {
 	if !d.Probed {
 		f.Unprobed++
+		for _, w := range windows {
+			if d.Update && w.begins < i && i < w.overCall && i < w.to {
+				w.updated = max(w.updated, d.At)
+			}
+		}
 		return
 	}
 	if d.Stamp.Run != m.opt.Run {

@@ -135,6 +135,7 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		"mcpload_deliveries_recovered_total":     l.Recovered,
 		"mcpload_deliveries_in_flight_total":     l.Detail.InFlight,
 		"mcpload_deliveries_excused_total":       l.Detail.Excused,
+		"mcpload_deliveries_unidentified_total":  l.Detail.Unidentified,
 		"mcpload_deliveries_replayed_total":      l.Detail.Replayed,
 		"mcpload_deliveries_foreign_total":       l.Detail.Foreign,
 		"mcpload_deliveries_unprobed_total":      l.Detail.Unprobed,

@@ -180,8 +180,12 @@ func (r *run) warnLane(l results.Lane) {
 		// A threshold on losses holds where nothing can be lost.
 		r.warning("nothing-owed", l.Name, "%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says nothing about delivery: churn more slowly, or fire for longer", l.Detail.Excused+l.Detail.InFlight)
 	}
-	if l.Detail.Unprobed > 0 && r.profile.Upstream.Kind != "none" {
-		r.warning("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", l.Detail.Unprobed)
+	updates := int64(l.Figures["updatesObserved"])
+	if updates > 0 && r.profile.Upstream.Kind != "none" {
+		r.warning("observed-updates", l.Name, "%d updates named a resource and no event, since the target sends no payload: %d pairs of event and subscription may have been announced by them and are not expected one by one, so this lane says nothing about loss among them; %.0f updates stand for one certain event each (updateLatency)", updates, l.Detail.Unidentified, l.Figures["updatesIdentified"])
+	}
+	if other := l.Detail.Unprobed - updates; other > 0 && r.profile.Upstream.Kind != "none" {
+		r.warning("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", other)
 	}
 	if l.Detail.Rejected > 0 {
 		r.warning("rejected", l.Name, "%d webhook deliveries were refused because their signature was wrong, missing or stale", l.Detail.Rejected)

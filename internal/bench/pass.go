@@ -154,7 +154,7 @@ func (p *pass) prepare() error {
 	for i, l := range p.lanes {
 		o := l.options(uint16(i), r.clock, p.recorder, &r.target, r.profile.Schedule.Seed)
 		o.Push.KernelTimestamps = r.stampedLane(&l.Lane)
-		o.Acked = p.ledger.AckedAt
+		o.Acked, o.Sole = p.ledger.AckedAt, p.ledger.Sole
 		o.SEP2549.Emissions = p.ledger
 		d, err := dialect.New(o)
 		if err != nil {

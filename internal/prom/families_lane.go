@@ -75,6 +75,7 @@ var deliveryFamilies = []family[oneLane]{
 	single(counter, "mcpload_deliveries_recovered_total", "Pairs that came although firing failed.", func(x *oneLane) int64 { return x.Recovered }),
 	single(counter, "mcpload_deliveries_in_flight_total", "Deliveries of events that were on their way while the subscription became active.", func(x *oneLane) int64 { return x.InFlight }),
 	single(counter, "mcpload_deliveries_excused_total", "Pairs that were on their way when the subscription was ended, and did not come any more.", func(x *oneLane) int64 { return x.Excused }),
+	single(counter, "mcpload_deliveries_unidentified_total", "Owed pairs that an update without a payload may have announced, so that nothing can be said of them one by one. Known when the subscription has ended.", func(x *oneLane) int64 { return x.Unidentified }),
 	single(counter, "mcpload_deliveries_replayed_total", "Deliveries older than the subscription, on a lane that asked for them.", func(x *oneLane) int64 { return x.Replayed }),
 	single(counter, "mcpload_deliveries_foreign_total", "Copies of events that another shard fired.", func(x *oneLane) int64 { return x.Foreign }),
 	single(counter, "mcpload_deliveries_unprobed_total", "Events without a probe id: other traffic of the same server.", func(x *oneLane) int64 { return x.Unprobed }),

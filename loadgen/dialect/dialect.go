@@ -111,6 +111,10 @@ type Options struct {
 	// upstream, 0 = not, or not yet. It is asked on the hot path of streams that
 	// were opened again, to tell replayed events from live ones.
 	Acked func(mcpload.Stamp) mcpload.Instant
+	// Sole, if not nil, tells which emission an update without a payload stands
+	// for, which came to a subscription at that instant; false where it cannot
+	// be told. It is asked before the update is reported.
+	Sole func(sub mcpload.Sub, at mcpload.Instant) (mcpload.Emission, bool)
 	// SEP975 is of system sep-975 only.
 	SEP975 SEP975Options
 }

@@ -115,7 +115,7 @@ func newSEP1803(opts Options) (*sep1803, error) {
 	switch opts.Mode {
 	case mcpload.Push:
 		d.watch = sinks.NewWatch(opts.Clock, min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second))
-		d.tally.declare("sessions", "unrouted", "earlier")
+		d.tally.declare("sessions", "unrouted", "earlier", "updatesObserved", "updatesIdentified")
 		if o.CutEvery > 0 {
 			d.tally.declare("cuts", "resumes", "resumesRefused", "redelivered")
 			d.tally.declareTiming("outage")
