@@ -23,12 +23,13 @@ func (h *shard) update(s *subState, at mcpload.Instant) {
 // update of its own, and nothing that the subscription hears had been fired
 // before it was active, is there a single one. An emission that had no update,
 // because two became one or one was lost, therefore ends the certainty for the
-// rest of the window.
+// rest of the window. A run with siblings has no certainty at all, since their
+// events change the same resources.
 //
 // It relies on the target to send no more than one update for a change.
 func (l *Ledger) Sole(sub mcpload.Sub, at mcpload.Instant) (mcpload.Emission, bool) {
 	h, pos, ok := l.find(sub)
-	if !ok {
+	if !ok || l.opt.Sibling != nil {
 		return mcpload.Emission{}, false
 	}
 	h.mu.Lock()

@@ -71,6 +71,11 @@ func TestSoleIsCertain(t *testing.T) {
 	if e, ok := l.Sole(sub, ms(4)); !ok || e.Seq != 1 {
 		t.Errorf("%+v", e)
 	}
+	l.opt.Sibling = func(uint32) bool { return false }
+	if _, ok := l.Sole(sub, ms(4)); ok {
+		t.Error("a sibling may have fired it")
+	}
+	l.opt.Sibling = nil
 	l.Changed(mcpload.Transition{Sub: sub, To: mcpload.Detaching, At: ms(5)})
 	l.Changed(mcpload.Transition{Sub: sub, To: mcpload.Detached, At: ms(5)})
 	if _, ok := l.Sole(sub, ms(6)); ok {
