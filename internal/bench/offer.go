@@ -37,10 +37,10 @@ func (r *run) checkSystem(system string, offer dialect.Offer) error {
 		}
 		e, ok := offer.Event(l.Event)
 		if !ok {
-			return fmt.Errorf("%w: %s does not offer the event %q that lane %s asks for; it offers %s", ErrTarget, r.target.plain.URL(), l.Event, l.Name, strings.Join(eventNames(offer), ", "))
+			return fmt.Errorf("%w: %s does not offer the event %q that lane %s asks for; it offers %s", ErrTarget, r.target.plain.Name(), l.Event, l.Name, strings.Join(eventNames(offer), ", "))
 		}
 		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, mode(l)) {
-			return fmt.Errorf("%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v", ErrTarget, r.target.plain.URL(), l.Event, l.Mode, l.Name, e.Delivery)
+			return fmt.Errorf("%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v", ErrTarget, r.target.plain.Name(), l.Event, l.Mode, l.Name, e.Delivery)
 		}
 	}
 	return nil

@@ -149,6 +149,7 @@ func (a *answer) read(ctx context.Context, c *caller, resp *http.Response, metho
 		a.date = t
 	}
 	a.buf = answerBuffers.Get().(*[]byte)
+	*a.buf = (*a.buf)[:0] // another answer may have had it
 	var found bool
 	var err error
 	if isEventStream(resp.Header) {
@@ -156,7 +157,9 @@ func (a *answer) read(ctx context.Context, c *caller, resp *http.Response, metho
 	} else {
 		found, err = a.readObject(c, resp.Body)
 	}
-	if a.err = judge(resp, &a.msg, found); a.err == nil && !answers(&a.msg, a.want) {
+	if a.err = judge(resp, &a.msg, found); a.err != nil {
+		a.err.quote(*a.buf, c.url)
+	} else if !answers(&a.msg, a.want) {
 		a.err = &callError{kind: kindProtocol, status: a.status, message: "the answer names the id " + nameOf(a.msg.ID) + ", the request has " + string(a.want)}
 	}
 	if a.err != nil && a.err.kind == kindProtocol && err != nil {

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -89,6 +90,10 @@ type EndpointOptions struct {
 // Endpoint is a target as all lanes of a run share it. It is safe for
 // concurrent use.
 type Endpoint struct {
+	// address is where requests go. opts.URL is it for error texts, without
+	// secrets.
+	address string
+
 	opts   EndpointOptions
 	header http.Header // sent with every request
 	host   string      // "" = from the URL
@@ -130,7 +135,11 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 	if opts.ClientName == "" {
 		opts.ClientName, opts.ClientVersion = "mcpload", "0.1"
 	}
-	e := &Endpoint{opts: opts, header: http.Header{}, url: u}
+	e := &Endpoint{address: opts.URL, header: http.Header{}, url: u}
+	if len(opts.Command) == 0 {
+		opts.URL = errtext.URL(u) // what errors name
+	}
+	e.opts = opts
 	if len(opts.Command) > 0 {
 		e.pipe = newPipe(opts, &e.nextID)
 	}
@@ -171,13 +180,17 @@ func (o *EndpointOptions) address() (*url.URL, error) {
 	}
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("endpoint: %q is not a URL: use http://host:port/path or https://…", o.URL)
+		return nil, fmt.Errorf("endpoint: %q is not a URL: use http://host:port/path or https://…", errtext.Address(o.URL))
 	}
 	return u, nil
 }
 
 // URL returns the endpoint's address; of a program, stdio: and its command.
-func (e *Endpoint) URL() string { return e.opts.URL }
+func (e *Endpoint) URL() string { return e.address }
+
+// Name returns the address for error texts: without its user and the values of
+// its query.
+func (e *Endpoint) Name() string { return e.opts.URL }
 
 // Connect shakes hands for the first principal, so that a target that cannot
 // be reached or will not talk is known before anything else is started. What

@@ -9,10 +9,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/errtext"
 )
 
 // What callers branch on. Every error of this package that came from a call
@@ -98,6 +101,19 @@ func (e *callError) Error() string {
 		hint = ": is the server up, and the URL right?"
 	}
 	return e.method + ": " + what + hint
+}
+
+// quote adds the first line of an answer that holds no JSON-RPC message. The
+// secrets of the URL that was asked stay out of it.
+func (e *callError) quote(body []byte, asked *url.URL) {
+	said := errtext.FirstLine(body)
+	if e.hasCode || said == "" || said == "{}" || said == "[]" {
+		return
+	}
+	if e.message != "" {
+		e.message += ": "
+	}
+	e.message += errtext.Hide(said, asked)
 }
 
 // Unwrap gives the sentinel and the cause.

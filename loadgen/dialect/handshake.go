@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -36,7 +37,7 @@ func (p *principal) shake(ctx context.Context, observe func(mcpload.Call)) (*agr
 	spy := &spy{p: p, observe: observe, seen: map[string]*capture{}}
 	client, opts := e.sdkClient()
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint:             e.opts.URL,
+		Endpoint:             e.address,
 		HTTPClient:           &http.Client{Transport: spy, CheckRedirect: noRedirect},
 		MaxRetries:           -1,
 		DisableStandaloneSSE: true,
@@ -86,14 +87,14 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 func (p *principal) bare(ctx context.Context, spy *spy, cause error) (*agreement, error) {
 	e := p.endpoint
 	fail := func(sentinel error, hint string) error {
-		return fmt.Errorf("handshake with %s: %w: %s: %s", e.opts.URL, sentinel, line(cause.Error()), hint)
+		return fmt.Errorf("handshake with %s: %w: %s%s: %s", e.opts.URL, sentinel, errtext.Hide(line(cause.Error()), e.url), spy.quote(), hint)
 	}
 	status, err := spy.last()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("handshake with %s: %s: %w: is the server up, and the URL right? (%w)", e.opts.URL, kind(err), ErrUnreachable, err)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return nil, fmt.Errorf("handshake with %s: http %d: %w: check the token", e.opts.URL, status, ErrAuth)
+		return nil, fmt.Errorf("handshake with %s: http %d: %w%s: check the token", e.opts.URL, status, ErrAuth, spy.quote())
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		return nil, fail(ErrThrottled, "try again later")
 	case e.opts.Era == Modern:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -22,8 +23,9 @@ type spy struct {
 
 	mu     sync.Mutex
 	seen   map[string]*capture
-	status int   // of the last answer
-	err    error // of the last request that got none
+	status int    // of the last answer
+	said   string // the first line of the last answer, if that was an error
+	err    error  // of the last request that got none
 }
 
 // capture is an answer's body, as far as it was read.
@@ -72,8 +74,12 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 		Cause: mcpload.Discovery, Requests: 1, Method: method, Took: time.Since(start),
 		Up: requestSize(req.Method, req.URL.RequestURI(), req.Header, req.ContentLength), Connections: e.traffic.TakeOpened(),
 	}
+	said := ""
+	if err == nil && resp.StatusCode >= 400 {
+		said = errtext.Hide(peek(resp), e.url)
+	}
 	s.mu.Lock()
-	s.err = err
+	s.err, s.said = err, said
 	if err == nil {
 		s.status = resp.StatusCode
 	}
@@ -123,6 +129,40 @@ func (c *capture) Close() error {
 		c.report(c.down)
 	})
 	return err
+}
+
+// maxPeek is how much of an error's body is looked at.
+const maxPeek = 4 << 10
+
+// peek returns the first line of a body, which can still be read as a whole.
+func peek(resp *http.Response) string {
+	head := make([]byte, maxPeek)
+	n, err := io.ReadFull(resp.Body, head)
+	rest := io.Reader(resp.Body)
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		rest = failing{err}
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head[:n]), rest), resp.Body}
+	return errtext.FirstLine(head[:n])
+}
+
+// failing is a reader whose every Read fails.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// quote is what the last answer of the handshake said, for the end of a phrase,
+// if that was an error.
+func (s *spy) quote() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.said == "" {
+		return ""
+	}
+	return " (" + s.said + ")"
 }
 
 // last returns how the last request of the handshake ended.
