@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/loadgen/upstream"
@@ -43,7 +44,7 @@ func checkUpstreamHosts(ctx context.Context, u *profiles.Upstream, named []strin
 	scheme, rest, _ := strings.Cut(u.HTTP.URL, "://")
 	host, _, _ := strings.Cut(rest, "/")
 	if strings.Contains(host, "{{") {
-		return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, u.HTTP.URL)
+		return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, errtext.Address(u.HTTP.URL))
 	}
 	return checkHost(ctx, scheme+"://"+host, "upstream.http.url", named)
 }

@@ -369,6 +369,24 @@ func TestRunSaysWhyNothingIsAccepted(t *testing.T) {
 	}
 }
 
+// What another listener answers is quoted.
+func TestOtherAnswersAreQuoted(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "not here\nmore", http.StatusGone)
+	}))
+	defer s.Close()
+	_, err := askDeeds(t.Context(), s.URL)
+	if err == nil || !strings.Contains(err.Error(), "GET "+s.URL+"/") || !strings.Contains(err.Error(), ": 410 Gone: not here") {
+		t.Errorf("admin: %v", err)
+	}
+	if _, _, err := scrape(s.URL + "/metrics?key=s3cr3t"); err == nil || err.Error() != "GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
+		t.Errorf("metrics: %v", err)
+	}
+	if err := checkHost(t.Context(), "ftp://me:hunter22@host/?key=s3cr3t", "target.url", nil); err == nil || !strings.Contains(err.Error(), `"ftp://host/?key=…"`) {
+		t.Errorf("host: %v", err)
+	}
+}
+
 func TestUpstreamHosts(t *testing.T) {
 	for key, set := range map[string]func(u *profiles.Upstream, url string){
 		"upstream.admin":      func(u *profiles.Upstream, url string) { u.Admin = url },
