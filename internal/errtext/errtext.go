@@ -86,9 +86,10 @@ func Address(text string) string {
 const minSecret = 4
 
 // Hide replaces in text what of u is secret: its password, its user where there
-// is no password, and the values of its query. A far side may repeat them.
-func Hide(text string, u *url.URL) string {
-	var secrets []string
+// is no password, and the values of its query, and the secrets that are given
+// besides. A far side may repeat them.
+func Hide(text string, u *url.URL, besides ...string) string {
+	secrets := append([]string(nil), besides...)
 	if u.User != nil {
 		if password, ok := u.User.Password(); ok {
 			secrets = append(secrets, password)

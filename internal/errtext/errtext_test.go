@@ -52,7 +52,7 @@ func TestHide(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	u.User = url.User("api-key-9")
-	if got := Hide("not api-key-9", u); got != "not …" {
+	if got := Hide("not api-key-9, nor hush", u, "hush", ""); got != "not …, nor …" {
 		t.Errorf("%q", got)
 	}
 }

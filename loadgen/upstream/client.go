@@ -38,6 +38,7 @@ type client struct {
 	failures
 	transport *http.Transport
 	timeout   time.Duration
+	secret    string // stays out of error texts; "" = there is none
 }
 
 func newClient(timeout time.Duration, connections int, tlsConfig *tls.Config) *client {
@@ -91,7 +92,7 @@ func (c *client) do(ctx context.Context, req *http.Request) (outcome mcpload.Out
 	defer answer.Body.Close()
 	outcome = outcomeOf(answer.StatusCode)
 	if outcome != mcpload.Accepted {
-		c.failed("%s %s: %s", req.Method, errtext.URL(req.URL), said(answer, req.URL))
+		c.failed("%s %s: %s", req.Method, errtext.URL(req.URL), c.said(answer, req.URL))
 	}
 	// What else the answer says is of no interest, and neither is a failure to
 	// read it: the upstream has spoken.
@@ -104,7 +105,7 @@ func (c *client) why(ctx context.Context, err error, req *http.Request) string {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Sprintf("no answer within %v", c.timeout)
 	}
-	return errtext.Hide(errtext.FirstLine([]byte(err.Error())), req.URL)
+	return errtext.Hide(errtext.FirstLine([]byte(err.Error())), req.URL, c.secret)
 }
 
 // maxSaid is how much of an answer's body is read for an error text.
@@ -112,7 +113,7 @@ const maxSaid = 4 << 10
 
 // said puts the status of an answer, where it redirects to, and the first line
 // of its body on one line.
-func said(answer *http.Response, sentTo *url.URL) string {
+func (c *client) said(answer *http.Response, sentTo *url.URL) string {
 	text := strings.TrimSpace(strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode))
 	if to := answer.Header.Get("Location"); to != "" {
 		text += ", Location " + errtext.FirstLine([]byte(errtext.Address(to)))
@@ -124,7 +125,7 @@ func said(answer *http.Response, sentTo *url.URL) string {
 			text += ": " + line
 		}
 	}
-	return errtext.Hide(text, sentTo)
+	return errtext.Hide(text, sentTo, c.secret)
 }
 
 // outcomeOf reads a status: a redirect or a 4xx says that nothing was taken, a

@@ -32,12 +32,12 @@ func explains(t *testing.T, u upstream.Upstream, want string) {
 // The secrets of its URL stay out of it, even if the far side repeats them.
 func TestFailuresOfRequests(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, fmt.Sprintf("\n  no such event at %s\nmore", r.URL), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("\n  no such event at %s (not shh-shh)\nmore", r.URL), http.StatusNotFound)
 	}))
 	defer server.Close()
 	const query = "?token=s3cr3t"
 	withSecret := strings.Replace(server.URL, "http://", "http://me:hunter22@", 1)
-	hooks := upstream.WebhookOptions{URL: withSecret + "/hook" + query, Secret: "shh"}
+	hooks := upstream.WebhookOptions{URL: withSecret + "/hook" + query, Secret: "shh-shh"}
 	made := func(u upstream.Upstream, err error) upstream.Upstream {
 		t.Helper()
 		if err != nil {
@@ -50,19 +50,19 @@ func TestFailuresOfRequests(t *testing.T) {
 	}
 	text := mcpload.Stamp{Run: 1, Seq: 1}.String()
 	trace := []upstream.TraceEntry{{Event: "e", Payload: []byte(`{"text":"` + text + `"}`)}}
-	at := func(method, path string) string {
-		return fmt.Sprintf("%s %s%s: 404 Not Found: no such event at %s", method, server.URL, path, path)
+	at := func(method, path, secret string) string {
+		return fmt.Sprintf("%s %s%s: 404 Not Found: no such event at %s (not %s)", method, server.URL, path, path, secret)
 	}
 	for _, c := range []struct {
 		u    upstream.Upstream
 		want string
 	}{
-		{made(upstream.NewHTTP(upstream.HTTPOptions{Method: "PUT", Request: request})), at("PUT", "/hook?token=…")},
-		{made(upstream.NewInject(upstream.InjectOptions{Admin: withSecret, Event: "e", Payload: payload})), at("POST", "/inject")},
-		{made(upstream.NewReplay(upstream.ReplayOptions{Trace: trace, URL: withSecret + "/hook" + query})), at("POST", "/hook?token=…")},
-		{made(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…")},
-		{made(upstream.NewSlack(upstream.SlackOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…")},
-		{made(upstream.NewStripe(upstream.StripeOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…")},
+		{made(upstream.NewHTTP(upstream.HTTPOptions{Method: "PUT", Request: request})), at("PUT", "/hook?token=…", "shh-shh")},
+		{made(upstream.NewInject(upstream.InjectOptions{Admin: withSecret, Event: "e", Payload: payload})), at("POST", "/inject", "shh-shh")},
+		{made(upstream.NewReplay(upstream.ReplayOptions{Trace: trace, URL: withSecret + "/hook" + query})), at("POST", "/hook?token=…", "shh-shh")},
+		{made(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…", "…")},
+		{made(upstream.NewSlack(upstream.SlackOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…", "…")},
+		{made(upstream.NewStripe(upstream.StripeOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…", "…")},
 	} {
 		if got := c.u.Fire(context.Background(), shot); got != mcpload.Refused {
 			t.Errorf("%T: %v", c.u, got)
@@ -71,7 +71,7 @@ func TestFailuresOfRequests(t *testing.T) {
 		_ = c.u.Close()
 	}
 	slack := made(upstream.NewSlack(upstream.SlackOptions{WebhookOptions: hooks})).(*upstream.Slack)
-	want := fmt.Sprintf("upstream slack: url_verification at %s/hook?token=… was answered with HTTP 404 (no such event at /hook?token=…); check the signing secret and the address", server.URL)
+	want := fmt.Sprintf("upstream slack: url_verification at %s/hook?token=… was answered with HTTP 404 (no such event at /hook?token=… (not …)); check the signing secret and the address", server.URL)
 	if err := slack.Prepare(context.Background()); err == nil || err.Error() != want {
 		t.Errorf("prepare: %v", err)
 	}

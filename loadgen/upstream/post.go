@@ -57,6 +57,7 @@ func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, 
 		return poster{}, fmt.Errorf("upstream %s: address %q: want one like http://127.0.0.1:8080/hooks/%s", kind, errtext.Address(o.URL), kind)
 	}
 	p := poster{client: newClient(o.Timeout, o.Connections, o.TLS), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
+	p.client.secret = o.Secret
 	if p.text == nil {
 		p.text = text
 	}
@@ -98,7 +99,7 @@ func (p *poster) ask(ctx context.Context, header http.Header, body []byte) (stat
 func (p *poster) quote(answer []byte) string {
 	line := errtext.FirstLine(answer)
 	if u, err := url.Parse(p.url); err == nil {
-		line = errtext.Hide(line, u)
+		line = errtext.Hide(line, u, p.client.secret)
 	}
 	if line == "" {
 		return ""
