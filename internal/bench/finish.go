@@ -153,7 +153,7 @@ func (r *run) warn() {
 		r.warning("firing-failed", "", "%d of %d events could not be fired for sure; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Fired, r.firstFailure())
 	}
 	if res.Upstream.Dropped > 0 {
-		r.warning("dropped-shots", "", "%d shots were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, r.profile.Upstream.Workers, r.sending().mend())
+		r.warning("dropped-shots", "", "%d shots were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, r.profile.Upstream.Workers, r.sending().remedy())
 	}
 	r.warnStdio(res.Target.Stdio)
 	for _, l := range res.Lanes {

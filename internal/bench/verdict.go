@@ -47,8 +47,8 @@ func (r *run) sending() sending {
 	return s
 }
 
-// mend says how to get rid of dropped shots.
-func (s sending) mend() string {
+// remedy says how to get rid of dropped shots.
+func (s sending) remedy() string {
 	if s.burst > s.workers {
 		return fmt.Sprintf("a burst of %d needs upstream.workers: %d", s.burst, s.burst)
 	}
@@ -60,7 +60,7 @@ func (s sending) mend() string {
 func bottlenecks(in results.Instrument, cpus int, s sending) []string {
 	out := []string{}
 	if in.DroppedShots > maxDropped {
-		out = append(out, fmt.Sprintf("%.1f %% of the shots were due while all %d workers waited for the upstream's answers, and were dropped (limit 1 %%); %s", 100*in.DroppedShots, s.workers, s.mend()))
+		out = append(out, fmt.Sprintf("%.1f %% of the shots were due while all %d workers waited for the upstream's answers, and were dropped (limit 1 %%); %s", 100*in.DroppedShots, s.workers, s.remedy()))
 	}
 	if late := s.lag.P99.Duration(); late > maxSentLate {
 		out = append(out, fmt.Sprintf("shots were sent %s after they were due, at the 99th percentile (limit %v): the machine is too busy for this rate, or for bursts of this size", results.FormatNanos(s.lag.P99), maxSentLate))
