@@ -19,10 +19,13 @@ import (
 // inProcess serves the reference target in this process, with the few flags
 // that the matrix has.
 func inProcess(ctx context.Context, args []string) (*Child, error) {
-	o := target.Options{
+	return inProcessWith(ctx, args, target.Options{
 		AllowPrivateCallbacks: true, NextPoll: 50 * time.Millisecond, RetryBase: 50 * time.Millisecond,
 		ResumeOverlap: -1, Lists: target.ListOptions{Entries: 20, Page: 10, TTL: time.Hour},
-	}
+	})
+}
+
+func inProcessWith(ctx context.Context, args []string, o target.Options) (*Child, error) {
 	value := func(flag string) string {
 		if i := slices.Index(args, flag); i >= 0 {
 			return args[i+1]
