@@ -232,7 +232,7 @@ func (g *group) Called(c mcpload.Call) {
 	c.Lane = 0
 	g.book.ledger.Called(c)
 	switch c.Cause {
-	case mcpload.EmptyPoll, mcpload.Heartbeat, mcpload.Refresh, mcpload.Verification, mcpload.Retry, mcpload.Reconnect:
+	case mcpload.EmptyPoll, mcpload.Heartbeat, mcpload.Refresh, mcpload.Verification, mcpload.Retry, mcpload.Reconnect, mcpload.Control:
 		g.refreshRequests.Add(int64(c.Requests))
 		g.refreshBytes.Add(c.Up + c.Down)
 	}
