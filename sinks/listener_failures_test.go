@@ -156,3 +156,33 @@ func TestListenerInPlainHTTP(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedListenerTellsOneLane checks that a connection that failed at a
+// shared listener counts once, whoever is there.
+func TestSharedListenerTellsOneLane(t *testing.T) {
+	t.Parallel()
+	s, err := ListenShared(ListenerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string, 100)
+	for _, prefix := range []string{"/mcp/1", "/mcp/2"} {
+		if _, err := Listen(ListenerOptions{Shared: s, Prefix: prefix, Handler: http.NotFoundHandler(), Failed: func(reason string) { told <- reason }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if _, err := tls.Dial("tcp", s.own.port.Addr().String(), &tls.Config{}); err == nil {
+			t.Fatal("the certificate is trusted")
+		}
+		if reason := <-told; !strings.Contains(reason, "bad certificate") {
+			t.Errorf("told %q", reason)
+		}
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) > 0 {
+		t.Errorf("told once more: %s", <-told)
+	}
+}
