@@ -158,9 +158,12 @@ func (e *callError) gone() bool {
 	return e.hasCode && (e.code == codeNotFound || e.code == codeForbidden)
 }
 
-// blame notes which callback was refused, where it is that what the error is
-// about.
+// blame notes the callback that the target was given, where the error is about
+// that.
 func (e *callError) blame(callback string) {
+	if e == nil {
+		return
+	}
 	text := strings.ToLower(e.message + " " + e.reason)
 	if e.hasCode && (e.code == codeCallback || e.code == codeInvalidParams && (strings.Contains(text, "url") || strings.Contains(text, "callback") || strings.Contains(text, "uri"))) {
 		e.callback = callback

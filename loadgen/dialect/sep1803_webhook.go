@@ -133,6 +133,9 @@ func (k *resourceHook) register(ctx context.Context, cause mcpload.Cause) error 
 			// It may stand all the same, and nobody knows its name to end it.
 			d.tally.count("registrationsUnanswered", 1)
 		}
+		if a != nil {
+			a.err.blame(k.h.listener.URL(""))
+		}
 		return err
 	}
 	kind, secret, key, err := readSecret(got)
