@@ -87,16 +87,24 @@ const (
 	// Rejected: a webhook delivery was refused because its signature was
 	// wrong, missing or stale. It is not a Delivery.
 	Rejected
-	// Malformed: a message that could not be read.
+	// Malformed: a message that could not be read, or that breaks the protocol.
 	Malformed
 	// Overclaimed: a cursor, watermark or confirmation claimed more than was
 	// delivered.
 	Overclaimed
+	// Undeliverable: a connection of the target to the lane's own listener
+	// failed before it carried a request. No subscription is known, so only
+	// the lane of Sub counts.
+	Undeliverable
+	// Suspended: the target said that from some moment after Since until At it
+	// delivered nothing to the subscription, because it had suspended delivery
+	// or no longer had the subscription.
+	Suspended
 )
 
 // String returns the notice in lower case.
 func (k NoticeKind) String() string {
-	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "overclaimed"}
+	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "overclaimed", "undeliverable", "suspended"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -109,6 +117,14 @@ type Notice struct {
 	Kind   NoticeKind
 	At     Instant
 	Detail string // one short line, for people; may be empty
+	// Stamp is the probe id of a copy that the sink refused and that is no
+	// Delivery, and Refused says that there is one: only of Rejected and
+	// Malformed.
+	Stamp   Stamp
+	Refused bool
+	// Since is the last moment at which the target is known to have delivered;
+	// only of Suspended.
+	Since Instant
 }
 
 // State is where a subscription stands.
@@ -155,6 +171,9 @@ const (
 	Reconnect
 	Unsubscribe
 	Discovery
+	// Control: an envelope of a webhook that is no event and no challenge, as
+	// gap and terminated are.
+	Control
 	numCauses
 )
 
@@ -163,7 +182,7 @@ const Causes = int(numCauses)
 
 // String returns the cause as it is spelled in results.
 func (c Cause) String() string {
-	names := [...]string{"events", "subscribe", "emptyPoll", "heartbeat", "refresh", "verification", "retry", "reconnect", "unsubscribe", "discovery"}
+	names := [...]string{"events", "subscribe", "emptyPoll", "heartbeat", "refresh", "verification", "retry", "reconnect", "unsubscribe", "discovery", "control"}
 	if int(c) < len(names) {
 		return names[c]
 	}
@@ -189,4 +208,8 @@ type Call struct {
 	// Failure is empty on success, else a short stable word: "rpc -32013",
 	// "http 429", "timeout", "connection refused".
 	Failure string
+	// Answered is the HTTP status of the answer to a request that the target
+	// made, where this side answered it with an error; 0 = it did not. That is
+	// no failure of the target's.
+	Answered int
 }

@@ -44,6 +44,7 @@ func defaultLane(mode string) Lane {
 		l.Webhook.TTL = "default"
 		l.Webhook.RefreshAt = 0.75
 		l.Webhook.Secrets = "both"
+		l.Webhook.Verify = "strict"
 		l.Webhook.OldSecret = 5 * time.Minute
 	}
 	return l

@@ -238,8 +238,13 @@ type WebhookLane struct {
 	Refuse float64 `yaml:"refuse,omitempty" json:"refuse,omitempty"`
 	// AckDelay is how long the sink waits before it answers 2xx.
 	AckDelay time.Duration `yaml:"ackDelay,omitempty" json:"ackDelay,omitempty"`
+	// Verify says what becomes of a delivery whose signature does not verify:
+	// strict (the default) refuses it, report takes it and notes what is wrong.
+	Verify string `yaml:"verify,omitempty" json:"verify,omitempty"`
 	// Callback is the address under which the target reaches the sink, where
-	// it differs from the listener's own, e.g. https://load-1.example:8443.
+	// it differs from the listener's own, e.g. https://load-1.example:8443. On
+	// a loopback address it may be http: then the listener speaks plain HTTP.
+	// Port 0 stands for the listener's own, as in http://127.0.0.1:0.
 	Callback string `yaml:"callback,omitempty" json:"callback,omitempty"`
 	// Listen is the listener's address; empty = a free port of 127.0.0.1.
 	Listen string `yaml:"listen,omitempty" json:"listen,omitempty"`

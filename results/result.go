@@ -116,7 +116,8 @@ type Lane struct {
 	Mode          string `json:"mode"`          // poll, push or webhook
 	Subscriptions int    `json:"subscriptions"` // how many the profile asked for
 	Ready         Ready  `json:"ready"`         // how they came up
-	// Expected = Delivered + LostSilent + LostAnnounced.
+	// Expected = Delivered + LostSilent + LostAnnounced + LostUndeliverable +
+	// LostRefused + LostSuspended.
 	Expected      int64      `json:"expected"`
 	Delivered     int64      `json:"delivered"`     // owed and received at least once
 	Duplicates    Duplicates `json:"duplicates"`    // second and later copies
@@ -124,12 +125,19 @@ type Lane struct {
 	Late          int64      `json:"late"`          // received later than phases.late after intended
 	LostSilent    int64      `json:"lostSilent"`    // never received, and nobody said so
 	LostAnnounced int64      `json:"lostAnnounced"` // never received, and the target said so
-	Unexpected    int64      `json:"unexpected"`    // copies that should not have come
-	Recovered     int64      `json:"recovered"`     // received although firing failed
-	Gaps          Gaps       `json:"gaps"`          // runs of lost emissions
-	Latency       Latency    `json:"latency"`       // of first deliveries
-	Overhead      Overhead   `json:"overhead"`      // what carried no event
-	Detail        Detail     `json:"detail"`        // counts that explain the others
+	// LostUndeliverable, LostRefused and LostSuspended are further losses whose
+	// cause is known: connections of the target failed at this side's own
+	// listener, every copy was refused by this side, or the target had suspended
+	// delivery.
+	LostUndeliverable int64    `json:"lostUndeliverable"`
+	LostRefused       int64    `json:"lostRefused"`   // every copy that came was refused by this side
+	LostSuspended     int64    `json:"lostSuspended"` // published while the target, by its own word, did not deliver
+	Unexpected        int64    `json:"unexpected"`    // copies that should not have come
+	Recovered         int64    `json:"recovered"`     // received although firing failed
+	Gaps              Gaps     `json:"gaps"`          // runs of lost emissions
+	Latency           Latency  `json:"latency"`       // of first deliveries
+	Overhead          Overhead `json:"overhead"`      // what carried no event
+	Detail            Detail   `json:"detail"`        // counts that explain the others
 	// Figures and Timings are what the lane's system has beyond the figures
 	// above; the system's page in docs/ defines them. Empty for most.
 	Figures map[string]float64   `json:"figures"`
@@ -266,6 +274,25 @@ type Detail struct {
 	TransientErrors int64 `json:"transientErrors"` // error notifications, and calls that failed and were tried again
 	// MalformedBy splits Malformed by what was wrong; absent when nothing was.
 	MalformedBy map[string]int64 `json:"malformedBy,omitempty"`
+	// RejectedBy splits Rejected by what was wrong; absent when nothing was.
+	RejectedBy map[string]int64 `json:"rejectedBy,omitempty"`
+	// Undeliverable counts connections of the target to the lane's own listener
+	// that failed before they carried a request, UndeliverableBy why.
+	Undeliverable   int64            `json:"undeliverable,omitempty"`
+	UndeliverableBy map[string]int64 `json:"undeliverableBy,omitempty"` // see undeliverable
+	// Suspended is how often the target said that it had suspended delivery or
+	// lost a subscription, SuspendedBy its words.
+	Suspended   int64            `json:"suspended,omitempty"`
+	SuspendedBy map[string]int64 `json:"suspendedBy,omitempty"` // see suspended
+	// AnsweredBy counts the target's requests that this side answered with an
+	// error, by status. They are no failures of the target's.
+	AnsweredBy map[string]int64 `json:"answeredBy,omitempty"`
+}
+
+// Lost is the number of owed pairs that were never received, for whatever
+// reason.
+func (l *Lane) Lost() int64 {
+	return l.LostSilent + l.LostAnnounced + l.LostUndeliverable + l.LostRefused + l.LostSuspended
 }
 
 // Example is one incident that can be followed up.

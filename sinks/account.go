@@ -108,13 +108,27 @@ func (u Unexpected) Total() int64 {
 // A window is the time from Active to the end of a subscription; one that is
 // opened again has several.
 type SubCounts struct {
-	// Expected = Delivered + LostSilent + LostAnnounced.
+	// Expected = Delivered + LostSilent + LostAnnounced + LostUndeliverable +
+	// LostRefused + LostSuspended.
 	Expected, Delivered       int64
 	LostSilent, LostAnnounced int64
-	Duplicates                Duplicates
-	OutOfOrder, Late          int64
-	Unexpected                Unexpected
-	Unprobed                  int64
+	// LostUndeliverable: published after everything that came to the
+	// subscription, and a connection of the target to the lane's own listener
+	// failed later, before it carried a request. Of a lane it is never more
+	// than LaneAccount.Undeliverable, of a subscription alone neither.
+	LostUndeliverable int64
+	// LostRefused: a copy came, and the sink refused every copy that came.
+	LostRefused int64
+	// LostSuspended: published while, by the target's own word, delivery was
+	// suspended or the subscription was gone.
+	LostSuspended int64
+	// AlsoSuspended are those of LostUndeliverable that would be LostSuspended
+	// otherwise; 0 once LostUndeliverable is bounded.
+	AlsoSuspended    int64
+	Duplicates       Duplicates
+	OutOfOrder, Late int64
+	Unexpected       Unexpected
+	Unprobed         int64
 	// Foreign copies are of emissions that a sibling fired: owed here to nobody.
 	Foreign             int64
 	Recovered, InFlight int64
@@ -158,6 +172,19 @@ type LaneAccount struct {
 	EventMessages, EventBytes int64
 	Arrivals                  Arrivals
 	Rejected, Malformed       int64
+	// RejectedBy is Rejected by the detail of the notices, most frequent first.
+	RejectedBy []Reason
+	// Undeliverable counts the connections of the target to the lane's own
+	// listener that failed before they carried a request, UndeliverableBy why.
+	Undeliverable   int64
+	UndeliverableBy []Reason
+	// Suspended counts how often the target said that it had suspended
+	// delivery, or had lost the subscription; SuspendedBy has its words.
+	Suspended   int64
+	SuspendedBy []Reason
+	// AnsweredBy counts the target's requests that this side answered with an
+	// error, by status.
+	AnsweredBy []Reason
 	// MalformedBy is Malformed by the detail of the notices, most frequent first.
 	MalformedBy             []Reason
 	Reconnects, DeadStreams int64
@@ -258,11 +285,14 @@ type ExampleKind string
 
 // The kinds of examples.
 const (
-	ExampleLostSilent    ExampleKind = "lost"
-	ExampleLostAnnounced ExampleKind = "lost, announced"
-	ExampleDuplicate     ExampleKind = "duplicate"
-	ExampleUnexpected    ExampleKind = "unexpected"
-	ExampleOutOfOrder    ExampleKind = "out of order"
+	ExampleLostSilent        ExampleKind = "lost"
+	ExampleLostAnnounced     ExampleKind = "lost, announced"
+	ExampleLostUndeliverable ExampleKind = "undeliverable here"
+	ExampleLostRefused       ExampleKind = "refused by this sink"
+	ExampleLostSuspended     ExampleKind = "lost after suspension"
+	ExampleDuplicate         ExampleKind = "duplicate"
+	ExampleUnexpected        ExampleKind = "unexpected"
+	ExampleOutOfOrder        ExampleKind = "out of order"
 )
 
 // Example is one finding with what is needed to look for it in the logs of a

@@ -32,7 +32,11 @@ type LaneDetail struct {
 	Outstanding int64
 	// LostSilent and LostAnnounced are known of windows that are closed: those
 	// of the current ones are counted in Holes until the account is drawn up.
-	LostSilent, LostAnnounced  int64
+	// The other three are likewise.
+	LostSilent, LostAnnounced                     int64
+	LostUndeliverable, LostRefused, LostSuspended int64
+	// Undeliverable and Suspended are as in [LaneAccount].
+	Undeliverable, Suspended   int64
 	Gaps, FalseAlarms, Excused int64
 	// Unidentified is known of windows that are closed, until the account is
 	// drawn up.
@@ -154,6 +158,8 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 	defer sent.giveBack()
 	n.latencies(intended, sent)
 	out.FromIntended, out.FromSent, out.Ready = intended.distribution(), sent.distribution(), ready.distribution()
+	out.Undeliverable, out.Suspended = n.undeliverable.Load(), n.suspensions.Load()
+	c.bound(out.Undeliverable)
 	out.count(&c)
 	for i := range n.traffic {
 		t := &n.traffic[i]
@@ -198,6 +204,7 @@ func (n *lane) latencies(intended, sent *timing) {
 // count takes over what is counted for subscriptions, too.
 func (d *LaneDetail) count(c *SubCounts) {
 	d.LostSilent, d.LostAnnounced = c.LostSilent, c.LostAnnounced
+	d.LostUndeliverable, d.LostRefused, d.LostSuspended = c.LostUndeliverable, c.LostRefused, c.LostSuspended
 	d.Gaps, d.FalseAlarms, d.Excused = c.GapIncidents, c.FalseAlarms, c.Excused
 	d.Unidentified = c.Unidentified
 	d.Longest, d.Foreign, d.Active = c.LongestGap, c.Foreign, c.Active
@@ -218,13 +225,13 @@ func (a *Account) Detail() Detail {
 			OutOfOrder: n.OutOfOrder, Late: n.Late, Recovered: n.Recovered, InFlight: n.InFlight, Replayed: n.Replayed,
 			Unprobed: n.Unprobed, Announcements: n.Announcements, Overclaimed: n.Overclaimed,
 			Rejected: n.Rejected, Malformed: n.Malformed, Reconnects: n.Reconnects, DeadStreams: n.DeadStreams,
-			Terminated: n.Terminated, TransientErrors: n.TransientErrors, Holes: n.LostSilent + n.LostAnnounced,
+			Terminated: n.Terminated, TransientErrors: n.TransientErrors, Holes: n.Lost(),
 			EventMessages: n.EventMessages, EventBytes: n.EventBytes,
 		}
 		d := LaneDetail{
 			System: n.System, Mode: n.Mode, Subscriptions: n.Subscriptions, Expected: n.Expected,
 			FromIntended: n.Latency.FromIntended.Distribution(), FromSent: n.Latency.FromSent.Distribution(), Ready: n.Ready.Time.Distribution(),
-			Traffic: n.Traffic, Kernel: n.Arrivals.Kernel,
+			Traffic: n.Traffic, Kernel: n.Arrivals.Kernel, Undeliverable: n.Undeliverable, Suspended: n.Suspended,
 		}
 		for c := range d.Traffic {
 			d.Traffic[c].Took = Timing{}

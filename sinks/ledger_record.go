@@ -26,7 +26,8 @@ import (
 // DetachGrace before the end, or, where the subscription has to ask, before the
 // last time that it asked (Transition.Seen), or unidentified when an update
 // without a payload came after it was fired. Expected is what was owed and
-// neither, so that Expected = Delivered + LostSilent + LostAnnounced.
+// neither, so that Expected = Delivered + LostSilent + LostAnnounced +
+// LostUndeliverable + LostRefused + LostSuspended.
 //
 // First copies of measured emissions that were not owed are Recovered when the
 // firing was not accepted; stale, or Replayed where the lane asks for replay,
@@ -78,12 +79,16 @@ type lane struct {
 	shards []*shard
 	series series
 
-	readyReasons, brokenReasons, failures, malformedBy reasons
-	traffic                                            [mcpload.Causes]traffic
-	callFailures                                       atomic.Int64
+	readyReasons, brokenReasons, failures, malformedBy   reasons
+	rejectedBy, undeliverableBy, suspendedBy, answeredBy reasons
+
+	traffic      [mcpload.Causes]traffic
+	callFailures atomic.Int64
 
 	rejected, malformed, reconnects    atomic.Int64
 	deadStreams, terminated, transient atomic.Int64
+	undeliverable, suspensions         atomic.Int64
+	failedAt                           atomic.Int64 // of the last of undeliverable, a mcpload.Instant
 }
 
 const defaultExamples = 20
@@ -250,24 +255,26 @@ func (l *Ledger) Delivered(d mcpload.Delivery) {
 	}
 }
 
-// Noticed implements mcpload.Recorder. Only Truncated and Overclaimed need a
-// subscription that exists; for the rest the lane is enough.
+// Noticed implements mcpload.Recorder. Only Truncated, Overclaimed, Suspended
+// and notices of a refused copy need a subscription that exists; for the rest
+// the lane is enough.
 func (l *Ledger) Noticed(n mcpload.Notice) {
 	if int(n.Sub.Lane) >= len(l.lanes) {
 		l.misuse.subscription.Add(1)
 		return
 	}
 	lane := l.lanes[n.Sub.Lane]
-	switch n.Kind {
-	case mcpload.Truncated, mcpload.Overclaimed:
+	if n.Refused || n.Kind == mcpload.Truncated || n.Kind == mcpload.Overclaimed || n.Kind == mcpload.Suspended {
 		h, pos, ok := l.find(n.Sub)
 		if !ok {
 			l.misuse.subscription.Add(1)
 			return
 		}
 		h.mu.Lock()
-		h.notice(pos, n.Kind)
+		h.notice(pos, &n)
 		h.mu.Unlock()
+	}
+	switch n.Kind {
 	case mcpload.Reconnected:
 		lane.reconnects.Add(1)
 	case mcpload.Terminated:
@@ -278,18 +285,36 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 		lane.deadStreams.Add(1)
 	case mcpload.Rejected:
 		lane.rejected.Add(1)
+		lane.rejectedBy.add(n.Detail)
 	case mcpload.Malformed:
 		lane.malformed.Add(1)
 		lane.malformedBy.add(n.Detail)
+	case mcpload.Undeliverable:
+		lane.undeliverable.Add(1)
+		lane.undeliverableBy.add(n.Detail)
+		for was := lane.failedAt.Load(); was < int64(n.At) && !lane.failedAt.CompareAndSwap(was, int64(n.At)); {
+			was = lane.failedAt.Load()
+		}
+	case mcpload.Suspended:
+		lane.suspensions.Add(1)
+		lane.suspendedBy.add(n.Detail)
 	}
 }
 
-// notice records what concerns the gaps of a subscription; the caller holds
+// notice records what concerns the losses of a subscription; the caller holds
 // the lock.
-func (h *shard) notice(pos uint32, kind mcpload.NoticeKind) {
+func (h *shard) notice(pos uint32, n *mcpload.Notice) {
+	switch {
+	case n.Refused:
+		h.reject(pos, n.Stamp)
+		return
+	case n.Kind == mcpload.Suspended:
+		h.suspend(pos, n.Since, n.At)
+		return
+	}
 	s := &h.subs[pos]
 	c := &h.rare(s).counts
-	if kind == mcpload.Overclaimed {
+	if n.Kind == mcpload.Overclaimed {
 		h.counts.Overclaimed++
 		c.Overclaimed++
 		return
@@ -330,6 +355,9 @@ func (l *Ledger) Called(c mcpload.Call) {
 	}
 	lane := l.lanes[c.Lane]
 	lane.traffic[c.Cause].add(&c)
+	if c.Answered != 0 {
+		lane.answeredBy.add(answered(c.Answered))
+	}
 	if c.Failure != "" {
 		lane.callFailures.Add(1)
 		key := c.Failure

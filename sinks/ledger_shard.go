@@ -381,7 +381,7 @@ type exampleSet struct {
 	seen  [len(exampleKinds)]int
 }
 
-var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
+var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleLostUndeliverable, ExampleLostRefused, ExampleLostSuspended, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
 
 func (x *exampleSet) add(e Example) {
 	i := slices.Index(exampleKinds[:], e.Kind)

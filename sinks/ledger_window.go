@@ -58,6 +58,9 @@ type subRare struct {
 	former []formerWindow
 	// updates is the number of updates without a payload in the current window.
 	updates int64
+	// suspended are the stretches of the current window without deliveries,
+	// by the target's own word.
+	suspended []stretch
 }
 
 // formerWindow is a window that another followed before it could be judged.
@@ -65,6 +68,7 @@ type formerWindow struct {
 	window
 	number, announced uint32
 	slots             []slot // sealed
+	evidence          evidence
 }
 
 // waiting is a first copy of which it is not known yet whether it was owed.
@@ -113,16 +117,20 @@ func (w *window) judge(e *emission) class {
 
 // windowSum is what came of one window.
 type windowSum struct {
-	expected, silent, announced, excused int64
-	unidentified                         int64
-	falseAlarms, incidents, longest      int64
+	expected, excused, unidentified int64
+	losses                          losses
+	falseAlarms, incidents, longest int64
 }
 
 // addTo adds the figures of a window to c.
 func (s windowSum) addTo(c *SubCounts) {
 	c.Expected += s.expected
-	c.LostSilent += s.silent
-	c.LostAnnounced += s.announced
+	c.LostSilent += s.losses.silent
+	c.LostAnnounced += s.losses.announced
+	c.LostUndeliverable += s.losses.undeliverable
+	c.LostRefused += s.losses.refused
+	c.LostSuspended += s.losses.suspended
+	c.AlsoSuspended += s.losses.both
 	c.Excused += s.excused
 	c.Unidentified += s.unidentified
 	c.FalseAlarms += s.falseAlarms
@@ -137,15 +145,16 @@ type gapRun struct {
 }
 
 // sum judges the window over its slots. found, when not nil, is told of every
-// run of seqs in which something was lost.
-func (l *Ledger) sum(w *window, slots []slot, announced uint32, found func(*slot, run, bool, int64)) windowSum {
+// run of seqs in which something was lost, once for each way of losing.
+func (l *Ledger) sum(w *window, slots []slot, announced uint32, e evidence, found func(*slot, run, losses)) windowSum {
 	var s windowSum
 	if w.active == 0 {
 		return s
 	}
 	var backed []run // announcements that something missing stands behind
+	came := l.newestCame(slots)
 	for i := range slots {
-		backed = l.sumSlot(&s, w, &slots[i], backed, found)
+		backed = l.sumSlot(&s, w, &slots[i], backed, &e, came, found)
 	}
 	if announced > 0 {
 		s.falseAlarms = int64(announced) - covered(backed)
@@ -153,7 +162,7 @@ func (l *Ledger) sum(w *window, slots []slot, announced uint32, found func(*slot
 	return s
 }
 
-func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found func(*slot, run, bool, int64)) []run {
+func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evidence, came mcpload.Instant, found func(*slot, run, losses)) []run {
 	src := &l.sources[t.source]
 	// Emissions up to base were fired before Attaching, so before Active.
 	low := src.firstFrom(t.base+1, w.active+1)
@@ -189,11 +198,8 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 		if lost == 0 {
 			return
 		}
-		if h.annTo != 0 {
-			s.announced += lost
-		} else {
-			s.silent += lost
-		}
+		ways := l.divide(t, run{from, to}, lost, h.annTo != 0, e, came)
+		s.losses.plus(ways)
 		if gap.length == 0 || src.countOwed(gap.end+1, from-1) > 0 {
 			s.incidents++
 			gap.length = 0
@@ -202,7 +208,7 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 		gap.length += lost
 		s.longest = max(s.longest, gap.length)
 		if found != nil {
-			found(t, run{from, to}, h.annTo != 0, lost)
+			found(t, run{from, to}, ways)
 		}
 	}
 	if t.extra != nil {

@@ -19,7 +19,7 @@ func records(copies []modelCopy, source uint16) []modelCopy {
 }
 
 // lost counts what is missing of one source.
-func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, source uint16, copies []modelCopy, got map[*modelEmission]bool, owedTo func(*modelEmission) bool, ended bool) {
+func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, source uint16, copies []modelCopy, got map[*modelEmission]bool, owedTo func(*modelEmission) bool, ended bool, known *modelEvidence) {
 	rec := records(copies, source)
 	var length int64
 	for _, e := range all {
@@ -52,11 +52,7 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 				break
 			}
 		}
-		if slices.ContainsFunc(m.announcements(w), func(a modelNotice) bool { return a.call > after && a.call < before }) {
-			f.LostAnnounced++
-		} else {
-			f.LostSilent++
-		}
+		known.blame(f, e, slices.ContainsFunc(m.announcements(w), func(a modelNotice) bool { return a.call > after && a.call < before }))
 	}
 	for i, r := range rec {
 		from := uint32(0)
@@ -80,7 +76,7 @@ func (m *model) announcements(w *modelWindow) []modelNotice {
 	sub := m.calls[w.begins].(mcpload.Transition).Sub
 	var out []modelNotice
 	for i, c := range m.calls {
-		if n, ok := c.(mcpload.Notice); ok && n.Sub == sub && n.Kind == mcpload.Truncated && i > w.activeCall && i < w.overCall && i < w.to {
+		if n, ok := c.(mcpload.Notice); ok && n.Sub == sub && n.Kind == mcpload.Truncated && !n.Refused && i > w.activeCall && i < w.overCall && i < w.to {
 			out = append(out, modelNotice{i})
 		}
 	}

@@ -240,9 +240,19 @@ func (h *history) after(sub mcpload.Sub, at mcpload.Instant) mcpload.Instant {
 
 func (h *history) notice() {
 	b := h.byte()
-	kind := mcpload.Truncated
-	if b&15 == 15 {
-		kind = mcpload.NoticeKind(b>>4%8 + 1)
+	n := mcpload.Notice{Kind: mcpload.Truncated, Sub: h.sub(), At: h.now}
+	switch b & 15 {
+	case 15:
+		n.Kind = mcpload.NoticeKind(b>>4%8 + 1)
+	case 14, 13:
+		n.Kind = mcpload.Undeliverable
+	case 12, 11:
+		n.Kind, n.Since = mcpload.Suspended, max(h.now-mcpload.Instant(b>>4)*50_000, 0)
+	case 10, 9, 8:
+		n.Kind = mcpload.Rejected
+		if len(h.fired) > 0 {
+			n.Refused, n.Stamp = true, h.fired[len(h.fired)-1-int(b>>4)%len(h.fired)].Stamp
+		}
 	}
-	h.to.Noticed(mcpload.Notice{Sub: h.sub(), Kind: kind, At: h.now})
+	h.to.Noticed(n)
 }

@@ -168,7 +168,7 @@ func (m *model) figures(sub mcpload.Sub, now mcpload.Instant) modelFigures {
 		}
 	}
 	for k, w := range windows {
-		m.window(&f, sub, all, w, copies[k], now)
+		m.window(&f, sub, all, w, copies[k], m.evidence(sub, all, windows, k, copies[k]), now)
 	}
 	return f
 }
@@ -252,7 +252,7 @@ func (m *model) duplicate(f *modelFigures, d mcpload.Delivery, before []int) {
 }
 
 // window works out what came of one window.
-func (m *model) window(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, now mcpload.Instant) {
+func (m *model) window(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, known modelEvidence, now mcpload.Instant) {
 	until := w.ending
 	for _, c := range copies {
 		if c.call < w.endCall {
@@ -279,7 +279,7 @@ func (m *model) window(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w
 	}
 	for s := range m.opt.Sources {
 		if m.hears(sub, uint16(s)) {
-			m.lost(f, all, w, uint16(s), copies, got, owedTo, ended)
+			m.lost(f, all, w, uint16(s), copies, got, owedTo, ended, &known)
 		}
 	}
 	m.alarms(f, sub, all, w, copies, got, until, ended)

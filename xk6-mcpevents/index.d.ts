@@ -210,13 +210,22 @@ export interface ReceivedOptions {
   timeout?: Duration;
 }
 
-/** Counts of pairs of a subscription and an event. expected = delivered + lost + lostAnnounced, once the subscription is closed. */
+/**
+ * Counts of pairs of a subscription and an event. expected = delivered + lost + lostAnnounced + lostUndeliverable + lostRefused + lostSuspended,
+ * once the subscription is closed.
+ */
 export interface Totals {
   expected: number;
   delivered: number;
   /** In silence. */
   lost: number;
   lostAnnounced: number;
+  /** Connections of the target failed at the webhook listener here. */
+  lostUndeliverable: number;
+  /** Every copy that came was refused here, as a wrong signature is. */
+  lostRefused: number;
+  /** Published while the target, by its own word, had suspended delivery. */
+  lostSuspended: number;
   duplicates: number;
   outOfOrder: number;
   /** Deliveries that were owed to nobody. */

@@ -230,7 +230,7 @@ func starter(t profiles.Target, system string, e dialect.EventType) string {
     body: '{"text": "{{.Probe}}"}'
 schedule: {kind: constant, rate: 5/s}
 phases: {warmup: 2s, measure: 10s, drain: 5s}
-thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0"]
+thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable == 0", "*.lostRefused == 0", "*.lostSuspended == 0"]
 `)
 	return b.String()
 }

@@ -129,7 +129,7 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		"mcpload_deliveries_expected_total":      l.Expected,
 		"mcpload_deliveries_total":               l.Delivered,
 		"mcpload_deliveries_outstanding":         0,
-		"mcpload_deliveries_missing":             l.LostSilent + l.LostAnnounced,
+		"mcpload_deliveries_missing":             l.Lost(),
 		"mcpload_deliveries_out_of_order_total":  l.OutOfOrder,
 		"mcpload_deliveries_late_total":          l.Late,
 		"mcpload_deliveries_recovered_total":     l.Recovered,
@@ -148,6 +148,9 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		"mcpload_transient_errors_total":         l.Detail.TransientErrors,
 		"mcpload_webhooks_rejected_total":        l.Detail.Rejected,
 		"mcpload_messages_malformed_total":       l.Detail.Malformed,
+		"mcpload_suspensions_total":              l.Detail.Suspended,
+
+		"mcpload_webhook_connections_failed_total": l.Detail.Undeliverable,
 	} {
 		s.is(t, name, s.lane(r, l), float64(want))
 	}
@@ -155,7 +158,9 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		name, label string
 		want        map[string]int64
 	}{
-		{"mcpload_deliveries_lost_total", "kind", map[string]int64{"silent": l.LostSilent, "announced": l.LostAnnounced}},
+		{"mcpload_deliveries_lost_total", "kind", map[string]int64{
+			"silent": l.LostSilent, "announced": l.LostAnnounced, "undeliverable": l.LostUndeliverable, "refused": l.LostRefused, "suspended": l.LostSuspended,
+		}},
 		{"mcpload_duplicates_total", "kind", map[string]int64{"same_event": l.Duplicates.SameEvent, "same_emission": l.Duplicates.SameEmission, "requested": l.Duplicates.Requested}},
 		{"mcpload_deliveries_unexpected_total", "kind", map[string]int64{
 			"foreign_run": l.Detail.UnexpectedBy["foreignRun"], "never_fired": l.Detail.UnexpectedBy["neverFired"],

@@ -113,7 +113,7 @@ func (c profileRun) account(t *testing.T, r *results.Result) {
 		t.Errorf("nothing was accepted: %+v", u)
 	}
 	for i, l := range r.Lanes {
-		if l.Expected != l.Delivered+l.LostSilent+l.LostAnnounced {
+		if l.Expected != l.Delivered+l.Lost() {
 			t.Errorf("%s: expected %d, delivered %d, lost %d and %d", l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced)
 		}
 		owed, all := heardBy(t, p.Lanes[i], p.Upstream.Sources), l.Ready.Active >= int64(l.Subscriptions)

@@ -113,7 +113,7 @@ var mainPanels = map[string]map[string]shown{
 	},
 	"Gaps per million expected": {"B": {other: true, want: exact(func(l *results.Lane) float64 { return l.Gaps.PerMillion })}},
 	"Share lost": {"B": {other: true, want: exact(func(l *results.Lane) float64 {
-		return float64(l.LostSilent+l.LostAnnounced) / float64(l.Expected)
+		return float64(l.Lost()) / float64(l.Expected)
 	})}},
 	"Running requests per subscription-hour": {
 		"A": {want: exact(func(l *results.Lane) float64 { return l.Overhead.PerSubscriptionHour.Requests })},

@@ -187,9 +187,7 @@ func (r *run) warnLane(l results.Lane) {
 	if other := l.Detail.Unprobed - updates; other > 0 && r.profile.Upstream.Kind != "none" {
 		r.warning("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", other)
 	}
-	if l.Detail.Rejected > 0 {
-		r.warning("rejected", l.Name, "%d webhook deliveries were refused because their signature was wrong, missing or stale", l.Detail.Rejected)
-	}
+	r.warnWebhook(&l)
 	if l.Detail.Malformed > 0 {
 		r.warning("malformed", l.Name, "%d messages could not be read, or break the protocol: %s", l.Detail.Malformed, topReason(l.Detail.MalformedBy))
 	}

@@ -42,6 +42,7 @@ func newForecast(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*for
 type planned struct {
 	expected, delivered                 int64
 	lostSilent, lostAnnounced           int64
+	lostRefused                         int64
 	sameEvent, sameEmission, requested  int64
 	outOfOrder, unexpected, gaps, early int64
 	// lossy: what is lost depends on when, so that only sums can be checked.
@@ -53,6 +54,7 @@ func (p *planned) plus(q planned) {
 	p.delivered += q.delivered
 	p.lostSilent += q.lostSilent
 	p.lostAnnounced += q.lostAnnounced
+	p.lostRefused += q.lostRefused
 	p.sameEvent += q.sameEvent
 	p.sameEmission += q.sameEmission
 	p.requested += q.requested
@@ -65,13 +67,15 @@ func (p *planned) plus(q planned) {
 
 // against compares the plan with what the ledger counted.
 func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
-	sum := exactly("delivered + lost", c.Expected, c.Delivered+c.LostSilent+c.LostAnnounced)
+	sum := exactly("delivered + lost", c.Expected, c.Delivered+c.Lost())
 	sum.Notice = false
 	out := []Check{
 		exactly("expected", p.expected, c.Expected), sum,
 		exactly("unexpected", p.unexpected, c.Unexpected.Total()),
 		exactly("unprobed", p.early, c.Unprobed),
 		exactly("recovered", 0, c.Recovered),
+		exactly("lostUndeliverable", 0, c.LostUndeliverable),
+		exactly("lostSuspended", 0, c.LostSuspended),
 	}
 	if p.lossy {
 		return out
@@ -86,6 +90,7 @@ func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
 		exactly("delivered", p.delivered, c.Delivered),
 		exactly("lostSilent", p.lostSilent, c.LostSilent),
 		exactly("lostAnnounced", p.lostAnnounced, c.LostAnnounced),
+		exactly("lostRefused", p.lostRefused, c.LostRefused),
 		exactly("duplicates.sameEvent", p.sameEvent, c.Duplicates.SameEvent),
 		exactly("duplicates.sameEmission", p.sameEmission, c.Duplicates.SameEmission+c.Duplicates.Forgotten),
 		exactly("duplicates.requested", p.requested, c.Duplicates.Requested),
@@ -160,6 +165,8 @@ func (m *forecast) source(p *planned, source int) {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
 		if lost, announced := m.loses(f); lost {
 			run.add(e.Measured, announced)
+		} else if noRetry && f.Kind == faults.Signature && m.mode == mcpload.Webhook {
+			run.refuse(e.Measured)
 		} else {
 			run.close(p)
 			if e.Measured {
@@ -196,7 +203,15 @@ func (m *forecast) source(p *planned, source int) {
 // of them it speaks of.
 type missingRun struct {
 	measured  int64
+	refused   int64 // those of measured of which a copy came, and was refused
 	announced bool
+}
+
+func (r *missingRun) refuse(measured bool) {
+	if measured {
+		r.measured++
+		r.refused++
+	}
 }
 
 func (r *missingRun) add(measured, announced bool) {
@@ -210,10 +225,11 @@ func (r *missingRun) close(p *planned) {
 	if r.measured > 0 {
 		p.gaps++
 	}
+	p.lostRefused += r.refused
 	if r.announced {
-		p.lostAnnounced += r.measured
+		p.lostAnnounced += r.measured - r.refused
 	} else {
-		p.lostSilent += r.measured
+		p.lostSilent += r.measured - r.refused
 	}
 	*r = missingRun{}
 }

@@ -60,6 +60,7 @@ func TestForecast(t *testing.T) {
 		{"poll", "cut(every=5, replay=false)", clean, ""},
 		{"push", "repeat(every=5)", clean, ""},
 		{"webhook", "repeat(every=5)", planned{expected: 8, delivered: 8, sameEvent: 2}, ""},
+		{"webhook", "noretry(); signature(every=4, sign=wrong); drop(every=1, from=9, to=9)", planned{expected: 8, delivered: 5, lostRefused: 2, lostSilent: 1, gaps: 2}, ""}, // 4; 8 and 9
 		{"webhook", "early()", planned{expected: 8, delivered: 8, early: 1}, ""},
 		{"poll", "refuse(code=-32012, every=1)", planned{}, ""},
 		{"push", "drop(every=4, mode=poll)", clean, ""},
@@ -123,6 +124,9 @@ func TestOneWrongCountIsNoticed(t *testing.T) {
 		"delivered":               func(c *sinks.SubCounts) { c.Delivered-- },
 		"lostSilent":              func(c *sinks.SubCounts) { c.LostSilent-- },
 		"lostAnnounced":           func(c *sinks.SubCounts) { c.LostAnnounced++ },
+		"lostRefused":             func(c *sinks.SubCounts) { c.LostRefused++ },
+		"lostUndeliverable":       func(c *sinks.SubCounts) { c.LostUndeliverable++ },
+		"lostSuspended":           func(c *sinks.SubCounts) { c.LostSuspended++ },
 		"duplicates.sameEvent":    func(c *sinks.SubCounts) { c.Duplicates.SameEvent++ },
 		"duplicates.sameEmission": func(c *sinks.SubCounts) { c.Duplicates.SameEmission++ },
 		"duplicates.requested":    func(c *sinks.SubCounts) { c.Duplicates.Requested++ },

@@ -85,6 +85,7 @@ func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, en
 		},
 	}
 	o.Webhook.Grace, o.Webhook.Secrets = l.Webhook.OldSecret, dialect.Secrets(l.Webhook.Secrets)
+	o.Webhook.Verify = dialect.Verify(l.Webhook.Verify)
 	if l.plan != nil {
 		o.Webhook.Prefix = fmt.Sprintf("/shard-%d", l.shard)
 	}

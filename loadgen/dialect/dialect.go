@@ -164,6 +164,9 @@ type WebhookOptions struct {
 	Grace time.Duration
 	// Secrets says which one is accepted while it changes; "" = [SecretsBoth].
 	Secrets Secrets
+	// Verify says what becomes of a delivery whose signature does not verify;
+	// "" = [VerifyStrict].
+	Verify Verify
 	// Refuse is the share of events, 0 to 1, whose first copy is answered 503.
 	// Which ones depends on Seed, the subscription and the event id.
 	Refuse float64
@@ -171,8 +174,9 @@ type WebhookOptions struct {
 	AckDelay time.Duration
 	// Listen is the listener's address; "" = a free port of 127.0.0.1.
 	Listen string
-	// Callback is the https address, without a path, under which the target
-	// reaches the listener; "" = the listener's own.
+	// Callback is the address, without a path, under which the target reaches
+	// the listener; "" = the listener's own. It is https, or http on loopback;
+	// port 0 stands for the listener's own port.
 	Callback string
 	// Prefix is put before the path of every callback, "/shard-3", so that
 	// listeners of several processes can stand behind one address; "" = none.

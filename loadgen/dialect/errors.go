@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -65,6 +66,10 @@ type callError struct {
 	message    string
 	status     int
 	retryAfter time.Duration
+	reason     string // data.reason, where there was one
+	// callback is the address that the target was given to call back at, where
+	// it refused that.
+	callback string
 }
 
 // failure is the short stable word for what went wrong.
@@ -87,8 +92,13 @@ func (e *callError) Error() string {
 	} else if e.cause != nil {
 		what += ": " + line(e.cause.Error())
 	}
+	if e.reason != "" {
+		what += " (" + line(e.reason) + ")"
+	}
 	hint := ""
 	switch {
+	case e.callback != "":
+		hint = ": look at webhook.callback (" + e.callback + "), its certificate (webhook.certFile), the target's private-address rule"
 	case errors.Is(e, ErrAuth):
 		hint = ": check the token"
 	case e.code == codeMethodNotFound:
@@ -156,6 +166,24 @@ func (e *callError) sentinel() error {
 // subscription is over then.
 func (e *callError) final() bool {
 	return e.kind == kindEnded || errors.Is(e, ErrAuth) || errors.Is(e, ErrNotOffered) || errors.Is(e, ErrInvalid)
+}
+
+// gone tells whether the target says that there is no such subscription any
+// more, or none for this principal.
+func (e *callError) gone() bool {
+	return e.hasCode && (e.code == codeNotFound || e.code == codeForbidden)
+}
+
+// blame notes the callback that the target was given, where the error is about
+// that.
+func (e *callError) blame(callback string) {
+	if e == nil {
+		return
+	}
+	text := strings.ToLower(e.message + " " + e.reason)
+	if e.hasCode && (e.code == codeCallback || e.code == codeInvalidParams && (strings.Contains(text, "url") || strings.Contains(text, "callback") || strings.Contains(text, "uri"))) {
+		e.callback = callback
+	}
 }
 
 // throttled tells whether the target asked to come back later.
@@ -254,4 +282,13 @@ func notConfirmed(err *callError, cause error) error {
 		return fmt.Errorf("%w (and the time was up)", err)
 	}
 	return fmt.Errorf("no confirmation came in time: %w: raise the ready phase or look at the target: %w", ErrUnreachable, cause)
+}
+
+// reasonOf is the member reason of an error's data; empty if there is none.
+func reasonOf(data []byte) string {
+	var d struct {
+		Reason string `json:"reason"`
+	}
+	_ = json.Unmarshal(data, &d) // anything else gives none
+	return d.Reason
 }

@@ -204,7 +204,13 @@ func (d *events) begin(i int) (*run, error) {
 // Detach ends subscription i.
 func (d *events) Detach(ctx context.Context, i int) error {
 	r := lastTurn(&d.mu, d.runs, i)
-	if r == nil || !r.leave() {
+	if r == nil {
+		return nil
+	}
+	if d.opts.Mode == mcpload.Webhook {
+		d.ask(ctx, r)
+	}
+	if !r.leave() {
 		return nil
 	}
 	var err error

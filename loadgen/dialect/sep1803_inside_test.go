@@ -145,7 +145,7 @@ func BenchmarkResourceHook(b *testing.B) {
 	r := &resourceRun{}
 	k := &resourceHook{h: d.hooks, r: r, known: make(chan struct{})}
 	key := wire.NewKey([]byte("0123456789abcdef0123456789abcdef"))
-	k.settle(secretStandard, key, "subscription://1")
+	k.settle(secretStandard, "", key, "subscription://1")
 	body := []byte(`{"type":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"text":"some text around mcpl-00000001-0000-00000001-26 and after it some more"}}`)
 	now := time.Now()
 	h := http.Header{}
@@ -230,7 +230,7 @@ func TestReadSecret(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.in), &got); err != nil {
 			t.Fatal(err)
 		}
-		kind, key, err := readSecret(got)
+		kind, _, key, err := readSecret(got)
 		if (err != nil) != (c.kind == "") || err == nil && (kind != c.kind || (key == nil) != (kind == secretNone)) {
 			t.Errorf("%s: %q, %v", c.in, kind, err)
 		}
