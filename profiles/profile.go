@@ -204,11 +204,12 @@ type PollLane struct {
 
 // PushLane watches a stream.
 type PushLane struct {
-	// Heartbeat is the interval that the server promises, default 15s; a stream
-	// that is silent for twice as long is dead.
+	// Heartbeat is the interval that the server promises, default 30s, as the
+	// draft wants at least; a stream that is silent for more than twice as long is
+	// dead.
 	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty"`
 	// Backoff is the first and the longest wait before a reconnect, default
-	// 250ms to 10s.
+	// 500ms to 30s, as for a failed poll.
 	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
 }
 

@@ -155,7 +155,7 @@ type WebhookOptions struct {
 	// NoExpiry asks for a subscription without an end (ttlMs: null).
 	NoExpiry bool
 	// RefreshAt is the share of the grant after which a refresh is sent, with
-	// a jitter of up to 5 % of the grant before it; 0 = 0.5.
+	// a jitter of up to 5 % of the grant before it; 0 = 0.75.
 	RefreshAt float64
 	// RotateEvery is how many refreshes pass between two new secrets; 0 = never.
 	RotateEvery int
