@@ -146,6 +146,9 @@ type Embedded struct {
 	// ProxiesMayBuffer leaves out the header X-Accel-Buffering: no of event
 	// streams, so that a proxy does what its own settings say.
 	ProxiesMayBuffer bool `yaml:"proxiesMayBuffer,omitempty" json:"proxiesMayBuffer,omitempty"`
+	// SSEAnswers answers every call with an event stream of one message instead
+	// of JSON, as servers made with the official Go SDK do.
+	SSEAnswers bool `yaml:"sseAnswers,omitempty" json:"sseAnswers,omitempty"`
 	// FeedEvery is the pause between two polls of upstream.kind feed.
 	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty"`
 }

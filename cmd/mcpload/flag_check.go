@@ -35,7 +35,7 @@ var flagRules = []flagRule{
 	{command: "serve", flag: "list-older", needs: "list-entries"},
 	{command: "serve", flag: "list-strict", needs: "list-entries"},
 	{command: "serve", flag: "callback-insecure", not: []string{"callback-ca"}},
-	{command: "serve", flag: "stdio", not: []string{"addr", "tls", "ready-json", "until-eof", "proxies-may-buffer", "token"}},
+	{command: "serve", flag: "stdio", not: []string{"addr", "tls", "ready-json", "until-eof", "proxies-may-buffer", "sse-answers", "token"}},
 }
 
 // mayBeEmpty are flags that are empty where a variable of the environment is

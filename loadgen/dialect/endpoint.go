@@ -105,6 +105,7 @@ type Endpoint struct {
 	hangUp    func()
 	traffic   wire.Traffic
 	pipe      *pipe // nil unless the target is a program
+	patience  patience
 
 	principals []*principal
 

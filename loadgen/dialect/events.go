@@ -80,7 +80,7 @@ func newEvents(opts Options) (*events, error) {
 		return nil, fmt.Errorf("dialect events: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder, pipe: d.ep.pipe, traffic: &d.traffic}
+	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	switch opts.Mode {
 	case mcpload.Poll:

@@ -132,7 +132,7 @@ func newListLane(opts Options) (*listLane, error) {
 		return nil, fmt.Errorf("dialect sep-2549: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder, pipe: d.ep.pipe, traffic: &d.traffic}
+	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	if set.Shared {
 		d.shared = newListCache(d, 1<<63)

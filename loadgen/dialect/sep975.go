@@ -144,7 +144,7 @@ func newSEP975(opts Options) (*sep975, error) {
 		return nil, fmt.Errorf("dialect sep-975: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder}
+	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	d.watch = sinks.NewWatch(opts.Clock, min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second))
 	return d, nil
