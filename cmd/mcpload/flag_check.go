@@ -24,6 +24,7 @@ var flagRules = []flagRule{
 	{command: "capacity", flag: "metrics-linger", needs: "metrics"},
 	{command: "capacity", flag: "remote-write-every", needs: "remote-write"},
 	{command: "capacity", flag: "otlp-every", needs: "otlp"},
+	{command: "discover", flag: "event", not: []string{"json"}},
 	{command: "run", flag: "plain", not: []string{"quiet"}},
 	{command: "record", flag: "plain", not: []string{"quiet"}},
 	{command: "serve", flag: "tls-addr", needs: "tls"},

@@ -213,6 +213,17 @@ func (e *Endpoint) Negotiated() (Era, string, bool) {
 	return e.found.era, e.found.version, true
 }
 
+// Server returns who the target is, by the first handshake: an [Offer] without
+// event types, and the zero value if there was no handshake yet. It asks nothing.
+func (e *Endpoint) Server() Offer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.found == nil {
+		return Offer{}
+	}
+	return e.found.offer()
+}
+
 // Close ends every session, closes the endpoint's own connections, and ends a
 // program: its standard input is closed, after two seconds it is asked to
 // terminate, after another it is killed. Lanes

@@ -38,6 +38,13 @@ type agreement struct {
 	sdk     *mcp.ClientSession     // a legacy session that has to be ended
 }
 
+// offer says who the target is, without what it has.
+func (a *agreement) offer() Offer {
+	return Offer{
+		Era: a.era, Version: a.version, Versions: a.versions, Server: a.server, ServerVersion: a.serverVersion, Capabilities: a.capabilities,
+	}
+}
+
 // agree returns the principal's agreement, shaking hands if there is none. One
 // handshake serves all who ask meanwhile, each as long as its ctx lasts.
 // observe, if not nil, is told of the traffic.
