@@ -132,11 +132,11 @@ func TestDiscoverListsOnly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if l := r.Lanes[0]; r.Target.Name != "lists" || l.Figures["fetches"] == 0 || l.Figures["fetchesFailed"] != 0 {
+			if l := r.Lanes[0]; r.Target.Protocol != "2026-07-28" || l.Figures["fetches"] == 0 || l.Figures["fetchesFailed"] != 0 {
 				t.Errorf("%+v, figures %v", r.Target, l.Figures)
 			}
 			// A lane of events needs the list.
-			_, stderr, code = execute(t, "run", "--profile", file, "--set", "lanes=[{name: e, mode: poll, subscriptions: 1, event: x}]", "--quiet", "--out", dir)
+			_, stderr, code = execute(t, "run", "--profile", file, "--set", "lanes=[{name: e, mode: poll, subscriptions: 1, event: x}]", "--set", "phases.warmup=0", "--set", "phases.measure=1s", "--quiet", "--out", dir+"-events")
 			if want := fmt.Sprintf("events/list: http %d", c.status); code != exitTarget || c.status != 0 && c.status != http.StatusNotFound && !strings.Contains(stderr, want) {
 				t.Errorf("exit code %d, want %q\n%s", code, want, stderr)
 			}
@@ -161,5 +161,16 @@ func TestDiscoverPicksEvent(t *testing.T) {
 	_, stderr, code := execute(t, "discover", "--target", url, "--event", "cow")
 	if code != exitTarget || !strings.Contains(stderr, `no event type "cow"`) || !strings.Contains(stderr, "ant, bee, zebra") {
 		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+// TestDiscoverListsOverStdio requires that lists and abilities are asked for
+// over standard input and output, too.
+func TestDiscoverListsOverStdio(t *testing.T) {
+	stdout, stderr, code := execute(t, "discover", "--command", overStdio(t)+" --list-entries 3")
+	for _, want := range []string{"tools/list: 3 entries", "resources/list: "} {
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, %q is missing\n%s\n%s", code, want, stderr, stdout)
+		}
 	}
 }
