@@ -183,7 +183,7 @@ func judge(resp *http.Response, m *wire.Message, found bool) *callError {
 	e := &callError{status: status, retryAfter: retryAfter(resp.Header, time.Now())}
 	switch {
 	case found && m.HasError:
-		e.hasCode, e.code, e.message = true, m.Error.Code, string(m.Error.Message)
+		e.rpc(&m.Error)
 		return e
 	case status < 200 || status > 299:
 		return e

@@ -17,7 +17,8 @@ import (
 type Dialect interface {
 	// Attach opens subscription i and returns when the target confirmed it, or
 	// with the reason why it did not. It reports Attaching, and then Active or
-	// Failed. Answers 429 and 503 are tried again until ctx is over. A
+	// Failed. Answers 429 and 503, and errors that say that the target has no
+	// room (ResourceExhausted), are tried again until ctx is over. A
 	// subscription that was detached or has failed may be attached again; one
 	// that is open may not.
 	Attach(ctx context.Context, i int) error
