@@ -79,7 +79,11 @@ func describe(w io.Writer, t profiles.Target, o bench.Discovery, event string) e
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "server\t%s %s\n", report.Clean(o.Server), report.Clean(o.ServerVersion))
-	fmt.Fprintf(tw, "era\t%s %s\n", o.Era, report.Clean(o.Version))
+	era := string(o.Era) + " " + report.Clean(o.Version)
+	if o.Fallback != "" {
+		era += " (fallback after " + report.Clean(o.Fallback) + ")"
+	}
+	fmt.Fprintf(tw, "era\t%s\n", era)
 	if len(o.Versions) > 0 {
 		fmt.Fprintf(tw, "versions\t%s\n", report.Clean(strings.Join(o.Versions, " ")))
 	}

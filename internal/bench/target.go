@@ -223,7 +223,7 @@ func (r *run) checkOffer(ctx context.Context) error {
 	who := r.target.plain.Server()
 	r.result.Target = results.Target{
 		URL: r.targetName(), Embedded: r.profile.Target.IsEmbedded(),
-		Era: string(who.Era), Protocol: who.Version, Name: who.Server, Version: who.ServerVersion,
+		Era: string(who.Era), Protocol: who.Version, Fallback: who.Fallback, Name: who.Server, Version: who.ServerVersion,
 	}
 	return r.checkLanes(ctx)
 }

@@ -204,6 +204,10 @@ type Offer struct {
 	Versions      []string
 	Server        string // name of the server software, may be empty
 	ServerVersion string
+	// Fallback is what the handshakes of later eras were answered with before
+	// this one was found, such as "server/discover: http 400"; "" = nothing was
+	// refused.
+	Fallback string
 	// Capability is where the events capability was found: "events",
 	// "extensions", "experimental", or "" when none was advertised.
 	Capability  string

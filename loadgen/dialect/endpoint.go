@@ -83,6 +83,9 @@ type EndpointOptions struct {
 	// Capabilities are names of client capabilities that are advertised, with
 	// an empty object as their value.
 	Capabilities []string
+	// Eras is what endpoints share that they learn about targets; nil = this one
+	// has its own.
+	Eras *Eras
 	// Client names this program to the server; zero = mcpload.
 	ClientName, ClientVersion string
 }
@@ -106,6 +109,7 @@ type Endpoint struct {
 	traffic   wire.Traffic
 	pipe      *pipe // nil unless the target is a program
 	patience  patience
+	eras      *eraOf // what is known of this target
 
 	principals []*principal
 
@@ -155,6 +159,10 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 		}
 		e.header.Set(k, v)
 	}
+	if opts.Eras == nil {
+		opts.Eras = &Eras{}
+	}
+	e.eras = opts.Eras.at(opts.URL, e.host)
 	tokens := opts.Tokens
 	if len(tokens) == 0 {
 		tokens = []string{""}
