@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mcpload/mcpload/results"
@@ -172,5 +173,93 @@ func TestDiscoverListsOverStdio(t *testing.T) {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, %q is missing\n%s\n%s", code, want, stderr, stdout)
 		}
+	}
+}
+
+// TestLegacyTargetIsAskedOnce requires that a server of the legacy era which
+// refuses server/discover is asked for it once by each process, and that the
+// result names the fallback and no failed call.
+func TestLegacyTargetIsAskedOnce(t *testing.T) {
+	var asked atomic.Int64
+	var sessions atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		result := map[string]string{
+			"initialize":  `{"protocolVersion":"2025-06-18","capabilities":{"events":{}},"serverInfo":{"name":"old","version":"1"}}`,
+			"events/list": `{"events":[{"name":"e","delivery":["poll"]}]}`,
+			"events/poll": `{"events":[],"cursor":"c","truncated":false,"hasMore":false,"nextPollMs":500}`,
+		}[m.Method]
+		switch {
+		case m.Method == "server/discover":
+			asked.Add(1)
+			http.Error(w, "no session", http.StatusBadRequest)
+			return
+		case result == "":
+			w.WriteHeader(http.StatusAccepted)
+			return
+		case m.Method == "initialize":
+			w.Header().Set("Mcp-Session-Id", fmt.Sprint("s", sessions.Add(1)))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+	}))
+	defer s.Close()
+	var tokens []string
+	for i := range 20 {
+		tokens = append(tokens, fmt.Sprint("t", i))
+	}
+	profile := filepath.Join(t.TempDir(), "old.yaml")
+	text := fmt.Sprintf(`name: old
+target: {url: %q, tokens: [%s]}
+lanes:
+  - {name: a, mode: poll, subscriptions: 20, event: e}
+  - {name: b, mode: poll, subscriptions: 20, event: e}
+upstream: {kind: none}
+phases: {warmup: 0, measure: 1s, drain: 1s}
+`, s.URL, strings.Join(tokens, ", "))
+	if err := os.WriteFile(profile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args  []string
+		asked int64
+	}{{nil, 1}, {[]string{"--processes", "2"}, 2}} {
+		asked.Store(0)
+		sessions.Store(0)
+		dir := filepath.Join(t.TempDir(), "out")
+		stdout, stderr, code := execute(t, append([]string{"run", "--profile", profile, "--out", dir}, c.args...)...)
+		if code != 0 && code != exitBottleneck {
+			t.Fatalf("%q: exit code %d\n%s\n%s", c.args, code, stderr, stdout)
+		}
+		r, err := results.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := asked.Load(); n != c.asked {
+			t.Errorf("%q: server/discover was asked %d times, want %d", c.args, n, c.asked)
+		}
+		if n := sessions.Load(); n < 20 {
+			t.Errorf("%q: %d sessions", c.args, n)
+		}
+		const why = "server/discover: http 400"
+		if r.Target.Era != "legacy" || r.Target.Fallback != why || !strings.Contains(stdout, "fallback after "+why) {
+			t.Errorf("%q: target %+v\n%s", c.args, r.Target, stdout)
+		}
+		if strings.Contains(stdout, "failed") {
+			t.Errorf("%q: something failed:\n%s", c.args, stdout)
+		}
+		for _, l := range r.Lanes {
+			if len(l.Failures) > 0 {
+				t.Errorf("%q: lane %s: failed calls %v", c.args, l.Name, l.Failures)
+			}
+		}
+	}
+	stdout, stderr, code := execute(t, "discover", "--target", s.URL)
+	if code != 0 || !strings.Contains(stdout, "legacy 2025-06-18 (fallback after server/discover: http 400)") {
+		t.Errorf("exit code %d\n%s\n%s", code, stderr, stdout)
 	}
 }
