@@ -19,13 +19,14 @@ const module = "github.com/mcpload/mcpload"
 // Tests of a room may import anything: they are where the two ends meet.
 var mayImport = map[string][]string{
 	".":                   {},
-	"profiles":            {},
-	"loadgen":             {"."},
+	"profiles":            {"internal/defaults"},
+	"loadgen":             {".", "internal/defaults"},
 	"loadgen/upstream":    {".", "loadgen", "internal/errtext", "internal/tail"},
-	"loadgen/dialect":     {".", "sinks", "internal/errtext", "internal/tail", "internal/wire", "internal/wire/pump"},
+	"loadgen/dialect":     {".", "sinks", "internal/defaults", "internal/errtext", "internal/tail", "internal/wire", "internal/wire/pump"},
 	"sinks":               {"."},
 	"results":             {".", "sinks"},
 	"internal/capacity":   {},
+	"internal/defaults":   {},
 	"internal/errtext":    {},
 	"internal/tail":       {},
 	"internal/wire":       {},

@@ -146,6 +146,9 @@ type Embedded struct {
 	// ProxiesMayBuffer leaves out the header X-Accel-Buffering: no of event
 	// streams, so that a proxy does what its own settings say.
 	ProxiesMayBuffer bool `yaml:"proxiesMayBuffer,omitempty" json:"proxiesMayBuffer,omitempty"`
+	// SSEAnswers answers every call with an event stream of one message instead
+	// of JSON, as servers made with the official Go SDK do.
+	SSEAnswers bool `yaml:"sseAnswers,omitempty" json:"sseAnswers,omitempty"`
 	// FeedEvery is the pause between two polls of upstream.kind feed.
 	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty"`
 }
@@ -204,11 +207,12 @@ type PollLane struct {
 
 // PushLane watches a stream.
 type PushLane struct {
-	// Heartbeat is the interval that the server promises, default 15s; a stream
-	// that is silent for twice as long is dead.
+	// Heartbeat is the interval that the server promises, default 30s, as the
+	// draft wants at least; a stream that is silent for more than twice as long is
+	// dead.
 	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty"`
 	// Backoff is the first and the longest wait before a reconnect, default
-	// 250ms to 10s.
+	// 500ms to 30s, as for a failed poll.
 	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
 }
 

@@ -184,9 +184,13 @@ func TestTogether(t *testing.T) {
 
 func TestEmbeddedArgs(t *testing.T) {
 	got := embeddedArgs(profiles.Embedded{NextPoll: 50 * time.Millisecond, Retries: -1, Queue: 7, ProxiesMayBuffer: true})
+	sse := embeddedArgs(profiles.Embedded{SSEAnswers: true})
 	want := []string{"--next-poll", "50ms", "--queue", "7", "--retries", "-1", "--proxies-may-buffer"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	if want := []string{"--sse-answers"}; !slices.Equal(sse, want) {
+		t.Errorf("%q, want %q", sse, want)
 	}
 	if got := embeddedArgs(profiles.Embedded{}); got != nil {
 		t.Errorf("no wishes: %q", got)

@@ -100,11 +100,27 @@ func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
 	)
 }
 
-// refused says whether a fault refuses subscription i. Calibration opens them
-// one after the other, so that i is the number of the request.
+// refused says whether a fault refuses subscription i for good. Calibration
+// opens them one after the other, so that i is the number of the request.
 func (m *forecast) refused(i int) bool {
 	f, ok := m.spec.Server(faults.Refuse, m.mode)
-	return ok && uint32(i+1)%f.Every == 0
+	return ok && uint32(i+1)%f.Every == 0 && !(f.Passing() && f.Every > 1)
+}
+
+// askedAgain counts the requests that are refused because there is no room: the
+// client makes each of them again, and that is a request, too.
+func (m *forecast) askedAgain() (n int64) {
+	f, ok := m.spec.Server(faults.Refuse, m.mode)
+	if !ok || !f.Passing() || f.Every == 1 {
+		return 0
+	}
+	request := uint32(0)
+	for range m.settings.Subscriptions {
+		for request++; request%f.Every == 0; request++ {
+			n++
+		}
+	}
+	return n
 }
 
 // subscription is the plan of one.
@@ -324,6 +340,9 @@ func (m *forecast) lane(a *sinks.LaneAccount) []Check {
 	}
 	if _, ok := has(faults.Expire); ok {
 		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
+	}
+	if f, ok := has(faults.Refuse); ok && f.Passing() {
+		out = append(out, exactly("asked again", m.askedAgain(), a.Traffic[mcpload.Retry].Requests))
 	}
 	if _, ok := has(faults.TTL); ok {
 		out = append(out, atLeast("refreshes", subs, a.Traffic[mcpload.Refresh].Requests))

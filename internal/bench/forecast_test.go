@@ -150,3 +150,36 @@ func TestOneWrongCountIsNoticed(t *testing.T) {
 		t.Errorf("a moved loss: %v", failures(moved))
 	}
 }
+
+// TestForecastOfRefusals holds the plan of refusals to counts made by hand:
+// four subscriptions are opened one after the other, and a request that meets
+// no room is made again.
+func TestForecastOfRefusals(t *testing.T) {
+	for _, c := range []struct {
+		fault   string
+		refused []bool // for good, by subscription
+		again   int64
+	}{
+		{"refuse(code=-32602, every=2)", []bool{false, true, false, true}, 0},
+		{"refuse(code=-32013, every=2)", []bool{false, false, false, false}, 3}, // requests 2, 4 and 6
+		{"refuse(code=-32025, every=2)", []bool{false, false, false, false}, 3},
+		{"refuse(code=-32025, every=3)", []bool{false, false, false, false}, 1}, // request 3
+		{"refuse(code=-32025, every=5)", []bool{false, false, false, false}, 0},
+		{"refuse(code=-32013, every=1)", []bool{true, true, true, true}, 0},
+		{"drop(every=2)", []bool{false, false, false, false}, 0},
+	} {
+		spec, err := faults.Parse(c.fault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &forecast{spec: spec, mode: mcpload.Push, settings: profiles.Lane{Subscriptions: len(c.refused)}}
+		if got := m.askedAgain(); got != c.again {
+			t.Errorf("%s: %d requests are made again, want %d", c.fault, got, c.again)
+		}
+		for i, want := range c.refused {
+			if got := m.refused(i); got != want {
+				t.Errorf("%s: subscription %d refused: %v", c.fault, i, got)
+			}
+		}
+	}
+}

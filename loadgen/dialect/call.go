@@ -56,12 +56,20 @@ type caller struct {
 	rec       mcpload.Recorder // of a lane; nil otherwise
 	pipe      *pipe            // nil unless the target is a program
 	traffic   *wire.Traffic    // of what goes over the pipe; nil = counted nowhere
+	patience  *patience        // with the ends of answers; nil = they are not waited for
 }
 
 // caller makes a caller of the endpoint's own, whose connections the handshakes
 // use, too.
 func (e *Endpoint) caller(clock *mcpload.Clock, traffic *wire.Traffic) caller {
-	return caller{transport: e.transport, url: e.url, host: e.host, clock: clock, pipe: e.pipe, traffic: traffic}
+	return caller{transport: e.transport, url: e.url, host: e.host, clock: clock, pipe: e.pipe, traffic: traffic, patience: &e.patience}
+}
+
+// laneCaller makes the caller of a lane, which has its own connections.
+func (e *Endpoint) laneCaller(opts *Options, transport http.RoundTripper, traffic *wire.Traffic) caller {
+	c := e.caller(opts.Clock, traffic)
+	c.transport, c.rec = transport, opts.Recorder
+	return c
 }
 
 // answer is what came of one call. release gives its buffer back; msg is not
@@ -175,7 +183,7 @@ func judge(resp *http.Response, m *wire.Message, found bool) *callError {
 	e := &callError{status: status, retryAfter: retryAfter(resp.Header, time.Now())}
 	switch {
 	case found && m.HasError:
-		e.hasCode, e.code, e.message, e.reason = true, m.Error.Code, string(m.Error.Message), reasonOf(m.Error.Data)
+		e.rpc(&m.Error)
 		return e
 	case status < 200 || status > 299:
 		return e
@@ -249,8 +257,9 @@ func (a *answer) readObject(c *caller, body io.Reader) (bool, error) {
 }
 
 // readStream reads an event stream up to the response: messages before it
-// (progress, logs) are not for us, and what follows is not waited for.
-func (a *answer) readStream(c *caller, body io.Reader) (bool, error) {
+// (progress, logs) are not for us. The stream's end is waited for, within
+// bounds, but the answer has come before it.
+func (a *answer) readStream(c *caller, body io.ReadCloser) (bool, error) {
 	parser := wire.EventParser{Limit: maxAnswer}
 	piece := make([]byte, 4<<10)
 	found := false
@@ -270,6 +279,9 @@ func (a *answer) readStream(c *caller, body io.Reader) (bool, error) {
 			return false, perr
 		}
 		if found {
+			if err != io.EOF {
+				a.down += c.patience.rest(body)
+			}
 			return true, nil
 		}
 		if err == io.EOF {

@@ -17,7 +17,8 @@ import (
 type Dialect interface {
 	// Attach opens subscription i and returns when the target confirmed it, or
 	// with the reason why it did not. It reports Attaching, and then Active or
-	// Failed. Answers 429 and 503 are tried again until ctx is over. A
+	// Failed. Answers 429 and 503, and errors that say that the target has no
+	// room (ResourceExhausted), are tried again until ctx is over. A
 	// subscription that was detached or has failed may be attached again; one
 	// that is open may not.
 	Attach(ctx context.Context, i int) error
@@ -155,7 +156,7 @@ type WebhookOptions struct {
 	// NoExpiry asks for a subscription without an end (ttlMs: null).
 	NoExpiry bool
 	// RefreshAt is the share of the grant after which a refresh is sent, with
-	// a jitter of up to 5 % of the grant before it; 0 = 0.5.
+	// a jitter of up to 5 % of the grant before it; 0 = 0.75.
 	RefreshAt float64
 	// RotateEvery is how many refreshes pass between two new secrets; 0 = never.
 	RotateEvery int
@@ -207,6 +208,10 @@ type Offer struct {
 	Versions      []string
 	Server        string // name of the server software, may be empty
 	ServerVersion string
+	// Fallback is what the handshakes of later eras were answered with before
+	// this one was found, such as "server/discover: http 400"; "" = nothing was
+	// refused.
+	Fallback string
 	// Capability is where the events capability was found: "events",
 	// "extensions", "experimental", or "" when none was advertised.
 	Capability  string

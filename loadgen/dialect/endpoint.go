@@ -83,6 +83,9 @@ type EndpointOptions struct {
 	// Capabilities are names of client capabilities that are advertised, with
 	// an empty object as their value.
 	Capabilities []string
+	// Eras is what endpoints share that they learn about targets; nil = this one
+	// has its own.
+	Eras *Eras
 	// Client names this program to the server; zero = mcpload.
 	ClientName, ClientVersion string
 }
@@ -105,6 +108,8 @@ type Endpoint struct {
 	hangUp    func()
 	traffic   wire.Traffic
 	pipe      *pipe // nil unless the target is a program
+	patience  patience
+	eras      *eraOf // what is known of this target
 
 	principals []*principal
 
@@ -154,6 +159,10 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 		}
 		e.header.Set(k, v)
 	}
+	if opts.Eras == nil {
+		opts.Eras = &Eras{}
+	}
+	e.eras = opts.Eras.at(opts.URL, e.host)
 	tokens := opts.Tokens
 	if len(tokens) == 0 {
 		tokens = []string{""}
@@ -210,6 +219,17 @@ func (e *Endpoint) Negotiated() (Era, string, bool) {
 		return "", "", false
 	}
 	return e.found.era, e.found.version, true
+}
+
+// Server returns who the target is, by the first handshake: an [Offer] without
+// event types, and the zero value if there was no handshake yet. It asks nothing.
+func (e *Endpoint) Server() Offer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.found == nil {
+		return Offer{}
+	}
+	return e.found.offer()
 }
 
 // Close ends every session, closes the endpoint's own connections, and ends a

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload/internal/errtext"
+	"github.com/mcpload/mcpload/internal/wire"
 )
 
 // What callers branch on. Every error of this package that came from a call
@@ -24,14 +25,15 @@ import (
 var (
 	// ErrUnreachable: no answer came (connection, TLS, timeout).
 	ErrUnreachable = errors.New("the target cannot be reached")
-	// ErrAuth: HTTP 401 or 403, or the draft's -32012 Forbidden.
+	// ErrAuth: HTTP 401 or 403, or the draft's Forbidden (-32012, -32024).
 	ErrAuth = errors.New("the target does not let this principal in")
 	// ErrNotOffered: the target has no such method, event type or mode.
 	ErrNotOffered = errors.New("the target does not offer this")
-	// ErrInvalid: the target will not take these parameters (-32602, or -32015
-	// for a callback).
+	// ErrInvalid: the target will not take these parameters (-32602, or
+	// -32015 and -32027 for a callback).
 	ErrInvalid = errors.New("the target refuses the parameters")
-	// ErrThrottled: 429, 503 or -32013 until the time was up.
+	// ErrThrottled: 429, 503 or the draft's ResourceExhausted (-32013, -32025)
+	// until the time was up.
 	ErrThrottled = errors.New("the target has no room")
 	// ErrProtocol: the answer is not what the protocol has.
 	ErrProtocol = errors.New("the target's answer cannot be understood")
@@ -41,7 +43,8 @@ var (
 	ErrState = errors.New("the subscription is not in a state for this")
 )
 
-// Error codes of JSON-RPC and of the MCP Events draft.
+// Error codes of JSON-RPC and of the MCP Events draft, which gives its own two
+// numbers each: see meaning.
 const (
 	codeInvalidRequest = -32600
 	codeMethodNotFound = -32601
@@ -53,6 +56,51 @@ const (
 	codeUnsupported    = -32014
 	codeCallback       = -32015
 )
+
+// meaning is the number by which an error code is compared. The draft moved its
+// codes from -32011…-32015 to -32023…-32027, calls both provisional, and servers
+// send either.
+func meaning(code int64) int64 {
+	const moved = -32023 - codeNotFound
+	if code <= codeNotFound+moved && code >= codeCallback+moved {
+		return code - moved
+	}
+	return code
+}
+
+// rpcError is the error of a JSON-RPC response that came without a status.
+func rpcError(method string, r *wire.RPCError) *callError {
+	e := &callError{method: method}
+	e.rpc(r)
+	return e
+}
+
+// rpc makes an error of what a JSON-RPC response said.
+func (e *callError) rpc(r *wire.RPCError) {
+	e.hasCode, e.code, e.message, e.reason = true, r.Code, string(r.Message), reasonOf(r.Data)
+	if meaning(e.code) != codeExhausted {
+		return
+	}
+	// Which limit was met, and the wait that some servers ask for. What is odd
+	// counts as absent.
+	var data struct {
+		Limit        string `json:"limit"`
+		Max          *int64 `json:"max"`
+		RetryAfterMs int64  `json:"retryAfterMs"`
+	}
+	if json.Unmarshal(r.Data, &data) != nil {
+		return
+	}
+	if data.Limit != "" {
+		e.message += " (limit " + line(data.Limit)
+		if data.Max != nil {
+			e.message += ", max " + strconv.FormatInt(*data.Max, 10)
+		}
+		e.message += ")"
+	}
+	wait := min(max(data.RetryAfterMs, 0), maxPause.Milliseconds())
+	e.retryAfter = max(e.retryAfter, time.Duration(wait)*time.Millisecond)
+}
 
 // callError is why a call brought no result. Exactly one of kind, code and
 // status says so first: an answer that never came, a JSON-RPC error, or an
@@ -103,7 +151,7 @@ func (e *callError) Error() string {
 		hint = ": check the token"
 	case e.code == codeMethodNotFound:
 		hint = ": is this an MCP Events server, and the right URL?"
-	case e.code == codeNotFound, e.code == codeUnsupported:
+	case meaning(e.code) == codeNotFound, meaning(e.code) == codeUnsupported:
 		hint = ": compare with what events/list offers"
 	case errors.Is(e.cause, errUnheard): // it says itself what to look at
 	case e.kind == kindEnded: // the cause says how
@@ -149,7 +197,7 @@ func (e *callError) sentinel() error {
 	case !e.hasCode:
 		return ErrServer
 	}
-	switch e.code {
+	switch meaning(e.code) {
 	case codeForbidden:
 		return ErrAuth
 	case codeMethodNotFound, codeNotFound, codeUnsupported:
@@ -171,7 +219,7 @@ func (e *callError) final() bool {
 // gone tells whether the target says that there is no such subscription any
 // more, or none for this principal.
 func (e *callError) gone() bool {
-	return e.hasCode && (e.code == codeNotFound || e.code == codeForbidden)
+	return e.hasCode && (meaning(e.code) == codeNotFound || meaning(e.code) == codeForbidden)
 }
 
 // blame notes the callback that the target was given, where the error is about
@@ -181,14 +229,16 @@ func (e *callError) blame(callback string) {
 		return
 	}
 	text := strings.ToLower(e.message + " " + e.reason)
-	if e.hasCode && (e.code == codeCallback || e.code == codeInvalidParams && (strings.Contains(text, "url") || strings.Contains(text, "callback") || strings.Contains(text, "uri"))) {
+	if e.hasCode && (meaning(e.code) == codeCallback || e.code == codeInvalidParams && (strings.Contains(text, "url") || strings.Contains(text, "callback") || strings.Contains(text, "uri"))) {
 		e.callback = callback
 	}
 }
 
-// throttled tells whether the target asked to come back later.
+// throttled tells whether the target asked to come back later. The draft has no
+// rule for ResourceExhausted but its meaning: a limit of the server, which may
+// have room again. So it is asked again after a wait, like 429 and 503.
 func (e *callError) throttled() bool {
-	return e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable
+	return e.hasCode && meaning(e.code) == codeExhausted || e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable
 }
 
 // codeNoResource is what the base protocol answers where a resource is not known.
@@ -205,7 +255,7 @@ func (e *callError) forgotten() bool {
 	if !e.hasCode {
 		return true
 	}
-	switch e.code {
+	switch meaning(e.code) {
 	case codeMethodNotFound, codeInvalidParams, codeNoResource,
 		codeNotFound, codeForbidden, codeExhausted, codeUnsupported, codeCallback:
 		return false
@@ -215,7 +265,7 @@ func (e *callError) forgotten() bool {
 
 // passing tells whether an error that ended a subscription names a state that
 // passes, so that coming back is worth it.
-func passing(code int64) bool { return code == codeExhausted || code == codeInternal }
+func passing(code int64) bool { return meaning(code) == codeExhausted || code == codeInternal }
 
 // kindProtocol is the failure word for an answer that cannot be read.
 const kindProtocol = "malformed"

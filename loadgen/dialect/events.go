@@ -69,18 +69,18 @@ func newEvents(opts Options) (*events, error) {
 	case opts.Subscriptions < 0:
 		return nil, fmt.Errorf("dialect events: %d subscriptions", opts.Subscriptions)
 	}
+	opts = opts.WithDefaults()
 	f, err := flavourOf(opts)
 	if err != nil {
 		return nil, fmt.Errorf("dialect %w", err)
 	}
-	opts = withDefaults(opts)
 	d := &events{flavour: f, opts: opts, ep: opts.Endpoint, looker: mcpload.ObserverOf(opts.Recorder), older: opts.Endpoint.opts.Revision == Older, runs: make([]*run, opts.Subscriptions)}
 	t, hangUp, err := d.ep.eventsTransport(opts, &d.traffic)
 	if err != nil {
 		return nil, fmt.Errorf("dialect events: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder, pipe: d.ep.pipe, traffic: &d.traffic}
+	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	switch opts.Mode {
 	case mcpload.Poll:
@@ -112,30 +112,6 @@ func (o *Options) number(i int) int {
 		return i
 	}
 	return o.Number(i)
-}
-
-func withDefaults(o Options) Options {
-	or := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	or(&o.Timeout, 30*time.Second)
-	or(&o.Poll.Floor, time.Second)
-	o.Poll.Floor = max(o.Poll.Floor, 0)
-	or(&o.Poll.BackoffMin, 500*time.Millisecond)
-	or(&o.Poll.BackoffMax, 30*time.Second)
-	or(&o.Push.Heartbeat, 30*time.Second)
-	or(&o.Push.BackoffMin, 500*time.Millisecond)
-	or(&o.Push.BackoffMax, 30*time.Second)
-	or(&o.Webhook.Grace, 5*time.Minute)
-	if o.Webhook.RefreshAt == 0 {
-		o.Webhook.RefreshAt = 0.5
-	}
-	if o.Webhook.BodyLimit == 0 {
-		o.Webhook.BodyLimit = sinks.DefaultBodyLimit
-	}
-	return o
 }
 
 // Attach opens subscription i.

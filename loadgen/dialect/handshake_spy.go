@@ -18,8 +18,8 @@ import (
 // spy is the transport of the handshake. It adds the run's headers, counts,
 // and keeps the answers to server/discover and initialize.
 type spy struct {
-	p       *principal
-	observe func(mcpload.Call)
+	p     *principal
+	tried tried
 
 	mu     sync.Mutex
 	seen   map[string]*capture
@@ -54,7 +54,7 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 		}
 	}
-	if method == "initialize" && e.opts.Era == Modern {
+	if method == methodInitialize && e.opts.Era == Modern {
 		return nil, errors.New("the target refused server/discover")
 	}
 	req = req.Clone(req.Context())
@@ -62,7 +62,7 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Header[k] = v
 	}
 	s.p.authorize(req.Header)
-	if method == "initialize" {
+	if method == methodInitialize {
 		if err := e.advertise(req); err != nil {
 			return nil, err
 		}
@@ -86,17 +86,21 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.mu.Unlock()
 	if err != nil {
 		call.Failure = kind(err)
-		s.report(call)
+		s.tried.report(call)
 		return nil, err
 	}
 	if resp.StatusCode >= 400 {
 		call.Failure = fmt.Sprintf("http %d", resp.StatusCode)
 	}
 	call.Down = responseSize(resp)
-	c := &capture{body: resp.Body, sse: isEventStream(resp.Header), report: func(down int64) {
+	c := &capture{body: resp.Body, sse: isEventStream(resp.Header)}
+	c.report = func(down int64) {
 		call.Down += down
-		s.report(call)
-	}}
+		if code := c.errorCode(); code != 0 {
+			call.Failure = (&callError{hasCode: true, code: code, status: resp.StatusCode}).failure()
+		}
+		s.tried.report(call)
+	}
 	resp.Body = c
 	s.mu.Lock()
 	s.seen[method] = c
@@ -104,10 +108,18 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (s *spy) report(c mcpload.Call) {
-	if s.observe != nil {
-		s.observe(c)
+// errorCode is that of the JSON-RPC error in what was kept; 0 = there is none.
+// The caller holds the lock.
+func (c *capture) errorCode() int64 {
+	text := c.kept.Bytes()
+	if c.sse {
+		text = lastData(bytes.Clone(text))
 	}
+	var m wire.Message
+	if !wire.ScanMessage(text, &m) || !m.HasError {
+		return 0
+	}
+	return m.Error.Code
 }
 
 func (c *capture) Read(b []byte) (int, error) {
@@ -176,9 +188,9 @@ func (s *spy) last() (int, error) {
 // initialize if there was one, since it is only sent when discovery failed.
 func (s *spy) result() (caps json.RawMessage, versions []string) {
 	s.mu.Lock()
-	c := s.seen["initialize"]
+	c := s.seen[methodInitialize]
 	if c == nil {
-		c = s.seen["server/discover"]
+		c = s.seen[methodDiscover]
 	}
 	s.mu.Unlock()
 	if c == nil {

@@ -180,7 +180,7 @@ func (t *resourceStream) answered(e wire.Event, m *wire.Message) {
 	t.overhead(e.Size, "response")
 	t.ended = true
 	if m.HasError {
-		t.over = &callError{hasCode: true, code: m.Error.Code, message: string(m.Error.Message)}
+		t.over = rpcError("", &m.Error)
 	}
 }
 

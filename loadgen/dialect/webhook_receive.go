@@ -172,7 +172,7 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 			break
 		}
 		d.notice(r, mcpload.Terminated, in.At, faultText(&m))
-		r.fail(&callError{method: "terminated", hasCode: true, code: f.Fault.Code, message: string(f.Fault.Message)})
+		r.fail(rpcError("terminated", &f.Fault))
 		h.agenda.remove(k)
 		h.receiver.Retire(k.path)
 	default:
