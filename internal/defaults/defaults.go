@@ -36,10 +36,10 @@ const (
 	RefreshAt = 0.75
 	// Secrets says which webhook secret is accepted while it changes, OldSecret
 	// how long a replaced one is accepted.
-	Secrets = "both"
-	// Verify says what becomes of a delivery whose signature does not verify.
-	Verify    = "strict"
+	Secrets   = "both"
 	OldSecret = 5 * time.Minute
+	// Verify says what becomes of a delivery whose signature does not verify.
+	Verify = "strict"
 )
 
 // Settings of system smithery.
