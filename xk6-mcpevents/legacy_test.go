@@ -48,7 +48,6 @@ func TestLegacyServerIsAskedOnce(t *testing.T) {
 				for (const sub of await Promise.all(polls)) await sub.close();
 			`, s.URL))
 		}
-		vu.over()
 	}
 	finished(t, root)
 	if n := asked.Load(); n != 1 {
