@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"loadgen/upstream":    {".", "loadgen", "internal/errtext", "internal/tail"},
 	"loadgen/dialect":     {".", "sinks", "internal/defaults", "internal/errtext", "internal/tail", "internal/wire", "internal/wire/pump"},
 	"sinks":               {"."},
-	"results":             {".", "sinks"},
+	"results":             {".", "profiles", "sinks"},
 	"internal/capacity":   {},
 	"internal/defaults":   {},
 	"internal/errtext":    {},

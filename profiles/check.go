@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,8 +18,6 @@ type checker struct {
 	*decoder
 	p *Profile
 }
-
-var nameRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
 // bad reports a problem with a key, or with the nearest group above it when it
 // was not given.
@@ -82,7 +79,7 @@ func (c *checker) name(path, value string) {
 	switch {
 	case value == "":
 		c.missing(path, "give a short name of a-z, 0-9 and hyphens")
-	case !nameRule.MatchString(value):
+	case !ValidName(value):
 		c.bad(path, quote(value)+" is no name", "use a-z, 0-9 and hyphens, a letter first, at most 63")
 	}
 }

@@ -38,6 +38,16 @@ func Rebuild(dir string) (*Result, error) {
 			*part.q = again
 		}
 	}
+	timelines, err := LoadTimelines(dir)
+	if errors.Is(err, fs.ErrNotExist) { // of before there were timelines
+		return r, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.checkTimelines(timelines); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
 	return r, nil
 }
 
