@@ -90,7 +90,7 @@ func (r *Result) Check() error {
 	if p := r.Part; p != nil && (p.Count < 2 || p.Count > MaxShards || p.Index >= p.Count) {
 		return fmt.Errorf("part: there is no shard %d of %d", p.Index, p.Count)
 	}
-	if r.Finished.Before(r.Started) {
+	if !r.Finished.IsZero() && r.Finished.Before(r.Started) {
 		return fmt.Errorf("finished: %s is before it started, %s", r.Finished.Format(time.RFC3339), r.Started.Format(time.RFC3339))
 	}
 	u := r.Upstream
