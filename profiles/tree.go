@@ -122,7 +122,7 @@ func scan(text []byte) (tokens token.Tokens, line int, what, mend string) {
 		if err != nil { // io.EOF is the only one
 			return tokens, 0, "", ""
 		}
-		for _, t := range found {
+		for i, t := range found {
 			if t.Position != nil && t.Position.Line != line {
 				line, block = t.Position.Line, 0
 			}
@@ -141,11 +141,11 @@ func scan(text []byte) (tokens token.Tokens, line int, what, mend string) {
 				return nil, line, "brackets are nested too deeply", fmt.Sprintf("at most %d levels are read", maxDepth)
 			case block > maxDepth:
 				return nil, line, "nested too deeply on one line", fmt.Sprintf("at most %d levels are read", maxDepth)
+			case len(tokens)+i >= maxTokens:
+				return nil, line, "there is too much in it", fmt.Sprintf("at most %d keys, values and signs between them are read", maxTokens)
 			}
 		}
-		if tokens.Add(found...); len(tokens) > maxTokens {
-			return nil, line, "there is too much in it", fmt.Sprintf("at most %d keys, values and signs between them are read", maxTokens)
-		}
+		tokens.Add(found...)
 	}
 }
 
