@@ -24,6 +24,7 @@ type badInput struct {
 	code    int               // 0 = exitUsage
 	want    string            // in the one line
 	lines   int               // 0 = 1
+	at      string            // the folder; "" = one of its own
 }
 
 // The most memory that a command may use to refuse its input: several times what
@@ -33,7 +34,11 @@ const refusalMemory = 400 << 20
 // refused runs a command in a folder of its own, with a limit to its time and
 // memory, and checks how it ends.
 func (b badInput) refused(t *testing.T) {
+	t.Helper()
 	cmd := command(t)
+	if b.at != "" {
+		cmd.Dir = b.at
+	}
 	files := map[string]string{"p.yaml": b.profile}
 	if b.profile == "" {
 		files["p.yaml"] = smallProfile

@@ -62,6 +62,17 @@ func TestParetoDefault(t *testing.T) {
 	}
 }
 
+// A tail so heavy that it leaves the range of durations stays between the least
+// and the longest delay.
+func TestHeavyTail(t *testing.T) {
+	f := Fault{Pareto: time.Hour, Alpha: 0.1, Most: time.Hour}
+	for seq := range uint32(1000) {
+		if d := f.DelayOf(mcpload.Stamp{Seq: seq}); d != time.Hour {
+			t.Fatalf("event %d: a delay of %v", seq, d)
+		}
+	}
+}
+
 // What an error echoes of a specification is cut.
 func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
