@@ -149,12 +149,12 @@ func parseSeconds(what, text string) (time.Duration, error) {
 	return time.Duration(math.Round(v*1000)) * time.Millisecond, nil
 }
 
-// The bounds of what a small log can unfold to: the buckets of one interval are
-// those of the ledger's range and digits, and those of a log are a gigabyte.
-const (
-	maxIntervalBuckets = 1 << 16
-	maxBuckets         = 1 << 26
-)
+// maxIntervalBuckets is beyond what the ledger's range and digits have.
+const maxIntervalBuckets = 1 << 16
+
+// maxBuckets bounds what a small log can unfold to, here to a gigabyte. Tests
+// lower it.
+var maxBuckets = 1 << 26
 
 // maxSamples bounds the samples of one interval, so that no sum of intervals
 // overflows.

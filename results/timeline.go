@@ -146,7 +146,7 @@ func (t Timeline) with(row []string) (Timeline, error) {
 	n := make([]int64, len(row)-1)
 	for i, text := range row[1:] {
 		v, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || v < 0 {
+		if err != nil || v < 0 || i >= 2 && v > maxCount {
 			return t, fmt.Errorf("%s is %.40q; want a count", timelineHead[i+1], text)
 		}
 		n[i] = v
