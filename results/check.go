@@ -80,7 +80,7 @@ func plausibleAt(v reflect.Value, at string) error {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
-			if !f.IsExported() {
+			if !f.IsExported() && !f.Anonymous {
 				continue
 			}
 			if err := plausibleAt(v.Field(i), jsonPath(at, f)); err != nil {
