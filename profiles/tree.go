@@ -3,6 +3,7 @@ package profiles
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 
@@ -119,9 +120,10 @@ func scan(text []byte) (tokens token.Tokens, line int, what, mend string) {
 	flow, block := 0, 0 // brackets that are open, and signs that nest on the line
 	for {
 		found, err := s.Scan()
-		if err != nil { // io.EOF is the only one
+		if err == io.EOF {
 			return tokens, 0, "", ""
 		}
+		// Any other error is in the last token, which the parser reports.
 		for i, t := range found {
 			if t.Position != nil && t.Position.Line != line {
 				line, block = t.Position.Line, 0

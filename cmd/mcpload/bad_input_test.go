@@ -27,10 +27,6 @@ type badInput struct {
 	at      string            // the folder; "" = one of its own
 }
 
-// The most memory that a command may use to refuse its input: several times what
-// the race detector makes of the program alone.
-const refusalMemory = 400 << 20
-
 // refused runs a command in a folder of its own, with a limit to its time and
 // memory, and checks how it ends.
 func (b badInput) refused(t *testing.T) {
@@ -123,7 +119,7 @@ func watchMemory(cmd *exec.Cmd) func() string {
 				why <- "it was killed after a minute"
 				return
 			case <-look.C:
-				if n := residentPages(cmd.Process.Pid) * int64(os.Getpagesize()); n > 3*refusalMemory {
+				if n := residentPages(cmd.Process.Pid) * int64(os.Getpagesize()); n > 1<<30+refusalMemory/4 {
 					_ = cmd.Process.Kill()
 					why <- fmt.Sprintf("it was killed at %d MiB", n>>20)
 					return
