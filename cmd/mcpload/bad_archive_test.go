@@ -482,3 +482,15 @@ func TestAPanicIsNoBadProfile(t *testing.T) {
 		t.Errorf("exit code %d, %d bytes: %.100q", code, out.Len(), out.String())
 	}
 }
+
+// TestAPanicOfAGoroutine: it ends the program in the same way.
+func TestAPanicOfAGoroutine(t *testing.T) {
+	cmd := command(t)
+	cmd.Env = append(cmd.Env, asPanic+"=1")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	code := codeOf(t, cmd.Run())
+	if text := stderr.String(); code != exitFailure || strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "mcpload: internal error: out of  ]0;order (mcpload.TestMain.func1, e2e_test.go:") {
+		t.Errorf("exit code %d: %q", code, text)
+	}
+}

@@ -10,8 +10,18 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/report"
 )
+
+// handlePanics ends the program as [guarded] does when one of its goroutines
+// panics.
+func handlePanics() {
+	crash.Handle(func(p any) {
+		sayBug(os.Stderr, p)
+		os.Exit(exitFailure)
+	})
+}
 
 // guarded calls f, which is the whole command, writes its error to stderr, and
 // gives the exit code. A panic ends with exitFailure: Go's own code, 2, would say
@@ -19,10 +29,7 @@ import (
 func guarded(stderr io.Writer, f func() error) (code int) {
 	defer func() {
 		if p := recover(); p != nil {
-			fmt.Fprintln(stderr, bugText(p, origin()))
-			if how := os.Getenv("GOTRACEBACK"); how != "" && how != "none" && how != "0" {
-				fmt.Fprintf(stderr, "%s", debug.Stack())
-			}
+			sayBug(stderr, p)
 			code = exitFailure
 		}
 	}()
@@ -33,13 +40,22 @@ func guarded(stderr io.Writer, f func() error) (code int) {
 	return exitCode(err)
 }
 
+// sayBug writes the one line about a panic, and the stack where it was asked for.
+// It is called by a function that recovers, or by one that such a one calls.
+func sayBug(stderr io.Writer, p any) {
+	fmt.Fprintln(stderr, bugText(p, origin()))
+	if how := os.Getenv("GOTRACEBACK"); how != "" && how != "none" && how != "0" {
+		fmt.Fprintf(stderr, "%s", debug.Stack())
+	}
+}
+
 // bugText is the one line about a panic: what, where, and what to report.
 func bugText(p any, where string) string {
 	return fmt.Sprintf("mcpload: internal error: %s (%s, version %s); this is a bug: please report this line, the command line and the profile; GOTRACEBACK=single prints the stack", errorLine(fmt.Sprint(p)), where, version())
 }
 
 // origin is the place of this program's code, or of a library, that panicked. It
-// is called by a function that recovers.
+// must be called while the panic is recovered.
 func origin() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])

@@ -17,6 +17,7 @@ import (
 func main() {
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, terminationSignals...)
+	handlePanics()
 	os.Exit(guarded(os.Stderr, func() error {
 		return run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, interrupts})
 	}))
