@@ -143,7 +143,7 @@ func TestEveryValueOfAnArchiveChanged(t *testing.T) {
 		doc := decoded(t, c.file)
 		n := 0
 		places(doc, nil, func(at []any) {
-			for range 3 {
+			for range changesEach {
 				value := evil[n%len(evil)]
 				n++
 				tried++
