@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"sinks":               {".", "internal/crash"},
 	"results":             {".", "profiles", "sinks"},
 	"internal/capacity":   {},
+	"internal/crash":      {},
 	"internal/defaults":   {},
 	"internal/errtext":    {},
 	"internal/tail":       {},
