@@ -28,19 +28,24 @@ func (l *Ledger) Account() Account {
 		s.mu.Unlock()
 	}
 	out.FireLatency, out.FireLag = latency.export(), lag.export()
-	out.Misuse = Misuse{
-		Fired:        l.misuse.fired.Load(),
-		Resolved:     l.misuse.resolved.Load(),
-		Subscription: l.misuse.subscription.Load(),
-		Transition:   l.misuse.transition.Load(),
-	}
+	out.Misuse = l.misused()
 	for _, n := range l.lanes {
 		out.Lanes = append(out.Lanes, l.accountLane(n, out.At))
 	}
 	return out
 }
 
-func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
+func (l *Ledger) misused() Misuse {
+	return Misuse{
+		Fired:        l.misuse.fired.Load(),
+		Resolved:     l.misuse.resolved.Load(),
+		Subscription: l.misuse.subscription.Load(),
+		Transition:   l.misuse.transition.Load(),
+	}
+}
+
+// account is what the lane itself has counted, beside its shards.
+func (n *lane) account() LaneAccount {
 	out := LaneAccount{
 		Name: n.spec.Name, System: n.spec.System, Mode: n.spec.Mode, Ordered: n.spec.Ordered,
 		Subscriptions:   n.spec.Subscriptions,
@@ -63,6 +68,11 @@ func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
 	for i := range n.traffic {
 		out.Traffic[i] = n.traffic[i].export()
 	}
+	return out
+}
+
+func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
+	out := n.account()
 	// All shards at once, or one could hand an interval to the series between
 	// the reading of the two.
 	for _, h := range n.shards {
@@ -91,22 +101,27 @@ func (n *lane) accountShards(out *LaneAccount, now mcpload.Instant) {
 	found := exampleSet{}
 	for _, h := range n.shards {
 		found.limit = h.examples.limit
-		ready.merge(&h.ready)
-		out.Ready.Attempts += h.attempts
-		out.Ready.Failed += h.failed
-		out.Ready.Cancelled += h.cancel
-		out.Ready.Open += h.states[mcpload.Attaching]
-		out.Broken += h.broken
-		out.EventMessages += h.messages
-		out.EventBytes += h.bytes
-		arrived.merge(&h.arrivals)
-		out.SubCounts.plus(&h.counts)
+		h.addTo(out, &ready, &arrived)
 		h.account(out, now, &found)
 		found.list = append(found.list, h.examples.list...)
 	}
 	out.Ready.Time = ready.export()
 	out.Arrivals = arrived.export()
 	out.Examples = found.pick()
+}
+
+// addTo adds what the shard has counted itself; the caller holds the lock.
+func (h *shard) addTo(out *LaneAccount, ready *timing, arrived *arrivals) {
+	ready.merge(&h.ready)
+	out.Ready.Attempts += h.attempts
+	out.Ready.Failed += h.failed
+	out.Ready.Cancelled += h.cancel
+	out.Ready.Open += h.states[mcpload.Attaching]
+	out.Broken += h.broken
+	out.EventMessages += h.messages
+	out.EventBytes += h.bytes
+	arrived.merge(&h.arrivals)
+	out.SubCounts.plus(&h.counts)
 }
 
 // accountSpans adds up the latencies and returns the intervals; the caller

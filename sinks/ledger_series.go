@@ -147,6 +147,12 @@ func (r *series) export(intended, sent *timing) map[int64]*packedSpan {
 	defer r.mu.Unlock()
 	intended.merge(&r.intended)
 	sent.merge(&r.sent)
+	return r.copied()
+}
+
+// copied returns a copy of every recorded interval, by number; the caller holds
+// the lock.
+func (r *series) copied() map[int64]*packedSpan {
 	out := make(map[int64]*packedSpan, len(r.closed)+len(r.open))
 	for k, p := range r.closed {
 		q := *p // adding to a packed makes a new one
