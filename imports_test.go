@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"internal/crash":      {},
 	"internal/defaults":   {},
 	"internal/errtext":    {},
+	"internal/lockfile":   {},
 	"internal/tail":       {},
 	"internal/wire":       {},
 	"internal/witness":    {},

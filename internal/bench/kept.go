@@ -1,17 +1,13 @@
 package bench
 
-import (
-	"os"
-
-	"github.com/mcpload/mcpload/sinks"
-)
+import "github.com/mcpload/mcpload/sinks"
 
 // kept is an embedded target that outlives a run, so that the steps of a search
 // meet the same process as they do of a target that was there before. It is not
 // safe for concurrent use.
 type kept struct {
 	child     *Child
-	dir       string
+	dir       *tempDir
 	authority *sinks.Authority
 }
 
@@ -44,8 +40,6 @@ func (k *kept) stop() {
 	if k.child != nil {
 		k.child.Stop()
 	}
-	if k.dir != "" {
-		_ = os.RemoveAll(k.dir)
-	}
+	k.dir.remove()
 	*k = kept{}
 }

@@ -91,7 +91,7 @@ type conductor struct {
 	run      uint32
 	children []*shardProcess
 	target   *Child
-	dir      string // temporary files
+	dir      *tempDir
 	news     chan news
 	readers  sync.WaitGroup
 
@@ -339,9 +339,7 @@ func (c *conductor) close() {
 	if c.target != nil {
 		c.target.Stop()
 	}
-	if c.dir != "" {
-		_ = os.RemoveAll(c.dir)
-	}
+	c.dir.remove()
 }
 
 // seenTogether is one look at a run from looks at its shards: counts are added,

@@ -35,7 +35,7 @@ func (c *conductor) share(ctx context.Context) error {
 // startTarget starts the embedded target, trusting every shard's callbacks.
 func (c *conductor) startTarget(ctx context.Context) error {
 	var err error
-	if c.dir, err = os.MkdirTemp("", "mcpload-*"); err != nil {
+	if c.dir, err = newTempDir(); err != nil {
 		return fmt.Errorf("start the embedded target: %w", err)
 	}
 	var pem []byte
@@ -46,7 +46,7 @@ func (c *conductor) startTarget(ctx context.Context) error {
 	for _, l := range c.Profile.Lanes {
 		r.lanes = append(r.lanes, &lane{Lane: l})
 	}
-	args, err := r.targetArgs(c.dir, pem)
+	args, err := r.targetArgs(c.dir.path, pem)
 	if err != nil {
 		return err
 	}

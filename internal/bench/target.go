@@ -23,7 +23,7 @@ type targetSide struct {
 	child     *Child
 	embedded  *Ready   // the embedded target, whoever started it; nil = there is none, or it is met over stdio
 	program   *program // where it is met over standard input and output
-	dir       string   // temporary files, removed at the end
+	dir       *tempDir // removed at the end; nil where there is none
 	plain     *dialect.Endpoint
 	tls       *dialect.Endpoint // the embedded target's second endpoint, where a lane needs it
 	authority *sinks.Authority
@@ -120,12 +120,11 @@ func (r *run) startEmbedded(ctx context.Context) error {
 	if !r.profile.Target.IsEmbedded() {
 		return nil
 	}
-	dir, err := os.MkdirTemp("", "mcpload-*")
-	if err != nil {
+	var err error
+	if t.dir, err = newTempDir(); err != nil {
 		return fmt.Errorf("start the embedded target: %w", err)
 	}
-	t.dir = dir
-	args, err := r.targetArgs(dir, callbacks)
+	args, err := r.targetArgs(t.dir.path, callbacks)
 	if err != nil {
 		return err
 	}
@@ -259,7 +258,5 @@ func (r *run) close() {
 	if t.child != nil {
 		t.child.Stop()
 	}
-	if t.dir != "" {
-		_ = os.RemoveAll(t.dir)
-	}
+	t.dir.remove()
 }

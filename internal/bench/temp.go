@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/mcpload/mcpload/internal/lockfile"
+)
+
+// tempDir is a folder for temporary files. It is locked as long as its process
+// lives, so that those of processes that were killed can be told from it.
+type tempDir struct {
+	path string
+	lock *lockfile.Lock
+}
+
+const (
+	tempPattern = "mcpload-*"
+	tempLock    = "in-use"
+)
+
+// newTempDir makes a folder, and removes those that killed processes left.
+func newTempDir() (*tempDir, error) {
+	sweepTemp(os.TempDir())
+	const tries = 5
+	var err error
+	for range tries {
+		var path string
+		if path, err = os.MkdirTemp("", tempPattern); err != nil {
+			break
+		}
+		var lock *lockfile.Lock
+		if lock, err = lockfile.Take(filepath.Join(path, tempLock)); err == nil {
+			return &tempDir{path, lock}, nil
+		}
+		_ = os.Remove(path)
+		if !errors.Is(err, lockfile.ErrHeld) && !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		// Another process swept it before it was locked.
+	}
+	return nil, fmt.Errorf("make a folder for temporary files: %w", err)
+}
+
+// remove removes the folder. It does nothing on nil.
+func (d *tempDir) remove() {
+	if d == nil {
+		return
+	}
+	_ = os.RemoveAll(d.path) // what cannot be removed is swept some day
+	d.lock.Release()
+}
+
+// sweepTemp removes folders of this user whose lock nobody holds. One without a
+// lock is not known to be a run's, and left alone.
+func sweepTemp(dir string) {
+	if !lockfile.GivenBack {
+		return
+	}
+	found, err := filepath.Glob(filepath.Join(dir, tempPattern))
+	if err != nil {
+		return
+	}
+	for _, path := range found {
+		if info, err := os.Lstat(path); err != nil || !info.IsDir() || !owned(info) {
+			continue
+		}
+		name := filepath.Join(path, tempLock)
+		if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		lock, err := lockfile.Take(name)
+		if err != nil {
+			continue
+		}
+		_ = os.RemoveAll(path)
+		lock.Release()
+	}
+}

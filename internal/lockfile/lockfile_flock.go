@@ -1,0 +1,48 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package lockfile
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// GivenBack tells whether a lock of a process that was killed is given back by
+// the system.
+const GivenBack = true
+
+// open opens and locks the file. A holder removes it when it is done, so what was
+// locked may be a file that has no name any more: then there is another try.
+func open(name string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			_ = f.Close()
+			if errors.Is(err, syscall.EWOULDBLOCK) {
+				return nil, ErrHeld
+			}
+			return nil, err
+		}
+		locked, err := f.Stat()
+		if err == nil {
+			var named os.FileInfo
+			if named, err = os.Stat(name); err == nil && os.SameFile(locked, named) {
+				return f, nil
+			}
+		}
+		_ = f.Close()
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+}
+
+// remove removes the file while it is locked, so that nobody else's is removed.
+func remove(f *os.File) {
+	_ = os.Remove(f.Name()) // a folder that was removed has taken it along
+	_ = f.Close()
+}
