@@ -16,14 +16,21 @@ import (
 // not exist: result.json, and for each lane an HdrHistogram log named
 // <lane>.hlog with its interval histograms, tagged intended and sent, and
 // timeline.csv with the counts of the same intervals. Every file is complete or
-// not there.
+// not there. result.json is written last, so that whoever finds one that is no
+// checkpoint finds the others, too; it is also written where another cannot be.
 func Save(dir string, r *Result, accounts []sinks.Account) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("save the result: %w", err)
 	}
+	others := saveSeries(dir, r, accounts)
 	if err := WriteFile(filepath.Join(dir, File), r.Write); err != nil {
-		return fmt.Errorf("save the result: %w", err)
+		return errors.Join(fmt.Errorf("save the result: %w", err), others)
 	}
+	return others
+}
+
+// saveSeries writes the timelines and the histograms.
+func saveSeries(dir string, r *Result, accounts []sinks.Account) error {
 	var names []string
 	timelines := map[string]Timeline{}
 	for i := range accounts {
@@ -49,10 +56,14 @@ func Save(dir string, r *Result, accounts []sinks.Account) error {
 	return nil
 }
 
+// Unfinished is the pattern of the names under which files are written before
+// they get their own: a run that was killed may leave one.
+const Unfinished = ".partial-*"
+
 // WriteFile writes through a temporary name, so that a full disk or an
 // interrupt leaves no half a file under the right one.
 func WriteFile(name string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), ".partial-*")
+	f, err := os.CreateTemp(filepath.Dir(name), Unfinished)
 	if err != nil {
 		return err
 	}

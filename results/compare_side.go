@@ -92,6 +92,9 @@ func loadRun(dir string) (Run, error) {
 	}
 	run := Run{Path: dir, Result: r, Logs: map[string]*Log{}}
 	for _, l := range r.Lanes {
+		if r.Checkpoint {
+			break // logs beside it are of a run that was killed while it wrote them
+		}
 		log, err := LoadLog(dir, l.Name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

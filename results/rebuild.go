@@ -11,11 +11,15 @@ import (
 
 // Rebuild loads the result in dir and computes its latencies again from the
 // archived histograms. A result whose latencies they do not give is refused
-// with an error that wraps [ErrFormat]: one of the two was changed.
+// with an error that wraps [ErrFormat]: one of the two was changed. A checkpoint
+// is taken as it is.
 func Rebuild(dir string) (*Result, error) {
 	r, err := Load(dir)
 	if err != nil {
 		return nil, err
+	}
+	if r.Checkpoint {
+		return r, nil // it has no histograms
 	}
 	for i := range r.Lanes {
 		l := &r.Lanes[i]

@@ -29,6 +29,12 @@ type Result struct {
 	// says why. The figures of a partial result are right for what was fired.
 	Partial bool   `json:"partial"`
 	Reason  string `json:"reason,omitempty"` // why it is partial
+	// Checkpoint is true when this was written while the run went on, and the run
+	// did not live to replace it: it was killed, or the machine went down. What
+	// was fired within phases.drain of that moment and had not come is excused;
+	// of a poller, all that is newer than what its last polls brought. Thresholds
+	// are not judged, and there are no histogram logs.
+	Checkpoint bool `json:"checkpoint,omitempty"`
 	// Profile is the profile as run, overrides applied, without secrets.
 	Profile    json.RawMessage `json:"profile"`
 	Target     Target          `json:"target"`     // the server that was measured

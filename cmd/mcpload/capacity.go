@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	goio "io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -152,28 +151,28 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	if err != nil {
 		return err
 	}
-	dir := f.run.out
-	if dir == "" {
-		dir = unused(filepath.Join("results", "runs", time.Now().UTC().Format("20060102T150405Z")+"-capacity-"+p.Name))
-	} else if err := checkOut(dir); err != nil {
+	var out *outDir
+	if f.run.out == "" {
+		out, err = newOut(defaultOut("capacity-" + p.Name))
+	} else if out, err = takeOut(f.run.out); err == nil {
+		err = checkOut(out.path)
+	}
+	defer out.release()
+	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
-	}
+	dir := out.path
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
 	// The steps are many, and what they found is shown by itself.
 	shown, err := f.run.metrics.open(io, 2)
 	if err != nil {
-		_ = os.Remove(dir) // only if it is still empty
 		return err
 	}
 	defer shown.close(ctx, stop)
 	f.run.collector = shown.collector()
 	c, runErr := bench.FindCapacity(ctx, f.options(p, dir, stop, io))
 	if c == nil {
-		_ = os.Remove(dir) // only if it is still empty
 		return runErr
 	}
 	return errors.Join(runErr, f.write(c, dir, io), capacityVerdict(c, runErr))

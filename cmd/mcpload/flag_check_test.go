@@ -93,15 +93,20 @@ func TestMayBeEmpty(t *testing.T) {
 	}
 }
 
-func TestUnused(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
-	for _, want := range []string{dir, dir + "-2", dir + "-3"} {
-		got := unused(dir)
-		if got != want {
-			t.Errorf("%s, want %s", got, want)
+// TestNewOut: each run makes a directory of its own, and removes it if nothing is
+// in it.
+func TestNewOut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "runs", "run")
+	for _, want := range []string{dir, dir + "-2", dir + "-3", dir + "-3"} {
+		got, err := newOut(dir)
+		if err != nil || got.path != want {
+			t.Fatalf("%v %v, want %s", got, err, want)
 		}
-		if err := os.Mkdir(got, 0o700); err != nil {
-			t.Fatal(err)
+		if want == dir+"-3" {
+			got.release()
+			if _, err := os.Stat(want); err == nil {
+				t.Error("an empty directory is left")
+			}
 		}
 	}
 }

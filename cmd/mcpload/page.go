@@ -16,9 +16,13 @@ import (
 
 // loadPage reads what an HTML report shows of one run from its archive. A run
 // of before there were logs, or one of a lane that measured no deliveries, has
-// no curves.
+// no curves, and neither has a checkpoint.
 func loadPage(dir string, r *results.Result) (report.Page, error) {
 	p := report.Page{Name: filepath.Base(filepath.Clean(dir)), Result: r, Logs: map[string]*results.Log{}}
+	if r.Checkpoint {
+		p.Profile = profileText(r)
+		return p, nil
+	}
 	for _, l := range r.Lanes {
 		log, err := results.LoadLog(dir, l.Name)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -107,7 +107,8 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	if err != nil {
 		return err
 	}
-	bases, err := f.directories(all)
+	bases, releaseDirs, err := f.directories(all)
+	defer releaseDirs()
 	if err != nil {
 		return err
 	}

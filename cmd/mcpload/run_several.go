@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/mcpload/mcpload/profiles"
 )
@@ -50,25 +49,44 @@ func distinct(all []*profiles.Profile) error {
 }
 
 // directories are where the runs of each profile are written. One that was asked
-// for, and holds a result already, is refused.
-func (f *runFlags) directories(all []*profiles.Profile) ([]string, error) {
-	started := time.Now().UTC().Format("20060102T150405Z")
-	dirs := make([]string, len(all))
-	for i, p := range all {
-		switch {
-		case f.out == "":
-			dirs[i] = unused(filepath.Join("results", "runs", started+"-"+p.Name))
-			continue
-		case len(all) > 1:
-			dirs[i] = filepath.Join(f.out, p.Name)
-		default:
-			dirs[i] = f.out
-		}
-		if err := checkOut(dirs[i]); err != nil {
-			return nil, err
+// for is taken as a whole, and refused if it holds a result already. The caller
+// must call release, also with an error.
+func (f *runFlags) directories(all []*profiles.Profile) (dirs []string, release func(), err error) {
+	var taken []*outDir
+	release = func() {
+		for _, d := range taken {
+			d.release()
 		}
 	}
-	return dirs, nil
+	if f.out != "" {
+		d, err := takeOut(f.out)
+		if err != nil {
+			return nil, release, err
+		}
+		taken = append(taken, d)
+	}
+	for _, p := range all {
+		dir := f.out
+		switch {
+		case len(p.Cases) > 0: // it leaves no archive
+		case f.out == "":
+			d, err := newOut(defaultOut(p.Name))
+			if err != nil {
+				return nil, release, err
+			}
+			taken = append(taken, d)
+			dir = d.path
+		default:
+			if len(all) > 1 {
+				dir = filepath.Join(f.out, p.Name)
+			}
+			if err := checkOut(dir); err != nil {
+				return nil, release, err
+			}
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs, release, nil
 }
 
 // dir is where one run is written: trials of one profile stand side by side in

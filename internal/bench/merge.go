@@ -140,7 +140,7 @@ func mergedRun(all []archived) (*run, error) {
 	res := *first.result
 	r.result = &res
 	res.Run, res.Coverage = first.part.Run, first.part.Coverage
-	res.Partial, res.Reason, res.Part = false, "", nil
+	res.Partial, res.Reason, res.Checkpoint, res.Part = false, "", false, nil
 	res.Upstream = results.Upstream{Kind: res.Upstream.Kind, Sources: res.Upstream.Sources}
 	res.Lanes, res.Warnings, res.Thresholds = []results.Lane{}, []results.Warning{}, nil
 	res.Instrument, res.Target.Process = results.Instrument{}, nil
