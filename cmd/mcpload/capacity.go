@@ -185,7 +185,12 @@ func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan str
 			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.run.collector,
 		},
 		TargetMetrics: f.metrics,
-		Archive:       func(sub string, o *bench.Outcome) error { return archive(filepath.Join(dir, sub), o) },
+		Archive: func(sub string, o *bench.Outcome) error {
+			return unsaved(filepath.Join(dir, sub), archive(filepath.Join(dir, sub), o), false)
+		},
+		Checkpoint: func(c *results.Capacity) error {
+			return results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write)
+		},
 	}
 	if !f.run.quiet {
 		o.Told = func(s results.CapacityStep) { fmt.Fprintln(io.err, stepLine(s)) }
@@ -203,6 +208,9 @@ func stepLine(s results.CapacityStep) string {
 
 // write writes the result to its directory and to standard output.
 func (f *capacityFlags) write(c *results.Capacity, dir string, io streams) error {
+	// First of all, as with a run. What can be written is, whatever else cannot.
+	saved := errors.Join(results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write),
+		results.WriteFile(filepath.Join(dir, "report.txt"), func(w goio.Writer) error { return report.Capacity(w, c) }))
 	var err error
 	switch {
 	case f.run.json:
@@ -212,9 +220,6 @@ func (f *capacityFlags) write(c *results.Capacity, dir string, io streams) error
 	default:
 		err = report.Capacity(io.out, c)
 	}
-	// What can be written is, whatever else cannot.
-	saved := errors.Join(results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write),
-		results.WriteFile(filepath.Join(dir, "report.txt"), func(w goio.Writer) error { return report.Capacity(w, c) }))
 	if saved == nil && !f.run.json && !f.markdown {
 		fmt.Fprintf(io.out, "result in %s\n", dir)
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/internal/report"
 	"github.com/mcpload/mcpload/sinks"
 )
 
@@ -85,6 +86,9 @@ func (f *frames) next(p bench.Progress, width int, now time.Time) []string {
 		}
 	}
 	out := []string{f.path(), f.progress(p, width), f.paint(dim, head)}
+	if p.Trouble != "" {
+		out = append(out, f.paint(red, "  "+report.Clean(p.Trouble)))
+	}
 	for _, l := range p.Live.Lanes {
 		out = append(out, f.lane(l, width, now))
 		if t := troubles(l); t != "" {

@@ -16,10 +16,11 @@ import (
 
 func main() {
 	interrupts := make(chan os.Signal, 2)
-	signal.Notify(interrupts, terminationSignals...)
+	signal.Notify(interrupts, terminationSignals()...)
+	survivePipe()
 	handlePanics()
 	os.Exit(guarded(os.Stderr, func() error {
-		return run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, interrupts})
+		return run(context.Background(), os.Args[1:], streams{os.Stdin, &output{w: os.Stdout}, os.Stderr, interrupts})
 	}))
 }
 

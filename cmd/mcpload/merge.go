@@ -59,10 +59,16 @@ func merge(f mergeFlags, args []string, io streams) error {
 	if r, err := results.Load(f.out); err == nil && len(r.Shards) == 0 {
 		return usageError{fmt.Errorf("--out %s: holds a result that is no merged one; choose another directory", f.out)}
 	}
+	taken, err := takeOut(f.out)
+	if err != nil {
+		return err
+	}
+	defer taken.release()
 	outcome, err := bench.Merge(dirs)
 	if err != nil {
 		return usageError{err}
 	}
+	saved := archive(f.out, outcome)
 	out := io.out
 	if f.json {
 		err = outcome.Result.Write(out)
@@ -70,7 +76,7 @@ func merge(f mergeFlags, args []string, io streams) error {
 	} else {
 		err = report.Text(out, outcome.Result)
 	}
-	saved := archive(f.out, outcome)
+	saved = unsaved(f.out, saved, err == nil)
 	err = errors.Join(err, saved, f.extra.write(outcome.Result, out))
 	if saved == nil && !f.json {
 		fmt.Fprintf(out, "\nresult in %s\n", f.out)

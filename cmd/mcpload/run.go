@@ -161,12 +161,16 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 	}
 	view := newView(io.err, p, f.quiet, f.plain)
 	options.Progress = view.update
+	options.Checkpoint = func(o *bench.Outcome) error { return checkpoint(dir, o) }
 	outcome, runErr := f.shards.run(ctx, options, dir)
 	view.close()
 	if outcome == nil {
 		_ = os.Remove(dir) // only if it is still empty
 		return runErr
 	}
+	// First of all: whoever reads the output may be gone, and what was measured
+	// cannot be had again. What can be written is, whatever else cannot.
+	saved := archive(dir, outcome)
 	out := io.out
 	var err error
 	if f.json {
@@ -175,8 +179,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 	} else {
 		err = report.Text(out, outcome.Result)
 	}
-	// What can be written is, whatever else cannot.
-	saved := archive(dir, outcome)
+	saved = unsaved(dir, saved, err == nil)
 	err = errors.Join(err, saved, f.extra.write(outcome.Result, out))
 	if trace != nil {
 		err = errors.Join(err, trace.keep(outcome, io))
@@ -221,8 +224,29 @@ func archive(dir string, o *bench.Outcome) error {
 	if err == nil && o.Part != nil {
 		err = results.SavePart(dir, o.Part)
 	}
-	if err != nil {
+	return err
+}
+
+// checkpoint writes what a run that goes on has measured so far.
+func checkpoint(dir string, o *bench.Outcome) error {
+	return results.SaveCheckpoint(dir, o.Result, o.Part)
+}
+
+// unsaved adds to an error about the archive what is left of the run's figures.
+// printed says that they stand in the output.
+func unsaved(dir string, err error, printed bool) error {
+	if err == nil {
+		return nil
+	}
+	kept, loadErr := results.Load(dir)
+	switch {
+	case loadErr == nil && !kept.Checkpoint:
+		return fmt.Errorf("%w; %s is saved, and what else belongs to it is not whole", err, filepath.Join(dir, results.File))
+	case loadErr == nil:
+		err = fmt.Errorf("%w; %s is a checkpoint of some seconds before the end", err, filepath.Join(dir, results.File))
+	}
+	if printed {
 		return fmt.Errorf("%w; the figures above are not saved: free some space or choose another --out, and run again", err)
 	}
-	return nil
+	return fmt.Errorf("%w; the figures are not saved: free some space or choose another --out, and run again", err)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/internal/report"
 	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
@@ -27,6 +28,7 @@ type view struct {
 	mu    sync.Mutex
 	drawn []int // the widths of the lines of the block
 	phase string
+	said  string // of the target's trouble
 	last  time.Time
 }
 
@@ -56,6 +58,11 @@ func (v *view) update(p bench.Progress) {
 	if v.terminal >= 0 {
 		v.draw(func(width, height int) []string { return fit(v.frames.next(p, width, time.Now()), height) })
 		return
+	}
+	if p.Trouble != v.said {
+		if v.said = p.Trouble; v.said != "" {
+			fmt.Fprintln(v.w, report.Clean(v.said))
+		}
 	}
 	if p.Phase == v.phase && time.Since(v.last) < plainEvery {
 		return

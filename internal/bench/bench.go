@@ -47,6 +47,10 @@ type Options struct {
 	// (upstream.kind none), of what arrives. Where lanes take turns, it is that
 	// of the first.
 	Record io.Writer
+	// Checkpoint, when not nil, is called every few seconds from the time when
+	// firing begins, from one goroutine, with the outcome so far: it has no
+	// accounts, and its result is partial. An error becomes a warning.
+	Checkpoint func(*Outcome) error
 	// Collector, when not nil, shows the figures as metrics while they come.
 	Collector *prom.Collector
 	// Version of the program, for the result.
@@ -91,12 +95,17 @@ type Outcome struct {
 // whether it met its thresholds, and whether the generator was the bottleneck,
 // is in the result.
 func Run(ctx context.Context, opts Options) (*Outcome, error) {
-	r, err := newRun(ctx, opts)
-	if err != nil {
-		return nil, err
+	opening, opened, release := untilStop(ctx, opts.Stop)
+	defer release()
+	r, err := newRun(opening, opts)
+	if err == nil {
+		defer r.close()
+		err = r.open(opening)
 	}
-	defer r.close()
-	if err := r.open(ctx); err != nil {
+	if stopped := opened(); stopped && err != nil {
+		return nil, ErrStopped // whatever that looked like from inside
+	}
+	if err != nil {
 		return nil, err
 	}
 	r.follow()
@@ -107,6 +116,29 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 		r.followed.Finish(out.Result, out.upstream)
 	}
 	return out, err
+}
+
+// untilStop gives a context that is also cancelled by stop, until opened is
+// called, which says whether it was. Nothing has been measured by then that would
+// have to be drained. release must be called when nothing uses the context any
+// more.
+func untilStop(ctx context.Context, stop <-chan struct{}) (opening context.Context, opened func() bool, release func()) {
+	opening, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	stopped := make(chan bool, 1)
+	go func() {
+		select {
+		case <-stop:
+			cancel(ErrStopped)
+			stopped <- true
+		case <-done:
+			stopped <- false
+		}
+	}()
+	return opening, func() bool {
+		close(done)
+		return <-stopped
+	}, func() { cancel(nil) }
 }
 
 // ErrStopped is returned for a run that was stopped by [Options.Stop].
@@ -147,6 +179,7 @@ type run struct {
 	result               *results.Result
 	fireLag, fireLatency sinks.Timing // of all passes
 	unsound              []string     // what is wrong with the ledger itself
+	goesOn               bool         // this is a copy for a checkpoint
 }
 
 // newRun checks everything that can be checked without touching the target.
@@ -290,7 +323,7 @@ func (r *run) finish(err error) {
 	}
 	res.Thresholds = []results.Verdict{}
 	for _, t := range r.thresholds {
-		if r.opts.Shard != nil {
+		if r.opts.Shard != nil || r.goesOn {
 			break // they are about the whole
 		}
 		res.Thresholds = append(res.Thresholds, t.Check(res)...)

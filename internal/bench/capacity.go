@@ -25,6 +25,9 @@ type CapacityOptions struct {
 	TargetMetrics string
 	// Archive, when not nil, writes what a step leaves behind; dir is relative.
 	Archive func(dir string, o *Outcome) error
+	// Checkpoint, when not nil, is called after every step with the search so far,
+	// which is partial. An error becomes a warning.
+	Checkpoint func(*results.Capacity) error
 	// Told, when not nil, is called after every step.
 	Told func(results.CapacityStep)
 }
@@ -82,6 +85,8 @@ type capacitySearch struct {
 	keep   *kept
 	out    *results.Capacity
 	shown  *prom.Search // nil where nobody wants metrics
+
+	checkpointFailed bool
 	// run is [Run] but in tests.
 	run func(context.Context, Options) (*Outcome, error)
 }
@@ -269,6 +274,8 @@ func (s *capacitySearch) stepWith(ctx context.Context, plan stepPlan) (results.C
 	step.Dir = fmt.Sprintf("steps/%03d", step.Number)
 	if s.opts.Archive != nil {
 		if err := s.opts.Archive(step.Dir, outcome); err != nil {
+			step.Dir = "" // what it measured is in the search, and has no archive
+			s.add(step)
 			return step, nil, err
 		}
 	}
@@ -368,7 +375,26 @@ func unjudgedLane(l *results.Lane, lanes []profiles.Lane) string {
 func (s *capacitySearch) add(step results.CapacityStep) {
 	s.out.Steps = append(s.out.Steps, step)
 	s.shown.Step(step)
+	s.checkpoint()
 	if s.opts.Told != nil {
 		s.opts.Told(step)
 	}
 }
+
+// checkpoint hands on the search so far. Its law is left for the end.
+func (s *capacitySearch) checkpoint() {
+	if s.opts.Checkpoint == nil {
+		return
+	}
+	out := *s.out
+	out.Warnings = slices.Clone(out.Warnings)
+	c := &capacitySearch{opts: s.opts, p: s.p, search: s.search, out: &out}
+	c.summarise(errSearchCheckpoint)
+	out.LawRefused = "the law is fitted when the search is over"
+	if err := s.opts.Checkpoint(&out); err != nil && !s.checkpointFailed {
+		s.checkpointFailed = true
+		s.out.Warnings = append(s.out.Warnings, results.Warning{Code: "checkpoint", Text: fmt.Sprintf("a checkpoint could not be written, so less is left if the search is killed: %v", err)})
+	}
+}
+
+var errSearchCheckpoint = errors.New("this is a checkpoint, written after a step: the search was killed, or is not over")

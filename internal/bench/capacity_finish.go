@@ -15,6 +15,13 @@ const lawSeed = 1
 
 // finish fills in what follows from the steps.
 func (s *capacitySearch) finish(err error) {
+	s.summarise(err)
+	s.law()
+	s.warnings()
+}
+
+// summarise says where the search stands.
+func (s *capacitySearch) summarise(err error) {
 	c := s.out
 	c.Finished = time.Now().UTC()
 	if err != nil {
@@ -23,8 +30,6 @@ func (s *capacitySearch) finish(err error) {
 	c.Outcome = string(s.search.Outcome())
 	s.knee()
 	c.Stopped = s.stopped()
-	s.law()
-	s.warnings()
 }
 
 // knee says where the search stands.

@@ -112,6 +112,15 @@ func (e *echo) read() {
 	}
 }
 
+// soFar returns the delays until now in nanoseconds.
+func (e *echo) soFar() *hdrhistogram.Histogram {
+	var delay sinks.Values
+	e.mu.Lock()
+	delay.Merge(&e.delay)
+	e.mu.Unlock()
+	return delay.Timing().Histogram
+}
+
 // close ends the watch, waits for it, and returns the delays in nanoseconds.
 func (e *echo) close() *hdrhistogram.Histogram {
 	close(e.stop)

@@ -104,7 +104,7 @@ phases: {measure: 2s}
 		}
 		b.looked()
 		own := make([]dialect.Figures, len(subscriptions))
-		b.onlooked(own)
+		b.onlooked(own, b.lookedUntil, b.warning)
 		out := make([]results.PartFigures, len(own))
 		for i, f := range own {
 			out[i] = results.PartFigures{Values: f.Values, Timings: f.Timings}

@@ -47,14 +47,14 @@ func (p *pass) lookFrom(start mcpload.Instant) {
 	}
 }
 
-// onlooked adds what the onlooker saw to the lanes' own figures. A pass that
-// ended early is measured by the time that it had.
-func (p *pass) onlooked(figures []dialect.Figures) {
+// onlooked adds what the onlooker saw until then to the lanes' own figures. A pass
+// that ended early is measured by the time that it had.
+func (p *pass) onlooked(figures []dialect.Figures, until mcpload.Instant, warning func(code, lane, format string, args ...any)) {
 	if p.onlooker == nil || p.firing == nil {
 		return
 	}
 	ph := p.profile.Phases
-	seconds := min(p.lookedUntil.Sub(p.firing.Start())-ph.Warmup, ph.Measure).Seconds()
+	seconds := min(until.Sub(p.firing.Start())-ph.Warmup, ph.Measure).Seconds()
 	for i := range figures {
 		l := p.lanes[i]
 		if l.HearsNone() || l.System == profiles.SystemSEP2549 { // they have no events to look at
@@ -83,7 +83,7 @@ func (p *pass) onlooked(figures []dialect.Figures) {
 		}
 		f.Timings["observedAge"] = o.Age
 		if o.Age.Histogram.TotalCount() > 0 {
-			p.warning("clocks", p.lanes[i].Name, "observedAge is the difference between this machine's clock and the one that stamped the events: it is as wrong as the two differ; %d of %d events came from the future", o.Ahead, o.Age.Histogram.TotalCount())
+			warning("clocks", p.lanes[i].Name, "observedAge is the difference between this machine's clock and the one that stamped the events: it is as wrong as the two differ; %d of %d events came from the future", o.Ahead, o.Age.Histogram.TotalCount())
 		}
 	}
 }

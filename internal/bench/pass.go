@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpload/mcpload"
@@ -28,7 +29,8 @@ type pass struct {
 	firing   *loadgen.Firing
 	watch    *instrument
 	progress *progress
-	watchers sync.WaitGroup // goroutines that end with the contexts of a phase
+	trouble  atomic.Pointer[string] // what is wrong with the target now; nil if nothing is
+	watchers sync.WaitGroup         // goroutines that end with the contexts of a phase
 
 	lookedUntil mcpload.Instant
 
@@ -70,12 +72,18 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		return err
 	}
 	p.shownBy(p.watch)
+	endCheckpoints := p.checkpoints()
+	defer endCheckpoints()
 	err = p.fire(ctx, start)
 	p.firedUntil(p.clock.Now())
 	p.looked()
 	if drained := p.drain(ctx, err); err == nil {
 		err = drained
 	}
+	if err == nil {
+		err = p.stillThere(ctx, p.ledger.Outstanding() > 0)
+	}
+	endCheckpoints()
 	p.drained()
 	shots := p.ledger.Live().Measured
 	instr, process := p.watch.stop(share(shots.Dropped, shots.Fired+shots.Dropped))
@@ -89,7 +97,8 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if told := p.keepSubscriptions(ctx); err == nil {
 		err = told
 	}
-	own := p.ownFigures()
+	own := p.dialectFigures()
+	p.onlooked(own, p.lookedUntil, p.warning)
 	shown.Settle(p.lastLook(&account, own, process))
 	p.keepPart(account, own, instr, process)
 	r.add(account, own, instr, process)
@@ -116,15 +125,14 @@ func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
 	return nil
 }
 
-// ownFigures asks each lane's dialect for what only its system has.
-func (p *pass) ownFigures() []dialect.Figures {
+// dialectFigures asks each lane's dialect for what only its system has.
+func (p *pass) dialectFigures() []dialect.Figures {
 	out := make([]dialect.Figures, len(p.dialects))
 	for i, d := range p.dialects {
 		if f, ok := d.(dialect.Figurer); ok {
 			out[i] = f.Figures()
 		}
 	}
-	p.onlooked(out)
 	return out
 }
 
@@ -203,8 +211,9 @@ func (p *pass) fire(ctx context.Context, start mcpload.Instant) error {
 	p.beginOwn(p.firing.Start())
 	ctx, cancel := p.untilStopped(ctx)
 	defer cancel(nil)
-	ctx, lost := p.watchTarget(ctx)
-	defer lost(nil)
+	outer := ctx
+	ctx, watch := p.watchTarget(ctx)
+	defer watch.end()
 	p.enter("warm-up", ph.Warmup)
 	measuring := time.AfterFunc(start.Sub(p.clock.Now())+ph.Warmup, func() {
 		defer crash.Guard()
@@ -229,7 +238,10 @@ func (p *pass) fire(ctx context.Context, start mcpload.Instant) error {
 	}
 	// The schedule may end a little before the phase does; the phase is a
 	// length of time that the profile promises.
-	return p.pause(ctx, ph.Warmup+ph.Measure-p.clock.Now().Sub(p.firing.Start()))
+	if err := p.pause(ctx, ph.Warmup+ph.Measure-p.clock.Now().Sub(p.firing.Start())); err != nil {
+		return err
+	}
+	return watch.whole(outer)
 }
 
 func (p *pass) pause(ctx context.Context, d time.Duration) error {
@@ -241,42 +253,6 @@ func (p *pass) pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// lostAfter is how long nothing at all must have been accepted, with shots
-// being fired, until the target counts as gone.
-const lostAfter = 3 * time.Second
-
-// lostShots is how many must have failed by then: one that fails on a slow
-// schedule proves nothing.
-const lostShots = 3
-
-// watchTarget ends the returned context when every shot of the last seconds
-// has failed: a target that is gone will not come back in the middle of a
-// measurement, and the figures so far are worth keeping.
-func (p *pass) watchTarget(ctx context.Context) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	p.watchers.Go(func() {
-		defer crash.Guard()
-		tick := time.NewTicker(lostAfter / 10)
-		defer tick.Stop()
-		last, since := p.firing.Stats(), time.Now()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			s := p.firing.Stats()
-			if s.Accepted > last.Accepted || s.Refused+s.Uncertain == last.Refused+last.Uncertain {
-				last, since = s, time.Now()
-			} else if failed := s.Refused + s.Uncertain - last.Refused - last.Uncertain; failed >= lostShots && time.Since(since) > lostAfter {
-				cancel(fmt.Errorf("%w: every shot of the last %v failed (%d refused, %d uncertain)%s", ErrTarget, lostAfter, s.Refused, s.Uncertain, p.lastFailure()))
-				return
-			}
-		}
-	})
-	return ctx, cancel
 }
 
 // lastFailure says for the end of a sentence why the latest shot failed, and
@@ -350,13 +326,15 @@ func (p *pass) enter(name string, limit time.Duration) {
 	now := p.clock.Now()
 	p.seen.enter(name, p.turn(), p.clock.Time(now))
 	if p.phase != "" {
-		ph := results.Phase{Name: p.phase, Start: results.Nanos(p.began), End: results.Nanos(now)}
-		if p.profile.Phases.Order == "turns" {
-			ph.Lane = p.lanes[0].Name
-		}
-		p.result.Phases = append(p.result.Phases, ph)
+		p.result.Phases = append(p.result.Phases, p.phaseUntil(now))
 	}
 	p.phase, p.began, p.limit = name, now, limit
+}
+
+// phaseUntil is the phase that goes on, if it ended at now; the caller holds
+// phaseMu.
+func (p *pass) phaseUntil(now mcpload.Instant) results.Phase {
+	return results.Phase{Name: p.phase, Lane: p.turn(), Start: results.Nanos(p.began), End: results.Nanos(now)}
 }
 
 func (p *pass) current() (name string, elapsed, limit time.Duration) {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,6 +67,10 @@ func (p Processes) Run(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	out, mergeErr := Merge(dirs)
+	if mergeErr == nil && err != nil && !out.Result.Partial {
+		// The shards were whole, and this process knows better.
+		out.Result.Partial, out.Result.Reason = true, err.Error()
+	}
 	c.shown.finish(out)
 	if mergeErr != nil {
 		return nil, errors.Join(err, mergeErr)
@@ -234,7 +239,13 @@ func (c *conductor) heard(ctx context.Context, n news) error {
 	case n.line.Hello != nil:
 		s.hello, s.callers = true, n.line.Hello.Callbacks
 		if c.all(func(s *shardProcess) bool { return s.hello }) {
-			return c.share(ctx)
+			opening, opened, release := untilStop(ctx, c.Stop)
+			defer release()
+			err := c.share(opening)
+			if stopped := opened(); stopped && err != nil {
+				return ErrStopped
+			}
+			return err
 		}
 	case n.line.Ready != nil:
 		s.ready = *n.line.Ready + 1
@@ -356,6 +367,7 @@ func seenTogether(parts []*Progress) Progress {
 			continue
 		}
 		out.Live.Add(p.Live)
+		out.Trouble = cmp.Or(out.Trouble, p.Trouble)
 	}
 	return out
 }

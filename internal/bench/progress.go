@@ -16,6 +16,8 @@ type Progress struct {
 	// Elapsed and Limit are of the phase. It may end before its limit.
 	Elapsed, Limit time.Duration
 	Live           sinks.Live
+	// Trouble says that the target does not answer; "" if it does.
+	Trouble string
 }
 
 const progressEvery = 200 * time.Millisecond
@@ -44,6 +46,9 @@ func startProgress(p *pass) *progress {
 				now := Progress{Phase: name, Elapsed: elapsed, Limit: limit, Live: p.ledger.Live()}
 				if p.profile.Phases.Order == "turns" {
 					now.Lane = p.lanes[0].Name
+				}
+				if t := p.trouble.Load(); t != nil {
+					now.Trouble = *t
 				}
 				p.opts.Progress(now)
 			}

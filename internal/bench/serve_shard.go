@@ -92,11 +92,12 @@ func (e toldError) Error() string { return e.text }
 func (e toldError) Unwrap() error { return e.kind }
 
 // ServeShard is the child's side of [Processes]: it reads what to do from in,
-// does it, has archive write the outcome to a directory, and says so on out.
+// does it, has archive write the outcome to a directory, and checkpoint what there
+// is of it on the way, and says so on out.
 // The end of in ends it at once, so that it cannot outlive its parent. The
 // error is only for what the parent cannot be told.
-func ServeShard(in io.Reader, out io.Writer, archive func(dir string, o *Outcome) error) error {
-	s := &shardServer{enc: json.NewEncoder(out), target: make(chan Shared, 1), begin: make(chan time.Time, 1), stop: make(chan struct{})}
+func ServeShard(in io.Reader, out io.Writer, archive, checkpoint func(dir string, o *Outcome) error) error {
+	s := &shardServer{checkpoint: checkpoint, enc: json.NewEncoder(out), target: make(chan Shared, 1), begin: make(chan time.Time, 1), stop: make(chan struct{})}
 	dec := json.NewDecoder(in)
 	var first order
 	if err := dec.Decode(&first); err != nil || first.Job == nil {
@@ -126,6 +127,8 @@ func (s *shardServer) send(r reply) {
 }
 
 type shardServer struct {
+	checkpoint func(string, *Outcome) error
+
 	mu     sync.Mutex
 	enc    *json.Encoder // guarded by mu
 	target chan Shared
@@ -170,7 +173,8 @@ func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *Out
 	outcome, runErr := Run(ctx, Options{
 		Collector: shown,
 		Profile:   p, AllowHosts: j.AllowHosts, Version: j.Version, Stop: s.stop,
-		Progress: func(p Progress) { s.send(reply{Progress: &p}) },
+		Progress:   func(p Progress) { s.send(reply{Progress: &p}) },
+		Checkpoint: func(o *Outcome) error { return s.checkpoint(j.Dir, o) },
 		Shard: &Shard{
 			Index: j.Index, Count: j.Count, Run: j.Run,
 			Barrier: func(ctx context.Context, pass int) (time.Time, error) {

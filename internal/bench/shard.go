@@ -307,9 +307,13 @@ func (p *pass) wholeNames(a *sinks.Account) {
 
 // keepPart keeps one pass of a shard for a merge.
 func (p *pass) keepPart(a sinks.Account, own []dialect.Figures, in results.Instrument, process *results.Process) {
-	if p.opts.Shard == nil {
-		return
+	if p.opts.Shard != nil {
+		p.partPasses = append(p.partPasses, p.partPass(a, own, in, process))
 	}
+}
+
+// partPass is what a merge needs of a pass.
+func (p *pass) partPass(a sinks.Account, own []dialect.Figures, in results.Instrument, process *results.Process) results.PartPass {
 	start := p.firing.Start()
 	part := results.PartPass{
 		Account: a, Began: results.Nanos(start), BeganAt: p.clock.Time(start).UTC(), Instrument: in, Target: process,
@@ -317,7 +321,7 @@ func (p *pass) keepPart(a sinks.Account, own []dialect.Figures, in results.Instr
 	for _, f := range own {
 		part.Figures = append(part.Figures, results.PartFigures{Values: f.Values, Timings: f.Timings})
 	}
-	p.partPasses = append(p.partPasses, part)
+	return part
 }
 
 func timingsOf(ts map[string]upstream.Timing) map[string]sinks.Timing {

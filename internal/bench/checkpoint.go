@@ -1,0 +1,140 @@
+package bench
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcpload/mcpload/results"
+)
+
+// A checkpoint is what a run has measured so far, as a result that says so. It is
+// written every few seconds, so that a process that is killed leaves more than an
+// empty directory. See [Options.Checkpoint].
+const (
+	checkpointFirst = 2 * time.Second
+	checkpointEvery = 5 * time.Second
+	// checkpointShare is how many times as long as a checkpoint took the next one
+	// is waited for at the least: checkpoints take 1 % of a processor at most.
+	checkpointShare = 100
+)
+
+// errCheckpoint is why the result in a checkpoint is partial.
+var errCheckpoint = errors.New("this is a checkpoint, written while the run went on: the run was killed, or is not over")
+
+// checkpoints begins to write checkpoints of the pass. The returned function ends
+// that and waits.
+func (p *pass) checkpoints() (stop func()) {
+	if p.opts.Checkpoint == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		next := time.NewTimer(checkpointFirst)
+		defer next.Stop()
+		failed := false
+		for {
+			select {
+			case <-done:
+				return
+			case <-next.C:
+			}
+			began := time.Now()
+			if err := p.opts.Checkpoint(p.checkpoint()); err != nil && !failed {
+				failed = true
+				p.warning("checkpoint", "", "a checkpoint could not be written, so less is left if the run is killed: %v", err)
+			}
+			next.Reset(max(checkpointEvery, checkpointShare*time.Since(began)))
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(done)
+		wg.Wait()
+	})
+}
+
+// checkpoint is the outcome so far.
+func (p *pass) checkpoint() *Outcome {
+	account := p.ledger.Snapshot(p.opts.Shard != nil)
+	p.wholeNames(&account)
+	m := account.Measured
+	in, process := p.watch.soFar(share(m.Dropped, m.Fired+m.Dropped))
+	c := p.copied()
+	own := p.dialectFigures()
+	p.onlooked(own, p.clock.Now(), c.warning)
+	c.accounts = append(c.accounts, account)
+	if p.opts.Shard != nil {
+		c.partPasses = append(c.partPasses, p.partPass(account, own, in, process))
+	}
+	c.add(account, own, in, process)
+	part := c.part()
+	c.result.Checkpoint = true
+	c.finish(errCheckpoint)
+	return &Outcome{Result: c.result, Part: part}
+}
+
+// copied is the run with a result of its own, in which the phase that goes on
+// ends now.
+func (p *pass) copied() *run {
+	r := p.run
+	c := &run{
+		opts: r.opts, profile: r.profile, clock: r.clock, id: r.id, lanes: r.lanes, target: r.target,
+		accounts: slices.Clone(r.accounts), plan: r.plan, common: r.common, partPasses: slices.Clone(r.partPasses),
+		fireLag: r.fireLag, fireLatency: r.fireLatency, unsound: slices.Clone(r.unsound), goesOn: true,
+	}
+	p.phaseMu.Lock()
+	r.warnMu.Lock()
+	res := *r.result
+	res.Phases, res.Warnings = slices.Clone(res.Phases), slices.Clone(res.Warnings)
+	if p.phase != "" {
+		res.Phases = append(res.Phases, p.phaseUntil(p.clock.Now()))
+	}
+	r.warnMu.Unlock()
+	p.phaseMu.Unlock()
+	res.Lanes = slices.Clone(res.Lanes)
+	c.result = &res
+	return c
+}
+
+// soFar is what stop returns, of a watch that goes on, without the error of the
+// kernel's receive times.
+func (in *instrument) soFar(dropped float64) (results.Instrument, *results.Process) {
+	wall := time.Since(in.started)
+	out := results.Instrument{
+		Reasons:      []string{},
+		OwnDelay:     results.SummariseNanos(in.echo.soFar()),
+		GCPauses:     summariseFloat(in.gcBefore, gcPauses()),
+		DroppedShots: dropped,
+		Goroutines:   goroutines(),
+	}
+	in.mu.Lock()
+	lag := in.timerLag.Timing()
+	in.mu.Unlock()
+	out.TimerLag = results.SummariseNanos(lag.Histogram)
+	if p := usedSoFar(in.self, wall); p != nil {
+		out.Process = *p
+	}
+	target := usedSoFar(in.target, wall)
+	onThisMachine := target
+	if in.elsewhere {
+		onThisMachine = nil
+	}
+	out.Others = in.machine.others(wall, out.Process.CPU, onThisMachine)
+	for _, m := range in.siblings {
+		if p := usedSoFar(m, wall); p != nil {
+			out.Others = max(0, out.Others-p.CPUShare)
+		}
+	}
+	return out, target
+}
+
+// usedSoFar is what the last sample of a process said.
+func usedSoFar(g gauge, wall time.Duration) *results.Process {
+	cpu, most, ok := g.used()
+	if !ok {
+		return nil
+	}
+	return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: most}
+}
