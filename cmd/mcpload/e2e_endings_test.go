@@ -429,8 +429,10 @@ func TestKilledShardIsMerged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	cmd := longRunIn(t, t.TempDir(), "run", "--profile", "smoke", "--processes", "2", "--set", "phases.measure=60s", "--set", "phases.drain=1s", "--out", dir, loose)
 	shards := []string{filepath.Join(dir, "shard-0"), filepath.Join(dir, "shard-1")}
-	waitForDeliveries(t, shards[0])
-	waitForDeliveries(t, shards[1])
+	for _, dir := range shards {
+		waitForDeliveries(t, dir)
+		eventually(t, "its part", func() bool { _, err := results.LoadPart(dir); return err == nil })
+	}
 	killed := 0
 	for _, pid := range children(t, cmd.Process.Pid) {
 		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.Contains(line, []byte("shard\x000/2")) {

@@ -161,8 +161,7 @@ func TestToolUpstream(t *testing.T) {
 			for what, rest := range map[string]string{"no such tool": "tool: {name: shout}, " + chat, "bad arguments": `tool: {name: post_message}, payload: {channel: 7, text: "{{.Probe}}"}`} {
 				p := profileOf(t, s.URL(), steady+"upstream: {kind: tool, sources: 2, "+rest+"}\n")
 				p.Target.Era, p.Phases.Drain = era, 0
-				out := runs(t, Options{Profile: p})
-				u := out.Result.Upstream
+				u := nothingAccepted(t, p).Upstream
 				if u.Refused != u.Fired || u.Fired == 0 || u.Figures["toolErrors"]+u.Figures["toolRefusals"] != float64(u.Fired+u.Warmup) {
 					t.Errorf("%s: %+v", what, u)
 				}
@@ -186,14 +185,27 @@ func TestExecUpstream(t *testing.T) {
 	// A program that ends takes nothing more, and the result says why.
 	p := profileOf(t, s.URL(), steady+"upstream: {kind: exec, sources: 2, exec: {command: [sh, -c, 'echo out of paper >&2; exit 4']}, "+chat+"}\n")
 	p.Phases.Drain = 0
-	out = runs(t, Options{Profile: p})
-	if u := out.Result.Upstream; u.Accepted != 0 || !warned(out.Result, "upstream-ended", "exit status 4: out of paper") {
-		t.Errorf("%+v, %+v", u, out.Result.Warnings)
+	if r := nothingAccepted(t, p); !warned(r, "upstream-ended", "exit status 4: out of paper") {
+		t.Errorf("%+v, %+v", r.Upstream, r.Warnings)
 	}
 	p = profileOf(t, s.URL(), steady+"upstream: {kind: exec, sources: 2, exec: {command: [/nonexistent]}, "+chat+"}\n")
 	if _, err := Run(t.Context(), Options{Profile: p}); err == nil || !strings.Contains(err.Error(), "is upstream.exec.command right?") {
 		t.Error(err)
 	}
+}
+
+// nothingAccepted runs a profile none of whose events is taken, which is never a
+// success.
+func nothingAccepted(t *testing.T, p *profiles.Profile) *results.Result {
+	t.Helper()
+	out, err := Run(t.Context(), Options{Profile: p})
+	if out == nil {
+		t.Fatal(err)
+	}
+	if r := out.Result; !errors.Is(err, ErrTarget) || !r.Partial || !strings.Contains(r.Reason, "was accepted") || r.Upstream.Accepted != 0 {
+		t.Errorf("%v, partial %v (%s), %+v", err, r.Partial, r.Reason, r.Upstream)
+	}
+	return out.Result
 }
 
 func warned(r *results.Result, code, text string) bool {

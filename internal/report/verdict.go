@@ -32,9 +32,15 @@ func judge(r *results.Result) judgement {
 	if r.Part != nil {
 		of = "thresholds are judged on the merged run"
 	}
+	if r.Checkpoint {
+		of = "thresholds are not judged in a checkpoint"
+	}
 	switch {
 	case r.Instrument.Bottleneck:
 		j.word, j.text = "doubtful", "The generator was the bottleneck, so these figures say little about the target; "+of
+		if r.Partial {
+			j.text += ". The run ended early, too: " + Clean(r.Reason)
+		}
 	case r.Partial:
 		j.word, j.text = "partial", "The run ended early: "+Clean(r.Reason)+". What was fired until then is accounted for; "+of
 	case t.Failed > 0:

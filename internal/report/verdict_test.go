@@ -232,3 +232,15 @@ func TestWholeCost(t *testing.T) {
 		t.Errorf("parts of the bytes: %+v", p)
 	}
 }
+
+// TestCheckpointVerdict: a killed run never reads like one that was whole, and its
+// thresholds are not said to be missing from the profile.
+func TestCheckpointVerdict(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		r := &results.Result{Partial: true, Checkpoint: true, Reason: "killed", Instrument: results.Instrument{Bottleneck: busy}}
+		j := judge(r)
+		if j.word == "pass" || !strings.Contains(j.text, "killed") || !strings.Contains(j.text, "not judged in a checkpoint") {
+			t.Errorf("busy %v: %s: %s", busy, j.word, j.text)
+		}
+	}
+}
