@@ -26,7 +26,8 @@ var fieldDocs = []fieldDoc{
 	{"docs/result.md", "results", "Result", "json", `# result.json
 
 Schema ` + "`mcpload.result/1`" + `. Counts of a lane are pairs of a subscription and an emission. A result is read strictly: an unknown field, another schema, or
-sums that do not add up are refused. [figures.md](figures.md) defines what each figure means.
+sums that do not add up are refused. [figures.md](figures.md) defines what each figure means;
+[endings.md](endings.md) says what is left of a run that ended early, and what a checkpoint is.
 `},
 	{"docs/capacity-json.md", "results", "Capacity", "json", `# capacity.json
 
