@@ -212,9 +212,21 @@ func TestInterruptBeforeTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, method := range map[string]string{"handshake": "", "list": "events/list"} {
-		for _, command := range [][]string{{"run", "--profile", "smoke"}, {"run", "--profile", "smoke", "--processes", "2"}, {"capacity", "--profile", knownProfile(t)}} {
-			t.Run(name+" "+command[0]+fmt.Sprint(len(command)), func(t *testing.T) {
+	run := []string{"run", "--profile", "smoke"}
+	several := []string{"run", "--profile", "smoke", "--processes", "2"}
+	search := []string{"capacity", "--profile", knownProfile(t)}
+	legacy := []string{"run", "--profile", "smoke", "--set", "target.era=legacy"}
+	for name, tt := range map[string]struct {
+		method   string // of the request that is not answered; "" = all
+		commands [][]string
+	}{
+		"handshake":     {"", [][]string{run, several, search}},
+		"list":          {"events/list", [][]string{run, several, search, legacy}},
+		"subscriptions": {"events/stream", [][]string{run, several, legacy}},
+	} {
+		method := tt.method
+		for i, command := range tt.commands {
+			t.Run(name+" "+command[0]+fmt.Sprint(i), func(t *testing.T) {
 				met, over := make(chan struct{}), make(chan struct{})
 				var once sync.Once
 				proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: target.Scheme, Host: target.Host})
@@ -223,7 +235,14 @@ func TestInterruptBeforeTheRun(t *testing.T) {
 					if err != nil {
 						return
 					}
-					if !bytes.Contains(body, []byte(method)) {
+					// Nor is the end of a session, once something is not.
+					silent := bytes.Contains(body, []byte(method))
+					select {
+					case <-met:
+						silent = silent || req.Method == http.MethodDelete
+					default:
+					}
+					if !silent {
 						req.Body = io.NopCloser(bytes.NewReader(body))
 						proxy.ServeHTTP(w, req)
 						return
@@ -633,6 +652,8 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 		"between two events":       {3, kill, []string{"--set", "schedule.rate=0.5/s"}},
 		"in two processes":         {75, kill, []string{"--processes", "2"}},
 		"lanes in turns":           {115, kill, []string{"--set", "phases.order=turns"}},
+		"hangs for good":           {2, stop, []string{"--set", "schedule.rate=0.5/s", "--set", "phases.measure=60s"}},
+		"killed early":             {30, kill, []string{"--set", "phases.measure=60s"}},
 		"hangs, one event per 2 s": {2, stop, []string{"--set", "schedule.rate=0.5/s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
