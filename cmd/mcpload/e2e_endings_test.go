@@ -269,12 +269,15 @@ func TestInterruptBeforeTheRun(t *testing.T) {
 				if err := cmd.Process.Signal(os.Interrupt); err != nil {
 					t.Fatal(err)
 				}
+				signalled := time.Now()
 				ended := make(chan error, 1)
 				go func() { ended <- cmd.Wait() }()
 				// The far side never answers, so whatever waits for it waits for longer.
 				watchdog := time.AfterFunc(8*time.Second, func() { _ = cmd.Process.Kill() })
 				defer watchdog.Stop()
-				if code := codeOf(t, <-ended); code != exitInterrupted {
+				code := codeOf(t, <-ended)
+				t.Logf("it took %v to end", time.Since(signalled))
+				if code != exitInterrupted {
 					t.Errorf("exit code %d, want %d: %s", code, exitInterrupted, stderr.String())
 				}
 				if _, err := os.Stat(dir); err == nil {

@@ -103,6 +103,9 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 		err = r.open(opening)
 	}
 	if stopped := opened(); stopped && err != nil {
+		if r != nil {
+			r.hurried = true
+		}
 		return nil, ErrStopped // whatever that looked like from inside
 	}
 	if err != nil {
@@ -111,6 +114,7 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 	r.follow()
 	out, err := r.passes(ctx)
 	if out == nil {
+		r.hurried = errors.Is(err, ErrStopped)
 		r.followed.Finish(nil, prom.Figures{})
 	} else {
 		r.followed.Finish(out.Result, out.upstream)
@@ -180,6 +184,7 @@ type run struct {
 	fireLag, fireLatency sinks.Timing // of all passes
 	unsound              []string     // what is wrong with the ledger itself
 	goesOn               bool         // this is a copy for a checkpoint
+	hurried              bool         // somebody wants to leave, and nothing was measured
 }
 
 // newRun checks everything that can be checked without touching the target.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/loadgen/upstream"
@@ -236,11 +237,19 @@ func eventNames(o dialect.Offer) []string {
 	return names
 }
 
+// hurriedTimeout is how long sessions have to end where somebody wants to leave
+// before anything was measured.
+const hurriedTimeout = 300 * time.Millisecond
+
 // close ends everything that open began.
 func (r *run) close() {
 	r.endTrace() // of a pass that did not begin
 	t := &r.target
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	limit := closeTimeout
+	if r.hurried {
+		limit = hurriedTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for _, e := range []*dialect.Endpoint{t.plain, t.tls} {
 		if e != nil {

@@ -114,6 +114,11 @@ type Endpoint struct {
 
 	principals []*principal
 
+	// patient is cancelled by giveUp when Close has no more time for the ends of
+	// sessions.
+	patient context.Context
+	giveUp  context.CancelFunc
+
 	mu    sync.Mutex
 	found *agreement // the first handshake's result: what later principals can rely on
 }
@@ -146,6 +151,7 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 		opts.URL = errtext.URL(u) // what errors name
 	}
 	e.opts = opts
+	e.patient, e.giveUp = context.WithCancel(context.Background())
 	if len(opts.Command) > 0 {
 		e.pipe = newPipe(opts, &e.nextID)
 	}
@@ -239,6 +245,7 @@ func (e *Endpoint) Server() Offer {
 // must be closed first. Sessions that ctx leaves no time for are given up.
 func (e *Endpoint) Close(ctx context.Context) error {
 	const atOnce = 16
+	defer context.AfterFunc(ctx, e.giveUp)()
 	var wg sync.WaitGroup
 	room := make(chan struct{}, atOnce)
 	for _, p := range e.principals {

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,7 +58,13 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 	if method == methodInitialize && e.opts.Era == Modern {
 		return nil, errors.New("the target refused server/discover")
 	}
-	req = req.Clone(req.Context())
+	ctx := req.Context()
+	if req.Method == http.MethodDelete { // the end of a session, for which the SDK waits for seconds
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer context.AfterFunc(e.patient, cancel)()
+	}
+	req = req.Clone(ctx)
 	for k, v := range e.header {
 		req.Header[k] = v
 	}
