@@ -100,6 +100,7 @@ func (l *Ledger) snapshotLane(n *lane, now mcpload.Instant, series bool) LaneAcc
 	out.Ready.Time, out.Ready.Reasons = ready.export(), n.readyReasons.export()
 	out.Latency = Latency{FromIntended: intended.export(), FromSent: sent.export()}
 	l.standing(n, &out.SubCounts, now)
+	out.bound(out.Undeliverable)
 	out.finishCounts()
 	if series {
 		out.Series = l.lineUp(closed)
@@ -143,7 +144,7 @@ func (l *Ledger) standing(n *lane, c *SubCounts, now mcpload.Instant) {
 			if s.rare != nil {
 				for i := range s.rare.former {
 					f := &s.rare.former[i]
-					l.sum(&f.window, f.slots, f.announced, nil).addTo(c)
+					l.sum(&f.window, f.slots, f.announced, f.evidence, nil).addTo(c)
 				}
 			}
 			if s.number == 0 {
@@ -151,7 +152,7 @@ func (l *Ledger) standing(n *lane, c *SubCounts, now mcpload.Instant) {
 			}
 			w, slots := s.window, h.slotsOf(s)
 			if w.active == 0 || w.ending != 0 {
-				l.sum(&w, slots, s.announced, nil).addTo(c)
+				l.sum(&w, slots, s.announced, h.evidence(s), nil).addTo(c)
 				return 0
 			}
 			c.Windows++
@@ -167,7 +168,7 @@ func (l *Ledger) standing(n *lane, c *SubCounts, now mcpload.Instant) {
 			}
 			// Whether an announcement has something missing behind it is known at
 			// the end, so none is called a false alarm.
-			l.sum(&w, slots, 0, nil).addTo(c)
+			l.sum(&w, slots, 0, h.evidence(s), nil).addTo(c)
 			return 0
 		})
 	}
@@ -176,7 +177,7 @@ func (l *Ledger) standing(n *lane, c *SubCounts, now mcpload.Instant) {
 // finishCounts fills in what follows from the counts. Expected is what came and
 // what is lost, since the two were not counted in the same moment.
 func (n *LaneAccount) finishCounts() {
-	n.Expected = n.Delivered + n.LostSilent + n.LostAnnounced
+	n.Expected = n.Delivered + n.Lost()
 	n.Gaps = Gaps{Incidents: n.GapIncidents, Longest: n.LongestGap}
 	if n.Expected > 0 {
 		n.Gaps.PerMillion = float64(n.GapIncidents) / float64(n.Expected) * 1e6

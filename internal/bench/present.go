@@ -124,7 +124,7 @@ func (a *accepting) look(ctx context.Context, s loadgen.Stats, now time.Time) er
 	}
 	switch {
 	case failed >= lostShots:
-		return fmt.Errorf("%w: every shot of the last %v failed (%d refused, %d uncertain): it is gone, or upstream.kind %s cannot reach it", ErrTarget, lostAfter, s.Refused, s.Uncertain, a.p.profile.Upstream.Kind)
+		return fmt.Errorf("%w: every shot of the last %v failed (%d refused, %d uncertain)%s", ErrTarget, lostAfter, s.Refused, s.Uncertain, a.p.lastFailure())
 	case failed > 0 && a.lost != nil:
 		return fmt.Errorf("%w: no shot of the last %v was accepted (%d failed, %d are not answered): %w", ErrTarget, trouble.Round(100*time.Millisecond), failed, pending, a.lost)
 	}
@@ -180,14 +180,13 @@ func (a *accepting) whole(ctx context.Context) error {
 	a.end()
 	s, now := a.p.firing.Stats(), time.Now()
 	a.answered(now)
-	kind := a.p.profile.Upstream.Kind
 	failed := s.Refused + s.Uncertain - a.last.Refused - a.last.Uncertain
 	span := now.Sub(a.since)
 	switch {
 	case s.Fired > 0 && s.Accepted == 0:
-		return fmt.Errorf("%w: none of %d events was accepted (%d refused, %d uncertain): it is gone, or upstream.kind %s cannot reach it", ErrTarget, s.Fired, s.Refused, s.Uncertain, kind)
+		return fmt.Errorf("%w: none of %d events was accepted (%d refused, %d uncertain)%s", ErrTarget, s.Fired, s.Refused, s.Uncertain, a.p.lastFailure())
 	case s.Accepted == a.last.Accepted && failed >= lostShots && span >= time.Second:
-		return fmt.Errorf("%w: no event of the last %v of firing was accepted (%d failed): it is gone, or upstream.kind %s cannot reach it", ErrTarget, span.Round(100*time.Millisecond), failed, kind)
+		return fmt.Errorf("%w: no event of the last %v of firing was accepted (%d failed)%s", ErrTarget, span.Round(100*time.Millisecond), failed, a.p.lastFailure())
 	}
 	return a.p.stillThere(ctx, s.Accepted == a.last.Accepted && failed > 0)
 }

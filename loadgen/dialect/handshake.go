@@ -35,7 +35,7 @@ const (
 // capabilities as they were sent, and the status of a refusal.
 func (p *principal) shake(ctx context.Context, era Era, observe func(mcpload.Call)) (a *agreement, err error) {
 	e := p.endpoint
-	spy := &spy{p: p, seen: map[string]*capture{}, tried: tried{observe: observe}}
+	spy := &spy{p: p, during: ctx, seen: map[string]*capture{}, tried: tried{observe: observe}}
 	defer func() { spy.tried.settle(a) }()
 	client, opts := e.sdkClient(era)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
@@ -47,6 +47,7 @@ func (p *principal) shake(ctx context.Context, era Era, observe func(mcpload.Cal
 	if err != nil {
 		return p.bare(ctx, spy, err)
 	}
+	spy.over()
 	a = agreementOf(session)
 	a.capabilities, a.versions = spy.result()
 	a.build(p)

@@ -23,6 +23,7 @@ type spy struct {
 	tried tried
 
 	mu     sync.Mutex
+	during context.Context // the handshake's; nil when it is over
 	seen   map[string]*capture
 	status int    // of the last answer
 	said   string // the first line of the last answer, if that was an error
@@ -58,12 +59,10 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 	if method == methodInitialize && e.opts.Era == Modern {
 		return nil, errors.New("the target refused server/discover")
 	}
-	ctx := req.Context()
-	if req.Method == http.MethodDelete { // the end of a session, for which the SDK waits for seconds
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer context.AfterFunc(e.patient, cancel)()
-	}
+	// Where it is told to stop, the SDK takes leave of the server first, and waits
+	// for seconds: with notifications/cancelled in the handshake, with DELETE after.
+	ctx, cancel := context.WithCancel(req.Context())
+	defer context.AfterFunc(s.until(), cancel)()
 	req = req.Clone(ctx)
 	for k, v := range e.header {
 		req.Header[k] = v
@@ -113,6 +112,23 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.seen[method] = c
 	s.mu.Unlock()
 	return resp, nil
+}
+
+// until is when an answer that has not begun is given up.
+func (s *spy) until() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.during != nil {
+		return s.during
+	}
+	return s.p.endpoint.patient
+}
+
+// over says that the handshake is.
+func (s *spy) over() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.during = nil
 }
 
 // errorCode is that of the JSON-RPC error in what was kept; 0 = there is none.
