@@ -39,9 +39,9 @@ func (l *Ledger) Snapshot(series bool) Account {
 	return out
 }
 
-// spans are intervals in the form that is quick to add to. They keep their
+// spanPool holds intervals in the form that is quick to add to. They keep their
 // memory, so that nothing is allocated while a lock is held.
-var spans = sync.Pool{New: func() any { return &span{} }}
+var spanPool = sync.Pool{New: func() any { return &span{} }}
 
 // openSpans are the intervals that a lane's shards still hold, by number.
 type openSpans map[int64]*span
@@ -49,7 +49,7 @@ type openSpans map[int64]*span
 func (o openSpans) add(sp *span) {
 	mine := o[sp.number]
 	if mine == nil {
-		mine = spans.Get().(*span)
+		mine = spanPool.Get().(*span)
 		mine.reset(sp.number)
 		o[sp.number] = mine
 	}
@@ -58,7 +58,7 @@ func (o openSpans) add(sp *span) {
 
 func (o openSpans) giveBack() {
 	for _, sp := range o {
-		spans.Put(sp)
+		spanPool.Put(sp)
 	}
 	clear(o)
 }
