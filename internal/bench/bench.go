@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/upstream"
@@ -131,6 +132,7 @@ func untilStop(ctx context.Context, stop <-chan struct{}) (opening context.Conte
 	done := make(chan struct{})
 	stopped := make(chan bool, 1)
 	go func() {
+		defer crash.Guard()
 		select {
 		case <-stop:
 			cancel(ErrStopped)

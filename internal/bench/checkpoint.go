@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/results"
 )
 
@@ -32,6 +33,7 @@ func (p *pass) checkpoints() (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		defer crash.Guard()
 		next := time.NewTimer(checkpointFirst)
 		defer next.Stop()
 		failed := false

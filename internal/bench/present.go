@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/results"
 )
@@ -149,6 +150,7 @@ func (p *pass) watchTarget(ctx context.Context) (context.Context, *accepting) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &accepting{p: p, last: p.firing.Stats(), since: time.Now(), cancel: cancel, ended: make(chan struct{})}
 	p.watchers.Go(func() {
+		defer crash.Guard()
 		defer close(a.ended)
 		tick := time.NewTicker(lostAfter / 10)
 		defer tick.Stop()
