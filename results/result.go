@@ -128,8 +128,11 @@ type Lane struct {
 	Recovered     int64      `json:"recovered"`     // received although firing failed
 	Gaps          Gaps       `json:"gaps"`          // runs of lost emissions
 	Latency       Latency    `json:"latency"`       // of first deliveries
-	Overhead      Overhead   `json:"overhead"`      // what carried no event
-	Detail        Detail     `json:"detail"`        // counts that explain the others
+	// Received counts the events that came in the whole run, once for each
+	// subscription, warm-up included: what process.cpu is divided by.
+	Received int64    `json:"received"`
+	Overhead Overhead `json:"overhead"` // what carried no event
+	Detail   Detail   `json:"detail"`   // counts that explain the others
 	// Figures and Timings are what the lane's system has beyond the figures
 	// above; the system's page in docs/ defines them. Empty for most.
 	Figures map[string]float64   `json:"figures"`
@@ -197,9 +200,10 @@ type Quantiles struct {
 	OutOfRange int64 `json:"outOfRange"`
 }
 
-// Overhead is what it cost to be told: everything that carried no event.
-// Opening and ending a subscription is paid once, however long it lasts, so it
-// is kept apart from what goes on and on.
+// Overhead is the protocol overhead: everything that carried no event. Opening
+// and ending a subscription is paid once, however long it lasts, so it is kept
+// apart from what goes on and on. Sums are of the whole run; every ratio names
+// its window.
 type Overhead struct {
 	// Requests, bytes and connections without an event, all together.
 	Requests    int64 `json:"requests"`
@@ -208,18 +212,42 @@ type Overhead struct {
 	Connections int64 `json:"connections"` // TCP connections opened
 	// SubscriptionHours is the time that subscriptions were active, added up.
 	SubscriptionHours float64 `json:"subscriptionHours"`
+	// Opened is how often a subscription was asked for in the whole run: more
+	// than the lane has, where churn opens them again.
+	Opened int64 `json:"opened"`
 	// PerSubscription is the part that is paid once: the causes subscribe,
-	// verification, unsubscribe and discovery, over the subscriptions.
+	// verification, unsubscribe and discovery of the whole run, over Opened.
 	PerSubscription Share `json:"perSubscription"`
 	// PerSubscriptionHour and PerDelivered are all the rest: empty polls,
-	// heartbeats, refreshes, retries and reconnects.
+	// heartbeats, refreshes, retries and reconnects. Both are of the measured
+	// window: over Measured.SubscriptionHours and Measured.Received.
 	PerSubscriptionHour Share `json:"perSubscriptionHour"`
 	PerDelivered        Share `json:"perDelivered"` // see perSubscriptionHour
-	// TotalPerDelivered is all traffic over the delivered events, what carried
-	// them included. It is zero where nothing was delivered.
+	// TotalPerDelivered is all traffic of the measured window, that of the
+	// events and of opening subscriptions included, over Measured.Received. It
+	// is zero where nothing was received in the window.
 	TotalPerDelivered Share `json:"totalPerDelivered"`
+	// Measured is the part of the lane's traffic that lies in the measured
+	// window: the numerators and denominators of the ratios above.
+	Measured OverheadWindow `json:"measured"`
 	// Causes splits all traffic; the cause "events" is what did carry events
 	// and is not part of the sums above.
+	Causes map[string]Traffic `json:"causes"`
+}
+
+// OverheadWindow is what a lane cost and received within the measured window:
+// from the end of the warm-up until the end of the phase "measure", or until
+// the run was stopped.
+type OverheadWindow struct {
+	// Received counts the events read in the window, once for each
+	// subscription, those fired in the warm-up included. Events fired late in
+	// the window and read after it are not.
+	Received int64 `json:"received"`
+	// SubscriptionHours is the time within the window in which subscriptions
+	// were active, added up.
+	SubscriptionHours float64 `json:"subscriptionHours"`
+	// Causes splits all traffic of the window; the cause "events" is what
+	// carried events.
 	Causes map[string]Traffic `json:"causes"`
 }
 

@@ -153,8 +153,13 @@ type LaneAccount struct {
 	// EventMessages and EventBytes are all copies of all events that came,
 	// whatever became of them, warm-up included.
 	EventMessages, EventBytes int64
-	Arrivals                  Arrivals
-	Rejected, Malformed       int64
+	// Received counts events, once for each subscription that they came to,
+	// warm-up included: of copies that are known to be second ones, and of
+	// unexpected ones, it has none. Events without a probe id, and those that a
+	// sibling fired, count every time.
+	Received            int64
+	Arrivals            Arrivals
+	Rejected, Malformed int64
 	// MalformedBy is Malformed by the detail of the notices, most frequent first.
 	MalformedBy             []Reason
 	Reconnects, DeadStreams int64
@@ -165,6 +170,9 @@ type LaneAccount struct {
 	BrokenReasons []Reason
 	// Traffic is the lane's calls, by mcpload.Cause.
 	Traffic [mcpload.Causes]Traffic
+	// Measured is the part of the lane's traffic, events and active time that
+	// lies in the measured window.
+	Measured Window
 	// Failures counts failed calls by "method failure", most frequent first.
 	Failures []Reason
 	// SubscriptionHours is the sum of the active times, in hours.

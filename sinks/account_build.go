@@ -55,7 +55,7 @@ func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
 		Failures:        n.failures.export(),
 	}
 	for i := range n.traffic {
-		out.Traffic[i] = n.traffic[i].export()
+		out.Traffic[i], out.Measured.Traffic[i] = n.traffic[i].export()
 	}
 	// All shards at once, or one could hand an interval to the series between
 	// the reading of the two.
@@ -91,6 +91,8 @@ func (n *lane) accountShards(out *LaneAccount, now mcpload.Instant) {
 		out.Broken += h.broken
 		out.EventMessages += h.messages
 		out.EventBytes += h.bytes
+		out.Received += h.received
+		out.Measured.add(&h.within)
 		arrived.merge(&h.arrivals)
 		out.SubCounts.plus(&h.counts)
 		h.account(out, now, &found)
@@ -126,6 +128,9 @@ func (h *shard) account(out *LaneAccount, now mcpload.Instant, found *exampleSet
 	for i := range h.subs {
 		s := &h.subs[i]
 		total, open := h.subCounts(s, now, h.gapExample(uint32(i), found))
+		if s.active != 0 && s.ending == 0 {
+			out.Measured.Active += h.measured.overlap(s.active, now)
+		}
 		total.Undecided = undecided[uint32(i)]
 		open.Undecided = total.Undecided
 		out.Sums.plus(&total)

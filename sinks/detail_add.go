@@ -45,11 +45,7 @@ func (d *LaneDetail) add(e *LaneDetail) {
 	}
 	d.FromIntended, d.FromSent, d.Ready = d.FromIntended.Plus(e.FromIntended), d.FromSent.Plus(e.FromSent), d.Ready.Plus(e.Ready)
 	for i := range d.Traffic {
-		t, u := &d.Traffic[i], &e.Traffic[i]
-		t.Requests += u.Requests
-		t.Up += u.Up
-		t.Down += u.Down
-		t.Connections += u.Connections
-		t.Failures += u.Failures
+		d.Traffic[i].plus(&e.Traffic[i])
 	}
+	d.Measured.plus(&e.Measured)
 }

@@ -151,6 +151,8 @@ type LiveLane struct {
 	// CallFailures is the number of calls that failed.
 	CallFailures              int64
 	EventMessages, EventBytes int64
+	// Received is as in [LaneAccount].
+	Received int64
 	// Recent is At-Intended of what was delivered in the current interval and
 	// those before, three of them or two seconds if that is more, Whole that of the whole run.
 	Recent, Whole Quantiles

@@ -46,6 +46,8 @@ type LaneDetail struct {
 	FromIntended, FromSent, Ready Distribution
 	// Traffic is the lane's calls by mcpload.Cause, without Took.
 	Traffic [mcpload.Causes]Traffic
+	// Measured is as in [LaneAccount].
+	Measured Window
 }
 
 // Distribution is a histogram with its buckets in a row: those of an
@@ -135,10 +137,13 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 		c.plus(&h.counts)
 		ready.merge(&h.ready)
 		out.Kernel += h.arrivals.kernel
+		out.Measured.add(&h.within)
+		measured := h.measured
 		h.mu.Unlock()
 		out.Outstanding += h.walk(func(s *subState) int64 {
 			if s.active != 0 && s.ending == 0 {
 				c.Active += max(now.Sub(s.active), 0)
+				out.Measured.Active += measured.overlap(s.active, now)
 			}
 			if s.state != mcpload.Active {
 				return 0
@@ -155,7 +160,7 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 	for i := range n.traffic {
 		t := &n.traffic[i]
 		t.mu.Lock()
-		out.Traffic[i] = t.sum
+		out.Traffic[i], out.Measured.Traffic[i] = t.sum, t.within
 		t.mu.Unlock()
 	}
 	return out
@@ -215,12 +220,12 @@ func (a *Account) Detail() Detail {
 			Unprobed: n.Unprobed, Announcements: n.Announcements, Overclaimed: n.Overclaimed,
 			Rejected: n.Rejected, Malformed: n.Malformed, Reconnects: n.Reconnects, DeadStreams: n.DeadStreams,
 			Terminated: n.Terminated, TransientErrors: n.TransientErrors, Holes: n.LostSilent + n.LostAnnounced,
-			EventMessages: n.EventMessages, EventBytes: n.EventBytes,
+			EventMessages: n.EventMessages, EventBytes: n.EventBytes, Received: n.Received,
 		}
 		d := LaneDetail{
 			System: n.System, Mode: n.Mode, Subscriptions: n.Subscriptions, Expected: n.Expected,
 			FromIntended: n.Latency.FromIntended.Distribution(), FromSent: n.Latency.FromSent.Distribution(), Ready: n.Ready.Time.Distribution(),
-			Traffic: n.Traffic, Kernel: n.Arrivals.Kernel,
+			Traffic: n.Traffic, Measured: n.Measured, Kernel: n.Arrivals.Kernel,
 		}
 		for c := range d.Traffic {
 			d.Traffic[c].Took = Timing{}

@@ -13,6 +13,7 @@ func (h *shard) foreign(s *subState, d *mcpload.Delivery) Verdict {
 	if h.slot(s, d.Stamp.Source) == nil && (all == nil || !all(int(d.Sub.Index))) {
 		return h.unexpected(s, d, VerdictNotSubscribed)
 	}
+	h.come(d.At)
 	h.counts.Foreign++
 	h.rare(s).counts.Foreign++
 	return Verdict{Kind: VerdictForeignShard}

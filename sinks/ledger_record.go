@@ -61,7 +61,8 @@ type Ledger struct {
 		measured, warmUp int64
 		series           map[int64]int64 // measured ones, by intended interval
 	}
-	misuse struct{ fired, resolved, subscription, transition atomic.Int64 }
+	misuse   struct{ fired, resolved, subscription, transition atomic.Int64 }
+	measured atomic.Bool // Measure was called
 }
 
 var _ mcpload.Recorder = (*Ledger)(nil)
@@ -142,8 +143,11 @@ func (l *Ledger) newLane(index uint16, spec LaneSpec) (*lane, error) {
 	n := &lane{index: index, spec: spec, shift: uint(bits.Len(uint(shards - 1)))}
 	n.series.keep = openFor(l.opt.Interval)
 	n.series.wide = int64(l.opt.Recorded / l.opt.Interval)
+	for i := range n.traffic {
+		n.traffic[i].measured = always
+	}
 	for i := range 1 << n.shift {
-		h := &shard{ledger: l, lane: n, index: uint32(i), examples: exampleSet{limit: l.opt.Examples}}
+		h := &shard{ledger: l, lane: n, index: uint32(i), examples: exampleSet{limit: l.opt.Examples}, measured: always}
 		h.intervals.series = &n.series
 		h.subs = make([]subState, 0, (spec.Subscriptions-i+1<<n.shift-1)>>n.shift)
 		n.shards = append(n.shards, h)

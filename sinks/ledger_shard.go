@@ -34,6 +34,11 @@ type shard struct {
 	counts   SubCounts // of all its subscriptions, without those of windows
 	messages int64
 	bytes    int64
+	received int64
+	// within is the part of messages, bytes, received and the active time that
+	// lies in the measured window.
+	within   shardWindow
+	measured bounds
 	arrivals arrivals
 	ready    timing
 	attempts int64
@@ -97,8 +102,13 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 	s := &h.subs[pos]
 	h.messages++
 	h.bytes += int64(d.Bytes)
+	if h.measured.has(d.At) {
+		h.within.messages++
+		h.within.bytes += int64(d.Bytes)
+	}
 	h.arrivals.add(d)
 	if !d.Probed {
+		h.come(d.At)
 		h.counts.Unprobed++
 		h.rare(s).counts.Unprobed++
 		return Verdict{Kind: VerdictUnprobed}
@@ -129,6 +139,9 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 	newest := t.newest
 	first, opened := t.see(d.Stamp.Seq)
 	h.count(s, t, d, first, newest, opened)
+	if first {
+		h.come(d.At)
+	}
 	if !e.measured {
 		v.Kind = VerdictWarmUp
 		return v
