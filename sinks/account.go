@@ -108,13 +108,17 @@ func (u Unexpected) Total() int64 {
 // A window is the time from Active to the end of a subscription; one that is
 // opened again has several.
 type SubCounts struct {
-	// Expected = Delivered + LostSilent + LostAnnounced.
+	// Expected = Delivered + LostSilent + LostAnnounced + LostOrderUnknown.
 	Expected, Delivered       int64
 	LostSilent, LostAnnounced int64
-	Duplicates                Duplicates
-	OutOfOrder, Late          int64
-	Unexpected                Unexpected
-	Unprobed                  int64
+	// LostOrderUnknown: lost, and whether an announcement was about it cannot be
+	// known, because its firing overlapped with that of an emission received
+	// beside the announcement.
+	LostOrderUnknown int64
+	Duplicates       Duplicates
+	OutOfOrder, Late int64
+	Unexpected       Unexpected
+	Unprobed         int64
 	// Foreign copies are of emissions that a sibling fired: owed here to nobody.
 	Foreign                    int64
 	Recovered, InFlight        int64
@@ -132,6 +136,9 @@ type SubCounts struct {
 	// Active is the time it was active.
 	Active time.Duration
 }
+
+// Lost is the number of owed emissions that never came, whatever was announced.
+func (c *SubCounts) Lost() int64 { return c.LostSilent + c.LostAnnounced + c.LostOrderUnknown }
 
 // LaneAccount holds the figures of one lane.
 type LaneAccount struct {
@@ -263,11 +270,12 @@ type ExampleKind string
 
 // The kinds of examples.
 const (
-	ExampleLostSilent    ExampleKind = "lost"
-	ExampleLostAnnounced ExampleKind = "lost, announced"
-	ExampleDuplicate     ExampleKind = "duplicate"
-	ExampleUnexpected    ExampleKind = "unexpected"
-	ExampleOutOfOrder    ExampleKind = "out of order"
+	ExampleLostSilent       ExampleKind = "lost"
+	ExampleLostAnnounced    ExampleKind = "lost, announced"
+	ExampleLostOrderUnknown ExampleKind = "lost, order unknown"
+	ExampleDuplicate        ExampleKind = "duplicate"
+	ExampleUnexpected       ExampleKind = "unexpected"
+	ExampleOutOfOrder       ExampleKind = "out of order"
 )
 
 // Example is one finding with what is needed to look for it in the logs of a

@@ -155,7 +155,7 @@ func (h *shard) undecided() map[uint32]int64 {
 // subCounts returns the figures of a subscription, and the part of them that
 // the shard's own counters do not have yet: that of windows which are not
 // closed.
-func (h *shard) subCounts(s *subState, now mcpload.Instant, found func(*slot, run, bool, int64)) (total, open SubCounts) {
+func (h *shard) subCounts(s *subState, now mcpload.Instant, found func(*slot, run, lossKind, int64)) (total, open SubCounts) {
 	if s.rare != nil {
 		total = s.rare.counts
 		for i := range s.rare.former {
@@ -231,17 +231,14 @@ func (l *Ledger) lineUp(spans map[int64]*packedSpan) []LaneInterval {
 }
 
 // gapExample returns a function that keeps runs of lost emissions in x.
-func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, bool, int64) {
+func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, lossKind, int64) {
 	if x.limit == 0 {
 		return nil
 	}
-	return func(t *slot, r run, announced bool, lost int64) {
-		kind := ExampleLostSilent
-		if announced {
-			kind = ExampleLostAnnounced
-		}
+	return func(t *slot, r run, kind lossKind, lost int64) {
 		x.add(Example{
-			Kind: kind, Sub: h.name(pos), Source: t.source, From: r.from, To: r.to,
+			Kind: [...]ExampleKind{lossSilent: ExampleLostSilent, lossAnnounced: ExampleLostAnnounced, lossUnknown: ExampleLostOrderUnknown}[kind],
+			Sub:  h.name(pos), Source: t.source, From: r.from, To: r.to,
 			At: h.ledger.sources[t.source].firedAt(r.from), Detail: fmt.Sprintf("%d lost", lost),
 		})
 	}
@@ -270,6 +267,7 @@ func (c *SubCounts) plus(d *SubCounts) {
 	c.Delivered += d.Delivered
 	c.LostSilent += d.LostSilent
 	c.LostAnnounced += d.LostAnnounced
+	c.LostOrderUnknown += d.LostOrderUnknown
 	c.Duplicates.Requested += d.Duplicates.Requested
 	c.Duplicates.SameEvent += d.Duplicates.SameEvent
 	c.Duplicates.SameEmission += d.Duplicates.SameEmission

@@ -47,8 +47,8 @@ func (n *LaneAccount) check() []string {
 			out = append(out, fmt.Sprintf("%s: %d, want %d", what, got, want))
 		}
 	}
-	same("expected against delivered + lost silent + lost announced", n.Expected, n.Delivered+n.LostSilent+n.LostAnnounced)
-	same("sum of expected against its parts", n.Sums.Expected, n.Sums.Delivered+n.Sums.LostSilent+n.Sums.LostAnnounced)
+	same("expected against delivered and lost", n.Expected, n.Delivered+n.Lost())
+	same("sum of expected against its parts", n.Sums.Expected, n.Sums.Delivered+n.Sums.Lost())
 	if n.Sums != n.SubCounts {
 		out = append(out, fmt.Sprintf("subscriptions add up to %+v, the lane has %+v", n.Sums, n.SubCounts))
 	}

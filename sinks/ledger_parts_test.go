@@ -93,20 +93,17 @@ func TestSourceCounts(t *testing.T) {
 	for range 3000 {
 		from := uint32(1 + r.IntN(n))
 		to := uint32(r.IntN(n + 1))
-		var owed, suspect, skipped int64
+		var owed, skipped int64
 		for seq := from; seq <= to; seq++ {
 			if measured[seq] && outcomes[seq] == mcpload.Accepted {
 				owed++
-			}
-			if outcomes[seq] != mcpload.Refused {
-				suspect++
 			}
 			if measured[seq] && outcomes[seq] < mcpload.Uncertain {
 				skipped++
 			}
 		}
-		if g := [...]int64{s.countOwed(from, to), s.countSuspect(from, to), s.countSkipped(from, to)}; g != [...]int64{owed, suspect, skipped} {
-			t.Fatalf("%d to %d: %v, want %v", from, to, g, [...]int64{owed, suspect, skipped})
+		if g := [...]int64{s.countOwed(from, to), s.countSkipped(from, to)}; g != [...]int64{owed, skipped} {
+			t.Fatalf("%d to %d: %v, want %v", from, to, g, [...]int64{owed, skipped})
 		}
 	}
 	for _, c := range []struct {
@@ -156,7 +153,7 @@ func TestSlotSets(t *testing.T) {
 		for seq := uint32(1); seq <= 40; seq++ {
 			has := slices.ContainsFunc(x.early, func(r run) bool { return r.from <= seq && seq <= r.to })
 			if seq > base {
-				has = seq <= s.newest && !slices.ContainsFunc(x.holes, func(h hole) bool { return h.from <= seq && seq <= h.to })
+				has = seq <= s.newest && !slices.ContainsFunc(x.holes, func(h run) bool { return h.from <= seq && seq <= h.to })
 			}
 			if has != seen[seq] {
 				t.Fatalf("seed %d: %d has=%t", seed, seq, has)

@@ -269,7 +269,7 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 			return
 		}
 		h.mu.Lock()
-		h.notice(pos, n.Kind)
+		h.notice(pos, &n)
 		h.mu.Unlock()
 	case mcpload.Reconnected:
 		lane.reconnects.Add(1)
@@ -289,10 +289,10 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 
 // notice records what concerns the gaps of a subscription; the caller holds
 // the lock.
-func (h *shard) notice(pos uint32, kind mcpload.NoticeKind) {
+func (h *shard) notice(pos uint32, n *mcpload.Notice) {
 	s := &h.subs[pos]
 	c := &h.rare(s).counts
-	if kind == mcpload.Overclaimed {
+	if n.Kind == mcpload.Overclaimed {
 		h.counts.Overclaimed++
 		c.Overclaimed++
 		return
@@ -305,8 +305,9 @@ func (h *shard) notice(pos uint32, kind mcpload.NoticeKind) {
 		return
 	}
 	s.announced++
-	for i := range h.slotsOf(s) {
-		h.slotsOf(s)[i].announce(s.announced)
+	slots := h.slotsOf(s)
+	for i := range slots {
+		slots[i].announce(&h.ledger.sources[slots[i].source], s.announced, n.At)
 	}
 }
 

@@ -136,11 +136,17 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 		v.Kind = h.unexpected(s, d, VerdictNotSubscribed).Kind
 		return v
 	}
-	newest := t.newest
+	newest, highest := t.newest, t.newest
+	if d.Stamp.Seq <= newest {
+		highest = t.highest()
+	}
 	first, opened := t.see(d.Stamp.Seq)
 	h.count(s, t, d, first, newest, opened)
 	if first {
 		h.come(d.At)
+		if d.Stamp.Seq >= highest || e.happened() >= h.ledger.sources[d.Stamp.Source].firedAt(highest) {
+			t.arrived(d.Stamp.Seq)
+		}
 	}
 	if !e.measured {
 		v.Kind = VerdictWarmUp
@@ -391,7 +397,7 @@ type exampleSet struct {
 	seen  [len(exampleKinds)]int
 }
 
-var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
+var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleLostOrderUnknown, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
 
 func (x *exampleSet) add(e Example) {
 	i := slices.Index(exampleKinds[:], e.Kind)

@@ -109,8 +109,9 @@ func (w *window) judge(e *emission) class {
 
 // windowSum is what came of one window.
 type windowSum struct {
-	expected, silent, announced, excused int64
-	falseAlarms, incidents, longest      int64
+	expected, excused               int64
+	silent, announced, unknown      int64
+	falseAlarms, incidents, longest int64
 }
 
 // addTo adds the figures of a window to c.
@@ -118,6 +119,7 @@ func (s windowSum) addTo(c *SubCounts) {
 	c.Expected += s.expected
 	c.LostSilent += s.silent
 	c.LostAnnounced += s.announced
+	c.LostOrderUnknown += s.unknown
 	c.Excused += s.excused
 	c.FalseAlarms += s.falseAlarms
 	c.GapIncidents += s.incidents
@@ -132,7 +134,7 @@ type gapRun struct {
 
 // sum judges the window over its slots. found, when not nil, is told of every
 // run of seqs in which something was lost.
-func (l *Ledger) sum(w *window, slots []slot, announced uint32, found func(*slot, run, bool, int64)) windowSum {
+func (l *Ledger) sum(w *window, slots []slot, announced uint32, found func(*slot, run, lossKind, int64)) windowSum {
 	var s windowSum
 	if w.active == 0 {
 		return s
@@ -147,7 +149,7 @@ func (l *Ledger) sum(w *window, slots []slot, announced uint32, found func(*slot
 	return s
 }
 
-func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found func(*slot, run, bool, int64)) []run {
+func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found func(*slot, run, lossKind, int64)) []run {
 	src := &l.sources[t.source]
 	// Emissions up to base were fired before Attaching, so before Active.
 	low := src.firstFrom(t.base+1, w.active+1)
@@ -162,12 +164,8 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 	}
 	s.expected += src.countOwed(low, high)
 	var gap gapRun
-	piece := func(h hole) {
-		to := min(h.to, high)
-		if h.annTo != 0 && src.countSuspect(src.firstFrom(h.from, w.attaching+1), to) > 0 {
-			backed = append(backed, run{h.annFrom, h.annTo})
-		}
-		from := max(h.from, low)
+	piece := func(h run) {
+		from, to := max(h.from, low), min(h.to, high)
 		excused := src.countOwed(max(from, excusedFrom), to)
 		s.excused += excused
 		s.expected -= excused
@@ -176,11 +174,19 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 		if lost == 0 {
 			return
 		}
-		if h.annTo != 0 {
-			s.announced += lost
-		} else {
-			s.silent += lost
-		}
+		t.losses(src, from, to, func(kind lossKind, r run, n int64) {
+			switch kind {
+			case lossSilent:
+				s.silent += n
+			case lossAnnounced:
+				s.announced += n
+			case lossUnknown:
+				s.unknown += n
+			}
+			if found != nil {
+				found(t, r, kind, n)
+			}
+		})
 		if gap.length == 0 || src.countOwed(gap.end+1, from-1) > 0 {
 			s.incidents++
 			gap.length = 0
@@ -188,17 +194,14 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 		gap.end = to
 		gap.length += lost
 		s.longest = max(s.longest, gap.length)
-		if found != nil {
-			found(t, run{from, to}, h.annTo != 0, lost)
-		}
 	}
 	if t.extra != nil {
 		for _, h := range t.extra.holes {
 			piece(h)
 		}
 	}
-	piece(hole{run{t.newest + 1, high}, t.annFrom, t.annTo})
-	return backed
+	piece(run{t.newest + 1, high})
+	return t.backed(src, src.firstFrom(t.base+1, w.attaching+1), high, backed)
 }
 
 // covered returns how many numbers the runs contain together.
