@@ -20,10 +20,11 @@ func NewLane(a *sinks.LaneAccount) Lane {
 			Time:    Summarise(a.Ready.Time),
 			Reasons: counts(a.Ready.Reasons),
 		},
-		Expected:      a.Expected,
-		Delivered:     a.Delivered,
-		LostSilent:    a.LostSilent,
-		LostAnnounced: a.LostAnnounced,
+		Expected:         a.Expected,
+		Delivered:        a.Delivered,
+		LostSilent:       a.LostSilent,
+		LostAnnounced:    a.LostAnnounced,
+		LostOrderUnknown: a.LostOrderUnknown,
 		Duplicates: Duplicates{
 			SameEvent: a.Duplicates.SameEvent,
 			// A copy whose first id is no longer remembered cannot be told from

@@ -296,7 +296,7 @@ func (s *CapacityStep) Fill(r *Result) {
 	s.Expected, s.Delivered, s.Lost = 0, 0, 0
 	s.Lanes = []CapacityStepLane{}
 	for _, l := range r.Lanes {
-		lost := l.LostSilent + l.LostAnnounced
+		lost := l.Lost()
 		s.Expected += l.Expected
 		s.Delivered += l.Delivered
 		s.Lost += lost

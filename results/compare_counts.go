@@ -93,16 +93,12 @@ func countEstimate(a, b []tallied, alpha float64) estimate {
 	return e
 }
 
-// lossOf counts what a lane lost in silence or announced. Consecutive misses of
-// a subscription are one incident.
-func lossOf(l *Lane, announced bool) tallied {
-	n, kind := l.LostSilent, "lost"
-	if announced {
-		n, kind = l.LostAnnounced, "lost, announced"
-	}
+// lossOf counts what a lane lost in one way, which kind names as its examples
+// do. Consecutive misses of a subscription are one incident.
+func lossOf(l *Lane, n int64, kind string) tallied {
 	t := tallied{count: float64(n), whole: float64(l.Expected)}
 	if n > 0 {
-		incidents := float64(max(l.Gaps.Incidents, 1)) * float64(n) / float64(l.LostSilent+l.LostAnnounced)
+		incidents := float64(max(l.Gaps.Incidents, 1)) * float64(n) / float64(l.Lost())
 		t.clusters = clustersOf(l.Examples, kind, min(incidents, t.count))
 	}
 	return t

@@ -85,8 +85,8 @@ func (r *Result) Check() error {
 	}
 	seen := map[string]bool{}
 	for _, l := range r.Lanes {
-		if l.Expected != l.Delivered+l.LostSilent+l.LostAnnounced {
-			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d lost in silence + %d lost and announced", l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced)
+		if l.Expected != l.Delivered+l.Lost() {
+			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d lost in silence + %d lost and announced + %d lost with their order unknown", l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostOrderUnknown)
 		}
 		if seen[l.Name] {
 			return fmt.Errorf("lane %s stands there twice", l.Name)

@@ -116,7 +116,7 @@ type Lane struct {
 	Mode          string `json:"mode"`          // poll, push or webhook
 	Subscriptions int    `json:"subscriptions"` // how many the profile asked for
 	Ready         Ready  `json:"ready"`         // how they came up
-	// Expected = Delivered + LostSilent + LostAnnounced.
+	// Expected = Delivered + LostSilent + LostAnnounced + LostOrderUnknown.
 	Expected      int64      `json:"expected"`
 	Delivered     int64      `json:"delivered"`     // owed and received at least once
 	Duplicates    Duplicates `json:"duplicates"`    // second and later copies
@@ -124,10 +124,14 @@ type Lane struct {
 	Late          int64      `json:"late"`          // received later than phases.late after intended
 	LostSilent    int64      `json:"lostSilent"`    // never received, and nobody said so
 	LostAnnounced int64      `json:"lostAnnounced"` // never received, and the target said so
-	Unexpected    int64      `json:"unexpected"`    // copies that should not have come
-	Recovered     int64      `json:"recovered"`     // received although firing failed
-	Gaps          Gaps       `json:"gaps"`          // runs of lost emissions
-	Latency       Latency    `json:"latency"`       // of first deliveries
+	// LostOrderUnknown: never received, and nobody can tell whether an
+	// announcement was about it, because its firing overlapped with that of an
+	// event received beside the announcement.
+	LostOrderUnknown int64   `json:"lostOrderUnknown"`
+	Unexpected       int64   `json:"unexpected"` // copies that should not have come
+	Recovered        int64   `json:"recovered"`  // received although firing failed
+	Gaps             Gaps    `json:"gaps"`       // runs of lost emissions
+	Latency          Latency `json:"latency"`    // of first deliveries
 	// Received counts the events that came in the whole run, once for each
 	// subscription, warm-up included: what process.cpu is divided by.
 	Received int64    `json:"received"`
@@ -143,6 +147,9 @@ type Lane struct {
 	// Process is the target's use during this lane's turn, where lanes take turns.
 	Process *Process `json:"process,omitempty"`
 }
+
+// Lost is the number of owed pairs that never came, whatever was announced.
+func (l *Lane) Lost() int64 { return l.LostSilent + l.LostAnnounced + l.LostOrderUnknown }
 
 // Ready is how a lane's subscriptions came up.
 type Ready struct {

@@ -39,6 +39,7 @@ func (d *LaneDetail) add(e *LaneDetail) {
 	d.Longest = max(d.Longest, e.Longest)
 	for _, x := range []struct{ to, from *int64 }{
 		{&d.Expected, &e.Expected}, {&d.Outstanding, &e.Outstanding}, {&d.LostSilent, &e.LostSilent}, {&d.LostAnnounced, &e.LostAnnounced},
+		{&d.LostOrderUnknown, &e.LostOrderUnknown},
 		{&d.Gaps, &e.Gaps}, {&d.FalseAlarms, &e.FalseAlarms}, {&d.Excused, &e.Excused}, {&d.Foreign, &e.Foreign}, {&d.Kernel, &e.Kernel},
 	} {
 		*x.to += *x.from

@@ -30,9 +30,10 @@ type LaneDetail struct {
 	// Outstanding counts what is owed and has not come; see
 	// [Ledger.Outstanding]. It is 0 of a finished account.
 	Outstanding int64
-	// LostSilent and LostAnnounced are known of windows that are closed: those
+	// LostSilent, LostAnnounced and LostOrderUnknown are known of windows that are closed: those
 	// of the current ones are counted in Holes until the account is drawn up.
 	LostSilent, LostAnnounced  int64
+	LostOrderUnknown           int64
 	Gaps, FalseAlarms, Excused int64
 	// Longest is the length of the longest gap, in emissions.
 	Longest int64
@@ -199,7 +200,7 @@ func (n *lane) latencies(intended, sent *timing) {
 
 // count takes over what is counted for subscriptions, too.
 func (d *LaneDetail) count(c *SubCounts) {
-	d.LostSilent, d.LostAnnounced = c.LostSilent, c.LostAnnounced
+	d.LostSilent, d.LostAnnounced, d.LostOrderUnknown = c.LostSilent, c.LostAnnounced, c.LostOrderUnknown
 	d.Gaps, d.FalseAlarms, d.Excused = c.GapIncidents, c.FalseAlarms, c.Excused
 	d.Longest, d.Foreign, d.Active = c.LongestGap, c.Foreign, c.Active
 }
@@ -219,7 +220,7 @@ func (a *Account) Detail() Detail {
 			OutOfOrder: n.OutOfOrder, Late: n.Late, Recovered: n.Recovered, InFlight: n.InFlight, Replayed: n.Replayed,
 			Unprobed: n.Unprobed, Announcements: n.Announcements, Overclaimed: n.Overclaimed,
 			Rejected: n.Rejected, Malformed: n.Malformed, Reconnects: n.Reconnects, DeadStreams: n.DeadStreams,
-			Terminated: n.Terminated, TransientErrors: n.TransientErrors, Holes: n.LostSilent + n.LostAnnounced,
+			Terminated: n.Terminated, TransientErrors: n.TransientErrors, Holes: n.Lost(),
 			EventMessages: n.EventMessages, EventBytes: n.EventBytes, Received: n.Received,
 		}
 		d := LaneDetail{

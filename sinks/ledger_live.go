@@ -72,7 +72,7 @@ func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 	n.series.mu.Unlock()
 
 	out.Delivered, out.Duplicates, out.Unexpected = c.Delivered, c.Duplicates, c.Unexpected
-	out.Holes += c.LostSilent + c.LostAnnounced // of windows that are closed
+	out.Holes += c.Lost() // of windows that are closed
 	out.OutOfOrder, out.Late, out.Recovered = c.OutOfOrder, c.Late, c.Recovered
 	out.InFlight, out.Replayed, out.Unprobed = c.InFlight, c.Replayed, c.Unprobed
 	out.Announcements, out.Overclaimed = c.Announcements, c.Overclaimed

@@ -91,9 +91,9 @@ func (l *Ledger) Measure(from, to mcpload.Instant) {
 
 // come counts an event that a subscription received for the first time, or for
 // all that can be known; the caller holds the lock.
-func (h *shard) come(at mcpload.Instant) {
+func (h *shard) come(measured bool) {
 	h.received++
-	if h.measured.has(at) {
+	if measured {
 		h.within.received++
 	}
 }

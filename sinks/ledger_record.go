@@ -25,7 +25,8 @@ import (
 // delivered; if not, it is lost, or excused when it was fired no longer than
 // DetachGrace before the end, or, where the subscription has to ask, before the
 // last time that it asked (Transition.Seen). Expected is what was owed and not
-// excused, so that Expected = Delivered + LostSilent + LostAnnounced.
+// excused, so that Expected = Delivered + LostSilent + LostAnnounced +
+// LostOrderUnknown.
 //
 // First copies of measured emissions that were not owed are Recovered when the
 // firing was not accepted; stale, or Replayed where the lane asks for replay,

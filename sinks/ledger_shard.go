@@ -102,20 +102,21 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 	s := &h.subs[pos]
 	h.messages++
 	h.bytes += int64(d.Bytes)
-	if h.measured.has(d.At) {
+	measured := h.measured.has(d.At)
+	if measured {
 		h.within.messages++
 		h.within.bytes += int64(d.Bytes)
 	}
 	h.arrivals.add(d)
 	if !d.Probed {
-		h.come(d.At)
+		h.come(measured)
 		h.counts.Unprobed++
 		h.rare(s).counts.Unprobed++
 		return Verdict{Kind: VerdictUnprobed}
 	}
 	if d.Stamp.Run != h.ledger.opt.Run {
 		if sibling := h.ledger.opt.Sibling; sibling != nil && sibling(d.Stamp.Run) {
-			return h.foreign(s, d)
+			return h.foreign(s, d, measured)
 		}
 		return h.unexpected(s, d, VerdictForeignRun)
 	}
@@ -143,7 +144,7 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 	first, opened := t.see(d.Stamp.Seq)
 	h.count(s, t, d, first, newest, opened)
 	if first {
-		h.come(d.At)
+		h.come(measured)
 		if d.Stamp.Seq >= highest || e.happened() >= h.ledger.sources[d.Stamp.Source].firedAt(highest) {
 			t.arrived(d.Stamp.Seq)
 		}

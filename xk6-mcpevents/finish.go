@@ -19,6 +19,7 @@ const (
 // totals are the figures of a group, or of a group up to some moment.
 type totals struct {
 	delivered, expected, lost, announced   int64
+	orderUnknown                           int64
 	copies, outOfOrder, unexpected         int64
 	inFlight, excused, recovered, replayed int64
 	unprobed, undecided                    int64
@@ -31,6 +32,7 @@ func (t *totals) add(now, before *sinks.SubCounts) {
 	t.expected += now.Expected - before.Expected
 	t.lost += now.LostSilent - before.LostSilent
 	t.announced += now.LostAnnounced - before.LostAnnounced
+	t.orderUnknown += now.LostOrderUnknown - before.LostOrderUnknown
 	t.copies += now.Duplicates.Total() - before.Duplicates.Total()
 	t.outOfOrder += now.OutOfOrder - before.OutOfOrder
 	t.unexpected += now.Unexpected.Total() - before.Unexpected.Total()
@@ -48,6 +50,7 @@ type stats struct {
 	Delivered       int64 `js:"delivered" json:"delivered"`
 	Lost            int64 `js:"lost" json:"lost"`
 	LostAnnounced   int64 `js:"lostAnnounced" json:"lostAnnounced"`
+	LostUnknown     int64 `js:"lostOrderUnknown" json:"lostOrderUnknown"`
 	Duplicates      int64 `js:"duplicates" json:"duplicates"`
 	OutOfOrder      int64 `js:"outOfOrder" json:"outOfOrder"`
 	Unexpected      int64 `js:"unexpected" json:"unexpected"`
@@ -65,7 +68,7 @@ type stats struct {
 
 func (t *totals) stats() stats {
 	return stats{
-		Expected: t.expected, Delivered: t.delivered, Lost: t.lost, LostAnnounced: t.announced, Duplicates: t.copies,
+		Expected: t.expected, Delivered: t.delivered, Lost: t.lost, LostAnnounced: t.announced, LostUnknown: t.orderUnknown, Duplicates: t.copies,
 		OutOfOrder: t.outOfOrder, Unexpected: t.unexpected, InFlight: t.inFlight, Excused: t.excused, Recovered: t.recovered,
 		Replayed: t.replayed, Unprobed: t.unprobed, Undecided: t.undecided,
 		RefreshRequests: t.refreshRequests, RefreshBytes: t.refreshBytes,

@@ -210,13 +210,15 @@ export interface ReceivedOptions {
   timeout?: Duration;
 }
 
-/** Counts of pairs of a subscription and an event. expected = delivered + lost + lostAnnounced, once the subscription is closed. */
+/** Counts of pairs of a subscription and an event. expected = delivered + lost + lostAnnounced + lostOrderUnknown, once the subscription is closed. */
 export interface Totals {
   expected: number;
   delivered: number;
   /** In silence. */
   lost: number;
   lostAnnounced: number;
+  /** Lost, and nobody can tell whether the target announced it: it was fired together with others. */
+  lostOrderUnknown: number;
   duplicates: number;
   outOfOrder: number;
   /** Deliveries that were owed to nobody. */

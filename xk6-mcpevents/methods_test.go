@@ -12,7 +12,7 @@ import (
 // counters are the metrics that have a figure of the same meaning in stats().
 var counters = map[string]string{
 	"mcp_events_expected": "expected", "mcp_events_delivered": "delivered", "mcp_events_lost": "lost",
-	"mcp_events_lost_announced": "lostAnnounced", "mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
+	"mcp_events_lost_announced": "lostAnnounced", "mcp_events_lost_order_unknown": "lostOrderUnknown", "mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
 	"mcp_events_unexpected": "unexpected", "mcp_refresh_requests": "refreshRequests", "mcp_refresh_bytes": "refreshBytes",
 }
 
@@ -29,7 +29,7 @@ func (s *stage) agree(tags ...string) {
 	if sum, n := s.sum("mcp_event_duplicates", tags...); sum != copies || float64(n) != delivered+copies {
 		s.t.Errorf("mcp_event_duplicates: %v of %d, want %v of %v", sum, n, copies, delivered+copies)
 	}
-	if e, d, l, a := number(s.value("sums.expected")), delivered, number(s.value("sums.lost")), number(s.value("sums.lostAnnounced")); e != d+l+a {
+	if e, d, l, a := number(s.value("sums.expected")), delivered, number(s.value("sums.lost")), number(s.value("sums.lostAnnounced"))+number(s.value("sums.lostOrderUnknown")); e != d+l+a {
 		s.t.Errorf("%v expected, %v delivered, %v and %v lost", e, d, l, a)
 	}
 }

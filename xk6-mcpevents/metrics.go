@@ -6,6 +6,7 @@ import "go.k6.io/k6/v2/metrics"
 type metricSet struct {
 	latency, ready, list                     *metrics.Metric // trends of time
 	delivered, expected, lost, lostAnnounced *metrics.Metric
+	lostOrderUnknown                         *metrics.Metric
 	copies, outOfOrder, unexpected           *metrics.Metric
 	refreshRequests, refreshBytes            *metrics.Metric
 	failed                                   *metrics.Metric
@@ -30,6 +31,7 @@ func registerMetrics(r *metrics.Registry) (*metricSet, error) {
 		{&m.expected, "mcp_events_expected", metrics.Counter, metrics.Default},
 		{&m.lost, "mcp_events_lost", metrics.Counter, metrics.Default},
 		{&m.lostAnnounced, "mcp_events_lost_announced", metrics.Counter, metrics.Default},
+		{&m.lostOrderUnknown, "mcp_events_lost_order_unknown", metrics.Counter, metrics.Default},
 		{&m.duplicates, "mcp_event_duplicates", metrics.Rate, metrics.Default},
 		{&m.copies, "mcp_event_duplicate_copies", metrics.Counter, metrics.Default},
 		{&m.outOfOrder, "mcp_events_out_of_order", metrics.Counter, metrics.Default},

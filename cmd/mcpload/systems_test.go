@@ -113,7 +113,7 @@ func (c profileRun) account(t *testing.T, r *results.Result) {
 		t.Errorf("nothing was accepted: %+v", u)
 	}
 	for i, l := range r.Lanes {
-		if l.Expected != l.Delivered+l.LostSilent+l.LostAnnounced {
+		if l.Expected != l.Delivered+l.Lost() {
 			t.Errorf("%s: expected %d, delivered %d, lost %d and %d", l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced)
 		}
 		owed, all := heardBy(t, p.Lanes[i], p.Upstream.Sources), l.Ready.Active >= int64(l.Subscriptions)
@@ -132,7 +132,7 @@ func (c profileRun) account(t *testing.T, r *results.Result) {
 		if p.Lanes[i].Webhook.RotateEvery > 0 {
 			rejected = 0 // what was on its way during two changes of the secret comes again
 		}
-		if n := l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.LostAnnounced + l.Unexpected + l.Gaps.FalseAlarms + l.Gaps.Overclaimed +
+		if n := l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.LostAnnounced + l.LostOrderUnknown + l.Unexpected + l.Gaps.FalseAlarms + l.Gaps.Overclaimed +
 			rejected + l.Detail.Malformed + l.Detail.Unprobed + l.Detail.Terminated; n != 0 {
 			t.Errorf("%s is not clean: duplicates %+v, announced %d, unexpected %v, gaps %+v, detail %+v", l.Name, l.Duplicates, l.LostAnnounced, l.Detail.UnexpectedBy, l.Gaps, l.Detail)
 		}

@@ -65,7 +65,7 @@ func (p *planned) plus(q planned) {
 
 // against compares the plan with what the ledger counted.
 func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
-	sum := exactly("delivered + lost", c.Expected, c.Delivered+c.LostSilent+c.LostAnnounced)
+	sum := exactly("delivered + lost", c.Expected, c.Delivered+c.Lost())
 	sum.Notice = false
 	out := []Check{
 		exactly("expected", p.expected, c.Expected), sum,
@@ -86,6 +86,7 @@ func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
 		exactly("delivered", p.delivered, c.Delivered),
 		exactly("lostSilent", p.lostSilent, c.LostSilent),
 		exactly("lostAnnounced", p.lostAnnounced, c.LostAnnounced),
+		exactly("lostOrderUnknown", 0, c.LostOrderUnknown),
 		exactly("duplicates.sameEvent", p.sameEvent, c.Duplicates.SameEvent),
 		exactly("duplicates.sameEmission", p.sameEmission, c.Duplicates.SameEmission+c.Duplicates.Forgotten),
 		exactly("duplicates.requested", p.requested, c.Duplicates.Requested),

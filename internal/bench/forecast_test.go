@@ -123,6 +123,7 @@ func TestOneWrongCountIsNoticed(t *testing.T) {
 		"delivered":               func(c *sinks.SubCounts) { c.Delivered-- },
 		"lostSilent":              func(c *sinks.SubCounts) { c.LostSilent-- },
 		"lostAnnounced":           func(c *sinks.SubCounts) { c.LostAnnounced++ },
+		"lostOrderUnknown":        func(c *sinks.SubCounts) { c.LostOrderUnknown++ },
 		"duplicates.sameEvent":    func(c *sinks.SubCounts) { c.Duplicates.SameEvent++ },
 		"duplicates.sameEmission": func(c *sinks.SubCounts) { c.Duplicates.SameEmission++ },
 		"duplicates.requested":    func(c *sinks.SubCounts) { c.Duplicates.Requested++ },
