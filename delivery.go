@@ -85,14 +85,15 @@ const (
 	Rejected
 	// Malformed: a message that could not be read.
 	Malformed
-	// Overclaimed: a cursor, watermark or confirmation claimed more than was
-	// delivered.
-	Overclaimed
+	// Claimed: a cursor that came by itself (with a heartbeat, a confirmation, an
+	// empty poll or a gap) is the one that stands for Notice.Stamp: the target
+	// says that all up to there was delivered. A ledger finds out whether it was.
+	Claimed
 )
 
 // String returns the notice in lower case.
 func (k NoticeKind) String() string {
-	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "overclaimed"}
+	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "claimed"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -105,6 +106,7 @@ type Notice struct {
 	Kind   NoticeKind
 	At     Instant
 	Detail string // one short line, for people; may be empty
+	Stamp  Stamp  // of Claimed
 }
 
 // State is where a subscription stands.

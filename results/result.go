@@ -179,7 +179,9 @@ type Gaps struct {
 	Longest    int64   `json:"longest"`    // emissions in the longest run
 	// FalseAlarms are announcements with nothing missing.
 	FalseAlarms int64 `json:"falseAlarms"`
-	// Overclaimed are cursors that claimed more than was delivered.
+	// Overclaimed are cursors that came by themselves, with a heartbeat, a
+	// confirmation or an empty poll, and were the first to claim an event that was
+	// lost silently. Push and poll only.
 	Overclaimed int64 `json:"overclaimed"`
 }
 

@@ -124,7 +124,9 @@ type SubCounts struct {
 	Recovered, InFlight        int64
 	Replayed, Excused          int64
 	Announcements, FalseAlarms int64
-	Overclaimed                int64
+	// Overclaimed counts the cursors that were the first to claim something that
+	// was lost silently.
+	Overclaimed int64
 	// Undecided: first copies of emissions whose firing is still pending.
 	// Zero once every shot is resolved.
 	Undecided int64

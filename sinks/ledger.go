@@ -137,7 +137,7 @@ type LiveLane struct {
 	Replayed        int64
 	Unprobed        int64
 	Announcements   int64
-	Overclaimed     int64
+	Overclaimed     int64 // of windows that are closed
 	Rejected        int64
 	Malformed       int64
 	Reconnects      int64

@@ -254,7 +254,7 @@ func (l *Ledger) Delivered(d mcpload.Delivery) {
 	}
 }
 
-// Noticed implements mcpload.Recorder. Only Truncated and Overclaimed need a
+// Noticed implements mcpload.Recorder. Only Truncated and Claimed need a
 // subscription that exists; for the rest the lane is enough.
 func (l *Ledger) Noticed(n mcpload.Notice) {
 	if int(n.Sub.Lane) >= len(l.lanes) {
@@ -263,7 +263,7 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 	}
 	lane := l.lanes[n.Sub.Lane]
 	switch n.Kind {
-	case mcpload.Truncated, mcpload.Overclaimed:
+	case mcpload.Truncated, mcpload.Claimed:
 		h, pos, ok := l.find(n.Sub)
 		if !ok {
 			l.misuse.subscription.Add(1)
@@ -292,14 +292,12 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 // the lock.
 func (h *shard) notice(pos uint32, n *mcpload.Notice) {
 	s := &h.subs[pos]
-	c := &h.rare(s).counts
-	if n.Kind == mcpload.Overclaimed {
-		h.counts.Overclaimed++
-		c.Overclaimed++
+	if n.Kind == mcpload.Claimed {
+		h.claimed(s, n.Stamp)
 		return
 	}
 	h.counts.Announcements++
-	c.Announcements++
+	h.rare(s).counts.Announcements++
 	// Before it is active and after it is over, an announcement is about what
 	// nobody was owed.
 	if s.active == 0 || s.over {

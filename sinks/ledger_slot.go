@@ -40,6 +40,7 @@ type slotExtra struct {
 	// is as in announcement, of now.
 	announced []announcement
 	stale     uint32
+	claims    []uint32 // emissions up to which all was claimed, ascending
 	// forgotten is the highest seq whose odd ids were dropped.
 	forgotten uint32
 }
@@ -74,7 +75,7 @@ func (s *slot) restart(base uint32, keep bool) {
 	case s.extra == nil:
 	case keep:
 		x := s.extra
-		*x = slotExtra{holes: x.holes[:0], early: x.early[:0], odd: x.odd[:0], refused: x.refused[:0], announced: x.announced[:0]}
+		*x = slotExtra{holes: x.holes[:0], early: x.early[:0], odd: x.odd[:0], refused: x.refused[:0], announced: x.announced[:0], claims: x.claims[:0]}
 	default:
 		s.extra = nil
 	}

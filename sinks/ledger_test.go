@@ -68,8 +68,8 @@ func say(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, verb string, s mcplo
 		r.Delivered(d)
 	case "truncated":
 		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Truncated, At: at})
-	case "overclaimed":
-		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Overclaimed, At: at})
+	case "claimed":
+		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Claimed, At: at, Stamp: s})
 	default:
 		to, ok := states[verb]
 		if !ok {
@@ -207,7 +207,22 @@ func TestLedgerFigures(t *testing.T) {
 			SubCounts{Unexpected: Unexpected{NotSubscribed: 1}}},
 		{"could not be opened", "attaching@1 fire:1@2 ok:1@3 got:1@4 failed@5 fire:2@6 ok:2@7 got:2@8", LedgerOptions{},
 			SubCounts{InFlight: 1, Unexpected: Unexpected{NotSubscribed: 1}}},
-		{"overclaimed", up + "overclaimed@3", LedgerOptions{}, second(SubCounts{Overclaimed: 1})},
+		{"claimed, and never delivered", up + "fire:1@3 ok:1@4 claimed:1@5", LedgerOptions{},
+			second(SubCounts{Expected: 1, LostSilent: 1, Overclaimed: 1, GapIncidents: 1, LongestGap: 1})},
+		{"claimed before it was delivered", up + "fire:1@3 ok:1@4 claimed:1@5 got:1@6", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1})},
+		{"claimed by what happened later", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 got:2@7 claimed:2@8 claimed:2@9 fire:3@10 ok:3@11 got:3@12 claimed:3@13", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 2, LostSilent: 1, Overclaimed: 1, GapIncidents: 1, LongestGap: 1})},
+		{"claimed one after the other", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 got:2@7 claimed:2@8 fire:3@10 ok:3@11 claimed:3@13", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 1, LostSilent: 2, Overclaimed: 2, GapIncidents: 2, LongestGap: 1})},
+		{"not claimed by what overlaps", up + "fire:1@3 fire:2@3 ok:1@4 ok:2@4 got:2@5 claimed:2@6", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1})},
+		{"not claimed by what happened before", up + "fire:1@3 ok:1@4 got:1@5 claimed:1@6 fire:2@7 ok:2@8", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1})},
+		{"claimed and announced", up + "fire:1@3 ok:1@4 truncated@5 fire:2@6 ok:2@7 got:2@8 claimed:2@9", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 1, LostAnnounced: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"claims of another run, of what was never fired, and of another source", up + "fire:1@3 ok:1@4 claimed:9@5 claimed:1.77@5 claimed:0@5 fire:1.1@5 ok:1.1@6 claimed:1.1@7", LedgerOptions{},
+			second(SubCounts{Expected: 2, LostSilent: 2, Overclaimed: 1, GapIncidents: 2, LongestGap: 1})},
 		{"ended", up + "fire:1@3 ok:1@4 got:1@5 fire:2@6 ok:2@7 detaching@8 fire:3@9 ok:3@9 got:3@10 detached@10 fire:4@11 ok:4@12 got:4@13", LedgerOptions{},
 			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, InFlight: 1, Unexpected: Unexpected{NotSubscribed: 1}, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 6 * time.Millisecond}},
 		{"excused, and not", up + "fire:1@3 ok:1@3 fire:2@5 ok:2@5 fire:3@6 ok:3@6 detaching@8 got:3@9 detached@10", LedgerOptions{DetachGrace: 3 * time.Millisecond},

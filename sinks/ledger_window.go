@@ -111,6 +111,7 @@ func (w *window) judge(e *emission) class {
 type windowSum struct {
 	expected, excused               int64
 	silent, announced, unknown      int64
+	overclaimed                     int64
 	falseAlarms, incidents, longest int64
 }
 
@@ -122,6 +123,7 @@ func (s windowSum) addTo(c *SubCounts) {
 	c.LostOrderUnknown += s.unknown
 	c.Excused += s.excused
 	c.FalseAlarms += s.falseAlarms
+	c.Overclaimed += s.overclaimed
 	c.GapIncidents += s.incidents
 	c.LongestGap = max(c.LongestGap, s.longest)
 }
@@ -164,6 +166,8 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 	}
 	s.expected += src.countOwed(low, high)
 	var gap gapRun
+	claimed := t.extra != nil && len(t.extra.claims) > 0
+	var silent []run // only where claimed
 	piece := func(h run) {
 		from, to := max(h.from, low), min(h.to, high)
 		excused := src.countOwed(max(from, excusedFrom), to)
@@ -178,6 +182,9 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 			switch kind {
 			case lossSilent:
 				s.silent += n
+				if claimed {
+					silent = append(silent, r)
+				}
 			case lossAnnounced:
 				s.announced += n
 			case lossUnknown:
@@ -201,6 +208,9 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 		}
 	}
 	piece(run{t.newest + 1, high})
+	if claimed {
+		s.overclaimed += t.overclaims(src, silent)
+	}
 	return t.backed(src, src.firstFrom(t.base+1, w.attaching+1), high, backed)
 }
 

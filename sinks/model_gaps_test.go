@@ -76,6 +76,8 @@ func (m *model) covers(a modelNotice, x *modelEmission, copies []modelCopy) (may
 func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, source uint16, copies []modelCopy, got map[*modelEmission]bool, owedTo func(*modelEmission) bool, ended bool) {
 	rec := records(copies, source)
 	var length int64
+	overclaimed := map[int]bool{} // by number of the claim
+	defer func() { f.Overclaimed += int64(len(overclaimed)) }()
 	for _, e := range all {
 		if e.source != source || !owedTo(e) {
 			continue
@@ -105,6 +107,12 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 			f.LostOrderUnknown++
 		default:
 			f.LostSilent++
+			for i, c := range m.claims(w, source, all) {
+				if c == e || m.precedes(e, c) {
+					overclaimed[i] = true
+					break
+				}
+			}
 		}
 	}
 	for i, r := range rec {
@@ -119,6 +127,26 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 			}
 		}
 	}
+}
+
+// claims returns the emissions up to which a cursor claimed that all of a source
+// was delivered, while w was active or ending, those left out that were claimed
+// before.
+func (m *model) claims(w *modelWindow, source uint16, all []*modelEmission) []*modelEmission {
+	sub := m.calls[w.begins].(mcpload.Transition).Sub
+	var out []*modelEmission
+	for i, c := range m.calls {
+		n, ok := c.(mcpload.Notice)
+		if !ok || n.Sub != sub || n.Kind != mcpload.Claimed || i <= w.activeCall || i >= w.overCall || i >= w.to || n.Stamp.Run != m.opt.Run || n.Stamp.Source != source {
+			continue
+		}
+		for _, e := range all {
+			if e.source == source && e.seq == n.Stamp.Seq && e.firedCall < i && (len(out) == 0 || out[len(out)-1].seq < e.seq) {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
 }
 
 type modelNotice struct {

@@ -241,5 +241,12 @@ func (h *history) notice() {
 	if b&15 == 15 {
 		kind = mcpload.NoticeKind(b>>4%8 + 1)
 	}
-	h.to.Noticed(mcpload.Notice{Sub: h.sub(), Kind: kind, At: h.now})
+	n := mcpload.Notice{Sub: h.sub(), Kind: kind, At: h.now}
+	switch {
+	case b&12 == 4 && len(h.fired) > 0:
+		n.Kind, n.Stamp = mcpload.Claimed, h.fired[len(h.fired)-1-int(b>>4)%len(h.fired)].Stamp
+	case kind == mcpload.Claimed: // of another run
+		n.Stamp = mcpload.Stamp{Run: historyRun + 1, Seq: 1}
+	}
+	h.to.Noticed(n)
 }

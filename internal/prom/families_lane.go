@@ -95,7 +95,7 @@ var gapFamilies = []family[oneLane]{
 	single(gauge, "mcpload_gap_longest_events", "Events in the longest run of lost ones, as far as it is counted.", func(x *oneLane) int64 { return x.Longest }),
 	single(counter, "mcpload_gap_announcements_total", "Announcements by the target that events are missing.", func(x *oneLane) int64 { return x.Announcements }),
 	single(counter, "mcpload_gap_false_alarms_total", "Announcements with nothing missing beside them.", func(x *oneLane) int64 { return x.FalseAlarms }),
-	single(counter, "mcpload_cursors_overclaimed_total", "Cursors that claimed more than had been delivered.", func(x *oneLane) int64 { return x.Overclaimed }),
+	single(counter, "mcpload_cursors_overclaimed_total", "Cursors of heartbeats, confirmations and empty polls that were the first to claim an event which was lost silently. Those of subscriptions that are still open are counted when they end.", func(x *oneLane) int64 { return x.Overclaimed }),
 }
 
 var overheadFamilies = []family[oneLane]{
