@@ -65,6 +65,10 @@ func (m *memory) Delivered(d mcpload.Delivery) {
 func (m *memory) Noticed(n mcpload.Notice) {
 	m.keep(func() {
 		m.notices = append(m.notices, n)
+		if n.Kind == mcpload.Claimed {
+			m.line("noticed claimed %d/%d/%d", n.Stamp.Run, n.Stamp.Source, n.Stamp.Seq)
+			return
+		}
 		m.line("noticed %s: %s", n.Kind, n.Detail)
 	})
 }
