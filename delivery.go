@@ -26,6 +26,10 @@ type Delivery struct {
 	// was none, and then Stamp is zero.
 	Stamp  Stamp
 	Probed bool
+	// Update is true when the message only says that something changed, and
+	// carries no payload that could hold a probe id. It may stand for anything
+	// that was fired before it came.
+	Update bool
 	// EventID is a 64-bit hash of the target's own event id (see [HashID]),
 	// 0 when it gave none.
 	EventID uint64
@@ -83,17 +87,25 @@ const (
 	// Rejected: a webhook delivery was refused because its signature was
 	// wrong, missing or stale. It is not a Delivery.
 	Rejected
-	// Malformed: a message that could not be read.
+	// Malformed: a message that could not be read, or that breaks the protocol.
 	Malformed
-	// Claimed: a cursor that came by itself (with a heartbeat, a confirmation, an
-	// empty poll or a gap) is the one that stands for Notice.Stamp: the target
-	// says that all up to there was delivered. A ledger finds out whether it was.
+	// Claimed: a cursor that came by itself (with a heartbeat, a confirmation or
+	// an empty poll) is the one that stands for Notice.Stamp: the target says
+	// that all up to there was delivered. A ledger finds out whether it was.
 	Claimed
+	// Undeliverable: a connection of the target to the lane's own listener
+	// failed before it carried a request. No subscription is known, so only
+	// the lane of Sub counts.
+	Undeliverable
+	// Suspended: the target said that from some moment after Since until At it
+	// delivered nothing to the subscription, because it had suspended delivery
+	// or no longer had the subscription.
+	Suspended
 )
 
 // String returns the notice in lower case.
 func (k NoticeKind) String() string {
-	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "claimed"}
+	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "claimed", "undeliverable", "suspended"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -106,7 +118,14 @@ type Notice struct {
 	Kind   NoticeKind
 	At     Instant
 	Detail string // one short line, for people; may be empty
-	Stamp  Stamp  // of Claimed
+	// Stamp is the emission that was claimed, of Claimed; else the probe id of a
+	// copy that the sink refused and that is no Delivery, and Refused says that
+	// there is one: only of Rejected and Malformed.
+	Stamp   Stamp
+	Refused bool
+	// Since is the last moment at which the target is known to have delivered;
+	// only of Suspended.
+	Since Instant
 }
 
 // State is where a subscription stands.
@@ -153,6 +172,9 @@ const (
 	Reconnect
 	Unsubscribe
 	Discovery
+	// Control: an envelope of a webhook that is no event and no challenge, as
+	// gap and terminated are.
+	Control
 	numCauses
 )
 
@@ -161,7 +183,7 @@ const Causes = int(numCauses)
 
 // String returns the cause as it is spelled in results.
 func (c Cause) String() string {
-	names := [...]string{"events", "subscribe", "emptyPoll", "heartbeat", "refresh", "verification", "retry", "reconnect", "unsubscribe", "discovery"}
+	names := [...]string{"events", "subscribe", "emptyPoll", "heartbeat", "refresh", "verification", "retry", "reconnect", "unsubscribe", "discovery", "control"}
 	if int(c) < len(names) {
 		return names[c]
 	}
@@ -187,4 +209,8 @@ type Call struct {
 	// Failure is empty on success, else a short stable word: "rpc -32013",
 	// "http 429", "timeout", "connection refused".
 	Failure string
+	// Answered is the HTTP status of the answer to a request that the target
+	// made, where this side answered it with an error; 0 = it did not. That is
+	// no failure of the target's.
+	Answered int
 }

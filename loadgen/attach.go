@@ -4,10 +4,12 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/defaults"
 )
 
 // DefaultConcurrency is how many subscriptions may be on their way at once.
-const DefaultConcurrency = 64
+const DefaultConcurrency = defaults.AttachConcurrency
 
 // AttachOptions say how fast subscriptions are opened.
 type AttachOptions struct {

@@ -30,7 +30,7 @@ type FiringOptions struct {
 	// Warmup+Duration, that instant excluded. Duration 0 or less means that
 	// only the schedule's own end stops it.
 	Warmup, Duration time.Duration
-	// Tolerance is how late a worker may be for a shot before the shot is
+	// Tolerance is how long a due shot waits for a free worker before it is
 	// dropped; 0 means [DefaultTolerance].
 	Tolerance time.Duration
 	// Number, if not nil, gives the number under which a shot of Schedule is
@@ -43,12 +43,13 @@ type FiringOptions struct {
 
 // Firing keeps the books of one period of firing: which shot is due when,
 // whether it left, and what became of it. [Loop] drives it; so can any other
-// loop that asks Wait, then Take, sends, and calls Resolve. Wait belongs to one
-// goroutine; everything else is safe for concurrent use.
+// loop that asks Wait, Admit, then Take, sends, and calls Resolve. Wait and
+// Admit belong to one goroutine; everything else is safe for concurrent use.
 type Firing struct {
 	o     FiringOptions
 	start atomic.Int64
 	timer *time.Timer // of Wait
+	free  *time.Timer // of Admit
 
 	// slack is how late the last timer fired: not the workers' fault, so it is
 	// added to their tolerance.
@@ -198,24 +199,71 @@ func (f *Firing) lagged(d time.Duration) {
 	}
 }
 
-// Take stamps shot n for a worker that is ready to send it now, or drops it
-// when the worker came too late: then ok is false and nothing is to be sent.
+// Admit takes a place in busy for shot n, which is due. The capacity of busy is
+// the number of workers, so a place stands for a free worker; the caller takes
+// the token out when the shot is resolved. Admit waits for a place until the
+// shot's tolerance is over. Then it counts the shot as dropped and returns
+// false. It also returns false, and counts nothing, when there is no such shot
+// or ctx is over.
+//
+// A shot that is admitted is sent, even if the machine takes longer than the
+// tolerance to run its worker: that delay belongs to the generator. It is in
+// the shot's latencies and in the lag from scheduled to published, and it must
+// not look like a lack of workers.
+func (f *Firing) Admit(ctx context.Context, n uint64, busy chan<- struct{}) bool {
+	intended, measured, ok := f.Due(n)
+	return ok && f.admit(ctx, due{n, intended, measured}, busy)
+}
+
+func (f *Firing) admit(ctx context.Context, d due, busy chan<- struct{}) bool {
+	if f.reserve(ctx, d.intended, busy) {
+		return true
+	}
+	if ctx.Err() == nil {
+		f.drop(d)
+	}
+	return false
+}
+
+func (f *Firing) reserve(ctx context.Context, intended mcpload.Instant, busy chan<- struct{}) bool {
+	select {
+	case busy <- struct{}{}:
+		return true
+	default:
+	}
+	wait := f.deadline(intended).Sub(f.o.Clock.Now())
+	if wait <= 0 {
+		return false
+	}
+	if f.free == nil {
+		f.free = time.NewTimer(wait)
+	} else {
+		f.free.Reset(wait)
+	}
+	defer f.free.Stop()
+	select {
+	case busy <- struct{}{}:
+		return true
+	case <-f.free.C:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// deadline is until when a shot waits for a worker.
+func (f *Firing) deadline(intended mcpload.Instant) mcpload.Instant {
+	return intended.Add(f.o.Tolerance + time.Duration(f.slack.Load()))
+}
+
+// Take stamps shot n, which was admitted, for the worker that sends it now. ok
+// is false when there is no such shot.
 func (f *Firing) Take(n uint64) (shot Shot, ok bool) {
 	intended, measured, ok := f.Due(n)
 	if !ok {
 		return Shot{}, false
 	}
-	d := due{n, intended, measured}
-	if f.o.Clock.Now() > f.deadline(intended) {
-		f.drop(d)
-		return Shot{}, false
-	}
-	return f.stamp(d), true
-}
-
-// deadline is until when a worker may take a shot.
-func (f *Firing) deadline(intended mcpload.Instant) mcpload.Instant {
-	return intended.Add(f.o.Tolerance + time.Duration(f.slack.Load()))
+	return f.stamp(due{n, intended, measured}), true
 }
 
 func (f *Firing) stamp(d due) Shot {

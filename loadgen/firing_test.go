@@ -225,27 +225,34 @@ func TestLoopCancelledWhileBusy(t *testing.T) {
 	})
 }
 
-func TestTakeDropsLateWorkers(t *testing.T) {
+// A shot is dropped when no worker becomes free within the tolerance. One that
+// was admitted is sent, however late its worker runs.
+func TestAdmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &notes{}
 		var lags []time.Duration
 		f := firing(t, r, 1, FiringOptions{Schedule: Constant{Rate: 10}, Duration: time.Second, Tolerance: time.Millisecond,
 			Lag: func(d time.Duration) { lags = append(lags, d) }})
-		if !f.Wait(t.Context(), 0) {
+		busy := make(chan struct{}, 1)
+		if !f.Wait(t.Context(), 0) || !f.Admit(t.Context(), 0, busy) {
 			t.Fatal("no shot 0")
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // the worker is slow to run
 		shot, ok := f.Take(0)
 		if !ok {
-			t.Fatal("shot 0 was dropped within the tolerance")
+			t.Fatal("shot 0 was dropped although it had a worker")
+		}
+		f.Wait(t.Context(), 1)
+		begun := time.Now()
+		if f.Admit(t.Context(), 1, busy) {
+			t.Error("shot 1 was admitted without a free worker")
+		}
+		if waited := time.Since(begun); waited != time.Millisecond {
+			t.Errorf("shot 1 waited %v for a worker", waited)
 		}
 		f.Resolve(shot, mcpload.Uncertain)
-		f.Wait(t.Context(), 1)
-		time.Sleep(2 * time.Millisecond)
-		if _, ok := f.Take(1); ok {
-			t.Error("shot 1 was taken late")
-		}
-		if _, ok := f.Take(10); ok {
+		<-busy
+		if _, ok := f.Take(10); ok || f.Admit(t.Context(), 10, busy) {
 			t.Error("there is a shot 10")
 		}
 		r.check(t, 2)

@@ -3,7 +3,6 @@ package loadgen
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/mcpload/mcpload"
 )
@@ -45,10 +44,8 @@ func Loop(ctx context.Context, f *Firing, o LoopOptions) Stats {
 		if !ok {
 			break
 		}
-		if p.reserve(ctx, d.intended) {
+		if f.admit(ctx, d, p.busy) {
 			p.send(d)
-		} else if ctx.Err() == nil {
-			f.drop(d)
 		}
 	}
 	close(p.queue)
@@ -69,34 +66,6 @@ type pool struct {
 	queue chan due
 
 	started int // workers; used by the pacing goroutine only
-	timer   *time.Timer
-}
-
-// reserve takes a worker for a shot, waiting for one until the shot's deadline.
-func (p *pool) reserve(ctx context.Context, intended mcpload.Instant) bool {
-	select {
-	case p.busy <- struct{}{}:
-		return true
-	default:
-	}
-	d := p.f.deadline(intended).Sub(p.f.o.Clock.Now())
-	if d <= 0 {
-		return false
-	}
-	if p.timer == nil {
-		p.timer = time.NewTimer(d)
-	} else {
-		p.timer.Reset(d)
-	}
-	defer p.timer.Stop()
-	select {
-	case p.busy <- struct{}{}:
-		return true
-	case <-p.timer.C:
-		return false
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // send hands a shot over whose worker is reserved. Tokens are only given back

@@ -66,7 +66,8 @@ func TestStamperAssign(t *testing.T) {
 	}
 	for clock.Now() < 1000 {
 	}
-	if _, ok := f.Take(0); ok || len(r.drops) != 1 || r.drops[0].Source != 2 {
+	busy := make(chan struct{}) // no worker
+	if f.Admit(t.Context(), 0, busy) || len(r.drops) != 1 || r.drops[0].Source != 2 {
 		t.Errorf("drops %+v", r.drops)
 	}
 }

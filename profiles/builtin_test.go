@@ -105,6 +105,24 @@ func TestThresholdsCoverAnnouncedLoss(t *testing.T) {
 	}
 }
 
+// One with a webhook lane demands the same of the losses that only webhooks have.
+func TestThresholdsCoverWebhookLoss(t *testing.T) {
+	for _, name := range builtinNames() {
+		p, err := Load(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Thresholds) == 0 || !slices.ContainsFunc(p.Lanes, func(l Lane) bool { return l.Mode == "webhook" }) {
+			continue
+		}
+		for _, figure := range []string{"lostUndeliverable", "lostRefused", "lostSuspended"} {
+			if want := "*." + figure + " == 0"; !slices.Contains(p.Thresholds, want) {
+				t.Errorf("%s: no %q", name, want)
+			}
+		}
+	}
+}
+
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
 	text, err := Source("smoke")

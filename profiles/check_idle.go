@@ -77,8 +77,13 @@ func (c *checker) idle() {
 	if c.given("target.embedded.feedEvery") && p.Upstream.Kind != "feed" {
 		c.bad("target.embedded.feedEvery", "there is no feed to poll", "remove it, or set upstream.kind: feed")
 	}
-	if e.ProxiesMayBuffer && e.Transport == "stdio" {
-		c.bad("target.embedded.proxiesMayBuffer", "means nothing over standard input and output", "remove it")
+	for _, over := range []struct {
+		key string
+		on  bool
+	}{{"proxiesMayBuffer", e.ProxiesMayBuffer}, {"sseAnswers", e.SSEAnswers}} {
+		if over.on && e.Transport == "stdio" {
+			c.bad("target.embedded."+over.key, "means nothing over standard input and output", "remove it")
+		}
 	}
 	if e.Lists.Entries == 0 {
 		for _, key := range []string{"page", "ttl", "private", "older", "strict"} {

@@ -36,6 +36,7 @@ func TestIdleKeys(t *testing.T) {
 		{lane, "embedded: {lists: {page: 3}}", inject, "", "target.embedded.lists.page: there are no lists"},
 		{lane, "embedded: {lists: {page: 3, entries: 9}}", inject, "", ""},
 		{lane, "embedded: {transport: stdio, proxiesMayBuffer: true}", inject, "", "target.embedded.proxiesMayBuffer: means nothing"},
+		{lane, "embedded: {transport: stdio, sseAnswers: true}", inject, "", "target.embedded.sseAnswers: means nothing"},
 		// What the target would refuse when it is started.
 		{lane, "embedded: {buffer: -5}", inject, "", "target.embedded.buffer: -5 is too small; give at least 0"},
 		{lane, "embedded: {nextPoll: 1us}", inject, "", "target.embedded.nextPoll: 1µs is too short; give at least 1ms"},

@@ -2,6 +2,8 @@ package profiles
 
 import (
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -84,18 +86,32 @@ func (c *checker) webhook(path string, w *WebhookLane) {
 	c.least(path+".rotateEvery", w.RotateEvery, 0)
 	c.enum(path+".secrets", w.Secrets, "both", "early", "late")
 	c.span(path+".oldSecret", w.OldSecret, time.Millisecond, longest)
+	c.enum(path+".verify", w.Verify, "strict", "report")
 	if w.Refuse < 0 || w.Refuse > 1 {
 		c.bad(path+".refuse", fmt.Sprintf("%v is out of bounds", w.Refuse), "give a share from 0 to 1")
 	}
 	c.span(path+".ackDelay", w.AckDelay, 0, time.Hour)
 	if w.Callback != "" {
-		c.web(path+".callback", w.Callback, "https")
+		if u := c.web(path+".callback", w.Callback, "https", "http"); u != nil && u.Scheme == "http" {
+			c.plainCallback(path, w, u)
+		}
 	}
 	if (w.CertFile == "") != (w.KeyFile == "") {
 		c.bad(path+".certFile", "a certificate is of no use without its key", "give certFile and keyFile, or neither")
 	}
 	if w.Listen != "" && !listenable(w.Listen) {
 		c.bad(path+".listen", quote(w.Listen)+" is no address to listen on", "write it like 127.0.0.1:8443")
+	}
+}
+
+// plainCallback checks a callback that is called without TLS.
+func (c *checker) plainCallback(path string, w *WebhookLane, u *url.URL) {
+	host, _, _ := net.SplitHostPort(w.Listen)
+	switch {
+	case !loopback(u.Hostname()) || w.Listen != "" && !loopback(host):
+		c.bad(path+".callback", "plain http is for loopback only, on both ends", "use https, or http://127.0.0.1:0 and no other listen address")
+	case w.CertFile != "":
+		c.bad(path+".certFile", "means nothing to a callback over http", "remove it, or use https")
 	}
 }
 
@@ -132,4 +148,10 @@ func (c *checker) templates(path string, l *Lane) {
 			return
 		}
 	}
+}
+
+// loopback tells whether a host is this machine's loopback, by its name.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -3,6 +3,8 @@ package profiles
 import (
 	"slices"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/defaults"
 )
 
 // Defaults are set before a profile is read, so that a 0 that is written means
@@ -31,20 +33,21 @@ func defaultLane(mode string) Lane {
 	l := Lane{
 		System:  "events",
 		Sources: "all",
-		HTTP:    "1.1",
-		Attach:  Attach{Concurrency: 64, OnFailure: "stop"},
+		HTTP:    defaults.HTTP,
+		Attach:  Attach{Concurrency: defaults.AttachConcurrency, OnFailure: "stop"},
 	}
 	switch mode {
 	case "poll":
-		l.Poll.Floor = time.Second
+		l.Poll.Floor = defaults.PollFloor
 	case "push":
-		l.Push.Heartbeat = 15 * time.Second
-		l.Push.Backoff = Backoff{Min: 250 * time.Millisecond, Max: 10 * time.Second}
+		l.Push.Heartbeat = defaults.Heartbeat
+		l.Push.Backoff = Backoff{Min: defaults.BackoffMin, Max: defaults.BackoffMax}
 	case "webhook":
-		l.Webhook.TTL = "default"
-		l.Webhook.RefreshAt = 0.75
-		l.Webhook.Secrets = "both"
-		l.Webhook.OldSecret = 5 * time.Minute
+		l.Webhook.TTL = defaults.WebhookTTL
+		l.Webhook.RefreshAt = defaults.RefreshAt
+		l.Webhook.Secrets = defaults.Secrets
+		l.Webhook.Verify = defaults.Verify
+		l.Webhook.OldSecret = defaults.OldSecret
 	}
 	return l
 }

@@ -3,6 +3,8 @@ package profiles
 import (
 	"fmt"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/defaults"
 )
 
 // SEP1803Lane is what only a lane of system sep-1803 can be told. Mode push is
@@ -31,9 +33,9 @@ type SEP1803Lane struct {
 func defaultSEP1803(l *Lane, mode string) {
 	switch mode {
 	case "push":
-		l.SEP1803 = SEP1803Lane{PerSession: 1, Redelivery: true}
+		l.SEP1803 = SEP1803Lane{PerSession: defaults.SEP1803PerSession, Redelivery: defaults.SEP1803Redelivery}
 	case "webhook":
-		l.SEP1803 = SEP1803Lane{Early: "hold"}
+		l.SEP1803 = SEP1803Lane{Early: defaults.SEP1803Early}
 	}
 }
 

@@ -3,6 +3,8 @@ package profiles
 import (
 	"fmt"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/defaults"
 )
 
 // SystemSEP2549 is the system of lists with a time to live.
@@ -57,7 +59,10 @@ type EmbeddedLists struct {
 // defaultSEP2549 fills a lane of system sep-2549.
 func defaultSEP2549(l *Lane, _ string) {
 	l.Event = "list.changed"
-	l.SEP2549 = SEP2549Lane{List: "tools", URI: "list://content", Use: 10, Cache: true, Jitter: 0.1, StaleOnError: true}
+	l.SEP2549 = SEP2549Lane{
+		List: defaults.SEP2549List, URI: defaults.SEP2549URI, Use: defaults.SEP2549Use, Cache: defaults.SEP2549Cache,
+		Jitter: defaults.SEP2549Jitter, StaleOnError: defaults.SEP2549StaleOnError,
+	}
 }
 
 // completeLists gives the embedded target lists where a lane uses them.

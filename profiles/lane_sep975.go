@@ -3,6 +3,8 @@ package profiles
 import (
 	"fmt"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/defaults"
 )
 
 // SystemSEP975 is the system of resumable requests.
@@ -55,8 +57,8 @@ type SEP975Lane struct {
 func defaultSEP975(l *Lane, _ string) {
 	l.Sources = noSources
 	l.SEP975 = SEP975Lane{
-		Tool: "work", Steps: 20, Step: 200 * time.Millisecond, MaxWait: 10 * time.Second,
-		Disconnect: "one", At: time.Second, Away: time.Second, Tolerance: time.Second,
+		Tool: defaults.SEP975Tool, Steps: defaults.SEP975Steps, Step: defaults.SEP975Step, MaxWait: defaults.SEP975MaxWait,
+		Disconnect: defaults.SEP975Disconnect, At: defaults.SEP975At, Away: defaults.SEP975Away, Tolerance: defaults.SEP975Tolerance,
 	}
 }
 

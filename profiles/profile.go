@@ -146,6 +146,9 @@ type Embedded struct {
 	// ProxiesMayBuffer leaves out the header X-Accel-Buffering: no of event
 	// streams, so that a proxy does what its own settings say.
 	ProxiesMayBuffer bool `yaml:"proxiesMayBuffer,omitempty" json:"proxiesMayBuffer,omitempty"`
+	// SSEAnswers answers every call with an event stream of one message instead
+	// of JSON, as servers made with the official Go SDK do.
+	SSEAnswers bool `yaml:"sseAnswers,omitempty" json:"sseAnswers,omitempty"`
 	// FeedEvery is the pause between two polls of upstream.kind feed.
 	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty"`
 }
@@ -204,11 +207,12 @@ type PollLane struct {
 
 // PushLane watches a stream.
 type PushLane struct {
-	// Heartbeat is the interval that the server promises, default 15s; a stream
-	// that is silent for twice as long is dead.
+	// Heartbeat is the interval that the server promises, default 30s, as the
+	// draft wants at least; a stream that is silent for more than twice as long is
+	// dead.
 	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty"`
 	// Backoff is the first and the longest wait before a reconnect, default
-	// 250ms to 10s.
+	// 500ms to 30s, as for a failed poll.
 	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
 }
 
@@ -238,8 +242,13 @@ type WebhookLane struct {
 	Refuse float64 `yaml:"refuse,omitempty" json:"refuse,omitempty"`
 	// AckDelay is how long the sink waits before it answers 2xx.
 	AckDelay time.Duration `yaml:"ackDelay,omitempty" json:"ackDelay,omitempty"`
+	// Verify says what becomes of a delivery whose signature does not verify:
+	// strict (the default) refuses it, report takes it and notes what is wrong.
+	Verify string `yaml:"verify,omitempty" json:"verify,omitempty"`
 	// Callback is the address under which the target reaches the sink, where
-	// it differs from the listener's own, e.g. https://load-1.example:8443.
+	// it differs from the listener's own, e.g. https://load-1.example:8443. On
+	// a loopback address it may be http: then the listener speaks plain HTTP.
+	// Port 0 stands for the listener's own, as in http://127.0.0.1:0.
 	Callback string `yaml:"callback,omitempty" json:"callback,omitempty"`
 	// Listen is the listener's address; empty = a free port of 127.0.0.1.
 	Listen string `yaml:"listen,omitempty" json:"listen,omitempty"`

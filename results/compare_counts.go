@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/aclements/go-moremath/mathx"
+	"github.com/mcpload/mcpload/sinks"
 )
 
 // tallied is a counting figure in one run: count of whole, in clusters that
@@ -93,13 +94,13 @@ func countEstimate(a, b []tallied, alpha float64) estimate {
 	return e
 }
 
-// lossOf counts what a lane lost in one way, which kind names as its examples
-// do. Consecutive misses of a subscription are one incident.
-func lossOf(l *Lane, n int64, kind string) tallied {
+// lossOf counts n of a lane's losses, whose examples are of a kind. Consecutive
+// misses of a subscription are one incident.
+func lossOf(l *Lane, n int64, kind sinks.ExampleKind) tallied {
 	t := tallied{count: float64(n), whole: float64(l.Expected)}
 	if n > 0 {
 		incidents := float64(max(l.Gaps.Incidents, 1)) * float64(n) / float64(l.Lost())
-		t.clusters = clustersOf(l.Examples, kind, min(incidents, t.count))
+		t.clusters = clustersOf(l.Examples, string(kind), min(incidents, t.count))
 	}
 	return t
 }

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/mcpload/mcpload/sinks"
 )
 
 // compared is one figure of a lane (or of the run) that comparisons have.
@@ -27,9 +29,12 @@ var laneFigures = []compared{
 	{path: "latency.fromSent.p90", unit: "ns", tag: TagSent, rank: 1},
 	{path: "latency.fromSent.p99", unit: "ns", tag: TagSent, rank: 2},
 	{path: "latency.fromSent.p999", unit: "ns", tag: TagSent, rank: 3},
-	{path: "lostSilent", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostSilent, "lost") }},
-	{path: "lostAnnounced", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostAnnounced, "lost, announced") }},
-	{path: "lostOrderUnknown", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostOrderUnknown, "lost, order unknown") }},
+	{path: "lostSilent", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostSilent, sinks.ExampleLostSilent) }},
+	{path: "lostAnnounced", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostAnnounced, sinks.ExampleLostAnnounced) }},
+	{path: "lostOrderUnknown", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostOrderUnknown, sinks.ExampleLostOrderUnknown) }},
+	{path: "lostUndeliverable", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostUndeliverable, sinks.ExampleLostUndeliverable) }},
+	{path: "lostRefused", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostRefused, sinks.ExampleLostRefused) }},
+	{path: "lostSuspended", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostSuspended, sinks.ExampleLostSuspended) }},
 	{path: "duplicates.rate", unit: "share", count: duplicatesOf},
 	{path: "overhead.totalPerDelivered.requests", unit: "requests"},
 	{path: "overhead.totalPerDelivered.bytes", unit: "bytes"},

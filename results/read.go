@@ -86,7 +86,8 @@ func (r *Result) Check() error {
 	seen := map[string]bool{}
 	for _, l := range r.Lanes {
 		if l.Expected != l.Delivered+l.Lost() {
-			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d lost in silence + %d lost and announced + %d lost with their order unknown", l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostOrderUnknown)
+			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d lost in silence + %d lost and announced + %d lost with their order unknown + %d undeliverable + %d refused + %d suspended",
+				l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostOrderUnknown, l.LostUndeliverable, l.LostRefused, l.LostSuspended)
 		}
 		if seen[l.Name] {
 			return fmt.Errorf("lane %s stands there twice", l.Name)

@@ -116,7 +116,8 @@ type Lane struct {
 	Mode          string `json:"mode"`          // poll, push or webhook
 	Subscriptions int    `json:"subscriptions"` // how many the profile asked for
 	Ready         Ready  `json:"ready"`         // how they came up
-	// Expected = Delivered + LostSilent + LostAnnounced + LostOrderUnknown.
+	// Expected = Delivered + LostSilent + LostAnnounced + LostOrderUnknown +
+	// LostUndeliverable + LostRefused + LostSuspended.
 	Expected      int64      `json:"expected"`
 	Delivered     int64      `json:"delivered"`     // owed and received at least once
 	Duplicates    Duplicates `json:"duplicates"`    // second and later copies
@@ -127,11 +128,18 @@ type Lane struct {
 	// LostOrderUnknown: never received, and nobody can tell whether an
 	// announcement was about it, because its firing overlapped with that of an
 	// event received beside the announcement.
-	LostOrderUnknown int64   `json:"lostOrderUnknown"`
-	Unexpected       int64   `json:"unexpected"` // copies that should not have come
-	Recovered        int64   `json:"recovered"`  // received although firing failed
-	Gaps             Gaps    `json:"gaps"`       // runs of lost emissions
-	Latency          Latency `json:"latency"`    // of first deliveries
+	LostOrderUnknown int64 `json:"lostOrderUnknown"`
+	// LostUndeliverable, LostRefused and LostSuspended are further losses whose
+	// cause is known: connections of the target failed at this side's own
+	// listener, every copy was refused by this side, or the target had suspended
+	// delivery.
+	LostUndeliverable int64   `json:"lostUndeliverable"`
+	LostRefused       int64   `json:"lostRefused"`   // every copy that came was refused by this side
+	LostSuspended     int64   `json:"lostSuspended"` // published while the target, by its own word, did not deliver
+	Unexpected        int64   `json:"unexpected"`    // copies that should not have come
+	Recovered         int64   `json:"recovered"`     // received although firing failed
+	Gaps              Gaps    `json:"gaps"`          // runs of lost emissions
+	Latency           Latency `json:"latency"`       // of first deliveries
 	// Received counts the events that came in the whole run, once for each
 	// subscription, warm-up included: what process.cpu is divided by.
 	Received int64    `json:"received"`
@@ -147,9 +155,6 @@ type Lane struct {
 	// Process is the target's use during this lane's turn, where lanes take turns.
 	Process *Process `json:"process,omitempty"`
 }
-
-// Lost is the number of owed pairs that never came, whatever was announced.
-func (l *Lane) Lost() int64 { return l.LostSilent + l.LostAnnounced + l.LostOrderUnknown }
 
 // Ready is how a lane's subscriptions came up.
 type Ready struct {
@@ -290,6 +295,9 @@ type Detail struct {
 	// Excused emissions were on their way when the subscription ended, or came
 	// too late for its last poll.
 	Excused int64 `json:"excused"`
+	// Unidentified emissions may have been announced by an update that names no
+	// event. They are not in expected.
+	Unidentified int64 `json:"unidentified"`
 	// Replayed deliveries are older than the subscription and were asked for.
 	Replayed        int64 `json:"replayed"`
 	Rejected        int64 `json:"rejected"`        // signature wrong, missing or stale
@@ -300,6 +308,25 @@ type Detail struct {
 	TransientErrors int64 `json:"transientErrors"` // error notifications, and calls that failed and were tried again
 	// MalformedBy splits Malformed by what was wrong; absent when nothing was.
 	MalformedBy map[string]int64 `json:"malformedBy,omitempty"`
+	// RejectedBy splits Rejected by what was wrong; absent when nothing was.
+	RejectedBy map[string]int64 `json:"rejectedBy,omitempty"`
+	// Undeliverable counts connections of the target to the lane's own listener
+	// that failed before they carried a request, UndeliverableBy why.
+	Undeliverable   int64            `json:"undeliverable,omitempty"`
+	UndeliverableBy map[string]int64 `json:"undeliverableBy,omitempty"` // see undeliverable
+	// Suspended is how often the target said that it had suspended delivery or
+	// lost a subscription, SuspendedBy its words.
+	Suspended   int64            `json:"suspended,omitempty"`
+	SuspendedBy map[string]int64 `json:"suspendedBy,omitempty"` // see suspended
+	// AnsweredBy counts the target's requests that this side answered with an
+	// error, by status. They are no failures of the target's.
+	AnsweredBy map[string]int64 `json:"answeredBy,omitempty"`
+}
+
+// Lost is the number of owed pairs that were never received, for whatever
+// reason.
+func (l *Lane) Lost() int64 {
+	return l.LostSilent + l.LostAnnounced + l.LostOrderUnknown + l.LostUndeliverable + l.LostRefused + l.LostSuspended
 }
 
 // Example is one incident that can be followed up.

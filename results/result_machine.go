@@ -6,7 +6,11 @@ type Target struct {
 	Embedded bool   `json:"embedded"` // whether it was the reference target, started for this run
 	// Era is modern or legacy, Protocol the version that was agreed.
 	Era      string `json:"era"`
-	Protocol string `json:"protocol"`          // the version that was agreed
+	Protocol string `json:"protocol"` // the version that was agreed
+	// Fallback is what the handshakes of later eras were answered with before
+	// this one was found, such as "server/discover: http 400"; empty = nothing
+	// was refused. Each process asks once.
+	Fallback string `json:"fallback,omitempty"`
 	Name     string `json:"name,omitempty"`    // of the server software, as it says
 	Version  string `json:"version,omitempty"` // likewise
 	// Process is the target's own use of its machine while the run fired and

@@ -108,21 +108,38 @@ func (u Unexpected) Total() int64 {
 // A window is the time from Active to the end of a subscription; one that is
 // opened again has several.
 type SubCounts struct {
-	// Expected = Delivered + LostSilent + LostAnnounced + LostOrderUnknown.
+	// Expected = Delivered + LostSilent + LostAnnounced + LostOrderUnknown +
+	// LostUndeliverable + LostRefused + LostSuspended.
 	Expected, Delivered       int64
 	LostSilent, LostAnnounced int64
 	// LostOrderUnknown: lost, and whether an announcement was about it cannot be
 	// known, because its firing overlapped with that of an emission received
 	// beside the announcement.
 	LostOrderUnknown int64
+	// LostUndeliverable: published after everything that came to the
+	// subscription, and a connection of the target to the lane's own listener
+	// failed later, before it carried a request. Of a lane it is never more
+	// than LaneAccount.Undeliverable, of a subscription alone neither.
+	LostUndeliverable int64
+	// LostRefused: a copy came, and the sink refused every copy that came.
+	LostRefused int64
+	// LostSuspended: published while, by the target's own word, delivery was
+	// suspended or the subscription was gone.
+	LostSuspended int64
+	// AlsoSuspended are those of LostUndeliverable that would be LostSuspended
+	// otherwise; 0 once LostUndeliverable is bounded.
+	AlsoSuspended    int64
 	Duplicates       Duplicates
 	OutOfOrder, Late int64
 	Unexpected       Unexpected
 	Unprobed         int64
 	// Foreign copies are of emissions that a sibling fired: owed here to nobody.
-	Foreign                    int64
-	Recovered, InFlight        int64
-	Replayed, Excused          int64
+	Foreign             int64
+	Recovered, InFlight int64
+	Replayed, Excused   int64
+	// Unidentified: owed, and an update without a payload came after it was
+	// fired, which may have announced it. Not in Expected.
+	Unidentified               int64
 	Announcements, FalseAlarms int64
 	// Overclaimed counts the cursors that were the first to claim something that
 	// was lost silently.
@@ -138,9 +155,6 @@ type SubCounts struct {
 	// Active is the time it was active.
 	Active time.Duration
 }
-
-// Lost is the number of owed emissions that never came, whatever was announced.
-func (c *SubCounts) Lost() int64 { return c.LostSilent + c.LostAnnounced + c.LostOrderUnknown }
 
 // LaneAccount holds the figures of one lane.
 type LaneAccount struct {
@@ -169,6 +183,19 @@ type LaneAccount struct {
 	Received            int64
 	Arrivals            Arrivals
 	Rejected, Malformed int64
+	// RejectedBy is Rejected by the detail of the notices, most frequent first.
+	RejectedBy []Reason
+	// Undeliverable counts the connections of the target to the lane's own
+	// listener that failed before they carried a request, UndeliverableBy why.
+	Undeliverable   int64
+	UndeliverableBy []Reason
+	// Suspended counts how often the target said that it had suspended
+	// delivery, or had lost the subscription; SuspendedBy has its words.
+	Suspended   int64
+	SuspendedBy []Reason
+	// AnsweredBy counts the target's requests that this side answered with an
+	// error, by status.
+	AnsweredBy []Reason
 	// MalformedBy is Malformed by the detail of the notices, most frequent first.
 	MalformedBy             []Reason
 	Reconnects, DeadStreams int64
@@ -272,12 +299,15 @@ type ExampleKind string
 
 // The kinds of examples.
 const (
-	ExampleLostSilent       ExampleKind = "lost"
-	ExampleLostAnnounced    ExampleKind = "lost, announced"
-	ExampleLostOrderUnknown ExampleKind = "lost, order unknown"
-	ExampleDuplicate        ExampleKind = "duplicate"
-	ExampleUnexpected       ExampleKind = "unexpected"
-	ExampleOutOfOrder       ExampleKind = "out of order"
+	ExampleLostSilent        ExampleKind = "lost"
+	ExampleLostAnnounced     ExampleKind = "lost, announced"
+	ExampleLostOrderUnknown  ExampleKind = "lost, order unknown"
+	ExampleLostUndeliverable ExampleKind = "undeliverable here"
+	ExampleLostRefused       ExampleKind = "refused by this sink"
+	ExampleLostSuspended     ExampleKind = "lost after suspension"
+	ExampleDuplicate         ExampleKind = "duplicate"
+	ExampleUnexpected        ExampleKind = "unexpected"
+	ExampleOutOfOrder        ExampleKind = "out of order"
 )
 
 // Example is one finding with what is needed to look for it in the logs of a

@@ -45,6 +45,12 @@ func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
 		Name: n.spec.Name, System: n.spec.System, Mode: n.spec.Mode, Ordered: n.spec.Ordered,
 		Subscriptions:   n.spec.Subscriptions,
 		Rejected:        n.rejected.Load(),
+		RejectedBy:      n.rejectedBy.export(),
+		Undeliverable:   n.undeliverable.Load(),
+		UndeliverableBy: n.undeliverableBy.export(),
+		Suspended:       n.suspensions.Load(),
+		SuspendedBy:     n.suspendedBy.export(),
+		AnsweredBy:      n.answeredBy.export(),
 		Malformed:       n.malformed.Load(),
 		MalformedBy:     n.malformedBy.export(),
 		Reconnects:      n.reconnects.Load(),
@@ -64,6 +70,8 @@ func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
 		defer h.mu.Unlock()
 	}
 	n.accountShards(&out, now)
+	out.SubCounts.bound(out.Undeliverable)
+	out.Sums.bound(out.Undeliverable)
 	spans := n.accountSpans(&out)
 	out.Ready.Reasons = n.readyReasons.export()
 	out.Gaps = Gaps{Incidents: out.GapIncidents, Longest: out.LongestGap}
@@ -155,17 +163,17 @@ func (h *shard) undecided() map[uint32]int64 {
 // subCounts returns the figures of a subscription, and the part of them that
 // the shard's own counters do not have yet: that of windows which are not
 // closed.
-func (h *shard) subCounts(s *subState, now mcpload.Instant, found func(*slot, run, lossKind, int64)) (total, open SubCounts) {
+func (h *shard) subCounts(s *subState, now mcpload.Instant, found func(*slot, run, losses)) (total, open SubCounts) {
 	if s.rare != nil {
 		total = s.rare.counts
 		for i := range s.rare.former {
 			f := &s.rare.former[i]
-			h.ledger.sum(&f.window, f.slots, f.announced, found).addTo(&open)
+			h.ledger.sum(&f.window, f.slots, f.announced, f.evidence, found).addTo(&open)
 		}
 		open.InFlight += int64(len(s.rare.waiting))
 	}
 	if s.number > 0 {
-		h.ledger.sum(&s.window, h.slotsOf(s), s.announced, found).addTo(&open)
+		h.ledger.sum(&s.window, h.slotsOf(s), s.announced, h.evidence(s), found).addTo(&open)
 	}
 	if s.active != 0 && s.ending == 0 {
 		open.Windows++
@@ -189,6 +197,7 @@ func (l *Ledger) SubAccount(sub mcpload.Sub) SubCounts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	total, _ := h.subCounts(&h.subs[pos], now, nil)
+	total.bound(h.lane.undeliverable.Load())
 	total.Undecided = h.undecided()[pos]
 	return total
 }
@@ -231,16 +240,26 @@ func (l *Ledger) lineUp(spans map[int64]*packedSpan) []LaneInterval {
 }
 
 // gapExample returns a function that keeps runs of lost emissions in x.
-func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, lossKind, int64) {
+func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, losses) {
 	if x.limit == 0 {
 		return nil
 	}
-	return func(t *slot, r run, kind lossKind, lost int64) {
-		x.add(Example{
-			Kind: [...]ExampleKind{lossSilent: ExampleLostSilent, lossAnnounced: ExampleLostAnnounced, lossUnknown: ExampleLostOrderUnknown}[kind],
-			Sub:  h.name(pos), Source: t.source, From: r.from, To: r.to,
-			At: h.ledger.sources[t.source].firedAt(r.from), Detail: fmt.Sprintf("%d lost", lost),
-		})
+	return func(t *slot, r run, ways losses) {
+		for _, way := range []struct {
+			kind ExampleKind
+			lost int64
+		}{
+			{ExampleLostSilent, ways.silent}, {ExampleLostAnnounced, ways.announced}, {ExampleLostOrderUnknown, ways.unknown}, {ExampleLostUndeliverable, ways.undeliverable},
+			{ExampleLostRefused, ways.refused}, {ExampleLostSuspended, ways.suspended},
+		} {
+			if way.lost == 0 {
+				continue
+			}
+			x.add(Example{
+				Kind: way.kind, Sub: h.name(pos), Source: t.source, From: r.from, To: r.to,
+				At: h.ledger.sources[t.source].firedAt(r.from), Detail: fmt.Sprintf("%d lost", way.lost),
+			})
+		}
 	}
 }
 
@@ -268,6 +287,10 @@ func (c *SubCounts) plus(d *SubCounts) {
 	c.LostSilent += d.LostSilent
 	c.LostAnnounced += d.LostAnnounced
 	c.LostOrderUnknown += d.LostOrderUnknown
+	c.LostUndeliverable += d.LostUndeliverable
+	c.LostRefused += d.LostRefused
+	c.LostSuspended += d.LostSuspended
+	c.AlsoSuspended += d.AlsoSuspended
 	c.Duplicates.Requested += d.Duplicates.Requested
 	c.Duplicates.SameEvent += d.Duplicates.SameEvent
 	c.Duplicates.SameEmission += d.Duplicates.SameEmission
@@ -284,6 +307,7 @@ func (c *SubCounts) plus(d *SubCounts) {
 	c.InFlight += d.InFlight
 	c.Replayed += d.Replayed
 	c.Excused += d.Excused
+	c.Unidentified += d.Unidentified
 	c.Announcements += d.Announcements
 	c.FalseAlarms += d.FalseAlarms
 	c.Overclaimed += d.Overclaimed

@@ -47,8 +47,11 @@ func (n *LaneAccount) check() []string {
 			out = append(out, fmt.Sprintf("%s: %d, want %d", what, got, want))
 		}
 	}
-	same("expected against delivered and lost", n.Expected, n.Delivered+n.Lost())
+	same("expected against delivered and all that is lost", n.Expected, n.Delivered+n.Lost())
 	same("sum of expected against its parts", n.Sums.Expected, n.Sums.Delivered+n.Sums.Lost())
+	if n.LostUndeliverable > n.Undeliverable {
+		out = append(out, fmt.Sprintf("undeliverable: %d, but only %d connections failed", n.LostUndeliverable, n.Undeliverable))
+	}
 	if n.Sums != n.SubCounts {
 		out = append(out, fmt.Sprintf("subscriptions add up to %+v, the lane has %+v", n.Sums, n.SubCounts))
 	}

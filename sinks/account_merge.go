@@ -102,6 +102,12 @@ func (n *LaneAccount) plus(b *LaneAccount) {
 	n.Arrivals.Shared += b.Arrivals.Shared
 	n.Arrivals.Waited = n.Arrivals.Waited.Plus(b.Arrivals.Waited)
 	n.Rejected += b.Rejected
+	n.RejectedBy = plusReasons(n.RejectedBy, b.RejectedBy)
+	n.Undeliverable += b.Undeliverable
+	n.UndeliverableBy = plusReasons(n.UndeliverableBy, b.UndeliverableBy)
+	n.Suspended += b.Suspended
+	n.SuspendedBy = plusReasons(n.SuspendedBy, b.SuspendedBy)
+	n.AnsweredBy = plusReasons(n.AnsweredBy, b.AnsweredBy)
 	n.Malformed += b.Malformed
 	n.MalformedBy = plusReasons(n.MalformedBy, b.MalformedBy)
 	n.Reconnects += b.Reconnects

@@ -40,7 +40,9 @@ func (d *LaneDetail) add(e *LaneDetail) {
 	for _, x := range []struct{ to, from *int64 }{
 		{&d.Expected, &e.Expected}, {&d.Outstanding, &e.Outstanding}, {&d.LostSilent, &e.LostSilent}, {&d.LostAnnounced, &e.LostAnnounced},
 		{&d.LostOrderUnknown, &e.LostOrderUnknown},
-		{&d.Gaps, &e.Gaps}, {&d.FalseAlarms, &e.FalseAlarms}, {&d.Excused, &e.Excused}, {&d.Foreign, &e.Foreign}, {&d.Kernel, &e.Kernel},
+		{&d.Gaps, &e.Gaps}, {&d.FalseAlarms, &e.FalseAlarms}, {&d.Excused, &e.Excused}, {&d.Unidentified, &e.Unidentified}, {&d.Foreign, &e.Foreign}, {&d.Kernel, &e.Kernel},
+		{&d.LostUndeliverable, &e.LostUndeliverable}, {&d.LostRefused, &e.LostRefused}, {&d.LostSuspended, &e.LostSuspended},
+		{&d.Undeliverable, &e.Undeliverable}, {&d.Suspended, &e.Suspended},
 	} {
 		*x.to += *x.from
 	}

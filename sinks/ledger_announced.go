@@ -139,7 +139,8 @@ func (e *emission) happened() mcpload.Instant {
 	return mcpload.Instant(e.acked.Load())
 }
 
-// lossKind is what is known about the announcement of a lost emission.
+// lossKind is what is known about the announcement of a lost emission. Silent
+// ones may have another explanation: see evidence.
 type lossKind uint8
 
 const (
@@ -187,9 +188,9 @@ func (s *slot) loss(src *source, seq uint32) lossKind {
 	return kind
 }
 
-// losses splits the owed emissions in [from, to], all of which are lost, into
+// eachLoss splits the owed emissions in [from, to], all of which are lost, into
 // runs of one kind, which follow each other.
-func (s *slot) losses(src *source, from, to uint32, each func(kind lossKind, r run, lost int64)) {
+func (s *slot) eachLoss(src *source, from, to uint32, each func(kind lossKind, r run, lost int64)) {
 	if s.extra == nil || len(s.extra.announced) == 0 {
 		if n := src.countOwed(from, to); n > 0 {
 			each(lossSilent, run{from, to}, n)

@@ -30,11 +30,17 @@ type LaneDetail struct {
 	// Outstanding counts what is owed and has not come; see
 	// [Ledger.Outstanding]. It is 0 of a finished account.
 	Outstanding int64
-	// LostSilent, LostAnnounced and LostOrderUnknown are known of windows that are closed: those
+	// LostSilent and LostAnnounced are known of windows that are closed: those
 	// of the current ones are counted in Holes until the account is drawn up.
-	LostSilent, LostAnnounced  int64
-	LostOrderUnknown           int64
+	// So are the others.
+	LostSilent, LostAnnounced, LostOrderUnknown   int64
+	LostUndeliverable, LostRefused, LostSuspended int64
+	// Undeliverable and Suspended are as in [LaneAccount].
+	Undeliverable, Suspended   int64
 	Gaps, FalseAlarms, Excused int64
+	// Unidentified is known of windows that are closed, until the account is
+	// drawn up.
+	Unidentified int64
 	// Longest is the length of the longest gap, in emissions.
 	Longest int64
 	Foreign int64
@@ -157,6 +163,8 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 	defer sent.giveBack()
 	n.latencies(intended, sent)
 	out.FromIntended, out.FromSent, out.Ready = intended.distribution(), sent.distribution(), ready.distribution()
+	out.Undeliverable, out.Suspended = n.undeliverable.Load(), n.suspensions.Load()
+	c.bound(out.Undeliverable)
 	out.count(&c)
 	for i := range n.traffic {
 		t := &n.traffic[i]
@@ -201,7 +209,9 @@ func (n *lane) latencies(intended, sent *timing) {
 // count takes over what is counted for subscriptions, too.
 func (d *LaneDetail) count(c *SubCounts) {
 	d.LostSilent, d.LostAnnounced, d.LostOrderUnknown = c.LostSilent, c.LostAnnounced, c.LostOrderUnknown
+	d.LostUndeliverable, d.LostRefused, d.LostSuspended = c.LostUndeliverable, c.LostRefused, c.LostSuspended
 	d.Gaps, d.FalseAlarms, d.Excused = c.GapIncidents, c.FalseAlarms, c.Excused
+	d.Unidentified = c.Unidentified
 	d.Longest, d.Foreign, d.Active = c.LongestGap, c.Foreign, c.Active
 }
 
@@ -226,7 +236,7 @@ func (a *Account) Detail() Detail {
 		d := LaneDetail{
 			System: n.System, Mode: n.Mode, Subscriptions: n.Subscriptions, Expected: n.Expected,
 			FromIntended: n.Latency.FromIntended.Distribution(), FromSent: n.Latency.FromSent.Distribution(), Ready: n.Ready.Time.Distribution(),
-			Traffic: n.Traffic, Measured: n.Measured, Kernel: n.Arrivals.Kernel,
+			Traffic: n.Traffic, Measured: n.Measured, Kernel: n.Arrivals.Kernel, Undeliverable: n.Undeliverable, Suspended: n.Suspended,
 		}
 		for c := range d.Traffic {
 			d.Traffic[c].Took = Timing{}

@@ -44,8 +44,10 @@ type chunk struct {
 	measured  bitset
 	failed    bitset // ended Uncertain or Refused
 	owed      bitset // measured and Accepted: owed to whoever listened
+	refused   bitset
 	settled   bitset // resolved, and every delivery that waited is counted
 	owedN     atomic.Int64
+	refusedN  atomic.Int64
 }
 
 // source is the emission table of one source. Emissions are appended by one
@@ -178,6 +180,8 @@ func (s *source) resolve(seq uint32, o mcpload.Outcome, at mcpload.Instant) bool
 	case mcpload.Refused:
 		shots.Refused++
 		c.failed.set(pos)
+		c.refused.set(pos)
+		c.refusedN.Add(1)
 	}
 	e.outcome.Store(uint32(o))
 	return true
@@ -208,6 +212,12 @@ func (s *source) firstFrom(lo uint32, t mcpload.Instant) uint32 {
 // countOwed counts the owed emissions in [from, to]; an empty range has none.
 func (s *source) countOwed(from, to uint32) int64 {
 	return s.count(from, to, func(c *chunk, w int) uint64 { return c.owed[w].Load() }, func(c *chunk) int64 { return c.owedN.Load() })
+}
+
+// countSuspect counts those in [from, to] that the target may have had: all
+// that were not refused.
+func (s *source) countSuspect(from, to uint32) int64 {
+	return s.count(from, to, func(c *chunk, w int) uint64 { return ^c.refused[w].Load() }, func(c *chunk) int64 { return chunkSize - c.refusedN.Load() })
 }
 
 // countSkipped counts the measured ones in [from, to] that are not known to

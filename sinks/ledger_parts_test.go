@@ -93,17 +93,20 @@ func TestSourceCounts(t *testing.T) {
 	for range 3000 {
 		from := uint32(1 + r.IntN(n))
 		to := uint32(r.IntN(n + 1))
-		var owed, skipped int64
+		var owed, suspect, skipped int64
 		for seq := from; seq <= to; seq++ {
 			if measured[seq] && outcomes[seq] == mcpload.Accepted {
 				owed++
+			}
+			if outcomes[seq] != mcpload.Refused {
+				suspect++
 			}
 			if measured[seq] && outcomes[seq] < mcpload.Uncertain {
 				skipped++
 			}
 		}
-		if g := [...]int64{s.countOwed(from, to), s.countSkipped(from, to)}; g != [...]int64{owed, skipped} {
-			t.Fatalf("%d to %d: %v, want %v", from, to, g, [...]int64{owed, skipped})
+		if g := [...]int64{s.countOwed(from, to), s.countSuspect(from, to), s.countSkipped(from, to)}; g != [...]int64{owed, suspect, skipped} {
+			t.Fatalf("%d to %d: %v, want %v", from, to, g, [...]int64{owed, suspect, skipped})
 		}
 	}
 	for _, c := range []struct {

@@ -24,9 +24,10 @@ import (
 // fired after Active and before the end of a window. If it comes, it is
 // delivered; if not, it is lost, or excused when it was fired no longer than
 // DetachGrace before the end, or, where the subscription has to ask, before the
-// last time that it asked (Transition.Seen). Expected is what was owed and not
-// excused, so that Expected = Delivered + LostSilent + LostAnnounced +
-// LostOrderUnknown.
+// last time that it asked (Transition.Seen), or unidentified when an update
+// without a payload came after it was fired. Expected is what was owed and
+// neither, so that Expected = Delivered + LostSilent + LostAnnounced +
+// LostOrderUnknown + LostUndeliverable + LostRefused + LostSuspended.
 //
 // First copies of measured emissions that were not owed are Recovered when the
 // firing was not accepted; stale, or Replayed where the lane asks for replay,
@@ -79,12 +80,16 @@ type lane struct {
 	shards []*shard
 	series series
 
-	readyReasons, brokenReasons, failures, malformedBy reasons
-	traffic                                            [mcpload.Causes]traffic
-	callFailures                                       atomic.Int64
+	readyReasons, brokenReasons, failures, malformedBy   reasons
+	rejectedBy, undeliverableBy, suspendedBy, answeredBy reasons
+
+	traffic      [mcpload.Causes]traffic
+	callFailures atomic.Int64
 
 	rejected, malformed, reconnects    atomic.Int64
 	deadStreams, terminated, transient atomic.Int64
+	undeliverable, suspensions         atomic.Int64
+	failedAt                           atomic.Int64 // of the last of undeliverable, a mcpload.Instant
 }
 
 const defaultExamples = 20
@@ -254,16 +259,16 @@ func (l *Ledger) Delivered(d mcpload.Delivery) {
 	}
 }
 
-// Noticed implements mcpload.Recorder. Only Truncated and Claimed need a
-// subscription that exists; for the rest the lane is enough.
+// Noticed implements mcpload.Recorder. Only Truncated, Claimed, Suspended and
+// notices of a refused copy need a subscription that exists; for the rest the
+// lane is enough.
 func (l *Ledger) Noticed(n mcpload.Notice) {
 	if int(n.Sub.Lane) >= len(l.lanes) {
 		l.misuse.subscription.Add(1)
 		return
 	}
 	lane := l.lanes[n.Sub.Lane]
-	switch n.Kind {
-	case mcpload.Truncated, mcpload.Claimed:
+	if n.Refused || n.Kind == mcpload.Truncated || n.Kind == mcpload.Claimed || n.Kind == mcpload.Suspended {
 		h, pos, ok := l.find(n.Sub)
 		if !ok {
 			l.misuse.subscription.Add(1)
@@ -272,6 +277,8 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 		h.mu.Lock()
 		h.notice(pos, &n)
 		h.mu.Unlock()
+	}
+	switch n.Kind {
 	case mcpload.Reconnected:
 		lane.reconnects.Add(1)
 	case mcpload.Terminated:
@@ -282,17 +289,34 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 		lane.deadStreams.Add(1)
 	case mcpload.Rejected:
 		lane.rejected.Add(1)
+		lane.rejectedBy.add(n.Detail)
 	case mcpload.Malformed:
 		lane.malformed.Add(1)
 		lane.malformedBy.add(n.Detail)
+	case mcpload.Undeliverable:
+		lane.undeliverable.Add(1)
+		lane.undeliverableBy.add(n.Detail)
+		for was := lane.failedAt.Load(); was < int64(n.At) && !lane.failedAt.CompareAndSwap(was, int64(n.At)); {
+			was = lane.failedAt.Load()
+		}
+	case mcpload.Suspended:
+		lane.suspensions.Add(1)
+		lane.suspendedBy.add(n.Detail)
 	}
 }
 
-// notice records what concerns the gaps of a subscription; the caller holds
+// notice records what concerns the losses of a subscription; the caller holds
 // the lock.
 func (h *shard) notice(pos uint32, n *mcpload.Notice) {
 	s := &h.subs[pos]
-	if n.Kind == mcpload.Claimed {
+	switch {
+	case n.Refused:
+		h.reject(pos, n.Stamp)
+		return
+	case n.Kind == mcpload.Suspended:
+		h.suspend(pos, n.Since, n.At)
+		return
+	case n.Kind == mcpload.Claimed:
 		h.claimed(s, n.Stamp)
 		return
 	}
@@ -333,6 +357,9 @@ func (l *Ledger) Called(c mcpload.Call) {
 	}
 	lane := l.lanes[c.Lane]
 	lane.traffic[c.Cause].add(&c)
+	if c.Answered != 0 {
+		lane.answeredBy.add(answered(c.Answered))
+	}
 	if c.Failure != "" {
 		lane.callFailures.Add(1)
 		key := c.Failure

@@ -112,6 +112,9 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 		h.come(measured)
 		h.counts.Unprobed++
 		h.rare(s).counts.Unprobed++
+		if d.Update {
+			h.update(s, d.At)
+		}
 		return Verdict{Kind: VerdictUnprobed}
 	}
 	if d.Stamp.Run != h.ledger.opt.Run {
@@ -398,7 +401,7 @@ type exampleSet struct {
 	seen  [len(exampleKinds)]int
 }
 
-var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleLostOrderUnknown, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
+var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleLostOrderUnknown, ExampleLostUndeliverable, ExampleLostRefused, ExampleLostSuspended, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
 
 func (x *exampleSet) add(e Example) {
 	i := slices.Index(exampleKinds[:], e.Kind)

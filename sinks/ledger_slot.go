@@ -41,6 +41,9 @@ type slotExtra struct {
 	announced []announcement
 	stale     uint32
 	claims    []uint32 // emissions up to which all was claimed, ascending
+	// rejected are the seqs above base of which the sink refused a copy that
+	// is no delivery; ascending, not adjacent.
+	rejected []run
 	// forgotten is the highest seq whose odd ids were dropped.
 	forgotten uint32
 }
@@ -75,7 +78,10 @@ func (s *slot) restart(base uint32, keep bool) {
 	case s.extra == nil:
 	case keep:
 		x := s.extra
-		*x = slotExtra{holes: x.holes[:0], early: x.early[:0], odd: x.odd[:0], refused: x.refused[:0], announced: x.announced[:0], claims: x.claims[:0]}
+		*x = slotExtra{
+			holes: x.holes[:0], early: x.early[:0], odd: x.odd[:0], refused: x.refused[:0], rejected: x.rejected[:0],
+			announced: x.announced[:0], claims: x.claims[:0],
+		}
 	default:
 		s.extra = nil
 	}
@@ -97,7 +103,9 @@ func (s *slot) see(seq uint32) (first bool, opened run) {
 	case seq > s.base:
 		return s.extra != nil && s.extra.fill(seq), opened
 	default:
-		return s.more().addEarly(seq), opened
+		x := s.more()
+		x.early, first = addSeq(x.early, seq)
+		return first, opened
 	}
 }
 
@@ -131,34 +139,33 @@ func (x *slotExtra) fill(seq uint32) bool {
 	return true
 }
 
-// addEarly adds seq to what was seen at or below base and reports whether it is
-// new.
-func (x *slotExtra) addEarly(seq uint32) bool {
+// addSeq adds seq to a list of runs, ascending and not adjacent, and reports
+// whether it is new there.
+func addSeq(list []run, seq uint32) ([]run, bool) {
 	// i is the first run that ends at seq-1 or later.
-	i, _ := slices.BinarySearchFunc(x.early, seq, func(r run, seq uint32) int {
+	i, _ := slices.BinarySearchFunc(list, seq, func(r run, seq uint32) int {
 		if r.to+1 < seq {
 			return -1
 		}
 		return 1
 	})
-	if i == len(x.early) || x.early[i].from > seq+1 {
-		x.early = slices.Insert(x.early, i, run{seq, seq})
-		return true
+	if i == len(list) || list[i].from > seq+1 {
+		return slices.Insert(list, i, run{seq, seq}), true
 	}
-	r := &x.early[i]
+	r := &list[i]
 	switch {
 	case r.from <= seq && seq <= r.to:
-		return false
+		return list, false
 	case seq == r.from-1:
 		r.from = seq
 	default: // seq == r.to+1
 		r.to = seq
-		if i+1 < len(x.early) && x.early[i+1].from == seq+1 {
-			r.to = x.early[i+1].to
-			x.early = slices.Delete(x.early, i+1, i+2)
+		if i+1 < len(list) && list[i+1].from == seq+1 {
+			r.to = list[i+1].to
+			list = slices.Delete(list, i+1, i+2)
 		}
 	}
-	return true
+	return list, true
 }
 
 // firstID notes the event id of the first copy of seq; lane is the lane's first

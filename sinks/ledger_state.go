@@ -154,6 +154,10 @@ func (h *shard) begin(pos uint32, at mcpload.Instant) {
 	}
 	keep := s.number > 0 && (s.rare == nil || len(s.rare.former) == 0 || s.rare.former[len(s.rare.former)-1].number != s.number)
 	s.window = window{attaching: at}
+	if s.rare != nil {
+		s.rare.updates = 0
+		s.rare.suspended = nil
+	}
 	s.number++
 	s.announced = 0
 	s.over = false
@@ -180,11 +184,11 @@ func (h *shard) putAway(pos uint32, slots []slot) {
 	}
 	h.judgeFormer(pos)
 	if h.settled(slots) {
-		h.closeWindow(pos, &s.window, slots, s.announced)
+		h.closeWindow(pos, &s.window, slots, s.announced, h.evidence(s))
 		return
 	}
 	r := h.rare(s)
-	r.former = append(r.former, formerWindow{window: s.window, number: s.number, announced: s.announced, slots: append([]slot(nil), slots...)})
+	r.former = append(r.former, formerWindow{window: s.window, number: s.number, announced: s.announced, slots: append([]slot(nil), slots...), evidence: h.evidence(s)})
 }
 
 // settled reports whether nothing in the sealed slots can change any more.
@@ -210,15 +214,15 @@ func (h *shard) judgeFormer(pos uint32) {
 		if !h.settled(f.slots) {
 			break
 		}
-		h.closeWindow(pos, &f.window, f.slots, f.announced)
+		h.closeWindow(pos, &f.window, f.slots, f.announced, f.evidence)
 		done++
 	}
 	s.rare.former = slices.Delete(s.rare.former, 0, done)
 }
 
 // closeWindow adds the figures of a window that cannot change any more.
-func (h *shard) closeWindow(pos uint32, w *window, slots []slot, announced uint32) {
-	sum := h.ledger.sum(w, slots, announced, h.gapExample(pos, &h.examples))
+func (h *shard) closeWindow(pos uint32, w *window, slots []slot, announced uint32, e evidence) {
+	sum := h.ledger.sum(w, slots, announced, e, h.gapExample(pos, &h.examples))
 	if sum != (windowSum{}) {
 		sum.addTo(&h.rare(&h.subs[pos]).counts)
 		sum.addTo(&h.counts)

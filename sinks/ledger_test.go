@@ -70,6 +70,12 @@ func say(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, verb string, s mcplo
 		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Truncated, At: at})
 	case "claimed":
 		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Claimed, At: at, Stamp: s})
+	case "turned": // a copy that is no delivery
+		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Rejected, At: at, Detail: "wrong signature", Stamp: s, Refused: true})
+	case "handshake":
+		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Undeliverable, At: at, Detail: "bad certificate"})
+	case "suspended": // since as many milliseconds as the number says
+		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Suspended, At: at, Since: ms(float64(s.Seq)), Detail: "tls_error"})
 	default:
 		to, ok := states[verb]
 		if !ok {

@@ -3,6 +3,7 @@ package sinks
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -100,3 +101,6 @@ func (r *reasons) export() []Reason {
 	})
 	return out
 }
+
+// answered spells a status that this side answered.
+func answered(status int) string { return "http " + strconv.Itoa(status) }

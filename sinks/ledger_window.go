@@ -23,6 +23,8 @@ type window struct {
 	seen mcpload.Instant
 	// over is when Detached or Failed were reported.
 	over mcpload.Instant
+	// updated is when the newest update without a payload came.
+	updated mcpload.Instant
 }
 
 // excusedSince is the first instant whose emissions, if they are missing from a
@@ -54,6 +56,11 @@ type subRare struct {
 	// former are windows that cannot be judged yet because a firing is
 	// pending.
 	former []formerWindow
+	// updates is the number of updates without a payload in the current window.
+	updates int64
+	// suspended are the stretches of the current window without deliveries,
+	// by the target's own word.
+	suspended []stretch
 }
 
 // formerWindow is a window that another followed before it could be judged.
@@ -61,6 +68,7 @@ type formerWindow struct {
 	window
 	number, announced uint32
 	slots             []slot // sealed
+	evidence          evidence
 }
 
 // waiting is a first copy of which it is not known yet whether it was owed.
@@ -109,8 +117,8 @@ func (w *window) judge(e *emission) class {
 
 // windowSum is what came of one window.
 type windowSum struct {
-	expected, excused               int64
-	silent, announced, unknown      int64
+	expected, excused, unidentified int64
+	losses                          losses
 	overclaimed                     int64
 	falseAlarms, incidents, longest int64
 }
@@ -118,10 +126,15 @@ type windowSum struct {
 // addTo adds the figures of a window to c.
 func (s windowSum) addTo(c *SubCounts) {
 	c.Expected += s.expected
-	c.LostSilent += s.silent
-	c.LostAnnounced += s.announced
-	c.LostOrderUnknown += s.unknown
+	c.LostSilent += s.losses.silent
+	c.LostAnnounced += s.losses.announced
+	c.LostOrderUnknown += s.losses.unknown
+	c.LostUndeliverable += s.losses.undeliverable
+	c.LostRefused += s.losses.refused
+	c.LostSuspended += s.losses.suspended
+	c.AlsoSuspended += s.losses.both
 	c.Excused += s.excused
+	c.Unidentified += s.unidentified
 	c.FalseAlarms += s.falseAlarms
 	c.Overclaimed += s.overclaimed
 	c.GapIncidents += s.incidents
@@ -135,15 +148,16 @@ type gapRun struct {
 }
 
 // sum judges the window over its slots. found, when not nil, is told of every
-// run of seqs in which something was lost.
-func (l *Ledger) sum(w *window, slots []slot, announced uint32, found func(*slot, run, lossKind, int64)) windowSum {
+// run of seqs in which something was lost, once for each way of losing.
+func (l *Ledger) sum(w *window, slots []slot, announced uint32, e evidence, found func(*slot, run, losses)) windowSum {
 	var s windowSum
 	if w.active == 0 {
 		return s
 	}
 	var backed []run // announcements that something missing stands behind
+	came := l.newestCame(slots)
 	for i := range slots {
-		backed = l.sumSlot(&s, w, &slots[i], backed, found)
+		backed = l.sumSlot(&s, w, &slots[i], backed, &e, came, found)
 	}
 	if announced > 0 {
 		s.falseAlarms = int64(announced) - covered(backed)
@@ -151,7 +165,7 @@ func (l *Ledger) sum(w *window, slots []slot, announced uint32, found func(*slot
 	return s
 }
 
-func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found func(*slot, run, lossKind, int64)) []run {
+func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evidence, came mcpload.Instant, found func(*slot, run, losses)) []run {
 	src := &l.sources[t.source]
 	// Emissions up to base were fired before Attaching, so before Active.
 	low := src.firstFrom(t.base+1, w.active+1)
@@ -167,9 +181,16 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 	s.expected += src.countOwed(low, high)
 	var gap gapRun
 	claimed := t.extra != nil && len(t.extra.claims) > 0
-	var silent []run // only where claimed
+	var unsaid []run // what no announcement can be about; only where claimed
 	piece := func(h run) {
 		from, to := max(h.from, low), min(h.to, high)
+		if w.updated != 0 {
+			after := src.firstFrom(from, w.updated+1)
+			unidentified := src.countOwed(from, min(to, after-1))
+			s.unidentified += unidentified
+			s.expected -= unidentified
+			from = max(from, after)
+		}
 		excused := src.countOwed(max(from, excusedFrom), to)
 		s.excused += excused
 		s.expected -= excused
@@ -178,20 +199,14 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 		if lost == 0 {
 			return
 		}
-		t.losses(src, from, to, func(kind lossKind, r run, n int64) {
-			switch kind {
-			case lossSilent:
-				s.silent += n
-				if claimed {
-					silent = append(silent, r)
-				}
-			case lossAnnounced:
-				s.announced += n
-			case lossUnknown:
-				s.unknown += n
+		t.eachLoss(src, from, to, func(kind lossKind, r run, n int64) {
+			if claimed && kind == lossSilent {
+				unsaid = append(unsaid, r)
 			}
+			ways := l.divide(t, r, n, kind, e, came)
+			s.losses.plus(ways)
 			if found != nil {
-				found(t, r, kind, n)
+				found(t, r, ways)
 			}
 		})
 		if gap.length == 0 || src.countOwed(gap.end+1, from-1) > 0 {
@@ -209,7 +224,7 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, found f
 	}
 	piece(run{t.newest + 1, high})
 	if claimed {
-		s.overclaimed += t.overclaims(src, silent)
+		s.overclaimed += t.overclaims(src, unsaid)
 	}
 	return t.backed(src, src.firstFrom(t.base+1, w.attaching+1), high, backed)
 }

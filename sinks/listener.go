@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,8 +108,10 @@ func serialNumber() (*big.Int, error) {
 type ListenerOptions struct {
 	// Listen is a host:port; "" = a free port of 127.0.0.1.
 	Listen string
-	// Callback is the https address, without a path, under which the target
-	// reaches the listener; "" = the listener's own.
+	// Callback is the address, without a path, under which the target reaches
+	// the listener; "" = the listener's own. It is https, or, on a loopback
+	// address, http: then the listener speaks plain HTTP/1.1. Port 0 stands for
+	// the listener's own port.
 	Callback string
 	// Authority signs the certificate; nil = a new one.
 	Authority *Authority
@@ -124,6 +127,10 @@ type ListenerOptions struct {
 	Shared  *SharedListener
 	Prefix  string
 	Handler http.Handler
+	// Failed, if not nil, is told of every connection that failed before it
+	// carried a request, and why: in the TLS handshake, mostly. It must not
+	// block. Those of a shared listener are told to one of its lanes each.
+	Failed func(reason string)
 }
 
 // Listener is an HTTPS server (HTTP/1.1 and HTTP/2) for webhook deliveries.
@@ -136,15 +143,16 @@ type Listener struct {
 	accepted  atomic.Int64
 	charged   atomic.Int64
 	guest     *guest // of a SharedListener; there is nothing else then
+	failed    func(reason string)
 
 	mu    sync.Mutex
-	fresh map[net.Conn]struct{} // connections that have not sent a byte
+	fresh map[net.Conn]newConn // connections that have not sent a request
 }
 
 // Listen opens the listener's port and serves opts.Handler until Close.
 func Listen(opts ListenerOptions) (*Listener, error) {
 	if opts.Shared != nil {
-		return opts.Shared.join(opts.Prefix, opts.Handler)
+		return opts.Shared.join(opts)
 	}
 	addr := opts.Listen
 	if addr == "" {
@@ -166,30 +174,34 @@ func Listen(opts ListenerOptions) (*Listener, error) {
 		ln.Close()
 		return nil, err
 	}
-	var cert tls.Certificate
-	if opts.Certificate != nil {
-		cert = *opts.Certificate
-	} else if cert, err = a.leaf(hosts); err != nil {
-		ln.Close()
-		return nil, fmt.Errorf("webhook listener: certificate for %v: %w", hosts, err)
-	}
-	l := &Listener{port: ln, authority: a, base: base, done: make(chan struct{}), fresh: map[net.Conn]struct{}{}}
+	l := &Listener{port: ln, authority: a, base: base, done: make(chan struct{}), failed: opts.Failed, fresh: map[net.Conn]newConn{}}
 	l.server = &http.Server{
 		Handler:           opts.Handler,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          log.New(io.Discard, "", 0), // a target's failed handshakes are its own to report
+		ErrorLog:          log.New(io.Discard, "", 0), // failed handshakes are counted by state
 		ConnState:         l.state,
 	}
 	port := ln
 	if opts.Wrap != nil {
 		port = opts.Wrap(ln)
 	}
+	serve := func() error { return l.server.Serve(port) }
+	if l.Secure() {
+		var cert tls.Certificate
+		if opts.Certificate != nil {
+			cert = *opts.Certificate
+		} else if cert, err = a.leaf(hosts); err != nil {
+			ln.Close()
+			return nil, fmt.Errorf("webhook listener: certificate for %v: %w", hosts, err)
+		}
+		l.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+		serve = func() error { return l.server.ServeTLS(port, "", "") }
+	}
 	go func() {
 		defer close(l.done)
-		_ = l.server.ServeTLS(port, "", "")
+		_ = serve()
 	}()
 	return l, nil
 }
@@ -210,15 +222,31 @@ func callback(want string, addr net.Addr) (base string, hosts []string, err erro
 		return "https://" + net.JoinHostPort(host.String(), port), hosts, nil
 	}
 	u, err := url.Parse(want)
-	if err != nil || u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
 		return "", nil, fmt.Errorf("webhook listener: callback %q: use https://host:port without a path", want)
 	}
-	return "https://" + u.Host, append(hosts, u.Hostname()), nil
+	if u.Scheme == "http" && (!Loopback(u.Hostname()) || !addr.(*net.TCPAddr).IP.IsLoopback()) {
+		return "", nil, fmt.Errorf("webhook listener: callback %q: plain http is for loopback only, on both ends: use https, or listen and be called at 127.0.0.1", want)
+	}
+	at := u.Host
+	if u.Port() == "0" {
+		at = net.JoinHostPort(u.Hostname(), port)
+	}
+	return u.Scheme + "://" + at, append(hosts, u.Hostname()), nil
+}
+
+// Loopback tells whether a host is this machine's loopback, by its name.
+func Loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // URL returns the address of path, which begins with a slash, as the target is
 // given it.
 func (l *Listener) URL(path string) string { return l.base + path }
+
+// Secure tells whether the listener speaks TLS.
+func (l *Listener) Secure() bool { return strings.HasPrefix(l.base, "https:") }
 
 // CertPEM returns the certificate that a target has to trust.
 func (l *Listener) CertPEM() []byte { return l.authority.pem }
@@ -243,18 +271,6 @@ func (l *Listener) TakeAccepted() int {
 			return int(now - was)
 		}
 	}
-}
-
-// state follows a connection.
-func (l *Listener) state(c net.Conn, s http.ConnState) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s == http.StateNew {
-		l.accepted.Add(1)
-		l.fresh[c] = struct{}{}
-		return
-	}
-	delete(l.fresh, c)
 }
 
 // hangUp closes connections that a sender opened in reserve. Shutdown gives

@@ -22,6 +22,7 @@ type guest struct {
 	at      *SharedListener
 	prefix  string
 	handler http.Handler
+	failed  func(reason string)
 	serving sync.RWMutex // held for reading while a request is answered
 }
 
@@ -29,7 +30,7 @@ type guest struct {
 // mean nothing here.
 func ListenShared(opts ListenerOptions) (*SharedListener, error) {
 	s := &SharedListener{guests: make(map[string]*guest)}
-	opts.Handler, opts.Shared = s, nil
+	opts.Handler, opts.Shared, opts.Failed = s, nil, s.failed
 	var err error
 	if s.own, err = Listen(opts); err != nil {
 		return nil, err
@@ -48,7 +49,8 @@ func (s *SharedListener) Close(ctx context.Context) error { return s.own.Close(c
 
 // join lets a lane in. Its prefix is two elements, "/mcp/7", so that all lanes
 // together can be named by the first.
-func (s *SharedListener) join(prefix string, h http.Handler) (*Listener, error) {
+func (s *SharedListener) join(opts ListenerOptions) (*Listener, error) {
+	prefix := opts.Prefix
 	if key, rest := firstTwo(prefix); key == "" || rest != "" {
 		return nil, fmt.Errorf("webhook listener: prefix %q: use two elements, /mcp/7", prefix)
 	}
@@ -57,7 +59,7 @@ func (s *SharedListener) join(prefix string, h http.Handler) (*Listener, error) 
 	if s.guests[prefix] != nil {
 		return nil, fmt.Errorf("webhook listener: prefix %q is taken", prefix)
 	}
-	g := &guest{at: s, prefix: prefix, handler: h}
+	g := &guest{at: s, prefix: prefix, handler: opts.Handler, failed: opts.Failed}
 	s.guests[prefix] = g
 	return &Listener{authority: s.own.authority, base: s.own.base, guest: g}, nil
 }
@@ -92,6 +94,19 @@ func (s *SharedListener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.handler.ServeHTTP(w, r)
+}
+
+// failed tells one lane of a connection that failed: which of them it was for
+// is not known, and each must be counted once.
+func (s *SharedListener) failed(reason string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, g := range s.guests { // in random order
+		if g.failed != nil {
+			g.failed(reason)
+			return
+		}
+	}
 }
 
 // firstTwo cuts a path after its second element.

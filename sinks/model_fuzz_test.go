@@ -72,3 +72,18 @@ func TestLedgerAgainstModel(t *testing.T) {
 		}
 	}
 }
+
+// randomLedger is a ledger after a random history.
+func randomLedger(seed uint64) (*Ledger, error) {
+	r := rand.New(rand.NewPCG(seed, 99))
+	data := randomHistory(r, 20+r.IntN(500))
+	opt := historyOptions(data[0])
+	l, err := NewLedger(opt)
+	if err != nil {
+		return nil, err
+	}
+	h := &history{bytes: data[1:], to: l, opt: opt}
+	h.play()
+	l.now = func() mcpload.Instant { return h.now }
+	return l, nil
+}

@@ -73,7 +73,7 @@ func (m *model) covers(a modelNotice, x *modelEmission, copies []modelCopy) (may
 }
 
 // lost counts what is missing of one source.
-func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, source uint16, copies []modelCopy, got map[*modelEmission]bool, owedTo func(*modelEmission) bool, ended bool) {
+func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, source uint16, copies []modelCopy, got map[*modelEmission]bool, owedTo func(*modelEmission) bool, ended bool, known *modelEvidence) {
 	rec := records(copies, source)
 	var length int64
 	overclaimed := map[int]bool{} // by number of the claim
@@ -84,6 +84,10 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 		}
 		if got[e] {
 			length = 0
+			continue
+		}
+		if w.updated != 0 && e.fired <= w.updated {
+			f.Unidentified++
 			continue
 		}
 		if ended && w.seen.Sub(e.fired) <= m.opt.DetachGrace {
@@ -100,18 +104,14 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 			one, certain := m.covers(a, e, copies)
 			may, sure = may || one, sure || certain
 		}
-		switch {
-		case sure:
-			f.LostAnnounced++
-		case may:
-			f.LostOrderUnknown++
-		default:
-			f.LostSilent++
-			for i, c := range m.claims(w, source, all) {
-				if c == e || m.precedes(e, c) {
-					overclaimed[i] = true
-					break
-				}
+		known.blame(f, e, sure, may)
+		if sure || may {
+			continue
+		}
+		for i, c := range m.claims(w, source, all) {
+			if c == e || m.precedes(e, c) {
+				overclaimed[i] = true
+				break
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func (m *model) announcements(w *modelWindow) []modelNotice {
 	sub := m.calls[w.begins].(mcpload.Transition).Sub
 	var out []modelNotice
 	for i, c := range m.calls {
-		if n, ok := c.(mcpload.Notice); ok && n.Sub == sub && n.Kind == mcpload.Truncated && i > w.activeCall && i < w.overCall && i < w.to {
+		if n, ok := c.(mcpload.Notice); ok && n.Sub == sub && n.Kind == mcpload.Truncated && !n.Refused && i > w.activeCall && i < w.overCall && i < w.to {
 			out = append(out, modelNotice{i, n.At})
 		}
 	}

@@ -149,8 +149,11 @@ func (h *history) deliver() {
 	sub, b := h.sub(), h.byte()
 	d := mcpload.Delivery{Sub: sub, At: h.now, Bytes: 10, Probed: true, Refused: b&0xe0 == 0xe0}
 	switch {
-	case b == 1:
-		d.Probed = false
+	case b == 1 || b == 5 || b == 6:
+		d.Probed, d.Update = false, b != 1
+		if b == 6 { // read a while ago
+			d.At = max(1, h.now-30_000)
+		}
 		h.to.Delivered(d)
 		return
 	case b == 2:
@@ -237,15 +240,23 @@ func (h *history) after(sub mcpload.Sub, at mcpload.Instant) mcpload.Instant {
 
 func (h *history) notice() {
 	b := h.byte()
-	kind := mcpload.Truncated
-	if b&15 == 15 {
-		kind = mcpload.NoticeKind(b>>4%8 + 1)
+	n := mcpload.Notice{Kind: mcpload.Truncated, Sub: h.sub(), At: h.now}
+	switch b & 15 {
+	case 15:
+		n.Kind = mcpload.NoticeKind(b>>4%8 + 1)
+	case 14, 13:
+		n.Kind = mcpload.Undeliverable
+	case 12, 11:
+		n.Kind, n.Since = mcpload.Suspended, max(h.now-mcpload.Instant(b>>4)*50_000, 0)
+	case 10, 9, 8:
+		n.Kind = mcpload.Rejected
+		if len(h.fired) > 0 {
+			n.Refused, n.Stamp = true, h.fired[len(h.fired)-1-int(b>>4)%len(h.fired)].Stamp
+		}
 	}
-	n := mcpload.Notice{Sub: h.sub(), Kind: kind, At: h.now}
-	switch {
-	case b&12 == 4 && len(h.fired) > 0:
+	if b&12 == 4 && len(h.fired) > 0 {
 		n.Kind, n.Stamp = mcpload.Claimed, h.fired[len(h.fired)-1-int(b>>4)%len(h.fired)].Stamp
-	case kind == mcpload.Claimed: // of another run
+	} else if n.Kind == mcpload.Claimed { // of another run
 		n.Stamp = mcpload.Stamp{Run: historyRun + 1, Seq: 1}
 	}
 	h.to.Noticed(n)

@@ -69,6 +69,7 @@ type modelWindow struct {
 	seen                                      mcpload.Instant // what was fired later could not have been received
 	begins, activeCall, endCall, overCall, to int             // calls; to is that of the next window
 	failed                                    bool
+	updated                                   mcpload.Instant // of its newest update without a payload; 0 = none
 }
 
 func (m *model) windows(sub mcpload.Sub) []*modelWindow {
@@ -164,7 +165,7 @@ func (m *model) figures(sub mcpload.Sub, now mcpload.Instant) modelFigures {
 		}
 	}
 	for k, w := range windows {
-		m.window(&f, sub, all, w, copies[k], now)
+		m.window(&f, sub, all, w, copies[k], m.evidence(sub, all, windows, k, copies[k]), now)
 	}
 	return f
 }
@@ -173,6 +174,11 @@ func (m *model) figures(sub mcpload.Sub, now mcpload.Instant) modelFigures {
 func (m *model) copy(f *modelFigures, i int, d mcpload.Delivery, all []*modelEmission, windows []*modelWindow, copies [][]modelCopy, every []map[*modelEmission][]int) {
 	if !d.Probed {
 		f.Unprobed++
+		for _, w := range windows {
+			if d.Update && w.begins < i && i < w.overCall && i < w.to {
+				w.updated = max(w.updated, d.At)
+			}
+		}
 		return
 	}
 	if d.Stamp.Run != m.opt.Run {
@@ -243,7 +249,7 @@ func (m *model) duplicate(f *modelFigures, d mcpload.Delivery, before []int) {
 }
 
 // window works out what came of one window.
-func (m *model) window(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, now mcpload.Instant) {
+func (m *model) window(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, known modelEvidence, now mcpload.Instant) {
 	until := w.ending
 	for _, c := range copies {
 		if c.call < w.endCall {
@@ -270,7 +276,7 @@ func (m *model) window(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w
 	}
 	for s := range m.opt.Sources {
 		if m.hears(sub, uint16(s)) {
-			m.lost(f, all, w, uint16(s), copies, got, owedTo, ended)
+			m.lost(f, all, w, uint16(s), copies, got, owedTo, ended, &known)
 		}
 	}
 	m.alarms(f, sub, all, w, copies, got, until, ended)

@@ -54,7 +54,7 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 	}
 	c := &client{m: m, opts: dialect.EndpointOptions{
 		URL: url.String(), Tokens: o.Tokens, Headers: o.Headers, Era: dialect.Era(o.Era), Revision: dialect.Revision(o.Revision),
-		ClientName: "xk6-mcpevents", ClientVersion: "0.1",
+		ClientName: "xk6-mcpevents", ClientVersion: "0.1", Eras: &m.hub.eras,
 	}}
 	if o.CA != "" {
 		c.opts.Roots = x509.NewCertPool()

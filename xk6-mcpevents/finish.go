@@ -20,6 +20,7 @@ const (
 type totals struct {
 	delivered, expected, lost, announced   int64
 	orderUnknown                           int64
+	undeliverable, refused, suspended      int64
 	copies, outOfOrder, unexpected         int64
 	inFlight, excused, recovered, replayed int64
 	unprobed, undecided                    int64
@@ -33,6 +34,9 @@ func (t *totals) add(now, before *sinks.SubCounts) {
 	t.lost += now.LostSilent - before.LostSilent
 	t.announced += now.LostAnnounced - before.LostAnnounced
 	t.orderUnknown += now.LostOrderUnknown - before.LostOrderUnknown
+	t.undeliverable += now.LostUndeliverable - before.LostUndeliverable
+	t.refused += now.LostRefused - before.LostRefused
+	t.suspended += now.LostSuspended - before.LostSuspended
 	t.copies += now.Duplicates.Total() - before.Duplicates.Total()
 	t.outOfOrder += now.OutOfOrder - before.OutOfOrder
 	t.unexpected += now.Unexpected.Total() - before.Unexpected.Total()
@@ -44,31 +48,40 @@ func (t *totals) add(now, before *sinks.SubCounts) {
 	t.undecided += now.Undecided
 }
 
+// missing is what was owed and did not come.
+func (t *totals) missing() int64 {
+	return t.lost + t.announced + t.orderUnknown + t.undeliverable + t.refused + t.suspended
+}
+
 // stats is the form in which a script gets totals.
 type stats struct {
-	Expected        int64 `js:"expected" json:"expected"`
-	Delivered       int64 `js:"delivered" json:"delivered"`
-	Lost            int64 `js:"lost" json:"lost"`
-	LostAnnounced   int64 `js:"lostAnnounced" json:"lostAnnounced"`
-	LostUnknown     int64 `js:"lostOrderUnknown" json:"lostOrderUnknown"`
-	Duplicates      int64 `js:"duplicates" json:"duplicates"`
-	OutOfOrder      int64 `js:"outOfOrder" json:"outOfOrder"`
-	Unexpected      int64 `js:"unexpected" json:"unexpected"`
-	InFlight        int64 `js:"inFlight" json:"inFlight"`
-	Excused         int64 `js:"excused" json:"excused"`
-	Recovered       int64 `js:"recovered" json:"recovered"`
-	Replayed        int64 `js:"replayed" json:"replayed"`
-	Unprobed        int64 `js:"unprobed" json:"unprobed"`
-	Undecided       int64 `js:"undecided" json:"undecided"`
-	RefreshRequests int64 `js:"refreshRequests" json:"refreshRequests"`
-	RefreshBytes    int64 `js:"refreshBytes" json:"refreshBytes"`
-	Open            int   `js:"open" json:"open"`
-	Unhandled       int64 `js:"unhandled" json:"unhandled"`
+	Expected          int64 `js:"expected" json:"expected"`
+	Delivered         int64 `js:"delivered" json:"delivered"`
+	Lost              int64 `js:"lost" json:"lost"`
+	LostAnnounced     int64 `js:"lostAnnounced" json:"lostAnnounced"`
+	LostOrderUnknown  int64 `js:"lostOrderUnknown" json:"lostOrderUnknown"`
+	LostUndeliverable int64 `js:"lostUndeliverable" json:"lostUndeliverable"`
+	LostRefused       int64 `js:"lostRefused" json:"lostRefused"`
+	LostSuspended     int64 `js:"lostSuspended" json:"lostSuspended"`
+	Duplicates        int64 `js:"duplicates" json:"duplicates"`
+	OutOfOrder        int64 `js:"outOfOrder" json:"outOfOrder"`
+	Unexpected        int64 `js:"unexpected" json:"unexpected"`
+	InFlight          int64 `js:"inFlight" json:"inFlight"`
+	Excused           int64 `js:"excused" json:"excused"`
+	Recovered         int64 `js:"recovered" json:"recovered"`
+	Replayed          int64 `js:"replayed" json:"replayed"`
+	Unprobed          int64 `js:"unprobed" json:"unprobed"`
+	Undecided         int64 `js:"undecided" json:"undecided"`
+	RefreshRequests   int64 `js:"refreshRequests" json:"refreshRequests"`
+	RefreshBytes      int64 `js:"refreshBytes" json:"refreshBytes"`
+	Open              int   `js:"open" json:"open"`
+	Unhandled         int64 `js:"unhandled" json:"unhandled"`
 }
 
 func (t *totals) stats() stats {
 	return stats{
-		Expected: t.expected, Delivered: t.delivered, Lost: t.lost, LostAnnounced: t.announced, LostUnknown: t.orderUnknown, Duplicates: t.copies,
+		Expected: t.expected, Delivered: t.delivered, Lost: t.lost, LostAnnounced: t.announced, Duplicates: t.copies,
+		LostOrderUnknown: t.orderUnknown, LostUndeliverable: t.undeliverable, LostRefused: t.refused, LostSuspended: t.suspended,
 		OutOfOrder: t.outOfOrder, Unexpected: t.unexpected, InFlight: t.inFlight, Excused: t.excused, Recovered: t.recovered,
 		Replayed: t.replayed, Unprobed: t.unprobed, Undecided: t.undecided,
 		RefreshRequests: t.refreshRequests, RefreshBytes: t.refreshBytes,
@@ -93,7 +106,7 @@ func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 	behind := newBehind(g)
 	for wait := patienceLeast; ; wait = min(2*wait, patienceMost) {
 		if g.closed() { // its places in the book may be another group's by now
-			return g.sum.lost+g.sum.announced == 0
+			return g.sum.missing() == 0
 		}
 		if answered() && behind.look() == 0 && (phased == nil || phased.Pending() == 0) {
 			return true
@@ -130,7 +143,7 @@ func (b *behind) look() int {
 	b.g.book.ledger.EachSub(0, b.indexes, func(i int, now *sinks.SubCounts) {
 		var t totals
 		t.add(now, &b.g.members[b.members[i]].before)
-		missing[i] = t.lost+t.announced+t.undecided > 0
+		missing[i] = t.missing()+t.undecided > 0
 	})
 	n := 0
 	for i, m := range missing {

@@ -175,9 +175,17 @@ func (g *group) Delivered(d mcpload.Delivery) {
 
 // Noticed implements mcpload.Recorder.
 func (g *group) Noticed(n mcpload.Notice) {
+	if n.Kind == mcpload.Undeliverable { // of no subscription
+		n.Sub = mcpload.Sub{}
+		g.book.ledger.Noticed(n)
+		return
+	}
 	var s *member
 	if n.Sub, s = g.ours(n.Sub); s != nil {
 		g.notice(s, n)
+	}
+	if n.Refused {
+		n.Stamp = g.book.local(n.Stamp)
 	}
 	g.book.ledger.Noticed(n)
 }
@@ -224,7 +232,7 @@ func (g *group) Called(c mcpload.Call) {
 	c.Lane = 0
 	g.book.ledger.Called(c)
 	switch c.Cause {
-	case mcpload.EmptyPoll, mcpload.Heartbeat, mcpload.Refresh, mcpload.Verification, mcpload.Retry, mcpload.Reconnect:
+	case mcpload.EmptyPoll, mcpload.Heartbeat, mcpload.Refresh, mcpload.Verification, mcpload.Retry, mcpload.Reconnect, mcpload.Control:
 		g.refreshRequests.Add(int64(c.Requests))
 		g.refreshBytes.Add(c.Up + c.Down)
 	}

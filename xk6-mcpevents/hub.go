@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/loadgen"
+	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/sinks"
 )
 
@@ -38,6 +39,7 @@ type hub struct {
 	stamper *loadgen.Stamper
 	life    lifetime
 	lanes   atomic.Int64 // that shared a listener
+	eras    dialect.Eras // of all targets: every Client has an endpoint of its own
 
 	authority func() (*sinks.Authority, error) // of every listener; made when it is needed
 

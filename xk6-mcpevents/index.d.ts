@@ -94,7 +94,7 @@ export interface SubscribeOptions extends EventOptions {
   sink?: WebhookSink;
   /** Lifetime that is asked for. Default: the server's. Not in smithery. */
   ttl?: Duration;
-  /** Share of the grant after which it is refreshed, 0.1 to 0.95. Default 0.5. */
+  /** Share of the grant after which it is refreshed, 0.1 to 0.95. Default 0.75. */
   refreshAt?: number;
   /** Refreshes between two new secrets, 0 to 1,000,000. Default 0: the secret stays. */
   rotateEvery?: number;
@@ -117,7 +117,7 @@ export interface WatchListsOptions extends CommonOptions {
   clients?: number;
   /** URI of the resource, for watchLists("resource"). */
   uri?: string;
-  /** Uses per second of each client. Default 1. */
+  /** Uses per second of each client. Default 10. */
   use?: number;
   /** false fetches with each use: the baseline. Default true. */
   cache?: boolean;
@@ -143,7 +143,7 @@ export interface ResumableOptions extends CommonOptions {
   step?: Duration;
   /** A log message after so many steps, 0 to 100,000. Default 0: none. */
   logEvery?: number;
-  /** maxWait that is asked for. Default: none. */
+  /** maxWait that is asked for; 0 = none is asked for. Default 10s. */
   maxWait?: Duration;
   /** The server is to disconnect after so many messages, 0 to 1,000,000. Default 0: it does not. */
   hangUp?: number;
@@ -210,7 +210,10 @@ export interface ReceivedOptions {
   timeout?: Duration;
 }
 
-/** Counts of pairs of a subscription and an event. expected = delivered + lost + lostAnnounced + lostOrderUnknown, once the subscription is closed. */
+/**
+ * Counts of pairs of a subscription and an event. expected = delivered + lost + lostAnnounced + lostOrderUnknown + lostUndeliverable + lostRefused +
+ * lostSuspended, once the subscription is closed.
+ */
 export interface Totals {
   expected: number;
   delivered: number;
@@ -219,6 +222,12 @@ export interface Totals {
   lostAnnounced: number;
   /** Lost, and nobody can tell whether the target announced it: it was fired together with others. */
   lostOrderUnknown: number;
+  /** Connections of the target failed at the webhook listener here. */
+  lostUndeliverable: number;
+  /** Every copy that came was refused here, as a wrong signature is. */
+  lostRefused: number;
+  /** Published while the target, by its own word, had suspended delivery. */
+  lostSuspended: number;
   duplicates: number;
   outOfOrder: number;
   /** Deliveries that were owed to nobody. */

@@ -12,7 +12,8 @@ import (
 // counters are the metrics that have a figure of the same meaning in stats().
 var counters = map[string]string{
 	"mcp_events_expected": "expected", "mcp_events_delivered": "delivered", "mcp_events_lost": "lost",
-	"mcp_events_lost_announced": "lostAnnounced", "mcp_events_lost_order_unknown": "lostOrderUnknown", "mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
+	"mcp_events_lost_announced": "lostAnnounced", "mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
+	"mcp_events_lost_order_unknown": "lostOrderUnknown", "mcp_events_lost_undeliverable": "lostUndeliverable", "mcp_events_lost_refused": "lostRefused", "mcp_events_lost_suspended": "lostSuspended",
 	"mcp_events_unexpected": "unexpected", "mcp_refresh_requests": "refreshRequests", "mcp_refresh_bytes": "refreshBytes",
 }
 
@@ -29,8 +30,12 @@ func (s *stage) agree(tags ...string) {
 	if sum, n := s.sum("mcp_event_duplicates", tags...); sum != copies || float64(n) != delivered+copies {
 		s.t.Errorf("mcp_event_duplicates: %v of %d, want %v of %v", sum, n, copies, delivered+copies)
 	}
-	if e, d, l, a := number(s.value("sums.expected")), delivered, number(s.value("sums.lost")), number(s.value("sums.lostAnnounced"))+number(s.value("sums.lostOrderUnknown")); e != d+l+a {
-		s.t.Errorf("%v expected, %v delivered, %v and %v lost", e, d, l, a)
+	lost := 0.0
+	for _, figure := range []string{"lost", "lostAnnounced", "lostOrderUnknown", "lostUndeliverable", "lostRefused", "lostSuspended"} {
+		lost += number(s.value("sums." + figure))
+	}
+	if e := number(s.value("sums.expected")); e != delivered+lost {
+		s.t.Errorf("%v expected, %v delivered, %v lost", e, delivered, lost)
 	}
 }
 
@@ -237,7 +242,7 @@ func TestNobodyTakesEvents(t *testing.T) {
 		t.Error(s.value("JSON.stringify(all)"))
 	}
 	log := s.log.String()
-	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "Upstream http://127.0.0.1:1: of 3 events 3 were refused") {
+	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "Upstream http://127.0.0.1:1: of 3 events 3 were refused, and for 0 there was no answer: is it there, and does it know tick? The last failure: POST http://127.0.0.1:1/inject: dial tcp 127.0.0.1:1: connect: connection refused. (said once") {
 		t.Errorf("%q", log)
 	}
 }

@@ -7,6 +7,7 @@ type metricSet struct {
 	latency, ready, list                     *metrics.Metric // trends of time
 	delivered, expected, lost, lostAnnounced *metrics.Metric
 	lostOrderUnknown                         *metrics.Metric
+	undeliverable, refused, suspended        *metrics.Metric
 	copies, outOfOrder, unexpected           *metrics.Metric
 	refreshRequests, refreshBytes            *metrics.Metric
 	failed                                   *metrics.Metric
@@ -32,6 +33,9 @@ func registerMetrics(r *metrics.Registry) (*metricSet, error) {
 		{&m.lost, "mcp_events_lost", metrics.Counter, metrics.Default},
 		{&m.lostAnnounced, "mcp_events_lost_announced", metrics.Counter, metrics.Default},
 		{&m.lostOrderUnknown, "mcp_events_lost_order_unknown", metrics.Counter, metrics.Default},
+		{&m.undeliverable, "mcp_events_lost_undeliverable", metrics.Counter, metrics.Default},
+		{&m.refused, "mcp_events_lost_refused", metrics.Counter, metrics.Default},
+		{&m.suspended, "mcp_events_lost_suspended", metrics.Counter, metrics.Default},
 		{&m.duplicates, "mcp_event_duplicates", metrics.Rate, metrics.Default},
 		{&m.copies, "mcp_event_duplicate_copies", metrics.Counter, metrics.Default},
 		{&m.outOfOrder, "mcp_events_out_of_order", metrics.Counter, metrics.Default},

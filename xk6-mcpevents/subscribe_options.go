@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/grafana/sobek"
+	"github.com/mcpload/mcpload/internal/defaults"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 )
 
@@ -293,8 +294,8 @@ func (o *subscribeOptions) dialect(w way) dialect.Options {
 
 func (o *watchOptions) lists(list string) dialect.SEP2549Options {
 	s := dialect.SEP2549Options{
-		List: list, URI: o.URI, Use: o.Use, Notifications: o.Notifications, Jitter: 0.1, StaleOnError: true, Shared: o.Shared,
-		Background: o.Background,
+		List: list, URI: o.URI, Use: o.Use, Notifications: o.Notifications, NoCache: !defaults.SEP2549Cache,
+		Jitter: defaults.SEP2549Jitter, StaleOnError: defaults.SEP2549StaleOnError, Shared: o.Shared, Background: o.Background,
 	}
 	if o.Cache != nil {
 		s.NoCache = !*o.Cache
@@ -310,12 +311,12 @@ func (o *watchOptions) lists(list string) dialect.SEP2549Options {
 
 func (o *requestOptions) requests(tool string) dialect.SEP975Options {
 	s := dialect.SEP975Options{
-		Tool: tool, Steps: o.Steps, Step: o.Step.or(0), LogEvery: o.LogEvery, MaxWait: o.MaxWait.or(0), HangUp: o.HangUp,
-		Disconnect: o.Disconnect, Share: o.Share, At: o.At.or(time.Second), Every: o.Every.or(0), Away: o.Away.or(time.Second),
+		Tool: tool, Steps: o.Steps, Step: o.Step.or(0), LogEvery: o.LogEvery, MaxWait: o.MaxWait.or(defaults.SEP975MaxWait), HangUp: o.HangUp,
+		Disconnect: o.Disconnect, Share: o.Share, At: o.At.or(defaults.SEP975At), Every: o.Every.or(0), Away: o.Away.or(defaults.SEP975Away),
 		StatusEvery: o.StatusEvery.or(0), Expire: o.Expire, Double: o.Double, Wrong: o.Wrong, Tolerance: o.Tolerance.or(0),
 	}
 	if s.Disconnect == "" {
-		s.Disconnect = dialect.CutOne
+		s.Disconnect = defaults.SEP975Disconnect
 	}
 	return s
 }

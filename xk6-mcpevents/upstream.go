@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/grafana/sobek"
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/upstream"
 	"github.com/sirupsen/logrus"
@@ -26,7 +26,6 @@ type source struct {
 	where  string // an address, or the name of a tool
 	count  passing
 	passed *meter // of count, or of the feed
-	failed atomic.Pointer[error]
 
 	mu sync.Mutex
 	up upstream.Upstream // nil until it is needed
@@ -98,7 +97,6 @@ func (s *source) build(n *network) (upstream.Upstream, error) {
 	dial := func(ctx context.Context, proto, addr string) (net.Conn, error) {
 		c, err := n.dial(ctx, proto, addr)
 		if err != nil {
-			s.failed.Store(&err)
 			return nil, err
 		}
 		return s.count.through(c), nil
@@ -123,14 +121,11 @@ func (s *source) call(ctx context.Context, _ int, arguments []byte) upstream.Too
 	defer c.groups.end()
 	ep, err := c.met() // made by open
 	if err != nil {
-		return upstream.ToolAnswer{}
+		return upstream.ToolAnswer{Failure: err.Error()}
 	}
 	a := ep.CallTool(ctx, 0, s.opts.Tool, arguments)
-	if a.Err != nil {
-		s.failed.Store(&a.Err)
-	}
 	return upstream.ToolAnswer{
-		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code,
+		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code, Failure: a.Failure,
 	}
 }
 
@@ -194,11 +189,16 @@ func (s *source) warn(log logrus.FieldLogger, n *loadgen.Stats) {
 	}
 	if _, said := s.m.hub.warned.LoadOrStore(s.where, true); !said {
 		why := ""
-		if err := s.failed.Load(); err != nil {
-			why = fmt.Sprintf(" The last failure: %v.", *err)
+		s.mu.Lock()
+		up := s.up
+		s.mu.Unlock()
+		if e, ok := up.(upstream.Explainer); ok {
+			if _, latest := e.Failures(); latest != "" {
+				why = " The last failure: " + latest + "."
+			}
 		}
 		log.Warnf("Upstream %s: of %d events %d were refused, and for %d there was no answer: is it there, and does it know %s?%s (said once; fire() gives the counts)",
-			s.where, n.Fired, n.Refused, n.Uncertain, s.opts.Event, why)
+			errtext.Address(s.where), n.Fired, n.Refused, n.Uncertain, s.opts.Event, why)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestCalibrate(t *testing.T) {
 	t.Parallel() // it mostly waits
 	cmd := command(t, "run", "--profile", "calibrate")
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "231 of 231 rows equal") {
+	if err != nil || !strings.Contains(string(out), "243 of 243 rows equal") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 type discoverFlags struct {
 	target     targetFlags
 	allowHosts []string
+	event      string
 	json       bool
 }
 
@@ -34,9 +36,10 @@ func newDiscoverCommand(io streams) *cobra.Command {
 		Long: `Discover connects to a server, and prints its protocol era and versions, its
 capabilities, its event types with their delivery modes and schemas, what it
 has of the other systems (Smithery triggers, SEP-1803 event resources, SEP-975
-resumable requests, SEP-2549 times to live), and a profile to start from. It
+resumable requests, SEP-2549 times to live), and a profile to start from: for
+the event type that --event names, else the first by name, else a list. It
 subscribes to nothing and works where a server advertises no capability but
-answers events/list.`,
+answers events/list, and where a server has nothing but lists.`,
 		Example: `  mcpload discover --target http://127.0.0.1:8080/mcp --token secret
   mcpload discover --command 'mcpload serve --stdio'`,
 		Args: cobra.NoArgs,
@@ -44,6 +47,7 @@ answers events/list.`,
 	}
 	f.target.add(c)
 	c.Flags().StringArrayVar(&f.allowHosts, "allow-host", nil, "connect to this host, which is not this machine (repeatable)")
+	c.Flags().StringVar(&f.event, "event", "", "event type that the profile is for (default: the first by name)")
 	c.Flags().BoolVar(&f.json, "json", false, "print as JSON")
 	return c
 }
@@ -65,13 +69,21 @@ func discover(ctx context.Context, f discoverFlags, io streams) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(offer)
 	}
-	return describe(io.out, t, offer)
+	return describe(io.out, t, offer, f.event)
 }
 
-func describe(w io.Writer, t profiles.Target, o bench.Discovery) error {
+func describe(w io.Writer, t profiles.Target, o bench.Discovery, event string) error {
+	profile, err := starterOf(t, o, event)
+	if err != nil {
+		return err
+	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "server\t%s %s\n", report.Clean(o.Server), report.Clean(o.ServerVersion))
-	fmt.Fprintf(tw, "era\t%s %s\n", o.Era, report.Clean(o.Version))
+	era := string(o.Era) + " " + report.Clean(o.Version)
+	if o.Fallback != "" {
+		era += " (fallback after " + report.Clean(o.Fallback) + ")"
+	}
+	fmt.Fprintf(tw, "era\t%s\n", era)
 	if len(o.Versions) > 0 {
 		fmt.Fprintf(tw, "versions\t%s\n", report.Clean(strings.Join(o.Versions, " ")))
 	}
@@ -81,6 +93,9 @@ func describe(w io.Writer, t profiles.Target, o bench.Discovery) error {
 	}
 	if o.ListChanged {
 		capability += ", with listChanged"
+	}
+	if o.NoEvents != "" {
+		capability += ", not listed: " + report.Clean(o.NoEvents)
 	}
 	fmt.Fprintf(tw, "events\t%s, %d types\n", capability, len(o.Events))
 	if o.Smithery != nil {
@@ -104,12 +119,11 @@ func describe(w io.Writer, t profiles.Target, o bench.Discovery) error {
 	describeTypes(w, "", o.Events)
 	describeTypes(w, "smithery: ", o.Smithery)
 	describeTypes(w, "sep-1803: ", o.Resources)
-	system, first, ok := firstType(o)
-	if !ok {
-		_, err := fmt.Fprintln(w, "\nno event types, so there is nothing to subscribe to")
+	if profile == "" {
+		_, err := fmt.Fprintln(w, "\nno event types, and nothing in any list, so there is nothing to run")
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n# a profile to start from: put it into a file and run it with --profile FILE\n%s", starter(t, system, first))
+	_, err = fmt.Fprintf(w, "\n# a profile to start from: put it into a file and run it with --profile FILE\n%s", profile)
 	return err
 }
 
@@ -147,17 +161,36 @@ func describeTypes(w io.Writer, system string, types []dialect.EventType) {
 	}
 }
 
-// firstType is what the starter subscribes to, and its system.
-func firstType(o bench.Discovery) (system string, e dialect.EventType, ok bool) {
+// starterOf writes a profile for the event type with that name, else for the
+// first by name, else for a list that is not empty. "" = there is nothing.
+func starterOf(t profiles.Target, o bench.Discovery, event string) (string, error) {
+	var names []string
 	for _, of := range []struct {
 		system string
 		types  []dialect.EventType
 	}{{"events", o.Events}, {"smithery", o.Smithery}, {"sep-1803", o.Resources}} {
-		if len(of.types) > 0 {
-			return of.system, of.types[0], true
+		types := slices.SortedFunc(slices.Values(of.types), func(a, b dialect.EventType) int { return strings.Compare(a.Name, b.Name) })
+		for _, e := range types {
+			if event == "" || e.Name == event {
+				return starter(t, of.system, e), nil
+			}
+			names = append(names, report.Clean(e.Name))
 		}
 	}
-	return "", e, false
+	if event != "" {
+		return "", fmt.Errorf("%w: it has no event type %q, which --event names; it has %s", bench.ErrTarget, event, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"))
+	}
+	for _, l := range o.Abilities.Lists {
+		if list := listNames[l.Method]; l.Entries > 0 && list != "" {
+			return listStarter(t, list, l.HasTTL), nil
+		}
+	}
+	return "", nil
+}
+
+// listNames are the lists that a lane can use, by method.
+var listNames = map[string]string{
+	"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "templates",
 }
 
 // alone is the target that the flags name without a profile.
@@ -230,7 +263,29 @@ func starter(t profiles.Target, system string, e dialect.EventType) string {
     body: '{"text": "{{.Probe}}"}'
 schedule: {kind: constant, rate: 5/s}
 phases: {warmup: 2s, measure: 10s, drain: 5s}
-thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0"]
+thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable == 0", "*.lostRefused == 0", "*.lostSuspended == 0"]
 `)
 	return b.String()
+}
+
+// listStarter writes a profile whose clients use a list.
+func listStarter(t profiles.Target, list string, hasTTL bool) string {
+	why := "The server says how long a copy may be kept."
+	if !hasTTL {
+		why = "The server does not say how long a copy may be kept, so every use fetches."
+	}
+	return fmt.Sprintf(`name: first-try
+target:
+  %s
+lanes:
+  # Clients that use a list again and again. %s
+  - name: lists
+    system: sep-2549
+    mode: poll
+    subscriptions: 10
+    sep2549: {list: %s, use: 1/s}
+# Nothing is changed on the server, so this measures fetches and copies alone.
+upstream: {kind: none}
+phases: {warmup: 2s, measure: 10s, drain: 5s}
+`, where(t), why, list)
 }

@@ -24,6 +24,7 @@ var flagRules = []flagRule{
 	{command: "capacity", flag: "metrics-linger", needs: "metrics"},
 	{command: "capacity", flag: "remote-write-every", needs: "remote-write"},
 	{command: "capacity", flag: "otlp-every", needs: "otlp"},
+	{command: "discover", flag: "event", not: []string{"json"}},
 	{command: "run", flag: "plain", not: []string{"quiet"}},
 	{command: "record", flag: "plain", not: []string{"quiet"}},
 	{command: "serve", flag: "tls-addr", needs: "tls"},
@@ -35,7 +36,7 @@ var flagRules = []flagRule{
 	{command: "serve", flag: "list-older", needs: "list-entries"},
 	{command: "serve", flag: "list-strict", needs: "list-entries"},
 	{command: "serve", flag: "callback-insecure", not: []string{"callback-ca"}},
-	{command: "serve", flag: "stdio", not: []string{"addr", "tls", "ready-json", "until-eof", "proxies-may-buffer", "token"}},
+	{command: "serve", flag: "stdio", not: []string{"addr", "tls", "ready-json", "until-eof", "proxies-may-buffer", "sse-answers", "token"}},
 }
 
 // mayBeEmpty are flags that are empty where a variable of the environment is

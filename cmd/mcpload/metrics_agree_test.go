@@ -135,6 +135,7 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		"mcpload_deliveries_recovered_total":     l.Recovered,
 		"mcpload_deliveries_in_flight_total":     l.Detail.InFlight,
 		"mcpload_deliveries_excused_total":       l.Detail.Excused,
+		"mcpload_deliveries_unidentified_total":  l.Detail.Unidentified,
 		"mcpload_deliveries_replayed_total":      l.Detail.Replayed,
 		"mcpload_deliveries_foreign_total":       l.Detail.Foreign,
 		"mcpload_deliveries_unprobed_total":      l.Detail.Unprobed,
@@ -147,6 +148,9 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		"mcpload_transient_errors_total":         l.Detail.TransientErrors,
 		"mcpload_webhooks_rejected_total":        l.Detail.Rejected,
 		"mcpload_messages_malformed_total":       l.Detail.Malformed,
+		"mcpload_suspensions_total":              l.Detail.Suspended,
+
+		"mcpload_webhook_connections_failed_total": l.Detail.Undeliverable,
 	} {
 		s.is(t, name, s.lane(r, l), float64(want))
 	}
@@ -154,7 +158,9 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		name, label string
 		want        map[string]int64
 	}{
-		{"mcpload_deliveries_lost_total", "kind", map[string]int64{"silent": l.LostSilent, "announced": l.LostAnnounced, "order_unknown": l.LostOrderUnknown}},
+		{"mcpload_deliveries_lost_total", "kind", map[string]int64{
+			"silent": l.LostSilent, "announced": l.LostAnnounced, "order_unknown": l.LostOrderUnknown, "undeliverable": l.LostUndeliverable, "refused": l.LostRefused, "suspended": l.LostSuspended,
+		}},
 		{"mcpload_duplicates_total", "kind", map[string]int64{"same_event": l.Duplicates.SameEvent, "same_emission": l.Duplicates.SameEmission, "requested": l.Duplicates.Requested}},
 		{"mcpload_deliveries_unexpected_total", "kind", map[string]int64{
 			"foreign_run": l.Detail.UnexpectedBy["foreignRun"], "never_fired": l.Detail.UnexpectedBy["neverFired"],

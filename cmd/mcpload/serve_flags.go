@@ -23,6 +23,7 @@ func (f *serveFlags) addListeners(c *cobra.Command) {
 	fl.StringVar(&o.AdminAddr, "admin", "127.0.0.1:8081", "address of /inject, /stats and /healthz, without authentication")
 	fl.StringArrayVar(&o.Tokens, "token", nil, "bearer token that is accepted, one principal each (repeatable; default: any)")
 	fl.BoolVar(&o.ProxiesMayBuffer, "proxies-may-buffer", false, "leave out the header X-Accel-Buffering: no of event streams")
+	fl.BoolVar(&o.SSEAnswers, "sse-answers", false, "answer every call with an event stream of one message instead of JSON")
 	fl.StringVar(&o.Feed, "feed", "", "address of a change feed to poll and publish (default: none)")
 	fl.DurationVar(&o.FeedEvery, "feed-every", 0, "pause between two polls of the feed (default 500ms)")
 }

@@ -87,7 +87,7 @@ func checkSEP1803(t *testing.T, r *results.Result) {
 		if got := figureOf(t, l, "sessions"); got != sessions {
 			t.Errorf("%s: %v sessions, want %v", name, got, sessions)
 		}
-		none(t, l, "unrouted", "earlier")
+		none(t, l, "unrouted", "earlier", "updatesObserved", "updatesIdentified")
 	}
 	resumed, forgetful := laneOf(t, r, "resumed"), laneOf(t, r, "forgetful")
 	positive(t, resumed, "cuts", "resumes", "redelivered")

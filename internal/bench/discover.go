@@ -25,11 +25,14 @@ type Discovery struct {
 	Smithery, Resources []dialect.EventType
 	// Abilities are those of SEP-975 and SEP-2549.
 	Abilities dialect.Abilities
+	// NoEvents is why MCP Events could not be listed, where the target did not
+	// just say that it has no such method.
+	NoEvents string `json:",omitempty"`
 }
 
 // DiscoverTarget connects to the target at t.URL, or starts t.Command, and asks what it
 // offers. The host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
-// [ErrTarget]; a target that knows none of the systems is such an error.
+// [ErrTarget]; a target that has nothing of any system is such an error.
 func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
 	var found Discovery
 	if len(t.Command) == 0 {
@@ -65,8 +68,12 @@ func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string,
 // not offer; the first such answer is the error if there is nothing else.
 func (f *Discovery) askAll(ctx context.Context, e *dialect.Endpoint) error {
 	var err error
-	if f.Offer, err = ask(ctx, e); err != nil && !errors.Is(err, dialect.ErrNotOffered) {
+	f.Offer, err = askSystem(ctx, e, "events", mcpload.Poll)
+	switch {
+	case errors.Is(err, dialect.ErrUnreachable), errors.Is(err, dialect.ErrThrottled):
 		return err
+	case err != nil && !errors.Is(err, dialect.ErrNotOffered):
+		f.NoEvents = err.Error()
 	}
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
@@ -81,18 +88,14 @@ func (f *Discovery) askAll(ctx context.Context, e *dialect.Endpoint) error {
 	if f.Abilities, err2 = e.Abilities(ctx); err2 != nil {
 		return err2
 	}
-	if len(f.Smithery)+len(f.Resources) > 0 || f.Abilities.Resumable {
+	if len(f.Smithery)+len(f.Resources)+len(f.Abilities.Lists) > 0 || f.Abilities.Resumable {
 		return nil
 	}
 	return err
 }
 
-// ask asks a connected target what it offers. It subscribes to nothing.
-func ask(ctx context.Context, e *dialect.Endpoint) (dialect.Offer, error) {
-	return askSystem(ctx, e, "events", mcpload.Poll)
-}
-
-// askSystem asks for the event types of one system.
+// askSystem asks a connected target for the event types of one system. It
+// subscribes to nothing.
 func askSystem(ctx context.Context, e *dialect.Endpoint, system string, mode mcpload.Mode) (dialect.Offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()

@@ -56,7 +56,10 @@ func embeddedArgs(e profiles.Embedded) []string {
 	number("list-entries", e.Lists.Entries)
 	number("list-page", e.Lists.Page)
 	duration("list-ttl", e.Lists.TTL)
-	for flag, on := range map[string]bool{"list-private": e.Lists.Private, "list-older": e.Lists.Older, "list-strict": e.Lists.Strict, "proxies-may-buffer": e.ProxiesMayBuffer} {
+	for flag, on := range map[string]bool{
+		"list-private": e.Lists.Private, "list-older": e.Lists.Older, "list-strict": e.Lists.Strict,
+		"proxies-may-buffer": e.ProxiesMayBuffer, "sse-answers": e.SSEAnswers,
+	} {
 		if on {
 			args = append(args, "--"+flag)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/loadgen/upstream"
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -52,7 +53,7 @@ func (r *run) add(a sinks.Account, own []dialect.Figures, in results.Instrument,
 		// nothing: say so as loudly as a result can.
 		r.unsound = append(r.unsound, fmt.Sprintf("the ledger does not add up, which is a bug in mcpload: %v", err))
 	}
-	res.Instrument.Reasons = append(bottlenecks(res.Instrument, res.Host.CPUs), r.unsound...)
+	res.Instrument.Reasons = append(bottlenecks(res.Instrument, res.Host.CPUs, r.sending()), r.unsound...)
 	res.Instrument.Bottleneck = len(res.Instrument.Reasons) > 0
 }
 
@@ -149,15 +150,25 @@ func (r *run) warn() {
 		r.warning("nothing-measured", "", "no event was accepted in the measured part, so nothing is known about delivery")
 	}
 	if n := res.Upstream.Uncertain + res.Upstream.Refused; n > 0 {
-		r.warning("firing-failed", "", "%d of %d events could not be fired for sure; they are owed to nobody, and count as recovered if they came", n, res.Upstream.Fired)
+		r.warning("firing-failed", "", "%d of %d events could not be fired for sure; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Fired, r.firstFailure())
 	}
 	if res.Upstream.Dropped > 0 {
-		r.warning("dropped-shots", "", "%d shots found no free worker and were never fired; raise upstream.workers", res.Upstream.Dropped)
+		r.warning("dropped-shots", "", "%d shots were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, r.profile.Upstream.Workers, r.sending().remedy())
 	}
 	r.warnStdio(res.Target.Stdio)
 	for _, l := range res.Lanes {
 		r.warnLane(l)
 	}
+}
+
+// firstFailure says for the end of a sentence why the first shot failed.
+func (r *run) firstFailure() string {
+	if e, ok := r.target.upstream.(upstream.Explainer); ok {
+		if first, _ := e.Failures(); first != "" {
+			return "; the first: " + first
+		}
+	}
+	return ""
 }
 
 func (r *run) warnLane(l results.Lane) {
@@ -169,12 +180,14 @@ func (r *run) warnLane(l results.Lane) {
 		// A threshold on losses holds where nothing can be lost.
 		r.warning("nothing-owed", l.Name, "%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says nothing about delivery: churn more slowly, or fire for longer", l.Detail.Excused+l.Detail.InFlight)
 	}
-	if l.Detail.Unprobed > 0 && r.profile.Upstream.Kind != "none" {
-		r.warning("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", l.Detail.Unprobed)
+	updates := int64(l.Figures["updatesObserved"])
+	if updates > 0 && r.profile.Upstream.Kind != "none" {
+		r.warning("observed-updates", l.Name, "%d updates named a resource and no event, since the target sends no payload: %d pairs of event and subscription may have been announced by them and are not expected one by one, so this lane says nothing about loss among them; %.0f updates stand for one certain event each (updateLatency)", updates, l.Detail.Unidentified, l.Figures["updatesIdentified"])
 	}
-	if l.Detail.Rejected > 0 {
-		r.warning("rejected", l.Name, "%d webhook deliveries were refused because their signature was wrong, missing or stale", l.Detail.Rejected)
+	if other := l.Detail.Unprobed - updates; other > 0 && r.profile.Upstream.Kind != "none" {
+		r.warning("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", other)
 	}
+	r.warnWebhook(&l)
 	if l.Detail.Malformed > 0 {
 		r.warning("malformed", l.Name, "%d messages could not be read, or break the protocol: %s", l.Detail.Malformed, topReason(l.Detail.MalformedBy))
 	}

@@ -46,6 +46,7 @@ func newForecast(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*for
 type planned struct {
 	expected, delivered                 int64
 	lostSilent, lostAnnounced           int64
+	lostRefused                         int64
 	sameEvent, sameEmission, requested  int64
 	outOfOrder, unexpected, gaps, early int64
 	// lossy: what is lost depends on when, so that only sums can be checked.
@@ -57,6 +58,7 @@ func (p *planned) plus(q planned) {
 	p.delivered += q.delivered
 	p.lostSilent += q.lostSilent
 	p.lostAnnounced += q.lostAnnounced
+	p.lostRefused += q.lostRefused
 	p.sameEvent += q.sameEvent
 	p.sameEmission += q.sameEmission
 	p.requested += q.requested
@@ -76,6 +78,8 @@ func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
 		exactly("unexpected", p.unexpected, c.Unexpected.Total()),
 		exactly("unprobed", p.early, c.Unprobed),
 		exactly("recovered", 0, c.Recovered),
+		exactly("lostUndeliverable", 0, c.LostUndeliverable),
+		exactly("lostSuspended", 0, c.LostSuspended),
 	}
 	if p.lossy {
 		return out
@@ -91,6 +95,7 @@ func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
 		exactly("lostSilent", p.lostSilent, c.LostSilent),
 		exactly("lostAnnounced", p.lostAnnounced, c.LostAnnounced),
 		exactly("lostOrderUnknown", 0, c.LostOrderUnknown),
+		exactly("lostRefused", p.lostRefused, c.LostRefused),
 		exactly("duplicates.sameEvent", p.sameEvent, c.Duplicates.SameEvent),
 		exactly("duplicates.sameEmission", p.sameEmission, c.Duplicates.SameEmission+c.Duplicates.Forgotten),
 		exactly("duplicates.requested", p.requested, c.Duplicates.Requested),
@@ -100,11 +105,27 @@ func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
 	)
 }
 
-// refused says whether a fault refuses subscription i. Calibration opens them
-// one after the other, so that i is the number of the request.
+// refused says whether a fault refuses subscription i for good. Calibration
+// opens them one after the other, so that i is the number of the request.
 func (m *forecast) refused(i int) bool {
 	f, ok := m.spec.Server(faults.Refuse, m.mode)
-	return ok && uint32(i+1)%f.Every == 0
+	return ok && uint32(i+1)%f.Every == 0 && !(f.Passing() && f.Every > 1)
+}
+
+// askedAgain counts the requests that are refused because there is no room: the
+// client makes each of them again, and that is a request, too.
+func (m *forecast) askedAgain() (n int64) {
+	f, ok := m.spec.Server(faults.Refuse, m.mode)
+	if !ok || !f.Passing() || f.Every == 1 {
+		return 0
+	}
+	request := uint32(0)
+	for range m.settings.Subscriptions {
+		for request++; request%f.Every == 0; request++ {
+			n++
+		}
+	}
+	return n
 }
 
 // subscription is the plan of one.
@@ -166,6 +187,8 @@ func (m *forecast) source(p *planned, source int, gaps []mcpload.Instant) {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
 		if lost, announced := m.loses(f); lost {
 			run.add(e, announced)
+		} else if noRetry && f.Kind == faults.Signature && m.mode == mcpload.Webhook {
+			run.refuse(e)
 		} else {
 			run.close(p)
 			if e.Measured {
@@ -204,6 +227,16 @@ type missingRun struct {
 	gaps []mcpload.Instant // when announcements were read
 	list []*taped
 	last int // the place in list, from 1, of the last one that is announced
+	// refused are those of list of which a copy came, and was refused.
+	refused map[*taped]bool
+}
+
+func (r *missingRun) refuse(e *taped) {
+	r.list = append(r.list, e)
+	if r.refused == nil {
+		r.refused = map[*taped]bool{}
+	}
+	r.refused[e] = true
 }
 
 func (r *missingRun) add(e *taped, announced bool) {
@@ -225,6 +258,8 @@ func (r *missingRun) close(p *planned) {
 		switch {
 		case !e.Measured:
 			continue
+		case r.refused[e]:
+			p.lostRefused++
 		case i < r.last || e.Fired <= read:
 			p.lostAnnounced++
 		default:
@@ -235,7 +270,7 @@ func (r *missingRun) close(p *planned) {
 	if measured > 0 {
 		p.gaps++
 	}
-	r.list, r.last = r.list[:0], 0
+	r.list, r.last, r.refused = r.list[:0], 0, nil
 }
 
 // loses says whether a fault keeps an event from a subscription for good.
@@ -328,6 +363,9 @@ func (m *forecast) lane(a *sinks.LaneAccount) []Check {
 	}
 	if _, ok := has(faults.Expire); ok {
 		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
+	}
+	if f, ok := has(faults.Refuse); ok && f.Passing() {
+		out = append(out, exactly("asked again", m.askedAgain(), a.Traffic[mcpload.Retry].Requests))
 	}
 	if _, ok := has(faults.TTL); ok {
 		out = append(out, atLeast("refreshes", subs, a.Traffic[mcpload.Refresh].Requests))

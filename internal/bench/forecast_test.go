@@ -65,6 +65,7 @@ func TestForecast(t *testing.T) {
 		{"poll", "cut(every=5, replay=false)", clean, ""},
 		{"push", "repeat(every=5)", clean, ""},
 		{"webhook", "repeat(every=5)", planned{expected: 8, delivered: 8, sameEvent: 2}, ""},
+		{"webhook", "noretry(); signature(every=4, sign=wrong); drop(every=1, from=9, to=9)", planned{expected: 8, delivered: 5, lostRefused: 2, lostSilent: 1, gaps: 2}, ""}, // 4; 8 and 9
 		{"webhook", "early()", planned{expected: 8, delivered: 8, early: 1}, ""},
 		{"poll", "refuse(code=-32012, every=1)", planned{}, ""},
 		{"push", "drop(every=4, mode=poll)", clean, ""},
@@ -129,6 +130,9 @@ func TestOneWrongCountIsNoticed(t *testing.T) {
 		"lostSilent":              func(c *sinks.SubCounts) { c.LostSilent-- },
 		"lostAnnounced":           func(c *sinks.SubCounts) { c.LostAnnounced++ },
 		"lostOrderUnknown":        func(c *sinks.SubCounts) { c.LostOrderUnknown++ },
+		"lostRefused":             func(c *sinks.SubCounts) { c.LostRefused++ },
+		"lostUndeliverable":       func(c *sinks.SubCounts) { c.LostUndeliverable++ },
+		"lostSuspended":           func(c *sinks.SubCounts) { c.LostSuspended++ },
 		"duplicates.sameEvent":    func(c *sinks.SubCounts) { c.Duplicates.SameEvent++ },
 		"duplicates.sameEmission": func(c *sinks.SubCounts) { c.Duplicates.SameEmission++ },
 		"duplicates.requested":    func(c *sinks.SubCounts) { c.Duplicates.Requested++ },
@@ -150,5 +154,38 @@ func TestOneWrongCountIsNoticed(t *testing.T) {
 	moved.LostSilent, moved.LostAnnounced = 1, 1
 	if len(failures(moved)) != 2 {
 		t.Errorf("a moved loss: %v", failures(moved))
+	}
+}
+
+// TestForecastOfRefusals holds the plan of refusals to counts made by hand:
+// four subscriptions are opened one after the other, and a request that meets
+// no room is made again.
+func TestForecastOfRefusals(t *testing.T) {
+	for _, c := range []struct {
+		fault   string
+		refused []bool // for good, by subscription
+		again   int64
+	}{
+		{"refuse(code=-32602, every=2)", []bool{false, true, false, true}, 0},
+		{"refuse(code=-32013, every=2)", []bool{false, false, false, false}, 3}, // requests 2, 4 and 6
+		{"refuse(code=-32025, every=2)", []bool{false, false, false, false}, 3},
+		{"refuse(code=-32025, every=3)", []bool{false, false, false, false}, 1}, // request 3
+		{"refuse(code=-32025, every=5)", []bool{false, false, false, false}, 0},
+		{"refuse(code=-32013, every=1)", []bool{true, true, true, true}, 0},
+		{"drop(every=2)", []bool{false, false, false, false}, 0},
+	} {
+		spec, err := faults.Parse(c.fault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &forecast{spec: spec, mode: mcpload.Push, settings: profiles.Lane{Subscriptions: len(c.refused)}}
+		if got := m.askedAgain(); got != c.again {
+			t.Errorf("%s: %d requests are made again, want %d", c.fault, got, c.again)
+		}
+		for i, want := range c.refused {
+			if got := m.refused(i); got != want {
+				t.Errorf("%s: subscription %d refused: %v", c.fault, i, got)
+			}
+		}
 	}
 }

@@ -61,43 +61,59 @@ func (l *lane) spec() sinks.LaneSpec {
 
 // options translates the lane for its dialect.
 func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, ends *targetSide, seed uint64) dialect.Options {
+	o := LaneSettings(&l.Lane)
+	o.Clock, o.Recorder, o.Endpoint, o.Lane, o.Seed = clock, rec, ends.endpointFor(l.HTTP), at, seed
+	o.Arguments = func(i int) json.RawMessage { return l.templates.Arguments(l.wholeNumber(i)) }
+	o.Number = l.wholeNumber
+	o.Webhook.Authority, o.Webhook.Certificate = ends.authority, l.cert
+	if l.plan != nil {
+		o.Webhook.Prefix = fmt.Sprintf("/shard-%d", l.shard)
+	}
+	o.SEP2549.Hears = l.hears
+	return o
+}
+
+// LaneSettings translates the settings of a lane for its dialect. What only a
+// run knows is left out: clock, recorder, endpoint, arguments and certificates.
+func LaneSettings(l *profiles.Lane) dialect.Options {
 	o := dialect.Options{
-		Clock:         clock,
-		Recorder:      rec,
-		Endpoint:      ends.endpointFor(l.HTTP),
-		Lane:          at,
 		System:        l.System,
 		Mode:          mcpload.Mode(l.Mode),
 		Event:         l.Event,
-		Arguments:     func(i int) json.RawMessage { return l.templates.Arguments(l.wholeNumber(i)) },
 		MaxAge:        l.MaxAge,
 		HTTP:          l.HTTP,
 		Subscriptions: l.Subscriptions,
-		Number:        l.wholeNumber,
-		Seed:          seed,
-		Poll:          dialect.PollOptions{Floor: orNone(l.Poll.Floor), Timeout: l.Poll.Timeout, MaxEvents: l.Poll.MaxEvents},
+		Poll:          dialect.PollOptions{Timeout: l.Poll.Timeout, MaxEvents: l.Poll.MaxEvents},
 		Push: dialect.PushOptions{
 			Heartbeat: l.Push.Heartbeat, BackoffMin: l.Push.Backoff.Min, BackoffMax: l.Push.Backoff.Max,
 		},
 		Webhook: dialect.WebhookOptions{
 			RefreshAt: l.Webhook.RefreshAt, RotateEvery: l.Webhook.RotateEvery, Refuse: l.Webhook.Refuse,
-			AckDelay: l.Webhook.AckDelay, Listen: l.Webhook.Listen, Callback: l.Webhook.Callback, Authority: ends.authority, Certificate: l.cert,
+			AckDelay: l.Webhook.AckDelay, Listen: l.Webhook.Listen, Callback: l.Webhook.Callback,
+			Grace: l.Webhook.OldSecret, Secrets: dialect.Secrets(l.Webhook.Secrets), Verify: dialect.Verify(l.Webhook.Verify),
 		},
 	}
-	o.Webhook.Grace, o.Webhook.Secrets = l.Webhook.OldSecret, dialect.Secrets(l.Webhook.Secrets)
-	if l.plan != nil {
-		o.Webhook.Prefix = fmt.Sprintf("/shard-%d", l.shard)
+	if l.Mode == string(mcpload.Poll) {
+		o.Poll.Floor = orNone(l.Poll.Floor)
 	}
-	o.SEP1803 = dialect.SEP1803Options{
-		PerSession: l.SEP1803.PerSession, NoRedelivery: !l.SEP1803.Redelivery, CutEvery: l.SEP1803.CutEvery, CutFor: l.SEP1803.CutFor,
-		Secret: l.SEP1803.Secret, RefuseEarly: l.SEP1803.Early == "refuse",
+	switch l.System {
+	case "smithery":
+		o.Smithery = dialect.SmitheryOptions{ArgumentsKey: l.Smithery.ArgumentsKey, ClientID: l.Smithery.ClientID}
+	case "sep-1803":
+		o.SEP1803 = dialect.SEP1803Options{
+			PerSession: l.SEP1803.PerSession, CutEvery: l.SEP1803.CutEvery, CutFor: l.SEP1803.CutFor,
+			NoRedelivery: l.Mode == string(mcpload.Push) && !l.SEP1803.Redelivery,
+			Secret:       l.SEP1803.Secret, RefuseEarly: l.SEP1803.Early == "refuse",
+		}
+	case profiles.SystemSEP975:
+		o.SEP975 = sep975Options(&l.SEP975)
+	case profiles.SystemSEP2549:
+		o.SEP2549 = sep2549Options(&l.SEP2549)
+	default:
+		o.Events = dialect.EventsOptions{
+			Listen: l.Events.Listen, Resume: l.Events.Resume, CutEvery: l.Events.CutEvery, CutFor: l.Events.CutFor,
+		}
 	}
-	o.Smithery = dialect.SmitheryOptions{ArgumentsKey: l.Smithery.ArgumentsKey, ClientID: l.Smithery.ClientID}
-	o.Events = dialect.EventsOptions{
-		Listen: l.Lane.Events.Listen, Resume: l.Lane.Events.Resume, CutEvery: l.Lane.Events.CutEvery, CutFor: l.Lane.Events.CutFor,
-	}
-	o.SEP975 = sep975Options(&l.Lane.SEP975)
-	o.SEP2549 = l.sep2549Options()
 	switch l.Webhook.TTL {
 	case "", "default":
 	case "none":

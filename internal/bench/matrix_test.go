@@ -19,10 +19,13 @@ import (
 // inProcess serves the reference target in this process, with the few flags
 // that the matrix has.
 func inProcess(ctx context.Context, args []string) (*Child, error) {
-	o := target.Options{
+	return inProcessWith(ctx, args, target.Options{
 		AllowPrivateCallbacks: true, NextPoll: 50 * time.Millisecond, RetryBase: 50 * time.Millisecond,
 		ResumeOverlap: -1, Lists: target.ListOptions{Entries: 20, Page: 10, TTL: time.Hour},
-	}
+	})
+}
+
+func inProcessWith(ctx context.Context, args []string, o target.Options) (*Child, error) {
 	value := func(flag string) string {
 		if i := slices.Index(args, flag); i >= 0 {
 			return args[i+1]
@@ -109,7 +112,10 @@ func TestMatrix(t *testing.T) {
 		for _, seed := range []int{31, 32} {
 			var all []string
 			for i, spec := range specs {
-				all = append(all, strings.Replace(spec, ")", fmt.Sprintf(", seed=%d)", seed+10*i), 1))
+				if strings.Contains(spec, "rate") {
+					spec = strings.Replace(spec, ")", fmt.Sprintf(", seed=%d)", seed+10*i), 1)
+				}
+				all = append(all, spec)
 			}
 			joined := strings.Join(all, "; ")
 			p.Cases = append(p.Cases, profiles.Case{Name: joined, Faults: joined, Lanes: lanes, Set: set})
@@ -119,6 +125,7 @@ func TestMatrix(t *testing.T) {
 	patient := []string{"phases.drain=10s"} // each refusal holds the next delivery up, on a busy machine for long
 	add(six, patient, "malformed(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
 	add([]string{"webhook", "triggers", "callbacks"}, patient, "oversize(rate=0.1)", "signature(rate=0.2, sign=wrong)", "repeat(rate=0.3)")
+	add([]string{"webhook", "triggers"}, nil, "noretry()", "signature(rate=0.2, sign=wrong)", "drop(rate=0.1)")
 	add([]string{"updates"}, []string{"target.era=legacy"}, "cut(rate=0.15, replay=true)", "cut(rate=0.15, replay=false)", "drop(rate=0.2)")
 	add([]string{"requests"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
 	add([]string{"lists"}, []string{"upstream.sources=1", "schedule.rate=20/s"}, "stale(rate=0.3)", "duplicate(rate=0.3)")
@@ -131,7 +138,7 @@ func TestMatrix(t *testing.T) {
 			}
 		}
 	})
-	if want := 2 * (6 + 6 + 3 + 1 + 1 + 1); err != nil || rows != want {
+	if want := 2 * (6 + 6 + 3 + 2 + 1 + 1 + 1); err != nil || rows != want {
 		t.Errorf("%d rows of %d: %v", rows, want, err)
 	}
 }

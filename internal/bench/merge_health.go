@@ -59,13 +59,13 @@ func (r *run) mergeHealth(all []archived) {
 	}
 	slices.SortFunc(res.Shards, func(a, b results.Shard) int { return cmp.Compare(a.Index, b.Index) })
 
-	// Dropped shots are judged over all; the rest where it happened.
+	// Firing is judged over all; the rest where it happened.
 	whole := results.Instrument{DroppedShots: res.Instrument.DroppedShots}
-	reasons := bottlenecks(whole, 1)
+	reasons := bottlenecks(whole, 1, r.sending())
 	for _, name := range order {
 		in := *machines[name]
 		in.DroppedShots = 0
-		for _, reason := range bottlenecks(in, cpus[name]) {
+		for _, reason := range bottlenecks(in, cpus[name], sending{}) {
 			if len(order) > 1 {
 				reason = name + ": " + reason
 			}

@@ -112,7 +112,7 @@ func scrape(url string) (cpu float64, memory int64, err error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return 0, 0, fmt.Errorf("%s answers %s", url, resp.Status)
+		return 0, 0, answered(resp)
 	}
 	return parseProcess(io.LimitReader(resp.Body, maxScrape))
 }

@@ -11,23 +11,34 @@ import (
 	"github.com/mcpload/mcpload/loadgen/dialect"
 )
 
+// listed are the systems whose event types the target lists, with a mode to ask
+// for them in.
+var listed = []struct {
+	system string
+	mode   mcpload.Mode
+}{{"events", mcpload.Poll}, {"smithery", mcpload.Webhook}}
+
 // checkLanes holds the lanes of the systems that list event types against what
-// the target lists. A list that is empty says nothing.
-func (r *run) checkLanes(ctx context.Context, offer dialect.Offer) error {
+// the target lists. Only what a lane needs is asked for. A target that does not
+// know the method is given the benefit of the doubt, and a list that is empty
+// says nothing.
+func (r *run) checkLanes(ctx context.Context) error {
 	if err := r.checkListeners(); err != nil {
 		return err
 	}
-	if err := r.checkSystem("events", offer); err != nil {
-		return err
+	for _, of := range listed {
+		if !slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == of.system }) {
+			continue
+		}
+		offer, err := askSystem(ctx, r.target.plain, of.system, of.mode)
+		if err != nil && !errors.Is(err, dialect.ErrNotOffered) {
+			return fmt.Errorf("%w: %w", ErrTarget, err)
+		}
+		if err := r.checkSystem(of.system, offer); err != nil {
+			return err
+		}
 	}
-	if !slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == "smithery" }) {
-		return nil
-	}
-	offer, err := askSystem(ctx, r.target.plain, "smithery", mcpload.Webhook)
-	if err != nil && !errors.Is(err, dialect.ErrNotOffered) {
-		return fmt.Errorf("%w: %w", ErrTarget, err)
-	}
-	return r.checkSystem("smithery", offer)
+	return nil
 }
 
 func (r *run) checkSystem(system string, offer dialect.Offer) error {
@@ -37,10 +48,10 @@ func (r *run) checkSystem(system string, offer dialect.Offer) error {
 		}
 		e, ok := offer.Event(l.Event)
 		if !ok {
-			return fmt.Errorf("%w: %s does not offer the event %q that lane %s asks for; it offers %s", ErrTarget, r.target.plain.URL(), l.Event, l.Name, strings.Join(eventNames(offer), ", "))
+			return fmt.Errorf("%w: %s does not offer the event %q that lane %s asks for; it offers %s", ErrTarget, r.target.plain.Name(), l.Event, l.Name, strings.Join(eventNames(offer), ", "))
 		}
 		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, mode(l)) {
-			return fmt.Errorf("%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v", ErrTarget, r.target.plain.URL(), l.Event, l.Mode, l.Name, e.Delivery)
+			return fmt.Errorf("%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v", ErrTarget, r.target.plain.Name(), l.Event, l.Mode, l.Name, e.Delivery)
 		}
 	}
 	return nil

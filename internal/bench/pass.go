@@ -154,7 +154,7 @@ func (p *pass) prepare() error {
 	for i, l := range p.lanes {
 		o := l.options(uint16(i), r.clock, p.recorder, &r.target, r.profile.Schedule.Seed)
 		o.Push.KernelTimestamps = r.stampedLane(&l.Lane)
-		o.Acked = p.ledger.AckedAt
+		o.Acked, o.Sole = p.ledger.AckedAt, p.ledger.Sole
 		o.SEP2549.Emissions = p.ledger
 		d, err := dialect.New(o)
 		if err != nil {
@@ -266,12 +266,23 @@ func (p *pass) watchTarget(ctx context.Context) (context.Context, context.Cancel
 			if s.Accepted > last.Accepted || s.Refused+s.Uncertain == last.Refused+last.Uncertain {
 				last, since = s, time.Now()
 			} else if failed := s.Refused + s.Uncertain - last.Refused - last.Uncertain; failed >= lostShots && time.Since(since) > lostAfter {
-				cancel(fmt.Errorf("%w: every shot of the last %v failed (%d refused, %d uncertain): it is gone, or upstream.kind %s cannot reach it", ErrTarget, lostAfter, s.Refused, s.Uncertain, p.profile.Upstream.Kind))
+				cancel(fmt.Errorf("%w: every shot of the last %v failed (%d refused, %d uncertain)%s", ErrTarget, lostAfter, s.Refused, s.Uncertain, p.lastFailure()))
 				return
 			}
 		}
 	})
 	return ctx, cancel
+}
+
+// lastFailure says for the end of a sentence why the latest shot failed, and
+// what to look at.
+func (p *pass) lastFailure() string {
+	if e, ok := p.target.upstream.(upstream.Explainer); ok {
+		if _, latest := e.Failures(); latest != "" {
+			return fmt.Sprintf(", the last one: %s; is the target still up, and upstream (kind %s) right?", latest, p.profile.Upstream.Kind)
+		}
+	}
+	return fmt.Sprintf(": it is gone, or upstream.kind %s cannot reach it", p.profile.Upstream.Kind)
 }
 
 // churn ends and reopens subscriptions of the lanes that ask for it; the

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/profiles"
 )
 
@@ -33,7 +34,7 @@ const spareFiles = 256
 func checkHost(ctx context.Context, rawURL, what string, allowed []string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return fmt.Errorf("%w: %s: %q is not an http or https URL", ErrProfile, what, rawURL)
+		return fmt.Errorf("%w: %s: %q is not an http or https URL", ErrProfile, what, errtext.Address(rawURL))
 	}
 	host := u.Hostname()
 	if isLoopback(ctx, host) || slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, host) || strings.EqualFold(a, u.Host) }) {

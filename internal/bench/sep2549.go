@@ -1,12 +1,14 @@
 package bench
 
-import "github.com/mcpload/mcpload/loadgen/dialect"
+import (
+	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/mcpload/mcpload/profiles"
+)
 
 // sep2549Options translates the settings of a lane that uses lists.
-func (l *lane) sep2549Options() dialect.SEP2549Options {
-	s := l.SEP2549
+func sep2549Options(s *profiles.SEP2549Lane) dialect.SEP2549Options {
 	return dialect.SEP2549Options{
 		List: s.List, URI: s.URI, Use: float64(s.Use), NoCache: !s.Cache, Notifications: s.Notifications, Jitter: s.Jitter,
-		StaleOnError: s.StaleOnError, Shared: s.Shared, Background: s.Background, Hears: l.hears,
+		StaleOnError: s.StaleOnError, Shared: s.Shared, Background: s.Background,
 	}
 }

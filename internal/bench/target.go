@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -30,7 +29,6 @@ type targetSide struct {
 	authority *sinks.Authority
 	upstream  upstream.Upstream
 	feed      *upstream.Feed // the upstream, where it is polled by the target
-	offer     dialect.Offer
 }
 
 func (t *targetSide) endpointFor(http string) *dialect.Endpoint {
@@ -219,20 +217,15 @@ func rootsFrom(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// checkOffer asks the target what it offers, and compares. A target that does
-// not answer events/list is given the benefit of the doubt.
+// checkOffer notes who the target is, and compares what it offers with what the
+// lanes need.
 func (r *run) checkOffer(ctx context.Context) error {
-	offer, err := ask(ctx, r.target.plain)
-	if err != nil && !errors.Is(err, dialect.ErrNotOffered) {
-		return fmt.Errorf("%w: %w", ErrTarget, err)
-	}
-	r.target.offer = offer
-	era, version, _ := r.target.plain.Negotiated()
+	who := r.target.plain.Server()
 	r.result.Target = results.Target{
 		URL: r.targetName(), Embedded: r.profile.Target.IsEmbedded(),
-		Era: string(era), Protocol: version, Name: offer.Server, Version: offer.ServerVersion,
+		Era: string(who.Era), Protocol: who.Version, Fallback: who.Fallback, Name: who.Server, Version: who.ServerVersion,
 	}
-	return r.checkLanes(ctx, offer)
+	return r.checkLanes(ctx)
 }
 
 func eventNames(o dialect.Offer) []string {

@@ -3,9 +3,13 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/errtext"
 )
 
 // deeds is what the target says that it has done: the second witness, beside
@@ -33,6 +37,17 @@ func askDeeds(ctx context.Context, admin string) (deeds, error) {
 	return deeds{Requests: stats.Resumable.Started, Scoped: plan.Executed["sep-2549.scope"]}, nil
 }
 
+// answered says what was answered that is not 200.
+func answered(resp *http.Response) error {
+	head, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // what was read is what is shown
+	u := resp.Request.URL
+	text := fmt.Sprintf("%s %s: %s", resp.Request.Method, errtext.URL(u), resp.Status)
+	if said := errtext.FirstLine(head); said != "" {
+		text += ": " + said
+	}
+	return errors.New(errtext.Hide(text, u))
+}
+
 func getJSON(ctx context.Context, url string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -44,7 +59,7 @@ func getJSON(ctx context.Context, url string, into any) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %s", resp.Status)
+		return answered(resp)
 	}
 	return json.NewDecoder(resp.Body).Decode(into)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/loadgen/upstream"
@@ -43,7 +44,7 @@ func checkUpstreamHosts(ctx context.Context, u *profiles.Upstream, named []strin
 	scheme, rest, _ := strings.Cut(u.HTTP.URL, "://")
 	host, _, _ := strings.Cut(rest, "/")
 	if strings.Contains(host, "{{") {
-		return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, u.HTTP.URL)
+		return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, errtext.Address(u.HTTP.URL))
 	}
 	return checkHost(ctx, scheme+"://"+host, "upstream.http.url", named)
 }
@@ -256,7 +257,7 @@ func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 func (r *run) callTool(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
 	a := r.target.plain.CallTool(ctx, source, r.profile.Upstream.Tool.Name, arguments)
 	return upstream.ToolAnswer{
-		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code,
+		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code, Failure: a.Failure,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -342,6 +343,47 @@ func TestRecordNeedsJSON(t *testing.T) {
 	p := profileOf(t, s.URL(), steady+"upstream: {kind: http, sources: 2, http: {url: 'http://127.0.0.1:1/', body: 'text={{.Probe}}'}}\n")
 	if _, err := Run(t.Context(), Options{Profile: p, Record: io.Discard}); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), "give it a payload") {
 		t.Error(err)
+	}
+}
+
+// A run whose every event is refused says what was sent where and what came
+// back, in the error that ends it and in the warning. Values of the query stay
+// out of both.
+func TestRunSaysWhyNothingIsAccepted(t *testing.T) {
+	s := startTarget(t, target.Options{})
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no room is called lobby", http.StatusNotFound)
+	}))
+	defer refusing.Close()
+	p := profileOf(t, s.URL(), `upstream: {kind: http, sources: 2, http: {url: "`+refusing.URL+`/rooms/lobby?key=s3cr3t", body: "{{.Probe}}"}}
+`+steady)
+	p.Phases.Measure = 30 * time.Second
+	out, err := Run(t.Context(), Options{Profile: p})
+	const came = `: 404 Not Found: no room is called lobby`
+	what := "POST " + refusing.URL + "/rooms/lobby?key=…" + came
+	if !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), ", the last one: "+what+"; is the target still up, and upstream (kind http) right?") {
+		t.Fatalf("error: %v", err)
+	}
+	if !warned(out.Result, "firing-failed", "; the first: "+what) || strings.Contains(fmt.Sprint(out.Result.Warnings, err), "s3cr3t") {
+		t.Errorf("warnings: %v", out.Result.Warnings)
+	}
+}
+
+// What another listener answers is quoted.
+func TestOtherAnswersAreQuoted(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "not here\nmore", http.StatusGone)
+	}))
+	defer s.Close()
+	_, err := askDeeds(t.Context(), s.URL)
+	if err == nil || !strings.Contains(err.Error(), "GET "+s.URL+"/") || !strings.Contains(err.Error(), ": 410 Gone: not here") {
+		t.Errorf("admin: %v", err)
+	}
+	if _, _, err := scrape(s.URL + "/metrics?key=s3cr3t"); err == nil || err.Error() != "GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
+		t.Errorf("metrics: %v", err)
+	}
+	if err := checkHost(t.Context(), "ftp://me:hunter22@host/?key=s3cr3t", "target.url", nil); err == nil || !strings.Contains(err.Error(), `"ftp://host/?key=…"`) {
+		t.Errorf("host: %v", err)
 	}
 }
 

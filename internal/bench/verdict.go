@@ -24,16 +24,46 @@ const (
 	// maxOwnDelay: a generator that takes this long, at the 99th percentile, to
 	// read a byte that is there measures itself.
 	maxOwnDelay = 100 * time.Millisecond
+	// maxSentLate: a generator that sends its shots this late, at the 99th
+	// percentile, measures itself in every latency from intended.
+	maxSentLate = 100 * time.Millisecond
 	// maxGCPause is the longest stop of the world that is not a bottleneck.
 	maxGCPause = 100 * time.Millisecond
 )
 
+// sending is what a generator's firing is judged by, beside its health.
+type sending struct {
+	workers     int               // upstream.workers
+	burst       int               // schedule.burst, 0 where the schedule has none
+	lag, answer results.Quantiles // intended to sent, sent to answered
+}
+
+func (r *run) sending() sending {
+	u := &r.result.Upstream
+	s := sending{workers: r.profile.Upstream.Workers, lag: u.Lag, answer: u.Answer}
+	if r.profile.Schedule.Kind == "burst" {
+		s.burst = r.profile.Schedule.Burst
+	}
+	return s
+}
+
+// remedy says how to get rid of dropped shots.
+func (s sending) remedy() string {
+	if s.burst > s.workers {
+		return fmt.Sprintf("a burst of %d needs upstream.workers: %d", s.burst, s.burst)
+	}
+	return fmt.Sprintf("the upstream answered within %s at the 99th percentile: raise upstream.workers, or lower the rate", results.FormatNanos(s.answer.P99))
+}
+
 // bottlenecks says in which ways the generator was the bottleneck; empty
 // if in none.
-func bottlenecks(in results.Instrument, cpus int) []string {
+func bottlenecks(in results.Instrument, cpus int, s sending) []string {
 	out := []string{}
 	if in.DroppedShots > maxDropped {
-		out = append(out, fmt.Sprintf("%.1f %% of the shots found no free worker and were dropped (limit 1 %%): raise upstream.workers, or the upstream is too slow for the rate", 100*in.DroppedShots))
+		out = append(out, fmt.Sprintf("%.1f %% of the shots were due while all %d workers waited for the upstream's answers, and were dropped (limit 1 %%); %s", 100*in.DroppedShots, s.workers, s.remedy()))
+	}
+	if late := s.lag.P99.Duration(); late > maxSentLate {
+		out = append(out, fmt.Sprintf("shots were sent %s after they were due, at the 99th percentile (limit %v): the machine is too busy for this rate, or for bursts of this size", results.FormatNanos(s.lag.P99), maxSentLate))
 	}
 	if lag := in.TimerLag.P99.Duration(); lag > maxTimerLag {
 		out = append(out, fmt.Sprintf("timers woke %s late at the 99th percentile (limit %v): the machine is too busy", results.FormatNanos(in.TimerLag.P99), maxTimerLag))

@@ -61,11 +61,14 @@ var deliveryFamilies = []family[oneLane]{
 	single(counter, "mcpload_deliveries_total", "Owed pairs that came at least once.", func(x *oneLane) int64 { return x.Delivered }),
 	single(gauge, "mcpload_deliveries_outstanding", "Owed pairs that have not come, and may still.", func(x *oneLane) int64 { return x.Outstanding }),
 	single(gauge, "mcpload_deliveries_missing", "Owed pairs that have not come although a newer event of the source has, and all that is lost for good.", func(x *oneLane) int64 { return x.Holes }),
-	several("mcpload_deliveries_lost_total", "Owed pairs that never came, by whether the target said so: silent, announced, or order_unknown where that cannot be known. Those of subscriptions that are still open are counted when they end.", "kind",
+	several("mcpload_deliveries_lost_total", "Owed pairs that never came, by what is known of it: silent, announced (the target said so), order_unknown (it may have said so), undeliverable (its connections failed at this side's own listener), refused (by this side, every copy) or suspended (the target did not deliver, by its own word). Those of subscriptions that are still open are counted when they end.", "kind",
 		func(x *oneLane, emit emitter) {
 			emit(float64(x.LostSilent), "silent")
 			emit(float64(x.LostAnnounced), "announced")
 			emit(float64(x.LostOrderUnknown), "order_unknown")
+			emit(float64(x.LostUndeliverable), "undeliverable")
+			emit(float64(x.LostRefused), "refused")
+			emit(float64(x.LostSuspended), "suspended")
 		}),
 	several("mcpload_duplicates_total", "Second and later copies: same_event, same_emission (under another event id) or requested.", "kind", func(x *oneLane, emit emitter) {
 		emit(float64(x.Duplicates.SameEvent), "same_event")
@@ -85,6 +88,7 @@ var deliveryFamilies = []family[oneLane]{
 	single(counter, "mcpload_deliveries_recovered_total", "Pairs that came although firing failed.", func(x *oneLane) int64 { return x.Recovered }),
 	single(counter, "mcpload_deliveries_in_flight_total", "Deliveries of events that were on their way while the subscription became active.", func(x *oneLane) int64 { return x.InFlight }),
 	single(counter, "mcpload_deliveries_excused_total", "Pairs that were on their way when the subscription was ended, and did not come any more.", func(x *oneLane) int64 { return x.Excused }),
+	single(counter, "mcpload_deliveries_unidentified_total", "Owed pairs that an update without a payload may have announced, so that nothing can be said of them one by one. Known when the subscription has ended.", func(x *oneLane) int64 { return x.Unidentified }),
 	single(counter, "mcpload_deliveries_replayed_total", "Deliveries older than the subscription, on a lane that asked for them.", func(x *oneLane) int64 { return x.Replayed }),
 	single(counter, "mcpload_deliveries_foreign_total", "Copies of events that another shard fired.", func(x *oneLane) int64 { return x.Foreign }),
 	single(counter, "mcpload_deliveries_unprobed_total", "Events without a probe id: other traffic of the same server.", func(x *oneLane) int64 { return x.Unprobed }),
@@ -127,6 +131,8 @@ var troubleFamilies = []family[oneLane]{
 	single(counter, "mcpload_streams_dead_total", "Streams on which nothing came for too long.", func(x *oneLane) int64 { return x.DeadStreams }),
 	single(counter, "mcpload_transient_errors_total", "Errors that the target said will pass, and calls that were tried again.", func(x *oneLane) int64 { return x.TransientErrors }),
 	single(counter, "mcpload_webhooks_rejected_total", "Webhook deliveries that were refused: unsigned, stale, or for nobody.", func(x *oneLane) int64 { return x.Rejected }),
+	single(counter, "mcpload_webhook_connections_failed_total", "Connections of the target to the lane's own webhook listener that failed before they carried a request, in the TLS handshake mostly.", func(x *oneLane) int64 { return x.Undeliverable }),
+	single(counter, "mcpload_suspensions_total", "Times that the target said it had suspended delivery or lost a subscription.", func(x *oneLane) int64 { return x.Suspended }),
 	single(counter, "mcpload_messages_malformed_total", "Messages that could not be read.", func(x *oneLane) int64 { return x.Malformed }),
 	single(counter, "mcpload_kernel_timestamps_total", "Copies of events whose time is the kernel's, of all in mcpload_event_messages_total.", func(x *oneLane) int64 { return x.Kernel }),
 }

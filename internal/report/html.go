@@ -137,6 +137,7 @@ type runView struct {
 	Name       string
 	Result     *results.Result
 	Where      string
+	Agreed     string
 	Started    string
 	Took       string
 	Fired      string

@@ -21,6 +21,16 @@ func whereText(r *results.Result) string {
 	return "the embedded target"
 }
 
+// agreedText is the era and the protocol version that were agreed on, and what
+// was refused before.
+func agreedText(r *results.Result) string {
+	text := Clean(r.Target.Era + " " + r.Target.Protocol)
+	if r.Target.Fallback != "" {
+		text += " (fallback after " + Clean(r.Target.Fallback) + ")"
+	}
+	return text
+}
+
 // heldRow is one threshold on the page: lanes on which it held are named
 // together, and so are lanes on which it was not evaluated for the same reason; a
 // lane on which it failed has a row of its own.

@@ -16,6 +16,7 @@ func newRunView(p *Page) runView {
 	v := runView{
 		Name: Clean(p.Name), Result: r,
 		Where:      whereText(r),
+		Agreed:     agreedText(r),
 		Started:    r.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
 		Took:       results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
 		Fired:      plural(r.Upstream.Fired, "event") + " fired by " + Clean(r.Upstream.Kind) + " from " + plural(int64(r.Upstream.Sources), "source"),

@@ -84,7 +84,7 @@ func junitOf(r *results.Result) junitSuite {
 		Name: "mcpload", Time: seconds(r), Timestamp: r.Started.UTC().Format(time.RFC3339),
 		Properties: []junitProperty{
 			{"run", Clean(r.Run)}, {"version", Clean(r.Version)}, {"target", Clean(r.Target.URL)},
-			{"protocol", Clean(r.Target.Era + " " + r.Target.Protocol)},
+			{"protocol", agreedText(r)},
 		},
 	}
 	for _, f := range upstreamValues(&r.Upstream) {

@@ -49,7 +49,7 @@ func (p *printer) printf(format string, args ...any) {
 }
 
 func (p *printer) head(r *results.Result) {
-	p.printf("%s, %s %s, in %s", whereText(r), Clean(r.Target.Era), Clean(r.Target.Protocol), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
+	p.printf("%s, %s, in %s", whereText(r), agreedText(r), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
 	if r.Partial {
 		p.printf(" · PARTIAL: %s", Clean(r.Reason))
 	}

@@ -99,6 +99,11 @@ func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	if f.server.opts.SSEAnswers {
+		sse := &sseAnswer{ResponseWriter: w, server: f.server}
+		defer sse.end()
+		w = sse
+	}
 	w, done := advertise(w, body)
 	defer done()
 	if e, ours := f.server.resources.takes(body); ours {

@@ -14,6 +14,9 @@ import (
 // when none come any more.
 const flushAfter = 2 * time.Second
 
+// refusalPause is what a refusal that passes asks the client to wait.
+const refusalPause = 20 * time.Millisecond
+
 // misfortune is everything that faults need. A server without faults has none.
 type misfortune struct {
 	spec   faults.Spec
@@ -104,7 +107,11 @@ func (m *misfortune) refuses(system string, mode mcpload.Mode) *rpcError {
 		return nil
 	}
 	m.count(f, mode)
-	return &rpcError{Code: f.Code, Message: "refused by a fault"}
+	wrong := &rpcError{Code: f.Code, Message: "refused by a fault"}
+	if f.Passing() {
+		wrong.Data = map[string]any{"limit": "subscriptions", "retryAfterMs": refusalPause.Milliseconds()}
+	}
+	return wrong
 }
 
 // has returns the fault of a kind that concerns the whole server.

@@ -102,6 +102,10 @@ type Options struct {
 	// ProxiesMayBuffer leaves out the header X-Accel-Buffering: no, which asks
 	// proxies not to collect the bytes of event streams before passing them on.
 	ProxiesMayBuffer bool
+	// SSEAnswers sends the answer to every call as an event stream of one
+	// message, as servers made with the official Go SDK do, instead of as JSON.
+	// It is an error with Stdio.
+	SSEAnswers bool
 
 	// Capacity bounds the deliveries of events per second, in all three modes
 	// together, by a token bucket that holds CapacityBurst of them. What comes
@@ -159,6 +163,8 @@ func (o *Options) contradiction() error {
 		return fmt.Errorf("target: Proof is %q: want %s or %s", o.Proof, ProofChallenge, ProofWellKnown)
 	case o.TypesEvery < 0:
 		return fmt.Errorf("target: TypesEvery is %v: want 0 or more", o.TypesEvery)
+	case o.Stdio && o.SSEAnswers:
+		return errors.New("target: Stdio and SSEAnswers are both set: want one of them")
 	case o.Stdio && o.TLS:
 		return errors.New("target: Stdio and TLS are both set: want one of them")
 	}

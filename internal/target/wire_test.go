@@ -342,6 +342,8 @@ func setOptions(t *testing.T, o *Options, text string) {
 			o.Lists.TTL = length
 		case "ListManner":
 			o.Lists.Private, o.Lists.Older, o.Lists.Strict = value == "private", value == "older", value == "strict"
+		case "SSEAnswers":
+			o.SSEAnswers = value == "true"
 		case "PublicOnly":
 			o.AllowPrivateCallbacks = false
 		default:

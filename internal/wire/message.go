@@ -37,7 +37,9 @@ type Fields struct {
 	Timestamp []byte // unescaped; the event's own
 	Type      []byte // unescaped; of a webhook's control envelope
 	URI       []byte // unescaped; of a resource
-	Challenge []byte // raw JSON token; of a verification envelope
+	// HasPayload tells whether there was a payload that is not null.
+	HasPayload bool
+	Challenge  []byte // raw JSON token; of a verification envelope
 	// Cursor is the raw JSON token, null included; nil when there was none. It
 	// is passed back as it came.
 	Cursor    []byte
@@ -172,6 +174,8 @@ func (s *scanner) field(key []byte, f *Fields) bool {
 		f.Type = s.text()
 	case "uri":
 		f.URI = s.text()
+	case "payload":
+		f.HasPayload = string(s.raw()) != "null"
 	case "challenge":
 		f.Challenge = s.raw()
 	case "cursor":

@@ -91,6 +91,7 @@ func slowFields(raw json.RawMessage) (f Fields) {
 	}
 	f.EventID, f.Name, f.Type, f.URI = text("eventId"), text("name"), text("type"), text("uri")
 	f.Cursor, f.Challenge, f.RequestID = o["cursor"], o["challenge"], o["requestId"]
+	f.HasPayload = o["payload"] != nil && string(o["payload"]) != "null"
 	f.Truncated, f.HasMore = string(o["truncated"]) == "true", string(o["hasMore"]) == "true"
 	if e := o["events"]; len(e) > 0 && e[0] == '[' {
 		f.Events = e

@@ -97,7 +97,7 @@ func (e *Endpoint) ask(ctx context.Context, agreed *agreement, method string, pa
 	if agreed.era == Modern {
 		header.Set(headerMethod, method)
 	}
-	c := caller{transport: e.transport, url: e.url, host: e.host, clock: toolClock}
+	c := e.caller(toolClock, nil)
 	a := c.call(ctx, method, header, wire.AppendRequest(nil, e.id(), method, params.End()))
 	if a.err == nil && !bytes.Contains(*a.buf, []byte(`"result"`)) {
 		a.err = &callError{method: method, kind: kindProtocol, message: "answered with something else"}

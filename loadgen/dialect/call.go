@@ -56,12 +56,20 @@ type caller struct {
 	rec       mcpload.Recorder // of a lane; nil otherwise
 	pipe      *pipe            // nil unless the target is a program
 	traffic   *wire.Traffic    // of what goes over the pipe; nil = counted nowhere
+	patience  *patience        // with the ends of answers; nil = they are not waited for
 }
 
 // caller makes a caller of the endpoint's own, whose connections the handshakes
 // use, too.
 func (e *Endpoint) caller(clock *mcpload.Clock, traffic *wire.Traffic) caller {
-	return caller{transport: e.transport, url: e.url, host: e.host, clock: clock, pipe: e.pipe, traffic: traffic}
+	return caller{transport: e.transport, url: e.url, host: e.host, clock: clock, pipe: e.pipe, traffic: traffic, patience: &e.patience}
+}
+
+// laneCaller makes the caller of a lane, which has its own connections.
+func (e *Endpoint) laneCaller(opts *Options, transport http.RoundTripper, traffic *wire.Traffic) caller {
+	c := e.caller(opts.Clock, traffic)
+	c.transport, c.rec = transport, opts.Recorder
+	return c
 }
 
 // answer is what came of one call. release gives its buffer back; msg is not
@@ -149,6 +157,7 @@ func (a *answer) read(ctx context.Context, c *caller, resp *http.Response, metho
 		a.date = t
 	}
 	a.buf = answerBuffers.Get().(*[]byte)
+	*a.buf = (*a.buf)[:0] // another answer may have had it
 	var found bool
 	var err error
 	if isEventStream(resp.Header) {
@@ -156,7 +165,9 @@ func (a *answer) read(ctx context.Context, c *caller, resp *http.Response, metho
 	} else {
 		found, err = a.readObject(c, resp.Body)
 	}
-	if a.err = judge(resp, &a.msg, found); a.err == nil && !answers(&a.msg, a.want) {
+	if a.err = judge(resp, &a.msg, found); a.err != nil {
+		a.err.quote(*a.buf, c.url)
+	} else if !answers(&a.msg, a.want) {
 		a.err = &callError{kind: kindProtocol, status: a.status, message: "the answer names the id " + nameOf(a.msg.ID) + ", the request has " + string(a.want)}
 	}
 	if a.err != nil && a.err.kind == kindProtocol && err != nil {
@@ -172,7 +183,7 @@ func judge(resp *http.Response, m *wire.Message, found bool) *callError {
 	e := &callError{status: status, retryAfter: retryAfter(resp.Header, time.Now())}
 	switch {
 	case found && m.HasError:
-		e.hasCode, e.code, e.message = true, m.Error.Code, string(m.Error.Message)
+		e.rpc(&m.Error)
 		return e
 	case status < 200 || status > 299:
 		return e
@@ -246,8 +257,9 @@ func (a *answer) readObject(c *caller, body io.Reader) (bool, error) {
 }
 
 // readStream reads an event stream up to the response: messages before it
-// (progress, logs) are not for us, and what follows is not waited for.
-func (a *answer) readStream(c *caller, body io.Reader) (bool, error) {
+// (progress, logs) are not for us. The stream's end is waited for, within
+// bounds, but the answer has come before it.
+func (a *answer) readStream(c *caller, body io.ReadCloser) (bool, error) {
 	parser := wire.EventParser{Limit: maxAnswer}
 	piece := make([]byte, 4<<10)
 	found := false
@@ -267,6 +279,9 @@ func (a *answer) readStream(c *caller, body io.Reader) (bool, error) {
 			return false, perr
 		}
 		if found {
+			if err != io.EOF {
+				a.down += c.patience.rest(body)
+			}
 			return true, nil
 		}
 		if err == io.EOF {

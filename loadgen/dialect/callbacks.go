@@ -4,7 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"net/http"
+	"sync/atomic"
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/sinks"
@@ -18,6 +18,7 @@ type callbacks struct {
 	receiver *sinks.Receiver
 	refuse   refusals
 	prefix   string
+	failedAt atomic.Int64 // when the last connection failed, a mcpload.Instant
 }
 
 // listenForCallbacks opens the lane's listener. r is what the receiver is asked
@@ -34,6 +35,11 @@ func listenForCallbacks(o *Options, r sinks.ReceiverOptions) (*callbacks, error)
 	c.listener, err = sinks.Listen(sinks.ListenerOptions{
 		Listen: w.Listen, Callback: w.Callback, Authority: w.Authority, Certificate: w.Certificate, Shared: w.Shared, Prefix: w.Prefix,
 		Handler: c.receiver, Wrap: w.Wrap,
+		Failed: func(reason string) {
+			now := o.Clock.Now()
+			c.failedAt.Store(int64(now))
+			o.Recorder.Noticed(mcpload.Notice{Sub: mcpload.Sub{Lane: o.Lane}, Kind: mcpload.Undeliverable, At: now, Detail: line(reason)})
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -79,26 +85,18 @@ func (c *callbacks) inbound(cause mcpload.Cause, method string, at mcpload.Insta
 		Connections: c.listener.TakeAccepted(), Method: method,
 	}
 	if status > 299 {
-		call.Failure = failureWord(status)
+		call.Answered = status
 	}
 	return call
+}
+
+// refused is the notice of a delivery that this side refuses. Its probe id, if
+// there is one, tells that the event is not lost without a trace.
+func refused(sub mcpload.Sub, kind mcpload.NoticeKind, in *sinks.Inbound, detail string) mcpload.Notice {
+	stamp, probed := mcpload.FindStamp(in.Body)
+	return mcpload.Notice{Sub: sub, Kind: kind, At: in.At, Detail: line(detail), Stamp: stamp, Refused: probed}
 }
 
 // answerSize is what an answer of the listener takes at least in HTTP/1.1: the
 // status line, Date, and Content-Length.
 const answerSize = len("HTTP/1.1 200 OK\r\nDate: Mon, 02 Jan 2006 15:04:05 GMT\r\nContent-Length: 0\r\n\r\n")
-
-// failureWord spells the statuses that a listener answers without allocating.
-func failureWord(status int) string {
-	switch status {
-	case http.StatusServiceUnavailable:
-		return "http 503"
-	case http.StatusUnauthorized:
-		return "http 401"
-	case http.StatusNotFound:
-		return "http 404"
-	case http.StatusRequestEntityTooLarge:
-		return "http 413"
-	}
-	return fmt.Sprintf("http %d", status)
-}

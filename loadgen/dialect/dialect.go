@@ -17,7 +17,8 @@ import (
 type Dialect interface {
 	// Attach opens subscription i and returns when the target confirmed it, or
 	// with the reason why it did not. It reports Attaching, and then Active or
-	// Failed. Answers 429 and 503 are tried again until ctx is over. A
+	// Failed. Answers 429 and 503, and errors that say that the target has no
+	// room (ResourceExhausted), are tried again until ctx is over. A
 	// subscription that was detached or has failed may be attached again; one
 	// that is open may not.
 	Attach(ctx context.Context, i int) error
@@ -111,6 +112,10 @@ type Options struct {
 	// upstream, 0 = not, or not yet. It is asked on the hot path of streams that
 	// were opened again, to tell replayed events from live ones.
 	Acked func(mcpload.Stamp) mcpload.Instant
+	// Sole, if not nil, tells which emission an update without a payload stands
+	// for, which came to a subscription at that instant; false where it cannot
+	// be told. It is asked before the update is reported.
+	Sole func(sub mcpload.Sub, at mcpload.Instant) (mcpload.Emission, bool)
 	// SEP975 is of system sep-975 only.
 	SEP975 SEP975Options
 }
@@ -151,7 +156,7 @@ type WebhookOptions struct {
 	// NoExpiry asks for a subscription without an end (ttlMs: null).
 	NoExpiry bool
 	// RefreshAt is the share of the grant after which a refresh is sent, with
-	// a jitter of up to 5 % of the grant before it; 0 = 0.5.
+	// a jitter of up to 5 % of the grant before it; 0 = 0.75.
 	RefreshAt float64
 	// RotateEvery is how many refreshes pass between two new secrets; 0 = never.
 	RotateEvery int
@@ -160,6 +165,9 @@ type WebhookOptions struct {
 	Grace time.Duration
 	// Secrets says which one is accepted while it changes; "" = [SecretsBoth].
 	Secrets Secrets
+	// Verify says what becomes of a delivery whose signature does not verify;
+	// "" = [VerifyStrict].
+	Verify Verify
 	// Refuse is the share of events, 0 to 1, whose first copy is answered 503.
 	// Which ones depends on Seed, the subscription and the event id.
 	Refuse float64
@@ -167,8 +175,9 @@ type WebhookOptions struct {
 	AckDelay time.Duration
 	// Listen is the listener's address; "" = a free port of 127.0.0.1.
 	Listen string
-	// Callback is the https address, without a path, under which the target
-	// reaches the listener; "" = the listener's own.
+	// Callback is the address, without a path, under which the target reaches
+	// the listener; "" = the listener's own. It is https, or http on loopback;
+	// port 0 stands for the listener's own port.
 	Callback string
 	// Prefix is put before the path of every callback, "/shard-3", so that
 	// listeners of several processes can stand behind one address; "" = none.
@@ -199,6 +208,10 @@ type Offer struct {
 	Versions      []string
 	Server        string // name of the server software, may be empty
 	ServerVersion string
+	// Fallback is what the handshakes of later eras were answered with before
+	// this one was found, such as "server/discover: http 400"; "" = nothing was
+	// refused.
+	Fallback string
 	// Capability is where the events capability was found: "events",
 	// "extensions", "experimental", or "" when none was advertised.
 	Capability  string

@@ -259,8 +259,10 @@ type directBody struct {
 	r    *bufio.Reader
 	from io.Reader
 	stop func() bool
-	last bool // nothing comes on this connection any more
-	done bool
+	// timer ends the reading of what is left; nil = it takes as long as it takes.
+	timer *time.Timer
+	last  bool // nothing comes on this connection any more
+	done  bool
 }
 
 // Read implements [io.Reader].
@@ -273,6 +275,13 @@ func (b *directBody) Read(p []byte) (int, error) {
 		b.finish(err == io.EOF)
 	}
 	return n, err
+}
+
+// within bounds how long what is left of the answer may take.
+func (b *directBody) within(limit time.Duration) {
+	if !b.done {
+		b.timer = time.AfterFunc(limit, b.c.interrupt)
+	}
 }
 
 // Close implements [io.Closer].
@@ -288,7 +297,11 @@ func (b *directBody) finish(whole bool) {
 	}
 	b.done = true
 	// Once the interruption has begun there is no telling when it is over.
-	whole = b.stop() && whole && !b.last && b.r.Buffered() == 0
+	stopped := b.stop()
+	if b.timer != nil {
+		stopped = b.timer.Stop() && stopped
+	}
+	whole = stopped && whole && !b.last && b.r.Buffered() == 0
 	if b.r != nil {
 		b.r.Reset(nil)
 		directReaders.Put(b.r)

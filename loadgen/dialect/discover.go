@@ -21,10 +21,7 @@ func (d *events) Discover(ctx context.Context) (Offer, error) {
 	if err != nil {
 		return Offer{}, err
 	}
-	o := Offer{
-		Era: agreed.era, Version: agreed.version, Versions: agreed.versions, Server: agreed.server,
-		ServerVersion: agreed.serverVersion, Capabilities: agreed.capabilities,
-	}
+	o := agreed.offer()
 	o.Capability, o.ListChanged = eventsCapability(agreed.capabilities, d.flavour.capabilities...)
 	o.Events, err = d.listAll(ctx, agreed)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -82,6 +83,9 @@ type EndpointOptions struct {
 	// Capabilities are names of client capabilities that are advertised, with
 	// an empty object as their value.
 	Capabilities []string
+	// Eras is what endpoints share that they learn about targets; nil = this one
+	// has its own.
+	Eras *Eras
 	// Client names this program to the server; zero = mcpload.
 	ClientName, ClientVersion string
 }
@@ -89,6 +93,10 @@ type EndpointOptions struct {
 // Endpoint is a target as all lanes of a run share it. It is safe for
 // concurrent use.
 type Endpoint struct {
+	// address is where requests go. opts.URL is it for error texts, without
+	// secrets.
+	address string
+
 	opts   EndpointOptions
 	header http.Header // sent with every request
 	host   string      // "" = from the URL
@@ -100,6 +108,8 @@ type Endpoint struct {
 	hangUp    func()
 	traffic   wire.Traffic
 	pipe      *pipe // nil unless the target is a program
+	patience  patience
+	eras      *eraOf // what is known of this target
 
 	principals []*principal
 
@@ -130,7 +140,11 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 	if opts.ClientName == "" {
 		opts.ClientName, opts.ClientVersion = "mcpload", "0.1"
 	}
-	e := &Endpoint{opts: opts, header: http.Header{}, url: u}
+	e := &Endpoint{address: opts.URL, header: http.Header{}, url: u}
+	if len(opts.Command) == 0 {
+		opts.URL = errtext.URL(u) // what errors name
+	}
+	e.opts = opts
 	if len(opts.Command) > 0 {
 		e.pipe = newPipe(opts, &e.nextID)
 	}
@@ -145,6 +159,10 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 		}
 		e.header.Set(k, v)
 	}
+	if opts.Eras == nil {
+		opts.Eras = &Eras{}
+	}
+	e.eras = opts.Eras.at(opts.URL, e.host)
 	tokens := opts.Tokens
 	if len(tokens) == 0 {
 		tokens = []string{""}
@@ -171,13 +189,17 @@ func (o *EndpointOptions) address() (*url.URL, error) {
 	}
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("endpoint: %q is not a URL: use http://host:port/path or https://…", o.URL)
+		return nil, fmt.Errorf("endpoint: %q is not a URL: use http://host:port/path or https://…", errtext.Address(o.URL))
 	}
 	return u, nil
 }
 
 // URL returns the endpoint's address; of a program, stdio: and its command.
-func (e *Endpoint) URL() string { return e.opts.URL }
+func (e *Endpoint) URL() string { return e.address }
+
+// Name returns the address for error texts: without its user and the values of
+// its query.
+func (e *Endpoint) Name() string { return e.opts.URL }
 
 // Connect shakes hands for the first principal, so that a target that cannot
 // be reached or will not talk is known before anything else is started. What
@@ -197,6 +219,17 @@ func (e *Endpoint) Negotiated() (Era, string, bool) {
 		return "", "", false
 	}
 	return e.found.era, e.found.version, true
+}
+
+// Server returns who the target is, by the first handshake: an [Offer] without
+// event types, and the zero value if there was no handshake yet. It asks nothing.
+func (e *Endpoint) Server() Offer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.found == nil {
+		return Offer{}
+	}
+	return e.found.offer()
 }
 
 // Close ends every session, closes the endpoint's own connections, and ends a

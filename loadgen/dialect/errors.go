@@ -4,15 +4,20 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/errtext"
+	"github.com/mcpload/mcpload/internal/wire"
 )
 
 // What callers branch on. Every error of this package that came from a call
@@ -20,14 +25,15 @@ import (
 var (
 	// ErrUnreachable: no answer came (connection, TLS, timeout).
 	ErrUnreachable = errors.New("the target cannot be reached")
-	// ErrAuth: HTTP 401 or 403, or the draft's -32012 Forbidden.
+	// ErrAuth: HTTP 401 or 403, or the draft's Forbidden (-32012, -32024).
 	ErrAuth = errors.New("the target does not let this principal in")
 	// ErrNotOffered: the target has no such method, event type or mode.
 	ErrNotOffered = errors.New("the target does not offer this")
-	// ErrInvalid: the target will not take these parameters (-32602, or -32015
-	// for a callback).
+	// ErrInvalid: the target will not take these parameters (-32602, or
+	// -32015 and -32027 for a callback).
 	ErrInvalid = errors.New("the target refuses the parameters")
-	// ErrThrottled: 429, 503 or -32013 until the time was up.
+	// ErrThrottled: 429, 503 or the draft's ResourceExhausted (-32013, -32025)
+	// until the time was up.
 	ErrThrottled = errors.New("the target has no room")
 	// ErrProtocol: the answer is not what the protocol has.
 	ErrProtocol = errors.New("the target's answer cannot be understood")
@@ -37,7 +43,8 @@ var (
 	ErrState = errors.New("the subscription is not in a state for this")
 )
 
-// Error codes of JSON-RPC and of the MCP Events draft.
+// Error codes of JSON-RPC and of the MCP Events draft, which gives its own two
+// numbers each: see meaning.
 const (
 	codeInvalidRequest = -32600
 	codeMethodNotFound = -32601
@@ -49,6 +56,51 @@ const (
 	codeUnsupported    = -32014
 	codeCallback       = -32015
 )
+
+// meaning is the number by which an error code is compared. The draft moved its
+// codes from -32011…-32015 to -32023…-32027, calls both provisional, and servers
+// send either.
+func meaning(code int64) int64 {
+	const moved = -32023 - codeNotFound
+	if code <= codeNotFound+moved && code >= codeCallback+moved {
+		return code - moved
+	}
+	return code
+}
+
+// rpcError is the error of a JSON-RPC response that came without a status.
+func rpcError(method string, r *wire.RPCError) *callError {
+	e := &callError{method: method}
+	e.rpc(r)
+	return e
+}
+
+// rpc makes an error of what a JSON-RPC response said.
+func (e *callError) rpc(r *wire.RPCError) {
+	e.hasCode, e.code, e.message, e.reason = true, r.Code, string(r.Message), reasonOf(r.Data)
+	if meaning(e.code) != codeExhausted {
+		return
+	}
+	// Which limit was met, and the wait that some servers ask for. What is odd
+	// counts as absent.
+	var data struct {
+		Limit        string `json:"limit"`
+		Max          *int64 `json:"max"`
+		RetryAfterMs int64  `json:"retryAfterMs"`
+	}
+	if json.Unmarshal(r.Data, &data) != nil {
+		return
+	}
+	if data.Limit != "" {
+		e.message += " (limit " + line(data.Limit)
+		if data.Max != nil {
+			e.message += ", max " + strconv.FormatInt(*data.Max, 10)
+		}
+		e.message += ")"
+	}
+	wait := min(max(data.RetryAfterMs, 0), maxPause.Milliseconds())
+	e.retryAfter = max(e.retryAfter, time.Duration(wait)*time.Millisecond)
+}
 
 // callError is why a call brought no result. Exactly one of kind, code and
 // status says so first: an answer that never came, a JSON-RPC error, or an
@@ -62,6 +114,10 @@ type callError struct {
 	message    string
 	status     int
 	retryAfter time.Duration
+	reason     string // data.reason, where there was one
+	// callback is the address that the target was given to call back at, where
+	// it refused that.
+	callback string
 }
 
 // failure is the short stable word for what went wrong.
@@ -84,13 +140,18 @@ func (e *callError) Error() string {
 	} else if e.cause != nil {
 		what += ": " + line(e.cause.Error())
 	}
+	if e.reason != "" {
+		what += " (" + line(e.reason) + ")"
+	}
 	hint := ""
 	switch {
+	case e.callback != "":
+		hint = ": look at webhook.callback (" + e.callback + "), its certificate (webhook.certFile), the target's private-address rule"
 	case errors.Is(e, ErrAuth):
 		hint = ": check the token"
 	case e.code == codeMethodNotFound:
 		hint = ": is this an MCP Events server, and the right URL?"
-	case e.code == codeNotFound, e.code == codeUnsupported:
+	case meaning(e.code) == codeNotFound, meaning(e.code) == codeUnsupported:
 		hint = ": compare with what events/list offers"
 	case errors.Is(e.cause, errUnheard): // it says itself what to look at
 	case e.kind == kindEnded: // the cause says how
@@ -98,6 +159,19 @@ func (e *callError) Error() string {
 		hint = ": is the server up, and the URL right?"
 	}
 	return e.method + ": " + what + hint
+}
+
+// quote adds the first line of an answer that holds no JSON-RPC message. The
+// secrets of the URL that was asked stay out of it.
+func (e *callError) quote(body []byte, asked *url.URL) {
+	said := errtext.FirstLine(body)
+	if e.hasCode || said == "" || said == "{}" || said == "[]" {
+		return
+	}
+	if e.message != "" {
+		e.message += ": "
+	}
+	e.message += errtext.Hide(said, asked)
 }
 
 // Unwrap gives the sentinel and the cause.
@@ -123,7 +197,7 @@ func (e *callError) sentinel() error {
 	case !e.hasCode:
 		return ErrServer
 	}
-	switch e.code {
+	switch meaning(e.code) {
 	case codeForbidden:
 		return ErrAuth
 	case codeMethodNotFound, codeNotFound, codeUnsupported:
@@ -142,9 +216,29 @@ func (e *callError) final() bool {
 	return e.kind == kindEnded || errors.Is(e, ErrAuth) || errors.Is(e, ErrNotOffered) || errors.Is(e, ErrInvalid)
 }
 
-// throttled tells whether the target asked to come back later.
+// gone tells whether the target says that there is no such subscription any
+// more, or none for this principal.
+func (e *callError) gone() bool {
+	return e.hasCode && (meaning(e.code) == codeNotFound || meaning(e.code) == codeForbidden)
+}
+
+// blame notes the callback that the target was given, where the error is about
+// that.
+func (e *callError) blame(callback string) {
+	if e == nil {
+		return
+	}
+	text := strings.ToLower(e.message + " " + e.reason)
+	if e.hasCode && (meaning(e.code) == codeCallback || e.code == codeInvalidParams && (strings.Contains(text, "url") || strings.Contains(text, "callback") || strings.Contains(text, "uri"))) {
+		e.callback = callback
+	}
+}
+
+// throttled tells whether the target asked to come back later. The draft has no
+// rule for ResourceExhausted but its meaning: a limit of the server, which may
+// have room again. So it is asked again after a wait, like 429 and 503.
 func (e *callError) throttled() bool {
-	return e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable
+	return e.hasCode && meaning(e.code) == codeExhausted || e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable
 }
 
 // codeNoResource is what the base protocol answers where a resource is not known.
@@ -161,7 +255,7 @@ func (e *callError) forgotten() bool {
 	if !e.hasCode {
 		return true
 	}
-	switch e.code {
+	switch meaning(e.code) {
 	case codeMethodNotFound, codeInvalidParams, codeNoResource,
 		codeNotFound, codeForbidden, codeExhausted, codeUnsupported, codeCallback:
 		return false
@@ -171,7 +265,7 @@ func (e *callError) forgotten() bool {
 
 // passing tells whether an error that ended a subscription names a state that
 // passes, so that coming back is worth it.
-func passing(code int64) bool { return code == codeExhausted || code == codeInternal }
+func passing(code int64) bool { return meaning(code) == codeExhausted || code == codeInternal }
 
 // kindProtocol is the failure word for an answer that cannot be read.
 const kindProtocol = "malformed"
@@ -238,4 +332,13 @@ func notConfirmed(err *callError, cause error) error {
 		return fmt.Errorf("%w (and the time was up)", err)
 	}
 	return fmt.Errorf("no confirmation came in time: %w: raise the ready phase or look at the target: %w", ErrUnreachable, cause)
+}
+
+// reasonOf is the member reason of an error's data; empty if there is none.
+func reasonOf(data []byte) string {
+	var d struct {
+		Reason string `json:"reason"`
+	}
+	_ = json.Unmarshal(data, &d) // anything else gives none
+	return d.Reason
 }

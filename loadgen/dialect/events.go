@@ -75,11 +75,11 @@ func newEvents(opts Options) (*events, error) {
 	case opts.Subscriptions < 0:
 		return nil, fmt.Errorf("dialect events: %d subscriptions", opts.Subscriptions)
 	}
+	opts = opts.WithDefaults()
 	f, err := flavourOf(opts)
 	if err != nil {
 		return nil, fmt.Errorf("dialect %w", err)
 	}
-	opts = withDefaults(opts)
 	d := &events{flavour: f, opts: opts, ep: opts.Endpoint, looker: mcpload.ObserverOf(opts.Recorder), older: opts.Endpoint.opts.Revision == Older, runs: make([]*run, opts.Subscriptions)}
 	t, hangUp, err := d.ep.eventsTransport(opts, &d.traffic)
 	if err != nil {
@@ -89,7 +89,7 @@ func newEvents(opts Options) (*events, error) {
 	if opts.Subscriptions > 1 && opts.Mode != mcpload.Webhook {
 		d.claims.known = make([]knownCursor, knownCursors)
 	}
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder, pipe: d.ep.pipe, traffic: &d.traffic}
+	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	switch opts.Mode {
 	case mcpload.Poll:
@@ -121,30 +121,6 @@ func (o *Options) number(i int) int {
 		return i
 	}
 	return o.Number(i)
-}
-
-func withDefaults(o Options) Options {
-	or := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	or(&o.Timeout, 30*time.Second)
-	or(&o.Poll.Floor, time.Second)
-	o.Poll.Floor = max(o.Poll.Floor, 0)
-	or(&o.Poll.BackoffMin, 500*time.Millisecond)
-	or(&o.Poll.BackoffMax, 30*time.Second)
-	or(&o.Push.Heartbeat, 30*time.Second)
-	or(&o.Push.BackoffMin, 500*time.Millisecond)
-	or(&o.Push.BackoffMax, 30*time.Second)
-	or(&o.Webhook.Grace, 5*time.Minute)
-	if o.Webhook.RefreshAt == 0 {
-		o.Webhook.RefreshAt = 0.5
-	}
-	if o.Webhook.BodyLimit == 0 {
-		o.Webhook.BodyLimit = sinks.DefaultBodyLimit
-	}
-	return o
 }
 
 // Attach opens subscription i.
@@ -214,7 +190,13 @@ func (d *events) begin(i int) (*run, error) {
 // Detach ends subscription i.
 func (d *events) Detach(ctx context.Context, i int) error {
 	r := lastTurn(&d.mu, d.runs, i)
-	if r == nil || !r.leave() {
+	if r == nil {
+		return nil
+	}
+	if d.opts.Mode == mcpload.Webhook {
+		d.ask(ctx, r)
+	}
+	if !r.leave() {
 		return nil
 	}
 	var err error

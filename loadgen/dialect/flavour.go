@@ -46,7 +46,6 @@ func flavourOf(o Options) (flavour, error) {
 		plain: true, clientID: o.Smithery.ClientID, capabilities: []string{"ai.smithery/events"},
 	}
 	switch k := o.Smithery.ArgumentsKey; k {
-	case "":
 	case "params", "arguments":
 		f.arguments = k
 	default:

@@ -35,7 +35,9 @@ var lastErrors = map[string]string{
 }
 
 // readStatus counts what a target says about its deliveries.
-func (d *events) readStatus(r *run, at mcpload.Instant, s *deliveryStatus) {
+//
+// before is when it last answered a refresh, and so set deliveries going.
+func (d *events) readStatus(r *run, a *answer, before mcpload.Instant, s *deliveryStatus) {
 	if s == nil {
 		return
 	}
@@ -58,11 +60,12 @@ func (d *events) readStatus(r *run, at mcpload.Instant, s *deliveryStatus) {
 		if s.RetryAfter > 0 && s.RetryAfter < timingMost.Seconds()*1000 {
 			d.tally.took("statusRetryAfter", time.Duration(s.RetryAfter*float64(time.Millisecond)))
 		}
-		d.notice(r, mcpload.TransientError, at, "deliveries are throttled"+detail)
+		d.notice(r, mcpload.TransientError, a.at, "deliveries are throttled"+detail)
 	}
 	if s.Active != nil && !*s.Active {
 		d.tally.count("statusSuspended", 1)
-		d.notice(r, mcpload.TransientError, at, "deliveries are suspended"+detail)
+		// It was until now: the refresh itself has ended it.
+		r.hook.suspended(before, a.began(), "deliveryStatus"+detail)
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -21,6 +23,9 @@ const (
 	headerVersion = "Mcp-Protocol-Version"
 	headerMethod  = "Mcp-Method"
 
+	methodDiscover   = "server/discover"
+	methodInitialize = "initialize"
+
 	// handshakeTime bounds a handshake whose context has no end of its own.
 	handshakeTime = 30 * time.Second
 )
@@ -28,15 +33,13 @@ const (
 // shake does the handshake with the official client, which knows the rules of
 // falling back, and looks over its shoulder for what it does not tell: the
 // capabilities as they were sent, and the status of a refusal.
-func (p *principal) shake(ctx context.Context, observe func(mcpload.Call)) (*agreement, error) {
+func (p *principal) shake(ctx context.Context, era Era, observe func(mcpload.Call)) (a *agreement, err error) {
 	e := p.endpoint
-	if e.pipe != nil {
-		return p.shakePipe(ctx, observe)
-	}
-	spy := &spy{p: p, observe: observe, seen: map[string]*capture{}}
-	client, opts := e.sdkClient()
+	spy := &spy{p: p, seen: map[string]*capture{}, tried: tried{observe: observe}}
+	defer func() { spy.tried.settle(a) }()
+	client, opts := e.sdkClient(era)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint:             e.opts.URL,
+		Endpoint:             e.address,
 		HTTPClient:           &http.Client{Transport: spy, CheckRedirect: noRedirect},
 		MaxRetries:           -1,
 		DisableStandaloneSSE: true,
@@ -44,18 +47,62 @@ func (p *principal) shake(ctx context.Context, observe func(mcpload.Call)) (*agr
 	if err != nil {
 		return p.bare(ctx, spy, err)
 	}
-	a := agreementOf(session)
+	a = agreementOf(session)
 	a.capabilities, a.versions = spy.result()
 	a.build(p)
 	return a, nil
 }
 
+// tried reports the calls of a handshake. Those that a later era's handshake
+// was refused with are kept until it is known what comes of them: where another
+// era is agreed on, they are no failures.
+type tried struct {
+	observe func(mcpload.Call)
+
+	mu      sync.Mutex
+	over    bool
+	refused []mcpload.Call
+}
+
+func (t *tried) report(c mcpload.Call) {
+	t.mu.Lock()
+	keep := c.Failure != "" && !t.over && (c.Method == methodDiscover || c.Method == methodInitialize)
+	if keep {
+		t.refused = append(t.refused, c)
+	}
+	t.mu.Unlock()
+	if !keep && t.observe != nil {
+		t.observe(c)
+	}
+}
+
+// settle reports what was kept. a is what was agreed on, nil = nothing.
+func (t *tried) settle(a *agreement) {
+	t.mu.Lock()
+	t.over = true
+	refused := t.refused
+	t.mu.Unlock()
+	var why []string
+	for _, c := range refused {
+		why = append(why, c.Method+": "+c.Failure)
+		if a != nil {
+			c.Failure = ""
+		}
+		if t.observe != nil {
+			t.observe(c)
+		}
+	}
+	if a != nil {
+		a.fallback = strings.Join(why, ", ")
+	}
+}
+
 // sdkClient makes the official client for one handshake.
-func (e *Endpoint) sdkClient() (*mcp.Client, *mcp.ClientSessionOptions) {
+func (e *Endpoint) sdkClient(era Era) (*mcp.Client, *mcp.ClientSessionOptions) {
 	client := mcp.NewClient(&mcp.Implementation{Name: e.opts.ClientName, Version: e.opts.ClientVersion},
 		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	opts := &mcp.ClientSessionOptions{ProtocolVersion: modernVersion}
-	if e.opts.Era == Legacy {
+	if era == Legacy {
 		opts.ProtocolVersion = legacyVersion
 	}
 	return client, opts
@@ -86,14 +133,14 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 func (p *principal) bare(ctx context.Context, spy *spy, cause error) (*agreement, error) {
 	e := p.endpoint
 	fail := func(sentinel error, hint string) error {
-		return fmt.Errorf("handshake with %s: %w: %s: %s", e.opts.URL, sentinel, line(cause.Error()), hint)
+		return fmt.Errorf("handshake with %s: %w: %s%s: %s", e.opts.URL, sentinel, errtext.Hide(line(cause.Error()), e.url), spy.quote(), hint)
 	}
 	status, err := spy.last()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("handshake with %s: %s: %w: is the server up, and the URL right? (%w)", e.opts.URL, kind(err), ErrUnreachable, err)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return nil, fmt.Errorf("handshake with %s: http %d: %w: check the token", e.opts.URL, status, ErrAuth)
+		return nil, fmt.Errorf("handshake with %s: http %d: %w%s: check the token", e.opts.URL, status, ErrAuth, spy.quote())
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		return nil, fail(ErrThrottled, "try again later")
 	case e.opts.Era == Modern:

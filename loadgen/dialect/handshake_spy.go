@@ -11,19 +11,21 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
 // spy is the transport of the handshake. It adds the run's headers, counts,
 // and keeps the answers to server/discover and initialize.
 type spy struct {
-	p       *principal
-	observe func(mcpload.Call)
+	p     *principal
+	tried tried
 
 	mu     sync.Mutex
 	seen   map[string]*capture
-	status int   // of the last answer
-	err    error // of the last request that got none
+	status int    // of the last answer
+	said   string // the first line of the last answer, if that was an error
+	err    error  // of the last request that got none
 }
 
 // capture is an answer's body, as far as it was read.
@@ -52,7 +54,7 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 		}
 	}
-	if method == "initialize" && e.opts.Era == Modern {
+	if method == methodInitialize && e.opts.Era == Modern {
 		return nil, errors.New("the target refused server/discover")
 	}
 	req = req.Clone(req.Context())
@@ -60,7 +62,7 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Header[k] = v
 	}
 	s.p.authorize(req.Header)
-	if method == "initialize" {
+	if method == methodInitialize {
 		if err := e.advertise(req); err != nil {
 			return nil, err
 		}
@@ -72,25 +74,33 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 		Cause: mcpload.Discovery, Requests: 1, Method: method, Took: time.Since(start),
 		Up: requestSize(req.Method, req.URL.RequestURI(), req.Header, req.ContentLength), Connections: e.traffic.TakeOpened(),
 	}
+	said := ""
+	if err == nil && resp.StatusCode >= 400 {
+		said = errtext.Hide(peek(resp), e.url)
+	}
 	s.mu.Lock()
-	s.err = err
+	s.err, s.said = err, said
 	if err == nil {
 		s.status = resp.StatusCode
 	}
 	s.mu.Unlock()
 	if err != nil {
 		call.Failure = kind(err)
-		s.report(call)
+		s.tried.report(call)
 		return nil, err
 	}
 	if resp.StatusCode >= 400 {
 		call.Failure = fmt.Sprintf("http %d", resp.StatusCode)
 	}
 	call.Down = responseSize(resp)
-	c := &capture{body: resp.Body, sse: isEventStream(resp.Header), report: func(down int64) {
+	c := &capture{body: resp.Body, sse: isEventStream(resp.Header)}
+	c.report = func(down int64) {
 		call.Down += down
-		s.report(call)
-	}}
+		if code := c.errorCode(); code != 0 {
+			call.Failure = (&callError{hasCode: true, code: code, status: resp.StatusCode}).failure()
+		}
+		s.tried.report(call)
+	}
 	resp.Body = c
 	s.mu.Lock()
 	s.seen[method] = c
@@ -98,10 +108,18 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (s *spy) report(c mcpload.Call) {
-	if s.observe != nil {
-		s.observe(c)
+// errorCode is that of the JSON-RPC error in what was kept; 0 = there is none.
+// The caller holds the lock.
+func (c *capture) errorCode() int64 {
+	text := c.kept.Bytes()
+	if c.sse {
+		text = lastData(bytes.Clone(text))
 	}
+	var m wire.Message
+	if !wire.ScanMessage(text, &m) || !m.HasError {
+		return 0
+	}
+	return m.Error.Code
 }
 
 func (c *capture) Read(b []byte) (int, error) {
@@ -125,6 +143,40 @@ func (c *capture) Close() error {
 	return err
 }
 
+// maxPeek is how much of an error's body is looked at.
+const maxPeek = 4 << 10
+
+// peek returns the first line of a body, which can still be read as a whole.
+func peek(resp *http.Response) string {
+	head := make([]byte, maxPeek)
+	n, err := io.ReadFull(resp.Body, head)
+	rest := io.Reader(resp.Body)
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		rest = failing{err}
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head[:n]), rest), resp.Body}
+	return errtext.FirstLine(head[:n])
+}
+
+// failing is a reader whose every Read fails.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// quote is what the last answer of the handshake said, for the end of a phrase,
+// if that was an error.
+func (s *spy) quote() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.said == "" {
+		return ""
+	}
+	return " (" + s.said + ")"
+}
+
 // last returns how the last request of the handshake ended.
 func (s *spy) last() (int, error) {
 	s.mu.Lock()
@@ -136,9 +188,9 @@ func (s *spy) last() (int, error) {
 // initialize if there was one, since it is only sent when discovery failed.
 func (s *spy) result() (caps json.RawMessage, versions []string) {
 	s.mu.Lock()
-	c := s.seen["initialize"]
+	c := s.seen[methodInitialize]
 	if c == nil {
-		c = s.seen["server/discover"]
+		c = s.seen[methodDiscover]
 	}
 	s.mu.Unlock()
 	if c == nil {

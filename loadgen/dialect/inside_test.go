@@ -94,7 +94,7 @@ func BenchmarkWebhookDelivery(b *testing.B) {
 	cur, _ := r.hook.valid(1)
 	h := http.Header{
 		wire.HeaderWebhookID: {"e-90"}, wire.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
-		wire.HeaderWebhookSignature: {cur.Sign("e-90", now, body)},
+		wire.HeaderWebhookSignature: {cur.Sign("e-90", now, body)}, wire.HeaderSubscriptionID: {"sub_1"},
 	}
 	in := &sinks.Inbound{Header: h, Body: body, At: 1, Size: 600}
 	b.ReportAllocs()

@@ -116,6 +116,7 @@ func (l *listening) connect() (opened bool, err error) {
 	defer resp.Body.Close()
 	call.Down = responseSize(resp)
 	if resp.StatusCode != http.StatusOK || !isEventStream(resp.Header) {
+		call.Down += d.patience.rest(resp.Body)
 		return false, l.refused(resp, agreed, call)
 	}
 	d.rec.Called(call)

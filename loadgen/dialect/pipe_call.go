@@ -90,7 +90,7 @@ func judgeLine(a *answer, ended error) *callError {
 	case ended != nil:
 		return &callError{kind: kindEnded, cause: ended}
 	case a.msg.HasError:
-		return &callError{hasCode: true, code: a.msg.Error.Code, message: string(a.msg.Error.Message)}
+		return rpcError("", &a.msg.Error)
 	case a.msg.HasResult:
 		return nil
 	}

@@ -22,7 +22,7 @@ func (l *listening) connectPipe(agreed *agreement) (opened bool, err error) {
 			return
 		}
 		if m.HasError {
-			refused = &callError{method: methodListen, hasCode: true, code: m.Error.Code, message: string(m.Error.Message)}
+			refused = rpcError(methodListen, &m.Error)
 		}
 		x.closed = true
 		close(over)

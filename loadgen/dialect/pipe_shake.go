@@ -24,11 +24,11 @@ const probeTime = 5 * time.Second
 // requests get ids of the run, and it gets its own answers and nothing else.
 // It is its own Transport.
 type sdkPipe struct {
-	e       *Endpoint
-	observe func(mcpload.Call)
-	in      chan jsonrpc.Message
-	closed  chan struct{}
-	once    sync.Once
+	e      *Endpoint
+	tried  tried
+	in     chan jsonrpc.Message
+	closed chan struct{}
+	once   sync.Once
 
 	mu   sync.Mutex
 	open map[uint64]*exchange
@@ -73,7 +73,7 @@ func (s *sdkPipe) Write(ctx context.Context, m jsonrpc.Message) error {
 	if !ok { // nothing is asked of the official client here
 		return nil
 	}
-	if req.Method == "initialize" && s.e.opts.Era == Modern {
+	if req.Method == methodInitialize && s.e.opts.Era == Modern {
 		return errors.New("the target refused server/discover")
 	}
 	own := *req
@@ -86,7 +86,7 @@ func (s *sdkPipe) Write(ctx context.Context, m jsonrpc.Message) error {
 		}
 	}
 	text, err := jsonrpc.EncodeMessage(&own)
-	if err == nil && req.Method == "initialize" {
+	if err == nil && req.Method == methodInitialize {
 		text, err = s.e.advertised(text)
 	}
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *sdkPipe) Write(ctx context.Context, m jsonrpc.Message) error {
 	}
 	call := mcpload.Call{Cause: mcpload.Discovery, Requests: 1, Method: req.Method, Up: int64(len(text)) + 1}
 	if id == 0 {
-		s.report(call)
+		s.tried.report(call)
 	} else if err := s.expect(id, req, call); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *sdkPipe) expect(id uint64, req *jsonrpc.Request, call mcpload.Call) err
 		if m.HasError {
 			call.Failure = (&callError{hasCode: true, code: m.Error.Code}).failure()
 		}
-		s.report(call)
+		s.tried.report(call)
 		text := bytes.Clone(l.Data)
 		s.keep(req.Method, text)
 		decoded, err := jsonrpc.DecodeMessage(text)
@@ -154,25 +154,19 @@ func (s *sdkPipe) expect(id uint64, req *jsonrpc.Request, call mcpload.Call) err
 	}
 	s.open[id] = x
 	s.mu.Unlock()
-	if req.Method == "server/discover" {
+	if req.Method == methodDiscover {
 		time.AfterFunc(probeTime, func() {
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			if !answered && !x.closed {
 				answered = true
 				call.Took, call.Failure = probeTime, "timeout"
-				s.report(call)
+				s.tried.report(call)
 				give(&jsonrpc.Response{Error: &jsonrpc.Error{Code: codeMethodNotFound, Message: "no answer in time"}})
 			}
 		})
 	}
 	return nil
-}
-
-func (s *sdkPipe) report(c mcpload.Call) {
-	if s.observe != nil {
-		s.observe(c)
-	}
 }
 
 func (s *sdkPipe) keep(method string, text []byte) {
@@ -189,26 +183,27 @@ func (s *sdkPipe) keep(method string, text []byte) {
 func (s *sdkPipe) counted() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if text := s.seen["initialize"]; text != nil {
+	if text := s.seen[methodInitialize]; text != nil {
 		return text
 	}
-	return s.seen["server/discover"]
+	return s.seen[methodDiscover]
 }
 
 // shakePipe is shake over the endpoint's pipe.
-func (p *principal) shakePipe(ctx context.Context, observe func(mcpload.Call)) (*agreement, error) {
+func (p *principal) shakePipe(ctx context.Context, era Era, observe func(mcpload.Call)) (a *agreement, err error) {
 	e := p.endpoint
 	if err := e.pipe.start(); err != nil {
 		return nil, err
 	}
-	s := &sdkPipe{e: e, observe: observe, in: make(chan jsonrpc.Message, 16), closed: make(chan struct{})}
-	client, opts := e.sdkClient()
+	s := &sdkPipe{e: e, tried: tried{observe: observe}, in: make(chan jsonrpc.Message, 16), closed: make(chan struct{})}
+	defer func() { s.tried.settle(a) }()
+	client, opts := e.sdkClient(era)
 	session, err := client.Connect(ctx, s, opts)
 	if err != nil {
 		_ = s.Close() // of a connection that came to nothing
 		return p.barePipe(ctx, s, err)
 	}
-	a := agreementOf(session)
+	a = agreementOf(session)
 	a.capabilities, a.versions = readOffer(s.counted())
 	a.build(p)
 	return a, nil

@@ -120,7 +120,7 @@ func (d *events) attachPoll(ctx context.Context, r *run) error {
 		return err
 	}
 	loop := &sinks.PollLoop{
-		Floor: d.opts.Poll.Floor,
+		Floor: max(d.opts.Poll.Floor, 0),
 		Rand:  r.rand,
 		Stuck: func(reason string) { d.notice(r, mcpload.Malformed, d.clock.Now(), reason) },
 	}

@@ -32,10 +32,19 @@ type agreement struct {
 	serverVersion string
 	capabilities  json.RawMessage
 	session       string
+	fallback      string // what was refused before, see Offer.Fallback
 
 	meta    []byte                 // the _meta object of modern requests; nil in other eras
 	headers map[string]http.Header // by method; shared by all requests, never written
 	sdk     *mcp.ClientSession     // a legacy session that has to be ended
+}
+
+// offer says who the target is, without what it has.
+func (a *agreement) offer() Offer {
+	return Offer{
+		Era: a.era, Version: a.version, Versions: a.versions, Server: a.server, ServerVersion: a.serverVersion, Capabilities: a.capabilities,
+		Fallback: a.fallback,
+	}
 }
 
 // agree returns the principal's agreement, shaking hands if there is none. One
@@ -67,7 +76,7 @@ func (p *principal) agree(ctx context.Context, observe func(mcpload.Call)) (*agr
 func (p *principal) open(ctx context.Context, observe func(mcpload.Call)) (*agreement, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
-	a, err := p.shake(ctx, observe)
+	a, err := p.settle(ctx, observe)
 	p.mu.Lock()
 	p.now = a
 	close(p.shaking)
@@ -83,6 +92,27 @@ func (p *principal) open(ctx context.Context, observe func(mcpload.Call)) (*agre
 		e.found = a
 	}
 	return a, nil
+}
+
+// settle makes a handshake in the era that was asked for, or in the one that the
+// target is known to be of.
+func (p *principal) settle(ctx context.Context, observe func(mcpload.Call)) (*agreement, error) {
+	e := p.endpoint
+	shake := func(era Era) (*agreement, error) {
+		switch {
+		case era == Bare: // nothing is agreed on
+			a := &agreement{era: Bare}
+			a.build(p)
+			return a, nil
+		case e.pipe != nil:
+			return p.shakePipe(ctx, era, observe)
+		}
+		return p.shake(ctx, era, observe)
+	}
+	if e.opts.Era != Auto {
+		return shake(e.opts.Era)
+	}
+	return e.eras.agreed(ctx, shake)
 }
 
 // forget drops an agreement whose session the server no longer knows, so that

@@ -73,7 +73,7 @@ func (f *unopened) take(b []byte) error {
 	}
 	if isEventStream(f.head.Header) && bytes.Contains(f.body[max(len(f.body)-len(b)-3, 0):], []byte("\n")) {
 		a := &answer{buf: new([]byte)}
-		if found, err := a.readStream(&caller{clock: mcpload.NewClock()}, bytes.NewReader(f.body)); found || err != nil {
+		if found, err := a.readStream(&caller{clock: mcpload.NewClock()}, io.NopCloser(bytes.NewReader(f.body))); found || err != nil {
 			return errEnded
 		}
 	}

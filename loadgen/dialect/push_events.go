@@ -135,7 +135,7 @@ func (s *stream) overhead(size int, method string) {
 // terminated ends the subscription, unless what ended it passes.
 func (s *stream) terminated(m *wire.Message) {
 	s.ended = true
-	e := &callError{method: methodStream, hasCode: true, code: m.Fault.Code, message: string(m.Fault.Message)}
+	e := rpcError(methodStream, &m.Fault)
 	s.over = e
 	if passing(m.Fault.Code) {
 		s.d.notice(s.r, mcpload.TransientError, s.at, "terminated: "+faultText(m))
@@ -161,7 +161,7 @@ func (s *stream) answered(size int, m *wire.Message) {
 	}
 	s.ended = true
 	if m.HasError {
-		s.over = &callError{method: methodStream, hasCode: true, code: m.Error.Code, message: string(m.Error.Message)}
+		s.over = rpcError(methodStream, &m.Error)
 	}
 }
 

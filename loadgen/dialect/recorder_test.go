@@ -3,6 +3,7 @@ package dialect_test
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -69,7 +70,11 @@ func (m *memory) Noticed(n mcpload.Notice) {
 			m.line("noticed claimed %d/%d/%d", n.Stamp.Run, n.Stamp.Source, n.Stamp.Seq)
 			return
 		}
-		m.line("noticed %s: %s", n.Kind, n.Detail)
+		detail := n.Detail
+		if n.Refused {
+			detail += fmt.Sprintf(" (%d/%d/%d)", n.Stamp.Run, n.Stamp.Source, n.Stamp.Seq)
+		}
+		m.line("noticed %s: %s", n.Kind, detail)
 	})
 }
 
@@ -85,14 +90,20 @@ func (m *memory) Called(c mcpload.Call) {
 	m.keep(func() {
 		m.calls = append(m.calls, c)
 		if c.Requests == 0 || c.Cause != mcpload.Discovery {
-			m.line("called %s %s %s", c.Cause, c.Method, c.Failure)
+			failure := c.Failure
+			if c.Answered != 0 {
+				failure = fmt.Sprint("answered ", c.Answered)
+			}
+			m.line("called %s %s %s", c.Cause, c.Method, failure)
 		}
 	})
 }
 
 func (m *memory) line(format string, args ...any) {
-	m.log = append(m.log, strings.TrimRight(fmt.Sprintf(format, args...), " :"))
+	m.log = append(m.log, listenerPattern.ReplaceAllString(strings.TrimRight(fmt.Sprintf(format, args...), " :"), "<callback>"))
 }
+
+var listenerPattern = regexp.MustCompile(`https://127\.0\.0\.1:\d+`)
 
 // wait returns when ok does; it is asked after each report.
 func (m *memory) wait(t *testing.T, what string, ok func(m *memory) bool) {

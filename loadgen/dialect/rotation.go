@@ -33,9 +33,9 @@ type race struct {
 	byOld, byBoth, refused int // not yet in the lane's tally
 }
 
-// verify checks a delivery's signature, and counts which of two secrets it was
+// signed checks a delivery's signature, and counts which of two secrets it was
 // made with.
-func (k *hook) verify(in *sinks.Inbound) error {
+func (k *hook) signed(in *sinks.Inbound) error {
 	cur, prev := k.valid(in.At)
 	now := time.Now()
 	err := wire.Verify(in.Header, in.Body, now, cur)

@@ -44,7 +44,7 @@ import (
 // the lane's requests the parts that differ from run to run are written <url>,
 // <secret> and <own>. In a delivery's headers, "sign" stands for a right
 // signature, "sign-former" for one by the secret before, "sign-both" for the
-// two, "sign-old" for one in the older spelling, "sign-raw" for one by a raw secret of SEP-1803, and "now-600" for a time.
+// two, "sign-old" for one in the older spelling, "sign-text" for one by the secret's text as key, "sign-raw" for one by a raw secret of SEP-1803, and "now-600" for a time.
 type laneFile struct {
 	System    string
 	Smithery  dialect.SmitheryOptions
@@ -53,6 +53,7 @@ type laneFile struct {
 	SEP975    dialect.SEP975Options
 	SEP2549   dialect.SEP2549Options
 	Secrets   dialect.Secrets
+	Verify    dialect.Verify
 	Mode      mcpload.Mode
 	Era       dialect.Era // as the server is
 	Revision  dialect.Revision
@@ -237,7 +238,7 @@ func (p *play) options() dialect.Options {
 		Arguments: func(int) json.RawMessage { return c.Arguments },
 		Poll:      dialect.PollOptions{Floor: dur(c.Floor), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
 		Push:      dialect.PushOptions{Heartbeat: dur(c.Heartbeat), BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
-		Webhook:   dialect.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Refuse: c.Refuse, Secrets: c.Secrets},
+		Webhook:   dialect.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Refuse: c.Refuse, Secrets: c.Secrets, Verify: c.Verify},
 	}
 }
 
@@ -359,6 +360,14 @@ func (p *play) deliver(c *http.Client, text string) (string, error) {
 					return "", err
 				}
 				v = strings.TrimSpace(v + " " + one)
+			}
+		case "sign-text": // by the secret's text as key
+			wh, err := standardwebhooks.NewWebhookRaw([]byte(secret))
+			if err != nil {
+				return "", err
+			}
+			if v, err = wh.Sign(req.Header.Get("Webhook-Id"), now, []byte(body)); err != nil {
+				return "", err
 			}
 		case "sign-raw":
 			v = signRaw(secret, now, body)

@@ -88,6 +88,7 @@ type resourceRun struct {
 }
 
 func newSEP1803(opts Options) (*sep1803, error) {
+	opts = opts.WithDefaults()
 	o := opts.SEP1803
 	switch {
 	case opts.Clock == nil, opts.Recorder == nil, opts.Endpoint == nil:
@@ -99,9 +100,8 @@ func newSEP1803(opts Options) (*sep1803, error) {
 	case o.Secret != "" && o.Secret != secretRaw && o.Secret != secretStandard && o.Secret != secretNone:
 		return nil, fmt.Errorf("dialect sep-1803: secret %q is not known: use raw, standard or none", o.Secret)
 	}
-	opts = withDefaults(opts)
 	d := &sep1803{
-		opts: opts, ep: opts.Endpoint, looker: mcpload.ObserverOf(opts.Recorder), per: max(o.PerSession, 1),
+		opts: opts, ep: opts.Endpoint, looker: mcpload.ObserverOf(opts.Recorder), per: o.PerSession,
 		runs: make([]*resourceRun, opts.Subscriptions),
 	}
 	d.sessions = make([]*resourceSession, (opts.Subscriptions+d.per-1)/d.per)
@@ -110,12 +110,12 @@ func newSEP1803(opts Options) (*sep1803, error) {
 		return nil, fmt.Errorf("dialect sep-1803: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder, pipe: d.ep.pipe, traffic: &d.traffic}
+	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	switch opts.Mode {
 	case mcpload.Push:
 		d.watch = sinks.NewWatch(opts.Clock, min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second))
-		d.tally.declare("sessions", "unrouted", "earlier")
+		d.tally.declare("sessions", "unrouted", "earlier", "updatesObserved", "updatesIdentified")
 		if o.CutEvery > 0 {
 			d.tally.declare("cuts", "resumes", "resumesRefused", "redelivered")
 			d.tally.declareTiming("outage")

@@ -73,6 +73,50 @@ func TestAnUpdateAllocatesNothing(t *testing.T) {
 	}
 }
 
+const plainFrame = "data: " + `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"event://chat.message/c7"}}` + "\n\n"
+
+// An update without a payload is reported as such, counted, and timed where it
+// stands for one emission.
+func TestAnUpdateWithoutPayload(t *testing.T) {
+	d, stream, _ := idleResources(t, 10)
+	emission := mcpload.Emission{Intended: 1000, Fired: 3_000_000, Measured: true}
+	var asked []mcpload.Sub
+	known := true
+	d.opts.Sole = func(sub mcpload.Sub, at mcpload.Instant) (mcpload.Emission, bool) {
+		asked = append(asked, sub)
+		return emission, known
+	}
+	frame := []byte(plainFrame)
+	feed := func(at mcpload.Instant) {
+		t.Helper()
+		if err := stream.piece(frame, at); err != nil {
+			t.Error(err)
+		}
+	}
+	feed(5_001_000)
+	emission.Measured = false
+	feed(6_000_000)
+	known = false
+	feed(7_000_000)
+	f := d.Figures()
+	if f.Values["updatesObserved"] != 3 || f.Values["updatesIdentified"] != 2 || f.Values["unrouted"] != 0 || len(asked) != 3 || asked[0].Index != 7 {
+		t.Errorf("%v, asked for %v", f.Values, asked)
+	}
+	for name, want := range map[string]int64{"updateLatency": 5_000_000, "updateLatencySent": 2_001_000} {
+		if h := f.Timings[name].Histogram; h.TotalCount() != 1 || !h.ValuesAreEquivalent(h.Max(), want) {
+			t.Errorf("%s: %d samples, %d", name, h.TotalCount(), h.Max())
+		}
+	}
+	asked = make([]mcpload.Sub, 0, 1000)
+	if n := testing.AllocsPerRun(100, func() { feed(8_000_000) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	before := d.Figures().Values["updatesObserved"]
+	if err := stream.piece([]byte(updateFrame), 9_000_000); err != nil || d.Figures().Values["updatesObserved"] != before {
+		t.Errorf("an update with a payload was counted as one without: %v", err)
+	}
+}
+
 func BenchmarkResourceUpdate(b *testing.B) {
 	d, stream, _ := idleResources(b, 10)
 	frame := []byte(updateFrame)
@@ -101,7 +145,7 @@ func BenchmarkResourceHook(b *testing.B) {
 	r := &resourceRun{}
 	k := &resourceHook{h: d.hooks, r: r, known: make(chan struct{})}
 	key := wire.NewKey([]byte("0123456789abcdef0123456789abcdef"))
-	k.settle(secretStandard, key, "subscription://1")
+	k.settle(secretStandard, "", key, "subscription://1")
 	body := []byte(`{"type":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"text":"some text around mcpl-00000001-0000-00000001-26 and after it some more"}}`)
 	now := time.Now()
 	h := http.Header{}
@@ -186,7 +230,7 @@ func TestReadSecret(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.in), &got); err != nil {
 			t.Fatal(err)
 		}
-		kind, key, err := readSecret(got)
+		kind, _, key, err := readSecret(got)
 		if (err != nil) != (c.kind == "") || err == nil && (kind != c.kind || (key == nil) != (kind == secretNone)) {
 			t.Errorf("%s: %q, %v", c.in, kind, err)
 		}

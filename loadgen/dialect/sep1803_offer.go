@@ -1,8 +1,10 @@
 package dialect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,15 +52,22 @@ func (d *sep1803) known(ctx context.Context) (*resourceOffer, error) {
 		return d.offer, nil
 	}
 	fixed, err := d.listEvents(ctx, methodEventResources, "resources")
-	if err != nil {
+	if err != nil && !refusedOnly(err) {
 		return nil, err
 	}
-	templates, err := d.listEvents(ctx, methodEventTemplates, "resourceTemplates")
-	if err != nil {
-		return nil, err
+	templates, err2 := d.listEvents(ctx, methodEventTemplates, "resourceTemplates")
+	// A server may have one of the two lists only.
+	if err2 != nil && (err != nil || !refusedOnly(err2)) {
+		return nil, cmp.Or(err, err2)
 	}
 	d.offer = &resourceOffer{fixed, templates}
 	return d.offer, nil
+}
+
+// refusedOnly tells whether an error is the target's answer, which asking again
+// would not change.
+func refusedOnly(err error) bool {
+	return !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrThrottled)
 }
 
 // listEvents reads one list, all pages of it, and keeps the events. As the list
@@ -216,10 +225,7 @@ func (d *sep1803) Discover(ctx context.Context) (Offer, error) {
 	if err != nil {
 		return Offer{}, err
 	}
-	o := Offer{
-		Era: agreed.era, Version: agreed.version, Versions: agreed.versions, Server: agreed.server,
-		ServerVersion: agreed.serverVersion, Capabilities: agreed.capabilities,
-	}
+	o := agreed.offer()
 	var caps struct {
 		Resources struct {
 			Events       bool     `json:"events"`

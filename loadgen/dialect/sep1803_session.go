@@ -343,7 +343,7 @@ func (s *resourceSession) goodbye(ctx context.Context) error {
 	if resp, err := d.transport.RoundTrip(req); err != nil {
 		a.err = transportError(ctx, err)
 	} else {
-		a.down = responseSize(resp)
+		a.down = responseSize(resp) + d.patience.rest(resp.Body)
 		resp.Body.Close()
 		// A server need not let clients end sessions, and one that it has
 		// forgotten is at its end, too.

@@ -178,6 +178,9 @@ func (t *resourceStream) connect() error {
 		}
 	}()
 	err = sinks.ReadStream(resp.Body, d.clock, pulse, t.piece)
+	if errors.Is(err, errEnded) {
+		d.patience.rest(resp.Body)
+	}
 	t.pause = pause(&t.parser, t.pause)
 	switch {
 	case t.over != nil:

@@ -45,7 +45,7 @@ func (t *resourceStream) event(e wire.Event) {
 func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 	s, d := t.s, t.s.d
 	stamp, probed := mcpload.FindStamp(e.Data)
-	v := mcpload.Delivery{Stamp: stamp, Probed: probed, At: t.at, Bytes: e.Size}
+	v := mcpload.Delivery{Stamp: stamp, Probed: probed, Update: !probed && !m.HasPayload, At: t.at, Bytes: e.Size}
 	if !t.modern {
 		v.EventID = mcpload.HashID(e.ID)
 	}
@@ -76,6 +76,9 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 				continue
 			}
 			v.Sub = r.sub
+			if v.Update {
+				d.observed(&v)
+			}
 			d.delivered(v, &m.Fields, e.Data)
 			v.Bytes = 0 // they came once
 		}
@@ -103,6 +106,24 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 	}
 	if v.Bytes != 0 { // it was for nobody, or nobody any more
 		t.overhead(e.Size, "unheard")
+	}
+}
+
+// observed counts an update without a payload, and times it where the one
+// emission is known that it stands for.
+func (d *sep1803) observed(v *mcpload.Delivery) {
+	d.tally.count("updatesObserved", 1)
+	if d.opts.Sole == nil {
+		return
+	}
+	e, ok := d.opts.Sole(v.Sub, v.At)
+	if !ok {
+		return
+	}
+	d.tally.count("updatesIdentified", 1)
+	if e.Measured {
+		d.tally.took("updateLatency", v.At.Sub(e.Intended))
+		d.tally.took("updateLatencySent", v.At.Sub(e.Fired))
 	}
 }
 
@@ -159,7 +180,7 @@ func (t *resourceStream) answered(e wire.Event, m *wire.Message) {
 	t.overhead(e.Size, "response")
 	t.ended = true
 	if m.HasError {
-		t.over = &callError{hasCode: true, code: m.Error.Code, message: string(m.Error.Message)}
+		t.over = rpcError("", &m.Error)
 	}
 }
 

@@ -68,11 +68,12 @@ type resourceHook struct {
 
 	serving sync.RWMutex // held for reading while a delivery is looked at
 
-	mu    sync.Mutex // guards the rest; constant once known is closed
-	kind  string     // "" = it will never be known
-	key   *wire.Key  // nil with secretNone
-	uri   string     // subscription://…
-	early mcpload.Instant
+	mu     sync.Mutex // guards the rest; constant once known is closed
+	kind   string     // "" = it will never be known
+	secret string
+	key    *wire.Key // nil with secretNone
+	uri    string    // subscription://…
+	early  mcpload.Instant
 }
 
 // registered is the answer to a registration.
@@ -106,7 +107,7 @@ func (d *sep1803) attachWebhook(ctx context.Context, r *resourceRun) error {
 		return struct{}{}, k.register(ctx, cause)
 	})
 	if err != nil {
-		k.settle("", nil, "")
+		k.settle("", "", nil, "")
 		d.hooks.retire(r)
 	}
 	return err
@@ -132,9 +133,12 @@ func (k *resourceHook) register(ctx context.Context, cause mcpload.Cause) error 
 			// It may stand all the same, and nobody knows its name to end it.
 			d.tally.count("registrationsUnanswered", 1)
 		}
+		if a != nil {
+			a.err.blame(k.h.listener.URL(""))
+		}
 		return err
 	}
-	kind, key, err := readSecret(got)
+	kind, secret, key, err := readSecret(got)
 	if err != nil {
 		return &callError{method: methodRegister, kind: kindProtocol, cause: err}
 	}
@@ -142,7 +146,7 @@ func (k *resourceHook) register(ctx context.Context, cause mcpload.Cause) error 
 	d.tally.count(map[string]string{secretRaw: "secretsRaw", secretStandard: "secretsStandard", secretNone: "secretsNone"}[kind], 1)
 	now := d.clock.Now()
 	d.tally.took("secretWindow", now.Sub(sent))
-	early := k.settle(kind, key, got.Subscription.URI)
+	early := k.settle(kind, secret, key, got.Subscription.URI)
 	if early != 0 {
 		d.tally.count("registrationsRaced", 1)
 		d.tally.took("secretLate", now.Sub(early))
@@ -153,32 +157,32 @@ func (k *resourceHook) register(ctx context.Context, cause mcpload.Cause) error 
 
 // readSecret reads what deliveries will be signed with. No secret is the same
 // as one of type none.
-func readSecret(got registered) (kind string, key *wire.Key, err error) {
+func readSecret(got registered) (kind, secret string, key *wire.Key, err error) {
 	if got.Subscription.URI == "" {
-		return "", nil, errors.New("the answer names no subscription")
+		return "", "", nil, errors.New("the answer names no subscription")
 	}
 	s := got.Subscription.Secret
 	switch {
 	case s == nil || s.Type == secretNone:
-		return secretNone, nil, nil
+		return secretNone, "", nil, nil
 	case s.Type == secretRaw && s.Value != "":
-		return secretRaw, wire.NewKey([]byte(s.Value)), nil
+		return secretRaw, s.Value, wire.NewKey([]byte(s.Value)), nil
 	case s.Type == secretStandard:
 		key, err = wire.ParseSecret(s.Key)
-		return secretStandard, key, err
+		return secretStandard, s.Key, key, err
 	}
-	return "", nil, fmt.Errorf("a webhook secret of type %q cannot be used", line(s.Type))
+	return "", "", nil, fmt.Errorf("a webhook secret of type %q cannot be used", line(s.Type))
 }
 
 // settle makes the secret known, or says with an empty kind that it will never
 // be. It returns when the first delivery had come, 0 if none had.
-func (k *resourceHook) settle(kind string, key *wire.Key, uri string) mcpload.Instant {
+func (k *resourceHook) settle(kind, secret string, key *wire.Key, uri string) mcpload.Instant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	select {
 	case <-k.known:
 	default:
-		k.kind, k.key, k.uri = kind, key, uri
+		k.kind, k.secret, k.key, k.uri = kind, secret, key, uri
 		close(k.known)
 	}
 	return k.early
@@ -227,19 +231,16 @@ func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
 		h.inbound(mcpload.Events, in.At, in.Size, http.StatusServiceUnavailable)
 		return sinks.Reply{Status: http.StatusServiceUnavailable}
 	}
-	if k.key != nil {
-		if err := wire.Verify(in.Header, in.Body, time.Now(), k.key); err != nil {
-			d.notice(r, mcpload.Rejected, in.At, rejection(err))
-			h.inbound(mcpload.Events, in.At, in.Size, http.StatusUnauthorized)
-			return sinks.Reply{Status: http.StatusUnauthorized}
+	if deviation := k.verify(in); deviation != "" {
+		if d.opts.Webhook.Verify != VerifyReport {
+			return k.refuse(in, mcpload.Rejected, deviation, http.StatusUnauthorized)
 		}
+		d.notice(r, mcpload.Malformed, in.At, taken+deviation)
 	}
 	f := fieldsPool.Get().(*wire.Fields)
 	defer fieldsPool.Put(f)
 	if !wire.ScanFields(in.Body, f) {
-		d.notice(r, mcpload.Malformed, in.At, "a delivery is not a JSON object")
-		h.inbound(mcpload.Events, in.At, in.Size, http.StatusBadRequest)
-		return sinks.Reply{Status: http.StatusBadRequest}
+		return k.refuse(in, mcpload.Malformed, "a delivery is not a JSON object", http.StatusBadRequest)
 	}
 	var id uint64
 	if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
@@ -260,6 +261,13 @@ func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
 		h.inbound(mcpload.Events, in.At, in.Size, http.StatusOK)
 	}
 	return sinks.Reply{Delay: d.opts.Webhook.AckDelay}
+}
+
+// refuse answers a delivery with an error because of what it is.
+func (k *resourceHook) refuse(in *sinks.Inbound, kind mcpload.NoticeKind, why string, status int) sinks.Reply {
+	k.h.d.rec.Noticed(refused(k.r.sub, kind, in, why))
+	k.h.inbound(mcpload.Events, in.At, in.Size, status)
+	return sinks.Reply{Status: status}
 }
 
 // wait returns when the secret is known, and false when it is not: it will

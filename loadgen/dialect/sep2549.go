@@ -14,14 +14,14 @@ import (
 )
 
 // SEP2549Options describes clients that use a list and keep it for as long as
-// the server lets them. The zero value uses tools/list once a second.
+// the server lets them. The zero value uses tools/list 10 times a second.
 type SEP2549Options struct {
 	// List is what is used: tools (also ""), prompts, resources, templates, or
 	// resource, the content of the one at URI.
 	List string
 	// URI of the resource; "" = list://content, the reference target's.
 	URI string
-	// Use is how often each client uses the list, in uses per second; 0 = 1.
+	// Use is how often each client uses the list, in uses per second; 0 = 10.
 	Use float64
 	// NoCache fetches with every use, whatever the server allows: the baseline.
 	NoCache bool
@@ -108,10 +108,8 @@ type listClient struct {
 }
 
 func newListLane(opts Options) (*listLane, error) {
+	opts = opts.WithDefaults()
 	set := opts.SEP2549
-	if set.List == "" {
-		set.List = "tools"
-	}
 	form, known := listForms[set.List]
 	switch {
 	case opts.Clock == nil, opts.Recorder == nil, opts.Endpoint == nil:
@@ -125,13 +123,6 @@ func newListLane(opts Options) (*listLane, error) {
 	case set.Background && set.Jitter == 0:
 		return nil, errors.New("dialect sep-2549: background refresh needs jitter, or all clients refresh at once")
 	}
-	if set.URI == "" {
-		set.URI = "list://content"
-	}
-	if set.Use == 0 {
-		set.Use = 1
-	}
-	opts = withDefaults(opts)
 	d := &listLane{
 		opts: opts, set: set, ep: opts.Endpoint, method: form.method, about: form.changed, want: form.want,
 		clients: make([]*listClient, opts.Subscriptions), ears: map[int]*listEar{}, lead: -1, headers: map[listHeader]http.Header{},
@@ -141,7 +132,7 @@ func newListLane(opts Options) (*listLane, error) {
 		return nil, fmt.Errorf("dialect sep-2549: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder, pipe: d.ep.pipe, traffic: &d.traffic}
+	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	if set.Shared {
 		d.shared = newListCache(d, 1<<63)

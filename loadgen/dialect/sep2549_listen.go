@@ -215,7 +215,9 @@ func (e *listEar) connect() error {
 		e.confirmed()
 		e.letIn()
 	}
-	err = sinks.ReadStream(resp.Body, d.clock, nil, e.piece)
+	if err = sinks.ReadStream(resp.Body, d.clock, nil, e.piece); errors.Is(err, errEnded) {
+		d.patience.rest(resp.Body)
+	}
 	switch {
 	case e.over != nil && !errors.Is(e.over, errEnded): // errEnded: in order
 		return e.over

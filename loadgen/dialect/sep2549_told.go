@@ -43,7 +43,7 @@ func (e *listEar) take(ev wire.Event) {
 		e.overhead(ev.Size, "response")
 		e.over = errEnded
 		if m.HasError {
-			e.over = &callError{method: methodListen, hasCode: true, code: m.Error.Code, message: string(m.Error.Message)}
+			e.over = rpcError(methodListen, &m.Error)
 		} else if !e.heard {
 			e.over = e.failed(&callError{kind: kindProtocol, message: "the stream ended before it was confirmed"})
 		}

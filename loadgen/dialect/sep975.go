@@ -116,25 +116,14 @@ type voice struct {
 }
 
 func newSEP975(opts Options) (*sep975, error) {
+	opts = opts.WithDefaults()
 	set := opts.SEP975
-	if set.Tool == "" {
-		set.Tool = "work"
-	}
-	if set.Steps == 0 {
-		set.Steps = 20
-	}
-	if set.Step == 0 {
-		set.Step = 200 * time.Millisecond
-	}
-	if set.Tolerance == 0 {
-		set.Tolerance = time.Second
-	}
 	switch {
 	case opts.Mode != mcpload.Push:
 		return nil, fmt.Errorf("dialect sep-975: mode %q: use push", opts.Mode)
 	case set.Steps < 0, set.LogEvery < 0, set.HangUp < 0:
 		return nil, errors.New("dialect sep-975: steps, logEvery and hangUp must be 0 or more")
-	case !slices.Contains([]string{"", CutNone, CutOne, CutShare, CutAll}, set.Disconnect):
+	case !slices.Contains([]string{CutNone, CutOne, CutShare, CutAll}, set.Disconnect):
 		return nil, fmt.Errorf("dialect sep-975: disconnect %q is not known: use none, one, share or all", set.Disconnect)
 	case opts.Endpoint != nil && !slices.Contains(opts.Endpoint.opts.Capabilities, ResumableRequests):
 		return nil, errors.New("dialect sep-975: the endpoint does not advertise the capability " + ResumableRequests)
@@ -143,7 +132,6 @@ func newSEP975(opts Options) (*sep975, error) {
 	case opts.Subscriptions < 0:
 		return nil, fmt.Errorf("dialect sep-975: %d subscriptions", opts.Subscriptions)
 	}
-	opts = withDefaults(opts)
 	d := &sep975{
 		opts: opts, set: set, ep: opts.Endpoint, count: newAccount975(opts.Clock),
 		tasks: make([]atomic.Pointer[task], opts.Subscriptions), runs: make([]*run975, opts.Subscriptions),
@@ -156,7 +144,7 @@ func newSEP975(opts Options) (*sep975, error) {
 		return nil, fmt.Errorf("dialect sep-975: %w", err)
 	}
 	d.hangUp = hangUp
-	d.caller = caller{transport: t, url: d.ep.url, host: d.ep.host, clock: opts.Clock, rec: opts.Recorder}
+	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	d.watch = sinks.NewWatch(opts.Clock, min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second))
 	return d, nil

@@ -101,7 +101,9 @@ func (t *task) connect(ctx context.Context, req request975) end975 {
 	resp, err := d.transport.RoundTrip(d.request(ctx, header, req.body))
 	if err == nil {
 		l.head = responseSize(resp)
-		err = l.read(ctx, resp, pulse)
+		if err = l.read(ctx, resp, pulse); errors.Is(err, errEnded) {
+			l.head += d.patience.rest(resp.Body)
+		}
 		resp.Body.Close()
 	}
 	e := l.ended(ctx, err)

@@ -270,7 +270,7 @@ func (t *task) message(l *link975, data []byte, size int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if m.Method == nil && m.HasError {
-		l.over = &callError{method: l.req.method, hasCode: true, code: m.Error.Code, message: string(m.Error.Message)}
+		l.over = rpcError(l.req.method, &m.Error)
 		l.head += int64(size)
 		return
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -33,16 +35,37 @@ type ToolAnswer struct {
 	Code int64
 	// Err is what went wrong, nil for a result.
 	Err error
+	// Failure is one line: which tool was called where, and what came back. It
+	// is empty for a complete result that is no error.
+	Failure string
 }
 
 // CallTool calls a tool of the target as principal i modulo their number,
 // shaking hands first if need be. arguments is a JSON object. The traffic is
 // nobody's: it belongs to whatever the tool stands for, not to a lane.
 func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments []byte) ToolAnswer {
+	out, said := e.callTool(ctx, i, tool, arguments)
+	switch {
+	case out.Err != nil:
+		said = out.Err.Error()
+	case out.IsError && said == "":
+		said = "isError"
+	case out.IsError:
+		said = "isError: " + said
+	case out.Complete:
+		return out
+	}
+	out.Failure = fmt.Sprintf("tool %s at %s: %s", tool, e.opts.URL, said)
+	return out
+}
+
+// callTool also returns what a result says that is an error, or is not
+// complete.
+func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments []byte) (out ToolAnswer, said string) {
 	p := e.principal(i)
 	agreed, err := p.agree(ctx, nil)
 	if err != nil {
-		return ToolAnswer{Err: err}
+		return ToolAnswer{Err: err}, ""
 	}
 	params := wire.BeginObject(nil)
 	params.String("name", tool)
@@ -65,7 +88,7 @@ func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments [
 	c := e.caller(toolClock, &e.traffic)
 	a := c.call(traced, methodCall, header, body)
 	defer a.release()
-	out := ToolAnswer{Sent: sent.Load() || a.sent, Status: a.status}
+	out = ToolAnswer{Sent: sent.Load() || a.sent, Status: a.status}
 	if a.err != nil {
 		out.Err = a.err
 		out.Answered = a.err.kind == ""
@@ -75,22 +98,33 @@ func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments [
 		if agreed.session != "" && a.err.forgotten() {
 			p.forget(agreed)
 		}
-		return out
+		return out, ""
 	}
 	out.Answered, out.Result = true, true
 	var m struct {
 		Result struct {
 			IsError    bool   `json:"isError"`
 			ResultType string `json:"resultType"`
+			Content    []struct {
+				Text string `json:"text"`
+			} `json:"content"`
 		} `json:"result"`
 	}
 	if err := json.Unmarshal(*a.buf, &m); err != nil {
 		out.Answered, out.Result, out.Err = false, false, &callError{method: methodCall, kind: kindProtocol, cause: err}
-		return out
+		return out, ""
 	}
 	out.IsError = m.Result.IsError
 	out.Complete = m.Result.ResultType == "" || m.Result.ResultType == "complete"
-	return out
+	if !out.Complete {
+		return out, "resultType " + line(m.Result.ResultType)
+	}
+	for _, c := range m.Result.Content {
+		if said = errtext.FirstLine([]byte(c.Text)); said != "" {
+			break
+		}
+	}
+	return out, said
 }
 
 // toolClock is for the time of calls that nobody asks for.

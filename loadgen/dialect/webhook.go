@@ -52,10 +52,13 @@ type hook struct {
 
 	mu     sync.Mutex // guards the rest
 	secret string     // the one that was sent last
-	keys   [2]*wire.Key
-	until  mcpload.Instant // when keys[1] is void; 0 = not yet known
-	race   race            // of the last change of secrets
-	id     string          // of the subscription, as it was told last
+	former string     // the one before
+	// suspects are made of the two when a signature fails.
+	suspects []*wire.Suspects
+	keys     [2]*wire.Key
+	until    mcpload.Instant // when keys[1] is void; 0 = not yet known
+	race     race            // of the last change of secrets
+	id       string          // of the subscription, as it was told last
 	// formerID is the id before the last change of it. asking: an answer is
 	// awaited that may bring another.
 	formerID string
@@ -65,6 +68,13 @@ type hook struct {
 	// proof, and send none.
 	early      int
 	challenged bool
+	// last is when the last event was taken; doubt tells that one was refused
+	// since.
+	last  mcpload.Instant
+	doubt bool
+	// told is when the target last answered a subscribe; over when it ended the
+	// subscription for a while, 0 = it did not since.
+	told, over mcpload.Instant
 	own        string          // see clientID
 	granted    int             // subscribe calls that were answered
 	refused    int             // refreshes that failed in a row
@@ -119,7 +129,7 @@ func (k *hook) rotate(now mcpload.Instant) {
 	defer k.mu.Unlock()
 	k.endRace()
 	k.race = race{sent: now}
-	k.secret = wire.FormatSecret(raw[:])
+	k.former, k.secret, k.suspects = k.secret, wire.FormatSecret(raw[:]), nil
 	k.keys[1], k.until = k.keys[0], 0
 	k.keys[0] = wire.NewKey(raw[:])
 }
@@ -129,7 +139,7 @@ func (k *hook) valid(now mcpload.Instant) (cur, prev *wire.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.keys[1] != nil && k.until != 0 && now > k.until {
-		k.keys[1] = nil
+		k.keys[1], k.suspects = nil, nil
 	}
 	return k.keys[0], k.keys[1]
 }
@@ -189,6 +199,10 @@ func (d *events) subscribe(r *run, cause mcpload.Cause) error {
 		if d.lost(r, agreed, a.err) {
 			return &callError{method: method, status: a.status, kind: "session lost"}
 		}
+		if a.err.gone() && k.toldAt() != 0 {
+			k.suspended(k.toldAt(), a.began(), "a refresh was answered "+a.err.failure())
+		}
+		a.err.blame(k.h.listener.URL(""))
 		return a.err
 	}
 	var m struct {
@@ -212,6 +226,7 @@ func (k *hook) asks(yes bool) {
 // granted takes over what the answer says.
 func (d *events) granted(r *run, a *answer, g grant) {
 	k := r.hook
+	before := k.toldAt()
 	first := k.settle(d.clock.Now(), d.opts.Webhook.Grace)
 	r.activate(a.at)
 	if g.Truncated && !first {
@@ -228,14 +243,17 @@ func (d *events) granted(r *run, a *answer, g grant) {
 		// may come unannounced.
 		d.notice(r, mcpload.Malformed, a.at, "an answer to subscribe without refreshBefore")
 	}
-	d.readStatus(r, a.at, g.DeliveryStatus)
+	d.readStatus(r, a, before, g.DeliveryStatus)
+	if over := k.restored(); over != 0 {
+		k.suspended(over, a.at, "terminated, and subscribed again")
+	}
 	d.countGrant(k, g, a, first)
 	if first {
 		d.resumed(r, g.Truncated)
 	}
-	if first || g.Truncated { // later, the watermarks of deliveries know better
-		r.setCursor(a.msg.Cursor)
-	}
+	// A watermark, as those of deliveries are: it moves in quiet times, too.
+	// Whichever came last is the one to send.
+	r.setCursor(a.msg.Cursor)
 	life, ok := g.life(a.date)
 	if !ok {
 		if g.RefreshBefore != nil {
@@ -273,6 +291,7 @@ func (k *hook) settle(now mcpload.Instant, grace time.Duration) bool {
 		k.race.answered = now
 	}
 	k.granted++
+	k.told = now
 	k.refused = 0
 	k.backoff.Reset()
 	return k.granted == 1

@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -20,17 +19,16 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 	defer k.serving.RUnlock()
 	f := fieldsPool.Get().(*wire.Fields)
 	defer fieldsPool.Put(f)
-	h, r, d := k.h, k.r, k.h.d
+	r, d := k.r, k.h.d
 
-	if err := k.verify(in); err != nil {
-		d.notice(r, mcpload.Rejected, in.At, rejection(err))
-		h.inbound(mcpload.Events, "", in.At, in.Size, http.StatusUnauthorized)
-		return sinks.Reply{Status: http.StatusUnauthorized}
+	if deviation := k.verify(in); deviation != "" {
+		if d.opts.Webhook.Verify != VerifyReport {
+			return k.refuse(in, mcpload.Rejected, deviation, http.StatusUnauthorized)
+		}
+		d.notice(r, mcpload.Malformed, in.At, taken+deviation)
 	}
 	if !wire.ScanFields(in.Body, f) {
-		d.notice(r, mcpload.Malformed, in.At, "a delivery is not a JSON object")
-		h.inbound(mcpload.Events, "", in.At, in.Size, http.StatusBadRequest)
-		return sinks.Reply{Status: http.StatusBadRequest}
+		return k.refuse(in, mcpload.Malformed, "a delivery is not a JSON object", http.StatusBadRequest)
 	}
 	if len(f.Type) > 0 && len(f.EventID) == 0 {
 		return k.control(in, f)
@@ -38,14 +36,12 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 	return k.event(in, f)
 }
 
-func rejection(err error) string {
-	switch {
-	case errors.Is(err, wire.ErrUnsigned):
-		return "unsigned"
-	case errors.Is(err, wire.ErrStale):
-		return "stale timestamp"
-	}
-	return "wrong signature"
+// refuse answers a delivery with an error because of what it is.
+func (k *hook) refuse(in *sinks.Inbound, kind mcpload.NoticeKind, why string, status int) sinks.Reply {
+	k.h.d.rec.Noticed(refused(k.r.sub, kind, in, why))
+	k.heard(in.At, false)
+	k.h.inbound(mcpload.Events, "", in.At, in.Size, status)
+	return sinks.Reply{Status: status}
 }
 
 // event takes a delivery, or refuses its first copy on purpose.
@@ -63,7 +59,7 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		Sub: r.sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
 	})
 	k.compare(in, f)
-	k.unproved()
+	k.heard(in.At, true)
 	d.look(r, in.At, id, f, in.Body)
 	switch {
 	case refused:
@@ -88,15 +84,32 @@ func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
 	} else if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 && v[0] != string(f.EventID) {
 		k.h.d.notice(k.r, mcpload.Malformed, in.At, "a delivery whose webhook-id is not its eventId")
 	}
-	if v := in.Header[wire.HeaderSubscriptionID]; len(v) > 0 && !k.named(v[0]) {
+	k.route(in)
+}
+
+// route looks at the header field by which a receiver finds the subscription:
+// every event and every envelope must have it. The older revision has no such
+// field.
+func (k *hook) route(in *sinks.Inbound) {
+	switch v := in.Header[wire.HeaderSubscriptionID]; {
+	case len(v) == 0 || v[0] == "":
+		if !k.h.d.older {
+			k.h.d.notice(k.r, mcpload.Malformed, in.At, "a delivery without X-MCP-Subscription-Id")
+		}
+	case !k.named(v[0]):
 		k.h.d.notice(k.r, mcpload.Malformed, in.At, "a delivery that names another subscription")
 	}
 }
 
-// unproved counts an event that nothing has been proved for yet.
-func (k *hook) unproved() {
+// heard notes that an event came, and whether it was taken: one that was while
+// nothing has been proved for it yet is too early.
+func (k *hook) heard(at mcpload.Instant, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.doubt = !ok; !ok {
+		return
+	}
+	k.last = max(k.last, at)
 	if !k.challenged && k.granted == 0 {
 		k.early++
 	}
@@ -129,7 +142,12 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	if d.flavour.plain {
 		d.tally.count("controlEnvelopes", 1)
 	}
-	h.inbound(mcpload.Verification, kind, in.At, in.Size, http.StatusOK)
+	cause := mcpload.Control
+	if kind == "verification" {
+		cause = mcpload.Verification
+	}
+	h.inbound(cause, kind, in.At, in.Size, http.StatusOK)
+	k.route(in)
 	switch kind {
 	case "verification":
 		if f.Challenge == nil {
@@ -149,11 +167,12 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		m := wire.Message{Fields: *f}
 		if f.HasFault && passing(f.Fault.Code) {
 			d.notice(r, mcpload.TransientError, in.At, "terminated: "+faultText(&m))
+			k.ended(in.At)
 			h.agenda.add(in.At.Add(minRefresh), k) // subscribe again
 			break
 		}
 		d.notice(r, mcpload.Terminated, in.At, faultText(&m))
-		r.fail(&callError{method: "terminated", hasCode: true, code: f.Fault.Code, message: string(f.Fault.Message)})
+		r.fail(rpcError("terminated", &f.Fault))
 		h.agenda.remove(k)
 		h.receiver.Retire(k.path)
 	default:

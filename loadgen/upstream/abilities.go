@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"fmt"
+	"sync"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -77,6 +79,39 @@ func (t *Timing) copy() Timing {
 	c.Histogram.Merge(t.Histogram)
 	c.Below, c.Above = t.Below, t.Above
 	return c
+}
+
+// Explainer is the ability of an Upstream to say why shots were not accepted.
+type Explainer interface {
+	// Failures returns the reasons of the first and of the latest shot that was
+	// not accepted, each one line, "" if there was none: what was sent where,
+	// and what came back. They hold no user, password or query value of a URL.
+	// It may be called at any time.
+	Failures() (first, latest string)
+}
+
+// failures implements [Explainer].
+type failures struct {
+	mu            sync.Mutex
+	first, latest string // guarded by mu
+}
+
+// failed notes why a shot was not accepted.
+func (f *failures) failed(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first == "" {
+		f.first = text
+	}
+	f.latest = text
+}
+
+// Failures implements [Explainer].
+func (f *failures) Failures() (first, latest string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first, f.latest
 }
 
 // Ender is the ability of an Upstream to end by itself.

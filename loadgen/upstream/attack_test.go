@@ -202,6 +202,50 @@ func TestAttackCancelled(t *testing.T) {
 	}
 }
 
+// heldBurst releases its server when all shots of a burst are under way at
+// once, or when one was dropped and they never will be.
+type heldBurst struct {
+	*notes
+	release func()
+}
+
+func (h heldBurst) Dropped(d mcpload.Drop) {
+	h.notes.Dropped(d)
+	h.release()
+}
+
+// With a worker for each shot of a burst, every shot finds a free worker, and
+// none is dropped, however long the machine takes to send them all.
+func TestAttackBurst(t *testing.T) {
+	const size = 500
+	released := make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	var received atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if received.Add(1) == size {
+			release()
+		}
+		<-released
+	}))
+	defer server.Close()
+	r := newNotes()
+	f := newFiring(t, heldBurst{r, release}, loadgen.FiringOptions{Schedule: loadgen.Burst{Size: size, Every: time.Hour}, Duration: time.Minute})
+	u, err := upstream.NewHTTP(upstream.HTTPOptions{Timeout: time.Minute, Connections: size, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+		return server.URL, nil, []byte(probe)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Attack(context.Background(), f, size); err != nil {
+		t.Fatal(err)
+	}
+	_ = u.Close()
+	if stats := f.Stats(); stats.Fired != size || stats.Accepted != size || stats.Dropped != 0 || received.Load() != size || len(r.dropped) != 0 || r.bad != 0 {
+		t.Errorf("%+v, %d received, %d dropped, %d wrong", stats, received.Load(), len(r.dropped), r.bad)
+	}
+}
+
 func TestAttackNeedsWorkers(t *testing.T) {
 	u := newHTTP(t, "http://127.0.0.1:1", "")
 	if err := u.Attack(context.Background(), nil, 0); err == nil {

@@ -3,14 +3,19 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 )
 
 const (
@@ -30,8 +35,10 @@ type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 // it. It follows no redirect and uses no proxy: the request goes where the
 // profile says, or nowhere.
 type client struct {
+	failures
 	transport *http.Transport
 	timeout   time.Duration
+	secret    string // stays out of error texts; "" = there is none
 }
 
 func newClient(timeout time.Duration, connections int, tlsConfig *tls.Config) *client {
@@ -76,16 +83,49 @@ func (c *client) do(ctx context.Context, req *http.Request) (outcome mcpload.Out
 	})
 	answer, err := c.transport.RoundTrip(req.WithContext(ctx))
 	if err != nil {
+		c.failed("%s %s: %s", req.Method, errtext.URL(req.URL), c.why(ctx, err, req))
 		if connected.Load() {
 			return mcpload.Uncertain, 0
 		}
 		return mcpload.Refused, 0
 	}
 	defer answer.Body.Close()
-	// What the answer says besides its status is of no interest, and neither
-	// is a failure to read it: the upstream has spoken.
+	outcome = outcomeOf(answer.StatusCode)
+	if outcome != mcpload.Accepted {
+		c.failed("%s %s: %s", req.Method, errtext.URL(req.URL), c.said(answer, req.URL))
+	}
+	// What else the answer says is of no interest, and neither is a failure to
+	// read it: the upstream has spoken.
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
-	return outcomeOf(answer.StatusCode), answer.StatusCode
+	return outcome, answer.StatusCode
+}
+
+// why says why no answer came.
+func (c *client) why(ctx context.Context, err error, req *http.Request) string {
+	if ctx.Err() == context.DeadlineExceeded {
+		return fmt.Sprintf("no answer within %v", c.timeout)
+	}
+	return errtext.Hide(errtext.FirstLine([]byte(err.Error())), req.URL, c.secret)
+}
+
+// maxSaid is how much of an answer's body is read for an error text.
+const maxSaid = 4 << 10
+
+// said puts the status of an answer, where it redirects to, and the first line
+// of its body on one line.
+func (c *client) said(answer *http.Response, sentTo *url.URL) string {
+	text := strings.TrimSpace(strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode))
+	if to := answer.Header.Get("Location"); to != "" {
+		text += ", Location " + errtext.FirstLine([]byte(errtext.Address(to)))
+	}
+	if coding := answer.Header.Get("Content-Encoding"); coding == "" || strings.EqualFold(coding, "identity") {
+		body := make([]byte, maxSaid)
+		n, _ := io.ReadFull(answer.Body, body) // what was read is what is shown
+		if line := errtext.FirstLine(body[:n]); line != "" {
+			text += ": " + line
+		}
+	}
+	return errtext.Hide(text, sentTo, c.secret)
 }
 
 // outcomeOf reads a status: a redirect or a 4xx says that nothing was taken, a

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/tail"
 )
 
@@ -44,6 +45,7 @@ type ExecOptions struct {
 // has ended. A line that was written, or half written, and is not acknowledged
 // in time or before the program ends, is Uncertain.
 type Exec struct {
+	failures
 	o     ExecOptions
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -55,13 +57,25 @@ type Exec struct {
 	wg    sync.WaitGroup
 
 	mu   sync.Mutex
-	acks map[mcpload.Stamp]chan mcpload.Outcome
+	acks map[mcpload.Stamp]chan acknowledged
+}
+
+// acknowledged is what a program said about a shot.
+type acknowledged struct {
+	outcome mcpload.Outcome
+	line    string // the first line of it, where it said no
 }
 
 // execJob is one line on its way.
 type execJob struct {
 	line  []byte
-	wrote chan mcpload.Outcome // holds one
+	wrote chan wrote // holds one
+}
+
+// wrote is what became of a line.
+type wrote struct {
+	outcome mcpload.Outcome
+	err     error // nil if it was written
 }
 
 // NewExec checks the options. The program is started by Prepare.
@@ -74,7 +88,7 @@ func NewExec(o ExecOptions) (*Exec, error) {
 	}
 	return &Exec{
 		o: o, jobs: make(chan *execJob), quit: make(chan struct{}), ended: make(chan struct{}),
-		acks: map[mcpload.Stamp]chan mcpload.Outcome{},
+		acks: map[mcpload.Stamp]chan acknowledged{},
 	}, nil
 }
 
@@ -118,11 +132,11 @@ func (e *Exec) write() {
 			n, err := e.stdin.Write(job.line)
 			switch {
 			case err == nil:
-				job.wrote <- mcpload.Accepted
+				job.wrote <- wrote{mcpload.Accepted, nil}
 			case n == 0:
-				job.wrote <- mcpload.Refused
+				job.wrote <- wrote{mcpload.Refused, err}
 			default:
-				job.wrote <- mcpload.Uncertain
+				job.wrote <- wrote{mcpload.Uncertain, err}
 			}
 		case <-e.ended:
 			return
@@ -146,15 +160,15 @@ func (e *Exec) read(out io.Reader) {
 		delete(e.acks, stamp)
 		e.mu.Unlock()
 		if ack != nil {
-			ack <- ackOutcome(lines.Bytes())
+			ack <- readAck(lines.Bytes())
 		}
 	}
 	// A line that is too long ends the scan; the program must not block on it.
 	_, _ = io.Copy(io.Discard, out)
 }
 
-// ackOutcome reads an acknowledgement.
-func ackOutcome(line []byte) mcpload.Outcome {
+// readAck reads an acknowledgement.
+func readAck(line []byte) acknowledged {
 	var answer struct {
 		OK    *bool           `json:"ok"`
 		Error json.RawMessage `json:"error"`
@@ -162,10 +176,10 @@ func ackOutcome(line []byte) mcpload.Outcome {
 	if json.Unmarshal(line, &answer) == nil {
 		no := answer.OK != nil && !*answer.OK
 		if no || len(answer.Error) > 0 && !bytes.Equal(answer.Error, []byte("null")) {
-			return mcpload.Refused
+			return acknowledged{mcpload.Refused, errtext.FirstLine(line)}
 		}
 	}
-	return mcpload.Accepted
+	return acknowledged{mcpload.Accepted, ""}
 }
 
 // Fire implements [Upstream].
@@ -175,45 +189,65 @@ func (e *Exec) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.o.Timeout)
 	defer cancel()
+	outcome, why := e.fire(ctx, shot)
+	if why != "" {
+		e.failed("%s", why)
+	}
+	return outcome
+}
+
+// fire also says why a shot was not accepted.
+func (e *Exec) fire(ctx context.Context, shot Shot) (outcome mcpload.Outcome, why string) {
+	name := e.o.Command[0]
 	line := e.o.Line(make([]byte, 0, 256), int(shot.Source), shot.Seq, shot.Stamp.String())
-	job := &execJob{line: append(line, '\n'), wrote: make(chan mcpload.Outcome, 1)}
-	var ack chan mcpload.Outcome
+	job := &execJob{line: append(line, '\n'), wrote: make(chan wrote, 1)}
+	var ack chan acknowledged
 	if e.o.Ack {
-		ack = make(chan mcpload.Outcome, 1)
+		ack = make(chan acknowledged, 1)
 		e.expect(shot.Stamp, ack)
 		defer e.expect(shot.Stamp, nil)
 	}
 	select {
 	case e.jobs <- job:
 	case <-e.ended:
-		return mcpload.Refused
-	case <-ctx.Done():
-		return mcpload.Refused // a program that does not read has taken nothing
+		return mcpload.Refused, e.Ended().Error()
+	case <-ctx.Done(): // a program that does not read has taken nothing
+		return mcpload.Refused, fmt.Sprintf("%s did not read its line within %v", name, e.o.Timeout)
 	}
 	select {
-	case outcome := <-job.wrote:
-		if outcome != mcpload.Accepted || ack == nil {
-			return outcome
+	case w := <-job.wrote:
+		switch {
+		case w.err != nil:
+			return w.outcome, fmt.Sprintf("%s: %v", name, w.err)
+		case ack == nil:
+			return w.outcome, ""
 		}
 	case <-ctx.Done():
-		return mcpload.Uncertain
+		return mcpload.Uncertain, fmt.Sprintf("%s did not read its line within %v", name, e.o.Timeout)
+	}
+	said := func(a acknowledged) (mcpload.Outcome, string) {
+		if a.outcome == mcpload.Accepted {
+			return a.outcome, ""
+		}
+		return a.outcome, fmt.Sprintf("%s said %s", name, a.line)
 	}
 	select {
-	case outcome := <-ack:
-		return outcome
+	case a := <-ack:
+		return said(a)
 	case <-ctx.Done():
+		return mcpload.Uncertain, fmt.Sprintf("%s did not acknowledge its line within %v", name, e.o.Timeout)
 	case <-e.ended:
 		select { // acknowledged with its last words
-		case outcome := <-ack:
-			return outcome
+		case a := <-ack:
+			return said(a)
 		default:
+			return mcpload.Uncertain, e.Ended().Error()
 		}
 	}
-	return mcpload.Uncertain
 }
 
 // expect keeps or forgets where the acknowledgement of a shot goes.
-func (e *Exec) expect(stamp mcpload.Stamp, ack chan mcpload.Outcome) {
+func (e *Exec) expect(stamp mcpload.Stamp, ack chan acknowledged) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ack == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 )
 
 // HTTPOptions describe an [HTTP] upstream.
@@ -65,10 +66,12 @@ func (h *HTTP) send(ctx context.Context, shot Shot) (mcpload.Outcome, int) {
 	address, header, body := h.make(int(shot.Source), shot.Seq, shot.Stamp.String())
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		h.client.failed("%s: %q is not an http or https URL", h.method, errtext.Address(address))
 		return mcpload.Refused, 0
 	}
 	req, err := http.NewRequestWithContext(ctx, h.method, address, bytes.NewReader(body))
 	if err != nil {
+		h.client.failed("%s %s: %s", h.method, errtext.URL(u), errtext.Hide(err.Error(), u))
 		return mcpload.Refused, 0
 	}
 	if header != nil {
@@ -115,6 +118,9 @@ func (h *HTTP) Content(shot Shot) (string, []byte) {
 	_, _, body := h.make(int(shot.Source), shot.Seq, shot.Stamp.String())
 	return "", body
 }
+
+// Failures implements [Explainer].
+func (h *HTTP) Failures() (first, latest string) { return h.client.Failures() }
 
 // Close implements [Upstream].
 func (h *HTTP) Close() error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 )
 
 // InjectOptions describe an [Inject].
@@ -53,7 +54,7 @@ func NewInject(o InjectOptions) (*Inject, error) {
 	}
 	u, err := url.Parse(o.Admin)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("upstream inject: admin address %q: want one like http://127.0.0.1:9090", o.Admin)
+		return nil, fmt.Errorf("upstream inject: admin address %q: want one like http://127.0.0.1:9090", errtext.Address(o.Admin))
 	}
 	name, err := json.Marshal(o.Event)
 	if err != nil {
@@ -89,6 +90,9 @@ func (i *Inject) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
 func (i *Inject) Content(shot Shot) (string, []byte) {
 	return i.event, i.data(nil, int(shot.Source), shot.Seq, shot.Stamp.String())
 }
+
+// Failures implements [Explainer].
+func (i *Inject) Failures() (first, latest string) { return i.client.Failures() }
 
 // Close implements [Upstream].
 func (i *Inject) Close() error {

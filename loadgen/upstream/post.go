@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 )
 
 // WebhookOptions are what the webhooks of all products have in common.
@@ -53,9 +54,10 @@ type poster struct {
 func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, probe string) string) (poster, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return poster{}, fmt.Errorf("upstream %s: address %q: want one like http://127.0.0.1:8080/hooks/%s", kind, o.URL, kind)
+		return poster{}, fmt.Errorf("upstream %s: address %q: want one like http://127.0.0.1:8080/hooks/%s", kind, errtext.Address(o.URL), kind)
 	}
 	p := poster{client: newClient(o.Timeout, o.Connections, o.TLS), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
+	p.client.secret = o.Secret
 	if p.text == nil {
 		p.text = text
 	}
@@ -92,6 +94,19 @@ func (p *poster) ask(ctx context.Context, header http.Header, body []byte) (stat
 	return resp.StatusCode, answer, err
 }
 
+// quote is the first line of an answer, for the end of a phrase; "" if the
+// answer is empty.
+func (p *poster) quote(answer []byte) string {
+	line := errtext.FirstLine(answer)
+	if u, err := url.Parse(p.url); err == nil {
+		line = errtext.Hide(line, u, p.client.secret)
+	}
+	if line == "" {
+		return ""
+	}
+	return " (" + line + ")"
+}
+
 func (p *poster) request(ctx context.Context, header http.Header, body []byte) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
@@ -100,6 +115,9 @@ func (p *poster) request(ctx context.Context, header http.Header, body []byte) (
 	req.Header = header
 	return req, nil
 }
+
+// Failures implements [Explainer].
+func (p *poster) Failures() (first, latest string) { return p.client.Failures() }
 
 // Close implements [Upstream].
 func (p *poster) Close() error {

@@ -241,12 +241,15 @@ func TestSlackHandshakes(t *testing.T) {
 		answer func(w http.ResponseWriter, challenge string)
 		want   string
 	}{
-		"text":       {func(w http.ResponseWriter, c string) { fmt.Fprintln(w, c) }, ""},
-		"JSON":       {func(w http.ResponseWriter, c string) { fmt.Fprintf(w, `{"challenge":%q}`, c) }, ""},
-		"form":       {func(w http.ResponseWriter, c string) { fmt.Fprint(w, "challenge="+c) }, ""},
-		"other":      {func(w http.ResponseWriter, c string) { fmt.Fprint(w, `{"challenge":"x"}`) }, "without its challenge"},
-		"nothing":    {func(http.ResponseWriter, string) {}, "without its challenge"},
-		"refused":    {func(w http.ResponseWriter, c string) { w.WriteHeader(401); fmt.Fprint(w, c) }, "HTTP 401; check the signing secret"},
+		"text":    {func(w http.ResponseWriter, c string) { fmt.Fprintln(w, c) }, ""},
+		"JSON":    {func(w http.ResponseWriter, c string) { fmt.Fprintf(w, `{"challenge":%q}`, c) }, ""},
+		"form":    {func(w http.ResponseWriter, c string) { fmt.Fprint(w, "challenge="+c) }, ""},
+		"other":   {func(w http.ResponseWriter, c string) { fmt.Fprint(w, `{"challenge":"x"}`) }, "without its challenge"},
+		"nothing": {func(http.ResponseWriter, string) {}, "without its challenge"},
+		"refused": {func(w http.ResponseWriter, c string) {
+			w.WriteHeader(401)
+			fmt.Fprint(w, c, " is not signed with hush-hush")
+		}, "); check the signing secret"},
 		"challenges": {func(w http.ResponseWriter, c string) { fmt.Fprint(w, "challenge=x&challenge="+c) }, "without its challenge"},
 	} {
 		p := newProduct(t)

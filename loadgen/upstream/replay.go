@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 )
 
 // ReplayOptions describe a [Replay].
@@ -67,7 +68,7 @@ func NewReplay(o ReplayOptions) (*Replay, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || (o.Admin == "") == (o.URL == "") {
-		return nil, fmt.Errorf("upstream replay: %s %q: want one like http://127.0.0.1:9090, of either an admin listener or any other", what, address)
+		return nil, fmt.Errorf("upstream replay: %s %q: want one like http://127.0.0.1:9090, of either an admin listener or any other", what, errtext.Address(address))
 	}
 	if len(o.Trace) == 0 {
 		return nil, errors.New("upstream replay: the trace is empty")
@@ -218,6 +219,9 @@ func (r *Replay) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
 	outcome, _ := r.client.do(ctx, req)
 	return outcome
 }
+
+// Failures implements [Explainer].
+func (r *Replay) Failures() (first, latest string) { return r.client.Failures() }
 
 // Close implements [Upstream].
 func (r *Replay) Close() error {

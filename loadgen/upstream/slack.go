@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 )
 
 // SlackOptions describe a [Slack].
@@ -65,13 +66,14 @@ func (s *Slack) Prepare(ctx context.Context) error {
 		Type      string `json:"type"`
 	}{slackToken, challenge, "url_verification"}, "")
 	status, answer, err := s.ask(ctx, s.header(body), body)
+	where := errtext.Address(s.url)
 	switch {
 	case err != nil:
-		return fmt.Errorf("upstream slack: url_verification at %s: %w; is the target up, and the address right?", s.url, err)
+		return fmt.Errorf("upstream slack: url_verification at %s: %w; is the target up, and the address right?", where, err)
 	case status != http.StatusOK:
-		return fmt.Errorf("upstream slack: url_verification at %s was answered with HTTP %d; check the signing secret and the address", s.url, status)
+		return fmt.Errorf("upstream slack: url_verification at %s was answered with HTTP %d%s; check the signing secret and the address", where, status, s.quote(answer))
 	case !hasChallenge(answer, challenge):
-		return fmt.Errorf("upstream slack: url_verification at %s was answered without its challenge; the target must give it back, as text or as JSON", s.url)
+		return fmt.Errorf("upstream slack: url_verification at %s was answered without its challenge%s; the target must give it back, as text or as JSON", where, s.quote(answer))
 	}
 	return nil
 }

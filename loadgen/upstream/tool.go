@@ -36,6 +36,9 @@ type ToolAnswer struct {
 	Result, IsError, Complete bool
 	// Code is that of a JSON-RPC error, 0 if there was none.
 	Code int64
+	// Failure is one line: which tool was called where, and what came back. It
+	// is empty for a complete result that is no error.
+	Failure string
 }
 
 // Outcome judges an answer. A result without isError is Accepted. isError is
@@ -63,9 +66,10 @@ func (a ToolAnswer) Outcome() mcpload.Outcome {
 
 // Tool fires by calling an MCP tool of the target, which causes the event.
 type Tool struct {
+	failures
 	o ToolOptions
 
-	failed, refused, unanswered atomic.Int64
+	errors, refused, unanswered atomic.Int64
 }
 
 // NewTool checks the options. It does not connect.
@@ -84,9 +88,12 @@ func (t *Tool) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
 	defer cancel()
 	a := t.o.Call(ctx, int(shot.Source), t.arguments(shot))
+	if a.Failure != "" {
+		t.failed("%s", a.Failure)
+	}
 	switch {
 	case a.IsError:
-		t.failed.Add(1)
+		t.errors.Add(1)
 	case !a.Answered:
 		t.unanswered.Add(1)
 	case !a.Result:
@@ -98,7 +105,7 @@ func (t *Tool) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
 // Figures implements [Figurer].
 func (t *Tool) Figures() Figures {
 	return Figures{Values: map[string]float64{
-		"toolErrors": float64(t.failed.Load()), "toolRefusals": float64(t.refused.Load()), "toolUnanswered": float64(t.unanswered.Load()),
+		"toolErrors": float64(t.errors.Load()), "toolRefusals": float64(t.refused.Load()), "toolUnanswered": float64(t.unanswered.Load()),
 	}}
 }
 

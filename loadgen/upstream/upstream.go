@@ -37,8 +37,11 @@ type Attacker interface {
 type Firing interface {
 	// Wait returns when shot n is due; false means that firing is over.
 	Wait(ctx context.Context, n uint64) bool
-	// Take stamps shot n for a worker that sends it now; ok is false when the
-	// worker came too late, and the shot is counted as dropped.
+	// Admit takes a place in busy, which has one for each worker, for shot n,
+	// which is due. When no place becomes free within the tolerance, it counts
+	// the shot as dropped and returns false.
+	Admit(ctx context.Context, n uint64, busy chan<- struct{}) bool
+	// Take stamps shot n, which was admitted, for the worker that sends it now.
 	Take(n uint64) (shot Shot, ok bool)
 	// Resolve closes a shot that was taken.
 	Resolve(shot Shot, outcome mcpload.Outcome)

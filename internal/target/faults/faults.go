@@ -181,6 +181,12 @@ func (s Spec) Server(kind Kind, mode mcpload.Mode) (Fault, bool) {
 	return Fault{}, false
 }
 
+// Passing reports whether what a Refuse fault answers is ResourceExhausted, in
+// the older or the newer of its two numbers: the client asks again.
+func (f Fault) Passing() bool {
+	return f.Kind == Refuse && (f.Code == -32013 || f.Code == -32025)
+}
+
 // DelayOf is the delay that a Delay fault gives to an event.
 func (f Fault) DelayOf(s mcpload.Stamp) time.Duration {
 	switch {

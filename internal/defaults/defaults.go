@@ -1,0 +1,75 @@
+// Package defaults holds the defaults of a lane's settings. Profiles, the
+// client side and the k6 extension all take them from here, so that the same
+// lane does the same whichever way it is run.
+package defaults
+
+import "time"
+
+// Settings of lanes of all systems.
+const (
+	// HTTP is the version of HTTP.
+	HTTP = "1.1"
+	// Timeout bounds one call that is answered at once.
+	Timeout = 30 * time.Second
+	// AttachConcurrency is how many subscriptions are opened at once.
+	AttachConcurrency = 64
+)
+
+// Settings by mode.
+const (
+	// PollFloor is the least wait between two polls without hasMore: the draft
+	// of MCP Events advises 1000 ms.
+	PollFloor = time.Second
+	// Heartbeat is the interval that a server promises: the draft wants a
+	// heartbeat at least every 30 s. A stream is dead after twice as long
+	// without a message.
+	Heartbeat = 30 * time.Second
+	// BackoffMin and BackoffMax bound the wait before a failed poll or a lost
+	// stream is tried again. The draft has no numbers. They are the same for
+	// both modes, so that neither recovers sooner because of its settings.
+	BackoffMin = 500 * time.Millisecond
+	BackoffMax = 30 * time.Second
+	// WebhookTTL asks the server for no particular lifetime.
+	WebhookTTL = "default"
+	// RefreshAt is the share of a webhook's grant after which it is refreshed.
+	// The draft only wants the refresh before the end of the grant.
+	RefreshAt = 0.75
+	// Secrets says which webhook secret is accepted while it changes, OldSecret
+	// how long a replaced one is accepted.
+	Secrets   = "both"
+	OldSecret = 5 * time.Minute
+	// Verify says what becomes of a delivery whose signature does not verify.
+	Verify = "strict"
+)
+
+// Settings of system smithery.
+const SmitheryArgumentsKey = "params"
+
+// Settings of system sep-1803.
+const (
+	SEP1803PerSession = 1
+	SEP1803Redelivery = true
+	SEP1803Early      = "hold"
+)
+
+// Settings of system sep-975.
+const (
+	SEP975Tool       = "work"
+	SEP975Steps      = 20
+	SEP975Step       = 200 * time.Millisecond
+	SEP975MaxWait    = 10 * time.Second
+	SEP975Disconnect = "one"
+	SEP975At         = time.Second
+	SEP975Away       = time.Second
+	SEP975Tolerance  = time.Second
+)
+
+// Settings of system sep-2549.
+const (
+	SEP2549List         = "tools"
+	SEP2549URI          = "list://content"
+	SEP2549Use          = 10 // uses per second
+	SEP2549Cache        = true
+	SEP2549Jitter       = 0.1
+	SEP2549StaleOnError = true
+)

@@ -1,0 +1,88 @@
+package sinks
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// soon is how quickly a sender gives a connection up that it does not want. One
+// that it opened in reserve lives longer.
+const soon = 2 * time.Second
+
+// Why a connection failed before it carried a request, where the far side did
+// not say it in an alert.
+const (
+	plainHTTP     = "the sender spoke plain HTTP to a listener with TLS"
+	notTLS        = "the sender did not speak TLS"
+	gaveUp        = "the sender closed the connection during the TLS handshake"
+	gaveUpAfter   = "the sender closed the connection after the TLS handshake, before a request: it may not trust the certificate"
+	handshakeSlow = "the TLS handshake took too long"
+)
+
+// newConn is a connection that has not sent a request.
+type newConn struct{ since time.Time }
+
+// state follows a connection.
+func (l *Listener) state(c net.Conn, s http.ConnState) {
+	if s == http.StateNew {
+		l.accepted.Add(1)
+	}
+	l.mu.Lock()
+	conn, fresh := l.fresh[c]
+	switch {
+	case s == http.StateNew:
+		l.fresh[c] = newConn{time.Now()}
+	case fresh:
+		delete(l.fresh, c)
+	}
+	l.mu.Unlock()
+	if s == http.StateClosed && fresh && l.failed != nil {
+		if reason := failure(c, time.Since(conn.since)); reason != "" {
+			l.failed(reason)
+		}
+	}
+}
+
+// failure says why a connection that the server has closed carried no request;
+// empty if it may just not have been needed.
+func failure(c net.Conn, age time.Duration) string {
+	t, ok := c.(*tls.Conn)
+	if !ok {
+		return ""
+	}
+	// The server has made the handshake; a Conn remembers how it ended.
+	err := t.Handshake()
+	var record tls.RecordHeaderError
+	var timeout net.Error
+	switch {
+	case err == nil && age < soon:
+		return gaveUpAfter
+	case err == nil:
+		return ""
+	case errors.As(err, &record):
+		if looksLikeHTTP(record.RecordHeader) {
+			return plainHTTP
+		}
+		return notTLS
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return handshakeSlow
+	}
+	if text := err.Error(); strings.Contains(text, "tls: ") {
+		return "TLS handshake: " + text
+	}
+	return gaveUp // EOF, or a reset
+}
+
+// looksLikeHTTP tells whether five bytes begin a request of HTTP/1.1.
+func looksLikeHTTP(b [5]byte) bool {
+	switch string(b[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
+		return true
+	}
+	return false
+}

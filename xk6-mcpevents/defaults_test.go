@@ -1,0 +1,76 @@
+package mcpevents
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/profiles"
+)
+
+// TestDefaults requires that a subscription which sets no option asks for the
+// same as a lane of a profile which sets none, in every setting of every system
+// and mode.
+func TestDefaults(t *testing.T) {
+	for _, c := range []struct {
+		way    way
+		system string
+	}{
+		{way{"poll", mcpload.Poll, "e"}, "events"},
+		{way{"stream", mcpload.Push, "e"}, "events"},
+		{way{"subscribe", mcpload.Webhook, "e"}, "events"},
+		{way{"subscribe", mcpload.Webhook, "e"}, "smithery"},
+		{way{"stream", mcpload.Push, "e"}, "sep-1803"},
+		{way{"subscribe", mcpload.Webhook, "e"}, "sep-1803"},
+		{way{"resumable", mcpload.Push, "work"}, "sep-975"},
+		{way{"watchLists", mcpload.Poll, "tools"}, "sep-2549"},
+	} {
+		o, err := readSubscribe(nil, c.way)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.System = c.system // what the option system would do
+		lane := "lanes: [{name: a, system: " + c.system + ", mode: " + string(c.way.mode) + ", subscriptions: 1"
+		if !strings.HasPrefix(c.way.method, "re") && c.way.method != "watchLists" {
+			lane += ", event: e"
+		}
+		p, err := profiles.Parse("t", []byte("name: t\nupstream: {kind: none}\ntarget: {url: http://127.0.0.1:1/mcp}\nphases: {drain: 30s}\n"+lane+"}]\n"), nil)
+		if err != nil {
+			t.Fatalf("%v: %v", c, err)
+		}
+		got, want := leaves(o.dialect(c.way).WithDefaults()), leaves(bench.LaneSettings(&p.Lanes[0]).WithDefaults())
+		if len(want) < 50 {
+			t.Fatalf("only %d settings were found: the walk is broken", len(want))
+		}
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			if name == "Arguments" || name == "Event" && c.system == "sep-975" {
+				continue // a run adds the arguments; a lane of sep-975 subscribes to no event
+			}
+			if got[name] != want[name] {
+				t.Errorf("%s() of %s: %s is %s, and %s by a profile", c.way.method, c.system, name, got[name], want[name])
+			}
+		}
+	}
+}
+
+// leaves are the fields of a struct at any depth, as text.
+func leaves(v any) map[string]string {
+	out := map[string]string{}
+	var walk func(name string, v reflect.Value)
+	walk = func(name string, v reflect.Value) {
+		if v.Kind() != reflect.Struct {
+			out[strings.TrimPrefix(name, ".")] = fmt.Sprint(v)
+			return
+		}
+		for i := range v.NumField() {
+			walk(name+"."+v.Type().Field(i).Name, v.Field(i))
+		}
+	}
+	walk("", reflect.ValueOf(v))
+	return out
+}
