@@ -89,9 +89,10 @@ const (
 	Rejected
 	// Malformed: a message that could not be read, or that breaks the protocol.
 	Malformed
-	// Overclaimed: a cursor, watermark or confirmation claimed more than was
-	// delivered.
-	Overclaimed
+	// Claimed: a cursor that came by itself (with a heartbeat, a confirmation or
+	// an empty poll) is the one that stands for Notice.Stamp: the target says
+	// that all up to there was delivered. A ledger finds out whether it was.
+	Claimed
 	// Undeliverable: a connection of the target to the lane's own listener
 	// failed before it carried a request. No subscription is known, so only
 	// the lane of Sub counts.
@@ -104,7 +105,7 @@ const (
 
 // String returns the notice in lower case.
 func (k NoticeKind) String() string {
-	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "overclaimed", "undeliverable", "suspended"}
+	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "claimed", "undeliverable", "suspended"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -117,9 +118,9 @@ type Notice struct {
 	Kind   NoticeKind
 	At     Instant
 	Detail string // one short line, for people; may be empty
-	// Stamp is the probe id of a copy that the sink refused and that is no
-	// Delivery, and Refused says that there is one: only of Rejected and
-	// Malformed.
+	// Stamp is the emission that was claimed, of Claimed; else the probe id of a
+	// copy that the sink refused and that is no Delivery, and Refused says that
+	// there is one: only of Rejected and Malformed.
 	Stamp   Stamp
 	Refused bool
 	// Since is the last moment at which the target is known to have delivered;

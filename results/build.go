@@ -24,6 +24,7 @@ func NewLane(a *sinks.LaneAccount) Lane {
 		Delivered:         a.Delivered,
 		LostSilent:        a.LostSilent,
 		LostAnnounced:     a.LostAnnounced,
+		LostOrderUnknown:  a.LostOrderUnknown,
 		LostUndeliverable: a.LostUndeliverable,
 		LostRefused:       a.LostRefused,
 		LostSuspended:     a.LostSuspended,
@@ -49,6 +50,7 @@ func NewLane(a *sinks.LaneAccount) Lane {
 		Latency: Latency{
 			FromIntended: Summarise(a.Latency.FromIntended), FromSent: Summarise(a.Latency.FromSent), BelowFloor: []string{},
 		},
+		Received: a.Received,
 		Overhead: newOverhead(a),
 		Detail:   newDetail(a),
 		Figures:  map[string]float64{},
@@ -111,37 +113,53 @@ func someCounts(rs []sinks.Reason) map[string]int64 {
 }
 
 func newOverhead(a *sinks.LaneAccount) Overhead {
-	o := Overhead{SubscriptionHours: a.SubscriptionHours, Causes: map[string]Traffic{}}
-	var once, ongoing, all Traffic
-	for c := range mcpload.Causes {
-		t := a.Traffic[c]
-		cause := mcpload.Cause(c)
-		if cause == mcpload.Events {
-			// Messages that came on an open stream are no calls; their bytes
-			// are counted with the deliveries.
-			t.Down = max(t.Down, a.EventBytes)
+	o := Overhead{SubscriptionHours: a.SubscriptionHours, Opened: a.Ready.Attempts}
+	o.Causes = trafficByCause(&a.Traffic, a.EventBytes)
+	w := &o.Measured
+	w.Received, w.SubscriptionHours = a.Measured.Received, a.Measured.Active.Hours()
+	w.Causes = trafficByCause(&a.Measured.Traffic, a.Measured.EventBytes)
+	once, ongoing, _ := splitTraffic(o.Causes)
+	o.PerSubscription = once.over(float64(o.Opened))
+	once.add(ongoing)
+	o.Requests, o.BytesUp, o.BytesDown, o.Connections = once.Requests, once.BytesUp, once.BytesDown, once.Connections
+	once, ongoing, events := splitTraffic(w.Causes)
+	o.PerSubscriptionHour = ongoing.over(w.SubscriptionHours)
+	o.PerDelivered = ongoing.over(float64(w.Received))
+	events.add(once)
+	events.add(ongoing)
+	o.TotalPerDelivered = events.over(float64(w.Received))
+	return o
+}
+
+// trafficByCause leaves out the causes without any traffic. Events on an open
+// stream are no calls; their bytes are counted with the deliveries.
+func trafficByCause(all *[mcpload.Causes]sinks.Traffic, eventBytes int64) map[string]Traffic {
+	out := map[string]Traffic{}
+	for c, t := range all {
+		if mcpload.Cause(c) == mcpload.Events {
+			t.Down = max(t.Down, eventBytes)
 		}
-		if t.Calls == 0 && t.Down == 0 {
-			continue
-		}
-		traffic := Traffic{Requests: t.Requests, BytesUp: t.Up, BytesDown: t.Down, Connections: t.Connections}
-		o.Causes[cause.String()] = traffic
-		all.add(traffic)
-		switch cause {
-		case mcpload.Events:
-		case mcpload.Subscribe, mcpload.Verification, mcpload.Unsubscribe, mcpload.Discovery:
-			once.add(traffic)
-		default:
-			ongoing.add(traffic)
+		if t.Calls > 0 || t.Down > 0 {
+			out[mcpload.Cause(c).String()] = Traffic{Requests: t.Requests, BytesUp: t.Up, BytesDown: t.Down, Connections: t.Connections}
 		}
 	}
-	o.Requests, o.BytesUp = once.Requests+ongoing.Requests, once.BytesUp+ongoing.BytesUp
-	o.BytesDown, o.Connections = once.BytesDown+ongoing.BytesDown, once.Connections+ongoing.Connections
-	o.PerSubscription = once.over(float64(a.Subscriptions))
-	o.PerSubscriptionHour = ongoing.over(a.SubscriptionHours)
-	o.PerDelivered = ongoing.over(float64(a.Delivered))
-	o.TotalPerDelivered = all.over(float64(a.Delivered))
-	return o
+	return out
+}
+
+// splitTraffic adds up what is paid once per subscription, what goes on for as
+// long as it does, and what carried events.
+func splitTraffic(causes map[string]Traffic) (once, ongoing, events Traffic) {
+	for cause, t := range causes {
+		switch cause {
+		case mcpload.Events.String():
+			events.add(t)
+		case mcpload.Subscribe.String(), mcpload.Verification.String(), mcpload.Unsubscribe.String(), mcpload.Discovery.String():
+			once.add(t)
+		default:
+			ongoing.add(t)
+		}
+	}
+	return once, ongoing, events
 }
 
 func (t *Traffic) add(u Traffic) {

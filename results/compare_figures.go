@@ -31,20 +31,23 @@ var laneFigures = []compared{
 	{path: "latency.fromSent.p999", unit: "ns", tag: TagSent, rank: 3},
 	{path: "lostSilent", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostSilent, sinks.ExampleLostSilent) }},
 	{path: "lostAnnounced", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostAnnounced, sinks.ExampleLostAnnounced) }},
+	{path: "lostOrderUnknown", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostOrderUnknown, sinks.ExampleLostOrderUnknown) }},
 	{path: "lostUndeliverable", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostUndeliverable, sinks.ExampleLostUndeliverable) }},
 	{path: "lostRefused", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostRefused, sinks.ExampleLostRefused) }},
 	{path: "lostSuspended", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostSuspended, sinks.ExampleLostSuspended) }},
 	{path: "duplicates.rate", unit: "share", count: duplicatesOf},
+	{path: "overhead.totalPerDelivered.requests", unit: "requests"},
+	{path: "overhead.totalPerDelivered.bytes", unit: "bytes"},
 	{path: "overhead.perDelivered.requests", unit: "requests"},
 	{path: "overhead.perDelivered.bytes", unit: "bytes"},
 	{path: "overhead.perSubscriptionHour.requests", unit: "requests"},
 	{path: "overhead.perSubscriptionHour.bytes", unit: "bytes"},
-	{path: "process.cpu", per: "delivered", unit: "ns"},
+	{path: "process.cpu", per: "received", unit: "ns"},
 }
 
 // runFigures are the figures of the whole run. A target's CPU is the lane's
 // where lanes take turns and the run's where they do not.
-var runFigures = []compared{{path: "target.process.cpu", per: "delivered", unit: "ns"}}
+var runFigures = []compared{{path: "target.process.cpu", per: "received", unit: "ns"}}
 
 func figureNames(figures []compared) []string {
 	out := make([]string, len(figures))
@@ -58,23 +61,22 @@ func figureNames(figures []compared) []string {
 // the run has none.
 func (f *compared) measured(r *Run, lane string) (v float64, ok bool) {
 	root := reflect.ValueOf(r.Result).Elem()
-	var delivered int64
+	var received int64
 	for i := range r.Result.Lanes {
-		delivered += r.Result.Lanes[i].Delivered
+		received += r.Result.Lanes[i].Received
 	}
 	if lane != "" {
 		l := r.lane(lane)
-		root, delivered = reflect.ValueOf(l).Elem(), l.Delivered
-		if l.Overhead.SubscriptionHours == 0 && strings.Contains(f.path, "perSubscriptionHour") {
+		root, received = reflect.ValueOf(l).Elem(), l.Received
+		w := &l.Overhead.Measured
+		if w.SubscriptionHours == 0 && strings.Contains(f.path, "perSubscriptionHour") || w.Received == 0 && strings.Contains(f.path, "erDelivered") {
 			return 0, false
 		}
 	}
 	v, _, ok = figure(root, strings.Split(f.path, "."))
-	if f.per == "delivered" || strings.Contains(f.path, "perDelivered") {
-		ok = ok && delivered > 0
-	}
-	if ok && f.per == "delivered" {
-		v /= float64(delivered)
+	if ok && f.per == "received" {
+		ok = received > 0
+		v /= float64(max(received, 1))
 	}
 	return v, ok
 }

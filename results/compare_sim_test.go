@@ -46,7 +46,8 @@ func (s sim) run(seed uint64) Run {
 		Expected: n + s.lost, Delivered: n, LostSilent: s.lost, Gaps: Gaps{Incidents: s.lost},
 		Duplicates: Duplicates{SameEvent: s.duplicates, Rate: float64(s.duplicates) / float64(n)},
 		Latency:    Latency{FromIntended: latency, FromSent: latency},
-		Overhead:   Overhead{SubscriptionHours: 1, PerDelivered: Share{Requests: 0.5, Bytes: 100 + rng.NormFloat64()}, PerSubscriptionHour: Share{Requests: 20, Bytes: 4000}},
+		Received:   n,
+		Overhead:   Overhead{SubscriptionHours: 1, Measured: OverheadWindow{Received: n, SubscriptionHours: 1}, PerDelivered: Share{Requests: 0.5, Bytes: 100 + rng.NormFloat64()}, PerSubscriptionHour: Share{Requests: 20, Bytes: 4000}},
 	}
 	return Run{
 		Path: fmt.Sprintf("run-%d", seed), Logs: map[string]*Log{"push": log},

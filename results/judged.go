@@ -94,6 +94,8 @@ const (
 	ofNothing  whole = iota // the figure stands for itself
 	ofOwed                  // of what was owed to the lane
 	ofGot                   // of what was delivered to it
+	ofReceived              // of what it received in the measured window
+	ofHours                 // of the time that it was open in the measured window
 	ofOpen                  // of the time that it was open while events were fired
 	ofAnything              // of all that it heard
 )
@@ -101,11 +103,14 @@ const (
 // laneWhole is what the figure at path is a part of.
 func laneWhole(path []string) whole {
 	switch path[0] {
-	case "subscriptions", "expected", "ready", "failures", "process":
+	case "subscriptions", "expected", "received", "ready", "failures", "process":
 		return ofNothing
 	case "overhead":
-		if len(path) > 1 && (path[1] == "perDelivered" || path[1] == "totalPerDelivered") {
-			return ofGot
+		switch path[min(1, len(path)-1)] {
+		case "perDelivered", "totalPerDelivered":
+			return ofReceived
+		case "perSubscriptionHour":
+			return ofHours
 		}
 		return ofNothing
 	case "duplicates", "outOfOrder", "late", "latency":
@@ -129,6 +134,18 @@ func (l *Lane) unjudged(u *Upstream, path []string, got float64) string {
 		return fmt.Sprintf("the lane heard nothing at all, and %d deliveries were owed", l.Expected)
 	}
 	if of == ofAnything || got != 0 {
+		return ""
+	}
+	switch w := &l.Overhead.Measured; of {
+	case ofReceived:
+		if w.Received == 0 {
+			return "nothing was received in the measured window"
+		}
+		return ""
+	case ofHours:
+		if w.SubscriptionHours == 0 {
+			return "no subscription was open in the measured window"
+		}
 		return ""
 	}
 	switch open := l.Ready.Active > 0 && u.Accepted > 0; {

@@ -14,7 +14,7 @@ func judgedSample() *Result {
 		Profile:  json.RawMessage(`{"lanes": [{"name": "push", "sources": "all"}, {"name": "quiet", "sources": " none "}]}`),
 		Upstream: Upstream{Kind: "inject", Shots: 10, Fired: 10, Accepted: 10},
 		Lanes: []Lane{
-			{Name: "push", Subscriptions: 2, Ready: Ready{Active: 2}, Expected: 20, Delivered: 20, Latency: Latency{FromIntended: Quantiles{Count: 20, P99: 5e6}}},
+			{Name: "push", Subscriptions: 2, Ready: Ready{Active: 2}, Expected: 20, Delivered: 20, Latency: Latency{FromIntended: Quantiles{Count: 20, P99: 5e6}}, Overhead: Overhead{Measured: OverheadWindow{Received: 20, SubscriptionHours: 1}}},
 			{Name: "idle", Subscriptions: 2, Ready: Ready{Active: 2}},
 			{Name: "deaf", Subscriptions: 2, Ready: Ready{Active: 2}, Expected: 20, LostSilent: 20},
 			{Name: "quiet", Subscriptions: 2, Ready: Ready{Active: 2}},
@@ -37,7 +37,10 @@ func TestThresholdJudgesNothing(t *testing.T) {
 		{"*.delivered >= 1", []string{held, "nothing was owed", "heard nothing at all", "none of its 2 subscriptions"}},
 		{"*.gaps.incidents == 0", []string{held, "nothing was owed", "heard nothing at all", "none of its 2 subscriptions"}},
 		{"*.latency.fromIntended.p99 < 1s", []string{held, "nothing was owed", "heard nothing at all", "none of its 2 subscriptions"}},
-		{"*.overhead.perDelivered.bytes < 1", []string{held, "nothing was owed", "heard nothing at all", "none of its 2 subscriptions"}},
+		{"*.overhead.perDelivered.bytes < 1", []string{held, "nothing was received in the measured window", "heard nothing at all", "nothing was received in the measured window"}},
+		{"*.overhead.totalPerDelivered.bytes < 1", []string{held, "nothing was received in the measured window", "heard nothing at all", "nothing was received in the measured window"}},
+		{"push.overhead.perSubscriptionHour.bytes < 1", []string{held}},
+		{"idle.overhead.perSubscriptionHour.bytes < 1", []string{"no subscription was open in the measured window"}},
 		// That nothing came which should not have come is judged where a
 		// subscription was open while events were fired.
 		{"*.unexpected == 0", []string{held, held, "heard nothing at all", held, "none of its 2 subscriptions"}},

@@ -103,8 +103,8 @@ func (r *Result) Check() error {
 			return err
 		}
 		if l.Expected != l.Delivered+l.Lost() {
-			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d lost in silence + %d lost and announced + %d undeliverable + %d refused + %d suspended",
-				l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostUndeliverable, l.LostRefused, l.LostSuspended)
+			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d lost in silence + %d lost and announced + %d lost with their order unknown + %d undeliverable + %d refused + %d suspended",
+				l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostOrderUnknown, l.LostUndeliverable, l.LostRefused, l.LostSuspended)
 		}
 		if seen[l.Name] {
 			return fmt.Errorf("lane %s stands there twice", l.Name)

@@ -122,8 +122,8 @@ type Lane struct {
 	Mode          string `json:"mode"`          // poll, push or webhook
 	Subscriptions int    `json:"subscriptions"` // how many the profile asked for
 	Ready         Ready  `json:"ready"`         // how they came up
-	// Expected = Delivered + LostSilent + LostAnnounced + LostUndeliverable +
-	// LostRefused + LostSuspended.
+	// Expected = Delivered + LostSilent + LostAnnounced + LostOrderUnknown +
+	// LostUndeliverable + LostRefused + LostSuspended.
 	Expected      int64      `json:"expected"`
 	Delivered     int64      `json:"delivered"`     // owed and received at least once
 	Duplicates    Duplicates `json:"duplicates"`    // second and later copies
@@ -131,19 +131,26 @@ type Lane struct {
 	Late          int64      `json:"late"`          // received later than phases.late after intended
 	LostSilent    int64      `json:"lostSilent"`    // never received, and nobody said so
 	LostAnnounced int64      `json:"lostAnnounced"` // never received, and the target said so
+	// LostOrderUnknown: never received, and nobody can tell whether an
+	// announcement was about it, because its firing overlapped with that of an
+	// event received beside the announcement.
+	LostOrderUnknown int64 `json:"lostOrderUnknown"`
 	// LostUndeliverable, LostRefused and LostSuspended are further losses whose
 	// cause is known: connections of the target failed at this side's own
 	// listener, every copy was refused by this side, or the target had suspended
 	// delivery.
-	LostUndeliverable int64    `json:"lostUndeliverable"`
-	LostRefused       int64    `json:"lostRefused"`   // every copy that came was refused by this side
-	LostSuspended     int64    `json:"lostSuspended"` // published while the target, by its own word, did not deliver
-	Unexpected        int64    `json:"unexpected"`    // copies that should not have come
-	Recovered         int64    `json:"recovered"`     // received although firing failed
-	Gaps              Gaps     `json:"gaps"`          // runs of lost emissions
-	Latency           Latency  `json:"latency"`       // of first deliveries
-	Overhead          Overhead `json:"overhead"`      // what carried no event
-	Detail            Detail   `json:"detail"`        // counts that explain the others
+	LostUndeliverable int64   `json:"lostUndeliverable"`
+	LostRefused       int64   `json:"lostRefused"`   // every copy that came was refused by this side
+	LostSuspended     int64   `json:"lostSuspended"` // published while the target, by its own word, did not deliver
+	Unexpected        int64   `json:"unexpected"`    // copies that should not have come
+	Recovered         int64   `json:"recovered"`     // received although firing failed
+	Gaps              Gaps    `json:"gaps"`          // runs of lost emissions
+	Latency           Latency `json:"latency"`       // of first deliveries
+	// Received counts the events that came in the whole run, once for each
+	// subscription, warm-up included: what process.cpu is divided by.
+	Received int64    `json:"received"`
+	Overhead Overhead `json:"overhead"` // what carried no event
+	Detail   Detail   `json:"detail"`   // counts that explain the others
 	// Figures and Timings are what the lane's system has beyond the figures
 	// above; the system's page in docs/ defines them. Empty for most.
 	Figures map[string]float64   `json:"figures"`
@@ -183,7 +190,9 @@ type Gaps struct {
 	Longest    int64   `json:"longest"`    // emissions in the longest run
 	// FalseAlarms are announcements with nothing missing.
 	FalseAlarms int64 `json:"falseAlarms"`
-	// Overclaimed are cursors that claimed more than was delivered.
+	// Overclaimed are cursors that came by themselves, with a heartbeat, a
+	// confirmation or an empty poll, and were the first to claim an event that was
+	// lost silently. Push and poll only.
 	Overclaimed int64 `json:"overclaimed"`
 }
 
@@ -211,9 +220,10 @@ type Quantiles struct {
 	OutOfRange int64 `json:"outOfRange"`
 }
 
-// Overhead is what it cost to be told: everything that carried no event.
-// Opening and ending a subscription is paid once, however long it lasts, so it
-// is kept apart from what goes on and on.
+// Overhead is the protocol overhead: everything that carried no event. Opening
+// and ending a subscription is paid once, however long it lasts, so it is kept
+// apart from what goes on and on. Sums are of the whole run; every ratio names
+// its window.
 type Overhead struct {
 	// Requests, bytes and connections without an event, all together.
 	Requests    int64 `json:"requests"`
@@ -222,18 +232,42 @@ type Overhead struct {
 	Connections int64 `json:"connections"` // TCP connections opened
 	// SubscriptionHours is the time that subscriptions were active, added up.
 	SubscriptionHours float64 `json:"subscriptionHours"`
+	// Opened is how often a subscription was asked for in the whole run: more
+	// than the lane has, where churn opens them again.
+	Opened int64 `json:"opened"`
 	// PerSubscription is the part that is paid once: the causes subscribe,
-	// verification, unsubscribe and discovery, over the subscriptions.
+	// verification, unsubscribe and discovery of the whole run, over Opened.
 	PerSubscription Share `json:"perSubscription"`
 	// PerSubscriptionHour and PerDelivered are all the rest: empty polls,
-	// heartbeats, refreshes, retries and reconnects.
+	// heartbeats, refreshes, retries and reconnects. Both are of the measured
+	// window: over Measured.SubscriptionHours and Measured.Received.
 	PerSubscriptionHour Share `json:"perSubscriptionHour"`
 	PerDelivered        Share `json:"perDelivered"` // see perSubscriptionHour
-	// TotalPerDelivered is all traffic over the delivered events, what carried
-	// them included. It is zero where nothing was delivered.
+	// TotalPerDelivered is all traffic of the measured window, that of the
+	// events and of opening subscriptions included, over Measured.Received. It
+	// is zero where nothing was received in the window.
 	TotalPerDelivered Share `json:"totalPerDelivered"`
+	// Measured is the part of the lane's traffic that lies in the measured
+	// window: the numerators and denominators of the ratios above.
+	Measured OverheadWindow `json:"measured"`
 	// Causes splits all traffic; the cause "events" is what did carry events
 	// and is not part of the sums above.
+	Causes map[string]Traffic `json:"causes"`
+}
+
+// OverheadWindow is what a lane cost and received within the measured window:
+// from the end of the warm-up until the end of the phase "measure", or until
+// the run was stopped.
+type OverheadWindow struct {
+	// Received counts the events read in the window, once for each
+	// subscription, those fired in the warm-up included. Events fired late in
+	// the window and read after it are not.
+	Received int64 `json:"received"`
+	// SubscriptionHours is the time within the window in which subscriptions
+	// were active, added up.
+	SubscriptionHours float64 `json:"subscriptionHours"`
+	// Causes splits all traffic of the window; the cause "events" is what
+	// carried events.
 	Causes map[string]Traffic `json:"causes"`
 }
 
@@ -298,7 +332,7 @@ type Detail struct {
 // Lost is the number of owed pairs that were never received, for whatever
 // reason.
 func (l *Lane) Lost() int64 {
-	return l.LostSilent + l.LostAnnounced + l.LostUndeliverable + l.LostRefused + l.LostSuspended
+	return l.LostSilent + l.LostAnnounced + l.LostOrderUnknown + l.LostUndeliverable + l.LostRefused + l.LostSuspended
 }
 
 // Example is one incident that can be followed up.

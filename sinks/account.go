@@ -108,10 +108,14 @@ func (u Unexpected) Total() int64 {
 // A window is the time from Active to the end of a subscription; one that is
 // opened again has several.
 type SubCounts struct {
-	// Expected = Delivered + LostSilent + LostAnnounced + LostUndeliverable +
-	// LostRefused + LostSuspended.
+	// Expected = Delivered + LostSilent + LostAnnounced + LostOrderUnknown +
+	// LostUndeliverable + LostRefused + LostSuspended.
 	Expected, Delivered       int64
 	LostSilent, LostAnnounced int64
+	// LostOrderUnknown: lost, and whether an announcement was about it cannot be
+	// known, because its firing overlapped with that of an emission received
+	// beside the announcement.
+	LostOrderUnknown int64
 	// LostUndeliverable: published after everything that came to the
 	// subscription, and a connection of the target to the lane's own listener
 	// failed later, before it carried a request. Of a lane it is never more
@@ -137,7 +141,9 @@ type SubCounts struct {
 	// fired, which may have announced it. Not in Expected.
 	Unidentified               int64
 	Announcements, FalseAlarms int64
-	Overclaimed                int64
+	// Overclaimed counts the cursors that were the first to claim something that
+	// was lost silently.
+	Overclaimed int64
 	// Undecided: first copies of emissions whose firing is still pending.
 	// Zero once every shot is resolved.
 	Undecided int64
@@ -170,8 +176,13 @@ type LaneAccount struct {
 	// EventMessages and EventBytes are all copies of all events that came,
 	// whatever became of them, warm-up included.
 	EventMessages, EventBytes int64
-	Arrivals                  Arrivals
-	Rejected, Malformed       int64
+	// Received counts events, once for each subscription that they came to,
+	// warm-up included: of copies that are known to be second ones, and of
+	// unexpected ones, it has none. Events without a probe id, and those that a
+	// sibling fired, count every time.
+	Received            int64
+	Arrivals            Arrivals
+	Rejected, Malformed int64
 	// RejectedBy is Rejected by the detail of the notices, most frequent first.
 	RejectedBy []Reason
 	// Undeliverable counts the connections of the target to the lane's own
@@ -195,6 +206,9 @@ type LaneAccount struct {
 	BrokenReasons []Reason
 	// Traffic is the lane's calls, by mcpload.Cause.
 	Traffic [mcpload.Causes]Traffic
+	// Measured is the part of the lane's traffic, events and active time that
+	// lies in the measured window.
+	Measured Window
 	// Failures counts failed calls by "method failure", most frequent first.
 	Failures []Reason
 	// SubscriptionHours is the sum of the active times, in hours.
@@ -287,6 +301,7 @@ type ExampleKind string
 const (
 	ExampleLostSilent        ExampleKind = "lost"
 	ExampleLostAnnounced     ExampleKind = "lost, announced"
+	ExampleLostOrderUnknown  ExampleKind = "lost, order unknown"
 	ExampleLostUndeliverable ExampleKind = "undeliverable here"
 	ExampleLostRefused       ExampleKind = "refused by this sink"
 	ExampleLostSuspended     ExampleKind = "lost after suspension"

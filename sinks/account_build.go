@@ -66,7 +66,7 @@ func (n *lane) account() LaneAccount {
 		Failures:        n.failures.export(),
 	}
 	for i := range n.traffic {
-		out.Traffic[i] = n.traffic[i].export()
+		out.Traffic[i], out.Measured.Traffic[i] = n.traffic[i].export()
 	}
 	return out
 }
@@ -120,6 +120,8 @@ func (h *shard) addTo(out *LaneAccount, ready *timing, arrived *arrivals) {
 	out.Broken += h.broken
 	out.EventMessages += h.messages
 	out.EventBytes += h.bytes
+	out.Received += h.received
+	out.Measured.add(&h.within)
 	arrived.merge(&h.arrivals)
 	out.SubCounts.plus(&h.counts)
 }
@@ -149,6 +151,9 @@ func (h *shard) account(out *LaneAccount, now mcpload.Instant, found *exampleSet
 	for i := range h.subs {
 		s := &h.subs[i]
 		total, open := h.subCounts(s, now, h.gapExample(uint32(i), found))
+		if s.active != 0 && s.ending == 0 {
+			out.Measured.Active += h.measured.overlap(s.active, now)
+		}
 		total.Undecided = undecided[uint32(i)]
 		open.Undecided = total.Undecided
 		out.Sums.plus(&total)
@@ -259,7 +264,7 @@ func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, losses) {
 			kind ExampleKind
 			lost int64
 		}{
-			{ExampleLostSilent, ways.silent}, {ExampleLostAnnounced, ways.announced}, {ExampleLostUndeliverable, ways.undeliverable},
+			{ExampleLostSilent, ways.silent}, {ExampleLostAnnounced, ways.announced}, {ExampleLostOrderUnknown, ways.unknown}, {ExampleLostUndeliverable, ways.undeliverable},
 			{ExampleLostRefused, ways.refused}, {ExampleLostSuspended, ways.suspended},
 		} {
 			if way.lost == 0 {
@@ -296,6 +301,7 @@ func (c *SubCounts) plus(d *SubCounts) {
 	c.Delivered += d.Delivered
 	c.LostSilent += d.LostSilent
 	c.LostAnnounced += d.LostAnnounced
+	c.LostOrderUnknown += d.LostOrderUnknown
 	c.LostUndeliverable += d.LostUndeliverable
 	c.LostRefused += d.LostRefused
 	c.LostSuspended += d.LostSuspended

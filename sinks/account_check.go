@@ -68,6 +68,20 @@ func (n *LaneAccount) check() []string {
 	same("latency from sent, samples", n.Latency.FromSent.samples(), n.Delivered)
 	r := n.Ready
 	same("attempts to subscribe", r.Attempts, r.Time.samples()+r.Failed+r.Cancelled+r.Open)
+	for _, w := range []struct {
+		what      string
+		got, most int64
+	}{
+		{"events within the measured window", n.Measured.EventMessages, n.EventMessages},
+		{"event bytes within the measured window", n.Measured.EventBytes, n.EventBytes},
+		{"events received within the measured window", n.Measured.Received, n.Received},
+		{"active time within the measured window", int64(n.Measured.Active), int64(n.Active)},
+		{"events received, of all copies", n.Received, n.EventMessages},
+	} {
+		if w.got < 0 || w.got > w.most {
+			out = append(out, fmt.Sprintf("%s: %d, there are %d in all", w.what, w.got, w.most))
+		}
+	}
 	var delivered, late, disorder, duplicates, unexpected, intended, sent int64
 	for _, v := range n.Series {
 		delivered += v.Delivered

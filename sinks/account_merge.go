@@ -96,6 +96,8 @@ func (n *LaneAccount) plus(b *LaneAccount) {
 	n.Latency.FromSent = n.Latency.FromSent.Plus(b.Latency.FromSent)
 	n.EventMessages += b.EventMessages
 	n.EventBytes += b.EventBytes
+	n.Received += b.Received
+	n.Measured.plus(&b.Measured)
 	n.Arrivals.Kernel += b.Arrivals.Kernel
 	n.Arrivals.Shared += b.Arrivals.Shared
 	n.Arrivals.Waited = n.Arrivals.Waited.Plus(b.Arrivals.Waited)

@@ -39,6 +39,7 @@ func (d *LaneDetail) add(e *LaneDetail) {
 	d.Longest = max(d.Longest, e.Longest)
 	for _, x := range []struct{ to, from *int64 }{
 		{&d.Expected, &e.Expected}, {&d.Outstanding, &e.Outstanding}, {&d.LostSilent, &e.LostSilent}, {&d.LostAnnounced, &e.LostAnnounced},
+		{&d.LostOrderUnknown, &e.LostOrderUnknown},
 		{&d.Gaps, &e.Gaps}, {&d.FalseAlarms, &e.FalseAlarms}, {&d.Excused, &e.Excused}, {&d.Unidentified, &e.Unidentified}, {&d.Foreign, &e.Foreign}, {&d.Kernel, &e.Kernel},
 		{&d.LostUndeliverable, &e.LostUndeliverable}, {&d.LostRefused, &e.LostRefused}, {&d.LostSuspended, &e.LostSuspended},
 		{&d.Undeliverable, &e.Undeliverable}, {&d.Suspended, &e.Suspended},
@@ -47,11 +48,7 @@ func (d *LaneDetail) add(e *LaneDetail) {
 	}
 	d.FromIntended, d.FromSent, d.Ready = d.FromIntended.Plus(e.FromIntended), d.FromSent.Plus(e.FromSent), d.Ready.Plus(e.Ready)
 	for i := range d.Traffic {
-		t, u := &d.Traffic[i], &e.Traffic[i]
-		t.Requests += u.Requests
-		t.Up += u.Up
-		t.Down += u.Down
-		t.Connections += u.Connections
-		t.Failures += u.Failures
+		d.Traffic[i].plus(&e.Traffic[i])
 	}
+	d.Measured.plus(&e.Measured)
 }

@@ -137,7 +137,7 @@ type LiveLane struct {
 	Replayed        int64
 	Unprobed        int64
 	Announcements   int64
-	Overclaimed     int64
+	Overclaimed     int64 // of windows that are closed
 	Rejected        int64
 	Malformed       int64
 	Reconnects      int64
@@ -151,6 +151,8 @@ type LiveLane struct {
 	// CallFailures is the number of calls that failed.
 	CallFailures              int64
 	EventMessages, EventBytes int64
+	// Received is as in [LaneAccount].
+	Received int64
 	// Recent is At-Intended of what was delivered in the current interval and
 	// those before, three of them or two seconds if that is more, Whole that of the whole run.
 	Recent, Whole Quantiles

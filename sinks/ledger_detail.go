@@ -32,8 +32,8 @@ type LaneDetail struct {
 	Outstanding int64
 	// LostSilent and LostAnnounced are known of windows that are closed: those
 	// of the current ones are counted in Holes until the account is drawn up.
-	// The other three are likewise.
-	LostSilent, LostAnnounced                     int64
+	// So are the others.
+	LostSilent, LostAnnounced, LostOrderUnknown   int64
 	LostUndeliverable, LostRefused, LostSuspended int64
 	// Undeliverable and Suspended are as in [LaneAccount].
 	Undeliverable, Suspended   int64
@@ -53,6 +53,8 @@ type LaneDetail struct {
 	FromIntended, FromSent, Ready Distribution
 	// Traffic is the lane's calls by mcpload.Cause, without Took.
 	Traffic [mcpload.Causes]Traffic
+	// Measured is as in [LaneAccount].
+	Measured Window
 }
 
 // Distribution is a histogram with its buckets in a row: those of an
@@ -142,10 +144,13 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 		c.plus(&h.counts)
 		ready.merge(&h.ready)
 		out.Kernel += h.arrivals.kernel
+		out.Measured.add(&h.within)
+		measured := h.measured
 		h.mu.Unlock()
 		out.Outstanding += h.walk(func(s *subState) int64 {
 			if s.active != 0 && s.ending == 0 {
 				c.Active += max(now.Sub(s.active), 0)
+				out.Measured.Active += measured.overlap(s.active, now)
 			}
 			if s.state != mcpload.Active {
 				return 0
@@ -164,7 +169,7 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 	for i := range n.traffic {
 		t := &n.traffic[i]
 		t.mu.Lock()
-		out.Traffic[i] = t.sum
+		out.Traffic[i], out.Measured.Traffic[i] = t.sum, t.within
 		t.mu.Unlock()
 	}
 	return out
@@ -203,7 +208,7 @@ func (n *lane) latencies(intended, sent *timing) {
 
 // count takes over what is counted for subscriptions, too.
 func (d *LaneDetail) count(c *SubCounts) {
-	d.LostSilent, d.LostAnnounced = c.LostSilent, c.LostAnnounced
+	d.LostSilent, d.LostAnnounced, d.LostOrderUnknown = c.LostSilent, c.LostAnnounced, c.LostOrderUnknown
 	d.LostUndeliverable, d.LostRefused, d.LostSuspended = c.LostUndeliverable, c.LostRefused, c.LostSuspended
 	d.Gaps, d.FalseAlarms, d.Excused = c.GapIncidents, c.FalseAlarms, c.Excused
 	d.Unidentified = c.Unidentified
@@ -226,12 +231,12 @@ func (a *Account) Detail() Detail {
 			Unprobed: n.Unprobed, Announcements: n.Announcements, Overclaimed: n.Overclaimed,
 			Rejected: n.Rejected, Malformed: n.Malformed, Reconnects: n.Reconnects, DeadStreams: n.DeadStreams,
 			Terminated: n.Terminated, TransientErrors: n.TransientErrors, Holes: n.Lost(),
-			EventMessages: n.EventMessages, EventBytes: n.EventBytes,
+			EventMessages: n.EventMessages, EventBytes: n.EventBytes, Received: n.Received,
 		}
 		d := LaneDetail{
 			System: n.System, Mode: n.Mode, Subscriptions: n.Subscriptions, Expected: n.Expected,
 			FromIntended: n.Latency.FromIntended.Distribution(), FromSent: n.Latency.FromSent.Distribution(), Ready: n.Ready.Time.Distribution(),
-			Traffic: n.Traffic, Kernel: n.Arrivals.Kernel, Undeliverable: n.Undeliverable, Suspended: n.Suspended,
+			Traffic: n.Traffic, Measured: n.Measured, Kernel: n.Arrivals.Kernel, Undeliverable: n.Undeliverable, Suspended: n.Suspended,
 		}
 		for c := range d.Traffic {
 			d.Traffic[c].Took = Timing{}

@@ -21,7 +21,7 @@ import (
 //     target delivered nothing.
 //
 // Each loss has one row, the first that fits of: refused, announced,
-// undeliverable, suspended, silent.
+// order unknown, undeliverable, suspended, silent.
 type evidence struct {
 	suspended []stretch       // in order, and apart from each other
 	failed    mcpload.Instant // of the last connection that failed; 0 = none did
@@ -32,7 +32,7 @@ type stretch struct{ from, to mcpload.Instant }
 
 // losses says how many owed emissions that did not come belong to each row.
 type losses struct {
-	silent, announced, refused, undeliverable, suspended int64
+	silent, announced, unknown, refused, undeliverable, suspended int64
 	// both are those of undeliverable that would also be suspended.
 	both int64
 }
@@ -40,6 +40,7 @@ type losses struct {
 func (n *losses) plus(m losses) {
 	n.silent += m.silent
 	n.announced += m.announced
+	n.unknown += m.unknown
 	n.refused += m.refused
 	n.undeliverable += m.undeliverable
 	n.suspended += m.suspended
@@ -48,7 +49,7 @@ func (n *losses) plus(m losses) {
 
 // Lost is the number of owed emissions that did not come, for whatever reason.
 func (c *SubCounts) Lost() int64 {
-	return c.LostSilent + c.LostAnnounced + c.LostUndeliverable + c.LostRefused + c.LostSuspended
+	return c.LostSilent + c.LostAnnounced + c.LostOrderUnknown + c.LostUndeliverable + c.LostRefused + c.LostSuspended
 }
 
 // bound keeps LostUndeliverable from exceeding the number of connections that
@@ -123,9 +124,9 @@ func (l *Ledger) newestCame(slots []slot) mcpload.Instant {
 	return at
 }
 
-// divide says what became of the owed emissions of r, of which there are lost.
-// came is when the newest emission was fired that came to the subscription.
-func (l *Ledger) divide(t *slot, r run, lost int64, announced bool, e *evidence, came mcpload.Instant) losses {
+// divide says what became of the owed emissions of r, all of one kind, of which
+// there are lost. came is when the newest emission was fired that came to the subscription.
+func (l *Ledger) divide(t *slot, r run, lost int64, kind lossKind, e *evidence, came mcpload.Instant) losses {
 	var n losses
 	src := &l.sources[t.source]
 	var rest []run
@@ -134,8 +135,12 @@ func (l *Ledger) divide(t *slot, r run, lost int64, announced bool, e *evidence,
 	} else {
 		rest = []run{r}
 	}
-	if announced {
+	switch kind {
+	case lossAnnounced:
 		n.announced = lost - n.refused
+		return n
+	case lossUnknown:
+		n.unknown = lost - n.refused
 		return n
 	}
 	for _, p := range rest {

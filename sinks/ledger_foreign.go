@@ -2,10 +2,11 @@ package sinks
 
 import "github.com/mcpload/mcpload"
 
-// foreign counts a copy of what a sibling fired; the caller holds the lock.
+// foreign counts a copy of what a sibling fired; the caller holds the lock
+// and knows whether it came in the measured window.
 // Whether it was measured, and when it was fired, only the sibling's ledger
 // knows, on a clock of its own.
-func (h *shard) foreign(s *subState, d *mcpload.Delivery) Verdict {
+func (h *shard) foreign(s *subState, d *mcpload.Delivery, measured bool) Verdict {
 	if int(d.Stamp.Source) >= len(h.ledger.sources) {
 		return h.unexpected(s, d, VerdictNeverFired)
 	}
@@ -13,6 +14,7 @@ func (h *shard) foreign(s *subState, d *mcpload.Delivery) Verdict {
 	if h.slot(s, d.Stamp.Source) == nil && (all == nil || !all(int(d.Sub.Index))) {
 		return h.unexpected(s, d, VerdictNotSubscribed)
 	}
+	h.come(measured)
 	h.counts.Foreign++
 	h.rare(s).counts.Foreign++
 	return Verdict{Kind: VerdictForeignShard}

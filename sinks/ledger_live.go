@@ -46,6 +46,7 @@ func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 		out.Undecided += h.parkedN.Load() + h.waitingN
 		out.EventMessages += h.messages
 		out.EventBytes += h.bytes
+		out.Received += h.received
 		for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
 			if !sp.used {
 				continue

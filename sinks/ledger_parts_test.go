@@ -156,7 +156,7 @@ func TestSlotSets(t *testing.T) {
 		for seq := uint32(1); seq <= 40; seq++ {
 			has := slices.ContainsFunc(x.early, func(r run) bool { return r.from <= seq && seq <= r.to })
 			if seq > base {
-				has = seq <= s.newest && !slices.ContainsFunc(x.holes, func(h hole) bool { return h.from <= seq && seq <= h.to })
+				has = seq <= s.newest && !slices.ContainsFunc(x.holes, func(h run) bool { return h.from <= seq && seq <= h.to })
 			}
 			if has != seen[seq] {
 				t.Fatalf("seed %d: %d has=%t", seed, seq, has)

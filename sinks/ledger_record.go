@@ -27,7 +27,7 @@ import (
 // last time that it asked (Transition.Seen), or unidentified when an update
 // without a payload came after it was fired. Expected is what was owed and
 // neither, so that Expected = Delivered + LostSilent + LostAnnounced +
-// LostUndeliverable + LostRefused + LostSuspended.
+// LostOrderUnknown + LostUndeliverable + LostRefused + LostSuspended.
 //
 // First copies of measured emissions that were not owed are Recovered when the
 // firing was not accepted; stale, or Replayed where the lane asks for replay,
@@ -63,7 +63,8 @@ type Ledger struct {
 		measured, warmUp int64
 		series           map[int64]int64 // measured ones, by intended interval
 	}
-	misuse struct{ fired, resolved, subscription, transition atomic.Int64 }
+	misuse   struct{ fired, resolved, subscription, transition atomic.Int64 }
+	measured atomic.Bool // Measure was called
 }
 
 var _ mcpload.Recorder = (*Ledger)(nil)
@@ -148,8 +149,11 @@ func (l *Ledger) newLane(index uint16, spec LaneSpec) (*lane, error) {
 	n := &lane{index: index, spec: spec, shift: uint(bits.Len(uint(shards - 1)))}
 	n.series.keep = openFor(l.opt.Interval)
 	n.series.wide = int64(l.opt.Recorded / l.opt.Interval)
+	for i := range n.traffic {
+		n.traffic[i].measured = always
+	}
 	for i := range 1 << n.shift {
-		h := &shard{ledger: l, lane: n, index: uint32(i), examples: exampleSet{limit: l.opt.Examples}}
+		h := &shard{ledger: l, lane: n, index: uint32(i), examples: exampleSet{limit: l.opt.Examples}, measured: always}
 		h.intervals.series = &n.series
 		h.subs = make([]subState, 0, (spec.Subscriptions-i+1<<n.shift-1)>>n.shift)
 		n.shards = append(n.shards, h)
@@ -255,16 +259,16 @@ func (l *Ledger) Delivered(d mcpload.Delivery) {
 	}
 }
 
-// Noticed implements mcpload.Recorder. Only Truncated, Overclaimed, Suspended
-// and notices of a refused copy need a subscription that exists; for the rest
-// the lane is enough.
+// Noticed implements mcpload.Recorder. Only Truncated, Claimed, Suspended and
+// notices of a refused copy need a subscription that exists; for the rest the
+// lane is enough.
 func (l *Ledger) Noticed(n mcpload.Notice) {
 	if int(n.Sub.Lane) >= len(l.lanes) {
 		l.misuse.subscription.Add(1)
 		return
 	}
 	lane := l.lanes[n.Sub.Lane]
-	if n.Refused || n.Kind == mcpload.Truncated || n.Kind == mcpload.Overclaimed || n.Kind == mcpload.Suspended {
+	if n.Refused || n.Kind == mcpload.Truncated || n.Kind == mcpload.Claimed || n.Kind == mcpload.Suspended {
 		h, pos, ok := l.find(n.Sub)
 		if !ok {
 			l.misuse.subscription.Add(1)
@@ -304,6 +308,7 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 // notice records what concerns the losses of a subscription; the caller holds
 // the lock.
 func (h *shard) notice(pos uint32, n *mcpload.Notice) {
+	s := &h.subs[pos]
 	switch {
 	case n.Refused:
 		h.reject(pos, n.Stamp)
@@ -311,24 +316,21 @@ func (h *shard) notice(pos uint32, n *mcpload.Notice) {
 	case n.Kind == mcpload.Suspended:
 		h.suspend(pos, n.Since, n.At)
 		return
-	}
-	s := &h.subs[pos]
-	c := &h.rare(s).counts
-	if n.Kind == mcpload.Overclaimed {
-		h.counts.Overclaimed++
-		c.Overclaimed++
+	case n.Kind == mcpload.Claimed:
+		h.claimed(s, n.Stamp)
 		return
 	}
 	h.counts.Announcements++
-	c.Announcements++
+	h.rare(s).counts.Announcements++
 	// Before it is active and after it is over, an announcement is about what
 	// nobody was owed.
 	if s.active == 0 || s.over {
 		return
 	}
 	s.announced++
-	for i := range h.slotsOf(s) {
-		h.slotsOf(s)[i].announce(s.announced)
+	slots := h.slotsOf(s)
+	for i := range slots {
+		slots[i].announce(&h.ledger.sources[slots[i].source], s.announced, n.At)
 	}
 }
 

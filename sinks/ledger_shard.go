@@ -34,6 +34,11 @@ type shard struct {
 	counts   SubCounts // of all its subscriptions, without those of windows
 	messages int64
 	bytes    int64
+	received int64
+	// within is the part of messages, bytes, received and the active time that
+	// lies in the measured window.
+	within   shardWindow
+	measured bounds
 	arrivals arrivals
 	ready    timing
 	attempts int64
@@ -97,8 +102,14 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 	s := &h.subs[pos]
 	h.messages++
 	h.bytes += int64(d.Bytes)
+	measured := h.measured.has(d.At)
+	if measured {
+		h.within.messages++
+		h.within.bytes += int64(d.Bytes)
+	}
 	h.arrivals.add(d)
 	if !d.Probed {
+		h.come(measured)
 		h.counts.Unprobed++
 		h.rare(s).counts.Unprobed++
 		if d.Update {
@@ -108,7 +119,7 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 	}
 	if d.Stamp.Run != h.ledger.opt.Run {
 		if sibling := h.ledger.opt.Sibling; sibling != nil && sibling(d.Stamp.Run) {
-			return h.foreign(s, d)
+			return h.foreign(s, d, measured)
 		}
 		return h.unexpected(s, d, VerdictForeignRun)
 	}
@@ -129,9 +140,18 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 		v.Kind = h.unexpected(s, d, VerdictNotSubscribed).Kind
 		return v
 	}
-	newest := t.newest
+	newest, highest := t.newest, t.newest
+	if d.Stamp.Seq <= newest {
+		highest = t.highest()
+	}
 	first, opened := t.see(d.Stamp.Seq)
 	h.count(s, t, d, first, newest, opened)
+	if first {
+		h.come(measured)
+		if d.Stamp.Seq >= highest || e.happened() >= h.ledger.sources[d.Stamp.Source].firedAt(highest) {
+			t.arrived(d.Stamp.Seq)
+		}
+	}
 	if !e.measured {
 		v.Kind = VerdictWarmUp
 		return v
@@ -381,7 +401,7 @@ type exampleSet struct {
 	seen  [len(exampleKinds)]int
 }
 
-var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleLostUndeliverable, ExampleLostRefused, ExampleLostSuspended, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
+var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleLostOrderUnknown, ExampleLostUndeliverable, ExampleLostRefused, ExampleLostSuspended, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
 
 func (x *exampleSet) add(e Example) {
 	i := slices.Index(exampleKinds[:], e.Kind)

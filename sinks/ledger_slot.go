@@ -18,10 +18,13 @@ type slot struct {
 	base  uint32
 	// newest is the highest seq seen, or base.
 	newest uint32
-	// annFrom and annTo are the numbers of the announcements since newest came;
-	// 0 when there were none.
-	annFrom, annTo uint32
-	source         uint16
+	// last is the last emission whose first copy came, without those known to be
+	// out of order; 0 if none did.
+	last uint32
+	// open is the place, from 1, of the first announcement that nothing has come
+	// after; 0 when there is none.
+	open   uint32
+	source uint16
 	// seal, when not 0, is the first seq that had not been fired when the next
 	// window began: it and later ones are no longer this window's.
 	seal uint32
@@ -29,10 +32,15 @@ type slot struct {
 
 // slotExtra is what only a slot with irregularities needs.
 type slotExtra struct {
-	holes   []hole // ascending, above base, below newest
-	early   []run  // ascending, not adjacent, at or below base: seen
+	holes   []run // ascending, above base, below newest
+	early   []run // ascending, not adjacent, at or below base: seen
 	odd     []oddID
 	refused []uint32 // seqs whose newest copy the sink refused
+	// announced are the announcements, in the order in which they came; stale
+	// is as in announcement, of now.
+	announced []announcement
+	stale     uint32
+	claims    []uint32 // emissions up to which all was claimed, ascending
 	// rejected are the seqs above base of which the sink refused a copy that
 	// is no delivery; ascending, not adjacent.
 	rejected []run
@@ -42,13 +50,6 @@ type slotExtra struct {
 
 // run is the seqs from..to.
 type run struct{ from, to uint32 }
-
-// hole is a run of seqs that have not come, with the announcements that came
-// between its neighbours.
-type hole struct {
-	run
-	annFrom, annTo uint32
-}
 
 // oddID is an event id under which seq was delivered. As long as there is none
 // for a seq, it was delivered under the lane's first id for it and no other;
@@ -72,12 +73,15 @@ func (s *slot) more() *slotExtra {
 // restart begins a new window after base. The memory of the former window is
 // used again when keep is true.
 func (s *slot) restart(base uint32, keep bool) {
-	s.base, s.newest, s.annFrom, s.annTo, s.seal = base, base, 0, 0, 0
+	s.base, s.newest, s.last, s.open, s.seal = base, base, 0, 0, 0
 	switch {
 	case s.extra == nil:
 	case keep:
 		x := s.extra
-		*x = slotExtra{holes: x.holes[:0], early: x.early[:0], odd: x.odd[:0], refused: x.refused[:0], rejected: x.rejected[:0]}
+		*x = slotExtra{
+			holes: x.holes[:0], early: x.early[:0], odd: x.odd[:0], refused: x.refused[:0], rejected: x.rejected[:0],
+			announced: x.announced[:0], claims: x.claims[:0],
+		}
 	default:
 		s.extra = nil
 	}
@@ -92,26 +96,22 @@ func (s *slot) see(seq uint32) (first bool, opened run) {
 		if seq > s.newest+1 {
 			opened = run{s.newest + 1, seq - 1}
 			x := s.more()
-			x.holes = append(x.holes, hole{opened, s.annFrom, s.annTo})
+			x.holes = append(x.holes, opened)
 		}
-		s.newest, s.annFrom, s.annTo = seq, 0, 0
+		s.newest = seq
 		return true, opened
 	case seq > s.base:
 		return s.extra != nil && s.extra.fill(seq), opened
 	default:
 		x := s.more()
 		x.early, first = addSeq(x.early, seq)
-		if first && s.newest == s.base && x.early[len(x.early)-1].to == seq {
-			// The newest copy of this window so far, if an old one.
-			s.annFrom, s.annTo = 0, 0
-		}
 		return first, opened
 	}
 }
 
 // fill takes seq out of its hole and reports whether it was in one.
 func (x *slotExtra) fill(seq uint32) bool {
-	i, ok := slices.BinarySearchFunc(x.holes, seq, func(h hole, seq uint32) int {
+	i, ok := slices.BinarySearchFunc(x.holes, seq, func(h run, seq uint32) int {
 		switch {
 		case h.to < seq:
 			return -1
@@ -166,14 +166,6 @@ func addSeq(list []run, seq uint32) ([]run, bool) {
 		}
 	}
 	return list, true
-}
-
-// announce notes that the target announced a gap.
-func (s *slot) announce(number uint32) {
-	if s.annFrom == 0 {
-		s.annFrom = number
-	}
-	s.annTo = number
 }
 
 // firstID notes the event id of the first copy of seq; lane is the lane's first

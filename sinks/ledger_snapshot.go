@@ -99,7 +99,7 @@ func (l *Ledger) snapshotLane(n *lane, now mcpload.Instant, series bool) LaneAcc
 	out.Examples = found.pick()
 	out.Ready.Time, out.Ready.Reasons = ready.export(), n.readyReasons.export()
 	out.Latency = Latency{FromIntended: intended.export(), FromSent: sent.export()}
-	l.standing(n, &out.SubCounts, now)
+	l.standing(n, &out, now)
 	out.bound(out.Undeliverable)
 	out.finishCounts()
 	if series {
@@ -137,7 +137,8 @@ func (h *shard) snapshot(out *LaneAccount, ready *timing, arrived *arrivals, ope
 }
 
 // standing adds what is known of windows that the shards have not counted yet.
-func (l *Ledger) standing(n *lane, c *SubCounts, now mcpload.Instant) {
+func (l *Ledger) standing(n *lane, out *LaneAccount, now mcpload.Instant) {
+	c := &out.SubCounts
 	var scratch []slot
 	for _, h := range n.shards {
 		h.walk(func(s *subState) int64 {
@@ -157,6 +158,7 @@ func (l *Ledger) standing(n *lane, c *SubCounts, now mcpload.Instant) {
 			}
 			c.Windows++
 			c.Active += max(now.Sub(w.active), 0)
+			out.Measured.Active += h.measured.overlap(w.active, now)
 			w.ending, w.until, w.seen = now, now, now
 			if n.spec.Mode == mcpload.Poll {
 				// When it will ask next is not known here.

@@ -113,6 +113,7 @@ func (h *shard) end(s *subState, at, seen mcpload.Instant) {
 			s.until = max(s.until, h.ledger.sources[t.source].firedAt(t.newest)+1)
 		}
 	}
+	h.within.active += h.measured.overlap(s.active, s.ending)
 	h.counts.Active += s.ending.Sub(s.active)
 	h.counts.Windows++
 	c := &h.rare(s).counts

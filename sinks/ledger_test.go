@@ -68,14 +68,14 @@ func say(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, verb string, s mcplo
 		r.Delivered(d)
 	case "truncated":
 		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Truncated, At: at})
+	case "claimed":
+		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Claimed, At: at, Stamp: s})
 	case "turned": // a copy that is no delivery
 		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Rejected, At: at, Detail: "wrong signature", Stamp: s, Refused: true})
 	case "handshake":
 		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Undeliverable, At: at, Detail: "bad certificate"})
 	case "suspended": // since as many milliseconds as the number says
 		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Suspended, At: at, Since: ms(float64(s.Seq)), Detail: "tls_error"})
-	case "overclaimed":
-		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Overclaimed, At: at})
 	default:
 		to, ok := states[verb]
 		if !ok {
@@ -145,6 +145,26 @@ func TestLedgerFigures(t *testing.T) {
 			second(SubCounts{Expected: 1, LostAnnounced: 1, Announcements: 2, GapIncidents: 1, LongestGap: 1})},
 		{"announced and filled", up + "fire:1@3 ok:1@4 truncated@5 fire:2@6 ok:2@7 got:2@8 got:1@9", LedgerOptions{},
 			second(SubCounts{Expected: 2, Delivered: 2, Announcements: 1, FalseAlarms: 1, OutOfOrder: 1})},
+		{"announced before it was fired", up + "truncated@3 fire:1@4 ok:1@5", LedgerOptions{},
+			second(SubCounts{Expected: 1, LostSilent: 1, Announcements: 1, FalseAlarms: 1, GapIncidents: 1, LongestGap: 1})},
+		{"announced after one that overlaps", up + "fire:1@3 fire:2@3.5 ok:1@4 ok:2@4 got:2@5 truncated@6", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 1, LostOrderUnknown: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"announced before one that overlaps", up + "fire:1@3 ok:1@4 got:1@4 fire:2@5 fire:3@5 ok:2@6 ok:3@6 truncated@7 got:3@8", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 2, LostOrderUnknown: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"announced between two that overlap", up + "fire:1@3 ok:1@4 got:1@4 fire:2@5 fire:3@5 fire:4@5 ok:4@6 ok:3@6 ok:2@6 got:4@7 truncated@7 got:3@8 fire:5@9 ok:5@9 got:5@9", LedgerOptions{},
+			second(SubCounts{Expected: 5, Delivered: 4, LostOrderUnknown: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"two that overlap, both lost and announced", up + "fire:1@3 ok:1@4 got:1@4 fire:2@5 fire:3@5 ok:3@6 ok:2@6 truncated@7 fire:4@9 ok:4@9 got:4@9", LedgerOptions{},
+			second(SubCounts{Expected: 4, Delivered: 2, LostAnnounced: 2, Announcements: 1, GapIncidents: 1, LongestGap: 2})},
+		{"overlapping ones lost, another announced", up + "fire:1@3 fire:2@3 ok:1@4 ok:2@4 got:2@4 fire:3@5 ok:3@6 truncated@7 fire:4@9 ok:4@9 got:4@9", LedgerOptions{},
+			second(SubCounts{Expected: 4, Delivered: 2, LostOrderUnknown: 1, LostAnnounced: 1, Announcements: 1, GapIncidents: 2, LongestGap: 1})},
+		{"overlapping ones lost, and a later one received before the announcement", up + "fire:1@3 fire:2@3 ok:1@4 ok:2@4 got:2@4 fire:3@5 ok:3@6 got:3@6 truncated@7", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 2, LostSilent: 1, Announcements: 1, FalseAlarms: 1, GapIncidents: 1, LongestGap: 1})},
+		{"announced, then received in one answer", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 fire:3@7 ok:3@8 truncated@10 got:1@10 got:3@10", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 2, LostSilent: 1, Announcements: 1, FalseAlarms: 1, GapIncidents: 1, LongestGap: 1})},
+		{"one that is out of order says nothing about an announcement", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 fire:3@7 ok:3@8 got:2@9 truncated@10 got:1@11 fire:4@12 ok:4@13 got:4@14", LedgerOptions{},
+			second(SubCounts{Expected: 4, Delivered: 3, OutOfOrder: 1, LostAnnounced: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"beside one whose firing failed nothing is known", up + "fire:1@3 uncertain:1@4 got:1@4 fire:2@5 ok:2@6 truncated@7", LedgerOptions{},
+			second(SubCounts{Expected: 1, Recovered: 1, LostOrderUnknown: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
 		{"announced before active", "attaching@1 truncated@1.5 active@2 fire:1@3 ok:1@4", LedgerOptions{},
 			second(SubCounts{Expected: 1, LostSilent: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
 		{"out of order", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 got:2@7 got:1@8", LedgerOptions{},
@@ -193,7 +213,22 @@ func TestLedgerFigures(t *testing.T) {
 			SubCounts{Unexpected: Unexpected{NotSubscribed: 1}}},
 		{"could not be opened", "attaching@1 fire:1@2 ok:1@3 got:1@4 failed@5 fire:2@6 ok:2@7 got:2@8", LedgerOptions{},
 			SubCounts{InFlight: 1, Unexpected: Unexpected{NotSubscribed: 1}}},
-		{"overclaimed", up + "overclaimed@3", LedgerOptions{}, second(SubCounts{Overclaimed: 1})},
+		{"claimed, and never delivered", up + "fire:1@3 ok:1@4 claimed:1@5", LedgerOptions{},
+			second(SubCounts{Expected: 1, LostSilent: 1, Overclaimed: 1, GapIncidents: 1, LongestGap: 1})},
+		{"claimed before it was delivered", up + "fire:1@3 ok:1@4 claimed:1@5 got:1@6", LedgerOptions{},
+			second(SubCounts{Expected: 1, Delivered: 1})},
+		{"claimed by what happened later", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 got:2@7 claimed:2@8 claimed:2@9 fire:3@10 ok:3@11 got:3@12 claimed:3@13", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 2, LostSilent: 1, Overclaimed: 1, GapIncidents: 1, LongestGap: 1})},
+		{"claimed one after the other", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 got:2@7 claimed:2@8 fire:3@10 ok:3@11 claimed:3@13", LedgerOptions{},
+			second(SubCounts{Expected: 3, Delivered: 1, LostSilent: 2, Overclaimed: 2, GapIncidents: 2, LongestGap: 1})},
+		{"not claimed by what overlaps", up + "fire:1@3 fire:2@3 ok:1@4 ok:2@4 got:2@5 claimed:2@6", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1})},
+		{"not claimed by what happened before", up + "fire:1@3 ok:1@4 got:1@5 claimed:1@6 fire:2@7 ok:2@8", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1})},
+		{"claimed and announced", up + "fire:1@3 ok:1@4 truncated@5 fire:2@6 ok:2@7 got:2@8 claimed:2@9", LedgerOptions{},
+			second(SubCounts{Expected: 2, Delivered: 1, LostAnnounced: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"claims of another run, of what was never fired, and of another source", up + "fire:1@3 ok:1@4 claimed:9@5 claimed:1.77@5 claimed:0@5 fire:1.1@5 ok:1.1@6 claimed:1.1@7", LedgerOptions{},
+			second(SubCounts{Expected: 2, LostSilent: 2, Overclaimed: 1, GapIncidents: 2, LongestGap: 1})},
 		{"ended", up + "fire:1@3 ok:1@4 got:1@5 fire:2@6 ok:2@7 detaching@8 fire:3@9 ok:3@9 got:3@10 detached@10 fire:4@11 ok:4@12 got:4@13", LedgerOptions{},
 			SubCounts{Expected: 2, Delivered: 1, LostSilent: 1, InFlight: 1, Unexpected: Unexpected{NotSubscribed: 1}, GapIncidents: 1, LongestGap: 1, Windows: 1, Active: 6 * time.Millisecond}},
 		{"excused, and not", up + "fire:1@3 ok:1@3 fire:2@5 ok:2@5 fire:3@6 ok:3@6 detaching@8 got:3@9 detached@10", LedgerOptions{DetachGrace: 3 * time.Millisecond},

@@ -15,32 +15,45 @@ type traffic struct {
 	mu   sync.Mutex
 	sum  Traffic
 	took timing
+	// within is the part of sum that lies in the measured window.
+	within   Traffic
+	measured bounds
 }
 
 func (t *traffic) add(c *mcpload.Call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sum.Calls++
-	t.sum.Requests += int64(c.Requests)
-	t.sum.Up += c.Up
-	t.sum.Down += c.Down
-	t.sum.Connections += int64(c.Connections)
-	if c.Failure != "" {
-		t.sum.Failures++
+	t.sum.count(c)
+	if t.measured.has(c.At) {
+		t.within.count(c)
 	}
 	if c.Took > 0 {
 		t.took.add(c.Took)
 	}
 }
 
-func (t *traffic) export() Traffic {
+// count adds a call, without Took.
+func (t *Traffic) count(c *mcpload.Call) {
+	t.Calls++
+	t.Requests += int64(c.Requests)
+	t.Up += c.Up
+	t.Down += c.Down
+	t.Connections += int64(c.Connections)
+	if c.Failure != "" {
+		t.Failures++
+	}
+}
+
+// export returns all traffic, and the part of it that lies in the measured
+// window.
+func (t *traffic) export() (all, within Traffic) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := t.sum
+	all = t.sum
 	if t.took.n > 0 {
-		out.Took = t.took.export()
+		all.Took = t.took.export()
 	}
-	return out
+	return all, t.within
 }
 
 const (

@@ -119,6 +119,7 @@ func (w *window) judge(e *emission) class {
 type windowSum struct {
 	expected, excused, unidentified int64
 	losses                          losses
+	overclaimed                     int64
 	falseAlarms, incidents, longest int64
 }
 
@@ -127,6 +128,7 @@ func (s windowSum) addTo(c *SubCounts) {
 	c.Expected += s.expected
 	c.LostSilent += s.losses.silent
 	c.LostAnnounced += s.losses.announced
+	c.LostOrderUnknown += s.losses.unknown
 	c.LostUndeliverable += s.losses.undeliverable
 	c.LostRefused += s.losses.refused
 	c.LostSuspended += s.losses.suspended
@@ -134,6 +136,7 @@ func (s windowSum) addTo(c *SubCounts) {
 	c.Excused += s.excused
 	c.Unidentified += s.unidentified
 	c.FalseAlarms += s.falseAlarms
+	c.Overclaimed += s.overclaimed
 	c.GapIncidents += s.incidents
 	c.LongestGap = max(c.LongestGap, s.longest)
 }
@@ -177,12 +180,10 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evid
 	}
 	s.expected += src.countOwed(low, high)
 	var gap gapRun
-	piece := func(h hole) {
-		to := min(h.to, high)
-		if h.annTo != 0 && src.countSuspect(src.firstFrom(h.from, w.attaching+1), to) > 0 {
-			backed = append(backed, run{h.annFrom, h.annTo})
-		}
-		from := max(h.from, low)
+	claimed := t.extra != nil && len(t.extra.claims) > 0
+	var unsaid []run // what no announcement can be about; only where claimed
+	piece := func(h run) {
+		from, to := max(h.from, low), min(h.to, high)
 		if w.updated != 0 {
 			after := src.firstFrom(from, w.updated+1)
 			unidentified := src.countOwed(from, min(to, after-1))
@@ -198,8 +199,16 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evid
 		if lost == 0 {
 			return
 		}
-		ways := l.divide(t, run{from, to}, lost, h.annTo != 0, e, came)
-		s.losses.plus(ways)
+		t.eachLoss(src, from, to, func(kind lossKind, r run, n int64) {
+			if claimed && kind == lossSilent {
+				unsaid = append(unsaid, r)
+			}
+			ways := l.divide(t, r, n, kind, e, came)
+			s.losses.plus(ways)
+			if found != nil {
+				found(t, r, ways)
+			}
+		})
 		if gap.length == 0 || src.countOwed(gap.end+1, from-1) > 0 {
 			s.incidents++
 			gap.length = 0
@@ -207,17 +216,17 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evid
 		gap.end = to
 		gap.length += lost
 		s.longest = max(s.longest, gap.length)
-		if found != nil {
-			found(t, run{from, to}, ways)
-		}
 	}
 	if t.extra != nil {
 		for _, h := range t.extra.holes {
 			piece(h)
 		}
 	}
-	piece(hole{run{t.newest + 1, high}, t.annFrom, t.annTo})
-	return backed
+	piece(run{t.newest + 1, high})
+	if claimed {
+		s.overclaimed += t.overclaims(src, unsaid)
+	}
+	return t.backed(src, src.firstFrom(t.base+1, w.attaching+1), high, backed)
 }
 
 // covered returns how many numbers the runs contain together.

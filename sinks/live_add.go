@@ -19,7 +19,7 @@ func (n *LiveLane) add(m *LiveLane) {
 		{&n.Replayed, &m.Replayed}, {&n.Unprobed, &m.Unprobed}, {&n.Announcements, &m.Announcements}, {&n.Overclaimed, &m.Overclaimed},
 		{&n.Rejected, &m.Rejected}, {&n.Malformed, &m.Malformed}, {&n.Reconnects, &m.Reconnects}, {&n.DeadStreams, &m.DeadStreams},
 		{&n.Terminated, &m.Terminated}, {&n.TransientErrors, &m.TransientErrors}, {&n.Holes, &m.Holes}, {&n.CallFailures, &m.CallFailures},
-		{&n.EventMessages, &m.EventMessages}, {&n.EventBytes, &m.EventBytes},
+		{&n.EventMessages, &m.EventMessages}, {&n.EventBytes, &m.EventBytes}, {&n.Received, &m.Received},
 	} {
 		*x.to += *x.from
 	}

@@ -58,7 +58,7 @@ func (m *model) evidence(sub mcpload.Sub, all []*modelEmission, windows []*model
 }
 
 // blame books one loss.
-func (v *modelEvidence) blame(f *modelFigures, e *modelEmission, announced bool) {
+func (v *modelEvidence) blame(f *modelFigures, e *modelEmission, announced, unknown bool) {
 	suspended := false
 	for _, s := range v.suspended {
 		suspended = suspended || e.fired > s.from && e.fired <= s.to
@@ -68,6 +68,8 @@ func (v *modelEvidence) blame(f *modelFigures, e *modelEmission, announced bool)
 		f.LostRefused++
 	case announced:
 		f.LostAnnounced++
+	case unknown:
+		f.LostOrderUnknown++
 	case e.fired > v.came && e.fired < v.failed:
 		f.LostUndeliverable++
 		if suspended {

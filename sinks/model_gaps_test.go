@@ -18,10 +18,66 @@ func records(copies []modelCopy, source uint16) []modelCopy {
 	return out
 }
 
+// precedes tells whether a is known to have happened before b.
+func (m *model) precedes(a, b *modelEmission) bool {
+	return a.outcome == mcpload.Accepted && a.acked < b.fired
+}
+
+// inOrder returns the first copies of a source without those of which it was
+// known, when they came, that something later had come before them.
+func (m *model) inOrder(copies []modelCopy, source uint16) []modelCopy {
+	var all, out []modelCopy
+	for _, c := range copies {
+		if c.e.source != source {
+			continue
+		}
+		if !slices.ContainsFunc(all, func(b modelCopy) bool { return c.e.resolvedCall < c.call && m.precedes(c.e, b.e) }) {
+			out = append(out, c)
+		}
+		all = append(all, c)
+	}
+	return out
+}
+
+// covers tells what an announcement says about a missing emission: nothing, that
+// it may be the one that was skipped, or that it is.
+func (m *model) covers(a modelNotice, x *modelEmission, copies []modelCopy) (may, sure bool) {
+	if a.call < x.firedCall || a.at < x.fired {
+		return false, false
+	}
+	for _, c := range copies {
+		// Something that happened after x had come already. When the firing of x
+		// failed is taken for when it happened.
+		if c.e.source == x.source && c.call < a.call && x.outcome != mcpload.Pending && x.acked < c.e.fired {
+			return false, false
+		}
+	}
+	var prev, next *modelEmission
+	for _, c := range m.inOrder(copies, x.source) {
+		if c.call < a.call {
+			prev = c.e
+		} else if next == nil {
+			next = c.e
+		}
+	}
+	if next != nil && m.precedes(next, x) {
+		return false, false
+	}
+	sure = (prev == nil || m.precedes(prev, x)) && (next == nil || m.precedes(x, next))
+	if prev != nil && sure {
+		for _, c := range copies { // prev turned out to be out of order
+			sure = sure && !(c.e.source == x.source && c.call < a.call && m.precedes(prev, c.e))
+		}
+	}
+	return true, sure
+}
+
 // lost counts what is missing of one source.
 func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, source uint16, copies []modelCopy, got map[*modelEmission]bool, owedTo func(*modelEmission) bool, ended bool, known *modelEvidence) {
 	rec := records(copies, source)
 	var length int64
+	overclaimed := map[int]bool{} // by number of the claim
+	defer func() { f.Overclaimed += int64(len(overclaimed)) }()
 	for _, e := range all {
 		if e.source != source || !owedTo(e) {
 			continue
@@ -43,16 +99,21 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 			f.GapIncidents++
 		}
 		f.LongestGap = max(f.LongestGap, length)
-		after, before := w.begins, w.to
-		for _, r := range rec {
-			if r.e.seq < e.seq {
-				after = r.call
-			} else {
-				before = r.call
+		var may, sure bool
+		for _, a := range m.announcements(w) {
+			one, certain := m.covers(a, e, copies)
+			may, sure = may || one, sure || certain
+		}
+		known.blame(f, e, sure, may)
+		if sure || may {
+			continue
+		}
+		for i, c := range m.claims(w, source, all) {
+			if c == e || m.precedes(e, c) {
+				overclaimed[i] = true
 				break
 			}
 		}
-		known.blame(f, e, slices.ContainsFunc(m.announcements(w), func(a modelNotice) bool { return a.call > after && a.call < before }))
 	}
 	for i, r := range rec {
 		from := uint32(0)
@@ -68,7 +129,30 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 	}
 }
 
-type modelNotice struct{ call int }
+// claims returns the emissions up to which a cursor claimed that all of a source
+// was delivered, while w was active or ending, those left out that were claimed
+// before.
+func (m *model) claims(w *modelWindow, source uint16, all []*modelEmission) []*modelEmission {
+	sub := m.calls[w.begins].(mcpload.Transition).Sub
+	var out []*modelEmission
+	for i, c := range m.calls {
+		n, ok := c.(mcpload.Notice)
+		if !ok || n.Sub != sub || n.Kind != mcpload.Claimed || i <= w.activeCall || i >= w.overCall || i >= w.to || n.Stamp.Run != m.opt.Run || n.Stamp.Source != source {
+			continue
+		}
+		for _, e := range all {
+			if e.source == source && e.seq == n.Stamp.Seq && e.firedCall < i && (len(out) == 0 || out[len(out)-1].seq < e.seq) {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
+}
+
+type modelNotice struct {
+	call int
+	at   mcpload.Instant
+}
 
 // announcements returns those of w's subscription while it was active or
 // ending. The subscription is found by the window's first call.
@@ -77,7 +161,7 @@ func (m *model) announcements(w *modelWindow) []modelNotice {
 	var out []modelNotice
 	for i, c := range m.calls {
 		if n, ok := c.(mcpload.Notice); ok && n.Sub == sub && n.Kind == mcpload.Truncated && !n.Refused && i > w.activeCall && i < w.overCall && i < w.to {
-			out = append(out, modelNotice{i})
+			out = append(out, modelNotice{i, n.At})
 		}
 	}
 	return out
@@ -91,20 +175,12 @@ func (m *model) alarms(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w
 			if !m.hears(sub, uint16(s)) {
 				continue
 			}
-			low, high := uint32(0), ^uint32(0)
-			for _, r := range records(copies, uint16(s)) {
-				if r.call < a.call {
-					low = r.e.seq
-				} else {
-					high = r.e.seq
-					break
-				}
-			}
 			for _, e := range all {
-				if int(e.source) == s && e.seq > low && e.seq < high && !got[e] && e.outcome != mcpload.Refused &&
-					e.fired > w.attaching && (!ended || e.fired < until) && e.firedCall < w.to {
-					backed = true
+				if int(e.source) != s || got[e] || e.outcome == mcpload.Refused || e.fired <= w.attaching || ended && e.fired >= until || e.firedCall > w.to {
+					continue
 				}
+				may, _ := m.covers(a, e, copies)
+				backed = backed || may
 			}
 		}
 		if !backed {

@@ -254,5 +254,10 @@ func (h *history) notice() {
 			n.Refused, n.Stamp = true, h.fired[len(h.fired)-1-int(b>>4)%len(h.fired)].Stamp
 		}
 	}
+	if b&12 == 4 && len(h.fired) > 0 {
+		n.Kind, n.Stamp = mcpload.Claimed, h.fired[len(h.fired)-1-int(b>>4)%len(h.fired)].Stamp
+	} else if n.Kind == mcpload.Claimed { // of another run
+		n.Stamp = mcpload.Stamp{Run: historyRun + 1, Seq: 1}
+	}
 	h.to.Noticed(n)
 }

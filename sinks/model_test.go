@@ -157,9 +157,6 @@ func (m *model) figures(sub mcpload.Sub, now mcpload.Instant) modelFigures {
 			if c.Sub == sub && c.Kind == mcpload.Truncated {
 				f.Announcements++
 			}
-			if c.Sub == sub && c.Kind == mcpload.Overclaimed {
-				f.Overclaimed++
-			}
 		case mcpload.Delivery:
 			if c.Sub != sub {
 				continue

@@ -19,6 +19,7 @@ const (
 // totals are the figures of a group, or of a group up to some moment.
 type totals struct {
 	delivered, expected, lost, announced   int64
+	orderUnknown                           int64
 	undeliverable, refused, suspended      int64
 	copies, outOfOrder, unexpected         int64
 	inFlight, excused, recovered, replayed int64
@@ -32,6 +33,7 @@ func (t *totals) add(now, before *sinks.SubCounts) {
 	t.expected += now.Expected - before.Expected
 	t.lost += now.LostSilent - before.LostSilent
 	t.announced += now.LostAnnounced - before.LostAnnounced
+	t.orderUnknown += now.LostOrderUnknown - before.LostOrderUnknown
 	t.undeliverable += now.LostUndeliverable - before.LostUndeliverable
 	t.refused += now.LostRefused - before.LostRefused
 	t.suspended += now.LostSuspended - before.LostSuspended
@@ -48,7 +50,7 @@ func (t *totals) add(now, before *sinks.SubCounts) {
 
 // missing is what was owed and did not come.
 func (t *totals) missing() int64 {
-	return t.lost + t.announced + t.undeliverable + t.refused + t.suspended
+	return t.lost + t.announced + t.orderUnknown + t.undeliverable + t.refused + t.suspended
 }
 
 // stats is the form in which a script gets totals.
@@ -57,6 +59,7 @@ type stats struct {
 	Delivered         int64 `js:"delivered" json:"delivered"`
 	Lost              int64 `js:"lost" json:"lost"`
 	LostAnnounced     int64 `js:"lostAnnounced" json:"lostAnnounced"`
+	LostOrderUnknown  int64 `js:"lostOrderUnknown" json:"lostOrderUnknown"`
 	LostUndeliverable int64 `js:"lostUndeliverable" json:"lostUndeliverable"`
 	LostRefused       int64 `js:"lostRefused" json:"lostRefused"`
 	LostSuspended     int64 `js:"lostSuspended" json:"lostSuspended"`
@@ -78,7 +81,7 @@ type stats struct {
 func (t *totals) stats() stats {
 	return stats{
 		Expected: t.expected, Delivered: t.delivered, Lost: t.lost, LostAnnounced: t.announced, Duplicates: t.copies,
-		LostUndeliverable: t.undeliverable, LostRefused: t.refused, LostSuspended: t.suspended,
+		LostOrderUnknown: t.orderUnknown, LostUndeliverable: t.undeliverable, LostRefused: t.refused, LostSuspended: t.suspended,
 		OutOfOrder: t.outOfOrder, Unexpected: t.unexpected, InFlight: t.inFlight, Excused: t.excused, Recovered: t.recovered,
 		Replayed: t.replayed, Unprobed: t.unprobed, Undecided: t.undecided,
 		RefreshRequests: t.refreshRequests, RefreshBytes: t.refreshBytes,

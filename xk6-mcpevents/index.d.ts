@@ -211,8 +211,8 @@ export interface ReceivedOptions {
 }
 
 /**
- * Counts of pairs of a subscription and an event. expected = delivered + lost + lostAnnounced + lostUndeliverable + lostRefused + lostSuspended,
- * once the subscription is closed.
+ * Counts of pairs of a subscription and an event. expected = delivered + lost + lostAnnounced + lostOrderUnknown + lostUndeliverable + lostRefused +
+ * lostSuspended, once the subscription is closed.
  */
 export interface Totals {
   expected: number;
@@ -220,6 +220,8 @@ export interface Totals {
   /** In silence. */
   lost: number;
   lostAnnounced: number;
+  /** Lost, and nobody can tell whether the target announced it: it was fired together with others. */
+  lostOrderUnknown: number;
   /** Connections of the target failed at the webhook listener here. */
   lostUndeliverable: number;
   /** Every copy that came was refused here, as a wrong signature is. */

@@ -13,7 +13,7 @@ import (
 var counters = map[string]string{
 	"mcp_events_expected": "expected", "mcp_events_delivered": "delivered", "mcp_events_lost": "lost",
 	"mcp_events_lost_announced": "lostAnnounced", "mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
-	"mcp_events_lost_undeliverable": "lostUndeliverable", "mcp_events_lost_refused": "lostRefused", "mcp_events_lost_suspended": "lostSuspended",
+	"mcp_events_lost_order_unknown": "lostOrderUnknown", "mcp_events_lost_undeliverable": "lostUndeliverable", "mcp_events_lost_refused": "lostRefused", "mcp_events_lost_suspended": "lostSuspended",
 	"mcp_events_unexpected": "unexpected", "mcp_refresh_requests": "refreshRequests", "mcp_refresh_bytes": "refreshBytes",
 }
 
@@ -31,7 +31,7 @@ func (s *stage) agree(tags ...string) {
 		s.t.Errorf("mcp_event_duplicates: %v of %d, want %v of %v", sum, n, copies, delivered+copies)
 	}
 	lost := 0.0
-	for _, figure := range []string{"lost", "lostAnnounced", "lostUndeliverable", "lostRefused", "lostSuspended"} {
+	for _, figure := range []string{"lost", "lostAnnounced", "lostOrderUnknown", "lostUndeliverable", "lostRefused", "lostSuspended"} {
 		lost += number(s.value("sums." + figure))
 	}
 	if e := number(s.value("sums.expected")); e != delivered+lost {

@@ -6,6 +6,7 @@ import "go.k6.io/k6/v2/metrics"
 type metricSet struct {
 	latency, ready, list                     *metrics.Metric // trends of time
 	delivered, expected, lost, lostAnnounced *metrics.Metric
+	lostOrderUnknown                         *metrics.Metric
 	undeliverable, refused, suspended        *metrics.Metric
 	copies, outOfOrder, unexpected           *metrics.Metric
 	refreshRequests, refreshBytes            *metrics.Metric
@@ -31,6 +32,7 @@ func registerMetrics(r *metrics.Registry) (*metricSet, error) {
 		{&m.expected, "mcp_events_expected", metrics.Counter, metrics.Default},
 		{&m.lost, "mcp_events_lost", metrics.Counter, metrics.Default},
 		{&m.lostAnnounced, "mcp_events_lost_announced", metrics.Counter, metrics.Default},
+		{&m.lostOrderUnknown, "mcp_events_lost_order_unknown", metrics.Counter, metrics.Default},
 		{&m.undeliverable, "mcp_events_lost_undeliverable", metrics.Counter, metrics.Default},
 		{&m.refused, "mcp_events_lost_refused", metrics.Counter, metrics.Default},
 		{&m.suspended, "mcp_events_lost_suspended", metrics.Counter, metrics.Default},

@@ -99,7 +99,7 @@ export async function all() {
 		if err := json.Unmarshal([]byte(strings.ReplaceAll(text, `\"`, `"`)), &sums); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
-		if sums["expected"] != sums["delivered"]+sums["lost"]+sums["lostAnnounced"] {
+		if sums["expected"] != sums["delivered"]+sums["lost"]+sums["lostAnnounced"]+sums["lostOrderUnknown"] {
 			t.Errorf("does not balance: %s", text)
 		}
 		lines++
@@ -113,7 +113,7 @@ export async function all() {
 	got := summed(t, summary)
 	for metric, figure := range map[string]string{
 		"mcp_events_expected": "expected", "mcp_events_delivered": "delivered", "mcp_events_lost": "lost",
-		"mcp_events_lost_announced": "lostAnnounced", "mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
+		"mcp_events_lost_announced": "lostAnnounced", "mcp_events_lost_order_unknown": "lostOrderUnknown", "mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
 		"mcp_events_unexpected": "unexpected", "mcp_refresh_requests": "refreshRequests", "mcp_refresh_bytes": "refreshBytes",
 		"mcp_event_duplicates#passes": "duplicates", "mcp_open_subscriptions#value": "open",
 	} {

@@ -144,6 +144,7 @@ func (g *group) flush(last bool) {
 		b.count(met.expected, now.expected)
 		b.count(met.lost, now.lost)
 		b.count(met.lostAnnounced, now.announced)
+		b.count(met.lostOrderUnknown, now.orderUnknown)
 		b.count(met.undeliverable, now.undeliverable)
 		b.count(met.refused, now.refused)
 		b.count(met.suspended, now.suspended)

@@ -159,7 +159,7 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		want        map[string]int64
 	}{
 		{"mcpload_deliveries_lost_total", "kind", map[string]int64{
-			"silent": l.LostSilent, "announced": l.LostAnnounced, "undeliverable": l.LostUndeliverable, "refused": l.LostRefused, "suspended": l.LostSuspended,
+			"silent": l.LostSilent, "announced": l.LostAnnounced, "order_unknown": l.LostOrderUnknown, "undeliverable": l.LostUndeliverable, "refused": l.LostRefused, "suspended": l.LostSuspended,
 		}},
 		{"mcpload_duplicates_total", "kind", map[string]int64{"same_event": l.Duplicates.SameEvent, "same_emission": l.Duplicates.SameEmission, "requested": l.Duplicates.Requested}},
 		{"mcpload_deliveries_unexpected_total", "kind", map[string]int64{
@@ -172,6 +172,16 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		}
 	}
 	s.is(t, "mcpload_subscription_active_seconds_total", s.lane(r, l), l.Overhead.SubscriptionHours*3600)
+	w := &l.Overhead.Measured
+	s.is(t, "mcpload_measured_subscription_active_seconds_total", s.lane(r, l), w.SubscriptionHours*3600)
+	s.is(t, "mcpload_measured_events_received_total", s.lane(r, l), float64(w.Received))
+	s.is(t, "mcpload_events_received_total", s.lane(r, l), float64(l.Received))
+	for cause, x := range w.Causes {
+		s.is(t, "mcpload_measured_requests_total", s.lane(r, l, "cause", cause), float64(x.Requests))
+		s.is(t, "mcpload_measured_sent_bytes_total", s.lane(r, l, "cause", cause), float64(x.BytesUp))
+		s.is(t, "mcpload_measured_received_bytes_total", s.lane(r, l, "cause", cause), float64(x.BytesDown))
+		s.is(t, "mcpload_measured_connections_opened_total", s.lane(r, l, "cause", cause), float64(x.Connections))
+	}
 	for cause, x := range l.Overhead.Causes {
 		s.is(t, "mcpload_requests_total", s.lane(r, l, "cause", cause), float64(x.Requests))
 		s.is(t, "mcpload_sent_bytes_total", s.lane(r, l, "cause", cause), float64(x.BytesUp))

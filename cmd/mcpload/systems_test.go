@@ -132,7 +132,7 @@ func (c profileRun) account(t *testing.T, r *results.Result) {
 		if p.Lanes[i].Webhook.RotateEvery > 0 {
 			rejected = 0 // what was on its way during two changes of the secret comes again
 		}
-		if n := l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.LostAnnounced + l.Unexpected + l.Gaps.FalseAlarms + l.Gaps.Overclaimed +
+		if n := l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.LostAnnounced + l.LostOrderUnknown + l.Unexpected + l.Gaps.FalseAlarms + l.Gaps.Overclaimed +
 			rejected + l.Detail.Malformed + l.Detail.Unprobed + l.Detail.Terminated; n != 0 {
 			t.Errorf("%s is not clean: duplicates %+v, announced %d, unexpected %v, gaps %+v, detail %+v", l.Name, l.Duplicates, l.LostAnnounced, l.Detail.UnexpectedBy, l.Gaps, l.Detail)
 		}

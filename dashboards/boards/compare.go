@@ -12,6 +12,10 @@ import (
 // counters began at nothing.
 const delivered = `sum by (mode) (last_over_time(mcpload_deliveries_total{LANES}[$__range] SHIFT))`
 
+// received is what cost is divided by: the events of the measured window, as the
+// traffic is.
+const received = `sum by (mode) (last_over_time(mcpload_measured_events_received_total{LANES}[$__range] SHIFT))`
+
 // latency is a quantile of the latency from intended, over time, by a label.
 func latency(quantile, by string) string {
 	return fmt.Sprintf(`histogram_quantile(%s, sum by (%s) (rate(mcpload_latency_from_intended_seconds{LANES}[$__rate_interval] SHIFT)))`, quantile, by)
@@ -57,18 +61,19 @@ func sum(metric, more string) string {
 }
 
 func sideBySide() *table.PanelBuilder {
-	return rows(shape{"Side by side", "Of the whole run, as far as it has come. Overhead is overhead.perDelivered of the result: requests without an event, and without those that open and end a subscription, per delivered event. Quantiles are within the 4.4 % of a bucket; result.json has them exactly.", "", 24, 9},
+	return rows(shape{"Side by side", "Of the whole run, as far as it has come. Overhead is overhead.perDelivered of the result: requests without an event, and without those that open and end a subscription, per event received, in the measured window. Quantiles are within the 4.4 % of a bucket; result.json has them exactly.", "", 24, 9},
 		[]string{"run", "mode"}, []column{
 			{"expected", "locale", both(sum("mcpload_deliveries_expected_total", ""))},
 			{"delivered", "locale", both(delivered)},
 			{"lost in silence", "locale", both(sum("mcpload_deliveries_lost_total", `,kind="silent"`))},
 			{"announced", "locale", both(sum("mcpload_deliveries_lost_total", `,kind="announced"`))},
+			{"order unknown", "locale", both(sum("mcpload_deliveries_lost_total", `,kind="order_unknown"`))},
 			{"gaps", "locale", both(sum("mcpload_gaps_total", ""))},
 			{"duplicates", "locale", both(sum("mcpload_duplicates_total", `,kind!="requested"`))},
 			{"p50", "s", both(wholeLatency("0.5", "mode"))},
 			{"p90", "s", both(wholeLatency("0.9", "mode"))},
 			{"p99", "s", both(wholeLatency("0.99", "mode"))},
-			{"overhead", "short", both(running("mcpload_requests_total") + " / " + delivered)},
+			{"overhead", "short", both(running("mcpload_measured_requests_total") + " / " + received)},
 		})
 }
 
@@ -89,7 +94,7 @@ func compareLoss(d *dashboard.DashboardBuilder) {
 		laidOver(query{"{{mode}}", `sum by (mode) (mcpload_deliveries_missing{LANES} SHIFT)`}), paint...))
 	d.WithPanel(lines(shape{"On the way", "Owed events that have not come, and may still.", "short", 8, 0},
 		laidOver(query{"{{mode}}", `sum by (mode) (mcpload_deliveries_outstanding{LANES} SHIFT)`}), paint...))
-	d.WithPanel(figure(shape{"Share lost", "Lost in silence or announced, of all that was expected.", "percentunit", 8, 0},
+	d.WithPanel(figure(shape{"Share lost", "Of all that was expected, whatever was announced.", "percentunit", 8, 0},
 		laidOver(query{"{{mode}}", sum("mcpload_deliveries_lost_total", "") + ` / ` + sum("mcpload_deliveries_expected_total", "")}), paint...))
 }
 
@@ -120,7 +125,7 @@ func compareOverhead(d *dashboard.DashboardBuilder) {
 	d.WithPanel(lines(shape{"Bytes without an event", "Per second, in both directions.", "Bps", 8, 0},
 		laidOver(query{"{{mode}}", `sum by (mode) (rate(mcpload_sent_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT)) + sum by (mode) (rate(mcpload_received_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT))`}), paint...))
 	d.WithPanel(figure(shape{"Running requests per subscription-hour", "Without what opening and ending a subscription costs: overhead.perSubscriptionHour of the result.", "short", 8, 0},
-		laidOver(query{"{{mode}}", running("mcpload_requests_total") + ` / (` + sum("mcpload_subscription_active_seconds_total", "") + ` / 3600)`}), paint...))
+		laidOver(query{"{{mode}}", running("mcpload_measured_requests_total") + ` / (` + sum("mcpload_measured_subscription_active_seconds_total", "") + ` / 3600)`}), paint...))
 }
 
 // once are the causes that a subscription costs once, however long it lasts.
@@ -132,11 +137,11 @@ func running(metric string) string { return sum(metric, `,cause!~"events|`+once+
 func compareCost(d *dashboard.DashboardBuilder) {
 	paint := append(fixed(modes), dashed)
 	d.WithPanel(figure(shape{"Running requests per delivered event", "overhead.perDelivered of the result.", "short", 8, 0},
-		laidOver(query{"{{mode}}", running("mcpload_requests_total") + " / " + delivered}), paint...))
+		laidOver(query{"{{mode}}", running("mcpload_measured_requests_total") + " / " + received}), paint...))
 	d.WithPanel(figure(shape{"Running bytes per delivered event", "Without the events' own: overhead.perDelivered of the result.", "bytes", 8, 0},
-		laidOver(query{"{{mode}}", `(` + running("mcpload_sent_bytes_total") + ` + ` + running("mcpload_received_bytes_total") + `) / ` + delivered}), paint...))
-	d.WithPanel(figure(shape{"All bytes per delivered event", "Everything that went over the wire, in both directions, events included.", "bytes", 8, 0},
-		laidOver(query{"{{mode}}", `(` + sum("mcpload_sent_bytes_total", "") + ` + ` + sum("mcpload_received_bytes_total", "") + `) / ` + delivered}), paint...))
+		laidOver(query{"{{mode}}", `(` + running("mcpload_measured_sent_bytes_total") + ` + ` + running("mcpload_measured_received_bytes_total") + `) / ` + received}), paint...))
+	d.WithPanel(figure(shape{"All bytes per delivered event", "Everything that went over the wire in the measured window, in both directions, events included: overhead.totalPerDelivered of the result.", "bytes", 8, 0},
+		laidOver(query{"{{mode}}", `(` + sum("mcpload_measured_sent_bytes_total", "") + ` + ` + sum("mcpload_measured_received_bytes_total", "") + `) / ` + received}), paint...))
 }
 
 func compareCPU(d *dashboard.DashboardBuilder) {
@@ -144,9 +149,9 @@ func compareCPU(d *dashboard.DashboardBuilder) {
 		laidOver(query{"{{process}}", `sum by (process) (rate(mcpload_process_cpu_seconds_total{RUN}[$__rate_interval] SHIFT))`}), append(fixed(processes), dashed)...))
 	d.WithPanel(lines(shape{"Memory", "Resident memory of each process.", "bytes", 8, 0},
 		laidOver(query{"{{process}}", `sum by (process) (mcpload_process_resident_memory_bytes{RUN} SHIFT)`}), append(fixed(processes), dashed)...))
-	d.WithPanel(figure(shape{"Target CPU per delivered event, all modes", "While the run fired and drained. Modes that run side by side share it.", "s", 4, 0},
-		laidOver(query{"target", `sum(last_over_time(mcpload_measured_cpu_seconds_total{RUN,process="target"}[$__range] SHIFT)) / sum(last_over_time(mcpload_deliveries_total{RUN}[$__range] SHIFT))`}), append(fixed(processes), dashed)...))
-	d.WithPanel(figure(shape{"Target CPU per delivered event, by mode", "Only where lanes take turns (phases.order: turns): otherwise nobody can tell whose it is.", "s", 4, 0},
-		laidOver(query{"{{mode}}", sum("mcpload_turn_cpu_seconds_total", "") + " / " + delivered}), append(fixed(modes), dashed)...).
+	d.WithPanel(figure(shape{"Target CPU per event received, all modes", "While the run fired and drained, warm-up included. Modes that run side by side share it.", "s", 4, 0},
+		laidOver(query{"target", `sum(last_over_time(mcpload_measured_cpu_seconds_total{RUN,process="target"}[$__range] SHIFT)) / sum(last_over_time(mcpload_events_received_total{RUN}[$__range] SHIFT))`}), append(fixed(processes), dashed)...))
+	d.WithPanel(figure(shape{"Target CPU per event received, by mode", "Only where lanes take turns (phases.order: turns): otherwise nobody can tell whose it is.", "s", 4, 0},
+		laidOver(query{"{{mode}}", sum("mcpload_turn_cpu_seconds_total", "") + " / " + sum("mcpload_events_received_total", "")}), append(fixed(modes), dashed)...).
 		NoValue("lanes did not take turns"))
 }

@@ -117,7 +117,7 @@ func load(t *testing.T, dir string) *results.Result {
 
 // unanswered are the queries that may have no answer: the run that is laid over
 // has its lanes side by side.
-var unanswered = map[string]bool{"Target CPU per delivered event, by mode B": true}
+var unanswered = map[string]bool{"Target CPU per event received, by mode B": true}
 
 // askAll asks every query, and wants an answer with a number in it.
 func askAll(t *testing.T, s *promtest.Server, d *dashboard.Dashboard, w window, values map[string]string) {

@@ -54,7 +54,7 @@ func checkValues(t *testing.T, s *promtest.Server, w window, one, other string) 
 			}
 		}
 	}
-	checkCPU(t, ask("Target CPU per delivered event, all modes", "A"), a)
+	checkCPU(t, ask("Target CPU per event received, all modes", "A"), a)
 }
 
 // fromTheBeginning tells whether Prometheus saw every lane of a run before
@@ -100,12 +100,13 @@ var mainPanels = map[string]map[string]shown{
 		"B": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.Delivered) })},
 		"C": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.LostSilent) })},
 		"D": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.LostAnnounced) })},
-		"E": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.Gaps.Incidents) })},
-		"F": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.Duplicates.SameEvent + l.Duplicates.SameEmission) })},
-		"G": {both: true, rank: true, want: quantile(0.5)},
-		"H": {both: true, rank: true, want: quantile(0.9)},
-		"I": {both: true, rank: true, want: quantile(0.99)},
-		"J": {both: true, want: exact(func(l *results.Lane) float64 { return l.Overhead.PerDelivered.Requests })},
+		"E": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.LostOrderUnknown) })},
+		"F": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.Gaps.Incidents) })},
+		"G": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.Duplicates.SameEvent + l.Duplicates.SameEmission) })},
+		"H": {both: true, rank: true, want: quantile(0.5)},
+		"I": {both: true, rank: true, want: quantile(0.9)},
+		"J": {both: true, rank: true, want: quantile(0.99)},
+		"K": {both: true, want: exact(func(l *results.Lane) float64 { return l.Overhead.PerDelivered.Requests })},
 	},
 	"Duplicates per delivered event": {
 		"A": {want: exact(func(l *results.Lane) float64 { return l.Duplicates.Rate })},
@@ -124,8 +125,9 @@ var mainPanels = map[string]map[string]shown{
 		"A": {want: exact(func(l *results.Lane) float64 { return l.Overhead.PerDelivered.Bytes })},
 		"B": {other: true, want: exact(func(l *results.Lane) float64 { return l.Overhead.PerDelivered.Bytes })},
 	},
-	"Target CPU per delivered event, by mode": {"A": {want: exact(func(l *results.Lane) float64 {
-		return l.Process.CPU.Duration().Seconds() / float64(l.Delivered)
+	"All bytes per delivered event": {"A": {want: exact(func(l *results.Lane) float64 { return l.Overhead.TotalPerDelivered.Bytes })}},
+	"Target CPU per event received, by mode": {"A": {want: exact(func(l *results.Lane) float64 {
+		return l.Process.CPU.Duration().Seconds() / float64(l.Received)
 	})}},
 }
 
@@ -179,14 +181,14 @@ func quantile(q float64) func(*testing.T, string, string, *results.Lane, float64
 // checkCPU holds the CPU time of the target to the result.
 func checkCPU(t *testing.T, got []promtest.Sample, r *results.Result) {
 	t.Helper()
-	var delivered int64
+	var received int64
 	for i := range r.Lanes {
-		delivered += r.Lanes[i].Delivered
+		received += r.Lanes[i].Received
 	}
 	if r.Target.Process == nil || len(got) != 1 {
 		t.Fatalf("target %v, answer %v", r.Target.Process, got)
 	}
-	want := r.Target.Process.CPU.Duration() / time.Duration(delivered)
+	want := r.Target.Process.CPU.Duration() / time.Duration(received)
 	if math.Abs(got[0].Value-want.Seconds()) > 0.01*want.Seconds() {
 		t.Errorf("the target took %v s an event, and the result has %v", got[0].Value, want)
 	}

@@ -174,12 +174,14 @@ func (t *tape) unsound(order bool) string {
 	return ""
 }
 
-// tape is a Recorder that keeps what was fired, for the plan.
+// tape is a Recorder that keeps, for the plan, what was fired, and when gaps
+// were announced.
 type tape struct {
 	mcpload.Recorder // ignores all else
 
 	mu    sync.Mutex
 	fired map[mcpload.Stamp]*taped
+	gaps  map[mcpload.Sub][]mcpload.Instant
 	told  deeds // what the target says in the end
 }
 
@@ -190,7 +192,9 @@ type taped struct {
 	acked   mcpload.Instant
 }
 
-func newTape() *tape { return &tape{Recorder: mcpload.Tee(), fired: map[mcpload.Stamp]*taped{}} }
+func newTape() *tape {
+	return &tape{Recorder: mcpload.Tee(), fired: map[mcpload.Stamp]*taped{}, gaps: map[mcpload.Sub][]mcpload.Instant{}}
+}
 
 // Fired implements [mcpload.Recorder].
 func (t *tape) Fired(e mcpload.Emission) {
@@ -206,6 +210,27 @@ func (t *tape) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) 
 	if e := t.fired[s]; e != nil {
 		e.outcome, e.acked = o, at
 	}
+}
+
+// Noticed implements [mcpload.Recorder].
+func (t *tape) Noticed(n mcpload.Notice) {
+	if n.Kind != mcpload.Truncated {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gaps[n.Sub] = append(t.gaps[n.Sub], n.At)
+}
+
+// gapsOf lists when the subscriptions of a lane read that there was a gap.
+func (t *tape) gapsOf(lane, subscriptions int) [][]mcpload.Instant {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([][]mcpload.Instant, subscriptions)
+	for i := range out {
+		out[i] = slices.Clone(t.gaps[mcpload.Sub{Lane: uint16(lane), Index: uint32(i)}])
+	}
+	return out
 }
 
 // of lists the accepted emissions of a source in order.

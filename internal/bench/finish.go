@@ -208,6 +208,9 @@ func (r *run) warnLane(l results.Lane) {
 	if n := l.Latency.FromIntended.OutOfRange; n > 0 {
 		r.warning("out-of-range", l.Name, "%d latencies were over ten minutes and count as ten minutes", n)
 	}
+	if n := l.LostOrderUnknown; n > 0 {
+		r.warning("order-unknown", l.Name, "%d lost deliveries may have been announced or not: their events were fired while others were on their way, so nobody knows on which side of an announcement they lie. Fire fewer at a time to find out", n)
+	}
 	if n := l.Gaps.FalseAlarms; n > 0 {
 		r.warning("false-alarms", l.Name, "%d gaps were announced in which nothing was missing", n)
 	}

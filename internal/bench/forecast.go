@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"slices"
+
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/target/faults"
 	"github.com/mcpload/mcpload/profiles"
@@ -16,7 +18,8 @@ type forecast struct {
 	settings  profiles.Lane
 	templates *profiles.LaneTemplates
 	sources   [][]*taped
-	legacy    bool // the era of sessions
+	gaps      [][]mcpload.Instant // when each subscription read that there was a gap
+	legacy    bool                // the era of sessions
 	lists     profiles.EmbeddedLists
 	result    results.Lane // for the figures that only the system has
 	told      deeds
@@ -32,6 +35,7 @@ func newForecast(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*for
 		spec: spec, mode: mcpload.Mode(l.Mode), settings: l, templates: templates,
 		legacy: p.Target.Era == "legacy", lists: p.Target.Embedded.Lists,
 	}
+	m.gaps = t.gapsOf(lane, l.Subscriptions)
 	for s := range p.Upstream.Sources {
 		m.sources = append(m.sources, t.of(uint16(s)))
 	}
@@ -90,6 +94,7 @@ func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
 		exactly("delivered", p.delivered, c.Delivered),
 		exactly("lostSilent", p.lostSilent, c.LostSilent),
 		exactly("lostAnnounced", p.lostAnnounced, c.LostAnnounced),
+		exactly("lostOrderUnknown", 0, c.LostOrderUnknown),
 		exactly("lostRefused", p.lostRefused, c.LostRefused),
 		exactly("duplicates.sameEvent", p.sameEvent, c.Duplicates.SameEvent),
 		exactly("duplicates.sameEmission", p.sameEmission, c.Duplicates.SameEmission+c.Duplicates.Forgotten),
@@ -151,7 +156,7 @@ func (m *forecast) subscription(i int) planned {
 		}
 	}
 	for _, s := range m.heard(i) {
-		m.source(&p, int(s))
+		m.source(&p, int(s), m.gaps[i])
 		before := (int(s) + len(m.sources) - 1) % len(m.sources)
 		for _, e := range m.sources[before] {
 			if f, ok := m.spec.Event(m.mode, e.Stamp); ok && f.Kind == faults.Misdeliver && e.Measured && before != int(s) {
@@ -173,16 +178,17 @@ func (m *forecast) heard(i int) []uint16 {
 	return all
 }
 
-// source adds what one source's emissions come to.
-func (m *forecast) source(p *planned, source int) {
+// source adds what one source's emissions come to for a subscription that read
+// announcements at these instants.
+func (m *forecast) source(p *planned, source int, gaps []mcpload.Instant) {
 	_, noRetry := m.spec.Server(faults.NoRetry, m.mode)
-	var run missingRun
+	run := missingRun{gaps: gaps}
 	for i, e := range m.sources[source] {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
 		if lost, announced := m.loses(f); lost {
-			run.add(e.Measured, announced)
+			run.add(e, announced)
 		} else if noRetry && f.Kind == faults.Signature && m.mode == mcpload.Webhook {
-			run.refuse(e.Measured)
+			run.refuse(e)
 		} else {
 			run.close(p)
 			if e.Measured {
@@ -215,39 +221,56 @@ func (m *forecast) source(p *planned, source int) {
 }
 
 // missingRun is emissions of a source that are missing between two deliveries.
-// One announcement among them announces them all: the client cannot tell which
-// of them it speaks of.
+// An announcement among them announces those before it, too, and all that were
+// fired before it was read: the client cannot tell which of them it speaks of.
 type missingRun struct {
-	measured  int64
-	refused   int64 // those of measured of which a copy came, and was refused
-	announced bool
+	gaps []mcpload.Instant // when announcements were read
+	list []*taped
+	last int // the place in list, from 1, of the last one that is announced
+	// refused are those of list of which a copy came, and was refused.
+	refused map[*taped]bool
 }
 
-func (r *missingRun) refuse(measured bool) {
-	if measured {
-		r.measured++
-		r.refused++
+func (r *missingRun) refuse(e *taped) {
+	r.list = append(r.list, e)
+	if r.refused == nil {
+		r.refused = map[*taped]bool{}
 	}
+	r.refused[e] = true
 }
 
-func (r *missingRun) add(measured, announced bool) {
-	if measured {
-		r.measured++
+func (r *missingRun) add(e *taped, announced bool) {
+	r.list = append(r.list, e)
+	if announced {
+		r.last = len(r.list)
 	}
-	r.announced = r.announced || announced
 }
 
 func (r *missingRun) close(p *planned) {
-	if r.measured > 0 {
+	var read mcpload.Instant // when the last announcement was
+	if r.last > 0 {
+		if i := slices.IndexFunc(r.gaps, func(at mcpload.Instant) bool { return at >= r.list[r.last-1].Fired }); i >= 0 {
+			read = r.gaps[i]
+		}
+	}
+	var measured int64
+	for i, e := range r.list {
+		switch {
+		case !e.Measured:
+			continue
+		case r.refused[e]:
+			p.lostRefused++
+		case i < r.last || e.Fired <= read:
+			p.lostAnnounced++
+		default:
+			p.lostSilent++
+		}
+		measured++
+	}
+	if measured > 0 {
 		p.gaps++
 	}
-	p.lostRefused += r.refused
-	if r.announced {
-		p.lostAnnounced += r.measured - r.refused
-	} else {
-		p.lostSilent += r.measured - r.refused
-	}
-	*r = missingRun{}
+	r.list, r.last, r.refused = r.list[:0], 0, nil
 }
 
 // loses says whether a fault keeps an event from a subscription for good.

@@ -50,7 +50,7 @@ func (m *forecast) changes(p *planned, source int) {
 	for i, e := range list {
 		switch {
 		case i > learned:
-			run.add(e.Measured, false)
+			run.add(e, false)
 		case e.Measured:
 			p.delivered++
 		}

@@ -26,6 +26,10 @@ func plannedFor(t *testing.T, system, mode, spec string) planned {
 			record.Fired(mcpload.Emission{Stamp: stamp, Fired: mcpload.Instant(seq * 100), Measured: seq > 2})
 			record.Resolved(stamp, mcpload.Accepted, mcpload.Instant(seq*100+10))
 		}
+		// Gaps are announced at once, but for the one of 10.
+		if f, _ := s.Event(mcpload.Mode(mode), mcpload.Stamp{Seq: seq}); f.Kind == faults.Announce && seq < 10 {
+			record.Noticed(mcpload.Notice{Kind: mcpload.Truncated, At: mcpload.Instant(seq*100 + 20)})
+		}
 	}
 	p := &profiles.Profile{
 		Lanes:    []profiles.Lane{{Name: "a", System: system, Mode: mode, Subscriptions: 1, Sources: "0"}},
@@ -46,9 +50,10 @@ func TestForecast(t *testing.T) {
 		system     string // "" = events
 	}{
 		{"push", "", clean, ""},
-		{"push", "drop(every=4)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 2}, ""},                                     // 4, 8
-		{"push", "drop(every=1, from=2, to=4)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 1}, ""},                       // 2 is of the warm-up
-		{"push", "announce(every=4); drop(every=1, from=8, to=9)", planned{expected: 8, delivered: 5, lostAnnounced: 3, gaps: 2}, ""}, // 8 announces 9
+		{"push", "drop(every=4)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 2}, ""},                                                    // 4, 8
+		{"push", "drop(every=1, from=2, to=4)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 1}, ""},                                      // 2 is of the warm-up
+		{"push", "announce(every=4); drop(every=1, from=7, to=9)", planned{expected: 8, delivered: 4, lostAnnounced: 3, lostSilent: 1, gaps: 2}, ""}, // 8 announces 7, and was read before 9
+		{"push", "announce(every=10); drop(every=1, from=8, to=9)", planned{expected: 8, delivered: 5, lostAnnounced: 3, gaps: 1}, ""},
 		{"push", "duplicate(every=5)", planned{expected: 8, delivered: 8, sameEvent: 2}, ""},
 		{"push", "reid(every=5)", planned{expected: 8, delivered: 8, sameEmission: 2}, ""},
 		{"push", "reorder(every=5, by=2)", planned{expected: 8, delivered: 8, outOfOrder: 1}, ""}, // nothing comes after 10
@@ -124,6 +129,7 @@ func TestOneWrongCountIsNoticed(t *testing.T) {
 		"delivered":               func(c *sinks.SubCounts) { c.Delivered-- },
 		"lostSilent":              func(c *sinks.SubCounts) { c.LostSilent-- },
 		"lostAnnounced":           func(c *sinks.SubCounts) { c.LostAnnounced++ },
+		"lostOrderUnknown":        func(c *sinks.SubCounts) { c.LostOrderUnknown++ },
 		"lostRefused":             func(c *sinks.SubCounts) { c.LostRefused++ },
 		"lostUndeliverable":       func(c *sinks.SubCounts) { c.LostUndeliverable++ },
 		"lostSuspended":           func(c *sinks.SubCounts) { c.LostSuspended++ },

@@ -64,12 +64,21 @@ func (p *pass) firingFrom(start mcpload.Instant) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
 	p.seen.start = start
+	ph := &p.profile.Phases
+	p.ledger.Measure(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure))
 }
 
 func (p *pass) firedUntil(at mcpload.Instant) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
 	p.seen.stopped = at
+	if p.seen.start == 0 {
+		p.ledger.Measure(at, at) // nothing was fired
+		return
+	}
+	// A run that was stopped early is measured until then.
+	ph := &p.profile.Phases
+	p.ledger.Measure(p.seen.start.Add(ph.Warmup), min(p.seen.start.Add(ph.Warmup+ph.Measure), at))
 }
 
 // follow shows the pass's metrics.

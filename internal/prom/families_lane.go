@@ -22,9 +22,18 @@ func several(name, help, label string, of func(x *oneLane, emit emitter)) family
 // byCause is a metric of the lane's calls. Events on streams are no calls, so
 // that their bytes stand in where asked for.
 func byCause(name, help string, events func(x *oneLane) int64, of func(t *sinks.Traffic) int64) family[oneLane] {
+	return trafficByCause(name, help, func(x *oneLane) *[mcpload.Causes]sinks.Traffic { return &x.Traffic }, events, of)
+}
+
+// measuredByCause is the same of the measured window.
+func measuredByCause(name, help string, events func(x *oneLane) int64, of func(t *sinks.Traffic) int64) family[oneLane] {
+	return trafficByCause(name, help+" Of the measured window.", func(x *oneLane) *[mcpload.Causes]sinks.Traffic { return &x.Measured.Traffic }, events, of)
+}
+
+func trafficByCause(name, help string, in func(x *oneLane) *[mcpload.Causes]sinks.Traffic, events func(x *oneLane) int64, of func(t *sinks.Traffic) int64) family[oneLane] {
 	return several(name, help, "cause", func(x *oneLane, emit emitter) {
 		for c := range mcpload.Causes {
-			v := of(&x.Traffic[c])
+			v := of(&in(x)[c])
 			if mcpload.Cause(c) == mcpload.Events && events != nil {
 				v = max(v, events(x))
 			}
@@ -52,10 +61,11 @@ var deliveryFamilies = []family[oneLane]{
 	single(counter, "mcpload_deliveries_total", "Owed pairs that came at least once.", func(x *oneLane) int64 { return x.Delivered }),
 	single(gauge, "mcpload_deliveries_outstanding", "Owed pairs that have not come, and may still.", func(x *oneLane) int64 { return x.Outstanding }),
 	single(gauge, "mcpload_deliveries_missing", "Owed pairs that have not come although a newer event of the source has, and all that is lost for good.", func(x *oneLane) int64 { return x.Holes }),
-	several("mcpload_deliveries_lost_total", "Owed pairs that never came, by what is known of it: silent, announced (the target said so), undeliverable (its connections failed at this side's own listener), refused (by this side, every copy) or suspended (the target did not deliver, by its own word). Those of subscriptions that are still open are counted when they end.", "kind",
+	several("mcpload_deliveries_lost_total", "Owed pairs that never came, by what is known of it: silent, announced (the target said so), order_unknown (it may have said so), undeliverable (its connections failed at this side's own listener), refused (by this side, every copy) or suspended (the target did not deliver, by its own word). Those of subscriptions that are still open are counted when they end.", "kind",
 		func(x *oneLane, emit emitter) {
 			emit(float64(x.LostSilent), "silent")
 			emit(float64(x.LostAnnounced), "announced")
+			emit(float64(x.LostOrderUnknown), "order_unknown")
 			emit(float64(x.LostUndeliverable), "undeliverable")
 			emit(float64(x.LostRefused), "refused")
 			emit(float64(x.LostSuspended), "suspended")
@@ -89,12 +99,20 @@ var gapFamilies = []family[oneLane]{
 	single(gauge, "mcpload_gap_longest_events", "Events in the longest run of lost ones, as far as it is counted.", func(x *oneLane) int64 { return x.Longest }),
 	single(counter, "mcpload_gap_announcements_total", "Announcements by the target that events are missing.", func(x *oneLane) int64 { return x.Announcements }),
 	single(counter, "mcpload_gap_false_alarms_total", "Announcements with nothing missing beside them.", func(x *oneLane) int64 { return x.FalseAlarms }),
-	single(counter, "mcpload_cursors_overclaimed_total", "Cursors that claimed more than had been delivered.", func(x *oneLane) int64 { return x.Overclaimed }),
+	single(counter, "mcpload_cursors_overclaimed_total", "Cursors of heartbeats, confirmations and empty polls that were the first to claim an event which was lost silently. Those of subscriptions that are still open are counted when they end.", func(x *oneLane) int64 { return x.Overclaimed }),
 }
 
 var overheadFamilies = []family[oneLane]{
 	single(counter, "mcpload_event_messages_total", "Copies of events that came, whatever became of them, warm-up included.", func(x *oneLane) int64 { return x.EventMessages }),
 	single(counter, "mcpload_event_message_bytes_total", "Bytes of the copies of events that came.", func(x *oneLane) int64 { return x.EventBytes }),
+	single(counter, "mcpload_events_received_total", "Events that came, once for each subscription, warm-up included.", func(x *oneLane) int64 { return x.Received }),
+	single(counter, "mcpload_measured_events_received_total", "Events that came in the measured window, once for each subscription: what cost is divided by.", func(x *oneLane) int64 { return x.Measured.Received }),
+	newFamily(LaneLabels, counter, "mcpload_measured_subscription_active_seconds_total", "Time within the measured window in which subscriptions were active, added up.", nil,
+		func(x *oneLane, emit emitter) { emit(x.Measured.Active.Seconds()) }),
+	measuredByCause("mcpload_measured_requests_total", "Requests in either direction.", nil, func(t *sinks.Traffic) int64 { return t.Requests }),
+	measuredByCause("mcpload_measured_sent_bytes_total", "Bytes sent by this side.", nil, func(t *sinks.Traffic) int64 { return t.Up }),
+	measuredByCause("mcpload_measured_received_bytes_total", "Bytes received by this side.", func(x *oneLane) int64 { return x.Measured.EventBytes }, func(t *sinks.Traffic) int64 { return t.Down }),
+	measuredByCause("mcpload_measured_connections_opened_total", "TCP connections opened.", nil, func(t *sinks.Traffic) int64 { return t.Connections }),
 	byCause("mcpload_requests_total", "Requests in either direction. Events carry events; subscribe, verification, unsubscribe and discovery are paid once per subscription; all other causes are running overhead.", nil, func(t *sinks.Traffic) int64 { return t.Requests }),
 	byCause("mcpload_sent_bytes_total", "Bytes sent by this side.", nil, func(t *sinks.Traffic) int64 { return t.Up }),
 	byCause("mcpload_received_bytes_total", "Bytes received by this side.", func(x *oneLane) int64 { return x.EventBytes }, func(t *sinks.Traffic) int64 { return t.Down }),

@@ -47,24 +47,27 @@ const opening = "opening and ending"
 
 // costs are the charts of what a delivered event costs as a whole, then of the
 // overhead, split by cause, and of the target's processor time where that can be
-// told apart by lane.
+// told apart by lane. What is paid once is of the whole run, all else of the
+// measured window.
 func costs(columns []column, lanes []laneOf) []bars {
-	perHour := func(l *results.Lane) float64 { return l.Overhead.SubscriptionHours }
-	perEvent := func(l *results.Lane) float64 { return float64(l.Delivered) } // as in TotalPerDelivered
-	perOne := func(l *results.Lane) float64 { return float64(l.Subscriptions) }
+	perHour := func(l *results.Lane) float64 { return l.Overhead.Measured.SubscriptionHours }
+	perEvent := func(l *results.Lane) float64 { return float64(l.Overhead.Measured.Received) }
+	perOne := func(l *results.Lane) float64 { return float64(l.Overhead.Opened) }
+	measured := func(l *results.Lane) map[string]results.Traffic { return l.Overhead.Measured.Causes }
+	ever := func(l *results.Lane) map[string]results.Traffic { return l.Overhead.Causes }
 	requests := func(t results.Traffic) float64 { return float64(t.Requests) }
 	size := func(t results.Traffic) float64 { return float64(t.BytesUp + t.BytesDown) }
 	whole := append(causesFrom(running, 0), costCause{len(running), opening})
 	overhead := causesFrom(ongoing, 1)
 	all := []bars{
-		costBars("Requests per delivered event, the event included", ratio, columns, lanes, whole, requests, perEvent),
-		costBars("Bytes per delivered event, the event included", bytes, columns, lanes, whole, size, perEvent),
-		costBars("Overhead within it: requests without an event, per delivered event", ratio, columns, lanes, overhead, requests, perEvent),
-		costBars("Overhead within it: bytes without an event, per delivered event", bytes, columns, lanes, overhead, size, perEvent),
-		costBars("Requests without an event, per subscription-hour", ratio, columns, lanes, overhead, requests, perHour),
-		costBars("Bytes without an event, per subscription-hour", bytes, columns, lanes, overhead, size, perHour),
-		costBars("Requests to open and end one subscription", ratio, columns, lanes, causesFrom(once, 0), requests, perOne),
-		costBars("Bytes to open and end one subscription", bytes, columns, lanes, causesFrom(once, 0), size, perOne),
+		costBars("Requests per delivered event, the event included", ratio, columns, lanes, measured, whole, requests, perEvent),
+		costBars("Bytes per delivered event, the event included", bytes, columns, lanes, measured, whole, size, perEvent),
+		costBars("Overhead within it: requests without an event, per delivered event", ratio, columns, lanes, measured, overhead, requests, perEvent),
+		costBars("Overhead within it: bytes without an event, per delivered event", bytes, columns, lanes, measured, overhead, size, perEvent),
+		costBars("Requests without an event, per subscription-hour", ratio, columns, lanes, measured, overhead, requests, perHour),
+		costBars("Bytes without an event, per subscription-hour", bytes, columns, lanes, measured, overhead, size, perHour),
+		costBars("Requests to open and end one subscription", ratio, columns, lanes, ever, causesFrom(once, 0), requests, perOne),
+		costBars("Bytes to open and end one subscription", bytes, columns, lanes, ever, causesFrom(once, 0), size, perOne),
 		targetBars(columns, lanes),
 	}
 	return slices.DeleteFunc(all, func(b bars) bool { return len(b.Bars) == 0 })
@@ -84,21 +87,21 @@ func causesFrom(names []string, first int) []costCause {
 	return out
 }
 
-// traffic is the traffic of a cause of a chart.
-func (c costCause) traffic(l *results.Lane) results.Traffic {
+// in is the traffic of a cause of a chart.
+func (c costCause) in(causes map[string]results.Traffic) results.Traffic {
 	if c.name != opening {
-		return l.Overhead.Causes[c.name]
+		return causes[c.name]
 	}
 	var sum results.Traffic
 	for _, name := range once {
-		t := l.Overhead.Causes[name]
+		t := causes[name]
 		sum.Requests, sum.Connections = sum.Requests+t.Requests, sum.Connections+t.Connections
 		sum.BytesUp, sum.BytesDown = sum.BytesUp+t.BytesUp, sum.BytesDown+t.BytesDown
 	}
 	return sum
 }
 
-func costBars(title string, say func(float64) string, columns []column, lanes []laneOf, causes []costCause, amount func(results.Traffic) float64, over func(*results.Lane) float64) bars {
+func costBars(title string, say func(float64) string, columns []column, lanes []laneOf, traffic func(*results.Lane) map[string]results.Traffic, causes []costCause, amount func(results.Traffic) float64, over func(*results.Lane) float64) bars {
 	c := bars{Title: title}
 	seen := map[costCause]bool{}
 	for i, x := range lanes {
@@ -110,7 +113,7 @@ func costBars(title string, say func(float64) string, columns []column, lanes []
 		b := bar{Column: columns[i]}
 		var sum float64
 		for _, cause := range causes {
-			v := amount(cause.traffic(l)) / n
+			v := amount(cause.in(traffic(l))) / n
 			if v == 0 {
 				continue
 			}
@@ -131,12 +134,12 @@ func costBars(title string, say func(float64) string, columns []column, lanes []
 // targetBars is what the target itself used, in lanes that took turns: beside
 // each other nobody can tell whose it was.
 func targetBars(columns []column, lanes []laneOf) bars {
-	c := bars{Title: "Processor time of the target, per delivered event"}
+	c := bars{Title: "Processor time of the target, per event received"}
 	for i, x := range lanes {
-		if x.lane.Process == nil || x.lane.Delivered == 0 {
+		if x.lane.Process == nil || x.lane.Received == 0 {
 			continue
 		}
-		v := float64(x.lane.Process.CPU) / float64(x.lane.Delivered)
+		v := float64(x.lane.Process.CPU) / float64(x.lane.Received)
 		c.Bars = append(c.Bars, bar{Column: columns[i], Text: results.FormatNanos(results.Nanos(v)), sum: v, Parts: []barPart{{W: v, Tip: results.FormatNanos(results.Nanos(v))}}})
 	}
 	return c.scaled()

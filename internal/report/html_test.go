@@ -24,6 +24,8 @@ func samplePage() Page {
 	r.Lanes[0].Overhead.Causes = map[string]results.Traffic{
 		"heartbeat": {BytesDown: 1999}, "reconnect": {Requests: 1999, BytesUp: 3998}, "subscribe": {Requests: 5, BytesUp: 500}, "events": {BytesDown: 1e6},
 	}
+	o := &r.Lanes[0].Overhead
+	o.Opened, o.Measured = int64(r.Lanes[0].Subscriptions), results.OverheadWindow{Received: r.Lanes[0].Delivered, SubscriptionHours: o.SubscriptionHours, Causes: o.Causes}
 	r.Lanes[0].Examples = []results.Example{{Kind: "lost: " + hostile, Subscription: 3, Source: 1, FromSeq: 7, ToSeq: 9, At: 1.5e9}}
 	ms := results.Nanos(time.Millisecond)
 	return Page{
@@ -136,8 +138,8 @@ func TestHTMLBars(t *testing.T) {
 			t.Errorf("the cause %s is in no chart", name)
 		}
 	}
-	// In turns the target's work can be told apart: 4 ms over 1,999 deliveries.
-	p.Result.Lanes[0].Process = &results.Process{CPU: 3998e3}
+	// In turns the target's work can be told apart: 4 ms over 1,999 events.
+	p.Result.Lanes[0].Process, p.Result.Lanes[0].Received = &results.Process{CPU: 3998e3}, 1999
 	got = costs([]column{{Lane: "push"}}, []laneOf{{&p.Result.Upstream, &p.Result.Lanes[0]}})
 	if b := got[len(got)-1].Bars[0]; len(got) != 7 || b.Text != results.FormatNanos(2000) {
 		t.Errorf("the target's work: %+v", got[len(got)-1])

@@ -170,7 +170,10 @@ func total(o *results.Overhead) (results.Share, bool) {
 	return o.TotalPerDelivered, o.TotalPerDelivered != results.Share{}
 }
 
-func overhead(o *results.Overhead) (results.Share, bool) { return o.PerDelivered, true }
+// overhead is not known where nothing came in the measured window.
+func overhead(o *results.Overhead) (results.Share, bool) {
+	return o.PerDelivered, o.Measured.Received > 0 || o.PerDelivered != results.Share{}
+}
 
 func requestsOf(s results.Share) string { return ratio(s.Requests) }
 

@@ -47,7 +47,8 @@ func cleanResult() *results.Result {
 	for _, name := range []string{"push", "poll"} {
 		r.Lanes = append(r.Lanes, results.Lane{
 			Name: name, System: "events", Mode: name, Subscriptions: 300, Ready: results.Ready{Active: 300}, Expected: 6000, Delivered: 6000,
-			Latency: results.Latency{FromIntended: results.Quantiles{Count: 6000, P50: 1e6, P99: 30e6}},
+			Latency:  results.Latency{FromIntended: results.Quantiles{Count: 6000, P50: 1e6, P99: 30e6}},
+			Overhead: results.Overhead{Measured: results.OverheadWindow{Received: 6000}},
 		})
 	}
 	return r
@@ -206,6 +207,7 @@ func TestWholeCost(t *testing.T) {
 	r := cleanResult()
 	l := &r.Lanes[0]
 	l.Overhead.Causes = map[string]results.Traffic{"events": {Requests: 3000, BytesUp: 6000, BytesDown: 1902000}, "heartbeat": {BytesDown: 60000}, "subscribe": {Requests: 600, BytesDown: 12000}}
+	l.Overhead.Measured.Causes = l.Overhead.Causes
 	l.Overhead.PerDelivered = results.Share{Bytes: 10}
 	l.Overhead.TotalPerDelivered = results.Share{Requests: 0.6, Bytes: 330}
 	text := forms(t, r)

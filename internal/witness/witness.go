@@ -36,6 +36,7 @@ type Witness struct {
 	mu        sync.Mutex
 	seen      map[string]int
 	announced int
+	log       []string // probe ids, and Gap, in the order of arrival
 	ready     chan struct{}
 	readied   sync.Once
 	cancel    context.CancelFunc
@@ -55,6 +56,7 @@ func (w *Witness) take(message []byte) {
 	defer w.mu.Unlock()
 	for _, id := range probe.FindAll(message, -1) {
 		w.seen[string(id)]++
+		w.log = append(w.log, string(id))
 	}
 }
 
@@ -62,6 +64,18 @@ func (w *Witness) announce() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.announced++
+	w.log = append(w.log, Gap)
+}
+
+// Gap stands for an announcement in a Log.
+const Gap = "gap"
+
+// Log returns the probe ids of all copies, and Gap for each announcement, in
+// the order in which they came.
+func (w *Witness) Log() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.log...)
 }
 
 // Ready is closed when the server confirmed the subscription: events from then

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ type events struct {
 	*callbacks
 	flavour flavour
 	tally   tally
+	claims  claims
 	opts    Options
 	ep      *Endpoint
 	looker  mcpload.Observer // nil when nobody looks at events
@@ -52,6 +54,10 @@ type run struct {
 	done chan struct{} // closed when its goroutine is over
 
 	cursor []byte // raw JSON token; empty = null; guarded by mu
+	// stands is the event that cursor came with, claimed the one that a cursor
+	// claimed last, group what keyOf adds to a cursor. Guarded by mu, but group.
+	stands, claimed mcpload.Stamp
+	group           uint64
 
 	resumes bool // it begins at a cursor of the run before it
 
@@ -80,6 +86,9 @@ func newEvents(opts Options) (*events, error) {
 		return nil, fmt.Errorf("dialect events: %w", err)
 	}
 	d.hangUp = hangUp
+	if opts.Subscriptions > 1 && opts.Mode != mcpload.Webhook {
+		d.claims.known = make([]knownCursor, knownCursors)
+	}
 	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	switch opts.Mode {
@@ -161,6 +170,7 @@ func (d *events) begin(i int) (*run, error) {
 		done:       make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(d.life)
+	r.group = mcpload.HashID(args) ^ uint64(r.who.index+1)<<40
 	switch {
 	case d.hooks != nil:
 		r.hook = d.hooks.newHook(r)
@@ -251,12 +261,14 @@ func (d *events) Traffic() Traffic {
 // setCursor keeps a position that the target sent. null says that there is
 // none to send, not that the old one is void.
 func (r *run) setCursor(raw []byte) {
-	if len(raw) == 0 || string(raw) == "null" {
+	if none(raw) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cursor = append(r.cursor[:0], raw...)
+	if !bytes.Equal(r.cursor, raw) {
+		r.cursor, r.stands = append(r.cursor[:0], raw...), mcpload.Stamp{}
+	}
 }
 
 // notice reports something that a subscription was told.

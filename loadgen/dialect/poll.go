@@ -207,7 +207,7 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 		d.notice(r, mcpload.Truncated, a.at, "")
 	}
 	still := len(a.msg.Cursor) == 0 || string(a.msg.Cursor) == "null" || r.at(a.msg.Cursor)
-	n, bytes := d.takeEvents(r, a)
+	n, bytes, last := d.takeEvents(r, a)
 	if n > 0 && fromNow {
 		d.notice(r, mcpload.Malformed, a.at, eventsFromNow)
 	}
@@ -226,7 +226,14 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 	}
 	d.called(cause, methodPoll, a)
 	d.polled(r, sent, a, still, n)
-	r.setCursor(a.msg.Cursor)
+	if n == 0 && !a.msg.Truncated {
+		d.claim(r, a.msg.Cursor, a.at)
+	}
+	if last == (mcpload.Stamp{}) {
+		r.setCursor(a.msg.Cursor)
+	} else {
+		d.comesWith(r, a.msg.Cursor, last)
+	}
 	return sinks.PollAnswer{Events: n, More: a.msg.HasMore, Moved: !still, Next: min(a.msg.NextPoll, time.Hour)}, nil
 }
 
@@ -241,21 +248,23 @@ func (r *run) at(cursor []byte) bool {
 	return bytes.Equal(r.cursor, cursor)
 }
 
-// takeEvents reports the deliveries of a poll and returns how many there were,
-// and their size.
-func (d *events) takeEvents(r *run, a *answer) (n int, bytes int64) {
+// takeEvents reports the deliveries of a poll. It returns how many there were,
+// their size, and the last one, which is zero if that had no probe id.
+func (d *events) takeEvents(r *run, a *answer) (n int, bytes int64, last mcpload.Stamp) {
 	if a.msg.Events == nil {
-		return 0, 0
+		return 0, 0, last
 	}
 	var f wire.Fields
 	wire.Elements(a.msg.Events, func(e []byte) bool {
 		n++
 		bytes += int64(len(e))
+		last = mcpload.Stamp{}
 		if !wire.ScanFields(e, &f) {
 			d.notice(r, mcpload.Malformed, a.at, "an event is not an object")
 			return true
 		}
 		stamp, probed := mcpload.FindStamp(e)
+		last = stamp
 		d.rec.Delivered(mcpload.Delivery{
 			Sub: r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(f.EventID), At: a.at, Bytes: len(e),
 		})
@@ -265,7 +274,7 @@ func (d *events) takeEvents(r *run, a *answer) (n int, bytes int64) {
 		d.look(r, a.at, mcpload.HashID(f.EventID), &f, e)
 		return true
 	})
-	return n, bytes
+	return n, bytes, last
 }
 
 // retryThrottled tries until it is done, fails for good, or ctx is over. What

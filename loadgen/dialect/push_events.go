@@ -62,11 +62,16 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 		if s.back != 0 && probed {
 			s.tellReplayed(stamp)
 		}
+		if probed {
+			s.d.comesWith(s.r, m.Cursor, stamp)
+			return
+		}
 	case "notifications/events/active":
 		s.isActive(size, m)
 	case "notifications/events/heartbeat":
 		s.unsaid()
 		s.overhead(size, "notifications/events/heartbeat")
+		s.d.claim(s.r, m.Cursor, s.at)
 	case "notifications/events/error":
 		s.overhead(size, "notifications/events/error")
 		s.d.notice(s.r, mcpload.TransientError, s.at, faultText(m))
@@ -109,8 +114,11 @@ func (s *stream) isActive(size int, m *wire.Message) {
 	if !was {
 		s.d.resumed(s.r, m.Truncated)
 	}
-	if was && m.Truncated {
+	switch {
+	case was && m.Truncated:
 		s.d.notice(s.r, mcpload.Truncated, s.at, "")
+	case !m.Truncated:
+		s.d.claim(s.r, m.Cursor, s.at)
 	}
 }
 

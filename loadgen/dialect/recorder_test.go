@@ -66,6 +66,10 @@ func (m *memory) Delivered(d mcpload.Delivery) {
 func (m *memory) Noticed(n mcpload.Notice) {
 	m.keep(func() {
 		m.notices = append(m.notices, n)
+		if n.Kind == mcpload.Claimed {
+			m.line("noticed claimed %d/%d/%d", n.Stamp.Run, n.Stamp.Source, n.Stamp.Seq)
+			return
+		}
 		detail := n.Detail
 		if n.Refused {
 			detail += fmt.Sprintf(" (%d/%d/%d)", n.Stamp.Run, n.Stamp.Source, n.Stamp.Seq)

@@ -1,0 +1,72 @@
+package results_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/results"
+	"github.com/mcpload/mcpload/sinks"
+)
+
+// TestOverheadSharesAWindow draws up a lane whose running overhead and events
+// outside of the measured window are ten times those inside, and holds every
+// ratio to the window.
+func TestOverheadSharesAWindow(t *testing.T) {
+	traffic := func(n int64) (out [mcpload.Causes]sinks.Traffic) {
+		for c, x := range map[mcpload.Cause]sinks.Traffic{
+			mcpload.Events:       {Calls: 4, Requests: 4, Up: 400, Down: 600, Connections: 1},
+			mcpload.EmptyPoll:    {Calls: 6, Requests: 6, Up: 60, Down: 40},
+			mcpload.Subscribe:    {Calls: 2, Requests: 2, Up: 20, Down: 20, Connections: 2},
+			mcpload.Unsubscribe:  {Calls: 2, Requests: 2, Up: 10, Down: 10},
+			mcpload.Reconnect:    {Calls: 1, Requests: 1, Up: 5, Down: 5, Connections: 1},
+			mcpload.Verification: {},
+		} {
+			out[c] = sinks.Traffic{Calls: n * x.Calls, Requests: n * x.Requests, Up: n * x.Up, Down: n * x.Down, Connections: n * x.Connections}
+		}
+		return out
+	}
+	a := sinks.LaneAccount{
+		Name: "poll", Subscriptions: 2, SubscriptionHours: 20, EventBytes: 3000, Received: 100,
+		Ready:     sinks.Ready{Attempts: 4},
+		SubCounts: sinks.SubCounts{Expected: 7, Delivered: 7, Active: 20 * time.Hour},
+		Traffic:   traffic(11),
+		Measured:  sinks.Window{Traffic: traffic(1), EventBytes: 300, Received: 10, Active: 2 * time.Hour},
+	}
+	l := results.NewLane(&a)
+	o := l.Overhead
+	for _, c := range []struct {
+		name      string
+		got, want results.Share
+	}{
+		// 6 empty polls and a reconnect, 110 bytes, over 10 events.
+		{"perDelivered", o.PerDelivered, results.Share{Requests: 0.7, Bytes: 11, Connections: 0.1}},
+		{"perSubscriptionHour", o.PerSubscriptionHour, results.Share{Requests: 3.5, Bytes: 55, Connections: 0.5}},
+		// 15 requests, 1170 bytes and 4 connections over 10 events.
+		{"totalPerDelivered", o.TotalPerDelivered, results.Share{Requests: 1.5, Bytes: 117, Connections: 0.4}},
+		// 44 requests, 660 bytes and 22 connections of the whole run, over the 4
+		// times that one of the 2 subscriptions was opened.
+		{"perSubscription", o.PerSubscription, results.Share{Requests: 11, Bytes: 165, Connections: 5.5}},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, c.got, c.want)
+		}
+	}
+	if o.Requests != 11*11 || o.SubscriptionHours != 20 || o.Opened != 4 || l.Received != 100 {
+		t.Errorf("%d requests in %v hours of %d subscriptions that received %d", o.Requests, o.SubscriptionHours, o.Opened, l.Received)
+	}
+	if o.Measured.Received != 10 || o.Measured.SubscriptionHours != 2 || len(o.Measured.Causes) != 5 || o.Measured.Causes["emptyPoll"].BytesUp != 60 {
+		t.Errorf("measured: %+v", o.Measured)
+	}
+
+	// Events on a stream are no calls: their bytes are those of the deliveries.
+	a = sinks.LaneAccount{Name: "push", EventBytes: 9000, Measured: sinks.Window{EventBytes: 3180, Received: 10}}
+	if got, want := results.NewLane(&a).Overhead.TotalPerDelivered, (results.Share{Bytes: 318}); got != want {
+		t.Errorf("a stream: %+v, want %+v", got, want)
+	}
+	// Nothing came in the window: no ratio, and none that is infinite.
+	a.Measured.Received = 0
+	if got := results.NewLane(&a).Overhead.TotalPerDelivered; got != (results.Share{}) {
+		t.Errorf("nothing received: %+v", got)
+	}
+}
