@@ -413,7 +413,8 @@ func (m *forecast) longest(f faults.Fault) int64 {
 	var d int64
 	for _, list := range m.sources {
 		for _, e := range list {
-			if e.Measured && f.Hits(m.mode, e.Stamp) {
+			// An earlier fault of the plan may hit the event instead.
+			if hit, _ := m.spec.Event(m.mode, e.Stamp); e.Measured && hit == f {
 				d = max(d, f.DelayOf(e.Stamp).Milliseconds())
 			}
 		}
