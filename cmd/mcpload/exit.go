@@ -25,13 +25,15 @@ const exitCodesHelp = `Exit codes:
        figure got worse than a gate allows; merge: shards are missing or ended
        early; capacity: the highest load met the level, so the capacity is above
        it, or too many trials disagreed
-  2    bad profile, flag or argument
-  3    the target cannot be reached, went away, or does not offer what is asked
+  2    bad profile, flag or argument, or the --out directory is in use
+  3    the target cannot be reached, went away (also at the very end), accepted no
+       event, or does not offer what is asked
   4    the generator was the bottleneck: its figures say little about the target
   5    a threshold was not evaluated, because there was nothing to judge: nothing was
        owed to the lane, or it heard nothing at all; none failed
   99   a threshold failed; capacity: not even the lowest load met the level
-  130  interrupted; what was measured until then was written`
+  130  interrupted (Ctrl-C, SIGTERM, SIGHUP); what was measured until then was
+       written`
 
 // usageError is an error of the one who called.
 type usageError struct{ error }
