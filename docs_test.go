@@ -42,6 +42,9 @@ are written ` + "`250ms`, `10s`, `1h30m`" + `; rates ` + "`20/s`, `300/m`, `3600
 So is a key that would do nothing without another one. Another target (` + "`--target`, `--command`, `--set target.url=…`" + `) takes the place of an embedded one, with all that the file says of
 ` + "`target.embedded`" + `.
 
+A file has at most 1 MiB, 20,000 keys, values and signs between them, 64 levels, 1,000 lanes and 200 cases. The texts that templates of ` + "`arguments`" + ` or ` + "`payload`" + ` give have at most 1 MiB
+together; a ` + "`printf`" + ` gives at most 64 KiB, has its format in quotes, at most 64 verbs, and widths of at most three digits.
+
 ` + "`mcpload profiles show compare`" + ` prints a commented one.
 `},
 }

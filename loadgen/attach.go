@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/defaults"
 )
 
@@ -70,7 +71,7 @@ func Attach(ctx context.Context, o AttachOptions, attach func(ctx context.Contex
 			break
 		}
 		if i < o.Concurrency {
-			wg.Go(work)
+			wg.Go(crash.Guarded(work))
 		}
 		select {
 		case next <- i:

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // ChurnOptions say how subscriptions leave and come back.
@@ -52,6 +54,7 @@ func Churn(ctx context.Context, o ChurnOptions) ChurnStats {
 	defer cancel()
 	watch := make(chan struct{})
 	go func() {
+		defer crash.Guard()
 		defer close(watch)
 		select {
 		case <-o.Stop:
@@ -77,7 +80,10 @@ func Churn(ctx context.Context, o ChurnOptions) ChurnStats {
 		i := picks[0]
 		picks = picks[1:]
 		if c.leave(i) {
-			c.wg.Go(func() { c.cycle(ctx, gentle, i) })
+			c.wg.Go(func() {
+				defer crash.Guard()
+				c.cycle(ctx, gentle, i)
+			})
 		}
 	}
 	c.wg.Wait()

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // DefaultWorkers is how many shots may be under way at once.
@@ -74,7 +75,7 @@ type pool struct {
 func (p *pool) send(d due) {
 	if p.started < len(p.busy) {
 		p.started++
-		p.wg.Go(p.work)
+		p.wg.Go(crash.Guarded(p.work))
 	}
 	p.queue <- d
 }

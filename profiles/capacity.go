@@ -144,7 +144,7 @@ func (c *checker) steps() {
 		load float64
 	}{{"capacity.from", c.p.Capacity.From}, {"capacity.to", c.p.Capacity.To}} {
 		if _, err := c.p.At(b.load); err != nil {
-			c.bad(b.path, err.Error(), "choose another load, or change what does not allow it")
+			c.bad(b.path, oneProblem(err), "choose another load, or change what does not allow it")
 		}
 	}
 }

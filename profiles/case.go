@@ -32,8 +32,15 @@ func (p *Profile) With(c Case) (*Profile, error) {
 	return Parse("case "+c.Name, text, set)
 }
 
+// maxCases bounds the runs of one calibration.
+const maxCases = 200
+
 // cases checks them as far as this package knows of faults: not at all.
 func (c *checker) cases() {
+	if n := len(c.p.Cases); n > maxCases {
+		c.bad("cases", fmt.Sprintf("%d are too many", n), fmt.Sprintf("give at most %d", maxCases))
+		return
+	}
 	seen := map[string]bool{}
 	for i, k := range c.p.Cases {
 		path := "cases." + strconv.Itoa(i)
@@ -42,7 +49,7 @@ func (c *checker) cases() {
 		}
 		seen[k.Name] = true
 		if _, err := c.p.With(k); err != nil {
-			c.bad(path, err.Error(), "mend the case's set")
+			c.bad(path, oneProblem(err), "mend the case's set")
 		}
 	}
 	if len(c.p.Cases) > 0 && len(c.p.Target.Command) > 0 {

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,8 +18,6 @@ type checker struct {
 	*decoder
 	p *Profile
 }
-
-var nameRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
 // bad reports a problem with a key, or with the nearest group above it when it
 // was not given.
@@ -82,7 +79,7 @@ func (c *checker) name(path, value string) {
 	switch {
 	case value == "":
 		c.missing(path, "give a short name of a-z, 0-9 and hyphens")
-	case !nameRule.MatchString(value):
+	case !ValidName(value):
 		c.bad(path, quote(value)+" is no name", "use a-z, 0-9 and hyphens, a letter first, at most 63")
 	}
 }
@@ -96,6 +93,26 @@ func (c *checker) least(path string, value, least int) {
 		return
 	}
 	c.bad(path, fmt.Sprintf("%d is too small", value), fmt.Sprintf("give at least %d", least))
+}
+
+// The most that keys may ask for. More than that is a slip of the keyboard, and
+// would be allocated before anything is measured.
+const (
+	maxLanes         = 1000
+	maxThresholds    = 1000
+	maxSubscriptions = 10_000_000
+	maxWorkers       = 65_536
+	maxBuffer        = 10_000_000
+	maxRate          = Rate(10_000_000)
+	maxCount         = 1_000_000_000 // of anything
+)
+
+// count checks a number of things.
+func (c *checker) count(path string, value, least, most int) {
+	c.least(path, value, least)
+	if value > most {
+		c.bad(path, fmt.Sprintf("%d is too many", value), fmt.Sprintf("give at most %d", most))
+	}
 }
 
 // span keeps durations so short that a few of them can be added up.
@@ -139,6 +156,13 @@ func (c *checker) profile() {
 	c.target()
 	if len(p.Lanes) == 0 {
 		c.missing("lanes", "give at least one, with name, mode, subscriptions and event")
+	}
+	if n := len(p.Lanes); n > maxLanes {
+		c.bad("lanes", fmt.Sprintf("%d are too many", n), fmt.Sprintf("give at most %d", maxLanes))
+		return
+	}
+	if n := len(p.Thresholds); n > maxThresholds {
+		c.bad("thresholds", fmt.Sprintf("%d are too many", n), fmt.Sprintf("give at most %d", maxThresholds))
 	}
 	seen := map[string]bool{}
 	for i := range p.Lanes {
@@ -220,12 +244,9 @@ func (c *checker) upstream() {
 	u := &c.p.Upstream
 	c.enum("upstream.kind", u.Kind, kindNames()...)
 	c.misplaced(u)
-	c.least("upstream.sources", u.Sources, 1)
-	if u.Sources > math.MaxUint16+1 {
-		c.bad("upstream.sources", fmt.Sprintf("%d is too many", u.Sources), "give at most 65536")
-	}
+	c.count("upstream.sources", u.Sources, 1, math.MaxUint16+1)
 	c.span("upstream.timeout", u.Timeout, time.Millisecond, longest)
-	c.least("upstream.workers", u.Workers, 1)
+	c.count("upstream.workers", u.Workers, 1, maxWorkers)
 	c.kind(u)
 }
 

@@ -22,10 +22,10 @@ func (c *checker) embedded() {
 		c.bad(here+"resumeOverlap", "there is resumeOnce as well", "give one of the two")
 	}
 	for _, n := range []struct {
-		key          string
-		value, least int
-	}{{"buffer", e.Buffer, 0}, {"queue", e.Queue, 0}, {"retries", e.Retries, -1}, {"suspendAfter", e.SuspendAfter, -1}} {
-		c.least(here+n.key, n.value, n.least)
+		key                string
+		value, least, most int
+	}{{"buffer", e.Buffer, 0, maxBuffer}, {"queue", e.Queue, 0, maxBuffer}, {"retries", e.Retries, -1, 1000}, {"suspendAfter", e.SuspendAfter, -1, maxCount}} {
+		c.count(here+n.key, n.value, n.least, n.most)
 	}
 	for _, d := range []struct {
 		key          string

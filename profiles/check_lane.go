@@ -49,7 +49,7 @@ func (c *checker) lane(path string, l *Lane) {
 	}
 	c.idleLane(path, l)
 	c.span(path+".churn.pause", l.Churn.Pause, 0, longest)
-	c.least(path+".attach.concurrency", l.Attach.Concurrency, 1)
+	c.count(path+".attach.concurrency", l.Attach.Concurrency, 1, maxWorkers)
 	c.enum(path+".attach.onFailure", l.Attach.OnFailure, "stop", "continue")
 	c.templates(path, l)
 }
@@ -130,7 +130,7 @@ func (c *checker) templates(path string, l *Lane) {
 	}
 	checked := *l
 	// More than the limits allow is reported there, and not tried out here.
-	checked.Subscriptions = min(l.Subscriptions, max(1, c.p.Limits.Subscriptions))
+	checked.Subscriptions = min(l.Subscriptions, max(1, c.p.Limits.Subscriptions), maxSubscriptions)
 	t, err := CompileLane(checked)
 	if err != nil {
 		_, text, _ := strings.Cut(err.Error(), ": ")

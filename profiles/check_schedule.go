@@ -42,7 +42,7 @@ func (c *checker) schedule() {
 		positive("rate", s.Rate)
 	case "burst":
 		if c.given("schedule.burst") {
-			c.least("schedule.burst", s.Burst, 1)
+			c.count("schedule.burst", s.Burst, 1, int(maxRate))
 		}
 		if c.given("schedule.every") {
 			c.span("schedule.every", s.Every, time.Microsecond, longest)
@@ -122,7 +122,10 @@ func (c *checker) limits() {
 	if !(l.Rate > 0) {
 		c.bad("limits.rate", "must be above 0", "write a rate like 20000/s")
 	}
-	c.least("limits.subscriptions", l.Subscriptions, 1)
+	if l.Rate > maxRate {
+		c.bad("limits.rate", fmt.Sprintf("%v is too much", l.Rate), fmt.Sprintf("give at most %v", maxRate))
+	}
+	c.count("limits.subscriptions", l.Subscriptions, 1, maxSubscriptions)
 	c.span("limits.duration", l.Duration, time.Second, longest)
 	if peak := c.p.Schedule.peak(); peak > l.Rate {
 		c.bad("schedule", fmt.Sprintf("reaches %v, above the limit of %v", peak, l.Rate), "lower it, or raise limits.rate")

@@ -164,8 +164,8 @@ func (c *checker) feed(u *Upstream) {
 	case f.Listen == "" && !c.p.Target.IsEmbedded():
 		c.missing("upstream.feed.listen", "with target.url, give the address under which the target polls, like 127.0.0.1:9000")
 	}
-	c.least("upstream.feed.limit", f.Limit, 0)
-	c.least("upstream.feed.keep", f.Keep, 0)
+	c.count("upstream.feed.limit", f.Limit, 0, maxBuffer)
+	c.count("upstream.feed.keep", f.Keep, 0, maxBuffer)
 	if u.Event == "" {
 		c.missing("upstream.event", "the lanes subscribe to different events: name the one that the changes stand for")
 	}

@@ -41,6 +41,10 @@ func CompileLane(l Lane) (*LaneTemplates, error) {
 	return t, nil
 }
 
+// maxWork bounds the text of sources that is worked out for all subscriptions of
+// a lane, in bytes.
+const maxWork = 1 << 30
+
 func (t *LaneTemplates) compileSources(l Lane) error {
 	text := strings.TrimSpace(l.Sources)
 	if text == "" || text == "all" {
@@ -62,6 +66,9 @@ func (t *LaneTemplates) compileSources(l Lane) error {
 	if !strings.Contains(text, "{{") {
 		t.same = first
 		return nil
+	}
+	if most := maxWork / max(len(text), len(fmt.Sprint(first))); l.Subscriptions > most {
+		return fmt.Errorf("it is too long for %d subscriptions; make it shorter, or give at most %d subscriptions", l.Subscriptions, most)
 	}
 	for i := 1; i < l.Subscriptions; i++ {
 		if _, err := t.list(i); err != nil {
@@ -187,8 +194,18 @@ func CompileHTTP(up Upstream) (func(source int, seq uint32, probe string) (url s
 // compileJSON compiles an object whose strings are templates. Keys are sorted,
 // so that equal arguments have equal bytes.
 func compileJSON(object map[string]any, s scope) ([]part, error) {
-	parts, err := compileValue(object, compiler{scope: s, json: true})
-	return merge(parts), err
+	c := compiler{scope: s, json: true}
+	parts, err := compileValue(object, c)
+	if err != nil {
+		return nil, err
+	}
+	parts = merge(parts)
+	for i := range samples {
+		if len(c.run(nil, parts, &samples[i])) > maxOutput {
+			return nil, fmt.Errorf("its texts are more than %d KiB together; make them shorter", maxOutput>>10)
+		}
+	}
+	return parts, nil
 }
 
 func compileValue(v any, c compiler) ([]part, error) {

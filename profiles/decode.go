@@ -79,7 +79,11 @@ func (d *decoder) single(n *node, path string, v reflect.Value) {
 		// http: 1.1 is a number to YAML, and its text is what was meant.
 		v.SetString(n.text)
 	case reflect.Int:
-		if i, ok := n.value.(int64); ok && !v.OverflowInt(i) {
+		if i, ok := n.value.(int64); ok {
+			if i < -maxCount || i > maxCount {
+				d.report(n, path, n.text+" is out of bounds", fmt.Sprintf("give at most %d", maxCount))
+				return
+			}
 			v.SetInt(i)
 			return
 		}

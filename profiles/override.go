@@ -18,9 +18,17 @@ func override(root *node, text string, number int) []Problem {
 		r.bad(0, "", "there is no path=value", "write it like lanes.push.subscriptions=1000")
 		return r.problems
 	}
+	keys := strings.SplitN(path, ".", maxDepth+1)
+	if len(keys) > maxDepth {
+		r.bad(0, "", "its path is too long", fmt.Sprintf("at most %d keys are nested", maxDepth))
+		return r.problems
+	}
 	set := r.value(value, path)
-	if len(r.problems) == 0 {
-		r.set(root, strings.Split(path, "."), "", set)
+	if len(r.problems) > 0 {
+		return r.problems
+	}
+	if r.set(root, keys, "", set); root.deeper(maxDepth) {
+		r.bad(0, path, "nested too deeply", fmt.Sprintf("at most %d levels are read", maxDepth))
 	}
 	return r.problems
 }

@@ -40,6 +40,9 @@ func Parse(name string, data []byte, overrides []string) (*Profile, error) {
 		return nil, newError(r.problems)
 	}
 	r.problems = append(r.problems, overrideAll(root, overrides)...)
+	if root.deeper(maxDepth) {
+		return nil, newError(r.problems)
+	}
 	p := defaultProfile()
 	d := &decoder{at: map[string]*node{}, tainted: map[string]bool{}, problems: r.problems}
 	d.decode(root, "", reflect.ValueOf(&p).Elem())
@@ -68,7 +71,7 @@ func (p *Profile) spell(key string) string {
 	}
 	number, rest, more := strings.Cut(rest, ".")
 	i, err := strconv.Atoi(number)
-	if err != nil || i >= len(p.Lanes) || p.Lanes[i].Name == "" {
+	if err != nil || i < 0 || i >= len(p.Lanes) || p.Lanes[i].Name == "" {
 		return key
 	}
 	for j, l := range p.Lanes {

@@ -1,9 +1,12 @@
 package profiles
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Problem is one thing that is wrong with a profile.
@@ -19,33 +22,67 @@ type Problem struct {
 	line int // for sorting; overrides come last
 }
 
-// String is one line: where: key: what; mend.
+// String is one line: where: key: what; mend. What is too long is cut.
 func (p Problem) String() string {
 	var b strings.Builder
-	b.WriteString(p.Where)
+	b.WriteString(short(p.Where, 200))
 	b.WriteString(": ")
 	if p.Key != "" {
-		b.WriteString(p.Key)
+		b.WriteString(short(p.Key, 120))
 		b.WriteString(": ")
 	}
-	b.WriteString(p.What)
+	b.WriteString(short(p.What, 400))
 	if p.Mend != "" {
 		b.WriteString("; ")
-		b.WriteString(p.Mend)
+		b.WriteString(short(p.Mend, 800))
 	}
 	return b.String()
+}
+
+// short gives at most that many bytes of s, and control characters escaped, so
+// that what a profile holds stays on the line of its problem.
+func short(s string, most int) string {
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most-3], "") + "..."
+	}
+	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return s
+	}
+	quoted := strconv.Quote(s)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
 // Error is everything that is wrong with a profile, in the order of the file.
 type Error struct{ Problems []Problem }
 
-// Error gives one line for each problem.
+// maxLines is how many problems the text of an error lists.
+const maxLines = 20
+
+// Error gives one line for each problem, and of many only the first.
 func (e *Error) Error() string {
-	lines := make([]string, len(e.Problems))
+	var lines []string
 	for i, p := range e.Problems {
-		lines[i] = p.String()
+		if i == maxLines {
+			lines = append(lines, fmt.Sprintf("and %d more problems", len(e.Problems)-i))
+			break
+		}
+		lines = append(lines, p.String())
 	}
 	return strings.Join(lines, "\n")
+}
+
+// oneProblem is the text of an error of [Parse] on one line: its first problem,
+// and how many more there are.
+func oneProblem(err error) string {
+	var e *Error
+	if !errors.As(err, &e) || len(e.Problems) == 0 {
+		return err.Error()
+	}
+	text := e.Problems[0].String()
+	if more := len(e.Problems) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text
 }
 
 func newError(problems []Problem) *Error {

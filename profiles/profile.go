@@ -270,7 +270,8 @@ type Churn struct {
 // Attach opens a lane's subscriptions.
 type Attach struct {
 	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"` // per second; 0 = as fast as Concurrency allows
-	// Concurrency is how many may be on their way at once, default 64.
+	// Concurrency is how many may be on their way at once, default 64, at most
+	// 65536.
 	Concurrency int `yaml:"concurrency,omitempty" json:"concurrency"`
 	// OnFailure is stop (the default) or continue.
 	OnFailure string `yaml:"onFailure,omitempty" json:"onFailure"`
@@ -311,8 +312,8 @@ type Upstream struct {
 	Replay  UpstreamReplay `yaml:"replay,omitempty" json:"replay,omitzero"`
 	// Timeout bounds one shot, default 5s.
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout"`
-	// Workers bounds the shots under way, default 64. A shot that is due while
-	// all are busy is dropped.
+	// Workers bounds the shots under way, default 64, at most 65536. A shot that
+	// is due while all are busy is dropped.
 	Workers int `yaml:"workers,omitempty" json:"workers"`
 }
 
@@ -389,9 +390,9 @@ type Instrument struct {
 
 // Limits bounds a run. A profile over its limits is refused before it starts.
 type Limits struct {
-	// Rate of emissions at its highest, default 20000/s.
+	// Rate of emissions at its highest, default 20000/s, at most 10000000/s.
 	Rate Rate `yaml:"rate,omitempty" json:"rate"`
-	// Subscriptions of all lanes together, default 200000.
+	// Subscriptions of all lanes together, default 200000, at most 10000000.
 	Subscriptions int `yaml:"subscriptions,omitempty" json:"subscriptions"`
 	// Duration of the whole run at its longest, default 24h.
 	Duration time.Duration `yaml:"duration,omitempty" json:"duration"`

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,7 +74,60 @@ var functions = template.FuncMap{
 		}
 		return a % b
 	},
-	"int": func(a int) int { return a },
+	"int":    func(a int) int { return a },
+	"printf": printf,
+}
+
+// The bounds of templates: they are run for each subscription or shot, so that
+// what one of them gives must stay in bounds, too.
+const (
+	maxText   = 64 << 10 // bytes that one printf gives
+	maxOutput = 1 << 20  // bytes of a text, of all arguments, or of a payload
+	maxVerbs  = 64       // of one format
+	maxWidth  = 3        // digits of a width in a format
+)
+
+// printf cuts what it gives, so that it is total and formats within each other
+// stay in bounds, too. Where that would happen is found by triedPrintf.
+func printf(format string, args ...any) string {
+	s := fmt.Sprintf(format, args...)
+	return s[:min(len(s), maxText)]
+}
+
+// triedPrintf is printf while a template is tried.
+func triedPrintf(format string, args ...any) (string, error) {
+	s := fmt.Sprintf(format, args...)
+	if len(s) > maxText {
+		return "", fmt.Errorf("a printf gives more than %d KiB", maxText>>10)
+	}
+	return s, nil
+}
+
+// format checks the format of a printf, which bounds what it allocates.
+func format(cmd *parse.CommandNode) error {
+	if len(cmd.Args) < 2 {
+		return errors.New("printf needs a format in quotes")
+	}
+	f, ok := cmd.Args[1].(*parse.StringNode)
+	if !ok {
+		return errors.New("the format of printf must stand in quotes")
+	}
+	if n := strings.Count(f.Text, "%"); n > maxVerbs {
+		return fmt.Errorf("a format has %d verbs; use at most %d", n, maxVerbs)
+	}
+	if strings.Contains(f.Text, "*") {
+		return errors.New("a format has the width *; write the width as a number")
+	}
+	digits := 0
+	for _, r := range f.Text {
+		if digits++; r < '0' || r > '9' {
+			digits = 0
+		}
+		if digits > maxWidth {
+			return fmt.Errorf("a format has a number of more than %d digits; use a smaller width", maxWidth)
+		}
+	}
+	return nil
 }
 
 var functionNames = []string{"add", "sub", "mul", "div", "mod", "int", "printf"}
@@ -130,6 +184,11 @@ func (c compiler) pipe(p *parse.PipeNode) error {
 		return errControl
 	}
 	for _, cmd := range p.Cmds {
+		if f, ok := cmd.Args[0].(*parse.IdentifierNode); ok && f.Ident == "printf" {
+			if err := format(cmd); err != nil {
+				return err
+			}
+		}
 		for _, arg := range cmd.Args {
 			switch a := arg.(type) {
 			case *parse.PipeNode:
@@ -186,15 +245,25 @@ func (c compiler) split(nodes []parse.Node) []part {
 	return parts
 }
 
-// tried runs parts once: a template that works for one number works for all.
+// The numbers that templates are tried with: the least, and the most.
+var samples = []env{{}, {Index: maxSubscriptions, Source: math.MaxUint16, Seq: math.MaxUint32, Probe: sampleProbe}}
+
+// tried runs parts: a template that works for one number works for all.
 func (c compiler) tried(parts []part) ([]part, error) {
 	for _, p := range parts {
 		if p.tmpl == nil {
 			continue
 		}
-		if err := p.tmpl.Execute(&bytes.Buffer{}, c.scope.data(&env{})); err != nil {
-			return nil, c.explain(err)
+		for i := range samples {
+			var out bytes.Buffer
+			if err := p.tmpl.Funcs(template.FuncMap{"printf": triedPrintf}).Execute(&out, c.scope.data(&samples[i])); err != nil {
+				return nil, c.explain(err)
+			}
+			if out.Len() > maxOutput {
+				return nil, fmt.Errorf("a template gives more than %d KiB of text; make it shorter", maxOutput>>10)
+			}
 		}
+		p.tmpl.Funcs(functions)
 	}
 	return parts, nil
 }

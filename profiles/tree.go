@@ -3,12 +3,15 @@ package profiles
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/scanner"
+	"github.com/goccy/go-yaml/token"
 )
 
 // A profile's YAML is read into a tree of our own first: overrides are set in
@@ -59,6 +62,9 @@ type reader struct {
 const (
 	maxBytes = 1 << 20
 	maxDepth = 64
+	// maxTokens is about 5,000 keys with a value each. The time that the parser
+	// takes grows with the square of the number of keys in one group.
+	maxTokens = 20_000
 )
 
 // read parses text, which must be one YAML document.
@@ -67,11 +73,12 @@ func (r *reader) read(text []byte) (root *node) {
 		r.bad(1, "", "is too large for a profile", "at most 1 MiB is read")
 		return nil
 	}
-	if line := tooDeep(text); line > 0 {
-		r.bad(line, "", "brackets are nested too deeply", fmt.Sprintf("at most %d levels are read", maxDepth))
+	tokens, line, what, mend := scan(text)
+	if what != "" {
+		r.bad(line, "", what, mend)
 		return nil
 	}
-	file, err := parseYAML(text)
+	file, err := parseYAML(tokens)
 	if err != nil {
 		line, what := 1, err.Error()
 		if at := yaml.Error(nil); errors.As(err, &at) {
@@ -98,34 +105,61 @@ func (r *reader) read(text []byte) (root *node) {
 	return r.convert(bodies[0], "", 1, 0)
 }
 
+// scan splits text into tokens. Where there are more of them, or deeper nested
+// ones, than a profile needs, it stops, and returns the line and what is wrong:
+// the parser would take time and memory out of all proportion.
+func scan(text []byte) (tokens token.Tokens, line int, what, mend string) {
+	defer func() {
+		if p := recover(); p != nil {
+			line, what, mend = 1, fmt.Sprintf("this is not YAML: the scanner gave up: %v", p), "mind indentation, quotes and brackets"
+		}
+	}()
+	var s scanner.Scanner
+	s.Init(string(text))
+	line = 1
+	flow, block := 0, 0 // brackets that are open, and signs that nest on the line
+	for {
+		found, err := s.Scan()
+		if err == io.EOF {
+			return tokens, 0, "", ""
+		}
+		// Any other error is in the last token, which the parser reports.
+		for i, t := range found {
+			if t.Position != nil && t.Position.Line != line {
+				line, block = t.Position.Line, 0
+			}
+			switch t.Type {
+			case token.SequenceStartType, token.MappingStartType:
+				flow++
+			case token.SequenceEndType, token.MappingEndType:
+				flow = max(0, flow-1)
+			case token.SequenceEntryType, token.MappingKeyType, token.MappingValueType, token.AnchorType, token.AliasType, token.TagType:
+				if flow == 0 {
+					block++
+				}
+			}
+			switch {
+			case flow > maxDepth:
+				return nil, line, "brackets are nested too deeply", fmt.Sprintf("at most %d levels are read", maxDepth)
+			case block > maxDepth:
+				return nil, line, "nested too deeply on one line", fmt.Sprintf("at most %d levels are read", maxDepth)
+			case len(tokens)+i >= maxTokens:
+				return nil, line, "there is too much in it", fmt.Sprintf("at most %d keys, values and signs between them are read", maxTokens)
+			}
+		}
+		tokens.Add(found...)
+	}
+}
+
 // parseYAML guards against the parser's own mistakes: a profile may come from
 // anywhere, and must not bring a program down.
-func parseYAML(text []byte) (file *ast.File, err error) {
+func parseYAML(tokens token.Tokens) (file *ast.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the parser gave up: %v", p)
 		}
 	}()
-	return parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
-}
-
-// tooDeep returns the line on which flow brackets nest more than maxDepth deep,
-// or 0. It may count brackets inside quoted text: nobody needs that many.
-func tooDeep(text []byte) int {
-	depth, line := 0, 1
-	for _, c := range text {
-		switch c {
-		case '\n':
-			line++
-		case '[', '{':
-			if depth++; depth > maxDepth {
-				return line
-			}
-		case ']', '}':
-			depth = max(0, depth-1)
-		}
-	}
-	return 0
+	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
 func (r *reader) bad(line int, key, what, mend string) {
@@ -247,6 +281,24 @@ func join(path, key string) string {
 		return key
 	}
 	return path + "." + key
+}
+
+// deeper tells whether the tree is more than levels deep.
+func (n *node) deeper(levels int) bool {
+	if levels < 0 {
+		return true
+	}
+	for _, f := range n.fields {
+		if f.value.deeper(levels - 1) {
+			return true
+		}
+	}
+	for _, item := range n.items {
+		if item.deeper(levels - 1) {
+			return true
+		}
+	}
+	return false
 }
 
 // quote shortens what it quotes, so that a problem stays one line.

@@ -209,7 +209,7 @@ func (c *Capacity) Write(w io.Writer) error {
 // ReadCapacity reads one capacity, strictly: an unknown field, another schema
 // or anything after it is an error that wraps [ErrFormat].
 func ReadCapacity(in io.Reader) (*Capacity, error) {
-	data, err := io.ReadAll(in)
+	data, err := readBounded(in, maxResultBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read capacity: %w", err)
 	}
@@ -227,6 +227,9 @@ func ReadCapacity(in io.Reader) (*Capacity, error) {
 	c := new(Capacity)
 	if err := dec.Decode(c); err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrFormat, jsonProblem(data, err))
+	}
+	if err := plausible(c); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	for i, s := range c.Steps {
 		if s.Expected != s.Delivered+s.Lost || s.Number != i+1 {
@@ -246,7 +249,7 @@ func IsCapacity(dir string) bool {
 // step from its archive (see [Rebuild]). A step that says something else than
 // its archive is refused with an error that wraps [ErrFormat].
 func RebuildCapacity(dir string) (*Capacity, error) {
-	f, err := os.Open(filepath.Join(dir, CapacityFile))
+	f, err := openRegular(filepath.Join(dir, CapacityFile))
 	if err != nil {
 		return nil, fmt.Errorf("load capacity: %w", err)
 	}

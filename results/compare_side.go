@@ -92,9 +92,6 @@ func loadRun(dir string) (Run, error) {
 	}
 	run := Run{Path: dir, Result: r, Logs: map[string]*Log{}}
 	for _, l := range r.Lanes {
-		if l.Name != filepath.Base(l.Name) || l.Name == ".." {
-			return Run{}, fmt.Errorf("%w: %s: the lane name %q is no file name; was the result edited?", ErrCompare, dir, l.Name)
-		}
 		log, err := LoadLog(dir, l.Name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

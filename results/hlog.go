@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"math/bits"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -55,7 +54,7 @@ type Bucket struct {
 // wraps fs.ErrNotExist where there is none.
 func LoadLog(dir, lane string) (*Log, error) {
 	name := filepath.Join(dir, lane+".hlog")
-	f, err := os.Open(name)
+	f, err := openRegular(name)
 	if err != nil {
 		return nil, fmt.Errorf("load histogram log: %w", err)
 	}
@@ -76,7 +75,7 @@ func ReadLog(in io.Reader) (*Log, error) {
 	unit := int64(1)
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 64<<10), maxLogLine)
-	n := 0
+	n, held := 0, 0
 	for lines.Scan() {
 		n++
 		text := lines.Text()
@@ -90,6 +89,9 @@ func ReadLog(in io.Reader) (*Log, error) {
 			in, err := parseInterval(text, unit)
 			if err != nil {
 				return nil, fmt.Errorf("%w: line %d: %w", ErrLog, n, err)
+			}
+			if held += len(in.Buckets); held > maxBuckets {
+				return nil, fmt.Errorf("%w: line %d: the histograms up to here have more than %d buckets; is this a log that mcpload wrote?", ErrLog, n, maxBuckets)
 			}
 			log.Intervals = append(log.Intervals, in)
 		}
@@ -147,11 +149,21 @@ func parseSeconds(what, text string) (time.Duration, error) {
 	return time.Duration(math.Round(v*1000)) * time.Millisecond, nil
 }
 
+// maxIntervalBuckets is beyond what the ledger's range and digits have.
+const maxIntervalBuckets = 1 << 16
+
+// maxBuckets bounds what a small log can unfold to, here to a gigabyte. Tests
+// lower it.
+var maxBuckets = 1 << 26
+
 // maxSamples bounds the samples of one interval, so that no sum of intervals
 // overflows.
 const maxSamples = 1 << 40
 
 func buckets(h *hdrhistogram.PackedHistogram, unit int64) ([]Bucket, error) {
+	if n := h.Populated(); n > maxIntervalBuckets || h.SignificantFigures() > significantDigits {
+		return nil, fmt.Errorf("the histogram has %d buckets of %d digits, and a run has at most %d of %d; copy the file again from where the run wrote it", n, h.SignificantFigures(), maxIntervalBuckets, significantDigits)
+	}
 	out := make([]Bucket, 0, h.Populated())
 	var total int64
 	width := bucketWidth(h)

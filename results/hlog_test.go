@@ -127,6 +127,17 @@ func FuzzReadLog(f *testing.F) {
 			}
 			return
 		}
+		for _, tag := range []string{TagIntended, TagSent} {
+			var sum int64
+			for _, in := range log.of(tag) {
+				for _, b := range in.Buckets {
+					sum += b.Count
+				}
+			}
+			if n := log.histogram(tag).TotalCount(); n != sum {
+				t.Errorf("the intervals tagged %s hold %d samples, and %d together", tag, sum, n)
+			}
+		}
 		for _, in := range log.Intervals {
 			if in.Start < 0 || in.Length < 0 || (in.Tag != TagIntended && in.Tag != TagSent) {
 				t.Errorf("interval %v", in)

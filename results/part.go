@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -78,24 +77,35 @@ func SavePart(dir string, p *Part) error {
 // [ErrFormat].
 func LoadPart(dir string) (*Part, error) {
 	name := filepath.Join(dir, PartFile)
-	data, err := os.ReadFile(name)
+	f, err := openRegular(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s has no %s: only what run --shard wrote can be merged", ErrFormat, dir, PartFile)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load a shard: %w", err)
 	}
+	defer f.Close()
+	data, err := readBounded(f, maxPartBytes)
+	if err != nil {
+		return nil, fmt.Errorf("load a shard: %s: %w", name, err)
+	}
+	p, err := readPart(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrFormat, name, err)
+	}
+	return p, nil
+}
+
+// readPart reads a part strictly.
+func readPart(data []byte) (*Part, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	p := new(Part)
 	if err := dec.Decode(p); err != nil {
-		return nil, fmt.Errorf("%w: %s: %s", ErrFormat, name, jsonProblem(data, err))
+		return nil, errors.New(jsonProblem(data, err))
 	}
-	if p.Schema != PartSchema {
-		return nil, fmt.Errorf("%w: %s: its schema is %q and this program reads %q; use the program's version that wrote it", ErrFormat, name, p.Schema, PartSchema)
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, errors.New("there is more behind its end; was it edited?")
 	}
-	if p.Count < 2 || p.Index < 0 || p.Index >= p.Count {
-		return nil, fmt.Errorf("%w: %s: there is no shard %d of %d", ErrFormat, name, p.Index, p.Count)
-	}
-	return p, nil
+	return p, p.check()
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // ErrFormat is wrapped by every error about the content of a result file.
@@ -33,7 +34,7 @@ func (r *Result) Write(w io.Writer) error {
 // do not add up or anything after the result is an error that wraps
 // [ErrFormat].
 func Read(in io.Reader) (*Result, error) {
-	data, err := io.ReadAll(in)
+	data, err := readBounded(in, maxResultBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read result: %w", err)
 	}
@@ -65,7 +66,7 @@ func Load(path string) (*Result, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, File)
 	}
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("load result: %w", err)
 	}
@@ -77,14 +78,30 @@ func Load(path string) (*Result, error) {
 	return r, nil
 }
 
-// Check verifies the sums that hold in every result.
+// Check verifies what holds in every result: its sums, that its numbers can be
+// those of a run, and that its lanes have names that a profile may have.
 func (r *Result) Check() error {
+	if err := plausible(r); err != nil {
+		return err
+	}
+	if err := between("coverage", r.Coverage, 0, 1); err != nil {
+		return err
+	}
+	if p := r.Part; p != nil && (p.Count < 2 || p.Count > MaxShards || p.Index >= p.Count) {
+		return fmt.Errorf("part: there is no shard %d of %d", p.Index, p.Count)
+	}
+	if !r.Finished.IsZero() && r.Finished.Before(r.Started) {
+		return fmt.Errorf("finished: %s is before it started, %s", r.Finished.Format(time.RFC3339), r.Started.Format(time.RFC3339))
+	}
 	u := r.Upstream
 	if u.Shots != u.Fired+u.Dropped || u.Fired != u.Accepted+u.Uncertain+u.Refused {
 		return fmt.Errorf("upstream: %d shots are not %d accepted + %d uncertain + %d refused + %d dropped", u.Shots, u.Accepted, u.Uncertain, u.Refused, u.Dropped)
 	}
 	seen := map[string]bool{}
-	for _, l := range r.Lanes {
+	for i, l := range r.Lanes {
+		if err := checkLaneName(fmt.Sprintf("lanes[%d].name", i), l.Name); err != nil {
+			return err
+		}
 		if l.Expected != l.Delivered+l.Lost() {
 			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d lost in silence + %d lost and announced + %d lost with their order unknown + %d undeliverable + %d refused + %d suspended",
 				l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostOrderUnknown, l.LostUndeliverable, l.LostRefused, l.LostSuspended)
@@ -105,11 +122,11 @@ func jsonProblem(data []byte, err error) string {
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("line %d: %v", lineAt(data, syntax.Offset), err)
 	case errors.As(err, &typed):
-		return fmt.Sprintf("line %d: %s cannot be a %s", lineAt(data, typed.Offset), typed.Field, typed.Value)
+		return fmt.Sprintf("line %d: %.200s cannot be a %.80s", lineAt(data, typed.Offset), typed.Field, typed.Value)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return "it ends too early; was the run cut off while it wrote?"
 	}
-	return strings.TrimPrefix(err.Error(), "json: ")
+	return fmt.Sprintf("%.200s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 func lineAt(data []byte, offset int64) int {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -32,13 +33,29 @@ func Rebuild(dir string) (*Result, error) {
 			again := SummariseNanos(log.histogram(part.tag))
 			again.OutOfRange = part.q.OutOfRange
 			if again != *part.q {
-				return nil, fmt.Errorf("%w: lane %s: the histograms tagged %s give p50 %s and p99 %s of %d samples, and result.json says %s and %s of %d; one of them was changed", ErrFormat,
-					l.Name, part.tag, FormatNanos(again.P50), FormatNanos(again.P99), again.Count, FormatNanos(part.q.P50), FormatNanos(part.q.P99), part.q.Count)
+				return nil, fmt.Errorf("%w: %s: lane %s: the histograms tagged %s give %s, and result.json says %s; one of them was changed", ErrFormat,
+					filepath.Join(dir, l.Name+".hlog"), l.Name, part.tag, again.text(), part.q.text())
 			}
 			*part.q = again
 		}
 	}
+	timelines, err := LoadTimelines(dir)
+	if errors.Is(err, fs.ErrNotExist) { // of before there were timelines
+		return r, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.checkTimelines(timelines); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
 	return r, nil
+}
+
+// text is the quantiles on one line.
+func (q Quantiles) text() string {
+	return fmt.Sprintf("%d samples from %s to %s with p50 %s, p90 %s, p99 %s, p999 %s, mean %s", q.Count,
+		FormatNanos(q.Min), FormatNanos(q.Max), FormatNanos(q.P50), FormatNanos(q.P90), FormatNanos(q.P99), FormatNanos(q.P999), FormatNanos(q.Mean))
 }
 
 // histogram adds up the intervals of one tag.

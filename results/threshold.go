@@ -309,7 +309,7 @@ func FormatNanos(n Nanos) string {
 		return "0"
 	}
 	if d < 0 {
-		return "-" + FormatNanos(-n)
+		return "-" + FormatNanos(-max(n, -math.MaxInt64))
 	}
 	if d >= time.Minute {
 		return d.Round(time.Second).String()

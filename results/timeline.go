@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -103,7 +102,7 @@ func WriteTimelines(w io.Writer, lanes []string, of map[string]Timeline) error {
 // fs.ErrNotExist where there are none: runs of before there were timelines.
 func LoadTimelines(dir string) (map[string]Timeline, error) {
 	name := filepath.Join(dir, TimelineFile)
-	f, err := os.Open(name)
+	f, err := openRegular(name)
 	if err != nil {
 		return nil, fmt.Errorf("load timelines: %w", err)
 	}
@@ -118,7 +117,7 @@ func LoadTimelines(dir string) (map[string]Timeline, error) {
 // ReadTimelines reads timelines strictly: what this package did not write is an
 // error that wraps [ErrTimeline] and names the line.
 func ReadTimelines(r io.Reader) (map[string]Timeline, error) {
-	in := csv.NewReader(r)
+	in := csv.NewReader(io.LimitReader(r, maxTimelineBytes))
 	in.FieldsPerRecord, in.ReuseRecord = len(timelineHead), true
 	head, err := in.Read()
 	if err != nil || !slices.Equal(head, timelineHead) {
@@ -147,7 +146,7 @@ func (t Timeline) with(row []string) (Timeline, error) {
 	n := make([]int64, len(row)-1)
 	for i, text := range row[1:] {
 		v, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || v < 0 {
+		if err != nil || v < 0 || i >= 2 && v > maxCount {
 			return t, fmt.Errorf("%s is %.40q; want a count", timelineHead[i+1], text)
 		}
 		n[i] = v

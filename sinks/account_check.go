@@ -40,6 +40,15 @@ func (a Account) Check() error {
 	return fmt.Errorf("%w: %w", ErrUnbalanced, errors.Join(wrong...))
 }
 
+// samples is how many there are; an account that was read from a file may have
+// no histogram.
+func (t Timing) samples() int64 {
+	if t.Histogram == nil {
+		return 0
+	}
+	return t.Histogram.TotalCount()
+}
+
 func (n *LaneAccount) check() []string {
 	var out []string
 	same := func(what string, got, want int64) {
@@ -55,10 +64,10 @@ func (n *LaneAccount) check() []string {
 	if n.Sums != n.SubCounts {
 		out = append(out, fmt.Sprintf("subscriptions add up to %+v, the lane has %+v", n.Sums, n.SubCounts))
 	}
-	same("latency from intended, samples", n.Latency.FromIntended.Histogram.TotalCount(), n.Delivered)
-	same("latency from sent, samples", n.Latency.FromSent.Histogram.TotalCount(), n.Delivered)
+	same("latency from intended, samples", n.Latency.FromIntended.samples(), n.Delivered)
+	same("latency from sent, samples", n.Latency.FromSent.samples(), n.Delivered)
 	r := n.Ready
-	same("attempts to subscribe", r.Attempts, r.Time.Histogram.TotalCount()+r.Failed+r.Cancelled+r.Open)
+	same("attempts to subscribe", r.Attempts, r.Time.samples()+r.Failed+r.Cancelled+r.Open)
 	for _, w := range []struct {
 		what      string
 		got, most int64

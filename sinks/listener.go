@@ -21,6 +21,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // Authority signs the certificates of a run's webhook listeners. A target
@@ -200,6 +202,7 @@ func Listen(opts ListenerOptions) (*Listener, error) {
 		serve = func() error { return l.server.ServeTLS(port, "", "") }
 	}
 	go func() {
+		defer crash.Guard()
 		defer close(l.done)
 		_ = serve()
 	}()

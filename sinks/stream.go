@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // streamBuffer is what one open stream holds while it waits. It is the price
@@ -122,6 +123,7 @@ func (w *Watch) Close() {
 }
 
 func (w *Watch) run() {
+	defer crash.Guard()
 	defer close(w.done)
 	t := time.NewTicker(w.every)
 	defer t.Stop()

@@ -14,10 +14,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/results"
 )
 
@@ -31,7 +33,17 @@ const asBurner = "MCPLOAD_TEST_AS_BURNER"
 // asProgram makes it the program of upstream.kind exec.
 const asProgram = "MCPLOAD_TEST_AS_PROGRAM"
 
+// asPanic makes it a program one of whose goroutines panics.
+const asPanic = "MCPLOAD_TEST_AS_PANIC"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asPanic) != "" {
+		handlePanics()
+		var work sync.WaitGroup
+		work.Go(crash.Guarded(func() { panic("out of\n\x1b]0;order") }))
+		work.Wait()
+		return
+	}
 	if os.Getenv(asProgram) != "" {
 		injectLines()
 		return

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // onInterrupt gives a channel that is closed by the first interrupt and a
@@ -12,6 +14,7 @@ func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struc
 	stop := make(chan struct{})
 	watching := make(chan struct{})
 	go func() {
+		defer crash.Guard()
 		defer close(watching)
 		select {
 		case <-io.interrupts:
@@ -37,6 +40,7 @@ func untilInterrupt(ctx context.Context, io streams) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	watching := make(chan struct{})
 	go func() {
+		defer crash.Guard()
 		defer close(watching)
 		select {
 		case <-io.interrupts:

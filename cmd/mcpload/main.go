@@ -17,11 +17,10 @@ import (
 func main() {
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, terminationSignals...)
-	err := run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, interrupts})
-	if err != nil && err.Error() != "" {
-		fmt.Fprintf(os.Stderr, "mcpload: %v\n", err)
-	}
-	os.Exit(exitCode(err))
+	handlePanics()
+	os.Exit(guarded(os.Stderr, func() error {
+		return run(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, interrupts})
+	}))
 }
 
 // streams is what the command touches of its surroundings.

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/internal/report"
 )
@@ -135,6 +136,7 @@ func (s *shownMetrics) close(ctx context.Context, stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	watching := make(chan struct{})
 	go func() {
+		defer crash.Guard()
 		defer close(watching)
 		select {
 		case <-stop:

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/target"
 	"github.com/mcpload/mcpload/internal/target/faults"
 )
@@ -134,6 +135,7 @@ func waitForEnd(ctx context.Context, untilEOF bool, s streams) {
 		// It ends with the process at the latest: a read of standard input
 		// cannot be broken off.
 		go func() {
+			defer crash.Guard()
 			defer close(ended)
 			_, _ = io.Copy(io.Discard, s.in)
 		}()

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/target"
 )
 
@@ -17,7 +18,10 @@ func serveStdio(ctx context.Context, s *target.Server, io streams) error {
 	err := json.NewEncoder(io.err).Encode(bench.Ready{Admin: s.AdminURL(), PID: os.Getpid()})
 	ended := make(chan error, 1)
 	if err == nil {
-		go func() { ended <- s.ServeStdio(ctx, io.in, io.out) }()
+		go func() {
+			defer crash.Guard()
+			ended <- s.ServeStdio(ctx, io.in, io.out)
+		}()
 		select {
 		case err = <-ended:
 		case <-io.interrupts:

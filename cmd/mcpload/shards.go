@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcpload/mcpload/internal/bench"
+	"github.com/mcpload/mcpload/results"
 )
 
 // shardFlags are the flags of the run command that split a run.
@@ -41,6 +42,8 @@ func (s *shardFlags) check(f runFlags) error {
 	switch {
 	case s.processes < 1:
 		return usageError{fmt.Errorf("--processes %d: want 1 or more", s.processes)}
+	case s.processes > results.MaxShards:
+		return usageError{fmt.Errorf("--processes %d: want %d at most", s.processes, results.MaxShards)}
 	case s.shard == "" && s.startAt != "":
 		return usageError{errors.New("--start-at goes with --shard: say which one this is")}
 	case s.shard == "":
@@ -66,6 +69,9 @@ func (s *shardFlags) check(f runFlags) error {
 	s.count, err2 = strconv.Atoi(count)
 	if err != nil || err2 != nil || !ok || s.count < 2 || s.index < 0 || s.index >= s.count {
 		return usageError{fmt.Errorf("--shard %s: want INDEX/COUNT, such as 0/4 to 3/4", s.shard)}
+	}
+	if s.count > results.MaxShards {
+		return usageError{fmt.Errorf("--shard %s: want a COUNT of %d at most", s.shard, results.MaxShards)}
 	}
 	if s.start, err = time.Parse(time.RFC3339, s.startAt); err != nil {
 		return usageError{fmt.Errorf("--start-at %s: want a time like 2026-11-20T10:00:00Z", s.startAt)}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/target/faults"
 	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
@@ -58,6 +59,7 @@ func Calibrate(ctx context.Context, opts Options, tell func([]CalibrationRow)) e
 	close(next)
 	for range sideBySide {
 		work.Go(func() {
+			defer crash.Guard()
 			for i := range next {
 				var err error
 				rows[i], err = calibrateCase(ctx, opts, cases[i])

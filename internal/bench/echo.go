@@ -11,6 +11,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/sinks"
 )
 
@@ -71,8 +72,11 @@ func openEcho(every time.Duration) (*echo, error) {
 	e := &echo{
 		writer: w, reader: r, start: time.Now(), stop: make(chan struct{}),
 	}
-	e.wg.Go(func() { e.write(every) })
-	e.wg.Go(e.read)
+	e.wg.Go(func() {
+		defer crash.Guard()
+		e.write(every)
+	})
+	e.wg.Go(crash.Guarded(e.read))
 	return e, nil
 }
 

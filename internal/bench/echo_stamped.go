@@ -12,6 +12,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire/pump"
 )
 
@@ -47,7 +48,10 @@ func openStampedEcho(every time.Duration) (*stampedEcho, error) {
 		_ = l.Close()
 		return nil, fmt.Errorf("measure the error of the kernel's times: %w", err)
 	}
-	e.wg.Go(func() { e.write(every) })
+	e.wg.Go(func() {
+		defer crash.Guard()
+		e.write(every)
+	})
 	e.pump.Open(context.Background(), pump.Request{Method: http.MethodGet, Path: "/"}, e)
 	return e, nil
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/tail"
 )
 
@@ -58,6 +59,7 @@ func StartChild(ctx context.Context, name string, args ...string) (*Child, error
 		return nil, fmt.Errorf("start the embedded target: %w", err)
 	}
 	go func() {
+		defer crash.Guard()
 		c.err = cmd.Wait()
 		close(c.exited)
 	}()

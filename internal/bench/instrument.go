@@ -11,6 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/shirou/gopsutil/v4/process"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -100,6 +101,7 @@ func startInstrument(targetPID int, metrics string, siblings []int, stamped bool
 }
 
 func (in *instrument) watchTimers(ctx context.Context, every time.Duration) {
+	defer crash.Guard()
 	defer in.done.Done()
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -122,6 +124,7 @@ func (in *instrument) watchTimers(ctx context.Context, every time.Duration) {
 }
 
 func (in *instrument) watchProcesses(ctx context.Context) {
+	defer crash.Guard()
 	defer in.done.Done()
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()

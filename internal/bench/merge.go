@@ -55,6 +55,9 @@ func loadShards(dirs []string) ([]archived, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := results.CheckPart(dir, r, p); err != nil {
+			return nil, err
+		}
 		all = append(all, archived{dir, r, p})
 	}
 	slices.SortStableFunc(all, func(a, b archived) int { return cmp.Compare(a.part.Index, b.part.Index) })
@@ -68,6 +71,7 @@ func loadShards(dirs []string) ([]archived, error) {
 			{"profiles", first.part.Profile, s.part.Profile},
 			{"numbers of shards", fmt.Sprint(first.part.Count), fmt.Sprint(s.part.Count)},
 			{"runs", first.part.Run, s.part.Run},
+			{"coverage", fmt.Sprint(first.part.Coverage), fmt.Sprint(s.part.Coverage)},
 		} {
 			if x.a != x.b {
 				return nil, fmt.Errorf("%w: %s and %s are of different %s, %.12s and %.12s", ErrMerge, first.dir, s.dir, x.what, x.a, x.b)
@@ -122,6 +126,13 @@ func mergedRun(all []archived) (*run, error) {
 	var err error
 	if r.thresholds, err = results.ParseThresholds(p.Thresholds); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", results.ErrFormat, first.dir, err)
+	}
+	for _, s := range all {
+		for _, l := range s.result.Lanes {
+			if !slices.ContainsFunc(p.Lanes, func(of profiles.Lane) bool { return of.Name == l.Name }) {
+				return nil, fmt.Errorf("%w: %s: lanes: there is a lane %s that the profile of %s does not have", results.ErrFormat, s.dir, l.Name, first.dir)
+			}
+		}
 	}
 	for i, l := range p.Lanes {
 		r.lanes = append(r.lanes, &lane{Lane: l, number: i})

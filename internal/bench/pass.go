@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/loadgen/upstream"
@@ -205,7 +206,10 @@ func (p *pass) fire(ctx context.Context, start mcpload.Instant) error {
 	ctx, lost := p.watchTarget(ctx)
 	defer lost(nil)
 	p.enter("warm-up", ph.Warmup)
-	measuring := time.AfterFunc(start.Sub(p.clock.Now())+ph.Warmup, func() { p.enter("measure", ph.Measure) })
+	measuring := time.AfterFunc(start.Sub(p.clock.Now())+ph.Warmup, func() {
+		defer crash.Guard()
+		p.enter("measure", ph.Measure)
+	})
 	defer measuring.Stop()
 
 	stopProbe := p.startProbe(ctx)
@@ -253,6 +257,7 @@ const lostShots = 3
 func (p *pass) watchTarget(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.watchers.Go(func() {
+		defer crash.Guard()
 		tick := time.NewTicker(lostAfter / 10)
 		defer tick.Stop()
 		last, since := p.firing.Stats(), time.Now()
@@ -295,6 +300,7 @@ func (p *pass) churn(ctx context.Context) func() {
 			continue
 		}
 		wg.Go(func() {
+			defer crash.Guard()
 			stats := loadgen.Churn(ctx, loadgen.ChurnOptions{
 				N: l.Subscriptions, Rate: float64(l.Churn.Rate), Pause: l.Churn.Pause, Seed: p.seed(),
 				Stop: stop, Detach: p.dialects[i].Detach, Attach: p.dialects[i].Attach,
@@ -318,6 +324,7 @@ func (p *pass) detach(ctx context.Context) {
 	var wg sync.WaitGroup
 	for i, l := range p.lanes {
 		wg.Go(func() {
+			defer crash.Guard()
 			// Detach leaves a subscription alone that is not open.
 			_, _ = loadgen.Attach(ctx, loadgen.AttachOptions{
 				N: l.Subscriptions, Concurrency: l.Lane.Attach.Concurrency, Continue: true,

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/loadgen"
 )
 
@@ -21,6 +22,7 @@ func (p *pass) attach(ctx context.Context) error {
 	errs := make([]error, len(p.lanes))
 	for i, l := range p.lanes {
 		wg.Go(func() {
+			defer crash.Guard()
 			stats, err := loadgen.Attach(ctx, loadgen.AttachOptions{
 				N: l.Subscriptions, Rate: float64(l.Lane.Attach.Rate),
 				Concurrency: l.Lane.Attach.Concurrency, Continue: l.Lane.Attach.OnFailure == "continue",
@@ -78,6 +80,7 @@ func (p *pass) untilStopped(ctx context.Context) (context.Context, context.Cance
 		gone = p.target.child.Exited()
 	}
 	p.watchers.Go(func() {
+		defer crash.Guard()
 		select {
 		case <-p.target.plain.Ended():
 			cancel(fmt.Errorf("%w: %w", ErrTarget, p.target.plain.Err()))

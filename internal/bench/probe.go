@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/capacity"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/results"
 )
 
@@ -29,7 +30,10 @@ func (p *pass) startProbe(ctx context.Context) func() {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { p.probe(ctx, pr) })
+	wg.Go(func() {
+		defer crash.Guard()
+		p.probe(ctx, pr)
+	})
 	return func() {
 		cancel()
 		wg.Wait()

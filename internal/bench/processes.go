@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/tail"
 	"github.com/mcpload/mcpload/results"
 )
@@ -142,7 +143,10 @@ func (c *conductor) start() error {
 			return fmt.Errorf("start shard %d: %w", i, err)
 		}
 		c.children = append(c.children, s)
-		c.readers.Go(func() { c.listen(s, out) })
+		c.readers.Go(func() {
+			defer crash.Guard()
+			c.listen(s, out)
+		})
 		s.tell(order{Job: &job{
 			Profile: string(profile), AllowHosts: c.AllowHosts, Version: c.Version, Index: i, Count: c.Count, Run: c.run, Dir: c.Processes.dir(i), Looks: c.shown != nil,
 		}})
@@ -315,6 +319,7 @@ func (c *conductor) close() {
 	}
 	done := make(chan struct{})
 	go func() {
+		defer crash.Guard()
 		defer close(done)
 		c.readers.Wait()
 	}()

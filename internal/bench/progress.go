@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/sinks"
 )
 
@@ -31,6 +32,7 @@ func startProgress(p *pass) *progress {
 		return g
 	}
 	g.wg.Go(func() {
+		defer crash.Guard()
 		tick := time.NewTicker(progressEvery)
 		defer tick.Stop()
 		for {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/profiles"
 )
@@ -106,6 +107,7 @@ func ServeShard(in io.Reader, out io.Writer, archive func(dir string, o *Outcome
 	// Reading ends with the process at the latest: a read of standard input
 	// cannot be broken off.
 	go func() {
+		defer crash.Guard()
 		defer cancel()
 		s.obey(dec)
 	}()
@@ -198,6 +200,7 @@ func (s *shardServer) show(c *prom.Collector) func() {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		defer crash.Guard()
 		tick := time.NewTicker(looksEvery)
 		defer tick.Stop()
 		for {

@@ -107,6 +107,8 @@ func (s *Shard) check(p *profiles.Profile, recorded bool) error {
 	switch {
 	case s.Count < 2 || s.Index < 0 || s.Index >= s.Count:
 		return fmt.Errorf("%w: shard %d of %d: there are at least 2, numbered from 0", ErrProfile, s.Index, s.Count)
+	case s.Count > results.MaxShards:
+		return fmt.Errorf("%w: %d shards: there are at most %d", ErrProfile, s.Count, results.MaxShards)
 	case s.Barrier == nil:
 		return fmt.Errorf("%w: shard %d of %d: nothing says when it begins", ErrProfile, s.Index, s.Count)
 	case len(p.Cases) > 0:

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // PushOptions say what is pushed where. All must be set.
@@ -40,6 +42,7 @@ func startPushing(to string, every time.Duration, push func(context.Context) err
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Pusher{to: to, push: push, ended: ended, stop: cancel}
 	p.done.Go(func() {
+		defer crash.Guard()
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {

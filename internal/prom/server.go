@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // Server answers scrapes at /metrics, in text and in protobuf, which native
@@ -53,7 +55,10 @@ func Serve(addr string, from prometheus.Gatherer) (*Server, error) {
 		}
 	})
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	s.served.Go(func() { _ = s.http.Serve(l) }) // it ends with Close
+	s.served.Go(func() {
+		defer crash.Guard()
+		_ = s.http.Serve(l)
+	}) // it ends with Close
 	return s, nil
 }
 

@@ -133,7 +133,7 @@ func (p *printer) laneTable(r *results.Result) {
 		}
 	}
 	p.row(names...)
-	p.printf("|---|---%s|\n", strings.Repeat("|--:", len(columns)-1))
+	p.printf("|---|---%s|\n", strings.Repeat("|--:", max(0, len(columns)-1)))
 	for _, l := range lanes {
 		cells := []string{Markup(l.lane.Name)}
 		for _, c := range columns {

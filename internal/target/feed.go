@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // feedLimit is how many changes one request asks for, maxFeed how long an
@@ -50,6 +52,7 @@ func (s *Server) runFeed(at *url.URL) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s.background.Go(func() {
+		defer crash.Guard()
 		<-s.closing
 		cancel()
 	})

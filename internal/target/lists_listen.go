@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // kinds is a set of lists.
@@ -235,6 +237,7 @@ func (ls *lists) attend(w http.ResponseWriter, session string) (leave func()) {
 	gone := ls.hub.join(me)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer crash.Guard()
 		defer close(done)
 		for {
 			select {

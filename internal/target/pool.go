@@ -3,6 +3,8 @@ package target
 import (
 	"context"
 	"sync"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // pool is the goroutines that post webhook messages. A subscription H that has
@@ -50,7 +52,7 @@ func (p *pool[H]) push(h H) {
 		p.more.Signal()
 	case p.running < p.most:
 		p.running++
-		p.wg.Go(p.work)
+		p.wg.Go(crash.Guarded(p.work))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 const headerLastEventID = "Last-Event-ID"
@@ -177,6 +178,7 @@ func (rs *resources) stream(w http.ResponseWriter, r *http.Request, principal st
 	defer writing.Wait()
 	defer cancel()
 	writing.Go(func() {
+		defer crash.Guard()
 		defer cancel()
 		select {
 		case <-out.begun:

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // Server is the reference target. Make one with [New], open it with
@@ -123,6 +124,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.launch()
 	for _, l := range s.listeners {
 		s.background.Go(func() {
+			defer crash.Guard()
 			serve := l.http.Serve
 			if l.http.TLSConfig != nil {
 				serve = func(on net.Listener) error { return l.http.ServeTLS(on, "", "") }
@@ -137,13 +139,19 @@ func (s *Server) Start(ctx context.Context) error {
 
 // launch starts what runs without a listener.
 func (s *Server) launch() {
-	s.background.Go(func() { s.hooks.agenda.run(s.hooks.ctx) })
-	s.background.Go(s.resumables.run)
+	s.background.Go(func() {
+		defer crash.Guard()
+		s.hooks.agenda.run(s.hooks.ctx)
+	})
+	s.background.Go(crash.Guarded(s.resumables.run))
 	if s.feed != nil {
-		s.background.Go(func() { s.runFeed(s.feed) })
+		s.background.Go(func() {
+			defer crash.Guard()
+			s.runFeed(s.feed)
+		})
 	}
 	if s.opts.TypesEvery > 0 {
-		s.background.Go(s.comeAndGo)
+		s.background.Go(crash.Guarded(s.comeAndGo))
 	}
 }
 
@@ -204,6 +212,7 @@ func (s *Server) Close(ctx context.Context) error {
 	var wait sync.WaitGroup
 	for _, l := range s.listeners {
 		wait.Go(func() {
+			defer crash.Guard()
 			if l.http.Shutdown(graceful) != nil {
 				_ = l.http.Close() // it has closed what it could
 			}

@@ -44,6 +44,9 @@ func (w *sseAnswer) Write(b []byte) (int, error) {
 
 // Flush implements [http.Flusher].
 func (w *sseAnswer) Flush() {
+	if !w.began {
+		w.WriteHeader(http.StatusOK)
+	}
 	if !w.keeps {
 		_ = http.NewResponseController(w.ResponseWriter).Flush()
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	framing "github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -56,7 +57,10 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	}
 	ended := make(chan error, 1)
 	lines := make(chan framing.Line)
-	go func() { ended <- readLines(ctx, in, lines) }() // over when in ends
+	go func() {
+		defer crash.Guard()
+		ended <- readLines(ctx, in, lines)
+	}() // over when in ends
 	var err error
 	for reading := true; reading; {
 		select {
@@ -86,6 +90,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 func (p *pipeline) finish(closing <-chan struct{}, cancel context.CancelFunc) {
 	done := make(chan struct{})
 	go func() {
+		defer crash.Guard()
 		defer close(done)
 		p.work.Wait()
 	}()
@@ -171,7 +176,7 @@ func (p *pipeline) message(l framing.Line) {
 		serve()
 		return
 	}
-	p.work.Go(serve)
+	p.work.Go(crash.Guarded(serve))
 }
 
 // request gives a message the form in which the face knows it.
@@ -255,6 +260,7 @@ func (p *pipeline) learn(e envelope, w *pipeWriter) {
 		r.Header.Set(headerVersion, version)
 		own := &pipeWriter{p: p, cancel: cancel, header: http.Header{}}
 		p.work.Go(func() {
+			defer crash.Guard()
 			defer cancel()
 			p.handler.ServeHTTP(own, r)
 		})

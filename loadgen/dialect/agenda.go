@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // agenda keeps the refreshes of a lane: one goroutine and one timer for all of
@@ -90,6 +91,7 @@ func (a *agenda) due() (*hook, time.Duration) {
 }
 
 func (a *agenda) run() {
+	defer crash.Guard()
 	defer close(a.done)
 	t := time.NewTimer(time.Hour)
 	defer t.Stop()
@@ -111,6 +113,7 @@ func (a *agenda) run() {
 		case a.room <- struct{}{}:
 		}
 		a.work.Go(func() {
+			defer crash.Guard()
 			k.refresh()
 			<-a.room
 		})

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // attachment is one turn of a subscription at being open, from Attaching to
@@ -138,6 +139,7 @@ func detachAll[T turn](turns []T, detach func(i int) error) (failed int, first e
 		}
 		room <- struct{}{}
 		wg.Go(func() {
+			defer crash.Guard()
 			defer func() { <-room }()
 			if err := detach(i); err != nil {
 				mu.Lock()

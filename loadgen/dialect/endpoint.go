@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
@@ -246,6 +247,7 @@ func (e *Endpoint) Close(ctx context.Context) error {
 		}
 		room <- struct{}{}
 		wg.Go(func() {
+			defer crash.Guard()
 			p.end()
 			<-room
 		})

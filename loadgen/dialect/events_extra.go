@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // EventsOptions are what only lanes of the MCP Events draft can be asked for.
@@ -117,7 +118,10 @@ func (s *stream) planCut() {
 	s.mu.Lock()
 	turn := s.turn
 	s.mu.Unlock()
-	s.cutter = time.AfterFunc(life, func() { s.giveUp(turn, errCut) })
+	s.cutter = time.AfterFunc(life, func() {
+		defer crash.Guard()
+		s.giveUp(turn, errCut)
+	})
 }
 
 // endCut forgets what was planned.

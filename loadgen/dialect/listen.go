@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -42,8 +43,8 @@ func (d *events) listen() {
 	}
 	l := &listening{d: d, changed: make(chan mcpload.Instant, 1)}
 	l.take = l.event
-	d.work.Go(l.run)
-	d.work.Go(l.follow)
+	d.work.Go(crash.Guarded(l.run))
+	d.work.Go(crash.Guarded(l.follow))
 }
 
 // errNoChannel: the target has no stream to listen on.
@@ -134,6 +135,7 @@ func (l *listening) read(body io.Reader, giveUp func()) error {
 	l.alive = false
 	limit := 2 * d.opts.Push.Heartbeat
 	silent := time.AfterFunc(limit, func() {
+		defer crash.Guard()
 		d.tally.count("listensDead", 1)
 		giveUp()
 	})

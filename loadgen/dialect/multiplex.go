@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // multiplexer spreads exchanges over as few HTTP/2 connections as the server's
@@ -89,7 +91,10 @@ func (m *multiplexer) reserve() (*http.ClientConn, *dialing) {
 	if m.dial == nil {
 		d := &dialing{done: make(chan struct{})}
 		m.dial = d
-		m.work.Go(func() { m.open(d) })
+		m.work.Go(func() {
+			defer crash.Guard()
+			m.open(d)
+		})
 	}
 	return nil, m.dial
 }

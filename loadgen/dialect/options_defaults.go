@@ -22,6 +22,7 @@ func (o Options) WithDefaults() Options {
 	o.Webhook.RefreshAt = cmp.Or(o.Webhook.RefreshAt, defaults.RefreshAt)
 	o.Webhook.Grace = cmp.Or(o.Webhook.Grace, defaults.OldSecret)
 	o.Webhook.Secrets = cmp.Or(o.Webhook.Secrets, defaults.Secrets)
+	o.Webhook.Verify = cmp.Or(o.Webhook.Verify, defaults.Verify)
 	o.Webhook.BodyLimit = cmp.Or(o.Webhook.BodyLimit, sinks.DefaultBodyLimit)
 	o.Smithery.ArgumentsKey = cmp.Or(o.Smithery.ArgumentsKey, defaults.SmitheryArgumentsKey)
 	o.SEP1803.PerSession = cmp.Or(o.SEP1803.PerSession, defaults.SEP1803PerSession)

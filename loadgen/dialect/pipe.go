@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/tail"
 	"github.com/mcpload/mcpload/internal/wire"
 )
@@ -118,9 +119,9 @@ func (p *pipe) run() error {
 	}
 	p.cmd, p.stdin, p.out = cmd, stdin, out
 	p.pid.Store(int64(cmd.Process.Pid))
-	p.work.Go(p.wait)
-	p.work.Go(p.write)
-	p.work.Go(p.read)
+	p.work.Go(crash.Guarded(p.wait))
+	p.work.Go(crash.Guarded(p.write))
+	p.work.Go(crash.Guarded(p.read))
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -156,6 +157,7 @@ func (s *sdkPipe) expect(id uint64, req *jsonrpc.Request, call mcpload.Call) err
 	s.mu.Unlock()
 	if req.Method == methodDiscover {
 		time.AfterFunc(probeTime, func() {
+			defer crash.Guard()
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			if !answered && !x.closed {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -127,6 +128,7 @@ func (d *events) attachPoll(ctx context.Context, r *run) error {
 	loop.Backoff = backoff
 	loop.Backoff.Reset()
 	d.work.Go(func() {
+		defer crash.Guard()
 		defer close(r.done)
 		retry := false
 		loop.Run(r.ctx, first, func(context.Context) sinks.PollAnswer {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/internal/wire/pump"
 	"github.com/mcpload/mcpload/sinks"
@@ -84,7 +85,7 @@ func (d *events) attachPush(ctx context.Context, r *run) error {
 	confirmed := make(chan struct{})
 	s.first = confirmed
 	d.work.Add(1) // until finish
-	d.work.Go(s.connect)
+	d.work.Go(crash.Guarded(s.connect))
 	select {
 	case <-confirmed:
 		return nil
@@ -288,9 +289,13 @@ func (s *stream) Closed(err error) {
 	s.parser.Reset()
 	switch {
 	case s.refusal != nil: // forgetting a session takes a call
-		s.d.work.Go(func() { s.step(s.refused(err)) })
+		s.d.work.Go(func() {
+			defer crash.Guard()
+			s.step(s.refused(err))
+		})
 	case s.answer && s.agreed.era == Legacy && s.r.ctx.Err() != nil:
 		s.d.work.Go(func() {
+			defer crash.Guard()
 			s.cancelled(s.agreed)
 			s.step(s.broken(why, s.failed(err, why)))
 		})

@@ -4,6 +4,8 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 const (
@@ -52,7 +54,10 @@ func (p *patience) rest(body io.ReadCloser) (n int64) {
 	if b, ok := body.(bounded); ok {
 		b.within(limit)
 	} else {
-		timer := time.AfterFunc(limit, func() { _ = body.Close() })
+		timer := time.AfterFunc(limit, func() {
+			defer crash.Guard()
+			_ = body.Close()
+		})
 		defer timer.Stop()
 	}
 	n, err := io.Copy(io.Discard, io.LimitReader(body, maxRest))

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -62,7 +63,7 @@ func (d *sep1803) join(r *resourceRun) (*resourceSession, error) {
 		s.ctx, s.cancel = context.WithCancel(d.life)
 		s.stream.init(s)
 		d.sessions[n] = s
-		d.work.Go(s.serve)
+		d.work.Go(crash.Guarded(s.serve))
 	}
 	s.members++
 	s.mu.Lock()
@@ -185,6 +186,7 @@ func (s *resourceSession) lostRun(r *resourceRun, detail string, err error) {
 	d.notice(r, mcpload.Terminated, d.clock.Now(), detail)
 	r.fail(err)
 	d.work.Go(func() {
+		defer crash.Guard()
 		ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
 		defer cancel()
 		_ = d.part(ctx, s, r) // the session may be gone, too

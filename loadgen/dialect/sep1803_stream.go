@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -280,7 +281,7 @@ func (t *resourceStream) stand() {
 		t.back = t.at
 		s.tell(mcpload.Reconnected, "")
 		if t.fresh {
-			d.work.Go(s.resubscribe)
+			d.work.Go(crash.Guarded(s.resubscribe))
 		}
 	} else {
 		t.opened = true
@@ -297,7 +298,10 @@ func (t *resourceStream) stand() {
 		hangUp := s.hangUp
 		s.mu.Unlock()
 		life := time.Duration(float64(every) * (0.5 + t.backoff.Rand.Float64()))
-		t.timer = time.AfterFunc(life, func() { hangUp(errCut) })
+		t.timer = time.AfterFunc(life, func() {
+			defer crash.Guard()
+			hangUp(errCut)
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -153,9 +154,15 @@ func (d *listLane) Attach(ctx context.Context, i int) error {
 		err = notConfirmed(nil, ctx.Err())
 	}
 	if err == nil {
-		c.work.Go(func() { d.run(c) })
+		c.work.Go(func() {
+			defer crash.Guard()
+			d.run(c)
+		})
 		if d.set.Background && d.shared == nil {
-			c.work.Go(func() { d.refreshAll(c.ctx, c.cache, c.who) })
+			c.work.Go(func() {
+				defer crash.Guard()
+				d.refreshAll(c.ctx, c.cache, c.who)
+			})
 		}
 		return nil
 	}
@@ -203,7 +210,12 @@ func (d *listLane) open(ctx context.Context, c *listClient) error {
 		}
 	}
 	if d.shared != nil && d.set.Background {
-		d.keeper.Do(func() { d.work.Go(func() { d.refreshAll(d.life, d.shared, c.who) }) })
+		d.keeper.Do(func() {
+			d.work.Go(func() {
+				defer crash.Guard()
+				d.refreshAll(d.life, d.shared, c.who)
+			})
+		})
 	}
 	backoff := d.backoff(c.rand)
 	pages, err := retryThrottled(ctx, &backoff, func(again bool) ([]*keptPage, error) {

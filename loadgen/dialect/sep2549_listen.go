@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -83,7 +84,7 @@ func (d *listLane) hear(ctx context.Context, c *listClient) error {
 		if d.lead < 0 {
 			d.lead = c.who.index
 		}
-		d.work.Go(e.serve)
+		d.work.Go(crash.Guarded(e.serve))
 	}
 	e.refs++
 	e.caches[c.cache]++

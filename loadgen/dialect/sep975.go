@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -154,7 +155,10 @@ func newSEP975(opts Options) (*sep975, error) {
 func (d *sep975) Begin(measure, until mcpload.Instant) {
 	d.count.begin(measure, until)
 	if d.set.Disconnect == CutShare || d.set.Disconnect == CutAll {
-		d.work.Go(func() { d.cutAll(measure.Add(d.set.At), until) })
+		d.work.Go(func() {
+			defer crash.Guard()
+			d.cutAll(measure.Add(d.set.At), until)
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -192,12 +193,18 @@ func (t *task) twice(ctx context.Context, req request975) end975 {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for range 2 {
-		wg.Go(func() { ends <- t.connect(ctx, req) })
+		wg.Go(func() {
+			defer crash.Guard()
+			ends <- t.connect(ctx, req)
+		})
 	}
 	a := <-ends
 	if a.kind == endResult {
 		// The other may be left waiting for what it will never be sent.
-		patience := time.AfterFunc(t.d.set.Tolerance, func() { cancel(errPatience) })
+		patience := time.AfterFunc(t.d.set.Tolerance, func() {
+			defer crash.Guard()
+			cancel(errPatience)
+		})
 		defer patience.Stop()
 	}
 	b := <-ends

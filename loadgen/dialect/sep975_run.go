@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -33,6 +34,7 @@ func (d *sep975) Attach(ctx context.Context, i int) error {
 	confirmed := make(chan struct{})
 	var failure error
 	d.work.Go(func() {
+		defer crash.Guard()
 		defer close(r.done)
 		failure = d.serve(r, sync.OnceFunc(func() { close(confirmed) }))
 	})

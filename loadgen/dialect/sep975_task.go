@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -179,6 +180,7 @@ func (t *task) call(ctx context.Context) (end975, error) {
 	if d.set.Disconnect == CutOne {
 		cut := make(chan struct{})
 		timer := time.AfterFunc(d.set.At, func() {
+			defer crash.Guard()
 			defer close(cut)
 			t.cut()
 		})

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // Attack implements [Attacker] with vegeta's attacker. The pacer admits a shot
@@ -25,7 +27,10 @@ func (h *HTTP) Attack(ctx context.Context, f Firing, workers int) error {
 		vegeta.MaxWorkers(uint64(workers)),
 	)
 	// For a pacing goroutine that waits for a worker; pace sees to the rest.
-	defer context.AfterFunc(ctx, func() { attacker.Stop() })()
+	defer context.AfterFunc(ctx, func() {
+		defer crash.Guard()
+		attacker.Stop()
+	})()
 	for range attacker.Attack(blank, p, 0, "") {
 		// What became of a shot was told to f.
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/tail"
 )
@@ -114,13 +115,14 @@ func (e *Exec) Prepare(context.Context) error {
 	}
 	e.cmd = cmd
 	e.wg.Go(func() {
+		defer crash.Guard()
 		defer close(e.ended)
 		if out != nil {
 			e.read(out)
 		}
 		e.over = cmd.Wait()
 	})
-	e.wg.Go(e.write)
+	e.wg.Go(crash.Guarded(e.write))
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // FeedOptions describe a [Feed].
@@ -102,6 +103,7 @@ func NewFeed(o FeedOptions) (*Feed, error) {
 	mux.HandleFunc("GET /changes", f.serve)
 	f.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
+		defer crash.Guard()
 		defer close(f.done)
 		_ = f.server.Serve(l) // it ends with Close
 	}()

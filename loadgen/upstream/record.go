@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // TraceRecorder is a Recorder that writes a trace: of what is fired, or of what
@@ -91,6 +92,7 @@ func (t *TraceRecorder) add(e traced) {
 
 // write is the goroutine.
 func (t *TraceRecorder) write(w io.Writer) {
+	defer crash.Guard()
 	defer close(t.done)
 	out := bufio.NewWriter(w)
 	var line []byte

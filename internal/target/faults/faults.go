@@ -192,7 +192,8 @@ func (f Fault) DelayOf(s mcpload.Stamp) time.Duration {
 	switch {
 	case f.Pareto > 0:
 		u := 1 - unit(f.Seed+1, s) // (0, 1]
-		return min(time.Duration(float64(f.Pareto)*math.Pow(u, -1/f.Alpha)), f.Most)
+		// Compared before it is converted: far out it is beyond all durations.
+		return time.Duration(min(float64(f.Pareto)*math.Pow(u, -1/f.Alpha), float64(f.Most)))
 	case f.Most > 0:
 		return f.Least + time.Duration(unit(f.Seed+1, s)*float64(f.Most-f.Least))
 	}

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -41,6 +42,47 @@ func TestParseRoundTrip(t *testing.T) {
 	}
 }
 
+// The longest delay that is not given is ten times the least, and at most the
+// bound of durations, so that the fault can be written and read again.
+func TestParetoDefault(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"delay(rate=1, pareto=1ms)": 10 * time.Millisecond,
+		"delay(rate=1, pareto=6m)":  time.Hour,
+		"delay(rate=1, pareto=10m)": time.Hour,
+		"delay(rate=1, pareto=1h)":  time.Hour,
+	} {
+		s, err := Parse(text)
+		if err != nil || s[0].Most != want {
+			t.Errorf("%s: %v, %v, want a longest delay of %v", text, s, err, want)
+			continue
+		}
+		if again, err := Parse(s.String()); err != nil || !reflect.DeepEqual(again, s) {
+			t.Errorf("%s: was written as %s and read again as %v, %v", text, s, again, err)
+		}
+	}
+}
+
+// A tail so heavy that it leaves the range of durations stays between the least
+// and the longest delay.
+func TestHeavyTail(t *testing.T) {
+	f := Fault{Pareto: time.Hour, Alpha: 0.1, Most: time.Hour}
+	for seq := range uint32(1000) {
+		if d := f.DelayOf(mcpload.Stamp{Seq: seq}); d != time.Hour {
+			t.Fatalf("event %d: a delay of %v", seq, d)
+		}
+	}
+}
+
+// What an error echoes of a specification is cut.
+func TestErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for _, text := range []string{long, "drop(" + long, "drop(" + long + ")", "drop(" + long + "=1)", "drop(every=" + long + ")", "cut(every=1, replay=" + long + ")", "drop(mode=" + long + ", every=1)"} {
+		if _, err := Parse(text); !errors.Is(err, ErrSpec) || len(err.Error()) > 700 {
+			t.Errorf("%.40s: an error of %d bytes", text, len(fmt.Sprint(err)))
+		}
+	}
+}
+
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"dorp(every=2)":                        `line 1: dorp(every=2): there is no fault "dorp"; there are announce`,
@@ -74,6 +116,7 @@ func TestParseErrors(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(everything)
+	f.Add("delay(rate=1, pareto=10m)") // ten times that is beyond the bound of durations
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse(text)
 		if err != nil {

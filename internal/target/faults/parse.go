@@ -45,7 +45,7 @@ func Parse(text string) (Spec, error) {
 			}
 			f, err := parseFault(part)
 			if err != nil {
-				return nil, fmt.Errorf("%w: line %d: %s: %w", ErrSpec, n+1, part, err)
+				return nil, fmt.Errorf("%w: line %d: %s: %w", ErrSpec, n+1, short(part), err)
 			}
 			s = append(s, f)
 		}
@@ -58,7 +58,7 @@ func parseFault(text string) (Fault, error) {
 	f := Fault{Kind: Kind(strings.TrimSpace(name))}
 	form, ok := forms[f.Kind]
 	if !ok {
-		return f, fmt.Errorf("there is no fault %q; there are %s", name, kinds())
+		return f, fmt.Errorf("there is no fault %q; there are %s", short(name), kinds())
 	}
 	args, closed := strings.CutSuffix(rest, ")")
 	if open && !closed {
@@ -76,15 +76,18 @@ func parseFault(text string) (Fault, error) {
 		key, value, ok := strings.Cut(arg, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		if !ok || value == "" {
-			return f, fmt.Errorf("%q: write key=value", strings.TrimSpace(arg))
+			return f, fmt.Errorf("%q: write key=value", short(strings.TrimSpace(arg)))
 		}
 		if !slices.Contains(known, key) {
-			return f, fmt.Errorf("it takes no %q; it takes %s", key, strings.Join(known, ", "))
+			return f, fmt.Errorf("it takes no %q; it takes %s", short(key), strings.Join(known, ", "))
 		}
 		if seen[key] {
 			return f, fmt.Errorf("%s stands there twice", key)
 		}
 		seen[key] = true
+		if len(value) > maxValue {
+			return f, fmt.Errorf("%s: %q is too long", key, short(value))
+		}
 		if err := f.set(key, value); err != nil {
 			return f, fmt.Errorf("%s: %w", key, err)
 		}
@@ -95,6 +98,17 @@ func parseFault(text string) (Fault, error) {
 		}
 	}
 	return f, f.check(form, seen)
+}
+
+// maxValue is the most bytes of a value; none needs so many.
+const maxValue = 100
+
+// short cuts what an error echoes.
+func short(s string) string {
+	if len(s) > maxValue {
+		return strings.ToValidUTF8(s[:maxValue-3], "") + "..."
+	}
+	return s
 }
 
 func kinds() string {
@@ -136,7 +150,9 @@ func (f *Fault) check(form form, seen map[string]bool) error {
 		}
 		if seen["pareto"] {
 			f.Alpha = cmp.Or(f.Alpha, 1.5)
-			if f.Most = cmp.Or(f.Most, 10*f.Pareto); f.Most < f.Pareto {
+			// The default keeps to the bound of durations, so that it can be
+			// written and read again.
+			if f.Most = cmp.Or(f.Most, min(10*f.Pareto, longest)); f.Most < f.Pareto {
 				return errors.New("max is less than pareto, the least delay")
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // ErrRefusedStream is what a sink is told, wrapped, when the server has
@@ -161,7 +163,10 @@ func (p *h2Pump) dial() {
 		p.dials++
 		turn := p.dialed
 		p.dialed++
-		p.work.Go(func() { p.connect(turn) })
+		p.work.Go(func() {
+			defer crash.Guard()
+			p.connect(turn)
+		})
 	}
 }
 
@@ -228,7 +233,7 @@ func (p *h2Pump) finish(e ending) {
 	p.ending = append(p.ending, e)
 	if !p.usher {
 		p.usher = true
-		p.work.Go(p.ush)
+		p.work.Go(crash.Guarded(p.ush))
 	}
 }
 

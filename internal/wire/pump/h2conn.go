@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 const (
@@ -131,7 +133,7 @@ func (c *h2Conn) serve() {
 	_ = c.nc.SetReadDeadline(time.Now().Add(c.pump.opts.ConnectTimeout)) // of a closed one: the read tells
 	w := h2Writer{conn: c}
 	var writing sync.WaitGroup
-	writing.Go(w.run)
+	writing.Go(crash.Guarded(w.run))
 	err := c.readAll()
 	c.fail(err)
 	writing.Wait()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // h2Stream is one exchange. There are a hundred thousand of them: what it
@@ -33,7 +35,10 @@ type h2Stream struct {
 
 // watch closes the stream when ctx ends before it is opened.
 func (s *h2Stream) watch(ctx context.Context) {
-	stop := context.AfterFunc(ctx, func() { s.ask(context.Cause(ctx), true) })
+	stop := context.AfterFunc(ctx, func() {
+		defer crash.Guard()
+		s.ask(context.Cause(ctx), true)
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened || s.over.Load() {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // New returns a pump that suits the options: loops over bare sockets for plain
@@ -63,7 +65,7 @@ func newLoops(o Options) (*loops, error) {
 			return nil, fmt.Errorf("pump: %w", err)
 		}
 		p.shards = append(p.shards, l)
-		p.work.Go(l.run)
+		p.work.Go(crash.Guarded(l.run))
 	}
 	return p, nil
 }
@@ -75,7 +77,10 @@ func (p *loops) Open(ctx context.Context, r Request, s Sink) Stream {
 	c.bodiless = r.Method == http.MethodHead
 	if ctx.Done() != nil {
 		// Set before the loop knows the stream; it is the loop that unsets it.
-		c.opening.stop = context.AfterFunc(ctx, func() { l.tell(task{c: c, err: ctx.Err()}) })
+		c.opening.stop = context.AfterFunc(ctx, func() {
+			defer crash.Guard()
+			l.tell(task{c: c, err: ctx.Err()})
+		})
 	}
 	if addrs := p.to.known(); addrs != nil {
 		c.opening.addrs = addrs
@@ -89,6 +94,7 @@ func (p *loops) Open(ctx context.Context, r Request, s Sink) Stream {
 		return c
 	}
 	p.work.Go(func() {
+		defer crash.Guard()
 		ctx, cancel := context.WithTimeout(p.life, p.opts.ConnectTimeout)
 		defer cancel()
 		addrs, err := p.to.look(ctx)

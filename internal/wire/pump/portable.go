@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/crash"
 )
 
 // portable is a pump with a goroutine and a small buffer for each stream. It
@@ -64,6 +66,7 @@ func (p *portable) Open(ctx context.Context, r Request, s Sink) Stream {
 	p.mu.Lock()
 	if !p.closed {
 		p.work.Go(func() {
+			defer crash.Guard()
 			defer stop()
 			err := c.run(ctx, dial, &r)
 			c.mu.Lock()
@@ -112,7 +115,10 @@ func (c *line) take(conn net.Conn) bool {
 // run opens the stream and reads it to its end.
 func (c *line) run(ctx, dial context.Context, r *Request) error {
 	p := c.pump
-	quit := context.AfterFunc(p.life, func() { c.giveUp(ErrClosed) })
+	quit := context.AfterFunc(p.life, func() {
+		defer crash.Guard()
+		c.giveUp(ErrClosed)
+	})
 	defer quit()
 	conn, err := p.dial(dial)
 	if err != nil {
@@ -125,7 +131,10 @@ func (c *line) run(ctx, dial context.Context, r *Request) error {
 	if !c.take(conn) {
 		return ErrClosed
 	}
-	late := context.AfterFunc(ctx, func() { c.giveUp(ctx.Err()) })
+	late := context.AfterFunc(ctx, func() {
+		defer crash.Guard()
+		c.giveUp(ctx.Err())
+	})
 	opened := func() {
 		late()
 		c.stop()

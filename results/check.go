@@ -1,0 +1,289 @@
+package results
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/profiles"
+)
+
+// MaxShards is the most processes that a run can be split into.
+const MaxShards = 1024
+
+// The bounds of files and of numbers in them. Beyond these they are of no run:
+// they could not be added up, shown or held in memory.
+const (
+	maxResultBytes   = 64 << 20
+	maxPartBytes     = 1 << 30
+	maxTimelineBytes = 256 << 20
+	maxCount         = 1 << 53          // of anything; exact as a float64, too
+	maxTime          = 10 * 8766 * 3600 // seconds of a duration: ten years
+	maxFigure        = 1e18
+)
+
+// readBounded reads all of a file that must not have more than most bytes.
+func readBounded(in io.Reader, most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(in, most+1))
+	if err == nil && int64(len(data)) > most {
+		return nil, fmt.Errorf("%w: it has more than %d MiB; is this a file that mcpload wrote?", ErrFormat, most>>20)
+	}
+	return data, err
+}
+
+// openRegular opens a file of an archive. One that is no regular file, such as a
+// pipe, could be waited for without end.
+func openRegular(name string) (*os.File, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s is no regular file; name the directory that a run wrote", ErrFormat, name)
+	}
+	return os.Open(name)
+}
+
+// checkLaneName refuses a name that no profile could have. Files are named by it.
+func checkLaneName(field, name string) error {
+	if !profiles.ValidName(name) {
+		return fmt.Errorf("%s: %.80q is no name of a lane; was it edited?", field, name)
+	}
+	return nil
+}
+
+// plausible finds the first number in v that no run could have given, and says
+// where it stands, by the names of the JSON. Every count is 0 or more; durations
+// and shares may be negative, within bounds.
+func plausible(v any) error { return plausibleAt(reflect.ValueOf(v), "") }
+
+var (
+	typeNanos    = reflect.TypeFor[Nanos]()
+	typeDuration = reflect.TypeFor[time.Duration]()
+	typeInstant  = reflect.TypeFor[mcpload.Instant]()
+	typeRaw      = reflect.TypeFor[json.RawMessage]()
+)
+
+func plausibleAt(v reflect.Value, at string) error {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return plausibleAt(v.Elem(), at)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if !f.IsExported() && !f.Anonymous {
+				continue
+			}
+			if err := plausibleAt(v.Field(i), jsonPath(at, f)); err != nil {
+				return err
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		if v.Type() == typeRaw {
+			return nil
+		}
+		for i := range v.Len() {
+			if err := plausibleAt(v.Index(i), at+"["+strconv.Itoa(i)+"]"); err != nil {
+				return err
+			}
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			if err := plausibleAt(v.MapIndex(key), at+"."+fmt.Sprintf("%.80q", key)); err != nil {
+				return err
+			}
+		}
+	case reflect.Int, reflect.Int64:
+		return plausibleInt(v, at)
+	case reflect.Float64:
+		if f := v.Float(); !(math.Abs(f) <= maxFigure) {
+			return fmt.Errorf("%s: %v is no figure of a run", at, f)
+		}
+	}
+	return nil
+}
+
+func plausibleInt(v reflect.Value, at string) error {
+	n := v.Int()
+	switch v.Type() {
+	case typeNanos, typeDuration, typeInstant:
+		if n < -maxTime*int64(time.Second) || n > maxTime*int64(time.Second) {
+			return fmt.Errorf("%s: %d ns is no time of a run", at, n)
+		}
+	default:
+		if n < 0 || n > maxCount {
+			return fmt.Errorf("%s: %d is no count", at, n)
+		}
+	}
+	return nil
+}
+
+func jsonPath(at string, f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if f.Anonymous && name == "" {
+		return at
+	}
+	if name == "" {
+		name = f.Name
+	}
+	if at == "" {
+		return name
+	}
+	return at + "." + name
+}
+
+// between refuses a share, or another number, that is out of bounds.
+func between(field string, v, least, most float64) error {
+	if !(v >= least && v <= most) {
+		return fmt.Errorf("%s: %v is not from %v to %v", field, v, least, most)
+	}
+	return nil
+}
+
+// check verifies what holds in every part: a merge relies on it.
+func (p *Part) check() error {
+	if p.Schema != PartSchema {
+		return fmt.Errorf("its schema is %q and this program reads %q; use the program's version that wrote it", p.Schema, PartSchema)
+	}
+	if p.Count < 2 || p.Count > MaxShards || p.Index < 0 || p.Index >= p.Count {
+		return fmt.Errorf("index: there is no shard %d of %d", p.Index, p.Count)
+	}
+	if err := plausible(p); err != nil {
+		return err
+	}
+	if err := between("coverage", p.Coverage, 0, 1); err != nil {
+		return err
+	}
+	for k := range p.Passes {
+		if err := p.Passes[k].check(fmt.Sprintf("passes[%d]", k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *PartPass) check(at string) error {
+	a := &p.Account
+	if a.Interval < time.Millisecond || a.Interval > 24*time.Hour {
+		return fmt.Errorf("%s.account.Interval: %d ns is no width of an interval", at, a.Interval)
+	}
+	if p.Began < 0 {
+		return fmt.Errorf("%s.began: %d ns is before the run", at, p.Began)
+	}
+	if y := p.BeganAt.Year(); y < 1970 || y > 2200 {
+		return fmt.Errorf("%s.beganAt: %d is no year of a run", at, y)
+	}
+	if len(p.Figures) != len(a.Lanes) {
+		return fmt.Errorf("%s.figures: there are those of %d lanes, and the account has %d", at, len(p.Figures), len(a.Lanes))
+	}
+	seen := map[string]bool{}
+	for i := range a.Lanes {
+		l := &a.Lanes[i]
+		field := fmt.Sprintf("%s.account.Lanes[%d]", at, i)
+		if err := checkLaneName(field+".Name", l.Name); err != nil {
+			return err
+		}
+		if seen[l.Name] {
+			return fmt.Errorf("%s.Name: %s stands there twice", field, l.Name)
+		}
+		seen[l.Name] = true
+		for j := range l.Series {
+			n := l.Series[j].Number
+			if n > maxTime*int64(time.Second)/int64(a.Interval) || j > 0 && n <= l.Series[j-1].Number {
+				return fmt.Errorf("%s.Series[%d].Number: %d is out of order", field, j, n)
+			}
+		}
+	}
+	return nil
+}
+
+// CheckPart refuses a part that says something else than the result beside it:
+// one of the two was changed. The error wraps [ErrFormat] and names dir.
+func CheckPart(dir string, r *Result, p *Part) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s: %s; one of the two was changed", ErrFormat, dir, fmt.Sprintf(format, args...))
+	}
+	if r.Part == nil || r.Part.Index != p.Index || r.Part.Count != p.Count {
+		return bad("%s is of shard %d of %d, and %s is of another", PartFile, p.Index, p.Count, File)
+	}
+	if len(p.Passes) == 0 && !r.Partial {
+		return bad("passes: %s has none, and %s is of a run that was not partial", PartFile, File)
+	}
+	if len(p.Passes) > max(1, len(r.Lanes)) {
+		return bad("passes: %s has %d, and %s has %d lanes", PartFile, len(p.Passes), File, len(r.Lanes))
+	}
+	var lanes []Lane
+	for k := range p.Passes {
+		for i := range p.Passes[k].Account.Lanes {
+			lanes = append(lanes, NewLane(&p.Passes[k].Account.Lanes[i]))
+		}
+	}
+	if len(lanes) != len(r.Lanes) {
+		return bad("lanes: %s has %d, and %s has %d", PartFile, len(lanes), File, len(r.Lanes))
+	}
+	for i := range lanes {
+		a, b := &lanes[i], &r.Lanes[i]
+		if a.Name != b.Name || a.System != b.System || a.Mode != b.Mode {
+			return bad("lanes[%d]: it is %.80q (%.40q, %.40q) in %s, and %.80q (%.40q, %.40q) in %s", i, a.Name, a.System, a.Mode, PartFile, b.Name, b.System, b.Mode, File)
+		}
+		for _, n := range []struct {
+			name string
+			a, b int64
+		}{
+			{"subscriptions", int64(a.Subscriptions), int64(b.Subscriptions)}, {"expected", a.Expected, b.Expected}, {"delivered", a.Delivered, b.Delivered},
+			{"lostSilent", a.LostSilent, b.LostSilent}, {"lostAnnounced", a.LostAnnounced, b.LostAnnounced},
+			{"lostUndeliverable", a.LostUndeliverable, b.LostUndeliverable}, {"lostRefused", a.LostRefused, b.LostRefused}, {"lostSuspended", a.LostSuspended, b.LostSuspended}, {"outOfOrder", a.OutOfOrder, b.OutOfOrder},
+			{"late", a.Late, b.Late}, {"unexpected", a.Unexpected, b.Unexpected}, {"recovered", a.Recovered, b.Recovered},
+			{"duplicates.sameEvent", a.Duplicates.SameEvent, b.Duplicates.SameEvent}, {"duplicates.sameEmission", a.Duplicates.SameEmission, b.Duplicates.SameEmission},
+			{"latency.fromIntended.count", a.Latency.FromIntended.Count, b.Latency.FromIntended.Count}, {"latency.fromSent.count", a.Latency.FromSent.Count, b.Latency.FromSent.Count},
+		} {
+			if n.a != n.b {
+				return bad("lane %s: %s is %d in %s, and %d in %s", a.Name, n.name, n.a, PartFile, n.b, File)
+			}
+		}
+	}
+	return nil
+}
+
+// checkTimelines refuses timelines whose counts are not those of the lanes.
+func (r *Result) checkTimelines(of map[string]Timeline) error {
+	for name := range of {
+		if r.lane(name) == nil {
+			return fmt.Errorf("%w: %s: it has a lane %.80q, and %s has none of that name; one of the two was changed", ErrFormat, TimelineFile, name, File)
+		}
+	}
+	for i := range r.Lanes {
+		l := &r.Lanes[i]
+		var sum Point
+		for _, p := range of[l.Name].Points {
+			sum.Add(p)
+		}
+		for _, n := range []struct {
+			column string
+			a, b   int64
+		}{{"delivered", sum.Delivered, l.Delivered}, {"late", sum.Late, l.Late}, {"out_of_order", sum.OutOfOrder, l.OutOfOrder}, {"unexpected", sum.Unexpected, l.Unexpected}} {
+			if n.a != n.b {
+				return fmt.Errorf("%w: %s: lane %s: %s adds up to %d, and %s says %d; one of the two was changed", ErrFormat, TimelineFile, l.Name, n.column, n.a, File, n.b)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Result) lane(name string) *Lane {
+	for i := range r.Lanes {
+		if r.Lanes[i].Name == name {
+			return &r.Lanes[i]
+		}
+	}
+	return nil
+}
