@@ -181,10 +181,10 @@ func (g *group) Noticed(n mcpload.Notice) {
 		return
 	}
 	var s *member
-	if n.Sub, s = g.ours(n.Sub); s != nil {
+	if n.Sub, s = g.ours(n.Sub); s != nil && n.Kind != mcpload.Claimed { // which is for the ledger alone
 		g.notice(s, n)
 	}
-	if n.Refused {
+	if n.Refused || n.Kind == mcpload.Claimed {
 		n.Stamp = g.book.local(n.Stamp)
 	}
 	g.book.ledger.Noticed(n)
