@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/upstream"
@@ -59,10 +60,11 @@ type Options struct {
 	polls time.Duration // how long a drain waits for polls beyond phases.drain; 0 = dialect.PollPatience
 
 	// Of a step of a capacity search.
-	probe   *stepProbe // what is seen beside the result
-	keep    *kept      // a target that outlives the run
-	idle    bool       // nothing is fired
-	metrics string     // address of the target's metrics
+	probe   *stepProbe       // what is seen beside the result
+	keep    *kept            // a target that outlives the run
+	idle    bool             // nothing is fired
+	guard   *dialguard.Guard // nil = one of its own
+	metrics string           // address of the target's metrics
 }
 
 // Outcome is a finished run. Accounts has one account, or one for each lane
@@ -119,6 +121,7 @@ type run struct {
 	thresholds []results.Threshold
 	clock      *mcpload.Clock
 	id         uint32
+	guard      *dialguard.Guard // of every connection
 	lanes      []*lane
 
 	followed *prom.Following // nil where nobody wants metrics
@@ -152,7 +155,10 @@ type run struct {
 // newRun checks everything that can be checked without touching the target.
 func newRun(ctx context.Context, opts Options) (*run, error) {
 	p := opts.Profile
-	r := &run{opts: opts, profile: p, clock: mcpload.NewClock(), id: newRunID()}
+	r := &run{opts: opts, profile: p, clock: mcpload.NewClock(), id: newRunID(), guard: opts.guard}
+	if r.guard == nil {
+		r.guard = dialguard.New(nil)
+	}
 	if err := r.checkProfile(ctx); err != nil {
 		return nil, err
 	}
@@ -207,8 +213,13 @@ func (r *run) checkProfile(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", ErrProfile, err)
 		}
 	}
-	if err := checkHosts(ctx, p, r.opts.AllowHosts); err != nil {
+	if err := checkHosts(ctx, r.guard, p, r.opts.AllowHosts); err != nil {
 		return err
+	}
+	if r.opts.metrics != "" {
+		if err := checkHost(ctx, r.guard, r.opts.metrics, "--target-metrics", r.opts.AllowHosts); err != nil {
+			return err
+		}
 	}
 	if p.Target.Embedded.Faults != "" {
 		if err := checkFaults(p); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/profiles"
 )
@@ -35,8 +36,9 @@ type Discovery struct {
 // [ErrTarget]; a target that has nothing of any system is such an error.
 func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
 	var found Discovery
+	guard := dialguard.New(nil)
 	if len(t.Command) == 0 {
-		if err := checkHost(ctx, t.URL, "target", allowHosts); err != nil {
+		if err := checkHost(ctx, guard, t.URL, "target", allowHosts); err != nil {
 			return found, err
 		}
 	}
@@ -44,6 +46,7 @@ func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string,
 	if err != nil {
 		return found, err
 	}
+	opts.Guard = guard
 	// Some servers only show what a client says that it can use.
 	opts.Capabilities = []string{dialect.ResumableRequests}
 	e, err := dialect.NewEndpoint(opts)
