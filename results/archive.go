@@ -18,7 +18,7 @@ import (
 // timeline.csv with the counts of the same intervals. Every file is complete or
 // not there.
 func Save(dir string, r *Result, accounts []sinks.Account) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("save the result: %w", err)
 	}
 	if err := WriteFile(filepath.Join(dir, File), r.Write); err != nil {

@@ -159,7 +159,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	} else if err := checkOut(dir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
 	ctx, stop, release := onInterrupt(ctx, io)

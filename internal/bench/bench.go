@@ -93,6 +93,18 @@ type Outcome struct {
 // whether it met its thresholds, and whether the generator was the bottleneck,
 // is in the result.
 func Run(ctx context.Context, opts Options) (*Outcome, error) {
+	secrets := secretsOf(opts.Profile)
+	out, err := doRun(ctx, opts)
+	if out != nil {
+		scrub(out.Result, secrets)
+		if out.Part != nil {
+			scrub(out.Part, secrets)
+		}
+	}
+	return out, scrubError(err, secrets)
+}
+
+func doRun(ctx context.Context, opts Options) (*Outcome, error) {
 	r, err := newRun(ctx, opts)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,13 @@ type Discovery struct {
 // offers. The host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
 // [ErrTarget]; a target that has nothing of any system is such an error.
 func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
+	secrets := secretsOf(&profiles.Profile{Target: t})
+	found, err := discover(ctx, t, allowHosts, version)
+	scrub(&found, secrets)
+	return found, scrubError(err, secrets)
+}
+
+func discover(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
 	var found Discovery
 	guard := dialguard.New(nil)
 	if len(t.Command) == 0 {
