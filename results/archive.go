@@ -50,7 +50,8 @@ func Save(dir string, r *Result, accounts []sinks.Account) error {
 }
 
 // WriteFile writes through a temporary name, so that a full disk or an
-// interrupt leaves no half a file under the right one.
+// interrupt leaves no half a file under the right one. Only the user may read it: results hold
+// addresses and what the target said.
 func WriteFile(name string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".partial-*")
 	if err != nil {
@@ -61,7 +62,7 @@ func WriteFile(name string, write func(io.Writer) error) (err error) {
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
+	if err := errors.Join(write(f), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), name)

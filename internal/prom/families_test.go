@@ -43,7 +43,7 @@ func TestMetricsOfTurns(t *testing.T) {
 	second.Upstream = Figures{Values: map[string]float64{"retries": 6}}
 	p := f.Pass(func() Look { return second })
 	want := map[string]float64{
-		`mcpload_run_info{fleet="ab",profile="bad` + "\uFFFD" + `",run="ab",schedule="burst",shard="",upstream="inject",version=""}`: 1,
+		`mcpload_run_info{fleet="ab",profile="bad ",run="ab",schedule="burst",shard="",upstream="inject",version=""}`: 1,
 		`mcpload_run_start_timestamp_seconds{run="ab"}`:                                                50,
 		`mcpload_phase{phase="attach",run="ab"}`:                                                       1,
 		`mcpload_phase_start_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                     60,
