@@ -153,7 +153,8 @@ func CompileText(text string) (func(source int, seq uint32, probe string) string
 // CompileHTTP compiles the request of an http upstream. The function it returns
 // is safe for concurrent use; what it returns belongs to the caller. Values are
 // put into URL, headers and body as they are. Without a body of its own, the
-// request carries the upstream's payload as JSON.
+// request carries the upstream's payload as JSON. A body that begins as JSON does is
+// sent as application/json, unless the headers say something else.
 func CompileHTTP(up Upstream) (func(source int, seq uint32, probe string) (url string, header http.Header, body []byte), error) {
 	c := compiler{scope: perShot}
 	u := up.HTTP
@@ -172,6 +173,10 @@ func CompileHTTP(up Upstream) (func(source int, seq uint32, probe string) (url s
 		if body, err = compileJSON(up.Payload, perShot); err != nil {
 			return nil, fmt.Errorf("payload: %w", err)
 		}
+	}
+	text := strings.TrimLeft(u.Body, " \t\r\n")
+	object := strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "{{") // that is a template's
+	if bodyOf.json || object || strings.HasPrefix(text, "[") {
 		headers["Content-Type"] = []part{{constant: []byte("application/json")}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(u.Headers)) {

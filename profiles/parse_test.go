@@ -233,6 +233,17 @@ func TestCompileHTTP(t *testing.T) {
 	if _, header, body := make(0, 1, "PROBE"); string(body) != `{"text":"<PROBE>"}` || header.Get("Content-Type") != "application/json" {
 		t.Errorf("%v %s", header, body)
 	}
+	// A body that begins as JSON does is sent as such.
+	for body, want := range map[string]string{
+		` {"a":"{{.Probe}}"}`: "application/json", `["{{.Probe}}"]`: "application/json", "{{.Probe}}": "", "a={{.Probe}}": "",
+	} {
+		if make, err = CompileHTTP(Upstream{HTTP: UpstreamHTTP{URL: "http://127.0.0.1/", Body: body}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, header, _ := make(0, 1, "PROBE"); header.Get("Content-Type") != want {
+			t.Errorf("%s is sent as %q, want %q", body, header.Get("Content-Type"), want)
+		}
+	}
 }
 
 func TestRates(t *testing.T) {

@@ -321,8 +321,10 @@ type Upstream struct {
 // values of Headers, and Body. At least one of them must hold {{.Probe}}.
 type UpstreamHTTP struct {
 	// Method is POST unless given.
-	Method  string            `yaml:"method,omitempty" json:"method,omitempty"`
-	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`
+	Method string `yaml:"method,omitempty" json:"method,omitempty"`
+	URL    string `yaml:"url,omitempty" json:"url,omitempty"`
+	// Headers are sent as they are. Without a Content-Type, a JSON body is sent as
+	// application/json.
 	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
 	Body    string            `yaml:"body,omitempty" json:"body,omitempty"`
 }

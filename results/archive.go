@@ -19,7 +19,7 @@ import (
 // not there. result.json is written last, so that whoever finds one that is no
 // checkpoint finds the others, too; it is also written where another cannot be.
 func Save(dir string, r *Result, accounts []sinks.Account) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("save the result: %w", err)
 	}
 	others := saveSeries(dir, r, accounts)
@@ -61,7 +61,8 @@ func saveSeries(dir string, r *Result, accounts []sinks.Account) error {
 const Unfinished = ".partial-*"
 
 // WriteFile writes through a temporary name, so that a full disk or an
-// interrupt leaves no half a file under the right one.
+// interrupt leaves no half a file under the right one. Only the user may read it: results hold
+// addresses and what the target said.
 func WriteFile(name string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), Unfinished)
 	if err != nil {
@@ -72,7 +73,7 @@ func WriteFile(name string, write func(io.Writer) error) (err error) {
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
+	if err := errors.Join(write(f), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), name)

@@ -10,7 +10,7 @@ import (
 // shard, its part (else nil). Each file is complete or not there. [Save] replaces
 // both.
 func SaveCheckpoint(dir string, r *Result, p *Part) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("save a checkpoint: %w", err)
 	}
 	if err := WriteFile(filepath.Join(dir, File), r.Write); err != nil {

@@ -79,7 +79,7 @@ func (c *client) met() (*dialect.Endpoint, error) {
 	if c.endpoint != nil {
 		return c.endpoint, nil
 	}
-	n, err := networkOf(c.m.vu.State())
+	n, err := networkOf(c.m.vu.State(), c.m.hub.guard)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/sinks"
@@ -40,6 +41,7 @@ type hub struct {
 	life    lifetime
 	lanes   atomic.Int64 // that shared a listener
 	eras    dialect.Eras // of all targets: every Client has an endpoint of its own
+	guard   *dialguard.Guard
 
 	authority func() (*sinks.Authority, error) // of every listener; made when it is needed
 
@@ -120,7 +122,7 @@ type book struct {
 }
 
 func newHub() *hub {
-	h := &hub{clock: mcpload.NewClock(), run: rand.Uint32(), topics: map[string]uint16{}, authority: sync.OnceValues(sinks.NewAuthority)}
+	h := &hub{clock: mcpload.NewClock(), guard: dialguard.New(nil), run: rand.Uint32(), topics: map[string]uint16{}, authority: sync.OnceValues(sinks.NewAuthority)}
 	h.life.init()
 	h.stamper = loadgen.NewStamper(h.clock, h, h.run, maxTopics)
 	h.stamper.Assign(func(n uint64) uint16 { return uint16(n >> topicShift) })

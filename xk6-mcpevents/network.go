@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/lib/netext"
 )
@@ -28,7 +29,7 @@ type network struct {
 
 // networkOf returns the network of a VU. It must be called on the VU's event
 // loop.
-func networkOf(state *lib.State) (network, error) {
+func networkOf(state *lib.State, guard *dialguard.Guard) (network, error) {
 	var n network
 	if state.TLSConfig != nil {
 		n.tls = state.TLSConfig.Clone()
@@ -41,7 +42,7 @@ func networkOf(state *lib.State) (network, error) {
 	if resolver == nil {
 		return n, errors.New("this k6 does not say where connections lead, so its options hosts, dns, blacklistIPs and blockHostnames would not hold: build the extension with the k6 of its go.mod")
 	}
-	n.resolve = func(_ context.Context, addr string) (netip.AddrPort, error) {
+	n.resolve = func(ctx context.Context, addr string) (netip.AddrPort, error) {
 		ip, port, err := resolver.ResolveAddr(addr)
 		if err != nil {
 			return netip.AddrPort{}, err
@@ -50,12 +51,28 @@ func networkOf(state *lib.State) (network, error) {
 		if !ok || port < 1 || port > 65535 {
 			return netip.AddrPort{}, fmt.Errorf("k6 leads to %s, port %d, which is no address", ip, port)
 		}
+		if err := pin(ctx, guard, addr, to); err != nil {
+			return netip.AddrPort{}, err
+		}
 		return netip.AddrPortFrom(to.Unmap(), uint16(port)), nil
 	}
 	if d, ok := state.Dialer.(*netext.Dialer); ok {
 		n.local = d.LocalAddr
 	}
 	return n, nil
+}
+
+// pin keeps a name where it led when the test first used it: k6 asks for names again
+// while it runs (dns.ttl), and whoever answers then must not get the tokens.
+func pin(ctx context.Context, guard *dialguard.Guard, addr string, to netip.Addr) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil // k6's own options decide about addresses
+	}
+	return guard.Pin(ctx, host, to)
 }
 
 // locals are the source addresses for an endpoint.

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,6 +62,10 @@ func decode(v sobek.Value, to any) (given map[string]json.RawMessage, err error)
 	if v == nil || sobek.IsUndefined(v) || sobek.IsNull(v) {
 		return nil, nil
 	}
+	// JSON turns such a number into null, which means the default.
+	if name := notFinite(v.Export(), 8); name != "" {
+		return nil, fmt.Errorf("options: %s is not a finite number", name[1:])
+	}
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("options: %w", err)
@@ -80,6 +86,33 @@ func decode(v sobek.Value, to any) (given map[string]json.RawMessage, err error)
 		}
 	}
 	return nil, errors.New("options: they are not those of this call")
+}
+
+// notFinite names a number within v that is NaN or infinite, with a dot before each key;
+// "" = none, down to a depth.
+func notFinite(v any, depth int) string {
+	if depth == 0 {
+		return ""
+	}
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return "."
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if name := notFinite(v[key], depth-1); name != "" {
+				return "." + key + strings.TrimSuffix(name, ".")
+			}
+		}
+	case []any:
+		for i, one := range v {
+			if name := notFinite(one, depth-1); name != "" {
+				return "." + strconv.Itoa(i) + strings.TrimSuffix(name, ".")
+			}
+		}
+	}
+	return ""
 }
 
 func strictly(raw []byte, to any) error {

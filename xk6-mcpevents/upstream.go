@@ -73,7 +73,7 @@ func (s *source) open() error {
 			return err
 		}
 	}
-	n, err := networkOf(s.m.vu.State())
+	n, err := networkOf(s.m.vu.State(), s.m.hub.guard)
 	if err != nil {
 		return err
 	}

@@ -263,10 +263,10 @@ var badInputs = []badInput{
 	{name: "a shard of many", args: []string{"run", "--shard", "0/1000000000", "--start-at", "2999-01-01T00:00:00Z"}, want: "want a COUNT of 1024 at most"},
 	{name: "a shard that wraps", args: []string{"run", "--shard", "0/18446744073709551617", "--start-at", "2999-01-01T00:00:00Z"}, want: "want INDEX/COUNT"},
 	{name: "no trials", args: []string{"run", "--trials", "-3"}, want: "--trials -3: want 1 or more"},
-	{name: "a capacity from no number", args: []string{"capacity", "--quiet", "--from", "NaN"}, want: "capacity.from", lines: 3},
-	{name: "a capacity without end", args: []string{"capacity", "--quiet", "--to", "Inf"}, want: "capacity.to", lines: 3},
+	{name: "a capacity from no number", args: []string{"capacity", "--quiet", "--from", "NaN"}, want: "--from NaN: want a finite number", lines: 3},
+	{name: "a capacity without end", args: []string{"capacity", "--quiet", "--to", "Inf"}, want: "--to +Inf: want a finite number", lines: 3},
 	{name: "a capacity up to 1e300", args: []string{"capacity", "--quiet", "--to", "1e300"}, want: "capacity.to", lines: 3},
-	{name: "a level that is no number", args: []string{"capacity", "--quiet", "--slo", "loss<=NaN"}, want: "capacity.level.loss"},
+	{name: "a level that is no number", args: []string{"capacity", "--quiet", "--slo", "loss<=NaN"}, want: "--slo \"loss<=NaN\""},
 	{name: "an alpha that is no number", args: []string{"compare", "a", "b", "--alpha", "NaN"}, want: "--alpha NaN"},
 	{name: "an effect that is no number", args: []string{"compare", "a", "b", "--min-effect", "NaN"}, want: "--min-effect NaN"},
 	// Templates.

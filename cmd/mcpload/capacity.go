@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	goio "io"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -121,7 +122,7 @@ func sloOverride(text string) (string, error) {
 	case "loss", "backlog":
 		number, percent := strings.CutSuffix(value, "%")
 		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil {
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
 			return "", bad
 		}
 		if percent {

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,7 +46,8 @@ var flagRules = []flagRule{
 var mayBeEmpty = map[string]bool{"annotate": true, "summary": true}
 
 // checkFlags refuses flags without a value, which stand for a variable that is
-// not set more often than not, and flags that would do nothing.
+// not set more often than not, numbers that are not finite, and flags that would do
+// nothing.
 func checkFlags(c *cobra.Command) error {
 	var errs []error
 	c.Flags().Visit(func(f *pflag.Flag) {
@@ -52,6 +55,11 @@ func checkFlags(c *cobra.Command) error {
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			for _, v := range list.GetSlice() {
 				empty = empty || v == ""
+			}
+		}
+		if f.Value.Type() == "float64" {
+			if v, err := strconv.ParseFloat(f.Value.String(), 64); err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+				errs = append(errs, fmt.Errorf("--%s %s: want a finite number", f.Name, f.Value))
 			}
 		}
 		if empty && !mayBeEmpty[f.Name] {

@@ -132,7 +132,7 @@ type traceFile struct {
 // newTraceFile makes the file, which must not exist: a recording cannot be had
 // again.
 func newTraceFile(name string) (*traceFile, error) {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return nil, usageError{fmt.Errorf("%s exists already; choose another file, or remove it", name)}
 	}

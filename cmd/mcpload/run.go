@@ -144,7 +144,7 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profiles.Profile, dir string, io streams) error {
 	// Before the run, so that half an hour of measuring does not end in an
 	// error about a path.
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
 	options := bench.Options{

@@ -46,7 +46,7 @@ By default it delivers webhooks to public addresses with valid certificates only
 For a load test on this machine, give --allow-private-callbacks and either
 --callback-insecure or --callback-ca.`,
 		Example: `  mcpload serve --addr 127.0.0.1:8080 --admin 127.0.0.1:8081 --allow-private-callbacks --callback-insecure
-  curl -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject
+  curl -H 'Content-Type: application/json' -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject
   mcpload run --command 'mcpload serve --stdio'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -119,7 +119,7 @@ func announce(w io.Writer, r bench.Ready) error {
 	_, err := fmt.Fprintf(w, `MCP         %s%s
 admin       %s
 
-inject      curl -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' %s/inject
+inject      curl -H 'Content-Type: application/json' -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' %s/inject
 load it     mcpload run --target %s --token any --upstream-url %s
 
 Ctrl-C ends it.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/mcpload/mcpload"
 	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/mcpload/mcpload/internal/dialguard"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/upstream"
@@ -64,10 +66,11 @@ type Options struct {
 	polls time.Duration // how long a drain waits for polls beyond phases.drain; 0 = dialect.PollPatience
 
 	// Of a step of a capacity search.
-	probe   *stepProbe // what is seen beside the result
-	keep    *kept      // a target that outlives the run
-	idle    bool       // nothing is fired
-	metrics string     // address of the target's metrics
+	probe   *stepProbe       // what is seen beside the result
+	keep    *kept            // a target that outlives the run
+	idle    bool             // nothing is fired
+	guard   *dialguard.Guard // nil = one of its own
+	metrics string           // address of the target's metrics
 }
 
 // Outcome is a finished run. Accounts has one account, or one for each lane
@@ -96,6 +99,28 @@ type Outcome struct {
 // whether it met its thresholds, and whether the generator was the bottleneck,
 // is in the result.
 func Run(ctx context.Context, opts Options) (*Outcome, error) {
+	secrets := secretsOf(opts.Profile)
+	if save := opts.Checkpoint; save != nil {
+		opts.Checkpoint = func(o *Outcome) error {
+			scrubOutcome(o, secrets)
+			return save(o)
+		}
+	}
+	out, err := doRun(ctx, opts)
+	if out != nil {
+		scrubOutcome(out, secrets)
+	}
+	return out, scrubError(err, secrets)
+}
+
+func scrubOutcome(o *Outcome, secrets *errtext.Secrets) {
+	scrub(o.Result, secrets)
+	if o.Part != nil {
+		scrub(o.Part, secrets)
+	}
+}
+
+func doRun(ctx context.Context, opts Options) (*Outcome, error) {
 	opening, opened, release := untilStop(ctx, opts.Stop)
 	defer release()
 	r, err := newRun(opening, opts)
@@ -157,6 +182,7 @@ type run struct {
 	thresholds []results.Threshold
 	clock      *mcpload.Clock
 	id         uint32
+	guard      *dialguard.Guard // of every connection
 	lanes      []*lane
 
 	followed *prom.Following // nil where nobody wants metrics
@@ -192,7 +218,10 @@ type run struct {
 // newRun checks everything that can be checked without touching the target.
 func newRun(ctx context.Context, opts Options) (*run, error) {
 	p := opts.Profile
-	r := &run{opts: opts, profile: p, clock: mcpload.NewClock(), id: newRunID()}
+	r := &run{opts: opts, profile: p, clock: mcpload.NewClock(), id: newRunID(), guard: opts.guard}
+	if r.guard == nil {
+		r.guard = dialguard.New(nil)
+	}
 	if err := r.checkProfile(ctx); err != nil {
 		return nil, err
 	}
@@ -247,8 +276,13 @@ func (r *run) checkProfile(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", ErrProfile, err)
 		}
 	}
-	if err := checkHosts(ctx, p, r.opts.AllowHosts); err != nil {
+	if err := checkHosts(ctx, r.guard, p, r.opts.AllowHosts); err != nil {
 		return err
+	}
+	if r.opts.metrics != "" {
+		if err := checkHost(ctx, r.guard, r.opts.metrics, "--target-metrics", r.opts.AllowHosts); err != nil {
+			return err
+		}
 	}
 	if p.Target.Embedded.Faults != "" {
 		if err := checkFaults(p); err != nil {

@@ -35,7 +35,7 @@ func TestCheckHost(t *testing.T) {
 		{"127.0.0.1:80", nil, false},
 		{"http://user@127.0.0.1@192.0.2.1/", nil, false},
 	} {
-		err := checkHost(t.Context(), tt.url, "target", tt.allowed)
+		err := checkHost(t.Context(), nil, tt.url, "target", tt.allowed)
 		if (err == nil) != tt.ok || (err != nil && !errors.Is(err, ErrProfile)) {
 			t.Errorf("%s allowing %v: %v", tt.url, tt.allowed, err)
 		}
@@ -45,15 +45,15 @@ func TestCheckHost(t *testing.T) {
 func TestCheckHostsOfAProfile(t *testing.T) {
 	p := &profiles.Profile{}
 	p.Upstream.HTTP.URL = "http://{{.Probe}}.example/"
-	if err := checkHosts(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), "must not be a template") {
+	if err := checkHosts(t.Context(), nil, p, nil); err == nil || !strings.Contains(err.Error(), "must not be a template") {
 		t.Errorf("a templated host: %v", err)
 	}
 	p.Upstream.HTTP.URL = "http://127.0.0.1/{{.Probe}}"
 	p.Target.Allow = []string{"load.example"}
-	if err := checkHosts(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), "--allow-host load.example") {
+	if err := checkHosts(t.Context(), nil, p, nil); err == nil || !strings.Contains(err.Error(), "--allow-host load.example") {
 		t.Errorf("a host that only the file allows: %v", err)
 	}
-	if err := checkHosts(t.Context(), p, []string{"load.example"}); err != nil {
+	if err := checkHosts(t.Context(), nil, p, []string{"load.example"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload/internal/capacity"
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/internal/prom"
 	"github.com/mcpload/mcpload/profiles"
 	"github.com/mcpload/mcpload/results"
@@ -103,8 +104,9 @@ func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySear
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
+	guard := dialguard.New(nil)
 	if opts.TargetMetrics != "" {
-		if err := checkHost(ctx, opts.TargetMetrics, "--target-metrics", opts.AllowHosts); err != nil {
+		if err := checkHost(ctx, guard, opts.TargetMetrics, "--target-metrics", opts.AllowHosts); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +116,7 @@ func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySear
 			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
 		}
 		o := opts.Options
-		o.Profile = at
+		o.Profile, o.guard = at, guard
 		if _, err := newRun(ctx, o); err != nil {
 			return nil, fmt.Errorf("at a load of %v: %w", load, err)
 		}
@@ -123,6 +125,7 @@ func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySear
 	if err != nil {
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
+	opts.Options.guard = guard // a name is resolved once for all steps
 	s := &capacitySearch{opts: opts, p: p, search: search, run: Run}
 	if p.Target.IsEmbedded() && !p.Target.OverStdio() && p.Upstream.Kind != "feed" {
 		s.keep = &kept{} // the target of a feed has to know its address, which is another each time

@@ -15,10 +15,10 @@ func TestScrapeStays(t *testing.T) {
 	defer elsewhere.Close()
 	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
 	defer server.Close()
-	if _, err := newRemoteMeter(server.URL); !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), "302") {
+	if _, err := newRemoteMeter(server.URL, nil); !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), "302") {
 		t.Errorf("%v", err)
 	}
-	if scrapeClient.Transport.(*http.Transport).Proxy != nil {
+	if scrapeClient(nil).Transport.(*http.Transport).Proxy != nil {
 		t.Error("it would ask a proxy of the environment")
 	}
 }

@@ -327,7 +327,7 @@ func TestRemoteMeter(t *testing.T) {
 		fmt.Fprintf(w, metricsText, float64(cpu.Add(1)))
 	}))
 	defer server.Close()
-	m, err := newRemoteMeter(server.URL)
+	m, err := newRemoteMeter(server.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func TestRemoteMeter(t *testing.T) {
 	if p := m.finish(time.Second); p != nil {
 		t.Errorf("%+v of nothing", p)
 	}
-	if _, err := newRemoteMeter(server.URL); !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), "503") {
+	if _, err := newRemoteMeter(server.URL, nil); !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), "503") {
 		t.Errorf("%v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/profiles"
 )
@@ -34,9 +35,17 @@ type Discovery struct {
 // offers. The host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
 // [ErrTarget]; a target that has nothing of any system is such an error.
 func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
+	secrets := secretsOf(&profiles.Profile{Target: t})
+	found, err := discover(ctx, t, allowHosts, version)
+	scrub(&found, secrets)
+	return found, scrubError(err, secrets)
+}
+
+func discover(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
 	var found Discovery
+	guard := dialguard.New(nil)
 	if len(t.Command) == 0 {
-		if err := checkHost(ctx, t.URL, "target", allowHosts); err != nil {
+		if err := checkHost(ctx, guard, t.URL, "target", allowHosts); err != nil {
 			return found, err
 		}
 	}
@@ -44,6 +53,7 @@ func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string,
 	if err != nil {
 		return found, err
 	}
+	opts.Guard = guard
 	// Some servers only show what a client says that it can use.
 	opts.Capabilities = []string{dialect.ResumableRequests}
 	e, err := dialect.NewEndpoint(opts)

@@ -12,6 +12,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -54,13 +55,13 @@ type gauge interface {
 
 // startInstrument begins to watch. targetPID is 0 where there is no process to
 // watch; metrics is the address of the target's metrics, which go before, or
-// "". The work of siblings, by their process ids, is the run's own. stamped
+// "", and guard checks connections to it. The work of siblings, by their process ids, is the run's own. stamped
 // says that deliveries are timed by the kernel, length how long the watch lasts,
 // near enough. The caller must call stop.
-func startInstrument(targetPID int, metrics string, siblings []int, stamped bool, length time.Duration) (*instrument, error) {
+func startInstrument(targetPID int, metrics string, guard *dialguard.Guard, siblings []int, stamped bool, length time.Duration) (*instrument, error) {
 	var target gauge = (*meter)(nil)
 	if metrics != "" {
-		remote, err := newRemoteMeter(metrics)
+		remote, err := newRemoteMeter(metrics, guard)
 		if err != nil {
 			return nil, err
 		}

@@ -63,7 +63,7 @@ func (r *run) targetPID(ctx context.Context) int {
 		return pid
 	}
 	u, err := url.Parse(r.target.plain.URL())
-	if err != nil || !isLoopback(ctx, u.Hostname()) {
+	if err != nil || !isLoopback(ctx, nil, u.Hostname()) {
 		return 0
 	}
 	return listenerPID(u)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/results"
 )
 
@@ -34,6 +36,7 @@ const (
 // remoteMeter follows the CPU time and memory of a process by its metrics.
 type remoteMeter struct {
 	url    string
+	client *http.Client
 	before float64
 	at     time.Time // of the last look
 	err    error     // of the last look that failed
@@ -44,8 +47,8 @@ type remoteMeter struct {
 }
 
 // newRemoteMeter looks once, and fails if that does.
-func newRemoteMeter(url string) (*remoteMeter, error) {
-	m := &remoteMeter{url: url}
+func newRemoteMeter(url string, guard *dialguard.Guard) (*remoteMeter, error) {
+	m := &remoteMeter{url: url, client: scrapeClient(guard)}
 	m.look()
 	if m.err != nil {
 		return nil, fmt.Errorf("%w: metrics: %w", ErrTarget, m.err)
@@ -62,7 +65,7 @@ func (m *remoteMeter) sample() {
 
 func (m *remoteMeter) look() {
 	m.at = time.Now()
-	cpu, memory, err := scrape(m.url)
+	cpu, memory, err := scrape(m.client, m.url)
 	if err != nil {
 		m.err = err
 		return
@@ -88,17 +91,19 @@ func (m *remoteMeter) finish(wall time.Duration) *results.Process {
 	return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: m.memory}
 }
 
-// scrapeClient goes where it was told to and nowhere else: the address was held
+// scrapeClient returns a client that goes where it was told to and nowhere else: the address was held
 // to the rule for hosts, and neither a redirect nor a proxy of the environment
 // was. Each look has a connection of its own, so that none is left open between
 // steps.
-var scrapeClient = &http.Client{
-	Transport:     &http.Transport{DisableKeepAlives: true},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+func scrapeClient(guard *dialguard.Guard) *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: guard.Dial(&net.Dialer{})},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // scrape reads CPU seconds and resident bytes in the Prometheus text format.
-func scrape(url string) (cpu float64, memory int64, err error) {
+func scrape(client *http.Client, url string) (cpu float64, memory int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -106,7 +111,7 @@ func scrape(url string) (cpu float64, memory int64, err error) {
 		return 0, 0, err
 	}
 	req.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
-	resp, err := scrapeClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -68,7 +68,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		return err
 	}
 	ph := &r.profile.Phases
-	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics, r.siblings, r.stamped(lanes), ph.Warmup+ph.Measure); err != nil {
+	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics, r.guard, r.siblings, r.stamped(lanes), ph.Warmup+ph.Measure); err != nil {
 		return err
 	}
 	p.shownBy(p.watch)
@@ -111,7 +111,7 @@ func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
 		return nil
 	}
 	if p.profile.Target.IsEmbedded() {
-		if p.opts.tape.told, err = askDeeds(ctx, p.adminURL()); err != nil {
+		if p.opts.tape.told, err = askDeeds(ctx, p.adminURL(), p.guard); err != nil {
 			return err
 		}
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/profiles"
 )
@@ -31,36 +31,30 @@ const spareFiles = 256
 // checkHost refuses a host that is not this machine, unless the profile allows
 // it and the command line names it a second time: a load generator that can be
 // pointed anywhere by a file somebody else wrote is a weapon.
-func checkHost(ctx context.Context, rawURL, what string, allowed []string) error {
+//
+// What is let through is what guard lets connections through to: a name is
+// resolved here, and never again.
+func checkHost(ctx context.Context, guard *dialguard.Guard, rawURL, what string, allowed []string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return fmt.Errorf("%w: %s: %q is not an http or https URL", ErrProfile, what, errtext.Address(rawURL))
 	}
 	host := u.Hostname()
-	if isLoopback(ctx, host) || slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, host) || strings.EqualFold(a, u.Host) }) {
+	if isLoopback(ctx, guard, host) {
+		return nil
+	}
+	if slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, host) || strings.EqualFold(a, u.Host) }) {
+		// A name that cannot be resolved is reported when it is dialled.
+		_ = guard.Allow(ctx, host)
 		return nil
 	}
 	return fmt.Errorf("%w: %s: %s is not this machine; if you may put load on it, name it a second time with --allow-host %s", ErrProfile, what, host, host)
 }
 
 // isLoopback says whether every address of host is on this machine's loopback.
-func isLoopback(ctx context.Context, host string) bool {
-	if a, err := netip.ParseAddr(host); err == nil {
-		return a.Unmap().IsLoopback()
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil || len(addrs) == 0 {
-		return false
-	}
-	for _, a := range addrs {
-		if !a.Unmap().IsLoopback() {
-			return false
-		}
-	}
-	return true
+func isLoopback(ctx context.Context, guard *dialguard.Guard, host string) bool {
+	addrs, err := guard.Lookup(ctx, host)
+	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
 }
 
 // checkFiles refuses a run that would run out of files half-way, where every

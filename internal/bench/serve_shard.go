@@ -161,7 +161,7 @@ func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *Out
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
-	if err := os.MkdirAll(j.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(j.Dir, 0o700); err != nil {
 		return err
 	}
 	var shown *prom.Collector

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/loadgen/upstream"
 	"github.com/mcpload/mcpload/profiles"
@@ -41,13 +42,13 @@ func (t *targetSide) endpointFor(http string) *dialect.Endpoint {
 
 // checkHosts applies the rule of [checkHost] to every URL of the profile. A
 // host that the profile allows must be named on the command line too.
-func checkHosts(ctx context.Context, p *profiles.Profile, named []string) error {
+func checkHosts(ctx context.Context, guard *dialguard.Guard, p *profiles.Profile, named []string) error {
 	if p.Target.URL != "" {
-		if err := checkHost(ctx, p.Target.URL, "target.url", named); err != nil {
+		if err := checkHost(ctx, guard, p.Target.URL, "target.url", named); err != nil {
 			return err
 		}
 	}
-	if err := checkUpstreamHosts(ctx, &p.Upstream, named); err != nil {
+	if err := checkUpstreamHosts(ctx, guard, &p.Upstream, named); err != nil {
 		return err
 	}
 	for _, a := range p.Target.Allow {
@@ -170,7 +171,7 @@ func (r *run) connect(ctx context.Context) error {
 		return err
 	}
 	opts.Capabilities = r.capabilities()
-	opts.LocalAddrs = r.sources
+	opts.LocalAddrs, opts.Guard = r.sources, r.guard
 	if r.profile.Target.OverStdio() {
 		t.meet(&opts)
 	}

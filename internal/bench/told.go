@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/internal/errtext"
 )
 
@@ -22,7 +23,7 @@ type deeds struct {
 }
 
 // askDeeds asks a target's admin listener.
-func askDeeds(ctx context.Context, admin string) (deeds, error) {
+func askDeeds(ctx context.Context, admin string, guard *dialguard.Guard) (deeds, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var stats struct {
@@ -30,7 +31,7 @@ func askDeeds(ctx context.Context, admin string) (deeds, error) {
 	}
 	var plan struct{ Executed map[string]int64 }
 	for path, into := range map[string]any{"/stats": &stats, "/faults": &plan} {
-		if err := getJSON(ctx, admin+path, into); err != nil {
+		if err := getJSON(ctx, scrapeClient(guard), admin+path, into); err != nil {
 			return deeds{}, fmt.Errorf("%w: %s: %w", ErrTarget, path, err)
 		}
 	}
@@ -48,12 +49,12 @@ func answered(resp *http.Response) error {
 	return errors.New(errtext.Hide(text, u))
 }
 
-func getJSON(ctx context.Context, url string, into any) error {
+func getJSON(ctx context.Context, client *http.Client, url string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

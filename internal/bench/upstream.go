@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/loadgen"
 	"github.com/mcpload/mcpload/loadgen/dialect"
@@ -22,7 +24,7 @@ import (
 
 // checkUpstreamHosts applies the rule of [checkHost] to every URL that the
 // upstream sends to.
-func checkUpstreamHosts(ctx context.Context, u *profiles.Upstream, named []string) error {
+func checkUpstreamHosts(ctx context.Context, guard *dialguard.Guard, u *profiles.Upstream, named []string) error {
 	for _, one := range []struct{ key, url string }{
 		{"upstream.admin", u.Admin},
 		{"upstream.github.url", u.GitHub.URL},
@@ -33,7 +35,7 @@ func checkUpstreamHosts(ctx context.Context, u *profiles.Upstream, named []strin
 		if one.url == "" {
 			continue
 		}
-		if err := checkHost(ctx, one.url, one.key, named); err != nil {
+		if err := checkHost(ctx, guard, one.url, one.key, named); err != nil {
 			return err
 		}
 	}
@@ -46,7 +48,7 @@ func checkUpstreamHosts(ctx context.Context, u *profiles.Upstream, named []strin
 	if strings.Contains(host, "{{") {
 		return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, errtext.Address(u.HTTP.URL))
 	}
-	return checkHost(ctx, scheme+"://"+host, "upstream.http.url", named)
+	return checkHost(ctx, guard, scheme+"://"+host, "upstream.http.url", named)
 }
 
 // readTraces reads the files that the profile names, and holds what is in them
@@ -135,10 +137,10 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 			return nil, err
 		}
 		return upstream.NewHTTP(upstream.HTTPOptions{
-			Method: u.HTTP.Method, Timeout: u.Timeout, Connections: u.Workers, Request: request, TLS: trusted,
+			Method: u.HTTP.Method, Timeout: u.Timeout, Connections: u.Workers, Request: request, TLS: trusted, Dial: r.dial(),
 		})
 	case "github", "slack", "stripe":
-		return openProduct(u, trusted)
+		return openProduct(u, trusted, r.dial())
 	case "replay":
 		return r.openReplay(trusted)
 	}
@@ -161,8 +163,17 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 		return nil, errors.New("kind inject needs upstream.admin (or --upstream-url), the admin address that the reference target printed; for any other server use kind http")
 	}
 	return upstream.NewInject(upstream.InjectOptions{
-		Admin: base, Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, Payload: payload, TLS: trusted,
+		Admin: base, Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, Payload: payload, TLS: trusted, Dial: r.dial(),
 	})
+}
+
+// dial opens the connections of upstreams.
+func (r *run) dial() upstream.DialFunc {
+	timeout := r.profile.Upstream.Timeout
+	if timeout <= 0 {
+		timeout = upstream.DefaultTimeout
+	}
+	return r.guard.Dial(&net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second})
 }
 
 // adminURL is where the reference target is told to emit, "" if there is none.
@@ -194,8 +205,8 @@ func (r *run) upstreamTLS() (*tls.Config, error) {
 }
 
 // openProduct makes one of the fake products.
-func openProduct(u profiles.Upstream, trusted *tls.Config) (upstream.Upstream, error) {
-	o := upstream.WebhookOptions{Timeout: u.Timeout, Connections: u.Workers, TLS: trusted}
+func openProduct(u profiles.Upstream, trusted *tls.Config, dial upstream.DialFunc) (upstream.Upstream, error) {
+	o := upstream.WebhookOptions{Timeout: u.Timeout, Connections: u.Workers, TLS: trusted, Dial: dial}
 	common := func(url, secret, text string) error {
 		o.URL, o.Secret = url, secret
 		if text == "" {
@@ -238,7 +249,7 @@ func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 	u := r.profile.Upstream
 	o := upstream.ReplayOptions{
 		Trace: r.trace, Probe: u.Replay.Probe, URL: u.Replay.URL, Headers: u.Replay.Headers,
-		Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, TLS: trusted,
+		Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, TLS: trusted, Dial: r.dial(),
 	}
 	if o.URL == "" {
 		o.Admin = r.adminURL()

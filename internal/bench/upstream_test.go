@@ -387,14 +387,14 @@ func TestOtherAnswersAreQuoted(t *testing.T) {
 		http.Error(w, "not here\nmore", http.StatusGone)
 	}))
 	defer s.Close()
-	_, err := askDeeds(t.Context(), s.URL)
+	_, err := askDeeds(t.Context(), s.URL, nil)
 	if err == nil || !strings.Contains(err.Error(), "GET "+s.URL+"/") || !strings.Contains(err.Error(), ": 410 Gone: not here") {
 		t.Errorf("admin: %v", err)
 	}
-	if _, _, err := scrape(s.URL + "/metrics?key=s3cr3t"); err == nil || err.Error() != "GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
+	if _, _, err := scrape(scrapeClient(nil), s.URL+"/metrics?key=s3cr3t"); err == nil || err.Error() != "GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
 		t.Errorf("metrics: %v", err)
 	}
-	if err := checkHost(t.Context(), "ftp://me:hunter22@host/?key=s3cr3t", "target.url", nil); err == nil || !strings.Contains(err.Error(), `"ftp://host/?key=…"`) {
+	if err := checkHost(t.Context(), nil, "ftp://me:hunter22@host/?key=s3cr3t", "target.url", nil); err == nil || !strings.Contains(err.Error(), `"ftp://host/?key=…"`) {
 		t.Errorf("host: %v", err)
 	}
 }
@@ -410,14 +410,14 @@ func TestUpstreamHosts(t *testing.T) {
 	} {
 		p := &profiles.Profile{}
 		set(&p.Upstream, "https://192.0.2.1/hooks")
-		if err := checkHosts(t.Context(), p, nil); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), key+": 192.0.2.1 is not this machine") {
+		if err := checkHosts(t.Context(), nil, p, nil); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), key+": 192.0.2.1 is not this machine") {
 			t.Errorf("%s: %v", key, err)
 		}
-		if err := checkHosts(t.Context(), p, []string{"192.0.2.1"}); err != nil {
+		if err := checkHosts(t.Context(), nil, p, []string{"192.0.2.1"}); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
 		set(&p.Upstream, "http://127.0.0.1/hooks")
-		if err := checkHosts(t.Context(), p, nil); err != nil {
+		if err := checkHosts(t.Context(), nil, p, nil); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
 	}

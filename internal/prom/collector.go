@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/results"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -304,12 +305,12 @@ func show[X any](to chan<- prometheus.Metric, x *X, families []family[X], histog
 	}
 }
 
-// labelled joins label values. Those that came from elsewhere may be no text at
-// all, which a metric does not take.
+// labelled joins label values. Those that came from elsewhere are cleaned; some may
+// be no text at all, which a metric does not take.
 func labelled(base, own []string) []string {
 	out := append(append(make([]string, 0, len(base)+len(own)), base...), own...)
 	for i, v := range out {
-		out[i] = strings.ToValidUTF8(v, "\uFFFD")
+		out[i] = errtext.Plain(v)
 	}
 	return out
 }

@@ -43,32 +43,32 @@ func TestMetricsOfTurns(t *testing.T) {
 	second.Upstream = Figures{Values: map[string]float64{"retries": 6}}
 	p := f.Pass(func() Look { return second })
 	want := map[string]float64{
-		`mcpload_run_info{fleet="ab",profile="bad` + "\uFFFD" + `",run="ab",schedule="burst",shard="",upstream="inject",version=""}`: 1,
-		`mcpload_run_start_timestamp_seconds{run="ab"}`:                                                50,
-		`mcpload_phase{phase="attach",run="ab"}`:                                                       1,
-		`mcpload_phase_start_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                     60,
-		`mcpload_phase_end_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                       70.5,
-		`mcpload_phase_start_timestamp_seconds{lane="b",phase="attach",run="ab"}`:                      71,
-		`mcpload_bursts_total{run="ab"}`:                                                               4,
-		`mcpload_burst_start_timestamp_seconds{run="ab"}`:                                              72,
-		`mcpload_events_fired_total{run="ab"}`:                                                         14,
-		`mcpload_events_resolved_total{outcome="uncertain",run="ab"}`:                                  2, // of the pass that is over
-		`mcpload_events_pending{run="ab"}`:                                                             2,
-		`mcpload_measured_cpu_seconds_total{process="target",run="ab"}`:                                1.5,
-		`mcpload_process_resident_memory_max_bytes{process="target",run="ab"}`:                         300,
-		`mcpload_turn_cpu_seconds_total{lane="a",mode="poll",run="ab",system="events"}`:                1,
-		`mcpload_turn_cpu_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:              0.5,
-		`mcpload_instrument_goroutines{run="ab"}`:                                                      9,
-		`mcpload_instrument_others_cores{run="ab"}`:                                                    0.25,
-		`mcpload_upstream_figure{figure="retries",run="ab"}`:                                           6,
-		`mcpload_subscriptions_open{lane="a",mode="poll",run="ab",system="events"}`:                    0, // it is over
-		`mcpload_subscriptions_open{lane="b",mode="poll",run="ab",system="sep-2549"}`:                  3,
-		`mcpload_figure{figure="ttlMs",lane="b",mode="poll",run="ab",system="sep-2549"}`:               1500,
-		`mcpload_list_ttl_seconds{lane="b",mode="poll",run="ab",system="sep-2549"}`:                    1.5,
-		`mcpload_list_client_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:           1800,
-		`mcpload_list_uses_total{lane="b",mode="poll",outcome="served",run="ab",system="sep-2549"}`:    4,
-		`mcpload_list_fetches_total{lane="b",mode="poll",reason="expired",run="ab",system="sep-2549"}`: 2,
-		`mcpload_deliveries_expected_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:           21,
+		`mcpload_run_info{fleet="ab",profile="bad ",run="ab",schedule="burst",shard="",upstream="inject",version=""}`: 1,
+		`mcpload_run_start_timestamp_seconds{run="ab"}`:                                                               50,
+		`mcpload_phase{phase="attach",run="ab"}`:                                                                      1,
+		`mcpload_phase_start_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                                    60,
+		`mcpload_phase_end_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                                      70.5,
+		`mcpload_phase_start_timestamp_seconds{lane="b",phase="attach",run="ab"}`:                                     71,
+		`mcpload_bursts_total{run="ab"}`:                                                                              4,
+		`mcpload_burst_start_timestamp_seconds{run="ab"}`:                                                             72,
+		`mcpload_events_fired_total{run="ab"}`:                                                                        14,
+		`mcpload_events_resolved_total{outcome="uncertain",run="ab"}`:                                                 2, // of the pass that is over
+		`mcpload_events_pending{run="ab"}`:                                                                            2,
+		`mcpload_measured_cpu_seconds_total{process="target",run="ab"}`:                                               1.5,
+		`mcpload_process_resident_memory_max_bytes{process="target",run="ab"}`:                                        300,
+		`mcpload_turn_cpu_seconds_total{lane="a",mode="poll",run="ab",system="events"}`:                               1,
+		`mcpload_turn_cpu_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                             0.5,
+		`mcpload_instrument_goroutines{run="ab"}`:                                                                     9,
+		`mcpload_instrument_others_cores{run="ab"}`:                                                                   0.25,
+		`mcpload_upstream_figure{figure="retries",run="ab"}`:                                                          6,
+		`mcpload_subscriptions_open{lane="a",mode="poll",run="ab",system="events"}`:                                   0, // it is over
+		`mcpload_subscriptions_open{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                 3,
+		`mcpload_figure{figure="ttlMs",lane="b",mode="poll",run="ab",system="sep-2549"}`:                              1500,
+		`mcpload_list_ttl_seconds{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                   1.5,
+		`mcpload_list_client_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                          1800,
+		`mcpload_list_uses_total{lane="b",mode="poll",outcome="served",run="ab",system="sep-2549"}`:                   4,
+		`mcpload_list_fetches_total{lane="b",mode="poll",reason="expired",run="ab",system="sep-2549"}`:                2,
+		`mcpload_deliveries_expected_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                          21,
 	}
 	expect(t, r, want)
 	absent(t, r, `mcpload_phase_end_timestamp_seconds{lane="b"`, "mcpload_run_partial", "mcpload_threshold_passed", `mcpload_list_uses_total{lane="a"`)

@@ -1,9 +1,13 @@
 package prom
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/url"
+	"os"
 
 	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel/attribute"
@@ -25,6 +29,33 @@ func OTLPEndpoint(text string) (string, error) {
 	return u.String(), nil
 }
 
+// otlpTLS reads the certificates that the environment names, as the exporter does
+// for clients of its own making.
+func otlpTLS() (*tls.Config, error) {
+	file := func(name string) string {
+		return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_METRICS_"+name), os.Getenv("OTEL_EXPORTER_OTLP_"+name))
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca := file("CERTIFICATE"); ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s holds no certificate in PEM", ca)
+		}
+	}
+	if cert, key := file("CLIENT_CERTIFICATE"), file("CLIENT_KEY"); cert != "" && key != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
 // StartOTLP begins to push by the OpenTelemetry protocol over HTTP; the URL must
 // be whole, see [OTLPEndpoint]. Names and labels are those of Prometheus. Native
 // histograms become exponential ones of the same resolution, without classic
@@ -32,8 +63,13 @@ func OTLPEndpoint(text string) (string, error) {
 // environment as OpenTelemetry has it (OTEL_EXPORTER_OTLP_HEADERS).
 func StartOTLP(o PushOptions) (*Pusher, error) {
 	ctx := context.Background()
+	config, err := otlpTLS()
+	if err != nil {
+		return nil, fmt.Errorf("OTLP to %s: %w", shown(o.URL), err)
+	}
+	r := o.receiver(config)
 	exporter, err := otlpmetrichttp.New(ctx,
-		otlpmetrichttp.WithEndpointURL(o.URL), otlpmetrichttp.WithTimeout(pushTimeout),
+		otlpmetrichttp.WithEndpointURL(o.URL), otlpmetrichttp.WithHTTPClient(r.http), otlpmetrichttp.WithTimeout(pushTimeout),
 		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: false}))
 	if err != nil {
 		return nil, fmt.Errorf("OTLP to %s: %w", shown(o.URL), err)
@@ -43,6 +79,7 @@ func StartOTLP(o PushOptions) (*Pusher, error) {
 	provider := metric.NewMeterProvider(metric.WithReader(reader),
 		metric.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Job))))
 	push := func(ctx context.Context) error {
+		r.allow(ctx)
 		var all metricdata.ResourceMetrics
 		if err := reader.Collect(ctx, &all); err != nil {
 			return err
@@ -54,5 +91,6 @@ func StartOTLP(o PushOptions) (*Pusher, error) {
 		defer cancel()
 		_ = provider.Shutdown(ctx) // it holds nothing any more
 		_ = exporter.Shutdown(ctx) // likewise
+		r.http.CloseIdleConnections()
 	}), nil
 }

@@ -2,14 +2,19 @@ package prom
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
+	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/mcpload/mcpload/internal/dialguard"
 )
 
 // PushOptions say what is pushed where. All must be set.
@@ -19,6 +24,9 @@ type PushOptions struct {
 	// Every is the time between two pushes.
 	Every time.Duration
 	From  prometheus.Gatherer
+	// Guard resolves the names of the receiver and of its proxy, at the start, and
+	// checks each connection; nil = one of its own.
+	Guard *dialguard.Guard
 	// Job is the label job of every series, or the name of the service.
 	Job string
 }
@@ -36,6 +44,39 @@ type Pusher struct {
 
 // pushTimeout bounds one push.
 const pushTimeout = 10 * time.Second
+
+// receiver is how pushes reach their receiver: directly or by the proxy of the
+// environment, at the addresses that the two had when pushing began.
+type receiver struct {
+	guard *dialguard.Guard
+	hosts []string // still to be allowed: their names could not be resolved yet
+	http  *http.Client
+}
+
+// receiver must be asked to [receiver.allow] before each push.
+func (o PushOptions) receiver(config *tls.Config) *receiver {
+	r := &receiver{guard: o.Guard}
+	if r.guard == nil {
+		r.guard = dialguard.New(nil)
+	}
+	if u, err := url.Parse(o.URL); err == nil {
+		r.hosts = append(r.hosts, u.Hostname())
+		if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err == nil && proxy != nil {
+			r.hosts = []string{proxy.Hostname()}
+		}
+	}
+	r.http = &http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: r.guard.Dial(&net.Dialer{}), TLSClientConfig: config, ForceAttemptHTTP2: true},
+		// Another host was not allowed.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return r
+}
+
+// allow resolves what was not yet.
+func (r *receiver) allow(ctx context.Context) {
+	r.hosts = slices.DeleteFunc(r.hosts, func(host string) bool { return r.guard.Allow(ctx, host) == nil })
+}
 
 // startPushing begins to push; ended is called when no more is pushed.
 func startPushing(to string, every time.Duration, push func(context.Context) error, ended func()) *Pusher {

@@ -14,8 +14,11 @@ import (
 // StartRemoteWrite begins to push by the remote write protocol, version 1.0,
 // which every receiver takes.
 func StartRemoteWrite(o PushOptions) *Pusher {
-	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}
-	return startPushing("remote write to "+shown(o.URL), o.Every, func(ctx context.Context) error { return remoteWrite(ctx, client, o) }, client.CloseIdleConnections)
+	r := o.receiver(nil)
+	return startPushing("remote write to "+shown(o.URL), o.Every, func(ctx context.Context) error {
+		r.allow(ctx)
+		return remoteWrite(ctx, r.http, o)
+	}, r.http.CloseIdleConnections)
 }
 
 func remoteWrite(ctx context.Context, client *http.Client, o PushOptions) error {

@@ -111,7 +111,7 @@ func TestMarkup(t *testing.T) {
 		"[x](http://y)":      `\[x\]\(http&#58;//y\)`,
 		"`code` *b* _i_ ~~s": "\\`code\\` \\*b\\* \\_i\\_ \\~\\~s",
 		"&lt;":               "&amp;lt;",
-		"a\nb\x1b[0m":        `a b \[0m`,
+		"a\nb\x1b[0m":        `a b`,
 		`back\slash`:         `back\\slash`,
 	} {
 		if got := Markup(in); got != want {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/results"
 )
 
@@ -118,7 +119,7 @@ func (p *printer) own(lanes []results.Lane) {
 		if len(l.Figures)+len(l.Timings) == 0 {
 			continue
 		}
-		p.printf("%s (%s)\n", l.Name, Clean(l.System))
+		p.printf("%s (%s)\n", Clean(l.Name), Clean(l.System))
 		for _, name := range slices.Sorted(maps.Keys(l.Figures)) {
 			p.printf("  %s%s\n", padRight(name, labelWidth), padLeft(ratio(l.Figures[name]), columnWidth))
 		}
@@ -197,16 +198,10 @@ func (p *printer) warnings(ws []results.Warning) {
 	}
 }
 
-// Clean makes text that may come from the target safe to print on a terminal:
-// control characters become spaces.
-func Clean(s string) string {
-	return strings.Map(func(c rune) rune {
-		if c < ' ' || (c >= 0x7f && c < 0xa0) || c == utf8.RuneError {
-			return ' '
-		}
-		return c
-	}, s)
-}
+// Clean makes text that may come from the target safe to print, see
+// [errtext.Plain]. Text of a run was cleaned where it entered; an archive may hold
+// anything.
+func Clean(s string) string { return errtext.Plain(s) }
 
 func plural(n int64, what string) string {
 	if n == 1 {

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"strings"
 	"sync"
+
+	"github.com/mcpload/mcpload/internal/errtext"
 )
 
 // DefaultMax is the Max of a zero Writer: 4 KiB.
@@ -36,7 +38,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Lines returns the last n lines, without space around them all, as far as they
+// Lines returns the last n lines, cleaned as [errtext.Plain] does, without space around them all, as far as they
 // were kept; nil if there is nothing.
 func (w *Writer) Lines(n int) []string {
 	w.mu.Lock()
@@ -46,14 +48,18 @@ func (w *Writer) Lines(n int) []string {
 		return nil
 	}
 	all := strings.Split(string(text), "\n")
-	return all[max(0, len(all)-n):]
+	all = all[max(0, len(all)-n):]
+	for i := range all {
+		all[i] = errtext.Plain(all[i])
+	}
+	return all
 }
 
-// LastLine returns the last line that is not blank, without space around it, as
+// LastLine returns the last line that is not blank, cleaned, without space around it, as
 // far as it was kept; "" if there is none.
 func (w *Writer) LastLine() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := bytes.TrimSpace(w.buf)
-	return string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:]))
+	return strings.TrimSpace(errtext.Plain(string(text[bytes.LastIndexByte(text, '\n')+1:])))
 }

@@ -3,8 +3,10 @@ package target
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
 )
 
 // admin is the handler of the admin listener.
@@ -26,7 +28,35 @@ func (s *Server) admin() http.Handler {
 		}
 		writeJSON(w, http.StatusOK, b)
 	})
-	return mux
+	return onlyPrograms(mux)
+}
+
+// onlyPrograms refuses what a web page could send: requests under a name that the page
+// has rebound to this machine, with an origin, or with a body that a browser
+// sends to other sites without asking first. The admin listener has no page of its own,
+// so every origin is a foreign one.
+func onlyPrograms(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site := r.Header.Get("Sec-Fetch-Site")
+		switch {
+		case !hostAllowed(r):
+			http.Error(w, fmt.Sprintf("Forbidden: Host %q is not loopback; use 127.0.0.1 or localhost", r.Host), http.StatusForbidden)
+		case len(r.Header.Values("Origin")) > 0:
+			http.Error(w, fmt.Sprintf("Forbidden: the request has the Origin %q; web pages may not use the admin listener", r.Header.Get("Origin")), http.StatusForbidden)
+		case site != "" && site != "none":
+			http.Error(w, fmt.Sprintf("Forbidden: Sec-Fetch-Site is %q; web pages may not use the admin listener", site), http.StatusForbidden)
+		case r.Method == http.MethodPost && !isJSON(r):
+			http.Error(w, "Content-Type must be application/json; with curl, use -H 'Content-Type: application/json'", http.StatusUnsupportedMediaType)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isJSON tells whether a request says that its body is JSON.
+func isJSON(r *http.Request) bool {
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(media), "application/json")
 }
 
 // readAdmin reads a bounded JSON body; false means that it answered.

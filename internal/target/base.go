@@ -82,7 +82,7 @@ func newBase(s *Server) *base {
 	stateless.Stateless = true
 	return &base{
 		server:   server,
-		sessions: &sessions{owners: make(map[string]string)},
+		sessions: &sessions{owners: make(map[string]string), most: max(minSessions, s.opts.MaxSubscriptions)},
 		modern:   mcp.NewStreamableHTTPHandler(get, &stateless),
 		legacy:   mcp.NewStreamableHTTPHandler(get, &options),
 	}
@@ -96,6 +96,14 @@ func (b *base) serve(w http.ResponseWriter, r *http.Request, principal string) {
 		return
 	}
 	session := r.Header.Get(headerSession)
+	if session == "" && r.Method == http.MethodPost {
+		if !b.sessions.reserve() {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, fmt.Sprintf("%d sessions are open, which is the limit; end some with DELETE", b.sessions.most), http.StatusServiceUnavailable)
+			return
+		}
+		defer b.sessions.unreserve()
+	}
 	watch := &sessionWatch{ResponseWriter: w, sessions: b.sessions, principal: principal}
 	b.legacy.ServeHTTP(watch, r)
 	if r.Method == http.MethodDelete && session != "" {
@@ -115,8 +123,32 @@ func (b *base) close() {
 type sessions struct {
 	mu     sync.RWMutex
 	owners map[string]string
+	// most bounds the sessions; opening are those that the SDK is about to make.
+	most, opening int
 	// resumable holds those whose client can resume requests.
 	resumable map[string]bool
+}
+
+// minSessions is how many sessions there may be at least, however few
+// subscriptions are allowed.
+const minSessions = 1000
+
+// reserve makes room for a session. unreserve follows it when the session is
+// there, or will not be.
+func (s *sessions) reserve() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.owners)+s.opening >= s.most {
+		return false
+	}
+	s.opening++
+	return true
+}
+
+func (s *sessions) unreserve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening--
 }
 
 func (s *sessions) owner(id string) (principal string, known bool) {

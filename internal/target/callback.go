@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -194,33 +195,46 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// notPublic are special-purpose networks that the netip predicates leave out.
+// notPublic are the networks of the IANA special-purpose address registries that
+// a callback has no business with and that the netip predicates leave out. Of
+// IPv6, they are those within global unicast (2000::/3); isPublic refuses
+// everything outside it.
 var notPublic = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("100.64.0.0/10"),
-	netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("192.0.2.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"),
-	netip.MustParsePrefix("198.51.100.0/24"),
-	netip.MustParsePrefix("203.0.113.0/24"),
-	netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("64:ff9b::/96"),
-	netip.MustParsePrefix("64:ff9b:1::/48"),
-	netip.MustParsePrefix("2001:db8::/32"),
-	netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("0.0.0.0/8"),       // this network
+	netip.MustParsePrefix("100.64.0.0/10"),   // shared by carriers
+	netip.MustParsePrefix("192.0.0.0/24"),    // IETF protocol assignments
+	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
+	netip.MustParsePrefix("192.31.196.0/24"), // AS112
+	netip.MustParsePrefix("192.52.193.0/24"), // AMT
+	netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays, deprecated
+	netip.MustParsePrefix("192.175.48.0/24"), // AS112
+	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
+	netip.MustParsePrefix("198.51.100.0/24"), // documentation
+	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
+	netip.MustParsePrefix("240.0.0.0/4"),     // reserved
+
+	netip.MustParsePrefix("2001::/23"),         // IETF protocol assignments, with Teredo, benchmarks and ORCHID
+	netip.MustParsePrefix("2001:db8::/32"),     // documentation
+	netip.MustParsePrefix("2002::/16"),         // 6to4, which holds an IPv4 address
+	netip.MustParsePrefix("2620:4f:8000::/48"), // AS112
+	netip.MustParsePrefix("3fff::/20"),         // documentation
 }
+
+// globalUnicast is the only part of IPv6 that is assigned to public hosts. Outside
+// it are, among others, IPv4-compatible addresses (::/96), those that are translated to
+// IPv4 (64:ff9b::/96, 64:ff9b:1::/48), discard-only (100::/64), SRv6 (5f00::/16), unique local
+// (fc00::/7), link-local (fe80::/10) and site-local ones (fec0::/10).
+var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 func isPublic(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
 		return false
 	}
-	for _, p := range notPublic {
-		if p.Contains(ip) {
-			return false
-		}
+	if ip.Is6() && !globalUnicast.Contains(ip) {
+		return false
 	}
-	return true
+	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // parseCallback checks a callback's URL.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -40,6 +41,10 @@ func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !hostAllowed(r) {
 		http.Error(w, fmt.Sprintf("Forbidden: Host %q is not loopback", r.Host), http.StatusForbidden)
+		return
+	}
+	if !originAllowed(r) {
+		http.Error(w, fmt.Sprintf("Forbidden: Origin %q is not loopback", r.Header.Get("Origin")), http.StatusForbidden)
 		return
 	}
 	principal, ok := f.admit(w, r)
@@ -136,8 +141,7 @@ func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 // serveEvents checks what the base protocol asks of every request and then
 // does the call.
 func (f *face) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
-	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(media), "application/json") {
+	if !isJSON(r) {
 		http.Error(w, "Content-Type must be 'application/json'", http.StatusUnsupportedMediaType)
 		return
 	}
@@ -191,11 +195,24 @@ func (f *face) era(h http.Header, e envelope) (modern bool, status int, wrong *r
 // hostAllowed keeps a web page that rebinds its name to loopback away from a
 // server that listens there.
 func hostAllowed(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok || local == nil || !isLoopback(local.String()) {
+	return !onLoopback(r) || isLoopback(r.Host)
+}
+
+// originAllowed keeps pages of other sites away from a server that listens on
+// loopback. Pages of this machine may ask.
+func originAllowed(r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 || !onLoopback(r) {
 		return true
 	}
-	return isLoopback(r.Host)
+	u, err := url.Parse(origins[0])
+	return err == nil && len(origins) == 1 && isLoopback(u.Host)
+}
+
+// onLoopback tells whether a request came in by loopback.
+func onLoopback(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && local != nil && isLoopback(local.String())
 }
 
 func isLoopback(address string) bool {

@@ -62,9 +62,12 @@ type Options struct {
 	PollMaxEvents int
 
 	// BufferEvents and BufferAge bound the replay buffer of each event type.
-	// Defaults 10,000 events and 10 minutes.
+	// Defaults 10,000 events and 10 minutes. BufferBytes bounds it, too, counting
+	// the events as they are encoded; the newest event always stays. Default
+	// 64 MiB.
 	BufferEvents int
 	BufferAge    time.Duration
+	BufferBytes  int
 	// QueueLen bounds how many live events a stream or a webhook subscription
 	// may lag behind. What exceeds it is skipped, oldest first, counted, and
 	// announced as a gap. Events replayed from a cursor do not count. Default
@@ -75,7 +78,8 @@ type Options struct {
 	// subscriptions. Defaults 5 min, 30 min and 24 h.
 	TTLMin, TTLDefault, TTLMax time.Duration
 	// MaxSubscriptions bounds streams and webhook subscriptions together; one
-	// more is answered with -32013. Default 100,000.
+	// more is answered with -32013. Default 100,000. Sessions are bounded by the
+	// same number, or by 1,000 where it is lower; one more is answered with 503.
 	MaxSubscriptions int
 
 	// RetryMax is how often a delivery is tried again after its first attempt.
@@ -155,7 +159,7 @@ type Options struct {
 // from the ranges of single ones.
 func (o *Options) contradiction() error {
 	switch {
-	case o.Capacity < 0 || o.Capacity > 1e6:
+	case !(o.Capacity >= 0 && o.Capacity <= 1e6):
 		return fmt.Errorf("target: Capacity is %v: want 0 to 1000000 deliveries per second", o.Capacity)
 	case o.CapacityBurst != 0 && o.Capacity == 0:
 		return fmt.Errorf("target: CapacityBurst is %d without Capacity: give both", o.CapacityBurst)
@@ -205,6 +209,7 @@ func (o Options) withDefaults() (Options, error) {
 	duration("FeedEvery", &o.FeedEvery, 500*time.Millisecond, time.Millisecond)
 	number("PollMaxEvents", &o.PollMaxEvents, 500, 1)
 	number("BufferEvents", &o.BufferEvents, 10_000, 1)
+	number("BufferBytes", &o.BufferBytes, 64<<20, 1<<20)
 	number("QueueLen", &o.QueueLen, 4096, 1)
 	number("MaxSubscriptions", &o.MaxSubscriptions, 100_000, 1)
 	number("RetryMax", &o.RetryMax, 4, -1)

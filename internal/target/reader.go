@@ -121,7 +121,12 @@ type batch struct {
 	more bool
 }
 
-// take appends up to limit events to into and moves past them.
+// maxBatchBytes bounds the bytes of the events of one batch; its first event is
+// taken whatever its size.
+const maxBatchBytes = 1 << 20
+
+// take appends up to limit events to into and moves past them. A batch ends
+// early when its events are large.
 func (r *reader) take(into []*event, limit int) batch {
 	r.topic.mu.RLock()
 	defer r.topic.mu.RUnlock()
@@ -143,7 +148,7 @@ func (r *reader) takeLocked(into []*event, limit int) batch {
 		r.skipTo(end-uint64(r.queueLen), &b)
 	}
 	b.before = r.position()
-	for ; r.next < end && limit > 0; limit-- {
+	for size := 0; r.next < end && limit > 0 && size < maxBatchBytes; limit-- {
 		e := l.at(r.next)
 		if e.gap {
 			if len(b.events) > 0 {
@@ -154,6 +159,7 @@ func (r *reader) takeLocked(into []*event, limit int) batch {
 			continue
 		}
 		b.events = append(b.events, e)
+		size += len(e.frame)
 		r.next++
 	}
 	b.after = r.position()

@@ -93,7 +93,7 @@ func (p *tap) take(into []*event, limit int) []*event {
 	for _, r := range p.readers {
 		r.trim()
 	}
-	for ; limit > 0; limit-- {
+	for size := 0; limit > 0 && size < maxBatchBytes; limit-- {
 		var next *event
 		for _, r := range p.readers {
 			if r.next < r.log.end() {
@@ -111,6 +111,7 @@ func (p *tap) take(into []*event, limit int) []*event {
 			}
 		}
 		into = append(into, next)
+		size += len(next.frame)
 	}
 	return into
 }

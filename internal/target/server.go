@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -46,6 +47,10 @@ type Server struct {
 	resumables    *resumables
 	feed          *url.URL // nil without Options.Feed
 
+	// readTimeout bounds the reading of one request, its body included;
+	// idleTimeout is how long a kept connection may wait for the next one.
+	readTimeout, idleTimeout time.Duration
+
 	cert        tls.Certificate
 	certPEM     []byte
 	listeners   []*listener
@@ -68,7 +73,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: opts, started: time.Now(), principals: newPrincipals(), counts: &counters{},
-		closing: make(chan struct{}),
+		closing: make(chan struct{}), readTimeout: readTimeout, idleTimeout: idleTimeout,
 	}
 	s.broker = newBroker(opts, s.started)
 	s.capacity = newCapacity(opts.Capacity, opts.CapacityBurst)
@@ -161,10 +166,12 @@ func (s *Server) httpServer(handler http.Handler, secure bool) *http.Server {
 	protocols.SetHTTP2(secure)
 	protocols.SetUnencryptedHTTP2(!secure)
 	h := &http.Server{
-		Handler:           s.requests.counted(handler),
+		Handler:           s.requests.counted(s.readInTime(handler)),
 		Protocols:         protocols,
-		ReadHeaderTimeout: 30 * time.Second,
-		// No read or write timeout: a stream lives as long as its client.
+		ReadHeaderTimeout: s.readTimeout,
+		IdleTimeout:       s.idleTimeout,
+		// No write timeout: a stream lives as long as its client. ReadTimeout
+		// would end it, too; readInTime bounds the body alone.
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 250_000},
 		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelWarn),
 	}
@@ -172,6 +179,42 @@ func (s *Server) httpServer(handler http.Handler, secure bool) *http.Server {
 		h.TLSConfig = &tls.Config{Certificates: []tls.Certificate{s.cert}, MinVersion: tls.VersionTLS12}
 	}
 	return h
+}
+
+// The timeouts of requests and kept connections. Clients of ours close a
+// connection themselves after 90 s.
+const (
+	readTimeout = 30 * time.Second
+	idleTimeout = 3 * time.Minute
+)
+
+// readInTime gives a request's body the read timeout. It ends with the body, so
+// that the answer may take as long as it likes.
+func (s *Server) readInTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil && r.Body != http.NoBody {
+			control := http.NewResponseController(w)
+			// Every writer of net/http takes a deadline.
+			_ = control.SetReadDeadline(time.Now().Add(s.readTimeout))
+			r.Body = &timedBody{ReadCloser: r.Body, control: control}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// timedBody lifts the read deadline at its end.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+// Read implements [io.Reader].
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }
 
 // URL is the plain MCP endpoint. It is "" before Start, and with

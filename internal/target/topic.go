@@ -19,6 +19,7 @@ type topic struct {
 	kind      eventType
 	prefix    atomic.Pointer[string] // of every cursor; a new life has a new one
 	maxEvents int
+	maxBytes  int
 	maxAge    time.Duration
 	overflow  *atomic.Int64 // events skipped because a reader lagged
 	trouble   atomic.Pointer[trouble]
@@ -27,6 +28,7 @@ type topic struct {
 	mu      sync.RWMutex
 	head    uint64 // position of the newest event, 0 = none yet
 	evicted uint64 // position of the newest event that left the buffer
+	bytes   int    // that the events of the buffer take up
 	all     *eventLog
 	byKey   map[string]*eventLog
 }
@@ -35,6 +37,7 @@ func newTopic(kind eventType, epoch string, opts Options, overflow *atomic.Int64
 	t := &topic{
 		kind:      kind,
 		maxEvents: opts.BufferEvents,
+		maxBytes:  opts.BufferBytes,
 		maxAge:    opts.BufferAge,
 		overflow:  overflow,
 		all:       &eventLog{},
@@ -90,6 +93,7 @@ func (t *topic) add(make func(n uint64, now time.Time) *event) *event {
 	t.head++
 	e := make(t.head, now)
 	key := e.key
+	t.bytes += cap(e.frame)
 	t.evict(now, t.maxEvents-1)
 	t.all.push(e)
 	t.all.wake()
@@ -126,11 +130,12 @@ func (t *topic) keyed(key string) *eventLog {
 }
 
 // evict drops events over the age, and the oldest ones until at most keep are
-// left. An event is always the oldest of both logs that hold it.
+// left and their bytes are within the bound. An event is always the oldest of both logs that hold it.
 func (t *topic) evict(now time.Time, keep int) {
-	for t.all.count > 0 && (t.all.count > keep || now.Sub(t.all.at(t.all.first).at) > t.maxAge) {
+	for t.all.count > 0 && (t.all.count > keep || t.bytes > t.maxBytes || now.Sub(t.all.at(t.all.first).at) > t.maxAge) {
 		e := t.all.pop()
 		t.evicted = e.n
+		t.bytes -= cap(e.frame)
 		if t.kind.filter == "" {
 			continue
 		}

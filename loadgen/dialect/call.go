@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -168,7 +169,7 @@ func (a *answer) read(ctx context.Context, c *caller, resp *http.Response, metho
 	if a.err = judge(resp, &a.msg, found); a.err != nil {
 		a.err.quote(*a.buf, c.url)
 	} else if !answers(&a.msg, a.want) {
-		a.err = &callError{kind: kindProtocol, status: a.status, message: "the answer names the id " + nameOf(a.msg.ID) + ", the request has " + string(a.want)}
+		a.err = &callError{kind: kindProtocol, status: a.status, message: errtext.Of("the answer names the id " + nameOf(a.msg.ID) + ", the request has " + string(a.want))}
 	}
 	if a.err != nil && a.err.kind == kindProtocol && err != nil {
 		a.err = transportError(ctx, err)
@@ -192,7 +193,7 @@ func judge(resp *http.Response, m *wire.Message, found bool) *callError {
 	}
 	e.kind, e.message = kindProtocol, "the answer holds no JSON-RPC result"
 	if coding := compressed(resp.Header); coding != "" {
-		e.message = "the answer is compressed (" + coding + "), which was not asked for"
+		e.message = errtext.Of("the answer is compressed (" + coding + "), which was not asked for")
 	}
 	return e
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -56,15 +57,15 @@ type listPage struct {
 }
 
 type listedEvent struct {
-	Name          string          `json:"name"`
-	Description   string          `json:"description"`
-	Delivery      []string        `json:"delivery"`
+	Name          errtext.Said    `json:"name"`
+	Description   errtext.Said    `json:"description"`
+	Delivery      []errtext.Said  `json:"delivery"`
 	InputSchema   json.RawMessage `json:"inputSchema"`
 	PayloadSchema json.RawMessage `json:"payloadSchema"`
 }
 
 func (e listedEvent) eventType() EventType {
-	t := EventType{Name: e.Name, Description: e.Description, InputSchema: e.InputSchema, PayloadSchema: e.PayloadSchema}
+	t := EventType{Name: string(e.Name), Description: string(e.Description), InputSchema: e.InputSchema, PayloadSchema: e.PayloadSchema}
 	for _, m := range e.Delivery {
 		t.Delivery = append(t.Delivery, mcpload.Mode(m))
 	}

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
@@ -77,6 +78,9 @@ type EndpointOptions struct {
 	// in place of the system's resolver. It is called for each connection, by
 	// many goroutines at once. Its error fails the connection.
 	Resolve func(ctx context.Context, addr string) (netip.AddrPort, error)
+	// Guard, if not nil, resolves names and checks the address of each
+	// connection.
+	Guard *dialguard.Guard
 	// LocalAddrs are source addresses, used in turn for new connections, so
 	// that a run is not bound by the ports of one address. Empty = the system's
 	// choice.
@@ -316,6 +320,6 @@ func (e *Endpoint) dialer() func(ctx context.Context, network, addr string) (net
 			ip := e.opts.LocalAddrs[(e.nextIP.Add(1)-1)%n]
 			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
 		}
-		return d.DialContext(ctx, network, addr)
+		return e.opts.Guard.Dial(&d)(ctx, network, addr)
 	}
 }

@@ -77,24 +77,24 @@ func rpcError(method string, r *wire.RPCError) *callError {
 
 // rpc makes an error of what a JSON-RPC response said.
 func (e *callError) rpc(r *wire.RPCError) {
-	e.hasCode, e.code, e.message, e.reason = true, r.Code, string(r.Message), reasonOf(r.Data)
+	e.hasCode, e.code, e.message, e.reason = true, r.Code, errtext.Of(string(r.Message)), reasonOf(r.Data)
 	if meaning(e.code) != codeExhausted {
 		return
 	}
 	// Which limit was met, and the wait that some servers ask for. What is odd
 	// counts as absent.
 	var data struct {
-		Limit        string `json:"limit"`
-		Max          *int64 `json:"max"`
-		RetryAfterMs int64  `json:"retryAfterMs"`
+		Limit        errtext.Said `json:"limit"`
+		Max          *int64       `json:"max"`
+		RetryAfterMs int64        `json:"retryAfterMs"`
 	}
 	if json.Unmarshal(r.Data, &data) != nil {
 		return
 	}
 	if data.Limit != "" {
-		e.message += " (limit " + line(data.Limit)
+		e.message += " (limit " + data.Limit
 		if data.Max != nil {
-			e.message += ", max " + strconv.FormatInt(*data.Max, 10)
+			e.message += ", max " + errtext.Of(strconv.FormatInt(*data.Max, 10))
 		}
 		e.message += ")"
 	}
@@ -111,10 +111,10 @@ type callError struct {
 	cause      error
 	hasCode    bool
 	code       int64
-	message    string
+	message    errtext.Said
 	status     int
 	retryAfter time.Duration
-	reason     string // data.reason, where there was one
+	reason     errtext.Said // data.reason, where there was one
 	// callback is the address that the target was given to call back at, where
 	// it refused that.
 	callback string
@@ -136,12 +136,12 @@ func (e *callError) failure() string {
 func (e *callError) Error() string {
 	what := e.failure()
 	if e.message != "" {
-		what += ": " + line(e.message)
+		what += ": " + line(string(e.message))
 	} else if e.cause != nil {
 		what += ": " + line(e.cause.Error())
 	}
 	if e.reason != "" {
-		what += " (" + line(e.reason) + ")"
+		what += " (" + line(string(e.reason)) + ")"
 	}
 	hint := ""
 	switch {
@@ -171,7 +171,7 @@ func (e *callError) quote(body []byte, asked *url.URL) {
 	if e.message != "" {
 		e.message += ": "
 	}
-	e.message += errtext.Hide(said, asked)
+	e.message += errtext.Of(errtext.Hide(said, asked))
 }
 
 // Unwrap gives the sentinel and the cause.
@@ -228,7 +228,7 @@ func (e *callError) blame(callback string) {
 	if e == nil {
 		return
 	}
-	text := strings.ToLower(e.message + " " + e.reason)
+	text := strings.ToLower(string(e.message + " " + e.reason))
 	if e.hasCode && (meaning(e.code) == codeCallback || e.code == codeInvalidParams && (strings.Contains(text, "url") || strings.Contains(text, "callback") || strings.Contains(text, "uri"))) {
 		e.callback = callback
 	}
@@ -319,7 +319,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 
 // line makes one short line of what a target or a library said.
 func line(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
+	s = strings.Join(strings.Fields(errtext.Plain(s)), " ")
 	if len(s) > 200 {
 		s = strings.ToValidUTF8(s[:200], "") + "…"
 	}
@@ -335,9 +335,9 @@ func notConfirmed(err *callError, cause error) error {
 }
 
 // reasonOf is the member reason of an error's data; empty if there is none.
-func reasonOf(data []byte) string {
+func reasonOf(data []byte) errtext.Said {
 	var d struct {
-		Reason string `json:"reason"`
+		Reason errtext.Said `json:"reason"`
 	}
 	_ = json.Unmarshal(data, &d) // anything else gives none
 	return d.Reason

@@ -121,7 +121,7 @@ func agreementOf(session *mcp.ClientSession) *agreement {
 		a.sdk = session
 	}
 	if result.ServerInfo != nil {
-		a.server, a.serverVersion = result.ServerInfo.Name, result.ServerInfo.Version
+		a.server, a.serverVersion = errtext.Of(result.ServerInfo.Name), errtext.Of(result.ServerInfo.Version)
 	}
 	return a
 }
@@ -162,12 +162,12 @@ func (p *principal) bare(ctx context.Context, spy *spy, cause error) (*agreement
 }
 
 // readOffer reads the answer to server/discover or initialize.
-func readOffer(text []byte) (caps json.RawMessage, versions []string) {
+func readOffer(text []byte) (caps json.RawMessage, versions []errtext.Said) {
 	var m struct {
 		Result struct {
 			Capabilities      json.RawMessage `json:"capabilities"`
-			SupportedVersions []string        `json:"supportedVersions"`
-			ProtocolVersion   string          `json:"protocolVersion"`
+			SupportedVersions []errtext.Said  `json:"supportedVersions"`
+			ProtocolVersion   errtext.Said    `json:"protocolVersion"`
 		} `json:"result"`
 	}
 	if json.Unmarshal(text, &m) != nil {
@@ -175,7 +175,7 @@ func readOffer(text []byte) (caps json.RawMessage, versions []string) {
 	}
 	versions = m.Result.SupportedVersions
 	if len(versions) == 0 && m.Result.ProtocolVersion != "" {
-		versions = []string{m.Result.ProtocolVersion}
+		versions = []errtext.Said{m.Result.ProtocolVersion}
 	}
 	return m.Result.Capabilities, versions
 }

@@ -209,7 +209,7 @@ func (s *spy) last() (int, error) {
 
 // result returns the capabilities and versions of the answer that counted:
 // initialize if there was one, since it is only sent when discovery failed.
-func (s *spy) result() (caps json.RawMessage, versions []string) {
+func (s *spy) result() (caps json.RawMessage, versions []errtext.Said) {
 	s.mu.Lock()
 	c := s.seen[methodInitialize]
 	if c == nil {

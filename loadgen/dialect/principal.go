@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -27,9 +28,9 @@ type principal struct {
 type agreement struct {
 	era           Era
 	version       string
-	versions      []string
-	server        string
-	serverVersion string
+	versions      []errtext.Said
+	server        errtext.Said
+	serverVersion errtext.Said
 	capabilities  json.RawMessage
 	session       string
 	fallback      string // what was refused before, see Offer.Fallback
@@ -39,10 +40,19 @@ type agreement struct {
 	sdk     *mcp.ClientSession     // a legacy session that has to be ended
 }
 
+// plain are texts that were cleaned where they came in.
+func plain(said []errtext.Said) []string {
+	var out []string
+	for _, s := range said {
+		out = append(out, string(s))
+	}
+	return out
+}
+
 // offer says who the target is, without what it has.
 func (a *agreement) offer() Offer {
 	return Offer{
-		Era: a.era, Version: a.version, Versions: a.versions, Server: a.server, ServerVersion: a.serverVersion, Capabilities: a.capabilities,
+		Era: a.era, Version: a.version, Versions: plain(a.versions), Server: string(a.server), ServerVersion: string(a.serverVersion), Capabilities: a.capabilities,
 		Fallback: a.fallback,
 	}
 }

@@ -15,6 +15,7 @@ func (e *Endpoint) newPump(opts Options, traffic *wire.Traffic) (pump.Pump, erro
 		Count:            counts{traffic},
 		KernelTimestamps: opts.Push.KernelTimestamps,
 		Resolve:          e.opts.Resolve,
+		Guard:            e.opts.Guard,
 	}
 	if o.Host == "" {
 		o.Host = e.url.Host

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/internal/wire/pump"
 )
@@ -33,7 +34,7 @@ func (s *stream) Opened(h pump.Head, at pump.Arrival) error {
 		return nil
 	}
 	if coding := compressed(h.Header); coding != "" {
-		return &callError{kind: kindProtocol, status: h.Status, message: "the stream is compressed (" + coding + "), which was not asked for"}
+		return &callError{kind: kindProtocol, status: h.Status, message: errtext.Of("the stream is compressed (" + coding + "), which was not asked for")}
 	}
 	s.answer = true
 	s.down = h.Size

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -48,7 +49,7 @@ func (d *listLane) walk(c *listClient, cause mcpload.Cause) ([]*keptPage, error)
 			return pages, nil
 		}
 		if p.next == key || len(pages) >= maxPages {
-			return nil, &callError{method: d.method, kind: kindProtocol, message: fmt.Sprintf("the pages do not end (%d so far)", len(pages))}
+			return nil, &callError{method: d.method, kind: kindProtocol, message: errtext.Of(fmt.Sprintf("the pages do not end (%d so far)", len(pages)))}
 		}
 		key = p.next
 	}

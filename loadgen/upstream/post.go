@@ -37,6 +37,8 @@ type WebhookOptions struct {
 	Connections int
 	// TLS configures https; nil means Go's defaults.
 	TLS *tls.Config
+	// Dial opens connections; nil means the system's way.
+	Dial DialFunc
 	// Now is the wall clock of signatures and payloads; nil means time.Now.
 	// No figure depends on it.
 	Now func() time.Time
@@ -56,7 +58,7 @@ func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, 
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return poster{}, fmt.Errorf("upstream %s: address %q: want one like http://127.0.0.1:8080/hooks/%s", kind, errtext.Address(o.URL), kind)
 	}
-	p := poster{client: newClient(o.Timeout, o.Connections, o.TLS), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
+	p := poster{client: newClient(o.Timeout, o.Connections, o.TLS).through(o.Dial), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
 	p.client.secret = o.Secret
 	if p.text == nil {
 		p.text = text

@@ -39,6 +39,8 @@ type ReplayOptions struct {
 	Connections int
 	// TLS configures https; nil means Go's defaults.
 	TLS *tls.Config
+	// Dial opens connections; nil means the system's way.
+	Dial DialFunc
 }
 
 // Replay fires what was recorded, with this run's probes in the place of those
@@ -73,7 +75,7 @@ func NewReplay(o ReplayOptions) (*Replay, error) {
 	if len(o.Trace) == 0 {
 		return nil, errors.New("upstream replay: the trace is empty")
 	}
-	r := &Replay{client: newClient(o.Timeout, o.Connections, o.TLS), url: o.URL, inject: o.Admin != "", header: http.Header{"Content-Type": {"application/json"}}}
+	r := &Replay{client: newClient(o.Timeout, o.Connections, o.TLS).through(o.Dial), url: o.URL, inject: o.Admin != "", header: http.Header{"Content-Type": {"application/json"}}}
 	if r.inject {
 		r.url = u.JoinPath("inject").String()
 	}

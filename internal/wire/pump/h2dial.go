@@ -44,7 +44,7 @@ func (p *h2Pump) open(ctx context.Context, turn int) (raw, nc net.Conn, err erro
 		if n := len(p.opts.LocalIPs); n > 0 {
 			d.LocalAddr = &net.TCPAddr{IP: p.opts.LocalIPs[turn%n]}
 		}
-		dial = d.DialContext
+		dial = p.opts.Guard.Dial(d)
 	}
 	to, err := p.opts.destination(ctx)
 	if err != nil {

@@ -50,7 +50,7 @@ func newLoops(o Options) (*loops, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pump: %w", err)
 	}
-	to.ask = o.Resolve
+	to.ask, to.guard = o.Resolve, o.Guard
 	p := &loops{opts: withDefaults(o), to: to}
 	p.local4, p.local6 = families(o.LocalIPs)
 	p.life, p.end = context.WithCancel(context.Background())

@@ -199,7 +199,7 @@ func (p *portable) dial(ctx context.Context) (net.Conn, error) {
 		if ips := p.opts.LocalIPs; len(ips) > 0 {
 			d.LocalAddr = &net.TCPAddr{IP: ips[int(p.nextIP.Add(1)-1)%len(ips)]}
 		}
-		conn, err = d.DialContext(ctx, "tcp", to)
+		conn, err = p.opts.Guard.Dial(&d)(ctx, "tcp", to)
 	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {

@@ -17,6 +17,8 @@ import (
 	"net/http"
 	"net/netip"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/dialguard"
 )
 
 // Arrival is when bytes arrived, and how well that is known.
@@ -116,6 +118,9 @@ type Options struct {
 	// the system's resolver. It is called for each connection, by many
 	// goroutines at once. Its error ends the stream.
 	Resolve func(ctx context.Context, addr string) (netip.AddrPort, error)
+	// Guard, if not nil, resolves Addr and checks the address of each
+	// connection, except where Dial opens it.
+	Guard *dialguard.Guard
 	// ConnectTimeout bounds the connection and its handshakes; 0 = 30 s. The
 	// answer's head is awaited for as long as the stream is open.
 	ConnectTimeout time.Duration

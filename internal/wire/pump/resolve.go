@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/mcpload/mcpload/internal/dialguard"
 )
 
 // resolved is how long the addresses of a name are used.
@@ -19,6 +21,8 @@ type resolver struct {
 	name string
 	port uint16
 	ask  func(ctx context.Context, addr string) (netip.AddrPort, error) // asked for each connection; nil = the system's
+	// guard, if not nil, knows the addresses for good.
+	guard *dialguard.Guard
 
 	mu    sync.Mutex
 	addrs []netip.AddrPort
@@ -68,7 +72,7 @@ func (r *resolver) look(ctx context.Context) ([]netip.AddrPort, error) {
 		}
 		return []netip.AddrPort{to}, nil
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", r.name)
+	ips, err := r.guard.Lookup(ctx, r.name)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +82,8 @@ func (r *resolver) look(ctx context.Context) ([]netip.AddrPort, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.addrs, r.until = addrs, time.Now().Add(resolved)
+	if r.addrs = addrs; r.guard == nil {
+		r.until = time.Now().Add(resolved)
+	}
 	return addrs, nil
 }

@@ -14,6 +14,9 @@ import (
 
 // socket opens a socket that does not block and begins to connect it.
 func (p *loops) socket(to netip.AddrPort) (int, error) {
+	if err := p.opts.Guard.Check(to.Addr()); err != nil {
+		return -1, err
+	}
 	family := unix.AF_INET
 	if to.Addr().Is6() {
 		family = unix.AF_INET6
