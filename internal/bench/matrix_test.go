@@ -121,8 +121,8 @@ func TestMatrix(t *testing.T) {
 			p.Cases = append(p.Cases, profiles.Case{Name: joined, Faults: joined, Lanes: lanes, Set: set})
 		}
 	}
-	add(six, nil, "drop(rate=0.2)", "duplicate(rate=0.2)", "reid(rate=0.2)", "misdeliver(rate=0.2)")
 	patient := []string{"phases.drain=10s"} // each refusal holds the next delivery up, on a busy machine for long
+	add(six, patient, "drop(rate=0.2)", "duplicate(rate=0.2)", "reid(rate=0.2)", "misdeliver(rate=0.2)")
 	add(six, patient, "malformed(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
 	add([]string{"webhook", "triggers", "callbacks"}, patient, "oversize(rate=0.1)", "signature(rate=0.2, sign=wrong)", "repeat(rate=0.3)")
 	add([]string{"webhook", "triggers"}, nil, "noretry()", "signature(rate=0.2, sign=wrong)", "drop(rate=0.1)")
