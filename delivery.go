@@ -101,11 +101,14 @@ const (
 	// delivered nothing to the subscription, because it had suspended delivery
 	// or no longer had the subscription.
 	Suspended
+	// Oversized: a stream, an answer or a body was given up because it was
+	// larger than its bound, or because the memory budget had no room for it.
+	Oversized
 )
 
 // String returns the notice in lower case.
 func (k NoticeKind) String() string {
-	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "claimed", "undeliverable", "suspended"}
+	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "claimed", "undeliverable", "suspended", "oversized"}
 	if int(k) < len(names) {
 		return names[k]
 	}

@@ -117,6 +117,9 @@ func (s *Schedule) peak() Rate {
 	return s.Rate
 }
 
+// leastMemory is room for the largest answer.
+const leastMemory Bytes = 64 << 20
+
 func (c *checker) limits() {
 	l := &c.p.Limits
 	if !(l.Rate > 0) {
@@ -127,6 +130,9 @@ func (c *checker) limits() {
 	}
 	c.count("limits.subscriptions", l.Subscriptions, 1, maxSubscriptions)
 	c.span("limits.duration", l.Duration, time.Second, longest)
+	if l.Memory < leastMemory {
+		c.bad("limits.memory", fmt.Sprintf("is %v, the least is %v", l.Memory, leastMemory), "write an amount like 256MiB")
+	}
 	if peak := c.p.Schedule.peak(); peak > l.Rate {
 		c.bad("schedule", fmt.Sprintf("reaches %v, above the limit of %v", peak, l.Rate), "lower it, or raise limits.rate")
 	}

@@ -28,6 +28,7 @@ func (d *decoder) fail(n *node, path string, err error) {
 var (
 	typeDuration = reflect.TypeFor[time.Duration]()
 	typeRate     = reflect.TypeFor[Rate]()
+	typeBytes    = reflect.TypeFor[Bytes]()
 	typeLane     = reflect.TypeFor[Lane]()
 	typeCapacity = reflect.TypeFor[Capacity]()
 )
@@ -63,6 +64,13 @@ func (d *decoder) decode(n *node, path string, v reflect.Value) {
 			return
 		}
 		v.SetFloat(float64(got))
+	case v.Type() == typeBytes:
+		got, err := ParseBytes(n.text)
+		if err != nil {
+			d.fail(n, path, err)
+			return
+		}
+		v.SetInt(int64(got))
 	default:
 		d.single(n, path, v)
 	}

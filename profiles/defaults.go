@@ -23,7 +23,7 @@ func defaultProfile() Profile {
 			Late:    5 * time.Second,
 		},
 		Instrument: Instrument{KernelTimestamps: "auto"},
-		Limits:     Limits{Rate: 20_000, Subscriptions: 200_000, Duration: 24 * time.Hour},
+		Limits:     Limits{Rate: 20_000, Subscriptions: 200_000, Duration: 24 * time.Hour, Memory: 256 << 20},
 	}
 }
 

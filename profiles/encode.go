@@ -52,6 +52,8 @@ func plainValue(v, standard reflect.Value) any {
 		return x.String()
 	case Rate:
 		return x.String()
+	case Bytes:
+		return x.String()
 	case []Lane:
 		lanes := make([]any, len(x))
 		for i, l := range x {

@@ -398,4 +398,10 @@ type Limits struct {
 	Subscriptions int `yaml:"subscriptions,omitempty" json:"subscriptions"`
 	// Duration of the whole run at its longest, default 24h.
 	Duration time.Duration `yaml:"duration,omitempty" json:"duration"`
+	// Memory that the target can make this process hold beyond the fixed cost of
+	// its subscriptions: incomplete messages, answers, heads and webhook bodies
+	// of all lanes together. Written as 256MiB, the default, or as a number of
+	// bytes. A stream or answer that finds no room is closed and counted as
+	// oversized. The processes of a run share it equally.
+	Memory Bytes `yaml:"memory,omitempty" json:"memory"`
 }

@@ -31,6 +31,42 @@ func ParseRate(text string) (Rate, error) {
 // String writes the rate per second, so that ParseRate gives the same again.
 func (r Rate) String() string { return strconv.FormatFloat(float64(r), 'g', -1, 64) + "/s" }
 
+// Bytes is an amount of memory.
+type Bytes int64
+
+// byteUnits are the units of amounts of memory, largest first.
+var byteUnits = []struct {
+	name string
+	size int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+
+// ParseBytes reads "256MiB", "512KiB", "1GiB" or a bare number of bytes.
+func ParseBytes(text string) (Bytes, error) {
+	number, size := strings.TrimSpace(text), int64(1)
+	for _, u := range byteUnits {
+		if rest, ok := strings.CutSuffix(number, u.name); ok {
+			number, size = strings.TrimSpace(rest), u.size
+			break
+		}
+	}
+	v, err := strconv.ParseUint(number, 10, 63)
+	if err != nil || v > math.MaxInt64/uint64(size) {
+		return 0, fmt.Errorf("%s is not an amount of memory; write a whole number of bytes, or one like 256MiB, 512KiB, 1GiB", quote(text))
+	}
+	return Bytes(int64(v) * size), nil
+}
+
+// String writes the amount in the largest unit that it is a multiple of, so
+// that ParseBytes gives the same again.
+func (b Bytes) String() string {
+	for _, u := range byteUnits {
+		if b != 0 && int64(b)%u.size == 0 {
+			return strconv.FormatInt(int64(b)/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
 func parseDuration(n *node) (time.Duration, error) {
 	switch v := n.value.(type) {
 	case string:

@@ -83,6 +83,8 @@ func newDetail(a *sinks.LaneAccount) Detail {
 		Suspended:       a.Suspended,
 		SuspendedBy:     someCounts(a.SuspendedBy),
 		AnsweredBy:      someCounts(a.AnsweredBy),
+		Oversized:       a.Oversized,
+		OversizedBy:     someCounts(a.OversizedBy),
 		Reconnects:      a.Reconnects,
 		DeadStreams:     a.DeadStreams,
 		Terminated:      a.Terminated,

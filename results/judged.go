@@ -62,7 +62,7 @@ func (l *Lane) HeardNothing() bool {
 	}
 	// Copies of the warm-up are in no count, and their bytes are here.
 	events := l.Overhead.Causes["events"]
-	return events.BytesUp+events.BytesDown == 0 || d.Unprobed+d.Rejected+d.Malformed > 0
+	return events.BytesUp+events.BytesDown == 0 || d.Unprobed+d.Rejected+d.Malformed+d.Oversized > 0
 }
 
 // silentLanes are the lanes that the profile wants to hear nothing: those of a

@@ -23,8 +23,12 @@ func TestMalformedBy(t *testing.T) {
 	}
 	n := &account.Lanes[0]
 	n.Malformed, n.MalformedBy = 3, []sinks.Reason{{Text: "no object", Count: 2}, {Text: "no id", Count: 1}}
+	n.Oversized, n.OversizedBy = 4, []sinks.Reason{{Text: "a cursor", Count: 4}}
 	d := results.NewLane(n).Detail
 	if want := map[string]int64{"no object": 2, "no id": 1}; d.Malformed != 3 || !maps.Equal(d.MalformedBy, want) {
 		t.Errorf("got %d %v", d.Malformed, d.MalformedBy)
+	}
+	if want := map[string]int64{"a cursor": 4}; d.Oversized != 4 || !maps.Equal(d.OversizedBy, want) {
+		t.Errorf("oversized: got %d %v", d.Oversized, d.OversizedBy)
 	}
 }

@@ -327,6 +327,12 @@ type Detail struct {
 	// AnsweredBy counts the target's requests that this side answered with an
 	// error, by status. They are no failures of the target's.
 	AnsweredBy map[string]int64 `json:"answeredBy,omitempty"`
+	// Oversized streams, answers and webhook bodies were given up because they
+	// were larger than their bound, or because the memory budget (limits.memory)
+	// had no room for them. OversizedBy splits them by what was too large; absent
+	// when nothing was.
+	Oversized   int64            `json:"oversized"`
+	OversizedBy map[string]int64 `json:"oversizedBy,omitempty"`
 }
 
 // Lost is the number of owed pairs that were never received, for whatever

@@ -197,7 +197,11 @@ type LaneAccount struct {
 	// error, by status.
 	AnsweredBy []Reason
 	// MalformedBy is Malformed by the detail of the notices, most frequent first.
-	MalformedBy             []Reason
+	MalformedBy []Reason
+	// Oversized counts streams, answers and bodies that were given up because they
+	// were too large, OversizedBy by the detail of the notices.
+	Oversized               int64
+	OversizedBy             []Reason
 	Reconnects, DeadStreams int64
 	Terminated              int64
 	TransientErrors         int64

@@ -58,6 +58,8 @@ func (n *lane) account() LaneAccount {
 		AnsweredBy:      n.answeredBy.export(),
 		Malformed:       n.malformed.Load(),
 		MalformedBy:     n.malformedBy.export(),
+		Oversized:       n.oversized.Load(),
+		OversizedBy:     n.oversizedBy.export(),
 		Reconnects:      n.reconnects.Load(),
 		DeadStreams:     n.deadStreams.Load(),
 		Terminated:      n.terminated.Load(),

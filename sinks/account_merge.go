@@ -110,6 +110,8 @@ func (n *LaneAccount) plus(b *LaneAccount) {
 	n.AnsweredBy = plusReasons(n.AnsweredBy, b.AnsweredBy)
 	n.Malformed += b.Malformed
 	n.MalformedBy = plusReasons(n.MalformedBy, b.MalformedBy)
+	n.Oversized += b.Oversized
+	n.OversizedBy = plusReasons(n.OversizedBy, b.OversizedBy)
 	n.Reconnects += b.Reconnects
 	n.DeadStreams += b.DeadStreams
 	n.Terminated += b.Terminated

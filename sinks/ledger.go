@@ -140,6 +140,7 @@ type LiveLane struct {
 	Overclaimed     int64 // of windows that are closed
 	Rejected        int64
 	Malformed       int64
+	Oversized       int64
 	Reconnects      int64
 	DeadStreams     int64
 	Terminated      int64

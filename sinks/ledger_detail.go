@@ -229,7 +229,7 @@ func (a *Account) Detail() Detail {
 			Delivered: n.Delivered, Undecided: n.Undecided, Duplicates: n.Duplicates, Unexpected: n.Unexpected,
 			OutOfOrder: n.OutOfOrder, Late: n.Late, Recovered: n.Recovered, InFlight: n.InFlight, Replayed: n.Replayed,
 			Unprobed: n.Unprobed, Announcements: n.Announcements, Overclaimed: n.Overclaimed,
-			Rejected: n.Rejected, Malformed: n.Malformed, Reconnects: n.Reconnects, DeadStreams: n.DeadStreams,
+			Rejected: n.Rejected, Malformed: n.Malformed, Oversized: n.Oversized, Reconnects: n.Reconnects, DeadStreams: n.DeadStreams,
 			Terminated: n.Terminated, TransientErrors: n.TransientErrors, Holes: n.Lost(),
 			EventMessages: n.EventMessages, EventBytes: n.EventBytes, Received: n.Received,
 		}

@@ -26,6 +26,7 @@ func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 		Name:            n.spec.Name,
 		Rejected:        n.rejected.Load(),
 		Malformed:       n.malformed.Load(),
+		Oversized:       n.oversized.Load(),
 		Reconnects:      n.reconnects.Load(),
 		DeadStreams:     n.deadStreams.Load(),
 		Terminated:      n.terminated.Load(),

@@ -81,6 +81,7 @@ type lane struct {
 	series series
 
 	readyReasons, brokenReasons, failures, malformedBy   reasons
+	oversizedBy                                          reasons
 	rejectedBy, undeliverableBy, suspendedBy, answeredBy reasons
 
 	traffic      [mcpload.Causes]traffic
@@ -89,6 +90,7 @@ type lane struct {
 	rejected, malformed, reconnects    atomic.Int64
 	deadStreams, terminated, transient atomic.Int64
 	undeliverable, suspensions         atomic.Int64
+	oversized                          atomic.Int64
 	failedAt                           atomic.Int64 // of the last of undeliverable, a mcpload.Instant
 }
 
@@ -302,6 +304,9 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 	case mcpload.Suspended:
 		lane.suspensions.Add(1)
 		lane.suspendedBy.add(n.Detail)
+	case mcpload.Oversized:
+		lane.oversized.Add(1)
+		lane.oversizedBy.add(n.Detail)
 	}
 }
 

@@ -17,7 +17,7 @@ func (n *LiveLane) add(m *LiveLane) {
 		{&n.Delivered, &m.Delivered}, {&n.Undecided, &m.Undecided},
 		{&n.OutOfOrder, &m.OutOfOrder}, {&n.Late, &m.Late}, {&n.Recovered, &m.Recovered}, {&n.InFlight, &m.InFlight},
 		{&n.Replayed, &m.Replayed}, {&n.Unprobed, &m.Unprobed}, {&n.Announcements, &m.Announcements}, {&n.Overclaimed, &m.Overclaimed},
-		{&n.Rejected, &m.Rejected}, {&n.Malformed, &m.Malformed}, {&n.Reconnects, &m.Reconnects}, {&n.DeadStreams, &m.DeadStreams},
+		{&n.Rejected, &m.Rejected}, {&n.Malformed, &m.Malformed}, {&n.Oversized, &m.Oversized}, {&n.Reconnects, &m.Reconnects}, {&n.DeadStreams, &m.DeadStreams},
 		{&n.Terminated, &m.Terminated}, {&n.TransientErrors, &m.TransientErrors}, {&n.Holes, &m.Holes}, {&n.CallFailures, &m.CallFailures},
 		{&n.EventMessages, &m.EventMessages}, {&n.EventBytes, &m.EventBytes}, {&n.Received, &m.Received},
 	} {

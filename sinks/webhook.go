@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/budget"
 )
 
 // Inbound is a request that came to a hook, with its body read.
@@ -43,6 +44,9 @@ type ReceiverOptions struct {
 	// BodyLimit is the largest body taken, in bytes; 0 = 272 KiB (the MCP
 	// Events draft's 256 KiB and a margin). Larger ones are answered 413.
 	BodyLimit int64
+	// Budget is charged for bodies while they are read; nil = no bound but those
+	// of single ones. What finds no room is answered 503, and told to Turned.
+	Budget *budget.Budget
 	// Turned, if not nil, is told of every request that reached no hook, or
 	// was too large for one (hook is then not nil).
 	Turned func(hook Hook, status int, at mcpload.Instant, size int)
@@ -136,14 +140,19 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	in := bodies.Get().(*Inbound)
+	hold := budget.Of(r.opts.Budget)
+	defer hold.Drop()
 	var err error
-	in.Body, err = readBody(in.Body[:0], req.Body, req.ContentLength, r.opts.BodyLimit)
+	in.Body, err = readBody(in.Body[:0], req.Body, req.ContentLength, r.opts.BodyLimit, &hold)
 	in.At = r.opts.Clock.Now()
 	defer in.release()
 	if err != nil {
 		status := http.StatusBadRequest
-		if errors.Is(err, errBodyLimit) {
+		switch {
+		case errors.Is(err, errBodyLimit):
 			status = http.StatusRequestEntityTooLarge
+		case errors.Is(err, budget.ErrExceeded):
+			status = http.StatusServiceUnavailable
 		}
 		r.turn(w, req, hook, status)
 		return
@@ -200,14 +209,20 @@ func answer(w http.ResponseWriter, reply Reply) {
 var errBodyLimit = errors.New("body is larger than the limit")
 
 // readBody reads all of body, of which length bytes are announced (-1 = not
-// known), into buf.
-func readBody(buf []byte, body io.Reader, length, limit int64) ([]byte, error) {
+// known), into buf, which hold pays for.
+func readBody(buf []byte, body io.Reader, length, limit int64, hold *budget.Hold) ([]byte, error) {
 	if length > int64(cap(buf)) {
+		if err := hold.Resize(int(length + 1)); err != nil {
+			return buf, err
+		}
 		buf = make([]byte, 0, length+1) // one more, so that the end is seen without growing
 	}
 	for {
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
+			if err := hold.Resize(cap(buf)); err != nil {
+				return buf, err
+			}
 		}
 		n, err := body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

@@ -149,6 +149,7 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		"mcpload_webhooks_rejected_total":        l.Detail.Rejected,
 		"mcpload_messages_malformed_total":       l.Detail.Malformed,
 		"mcpload_suspensions_total":              l.Detail.Suspended,
+		"mcpload_oversized_total":                l.Detail.Oversized,
 
 		"mcpload_webhook_connections_failed_total": l.Detail.Undeliverable,
 	} {

@@ -193,6 +193,9 @@ func (r *run) warnLane(l results.Lane) {
 	if l.Detail.Malformed > 0 {
 		r.warning("malformed", l.Name, "%d messages could not be read, or break the protocol: %s", l.Detail.Malformed, topReason(l.Detail.MalformedBy))
 	}
+	if l.Detail.Oversized > 0 {
+		r.warning("oversized", l.Name, "%d streams, answers or webhook bodies were given up because they were too large: %s", l.Detail.Oversized, topReason(l.Detail.OversizedBy))
+	}
 	if l.Detail.Reconnects+l.Detail.DeadStreams > 0 {
 		r.warning("reconnects", l.Name, "%d streams were cut and opened again, %d of them because they fell silent", l.Detail.Reconnects, l.Detail.DeadStreams)
 	}

@@ -36,6 +36,7 @@ func whyUnheard(l *results.Lane, p *profiles.Lane) []string {
 	add(d.Rejected, "%d deliveries were refused here for their signature")
 	add(d.Unprobed, "%d events came without a probe id, so the target may drop the text that holds it")
 	add(d.Malformed, "%d messages could not be read: %s", topReason(d.MalformedBy))
+	add(d.Oversized, "%d streams, answers or webhook bodies were too large: %s", topReason(d.OversizedBy))
 	add(d.Terminated, "the target ended %d subscriptions")
 	switch p.System {
 	case "sep-2549":

@@ -169,7 +169,7 @@ func (h *made) noise() {
 	h.delivered(mcpload.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: mcpload.Stamp{Run: 12345, Seq: 1}}, false)
 	heard := h.whole.lanes[sub.Lane].hears(int(sub.Index))
 	h.delivered(mcpload.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: mcpload.Stamp{Source: heard[0], Seq: 1 << 20}}, true)
-	for _, kind := range []mcpload.NoticeKind{mcpload.Reconnected, mcpload.Rejected, mcpload.Malformed, mcpload.Claimed, mcpload.DeadStream, mcpload.TransientError} {
+	for _, kind := range []mcpload.NoticeKind{mcpload.Reconnected, mcpload.Rejected, mcpload.Malformed, mcpload.Claimed, mcpload.DeadStream, mcpload.TransientError, mcpload.Oversized} {
 		h.noticed(mcpload.Notice{Sub: sub, Kind: kind, At: h.now, Detail: []string{"one thing", "another"}[h.rand.IntN(2)]})
 	}
 }

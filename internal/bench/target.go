@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/loadgen/dialect"
 	"github.com/mcpload/mcpload/loadgen/upstream"
@@ -172,6 +173,7 @@ func (r *run) connect(ctx context.Context) error {
 	}
 	opts.Capabilities = r.capabilities()
 	opts.LocalAddrs, opts.Guard = r.sources, r.guard
+	opts.Budget = budget.New(int64(r.profile.Limits.Memory) / int64(r.shares()))
 	if r.profile.Target.OverStdio() {
 		t.meet(&opts)
 	}
@@ -201,6 +203,14 @@ func (r *run) connect(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// shares is how many processes share the run's memory budget.
+func (r *run) shares() int {
+	if s := r.opts.Shard; s != nil {
+		return max(s.Count, 1)
+	}
+	return 1
 }
 
 func rootsFrom(file string) (*x509.CertPool, error) {

@@ -134,6 +134,7 @@ var troubleFamilies = []family[oneLane]{
 	single(counter, "mcpload_webhook_connections_failed_total", "Connections of the target to the lane's own webhook listener that failed before they carried a request, in the TLS handshake mostly.", func(x *oneLane) int64 { return x.Undeliverable }),
 	single(counter, "mcpload_suspensions_total", "Times that the target said it had suspended delivery or lost a subscription.", func(x *oneLane) int64 { return x.Suspended }),
 	single(counter, "mcpload_messages_malformed_total", "Messages that could not be read.", func(x *oneLane) int64 { return x.Malformed }),
+	single(counter, "mcpload_oversized_total", "Streams, answers and webhook bodies that were given up because they were too large or the memory budget had no room for them.", func(x *oneLane) int64 { return x.Oversized }),
 	single(counter, "mcpload_kernel_timestamps_total", "Copies of events whose time is the kernel's, of all in mcpload_event_messages_total.", func(x *oneLane) int64 { return x.Kernel }),
 }
 

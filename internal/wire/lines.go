@@ -1,6 +1,10 @@
 package wire
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/mcpload/mcpload/internal/budget"
+)
 
 // Line is one line of a stream of newline-delimited messages. Data is only
 // valid until the function it was given to returns.
@@ -9,7 +13,8 @@ type Line struct {
 	Data []byte
 	// Size is the number of bytes of the line, its line end included.
 	Size int
-	// TooLong: the line was longer than the bound, and was passed over.
+	// TooLong: the line was longer than the bound, or the budget had no room for
+	// it, and was passed over.
 	TooLong bool
 }
 
@@ -22,7 +27,10 @@ type LineParser struct {
 	// Limit bounds a line without its LF, in bytes; 0 = DefaultEventLimit. What
 	// is longer is passed over up to the next LF, and the stream goes on.
 	Limit int
+	// Budget is charged for what is buffered; nil = no bound but Limit.
+	Budget *budget.Budget
 
+	hold budget.Hold
 	line []byte // what came of a line in earlier pieces
 	size int    // bytes of it, those that were passed over included
 	over bool
@@ -64,12 +72,24 @@ func (p *LineParser) limit() int {
 
 func (p *LineParser) keep(b []byte) {
 	p.size += len(b)
-	if p.size > p.limit() {
-		p.over, p.line = true, nil
+	if p.over {
+		return
 	}
-	if !p.over {
+	if p.Budget != nil && !p.hold.Held() {
+		p.hold = budget.Of(p.Budget)
+	}
+	if p.size <= p.limit() {
 		p.line = append(p.line, b...)
 	}
+	if p.size > p.limit() || p.hold.Resize(cap(p.line)) != nil {
+		p.over = true
+		p.drop()
+	}
+}
+
+func (p *LineParser) drop() {
+	p.line = nil
+	p.hold.Drop()
 }
 
 func (p *LineParser) finish(end int, emit func(Line)) {
@@ -82,6 +102,7 @@ func (p *LineParser) finish(end int, emit func(Line)) {
 	if cap(p.line) > maxLent {
 		p.line = nil
 	}
+	_ = p.hold.Resize(cap(p.line)) // it does not grow
 }
 
 func withoutCR(b []byte) []byte {

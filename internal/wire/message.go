@@ -20,9 +20,14 @@ type Message struct {
 	Fields
 }
 
+// MessageLimit bounds the text of an error: it is kept with what failed, and
+// shown to people.
+const MessageLimit = 1 << 10
+
 // RPCError is a JSON-RPC error object.
 type RPCError struct {
-	Code    int64
+	Code int64
+	// Message is at most [MessageLimit] bytes of it.
 	Message []byte
 	// Data is the raw JSON token; nil when there was none.
 	Data []byte
@@ -237,6 +242,7 @@ func (s *scanner) rpcError(e *RPCError) bool {
 			e.Code, _ = integer(s.raw())
 		case "message":
 			e.Message = s.text()
+			e.Message = e.Message[:min(len(e.Message), MessageLimit)]
 		case "data":
 			e.Data = s.raw()
 		default:

@@ -3,10 +3,20 @@ package wire
 import (
 	"bytes"
 	"errors"
+
+	"github.com/mcpload/mcpload/internal/budget"
 )
 
 // ErrTooLarge is returned for a message that is larger than its bound.
 var ErrTooLarge = errors.New("message is larger than the bound")
+
+// ErrFieldTooLarge is returned for an id or event name of more than [FieldLimit]
+// bytes.
+var ErrFieldTooLarge = errors.New("an id or event name is larger than 8 KiB")
+
+// FieldLimit bounds the id and the name of an event: they are kept while a
+// stream is open, and ids are sent back.
+const FieldLimit = 8 << 10
 
 // DefaultEventLimit bounds an SSE event where nothing else is said: 16 MiB.
 const DefaultEventLimit = 16 << 20
@@ -39,7 +49,10 @@ type Event struct {
 type EventParser struct {
 	// Limit bounds what is buffered of one event, in bytes; 0 = DefaultEventLimit.
 	Limit int
+	// Budget is charged for what is buffered; nil = no bound but Limit.
+	Budget *budget.Budget
 
+	hold    budget.Hold
 	started bool // the byte-order mark was looked for
 	afterCR bool // the last byte was a CR: a LF now belongs to it
 	failed  error
@@ -58,11 +71,20 @@ type EventParser struct {
 	retry int64
 }
 
-// Reset makes p ready for another stream. Limit is kept, and no buffer.
+// Reset makes p ready for another stream. Limit and Budget are kept, and no
+// buffer. It has to be called when a stream is over, so that nothing remains
+// charged.
 func (p *EventParser) Reset() {
+	p.drop()
+	*p = EventParser{Limit: p.Limit, Budget: p.Budget}
+}
+
+// drop gives all buffers up.
+func (p *EventParser) drop() {
 	p.line.release()
 	p.buf.release()
-	*p = EventParser{Limit: p.Limit, name: p.name[:0], id: p.id[:0]}
+	p.data, p.name, p.id = nil, nil, nil
+	p.hold.Drop()
 }
 
 // Retry returns the reconnection time that the stream asked for last, in
@@ -75,7 +97,9 @@ func (p *EventParser) Partial() int { return p.size }
 
 // Feed takes the next bytes of the stream and calls emit for each block that
 // they complete. It returns ErrTooLarge, now and for ever after, when an event
-// passes the bound. b is not kept.
+// passes the bound, ErrFieldTooLarge when an id or a name does, and
+// budget.ErrExceeded when there is no room to keep what is incomplete. b is not
+// kept.
 func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 	if p.failed != nil {
 		return p.failed
@@ -113,18 +137,32 @@ func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 		p.take(line, carried, emit)
 		p.line.release()
 		b = b[taken:]
-		if p.tooLarge() {
+		if p.failed != nil || p.tooLarge() {
 			break
 		}
 	}
 	p.keep()
-	if p.tooLarge() {
+	if p.failed == nil && p.tooLarge() {
 		p.failed = ErrTooLarge
-		p.data = nil
-		p.line.release()
-		p.buf.release()
+	}
+	if p.failed == nil {
+		p.failed = p.charge()
+	}
+	if p.failed != nil {
+		p.drop()
 	}
 	return p.failed
+}
+
+// charge pays for what is buffered.
+func (p *EventParser) charge() error {
+	if p.line.box == nil && p.buf.box == nil && p.id == nil && p.name == nil && !p.hold.Held() { // nearly always
+		return nil
+	}
+	if p.Budget != nil && !p.hold.Held() {
+		p.hold = budget.Of(p.Budget)
+	}
+	return p.hold.Resize(cap(p.line.bytes()) + cap(p.buf.bytes()) + cap(p.id) + cap(p.name))
 }
 
 // grow counts bytes that belong to the block that was just finished, or to the
@@ -179,9 +217,11 @@ func (p *EventParser) take(line []byte, own bool, emit func(Event)) {
 	case "data":
 		p.addData(value, own)
 	case "event":
-		p.name = append(p.name[:0], value...)
+		if p.fits(value) {
+			p.name = append(p.name[:0], value...)
+		}
 	case "id":
-		if bytes.IndexByte(value, 0) < 0 {
+		if p.fits(value) && bytes.IndexByte(value, 0) < 0 {
 			p.id = append(p.id[:0], value...)
 		}
 	case "retry":
@@ -189,6 +229,14 @@ func (p *EventParser) take(line []byte, own bool, emit func(Event)) {
 			p.retry = ms + 1
 		}
 	}
+}
+
+// fits tells whether a field's value may be kept, and fails the stream if not.
+func (p *EventParser) fits(value []byte) bool {
+	if len(value) > FieldLimit {
+		p.failed = ErrFieldTooLarge
+	}
+	return p.failed == nil
 }
 
 func (p *EventParser) addData(value []byte, own bool) {

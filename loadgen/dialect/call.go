@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
@@ -43,8 +44,20 @@ var methods = []string{
 // cancelTime bounds the goodbye of a legacy stream.
 const cancelTime = 5 * time.Second
 
-// maxAnswer bounds the answer of one call, in bytes.
-const maxAnswer = 32 << 20
+const (
+	// maxAnswer bounds the answer of one call, in bytes.
+	maxAnswer = 32 << 20
+	// maxRefusal bounds an answer with an HTTP status that is no success.
+	maxRefusal = 1 << 20
+)
+
+// bodyLimit bounds the body of an answer.
+func bodyLimit(status int) int {
+	if status < 200 || status > 299 {
+		return maxRefusal
+	}
+	return maxAnswer
+}
 
 // caller sends requests and reads their answers. It goes below http.Client:
 // there are no redirects to follow (a target of a load test that redirects is
@@ -58,18 +71,20 @@ type caller struct {
 	pipe      *pipe            // nil unless the target is a program
 	traffic   *wire.Traffic    // of what goes over the pipe; nil = counted nowhere
 	patience  *patience        // with the ends of answers; nil = they are not waited for
+	budget    *budget.Budget
+	lane      uint16 // of rec
 }
 
 // caller makes a caller of the endpoint's own, whose connections the handshakes
 // use, too.
 func (e *Endpoint) caller(clock *mcpload.Clock, traffic *wire.Traffic) caller {
-	return caller{transport: e.transport, url: e.url, host: e.host, clock: clock, pipe: e.pipe, traffic: traffic, patience: &e.patience}
+	return caller{transport: e.transport, url: e.url, host: e.host, clock: clock, pipe: e.pipe, traffic: traffic, patience: &e.patience, budget: e.opts.Budget}
 }
 
 // laneCaller makes the caller of a lane, which has its own connections.
 func (e *Endpoint) laneCaller(opts *Options, transport http.RoundTripper, traffic *wire.Traffic) caller {
 	c := e.caller(opts.Clock, traffic)
-	c.transport, c.rec = transport, opts.Recorder
+	c.transport, c.rec, c.lane = transport, opts.Recorder, opts.Lane
 	return c
 }
 
@@ -88,19 +103,27 @@ type answer struct {
 
 	want []byte // the id that it has to name, as JSON; nil = any
 
-	buf *[]byte
+	buf  *[]byte
+	hold budget.Hold // of buf
 }
 
 var answerBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
 // maxPooled keeps the odd large answer from staying in the pool for ever.
-const maxPooled = 256 << 10
+const maxPooled = 64 << 10
 
 func (a *answer) release() {
 	if a.buf != nil && cap(*a.buf) <= maxPooled {
 		answerBuffers.Put(a.buf)
 	}
 	a.buf = nil
+	a.hold.Drop()
+}
+
+// keep appends b to the answer's text.
+func (a *answer) keep(b []byte) error {
+	*a.buf = append(*a.buf, b...)
+	return a.hold.Resize(cap(*a.buf))
 }
 
 // request makes a request out of parts that many requests share.
@@ -157,7 +180,7 @@ func (a *answer) read(ctx context.Context, c *caller, resp *http.Response, metho
 	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		a.date = t
 	}
-	a.buf = answerBuffers.Get().(*[]byte)
+	a.buf, a.hold = answerBuffers.Get().(*[]byte), budget.Of(c.budget)
 	*a.buf = (*a.buf)[:0] // another answer may have had it
 	var found bool
 	var err error
@@ -173,6 +196,11 @@ func (a *answer) read(ctx context.Context, c *caller, resp *http.Response, metho
 	}
 	if a.err != nil && a.err.kind == kindProtocol && err != nil {
 		a.err = transportError(ctx, err)
+	}
+	c.tooLarge(a.at, err)
+	if a.err == nil && len(a.msg.Cursor) > maxCursor {
+		a.err = &callError{kind: kindOversized, status: a.status, cause: errCursor}
+		c.tooLarge(a.at, errCursor)
 	}
 }
 
@@ -237,13 +265,18 @@ func compressed(h http.Header) string {
 func (a *answer) readObject(c *caller, body io.Reader) (bool, error) {
 	b := (*a.buf)[:0]
 	for {
+		var n int
+		var err error
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]
+			err = a.hold.Resize(cap(b))
 		}
-		n, err := body.Read(b[len(b):cap(b)])
+		if err == nil {
+			n, err = body.Read(b[len(b):cap(b)])
+		}
 		a.at = c.clock.Now()
 		b = b[:len(b)+n]
-		if len(b) > maxAnswer {
+		if len(b) > bodyLimit(a.status) {
 			err = wire.ErrTooLarge
 		}
 		if err != nil {
@@ -261,15 +294,18 @@ func (a *answer) readObject(c *caller, body io.Reader) (bool, error) {
 // (progress, logs) are not for us. The stream's end is waited for, within
 // bounds, but the answer has come before it.
 func (a *answer) readStream(c *caller, body io.ReadCloser) (bool, error) {
-	parser := wire.EventParser{Limit: maxAnswer}
+	parser := wire.EventParser{Limit: bodyLimit(a.status), Budget: c.budget}
+	defer parser.Reset()
 	piece := make([]byte, 4<<10)
 	found := false
+	var full error // of the budget
 	take := func(e wire.Event) {
 		var m wire.Message
 		if found || len(e.Data) == 0 || !wire.ScanMessage(e.Data, &m) || m.Method != nil || !m.HasResult && !m.HasError || !answers(&m, a.want) {
 			return
 		}
-		*a.buf = append((*a.buf)[:0], e.Data...)
+		*a.buf = (*a.buf)[:0]
+		full = a.keep(e.Data)
 		found = wire.ScanMessage(*a.buf, &a.msg)
 	}
 	for {
@@ -283,7 +319,7 @@ func (a *answer) readStream(c *caller, body io.ReadCloser) (bool, error) {
 			if err != io.EOF {
 				a.down += c.patience.rest(body)
 			}
-			return true, nil
+			return full == nil, full
 		}
 		if err == io.EOF {
 			return false, nil

@@ -28,7 +28,7 @@ func listenForCallbacks(o *Options, r sinks.ReceiverOptions) (*callbacks, error)
 	if w.Refuse < 0 || w.Refuse > 1 {
 		return nil, fmt.Errorf("webhook: refuse %g: use a share from 0 to 1", w.Refuse)
 	}
-	r.Clock, r.BodyLimit = o.Clock, w.BodyLimit
+	r.Clock, r.BodyLimit, r.Budget = o.Clock, w.BodyLimit, o.Endpoint.opts.Budget
 	c := &callbacks{receiver: sinks.NewReceiver(r), prefix: w.Prefix}
 	c.refuse.share, c.refuse.seed = w.Refuse, o.Seed
 	var err error

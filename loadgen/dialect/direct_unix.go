@@ -41,8 +41,6 @@ type directTransport struct {
 const (
 	// directIdle is how long a connection is kept that nobody uses.
 	directIdle = 90 * time.Second
-	// directHead bounds the head of an answer, in bytes.
-	directHead = 10 << 20
 	// directInterim bounds how many interim answers (1xx) come before one.
 	directInterim = 5
 )
@@ -196,7 +194,7 @@ func (t *directTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	b.r = directReaders.Get().(*bufio.Reader)
 	b.r.Reset(c)
-	c.room = directHead
+	c.room = maxHead
 	resp, err := readAnswer(b.r, req)
 	if err != nil {
 		b.finish(false)

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/dialguard"
 	"github.com/mcpload/mcpload/internal/errtext"
@@ -91,6 +92,9 @@ type EndpointOptions struct {
 	// Eras is what endpoints share that they learn about targets; nil = this one
 	// has its own.
 	Eras *Eras
+	// Budget bounds what the target can make this process hold; nil = one of the
+	// endpoint's own, of [budget.Default] bytes.
+	Budget *budget.Budget
 	// Client names this program to the server; zero = mcpload.
 	ClientName, ClientVersion string
 }
@@ -146,6 +150,9 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 	case Newest, Older:
 	default:
 		return nil, fmt.Errorf("endpoint: revision %q is not known: use newest or older", opts.Revision)
+	}
+	if opts.Budget == nil {
+		opts.Budget = budget.New(0)
 	}
 	if opts.ClientName == "" {
 		opts.ClientName, opts.ClientVersion = "mcpload", "0.1"

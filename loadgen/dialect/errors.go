@@ -184,7 +184,7 @@ func (e *callError) Unwrap() []error {
 
 func (e *callError) sentinel() error {
 	switch {
-	case e.kind == kindProtocol:
+	case e.kind == kindProtocol, e.kind == kindOversized:
 		return ErrProtocol
 	case e.kind != "":
 		return ErrUnreachable
@@ -280,6 +280,8 @@ func kind(err error) string {
 	var alert tls.AlertError
 	var dns *net.DNSError
 	switch {
+	case oversize(err) != "":
+		return kindOversized
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return "timeout"
 	case errors.Is(err, context.Canceled):
@@ -319,6 +321,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 
 // line makes one short line of what a target or a library said.
 func line(s string) string {
+	s = s[:min(len(s), 4<<10)]
 	s = strings.Join(strings.Fields(errtext.Plain(s)), " ")
 	if len(s) > 200 {
 		s = strings.ToValidUTF8(s[:200], "") + "…"

@@ -264,6 +264,10 @@ func (r *run) setCursor(raw []byte) {
 	if none(raw) {
 		return
 	}
+	if len(raw) > maxCursor { // only a webhook's: elsewhere, what brings it is refused
+		r.to.tooLargeFor(r.sub, r.to.clock.Now(), errCursor)
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !bytes.Equal(r.cursor, raw) {

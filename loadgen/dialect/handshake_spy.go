@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 )
@@ -39,10 +40,14 @@ type capture struct {
 	down   int64
 	report func(down int64)
 	once   sync.Once
+	hold   budget.Hold // of kept, until the body is closed
+	large  bool
 }
 
-// maxCapture bounds what is kept of a handshake's answer.
-const maxCapture = 1 << 20
+// maxHandshake bounds an answer of the handshake, in bytes.
+const maxHandshake = 256 << 10
+
+var errHandshake = errors.New("the answer is larger than 256 KiB")
 
 func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 	e := s.p.endpoint
@@ -99,7 +104,7 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 		call.Failure = fmt.Sprintf("http %d", resp.StatusCode)
 	}
 	call.Down = responseSize(resp)
-	c := &capture{body: resp.Body, sse: isEventStream(resp.Header)}
+	c := &capture{body: resp.Body, sse: isEventStream(resp.Header), hold: budget.Of(e.opts.Budget)}
 	c.report = func(down int64) {
 		call.Down += down
 		if code := c.errorCode(); code != 0 {
@@ -150,8 +155,14 @@ func (c *capture) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down += int64(n)
-	if c.kept.Len() < maxCapture {
-		c.kept.Write(b[:n])
+	if c.down > maxHandshake {
+		c.large = true
+		return 0, errHandshake
+	}
+	c.kept.Write(b[:n])
+	// The official client reads a copy of its own.
+	if full := c.hold.Resize(2 * c.kept.Cap()); full != nil {
+		return 0, full
 	}
 	return n, err
 }
@@ -161,6 +172,7 @@ func (c *capture) Close() error {
 	c.once.Do(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.hold.Drop()
 		c.report(c.down)
 	})
 	return err

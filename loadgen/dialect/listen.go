@@ -34,6 +34,7 @@ type listening struct {
 	// alive: comments came on the stream at hand, so that a silence means
 	// something. Neither kind of stream is promised any.
 	alive bool
+	asked time.Duration // see pause
 }
 
 // listen begins to listen, if the lane was asked to.
@@ -54,7 +55,6 @@ var errNoChannel = errors.New("the target has no stream for notifications")
 func (l *listening) run() {
 	d := l.d
 	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax}
-	var asked time.Duration
 	for {
 		opened, err := l.connect()
 		if errors.Is(err, errNoChannel) {
@@ -64,8 +64,7 @@ func (l *listening) run() {
 		if opened {
 			backoff.Reset()
 		}
-		asked = pause(&l.parser, asked)
-		if !sinks.Sleep(d.life, backoff.Next(asked)) {
+		if !sinks.Sleep(d.life, backoff.Next(l.asked)) {
 			return
 		}
 	}
@@ -131,7 +130,12 @@ func (l *listening) connect() (opened bool, err error) {
 // more, is given up: nobody would be told of anything on it.
 func (l *listening) read(body io.Reader, giveUp func()) error {
 	d := l.d
+	l.parser.Budget = d.budget
 	l.parser.Reset()
+	defer func() {
+		l.asked = pause(&l.parser, l.asked)
+		l.parser.Reset()
+	}()
 	l.alive = false
 	limit := 2 * d.opts.Push.Heartbeat
 	silent := time.AfterFunc(limit, func() {
@@ -144,6 +148,7 @@ func (l *listening) read(body io.Reader, giveUp func()) error {
 	return sinks.ReadStream(body, d.clock, nil, func(piece []byte, at mcpload.Instant) error {
 		l.at = at
 		err := l.parser.Feed(piece, l.take)
+		d.tooLarge(at, err)
 		if l.alive {
 			silent.Reset(limit)
 		}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/crash"
 	"github.com/mcpload/mcpload/internal/tail"
 	"github.com/mcpload/mcpload/internal/wire"
@@ -21,6 +22,8 @@ const (
 	pipeBuffer = 64 << 10
 	// pipeQueue bounds the messages that wait to be written to a server.
 	pipeQueue = 1024
+	// maxPipeID bounds the id of a request of the server's that is answered.
+	maxPipeID = 1 << 10
 	// pipeWrite bounds what is written at once.
 	pipeWrite = 64 << 10
 	// exitGrace is how long the end of a server's output and the end of its
@@ -41,6 +44,7 @@ type pipe struct {
 	command []string
 	env     []string
 	dir     string
+	budget  *budget.Budget
 	copyTo  io.Writer // gets what the server writes on standard error; may be nil
 
 	// graces are how long it may take to end when its standard input was closed,
@@ -70,7 +74,7 @@ type pipe struct {
 
 func newPipe(o EndpointOptions, issued *atomic.Uint64) *pipe {
 	p := &pipe{
-		graces: [2]time.Duration{stdinGrace, termGrace}, command: o.Command, env: o.Env, dir: o.Dir, copyTo: o.Stderr, queue: make(chan []byte, pipeQueue),
+		graces: [2]time.Duration{stdinGrace, termGrace}, command: o.Command, env: o.Env, dir: o.Dir, budget: o.Budget, copyTo: o.Stderr, queue: make(chan []byte, pipeQueue),
 		quit: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}), over: make(chan struct{}),
 	}
 	p.router.issued = issued
@@ -143,7 +147,7 @@ func (p *pipe) wait() {
 
 // read routes what the server writes until there is no more.
 func (p *pipe) read() {
-	parser := wire.LineParser{}
+	parser := wire.LineParser{Budget: p.budget}
 	buf := make([]byte, pipeBuffer)
 	var at time.Time
 	take := func(l wire.Line) { p.router.route(l, at) }
@@ -236,6 +240,9 @@ func (p *pipe) send(ctx context.Context, line []byte, traffic *wire.Traffic) *ca
 // respond answers a request of the server's: a ping as it must be, and
 // anything else with the word that this client cannot do it.
 func (p *pipe) respond(m *wire.Message) {
+	if len(m.ID) > maxPipeID {
+		return
+	}
 	line := append([]byte(`{"jsonrpc":"2.0","id":`), m.ID...)
 	if string(m.Method) == "ping" {
 		line = append(line, `,"result":{}}`...)

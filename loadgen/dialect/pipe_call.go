@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/wire"
 )
 
@@ -39,6 +40,7 @@ func (c *caller) exchange(ctx context.Context, a *answer, body []byte) *callErro
 	done := make(chan struct{})
 	var ended error
 	answered := false
+	var full error // why the answer is too large
 	x := &exchange{traffic: c.traffic}
 	x.take = func(at time.Time, l wire.Line, m *wire.Message) {
 		a.down += int64(l.Size)
@@ -46,8 +48,11 @@ func (c *caller) exchange(ctx context.Context, a *answer, body []byte) *callErro
 			return
 		}
 		a.at = c.clock.Instant(at)
-		a.buf = answerBuffers.Get().(*[]byte)
-		*a.buf = append((*a.buf)[:0], l.Data...)
+		a.buf, a.hold = answerBuffers.Get().(*[]byte), budget.Of(c.budget)
+		*a.buf = (*a.buf)[:0]
+		if full = a.keep(l.Data); full == nil && len(m.Cursor) > maxCursor {
+			full = errCursor
+		}
 		wire.ScanMessage(*a.buf, &a.msg)
 		answered, x.closed = true, true
 		close(done)
@@ -71,6 +76,10 @@ func (c *caller) exchange(ctx context.Context, a *answer, body []byte) *callErro
 			a.up += c.pipe.cancel(ctx, id, c.traffic)
 			return transportError(ctx, ctx.Err())
 		}
+	}
+	if full != nil {
+		c.tooLarge(a.at, full)
+		return &callError{kind: kindOversized, cause: full}
 	}
 	return judgeLine(a, ended)
 }

@@ -128,6 +128,10 @@ func (s *sdkPipe) expect(id uint64, req *jsonrpc.Request, call mcpload.Call) err
 			call.Failure = (&callError{hasCode: true, code: m.Error.Code}).failure()
 		}
 		s.tried.report(call)
+		if len(l.Data) > maxHandshake {
+			give(&jsonrpc.Response{Error: errHandshake})
+			return
+		}
 		text := bytes.Clone(l.Data)
 		s.keep(req.Method, text)
 		decoded, err := jsonrpc.DecodeMessage(text)

@@ -13,6 +13,7 @@ func (e *Endpoint) newPump(opts Options, traffic *wire.Traffic) (pump.Pump, erro
 		Addr: net.JoinHostPort(e.url.Hostname(), e.port()), Host: e.host,
 		Now:              func() int64 { return int64(opts.Clock.Now()) },
 		Count:            counts{traffic},
+		Budget:           e.opts.Budget,
 		KernelTimestamps: opts.Push.KernelTimestamps,
 		Resolve:          e.opts.Resolve,
 		Guard:            e.opts.Guard,

@@ -69,7 +69,7 @@ type stream struct {
 
 // newStream makes the stream of a run, and has the run's cancel end it.
 func (d *events) newStream(r *run) *stream {
-	s := &stream{d: d, r: r, cause: mcpload.Subscribe}
+	s := &stream{d: d, r: r, cause: mcpload.Subscribe, parser: wire.EventParser{Budget: d.budget}}
 	s.backoff = sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
 	cancel := r.cancel
 	r.cancel = func() {

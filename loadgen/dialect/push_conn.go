@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/internal/wire/pump"
@@ -22,15 +23,26 @@ func isWhole(err error) bool { return errors.Is(err, io.EOF) }
 
 // unopened is an answer that is no stream, as far as it has come.
 type unopened struct {
-	head pump.Head
-	body []byte
+	head   pump.Head
+	size   int64
+	body   []byte // of an event stream, the response in it
+	hold   budget.Hold
+	parser *wire.EventParser // nil unless it is an event stream
+}
+
+func newUnopened(h pump.Head, b *budget.Budget) *unopened {
+	f := &unopened{head: h, hold: budget.Of(b)}
+	if isEventStream(h.Header) {
+		f.parser = &wire.EventParser{Limit: maxRefusal, Budget: b}
+	}
+	return f
 }
 
 // Opened implements pump.Sink.
 func (s *stream) Opened(h pump.Head, at pump.Arrival) error {
 	s.pulse.Beat(mcpload.Instant(at.At))
 	if h.Status > 299 || !isEventStream(h.Header) {
-		s.refusal = &unopened{head: h}
+		s.refusal = newUnopened(h, s.d.budget)
 		return nil
 	}
 	if coding := compressed(h.Header); coding != "" {
@@ -44,13 +56,12 @@ func (s *stream) Opened(h pump.Head, at pump.Arrival) error {
 
 // Piece implements pump.Sink: the next bytes of the stream.
 func (s *stream) Piece(b []byte, at pump.Arrival) error {
-	if s.refusal != nil {
-		s.pulse.Beat(mcpload.Instant(at.At))
+	if s.refusal != nil { // one that trickles in is given up as silence is
 		return s.refusal.take(b)
 	}
 	s.at, s.arrival = mcpload.Instant(at.At), at
 	if err := s.parser.Feed(b, s.event); err != nil {
-		s.d.notice(s.r, mcpload.Malformed, s.at, err.Error())
+		s.d.tooLargeFor(s.r.sub, s.at, err)
 		return err
 	}
 	if s.parser.Partial() > 0 { // in the middle of a message
@@ -68,31 +79,60 @@ func (s *stream) Piece(b []byte, at pump.Arrival) error {
 // take keeps a piece of the refusal. What comes as an event stream is over with
 // its answer, whether the server closes it or not.
 func (f *unopened) take(b []byte) error {
-	f.body = append(f.body, b...)
-	if len(f.body) > maxAnswer {
+	f.size += int64(len(b))
+	if f.parser == nil {
+		return f.keep(b)
+	}
+	var full error
+	if err := f.parser.Feed(b, func(e wire.Event) {
+		var m wire.Message
+		if f.body == nil && wire.ScanMessage(e.Data, &m) && m.Method == nil && (m.HasResult || m.HasError) {
+			full = f.keep(e.Data)
+		}
+	}); err != nil {
+		return err
+	}
+	if full == nil && f.body != nil {
+		full = errEnded
+	}
+	return full
+}
+
+func (f *unopened) keep(b []byte) error {
+	if len(f.body)+len(b) > maxRefusal {
 		return wire.ErrTooLarge
 	}
-	if isEventStream(f.head.Header) && bytes.Contains(f.body[max(len(f.body)-len(b)-3, 0):], []byte("\n")) {
-		a := &answer{buf: new([]byte)}
-		if found, err := a.readStream(&caller{clock: mcpload.NewClock()}, io.NopCloser(bytes.NewReader(f.body))); found || err != nil {
-			return errEnded
-		}
+	f.body = append(f.body, b...)
+	return f.hold.Resize(cap(f.body))
+}
+
+// drop gives up what is held.
+func (f *unopened) drop() {
+	f.body = nil
+	f.hold.Drop()
+	if f.parser != nil {
+		f.parser.Reset()
 	}
-	return nil
 }
 
 // refused judges an answer that is no stream. err is how it ended.
 func (s *stream) refused(err error) error {
 	f := s.refusal
 	s.refusal = nil
+	defer f.drop()
+	header := f.head.Header
+	if f.parser != nil { // the response was taken out of it
+		header = header.Clone()
+		header.Set("Content-Type", "application/json")
+	}
 	var body io.Reader = bytes.NewReader(f.body)
 	if !isWhole(err) && !errors.Is(err, errEnded) {
 		body = io.MultiReader(body, brokenReader{err})
 	}
 	a := &answer{want: strconv.AppendUint(nil, s.id, 10)}
 	defer a.release()
-	a.read(s.r.ctx, &s.d.caller, &http.Response{StatusCode: f.head.Status, Header: f.head.Header, Body: io.NopCloser(body)}, methodStream)
-	s.down = f.head.Size + int64(len(f.body))
+	a.read(s.r.ctx, &s.d.caller, &http.Response{StatusCode: f.head.Status, Header: header, Body: io.NopCloser(body)}, methodStream)
+	s.down = f.head.Size + f.size
 	if a.err == nil {
 		a.err = &callError{kind: kindProtocol, message: "answered without a stream", status: a.status}
 	}

@@ -43,6 +43,10 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 		s.mixed = true
 		s.d.notice(s.r, mcpload.Malformed, s.at, "a message names another subscription than its stream")
 	}
+	if len(m.Cursor) > maxCursor {
+		s.tooLarge(errCursor)
+		return
+	}
 	switch string(m.Method) {
 	case "notifications/events/event":
 		s.unsaid()
@@ -84,6 +88,13 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 		return
 	}
 	s.r.setCursor(m.Cursor)
+}
+
+// tooLarge ends the connection for something that is too large to be kept.
+func (s *stream) tooLarge(err error) {
+	s.ended = true
+	s.over = &callError{kind: kindOversized, cause: err}
+	s.d.tooLargeFor(s.r.sub, s.at, err)
 }
 
 // withoutID is what is wrong with an event that no client can tell from its

@@ -168,6 +168,7 @@ func (t *resourceStream) connect() error {
 		return t.refused(ctx, resp, agreed)
 	}
 	t.down = responseSize(resp)
+	t.parser.Budget = d.budget
 	t.parser.Reset()
 	if !t.modern {
 		t.at = d.clock.Now()
@@ -183,6 +184,7 @@ func (t *resourceStream) connect() error {
 		d.patience.rest(resp.Body)
 	}
 	t.pause = pause(&t.parser, t.pause)
+	t.parser.Reset()
 	switch {
 	case t.over != nil:
 		return t.broken(ctx, t.over)
@@ -386,7 +388,7 @@ func (t *resourceStream) refused(ctx context.Context, resp *http.Response, agree
 func (t *resourceStream) piece(b []byte, at mcpload.Instant) error {
 	t.at = at
 	if err := t.parser.Feed(b, t.take); err != nil {
-		t.s.tell(mcpload.Malformed, err.Error())
+		t.s.d.tooLarge(at, err)
 		return err
 	}
 	if t.ended {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -315,7 +316,11 @@ func (k *resourceHook) isEarly(at mcpload.Instant) bool {
 // turned reports a request that reached no subscription.
 func (h *resourceHooks) turned(to sinks.Hook, status int, at mcpload.Instant, size int) {
 	if k, ok := to.(*resourceHook); ok && status != http.StatusMethodNotAllowed {
-		h.d.notice(k.r, mcpload.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+		if status == http.StatusServiceUnavailable { // there was no room for the body
+			h.d.tooLargeFor(k.r.sub, at, budget.ErrExceeded)
+		} else {
+			h.d.notice(k.r, mcpload.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+		}
 	}
 	h.inbound(mcpload.Events, at, size, status)
 }

@@ -170,7 +170,6 @@ func (e *listEar) serve() {
 		if err != nil {
 			d.rec.Noticed(mcpload.Notice{Sub: e.sub, Kind: mcpload.TransientError, At: d.clock.Now(), Detail: line(err.Error())})
 		}
-		e.pause = pause(&e.parser, e.pause)
 		least := e.pause
 		if known {
 			least += ce.retryAfter
@@ -189,6 +188,7 @@ func (e *listEar) serve() {
 func (e *listEar) connect() error {
 	d := e.d
 	e.heard, e.over, e.down = false, nil, 0
+	e.parser.Budget = d.budget
 	e.parser.Reset()
 	agreed, err := e.who.agree(e.ctx, d.observe)
 	if err != nil {
@@ -219,6 +219,8 @@ func (e *listEar) connect() error {
 	if err = sinks.ReadStream(resp.Body, d.clock, nil, e.piece); errors.Is(err, errEnded) {
 		d.patience.rest(resp.Body)
 	}
+	e.pause = pause(&e.parser, e.pause)
+	e.parser.Reset()
 	switch {
 	case e.over != nil && !errors.Is(e.over, errEnded): // errEnded: in order
 		return e.over

@@ -16,6 +16,7 @@ func (e *listEar) piece(b []byte, at mcpload.Instant) error {
 	err := e.parser.Feed(b, e.take)
 	e.letIn()
 	if err != nil {
+		e.d.tooLargeFor(e.sub, at, err)
 		return err
 	}
 	if e.over != nil {

@@ -129,10 +129,12 @@ func (l *link975) read(ctx context.Context, resp *http.Response, pulse *sinks.Pu
 		}
 		return nil
 	}
+	l.parser.Budget = d.budget
+	defer l.parser.Reset()
 	return sinks.ReadStream(resp.Body, d.clock, pulse, func(piece []byte, at mcpload.Instant) error {
 		l.at = at
 		if err := l.parser.Feed(piece, l.event); err != nil {
-			d.notice(l.t.r, mcpload.Malformed, at, err.Error())
+			d.tooLargeFor(l.t.r.sub, at, err)
 			return err
 		}
 		if l.result || l.over != nil {

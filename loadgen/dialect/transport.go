@@ -27,6 +27,8 @@ func (e *Endpoint) newTransport(version string, traffic *wire.Traffic, many bool
 		// connections in between would measure the handshake instead.
 		MaxIdleConns:        0,
 		MaxIdleConnsPerHost: 1 << 20,
+		// Of one answer's head, interim answers included.
+		MaxResponseHeaderBytes: maxHead,
 		// Decompression would hide the size of what came and delay frames.
 		DisableCompression: true,
 		Protocols:          new(http.Protocols),
@@ -53,7 +55,11 @@ func (e *Endpoint) newTransport(version string, traffic *wire.Traffic, many bool
 	}
 	// Heartbeats are watched per stream, but a stream that comes back must not
 	// come back on a connection whose other end has gone without a word.
-	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
+	// What comes on a stream before it is read is held by net/http.
+	t.HTTP2 = &http.HTTP2Config{
+		SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
+		MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 16 << 20,
+	}
 	m := newMultiplexer(t, e.url.Scheme, e.url.Hostname(), e.url.Port())
 	return m, m.close, nil
 }
@@ -68,6 +74,9 @@ func (e *Endpoint) eventsTransport(opts Options, traffic *wire.Traffic) (http.Ro
 	}
 	return e.newTransport(opts.HTTP, traffic, opts.Mode == mcpload.Push)
 }
+
+// maxHead bounds the head of an answer, in bytes.
+const maxHead = 64 << 10
 
 // maxPause bounds what a server's word can keep a stream away.
 const maxPause = time.Hour

@@ -212,6 +212,10 @@ func (d *events) subscribe(r *run, cause mcpload.Cause) error {
 	if err := json.Unmarshal(*a.buf, &m); err != nil && !errors.As(err, &odd) {
 		return &callError{method: method, kind: kindProtocol, cause: err}
 	}
+	if len(m.Result.ID) > maxCursor {
+		d.tooLargeFor(r.sub, a.at, errID)
+		return &callError{method: method, kind: kindOversized, cause: errID}
+	}
 	d.granted(r, a, m.Result)
 	return nil
 }
@@ -312,8 +316,12 @@ func (g *grant) life(date time.Time) (time.Duration, bool) {
 	if off := now.Sub(date); !date.IsZero() && (off > 2*time.Second || off < -2*time.Second) {
 		now = date
 	}
-	return t.Sub(now), true
+	return min(t.Sub(now), maxLife), true
 }
+
+// maxLife bounds what is believed of a grant: dates of the far future do not fit
+// the clock.
+const maxLife = 365 * 24 * time.Hour
 
 // refresh is called by the agenda when a run's refresh is due.
 func (k *hook) refresh() {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
 )
@@ -235,7 +236,11 @@ func mix(a, b uint64) uint64 {
 // turned reports a request that reached no subscription.
 func (h *hooks) turned(to sinks.Hook, status int, at mcpload.Instant, size int) {
 	if k, ok := to.(*hook); ok && status != http.StatusMethodNotAllowed {
-		h.d.notice(k.r, mcpload.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+		if status == http.StatusServiceUnavailable { // there was no room for the body
+			h.d.tooLargeFor(k.r.sub, at, budget.ErrExceeded)
+		} else {
+			h.d.notice(k.r, mcpload.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+		}
 	}
 	h.inbound(mcpload.Events, "", at, size, status)
 }

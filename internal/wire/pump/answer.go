@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/mcpload/mcpload/internal/budget"
 )
 
 // Bounds of what is taken from a server before the body begins or between its
 // pieces.
 const (
-	maxHead    = 256 << 10
+	maxHead    = 64 << 10
 	maxLine    = 4 << 10 // of a chunk's size, with its extensions
 	maxTrailer = 64 << 10
 	maxInterim = 8 // answers 1xx before the one that counts
@@ -51,6 +53,7 @@ type answer struct {
 	// bodiless says that the answer has no body whatever its head says, which
 	// is so after HEAD.
 	bodiless bool
+	hold     budget.Hold // of carry
 }
 
 // carries are buffers for what is incomplete. Few streams hold one at a time.
@@ -59,14 +62,14 @@ var carries = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }
 // maxCarry keeps an odd large head from staying in the pool.
 const maxCarry = 16 << 10
 
-// keep appends b to what is carried over.
-func (a *answer) keep(b []byte) []byte {
+// keep appends b to what is carried over. The error is that of the budget.
+func (a *answer) keep(b []byte) ([]byte, error) {
 	if a.carry == nil {
 		a.carry = carries.Get().(*[]byte)
 		*a.carry = (*a.carry)[:0]
 	}
 	*a.carry = append(*a.carry, b...)
-	return *a.carry
+	return *a.carry, a.hold.Resize(cap(*a.carry))
 }
 
 // drop gives the carried bytes up.
@@ -75,6 +78,7 @@ func (a *answer) drop() {
 		carries.Put(a.carry)
 	}
 	a.carry = nil
+	a.hold.Drop()
 }
 
 // opened tells whether the head has been read.
@@ -147,14 +151,17 @@ func (a *answer) data(b []byte, at Arrival, s Sink) ([]byte, error) {
 func (a *answer) line(b []byte, limit int) (line, rest []byte, ok bool, err error) {
 	n := bytes.IndexByte(b, '\n')
 	if n < 0 {
-		if len(a.keep(b)) > limit {
+		kept, err := a.keep(b)
+		if len(kept) > limit {
 			return nil, nil, false, malformed("a line is too long")
 		}
-		return nil, nil, false, nil
+		return nil, nil, false, err
 	}
 	line, rest = b[:n+1], b[n+1:]
 	if a.carry != nil {
-		line = a.keep(line)
+		if line, err = a.keep(line); err != nil {
+			return nil, nil, false, err
+		}
 	}
 	if len(line) > limit {
 		return nil, nil, false, malformed("a line is too long")

@@ -14,7 +14,10 @@ func (a *answer) head(b []byte, at Arrival, s Sink) ([]byte, error) {
 	text, had := b, 0
 	if a.carry != nil {
 		had = len(*a.carry)
-		text = a.keep(b)
+		var err error
+		if text, err = a.keep(b); err != nil {
+			return nil, err
+		}
 	}
 	n := headEnd(text, had)
 	switch {
@@ -22,7 +25,8 @@ func (a *answer) head(b []byte, at Arrival, s Sink) ([]byte, error) {
 		return nil, malformed("the head is too long")
 	case n < 0:
 		if a.carry == nil {
-			a.keep(b)
+			_, err := a.keep(b)
+			return nil, err
 		}
 		return nil, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/crash"
 )
 
@@ -74,7 +75,7 @@ func newLoops(o Options) (*loops, error) {
 func (p *loops) Open(ctx context.Context, r Request, s Sink) Stream {
 	l := p.shards[int(p.next.Add(1)-1)%len(p.shards)]
 	c := &conn{loop: l, sink: s, fd: -1, slot: -1, opening: &opening{req: r, deadline: time.Now().Add(p.opts.ConnectTimeout)}}
-	c.bodiless = r.Method == http.MethodHead
+	c.bodiless, c.hold = r.Method == http.MethodHead, budget.Of(p.opts.Budget)
 	if ctx.Done() != nil {
 		// Set before the loop knows the stream; it is the loop that unsets it.
 		c.opening.stop = context.AfterFunc(ctx, func() {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/crash"
 )
 
@@ -62,7 +63,7 @@ type line struct {
 func (p *portable) Open(ctx context.Context, r Request, s Sink) Stream {
 	dial, stop := context.WithTimeout(ctx, p.opts.ConnectTimeout)
 	c := &line{pump: p, sink: s, stop: stop}
-	c.bodiless = r.Method == http.MethodHead
+	c.bodiless, c.hold = r.Method == http.MethodHead, budget.Of(p.opts.Budget)
 	p.mu.Lock()
 	if !p.closed {
 		p.work.Go(func() {

@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/dialguard"
 )
 
@@ -124,6 +125,9 @@ type Options struct {
 	// ConnectTimeout bounds the connection and its handshakes; 0 = 30 s. The
 	// answer's head is awaited for as long as the stream is open.
 	ConnectTimeout time.Duration
+	// Budget is charged for heads and lines that are incomplete; nil = no bound
+	// but those of single ones.
+	Budget *budget.Budget
 	// Count is told of the traffic; may be nil.
 	Count Counter
 	// KernelTimestamps asks for the kernel's receive times. They need Linux

@@ -1,0 +1,57 @@
+package dialect
+
+import (
+	"errors"
+
+	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/budget"
+	"github.com/mcpload/mcpload/internal/wire"
+)
+
+// kindOversized is the failure word for an answer or a stream that was given up
+// because it would have taken too much memory.
+const kindOversized = "oversized"
+
+const (
+	// maxCursor bounds cursors and ids that are kept and sent back.
+	maxCursor = 8 << 10
+	// maxListBytes and maxListEntries bound a list, all pages of it. An entry
+	// takes more memory than text.
+	maxListBytes, maxListEntries = 16 << 20, 50_000
+)
+
+var (
+	errCursor = errors.New("a cursor is larger than 8 KiB")
+	errID     = errors.New("a subscription id is larger than 8 KiB")
+	errList   = errors.New("a list has more than 16 MiB or 50,000 entries")
+	errStamps = errors.New("a page has more than 4,096 probe ids")
+)
+
+// oversize tells what was too large, in a few stable words; "" for errors of
+// other kinds.
+func oversize(err error) string {
+	for _, e := range []error{
+		budget.ErrExceeded, wire.ErrTooLarge, wire.ErrFieldTooLarge, errCursor, errID, errList, errStamps, errHandshake,
+	} {
+		if errors.Is(err, e) {
+			return e.Error()
+		}
+	}
+	return ""
+}
+
+// tooLarge counts an answer or a stream of the lane that was given up because it
+// was too large; it does nothing with other errors.
+func (c *caller) tooLarge(at mcpload.Instant, err error) {
+	c.tooLargeFor(mcpload.Sub{Lane: c.lane}, at, err)
+}
+
+// tooLargeFor is tooLarge of one subscription.
+func (c *caller) tooLargeFor(sub mcpload.Sub, at mcpload.Instant, err error) {
+	if err == nil || c.rec == nil {
+		return
+	}
+	if what := oversize(err); what != "" {
+		c.rec.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Oversized, At: at, Detail: what})
+	}
+}
