@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"internal/wire/pump":  {"internal/budget", "internal/crash", "internal/dialguard"},
 	"internal/floor":      {"."},
 	"internal/target":     {".", "internal/wire", "internal/crash"},
+	"internal/hostile":    {},
 	"internal/bench":      {"*"},
 	"internal/mcpbench":   {"*"},
 	"internal/report":     {".", "results", "internal/errtext"},

@@ -135,6 +135,32 @@ func Elements(b []byte, each func(element []byte) bool) bool {
 	return s.finish()
 }
 
+// ListLength counts the members of an answer's result and the elements of its
+// array member, which is what decoding it allocates for; 0 where there is no
+// result. It stops at what is no JSON.
+func ListLength(b []byte, member string) (n int) {
+	s := scanner{b: b}
+	if !s.open('{') {
+		return 0
+	}
+	for s.next('}') {
+		if string(s.key()) != "result" || s.peek() != '{' {
+			s.skip()
+			continue
+		}
+		for s.enter('{'); s.next('}'); n++ {
+			if string(s.key()) != member || s.peek() != '[' {
+				s.skip()
+				continue
+			}
+			for s.enter('['); s.next(']'); n++ {
+				s.skip()
+			}
+		}
+	}
+	return n
+}
+
 // fields reads the value at hand. If it is not an object it is skipped.
 func (s *scanner) fields(f *Fields) {
 	if s.peek() != '{' {

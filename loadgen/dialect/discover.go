@@ -35,8 +35,9 @@ func (d *events) Discover(ctx context.Context) (Offer, error) {
 // before.
 func (d *events) listAll(ctx context.Context, agreed *agreement) (all []EventType, err error) {
 	var cursor json.RawMessage
+	var size listSize
 	for range maxPages {
-		page, err := d.list(ctx, agreed, cursor)
+		page, err := d.list(ctx, agreed, cursor, &size)
 		if err != nil {
 			return all, err
 		}
@@ -72,7 +73,7 @@ func (e listedEvent) eventType() EventType {
 	return t
 }
 
-func (d *events) list(ctx context.Context, agreed *agreement, cursor json.RawMessage) (listPage, error) {
+func (d *events) list(ctx context.Context, agreed *agreement, cursor json.RawMessage, size *listSize) (listPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
 	defer cancel()
 	o := wire.BeginObject(nil)
@@ -86,6 +87,10 @@ func (d *events) list(ctx context.Context, agreed *agreement, cursor json.RawMes
 	d.called(mcpload.Discovery, method, a)
 	if a.err != nil {
 		return listPage{}, a.err
+	}
+	if err := size.page(*a.buf, "events"); err != nil {
+		d.tooLarge(a.at, err)
+		return listPage{}, err
 	}
 	var m struct {
 		Result listPage `json:"result"`

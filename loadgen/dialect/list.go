@@ -53,6 +53,7 @@ func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
 	out := Listing{Method: l.method}
 	start := time.Now()
 	var cursor string
+	var size listSize
 	for out.Pages < maxPages {
 		params := wire.BeginObject(nil)
 		if cursor != "" {
@@ -60,7 +61,7 @@ func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
 		}
 		a := e.ask(ctx, agreed, l.method, params)
 		out.Took, out.Up, out.Down = time.Since(start), out.Up+a.up, out.Down+a.down
-		next, err := out.page(a, l.member)
+		next, err := out.page(a, l.member, &size)
 		a.release()
 		if err != nil {
 			return out, fmt.Errorf("%s at %s: %w", l.method, e.opts.URL, err)
@@ -74,9 +75,12 @@ func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
 }
 
 // page takes in one answer, and returns the cursor of the next.
-func (l *Listing) page(a *answer, member string) (next string, err error) {
+func (l *Listing) page(a *answer, member string, size *listSize) (next string, err error) {
 	if a.err != nil {
 		return "", a.err
+	}
+	if err := size.page(*a.buf, member); err != nil {
+		return "", err
 	}
 	var m struct {
 		Result map[string]json.RawMessage `json:"result"`

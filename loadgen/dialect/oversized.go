@@ -18,6 +18,8 @@ const (
 	// maxListBytes and maxListEntries bound a list, all pages of it. An entry
 	// takes more memory than text.
 	maxListBytes, maxListEntries = 16 << 20, 50_000
+	// maxPageStamps bounds the probe ids that are kept of one page.
+	maxPageStamps = 4096
 )
 
 var (
@@ -54,4 +56,17 @@ func (c *caller) tooLargeFor(sub mcpload.Sub, at mcpload.Instant, err error) {
 	if what := oversize(err); what != "" {
 		c.rec.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Oversized, At: at, Detail: what})
 	}
+}
+
+// listSize adds up the pages of a list.
+type listSize struct{ bytes, entries int }
+
+// page takes a page into account, before it is decoded.
+func (l *listSize) page(text []byte, member string) error {
+	l.bytes += len(text)
+	l.entries += wire.ListLength(text, member)
+	if l.bytes > maxListBytes || l.entries > maxListEntries {
+		return &callError{kind: kindOversized, cause: errList}
+	}
+	return nil
 }

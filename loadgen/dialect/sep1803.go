@@ -286,6 +286,13 @@ func (d *sep1803) exchange(ctx context.Context, who *principal, cause mcpload.Ca
 		Result json.RawMessage `json:"result"`
 	}
 	var odd *json.UnmarshalTypeError // a member of an unexpected type is read as absent
+	for _, member := range []string{"resources", "resourceTemplates"} {
+		var size listSize
+		if err := size.page(*a.buf, member); err != nil {
+			d.tooLarge(a.at, err)
+			return a, err
+		}
+	}
 	if err := json.Unmarshal(*a.buf, &m); err != nil {
 		return a, &callError{method: method, kind: kindProtocol, cause: err}
 	}

@@ -74,7 +74,7 @@ func refusedOnly(err error) bool {
 // of resources also holds the caller's subscriptions, it may be long.
 func (d *sep1803) listEvents(ctx context.Context, method, member string) ([]eventResource, error) {
 	var all []eventResource
-	cursor := ""
+	cursor, kept := "", 0
 	for range maxPages {
 		o := wire.BeginObject(nil)
 		if cursor != "" {
@@ -95,7 +95,12 @@ func (d *sep1803) listEvents(ctx context.Context, method, member string) ([]even
 			_ = json.Unmarshal(raw, &e)
 			if strings.HasPrefix(e.address(), eventScheme) {
 				all = append(all, e)
+				kept += len(raw)
 			}
+		}
+		if kept > maxListBytes || len(all) > maxListEntries {
+			d.tooLarge(d.clock.Now(), errList)
+			return nil, &callError{method: method, kind: kindOversized, cause: errList}
 		}
 		next := ""
 		if raw := page["nextCursor"]; len(raw) > 0 && json.Unmarshal(raw, &next) != nil {

@@ -16,6 +16,7 @@ type keptPage struct {
 	key    string // the cursor it was fetched with; "" = the first
 	next   string // the cursor of the page that follows; "" = it is the last
 	stamps []mcpload.Stamp
+	size   int // of the answer, in bytes
 	public bool
 	ttl    time.Duration // as the server said
 	number uint64        // no other page of the lane has it

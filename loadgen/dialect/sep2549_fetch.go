@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
+	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/mcpload/mcpload"
+	"github.com/mcpload/mcpload/internal/budget"
 	"github.com/mcpload/mcpload/internal/errtext"
 	"github.com/mcpload/mcpload/internal/wire"
 	"github.com/mcpload/mcpload/sinks"
@@ -38,12 +42,18 @@ func (d *listLane) read(c *listClient, cause mcpload.Cause) ([]*keptPage, error)
 
 func (d *listLane) walk(c *listClient, cause mcpload.Cause) ([]*keptPage, error) {
 	pages := make([]*keptPage, 0, 4)
+	size := 0
 	for key := ""; ; {
 		p, err := d.page(c, key, cause)
 		if err != nil {
 			return nil, err
 		}
 		pages = append(pages, p)
+		if size += p.size; size > maxListBytes {
+			err := &callError{method: d.method, kind: kindOversized, cause: errList}
+			d.tooLarge(d.clock.Now(), err)
+			return nil, err
+		}
 		if p.next == "" {
 			c.cache.trim(c.who.index, pages)
 			return pages, nil
@@ -147,7 +157,13 @@ func (d *listLane) ask(ctx context.Context, who *principal, key string, kept *ke
 		}
 		return nil, 0, failure
 	}
-	p := &keptPage{key: key, next: string(c.NextCursor), stamps: stampsIn(*a.buf), public: c.Public, ttl: c.TTL, number: d.number()}
+	p := &keptPage{key: key, stamps: stampsIn(*a.buf), public: c.Public, ttl: c.TTL, number: d.number(), size: len(*a.buf)}
+	if err := p.fits(c.NextCursor, d.budget); err != nil {
+		d.tooLarge(a.at, err)
+		a.err = &callError{method: d.method, kind: kindOversized, cause: err}
+		d.called(cause, d.method, a, !attaching)
+		return nil, 0, a.err
+	}
 	if c.Interim || !c.HasTTL {
 		p.ttl = 0
 	}
@@ -160,6 +176,26 @@ func (d *listLane) ask(ctx context.Context, who *principal, key string, kept *ke
 	}
 	d.called(cause, d.method, a, !attaching)
 	return p, a.at, nil
+}
+
+// fits bounds what is kept of a page, and has the budget pay for it until the
+// page is collected as garbage.
+func (p *keptPage) fits(next []byte, b *budget.Budget) error {
+	switch {
+	case len(next) > maxCursor:
+		return errCursor
+	case len(p.stamps) > maxPageStamps:
+		return errStamps
+	}
+	p.next, p.stamps = string(next), slices.Clip(p.stamps)
+	hold := budget.Of(b)
+	if err := hold.Resize(len(p.next) + len(p.stamps)*int(unsafe.Sizeof(mcpload.Stamp{}))); err != nil {
+		return err
+	}
+	if hold.Held() {
+		runtime.AddCleanup(p, func(h *budget.Hold) { h.Drop() }, &hold)
+	}
+	return nil
 }
 
 // brings tells whether a page shows a change that the copy before it did not.

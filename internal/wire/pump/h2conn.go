@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpload/mcpload/internal/budget"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
@@ -23,7 +24,10 @@ const (
 	maxID     = math.MaxInt32
 	// maxControl bounds the answers that wait to be written: a server that asks
 	// and asks and reads nothing.
-	maxControl = 256 << 10
+	maxControl = 64 << 10
+	// maxIdleFrames bounds the frames that carry nothing of an answer, in a
+	// second: a flood of PING, SETTINGS, CONTINUATION or empty DATA.
+	maxIdleFrames = 20_000
 	// farewellTime bounds the last write of a connection.
 	farewellTime = 500 * time.Millisecond
 	// fewResets is how many ids of streams that we reset are kept before the
@@ -56,6 +60,9 @@ type h2Conn struct {
 	in    h2Frames
 	head  h2Head
 	taken int64 // bytes since the connection's window was refilled
+	// idleFrames came since idleSince, on the clock of Options.Now.
+	idleFrames int
+	idleSince  int64
 	// near are streams that had DATA, by their ids modulo its length: a look
 	// without the lock and the table.
 	near []*h2Stream
@@ -95,6 +102,7 @@ func newH2Conn(p *h2Pump, raw, nc net.Conn) *h2Conn {
 	c.head.decoder = hpack.NewDecoder(4096, c.head.field)
 	c.head.decoder.SetMaxStringLength(int(p.limits.headerList))
 	c.head.limit = p.limits.headerList
+	c.head.hold = budget.Of(p.opts.Budget)
 	c.heard.Store(p.opts.Now())
 	return c
 }
@@ -136,6 +144,7 @@ func (c *h2Conn) serve() {
 	writing.Go(crash.Guarded(w.run))
 	err := c.readAll()
 	c.fail(err)
+	c.head.hold.Drop()
 	writing.Wait()
 	c.bury()
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mcpload/mcpload/internal/budget"
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -17,14 +18,15 @@ var errInOrder = io.EOF
 
 const (
 	// maxBlock bounds the compressed head, in bytes: a CONTINUATION without end.
-	maxBlock = 256 << 10
+	maxBlock = 128 << 10
 )
 
 // h2Head reads one header block at a time.
 type h2Head struct {
 	decoder *hpack.Decoder
 	limit   uint32
-	block   []byte // what came so far, where there is CONTINUATION
+	block   []byte      // what came so far, where there is CONTINUATION
+	hold    budget.Hold // of block
 	frame   h2Frame
 
 	status  int
@@ -50,10 +52,14 @@ func (c *h2Conn) headers(fr *h2Frame, at Arrival) error {
 		if h.block = append(h.block, block...); len(h.block) > maxBlock {
 			return fr.broken(http2.ErrCodeEnhanceYourCalm, "makes a head without end")
 		}
+		if err := h.hold.Resize(cap(h.block)); err != nil {
+			return err
+		}
 		if !fr.flags.Has(http2.FlagHeadersEndHeaders) {
 			return nil
 		}
 		block, h.block = h.block, nil
+		h.hold.Drop()
 	}
 	h.status, h.header, h.list, h.regular, h.wrong = 0, http.Header{}, 0, false, ""
 	// Blocks of streams that are gone are decoded, too: the table goes on.

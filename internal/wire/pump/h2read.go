@@ -22,10 +22,24 @@ func (c *h2Conn) readAll() error {
 		} else {
 			err = c.other(&fr, at)
 		}
+		if err == nil && (fr.kind != http2.FrameData || len(fr.payload) == 0) {
+			err = c.idle(at.At)
+		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// idle counts a frame that carries nothing of an answer.
+func (c *h2Conn) idle(now int64) error {
+	if now-c.idleSince > int64(time.Second) {
+		c.idleFrames, c.idleSince = 0, now
+	}
+	if c.idleFrames++; c.idleFrames > maxIdleFrames {
+		return &RuleError{http2.ErrCodeEnhanceYourCalm, "a flood of frames that carry nothing"}
+	}
+	return nil
 }
 
 // data is the hot path: it takes one lock that nobody else wants most of the

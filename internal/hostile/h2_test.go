@@ -1,0 +1,122 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"sync"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// h2Conn is the server's end of a connection of HTTP/2.
+type h2Conn struct {
+	net.Conn
+	mu     sync.Mutex // of writes
+	framer *http2.Framer
+}
+
+// h2Answerer answers a request on one stream of HTTP/2.
+type h2Answerer func(c *h2Conn, stream uint32, x *exchange)
+
+// serveH2 serves a connection of HTTP/2 without TLS.
+func (s *server) serveH2(conn net.Conn, r *bufio.Reader) {
+	if _, err := io.CopyN(io.Discard, r, int64(len(http2.ClientPreface))); err != nil {
+		return
+	}
+	c := &h2Conn{Conn: conn, framer: http2.NewFramer(conn, r)}
+	if c.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1000}) != nil {
+		return
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer conn.Close()
+	bodies := map[uint32][]byte{}
+	for {
+		f, err := c.framer.ReadFrame()
+		if err != nil {
+			return
+		}
+		switch f := f.(type) {
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				c.write(func() error { return c.framer.WriteSettingsAck() })
+			}
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				c.write(func() error { return c.framer.WritePing(true, f.Data) })
+			}
+		case *http2.DataFrame:
+			id := f.StreamID
+			bodies[id] = append(bodies[id], f.Data()...)
+			if !f.StreamEnded() {
+				continue
+			}
+			x := &exchange{Conn: conn, done: s.done}
+			x.read(bodies[id])
+			delete(bodies, id)
+			work.Go(func() { s.answerH2(c, id, x) })
+		}
+	}
+}
+
+func (s *server) answerH2(c *h2Conn, id uint32, x *exchange) {
+	s.mu.Lock()
+	s.seen[x.method]++
+	s.mu.Unlock()
+	if a := s.h2[x.method]; a != nil {
+		a(c, id, x)
+		return
+	}
+	if text := good(x); text != "" {
+		c.head(id, "application/json", true)
+		c.data(id, []byte(text), true)
+		return
+	}
+	c.head(id, "text/event-stream", true)
+	c.data(id, []byte(x.active()), false)
+}
+
+// write writes one frame; false when the other end has gone.
+func (c *h2Conn) write(frame func() error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return frame() == nil
+}
+
+// head begins an answer; whole says that no CONTINUATION follows.
+func (c *h2Conn) head(id uint32, kind string, whole bool) bool {
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for _, f := range [][2]string{{":status", "200"}, {"content-type", kind}} {
+		_ = e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true})
+	}
+	return c.write(func() error {
+		return c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: whole})
+	})
+}
+
+func (c *h2Conn) data(id uint32, b []byte, end bool) bool {
+	for {
+		n := min(len(b), 16<<10)
+		if !c.write(func() error { return c.framer.WriteData(id, end && n == len(b), b[:n]) }) {
+			return false
+		}
+		if b = b[n:]; len(b) == 0 {
+			return true
+		}
+	}
+}
+
+// repeat writes a frame so often, or until the other end has gone.
+func (c *h2Conn) repeat(times int, frame func() error) {
+	for range times {
+		if !c.write(frame) {
+			return
+		}
+	}
+}

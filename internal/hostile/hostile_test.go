@@ -1,0 +1,403 @@
+//go:build linux
+
+package hostile
+
+import (
+	"compress/gzip"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const mib = 1 << 20
+
+// row is one hostile server, and what must come of it.
+type row struct {
+	name    string
+	mode    string // push where nothing is said
+	streams int    // 20 where nothing is said
+	http    string // of the lane
+	extra   string // of the lane, as YAML
+	command string // a server over standard input and output
+	answers map[string]answerer
+	h2      map[string]h2Answerer
+
+	codes     []int  // one of these
+	says      string // in the output
+	oversized string // what the result counts
+	never     string // a method that must not have been called
+	rss       int64  // MiB; 200 where nothing is said
+	cpu       time.Duration
+	took      time.Duration
+}
+
+const (
+	tooLarge  = "message is larger than the bound"
+	fieldSize = "an id or event name is larger than 8 KiB"
+	cursor    = "a cursor is larger than 8 KiB"
+	noRoom    = "the run's memory budget (limits.memory) is used up"
+)
+
+// stream answers events/stream alone, once it was confirmed.
+func stream(after func(x *exchange)) map[string]answerer {
+	return map[string]answerer{"events/stream": func(x *exchange) {
+		if x.stream() {
+			after(x)
+		}
+	}}
+}
+
+// body answers one method with a status and a body of so many bytes.
+func body(method string, status int, kind, what string, size int) map[string]answerer {
+	return map[string]answerer{method: func(x *exchange) {
+		if x.open(status, kind) && x.flood(what, size) {
+			x.hold()
+		}
+	}}
+}
+
+// text answers one method with a JSON text.
+func text(method string, status int, of func(x *exchange) string) map[string]answerer {
+	return map[string]answerer{method: func(x *exchange) { x.json(status, of(x)) }}
+}
+
+// raw answers one method with bytes, written again and again.
+func raw(method, head, again string, size int) map[string]answerer {
+	return map[string]answerer{method: func(x *exchange) {
+		if x.say(head) && x.flood(again, size) {
+			x.hold()
+		}
+	}}
+}
+
+// later answers a poll as a good server would, and those that have a cursor
+// otherwise.
+func later(of func(x *exchange)) map[string]answerer {
+	return map[string]answerer{"events/poll": func(x *exchange) {
+		if string(x.params.Cursor) == "null" {
+			x.json(200, good(x))
+			return
+		}
+		of(x)
+	}}
+}
+
+var (
+	ended   = []int{0, 4, 5} // 4: the machine of the test may be busy
+	refused = []int{3}
+)
+
+func rows() []row {
+	return []row{
+		// Streams.
+		{name: "1,000 endless lines", streams: 1000, answers: stream(func(x *exchange) {
+			if x.say("data: ") && x.flood("x", 2*mib) {
+				x.hold()
+			}
+		}), codes: ended, oversized: noRoom, rss: 512, cpu: 30 * time.Second},
+		{name: "endless line", answers: stream(func(x *exchange) {
+			if x.say("data: ") && x.flood("x", 24*mib) {
+				x.hold()
+			}
+		}), codes: ended, oversized: noRoom, rss: 420},
+		{name: "one line beyond the bound", streams: 1, answers: stream(func(x *exchange) {
+			if x.say("data: ") && x.flood("x", 20*mib) {
+				x.hold()
+			}
+		}), codes: ended, oversized: tooLarge, rss: 250},
+		{name: "endless comments", answers: stream(func(x *exchange) { x.flood(": comment\n", 16*mib) }), codes: ended},
+		{name: "endless comment", answers: stream(func(x *exchange) {
+			if x.say(":") && x.flood("x", 24*mib) {
+				x.hold()
+			}
+		}), codes: ended, oversized: noRoom, rss: 420},
+		{name: "huge ids", streams: 100, answers: stream(func(x *exchange) {
+			if x.say("id: "+pad(mib)+"\n"+x.active()) && x.flood(":\n", 2) {
+				x.hold()
+			}
+		}), codes: ended, oversized: fieldSize, rss: 420},
+		{name: "huge event names", streams: 100, answers: stream(func(x *exchange) {
+			if x.say("event: "+pad(mib)+"\n"+x.active()) && x.flood(":\n", 2) {
+				x.hold()
+			}
+		}), codes: ended, oversized: fieldSize, rss: 420},
+		{name: "huge cursors on streams", answers: stream(func(x *exchange) {
+			if x.say("data: "+x.note("heartbeat", `"cursor":"`+pad(4*mib)+`"`)+"\n\n") {
+				x.hold()
+			}
+		}), codes: ended, oversized: cursor, rss: 420},
+		{name: "many data lines", streams: 4, answers: stream(func(x *exchange) { x.flood("data: x\n", 24*mib) }), codes: ended, oversized: tooLarge, rss: 420},
+		{name: "deep JSON on streams", answers: stream(func(x *exchange) {
+			if x.say("data: " + strings.Repeat("[", 1_000_000) + "\n\ndata: " + strings.Repeat(`{"a":`, 200_000) + "\n\n") {
+				x.hold()
+			}
+		}), codes: ended, rss: 420},
+		{name: "heartbeat storm", streams: 4, answers: stream(func(x *exchange) {
+			x.flood("data: "+x.note("heartbeat", `"cursor":"c"`)+"\n\n", 48*mib)
+		}), codes: ended},
+		{name: "storm for others", streams: 4, answers: stream(func(x *exchange) {
+			x.flood(`data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"requestId":999999,"eventId":"e","cursor":"c"}}`+"\n\n", 32*mib)
+		}), codes: ended},
+		{name: "chunk extension without end", answers: raw("events/stream", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5;", "x", 8*mib), codes: refused, says: "a line is too long"},
+		{name: "stream cut in the head", answers: raw("events/stream", "HTTP/1.1 200 OK\r\nContent-Ty", "", 0), codes: refused},
+
+		// Heads.
+		{name: "head without end on streams", streams: 200, answers: raw("events/stream", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib), codes: refused, says: "the head is too long"},
+		{name: "head without end on polls", mode: "poll", streams: 200, answers: raw("events/poll", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib), codes: refused},
+		{name: "head without end in the handshake", answers: raw("server/discover", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 64*mib), codes: refused},
+		{name: "interim answers without end on streams", answers: raw("events/stream", "", "HTTP/1.1 103 Early Hints\r\n\r\n", 8*mib), codes: refused, says: "too many interim answers"},
+		{name: "interim answers without end on polls", mode: "poll", answers: raw("events/poll", "", "HTTP/1.1 103 Early Hints\r\n\r\n", 8*mib), codes: refused},
+		{name: "interim answers without end in the handshake", answers: raw("server/discover", "", "HTTP/1.1 103 Early Hints\r\nX: "+pad(100)+"\r\n\r\n", 8*mib), codes: refused},
+		{name: "redirects", answers: raw("events/stream", "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, says: "http 307", never: "/elsewhere"},
+		{name: "redirect of the handshake", answers: raw("server/discover", "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, never: "/elsewhere"},
+
+		// Refusals.
+		{name: "refusal 400 of 80 MiB", streams: 100, answers: body("events/stream", 400, "application/json", "x", 80*mib), codes: refused, says: "http 400"},
+		{name: "refusal 500 of 80 MiB", streams: 100, answers: body("events/stream", 500, "text/plain", "x", 80*mib), codes: refused, says: "http 500"},
+		{name: "refusal 200 of 80 MiB", streams: 100, answers: body("events/stream", 200, "application/json", "x", 80*mib), codes: refused},
+		{name: "refusal of a poll of 80 MiB", mode: "poll", streams: 100, answers: body("events/poll", 500, "application/json", "x", 80*mib), codes: refused, says: "http 500"},
+		{name: "answer to a poll of 80 MiB", mode: "poll", streams: 100, answers: later(func(x *exchange) {
+			if x.open(200, "application/json") && x.flood("x", 80*mib) {
+				x.hold()
+			}
+		}), codes: ended, oversized: noRoom, rss: 420},
+		{name: "error text of 20 MiB", streams: 10, answers: text("events/stream", 200, func(x *exchange) string { return x.fail(-32000, pad(20*mib)) }), codes: refused, rss: 420},
+		{name: "error that trickles in", answers: map[string]answerer{"events/stream": func(x *exchange) {
+			if x.open(400, "text/event-stream") {
+				x.drip(strings.Repeat(":\n", 100<<10), 4, 0)
+				x.hold()
+			}
+		}}, codes: refused, cpu: 12 * time.Second, took: 20 * time.Second},
+
+		// Polls.
+		{name: "huge cursors on polls", mode: "poll", answers: later(func(x *exchange) {
+			x.json(200, x.result(`{"events":[],"cursor":"`+pad(10*mib)+`","hasMore":false}`))
+		}), codes: ended, oversized: cursor, rss: 420},
+		{name: "deep JSON on polls", mode: "poll", answers: later(func(x *exchange) {
+			x.json(200, x.result(strings.Repeat("[", 1_000_000)))
+		}), codes: ended, rss: 300},
+		{name: "next poll in an age", mode: "poll", answers: text("events/poll", 200, func(x *exchange) string {
+			return x.result(`{"events":[],"cursor":"c","hasMore":false,"nextPollMs":1e18}`)
+		}), codes: ended},
+		{name: "Content-Length too large", mode: "poll", answers: raw("events/poll", "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999999999\r\n\r\n{}", "", 0), codes: refused},
+		{name: "Content-Length too small", mode: "poll", answers: map[string]answerer{"events/poll": func(x *exchange) {
+			x.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n" + good(x))
+		}}, codes: refused},
+		{name: "poll cut in the body", mode: "poll", answers: map[string]answerer{"events/poll": func(x *exchange) {
+			x.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n" + good(x))
+		}}, codes: refused},
+
+		// Handshake and lists.
+		{name: "handshake without end", answers: body("server/discover", 200, "application/json", "x", 512*mib), codes: refused, says: "larger than 256 KiB"},
+		{name: "handshake of one line without end", answers: body("server/discover", 200, "text/event-stream", "x", 512*mib), codes: refused},
+		{name: "initialize without end", answers: map[string]answerer{
+			"server/discover": func(x *exchange) { x.json(404, x.fail(-32601, "Method not found")) },
+			"initialize": func(x *exchange) {
+				if x.open(200, "application/json") && x.flood("x", 512*mib) {
+					x.hold()
+				}
+			},
+		}, codes: refused},
+		{name: "handshake cut", answers: raw("server/discover", "", "", 0), codes: refused},
+		{name: "list cut", answers: raw("events/list", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "", 0), codes: refused},
+		{name: "compressed list", answers: map[string]answerer{"events/list": func(x *exchange) {
+			if x.open(200, "application/json", "Content-Encoding: gzip") {
+				z := gzip.NewWriter(x)
+				_, _ = io.CopyN(z, zeroes{}, 256*mib)
+				_ = z.Close()
+			}
+		}}, codes: refused, says: "compressed (gzip)"},
+		{name: "large pages", answers: text("events/list", 200, func(x *exchange) string {
+			return x.result(`{"events":[` + eventType + `],"pad":"` + pad(15*mib) + `","nextCursor":"` + x.id + `"}`)
+		}), codes: refused, says: "a list has more than 16 MiB", rss: 300},
+		{name: "many entries", answers: text("events/list", 200, func(x *exchange) string {
+			return x.result(`{"events":[` + strings.Repeat("{},", 5_000_000) + eventType + `]}`)
+		}), codes: refused, says: "a list has more than", rss: 300},
+		{name: "pages without end", answers: text("events/list", 200, func(x *exchange) string {
+			return x.result(`{"events":[` + eventType + `],"nextCursor":"` + x.id + `"}`)
+		}), codes: refused, says: "more than 1000 pages"},
+		{name: "deep JSON in the list", answers: text("events/list", 200, func(x *exchange) string {
+			return x.result(strings.Repeat("[", 1_000_000))
+		}), codes: refused},
+
+		// Time.
+		{name: "confirmation that trickles in", answers: map[string]answerer{"events/stream": func(x *exchange) {
+			if x.open(200, "text/event-stream") {
+				x.drip(x.active(), 1, 200*time.Millisecond)
+			}
+		}}, codes: refused, took: 12 * time.Second},
+		{name: "throttled for a year", answers: raw("events/stream", "HTTP/1.1 429 Too Many\r\nRetry-After: 31536000\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, took: 12 * time.Second},
+		{name: "polls throttled for a year", mode: "poll", answers: raw("events/poll", "HTTP/1.1 429 Too Many\r\nRetry-After: 31536000\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, took: 12 * time.Second},
+
+		// Webhooks.
+		{name: "grant until 9999", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string { return x.result(grant("9999-12-31T23:59:59Z")) }), codes: ended},
+		{name: "grant that is over", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string { return x.result(grant("1999-12-31T23:59:59Z")) }), codes: ended},
+		{name: "huge subscription ids", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string {
+			return x.result(`{"id":"` + pad(10*mib) + `","refreshBefore":null}`)
+		}), codes: refused, says: "a subscription id is larger than 8 KiB", rss: 420},
+		{name: "huge webhook bodies", mode: "webhook", streams: 10, answers: map[string]answerer{"events/subscribe": deliver}, codes: ended, rss: 420},
+
+		// HTTP/2.
+		{name: "h2c: endless lines", http: "h2c", streams: 60, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
+			_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()+"data: "+pad(8*mib)), false)
+		}}, codes: ended, oversized: noRoom, rss: 420},
+		{name: "h2c: CONTINUATION flood", http: "h2c", h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
+			if c.head(id, "text/event-stream", false) {
+				c.repeat(10_000, func() error { return c.framer.WriteContinuation(id, false, make([]byte, 16<<10)) })
+			}
+		}}, codes: refused},
+		{name: "h2c: SETTINGS flood", http: "h2c", streams: 4, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
+			_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()), false)
+			c.repeat(300_000, func() error {
+				return c.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1000})
+			})
+		}}, codes: ended},
+		{name: "h2c: PING flood", http: "h2c", streams: 4, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
+			_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()), false)
+			var n uint64
+			c.repeat(300_000, func() error {
+				var b [8]byte
+				n++
+				binary.BigEndian.PutUint64(b[:], n)
+				return c.framer.WritePing(false, b)
+			})
+		}}, codes: ended},
+		{name: "h2c: one stream a connection", http: "h2c", streams: 100, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
+			c.write(func() error {
+				return c.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1})
+			})
+			_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()+"data: "+pad(mib)), false)
+		}}, codes: append(slices.Clone(ended), 3), rss: 420},
+
+		// Standard input and output.
+		{name: "stdio: endless line in the handshake", command: "handshake", streams: 2, codes: refused, took: 45 * time.Second},
+		{name: "stdio: endless line", command: "stream", streams: 2, codes: refused},
+		{name: "stdio: huge ids", command: "ids", streams: 2, codes: append(slices.Clone(ended), 3), rss: 300},
+	}
+}
+
+// deliver grants a subscription and then attacks its callback: bodies without
+// end, and many that are never complete.
+func deliver(x *exchange) {
+	x.json(200, good(x))
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 4 * time.Second}
+	defer client.CloseIdleConnections()
+	done := make(chan struct{})
+	for i := range 40 {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			var text io.Reader = io.LimitReader(zeroes{}, 64*mib)
+			if i%4 != 0 {
+				text = io.MultiReader(io.LimitReader(zeroes{}, 250<<10), waiting{x.done, time.After(3 * time.Second)})
+			}
+			req, err := http.NewRequest(http.MethodPost, x.params.Delivery.URL, text)
+			if err != nil {
+				return
+			}
+			if resp, err := client.Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		}()
+	}
+	for range 40 {
+		<-done
+	}
+}
+
+// waiting is the rest of a body that does not come.
+type waiting struct {
+	done  <-chan struct{}
+	after <-chan time.Time
+}
+
+func (w waiting) Read([]byte) (int, error) {
+	select {
+	case <-w.done:
+	case <-w.after:
+	}
+	return 0, io.ErrUnexpectedEOF
+}
+
+type zeroes struct{}
+
+func (zeroes) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// profile is what the program is asked to do.
+func (r *row) profile(url string) string {
+	mode, streams, version := r.mode, r.streams, r.http
+	if mode == "" {
+		mode = "push"
+	}
+	if streams == 0 {
+		streams = 20
+	}
+	if version == "" {
+		version = "1.1"
+	}
+	target := fmt.Sprintf("{url: %q}", url+"/mcp")
+	if r.command != "" {
+		target = fmt.Sprintf("{command: [%q], env: {%s: %s}}", os.Args[0], asProgram, r.command)
+	}
+	return fmt.Sprintf(`name: hostile
+target: %s
+lanes:
+  - {name: a, mode: %s, subscriptions: %d, event: e, http: "%s"%s}
+upstream: {kind: http, http: {url: "%s/fire"}, payload: {text: "{{.Probe}}"}}
+schedule: {kind: constant, rate: 10/s}
+phases: {ready: 5s, warmup: 0, measure: 2s, drain: 500ms}
+`, target, mode, streams, version, r.extra, url)
+}
+
+func TestHostile(t *testing.T) {
+	for _, r := range rows() {
+		t.Run(r.name, func(t *testing.T) {
+			s := start(t, r.answers, r.h2)
+			o := run(t, r.profile(s.url()))
+			t.Logf("exit %d, %d MiB, %v CPU, %v, oversized %v", o.code, o.rss/mib, o.cpu.Round(time.Millisecond), o.took.Round(time.Millisecond), o.result.oversized())
+			if !slices.Contains(r.codes, o.code) {
+				t.Errorf("exit %d, want one of %v", o.code, r.codes)
+			}
+			if !strings.Contains(o.text, r.says) {
+				t.Errorf("the output does not say %q", r.says)
+			}
+			if by := o.result.oversized(); r.oversized != "" && by[r.oversized] == 0 || r.oversized == "" && r.says == "" && o.code == 0 && len(by) > 0 && r.mode != "webhook" {
+				t.Errorf("oversized: %v, want %q", by, r.oversized)
+			}
+			if r.never != "" && s.requests(r.never) > 0 {
+				t.Errorf("%s was asked for", r.never)
+			}
+			if bound := limit(r.rss, 200); o.rss > bound*mib {
+				t.Errorf("%d MiB resident, at most %d", o.rss/mib, bound)
+			}
+			if bound := limit(r.cpu, 15*time.Second); o.cpu > bound {
+				t.Errorf("%v of CPU, at most %v", o.cpu, bound)
+			}
+			if bound := limit(r.took, 40*time.Second); o.took > bound {
+				t.Errorf("it took %v, at most %v", o.took, bound)
+			}
+			if t.Failed() {
+				t.Logf("output:\n%s", o.text[:min(len(o.text), 4000)])
+			}
+		})
+	}
+}
+
+// limit is a bound, or the one where nothing is said.
+func limit[T int64 | time.Duration](given, usual T) T {
+	if given != 0 {
+		return given
+	}
+	return usual
+}

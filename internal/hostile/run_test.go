@@ -1,0 +1,145 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asProgram makes the test binary a hostile server over standard input and
+// output.
+const asProgram = "HOSTILE_TEST_AS_PROGRAM"
+
+// program is the built generator.
+var program string
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(asProgram); how != "" {
+		serveStdio(how)
+		return
+	}
+	os.Exit(build(m))
+}
+
+func build(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "hostile-*")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "mcpload")
+	if given := os.Getenv("HOSTILE_TEST_PROGRAM"); given != "" {
+		program = given
+	} else if out, err := exec.Command("go", "build", "-o", program, "github.com/mcpload/mcpload/cmd/mcpload").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// outcome is how a run ended.
+type outcome struct {
+	code   int
+	text   string // of both outputs
+	rss    int64  // the largest resident size, in bytes
+	cpu    time.Duration
+	took   time.Duration
+	result result
+}
+
+// result is what a run's result says, as far as it is looked at.
+type result struct {
+	Lanes []struct {
+		Detail struct {
+			Oversized   int64            `json:"oversized"`
+			OversizedBy map[string]int64 `json:"oversizedBy"`
+			Malformed   int64            `json:"malformed"`
+		} `json:"detail"`
+		Ready struct {
+			Active int64 `json:"active"`
+		} `json:"ready"`
+		Failures []any `json:"-"`
+	} `json:"lanes"`
+}
+
+// run runs the program with a profile and measures it.
+func run(t *testing.T, profile string, args ...string) outcome {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "hostile.yaml")
+	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	out := filepath.Join(dir, "out")
+	cmd := exec.CommandContext(ctx, program, append([]string{"run", "--profile", file, "--out", out, "--plain"}, args...)...)
+	cmd.Dir = dir
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop, peak := make(chan struct{}), make(chan int64)
+	go func() { peak <- watch(cmd.Process.Pid, stop) }()
+	err := cmd.Wait()
+	o := outcome{took: time.Since(began)}
+	close(stop)
+	o.rss, o.text = <-peak, text.String()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	o.code = cmd.ProcessState.ExitCode()
+	o.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	if b, err := os.ReadFile(filepath.Join(out, "result.json")); err == nil {
+		if err := json.Unmarshal(b, &o.result); err != nil {
+			t.Errorf("result.json: %v", err)
+		}
+	}
+	return o
+}
+
+// watch returns the largest resident size of a process. The kernel keeps it, so
+// what is missed is what happens between the last look and the end.
+func watch(pid int, stop <-chan struct{}) (peak int64) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+		for line := range strings.Lines(string(b)) {
+			if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+				kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+				peak = max(peak, kib<<10)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-stop:
+			return peak
+		}
+	}
+}
+
+// oversized adds up what the lanes gave up, by what was too large.
+func (r *result) oversized() map[string]int64 {
+	all := map[string]int64{}
+	for _, l := range r.Lanes {
+		for what, n := range l.Detail.OversizedBy {
+			all[what] += n
+		}
+	}
+	return all
+}

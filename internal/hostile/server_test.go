@@ -1,0 +1,271 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// exchange is one request and the connection that its answer goes to.
+type exchange struct {
+	net.Conn
+	method string // of JSON-RPC, or the path of what is no JSON-RPC
+	id     string
+	params struct {
+		Cursor   json.RawMessage `json:"cursor"`
+		Delivery struct {
+			URL string `json:"url"`
+		} `json:"delivery"`
+	}
+	done <-chan struct{} // closed when the server closes
+}
+
+// answerer answers one request. The connection is closed when it returns.
+type answerer func(x *exchange)
+
+// server is a tiny MCP server over bare sockets, whose answers are replaced one
+// by one. It shares no code with the generator.
+type server struct {
+	t       *testing.T
+	listen  net.Listener
+	answers map[string]answerer
+	h2      map[string]h2Answerer
+	done    chan struct{}
+	work    sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+	seen  map[string]int // requests, by method
+}
+
+// start starts a server. What answers lacks is answered as a good server would.
+func start(t *testing.T, answers map[string]answerer, h2 map[string]h2Answerer) *server {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{
+		t: t, listen: l, answers: answers, h2: h2, done: make(chan struct{}),
+		conns: map[net.Conn]struct{}{}, seen: map[string]int{},
+	}
+	s.work.Go(s.accept)
+	t.Cleanup(func() {
+		close(s.done)
+		_ = l.Close()
+		s.mu.Lock()
+		for c := range s.conns {
+			_ = c.Close()
+		}
+		s.mu.Unlock()
+		s.work.Wait()
+	})
+	return s
+}
+
+func (s *server) url() string { return "http://" + s.listen.Addr().String() }
+
+// requests returns how many requests of a method came.
+func (s *server) requests(method string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen[method]
+}
+
+func (s *server) accept() {
+	for {
+		c, err := s.listen.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.conns[c] = struct{}{}
+		s.mu.Unlock()
+		s.work.Go(func() {
+			s.serve(c)
+			_ = c.Close()
+			s.mu.Lock()
+			delete(s.conns, c)
+			s.mu.Unlock()
+		})
+	}
+}
+
+// serve answers the requests of one connection, one after the other.
+func (s *server) serve(c net.Conn) {
+	r := bufio.NewReaderSize(c, 4<<10)
+	if head, _ := r.Peek(3); string(head) == "PRI" {
+		s.serveH2(c, r)
+		return
+	}
+	for {
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return
+		}
+		x := &exchange{Conn: c, method: req.URL.Path, done: s.done}
+		x.read(body)
+		if !s.answer(x) {
+			return
+		}
+	}
+}
+
+// read reads a JSON-RPC request.
+func (x *exchange) read(body []byte) {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if json.Unmarshal(body, &m) == nil && m.Method != "" {
+		x.id, x.method = string(m.ID), m.Method
+		_ = json.Unmarshal(m.Params, &x.params)
+	}
+}
+
+// answer answers one request, and tells whether the connection may go on.
+func (s *server) answer(x *exchange) bool {
+	s.mu.Lock()
+	s.seen[x.method]++
+	s.mu.Unlock()
+	if a := s.answers[x.method]; a != nil {
+		a(x)
+		return false
+	}
+	if text := good(x); text != "" {
+		x.json(200, text)
+		return true
+	}
+	switch x.method {
+	case "events/stream":
+		x.stream()
+		x.hold()
+	case "/fire":
+		x.json(200, "{}")
+		return true
+	default:
+		x.json(200, x.fail(-32601, "Method not found"))
+		return true
+	}
+	return false
+}
+
+// good is the answer of a good server to a request that has one of JSON.
+func good(x *exchange) string {
+	switch x.method {
+	case "server/discover":
+		return x.result(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`)
+	case "events/list":
+		return x.result(`{"events":[` + eventType + `]}`)
+	case "events/poll":
+		return x.result(`{"events":[],"cursor":"c1","hasMore":false,"nextPollMs":200}`)
+	case "events/subscribe":
+		return x.result(grant(time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+	case "events/unsubscribe":
+		return x.result(`{}`)
+	}
+	return ""
+}
+
+const eventType = `{"name":"e","description":"d","delivery":["push","poll","webhook"]}`
+
+func grant(refreshBefore string) string {
+	return `{"id":"sub","refreshBefore":"` + refreshBefore + `","cursor":"c0"}`
+}
+
+func (x *exchange) result(result string) string {
+	return `{"jsonrpc":"2.0","id":` + x.id + `,"result":` + result + `}`
+}
+
+func (x *exchange) fail(code int, message string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, x.id, code, message)
+}
+
+// json answers with a JSON text.
+func (x *exchange) json(status int, body string) {
+	x.say(fmt.Sprintf("HTTP/1.1 %d Status\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body))
+}
+
+// open begins an answer that ends with the connection.
+func (x *exchange) open(status int, kind string, fields ...string) bool {
+	head := fmt.Sprintf("HTTP/1.1 %d Status\r\nContent-Type: %s\r\nConnection: close\r\n", status, kind)
+	for _, f := range fields {
+		head += f + "\r\n"
+	}
+	return x.say(head + "\r\n")
+}
+
+// active is the message that confirms a stream.
+func (x *exchange) active() string {
+	return "data: " + x.note("active", `"cursor":"c0"`) + "\n\n"
+}
+
+func (x *exchange) note(kind, members string) string {
+	return `{"jsonrpc":"2.0","method":"notifications/events/` + kind + `","params":{"requestId":` + x.id + `,` + members + `}}`
+}
+
+// stream opens an event stream and confirms it.
+func (x *exchange) stream() bool { return x.open(200, "text/event-stream") && x.say(x.active()) }
+
+// say writes; false when the other end has gone.
+func (x *exchange) say(text string) bool {
+	_, err := io.WriteString(x, text)
+	return err == nil
+}
+
+// flood writes the same bytes again and again, at most total of them; false when
+// the other end has gone.
+func (x *exchange) flood(what string, total int) bool {
+	piece := bytes.Repeat([]byte(what), max(1, 64<<10/len(what)))
+	for ; total > 0; total -= len(piece) {
+		if _, err := x.Write(piece[:min(len(piece), max(total/len(what), 1)*len(what))]); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// drip writes in pieces of a few bytes each, with a pause after every one.
+func (x *exchange) drip(text string, size int, pause time.Duration) bool {
+	if tcp, ok := x.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetNoDelay(true)
+	}
+	for text != "" {
+		n := min(size, len(text))
+		if !x.say(text[:n]) {
+			return false
+		}
+		text = text[n:]
+		if pause == 0 {
+			continue
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-x.done:
+			t.Stop()
+			return false
+		}
+	}
+	return true
+}
+
+// hold keeps the connection open until the other end, or the test, ends it.
+func (x *exchange) hold() { _, _ = io.Copy(io.Discard, x) }
+
+// pad is a text of that many bytes.
+func pad(n int) string { return strings.Repeat("x", n) }

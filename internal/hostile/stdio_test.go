@@ -1,0 +1,51 @@
+//go:build linux
+
+package hostile
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// serveStdio is a server over standard input and output that attacks in one of
+// several ways.
+func serveStdio(how string) {
+	in := bufio.NewReaderSize(os.Stdin, 1<<20)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		x := &exchange{}
+		x.read(line)
+		switch {
+		case x.id == "":
+		case how == "handshake" && x.method == "server/discover", how == "stream" && x.method == "events/stream":
+			endlessLine()
+		case how == "ids" && x.method == "events/stream":
+			fmt.Println(x.note("active", `"cursor":"c0"`))
+			id := strings.Repeat("9", 4<<20)
+			for range 50 {
+				fmt.Println(`{"jsonrpc":"2.0","id":"` + id + `","method":"ping"}`)
+			}
+		case x.method == "events/stream":
+			fmt.Println(x.note("active", `"cursor":"c0"`))
+		case good(x) != "":
+			fmt.Println(good(x))
+		default:
+			fmt.Println(x.fail(-32601, "Method not found"))
+		}
+	}
+}
+
+// endlessLine writes 512 MiB without a line end, and then waits for its end.
+func endlessLine() {
+	piece := []byte(pad(1 << 20))
+	for range 512 {
+		if _, err := os.Stdout.Write(piece); err != nil {
+			return
+		}
+	}
+}
