@@ -73,7 +73,7 @@ func text(method string, status int, of func(x *exchange) string) map[string]ans
 // raw answers one method with bytes, written again and again.
 func raw(method, head, again string, size int) map[string]answerer {
 	return map[string]answerer{method: func(x *exchange) {
-		if x.say(head) && x.flood(again, size) {
+		if x.say(head) && again != "" && x.flood(again, size) {
 			x.hold()
 		}
 	}}
@@ -131,7 +131,7 @@ func rows() []row {
 			}
 		}), codes: ended, oversized: fieldSize, rss: 420},
 		{name: "huge cursors on streams", answers: stream(func(x *exchange) {
-			if x.say("data: "+x.note("heartbeat", `"cursor":"`+pad(4*mib)+`"`)+"\n\n") {
+			if x.say("data: " + x.note("heartbeat", `"cursor":"`+pad(4*mib)+`"`) + "\n\n") {
 				x.hold()
 			}
 		}), codes: ended, oversized: cursor, rss: 420},
