@@ -51,6 +51,9 @@ const (
 	maxRefusal = 1 << 20
 )
 
+// maxQuoted bounds what is looked at of a body that is quoted in an error.
+const maxQuoted = 4 << 10
+
 // bodyLimit bounds the body of an answer.
 func bodyLimit(status int) int {
 	if status < 200 || status > 299 {
@@ -190,7 +193,7 @@ func (a *answer) read(ctx context.Context, c *caller, resp *http.Response, metho
 		found, err = a.readObject(c, resp.Body)
 	}
 	if a.err = judge(resp, &a.msg, found); a.err != nil {
-		a.err.quote(*a.buf, c.url)
+		a.err.quote((*a.buf)[:min(len(*a.buf), maxQuoted)], c.url)
 	} else if !answers(&a.msg, a.want) {
 		a.err = &callError{kind: kindProtocol, status: a.status, message: errtext.Of("the answer names the id " + nameOf(a.msg.ID) + ", the request has " + string(a.want))}
 	}
@@ -267,9 +270,10 @@ func (a *answer) readObject(c *caller, body io.Reader) (bool, error) {
 	for {
 		var n int
 		var err error
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-			err = a.hold.Resize(cap(b))
+		if len(b) == cap(b) { // by doubling, and paid for first: what is outgrown is garbage for a while
+			if err = a.hold.Resize(2 * cap(b)); err == nil {
+				b = append(make([]byte, 0, 2*cap(b)), b...)
+			}
 		}
 		if err == nil {
 			n, err = body.Read(b[len(b):cap(b)])
