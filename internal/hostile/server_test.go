@@ -27,7 +27,8 @@ type exchange struct {
 			URL string `json:"url"`
 		} `json:"delivery"`
 	}
-	done <-chan struct{} // closed when the server closes
+	done   <-chan struct{} // closed when the server closes
+	goesOn bool            // the connection takes another request
 }
 
 // answerer answers one request. The connection is closed when it returns.
@@ -144,7 +145,7 @@ func (s *server) answer(x *exchange) bool {
 	s.mu.Unlock()
 	if a := s.answers[x.method]; a != nil {
 		a(x)
-		return false
+		return x.goesOn
 	}
 	if text := good(x); text != "" {
 		x.json(200, text)

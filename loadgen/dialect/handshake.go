@@ -140,6 +140,8 @@ func (p *principal) bare(ctx context.Context, spy *spy, cause error) (*agreement
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("handshake with %s: %s: %w: is the server up, and the URL right? (%w)", e.opts.URL, kind(err), ErrUnreachable, err)
+	case spy.tooLarge():
+		return nil, fail(errOversizedHandshake, "is this the MCP endpoint?")
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return nil, fmt.Errorf("handshake with %s: http %d: %w%s: check the token", e.opts.URL, status, ErrAuth, spy.quote())
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:

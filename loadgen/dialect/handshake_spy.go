@@ -41,13 +41,18 @@ type capture struct {
 	report func(down int64)
 	once   sync.Once
 	hold   budget.Hold // of kept, until the body is closed
-	large  bool
+	// bounded is set for the answers that make the agreement; large says that the
+	// bound was passed.
+	bounded, large bool
 }
 
 // maxHandshake bounds an answer of the handshake, in bytes.
 const maxHandshake = 256 << 10
 
-var errHandshake = errors.New("the answer is larger than 256 KiB")
+var (
+	errHandshake          = errors.New("the answer is larger than 256 KiB")
+	errOversizedHandshake = fmt.Errorf("%w: %w", ErrProtocol, errHandshake)
+)
 
 func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 	e := s.p.endpoint
@@ -104,7 +109,7 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 		call.Failure = fmt.Sprintf("http %d", resp.StatusCode)
 	}
 	call.Down = responseSize(resp)
-	c := &capture{body: resp.Body, sse: isEventStream(resp.Header), hold: budget.Of(e.opts.Budget)}
+	c := &capture{body: resp.Body, sse: isEventStream(resp.Header), hold: budget.Of(e.opts.Budget), bounded: method == methodDiscover || method == methodInitialize}
 	c.report = func(down int64) {
 		call.Down += down
 		if code := c.errorCode(); code != 0 {
@@ -155,7 +160,10 @@ func (c *capture) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down += int64(n)
-	if c.down > maxHandshake {
+	switch {
+	case !c.bounded: // a list, whose reader bounds it
+		return n, err
+	case c.down > maxHandshake:
 		c.large = true
 		return 0, errHandshake
 	}
@@ -210,6 +218,21 @@ func (s *spy) quote() string {
 		return ""
 	}
 	return " (" + s.said + ")"
+}
+
+// tooLarge tells whether an answer passed the bound.
+func (s *spy) tooLarge() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.seen {
+		c.mu.Lock()
+		large := c.large
+		c.mu.Unlock()
+		if large {
+			return true
+		}
+	}
+	return false
 }
 
 // last returns how the last request of the handshake ended.

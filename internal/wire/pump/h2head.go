@@ -18,7 +18,7 @@ var errInOrder = io.EOF
 
 const (
 	// maxBlock bounds the compressed head, in bytes: a CONTINUATION without end.
-	maxBlock = 128 << 10
+	maxBlock = 256 << 10
 )
 
 // h2Head reads one header block at a time.
