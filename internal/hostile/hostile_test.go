@@ -272,7 +272,7 @@ func rows() []row {
 			c.repeat(300_000, func() error {
 				return c.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1000})
 			})
-		}}, codes: ended},
+		}}, codes: append(slices.Clone(ended), 3)},
 		{name: "h2c: PING flood", http: "h2c", streams: 4, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
 			_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()), false)
 			var n uint64
@@ -282,7 +282,7 @@ func rows() []row {
 				binary.BigEndian.PutUint64(b[:], n)
 				return c.framer.WritePing(false, b)
 			})
-		}}, codes: ended},
+		}}, codes: append(slices.Clone(ended), 3)},
 		{name: "h2c: one stream a connection", http: "h2c", streams: 100, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
 			c.write(func() error {
 				return c.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1})
@@ -301,6 +301,7 @@ func rows() []row {
 // end, and many that are never complete.
 func deliver(x *exchange) {
 	x.json(200, good(x))
+	x.goesOn = true
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 4 * time.Second}
 	defer client.CloseIdleConnections()
 	done := make(chan struct{})

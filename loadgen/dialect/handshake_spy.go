@@ -162,6 +162,7 @@ func (c *capture) Read(b []byte) (int, error) {
 	c.down += int64(n)
 	switch {
 	case !c.bounded: // a list, whose reader bounds it
+		c.kept.Write(b[:max(min(n, maxPeek-c.kept.Len()), 0)])
 		return n, err
 	case c.down > maxHandshake:
 		c.large = true
