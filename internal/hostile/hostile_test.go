@@ -192,7 +192,7 @@ func rows() []row {
 		// Polls.
 		{name: "huge cursors on polls", mode: "poll", answers: later(func(x *exchange) {
 			x.json(200, x.result(`{"events":[],"cursor":"`+pad(10*mib)+`","hasMore":false}`))
-		}), codes: ended, oversized: cursor, rss: 480},
+		}), codes: ended, oversized: cursor + noRoom, rss: 480},
 		{name: "deep JSON on polls", mode: "poll", answers: later(func(x *exchange) {
 			x.json(200, x.result(strings.Repeat("[", 1_000_000)))
 		}), codes: ended, rss: 300},

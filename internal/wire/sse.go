@@ -156,13 +156,14 @@ func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 
 // charge pays for what is buffered.
 func (p *EventParser) charge() error {
-	if p.line.box == nil && p.buf.box == nil && p.id == nil && p.name == nil && !p.hold.Held() { // nearly always
+	n := cap(p.line.bytes()) + cap(p.buf.bytes()) + cap(p.id) + cap(p.name)
+	if n <= budget.Allowance && !p.hold.Held() { // nearly always
 		return nil
 	}
-	if p.Budget != nil && !p.hold.Held() {
+	if !p.hold.Held() {
 		p.hold = budget.Of(p.Budget)
 	}
-	return p.hold.Resize(cap(p.line.bytes()) + cap(p.buf.bytes()) + cap(p.id) + cap(p.name))
+	return p.hold.Resize(n)
 }
 
 // grow counts bytes that belong to the block that was just finished, or to the
