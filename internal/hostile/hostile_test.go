@@ -27,7 +27,7 @@ type row struct {
 	mode    string // push where nothing is said
 	streams int    // 20 where nothing is said
 	http    string // of the lane
-	extra   string // of the lane, as YAML
+	ready   string // phases.ready, 5s where nothing is said
 	command string // a server over standard input and output
 	answers map[string]answerer
 	h2      map[string]h2Answerer
@@ -111,7 +111,7 @@ var (
 func rows() []row {
 	return []row{
 		// Streams.
-		{name: "1,000 endless lines", streams: 1000, answers: stream(func(x *exchange) {
+		{name: "1,000 endless lines", streams: 1000, ready: "25s", answers: stream(func(x *exchange) {
 			if x.say("data: ") && x.flood("x", 2*mib) {
 				x.hold()
 			}
@@ -254,7 +254,7 @@ func rows() []row {
 		{name: "grant that is over", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string { return x.result(grant("1999-12-31T23:59:59Z")) }), codes: ended},
 		{name: "huge subscription ids", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string {
 			return x.result(`{"id":"` + pad(10*mib) + `","refreshBefore":null}`)
-		}), codes: refused, says: "a subscription id is larger than 8 KiB", rss: 480},
+		}), codes: refused, says: "events/subscribe: oversized", rss: 480},
 		{name: "huge webhook bodies", mode: "webhook", streams: 10, answers: map[string]answerer{"events/subscribe": deliver}, codes: ended, rss: 480},
 
 		// HTTP/2.
@@ -358,6 +358,10 @@ func (r *row) profile(url string) string {
 	if version == "" {
 		version = "1.1"
 	}
+	ready := r.ready
+	if ready == "" {
+		ready = "5s"
+	}
 	target, version := fmt.Sprintf("{url: %q}", url+"/mcp"), fmt.Sprintf(", http: %q", version)
 	if r.command != "" {
 		version = ""
@@ -366,11 +370,11 @@ func (r *row) profile(url string) string {
 	return fmt.Sprintf(`name: hostile
 target: %s
 lanes:
-  - {name: a, mode: %s, subscriptions: %d, event: e%s%s}
+  - {name: a, mode: %s, subscriptions: %d, event: e%s}
 upstream: {kind: http, http: {url: "%s/fire"}, payload: {text: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 10/s}
-phases: {ready: 5s, warmup: 0, measure: 2s, drain: 500ms}
-`, target, mode, streams, version, r.extra, url)
+phases: {ready: %s, warmup: 0, measure: 2s, drain: 500ms}
+`, target, mode, streams, version, url, ready)
 }
 
 func TestHostile(t *testing.T) {
