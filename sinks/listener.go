@@ -147,8 +147,9 @@ type Listener struct {
 	guest     *guest // of a SharedListener; there is nothing else then
 	failed    func(reason string)
 
-	mu    sync.Mutex
-	fresh map[net.Conn]newConn // connections that have not sent a request
+	mu      sync.Mutex
+	fresh   map[net.Conn]newConn // connections that have not sent a request
+	closing bool                 // no further connections are followed
 }
 
 // Listen opens the listener's port and serves opts.Handler until Close.
@@ -277,11 +278,14 @@ func (l *Listener) TakeAccepted() int {
 }
 
 // hangUp closes connections that a sender opened in reserve. Shutdown gives
-// them five seconds to say something.
+// them five seconds to say something. They are forgotten first: a connection that
+// this side closes has not failed.
 func (l *Listener) hangUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closing = true
 	for c := range l.fresh {
+		delete(l.fresh, c)
 		c.Close()
 	}
 }

@@ -35,7 +35,7 @@ func (l *Listener) state(c net.Conn, s http.ConnState) {
 	l.mu.Lock()
 	conn, fresh := l.fresh[c]
 	switch {
-	case s == http.StateNew:
+	case s == http.StateNew && !l.closing:
 		l.fresh[c] = newConn{time.Now()}
 	case fresh:
 		delete(l.fresh, c)
