@@ -134,7 +134,7 @@ var groups = [][]row{
 		{label: "  requests", short: "overhead per event, requests", value: perDelivered(overhead, requestsOf)},
 		{label: "  bytes", short: "overhead per event, bytes", value: perDelivered(overhead, bytesOf)},
 	}), []row{
-		{label: "to open one subscription"},
+		{label: "to open and end one subscription"},
 		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerSubscription.Requests) }},
 		{label: "  bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerSubscription.Bytes) }},
 		{label: "overhead per subscription-hour"},
