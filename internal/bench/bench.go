@@ -106,10 +106,7 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 			return save(o)
 		}
 	}
-	out, err := doRun(ctx, opts)
-	if out != nil {
-		scrubOutcome(out, secrets)
-	}
+	out, err := doRun(ctx, opts, secrets)
 	return out, scrubError(err, secrets)
 }
 
@@ -120,7 +117,7 @@ func scrubOutcome(o *Outcome, secrets *errtext.Secrets) {
 	}
 }
 
-func doRun(ctx context.Context, opts Options) (*Outcome, error) {
+func doRun(ctx context.Context, opts Options, secrets *errtext.Secrets) (*Outcome, error) {
 	opening, opened, release := untilStop(ctx, opts.Stop)
 	defer release()
 	r, err := newRun(opening, opts)
@@ -143,6 +140,7 @@ func doRun(ctx context.Context, opts Options) (*Outcome, error) {
 		r.hurried = errors.Is(err, ErrStopped)
 		r.followed.Finish(nil, prom.Figures{})
 	} else {
+		scrubOutcome(out, secrets) // before anybody else reads it
 		r.followed.Finish(out.Result, out.upstream)
 	}
 	return out, err

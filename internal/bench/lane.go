@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/mcpload/mcpload"
@@ -144,6 +145,9 @@ func (p *pass) openLedger() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
+	// Nothing lies in the measured window until firing begins. Live counters
+	// of the window would fall back to 0 then.
+	p.ledger.Measure(math.MaxInt64, math.MaxInt64)
 	return nil
 }
 
