@@ -150,6 +150,7 @@ type Listener struct {
 	mu      sync.Mutex
 	fresh   map[net.Conn]newConn // connections that have not sent a request
 	closing bool                 // no further connections are followed
+	served  bool                 // a connection has carried a request
 }
 
 // Listen opens the listener's port and serves opts.Handler until Close.
