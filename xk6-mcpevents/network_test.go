@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"runtime"
 	"strings"
@@ -264,7 +265,23 @@ func within(t *testing.T, srv *target.Server, name, script string) string {
 		}
 		return p
 	}
-	return "const headers = {Host: 'localhost'};" + strings.NewReplacer("NAME", name, ":MCP", ":"+port(srv.URL()), ":TLS", ":"+port(srv.TLSURL()), ":ADMIN", ":"+port(srv.AdminURL())).Replace(script)
+	return "const headers = {Host: 'localhost'};" + strings.NewReplacer("NAME", name, ":MCP", ":"+port(srv.URL()), ":TLS", ":"+port(srv.TLSURL()), ":ADMIN", ":"+port(byAnyName(t, srv.AdminURL()))).Replace(script)
+}
+
+// byAnyName passes requests on to an address, whatever host they name: the admin
+// listener takes no foreign one.
+func byAnyName(t *testing.T, address string) string {
+	t.Helper()
+	to, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport: &http.Transport{DisableKeepAlives: true},
+	})
+	t.Cleanup(proxy.Close)
+	return proxy.URL
 }
 
 // Names are looked up by k6's resolver, which its options hosts and dns are

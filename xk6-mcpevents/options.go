@@ -63,7 +63,11 @@ func decode(v sobek.Value, to any) (given map[string]json.RawMessage, err error)
 		return nil, nil
 	}
 	// JSON turns such a number into null, which means the default.
-	if name := notFinite(v.Export(), 8); name != "" {
+	switch name := notFinite(v.Export(), 8); name {
+	case "":
+	case ".":
+		return nil, errors.New("options: give an object")
+	default:
 		return nil, fmt.Errorf("options: %s is not a finite number", name[1:])
 	}
 	raw, err := json.Marshal(v)

@@ -79,7 +79,7 @@ func TestBadScripts(t *testing.T) {
 		{"new WebhookSink({port: 1})", `WebhookSink: options: unknown field "port"`},
 		{"new WebhookSink({cert: 'x'})", "cert and key belong together"},
 		{"new WebhookSink({cert: 'x', key: 'y'})", "give both as PEM"},
-		{"new WebhookSink({callback: 'http://x'}).url()", "use https://host:port without a path"},
+		{"new WebhookSink({callback: 'http://x'}).url()", "plain http is for loopback only, on both ends: use https"},
 		{"kept('nothing')", `kept: there are no subscriptions named "nothing" in this process`},
 		{"(await client.stream('chat.message', {keep: 'k'})).on('event', () => 0)", "belong to no VU, and have no handlers"},
 		{"client.stream('chat.message', {keep: 'k'})", `there are open subscriptions named "k"`},

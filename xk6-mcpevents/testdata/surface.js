@@ -24,7 +24,7 @@ function methods(object) {
   return list;
 }
 
-const tell = (path, body) => http.post(`${__ENV.ADMIN}/${path}`, JSON.stringify(body));
+const tell = (path, body) => http.post(`${__ENV.ADMIN}/${path}`, JSON.stringify(body), { headers: { 'Content-Type': 'application/json' } });
 
 // null is no value for any option, so that nothing but the name can be wrong.
 async function taken(call) {
