@@ -118,6 +118,14 @@ func TestHTMLBars(t *testing.T) {
 	if len(got) != 6 {
 		t.Fatalf("%d charts: %+v", len(got), got)
 	}
+	// The whole cost has the events in it, first: 1,000,000 of 1,006,497 bytes,
+	// and 1,999 + 5 requests, over 1,999 deliveries.
+	if b := got[1].Bars[0]; b.Text != "504 B" || b.Parts[0].W != 993.5 || got[1].Keys[0] != (barKey{0, "events"}) {
+		t.Errorf("all bytes per delivery: %+v", got[1])
+	}
+	if b := got[0].Bars[0]; b.Text != "1.003" {
+		t.Errorf("all requests per delivery: %+v", got[0])
+	}
 	// 1,999 heartbeat bytes and 3,998 of reconnects over 1,999 deliveries.
 	b := got[3].Bars[0]
 	if b.Text != "3 B" || len(b.Parts) != 2 || b.Parts[0].W != 333.3 || b.Parts[1].X != 333.3 || b.Parts[1].W != 666.7 {
