@@ -198,16 +198,16 @@ func TestGatesOfNothing(t *testing.T) {
 		l.Overhead.Causes = nil
 	}
 	for name, tt := range map[string]struct {
-		spoil   func(*Lane)
-		reason  string
-		figures []string
+		invalidate func(*Lane)
+		reason     string
+		figures    []string
 	}{
 		"nothing was expected":   {empty, "nothing to count on a side", []string{"lostSilent", "lostAnnounced", "duplicates.rate"}},
 		"the lane heard nothing": {deaf, "the lane heard nothing at all in a run", []string{"lostSilent", "lostAnnounced"}},
 	} {
 		a, b := defaultSim().side(1), defaultSim().side(2)
 		for _, s := range []*Side{a, b} {
-			tt.spoil(s.Runs[0].lane("push"))
+			tt.invalidate(s.Runs[0].lane("push"))
 			s.Runs[0].Logs = nil
 		}
 		c := compare(t, a, b, CompareOptions{})

@@ -49,7 +49,7 @@ func (w *Window) add(v *shardWindow) {
 // bounds are a measured window: from is in it, to is not.
 type bounds struct{ from, to mcpload.Instant }
 
-// always is the window of a ledger that was told of none.
+// always is the window of a ledger without a call of Measure.
 var always = bounds{to: math.MaxInt64}
 
 func (b bounds) has(at mcpload.Instant) bool { return b.from <= at && at < b.to }

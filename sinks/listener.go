@@ -129,9 +129,9 @@ type ListenerOptions struct {
 	Shared  *SharedListener
 	Prefix  string
 	Handler http.Handler
-	// Failed, if not nil, is told of every connection that failed before it
+	// Failed, if not nil, is called for every connection that failed before it
 	// carried a request, and why: in the TLS handshake, mostly. It must not
-	// block. Those of a shared listener are told to one of its lanes each.
+	// block. Each failure at a shared listener is reported to one of its lanes.
 	Failed func(reason string)
 }
 

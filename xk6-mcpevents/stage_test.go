@@ -31,7 +31,7 @@ type stage struct {
 	stop    context.CancelFunc // breaks the iteration off
 	log     bytes.Buffer       // to be read when the iteration is over
 	dialer  lib.DialContexter  // k6's, of its options; nil = none
-	tls     *tls.Config        // likewise
+	tls     *tls.Config        // k6's, of its options; nil = none
 
 	mu   sync.Mutex
 	got  []metrics.Sample

@@ -257,7 +257,7 @@ func TestStepProbe(t *testing.T) {
 // TestCapacityOfALaneWithoutFigures: a step in which nothing was owed to one of the
 // lanes, or in which one heard nothing, has not met the level.
 func TestCapacityOfALaneWithoutFigures(t *testing.T) {
-	for name, spoil := range map[string]func(l *results.Lane){
+	for name, invalidate := range map[string]func(l *results.Lane){
 		"nothing was owed to it": func(l *results.Lane) { *l = results.Lane{Name: l.Name, Mode: l.Mode, Subscriptions: l.Subscriptions} },
 		"it heard nothing at all,": func(l *results.Lane) {
 			l.Delivered, l.LostSilent, l.Latency, l.Overhead = 0, l.Expected, results.Latency{}, results.Overhead{}
@@ -265,7 +265,7 @@ func TestCapacityOfALaneWithoutFigures(t *testing.T) {
 	} {
 		c, err := search(t, func(o Options) (*Outcome, error) {
 			out := meets(o, 0)
-			spoil(&out.Result.Lanes[len(out.Result.Lanes)-1])
+			invalidate(&out.Result.Lanes[len(out.Result.Lanes)-1])
 			return out, nil
 		}, "capacity.level.loss=0.99", "lanes=[{name: push, mode: push, subscriptions: 5, event: chat.message}, {name: poll, mode: poll, subscriptions: 5, event: chat.message}]")
 		if err != nil || c.Outcome == "found" || c.Knee.Passed > 0 {

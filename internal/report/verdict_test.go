@@ -66,7 +66,7 @@ func TestACleanRun(t *testing.T) {
 // named beside the verdict, marked in the table, and keeps the run from reading
 // as if nothing had happened, in every form.
 func TestEveryUncleanFigureIsShown(t *testing.T) {
-	for want, spoil := range map[string]func(l *results.Lane){
+	for want, invalidate := range map[string]func(l *results.Lane){
 		"duplicates: push 600 of 6 000 (10 %)":                 func(l *results.Lane) { l.Duplicates.SameEvent, l.Duplicates.SameEmission = 400, 200 },
 		"lost in silence: push 3 of 6 000 (0.05 %)":            func(l *results.Lane) { l.LostSilent, l.Delivered = 3, 5997 },
 		"lost, announced: push 60 of 6 000 (1 %)":              func(l *results.Lane) { l.LostAnnounced, l.Delivered = 60, 5940 },
@@ -88,7 +88,7 @@ func TestEveryUncleanFigureIsShown(t *testing.T) {
 		"owed, and nothing came at all: push 6 000 of 6 000 (": func(l *results.Lane) { l.LostSilent, l.Delivered = 6000, 0 },
 	} {
 		r := cleanResult()
-		spoil(&r.Lanes[0])
+		invalidate(&r.Lanes[0])
 		label, _, _ := strings.Cut(want, ":")
 		number := strings.Fields(strings.TrimPrefix(want, label+": push "))[0]
 		for form, text := range forms(t, r) {
