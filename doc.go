@@ -1,4 +1,4 @@
-// Package mcpload holds the words that every room of the toolkit shares: who
+// Package eventmeter holds the words that every room of the toolkit shares: who
 // was meant ([Sub]), what was fired ([Stamp], [Emission]), what came
 // ([Delivery], [Notice]), what it cost ([Call]), and the [Recorder] they are
 // all told to.
@@ -13,4 +13,4 @@
 // Every instant in this package is an [Instant]: nanoseconds on the monotonic
 // clock of one process. Instants of different processes are never compared,
 // so no time ever travels in a payload; only a probe id does (see [Stamp]).
-package mcpload
+package eventmeter

@@ -1,4 +1,4 @@
-package mcpload_test
+package eventmeter_test
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package mcpload_test
+package eventmeter_test
 
 import (
 	"flag"
@@ -25,13 +25,13 @@ type fieldDoc struct {
 var fieldDocs = []fieldDoc{
 	{"docs/result.md", "results", "Result", "json", `# result.json
 
-Schema ` + "`mcpload.result/1`" + `. Counts of a lane are pairs of a subscription and an emission. A result is read strictly: an unknown field, another schema, or
+Schema ` + "`eventmeter.result/1`" + `. Counts of a lane are pairs of a subscription and an emission. A result is read strictly: an unknown field, another schema, or
 sums that do not add up are refused. [figures.md](figures.md) defines what each figure means;
 [endings.md](endings.md) says what is left of a run that ended early, and what a checkpoint is.
 `},
 	{"docs/capacity-json.md", "results", "Capacity", "json", `# capacity.json
 
-Schema ` + "`mcpload.capacity/1`" + `, written by ` + "`mcpload capacity`" + ` beside the archives of its steps, each a run of its own with a [result.json](result.md). It is read strictly: an
+Schema ` + "`eventmeter.capacity/1`" + `, written by ` + "`eventmeter capacity`" + ` beside the archives of its steps, each a run of its own with a [result.json](result.md). It is read strictly: an
 unknown field, another schema, or a step that its archive does not bear out is refused. [capacity.md](capacity.md) defines what each figure means.
 `},
 	{"docs/profile.md", "profiles", "Profile", "yaml", `# Profiles
@@ -46,7 +46,7 @@ So is a key that would do nothing without another one. Another target (` + "`--t
 A file has at most 1 MiB, 20,000 keys, values and signs between them, 64 levels, 1,000 lanes and 200 cases. The texts that templates of ` + "`arguments`" + ` or ` + "`payload`" + ` give have at most 1 MiB
 together; a ` + "`printf`" + ` gives at most 64 KiB, has its format in quotes, at most 64 verbs, and widths of at most three digits.
 
-` + "`mcpload profiles show compare`" + ` prints a commented one.
+` + "`eventmeter profiles show compare`" + ` prints a commented one.
 `},
 }
 

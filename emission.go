@@ -1,4 +1,4 @@
-package mcpload
+package eventmeter
 
 // Emission is one shot of an upstream. It is announced with [Recorder.Fired]
 // before its first byte leaves and closed with [Recorder.Resolved].

@@ -1,4 +1,4 @@
-module github.com/mcpload/mcpload
+module github.com/eventmeter/eventmeter
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-package mcpload_test
+package eventmeter_test
 
 import (
 	"go/ast"
@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// notOfTheCommand are folders whose code the command mcpload does not hold, or
+// notOfTheCommand are folders whose code the command eventmeter does not hold, or
 // that a run of it does not start.
-var notOfTheCommand = []string{"cmd/mcpbench", "internal/floor", "internal/mcpbench", "internal/promtest", "internal/witness", "scripts"}
+var notOfTheCommand = []string{"cmd/eventbench", "internal/floor", "internal/selfbench", "internal/promtest", "internal/witness", "scripts"}
 
 // TestEveryGoroutineIsGuarded: a panic in any goroutine of the command ends it
 // with exit code 1, so that each begins with a guard. Functions that are started

@@ -1,4 +1,4 @@
-package mcpload_test
+package eventmeter_test
 
 import (
 	"go/parser"
@@ -12,42 +12,42 @@ import (
 	"testing"
 )
 
-const module = "github.com/mcpload/mcpload"
+const module = "github.com/eventmeter/eventmeter"
 
 // mayImport is the import table of the house: which of our own rooms each room
 // may use. A room that is not named here may not exist; "*" is anything.
 // Tests of a room may import anything: they are where the two ends meet.
 var mayImport = map[string][]string{
-	".":                   {},
-	"profiles":            {"internal/defaults"},
-	"loadgen":             {".", "internal/defaults", "internal/crash"},
-	"loadgen/upstream":    {".", "loadgen", "internal/errtext", "internal/tail", "internal/crash"},
-	"loadgen/dialect":     {".", "sinks", "internal/budget", "internal/defaults", "internal/errtext", "internal/tail", "internal/wire", "internal/wire/pump", "internal/crash", "internal/dialguard"},
-	"sinks":               {".", "internal/budget", "internal/crash"},
-	"results":             {".", "profiles", "sinks"},
-	"internal/budget":     {},
-	"internal/capacity":   {},
-	"internal/crash":      {},
-	"internal/defaults":   {},
-	"internal/dialguard":  {},
-	"internal/errtext":    {},
-	"internal/lockfile":   {},
-	"internal/tail":       {"internal/errtext"},
-	"internal/wire":       {"internal/budget"},
-	"internal/witness":    {},
-	"internal/wire/pump":  {"internal/budget", "internal/crash", "internal/dialguard"},
-	"internal/floor":      {"."},
-	"internal/target":     {".", "internal/wire", "internal/crash"},
-	"internal/hostile":    {},
-	"internal/bench":      {"*"},
-	"internal/mcpbench":   {"*"},
-	"internal/report":     {".", "results", "internal/errtext"},
-	"internal/prom":       {".", "sinks", "results", "internal/crash", "internal/dialguard", "internal/errtext"},
-	"internal/promtest":   {},
-	"cmd/mcpload":         {"*"},
-	"cmd/mcpbench":        {"*"},
-	"scripts/screenshots": {"*"},
-	"scripts/trust":       {"*"},
+	".":                     {},
+	"profiles":              {"internal/defaults"},
+	"loadgen":               {".", "internal/defaults", "internal/crash"},
+	"loadgen/upstream":      {".", "loadgen", "internal/errtext", "internal/tail", "internal/crash"},
+	"loadgen/dialect":       {".", "sinks", "internal/budget", "internal/defaults", "internal/errtext", "internal/tail", "internal/wire", "internal/streamclient", "internal/crash", "internal/dialguard"},
+	"sinks":                 {".", "internal/budget", "internal/crash"},
+	"results":               {".", "profiles", "sinks"},
+	"internal/budget":       {},
+	"internal/capacity":     {},
+	"internal/crash":        {},
+	"internal/defaults":     {},
+	"internal/dialguard":    {},
+	"internal/errtext":      {},
+	"internal/lockfile":     {},
+	"internal/tail":         {"internal/errtext"},
+	"internal/wire":         {"internal/budget"},
+	"internal/witness":      {},
+	"internal/streamclient": {"internal/budget", "internal/crash", "internal/dialguard"},
+	"internal/floor":        {"."},
+	"internal/refserver":    {".", "internal/wire", "internal/crash"},
+	"internal/hostile":      {},
+	"internal/bench":        {"*"},
+	"internal/selfbench":    {"*"},
+	"internal/report":       {".", "results", "internal/errtext"},
+	"internal/metrics":      {".", "sinks", "results", "internal/crash", "internal/dialguard", "internal/errtext"},
+	"internal/promtest":     {},
+	"cmd/eventmeter":        {"*"},
+	"cmd/eventbench":        {"*"},
+	"scripts/screenshots":   {"*"},
+	"scripts/trust":         {"*"},
 }
 
 func TestImportTable(t *testing.T) {

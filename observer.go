@@ -1,4 +1,4 @@
-package mcpload
+package eventmeter
 
 // Observation is one copy of one event, as it came.
 type Observation struct {

@@ -1,4 +1,4 @@
-package mcpload
+package eventmeter
 
 import "testing"
 

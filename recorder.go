@@ -1,4 +1,4 @@
-package mcpload
+package eventmeter
 
 // Recorder is told everything that happens in a run, by many goroutines at
 // once. Implementations must not block, must not keep the arguments' strings

@@ -1,4 +1,4 @@
-package mcpload
+package eventmeter
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // Its text form, the probe id, is the only thing of ours that travels through
 // the target: 30 bytes of lower-case ASCII, safe inside any JSON string or URL,
 //
-//	mcpl-RRRRRRRR-SSSS-QQQQQQQQ-CC
+//	evtm-RRRRRRRR-SSSS-QQQQQQQQ-CC
 //
 // with run, source, sequence and an eight-bit check, all in hexadecimal.
 type Stamp struct {
@@ -26,7 +26,7 @@ type Stamp struct {
 const ProbeLen = 30
 
 const (
-	probePrefix = "mcpl-"
+	probePrefix = "evtm-"
 	hexDigits   = "0123456789abcdef"
 )
 
@@ -51,7 +51,7 @@ func (s Stamp) Append(dst []byte) []byte {
 func ParseStamp(text string) (Stamp, error) {
 	s, ok := parseProbe([]byte(text))
 	if !ok || len(text) != ProbeLen {
-		return Stamp{}, fmt.Errorf("%q is not a probe id (want mcpl-RRRRRRRR-SSSS-QQQQQQQQ-CC)", text)
+		return Stamp{}, fmt.Errorf("%q is not a probe id (want evtm-RRRRRRRR-SSSS-QQQQQQQQ-CC)", text)
 	}
 	return s, nil
 }

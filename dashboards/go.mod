@@ -1,10 +1,10 @@
-module github.com/mcpload/mcpload/dashboards
+module github.com/eventmeter/eventmeter/dashboards
 
 go 1.26.0
 
 require (
 	github.com/grafana/grafana-foundation-sdk/go v0.0.12
-	github.com/mcpload/mcpload v0.0.0
+	github.com/eventmeter/eventmeter v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/prometheus v0.308.0
@@ -67,4 +67,4 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.0 // indirect
 )
 
-replace github.com/mcpload/mcpload => ../
+replace github.com/eventmeter/eventmeter => ../

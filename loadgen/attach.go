@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/defaults"
 )
 
 // DefaultConcurrency is how many subscriptions may be on their way at once.

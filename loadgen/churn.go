@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // ChurnOptions say how subscriptions leave and come back.

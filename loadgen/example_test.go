@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen"
 )
 
 func ExampleSchedule() {
@@ -25,7 +25,7 @@ func ExampleSchedule() {
 }
 
 func ExampleLoop() {
-	clock, recorder := mcpload.NewClock(), mcpload.Tee() // tells nobody
+	clock, recorder := eventmeter.NewClock(), eventmeter.Tee() // tells nobody
 	firing, err := loadgen.NewFiring(loadgen.FiringOptions{
 		Clock:    clock,
 		Recorder: recorder,
@@ -39,7 +39,7 @@ func ExampleLoop() {
 		return
 	}
 	stats := loadgen.Loop(context.Background(), firing, loadgen.LoopOptions{
-		Fire: func(context.Context, loadgen.Shot) mcpload.Outcome { return mcpload.Accepted },
+		Fire: func(context.Context, loadgen.Shot) eventmeter.Outcome { return eventmeter.Accepted },
 	})
 	fmt.Println(stats.Shots)
 	// Output: 20

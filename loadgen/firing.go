@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // DefaultTolerance is how long a due shot waits for a free worker. It has to
@@ -19,13 +19,13 @@ const DefaultTolerance = 5 * time.Millisecond
 
 // FiringOptions describe one period of firing.
 type FiringOptions struct {
-	Clock    *mcpload.Clock   // required
-	Recorder mcpload.Recorder // required
-	Stamper  *Stamper         // required
-	Schedule Schedule         // required
+	Clock    *eventmeter.Clock   // required
+	Recorder eventmeter.Recorder // required
+	Stamper  *Stamper            // required
+	Schedule Schedule            // required
 	// Start is when the schedule begins; 0 means when the first shot is waited
 	// for. It may lie in the future.
-	Start mcpload.Instant
+	Start eventmeter.Instant
 	// Shots due before Warmup are fired but not measured; firing ends at
 	// Warmup+Duration, that instant excluded. Duration 0 or less means that
 	// only the schedule's own end stops it.
@@ -89,18 +89,18 @@ func NewFiring(o FiringOptions) (*Firing, error) {
 }
 
 // Start returns when the schedule began, or 0 when it has not.
-func (f *Firing) Start() mcpload.Instant { return mcpload.Instant(f.start.Load()) }
+func (f *Firing) Start() eventmeter.Instant { return eventmeter.Instant(f.start.Load()) }
 
 // due is a shot that the schedule has.
 type due struct {
 	n        uint64
-	intended mcpload.Instant
+	intended eventmeter.Instant
 	measured bool
 }
 
 // Due returns when shot n is intended and whether it is measured. ok is false
 // when there is no such shot any more.
-func (f *Firing) Due(n uint64) (intended mcpload.Instant, measured, ok bool) {
+func (f *Firing) Due(n uint64) (intended eventmeter.Instant, measured, ok bool) {
 	at, ok := f.o.Schedule.At(n)
 	if !ok || f.o.Duration > 0 && at >= f.o.Warmup+f.o.Duration {
 		return 0, false, false
@@ -141,7 +141,7 @@ const (
 	yieldAbove = 10 * time.Millisecond
 )
 
-func (f *Firing) sleep(ctx context.Context, until mcpload.Instant) bool {
+func (f *Firing) sleep(ctx context.Context, until eventmeter.Instant) bool {
 	d := until.Sub(f.o.Clock.Now())
 	if d > yieldAbove {
 		if !f.doze(ctx, d-yieldTime) {
@@ -160,7 +160,7 @@ func (f *Firing) sleep(ctx context.Context, until mcpload.Instant) bool {
 // yield gives the processor away until then, or until the clock stands still:
 // some clocks move in steps, and the clock of a test does not move at all
 // while somebody runs.
-func (f *Firing) yield(until mcpload.Instant) {
+func (f *Firing) yield(until eventmeter.Instant) {
 	const patience = 100
 	last := f.o.Clock.Now()
 	for still := 0; last < until && still < patience; {
@@ -225,7 +225,7 @@ func (f *Firing) admit(ctx context.Context, d due, busy chan<- struct{}) bool {
 	return false
 }
 
-func (f *Firing) reserve(ctx context.Context, intended mcpload.Instant, busy chan<- struct{}) bool {
+func (f *Firing) reserve(ctx context.Context, intended eventmeter.Instant, busy chan<- struct{}) bool {
 	select {
 	case busy <- struct{}{}:
 		return true
@@ -252,7 +252,7 @@ func (f *Firing) reserve(ctx context.Context, intended mcpload.Instant, busy cha
 }
 
 // deadline is until when a shot waits for a worker.
-func (f *Firing) deadline(intended mcpload.Instant) mcpload.Instant {
+func (f *Firing) deadline(intended eventmeter.Instant) eventmeter.Instant {
 	return intended.Add(f.o.Tolerance + time.Duration(f.slack.Load()))
 }
 
@@ -282,16 +282,16 @@ func (f *Firing) number(n uint64) uint64 {
 func (f *Firing) drop(d due) {
 	f.dropped.Add(1)
 	n := f.number(d.n)
-	f.o.Recorder.Dropped(mcpload.Drop{Shot: n, Source: f.o.Stamper.source(n), Intended: d.intended, Measured: d.measured})
+	f.o.Recorder.Dropped(eventmeter.Drop{Shot: n, Source: f.o.Stamper.source(n), Intended: d.intended, Measured: d.measured})
 }
 
 // Resolve closes a shot that was taken, now. It must be called exactly once.
-func (f *Firing) Resolve(shot Shot, outcome mcpload.Outcome) {
+func (f *Firing) Resolve(shot Shot, outcome eventmeter.Outcome) {
 	f.o.Recorder.Resolved(shot.Stamp, outcome, f.o.Clock.Now())
 	switch outcome {
-	case mcpload.Accepted:
+	case eventmeter.Accepted:
 		f.accepted.Add(1)
-	case mcpload.Refused:
+	case eventmeter.Refused:
 		f.refused.Add(1)
 	default:
 		f.uncertain.Add(1)

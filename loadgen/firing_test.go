@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 	"go.uber.org/goleak"
 )
 
@@ -18,23 +18,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // notes is a Recorder that keeps what it is told of shots.
 type notes struct {
 	mu       sync.Mutex
-	fired    []mcpload.Emission
-	dropped  []mcpload.Drop
-	resolved map[mcpload.Stamp]mcpload.Outcome
+	fired    []eventmeter.Emission
+	dropped  []eventmeter.Drop
+	resolved map[eventmeter.Stamp]eventmeter.Outcome
 	twice    int
 }
 
-func (r *notes) Fired(e mcpload.Emission) {
+func (r *notes) Fired(e eventmeter.Emission) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fired = append(r.fired, e)
 }
 
-func (r *notes) Resolved(s mcpload.Stamp, o mcpload.Outcome, _ mcpload.Instant) {
+func (r *notes) Resolved(s eventmeter.Stamp, o eventmeter.Outcome, _ eventmeter.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.resolved == nil {
-		r.resolved = map[mcpload.Stamp]mcpload.Outcome{}
+		r.resolved = map[eventmeter.Stamp]eventmeter.Outcome{}
 	}
 	if _, ok := r.resolved[s]; ok {
 		r.twice++
@@ -42,16 +42,16 @@ func (r *notes) Resolved(s mcpload.Stamp, o mcpload.Outcome, _ mcpload.Instant) 
 	r.resolved[s] = o
 }
 
-func (r *notes) Dropped(d mcpload.Drop) {
+func (r *notes) Dropped(d eventmeter.Drop) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dropped = append(r.dropped, d)
 }
 
-func (*notes) Delivered(mcpload.Delivery) {}
-func (*notes) Noticed(mcpload.Notice)     {}
-func (*notes) Changed(mcpload.Transition) {}
-func (*notes) Called(mcpload.Call)        {}
+func (*notes) Delivered(eventmeter.Delivery) {}
+func (*notes) Noticed(eventmeter.Notice)     {}
+func (*notes) Changed(eventmeter.Transition) {}
+func (*notes) Called(eventmeter.Call)        {}
 
 // check holds what every run must have: each shot once, each resolved once,
 // and sequence numbers that rise with time.
@@ -61,7 +61,7 @@ func (r *notes) check(t *testing.T, shots int) {
 		t.Errorf("%d fired, %d resolved, %d of them twice", len(r.fired), len(r.resolved), r.twice)
 	}
 	var numbers []uint64
-	last := map[uint16]mcpload.Emission{}
+	last := map[uint16]eventmeter.Emission{}
 	for _, e := range r.fired {
 		numbers = append(numbers, e.Shot)
 		before := last[e.Source]
@@ -79,9 +79,9 @@ func (r *notes) check(t *testing.T, shots int) {
 	}
 }
 
-func firing(t *testing.T, r mcpload.Recorder, sources int, o FiringOptions) *Firing {
+func firing(t *testing.T, r eventmeter.Recorder, sources int, o FiringOptions) *Firing {
 	t.Helper()
-	o.Clock, o.Recorder = mcpload.NewClock(), r
+	o.Clock, o.Recorder = eventmeter.NewClock(), r
 	o.Stamper = NewStamper(o.Clock, r, 0xabc, sources)
 	f, err := NewFiring(o)
 	if err != nil {
@@ -104,9 +104,9 @@ func TestLoopFiresAll(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &notes{}
 				f := firing(t, r, 3, FiringOptions{Schedule: c.schedule, Warmup: 2 * time.Second, Duration: 10 * time.Second})
-				stats := Loop(t.Context(), f, LoopOptions{Fire: func(_ context.Context, s Shot) mcpload.Outcome {
+				stats := Loop(t.Context(), f, LoopOptions{Fire: func(_ context.Context, s Shot) eventmeter.Outcome {
 					time.Sleep(30 * time.Millisecond)
-					return mcpload.Outcome(1 + s.Shot%3)
+					return eventmeter.Outcome(1 + s.Shot%3)
 				}})
 				r.check(t, c.shots)
 				if stats.Shots != uint64(c.shots) || stats.Dropped != 0 || stats.Accepted+stats.Uncertain+stats.Refused != stats.Fired {
@@ -141,9 +141,9 @@ func TestLoopDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &notes{}
 		f := firing(t, r, 2, FiringOptions{Schedule: Constant{Rate: 10}, Duration: 3 * time.Second, Warmup: 150 * time.Millisecond})
-		stats := Loop(t.Context(), f, LoopOptions{Workers: 1, Fire: func(context.Context, Shot) mcpload.Outcome {
+		stats := Loop(t.Context(), f, LoopOptions{Workers: 1, Fire: func(context.Context, Shot) eventmeter.Outcome {
 			time.Sleep(250 * time.Millisecond)
-			return mcpload.Accepted
+			return eventmeter.Accepted
 		}})
 		r.check(t, 32)
 		if stats.Fired != 11 || stats.Dropped != 21 {
@@ -169,9 +169,9 @@ func TestLoopTolerance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &notes{}
 		f := firing(t, r, 1, FiringOptions{Schedule: Burst{Size: 20, Every: time.Second}, Duration: 2 * time.Second, Tolerance: 5 * time.Millisecond})
-		stats := Loop(t.Context(), f, LoopOptions{Workers: 4, Fire: func(context.Context, Shot) mcpload.Outcome {
+		stats := Loop(t.Context(), f, LoopOptions{Workers: 4, Fire: func(context.Context, Shot) eventmeter.Outcome {
 			time.Sleep(2 * time.Millisecond)
-			return mcpload.Accepted
+			return eventmeter.Accepted
 		}})
 		r.check(t, 40)
 		if stats.Fired != 24 || stats.Dropped != 16 {
@@ -191,12 +191,12 @@ func TestLoopCancelled(t *testing.T) {
 		f := firing(t, r, 1, FiringOptions{Schedule: Constant{Rate: 10}})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(950*time.Millisecond, cancel)
-		stats := Loop(ctx, f, LoopOptions{Fire: func(ctx context.Context, s Shot) mcpload.Outcome {
+		stats := Loop(ctx, f, LoopOptions{Fire: func(ctx context.Context, s Shot) eventmeter.Outcome {
 			time.Sleep(time.Second)
 			if ctx.Err() != nil {
 				t.Error("what has left was cancelled")
 			}
-			return mcpload.Accepted
+			return eventmeter.Accepted
 		}})
 		r.check(t, 10)
 		if stats.Accepted != 10 || stats.Dropped != 0 {
@@ -214,9 +214,9 @@ func TestLoopCancelledWhileBusy(t *testing.T) {
 		f := firing(t, r, 1, FiringOptions{Schedule: Constant{Rate: 10}, Tolerance: time.Minute})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(150*time.Millisecond, cancel)
-		stats := Loop(ctx, f, LoopOptions{Workers: 1, Fire: func(context.Context, Shot) mcpload.Outcome {
+		stats := Loop(ctx, f, LoopOptions{Workers: 1, Fire: func(context.Context, Shot) eventmeter.Outcome {
 			time.Sleep(time.Hour)
-			return mcpload.Refused
+			return eventmeter.Refused
 		}})
 		r.check(t, 1)
 		if stats.Refused != 1 {
@@ -250,7 +250,7 @@ func TestAdmit(t *testing.T) {
 		if waited := time.Since(begun); waited != time.Millisecond {
 			t.Errorf("shot 1 waited %v for a worker", waited)
 		}
-		f.Resolve(shot, mcpload.Uncertain)
+		f.Resolve(shot, eventmeter.Uncertain)
 		<-busy
 		if _, ok := f.Take(10); ok || f.Admit(t.Context(), 10, busy) {
 			t.Error("there is a shot 10")
@@ -264,14 +264,14 @@ func TestAdmit(t *testing.T) {
 
 func TestFiringStartsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := mcpload.NewClock()
+		clock := eventmeter.NewClock()
 		r := &notes{}
 		start := clock.Now().Add(time.Minute)
 		f, err := NewFiring(FiringOptions{Clock: clock, Recorder: r, Stamper: NewStamper(clock, r, 1, 0), Schedule: Constant{Rate: 1}, Start: start, Duration: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
-		Loop(t.Context(), f, LoopOptions{Fire: func(context.Context, Shot) mcpload.Outcome { return mcpload.Accepted }})
+		Loop(t.Context(), f, LoopOptions{Fire: func(context.Context, Shot) eventmeter.Outcome { return eventmeter.Accepted }})
 		if len(r.fired) != 1 || r.fired[0].Fired != start {
 			t.Errorf("%+v", r.fired)
 		}
@@ -279,7 +279,7 @@ func TestFiringStartsLater(t *testing.T) {
 }
 
 func TestNewFiringRefuses(t *testing.T) {
-	clock, r := mcpload.NewClock(), &notes{}
+	clock, r := eventmeter.NewClock(), &notes{}
 	good := FiringOptions{Clock: clock, Recorder: r, Stamper: NewStamper(clock, r, 1, 1), Schedule: Constant{1}}
 	for _, change := range []func(*FiringOptions){
 		func(o *FiringOptions) { o.Clock = nil },
@@ -298,14 +298,14 @@ func TestNewFiringRefuses(t *testing.T) {
 
 func TestStamperTogether(t *testing.T) {
 	r := &notes{}
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	s := NewStamper(clock, r, 1, 4)
 	var wg sync.WaitGroup
 	for w := range uint64(8) {
 		wg.Go(func() {
 			for n := w; n < 4000; n += 8 {
 				shot := s.Stamp(n, 1, true)
-				r.Resolved(shot.Stamp, mcpload.Accepted, 1)
+				r.Resolved(shot.Stamp, eventmeter.Accepted, 1)
 			}
 		})
 	}
@@ -314,8 +314,8 @@ func TestStamperTogether(t *testing.T) {
 }
 
 func BenchmarkStamp(b *testing.B) {
-	clock := mcpload.NewClock()
-	s := NewStamper(clock, mcpload.Tee(), 1, 10)
+	clock := eventmeter.NewClock()
+	s := NewStamper(clock, eventmeter.Tee(), 1, 10)
 	b.ReportAllocs()
 	var n uint64
 	for b.Loop() {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // DefaultWorkers is how many shots may be under way at once.
@@ -17,7 +17,7 @@ type LoopOptions struct {
 	// Workers goroutines at once. It must end by itself: its context carries
 	// the values of the loop's but not its cancellation, so that the outcome of
 	// what has left is known even when a run is broken off.
-	Fire func(ctx context.Context, shot Shot) mcpload.Outcome
+	Fire func(ctx context.Context, shot Shot) eventmeter.Outcome
 	// Workers bounds the shots under way; 0 means [DefaultWorkers].
 	Workers int
 }
@@ -57,7 +57,7 @@ func Loop(ctx context.Context, f *Firing, o LoopOptions) Stats {
 // pool is the workers of one loop.
 type pool struct {
 	f    *Firing
-	fire func(context.Context, Shot) mcpload.Outcome
+	fire func(context.Context, Shot) eventmeter.Outcome
 	ctx  context.Context
 	wg   sync.WaitGroup
 

@@ -3,21 +3,21 @@ package loadgen
 import (
 	"sync"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // Shot is one shot on its way: the emission as the Recorder was told of it.
-type Shot = mcpload.Emission
+type Shot = eventmeter.Emission
 
-// MaxSources is how many sources a [mcpload.Stamp] can tell apart.
+// MaxSources is how many sources a [eventmeter.Stamp] can tell apart.
 const MaxSources = 1 << 16
 
 // Stamper hands out the stamps of a run, so that in each source sequence
 // numbers and Fired instants rise together. It is safe for concurrent use, and
 // may outlive several firings: numbers go on where they stopped.
 type Stamper struct {
-	clock    *mcpload.Clock
-	recorder mcpload.Recorder
+	clock    *eventmeter.Clock
+	recorder eventmeter.Recorder
 	run      uint32
 	sources  []source
 	assign   func(n uint64) uint16 // nil: round the sources
@@ -31,7 +31,7 @@ type source struct {
 
 // NewStamper returns a Stamper for the given number of sources (1 to
 // [MaxSources]; what lies outside is cut) that tells recorder of every stamp.
-func NewStamper(clock *mcpload.Clock, recorder mcpload.Recorder, run uint32, sources int) *Stamper {
+func NewStamper(clock *eventmeter.Clock, recorder eventmeter.Recorder, run uint32, sources int) *Stamper {
 	sources = min(max(sources, 1), MaxSources)
 	return &Stamper{clock: clock, recorder: recorder, run: run, sources: make([]source, sources)}
 }
@@ -55,14 +55,14 @@ func (s *Stamper) Sources() int { return len(s.sources) }
 
 // Stamp gives shot n its stamp, reads the clock, and calls Recorder.Fired. The
 // caller must send at once, and resolve the shot exactly once.
-func (s *Stamper) Stamp(n uint64, intended mcpload.Instant, measured bool) Shot {
+func (s *Stamper) Stamp(n uint64, intended eventmeter.Instant, measured bool) Shot {
 	i := s.source(n)
 	src := &s.sources[i]
 	src.mu.Lock()
 	defer src.mu.Unlock()
 	src.seq++
 	shot := Shot{
-		Stamp:    mcpload.Stamp{Run: s.run, Source: i, Seq: src.seq},
+		Stamp:    eventmeter.Stamp{Run: s.run, Source: i, Seq: src.seq},
 		Shot:     n,
 		Intended: intended,
 		Fired:    s.clock.Now(),

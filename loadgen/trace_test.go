@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 func TestTrace(t *testing.T) {
@@ -52,10 +52,10 @@ func TestTrace(t *testing.T) {
 // Assigned sources decide where a shot is stamped, and where it is dropped.
 func TestStamperAssign(t *testing.T) {
 	r := &assigned{}
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	s := NewStamper(clock, r, 1, 3)
 	s.Assign(func(n uint64) uint16 { return []uint16{2, 2, 0, 9}[n] })
-	for n, want := range []mcpload.Stamp{{Run: 1, Source: 2, Seq: 1}, {Run: 1, Source: 2, Seq: 2}, {Run: 1, Source: 0, Seq: 1}, {Run: 1, Source: 0, Seq: 2}} {
+	for n, want := range []eventmeter.Stamp{{Run: 1, Source: 2, Seq: 1}, {Run: 1, Source: 2, Seq: 2}, {Run: 1, Source: 0, Seq: 1}, {Run: 1, Source: 0, Seq: 2}} {
 		if got := s.Stamp(uint64(n), 1, true).Stamp; got != want {
 			t.Errorf("shot %d: %+v, want %+v", n, got, want)
 		}
@@ -73,10 +73,10 @@ func TestStamperAssign(t *testing.T) {
 }
 
 type assigned struct {
-	mcpload.Recorder
-	drops []mcpload.Drop
+	eventmeter.Recorder
+	drops []eventmeter.Drop
 }
 
-func (a *assigned) Fired(mcpload.Emission) {}
+func (a *assigned) Fired(eventmeter.Emission) {}
 
-func (a *assigned) Dropped(d mcpload.Drop) { a.drops = append(a.drops, d) }
+func (a *assigned) Dropped(d eventmeter.Drop) { a.drops = append(a.drops, d) }

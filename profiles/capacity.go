@@ -9,7 +9,7 @@ import (
 )
 
 // Capacity is a search for the largest load that meets a service level. With
-// it, the profile can be given to mcpload capacity; mcpload run ignores it.
+// it, the profile can be given to eventmeter capacity; eventmeter run ignores it.
 type Capacity struct {
 	// Axis is what is raised: rate (events per second; schedule.kind constant or
 	// poisson), subscriptions (of each lane), or burst (events in a burst;

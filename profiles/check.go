@@ -274,7 +274,7 @@ func (c *checker) inject(u *Upstream) {
 }
 
 // sampleProbe has the form of a probe id.
-const sampleProbe = "mcpl-00000001-0000-00000001-00"
+const sampleProbe = "evtm-00000001-0000-00000001-00"
 
 func (c *checker) request(u *Upstream) {
 	r := &u.HTTP

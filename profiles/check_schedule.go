@@ -64,7 +64,7 @@ func (c *checker) schedule() {
 	}
 	if s.Kind == "trace" {
 		if s.File == "" {
-			c.missing("schedule.file", "give the file of the trace, as mcpload record writes it")
+			c.missing("schedule.file", "give the file of the trace, as eventmeter record writes it")
 		}
 		if c.given("schedule.warp") && !(s.Warp > 0) {
 			c.bad("schedule.warp", "must be above 0", "give 1 for the times as recorded, 2 for twice as fast")

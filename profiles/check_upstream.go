@@ -175,7 +175,7 @@ func (c *checker) feed(u *Upstream) {
 func (c *checker) replay(u *Upstream) {
 	r := &u.Replay
 	if r.File == "" {
-		c.missing("upstream.replay.file", "give the file of the trace, as mcpload record writes it")
+		c.missing("upstream.replay.file", "give the file of the trace, as eventmeter record writes it")
 	}
 	if strings.HasPrefix(r.Probe, ".") || strings.HasSuffix(r.Probe, ".") || strings.Contains(r.Probe, "..") {
 		c.bad("upstream.replay.probe", quote(r.Probe)+" is no path", "write keys with dots between them, like message.text")

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/defaults"
 )
 
 // Defaults are set before a profile is read, so that a 0 that is written means

@@ -3,7 +3,7 @@ package profiles_test
 import (
 	"fmt"
 
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 func ExampleParse() {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/defaults"
 )
 
 // SEP1803Lane is what only a lane of system sep-1803 can be told. Mode push is

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/defaults"
 )
 
 // SystemSEP2549 is the system of lists with a time to live.

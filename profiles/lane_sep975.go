@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/defaults"
 )
 
 // SystemSEP975 is the system of resumable requests.

@@ -40,7 +40,7 @@ type Profile struct {
 	// Cases make the profile a calibration: it is run once for each, with the
 	// case's faults, and what is measured is compared with what they must do.
 	Cases []Case `yaml:"cases,omitempty" json:"cases,omitempty"`
-	// Capacity is the search that mcpload capacity makes.
+	// Capacity is the search that eventmeter capacity makes.
 	Capacity Capacity `yaml:"capacity,omitempty" json:"capacity,omitzero"`
 }
 
@@ -66,7 +66,7 @@ type Target struct {
 	// Env are variables that the program gets besides this process's own. They
 	// never enter a result.
 	Env map[string]string `yaml:"env,omitempty" json:"-"`
-	// Dir is where the program runs; empty = where mcpload does.
+	// Dir is where the program runs; empty = where eventmeter does.
 	Dir     string            `yaml:"dir,omitempty" json:"dir,omitempty"`
 	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
 	// Tokens are bearer tokens, one per principal; subscription i uses token
@@ -295,7 +295,7 @@ type Upstream struct {
 	// Admin is the address of the admin listener (inject, replay) of a reference target
 	// that this run did not start: needed with target.url, and only with that or
 	// target.command, where it is needed unless the program says it on standard
-	// error, as mcpload serve --stdio does.
+	// error, as eventmeter serve --stdio does.
 	Admin string `yaml:"admin,omitempty" json:"admin,omitempty"`
 	// Payload is the event's data (inject, feed), the request's body as JSON
 	// (http, where it has no other), the arguments of the call (tool), or the

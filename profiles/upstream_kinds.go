@@ -9,7 +9,7 @@ type UpstreamGitHub struct {
 	// Event is push (the default) or issues.
 	Event string `yaml:"event,omitempty" json:"event,omitempty"`
 	// Repository is a template over .Source that gives owner/name; default
-	// mcpload/service-{{.Source}}.
+	// eventmeter/service-{{.Source}}.
 	Repository string `yaml:"repository,omitempty" json:"repository,omitempty"`
 	// Text is the commit message or the issue's title: a template over .Source,
 	// .Seq and .Probe that must hold {{.Probe}}. There is a default.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Save writes what a run leaves behind into dir, which is made where it does
@@ -85,7 +85,7 @@ func writeLog(w io.Writer, r *Result, a *sinks.Account, lane *sinks.LaneAccount)
 	log := hdrhistogram.NewHistogramLogWriter(w)
 	base := r.Started.UnixMilli()
 	err := errors.Join(
-		log.OutputComment("[mcpload "+r.Run+", lane "+lane.Name+": latency in ns, tag intended: from intended, tag sent: from sent]"),
+		log.OutputComment("[eventmeter "+r.Run+", lane "+lane.Name+": latency in ns, tag intended: from intended, tag sent: from sent]"),
 		log.OutputLogFormatVersion(),
 		log.OutputStartTime(base),
 		log.OutputLegend(),

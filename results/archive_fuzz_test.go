@@ -16,30 +16,30 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // measured is an account with a delivery, a loss and a duplicate in it.
 func measured(t testing.TB) sinks.Account {
 	t.Helper()
-	l, err := sinks.NewLedger(sinks.LedgerOptions{Clock: mcpload.NewClock(), Sources: 1, Interval: time.Second, Lanes: []sinks.LaneSpec{{Name: "push", System: "events", Mode: mcpload.Push, Subscriptions: 1}}})
+	l, err := sinks.NewLedger(sinks.LedgerOptions{Clock: eventmeter.NewClock(), Sources: 1, Interval: time.Second, Lanes: []sinks.LaneSpec{{Name: "push", System: "events", Mode: eventmeter.Push, Subscriptions: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Changed(mcpload.Transition{To: mcpload.Attaching, At: 1})
-	l.Changed(mcpload.Transition{To: mcpload.Active, At: 2})
+	l.Changed(eventmeter.Transition{To: eventmeter.Attaching, At: 1})
+	l.Changed(eventmeter.Transition{To: eventmeter.Active, At: 2})
 	for seq := range uint32(3) {
-		at := mcpload.Instant(1e9 + int64(seq)*1e6)
-		stamp := mcpload.Stamp{Run: l.Run(), Seq: seq + 1}
-		l.Fired(mcpload.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
-		l.Resolved(stamp, mcpload.Accepted, at+1e6)
+		at := eventmeter.Instant(1e9 + int64(seq)*1e6)
+		stamp := eventmeter.Stamp{Run: l.Run(), Seq: seq + 1}
+		l.Fired(eventmeter.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
+		l.Resolved(stamp, eventmeter.Accepted, at+1e6)
 		if seq == 1 {
 			continue // lost
 		}
 		for range 1 + seq/2 {
-			l.Delivered(mcpload.Delivery{Stamp: stamp, Probed: true, EventID: uint64(seq) + 1, At: at + 2e6, Bytes: 100})
+			l.Delivered(eventmeter.Delivery{Stamp: stamp, Probed: true, EventID: uint64(seq) + 1, At: at + 2e6, Bytes: 100})
 		}
 	}
 	return l.Account()
@@ -66,7 +66,7 @@ func archiveOf(t testing.TB) (*Result, *Part) {
 // addChanges adds values for some places of a file.
 func addChanges(f *testing.F) {
 	f.Add(uint16(0), []byte(`{}`))
-	f.Add(uint16(0), []byte(`{"schema":"mcpload.result/1"`))
+	f.Add(uint16(0), []byte(`{"schema":"eventmeter.result/1"`))
 	for i, value := range []string{`-1`, `9223372036854775807`, `1e308`, `0.5`, `null`, `"../../evil"`, `[]`, `{}`, `"0001-01-01T00:00:00Z"`, `[null]`, `"HISTFAAAAEV42pNpmSzMwMDAxAABzFCaEUoz2X+AMIKZAEARAtM="`} {
 		for place := i; place < 300; place += 29 {
 			f.Add(uint16(place+1), []byte(value))

@@ -3,8 +3,8 @@ package results
 import (
 	"fmt"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // NewLane turns the account of one lane into its figures.
@@ -135,14 +135,14 @@ func newOverhead(a *sinks.LaneAccount) Overhead {
 
 // trafficByCause leaves out the causes without any traffic. Events on an open
 // stream are no calls; their bytes are counted with the deliveries.
-func trafficByCause(all *[mcpload.Causes]sinks.Traffic, eventBytes int64) map[string]Traffic {
+func trafficByCause(all *[eventmeter.Causes]sinks.Traffic, eventBytes int64) map[string]Traffic {
 	out := map[string]Traffic{}
 	for c, t := range all {
-		if mcpload.Cause(c) == mcpload.Events {
+		if eventmeter.Cause(c) == eventmeter.Events {
 			t.Down = max(t.Down, eventBytes)
 		}
 		if t.Calls > 0 || t.Down > 0 {
-			out[mcpload.Cause(c).String()] = Traffic{Requests: t.Requests, BytesUp: t.Up, BytesDown: t.Down, Connections: t.Connections}
+			out[eventmeter.Cause(c).String()] = Traffic{Requests: t.Requests, BytesUp: t.Up, BytesDown: t.Down, Connections: t.Connections}
 		}
 	}
 	return out
@@ -153,9 +153,9 @@ func trafficByCause(all *[mcpload.Causes]sinks.Traffic, eventBytes int64) map[st
 func splitTraffic(causes map[string]Traffic) (once, ongoing, events Traffic) {
 	for cause, t := range causes {
 		switch cause {
-		case mcpload.Events.String():
+		case eventmeter.Events.String():
 			events.add(t)
-		case mcpload.Subscribe.String(), mcpload.Verification.String(), mcpload.Unsubscribe.String(), mcpload.Discovery.String():
+		case eventmeter.Subscribe.String(), eventmeter.Verification.String(), eventmeter.Unsubscribe.String(), eventmeter.Discovery.String():
 			once.add(t)
 		default:
 			ongoing.add(t)

@@ -4,23 +4,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // TestOverheadSharesAWindow draws up a lane whose running overhead and events
 // outside of the measured window are ten times those inside, and holds every
 // ratio to the window.
 func TestOverheadSharesAWindow(t *testing.T) {
-	traffic := func(n int64) (out [mcpload.Causes]sinks.Traffic) {
-		for c, x := range map[mcpload.Cause]sinks.Traffic{
-			mcpload.Events:       {Calls: 4, Requests: 4, Up: 400, Down: 600, Connections: 1},
-			mcpload.EmptyPoll:    {Calls: 6, Requests: 6, Up: 60, Down: 40},
-			mcpload.Subscribe:    {Calls: 2, Requests: 2, Up: 20, Down: 20, Connections: 2},
-			mcpload.Unsubscribe:  {Calls: 2, Requests: 2, Up: 10, Down: 10},
-			mcpload.Reconnect:    {Calls: 1, Requests: 1, Up: 5, Down: 5, Connections: 1},
-			mcpload.Verification: {},
+	traffic := func(n int64) (out [eventmeter.Causes]sinks.Traffic) {
+		for c, x := range map[eventmeter.Cause]sinks.Traffic{
+			eventmeter.Events:       {Calls: 4, Requests: 4, Up: 400, Down: 600, Connections: 1},
+			eventmeter.EmptyPoll:    {Calls: 6, Requests: 6, Up: 60, Down: 40},
+			eventmeter.Subscribe:    {Calls: 2, Requests: 2, Up: 20, Down: 20, Connections: 2},
+			eventmeter.Unsubscribe:  {Calls: 2, Requests: 2, Up: 10, Down: 10},
+			eventmeter.Reconnect:    {Calls: 1, Requests: 1, Up: 5, Down: 5, Connections: 1},
+			eventmeter.Verification: {},
 		} {
 			out[c] = sinks.Traffic{Calls: n * x.Calls, Requests: n * x.Requests, Up: n * x.Up, Down: n * x.Down, Connections: n * x.Connections}
 		}

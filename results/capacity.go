@@ -14,7 +14,7 @@ import (
 
 // CapacitySchema is the version of the capacity format that this package
 // writes and reads.
-const CapacitySchema = "mcpload.capacity/1"
+const CapacitySchema = "eventmeter.capacity/1"
 
 // CapacityFile is the name of a capacity within its directory.
 const CapacityFile = "capacity.json"
@@ -22,7 +22,7 @@ const CapacityFile = "capacity.json"
 // Capacity is what a search for the largest load found out. Loads are in the
 // unit of the axis; durations are in nanoseconds unless a field says otherwise.
 type Capacity struct {
-	Schema   string    `json:"schema"`   // always mcpload.capacity/1
+	Schema   string    `json:"schema"`   // always eventmeter.capacity/1
 	Version  string    `json:"version"`  // of the program that made it
 	Started  time.Time `json:"started"`  // wall clock, UTC
 	Finished time.Time `json:"finished"` // wall clock, UTC

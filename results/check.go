@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // MaxShards is the most processes that a run can be split into.
@@ -33,7 +33,7 @@ const (
 func readBounded(in io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, most+1))
 	if err == nil && int64(len(data)) > most {
-		return nil, fmt.Errorf("%w: it has more than %d MiB; is this a file that mcpload wrote?", ErrFormat, most>>20)
+		return nil, fmt.Errorf("%w: it has more than %d MiB; is this a file that eventmeter wrote?", ErrFormat, most>>20)
 	}
 	return data, err
 }
@@ -67,7 +67,7 @@ func plausible(v any) error { return plausibleAt(reflect.ValueOf(v), "") }
 var (
 	typeNanos    = reflect.TypeFor[Nanos]()
 	typeDuration = reflect.TypeFor[time.Duration]()
-	typeInstant  = reflect.TypeFor[mcpload.Instant]()
+	typeInstant  = reflect.TypeFor[eventmeter.Instant]()
 	typeRaw      = reflect.TypeFor[json.RawMessage]()
 )
 

@@ -15,7 +15,7 @@ import (
 var ErrCompare = errors.New("cannot compare")
 
 // ComparisonSchema is the version of the JSON form of a [Comparison].
-const ComparisonSchema = "mcpload.comparison/1"
+const ComparisonSchema = "eventmeter.comparison/1"
 
 // CompareOptions tune a comparison. The zero value is ready to use.
 type CompareOptions struct {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/aclements/go-moremath/mathx"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // tallied is a counting figure in one run: count of whole, in clusters that

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // compared is one figure of a lane (or of the run) that comparisons have.

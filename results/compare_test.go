@@ -177,7 +177,7 @@ func TestValidity(t *testing.T) {
 	for _, want := range []string{
 		"profiles-differ: the profiles of A and B differ in lanes.push.name, lanes.push.subscriptions, rate",
 		"hosts-differ: the hosts of A and B differ: CPU  and other, CPUs 0 and 8",
-		"versions-differ: A was run with mcpload 1.0.0 and a run of B with 2.0.0",
+		"versions-differ: A was run with eventmeter 1.0.0 and a run of B with 2.0.0",
 		"partial: run 00000002 of B ended early: interrupted",
 		"bottleneck: in run 00000002 of B the generator was the bottleneck: timers",
 		"targets-differ: ",

@@ -32,7 +32,7 @@ func validity(a, b *Side) []Warning {
 				add("hosts-differ", "the hosts of A and %s differ: %s", side, d)
 			}
 			if first.Version != r.Version {
-				add("versions-differ", "A was run with mcpload %s and a run of %s with %s", first.Version, side, r.Version)
+				add("versions-differ", "A was run with eventmeter %s and a run of %s with %s", first.Version, side, r.Version)
 			}
 			if x, y := first.Target, r.Target; x.Era != y.Era || x.Protocol != y.Protocol {
 				add("targets-differ", "A agreed on %s %s and a run of %s on %s %s", x.Era, x.Protocol, side, y.Era, y.Protocol)

@@ -91,14 +91,14 @@ func ReadLog(in io.Reader) (*Log, error) {
 				return nil, fmt.Errorf("%w: line %d: %w", ErrLog, n, err)
 			}
 			if held += len(in.Buckets); held > maxBuckets {
-				return nil, fmt.Errorf("%w: line %d: the histograms up to here have more than %d buckets; is this a log that mcpload wrote?", ErrLog, n, maxBuckets)
+				return nil, fmt.Errorf("%w: line %d: the histograms up to here have more than %d buckets; is this a log that eventmeter wrote?", ErrLog, n, maxBuckets)
 			}
 			log.Intervals = append(log.Intervals, in)
 		}
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, fmt.Errorf("%w: line %d is longer than %d bytes; is this a log that mcpload wrote?", ErrLog, n+1, maxLogLine)
+		return nil, fmt.Errorf("%w: line %d is longer than %d bytes; is this a log that eventmeter wrote?", ErrLog, n+1, maxLogLine)
 	case err != nil:
 		return nil, fmt.Errorf("read histogram log: %w", err)
 	case n == 0:

@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // PartSchema is the version of the part format; a reader accepts exactly it.
-const PartSchema = "mcpload.shard/1"
+const PartSchema = "eventmeter.shard/1"
 
 // PartFile is the name of the part within a shard's directory.
 const PartFile = "shard.json"
@@ -24,7 +24,7 @@ const PartFile = "shard.json"
 // made that loses nothing. It is read by the version of the program that wrote
 // it.
 type Part struct {
-	Schema string `json:"schema"` // always mcpload.shard/1
+	Schema string `json:"schema"` // always eventmeter.shard/1
 	Index  int    `json:"index"`  // from 0
 	Count  int    `json:"count"`  // shards of the run
 	Run    string `json:"run"`    // what all shards of the run have in common

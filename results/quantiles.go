@@ -3,7 +3,7 @@ package results
 import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Summarise reads the quantiles of a ledger's timing.

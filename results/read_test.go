@@ -41,7 +41,7 @@ func TestReadWhatWasWritten(t *testing.T) {
 		t.Errorf("read %+v\nwant %+v", got, want)
 	}
 	for name, broken := range map[string]struct{ old, new, want string }{
-		"schema":  {`"mcpload.result/1"`, `"mcpload.result/2"`, `reads "mcpload.result/1"`},
+		"schema":  {`"eventmeter.result/1"`, `"eventmeter.result/2"`, `reads "eventmeter.result/1"`},
 		"unknown": {`"lostSilent"`, `"lostsilently"`, `unknown field "lostsilently"`},
 		"type":    {`"delivered": 99`, `"delivered": "x"`, "cannot be a string"},
 		"sum":     {`"delivered": 99`, `"delivered": 98`, "lane push: 100 expected are not 98 delivered + 1 lost in silence"},

@@ -13,12 +13,12 @@ import (
 
 // Schema is the version of the result format that this package writes. A
 // reader accepts exactly this one.
-const Schema = "mcpload.result/1"
+const Schema = "eventmeter.result/1"
 
 // Result is everything a run found out. Durations are in nanoseconds unless a
 // field says otherwise.
 type Result struct {
-	Schema string `json:"schema"` // always mcpload.result/1
+	Schema string `json:"schema"` // always eventmeter.result/1
 	// Version of the program that made it.
 	Version string `json:"version"`
 	// Run is the run id that its probe ids carry, in hexadecimal.

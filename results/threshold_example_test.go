@@ -3,7 +3,7 @@ package results_test
 import (
 	"fmt"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // What a threshold says is what was written, for messages and reports.

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // TimelineFile is the name of the timelines within a run's directory: comma
@@ -121,7 +121,7 @@ func ReadTimelines(r io.Reader) (map[string]Timeline, error) {
 	in.FieldsPerRecord, in.ReuseRecord = len(timelineHead), true
 	head, err := in.Read()
 	if err != nil || !slices.Equal(head, timelineHead) {
-		return nil, fmt.Errorf("%w: it does not begin with the line that names its columns; is this a file that mcpload wrote?", ErrTimeline)
+		return nil, fmt.Errorf("%w: it does not begin with the line that names its columns; is this a file that eventmeter wrote?", ErrTimeline)
 	}
 	all := map[string]Timeline{}
 	for {

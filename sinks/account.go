@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // Account is what a [Ledger] knows: the figures of a run. It is a copy that
@@ -14,7 +14,7 @@ type Account struct {
 	Run uint32
 	// At is when the account was drawn up. Subscriptions that are still
 	// active are charged up to here.
-	At mcpload.Instant
+	At eventmeter.Instant
 	// Interval is the width of the intervals of every series. Interval k is
 	// [k*Interval, (k+1)*Interval) on the run's clock.
 	Interval time.Duration
@@ -26,7 +26,7 @@ type Account struct {
 	FireLag Timing
 	// Lanes has one entry per lane, in the order of LedgerOptions.Lanes.
 	Lanes []LaneAccount
-	// Misuse counts calls that broke the contract of mcpload.Recorder.
+	// Misuse counts calls that broke the contract of eventmeter.Recorder.
 	Misuse Misuse
 }
 
@@ -159,7 +159,7 @@ type SubCounts struct {
 // LaneAccount holds the figures of one lane.
 type LaneAccount struct {
 	Name, System string
-	Mode         mcpload.Mode
+	Mode         eventmeter.Mode
 	Ordered      bool
 	// Subscriptions is the number the lane was declared with.
 	Subscriptions int
@@ -208,8 +208,8 @@ type LaneAccount struct {
 	// Broken counts subscriptions that failed after they had been active.
 	Broken        int64
 	BrokenReasons []Reason
-	// Traffic is the lane's calls, by mcpload.Cause.
-	Traffic [mcpload.Causes]Traffic
+	// Traffic is the lane's calls, by eventmeter.Cause.
+	Traffic [eventmeter.Causes]Traffic
 	// Measured is the part of the lane's traffic, events and active time that
 	// lies in the measured window.
 	Measured Window
@@ -318,15 +318,15 @@ const (
 // target.
 type Example struct {
 	Kind   ExampleKind
-	Sub    mcpload.Sub
+	Sub    eventmeter.Sub
 	Source uint16
 	// From and To are sequence numbers, equal for anything but a gap.
 	From, To uint32
-	// EventID is the hash of the target's event id, see mcpload.HashID.
+	// EventID is the hash of the target's event id, see eventmeter.HashID.
 	EventID uint64
 	// At is when the copy was read; for a gap when the first missing emission
 	// was fired.
-	At mcpload.Instant
+	At eventmeter.Instant
 	// Detail is the kind of duplicate or unexpected copy.
 	Detail string
 }

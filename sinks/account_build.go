@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // Account draws up the figures. At the end of a run it is called once, after
@@ -73,7 +73,7 @@ func (n *lane) account() LaneAccount {
 	return out
 }
 
-func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
+func (l *Ledger) accountLane(n *lane, now eventmeter.Instant) LaneAccount {
 	out := n.account()
 	// All shards at once, or one could hand an interval to the series between
 	// the reading of the two.
@@ -97,7 +97,7 @@ func (l *Ledger) accountLane(n *lane, now mcpload.Instant) LaneAccount {
 
 // accountShards adds up the counters of the lane and of its subscriptions; the
 // caller holds the locks.
-func (n *lane) accountShards(out *LaneAccount, now mcpload.Instant) {
+func (n *lane) accountShards(out *LaneAccount, now eventmeter.Instant) {
 	var ready timing
 	var arrived arrivals
 	found := exampleSet{}
@@ -118,7 +118,7 @@ func (h *shard) addTo(out *LaneAccount, ready *timing, arrived *arrivals) {
 	out.Ready.Attempts += h.attempts
 	out.Ready.Failed += h.failed
 	out.Ready.Cancelled += h.cancel
-	out.Ready.Open += h.states[mcpload.Attaching]
+	out.Ready.Open += h.states[eventmeter.Attaching]
 	out.Broken += h.broken
 	out.EventMessages += h.messages
 	out.EventBytes += h.bytes
@@ -148,7 +148,7 @@ func (n *lane) accountSpans(out *LaneAccount) map[int64]*packedSpan {
 }
 
 // account adds up the shard's subscriptions; the caller holds the lock.
-func (h *shard) account(out *LaneAccount, now mcpload.Instant, found *exampleSet) {
+func (h *shard) account(out *LaneAccount, now eventmeter.Instant, found *exampleSet) {
 	undecided := h.undecided()
 	for i := range h.subs {
 		s := &h.subs[i]
@@ -180,7 +180,7 @@ func (h *shard) undecided() map[uint32]int64 {
 // subCounts returns the figures of a subscription, and the part of them that
 // the shard's own counters do not have yet: that of windows which are not
 // closed.
-func (h *shard) subCounts(s *subState, now mcpload.Instant, found func(*slot, run, losses)) (total, open SubCounts) {
+func (h *shard) subCounts(s *subState, now eventmeter.Instant, found func(*slot, run, losses)) (total, open SubCounts) {
 	if s.rare != nil {
 		total = s.rare.counts
 		for i := range s.rare.former {
@@ -203,7 +203,7 @@ func (h *shard) subCounts(s *subState, now mcpload.Instant, found func(*slot, ru
 
 // SubAccount returns the figures of one subscription, and none for one that
 // does not exist.
-func (l *Ledger) SubAccount(sub mcpload.Sub) SubCounts {
+func (l *Ledger) SubAccount(sub eventmeter.Sub) SubCounts {
 	h, pos, ok := l.find(sub)
 	if !ok {
 		return SubCounts{}

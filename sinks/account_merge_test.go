@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // fill gives every number and text that v holds, at any depth, a value of its
@@ -155,7 +155,7 @@ func TestLiveAddsUp(t *testing.T) {
 		for i := range one.NumField() {
 			f := one.Type().Field(i)
 			switch {
-			case f.Type == reflect.TypeFor[mcpload.Instant](), f.Type == reflect.TypeFor[Quantiles]():
+			case f.Type == reflect.TypeFor[eventmeter.Instant](), f.Type == reflect.TypeFor[Quantiles]():
 			case f.Type.Kind() == reflect.Struct:
 				compare(one.Field(i), two.Field(i), path+f.Name+".")
 			case f.Type.Kind() == reflect.Int64 && two.Field(i).Int() != 2*one.Field(i).Int():

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // TestAccountReady checks how subscriptions came up.
 func TestAccountReady(t *testing.T) {
 	t.Parallel()
-	l := newTestLedger(t, LedgerOptions{Lanes: []LaneSpec{{Name: "x", System: "events", Mode: mcpload.Poll, Subscriptions: 7}}})
+	l := newTestLedger(t, LedgerOptions{Lanes: []LaneSpec{{Name: "x", System: "events", Mode: eventmeter.Poll, Subscriptions: 7}}})
 	for i, s := range []string{
 		"attaching@1 active@3",
 		"attaching@1 active@5 detaching@10 detached@11 attaching@20 active@21",
@@ -23,7 +23,7 @@ func TestAccountReady(t *testing.T) {
 		"attaching@1",
 		"attaching@1 active@3 failed@7",
 	} {
-		script(t, l, mcpload.Sub{Index: uint32(i)}, s)
+		script(t, l, eventmeter.Sub{Index: uint32(i)}, s)
 	}
 	live := l.Live().Lanes[0]
 	if live.Attaching != 1 || live.Open != 2 || live.Failed != 3 || live.Broken != 1 {
@@ -51,7 +51,7 @@ func TestAccountReady(t *testing.T) {
 	if n.Active != want || n.SubscriptionHours != want.Hours() || n.Windows != 4 {
 		t.Errorf("active %v in %d windows, %v hours; want %v in 4", n.Active, n.Windows, n.SubscriptionHours, want)
 	}
-	if n.Name != "x" || n.System != "events" || n.Mode != mcpload.Poll || n.Subscriptions != 7 || n.Ordered {
+	if n.Name != "x" || n.System != "events" || n.Mode != eventmeter.Poll || n.Subscriptions != 7 || n.Ordered {
 		t.Errorf("lane: %+v", n)
 	}
 }
@@ -60,9 +60,9 @@ func TestAccountReady(t *testing.T) {
 func TestAccountShots(t *testing.T) {
 	t.Parallel()
 	l := newTestLedger(t, LedgerOptions{})
-	script(t, l, mcpload.Sub{}, "warm:1@1 ok:1@2 warm:2@1 fire:3@1003 ok:3@1005 fire:4@1004 uncertain:4@1099 fire:5@2005 refused:5@2006 fire:6@2007 fire:1.1@2008 ok:1.1@2018")
-	l.Dropped(mcpload.Drop{Intended: ms(2100), Measured: true})
-	l.Dropped(mcpload.Drop{Intended: ms(2100)})
+	script(t, l, eventmeter.Sub{}, "warm:1@1 ok:1@2 warm:2@1 fire:3@1003 ok:3@1005 fire:4@1004 uncertain:4@1099 fire:5@2005 refused:5@2006 fire:6@2007 fire:1.1@2008 ok:1.1@2018")
+	l.Dropped(eventmeter.Drop{Intended: ms(2100), Measured: true})
+	l.Dropped(eventmeter.Drop{Intended: ms(2100)})
 	a := l.Account()
 	if err := a.Check(); err != nil {
 		t.Error(err)
@@ -94,7 +94,7 @@ func TestAccountLatency(t *testing.T) {
 	t.Parallel()
 	l := newTestLedger(t, LedgerOptions{Interval: 10 * time.Millisecond})
 	// Intended is 1 ms before fired, except where the instant says otherwise.
-	script(t, l, mcpload.Sub{}, up+"fire:1@5 ok:1@6 got:1@9 fire:2@10 ok:2@10 got:2@10 fire:3@25 got:3@29 fire:4@31 ok:4@31 got:4@3600031 ok:3@3600040")
+	script(t, l, eventmeter.Sub{}, up+"fire:1@5 ok:1@6 got:1@9 fire:2@10 ok:2@10 got:2@10 fire:3@25 got:3@29 fire:4@31 ok:4@31 got:4@3600031 ok:3@3600040")
 	a := l.Account()
 	if err := a.Check(); err != nil {
 		t.Error(err)
@@ -128,20 +128,20 @@ func TestAccountLatency(t *testing.T) {
 func TestAccountTraffic(t *testing.T) {
 	t.Parallel()
 	l := newTestLedger(t, LedgerOptions{})
-	l.Called(mcpload.Call{Cause: mcpload.EmptyPoll, Requests: 1, Up: 10, Down: 20, Connections: 1, Took: 3 * time.Millisecond, Method: "events/poll"})
-	l.Called(mcpload.Call{Cause: mcpload.EmptyPoll, Requests: 1, Up: 10, Method: "events/poll", Failure: "timeout"})
-	l.Called(mcpload.Call{Cause: mcpload.Refresh, Requests: 1, Method: "events/subscribe", Failure: "http 429"})
-	l.Called(mcpload.Call{Cause: mcpload.Refresh, Requests: 1, Method: "events/subscribe", Failure: "http 429"})
-	l.Called(mcpload.Call{Cause: mcpload.Heartbeat, Down: 5})
-	for kind := mcpload.Reconnected; kind <= mcpload.Oversized; kind++ {
+	l.Called(eventmeter.Call{Cause: eventmeter.EmptyPoll, Requests: 1, Up: 10, Down: 20, Connections: 1, Took: 3 * time.Millisecond, Method: "events/poll"})
+	l.Called(eventmeter.Call{Cause: eventmeter.EmptyPoll, Requests: 1, Up: 10, Method: "events/poll", Failure: "timeout"})
+	l.Called(eventmeter.Call{Cause: eventmeter.Refresh, Requests: 1, Method: "events/subscribe", Failure: "http 429"})
+	l.Called(eventmeter.Call{Cause: eventmeter.Refresh, Requests: 1, Method: "events/subscribe", Failure: "http 429"})
+	l.Called(eventmeter.Call{Cause: eventmeter.Heartbeat, Down: 5})
+	for kind := eventmeter.Reconnected; kind <= eventmeter.Oversized; kind++ {
 		for range kind {
-			l.Noticed(mcpload.Notice{Kind: kind, Detail: "as told"})
+			l.Noticed(eventmeter.Notice{Kind: kind, Detail: "as told"})
 		}
 	}
-	script(t, l, mcpload.Sub{}, up+"unprobed@3 warm:1@4 got:1@5")
+	script(t, l, eventmeter.Sub{}, up+"unprobed@3 warm:1@4 got:1@5")
 	a := l.Account()
 	n := a.Lanes[0]
-	poll := n.Traffic[mcpload.EmptyPoll]
+	poll := n.Traffic[eventmeter.EmptyPoll]
 	if h := poll.Took.Histogram; h == nil || h.TotalCount() != 1 || !about(h.Max(), 3000) {
 		t.Errorf("took: %v", h.CumulativeDistribution())
 	}
@@ -149,8 +149,8 @@ func TestAccountTraffic(t *testing.T) {
 	if want := (Traffic{Calls: 2, Requests: 2, Up: 20, Down: 20, Connections: 1, Failures: 1}); poll != want {
 		t.Errorf("empty polls: %+v", poll)
 	}
-	if want := (Traffic{Calls: 1, Down: 5}); n.Traffic[mcpload.Heartbeat] != want {
-		t.Errorf("heartbeats: %+v", n.Traffic[mcpload.Heartbeat])
+	if want := (Traffic{Calls: 1, Down: 5}); n.Traffic[eventmeter.Heartbeat] != want {
+		t.Errorf("heartbeats: %+v", n.Traffic[eventmeter.Heartbeat])
 	}
 	if want := []Reason{{"events/subscribe http 429", 2}, {"events/poll timeout", 1}}; !reflect.DeepEqual(n.Failures, want) {
 		t.Errorf("failures: %v", n.Failures)
@@ -185,15 +185,15 @@ func TestLiveHoles(t *testing.T) {
 			t.Errorf("%s: %d outstanding, want %d", when, got, outstanding)
 		}
 	}
-	script(t, l, mcpload.Sub{}, "fire:1@0.5 ok:1@0.6 "+up+"fire:2@3 ok:2@3 fire:3@4 ok:3@4 fire:4@5 refused:4@5 fire:5@6 ok:5@6 fire:6@7")
+	script(t, l, eventmeter.Sub{}, "fire:1@0.5 ok:1@0.6 "+up+"fire:2@3 ok:2@3 fire:3@4 ok:3@4 fire:4@5 refused:4@5 fire:5@6 ok:5@6 fire:6@7")
 	check("fired", 0, 3)
-	script(t, l, mcpload.Sub{}, "got:5@8")
+	script(t, l, eventmeter.Sub{}, "got:5@8")
 	check("newest came", 2, 2)
-	script(t, l, mcpload.Sub{}, "got:3@9")
+	script(t, l, eventmeter.Sub{}, "got:3@9")
 	check("one filled", 1, 1)
-	script(t, l, mcpload.Sub{}, "detaching@10 detached@11")
+	script(t, l, eventmeter.Sub{}, "detaching@10 detached@11")
 	check("ended", 1, 0)
-	script(t, l, mcpload.Sub{}, "ok:6@12 attaching@13 active@14")
+	script(t, l, eventmeter.Sub{}, "ok:6@12 attaching@13 active@14")
 	check("opened again", 2, 0) // 6 is lost now as well
 	live := l.Live().Lanes[0]
 	if q := live.Whole; q.Count != 2 || live.Recent != q || !about(int64(q.P50), 3000) || !about(int64(q.Max), 6000) {
@@ -206,14 +206,14 @@ func TestAccountExamples(t *testing.T) {
 	t.Parallel()
 	l := newTestLedger(t, LedgerOptions{Examples: 2})
 	for i := range uint32(3) {
-		script(t, l, mcpload.Sub{Index: i}, up)
+		script(t, l, eventmeter.Sub{Index: i}, up)
 	}
-	script(t, l, mcpload.Sub{}, "fire:1@3 ok:1@3 fire:2@4 ok:2@4 fire:3@5 ok:3@5 got:3@6 got:2@7 got:2/9@8 foreign:1@9 got:2@9 got:2@10")
-	script(t, l, mcpload.Sub{Index: 1}, "truncated@6 got:3@8")
+	script(t, l, eventmeter.Sub{}, "fire:1@3 ok:1@3 fire:2@4 ok:2@4 fire:3@5 ok:3@5 got:3@6 got:2@7 got:2/9@8 foreign:1@9 got:2@9 got:2@10")
+	script(t, l, eventmeter.Sub{Index: 1}, "truncated@6 got:3@8")
 	want := []Example{
 		{Kind: ExampleLostSilent, From: 1, To: 1, At: ms(3), Detail: "1 lost"},
-		{Kind: ExampleLostSilent, Sub: mcpload.Sub{Index: 2}, From: 1, To: 3, At: ms(3), Detail: "3 lost"},
-		{Kind: ExampleLostAnnounced, Sub: mcpload.Sub{Index: 1}, From: 1, To: 2, At: ms(3), Detail: "2 lost"},
+		{Kind: ExampleLostSilent, Sub: eventmeter.Sub{Index: 2}, From: 1, To: 3, At: ms(3), Detail: "3 lost"},
+		{Kind: ExampleLostAnnounced, Sub: eventmeter.Sub{Index: 1}, From: 1, To: 2, At: ms(3), Detail: "2 lost"},
 		{Kind: ExampleDuplicate, From: 2, To: 2, EventID: 9, At: ms(8), Detail: "same emission"},
 		{Kind: ExampleDuplicate, From: 2, To: 2, EventID: 1002, At: ms(9), Detail: "same event"},
 		{Kind: ExampleUnexpected, From: 1, To: 1, EventID: 1001, At: ms(9), Detail: "foreign run"},
@@ -229,9 +229,9 @@ func TestAccountExamples(t *testing.T) {
 func TestLedgerMisuse(t *testing.T) {
 	t.Parallel()
 	l := newTestLedger(t, LedgerOptions{})
-	e := mcpload.Emission{Stamp: mcpload.Stamp{Run: testRun, Seq: 1}, Fired: 1, Intended: 1}
-	for _, change := range []func(*mcpload.Emission){
-		func(e *mcpload.Emission) { e.Run++ }, func(e *mcpload.Emission) { e.Source = 2 }, func(e *mcpload.Emission) { e.Seq = 2 }, func(e *mcpload.Emission) { e.Seq = 0 },
+	e := eventmeter.Emission{Stamp: eventmeter.Stamp{Run: testRun, Seq: 1}, Fired: 1, Intended: 1}
+	for _, change := range []func(*eventmeter.Emission){
+		func(e *eventmeter.Emission) { e.Run++ }, func(e *eventmeter.Emission) { e.Source = 2 }, func(e *eventmeter.Emission) { e.Seq = 2 }, func(e *eventmeter.Emission) { e.Seq = 0 },
 	} {
 		bad := e
 		change(&bad)
@@ -239,21 +239,21 @@ func TestLedgerMisuse(t *testing.T) {
 	}
 	l.Fired(e)
 	s := e.Stamp
-	l.Resolved(s, mcpload.Pending, 2)
+	l.Resolved(s, eventmeter.Pending, 2)
 	l.Resolved(s, 9, 2)
-	l.Resolved(mcpload.Stamp{Run: testRun + 1, Seq: 1}, mcpload.Accepted, 2)
-	l.Resolved(mcpload.Stamp{Run: testRun, Seq: 2}, mcpload.Accepted, 2)
-	l.Resolved(s, mcpload.Accepted, 2)
-	l.Resolved(s, mcpload.Refused, 3)
-	l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Lane: 1}})
-	l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Index: 4}})
-	l.Noticed(mcpload.Notice{Sub: mcpload.Sub{Lane: 1}})
-	l.Noticed(mcpload.Notice{Sub: mcpload.Sub{Index: 4}, Kind: mcpload.Truncated})
-	l.Changed(mcpload.Transition{Sub: mcpload.Sub{Index: 4}, To: mcpload.Attaching})
-	l.Called(mcpload.Call{Lane: 3})
-	l.Called(mcpload.Call{Cause: 99})
+	l.Resolved(eventmeter.Stamp{Run: testRun + 1, Seq: 1}, eventmeter.Accepted, 2)
+	l.Resolved(eventmeter.Stamp{Run: testRun, Seq: 2}, eventmeter.Accepted, 2)
+	l.Resolved(s, eventmeter.Accepted, 2)
+	l.Resolved(s, eventmeter.Refused, 3)
+	l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Lane: 1}})
+	l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: 4}})
+	l.Noticed(eventmeter.Notice{Sub: eventmeter.Sub{Lane: 1}})
+	l.Noticed(eventmeter.Notice{Sub: eventmeter.Sub{Index: 4}, Kind: eventmeter.Truncated})
+	l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Index: 4}, To: eventmeter.Attaching})
+	l.Called(eventmeter.Call{Lane: 3})
+	l.Called(eventmeter.Call{Cause: 99})
 	for i, words := range []string{"active@1 active@2", "detaching@1 detached@2 failed@3 failed@4", "attaching@1 attaching@2 active@3 detaching@4 detaching@5 active@5 detached@6 detached@7", "attaching@1 active@2 attaching@3 failed@4"} {
-		script(t, l, mcpload.Sub{Index: uint32(i)}, words)
+		script(t, l, eventmeter.Sub{Index: uint32(i)}, words)
 	}
 	a := l.Account()
 	if want := (Misuse{Fired: 4, Resolved: 5, Subscription: 7, Transition: 2 + 4 + 4 + 1}); a.Misuse != want {
@@ -293,7 +293,7 @@ func TestAccountCheck(t *testing.T) {
 		"warm-up":      func(a *Account) { a.WarmUp.Fired++ },
 	} {
 		l := newTestLedger(t, LedgerOptions{})
-		script(t, l, mcpload.Sub{}, up+"fire:1@3 ok:1@4 got:1@5 got:1@6")
+		script(t, l, eventmeter.Sub{}, up+"fire:1@3 ok:1@4 got:1@5 got:1@6")
 		a := l.Account()
 		if err := a.Check(); err != nil {
 			t.Fatal(err)

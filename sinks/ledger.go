@@ -3,7 +3,7 @@ package sinks
 import (
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // LedgerOptions say what a Ledger keeps account of. Run, Sources and Lanes are
@@ -11,7 +11,7 @@ import (
 type LedgerOptions struct {
 	// Clock is the run's clock; nil makes a new one. The ledger reads it only
 	// to draw up accounts.
-	Clock *mcpload.Clock
+	Clock *eventmeter.Clock
 	// Run is the run number in the stamps of this run.
 	Run uint32
 	// Sibling tells which other runs are this run's siblings: the shards that
@@ -42,13 +42,13 @@ type LedgerOptions struct {
 	Examples int
 	// Observe, when not nil, is told of every delivery after it was recorded,
 	// on the delivering goroutine and with no lock held.
-	Observe func(mcpload.Delivery, Verdict)
+	Observe func(eventmeter.Delivery, Verdict)
 }
 
 // LaneSpec describes a group of subscriptions of one system in one mode.
 type LaneSpec struct {
 	Name, System string
-	Mode         mcpload.Mode
+	Mode         eventmeter.Mode
 	// Subscriptions is how many the lane has, indexed from 0.
 	Subscriptions int
 	// Hears gives the sources that subscription index hears. A nil function
@@ -112,7 +112,7 @@ const (
 
 // Live is a snapshot for a display or a scrape.
 type Live struct {
-	At mcpload.Instant
+	At eventmeter.Instant
 	// Measured and WarmUp count the shots so far.
 	Measured, WarmUp Shots
 	Lanes            []LiveLane

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // An announcement says that the target skipped events at one place of its own
@@ -39,7 +39,7 @@ type announcement struct {
 }
 
 // announce notes that the target announced a gap.
-func (s *slot) announce(src *source, number uint32, at mcpload.Instant) {
+func (s *slot) announce(src *source, number uint32, at eventmeter.Instant) {
 	x := s.more()
 	x.advance(s, src)
 	a := announcement{prev: s.last, newest: s.highest(), upto: src.firstFrom(1, at+1) - 1, stale: x.stale, from: number, to: number}
@@ -111,7 +111,7 @@ func (x *slotExtra) advance(s *slot, src *source) {
 	newest := src.firedAt(s.newest)
 	for _, h := range x.holes[x.holeAfter(x.stale):] {
 		for seq := max(h.from, x.stale+1); seq <= h.to; seq++ {
-			if e := src.at(seq); e.result() != mcpload.Refused && e.ended() >= newest {
+			if e := src.at(seq); e.result() != eventmeter.Refused && e.ended() >= newest {
 				return
 			}
 			x.stale = seq
@@ -121,22 +121,22 @@ func (x *slotExtra) advance(s *slot, src *source) {
 }
 
 // forever is later than anything.
-const forever = mcpload.Instant(1<<63 - 1)
+const forever = eventmeter.Instant(1<<63 - 1)
 
 // ended is when the firing of e was resolved.
-func (e *emission) ended() mcpload.Instant {
-	if e.result() == mcpload.Pending {
+func (e *emission) ended() eventmeter.Instant {
+	if e.result() == eventmeter.Pending {
 		return forever
 	}
-	return mcpload.Instant(e.acked.Load())
+	return eventmeter.Instant(e.acked.Load())
 }
 
 // happened is when e had happened for sure: when it was acknowledged.
-func (e *emission) happened() mcpload.Instant {
-	if e.result() != mcpload.Accepted {
+func (e *emission) happened() eventmeter.Instant {
+	if e.result() != eventmeter.Accepted {
 		return forever
 	}
-	return mcpload.Instant(e.acked.Load())
+	return eventmeter.Instant(e.acked.Load())
 }
 
 // lossKind is what is known about the announcement of a lost emission. Silent
@@ -239,7 +239,7 @@ func (s *slot) backed(src *source, low, high uint32, list []run) []run {
 func (s *slot) stands(src *source, a *announcement, low, high uint32) bool {
 	suspect := func(r run) bool {
 		for seq := max(r.from, low); seq <= min(r.to, high); seq++ {
-			if e := src.at(seq); e.result() != mcpload.Refused && a.mayCover(src, seq, e) {
+			if e := src.at(seq); e.result() != eventmeter.Refused && a.mayCover(src, seq, e) {
 				return true
 			}
 		}

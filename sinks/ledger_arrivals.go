@@ -1,6 +1,6 @@
 package sinks
 
-import "github.com/mcpload/mcpload"
+import "github.com/eventmeter/eventmeter"
 
 // Arrivals tell how well the times of a lane's deliveries are known: of all
 // copies of all events, warm-up included.
@@ -21,7 +21,7 @@ type arrivals struct {
 	waited         timing
 }
 
-func (a *arrivals) add(d *mcpload.Delivery) {
+func (a *arrivals) add(d *eventmeter.Delivery) {
 	if d.Kernel {
 		a.kernel++
 		a.waited.add(d.Waited)

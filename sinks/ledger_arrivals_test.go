@@ -4,20 +4,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 func TestArrivals(t *testing.T) {
 	l := attached(t, 3)
 	s := shoot(l, 1)
-	for i, d := range []mcpload.Delivery{
+	for i, d := range []eventmeter.Delivery{
 		{Kernel: true, Waited: 2 * time.Millisecond, Shared: true},
 		{Kernel: true, Waited: 8 * time.Millisecond},
 		{Shared: true},
-		{Sub: mcpload.Sub{Index: 1}, Probed: true, Stamp: mcpload.Stamp{Run: 99}, Kernel: true}, // of another run
+		{Sub: eventmeter.Sub{Index: 1}, Probed: true, Stamp: eventmeter.Stamp{Run: 99}, Kernel: true}, // of another run
 	} {
 		if i < 3 {
-			d.Sub, d.Stamp, d.Probed = mcpload.Sub{Index: uint32(i)}, s, true
+			d.Sub, d.Stamp, d.Probed = eventmeter.Sub{Index: uint32(i)}, s, true
 		}
 		d.At = ms(5)
 		l.Delivered(d)

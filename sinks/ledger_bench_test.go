@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 func BenchmarkDelivered(b *testing.B) {
@@ -14,7 +14,7 @@ func BenchmarkDelivered(b *testing.B) {
 	for seq := uint32(1); seq <= shots; seq++ {
 		shoot(l, seq)
 	}
-	d := mcpload.Delivery{Stamp: mcpload.Stamp{Run: testRun, Seq: 1}, Probed: true, EventID: 1, At: ms(50)}
+	d := eventmeter.Delivery{Stamp: eventmeter.Stamp{Run: testRun, Seq: 1}, Probed: true, EventID: 1, At: ms(50)}
 	b.Run("in order", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -49,12 +49,12 @@ func BenchmarkDelivered(b *testing.B) {
 			if d.Sub.Index == 0 {
 				seq++
 				d.Stamp.Seq = seq
-				l.Fired(mcpload.Emission{Stamp: d.Stamp, Intended: ms(49), Fired: ms(49), Measured: true})
+				l.Fired(eventmeter.Emission{Stamp: d.Stamp, Intended: ms(49), Fired: ms(49), Measured: true})
 			}
 			l.Delivered(d)
 			if d.Sub.Index++; d.Sub.Index == subs {
 				d.Sub.Index = 0
-				l.Resolved(d.Stamp, mcpload.Accepted, ms(51))
+				l.Resolved(d.Stamp, eventmeter.Accepted, ms(51))
 			}
 		}
 	})

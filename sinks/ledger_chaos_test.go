@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // Whatever a recorder is told, in whatever order, the ledger does not fall over,
@@ -25,9 +25,9 @@ func TestLedgerSurvivesMisuse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := mcpload.Instant(1000)
+		now := eventmeter.Instant(1000)
 		for range 30 + r.IntN(400) {
-			now += mcpload.Instant(r.IntN(60_000))
+			now += eventmeter.Instant(r.IntN(60_000))
 			tellAnything(l, r, now)
 			if r.IntN(100) == 0 {
 				l.Live()
@@ -53,10 +53,10 @@ func onlyMisused(t *testing.T, seed uint64, a Account) {
 }
 
 // tellAnything makes one call of any kind, about anything, at about any time.
-func tellAnything(l *Ledger, r *rand.Rand, now mcpload.Instant) {
-	at := max(now-mcpload.Instant(r.IntN(3)*r.IntN(200_000)), 0)
-	sub := mcpload.Sub{Lane: uint16(r.IntN(3)), Index: uint32(r.IntN(4))}
-	stamp := mcpload.Stamp{Run: historyRun, Source: uint16(r.IntN(3)), Seq: uint32(r.IntN(30))}
+func tellAnything(l *Ledger, r *rand.Rand, now eventmeter.Instant) {
+	at := max(now-eventmeter.Instant(r.IntN(3)*r.IntN(200_000)), 0)
+	sub := eventmeter.Sub{Lane: uint16(r.IntN(3)), Index: uint32(r.IntN(4))}
+	stamp := eventmeter.Stamp{Run: historyRun, Source: uint16(r.IntN(3)), Seq: uint32(r.IntN(30))}
 	if r.IntN(20) == 0 {
 		stamp.Run, stamp.Seq = r.Uint32(), r.Uint32()
 	}
@@ -65,16 +65,16 @@ func tellAnything(l *Ledger, r *rand.Rand, now mcpload.Instant) {
 		if r.IntN(8) > 0 && int(stamp.Source) < len(l.sources) { // mostly the one that is next
 			stamp.Run, stamp.Seq = historyRun, l.sources[stamp.Source].n.Load()+1
 		}
-		l.Fired(mcpload.Emission{Stamp: stamp, Intended: at, Fired: now, Measured: r.IntN(5) > 0})
+		l.Fired(eventmeter.Emission{Stamp: stamp, Intended: at, Fired: now, Measured: r.IntN(5) > 0})
 	case 2:
-		l.Resolved(stamp, mcpload.Outcome(r.IntN(6)), at)
+		l.Resolved(stamp, eventmeter.Outcome(r.IntN(6)), at)
 	case 3, 4, 5:
-		l.Delivered(mcpload.Delivery{Sub: sub, Stamp: stamp, Probed: r.IntN(9) > 0, EventID: uint64(r.IntN(4)), At: at, Bytes: 1, Refused: r.IntN(5) == 0})
+		l.Delivered(eventmeter.Delivery{Sub: sub, Stamp: stamp, Probed: r.IntN(9) > 0, EventID: uint64(r.IntN(4)), At: at, Bytes: 1, Refused: r.IntN(5) == 0})
 	case 6:
-		l.Changed(mcpload.Transition{Sub: sub, To: mcpload.State(r.IntN(7)), At: at, Reason: "any"})
+		l.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.State(r.IntN(7)), At: at, Reason: "any"})
 	case 7:
-		l.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.NoticeKind(r.IntN(11)), At: at})
-		l.Dropped(mcpload.Drop{Intended: at, Measured: r.IntN(2) == 0})
+		l.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.NoticeKind(r.IntN(11)), At: at})
+		l.Dropped(eventmeter.Drop{Intended: at, Measured: r.IntN(2) == 0})
 	}
 }
 
@@ -90,20 +90,20 @@ func TestLedgerOfAllSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	for lane := range uint16(2) {
-		sub := mcpload.Sub{Lane: lane}
-		l.Changed(mcpload.Transition{Sub: sub, To: mcpload.Attaching, At: 1})
-		l.Changed(mcpload.Transition{Sub: sub, To: mcpload.Active, At: 2})
+		sub := eventmeter.Sub{Lane: lane}
+		l.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Attaching, At: 1})
+		l.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Active, At: 2})
 	}
 	for _, source := range []uint16{0, last} {
 		for seq := range uint32(2) {
-			s := mcpload.Stamp{Run: 1, Source: source, Seq: seq + 1}
-			at := mcpload.Instant(10 + seq)
-			l.Fired(mcpload.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
-			l.Resolved(s, mcpload.Accepted, at)
+			s := eventmeter.Stamp{Run: 1, Source: source, Seq: seq + 1}
+			at := eventmeter.Instant(10 + seq)
+			l.Fired(eventmeter.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
+			l.Resolved(s, eventmeter.Accepted, at)
 		}
 	}
 	for lane := range uint16(2) {
-		l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Lane: lane}, Stamp: mcpload.Stamp{Run: 1, Source: last, Seq: 2}, Probed: true, EventID: 1, At: 20})
+		l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Lane: lane}, Stamp: eventmeter.Stamp{Run: 1, Source: last, Seq: 2}, Probed: true, EventID: 1, At: 20})
 	}
 	a := l.Account()
 	if err := a.Check(); err != nil {

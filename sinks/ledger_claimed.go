@@ -4,13 +4,13 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // claimed notes that a cursor claimed that all up to an emission was delivered;
 // the caller holds the lock. A claim that reaches no further than one before
 // says nothing new.
-func (h *shard) claimed(s *subState, stamp mcpload.Stamp) {
+func (h *shard) claimed(s *subState, stamp eventmeter.Stamp) {
 	if s.active == 0 || s.over || stamp.Run != h.ledger.opt.Run || int(stamp.Source) >= len(h.ledger.sources) || h.ledger.sources[stamp.Source].at(stamp.Seq) == nil {
 		return
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // TestLedgerConcurrent lets upstreams, subscriptions, a display and a partial
@@ -16,16 +16,16 @@ func TestLedgerConcurrent(t *testing.T) {
 	l := newTestLedger(t, LedgerOptions{Sources: sources, Interval: time.Millisecond, Lanes: []LaneSpec{
 		{Name: "a", Subscriptions: subs}, {Name: "b", Subscriptions: subs, Hears: func(i int) []uint16 { return []uint16{uint16(i % sources)} }},
 	}})
-	each := func(f func(mcpload.Sub)) {
+	each := func(f func(eventmeter.Sub)) {
 		var wg sync.WaitGroup
 		for lane := range uint16(2) {
 			for i := range uint32(subs) {
-				wg.Go(func() { f(mcpload.Sub{Lane: lane, Index: i}) })
+				wg.Go(func() { f(eventmeter.Sub{Lane: lane, Index: i}) })
 			}
 		}
 		wg.Wait()
 	}
-	each(func(sub mcpload.Sub) { script(t, l, sub, up) })
+	each(func(sub eventmeter.Sub) { script(t, l, sub, up) })
 
 	look := make(chan struct{}, 1)
 	var looking sync.WaitGroup
@@ -63,20 +63,20 @@ func TestLedgerConcurrent(t *testing.T) {
 
 // fireAndDeliver fires, resolves and delivers at the same time, and returns when
 // all is done.
-func fireAndDeliver(l *Ledger, each func(func(mcpload.Sub)), look chan struct{}, perSource uint32, sources int) {
+func fireAndDeliver(l *Ledger, each func(func(eventmeter.Sub)), look chan struct{}, perSource uint32, sources int) {
 	var wg sync.WaitGroup
 	fired := make([]chan struct{}, sources)
 	for s := range fired {
 		fired[s] = make(chan struct{})
 	}
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	base := ms(10)
-	now := func() mcpload.Instant { return base + clock.Now() }
+	now := func() eventmeter.Instant { return base + clock.Now() }
 	for s := range sources {
 		wg.Go(func() {
 			for seq := uint32(1); seq <= perSource; seq++ {
 				at := now()
-				l.Fired(mcpload.Emission{Stamp: mcpload.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, Intended: at, Fired: at, Measured: true})
+				l.Fired(eventmeter.Emission{Stamp: eventmeter.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, Intended: at, Fired: at, Measured: true})
 			}
 			close(fired[s])
 		})
@@ -86,11 +86,11 @@ func fireAndDeliver(l *Ledger, each func(func(mcpload.Sub)), look chan struct{},
 		wg.Go(func() {
 			<-fired[s]
 			for seq := uint32(1); seq <= perSource; seq++ {
-				o := mcpload.Accepted
+				o := eventmeter.Accepted
 				if seq%10 == 0 {
-					o = mcpload.Uncertain
+					o = eventmeter.Uncertain
 				}
-				l.Resolved(mcpload.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, o, now())
+				l.Resolved(eventmeter.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, o, now())
 				if seq%50 == 25 {
 					nudge(look)
 				}
@@ -98,7 +98,7 @@ func fireAndDeliver(l *Ledger, each func(func(mcpload.Sub)), look chan struct{},
 		})
 	}
 	// Every fifth is lost, every seventh comes twice.
-	each(func(sub mcpload.Sub) {
+	each(func(sub eventmeter.Sub) {
 		for s := range sources {
 			if sub.Lane == 1 && int(sub.Index)%sources != s {
 				continue
@@ -108,7 +108,7 @@ func fireAndDeliver(l *Ledger, each func(func(mcpload.Sub)), look chan struct{},
 				if seq%5 == 1 {
 					continue
 				}
-				d := mcpload.Delivery{Sub: sub, Stamp: mcpload.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, Probed: true, EventID: uint64(seq), At: now()}
+				d := eventmeter.Delivery{Sub: sub, Stamp: eventmeter.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, Probed: true, EventID: uint64(seq), At: now()}
 				l.Delivered(d)
 				if seq%7 == 0 {
 					l.Delivered(d)
@@ -132,7 +132,7 @@ func nudge(c chan<- struct{}) {
 func TestLedgerConcurrentChurn(t *testing.T) {
 	t.Parallel()
 	const subs, shots = 12, 300
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	l := newTestLedger(t, LedgerOptions{Sources: 1, DetachGrace: time.Microsecond, Lanes: []LaneSpec{{Subscriptions: subs}}})
 	l.now = clock.Now
 	var wg sync.WaitGroup
@@ -141,16 +141,16 @@ func TestLedgerConcurrentChurn(t *testing.T) {
 		defer close(done)
 		defer close(look)
 		for seq := uint32(1); seq <= shots; seq++ {
-			s := mcpload.Stamp{Run: testRun, Seq: seq}
+			s := eventmeter.Stamp{Run: testRun, Seq: seq}
 			at := clock.Now()
-			l.Fired(mcpload.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
+			l.Fired(eventmeter.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
 			var deliveries sync.WaitGroup
 			deliveries.Go(func() {
 				for i := range uint32(subs) {
-					l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Index: i}, Stamp: s, Probed: true, EventID: 5, At: clock.Now()})
+					l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: s, Probed: true, EventID: 5, At: clock.Now()})
 				}
 			})
-			l.Resolved(s, mcpload.Accepted, clock.Now())
+			l.Resolved(s, eventmeter.Accepted, clock.Now())
 			deliveries.Wait()
 			if seq%30 == 0 {
 				nudge(look)
@@ -160,8 +160,8 @@ func TestLedgerConcurrentChurn(t *testing.T) {
 	for i := range uint32(subs) {
 		wg.Go(func() {
 			for range 300 {
-				for to := mcpload.Attaching; to <= mcpload.Detached; to++ {
-					l.Changed(mcpload.Transition{Sub: mcpload.Sub{Index: i}, To: to, At: clock.Now()})
+				for to := eventmeter.Attaching; to <= eventmeter.Detached; to++ {
+					l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Index: i}, To: to, At: clock.Now()})
 				}
 				select {
 				case <-done:

@@ -3,7 +3,7 @@ package sinks
 import (
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // Detail is a [Live] with all that a display has no room for: what a scrape of
@@ -21,7 +21,7 @@ type Detail struct {
 // on its way.
 type LaneDetail struct {
 	System        string
-	Mode          mcpload.Mode
+	Mode          eventmeter.Mode
 	Subscriptions int
 	// Expected = Delivered + Holes while the run is on its way: a pair counts as
 	// soon as it, or a newer one of the same source, has come. Those that are
@@ -51,8 +51,8 @@ type LaneDetail struct {
 	// FromIntended and FromSent are the latencies of what was delivered, Ready
 	// the time from asking for a subscription until it is active.
 	FromIntended, FromSent, Ready Distribution
-	// Traffic is the lane's calls by mcpload.Cause, without Took.
-	Traffic [mcpload.Causes]Traffic
+	// Traffic is the lane's calls by eventmeter.Cause, without Took.
+	Traffic [eventmeter.Causes]Traffic
 	// Measured is as in [LaneAccount].
 	Measured Window
 }
@@ -134,7 +134,7 @@ func (l *Ledger) Detail() Detail {
 	return out
 }
 
-func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
+func (l *Ledger) detailLane(n *lane, now eventmeter.Instant) LaneDetail {
 	out := LaneDetail{System: n.spec.System, Mode: n.spec.Mode, Subscriptions: n.spec.Subscriptions}
 	var c SubCounts
 	ready := borrowed()
@@ -152,7 +152,7 @@ func (l *Ledger) detailLane(n *lane, now mcpload.Instant) LaneDetail {
 				c.Active += max(now.Sub(s.active), 0)
 				out.Measured.Active += measured.overlap(s.active, now)
 			}
-			if s.state != mcpload.Active {
+			if s.state != eventmeter.Active {
 				return 0
 			}
 			return l.outstanding(&s.window, h.slotsOf(s))

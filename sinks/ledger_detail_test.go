@@ -5,23 +5,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // detailLedger has one subscription that was owed five: 1 came twice, 2 is
 // missing although 3 came, 4 and 5 are on their way.
 func detailLedger(t *testing.T) *Ledger {
 	t.Helper()
-	l, err := NewLedger(LedgerOptions{Run: testRun, Sources: 1, Lanes: []LaneSpec{{Name: "push", System: "events", Mode: mcpload.Push, Subscriptions: 2}}})
+	l, err := NewLedger(LedgerOptions{Run: testRun, Sources: 1, Lanes: []LaneSpec{{Name: "push", System: "events", Mode: eventmeter.Push, Subscriptions: 2}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	script(t, l, mcpload.Sub{}, `attaching@1 active@3
+	script(t, l, eventmeter.Sub{}, `attaching@1 active@3
 		fire:1@10 ok:1@11 got:1@12 got:1@13
 		fire:2@20 ok:2@21 fire:3@30 ok:3@31 got:3@45
 		fire:4@50 ok:4@51 fire:5@60 ok:5@61`)
-	l.Called(mcpload.Call{Cause: mcpload.Heartbeat, At: ms(70), Down: 40})
-	l.Called(mcpload.Call{Cause: mcpload.Subscribe, At: ms(1), Requests: 1, Up: 300, Down: 200, Connections: 1, Failure: "timeout"})
+	l.Called(eventmeter.Call{Cause: eventmeter.Heartbeat, At: ms(70), Down: 40})
+	l.Called(eventmeter.Call{Cause: eventmeter.Subscribe, At: ms(1), Requests: 1, Up: 300, Down: 200, Connections: 1, Failure: "timeout"})
 	return l
 }
 
@@ -29,13 +29,13 @@ func TestDetailWhileARunIsOnItsWay(t *testing.T) {
 	l := detailLedger(t)
 	d := l.Detail()
 	n := d.More[0]
-	if n.System != "events" || n.Mode != mcpload.Push || n.Subscriptions != 2 {
+	if n.System != "events" || n.Mode != eventmeter.Push || n.Subscriptions != 2 {
 		t.Errorf("lane %+v", n)
 	}
 	if d.Lanes[0].Delivered != 2 || n.Expected != 3 || n.Outstanding != 3 || n.LostSilent != 0 {
 		t.Errorf("delivered %d, expected %d, outstanding %d, lost %d; want 2, 3, 3, 0", d.Lanes[0].Delivered, n.Expected, n.Outstanding, n.LostSilent)
 	}
-	if n.Traffic[mcpload.Heartbeat].Down != 40 || n.Traffic[mcpload.Subscribe].Connections != 1 || n.Traffic[mcpload.Subscribe].Failures != 1 {
+	if n.Traffic[eventmeter.Heartbeat].Down != 40 || n.Traffic[eventmeter.Subscribe].Connections != 1 || n.Traffic[eventmeter.Subscribe].Failures != 1 {
 		t.Errorf("traffic %+v", n.Traffic)
 	}
 	// Intended is 1 ms before fired, so the two waited 3 ms and 16 ms.
@@ -70,7 +70,7 @@ func within(d Distribution, values ...time.Duration) bool {
 
 func TestDetailOfAnAccount(t *testing.T) {
 	l := detailLedger(t)
-	script(t, l, mcpload.Sub{}, "detaching@100 detached@101")
+	script(t, l, eventmeter.Sub{}, "detaching@100 detached@101")
 	live, a := l.Detail(), l.Account()
 	d := a.Detail()
 	n := d.More[0]
@@ -96,24 +96,24 @@ func TestDetailOfAnAccount(t *testing.T) {
 // moves from a shard to the series is seen once.
 func TestLatenciesOfADetailNeverFall(t *testing.T) {
 	const subs, events = 64, 40
-	l, err := NewLedger(LedgerOptions{Run: 7, Sources: 1, Interval: 10 * time.Millisecond, Lanes: []LaneSpec{{Name: "a", Mode: mcpload.Push, Subscriptions: subs}}})
+	l, err := NewLedger(LedgerOptions{Run: 7, Sources: 1, Interval: 10 * time.Millisecond, Lanes: []LaneSpec{{Name: "a", Mode: eventmeter.Push, Subscriptions: subs}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range uint32(subs) {
-		l.Changed(mcpload.Transition{Sub: mcpload.Sub{Index: i}, To: mcpload.Attaching, At: 1})
-		l.Changed(mcpload.Transition{Sub: mcpload.Sub{Index: i}, To: mcpload.Active, At: 2})
+		l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Index: i}, To: eventmeter.Attaching, At: 1})
+		l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Index: i}, To: eventmeter.Active, At: 2})
 	}
 	delivered := make(chan struct{})
 	go func() {
 		defer close(delivered)
 		for seq := uint32(1); seq <= events; seq++ {
-			at := mcpload.Instant(seq) * mcpload.Instant(10*time.Millisecond)
-			s := mcpload.Stamp{Run: 7, Seq: seq}
-			l.Fired(mcpload.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
-			l.Resolved(s, mcpload.Accepted, at+1)
+			at := eventmeter.Instant(seq) * eventmeter.Instant(10*time.Millisecond)
+			s := eventmeter.Stamp{Run: 7, Seq: seq}
+			l.Fired(eventmeter.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
+			l.Resolved(s, eventmeter.Accepted, at+1)
 			for i := range uint32(subs) {
-				l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Index: i}, Stamp: s, Probed: true, At: at + 5000})
+				l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: s, Probed: true, At: at + 5000})
 			}
 		}
 	}()

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 const (
@@ -22,13 +22,13 @@ const noEventID = ^uint64(0)
 // emission is the ledger's record of one shot: 32 bytes, plus one event-id
 // hash per lane.
 type emission struct {
-	intended, fired mcpload.Instant // written before the emission is published
-	acked           atomic.Int64    // written before outcome
-	outcome         atomic.Uint32   // a mcpload.Outcome
-	measured        bool            // written before the emission is published
+	intended, fired eventmeter.Instant // written before the emission is published
+	acked           atomic.Int64       // written before outcome
+	outcome         atomic.Uint32      // a eventmeter.Outcome
+	measured        bool               // written before the emission is published
 }
 
-func (e *emission) result() mcpload.Outcome { return mcpload.Outcome(e.outcome.Load()) }
+func (e *emission) result() eventmeter.Outcome { return eventmeter.Outcome(e.outcome.Load()) }
 
 // bitset has one bit for each emission of a chunk.
 type bitset [chunkWords]atomic.Uint64
@@ -86,7 +86,7 @@ func (s *source) at(seq uint32) *emission {
 func (s *source) chunk(seq uint32) *chunk { return (*s.chunks.Load())[(seq-1)/chunkSize] }
 
 // firedAt returns when seq was fired; seq must be from 1 to n.
-func (s *source) firedAt(seq uint32) mcpload.Instant {
+func (s *source) firedAt(seq uint32) eventmeter.Instant {
 	return s.chunk(seq).emissions[(seq-1)%chunkSize].fired
 }
 
@@ -100,7 +100,7 @@ func (s *source) eventID(lane uint16, seq uint32) *atomic.Uint64 {
 // Windows are cut by sequence number, so Fired may not fall within a source:
 // an emission that claims to be older than its predecessor gets the
 // predecessor's instant.
-func (s *source) append(e mcpload.Emission, interval time.Duration) bool {
+func (s *source) append(e eventmeter.Emission, interval time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.n.Load()
@@ -148,14 +148,14 @@ func (s *source) append(e mcpload.Emission, interval time.Duration) bool {
 }
 
 // resolve closes emission seq. It returns false when that is not possible.
-func (s *source) resolve(seq uint32, o mcpload.Outcome, at mcpload.Instant) bool {
+func (s *source) resolve(seq uint32, o eventmeter.Outcome, at eventmeter.Instant) bool {
 	e := s.at(seq)
-	if e == nil || o < mcpload.Accepted || o > mcpload.Refused {
+	if e == nil || o < eventmeter.Accepted || o > eventmeter.Refused {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.result() != mcpload.Pending {
+	if e.result() != eventmeter.Pending {
 		return false
 	}
 	at = max(at, e.fired)
@@ -167,17 +167,17 @@ func (s *source) resolve(seq uint32, o mcpload.Outcome, at mcpload.Instant) bool
 	}
 	shots.Pending--
 	switch o {
-	case mcpload.Accepted:
+	case eventmeter.Accepted:
 		shots.Accepted++
 		if e.measured {
 			s.fireLatency.add(at.Sub(e.fired))
 			c.owed.set(pos)
 			c.owedN.Add(1)
 		}
-	case mcpload.Uncertain:
+	case eventmeter.Uncertain:
 		shots.Uncertain++
 		c.failed.set(pos)
-	case mcpload.Refused:
+	case eventmeter.Refused:
 		shots.Refused++
 		c.failed.set(pos)
 		c.refused.set(pos)
@@ -201,7 +201,7 @@ func (s *source) settle(seq uint32) {
 
 // firstFrom returns the first seq in [lo, n] that was fired at or after t, n+1
 // if there is none. lo must be at least 1.
-func (s *source) firstFrom(lo uint32, t mcpload.Instant) uint32 {
+func (s *source) firstFrom(lo uint32, t eventmeter.Instant) uint32 {
 	n := s.n.Load()
 	if lo > n {
 		return n + 1

@@ -3,7 +3,7 @@ package sinks
 import (
 	"slices"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // Not everything that a subscription did not get was lost by the target without
@@ -23,12 +23,12 @@ import (
 // Each loss has one row, the first that fits of: refused, announced,
 // order unknown, undeliverable, suspended, silent.
 type evidence struct {
-	suspended []stretch       // in order, and apart from each other
-	failed    mcpload.Instant // of the last connection that failed; 0 = none did
+	suspended []stretch          // in order, and apart from each other
+	failed    eventmeter.Instant // of the last connection that failed; 0 = none did
 }
 
 // stretch is the time after from, up to and including to.
-type stretch struct{ from, to mcpload.Instant }
+type stretch struct{ from, to eventmeter.Instant }
 
 // losses says how many owed emissions that did not come belong to each row.
 type losses struct {
@@ -67,7 +67,7 @@ func (c *SubCounts) bound(failed int64) {
 // evidence returns what is known about the current window of s; the caller
 // holds the lock.
 func (h *shard) evidence(s *subState) evidence {
-	e := evidence{failed: mcpload.Instant(h.lane.failedAt.Load())}
+	e := evidence{failed: eventmeter.Instant(h.lane.failedAt.Load())}
 	if s.rare != nil {
 		e.suspended = s.rare.suspended
 	}
@@ -76,7 +76,7 @@ func (h *shard) evidence(s *subState) evidence {
 
 // reject notes that the sink refused a copy that is no delivery; the caller
 // holds the lock. Copies that nobody is owed leave no trace.
-func (h *shard) reject(pos uint32, stamp mcpload.Stamp) {
+func (h *shard) reject(pos uint32, stamp eventmeter.Stamp) {
 	s := &h.subs[pos]
 	if stamp.Run != h.ledger.opt.Run || int(stamp.Source) >= len(h.ledger.sources) || s.number == 0 {
 		return
@@ -92,7 +92,7 @@ func (h *shard) reject(pos uint32, stamp mcpload.Stamp) {
 // suspend notes that the target delivered nothing after since, until at; the
 // caller holds the lock. It cannot have been so before the newest emission that
 // came, since that was delivered.
-func (h *shard) suspend(pos uint32, since, at mcpload.Instant) {
+func (h *shard) suspend(pos uint32, since, at eventmeter.Instant) {
 	s := &h.subs[pos]
 	if s.active == 0 || s.over {
 		return
@@ -109,8 +109,8 @@ func (h *shard) suspend(pos uint32, since, at mcpload.Instant) {
 
 // newestCame returns when the newest emission was fired of which a copy came,
 // accepted or not; 0 when none did.
-func (l *Ledger) newestCame(slots []slot) mcpload.Instant {
-	var at mcpload.Instant
+func (l *Ledger) newestCame(slots []slot) eventmeter.Instant {
+	var at eventmeter.Instant
 	for i := range slots {
 		t := &slots[i]
 		seq := t.newest
@@ -126,7 +126,7 @@ func (l *Ledger) newestCame(slots []slot) mcpload.Instant {
 
 // divide says what became of the owed emissions of r, all of one kind, of which
 // there are lost. came is when the newest emission was fired that came to the subscription.
-func (l *Ledger) divide(t *slot, r run, lost int64, kind lossKind, e *evidence, came mcpload.Instant) losses {
+func (l *Ledger) divide(t *slot, r run, lost int64, kind lossKind, e *evidence, came eventmeter.Instant) losses {
 	var n losses
 	src := &l.sources[t.source]
 	var rest []run

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // fires is a script that fires 1 to n, ten milliseconds apart from 10 on.
@@ -51,12 +51,12 @@ func TestLossesByEvidence(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newTestLedger(t, LedgerOptions{Sources: 1})
-			script(t, l, mcpload.Sub{}, c.script)
+			script(t, l, eventmeter.Sub{}, c.script)
 			a := l.Account()
 			if err := a.Check(); err != nil {
 				t.Error(err)
 			}
-			for what, f := range map[string]SubCounts{"lane": a.Lanes[0].SubCounts, "subscription": l.SubAccount(mcpload.Sub{})} {
+			for what, f := range map[string]SubCounts{"lane": a.Lanes[0].SubCounts, "subscription": l.SubAccount(eventmeter.Sub{})} {
 				got := [...]int64{f.LostSilent, f.LostAnnounced, f.LostUndeliverable, f.LostRefused, f.LostSuspended}
 				if want := [...]int64{c.silent, c.announced, c.undeliverable, c.refused, c.suspended}; got != want {
 					t.Errorf("%s: silent, announced, undeliverable, refused, suspended %v, want %v", what, got, want)
@@ -76,12 +76,12 @@ func TestLossesByEvidence(t *testing.T) {
 // accounts of shards are added up.
 func TestUndeliverableIsBounded(t *testing.T) {
 	t.Parallel()
-	l := newTestLedger(t, LedgerOptions{Sources: 1, Lanes: []LaneSpec{{Name: "hooks", Mode: mcpload.Webhook, Subscriptions: 4}, {Name: "other", Mode: mcpload.Webhook, Subscriptions: 1}}})
+	l := newTestLedger(t, LedgerOptions{Sources: 1, Lanes: []LaneSpec{{Name: "hooks", Mode: eventmeter.Webhook, Subscriptions: 4}, {Name: "other", Mode: eventmeter.Webhook, Subscriptions: 1}}})
 	for i := range 4 {
-		script(t, l, mcpload.Sub{Index: uint32(i)}, up)
+		script(t, l, eventmeter.Sub{Index: uint32(i)}, up)
 	}
-	script(t, l, mcpload.Sub{Lane: 1}, up+fires(3)+"handshake@35 handshake@36")
-	script(t, l, mcpload.Sub{}, "handshake@33 handshake@34 handshake@35 handshake@36 handshake@37")
+	script(t, l, eventmeter.Sub{Lane: 1}, up+fires(3)+"handshake@35 handshake@36")
+	script(t, l, eventmeter.Sub{}, "handshake@33 handshake@34 handshake@35 handshake@36 handshake@37")
 	a := l.Account()
 	if err := a.Check(); err != nil {
 		t.Fatal(err)

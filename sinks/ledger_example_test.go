@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Two emissions are fired at a subscription. The first comes twice, the second
@@ -14,28 +14,28 @@ func ExampleLedger() {
 	const run = 7
 	l, err := sinks.NewLedger(sinks.LedgerOptions{
 		Run: run, Sources: 1,
-		Lanes: []sinks.LaneSpec{{Name: "push", Mode: mcpload.Push, Subscriptions: 1}},
+		Lanes: []sinks.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1}},
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	at := func(d time.Duration) mcpload.Instant { return mcpload.Instant(d) }
-	sub := mcpload.Sub{Lane: 0, Index: 0}
-	l.Changed(mcpload.Transition{Sub: sub, To: mcpload.Attaching, At: at(1 * time.Millisecond)})
-	l.Changed(mcpload.Transition{Sub: sub, To: mcpload.Active, At: at(5 * time.Millisecond)})
+	at := func(d time.Duration) eventmeter.Instant { return eventmeter.Instant(d) }
+	sub := eventmeter.Sub{Lane: 0, Index: 0}
+	l.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Attaching, At: at(1 * time.Millisecond)})
+	l.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Active, At: at(5 * time.Millisecond)})
 
-	first := mcpload.Stamp{Run: run, Seq: 1}
-	l.Fired(mcpload.Emission{Stamp: first, Intended: at(10 * time.Millisecond), Fired: at(11 * time.Millisecond), Measured: true})
-	l.Resolved(first, mcpload.Accepted, at(12*time.Millisecond))
-	copied := mcpload.Delivery{Sub: sub, Stamp: first, Probed: true, EventID: mcpload.HashID([]byte("evt-1")), At: at(14 * time.Millisecond)}
+	first := eventmeter.Stamp{Run: run, Seq: 1}
+	l.Fired(eventmeter.Emission{Stamp: first, Intended: at(10 * time.Millisecond), Fired: at(11 * time.Millisecond), Measured: true})
+	l.Resolved(first, eventmeter.Accepted, at(12*time.Millisecond))
+	copied := eventmeter.Delivery{Sub: sub, Stamp: first, Probed: true, EventID: eventmeter.HashID([]byte("evt-1")), At: at(14 * time.Millisecond)}
 	l.Delivered(copied)
 	l.Delivered(copied)
 
-	second := mcpload.Stamp{Run: run, Seq: 2}
-	l.Fired(mcpload.Emission{Stamp: second, Intended: at(20 * time.Millisecond), Fired: at(20 * time.Millisecond), Measured: true})
-	l.Resolved(second, mcpload.Accepted, at(21*time.Millisecond))
-	l.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Truncated, At: at(22 * time.Millisecond)})
+	second := eventmeter.Stamp{Run: run, Seq: 2}
+	l.Fired(eventmeter.Emission{Stamp: second, Intended: at(20 * time.Millisecond), Fired: at(20 * time.Millisecond), Measured: true})
+	l.Resolved(second, eventmeter.Accepted, at(21*time.Millisecond))
+	l.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Truncated, At: at(22 * time.Millisecond)})
 
 	account := l.Account()
 	lane := account.Lanes[0]

@@ -1,6 +1,6 @@
 package sinks
 
-import "github.com/mcpload/mcpload"
+import "github.com/eventmeter/eventmeter"
 
 // EachSub calls visit with the figures of some subscriptions of a lane: the
 // position in indexes, and what [Ledger.SubAccount] gives. It is for many of
@@ -16,7 +16,7 @@ func (l *Ledger) EachSub(lane uint16, indexes []uint32, visit func(i int, c *Sub
 	// By shard, so that what is undecided is counted once for all of them.
 	mine := make(map[*shard][]int)
 	for i, index := range indexes {
-		if h, _, ok := l.find(mcpload.Sub{Lane: lane, Index: index}); ok {
+		if h, _, ok := l.find(eventmeter.Sub{Lane: lane, Index: index}); ok {
 			mine[h] = append(mine[h], i)
 		}
 	}
@@ -26,12 +26,12 @@ func (l *Ledger) EachSub(lane uint16, indexes []uint32, visit func(i int, c *Sub
 }
 
 // visit gives the figures of subscriptions of one shard.
-func (l *Ledger) visit(h *shard, lane uint16, indexes []uint32, list []int, now mcpload.Instant, visit func(int, *SubCounts)) {
+func (l *Ledger) visit(h *shard, lane uint16, indexes []uint32, list []int, now eventmeter.Instant, visit func(int, *SubCounts)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	undecided := h.undecided()
 	for _, i := range list {
-		_, pos, _ := l.find(mcpload.Sub{Lane: lane, Index: indexes[i]})
+		_, pos, _ := l.find(eventmeter.Sub{Lane: lane, Index: indexes[i]})
 		total, _ := h.subCounts(&h.subs[pos], now, nil)
 		total.bound(h.lane.undeliverable.Load())
 		total.Undecided = undecided[pos]

@@ -3,32 +3,32 @@ package sinks
 import (
 	"testing"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // TestEachSub holds the figures of many to those of each.
 func TestEachSub(t *testing.T) {
-	l, err := NewLedger(LedgerOptions{Run: 7, Sources: 1, Lanes: []LaneSpec{{Name: "a", Mode: mcpload.Push, Subscriptions: 40}}})
+	l, err := NewLedger(LedgerOptions{Run: 7, Sources: 1, Lanes: []LaneSpec{{Name: "a", Mode: eventmeter.Push, Subscriptions: 40}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := mcpload.Instant(10)
+	at := eventmeter.Instant(10)
 	for i := range uint32(40) {
-		s := mcpload.Sub{Index: i}
-		l.Changed(mcpload.Transition{Sub: s, To: mcpload.Attaching, At: at})
-		l.Changed(mcpload.Transition{Sub: s, To: mcpload.Active, At: at + 1})
+		s := eventmeter.Sub{Index: i}
+		l.Changed(eventmeter.Transition{Sub: s, To: eventmeter.Attaching, At: at})
+		l.Changed(eventmeter.Transition{Sub: s, To: eventmeter.Active, At: at + 1})
 	}
 	for seq := uint32(1); seq <= 6; seq++ {
-		stamp := mcpload.Stamp{Run: 7, Seq: seq}
+		stamp := eventmeter.Stamp{Run: 7, Seq: seq}
 		at += 10
-		l.Fired(mcpload.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
+		l.Fired(eventmeter.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
 		for i := range uint32(40) {
 			if i%6 != seq%6 { // each misses one
-				l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Index: i}, Stamp: stamp, Probed: true, At: at + 2})
+				l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: stamp, Probed: true, At: at + 2})
 			}
 		}
 		if seq < 6 { // the last stays undecided
-			l.Resolved(stamp, mcpload.Accepted, at+3)
+			l.Resolved(stamp, eventmeter.Accepted, at+3)
 		}
 	}
 	indexes := []uint32{39, 0, 17, 1000, 5, 6}
@@ -49,7 +49,7 @@ func TestEachSub(t *testing.T) {
 		t.Errorf("%d were visited, want 5: one does not exist", seen)
 	}
 	for _, index := range []uint32{39, 0} {
-		one := l.SubAccount(mcpload.Sub{Index: index})
+		one := l.SubAccount(eventmeter.Sub{Index: index})
 		l.EachSub(0, []uint32{index}, func(_ int, c *SubCounts) {
 			c.Active, one.Active = 0, 0
 			if *c != one {

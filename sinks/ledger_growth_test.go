@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // BenchmarkHour drives a ledger through an hour of virtual time at constant load
@@ -21,7 +21,7 @@ func BenchmarkHour(b *testing.B) {
 	for range b.N {
 		opt := LedgerOptions{Run: 1, Sources: 10, Interval: time.Second, Recorded: 30 * time.Second}
 		for i := range lanes {
-			opt.Lanes = append(opt.Lanes, LaneSpec{Name: fmt.Sprint(i), Mode: mcpload.Push, Subscriptions: subs / lanes,
+			opt.Lanes = append(opt.Lanes, LaneSpec{Name: fmt.Sprint(i), Mode: eventmeter.Push, Subscriptions: subs / lanes,
 				Hears: func(i int) []uint16 { return []uint16{uint16(i % 10)} }})
 		}
 		l, err := NewLedger(opt)
@@ -29,39 +29,39 @@ func BenchmarkHour(b *testing.B) {
 			b.Fatal(err)
 		}
 		rng := rand.New(rand.NewPCG(1, 2))
-		set := func(lane, i int, s mcpload.State, at mcpload.Instant) {
-			l.Changed(mcpload.Transition{Sub: mcpload.Sub{Lane: uint16(lane), Index: uint32(i)}, To: s, At: at})
+		set := func(lane, i int, s eventmeter.State, at eventmeter.Instant) {
+			l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Lane: uint16(lane), Index: uint32(i)}, To: s, At: at})
 		}
 		for lane := range lanes {
 			for i := range subs / lanes {
-				set(lane, i, mcpload.Attaching, 1)
-				set(lane, i, mcpload.Active, 2)
+				set(lane, i, eventmeter.Attaching, 1)
+				set(lane, i, eventmeter.Active, 2)
 			}
 		}
 		seq := make([]uint32, 10)
 		for sec := 1; sec <= 3600; sec++ {
-			base := mcpload.Instant(sec) * mcpload.Instant(time.Second)
+			base := eventmeter.Instant(sec) * eventmeter.Instant(time.Second)
 			for k := range 10 {
-				at := base + mcpload.Instant(k)*mcpload.Instant(90*time.Millisecond)
+				at := base + eventmeter.Instant(k)*eventmeter.Instant(90*time.Millisecond)
 				seq[k]++
-				st := mcpload.Stamp{Run: 1, Source: uint16(k), Seq: seq[k]}
-				l.Fired(mcpload.Emission{Stamp: st, Intended: at, Fired: at + 1000, Measured: true})
-				l.Resolved(st, mcpload.Accepted, at+1_000_000)
+				st := eventmeter.Stamp{Run: 1, Source: uint16(k), Seq: seq[k]}
+				l.Fired(eventmeter.Emission{Stamp: st, Intended: at, Fired: at + 1000, Measured: true})
+				l.Resolved(st, eventmeter.Accepted, at+1_000_000)
 				for lane := range lanes {
 					for i := k; i < subs/lanes; i += 10 {
-						lat := mcpload.Instant((5 + rng.ExpFloat64()*10) * 1e6)
-						l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Lane: uint16(lane), Index: uint32(i)}, Stamp: st, Probed: true, EventID: uint64(seq[k])<<8 | uint64(k), At: at + lat, Bytes: 300})
+						lat := eventmeter.Instant((5 + rng.ExpFloat64()*10) * 1e6)
+						l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Lane: uint16(lane), Index: uint32(i)}, Stamp: st, Probed: true, EventID: uint64(seq[k])<<8 | uint64(k), At: at + lat, Bytes: 300})
 					}
 				}
 			}
 			for lane := range lanes {
 				for range 10 {
 					i := rng.IntN(subs / lanes)
-					at := base + mcpload.Instant(950*time.Millisecond)
-					set(lane, i, mcpload.Detaching, at)
-					set(lane, i, mcpload.Detached, at+1000)
-					set(lane, i, mcpload.Attaching, at+2000)
-					set(lane, i, mcpload.Active, at+3000)
+					at := base + eventmeter.Instant(950*time.Millisecond)
+					set(lane, i, eventmeter.Detaching, at)
+					set(lane, i, eventmeter.Detached, at+1000)
+					set(lane, i, eventmeter.Attaching, at+2000)
+					set(lane, i, eventmeter.Active, at+3000)
 				}
 			}
 			if sec == 360 || sec == 1800 || sec == 3600 {

@@ -1,6 +1,6 @@
 package sinks
 
-import "github.com/mcpload/mcpload"
+import "github.com/eventmeter/eventmeter"
 
 // walkBatch is how many subscriptions are looked at while a shard's lock is
 // held by something that is not in a hurry: a few microseconds, as long as some
@@ -40,8 +40,8 @@ func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 	for _, h := range n.shards {
 		h.mu.Lock()
 		c.plus(&h.counts)
-		out.Attaching += h.states[mcpload.Attaching]
-		out.Open += h.states[mcpload.Active]
+		out.Attaching += h.states[eventmeter.Attaching]
+		out.Open += h.states[eventmeter.Active]
 		out.Failed += h.failed
 		out.Broken += h.broken
 		out.Undecided += h.parkedN.Load() + h.waitingN
@@ -113,7 +113,7 @@ func (l *Ledger) OutstandingOf(lane uint16) int64 {
 	var sum int64
 	for _, h := range l.lanes[lane].shards {
 		sum += h.walk(func(s *subState) int64 {
-			if s.state != mcpload.Active {
+			if s.state != eventmeter.Active {
 				return 0
 			}
 			return l.outstanding(&s.window, h.slotsOf(s))

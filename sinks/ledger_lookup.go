@@ -1,6 +1,6 @@
 package sinks
 
-import "github.com/mcpload/mcpload"
+import "github.com/eventmeter/eventmeter"
 
 // Emission returns what is known of one emission: when it was intended and
 // fired, whether it is measured, and its outcome so far. The number of its shot
@@ -9,15 +9,15 @@ import "github.com/mcpload/mcpload"
 //
 // It takes no lock, so a system whose clients learn of several emissions at
 // once may ask on the path of each.
-func (l *Ledger) Emission(s mcpload.Stamp) (mcpload.Emission, mcpload.Outcome, bool) {
+func (l *Ledger) Emission(s eventmeter.Stamp) (eventmeter.Emission, eventmeter.Outcome, bool) {
 	if s.Run != l.opt.Run || int(s.Source) >= len(l.sources) {
-		return mcpload.Emission{}, mcpload.Pending, false
+		return eventmeter.Emission{}, eventmeter.Pending, false
 	}
 	e := l.sources[s.Source].at(s.Seq)
 	if e == nil {
-		return mcpload.Emission{}, mcpload.Pending, false
+		return eventmeter.Emission{}, eventmeter.Pending, false
 	}
-	return mcpload.Emission{Stamp: s, Intended: e.intended, Fired: e.fired, Measured: e.measured}, e.result(), true
+	return eventmeter.Emission{Stamp: s, Intended: e.intended, Fired: e.fired, Measured: e.measured}, e.result(), true
 }
 
 // Run returns the run number that every probe id of this run carries.

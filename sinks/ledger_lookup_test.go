@@ -3,8 +3,8 @@ package sinks_test
 import (
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 func TestLedgerEmission(t *testing.T) {
@@ -12,20 +12,20 @@ func TestLedgerEmission(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := mcpload.Stamp{Run: 7, Source: 1, Seq: 1}
+	s := eventmeter.Stamp{Run: 7, Source: 1, Seq: 1}
 	if _, _, ok := l.Emission(s); ok {
 		t.Error("known before it was fired")
 	}
-	l.Fired(mcpload.Emission{Stamp: s, Intended: 10, Fired: 12, Measured: true})
+	l.Fired(eventmeter.Emission{Stamp: s, Intended: 10, Fired: 12, Measured: true})
 	e, o, ok := l.Emission(s)
-	if !ok || o != mcpload.Pending || e.Intended != 10 || e.Fired != 12 || !e.Measured || e.Stamp != s {
+	if !ok || o != eventmeter.Pending || e.Intended != 10 || e.Fired != 12 || !e.Measured || e.Stamp != s {
 		t.Errorf("%+v %v %v", e, o, ok)
 	}
-	l.Resolved(s, mcpload.Accepted, 20)
-	if _, o, _ := l.Emission(s); o != mcpload.Accepted {
+	l.Resolved(s, eventmeter.Accepted, 20)
+	if _, o, _ := l.Emission(s); o != eventmeter.Accepted {
 		t.Errorf("outcome %v", o)
 	}
-	for _, other := range []mcpload.Stamp{{Run: 8, Source: 1, Seq: 1}, {Run: 7, Source: 2, Seq: 1}, {Run: 7, Source: 1, Seq: 2}, {Run: 7, Source: 1}} {
+	for _, other := range []eventmeter.Stamp{{Run: 8, Source: 1, Seq: 1}, {Run: 7, Source: 2, Seq: 1}, {Run: 7, Source: 1, Seq: 2}, {Run: 7, Source: 1}} {
 		if _, _, ok := l.Emission(other); ok {
 			t.Errorf("%+v is known", other)
 		}

@@ -4,16 +4,16 @@ import (
 	"math"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // Window holds what a lane cost and received within the measured window of a
 // run (see [Ledger.Measure]): the numerators and denominators of every ratio of
 // cost.
 type Window struct {
-	// Traffic is the calls whose Call.At lies in the window, by mcpload.Cause,
+	// Traffic is the calls whose Call.At lies in the window, by eventmeter.Cause,
 	// without Took.
-	Traffic [mcpload.Causes]Traffic
+	Traffic [eventmeter.Causes]Traffic
 	// EventMessages and EventBytes are all copies of events read in the window.
 	EventMessages, EventBytes int64
 	// Received counts events read in the window, once for each subscription: see
@@ -47,15 +47,15 @@ func (w *Window) add(v *shardWindow) {
 }
 
 // bounds are a measured window: from is in it, to is not.
-type bounds struct{ from, to mcpload.Instant }
+type bounds struct{ from, to eventmeter.Instant }
 
 // always is the window of a ledger without a call of Measure.
 var always = bounds{to: math.MaxInt64}
 
-func (b bounds) has(at mcpload.Instant) bool { return b.from <= at && at < b.to }
+func (b bounds) has(at eventmeter.Instant) bool { return b.from <= at && at < b.to }
 
 // overlap is how much of the time from active to ending lies within.
-func (b bounds) overlap(active, ending mcpload.Instant) time.Duration {
+func (b bounds) overlap(active, ending eventmeter.Instant) time.Duration {
 	return max(min(ending, b.to).Sub(max(active, b.from)), 0)
 }
 
@@ -65,7 +65,7 @@ func (b bounds) overlap(active, ending mcpload.Instant) time.Duration {
 // until the first call is taken to lie before the window. A second call may end
 // the window earlier, at an instant that is not in the past. Without a call,
 // the window is the whole run.
-func (l *Ledger) Measure(from, to mcpload.Instant) {
+func (l *Ledger) Measure(from, to eventmeter.Instant) {
 	first := l.measured.CompareAndSwap(false, true)
 	b := bounds{from, to}
 	for _, n := range l.lanes {

@@ -4,15 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // TestMeasured counts calls, copies and active time before, within and after
 // the measured window, which is [100 ms, 200 ms).
 func TestMeasured(t *testing.T) {
-	at := func(ms int) mcpload.Instant { return mcpload.Instant(ms) * mcpload.Instant(time.Millisecond) }
-	call := func(ms int, cause mcpload.Cause, bytes int64) mcpload.Call {
-		return mcpload.Call{Cause: cause, At: at(ms), Requests: 1, Up: bytes, Down: 2 * bytes, Connections: 1, Took: time.Millisecond}
+	at := func(ms int) eventmeter.Instant { return eventmeter.Instant(ms) * eventmeter.Instant(time.Millisecond) }
+	call := func(ms int, cause eventmeter.Cause, bytes int64) eventmeter.Call {
+		return eventmeter.Call{Cause: cause, At: at(ms), Requests: 1, Up: bytes, Down: 2 * bytes, Connections: 1, Took: time.Millisecond}
 	}
 	for _, c := range []struct {
 		name    string
@@ -44,49 +44,49 @@ func TestMeasured(t *testing.T) {
 		}, Window{}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var now mcpload.Instant
+			var now eventmeter.Instant
 			l, err := NewLedger(LedgerOptions{Run: testRun, Sources: 1, Lanes: []LaneSpec{{Name: "a", Subscriptions: 2}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			l.now = func() mcpload.Instant { return now }
+			l.now = func() eventmeter.Instant { return now }
 			seq := uint32(0)
 			fire := func(ms int) {
 				seq++
-				s := mcpload.Stamp{Run: testRun, Seq: seq}
-				l.Fired(mcpload.Emission{Stamp: s, Intended: at(ms), Fired: at(ms), Measured: ms >= 100})
-				l.Resolved(s, mcpload.Accepted, at(ms))
+				s := eventmeter.Stamp{Run: testRun, Seq: seq}
+				l.Fired(eventmeter.Emission{Stamp: s, Intended: at(ms), Fired: at(ms), Measured: ms >= 100})
+				l.Resolved(s, eventmeter.Accepted, at(ms))
 			}
 			read := func(ms int, seq uint32) {
-				l.Delivered(mcpload.Delivery{Stamp: mcpload.Stamp{Run: testRun, Seq: seq}, Probed: true, At: at(ms), Bytes: 10})
+				l.Delivered(eventmeter.Delivery{Stamp: eventmeter.Stamp{Run: testRun, Seq: seq}, Probed: true, At: at(ms), Bytes: 10})
 			}
-			change := func(ms int, sub uint32, to mcpload.State) {
-				l.Changed(mcpload.Transition{Sub: mcpload.Sub{Index: sub}, To: to, At: at(ms)})
+			change := func(ms int, sub uint32, to eventmeter.State) {
+				l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Index: sub}, To: to, At: at(ms)})
 			}
-			change(9, 0, mcpload.Attaching)
-			change(10, 0, mcpload.Active)
+			change(9, 0, eventmeter.Attaching)
+			change(10, 0, eventmeter.Active)
 			// The second one is over before the window.
-			change(10, 1, mcpload.Attaching)
-			change(10, 1, mcpload.Active)
-			change(40, 1, mcpload.Detached)
-			l.Called(call(20, mcpload.EmptyPoll, 1))
+			change(10, 1, eventmeter.Attaching)
+			change(10, 1, eventmeter.Active)
+			change(40, 1, eventmeter.Detached)
+			l.Called(call(20, eventmeter.EmptyPoll, 1))
 			fire(30)
 			read(40, 1)
 			c.measure(l, 50)
 			c.measure(l, 90)
 			fire(95)
 			read(100, 2) // fired in the warm-up, read in the window
-			l.Called(call(110, mcpload.EmptyPoll, 2))
+			l.Called(call(110, eventmeter.EmptyPoll, 2))
 			fire(150)
 			read(160, 3)
 			read(170, 3) // a second copy costs, and is not received again
 			c.measure(l, 180)
 			fire(190)
-			l.Called(call(199, mcpload.EmptyPoll, 4))
+			l.Called(call(199, eventmeter.EmptyPoll, 4))
 			read(200, 4)
-			l.Called(call(200, mcpload.EmptyPoll, 8))
+			l.Called(call(200, eventmeter.EmptyPoll, 8))
 			now = at(210)
-			change(200, 0, mcpload.Detached)
+			change(200, 0, eventmeter.Detached)
 
 			a := l.Account()
 			if err := a.Check(); err != nil {
@@ -119,8 +119,8 @@ func TestMeasured(t *testing.T) {
 }
 
 // traffics are empty polls with bytes up, and twice as many down.
-func traffics(calls, bytes int64) (out [mcpload.Causes]Traffic) {
-	out[mcpload.EmptyPoll] = Traffic{Calls: calls, Requests: calls, Up: bytes, Down: 2 * bytes, Connections: calls}
+func traffics(calls, bytes int64) (out [eventmeter.Causes]Traffic) {
+	out[eventmeter.EmptyPoll] = Traffic{Calls: calls, Requests: calls, Up: bytes, Down: 2 * bytes, Connections: calls}
 	return out
 }
 
@@ -130,7 +130,7 @@ func TestMeasuredWhileOpen(t *testing.T) {
 	l := attached(t, 1)
 	l.Measure(ms(50), ms(80))
 	for now, want := range map[float64]time.Duration{20: 0, 60: 10 * time.Millisecond, 100: 30 * time.Millisecond} {
-		l.now = func() mcpload.Instant { return ms(now) }
+		l.now = func() eventmeter.Instant { return ms(now) }
 		if got := l.Account().Lanes[0].Measured.Active; got != want {
 			t.Errorf("at %v ms it was active for %v in the window, want %v", now, got, want)
 		}

@@ -5,24 +5,24 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // attached returns a ledger with n active subscriptions and one source.
 func attached(t testing.TB, n int) *Ledger {
 	l := newTestLedger(t, LedgerOptions{Sources: 1, Lanes: []LaneSpec{{Subscriptions: n}}})
 	for i := range uint32(n) {
-		script(t, l, mcpload.Sub{Index: i}, up)
+		script(t, l, eventmeter.Sub{Index: i}, up)
 	}
 	return l
 }
 
 // shoot fires and resolves the next emission.
-func shoot(l *Ledger, seq uint32) mcpload.Stamp {
-	s := mcpload.Stamp{Run: testRun, Seq: seq}
-	at := ms(3) + mcpload.Instant(seq)*1000
-	l.Fired(mcpload.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
-	l.Resolved(s, mcpload.Accepted, at)
+func shoot(l *Ledger, seq uint32) eventmeter.Stamp {
+	s := eventmeter.Stamp{Run: testRun, Seq: seq}
+	at := ms(3) + eventmeter.Instant(seq)*1000
+	l.Fired(eventmeter.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
+	l.Resolved(s, eventmeter.Accepted, at)
 	return s
 }
 
@@ -34,10 +34,10 @@ func TestDeliveredAllocatesNothing(t *testing.T) {
 	for seq := uint32(1); seq <= 2*runs; seq++ {
 		shoot(l, seq)
 	}
-	d := mcpload.Delivery{Stamp: mcpload.Stamp{Run: testRun}, Probed: true, EventID: 1}
+	d := eventmeter.Delivery{Stamp: eventmeter.Stamp{Run: testRun}, Probed: true, EventID: 1}
 	next := func() {
 		d.Stamp.Seq++
-		d.At = ms(3) + mcpload.Instant(d.Stamp.Seq)*1_000_000 // crosses intervals, too
+		d.At = ms(3) + eventmeter.Instant(d.Stamp.Seq)*1_000_000 // crosses intervals, too
 		l.Delivered(d)
 	}
 	next()
@@ -52,9 +52,9 @@ func TestDeliveredAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(runs, func() {
 		seq++
 		d.Stamp.Seq, d.At = seq, ms(5000)
-		l.Fired(mcpload.Emission{Stamp: d.Stamp, Intended: ms(4999), Fired: ms(4999), Measured: true})
+		l.Fired(eventmeter.Emission{Stamp: d.Stamp, Intended: ms(4999), Fired: ms(4999), Measured: true})
 		l.Delivered(d)
-		l.Resolved(d.Stamp, mcpload.Accepted, ms(5001))
+		l.Resolved(d.Stamp, eventmeter.Accepted, ms(5001))
 	}); n >= 1 {
 		t.Errorf("before resolved: %v allocations per delivery", n)
 	}
@@ -72,7 +72,7 @@ func TestMemoryDoesNotGrowWithDeliveries(t *testing.T) {
 		for seq := from; seq <= to; seq++ {
 			s := shoot(l, seq)
 			for i := range uint32(subs) {
-				l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Index: i}, Stamp: s, Probed: true, EventID: uint64(seq), At: ms(4) + mcpload.Instant(seq)*1000})
+				l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: s, Probed: true, EventID: uint64(seq), At: ms(4) + eventmeter.Instant(seq)*1000})
 			}
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // BenchmarkDeliveredParallel is the path of the deliveries from all processors
@@ -24,7 +24,7 @@ func BenchmarkDeliveredParallel(b *testing.B) {
 	b.RunParallel(func(p *testing.PB) {
 		const own = 128
 		first := turn.Add(1) % (subs / own) * own
-		d := mcpload.Delivery{Stamp: mcpload.Stamp{Run: testRun, Seq: 1}, Probed: true, EventID: 1, At: ms(50)}
+		d := eventmeter.Delivery{Stamp: eventmeter.Stamp{Run: testRun, Seq: 1}, Probed: true, EventID: 1, At: ms(50)}
 		i := uint32(0)
 		for p.Next() {
 			d.Sub.Index = first + i

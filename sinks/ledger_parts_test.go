@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // TestTallyIsAnHdrHistogram holds the tally to the histogram whose buckets it
@@ -75,18 +75,18 @@ func TestSourceCounts(t *testing.T) {
 	const n = 3*chunkSize + 77
 	s := &source{lanes: 1}
 	r := rand.New(rand.NewPCG(5, 6))
-	outcomes := make([]mcpload.Outcome, n+1)
+	outcomes := make([]eventmeter.Outcome, n+1)
 	measured := make([]bool, n+1)
 	for seq := uint32(1); seq <= n; seq++ {
 		measured[seq] = r.IntN(5) > 0
-		if !s.append(mcpload.Emission{Stamp: mcpload.Stamp{Seq: seq}, Fired: mcpload.Instant(10 * (seq / 3)), Measured: measured[seq]}, time.Second) {
+		if !s.append(eventmeter.Emission{Stamp: eventmeter.Stamp{Seq: seq}, Fired: eventmeter.Instant(10 * (seq / 3)), Measured: measured[seq]}, time.Second) {
 			t.Fatal(seq)
 		}
-		if s.append(mcpload.Emission{Stamp: mcpload.Stamp{Seq: seq}}, time.Second) {
+		if s.append(eventmeter.Emission{Stamp: eventmeter.Stamp{Seq: seq}}, time.Second) {
 			t.Fatal("twice")
 		}
-		outcomes[seq] = mcpload.Outcome(r.IntN(4))
-		if outcomes[seq] != mcpload.Pending && !s.resolve(seq, outcomes[seq], 0) {
+		outcomes[seq] = eventmeter.Outcome(r.IntN(4))
+		if outcomes[seq] != eventmeter.Pending && !s.resolve(seq, outcomes[seq], 0) {
 			t.Fatal(seq)
 		}
 	}
@@ -95,13 +95,13 @@ func TestSourceCounts(t *testing.T) {
 		to := uint32(r.IntN(n + 1))
 		var owed, suspect, skipped int64
 		for seq := from; seq <= to; seq++ {
-			if measured[seq] && outcomes[seq] == mcpload.Accepted {
+			if measured[seq] && outcomes[seq] == eventmeter.Accepted {
 				owed++
 			}
-			if outcomes[seq] != mcpload.Refused {
+			if outcomes[seq] != eventmeter.Refused {
 				suspect++
 			}
-			if measured[seq] && outcomes[seq] < mcpload.Uncertain {
+			if measured[seq] && outcomes[seq] < eventmeter.Uncertain {
 				skipped++
 			}
 		}
@@ -111,7 +111,7 @@ func TestSourceCounts(t *testing.T) {
 	}
 	for _, c := range []struct {
 		lo   uint32
-		at   mcpload.Instant
+		at   eventmeter.Instant
 		want uint32
 	}{{1, 0, 1}, {1, 1, 3}, {1, 10, 3}, {1, 11, 6}, {5, 10, 5}, {1, 1 << 40, n + 1}, {n + 1, 0, n + 1}, {n + 9, 0, n + 1}} {
 		if got := s.firstFrom(c.lo, c.at); got != c.want {
@@ -125,7 +125,7 @@ func TestSourceWatermark(t *testing.T) {
 	t.Parallel()
 	s := &source{}
 	for seq := uint32(1); seq <= 5; seq++ {
-		s.append(mcpload.Emission{Stamp: mcpload.Stamp{Seq: seq}}, time.Second)
+		s.append(eventmeter.Emission{Stamp: eventmeter.Stamp{Seq: seq}}, time.Second)
 	}
 	for _, c := range [][2]uint32{{2, 0}, {1, 2}, {5, 2}, {4, 2}, {3, 5}} {
 		s.settle(c[0])
@@ -175,20 +175,20 @@ func TestSlotSets(t *testing.T) {
 func TestForgottenIDs(t *testing.T) {
 	t.Parallel()
 	l := newTestLedger(t, LedgerOptions{})
-	script(t, l, mcpload.Sub{}, up)
-	script(t, l, mcpload.Sub{Index: 1}, up)
+	script(t, l, eventmeter.Sub{}, up)
+	script(t, l, eventmeter.Sub{Index: 1}, up)
 	const n = 500
 	give := func(sub, seq uint32) {
-		l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Index: sub}, Stamp: mcpload.Stamp{Run: testRun, Seq: seq}, Probed: true, EventID: uint64(seq)<<8 | uint64(sub+1), At: ms(50)})
+		l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: sub}, Stamp: eventmeter.Stamp{Run: testRun, Seq: seq}, Probed: true, EventID: uint64(seq)<<8 | uint64(sub+1), At: ms(50)})
 	}
 	for seq := uint32(1); seq <= n; seq++ {
-		s := mcpload.Stamp{Run: testRun, Seq: seq}
-		l.Fired(mcpload.Emission{Stamp: s, Intended: ms(3), Fired: ms(3), Measured: true})
-		l.Resolved(s, mcpload.Accepted, ms(4))
+		s := eventmeter.Stamp{Run: testRun, Seq: seq}
+		l.Fired(eventmeter.Emission{Stamp: s, Intended: ms(3), Fired: ms(3), Measured: true})
+		l.Resolved(s, eventmeter.Accepted, ms(4))
 		give(0, seq)
 		give(1, seq)
 	}
-	h, pos, _ := l.find(mcpload.Sub{Index: 1})
+	h, pos, _ := l.find(eventmeter.Sub{Index: 1})
 	if got := len(h.slotsOf(&h.subs[pos])[0].extra.odd); got > keepOdd {
 		t.Errorf("%d ids kept", got)
 	}
@@ -196,10 +196,10 @@ func TestForgottenIDs(t *testing.T) {
 		give(sub, 1)
 		give(sub, n)
 	}
-	if got, want := l.SubAccount(mcpload.Sub{}).Duplicates, (Duplicates{SameEvent: 2}); got != want {
+	if got, want := l.SubAccount(eventmeter.Sub{}).Duplicates, (Duplicates{SameEvent: 2}); got != want {
 		t.Errorf("first: %+v", got)
 	}
-	if got, want := l.SubAccount(mcpload.Sub{Index: 1}).Duplicates, (Duplicates{SameEvent: 1, Forgotten: 1}); got != want {
+	if got, want := l.SubAccount(eventmeter.Sub{Index: 1}).Duplicates, (Duplicates{SameEvent: 1, Forgotten: 1}); got != want {
 		t.Errorf("second: %+v", got)
 	}
 }
@@ -247,20 +247,20 @@ func TestRecordedIntervals(t *testing.T) {
 	t.Parallel()
 	l, err := NewLedger(LedgerOptions{
 		Run: 1, Sources: 1, Interval: time.Second, Recorded: 10 * time.Second,
-		Lanes: []LaneSpec{{Name: "a", Mode: mcpload.Push, Subscriptions: 1}},
+		Lanes: []LaneSpec{{Name: "a", Mode: eventmeter.Push, Subscriptions: 1}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Changed(mcpload.Transition{To: mcpload.Attaching, At: 1})
-	l.Changed(mcpload.Transition{To: mcpload.Active, At: 2})
+	l.Changed(eventmeter.Transition{To: eventmeter.Attaching, At: 1})
+	l.Changed(eventmeter.Transition{To: eventmeter.Active, At: 2})
 	for i := range uint32(25) {
-		at := mcpload.Instant(i+1) * mcpload.Instant(time.Second)
-		s := mcpload.Stamp{Run: 1, Seq: i + 1}
-		l.Fired(mcpload.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
-		l.Resolved(s, mcpload.Accepted, at+1)
-		l.Delivered(mcpload.Delivery{Stamp: s, Probed: true, At: at + mcpload.Instant(time.Millisecond)})
-		l.Dropped(mcpload.Drop{Intended: at, Measured: true})
+		at := eventmeter.Instant(i+1) * eventmeter.Instant(time.Second)
+		s := eventmeter.Stamp{Run: 1, Seq: i + 1}
+		l.Fired(eventmeter.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})
+		l.Resolved(s, eventmeter.Accepted, at+1)
+		l.Delivered(eventmeter.Delivery{Stamp: s, Probed: true, At: at + eventmeter.Instant(time.Millisecond)})
+		l.Dropped(eventmeter.Drop{Intended: at, Measured: true})
 	}
 	a := l.Account()
 	if a.Interval != 10*time.Second {

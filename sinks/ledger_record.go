@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // Ledger keeps account of a run: who was owed which emission, and what came.
-// It implements mcpload.Recorder. All methods are safe for concurrent use;
+// It implements eventmeter.Recorder. All methods are safe for concurrent use;
 // calls about one subscription take effect in the order in which they are made.
 //
 // # What is owed
@@ -49,7 +49,7 @@ import (
 // intervals, and of irregularities, but not with the number of deliveries.
 type Ledger struct {
 	opt     LedgerOptions
-	now     func() mcpload.Instant
+	now     func() eventmeter.Instant
 	sources []source
 	lanes   []*lane
 
@@ -67,7 +67,7 @@ type Ledger struct {
 	measured atomic.Bool // Measure was called
 }
 
-var _ mcpload.Recorder = (*Ledger)(nil)
+var _ eventmeter.Recorder = (*Ledger)(nil)
 
 // lane is one lane of a Ledger.
 type lane struct {
@@ -84,14 +84,14 @@ type lane struct {
 	oversizedBy                                          reasons
 	rejectedBy, undeliverableBy, suspendedBy, answeredBy reasons
 
-	traffic      [mcpload.Causes]traffic
+	traffic      [eventmeter.Causes]traffic
 	callFailures atomic.Int64
 
 	rejected, malformed, reconnects    atomic.Int64
 	deadStreams, terminated, transient atomic.Int64
 	undeliverable, suspensions         atomic.Int64
 	oversized                          atomic.Int64
-	failedAt                           atomic.Int64 // of the last of undeliverable, a mcpload.Instant
+	failedAt                           atomic.Int64 // of the last of undeliverable, a eventmeter.Instant
 }
 
 const defaultExamples = 20
@@ -124,7 +124,7 @@ func NewLedger(opt LedgerOptions) (*Ledger, error) {
 		opt.Examples = 0
 	}
 	if opt.Clock == nil {
-		opt.Clock = mcpload.NewClock()
+		opt.Clock = eventmeter.NewClock()
 	}
 	l := &Ledger{opt: opt, now: opt.Clock.Now, sources: make([]source, opt.Sources)}
 	l.drops.series = make(map[int64]int64)
@@ -193,7 +193,7 @@ func (l *Ledger) newLane(index uint16, spec LaneSpec) (*lane, error) {
 }
 
 // find returns the shard of a subscription and its position there.
-func (l *Ledger) find(sub mcpload.Sub) (*shard, uint32, bool) {
+func (l *Ledger) find(sub eventmeter.Sub) (*shard, uint32, bool) {
 	if int(sub.Lane) >= len(l.lanes) {
 		return nil, 0, false
 	}
@@ -203,18 +203,18 @@ func (l *Ledger) find(sub mcpload.Sub) (*shard, uint32, bool) {
 	return h, pos, int(pos) < len(h.subs)
 }
 
-// Fired implements mcpload.Recorder. An emission of another run, of a source
+// Fired implements eventmeter.Recorder. An emission of another run, of a source
 // that does not exist or with a number that is not the next one of its source is
 // left out and counted in Account.Misuse.
-func (l *Ledger) Fired(e mcpload.Emission) {
+func (l *Ledger) Fired(e eventmeter.Emission) {
 	if e.Run != l.opt.Run || int(e.Source) >= len(l.sources) || !l.sources[e.Source].append(e, l.opt.Recorded) {
 		l.misuse.fired.Add(1)
 	}
 }
 
-// Resolved implements mcpload.Recorder. When it returns, every delivery of the
+// Resolved implements eventmeter.Recorder. When it returns, every delivery of the
 // emission that came before is counted.
-func (l *Ledger) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) {
+func (l *Ledger) Resolved(s eventmeter.Stamp, o eventmeter.Outcome, at eventmeter.Instant) {
 	l.resolving.RLock()
 	defer l.resolving.RUnlock()
 	if s.Run != l.opt.Run || int(s.Source) >= len(l.sources) || !l.sources[s.Source].resolve(s.Seq, o, at) {
@@ -233,8 +233,8 @@ func (l *Ledger) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant
 	src.settle(s.Seq)
 }
 
-// Dropped implements mcpload.Recorder.
-func (l *Ledger) Dropped(d mcpload.Drop) {
+// Dropped implements eventmeter.Recorder.
+func (l *Ledger) Dropped(d eventmeter.Drop) {
 	l.drops.Lock()
 	defer l.drops.Unlock()
 	if !d.Measured {
@@ -245,9 +245,9 @@ func (l *Ledger) Dropped(d mcpload.Drop) {
 	l.drops.series[int64(d.Intended)/int64(l.opt.Recorded)]++
 }
 
-// Delivered implements mcpload.Recorder. It takes the lock of one shard and
+// Delivered implements eventmeter.Recorder. It takes the lock of one shard and
 // allocates nothing for copies that come in order, once each.
-func (l *Ledger) Delivered(d mcpload.Delivery) {
+func (l *Ledger) Delivered(d eventmeter.Delivery) {
 	v := Verdict{Kind: VerdictIgnored}
 	if h, pos, ok := l.find(d.Sub); ok {
 		h.mu.Lock()
@@ -261,16 +261,16 @@ func (l *Ledger) Delivered(d mcpload.Delivery) {
 	}
 }
 
-// Noticed implements mcpload.Recorder. Only Truncated, Claimed, Suspended and
+// Noticed implements eventmeter.Recorder. Only Truncated, Claimed, Suspended and
 // notices of a refused copy need a subscription that exists; for the rest the
 // lane is enough.
-func (l *Ledger) Noticed(n mcpload.Notice) {
+func (l *Ledger) Noticed(n eventmeter.Notice) {
 	if int(n.Sub.Lane) >= len(l.lanes) {
 		l.misuse.subscription.Add(1)
 		return
 	}
 	lane := l.lanes[n.Sub.Lane]
-	if n.Refused || n.Kind == mcpload.Truncated || n.Kind == mcpload.Claimed || n.Kind == mcpload.Suspended {
+	if n.Refused || n.Kind == eventmeter.Truncated || n.Kind == eventmeter.Claimed || n.Kind == eventmeter.Suspended {
 		h, pos, ok := l.find(n.Sub)
 		if !ok {
 			l.misuse.subscription.Add(1)
@@ -281,30 +281,30 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 		h.mu.Unlock()
 	}
 	switch n.Kind {
-	case mcpload.Reconnected:
+	case eventmeter.Reconnected:
 		lane.reconnects.Add(1)
-	case mcpload.Terminated:
+	case eventmeter.Terminated:
 		lane.terminated.Add(1)
-	case mcpload.TransientError:
+	case eventmeter.TransientError:
 		lane.transient.Add(1)
-	case mcpload.DeadStream:
+	case eventmeter.DeadStream:
 		lane.deadStreams.Add(1)
-	case mcpload.Rejected:
+	case eventmeter.Rejected:
 		lane.rejected.Add(1)
 		lane.rejectedBy.add(n.Detail)
-	case mcpload.Malformed:
+	case eventmeter.Malformed:
 		lane.malformed.Add(1)
 		lane.malformedBy.add(n.Detail)
-	case mcpload.Undeliverable:
+	case eventmeter.Undeliverable:
 		lane.undeliverable.Add(1)
 		lane.undeliverableBy.add(n.Detail)
 		for was := lane.failedAt.Load(); was < int64(n.At) && !lane.failedAt.CompareAndSwap(was, int64(n.At)); {
 			was = lane.failedAt.Load()
 		}
-	case mcpload.Suspended:
+	case eventmeter.Suspended:
 		lane.suspensions.Add(1)
 		lane.suspendedBy.add(n.Detail)
-	case mcpload.Oversized:
+	case eventmeter.Oversized:
 		lane.oversized.Add(1)
 		lane.oversizedBy.add(n.Detail)
 	}
@@ -312,16 +312,16 @@ func (l *Ledger) Noticed(n mcpload.Notice) {
 
 // notice records what concerns the losses of a subscription; the caller holds
 // the lock.
-func (h *shard) notice(pos uint32, n *mcpload.Notice) {
+func (h *shard) notice(pos uint32, n *eventmeter.Notice) {
 	s := &h.subs[pos]
 	switch {
 	case n.Refused:
 		h.reject(pos, n.Stamp)
 		return
-	case n.Kind == mcpload.Suspended:
+	case n.Kind == eventmeter.Suspended:
 		h.suspend(pos, n.Since, n.At)
 		return
-	case n.Kind == mcpload.Claimed:
+	case n.Kind == eventmeter.Claimed:
 		h.claimed(s, n.Stamp)
 		return
 	}
@@ -339,8 +339,8 @@ func (h *shard) notice(pos uint32, n *mcpload.Notice) {
 	}
 }
 
-// Changed implements mcpload.Recorder.
-func (l *Ledger) Changed(t mcpload.Transition) {
+// Changed implements eventmeter.Recorder.
+func (l *Ledger) Changed(t eventmeter.Transition) {
 	h, pos, ok := l.find(t.Sub)
 	if !ok {
 		l.misuse.subscription.Add(1)
@@ -354,9 +354,9 @@ func (l *Ledger) Changed(t mcpload.Transition) {
 	}
 }
 
-// Called implements mcpload.Recorder.
-func (l *Ledger) Called(c mcpload.Call) {
-	if int(c.Lane) >= len(l.lanes) || int(c.Cause) >= mcpload.Causes {
+// Called implements eventmeter.Recorder.
+func (l *Ledger) Called(c eventmeter.Call) {
+	if int(c.Lane) >= len(l.lanes) || int(c.Cause) >= eventmeter.Causes {
 		l.misuse.subscription.Add(1)
 		return
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // shard keeps some of a lane's subscriptions: those whose index is equal modulo
@@ -45,7 +45,7 @@ type shard struct {
 	failed   int64
 	cancel   int64
 	broken   int64
-	states   [mcpload.Failed + 1]int64
+	states   [eventmeter.Failed + 1]int64
 	holes    int64 // seqs in holes of current windows, owed or not
 	waitingN int64
 
@@ -98,7 +98,7 @@ func (h *shard) rare(s *subState) *subRare {
 }
 
 // deliver records one copy; the caller holds the lock.
-func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
+func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 	s := &h.subs[pos]
 	h.messages++
 	h.bytes += int64(d.Bytes)
@@ -170,7 +170,7 @@ func (h *shard) deliver(pos uint32, d *mcpload.Delivery) Verdict {
 }
 
 // count keeps the number of holes and of what was passed over.
-func (h *shard) count(s *subState, t *slot, d *mcpload.Delivery, first bool, newest uint32, opened run) {
+func (h *shard) count(s *subState, t *slot, d *eventmeter.Delivery, first bool, newest uint32, opened run) {
 	if first && d.Stamp.Seq > t.base && d.Stamp.Seq < newest {
 		h.holes--
 	}
@@ -188,12 +188,12 @@ func (h *shard) count(s *subState, t *slot, d *mcpload.Delivery, first bool, new
 }
 
 // span returns the interval of an instant.
-func (h *shard) span(at mcpload.Instant) *span {
+func (h *shard) span(at eventmeter.Instant) *span {
 	return h.intervals.at(int64(at) / int64(h.ledger.opt.Interval))
 }
 
 // first records the first copy of a measured emission.
-func (h *shard) first(s *subState, pos uint32, d *mcpload.Delivery, e *emission, newest uint32, v *Verdict) {
+func (h *shard) first(s *subState, pos uint32, d *eventmeter.Delivery, e *emission, newest uint32, v *Verdict) {
 	c := s.judge(e)
 	if c == classOwed {
 		// The quick path: everything is known and nothing need be kept.
@@ -302,22 +302,22 @@ func (h *shard) settle(s *subState, w *window, x waiting, e *emission, c class, 
 			v.Kind = VerdictReplayed
 			return
 		}
-		d := mcpload.Delivery{Sub: h.name(x.sub), Stamp: mcpload.Stamp{Run: h.ledger.opt.Run, Source: x.source, Seq: x.seq}, EventID: x.eventID, At: x.at}
+		d := eventmeter.Delivery{Sub: h.name(x.sub), Stamp: eventmeter.Stamp{Run: h.ledger.opt.Run, Source: x.source, Seq: x.seq}, EventID: x.eventID, At: x.at}
 		v.Kind = h.unexpected(s, &d, VerdictStale).Kind
 	}
 }
 
 // name returns the name of the subscription at pos.
-func (h *shard) name(pos uint32) mcpload.Sub {
-	return mcpload.Sub{Lane: h.lane.index, Index: pos<<h.lane.shift | h.index}
+func (h *shard) name(pos uint32) eventmeter.Sub {
+	return eventmeter.Sub{Lane: h.lane.index, Index: pos<<h.lane.shift | h.index}
 }
 
-func (h *shard) isLate(e *emission, at mcpload.Instant) bool {
+func (h *shard) isLate(e *emission, at eventmeter.Instant) bool {
 	return h.ledger.opt.LateAfter > 0 && at.Sub(e.intended) > h.ledger.opt.LateAfter
 }
 
 // owed counts the first copy of an owed emission.
-func (h *shard) owed(s *subState, pos uint32, e *emission, source uint16, seq, newest uint32, at mcpload.Instant, id uint64, v *Verdict) {
+func (h *shard) owed(s *subState, pos uint32, e *emission, source uint16, seq, newest uint32, at eventmeter.Instant, id uint64, v *Verdict) {
 	v.Kind = VerdictDelivered
 	s.delivered++
 	h.counts.Delivered++
@@ -331,7 +331,7 @@ func (h *shard) owed(s *subState, pos uint32, e *emission, source uint16, seq, n
 		h.rare(s).counts.Late++
 		sp.counts.late++
 	}
-	if newest > seq && h.ledger.sources[source].firedAt(newest) > mcpload.Instant(e.acked.Load()) {
+	if newest > seq && h.ledger.sources[source].firedAt(newest) > eventmeter.Instant(e.acked.Load()) {
 		v.OutOfOrder = true
 		h.counts.OutOfOrder++
 		h.rare(s).counts.OutOfOrder++
@@ -341,7 +341,7 @@ func (h *shard) owed(s *subState, pos uint32, e *emission, source uint16, seq, n
 }
 
 // duplicate counts a second or later copy of a measured emission.
-func (h *shard) duplicate(s *subState, t *slot, d *mcpload.Delivery, lane *atomic.Uint64, v *Verdict) {
+func (h *shard) duplicate(s *subState, t *slot, d *eventmeter.Delivery, lane *atomic.Uint64, v *Verdict) {
 	all, own := &h.counts.Duplicates, &h.rare(s).counts.Duplicates
 	id := t.laterID(d.Stamp.Seq, d.EventID, lane)
 	detail := ""
@@ -368,7 +368,7 @@ func (h *shard) duplicate(s *subState, t *slot, d *mcpload.Delivery, lane *atomi
 }
 
 // unexpected counts a copy that should not have come.
-func (h *shard) unexpected(s *subState, d *mcpload.Delivery, kind VerdictKind) Verdict {
+func (h *shard) unexpected(s *subState, d *eventmeter.Delivery, kind VerdictKind) Verdict {
 	all, own := &h.counts.Unexpected, &h.rare(s).counts.Unexpected
 	detail := ""
 	switch kind {

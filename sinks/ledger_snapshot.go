@@ -3,7 +3,7 @@ package sinks
 import (
 	"sync"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // Snapshot draws up the account of a run that goes on, for a checkpoint. It
@@ -63,7 +63,7 @@ func (o openSpans) giveBack() {
 	clear(o)
 }
 
-func (l *Ledger) snapshotLane(n *lane, now mcpload.Instant, series bool) LaneAccount {
+func (l *Ledger) snapshotLane(n *lane, now eventmeter.Instant, series bool) LaneAccount {
 	intended, sent, ready := borrowed(), borrowed(), borrowed()
 	defer intended.giveBack()
 	defer sent.giveBack()
@@ -137,7 +137,7 @@ func (h *shard) snapshot(out *LaneAccount, ready *timing, arrived *arrivals, ope
 }
 
 // standing adds what is known of windows that the shards have not counted yet.
-func (l *Ledger) standing(n *lane, out *LaneAccount, now mcpload.Instant) {
+func (l *Ledger) standing(n *lane, out *LaneAccount, now eventmeter.Instant) {
 	c := &out.SubCounts
 	var scratch []slot
 	for _, h := range n.shards {
@@ -160,7 +160,7 @@ func (l *Ledger) standing(n *lane, out *LaneAccount, now mcpload.Instant) {
 			c.Active += max(now.Sub(w.active), 0)
 			out.Measured.Active += h.measured.overlap(w.active, now)
 			w.ending, w.until, w.seen = now, now, now
-			if n.spec.Mode == mcpload.Poll {
+			if n.spec.Mode == eventmeter.Poll {
 				// When it will ask next is not known here.
 				scratch = append(scratch[:0], slots...)
 				for i := range scratch {

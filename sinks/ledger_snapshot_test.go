@@ -6,23 +6,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // TestSnapshotJudgesOpenWindows: of five that are owed, 2 is missing although 3
 // came, 4 was fired before the grace and 5 within it.
 func TestSnapshotJudgesOpenWindows(t *testing.T) {
-	for mode, want := range map[mcpload.Mode]SubCounts{
-		mcpload.Push:    {Expected: 4, Delivered: 2, LostSilent: 2, Excused: 1},
-		mcpload.Webhook: {Expected: 4, Delivered: 2, LostSilent: 2, Excused: 1},
-		mcpload.Poll:    {Expected: 3, Delivered: 2, LostSilent: 1},
+	for mode, want := range map[eventmeter.Mode]SubCounts{
+		eventmeter.Push:    {Expected: 4, Delivered: 2, LostSilent: 2, Excused: 1},
+		eventmeter.Webhook: {Expected: 4, Delivered: 2, LostSilent: 2, Excused: 1},
+		eventmeter.Poll:    {Expected: 3, Delivered: 2, LostSilent: 1},
 	} {
 		l, err := NewLedger(LedgerOptions{Run: testRun, Sources: 1, DetachGrace: 45 * time.Millisecond, Lanes: []LaneSpec{{Name: "lane", Mode: mode, Subscriptions: 2}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.now = func() mcpload.Instant { return ms(100) }
-		script(t, l, mcpload.Sub{}, `attaching@1 active@3
+		l.now = func() eventmeter.Instant { return ms(100) }
+		script(t, l, eventmeter.Sub{}, `attaching@1 active@3
 			fire:1@10 ok:1@11 got:1@12
 			fire:2@20 ok:2@21 fire:3@30 ok:3@31 got:3@45
 			fire:4@50 ok:4@51 fire:5@60 ok:5@61 fire:6@70`)
@@ -53,9 +53,9 @@ func TestSnapshotEndsAsTheAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := mcpload.Instant(1000)
+		now := eventmeter.Instant(1000)
 		for range 30 + r.IntN(400) {
-			now += mcpload.Instant(r.IntN(60_000))
+			now += eventmeter.Instant(r.IntN(60_000))
 			tellAnything(l, r, now)
 			if r.IntN(50) == 0 {
 				onlyMisused(t, seed, l.Snapshot(true))
@@ -63,7 +63,7 @@ func TestSnapshotEndsAsTheAccount(t *testing.T) {
 		}
 		for i, n := range l.lanes {
 			for j := range n.spec.Subscriptions {
-				l.Changed(mcpload.Transition{Sub: mcpload.Sub{Lane: uint16(i), Index: uint32(j)}, To: mcpload.Detached, At: now + 1})
+				l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Lane: uint16(i), Index: uint32(j)}, To: eventmeter.Detached, At: now + 1})
 			}
 		}
 		a, s := l.Account(), l.Snapshot(true)
@@ -86,24 +86,24 @@ func TestSnapshotEndsAsTheAccount(t *testing.T) {
 func TestSnapshotBesideDeliveries(t *testing.T) {
 	t.Parallel()
 	const subs, events = 300, 200
-	clock := mcpload.NewClock()
-	l, err := NewLedger(LedgerOptions{Clock: clock, Run: testRun, Sources: 1, Interval: time.Millisecond, DetachGrace: time.Minute, Lanes: []LaneSpec{{Name: "lane", Mode: mcpload.Push, Subscriptions: subs}}})
+	clock := eventmeter.NewClock()
+	l, err := NewLedger(LedgerOptions{Clock: clock, Run: testRun, Sources: 1, Interval: time.Millisecond, DetachGrace: time.Minute, Lanes: []LaneSpec{{Name: "lane", Mode: eventmeter.Push, Subscriptions: subs}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range uint32(subs) {
-		for _, to := range []mcpload.State{mcpload.Attaching, mcpload.Active} {
-			l.Changed(mcpload.Transition{Sub: mcpload.Sub{Index: i}, To: to, At: clock.Now()})
+		for _, to := range []eventmeter.State{eventmeter.Attaching, eventmeter.Active} {
+			l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Index: i}, To: to, At: clock.Now()})
 		}
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for seq := range uint32(events) {
-			stamp := mcpload.Stamp{Run: testRun, Seq: seq + 1}
-			l.Fired(mcpload.Emission{Stamp: stamp, Intended: clock.Now(), Fired: clock.Now(), Measured: true})
-			l.Resolved(stamp, mcpload.Accepted, clock.Now())
+			stamp := eventmeter.Stamp{Run: testRun, Seq: seq + 1}
+			l.Fired(eventmeter.Emission{Stamp: stamp, Intended: clock.Now(), Fired: clock.Now(), Measured: true})
+			l.Resolved(stamp, eventmeter.Accepted, clock.Now())
 			for i := range uint32(subs) {
-				l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Index: i}, Stamp: stamp, Probed: true, At: clock.Now()})
+				l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: stamp, Probed: true, At: clock.Now()})
 			}
 		}
 	})
@@ -135,25 +135,25 @@ func BenchmarkSnapshot(b *testing.B) {
 			name = "series"
 		}
 		b.Run(name, func(b *testing.B) {
-			clock := mcpload.NewClock()
+			clock := eventmeter.NewClock()
 			const subs = 10_000
-			l, err := NewLedger(LedgerOptions{Clock: clock, Run: testRun, Sources: 1, Interval: 100 * time.Millisecond, DetachGrace: time.Minute, Lanes: []LaneSpec{{Name: "lane", Mode: mcpload.Push, Subscriptions: subs}}})
+			l, err := NewLedger(LedgerOptions{Clock: clock, Run: testRun, Sources: 1, Interval: 100 * time.Millisecond, DetachGrace: time.Minute, Lanes: []LaneSpec{{Name: "lane", Mode: eventmeter.Push, Subscriptions: subs}}})
 			if err != nil {
 				b.Fatal(err)
 			}
-			at := mcpload.Instant(1)
+			at := eventmeter.Instant(1)
 			for i := range uint32(subs) {
-				for _, to := range []mcpload.State{mcpload.Attaching, mcpload.Active} {
-					l.Changed(mcpload.Transition{Sub: mcpload.Sub{Index: i}, To: to, At: at})
+				for _, to := range []eventmeter.State{eventmeter.Attaching, eventmeter.Active} {
+					l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Index: i}, To: to, At: at})
 				}
 			}
 			for seq := range uint32(120) { // in as many intervals
-				at += mcpload.Instant(100 * time.Millisecond)
-				stamp := mcpload.Stamp{Run: testRun, Seq: seq + 1}
-				l.Fired(mcpload.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
-				l.Resolved(stamp, mcpload.Accepted, at)
+				at += eventmeter.Instant(100 * time.Millisecond)
+				stamp := eventmeter.Stamp{Run: testRun, Seq: seq + 1}
+				l.Fired(eventmeter.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
+				l.Resolved(stamp, eventmeter.Accepted, at)
 				for i := range uint32(subs) {
-					l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Index: i}, Stamp: stamp, Probed: true, At: at + mcpload.Instant(i)*1000})
+					l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: stamp, Probed: true, At: at + eventmeter.Instant(i)*1000})
 				}
 			}
 			b.ReportAllocs()

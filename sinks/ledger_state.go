@@ -3,12 +3,12 @@ package sinks
 import (
 	"slices"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // change records a subscription's new state; the caller holds the lock. It
 // returns false for a state that cannot follow; what can be made of it is.
-func (h *shard) change(pos uint32, t *mcpload.Transition) bool {
+func (h *shard) change(pos uint32, t *eventmeter.Transition) bool {
 	s := &h.subs[pos]
 	at := max(t.At, 1)
 	seen := at
@@ -16,62 +16,62 @@ func (h *shard) change(pos uint32, t *mcpload.Transition) bool {
 		seen = min(t.Seen, at)
 	}
 	switch t.To {
-	case mcpload.Attaching:
+	case eventmeter.Attaching:
 		sound := s.number == 0 || s.over
 		if !sound {
 			h.finish(s, at, at)
 		}
 		h.begin(pos, at)
 		return sound
-	case mcpload.Active:
+	case eventmeter.Active:
 		return h.activate(pos, at)
-	case mcpload.Detaching:
-		if s.number == 0 || s.over || s.state == mcpload.Detaching {
+	case eventmeter.Detaching:
+		if s.number == 0 || s.over || s.state == eventmeter.Detaching {
 			return false
 		}
 		h.end(s, at, seen)
-		h.enter(s, mcpload.Detaching)
+		h.enter(s, eventmeter.Detaching)
 		return true
-	case mcpload.Detached:
+	case eventmeter.Detached:
 		if s.number == 0 || s.over {
 			return false
 		}
 		h.finish(s, at, seen)
-		h.enter(s, mcpload.Detached)
+		h.enter(s, eventmeter.Detached)
 		return true
-	case mcpload.Failed:
+	case eventmeter.Failed:
 		return h.fail(pos, at, seen, t.Reason)
 	}
 	return false
 }
 
 // enter moves the subscription to a state.
-func (h *shard) enter(s *subState, to mcpload.State) {
+func (h *shard) enter(s *subState, to eventmeter.State) {
 	h.states[s.state]--
 	s.state = to
 	h.states[to]++
 }
 
 // activate makes the current window one in which something is owed.
-func (h *shard) activate(pos uint32, at mcpload.Instant) bool {
+func (h *shard) activate(pos uint32, at eventmeter.Instant) bool {
 	s := &h.subs[pos]
 	sound := true
 	switch {
 	case s.number == 0 || s.over:
 		sound = false
 		h.begin(pos, at)
-	case s.state != mcpload.Attaching:
+	case s.state != eventmeter.Attaching:
 		return false
 	}
 	s.active = max(at, s.attaching)
 	h.ready.add(s.active.Sub(s.attaching))
-	h.enter(s, mcpload.Active)
+	h.enter(s, eventmeter.Active)
 	h.wake(s)
 	return sound
 }
 
 // fail ends a subscription that could not be opened or broke.
-func (h *shard) fail(pos uint32, at, seen mcpload.Instant, reason string) bool {
+func (h *shard) fail(pos uint32, at, seen eventmeter.Instant, reason string) bool {
 	s := &h.subs[pos]
 	sound := true
 	if s.number == 0 || s.over {
@@ -82,21 +82,21 @@ func (h *shard) fail(pos uint32, at, seen mcpload.Instant, reason string) bool {
 		h.begin(pos, at)
 	}
 	switch s.state {
-	case mcpload.Attaching:
+	case eventmeter.Attaching:
 		h.failed++
 		h.lane.readyReasons.add(reason)
 		s.ending, s.until, s.seen = at, at, at
-	case mcpload.Active:
+	case eventmeter.Active:
 		h.broken++
 		h.lane.brokenReasons.add(reason)
 	}
 	h.finish(s, at, seen)
-	h.enter(s, mcpload.Failed)
+	h.enter(s, eventmeter.Failed)
 	return sound
 }
 
 // end closes the current window for new emissions.
-func (h *shard) end(s *subState, at, seen mcpload.Instant) {
+func (h *shard) end(s *subState, at, seen eventmeter.Instant) {
 	if s.ending != 0 {
 		return
 	}
@@ -122,7 +122,7 @@ func (h *shard) end(s *subState, at, seen mcpload.Instant) {
 }
 
 // finish marks the current window as over.
-func (h *shard) finish(s *subState, at, seen mcpload.Instant) {
+func (h *shard) finish(s *subState, at, seen eventmeter.Instant) {
 	h.end(s, at, seen)
 	s.window.over = max(at, s.ending)
 	s.over = true
@@ -146,7 +146,7 @@ func (h *shard) wake(s *subState) {
 }
 
 // begin opens a new window and puts the one before, if any, away.
-func (h *shard) begin(pos uint32, at mcpload.Instant) {
+func (h *shard) begin(pos uint32, at eventmeter.Instant) {
 	s := &h.subs[pos]
 	slots := h.slotsOf(s)
 	if s.number > 0 {
@@ -166,7 +166,7 @@ func (h *shard) begin(pos uint32, at mcpload.Instant) {
 		slots[i].restart(src.firstFrom(1, at+1)-1, keep)
 	}
 	h.attempts++
-	h.enter(s, mcpload.Attaching)
+	h.enter(s, eventmeter.Attaching)
 }
 
 // putAway judges the current window if every firing is settled; else it keeps

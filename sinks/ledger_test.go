@@ -7,18 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 const testRun = 42
 
-func ms(n float64) mcpload.Instant { return mcpload.Instant(n * 1e6) }
+func ms(n float64) eventmeter.Instant { return eventmeter.Instant(n * 1e6) }
 
 // script tells a recorder what a line of words says, for one subscription and
 // source 0 unless it says otherwise: "word:seq/id@milliseconds". A source other
 // than 0 is written "seq.source", an event id is any number. The number of a
 // state is until when the subscription could have received something.
-func script(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, lines string) {
+func script(t testing.TB, r eventmeter.Recorder, sub eventmeter.Sub, lines string) {
 	t.Helper()
 	for word := range strings.FieldsSeq(lines) {
 		head, at, ok := strings.Cut(word, "@")
@@ -41,18 +41,18 @@ func script(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, lines string) {
 		if id == "none" {
 			event = 0
 		}
-		say(t, r, sub, verb, mcpload.Stamp{Run: testRun, Source: uint16(source), Seq: uint32(seq)}, uint64(event), ms(when))
+		say(t, r, sub, verb, eventmeter.Stamp{Run: testRun, Source: uint16(source), Seq: uint32(seq)}, uint64(event), ms(when))
 	}
 }
 
-func say(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, verb string, s mcpload.Stamp, id uint64, at mcpload.Instant) {
+func say(t testing.TB, r eventmeter.Recorder, sub eventmeter.Sub, verb string, s eventmeter.Stamp, id uint64, at eventmeter.Instant) {
 	t.Helper()
-	states := map[string]mcpload.State{"attaching": mcpload.Attaching, "active": mcpload.Active, "detaching": mcpload.Detaching, "detached": mcpload.Detached, "failed": mcpload.Failed}
-	outcomes := map[string]mcpload.Outcome{"ok": mcpload.Accepted, "uncertain": mcpload.Uncertain, "refused": mcpload.Refused}
-	d := mcpload.Delivery{Sub: sub, Stamp: s, Probed: true, EventID: id, At: at, Bytes: 100}
+	states := map[string]eventmeter.State{"attaching": eventmeter.Attaching, "active": eventmeter.Active, "detaching": eventmeter.Detaching, "detached": eventmeter.Detached, "failed": eventmeter.Failed}
+	outcomes := map[string]eventmeter.Outcome{"ok": eventmeter.Accepted, "uncertain": eventmeter.Uncertain, "refused": eventmeter.Refused}
+	d := eventmeter.Delivery{Sub: sub, Stamp: s, Probed: true, EventID: id, At: at, Bytes: 100}
 	switch verb {
 	case "fire", "warm":
-		r.Fired(mcpload.Emission{Stamp: s, Intended: at - ms(1), Fired: at, Measured: verb == "fire"})
+		r.Fired(eventmeter.Emission{Stamp: s, Intended: at - ms(1), Fired: at, Measured: verb == "fire"})
 	case "ok", "uncertain", "refused":
 		r.Resolved(s, outcomes[verb], at)
 	case "got":
@@ -64,24 +64,24 @@ func say(t testing.TB, r mcpload.Recorder, sub mcpload.Sub, verb string, s mcplo
 		d.Stamp.Run++
 		r.Delivered(d)
 	case "unprobed":
-		d.Stamp, d.Probed = mcpload.Stamp{}, false
+		d.Stamp, d.Probed = eventmeter.Stamp{}, false
 		r.Delivered(d)
 	case "truncated":
-		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Truncated, At: at})
+		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Truncated, At: at})
 	case "claimed":
-		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Claimed, At: at, Stamp: s})
+		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Claimed, At: at, Stamp: s})
 	case "turned": // a copy that is no delivery
-		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Rejected, At: at, Detail: "wrong signature", Stamp: s, Refused: true})
+		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Rejected, At: at, Detail: "wrong signature", Stamp: s, Refused: true})
 	case "handshake":
-		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Undeliverable, At: at, Detail: "bad certificate"})
+		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Undeliverable, At: at, Detail: "bad certificate"})
 	case "suspended": // since as many milliseconds as the number says
-		r.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Suspended, At: at, Since: ms(float64(s.Seq)), Detail: "tls_error"})
+		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Suspended, At: at, Since: ms(float64(s.Seq)), Detail: "tls_error"})
 	default:
 		to, ok := states[verb]
 		if !ok {
 			t.Fatalf("no such word: %s", verb)
 		}
-		r.Changed(mcpload.Transition{Sub: sub, To: to, At: at, Reason: "no reason", Seen: ms(float64(s.Seq))})
+		r.Changed(eventmeter.Transition{Sub: sub, To: to, At: at, Reason: "no reason", Seen: ms(float64(s.Seq))})
 	}
 }
 
@@ -92,13 +92,13 @@ func newTestLedger(t testing.TB, opt LedgerOptions) *Ledger {
 		opt.Sources = 2
 	}
 	if opt.Lanes == nil {
-		opt.Lanes = []LaneSpec{{Name: "push", Mode: mcpload.Push, Subscriptions: 4, Ordered: true}}
+		opt.Lanes = []LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 4, Ordered: true}}
 	}
 	l, err := NewLedger(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.now = func() mcpload.Instant { return ms(1000) }
+	l.now = func() eventmeter.Instant { return ms(1000) }
 	return l
 }
 
@@ -257,8 +257,8 @@ func TestLedgerFigures(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := newTestLedger(t, c.opt)
-			script(t, l, mcpload.Sub{}, c.script)
-			if got := l.SubAccount(mcpload.Sub{}); got != c.want {
+			script(t, l, eventmeter.Sub{}, c.script)
+			if got := l.SubAccount(eventmeter.Sub{}); got != c.want {
 				t.Errorf("subscription:\n got %+v\nwant %+v", got, c.want)
 			}
 			a := l.Account()
@@ -281,13 +281,13 @@ func TestLedgerVerdicts(t *testing.T) {
 		VerdictDuplicateSameEmission: "same emission", VerdictForeignRun: "foreign", VerdictNeverFired: "never", VerdictNotSubscribed: "not subscribed",
 		VerdictStale: "stale", VerdictInFlight: "in flight", VerdictRecovered: "recovered", VerdictUnprobed: "unprobed", VerdictWarmUp: "warm-up", VerdictIgnored: "ignored",
 	}
-	l := newTestLedger(t, LedgerOptions{LateAfter: 2 * time.Millisecond, Observe: func(d mcpload.Delivery, v Verdict) {
+	l := newTestLedger(t, LedgerOptions{LateAfter: 2 * time.Millisecond, Observe: func(d eventmeter.Delivery, v Verdict) {
 		got = append(got, fmt.Sprintf("%d %s late=%t disorder=%t %v %v", d.Stamp.Seq, names[v.Kind], v.Late, v.OutOfOrder, v.FromIntended, v.FromSent))
 	}})
-	script(t, l, mcpload.Sub{}, "fire:1@0.1 ok:1@0.2 attaching@1 fire:2@1.5 ok:2@1.5 got:2@1.5 active@2 got:1@3 fire:3@4 got:3@4.5 ok:3@5 fire:4@6 ok:4@6 got:4@6.5 got:4@8")
-	script(t, l, mcpload.Sub{}, "fire:5@9 ok:5@9 fire:6@10 ok:6@10 got:6@10.5 got:5@11 unprobed@12 foreign:1@13 got:99@14 got:4/9@15 reject:6@16 got:6@17 fire:7@18 refused:7@18 got:7@19 warm:8@20 got:8@21")
-	script(t, l, mcpload.Sub{Index: 1}, "got:4@30")
-	script(t, l, mcpload.Sub{Index: 99}, "got:4@30")
+	script(t, l, eventmeter.Sub{}, "fire:1@0.1 ok:1@0.2 attaching@1 fire:2@1.5 ok:2@1.5 got:2@1.5 active@2 got:1@3 fire:3@4 got:3@4.5 ok:3@5 fire:4@6 ok:4@6 got:4@6.5 got:4@8")
+	script(t, l, eventmeter.Sub{}, "fire:5@9 ok:5@9 fire:6@10 ok:6@10 got:6@10.5 got:5@11 unprobed@12 foreign:1@13 got:99@14 got:4/9@15 reject:6@16 got:6@17 fire:7@18 refused:7@18 got:7@19 warm:8@20 got:8@21")
+	script(t, l, eventmeter.Sub{Index: 1}, "got:4@30")
+	script(t, l, eventmeter.Sub{Index: 99}, "got:4@30")
 	want := []string{
 		"2 undecided late=false disorder=false 1ms 0s",
 		"1 stale late=false disorder=false 3.9ms 2.9ms",

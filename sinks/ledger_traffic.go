@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // traffic adds up the calls of one cause of one lane.
@@ -20,7 +20,7 @@ type traffic struct {
 	measured bounds
 }
 
-func (t *traffic) add(c *mcpload.Call) {
+func (t *traffic) add(c *eventmeter.Call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sum.count(c)
@@ -33,7 +33,7 @@ func (t *traffic) add(c *mcpload.Call) {
 }
 
 // count adds a call, without Took.
-func (t *Traffic) count(c *mcpload.Call) {
+func (t *Traffic) count(c *eventmeter.Call) {
 	t.Calls++
 	t.Requests += int64(c.Requests)
 	t.Up += c.Up

@@ -1,6 +1,6 @@
 package sinks
 
-import "github.com/mcpload/mcpload"
+import "github.com/eventmeter/eventmeter"
 
 // Updates without a payload name a resource and no event. What such an update
 // stands for cannot be told: servers may put several changes into one. So an
@@ -9,7 +9,7 @@ import "github.com/mcpload/mcpload"
 // after is lost like any other.
 
 // update notes an update without a payload; the caller holds the lock.
-func (h *shard) update(s *subState, at mcpload.Instant) {
+func (h *shard) update(s *subState, at eventmeter.Instant) {
 	if s.number == 0 || s.over {
 		return
 	}
@@ -27,22 +27,22 @@ func (h *shard) update(s *subState, at mcpload.Instant) {
 // events change the same resources.
 //
 // It relies on the target to send no more than one update for a change.
-func (l *Ledger) Sole(sub mcpload.Sub, at mcpload.Instant) (mcpload.Emission, bool) {
+func (l *Ledger) Sole(sub eventmeter.Sub, at eventmeter.Instant) (eventmeter.Emission, bool) {
 	h, pos, ok := l.find(sub)
 	if !ok || l.opt.Sibling != nil {
-		return mcpload.Emission{}, false
+		return eventmeter.Emission{}, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := &h.subs[pos]
 	if s.active == 0 || s.over {
-		return mcpload.Emission{}, false
+		return eventmeter.Emission{}, false
 	}
 	var open int64
 	if s.rare != nil {
 		open = -s.rare.updates
 	}
-	sole := mcpload.Emission{Fired: -1}
+	sole := eventmeter.Emission{Fired: -1}
 	for i := range h.slotsOf(s) {
 		t := &h.slotsOf(s)[i]
 		src := &l.sources[t.source]
@@ -51,17 +51,17 @@ func (l *Ledger) Sole(sub mcpload.Sub, at mcpload.Instant) (mcpload.Emission, bo
 			continue
 		}
 		if t.newest > t.base || src.firedAt(1) <= s.active {
-			return mcpload.Emission{}, false
+			return eventmeter.Emission{}, false
 		}
 		open += src.countSuspect(1, n)
 		for seq := n; seq > 0; seq-- {
 			e := src.at(seq)
-			if e.result() == mcpload.Refused {
+			if e.result() == eventmeter.Refused {
 				continue
 			}
 			if e.fired > sole.Fired {
-				sole = mcpload.Emission{
-					Stamp: mcpload.Stamp{Run: l.opt.Run, Source: t.source, Seq: seq}, Intended: e.intended, Fired: e.fired, Measured: e.measured,
+				sole = eventmeter.Emission{
+					Stamp: eventmeter.Stamp{Run: l.opt.Run, Source: t.source, Seq: seq}, Intended: e.intended, Fired: e.fired, Measured: e.measured,
 				}
 			}
 			break

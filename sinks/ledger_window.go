@@ -4,32 +4,32 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // window is the time for which a subscription is owed something, and its
 // surroundings. Instants that did not come about are zero.
 type window struct {
-	attaching, active mcpload.Instant
+	attaching, active eventmeter.Instant
 	// ending is when it ended: Detaching, or Detached or Failed without one.
-	ending mcpload.Instant
+	ending eventmeter.Instant
 	// until is the first instant that is outside: ending, or just after the
 	// newest emission that had been received when the end was reported. The
 	// second matters when an emission is fired and delivered between the
 	// reading of ending and the report: it was counted, so it was owed.
-	until mcpload.Instant
+	until eventmeter.Instant
 	// seen is until when what was fired could have been received: ending, or
 	// before that where the subscription had to ask.
-	seen mcpload.Instant
+	seen eventmeter.Instant
 	// over is when Detached or Failed were reported.
-	over mcpload.Instant
+	over eventmeter.Instant
 	// updated is when the newest update without a payload came.
-	updated mcpload.Instant
+	updated eventmeter.Instant
 }
 
 // excusedSince is the first instant whose emissions, if they are missing from a
 // window that has ended, are not lost: there was no time to deliver them.
-func (w *window) excusedSince(grace time.Duration) mcpload.Instant {
+func (w *window) excusedSince(grace time.Duration) eventmeter.Instant {
 	return w.seen.Add(-grace)
 }
 
@@ -43,7 +43,7 @@ type subState struct {
 	// current one.
 	number, announced uint32
 	delivered         uint32
-	state             mcpload.State
+	state             eventmeter.State
 	over              bool // the window is over: Detached or Failed
 }
 
@@ -73,7 +73,7 @@ type formerWindow struct {
 
 // waiting is a first copy of which it is not known yet whether it was owed.
 type waiting struct {
-	at      mcpload.Instant
+	at      eventmeter.Instant
 	eventID uint64
 	sub     uint32 // position in the shard
 	window  uint32
@@ -97,13 +97,13 @@ const (
 // judge classifies a first copy of e.
 func (w *window) judge(e *emission) class {
 	switch e.result() {
-	case mcpload.Pending:
+	case eventmeter.Pending:
 		return classUndecided
-	case mcpload.Uncertain, mcpload.Refused:
+	case eventmeter.Uncertain, eventmeter.Refused:
 		return classRecovered
 	}
 	switch {
-	case mcpload.Instant(e.acked.Load()) <= w.attaching:
+	case eventmeter.Instant(e.acked.Load()) <= w.attaching:
 		return classStale
 	case w.active == 0 && w.ending == 0 && e.fired > w.attaching:
 		return classWaits
@@ -165,7 +165,7 @@ func (l *Ledger) sum(w *window, slots []slot, announced uint32, e evidence, foun
 	return s
 }
 
-func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evidence, came mcpload.Instant, found func(*slot, run, losses)) []run {
+func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evidence, came eventmeter.Instant, found func(*slot, run, losses)) []run {
 	src := &l.sources[t.source]
 	// Emissions up to base were fired before Attaching, so before Active.
 	low := src.firstFrom(t.base+1, w.active+1)

@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // Authority signs the certificates of a run's webhook listeners. A target
@@ -49,7 +49,7 @@ func NewAuthority() (*Authority, error) {
 	}
 	tmpl := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "mcpload webhook listeners"},
+		Subject:               pkix.Name{CommonName: "eventmeter webhook listeners"},
 		NotBefore:             time.Now().Add(-time.Hour),
 		NotAfter:              time.Now().Add(certLife),
 		IsCA:                  true,
@@ -82,7 +82,7 @@ func (a *Authority) leaf(hosts []string) (tls.Certificate, error) {
 	}
 	tmpl := &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: "mcpload webhook listener"},
+		Subject:      pkix.Name{CommonName: "eventmeter webhook listener"},
 		NotBefore:    a.cert.NotBefore,
 		NotAfter:     a.cert.NotAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,

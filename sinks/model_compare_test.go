@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // compare returns the first difference between the ledger and the model.
@@ -20,7 +20,7 @@ func (m *model) compare(l *Ledger) error {
 		sent := hdrhistogram.New(1000, int64(10*time.Minute), 3)
 		intervals := map[int64]*intervalCounts{}
 		for index := range spec.Subscriptions {
-			sub := mcpload.Sub{Lane: uint16(i), Index: uint32(index)}
+			sub := eventmeter.Sub{Lane: uint16(i), Index: uint32(index)}
 			want := m.figures(sub, a.At)
 			if spec.Replay {
 				// The lane asked for what is stale elsewhere.

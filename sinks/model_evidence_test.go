@@ -1,21 +1,21 @@
 package sinks
 
-import "github.com/mcpload/mcpload"
+import "github.com/eventmeter/eventmeter"
 
 // modelEvidence is what explains the losses of one window.
 type modelEvidence struct {
 	refused   map[*modelEmission]bool
 	suspended []stretch
-	failed    mcpload.Instant // when the last connection failed
-	came      mcpload.Instant // when the newest emission that came was fired
+	failed    eventmeter.Instant // when the last connection failed
+	came      eventmeter.Instant // when the newest emission that came was fired
 }
 
 // evidence looks through all notices for those that concern a window.
-func (m *model) evidence(sub mcpload.Sub, all []*modelEmission, windows []*modelWindow, k int, copies []modelCopy) modelEvidence {
+func (m *model) evidence(sub eventmeter.Sub, all []*modelEmission, windows []*modelWindow, k int, copies []modelCopy) modelEvidence {
 	w := windows[k]
 	out := modelEvidence{refused: map[*modelEmission]bool{}}
-	came := func(before int) mcpload.Instant {
-		var at mcpload.Instant
+	came := func(before int) eventmeter.Instant {
+		var at eventmeter.Instant
 		for _, c := range copies {
 			if c.call < before && c.e.fired > w.attaching {
 				at = max(at, c.e.fired)
@@ -24,11 +24,11 @@ func (m *model) evidence(sub mcpload.Sub, all []*modelEmission, windows []*model
 		return max(at, out.came)
 	}
 	for i, c := range m.calls {
-		n, ok := c.(mcpload.Notice)
+		n, ok := c.(eventmeter.Notice)
 		if !ok || i > w.to {
 			continue
 		}
-		if n.Kind == mcpload.Undeliverable && n.Sub.Lane == sub.Lane {
+		if n.Kind == eventmeter.Undeliverable && n.Sub.Lane == sub.Lane {
 			out.failed = max(out.failed, n.At)
 		}
 		if n.Sub != sub || i < w.begins {
@@ -43,7 +43,7 @@ func (m *model) evidence(sub mcpload.Sub, all []*modelEmission, windows []*model
 				}
 			}
 		}
-		if !n.Refused && n.Kind == mcpload.Suspended && i > w.activeCall && i < w.overCall {
+		if !n.Refused && n.Kind == eventmeter.Suspended && i > w.activeCall && i < w.overCall {
 			from := max(n.Since, came(i))
 			for _, s := range out.suspended {
 				from = max(from, s.to)
@@ -86,7 +86,7 @@ func (v *modelEvidence) blame(f *modelFigures, e *modelEmission, announced, unkn
 func (m *model) failures(lane uint16) int64 {
 	var n int64
 	for _, c := range m.calls {
-		if x, ok := c.(mcpload.Notice); ok && x.Kind == mcpload.Undeliverable && x.Sub.Lane == lane {
+		if x, ok := c.(eventmeter.Notice); ok && x.Kind == eventmeter.Undeliverable && x.Sub.Lane == lane {
 			n++
 		}
 	}

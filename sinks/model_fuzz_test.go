@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // playBoth plays data to a ledger and to the model and compares them.
@@ -20,9 +20,9 @@ func playBoth(data []byte) error {
 		return err
 	}
 	m := &model{opt: opt}
-	h := &history{bytes: data, to: mcpload.Tee(l, m), opt: opt}
+	h := &history{bytes: data, to: eventmeter.Tee(l, m), opt: opt}
 	h.play()
-	l.now = func() mcpload.Instant { return h.now }
+	l.now = func() eventmeter.Instant { return h.now }
 	return m.compare(l)
 }
 
@@ -84,6 +84,6 @@ func randomLedger(seed uint64) (*Ledger, error) {
 	}
 	h := &history{bytes: data[1:], to: l, opt: opt}
 	h.play()
-	l.now = func() mcpload.Instant { return h.now }
+	l.now = func() eventmeter.Instant { return h.now }
 	return l, nil
 }

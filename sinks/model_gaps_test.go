@@ -3,7 +3,7 @@ package sinks
 import (
 	"slices"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // records returns the first copies of a source that were newer than all before,
@@ -20,7 +20,7 @@ func records(copies []modelCopy, source uint16) []modelCopy {
 
 // precedes tells whether a is known to have happened before b.
 func (m *model) precedes(a, b *modelEmission) bool {
-	return a.outcome == mcpload.Accepted && a.acked < b.fired
+	return a.outcome == eventmeter.Accepted && a.acked < b.fired
 }
 
 // inOrder returns the first copies of a source without those of which it was
@@ -48,7 +48,7 @@ func (m *model) covers(a modelNotice, x *modelEmission, copies []modelCopy) (may
 	for _, c := range copies {
 		// Something that happened after x had come already. When the firing of x
 		// failed is taken for when it happened.
-		if c.e.source == x.source && c.call < a.call && x.outcome != mcpload.Pending && x.acked < c.e.fired {
+		if c.e.source == x.source && c.call < a.call && x.outcome != eventmeter.Pending && x.acked < c.e.fired {
 			return false, false
 		}
 	}
@@ -122,7 +122,7 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 		}
 		for _, e := range all {
 			if e.source == source && e.seq > from && e.seq < r.e.seq && e.measured && w.activeCall < r.call && e.fired > w.active &&
-				!(e.resolvedCall < r.call && e.outcome != mcpload.Accepted) && e.firedCall < r.call {
+				!(e.resolvedCall < r.call && e.outcome != eventmeter.Accepted) && e.firedCall < r.call {
 				f.interval(m, r.at).skipped++
 			}
 		}
@@ -133,11 +133,11 @@ func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, sour
 // was delivered, while w was active or ending, those left out that were claimed
 // before.
 func (m *model) claims(w *modelWindow, source uint16, all []*modelEmission) []*modelEmission {
-	sub := m.calls[w.begins].(mcpload.Transition).Sub
+	sub := m.calls[w.begins].(eventmeter.Transition).Sub
 	var out []*modelEmission
 	for i, c := range m.calls {
-		n, ok := c.(mcpload.Notice)
-		if !ok || n.Sub != sub || n.Kind != mcpload.Claimed || i <= w.activeCall || i >= w.overCall || i >= w.to || n.Stamp.Run != m.opt.Run || n.Stamp.Source != source {
+		n, ok := c.(eventmeter.Notice)
+		if !ok || n.Sub != sub || n.Kind != eventmeter.Claimed || i <= w.activeCall || i >= w.overCall || i >= w.to || n.Stamp.Run != m.opt.Run || n.Stamp.Source != source {
 			continue
 		}
 		for _, e := range all {
@@ -151,16 +151,16 @@ func (m *model) claims(w *modelWindow, source uint16, all []*modelEmission) []*m
 
 type modelNotice struct {
 	call int
-	at   mcpload.Instant
+	at   eventmeter.Instant
 }
 
 // announcements returns those of w's subscription while it was active or
 // ending. The subscription is found by the window's first call.
 func (m *model) announcements(w *modelWindow) []modelNotice {
-	sub := m.calls[w.begins].(mcpload.Transition).Sub
+	sub := m.calls[w.begins].(eventmeter.Transition).Sub
 	var out []modelNotice
 	for i, c := range m.calls {
-		if n, ok := c.(mcpload.Notice); ok && n.Sub == sub && n.Kind == mcpload.Truncated && !n.Refused && i > w.activeCall && i < w.overCall && i < w.to {
+		if n, ok := c.(eventmeter.Notice); ok && n.Sub == sub && n.Kind == eventmeter.Truncated && !n.Refused && i > w.activeCall && i < w.overCall && i < w.to {
 			out = append(out, modelNotice{i, n.At})
 		}
 	}
@@ -168,7 +168,7 @@ func (m *model) announcements(w *modelWindow) []modelNotice {
 }
 
 // alarms counts the announcements that nothing missing stands behind.
-func (m *model) alarms(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, got map[*modelEmission]bool, until mcpload.Instant, ended bool) {
+func (m *model) alarms(f *modelFigures, sub eventmeter.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, got map[*modelEmission]bool, until eventmeter.Instant, ended bool) {
 	for _, a := range m.announcements(w) {
 		backed := false
 		for s := range m.opt.Sources {
@@ -176,7 +176,7 @@ func (m *model) alarms(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w
 				continue
 			}
 			for _, e := range all {
-				if int(e.source) != s || got[e] || e.outcome == mcpload.Refused || e.fired <= w.attaching || ended && e.fired >= until || e.firedCall > w.to {
+				if int(e.source) != s || got[e] || e.outcome == eventmeter.Refused || e.fired <= w.attaching || ended && e.fired >= until || e.firedCall > w.to {
 					continue
 				}
 				may, _ := m.covers(a, e, copies)

@@ -3,7 +3,7 @@ package sinks
 import (
 	"slices"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // model is a ledger that anybody can check: it keeps every call and works every
@@ -14,20 +14,20 @@ type model struct {
 	calls []any // what the recorder was told, in order
 }
 
-func (m *model) Fired(e mcpload.Emission) { m.calls = append(m.calls, e) }
-func (m *model) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) {
+func (m *model) Fired(e eventmeter.Emission) { m.calls = append(m.calls, e) }
+func (m *model) Resolved(s eventmeter.Stamp, o eventmeter.Outcome, at eventmeter.Instant) {
 	m.calls = append(m.calls, modelResolved{s, o, at})
 }
-func (m *model) Dropped(d mcpload.Drop)       { m.calls = append(m.calls, d) }
-func (m *model) Delivered(d mcpload.Delivery) { m.calls = append(m.calls, d) }
-func (m *model) Noticed(n mcpload.Notice)     { m.calls = append(m.calls, n) }
-func (m *model) Changed(t mcpload.Transition) { m.calls = append(m.calls, t) }
-func (m *model) Called(c mcpload.Call)        { m.calls = append(m.calls, c) }
+func (m *model) Dropped(d eventmeter.Drop)       { m.calls = append(m.calls, d) }
+func (m *model) Delivered(d eventmeter.Delivery) { m.calls = append(m.calls, d) }
+func (m *model) Noticed(n eventmeter.Notice)     { m.calls = append(m.calls, n) }
+func (m *model) Changed(t eventmeter.Transition) { m.calls = append(m.calls, t) }
+func (m *model) Called(c eventmeter.Call)        { m.calls = append(m.calls, c) }
 
 type modelResolved struct {
-	stamp   mcpload.Stamp
-	outcome mcpload.Outcome
-	at      mcpload.Instant
+	stamp   eventmeter.Stamp
+	outcome eventmeter.Outcome
+	at      eventmeter.Instant
 }
 
 const never = int(^uint(0) >> 1) // a place behind the last call
@@ -36,9 +36,9 @@ const never = int(^uint(0) >> 1) // a place behind the last call
 type modelEmission struct {
 	source          uint16
 	seq             uint32
-	intended, fired mcpload.Instant
-	acked           mcpload.Instant
-	outcome         mcpload.Outcome
+	intended, fired eventmeter.Instant
+	acked           eventmeter.Instant
+	outcome         eventmeter.Outcome
 	measured        bool
 	firedCall       int
 	resolvedCall    int
@@ -46,10 +46,10 @@ type modelEmission struct {
 
 func (m *model) emissions() []*modelEmission {
 	var list []*modelEmission
-	newest := map[uint16]mcpload.Instant{}
+	newest := map[uint16]eventmeter.Instant{}
 	for i, c := range m.calls {
 		switch c := c.(type) {
-		case mcpload.Emission:
+		case eventmeter.Emission:
 			newest[c.Source] = max(newest[c.Source], c.Fired)
 			list = append(list, &modelEmission{source: c.Source, seq: c.Seq, intended: c.Intended, fired: newest[c.Source], measured: c.Measured, firedCall: i, resolvedCall: never})
 		case modelResolved:
@@ -65,36 +65,36 @@ func (m *model) emissions() []*modelEmission {
 
 // modelWindow is one window of one subscription.
 type modelWindow struct {
-	attaching, active, ending, over           mcpload.Instant
-	seen                                      mcpload.Instant // what was fired later could not have been received
-	begins, activeCall, endCall, overCall, to int             // calls; to is that of the next window
+	attaching, active, ending, over           eventmeter.Instant
+	seen                                      eventmeter.Instant // what was fired later could not have been received
+	begins, activeCall, endCall, overCall, to int                // calls; to is that of the next window
 	failed                                    bool
-	updated                                   mcpload.Instant // of its newest update without a payload; 0 = none
+	updated                                   eventmeter.Instant // of its newest update without a payload; 0 = none
 }
 
-func (m *model) windows(sub mcpload.Sub) []*modelWindow {
+func (m *model) windows(sub eventmeter.Sub) []*modelWindow {
 	var list []*modelWindow
 	var w *modelWindow
 	for i, c := range m.calls {
-		t, ok := c.(mcpload.Transition)
+		t, ok := c.(eventmeter.Transition)
 		if !ok || t.Sub != sub {
 			continue
 		}
 		switch t.To {
-		case mcpload.Attaching:
+		case eventmeter.Attaching:
 			if w != nil {
 				w.to = i
 			}
 			w = &modelWindow{attaching: t.At, begins: i, activeCall: never, endCall: never, overCall: never, to: never}
 			list = append(list, w)
-		case mcpload.Active:
+		case eventmeter.Active:
 			w.active, w.activeCall = t.At, i
-		case mcpload.Detaching:
+		case eventmeter.Detaching:
 			w.ending, w.seen, w.endCall = t.At, seenBy(t), i
-		case mcpload.Detached, mcpload.Failed:
+		case eventmeter.Detached, eventmeter.Failed:
 			if w.endCall == never {
 				w.ending, w.seen, w.endCall = t.At, seenBy(t), i
-				w.failed = t.To == mcpload.Failed
+				w.failed = t.To == eventmeter.Failed
 			}
 			w.over, w.overCall = t.At, i
 		}
@@ -104,7 +104,7 @@ func (m *model) windows(sub mcpload.Sub) []*modelWindow {
 
 // seenBy is until when the subscription that t ends could have received what was
 // fired.
-func seenBy(t mcpload.Transition) mcpload.Instant {
+func seenBy(t eventmeter.Transition) eventmeter.Instant {
 	if t.Seen == 0 || t.Seen > t.At {
 		return t.At
 	}
@@ -115,7 +115,7 @@ func seenBy(t mcpload.Transition) mcpload.Instant {
 type modelCopy struct {
 	e    *modelEmission
 	call int
-	at   mcpload.Instant
+	at   eventmeter.Instant
 }
 
 // modelFigures are the figures of one subscription.
@@ -125,7 +125,7 @@ type modelFigures struct {
 	intervals map[int64]*intervalCounts
 }
 
-func (f *modelFigures) interval(m *model, at mcpload.Instant) *intervalCounts {
+func (f *modelFigures) interval(m *model, at eventmeter.Instant) *intervalCounts {
 	k := int64(at) / int64(m.opt.Interval)
 	if f.intervals[k] == nil {
 		f.intervals[k] = &intervalCounts{}
@@ -133,7 +133,7 @@ func (f *modelFigures) interval(m *model, at mcpload.Instant) *intervalCounts {
 	return f.intervals[k]
 }
 
-func (m *model) hears(sub mcpload.Sub, source uint16) bool {
+func (m *model) hears(sub eventmeter.Sub, source uint16) bool {
 	spec := m.opt.Lanes[sub.Lane]
 	if spec.Hears == nil {
 		return true
@@ -143,7 +143,7 @@ func (m *model) hears(sub mcpload.Sub, source uint16) bool {
 }
 
 // figures works out everything about one subscription.
-func (m *model) figures(sub mcpload.Sub, now mcpload.Instant) modelFigures {
+func (m *model) figures(sub eventmeter.Sub, now eventmeter.Instant) modelFigures {
 	f := modelFigures{intervals: map[int64]*intervalCounts{}}
 	all, windows := m.emissions(), m.windows(sub)
 	copies := make([][]modelCopy, len(windows))             // first copies, of all kinds
@@ -153,11 +153,11 @@ func (m *model) figures(sub mcpload.Sub, now mcpload.Instant) modelFigures {
 	}
 	for i, c := range m.calls {
 		switch c := c.(type) {
-		case mcpload.Notice:
-			if c.Sub == sub && c.Kind == mcpload.Truncated {
+		case eventmeter.Notice:
+			if c.Sub == sub && c.Kind == eventmeter.Truncated {
 				f.Announcements++
 			}
-		case mcpload.Delivery:
+		case eventmeter.Delivery:
 			if c.Sub != sub {
 				continue
 			}
@@ -171,7 +171,7 @@ func (m *model) figures(sub mcpload.Sub, now mcpload.Instant) modelFigures {
 }
 
 // copy deals with one copy: it is unexpected, a duplicate or a first one.
-func (m *model) copy(f *modelFigures, i int, d mcpload.Delivery, all []*modelEmission, windows []*modelWindow, copies [][]modelCopy, every []map[*modelEmission][]int) {
+func (m *model) copy(f *modelFigures, i int, d eventmeter.Delivery, all []*modelEmission, windows []*modelWindow, copies [][]modelCopy, every []map[*modelEmission][]int) {
 	if !d.Probed {
 		f.Unprobed++
 		for _, w := range windows {
@@ -223,13 +223,13 @@ func (m *model) copy(f *modelFigures, i int, d mcpload.Delivery, all []*modelEmi
 
 // duplicate deals with a second or later copy; before are the calls of those
 // before it.
-func (m *model) duplicate(f *modelFigures, d mcpload.Delivery, before []int) {
+func (m *model) duplicate(f *modelFigures, d eventmeter.Delivery, before []int) {
 	f.interval(m, d.At).duplicates++
 	// One redelivery was asked for by every refusal before, and each copy in
 	// between answered one.
 	open, sameID := 0, false
 	for n, j := range before {
-		b := m.calls[j].(mcpload.Delivery)
+		b := m.calls[j].(eventmeter.Delivery)
 		if n > 0 && open > 0 {
 			open--
 		}
@@ -249,7 +249,7 @@ func (m *model) duplicate(f *modelFigures, d mcpload.Delivery, before []int) {
 }
 
 // window works out what came of one window.
-func (m *model) window(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, known modelEvidence, now mcpload.Instant) {
+func (m *model) window(f *modelFigures, sub eventmeter.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, known modelEvidence, now eventmeter.Instant) {
 	until := w.ending
 	for _, c := range copies {
 		if c.call < w.endCall {
@@ -266,7 +266,7 @@ func (m *model) window(f *modelFigures, sub mcpload.Sub, all []*modelEmission, w
 		}
 	}
 	owedTo := func(e *modelEmission) bool {
-		return w.activeCall != never && m.hears(sub, e.source) && e.firedCall < w.to && e.measured && e.outcome == mcpload.Accepted &&
+		return w.activeCall != never && m.hears(sub, e.source) && e.firedCall < w.to && e.measured && e.outcome == eventmeter.Accepted &&
 			e.fired > w.active && (!ended || e.fired < until)
 	}
 	got := map[*modelEmission]bool{}
@@ -306,9 +306,9 @@ func (m *model) first(f *modelFigures, w *modelWindow, c modelCopy, before []mod
 				break
 			}
 		}
-	case e.outcome == mcpload.Pending:
+	case e.outcome == eventmeter.Pending:
 		f.Undecided++
-	case e.outcome != mcpload.Accepted:
+	case e.outcome != eventmeter.Accepted:
 		f.Recovered++
 	case e.acked <= w.attaching:
 		f.Unexpected.Stale++

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // OnlookerOptions describe an [Onlooker]. Clock and Lanes must be set.
 type OnlookerOptions struct {
-	Clock *mcpload.Clock
+	Clock *eventmeter.Clock
 	// Lanes has the number of subscriptions of each lane.
 	Lanes []int
 	// Remember is how many event ids are kept for each subscription; a second
@@ -31,8 +31,8 @@ type OnlookerOptions struct {
 // memory grows with the events that it hears, to 24 bytes for each id kept.
 type Onlooker struct {
 	quiet
-	wall     time.Time       // the wall clock …
-	at       mcpload.Instant // … at this instant
+	wall     time.Time          // the wall clock …
+	at       eventmeter.Instant // … at this instant
 	from, to atomic.Int64
 	lanes    []onlookerLane
 }
@@ -97,18 +97,18 @@ func NewOnlooker(o OnlookerOptions) (*Onlooker, error) {
 }
 
 // Start and Stop bound what is counted: events received in [from, to).
-func (l *Onlooker) Start(from mcpload.Instant) { l.from.Store(int64(from)) }
+func (l *Onlooker) Start(from eventmeter.Instant) { l.from.Store(int64(from)) }
 
 // Stop ends the counting.
-func (l *Onlooker) Stop(to mcpload.Instant) { l.to.Store(int64(to)) }
+func (l *Onlooker) Stop(to eventmeter.Instant) { l.to.Store(int64(to)) }
 
-func (l *Onlooker) counts(at mcpload.Instant) bool {
+func (l *Onlooker) counts(at eventmeter.Instant) bool {
 	from, to := l.from.Load(), l.to.Load()
 	return from != 0 && int64(at) >= from && (to == 0 || int64(at) < to)
 }
 
-// Delivered implements [mcpload.Recorder].
-func (l *Onlooker) Delivered(d mcpload.Delivery) {
+// Delivered implements [eventmeter.Recorder].
+func (l *Onlooker) Delivered(d eventmeter.Delivery) {
 	if int(d.Sub.Lane) >= len(l.lanes) || int(d.Sub.Index) >= len(l.lanes[d.Sub.Lane].subs) {
 		return
 	}
@@ -128,8 +128,8 @@ func (l *Onlooker) Delivered(d mcpload.Delivery) {
 	}
 }
 
-// Observed implements [mcpload.Observer].
-func (l *Onlooker) Observed(o mcpload.Observation) {
+// Observed implements [eventmeter.Observer].
+func (l *Onlooker) Observed(o eventmeter.Observation) {
 	if int(o.Sub.Lane) >= len(l.lanes) || !l.counts(o.At) {
 		return
 	}
@@ -239,10 +239,10 @@ func (t *idTable) rebuild(size int) {
 // quiet is a Recorder that takes no notice.
 type quiet struct{}
 
-func (quiet) Fired(mcpload.Emission)                                   {}
-func (quiet) Resolved(mcpload.Stamp, mcpload.Outcome, mcpload.Instant) {}
-func (quiet) Dropped(mcpload.Drop)                                     {}
-func (quiet) Delivered(mcpload.Delivery)                               {}
-func (quiet) Noticed(mcpload.Notice)                                   {}
-func (quiet) Changed(mcpload.Transition)                               {}
-func (quiet) Called(mcpload.Call)                                      {}
+func (quiet) Fired(eventmeter.Emission)                                         {}
+func (quiet) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
+func (quiet) Dropped(eventmeter.Drop)                                           {}
+func (quiet) Delivered(eventmeter.Delivery)                                     {}
+func (quiet) Noticed(eventmeter.Notice)                                         {}
+func (quiet) Changed(eventmeter.Transition)                                     {}
+func (quiet) Called(eventmeter.Call)                                            {}

@@ -5,16 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 var (
-	_ mcpload.Recorder = (*Onlooker)(nil)
-	_ mcpload.Observer = (*Onlooker)(nil)
+	_ eventmeter.Recorder = (*Onlooker)(nil)
+	_ eventmeter.Observer = (*Onlooker)(nil)
 )
 
 func TestOnlooker(t *testing.T) {
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	wall := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	l, err := NewOnlooker(OnlookerOptions{Clock: clock, Lanes: []int{3, 1}, Remember: 2, Wall: func() time.Time { return wall }})
 	if err != nil {
@@ -24,7 +24,7 @@ func TestOnlooker(t *testing.T) {
 	l.Start(from)
 	l.Stop(from.Add(10 * time.Second))
 	deliver := func(lane uint16, index uint32, after time.Duration, id uint64) {
-		l.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Lane: lane, Index: index}, At: from.Add(after), EventID: id})
+		l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Lane: lane, Index: index}, At: from.Add(after), EventID: id})
 	}
 	deliver(0, 0, -1, 7)             // before
 	deliver(0, 0, 0, 7)              // its copy
@@ -38,16 +38,16 @@ func TestOnlooker(t *testing.T) {
 	deliver(0, 3, 0, 1)              // no such subscription
 	deliver(2, 0, 0, 1)              // no such lane
 	see := func(after time.Duration, stamp string) {
-		l.Observed(mcpload.Observation{At: from.Add(after), Timestamp: []byte(stamp)})
+		l.Observed(eventmeter.Observation{At: from.Add(after), Timestamp: []byte(stamp)})
 	}
-	see(-1, "2026-01-02T03:04:05Z")                            // before
-	see(0, "2026-01-02T03:04:05Z")                             // a second old
-	see(time.Second, "2026-01-02T04:04:06.5+01:00")            // half a second
-	see(0, "2026-01-02T03:04:07Z")                             // from the future
-	see(0, "")                                                 // none
-	see(0, "yesterday")                                        // unreadable
-	see(10*time.Second, "2026-01-02T03:04:05Z")                // after
-	l.Observed(mcpload.Observation{Sub: mcpload.Sub{Lane: 2}}) // no such lane
+	see(-1, "2026-01-02T03:04:05Z")                                  // before
+	see(0, "2026-01-02T03:04:05Z")                                   // a second old
+	see(time.Second, "2026-01-02T04:04:06.5+01:00")                  // half a second
+	see(0, "2026-01-02T03:04:07Z")                                   // from the future
+	see(0, "")                                                       // none
+	see(0, "yesterday")                                              // unreadable
+	see(10*time.Second, "2026-01-02T03:04:05Z")                      // after
+	l.Observed(eventmeter.Observation{Sub: eventmeter.Sub{Lane: 2}}) // no such lane
 	got := l.Lane(0)
 	age := got.Age
 	got.Age = Timing{}
@@ -95,7 +95,7 @@ func TestIDTable(t *testing.T) {
 }
 
 func BenchmarkOnlooker(b *testing.B) {
-	l, err := NewOnlooker(OnlookerOptions{Clock: mcpload.NewClock(), Lanes: []int{1}})
+	l, err := NewOnlooker(OnlookerOptions{Clock: eventmeter.NewClock(), Lanes: []int{1}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func BenchmarkOnlooker(b *testing.B) {
 	stamp := []byte("2026-01-02T03:04:05.123Z")
 	b.ReportAllocs()
 	for i := uint64(1); b.Loop(); i++ {
-		l.Delivered(mcpload.Delivery{At: 2, EventID: i * 0x9e3779b97f4a7c15})
-		l.Observed(mcpload.Observation{At: 2, Timestamp: stamp})
+		l.Delivered(eventmeter.Delivery{At: 2, EventID: i * 0x9e3779b97f4a7c15})
+		l.Observed(eventmeter.Observation{At: 2, Timestamp: stamp})
 	}
 }

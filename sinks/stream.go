@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // streamBuffer is what one open stream holds while it waits. It is the price
@@ -19,7 +19,7 @@ const streamBuffer = 2 << 10
 // the time at which its last byte was read, and beating pulse if there is one.
 // The piece is only valid until take returns. It returns nil at the end of
 // body, or the first error of body or take.
-func ReadStream(body io.Reader, clock *mcpload.Clock, pulse *Pulse, take func(piece []byte, at mcpload.Instant) error) error {
+func ReadStream(body io.Reader, clock *eventmeter.Clock, pulse *Pulse, take func(piece []byte, at eventmeter.Instant) error) error {
 	buf := make([]byte, streamBuffer)
 	for {
 		n, err := body.Read(buf)
@@ -42,7 +42,7 @@ func ReadStream(body io.Reader, clock *mcpload.Clock, pulse *Pulse, take func(pi
 // Watch finds streams that have gone silent, with one goroutine for all of
 // them. It is safe for concurrent use.
 type Watch struct {
-	clock *mcpload.Clock
+	clock *eventmeter.Clock
 	every time.Duration
 	stop  chan struct{}
 	done  chan struct{}
@@ -61,7 +61,7 @@ type Pulse struct {
 }
 
 // Beat notes that the stream was heard at that instant.
-func (p *Pulse) Beat(at mcpload.Instant) {
+func (p *Pulse) Beat(at eventmeter.Instant) {
 	if p != nil {
 		p.last.Store(int64(at))
 	}
@@ -69,7 +69,7 @@ func (p *Pulse) Beat(at mcpload.Instant) {
 
 // NewWatch starts a watch that looks at every stream once per period: a
 // silence is found that much late at most. Close ends it.
-func NewWatch(clock *mcpload.Clock, every time.Duration) *Watch {
+func NewWatch(clock *eventmeter.Clock, every time.Duration) *Watch {
 	w := &Watch{clock: clock, every: every, stop: make(chan struct{}), done: make(chan struct{})}
 	go w.run()
 	return w
@@ -137,12 +137,12 @@ func (w *Watch) run() {
 	}
 }
 
-func (w *Watch) look(now mcpload.Instant) {
+func (w *Watch) look(now eventmeter.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := len(w.pulses) - 1; i >= 0; i-- { // from the end: forget moves the last
 		p := w.pulses[i]
-		if now.Sub(mcpload.Instant(p.last.Load())) > p.limit {
+		if now.Sub(eventmeter.Instant(p.last.Load())) > p.limit {
 			dead := p.dead
 			w.forget(p)
 			dead()

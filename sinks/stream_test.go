@@ -11,18 +11,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 func TestReadStream(t *testing.T) {
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	text := strings.Repeat("0123456789", 1000)
 	for name, r := range map[string]io.Reader{
 		"whole": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text)), "end with data": iotest.DataErrReader(strings.NewReader(text)),
 	} {
 		var got strings.Builder
-		var last mcpload.Instant
-		err := ReadStream(r, clock, nil, func(b []byte, at mcpload.Instant) error {
+		var last eventmeter.Instant
+		err := ReadStream(r, clock, nil, func(b []byte, at eventmeter.Instant) error {
 			if at < last || at == 0 {
 				t.Errorf("%s: read at %d after %d", name, at, last)
 			}
@@ -38,14 +38,14 @@ func TestReadStream(t *testing.T) {
 	if err := ReadStream(iotest.ErrReader(broken), clock, nil, nil); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	if err := ReadStream(strings.NewReader("x"), clock, nil, func([]byte, mcpload.Instant) error { return broken }); !errors.Is(err, broken) {
+	if err := ReadStream(strings.NewReader("x"), clock, nil, func([]byte, eventmeter.Instant) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestWatchFindsSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := mcpload.NewClock()
+		clock := eventmeter.NewClock()
 		w := NewWatch(clock, 100*time.Millisecond)
 		start := time.Now()
 		found := make(map[string]time.Duration)

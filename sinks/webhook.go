@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/budget"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
 )
 
 // Inbound is a request that came to a hook, with its body read.
@@ -17,7 +17,7 @@ type Inbound struct {
 	// Body is only valid until Receive returns.
 	Body []byte
 	// At is when the last byte of the body was read.
-	At mcpload.Instant
+	At eventmeter.Instant
 	// Size is the bytes of body and header fields in their HTTP/1.1 spelling.
 	Size int
 }
@@ -40,7 +40,7 @@ type Hook interface {
 
 // ReceiverOptions describes a Receiver. Clock must be set.
 type ReceiverOptions struct {
-	Clock *mcpload.Clock
+	Clock *eventmeter.Clock
 	// BodyLimit is the largest body taken, in bytes; 0 = 272 KiB (the MCP
 	// Events draft's 256 KiB and a margin). Larger ones are answered 413.
 	BodyLimit int64
@@ -49,12 +49,12 @@ type ReceiverOptions struct {
 	Budget *budget.Budget
 	// Turned, if not nil, is told of every request that reached no hook, or
 	// was too large for one (hook is then not nil).
-	Turned func(hook Hook, status int, at mcpload.Instant, size int)
+	Turned func(hook Hook, status int, at eventmeter.Instant, size int)
 	// Documents are JSON texts that are served on GET, by path. Asked, if not
 	// nil, is told of every one that was fetched, with the size of the request
 	// and of the text.
 	Documents map[string][]byte
-	Asked     func(at mcpload.Instant, size, answered int)
+	Asked     func(at eventmeter.Instant, size, answered int)
 }
 
 // DefaultBodyLimit is the BodyLimit of zero options.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/budget"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
 )
 
 // silentHook takes everything.
@@ -22,8 +22,8 @@ func TestReceiverBudget(t *testing.T) {
 	b := budget.New(256 << 10)
 	var turned []int
 	r := NewReceiver(ReceiverOptions{
-		Clock: mcpload.NewClock(), Budget: b,
-		Turned: func(h Hook, status int, _ mcpload.Instant, _ int) {
+		Clock: eventmeter.NewClock(), Budget: b,
+		Turned: func(h Hook, status int, _ eventmeter.Instant, _ int) {
 			if h == nil {
 				t.Error("no hook")
 			}

@@ -5,16 +5,16 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 func TestDocuments(t *testing.T) {
 	asked, turned := 0, 0
 	r := NewReceiver(ReceiverOptions{
-		Clock:     mcpload.NewClock(),
-		Turned:    func(Hook, int, mcpload.Instant, int) { turned++ },
+		Clock:     eventmeter.NewClock(),
+		Turned:    func(Hook, int, eventmeter.Instant, int) { turned++ },
 		Documents: map[string][]byte{"/.well-known/x.json": []byte(`{"a":1}`)},
-		Asked: func(at mcpload.Instant, size, answered int) {
+		Asked: func(at eventmeter.Instant, size, answered int) {
 			asked++
 			if at == 0 || size == 0 || answered != 7 {
 				t.Errorf("at %d, %d bytes, %d answered", at, size, answered)

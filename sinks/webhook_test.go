@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 	"go.uber.org/goleak"
 )
 
@@ -31,8 +31,8 @@ func TestReceiver(t *testing.T) {
 	var mu sync.Mutex
 	var last turned
 	r := NewReceiver(ReceiverOptions{
-		Clock: mcpload.NewClock(), BodyLimit: 10_000,
-		Turned: func(h Hook, status int, at mcpload.Instant, size int) {
+		Clock: eventmeter.NewClock(), BodyLimit: 10_000,
+		Turned: func(h Hook, status int, at eventmeter.Instant, size int) {
 			mu.Lock()
 			defer mu.Unlock()
 			last = turned{h != nil, status}
@@ -78,7 +78,7 @@ func TestReceiver(t *testing.T) {
 }
 
 func TestRetiredPathsAreForgotten(t *testing.T) {
-	r := NewReceiver(ReceiverOptions{Clock: mcpload.NewClock()})
+	r := NewReceiver(ReceiverOptions{Clock: eventmeter.NewClock()})
 	for i := range keepRetired + 10 {
 		p := fmt.Sprint("/", i)
 		r.Add(p, hookFunc(func(*Inbound) Reply { return Reply{} }))
@@ -91,7 +91,7 @@ func TestRetiredPathsAreForgotten(t *testing.T) {
 
 func TestListener(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	r := NewReceiver(ReceiverOptions{Clock: mcpload.NewClock()})
+	r := NewReceiver(ReceiverOptions{Clock: eventmeter.NewClock()})
 	r.Add("/a", hookFunc(func(in *Inbound) Reply { return Reply{Body: in.Body, Delay: time.Millisecond} }))
 	l, err := Listen(ListenerOptions{Handler: r, Callback: "https://load-1.example:8443"})
 	if err != nil {
@@ -153,7 +153,7 @@ type rewound struct{ *strings.Reader }
 func (rewound) Close() error { return nil }
 
 func BenchmarkReceiver(b *testing.B) {
-	r := NewReceiver(ReceiverOptions{Clock: mcpload.NewClock()})
+	r := NewReceiver(ReceiverOptions{Clock: eventmeter.NewClock()})
 	r.Add("/a", hookFunc(func(*Inbound) Reply { return Reply{} }))
 	body := rewound{strings.NewReader(strings.Repeat("x", 350))}
 	req := httptest.NewRequest(http.MethodPost, "/a", body)

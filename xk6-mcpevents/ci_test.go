@@ -85,11 +85,11 @@ func githubJob(t *testing.T) job {
 		case strings.HasPrefix(s.Uses, "actions/upload-artifact@"):
 			out.keeps, out.keepsOn = s.With["path"], s.If
 		case strings.HasPrefix(s.Uses, "actions/setup-go@"):
-			if file := s.With["go-version-file"]; file != "mcpload/go.mod" {
+			if file := s.With["go-version-file"]; file != "eventmeter/go.mod" {
 				t.Errorf("go-version-file %q", file)
 			}
 		case s.Name == "build":
-			if s.WorkingDirectory != "mcpload" {
+			if s.WorkingDirectory != "eventmeter" {
 				t.Errorf("the build is in %q", s.WorkingDirectory)
 			}
 			out.build = s.Run
@@ -169,12 +169,12 @@ func checkout(t *testing.T, examples string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, place := range []string{"bin", "mcpload/xk6-mcpevents"} {
+	for _, place := range []string{"bin", "eventmeter/xk6-mcpevents"} {
 		if err := os.MkdirAll(filepath.Join(dir, place), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for place, to := range map[string]string{"mcpload/xk6-mcpevents/examples": examples, "bin/k6": k6Bin, "bin/mcpload": mcploadBin} {
+	for place, to := range map[string]string{"eventmeter/xk6-mcpevents/examples": examples, "bin/k6": k6Bin, "bin/eventmeter": eventmeterBin} {
 		if err := os.Symlink(to, filepath.Join(dir, place)); err != nil {
 			t.Skipf("no symbolic links: %v", err)
 		}
@@ -194,16 +194,16 @@ func checkBuild(t *testing.T, script string) {
 			t.Errorf("%s: %v", m[0], err)
 		}
 	}
-	if !slices.Equal(names, []string{"k6", "mcpload"}) {
+	if !slices.Equal(names, []string{"k6", "eventmeter"}) {
 		t.Errorf("built: %v", names)
 	}
 }
 
-// checkServe requires that mcpload serve has the flags that are given, and
+// checkServe requires that eventmeter serve has the flags that are given, and
 // serves where the script looks.
 func checkServe(t *testing.T, j job) {
 	t.Helper()
-	help, err := exec.Command(mcploadBin, "serve", "--help").CombinedOutput()
+	help, err := exec.Command(eventmeterBin, "serve", "--help").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, help)
 	}
@@ -213,7 +213,7 @@ func checkServe(t *testing.T, j job) {
 	}
 	for _, f := range flags {
 		if !bytes.Contains(help, []byte(f+" ")) {
-			t.Errorf("mcpload serve has no flag %s", f)
+			t.Errorf("eventmeter serve has no flag %s", f)
 		}
 	}
 	if j.env["TARGET"] != "http://127.0.0.1:8080/mcp" || j.env["ADMIN"] != "http://127.0.0.1:8081" ||

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 	"github.com/grafana/sobek"
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
 )
 
 const (
@@ -153,19 +153,19 @@ func (c *client) resumable() (*dialect.Endpoint, error) {
 // Stream opens push streams and resolves with their Subscription once every
 // one is active.
 func (c *client) Stream(event string, options sobek.Value) (*sobek.Promise, error) {
-	return c.open(way{"stream", mcpload.Push, event}, options)
+	return c.open(way{"stream", eventmeter.Push, event}, options)
 }
 
 // Poll begins to poll and resolves with the Subscription once every poller has
 // its position.
 func (c *client) Poll(event string, options sobek.Value) (*sobek.Promise, error) {
-	return c.open(way{"poll", mcpload.Poll, event}, options)
+	return c.open(way{"poll", eventmeter.Poll, event}, options)
 }
 
 // Subscribe registers webhooks and resolves with their Subscription once every
 // one is active.
 func (c *client) Subscribe(event string, options sobek.Value) (*sobek.Promise, error) {
-	return c.open(way{"subscribe", mcpload.Webhook, event}, options)
+	return c.open(way{"subscribe", eventmeter.Webhook, event}, options)
 }
 
 // listChanged is the event of systems that learn of changes from lists.
@@ -174,13 +174,13 @@ const listChanged = "list.changed"
 // WatchLists has clients use a list and keep it for its time to live, and
 // resolves with the Subscription once every one has its first copy.
 func (c *client) WatchLists(list string, options sobek.Value) (*sobek.Promise, error) {
-	return c.open(way{"watchLists", mcpload.Poll, list}, options)
+	return c.open(way{"watchLists", eventmeter.Poll, list}, options)
 }
 
 // Resumable makes long requests that lose their connection and are resumed,
 // and resolves with the Subscription once every first one can be.
 func (c *client) Resumable(tool, options sobek.Value) (*sobek.Promise, error) {
-	w := way{"resumable", mcpload.Push, "work"}
+	w := way{"resumable", eventmeter.Push, "work"}
 	if tool != nil && !sobek.IsUndefined(tool) && !sobek.IsNull(tool) {
 		w.what = tool.String()
 	}
@@ -191,7 +191,7 @@ func (c *client) Resumable(tool, options sobek.Value) (*sobek.Promise, error) {
 // its first argument.
 type way struct {
 	method string
-	mode   mcpload.Mode
+	mode   eventmeter.Mode
 	what   string
 }
 
@@ -279,14 +279,14 @@ func (c *client) dialect(g *group, w way, o *subscribeOptions) (dialect.Dialect,
 		hears := []uint16{g.book.topic}
 		d.SEP2549.Emissions = c.m.hub.all
 		d.SEP2549.Hears = func(int) []uint16 { return hears }
-	case w.mode == mcpload.Webhook && o.sink != nil:
+	case w.mode == eventmeter.Webhook && o.sink != nil:
 		l, err := o.sink.open()
 		if err != nil {
 			return nil, err
 		}
 		d.Webhook.Shared, g.meters = l.SharedListener, append(g.meters, l.passed)
 		d.Webhook.Prefix = fmt.Sprintf("/mcp/%d", c.m.hub.lanes.Add(1))
-	case w.mode == mcpload.Webhook:
+	case w.mode == eventmeter.Webhook:
 		if d.Webhook.Authority, err = c.m.hub.authority(); err != nil {
 			return nil, err
 		}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/bench"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // TestDefaults requires that a subscription which sets no option asks for the
@@ -21,14 +21,14 @@ func TestDefaults(t *testing.T) {
 		way    way
 		system string
 	}{
-		{way{"poll", mcpload.Poll, "e"}, "events"},
-		{way{"stream", mcpload.Push, "e"}, "events"},
-		{way{"subscribe", mcpload.Webhook, "e"}, "events"},
-		{way{"subscribe", mcpload.Webhook, "e"}, "smithery"},
-		{way{"stream", mcpload.Push, "e"}, "sep-1803"},
-		{way{"subscribe", mcpload.Webhook, "e"}, "sep-1803"},
-		{way{"resumable", mcpload.Push, "work"}, "sep-975"},
-		{way{"watchLists", mcpload.Poll, "tools"}, "sep-2549"},
+		{way{"poll", eventmeter.Poll, "e"}, "events"},
+		{way{"stream", eventmeter.Push, "e"}, "events"},
+		{way{"subscribe", eventmeter.Webhook, "e"}, "events"},
+		{way{"subscribe", eventmeter.Webhook, "e"}, "smithery"},
+		{way{"stream", eventmeter.Push, "e"}, "sep-1803"},
+		{way{"subscribe", eventmeter.Webhook, "e"}, "sep-1803"},
+		{way{"resumable", eventmeter.Push, "work"}, "sep-975"},
+		{way{"watchLists", eventmeter.Poll, "tools"}, "sep-2549"},
 	} {
 		o, err := readSubscribe(nil, c.way)
 		if err != nil {

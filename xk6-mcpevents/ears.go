@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/grafana/sobek"
-	"github.com/mcpload/mcpload"
 )
 
 // waitingItems is how many items may wait for handlers.
@@ -79,8 +79,8 @@ func (g *group) tell(i item) {
 // observer is a group whose handlers want to see the events themselves.
 type observer struct{ *group }
 
-// Observed implements mcpload.Observer: it comes right after Delivered.
-func (o *observer) Observed(v mcpload.Observation) {
+// Observed implements eventmeter.Observer: it comes right after Delivered.
+func (o *observer) Observed(v eventmeter.Observation) {
 	g, e := o.group, &o.ears
 	e.earing.Lock()
 	first := false
@@ -100,12 +100,12 @@ func (o *observer) Observed(v mcpload.Observation) {
 }
 
 // notice tells handlers of a notice.
-func (g *group) notice(s *member, n mcpload.Notice) {
+func (g *group) notice(s *member, n eventmeter.Notice) {
 	i := item{kind: onError, subscription: s.number, text: n.Detail, what: n.Kind.String()}
 	switch n.Kind {
-	case mcpload.Truncated:
+	case eventmeter.Truncated:
 		i.kind = onGap
-	case mcpload.Terminated, mcpload.Reconnected: // the first is followed by Failed, which is told
+	case eventmeter.Terminated, eventmeter.Reconnected: // the first is followed by Failed, which is told
 		return
 	}
 	g.tell(i)

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// k6Bin and mcploadBin are built once, for all tests.
-var k6Bin, mcploadBin string
+// k6Bin and eventmeterBin are built once, for all tests.
+var k6Bin, eventmeterBin string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -26,8 +26,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	k6Bin, mcploadBin = filepath.Join(dir, "k6.exe"), filepath.Join(dir, "mcpload.exe")
-	for out, pkg := range map[string]string{k6Bin: "./cmd/k6", mcploadBin: "github.com/mcpload/mcpload/cmd/mcpload"} {
+	k6Bin, eventmeterBin = filepath.Join(dir, "k6.exe"), filepath.Join(dir, "eventmeter.exe")
+	for out, pkg := range map[string]string{k6Bin: "./cmd/k6", eventmeterBin: "github.com/eventmeter/eventmeter/cmd/eventmeter"} {
 		if text, err := exec.Command("go", "build", "-o", out, pkg).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "go build %s: %v\n%s", pkg, err, text)
 			return 1
@@ -40,12 +40,12 @@ func run(m *testing.M) int {
 // those of the test, and returns its addresses.
 func serve(t *testing.T, args ...string) (url, admin string) {
 	t.Helper()
-	shown := regexp.MustCompile(`mcpload serve (--.*)\n`).FindStringSubmatch(readme(t))
+	shown := regexp.MustCompile(`eventmeter serve (--.*)\n`).FindStringSubmatch(readme(t))
 	if shown == nil {
 		t.Fatal("README.md does not say how to serve")
 	}
 	all := []string{"serve", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--ready-json", "--until-eof", "--next-poll", "200ms"}
-	c := exec.Command(mcploadBin, slices.Concat(all, strings.Fields(shown[1]), args)...)
+	c := exec.Command(eventmeterBin, slices.Concat(all, strings.Fields(shown[1]), args)...)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/lib/netext"
 )

@@ -1,10 +1,10 @@
-module github.com/mcpload/mcpload/xk6-mcpevents
+module github.com/eventmeter/eventmeter/xk6-mcpevents
 
 go 1.26.0
 
 require (
 	github.com/grafana/sobek v0.0.0-20260727154728-7781506a890f
-	github.com/mcpload/mcpload v0.0.0-00010101000000-000000000000
+	github.com/eventmeter/eventmeter v0.0.0-00010101000000-000000000000
 	github.com/sirupsen/logrus v1.9.3
 	go.k6.io/k6/v2 v2.2.0
 	go.uber.org/goleak v1.3.0
@@ -111,4 +111,4 @@ require (
 	gopkg.in/validator.v2 v2.0.1 // indirect
 )
 
-replace github.com/mcpload/mcpload => ../
+replace github.com/eventmeter/eventmeter => ../

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/sinks"
 	"go.k6.io/k6/v2/metrics"
 )
 
@@ -27,7 +27,7 @@ type group struct {
 	members []member
 	open    *gauge   // subscriptions with these tags, of all VUs
 	meters  []*meter // of what passed its connections
-	asked   mcpload.Instant
+	asked   eventmeter.Instant
 
 	refreshRequests, refreshBytes, failed atomic.Int64
 
@@ -58,18 +58,18 @@ type member struct {
 	number int // in the group
 	before sinks.SubCounts
 	first  atomic.Int64 // first copies
-	began  atomic.Int64 // when it became active, a mcpload.Instant; 0 = not yet
+	began  atomic.Int64 // when it became active, a eventmeter.Instant; 0 = not yet
 	asked  atomic.Int64 // when it was asked for, likewise
 	open   atomic.Bool
 }
 
 // arrival is a duration that becomes a sample.
 type arrival struct {
-	at   mcpload.Instant
+	at   eventmeter.Instant
 	took time.Duration
 	// Of a delivery that could not be judged when it came.
 	member *member
-	stamp  mcpload.Stamp // as the book's ledger knows it
+	stamp  eventmeter.Stamp // as the book's ledger knows it
 }
 
 // newGroup borrows subscriptions of a book; discard gives them back.
@@ -139,7 +139,7 @@ func (g *group) attach(ctx context.Context, timeout time.Duration) error {
 		return err
 	}
 	if d, ok := g.dialect.(dialect.Phased); ok {
-		const never = mcpload.Instant(1 << 62)
+		const never = eventmeter.Instant(1 << 62)
 		d.Begin(g.asked, never)
 	}
 	return nil
@@ -159,39 +159,39 @@ func (g *group) watch(ctx context.Context) {
 }
 
 // ours translates the dialect's name of a subscription to the book's.
-func (g *group) ours(s mcpload.Sub) (mcpload.Sub, *member) {
+func (g *group) ours(s eventmeter.Sub) (eventmeter.Sub, *member) {
 	if int(s.Index) >= len(g.members) {
-		return mcpload.Sub{Lane: ^uint16(0)}, nil // the ledger counts it as misuse
+		return eventmeter.Sub{Lane: ^uint16(0)}, nil // the ledger counts it as misuse
 	}
-	return mcpload.Sub{Index: g.indexes[s.Index]}, &g.members[s.Index]
+	return eventmeter.Sub{Index: g.indexes[s.Index]}, &g.members[s.Index]
 }
 
-// Delivered implements mcpload.Recorder.
-func (g *group) Delivered(d mcpload.Delivery) {
+// Delivered implements eventmeter.Recorder.
+func (g *group) Delivered(d eventmeter.Delivery) {
 	d.Sub, _ = g.ours(d.Sub)
 	d.Stamp = g.book.local(d.Stamp)
 	g.book.ledger.Delivered(d)
 }
 
-// Noticed implements mcpload.Recorder.
-func (g *group) Noticed(n mcpload.Notice) {
-	if n.Kind == mcpload.Undeliverable { // of no subscription
-		n.Sub = mcpload.Sub{}
+// Noticed implements eventmeter.Recorder.
+func (g *group) Noticed(n eventmeter.Notice) {
+	if n.Kind == eventmeter.Undeliverable { // of no subscription
+		n.Sub = eventmeter.Sub{}
 		g.book.ledger.Noticed(n)
 		return
 	}
 	var s *member
-	if n.Sub, s = g.ours(n.Sub); s != nil && n.Kind != mcpload.Claimed { // which is for the ledger alone
+	if n.Sub, s = g.ours(n.Sub); s != nil && n.Kind != eventmeter.Claimed { // which is for the ledger alone
 		g.notice(s, n)
 	}
-	if n.Refused || n.Kind == mcpload.Claimed {
+	if n.Refused || n.Kind == eventmeter.Claimed {
 		n.Stamp = g.book.local(n.Stamp)
 	}
 	g.book.ledger.Noticed(n)
 }
 
-// Changed implements mcpload.Recorder.
-func (g *group) Changed(t mcpload.Transition) {
+// Changed implements eventmeter.Recorder.
+func (g *group) Changed(t eventmeter.Transition) {
 	var s *member
 	if t.Sub, s = g.ours(t.Sub); s != nil {
 		g.change(s, t)
@@ -200,24 +200,24 @@ func (g *group) Changed(t mcpload.Transition) {
 }
 
 // change keeps what the metrics need of a transition.
-func (g *group) change(s *member, t mcpload.Transition) {
+func (g *group) change(s *member, t eventmeter.Transition) {
 	switch t.To {
-	case mcpload.Attaching:
+	case eventmeter.Attaching:
 		s.asked.Store(int64(t.At))
-	case mcpload.Active:
+	case eventmeter.Active:
 		g.mu.Lock()
-		g.ready = append(g.ready, arrival{at: t.At, took: t.At.Sub(mcpload.Instant(s.asked.Load()))})
+		g.ready = append(g.ready, arrival{at: t.At, took: t.At.Sub(eventmeter.Instant(s.asked.Load()))})
 		g.mu.Unlock()
 		s.began.Store(int64(t.At))
 		if !s.open.Swap(true) {
 			g.open.add(1)
 		}
-	case mcpload.Detaching, mcpload.Detached, mcpload.Failed:
+	case eventmeter.Detaching, eventmeter.Detached, eventmeter.Failed:
 		was := s.open.Swap(false)
 		if was {
 			g.open.add(-1)
 		}
-		if t.To != mcpload.Failed {
+		if t.To != eventmeter.Failed {
 			return
 		}
 		g.failed.Add(1)
@@ -227,28 +227,28 @@ func (g *group) change(s *member, t mcpload.Transition) {
 	}
 }
 
-// Called implements mcpload.Recorder.
-func (g *group) Called(c mcpload.Call) {
+// Called implements eventmeter.Recorder.
+func (g *group) Called(c eventmeter.Call) {
 	c.Lane = 0
 	g.book.ledger.Called(c)
 	switch c.Cause {
-	case mcpload.EmptyPoll, mcpload.Heartbeat, mcpload.Refresh, mcpload.Verification, mcpload.Retry, mcpload.Reconnect, mcpload.Control:
+	case eventmeter.EmptyPoll, eventmeter.Heartbeat, eventmeter.Refresh, eventmeter.Verification, eventmeter.Retry, eventmeter.Reconnect, eventmeter.Control:
 		g.refreshRequests.Add(int64(c.Requests))
 		g.refreshBytes.Add(c.Up + c.Down)
 	}
 }
 
-// Fired implements mcpload.Recorder; clients fire nothing.
-func (g *group) Fired(mcpload.Emission) {}
+// Fired implements eventmeter.Recorder; clients fire nothing.
+func (g *group) Fired(eventmeter.Emission) {}
 
-// Resolved implements mcpload.Recorder.
-func (g *group) Resolved(mcpload.Stamp, mcpload.Outcome, mcpload.Instant) {}
+// Resolved implements eventmeter.Recorder.
+func (g *group) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
 
-// Dropped implements mcpload.Recorder.
-func (g *group) Dropped(mcpload.Drop) {}
+// Dropped implements eventmeter.Recorder.
+func (g *group) Dropped(eventmeter.Drop) {}
 
 // observe is told what the ledger made of a delivery.
-func (g *group) observe(s *member, d mcpload.Delivery, v sinks.Verdict) {
+func (g *group) observe(s *member, d eventmeter.Delivery, v sinks.Verdict) {
 	copied := false
 	switch v.Kind {
 	case sinks.VerdictDelivered, sinks.VerdictUndecided:
@@ -267,7 +267,7 @@ func (g *group) observe(s *member, d mcpload.Delivery, v sinks.Verdict) {
 }
 
 // arrive keeps every so many-th latency for a sample.
-func (g *group) arrive(s *member, d *mcpload.Delivery, v *sinks.Verdict) {
+func (g *group) arrive(s *member, d *eventmeter.Delivery, v *sinks.Verdict) {
 	a := arrival{at: d.At, took: v.FromIntended}
 	if v.Kind == sinks.VerdictUndecided {
 		a.member, a.stamp = s, d.Stamp

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/target"
+	"github.com/eventmeter/eventmeter/internal/refserver"
 )
 
 const listening = `
@@ -19,7 +19,7 @@ const listening = `
 // Handlers get every copy, on the loop, and the event itself only if they want.
 func TestHandlers(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "duplicate(every=3)")
+	srv := serveHere(t, refserver.Options{}, "duplicate(every=3)")
 	for n, c := range []struct{ method, options, message string }{
 		{"stream", "streams: 2", "undefined"},
 		{"stream", "streams: 2, payload: true", "params"},
@@ -59,7 +59,7 @@ func TestHandlers(t *testing.T) {
 // What is announced, goes wrong and ends is told.
 func TestTroubleIsTold(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{Tokens: []string{"k6", "other"}}, "announce(every=3)")
+	srv := serveHere(t, refserver.Options{Tokens: []string{"k6", "other"}}, "announce(every=3)")
 	root := New()
 	s := newStage(t, root)
 	if err := s.VU.Runtime().Set("disturb", func() error { return srv.Disturb("chat.message", "a cable is loose") }); err != nil {
@@ -99,7 +99,7 @@ func TestTroubleIsTold(t *testing.T) {
 // A handler that throws fails the iteration, and what was measured counts.
 func TestHandlerThrows(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	root := New()
 	s := newStage(t, root)
 	err := s.run("const topic = 'throws';" + fmt.Sprintf(at(srv, listening), "stream", "streams: 2") + `

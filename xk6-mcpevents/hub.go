@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 // of its topic, also of those that were fired before it was begun; to it, the
 // other topics' are none.
 type hub struct {
-	clock   *mcpload.Clock
+	clock   *eventmeter.Clock
 	run     uint32
 	stamper *loadgen.Stamper
 	life    lifetime
@@ -103,7 +103,7 @@ func (u *underWay) resolved() func() bool {
 // kind is what the subscriptions of a book have in common.
 type kind struct {
 	system string
-	mode   mcpload.Mode
+	mode   eventmeter.Mode
 	event  string
 	lane   string
 	topic  uint16
@@ -122,7 +122,7 @@ type book struct {
 }
 
 func newHub() *hub {
-	h := &hub{clock: mcpload.NewClock(), guard: dialguard.New(nil), run: rand.Uint32(), topics: map[string]uint16{}, authority: sync.OnceValues(sinks.NewAuthority)}
+	h := &hub{clock: eventmeter.NewClock(), guard: dialguard.New(nil), run: rand.Uint32(), topics: map[string]uint16{}, authority: sync.OnceValues(sinks.NewAuthority)}
 	h.life.init()
 	h.stamper = loadgen.NewStamper(h.clock, h, h.run, maxTopics)
 	h.stamper.Assign(func(n uint64) uint16 { return uint16(n >> topicShift) })
@@ -195,7 +195,7 @@ func (h *hub) begin(k kind, size int) (*book, error) {
 	b.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
 		Clock: h.clock, Run: h.run, Sources: 1, DetachGrace: k.settle,
 		Lanes: []sinks.LaneSpec{{
-			Name: k.lane, System: k.system, Mode: k.mode, Subscriptions: size, Replay: k.replay, Ordered: k.mode != mcpload.Webhook,
+			Name: k.lane, System: k.system, Mode: k.mode, Subscriptions: size, Replay: k.replay, Ordered: k.mode != eventmeter.Webhook,
 		}},
 		Observe: b.observe,
 	})
@@ -213,7 +213,7 @@ func (h *hub) begin(k kind, size int) (*book, error) {
 // retell tells a new book what was fired for its topic.
 func (h *hub) retell(b *book) error {
 	for seq := uint32(1); seq <= h.fired[b.topic].Load(); seq++ {
-		s := mcpload.Stamp{Run: h.run, Source: b.topic, Seq: seq}
+		s := eventmeter.Stamp{Run: h.run, Source: b.topic, Seq: seq}
 		e, outcome, ok := h.all.Emission(s)
 		if !ok {
 			return fmt.Errorf("emission %s is not known", s)
@@ -221,7 +221,7 @@ func (h *hub) retell(b *book) error {
 		acked := max(h.all.AckedAt(s), e.Fired)
 		e.Stamp = b.local(s)
 		b.ledger.Fired(e)
-		if outcome != mcpload.Pending {
+		if outcome != eventmeter.Pending {
 			// When one that was not accepted was answered is not kept, and
 			// nothing depends on it.
 			b.ledger.Resolved(e.Stamp, outcome, acked)
@@ -245,8 +245,8 @@ func (h *hub) ready() error {
 	return h.remember()
 }
 
-// Fired implements mcpload.Recorder. The stamper calls it in order.
-func (h *hub) Fired(e mcpload.Emission) {
+// Fired implements eventmeter.Recorder. The stamper calls it in order.
+func (h *hub) Fired(e eventmeter.Emission) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	h.shots[e.Source].begin(e.Seq)
@@ -259,8 +259,8 @@ func (h *hub) Fired(e mcpload.Emission) {
 	}
 }
 
-// Resolved implements mcpload.Recorder.
-func (h *hub) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) {
+// Resolved implements eventmeter.Recorder.
+func (h *hub) Resolved(s eventmeter.Stamp, o eventmeter.Outcome, at eventmeter.Instant) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	h.all.Resolved(s, o, at)
@@ -270,24 +270,24 @@ func (h *hub) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) {
 	h.shots[s.Source].end(s.Seq)
 }
 
-// Dropped implements mcpload.Recorder: fire() says how many there were.
-func (h *hub) Dropped(mcpload.Drop) {}
+// Dropped implements eventmeter.Recorder: fire() says how many there were.
+func (h *hub) Dropped(eventmeter.Drop) {}
 
-// Delivered implements mcpload.Recorder; upstreams have none of the following.
-func (h *hub) Delivered(mcpload.Delivery) {}
+// Delivered implements eventmeter.Recorder; upstreams have none of the following.
+func (h *hub) Delivered(eventmeter.Delivery) {}
 
-// Noticed implements mcpload.Recorder.
-func (h *hub) Noticed(mcpload.Notice) {}
+// Noticed implements eventmeter.Recorder.
+func (h *hub) Noticed(eventmeter.Notice) {}
 
-// Changed implements mcpload.Recorder.
-func (h *hub) Changed(mcpload.Transition) {}
+// Changed implements eventmeter.Recorder.
+func (h *hub) Changed(eventmeter.Transition) {}
 
-// Called implements mcpload.Recorder.
-func (h *hub) Called(mcpload.Call) {}
+// Called implements eventmeter.Recorder.
+func (h *hub) Called(eventmeter.Call) {}
 
 // local is a stamp as the book's ledger knows it: its topic is the only source,
 // and what another topic fired is unexpected.
-func (b *book) local(s mcpload.Stamp) mcpload.Stamp {
+func (b *book) local(s eventmeter.Stamp) eventmeter.Stamp {
 	if s.Source == b.topic {
 		s.Source = 0
 	} else {
@@ -325,7 +325,7 @@ func (b *book) forget(list []uint32) {
 }
 
 // observe passes a verdict on to whoever has the subscription.
-func (b *book) observe(d mcpload.Delivery, v sinks.Verdict) {
+func (b *book) observe(d eventmeter.Delivery, v sinks.Verdict) {
 	if m := b.owner[d.Sub.Index].Load(); m != nil {
 		m.group.observe(m, d, v)
 	}

@@ -1,7 +1,7 @@
 /**
  * k6/x/mcpevents: event delivery of MCP servers, measured in k6 scripts.
  *
- * Counts are those of mcpload's ledger: every event that an Upstream fired is
+ * Counts are those of eventmeter's ledger: every event that an Upstream fired is
  * followed to each subscription that it was owed to.
  */
 
@@ -355,7 +355,7 @@ export interface UpstreamOptions {
   event: string;
   /** Subscriptions with the same topic are owed what is fired. Default: the event type. */
   topic?: string;
-  /** Admin listener of a reference target (mcpload serve). One of admin, url, tool and feed must be given. */
+  /** Admin listener of a reference target (eventmeter serve). One of admin, url, tool and feed must be given. */
   admin?: string;
   /** A request to this URL makes the event happen; {probe} and {seq} are filled in. */
   url?: string;

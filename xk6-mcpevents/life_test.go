@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/target"
+	"github.com/eventmeter/eventmeter/internal/refserver"
 	"go.k6.io/k6/v2/metrics"
 )
 
@@ -15,7 +15,7 @@ import (
 // panic of k6's.
 func TestBrokenOff(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	const begin = `
 		const client = new Client(TARGET, {token: 'k6'});
 		const up = new Upstream({event: 'chat.message', topic, admin: ADMIN, data: {channel: topic, text: '{probe}'}});
@@ -60,7 +60,7 @@ func TestBrokenOff(t *testing.T) {
 // teardown(), or with the test.
 func TestKept(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	for _, torn := range []bool{true, false} {
 		t.Run(fmt.Sprint(torn), func(t *testing.T) {
 			root := New()
@@ -115,7 +115,7 @@ func TestSilence(t *testing.T) {
 // close() waits for what was fired before it, not for what is fired meanwhile.
 func TestFiringGoesOn(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	root := New()
 	fires, hears := newStage(t, root), newStage(t, root)
 	firing := make(chan error)

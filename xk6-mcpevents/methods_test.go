@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/target"
+	"github.com/eventmeter/eventmeter/internal/refserver"
 )
 
 // counters are the metrics that have a figure of the same meaning in stats().
@@ -52,7 +52,7 @@ func number(v any) float64 {
 // Every way to subscribe, in every system that has it, counts to the last event.
 func TestWays(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	for n, c := range []struct {
 		open, figure string // and one of its system's own, with its value
 		subs         int
@@ -122,7 +122,7 @@ func TestWays(t *testing.T) {
 // than the time between two flushes, and ends at 0.
 func TestOpenSubscriptions(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	for _, c := range []struct{ groups, each int }{{2, 1}, {2, 50}, {10, 50}} {
 		t.Run(fmt.Sprint(c.groups*c.each), func(t *testing.T) {
 			root := New()
@@ -151,7 +151,7 @@ func TestOpenSubscriptions(t *testing.T) {
 // Lists and requests have figures of their own.
 func TestListsAndRequests(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{Lists: target.ListOptions{Entries: 12, Page: 5, TTL: 100 * time.Millisecond}}, "")
+	srv := serveHere(t, refserver.Options{Lists: refserver.ListOptions{Entries: 12, Page: 5, TTL: 100 * time.Millisecond}}, "")
 	root := New()
 	s := newStage(t, root)
 	s.must(at(srv, `
@@ -205,7 +205,7 @@ func TestUpstreams(t *testing.T) {
 	for _, v := range root.hub.life.shared {
 		url = v.(interface{ URL() string }).URL()
 	}
-	srv := serveHere(t, target.Options{Feed: url, FeedEvery: 10 * time.Millisecond}, "")
+	srv := serveHere(t, refserver.Options{Feed: url, FeedEvery: 10 * time.Millisecond}, "")
 	s.must(at(srv, `
 		const client = new Client(TARGET, {token: 'k6'});
 		const inject = ADMIN + '/inject';
@@ -251,7 +251,7 @@ func TestNobodyTakesEvents(t *testing.T) {
 // settle time is.
 func TestCloseWaitsForTheNextPoll(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{NextPoll: 1500 * time.Millisecond}, "")
+	srv := serveHere(t, refserver.Options{NextPoll: 1500 * time.Millisecond}, "")
 	root := New()
 	s := newStage(t, root)
 	s.must(at(srv, `
@@ -274,7 +274,7 @@ func TestCloseWaitsForTheNextPoll(t *testing.T) {
 // Only latencies are sampled, never counts.
 func TestSampleEvery(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	root := New()
 	s := newStage(t, root)
 	s.must(at(srv, `
@@ -293,7 +293,7 @@ func TestSampleEvery(t *testing.T) {
 // A client hears of changes of the event types, once.
 func TestListening(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	root := New()
 	s := newStage(t, root)
 	if err := s.VU.Runtime().Set("offer", func(offered bool) error { return srv.Offer("tick", offered) }); err != nil {
@@ -327,7 +327,7 @@ func TestListening(t *testing.T) {
 // Over TLS a client trusts the certificates that it is given.
 func TestTLS(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{TLS: true}, "")
+	srv := serveHere(t, refserver.Options{TLS: true}, "")
 	root := New()
 	s := newStage(t, root)
 	for name, v := range map[string]string{"secure": srv.TLSURL(), "ca": string(srv.CertPEM())} {
@@ -354,7 +354,7 @@ func TestTLS(t *testing.T) {
 // are, and what is heard of another's is unexpected.
 func TestManyTopics(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	root := New()
 	s := newStage(t, root)
 	s.must(at(srv, `

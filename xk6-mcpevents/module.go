@@ -1,6 +1,6 @@
 // Package mcpevents is the k6 extension k6/x/mcpevents: event delivery of MCP
-// servers in k6 scripts. It drives mcpload's own clients and upstreams and
-// lets mcpload's ledger judge every delivery; what k6 counts is what the
+// servers in k6 scripts. It drives eventmeter's own clients and upstreams and
+// lets eventmeter's ledger judge every delivery; what k6 counts is what the
 // ledger counted.
 //
 // k6 is licensed under AGPL-3.0, and a k6 built with this extension is, too.

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/lib/netext"
 )

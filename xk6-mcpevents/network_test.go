@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/target"
+	"github.com/eventmeter/eventmeter/internal/refserver"
 	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/lib/netext"
 	"go.k6.io/k6/v2/lib/types"
@@ -114,7 +114,7 @@ func hostOf(t *testing.T, address string) string {
 // k6's data_sent and data_received are what passed the wire, byte for byte.
 func TestDataCounts(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	for _, era := range []string{"modern", "legacy"} {
 		t.Run(era, func(t *testing.T) {
 			mcp, admin := relay(t, hostOf(t, srv.URL())), relay(t, hostOf(t, srv.AdminURL()))
@@ -153,7 +153,7 @@ func TestDataCounts(t *testing.T) {
 // kept open beyond an iteration.
 func TestDataOfDeliveries(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	for name, open := range map[string]string{
 		"push":    "stream('chat.message', {arguments: {channel: 'd'}, streams: 10, settle: '20s', keep: 'k'})",
 		"h2c":     "stream('chat.message', {arguments: {channel: 'd'}, streams: 10, settle: '20s', keep: 'k', http: 'h2c'})",
@@ -200,7 +200,7 @@ func TestDataOfFeed(t *testing.T) {
 		feed = v.(interface{ URL() string }).URL()
 	}
 	feeds := relay(t, hostOf(t, feed))
-	srv := serveHere(t, target.Options{Feed: feeds.over(t, feed), FeedEvery: 10 * time.Millisecond}, "")
+	srv := serveHere(t, refserver.Options{Feed: feeds.over(t, feed), FeedEvery: 10 * time.Millisecond}, "")
 	s.must(at(srv, `
 		const sub = await new Client(TARGET, {token: 'k6'}).stream('chat.message', {arguments: {channel: 'f'}, settle: '20s'});
 		await f.fire(5);
@@ -256,7 +256,7 @@ var every = []struct{ name, script string }{
 }
 
 // within fills a target's ports, and a name for its host, into a script.
-func within(t *testing.T, srv *target.Server, name, script string) string {
+func within(t *testing.T, srv *refserver.Server, name, script string) string {
 	t.Helper()
 	port := func(address string) string {
 		_, p, err := net.SplitHostPort(hostOf(t, address))
@@ -288,7 +288,7 @@ func byAnyName(t *testing.T, address string) string {
 // for, on every way and also for what is made in the init context.
 func TestNamesAreK6s(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{TLS: true}, "")
+	srv := serveHere(t, refserver.Options{TLS: true}, "")
 	known := &names{name: "mcp.example"}
 	run := func(t *testing.T, dialer *netext.Dialer, name, script string) {
 		root := New()
@@ -343,7 +343,7 @@ func TestNamesAreK6s(t *testing.T) {
 // which option's rule that was.
 func TestBlocked(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{TLS: true}, "")
+	srv := serveHere(t, refserver.Options{TLS: true}, "")
 	loopback, err := lib.ParseCIDR("127.0.0.0/8")
 	if err != nil {
 		t.Fatal(err)

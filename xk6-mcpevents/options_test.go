@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
 )
 
 // What is wrong with a script is said in one line, where it is.
 func TestBadScripts(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	root := New()
 	s := newStage(t, root)
 	for _, c := range []struct{ script, want string }{
@@ -99,7 +99,7 @@ func TestBadScripts(t *testing.T) {
 // anything is made for it: nobody is asked, and no memory is taken.
 func TestCounts(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	root := New()
 	s := newStage(t, root)
 	text, err := os.ReadFile("index.d.ts")
@@ -164,7 +164,7 @@ func TestCounts(t *testing.T) {
 func TestManySubscriptions(t *testing.T) {
 	h := newHub()
 	h.places = maxPlaces - bookSize
-	k := kind{system: "events", mode: mcpload.Push, event: "e", lane: "push"}
+	k := kind{system: "events", mode: eventmeter.Push, event: "e", lane: "push"}
 	b, list, err := h.lend(k, bookSize)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestManySubscriptions(t *testing.T) {
 // In the init context nothing is opened.
 func TestInitContext(t *testing.T) {
 	noLeaks(t)
-	srv := serveHere(t, target.Options{}, "")
+	srv := serveHere(t, refserver.Options{}, "")
 	root := New()
 	s := newStage(t, root)
 	for call, want := range map[string]string{

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/metrics"
 )
@@ -203,10 +203,10 @@ func (g *group) times(b *batch, last bool) {
 // now, and whether it was owed.
 func (g *group) judge(a *arrival) (known, owed bool) {
 	e, outcome, ok := g.book.ledger.Emission(a.stamp)
-	if !ok || outcome == mcpload.Pending {
+	if !ok || outcome == eventmeter.Pending {
 		return false, false
 	}
-	return true, outcome == mcpload.Accepted && e.Fired > mcpload.Instant(a.member.began.Load())
+	return true, outcome == eventmeter.Accepted && e.Fired > eventmeter.Instant(a.member.began.Load())
 }
 
 // listed sends the time of one call of a list, with the tags that the VU had when

@@ -195,8 +195,8 @@ func prometheus(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
 	if err != nil {
-		if os.Getenv("MCPLOAD_REQUIRE_TOOLS") != "" {
-			t.Fatal("prometheus is not installed, and MCPLOAD_REQUIRE_TOOLS is set")
+		if os.Getenv("EVENTMETER_REQUIRE_TOOLS") != "" {
+			t.Fatal("prometheus is not installed, and EVENTMETER_REQUIRE_TOOLS is set")
 		}
 		t.Skip("prometheus is not installed (Debian's package prometheus)")
 	}

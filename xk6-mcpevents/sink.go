@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/eventmeter/eventmeter/sinks"
 	"github.com/grafana/sobek"
-	"github.com/mcpload/mcpload/sinks"
 )
 
 // sinkOptions are the argument of WebhookSink.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/internal/target/faults"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/sirupsen/logrus"
 	"go.k6.io/k6/v2/js/modulestest"
 	"go.k6.io/k6/v2/lib"
@@ -21,7 +21,7 @@ import (
 )
 
 // modeOf is the mode of a method.
-var modeOf = map[string]mcpload.Mode{"stream": mcpload.Push, "poll": mcpload.Poll, "subscribe": mcpload.Webhook}
+var modeOf = map[string]eventmeter.Mode{"stream": eventmeter.Push, "poll": eventmeter.Poll, "subscribe": eventmeter.Webhook}
 
 // stage is one VU with the module, and what it measured.
 type stage struct {
@@ -137,7 +137,7 @@ func (s *stage) over() {
 }
 
 // serveHere starts a reference target in this process.
-func serveHere(t *testing.T, o target.Options, committed string) *target.Server {
+func serveHere(t *testing.T, o refserver.Options, committed string) *refserver.Server {
 	t.Helper()
 	if committed != "" {
 		spec, err := faults.Parse(committed)
@@ -150,7 +150,7 @@ func serveHere(t *testing.T, o target.Options, committed string) *target.Server 
 		o.NextPoll = 50 * time.Millisecond
 	}
 	o.AllowPrivateCallbacks, o.CallbackInsecure = true, true
-	s, err := target.New(o)
+	s, err := refserver.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func noLeaks(t *testing.T) {
 }
 
 // at fills the addresses of a target into a script.
-func at(s *target.Server, script string) string {
+func at(s *refserver.Server, script string) string {
 	return strings.NewReplacer("TARGET", fmt.Sprintf("%q", s.URL()), "ADMIN", fmt.Sprintf("%q", s.AdminURL())).Replace(script)
 }
 

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 	"github.com/grafana/sobek"
-	"github.com/mcpload/mcpload/internal/defaults"
-	"github.com/mcpload/mcpload/loadgen/dialect"
 )
 
 // commonOptions are those of all ways to subscribe.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/sinks"
 	"github.com/grafana/sobek"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/sinks"
 )
 
 const (

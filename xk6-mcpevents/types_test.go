@@ -11,8 +11,8 @@ import (
 func TestTypes(t *testing.T) {
 	tsc, err := exec.LookPath("tsc")
 	if err != nil {
-		if os.Getenv("MCPLOAD_REQUIRE_TOOLS") != "" {
-			t.Fatal("tsc is not installed, and MCPLOAD_REQUIRE_TOOLS is set")
+		if os.Getenv("EVENTMETER_REQUIRE_TOOLS") != "" {
+			t.Fatal("tsc is not installed, and EVENTMETER_REQUIRE_TOOLS is set")
 		}
 		t.Skip("tsc is not installed (Debian's package node-typescript)")
 	}

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/grafana/sobek"
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/upstream"
 	"github.com/sirupsen/logrus"
 )
 
@@ -233,9 +233,9 @@ func (s *source) row(ctx context.Context, count int) loadgen.Stats {
 		out.Shots++
 		out.Fired++
 		switch outcome {
-		case mcpload.Accepted:
+		case eventmeter.Accepted:
 			out.Accepted++
-		case mcpload.Uncertain:
+		case eventmeter.Uncertain:
 			out.Uncertain++
 		default:
 			out.Refused++

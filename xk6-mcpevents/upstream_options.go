@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/grafana/sobek"
-	"github.com/mcpload/mcpload/loadgen/upstream"
 )
 
 // upstreamOptions are the argument of Upstream.

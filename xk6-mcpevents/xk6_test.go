@@ -31,8 +31,8 @@ func xk6(t *testing.T) string {
 		out, err := c.CombinedOutput()
 		switch {
 		case err == nil:
-		case os.Getenv("MCPLOAD_REQUIRE_TOOLS") != "":
-			t.Fatalf("xk6 %s cannot be built, and MCPLOAD_REQUIRE_TOOLS is set: go %s: %v\n%s", xk6Version, strings.Join(args, " "), err, out)
+		case os.Getenv("EVENTMETER_REQUIRE_TOOLS") != "":
+			t.Fatalf("xk6 %s cannot be built, and EVENTMETER_REQUIRE_TOOLS is set: go %s: %v\n%s", xk6Version, strings.Join(args, " "), err, out)
 		default:
 			t.Skipf("xk6 %s cannot be built: go %s: %v\n%s", xk6Version, strings.Join(args, " "), err, out)
 		}
@@ -61,7 +61,7 @@ func TestXK6(t *testing.T) {
 		// build flags would have all of k6 compiled once more.
 		c := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(line, "--output k6 ", "--output '"+k6+"' ", 1))
 		c.Dir = dir
-		c.Env = append(os.Environ(), "MCPLOAD="+root, "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"),
+		c.Env = append(os.Environ(), "EVENTMETER="+root, "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"),
 			"XK6_BUILD_FLAGS=-ldflags=-s -w")
 		out, err = c.CombinedOutput()
 		return k6, out, err

@@ -1,4 +1,4 @@
-// Package boards describes the Grafana dashboards of mcpload. They are written
+// Package boards describes the Grafana dashboards of eventmeter. They are written
 // here and committed as JSON, which Grafana loads: after a change run
 //
 //	go run ./dashboards/cmd/boards

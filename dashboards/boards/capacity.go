@@ -14,44 +14,44 @@ func ofStep(metric string) string {
 // ofJudged leaves out the steps that were not judged, such as those with
 // nothing to do.
 func ofJudged(metric string) string {
-	return ofStep(metric) + ` and on (step) last_over_time(mcpload_capacity_step_info{search="$search",verdict!="aside"}[$__range])`
+	return ofStep(metric) + ` and on (step) last_over_time(eventmeter_capacity_step_info{search="$search",verdict!="aside"}[$__range])`
 }
 
 // capacity is the board for one question: how much does the target take?
 func capacity() *dashboard.DashboardBuilder {
-	d := board("mcpload-capacity", "mcpload: capacity", "A search for the largest load that meets a service level: the knee, and the steps that led to it.")
-	d.WithVariable(choice("search", "Search", `query_result(sort(max by (search) (last_over_time(mcpload_capacity_info[30d]))))`, `/search="([^"]+)"/`))
+	d := board("eventmeter-capacity", "eventmeter: capacity", "A search for the largest load that meets a service level: the knee, and the steps that led to it.")
+	d.WithVariable(choice("search", "Search", `query_result(sort(max by (search) (last_over_time(eventmeter_capacity_info[30d]))))`, `/search="([^"]+)"/`))
 	d.WithPanel(figure(shape{"Knee", "The largest load that met the level, in the unit of the axis, and the smallest that did not.", "short", 8, 5}, []query{
-		{"largest that met it", `max(last_over_time(mcpload_capacity_knee_load{search="$search"}[$__range]))`},
-		{"smallest that did not", `max(last_over_time(mcpload_capacity_knee_above_load{search="$search"}[$__range]))`},
+		{"largest that met it", `max(last_over_time(eventmeter_capacity_knee_load{search="$search"}[$__range]))`},
+		{"smallest that did not", `max(last_over_time(eventmeter_capacity_knee_above_load{search="$search"}[$__range]))`},
 	}))
 	d.WithPanel(figure(shape{"Deliveries per second at the knee", "", "cps", 8, 5}, []query{
-		{"deliveries", `max(last_over_time(mcpload_capacity_knee_deliveries_rate{search="$search"}[$__range]))`},
+		{"deliveries", `max(last_over_time(eventmeter_capacity_knee_deliveries_rate{search="$search"}[$__range]))`},
 	}))
 	d.WithPanel(rows(shape{"How it ended", "found; none: not even the lowest load met the level; bound: the highest did; instrument: above the knee the generator was the limit; exhausted: trials disagreed; searching: it was broken off.", "", 8, 5},
-		[]string{"axis", "profile", "outcome"}, []column{{"search", "none", `max by (axis, profile, outcome) (last_over_time(mcpload_capacity_outcome{search="$search"}[$__range]) * on (search) group_left (axis, profile) last_over_time(mcpload_capacity_info{search="$search"}[$__range]))`}}))
+		[]string{"axis", "profile", "outcome"}, []column{{"search", "none", `max by (axis, profile, outcome) (last_over_time(eventmeter_capacity_outcome{search="$search"}[$__range]) * on (search) group_left (axis, profile) last_over_time(eventmeter_capacity_info{search="$search"}[$__range]))`}}))
 
 	section(d, "The curve")
-	load := column{"load", "short", ofJudged("mcpload_capacity_step_load")}
+	load := column{"load", "short", ofJudged("eventmeter_capacity_step_load")}
 	d.WithPanel(against(shape{"Throughput", "What was due and what came, by load. They part at the knee.", "cps", 8, 9}, load, []column{
-		{"due", "cps", ofJudged("mcpload_capacity_step_offered_rate")},
-		{"came", "cps", ofJudged("mcpload_capacity_step_achieved_rate")},
+		{"due", "cps", ofJudged("eventmeter_capacity_step_offered_rate")},
+		{"came", "cps", ofJudged("eventmeter_capacity_step_achieved_rate")},
 	}, override{"/^due$/", paintOf("#a87400")}, override{"/^came$/", paintOf("#2a78d6")}))
 	d.WithPanel(against(shape{"Latency from intended", "Of the slowest lane, by load.", "s", 8, 9}, load, []column{
 		{"p50", "s", latencyOfStep("p50")}, {"p99", "s", latencyOfStep("p99")},
 	}, override{"/^p50$/", paintOf("#12875d")}, override{"/^p99$/", paintOf("#d95f26")}))
 	d.WithPanel(against(shape{"CPUs of the target", "CPU time over wall time, by load.", "short", 8, 9}, load, []column{
-		{"target", "short", ofJudged("mcpload_capacity_step_target_cpu_cores")},
+		{"target", "short", ofJudged("eventmeter_capacity_step_target_cpu_cores")},
 	}, fixed(processes)...))
 
 	section(d, "Steps")
 	d.WithPanel(rows(shape{"Steps", "Every trial of a load, in order, and how it was judged. Steps that are aside measure costs. The p99 is that of the slowest lane.", "", 24, 12}, []string{"step", "purpose", "verdict"}, []column{
-		{"load", "short", withVerdict(ofStep("mcpload_capacity_step_load"))},
-		{"due", "cps", withVerdict(ofStep("mcpload_capacity_step_offered_rate"))},
-		{"came", "cps", withVerdict(ofStep("mcpload_capacity_step_achieved_rate"))},
-		{"expected", "locale", withVerdict(ofStep("mcpload_capacity_step_expected"))},
-		{"lost", "locale", withVerdict(ofStep("mcpload_capacity_step_lost"))},
-		{"backlog growth", "cps", withVerdict(ofStep("mcpload_capacity_step_backlog_growth_rate"))},
+		{"load", "short", withVerdict(ofStep("eventmeter_capacity_step_load"))},
+		{"due", "cps", withVerdict(ofStep("eventmeter_capacity_step_offered_rate"))},
+		{"came", "cps", withVerdict(ofStep("eventmeter_capacity_step_achieved_rate"))},
+		{"expected", "locale", withVerdict(ofStep("eventmeter_capacity_step_expected"))},
+		{"lost", "locale", withVerdict(ofStep("eventmeter_capacity_step_lost"))},
+		{"backlog growth", "cps", withVerdict(ofStep("eventmeter_capacity_step_backlog_growth_rate"))},
 		{"p99", "s", withVerdict(latencyOf("p99"))},
 	}).OverrideByName("verdict", verdictColours()).
 		// The number of a step is a label, and labels are sorted as texts.
@@ -61,16 +61,16 @@ func capacity() *dashboard.DashboardBuilder {
 }
 
 func latencyOf(name string) string {
-	return fmt.Sprintf(`max by (step) (last_over_time(mcpload_capacity_step_latency_seconds{search="$search",figure="%s"}[$__range]))`, name)
+	return fmt.Sprintf(`max by (step) (last_over_time(eventmeter_capacity_step_latency_seconds{search="$search",figure="%s"}[$__range]))`, name)
 }
 
 func latencyOfStep(name string) string {
-	return latencyOf(name) + ` and on (step) last_over_time(mcpload_capacity_step_info{search="$search",verdict!="aside"}[$__range])`
+	return latencyOf(name) + ` and on (step) last_over_time(eventmeter_capacity_step_info{search="$search",verdict!="aside"}[$__range])`
 }
 
 // withVerdict adds what a step was for, and how it was judged.
 func withVerdict(expr string) string {
-	return expr + ` * on (step) group_left (purpose, verdict) max by (step, purpose, verdict) (last_over_time(mcpload_capacity_step_info{search="$search"}[$__range]))`
+	return expr + ` * on (step) group_left (purpose, verdict) max by (step, purpose, verdict) (last_over_time(eventmeter_capacity_step_info{search="$search"}[$__range]))`
 }
 
 func paintOf(colour string) []dashboard.DynamicConfigValue {

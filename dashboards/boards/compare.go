@@ -10,27 +10,27 @@ import (
 // delivered is what several panels divide by. Totals are those of the last scrape,
 // also when the run is long over: a run has a name of its own, so that its
 // counters began at nothing.
-const delivered = `sum by (mode) (last_over_time(mcpload_deliveries_total{LANES}[$__range] SHIFT))`
+const delivered = `sum by (mode) (last_over_time(eventmeter_deliveries_total{LANES}[$__range] SHIFT))`
 
 // received is what cost is divided by: the events of the measured window, as the
 // traffic is.
-const received = `sum by (mode) (last_over_time(mcpload_measured_events_received_total{LANES}[$__range] SHIFT))`
+const received = `sum by (mode) (last_over_time(eventmeter_measured_events_received_total{LANES}[$__range] SHIFT))`
 
 // latency is a quantile of the latency from intended, over time, by a label.
 func latency(quantile, by string) string {
-	return fmt.Sprintf(`histogram_quantile(%s, sum by (%s) (rate(mcpload_latency_from_intended_seconds{LANES}[$__rate_interval] SHIFT)))`, quantile, by)
+	return fmt.Sprintf(`histogram_quantile(%s, sum by (%s) (rate(eventmeter_latency_from_intended_seconds{LANES}[$__rate_interval] SHIFT)))`, quantile, by)
 }
 
 // wholeLatency is the same of the run as a whole. The growth of a histogram
 // over the time that is shown has its shape, whatever it is scaled by.
 func wholeLatency(quantile, by string) string {
-	return fmt.Sprintf(`histogram_quantile(%s, sum by (%s) (increase(mcpload_latency_from_intended_seconds{LANES}[$__range] SHIFT)))`, quantile, by)
+	return fmt.Sprintf(`histogram_quantile(%s, sum by (%s) (increase(eventmeter_latency_from_intended_seconds{LANES}[$__range] SHIFT)))`, quantile, by)
 }
 
 // compare is the board for one question: what differs between the ways in which
 // clients hear of events?
 func compare() *dashboard.DashboardBuilder {
-	d := board("mcpload-compare", "mcpload: compare delivery modes", "The same events, heard by push, poll and webhook. One colour for a mode on all panels; another run is laid over it, dashed, as if both had begun at once.")
+	d := board("eventmeter-compare", "eventmeter: compare delivery modes", "The same events, heard by push, poll and webhook. One colour for a mode on all panels; another run is laid over it, dashed, as if both had begun at once.")
 	runVariables(d, true)
 	runAnnotations(d)
 	d.WithPanel(sideBySide())
@@ -63,17 +63,17 @@ func sum(metric, more string) string {
 func sideBySide() *table.PanelBuilder {
 	return rows(shape{"Side by side", "Of the whole run, as far as it has come. Overhead is overhead.perDelivered of the result: requests without an event, and without those that open and end a subscription, per event received, in the measured window. Quantiles are within the 4.4 % of a bucket; result.json has them exactly.", "", 24, 9},
 		[]string{"run", "mode"}, []column{
-			{"expected", "locale", both(sum("mcpload_deliveries_expected_total", ""))},
+			{"expected", "locale", both(sum("eventmeter_deliveries_expected_total", ""))},
 			{"delivered", "locale", both(delivered)},
-			{"lost in silence", "locale", both(sum("mcpload_deliveries_lost_total", `,kind="silent"`))},
-			{"announced", "locale", both(sum("mcpload_deliveries_lost_total", `,kind="announced"`))},
-			{"order unknown", "locale", both(sum("mcpload_deliveries_lost_total", `,kind="order_unknown"`))},
-			{"gaps", "locale", both(sum("mcpload_gaps_total", ""))},
-			{"duplicates", "locale", both(sum("mcpload_duplicates_total", `,kind!="requested"`))},
+			{"lost in silence", "locale", both(sum("eventmeter_deliveries_lost_total", `,kind="silent"`))},
+			{"announced", "locale", both(sum("eventmeter_deliveries_lost_total", `,kind="announced"`))},
+			{"order unknown", "locale", both(sum("eventmeter_deliveries_lost_total", `,kind="order_unknown"`))},
+			{"gaps", "locale", both(sum("eventmeter_gaps_total", ""))},
+			{"duplicates", "locale", both(sum("eventmeter_duplicates_total", `,kind!="requested"`))},
 			{"p50", "s", both(wholeLatency("0.5", "mode"))},
 			{"p90", "s", both(wholeLatency("0.9", "mode"))},
 			{"p99", "s", both(wholeLatency("0.99", "mode"))},
-			{"overhead", "short", both(running("mcpload_measured_requests_total") + " / " + received)},
+			{"overhead", "short", both(running("eventmeter_measured_requests_total") + " / " + received)},
 		})
 }
 
@@ -84,48 +84,48 @@ func compareLatency(d *dashboard.DashboardBuilder) {
 			laidOver(query{"{{mode}}", latency(q[1], "mode")}), paint...)))
 	}
 	d.WithPanel(heat(shape{"Distribution, $mode", "All latencies from intended of one mode: how many events of each moment fell into each bucket.", "s", 8, 0},
-		ofRun(`sum(rate(mcpload_latency_from_intended_seconds{LANES}[$__rate_interval] SHIFT))`)).
+		ofRun(`sum(rate(eventmeter_latency_from_intended_seconds{LANES}[$__rate_interval] SHIFT))`)).
 		Repeat("mode").RepeatDirection(dashboard.PanelRepeatDirectionH).MaxPerRow(3))
 }
 
 func compareLoss(d *dashboard.DashboardBuilder) {
 	paint := append(fixed(modes), dashed)
 	d.WithPanel(lines(shape{"Missing so far", "Owed events that have not come although a newer one of their source has, and all that is lost for good.", "short", 8, 0},
-		laidOver(query{"{{mode}}", `sum by (mode) (mcpload_deliveries_missing{LANES} SHIFT)`}), paint...))
+		laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_deliveries_missing{LANES} SHIFT)`}), paint...))
 	d.WithPanel(lines(shape{"On the way", "Owed events that have not come, and may still.", "short", 8, 0},
-		laidOver(query{"{{mode}}", `sum by (mode) (mcpload_deliveries_outstanding{LANES} SHIFT)`}), paint...))
+		laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_deliveries_outstanding{LANES} SHIFT)`}), paint...))
 	d.WithPanel(figure(shape{"Share lost", "Of all that was expected, whatever was announced.", "percentunit", 8, 0},
-		laidOver(query{"{{mode}}", sum("mcpload_deliveries_lost_total", "") + ` / ` + sum("mcpload_deliveries_expected_total", "")}), paint...))
+		laidOver(query{"{{mode}}", sum("eventmeter_deliveries_lost_total", "") + ` / ` + sum("eventmeter_deliveries_expected_total", "")}), paint...))
 }
 
 func compareDuplicates(d *dashboard.DashboardBuilder) {
 	paint := append(fixed(modes), dashed)
 	d.WithPanel(lines(shape{"Duplicates per second", "Second and later copies, without those that the sink asked for.", "cps", 12, 0},
-		laidOver(query{"{{mode}}", `sum by (mode) (rate(mcpload_duplicates_total{LANES,kind!="requested"}[$__rate_interval] SHIFT))`}), paint...))
+		laidOver(query{"{{mode}}", `sum by (mode) (rate(eventmeter_duplicates_total{LANES,kind!="requested"}[$__rate_interval] SHIFT))`}), paint...))
 	d.WithPanel(figure(shape{"Duplicates per delivered event", "duplicates.rate of the result.", "percentunit", 6, 0},
-		laidOver(query{"{{mode}}", sum("mcpload_duplicates_total", `,kind!="requested"`) + " / " + delivered}), paint...))
+		laidOver(query{"{{mode}}", sum("eventmeter_duplicates_total", `,kind!="requested"`) + " / " + delivered}), paint...))
 	d.WithPanel(rows(shape{"By kind", "same_event: the client can tell. same_emission: it cannot. requested: the sink had answered 503.", "", 6, 0},
-		[]string{"mode", "kind"}, []column{{"copies", "short", ofRun(`sum by (mode, kind) (last_over_time(mcpload_duplicates_total{LANES}[$__range] SHIFT))`)}}))
+		[]string{"mode", "kind"}, []column{{"copies", "short", ofRun(`sum by (mode, kind) (last_over_time(eventmeter_duplicates_total{LANES}[$__range] SHIFT))`)}}))
 }
 
 func compareGaps(d *dashboard.DashboardBuilder) {
 	paint := append(fixed(modes), dashed)
 	d.WithPanel(lines(shape{"Gaps", "Runs of lost events so far. Those of open subscriptions count when they end.", "short", 8, 0},
-		laidOver(query{"{{mode}}", `sum by (mode) (mcpload_gaps_total{LANES} SHIFT)`}), paint...))
+		laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_gaps_total{LANES} SHIFT)`}), paint...))
 	d.WithPanel(lines(shape{"Out of order", "First deliveries that came after one of the same source that happened later.", "short", 8, 0},
-		laidOver(query{"{{mode}}", `sum by (mode) (mcpload_deliveries_out_of_order_total{LANES} SHIFT)`}), paint...))
+		laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_deliveries_out_of_order_total{LANES} SHIFT)`}), paint...))
 	d.WithPanel(figure(shape{"Gaps per million expected", "", "short", 8, 0},
-		laidOver(query{"{{mode}}", "1e6 * " + sum("mcpload_gaps_total", "") + ` / ` + sum("mcpload_deliveries_expected_total", "")}), paint...))
+		laidOver(query{"{{mode}}", "1e6 * " + sum("eventmeter_gaps_total", "") + ` / ` + sum("eventmeter_deliveries_expected_total", "")}), paint...))
 }
 
 func compareOverhead(d *dashboard.DashboardBuilder) {
 	paint := append(fixed(modes), dashed)
 	d.WithPanel(lines(shape{"Requests without an event", "Per second, in either direction: empty polls, refreshes, heartbeats, handshakes, retries.", "reqps", 8, 0},
-		laidOver(query{"{{mode}}", `sum by (mode) (rate(mcpload_requests_total{LANES,cause!="events"}[$__rate_interval] SHIFT))`}), paint...))
+		laidOver(query{"{{mode}}", `sum by (mode) (rate(eventmeter_requests_total{LANES,cause!="events"}[$__rate_interval] SHIFT))`}), paint...))
 	d.WithPanel(lines(shape{"Bytes without an event", "Per second, in both directions.", "Bps", 8, 0},
-		laidOver(query{"{{mode}}", `sum by (mode) (rate(mcpload_sent_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT)) + sum by (mode) (rate(mcpload_received_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT))`}), paint...))
+		laidOver(query{"{{mode}}", `sum by (mode) (rate(eventmeter_sent_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT)) + sum by (mode) (rate(eventmeter_received_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT))`}), paint...))
 	d.WithPanel(figure(shape{"Running requests per subscription-hour", "Without what opening and ending a subscription costs: overhead.perSubscriptionHour of the result.", "short", 8, 0},
-		laidOver(query{"{{mode}}", running("mcpload_measured_requests_total") + ` / (` + sum("mcpload_measured_subscription_active_seconds_total", "") + ` / 3600)`}), paint...))
+		laidOver(query{"{{mode}}", running("eventmeter_measured_requests_total") + ` / (` + sum("eventmeter_measured_subscription_active_seconds_total", "") + ` / 3600)`}), paint...))
 }
 
 // once are the causes that a subscription costs once, however long it lasts.
@@ -137,21 +137,21 @@ func running(metric string) string { return sum(metric, `,cause!~"events|`+once+
 func compareCost(d *dashboard.DashboardBuilder) {
 	paint := append(fixed(modes), dashed)
 	d.WithPanel(figure(shape{"Running requests per delivered event", "overhead.perDelivered of the result.", "short", 8, 0},
-		laidOver(query{"{{mode}}", running("mcpload_measured_requests_total") + " / " + received}), paint...))
+		laidOver(query{"{{mode}}", running("eventmeter_measured_requests_total") + " / " + received}), paint...))
 	d.WithPanel(figure(shape{"Running bytes per delivered event", "Without the events' own: overhead.perDelivered of the result.", "bytes", 8, 0},
-		laidOver(query{"{{mode}}", `(` + running("mcpload_measured_sent_bytes_total") + ` + ` + running("mcpload_measured_received_bytes_total") + `) / ` + received}), paint...))
+		laidOver(query{"{{mode}}", `(` + running("eventmeter_measured_sent_bytes_total") + ` + ` + running("eventmeter_measured_received_bytes_total") + `) / ` + received}), paint...))
 	d.WithPanel(figure(shape{"All bytes per delivered event", "Everything that went over the wire in the measured window, in both directions, events included: overhead.totalPerDelivered of the result.", "bytes", 8, 0},
-		laidOver(query{"{{mode}}", `(` + sum("mcpload_measured_sent_bytes_total", "") + ` + ` + sum("mcpload_measured_received_bytes_total", "") + `) / ` + received}), paint...))
+		laidOver(query{"{{mode}}", `(` + sum("eventmeter_measured_sent_bytes_total", "") + ` + ` + sum("eventmeter_measured_received_bytes_total", "") + `) / ` + received}), paint...))
 }
 
 func compareCPU(d *dashboard.DashboardBuilder) {
 	d.WithPanel(lines(shape{"CPUs in use", "CPU time per second, of each process.", "short", 8, 0},
-		laidOver(query{"{{process}}", `sum by (process) (rate(mcpload_process_cpu_seconds_total{RUN}[$__rate_interval] SHIFT))`}), append(fixed(processes), dashed)...))
+		laidOver(query{"{{process}}", `sum by (process) (rate(eventmeter_process_cpu_seconds_total{RUN}[$__rate_interval] SHIFT))`}), append(fixed(processes), dashed)...))
 	d.WithPanel(lines(shape{"Memory", "Resident memory of each process.", "bytes", 8, 0},
-		laidOver(query{"{{process}}", `sum by (process) (mcpload_process_resident_memory_bytes{RUN} SHIFT)`}), append(fixed(processes), dashed)...))
+		laidOver(query{"{{process}}", `sum by (process) (eventmeter_process_resident_memory_bytes{RUN} SHIFT)`}), append(fixed(processes), dashed)...))
 	d.WithPanel(figure(shape{"Target CPU per event received, all modes", "While the run fired and drained, warm-up included. Modes that run side by side share it.", "s", 4, 0},
-		laidOver(query{"target", `sum(last_over_time(mcpload_measured_cpu_seconds_total{RUN,process="target"}[$__range] SHIFT)) / sum(last_over_time(mcpload_events_received_total{RUN}[$__range] SHIFT))`}), append(fixed(processes), dashed)...))
+		laidOver(query{"target", `sum(last_over_time(eventmeter_measured_cpu_seconds_total{RUN,process="target"}[$__range] SHIFT)) / sum(last_over_time(eventmeter_events_received_total{RUN}[$__range] SHIFT))`}), append(fixed(processes), dashed)...))
 	d.WithPanel(figure(shape{"Target CPU per event received, by mode", "Only where lanes take turns (phases.order: turns): otherwise nobody can tell whose it is.", "s", 4, 0},
-		laidOver(query{"{{mode}}", sum("mcpload_turn_cpu_seconds_total", "") + " / " + sum("mcpload_events_received_total", "")}), append(fixed(modes), dashed)...).
+		laidOver(query{"{{mode}}", sum("eventmeter_turn_cpu_seconds_total", "") + " / " + sum("eventmeter_events_received_total", "")}), append(fixed(modes), dashed)...).
 		NoValue("lanes did not take turns"))
 }

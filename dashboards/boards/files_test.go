@@ -113,7 +113,7 @@ func TestFilesFit(t *testing.T) {
 	checkMounts(t, compose)
 	source := read[dataSources](t, "provisioning/datasources/prometheus.yaml").Datasources[0]
 	config := read[prometheusConfig](t, "prometheus/prometheus.yaml")
-	provider := read[providers](t, "provisioning/dashboards/mcpload.yaml").Providers[0]
+	provider := read[providers](t, "provisioning/dashboards/eventmeter.yaml").Providers[0]
 
 	host, _, _ := strings.Cut(strings.TrimPrefix(source.URL, "http://"), ":")
 	if _, ok := compose.Services[host]; !ok || source.Type != "prometheus" {
@@ -132,7 +132,7 @@ func TestFilesFit(t *testing.T) {
 	service, port, _ := strings.Cut(target, ":")
 	args := compose.Services[service].Command
 	if i := slices.Index(args, "--metrics"); i < 0 || !strings.HasSuffix(args[i+1], ":"+port) {
-		t.Errorf("Prometheus scrapes %s, and mcpload has %v", target, args)
+		t.Errorf("Prometheus scrapes %s, and eventmeter has %v", target, args)
 	}
 	if !slices.ContainsFunc(compose.Services["grafana"].Volumes, func(v string) bool { return strings.HasPrefix(v, "./grafana:"+provider.Options.Path) }) {
 		t.Errorf("Grafana reads dashboards from %s, where none are", provider.Options.Path)
@@ -173,14 +173,14 @@ func checkMounts(t *testing.T, compose *composeFile) {
 // checkCommand holds the flags of the compose file to those of the program.
 func checkCommand(t *testing.T, program string) {
 	t.Helper()
-	args := read[composeFile](t, "compose.yaml").Services["mcpload"].Command
+	args := read[composeFile](t, "compose.yaml").Services["eventmeter"].Command
 	help, err := exec.Command(program, args[0], "--help").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range args {
 		if strings.HasPrefix(a, "--") && !strings.Contains(string(help), a+" ") {
-			t.Errorf("mcpload %s does not know %s", args[0], a)
+			t.Errorf("eventmeter %s does not know %s", args[0], a)
 		}
 	}
 }

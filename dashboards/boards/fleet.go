@@ -6,12 +6,12 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// fleet is the board for runs that are split: shards of mcpload, and processes
+// fleet is the board for runs that are split: shards of eventmeter, and processes
 // of k6 with the extension, each with a segment of the test.
 func fleet() *dashboard.DashboardBuilder {
-	d := board("mcpload-fleet", "mcpload: fleet", "A run that is split among processes and machines: does every part do its share? Processes of k6 are told apart by the tag instance_id, which the k6-operator gives them, and tests by the tag testid, where there is one.")
-	d.WithVariable(choice("fleet", "Fleet", `query_result(sort(max by (run) (last_over_time(mcpload_shard_up[30d]))))`, `/run="([^"]+)"/`))
-	d.WithVariable(filter("shard", "Shard", `label_values(mcpload_shard_up{run="$fleet"}, shard)`))
+	d := board("eventmeter-fleet", "eventmeter: fleet", "A run that is split among processes and machines: does every part do its share? Processes of k6 are told apart by the tag instance_id, which the k6-operator gives them, and tests by the tag testid, where there is one.")
+	d.WithVariable(choice("fleet", "Fleet", `query_result(sort(max by (run) (last_over_time(eventmeter_shard_up[30d]))))`, `/run="([^"]+)"/`))
+	d.WithVariable(filter("shard", "Shard", `label_values(eventmeter_shard_up{run="$fleet"}, shard)`))
 	d.WithVariable(filter("testid", "k6 test", `label_values(k6_mcp_events_delivered_total, testid)`))
 	d.WithVariable(filter("instance", "k6 process", `label_values(k6_mcp_events_delivered_total{testid=~"$testid"}, instance_id)`))
 
@@ -19,16 +19,16 @@ func fleet() *dashboard.DashboardBuilder {
 	shard := func(expr string) []query { return []query{{"shard {{shard}}", fmt.Sprintf(expr, of)}} }
 	section(d, "Shards")
 	d.WithPanel(rows(shape{"Shards", "As far as the run has come.", "", 12, 8}, []string{"shard"}, []column{
-		{"at work", "bool_yes_no", fmt.Sprintf(`max by (shard) (last_over_time(mcpload_shard_up%s[$__range]))`, of)},
-		{"fired", "locale", shardTotal("mcpload_shard_events_fired_total", of)},
-		{"delivered", "locale", shardTotal("mcpload_shard_deliveries_total", of)},
-		{"foreign", "locale", shardTotal("mcpload_shard_deliveries_foreign_total", of)},
-		{"CPU", "s", shardTotal("mcpload_shard_cpu_seconds_total", of)},
+		{"at work", "bool_yes_no", fmt.Sprintf(`max by (shard) (last_over_time(eventmeter_shard_up%s[$__range]))`, of)},
+		{"fired", "locale", shardTotal("eventmeter_shard_events_fired_total", of)},
+		{"delivered", "locale", shardTotal("eventmeter_shard_deliveries_total", of)},
+		{"foreign", "locale", shardTotal("eventmeter_shard_deliveries_foreign_total", of)},
+		{"CPU", "s", shardTotal("eventmeter_shard_cpu_seconds_total", of)},
 	}))
-	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 12, 0}, shard(`sum by (shard) (mcpload_shard_subscriptions_open%s)`)))
-	d.WithPanel(lines(shape{"Fired", "Measured events per second.", "cps", 8, 0}, shard(`sum by (shard) (rate(mcpload_shard_events_fired_total%s[$__rate_interval]))`)))
-	d.WithPanel(lines(shape{"Delivered", "Owed events that came, per second.", "cps", 8, 0}, shard(`sum by (shard) (rate(mcpload_shard_deliveries_total%s[$__rate_interval]))`)))
-	d.WithPanel(lines(shape{"CPUs of the shards", "CPU time per second.", "short", 8, 0}, shard(`sum by (shard) (rate(mcpload_shard_cpu_seconds_total%s[$__rate_interval]))`)))
+	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 12, 0}, shard(`sum by (shard) (eventmeter_shard_subscriptions_open%s)`)))
+	d.WithPanel(lines(shape{"Fired", "Measured events per second.", "cps", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_events_fired_total%s[$__rate_interval]))`)))
+	d.WithPanel(lines(shape{"Delivered", "Owed events that came, per second.", "cps", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_deliveries_total%s[$__rate_interval]))`)))
+	d.WithPanel(lines(shape{"CPUs of the shards", "CPU time per second.", "short", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_cpu_seconds_total%s[$__rate_interval]))`)))
 
 	section(d, "k6")
 	segments(d)

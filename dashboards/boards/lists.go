@@ -18,47 +18,47 @@ func listRate(metric, more, by string) string {
 // lists is the board for lists with a time to live: what does keeping them save,
 // and how long do clients work with what is out of date?
 func lists() *dashboard.DashboardBuilder {
-	d := board("mcpload-lists", "mcpload: TTL and lists", "Lists with a time to live (SEP-2549): what keeping them saves, and how long clients work with what is out of date.")
+	d := board("eventmeter-lists", "eventmeter: TTL and lists", "Lists with a time to live (SEP-2549): what keeping them saves, and how long clients work with what is out of date.")
 	runVariables(d, true)
 	runAnnotations(d)
 	paint := append(fixed(listLanes), dashed)
 	d.WithPanel(rows(shape{"Side by side", "As far as the run has come.", "", 24, 6}, []string{"lane"}, []column{
-		{"uses", "locale", ofRun(listTotal("mcpload_list_uses_total"))},
-		{"page reads", "locale", ofRun(listTotal("mcpload_list_page_reads_total"))},
-		{"fetches", "locale", ofRun(listTotal("mcpload_list_fetches_total"))},
-		{"avoided", "percentunit", ofRun(`max by (lane) (last_over_time(mcpload_list_avoided_ratio{LANES}[$__range] SHIFT))`)},
-		{"changes owed", "locale", ofRun(listTotal("mcpload_list_changes_owed_total"))},
-		{"changes learned", "locale", ofRun(listTotal("mcpload_list_changes_learned_total"))},
-		{"stale, p50", "s", ofRun(listQuantile("mcpload_list_staleness_seconds", "0.5"))},
-		{"stale, p99", "s", ofRun(listQuantile("mcpload_list_staleness_seconds", "0.99"))},
-		{"time to live", "s", ofRun(`max by (lane) (last_over_time(mcpload_list_ttl_seconds{LANES}[$__range] SHIFT))`)},
+		{"uses", "locale", ofRun(listTotal("eventmeter_list_uses_total"))},
+		{"page reads", "locale", ofRun(listTotal("eventmeter_list_page_reads_total"))},
+		{"fetches", "locale", ofRun(listTotal("eventmeter_list_fetches_total"))},
+		{"avoided", "percentunit", ofRun(`max by (lane) (last_over_time(eventmeter_list_avoided_ratio{LANES}[$__range] SHIFT))`)},
+		{"changes owed", "locale", ofRun(listTotal("eventmeter_list_changes_owed_total"))},
+		{"changes learned", "locale", ofRun(listTotal("eventmeter_list_changes_learned_total"))},
+		{"stale, p50", "s", ofRun(listQuantile("eventmeter_list_staleness_seconds", "0.5"))},
+		{"stale, p99", "s", ofRun(listQuantile("eventmeter_list_staleness_seconds", "0.99"))},
+		{"time to live", "s", ofRun(`max by (lane) (last_over_time(eventmeter_list_ttl_seconds{LANES}[$__range] SHIFT))`)},
 	}))
 
 	section(d, "What is saved")
-	d.WithPanel(lines(shape{"Fetches", "Pages fetched per second.", "reqps", 8, 0}, laidOver(query{"{{lane}}", listRate("mcpload_list_fetches_total", "", "lane")}), paint...))
-	d.WithPanel(lines(shape{"Reads answered by the cache", "Pages per second.", "cps", 8, 0}, laidOver(query{"{{lane}}", listRate("mcpload_list_fetches_avoided_total", "", "lane")}), paint...))
-	d.WithPanel(stacked(lines(shape{"Why pages were fetched", "first, expired, changed (a notification said so), uncached, background; of all lanes that are chosen.", "reqps", 8, 0}, alone(query{"{{reason}}", listRate("mcpload_list_fetches_total", "", "reason")}))))
+	d.WithPanel(lines(shape{"Fetches", "Pages fetched per second.", "reqps", 8, 0}, laidOver(query{"{{lane}}", listRate("eventmeter_list_fetches_total", "", "lane")}), paint...))
+	d.WithPanel(lines(shape{"Reads answered by the cache", "Pages per second.", "cps", 8, 0}, laidOver(query{"{{lane}}", listRate("eventmeter_list_fetches_avoided_total", "", "lane")}), paint...))
+	d.WithPanel(stacked(lines(shape{"Why pages were fetched", "first, expired, changed (a notification said so), uncached, background; of all lanes that are chosen.", "reqps", 8, 0}, alone(query{"{{reason}}", listRate("eventmeter_list_fetches_total", "", "reason")}))))
 
 	section(d, "How old is what they work with")
 	d.WithPanel(logarithmic(lines(shape{"Staleness, p99", "From sending a change until a client had learned of it.", "s", 8, 0}, laidOver(
-		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(mcpload_list_staleness_seconds{LANES}[$__rate_interval] SHIFT)))`}), paint...)))
-	d.WithPanel(heat(shape{"Staleness", "All of the lanes that are chosen.", "s", 8, 0}, ofRun(`sum(rate(mcpload_list_staleness_seconds{LANES}[$__rate_interval] SHIFT))`)))
-	d.WithPanel(lines(shape{"Changes not learned of yet", "", "short", 8, 0}, laidOver(query{"{{lane}}", `sum by (lane) (mcpload_list_changes_unseen{LANES} SHIFT)`}), paint...))
+		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(eventmeter_list_staleness_seconds{LANES}[$__rate_interval] SHIFT)))`}), paint...)))
+	d.WithPanel(heat(shape{"Staleness", "All of the lanes that are chosen.", "s", 8, 0}, ofRun(`sum(rate(eventmeter_list_staleness_seconds{LANES}[$__rate_interval] SHIFT))`)))
+	d.WithPanel(lines(shape{"Changes not learned of yet", "", "short", 8, 0}, laidOver(query{"{{lane}}", `sum by (lane) (eventmeter_list_changes_unseen{LANES} SHIFT)`}), paint...))
 
 	section(d, "Notifications and herds")
-	d.WithPanel(lines(shape{"Notifications", "That a list changed, per second: the one in use, or another.", "cps", 8, 0}, alone(query{"{{lane}} {{list}}", listRate("mcpload_list_notifications_total", "", "lane, list")})))
-	d.WithPanel(figure(shape{"Herd", "Fetches in the fullest tenth of a second over the mean, by what sets them off.", "short", 8, 0}, alone(query{"{{lane}} {{cause}}", `max by (lane, cause) (last_over_time(mcpload_list_herd_ratio{LANES}[$__range] SHIFT))`})))
+	d.WithPanel(lines(shape{"Notifications", "That a list changed, per second: the one in use, or another.", "cps", 8, 0}, alone(query{"{{lane}} {{list}}", listRate("eventmeter_list_notifications_total", "", "lane, list")})))
+	d.WithPanel(figure(shape{"Herd", "Fetches in the fullest tenth of a second over the mean, by what sets them off.", "short", 8, 0}, alone(query{"{{lane}} {{cause}}", `max by (lane, cause) (last_over_time(eventmeter_list_herd_ratio{LANES}[$__range] SHIFT))`})))
 	d.WithPanel(logarithmic(lines(shape{"Fetching a page, p99", "", "s", 8, 0}, laidOver(
-		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(mcpload_list_fetch_seconds{LANES}[$__rate_interval] SHIFT)))`}), paint...)))
+		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(eventmeter_list_fetch_seconds{LANES}[$__rate_interval] SHIFT)))`}), paint...)))
 
 	section(d, "Trouble")
 	d.WithPanel(lines(shape{"So far", "Uses and fetches that failed, stale pages used for want of fresh ones, cursors that failed, marks that went back.", "short", 24, 0}, alone(
-		query{"uses failed", `sum(mcpload_list_uses_total{LANES,outcome="failed"} SHIFT)`},
-		query{"fetches failed", `sum(mcpload_list_fetches_failed_total{LANES} SHIFT)`},
-		query{"served stale", `sum(mcpload_list_served_stale_total{LANES} SHIFT)`},
-		query{"cursors failed", `sum(mcpload_list_cursor_failures_total{LANES} SHIFT)`},
-		query{"went back", `sum(mcpload_list_regressions_total{LANES} SHIFT)`},
-		query{"uses missed", `sum(mcpload_list_uses_missed_total{LANES} SHIFT)`})))
+		query{"uses failed", `sum(eventmeter_list_uses_total{LANES,outcome="failed"} SHIFT)`},
+		query{"fetches failed", `sum(eventmeter_list_fetches_failed_total{LANES} SHIFT)`},
+		query{"served stale", `sum(eventmeter_list_served_stale_total{LANES} SHIFT)`},
+		query{"cursors failed", `sum(eventmeter_list_cursor_failures_total{LANES} SHIFT)`},
+		query{"went back", `sum(eventmeter_list_regressions_total{LANES} SHIFT)`},
+		query{"uses missed", `sum(eventmeter_list_uses_missed_total{LANES} SHIFT)`})))
 	return d
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/promtest"
+	"github.com/eventmeter/eventmeter/internal/promtest"
 )
 
 // front is where Prometheus scrapes a command: it is there before the command,

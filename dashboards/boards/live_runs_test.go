@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// command is one mcpload that runs while Prometheus looks on.
+// command is one eventmeter that runs while Prometheus looks on.
 type command struct {
 	name string
 	args []string
@@ -49,14 +49,14 @@ func (o *output) String() string {
 	return o.all.String()
 }
 
-// build builds mcpload.
+// build builds eventmeter.
 func build(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "mcpload")
-	cmd := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "./cmd/mcpload")...)
+	program := filepath.Join(t.TempDir(), "eventmeter")
+	cmd := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "./cmd/eventmeter")...)
 	cmd.Dir = filepath.Join("..", "..")
 	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build mcpload: %v\n%s", err, said)
+		t.Fatalf("build eventmeter: %v\n%s", err, said)
 	}
 	return program
 }
@@ -120,7 +120,7 @@ func (c *command) wait(t *testing.T) {
 	t.Fatalf("%s: %v\n%s", c.name, err, &c.output)
 }
 
-// The exit codes of mcpload that are verdicts.
+// The exit codes of eventmeter that are verdicts.
 const (
 	exitBottleneck = 4
 	exitThreshold  = 99

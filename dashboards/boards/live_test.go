@@ -10,8 +10,8 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
-	"github.com/mcpload/mcpload/internal/promtest"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/promtest"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // The runs: two that compare the modes, the first with its lanes in turns and
@@ -31,7 +31,7 @@ var liveCommands = []struct {
 	{"capacity", "capacity --from 20 --to 40 --set capacity.step=600ms --set phases.warmup=200ms --set phases.drain=1s --set capacity.idle=1s --set capacity.confirm=1 --set capacity.precision=0.5 --set capacity.level.p99=200ms"},
 }
 
-// TestLive runs mcpload under the eyes of a real Prometheus, and then asks it
+// TestLive runs eventmeter under the eyes of a real Prometheus, and then asks it
 // every query of every dashboard.
 func TestLive(t *testing.T) {
 	if testing.Short() {
@@ -151,7 +151,7 @@ func askAll(t *testing.T, s *promtest.Server, d *dashboard.Dashboard, w window, 
 	for _, a := range d.Annotations.List {
 		expr := fill(t, queries(t, d)["annotation "+a.Name], values)
 		got, err := s.TryRange(expr, w.from, w.to, time.Second)
-		if err == nil && len(got) == 0 && a.Name == burstAnnotation && len(s.Query(t, `last_over_time(mcpload_run_info{run="`+values["run"]+`",schedule!="burst"}[`+w.seconds()+`])`, w.to)) > 0 {
+		if err == nil && len(got) == 0 && a.Name == burstAnnotation && len(s.Query(t, `last_over_time(eventmeter_run_info{run="`+values["run"]+`",schedule!="burst"}[`+w.seconds()+`])`, w.to)) > 0 {
 			continue // its schedule has none
 		}
 		if err != nil || len(got) == 0 {

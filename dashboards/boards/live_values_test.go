@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/promtest"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/promtest"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // checkValues holds the main panels of the comparison, of the one run and of the
@@ -61,7 +61,7 @@ func checkValues(t *testing.T, s *promtest.Server, w window, one, other string) 
 // anything was counted. What it did not see, the growth of a histogram lacks.
 func fromTheBeginning(t *testing.T, s *promtest.Server, w window, r *results.Result) bool {
 	t.Helper()
-	expr := fmt.Sprintf(`min_over_time(histogram_count(mcpload_latency_from_intended_seconds{run=%q})[%s:250ms]) == 0`, r.Run, w.seconds())
+	expr := fmt.Sprintf(`min_over_time(histogram_count(eventmeter_latency_from_intended_seconds{run=%q})[%s:250ms]) == 0`, r.Run, w.seconds())
 	return len(s.Query(t, expr, w.to)) == len(r.Lanes)
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
-	"github.com/mcpload/mcpload/internal/promtest"
+	"github.com/eventmeter/eventmeter/internal/promtest"
 )
 
 // window is what a reader looks at.

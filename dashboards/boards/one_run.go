@@ -8,7 +8,7 @@ import (
 
 // oneRun is the board that follows a run while it is on its way.
 func oneRun() *dashboard.DashboardBuilder {
-	d := board("mcpload-run", "mcpload: one run", "Where a run is, what was fired, and what each lane heard of it.")
+	d := board("eventmeter-run", "eventmeter: one run", "Where a run is, what was fired, and what each lane heard of it.")
 	runVariables(d, false)
 	runAnnotations(d)
 	runHead(d)
@@ -27,65 +27,65 @@ func runHead(d *dashboard.DashboardBuilder) {
 	phases := statetimeline.NewPanelBuilder().Title("Phases").Description("Which phase the run is in.").Datasource(source()).Span(10).Height(7).
 		ShowValue(common.VisibilityModeNever).RowHeight(0.8).Tooltip(ofOne()).ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdFixed).FixedColor("#6a4fc0")).
 		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(false).DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom)).
-		WithTarget(target(0, query{"{{phase}}", ofRun(`max by (phase) (mcpload_phase{RUN} SHIFT) == 1`)}).Range())
+		WithTarget(target(0, query{"{{phase}}", ofRun(`max by (phase) (eventmeter_phase{RUN} SHIFT) == 1`)}).Range())
 	d.WithPanel(phases)
 	d.WithPanel(rows(shape{"Lanes", "As far as the run has come.", "", 14, 7}, []string{"lane", "mode"}, []column{
-		{"subscriptions", "locale", ofRun(`sum by (lane, mode) (last_over_time(mcpload_subscriptions{LANES}[$__range] SHIFT))`)},
-		{"expected", "locale", ofRun(`sum by (lane, mode) (last_over_time(mcpload_deliveries_expected_total{LANES}[$__range] SHIFT))`)},
-		{"delivered", "locale", ofRun(`sum by (lane, mode) (last_over_time(mcpload_deliveries_total{LANES}[$__range] SHIFT))`)},
-		{"lost", "locale", ofRun(`sum by (lane, mode) (last_over_time(mcpload_deliveries_lost_total{LANES}[$__range] SHIFT))`)},
-		{"unexpected", "locale", ofRun(`sum by (lane, mode) (last_over_time(mcpload_deliveries_unexpected_total{LANES}[$__range] SHIFT))`)},
+		{"subscriptions", "locale", ofRun(`sum by (lane, mode) (last_over_time(eventmeter_subscriptions{LANES}[$__range] SHIFT))`)},
+		{"expected", "locale", ofRun(`sum by (lane, mode) (last_over_time(eventmeter_deliveries_expected_total{LANES}[$__range] SHIFT))`)},
+		{"delivered", "locale", ofRun(`sum by (lane, mode) (last_over_time(eventmeter_deliveries_total{LANES}[$__range] SHIFT))`)},
+		{"lost", "locale", ofRun(`sum by (lane, mode) (last_over_time(eventmeter_deliveries_lost_total{LANES}[$__range] SHIFT))`)},
+		{"unexpected", "locale", ofRun(`sum by (lane, mode) (last_over_time(eventmeter_deliveries_unexpected_total{LANES}[$__range] SHIFT))`)},
 		{"p99", "s", ofRun(wholeLatency("0.99", "lane, mode"))},
 	}))
 }
 
 func runEvents(d *dashboard.DashboardBuilder) {
 	d.WithPanel(lines(shape{"Fired", "Measured events that were sent, and those of the warm-up.", "cps", 8, 0}, alone(
-		query{"measured", `sum(rate(mcpload_events_fired_total{RUN}[$__rate_interval] SHIFT))`},
-		query{"warm-up", `sum(rate(mcpload_events_warmup_fired_total{RUN}[$__rate_interval] SHIFT))`},
-		query{"dropped", `sum(rate(mcpload_events_dropped_total{RUN}[$__rate_interval] SHIFT))`})))
+		query{"measured", `sum(rate(eventmeter_events_fired_total{RUN}[$__rate_interval] SHIFT))`},
+		query{"warm-up", `sum(rate(eventmeter_events_warmup_fired_total{RUN}[$__rate_interval] SHIFT))`},
+		query{"dropped", `sum(rate(eventmeter_events_dropped_total{RUN}[$__rate_interval] SHIFT))`})))
 	d.WithPanel(lines(shape{"What the upstream said", "Accepted events are owed to subscribers, refused ones to nobody; of uncertain ones nobody knows.", "cps", 8, 0},
-		alone(query{"{{outcome}}", `sum by (outcome) (rate(mcpload_events_resolved_total{RUN}[$__rate_interval] SHIFT))`})))
+		alone(query{"{{outcome}}", `sum by (outcome) (rate(eventmeter_events_resolved_total{RUN}[$__rate_interval] SHIFT))`})))
 	d.WithPanel(logarithmic(lines(shape{"Sending", "p99 of how late events were sent, and of how long the upstream took to answer.", "s", 8, 0}, alone(
-		query{"late", `histogram_quantile(0.99, sum(rate(mcpload_upstream_lag_seconds{RUN}[$__rate_interval] SHIFT)))`},
-		query{"answered", `histogram_quantile(0.99, sum(rate(mcpload_upstream_answer_seconds{RUN}[$__rate_interval] SHIFT)))`}))))
+		query{"late", `histogram_quantile(0.99, sum(rate(eventmeter_upstream_lag_seconds{RUN}[$__rate_interval] SHIFT)))`},
+		query{"answered", `histogram_quantile(0.99, sum(rate(eventmeter_upstream_answer_seconds{RUN}[$__rate_interval] SHIFT)))`}))))
 }
 
 func runLanes(d *dashboard.DashboardBuilder) {
 	// Lanes are often called after their mode; then they have its colour.
 	paint := fixed(modes)
-	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (mcpload_subscriptions_open{LANES} SHIFT)`}), paint...))
-	d.WithPanel(lines(shape{"Delivered", "Owed events that came, per second.", "cps", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (rate(mcpload_deliveries_total{LANES}[$__rate_interval] SHIFT))`}), paint...))
+	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (eventmeter_subscriptions_open{LANES} SHIFT)`}), paint...))
+	d.WithPanel(lines(shape{"Delivered", "Owed events that came, per second.", "cps", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (rate(eventmeter_deliveries_total{LANES}[$__rate_interval] SHIFT))`}), paint...))
 	d.WithPanel(logarithmic(lines(shape{"Latency from intended, p99", "", "s", 8, 0}, alone(query{"{{lane}}", latency("0.99", "lane")}), paint...)))
 	d.WithPanel(lines(shape{"Missing so far", "Owed events that have not come although a newer one of their source has, and all that is lost for good.", "short", 8, 0},
-		alone(query{"{{lane}}", `sum by (lane) (mcpload_deliveries_missing{LANES} SHIFT)`}), paint...))
+		alone(query{"{{lane}}", `sum by (lane) (eventmeter_deliveries_missing{LANES} SHIFT)`}), paint...))
 	d.WithPanel(lines(shape{"Copies that are not owed", "Duplicates, late, out of order, and unexpected, per second, of all lanes that are chosen.", "cps", 8, 0}, alone(
-		query{"duplicates", `sum(rate(mcpload_duplicates_total{LANES}[$__rate_interval] SHIFT))`},
-		query{"late", `sum(rate(mcpload_deliveries_late_total{LANES}[$__rate_interval] SHIFT))`},
-		query{"out of order", `sum(rate(mcpload_deliveries_out_of_order_total{LANES}[$__rate_interval] SHIFT))`},
-		query{"unexpected", `sum(rate(mcpload_deliveries_unexpected_total{LANES}[$__rate_interval] SHIFT))`})))
+		query{"duplicates", `sum(rate(eventmeter_duplicates_total{LANES}[$__rate_interval] SHIFT))`},
+		query{"late", `sum(rate(eventmeter_deliveries_late_total{LANES}[$__rate_interval] SHIFT))`},
+		query{"out of order", `sum(rate(eventmeter_deliveries_out_of_order_total{LANES}[$__rate_interval] SHIFT))`},
+		query{"unexpected", `sum(rate(eventmeter_deliveries_unexpected_total{LANES}[$__rate_interval] SHIFT))`})))
 	d.WithPanel(lines(shape{"Trouble", "Broken and ended subscriptions, streams opened again, calls that failed, refused webhook deliveries, and messages that could not be read, so far.", "short", 8, 0}, alone(
-		query{"broken", `sum(mcpload_subscriptions_broken_total{LANES} SHIFT)`},
-		query{"ended by the target", `sum(mcpload_subscriptions_terminated_total{LANES} SHIFT)`},
-		query{"opened again", `sum(mcpload_stream_reconnects_total{LANES} SHIFT)`},
-		query{"failed calls", `sum(mcpload_call_failures_total{LANES} SHIFT)`},
-		query{"refused", `sum(mcpload_webhooks_rejected_total{LANES} SHIFT)`},
-		query{"malformed", `sum(mcpload_messages_malformed_total{LANES} SHIFT)`})))
+		query{"broken", `sum(eventmeter_subscriptions_broken_total{LANES} SHIFT)`},
+		query{"ended by the target", `sum(eventmeter_subscriptions_terminated_total{LANES} SHIFT)`},
+		query{"opened again", `sum(eventmeter_stream_reconnects_total{LANES} SHIFT)`},
+		query{"failed calls", `sum(eventmeter_call_failures_total{LANES} SHIFT)`},
+		query{"refused", `sum(eventmeter_webhooks_rejected_total{LANES} SHIFT)`},
+		query{"malformed", `sum(eventmeter_messages_malformed_total{LANES} SHIFT)`})))
 }
 
 func runOverhead(d *dashboard.DashboardBuilder) {
 	d.WithPanel(stacked(lines(shape{"Requests by cause", "Per second, all lanes that are chosen.", "reqps", 12, 0},
-		alone(query{"{{cause}}", `sum by (cause) (rate(mcpload_requests_total{LANES}[$__rate_interval] SHIFT))`}))))
+		alone(query{"{{cause}}", `sum by (cause) (rate(eventmeter_requests_total{LANES}[$__rate_interval] SHIFT))`}))))
 	d.WithPanel(stacked(lines(shape{"Bytes by cause", "Per second, both directions.", "Bps", 12, 0},
-		alone(query{"{{cause}}", `sum by (cause) (rate(mcpload_sent_bytes_total{LANES}[$__rate_interval] SHIFT)) + sum by (cause) (rate(mcpload_received_bytes_total{LANES}[$__rate_interval] SHIFT))`}))))
+		alone(query{"{{cause}}", `sum by (cause) (rate(eventmeter_sent_bytes_total{LANES}[$__rate_interval] SHIFT)) + sum by (cause) (rate(eventmeter_received_bytes_total{LANES}[$__rate_interval] SHIFT))`}))))
 }
 
 func runInstrument(d *dashboard.DashboardBuilder) {
 	d.WithPanel(logarithmic(lines(shape{"Own delay, timers and pauses", "p99. Latencies below the own delay are noise.", "s", 8, 0}, alone(
-		query{"own delay", `histogram_quantile(0.99, sum(rate(mcpload_instrument_own_delay_seconds{RUN}[$__rate_interval] SHIFT)))`},
-		query{"timers late", `histogram_quantile(0.99, sum(rate(mcpload_instrument_timer_lag_seconds{RUN}[$__rate_interval] SHIFT)))`}))))
+		query{"own delay", `histogram_quantile(0.99, sum(rate(eventmeter_instrument_own_delay_seconds{RUN}[$__rate_interval] SHIFT)))`},
+		query{"timers late", `histogram_quantile(0.99, sum(rate(eventmeter_instrument_timer_lag_seconds{RUN}[$__rate_interval] SHIFT)))`}))))
 	d.WithPanel(lines(shape{"CPUs in use", "CPU time per second, of each process.", "short", 8, 0},
-		alone(query{"{{process}}", `sum by (process) (rate(mcpload_process_cpu_seconds_total{RUN}[$__rate_interval] SHIFT))`}), fixed(processes)...))
+		alone(query{"{{process}}", `sum by (process) (rate(eventmeter_process_cpu_seconds_total{RUN}[$__rate_interval] SHIFT))`}), fixed(processes)...))
 	d.WithPanel(lines(shape{"Memory", "Resident memory of each process.", "bytes", 8, 0},
-		alone(query{"{{process}}", `sum by (process) (mcpload_process_resident_memory_bytes{RUN} SHIFT)`}), fixed(processes)...))
+		alone(query{"{{process}}", `sum by (process) (eventmeter_process_resident_memory_bytes{RUN} SHIFT)`}), fixed(processes)...))
 }

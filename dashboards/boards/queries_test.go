@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/mcpload/mcpload/internal/prom"
+	"github.com/eventmeter/eventmeter/internal/metrics"
 )
 
 // examples are values of the variables that could be chosen.
@@ -87,7 +87,7 @@ func inside(text, before string) (string, bool) {
 func known(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{"ALERTS": true}
-	c, err := prom.New(client.NewRegistry(), prom.Options{})
+	c, err := metrics.New(client.NewRegistry(), metrics.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,6 @@
 
 package boards
 
-// buildFlags build mcpload as this test is built, so that what was compiled for
+// buildFlags build eventmeter as this test is built, so that what was compiled for
 // the other tests serves again.
 var buildFlags = []string{"-race"}

@@ -15,7 +15,7 @@ const (
 	// newestRuns are all runs of the last month, the newest first, each with
 	// its profile beside its name.
 	newestRuns = `sort_desc(label_join(max by (profile, run) (` +
-		`last_over_time(mcpload_run_info[30d]) * on (run) group_left () max by (run) (last_over_time(mcpload_run_start_timestamp_seconds[30d]))` +
+		`last_over_time(eventmeter_run_info[30d]) * on (run) group_left () max by (run) (last_over_time(eventmeter_run_start_timestamp_seconds[30d]))` +
 		`), "text", " ", "profile", "run"))`
 	// noRun comes before all others, so that no run is laid over until
 	// somebody chooses one.
@@ -24,8 +24,8 @@ const (
 	// between is how long after the other run the chosen one began, in
 	// milliseconds: by that much the other is moved. Prometheus takes no offset
 	// of 0, so that it is one where there is no other.
-	between = `(round(1000 * (scalar(max(last_over_time(mcpload_run_start_timestamp_seconds{run="$run"}[30d])))` +
-		` - max(last_over_time(mcpload_run_start_timestamp_seconds{run="$other"}[30d])))) != 0) or vector(1)`
+	between = `(round(1000 * (scalar(max(last_over_time(eventmeter_run_start_timestamp_seconds{run="$run"}[30d])))` +
+		` - max(last_over_time(eventmeter_run_start_timestamp_seconds{run="$other"}[30d])))) != 0) or vector(1)`
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -74,15 +74,15 @@ func runVariables(d *dashboard.DashboardBuilder, overlaid bool) {
 		d.WithVariable(choice("shift", "", "query_result("+between+")", `/^\{\} (-?[0-9]+) /`).Hide(dashboard.VariableHideHideVariable))
 	}
 	for _, v := range [][2]string{{"system", "System"}, {"mode", "Mode"}, {"lane", "Lane"}} {
-		d.WithVariable(filter(v[0], v[1], "label_values(mcpload_subscriptions"+of+", "+v[0]+")"))
+		d.WithVariable(filter(v[0], v[1], "label_values(eventmeter_subscriptions"+of+", "+v[0]+")"))
 	}
 }
 
 // runAnnotations mark when phases began and when bursts were due.
 func runAnnotations(d *dashboard.DashboardBuilder) {
 	for _, a := range []struct{ name, colour, expr string }{
-		{phaseAnnotation, "#6a4fc0", `mcpload_phase_start_timestamp_seconds{run="$run"} * 1000`},
-		{burstAnnotation, "#a87400", `mcpload_burst_start_timestamp_seconds{run="$run"} * 1000`},
+		{phaseAnnotation, "#6a4fc0", `eventmeter_phase_start_timestamp_seconds{run="$run"} * 1000`},
+		{burstAnnotation, "#a87400", `eventmeter_burst_start_timestamp_seconds{run="$run"} * 1000`},
 	} {
 		d.Annotation(dashboard.NewAnnotationQueryBuilder().Name(a.name).Datasource(source()).Enable(true).IconColor(a.colour).
 			Target(prometheus.NewDataqueryBuilder().Datasource(source()).Expr(a.expr).RefId("Anno").Interval("1s").Range()))
@@ -91,8 +91,8 @@ func runAnnotations(d *dashboard.DashboardBuilder) {
 
 // board begins a dashboard.
 func board(uid, title, description string) *dashboard.DashboardBuilder {
-	d := dashboard.NewDashboardBuilder(title).Uid(uid).Description(description).Tags([]string{"mcpload"}).
+	d := dashboard.NewDashboardBuilder(title).Uid(uid).Description(description).Tags([]string{"eventmeter"}).
 		Tooltip(dashboard.DashboardCursorSyncCrosshair).Time("now-15m", "now").Refresh("5s").Timezone("browser").
-		Link(dashboard.NewDashboardLinkBuilder("mcpload").Type(dashboard.DashboardLinkTypeDashboards).Tags([]string{"mcpload"}).AsDropdown(true).KeepTime(true))
+		Link(dashboard.NewDashboardLinkBuilder("eventmeter").Type(dashboard.DashboardLinkTypeDashboards).Tags([]string{"eventmeter"}).AsDropdown(true).KeepTime(true))
 	return d.WithVariable(dataSource())
 }

@@ -1,4 +1,4 @@
-// Package deploy holds the manifests that run mcpload, and k6 with
+// Package deploy holds the manifests that run eventmeter, and k6 with
 // k6/x/mcpevents, on Kubernetes, and the tests that hold them to the types of
 // its API.
 package deploy

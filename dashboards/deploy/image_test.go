@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestMcploadImage: what the image is built of exists, and who runs in it may
+// TestEventmeterImage: what the image is built of exists, and who runs in it may
 // write where the compose file mounts its volume.
-func TestMcploadImage(t *testing.T) {
+func TestEventmeterImage(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestMcploadImage(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range []string{"-o /mcpload ./cmd/mcpload && mkdir /results", "static-debian12:nonroot", "COPY --from=build --chown=65532:65532 /results /results"} {
+	for _, line := range []string{"-o /eventmeter ./cmd/eventmeter && mkdir /results", "static-debian12:nonroot", "COPY --from=build --chown=65532:65532 /results /results"} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("the image lacks: %s", line)
 		}

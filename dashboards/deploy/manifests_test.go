@@ -12,7 +12,7 @@ import (
 	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // read reads a manifest strictly: a key that its type does not have, or one
@@ -122,7 +122,7 @@ var flagName = regexp.MustCompile(`^--([a-z-]+)(=|$)`)
 func checkFlags(t *testing.T, args []string) {
 	t.Helper()
 	var source strings.Builder
-	files, err := filepath.Glob("../../cmd/mcpload/*.go")
+	files, err := filepath.Glob("../../cmd/eventmeter/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func checkFlags(t *testing.T, args []string) {
 	}
 	for _, a := range args {
 		if m := flagName.FindStringSubmatch(a); m != nil && !strings.Contains(source.String(), `, "`+m[1]+`", `) {
-			t.Errorf("mcpload has no flag --%s", m[1])
+			t.Errorf("eventmeter has no flag --%s", m[1])
 		}
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/witness"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/witness"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // group is how many emissions overlap: the server below answers none of them
@@ -26,13 +26,13 @@ const group = 4
 type overlapping struct {
 	mu      sync.Mutex
 	pending map[uint32][]published // by number of the group
-	fired   []mcpload.Stamp
+	fired   []eventmeter.Stamp
 	streams map[chan string]bool
 	places  []string // probe ids, in the server's order: cursor n is behind the nth
 }
 
 type published struct {
-	stamp mcpload.Stamp
+	stamp eventmeter.Stamp
 	data  json.RawMessage
 	done  chan struct{}
 }
@@ -61,7 +61,7 @@ func (s *overlapping) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.URL.Path == "/inject":
-		stamp, _ := mcpload.FindStamp(body)
+		stamp, _ := eventmeter.FindStamp(body)
 		p := published{stamp, m.Data, make(chan struct{})}
 		s.publish(p)
 		select {
@@ -154,14 +154,14 @@ func (s *overlapping) tell(text string) {
 
 // judge says what a client that knows no more than the order of arrival, and
 // which emissions overlapped, can say of what is missing.
-func judge(fired []mcpload.Stamp, log []string) (silent, announced, unknown, falseAlarms int64) {
+func judge(fired []eventmeter.Stamp, log []string) (silent, announced, unknown, falseAlarms int64) {
 	come := map[string]int{}
 	for i, id := range log {
 		if id != witness.Gap {
 			come[id] = i
 		}
 	}
-	of := func(s mcpload.Stamp) uint32 { return (s.Seq - 1) / group }
+	of := func(s eventmeter.Stamp) uint32 { return (s.Seq - 1) / group }
 	backed := map[int]bool{}
 	for _, x := range fired {
 		if _, ok := come[x.String()]; ok {

@@ -3,10 +3,10 @@ package bench
 import (
 	"strings"
 
-	"github.com/mcpload/mcpload/internal/wire/pump"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // stamped tells whether any of the lanes takes times from the kernel.
@@ -41,7 +41,7 @@ func (r *run) stampedLane(l *profiles.Lane) bool {
 // stampable tells whether a lane could have the kernel's times. What its
 // connections could do is known by the pump; that it has one, by the dialect.
 func (r *run) stampable(l *profiles.Lane) bool {
-	return pump.Stamps(pump.Options{}) &&
+	return streamclient.Stamps(streamclient.Options{}) &&
 		l.System == "events" && l.Mode == "push" && l.HTTP != "2" &&
 		r.target.plain != nil && strings.HasPrefix(r.target.plain.URL(), "http:")
 }

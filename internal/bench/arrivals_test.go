@@ -4,15 +4,15 @@ import (
 	"context"
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/wire/pump"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // TestWhoIsTimedByTheKernel: lanes that are compared are timed alike, unless
 // something else is asked for.
 func TestWhoIsTimedByTheKernel(t *testing.T) {
-	if !pump.Stamps(pump.Options{}) {
+	if !streamclient.Stamps(streamclient.Options{}) {
 		t.Skip("the kernel of this system gives no times")
 	}
 	push := profiles.Lane{Name: "push", System: "events", Mode: "push", HTTP: "1.1"}

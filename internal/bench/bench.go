@@ -15,16 +15,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/prom"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/upstream"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Options say what to run and how to tell about it. Profile must be set.
@@ -55,7 +55,7 @@ type Options struct {
 	// accounts, and its result is partial. An error becomes a warning.
 	Checkpoint func(*Outcome) error
 	// Collector, when not nil, shows the figures as metrics while they come.
-	Collector *prom.Collector
+	Collector *metrics.Collector
 	// Version of the program, for the result.
 	Version string
 
@@ -88,7 +88,7 @@ type Outcome struct {
 	subs   [][]sinks.SubCounts // of a calibration: each lane's subscriptions
 	merged []mergedPass        // of a merge
 
-	upstream prom.Figures // as in the result, for metrics
+	upstream metrics.Figures // as in the result, for metrics
 }
 
 // Run runs the profile.
@@ -138,7 +138,7 @@ func doRun(ctx context.Context, opts Options, secrets *errtext.Secrets) (*Outcom
 	out, err := r.passes(ctx)
 	if out == nil {
 		r.hurried = errors.Is(err, ErrStopped)
-		r.followed.Finish(nil, prom.Figures{})
+		r.followed.Finish(nil, metrics.Figures{})
 	} else {
 		scrubOutcome(out, secrets) // before anybody else reads it
 		r.followed.Finish(out.Result, out.upstream)
@@ -178,12 +178,12 @@ type run struct {
 	opts       Options
 	profile    *profiles.Profile
 	thresholds []results.Threshold
-	clock      *mcpload.Clock
+	clock      *eventmeter.Clock
 	id         uint32
 	guard      *dialguard.Guard // of every connection
 	lanes      []*lane
 
-	followed *prom.Following // nil where nobody wants metrics
+	followed *metrics.Following // nil where nobody wants metrics
 	target   targetSide
 	accounts []sinks.Account
 	subs     [][]sinks.SubCounts
@@ -195,8 +195,8 @@ type run struct {
 	common     string
 	partPasses []results.PartPass
 
-	mergedPasses []mergedPass // of a merge
-	upstreamLast prom.Figures // of the upstream, as in the result
+	mergedPasses []mergedPass    // of a merge
+	upstreamLast metrics.Figures // of the upstream, as in the result
 
 	trace    []upstream.TraceEntry // of upstream.kind replay
 	times    loadgen.Trace         // of schedule.kind trace
@@ -216,7 +216,7 @@ type run struct {
 // newRun checks everything that can be checked without touching the target.
 func newRun(ctx context.Context, opts Options) (*run, error) {
 	p := opts.Profile
-	r := &run{opts: opts, profile: p, clock: mcpload.NewClock(), id: newRunID(), guard: opts.guard}
+	r := &run{opts: opts, profile: p, clock: eventmeter.NewClock(), id: newRunID(), guard: opts.guard}
 	if r.guard == nil {
 		r.guard = dialguard.New(nil)
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 func TestCheckHost(t *testing.T) {
@@ -215,7 +215,7 @@ func TestChildThatFails(t *testing.T) {
 		args []string
 		want string
 	}{
-		"not there":    {[]string{"/nonexistent/mcpload"}, "start the embedded target"},
+		"not there":    {[]string{"/nonexistent/eventmeter"}, "start the embedded target"},
 		"ends at once": {[]string{"sh", "-c", "echo no port free >&2; exit 3"}, "exit status 3: no port free"},
 		"talks":        {[]string{"sh", "-c", "echo hello; cat"}, `printed "hello\n"`},
 	} {

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/target/faults"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // CalibrationRow is one lane of one case: what the faults' plan says, and what
@@ -163,7 +163,7 @@ func (t *tape) unsound(order bool) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for s, e := range t.fired {
-		if e.outcome != mcpload.Accepted {
+		if e.outcome != eventmeter.Accepted {
 			return fmt.Sprintf("event %d of source %d was %s", s.Seq, s.Source, e.outcome)
 		}
 		s.Seq++
@@ -177,34 +177,34 @@ func (t *tape) unsound(order bool) string {
 // tape is a Recorder that keeps, for the plan, what was fired, and when gaps
 // were announced.
 type tape struct {
-	mcpload.Recorder // ignores all else
+	eventmeter.Recorder // ignores all else
 
 	mu    sync.Mutex
-	fired map[mcpload.Stamp]*taped
-	gaps  map[mcpload.Sub][]mcpload.Instant
+	fired map[eventmeter.Stamp]*taped
+	gaps  map[eventmeter.Sub][]eventmeter.Instant
 	told  deeds // what the target says in the end
 }
 
 // taped is one emission.
 type taped struct {
-	mcpload.Emission
-	outcome mcpload.Outcome
-	acked   mcpload.Instant
+	eventmeter.Emission
+	outcome eventmeter.Outcome
+	acked   eventmeter.Instant
 }
 
 func newTape() *tape {
-	return &tape{Recorder: mcpload.Tee(), fired: map[mcpload.Stamp]*taped{}, gaps: map[mcpload.Sub][]mcpload.Instant{}}
+	return &tape{Recorder: eventmeter.Tee(), fired: map[eventmeter.Stamp]*taped{}, gaps: map[eventmeter.Sub][]eventmeter.Instant{}}
 }
 
-// Fired implements [mcpload.Recorder].
-func (t *tape) Fired(e mcpload.Emission) {
+// Fired implements [eventmeter.Recorder].
+func (t *tape) Fired(e eventmeter.Emission) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fired[e.Stamp] = &taped{Emission: e}
 }
 
-// Resolved implements [mcpload.Recorder].
-func (t *tape) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) {
+// Resolved implements [eventmeter.Recorder].
+func (t *tape) Resolved(s eventmeter.Stamp, o eventmeter.Outcome, at eventmeter.Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e := t.fired[s]; e != nil {
@@ -212,9 +212,9 @@ func (t *tape) Resolved(s mcpload.Stamp, o mcpload.Outcome, at mcpload.Instant) 
 	}
 }
 
-// Noticed implements [mcpload.Recorder].
-func (t *tape) Noticed(n mcpload.Notice) {
-	if n.Kind != mcpload.Truncated {
+// Noticed implements [eventmeter.Recorder].
+func (t *tape) Noticed(n eventmeter.Notice) {
+	if n.Kind != eventmeter.Truncated {
 		return
 	}
 	t.mu.Lock()
@@ -223,12 +223,12 @@ func (t *tape) Noticed(n mcpload.Notice) {
 }
 
 // gapsOf lists when the subscriptions of a lane read that there was a gap.
-func (t *tape) gapsOf(lane, subscriptions int) [][]mcpload.Instant {
+func (t *tape) gapsOf(lane, subscriptions int) [][]eventmeter.Instant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([][]mcpload.Instant, subscriptions)
+	out := make([][]eventmeter.Instant, subscriptions)
 	for i := range out {
-		out[i] = slices.Clone(t.gaps[mcpload.Sub{Lane: uint16(lane), Index: uint32(i)}])
+		out[i] = slices.Clone(t.gaps[eventmeter.Sub{Lane: uint16(lane), Index: uint32(i)}])
 	}
 	return out
 }
@@ -239,7 +239,7 @@ func (t *tape) of(source uint16) []*taped {
 	defer t.mu.Unlock()
 	var out []*taped
 	for s, e := range t.fired {
-		if s.Source == source && e.outcome == mcpload.Accepted {
+		if s.Source == source && e.outcome == eventmeter.Accepted {
 			out = append(out, e)
 		}
 	}

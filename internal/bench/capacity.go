@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/capacity"
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/internal/prom"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/capacity"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // CapacityOptions say what to search and how to tell about it. Profile must
@@ -85,7 +85,7 @@ type capacitySearch struct {
 	search *capacity.Search
 	keep   *kept
 	out    *results.Capacity
-	shown  *prom.Search // nil where nobody wants metrics
+	shown  *metrics.Search // nil where nobody wants metrics
 
 	checkpointFailed bool
 	// run is [Run] but in tests.

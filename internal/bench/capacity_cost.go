@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/capacity"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/capacity"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/capacity"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/capacity"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // lawSeed makes the resampling of a fit the same each time.

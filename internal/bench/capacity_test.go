@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/capacity"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/internal/capacity"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // pretend is a target of a fake run: it says what becomes of a step.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // A checkpoint is what a run has measured so far, as a result that says so. It is

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 const (
@@ -78,7 +78,7 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 // not offer; the first such answer is the error if there is nothing else.
 func (f *Discovery) askAll(ctx context.Context, e *dialect.Endpoint) error {
 	var err error
-	f.Offer, err = askSystem(ctx, e, "events", mcpload.Poll)
+	f.Offer, err = askSystem(ctx, e, "events", eventmeter.Poll)
 	switch {
 	case errors.Is(err, dialect.ErrUnreachable), errors.Is(err, dialect.ErrThrottled):
 		return err
@@ -88,10 +88,10 @@ func (f *Discovery) askAll(ctx context.Context, e *dialect.Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
 	// A server that answers one of them oddly may still have the others.
-	if o, err := askSystem(ctx, e, "smithery", mcpload.Webhook); err == nil {
+	if o, err := askSystem(ctx, e, "smithery", eventmeter.Webhook); err == nil {
 		f.Smithery = o.Events
 	}
-	if o, err := askSystem(ctx, e, "sep-1803", mcpload.Push); err == nil {
+	if o, err := askSystem(ctx, e, "sep-1803", eventmeter.Push); err == nil {
 		f.Resources = o.Events
 	}
 	var err2 error
@@ -106,11 +106,11 @@ func (f *Discovery) askAll(ctx context.Context, e *dialect.Endpoint) error {
 
 // askSystem asks a connected target for the event types of one system. It
 // subscribes to nothing.
-func askSystem(ctx context.Context, e *dialect.Endpoint, system string, mode mcpload.Mode) (dialect.Offer, error) {
+func askSystem(ctx context.Context, e *dialect.Endpoint, system string, mode eventmeter.Mode) (dialect.Offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
 	d, err := dialect.New(dialect.Options{
-		Clock: mcpload.NewClock(), Recorder: mcpload.Tee(), Endpoint: e, System: system, Mode: mode, Event: "-", Subscriptions: 1,
+		Clock: eventmeter.NewClock(), Recorder: eventmeter.Tee(), Endpoint: e, System: system, Mode: mode, Event: "-", Subscriptions: 1,
 	})
 	if err != nil {
 		return dialect.Offer{}, fmt.Errorf("discover: %w", err)
@@ -123,7 +123,7 @@ func endpointOptions(t profiles.Target, version string) (dialect.EndpointOptions
 	o := dialect.EndpointOptions{
 		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens, Command: t.Command, Env: variables(t.Env), Dir: t.Dir,
 		Era: dialect.Era(t.Era), Revision: dialect.Revision(t.Revision),
-		ClientName: "mcpload", ClientVersion: version,
+		ClientName: "eventmeter", ClientVersion: version,
 	}
 	var err error
 	if t.CAFile != "" {
@@ -134,4 +134,4 @@ func endpointOptions(t profiles.Target, version string) (dialect.EndpointOptions
 	return o, nil
 }
 
-func mode(l *lane) mcpload.Mode { return mcpload.Mode(l.Mode) }
+func mode(l *lane) eventmeter.Mode { return eventmeter.Mode(l.Mode) }

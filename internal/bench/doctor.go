@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // Health is what a machine can measure.

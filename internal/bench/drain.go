@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // settle is how long a drain goes on after the last owed event has come, so
@@ -90,7 +90,7 @@ type laneBehind struct {
 
 // pollersBehind returns the lanes that are owed something and have pollers that
 // have not polled since an instant.
-func (p *pass) pollersBehind(since mcpload.Instant) (all []laneBehind) {
+func (p *pass) pollersBehind(since eventmeter.Instant) (all []laneBehind) {
 	for i, d := range p.dialects {
 		d, ok := d.(dialect.Poller)
 		if !ok {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // echoPeriods are how often the instrument may write to itself. They are no

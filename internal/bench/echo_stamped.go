@@ -12,8 +12,8 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire/pump"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
 )
 
 // stampedEcho is an event stream of this process to itself, read as those of
@@ -22,7 +22,7 @@ import (
 // generator in such a time.
 type stampedEcho struct {
 	listener net.Listener
-	pump     pump.Pump
+	pump     streamclient.Pump
 	start    time.Time
 	wg       sync.WaitGroup
 	stop     chan struct{}
@@ -43,7 +43,7 @@ func openStampedEcho(every time.Duration) (*stampedEcho, error) {
 		listener: l, start: time.Now(), stop: make(chan struct{}), sent: make(chan int64, 1<<10),
 		delay: hdrhistogram.New(1000, int64(10*time.Minute), 3),
 	}
-	e.pump, err = pump.New(pump.Options{Addr: l.Addr().String(), Shards: 1, Now: e.now, KernelTimestamps: true})
+	e.pump, err = streamclient.New(streamclient.Options{Addr: l.Addr().String(), Shards: 1, Now: e.now, KernelTimestamps: true})
 	if err != nil {
 		_ = l.Close()
 		return nil, fmt.Errorf("measure the error of the kernel's times: %w", err)
@@ -52,7 +52,7 @@ func openStampedEcho(every time.Duration) (*stampedEcho, error) {
 		defer crash.Guard()
 		e.write(every)
 	})
-	e.pump.Open(context.Background(), pump.Request{Method: http.MethodGet, Path: "/"}, e)
+	e.pump.Open(context.Background(), streamclient.Request{Method: http.MethodGet, Path: "/"}, e)
 	return e, nil
 }
 
@@ -89,11 +89,11 @@ func (e *stampedEcho) write(every time.Duration) {
 }
 
 // Opened implements pump.Sink.
-func (e *stampedEcho) Opened(pump.Head, pump.Arrival) error { return nil }
+func (e *stampedEcho) Opened(streamclient.Head, streamclient.Arrival) error { return nil }
 
 // Piece implements pump.Sink. What shares a read has no time of its own, and
 // what the kernel did not time is not asked about.
-func (e *stampedEcho) Piece(_ []byte, at pump.Arrival) error {
+func (e *stampedEcho) Piece(_ []byte, at streamclient.Arrival) error {
 	d := at.At - <-e.sent
 	if at.Kernel && !at.Shared {
 		if d < 0 {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/wire/pump"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
 )
 
 func TestStampedEcho(t *testing.T) {
@@ -12,7 +12,7 @@ func TestStampedEcho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !pump.Stamps(pump.Options{}) {
+	if !streamclient.Stamps(streamclient.Options{}) {
 		if h := e.close(); h.TotalCount() != 0 {
 			t.Errorf("%d times of a kernel that gives none", h.TotalCount())
 		}

@@ -11,8 +11,8 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/tail"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/tail"
 )
 
 // Ready is the line of JSON that a reference target prints on standard output

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // embeddedArgs turns the profile's wishes for the embedded target into flags of

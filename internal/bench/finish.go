@@ -7,10 +7,10 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/loadgen/upstream"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // add puts the account of one pass, and its lanes' own figures, into the result. Passes follow each other
@@ -53,7 +53,7 @@ func (r *run) add(a sinks.Account, own []dialect.Figures, in results.Instrument,
 	} else if err := a.Check(); err != nil {
 		// A ledger that does not add up is our fault, and its figures are worth
 		// nothing: say so as loudly as a result can.
-		r.unsound = append(r.unsound, fmt.Sprintf("the ledger does not add up, which is a bug in mcpload: %v", err))
+		r.unsound = append(r.unsound, fmt.Sprintf("the ledger does not add up, which is a bug in eventmeter: %v", err))
 	}
 	res.Instrument.Reasons = append(bottlenecks(res.Instrument, res.Host.CPUs, r.sending()), r.unsound...)
 	res.Instrument.Bottleneck = len(res.Instrument.Reasons) > 0

@@ -18,13 +18,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/internal/prom"
-	"github.com/mcpload/mcpload/internal/wire/pump"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/loadgen/upstream"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // twoHosts are the server of a name and another one on the same port, to which
@@ -88,9 +88,9 @@ func (h *twoHosts) lookup(context.Context, string) ([]netip.Addr, error) {
 // nothing is a stream's sink that says when it is over.
 type nothing struct{ over chan error }
 
-func (nothing) Opened(pump.Head, pump.Arrival) error { return nil }
-func (nothing) Piece([]byte, pump.Arrival) error     { return nil }
-func (n nothing) Closed(err error)                   { n.over <- err }
+func (nothing) Opened(streamclient.Head, streamclient.Arrival) error { return nil }
+func (nothing) Piece([]byte, streamclient.Arrival) error             { return nil }
+func (n nothing) Closed(err error)                                   { n.over <- err }
 
 // TestNamesAreResolvedOnce has every dialer of the generator connect several
 // times by a name that leads elsewhere after the first answer. And none connects to
@@ -102,26 +102,26 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 			return err
 		}
 		defer u.Close()
-		if outcome := u.Fire(context.Background(), upstream.Shot{Stamp: mcpload.Stamp{Run: 1}}); outcome != mcpload.Refused {
+		if outcome := u.Fire(context.Background(), upstream.Shot{Stamp: eventmeter.Stamp{Run: 1}}); outcome != eventmeter.Refused {
 			return fmt.Errorf("outcome %v", outcome)
 		}
 		return nil
 	}
-	streamed := func(open func(pump.Options) (pump.Pump, error)) func(string, *dialguard.Guard) error {
+	streamed := func(open func(streamclient.Options) (streamclient.Pump, error)) func(string, *dialguard.Guard) error {
 		return func(addr string, g *dialguard.Guard) error {
-			p, err := open(pump.Options{Addr: addr, Guard: g, ConnectTimeout: 5 * time.Second})
+			p, err := open(streamclient.Options{Addr: addr, Guard: g, ConnectTimeout: 5 * time.Second})
 			if err != nil {
 				return err
 			}
 			defer p.Close()
 			over := make(chan error, 1)
-			p.Open(context.Background(), pump.Request{Method: "GET", Path: "/mcp", Header: http.Header{}}, nothing{over})
+			p.Open(context.Background(), streamclient.Request{Method: "GET", Path: "/mcp", Header: http.Header{}}, nothing{over})
 			return <-over
 		}
 	}
-	pushed := func(start func(prom.PushOptions) (*prom.Pusher, error)) func(string, *dialguard.Guard) error {
+	pushed := func(start func(metrics.PushOptions) (*metrics.Pusher, error)) func(string, *dialguard.Guard) error {
 		return func(addr string, g *dialguard.Guard) error {
-			p, err := start(prom.PushOptions{URL: "http://" + addr + "/v1/metrics", Every: time.Hour, From: prometheus.NewRegistry(), Job: "test", Guard: g})
+			p, err := start(metrics.PushOptions{URL: "http://" + addr + "/v1/metrics", Every: time.Hour, From: prometheus.NewRegistry(), Job: "test", Guard: g})
 			if err != nil {
 				return err
 			}
@@ -138,9 +138,9 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 			defer e.Close(context.Background())
 			return e.Connect(context.Background())
 		},
-		"streams by epoll":            streamed(pump.New),
-		"streams, one goroutine each": streamed(pump.NewPortable),
-		"streams over HTTP/2":         streamed(pump.NewHTTP2),
+		"streams by epoll":            streamed(streamclient.New),
+		"streams, one goroutine each": streamed(streamclient.NewPortable),
+		"streams over HTTP/2":         streamed(streamclient.NewHTTP2),
 		"upstream inject": func(addr string, g *dialguard.Guard) error {
 			return fire(upstream.NewInject(upstream.InjectOptions{Admin: "http://" + addr, Event: "e", Payload: payload, Dial: dial(g)}))
 		},
@@ -155,8 +155,8 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 			_, err := askDeeds(context.Background(), "http://"+addr, g)
 			return err
 		},
-		"remote write": pushed(func(o prom.PushOptions) (*prom.Pusher, error) { return prom.StartRemoteWrite(o), nil }),
-		"OTLP":         pushed(prom.StartOTLP),
+		"remote write": pushed(func(o metrics.PushOptions) (*metrics.Pusher, error) { return metrics.StartRemoteWrite(o), nil }),
+		"OTLP":         pushed(metrics.StartOTLP),
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newTwoHosts(t)

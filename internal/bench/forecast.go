@@ -3,23 +3,23 @@ package bench
 import (
 	"slices"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target/faults"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // forecast says what the ledger must count on one lane. It knows the faults and
 // what was fired, and nothing of how the ledger works.
 type forecast struct {
 	spec      faults.Spec
-	mode      mcpload.Mode
+	mode      eventmeter.Mode
 	settings  profiles.Lane
 	templates *profiles.LaneTemplates
 	sources   [][]*taped
-	gaps      [][]mcpload.Instant // when each subscription read that there was a gap
-	legacy    bool                // the era of sessions
+	gaps      [][]eventmeter.Instant // when each subscription read that there was a gap
+	legacy    bool                   // the era of sessions
 	lists     profiles.EmbeddedLists
 	result    results.Lane // for the figures that only the system has
 	told      deeds
@@ -32,7 +32,7 @@ func newForecast(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*for
 		return nil, err
 	}
 	m := &forecast{
-		spec: spec, mode: mcpload.Mode(l.Mode), settings: l, templates: templates,
+		spec: spec, mode: eventmeter.Mode(l.Mode), settings: l, templates: templates,
 		legacy: p.Target.Era == "legacy", lists: p.Target.Embedded.Lists,
 	}
 	m.gaps = t.gapsOf(lane, l.Subscriptions)
@@ -70,7 +70,7 @@ func (p *planned) plus(q planned) {
 }
 
 // against compares the plan with what the ledger counted.
-func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
+func (p *planned) against(c *sinks.SubCounts, mode eventmeter.Mode) []Check {
 	sum := exactly("delivered + lost", c.Expected, c.Delivered+c.Lost())
 	sum.Notice = false
 	out := []Check{
@@ -85,7 +85,7 @@ func (p *planned) against(c *sinks.SubCounts, mode mcpload.Mode) []Check {
 		return out
 	}
 	order := exactly("outOfOrder", p.outOfOrder, c.OutOfOrder)
-	if mode == mcpload.Webhook {
+	if mode == eventmeter.Webhook {
 		// The draft promises no order there: retries and parallel posts may
 		// add to what the fault does.
 		order = atLeast("outOfOrder", p.outOfOrder, c.OutOfOrder)
@@ -180,14 +180,14 @@ func (m *forecast) heard(i int) []uint16 {
 
 // source adds what one source's emissions come to for a subscription that read
 // announcements at these instants.
-func (m *forecast) source(p *planned, source int, gaps []mcpload.Instant) {
+func (m *forecast) source(p *planned, source int, gaps []eventmeter.Instant) {
 	_, noRetry := m.spec.Server(faults.NoRetry, m.mode)
 	run := missingRun{gaps: gaps}
 	for i, e := range m.sources[source] {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
 		if lost, announced := m.loses(f); lost {
 			run.add(e, announced)
-		} else if noRetry && f.Kind == faults.Signature && m.mode == mcpload.Webhook {
+		} else if noRetry && f.Kind == faults.Signature && m.mode == eventmeter.Webhook {
 			run.refuse(e)
 		} else {
 			run.close(p)
@@ -224,7 +224,7 @@ func (m *forecast) source(p *planned, source int, gaps []mcpload.Instant) {
 // An announcement among them announces those before it, too, and all that were
 // fired before it was read: the client cannot tell which of them it speaks of.
 type missingRun struct {
-	gaps []mcpload.Instant // when announcements were read
+	gaps []eventmeter.Instant // when announcements were read
 	list []*taped
 	last int // the place in list, from 1, of the last one that is announced
 	// refused are those of list of which a copy came, and was refused.
@@ -247,9 +247,9 @@ func (r *missingRun) add(e *taped, announced bool) {
 }
 
 func (r *missingRun) close(p *planned) {
-	var read mcpload.Instant // when the last announcement was
+	var read eventmeter.Instant // when the last announcement was
 	if r.last > 0 {
-		if i := slices.IndexFunc(r.gaps, func(at mcpload.Instant) bool { return at >= r.list[r.last-1].Fired }); i >= 0 {
+		if i := slices.IndexFunc(r.gaps, func(at eventmeter.Instant) bool { return at >= r.list[r.last-1].Fired }); i >= 0 {
 			read = r.gaps[i]
 		}
 	}
@@ -281,7 +281,7 @@ func (m *forecast) loses(f faults.Fault) (lost, announced bool) {
 	case faults.Announce:
 		return true, true
 	case faults.Malformed:
-		return m.mode != mcpload.Webhook, false
+		return m.mode != eventmeter.Webhook, false
 	case faults.Cut:
 		return !f.Replay, false
 	}
@@ -351,24 +351,24 @@ func (m *forecast) lane(a *sinks.LaneAccount) []Check {
 	if n := m.merged(); n > 0 {
 		reconnects = atLeast("reconnects", m.hits(faults.Cut)-n, a.Reconnects)
 	}
-	if _, ok := has(faults.Forget); ok && m.mode == mcpload.Push {
+	if _, ok := has(faults.Forget); ok && m.mode == eventmeter.Push {
 		reconnects = atLeast("reconnects", subs, a.Reconnects)
 	}
 	if _, ok := has(faults.Heartbeats); ok {
 		reconnects = atLeast("deadStreams", subs, a.DeadStreams)
 	}
 	out = append(out, reconnects)
-	if _, ok := has(faults.Forget); ok && (m.mode == mcpload.Webhook || m.positioned() && m.legacy) {
+	if _, ok := has(faults.Forget); ok && (m.mode == eventmeter.Webhook || m.positioned() && m.legacy) {
 		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
 	}
 	if _, ok := has(faults.Expire); ok {
 		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
 	}
 	if f, ok := has(faults.Refuse); ok && f.Passing() {
-		out = append(out, exactly("asked again", m.askedAgain(), a.Traffic[mcpload.Retry].Requests))
+		out = append(out, exactly("asked again", m.askedAgain(), a.Traffic[eventmeter.Retry].Requests))
 	}
 	if _, ok := has(faults.TTL); ok {
-		out = append(out, atLeast("refreshes", subs, a.Traffic[mcpload.Refresh].Requests))
+		out = append(out, atLeast("refreshes", subs, a.Traffic[eventmeter.Refresh].Requests))
 	}
 	if m.forgetful() {
 		out = append(out, atLeast("lostSilent", m.hits(faults.Cut)-m.warm(faults.Cut), a.LostSilent))
@@ -397,7 +397,7 @@ func (m *forecast) latency(q results.Quantiles) []Check {
 				out = append(out, atLeast("fromIntended.max, ms", m.longest(f)-1, millis(q.Max)))
 			}
 		case faults.Drip:
-			if m.mode == mcpload.Push {
+			if m.mode == eventmeter.Push {
 				out = append(out, atLeast("fromIntended.max, ms", f.Over.Milliseconds()-1, millis(q.Max)))
 			}
 		case faults.Stall:

@@ -3,7 +3,7 @@ package bench
 import (
 	"time"
 
-	"github.com/mcpload/mcpload/internal/target/faults"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
 // lifetime is what results say about how long they may be kept.

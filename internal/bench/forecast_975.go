@@ -3,8 +3,8 @@ package bench
 import (
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target/faults"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
 // request975 is what faults come to in one request that can be resumed. Every
@@ -26,7 +26,7 @@ func (m *forecast) request() (r request975) {
 	r.expected = int64(set.Steps+logs) + 1
 	noResume, refuses := m.spec.Server(faults.NoResume, m.mode)
 	for n := uint32(1); n <= uint32(set.Steps); n++ {
-		f, _ := m.spec.Event(m.mode, mcpload.Stamp{Seq: n})
+		f, _ := m.spec.Event(m.mode, eventmeter.Stamp{Seq: n})
 		switch f.Kind {
 		case faults.Drop:
 			r.lost++
@@ -79,7 +79,7 @@ func (m *forecast) shortest() time.Duration {
 	noResume, refuses := m.spec.Server(faults.NoResume, m.mode)
 	cuts := uint32(0)
 	for n := uint32(1); refuses && n <= uint32(set.Steps); n++ {
-		if f, _ := m.spec.Event(m.mode, mcpload.Stamp{Seq: n}); f.Kind != faults.Cut {
+		if f, _ := m.spec.Event(m.mode, eventmeter.Stamp{Seq: n}); f.Kind != faults.Cut {
 			continue
 		}
 		if cuts++; cuts == noResume.Every {

@@ -3,8 +3,8 @@ package bench
 import (
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target/faults"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
 // figure holds one of a system's own figures to the plan.
@@ -27,7 +27,7 @@ func (m *forecast) own() []Check {
 	case faults.Smithery:
 		return m.triggers()
 	case faults.SEP1803:
-		if m.mode == mcpload.Push {
+		if m.mode == eventmeter.Push {
 			return []Check{m.figure("earlier", 0)}
 		}
 		return m.callbacks()
@@ -111,7 +111,7 @@ func (m *forecast) merged() (n int64) {
 // positioned says that events have no id but the place at which they are
 // written, if any: a second copy cannot be told by it.
 func (m *forecast) positioned() bool {
-	return m.settings.System == faults.SEP1803 && m.mode == mcpload.Push
+	return m.settings.System == faults.SEP1803 && m.mode == eventmeter.Push
 }
 
 // forgetful says that a stream that is cut does not go on where it was: what

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target/faults"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // plannedFor is the plan for one subscription in a mode that hears source 0 of
@@ -22,13 +22,13 @@ func plannedFor(t *testing.T, system, mode, spec string) planned {
 	record := newTape()
 	for seq := uint32(1); seq <= 10; seq++ {
 		for source := range uint16(2) {
-			stamp := mcpload.Stamp{Source: source, Seq: seq}
-			record.Fired(mcpload.Emission{Stamp: stamp, Fired: mcpload.Instant(seq * 100), Measured: seq > 2})
-			record.Resolved(stamp, mcpload.Accepted, mcpload.Instant(seq*100+10))
+			stamp := eventmeter.Stamp{Source: source, Seq: seq}
+			record.Fired(eventmeter.Emission{Stamp: stamp, Fired: eventmeter.Instant(seq * 100), Measured: seq > 2})
+			record.Resolved(stamp, eventmeter.Accepted, eventmeter.Instant(seq*100+10))
 		}
 		// Gaps are announced at once, but for the one of 10.
-		if f, _ := s.Event(mcpload.Mode(mode), mcpload.Stamp{Seq: seq}); f.Kind == faults.Announce && seq < 10 {
-			record.Noticed(mcpload.Notice{Kind: mcpload.Truncated, At: mcpload.Instant(seq*100 + 20)})
+		if f, _ := s.Event(eventmeter.Mode(mode), eventmeter.Stamp{Seq: seq}); f.Kind == faults.Announce && seq < 10 {
+			record.Noticed(eventmeter.Notice{Kind: eventmeter.Truncated, At: eventmeter.Instant(seq*100 + 20)})
 		}
 	}
 	p := &profiles.Profile{
@@ -84,24 +84,24 @@ func TestForecast(t *testing.T) {
 }
 
 func TestTapeSeesWhatIsUnsound(t *testing.T) {
-	first, second := mcpload.Stamp{Source: 1, Seq: 1}, mcpload.Stamp{Source: 1, Seq: 2}
+	first, second := eventmeter.Stamp{Source: 1, Seq: 1}, eventmeter.Stamp{Source: 1, Seq: 2}
 	for name, tt := range map[string]struct {
-		acked   mcpload.Instant
-		outcome mcpload.Outcome
+		acked   eventmeter.Instant
+		outcome eventmeter.Outcome
 		order   bool
 		want    bool
 	}{
-		"apart":           {19, mcpload.Accepted, true, false},
-		"touching":        {20, mcpload.Accepted, true, true},
-		"in any order":    {20, mcpload.Accepted, false, false},
-		"uncertain":       {19, mcpload.Uncertain, true, true},
-		"uncertain alone": {19, mcpload.Uncertain, false, true},
+		"apart":           {19, eventmeter.Accepted, true, false},
+		"touching":        {20, eventmeter.Accepted, true, true},
+		"in any order":    {20, eventmeter.Accepted, false, false},
+		"uncertain":       {19, eventmeter.Uncertain, true, true},
+		"uncertain alone": {19, eventmeter.Uncertain, false, true},
 	} {
 		record := newTape()
-		record.Fired(mcpload.Emission{Stamp: first, Fired: 10})
-		record.Fired(mcpload.Emission{Stamp: second, Fired: 20})
+		record.Fired(eventmeter.Emission{Stamp: first, Fired: 10})
+		record.Fired(eventmeter.Emission{Stamp: second, Fired: 20})
 		record.Resolved(first, tt.outcome, tt.acked)
-		record.Resolved(second, mcpload.Accepted, 30)
+		record.Resolved(second, eventmeter.Accepted, 30)
 		if got := record.unsound(tt.order); (got != "") != tt.want {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -114,7 +114,7 @@ func TestOneWrongCountIsNoticed(t *testing.T) {
 	plan := plannedFor(t, "events", "push", "drop(every=4)")
 	right := sinks.SubCounts{Expected: 8, Delivered: 6, LostSilent: 2, GapIncidents: 2}
 	failures := func(c sinks.SubCounts) (names []string) {
-		for _, check := range plan.against(&c, mcpload.Push) {
+		for _, check := range plan.against(&c, eventmeter.Push) {
 			if !check.Passed {
 				names = append(names, check.Name)
 			}
@@ -178,7 +178,7 @@ func TestForecastOfRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &forecast{spec: spec, mode: mcpload.Push, settings: profiles.Lane{Subscriptions: len(c.refused)}}
+		m := &forecast{spec: spec, mode: eventmeter.Push, settings: profiles.Lane{Subscriptions: len(c.refused)}}
 		if got := m.askedAgain(); got != c.again {
 			t.Errorf("%s: %d requests are made again, want %d", c.fault, got, c.again)
 		}

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // A lane whose subscriptions hear nothing says so, with the likely causes in

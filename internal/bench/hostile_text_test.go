@@ -15,10 +15,10 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/report"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 const knownToken = "tok-3f9a7c51e2"
@@ -35,7 +35,7 @@ var hostileTexts = map[string]string{
 	"the old GitHub form":  "x ##[error]forged",
 	"a line for Azure":     "x\r\n##vso[task.complete result=Succeeded;]done",
 	"a line for TeamCity":  "x\n##teamcity[testFinished name='a']",
-	"a section for GitLab": "x\r\x1b[0Ksection_end:1:mcpload\r\x1b[0K",
+	"a section for GitLab": "x\r\x1b[0Ksection_end:1:eventmeter\r\x1b[0K",
 	"a carriage return":    "1000 lost\r0 lost",
 	"backspaces":           "bad\b\b\bok",
 	"right to left":        "safe\u202etxt.exe",

@@ -11,10 +11,10 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/shirou/gopsutil/v4/process"
 
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // timerEvery is how often the instrument sets itself an alarm to see how late

@@ -1,6 +1,6 @@
 package bench
 
-import "github.com/mcpload/mcpload/sinks"
+import "github.com/eventmeter/eventmeter/sinks"
 
 // kept is an embedded target that outlives a run, so that the steps of a search
 // meet the same process as they do of a target that was there before. It is not

@@ -7,10 +7,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // lane is a lane of the profile with its templates compiled.
@@ -47,11 +47,11 @@ func (l *lane) spec() sinks.LaneSpec {
 	spec := sinks.LaneSpec{
 		Name:          l.Name,
 		System:        l.System,
-		Mode:          mcpload.Mode(l.Mode),
+		Mode:          eventmeter.Mode(l.Mode),
 		Subscriptions: l.Subscriptions,
 		Hears:         l.hears,
 		// The draft keeps order per subscription for poll and push only.
-		Ordered: l.Mode != string(mcpload.Webhook),
+		Ordered: l.Mode != string(eventmeter.Webhook),
 		Replay:  l.MaxAge > 0 || l.Events.Resume,
 	}
 	if l.plan != nil {
@@ -61,7 +61,7 @@ func (l *lane) spec() sinks.LaneSpec {
 }
 
 // options translates the lane for its dialect.
-func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, ends *targetSide, seed uint64) dialect.Options {
+func (l *lane) options(at uint16, clock *eventmeter.Clock, rec eventmeter.Recorder, ends *targetSide, seed uint64) dialect.Options {
 	o := LaneSettings(&l.Lane)
 	o.Clock, o.Recorder, o.Endpoint, o.Lane, o.Seed = clock, rec, ends.endpointFor(l.HTTP), at, seed
 	o.Arguments = func(i int) json.RawMessage { return l.templates.Arguments(l.wholeNumber(i)) }
@@ -79,7 +79,7 @@ func (l *lane) options(at uint16, clock *mcpload.Clock, rec mcpload.Recorder, en
 func LaneSettings(l *profiles.Lane) dialect.Options {
 	o := dialect.Options{
 		System:        l.System,
-		Mode:          mcpload.Mode(l.Mode),
+		Mode:          eventmeter.Mode(l.Mode),
 		Event:         l.Event,
 		MaxAge:        l.MaxAge,
 		HTTP:          l.HTTP,
@@ -94,7 +94,7 @@ func LaneSettings(l *profiles.Lane) dialect.Options {
 			Grace: l.Webhook.OldSecret, Secrets: dialect.Secrets(l.Webhook.Secrets), Verify: dialect.Verify(l.Webhook.Verify),
 		},
 	}
-	if l.Mode == string(mcpload.Poll) {
+	if l.Mode == string(eventmeter.Poll) {
 		o.Poll.Floor = orNone(l.Poll.Floor)
 	}
 	switch l.System {
@@ -103,7 +103,7 @@ func LaneSettings(l *profiles.Lane) dialect.Options {
 	case "sep-1803":
 		o.SEP1803 = dialect.SEP1803Options{
 			PerSession: l.SEP1803.PerSession, CutEvery: l.SEP1803.CutEvery, CutFor: l.SEP1803.CutFor,
-			NoRedelivery: l.Mode == string(mcpload.Push) && !l.SEP1803.Redelivery,
+			NoRedelivery: l.Mode == string(eventmeter.Push) && !l.SEP1803.Redelivery,
 			Secret:       l.SEP1803.Secret, RefuseEarly: l.SEP1803.Early == "refuse",
 		}
 	case profiles.SystemSEP975:

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // laneWays are the systems and modes that a lane can have.
@@ -41,7 +41,7 @@ func TestLaneDefaults(t *testing.T) {
 		}
 		got := leaves(LaneSettings(&p.Lanes[0]).WithDefaults())
 		want := leaves(dialect.Options{
-			System: way.system, Mode: mcpload.Mode(way.mode), Event: p.Lanes[0].Event, Subscriptions: 1,
+			System: way.system, Mode: eventmeter.Mode(way.mode), Event: p.Lanes[0].Event, Subscriptions: 1,
 		}.WithDefaults())
 		if len(want) < 50 {
 			t.Fatalf("only %d settings were found: the walk is broken", len(want))

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // TestFloor makes sure that a floor of 0, which long polls want, is none: to a
@@ -23,7 +23,7 @@ func TestFloor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := l.options(0, mcpload.NewClock(), nil, &targetSide{}, 1).Poll.Floor; got != c.want {
+		if got := l.options(0, eventmeter.NewClock(), nil, &targetSide{}, 1).Poll.Floor; got != c.want {
 			t.Errorf("%s: the dialect is given %v, want %v", c.set, got, c.want)
 		}
 	}

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // Two lanes that listen in one session would take each other's notifications.
 func TestListenersOfOneSession(t *testing.T) {
-	s := startTarget(t, target.Options{})
+	s := startTarget(t, refserver.Options{})
 	for name, c := range map[string]struct {
 		era, second string
 		want        string

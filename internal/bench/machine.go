@@ -10,7 +10,7 @@ import (
 	"github.com/shirou/gopsutil/v4/cpu"
 	gopsnet "github.com/shirou/gopsutil/v4/net"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // machineMeter follows the CPU time of the whole machine. Its method does

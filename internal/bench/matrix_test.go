@@ -10,22 +10,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/tail"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/internal/target/faults"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/tail"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // inProcess serves the reference target in this process, with the few flags
 // that the matrix has.
 func inProcess(ctx context.Context, args []string) (*Child, error) {
-	return inProcessWith(ctx, args, target.Options{
+	return inProcessWith(ctx, args, refserver.Options{
 		AllowPrivateCallbacks: true, NextPoll: 50 * time.Millisecond, RetryBase: 50 * time.Millisecond,
-		ResumeOverlap: -1, Lists: target.ListOptions{Entries: 20, Page: 10, TTL: time.Hour},
+		ResumeOverlap: -1, Lists: refserver.ListOptions{Entries: 20, Page: 10, TTL: time.Hour},
 	})
 }
 
-func inProcessWith(ctx context.Context, args []string, o target.Options) (*Child, error) {
+func inProcessWith(ctx context.Context, args []string, o refserver.Options) (*Child, error) {
 	value := func(flag string) string {
 		if i := slices.Index(args, flag); i >= 0 {
 			return args[i+1]
@@ -37,7 +37,7 @@ func inProcessWith(ctx context.Context, args []string, o target.Options) (*Child
 	if o.Faults, err = faults.Load(value("--faults")); err != nil {
 		return nil, err
 	}
-	s, err := target.New(o)
+	s, err := refserver.New(o)
 	if err != nil {
 		return nil, err
 	}

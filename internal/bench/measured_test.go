@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // windowProfile has a warm-up that is as long as the measured part, so that
 // what is counted beyond it would be seen.
 func windowProfile(t *testing.T, measure string) *profiles.Profile {
 	t.Helper()
-	s := startTarget(t, target.Options{Heartbeat: 20 * time.Millisecond})
+	s := startTarget(t, refserver.Options{Heartbeat: 20 * time.Millisecond})
 	p, err := profiles.Parse("test", []byte(`name: test
 target: {url: "`+s.URL()+`"}
 lanes:

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // ErrMerge is wrapped by the errors about shards that do not belong together.

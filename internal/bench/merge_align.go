@@ -3,7 +3,7 @@ package bench
 import (
 	"slices"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // align says, for each shard and each pass of it, how much later its times

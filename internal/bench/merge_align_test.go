@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // turnsOf is a shard whose lanes took turns, each of 10 s from when it began to
@@ -20,7 +20,7 @@ func turnsOf(t *testing.T, index int, began ...results.Nanos) archived {
 	s := archived{result: &results.Result{}, part: &results.Part{Index: index, Count: 2}}
 	for k, at := range began {
 		lane := []string{"push", "poll"}[k]
-		l, err := sinks.NewLedger(sinks.LedgerOptions{Clock: mcpload.NewClock(), Sources: 1, Interval: time.Second, Lanes: []sinks.LaneSpec{{Name: lane, Mode: mcpload.Push, Subscriptions: 1}}})
+		l, err := sinks.NewLedger(sinks.LedgerOptions{Clock: eventmeter.NewClock(), Sources: 1, Interval: time.Second, Lanes: []sinks.LaneSpec{{Name: lane, Mode: eventmeter.Push, Subscriptions: 1}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ target: {url: "http://127.0.0.1:1/mcp"}
 upstream: {kind: none}
 phases: {measure: 2s}
 `)
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	figures := func(subscriptions ...int) []results.PartFigures {
 		b := &pass{run: &run{profile: p, clock: clock, result: &results.Result{}}}
 		for i, n := range subscriptions {
@@ -98,7 +98,7 @@ phases: {measure: 2s}
 		for i, n := range subscriptions {
 			for j := range n {
 				for id := range uint64(3) {
-					b.onlooker.Delivered(mcpload.Delivery{Sub: mcpload.Sub{Lane: uint16(i), Index: uint32(j)}, EventID: id + 1, At: start.Add(p.Phases.Warmup + time.Second)})
+					b.onlooker.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Lane: uint16(i), Index: uint32(j)}, EventID: id + 1, At: start.Add(p.Phases.Warmup + time.Second)})
 				}
 			}
 		}

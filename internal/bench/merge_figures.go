@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Figures of systems and upstreams are counts, which are added, but for these.

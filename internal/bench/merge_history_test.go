@@ -4,17 +4,17 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // play makes a history up: emissions that are taken, refused and doubted,
 // copies that come, come twice, late, early, not at all or to the wrong one,
 // announcements, subscriptions that fail, end and begin again.
 func play(s *split, r *rand.Rand) {
-	h := &made{split: s, rand: r, now: 1000, seqs: map[uint16]uint32{}, active: map[mcpload.Sub]bool{}}
+	h := &made{split: s, rand: r, now: 1000, seqs: map[uint16]uint32{}, active: map[eventmeter.Sub]bool{}}
 	for lane, l := range s.whole.lanes {
 		for i := range l.Subscriptions {
-			h.subs = append(h.subs, mcpload.Sub{Lane: uint16(lane), Index: uint32(i)})
+			h.subs = append(h.subs, eventmeter.Sub{Lane: uint16(lane), Index: uint32(i)})
 		}
 	}
 	for _, sub := range h.subs {
@@ -32,7 +32,7 @@ func play(s *split, r *rand.Rand) {
 			h.call()
 		}
 	}
-	h.now += mcpload.Instant(time.Second)
+	h.now += eventmeter.Instant(time.Second)
 	for _, sub := range h.subs {
 		if h.active[sub] {
 			h.end(sub)
@@ -43,36 +43,36 @@ func play(s *split, r *rand.Rand) {
 type made struct {
 	*split
 	rand   *rand.Rand
-	now    mcpload.Instant
-	subs   []mcpload.Sub
+	now    eventmeter.Instant
+	subs   []eventmeter.Sub
 	seqs   map[uint16]uint32
-	active map[mcpload.Sub]bool
+	active map[eventmeter.Sub]bool
 	warm   bool
-	kept   []mcpload.Delivery // to come later
+	kept   []eventmeter.Delivery // to come later
 }
 
-func (h *made) pass(most time.Duration) { h.now += mcpload.Instant(1 + h.rand.Int64N(int64(most))) }
+func (h *made) pass(most time.Duration) { h.now += eventmeter.Instant(1 + h.rand.Int64N(int64(most))) }
 
-func (h *made) any() mcpload.Sub { return h.subs[h.rand.IntN(len(h.subs))] }
+func (h *made) any() eventmeter.Sub { return h.subs[h.rand.IntN(len(h.subs))] }
 
-func (h *made) attach(sub mcpload.Sub) {
+func (h *made) attach(sub eventmeter.Sub) {
 	h.pass(time.Millisecond)
-	h.changed(mcpload.Transition{Sub: sub, To: mcpload.Attaching, At: h.now})
+	h.changed(eventmeter.Transition{Sub: sub, To: eventmeter.Attaching, At: h.now})
 	h.pass(time.Millisecond)
 	if h.rand.IntN(20) == 0 {
-		h.changed(mcpload.Transition{Sub: sub, To: mcpload.Failed, At: h.now, Reason: "made up"})
+		h.changed(eventmeter.Transition{Sub: sub, To: eventmeter.Failed, At: h.now, Reason: "made up"})
 		h.pass(time.Millisecond)
-		h.changed(mcpload.Transition{Sub: sub, To: mcpload.Attaching, At: h.now})
+		h.changed(eventmeter.Transition{Sub: sub, To: eventmeter.Attaching, At: h.now})
 	}
-	h.changed(mcpload.Transition{Sub: sub, To: mcpload.Active, At: h.now})
+	h.changed(eventmeter.Transition{Sub: sub, To: eventmeter.Active, At: h.now})
 	h.active[sub] = true
 }
 
-func (h *made) end(sub mcpload.Sub) {
+func (h *made) end(sub eventmeter.Sub) {
 	h.pass(time.Millisecond)
-	h.changed(mcpload.Transition{Sub: sub, To: mcpload.Detaching, At: h.now})
+	h.changed(eventmeter.Transition{Sub: sub, To: eventmeter.Detaching, At: h.now})
 	h.pass(time.Millisecond)
-	h.changed(mcpload.Transition{Sub: sub, To: mcpload.Detached, At: h.now})
+	h.changed(eventmeter.Transition{Sub: sub, To: eventmeter.Detached, At: h.now})
 	h.active[sub] = false
 }
 
@@ -92,14 +92,14 @@ func (h *made) shot() {
 	h.pass(20 * time.Millisecond)
 	source := uint16(h.rand.IntN(8))
 	if h.rand.IntN(25) == 0 {
-		d := mcpload.Drop{Source: source, Intended: h.now, Measured: !h.warm}
+		d := eventmeter.Drop{Source: source, Intended: h.now, Measured: !h.warm}
 		h.whole.ledger.Dropped(d)
 		h.shards[h.owner(source)].ledger.Dropped(d)
 		return
 	}
 	h.seqs[source]++
 	seq := h.seqs[source]
-	e := mcpload.Emission{Stamp: mcpload.Stamp{Source: source, Seq: seq}, Intended: h.now, Measured: !h.warm}
+	e := eventmeter.Emission{Stamp: eventmeter.Stamp{Source: source, Seq: seq}, Intended: h.now, Measured: !h.warm}
 	h.pass(2 * time.Millisecond)
 	e.Fired = h.now
 	h.fired(e)
@@ -108,9 +108,9 @@ func (h *made) shot() {
 		h.spread(e)
 	}
 	h.pass(5 * time.Millisecond)
-	outcome := mcpload.Accepted
+	outcome := eventmeter.Accepted
 	if n := h.rand.IntN(15); n < 2 {
-		outcome = []mcpload.Outcome{mcpload.Uncertain, mcpload.Refused}[n]
+		outcome = []eventmeter.Outcome{eventmeter.Uncertain, eventmeter.Refused}[n]
 	}
 	h.resolved(source, seq, outcome, h.now)
 	if !early {
@@ -125,14 +125,14 @@ func (h *made) shot() {
 }
 
 // spread delivers an emission to everybody who hears its source.
-func (h *made) spread(e mcpload.Emission) {
+func (h *made) spread(e eventmeter.Emission) {
 	for _, sub := range h.subs {
 		heard := h.whole.lanes[sub.Lane].hears(int(sub.Index))
 		hears := false
 		for _, s := range heard {
 			hears = hears || s == e.Source
 		}
-		d := mcpload.Delivery{Sub: sub, Stamp: e.Stamp, Probed: true, EventID: uint64(e.Source)<<32 | uint64(e.Seq), Bytes: 100}
+		d := eventmeter.Delivery{Sub: sub, Stamp: e.Stamp, Probed: true, EventID: uint64(e.Source)<<32 | uint64(e.Seq), Bytes: 100}
 		n := h.rand.IntN(100)
 		if !hears && (n > 0 || !e.Measured) || !h.active[sub] && n > 5 {
 			continue // n is 0 when it leaks
@@ -141,7 +141,7 @@ func (h *made) spread(e mcpload.Emission) {
 		case n == 10:
 			continue // lost
 		case n == 11:
-			h.noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Truncated, At: h.now})
+			h.noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Truncated, At: h.now})
 			continue
 		case n == 12 || n == 13:
 			h.kept = append(h.kept, d)
@@ -165,19 +165,19 @@ func (h *made) spread(e mcpload.Emission) {
 // noise is what a run meets beside its own events.
 func (h *made) noise() {
 	sub := h.any()
-	h.delivered(mcpload.Delivery{Sub: sub, At: h.now, Bytes: 7}, false)
-	h.delivered(mcpload.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: mcpload.Stamp{Run: 12345, Seq: 1}}, false)
+	h.delivered(eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 7}, false)
+	h.delivered(eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: eventmeter.Stamp{Run: 12345, Seq: 1}}, false)
 	heard := h.whole.lanes[sub.Lane].hears(int(sub.Index))
-	h.delivered(mcpload.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: mcpload.Stamp{Source: heard[0], Seq: 1 << 20}}, true)
-	for _, kind := range []mcpload.NoticeKind{mcpload.Reconnected, mcpload.Rejected, mcpload.Malformed, mcpload.Claimed, mcpload.DeadStream, mcpload.TransientError, mcpload.Oversized} {
-		h.noticed(mcpload.Notice{Sub: sub, Kind: kind, At: h.now, Detail: []string{"one thing", "another"}[h.rand.IntN(2)]})
+	h.delivered(eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: eventmeter.Stamp{Source: heard[0], Seq: 1 << 20}}, true)
+	for _, kind := range []eventmeter.NoticeKind{eventmeter.Reconnected, eventmeter.Rejected, eventmeter.Malformed, eventmeter.Claimed, eventmeter.DeadStream, eventmeter.TransientError, eventmeter.Oversized} {
+		h.noticed(eventmeter.Notice{Sub: sub, Kind: kind, At: h.now, Detail: []string{"one thing", "another"}[h.rand.IntN(2)]})
 	}
 }
 
 func (h *made) call() {
 	sub := h.any()
-	c := mcpload.Call{
-		Lane: sub.Lane, Cause: mcpload.Cause(h.rand.IntN(mcpload.Causes)), At: h.now, Requests: 1, Up: h.rand.Int64N(500), Down: h.rand.Int64N(500),
+	c := eventmeter.Call{
+		Lane: sub.Lane, Cause: eventmeter.Cause(h.rand.IntN(eventmeter.Causes)), At: h.now, Requests: 1, Up: h.rand.Int64N(500), Down: h.rand.Int64N(500),
 		Connections: h.rand.IntN(2), Took: time.Duration(h.rand.Int64N(int64(time.Second))), Method: "events/subscribe",
 	}
 	if h.rand.IntN(4) == 0 {

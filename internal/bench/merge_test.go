@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // shardedProfile has lanes whose sources fall into four groups: {0,4}, {1,5},
@@ -82,17 +82,17 @@ func (p *pass) closeBook(t *testing.T) results.PartPass {
 type split struct {
 	whole  *pass
 	shards []*pass
-	home   map[mcpload.Sub][2]int // shard and local index
+	home   map[eventmeter.Sub][2]int // shard and local index
 }
 
 func newSplit(t *testing.T, p *profiles.Profile, n int) *split {
-	s := &split{whole: book(t, p, nil), home: map[mcpload.Sub][2]int{}}
+	s := &split{whole: book(t, p, nil), home: map[eventmeter.Sub][2]int{}}
 	for i := range n {
 		b := book(t, p, testShard(i, n))
 		s.shards = append(s.shards, b)
 		for lane, l := range b.lanes {
 			for local, number := range l.numbers {
-				s.home[mcpload.Sub{Lane: uint16(lane), Index: uint32(number)}] = [2]int{i, local}
+				s.home[eventmeter.Sub{Lane: uint16(lane), Index: uint32(number)}] = [2]int{i, local}
 			}
 		}
 	}
@@ -102,33 +102,33 @@ func newSplit(t *testing.T, p *profiles.Profile, n int) *split {
 func (s *split) owner(source uint16) int { return s.shards[0].plan.owner[source] }
 
 // stamps gives the stamp of an emission in the whole run and in its shard's.
-func (s *split) stamps(source uint16, seq uint32) (whole, part mcpload.Stamp) {
-	whole = mcpload.Stamp{Run: s.whole.ledger.Run(), Source: source, Seq: seq}
-	part = mcpload.Stamp{Run: s.shards[s.owner(source)].ledger.Run(), Source: source, Seq: seq}
+func (s *split) stamps(source uint16, seq uint32) (whole, part eventmeter.Stamp) {
+	whole = eventmeter.Stamp{Run: s.whole.ledger.Run(), Source: source, Seq: seq}
+	part = eventmeter.Stamp{Run: s.shards[s.owner(source)].ledger.Run(), Source: source, Seq: seq}
 	return whole, part
 }
 
-func (s *split) fired(e mcpload.Emission) {
-	var part mcpload.Stamp
+func (s *split) fired(e eventmeter.Emission) {
+	var part eventmeter.Stamp
 	e.Stamp, part = s.stamps(e.Source, e.Seq)
 	s.whole.ledger.Fired(e)
 	e.Stamp = part
 	s.shards[s.owner(e.Source)].ledger.Fired(e)
 }
 
-func (s *split) resolved(source uint16, seq uint32, o mcpload.Outcome, at mcpload.Instant) {
+func (s *split) resolved(source uint16, seq uint32, o eventmeter.Outcome, at eventmeter.Instant) {
 	whole, part := s.stamps(source, seq)
 	s.whole.ledger.Resolved(whole, o, at)
 	s.shards[s.owner(source)].ledger.Resolved(part, o, at)
 }
 
 // of gives the ledger of a subscription and what it is called there.
-func (s *split) of(sub mcpload.Sub) (*sinks.Ledger, mcpload.Sub) {
+func (s *split) of(sub eventmeter.Sub) (*sinks.Ledger, eventmeter.Sub) {
 	home := s.home[sub]
-	return s.shards[home[0]].ledger, mcpload.Sub{Lane: sub.Lane, Index: uint32(home[1])}
+	return s.shards[home[0]].ledger, eventmeter.Sub{Lane: sub.Lane, Index: uint32(home[1])}
 }
 
-func (s *split) delivered(d mcpload.Delivery, stamps bool) {
+func (s *split) delivered(d eventmeter.Delivery, stamps bool) {
 	ledger, local := s.of(d.Sub)
 	part := d
 	part.Sub = local
@@ -139,14 +139,14 @@ func (s *split) delivered(d mcpload.Delivery, stamps bool) {
 	ledger.Delivered(part)
 }
 
-func (s *split) changed(c mcpload.Transition) {
+func (s *split) changed(c eventmeter.Transition) {
 	s.whole.ledger.Changed(c)
 	var ledger *sinks.Ledger
 	ledger, c.Sub = s.of(c.Sub)
 	ledger.Changed(c)
 }
 
-func (s *split) noticed(n mcpload.Notice) {
+func (s *split) noticed(n eventmeter.Notice) {
 	s.whole.ledger.Noticed(n)
 	var ledger *sinks.Ledger
 	ledger, n.Sub = s.of(n.Sub)

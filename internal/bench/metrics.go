@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // The metrics of a process that Prometheus' client libraries have by these

@@ -1,9 +1,9 @@
 package bench
 
 import (
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target/faults"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // checkFaults reads the faults of the embedded target and refuses those that
@@ -16,7 +16,7 @@ func checkFaults(p *profiles.Profile) error {
 	}
 	places := make([]faults.Place, len(p.Lanes))
 	for i, l := range p.Lanes {
-		places[i] = faults.Place{System: l.System, Mode: mcpload.Mode(l.Mode)}
+		places[i] = faults.Place{System: l.System, Mode: eventmeter.Mode(l.Mode)}
 	}
 	return spec.Check(places)
 }

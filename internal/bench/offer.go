@@ -7,16 +7,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // listed are the systems whose event types the target lists, with a mode to ask
 // for them in.
 var listed = []struct {
 	system string
-	mode   mcpload.Mode
-}{{"events", mcpload.Poll}, {"smithery", mcpload.Webhook}}
+	mode   eventmeter.Mode
+}{{"events", eventmeter.Poll}, {"smithery", eventmeter.Webhook}}
 
 // checkLanes holds the lanes of the systems that list event types against what
 // the target lists. Only what a lane needs is asked for. A target that does not

@@ -5,16 +5,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // recorderOf is who is told what happens in a pass: the ledger, and whoever
 // looks on beside it.
-func (p *pass) recorderOf() (mcpload.Recorder, error) {
-	all := []mcpload.Recorder{p.ledger}
+func (p *pass) recorderOf() (eventmeter.Recorder, error) {
+	all := []eventmeter.Recorder{p.ledger}
 	if p.profile.Upstream.Kind == "none" {
 		var lanes []int
 		for _, l := range p.lanes {
@@ -32,11 +32,11 @@ func (p *pass) recorderOf() (mcpload.Recorder, error) {
 	if p.tracer != nil {
 		all = append(all, p.tracer)
 	}
-	return mcpload.Tee(all...), nil
+	return eventmeter.Tee(all...), nil
 }
 
 // lookFrom tells those who look on when the schedule begins.
-func (p *pass) lookFrom(start mcpload.Instant) {
+func (p *pass) lookFrom(start eventmeter.Instant) {
 	if p.tracer != nil {
 		p.tracer.Start(start)
 	}
@@ -49,7 +49,7 @@ func (p *pass) lookFrom(start mcpload.Instant) {
 
 // onlooked adds what the onlooker saw until then to the lanes' own figures. A pass
 // that ended early is measured by the time that it had.
-func (p *pass) onlooked(figures []dialect.Figures, until mcpload.Instant, warning func(code, lane, format string, args ...any)) {
+func (p *pass) onlooked(figures []dialect.Figures, until eventmeter.Instant, warning func(code, lane, format string, args ...any)) {
 	if p.onlooker == nil || p.firing == nil {
 		return
 	}

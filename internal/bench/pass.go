@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/loadgen/upstream"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // pass takes some lanes through all phases, with a ledger of their own.
@@ -21,9 +21,9 @@ type pass struct {
 	*run
 	lanes    []*lane
 	ledger   *sinks.Ledger
-	recorder mcpload.Recorder // the ledger, and who looks on beside it
-	number   uint32           // from 0
-	onlooker *sinks.Onlooker  // nil where something is fired
+	recorder eventmeter.Recorder // the ledger, and who looks on beside it
+	number   uint32              // from 0
+	onlooker *sinks.Onlooker     // nil where something is fired
 	stamper  *loadgen.Stamper
 	dialects []dialect.Dialect
 	firing   *loadgen.Firing
@@ -32,12 +32,12 @@ type pass struct {
 	trouble  atomic.Pointer[string] // what is wrong with the target now; nil if nothing is
 	watchers sync.WaitGroup         // goroutines that end with the contexts of a phase
 
-	lookedUntil mcpload.Instant
+	lookedUntil eventmeter.Instant
 
 	phaseMu sync.Mutex
 	seen    seen // what metrics are read from
 	phase   string
-	began   mcpload.Instant
+	began   eventmeter.Instant
 	limit   time.Duration
 }
 
@@ -118,7 +118,7 @@ func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
 	for i, l := range p.lanes {
 		counts := make([]sinks.SubCounts, l.Subscriptions)
 		for j := range counts {
-			counts[j] = p.ledger.SubAccount(mcpload.Sub{Lane: uint16(i), Index: uint32(j)})
+			counts[j] = p.ledger.SubAccount(eventmeter.Sub{Lane: uint16(i), Index: uint32(j)})
 		}
 		p.subs = append(p.subs, counts)
 	}
@@ -154,7 +154,7 @@ func (p *pass) prepare() error {
 		return err
 	}
 	if r.opts.tape != nil {
-		p.recorder = mcpload.Tee(p.recorder, r.opts.tape)
+		p.recorder = eventmeter.Tee(p.recorder, r.opts.tape)
 	}
 	p.stamper = loadgen.NewStamper(r.clock, p.recorder, p.ledger.Run(), r.profile.Upstream.Sources)
 	if o, ok := r.target.upstream.(upstream.Sourcer); ok {
@@ -192,7 +192,7 @@ func recorded(measure time.Duration) time.Duration {
 }
 
 // fire runs the schedule: warm-up, then the measured part, with churn beside it.
-func (p *pass) fire(ctx context.Context, start mcpload.Instant) error {
+func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	ph := p.profile.Phases
 	schedule, number := p.myShots()
 	if start == 0 {
@@ -333,7 +333,7 @@ func (p *pass) enter(name string, limit time.Duration) {
 
 // phaseUntil is the phase that goes on, if it ended at now; the caller holds
 // phaseMu.
-func (p *pass) phaseUntil(now mcpload.Instant) results.Phase {
+func (p *pass) phaseUntil(now eventmeter.Instant) results.Phase {
 	return results.Phase{Name: p.phase, Lane: p.turn(), Start: results.Nanos(p.began), End: results.Nanos(now)}
 }
 

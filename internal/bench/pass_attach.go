@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/loadgen"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/loadgen"
 )
 
 // attach opens the subscriptions of all lanes and returns when each is active,
@@ -55,7 +55,7 @@ var errNotReady = errors.New("not ready in time")
 func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) error {
 	if errors.Is(err, errNotReady) {
 		hint := ""
-		if l.Mode == string(mcpload.Push) && stats.Attached == 0 {
+		if l.Mode == string(eventmeter.Push) && stats.Attached == 0 {
 			hint = "; streams on which nothing comes, while other requests are answered, are what a proxy that buffers looks like"
 		}
 		return attachError{fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency%s", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready, hint)}

@@ -3,14 +3,14 @@ package bench
 import (
 	"slices"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // beginOwn tells the lanes that make work of their own when the measured part
 // is.
-func (p *pass) beginOwn(start mcpload.Instant) {
+func (p *pass) beginOwn(start eventmeter.Instant) {
 	ph := p.profile.Phases
 	p.eachPhased(func(d dialect.Phased) { d.Begin(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure)) })
 }

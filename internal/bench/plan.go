@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mcpload/mcpload/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen"
 )
 
 // plan shares a profile out among shards, so that each fires what its own

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // planOf makes the plan of a profile with these lanes, as YAML.
@@ -156,14 +156,14 @@ schedule: {rate: 10/s}
 	}
 	sibling, _ := (&run{opts: Options{Shard: testShard(1, 2)}, id: b.id, lanes: b.lanes}).runID(0)
 	for lane := range uint16(2) {
-		sub := mcpload.Sub{Lane: lane}
-		b.ledger.Changed(mcpload.Transition{Sub: sub, To: mcpload.Attaching, At: 1})
-		b.ledger.Changed(mcpload.Transition{Sub: sub, To: mcpload.Active, At: 2})
-		for _, stamp := range []mcpload.Stamp{
+		sub := eventmeter.Sub{Lane: lane}
+		b.ledger.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Attaching, At: 1})
+		b.ledger.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Active, At: 2})
+		for _, stamp := range []eventmeter.Stamp{
 			{Run: sibling, Source: other, Seq: 1}, {Run: sibling + 2, Source: other, Seq: 1}, // of its next pass
 			{Run: sibling, Source: 9, Seq: 1}, {Run: sibling + 4, Seq: 1}, {Run: b.ledger.Run() + 2, Seq: 1},
 		} {
-			b.ledger.Delivered(mcpload.Delivery{Sub: sub, Stamp: stamp, Probed: true, At: 5, Bytes: 3})
+			b.ledger.Delivered(eventmeter.Delivery{Sub: sub, Stamp: stamp, Probed: true, At: 5, Bytes: 3})
 		}
 	}
 	part := b.closeBook(t)

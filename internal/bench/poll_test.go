@@ -15,10 +15,10 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/mcpload/mcpload/internal/witness"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/internal/witness"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // pollServer is an MCP server that only polls know, written for these tests. It

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // The errors that callers branch on; the command turns each into an exit code.

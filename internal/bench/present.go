@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 const (

@@ -5,10 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/capacity"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/capacity"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // stepProbe sees in a step of a capacity search what the result does not say:
@@ -69,7 +69,7 @@ func (p *pass) probe(ctx context.Context, pr *stepProbe) {
 	pr.achieve(p.messages()-first, p.clock.Now(), began)
 }
 
-func (pr *stepProbe) achieve(n int64, now, began mcpload.Instant) {
+func (pr *stepProbe) achieve(n int64, now, began eventmeter.Instant) {
 	if took := now.Sub(began).Seconds(); took > 0 {
 		pr.achieved = float64(n) / took
 	}

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/tail"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/tail"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // Processes splits a run among processes of this machine, to get around the

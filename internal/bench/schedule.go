@@ -3,8 +3,8 @@ package bench
 import (
 	"cmp"
 
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // scheduleOf translates the profile's schedule.

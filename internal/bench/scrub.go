@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // secretsOf are the secrets that a profile holds.

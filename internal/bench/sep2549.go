@@ -1,8 +1,8 @@
 package bench
 
 import (
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // sep2549Options translates the settings of a lane that uses lists.

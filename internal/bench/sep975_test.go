@@ -3,15 +3,15 @@ package bench
 import (
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // TestResumableLanes runs lanes of long requests through the phases, alone and
 // beside one that listens: each request that was begun is seen to its end, and
 // a lane that hears no source is expected nothing of.
 func TestResumableLanes(t *testing.T) {
-	s := startTarget(t, target.Options{})
+	s := startTarget(t, refserver.Options{})
 	const long = `
   - {name: long, system: sep-975, mode: push, subscriptions: 4, sep975: {steps: 10, step: 40ms, at: 100ms, away: 120ms, statusEvery: 50ms}}
   - {name: mass, system: sep-975, mode: push, subscriptions: 4, sep975: {steps: 10, step: 40ms, disconnect: all, at: 100ms, away: 120ms}}

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/prom"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // The parent of a split run and its shards talk in lines of JSON: orders on a
@@ -42,11 +42,11 @@ type job struct {
 
 // reply has one of its fields set.
 type reply struct {
-	Hello    *hello      `json:"hello,omitempty"`
-	Ready    *int        `json:"ready,omitempty"` // a pass that could begin
-	Progress *Progress   `json:"progress,omitempty"`
-	Looks    []prom.Look `json:"looks,omitempty"` // one for each pass
-	Done     *done       `json:"done,omitempty"`  // the last: all is written
+	Hello    *hello         `json:"hello,omitempty"`
+	Ready    *int           `json:"ready,omitempty"` // a pass that could begin
+	Progress *Progress      `json:"progress,omitempty"`
+	Looks    []metrics.Look `json:"looks,omitempty"` // one for each pass
+	Done     *done          `json:"done,omitempty"`  // the last: all is written
 }
 
 // hello says by what the shard's callbacks are trusted.
@@ -101,7 +101,7 @@ func ServeShard(in io.Reader, out io.Writer, archive, checkpoint func(dir string
 	dec := json.NewDecoder(in)
 	var first order
 	if err := dec.Decode(&first); err != nil || first.Job == nil {
-		return errors.New("a shard is started by mcpload run --processes, which tells it what to do; for one of your own, give run --shard")
+		return errors.New("a shard is started by eventmeter run --processes, which tells it what to do; for one of your own, give run --shard")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -164,10 +164,10 @@ func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *Out
 	if err := os.MkdirAll(j.Dir, 0o700); err != nil {
 		return err
 	}
-	var shown *prom.Collector
+	var shown *metrics.Collector
 	stopShowing := func() {}
 	if j.Looks {
-		shown = &prom.Collector{}
+		shown = &metrics.Collector{}
 		stopShowing = s.show(shown)
 	}
 	outcome, runErr := Run(ctx, Options{
@@ -200,7 +200,7 @@ const looksEvery = time.Second
 
 // show tells the parent what metrics are made of, until the returned function is
 // called, and then once more.
-func (s *shardServer) show(c *prom.Collector) func() {
+func (s *shardServer) show(c *metrics.Collector) func() {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {

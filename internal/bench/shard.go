@@ -14,13 +14,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/loadgen/upstream"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Shard makes a run one of several that load the same target together. Each
@@ -254,7 +254,7 @@ const getReady = 250 * time.Millisecond
 
 // begin waits for the other shards until shortly before firing begins, and
 // returns when that is; 0, without other shards, is at once.
-func (p *pass) begin(ctx context.Context) (mcpload.Instant, error) {
+func (p *pass) begin(ctx context.Context) (eventmeter.Instant, error) {
 	s := p.opts.Shard
 	if s == nil {
 		return 0, nil

@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // TestStallIsSeenWhole runs a schedule of D in fake time against a server that
@@ -27,16 +27,16 @@ func TestStallIsSeenWhole(t *testing.T) {
 			from  = 8 * time.Second
 			quick = 2 * time.Millisecond
 		)
-		clock := mcpload.NewClock()
+		clock := eventmeter.NewClock()
 		ledger, err := sinks.NewLedger(sinks.LedgerOptions{
 			Clock: clock, Run: 1, Sources: 1,
-			Lanes: []sinks.LaneSpec{{Name: "push", Mode: mcpload.Push, Subscriptions: 1}},
+			Lanes: []sinks.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1}},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ledger.Changed(mcpload.Transition{To: mcpload.Attaching, At: clock.Now()})
-		ledger.Changed(mcpload.Transition{To: mcpload.Active, At: clock.Now()})
+		ledger.Changed(eventmeter.Transition{To: eventmeter.Attaching, At: clock.Now()})
+		ledger.Changed(eventmeter.Transition{To: eventmeter.Active, At: clock.Now()})
 		time.Sleep(time.Millisecond) // fake: what is fired at the very instant of activation is not owed
 		start := clock.Now()
 		firing, err := loadgen.NewFiring(loadgen.FiringOptions{
@@ -48,13 +48,13 @@ func TestStallIsSeenWhole(t *testing.T) {
 		}
 		stats := loadgen.Loop(t.Context(), firing, loadgen.LoopOptions{
 			Workers: int(rate * stall.Seconds() * 2),
-			Fire: func(_ context.Context, shot loadgen.Shot) mcpload.Outcome {
+			Fire: func(_ context.Context, shot loadgen.Shot) eventmeter.Outcome {
 				if since := clock.Now().Sub(start); since >= from && since < from+stall {
 					time.Sleep(from + stall - since) // fake: the server stands still
 				}
 				time.Sleep(quick)
-				ledger.Delivered(mcpload.Delivery{Stamp: shot.Stamp, Probed: true, At: clock.Now()})
-				return mcpload.Accepted
+				ledger.Delivered(eventmeter.Delivery{Stamp: shot.Stamp, Probed: true, At: clock.Now()})
+				return eventmeter.Accepted
 			},
 		})
 		account := ledger.Account()
@@ -100,16 +100,16 @@ func TestStallIsSeenWhole(t *testing.T) {
 // from intended and not in that from sent.
 func TestLateSendingShowsBetweenTheTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := mcpload.NewClock()
+		clock := eventmeter.NewClock()
 		ledger, err := sinks.NewLedger(sinks.LedgerOptions{
 			Clock: clock, Run: 1, Sources: 1,
-			Lanes: []sinks.LaneSpec{{Name: "push", Mode: mcpload.Push, Subscriptions: 1}},
+			Lanes: []sinks.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1}},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ledger.Changed(mcpload.Transition{To: mcpload.Attaching, At: clock.Now()})
-		ledger.Changed(mcpload.Transition{To: mcpload.Active, At: clock.Now()})
+		ledger.Changed(eventmeter.Transition{To: eventmeter.Attaching, At: clock.Now()})
+		ledger.Changed(eventmeter.Transition{To: eventmeter.Active, At: clock.Now()})
 		time.Sleep(time.Millisecond)
 		firing, err := loadgen.NewFiring(loadgen.FiringOptions{
 			Clock: clock, Recorder: ledger, Stamper: loadgen.NewStamper(clock, ledger, 1, 1),
@@ -119,10 +119,10 @@ func TestLateSendingShowsBetweenTheTwo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stats := loadgen.Loop(t.Context(), firing, loadgen.LoopOptions{Workers: 1, Fire: func(_ context.Context, shot loadgen.Shot) mcpload.Outcome {
+		stats := loadgen.Loop(t.Context(), firing, loadgen.LoopOptions{Workers: 1, Fire: func(_ context.Context, shot loadgen.Shot) eventmeter.Outcome {
 			time.Sleep(40 * time.Millisecond)
-			ledger.Delivered(mcpload.Delivery{Stamp: shot.Stamp, Probed: true, At: clock.Now()})
-			return mcpload.Accepted
+			ledger.Delivered(eventmeter.Delivery{Stamp: shot.Stamp, Probed: true, At: clock.Now()})
+			return eventmeter.Accepted
 		}})
 		if stats.Fired != 20 || stats.Dropped != 0 {
 			t.Fatalf("%+v", stats)

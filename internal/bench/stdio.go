@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // program is a target that is met over its standard input and output.
@@ -145,7 +145,7 @@ func variables(env map[string]string) (out []string) {
 // would be full of temporary files.
 func (r *run) targetName() string {
 	if r.profile.Target.IsEmbedded() && r.profile.Target.OverStdio() {
-		return "stdio:mcpload serve --stdio"
+		return "stdio:eventmeter serve --stdio"
 	}
 	return r.target.plain.URL()
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mcpload/mcpload/internal/lockfile"
+	"github.com/eventmeter/eventmeter/internal/lockfile"
 )
 
 // tempDir is a folder for temporary files. It is locked as long as its process
@@ -17,7 +17,7 @@ type tempDir struct {
 }
 
 const (
-	tempPattern = "mcpload-*"
+	tempPattern = "eventmeter-*"
 	tempLock    = "in-use"
 )
 

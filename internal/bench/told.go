@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 // deeds is what the target says that it has done: the second witness, beside

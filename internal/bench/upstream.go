@@ -11,15 +11,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/loadgen/upstream"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // checkUpstreamHosts applies the rule of [checkHost] to every URL that the
@@ -152,9 +152,9 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 	case "tool":
 		return upstream.NewTool(upstream.ToolOptions{Arguments: payload, Timeout: u.Timeout, Call: r.callTool})
 	case "exec":
-		env := []string{"MCPLOAD_TARGET=" + r.target.plain.URL()}
+		env := []string{"EVENTMETER_TARGET=" + r.target.plain.URL()}
 		if admin := r.adminURL(); admin != "" {
-			env = append(env, "MCPLOAD_ADMIN="+admin)
+			env = append(env, "EVENTMETER_ADMIN="+admin)
 		}
 		return upstream.NewExec(upstream.ExecOptions{Command: u.Exec.Command, Ack: u.Exec.Ack, Line: payload, Timeout: u.Timeout, Env: env})
 	}
@@ -329,7 +329,7 @@ func (r *run) startTrace() error {
 	}
 	c, ok := r.target.upstream.(upstream.Recorded)
 	if ok {
-		_, sample := c.Content(upstream.Shot{Stamp: mcpload.Stamp{Seq: 1}})
+		_, sample := c.Content(upstream.Shot{Stamp: eventmeter.Stamp{Seq: 1}})
 		var object map[string]json.RawMessage
 		ok = json.Unmarshal(sample, &object) == nil && object != nil
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/target"
+	"github.com/eventmeter/eventmeter/internal/refserver"
 )
 
 func mac(secret, text string) string {
@@ -25,7 +25,7 @@ func mac(secret, text string) string {
 
 // bridge is what a server does with a product's webhooks: it checks the
 // signature, finds the text, and publishes.
-func bridge(t *testing.T, s *target.Server, genuine func(h http.Header, body string) bool, text func(body []byte) (source, text string)) *httptest.Server {
+func bridge(t *testing.T, s *refserver.Server, genuine func(h http.Header, body string) bool, text func(body []byte) (source, text string)) *httptest.Server {
 	b := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || !genuine(r.Header, string(body)) {
@@ -106,7 +106,7 @@ func TestProducts(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := startTarget(t, target.Options{})
+			s := startTarget(t, refserver.Options{})
 			b := bridge(t, s, c.genuine, c.text)
 			out := runs(t, Options{Profile: profileOf(t, s.URL(), steady+fmt.Sprintf("upstream: {kind: %s, sources: 2, %s: {url: %q, secret: %s%s}}\n", kind, kind, b.URL, secret, c.extra))})
 			clean(t, out.Result)

@@ -18,16 +18,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/upstream"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // asProgram makes the test binary the program of upstream.kind exec: it tells
 // the admin listener of that address of every line.
-const asProgram = "MCPLOAD_TEST_ADMIN"
+const asProgram = "EVENTMETER_TEST_ADMIN"
 
 func TestMain(m *testing.M) {
 	admin := os.Getenv(asProgram)
@@ -45,9 +45,9 @@ func TestMain(m *testing.M) {
 }
 
 // startTarget opens the reference target in this process.
-func startTarget(t *testing.T, o target.Options) *target.Server {
+func startTarget(t *testing.T, o refserver.Options) *refserver.Server {
 	t.Helper()
-	s, err := target.New(o)
+	s, err := refserver.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func runs(t *testing.T, o Options) *Outcome {
 		t.Errorf("partial: %s", out.Result.Reason)
 	}
 	for _, reason := range out.Result.Instrument.Reasons {
-		if strings.Contains(reason, "bug in mcpload") {
+		if strings.Contains(reason, "bug in eventmeter") {
 			t.Error(reason)
 		}
 	}
@@ -132,7 +132,7 @@ const chat = `payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}`
 
 func TestFeedUpstream(t *testing.T) {
 	at := freePort(t)
-	s := startTarget(t, target.Options{Feed: "http://" + at + "/changes", FeedEvery: 20 * time.Millisecond})
+	s := startTarget(t, refserver.Options{Feed: "http://" + at + "/changes", FeedEvery: 20 * time.Millisecond})
 	out := runs(t, Options{Profile: profileOf(t, s.URL(), steady+"upstream: {kind: feed, sources: 2, feed: {listen: '"+at+"'}, "+chat+"}\n")})
 	clean(t, out.Result)
 	u := out.Result.Upstream
@@ -149,7 +149,7 @@ func TestFeedUpstream(t *testing.T) {
 func TestToolUpstream(t *testing.T) {
 	for _, era := range []string{"modern", "legacy"} {
 		t.Run(era, func(t *testing.T) {
-			s := startTarget(t, target.Options{})
+			s := startTarget(t, refserver.Options{})
 			p := profileOf(t, s.URL(), steady+"upstream: {kind: tool, sources: 2, tool: {name: post_message}, "+chat+"}\n")
 			p.Target.Era = era
 			out := runs(t, Options{Profile: p})
@@ -178,7 +178,7 @@ func TestExecUpstream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startTarget(t, target.Options{})
+	s := startTarget(t, refserver.Options{})
 	command := fmt.Sprintf(`command: [sh, -c, '%s=%s exec "$0"', %q]`, asProgram, s.AdminURL(), self)
 	out := runs(t, Options{Profile: profileOf(t, s.URL(), steady+"upstream: {kind: exec, sources: 2, exec: {"+command+", ack: true}, "+chat+"}\n")})
 	clean(t, out.Result)
@@ -219,7 +219,7 @@ func warned(r *results.Result, code, text string) bool {
 
 // What one run fires is recorded, and replayed twice as fast it is the same.
 func TestRecordAndReplay(t *testing.T) {
-	s := startTarget(t, target.Options{})
+	s := startTarget(t, refserver.Options{})
 	var trace bytes.Buffer
 	out := runs(t, Options{Record: &trace, Profile: profileOf(t, s.URL(), "schedule: {kind: poisson, rate: 40/s, seed: 3}\nupstream: {kind: inject, admin: '"+s.AdminURL()+"', sources: 2, "+chat+"}\n")})
 	clean(t, out.Result)
@@ -273,7 +273,7 @@ func TestRecordAndReplay(t *testing.T) {
 
 // A run that fires nothing measures what comes.
 func TestNoUpstream(t *testing.T) {
-	s := startTarget(t, target.Options{NextPoll: 50 * time.Millisecond, AllowPrivateCallbacks: true, CallbackInsecure: true})
+	s := startTarget(t, refserver.Options{NextPoll: 50 * time.Millisecond, AllowPrivateCallbacks: true, CallbackInsecure: true})
 	p, err := profiles.Parse("test", []byte(`name: test
 target: {url: "`+s.URL()+`", tokens: [t]}
 lanes:
@@ -291,7 +291,7 @@ phases: {warmup: 100ms, measure: 60s, drain: 100ms}
 	var wg sync.WaitGroup
 	var trace bytes.Buffer
 	// The run is ended when everything has come, however long that takes.
-	come := &counter{Recorder: mcpload.Tee(), left: 100, done: make(chan struct{})}
+	come := &counter{Recorder: eventmeter.Tee(), left: 100, done: make(chan struct{})}
 	tape := newTape()
 	tape.Recorder = come
 	out, err := Run(t.Context(), Options{Profile: p, Record: &trace, Stop: come.done, tape: tape, Progress: func(now Progress) {
@@ -335,13 +335,13 @@ phases: {warmup: 100ms, measure: 60s, drain: 100ms}
 
 // counter closes done when that many deliveries have come.
 type counter struct {
-	mcpload.Recorder
+	eventmeter.Recorder
 	mu   sync.Mutex
 	left int
 	done chan struct{}
 }
 
-func (c *counter) Delivered(mcpload.Delivery) {
+func (c *counter) Delivered(eventmeter.Delivery) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.left--; c.left == 0 {
@@ -351,7 +351,7 @@ func (c *counter) Delivered(mcpload.Delivery) {
 
 // A trace is of JSON objects; a run that sends something else is refused.
 func TestRecordNeedsJSON(t *testing.T) {
-	s := startTarget(t, target.Options{})
+	s := startTarget(t, refserver.Options{})
 	p := profileOf(t, s.URL(), steady+"upstream: {kind: http, sources: 2, http: {url: 'http://127.0.0.1:1/', body: 'text={{.Probe}}'}}\n")
 	if _, err := Run(t.Context(), Options{Profile: p, Record: io.Discard}); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), "give it a payload") {
 		t.Error(err)
@@ -362,7 +362,7 @@ func TestRecordNeedsJSON(t *testing.T) {
 // back, in the error that ends it and in the warning. Values of the query stay
 // out of both.
 func TestRunSaysWhyNothingIsAccepted(t *testing.T) {
-	s := startTarget(t, target.Options{})
+	s := startTarget(t, refserver.Options{})
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no room is called lobby", http.StatusNotFound)
 	}))

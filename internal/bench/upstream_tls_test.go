@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
 // What the profile trusts at the target it trusts on the way to the upstream.
@@ -26,7 +26,7 @@ func TestUpstreamTrustsTheCAFile(t *testing.T) {
 	ca, trace := filepath.Join(folder, "ca.pem"), filepath.Join(folder, "trace.jsonl")
 	for file, text := range map[string][]byte{
 		ca:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
-		trace: []byte(`{"t":1,"event":"chat.message","payload":{"text":"mcpl-00000001-0000-00000001-26"}}` + "\n"),
+		trace: []byte(`{"t":1,"event":"chat.message","payload":{"text":"evtm-00000001-0000-00000001-26"}}` + "\n"),
 	} {
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestUpstreamTrustsTheCAFile(t *testing.T) {
 		"inject": fmt.Sprintf("admin: %q, %s", s.URL, chat),
 		"replay": fmt.Sprintf("replay: {file: %q, url: %q}", trace, s.URL),
 	} {
-		for file, want := range map[string]mcpload.Outcome{"": mcpload.Uncertain, ca: mcpload.Accepted} {
+		for file, want := range map[string]eventmeter.Outcome{"": eventmeter.Uncertain, ca: eventmeter.Accepted} {
 			p := profileOf(t, "https://127.0.0.1:1/mcp", fmt.Sprintf("schedule: {kind: constant, rate: 40/s}\nupstream: {kind: %s, sources: 2, %s}\n", kind, rest))
 			p.Target.CAFile = file
 			r := &run{profile: p}
@@ -51,8 +51,8 @@ func TestUpstreamTrustsTheCAFile(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
-			got := u.Fire(t.Context(), upstream.Shot{Stamp: mcpload.Stamp{Run: 1, Seq: 1}})
-			if accepted := got == mcpload.Accepted; accepted != (want == mcpload.Accepted) {
+			got := u.Fire(t.Context(), upstream.Shot{Stamp: eventmeter.Stamp{Run: 1, Seq: 1}})
+			if accepted := got == eventmeter.Accepted; accepted != (want == eventmeter.Accepted) {
 				t.Errorf("%s with caFile %q: outcome %v", kind, file, got)
 			}
 			if err := u.Close(); err != nil {

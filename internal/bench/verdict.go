@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // The limits past which a run says more about the generator than about the

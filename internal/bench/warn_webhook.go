@@ -1,6 +1,6 @@
 package bench
 
-import "github.com/mcpload/mcpload/results"
+import "github.com/eventmeter/eventmeter/results"
 
 // warnWebhook tells of deliveries that failed on this side, and of those that
 // the target held back.

@@ -4,24 +4,24 @@ import (
 	"context"
 	"math"
 	"os"
-	"runtime/metrics"
+	rtmetrics "runtime/metrics"
 	"strconv"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/prom"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/loadgen/upstream"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // follow shows the run's metrics, where somebody wants them.
 func (r *run) follow() {
 	fleet, shard := shardLabels(r.result.Run, r.id, r.opts.Shard)
-	r.followed = r.opts.Collector.Begin(prom.Run{
+	r.followed = r.opts.Collector.Begin(metrics.Run{
 		ID: r.result.Run, Profile: r.profile.Name, Version: r.opts.Version, Upstream: r.profile.Upstream.Kind, Schedule: r.profile.Schedule.Kind,
 		Fleet: fleet, Shard: shard, Started: r.result.Started,
 	})
@@ -30,10 +30,10 @@ func (r *run) follow() {
 // seen is what the metrics of a pass are read from; it is guarded by the pass's
 // phaseMu.
 type seen struct {
-	phases     []prom.Phase
+	phases     []metrics.Phase
 	instrument *instrument
-	start      mcpload.Instant // of the schedule, 0 before
-	stopped    mcpload.Instant // when no more was fired, 0 before
+	start      eventmeter.Instant // of the schedule, 0 before
+	stopped    eventmeter.Instant // when no more was fired, 0 before
 }
 
 // enter ends the last phase, and begins the one of that name if it has one.
@@ -42,7 +42,7 @@ func (s *seen) enter(name, lane string, at time.Time) {
 		s.phases[n-1].End = at
 	}
 	if name != "" {
-		s.phases = append(s.phases, prom.Phase{Name: name, Lane: lane, Start: at})
+		s.phases = append(s.phases, metrics.Phase{Name: name, Lane: lane, Start: at})
 	}
 }
 
@@ -60,7 +60,7 @@ func (p *pass) shownBy(in *instrument) {
 	p.seen.instrument = in
 }
 
-func (p *pass) firingFrom(start mcpload.Instant) {
+func (p *pass) firingFrom(start eventmeter.Instant) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
 	p.seen.start = start
@@ -68,7 +68,7 @@ func (p *pass) firingFrom(start mcpload.Instant) {
 	p.ledger.Measure(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure))
 }
 
-func (p *pass) firedUntil(at mcpload.Instant) {
+func (p *pass) firedUntil(at eventmeter.Instant) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
 	p.seen.stopped = at
@@ -82,19 +82,19 @@ func (p *pass) firedUntil(at mcpload.Instant) {
 }
 
 // follow shows the pass's metrics.
-func (p *pass) follow(ctx context.Context) *prom.Pass {
+func (p *pass) follow(ctx context.Context) *metrics.Pass {
 	if p.followed == nil {
 		return nil
 	}
 	generator := processUsage(os.Getpid())
-	target := func() prom.Usage { return prom.Usage{} }
+	target := func() metrics.Usage { return metrics.Usage{} }
 	if pid := p.targetPID(ctx); pid != 0 {
 		target = processUsage(pid)
 	}
-	return p.followed.Pass(func() prom.Look {
+	return p.followed.Pass(func() metrics.Look {
 		l := p.lookNow()
 		l.Detail = p.ledger.Detail()
-		l.Own = make([]prom.Figures, len(p.dialects))
+		l.Own = make([]metrics.Figures, len(p.dialects))
 		for i, d := range p.dialects {
 			if f, ok := d.(dialect.Figurer); ok {
 				l.Own[i] = shownFigures(f.Figures())
@@ -106,12 +106,12 @@ func (p *pass) follow(ctx context.Context) *prom.Pass {
 }
 
 // lookNow looks at all but the ledger and the lanes.
-func (p *pass) lookNow() prom.Look {
+func (p *pass) lookNow() metrics.Look {
 	p.phaseMu.Lock()
 	s := p.seen
-	s.phases = append([]prom.Phase(nil), s.phases...)
+	s.phases = append([]metrics.Phase(nil), s.phases...)
 	p.phaseMu.Unlock()
-	l := prom.Look{Phases: s.phases, Health: s.instrument.health()}
+	l := metrics.Look{Phases: s.phases, Health: s.instrument.health()}
 	l.Bursts, l.Burst = p.bursts(s.start, s.stopped)
 	if f, ok := p.target.upstream.(upstream.Figurer); ok {
 		own := f.Figures()
@@ -122,7 +122,7 @@ func (p *pass) lookNow() prom.Look {
 
 // bursts is how many bursts of the schedule were due by now, or until firing was
 // over, and when the last was.
-func (p *pass) bursts(start, stopped mcpload.Instant) (int64, time.Time) {
+func (p *pass) bursts(start, stopped eventmeter.Instant) (int64, time.Time) {
 	every := p.profile.Schedule.Every
 	if p.profile.Schedule.Kind != "burst" || start == 0 {
 		return 0, time.Time{}
@@ -140,7 +140,7 @@ func (p *pass) bursts(start, stopped mcpload.Instant) (int64, time.Time) {
 }
 
 // lastLook is what the account says, with the target's use as in the result.
-func (p *pass) lastLook(a *sinks.Account, own []dialect.Figures, target *results.Process) *prom.Look {
+func (p *pass) lastLook(a *sinks.Account, own []dialect.Figures, target *results.Process) *metrics.Look {
 	if p.followed == nil {
 		return nil
 	}
@@ -150,14 +150,14 @@ func (p *pass) lastLook(a *sinks.Account, own []dialect.Figures, target *results
 		l.Own = append(l.Own, shownFigures(f))
 	}
 	if target == nil { // it was lost from sight
-		delete(l.Health.Used, prom.Target)
-		delete(l.Health.Most, prom.Target)
+		delete(l.Health.Used, metrics.Target)
+		delete(l.Health.Most, metrics.Target)
 	}
 	return &l
 }
 
-func shownFigures(f dialect.Figures) prom.Figures {
-	out := prom.Figures{Values: f.Values, Timings: make(map[string]sinks.Distribution, len(f.Timings))}
+func shownFigures(f dialect.Figures) metrics.Figures {
+	out := metrics.Figures{Values: f.Values, Timings: make(map[string]sinks.Distribution, len(f.Timings))}
 	for name, t := range f.Timings {
 		out.Timings[name] = t.Distribution()
 	}
@@ -165,24 +165,24 @@ func shownFigures(f dialect.Figures) prom.Figures {
 }
 
 // health is how the instrument fares now; nothing of it before it began.
-func (in *instrument) health() prom.Health {
-	h := prom.Health{Goroutines: goroutines()}
+func (in *instrument) health() metrics.Health {
+	h := metrics.Health{Goroutines: goroutines()}
 	if in == nil {
 		return h
 	}
 	h.Measured = true
 	h.Used, h.Most = map[string]float64{}, map[string]int64{}
-	for name, m := range map[string]gauge{prom.Generator: in.self, prom.Target: in.target} {
+	for name, m := range map[string]gauge{metrics.Generator: in.self, metrics.Target: in.target} {
 		if cpu, most, ok := m.used(); ok {
 			h.Used[name], h.Most[name] = cpu, most
 		}
 	}
 	var target *results.Process
-	if cpu, ok := h.Used[prom.Target]; ok && !in.elsewhere {
+	if cpu, ok := h.Used[metrics.Target]; ok && !in.elsewhere {
 		target = &results.Process{CPU: results.Nanos(cpu * 1e9)}
 	}
 	wall := time.Since(in.started)
-	h.Others = in.machine.others(wall, results.Nanos(h.Used[prom.Generator]*1e9), target)
+	h.Others = in.machine.others(wall, results.Nanos(h.Used[metrics.Generator]*1e9), target)
 	for _, m := range in.siblings {
 		if cpu, _, ok := m.used(); ok {
 			h.Others = max(0, h.Others-cpu/wall.Seconds())
@@ -204,7 +204,7 @@ func (in *instrument) health() prom.Health {
 
 // gained is what a runtime histogram (in seconds) gained between two readings;
 // a value counts as its bucket's upper bound, as in a result.
-func gained(before, after *metrics.Float64Histogram) (out sinks.Distribution) {
+func gained(before, after *rtmetrics.Float64Histogram) (out sinks.Distribution) {
 	for i, n := range after.Counts {
 		n -= before.Counts[i]
 		if n == 0 {
@@ -222,21 +222,21 @@ func gained(before, after *metrics.Float64Histogram) (out sinks.Distribution) {
 }
 
 // processUsage reads a process.
-func processUsage(pid int) func() prom.Usage {
+func processUsage(pid int) func() metrics.Usage {
 	proc, err := process.NewProcess(int32(pid))
 	if err != nil {
-		return func() prom.Usage { return prom.Usage{} }
+		return func() metrics.Usage { return metrics.Usage{} }
 	}
-	return func() prom.Usage {
+	return func() metrics.Usage {
 		t, err := proc.Times()
 		if err != nil {
-			return prom.Usage{}
+			return metrics.Usage{}
 		}
 		m, err := proc.MemoryInfo()
 		if err != nil {
-			return prom.Usage{}
+			return metrics.Usage{}
 		}
-		return prom.Usage{CPU: t.User + t.System, Memory: int64(m.RSS), OK: true}
+		return metrics.Usage{CPU: t.User + t.System, Memory: int64(m.RSS), OK: true}
 	}
 }
 

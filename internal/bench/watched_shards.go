@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/prom"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // mergedPass is what metrics show of one pass of merged shards, beside its
@@ -22,31 +22,31 @@ type mergedPass struct {
 // shownTogether shows a run of several processes as one: it adds up what they
 // tell of themselves. Its methods do nothing on nil.
 type shownTogether struct {
-	followed *prom.Following
+	followed *metrics.Following
 
 	mu     sync.Mutex
-	looks  [][]prom.Look // the last of each shard, by pass
+	looks  [][]metrics.Look // the last of each shard, by pass
 	up     []bool
-	passes []*prom.Pass
+	passes []*metrics.Pass
 }
 
 // follow shows the run's metrics, where somebody wants them.
 func (c *conductor) follow() {
 	name := runName(c.run, nil)
-	followed := c.Collector.Begin(prom.Run{
+	followed := c.Collector.Begin(metrics.Run{
 		ID: name, Profile: c.Profile.Name, Version: c.Version, Upstream: c.Profile.Upstream.Kind, Schedule: c.Profile.Schedule.Kind,
 		Fleet: name, Started: time.Now(),
 	})
 	if followed == nil {
 		return
 	}
-	t := &shownTogether{followed: followed, looks: make([][]prom.Look, c.Count), up: make([]bool, c.Count)}
+	t := &shownTogether{followed: followed, looks: make([][]metrics.Look, c.Count), up: make([]bool, c.Count)}
 	c.shown = t
 	followed.Shards(t.shards)
 }
 
 // looked takes in what a shard tells.
-func (t *shownTogether) looked(shard int, looks []prom.Look) {
+func (t *shownTogether) looked(shard int, looks []metrics.Look) {
 	if t == nil {
 		return
 	}
@@ -54,7 +54,7 @@ func (t *shownTogether) looked(shard int, looks []prom.Look) {
 	defer t.mu.Unlock()
 	t.looks[shard], t.up[shard] = looks, true
 	for n := len(t.passes); n < len(looks); n++ {
-		t.passes = append(t.passes, t.followed.Pass(func() prom.Look { return t.together(n) }))
+		t.passes = append(t.passes, t.followed.Pass(func() metrics.Look { return t.together(n) }))
 	}
 }
 
@@ -69,13 +69,13 @@ func (t *shownTogether) down(shard int) {
 }
 
 // together is one look at pass n of all shards.
-func (t *shownTogether) together(n int) prom.Look {
+func (t *shownTogether) together(n int) metrics.Look {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.sum(n)
 }
 
-func (t *shownTogether) sum(n int) (out prom.Look) {
+func (t *shownTogether) sum(n int) (out metrics.Look) {
 	first := true
 	for _, looks := range t.looks {
 		switch {
@@ -90,12 +90,12 @@ func (t *shownTogether) sum(n int) (out prom.Look) {
 	return out
 }
 
-func (t *shownTogether) shards() []prom.Shard {
+func (t *shownTogether) shards() []metrics.Shard {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]prom.Shard, len(t.looks))
+	out := make([]metrics.Shard, len(t.looks))
 	for i, looks := range t.looks {
-		out[i] = prom.ShardOf(strconv.Itoa(i), t.up[i], looks)
+		out[i] = metrics.ShardOf(strconv.Itoa(i), t.up[i], looks)
 	}
 	return out
 }
@@ -121,7 +121,7 @@ func (t *shownTogether) finish(o *Outcome) {
 		}
 		shown := l.Health.Used
 		l.Health.Used, l.Health.Most = map[string]float64{}, map[string]int64{}
-		for name, process := range map[string]*results.Process{prom.Generator: &m.instrument.Process, prom.Target: m.target} {
+		for name, process := range map[string]*results.Process{metrics.Generator: &m.instrument.Process, metrics.Target: m.target} {
 			if process == nil {
 				continue
 			}
@@ -134,7 +134,7 @@ func (t *shownTogether) finish(o *Outcome) {
 		p.Settle(&l)
 	}
 	if o == nil {
-		t.followed.Finish(nil, prom.Figures{})
+		t.followed.Finish(nil, metrics.Figures{})
 	} else {
 		t.followed.Finish(o.Result, o.upstream)
 	}

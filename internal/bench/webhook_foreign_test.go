@@ -20,9 +20,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/witness"
-	"github.com/mcpload/mcpload/profiles"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/witness"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // hookServer is an MCP server that only webhooks know, written for these tests.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // A subscription that hears nothing has the watermarks that refreshes are
@@ -26,7 +26,7 @@ target: {embedded: {faults: "ttl(grant=600ms); expire(after=200ms)"}}
 		t.Fatal(err)
 	}
 	r := runs(t, Options{Profile: p, Embedded: func(ctx context.Context, args []string) (*Child, error) {
-		return inProcessWith(ctx, args, target.Options{AllowPrivateCallbacks: true, BufferEvents: 150})
+		return inProcessWith(ctx, args, refserver.Options{AllowPrivateCallbacks: true, BufferEvents: 150})
 	}}).Result
 	l := r.Lanes[0]
 	if n := l.Overhead.Causes["refresh"].Requests; n < 3*4 || r.Upstream.Accepted < 200 {

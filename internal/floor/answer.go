@@ -10,7 +10,7 @@ import (
 const active = `data: {"jsonrpc":"2.0","method":"notifications/events/active","params":{"cursor":null,"truncated":false}}` + "\n\n"
 
 const (
-	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"events":{"listChanged":false}}},"serverInfo":{"name":"mcpload-floor","version":"0.1"},"ttlMs":3600000,"cacheScope":"public"}`
+	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"events":{"listChanged":false}}},"serverInfo":{"name":"eventmeter-floor","version":"0.1"},"ttlMs":3600000,"cacheScope":"public"}`
 	listed     = `{"resultType":"complete","events":[{"name":"` + EventName + `","description":"One event for everybody.","delivery":["push"],"inputSchema":{"type":"object"},"payloadSchema":{"type":"object"}}]}`
 )
 

@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/floor"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/floor"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // deliveries is a Recorder that signals events.
 type deliveries struct {
-	mcpload.Recorder
-	came chan mcpload.Stamp
+	eventmeter.Recorder
+	came chan eventmeter.Stamp
 }
 
-func (d deliveries) Delivered(e mcpload.Delivery) {
+func (d deliveries) Delivered(e eventmeter.Delivery) {
 	select {
 	case d.came <- e.Stamp:
 	default:
@@ -36,9 +36,9 @@ func TestDialect(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer endpoint.Close(ctx)
-		rec := deliveries{mcpload.Tee(), make(chan mcpload.Stamp, 1)}
+		rec := deliveries{eventmeter.Tee(), make(chan eventmeter.Stamp, 1)}
 		lane, err := dialect.New(dialect.Options{
-			Clock: mcpload.NewClock(), Recorder: rec, Endpoint: endpoint, Mode: mcpload.Push,
+			Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: endpoint, Mode: eventmeter.Push,
 			Event: floor.EventName, Subscriptions: 3, HTTP: version,
 		})
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // EventName is the one event type.
@@ -135,7 +135,7 @@ func (f *Floor) tick() {
 	f.seq++
 	seq := f.seq
 	f.mu.Unlock()
-	stamp := mcpload.Stamp{Run: f.opts.Run, Seq: seq}
+	stamp := eventmeter.Stamp{Run: f.opts.Run, Seq: seq}
 	fr, _ := f.event(`{"note":"` + stamp.String() + `"`)
 	if f.opts.Sent != nil {
 		f.opts.Sent(seq)

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/floor"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/floor"
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"go.uber.org/goleak"
 )
 
@@ -101,7 +101,7 @@ func TestStreams(t *testing.T) {
 		}
 		for _, b := range bodies {
 			e := next(t, b, "notifications/events/event")
-			stamp, ok := mcpload.FindStamp(e.Data)
+			stamp, ok := eventmeter.FindStamp(e.Data)
 			if !ok || stamp.Run != 7 || stamp.Seq == 0 {
 				t.Fatalf("no probe id in %s", e.Data)
 			}

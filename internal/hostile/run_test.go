@@ -38,10 +38,10 @@ func build(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "mcpload")
+	program = filepath.Join(dir, "eventmeter")
 	if given := os.Getenv("HOSTILE_TEST_PROGRAM"); given != "" {
 		program = given
-	} else if out, err := exec.Command("go", "build", "-o", program, "github.com/mcpload/mcpload/cmd/mcpload").CombinedOutput(); err != nil {
+	} else if out, err := exec.Command("go", "build", "-o", program, "github.com/eventmeter/eventmeter/cmd/eventmeter").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
 		return 1
 	}

@@ -51,8 +51,8 @@ func Program(t testing.TB) string {
 	if err == nil {
 		return path
 	}
-	if os.Getenv("CI") != "" || os.Getenv("MCPLOAD_REQUIRE_TOOLS") != "" {
-		t.Fatal("prometheus is not installed, and CI or MCPLOAD_REQUIRE_TOOLS is set")
+	if os.Getenv("CI") != "" || os.Getenv("EVENTMETER_REQUIRE_TOOLS") != "" {
+		t.Fatal("prometheus is not installed, and CI or EVENTMETER_REQUIRE_TOOLS is set")
 	}
 	t.Skip("prometheus is not installed: install it to run this test")
 	return ""
@@ -154,7 +154,7 @@ func (s *Server) Scrape(t testing.TB, targets ...string) {
 	for i, target := range targets {
 		quoted[i] = fmt.Sprintf("%q", target)
 	}
-	text := fmt.Sprintf("%sscrape_configs:\n  - job_name: mcpload\n    static_configs: [{targets: [%s]}]\n", s.base, strings.Join(quoted, ", "))
+	text := fmt.Sprintf("%sscrape_configs:\n  - job_name: eventmeter\n    static_configs: [{targets: [%s]}]\n", s.base, strings.Join(quoted, ", "))
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // The CI systems that [Annotations] knows.
@@ -44,7 +44,7 @@ type note struct {
 	text   string
 }
 
-const thresholdTitle = "mcpload: threshold "
+const thresholdTitle = "eventmeter: threshold "
 
 // thresholdText is why a threshold did not hold.
 func thresholdText(v *results.Verdict) string {
@@ -58,10 +58,10 @@ func thresholdText(v *results.Verdict) string {
 func notes(r *results.Result) []note {
 	var out []note
 	if r.Partial {
-		out = append(out, note{true, "", "mcpload: partial run", r.Reason})
+		out = append(out, note{true, "", "eventmeter: partial run", r.Reason})
 	}
 	if r.Instrument.Bottleneck {
-		out = append(out, note{true, "", "mcpload: bottleneck", bottleneck(r)})
+		out = append(out, note{true, "", "eventmeter: bottleneck", bottleneck(r)})
 	}
 	for i := range r.Thresholds {
 		if v := &r.Thresholds[i]; !v.Passed {
@@ -69,10 +69,10 @@ func notes(r *results.Result) []note {
 		}
 	}
 	for _, u := range uncleanLines(lanesOf(r)) {
-		out = append(out, note{false, "", "mcpload: not clean", u.String()})
+		out = append(out, note{false, "", "eventmeter: not clean", u.String()})
 	}
 	for _, w := range r.Warnings {
-		out = append(out, note{false, w.Lane, "mcpload: " + w.Code, w.Text})
+		out = append(out, note{false, w.Lane, "eventmeter: " + w.Code, w.Text})
 	}
 	return out
 }
@@ -148,11 +148,11 @@ func (p *printer) gitlab(r *results.Result) {
 	if len(all) == 0 {
 		return
 	}
-	p.printf("\x1b[0Ksection_start:%d:mcpload\r\x1b[0Kmcpload: %s\n", r.Started.Unix(), plural(int64(len(all)), "finding"))
+	p.printf("\x1b[0Ksection_start:%d:eventmeter\r\x1b[0Keventmeter: %s\n", r.Started.Unix(), plural(int64(len(all)), "finding"))
 	for _, n := range all {
 		p.printf("%s %s: %s\n", strings.ToUpper(severity(n)), gitlabData(n.title), gitlabData(n.line()))
 	}
-	p.printf("\x1b[0Ksection_end:%d:mcpload\r\x1b[0K\n", r.Finished.Unix())
+	p.printf("\x1b[0Ksection_end:%d:eventmeter\r\x1b[0K\n", r.Finished.Unix())
 }
 
 // gitlabData breaks what could be taken for the marker of a section.
@@ -170,7 +170,7 @@ func (p *printer) teamcity(r *results.Result) {
 		if v.Lane != "" {
 			where = v.Lane
 		}
-		name := teamcityValue("mcpload." + where + ": " + v.Threshold)
+		name := teamcityValue("eventmeter." + where + ": " + v.Threshold)
 		p.printf("##teamcity[testStarted name='%s']\n", name)
 		if !v.Passed {
 			p.printf("##teamcity[testFailed name='%s' message='%s']\n", name, teamcityValue(thresholdText(v)))

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // Calibration is what a profile with cases found out: plan and measurement, lane
@@ -40,14 +40,14 @@ func (c *Calibration) failed() (n int) {
 }
 
 // CalibrationJUnit writes a calibration as a JUnit report: a test case for each
-// row, with mcpload.LANE as its class, and one that all cases were run.
+// row, with eventmeter.LANE as its class, and one that all cases were run.
 func CalibrationJUnit(w io.Writer, c *Calibration) error {
 	suite := junitSuite{
-		Name: "mcpload", Tests: len(c.Rows) + 1, Failures: c.failed(),
+		Name: "eventmeter", Tests: len(c.Rows) + 1, Failures: c.failed(),
 		Time: strconv.FormatFloat(c.Took.Seconds(), 'f', 3, 64), Timestamp: c.Started.UTC().Format(time.RFC3339),
 		Properties: []junitProperty{{"profile", Clean(c.Profile)}, {"version", Clean(c.Version)}},
 	}
-	whole := junitCase{Class: "mcpload.run", Name: "all cases were run", Time: "0"}
+	whole := junitCase{Class: "eventmeter.run", Name: "all cases were run", Time: "0"}
 	if c.Broken != "" {
 		whole.Error = problem("partial", Clean(c.Broken))
 		suite.Errors = 1
@@ -55,14 +55,14 @@ func CalibrationJUnit(w io.Writer, c *Calibration) error {
 	suite.Cases = append(suite.Cases, whole)
 	for i := range c.Rows {
 		r := &c.Rows[i]
-		row := junitCase{Class: "mcpload." + Clean(r.Lane), Name: r.name(), Time: "0"}
+		row := junitCase{Class: "eventmeter." + Clean(r.Lane), Name: r.name(), Time: "0"}
 		if !r.Passed {
 			row.Failure = problem("calibration", Clean(r.Text))
 		}
 		suite.Cases = append(suite.Cases, row)
 	}
 	return writeXML(w, junitSuites{
-		Name: "mcpload", Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suites: []junitSuite{suite},
+		Name: "eventmeter", Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suites: []junitSuite{suite},
 	})
 }
 
@@ -70,7 +70,7 @@ func CalibrationJUnit(w io.Writer, c *Calibration) error {
 // rows were equal, and those that were not.
 func CalibrationMarkdown(w io.Writer, c *Calibration) error {
 	p := &printer{w: w}
-	p.printf("### mcpload: calibration %s\n\n%d of %d rows equal, in %s.\n\n", Markup(c.Profile), len(c.Rows)-c.failed(), len(c.Rows), results.FormatNanos(results.Nanos(c.Took)))
+	p.printf("### eventmeter: calibration %s\n\n%d of %d rows equal, in %s.\n\n", Markup(c.Profile), len(c.Rows)-c.failed(), len(c.Rows), results.FormatNanos(results.Nanos(c.Took)))
 	if c.Broken != "" {
 		p.printf("**Partial:** %s\n\n", Markup(c.Broken))
 	}

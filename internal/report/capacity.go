@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // Capacity writes a capacity for a terminal: the knee, the whole curve, the

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // CompareText writes a comparison for a terminal or a chat: a table for each
@@ -59,7 +59,7 @@ func laneTitle(l *results.LaneChange) string {
 func sideText(s results.SideInfo) string {
 	if len(s.Runs) == 1 {
 		r := s.Runs[0]
-		return fmt.Sprintf("%s (run %s, mcpload %s)", Clean(r.Path), Clean(r.Run), Clean(r.Version))
+		return fmt.Sprintf("%s (run %s, eventmeter %s)", Clean(r.Path), Clean(r.Run), Clean(r.Version))
 	}
 	names := make([]string, len(s.Runs))
 	for i, r := range s.Runs {

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -157,10 +157,10 @@ func TestJUnit(t *testing.T) {
 	if c := s.Cases[0]; c.Error == nil || c.Error.Message != "interrupted "+Clean(hostile) {
 		t.Errorf("the reason did not survive: %+v", c.Error)
 	}
-	if c := s.Cases[3]; c.Class != "mcpload.push" || c.Failure == nil || c.Failure.Message != "measured: 300ms" {
+	if c := s.Cases[3]; c.Class != "eventmeter.push" || c.Failure == nil || c.Failure.Message != "measured: 300ms" {
 		t.Errorf("threshold: %+v", c)
 	}
-	if c := s.Cases[4]; c.Class != "mcpload.run" || c.Failure != nil {
+	if c := s.Cases[4]; c.Class != "eventmeter.run" || c.Failure != nil {
 		t.Errorf("passed threshold: %+v", c)
 	}
 }
@@ -175,8 +175,8 @@ func TestAnnotations(t *testing.T) {
 		golden(t, "annotations."+system+".txt", got)
 		// Whatever a target sends, a line begins with what we mean it to.
 		begin := map[string][]string{
-			GitHub: {"::error title=mcpload", "::warning title=mcpload"}, Azure: {"##vso[task.logissue type="},
-			TeamCity: {"##teamcity["}, GitLab: {"\x1b[0Ksection_", "ERROR mcpload", "WARNING mcpload"},
+			GitHub: {"::error title=eventmeter", "::warning title=eventmeter"}, Azure: {"##vso[task.logissue type="},
+			TeamCity: {"##teamcity["}, GitLab: {"\x1b[0Ksection_", "ERROR eventmeter", "WARNING eventmeter"},
 		}[system]
 		for _, line := range strings.Split(strings.TrimSuffix(got, "\n"), "\n") {
 			ok := false

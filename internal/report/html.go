@@ -10,7 +10,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // Page is one run of an HTML report.
@@ -161,13 +161,13 @@ func (c column) Label() string {
 }
 
 func newView(runs []Page) *view {
-	v := &view{Title: "mcpload: " + profileName(runs[0].Result), Several: len(runs) > 1, ShardHead: shardHead}
+	v := &view{Title: "eventmeter: " + profileName(runs[0].Result), Several: len(runs) > 1, ShardHead: shardHead}
 	if v.Several {
 		var names []string
 		for i := range runs {
 			names = append(names, Clean(runs[i].Name))
 		}
-		v.Title = "mcpload: " + listed(names)
+		v.Title = "eventmeter: " + listed(names)
 	}
 	of := huesOf(runs)
 	columns := make([][]column, len(runs))

@@ -3,7 +3,7 @@ package report
 import (
 	"slices"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // bars is one chart of what lanes cost, a bar for each lane. A bar has its

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // whereText says what was measured, the same in every report.
@@ -198,7 +198,7 @@ func probeOf(r *results.Result, lane int, e *results.Example) string {
 	if takesTurns(r) {
 		run += uint64(lane) // each turn has the next number
 	}
-	return mcpload.Stamp{Run: uint32(run), Source: uint16(e.Source), Seq: uint32(e.FromSeq)}.String()
+	return eventmeter.Stamp{Run: uint32(run), Source: uint16(e.Source), Seq: uint32(e.FromSeq)}.String()
 }
 
 func takesTurns(r *results.Result) bool { return len(r.Phases) > 0 && r.Phases[0].Lane != "" }

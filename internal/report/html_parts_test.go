@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // TestFiredOfAllTurns: what was fired is the run's, and not that of the lane
@@ -60,7 +60,7 @@ func TestFindings(t *testing.T) {
 		t.Fatalf("%d findings: %+v", len(got), got)
 	}
 	f := got[0]
-	probe := mcpload.Stamp{Run: 0xffffffff, Source: 3, Seq: 7}.String() // the second turn's
+	probe := eventmeter.Stamp{Run: 0xffffffff, Source: 3, Seq: 7}.String() // the second turn's
 	if f.Subs != "0, 10, 20, 30, 40, 50 and 3 more" || f.Range != "7 to 8" || f.At != "1s" || f.Probe != probe || f.Column.Lane != "b" {
 		t.Errorf("%+v, want the probe id %s", f, probe)
 	}
@@ -133,7 +133,7 @@ func TestOverlayOfThree(t *testing.T) {
 	if data, err := json.Marshal(v.Data); err != nil || strings.Contains(string(data), "\":null") {
 		t.Errorf("%v: the script is given null: %s", err, data)
 	}
-	if v.Title != "mcpload: A, B and C" {
+	if v.Title != "eventmeter: A, B and C" {
 		t.Errorf("title %q", v.Title)
 	}
 	if len(v.Runs) != 3 || len(v.Data.Runs) != 3 || v.Columns[2].Hue != 0 || v.Columns[5].Hue != 1 || len(v.Finds) != 3 {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // samplePage is a run whose curve and timeline can be computed by hand: 90
@@ -64,7 +64,7 @@ func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 		`<td>intended</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">10.0ms</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">100ms</td><td class="n">100ms</td>`,
 		`<th scope="row">4 s</th><td class="n">1</td><td class="n">5</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">2</td>`,
 		`<th scope="row">2 s</th><td class="n">0</td><td class="n">0</td><td class="n">–</td>`, // nothing happened, which is shown
-		`<td class="lanes">3</td><td class="n">1</td><td class="n">7 to 9</td><td><code>mcpl-00c0ffee-0001-00000007-`, "mcpload run --profile profile.yaml</code>", "&#34;name&#34;: &#34;hand&#34;",
+		`<td class="lanes">3</td><td class="n">1</td><td class="n">7 to 9</td><td><code>evtm-00c0ffee-0001-00000007-`, "eventmeter run --profile profile.yaml</code>", "&#34;name&#34;: &#34;hand&#34;",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q", want)
@@ -141,8 +141,8 @@ func TestHTMLBars(t *testing.T) {
 	if len(once) > shades || len(running)+1 > shades {
 		t.Errorf("%d and %d causes in %d shades", len(once), len(running)+1, shades)
 	}
-	for c := range mcpload.Causes {
-		if name := mcpload.Cause(c).String(); !slices.Contains(once, name) && !slices.Contains(running, name) {
+	for c := range eventmeter.Causes {
+		if name := eventmeter.Cause(c).String(); !slices.Contains(once, name) && !slices.Contains(running, name) {
 			t.Errorf("the cause %s is in no chart", name)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 func newRunView(p *Page) runView {
@@ -155,7 +155,7 @@ func health(r *results.Result) [][2]string {
 			machine += ", " + Clean(s)
 		}
 	}
-	return append(out, [2]string{"machine", machine}, [2]string{"mcpload", Clean(r.Version) + ", run " + Clean(r.Run)})
+	return append(out, [2]string{"machine", machine}, [2]string{"eventmeter", Clean(r.Version) + ", run " + Clean(r.Run)})
 }
 
 func profileName(r *results.Result) string {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 type junitSuites struct {
@@ -52,8 +52,8 @@ type junitProblem struct {
 }
 
 // JUnit writes the result as a JUnit report, which every CI system reads: a
-// test case for each threshold and lane, with mcpload.LANE as its class
-// (mcpload.run for figures of the run), one that the run was whole and one that
+// test case for each threshold and lane, with eventmeter.LANE as its class
+// (eventmeter.run for figures of the run), one that the run was whole and one that
 // the generator was not the bottleneck. A missed threshold is a failure; a
 // partial run, a bottleneck and a threshold that was not evaluated are errors,
 // because they say nothing about the target. None of them is skipped: a CI system
@@ -61,12 +61,12 @@ type junitProblem struct {
 // the suite's output, and what the upstream saw besides its properties. Several results are as many suites, named by their profiles and
 // numbered in their order.
 func JUnit(w io.Writer, runs ...*results.Result) error {
-	doc := junitSuites{Name: "mcpload"}
+	doc := junitSuites{Name: "eventmeter"}
 	took := 0.0
 	for i, r := range runs {
 		suite := junitOf(r)
 		if len(runs) > 1 {
-			suite.Name = fmt.Sprintf("mcpload %d: %s", i+1, profileName(r))
+			suite.Name = fmt.Sprintf("eventmeter %d: %s", i+1, profileName(r))
 		}
 		doc.Tests += suite.Tests
 		doc.Failures += suite.Failures
@@ -81,7 +81,7 @@ func JUnit(w io.Writer, runs ...*results.Result) error {
 // junitOf is the suite of one run.
 func junitOf(r *results.Result) junitSuite {
 	suite := junitSuite{
-		Name: "mcpload", Time: seconds(r), Timestamp: r.Started.UTC().Format(time.RFC3339),
+		Name: "eventmeter", Time: seconds(r), Timestamp: r.Started.UTC().Format(time.RFC3339),
 		Properties: []junitProperty{
 			{"run", Clean(r.Run)}, {"version", Clean(r.Version)}, {"target", Clean(r.Target.URL)},
 			{"protocol", agreedText(r)},
@@ -90,20 +90,20 @@ func junitOf(r *results.Result) junitSuite {
 	for _, f := range upstreamValues(&r.Upstream) {
 		suite.Properties = append(suite.Properties, junitProperty{"upstream." + f.path, f.text})
 	}
-	whole := junitCase{Class: "mcpload.run", Name: "the run was whole", Time: "0"}
+	whole := junitCase{Class: "eventmeter.run", Name: "the run was whole", Time: "0"}
 	if r.Partial {
 		whole.Error = problem("partial", Clean(r.Reason))
 	}
-	sound := junitCase{Class: "mcpload.run", Name: "the generator was not the bottleneck", Time: "0"}
+	sound := junitCase{Class: "eventmeter.run", Name: "the generator was not the bottleneck", Time: "0"}
 	if r.Instrument.Bottleneck {
 		sound.Error = problem("bottleneck", bottleneck(r))
 	}
 	suite.Cases = append(suite.Cases, whole, sound)
 	for i := range r.Thresholds {
 		v := &r.Thresholds[i]
-		c := junitCase{Class: "mcpload.run", Name: Clean(v.Threshold), Time: "0"}
+		c := junitCase{Class: "eventmeter.run", Name: Clean(v.Threshold), Time: "0"}
 		if v.Lane != "" {
-			c.Class = "mcpload." + Clean(v.Lane)
+			c.Class = "eventmeter." + Clean(v.Lane)
 		}
 		switch wordOf(v) {
 		case wordFailed:

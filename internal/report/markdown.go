@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // CompareMarkdown writes a comparison as a comment on a pull request: what
@@ -13,7 +13,7 @@ import (
 // escaped.
 func CompareMarkdown(w io.Writer, c *results.Comparison) error {
 	p := &printer{w: w}
-	p.printf("### mcpload comparison\n\n**A** %s  \n**B** %s\n\n", Markup(sideText(c.A)), Markup(sideText(c.B)))
+	p.printf("### eventmeter comparison\n\n**A** %s  \n**B** %s\n\n", Markup(sideText(c.A)), Markup(sideText(c.B)))
 	changed := 0
 	for i := range c.Lanes {
 		for k := range c.Lanes[i].Figures {
@@ -78,7 +78,7 @@ func (p *printer) row(cells ...string) { p.printf("| %s |\n", strings.Join(cells
 // target is escaped.
 func Markdown(w io.Writer, r *results.Result) error {
 	p := &printer{w: w}
-	p.printf("### mcpload: %s\n\n%s fired by %s from %s in %s.\n\n", Markup(whereText(r)), plural(r.Upstream.Fired, "event"), Markup(r.Upstream.Kind),
+	p.printf("### eventmeter: %s\n\n%s fired by %s from %s in %s.\n\n", Markup(whereText(r)), plural(r.Upstream.Fired, "event"), Markup(r.Upstream.Kind),
 		plural(int64(r.Upstream.Sources), "source"), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
 	if r.Partial {
 		p.printf("**Partial:** %s\n\n", Markup(r.Reason))

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // repeat is the command that makes the same run again, beside its profile.yaml.
 // A profile alone loads no host but this machine, and says nothing of processes.
 func repeat(r *results.Result) string {
-	words := []string{"mcpload run --profile profile.yaml"}
+	words := []string{"eventmeter run --profile profile.yaml"}
 	for _, host := range foreignHosts(r.Profile) {
 		words = append(words, "--allow-host "+shellWord(host))
 	}

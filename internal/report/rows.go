@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // The table of lanes side by side is defined here once. The text report and the

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // laneSettings are the settings of a lane that explain figures of it.

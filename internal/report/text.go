@@ -10,8 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // width is how wide the text report may be.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // upstream lists the figures that only the run's kind of upstream has.

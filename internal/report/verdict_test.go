@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // forms are the forms of a report that people read, without markup.
@@ -108,7 +108,7 @@ func TestEveryUncleanFigureIsShown(t *testing.T) {
 		if junit := write(t, func(w io.Writer) error { return JUnit(w, r) }); !strings.Contains(junit, "not clean: "+label) {
 			t.Errorf("JUnit does not say it: %s", label)
 		}
-		if notes := write(t, func(w io.Writer) error { return Annotations(w, r, GitHub) }); !strings.Contains(notes, "::warning title=mcpload%3A not clean::"+label) {
+		if notes := write(t, func(w io.Writer) error { return Annotations(w, r, GitHub) }); !strings.Contains(notes, "::warning title=eventmeter%3A not clean::"+label) {
 			t.Errorf("the annotations do not say it: %s\n%s", label, notes)
 		}
 	}
@@ -150,10 +150,10 @@ func TestNotEvaluatedIsNoPass(t *testing.T) {
 		t.Errorf("JUnit: %d errors, %d failures, %+v", doc.Errors, doc.Failures, c)
 	}
 	for system, want := range map[string]string{
-		GitHub:   "::error title=mcpload%3A threshold *.unexpected == 0::poll: not evaluated: nothing was owed to the lane",
-		Azure:    "type=error]mcpload: threshold *.unexpected == 0: poll: not evaluated",
-		GitLab:   "ERROR mcpload: threshold *.unexpected == 0: poll: not evaluated",
-		TeamCity: "testFailed name='mcpload.poll: *.unexpected == 0' message='not evaluated",
+		GitHub:   "::error title=eventmeter%3A threshold *.unexpected == 0::poll: not evaluated: nothing was owed to the lane",
+		Azure:    "type=error]eventmeter: threshold *.unexpected == 0: poll: not evaluated",
+		GitLab:   "ERROR eventmeter: threshold *.unexpected == 0: poll: not evaluated",
+		TeamCity: "testFailed name='eventmeter.poll: *.unexpected == 0' message='not evaluated",
 	} {
 		if got := write(t, func(w io.Writer) error { return Annotations(w, r, system) }); !strings.Contains(got, want) {
 			t.Errorf("%s lacks %q:\n%s", system, want, got)

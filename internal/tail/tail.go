@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/mcpload/mcpload/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 // DefaultMax is the Max of a zero Writer: 4 KiB.

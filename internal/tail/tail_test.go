@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/tail"
+	"github.com/eventmeter/eventmeter/internal/tail"
 )
 
 func TestLastLine(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/budget"
 )
 
 // What is incomplete on many streams together stays within their budget; the

@@ -3,7 +3,7 @@ package wire
 import (
 	"bytes"
 
-	"github.com/mcpload/mcpload/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/budget"
 )
 
 // Line is one line of a stream of newline-delimited messages. Data is only

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/mcpload/mcpload/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/budget"
 )
 
 // ErrTooLarge is returned for a message that is larger than its bound.

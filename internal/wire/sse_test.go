@@ -142,7 +142,7 @@ func FuzzEventStream(f *testing.F) {
 	})
 }
 
-const sampleFrame = `{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-90","name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3","eventId":"inner","note":"some text around mcpl-00000001-0000-00000001-26 and after"},"cursor":"c42","_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`
+const sampleFrame = `{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-90","name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3","eventId":"inner","note":"some text around evtm-00000001-0000-00000001-26 and after"},"cursor":"c42","_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`
 
 func TestEventStreamAllocatesNothing(t *testing.T) {
 	frame := []byte("event: message\nid: 12\ndata: " + sampleFrame + "\n\n")

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // Abilities are what a target can do beside telling of events.

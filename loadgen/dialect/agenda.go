@@ -5,14 +5,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // agenda keeps the refreshes of a lane: one goroutine and one timer for all of
 // them, and a bounded number of goroutines for those that are due.
 type agenda struct {
-	clock *mcpload.Clock
+	clock *eventmeter.Clock
 	wake  chan struct{}
 	stop  chan struct{}
 	done  chan struct{}
@@ -25,7 +25,7 @@ type agenda struct {
 }
 
 type entry struct {
-	at    mcpload.Instant
+	at    eventmeter.Instant
 	hook  *hook
 	index int
 }
@@ -34,7 +34,7 @@ type entry struct {
 // are late, which is what a client with so many subscriptions would be.
 const refreshesAtOnce = 64
 
-func newAgenda(clock *mcpload.Clock) *agenda {
+func newAgenda(clock *eventmeter.Clock) *agenda {
 	a := &agenda{
 		clock: clock, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 		room: make(chan struct{}, refreshesAtOnce), of: map[*hook]*entry{},
@@ -44,7 +44,7 @@ func newAgenda(clock *mcpload.Clock) *agenda {
 }
 
 // add plans a refresh of k, in place of the one that was planned.
-func (a *agenda) add(at mcpload.Instant, k *hook) {
+func (a *agenda) add(at eventmeter.Instant, k *hook) {
 	a.mu.Lock()
 	if e := a.of[k]; e != nil {
 		e.at = at

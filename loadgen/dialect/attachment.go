@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // attachment is one turn of a subscription at being open, from Attaching to
 // Detached or Failed, and what all systems report of it: each state once, and
 // none after the end. Lanes embed it in their own runs.
 type attachment struct {
-	sub mcpload.Sub
+	sub eventmeter.Sub
 	to  *caller // the lane's: its recorder and its clock
 	// ctx is over with the attachment; cancel has it end.
 	ctx    context.Context
@@ -25,7 +25,7 @@ type attachment struct {
 	// asked is, of a poller, when the last poll was sent that reached the end of
 	// what there was, or that failed. held tells that a long poll is at the
 	// target, which answers as soon as something happens.
-	asked mcpload.Instant
+	asked eventmeter.Instant
 	held  bool
 }
 
@@ -51,12 +51,12 @@ func (a *attachment) wasActive() bool {
 }
 
 // activate reports Active, once.
-func (a *attachment) activate(at mcpload.Instant) {
+func (a *attachment) activate(at eventmeter.Instant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.active && !a.over {
 		a.active = true
-		a.to.rec.Changed(mcpload.Transition{Sub: a.sub, To: mcpload.Active, At: at})
+		a.to.rec.Changed(eventmeter.Transition{Sub: a.sub, To: eventmeter.Active, At: at})
 	}
 }
 
@@ -66,7 +66,7 @@ func (a *attachment) fail(err error) {
 	defer a.mu.Unlock()
 	if !a.over {
 		a.over = true
-		a.to.rec.Changed(mcpload.Transition{Sub: a.sub, To: mcpload.Failed, At: a.to.clock.Now(), Reason: line(err.Error()), Seen: a.seen()})
+		a.to.rec.Changed(eventmeter.Transition{Sub: a.sub, To: eventmeter.Failed, At: a.to.clock.Now(), Reason: line(err.Error()), Seen: a.seen()})
 		a.cancel()
 	}
 }
@@ -79,13 +79,13 @@ func (a *attachment) leave() bool {
 		return false
 	}
 	a.over = true
-	a.to.rec.Changed(mcpload.Transition{Sub: a.sub, To: mcpload.Detaching, At: a.to.clock.Now(), Seen: a.seen()})
+	a.to.rec.Changed(eventmeter.Transition{Sub: a.sub, To: eventmeter.Detaching, At: a.to.clock.Now(), Seen: a.seen()})
 	return true
 }
 
 // seen is until when the attachment could have received what was fired; 0 means
 // until now. The caller holds the lock.
-func (a *attachment) seen() mcpload.Instant {
+func (a *attachment) seen() eventmeter.Instant {
 	if a.held {
 		return 0
 	}

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // serve starts a server that knows the modern handshake and leaves the rest to f.
@@ -59,13 +59,13 @@ func TestSilentStreamIsGivenUp(t *testing.T) {
 		<-r.Context().Done()
 	})
 	d, rec := lane(t, dialect.EndpointOptions{URL: url}, dialect.Options{
-		Mode: mcpload.Push, Push: dialect.PushOptions{Heartbeat: 50 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Mode: eventmeter.Push, Push: dialect.PushOptions{Heartbeat: 50 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
 	})
 	attach(t, d, 1)
 	rec.wait(t, "the second reconnect", func(m *memory) bool {
-		return m.noticed(mcpload.DeadStream) >= 2 && m.noticed(mcpload.Reconnected) >= 2 && m.causes(mcpload.Reconnect) >= 2
+		return m.noticed(eventmeter.DeadStream) >= 2 && m.noticed(eventmeter.Reconnected) >= 2 && m.causes(eventmeter.Reconnect) >= 2
 	})
-	if got := rec.states(0); !slices.Equal(got, []mcpload.State{mcpload.Attaching, mcpload.Active}) {
+	if got := rec.states(0); !slices.Equal(got, []eventmeter.State{eventmeter.Attaching, eventmeter.Active}) {
 		t.Errorf("states %v", got)
 	}
 }
@@ -79,7 +79,7 @@ func TestManyStreamsTakeSeveralConnections(t *testing.T) {
 		<-r.Context().Done()
 	})
 	const streams = 350
-	d, _ := lane(t, dialect.EndpointOptions{URL: url}, dialect.Options{Mode: mcpload.Push, HTTP: "h2c", Subscriptions: streams})
+	d, _ := lane(t, dialect.EndpointOptions{URL: url}, dialect.Options{Mode: eventmeter.Push, HTTP: "h2c", Subscriptions: streams})
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -97,7 +97,7 @@ func TestManyStreamsTakeSeveralConnections(t *testing.T) {
 }
 
 func TestThrottledUntilTheTimeIsUp(t *testing.T) {
-	for _, mode := range []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook} {
+	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		t.Run(string(mode), func(t *testing.T) {
 			var calls atomic.Int32
 			ctx, cancel := context.WithCancel(t.Context())
@@ -163,19 +163,19 @@ func TestLostSessionIsMadeAnew(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL, Era: dialect.Legacy}, dialect.Options{
-		Mode: mcpload.Poll, Poll: dialect.PollOptions{Floor: time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Mode: eventmeter.Poll, Poll: dialect.PollOptions{Floor: time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
 	})
 	attach(t, d, 1)
 	rec.wait(t, "polls in a second session", func(*memory) bool { return sessions.Load() == 2 && polls.Load() > 5 })
-	if got := rec.states(0); !slices.Equal(got, []mcpload.State{mcpload.Attaching, mcpload.Active}) {
+	if got := rec.states(0); !slices.Equal(got, []eventmeter.State{eventmeter.Attaching, eventmeter.Active}) {
 		t.Errorf("states %v", got)
 	}
 }
 
 func TestRotationAndRefreshLoseNothing(t *testing.T) {
-	w := newWorld(t, target.Options{TTLMin: 300 * time.Millisecond, DualSignGrace: 100 * time.Millisecond})
+	w := newWorld(t, refserver.Options{TTLMin: 300 * time.Millisecond, DualSignGrace: 100 * time.Millisecond})
 	d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, dialect.Options{
-		Mode:      mcpload.Webhook,
+		Mode:      eventmeter.Webhook,
 		Arguments: func(int) json.RawMessage { return json.RawMessage(`{"channel":"r"}`) },
 		Webhook:   dialect.WebhookOptions{Authority: w.authority, TTL: 300 * time.Millisecond, RotateEvery: 1},
 	})
@@ -184,19 +184,19 @@ func TestRotationAndRefreshLoseNothing(t *testing.T) {
 	for refreshed := 0; refreshed < 5; {
 		seq++
 		w.fire(t, "r", 0, seq)
-		rec.wait(t, "the event", func(m *memory) bool { refreshed = m.causes(mcpload.Refresh); return m.seen(0, 0)[seq] > 0 })
+		rec.wait(t, "the event", func(m *memory) bool { refreshed = m.causes(eventmeter.Refresh); return m.seen(0, 0)[seq] > 0 })
 	}
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if n := rec.noticed(mcpload.Rejected); n > 0 {
+	if n := rec.noticed(eventmeter.Rejected); n > 0 {
 		t.Errorf("%d deliveries were rejected", n)
 	}
 }
 
 func TestRefusedCopiesComeAgain(t *testing.T) {
-	w := newWorld(t, target.Options{RetryBase: 5 * time.Millisecond})
+	w := newWorld(t, refserver.Options{RetryBase: 5 * time.Millisecond})
 	d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, dialect.Options{
-		Mode: mcpload.Webhook, Seed: 7,
+		Mode: eventmeter.Webhook, Seed: 7,
 		Webhook: dialect.WebhookOptions{Authority: w.authority, Refuse: 0.5, AckDelay: time.Millisecond},
 	})
 	attach(t, d, 1)
@@ -221,14 +221,14 @@ func TestRefusedCopiesComeAgain(t *testing.T) {
 			refused++
 		}
 	}
-	if refused < 5 || refused > 35 || rec.causes(mcpload.Retry) < refused {
-		t.Errorf("%d of %d refused, %d retries", refused, events, rec.causes(mcpload.Retry))
+	if refused < 5 || refused > 35 || rec.causes(eventmeter.Retry) < refused {
+		t.Errorf("%d of %d refused, %d retries", refused, events, rec.causes(eventmeter.Retry))
 	}
 }
 
 func TestChurn(t *testing.T) {
-	w := newWorld(t, target.Options{NextPoll: 50 * time.Millisecond})
-	for _, mode := range []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook} {
+	w := newWorld(t, refserver.Options{NextPoll: 50 * time.Millisecond})
+	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		t.Run(string(mode), func(t *testing.T) {
 			d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, dialect.Options{
 				Mode: mode, Subscriptions: 4, Webhook: dialect.WebhookOptions{Authority: w.authority},
@@ -260,7 +260,7 @@ func TestChurn(t *testing.T) {
 				t.Errorf("attached after the end: %v", err)
 			}
 			for i := range uint32(4) {
-				if s := rec.states(i); len(s) != 24 || s[23] != mcpload.Detached {
+				if s := rec.states(i); len(s) != 24 || s[23] != eventmeter.Detached {
 					t.Errorf("subscription %d went through %v", i, s)
 				}
 			}
@@ -269,7 +269,7 @@ func TestChurn(t *testing.T) {
 }
 
 func TestDetachWhileAttaching(t *testing.T) {
-	for _, mode := range []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook} {
+	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		t.Run(string(mode), func(t *testing.T) {
 			asked := make(chan struct{}, 1)
 			url := serve(t, nil, func(w http.ResponseWriter, r *http.Request, id json.RawMessage, method string) {
@@ -290,7 +290,7 @@ func TestDetachWhileAttaching(t *testing.T) {
 			if err := <-attached; err == nil {
 				t.Error("attached all the same")
 			}
-			if s := rec.states(0); !slices.Equal(s, []mcpload.State{mcpload.Attaching, mcpload.Detaching, mcpload.Detached}) {
+			if s := rec.states(0); !slices.Equal(s, []eventmeter.State{eventmeter.Attaching, eventmeter.Detaching, eventmeter.Detached}) {
 				t.Errorf("states %v", s)
 			}
 		})
@@ -302,7 +302,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := dialect.Options{Clock: mcpload.NewClock(), Recorder: newMemory(), Endpoint: ep, Mode: mcpload.Poll, Event: "e"}
+	good := dialect.Options{Clock: eventmeter.NewClock(), Recorder: newMemory(), Endpoint: ep, Mode: eventmeter.Poll, Event: "e"}
 	for want, change := range map[string]func(*dialect.Options){
 		"system":    func(o *dialect.Options) { o.System = "x" },
 		"mode":      func(o *dialect.Options) { o.Mode = "x" },
@@ -310,9 +310,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		"Clock":     func(o *dialect.Options) { o.Clock = nil },
 		"http":      func(o *dialect.Options) { o.HTTP = "3" },
 		"https":     func(o *dialect.Options) { o.HTTP = "2" },
-		"refreshAt": func(o *dialect.Options) { o.Mode, o.Webhook.RefreshAt = mcpload.Webhook, 2 },
-		"refuse":    func(o *dialect.Options) { o.Mode, o.Webhook.Refuse = mcpload.Webhook, 2 },
-		"callback":  func(o *dialect.Options) { o.Mode, o.Webhook.Callback = mcpload.Webhook, "http://x" },
+		"refreshAt": func(o *dialect.Options) { o.Mode, o.Webhook.RefreshAt = eventmeter.Webhook, 2 },
+		"refuse":    func(o *dialect.Options) { o.Mode, o.Webhook.Refuse = eventmeter.Webhook, 2 },
+		"callback":  func(o *dialect.Options) { o.Mode, o.Webhook.Callback = eventmeter.Webhook, "http://x" },
 	} {
 		o := good
 		change(&o)
@@ -345,10 +345,10 @@ func TestCommentsAreNoHeartbeat(t *testing.T) {
 		}
 	})
 	d, rec := lane(t, dialect.EndpointOptions{URL: url}, dialect.Options{
-		Mode: mcpload.Push, Push: dialect.PushOptions{Heartbeat: 30 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Mode: eventmeter.Push, Push: dialect.PushOptions{Heartbeat: 30 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
 	})
 	attach(t, d, 1)
-	rec.wait(t, "a second stream", func(m *memory) bool { return streams.Load() > 1 && m.noticed(mcpload.DeadStream) > 0 })
+	rec.wait(t, "a second stream", func(m *memory) bool { return streams.Load() > 1 && m.noticed(eventmeter.DeadStream) > 0 })
 }
 
 // A stream's field retry is the least time that clients stay away.
@@ -375,10 +375,10 @@ func TestStreamComesBackNoSoonerThanAsked(t *testing.T) {
 		<-r.Context().Done()
 	})
 	d, rec := lane(t, dialect.EndpointOptions{URL: url}, dialect.Options{
-		Mode: mcpload.Push, Push: dialect.PushOptions{BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Mode: eventmeter.Push, Push: dialect.PushOptions{BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
 	})
 	attach(t, d, 1)
-	rec.wait(t, "the second stream", func(m *memory) bool { return m.noticed(mcpload.Reconnected) > 0 })
+	rec.wait(t, "the second stream", func(m *memory) bool { return m.noticed(eventmeter.Reconnected) > 0 })
 	mu.Lock()
 	defer mu.Unlock()
 	if away := began.Sub(ended); away < asked {

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/budget"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // The methods of the MCP Events draft, and what ends a stream in the legacy era.
@@ -69,18 +69,18 @@ type caller struct {
 	transport http.RoundTripper
 	url       *url.URL
 	host      string
-	clock     *mcpload.Clock
-	rec       mcpload.Recorder // of a lane; nil otherwise
-	pipe      *pipe            // nil unless the target is a program
-	traffic   *wire.Traffic    // of what goes over the pipe; nil = counted nowhere
-	patience  *patience        // with the ends of answers; nil = they are not waited for
+	clock     *eventmeter.Clock
+	rec       eventmeter.Recorder // of a lane; nil otherwise
+	pipe      *pipe               // nil unless the target is a program
+	traffic   *wire.Traffic       // of what goes over the pipe; nil = counted nowhere
+	patience  *patience           // with the ends of answers; nil = they are not waited for
 	budget    *budget.Budget
 	lane      uint16 // of rec
 }
 
 // caller makes a caller of the endpoint's own, whose connections the handshakes
 // use, too.
-func (e *Endpoint) caller(clock *mcpload.Clock, traffic *wire.Traffic) caller {
+func (e *Endpoint) caller(clock *eventmeter.Clock, traffic *wire.Traffic) caller {
 	return caller{transport: e.transport, url: e.url, host: e.host, clock: clock, pipe: e.pipe, traffic: traffic, patience: &e.patience, budget: e.opts.Budget}
 }
 
@@ -96,7 +96,7 @@ func (e *Endpoint) laneCaller(opts *Options, transport http.RoundTripper, traffi
 type answer struct {
 	err    *callError
 	msg    wire.Message
-	at     mcpload.Instant // when the last byte was read
+	at     eventmeter.Instant // when the last byte was read
 	took   time.Duration
 	up     int64
 	down   int64

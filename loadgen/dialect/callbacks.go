@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // callbacks is where a lane is called back: its listener, who receives there,
@@ -18,7 +18,7 @@ type callbacks struct {
 	receiver *sinks.Receiver
 	refuse   refusals
 	prefix   string
-	failedAt atomic.Int64 // when the last connection failed, a mcpload.Instant
+	failedAt atomic.Int64 // when the last connection failed, a eventmeter.Instant
 }
 
 // listenForCallbacks opens the lane's listener. r is what the receiver is asked
@@ -38,7 +38,7 @@ func listenForCallbacks(o *Options, r sinks.ReceiverOptions) (*callbacks, error)
 		Failed: func(reason string) {
 			now := o.Clock.Now()
 			c.failedAt.Store(int64(now))
-			o.Recorder.Noticed(mcpload.Notice{Sub: mcpload.Sub{Lane: o.Lane}, Kind: mcpload.Undeliverable, At: now, Detail: line(reason)})
+			o.Recorder.Noticed(eventmeter.Notice{Sub: eventmeter.Sub{Lane: o.Lane}, Kind: eventmeter.Undeliverable, At: now, Detail: line(reason)})
 		},
 	})
 	if err != nil {
@@ -72,15 +72,15 @@ func (c *callbacks) accepted() int64 {
 }
 
 // path makes the path of a new callback, which nobody can guess, below root.
-func (c *callbacks) path(root string, sub mcpload.Sub) string {
+func (c *callbacks) path(root string, sub eventmeter.Sub) string {
 	var nonce [12]byte
 	rand.Read(nonce[:])
 	return c.prefix + fmt.Sprintf("%s%d-%d-%s", root, sub.Lane, sub.Index, hex.EncodeToString(nonce[:]))
 }
 
 // inbound is the report of a request that the target made.
-func (c *callbacks) inbound(cause mcpload.Cause, method string, at mcpload.Instant, size, status int) mcpload.Call {
-	call := mcpload.Call{
+func (c *callbacks) inbound(cause eventmeter.Cause, method string, at eventmeter.Instant, size, status int) eventmeter.Call {
+	call := eventmeter.Call{
 		Cause: cause, At: at, Requests: 1, Up: int64(answerSize), Down: int64(size),
 		Connections: c.listener.TakeAccepted(), Method: method,
 	}
@@ -92,9 +92,9 @@ func (c *callbacks) inbound(cause mcpload.Cause, method string, at mcpload.Insta
 
 // refused is the notice of a delivery that this side refuses. Its probe id, if
 // there is one, tells that the event is not lost without a trace.
-func refused(sub mcpload.Sub, kind mcpload.NoticeKind, in *sinks.Inbound, detail string) mcpload.Notice {
-	stamp, probed := mcpload.FindStamp(in.Body)
-	return mcpload.Notice{Sub: sub, Kind: kind, At: in.At, Detail: line(detail), Stamp: stamp, Refused: probed}
+func refused(sub eventmeter.Sub, kind eventmeter.NoticeKind, in *sinks.Inbound, detail string) eventmeter.Notice {
+	stamp, probed := eventmeter.FindStamp(in.Body)
+	return eventmeter.Notice{Sub: sub, Kind: kind, At: in.At, Detail: line(detail), Stamp: stamp, Refused: probed}
 }
 
 // answerSize is what an answer of the listener takes at least in HTTP/1.1: the

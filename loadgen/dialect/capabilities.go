@@ -7,7 +7,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // capabilities is the object of what the endpoint advertises.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"sync/atomic"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // claims finds out what cursors claim. A cursor is opaque; but one that came
@@ -43,13 +43,13 @@ func checkOf(key, event uint64, run uint32) uint64 {
 }
 
 // keyOf hashes a cursor, the arguments and the principal.
-func (r *run) keyOf(cursor []byte) uint64 { return mcpload.HashID(cursor) ^ r.group }
+func (r *run) keyOf(cursor []byte) uint64 { return eventmeter.HashID(cursor) ^ r.group }
 
 // none tells whether a target gave no cursor.
 func none(cursor []byte) bool { return len(cursor) == 0 || string(cursor) == "null" }
 
 // comesWith keeps the cursor that an event came with.
-func (d *events) comesWith(r *run, cursor []byte, stamp mcpload.Stamp) {
+func (d *events) comesWith(r *run, cursor []byte, stamp eventmeter.Stamp) {
 	if none(cursor) {
 		return
 	}
@@ -57,7 +57,7 @@ func (d *events) comesWith(r *run, cursor []byte, stamp mcpload.Stamp) {
 	r.mu.Lock()
 	if !bytes.Equal(r.cursor, cursor) {
 		r.cursor = append(r.cursor[:0], cursor...)
-	} else if r.stands != (mcpload.Stamp{}) && r.stands != stamp {
+	} else if r.stands != (eventmeter.Stamp{}) && r.stands != stamp {
 		c.ambiguous.Store(true)
 	}
 	r.stands = stamp
@@ -68,7 +68,7 @@ func (d *events) comesWith(r *run, cursor []byte, stamp mcpload.Stamp) {
 }
 
 // keep makes a cursor known to siblings.
-func (c *claims) keep(key uint64, stamp mcpload.Stamp) {
+func (c *claims) keep(key uint64, stamp eventmeter.Stamp) {
 	k := &c.known[key%knownCursors]
 	event := uint64(stamp.Source)<<32 | uint64(stamp.Seq)
 	check := checkOf(key, event, stamp.Run)
@@ -85,39 +85,39 @@ func (c *claims) keep(key uint64, stamp mcpload.Stamp) {
 
 // find returns the event that a sibling got under a cursor; none has the
 // sequence number 0.
-func (c *claims) find(key uint64) mcpload.Stamp {
+func (c *claims) find(key uint64) eventmeter.Stamp {
 	if c.known == nil {
-		return mcpload.Stamp{}
+		return eventmeter.Stamp{}
 	}
 	k := &c.known[key%knownCursors]
 	event, check := k.event.Load(), k.check.Load()
 	run := uint32(check >> 32)
 	if k.key.Load() != key || check != checkOf(key, event, run) {
-		return mcpload.Stamp{}
+		return eventmeter.Stamp{}
 	}
-	return mcpload.Stamp{Run: run, Source: uint16(event >> 32), Seq: uint32(event)}
+	return eventmeter.Stamp{Run: run, Source: uint16(event >> 32), Seq: uint32(event)}
 }
 
 // claim reports what a cursor claims that came by itself, if that is known and
 // was not claimed just before. It does not keep the cursor.
-func (d *events) claim(r *run, cursor []byte, at mcpload.Instant) {
+func (d *events) claim(r *run, cursor []byte, at eventmeter.Instant) {
 	if none(cursor) || d.claims.ambiguous.Load() {
 		return
 	}
 	r.mu.Lock()
-	var stands mcpload.Stamp
+	var stands eventmeter.Stamp
 	if bytes.Equal(r.cursor, cursor) {
 		stands = r.stands
 	}
-	if stands == (mcpload.Stamp{}) {
+	if stands == (eventmeter.Stamp{}) {
 		stands = d.claims.find(r.keyOf(cursor))
 	}
-	news := stands != (mcpload.Stamp{}) && stands != r.claimed
+	news := stands != (eventmeter.Stamp{}) && stands != r.claimed
 	if news {
 		r.claimed = stands
 	}
 	r.mu.Unlock()
 	if news {
-		d.rec.Noticed(mcpload.Notice{Sub: r.sub, Kind: mcpload.Claimed, At: at, Stamp: stands})
+		d.rec.Noticed(eventmeter.Notice{Sub: r.sub, Kind: eventmeter.Claimed, At: at, Stamp: stands})
 	}
 }

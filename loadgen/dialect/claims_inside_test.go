@@ -5,20 +5,20 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // heard keeps what is claimed.
 type heard struct {
-	mcpload.Recorder
+	eventmeter.Recorder
 	mu     sync.Mutex
 	claims []uint32 // of subscription 0
 }
 
-func (h *heard) Noticed(n mcpload.Notice) {
+func (h *heard) Noticed(n eventmeter.Notice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n.Kind == mcpload.Claimed && n.Sub.Index == 0 {
+	if n.Kind == eventmeter.Claimed && n.Sub.Index == 0 {
 		h.claims = append(h.claims, n.Stamp.Seq)
 	}
 }
@@ -58,11 +58,11 @@ func TestClaims(t *testing.T) {
 			}
 			var runs [3]*run
 			for i := range runs {
-				runs[i] = &run{attachment: attachment{sub: mcpload.Sub{Index: uint32(i)}}, group: uint64(i / 2)}
+				runs[i] = &run{attachment: attachment{sub: eventmeter.Sub{Index: uint32(i)}}, group: uint64(i / 2)}
 			}
 			for _, s := range c.steps {
 				if s.seq > 0 {
-					d.comesWith(runs[s.sub], []byte(s.cursor), mcpload.Stamp{Run: 7, Source: 3, Seq: s.seq})
+					d.comesWith(runs[s.sub], []byte(s.cursor), eventmeter.Stamp{Run: 7, Source: 3, Seq: s.seq})
 				} else {
 					d.claim(runs[s.sub], []byte(s.cursor), 1)
 					runs[s.sub].setCursor([]byte(s.cursor))
@@ -86,9 +86,9 @@ func TestClaimsTorn(t *testing.T) {
 		wg.Go(func() {
 			for i := range uint32(20000) {
 				n := 1 + (i+w)%50
-				c.keep(key(n), mcpload.Stamp{Run: 1, Source: uint16(n), Seq: n})
+				c.keep(key(n), eventmeter.Stamp{Run: 1, Source: uint16(n), Seq: n})
 				n = 1 + (3*i+w)%50
-				if s := c.find(key(n)); s != (mcpload.Stamp{}) && s != (mcpload.Stamp{Run: 1, Source: uint16(n), Seq: n}) {
+				if s := c.find(key(n)); s != (eventmeter.Stamp{}) && s != (eventmeter.Stamp{Run: 1, Source: uint16(n), Seq: n}) {
 					t.Errorf("cursor %d was found to stand for %v", n, s)
 					return
 				}

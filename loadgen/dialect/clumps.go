@@ -3,7 +3,7 @@ package dialect
 import (
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // figureClumped counts the connections of streams on which [clumps] found a
@@ -34,9 +34,9 @@ const (
 //
 // The zero value is ready. It belongs to the goroutine that reads the stream.
 type clumps struct {
-	at     int64           // bytes read so far
-	last   mcpload.Instant // when the last of them were
-	within bool            // they ended within a message
+	at     int64              // bytes read so far
+	last   eventmeter.Instant // when the last of them were
+	within bool               // they ended within a message
 	cuts   int
 	cut    int64 // where the last cut was
 	step   int64 // greatest common divisor of the distances between cuts
@@ -44,7 +44,7 @@ type clumps struct {
 
 // piece takes note of n bytes, read at that instant and ending within a message
 // or not. It returns true once, when a buffer is found.
-func (c *clumps) piece(n int, at mcpload.Instant, within bool) bool {
+func (c *clumps) piece(n int, at eventmeter.Instant, within bool) bool {
 	found := false
 	if c.within && at.Sub(c.last) >= clumpPause {
 		if c.cuts++; c.cuts > 1 {

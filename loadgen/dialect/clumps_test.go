@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // arrival is bytes that were read, after a pause.
@@ -18,7 +18,7 @@ type arrival struct {
 
 func foundClumps(all []arrival) (n int) {
 	var c clumps
-	var now mcpload.Instant
+	var now eventmeter.Instant
 	for _, a := range all {
 		now = now.Add(a.after)
 		if c.piece(a.n, now, a.within) {

@@ -8,8 +8,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Dialect is the client side of one system for one lane. It is safe for
@@ -67,14 +67,14 @@ type Receiver interface {
 // Options describes a lane. Clock, Recorder, Endpoint, Mode, Event and
 // Subscriptions must be set; everything else has a working zero value.
 type Options struct {
-	Clock    *mcpload.Clock
-	Recorder mcpload.Recorder
+	Clock    *eventmeter.Clock
+	Recorder eventmeter.Recorder
 	Endpoint *Endpoint
 	// Lane is the lane's number, as it appears in every report.
 	Lane uint16
 	// System is the system spoken: "events" (also the meaning of "").
 	System string
-	Mode   mcpload.Mode
+	Mode   eventmeter.Mode
 	// Event is the name of the event type to subscribe to.
 	Event string
 	// Arguments gives the arguments of subscription i, a JSON object. nil, or
@@ -111,11 +111,11 @@ type Options struct {
 	// Acked, if not nil, tells when an emission was acknowledged to the
 	// upstream, 0 = not, or not yet. It is asked on the hot path of streams that
 	// were opened again, to tell replayed events from live ones.
-	Acked func(mcpload.Stamp) mcpload.Instant
+	Acked func(eventmeter.Stamp) eventmeter.Instant
 	// Sole, if not nil, tells which emission an update without a payload stands
 	// for, which came to a subscription at that instant; false where it cannot
 	// be told. It is asked before the update is reported.
-	Sole func(sub mcpload.Sub, at mcpload.Instant) (mcpload.Emission, bool)
+	Sole func(sub eventmeter.Sub, at eventmeter.Instant) (eventmeter.Emission, bool)
 	// SEP975 is of system sep-975 only.
 	SEP975 SEP975Options
 }
@@ -227,7 +227,7 @@ type EventType struct {
 	Description string
 	// Delivery are the modes offered; empty when the server named none
 	// (delivery left out, or null), which says nothing about what works.
-	Delivery      []mcpload.Mode
+	Delivery      []eventmeter.Mode
 	InputSchema   json.RawMessage
 	PayloadSchema json.RawMessage
 }

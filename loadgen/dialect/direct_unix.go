@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // directTransport carries exchanges over HTTP/1.1 in plain text. The goroutine

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // maxPages bounds events/list: a server whose cursor never ends is broken.
@@ -68,7 +68,7 @@ type listedEvent struct {
 func (e listedEvent) eventType() EventType {
 	t := EventType{Name: string(e.Name), Description: string(e.Description), InputSchema: e.InputSchema, PayloadSchema: e.PayloadSchema}
 	for _, m := range e.Delivery {
-		t.Delivery = append(t.Delivery, mcpload.Mode(m))
+		t.Delivery = append(t.Delivery, eventmeter.Mode(m))
 	}
 	return t
 }
@@ -84,7 +84,7 @@ func (d *events) list(ctx context.Context, agreed *agreement, cursor json.RawMes
 	_, body := d.build(method, o, agreed)
 	a := d.call(ctx, method, agreed.headers[method], body)
 	defer a.release()
-	d.called(mcpload.Discovery, method, a)
+	d.called(eventmeter.Discovery, method, a)
 	if a.err != nil {
 		return listPage{}, a.err
 	}

@@ -1,6 +1,6 @@
 // Package dialect is the client side of the systems that deliver events over
 // MCP: it subscribes as a client would, receives what the target delivers, and
-// tells a [mcpload.Recorder] everything that it sees.
+// tells a [eventmeter.Recorder] everything that it sees.
 //
 // A [Dialect] serves one lane, that is one group of equal subscriptions. Lanes
 // share an [Endpoint], which knows where the target is, who calls it and which
@@ -8,7 +8,7 @@
 //
 // # What is counted
 //
-// Every HTTP exchange with the target is one [mcpload.Call]. Up and Down hold
+// Every HTTP exchange with the target is one [eventmeter.Call]. Up and Down hold
 // message bodies and HTTP header fields in their HTTP/1.1 spelling (header
 // compression, TLS records and TCP are not seen); [Meter] gives the bytes that
 // really passed the sockets of a lane. The Down of a call with cause Events

@@ -15,11 +15,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/mcpload/mcpload/internal/budget"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/dialguard"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // Era is a generation of the base protocol.
@@ -95,7 +95,7 @@ type EndpointOptions struct {
 	// Budget bounds what the target can make this process hold; nil = one of the
 	// endpoint's own, of [budget.Default] bytes.
 	Budget *budget.Budget
-	// Client names this program to the server; zero = mcpload.
+	// Client names this program to the server; zero = eventmeter.
 	ClientName, ClientVersion string
 }
 
@@ -155,7 +155,7 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 		opts.Budget = budget.New(0)
 	}
 	if opts.ClientName == "" {
-		opts.ClientName, opts.ClientVersion = "mcpload", "0.1"
+		opts.ClientName, opts.ClientVersion = "eventmeter", "0.1"
 	}
 	e := &Endpoint{address: opts.URL, header: http.Header{}, url: u}
 	if len(opts.Command) == 0 {

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // What callers branch on. Every error of this package that came from a call

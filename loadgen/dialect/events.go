@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/internal/wire/pump"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // events is one lane of the MCP Events draft, or of Smithery's triggers.
@@ -25,7 +25,7 @@ type events struct {
 	claims  claims
 	opts    Options
 	ep      *Endpoint
-	looker  mcpload.Observer // nil when nobody looks at events
+	looker  eventmeter.Observer // nil when nobody looks at events
 	older   bool
 	hangUp  func() // closes the transport's connections
 	traffic wire.Traffic
@@ -34,9 +34,9 @@ type events struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	watch *sinks.Watch // push
-	pump  pump.Pump    // likewise
-	hooks *hooks       // webhook
+	watch *sinks.Watch      // push
+	pump  streamclient.Pump // likewise
+	hooks *hooks            // webhook
 
 	listening sync.Once
 
@@ -56,7 +56,7 @@ type run struct {
 	cursor []byte // raw JSON token; empty = null; guarded by mu
 	// stands is the event that cursor came with, claimed the one that a cursor
 	// claimed last, group what keyOf adds to a cursor. Guarded by mu, but group.
-	stands, claimed mcpload.Stamp
+	stands, claimed eventmeter.Stamp
 	group           uint64
 
 	resumes bool // it begins at a cursor of the run before it
@@ -80,20 +80,20 @@ func newEvents(opts Options) (*events, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dialect %w", err)
 	}
-	d := &events{flavour: f, opts: opts, ep: opts.Endpoint, looker: mcpload.ObserverOf(opts.Recorder), older: opts.Endpoint.opts.Revision == Older, runs: make([]*run, opts.Subscriptions)}
+	d := &events{flavour: f, opts: opts, ep: opts.Endpoint, looker: eventmeter.ObserverOf(opts.Recorder), older: opts.Endpoint.opts.Revision == Older, runs: make([]*run, opts.Subscriptions)}
 	t, hangUp, err := d.ep.eventsTransport(opts, &d.traffic)
 	if err != nil {
 		return nil, fmt.Errorf("dialect events: %w", err)
 	}
 	d.hangUp = hangUp
-	if opts.Subscriptions > 1 && opts.Mode != mcpload.Webhook {
+	if opts.Subscriptions > 1 && opts.Mode != eventmeter.Webhook {
 		d.claims.known = make([]knownCursor, knownCursors)
 	}
 	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	switch opts.Mode {
-	case mcpload.Poll:
-	case mcpload.Push:
+	case eventmeter.Poll:
+	case eventmeter.Push:
 		every := min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second)
 		if d.pipe == nil {
 			if d.pump, err = d.ep.newPump(opts, &d.traffic); err != nil {
@@ -102,7 +102,7 @@ func newEvents(opts Options) (*events, error) {
 			}
 		}
 		d.watch = sinks.NewWatch(opts.Clock, every)
-	case mcpload.Webhook:
+	case eventmeter.Webhook:
 		if d.hooks, err = newHooks(d); err != nil {
 			d.end()
 			return nil, fmt.Errorf("dialect events: %w", err)
@@ -130,9 +130,9 @@ func (d *events) Attach(ctx context.Context, i int) error {
 		return fmt.Errorf("attach %s: subscription %d: %w", d.opts.Event, i, err)
 	}
 	switch d.opts.Mode {
-	case mcpload.Poll:
+	case eventmeter.Poll:
 		err = d.attachPoll(ctx, r)
-	case mcpload.Push:
+	case eventmeter.Push:
 		err = d.attachPush(ctx, r)
 	default:
 		err = d.attachWebhook(ctx, r)
@@ -163,14 +163,14 @@ func (d *events) begin(i int) (*run, error) {
 		return nil, fmt.Errorf("%w: arguments %s are not a JSON object", ErrInvalid, line(string(args)))
 	}
 	r := &run{
-		attachment: attachment{sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, to: &d.caller},
+		attachment: attachment{sub: eventmeter.Sub{Lane: d.opts.Lane, Index: uint32(i)}, to: &d.caller},
 		who:        d.ep.principal(d.opts.number(i)),
 		args:       args,
 		rand:       rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i)))),
 		done:       make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(d.life)
-	r.group = mcpload.HashID(args) ^ uint64(r.who.index+1)<<40
+	r.group = eventmeter.HashID(args) ^ uint64(r.who.index+1)<<40
 	switch {
 	case d.hooks != nil:
 		r.hook = d.hooks.newHook(r)
@@ -183,7 +183,7 @@ func (d *events) begin(i int) (*run, error) {
 	}
 	d.runs[i] = r
 	d.listening.Do(d.listen)
-	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Attaching, At: d.clock.Now()})
+	d.rec.Changed(eventmeter.Transition{Sub: r.sub, To: eventmeter.Attaching, At: d.clock.Now()})
 	return r, nil
 }
 
@@ -193,18 +193,18 @@ func (d *events) Detach(ctx context.Context, i int) error {
 	if r == nil {
 		return nil
 	}
-	if d.opts.Mode == mcpload.Webhook {
+	if d.opts.Mode == eventmeter.Webhook {
 		d.ask(ctx, r)
 	}
 	if !r.leave() {
 		return nil
 	}
 	var err error
-	if d.opts.Mode == mcpload.Webhook {
+	if d.opts.Mode == eventmeter.Webhook {
 		err = d.unsubscribe(ctx, r)
 	}
 	d.release(r)
-	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Detached, At: d.clock.Now()})
+	d.rec.Changed(eventmeter.Transition{Sub: r.sub, To: eventmeter.Detached, At: d.clock.Now()})
 	if err != nil {
 		return fmt.Errorf("detach %s at %s: %w", d.opts.Event, d.ep.opts.URL, err)
 	}
@@ -214,7 +214,7 @@ func (d *events) Detach(ctx context.Context, i int) error {
 // release stops whatever serves the run and waits for it.
 func (d *events) release(r *run) {
 	r.cancel()
-	if d.opts.Mode == mcpload.Webhook {
+	if d.opts.Mode == eventmeter.Webhook {
 		d.hooks.retire(r)
 		return
 	}
@@ -271,18 +271,18 @@ func (r *run) setCursor(raw []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !bytes.Equal(r.cursor, raw) {
-		r.cursor, r.stands = append(r.cursor[:0], raw...), mcpload.Stamp{}
+		r.cursor, r.stands = append(r.cursor[:0], raw...), eventmeter.Stamp{}
 	}
 }
 
 // notice reports something that a subscription was told.
-func (d *events) notice(r *run, k mcpload.NoticeKind, at mcpload.Instant, detail string) {
-	d.rec.Noticed(mcpload.Notice{Sub: r.sub, Kind: k, At: at, Detail: line(detail)})
+func (d *events) notice(r *run, k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
+	d.rec.Noticed(eventmeter.Notice{Sub: r.sub, Kind: k, At: at, Detail: line(detail)})
 }
 
 // called reports an exchange.
-func (d *events) called(cause mcpload.Cause, method string, a *answer) {
-	d.rec.Called(mcpload.Call{
+func (d *events) called(cause eventmeter.Cause, method string, a *answer) {
+	d.rec.Called(eventmeter.Call{
 		Lane: d.opts.Lane, Cause: cause, At: a.at, Requests: 1, Up: a.up, Down: a.down,
 		Connections: d.traffic.TakeOpened(), Took: a.took, Method: method, Failure: a.err.failure(),
 	})
@@ -294,7 +294,7 @@ func (d *events) agreement(ctx context.Context, r *run) (*agreement, error) {
 }
 
 // observe reports handshakes as the lane's traffic.
-func (d *events) observe(c mcpload.Call) {
+func (d *events) observe(c eventmeter.Call) {
 	c.Lane, c.At = d.opts.Lane, d.clock.Now()
 	d.rec.Called(c)
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // EventsOptions are what only lanes of the MCP Events draft can be asked for.
@@ -28,8 +28,8 @@ type EventsOptions struct {
 // declare names the figures that this lane will have.
 func (d *events) declare() {
 	o := &d.opts
-	webhook := o.Mode == mcpload.Webhook
-	if o.Mode == mcpload.Poll {
+	webhook := o.Mode == eventmeter.Webhook
+	if o.Mode == eventmeter.Poll {
 		d.tally.declare("pollsPacedByServer", "pollsPacedByFloor")
 		d.tally.declareTiming("pollInterval")
 	}
@@ -46,7 +46,7 @@ func (d *events) declare() {
 	if d.flavour.plain {
 		d.tally.declare("controlEnvelopes")
 	}
-	if o.Mode == mcpload.Push && o.Events.CutEvery > 0 {
+	if o.Mode == eventmeter.Push && o.Events.CutEvery > 0 {
 		d.tally.declare("cuts", "replayedOnReconnect")
 		d.tally.declareTiming("outage")
 	}
@@ -62,7 +62,7 @@ func (d *events) declare() {
 // wishes tells whether what is granted is worth counting on this lane.
 func (d *events) wishes() bool {
 	w := &d.opts.Webhook
-	return d.opts.Mode == mcpload.Webhook && (d.flavour.plain || w.TTL > 0 || w.NoExpiry || w.RotateEvery > 0)
+	return d.opts.Mode == eventmeter.Webhook && (d.flavour.plain || w.TTL > 0 || w.NoExpiry || w.RotateEvery > 0)
 }
 
 // Figures returns what the common ledger does not know of.
@@ -102,9 +102,9 @@ var errCut = errors.New("the lane cut the stream on purpose")
 
 // outage follows a stream that is lost and comes back.
 type outage struct {
-	lost   mcpload.Instant // when it was, 0 = it is there
-	back   mcpload.Instant // when it was last confirmed again
-	cut    bool            // the last end was our own doing
+	lost   eventmeter.Instant // when it was, 0 = it is there
+	back   eventmeter.Instant // when it was last confirmed again
+	cut    bool               // the last end was our own doing
 	cutter *time.Timer
 }
 
@@ -160,7 +160,7 @@ func (s *stream) absence() time.Duration {
 }
 
 // tellReplayed counts an event that had happened before the stream was back.
-func (s *stream) tellReplayed(stamp mcpload.Stamp) {
+func (s *stream) tellReplayed(stamp eventmeter.Stamp) {
 	if s.d.opts.Acked == nil {
 		return
 	}

@@ -4,15 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // TestGrantsOfTheOlderRevision: what the target grants is not held
 // against a wish that cannot be sent.
 func TestGrantsOfTheOlderRevision(t *testing.T) {
-	w := newWorld(t, target.Options{TTLMin: time.Second, TTLDefault: time.Minute})
+	w := newWorld(t, refserver.Options{TTLMin: time.Second, TTLDefault: time.Minute})
 	for name, o := range map[string]dialect.WebhookOptions{
 		"no end":  {NoExpiry: true},
 		"longer":  {TTL: time.Hour},
@@ -20,7 +20,7 @@ func TestGrantsOfTheOlderRevision(t *testing.T) {
 	} {
 		for _, revision := range []dialect.Revision{dialect.Older, dialect.Newest} {
 			o.Authority = w.authority
-			d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}, Revision: revision}, dialect.Options{Mode: mcpload.Webhook, Webhook: o})
+			d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}, Revision: revision}, dialect.Options{Mode: eventmeter.Webhook, Webhook: o})
 			attach(t, d, 1)
 			if got := figure(d, "grantsShorter") + figure(d, "grantsLonger"); got != 0 || figure(d, "grants") != 1 {
 				t.Errorf("%s, %s: %v grants differ from the wish", name, revision, got)

@@ -13,15 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // Nothing of one principal reaches another, in any mode, whatever it costs:
 // each note is one principal's.
 func TestPrincipalsAreIsolated(t *testing.T) {
-	w := newWorld(t, target.Options{NextPoll: 50 * time.Millisecond, TTLMin: time.Second})
+	w := newWorld(t, refserver.Options{NextPoll: 50 * time.Millisecond, TTLMin: time.Second})
 	tokens := []string{"p-0", "p-1", "p-2", "p-3"}
 	const events = 5
 	type open struct {
@@ -31,10 +31,10 @@ func TestPrincipalsAreIsolated(t *testing.T) {
 	}
 	var lanes []open
 	for _, o := range []dialect.Options{
-		{Mode: mcpload.Poll, Poll: dialect.PollOptions{Floor: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}},
-		{Mode: mcpload.Push},
-		{Mode: mcpload.Webhook, Webhook: dialect.WebhookOptions{TTL: 3 * time.Second, RefreshAt: 0.1, RotateEvery: 1}},
-		{System: "smithery", Mode: mcpload.Webhook},
+		{Mode: eventmeter.Poll, Poll: dialect.PollOptions{Floor: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}},
+		{Mode: eventmeter.Push},
+		{Mode: eventmeter.Webhook, Webhook: dialect.WebhookOptions{TTL: 3 * time.Second, RefreshAt: 0.1, RotateEvery: 1}},
+		{System: "smithery", Mode: eventmeter.Webhook},
 	} {
 		for _, era := range []dialect.Era{dialect.Modern, dialect.Legacy} {
 			o.Event, o.Subscriptions, o.Webhook.Authority = "private.note", 2*len(tokens), w.authority
@@ -71,15 +71,15 @@ func TestChangesOfTheEventTypes(t *testing.T) {
 	for _, era := range []dialect.Era{dialect.Modern, dialect.Legacy} {
 		t.Run(string(era), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, target.Options{})
+			w := newWorld(t, refserver.Options{})
 			d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era, Tokens: []string{"a"}},
-				dialect.Options{Mode: mcpload.Push, Events: dialect.EventsOptions{Listen: true}})
+				dialect.Options{Mode: eventmeter.Push, Events: dialect.EventsOptions{Listen: true}})
 			attach(t, d, 1)
 			lists := func(n int) func(*memory) bool {
 				return func(m *memory) bool {
 					found := 0
 					for _, c := range m.calls {
-						if c.Method == "events/list" && c.Cause == mcpload.Discovery && c.Failure == "" {
+						if c.Method == "events/list" && c.Cause == eventmeter.Discovery && c.Failure == "" {
 							found++
 						}
 					}
@@ -116,7 +116,7 @@ func TestListeningOnTheWire(t *testing.T) {
 		era  dialect.Era
 		want string
 	}{
-		{dialect.Modern, `POST events/poll|POST subscriptions/listen application/json, text/event-stream {"jsonrpc":"2.0","id":N,"method":"subscriptions/listen","params":{"notifications":{"eventsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"mcpload","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`},
+		{dialect.Modern, `POST events/poll|POST subscriptions/listen application/json, text/event-stream {"jsonrpc":"2.0","id":N,"method":"subscriptions/listen","params":{"notifications":{"eventsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"eventmeter","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`},
 		{dialect.Legacy, `GET text/event-stream s1|POST events/poll`},
 	} {
 		t.Run(string(c.era), func(t *testing.T) {
@@ -164,11 +164,11 @@ func TestListeningOnTheWire(t *testing.T) {
 				}
 			}))
 			t.Cleanup(srv.Close)
-			d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL + "/mcp", Era: c.era}, dialect.Options{Mode: mcpload.Poll, Events: dialect.EventsOptions{Listen: true}})
+			d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL + "/mcp", Era: c.era}, dialect.Options{Mode: eventmeter.Poll, Events: dialect.EventsOptions{Listen: true}})
 			attach(t, d, 1)
 			rec.wait(t, "the refusal", func(m *memory) bool {
-				return slices.ContainsFunc(m.calls, func(c mcpload.Call) bool {
-					return c.Method == "subscriptions/listen" && c.Failure != "" && c.Cause == mcpload.Discovery
+				return slices.ContainsFunc(m.calls, func(c eventmeter.Call) bool {
+					return c.Method == "subscriptions/listen" && c.Failure != "" && c.Cause == eventmeter.Discovery
 				})
 			})
 			if err := d.Close(t.Context()); err != nil {
@@ -212,7 +212,7 @@ func TestAStreamOfNotificationsDies(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL + "/mcp", Era: dialect.Modern}, dialect.Options{
-		Mode: mcpload.Poll, Events: dialect.EventsOptions{Listen: true},
+		Mode: eventmeter.Poll, Events: dialect.EventsOptions{Listen: true},
 		Push: dialect.PushOptions{Heartbeat: 20 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
 	})
 	attach(t, d, 1)
@@ -234,9 +234,9 @@ func TestAStreamOfNotificationsDies(t *testing.T) {
 }
 
 func TestAnEventTypeIsRemoved(t *testing.T) {
-	w := newWorld(t, target.Options{NextPoll: 50 * time.Millisecond})
+	w := newWorld(t, refserver.Options{NextPoll: 50 * time.Millisecond})
 	var recs []*memory
-	for _, mode := range []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook} {
+	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		for _, wait := range []time.Duration{0, 10 * time.Second} {
 			d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, dialect.Options{
 				Mode: mode, Poll: dialect.PollOptions{Floor: time.Millisecond, Timeout: wait}, Webhook: dialect.WebhookOptions{Authority: w.authority},
@@ -247,9 +247,9 @@ func TestAnEventTypeIsRemoved(t *testing.T) {
 	}
 	w.admin(t, "/types", `{"name":"chat.message","offered":false}`)
 	for _, rec := range recs {
-		rec.wait(t, "the end", func(m *memory) bool { return slices.Contains(m.states(0), mcpload.Failed) })
+		rec.wait(t, "the end", func(m *memory) bool { return slices.Contains(m.states(0), eventmeter.Failed) })
 		rec.mu.Lock()
-		if rec.noticed(mcpload.Terminated) != 1 || !strings.Contains(rec.transitions[len(rec.transitions)-1].Reason, "-32011") {
+		if rec.noticed(eventmeter.Terminated) != 1 || !strings.Contains(rec.transitions[len(rec.transitions)-1].Reason, "-32011") {
 			t.Errorf("told:\n%s", strings.Join(rec.log, "\n"))
 		}
 		rec.mu.Unlock()
@@ -257,8 +257,8 @@ func TestAnEventTypeIsRemoved(t *testing.T) {
 }
 
 func TestResumeAfterDetach(t *testing.T) {
-	w := newWorld(t, target.Options{NextPoll: 50 * time.Millisecond})
-	for i, mode := range []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook} {
+	w := newWorld(t, refserver.Options{NextPoll: 50 * time.Millisecond})
+	for i, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		for j, resume := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/%t", mode, resume), func(t *testing.T) {
 				source := uint16(900 + 2*i + j)
@@ -295,13 +295,13 @@ func TestResumeAfterDetach(t *testing.T) {
 }
 
 func TestStreamsThatAreCut(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	var mu sync.Mutex
-	acked := map[mcpload.Stamp]mcpload.Instant{}
+	acked := map[eventmeter.Stamp]eventmeter.Instant{}
 	d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, dialect.Options{
-		Mode: mcpload.Push, Push: dialect.PushOptions{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond},
+		Mode: eventmeter.Push, Push: dialect.PushOptions{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond},
 		Events: dialect.EventsOptions{CutEvery: 20 * time.Millisecond, CutFor: 20 * time.Millisecond},
-		Acked: func(s mcpload.Stamp) mcpload.Instant {
+		Acked: func(s eventmeter.Stamp) eventmeter.Instant {
 			mu.Lock()
 			defer mu.Unlock()
 			return acked[s]
@@ -313,7 +313,7 @@ func TestStreamsThatAreCut(t *testing.T) {
 		seq++
 		w.fire(t, "c", 1, seq)
 		mu.Lock()
-		acked[mcpload.Stamp{Run: 1, Source: 1, Seq: seq}] = 1 // before any reconnect
+		acked[eventmeter.Stamp{Run: 1, Source: 1, Seq: seq}] = 1 // before any reconnect
 		mu.Unlock()
 		if seq == 20_000 {
 			t.Fatalf("figures %v", d.(dialect.Figurer).Figures().Values)
@@ -322,7 +322,7 @@ func TestStreamsThatAreCut(t *testing.T) {
 	rec.wait(t, "all events", func(m *memory) bool { return len(m.seen(0, 1)) == int(seq) })
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if rec.noticed(mcpload.Reconnected) == 0 || rec.noticed(mcpload.TransientError) > 0 {
+	if rec.noticed(eventmeter.Reconnected) == 0 || rec.noticed(eventmeter.TransientError) > 0 {
 		t.Errorf("notices %v", rec.notices)
 	}
 	f := d.(dialect.Figurer).Figures()
@@ -332,16 +332,16 @@ func TestStreamsThatAreCut(t *testing.T) {
 }
 
 func TestTheReceiversDocumentIsProofEnough(t *testing.T) {
-	w := newWorld(t, target.Options{Proof: target.ProofWellKnown})
-	opts := dialect.Options{Mode: mcpload.Webhook, Webhook: dialect.WebhookOptions{Authority: w.authority}}
+	w := newWorld(t, refserver.Options{Proof: refserver.ProofWellKnown})
+	opts := dialect.Options{Mode: eventmeter.Webhook, Webhook: dialect.WebhookOptions{Authority: w.authority}}
 	d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, opts)
 	attach(t, d, 1)
 	w.fire(t, "c", 1, 1)
 	rec.wait(t, "the event", func(m *memory) bool { return len(m.seen(0, 1)) == 1 })
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if !slices.ContainsFunc(rec.calls, func(c mcpload.Call) bool {
-		return c.Cause == mcpload.Verification && c.Method == http.MethodGet && c.Up > 0 && c.Down > 0
+	if !slices.ContainsFunc(rec.calls, func(c eventmeter.Call) bool {
+		return c.Cause == eventmeter.Verification && c.Method == http.MethodGet && c.Up > 0 && c.Down > 0
 	}) {
 		t.Errorf("told:\n%s", strings.Join(rec.log, "\n"))
 	}
@@ -353,9 +353,9 @@ func TestRotationUnderLoad(t *testing.T) {
 	for _, secrets := range []dialect.Secrets{dialect.SecretsBoth, dialect.SecretsEarly, dialect.SecretsLate} {
 		t.Run(string(secrets), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, target.Options{TTLMin: time.Second, DualSignGrace: -1, RetryBase: 10 * time.Millisecond, RetryMax: 10})
+			w := newWorld(t, refserver.Options{TTLMin: time.Second, DualSignGrace: -1, RetryBase: 10 * time.Millisecond, RetryMax: 10})
 			d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, dialect.Options{
-				Mode: mcpload.Webhook, Subscriptions: 4,
+				Mode: eventmeter.Webhook, Subscriptions: 4,
 				Webhook: dialect.WebhookOptions{Authority: w.authority, TTL: 2 * time.Second, RefreshAt: 0.1, RotateEvery: 1, Secrets: secrets},
 			})
 			attach(t, d, 4)
@@ -378,7 +378,7 @@ func TestRotationUnderLoad(t *testing.T) {
 			rec.mu.Lock()
 			defer rec.mu.Unlock()
 			// A delivery may be older than two changes, and is of no race then.
-			if got, most := figure(d, "rejectedInRace"), rec.noticed(mcpload.Rejected); got > float64(most) {
+			if got, most := figure(d, "rejectedInRace"), rec.noticed(eventmeter.Rejected); got > float64(most) {
 				t.Errorf("rejectedInRace is %v, and %d were rejected", got, most)
 			}
 			if secrets == dialect.SecretsBoth && figure(d, "rejectedInRace") > 0 {

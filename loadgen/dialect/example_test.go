@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // A lane of one poller, against a server that knows no handshake.
@@ -35,8 +35,8 @@ func ExampleNew() {
 	defer endpoint.Close(ctx)
 	rec := newMemory()
 	lane, err := dialect.New(dialect.Options{
-		Clock: mcpload.NewClock(), Recorder: rec, Endpoint: endpoint,
-		Mode: mcpload.Poll, Event: "ticket.moved", Subscriptions: 1,
+		Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: endpoint,
+		Mode: eventmeter.Poll, Event: "ticket.moved", Subscriptions: 1,
 	})
 	if err != nil {
 		panic(err)

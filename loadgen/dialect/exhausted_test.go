@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // fullServer refuses a number of polls with an error, and then answers them.
@@ -64,9 +64,9 @@ func TestResourceExhausted(t *testing.T) {
 			who := ep.principals[0]
 			who.now = &agreement{era: Modern, version: modernVersion}
 			who.now.build(who)
-			calls := map[mcpload.Cause]int{}
+			calls := map[eventmeter.Cause]int{}
 			d, err := newEvents(Options{
-				Clock: mcpload.NewClock(), Recorder: &causes{mcpload.Tee(), calls}, Endpoint: ep, Mode: mcpload.Poll, Event: "e", Subscriptions: 1,
+				Clock: eventmeter.NewClock(), Recorder: &causes{eventmeter.Tee(), calls}, Endpoint: ep, Mode: eventmeter.Poll, Event: "e", Subscriptions: 1,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -83,8 +83,8 @@ func TestResourceExhausted(t *testing.T) {
 			if room := c.refusals == 1<<20; room && (!errors.Is(err, ErrThrottled) || len(s.asked) < 3) {
 				t.Errorf("%d: %d attempts, %v", c.code, len(s.asked), err)
 			}
-			if c.err == "" && (len(s.asked) != c.refusals+1 || calls[mcpload.Retry] != c.refusals) {
-				t.Errorf("%d: %d attempts, %d of them retries, want %d refusals", c.code, len(s.asked), calls[mcpload.Retry], c.refusals)
+			if c.err == "" && (len(s.asked) != c.refusals+1 || calls[eventmeter.Retry] != c.refusals) {
+				t.Errorf("%d: %d attempts, %d of them retries, want %d refusals", c.code, len(s.asked), calls[eventmeter.Retry], c.refusals)
 			}
 			for i := 1; i < len(s.asked); i++ {
 				if wait := s.asked[i].Sub(s.asked[i-1]); wait < c.least || wait <= 0 {
@@ -100,11 +100,11 @@ func TestResourceExhausted(t *testing.T) {
 
 // causes counts requests by cause.
 type causes struct {
-	mcpload.Recorder
-	of map[mcpload.Cause]int
+	eventmeter.Recorder
+	of map[eventmeter.Cause]int
 }
 
-func (c *causes) Called(v mcpload.Call) { c.of[v.Cause] += int(v.Requests) }
+func (c *causes) Called(v eventmeter.Call) { c.of[v.Cause] += int(v.Requests) }
 
 // TestCodesHaveTwoNumbers holds the numbers of the earlier text and of the
 // draft to the same meaning.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // oldServer is a server of the legacy era, or one without any handshake, that
@@ -120,7 +120,7 @@ func TestFallbackIsAskedOnce(t *testing.T) {
 				for range 2 {
 					rec := newMemory()
 					d, err := dialect.New(dialect.Options{
-						Clock: mcpload.NewClock(), Recorder: rec, Endpoint: ep, Mode: mcpload.Poll, Event: "e", Subscriptions: principals,
+						Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Poll, Event: "e", Subscriptions: principals,
 					})
 					if err != nil {
 						t.Fatal(err)
@@ -183,7 +183,7 @@ func TestNoFallbackIsAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := newMemory()
-	d, err := dialect.New(dialect.Options{Clock: mcpload.NewClock(), Recorder: rec, Endpoint: ep, Mode: mcpload.Poll, Event: "e", Subscriptions: 1})
+	d, err := dialect.New(dialect.Options{Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Poll, Event: "e", Subscriptions: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 package dialect
 
-import "github.com/mcpload/mcpload/sinks"
+import "github.com/eventmeter/eventmeter/sinks"
 
 // Figurer is a Dialect with figures of its own: what its system has and the
 // common ledger does not know of.

@@ -3,7 +3,7 @@ package dialect
 import (
 	"fmt"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // SmitheryOptions are the variants of Smithery's triggers that are seen in the
@@ -52,7 +52,7 @@ func flavourOf(o Options) (flavour, error) {
 		return f, fmt.Errorf("smithery: argumentsKey %q is not known: use params or arguments", k)
 	}
 	switch {
-	case o.Mode != mcpload.Webhook:
+	case o.Mode != eventmeter.Webhook:
 		return f, fmt.Errorf("smithery: mode %q: there is only webhook", o.Mode)
 	case o.MaxAge != 0:
 		return f, fmt.Errorf("smithery: there is no replay: leave maxAge out")

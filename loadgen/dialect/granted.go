@@ -8,7 +8,7 @@ import (
 	"path"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // deliveryStatus is how a target's deliveries to a subscription fare, as the
@@ -37,7 +37,7 @@ var lastErrors = map[string]string{
 // readStatus counts what a target says about its deliveries.
 //
 // before is when it last answered a refresh, and so set deliveries going.
-func (d *events) readStatus(r *run, a *answer, before mcpload.Instant, s *deliveryStatus) {
+func (d *events) readStatus(r *run, a *answer, before eventmeter.Instant, s *deliveryStatus) {
 	if s == nil {
 		return
 	}
@@ -60,7 +60,7 @@ func (d *events) readStatus(r *run, a *answer, before mcpload.Instant, s *delive
 		if s.RetryAfter > 0 && s.RetryAfter < timingMost.Seconds()*1000 {
 			d.tally.took("statusRetryAfter", time.Duration(s.RetryAfter*float64(time.Millisecond)))
 		}
-		d.notice(r, mcpload.TransientError, a.at, "deliveries are throttled"+detail)
+		d.notice(r, eventmeter.TransientError, a.at, "deliveries are throttled"+detail)
 	}
 	if s.Active != nil && !*s.Active {
 		d.tally.count("statusSuspended", 1)
@@ -137,9 +137,9 @@ func (d *events) documents() map[string][]byte {
 }
 
 // asked reports a document that was fetched.
-func (h *hooks) asked(at mcpload.Instant, size, answered int) {
-	h.d.rec.Called(mcpload.Call{
-		Lane: h.d.opts.Lane, Cause: mcpload.Verification, At: at, Requests: 1, Up: int64(answerSize + answered), Down: int64(size),
+func (h *hooks) asked(at eventmeter.Instant, size, answered int) {
+	h.d.rec.Called(eventmeter.Call{
+		Lane: h.d.opts.Lane, Cause: eventmeter.Verification, At: at, Requests: 1, Up: int64(answerSize + answered), Down: int64(size),
 		Connections: h.listener.TakeAccepted(), Method: http.MethodGet,
 	})
 }

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -33,7 +33,7 @@ const (
 // shake does the handshake with the official client, which knows the rules of
 // falling back, and looks over its shoulder for what it does not tell: the
 // capabilities as they were sent, and the status of a refusal.
-func (p *principal) shake(ctx context.Context, era Era, observe func(mcpload.Call)) (a *agreement, err error) {
+func (p *principal) shake(ctx context.Context, era Era, observe func(eventmeter.Call)) (a *agreement, err error) {
 	e := p.endpoint
 	spy := &spy{p: p, during: ctx, seen: map[string]*capture{}, tried: tried{observe: observe}}
 	defer func() { spy.tried.settle(a) }()
@@ -58,14 +58,14 @@ func (p *principal) shake(ctx context.Context, era Era, observe func(mcpload.Cal
 // was refused with are kept until it is known what comes of them: where another
 // era is agreed on, they are no failures.
 type tried struct {
-	observe func(mcpload.Call)
+	observe func(eventmeter.Call)
 
 	mu      sync.Mutex
 	over    bool
-	refused []mcpload.Call
+	refused []eventmeter.Call
 }
 
-func (t *tried) report(c mcpload.Call) {
+func (t *tried) report(c eventmeter.Call) {
 	t.mu.Lock()
 	keep := c.Failure != "" && !t.over && (c.Method == methodDiscover || c.Method == methodInitialize)
 	if keep {
@@ -153,7 +153,7 @@ func (p *principal) bare(ctx context.Context, spy *spy, cause error) (*agreement
 	a.build(p)
 	params := wire.BeginObject(nil)
 	body := wire.AppendRequest(nil, e.id(), methodList, params.End())
-	c := e.caller(mcpload.NewClock(), nil)
+	c := e.caller(eventmeter.NewClock(), nil)
 	c.transport = spy
 	ans := c.call(ctx, methodList, a.headers[methodList], body)
 	defer ans.release()

@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/budget"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // spy is the transport of the handshake. It adds the run's headers, counts,
@@ -86,8 +86,8 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 	req.Host = e.host
 	start := time.Now()
 	resp, err := e.transport.RoundTrip(req)
-	call := mcpload.Call{
-		Cause: mcpload.Discovery, Requests: 1, Method: method, Took: time.Since(start),
+	call := eventmeter.Call{
+		Cause: eventmeter.Discovery, Requests: 1, Method: method, Took: time.Since(start),
 		Up: requestSize(req.Method, req.URL.RequestURI(), req.Header, req.ContentLength), Connections: e.traffic.TakeOpened(),
 	}
 	said := ""

@@ -12,37 +12,37 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/internal/wire/pump"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // deaf is a Recorder that counts deliveries.
 type deaf struct{ n int }
 
-func (*deaf) Fired(mcpload.Emission)                                   {}
-func (*deaf) Resolved(mcpload.Stamp, mcpload.Outcome, mcpload.Instant) {}
-func (*deaf) Dropped(mcpload.Drop)                                     {}
-func (d *deaf) Delivered(v mcpload.Delivery) {
+func (*deaf) Fired(eventmeter.Emission)                                         {}
+func (*deaf) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
+func (*deaf) Dropped(eventmeter.Drop)                                           {}
+func (d *deaf) Delivered(v eventmeter.Delivery) {
 	if v.Probed {
 		d.n++
 	}
 }
-func (*deaf) Noticed(mcpload.Notice)     {}
-func (*deaf) Changed(mcpload.Transition) {}
-func (*deaf) Called(mcpload.Call)        {}
+func (*deaf) Noticed(eventmeter.Notice)     {}
+func (*deaf) Changed(eventmeter.Transition) {}
+func (*deaf) Called(eventmeter.Call)        {}
 
-const occurrence = `"eventId":"e-90","name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3","note":"some text around mcpl-00000001-0000-00000001-26 and after it some more"},"cursor":"c42"`
+const occurrence = `"eventId":"e-90","name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3","note":"some text around evtm-00000001-0000-00000001-26 and after it some more"},"cursor":"c42"`
 
-func idle(t testing.TB, mode mcpload.Mode) (*events, *run, *deaf) {
+func idle(t testing.TB, mode eventmeter.Mode) (*events, *run, *deaf) {
 	t.Helper()
 	ep, err := NewEndpoint(EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rec := &deaf{}
-	d, err := newEvents(Options{Clock: mcpload.NewClock(), Recorder: rec, Endpoint: ep, Mode: mode, Event: "e", Subscriptions: 1})
+	d, err := newEvents(Options{Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: mode, Event: "e", Subscriptions: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,12 +60,12 @@ func idle(t testing.TB, mode mcpload.Mode) (*events, *run, *deaf) {
 }
 
 func frameStream(t testing.TB) (feed func(), rec *deaf, size int) {
-	d, r, rec := idle(t, mcpload.Push)
+	d, r, rec := idle(t, eventmeter.Push)
 	s := &stream{d: d, r: r, heard: true, answer: true, id: 7}
 	frame := []byte("event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/event\",\"params\":{" + occurrence +
 		",\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":7}}}\n\n")
 	return func() {
-		if err := s.Piece(frame, pump.Arrival{At: 1}); err != nil {
+		if err := s.Piece(frame, streamclient.Arrival{At: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}, rec, len(frame)
@@ -88,7 +88,7 @@ func BenchmarkFrame(b *testing.B) {
 }
 
 func BenchmarkWebhookDelivery(b *testing.B) {
-	_, r, rec := idle(b, mcpload.Webhook)
+	_, r, rec := idle(b, eventmeter.Webhook)
 	body := []byte("{" + occurrence + "}")
 	now := time.Now()
 	cur, _ := r.hook.valid(1)

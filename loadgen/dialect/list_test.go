@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 func TestList(t *testing.T) {
-	w := newWorld(t, target.Options{Lists: target.ListOptions{Entries: 12, Page: 5, TTL: 3 * time.Second}})
+	w := newWorld(t, refserver.Options{Lists: refserver.ListOptions{Entries: 12, Page: 5, TTL: 3 * time.Second}})
 	for _, era := range []dialect.Era{dialect.Modern, dialect.Legacy} {
 		e, err := dialect.NewEndpoint(dialect.EndpointOptions{URL: w.srv.URL(), Era: era, Tokens: []string{"k"}})
 		if err != nil {

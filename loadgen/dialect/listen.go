@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 const (
@@ -26,11 +26,11 @@ type listening struct {
 	d *events
 	// changed holds the time of a change that was not followed up yet; those
 	// that come meanwhile are followed up with it.
-	changed chan mcpload.Instant
+	changed chan eventmeter.Instant
 	take    func(wire.Event)
 	parser  wire.EventParser
 	msg     wire.Message
-	at      mcpload.Instant
+	at      eventmeter.Instant
 	// alive: comments came on the stream at hand, so that a silence means
 	// something. Neither kind of stream is promised any.
 	alive bool
@@ -42,7 +42,7 @@ func (d *events) listen() {
 	if !d.opts.Events.Listen {
 		return
 	}
-	l := &listening{d: d, changed: make(chan mcpload.Instant, 1)}
+	l := &listening{d: d, changed: make(chan eventmeter.Instant, 1)}
 	l.take = l.event
 	d.work.Go(crash.Guarded(l.run))
 	d.work.Go(crash.Guarded(l.follow))
@@ -100,8 +100,8 @@ func (l *listening) connect() (opened bool, err error) {
 	default:
 		return false, errNoChannel
 	}
-	call := mcpload.Call{
-		Lane: d.opts.Lane, Cause: mcpload.Discovery, Requests: 1, Method: methodListen,
+	call := eventmeter.Call{
+		Lane: d.opts.Lane, Cause: eventmeter.Discovery, Requests: 1, Method: methodListen,
 		Up: requestSize(req.Method, d.url.RequestURI(), req.Header, int64(len(body))),
 	}
 	start := d.clock.Now()
@@ -145,7 +145,7 @@ func (l *listening) read(body io.Reader, giveUp func()) error {
 	})
 	silent.Stop() // until there was a comment
 	defer silent.Stop()
-	return sinks.ReadStream(body, d.clock, nil, func(piece []byte, at mcpload.Instant) error {
+	return sinks.ReadStream(body, d.clock, nil, func(piece []byte, at eventmeter.Instant) error {
 		l.at = at
 		err := l.parser.Feed(piece, l.take)
 		d.tooLarge(at, err)
@@ -157,7 +157,7 @@ func (l *listening) read(body io.Reader, giveUp func()) error {
 }
 
 // refused reports an answer that is no stream, and tells whether to try again.
-func (l *listening) refused(resp *http.Response, agreed *agreement, call mcpload.Call) error {
+func (l *listening) refused(resp *http.Response, agreed *agreement, call eventmeter.Call) error {
 	e := &callError{method: methodListen, status: resp.StatusCode}
 	if resp.StatusCode < 300 {
 		e.kind = kindProtocol
@@ -175,7 +175,7 @@ func (l *listening) refused(resp *http.Response, agreed *agreement, call mcpload
 }
 
 // wake asks for the event types to be listed again.
-func (l *listening) wake(at mcpload.Instant) {
+func (l *listening) wake(at eventmeter.Instant) {
 	select {
 	case l.changed <- at:
 	default:
@@ -184,7 +184,7 @@ func (l *listening) wake(at mcpload.Instant) {
 
 // event takes one message off the stream.
 func (l *listening) event(e wire.Event) {
-	l.d.rec.Called(mcpload.Call{Lane: l.d.opts.Lane, Cause: mcpload.Discovery, At: l.at, Down: int64(e.Size), Method: methodListen})
+	l.d.rec.Called(eventmeter.Call{Lane: l.d.opts.Lane, Cause: eventmeter.Discovery, At: l.at, Down: int64(e.Size), Method: methodListen})
 	if len(e.Data) == 0 {
 		l.alive = true
 		return
@@ -202,7 +202,7 @@ func (l *listening) follow() {
 	d := l.d
 	var known map[string]bool
 	for {
-		var told mcpload.Instant
+		var told eventmeter.Instant
 		select {
 		case told = <-l.changed:
 		case <-d.life.Done():

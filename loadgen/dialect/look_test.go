@@ -8,20 +8,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // observed is one event as it was shown, kept.
 type observed struct {
-	mcpload.Observation
+	eventmeter.Observation
 	message, timestamp string
 	after              int // deliveries that were reported before
 }
 
-// Observed makes memory an [mcpload.Observer].
-func (m *memory) Observed(o mcpload.Observation) {
+// Observed makes memory an [eventmeter.Observer].
+func (m *memory) Observed(o eventmeter.Observation) {
 	m.keep(func() {
 		m.observed = append(m.observed, observed{o, string(o.Message), string(o.Timestamp), len(m.deliveries)})
 	})
@@ -29,20 +29,20 @@ func (m *memory) Observed(o mcpload.Observation) {
 
 // Every system that delivers events shows each copy to an observer.
 func TestEverySystemIsObserved(t *testing.T) {
-	w := newWorld(t, target.Options{NextPoll: 50 * time.Millisecond})
+	w := newWorld(t, refserver.Options{NextPoll: 50 * time.Millisecond})
 	for _, c := range []struct {
 		system     string
-		mode       mcpload.Mode
+		mode       eventmeter.Mode
 		era        dialect.Era
 		ids, times bool
 	}{
-		{"events", mcpload.Push, dialect.Modern, true, true},
-		{"events", mcpload.Poll, dialect.Modern, true, true},
-		{"events", mcpload.Webhook, dialect.Modern, true, true},
-		{"smithery", mcpload.Webhook, dialect.Legacy, true, true},
-		{"sep-1803", mcpload.Push, dialect.Legacy, true, false},
-		{"sep-1803", mcpload.Push, dialect.Modern, false, false},
-		{"sep-1803", mcpload.Webhook, dialect.Legacy, true, true},
+		{"events", eventmeter.Push, dialect.Modern, true, true},
+		{"events", eventmeter.Poll, dialect.Modern, true, true},
+		{"events", eventmeter.Webhook, dialect.Modern, true, true},
+		{"smithery", eventmeter.Webhook, dialect.Legacy, true, true},
+		{"sep-1803", eventmeter.Push, dialect.Legacy, true, false},
+		{"sep-1803", eventmeter.Push, dialect.Modern, false, false},
+		{"sep-1803", eventmeter.Webhook, dialect.Legacy, true, true},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%s", c.system, c.mode, c.era), func(t *testing.T) {
 			t.Parallel()
@@ -64,8 +64,8 @@ func TestEverySystemIsObserved(t *testing.T) {
 				t.Errorf("%d deliveries", len(rec.deliveries))
 			}
 			for _, o := range rec.observed {
-				stamp, ok := mcpload.FindStamp([]byte(o.message))
-				same := func(d mcpload.Delivery) bool {
+				stamp, ok := eventmeter.FindStamp([]byte(o.message))
+				same := func(d eventmeter.Delivery) bool {
 					return d.Sub == o.Sub && d.Stamp == stamp && d.EventID == o.EventID && d.At == o.At
 				}
 				if !ok || !slices.ContainsFunc(rec.deliveries[:o.after], same) {

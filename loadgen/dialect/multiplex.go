@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // multiplexer spreads exchanges over as few HTTP/2 connections as the server's

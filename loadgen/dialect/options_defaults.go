@@ -3,8 +3,8 @@ package dialect
 import (
 	"cmp"
 
-	"github.com/mcpload/mcpload/internal/defaults"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // WithDefaults returns the options with every field filled in whose zero value

@@ -3,9 +3,9 @@ package dialect
 import (
 	"errors"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/budget"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // kindOversized is the failure word for an answer or a stream that was given up
@@ -44,17 +44,17 @@ func oversize(err error) string {
 
 // tooLarge counts an answer or a stream of the lane that was given up because it
 // was too large; it does nothing with other errors.
-func (c *caller) tooLarge(at mcpload.Instant, err error) {
-	c.tooLargeFor(mcpload.Sub{Lane: c.lane}, at, err)
+func (c *caller) tooLarge(at eventmeter.Instant, err error) {
+	c.tooLargeFor(eventmeter.Sub{Lane: c.lane}, at, err)
 }
 
 // tooLargeFor is tooLarge of one subscription.
-func (c *caller) tooLargeFor(sub mcpload.Sub, at mcpload.Instant, err error) {
+func (c *caller) tooLargeFor(sub eventmeter.Sub, at eventmeter.Instant, err error) {
 	if err == nil || c.rec == nil {
 		return
 	}
 	if what := oversize(err); what != "" {
-		c.rec.Noticed(mcpload.Notice{Sub: sub, Kind: mcpload.Oversized, At: at, Detail: what})
+		c.rec.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Oversized, At: at, Detail: what})
 	}
 }
 

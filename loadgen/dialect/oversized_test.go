@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/budget"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/internal/wire/pump"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // An error answer that comes as an event stream in pieces of one byte is parsed
@@ -17,7 +17,7 @@ import (
 func TestRefusalInPieces(t *testing.T) {
 	const message = `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}`
 	b := budget.New(0)
-	f := newUnopened(pump.Head{Status: 400, Header: map[string][]string{"Content-Type": {"text/event-stream"}}}, b)
+	f := newUnopened(streamclient.Head{Status: 400, Header: map[string][]string{"Content-Type": {"text/event-stream"}}}, b)
 	text := strings.Repeat(": wait\n", 20_000) + "data: " + message + "\n"
 	// Nothing of a comment is kept: parsing all that came again would have to.
 	for i := range text {
@@ -42,7 +42,7 @@ func TestRefusalBounds(t *testing.T) {
 	for _, kind := range []string{"application/json", "text/event-stream"} {
 		for limit, want := range map[int64]error{64 << 20: wire.ErrTooLarge, 512 << 10: budget.ErrExceeded} {
 			b := budget.New(limit)
-			f := newUnopened(pump.Head{Header: map[string][]string{"Content-Type": {kind}}}, b)
+			f := newUnopened(streamclient.Head{Header: map[string][]string{"Content-Type": {kind}}}, b)
 			var err error
 			for range 2 * maxRefusal / len(piece) {
 				if err = f.take(piece); err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/budget"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // callPipe sends one request over the endpoint's pipe and waits for the answer.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // connectPipe listens over the endpoint's pipe: with a request in the modern
@@ -27,7 +27,7 @@ func (l *listening) connectPipe(agreed *agreement) (opened bool, err error) {
 		x.closed = true
 		close(over)
 	}
-	call := mcpload.Call{Lane: d.opts.Lane, Cause: mcpload.Discovery, Method: methodListen}
+	call := eventmeter.Call{Lane: d.opts.Lane, Cause: eventmeter.Discovery, Method: methodListen}
 	var id uint64
 	switch agreed.era {
 	case Modern:
@@ -65,7 +65,7 @@ func (l *listening) connectPipe(agreed *agreement) (opened bool, err error) {
 	case <-d.life.Done():
 		if id != 0 {
 			up := d.pipe.cancel(context.WithoutCancel(d.life), id, &d.traffic)
-			d.rec.Called(mcpload.Call{Lane: d.opts.Lane, Cause: mcpload.Discovery, At: d.clock.Now(), Requests: 1, Up: up, Method: methodCancelled})
+			d.rec.Called(eventmeter.Call{Lane: d.opts.Lane, Cause: eventmeter.Discovery, At: d.clock.Now(), Requests: 1, Up: up, Method: methodCancelled})
 		}
 	}
 	return true, nil

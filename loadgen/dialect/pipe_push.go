@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // pipeStream ends one stream over a pipe.
@@ -48,7 +48,7 @@ func (s *stream) connectPipe(ctx context.Context, body []byte) *callError {
 		s.ended = true
 		s.over = &callError{method: methodStream, kind: kindEnded, cause: cause}
 		if s.r.wasActive() {
-			d.notice(r, mcpload.Terminated, d.clock.Now(), s.over.Error())
+			d.notice(r, eventmeter.Terminated, d.clock.Now(), s.over.Error())
 			r.fail(s.over)
 		}
 		close(over)
@@ -86,7 +86,7 @@ func (s *stream) cancelledPipe(ctx context.Context) {
 	if up == 0 {
 		return // the server is gone
 	}
-	d.rec.Called(mcpload.Call{
-		Lane: d.opts.Lane, Cause: mcpload.Unsubscribe, At: d.clock.Now(), Requests: 1, Up: up, Method: methodCancelled,
+	d.rec.Called(eventmeter.Call{
+		Lane: d.opts.Lane, Cause: eventmeter.Unsubscribe, At: d.clock.Now(), Requests: 1, Up: up, Method: methodCancelled,
 	})
 }

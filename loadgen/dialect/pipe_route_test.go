@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // whereTo says what should become of a line, by decoding it at leisure: the id
@@ -166,13 +166,13 @@ func TestRouterFinish(t *testing.T) {
 // nobody is a Recorder that only counts.
 type nobody struct{ delivered int }
 
-func (n *nobody) Fired(mcpload.Emission)                                   {}
-func (n *nobody) Resolved(mcpload.Stamp, mcpload.Outcome, mcpload.Instant) {}
-func (n *nobody) Dropped(mcpload.Drop)                                     {}
-func (n *nobody) Delivered(mcpload.Delivery)                               { n.delivered++ }
-func (n *nobody) Noticed(mcpload.Notice)                                   {}
-func (n *nobody) Changed(mcpload.Transition)                               {}
-func (n *nobody) Called(mcpload.Call)                                      {}
+func (n *nobody) Fired(eventmeter.Emission)                                         {}
+func (n *nobody) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
+func (n *nobody) Dropped(eventmeter.Drop)                                           {}
+func (n *nobody) Delivered(eventmeter.Delivery)                                     { n.delivered++ }
+func (n *nobody) Noticed(eventmeter.Notice)                                         {}
+func (n *nobody) Changed(eventmeter.Transition)                                     {}
+func (n *nobody) Called(eventmeter.Call)                                            {}
 
 // piped is a push lane with streams that are open over a pipe which has no
 // program: feed gives it bytes.
@@ -186,7 +186,7 @@ func piped(tb testing.TB, streams int) (rec *nobody, feed func([]byte)) {
 	agreed := &agreement{era: Bare}
 	agreed.build(ep.principals[0])
 	ep.principals[0].now = agreed
-	d, err := newEvents(Options{Clock: mcpload.NewClock(), Recorder: rec, Endpoint: ep, Mode: mcpload.Push, Event: "e", Subscriptions: streams})
+	d, err := newEvents(Options{Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Push, Event: "e", Subscriptions: streams})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func piped(tb testing.TB, streams int) (rec *nobody, feed func([]byte)) {
 
 // deliveries is one event line for each of the streams, whose ids are 1, 2, ….
 func deliveries(streams int) (b []byte) {
-	stamp := mcpload.Stamp{Run: 1, Seq: 1}
+	stamp := eventmeter.Stamp{Run: 1, Seq: 1}
 	for i := range streams {
 		b = fmt.Appendf(b, `{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-90","name":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"channel":"channel-3","text":"message 7 %s"},"cursor":"c42","_meta":{"io.modelcontextprotocol/subscriptionId":%d}}}`+"\n", stamp, i+1)
 	}

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -93,7 +93,7 @@ func (s *sdkPipe) Write(ctx context.Context, m jsonrpc.Message) error {
 	if err != nil {
 		return err
 	}
-	call := mcpload.Call{Cause: mcpload.Discovery, Requests: 1, Method: req.Method, Up: int64(len(text)) + 1}
+	call := eventmeter.Call{Cause: eventmeter.Discovery, Requests: 1, Method: req.Method, Up: int64(len(text)) + 1}
 	if id == 0 {
 		s.tried.report(call)
 	} else if err := s.expect(id, req, call); err != nil {
@@ -106,7 +106,7 @@ func (s *sdkPipe) Write(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // expect opens the exchange of a request of the official client's.
-func (s *sdkPipe) expect(id uint64, req *jsonrpc.Request, call mcpload.Call) error {
+func (s *sdkPipe) expect(id uint64, req *jsonrpc.Request, call eventmeter.Call) error {
 	start := time.Now()
 	x := &exchange{traffic: &s.e.traffic}
 	answered := false
@@ -196,7 +196,7 @@ func (s *sdkPipe) counted() []byte {
 }
 
 // shakePipe is shake over the endpoint's pipe.
-func (p *principal) shakePipe(ctx context.Context, era Era, observe func(mcpload.Call)) (a *agreement, err error) {
+func (p *principal) shakePipe(ctx context.Context, era Era, observe func(eventmeter.Call)) (a *agreement, err error) {
 	e := p.endpoint
 	if err := e.pipe.start(); err != nil {
 		return nil, err
@@ -240,7 +240,7 @@ func (p *principal) barePipe(ctx context.Context, s *sdkPipe, cause error) (*agr
 	a.build(p)
 	params := wire.BeginObject(nil)
 	body := wire.AppendRequest(nil, e.id(), methodList, params.End())
-	c := e.caller(mcpload.NewClock(), &e.traffic)
+	c := e.caller(eventmeter.NewClock(), &e.traffic)
 	ans := c.call(ctx, methodList, nil, body)
 	defer ans.release()
 	if ans.err != nil && (!ans.err.hasCode || ans.err.code == codeMethodNotFound) {

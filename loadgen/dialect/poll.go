@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // PollPatience is how long the end of a run waits for polls beyond the time that
@@ -24,23 +24,23 @@ type Poller interface {
 	// them have not got to the end of what there was since an instant: no poll
 	// that was sent then or later was answered without hasMore. A long poll that
 	// the target holds counts as sent now. It may be called at any time.
-	Behind(since mcpload.Instant) (behind, open int)
+	Behind(since eventmeter.Instant) (behind, open int)
 }
 
 // poller is what a run that polls knows of its polls.
 type poller struct {
-	caught mcpload.Instant // when the last poll was sent whose answer had no hasMore; guarded by the run's mu
+	caught eventmeter.Instant // when the last poll was sent whose answer had no hasMore; guarded by the run's mu
 
 	// Of the goroutine that polls: the last answer that is waited upon, at = 0
 	// where there is none.
-	at   mcpload.Instant
+	at   eventmeter.Instant
 	next time.Duration
 	more bool // the last answer had hasMore
 }
 
 // Behind implements [Poller].
-func (d *events) Behind(since mcpload.Instant) (behind, open int) {
-	if d.opts.Mode != mcpload.Poll {
+func (d *events) Behind(since eventmeter.Instant) (behind, open int) {
+	if d.opts.Mode != eventmeter.Poll {
 		return 0, 0
 	}
 	d.mu.Lock()
@@ -68,7 +68,7 @@ func (d *events) Behind(since mcpload.Instant) (behind, open int) {
 }
 
 // polling notes that a poll is sent, and how long the run waited for that.
-func (d *events) polling(r *run, at mcpload.Instant, long bool) {
+func (d *events) polling(r *run, at eventmeter.Instant, long bool) {
 	p := &r.poller
 	if p.at != 0 {
 		d.tally.took("pollInterval", at.Sub(p.at))
@@ -86,7 +86,7 @@ func (d *events) polling(r *run, at mcpload.Instant, long bool) {
 
 // polled notes how the poll that was sent at an instant ended: with an answer,
 // or with a failure that is not ours.
-func (d *events) polled(r *run, sent mcpload.Instant, a *answer, still bool, n int) {
+func (d *events) polled(r *run, sent eventmeter.Instant, a *answer, still bool, n int) {
 	p := &r.poller
 	failed := a.err != nil
 	// Nothing new and hasMore: there is nothing to follow.
@@ -111,7 +111,7 @@ func (d *events) attachPoll(ctx context.Context, r *run) error {
 	backoff := sinks.Backoff{Min: d.opts.Poll.BackoffMin, Max: d.opts.Poll.BackoffMax, Rand: r.rand}
 	stop := context.AfterFunc(ctx, r.cancel)
 	first, err := retryThrottled(ctx, &backoff, func(again bool) (sinks.PollAnswer, error) {
-		return d.poll(r, mcpload.Subscribe, again)
+		return d.poll(r, eventmeter.Subscribe, again)
 	})
 	if !stop() && err == nil {
 		err = notConfirmed(nil, ctx.Err())
@@ -123,7 +123,7 @@ func (d *events) attachPoll(ctx context.Context, r *run) error {
 	loop := &sinks.PollLoop{
 		Floor: max(d.opts.Poll.Floor, 0),
 		Rand:  r.rand,
-		Stuck: func(reason string) { d.notice(r, mcpload.Malformed, d.clock.Now(), reason) },
+		Stuck: func(reason string) { d.notice(r, eventmeter.Malformed, d.clock.Now(), reason) },
 	}
 	loop.Backoff = backoff
 	loop.Backoff.Reset()
@@ -132,17 +132,17 @@ func (d *events) attachPoll(ctx context.Context, r *run) error {
 		defer close(r.done)
 		retry := false
 		loop.Run(r.ctx, first, func(context.Context) sinks.PollAnswer {
-			a, err := d.poll(r, mcpload.EmptyPoll, retry)
+			a, err := d.poll(r, eventmeter.EmptyPoll, retry)
 			retry = a.Failed
 			var ce *callError
 			switch {
 			case err == nil || r.ctx.Err() != nil:
 			case errors.As(err, &ce) && ce.final():
-				d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
+				d.notice(r, eventmeter.Terminated, d.clock.Now(), err.Error())
 				r.fail(err)
 				a.Stop = true
 			default:
-				d.notice(r, mcpload.TransientError, d.clock.Now(), err.Error())
+				d.notice(r, eventmeter.TransientError, d.clock.Now(), err.Error())
 			}
 			return a
 		})
@@ -152,9 +152,9 @@ func (d *events) attachPoll(ctx context.Context, r *run) error {
 
 // poll asks once, and reports what came. cause is what an answer without
 // events counts as. An error is returned beside an answer that says Failed.
-func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer, error) {
+func (d *events) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswer, error) {
 	failed := sinks.PollAnswer{Failed: true}
-	first := cause == mcpload.Subscribe
+	first := cause == eventmeter.Subscribe
 	agreed, err := d.agreement(r.ctx, r)
 	if err != nil {
 		return failed, err
@@ -188,7 +188,7 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 		d.polled(r, sent, a, true, 0)
 		failed.RetryAfter = a.err.retryAfter
 		if retry {
-			cause = mcpload.Retry
+			cause = eventmeter.Retry
 		}
 		d.called(cause, methodPoll, a)
 		if d.lost(r, agreed, a.err) {
@@ -198,38 +198,38 @@ func (d *events) poll(r *run, cause mcpload.Cause, retry bool) (sinks.PollAnswer
 	}
 	r.activate(a.at)
 	if !a.msg.Versioned {
-		d.notice(r, mcpload.Malformed, a.at, withoutVersion)
+		d.notice(r, eventmeter.Malformed, a.at, withoutVersion)
 	}
 	if first {
 		d.resumed(r, a.msg.Truncated)
 	}
 	if a.msg.Truncated && !first { // before the events: it is about what is missing in front of them
-		d.notice(r, mcpload.Truncated, a.at, "")
+		d.notice(r, eventmeter.Truncated, a.at, "")
 	}
 	still := len(a.msg.Cursor) == 0 || string(a.msg.Cursor) == "null" || r.at(a.msg.Cursor)
 	n, bytes, last := d.takeEvents(r, a)
 	if n > 0 && fromNow {
-		d.notice(r, mcpload.Malformed, a.at, eventsFromNow)
+		d.notice(r, eventmeter.Malformed, a.at, eventsFromNow)
 	}
 	if n > 0 && first {
 		// The request opened the subscription; the events in its answer are no
 		// part of what that cost.
 		bytes = min(bytes, a.down)
 		a.down -= bytes
-		d.rec.Called(mcpload.Call{Lane: d.opts.Lane, Cause: mcpload.Events, At: a.at, Down: bytes, Method: methodPoll})
+		d.rec.Called(eventmeter.Call{Lane: d.opts.Lane, Cause: eventmeter.Events, At: a.at, Down: bytes, Method: methodPoll})
 	}
 	switch {
 	case n > 0 && !first:
-		cause = mcpload.Events
+		cause = eventmeter.Events
 	case retry:
-		cause = mcpload.Retry
+		cause = eventmeter.Retry
 	}
 	d.called(cause, methodPoll, a)
 	d.polled(r, sent, a, still, n)
 	if n == 0 && !a.msg.Truncated {
 		d.claim(r, a.msg.Cursor, a.at)
 	}
-	if last == (mcpload.Stamp{}) {
+	if last == (eventmeter.Stamp{}) {
 		r.setCursor(a.msg.Cursor)
 	} else {
 		d.comesWith(r, a.msg.Cursor, last)
@@ -250,7 +250,7 @@ func (r *run) at(cursor []byte) bool {
 
 // takeEvents reports the deliveries of a poll. It returns how many there were,
 // their size, and the last one, which is zero if that had no probe id.
-func (d *events) takeEvents(r *run, a *answer) (n int, bytes int64, last mcpload.Stamp) {
+func (d *events) takeEvents(r *run, a *answer) (n int, bytes int64, last eventmeter.Stamp) {
 	if a.msg.Events == nil {
 		return 0, 0, last
 	}
@@ -258,20 +258,20 @@ func (d *events) takeEvents(r *run, a *answer) (n int, bytes int64, last mcpload
 	wire.Elements(a.msg.Events, func(e []byte) bool {
 		n++
 		bytes += int64(len(e))
-		last = mcpload.Stamp{}
+		last = eventmeter.Stamp{}
 		if !wire.ScanFields(e, &f) {
-			d.notice(r, mcpload.Malformed, a.at, "an event is not an object")
+			d.notice(r, eventmeter.Malformed, a.at, "an event is not an object")
 			return true
 		}
-		stamp, probed := mcpload.FindStamp(e)
+		stamp, probed := eventmeter.FindStamp(e)
 		last = stamp
-		d.rec.Delivered(mcpload.Delivery{
-			Sub: r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(f.EventID), At: a.at, Bytes: len(e),
+		d.rec.Delivered(eventmeter.Delivery{
+			Sub: r.sub, Stamp: stamp, Probed: probed, EventID: eventmeter.HashID(f.EventID), At: a.at, Bytes: len(e),
 		})
 		if len(f.EventID) == 0 {
-			d.notice(r, mcpload.Malformed, a.at, withoutID)
+			d.notice(r, eventmeter.Malformed, a.at, withoutID)
 		}
-		d.look(r, a.at, mcpload.HashID(f.EventID), &f, e)
+		d.look(r, a.at, eventmeter.HashID(f.EventID), &f, e)
 		return true
 	})
 	return n, bytes, last

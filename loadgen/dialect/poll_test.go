@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // polled serves events/poll in the bare era: answer gives the result of the
@@ -46,11 +46,11 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 	srv, polls := polled(t, func(n int32, _ *http.Request) string {
 		return fmt.Sprintf(`{"events":[],"cursor":"c%d","hasMore":%t}`, n, n > 1)
 	})
-	d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL}, dialect.Options{Mode: mcpload.Poll, Poll: dialect.PollOptions{Floor: time.Millisecond}})
+	d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL}, dialect.Options{Mode: eventmeter.Poll, Poll: dialect.PollOptions{Floor: time.Millisecond}})
 	if err := d.Attach(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	rec.wait(t, "the notice", func(m *memory) bool { return m.noticed(mcpload.Malformed) > 0 })
+	rec.wait(t, "the notice", func(m *memory) bool { return m.noticed(eventmeter.Malformed) > 0 })
 	// One to open, one that said hasMore first, and a thousand that were followed.
 	if n := polls.Load(); n < 1002 || n > 1010 {
 		t.Errorf("%d polls", n)
@@ -74,11 +74,11 @@ func TestPollerIsBehind(t *testing.T) {
 			return "{}"
 		}
 	})
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL}, dialect.Options{
-		Clock: clock, Mode: mcpload.Poll, Subscriptions: 2, Poll: dialect.PollOptions{Floor: time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Clock: clock, Mode: eventmeter.Poll, Subscriptions: 2, Poll: dialect.PollOptions{Floor: time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
 	})
-	look := func(since mcpload.Instant) int {
+	look := func(since eventmeter.Instant) int {
 		behind, open := d.(dialect.Poller).Behind(since)
 		if open != 1 {
 			t.Errorf("%d open", open)
@@ -137,7 +137,7 @@ func TestPollerIsBehind(t *testing.T) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	for _, s := range rec.transitions {
-		if s.To == mcpload.Detaching && (s.Seen <= late || s.Seen >= end || s.At < end) {
+		if s.To == eventmeter.Detaching && (s.Seen <= late || s.Seen >= end || s.At < end) {
 			t.Errorf("seen until %d, which is not between %d and %d", s.Seen, late, end)
 		}
 	}
@@ -153,9 +153,9 @@ func TestLongPollIsNotBehind(t *testing.T) {
 		}
 		return `{"events":[],"cursor":"c1"}`
 	})
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	d, rec := lane(t, dialect.EndpointOptions{URL: srv.URL}, dialect.Options{
-		Clock: clock, Mode: mcpload.Poll, Poll: dialect.PollOptions{Floor: time.Millisecond, Timeout: time.Minute},
+		Clock: clock, Mode: eventmeter.Poll, Poll: dialect.PollOptions{Floor: time.Millisecond, Timeout: time.Minute},
 	})
 	if err := d.Attach(t.Context(), 0); err != nil {
 		t.Fatal(err)

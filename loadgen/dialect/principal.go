@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -60,7 +60,7 @@ func (a *agreement) offer() Offer {
 // agree returns the principal's agreement, shaking hands if there is none. One
 // handshake serves all who ask meanwhile, each as long as its ctx lasts.
 // observe, if not nil, is told of the traffic.
-func (p *principal) agree(ctx context.Context, observe func(mcpload.Call)) (*agreement, error) {
+func (p *principal) agree(ctx context.Context, observe func(eventmeter.Call)) (*agreement, error) {
 	for {
 		p.mu.Lock()
 		now, under := p.now, p.shaking
@@ -83,7 +83,7 @@ func (p *principal) agree(ctx context.Context, observe func(mcpload.Call)) (*agr
 }
 
 // open makes the handshake that shaking announces.
-func (p *principal) open(ctx context.Context, observe func(mcpload.Call)) (*agreement, error) {
+func (p *principal) open(ctx context.Context, observe func(eventmeter.Call)) (*agreement, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	a, err := p.settle(ctx, observe)
@@ -106,7 +106,7 @@ func (p *principal) open(ctx context.Context, observe func(mcpload.Call)) (*agre
 
 // settle makes a handshake in the era that was asked for, or in the one that the
 // target is known to be of.
-func (p *principal) settle(ctx context.Context, observe func(mcpload.Call)) (*agreement, error) {
+func (p *principal) settle(ctx context.Context, observe func(eventmeter.Call)) (*agreement, error) {
 	e := p.endpoint
 	shake := func(era Era) (*agreement, error) {
 		switch {

@@ -8,7 +8,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // Whoever waits for another's handshake waits no longer than its own context

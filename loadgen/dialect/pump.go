@@ -3,13 +3,13 @@ package dialect
 import (
 	"net"
 
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/internal/wire/pump"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // newPump returns what carries a lane's streams.
-func (e *Endpoint) newPump(opts Options, traffic *wire.Traffic) (pump.Pump, error) {
-	o := pump.Options{
+func (e *Endpoint) newPump(opts Options, traffic *wire.Traffic) (streamclient.Pump, error) {
+	o := streamclient.Options{
 		Addr: net.JoinHostPort(e.url.Hostname(), e.port()), Host: e.host,
 		Now:              func() int64 { return int64(opts.Clock.Now()) },
 		Count:            counts{traffic},
@@ -32,9 +32,9 @@ func (e *Endpoint) newPump(opts Options, traffic *wire.Traffic) (pump.Pump, erro
 		if o.TLS != nil {
 			o.TLS.NextProtos = []string{"h2"}
 		}
-		return pump.NewHTTP2(o)
+		return streamclient.NewHTTP2(o)
 	}
-	return pump.New(o)
+	return streamclient.New(o)
 }
 
 // port is the URL's, or that of its scheme.

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/internal/wire/pump"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // errDead is why a stream is given up that was silent for too long.
@@ -46,12 +46,12 @@ type stream struct {
 	agreed  *agreement
 	refusal *unopened // an answer that is no stream
 	id      uint64
-	began   mcpload.Instant
+	began   eventmeter.Instant
 	up      int64
 	down    int64 // until it was confirmed
-	at      mcpload.Instant
-	arrival pump.Arrival
-	cause   mcpload.Cause
+	at      eventmeter.Instant
+	arrival streamclient.Arrival
+	cause   eventmeter.Cause
 	shared  bool // more than the message at hand was read
 	answer  bool // a stream was answered
 	heard   bool // confirmed by the first message
@@ -61,15 +61,15 @@ type stream struct {
 	outage
 
 	mu    sync.Mutex
-	turn  uint32      // of the connection; odd while there is one
-	conn  pump.Stream // nil while there is none, or it was only just begun
-	why   error       // why the connection at hand is given up by us
-	timer *time.Timer // of the next connection
+	turn  uint32              // of the connection; odd while there is one
+	conn  streamclient.Stream // nil while there is none, or it was only just begun
+	why   error               // why the connection at hand is given up by us
+	timer *time.Timer         // of the next connection
 }
 
 // newStream makes the stream of a run, and has the run's cancel end it.
 func (d *events) newStream(r *run) *stream {
-	s := &stream{d: d, r: r, cause: mcpload.Subscribe, parser: wire.EventParser{Budget: d.budget}}
+	s := &stream{d: d, r: r, cause: eventmeter.Subscribe, parser: wire.EventParser{Budget: d.budget}}
 	s.backoff = sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
 	cancel := r.cancel
 	r.cancel = func() {
@@ -124,24 +124,24 @@ func (s *stream) step(err error) {
 	known := errors.As(err, &ce)
 	// Neither a session that is gone nor a stream that the server did not look
 	// at says anything about the subscription.
-	lost := known && (ce.kind == "session lost" || errors.Is(ce.cause, pump.ErrRefusedStream))
+	lost := known && (ce.kind == "session lost" || errors.Is(ce.cause, streamclient.ErrRefusedStream))
 	switch {
 	case !s.opened && !lost && !(known && ce.throttled()):
 		s.finish(err)
 		return
 	case s.opened && known && ce.final():
-		d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
+		d.notice(r, eventmeter.Terminated, d.clock.Now(), err.Error())
 		r.fail(err)
 		s.finish(nil)
 		return
 	case s.heard:
 		s.backoff.Reset()
-		s.cause = mcpload.Reconnect
+		s.cause = eventmeter.Reconnect
 	default:
 		if s.opened && err != nil {
-			d.notice(r, mcpload.TransientError, d.clock.Now(), err.Error())
+			d.notice(r, eventmeter.TransientError, d.clock.Now(), err.Error())
 		}
-		s.cause = mcpload.Retry
+		s.cause = eventmeter.Retry
 	}
 	wait := s.backoff.Next(s.pause) + s.absence()
 	if known && ce.retryAfter > 0 {
@@ -237,7 +237,7 @@ func (s *stream) connect() {
 	s.up = requestSize(http.MethodPost, d.url.RequestURI(), header, int64(len(body)))
 
 	turn := s.begin()
-	conn := d.pump.Open(context.Background(), pump.Request{Method: http.MethodPost, Path: d.url.RequestURI(), Header: header, Body: body}, s)
+	conn := d.pump.Open(context.Background(), streamclient.Request{Method: http.MethodPost, Path: d.url.RequestURI(), Header: header, Body: body}, s)
 
 	s.carriedBy(conn, turn) // from here on the stream is the pump's
 }
@@ -256,7 +256,7 @@ func (s *stream) begin() uint32 {
 
 // carriedBy says what ends the connection. It may be over already, or have to
 // be ended.
-func (s *stream) carriedBy(conn pump.Stream, turn uint32) {
+func (s *stream) carriedBy(conn streamclient.Stream, turn uint32) {
 	s.mu.Lock()
 	late := false
 	if s.turn == turn {
@@ -340,7 +340,7 @@ func (s *stream) broken(why error, e *callError) error {
 		e = &callError{method: methodStream, kind: "timeout", cause: errUnheard}
 		if s.heard {
 			e.cause = errDead
-			d.notice(r, mcpload.DeadStream, d.clock.Now(), errDead.Error())
+			d.notice(r, eventmeter.DeadStream, d.clock.Now(), errDead.Error())
 		} else {
 			s.report(e)
 		}

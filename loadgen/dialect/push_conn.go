@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/budget"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/internal/wire/pump"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // errEnded ends the reading of a stream whose last message was read.
@@ -23,14 +23,14 @@ func isWhole(err error) bool { return errors.Is(err, io.EOF) }
 
 // unopened is an answer that is no stream, as far as it has come.
 type unopened struct {
-	head   pump.Head
+	head   streamclient.Head
 	size   int64
 	body   []byte // of an event stream, the response in it
 	hold   budget.Hold
 	parser *wire.EventParser // nil unless it is an event stream
 }
 
-func newUnopened(h pump.Head, b *budget.Budget) *unopened {
+func newUnopened(h streamclient.Head, b *budget.Budget) *unopened {
 	f := &unopened{head: h, hold: budget.Of(b)}
 	if isEventStream(h.Header) {
 		f.parser = &wire.EventParser{Limit: maxRefusal, Budget: b}
@@ -39,8 +39,8 @@ func newUnopened(h pump.Head, b *budget.Budget) *unopened {
 }
 
 // Opened implements pump.Sink.
-func (s *stream) Opened(h pump.Head, at pump.Arrival) error {
-	s.pulse.Beat(mcpload.Instant(at.At))
+func (s *stream) Opened(h streamclient.Head, at streamclient.Arrival) error {
+	s.pulse.Beat(eventmeter.Instant(at.At))
 	if h.Status > 299 || !isEventStream(h.Header) {
 		s.refusal = newUnopened(h, s.d.budget)
 		return nil
@@ -55,11 +55,11 @@ func (s *stream) Opened(h pump.Head, at pump.Arrival) error {
 }
 
 // Piece implements pump.Sink: the next bytes of the stream.
-func (s *stream) Piece(b []byte, at pump.Arrival) error {
+func (s *stream) Piece(b []byte, at streamclient.Arrival) error {
 	if s.refusal != nil { // one that trickles in is given up as silence is
 		return s.refusal.take(b)
 	}
-	s.at, s.arrival = mcpload.Instant(at.At), at
+	s.at, s.arrival = eventmeter.Instant(at.At), at
 	if err := s.parser.Feed(b, s.event); err != nil {
 		s.d.tooLargeFor(s.r.sub, s.at, err)
 		return err
@@ -155,7 +155,7 @@ func (s *stream) report(e *callError) {
 	if now < s.began {
 		now = s.d.clock.Now()
 	}
-	s.d.rec.Called(mcpload.Call{
+	s.d.rec.Called(eventmeter.Call{
 		Lane: s.d.opts.Lane, Cause: s.cause, At: now, Requests: 1, Up: s.up, Down: s.down,
 		Connections: s.d.traffic.TakeOpened(), Took: now.Sub(s.began), Method: methodStream, Failure: e.failure(),
 	})
@@ -172,9 +172,9 @@ func (s *stream) confirmed(size int) {
 	s.down += int64(size)
 	s.report(nil)
 	s.planCut()
-	if s.cause != mcpload.Subscribe && s.r.wasActive() {
+	if s.cause != eventmeter.Subscribe && s.r.wasActive() {
 		s.cameBack()
-		s.d.notice(s.r, mcpload.Reconnected, s.at, "")
+		s.d.notice(s.r, eventmeter.Reconnected, s.at, "")
 		return
 	}
 	s.r.activate(s.at)
@@ -198,5 +198,5 @@ func (s *stream) cancelled(agreed *agreement) {
 	if a.err != nil && a.err.kind == kindProtocol {
 		a.err = nil // a notification has no answer
 	}
-	s.d.called(mcpload.Unsubscribe, methodCancelled, a)
+	s.d.called(eventmeter.Unsubscribe, methodCancelled, a)
 }

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // event takes one message off the stream.
@@ -23,7 +23,7 @@ func (s *stream) event(e wire.Event) {
 	var scanned wire.Message // not kept: it is larger than all the rest of a stream
 	m := &scanned
 	if !wire.ScanMessage(e.Data, m) {
-		s.d.notice(s.r, mcpload.Malformed, s.at, "a message is not a JSON object")
+		s.d.notice(s.r, eventmeter.Malformed, s.at, "a message is not a JSON object")
 		return
 	}
 	s.shared = s.arrival.Shared || e.Rest > 0
@@ -33,7 +33,7 @@ func (s *stream) event(e wire.Event) {
 // message takes one message that was read.
 func (s *stream) message(data []byte, size int, m *wire.Message) {
 	if !m.Versioned {
-		s.d.notice(s.r, mcpload.Malformed, s.at, withoutVersion)
+		s.d.notice(s.r, eventmeter.Malformed, s.at, withoutVersion)
 	}
 	if m.Method == nil {
 		s.answered(size, m)
@@ -41,7 +41,7 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 	}
 	if !s.mine(m) && !s.mixed {
 		s.mixed = true
-		s.d.notice(s.r, mcpload.Malformed, s.at, "a message names another subscription than its stream")
+		s.d.notice(s.r, eventmeter.Malformed, s.at, "a message names another subscription than its stream")
 	}
 	if len(m.Cursor) > maxCursor {
 		s.tooLarge(errCursor)
@@ -50,9 +50,9 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 	switch string(m.Method) {
 	case "notifications/events/event":
 		s.unsaid()
-		stamp, probed := mcpload.FindStamp(data)
-		v := mcpload.Delivery{
-			Sub: s.r.sub, Stamp: stamp, Probed: probed, EventID: mcpload.HashID(m.EventID), At: s.at, Bytes: size,
+		stamp, probed := eventmeter.FindStamp(data)
+		v := eventmeter.Delivery{
+			Sub: s.r.sub, Stamp: stamp, Probed: probed, EventID: eventmeter.HashID(m.EventID), At: s.at, Bytes: size,
 			Kernel: s.arrival.Kernel, Shared: s.shared,
 		}
 		if v.Kernel {
@@ -60,9 +60,9 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 		}
 		s.d.rec.Delivered(v)
 		if len(m.EventID) == 0 {
-			s.d.notice(s.r, mcpload.Malformed, s.at, withoutID)
+			s.d.notice(s.r, eventmeter.Malformed, s.at, withoutID)
 		}
-		s.d.look(s.r, s.at, mcpload.HashID(m.EventID), &m.Fields, data)
+		s.d.look(s.r, s.at, eventmeter.HashID(m.EventID), &m.Fields, data)
 		if s.back != 0 && probed {
 			s.tellReplayed(stamp)
 		}
@@ -78,7 +78,7 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 		s.d.claim(s.r, m.Cursor, s.at)
 	case "notifications/events/error":
 		s.overhead(size, "notifications/events/error")
-		s.d.notice(s.r, mcpload.TransientError, s.at, faultText(m))
+		s.d.notice(s.r, eventmeter.TransientError, s.at, faultText(m))
 	case "notifications/events/terminated":
 		s.overhead(size, "notifications/events/terminated")
 		s.terminated(m)
@@ -109,7 +109,7 @@ const withoutVersion = "a message without jsonrpc 2.0"
 func (s *stream) unsaid() {
 	if !s.heard {
 		s.confirmed(0)
-		s.d.notice(s.r, mcpload.Malformed, s.at, "a stream that does not begin with active")
+		s.d.notice(s.r, eventmeter.Malformed, s.at, "a stream that does not begin with active")
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *stream) isActive(size int, m *wire.Message) {
 	}
 	switch {
 	case was && m.Truncated:
-		s.d.notice(s.r, mcpload.Truncated, s.at, "")
+		s.d.notice(s.r, eventmeter.Truncated, s.at, "")
 	case !m.Truncated:
 		s.d.claim(s.r, m.Cursor, s.at)
 	}
@@ -140,7 +140,7 @@ func (s *stream) overhead(size int, method string) {
 		s.down += int64(size)
 		return
 	}
-	s.d.rec.Called(mcpload.Call{Lane: s.d.opts.Lane, Cause: mcpload.Heartbeat, At: s.at, Down: int64(size), Method: method})
+	s.d.rec.Called(eventmeter.Call{Lane: s.d.opts.Lane, Cause: eventmeter.Heartbeat, At: s.at, Down: int64(size), Method: method})
 }
 
 // terminated ends the subscription, unless what ended it passes.
@@ -149,10 +149,10 @@ func (s *stream) terminated(m *wire.Message) {
 	e := rpcError(methodStream, &m.Fault)
 	s.over = e
 	if passing(m.Fault.Code) {
-		s.d.notice(s.r, mcpload.TransientError, s.at, "terminated: "+faultText(m))
+		s.d.notice(s.r, eventmeter.TransientError, s.at, "terminated: "+faultText(m))
 		return
 	}
-	s.d.notice(s.r, mcpload.Terminated, s.at, faultText(m))
+	s.d.notice(s.r, eventmeter.Terminated, s.at, faultText(m))
 	if s.r.wasActive() {
 		s.r.fail(e)
 		s.r.cancel()
@@ -163,11 +163,11 @@ func (s *stream) terminated(m *wire.Message) {
 func (s *stream) answered(size int, m *wire.Message) {
 	s.overhead(size, "response")
 	if !m.HasResult && !m.HasError {
-		s.d.notice(s.r, mcpload.Malformed, s.at, "a message is neither notification nor answer")
+		s.d.notice(s.r, eventmeter.Malformed, s.at, "a message is neither notification nor answer")
 		return
 	}
 	if !answers(m, strconv.AppendUint(nil, s.id, 10)) {
-		s.d.notice(s.r, mcpload.Malformed, s.at, "an answer to a request that is not the stream's")
+		s.d.notice(s.r, eventmeter.Malformed, s.at, "an answer to a request that is not the stream's")
 		return
 	}
 	s.ended = true

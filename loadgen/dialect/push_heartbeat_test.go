@@ -9,16 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/internal/wire/pump"
-	"github.com/mcpload/mcpload/profiles"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // beatingPump answers every stream with the confirmation and then a heartbeat
 // per interval.
 type beatingPump struct {
-	clock *mcpload.Clock
+	clock *eventmeter.Clock
 	every time.Duration
 	work  sync.WaitGroup
 
@@ -26,7 +26,7 @@ type beatingPump struct {
 	opened int
 }
 
-func (p *beatingPump) Open(_ context.Context, r pump.Request, s pump.Sink) pump.Stream {
+func (p *beatingPump) Open(_ context.Context, r streamclient.Request, s streamclient.Sink) streamclient.Stream {
 	p.mu.Lock()
 	p.opened++
 	p.mu.Unlock()
@@ -44,9 +44,9 @@ func (p *beatingPump) Close() error {
 	return nil
 }
 
-func (p *beatingPump) play(ctx context.Context, r pump.Request, s pump.Sink) error {
-	now := func() pump.Arrival { return pump.Arrival{At: int64(p.clock.Now())} }
-	if err := s.Opened(pump.Head{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}}, now()); err != nil {
+func (p *beatingPump) play(ctx context.Context, r streamclient.Request, s streamclient.Sink) error {
+	now := func() streamclient.Arrival { return streamclient.Arrival{At: int64(p.clock.Now())} }
+	if err := s.Opened(streamclient.Head{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}}, now()); err != nil {
 		return err
 	}
 	for what := "active"; ; what = "heartbeat" {
@@ -56,7 +56,7 @@ func (p *beatingPump) play(ctx context.Context, r pump.Request, s pump.Sink) err
 		}
 		select {
 		case <-ctx.Done():
-			return pump.ErrClosed
+			return streamclient.ErrClosed
 		case <-time.After(p.every):
 		}
 	}
@@ -82,10 +82,10 @@ func TestDefaultHeartbeat(t *testing.T) {
 			who := ep.principals[0]
 			who.now = &agreement{era: Modern, version: modernVersion}
 			who.now.build(who)
-			clock := mcpload.NewClock()
-			log := &notices{Recorder: mcpload.Tee()}
+			clock := eventmeter.NewClock()
+			log := &notices{Recorder: eventmeter.Tee()}
 			d, err := newEvents(Options{
-				Clock: clock, Recorder: log, Endpoint: ep, Mode: mcpload.Push, Event: "e", Subscriptions: 1,
+				Clock: clock, Recorder: log, Endpoint: ep, Mode: eventmeter.Push, Event: "e", Subscriptions: 1,
 				Push: PushOptions{Heartbeat: p.Lanes[0].Push.Heartbeat},
 			})
 			if err != nil {
@@ -103,7 +103,7 @@ func TestDefaultHeartbeat(t *testing.T) {
 			if err := d.Close(context.Background()); err != nil {
 				t.Error(err)
 			}
-			if dead := log.count(mcpload.DeadStream); (dead > 0) != c.dies || (beats.opened > 1) != c.dies {
+			if dead := log.count(eventmeter.DeadStream); (dead > 0) != c.dies || (beats.opened > 1) != c.dies {
 				t.Errorf("a heartbeat every %v: %d streams were called dead, %d opened", c.every, dead, beats.opened)
 			}
 		})
@@ -112,21 +112,21 @@ func TestDefaultHeartbeat(t *testing.T) {
 
 // notices counts what a lane noticed.
 type notices struct {
-	mcpload.Recorder
+	eventmeter.Recorder
 	mu   sync.Mutex
-	seen map[mcpload.NoticeKind]int
+	seen map[eventmeter.NoticeKind]int
 }
 
-func (n *notices) Noticed(v mcpload.Notice) {
+func (n *notices) Noticed(v eventmeter.Notice) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.seen == nil {
-		n.seen = map[mcpload.NoticeKind]int{}
+		n.seen = map[eventmeter.NoticeKind]int{}
 	}
 	n.seen[v.Kind]++
 }
 
-func (n *notices) count(k mcpload.NoticeKind) int {
+func (n *notices) count(k eventmeter.NoticeKind) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.seen[k]

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // TestTimesOfDeliveries looks that a delivery says whose time it has, and
@@ -27,7 +27,7 @@ func TestTimesOfDeliveries(t *testing.T) {
 		<-r.Context().Done()
 	})
 	for _, stamps := range []bool{false, true} {
-		d, rec := lane(t, dialect.EndpointOptions{URL: url}, dialect.Options{Mode: mcpload.Push, Push: dialect.PushOptions{KernelTimestamps: stamps}})
+		d, rec := lane(t, dialect.EndpointOptions{URL: url}, dialect.Options{Mode: eventmeter.Push, Push: dialect.PushOptions{KernelTimestamps: stamps}})
 		attach(t, d, 1)
 		rec.wait(t, "two events", func(m *memory) bool { return len(m.deliveries) == 2 })
 		more <- struct{}{}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // Errors say what came back, and keep the secrets of the URL to themselves.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 	"go.uber.org/goleak"
 )
 
@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 type memory struct {
 	mu          sync.Mutex
 	changed     *sync.Cond
-	deliveries  []mcpload.Delivery
-	notices     []mcpload.Notice
-	transitions []mcpload.Transition
-	calls       []mcpload.Call
+	deliveries  []eventmeter.Delivery
+	notices     []eventmeter.Notice
+	transitions []eventmeter.Transition
+	calls       []eventmeter.Call
 	observed    []observed
 	log         []string // all of it, a line each, without what differs from run to run
 }
@@ -45,11 +45,11 @@ func (m *memory) keep(f func()) {
 	m.changed.Broadcast()
 }
 
-func (m *memory) Fired(mcpload.Emission)                                   {}
-func (m *memory) Resolved(mcpload.Stamp, mcpload.Outcome, mcpload.Instant) {}
-func (m *memory) Dropped(mcpload.Drop)                                     {}
+func (m *memory) Fired(eventmeter.Emission)                                         {}
+func (m *memory) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
+func (m *memory) Dropped(eventmeter.Drop)                                           {}
 
-func (m *memory) Delivered(d mcpload.Delivery) {
+func (m *memory) Delivered(d eventmeter.Delivery) {
 	m.keep(func() {
 		m.deliveries = append(m.deliveries, d)
 		text := "no probe"
@@ -63,10 +63,10 @@ func (m *memory) Delivered(d mcpload.Delivery) {
 	})
 }
 
-func (m *memory) Noticed(n mcpload.Notice) {
+func (m *memory) Noticed(n eventmeter.Notice) {
 	m.keep(func() {
 		m.notices = append(m.notices, n)
-		if n.Kind == mcpload.Claimed {
+		if n.Kind == eventmeter.Claimed {
 			m.line("noticed claimed %d/%d/%d", n.Stamp.Run, n.Stamp.Source, n.Stamp.Seq)
 			return
 		}
@@ -78,7 +78,7 @@ func (m *memory) Noticed(n mcpload.Notice) {
 	})
 }
 
-func (m *memory) Changed(c mcpload.Transition) {
+func (m *memory) Changed(c eventmeter.Transition) {
 	m.keep(func() {
 		m.transitions = append(m.transitions, c)
 		states := [...]string{"", "attaching", "active", "detaching", "detached", "failed"}
@@ -86,10 +86,10 @@ func (m *memory) Changed(c mcpload.Transition) {
 	})
 }
 
-func (m *memory) Called(c mcpload.Call) {
+func (m *memory) Called(c eventmeter.Call) {
 	m.keep(func() {
 		m.calls = append(m.calls, c)
-		if c.Requests == 0 || c.Cause != mcpload.Discovery {
+		if c.Requests == 0 || c.Cause != eventmeter.Discovery {
 			failure := c.Failure
 			if c.Answered != 0 {
 				failure = fmt.Sprint("answered ", c.Answered)
@@ -133,7 +133,7 @@ func (m *memory) seen(index uint32, source uint16) map[uint32]int {
 	return got
 }
 
-func (m *memory) noticed(k mcpload.NoticeKind) (n int) {
+func (m *memory) noticed(k eventmeter.NoticeKind) (n int) {
 	for _, v := range m.notices {
 		if v.Kind == k {
 			n++
@@ -142,7 +142,7 @@ func (m *memory) noticed(k mcpload.NoticeKind) (n int) {
 	return n
 }
 
-func (m *memory) causes(c mcpload.Cause) (n int) {
+func (m *memory) causes(c eventmeter.Cause) (n int) {
 	for _, v := range m.calls {
 		if v.Cause == c {
 			n++
@@ -151,7 +151,7 @@ func (m *memory) causes(c mcpload.Cause) (n int) {
 	return n
 }
 
-func (m *memory) states(index uint32) (s []mcpload.State) {
+func (m *memory) states(index uint32) (s []eventmeter.State) {
 	for _, v := range m.transitions {
 		if v.Sub.Index == index {
 			s = append(s, v.To)

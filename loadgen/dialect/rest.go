@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // openAnswers answers with SSE whose end comes a while after the response;
@@ -44,7 +44,7 @@ func TestRestIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		server := &openAnswers{}
-		opts := Options{Clock: mcpload.NewClock(), Recorder: mcpload.Tee()}
+		opts := Options{Clock: eventmeter.NewClock(), Recorder: eventmeter.Tee()}
 		c := ep.laneCaller(&opts, server, nil)
 		call := func(want time.Duration) {
 			t.Helper()

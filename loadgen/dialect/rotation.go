@@ -4,9 +4,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Secrets says which secret a receiver accepts while it changes.
@@ -25,10 +25,10 @@ const (
 
 // race is one change of secrets as deliveries saw it.
 type race struct {
-	sent     mcpload.Instant // when the new secret was about to be sent, 0 = it was the first
-	answered mcpload.Instant // when the target had taken it, 0 = not yet
-	lastOld  mcpload.Instant // the last delivery that only the old one verifies
-	lastDual mcpload.Instant // the last delivery that both verify
+	sent     eventmeter.Instant // when the new secret was about to be sent, 0 = it was the first
+	answered eventmeter.Instant // when the target had taken it, 0 = not yet
+	lastOld  eventmeter.Instant // the last delivery that only the old one verifies
+	lastDual eventmeter.Instant // the last delivery that both verify
 
 	byOld, byBoth, refused int // not yet in the lane's tally
 }
@@ -51,7 +51,7 @@ func (k *hook) signed(in *sinks.Inbound) error {
 
 // judge tells whether a delivery that one of the two secrets verifies is
 // accepted, and notes what it says about the race.
-func (k *hook) judge(at mcpload.Instant, byNew, byOld bool) bool {
+func (k *hook) judge(at eventmeter.Instant, byNew, byOld bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	accepted := true

@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"golang.org/x/tools/txtar"
 )
@@ -54,7 +54,7 @@ type laneFile struct {
 	SEP2549   dialect.SEP2549Options
 	Secrets   dialect.Secrets
 	Verify    dialect.Verify
-	Mode      mcpload.Mode
+	Mode      eventmeter.Mode
 	Era       dialect.Era // as the server is
 	Revision  dialect.Revision
 	Arguments json.RawMessage

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // SEP1803Options are what only lanes of SEP-1803 can be asked for.
@@ -52,7 +52,7 @@ type sep1803 struct {
 	*callbacks
 	opts    Options
 	ep      *Endpoint
-	looker  mcpload.Observer // nil when nobody looks at events
+	looker  eventmeter.Observer // nil when nobody looks at events
 	hangUp  func()
 	traffic wire.Traffic
 	tally   tally
@@ -81,10 +81,10 @@ type resourceRun struct {
 	uri  string
 	hook *resourceHook // webhook
 
-	session *resourceSession // push; guarded by the lane's lock
-	parted  sync.Once        // it has left its session
-	began   mcpload.Instant  // when it was asked for
-	late    bool             // its session's stream was there before it
+	session *resourceSession   // push; guarded by the lane's lock
+	parted  sync.Once          // it has left its session
+	began   eventmeter.Instant // when it was asked for
+	late    bool               // its session's stream was there before it
 }
 
 func newSEP1803(opts Options) (*sep1803, error) {
@@ -101,11 +101,11 @@ func newSEP1803(opts Options) (*sep1803, error) {
 		return nil, fmt.Errorf("dialect sep-1803: secret %q is not known: use raw, standard or none", o.Secret)
 	}
 	d := &sep1803{
-		opts: opts, ep: opts.Endpoint, looker: mcpload.ObserverOf(opts.Recorder), per: o.PerSession,
+		opts: opts, ep: opts.Endpoint, looker: eventmeter.ObserverOf(opts.Recorder), per: o.PerSession,
 		runs: make([]*resourceRun, opts.Subscriptions),
 	}
 	d.sessions = make([]*resourceSession, (opts.Subscriptions+d.per-1)/d.per)
-	t, hangUp, err := d.ep.newTransport(opts.HTTP, &d.traffic, opts.Mode == mcpload.Push)
+	t, hangUp, err := d.ep.newTransport(opts.HTTP, &d.traffic, opts.Mode == eventmeter.Push)
 	if err != nil {
 		return nil, fmt.Errorf("dialect sep-1803: %w", err)
 	}
@@ -113,14 +113,14 @@ func newSEP1803(opts Options) (*sep1803, error) {
 	d.caller = d.ep.laneCaller(&opts, t, &d.traffic)
 	d.life, d.end = context.WithCancel(context.Background())
 	switch opts.Mode {
-	case mcpload.Push:
+	case eventmeter.Push:
 		d.watch = sinks.NewWatch(opts.Clock, min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second))
 		d.tally.declare("sessions", "unrouted", "earlier", "updatesObserved", "updatesIdentified")
 		if o.CutEvery > 0 {
 			d.tally.declare("cuts", "resumes", "resumesRefused", "redelivered")
 			d.tally.declareTiming("outage")
 		}
-	case mcpload.Webhook:
+	case eventmeter.Webhook:
 		if d.hooks, err = newResourceHooks(d); err != nil {
 			d.end()
 			return nil, fmt.Errorf("dialect sep-1803: %w", err)
@@ -142,7 +142,7 @@ func (d *sep1803) Attach(ctx context.Context, i int) error {
 		return fmt.Errorf("attach %s: subscription %d: %w", d.opts.Event, i, err)
 	}
 	if r.uri, err = d.uriOf(ctx, i); err == nil {
-		if d.opts.Mode == mcpload.Push {
+		if d.opts.Mode == eventmeter.Push {
 			err = d.attachPush(ctx, r)
 		} else {
 			err = d.attachWebhook(ctx, r)
@@ -162,13 +162,13 @@ func (d *sep1803) begin(i int) (*resourceRun, error) {
 	if err := mayAttach(d.closed, d.runs, i); err != nil {
 		return nil, err
 	}
-	r := &resourceRun{attachment: attachment{sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, to: &d.caller}, who: d.ep.principal(d.opts.number(i))}
-	if d.opts.Mode == mcpload.Push {
+	r := &resourceRun{attachment: attachment{sub: eventmeter.Sub{Lane: d.opts.Lane, Index: uint32(i)}, to: &d.caller}, who: d.ep.principal(d.opts.number(i))}
+	if d.opts.Mode == eventmeter.Push {
 		r.who = d.ep.principal(d.opts.number(i) / d.per)
 	}
 	r.ctx, r.cancel = context.WithCancel(d.life)
 	d.runs[i], r.began = r, d.clock.Now()
-	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Attaching, At: r.began})
+	d.rec.Changed(eventmeter.Transition{Sub: r.sub, To: eventmeter.Attaching, At: r.began})
 	return r, nil
 }
 
@@ -180,13 +180,13 @@ func (d *sep1803) Detach(ctx context.Context, i int) error {
 	}
 	r.cancel()
 	var err error
-	if d.opts.Mode == mcpload.Push {
+	if d.opts.Mode == eventmeter.Push {
 		err = d.detachPush(ctx, r)
 	} else {
 		err = d.deregister(ctx, r)
 		d.hooks.retire(r)
 	}
-	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Detached, At: d.clock.Now()})
+	d.rec.Changed(eventmeter.Transition{Sub: r.sub, To: eventmeter.Detached, At: d.clock.Now()})
 	if err != nil {
 		return fmt.Errorf("detach %s at %s: %w", d.opts.Event, d.ep.opts.URL, err)
 	}
@@ -228,28 +228,28 @@ func (d *sep1803) Traffic() Traffic {
 // Figures returns what the common ledger does not know of.
 func (d *sep1803) Figures() Figures { return d.tally.figures() }
 
-func (d *sep1803) notice(r *resourceRun, k mcpload.NoticeKind, at mcpload.Instant, detail string) {
-	d.rec.Noticed(mcpload.Notice{Sub: r.sub, Kind: k, At: at, Detail: line(detail)})
+func (d *sep1803) notice(r *resourceRun, k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
+	d.rec.Noticed(eventmeter.Notice{Sub: r.sub, Kind: k, At: at, Detail: line(detail)})
 }
 
 // delivered reports one copy and shows it to whoever looks.
-func (d *sep1803) delivered(v mcpload.Delivery, f *wire.Fields, message []byte) {
+func (d *sep1803) delivered(v eventmeter.Delivery, f *wire.Fields, message []byte) {
 	d.rec.Delivered(v)
 	if d.looker != nil {
-		d.looker.Observed(mcpload.Observation{Sub: v.Sub, At: v.At, EventID: v.EventID, Timestamp: f.Timestamp, Message: message})
+		d.looker.Observed(eventmeter.Observation{Sub: v.Sub, At: v.At, EventID: v.EventID, Timestamp: f.Timestamp, Message: message})
 	}
 }
 
 // called reports an exchange.
-func (d *sep1803) called(cause mcpload.Cause, method string, a *answer) {
-	d.rec.Called(mcpload.Call{
+func (d *sep1803) called(cause eventmeter.Cause, method string, a *answer) {
+	d.rec.Called(eventmeter.Call{
 		Lane: d.opts.Lane, Cause: cause, At: a.at, Requests: 1, Up: a.up, Down: a.down,
 		Connections: d.traffic.TakeOpened(), Took: a.took, Method: method, Failure: a.err.failure(),
 	})
 }
 
 // observe reports handshakes as the lane's traffic.
-func (d *sep1803) observe(c mcpload.Call) {
+func (d *sep1803) observe(c eventmeter.Call) {
 	c.Lane, c.At = d.opts.Lane, d.clock.Now()
 	d.rec.Called(c)
 }
@@ -257,7 +257,7 @@ func (d *sep1803) observe(c mcpload.Call) {
 // exchange makes one call of an agreement that a principal's lanes share.
 // into, if not nil, is filled with the result. A session that the server no
 // longer knows is forgotten, and the error says so.
-func (d *sep1803) exchange(ctx context.Context, who *principal, cause mcpload.Cause, method string, o wire.Object, into any) (*answer, error) {
+func (d *sep1803) exchange(ctx context.Context, who *principal, cause eventmeter.Cause, method string, o wire.Object, into any) (*answer, error) {
 	agreed, err := who.agree(ctx, d.observe)
 	if err != nil {
 		return nil, err

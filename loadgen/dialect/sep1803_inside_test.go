@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // idleResources is a lane whose first session has n subscriptions, to channels
@@ -24,7 +24,7 @@ func idleResources(t testing.TB, n int) (*sep1803, *resourceStream, *deaf) {
 	}
 	rec := &deaf{}
 	d, err := newSEP1803(Options{
-		Clock: mcpload.NewClock(), Recorder: rec, Endpoint: ep, Mode: mcpload.Push, Event: "chat.message", Subscriptions: n, SEP1803: SEP1803Options{PerSession: n},
+		Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Push, Event: "chat.message", Subscriptions: n, SEP1803: SEP1803Options{PerSession: n},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func idleResources(t testing.TB, n int) (*sep1803, *resourceStream, *deaf) {
 	return d, &s.stream, rec
 }
 
-const updateFrame = "id: c1-41-0-0\ndata: " + `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"event://chat.message/c7","payload":{"channel":"c7","text":"some text around mcpl-00000001-0000-00000001-26 and after it some more"}}}` + "\n\n"
+const updateFrame = "id: c1-41-0-0\ndata: " + `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"event://chat.message/c7","payload":{"channel":"c7","text":"some text around evtm-00000001-0000-00000001-26 and after it some more"}}}` + "\n\n"
 
 func TestAnUpdateAllocatesNothing(t *testing.T) {
 	d, stream, rec := idleResources(t, 10)
@@ -79,15 +79,15 @@ const plainFrame = "data: " + `{"jsonrpc":"2.0","method":"notifications/resource
 // stands for one emission.
 func TestAnUpdateWithoutPayload(t *testing.T) {
 	d, stream, _ := idleResources(t, 10)
-	emission := mcpload.Emission{Intended: 1000, Fired: 3_000_000, Measured: true}
-	var asked []mcpload.Sub
+	emission := eventmeter.Emission{Intended: 1000, Fired: 3_000_000, Measured: true}
+	var asked []eventmeter.Sub
 	known := true
-	d.opts.Sole = func(sub mcpload.Sub, at mcpload.Instant) (mcpload.Emission, bool) {
+	d.opts.Sole = func(sub eventmeter.Sub, at eventmeter.Instant) (eventmeter.Emission, bool) {
 		asked = append(asked, sub)
 		return emission, known
 	}
 	frame := []byte(plainFrame)
-	feed := func(at mcpload.Instant) {
+	feed := func(at eventmeter.Instant) {
 		t.Helper()
 		if err := stream.piece(frame, at); err != nil {
 			t.Error(err)
@@ -107,7 +107,7 @@ func TestAnUpdateWithoutPayload(t *testing.T) {
 			t.Errorf("%s: %d samples, %d", name, h.TotalCount(), h.Max())
 		}
 	}
-	asked = make([]mcpload.Sub, 0, 1000)
+	asked = make([]eventmeter.Sub, 0, 1000)
 	if n := testing.AllocsPerRun(100, func() { feed(8_000_000) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -136,7 +136,7 @@ func BenchmarkResourceHook(b *testing.B) {
 		b.Fatal(err)
 	}
 	d, err := newSEP1803(Options{
-		Clock: mcpload.NewClock(), Recorder: &deaf{}, Endpoint: ep, Mode: mcpload.Webhook, Event: "chat.message", Subscriptions: 1,
+		Clock: eventmeter.NewClock(), Recorder: &deaf{}, Endpoint: ep, Mode: eventmeter.Webhook, Event: "chat.message", Subscriptions: 1,
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -146,7 +146,7 @@ func BenchmarkResourceHook(b *testing.B) {
 	k := &resourceHook{h: d.hooks, r: r, known: make(chan struct{})}
 	key := wire.NewKey([]byte("0123456789abcdef0123456789abcdef"))
 	k.settle(secretStandard, "", key, "subscription://1")
-	body := []byte(`{"type":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"text":"some text around mcpl-00000001-0000-00000001-26 and after it some more"}}`)
+	body := []byte(`{"type":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"text":"some text around evtm-00000001-0000-00000001-26 and after it some more"}}`)
 	now := time.Now()
 	h := http.Header{}
 	h.Set(wire.HeaderWebhookID, "e-90")

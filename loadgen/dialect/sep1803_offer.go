@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 const eventScheme = "event://"
@@ -81,7 +81,7 @@ func (d *sep1803) listEvents(ctx context.Context, method, member string) ([]even
 			o.String("cursor", cursor)
 		}
 		var page map[string]json.RawMessage
-		if _, err := d.exchange(ctx, d.ep.principals[0], mcpload.Discovery, method, o, &page); err != nil {
+		if _, err := d.exchange(ctx, d.ep.principals[0], eventmeter.Discovery, method, o, &page); err != nil {
 			return nil, err
 		}
 		var entries []json.RawMessage
@@ -243,12 +243,12 @@ func (d *sep1803) Discover(ctx context.Context) (Offer, error) {
 	if caps.Resources.Events {
 		o.Capability, o.ListChanged = "resources", caps.Resources.ListChanged
 	}
-	var modes []mcpload.Mode
+	var modes []eventmeter.Mode
 	if caps.Resources.Subscribe || slices.Contains(caps.Resources.Subscription, "notification") {
-		modes = append(modes, mcpload.Push)
+		modes = append(modes, eventmeter.Push)
 	}
 	if slices.Contains(caps.Resources.Subscription, "webhook") {
-		modes = append(modes, mcpload.Webhook)
+		modes = append(modes, eventmeter.Webhook)
 	}
 	known, err := d.known(ctx)
 	if err != nil {

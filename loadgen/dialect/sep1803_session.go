@@ -8,10 +8,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // resourceSession is a stream with the subscriptions that share it: a session
@@ -28,8 +28,8 @@ type resourceSession struct {
 	members int           // guarded by the lane's lock
 
 	mu        sync.Mutex
-	err       error           // why no stream will stand (any more); nil = there is one, or will be
-	confirmed mcpload.Instant // when the first stream stood
+	err       error              // why no stream will stand (any more); nil = there is one, or will be
+	confirmed eventmeter.Instant // when the first stream stood
 	modern    bool
 	asked     map[string]bool // modern: what the stream was to listen to, for subscriptions to come, too
 	honoured  map[string]bool // modern: what the acknowledgement named
@@ -137,9 +137,9 @@ func (d *sep1803) attachPush(ctx context.Context, r *resourceRun) error {
 	}
 	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax}
 	_, err = retryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
-		cause := mcpload.Subscribe
+		cause := eventmeter.Subscribe
 		if again {
-			cause = mcpload.Retry
+			cause = eventmeter.Retry
 		}
 		a, err := s.call(ctx, cause, methodResourceSubscribe, r.uri)
 		if err == nil {
@@ -165,7 +165,7 @@ func (d *sep1803) detachPush(ctx context.Context, r *resourceRun) error {
 	s.mu.Unlock()
 	var err error
 	if legacy && !shared {
-		_, err = s.call(ctx, mcpload.Unsubscribe, methodResourceUnsubscribe, r.uri)
+		_, err = s.call(ctx, eventmeter.Unsubscribe, methodResourceUnsubscribe, r.uri)
 	}
 	if bye := d.part(ctx, s, r); err == nil {
 		err = bye
@@ -183,7 +183,7 @@ func (s *resourceSession) failure() error {
 // lostRun ends an open subscription that the target will not serve any more.
 func (s *resourceSession) lostRun(r *resourceRun, detail string, err error) {
 	d := s.d
-	d.notice(r, mcpload.Terminated, d.clock.Now(), detail)
+	d.notice(r, eventmeter.Terminated, d.clock.Now(), detail)
 	r.fail(err)
 	d.work.Go(func() {
 		defer crash.Guard()
@@ -208,7 +208,7 @@ func (s *resourceSession) runs() (all []*resourceRun) {
 }
 
 // call makes a request about one resource in the session.
-func (s *resourceSession) call(ctx context.Context, cause mcpload.Cause, method, uri string) (*answer, error) {
+func (s *resourceSession) call(ctx context.Context, cause eventmeter.Cause, method, uri string) (*answer, error) {
 	d := s.d
 	header, id := s.credentials()
 	if id == "" { // lost, and being opened again
@@ -254,7 +254,7 @@ func (s *resourceSession) lose(id string) {
 }
 
 // initialize opens a session of the legacy era.
-func (s *resourceSession) initialize(agreed *agreement, cause mcpload.Cause) error {
+func (s *resourceSession) initialize(agreed *agreement, cause eventmeter.Cause) error {
 	d, e := s.d, s.d.ep
 	header := e.header.Clone()
 	s.who.authorize(header)
@@ -322,8 +322,8 @@ func (s *resourceSession) resubscribe() {
 			continue
 		}
 		seen[r.uri] = true
-		if _, err := s.call(s.ctx, mcpload.Reconnect, methodResourceSubscribe, r.uri); err != nil && s.ctx.Err() == nil {
-			s.d.notice(r, mcpload.TransientError, s.d.clock.Now(), "subscribing again: "+err.Error())
+		if _, err := s.call(s.ctx, eventmeter.Reconnect, methodResourceSubscribe, r.uri); err != nil && s.ctx.Err() == nil {
+			s.d.notice(r, eventmeter.TransientError, s.d.clock.Now(), "subscribing again: "+err.Error())
 		}
 	}
 }
@@ -358,7 +358,7 @@ func (s *resourceSession) goodbye(ctx context.Context) error {
 	if a.err != nil {
 		a.err.method = http.MethodDelete
 	}
-	d.called(mcpload.Unsubscribe, http.MethodDelete, a)
+	d.called(eventmeter.Unsubscribe, http.MethodDelete, a)
 	if a.err != nil {
 		return a.err
 	}

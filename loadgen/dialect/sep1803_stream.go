@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // resourceStream is what the one open stream of a session needs.
@@ -30,8 +30,8 @@ type resourceStream struct {
 	// Of all its connections.
 	opened bool   // one has stood
 	lastID []byte // where to go on, as the server named it; empty = nowhere
-	lost   mcpload.Instant
-	back   mcpload.Instant
+	lost   eventmeter.Instant
+	back   eventmeter.Instant
 	cut    bool // the last end was our own doing
 
 	// Of the connection at hand.
@@ -41,11 +41,11 @@ type resourceStream struct {
 	modern  bool
 	fresh   bool // the session was opened for it
 	resumed bool // it asked to go on where the last one ended
-	began   mcpload.Instant
-	at      mcpload.Instant
+	began   eventmeter.Instant
+	at      eventmeter.Instant
 	up      int64
 	down    int64 // until it stood
-	cause   mcpload.Cause
+	cause   eventmeter.Cause
 	stands  bool
 	ended   bool
 	strange bool // an update that should not be so was noticed
@@ -54,7 +54,7 @@ type resourceStream struct {
 }
 
 func (t *resourceStream) init(s *resourceSession) {
-	t.s, t.cause, t.take = s, mcpload.Subscribe, t.event
+	t.s, t.cause, t.take = s, eventmeter.Subscribe, t.event
 	o := s.d.opts.Push
 	t.backoff = sinks.Backoff{Min: o.BackoffMin, Max: o.BackoffMax, Rand: s.d.jitter(s.number)}
 }
@@ -86,12 +86,12 @@ func (s *resourceSession) serve() {
 			return
 		case t.stands:
 			t.backoff.Reset()
-			t.cause = mcpload.Reconnect
+			t.cause = eventmeter.Reconnect
 		default:
 			if t.opened && err != nil {
-				s.tell(mcpload.TransientError, err.Error())
+				s.tell(eventmeter.TransientError, err.Error())
 			}
-			t.cause = mcpload.Retry
+			t.cause = eventmeter.Retry
 		}
 		t.trouble.Lock()
 		t.last = ce
@@ -128,7 +128,7 @@ func (s *resourceSession) giveUp(err error) {
 }
 
 // tell notices something for every subscription of the session.
-func (s *resourceSession) tell(k mcpload.NoticeKind, detail string) {
+func (s *resourceSession) tell(k eventmeter.NoticeKind, detail string) {
 	at := s.d.clock.Now()
 	for _, r := range s.runs() {
 		if r.isActive() {
@@ -281,7 +281,7 @@ func (t *resourceStream) stand() {
 			t.lost = 0
 		}
 		t.back = t.at
-		s.tell(mcpload.Reconnected, "")
+		s.tell(eventmeter.Reconnected, "")
 		if t.fresh {
 			d.work.Go(crash.Guarded(s.resubscribe))
 		}
@@ -313,7 +313,7 @@ func (t *resourceStream) report(e *callError) {
 	if now < t.began {
 		now = t.s.d.clock.Now()
 	}
-	t.s.d.rec.Called(mcpload.Call{
+	t.s.d.rec.Called(eventmeter.Call{
 		Lane: t.s.d.opts.Lane, Cause: t.cause, At: now, Requests: 1, Up: t.up, Down: t.down,
 		Connections: t.s.d.traffic.TakeOpened(), Took: now.Sub(t.began), Method: t.method, Failure: e.failure(),
 	})
@@ -343,7 +343,7 @@ func (t *resourceStream) broken(ctx context.Context, e *callError) error {
 	case errors.Is(cause, errDead):
 		e = &callError{method: t.method, kind: "timeout", cause: errDead}
 		if t.stands {
-			s.tell(mcpload.DeadStream, errDead.Error())
+			s.tell(eventmeter.DeadStream, errDead.Error())
 		}
 	case !t.stands && e == nil:
 		e = &callError{method: t.method, kind: kindProtocol, message: "the stream ended before it was acknowledged"}
@@ -385,7 +385,7 @@ func (t *resourceStream) refused(ctx context.Context, resp *http.Response, agree
 }
 
 // piece takes the next bytes of the stream.
-func (t *resourceStream) piece(b []byte, at mcpload.Instant) error {
+func (t *resourceStream) piece(b []byte, at eventmeter.Instant) error {
 	t.at = at
 	if err := t.parser.Feed(b, t.take); err != nil {
 		t.s.d.tooLarge(at, err)

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // signRaw signs as a raw secret of SEP-1803 does, with the standard library.
@@ -35,22 +35,22 @@ func channelOf(t *testing.T, i int) string {
 }
 
 func TestResourcesEveryWay(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	for _, c := range []struct {
-		mode  mcpload.Mode
+		mode  eventmeter.Mode
 		era   dialect.Era
 		proto string
 		own   dialect.SEP1803Options
 	}{
-		{mcpload.Push, dialect.Legacy, "1.1", dialect.SEP1803Options{}},
-		{mcpload.Push, dialect.Legacy, "2", dialect.SEP1803Options{PerSession: 3}},
-		{mcpload.Push, dialect.Legacy, "h2c", dialect.SEP1803Options{PerSession: 8}},
-		{mcpload.Push, dialect.Modern, "1.1", dialect.SEP1803Options{PerSession: 5}},
-		{mcpload.Push, dialect.Modern, "2", dialect.SEP1803Options{}},
-		{mcpload.Webhook, dialect.Legacy, "1.1", dialect.SEP1803Options{Secret: "raw"}},
-		{mcpload.Webhook, dialect.Modern, "2", dialect.SEP1803Options{Secret: "standard"}},
-		{mcpload.Webhook, dialect.Modern, "h2c", dialect.SEP1803Options{Secret: "none"}},
-		{mcpload.Webhook, dialect.Legacy, "h2c", dialect.SEP1803Options{}},
+		{eventmeter.Push, dialect.Legacy, "1.1", dialect.SEP1803Options{}},
+		{eventmeter.Push, dialect.Legacy, "2", dialect.SEP1803Options{PerSession: 3}},
+		{eventmeter.Push, dialect.Legacy, "h2c", dialect.SEP1803Options{PerSession: 8}},
+		{eventmeter.Push, dialect.Modern, "1.1", dialect.SEP1803Options{PerSession: 5}},
+		{eventmeter.Push, dialect.Modern, "2", dialect.SEP1803Options{}},
+		{eventmeter.Webhook, dialect.Legacy, "1.1", dialect.SEP1803Options{Secret: "raw"}},
+		{eventmeter.Webhook, dialect.Modern, "2", dialect.SEP1803Options{Secret: "standard"}},
+		{eventmeter.Webhook, dialect.Modern, "h2c", dialect.SEP1803Options{Secret: "none"}},
+		{eventmeter.Webhook, dialect.Legacy, "h2c", dialect.SEP1803Options{}},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%s/%d%s", c.mode, c.era, c.proto, c.own.PerSession, c.own.Secret), func(t *testing.T) {
 			t.Parallel()
@@ -103,7 +103,7 @@ func everyWay(t *testing.T, w *world, e dialect.EndpointOptions, o dialect.Optio
 	w.fire(t, channelOf(t, 0), uint16(first), events+1) // nobody is left to hear it
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	want := []mcpload.State{mcpload.Attaching, mcpload.Active, mcpload.Detaching, mcpload.Detached}
+	want := []eventmeter.State{eventmeter.Attaching, eventmeter.Active, eventmeter.Detaching, eventmeter.Detached}
 	for i := range uint32(subs) {
 		if got := rec.states(i); !slices.Equal(got, want) {
 			t.Errorf("subscription %d went through %v", i, got)
@@ -125,27 +125,27 @@ func everyWay(t *testing.T, w *world, e dialect.EndpointOptions, o dialect.Optio
 		}
 	}
 	own := d.(dialect.Figurer).Figures()
-	if per := max(o.SEP1803.PerSession, 1); o.Mode == mcpload.Push && own.Values["sessions"] != float64((subs+per-1)/per) {
+	if per := max(o.SEP1803.PerSession, 1); o.Mode == eventmeter.Push && own.Values["sessions"] != float64((subs+per-1)/per) {
 		t.Errorf("%v sessions", own.Values["sessions"])
 	}
 	if kind := o.SEP1803.Secret; kind != "" && own.Values["secrets"+strings.ToUpper(kind[:1])+kind[1:]] != subs || own.Values["unrouted"] != 0 {
 		t.Errorf("figures %v", own.Values)
 	}
-	if h := own.Timings["secretWindow"].Histogram; o.Mode == mcpload.Webhook && h.TotalCount() != subs {
+	if h := own.Timings["secretWindow"].Histogram; o.Mode == eventmeter.Webhook && h.TotalCount() != subs {
 		t.Errorf("the time without a secret was taken %d times", h.TotalCount())
 	}
 }
 
 func TestResourcesDiscover(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	for _, era := range []dialect.Era{dialect.Legacy, dialect.Modern} {
-		d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era}, dialect.Options{System: "sep-1803", Mode: mcpload.Push})
+		d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era}, dialect.Options{System: "sep-1803", Mode: eventmeter.Push})
 		o, err := d.(dialect.Discoverer).Discover(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		e, ok := o.Event("event://chat.message/{channel}")
-		if !ok || !slices.Equal(e.Delivery, []mcpload.Mode{mcpload.Push, mcpload.Webhook}) || len(e.InputSchema) == 0 || len(e.PayloadSchema) == 0 || o.Capability != "resources" {
+		if !ok || !slices.Equal(e.Delivery, []eventmeter.Mode{eventmeter.Push, eventmeter.Webhook}) || len(e.InputSchema) == 0 || len(e.PayloadSchema) == 0 || o.Capability != "resources" {
 			t.Errorf("offer %+v", o)
 		}
 		if _, ok := o.Event("event://tick"); !ok || o.Server == "" {
@@ -155,7 +155,7 @@ func TestResourcesDiscover(t *testing.T) {
 }
 
 func TestResourcesAttachToNothing(t *testing.T) {
-	w := newWorld(t, target.Options{Tokens: []string{"right"}})
+	w := newWorld(t, refserver.Options{Tokens: []string{"right"}})
 	for _, c := range []struct {
 		name  string
 		url   string
@@ -171,7 +171,7 @@ func TestResourcesAttachToNothing(t *testing.T) {
 		{"wrong token", w.srv.URL(), "wrong", "chat.message", `{}`, dialect.ErrAuth},
 		{"nobody there", "http://127.0.0.1:1/mcp", "right", "chat.message", `{}`, dialect.ErrUnreachable},
 	} {
-		for _, mode := range []mcpload.Mode{mcpload.Push, mcpload.Webhook} {
+		for _, mode := range []eventmeter.Mode{eventmeter.Push, eventmeter.Webhook} {
 			for _, era := range []dialect.Era{dialect.Legacy, dialect.Modern} {
 				t.Run(fmt.Sprintf("%s/%s/%s", c.name, mode, era), func(t *testing.T) {
 					d, rec := lane(t, dialect.EndpointOptions{URL: c.url, Tokens: []string{c.token}, Era: era}, dialect.Options{
@@ -188,7 +188,7 @@ func TestResourcesAttachToNothing(t *testing.T) {
 					} else if err == nil {
 						t.Error("attached")
 					}
-					if got := rec.states(0); !slices.Equal(got, []mcpload.State{mcpload.Attaching, mcpload.Failed}) {
+					if got := rec.states(0); !slices.Equal(got, []eventmeter.State{eventmeter.Attaching, eventmeter.Failed}) {
 						t.Errorf("states %v", got)
 					}
 				})

@@ -14,24 +14,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // withLedger opens a lane that reports to a ledger, all of whose subscriptions
 // hear source 0.
-func withLedger(t *testing.T, e dialect.EndpointOptions, o dialect.Options) (dialect.Dialect, *sinks.Ledger, *mcpload.Clock) {
+func withLedger(t *testing.T, e dialect.EndpointOptions, o dialect.Options) (dialect.Dialect, *sinks.Ledger, *eventmeter.Clock) {
 	t.Helper()
 	ep, err := dialect.NewEndpoint(e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	ledger, err := sinks.NewLedger(sinks.LedgerOptions{
 		Clock: clock, Run: 1, Sources: 1, DetachGrace: time.Minute,
-		Lanes: []sinks.LaneSpec{{Name: "lane", System: "sep-1803", Mode: o.Mode, Subscriptions: o.Subscriptions, Ordered: o.Mode == mcpload.Push}},
+		Lanes: []sinks.LaneSpec{{Name: "lane", System: "sep-1803", Mode: o.Mode, Subscriptions: o.Subscriptions, Ordered: o.Mode == eventmeter.Push}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,13 +55,13 @@ func withLedger(t *testing.T, e dialect.EndpointOptions, o dialect.Options) (dia
 }
 
 // shoot fires one event and enters it into the ledger.
-func (w *world) shoot(t *testing.T, clock *mcpload.Clock, ledger *sinks.Ledger, channel string, seq uint32) {
+func (w *world) shoot(t *testing.T, clock *eventmeter.Clock, ledger *sinks.Ledger, channel string, seq uint32) {
 	t.Helper()
-	stamp := mcpload.Stamp{Run: 1, Seq: seq}
+	stamp := eventmeter.Stamp{Run: 1, Seq: seq}
 	now := clock.Now()
-	ledger.Fired(mcpload.Emission{Stamp: stamp, Shot: uint64(seq), Intended: now, Fired: now, Measured: true})
+	ledger.Fired(eventmeter.Emission{Stamp: stamp, Shot: uint64(seq), Intended: now, Fired: now, Measured: true})
 	w.fire(t, channel, 0, seq)
-	ledger.Resolved(stamp, mcpload.Accepted, clock.Now())
+	ledger.Resolved(stamp, eventmeter.Accepted, clock.Now())
 }
 
 // TestResourcesCutStreams cuts the streams of a lane while events happen. With
@@ -71,10 +71,10 @@ func TestResourcesCutStreams(t *testing.T) {
 	for _, forget := range []bool{false, true} {
 		t.Run(fmt.Sprintf("forget=%t", forget), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, target.Options{})
+			w := newWorld(t, refserver.Options{})
 			const subs, cuts = 6, 12
 			d, ledger, clock := withLedger(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: dialect.Legacy}, dialect.Options{
-				Mode: mcpload.Push, Subscriptions: subs, Arguments: func(i int) json.RawMessage {
+				Mode: eventmeter.Push, Subscriptions: subs, Arguments: func(i int) json.RawMessage {
 					return []json.RawMessage{nil, json.RawMessage(`{"channel":"c"}`)}[i%2]
 				},
 				SEP1803: dialect.SEP1803Options{PerSession: 3, NoRedelivery: forget, CutEvery: 80 * time.Millisecond, CutFor: 10 * time.Millisecond},
@@ -183,7 +183,7 @@ func TestResourcesBeforeTheSecret(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		t.Run(fmt.Sprintf("refuse=%t", refuse), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, target.Options{RetryBase: time.Millisecond})
+			w := newWorld(t, refserver.Options{RetryBase: time.Millisecond})
 			b, address := newBetween(t, w.srv.URL())
 			var figures atomic.Pointer[func() dialect.Figures]
 			b.after = func(_ *http.Request, body []byte) {
@@ -195,7 +195,7 @@ func TestResourcesBeforeTheSecret(t *testing.T) {
 				}
 			}
 			d, rec := lane(t, dialect.EndpointOptions{URL: address, Tokens: []string{"a"}}, dialect.Options{
-				System: "sep-1803", Mode: mcpload.Webhook, SEP1803: dialect.SEP1803Options{RefuseEarly: refuse},
+				System: "sep-1803", Mode: eventmeter.Webhook, SEP1803: dialect.SEP1803Options{RefuseEarly: refuse},
 				Webhook: dialect.WebhookOptions{Authority: w.authority},
 			})
 			f := d.(dialect.Figurer).Figures
@@ -218,7 +218,7 @@ func TestResourcesBeforeTheSecret(t *testing.T) {
 					t.Errorf("%s has %d samples", name, n)
 				}
 			}
-			if rec.noticed(mcpload.Rejected) != 0 {
+			if rec.noticed(eventmeter.Rejected) != 0 {
 				t.Error("a delivery was rejected")
 			}
 		})
@@ -227,7 +227,7 @@ func TestResourcesBeforeTheSecret(t *testing.T) {
 
 // TestResourcesSessionIsLost ends a lane's session behind its back.
 func TestResourcesSessionIsLost(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	b, address := newBetween(t, w.srv.URL())
 	var session atomic.Value
 	b.before = func(r *http.Request, _ []byte) {
@@ -236,7 +236,7 @@ func TestResourcesSessionIsLost(t *testing.T) {
 		}
 	}
 	d, rec := lane(t, dialect.EndpointOptions{URL: address, Era: dialect.Legacy}, dialect.Options{
-		System: "sep-1803", Mode: mcpload.Push, Subscriptions: 3, SEP1803: dialect.SEP1803Options{PerSession: 3},
+		System: "sep-1803", Mode: eventmeter.Push, Subscriptions: 3, SEP1803: dialect.SEP1803Options{PerSession: 3},
 		Arguments: func(i int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":"c%d"}`, i)) },
 		Push:      dialect.PushOptions{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond},
 	})
@@ -254,11 +254,11 @@ func TestResourcesSessionIsLost(t *testing.T) {
 	rec.wait(t, "the subscriptions", func(m *memory) bool {
 		again := 0
 		for _, c := range m.calls {
-			if c.Cause == mcpload.Reconnect && c.Method == "resources/subscribe" && c.Failure == "" {
+			if c.Cause == eventmeter.Reconnect && c.Method == "resources/subscribe" && c.Failure == "" {
 				again++
 			}
 		}
-		return again == 3 && m.noticed(mcpload.Reconnected) >= 3
+		return again == 3 && m.noticed(eventmeter.Reconnected) >= 3
 	})
 	for i := range uint32(3) {
 		w.fire(t, fmt.Sprintf("c%d", i), 0, i+1)
@@ -275,10 +275,10 @@ func TestResourcesComeAndGo(t *testing.T) {
 	for _, era := range []dialect.Era{dialect.Legacy, dialect.Modern} {
 		t.Run(string(era), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, target.Options{})
+			w := newWorld(t, refserver.Options{})
 			const subs = 6
 			d, ledger, clock := withLedger(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era}, dialect.Options{
-				Mode: mcpload.Push, Subscriptions: subs, SEP1803: dialect.SEP1803Options{PerSession: 3},
+				Mode: eventmeter.Push, Subscriptions: subs, SEP1803: dialect.SEP1803Options{PerSession: 3},
 			})
 			attach(t, d, subs)
 			done := make(chan struct{})

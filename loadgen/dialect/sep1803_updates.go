@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // event takes one message off the stream.
@@ -25,7 +25,7 @@ func (t *resourceStream) event(e wire.Event) {
 	}
 	m := &t.msg
 	if !wire.ScanMessage(e.Data, m) {
-		t.s.tell(mcpload.Malformed, "a message is not a JSON object")
+		t.s.tell(eventmeter.Malformed, "a message is not a JSON object")
 		return
 	}
 	switch string(m.Method) {
@@ -44,10 +44,10 @@ func (t *resourceStream) event(e wire.Event) {
 // resource, and those to a resource that it lies below.
 func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 	s, d := t.s, t.s.d
-	stamp, probed := mcpload.FindStamp(e.Data)
-	v := mcpload.Delivery{Stamp: stamp, Probed: probed, Update: !probed && !m.HasPayload, At: t.at, Bytes: e.Size}
+	stamp, probed := eventmeter.FindStamp(e.Data)
+	v := eventmeter.Delivery{Stamp: stamp, Probed: probed, Update: !probed && !m.HasPayload, At: t.at, Bytes: e.Size}
 	if !t.modern {
-		v.EventID = mcpload.HashID(e.ID)
+		v.EventID = eventmeter.HashID(e.ID)
 	}
 	if t.resumed && probed && d.opts.Acked != nil {
 		if at := d.opts.Acked(stamp); at != 0 && at < t.back {
@@ -62,7 +62,7 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 	defer func() {
 		if strange != "" && !t.strange { // once on each stream; the lock is free again
 			t.strange = true
-			s.tell(mcpload.Malformed, strange)
+			s.tell(eventmeter.Malformed, strange)
 		}
 	}()
 	s.mu.Lock()
@@ -111,7 +111,7 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 
 // observed counts an update without a payload, and times it where the one
 // emission is known that it stands for.
-func (d *sep1803) observed(v *mcpload.Delivery) {
+func (d *sep1803) observed(v *eventmeter.Delivery) {
 	d.tally.count("updatesObserved", 1)
 	if d.opts.Sole == nil {
 		return
@@ -130,7 +130,7 @@ func (d *sep1803) observed(v *mcpload.Delivery) {
 // before tells whether an update is of something that happened before its
 // subscription was asked for. On a stream that was there already, such an update
 // was another subscription's, or that of the one before it.
-func (t *resourceStream) before(r *resourceRun, stamp mcpload.Stamp, probed bool) bool {
+func (t *resourceStream) before(r *resourceRun, stamp eventmeter.Stamp, probed bool) bool {
 	if !r.late || !probed || t.s.d.opts.Acked == nil {
 		return false
 	}
@@ -150,11 +150,11 @@ func (t *resourceStream) acknowledged(e wire.Event) {
 		} `json:"params"`
 	}
 	if err := json.Unmarshal(e.Data, &m); err != nil {
-		s.tell(mcpload.Malformed, "an acknowledgement that is none: "+err.Error())
+		s.tell(eventmeter.Malformed, "an acknowledgement that is none: "+err.Error())
 		return
 	}
 	if id := strings.Trim(string(m.Params.Meta[wire.SubscriptionKey]), `"`); id != strconv.FormatUint(t.id, 10) {
-		s.tell(mcpload.Malformed, "an acknowledgement names another request than its stream's")
+		s.tell(eventmeter.Malformed, "an acknowledgement names another request than its stream's")
 	}
 	honoured := make(map[string]bool)
 	for _, uri := range m.Params.Notifications.ResourceSubscriptions {
@@ -191,5 +191,5 @@ func (t *resourceStream) overhead(size int, method string) {
 		t.down += int64(size)
 		return
 	}
-	t.s.d.rec.Called(mcpload.Call{Lane: t.s.d.opts.Lane, Cause: mcpload.Heartbeat, At: t.at, Down: int64(size), Method: method})
+	t.s.d.rec.Called(eventmeter.Call{Lane: t.s.d.opts.Lane, Cause: eventmeter.Heartbeat, At: t.at, Down: int64(size), Method: method})
 }

@@ -8,15 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/budget"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // secretWish is the _meta key under which the wish for a type of secret is sent
 // with a registration. The draft has none: the server alone decides.
-const secretWish = "io.github.mcpload/webhookSecret"
+const secretWish = "io.github.eventmeter/webhookSecret"
 
 // The types of secrets.
 const (
@@ -74,7 +74,7 @@ type resourceHook struct {
 	secret string
 	key    *wire.Key // nil with secretNone
 	uri    string    // subscription://…
-	early  mcpload.Instant
+	early  eventmeter.Instant
 }
 
 // registered is the answer to a registration.
@@ -101,9 +101,9 @@ func (d *sep1803) attachWebhook(ctx context.Context, r *resourceRun) error {
 	defer context.AfterFunc(r.ctx, cancel)()
 	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax}
 	_, err := retryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
-		cause := mcpload.Subscribe
+		cause := eventmeter.Subscribe
 		if again {
-			cause = mcpload.Retry
+			cause = eventmeter.Retry
 		}
 		return struct{}{}, k.register(ctx, cause)
 	})
@@ -115,7 +115,7 @@ func (d *sep1803) attachWebhook(ctx context.Context, r *resourceRun) error {
 }
 
 // register sends the registration and takes over the secret.
-func (k *resourceHook) register(ctx context.Context, cause mcpload.Cause) error {
+func (k *resourceHook) register(ctx context.Context, cause eventmeter.Cause) error {
 	d, r := k.h.d, k.r
 	uris := wire.AppendString([]byte{'['}, r.uri)
 	o := wire.BeginObject(nil)
@@ -177,7 +177,7 @@ func readSecret(got registered) (kind, secret string, key *wire.Key, err error) 
 
 // settle makes the secret known, or says with an empty kind that it will never
 // be. It returns when the first delivery had come, 0 if none had.
-func (k *resourceHook) settle(kind, secret string, key *wire.Key, uri string) mcpload.Instant {
+func (k *resourceHook) settle(kind, secret string, key *wire.Key, uri string) eventmeter.Instant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	select {
@@ -205,7 +205,7 @@ func (d *sep1803) deregister(ctx context.Context, r *resourceRun) error {
 	}
 	o := wire.BeginObject(nil)
 	o.String("uri", uri)
-	_, err := d.exchange(ctx, r.who, mcpload.Unsubscribe, methodDeregister, o, nil)
+	_, err := d.exchange(ctx, r.who, eventmeter.Unsubscribe, methodDeregister, o, nil)
 	return err
 }
 
@@ -229,51 +229,51 @@ func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
 	defer k.serving.RUnlock()
 	h, r, d := k.h, k.r, k.h.d
 	if !k.wait(in.At) {
-		h.inbound(mcpload.Events, in.At, in.Size, http.StatusServiceUnavailable)
+		h.inbound(eventmeter.Events, in.At, in.Size, http.StatusServiceUnavailable)
 		return sinks.Reply{Status: http.StatusServiceUnavailable}
 	}
 	if deviation := k.verify(in); deviation != "" {
 		if d.opts.Webhook.Verify != VerifyReport {
-			return k.refuse(in, mcpload.Rejected, deviation, http.StatusUnauthorized)
+			return k.refuse(in, eventmeter.Rejected, deviation, http.StatusUnauthorized)
 		}
-		d.notice(r, mcpload.Malformed, in.At, taken+deviation)
+		d.notice(r, eventmeter.Malformed, in.At, taken+deviation)
 	}
 	f := fieldsPool.Get().(*wire.Fields)
 	defer fieldsPool.Put(f)
 	if !wire.ScanFields(in.Body, f) {
-		return k.refuse(in, mcpload.Malformed, "a delivery is not a JSON object", http.StatusBadRequest)
+		return k.refuse(in, eventmeter.Malformed, "a delivery is not a JSON object", http.StatusBadRequest)
 	}
 	var id uint64
 	if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
-		id = mcpload.HashID([]byte(v[0]))
+		id = eventmeter.HashID([]byte(v[0]))
 	}
 	refused, repeat := h.refuse.decide(uint32(h.d.opts.number(int(r.sub.Index))), id)
-	stamp, probed := mcpload.FindStamp(in.Body)
-	d.delivered(mcpload.Delivery{
+	stamp, probed := eventmeter.FindStamp(in.Body)
+	d.delivered(eventmeter.Delivery{
 		Sub: r.sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
 	}, f, in.Body)
 	switch {
 	case refused:
-		h.inbound(mcpload.Events, in.At, in.Size, http.StatusServiceUnavailable)
+		h.inbound(eventmeter.Events, in.At, in.Size, http.StatusServiceUnavailable)
 		return sinks.Reply{Status: http.StatusServiceUnavailable}
 	case repeat:
-		h.inbound(mcpload.Retry, in.At, in.Size, http.StatusOK)
+		h.inbound(eventmeter.Retry, in.At, in.Size, http.StatusOK)
 	default:
-		h.inbound(mcpload.Events, in.At, in.Size, http.StatusOK)
+		h.inbound(eventmeter.Events, in.At, in.Size, http.StatusOK)
 	}
 	return sinks.Reply{Delay: d.opts.Webhook.AckDelay}
 }
 
 // refuse answers a delivery with an error because of what it is.
-func (k *resourceHook) refuse(in *sinks.Inbound, kind mcpload.NoticeKind, why string, status int) sinks.Reply {
+func (k *resourceHook) refuse(in *sinks.Inbound, kind eventmeter.NoticeKind, why string, status int) sinks.Reply {
 	k.h.d.rec.Noticed(refused(k.r.sub, kind, in, why))
-	k.h.inbound(mcpload.Events, in.At, in.Size, status)
+	k.h.inbound(eventmeter.Events, in.At, in.Size, status)
 	return sinks.Reply{Status: status}
 }
 
 // wait returns when the secret is known, and false when it is not: it will
 // never be, it takes too long, or early deliveries are not waited for.
-func (k *resourceHook) wait(at mcpload.Instant) bool {
+func (k *resourceHook) wait(at eventmeter.Instant) bool {
 	d := k.h.d
 	select {
 	case <-k.known:
@@ -299,7 +299,7 @@ func (k *resourceHook) wait(at mcpload.Instant) bool {
 
 // isEarly notes a delivery that came before its secret, unless that has become
 // known this moment: then nobody would ask for the note any more.
-func (k *resourceHook) isEarly(at mcpload.Instant) bool {
+func (k *resourceHook) isEarly(at eventmeter.Instant) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	select {
@@ -314,19 +314,19 @@ func (k *resourceHook) isEarly(at mcpload.Instant) bool {
 }
 
 // turned reports a request that reached no subscription.
-func (h *resourceHooks) turned(to sinks.Hook, status int, at mcpload.Instant, size int) {
+func (h *resourceHooks) turned(to sinks.Hook, status int, at eventmeter.Instant, size int) {
 	if k, ok := to.(*resourceHook); ok && status != http.StatusMethodNotAllowed {
 		if status == http.StatusServiceUnavailable { // there was no room for the body
 			h.d.tooLargeFor(k.r.sub, at, budget.ErrExceeded)
 		} else {
-			h.d.notice(k.r, mcpload.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+			h.d.notice(k.r, eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
 		}
 	}
-	h.inbound(mcpload.Events, at, size, status)
+	h.inbound(eventmeter.Events, at, size, status)
 }
 
 // inbound reports a request that the target made.
-func (h *resourceHooks) inbound(cause mcpload.Cause, at mcpload.Instant, size, status int) {
+func (h *resourceHooks) inbound(cause eventmeter.Cause, at eventmeter.Instant, size, status int) {
 	c := h.callbacks.inbound(cause, "", at, size, status)
 	c.Lane = h.d.opts.Lane
 	h.d.rec.Called(c)

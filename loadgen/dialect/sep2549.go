@@ -9,9 +9,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // SEP2549Options describes clients that use a list and keep it for as long as
@@ -92,7 +92,7 @@ type listHeader struct {
 // listClient is one attachment of a client, from Attaching to Detached or
 // Failed.
 type listClient struct {
-	sub    mcpload.Sub
+	sub    eventmeter.Sub
 	who    *principal
 	cache  *listCache
 	rand   *rand.Rand
@@ -103,7 +103,7 @@ type listClient struct {
 
 	mu     sync.Mutex
 	over   bool
-	active mcpload.Instant
+	active eventmeter.Instant
 	known  map[uint64]uint32 // by run and source: the newest seen
 	looked map[string]uint64 // by cursor: the number of the page last looked at
 }
@@ -115,7 +115,7 @@ func newListLane(opts Options) (*listLane, error) {
 	switch {
 	case opts.Clock == nil, opts.Recorder == nil, opts.Endpoint == nil:
 		return nil, errors.New("dialect sep-2549: Clock, Recorder and Endpoint must be set")
-	case opts.Mode != mcpload.Poll:
+	case opts.Mode != eventmeter.Poll:
 		return nil, fmt.Errorf("dialect sep-2549: mode %q does not fit: clients fetch lists, so use poll", opts.Mode)
 	case !known:
 		return nil, fmt.Errorf("dialect sep-2549: list %q is not known: use tools, prompts, resources, templates or resource", set.List)
@@ -168,7 +168,7 @@ func (d *listLane) Attach(ctx context.Context, i int) error {
 	}
 	c.mu.Lock()
 	c.over = true
-	d.rec.Changed(mcpload.Transition{Sub: c.sub, To: mcpload.Failed, At: d.clock.Now(), Reason: line(err.Error())})
+	d.rec.Changed(eventmeter.Transition{Sub: c.sub, To: eventmeter.Failed, At: d.clock.Now(), Reason: line(err.Error())})
 	c.mu.Unlock()
 	c.cancel()
 	d.silence(c)
@@ -183,7 +183,7 @@ func (d *listLane) begin(i int) (*listClient, error) {
 		return nil, err
 	}
 	c := &listClient{
-		sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, who: d.ep.principal(d.opts.number(i)), cache: d.shared,
+		sub: eventmeter.Sub{Lane: d.opts.Lane, Index: uint32(i)}, who: d.ep.principal(d.opts.number(i)), cache: d.shared,
 		rand:  rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i)))),
 		known: map[uint64]uint32{}, looked: map[string]uint64{},
 	}
@@ -192,7 +192,7 @@ func (d *listLane) begin(i int) (*listClient, error) {
 	}
 	c.ctx, c.cancel = context.WithCancel(d.life)
 	d.clients[i] = c
-	d.rec.Changed(mcpload.Transition{Sub: c.sub, To: mcpload.Attaching, At: d.clock.Now()})
+	d.rec.Changed(eventmeter.Transition{Sub: c.sub, To: eventmeter.Attaching, At: d.clock.Now()})
 	return c, nil
 }
 
@@ -219,9 +219,9 @@ func (d *listLane) open(ctx context.Context, c *listClient) error {
 	}
 	backoff := d.backoff(c.rand)
 	pages, err := retryThrottled(ctx, &backoff, func(again bool) ([]*keptPage, error) {
-		cause := mcpload.Subscribe
+		cause := eventmeter.Subscribe
 		if again {
-			cause = mcpload.Retry
+			cause = eventmeter.Retry
 		}
 		return d.read(c, cause)
 	})
@@ -238,7 +238,7 @@ func (d *listLane) open(ctx context.Context, c *listClient) error {
 			c.known[sourceKey(s.Run, s.Source)] = max(s.Seq, c.known[sourceKey(s.Run, s.Source)])
 		}
 	}
-	d.rec.Changed(mcpload.Transition{Sub: c.sub, To: mcpload.Active, At: now})
+	d.rec.Changed(eventmeter.Transition{Sub: c.sub, To: eventmeter.Active, At: now})
 	return nil
 }
 
@@ -255,18 +255,18 @@ func (d *listLane) Detach(_ context.Context, i int) error {
 	}
 	c.over = true
 	left := d.clock.Now()
-	d.rec.Changed(mcpload.Transition{Sub: c.sub, To: mcpload.Detaching, At: left})
+	d.rec.Changed(eventmeter.Transition{Sub: c.sub, To: eventmeter.Detaching, At: left})
 	d.tally.ended(listWindow{index: i, active: c.active, left: left, known: c.known})
 	c.mu.Unlock()
 	c.cancel()
 	c.work.Wait()
 	d.silence(c)
-	d.rec.Changed(mcpload.Transition{Sub: c.sub, To: mcpload.Detached, At: d.clock.Now()})
+	d.rec.Changed(eventmeter.Transition{Sub: c.sub, To: eventmeter.Detached, At: d.clock.Now()})
 	return nil
 }
 
 // openWindows are the windows of the clients that are still there, up to now.
-func (d *listLane) openWindows(now mcpload.Instant) (ws []listWindow) {
+func (d *listLane) openWindows(now eventmeter.Instant) (ws []listWindow) {
 	d.mu.Lock()
 	clients := slices.Clone(d.clients)
 	d.mu.Unlock()

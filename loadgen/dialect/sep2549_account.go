@@ -9,22 +9,22 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Emissions is what was fired, as far as it is known. A [sinks.Ledger] is one.
 type Emissions interface {
 	// Emission returns one emission and its outcome so far; false for one that
 	// was not fired by this run.
-	Emission(mcpload.Stamp) (mcpload.Emission, mcpload.Outcome, bool)
+	Emission(eventmeter.Stamp) (eventmeter.Emission, eventmeter.Outcome, bool)
 	// Run is the run number of every emission, Sources the number of sources.
 	Run() uint32
 	Sources() int
 }
 
 // herdBin is the width of the bins in which fetches are counted.
-const herdBin = mcpload.Instant(100 * time.Millisecond)
+const herdBin = eventmeter.Instant(100 * time.Millisecond)
 
 // listTally is the account of a lane of clients that use lists.
 type listTally struct {
@@ -50,16 +50,16 @@ type listTally struct {
 
 // learned is one emission that a client has learned of.
 type learned struct {
-	stamp      mcpload.Stamp
-	at         mcpload.Instant
-	after      mcpload.Instant // when its copy became stale by a notification; 0 = it did not
+	stamp      eventmeter.Stamp
+	at         eventmeter.Instant
+	after      eventmeter.Instant // when its copy became stale by a notification; 0 = it did not
 	superseded bool
 }
 
 // listWindow is the time that a client was there, and what it knew at the end.
 type listWindow struct {
 	index        int
-	active, left mcpload.Instant
+	active, left eventmeter.Instant
 	known        map[uint64]uint32
 }
 
@@ -115,7 +115,7 @@ func (t *listTally) windowsEnded() int {
 }
 
 // fetched counts a fetch that was begun.
-func (t *listTally) fetched(at mcpload.Instant, why freshness, background bool) {
+func (t *listTally) fetched(at eventmeter.Instant, why freshness, background bool) {
 	if background {
 		t.background.Add(1)
 	} else {
@@ -145,9 +145,9 @@ func (t *listTally) decide(known Emissions, l learned) bool {
 	switch {
 	case !ok || !e.Measured:
 		return true
-	case outcome == mcpload.Pending:
+	case outcome == eventmeter.Pending:
 		return false
-	case outcome != mcpload.Accepted:
+	case outcome != eventmeter.Accepted:
 		return true
 	}
 	if l.superseded {
@@ -164,17 +164,17 @@ func (t *listTally) decide(known Emissions, l learned) bool {
 
 // firedTable is the measured and accepted emissions of one source.
 type firedTable struct {
-	fired []mcpload.Instant // rising
+	fired []eventmeter.Instant // rising
 	seq   []uint32
 }
 
 func tableOf(known Emissions, source uint16) (f firedTable) {
 	for seq := uint32(1); ; seq++ {
-		e, outcome, ok := known.Emission(mcpload.Stamp{Run: known.Run(), Source: source, Seq: seq})
+		e, outcome, ok := known.Emission(eventmeter.Stamp{Run: known.Run(), Source: source, Seq: seq})
 		if !ok {
 			return f
 		}
-		if e.Measured && outcome == mcpload.Accepted {
+		if e.Measured && outcome == eventmeter.Accepted {
 			f.fired, f.seq = append(f.fired, e.Fired), append(f.seq, seq)
 		}
 	}
@@ -195,7 +195,7 @@ func (d *listLane) tables() []firedTable {
 
 // owed counts the emissions that were fired between active and left, and those
 // of them after seq.
-func (f firedTable) owed(active, left mcpload.Instant, seq uint32) (all, after int64) {
+func (f firedTable) owed(active, left eventmeter.Instant, seq uint32) (all, after int64) {
 	from := sort.Search(len(f.fired), func(i int) bool { return f.fired[i] > active })
 	to := sort.Search(len(f.fired), func(i int) bool { return f.fired[i] >= left })
 	if to <= from {
@@ -239,7 +239,7 @@ func (d *listLane) Figures() Figures {
 	}
 	unbalanced := reads - t.avoided.Load() - t.waited.Load() - foreground
 	unbalanced += t.uses.Load() - t.served.Load() - t.failed.Load() - t.abandoned.Load()
-	var first, last mcpload.Instant
+	var first, last eventmeter.Instant
 	var active time.Duration
 	for _, w := range windows {
 		if first == 0 || w.active < first {
@@ -302,7 +302,7 @@ func sumBins(all []map[int64]int64) map[int64]int64 {
 
 // herd returns the fetches of the fullest bin over the mean of all bins from
 // first to last, 0 if there were none, and the former per second.
-func herd(bins map[int64]int64, first, last mcpload.Instant) (factor, peakRate float64) {
+func herd(bins map[int64]int64, first, last eventmeter.Instant) (factor, peakRate float64) {
 	var sum, peak int64
 	from, to := int64(first/herdBin), int64(last/herdBin)
 	for k, n := range bins {

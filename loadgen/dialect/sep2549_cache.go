@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // keptPage is one page of a list, or the content of a resource, as it was
@@ -15,20 +15,20 @@ import (
 type keptPage struct {
 	key    string // the cursor it was fetched with; "" = the first
 	next   string // the cursor of the page that follows; "" = it is the last
-	stamps []mcpload.Stamp
+	stamps []eventmeter.Stamp
 	size   int // of the answer, in bytes
 	public bool
 	ttl    time.Duration // as the server said
 	number uint64        // no other page of the lane has it
 	// after is when a notification made the copy stale that this one replaced;
 	// 0 = none did.
-	after mcpload.Instant
+	after eventmeter.Instant
 
 	// Under the cache's lock.
-	until     mcpload.Instant // fresh before that
-	stale     mcpload.Instant // when a notification made it stale; 0 = none did
-	refreshAt mcpload.Instant // when to fetch it anew in the background; 0 = not at all
-	used      bool            // since it was received
+	until     eventmeter.Instant // fresh before that
+	stale     eventmeter.Instant // when a notification made it stale; 0 = none did
+	refreshAt eventmeter.Instant // when to fetch it anew in the background; 0 = not at all
+	used      bool               // since it was received
 }
 
 // freshness is what a cache says about a page.
@@ -46,7 +46,7 @@ const (
 // page is kept on its own. What is not public is kept for one principal and
 // never shown to another. It is safe for concurrent use.
 type listCache struct {
-	clock      *mcpload.Clock
+	clock      *eventmeter.Clock
 	off        bool // nothing is ever fresh
 	jitter     float64
 	background bool
@@ -61,8 +61,8 @@ type listCache struct {
 	// not wait for each other's.
 	owned map[string]bool
 	// When a notification last came, for public pages and those of a principal.
-	changedAt  mcpload.Instant
-	changesFor map[int]mcpload.Instant
+	changedAt  eventmeter.Instant
+	changesFor map[int]eventmeter.Instant
 }
 
 // flightKey is a fetch under way: of whoever asked first, or of one principal.
@@ -87,7 +87,7 @@ func newListCache(d *listLane, seed uint64) *listCache {
 		clock: d.clock, off: d.set.NoCache, jitter: d.set.Jitter, background: d.set.Background,
 		wake: make(chan struct{}, 1), rand: rand.New(rand.NewPCG(d.opts.Seed, seed)),
 		public: map[string]*keptPage{}, private: map[int]map[string]*keptPage{},
-		flights: map[flightKey]*flight{}, owned: map[string]bool{}, changesFor: map[int]mcpload.Instant{},
+		flights: map[flightKey]*flight{}, owned: map[string]bool{}, changesFor: map[int]eventmeter.Instant{},
 	}
 }
 
@@ -101,7 +101,7 @@ func (c *listCache) find(principal int, key string) *keptPage {
 }
 
 // look returns the copy of a page and whether it may be used at now.
-func (c *listCache) look(principal int, key string, now mcpload.Instant) (*keptPage, freshness) {
+func (c *listCache) look(principal int, key string, now eventmeter.Instant) (*keptPage, freshness) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.find(principal, key)
@@ -138,7 +138,7 @@ func (c *listCache) join(principal int, key string) (f *flight, first bool) {
 }
 
 // land ends a fetch that was begun at that instant, and keeps what it brought.
-func (c *listCache) land(f *flight, began, received mcpload.Instant, p *keptPage, err error) {
+func (c *listCache) land(f *flight, began, received eventmeter.Instant, p *keptPage, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.flights, f.key)
@@ -150,7 +150,7 @@ func (c *listCache) land(f *flight, began, received mcpload.Instant, p *keptPage
 }
 
 // put keeps a page; the caller holds the lock.
-func (c *listCache) put(principal int, began, received mcpload.Instant, p *keptPage) {
+func (c *listCache) put(principal int, began, received eventmeter.Instant, p *keptPage) {
 	if old := c.find(principal, p.key); old != nil {
 		p.after = old.stale
 	}
@@ -177,19 +177,19 @@ func (c *listCache) put(principal int, began, received mcpload.Instant, p *keptP
 	}
 	early := time.Duration(c.rand.Float64() * c.jitter * float64(ttl))
 	if !c.background {
-		p.until -= mcpload.Instant(early)
+		p.until -= eventmeter.Instant(early)
 		return
 	}
-	p.refreshAt = p.until - mcpload.Instant(early)
+	p.refreshAt = p.until - eventmeter.Instant(early)
 	c.nudge()
 }
 
 // later is at plus d, or the end of time.
-func later(at mcpload.Instant, d time.Duration) mcpload.Instant {
+func later(at eventmeter.Instant, d time.Duration) eventmeter.Instant {
 	if sum := at.Add(d); sum >= at {
 		return sum
 	}
-	return mcpload.Instant(1<<63 - 1)
+	return eventmeter.Instant(1<<63 - 1)
 }
 
 func (c *listCache) nudge() {
@@ -201,7 +201,7 @@ func (c *listCache) nudge() {
 
 // invalidate makes the copies of a principal stale, and with public those of
 // everybody: a notification came, or may have been missed.
-func (c *listCache) invalidate(principal int, public bool, at mcpload.Instant) {
+func (c *listCache) invalidate(principal int, public bool, at eventmeter.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	spoil := func(pages map[string]*keptPage) {
@@ -211,7 +211,7 @@ func (c *listCache) invalidate(principal int, public bool, at mcpload.Instant) {
 			}
 			p.stale = at
 			if c.background && p.used && !c.off && p.ttl > 0 {
-				p.refreshAt = at + mcpload.Instant(c.rand.Float64()*c.jitter*float64(p.ttl))
+				p.refreshAt = at + eventmeter.Instant(c.rand.Float64()*c.jitter*float64(p.ttl))
 			}
 		}
 	}
@@ -255,7 +255,7 @@ func (c *listCache) trim(principal int, walked []*keptPage) {
 // due returns the page whose background refresh is next and how long it is
 // until then; nil if there is none. A page that nobody has used since it came
 // is left to be fetched when somebody does.
-func (c *listCache) due(principal int, now mcpload.Instant) (*keptPage, time.Duration) {
+func (c *listCache) due(principal int, now eventmeter.Instant) (*keptPage, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var next *keptPage
@@ -278,7 +278,7 @@ func (c *listCache) due(principal int, now mcpload.Instant) (*keptPage, time.Dur
 }
 
 // postpone puts a background refresh off that failed, or that is being made.
-func (c *listCache) postpone(p *keptPage, until mcpload.Instant) {
+func (c *listCache) postpone(p *keptPage, until eventmeter.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.refreshAt = until
@@ -286,23 +286,23 @@ func (c *listCache) postpone(p *keptPage, until mcpload.Instant) {
 
 // stampsIn finds the probe ids of a message: the newest of each run and source,
 // in order.
-func stampsIn(b []byte) []mcpload.Stamp {
-	var found []mcpload.Stamp
-	prefix := []byte("mcpl-")
+func stampsIn(b []byte) []eventmeter.Stamp {
+	var found []eventmeter.Stamp
+	prefix := []byte("evtm-")
 	for {
 		i := bytes.Index(b, prefix)
 		if i < 0 {
 			break
 		}
 		b = b[i:]
-		if s, ok := mcpload.FindStamp(b[:min(len(b), mcpload.ProbeLen)]); ok {
+		if s, ok := eventmeter.FindStamp(b[:min(len(b), eventmeter.ProbeLen)]); ok {
 			found = append(found, s)
-			b = b[mcpload.ProbeLen:]
+			b = b[eventmeter.ProbeLen:]
 			continue
 		}
 		b = b[len(prefix):]
 	}
-	slices.SortFunc(found, func(a, b mcpload.Stamp) int {
+	slices.SortFunc(found, func(a, b eventmeter.Stamp) int {
 		switch {
 		case a.Run != b.Run:
 			return int(int64(a.Run) - int64(b.Run))
@@ -311,5 +311,5 @@ func stampsIn(b []byte) []mcpload.Stamp {
 		}
 		return int(int64(b.Seq) - int64(a.Seq)) // the newest first
 	})
-	return slices.CompactFunc(found, func(a, b mcpload.Stamp) bool { return a.Run == b.Run && a.Source == b.Source })
+	return slices.CompactFunc(found, func(a, b eventmeter.Stamp) bool { return a.Run == b.Run && a.Source == b.Source })
 }

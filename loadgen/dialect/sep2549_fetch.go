@@ -12,11 +12,11 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/budget"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // cursorError is why a page could not be fetched whose cursor the server no
@@ -28,7 +28,7 @@ func (e cursorError) Unwrap() error { return e.callError }
 
 // read goes through all pages of the list, each from its copy or fetched. When
 // a cursor fails, every copy is discarded and the list is read anew, once.
-func (d *listLane) read(c *listClient, cause mcpload.Cause) ([]*keptPage, error) {
+func (d *listLane) read(c *listClient, cause eventmeter.Cause) ([]*keptPage, error) {
 	for again := false; ; again = true {
 		pages, err := d.walk(c, cause)
 		var failed cursorError
@@ -40,7 +40,7 @@ func (d *listLane) read(c *listClient, cause mcpload.Cause) ([]*keptPage, error)
 	}
 }
 
-func (d *listLane) walk(c *listClient, cause mcpload.Cause) ([]*keptPage, error) {
+func (d *listLane) walk(c *listClient, cause eventmeter.Cause) ([]*keptPage, error) {
 	pages := make([]*keptPage, 0, 4)
 	size := 0
 	for key := ""; ; {
@@ -66,7 +66,7 @@ func (d *listLane) walk(c *listClient, cause mcpload.Cause) ([]*keptPage, error)
 }
 
 // page returns one page, from its copy if that may be used.
-func (d *listLane) page(c *listClient, key string, cause mcpload.Cause) (*keptPage, error) {
+func (d *listLane) page(c *listClient, key string, cause eventmeter.Cause) (*keptPage, error) {
 	d.tally.reads.Add(1)
 	for {
 		kept, state := c.cache.look(c.who.index, key, d.clock.Now())
@@ -108,7 +108,7 @@ func (d *listLane) page(c *listClient, key string, cause mcpload.Cause) (*keptPa
 }
 
 // fetch asks for one page and ends the flight with what came.
-func (d *listLane) fetch(ctx context.Context, cache *listCache, who *principal, f *flight, kept *keptPage, why freshness, cause mcpload.Cause, background bool) (*keptPage, error) {
+func (d *listLane) fetch(ctx context.Context, cache *listCache, who *principal, f *flight, kept *keptPage, why freshness, cause eventmeter.Cause, background bool) (*keptPage, error) {
 	began := d.clock.Now()
 	d.tally.fetched(began, why, background)
 	p, received, err := d.ask(ctx, who, f.key.key, kept, cause)
@@ -124,7 +124,7 @@ func (d *listLane) fetch(ctx context.Context, cache *listCache, who *principal, 
 }
 
 // ask makes the request. cause is what an answer without anything new counts as.
-func (d *listLane) ask(ctx context.Context, who *principal, key string, kept *keptPage, cause mcpload.Cause) (*keptPage, mcpload.Instant, error) {
+func (d *listLane) ask(ctx context.Context, who *principal, key string, kept *keptPage, cause eventmeter.Cause) (*keptPage, eventmeter.Instant, error) {
 	agreed, err := who.agree(ctx, d.observe)
 	if err != nil {
 		return nil, 0, err
@@ -140,7 +140,7 @@ func (d *listLane) ask(ctx context.Context, who *principal, key string, kept *ke
 	defer cancel()
 	a := d.call(ctx, d.method, d.header(agreed, d.method), body)
 	defer a.release()
-	attaching := cause == mcpload.Subscribe || cause == mcpload.Retry
+	attaching := cause == eventmeter.Subscribe || cause == eventmeter.Retry
 	var c wire.Cacheable
 	if a.err == nil && !wire.ScanCacheable(*a.buf, &c) {
 		a.err = &callError{method: d.method, kind: kindProtocol, message: "the answer is not a JSON object"}
@@ -172,7 +172,7 @@ func (d *listLane) ask(ctx context.Context, who *principal, key string, kept *ke
 		d.tally.privatePages.Add(1)
 	}
 	if !attaching && brings(p, kept) {
-		cause = mcpload.Events
+		cause = eventmeter.Events
 	}
 	d.called(cause, d.method, a, !attaching)
 	return p, a.at, nil
@@ -189,7 +189,7 @@ func (p *keptPage) fits(next []byte, b *budget.Budget) error {
 	}
 	p.next, p.stamps = string(next), slices.Clip(p.stamps)
 	hold := budget.Of(b)
-	if err := hold.Resize(len(p.next) + len(p.stamps)*int(unsafe.Sizeof(mcpload.Stamp{}))); err != nil {
+	if err := hold.Resize(len(p.next) + len(p.stamps)*int(unsafe.Sizeof(eventmeter.Stamp{}))); err != nil {
 		return err
 	}
 	if hold.Held() {
@@ -255,21 +255,21 @@ func (d *listLane) header(a *agreement, method string) http.Header {
 
 // called reports an exchange. ongoing says that it belongs to using the list,
 // not to beginning with it.
-func (d *listLane) called(cause mcpload.Cause, method string, a *answer, ongoing bool) {
+func (d *listLane) called(cause eventmeter.Cause, method string, a *answer, ongoing bool) {
 	if ongoing {
 		d.tally.bytes.Add(a.up + a.down)
 	}
 	d.tally.mu.Lock()
 	d.tally.fetch.add(a.took)
 	d.tally.mu.Unlock()
-	d.rec.Called(mcpload.Call{
+	d.rec.Called(eventmeter.Call{
 		Lane: d.opts.Lane, Cause: cause, At: a.at, Requests: 1, Up: a.up, Down: a.down,
 		Connections: d.traffic.TakeOpened(), Took: a.took, Method: method, Failure: a.err.failure(),
 	})
 }
 
 // observe reports handshakes as the lane's traffic.
-func (d *listLane) observe(c mcpload.Call) {
+func (d *listLane) observe(c eventmeter.Call) {
 	c.Lane, c.At = d.opts.Lane, d.clock.Now()
 	d.rec.Called(c)
 }
@@ -308,7 +308,7 @@ func (d *listLane) refreshAll(ctx context.Context, cache *listCache, who *princi
 		if _, state := cache.look(who.index, p.key, d.clock.Now()); state == changed {
 			why = changed
 		}
-		_, err := d.fetch(ctx, cache, who, f, p, why, mcpload.Refresh, true)
+		_, err := d.fetch(ctx, cache, who, f, p, why, eventmeter.Refresh, true)
 		var failed cursorError
 		switch {
 		case ctx.Err() != nil:

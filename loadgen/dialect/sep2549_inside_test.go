@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // One client, ten uses a second, a time to live of a second: the copy is
@@ -174,7 +174,7 @@ func TestListHerd(t *testing.T) {
 }
 
 func TestHerd(t *testing.T) {
-	at := func(ms int64) mcpload.Instant { return mcpload.Instant(ms * int64(time.Millisecond)) }
+	at := func(ms int64) eventmeter.Instant { return eventmeter.Instant(ms * int64(time.Millisecond)) }
 	factor, rate := herd(map[int64]int64{0: 6, 3: 2, 99: 50}, at(0), at(399))
 	if factor != 3 || rate != 60 { // 8 in 4 bins
 		t.Errorf("factor %v, rate %v", factor, rate)
@@ -185,8 +185,8 @@ func TestHerd(t *testing.T) {
 }
 
 func TestStampsIn(t *testing.T) {
-	a, b, c := mcpload.Stamp{Run: 1, Source: 2, Seq: 3}, mcpload.Stamp{Run: 1, Source: 2, Seq: 9}, mcpload.Stamp{Run: 1, Source: 1, Seq: 4}
-	got := stampsIn([]byte("mcpl- " + a.String() + b.String() + " mcpl-mcpl- " + c.String() + a.String() + " mcpl-0000"))
+	a, b, c := eventmeter.Stamp{Run: 1, Source: 2, Seq: 3}, eventmeter.Stamp{Run: 1, Source: 2, Seq: 9}, eventmeter.Stamp{Run: 1, Source: 1, Seq: 4}
+	got := stampsIn([]byte("evtm- " + a.String() + b.String() + " evtm-evtm- " + c.String() + a.String() + " evtm-0000"))
 	if len(got) != 2 || got[0] != c || got[1] != b {
 		t.Errorf("found %v", got)
 	}
@@ -194,9 +194,9 @@ func TestStampsIn(t *testing.T) {
 
 // Private copies are their principal's alone, and public ones everybody's.
 func TestCacheScopes(t *testing.T) {
-	d := &listLane{caller: caller{clock: mcpload.NewClock()}}
+	d := &listLane{caller: caller{clock: eventmeter.NewClock()}}
 	c := newListCache(d, 1)
-	const second = mcpload.Instant(time.Second)
+	const second = eventmeter.Instant(time.Second)
 	keep := func(principal int, key string, public bool) {
 		f, first := c.join(principal, key)
 		if !first {
@@ -204,7 +204,7 @@ func TestCacheScopes(t *testing.T) {
 		}
 		c.land(f, 1, second, &keptPage{key: key, public: public, ttl: time.Second}, nil)
 	}
-	state := func(principal int, key string, now mcpload.Instant) freshness {
+	state := func(principal int, key string, now eventmeter.Instant) freshness {
 		_, s := c.look(principal, key, now)
 		return s
 	}
@@ -213,7 +213,7 @@ func TestCacheScopes(t *testing.T) {
 	for i, x := range []struct {
 		principal int
 		key       string
-		now       mcpload.Instant
+		now       eventmeter.Instant
 		want      freshness
 	}{
 		{0, "mine", second, fresh}, {1, "mine", second, missing}, {0, "ours", second, fresh}, {1, "ours", second, fresh},
@@ -253,7 +253,7 @@ func TestCacheScopes(t *testing.T) {
 // A server may give a page another cursor each time. What is kept of them does
 // not grow with the uses.
 func TestNewCursorsDoNotAddUp(t *testing.T) {
-	d := &listLane{caller: caller{clock: mcpload.NewClock(), rec: mcpload.Tee()}}
+	d := &listLane{caller: caller{clock: eventmeter.NewClock(), rec: eventmeter.Tee()}}
 	kept := newListCache(d, 1)
 	c := &listClient{cache: kept, known: map[uint64]uint32{}, looked: map[string]uint64{}}
 	for n := range uint64(1000) {

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 const (
@@ -26,8 +26,8 @@ const (
 type listEar struct {
 	d      *listLane
 	who    *principal
-	own    bool        // who has a session that is for this stream
-	sub    mcpload.Sub // who opened it, for reports
+	own    bool           // who has a session that is for this stream
+	sub    eventmeter.Sub // who opened it, for reports
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -47,8 +47,8 @@ type listEar struct {
 	told   bool          // ready is closed
 	heard  bool
 	over   error
-	at     mcpload.Instant
-	began  mcpload.Instant
+	at     eventmeter.Instant
+	began  eventmeter.Instant
 	up     int64
 	down   int64
 }
@@ -168,7 +168,7 @@ func (e *listEar) serve() {
 			backoff.Reset()
 		}
 		if err != nil {
-			d.rec.Noticed(mcpload.Notice{Sub: e.sub, Kind: mcpload.TransientError, At: d.clock.Now(), Detail: line(err.Error())})
+			d.rec.Noticed(eventmeter.Notice{Sub: e.sub, Kind: eventmeter.TransientError, At: d.clock.Now(), Detail: line(err.Error())})
 		}
 		least := e.pause
 		if known {
@@ -272,7 +272,7 @@ func (e *listEar) subscribe(agreed *agreement) error {
 	defer cancel()
 	a := d.call(ctx, methodFollow, d.header(agreed, methodFollow), d.build(methodFollow, &o, agreed, nil))
 	defer a.release()
-	d.called(mcpload.Subscribe, methodFollow, a, false)
+	d.called(eventmeter.Subscribe, methodFollow, a, false)
 	if a.err != nil {
 		return a.err
 	}
@@ -310,12 +310,12 @@ func (e *listEar) failed(err *callError) error {
 
 func (e *listEar) report(err *callError) {
 	d := e.d
-	cause := mcpload.Subscribe
+	cause := eventmeter.Subscribe
 	if e.opened {
-		cause = mcpload.Reconnect
+		cause = eventmeter.Reconnect
 		d.tally.bytes.Add(e.up + e.down)
 	}
-	d.rec.Called(mcpload.Call{
+	d.rec.Called(eventmeter.Call{
 		Lane: d.opts.Lane, Cause: cause, At: e.at, Requests: 1, Up: e.up, Down: e.down, Connections: d.traffic.TakeOpened(),
 		Took: e.at.Sub(e.began), Method: methodListen, Failure: err.failure(),
 	})
@@ -334,7 +334,7 @@ func (e *listEar) confirmed() {
 		return
 	}
 	e.d.tally.reconnects.Add(1)
-	e.d.rec.Noticed(mcpload.Notice{Sub: e.sub, Kind: mcpload.Reconnected, At: e.at})
+	e.d.rec.Noticed(eventmeter.Notice{Sub: e.sub, Kind: eventmeter.Reconnected, At: e.at})
 	e.spoil()
 }
 

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // scriptedLists is a server without a network: it runs in the bubble of a test
@@ -53,7 +53,7 @@ func (s *scriptedLists) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.asked = append(s.asked, time.Since(s.start))
 	request, _ := io.ReadAll(r.Body)
 	text := fmt.Sprintf(`{"id":%s,"result":{"tools":[{"description":"%s"}],"ttlMs":%d,"cacheScope":"public"}}`,
-		wire.RequestID(request), mcpload.Stamp{Run: 1, Seq: s.seq}, s.ttl.Milliseconds())
+		wire.RequestID(request), eventmeter.Stamp{Run: 1, Seq: s.seq}, s.ttl.Milliseconds())
 	broken, took := s.broken, s.took
 	s.mu.Unlock()
 	time.Sleep(took)
@@ -71,20 +71,20 @@ func (s *scriptedLists) set(f func()) {
 
 // firedLog is a recorder and the table of what was fired.
 type firedLog struct {
-	mcpload.Recorder
+	eventmeter.Recorder
 	mu    sync.Mutex
-	fired []mcpload.Instant
+	fired []eventmeter.Instant
 }
 
 func (l *firedLog) Run() uint32  { return 1 }
 func (l *firedLog) Sources() int { return 1 }
-func (l *firedLog) Emission(s mcpload.Stamp) (mcpload.Emission, mcpload.Outcome, bool) {
+func (l *firedLog) Emission(s eventmeter.Stamp) (eventmeter.Emission, eventmeter.Outcome, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.Run != 1 || s.Source != 0 || s.Seq == 0 || int(s.Seq) > len(l.fired) {
-		return mcpload.Emission{}, mcpload.Pending, false
+		return eventmeter.Emission{}, eventmeter.Pending, false
 	}
-	return mcpload.Emission{Stamp: s, Fired: l.fired[s.Seq-1], Measured: true}, mcpload.Accepted, true
+	return eventmeter.Emission{Stamp: s, Fired: l.fired[s.Seq-1], Measured: true}, eventmeter.Accepted, true
 }
 
 // bubble runs a lane against a scripted server on a clock that does not wait.
@@ -99,10 +99,10 @@ func bubble(t *testing.T, clients int, set SEP2549Options, s *scriptedLists, pla
 		p := ep.principals[0]
 		p.now = &agreement{era: Modern, version: modernVersion}
 		p.now.build(p)
-		log := &firedLog{Recorder: mcpload.Tee()}
+		log := &firedLog{Recorder: eventmeter.Tee()}
 		set.Emissions = log
 		d, err := newListLane(Options{
-			Clock: mcpload.NewClock(), Recorder: log, Endpoint: ep, Mode: mcpload.Poll, Subscriptions: clients, SEP2549: set, Seed: 7,
+			Clock: eventmeter.NewClock(), Recorder: log, Endpoint: ep, Mode: eventmeter.Poll, Subscriptions: clients, SEP2549: set, Seed: 7,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // listWorld is clients of lists, a ledger that judges them and a way to change
@@ -21,7 +21,7 @@ import (
 type listWorld struct {
 	d      dialect.Dialect
 	ledger *sinks.Ledger
-	clock  *mcpload.Clock
+	clock  *eventmeter.Clock
 	change func(list string, probe string) error
 	seq    map[uint16]uint32
 	run    uint32
@@ -33,10 +33,10 @@ var listRuns atomic.Uint32
 
 func newListWorld(t *testing.T, e dialect.EndpointOptions, o dialect.Options, sources int, change func(list, probe string) error) *listWorld {
 	t.Helper()
-	w := &listWorld{clock: mcpload.NewClock(), change: change, seq: map[uint16]uint32{}, run: listRuns.Add(1)}
+	w := &listWorld{clock: eventmeter.NewClock(), change: change, seq: map[uint16]uint32{}, run: listRuns.Add(1)}
 	var err error
 	w.ledger, err = sinks.NewLedger(sinks.LedgerOptions{Clock: w.clock, Run: w.run, Sources: sources, Lanes: []sinks.LaneSpec{
-		{Name: "lists", System: "sep-2549", Mode: mcpload.Poll, Subscriptions: o.Subscriptions, Hears: o.SEP2549.Hears, Ordered: true},
+		{Name: "lists", System: "sep-2549", Mode: eventmeter.Poll, Subscriptions: o.Subscriptions, Hears: o.SEP2549.Hears, Ordered: true},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func newListWorld(t *testing.T, e dialect.EndpointOptions, o dialect.Options, so
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.System, o.Mode, o.Clock, o.Recorder, o.Endpoint = "sep-2549", mcpload.Poll, w.clock, w.ledger, ep
+	o.System, o.Mode, o.Clock, o.Recorder, o.Endpoint = "sep-2549", eventmeter.Poll, w.clock, w.ledger, ep
 	o.SEP2549.Emissions = w.ledger
 	if w.d, err = dialect.New(o); err != nil {
 		t.Fatal(err)
@@ -80,13 +80,13 @@ func injectList(w *world) func(list, probe string) error {
 func (w *listWorld) fire(t *testing.T, list string, source uint16) {
 	t.Helper()
 	w.seq[source]++
-	s := mcpload.Stamp{Run: w.run, Source: source, Seq: w.seq[source]}
+	s := eventmeter.Stamp{Run: w.run, Source: source, Seq: w.seq[source]}
 	now := w.clock.Now()
-	w.ledger.Fired(mcpload.Emission{Stamp: s, Intended: now, Fired: now, Measured: true})
-	outcome := mcpload.Accepted
+	w.ledger.Fired(eventmeter.Emission{Stamp: s, Intended: now, Fired: now, Measured: true})
+	outcome := eventmeter.Accepted
 	if err := w.change(list, s.String()); err != nil {
 		t.Error(err)
-		outcome = mcpload.Uncertain
+		outcome = eventmeter.Uncertain
 	}
 	w.ledger.Resolved(s, outcome, w.clock.Now())
 }
@@ -133,7 +133,7 @@ func (w *listWorld) finish(t *testing.T, clients int) (sinks.LaneAccount, dialec
 }
 
 func TestListsOfEveryKind(t *testing.T) {
-	w := newWorld(t, target.Options{Lists: target.ListOptions{Entries: 7, Page: 3, TTL: 100 * time.Millisecond}})
+	w := newWorld(t, refserver.Options{Lists: refserver.ListOptions{Entries: 7, Page: 3, TTL: 100 * time.Millisecond}})
 	for _, list := range []string{"tools", "prompts", "resources", "templates", "resource"} {
 		for _, era := range []dialect.Era{dialect.Modern, dialect.Legacy} {
 			for _, told := range []bool{false, true} {
@@ -166,7 +166,7 @@ func TestListsOfEveryKind(t *testing.T) {
 }
 
 func TestListsOverEveryTransport(t *testing.T) {
-	w := newWorld(t, target.Options{Lists: target.ListOptions{Entries: 5, Page: 2, TTL: 60 * time.Millisecond}})
+	w := newWorld(t, refserver.Options{Lists: refserver.ListOptions{Entries: 5, Page: 2, TTL: 60 * time.Millisecond}})
 	for _, proto := range []string{"1.1", "2", "h2c"} {
 		t.Run(proto, func(t *testing.T) {
 			e := dialect.EndpointOptions{URL: w.srv.URL()}
@@ -195,38 +195,38 @@ func TestListsOverEveryTransport(t *testing.T) {
 func TestListsInEveryManner(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		lists target.ListOptions
+		lists refserver.ListOptions
 		set   dialect.SEP2549Options
 		holds func(v map[string]float64) bool
 	}{
-		{"no cache", target.ListOptions{TTL: time.Hour}, dialect.SEP2549Options{NoCache: true},
+		{"no cache", refserver.ListOptions{TTL: time.Hour}, dialect.SEP2549Options{NoCache: true},
 			func(v map[string]float64) bool { return v["fetchesAvoided"] == 0 && v["fetchesUncached"] > 0 }},
-		{"no time to live", target.ListOptions{}, dialect.SEP2549Options{},
+		{"no time to live", refserver.ListOptions{}, dialect.SEP2549Options{},
 			func(v map[string]float64) bool { return v["fetchesAvoided"] == 0 && v["fetchesUncached"] > 0 }},
-		{"notifications alone", target.ListOptions{TTL: time.Hour}, dialect.SEP2549Options{Notifications: true},
+		{"notifications alone", refserver.ListOptions{TTL: time.Hour}, dialect.SEP2549Options{Notifications: true},
 			func(v map[string]float64) bool { return v["fetchesExpired"] == 0 && v["fetchesChanged"] > 0 }},
-		{"the earlier spelling", target.ListOptions{TTL: time.Second, Older: true}, dialect.SEP2549Options{},
+		{"the earlier spelling", refserver.ListOptions{TTL: time.Second, Older: true}, dialect.SEP2549Options{},
 			func(v map[string]float64) bool {
 				return v["ttlMs"] == 1000 && v["fetchesExpired"] > 0 && v["privatePages"] > 0
 			}},
-		{"cursors that fail", target.ListOptions{TTL: 20 * time.Millisecond, Strict: true}, dialect.SEP2549Options{Jitter: 0.9},
+		{"cursors that fail", refserver.ListOptions{TTL: 20 * time.Millisecond, Strict: true}, dialect.SEP2549Options{Jitter: 0.9},
 			func(v map[string]float64) bool { return v["cursorFailures"] > 0 }},
-		{"shared", target.ListOptions{TTL: 50 * time.Millisecond}, dialect.SEP2549Options{Shared: true},
+		{"shared", refserver.ListOptions{TTL: 50 * time.Millisecond}, dialect.SEP2549Options{Shared: true},
 			func(v map[string]float64) bool { return v["fetchesFirst"] == 4 && v["fetchesExpired"] > 0 }},
-		{"shared and told", target.ListOptions{TTL: time.Hour}, dialect.SEP2549Options{Shared: true, Notifications: true},
+		{"shared and told", refserver.ListOptions{TTL: time.Hour}, dialect.SEP2549Options{Shared: true, Notifications: true},
 			func(v map[string]float64) bool { return v["fetchesFirst"] == 4 && v["fetchesChanged"] > 0 }},
-		{"shared, but private", target.ListOptions{TTL: 50 * time.Millisecond, Private: true}, dialect.SEP2549Options{Shared: true},
+		{"shared, but private", refserver.ListOptions{TTL: 50 * time.Millisecond, Private: true}, dialect.SEP2549Options{Shared: true},
 			func(v map[string]float64) bool { return v["fetchesFirst"] == 8 && v["privatePages"] >= 8 }},
-		{"in the background", target.ListOptions{TTL: 80 * time.Millisecond}, dialect.SEP2549Options{Background: true, Jitter: 0.5},
+		{"in the background", refserver.ListOptions{TTL: 80 * time.Millisecond}, dialect.SEP2549Options{Background: true, Jitter: 0.5},
 			func(v map[string]float64) bool { return v["fetchesBackground"] > 0 }},
-		{"in the background and told", target.ListOptions{TTL: 300 * time.Millisecond}, dialect.SEP2549Options{Background: true, Jitter: 0.5, Notifications: true, Shared: true},
+		{"in the background and told", refserver.ListOptions{TTL: 300 * time.Millisecond}, dialect.SEP2549Options{Background: true, Jitter: 0.5, Notifications: true, Shared: true},
 			func(v map[string]float64) bool { return v["fetchesChanged"]+v["fetchesBackground"] > 0 }},
-		{"only some sources", target.ListOptions{TTL: 30 * time.Millisecond}, dialect.SEP2549Options{Hears: func(i int) []uint16 { return []uint16{uint16(i % 2)} }},
+		{"only some sources", refserver.ListOptions{TTL: 30 * time.Millisecond}, dialect.SEP2549Options{Hears: func(i int) []uint16 { return []uint16{uint16(i % 2)} }},
 			func(v map[string]float64) bool { return v["changesOwed"] == 4*6 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.lists.Entries, c.lists.Page = 5, 2
-			w := newWorld(t, target.Options{Lists: c.lists})
+			w := newWorld(t, refserver.Options{Lists: c.lists})
 			const clients, sources, rounds = 4, 2, 6
 			c.set.Use = 200
 			o := dialect.Options{Subscriptions: clients, SEP2549: c.set}
@@ -255,7 +255,7 @@ func TestListsInEveryManner(t *testing.T) {
 // Clients that come and go keep the account exact, and a change that nobody
 // fetched in time is lost.
 func TestListsChurnAndLoss(t *testing.T) {
-	w := newWorld(t, target.Options{Lists: target.ListOptions{Entries: 3, Page: 10, TTL: time.Hour}})
+	w := newWorld(t, refserver.Options{Lists: refserver.ListOptions{Entries: 3, Page: 10, TTL: time.Hour}})
 	const clients = 3
 	lw := newListWorld(t, dialect.EndpointOptions{URL: w.srv.URL()}, dialect.Options{Subscriptions: clients, SEP2549: dialect.SEP2549Options{Use: 100}}, 1, injectList(w))
 	attach(t, lw.d, clients)
@@ -285,12 +285,12 @@ func TestListsRefuseNonsense(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []dialect.Options{
-		{Mode: mcpload.Push},
-		{Mode: mcpload.Poll, SEP2549: dialect.SEP2549Options{List: "nonsense"}},
-		{Mode: mcpload.Poll, SEP2549: dialect.SEP2549Options{Jitter: 2}},
-		{Mode: mcpload.Poll, SEP2549: dialect.SEP2549Options{Background: true}},
+		{Mode: eventmeter.Push},
+		{Mode: eventmeter.Poll, SEP2549: dialect.SEP2549Options{List: "nonsense"}},
+		{Mode: eventmeter.Poll, SEP2549: dialect.SEP2549Options{Jitter: 2}},
+		{Mode: eventmeter.Poll, SEP2549: dialect.SEP2549Options{Background: true}},
 	} {
-		o.System, o.Clock, o.Recorder, o.Endpoint = "sep-2549", mcpload.NewClock(), mcpload.Tee(), ep
+		o.System, o.Clock, o.Recorder, o.Endpoint = "sep-2549", eventmeter.NewClock(), eventmeter.Tee(), ep
 		if _, err := dialect.New(o); err == nil {
 			t.Errorf("%+v was taken", o.SEP2549)
 		}

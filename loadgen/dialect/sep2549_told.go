@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // piece takes the next bytes of the stream. Clients are let in after it: what
 // came with the confirmation is older than their first fetch.
-func (e *listEar) piece(b []byte, at mcpload.Instant) error {
+func (e *listEar) piece(b []byte, at eventmeter.Instant) error {
 	e.at = at
 	err := e.parser.Feed(b, e.take)
 	e.letIn()
@@ -36,7 +36,7 @@ func (e *listEar) take(ev wire.Event) {
 		e.overhead(ev.Size, "comment")
 		return
 	case !wire.ScanMessage(ev.Data, &m):
-		d.rec.Noticed(mcpload.Notice{Sub: e.sub, Kind: mcpload.Malformed, At: e.at, Detail: "a message is not a JSON object"})
+		d.rec.Noticed(eventmeter.Notice{Sub: e.sub, Kind: eventmeter.Malformed, At: e.at, Detail: "a message is not a JSON object"})
 		return
 	}
 	switch method := string(m.Method); {
@@ -95,5 +95,5 @@ func (e *listEar) overhead(size int, method string) {
 		return
 	}
 	d.tally.bytes.Add(int64(size))
-	d.rec.Called(mcpload.Call{Lane: d.opts.Lane, Cause: mcpload.Heartbeat, At: e.at, Down: int64(size), Method: method})
+	d.rec.Called(eventmeter.Call{Lane: d.opts.Lane, Cause: eventmeter.Heartbeat, At: e.at, Down: int64(size), Method: method})
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // run uses the list at the client's rate, from a moment of its own on. A use
@@ -35,7 +35,7 @@ func (d *listLane) run(c *listClient) {
 // use is one use of the list.
 func (d *listLane) use(c *listClient) {
 	d.tally.uses.Add(1)
-	pages, err := d.read(c, mcpload.EmptyPoll)
+	pages, err := d.read(c, eventmeter.EmptyPoll)
 	switch {
 	case err == nil:
 		d.tally.served.Add(1)
@@ -44,13 +44,13 @@ func (d *listLane) use(c *listClient) {
 		d.tally.abandoned.Add(1)
 	default:
 		d.tally.failed.Add(1)
-		d.rec.Noticed(mcpload.Notice{Sub: c.sub, Kind: mcpload.TransientError, At: d.clock.Now(), Detail: line(err.Error())})
+		d.rec.Noticed(eventmeter.Notice{Sub: c.sub, Kind: eventmeter.TransientError, At: d.clock.Now(), Detail: line(err.Error())})
 	}
 }
 
 // sight reports what a client learns from pages: of each source every change
 // up to the newest whose mark is there.
-func (d *listLane) sight(c *listClient, pages []*keptPage, at mcpload.Instant) {
+func (d *listLane) sight(c *listClient, pages []*keptPage, at eventmeter.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
@@ -85,7 +85,7 @@ func (d *listLane) sight(c *listClient, pages []*keptPage, at mcpload.Instant) {
 
 // learn reports the changes of a source after before, up to the newest. All
 // but the newest were superseded before they could be seen.
-func (d *listLane) learn(c *listClient, before uint32, newest mcpload.Stamp, after, at mcpload.Instant) {
+func (d *listLane) learn(c *listClient, before uint32, newest eventmeter.Stamp, after, at eventmeter.Instant) {
 	known := d.set.Emissions
 	from := before + 1
 	if known != nil {
@@ -96,13 +96,13 @@ func (d *listLane) learn(c *listClient, before uint32, newest mcpload.Stamp, aft
 		from = newest.Seq
 	}
 	for seq := from; seq <= newest.Seq && seq != 0; seq++ {
-		s := mcpload.Stamp{Run: newest.Run, Source: newest.Source, Seq: seq}
+		s := eventmeter.Stamp{Run: newest.Run, Source: newest.Source, Seq: seq}
 		if known != nil {
 			if e, _, ok := known.Emission(s); ok && e.Fired <= c.active {
 				continue // older than the client, which saw an older copy first
 			}
 		}
-		d.rec.Delivered(mcpload.Delivery{Sub: c.sub, Stamp: s, Probed: true, At: at})
+		d.rec.Delivered(eventmeter.Delivery{Sub: c.sub, Stamp: s, Probed: true, At: at})
 		if known != nil {
 			d.tally.learn(known, learned{stamp: s, at: at, after: after, superseded: seq < newest.Seq})
 		}

@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // ResumableRequests is the client capability of SEP-975. The endpoint of a lane
@@ -120,7 +120,7 @@ func newSEP975(opts Options) (*sep975, error) {
 	opts = opts.WithDefaults()
 	set := opts.SEP975
 	switch {
-	case opts.Mode != mcpload.Push:
+	case opts.Mode != eventmeter.Push:
 		return nil, fmt.Errorf("dialect sep-975: mode %q: use push", opts.Mode)
 	case set.Steps < 0, set.LogEvery < 0, set.HangUp < 0:
 		return nil, errors.New("dialect sep-975: steps, logEvery and hangUp must be 0 or more")
@@ -152,7 +152,7 @@ func newSEP975(opts Options) (*sep975, error) {
 }
 
 // Begin implements [Phased].
-func (d *sep975) Begin(measure, until mcpload.Instant) {
+func (d *sep975) Begin(measure, until eventmeter.Instant) {
 	d.count.begin(measure, until)
 	if d.set.Disconnect == CutShare || d.set.Disconnect == CutAll {
 		d.work.Go(func() {
@@ -172,7 +172,7 @@ func (d *sep975) Pending() int64 { return d.under.Load() }
 func (d *sep975) Figures() Figures { return d.count.figures() }
 
 // cutAll cuts connections together, from an instant on until another.
-func (d *sep975) cutAll(at, until mcpload.Instant) {
+func (d *sep975) cutAll(at, until eventmeter.Instant) {
 	for round := 0; at < until; round++ {
 		if !sinks.Sleep(d.life, at.Sub(d.clock.Now())) {
 			return

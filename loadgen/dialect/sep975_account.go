@@ -6,8 +6,8 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // The figures of a lane of SEP-975, beside those that follow from them; each is
@@ -50,10 +50,10 @@ func (y *tally975) sample(name string, took time.Duration) {
 // request owes is delivered, lost or excused: what was counted as it came must
 // make up, with what was found missing in the end, what was expected.
 type account975 struct {
-	clock *mcpload.Clock
+	clock *eventmeter.Clock
 
 	mu             sync.Mutex
-	measure, until mcpload.Instant
+	measure, until eventmeter.Instant
 	counts         map[string]int64
 	timings        map[string]*sinks.Timing
 	balance        int64 // requests whose messages do not add up
@@ -62,10 +62,10 @@ type account975 struct {
 	// number over time, within the measured part.
 	held, most int64
 	area       float64 // requests × ns
-	last       mcpload.Instant
+	last       eventmeter.Instant
 }
 
-func newAccount975(clock *mcpload.Clock) *account975 {
+func newAccount975(clock *eventmeter.Clock) *account975 {
 	a := &account975{clock: clock, counts: make(map[string]int64), timings: make(map[string]*sinks.Timing)}
 	for _, name := range timings975 {
 		a.timings[name] = &sinks.Timing{Histogram: hdrhistogram.New(int64(time.Microsecond), int64(10*time.Minute), 3)}
@@ -76,7 +76,7 @@ func newAccount975(clock *mcpload.Clock) *account975 {
 }
 
 // begin says what the measured part is.
-func (a *account975) begin(measure, until mcpload.Instant) {
+func (a *account975) begin(measure, until eventmeter.Instant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.measure, a.until = measure, until
@@ -92,7 +92,7 @@ func (a *account975) hold(n int64) {
 
 // holdAt is hold at an instant that is not before any former one; the caller
 // holds the lock.
-func (a *account975) holdAt(now mcpload.Instant, n int64) {
+func (a *account975) holdAt(now eventmeter.Instant, n int64) {
 	a.advance(now)
 	a.held += n
 	if now >= a.measure && (a.until == 0 || now <= a.until) {
@@ -101,7 +101,7 @@ func (a *account975) holdAt(now mcpload.Instant, n int64) {
 }
 
 // advance adds the time since it was last called.
-func (a *account975) advance(now mcpload.Instant) {
+func (a *account975) advance(now eventmeter.Instant) {
 	if a.until != 0 {
 		now = min(now, a.until)
 	}

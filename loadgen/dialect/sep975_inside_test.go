@@ -4,47 +4,47 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // TestDetachedGauge follows how many requests are held over time.
 func TestDetachedGauge(t *testing.T) {
-	const s = mcpload.Instant(time.Second)
+	const s = eventmeter.Instant(time.Second)
 	for _, c := range []struct {
 		name           string
-		measure, until mcpload.Instant
+		measure, until eventmeter.Instant
 		changes        []struct {
-			at mcpload.Instant
+			at eventmeter.Instant
 			n  int64
 		}
-		end  mcpload.Instant
+		end  eventmeter.Instant
 		most int64
 		mean float64
 	}{
 		{"nothing", 10 * s, 20 * s, nil, 30 * s, 0, 0},
 		{"before", 10 * s, 20 * s, []struct {
-			at mcpload.Instant
+			at eventmeter.Instant
 			n  int64
 		}{{2 * s, 3}, {9 * s, -3}}, 30 * s, 0, 0},
 		{"all along", 10 * s, 20 * s, []struct {
-			at mcpload.Instant
+			at eventmeter.Instant
 			n  int64
 		}{{2 * s, 3}, {25 * s, -3}}, 30 * s, 3, 3},
 		{"two in turn", 10 * s, 20 * s, []struct {
-			at mcpload.Instant
+			at eventmeter.Instant
 			n  int64
 		}{{11 * s, 1}, {12 * s, 1}, {13 * s, -1}, {15 * s, -1}}, 30 * s, 2, (1*1 + 1*2 + 2*1) / 10.0},
 		{"after", 10 * s, 20 * s, []struct {
-			at mcpload.Instant
+			at eventmeter.Instant
 			n  int64
 		}{{19 * s, 1}, {21 * s, 5}, {22 * s, -6}}, 30 * s, 1, 0.1},
 		{"still going on", 10 * s, 20 * s, []struct {
-			at mcpload.Instant
+			at eventmeter.Instant
 			n  int64
 		}{{12 * s, 2}}, 14 * s, 2, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := newAccount975(mcpload.NewClock())
+			a := newAccount975(eventmeter.NewClock())
 			a.last = 0
 			a.begin(c.measure, c.until)
 			a.mu.Lock()
@@ -62,7 +62,7 @@ func TestDetachedGauge(t *testing.T) {
 
 // TestAccount975 commits requests of every outcome.
 func TestAccount975(t *testing.T) {
-	a := newAccount975(mcpload.NewClock())
+	a := newAccount975(eventmeter.NewClock())
 	d := &sep975{}
 	request := func(outcome string, progress, logs []uint16, result bool) {
 		t := &task{d: d, progress: progress, logs: logs, result: result}
@@ -86,7 +86,7 @@ func TestAccount975(t *testing.T) {
 	request(outExpired, []uint16{1, 0, 0}, []uint16{0}, false)
 	request(outOverslept, []uint16{0, 0, 0}, []uint16{1}, false)
 	request(outAbandoned, []uint16{0, 0, 0}, []uint16{0}, false)
-	a.begin(a.clock.Now()+mcpload.Instant(time.Hour), 0)
+	a.begin(a.clock.Now()+eventmeter.Instant(time.Hour), 0)
 	request(outCompleted, []uint16{1, 1, 1}, []uint16{1}, true) // before the measured part
 	f := a.figures()
 	for name, want := range map[string]float64{

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // end975 is how a connection of a request ended.
@@ -41,7 +41,7 @@ func (e end975) failure() error {
 // request975 is what opens a connection.
 type request975 struct {
 	method string
-	cause  mcpload.Cause
+	cause  eventmeter.Cause
 	agreed *agreement
 	body   []byte
 	// refusable says that a refusal is what is to be expected, or what one of
@@ -58,10 +58,10 @@ type link975 struct {
 	no     uint16
 	parser wire.EventParser
 	msg    wire.Resumable
-	began  mcpload.Instant
-	at     mcpload.Instant // of the piece at hand
-	first  mcpload.Instant // message that was no error; 0 = none yet
-	head   int64           // bytes of the answer's head, and of an error
+	began  eventmeter.Instant
+	at     eventmeter.Instant // of the piece at hand
+	first  eventmeter.Instant // message that was no error; 0 = none yet
+	head   int64              // bytes of the answer's head, and of an error
 	// fresh and again are bytes of messages, and of those that had come before.
 	fresh, again int64
 	news         bool // a message that had not come before
@@ -131,7 +131,7 @@ func (l *link975) read(ctx context.Context, resp *http.Response, pulse *sinks.Pu
 	}
 	l.parser.Budget = d.budget
 	defer l.parser.Reset()
-	return sinks.ReadStream(resp.Body, d.clock, pulse, func(piece []byte, at mcpload.Instant) error {
+	return sinks.ReadStream(resp.Body, d.clock, pulse, func(piece []byte, at eventmeter.Instant) error {
 		l.at = at
 		if err := l.parser.Feed(piece, l.event); err != nil {
 			d.tooLargeFor(l.t.r.sub, at, err)
@@ -197,16 +197,16 @@ func (l *link975) report(up int64, e end975) {
 	if l.first != 0 {
 		took = l.first.Sub(l.began)
 	}
-	c := mcpload.Call{Cause: l.req.cause, Requests: 1, Up: up, Down: l.head, Took: took, Method: l.req.method, Failure: failure}
-	if c.Cause == mcpload.Events {
+	c := eventmeter.Call{Cause: l.req.cause, Requests: 1, Up: up, Down: l.head, Took: took, Method: l.req.method, Failure: failure}
+	if c.Cause == eventmeter.Events {
 		c.Down += l.fresh
 		l.fresh = 0
 	}
 	d.called(c)
 	if l.fresh > 0 {
-		d.called(mcpload.Call{Cause: mcpload.Events, Down: l.fresh, Method: l.req.method})
+		d.called(eventmeter.Call{Cause: eventmeter.Events, Down: l.fresh, Method: l.req.method})
 	}
 	if l.again > 0 {
-		d.called(mcpload.Call{Cause: mcpload.Reconnect, Down: l.again, Method: l.req.method})
+		d.called(eventmeter.Call{Cause: eventmeter.Reconnect, Down: l.again, Method: l.req.method})
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // plan975 is what a client does that has lost its connection.
@@ -18,7 +18,7 @@ type plan975 struct {
 	expire bool // past maxWait
 	double bool
 	wrong  bool
-	left   mcpload.Instant // when it went
+	left   eventmeter.Instant // when it went
 }
 
 // plan draws what to do after a connection ended.
@@ -87,8 +87,8 @@ func (t *task) poll(ctx context.Context) *callError {
 	before := d.clock.Now()
 	a := d.caller.call(ctx, methodGetStatus, v.headers[methodGetStatus], body)
 	defer a.release()
-	d.called(mcpload.Call{
-		Cause: mcpload.EmptyPoll, At: a.at, Requests: 1, Up: a.up, Down: a.down, Took: a.took,
+	d.called(eventmeter.Call{
+		Cause: eventmeter.EmptyPoll, At: a.at, Requests: 1, Up: a.up, Down: a.down, Took: a.took,
 		Method: methodGetStatus, Failure: a.err.failure(),
 	})
 	t.mu.Lock()
@@ -126,7 +126,7 @@ func (t *task) resumeNow(ctx context.Context, p plan975) end975 {
 	now := d.clock.Now()
 	age := now.Sub(t.began)
 	req := request975{
-		method: methodResume, cause: mcpload.Reconnect, agreed: agreed, body: d.resumeBody(agreed, t.id, t.resume),
+		method: methodResume, cause: eventmeter.Reconnect, agreed: agreed, body: d.resumeBody(agreed, t.id, t.resume),
 		refusable: p.expire || p.double,
 		// A message is made with each step; two of them leave room for a late one.
 		pending: now.Sub(p.left) >= 2*d.set.Step,
@@ -244,12 +244,12 @@ func (t *task) tryWrong(ctx context.Context, agreed *agreement, id uint64, token
 	defer cancel()
 	// A task of its own takes what comes, and nothing of it enters the account.
 	stranger := d.newTask(t.r, t.n)
-	stranger.confirmed = func(mcpload.Instant) {}
+	stranger.confirmed = func(eventmeter.Instant) {}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	stranger.peek = stop
 	e := stranger.connect(ctx, request975{
-		method: methodResume, cause: mcpload.Retry, agreed: agreed, body: d.resumeBody(agreed, id, token), refusable: true,
+		method: methodResume, cause: eventmeter.Retry, agreed: agreed, body: d.resumeBody(agreed, id, token), refusable: true,
 	})
 	switch {
 	case e.heard:

@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // run975 is one attachment of a subscription: the requests that it makes after
@@ -81,7 +81,7 @@ func (d *sep975) begin(i int) (*run975, error) {
 		return nil, fmt.Errorf("%w: arguments %s are not a JSON object", ErrInvalid, line(string(args)))
 	}
 	r := &run975{
-		attachment: attachment{sub: mcpload.Sub{Lane: d.opts.Lane, Index: uint32(i)}, to: &d.caller},
+		attachment: attachment{sub: eventmeter.Sub{Lane: d.opts.Lane, Index: uint32(i)}, to: &d.caller},
 		who:        d.ep.principal(d.opts.number(i)),
 		args:       args,
 		rand:       rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.number(i)))),
@@ -89,7 +89,7 @@ func (d *sep975) begin(i int) (*run975, error) {
 	}
 	r.ctx, r.cancel = context.WithCancel(d.life)
 	d.runs[i] = r
-	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Attaching, At: d.clock.Now()})
+	d.rec.Changed(eventmeter.Transition{Sub: r.sub, To: eventmeter.Attaching, At: d.clock.Now()})
 	return r, nil
 }
 
@@ -102,7 +102,7 @@ func (d *sep975) Detach(_ context.Context, i int) error {
 	}
 	r.cancel()
 	<-r.done
-	d.rec.Changed(mcpload.Transition{Sub: r.sub, To: mcpload.Detached, At: d.clock.Now()})
+	d.rec.Changed(eventmeter.Transition{Sub: r.sub, To: eventmeter.Detached, At: d.clock.Now()})
 	return nil
 }
 
@@ -132,12 +132,12 @@ func (d *sep975) Traffic() Traffic {
 	return Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened()}
 }
 
-func (d *sep975) notice(r *run975, k mcpload.NoticeKind, at mcpload.Instant, detail string) {
-	d.rec.Noticed(mcpload.Notice{Sub: r.sub, Kind: k, At: at, Detail: line(detail)})
+func (d *sep975) notice(r *run975, k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
+	d.rec.Noticed(eventmeter.Notice{Sub: r.sub, Kind: k, At: at, Detail: line(detail)})
 }
 
 // called reports an exchange.
-func (d *sep975) called(c mcpload.Call) {
+func (d *sep975) called(c eventmeter.Call) {
 	c.Lane = d.opts.Lane
 	if c.Requests > 0 {
 		c.Connections = d.traffic.TakeOpened()
@@ -150,7 +150,7 @@ func (d *sep975) called(c mcpload.Call) {
 
 // agreement returns what the run's principal agreed on.
 func (d *sep975) agreement(ctx context.Context, r *run975) (*agreement, error) {
-	return r.who.agree(ctx, func(c mcpload.Call) {
+	return r.who.agree(ctx, func(c eventmeter.Call) {
 		c.Lane, c.At = d.opts.Lane, d.clock.Now()
 		d.rec.Called(c)
 	})
@@ -173,7 +173,7 @@ func (d *sep975) serve(r *run975, confirm func()) error {
 	opened := false
 	for n := 0; r.ctx.Err() == nil && !d.drained.Load(); n++ {
 		t := d.newTask(r, n)
-		t.confirmed = func(at mcpload.Instant) {
+		t.confirmed = func(at eventmeter.Instant) {
 			if !opened {
 				opened = true
 				r.activate(at)
@@ -194,11 +194,11 @@ func (d *sep975) serve(r *run975, confirm func()) error {
 		case !opened && !lost && !(known && ce.throttled()):
 			return err
 		case known && ce.final():
-			d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
+			d.notice(r, eventmeter.Terminated, d.clock.Now(), err.Error())
 			r.fail(err)
 			return nil
 		case opened:
-			d.notice(r, mcpload.TransientError, d.clock.Now(), err.Error())
+			d.notice(r, eventmeter.TransientError, d.clock.Now(), err.Error())
 		}
 		wait := backoff.Next(0)
 		if known {

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // task is one long request, from the call to its result, over as many
@@ -25,11 +25,11 @@ type task struct {
 	id        uint64
 	token     []byte // of progress: the id, as JSON
 	note      string
-	began     mcpload.Instant
-	confirmed func(at mcpload.Instant)
+	began     eventmeter.Instant
+	confirmed func(at eventmeter.Instant)
 
 	// since is when the policy's time began last, or a little earlier.
-	since mcpload.Instant
+	since eventmeter.Instant
 
 	mu       sync.Mutex
 	tally    tally975
@@ -45,7 +45,7 @@ type task struct {
 	hangUp   context.CancelCauseFunc // ends the connections at hand; nil = there are none
 	peek     func()                  // called at the first message, for one that should not come
 	cutDue   bool                    // as soon as there is a policy
-	cutAt    mcpload.Instant         // of the connection at hand, or the last
+	cutAt    eventmeter.Instant      // of the connection at hand, or the last
 }
 
 // errCut975 is why a connection ends that the lane cuts on purpose.
@@ -65,7 +65,7 @@ func (d *sep975) newTask(r *run975, n int) *task {
 	id := d.ep.id()
 	return &task{
 		d: d, r: r, n: n, id: id, token: strconv.AppendUint(nil, id, 10),
-		note:     fmt.Sprintf("mcpload-975-%d-%d-%d-%d", d.opts.Lane, r.sub.Index, n, id),
+		note:     fmt.Sprintf("eventmeter-975-%d-%d-%d-%d", d.opts.Lane, r.sub.Index, n, id),
 		progress: make([]uint16, d.set.Steps), logs: make([]uint16, d.logs),
 	}
 }
@@ -191,7 +191,7 @@ func (t *task) call(ctx context.Context) (end975, error) {
 		}()
 	}
 	e := t.episode(ctx, func(ctx context.Context) end975 {
-		return t.connect(ctx, request975{method: methodCall, cause: mcpload.Events, agreed: agreed, body: body})
+		return t.connect(ctx, request975{method: methodCall, cause: eventmeter.Events, agreed: agreed, body: body})
 	})
 	if e.kind == endRefused && d.lost(t.r, agreed, e.err) {
 		return e, &callError{method: methodCall, kind: kindSession, status: e.err.status}
@@ -266,7 +266,7 @@ func (t *task) add(name string, n int64) {
 func (t *task) message(l *link975, data []byte, size int) {
 	m := &l.msg
 	if !wire.ScanResumable(data, m) {
-		t.d.notice(t.r, mcpload.Malformed, l.at, "a message is not a JSON object")
+		t.d.notice(t.r, eventmeter.Malformed, l.at, "a message is not a JSON object")
 		return
 	}
 	t.mu.Lock()

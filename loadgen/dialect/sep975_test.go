@@ -15,16 +15,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // requests opens a lane of long requests.
 func requests(t *testing.T, e dialect.EndpointOptions, o dialect.Options) (dialect.Dialect, *memory) {
 	t.Helper()
 	e.Capabilities = []string{dialect.ResumableRequests}
-	o.System, o.Mode = "sep-975", mcpload.Push
+	o.System, o.Mode = "sep-975", eventmeter.Push
 	o.Push.BackoffMin, o.Push.BackoffMax = time.Millisecond, 10*time.Millisecond
 	return lane(t, e, o)
 }
@@ -87,7 +87,7 @@ var bad = []string{
 }
 
 func TestResumeOverEveryTransport(t *testing.T) {
-	w := newWorld(t, target.Options{ResumeOverlap: time.Hour})
+	w := newWorld(t, refserver.Options{ResumeOverlap: time.Hour})
 	for _, proto := range []string{"1.1", "2", "h2c"} {
 		for _, era := range []dialect.Era{dialect.Modern, dialect.Legacy} {
 			t.Run(proto+"/"+string(era), func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestResumeOverEveryTransport(t *testing.T) {
 }
 
 func TestMassDisconnect(t *testing.T) {
-	w := newWorld(t, target.Options{ResumeOverlap: time.Hour})
+	w := newWorld(t, refserver.Options{ResumeOverlap: time.Hour})
 	const subs = 40
 	for _, c := range []struct {
 		how         string
@@ -157,7 +157,7 @@ func TestMassDisconnect(t *testing.T) {
 }
 
 func TestPolicyExpires(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	d, rec := requests(t, dialect.EndpointOptions{URL: w.srv.URL()}, dialect.Options{Subscriptions: 4, SEP975: dialect.SEP975Options{
 		Steps: 200, Step: 20 * time.Millisecond, MaxWait: 100 * time.Millisecond, Tolerance: time.Second,
 		Disconnect: dialect.CutOne, At: 30 * time.Millisecond, Expire: 1,
@@ -172,7 +172,7 @@ func TestPolicyExpires(t *testing.T) {
 }
 
 func TestStatusKeepsThePolicy(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	d, rec := requests(t, dialect.EndpointOptions{URL: w.srv.URL()}, dialect.Options{SEP975: dialect.SEP975Options{
 		Steps: 5, Step: 20 * time.Millisecond, MaxWait: 2 * time.Second,
 		Disconnect: dialect.CutOne, At: 30 * time.Millisecond, Away: 2500 * time.Millisecond, StatusEvery: 250 * time.Millisecond,
@@ -186,7 +186,7 @@ func TestStatusKeepsThePolicy(t *testing.T) {
 }
 
 func TestTwoResumeAtOnce(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	d, rec := requests(t, dialect.EndpointOptions{URL: w.srv.URL()}, dialect.Options{Subscriptions: 4, SEP975: dialect.SEP975Options{
 		// Long enough that the second of two resumes meets a request that is
 		// still at work, on a busy machine as well.
@@ -212,7 +212,7 @@ func TestServerHangsUp(t *testing.T) {
 }
 
 func serverHangsUp(t *testing.T, overlap time.Duration) {
-	w := newWorld(t, target.Options{ResumeOverlap: overlap})
+	w := newWorld(t, refserver.Options{ResumeOverlap: overlap})
 	d, rec := requests(t, dialect.EndpointOptions{URL: w.srv.URL()}, dialect.Options{SEP975: dialect.SEP975Options{
 		Steps: 10, Step: 10 * time.Millisecond, HangUp: 3, MaxWait: time.Minute,
 	}})
@@ -294,7 +294,7 @@ func replace(old, with string) func([]byte) []byte {
 
 // TestFaultsAreSeen has a target do wrong, each time in one way.
 func TestFaultsAreSeen(t *testing.T) {
-	w := newWorld(t, target.Options{ResumeOverlap: time.Hour})
+	w := newWorld(t, refserver.Options{ResumeOverlap: time.Hour})
 	cut := dialect.SEP975Options{Steps: 6, Step: 20 * time.Millisecond, Disconnect: dialect.CutOne, At: 50 * time.Millisecond, Away: 20 * time.Millisecond, MaxWait: time.Minute}
 	with := func(change func(o *dialect.SEP975Options)) dialect.SEP975Options {
 		o := cut
@@ -323,7 +323,7 @@ func TestFaultsAreSeen(t *testing.T) {
 			func(f map[string]float64) bool {
 				return f["messagesLost"] == f["requestsCompleted"] && f["messagesUnexpected"] > 0
 			}},
-		{"a result of another request", cut, nil, replace(`mcpload-975-`, `mcpload-X-`), "requestsCompleted",
+		{"a result of another request", cut, nil, replace(`eventmeter-975-`, `eventmeter-X-`), "requestsCompleted",
 			func(f map[string]float64) bool { return f["resultsWrong"] == f["requestsCompleted"] }},
 		{"a wrong token that works", with(func(o *dialect.SEP975Options) { o.Wrong = 1 }), func(b []byte) []byte {
 			var m struct {
@@ -349,12 +349,12 @@ func TestFaultsAreSeen(t *testing.T) {
 }
 
 func TestNothingToResume(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	ep, err := dialect.NewEndpoint(dialect.EndpointOptions{URL: w.srv.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dialect.New(dialect.Options{Clock: mcpload.NewClock(), Recorder: newMemory(), Endpoint: ep, System: "sep-975", Mode: mcpload.Push, Subscriptions: 1}); err == nil {
+	if _, err := dialect.New(dialect.Options{Clock: eventmeter.NewClock(), Recorder: newMemory(), Endpoint: ep, System: "sep-975", Mode: eventmeter.Push, Subscriptions: 1}); err == nil {
 		t.Error("a lane without the capability was made")
 	}
 	for tool, want := range map[string]error{"server_stats": dialect.ErrNotOffered, "no-such-tool": dialect.ErrInvalid} {
@@ -369,7 +369,7 @@ func TestNothingToResume(t *testing.T) {
 
 // TestDetachGivesUp ends subscriptions whose requests are under way.
 func TestDetachGivesUp(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	d, _ := requests(t, dialect.EndpointOptions{URL: w.srv.URL()}, dialect.Options{Subscriptions: 3, SEP975: dialect.SEP975Options{
 		Steps: 1000, Step: 50 * time.Millisecond, Disconnect: dialect.CutOne, At: time.Millisecond, Away: time.Hour,
 	}})

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // figure reads one figure of a lane's own.
@@ -22,7 +22,7 @@ func figure(d dialect.Dialect, name string) float64 {
 // note injects one private note with a probe id.
 func (w *world) note(t *testing.T, principal string, source uint16, seq uint32) {
 	t.Helper()
-	w.admin(t, "/inject", fmt.Sprintf(`{"name":"private.note","data":{"principal":%q,"text":"hello %s"}}`, principal, mcpload.Stamp{Run: 1, Source: source, Seq: seq}))
+	w.admin(t, "/inject", fmt.Sprintf(`{"name":"private.note","data":{"principal":%q,"text":"hello %s"}}`, principal, eventmeter.Stamp{Run: 1, Source: source, Seq: seq}))
 }
 
 // admin posts to the target's admin listener.
@@ -39,7 +39,7 @@ func (w *world) admin(t *testing.T, path, body string) {
 }
 
 func TestSmitheryAgainstTheTarget(t *testing.T) {
-	w := newWorld(t, target.Options{TTLMin: time.Second, TTLDefault: 3 * time.Second, RetryBase: time.Millisecond})
+	w := newWorld(t, refserver.Options{TTLMin: time.Second, TTLDefault: 3 * time.Second, RetryBase: time.Millisecond})
 	for _, era := range []dialect.Era{dialect.Modern, dialect.Legacy} {
 		for _, form := range []dialect.SmitheryOptions{{}, {ArgumentsKey: "arguments", ClientID: true}} {
 			t.Run(fmt.Sprintf("%s/%+v", era, form), func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 				source := uint16(sources.Add(1))
 				channel := func(i int) string { return fmt.Sprintf("%s-%d", t.Name(), i%2) }
 				d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era, Tokens: []string{"a", "b"}}, dialect.Options{
-					System: "smithery", Mode: mcpload.Webhook, Subscriptions: subs, Smithery: form,
+					System: "smithery", Mode: eventmeter.Webhook, Subscriptions: subs, Smithery: form,
 					Arguments: func(i int) json.RawMessage {
 						return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, channel(i)))
 					},
@@ -58,7 +58,7 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 				for seq := range uint32(events) {
 					w.fire(t, channel(0), source, seq+1)
 				}
-				rec.wait(t, "refreshes", func(m *memory) bool { return m.causes(mcpload.Refresh) >= 2*subs })
+				rec.wait(t, "refreshes", func(m *memory) bool { return m.causes(eventmeter.Refresh) >= 2*subs })
 				for seq := range uint32(events) {
 					w.fire(t, channel(1), source, events+seq+1)
 				}
@@ -91,7 +91,7 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 				for _, n := range rec.notices {
 					t.Errorf("notice %v %s", n.Kind, n.Detail)
 				}
-				if n := rec.causes(mcpload.Verification); n > 0 {
+				if n := rec.causes(eventmeter.Verification); n > 0 {
 					t.Errorf("%d challenges", n)
 				}
 			})
@@ -100,16 +100,16 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 }
 
 func TestSmitherySubscriptionThatIsGone(t *testing.T) {
-	w := newWorld(t, target.Options{TTLMin: time.Second, TTLDefault: time.Second})
+	w := newWorld(t, refserver.Options{TTLMin: time.Second, TTLDefault: time.Second})
 	d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, dialect.Options{
-		System: "smithery", Mode: mcpload.Webhook, Webhook: dialect.WebhookOptions{Authority: w.authority, RefreshAt: 0.4},
+		System: "smithery", Mode: eventmeter.Webhook, Webhook: dialect.WebhookOptions{Authority: w.authority, RefreshAt: 0.4},
 	})
 	attach(t, d, 1)
 	// The target forgets it, and says nothing. What happens now is lost.
 	w.admin(t, "/types", `{"name":"chat.message","offered":false}`)
 	w.admin(t, "/types", `{"name":"chat.message","offered":true}`)
 	w.fire(t, "c", 1, 1)
-	rec.wait(t, "a refresh", func(m *memory) bool { return m.causes(mcpload.Refresh) >= 1 })
+	rec.wait(t, "a refresh", func(m *memory) bool { return m.causes(eventmeter.Refresh) >= 1 })
 	w.fire(t, "c", 1, 2)
 	rec.wait(t, "what comes after it", func(m *memory) bool { return len(m.seen(0, 1)) == 1 && m.seen(0, 1)[2] == 1 })
 	if got := figure(d, "idsChanged"); got != 1 {
@@ -118,15 +118,15 @@ func TestSmitherySubscriptionThatIsGone(t *testing.T) {
 }
 
 func TestSmitheryOffer(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	for _, era := range []dialect.Era{dialect.Modern, dialect.Legacy} {
-		d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era}, dialect.Options{System: "smithery", Mode: mcpload.Webhook})
+		d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era}, dialect.Options{System: "smithery", Mode: eventmeter.Webhook})
 		o, err := d.(dialect.Discoverer).Discover(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		e, ok := o.Event("chat.message")
-		if !ok || !slices.Equal(e.Delivery, []mcpload.Mode{mcpload.Webhook}) || o.Capability != "extensions" {
+		if !ok || !slices.Equal(e.Delivery, []eventmeter.Mode{eventmeter.Webhook}) || o.Capability != "extensions" {
 			t.Errorf("%s: offer %+v", era, o)
 		}
 	}
@@ -138,12 +138,12 @@ func TestSmitheryHasNoneOfTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, o := range map[string]dialect.Options{
-		"mode":         {Mode: mcpload.Push},
-		"maxAge":       {Mode: mcpload.Webhook, MaxAge: time.Minute},
-		"ttl":          {Mode: mcpload.Webhook, Webhook: dialect.WebhookOptions{NoExpiry: true}},
-		"argumentsKey": {Mode: mcpload.Webhook, Smithery: dialect.SmitheryOptions{ArgumentsKey: "args"}},
+		"mode":         {Mode: eventmeter.Push},
+		"maxAge":       {Mode: eventmeter.Webhook, MaxAge: time.Minute},
+		"ttl":          {Mode: eventmeter.Webhook, Webhook: dialect.WebhookOptions{NoExpiry: true}},
+		"argumentsKey": {Mode: eventmeter.Webhook, Smithery: dialect.SmitheryOptions{ArgumentsKey: "args"}},
 	} {
-		o.System, o.Clock, o.Recorder, o.Endpoint, o.Event, o.Subscriptions = "smithery", mcpload.NewClock(), newMemory(), ep, "tick", 1
+		o.System, o.Clock, o.Recorder, o.Endpoint, o.Event, o.Subscriptions = "smithery", eventmeter.NewClock(), newMemory(), ep, "tick", 1
 		if _, err := dialect.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error is %v", want, err)
 		}

@@ -11,17 +11,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // TestSSEAnswersKeepConnections runs lanes against the reference target that
 // answers every call with SSE, and counts the connections that they open.
 func TestSSEAnswersKeepConnections(t *testing.T) {
-	w := newWorld(t, target.Options{
-		NextPoll: time.Millisecond, SSEAnswers: true, TTLMin: time.Second, Lists: target.ListOptions{Entries: 5},
+	w := newWorld(t, refserver.Options{
+		NextPoll: time.Millisecond, SSEAnswers: true, TTLMin: time.Second, Lists: refserver.ListOptions{Entries: 5},
 	})
 	const calls = 20
 	made := func(method string) func(*memory) bool {
@@ -41,15 +41,15 @@ func TestSSEAnswersKeepConnections(t *testing.T) {
 		method string
 		most   int64 // connections
 	}{
-		"poll":      {o: dialect.Options{Mode: mcpload.Poll, Poll: dialect.PollOptions{Floor: -1}}, method: "events/poll", most: 1},
-		"poll, tls": {o: dialect.Options{Mode: mcpload.Poll, Poll: dialect.PollOptions{Floor: -1}}, tls: true, method: "events/poll", most: 1},
-		"poll, h2c": {o: dialect.Options{Mode: mcpload.Poll, HTTP: "h2c", Poll: dialect.PollOptions{Floor: -1}}, method: "events/poll", most: 1},
+		"poll":      {o: dialect.Options{Mode: eventmeter.Poll, Poll: dialect.PollOptions{Floor: -1}}, method: "events/poll", most: 1},
+		"poll, tls": {o: dialect.Options{Mode: eventmeter.Poll, Poll: dialect.PollOptions{Floor: -1}}, tls: true, method: "events/poll", most: 1},
+		"poll, h2c": {o: dialect.Options{Mode: eventmeter.Poll, HTTP: "h2c", Poll: dialect.PollOptions{Floor: -1}}, method: "events/poll", most: 1},
 		"webhook": {
-			o:      dialect.Options{Mode: mcpload.Webhook, Webhook: dialect.WebhookOptions{Authority: w.authority, TTL: 2 * time.Second, RefreshAt: 0.1}},
+			o:      dialect.Options{Mode: eventmeter.Webhook, Webhook: dialect.WebhookOptions{Authority: w.authority, TTL: 2 * time.Second, RefreshAt: 0.1}},
 			method: "events/subscribe", most: 1,
 		},
 		"lists": {
-			o:      dialect.Options{System: "sep-2549", Mode: mcpload.Poll, SEP2549: dialect.SEP2549Options{Use: 200, NoCache: true}},
+			o:      dialect.Options{System: "sep-2549", Mode: eventmeter.Poll, SEP2549: dialect.SEP2549Options{Use: 200, NoCache: true}},
 			method: "tools/list", most: 1,
 		},
 	} {
@@ -72,9 +72,9 @@ func TestSSEAnswersKeepConnections(t *testing.T) {
 // TestSSERequestsKeepConnections has requests of SEP-975, whose results come by
 // SSE, one after another.
 func TestSSERequestsKeepConnections(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}, Capabilities: []string{dialect.ResumableRequests}}, dialect.Options{
-		System: "sep-975", Mode: mcpload.Push, SEP975: dialect.SEP975Options{Steps: 1, Step: time.Millisecond},
+		System: "sep-975", Mode: eventmeter.Push, SEP975: dialect.SEP975Options{Steps: 1, Step: time.Millisecond},
 	})
 	attach(t, d, 1)
 	rec.wait(t, "requests", func(m *memory) bool {
@@ -179,7 +179,7 @@ func TestForeignSSEAnswers(t *testing.T) {
 		t.Run("poll, ends "+c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSSEServer(t, c.end)
-			d, rec := lane(t, dialect.EndpointOptions{URL: s.URL}, dialect.Options{Mode: mcpload.Poll, Poll: dialect.PollOptions{Floor: -1}})
+			d, rec := lane(t, dialect.EndpointOptions{URL: s.URL}, dialect.Options{Mode: eventmeter.Poll, Poll: dialect.PollOptions{Floor: -1}})
 			attach(t, d, 1)
 			rec.wait(t, "polls", func(m *memory) bool { return len(m.calls) >= 20 })
 			s.check(t, c.most)

@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 	"golang.org/x/tools/txtar"
 )
 
 // asServer makes the test binary a server that plays the file that it names.
-const asServer = "MCPLOAD_TEST_STDIO_SERVER"
+const asServer = "EVENTMETER_TEST_STDIO_SERVER"
 
 // A stdio file is a conversation over a pipe, written by hand. lane, told and
 // figures are as in wire files. request is a line that the client must write,
@@ -154,7 +154,7 @@ func playStdio(t *testing.T, name string, archive *txtar.Archive) {
 	}
 	rec := newMemory()
 	o := p.options()
-	o.Clock, o.Recorder, o.Endpoint, o.Subscriptions = mcpload.NewClock(), rec, ep, 1
+	o.Clock, o.Recorder, o.Endpoint, o.Subscriptions = eventmeter.NewClock(), rec, ep, 1
 	d, err := dialect.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -3,24 +3,24 @@ package dialect
 import (
 	"context"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // suspended reports that the target, by its own word, delivered nothing after
 // since until at.
-func (k *hook) suspended(since, at mcpload.Instant, why string) {
-	k.h.d.rec.Noticed(mcpload.Notice{Sub: k.r.sub, Kind: mcpload.Suspended, At: at, Since: since, Detail: line(why)})
+func (k *hook) suspended(since, at eventmeter.Instant, why string) {
+	k.h.d.rec.Noticed(eventmeter.Notice{Sub: k.r.sub, Kind: eventmeter.Suspended, At: at, Since: since, Detail: line(why)})
 }
 
 // toldAt is when the target last answered a subscribe.
-func (k *hook) toldAt() mcpload.Instant {
+func (k *hook) toldAt() eventmeter.Instant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.told
 }
 
 // ended notes that the target ended the subscription, for a reason that passes.
-func (k *hook) ended(at mcpload.Instant) {
+func (k *hook) ended(at eventmeter.Instant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over == 0 {
@@ -30,7 +30,7 @@ func (k *hook) ended(at mcpload.Instant) {
 
 // restored returns when the subscription was ended that is there again; 0 if it
 // was not ended.
-func (k *hook) restored() mcpload.Instant {
+func (k *hook) restored() eventmeter.Instant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	over := k.over
@@ -43,7 +43,7 @@ func (k *hook) restored() mcpload.Instant {
 func (k *hook) doubtful() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.granted > 0 && (k.doubt || mcpload.Instant(k.h.failedAt.Load()) > k.last)
+	return k.granted > 0 && (k.doubt || eventmeter.Instant(k.h.failedAt.Load()) > k.last)
 }
 
 // ask sends a last refresh for a subscription whose deliveries may be suspended,
@@ -58,8 +58,8 @@ func (d *events) ask(ctx context.Context, r *run) {
 	defer k.calling.Unlock()
 	stop := context.AfterFunc(ctx, r.cancel)
 	defer stop()
-	_ = d.subscribe(r, mcpload.Refresh)
+	_ = d.subscribe(r, eventmeter.Refresh)
 }
 
 // began is when the request was sent that an answer answers.
-func (a *answer) began() mcpload.Instant { return a.at.Add(-a.took) }
+func (a *answer) began() eventmeter.Instant { return a.at.Add(-a.took) }

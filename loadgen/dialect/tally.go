@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // tally collects the figures that only a lane's own system has. Most of them

@@ -13,20 +13,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // world is a reference target and what a lane needs to meet it.
 type world struct {
-	srv       *target.Server
+	srv       *refserver.Server
 	authority *sinks.Authority
 	client    *http.Client
 }
 
-func newWorld(t *testing.T, o target.Options) *world {
+func newWorld(t *testing.T, o refserver.Options) *world {
 	t.Helper()
 	authority, err := sinks.NewAuthority()
 	if err != nil {
@@ -35,7 +35,7 @@ func newWorld(t *testing.T, o target.Options) *world {
 	o.CallbackRoots = x509.NewCertPool()
 	o.CallbackRoots.AppendCertsFromPEM(authority.PEM())
 	o.AllowPrivateCallbacks, o.TLS = true, true
-	srv, err := target.New(o)
+	srv, err := refserver.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func newWorld(t *testing.T, o target.Options) *world {
 // fire injects one event with a probe id and returns when the target has it.
 func (w *world) fire(t *testing.T, channel string, source uint16, seq uint32) {
 	t.Helper()
-	body := fmt.Sprintf(`{"name":"chat.message","data":{"channel":%q,"text":"hello %s"}}`, channel, mcpload.Stamp{Run: 1, Source: source, Seq: seq})
+	body := fmt.Sprintf(`{"name":"chat.message","data":{"channel":%q,"text":"hello %s"}}`, channel, eventmeter.Stamp{Run: 1, Source: source, Seq: seq})
 	resp, err := w.client.Post(w.srv.AdminURL()+"/inject", "application/json", bytes.NewReader([]byte(body)))
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func lane(t *testing.T, e dialect.EndpointOptions, o dialect.Options) (dialect.D
 	rec := newMemory()
 	o.Recorder, o.Endpoint = rec, ep
 	if o.Clock == nil {
-		o.Clock = mcpload.NewClock()
+		o.Clock = eventmeter.NewClock()
 	}
 	if o.Event == "" {
 		o.Event = "chat.message"
@@ -122,8 +122,8 @@ func attach(t *testing.T, d dialect.Dialect, n int) {
 }
 
 func TestEveryModeOverEveryTransport(t *testing.T) {
-	w := newWorld(t, target.Options{NextPoll: 50 * time.Millisecond})
-	for _, mode := range []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook} {
+	w := newWorld(t, refserver.Options{NextPoll: 50 * time.Millisecond})
+	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		for _, proto := range []string{"1.1", "2", "h2c"} {
 			for _, era := range []dialect.Era{dialect.Modern, dialect.Legacy} {
 				for _, rev := range []dialect.Revision{dialect.Newest, dialect.Older} {
@@ -139,7 +139,7 @@ func TestEveryModeOverEveryTransport(t *testing.T) {
 
 var sources atomic.Uint32
 
-func everyMode(t *testing.T, w *world, mode mcpload.Mode, proto string, era dialect.Era, rev dialect.Revision) {
+func everyMode(t *testing.T, w *world, mode eventmeter.Mode, proto string, era dialect.Era, rev dialect.Revision) {
 	e := dialect.EndpointOptions{URL: w.srv.URL(), Era: era, Revision: rev, Tokens: []string{"a", "b"}}
 	if proto == "2" {
 		e.URL, e.Roots = w.srv.TLSURL(), w.roots()
@@ -166,7 +166,7 @@ func everyMode(t *testing.T, w *world, mode mcpload.Mode, proto string, era dial
 	}
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	want := []mcpload.State{mcpload.Attaching, mcpload.Active, mcpload.Detaching, mcpload.Detached}
+	want := []eventmeter.State{eventmeter.Attaching, eventmeter.Active, eventmeter.Detaching, eventmeter.Detached}
 	for i := range uint32(subs) {
 		if got := rec.states(i); !slices.Equal(got, want) {
 			t.Errorf("subscription %d went through %v", i, got)
@@ -186,16 +186,16 @@ func everyMode(t *testing.T, w *world, mode mcpload.Mode, proto string, era dial
 }
 
 func TestDiscoverTheReferenceTarget(t *testing.T) {
-	w := newWorld(t, target.Options{})
+	w := newWorld(t, refserver.Options{})
 	for _, era := range []dialect.Era{dialect.Auto, dialect.Modern, dialect.Legacy} {
 		t.Run(string(era), func(t *testing.T) {
-			d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era}, dialect.Options{Mode: mcpload.Poll})
+			d, _ := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Era: era}, dialect.Options{Mode: eventmeter.Poll})
 			o, err := d.(dialect.Discoverer).Discover(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			e, ok := o.Event("chat.message")
-			if !ok || !slices.Contains(e.Delivery, mcpload.Push) || o.Server == "" || o.Version == "" || o.Capability == "" {
+			if !ok || !slices.Contains(e.Delivery, eventmeter.Push) || o.Server == "" || o.Version == "" || o.Capability == "" {
 				t.Errorf("offer %+v", o)
 			}
 		})
@@ -203,7 +203,7 @@ func TestDiscoverTheReferenceTarget(t *testing.T) {
 }
 
 func TestAttachToNothing(t *testing.T) {
-	w := newWorld(t, target.Options{Tokens: []string{"right"}})
+	w := newWorld(t, refserver.Options{Tokens: []string{"right"}})
 	for _, c := range []struct {
 		name  string
 		url   string
@@ -216,7 +216,7 @@ func TestAttachToNothing(t *testing.T) {
 		{"nobody there", "http://127.0.0.1:1/mcp", "right", "chat.message", dialect.ErrUnreachable},
 		{"no MCP there", w.srv.AdminURL() + "/nothing", "right", "chat.message", dialect.ErrProtocol},
 	} {
-		for _, mode := range []mcpload.Mode{mcpload.Poll, mcpload.Push, mcpload.Webhook} {
+		for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 			t.Run(c.name+"/"+string(mode), func(t *testing.T) {
 				d, rec := lane(t, dialect.EndpointOptions{URL: c.url, Tokens: []string{c.token}},
 					dialect.Options{Mode: mode, Event: c.event, Webhook: dialect.WebhookOptions{Authority: w.authority}})
@@ -226,7 +226,7 @@ func TestAttachToNothing(t *testing.T) {
 				if !errors.Is(err, c.want) {
 					t.Errorf("error is %v", err)
 				}
-				if got := rec.states(0); !slices.Equal(got, []mcpload.State{mcpload.Attaching, mcpload.Failed}) {
+				if got := rec.states(0); !slices.Equal(got, []eventmeter.State{eventmeter.Attaching, eventmeter.Failed}) {
 					t.Errorf("states %v", got)
 				}
 			})

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/internal/target/faults"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 // A target that throttles its deliveries says so when it is asked, from when it
@@ -18,16 +18,16 @@ func TestThrottledDeliveries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, target.Options{Faults: spec, TTLMin: time.Second})
+	w := newWorld(t, refserver.Options{Faults: spec, TTLMin: time.Second})
 	d, rec := lane(t, dialect.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, dialect.Options{
-		Mode: mcpload.Webhook, Webhook: dialect.WebhookOptions{Authority: w.authority, TTL: time.Second, RefreshAt: 0.1},
+		Mode: eventmeter.Webhook, Webhook: dialect.WebhookOptions{Authority: w.authority, TTL: time.Second, RefreshAt: 0.1},
 	})
 	attach(t, d, 1)
 	// The first is let through at once, and leaves nothing to hold back.
 	w.fire(t, "a", 1, 1)
 	rec.wait(t, "the first", func(m *memory) bool { return len(m.deliveries) == 1 })
 	before := rec.refreshes()
-	rec.wait(t, "two refreshes", func(m *memory) bool { return m.causes(mcpload.Refresh) >= before+2 })
+	rec.wait(t, "two refreshes", func(m *memory) bool { return m.causes(eventmeter.Refresh) >= before+2 })
 	if n := figure(d, "statusThrottled"); n != 0 || figure(d, "statusRead") == 0 {
 		t.Errorf("throttled %v times, with nothing held back, of %v", n, figure(d, "statusRead"))
 	}
@@ -36,7 +36,7 @@ func TestThrottledDeliveries(t *testing.T) {
 	w.fire(t, "a", 1, 3)
 	rec.wait(t, "the word of it", func(m *memory) bool {
 		for _, n := range m.notices {
-			if n.Kind == mcpload.TransientError && strings.Contains(n.Detail, "deliveries are throttled") {
+			if n.Kind == eventmeter.TransientError && strings.Contains(n.Detail, "deliveries are throttled") {
 				return true
 			}
 		}
@@ -52,5 +52,5 @@ func TestThrottledDeliveries(t *testing.T) {
 func (m *memory) refreshes() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.causes(mcpload.Refresh)
+	return m.causes(eventmeter.Refresh)
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 const (
@@ -128,7 +128,7 @@ func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments [
 }
 
 // toolClock is for the time of calls that nobody asks for.
-var toolClock = mcpload.NewClock()
+var toolClock = eventmeter.NewClock()
 
 // headerText makes a name fit for a header: as it is when it is plain ASCII, and
 // else in the protocol's wrapping of base64. What space at its ends would be

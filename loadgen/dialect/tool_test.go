@@ -5,14 +5,14 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/mcpload/mcpload/internal/target"
-	"github.com/mcpload/mcpload/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/dialect"
 )
 
 func TestCallTool(t *testing.T) {
 	for _, era := range []dialect.Era{dialect.Modern, dialect.Legacy} {
 		t.Run(string(era), func(t *testing.T) {
-			s, err := target.New(target.Options{})
+			s, err := refserver.New(refserver.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // newTransport returns a transport for one lane's version of HTTP, counted by
@@ -67,12 +67,12 @@ func (e *Endpoint) newTransport(version string, traffic *wire.Traffic, many bool
 // eventsTransport is the newTransport of a lane of the MCP Events draft. Pollers
 // do nothing but short exchanges, whose own cost is most of theirs.
 func (e *Endpoint) eventsTransport(opts Options, traffic *wire.Traffic) (http.RoundTripper, func(), error) {
-	if opts.Mode == mcpload.Poll && e.pipe == nil && (opts.HTTP == "" || opts.HTTP == "1.1") {
+	if opts.Mode == eventmeter.Poll && e.pipe == nil && (opts.HTTP == "" || opts.HTTP == "1.1") {
 		if t := newDirect(e.url, e.dialer(), net.JoinHostPort(e.url.Hostname(), e.port()), traffic); t != nil {
 			return t, t.close, nil
 		}
 	}
-	return e.newTransport(opts.HTTP, traffic, opts.Mode == mcpload.Push)
+	return e.newTransport(opts.HTTP, traffic, opts.Mode == eventmeter.Push)
 }
 
 // maxHead bounds the head of an answer, in bytes.

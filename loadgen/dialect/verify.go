@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Verify says what becomes of a delivery whose signature does not verify.

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // secretBytes is the length of the secrets that are made; the draft has 24 to 64.
@@ -56,9 +56,9 @@ type hook struct {
 	// suspects are made of the two when a signature fails.
 	suspects []*wire.Suspects
 	keys     [2]*wire.Key
-	until    mcpload.Instant // when keys[1] is void; 0 = not yet known
-	race     race            // of the last change of secrets
-	id       string          // of the subscription, as it was told last
+	until    eventmeter.Instant // when keys[1] is void; 0 = not yet known
+	race     race               // of the last change of secrets
+	id       string             // of the subscription, as it was told last
 	// formerID is the id before the last change of it. asking: an answer is
 	// awaited that may bring another.
 	formerID string
@@ -70,15 +70,15 @@ type hook struct {
 	challenged bool
 	// last is when the last event was taken; doubt tells that one was refused
 	// since.
-	last  mcpload.Instant
+	last  eventmeter.Instant
 	doubt bool
 	// told is when the target last answered a subscribe; over when it ended the
 	// subscription for a while, 0 = it did not since.
-	told, over mcpload.Instant
-	own        string          // see clientID
-	granted    int             // subscribe calls that were answered
-	refused    int             // refreshes that failed in a row
-	expires    mcpload.Instant // end of the grant; 0 = none
+	told, over eventmeter.Instant
+	own        string             // see clientID
+	granted    int                // subscribe calls that were answered
+	refused    int                // refreshes that failed in a row
+	expires    eventmeter.Instant // end of the grant; 0 = none
 	backoff    sinks.Backoff
 }
 
@@ -101,9 +101,9 @@ func (d *events) attachWebhook(ctx context.Context, r *run) error {
 	_, err := retryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		k.calling.Lock()
 		defer k.calling.Unlock()
-		cause := mcpload.Subscribe
+		cause := eventmeter.Subscribe
 		if again {
-			cause = mcpload.Retry
+			cause = eventmeter.Retry
 		}
 		return struct{}{}, d.subscribe(r, cause)
 	})
@@ -122,7 +122,7 @@ func (d *events) attachWebhook(ctx context.Context, r *run) error {
 
 // rotate makes a new secret. The one before stays valid until the grace is
 // over, which is counted from the answer that takes the new one.
-func (k *hook) rotate(now mcpload.Instant) {
+func (k *hook) rotate(now eventmeter.Instant) {
 	var raw [secretBytes]byte
 	rand.Read(raw[:])
 	k.mu.Lock()
@@ -135,7 +135,7 @@ func (k *hook) rotate(now mcpload.Instant) {
 }
 
 // valid returns the keys that are accepted now.
-func (k *hook) valid(now mcpload.Instant) (cur, prev *wire.Key) {
+func (k *hook) valid(now eventmeter.Instant) (cur, prev *wire.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.keys[1] != nil && k.until != 0 && now > k.until {
@@ -154,7 +154,7 @@ type grant struct {
 
 // subscribe sends events/subscribe, which is also the refresh, and plans the
 // next one.
-func (d *events) subscribe(r *run, cause mcpload.Cause) error {
+func (d *events) subscribe(r *run, cause eventmeter.Cause) error {
 	agreed, err := d.agreement(r.ctx, r)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (d *events) subscribe(r *run, cause mcpload.Cause) error {
 	defer k.asks(false)
 	a := d.call(ctx, method, agreed.headers[method], body)
 	defer a.release()
-	if given := a.err; given != nil && cause != mcpload.Subscribe && r.ctx.Err() != nil {
+	if given := a.err; given != nil && cause != eventmeter.Subscribe && r.ctx.Err() != nil {
 		a.err = nil // a refresh that we gave up ourselves: it cost something, and is no failure of the target's
 		d.called(cause, method, a)
 		return given
@@ -234,18 +234,18 @@ func (d *events) granted(r *run, a *answer, g grant) {
 	first := k.settle(d.clock.Now(), d.opts.Webhook.Grace)
 	r.activate(a.at)
 	if g.Truncated && !first {
-		d.notice(r, mcpload.Truncated, a.at, "")
+		d.notice(r, eventmeter.Truncated, a.at, "")
 	}
 	if !a.msg.Versioned {
-		d.notice(r, mcpload.Malformed, a.at, withoutVersion)
+		d.notice(r, eventmeter.Malformed, a.at, withoutVersion)
 	}
 	if g.ID == "" {
-		d.notice(r, mcpload.Malformed, a.at, "an answer to subscribe without an id")
+		d.notice(r, eventmeter.Malformed, a.at, "an answer to subscribe without an id")
 	}
 	if g.RefreshBefore == nil && !bytes.Contains(*a.buf, []byte(`"refreshBefore"`)) {
 		// null would say that there is no end; this says nothing, and the end
 		// may come unannounced.
-		d.notice(r, mcpload.Malformed, a.at, "an answer to subscribe without refreshBefore")
+		d.notice(r, eventmeter.Malformed, a.at, "an answer to subscribe without refreshBefore")
 	}
 	d.readStatus(r, a, before, g.DeliveryStatus)
 	if over := k.restored(); over != 0 {
@@ -261,7 +261,7 @@ func (d *events) granted(r *run, a *answer, g grant) {
 	life, ok := g.life(a.date)
 	if !ok {
 		if g.RefreshBefore != nil {
-			d.notice(r, mcpload.Malformed, a.at, "refreshBefore is not a time: "+*g.RefreshBefore)
+			d.notice(r, eventmeter.Malformed, a.at, "refreshBefore is not a time: "+*g.RefreshBefore)
 		}
 		k.mu.Lock()
 		k.expires = 0
@@ -287,7 +287,7 @@ const (
 
 // settle counts an answered subscribe, starts the grace of a replaced secret,
 // and tells whether it was the first.
-func (k *hook) settle(now mcpload.Instant, grace time.Duration) bool {
+func (k *hook) settle(now eventmeter.Instant, grace time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.keys[1] != nil && k.until == 0 {
@@ -335,10 +335,10 @@ func (k *hook) refresh() {
 	again := k.refused > 0
 	due := d.opts.Webhook.RotateEvery > 0 && k.granted%d.opts.Webhook.RotateEvery == 0
 	k.mu.Unlock()
-	cause := mcpload.Refresh
+	cause := eventmeter.Refresh
 	switch {
 	case again:
-		cause = mcpload.Retry
+		cause = eventmeter.Retry
 	case due:
 		k.rotate(d.clock.Now())
 		d.tally.count("rotations", 1)
@@ -349,12 +349,12 @@ func (k *hook) refresh() {
 	}
 	var ce *callError
 	if errors.As(err, &ce) && ce.final() {
-		d.notice(r, mcpload.Terminated, d.clock.Now(), err.Error())
+		d.notice(r, eventmeter.Terminated, d.clock.Now(), err.Error())
 		r.fail(err)
 		k.h.retire(r)
 		return
 	}
-	d.notice(r, mcpload.TransientError, d.clock.Now(), "refresh: "+err.Error())
+	d.notice(r, eventmeter.TransientError, d.clock.Now(), "refresh: "+err.Error())
 	var wait time.Duration
 	if ce != nil {
 		wait = ce.retryAfter
@@ -386,7 +386,7 @@ func (d *events) unsubscribe(ctx context.Context, r *run) error {
 	_, body := d.build(method, o, agreed)
 	a := d.call(ctx, method, agreed.headers[method], body)
 	defer a.release()
-	d.called(mcpload.Unsubscribe, method, a)
+	d.called(eventmeter.Unsubscribe, method, a)
 	if a.err != nil {
 		d.lost(r, agreed, a.err)
 		return a.err

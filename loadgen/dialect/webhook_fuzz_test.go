@@ -13,22 +13,22 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // diary is a Recorder that keeps what it is told of requests that came in.
 type diary struct {
 	deaf
-	delivered []mcpload.Delivery
-	noticed   []mcpload.Notice
-	called    []mcpload.Call
+	delivered []eventmeter.Delivery
+	noticed   []eventmeter.Notice
+	called    []eventmeter.Call
 }
 
-func (d *diary) Delivered(v mcpload.Delivery) { d.delivered = append(d.delivered, v) }
-func (d *diary) Noticed(n mcpload.Notice)     { d.noticed = append(d.noticed, n) }
-func (d *diary) Called(c mcpload.Call) {
+func (d *diary) Delivered(v eventmeter.Delivery) { d.delivered = append(d.delivered, v) }
+func (d *diary) Noticed(n eventmeter.Notice)     { d.noticed = append(d.noticed, n) }
+func (d *diary) Called(c eventmeter.Call) {
 	if c.Method != "events/subscribe" && c.Method != "events/unsubscribe" {
 		d.called = append(d.called, c)
 	}
@@ -38,17 +38,17 @@ func (d *diary) Called(c mcpload.Call) {
 type expectation struct {
 	status    int
 	delivered bool
-	kinds     []mcpload.NoticeKind
+	kinds     []eventmeter.NoticeKind
 }
 
 // expectedOf is the rule, told from the request by encoding/json alone.
 func expectedOf(body []byte, header string, signed bool) (want expectation, answer any) {
 	if !signed {
-		return expectation{status: http.StatusUnauthorized, kinds: []mcpload.NoticeKind{mcpload.Rejected}}, nil
+		return expectation{status: http.StatusUnauthorized, kinds: []eventmeter.NoticeKind{eventmeter.Rejected}}, nil
 	}
 	var o map[string]json.RawMessage
 	if json.Unmarshal(body, &o) != nil || o == nil {
-		return expectation{status: http.StatusBadRequest, kinds: []mcpload.NoticeKind{mcpload.Malformed}}, nil
+		return expectation{status: http.StatusBadRequest, kinds: []eventmeter.NoticeKind{eventmeter.Malformed}}, nil
 	}
 	text := func(key string) string {
 		var s *string
@@ -61,7 +61,7 @@ func expectedOf(body []byte, header string, signed bool) (want expectation, answ
 	if kind == "" || id != "" {
 		want = expectation{status: http.StatusOK, delivered: true}
 		if id == "" || id != header {
-			want.kinds = append(want.kinds, mcpload.Malformed)
+			want.kinds = append(want.kinds, eventmeter.Malformed)
 		}
 		return want, nil
 	}
@@ -69,17 +69,17 @@ func expectedOf(body []byte, header string, signed bool) (want expectation, answ
 	switch kind {
 	case "verification":
 		if o["challenge"] == nil {
-			return expectation{status: http.StatusBadRequest, kinds: []mcpload.NoticeKind{mcpload.Malformed}}, nil
+			return expectation{status: http.StatusBadRequest, kinds: []eventmeter.NoticeKind{eventmeter.Malformed}}, nil
 		}
 		var challenge any
 		_ = json.Unmarshal(o["challenge"], &challenge) // it was read already
 		return want, map[string]any{"challenge": challenge}
 	case "gap":
-		want.kinds = []mcpload.NoticeKind{mcpload.Truncated}
+		want.kinds = []eventmeter.NoticeKind{eventmeter.Truncated}
 	case "terminated":
-		want.kinds = []mcpload.NoticeKind{mcpload.Terminated}
+		want.kinds = []eventmeter.NoticeKind{eventmeter.Terminated}
 	default:
-		want.kinds = []mcpload.NoticeKind{mcpload.Malformed}
+		want.kinds = []eventmeter.NoticeKind{eventmeter.Malformed}
 	}
 	return want, nil
 }
@@ -92,7 +92,7 @@ func FuzzWebhookBody(f *testing.F) {
 		"{" + occurrence + "}", "", "{}", "null", "[]", `"x"`, "{", "{}{}", `{"eventId":"e-1"}`, `{"eventId":""}`, `{"eventId":7,"type":"gap"}`, `{"eventId":null}`,
 		`{"type":"verification","challenge":"n-7"}`, `{"type":"verification"}`, `{"type":"verification","challenge":{"a":[1]}}`, `{"type":"gap","cursor":"c7"}`,
 		`{"type":"terminated"}`, `{"type":"terminated","error":{"code":-32012,"message":"gone"}}`, `{"type":"terminated","error":{"code":-32603}}`, `{"type":"else"}`,
-		`{"eventId":"e-90","data":"mcpl-00000001-0000-00000001-26"}`, `{"data":"mcpl-00000001-0000-00000001-26"}`, strings.Repeat(`{"a":`, 600) + strings.Repeat("}", 600),
+		`{"eventId":"e-90","data":"evtm-00000001-0000-00000001-26"}`, `{"data":"evtm-00000001-0000-00000001-26"}`, strings.Repeat(`{"a":`, 600) + strings.Repeat("}", 600),
 		strings.Repeat(" ", 300_000), "{\"eventId\":\"\xff\"}", `{"eventId":"a","eventId":"b"}`, `{"type":"gap","type":"terminated","eventId":""}`,
 	} {
 		f.Add([]byte(body), "e-90", uint8(0))
@@ -105,7 +105,7 @@ func FuzzWebhookBody(f *testing.F) {
 		if id == "" || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 			return // no header field can hold it
 		}
-		_, r, _ := idle(t, mcpload.Webhook)
+		_, r, _ := idle(t, eventmeter.Webhook)
 		rec := &diary{}
 		k := r.hook
 		k.h.d.rec = rec
@@ -147,10 +147,10 @@ func FuzzWebhookBody(f *testing.F) {
 			return // what becomes of broken text is not compared
 		}
 		want, challenge := expectedOf(body, id, signed)
-		var kinds []mcpload.NoticeKind
+		var kinds []eventmeter.NoticeKind
 		for _, n := range rec.noticed {
-			if n.Kind == mcpload.TransientError && slices.Contains(want.kinds, mcpload.Terminated) {
-				n.Kind = mcpload.Terminated // which of the two, its code says
+			if n.Kind == eventmeter.TransientError && slices.Contains(want.kinds, eventmeter.Terminated) {
+				n.Kind = eventmeter.Terminated // which of the two, its code says
 			}
 			if kinds = append(kinds, n.Kind); len(n.Detail) > 210 || strings.Contains(n.Detail, "\n") {
 				t.Errorf("%q: a notice of %d bytes: %.300q", body, len(n.Detail), n.Detail)
@@ -164,11 +164,11 @@ func FuzzWebhookBody(f *testing.F) {
 			answer = want.status
 		}
 		// A verification is counted before it is looked into.
-		if c := rec.called[0]; c.Answered != answer && c.Cause != mcpload.Verification {
+		if c := rec.called[0]; c.Answered != answer && c.Cause != eventmeter.Verification {
 			t.Errorf("%q: answered %d, and counted as %d", body, want.status, c.Answered)
 		}
-		stamp, probed := mcpload.FindStamp(body)
-		if want.status > 299 && !want.delivered && rec.called[0].Cause == mcpload.Events && len(rec.noticed) == 1 {
+		stamp, probed := eventmeter.FindStamp(body)
+		if want.status > 299 && !want.delivered && rec.called[0].Cause == eventmeter.Events && len(rec.noticed) == 1 {
 			if n := rec.noticed[0]; n.Refused != probed || probed && n.Stamp != stamp {
 				t.Errorf("%q: refused with %+v, and its probe is %+v, %t", body, n, stamp, probed)
 			}

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/budget"
-	"github.com/mcpload/mcpload/internal/wire"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // fieldsPool spares each delivery the scan's result on the heap.
@@ -24,12 +24,12 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 
 	if deviation := k.verify(in); deviation != "" {
 		if d.opts.Webhook.Verify != VerifyReport {
-			return k.refuse(in, mcpload.Rejected, deviation, http.StatusUnauthorized)
+			return k.refuse(in, eventmeter.Rejected, deviation, http.StatusUnauthorized)
 		}
-		d.notice(r, mcpload.Malformed, in.At, taken+deviation)
+		d.notice(r, eventmeter.Malformed, in.At, taken+deviation)
 	}
 	if !wire.ScanFields(in.Body, f) {
-		return k.refuse(in, mcpload.Malformed, "a delivery is not a JSON object", http.StatusBadRequest)
+		return k.refuse(in, eventmeter.Malformed, "a delivery is not a JSON object", http.StatusBadRequest)
 	}
 	if len(f.Type) > 0 && len(f.EventID) == 0 {
 		return k.control(in, f)
@@ -38,25 +38,25 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 }
 
 // refuse answers a delivery with an error because of what it is.
-func (k *hook) refuse(in *sinks.Inbound, kind mcpload.NoticeKind, why string, status int) sinks.Reply {
+func (k *hook) refuse(in *sinks.Inbound, kind eventmeter.NoticeKind, why string, status int) sinks.Reply {
 	k.h.d.rec.Noticed(refused(k.r.sub, kind, in, why))
 	k.heard(in.At, false)
-	k.h.inbound(mcpload.Events, "", in.At, in.Size, status)
+	k.h.inbound(eventmeter.Events, "", in.At, in.Size, status)
 	return sinks.Reply{Status: status}
 }
 
 // event takes a delivery, or refuses its first copy on purpose.
 func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	h, r, d := k.h, k.r, k.h.d
-	id := mcpload.HashID(f.EventID)
+	id := eventmeter.HashID(f.EventID)
 	if id == 0 {
 		if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
-			id = mcpload.HashID([]byte(v[0]))
+			id = eventmeter.HashID([]byte(v[0]))
 		}
 	}
 	refused, repeat := h.refuse.decide(uint32(h.d.opts.number(int(r.sub.Index))), id)
-	stamp, probed := mcpload.FindStamp(in.Body)
-	d.rec.Delivered(mcpload.Delivery{
+	stamp, probed := eventmeter.FindStamp(in.Body)
+	d.rec.Delivered(eventmeter.Delivery{
 		Sub: r.sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
 	})
 	k.compare(in, f)
@@ -64,12 +64,12 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	d.look(r, in.At, id, f, in.Body)
 	switch {
 	case refused:
-		h.inbound(mcpload.Events, "", in.At, in.Size, http.StatusServiceUnavailable)
+		h.inbound(eventmeter.Events, "", in.At, in.Size, http.StatusServiceUnavailable)
 		return sinks.Reply{Status: http.StatusServiceUnavailable}
 	case repeat:
-		h.inbound(mcpload.Retry, "", in.At, in.Size, http.StatusOK)
+		h.inbound(eventmeter.Retry, "", in.At, in.Size, http.StatusOK)
 	default:
-		h.inbound(mcpload.Events, "", in.At, in.Size, http.StatusOK)
+		h.inbound(eventmeter.Events, "", in.At, in.Size, http.StatusOK)
 	}
 	r.setCursor(f.Cursor)
 	return sinks.Reply{Delay: d.opts.Webhook.AckDelay}
@@ -81,9 +81,9 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 // it as this one does.
 func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
 	if len(f.EventID) == 0 {
-		k.h.d.notice(k.r, mcpload.Malformed, in.At, withoutID)
+		k.h.d.notice(k.r, eventmeter.Malformed, in.At, withoutID)
 	} else if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 && v[0] != string(f.EventID) {
-		k.h.d.notice(k.r, mcpload.Malformed, in.At, "a delivery whose webhook-id is not its eventId")
+		k.h.d.notice(k.r, eventmeter.Malformed, in.At, "a delivery whose webhook-id is not its eventId")
 	}
 	k.route(in)
 }
@@ -95,16 +95,16 @@ func (k *hook) route(in *sinks.Inbound) {
 	switch v := in.Header[wire.HeaderSubscriptionID]; {
 	case len(v) == 0 || v[0] == "":
 		if !k.h.d.older {
-			k.h.d.notice(k.r, mcpload.Malformed, in.At, "a delivery without X-MCP-Subscription-Id")
+			k.h.d.notice(k.r, eventmeter.Malformed, in.At, "a delivery without X-MCP-Subscription-Id")
 		}
 	case !k.named(v[0]):
-		k.h.d.notice(k.r, mcpload.Malformed, in.At, "a delivery that names another subscription")
+		k.h.d.notice(k.r, eventmeter.Malformed, in.At, "a delivery that names another subscription")
 	}
 }
 
 // heard notes that an event came, and whether it was taken: one that was while
 // nothing has been proved for it yet is too early.
-func (k *hook) heard(at mcpload.Instant, ok bool) {
+func (k *hook) heard(at eventmeter.Instant, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.doubt = !ok; !ok {
@@ -143,41 +143,41 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	if d.flavour.plain {
 		d.tally.count("controlEnvelopes", 1)
 	}
-	cause := mcpload.Control
+	cause := eventmeter.Control
 	if kind == "verification" {
-		cause = mcpload.Verification
+		cause = eventmeter.Verification
 	}
 	h.inbound(cause, kind, in.At, in.Size, http.StatusOK)
 	k.route(in)
 	switch kind {
 	case "verification":
 		if f.Challenge == nil {
-			d.notice(r, mcpload.Malformed, in.At, "a verification without a challenge")
+			d.notice(r, eventmeter.Malformed, in.At, "a verification without a challenge")
 			return sinks.Reply{Status: http.StatusBadRequest}
 		}
 		for range k.prove() {
-			d.notice(r, mcpload.Malformed, in.At, "a delivery before the challenge")
+			d.notice(r, eventmeter.Malformed, in.At, "a delivery before the challenge")
 		}
 		o := wire.BeginObject(nil)
 		o.Raw("challenge", f.Challenge)
 		return sinks.Reply{Body: o.End()}
 	case "gap":
-		d.notice(r, mcpload.Truncated, in.At, "")
+		d.notice(r, eventmeter.Truncated, in.At, "")
 		r.setCursor(f.Cursor)
 	case "terminated":
 		m := wire.Message{Fields: *f}
 		if f.HasFault && passing(f.Fault.Code) {
-			d.notice(r, mcpload.TransientError, in.At, "terminated: "+faultText(&m))
+			d.notice(r, eventmeter.TransientError, in.At, "terminated: "+faultText(&m))
 			k.ended(in.At)
 			h.agenda.add(in.At.Add(minRefresh), k) // subscribe again
 			break
 		}
-		d.notice(r, mcpload.Terminated, in.At, faultText(&m))
+		d.notice(r, eventmeter.Terminated, in.At, faultText(&m))
 		r.fail(rpcError("terminated", &f.Fault))
 		h.agenda.remove(k)
 		h.receiver.Retire(k.path)
 	default:
-		d.notice(r, mcpload.Malformed, in.At, "unknown envelope "+kind)
+		d.notice(r, eventmeter.Malformed, in.At, "unknown envelope "+kind)
 	}
 	return sinks.Reply{}
 }
@@ -234,19 +234,19 @@ func mix(a, b uint64) uint64 {
 }
 
 // turned reports a request that reached no subscription.
-func (h *hooks) turned(to sinks.Hook, status int, at mcpload.Instant, size int) {
+func (h *hooks) turned(to sinks.Hook, status int, at eventmeter.Instant, size int) {
 	if k, ok := to.(*hook); ok && status != http.StatusMethodNotAllowed {
 		if status == http.StatusServiceUnavailable { // there was no room for the body
 			h.d.tooLargeFor(k.r.sub, at, budget.ErrExceeded)
 		} else {
-			h.d.notice(k.r, mcpload.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+			h.d.notice(k.r, eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
 		}
 	}
-	h.inbound(mcpload.Events, "", at, size, status)
+	h.inbound(eventmeter.Events, "", at, size, status)
 }
 
 // inbound reports a request that the target made.
-func (h *hooks) inbound(cause mcpload.Cause, method string, at mcpload.Instant, size, status int) {
+func (h *hooks) inbound(cause eventmeter.Cause, method string, at eventmeter.Instant, size, status int) {
 	c := h.callbacks.inbound(cause, method, at, size, status)
 	c.Lane = h.d.opts.Lane
 	h.d.rec.Called(c)

@@ -8,7 +8,7 @@ import (
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // Attack implements [Attacker] with vegeta's attacker. The pacer admits a shot

@@ -13,26 +13,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
 // notes counts what a Recorder is told.
 type notes struct {
-	mcpload.Recorder // nil: nothing else is called
-	mu               sync.Mutex
-	fired            map[mcpload.Stamp]mcpload.Emission
-	outcomes         map[mcpload.Stamp]mcpload.Outcome
-	dropped          map[uint64]bool
-	bad              int
+	eventmeter.Recorder // nil: nothing else is called
+	mu                  sync.Mutex
+	fired               map[eventmeter.Stamp]eventmeter.Emission
+	outcomes            map[eventmeter.Stamp]eventmeter.Outcome
+	dropped             map[uint64]bool
+	bad                 int
 }
 
 func newNotes() *notes {
-	return &notes{fired: map[mcpload.Stamp]mcpload.Emission{}, outcomes: map[mcpload.Stamp]mcpload.Outcome{}, dropped: map[uint64]bool{}}
+	return &notes{fired: map[eventmeter.Stamp]eventmeter.Emission{}, outcomes: map[eventmeter.Stamp]eventmeter.Outcome{}, dropped: map[uint64]bool{}}
 }
 
-func (r *notes) Fired(e mcpload.Emission) {
+func (r *notes) Fired(e eventmeter.Emission) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.fired[e.Stamp]; ok {
@@ -41,7 +41,7 @@ func (r *notes) Fired(e mcpload.Emission) {
 	r.fired[e.Stamp] = e
 }
 
-func (r *notes) Resolved(s mcpload.Stamp, o mcpload.Outcome, _ mcpload.Instant) {
+func (r *notes) Resolved(s eventmeter.Stamp, o eventmeter.Outcome, _ eventmeter.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, fired := r.fired[s]
@@ -51,7 +51,7 @@ func (r *notes) Resolved(s mcpload.Stamp, o mcpload.Outcome, _ mcpload.Instant) 
 	r.outcomes[s] = o
 }
 
-func (r *notes) Dropped(d mcpload.Drop) {
+func (r *notes) Dropped(d eventmeter.Drop) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.dropped[d.Shot] {
@@ -60,9 +60,9 @@ func (r *notes) Dropped(d mcpload.Drop) {
 	r.dropped[d.Shot] = true
 }
 
-func newFiring(t *testing.T, r mcpload.Recorder, o loadgen.FiringOptions) *loadgen.Firing {
+func newFiring(t *testing.T, r eventmeter.Recorder, o loadgen.FiringOptions) *loadgen.Firing {
 	t.Helper()
-	o.Clock, o.Recorder = mcpload.NewClock(), r
+	o.Clock, o.Recorder = eventmeter.NewClock(), r
 	o.Stamper = loadgen.NewStamper(o.Clock, r, 5, 3)
 	f, err := loadgen.NewFiring(o)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestAttack(t *testing.T) {
 	seen := map[string]int{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		stamp, ok := mcpload.FindStamp(body)
+		stamp, ok := eventmeter.FindStamp(body)
 		for name := range r.Header {
 			if strings.Contains(strings.ToLower(name), "vegeta") {
 				t.Errorf("%s left the process", name)
@@ -134,7 +134,7 @@ func TestAttack(t *testing.T) {
 func TestAttackDrops(t *testing.T) {
 	const duration, tolerance = 20 * time.Millisecond, time.Second
 	r := newNotes()
-	clock := mcpload.NewClock()
+	clock := eventmeter.NewClock()
 	f, err := loadgen.NewFiring(loadgen.FiringOptions{Clock: clock, Recorder: r, Stamper: loadgen.NewStamper(clock, r, 5, 1),
 		Schedule: loadgen.Constant{Rate: 1000}, Duration: duration, Tolerance: tolerance})
 	if err != nil {
@@ -209,7 +209,7 @@ type heldBurst struct {
 	release func()
 }
 
-func (h heldBurst) Dropped(d mcpload.Drop) {
+func (h heldBurst) Dropped(d eventmeter.Drop) {
 	h.notes.Dropped(d)
 	h.release()
 }

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 const (
@@ -72,7 +72,7 @@ func (c *client) through(dial DialFunc) *client {
 //
 // A request that got no connection was never sent, so it is refused. Once it
 // has one, an error leaves open whether the other side read it.
-func (c *client) do(ctx context.Context, req *http.Request) (outcome mcpload.Outcome, status int) {
+func (c *client) do(ctx context.Context, req *http.Request) (outcome eventmeter.Outcome, status int) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var connected atomic.Bool
@@ -85,13 +85,13 @@ func (c *client) do(ctx context.Context, req *http.Request) (outcome mcpload.Out
 	if err != nil {
 		c.failed("%s %s: %s", req.Method, errtext.URL(req.URL), c.why(ctx, err, req))
 		if connected.Load() {
-			return mcpload.Uncertain, 0
+			return eventmeter.Uncertain, 0
 		}
-		return mcpload.Refused, 0
+		return eventmeter.Refused, 0
 	}
 	defer answer.Body.Close()
 	outcome = outcomeOf(answer.StatusCode)
-	if outcome != mcpload.Accepted {
+	if outcome != eventmeter.Accepted {
 		c.failed("%s %s: %s", req.Method, errtext.URL(req.URL), c.said(answer, req.URL))
 	}
 	// What else the answer says is of no interest, and neither is a failure to
@@ -130,14 +130,14 @@ func (c *client) said(answer *http.Response, sentTo *url.URL) string {
 
 // outcomeOf reads a status: a redirect or a 4xx says that nothing was taken, a
 // 5xx does not say.
-func outcomeOf(status int) mcpload.Outcome {
+func outcomeOf(status int) eventmeter.Outcome {
 	switch {
 	case status >= 200 && status < 300:
-		return mcpload.Accepted
+		return eventmeter.Accepted
 	case status >= 300 && status < 500:
-		return mcpload.Refused
+		return eventmeter.Refused
 	}
-	return mcpload.Uncertain
+	return eventmeter.Uncertain
 }
 
 func (c *client) close() { c.transport.CloseIdleConnections() }

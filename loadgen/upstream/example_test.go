@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
 // An upstream that brings its own loop is given the firing; any other is fired
@@ -34,7 +34,7 @@ func ExampleAttacker() {
 	}
 	defer up.Close()
 
-	clock, recorder := mcpload.NewClock(), mcpload.Tee() // tells nobody
+	clock, recorder := eventmeter.NewClock(), eventmeter.Tee() // tells nobody
 	firing, err := loadgen.NewFiring(loadgen.FiringOptions{
 		Clock:     clock,
 		Recorder:  recorder,
@@ -78,9 +78,9 @@ func ExampleReplay() {
 		return
 	}
 	defer replay.Close()
-	fmt.Println(replay.Fire(context.Background(), upstream.Shot{Stamp: mcpload.Stamp{Run: 1, Seq: 1}}))
+	fmt.Println(replay.Fire(context.Background(), upstream.Shot{Stamp: eventmeter.Stamp{Run: 1, Seq: 1}}))
 	// Output:
 	// 250ms true
-	// {"text":"hello mcpl-00000001-0000-00000001-26"}
+	// {"text":"hello evtm-00000001-0000-00000001-26"}
 	// accepted
 }

@@ -13,10 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
-	"github.com/mcpload/mcpload/internal/errtext"
-	"github.com/mcpload/mcpload/internal/tail"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/tail"
 )
 
 // ExecOptions describe an [Exec].
@@ -58,12 +58,12 @@ type Exec struct {
 	wg    sync.WaitGroup
 
 	mu   sync.Mutex
-	acks map[mcpload.Stamp]chan acknowledged
+	acks map[eventmeter.Stamp]chan acknowledged
 }
 
 // acknowledged is what a program said about a shot.
 type acknowledged struct {
-	outcome mcpload.Outcome
+	outcome eventmeter.Outcome
 	line    string // the first line of it, where it said no
 }
 
@@ -75,7 +75,7 @@ type execJob struct {
 
 // wrote is what became of a line.
 type wrote struct {
-	outcome mcpload.Outcome
+	outcome eventmeter.Outcome
 	err     error // nil if it was written
 }
 
@@ -89,7 +89,7 @@ func NewExec(o ExecOptions) (*Exec, error) {
 	}
 	return &Exec{
 		o: o, jobs: make(chan *execJob), quit: make(chan struct{}), ended: make(chan struct{}),
-		acks: map[mcpload.Stamp]chan acknowledged{},
+		acks: map[eventmeter.Stamp]chan acknowledged{},
 	}, nil
 }
 
@@ -134,11 +134,11 @@ func (e *Exec) write() {
 			n, err := e.stdin.Write(job.line)
 			switch {
 			case err == nil:
-				job.wrote <- wrote{mcpload.Accepted, nil}
+				job.wrote <- wrote{eventmeter.Accepted, nil}
 			case n == 0:
-				job.wrote <- wrote{mcpload.Refused, err}
+				job.wrote <- wrote{eventmeter.Refused, err}
 			default:
-				job.wrote <- wrote{mcpload.Uncertain, err}
+				job.wrote <- wrote{eventmeter.Uncertain, err}
 			}
 		case <-e.ended:
 			return
@@ -153,7 +153,7 @@ func (e *Exec) read(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		stamp, ok := mcpload.FindStamp(lines.Bytes())
+		stamp, ok := eventmeter.FindStamp(lines.Bytes())
 		if !ok {
 			continue // a program may talk about other things too
 		}
@@ -178,16 +178,16 @@ func readAck(line []byte) acknowledged {
 	if json.Unmarshal(line, &answer) == nil {
 		no := answer.OK != nil && !*answer.OK
 		if no || len(answer.Error) > 0 && !bytes.Equal(answer.Error, []byte("null")) {
-			return acknowledged{mcpload.Refused, errtext.FirstLine(line)}
+			return acknowledged{eventmeter.Refused, errtext.FirstLine(line)}
 		}
 	}
-	return acknowledged{mcpload.Accepted, ""}
+	return acknowledged{eventmeter.Accepted, ""}
 }
 
 // Fire implements [Upstream].
-func (e *Exec) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+func (e *Exec) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
 	if e.cmd == nil {
-		return mcpload.Refused
+		return eventmeter.Refused
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.o.Timeout)
 	defer cancel()
@@ -199,7 +199,7 @@ func (e *Exec) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
 }
 
 // fire also says why a shot was not accepted.
-func (e *Exec) fire(ctx context.Context, shot Shot) (outcome mcpload.Outcome, why string) {
+func (e *Exec) fire(ctx context.Context, shot Shot) (outcome eventmeter.Outcome, why string) {
 	name := e.o.Command[0]
 	line := e.o.Line(make([]byte, 0, 256), int(shot.Source), shot.Seq, shot.Stamp.String())
 	job := &execJob{line: append(line, '\n'), wrote: make(chan wrote, 1)}
@@ -212,9 +212,9 @@ func (e *Exec) fire(ctx context.Context, shot Shot) (outcome mcpload.Outcome, wh
 	select {
 	case e.jobs <- job:
 	case <-e.ended:
-		return mcpload.Refused, e.Ended().Error()
+		return eventmeter.Refused, e.Ended().Error()
 	case <-ctx.Done(): // a program that does not read has taken nothing
-		return mcpload.Refused, fmt.Sprintf("%s did not read its line within %v", name, e.o.Timeout)
+		return eventmeter.Refused, fmt.Sprintf("%s did not read its line within %v", name, e.o.Timeout)
 	}
 	select {
 	case w := <-job.wrote:
@@ -225,10 +225,10 @@ func (e *Exec) fire(ctx context.Context, shot Shot) (outcome mcpload.Outcome, wh
 			return w.outcome, ""
 		}
 	case <-ctx.Done():
-		return mcpload.Uncertain, fmt.Sprintf("%s did not read its line within %v", name, e.o.Timeout)
+		return eventmeter.Uncertain, fmt.Sprintf("%s did not read its line within %v", name, e.o.Timeout)
 	}
-	said := func(a acknowledged) (mcpload.Outcome, string) {
-		if a.outcome == mcpload.Accepted {
+	said := func(a acknowledged) (eventmeter.Outcome, string) {
+		if a.outcome == eventmeter.Accepted {
 			return a.outcome, ""
 		}
 		return a.outcome, fmt.Sprintf("%s said %s", name, a.line)
@@ -237,19 +237,19 @@ func (e *Exec) fire(ctx context.Context, shot Shot) (outcome mcpload.Outcome, wh
 	case a := <-ack:
 		return said(a)
 	case <-ctx.Done():
-		return mcpload.Uncertain, fmt.Sprintf("%s did not acknowledge its line within %v", name, e.o.Timeout)
+		return eventmeter.Uncertain, fmt.Sprintf("%s did not acknowledge its line within %v", name, e.o.Timeout)
 	case <-e.ended:
 		select { // acknowledged with its last words
 		case a := <-ack:
 			return said(a)
 		default:
-			return mcpload.Uncertain, e.Ended().Error()
+			return eventmeter.Uncertain, e.Ended().Error()
 		}
 	}
 }
 
 // expect keeps or forgets where the acknowledgement of a shot goes.
-func (e *Exec) expect(stamp mcpload.Stamp, ack chan acknowledged) {
+func (e *Exec) expect(stamp eventmeter.Stamp, ack chan acknowledged) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ack == nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"go.uber.org/goleak"
 )
 
@@ -23,7 +23,7 @@ var (
 )
 
 // asProgram makes the test binary a program that reads lines.
-const asProgram = "MCPLOAD_TEST_PROGRAM"
+const asProgram = "EVENTMETER_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if how := os.Getenv(asProgram); how != "" {
@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 
 // program does with each line what how says.
 func program(how string) {
-	file := os.Getenv("MCPLOAD_TEST_FILE")
+	file := os.Getenv("EVENTMETER_TEST_FILE")
 	lines := bufio.NewScanner(os.Stdin)
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Text()
-		stamp, _ := mcpload.FindStamp([]byte(line))
+		stamp, _ := eventmeter.FindStamp([]byte(line))
 		switch how {
 		case "keep":
 			f, _ := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -96,11 +96,11 @@ func newExec(t *testing.T, how string, o upstream.ExecOptions) *upstream.Exec {
 
 func TestExecWritesLines(t *testing.T) {
 	file := t.TempDir() + "/lines"
-	e := newExec(t, "keep", upstream.ExecOptions{Env: []string{"MCPLOAD_TEST_FILE=" + file}})
+	e := newExec(t, "keep", upstream.ExecOptions{Env: []string{"EVENTMETER_TEST_FILE=" + file}})
 	var wg sync.WaitGroup
 	for seq := range uint32(20) {
 		wg.Go(func() {
-			if got := e.Fire(context.Background(), emission(seq+1, true)); got != mcpload.Accepted {
+			if got := e.Fire(context.Background(), emission(seq+1, true)); got != eventmeter.Accepted {
 				t.Errorf("shot %d: %v", seq+1, got)
 			}
 		})
@@ -119,7 +119,7 @@ func TestExecWritesLines(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	seen := map[uint32]bool{}
 	for _, l := range lines[:len(lines)-1] {
-		stamp, ok := mcpload.FindStamp([]byte(l))
+		stamp, ok := eventmeter.FindStamp([]byte(l))
 		if !ok || l != string(payload(nil, 0, stamp.Seq, stamp.String())) {
 			t.Errorf("line %q", l)
 		}
@@ -132,7 +132,7 @@ func TestExecWritesLines(t *testing.T) {
 
 func TestExecAcknowledged(t *testing.T) {
 	e := newExec(t, "ack", upstream.ExecOptions{Ack: true, Timeout: time.Minute})
-	want := []mcpload.Outcome{mcpload.Accepted, mcpload.Refused, mcpload.Accepted}
+	want := []eventmeter.Outcome{eventmeter.Accepted, eventmeter.Refused, eventmeter.Accepted}
 	for i := range 9 {
 		if got := e.Fire(context.Background(), emission(uint32(i+1), true)); got != want[i%3] {
 			t.Errorf("shot %d: %v, want %v", i+1, got, want[i%3])
@@ -145,7 +145,7 @@ func TestExecAcknowledged(t *testing.T) {
 
 func TestExecWithoutAnswer(t *testing.T) {
 	e := newExec(t, "silent", upstream.ExecOptions{Ack: true, Timeout: 50 * time.Millisecond})
-	if got := e.Fire(context.Background(), emission(1, true)); got != mcpload.Uncertain {
+	if got := e.Fire(context.Background(), emission(1, true)); got != eventmeter.Uncertain {
 		t.Errorf("no acknowledgement: %v", got)
 	}
 	_ = e.Close()
@@ -153,10 +153,10 @@ func TestExecWithoutAnswer(t *testing.T) {
 
 func TestExecThatEnds(t *testing.T) {
 	e := newExec(t, "die", upstream.ExecOptions{Ack: true, Timeout: time.Minute})
-	if got := e.Fire(context.Background(), emission(1, true)); got != mcpload.Uncertain {
+	if got := e.Fire(context.Background(), emission(1, true)); got != eventmeter.Uncertain {
 		t.Errorf("the shot at which it ended: %v", got)
 	}
-	if got := e.Fire(context.Background(), emission(2, true)); got != mcpload.Refused {
+	if got := e.Fire(context.Background(), emission(2, true)); got != eventmeter.Refused {
 		t.Errorf("after its end: %v", got)
 	}
 	if err := e.Ended(); err == nil || !strings.Contains(err.Error(), "exit status 3: something came up") {
@@ -165,7 +165,7 @@ func TestExecThatEnds(t *testing.T) {
 	_ = e.Close()
 
 	e = newExec(t, "last words", upstream.ExecOptions{Ack: true, Timeout: time.Minute})
-	if got := e.Fire(context.Background(), emission(1, true)); got != mcpload.Accepted {
+	if got := e.Fire(context.Background(), emission(1, true)); got != eventmeter.Accepted {
 		t.Errorf("acknowledged with its last words: %v", got)
 	}
 	_ = e.Close()
@@ -179,7 +179,7 @@ func TestExecThatCannotStart(t *testing.T) {
 	if err := e.Prepare(context.Background()); err == nil || !strings.Contains(err.Error(), "is upstream.exec.command right?") {
 		t.Error(err)
 	}
-	if got := e.Fire(context.Background(), shot); got != mcpload.Refused {
+	if got := e.Fire(context.Background(), shot); got != eventmeter.Refused {
 		t.Errorf("%v", got)
 	}
 	if err := e.Close(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
 // explains requires that an upstream gave one reason for its failures.
@@ -48,7 +48,7 @@ func TestFailuresOfRequests(t *testing.T) {
 	request := func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
 		return withSecret + "/hook" + query, nil, []byte(probe)
 	}
-	text := mcpload.Stamp{Run: 1, Seq: 1}.String()
+	text := eventmeter.Stamp{Run: 1, Seq: 1}.String()
 	trace := []upstream.TraceEntry{{Event: "e", Payload: []byte(`{"text":"` + text + `"}`)}}
 	at := func(method, path, secret string) string {
 		return fmt.Sprintf("%s %s%s: 404 Not Found: no such event at %s (not %s)", method, server.URL, path, path, secret)
@@ -64,7 +64,7 @@ func TestFailuresOfRequests(t *testing.T) {
 		{made(upstream.NewSlack(upstream.SlackOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…", "…")},
 		{made(upstream.NewStripe(upstream.StripeOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…", "…")},
 	} {
-		if got := c.u.Fire(context.Background(), shot); got != mcpload.Refused {
+		if got := c.u.Fire(context.Background(), shot); got != eventmeter.Refused {
 			t.Errorf("%T: %v", c.u, got)
 		}
 		explains(t, c.u, c.want)

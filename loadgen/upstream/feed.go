@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // FeedOptions describe a [Feed].
@@ -114,7 +114,7 @@ func NewFeed(o FeedOptions) (*Feed, error) {
 func (f *Feed) URL() string { return f.url }
 
 // Fire implements [Upstream].
-func (f *Feed) Fire(_ context.Context, shot Shot) mcpload.Outcome {
+func (f *Feed) Fire(_ context.Context, shot Shot) eventmeter.Outcome {
 	text := make([]byte, 0, 256)
 	text = append(text, `{"id":"`...)
 	text = append(text, guid(shot.Stamp.String())...)
@@ -141,7 +141,7 @@ func (f *Feed) Fire(_ context.Context, shot Shot) mcpload.Outcome {
 	if shot.Measured {
 		f.counts.measured++
 	}
-	return mcpload.Accepted
+	return eventmeter.Accepted
 }
 
 // Content implements [Recorded].

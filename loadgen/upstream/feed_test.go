@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
 var (
@@ -65,7 +65,7 @@ func ask(t *testing.T, url, tag string) (status int, etag string, p page) {
 }
 
 func emission(seq uint32, measured bool) upstream.Shot {
-	return upstream.Shot{Stamp: mcpload.Stamp{Run: 1, Seq: seq}, Measured: measured}
+	return upstream.Shot{Stamp: eventmeter.Stamp{Run: 1, Seq: seq}, Measured: measured}
 }
 
 func TestFeed(t *testing.T) {
@@ -78,7 +78,7 @@ func TestFeed(t *testing.T) {
 		t.Errorf("%d, %s", status, again)
 	}
 	for seq := range uint32(5) {
-		if f.Fire(context.Background(), emission(seq+1, seq > 0)) != mcpload.Accepted {
+		if f.Fire(context.Background(), emission(seq+1, seq > 0)) != eventmeter.Accepted {
 			t.Error("not accepted")
 		}
 	}

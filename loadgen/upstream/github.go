@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // GitHubOptions describe a [GitHub].
@@ -18,7 +18,7 @@ type GitHubOptions struct {
 	// Event is push (also "") or issues: the value of X-GitHub-Event.
 	Event string
 	// Repository gives the full name (owner/name) of a source's repository; nil
-	// means mcpload/service-SOURCE.
+	// means eventmeter/service-SOURCE.
 	Repository func(source int) string
 }
 
@@ -55,13 +55,13 @@ func NewGitHub(o GitHubOptions) (*GitHub, error) {
 	}
 	g := &GitHub{poster: p, event: o.Event, repository: o.Repository}
 	if g.repository == nil {
-		g.repository = func(source int) string { return fmt.Sprintf("mcpload/service-%d", source) }
+		g.repository = func(source int) string { return fmt.Sprintf("eventmeter/service-%d", source) }
 	}
 	return g, nil
 }
 
 // Fire implements [Upstream].
-func (g *GitHub) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+func (g *GitHub) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
 	body := g.body(shot)
 	return g.post(ctx, g.header(shot, body), body)
 }
@@ -73,7 +73,7 @@ func (g *GitHub) header(shot Shot, body []byte) http.Header {
 	h := http.Header{
 		"Accept":                                 {"*/*"},
 		"Content-Type":                           {"application/json"},
-		"User-Agent":                             {"GitHub-Hookshot/mcpload"},
+		"User-Agent":                             {"GitHub-Hookshot/eventmeter"},
 		"X-Github-Event":                         {g.event},
 		"X-Github-Delivery":                      {guid(shot.Stamp.String())},
 		"X-Github-Hook-Id":                       {"480112358"},

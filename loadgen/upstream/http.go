@@ -11,8 +11,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 // HTTPOptions describe an [HTTP] upstream.
@@ -57,22 +57,22 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 }
 
 // Fire implements [Upstream]. A request that cannot be made is Refused.
-func (h *HTTP) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+func (h *HTTP) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
 	outcome, _ := h.send(ctx, shot)
 	return outcome
 }
 
-func (h *HTTP) send(ctx context.Context, shot Shot) (mcpload.Outcome, int) {
+func (h *HTTP) send(ctx context.Context, shot Shot) (eventmeter.Outcome, int) {
 	address, header, body := h.make(int(shot.Source), shot.Seq, shot.Stamp.String())
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		h.client.failed("%s: %q is not an http or https URL", h.method, errtext.Address(address))
-		return mcpload.Refused, 0
+		return eventmeter.Refused, 0
 	}
 	req, err := http.NewRequestWithContext(ctx, h.method, address, bytes.NewReader(body))
 	if err != nil {
 		h.client.failed("%s %s: %s", h.method, errtext.URL(u), errtext.Hide(err.Error(), u))
-		return mcpload.Refused, 0
+		return eventmeter.Refused, 0
 	}
 	if header != nil {
 		req.Header = header

@@ -11,8 +11,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 // InjectOptions describe an [Inject].
@@ -71,7 +71,7 @@ func NewInject(o InjectOptions) (*Inject, error) {
 
 // Fire implements [Upstream]. Any 2xx is Accepted: by then the target has put
 // the event in every buffer.
-func (i *Inject) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+func (i *Inject) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
 	// Not pooled: the transport may read a body for a while after an error.
 	body := make([]byte, 0, len(i.prefix)+256)
 	body = append(body, i.prefix...)
@@ -79,7 +79,7 @@ func (i *Inject) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
 	body = append(body, '}')
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return mcpload.Refused
+		return eventmeter.Refused
 	}
 	req.Header.Set("Content-Type", "application/json")
 	outcome, _ := i.client.do(ctx, req)

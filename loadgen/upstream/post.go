@@ -16,8 +16,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 // WebhookOptions are what the webhooks of all products have in common.
@@ -70,10 +70,10 @@ func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, 
 }
 
 // post sends one signed body.
-func (p *poster) post(ctx context.Context, header http.Header, body []byte) mcpload.Outcome {
+func (p *poster) post(ctx context.Context, header http.Header, body []byte) eventmeter.Outcome {
 	req, err := p.request(ctx, header, body)
 	if err != nil {
-		return mcpload.Refused
+		return eventmeter.Refused
 	}
 	outcome, _ := p.client.do(ctx, req)
 	return outcome

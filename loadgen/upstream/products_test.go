@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
 var (
@@ -69,7 +69,7 @@ func newProduct(t *testing.T) *product {
 
 func at(unix int64) func() time.Time { return func() time.Time { return time.Unix(unix, 0) } }
 
-func fired(t *testing.T, u upstream.Upstream, want mcpload.Outcome, s upstream.Shot) {
+func fired(t *testing.T, u upstream.Upstream, want eventmeter.Outcome, s upstream.Shot) {
 	t.Helper()
 	t.Cleanup(func() { _ = u.Close() })
 	if got := u.Fire(context.Background(), s); got != want {
@@ -101,7 +101,7 @@ func TestGitHubPush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, g, mcpload.Accepted, shot)
+	fired(t, g, eventmeter.Accepted, shot)
 	got := p.got[0]
 	mac := hmac.New(sha1.New, []byte("hush"))
 	mac.Write([]byte(got.body))
@@ -138,7 +138,7 @@ func TestGitHubPush(t *testing.T) {
 	}
 	sha := regexp.MustCompile(`^[0-9a-f]{40}$`)
 	if push.Ref != "refs/heads/main" || !sha.MatchString(push.Before) || !sha.MatchString(push.After) || push.Before == push.After ||
-		push.Repository.FullName != "mcpload/service-3" || push.Repository.ID != 700_000_003 || len(push.Commits) != 1 ||
+		push.Repository.FullName != "eventmeter/service-3" || push.Repository.ID != 700_000_003 || len(push.Commits) != 1 ||
 		push.Commits[0].ID != push.After || push.Head.ID != push.After || push.Commits[0].Timestamp != "2023-11-14T22:13:20Z" || push.Pusher.Name == "" {
 		t.Errorf("%+v", push)
 	}
@@ -151,7 +151,7 @@ func TestGitHubPush(t *testing.T) {
 	// The next push begins where this one ended.
 	next := shot
 	next.Seq++
-	fired(t, g, mcpload.Accepted, next)
+	fired(t, g, eventmeter.Accepted, next)
 	if !strings.Contains(p.got[1].body, `"before":"`+push.After+`"`) || p.got[1].header.Get("X-GitHub-Delivery") == got.header.Get("X-GitHub-Delivery") {
 		t.Error("the second push does not follow the first, or has its delivery id")
 	}
@@ -165,7 +165,7 @@ func TestGitHubIssuesUnsigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, g, mcpload.Accepted, shot)
+	fired(t, g, eventmeter.Accepted, shot)
 	got := p.got[0]
 	if got.header.Get("X-GitHub-Event") != "issues" || got.header.Get("X-Hub-Signature-256") != "" || got.header.Get("X-Hub-Signature") != "" {
 		t.Errorf("%v", got.header)
@@ -205,7 +205,7 @@ func TestSlack(t *testing.T) {
 	if err := s.Prepare(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	fired(t, s, mcpload.Accepted, shot)
+	fired(t, s, eventmeter.Accepted, shot)
 	for i, got := range p.got {
 		if got.header.Get("X-Slack-Request-Timestamp") != "1531420618" || got.header.Get("X-Slack-Signature") != "v0="+hexMAC(secret, "v0:1531420618:"+got.body) ||
 			got.header.Get("Content-Type") != "application/json" || got.header.Get("X-Slack-Retry-Num") != "" {
@@ -306,7 +306,7 @@ func TestStripe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, s, mcpload.Accepted, shot)
+	fired(t, s, eventmeter.Accepted, shot)
 	got := p.got[0]
 	if err := verifyStripe(got.header.Get("Stripe-Signature"), got.body, secret, time.Now()); err != nil {
 		t.Error(err)
@@ -337,7 +337,7 @@ func TestStripe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, c, mcpload.Accepted, shot)
+	fired(t, c, eventmeter.Accepted, shot)
 	if b := p.got[1].body; !strings.Contains(b, `"type": "customer.updated"`) || !strings.Contains(b, `"object": "customer"`) || probes(b) != 1 {
 		t.Error(b)
 	}
@@ -345,7 +345,7 @@ func TestStripe(t *testing.T) {
 
 // Outcomes follow the answer, and what a product cannot do is said at once.
 func TestProductsOutcomesAndOptions(t *testing.T) {
-	for status, want := range map[int]mcpload.Outcome{200: mcpload.Accepted, 204: mcpload.Accepted, 302: mcpload.Refused, 401: mcpload.Refused, 500: mcpload.Uncertain} {
+	for status, want := range map[int]eventmeter.Outcome{200: eventmeter.Accepted, 204: eventmeter.Accepted, 302: eventmeter.Refused, 401: eventmeter.Refused, 500: eventmeter.Uncertain} {
 		p := newProduct(t)
 		p.answer = func(w http.ResponseWriter, _ []byte) { w.WriteHeader(status) }
 		o := upstream.WebhookOptions{URL: p.URL, Secret: "s"}
@@ -361,7 +361,7 @@ func TestProductsOutcomesAndOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, g, mcpload.Refused, shot)
+	fired(t, g, eventmeter.Refused, shot)
 	for name, err := range map[string]error{
 		"want push or issues":    second(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: ok, Event: "star"})),
 		"want one like":          second(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: "x"}})),
@@ -387,7 +387,7 @@ func BenchmarkGitHub(b *testing.B) {
 	defer g.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		if g.Fire(context.Background(), shot) != mcpload.Accepted {
+		if g.Fire(context.Background(), shot) != eventmeter.Accepted {
 			b.Fatal("not accepted")
 		}
 	}

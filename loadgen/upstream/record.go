@@ -8,12 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/crash"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // TraceRecorder is a Recorder that writes a trace: of what is fired, or of what
-// arrives. It is told beside the ledger (see [mcpload.Tee]). Lines are made and
+// arrives. It is told beside the ledger (see [eventmeter.Tee]). Lines are made and
 // written by a goroutine of its own, so it holds nobody up; what that cannot
 // keep pace with is left out, counted, and makes Close fail.
 type TraceRecorder struct {
@@ -32,7 +32,7 @@ type TraceRecorder struct {
 
 // traced is an entry on its way to the file.
 type traced struct {
-	at      mcpload.Instant
+	at      eventmeter.Instant
 	shot    Shot
 	message []byte // an event that arrived; nil for one that was fired
 }
@@ -52,23 +52,23 @@ func NewTraceRecorder(w io.Writer, content func(Shot) (event string, payload []b
 
 // Start sets the instant from which entries count their time. What happens
 // before is not written.
-func (t *TraceRecorder) Start(at mcpload.Instant) { t.start.Store(int64(at)) }
+func (t *TraceRecorder) Start(at eventmeter.Instant) { t.start.Store(int64(at)) }
 
-// Fired implements [mcpload.Recorder].
-func (t *TraceRecorder) Fired(e mcpload.Emission) {
+// Fired implements [eventmeter.Recorder].
+func (t *TraceRecorder) Fired(e eventmeter.Emission) {
 	if t.content != nil {
 		t.add(traced{at: e.Fired, shot: e})
 	}
 }
 
-// Observed implements [mcpload.Observer].
-func (t *TraceRecorder) Observed(o mcpload.Observation) {
-	start := mcpload.Instant(t.start.Load())
+// Observed implements [eventmeter.Observer].
+func (t *TraceRecorder) Observed(o eventmeter.Observation) {
+	start := eventmeter.Instant(t.start.Load())
 	if t.content != nil || start == 0 || o.At < start {
 		return
 	}
 	if o.EventID == 0 {
-		if o.Sub != (mcpload.Sub{}) {
+		if o.Sub != (eventmeter.Sub{}) {
 			return
 		}
 	} else {
@@ -96,12 +96,12 @@ func (t *TraceRecorder) write(w io.Writer) {
 	defer close(t.done)
 	out := bufio.NewWriter(w)
 	var line []byte
-	var last mcpload.Instant
+	var last eventmeter.Instant
 	for e := range t.queue {
 		if t.err != nil {
 			continue
 		}
-		start := mcpload.Instant(t.start.Load())
+		start := eventmeter.Instant(t.start.Load())
 		if start == 0 || e.at < start {
 			continue
 		}
@@ -186,10 +186,10 @@ func (r *idRing) add(id uint64) bool {
 // silent is a Recorder that takes no notice.
 type silent struct{}
 
-func (silent) Fired(mcpload.Emission)                                   {}
-func (silent) Resolved(mcpload.Stamp, mcpload.Outcome, mcpload.Instant) {}
-func (silent) Dropped(mcpload.Drop)                                     {}
-func (silent) Delivered(mcpload.Delivery)                               {}
-func (silent) Noticed(mcpload.Notice)                                   {}
-func (silent) Changed(mcpload.Transition)                               {}
-func (silent) Called(mcpload.Call)                                      {}
+func (silent) Fired(eventmeter.Emission)                                         {}
+func (silent) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
+func (silent) Dropped(eventmeter.Drop)                                           {}
+func (silent) Delivered(eventmeter.Delivery)                                     {}
+func (silent) Noticed(eventmeter.Notice)                                         {}
+func (silent) Changed(eventmeter.Transition)                                     {}
+func (silent) Called(eventmeter.Call)                                            {}

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 // ReplayOptions describe a [Replay].
@@ -101,7 +101,7 @@ func NewReplay(o ReplayOptions) (*Replay, error) {
 // cut cuts a payload at its probes, after putting one where path says if there
 // is none.
 func cut(payload []byte, path string) ([][]byte, error) {
-	if _, ok := mcpload.FindStamp(payload); !ok {
+	if _, ok := eventmeter.FindStamp(payload); !ok {
 		if path == "" {
 			return nil, errors.New("its payload holds no probe id; name the text that gets one with upstream.replay.probe")
 		}
@@ -124,7 +124,7 @@ func cut(payload []byte, path string) ([][]byte, error) {
 			return append(pieces, bytes.Clone(rest)), nil
 		}
 		pieces = append(pieces, bytes.Clone(rest[:i]))
-		rest = rest[i+mcpload.ProbeLen:]
+		rest = rest[i+eventmeter.ProbeLen:]
 	}
 }
 
@@ -142,7 +142,7 @@ func place(object map[string]any, path []string, all string) error {
 		}
 		return place(inner, path[1:], all)
 	}
-	stamp := mcpload.Stamp{Seq: 1}.String()
+	stamp := eventmeter.Stamp{Seq: 1}.String()
 	switch text := object[key].(type) {
 	case nil:
 		object[key] = stamp
@@ -156,15 +156,15 @@ func place(object map[string]any, path []string, all string) error {
 
 // nextProbe is where the next valid probe id begins, or -1.
 func nextProbe(b []byte) int {
-	const prefix = "mcpl-"
+	const prefix = "evtm-"
 	for at := 0; ; {
 		i := bytes.Index(b[at:], []byte(prefix))
 		if i < 0 {
 			return -1
 		}
 		at += i
-		if len(b) >= at+mcpload.ProbeLen {
-			if _, err := mcpload.ParseStamp(string(b[at : at+mcpload.ProbeLen])); err == nil {
+		if len(b) >= at+eventmeter.ProbeLen {
+			if _, err := eventmeter.ParseStamp(string(b[at : at+eventmeter.ProbeLen])); err == nil {
 				return at
 			}
 		}
@@ -192,7 +192,7 @@ func (r *Replay) Content(shot Shot) (string, []byte) {
 	return e.event, e.append(nil, shot.Stamp)
 }
 
-func (e *replayEntry) append(dst []byte, stamp mcpload.Stamp) []byte {
+func (e *replayEntry) append(dst []byte, stamp eventmeter.Stamp) []byte {
 	for i, piece := range e.pieces {
 		if i > 0 {
 			dst = stamp.Append(dst)
@@ -203,7 +203,7 @@ func (e *replayEntry) append(dst []byte, stamp mcpload.Stamp) []byte {
 }
 
 // Fire implements [Upstream].
-func (r *Replay) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+func (r *Replay) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
 	e := r.entry(shot.Shot)
 	var body []byte
 	if r.inject {
@@ -215,7 +215,7 @@ func (r *Replay) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(body))
 	if err != nil {
-		return mcpload.Refused
+		return eventmeter.Refused
 	}
 	req.Header = r.header.Clone()
 	outcome, _ := r.client.do(ctx, req)

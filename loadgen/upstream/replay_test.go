@@ -9,20 +9,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
 var (
-	_ upstream.Upstream = (*upstream.Replay)(nil)
-	_ upstream.Sourcer  = (*upstream.Replay)(nil)
-	_ mcpload.Recorder  = (*upstream.TraceRecorder)(nil)
-	_ mcpload.Observer  = (*upstream.TraceRecorder)(nil)
+	_ upstream.Upstream   = (*upstream.Replay)(nil)
+	_ upstream.Sourcer    = (*upstream.Replay)(nil)
+	_ eventmeter.Recorder = (*upstream.TraceRecorder)(nil)
+	_ eventmeter.Observer = (*upstream.TraceRecorder)(nil)
 )
 
-const oldProbe = "mcpl-00000005-0001-00000007-" // completed by old
+const oldProbe = "evtm-00000005-0001-00000007-" // completed by old
 
-func old() string { return mcpload.Stamp{Run: 5, Source: 1, Seq: 7}.String() }
+func old() string { return eventmeter.Stamp{Run: 5, Source: 1, Seq: 7}.String() }
 
 func TestReadTrace(t *testing.T) {
 	text := "# a comment\n\n" + `{"t":0.5,"source":2,"event":"chat.message","payload":{"text": "a b"}}` + "\n" +
@@ -109,7 +109,7 @@ func TestReplay(t *testing.T) {
 	trace := []upstream.TraceEntry{
 		{Source: 1, Event: "a.b", Payload: json.RawMessage(`{"text":"one ` + old() + ` two ` + old() + `","n":1.50}`)},
 		{Source: 4, Payload: json.RawMessage(`{"text":"hello","deep":{"note":7}}`)},
-		{Payload: json.RawMessage(`{"text":"mcpl-looks like one ` + oldProbe + `zz"}`)},
+		{Payload: json.RawMessage(`{"text":"evtm-looks like one ` + oldProbe + `zz"}`)},
 	}
 	r, err := upstream.NewReplay(upstream.ReplayOptions{Trace: trace, Probe: "text", Admin: p.URL, Event: "other"})
 	if err != nil {
@@ -118,16 +118,16 @@ func TestReplay(t *testing.T) {
 	if r.Source(0) != 1 || r.Source(1) != 4 || r.Source(4) != 4 || r.Sources() != 5 {
 		t.Errorf("sources %d %d %d of %d", r.Source(0), r.Source(1), r.Source(4), r.Sources())
 	}
-	stamp := mcpload.Stamp{Run: 9, Source: 1, Seq: 3}
+	stamp := eventmeter.Stamp{Run: 9, Source: 1, Seq: 3}
 	n := stamp.String()
 	want := []string{
 		`{"name":"a.b","data":{"text":"one ` + n + ` two ` + n + `","n":1.50}}`,
 		`{"name":"other","data":{"deep":{"note":7},"text":"hello ` + n + `"}}`,
-		`{"name":"other","data":{"text":"mcpl-looks like one ` + oldProbe + `zz ` + n + `"}}`,
+		`{"name":"other","data":{"text":"evtm-looks like one ` + oldProbe + `zz ` + n + `"}}`,
 		`{"name":"a.b","data":{"text":"one ` + n + ` two ` + n + `","n":1.50}}`,
 	}
 	for i, w := range want {
-		fired(t, r, mcpload.Accepted, upstream.Shot{Stamp: stamp, Shot: uint64(i)})
+		fired(t, r, eventmeter.Accepted, upstream.Shot{Stamp: stamp, Shot: uint64(i)})
 		if got := p.got[i].body; got != w {
 			t.Errorf("shot %d: %s\nwant %s", i, got, w)
 		}
@@ -139,14 +139,14 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, posted, mcpload.Accepted, upstream.Shot{Stamp: stamp})
+	fired(t, posted, eventmeter.Accepted, upstream.Shot{Stamp: stamp})
 	if got := p.got[4]; got.body != `{"text":"one `+n+` two `+n+`","n":1.50}` || got.header.Get("X-Key") != "k" {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestReplayPlacesProbes(t *testing.T) {
-	stamp := mcpload.Stamp{Run: 9, Seq: 3}
+	stamp := eventmeter.Stamp{Run: 9, Seq: 3}
 	for _, c := range []struct{ payload, path, want string }{
 		{`{}`, "a.b", `{"a":{"b":"PROBE"}}`},
 		{`{"a":{"b":"x","c":12345678901234567890}}`, "a.b", `{"a":{"b":"x PROBE","c":12345678901234567890}}`},
@@ -191,12 +191,12 @@ func TestTraceOfWhatIsFired(t *testing.T) {
 	early.Fired = 900
 	r.Start(1000)
 	r.Fired(early)
-	for i, fired := range []mcpload.Instant{1000, 1_000_001_000, 1_000_000_000} { // the last two have changed places
+	for i, fired := range []eventmeter.Instant{1000, 1_000_001_000, 1_000_000_000} { // the last two have changed places
 		s := emission(uint32(i+2), true)
 		s.Source, s.Fired = uint16(i), fired
 		r.Fired(s)
 	}
-	r.Observed(mcpload.Observation{At: 5000, Message: []byte(`{"data":{}}`)})
+	r.Observed(eventmeter.Observation{At: 5000, Message: []byte(`{"data":{}}`)})
 	if n, err := r.Close(); n != 3 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -206,7 +206,7 @@ func TestTraceOfWhatIsFired(t *testing.T) {
 		if i > 0 {
 			source = fmt.Sprintf(`,"source":%d`, i)
 		}
-		stamp := mcpload.Stamp{Run: 1, Source: uint16(i), Seq: uint32(i + 2)}
+		stamp := eventmeter.Stamp{Run: 1, Source: uint16(i), Seq: uint32(i + 2)}
 		want += `{"t":` + at + source + `,"event":"e","payload":` + string(payload(nil, i, stamp.Seq, stamp.String())) + "}\n"
 	}
 	if out.String() != want {
@@ -217,10 +217,10 @@ func TestTraceOfWhatIsFired(t *testing.T) {
 func TestTraceOfWhatArrives(t *testing.T) {
 	var out bytes.Buffer
 	r := upstream.NewTraceRecorder(&out, nil)
-	see := func(sub mcpload.Sub, at mcpload.Instant, id uint64, message string) {
-		r.Observed(mcpload.Observation{Sub: sub, At: at, EventID: id, Message: []byte(message)})
+	see := func(sub eventmeter.Sub, at eventmeter.Instant, id uint64, message string) {
+		r.Observed(eventmeter.Observation{Sub: sub, At: at, EventID: id, Message: []byte(message)})
 	}
-	first, second := mcpload.Sub{}, mcpload.Sub{Index: 1}
+	first, second := eventmeter.Sub{}, eventmeter.Sub{Index: 1}
 	see(first, 10, 1, `{"name":"early","data":{}}`)
 	r.Start(1000)
 	see(first, 999, 2, `{"name":"early","data":{}}`)
@@ -250,7 +250,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("the disk 
 func TestTraceThatCannotBeWritten(t *testing.T) {
 	r := upstream.NewTraceRecorder(brokenWriter{}, nil)
 	r.Start(1)
-	r.Observed(mcpload.Observation{At: 2, EventID: 1, Message: []byte(`{"data":{}}`)})
+	r.Observed(eventmeter.Observation{At: 2, EventID: 1, Message: []byte(`{"data":{}}`)})
 	if _, err := r.Close(); err == nil || !strings.Contains(err.Error(), "the disk is full") {
 		t.Error(err)
 	}

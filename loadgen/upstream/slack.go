@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/internal/errtext"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 // SlackOptions describe a [Slack].
@@ -51,10 +51,10 @@ func NewSlack(o SlackOptions) (*Slack, error) {
 }
 
 const (
-	slackToken = "mcploadverificationtoken" // Slack's own is deprecated in favour of the signature
-	slackTeam  = "T0MCPLOAD0"
-	slackApp   = "A0MCPLOAD0"
-	slackUser  = "U0MCPLOAD0"
+	slackToken = "eventmeterverificationtoken" // Slack's own is deprecated in favour of the signature
+	slackTeam  = "T0EVENTMETER0"
+	slackApp   = "A0EVENTMETER0"
+	slackUser  = "U0EVENTMETER0"
 )
 
 // Prepare implements [Preparer]: it does the url_verification handshake.
@@ -95,7 +95,7 @@ func hasChallenge(answer []byte, challenge string) bool {
 }
 
 // Fire implements [Upstream].
-func (s *Slack) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+func (s *Slack) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
 	body := s.body(shot)
 	return s.post(ctx, s.header(body), body)
 }
@@ -108,7 +108,7 @@ func (s *Slack) header(body []byte) http.Header {
 	return http.Header{
 		"Accept":                    {"*/*"},
 		"Content-Type":              {"application/json"},
-		"User-Agent":                {"Slackbot 1.0 (mcpload)"},
+		"User-Agent":                {"Slackbot 1.0 (eventmeter)"},
 		"X-Slack-Request-Timestamp": {stamp},
 		"X-Slack-Signature":         {"v0=" + sign(sha256.New, s.secret, []byte("v0:"+stamp+":"), body)},
 	}

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // StripeOptions describe a [Stripe].
@@ -49,7 +49,7 @@ func NewStripe(o StripeOptions) (*Stripe, error) {
 }
 
 // Fire implements [Upstream].
-func (s *Stripe) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+func (s *Stripe) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
 	body := s.body(shot)
 	return s.post(ctx, s.header(body), body)
 }
@@ -63,7 +63,7 @@ func (s *Stripe) header(body []byte) http.Header {
 		"Accept":           {"*/*; q=0.5, application/json"},
 		"Cache-Control":    {"no-cache"},
 		"Content-Type":     {"application/json; charset=utf-8"},
-		"User-Agent":       {"Stripe/1.0 (mcpload)"},
+		"User-Agent":       {"Stripe/1.0 (eventmeter)"},
 		"Stripe-Signature": {"t=" + stamp + ",v1=" + sign(sha256.New, s.secret, []byte(stamp+"."), body)},
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // ToolOptions describe a [Tool].
@@ -45,23 +45,23 @@ type ToolAnswer struct {
 // Refused: the tool says that it did not do it; so is a JSON-RPC error, which
 // comes before a tool is run, but for an internal error (-32603), which may
 // come from the midst of it.
-func (a ToolAnswer) Outcome() mcpload.Outcome {
+func (a ToolAnswer) Outcome() eventmeter.Outcome {
 	const internal = -32603
 	switch {
 	case !a.Sent:
-		return mcpload.Refused
+		return eventmeter.Refused
 	case !a.Answered:
-		return mcpload.Uncertain
+		return eventmeter.Uncertain
 	case a.Result && a.Complete && !a.IsError:
-		return mcpload.Accepted
+		return eventmeter.Accepted
 	case a.Result:
-		return mcpload.Refused
+		return eventmeter.Refused
 	case a.Code != 0 && a.Code != internal:
-		return mcpload.Refused
+		return eventmeter.Refused
 	case a.Code == 0 && a.Status >= 300 && a.Status < 500:
-		return mcpload.Refused
+		return eventmeter.Refused
 	}
-	return mcpload.Uncertain
+	return eventmeter.Uncertain
 }
 
 // Tool fires by calling an MCP tool of the target, which causes the event.
@@ -84,7 +84,7 @@ func NewTool(o ToolOptions) (*Tool, error) {
 }
 
 // Fire implements [Upstream].
-func (t *Tool) Fire(ctx context.Context, shot Shot) mcpload.Outcome {
+func (t *Tool) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
 	defer cancel()
 	a := t.o.Call(ctx, int(shot.Source), t.arguments(shot))

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
 var (
@@ -27,20 +27,20 @@ func TestToolOutcomes(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		answer upstream.ToolAnswer
-		want   mcpload.Outcome
+		want   eventmeter.Outcome
 	}{
-		"result":            {result, mcpload.Accepted},
-		"isError":           {failed, mcpload.Refused},
-		"input required":    {question, mcpload.Refused},
-		"no such tool":      {rpc(200, -32602), mcpload.Refused},
-		"no such method":    {rpc(404, -32601), mcpload.Refused},
-		"no room":           {rpc(503, -32013), mcpload.Refused},
-		"internal error":    {rpc(200, -32603), mcpload.Uncertain},
-		"HTTP 401":          {rpc(401, 0), mcpload.Refused},
-		"HTTP 500":          {rpc(500, 0), mcpload.Uncertain},
-		"HTTP 200, nothing": {rpc(200, 0), mcpload.Uncertain},
-		"never sent":        {upstream.ToolAnswer{}, mcpload.Refused},
-		"no answer":         {upstream.ToolAnswer{Sent: true}, mcpload.Uncertain},
+		"result":            {result, eventmeter.Accepted},
+		"isError":           {failed, eventmeter.Refused},
+		"input required":    {question, eventmeter.Refused},
+		"no such tool":      {rpc(200, -32602), eventmeter.Refused},
+		"no such method":    {rpc(404, -32601), eventmeter.Refused},
+		"no room":           {rpc(503, -32013), eventmeter.Refused},
+		"internal error":    {rpc(200, -32603), eventmeter.Uncertain},
+		"HTTP 401":          {rpc(401, 0), eventmeter.Refused},
+		"HTTP 500":          {rpc(500, 0), eventmeter.Uncertain},
+		"HTTP 200, nothing": {rpc(200, 0), eventmeter.Uncertain},
+		"never sent":        {upstream.ToolAnswer{}, eventmeter.Refused},
+		"no answer":         {upstream.ToolAnswer{Sent: true}, eventmeter.Uncertain},
 	} {
 		u, err := upstream.NewTool(upstream.ToolOptions{Arguments: payload, Timeout: time.Minute, Call: func(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
 			if _, ok := ctx.Deadline(); !ok || source != 3 || string(arguments) != string(payload(nil, 3, 9, shot.Stamp.String())) {
@@ -58,7 +58,7 @@ func TestToolOutcomes(t *testing.T) {
 		for _, v := range u.Figures().Values {
 			sum += v
 		}
-		if failed := c.want != mcpload.Accepted && name != "input required"; failed != (sum == 1) {
+		if failed := c.want != eventmeter.Accepted && name != "input required"; failed != (sum == 1) {
 			t.Errorf("%s: %v", name, u.Figures().Values)
 		}
 		_ = u.Close()

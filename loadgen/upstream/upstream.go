@@ -9,18 +9,18 @@ package upstream
 import (
 	"context"
 
-	"github.com/mcpload/mcpload"
+	"github.com/eventmeter/eventmeter"
 )
 
 // Shot is one shot on its way: the emission as the Recorder was told of it.
-type Shot = mcpload.Emission
+type Shot = eventmeter.Emission
 
 // Upstream sends shots. It is safe for concurrent use.
 type Upstream interface {
 	// Fire sends one shot and returns what became of it. The shot was announced
 	// already; resolving it is the caller's part. Fire ends by itself within
 	// the upstream's timeout.
-	Fire(ctx context.Context, shot Shot) mcpload.Outcome
+	Fire(ctx context.Context, shot Shot) eventmeter.Outcome
 	// Close gives back what the upstream holds. Nothing may be under way.
 	Close() error
 }
@@ -44,5 +44,5 @@ type Firing interface {
 	// Take stamps shot n, which was admitted, for the worker that sends it now.
 	Take(n uint64) (shot Shot, ok bool)
 	// Resolve closes a shot that was taken.
-	Resolve(shot Shot, outcome mcpload.Outcome)
+	Resolve(shot Shot, outcome eventmeter.Outcome)
 }

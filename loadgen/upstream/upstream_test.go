@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/loadgen"
-	"github.com/mcpload/mcpload/loadgen/upstream"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
 var (
@@ -29,7 +29,7 @@ func payload(dst []byte, source int, seq uint32, probe string) []byte {
 	return fmt.Appendf(dst, `{"channel":"c-%d","seq":%d,"text":%q}`, source, seq, probe)
 }
 
-var shot = upstream.Shot{Stamp: mcpload.Stamp{Run: 7, Source: 3, Seq: 9}, Shot: 12}
+var shot = upstream.Shot{Stamp: eventmeter.Stamp{Run: 7, Source: 3, Seq: 9}, Shot: 12}
 
 func newInject(t *testing.T, admin string) *upstream.Inject {
 	t.Helper()
@@ -69,28 +69,28 @@ func TestOutcomes(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
-		want    mcpload.Outcome
+		want    eventmeter.Outcome
 	}{
-		"200":           {status(200), mcpload.Accepted},
-		"202":           {status(202), mcpload.Accepted},
-		"204":           {status(204), mcpload.Accepted},
-		"302":           {status(302), mcpload.Refused},
-		"400":           {status(400), mcpload.Refused},
-		"404":           {status(404), mcpload.Refused},
-		"429":           {status(429), mcpload.Refused},
-		"500":           {status(500), mcpload.Uncertain},
-		"503":           {status(503), mcpload.Uncertain},
-		"timeout":       {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, mcpload.Uncertain},
-		"cut off":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, mcpload.Uncertain},
-		"not HTTP":      {hijack("SSH-2.0\r\n\r\n"), mcpload.Uncertain},
-		"cut in answer": {hijack("HTTP/1.1 202 Accepted\r\nContent-Length: 10\r\n\r\n{"), mcpload.Accepted},
+		"200":           {status(200), eventmeter.Accepted},
+		"202":           {status(202), eventmeter.Accepted},
+		"204":           {status(204), eventmeter.Accepted},
+		"302":           {status(302), eventmeter.Refused},
+		"400":           {status(400), eventmeter.Refused},
+		"404":           {status(404), eventmeter.Refused},
+		"429":           {status(429), eventmeter.Refused},
+		"500":           {status(500), eventmeter.Uncertain},
+		"503":           {status(503), eventmeter.Uncertain},
+		"timeout":       {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, eventmeter.Uncertain},
+		"cut off":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, eventmeter.Uncertain},
+		"not HTTP":      {hijack("SSH-2.0\r\n\r\n"), eventmeter.Uncertain},
+		"cut in answer": {hijack("HTTP/1.1 202 Accepted\r\nContent-Length: 10\r\n\r\n{"), eventmeter.Accepted},
 		"endless": {func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 32<<10)); err != nil {
 					return
 				}
 			}
-		}, mcpload.Accepted},
+		}, eventmeter.Accepted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var hits atomic.Int64
@@ -144,7 +144,7 @@ func TestNoHiddenRetry(t *testing.T) {
 			defer server.Close()
 			u := newHTTP(t, server.URL, method)
 			first, second := u.Fire(context.Background(), shot), u.Fire(context.Background(), shot)
-			if first != mcpload.Accepted || second != mcpload.Uncertain || hits.Load() != 2 {
+			if first != eventmeter.Accepted || second != eventmeter.Uncertain || hits.Load() != 2 {
 				t.Errorf("%v, %v, %d requests", first, second, hits.Load())
 			}
 			_ = u.Close()
@@ -172,14 +172,14 @@ func TestNeverReached(t *testing.T) {
 		"not TLS":   {context.Background(), strings.Replace(plain.URL, "http:", "https:", 1)},
 	} {
 		for _, u := range []upstream.Upstream{newInject(t, c.url), newHTTP(t, c.url, "POST"), newHTTP(t, c.url, "GET")} {
-			if got := u.Fire(c.ctx, shot); got != mcpload.Refused {
+			if got := u.Fire(c.ctx, shot); got != eventmeter.Refused {
 				t.Errorf("%s: %T: %v", name, u, got)
 			}
 			_ = u.Close()
 		}
 	}
 	for _, bad := range []string{"", "ftp://127.0.0.1", "http://", "http://127.0.0.1:port", "\x7f"} {
-		if got := newHTTP(t, bad, "POST").Fire(context.Background(), shot); got != mcpload.Refused {
+		if got := newHTTP(t, bad, "POST").Fire(context.Background(), shot); got != eventmeter.Refused {
 			t.Errorf("%q: %v", bad, got)
 		}
 		if _, err := upstream.NewInject(upstream.InjectOptions{Admin: bad, Event: "e", Payload: payload}); err == nil {
@@ -207,7 +207,7 @@ func TestInjectSends(t *testing.T) {
 	}))
 	defer server.Close()
 	u := newInject(t, server.URL)
-	if o := u.Fire(context.Background(), shot); o != mcpload.Accepted {
+	if o := u.Fire(context.Background(), shot); o != eventmeter.Accepted {
 		t.Fatal(o)
 	}
 	_ = u.Close()
@@ -244,7 +244,7 @@ func BenchmarkInject(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if u.Fire(context.Background(), shot) != mcpload.Accepted {
+		if u.Fire(context.Background(), shot) != eventmeter.Accepted {
 			b.Fatal("not accepted")
 		}
 	}

@@ -61,13 +61,13 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.MkdirTemp("", "mcpload-screenshots-")
+	temp, err := os.MkdirTemp("", "eventmeter-screenshots-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(temp) }()
-	s := &studio{temp: temp, log: log, program: filepath.Join(temp, "mcpload"), browser: browser}
-	if err := s.command(ctx, nil, "go", "build", "-o", s.program, "./cmd/mcpload"); err != nil {
+	s := &studio{temp: temp, log: log, program: filepath.Join(temp, "eventmeter"), browser: browser}
+	if err := s.command(ctx, nil, "go", "build", "-o", s.program, "./cmd/eventmeter"); err != nil {
 		return err
 	}
 	pictures, err := s.pages(ctx)
@@ -108,12 +108,12 @@ func (s *studio) pages(ctx context.Context) ([]picture, error) {
 		return nil, err
 	}
 	// The second run is of a target that loses, repeats and delays.
-	if err := s.mcpload(ctx, nil, "run", "--quiet", "--profile", "compare", "--out", after,
+	if err := s.eventmeter(ctx, nil, "run", "--quiet", "--profile", "compare", "--out", after,
 		"--set", "target.embedded.faults=drop(rate=0.02, from=5, to=14); duplicate(rate=0.03, from=8, to=16); delay(rate=1, uniform=60ms..160ms)"); err != nil {
 		return nil, err
 	}
 	var both bytes.Buffer
-	if err := s.mcpload(ctx, &both, "report", before, after, "--format", "html"); err != nil {
+	if err := s.eventmeter(ctx, &both, "report", before, after, "--format", "html"); err != nil {
 		return nil, err
 	}
 	one := filepath.Join(before, "report.html")
@@ -159,9 +159,9 @@ func section(page, from, to string) (string, error) {
 	return head + "<main>" + mark(from) + body + "</main>" + scripts, nil
 }
 
-// mcpload runs the program. A run that says that the machine was busy, or a
+// eventmeter runs the program. A run that says that the machine was busy, or a
 // threshold that failed, is a picture, too.
-func (s *studio) mcpload(ctx context.Context, out io.Writer, args ...string) error {
+func (s *studio) eventmeter(ctx context.Context, out io.Writer, args ...string) error {
 	err := s.command(ctx, out, s.program, args...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && slices.Contains([]int{4, 99}, exit.ExitCode()) {

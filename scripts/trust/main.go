@@ -25,7 +25,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/mcpload/mcpload/results"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // figures are those in which the change is looked for, and in the first goals
@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	}
 	dir := o.keep
 	if dir == "" {
-		temp, err := os.MkdirTemp("", "mcpload-trust-")
+		temp, err := os.MkdirTemp("", "eventmeter-trust-")
 		if err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ type actual struct {
 // newReal builds the program and writes the profiles into dir.
 func newReal(ctx context.Context, dir string, log io.Writer) (*actual, error) {
 	a := &actual{
-		binary:  filepath.Join(dir, "mcpload"),
+		binary:  filepath.Join(dir, "eventmeter"),
 		profile: filepath.Join(dir, "trust.yaml"),
 		log:     log,
 	}
@@ -61,9 +61,9 @@ func newReal(ctx context.Context, dir string, log io.Writer) (*actual, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", a.binary, "github.com/mcpload/mcpload/cmd/mcpload")
+	build := exec.CommandContext(ctx, "go", "build", "-o", a.binary, "github.com/eventmeter/eventmeter/cmd/eventmeter")
 	if text, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build mcpload: %w\n%s", err, text)
+		return nil, fmt.Errorf("build eventmeter: %w\n%s", err, text)
 	}
 	return a, os.WriteFile(a.profile, []byte(profileText), 0o644)
 }
@@ -94,7 +94,7 @@ func (a *actual) record(ctx context.Context, dir string, number int, slow bool) 
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("mcpload run: %w\n%s", err, strings.TrimSpace(text.String()))
+		return fmt.Errorf("eventmeter run: %w\n%s", err, strings.TrimSpace(text.String()))
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/mcpload/mcpload"
-	"github.com/mcpload/mcpload/results"
-	"github.com/mcpload/mcpload/sinks"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // synthetic archives look like those of a run of 20 seconds: one lane, 600
@@ -38,7 +38,7 @@ func (synthetic) record(_ context.Context, dir string, number int, slow bool) er
 	}
 	// The unit of the archive's values is nanoseconds.
 	const lowest, highest = int64(time.Microsecond), int64(10 * time.Minute)
-	lane := sinks.LaneAccount{Name: "push", System: "events", Mode: mcpload.Mode("push"), Subscriptions: 10, SubscriptionHours: 10 * seconds / 3600.0}
+	lane := sinks.LaneAccount{Name: "push", System: "events", Mode: eventmeter.Mode("push"), Subscriptions: 10, SubscriptionHours: 10 * seconds / 3600.0}
 	all := hdrhistogram.New(lowest, highest, 3)
 	var err error
 	second := 0.0

@@ -1,4 +1,4 @@
-// Command boards writes the Grafana dashboards of mcpload as JSON.
+// Command boards writes the Grafana dashboards of eventmeter as JSON.
 package main
 
 import (
@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/mcpload/mcpload/dashboards/boards"
+	"github.com/eventmeter/eventmeter/dashboards/boards"
 )
 
 func main() {

@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	_ "github.com/mcpload/mcpload/xk6-mcpevents"
+	_ "github.com/eventmeter/eventmeter/xk6-mcpevents"
 	"go.k6.io/k6/v2/cmd"
 )
 

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/profiles"
+)
+
+// errCalibration ends a calibration in which something differed.
+var errCalibration = fmt.Errorf("plan and measurement differ: %w", errThreshold)
+
+// checkCalibration refuses what a profile with cases has no use for: its cases
+// run side by side, each with a target of its own, and leave no archive.
+func (f *runFlags) checkCalibration() error {
+	for _, x := range []struct {
+		given bool
+		flag  string
+	}{
+		{f.out != "", "--out"},
+		{f.json, "--json"},
+		{f.extra.junit != "" && len(f.profiles) > 1, "--junit with other profiles"},
+		{f.trials > 1, "--trials"},
+		{f.record != "", "--record"},
+		{f.shards.processes > 1, "--processes"},
+		{f.shards.shard != "", "--shard"},
+		{f.metrics.addr != "", "--metrics"},
+		{f.metrics.remoteWrite != "", "--remote-write"},
+		{f.metrics.otlp != "", "--otlp"},
+		{f.target.tokenFile != "" || len(f.target.tokens) > 0, "--token and --token-file"},
+		{len(f.target.headers) > 0, "--header"},
+	} {
+		if x.given {
+			return usageError{fmt.Errorf("a profile with cases prints a table of them and nothing else, so it has no use for %s; leave it away", x.flag)}
+		}
+	}
+	return nil
+}
+
+// calibrate runs a profile with cases and prints plan beside measurement.
+func calibrate(ctx context.Context, stop <-chan struct{}, f runFlags, p *profiles.Profile, io streams) error {
+	told := &report.Calibration{Profile: p.Name, Version: version(), Started: time.Now()}
+	failed := 0
+	fmt.Fprintf(io.out, "%-26s %-9s %s\n%s\n", "case", "lane", "plan = measured", strings.Repeat("─", 100))
+	err := bench.Calibrate(ctx, bench.Options{
+		Profile: p, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(),
+	}, func(done []bench.CalibrationRow) {
+		for _, r := range done {
+			if !r.Passed {
+				failed++
+			}
+			told.Rows = append(told.Rows, report.CalibrationRow{Case: r.Case, Lane: r.Lane, Passed: r.Passed, Text: strings.Join(checkTexts(r), ", ")})
+			printRow(io.out, r)
+		}
+	})
+	told.Took = time.Since(told.Started)
+	if err != nil {
+		told.Broken = err.Error()
+		return errors.Join(err, f.extra.writeCalibration(told, io.out))
+	}
+	fmt.Fprintf(io.out, "\n%d of %d rows equal\n", len(told.Rows)-failed, len(told.Rows))
+	if err := f.extra.writeCalibration(told, io.out); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return errCalibration
+	}
+	return nil
+}
+
+// checkTexts are the figures of a row, planned and measured.
+func checkTexts(r bench.CalibrationRow) []string {
+	var parts []string
+	for _, c := range r.Checks {
+		sign := "="
+		if strings.HasPrefix(c.Want, ">=") {
+			sign = ","
+		}
+		if !c.Passed {
+			sign = "≠"
+		}
+		parts = append(parts, fmt.Sprintf("%s %s %s %d", c.Name, c.Want, sign, c.Got))
+	}
+	return parts
+}
+
+func printRow(w io.Writer, r bench.CalibrationRow) {
+	mark := "ok  "
+	if !r.Passed {
+		mark = "FAIL"
+	}
+	for i, line := range wrap(checkTexts(r), 58) {
+		if i == 0 {
+			fmt.Fprintf(w, "%-26s %-9s %s %s\n", r.Case, r.Lane, mark, line)
+		} else {
+			fmt.Fprintf(w, "%-26s %-9s      %s\n", "", "", line)
+		}
+	}
+}
+
+// wrap joins parts with commas into lines of about width.
+func wrap(parts []string, width int) []string {
+	lines := []string{""}
+	for _, p := range parts {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = p
+		case len(*last)+2+len(p) > width:
+			*last += ","
+			lines = append(lines, p)
+		default:
+			*last += ", " + p
+		}
+	}
+	return lines
+}

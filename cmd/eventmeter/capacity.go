@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	goio "io"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// capacityFlags are the flags of the capacity command.
+type capacityFlags struct {
+	run      runFlags // those that it shares with the run command
+	profile  string
+	axis     string
+	from, to *float64 // nil = the profile's
+	slo      []string
+	metrics  string
+	markdown bool
+}
+
+func newCapacityCommand(io streams) *cobra.Command {
+	var f capacityFlags
+	var from, to float64
+	c := &cobra.Command{
+		Use:   "capacity",
+		Short: "Find the largest load that meets a service level",
+		Long: `Capacity raises the load of a profile along an axis (events per second,
+subscriptions, or the size of a burst) until the service level breaks, narrows
+that down by bisection, and repeats the two loads beside the knee until their
+verdicts are confirmed. It prints the knee with its interval, the whole curve, a
+fit of the Universal Scalability Law with what it is worth, and what an idle
+subscription and a delivered event cost the target in each delivery mode.
+
+A step in which the generator was the bottleneck never counts as the target's
+limit. Without --target, the embedded target with a known capacity is searched.
+
+` + exitCodesHelp,
+		Example: `  eventmeter capacity
+  eventmeter capacity --target http://127.0.0.1:8080/mcp --token any --upstream-url http://127.0.0.1:8081 \
+      --profile push --axis subscriptions --from 100 --to 5000 --slo 'p99<250ms' --slo 'loss<=0.1%'
+  eventmeter capacity --profile mine.yaml --target-metrics http://127.0.0.1:9090/metrics --json > capacity.json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("from") {
+				f.from = &from
+			}
+			if c.Flags().Changed("to") {
+				f.to = &to
+			}
+			return findCapacity(c.Context(), f, io)
+		},
+	}
+	fl := c.Flags()
+	fl.StringVarP(&f.profile, "profile", "p", "capacity", "built-in profile or file (see eventmeter profiles)")
+	fl.StringVar(&f.axis, "axis", "", "what is raised: rate, subscriptions or burst (default: the profile's)")
+	fl.Float64Var(&from, "from", 0, "lowest load (default: the profile's)")
+	fl.Float64Var(&to, "to", 0, "highest load (default: the profile's)")
+	fl.StringArrayVar(&f.slo, "slo", nil, "what a load must meet: p50, p90, p99 or p999<DURATION, loss<=SHARE, backlog<=SHARE (repeatable)")
+	fl.StringVar(&f.metrics, "target-metrics", "", "address of the target's CPU and memory in Prometheus' text format")
+	f.run.target.add(c)
+	fl.StringVar(&f.run.upstream, "upstream", "", "kind of upstream (default: the profile's)")
+	fl.StringVar(&f.run.upstreamURL, "upstream-url", "", "URL of the upstream, as for eventmeter run")
+	f.run.metrics.add(c)
+	fl.StringArrayVar(&f.run.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. capacity.step=10s")
+	fl.StringArrayVar(&f.run.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
+	fl.StringVarP(&f.run.out, "out", "o", "", "directory for the result (default results/runs/<time>-capacity-<profile>)")
+	fl.BoolVar(&f.run.json, "json", false, "print the result as JSON on standard output instead of the tables")
+	fl.BoolVar(&f.markdown, "markdown", false, "print tables in Markdown")
+	fl.BoolVarP(&f.run.quiet, "quiet", "q", false, "no progress")
+	return c
+}
+
+// overrides are the flags that stand for values of the profile.
+func (f *capacityFlags) overrides() ([]string, error) {
+	var set []string
+	if f.axis != "" {
+		set = append(set, "capacity.axis="+f.axis)
+	}
+	for _, b := range []struct {
+		key   string
+		value *float64
+	}{{"from", f.from}, {"to", f.to}} {
+		if b.value != nil {
+			set = append(set, "capacity."+b.key+"="+strconv.FormatFloat(*b.value, 'f', -1, 64))
+		}
+	}
+	for _, s := range f.slo {
+		o, err := sloOverride(s)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		set = append(set, o)
+	}
+	return set, nil
+}
+
+// sloOverride turns p99<250ms into an override.
+func sloOverride(text string) (string, error) {
+	figure, value, ok := strings.Cut(text, "<")
+	figure, value = strings.TrimSpace(figure), strings.TrimSpace(strings.TrimPrefix(value, "="))
+	bad := fmt.Errorf("--slo %q: want p50, p90, p99 or p999<DURATION, loss<=SHARE or backlog<=SHARE, such as p99<250ms or loss<=0.1%%", text)
+	if !ok || value == "" {
+		return "", bad
+	}
+	switch figure {
+	case "p50", "p90", "p99", "p999":
+		if _, err := time.ParseDuration(value); err != nil {
+			return "", bad
+		}
+	case "loss", "backlog":
+		number, percent := strings.CutSuffix(value, "%")
+		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return "", bad
+		}
+		if percent {
+			v /= 100
+		}
+		value = strconv.FormatFloat(v, 'f', -1, 64)
+	default:
+		return "", bad
+	}
+	return "capacity.level." + figure + "=" + value, nil
+}
+
+// findCapacity is the capacity command.
+func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
+	if f.run.json && f.markdown {
+		return usageError{errors.New("--json and --markdown: give one of the two")}
+	}
+	if err := f.run.metrics.check(); err != nil {
+		return err
+	}
+	set, err := f.overrides()
+	if err != nil {
+		return err
+	}
+	f.run.set = append(set, f.run.set...)
+	p, err := loadProfile(f.run, f.profile)
+	if err != nil {
+		return err
+	}
+	var out *outDir
+	if f.run.out == "" {
+		out, err = newOut(defaultOut("capacity-" + p.Name))
+	} else if out, err = takeOut(f.run.out); err == nil {
+		err = checkOut(out.path)
+	}
+	defer out.release()
+	if err != nil {
+		return err
+	}
+	dir := out.path
+	ctx, stop, release := onInterrupt(ctx, io)
+	defer release()
+	// The steps are many, and what they found is shown by itself.
+	shown, err := f.run.metrics.open(io, 2)
+	if err != nil {
+		return err
+	}
+	defer shown.close(ctx, stop)
+	f.run.collector = shown.collector()
+	c, runErr := bench.FindCapacity(ctx, f.options(p, dir, stop, io))
+	if c == nil {
+		return runErr
+	}
+	return errors.Join(runErr, f.write(c, dir, io), capacityVerdict(c, runErr))
+}
+
+// options are those of the search; every step is told as a line.
+func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) bench.CapacityOptions {
+	o := bench.CapacityOptions{
+		Options: bench.Options{
+			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.run.collector,
+		},
+		TargetMetrics: f.metrics,
+		Archive: func(sub string, o *bench.Outcome) error {
+			return unsaved(filepath.Join(dir, sub), archive(filepath.Join(dir, sub), o), false)
+		},
+		Checkpoint: func(c *results.Capacity) error {
+			return results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write)
+		},
+	}
+	if !f.run.quiet {
+		o.Told = func(s results.CapacityStep) { fmt.Fprintln(io.err, stepLine(s)) }
+	}
+	return o
+}
+
+func stepLine(s results.CapacityStep) string {
+	text := fmt.Sprintf("step %d, %s %.4g: offered %.4g/s, achieved %.4g/s, %s", s.Number, s.Purpose, s.Load, s.Offered, s.Achieved, s.Verdict)
+	if len(s.Reasons) > 0 {
+		text += ": " + report.Clean(strings.Join(s.Reasons, "; "))
+	}
+	return text
+}
+
+// write writes the result to its directory and to standard output.
+func (f *capacityFlags) write(c *results.Capacity, dir string, io streams) error {
+	// First of all, as with a run. What can be written is, whatever else cannot.
+	saved := errors.Join(results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write),
+		results.WriteFile(filepath.Join(dir, "report.txt"), func(w goio.Writer) error { return report.Capacity(w, c) }))
+	var err error
+	switch {
+	case f.run.json:
+		err = c.Write(io.out)
+	case f.markdown:
+		err = report.CapacityMarkdown(io.out, c)
+	default:
+		err = report.Capacity(io.out, c)
+	}
+	if saved == nil && !f.run.json && !f.markdown {
+		fmt.Fprintf(io.out, "result in %s\n", dir)
+	}
+	return errors.Join(err, saved)
+}
+
+// capacityVerdict is what a whole search ends with.
+func capacityVerdict(c *results.Capacity, runErr error) error {
+	if runErr != nil {
+		return nil //nolint:nilerr // told by itself
+	}
+	switch c.Outcome {
+	case "found":
+		return nil
+	case "none":
+		return fmt.Errorf("no load met the service level: %w", errThreshold)
+	case "instrument":
+		return fmt.Errorf("no limit of the target was found: %w", errBottleneck)
+	}
+	return errors.New(c.Stopped)
+}
+
+// rebuildCapacity is the report command on the directory of a capacity.
+func rebuildCapacity(w goio.Writer, dir, format string) error {
+	c, err := results.RebuildCapacity(dir)
+	if err != nil {
+		return usageError{err}
+	}
+	switch format {
+	case "text":
+		return report.Capacity(w, c)
+	case "markdown":
+		return report.CapacityMarkdown(w, c)
+	case "json":
+		return c.Write(w)
+	}
+	return usageError{fmt.Errorf("--format %q: a capacity is written as text, markdown or json", format)}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// compareFlags are the flags of the compare command.
+type compareFlags struct {
+	format    string
+	gates     []string
+	alpha     float64
+	minEffect float64
+}
+
+func newCompareCommand(io streams) *cobra.Command {
+	var f compareFlags
+	c := &cobra.Command{
+		Use:   "compare A B",
+		Short: "Compare two runs, or two groups of trials",
+		Long: `Compare says how B differs from A, lane by lane: latency quantiles, losses,
+duplicates, overhead and cost, each with its effect, a 95 % confidence interval,
+and the smallest effect that these runs could have shown. A and B are the
+directories of runs, directories of several trials, or several of either with
+commas between them.
+
+With four or more trials a side, figures are compared as benchstat does
+(Mann-Whitney U); with fewer, latencies by resampling their intervals. Equal sides
+are called different in at most 5 % of comparisons, over all figures together.
+
+With --gate, the exit code is 1 when a named figure got worse by more than the
+given share.`,
+		Example: `  eventmeter run --trials 5 --out before
+  eventmeter run --trials 5 --out after
+  eventmeter compare before after --gate 'push.latency.fromIntended.p99:5%'`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error { return compare(f, args, io) },
+	}
+	fl := c.Flags()
+	fl.StringVarP(&f.format, "format", "f", "text", "text, markdown or json")
+	fl.StringArrayVar(&f.gates, "gate", nil, "fail when this got worse by more than a share, LANE.FIGURE:SHARE (repeatable)")
+	fl.Float64Var(&f.alpha, "alpha", 0.05, "how often equal sides may be called different")
+	fl.Float64Var(&f.minEffect, "min-effect", 0.03, "smallest relative effect that is called a difference")
+	return c
+}
+
+// compare is the compare command.
+func compare(f compareFlags, args []string, io streams) error {
+	gates, err := results.ParseGates(f.gates)
+	if err != nil {
+		return usageError{err}
+	}
+	if !(f.alpha > 0 && f.alpha <= 0.5) {
+		return usageError{fmt.Errorf("--alpha %v: want a share above 0 and up to 0.5, such as 0.05", f.alpha)}
+	}
+	if !(f.minEffect >= 0) {
+		return usageError{fmt.Errorf("--min-effect %v: want a share of 0 or more, such as 0.03", f.minEffect)}
+	}
+	if f.minEffect == 0 {
+		f.minEffect = -1 // 0 asks for none, not for the default
+	}
+	var sides [2]*results.Side
+	for i, arg := range args {
+		if sides[i], err = results.LoadSide(strings.Split(arg, ",")); err != nil {
+			return usageError{err}
+		}
+	}
+	c, err := results.Compare(sides[0], sides[1], results.CompareOptions{Alpha: f.alpha, MinEffect: f.minEffect})
+	if err != nil {
+		return usageError{err}
+	}
+	switch f.format {
+	case "text":
+		err = report.CompareText(io.out, c)
+	case "markdown":
+		err = report.CompareMarkdown(io.out, c)
+	case "json":
+		enc := json.NewEncoder(io.out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(c)
+	default:
+		return usageError{fmt.Errorf("--format %q: want text, markdown or json", f.format)}
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, g := range c.Failed(gates) {
+		lane := g.Lane
+		if lane == "" {
+			lane = "run"
+		}
+		errs = append(errs, fmt.Errorf("gate %s, %s: %s", g.Gate, lane, g.Text))
+	}
+	return errors.Join(errs...)
+}

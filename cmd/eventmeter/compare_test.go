@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+func TestTrialsReportAndCompare(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	before := filepath.Join(dir, "before")
+	junit, summary := filepath.Join(dir, "junit.xml"), filepath.Join(dir, "summary.md")
+	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--quiet", "--trials", "2", "--out", before, "--junit", junit, "--summary", summary, "--annotate", "github",
+		"--set=thresholds=[\"*.lostSilent == 0\", \"push.delivered == 1\"]")
+	if code != exitThreshold && code != exitBottleneck {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	if !strings.Contains(stdout, "::error ") {
+		t.Errorf("no annotation for the threshold that failed:\n%s", stdout)
+	}
+	text, err := os.ReadFile(junit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(text, new(any)); err != nil && !strings.Contains(string(text), "<testsuite") {
+		t.Errorf("junit: %v\n%s", err, text)
+	}
+	if text, err := os.ReadFile(summary); err != nil || strings.Count(string(text), "push.delivered == 1") < 2 {
+		t.Errorf("the summaries of both trials should stand in one file: %v\n%s", err, text)
+	}
+
+	first, second := filepath.Join(before, "trial-001"), filepath.Join(before, "trial-002")
+	written, err := os.ReadFile(filepath.Join(first, "report.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, stderr, code := execute(t, "report", first); code != 0 || again != string(written) {
+		t.Errorf("exit code %d: the rebuilt report differs\n%s\n%s", code, again, stderr)
+	}
+	if again, _, code := execute(t, "report", first, "--format", "json"); code != 0 {
+		t.Errorf("exit code %d", code)
+	} else if saved, err := os.ReadFile(filepath.Join(first, results.File)); err != nil || string(saved) != again {
+		t.Errorf("the rebuilt result differs from the saved one: %v", err)
+	}
+
+	stdout, stderr, code = execute(t, "compare", first, second, "--format", "json")
+	var c results.Comparison
+	if err := json.Unmarshal([]byte(stdout), &c); err != nil || code != 0 || len(c.Lanes) != 3 {
+		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
+	}
+	if _, stderr, code := execute(t, "compare", first, second, "--gate", "push.latency.fromIntended.p99:0%"); code != exitFailure || !strings.Contains(stderr, "gate push.latency.fromIntended.p99:0%") {
+		t.Errorf("two seconds cannot tell, so the gate must fail as not judged: exit code %d\n%s", code, stderr)
+	}
+	if _, stderr, code := execute(t, "compare", first, first+","+second); code != 0 {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	for _, args := range [][]string{
+		{"compare", first}, {"compare", first, filepath.Join(dir, "nowhere")}, {"compare", first, second, "--format", "x"},
+		{"compare", first, second, "--gate", "x"}, {"report", dir}, {"report", first, "--format", "x"}, {"run", "--trials", "0"}, {"run", "--annotate", "x"},
+		{"run", "--profile", "smoke", "--profile", "smoke"},
+	} {
+		if _, stderr, code := execute(t, args...); code != exitUsage || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {
+			t.Errorf("%v: exit code %d\n%s", args, code, stderr)
+		}
+	}
+	changeArchive(t, first)
+}
+
+// changeArchive changes one figure of an archive, which must then be refused.
+func changeArchive(t *testing.T, dir string) {
+	t.Helper()
+	name := filepath.Join(dir, results.File)
+	r, err := results.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Lanes[0].Latency.FromSent.P99++
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(f); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if _, stderr, code := execute(t, "report", dir); code != exitUsage || !strings.Contains(stderr, "one of them was changed") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	stdout, stderr, code := execute(t, "doctor", "--json")
+	if code != 0 && code != exitBottleneck {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	var h bench.Health
+	if err := json.Unmarshal([]byte(stdout), &h); err != nil {
+		t.Fatal(err)
+	}
+	if h.Host.CPUs == 0 || h.OwnDelay.Count == 0 || len(h.Floor.Lanes) != 3 || h.Floor.Lanes[0].Latency.FromSent.P50 <= 0 {
+		t.Errorf("%+v", h)
+	}
+	if (code == exitBottleneck) != h.Floor.Instrument.Bottleneck {
+		t.Errorf("exit code %d and verdict %v", code, h.Floor.Instrument.Reasons)
+	}
+}
+
+// TestBurntCoreFlipsTheVerdict keeps half of the machine's processors busy with
+// another program: a run must then refuse to vouch for its figures.
+func TestBurntCoreFlipsTheVerdict(t *testing.T) {
+	for range max(1, runtime.NumCPU()/2) {
+		cmd := command(t)
+		cmd.Env = append(cmd.Env, asBurner+"=1")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+	}
+	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--quiet", "--json")
+	r, err := results.Read(strings.NewReader(stdout))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	if r.Instrument.Others == 0 && runtime.GOOS != "linux" {
+		t.Skip("this system does not tell the CPU time of the whole machine")
+	}
+	if code != exitBottleneck || !slices.ContainsFunc(r.Instrument.Reasons, func(s string) bool { return strings.Contains(s, "other processes used") }) {
+		t.Errorf("exit code %d with others at %.2f CPUs: %v", code, r.Instrument.Others, r.Instrument.Reasons)
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+func newDoctorCommand(io streams) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this machine can measure",
+		Long: `Doctor looks at the machine for about ten seconds: how long this process takes to
+read what has arrived, the least latency that each mode has on the embedded
+target, how many files and ports there are, and whether something else uses the
+processors. It exits with 4 when figures measured here could not be trusted.`,
+		Example: "  eventmeter doctor",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return doctor(c.Context(), asJSON, io) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	return c
+}
+
+// doctor is the doctor command.
+func doctor(ctx context.Context, asJSON bool, io streams) error {
+	p, err := profiles.Load("floor", nil)
+	if err != nil {
+		return err
+	}
+	ctx, stop, release := onInterrupt(ctx, io)
+	defer release()
+	h, err := bench.Examine(ctx, bench.Options{Profile: p, Embedded: startEmbedded, Stop: stop, Version: version()})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		enc := json.NewEncoder(io.out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(h)
+	} else {
+		err = prescribe(io.out, h)
+	}
+	if err == nil && h.Floor.Instrument.Bottleneck {
+		err = errUnfit
+	}
+	return err
+}
+
+var errUnfit = fmt.Errorf("this machine is not fit to measure now: %w", errBottleneck)
+
+func prescribe(w io.Writer, h *bench.Health) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	ns := results.FormatNanos
+	host := h.Host
+	fmt.Fprintf(tw, "machine\t%s %s, %d CPUs (%s), %.1f GiB, %s\n", host.OS, host.Kernel, host.CPUs, host.CPU, float64(host.Memory)/(1<<30), host.Go)
+	if host.Files > 0 {
+		fmt.Fprintf(tw, "open files\t%d, so about %d push streams over HTTP/1.1 in one process\n", host.Files, max(0, host.Files-256))
+	}
+	if h.Ports > 0 {
+		fmt.Fprintf(tw, "ports\t%d connections from one address to another; more need further addresses\n", h.Ports)
+	}
+	fmt.Fprintf(tw, "own delay\tp50 %s, p99 %s from written to read, idle\n", ns(h.OwnDelay.P50), ns(h.OwnDelay.P99))
+	in := h.Floor.Instrument
+	fmt.Fprintf(tw, "timers\t%s late at p99\n", ns(in.TimerLag.P99))
+	fmt.Fprintf(tw, "others\t%.2f of %d CPUs used by other processes\n", in.Others, host.CPUs)
+	for _, l := range h.Floor.Lanes {
+		q := l.Latency.FromSent
+		fmt.Fprintf(tw, "floor, %s\tp50 %s, p99 %s from sent, on the embedded target\n", l.Name, ns(q.P50), ns(q.P99))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if !in.Bottleneck {
+		_, err := fmt.Fprintln(w, "\nThis machine can measure. Latencies below the floor say nothing about a target.")
+		return err
+	}
+	errs := []error{}
+	for _, reason := range in.Reasons {
+		_, err := fmt.Fprintf(w, "\nNOT FIT: %s\n", reason)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

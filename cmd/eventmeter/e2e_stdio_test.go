@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// overStdio is the reference target as a command. A program with the race
+// detector in it sleeps for a second when it ends, unless it is told not to.
+func overStdio(t *testing.T) string {
+	t.Helper()
+	t.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strconv.Quote(self) + " serve --stdio --allow-private-callbacks --callback-insecure"
+}
+
+func TestRunOverStdio(t *testing.T) {
+	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--command", overStdio(t), "--json", "--quiet", loose, "--set=phases.measure=1s")
+	if code != 0 && code != exitBottleneck {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	r, err := results.Read(strings.NewReader(stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact(t, r, 20)
+	s := r.Target.Stdio
+	if s == nil || r.Target.Embedded || !strings.HasPrefix(r.Target.URL, "stdio:") || r.Target.Process == nil || r.Target.Process.Memory == 0 {
+		t.Fatalf("target %+v", r.Target)
+	}
+	if n := s.Unknown + s.Unaddressed + s.Requests + s.Malformed + s.TooLong; n != 0 || s.Exit != "" || s.Lines == 0 {
+		t.Errorf("stdio %+v", s)
+	}
+	var up, down int64
+	for _, l := range r.Lanes {
+		for cause, x := range l.Overhead.Causes {
+			if l.Mode == "webhook" && (cause == "events" || cause == "verification") {
+				continue // those come over HTTPS
+			}
+			up, down = up+x.BytesUp, down+x.BytesDown
+		}
+	}
+	// The rest is one handshake and one events/list, and what was late.
+	if rest := s.Up - up; rest < 100 || rest > 2000 {
+		t.Errorf("the lanes wrote %d of %d bytes", up, s.Up)
+	}
+	if rest := s.Down - down; rest < 1000 || rest > 6000+500*s.Late {
+		t.Errorf("the lanes read %d of %d bytes, %d lines were late", down, s.Down, s.Late)
+	}
+}
+
+func TestRunTheEmbeddedTargetOverStdio(t *testing.T) {
+	overStdio(t)
+	dir := filepath.Join(t.TempDir(), "out")
+	stdout, stderr, code := execute(t, "run", "--profile", "stdio", "--quiet", "--out", dir, loose,
+		"--set=lanes.*.subscriptions=10", "--set=phases.warmup=0", "--set=phases.measure=1s", "--set=target.era=legacy")
+	if code != 0 && code != exitBottleneck {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	if !strings.Contains(stdout, "the embedded target over stdio, legacy 2025-11-25") {
+		t.Errorf("%s", stdout)
+	}
+	r, err := results.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range r.Lanes {
+		if l.Expected == 0 || l.Delivered != l.Expected || l.Duplicates.SameEvent+l.Unexpected != 0 {
+			t.Errorf("lane %s: expected %d, delivered %d", l.Name, l.Expected, l.Delivered)
+		}
+	}
+}
+
+func TestKilledProgramLeavesAPartialResult(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("needs sh to tell the program's process")
+	}
+	dir := t.TempDir()
+	out, pid := filepath.Join(dir, "out"), filepath.Join(dir, "pid")
+	script := fmt.Sprintf("echo $$ >%s; exec %s", pid, overStdio(t))
+	cmd := longRun(t, out, "--command", strconv.Quote(sh)+" -c '"+script+"'")
+	text, err := os.ReadFile(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := os.FindProcess(n)
+	if err == nil {
+		err = process.Signal(syscall.SIGKILL)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := codeOf(t, cmd.Wait()); code != exitTarget {
+		t.Errorf("exit code %d, want %d", code, exitTarget)
+	}
+	r, err := results.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Partial || !strings.Contains(r.Reason, "ended: signal: killed") || r.Target.Stdio == nil || r.Target.Stdio.Exit == "" {
+		t.Errorf("partial %v (%s), stdio %+v", r.Partial, r.Reason, r.Target.Stdio)
+	}
+	if l := r.Lanes[0]; l.Delivered == 0 || l.Detail.Terminated != int64(l.Subscriptions) {
+		t.Errorf("delivered %d, %d of %d streams ended", l.Delivered, l.Detail.Terminated, l.Subscriptions)
+	}
+}
+
+func TestDiscoverOverStdio(t *testing.T) {
+	stdout, stderr, code := execute(t, "discover", "--command", overStdio(t))
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	for _, want := range []string{"eventmeter-target", "chat.message  poll, push, webhook", `  command: ["`, `"serve", "--stdio"`} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("lacks %q:\n%s", want, stdout)
+		}
+	}
+}
+
+func TestStdioFailuresNameTheirReason(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--command", "no-such-program-here"}, exitTarget, "is the command right?"},
+		{[]string{"--command", "a 'b"}, exitUsage, "cannot be split into words"},
+		{[]string{"--command", "a", "--target", "http://127.0.0.1:1/mcp"}, exitUsage, "give one of the two"},
+		{[]string{"--command", "a", "--token", "t"}, exitUsage, "a program has no headers or tokens"},
+	} {
+		_, stderr, code := execute(t, append([]string{"run", "--profile", "smoke", "--quiet"}, c.args...)...)
+		if code != c.code || !strings.Contains(stderr, c.want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {
+			t.Errorf("%q: exit code %d, %s", c.args, code, stderr)
+		}
+	}
+}

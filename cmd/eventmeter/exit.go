@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/eventmeter/eventmeter/internal/bench"
+)
+
+// The exit codes, as documented in the README.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitTarget      = 3
+	exitBottleneck  = 4
+	exitUnjudged    = 5
+	exitThreshold   = 99
+	exitInterrupted = 130
+)
+
+const exitCodesHelp = `Exit codes:
+  0    all is well
+  1    something failed on this side, such as writing the result; compare: a
+       figure got worse than a gate allows; merge: shards are missing or ended
+       early; capacity: the highest load met the level, so the capacity is above
+       it, or too many trials disagreed
+  2    bad profile, flag or argument, or the --out directory is in use
+  3    the target cannot be reached, went away (also at the very end), accepted no
+       event, or does not offer what is asked
+  4    the generator was the bottleneck: its figures say little about the target
+  5    a threshold was not evaluated, because there was nothing to judge: nothing was
+       owed to the lane, or it heard nothing at all; none failed
+  99   a threshold failed; capacity: not even the lowest load met the level
+  130  interrupted (Ctrl-C, SIGTERM, SIGHUP); what was measured until then was
+       written`
+
+// usageError is an error of the one who called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// The verdicts of a whole run. Their text was in the report already.
+var (
+	errThreshold  = errors.New("a threshold failed")
+	errUnjudged   = errors.New("a threshold was not evaluated, because there was nothing to judge; the report says why")
+	errBottleneck = errors.New("the generator was the bottleneck, so these figures say little about the target")
+)
+
+// exitCode maps the error of a command.
+func exitCode(err error) int {
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage), errors.Is(err, bench.ErrProfile):
+		return exitUsage
+	case errors.Is(err, bench.ErrStopped), errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, bench.ErrTarget):
+		return exitTarget
+	case errors.Is(err, errBottleneck):
+		return exitBottleneck
+	case errors.Is(err, errThreshold):
+		return exitThreshold
+	case errors.Is(err, errUnjudged):
+		return exitUnjudged
+	}
+	return exitFailure
+}

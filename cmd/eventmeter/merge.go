@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// mergeFlags are the flags of the merge command.
+type mergeFlags struct {
+	out   string
+	json  bool
+	extra extraFlags
+}
+
+func newMergeCommand(io streams) *cobra.Command {
+	var f mergeFlags
+	c := &cobra.Command{
+		Use:   "merge DIR...",
+		Short: "Add up what the shards of a run measured",
+		Long: `Merge reads the archives that run --shard wrote, one DIR each, or one DIR that
+holds them all, and adds them up exactly: counts are summed, histograms are added
+bucket by bucket, and the thresholds of the profile are judged on the sum. It
+writes an archive like that of any run, which report and compare read.
+
+Shards of different runs, profiles or versions are refused, and one that is there
+twice. Where shards are missing or ended early, the result says so and the exit
+code is 1.
+
+` + exitCodesHelp,
+		Example: "  eventmeter merge part-0 part-1 part-2 part-3 --out merged\n  eventmeter merge /results --out /results/merged",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return merge(f, args, io) },
+	}
+	fl := c.Flags()
+	fl.StringVarP(&f.out, "out", "o", "merged", "directory for the merged result")
+	f.extra.add(c)
+	fl.BoolVar(&f.json, "json", false, "print the result as JSON on standard output instead of the table")
+	return c
+}
+
+// merge is the merge command.
+func merge(f mergeFlags, args []string, io streams) error {
+	if err := f.extra.check(); err != nil {
+		return err
+	}
+	dirs, err := shardDirs(args)
+	if err != nil {
+		return usageError{err}
+	}
+	// What was merged can be merged again; what was measured cannot be had again.
+	if r, err := results.Load(f.out); err == nil && len(r.Shards) == 0 {
+		return usageError{fmt.Errorf("--out %s: holds a result that is no merged one; choose another directory", f.out)}
+	}
+	taken, err := takeOut(f.out)
+	if err != nil {
+		return err
+	}
+	defer taken.release()
+	outcome, err := bench.Merge(dirs)
+	if err != nil {
+		return usageError{err}
+	}
+	saved := archive(f.out, outcome)
+	out := io.out
+	if f.json {
+		err = outcome.Result.Write(out)
+		out = io.err
+	} else {
+		err = report.Text(out, outcome.Result)
+	}
+	saved = unsaved(f.out, saved, err == nil)
+	err = errors.Join(err, saved, f.extra.write(outcome.Result, out))
+	if saved == nil && !f.json {
+		fmt.Fprintf(out, "\nresult in %s\n", f.out)
+	}
+	if err == nil && outcome.Result.Partial {
+		return fmt.Errorf("the result is partial: %s", outcome.Result.Reason)
+	}
+	return verdict(outcome.Result, nil, err)
+}
+
+// shardDirs are the directories of shards: those named, or those in the one
+// that is.
+func shardDirs(args []string) ([]string, error) {
+	var out []string
+	for _, dir := range args {
+		if _, err := os.Stat(filepath.Join(dir, results.PartFile)); err == nil {
+			out = append(out, dir)
+			continue
+		}
+		inside, err := filepath.Glob(filepath.Join(dir, "*", results.PartFile))
+		if err != nil || len(inside) == 0 {
+			return nil, errors.Join(fmt.Errorf("%s has no %s, and no directory in it has one; name what run --shard wrote", dir, results.PartFile), err)
+		}
+		for _, name := range inside {
+			out = append(out, filepath.Dir(name))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/report"
+)
+
+// metricsFlags are the flags of commands that show live metrics.
+type metricsFlags struct {
+	addr        string
+	linger      time.Duration
+	remoteWrite string
+	remoteEvery time.Duration
+	otlp        string
+	otlpEvery   time.Duration
+}
+
+func (m *metricsFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVar(&m.addr, "metrics", "", "serve live metrics for Prometheus at this address, such as :9464; only for this machine unless a host is given")
+	fl.DurationVar(&m.linger, "metrics-linger", 15*time.Second, "with --metrics: at the end, wait this long at most for one more scrape")
+	fl.StringVar(&m.remoteWrite, "remote-write", "", "push metrics to this URL by Prometheus remote write, and once more at the end")
+	fl.DurationVar(&m.remoteEvery, "remote-write-every", 5*time.Second, "with --remote-write: time between pushes, 1s or more")
+	fl.StringVar(&m.otlp, "otlp", "", "push metrics to this URL by OTLP over HTTP, such as http://127.0.0.1:4318, and once more at the end")
+	fl.DurationVar(&m.otlpEvery, "otlp-every", 10*time.Second, "with --otlp: time between pushes, 1s or more")
+}
+
+// wanted tells whether anybody wants metrics.
+func (m *metricsFlags) wanted() bool { return m.addr != "" || m.remoteWrite != "" || m.otlp != "" }
+
+// check reads the flags, and refuses what cannot be.
+func (m *metricsFlags) check() error {
+	if m.linger < 0 {
+		return usageError{fmt.Errorf("--metrics-linger %v: want 0 or more", m.linger)}
+	}
+	for _, every := range []struct {
+		flag string
+		d    time.Duration
+	}{{"remote-write-every", m.remoteEvery}, {"otlp-every", m.otlpEvery}} {
+		if every.d < time.Second {
+			return usageError{fmt.Errorf("--%s %v: want 1s or more", every.flag, every.d)}
+		}
+	}
+	if m.remoteWrite != "" {
+		if u, err := url.Parse(m.remoteWrite); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return usageError{fmt.Errorf("--remote-write %q: want a URL such as http://127.0.0.1:9090/api/v1/write", m.remoteWrite)}
+		}
+	}
+	if m.otlp != "" {
+		whole, err := metrics.OTLPEndpoint(m.otlp)
+		if err != nil {
+			return usageError{fmt.Errorf("--otlp %w", err)}
+		}
+		m.otlp = whole
+	}
+	return nil
+}
+
+// shownMetrics are the metrics of one command. Its methods do nothing on nil.
+type shownMetrics struct {
+	flags   metricsFlags
+	io      streams
+	shown   *metrics.Collector
+	server  *metrics.Server
+	pushers []*metrics.Pusher
+}
+
+// open begins to show metrics; it returns nil where nobody asked for them. keep
+// is how many runs are shown at the most, 0 for all.
+func (m *metricsFlags) open(io streams, keep int) (*shownMetrics, error) {
+	if !m.wanted() {
+		return nil, nil
+	}
+	registry := prometheus.NewPedanticRegistry()
+	s := &shownMetrics{flags: *m, io: io}
+	var err error
+	if s.shown, err = metrics.New(registry, metrics.Options{Keep: keep}); err != nil {
+		return nil, err
+	}
+	if m.addr != "" {
+		if s.server, err = metrics.Serve(m.addr, registry); err != nil {
+			return nil, usageError{err}
+		}
+		fmt.Fprintf(io.err, "metrics at %s\n", s.server.URL())
+	}
+	if m.otlp != "" {
+		p, err := metrics.StartOTLP(metrics.PushOptions{URL: m.otlp, Every: m.otlpEvery, From: registry, Job: "eventmeter"})
+		if err != nil {
+			if s.server != nil {
+				err = errors.Join(err, s.server.Close())
+			}
+			return nil, usageError{err}
+		}
+		s.pushers = append(s.pushers, p)
+	}
+	if m.remoteWrite != "" {
+		s.pushers = append(s.pushers, metrics.StartRemoteWrite(metrics.PushOptions{URL: m.remoteWrite, Every: m.remoteEvery, From: registry, Job: "eventmeter"}))
+	}
+	return s, nil
+}
+
+func (s *shownMetrics) collector() *metrics.Collector {
+	if s == nil {
+		return nil
+	}
+	return s.shown
+}
+
+// close shows the last figures: it pushes them, and waits for one more scrape
+// unless the command was interrupted. What cannot be shown changes no verdict.
+func (s *shownMetrics) close(ctx context.Context, stop <-chan struct{}) {
+	if s == nil {
+		return
+	}
+	for _, p := range s.pushers {
+		if err := p.Close(); err != nil {
+			fmt.Fprintf(s.io.err, "warning: %s\n", report.Clean(err.Error()))
+		}
+	}
+	if s.server == nil {
+		return
+	}
+	if s.flags.linger > 0 {
+		fmt.Fprintf(s.io.err, "waiting up to %v for one more scrape; Ctrl-C ends the wait\n", s.flags.linger)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer crash.Guard()
+		defer close(watching)
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	s.server.Linger(ctx, s.flags.linger)
+	cancel()
+	<-watching
+	_ = s.server.Close() // nobody is left to be told
+}

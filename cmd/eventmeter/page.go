@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// loadPage reads what an HTML report shows of one run from its archive. A run
+// of before there were logs, or one of a lane that measured no deliveries, has
+// no curves, and neither has a checkpoint.
+func loadPage(dir string, r *results.Result) (report.Page, error) {
+	p := report.Page{Name: filepath.Base(filepath.Clean(dir)), Result: r, Logs: map[string]*results.Log{}}
+	if r.Checkpoint {
+		p.Profile = profileText(r)
+		return p, nil
+	}
+	for _, l := range r.Lanes {
+		log, err := results.LoadLog(dir, l.Name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return p, err
+		}
+		p.Logs[l.Name] = log
+	}
+	t, err := results.LoadTimelines(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return p, err
+	}
+	p.Timelines = t
+	p.Profile = profileText(r)
+	return p, nil
+}
+
+// profileText is the profile of a result as it can be run again; empty where
+// the result is of a version whose profiles this one does not read.
+func profileText(r *results.Result) string {
+	var p profiles.Profile
+	dec := json.NewDecoder(bytes.NewReader(r.Profile))
+	dec.DisallowUnknownFields()
+	if dec.Decode(&p) != nil {
+		return ""
+	}
+	text, err := p.YAML()
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// writePage adds report.html and the profile to the archive of a run.
+func writePage(dir string) error {
+	r, err := results.Load(dir)
+	if err != nil {
+		return err
+	}
+	p, err := loadPage(dir, r)
+	if err != nil {
+		return err
+	}
+	p.Name = "" // there is one
+	if p.Profile != "" {
+		if err := results.WriteFile(filepath.Join(dir, "profile.yaml"), func(w io.Writer) error {
+			_, err := io.WriteString(w, p.Profile)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return results.WriteFile(filepath.Join(dir, "report.html"), func(w io.Writer) error { return report.HTML(w, []report.Page{p}) })
+}
+
+// overlay writes one HTML report of several archives.
+func overlay(w io.Writer, dirs []string) error {
+	var pages []report.Page
+	seen := map[string]int{}
+	for _, dir := range dirs {
+		r, err := results.Rebuild(dir)
+		if err != nil {
+			return usageError{err}
+		}
+		p, err := loadPage(dir, r)
+		if err != nil {
+			return usageError{err}
+		}
+		if seen[p.Name]++; seen[p.Name] > 1 {
+			p.Name = fmt.Sprintf("%s (%d)", p.Name, seen[p.Name])
+		}
+		pages = append(pages, p)
+	}
+	if len(pages) == 1 {
+		pages[0].Name = ""
+	}
+	return report.HTML(w, pages)
+}

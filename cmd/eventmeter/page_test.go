@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// chromium finds a browser. Without one the test is skipped, except where the
+// environment says that every tool must be there.
+func chromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("EVENTMETER_REQUIRE_TOOLS") != "" {
+		t.Fatal("no Chromium, and EVENTMETER_REQUIRE_TOOLS is set")
+	}
+	t.Skip("no Chromium on this machine: the drawing of the HTML report is not tested")
+	return ""
+}
+
+// browse loads a file in a browser that can reach no network, and returns the
+// document as it is when everything has run, and what the page complained of.
+func browse(t *testing.T, file string) (dom, complaints string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	log := filepath.Join(t.TempDir(), "net.json")
+	cmd := exec.CommandContext(ctx, chromium(t), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+		"--host-resolver-rules=MAP * ~NOTFOUND", "--log-net-log="+log, "--user-data-dir="+t.TempDir(),
+		"--enable-logging=stderr", "--virtual-time-budget=5000", "--window-size=1200,900", "--dump-dom", "file://"+file)
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	if e := cmd.Run(); e != nil {
+		t.Fatalf("the browser: %v\n%.2000s", e, err.String())
+	}
+	for line := range strings.Lines(err.String()) {
+		if strings.Contains(line, "CONSOLE") || strings.Contains(line, "Content Security Policy") {
+			complaints += line
+		}
+	}
+	net, e := os.ReadFile(log)
+	if e != nil {
+		t.Fatal(e)
+	}
+	for _, u := range requested.FindAllSubmatch(net, -1) {
+		if host := string(u[1]); !strings.HasSuffix(host, ".google.com") && !strings.HasSuffix(host, ".googleapis.com") {
+			complaints += "a request left the file: " + string(u[0]) + "\n"
+		}
+	}
+	return out.String(), complaints
+}
+
+// requested finds what the browser asked a network for. It asks its maker's
+// hosts for updates and the time, whatever it shows.
+var requested = regexp.MustCompile(`"url":"(?:http|ws)s?://([^/:"]*)`)
+
+// TestThePageInABrowser runs something, and looks at what it wrote the way a
+// person would: in a browser. The page of three runs is looked at, too.
+func TestThePageInABrowser(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	dir := filepath.Join(t.TempDir(), "out")
+	// Every third event comes twice, so that there is something for every chart.
+	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--out", dir, "--quiet", "--set", "target.embedded.faults=duplicate(every=3)")
+	if code != 0 && code != exitBottleneck {
+		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	r, err := results.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, stderr, code := execute(t, "report", dir, dir, dir, "--format", "html")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	overlay := filepath.Join(t.TempDir(), "both.html")
+	if err := os.WriteFile(overlay, []byte(both), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range map[string]string{"one": filepath.Join(dir, "report.html"), "three": overlay} {
+		dom, complaints := browse(t, file)
+		if complaints != "" {
+			t.Errorf("%s: the browser says:\n%s", name, complaints)
+		}
+		if !strings.Contains(dom, `data-charts="5"`) || strings.Count(dom, "<canvas") != 5 {
+			t.Errorf("%s: not all charts were drawn: %d canvases", name, strings.Count(dom, "<canvas"))
+		}
+		for _, l := range r.Lanes {
+			for _, want := range []string{
+				fmt.Sprintf(`<td class="n">%d</td>`, l.Delivered), `<td class="n">` + results.FormatNanos(l.Latency.FromIntended.P99) + `</td>`,
+			} {
+				if !strings.Contains(dom, want) {
+					t.Errorf("%s: lane %s: the page lacks %s", name, l.Name, want)
+				}
+			}
+		}
+	}
+	// What the page shows can be run again.
+	if _, stderr, code := execute(t, "profiles", "check", filepath.Join(dir, "profile.yaml")); code != 0 {
+		t.Errorf("the archived profile: exit code %d\n%s", code, stderr)
+	}
+	if _, stderr, code := execute(t, "report", dir, dir); code != exitUsage || !strings.Contains(stderr, "--format html") {
+		t.Errorf("two archives as text: exit code %d\n%s", code, stderr)
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+func newProfilesCommand(io streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "profiles",
+		Short:   "List, show and check profiles",
+		Example: "  eventmeter profiles\n  eventmeter profiles show compare > mine.yaml\n  eventmeter profiles check mine.yaml",
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return listProfiles(io) },
+	}
+	c.AddCommand(
+		&cobra.Command{
+			Use: "list", Short: "List the built-in profiles", Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error { return listProfiles(io) },
+		},
+		&cobra.Command{
+			Use: "show NAME", Short: "Print a built-in profile", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error {
+				text, err := profiles.Source(args[0])
+				if err != nil {
+					return usageError{err}
+				}
+				_, err = io.out.Write(text)
+				return err
+			},
+		},
+		&cobra.Command{
+			Use: "check FILE...", Short: "Check profile files", Args: cobra.MinimumNArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error { return checkProfiles(io, args) },
+		},
+	)
+	return c
+}
+
+func listProfiles(io streams) error {
+	w := tabwriter.NewWriter(io.out, 0, 0, 2, ' ', 0)
+	for _, p := range profiles.Builtin() {
+		fmt.Fprintf(w, "%s\t%s\n", p.Name, p.Description)
+	}
+	return w.Flush()
+}
+
+// checkProfiles checks every file before it fails.
+func checkProfiles(io streams, names []string) error {
+	bad := 0
+	for _, name := range names {
+		p, err := profiles.Load(name, nil)
+		if err == nil {
+			_, err = results.ParseThresholds(p.Thresholds)
+		}
+		if err != nil {
+			bad++
+			fmt.Fprintln(io.err, err)
+			continue
+		}
+		subs := 0
+		for _, l := range p.Lanes {
+			subs += l.Subscriptions
+		}
+		fmt.Fprintf(io.out, "%s: ok: %d lanes, %d subscriptions, %v\n", name, len(p.Lanes), subs, p.Phases.Warmup+p.Phases.Measure)
+	}
+	if bad > 0 {
+		return usageError{fmt.Errorf("%d of %d profiles are not valid", bad, len(names))}
+	}
+	return nil
+}

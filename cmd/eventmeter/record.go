@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/profiles"
+)
+
+// recordFlags are the flags of the record command.
+type recordFlags struct {
+	target     targetFlags
+	events     []string
+	arguments  string
+	mode       string
+	duration   time.Duration
+	out        string
+	allowHosts []string
+	quiet      bool
+	plain      bool
+}
+
+func newRecordCommand(io streams) *cobra.Command {
+	var f recordFlags
+	c := &cobra.Command{
+		Use:   "record",
+		Short: "Record what a server delivers, to replay it",
+		Long: `Record subscribes to events of a server, fires nothing, and writes what arrives as
+a trace: a line of JSON for each event, with the time since the recording began.
+A profile with upstream.kind replay fires it again, at the same pace or faster,
+with a probe in each payload.
+
+Ctrl-C ends the recording in order. To record what a run fires instead, use
+eventmeter run --record FILE.`,
+		Example: `  eventmeter record --target http://127.0.0.1:8080/mcp --event chat.message --for 1m --out chat.jsonl
+  eventmeter run --profile replay.yaml   # with upstream: {kind: replay, replay: {file: chat.jsonl, probe: text}}`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return record(c.Context(), f, io) },
+	}
+	fl := c.Flags()
+	f.target.add(c)
+	fl.StringArrayVarP(&f.events, "event", "e", nil, "event to subscribe to (repeatable)")
+	fl.StringVar(&f.arguments, "arguments", "{}", "arguments of the subscriptions, a JSON object")
+	fl.StringVar(&f.mode, "mode", "push", "how to hear: push, poll or webhook")
+	fl.DurationVar(&f.duration, "for", time.Minute, "how long")
+	fl.StringVarP(&f.out, "out", "o", "trace.jsonl", "file to write; it must not exist")
+	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "subscribe at this host, which is not this machine (repeatable)")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
+	fl.BoolVar(&f.plain, "plain", false, "progress as lines of text, for logs; the default where standard error is no terminal")
+	return c
+}
+
+// record is the record command.
+func record(ctx context.Context, f recordFlags, io streams) error {
+	p, err := f.profile()
+	if err != nil {
+		return err
+	}
+	trace, err := newTraceFile(f.out)
+	if err != nil {
+		return err
+	}
+	defer trace.discard()
+	ctx, stop, release := onInterrupt(ctx, io)
+	defer release()
+	view := newView(io.err, p, f.quiet, f.plain)
+	outcome, runErr := bench.Run(ctx, bench.Options{
+		Profile: p, AllowHosts: f.allowHosts, Stop: stop, Progress: view.update, Version: version(), Record: trace.file,
+	})
+	view.close()
+	if errors.Is(runErr, bench.ErrStopped) && outcome != nil {
+		runErr = nil // it is how a recording is ended
+	}
+	if outcome == nil {
+		return runErr
+	}
+	if err := trace.keep(outcome, io); err != nil {
+		return err
+	}
+	return runErr
+}
+
+// profile is a run that subscribes to each event and fires nothing.
+func (f *recordFlags) profile() (*profiles.Profile, error) {
+	if f.target.url == "" && f.target.command == "" || len(f.events) == 0 {
+		return nil, usageError{errors.New("give the server with --target or --command, and an event of it with --event; eventmeter discover lists them")}
+	}
+	if f.duration <= 0 {
+		return nil, usageError{fmt.Errorf("--for %v: want more than 0, such as 1m", f.duration)}
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(f.arguments), &object); err != nil || object == nil {
+		return nil, usageError{fmt.Errorf("--arguments %s: want a JSON object, such as '{\"channel\": \"c\"}'", f.arguments)}
+	}
+	if !slices.Contains([]string{"push", "poll", "webhook"}, f.mode) {
+		return nil, usageError{fmt.Errorf("--mode %q: want push, poll or webhook", f.mode)}
+	}
+	text := "name: record\nlanes:\n"
+	for i, e := range f.events {
+		text += fmt.Sprintf("  - {name: event-%d, mode: %s, subscriptions: 1, event: %s, arguments: %s}\n", i, strconv.Quote(f.mode), strconv.Quote(e), f.arguments)
+	}
+	text += fmt.Sprintf("upstream: {kind: none}\nphases: {warmup: 0, measure: %v, drain: 0}\n", f.duration)
+	set, err := f.target.commandOverride()
+	if err != nil {
+		return nil, err
+	}
+	if f.target.url != "" {
+		set = append(set, "target.url="+strconv.Quote(f.target.url))
+	}
+	p, err := profiles.Parse("record", []byte(text), set)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return p, f.target.apply(&p.Target)
+}
+
+// traceFile is a trace that is being written.
+type traceFile struct {
+	file *os.File
+	kept bool
+}
+
+// newTraceFile makes the file, which must not exist: a recording cannot be had
+// again.
+func newTraceFile(name string) (*traceFile, error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil, usageError{fmt.Errorf("%s exists already; choose another file, or remove it", name)}
+	}
+	if err != nil {
+		return nil, usageError{fmt.Errorf("make the file for the trace: %w", err)}
+	}
+	return &traceFile{file: file}, nil
+}
+
+// discard removes a file that nothing came of. It may be called on nil.
+func (t *traceFile) discard() {
+	if t == nil || t.kept {
+		return
+	}
+	_ = t.file.Close() // there is nothing in it that anybody needs
+	_ = os.Remove(t.file.Name())
+}
+
+// keep closes the file and says what is in it.
+func (t *traceFile) keep(o *bench.Outcome, io streams) error {
+	t.kept = true
+	if err := t.file.Close(); err != nil {
+		return fmt.Errorf("write the trace: %w", err)
+	}
+	if o.TraceErr != nil {
+		return o.TraceErr
+	}
+	fmt.Fprintf(io.err, "%d events recorded in %s\n", o.Traced, t.file.Name())
+	return nil
+}

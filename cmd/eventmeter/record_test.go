@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+)
+
+func TestRecordErrors(t *testing.T) {
+	taken := filepath.Join(t.TempDir(), "taken")
+	if err := os.WriteFile(taken, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no target":     {[]string{"record", "--event", "e"}, exitUsage, "give the server with --target"},
+		"no event":      {[]string{"record", "--target", "http://127.0.0.1:1/mcp"}, exitUsage, "an event of it with --event"},
+		"bad mode":      {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--mode", "telepathy"}, exitUsage, `--mode "telepathy": want push, poll or webhook`},
+		"bad arguments": {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--arguments", "[1]"}, exitUsage, "--arguments [1]: want a JSON object"},
+		"taken":         {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--out", taken}, exitUsage, "exists already"},
+		"not here":      {[]string{"record", "-t", "http://192.0.2.1/mcp", "-e", "e"}, exitUsage, "--allow-host 192.0.2.1"},
+		"nobody there":  {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e"}, exitTarget, "cannot be reached"},
+		"two runs":      {[]string{"run", "--record", "x.jsonl", "--trials", "2"}, exitUsage, "--record takes one run"},
+	} {
+		if _, stderr, code := execute(t, c.args...); code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: exit code %d, %s", name, code, stderr)
+		}
+	}
+	if text, err := os.ReadFile(taken); err != nil || string(text) != "precious" {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// One run is recorded while another process records what arrives: both traces
+// hold the same payloads.
+func TestRecordAndRunRecord(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it runs for seconds")
+	}
+	ready, _ := serveTarget(t)
+	dir := t.TempDir()
+	arrived, fired := filepath.Join(dir, "arrived.jsonl"), filepath.Join(dir, "fired.jsonl")
+	recorder := command(t, "record", "-t", ready.URL, "-e", "chat.message", "--for", "1m", "--out", arrived, "--quiet")
+	var said bytes.Buffer
+	recorder.Stderr = &said
+	if err := recorder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitForStream(t, ready)
+	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--target", ready.URL, "--token", "t", "--upstream", "inject", "--upstream-url", ready.Admin,
+		`--set=lanes=[{name: push, mode: push, subscriptions: 1, event: chat.message}]`, "--record", fired, "--quiet", loose)
+	if code != 0 && code != exitBottleneck {
+		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	if err := recorder.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := recorder.Wait(); err != nil || !strings.Contains(said.String(), "events recorded in") {
+		t.Errorf("%v\n%s", err, said.String())
+	}
+	a, f := readTrace(t, arrived), readTrace(t, fired)
+	if len(a) == 0 || len(a) != len(f) {
+		t.Fatalf("%d arrived and %d were fired", len(a), len(f))
+	}
+	for i := range a {
+		// Two sources' shots at one moment may have changed places, so each
+		// payload is looked for.
+		if a[i].Event != "chat.message" || f[i].Event != "chat.message" || !bytes.Contains(joined(f), a[i].Payload) {
+			t.Errorf("entry %d: %s arrived, and was not fired", i, a[i].Payload)
+		}
+	}
+}
+
+// waitForStream waits until a stream is open.
+func waitForStream(t *testing.T, ready bench.Ready) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range 1000 {
+		<-tick.C
+		resp, err := http.Get(ready.Admin + "/stats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if bytes.Contains(text, []byte(`"push":1`)) {
+			return
+		}
+	}
+	t.Fatal("the recorder did not subscribe")
+}
+
+func readTrace(t *testing.T, name string) []upstream.TraceEntry {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	entries, err := upstream.ReadTrace(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+func joined(entries []upstream.TraceEntry) []byte {
+	var all []byte
+	for _, e := range entries {
+		all = append(all, e.Payload...)
+	}
+	return all
+}

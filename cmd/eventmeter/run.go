@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// runFlags are the flags of the run command.
+type runFlags struct {
+	profiles    []string
+	trials      int
+	extra       extraFlags
+	target      targetFlags
+	upstream    string
+	upstreamURL string
+	record      string
+	set         []string
+	allowHosts  []string
+	out         string
+	json        bool
+	quiet       bool
+	plain       bool
+	shards      shardFlags
+	metrics     metricsFlags
+	collector   *metrics.Collector // of metrics; nil where there are none
+}
+
+func newRunCommand(io streams) *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run a profile and report",
+		Long: `Run opens the subscriptions of a profile, fires stamped events, waits until they
+have come or the grace is over, prints one table that compares the lanes, and
+writes the result to a directory. Without --target it starts the embedded
+reference target as a process of its own.
+
+With --processes the run is split among processes of this machine, to get around
+the limits of one, and their results are merged. With --shard this process is one
+part of a run on several machines; eventmeter merge adds the parts up, and judges
+the thresholds, which a shard does not.
+
+Ctrl-C once stops firing, drains and writes a partial result; twice writes at once.
+
+` + exitCodesHelp,
+		Example: `  eventmeter run
+  eventmeter run --profile push --set 'lanes.push.subscriptions=2000' --set phases.measure=30s
+  eventmeter run --target http://127.0.0.1:8080/mcp --token-file tokens.txt \
+      --upstream inject --upstream-url http://127.0.0.1:8081
+  eventmeter run --command 'node server.js --verbose' --profile mine.yaml
+  eventmeter run --profile stdio
+  eventmeter run --profile mine.yaml --json --quiet > result.json
+  eventmeter run --processes 4
+  eventmeter run --shard 0/4 --start-at 2026-11-20T10:00:00Z --out part-0 --target http://10.0.0.9/mcp --allow-host 10.0.0.9`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runAll(c.Context(), f, io) },
+	}
+	fl := c.Flags()
+	fl.StringArrayVarP(&f.profiles, "profile", "p", []string{"compare"}, "built-in profile or file (see eventmeter profiles); several are run in turn")
+	fl.IntVar(&f.trials, "trials", 1, "run this often; the trials of several profiles take turns, so that what drifts hits all alike")
+	f.target.add(c)
+	fl.StringVar(&f.upstream, "upstream", "", "kind of upstream: inject, http, github, slack, stripe, feed, tool, exec, replay or none (default: the profile's)")
+	fl.StringVar(&f.upstreamURL, "upstream-url", "", "URL of the upstream: the admin address for inject and replay, for others where requests go")
+	fl.StringVar(&f.record, "record", "", "write a trace of what is fired to this file, or, with upstream none, of what arrives")
+	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
+	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
+	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
+	f.shards.add(c)
+	f.metrics.add(c)
+	f.extra.add(c)
+	fl.BoolVar(&f.json, "json", false, "print the result as JSON on standard output instead of the table")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
+	fl.BoolVar(&f.plain, "plain", false, "progress as lines of text, for logs; the default where standard error is no terminal")
+	return c
+}
+
+// runAll is the run command: every profile once, or as often as there are trials.
+func runAll(ctx context.Context, f runFlags, io streams) error {
+	if f.trials < 1 {
+		return usageError{fmt.Errorf("--trials %d: want 1 or more", f.trials)}
+	}
+	if f.record != "" && (f.trials > 1 || len(f.profiles) > 1) {
+		return usageError{errors.New("--record takes one run: one profile, and no --trials")}
+	}
+	if err := f.extra.check(); err != nil {
+		return err
+	}
+	if err := f.shards.check(f); err != nil {
+		return err
+	}
+	if err := f.metrics.check(); err != nil {
+		return err
+	}
+	all, err := f.loadAll()
+	if err != nil {
+		return err
+	}
+	bases, releaseDirs, err := f.directories(all)
+	defer releaseDirs()
+	if err != nil {
+		return err
+	}
+	ctx, stop, release := onInterrupt(ctx, io)
+	defer release()
+	shown, err := f.metrics.open(io, 0)
+	if err != nil {
+		return err
+	}
+	defer shown.close(ctx, stop)
+	f.collector = shown.collector()
+	var errs []error
+	for trial := range f.trials {
+		for i, p := range all {
+			if f.trials > 1 && !f.quiet {
+				fmt.Fprintf(io.err, "trial %d of %d, %s\n", trial+1, f.trials, p.Name)
+			}
+			if len(p.Cases) > 0 {
+				err = calibrate(ctx, stop, f, p, io)
+			} else {
+				err = runProfile(ctx, stop, &f, p, f.dir(bases[i], trial), io)
+			}
+			errs = append(errs, f.named(err, p.Name, trial))
+			if code := exitCode(err); code == exitInterrupted || code == exitUsage {
+				return errors.Join(errs...) // the next would end likewise
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// runProfile runs one profile once and writes its result to dir.
+func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profiles.Profile, dir string, io streams) error {
+	// Before the run, so that half an hour of measuring does not end in an
+	// error about a path.
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
+	}
+	options := bench.Options{
+		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.collector,
+	}
+	var trace *traceFile
+	if f.record != "" {
+		var err error
+		if trace, err = newTraceFile(f.record); err != nil {
+			return err
+		}
+		defer trace.discard()
+		options.Record = trace.file
+	}
+	view := newView(io.err, p, f.quiet, f.plain)
+	options.Progress = view.update
+	options.Checkpoint = func(o *bench.Outcome) error { return checkpoint(dir, o) }
+	outcome, runErr := f.shards.run(ctx, options, dir)
+	view.close()
+	if outcome == nil {
+		_ = os.Remove(dir) // only if it is still empty
+		return runErr
+	}
+	// First of all: whoever reads the output may be gone, and what was measured
+	// cannot be had again. What can be written is, whatever else cannot.
+	saved := archive(dir, outcome)
+	out := io.out
+	var err error
+	if f.json {
+		err = outcome.Result.Write(out)
+		out = io.err // for what is not the result
+	} else {
+		err = report.Text(out, outcome.Result)
+	}
+	saved = unsaved(dir, saved, err == nil)
+	err = errors.Join(err, saved, f.extra.write(outcome.Result, out))
+	if trace != nil {
+		err = errors.Join(err, trace.keep(outcome, io))
+	}
+	if saved == nil && !f.json {
+		fmt.Fprintf(out, "\nresult in %s\n", dir)
+	}
+	if outcome.Part != nil && runErr == nil {
+		return err // the whole is judged, not a shard
+	}
+	return verdict(outcome.Result, runErr, err)
+}
+
+// verdict chooses what the run ends with: the failure to finish first, then a
+// failure to write, then whether the figures can be trusted, then whether they
+// are good, then whether all of them could be judged.
+func verdict(r *results.Result, runErr, writeErr error) error {
+	if runErr != nil || writeErr != nil {
+		return errors.Join(runErr, writeErr)
+	}
+	if r.Instrument.Bottleneck {
+		return errBottleneck
+	}
+	switch t := results.TallyOf(r.Thresholds); {
+	case t.Failed > 0:
+		return errThreshold
+	case t.NotEvaluated > 0:
+		return errUnjudged
+	}
+	return nil
+}
+
+// archive writes what a run leaves behind.
+func archive(dir string, o *bench.Outcome) error {
+	err := results.Save(dir, o.Result, o.Accounts)
+	if err == nil {
+		err = results.WriteFile(filepath.Join(dir, "report.txt"), func(w io.Writer) error { return report.Text(w, o.Result) })
+	}
+	if err == nil {
+		err = writePage(dir)
+	}
+	if err == nil && o.Part != nil {
+		err = results.SavePart(dir, o.Part)
+	}
+	return err
+}
+
+// checkpoint writes what a run that goes on has measured so far.
+func checkpoint(dir string, o *bench.Outcome) error {
+	return results.SaveCheckpoint(dir, o.Result, o.Part)
+}
+
+// unsaved adds to an error about the archive what is left of the run's figures.
+// printed says that they stand in the output.
+func unsaved(dir string, err error, printed bool) error {
+	if err == nil {
+		return nil
+	}
+	kept, loadErr := results.Load(dir)
+	switch {
+	case loadErr == nil && !kept.Checkpoint:
+		return fmt.Errorf("%w; %s is saved, and what else belongs to it is not whole", err, filepath.Join(dir, results.File))
+	case loadErr == nil:
+		err = fmt.Errorf("%w; %s is a checkpoint of some seconds before the end", err, filepath.Join(dir, results.File))
+	}
+	if printed {
+		return fmt.Errorf("%w; the figures above are not saved: free some space or choose another --out, and run again", err)
+	}
+	return fmt.Errorf("%w; the figures are not saved: free some space or choose another --out, and run again", err)
+}

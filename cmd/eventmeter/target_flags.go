@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eventmeter/eventmeter/profiles"
+)
+
+// loadProfile reads the profile with all overrides of the command line.
+func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
+	set := slices.Clone(f.set)
+	if f.upstream != "" {
+		set = append(set, "upstream.kind="+f.upstream)
+	}
+	if f.target.url != "" {
+		set = append(set, "target.url="+f.target.url)
+	}
+	over, err := f.target.commandOverride()
+	if err != nil {
+		return nil, err
+	}
+	set = append(set, over...)
+	if f.upstreamURL != "" {
+		o, err := upstreamOverride(f.upstreamURL, name, set)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		set = append(set, o)
+	}
+	p, err := profiles.Load(name, set)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if err := f.target.apply(&p.Target); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// upstreamOverride is the override that --upstream-url stands for with the kind
+// of upstream that the profile has.
+func upstreamOverride(url, profile string, set []string) (string, error) {
+	kind, err := profiles.UpstreamKind(profile, set)
+	if err != nil {
+		return "", err
+	}
+	switch kind {
+	case "inject", "replay":
+		return "upstream.admin=" + url, nil
+	case "http", "github", "slack", "stripe":
+		return "upstream." + kind + ".url=" + url, nil
+	}
+	return "", fmt.Errorf("--upstream-url: an upstream of kind %s has no URL; leave it away, or choose another kind with --upstream", kind)
+}
+
+// targetFlags are the flags that say where a server is and how it is met.
+type targetFlags struct {
+	url       string
+	command   string
+	headers   []string
+	tokens    []string
+	tokenFile string
+}
+
+func (t *targetFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringVarP(&t.url, "target", "t", "", "URL of the MCP endpoint")
+	fl.StringVar(&t.command, "command", "", "instead of --target: a program that speaks MCP over standard input and output, with its arguments")
+	fl.StringArrayVarP(&t.headers, "header", "H", nil, "header of every request, 'Name: value' (repeatable)")
+	fl.StringArrayVar(&t.tokens, "token", nil, "bearer token, one principal each (repeatable)")
+	fl.StringVar(&t.tokenFile, "token-file", "", "file of bearer tokens, one principal a line")
+}
+
+// commandOverride is the override that --command stands for.
+func (t *targetFlags) commandOverride() ([]string, error) {
+	if t.command == "" {
+		return nil, nil
+	}
+	if t.url != "" {
+		return nil, usageError{errors.New("--target and --command: give one of the two")}
+	}
+	text, err := json.Marshal(t.command) // which is YAML, too
+	return []string{"target.command=" + string(text)}, err
+}
+
+// apply puts the flags over what the profile says.
+func (t *targetFlags) apply(p *profiles.Target) error {
+	for _, h := range t.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return usageError{fmt.Errorf("--header %q: want 'Name: value'", h)}
+		}
+		if err := checkHeader(strings.TrimSpace(name), strings.TrimSpace(value)); err != nil {
+			return usageError{err}
+		}
+		if p.Headers == nil {
+			p.Headers = map[string]string{}
+		}
+		p.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	file := p.TokenFile
+	if t.tokenFile != "" {
+		file = t.tokenFile
+	}
+	if file != "" {
+		tokens, err := readTokens(file)
+		if err != nil {
+			return usageError{err}
+		}
+		p.Tokens = append(p.Tokens, tokens...)
+	}
+	for _, token := range t.tokens {
+		if err := checkToken("--token", token); err != nil {
+			return usageError{err}
+		}
+	}
+	p.Tokens = append(p.Tokens, t.tokens...)
+	p.TokenFile = "" // it is read, and a profile has either tokens or a file of them
+	return nil
+}
+
+func readTokens(name string) ([]string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("token file: %w", err)
+	}
+	defer f.Close()
+	var tokens []string
+	s := bufio.NewScanner(f)
+	for number := 1; s.Scan(); number++ {
+		line := strings.TrimSpace(s.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := checkToken(fmt.Sprintf("token file %s: line %d", name, number), line); err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, line)
+	}
+	if err := s.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("token file %s: a line is longer than %d KiB; put one token on each line", name, bufio.MaxScanTokenSize>>10)
+	} else if err != nil {
+		return nil, fmt.Errorf("token file %s: %w", name, err)
+	}
+	if len(tokens) == 0 {
+		return nil, fmt.Errorf("token file %s holds no token; put one on each line", name)
+	}
+	return tokens, nil
+}

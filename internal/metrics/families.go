@@ -1,0 +1,92 @@
+package metrics
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// LaneLabels are the labels of every metric of a lane, RunLabels those of every
+// metric of a run, ShardLabels those of one of its shards, SearchLabels those of
+// a search for the capacity. A metric may have more of its own, with values that
+// the program knows beforehand or the profile names.
+var (
+	LaneLabels   = []string{"system", "mode", "lane", "run"}
+	RunLabels    = []string{"run"}
+	ShardLabels  = []string{"run", "shard"}
+	SearchLabels = []string{"search"}
+)
+
+// oneLane is what the metrics of a lane are read from.
+type oneLane struct {
+	*sinks.LiveLane
+	*sinks.LaneDetail
+	own    Figures
+	alone  bool // it has its turn alone
+	health *Health
+}
+
+// wholeRun is what the metrics of a run are read from.
+type wholeRun struct {
+	Run
+	passes []Look
+	result *results.Result // nil until it is there
+	last   Figures         // of the upstream, with the result
+	done   bool
+}
+
+// emitter takes a value, and those of the labels that only this metric has.
+type emitter = func(v float64, labels ...string)
+
+// family is one metric: how it is called, and how it is read from an X.
+type family[X any] struct {
+	desc *prometheus.Desc
+	about
+	kind prometheus.ValueType
+	of   func(x *X, emit emitter)
+}
+
+// about is what a table of metrics says of one.
+type about struct {
+	name, kindName, help string
+	labels               []string // all
+	desc                 *prometheus.Desc
+}
+
+func aboutOf(base []string, kindName, name, help string, own []string) about {
+	labels := slices.Concat(base, own)
+	return about{name: name, kindName: kindName, help: help, labels: labels, desc: prometheus.NewDesc(name, help, labels, nil)}
+}
+
+func newFamily[X any](base []string, kind prometheus.ValueType, name, help string, own []string, of func(x *X, emit emitter)) family[X] {
+	a := aboutOf(base, map[prometheus.ValueType]string{counter: "counter", gauge: "gauge"}[kind], name, help, own)
+	return family[X]{about: a, desc: a.desc, kind: kind, of: of}
+}
+
+// described is what there is to know of every metric, in the order of the docs.
+func described() []about {
+	var out []about
+	out = appendAbout(out, laneFamilies, laneHistograms)
+	out = appendAbout(out, runFamilies, runHistograms)
+	out = appendAbout(out, shardFamilies, nil)
+	out = appendAbout(out, searchFamilies, nil)
+	return out
+}
+
+func appendAbout[X any](to []about, families []family[X], histograms []histogramFamily[X]) []about {
+	for _, f := range families {
+		to = append(to, f.about)
+	}
+	for _, h := range histograms {
+		to = append(to, h.about)
+	}
+	return to
+}

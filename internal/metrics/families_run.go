@@ -1,0 +1,293 @@
+package metrics
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// runFamilies are the metrics of each run.
+var runFamilies = slices.Concat(identityFamilies, phaseFamilies, firingFamilies, processFamilies)
+
+func ofRun(kind prometheus.ValueType, name, help string, of func(x *wholeRun, emit emitter), own ...string) family[wholeRun] {
+	return newFamily(RunLabels, kind, name, help, own, of)
+}
+
+// once is a metric that is there when the result is.
+func once(name, help string, of func(x *wholeRun) float64) family[wholeRun] {
+	return ofRun(gauge, name, help, func(x *wholeRun, emit emitter) {
+		if x.result != nil {
+			emit(of(x))
+		}
+	})
+}
+
+var identityFamilies = []family[wholeRun]{
+	ofRun(gauge, "eventmeter_run_info", "1, for each run that is shown. fleet is what all shards of a run have in common, and the run itself without; shard is the index of this one, or empty.",
+		func(x *wholeRun, emit emitter) {
+			emit(1, x.Profile, x.Version, x.Upstream, x.Schedule, x.Fleet, x.Shard)
+		},
+		"profile", "version", "upstream", "schedule", "fleet", "shard"),
+	ofRun(gauge, "eventmeter_run_start_timestamp_seconds", "When the run began.", func(x *wholeRun, emit emitter) { emit(seconds(x.Started)) }),
+	once("eventmeter_run_end_timestamp_seconds", "When the run was over. As all that follows from the result, it is there from then on.", func(x *wholeRun) float64 { return seconds(x.result.Finished) }),
+	once("eventmeter_run_partial", "1 when the run ended before its profile said so.", func(x *wholeRun) float64 { return truth(x.result.Partial) }),
+	once("eventmeter_run_bottleneck", "1 when the figures say more about the generator than about the target.", func(x *wholeRun) float64 { return truth(x.result.Instrument.Bottleneck) }),
+	ofRun(gauge, "eventmeter_run_warnings", "Warnings of the result, by their code.", func(x *wholeRun, emit emitter) {
+		if x.result == nil {
+			return
+		}
+		n := map[string]float64{}
+		for _, w := range x.result.Warnings {
+			n[w.Code]++
+		}
+		for code, v := range n {
+			emit(v, code)
+		}
+	}, "code"),
+	ofRun(gauge, "eventmeter_threshold_passed", "1 for a threshold of the profile that held, 0 for one that failed or was not evaluated. lane is empty where it is about the run.", func(x *wholeRun, emit emitter) {
+		x.eachThreshold(func(v *results.Verdict) { emit(truth(v.Passed), v.Threshold, v.Lane) })
+	}, "threshold", "lane"),
+	ofRun(gauge, "eventmeter_threshold_evaluated", "1 for a threshold of the profile that was evaluated, 0 for one that judged nothing: nothing was owed to the lane, or it heard nothing at all.", func(x *wholeRun, emit emitter) {
+		x.eachThreshold(func(v *results.Verdict) { emit(truth(v.NotEvaluated == ""), v.Threshold, v.Lane) })
+	}, "threshold", "lane"),
+}
+
+// eachThreshold gives every threshold once for each lane, where the run is over.
+func (x *wholeRun) eachThreshold(do func(*results.Verdict)) {
+	if x.result == nil {
+		return
+	}
+	seen := map[[2]string]bool{} // a profile may name one twice
+	for i := range x.result.Thresholds {
+		v := &x.result.Thresholds[i]
+		if key := [2]string{v.Threshold, v.Lane}; !seen[key] {
+			seen[key] = true
+			do(v)
+		}
+	}
+}
+
+var phaseFamilies = []family[wholeRun]{
+	ofRun(gauge, "eventmeter_phase", "1 for the phase that the run is in, 0 for the others: attach, wait (for other shards), warm-up, measure, drain, detach, done.", phases, "phase"),
+	ofRun(gauge, "eventmeter_phase_start_timestamp_seconds", "When a phase began. lane is empty unless lanes take turns.", func(x *wholeRun, emit emitter) {
+		x.eachPhase(func(p *Phase) { emit(seconds(p.Start), p.Lane, p.Name) })
+	}, "lane", "phase"),
+	ofRun(gauge, "eventmeter_phase_end_timestamp_seconds", "When a phase was over.", func(x *wholeRun, emit emitter) {
+		x.eachPhase(func(p *Phase) {
+			if !p.End.IsZero() {
+				emit(seconds(p.End), p.Lane, p.Name)
+			}
+		})
+	}, "lane", "phase"),
+	ofRun(counter, "eventmeter_bursts_total", "Bursts of the schedule that were due, warm-up included.", func(x *wholeRun, emit emitter) {
+		if x.Schedule != "burst" {
+			return
+		}
+		var n int64
+		for i := range x.passes {
+			n += x.passes[i].Bursts
+		}
+		emit(float64(n))
+	}),
+	ofRun(gauge, "eventmeter_burst_start_timestamp_seconds", "When the last burst of the schedule was due.", func(x *wholeRun, emit emitter) {
+		for i := len(x.passes) - 1; i >= 0; i-- {
+			if at := x.passes[i].Burst; !at.IsZero() {
+				emit(seconds(at))
+				return
+			}
+		}
+	}),
+}
+
+var firingFamilies = []family[wholeRun]{
+	ofShots("eventmeter_events_fired_total", "Measured events that were sent.", func(s *sinks.Shots) int64 { return s.Fired }),
+	ofRun(counter, "eventmeter_events_resolved_total", "Measured events by what became of them: accepted by the upstream, uncertain, or refused.",
+		func(x *wholeRun, emit emitter) {
+			s, _ := x.shots()
+			emit(float64(s.Accepted), "accepted")
+			emit(float64(s.Uncertain), "uncertain")
+			emit(float64(s.Refused), "refused")
+		}, "outcome"),
+	ofShots("eventmeter_events_dropped_total", "Measured shots that were due while every worker was busy, and were never sent.", func(s *sinks.Shots) int64 { return s.Dropped }),
+	ofRun(gauge, "eventmeter_events_pending", "Measured events that were sent and are not answered yet.", func(x *wholeRun, emit emitter) {
+		s, _ := x.shots()
+		emit(float64(s.Pending))
+	}),
+	ofRun(counter, "eventmeter_events_warmup_fired_total", "Events of the warm-up, which enter no figure.", func(x *wholeRun, emit emitter) {
+		_, w := x.shots()
+		emit(float64(w.Fired))
+	}),
+	ofRun(gauge, "eventmeter_upstream_figure", "What only one kind of upstream has, by its name and in its unit in result.json (upstream.figures).", func(x *wholeRun, emit emitter) {
+		for name, v := range x.upstream().Values {
+			emit(v, name)
+		}
+	}, "figure"),
+}
+
+// The processes in the order in which they are shown.
+var processes = []string{Generator, Target}
+
+var processFamilies = []family[wholeRun]{
+	ofRun(counter, "eventmeter_process_cpu_seconds_total", "CPU time of the generator and of the target, since each process started.",
+		func(x *wholeRun, emit emitter) {
+			x.usage(func(u Usage, process string) { emit(u.CPU, process) })
+		}, "process"),
+	ofRun(gauge, "eventmeter_process_resident_memory_bytes", "Resident memory of the generator and of the target.",
+		func(x *wholeRun, emit emitter) {
+			x.usage(func(u Usage, process string) { emit(float64(u.Memory), process) })
+		}, "process"),
+	ofRun(counter, "eventmeter_measured_cpu_seconds_total", "CPU time while the run fired and drained: of the generator, and of the target where it can be read.",
+		func(x *wholeRun, emit emitter) {
+			for _, process := range processes {
+				var sum float64
+				var known bool
+				for i := range x.passes {
+					v, ok := x.passes[i].Health.Used[process]
+					sum, known = sum+v, known || ok
+				}
+				if known {
+					emit(sum, process)
+				}
+			}
+		}, "process"),
+	ofRun(gauge, "eventmeter_process_resident_memory_max_bytes", "Largest resident memory while the run fired and drained.",
+		func(x *wholeRun, emit emitter) {
+			for _, process := range processes {
+				var most int64
+				var known bool
+				for i := range x.passes {
+					v, ok := x.passes[i].Health.Most[process]
+					most, known = max(most, v), known || ok
+				}
+				if known {
+					emit(float64(most), process)
+				}
+			}
+		}, "process"),
+	ofRun(gauge, "eventmeter_instrument_others_cores", "CPU time of all other processes of the machine over wall time, since firing began.", func(x *wholeRun, emit emitter) {
+		if x.result != nil {
+			emit(x.result.Instrument.Others)
+		} else if n := len(x.passes); n > 0 && x.passes[n-1].Health.Measured {
+			emit(x.passes[n-1].Health.Others)
+		}
+	}),
+	ofRun(gauge, "eventmeter_instrument_goroutines", "Goroutines of the generator.", func(x *wholeRun, emit emitter) {
+		if len(x.passes) > 0 {
+			emit(float64(x.passes[len(x.passes)-1].Health.Goroutines))
+		}
+	}),
+}
+
+var runHistograms = []histogramFamily[wholeRun]{
+	runHistogram("eventmeter_upstream_lag_seconds", "From intended until the upstream began to send, of measured events.", func(l *Look) sinks.Distribution { return l.Detail.FireLag }),
+	runHistogram("eventmeter_upstream_answer_seconds", "From sending until the upstream had answered, of measured events that were accepted.", func(l *Look) sinks.Distribution { return l.Detail.FireLatency }),
+	runHistogram("eventmeter_instrument_own_delay_seconds", "From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in a long run: the generator's own share in every latency.", func(l *Look) sinks.Distribution { return l.Health.OwnDelay }),
+	runHistogram("eventmeter_instrument_timer_lag_seconds", "How late a timer of 10 ms woke, in a long run of up to 100 ms.", func(l *Look) sinks.Distribution { return l.Health.TimerLag }),
+	runHistogram("eventmeter_instrument_gc_pause_seconds", "Stop-the-world pauses of the generator's garbage collector.", func(l *Look) sinks.Distribution { return l.Health.GCPauses }),
+	newHistogram(RunLabels, "eventmeter_upstream_figure_seconds", "Times that only one kind of upstream has, by their name in result.json (upstream.timings).", []string{"figure"},
+		func(x *wholeRun, emit func([]sinks.Distribution, ...string)) {
+			for name, d := range x.upstream().Timings {
+				emit([]sinks.Distribution{d}, name)
+			}
+		}),
+}
+
+func runHistogram(name, help string, of func(*Look) sinks.Distribution) histogramFamily[wholeRun] {
+	return newHistogram(RunLabels, name, help, nil, func(x *wholeRun, emit func([]sinks.Distribution, ...string)) {
+		all := make([]sinks.Distribution, len(x.passes))
+		for i := range x.passes {
+			all[i] = of(&x.passes[i])
+		}
+		emit(all)
+	})
+}
+
+func ofShots(name, help string, of func(*sinks.Shots) int64) family[wholeRun] {
+	return ofRun(counter, name, help, func(x *wholeRun, emit emitter) {
+		s, _ := x.shots()
+		emit(float64(of(&s)))
+	})
+}
+
+// Phases are the values of the label phase, in their order.
+var Phases = []string{"attach", "wait", "warm-up", "measure", "drain", "detach", PhaseDone}
+
+func phases(x *wholeRun, emit emitter) {
+	now := ""
+	x.eachPhase(func(p *Phase) { now = p.Name })
+	if x.done {
+		now = PhaseDone
+	}
+	for _, name := range Phases {
+		emit(truth(name == now), name)
+	}
+}
+
+// upstream is what the upstream has: one serves all passes.
+func (x *wholeRun) upstream() Figures {
+	switch {
+	case x.result != nil:
+		return x.last
+	case len(x.passes) == 0:
+		return Figures{}
+	}
+	return x.passes[len(x.passes)-1].Upstream
+}
+
+func (x *wholeRun) eachPhase(do func(*Phase)) {
+	for i := range x.passes {
+		for j := range x.passes[i].Phases {
+			do(&x.passes[i].Phases[j])
+		}
+	}
+}
+
+// turns tells whether lanes take turns.
+func (x *wholeRun) turns() bool {
+	turns := false
+	x.eachPhase(func(p *Phase) { turns = turns || p.Lane != "" })
+	return turns
+}
+
+// shots adds up the passes.
+func (x *wholeRun) shots() (measured, warmUp sinks.Shots) {
+	for i := range x.passes {
+		m, w := x.passes[i].Detail.Measured, x.passes[i].Detail.WarmUp
+		measured.Fired += m.Fired
+		measured.Accepted += m.Accepted
+		measured.Uncertain += m.Uncertain
+		measured.Refused += m.Refused
+		measured.Pending += m.Pending
+		measured.Dropped += m.Dropped
+		warmUp.Fired += w.Fired
+	}
+	return measured, warmUp
+}
+
+// usage calls f for each process that could be read, with the latest values.
+func (x *wholeRun) usage(f func(Usage, string)) {
+	if len(x.passes) == 0 {
+		return
+	}
+	h := &x.passes[len(x.passes)-1].Health
+	if h.Generator.OK {
+		f(h.Generator, Generator)
+	}
+	if h.Target.OK {
+		f(h.Target, Target)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// seconds is a time as metrics have it.
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

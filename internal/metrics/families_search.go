@@ -1,0 +1,130 @@
+package metrics
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// Search is one search for a capacity. Its methods do nothing on nil.
+type Search struct {
+	name, profile, axis string
+
+	mu    sync.Mutex
+	steps []results.CapacityStep
+	end   *results.Capacity
+}
+
+// Search adds a search. name is the same nowhere else. On nil it returns nil,
+// which is a search that nobody follows.
+func (c *Collector) Search(name, profile, axis string) *Search {
+	if c == nil {
+		return nil
+	}
+	s := &Search{name: strings.ToValidUTF8(name, "\uFFFD"), profile: profile, axis: axis}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.searches = append(c.searches, s)
+	return s
+}
+
+// Step adds a step that is over.
+func (s *Search) Step(step results.CapacityStep) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps = append(s.steps, step)
+}
+
+// Finish ends the search.
+func (s *Search) Finish(c *results.Capacity) {
+	if s == nil || c == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = c
+}
+
+func (s *Search) collect(to chan<- prometheus.Metric) {
+	s.mu.Lock()
+	x := Search{name: s.name, profile: s.profile, axis: s.axis, steps: append([]results.CapacityStep(nil), s.steps...), end: s.end}
+	s.mu.Unlock()
+	show(to, &x, searchFamilies, nil, x.name)
+}
+
+func ofSearch(name, help string, of func(x *Search, emit emitter), own ...string) family[Search] {
+	return newFamily(SearchLabels, gauge, name, help, own, of)
+}
+
+func ofStep(name, help string, of func(*results.CapacityStep) float64) family[Search] {
+	return ofSearch(name, help, func(x *Search, emit emitter) {
+		for i := range x.steps {
+			emit(of(&x.steps[i]), strconv.Itoa(x.steps[i].Number))
+		}
+	}, "step")
+}
+
+func ofEnd(name, help string, of func(*results.CapacityKnee) float64) family[Search] {
+	return ofSearch(name, help, func(x *Search, emit emitter) {
+		if x.end != nil {
+			emit(of(&x.end.Knee))
+		}
+	})
+}
+
+// searchFamilies are the metrics of searches for a capacity. They are told when
+// a step is over.
+var searchFamilies = []family[Search]{
+	ofSearch("eventmeter_capacity_info", "1, for each search that is shown. axis is rate, subscriptions or burst.", func(x *Search, emit emitter) { emit(1, x.profile, x.axis) }, "profile", "axis"),
+	ofSearch("eventmeter_capacity_step_info", "1, for each step: what it was for, and how it was judged (passed, failed, unclear or aside).", func(x *Search, emit emitter) {
+		for _, s := range x.steps {
+			emit(1, strconv.Itoa(s.Number), s.Purpose, s.Verdict)
+		}
+	}, "step", "purpose", "verdict"),
+	ofStep("eventmeter_capacity_step_load", "Load of a step, in the unit of the axis.", func(s *results.CapacityStep) float64 { return s.Load }),
+	ofStep("eventmeter_capacity_step_offered_rate", "Deliveries per second that were due in a step.", func(s *results.CapacityStep) float64 { return s.Offered }),
+	ofStep("eventmeter_capacity_step_achieved_rate", "Copies of events per second that came in a step.", func(s *results.CapacityStep) float64 { return s.Achieved }),
+	ofStep("eventmeter_capacity_step_expected", "Owed pairs of a step.", func(s *results.CapacityStep) float64 { return float64(s.Expected) }),
+	ofStep("eventmeter_capacity_step_lost", "Owed pairs of a step that never came.", func(s *results.CapacityStep) float64 { return float64(s.Lost) }),
+	ofStep("eventmeter_capacity_step_backlog_growth_rate", "Growth of what was owed and had not come, in deliveries per second.", func(s *results.CapacityStep) float64 { return s.Backlog.Growth }),
+	ofSearch("eventmeter_capacity_step_latency_seconds", "Latency from intended of a lane in a step, by figure: p50, p90, p99 or p999.", func(x *Search, emit emitter) {
+		for _, s := range x.steps {
+			for _, l := range s.Lanes {
+				q := l.FromIntended
+				if q.Count == 0 {
+					continue
+				}
+				for _, v := range []struct {
+					figure string
+					value  results.Nanos
+				}{{"p50", q.P50}, {"p90", q.P90}, {"p99", q.P99}, {"p999", q.P999}} {
+					emit(v.value.Duration().Seconds(), strconv.Itoa(s.Number), l.Name, l.Mode, v.figure)
+				}
+			}
+		}
+	}, "step", "lane", "mode", "figure"),
+	ofSearch("eventmeter_capacity_step_target_cpu_cores", "CPU time of the target over wall time in a step, where it is known.", func(x *Search, emit emitter) {
+		for _, s := range x.steps {
+			if s.Target != nil {
+				emit(s.Target.CPUShare, strconv.Itoa(s.Number))
+			}
+		}
+	}, "step"),
+	ofSearch("eventmeter_capacity_outcome", "1 for how the search ended: found, none, bound, instrument, exhausted or searching (broken off).", func(x *Search, emit emitter) {
+		if x.end != nil {
+			emit(1, x.end.Outcome)
+		}
+	}, "outcome"),
+	ofEnd("eventmeter_capacity_knee_load", "The largest load that met the level below all that did not; 0 when there is none.", func(k *results.CapacityKnee) float64 { return k.Load }),
+	ofEnd("eventmeter_capacity_knee_above_load", "The smallest load that did not meet the level; 0 when there is none.", func(k *results.CapacityKnee) float64 { return k.Above }),
+	ofEnd("eventmeter_capacity_knee_from_load", "Lower end of the knee's interval: no trial at or below it failed; 0 = open.", func(k *results.CapacityKnee) float64 { return k.From }),
+	ofEnd("eventmeter_capacity_knee_to_load", "Upper end of the knee's interval: no trial at or above it passed; 0 = open.", func(k *results.CapacityKnee) float64 { return k.To }),
+	ofEnd("eventmeter_capacity_knee_deliveries_rate", "Deliveries per second at the knee.", func(k *results.CapacityKnee) float64 { return k.Deliveries }),
+}

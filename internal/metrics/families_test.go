@@ -1,0 +1,269 @@
+package metrics
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// lookAt is a look with one lane that has delivered so much.
+func lookAt(lane, system string, delivered int64) Look {
+	return Look{Detail: sinks.Detail{
+		Live: sinks.Live{Lanes: []sinks.LiveLane{{Name: lane, Delivered: delivered, Open: 3}}, Measured: sinks.Shots{Fired: 7, Accepted: 5, Pending: 2}},
+		More: []sinks.LaneDetail{{System: system, Mode: eventmeter.Poll, Subscriptions: 3, Expected: delivered + 1, Foreign: 4}},
+	}}
+}
+
+func TestMetricsOfTurns(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	c, err := New(r, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := c.Begin(Run{ID: "ab", Fleet: "ab", Profile: "bad\xff", Schedule: "burst", Upstream: "inject", Started: time.Unix(50, 0)})
+	first := lookAt("a", "events", 10)
+	first.Phases = []Phase{{Name: "measure", Lane: "a", Start: time.Unix(60, 0), End: time.Unix(70, 500e6)}}
+	first.Bursts, first.Burst = 3, time.Unix(69, 0)
+	first.Health = Health{Measured: true, Used: map[string]float64{Generator: 2, Target: 1}, Most: map[string]int64{Target: 100}}
+	f.Pass(nil).Settle(&first)
+	second := lookAt("b", "sep-2549", 20)
+	second.Phases = []Phase{{Name: "attach", Lane: "b", Start: time.Unix(71, 0)}}
+	second.Bursts, second.Burst = 1, time.Unix(72, 0)
+	second.Health = Health{Measured: true, Goroutines: 9, Others: 0.25, Used: map[string]float64{Generator: 1, Target: 0.5}, Most: map[string]int64{Target: 300}}
+	second.Own = []Figures{{Values: map[string]float64{"usesServed": 4, "ttlMs": 1500, "clientHours": 0.5, "fetchesExpired": 2}}}
+	second.Upstream = Figures{Values: map[string]float64{"retries": 6}}
+	p := f.Pass(func() Look { return second })
+	want := map[string]float64{
+		`eventmeter_run_info{fleet="ab",profile="bad ",run="ab",schedule="burst",shard="",upstream="inject",version=""}`: 1,
+		`eventmeter_run_start_timestamp_seconds{run="ab"}`:                                                               50,
+		`eventmeter_phase{phase="attach",run="ab"}`:                                                                      1,
+		`eventmeter_phase_start_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                                    60,
+		`eventmeter_phase_end_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                                      70.5,
+		`eventmeter_phase_start_timestamp_seconds{lane="b",phase="attach",run="ab"}`:                                     71,
+		`eventmeter_bursts_total{run="ab"}`:                                                                              4,
+		`eventmeter_burst_start_timestamp_seconds{run="ab"}`:                                                             72,
+		`eventmeter_events_fired_total{run="ab"}`:                                                                        14,
+		`eventmeter_events_resolved_total{outcome="uncertain",run="ab"}`:                                                 2, // of the pass that is over
+		`eventmeter_events_pending{run="ab"}`:                                                                            2,
+		`eventmeter_measured_cpu_seconds_total{process="target",run="ab"}`:                                               1.5,
+		`eventmeter_process_resident_memory_max_bytes{process="target",run="ab"}`:                                        300,
+		`eventmeter_turn_cpu_seconds_total{lane="a",mode="poll",run="ab",system="events"}`:                               1,
+		`eventmeter_turn_cpu_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                             0.5,
+		`eventmeter_instrument_goroutines{run="ab"}`:                                                                     9,
+		`eventmeter_instrument_others_cores{run="ab"}`:                                                                   0.25,
+		`eventmeter_upstream_figure{figure="retries",run="ab"}`:                                                          6,
+		`eventmeter_subscriptions_open{lane="a",mode="poll",run="ab",system="events"}`:                                   0, // it is over
+		`eventmeter_subscriptions_open{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                 3,
+		`eventmeter_figure{figure="ttlMs",lane="b",mode="poll",run="ab",system="sep-2549"}`:                              1500,
+		`eventmeter_list_ttl_seconds{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                   1.5,
+		`eventmeter_list_client_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                          1800,
+		`eventmeter_list_uses_total{lane="b",mode="poll",outcome="served",run="ab",system="sep-2549"}`:                   4,
+		`eventmeter_list_fetches_total{lane="b",mode="poll",reason="expired",run="ab",system="sep-2549"}`:                2,
+		`eventmeter_deliveries_expected_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                          21,
+	}
+	expect(t, r, want)
+	absent(t, r, `eventmeter_phase_end_timestamp_seconds{lane="b"`, "eventmeter_run_partial", "eventmeter_threshold_passed", `eventmeter_list_uses_total{lane="a"`)
+
+	// A counter does not fall, whatever is owed no more.
+	second.Detail.More[0].Expected = 19
+	expect(t, r, map[string]float64{`eventmeter_deliveries_expected_total{lane="b",mode="poll",run="ab",system="sep-2549"}`: 21})
+
+	p.Settle(nil)
+	f.Finish(&results.Result{
+		Finished: time.Unix(80, 0), Partial: true, Instrument: results.Instrument{Bottleneck: true, Others: 0.5},
+		Warnings:   []results.Warning{{Code: "churn"}, {Code: "churn"}},
+		Thresholds: []results.Verdict{{Threshold: "*.late == 0", Lane: "a", Passed: true}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "c", NotEvaluated: "nothing was owed"}},
+	}, Figures{Values: map[string]float64{"retries": 8}})
+	expect(t, r, map[string]float64{
+		`eventmeter_phase{phase="done",run="ab"}`:                                   1,
+		`eventmeter_events_resolved_total{outcome="uncertain",run="ab"}`:            4,
+		`eventmeter_events_pending{run="ab"}`:                                       0,
+		`eventmeter_run_end_timestamp_seconds{run="ab"}`:                            80,
+		`eventmeter_run_partial{run="ab"}`:                                          1,
+		`eventmeter_run_bottleneck{run="ab"}`:                                       1,
+		`eventmeter_run_warnings{code="churn",run="ab"}`:                            2,
+		`eventmeter_threshold_passed{lane="a",run="ab",threshold="*.late == 0"}`:    1,
+		`eventmeter_threshold_passed{lane="b",run="ab",threshold="*.late == 0"}`:    0,
+		`eventmeter_threshold_passed{lane="c",run="ab",threshold="*.late == 0"}`:    0,
+		`eventmeter_threshold_evaluated{lane="b",run="ab",threshold="*.late == 0"}`: 1,
+		`eventmeter_threshold_evaluated{lane="c",run="ab",threshold="*.late == 0"}`: 0,
+		`eventmeter_instrument_others_cores{run="ab"}`:                              0.5,
+		`eventmeter_upstream_figure{figure="retries",run="ab"}`:                     8,
+	})
+}
+
+// absent looks for series that should not be there.
+func absent(t *testing.T, r prometheus.Gatherer, beginnings ...string) {
+	t.Helper()
+	for series := range gathered(t, r) {
+		for _, b := range beginnings {
+			if strings.HasPrefix(series, b) {
+				t.Errorf("there is %s", series)
+			}
+		}
+	}
+}
+
+func TestMetricsOfShards(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	c, err := New(r, Options{Keep: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Begin(Run{ID: "forgotten"})
+	f := c.Begin(Run{ID: "ab-1", Fleet: "ab", Shard: "1"})
+	l := lookAt("a", "events", 10)
+	f.Pass(func() Look { return l })
+	want := map[string]float64{
+		`eventmeter_shard_up{run="ab",shard="1"}`:                       1,
+		`eventmeter_shard_subscriptions_open{run="ab",shard="1"}`:       3,
+		`eventmeter_shard_deliveries_total{run="ab",shard="1"}`:         10,
+		`eventmeter_shard_deliveries_foreign_total{run="ab",shard="1"}`: 4,
+		`eventmeter_shard_events_fired_total{run="ab",shard="1"}`:       7,
+	}
+	expect(t, r, want)
+	absent(t, r, `eventmeter_run_info{fleet=""`)
+	f.Shards(func() []Shard { return []Shard{{Index: "0"}, ShardOf("1", true, []Look{l, l})} })
+	want[`eventmeter_shard_up{run="ab",shard="0"}`] = 0
+	want[`eventmeter_shard_deliveries_total{run="ab",shard="1"}`] = 20
+	want[`eventmeter_shard_deliveries_foreign_total{run="ab",shard="1"}`] = 8
+	want[`eventmeter_shard_events_fired_total{run="ab",shard="1"}`] = 14
+	want[`eventmeter_shard_subscriptions_open{run="ab",shard="1"}`] = 6
+	expect(t, r, want)
+}
+
+func TestMetricsOfASearch(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	c, err := New(r, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.Search("now-find", "find", "rate")
+	s.Step(results.CapacityStep{
+		Number: 1, Purpose: "bracket", Verdict: "failed", Load: 40, Offered: 200, Achieved: 150, Expected: 100, Lost: 3,
+		Lanes:  []results.CapacityStepLane{{Name: "a", Mode: "push", FromIntended: results.Quantiles{Count: 97, P99: results.Nanos(250 * time.Millisecond)}}, {Name: "idle", Mode: "push"}},
+		Target: &results.Process{CPUShare: 0.75},
+	})
+	want := map[string]float64{
+		`eventmeter_capacity_info{axis="rate",profile="find",search="now-find"}`:                                 1,
+		`eventmeter_capacity_step_info{purpose="bracket",search="now-find",step="1",verdict="failed"}`:           1,
+		`eventmeter_capacity_step_load{search="now-find",step="1"}`:                                              40,
+		`eventmeter_capacity_step_offered_rate{search="now-find",step="1"}`:                                      200,
+		`eventmeter_capacity_step_achieved_rate{search="now-find",step="1"}`:                                     150,
+		`eventmeter_capacity_step_lost{search="now-find",step="1"}`:                                              3,
+		`eventmeter_capacity_step_latency_seconds{figure="p99",lane="a",mode="push",search="now-find",step="1"}`: 0.25,
+		`eventmeter_capacity_step_target_cpu_cores{search="now-find",step="1"}`:                                  0.75,
+	}
+	expect(t, r, want)
+	absent(t, r, "eventmeter_capacity_knee", "eventmeter_capacity_outcome", `eventmeter_capacity_step_latency_seconds{figure="p99",lane="idle"`)
+	s.Finish(&results.Capacity{Outcome: "found", Knee: results.CapacityKnee{Load: 20, Above: 40, From: 10, To: 50, Deliveries: 99}})
+	expect(t, r, map[string]float64{
+		`eventmeter_capacity_outcome{outcome="found",search="now-find"}`: 1,
+		`eventmeter_capacity_knee_load{search="now-find"}`:               20,
+		`eventmeter_capacity_knee_above_load{search="now-find"}`:         40,
+		`eventmeter_capacity_knee_from_load{search="now-find"}`:          10,
+		`eventmeter_capacity_knee_to_load{search="now-find"}`:            50,
+		`eventmeter_capacity_knee_deliveries_rate{search="now-find"}`:    99,
+	})
+}
+
+// TestNobodyFollows runs through everything without a collector.
+func TestNobodyFollows(*testing.T) {
+	var c *Collector
+	f := c.Begin(Run{})
+	f.Shards(nil)
+	f.Pass(nil).Settle(nil)
+	f.Finish(nil, Figures{})
+	s := c.Search("", "", "")
+	s.Step(results.CapacityStep{})
+	s.Finish(nil)
+}
+
+func TestLooksAddUp(t *testing.T) {
+	d := func(low, count int) sinks.Distribution {
+		return sinks.Distribution{Buckets: []sinks.Bucket{{Low: time.Duration(low), High: time.Duration(low + 1), Count: int64(count)}}, Count: int64(count)}
+	}
+	a, b := lookAt("a", "events", 10), lookAt("a", "events", 5)
+	a.Phases = []Phase{{Name: "attach"}, {Name: "measure"}}
+	b.Phases = []Phase{{Name: "attach"}}
+	b.Burst, b.Bursts = time.Unix(5, 0), 2
+	a.Own = []Figures{{Values: map[string]float64{"uses": 2, "ttlMs": 5}, Timings: map[string]sinks.Distribution{"fetch": d(10, 1)}}}
+	b.Own = []Figures{{Values: map[string]float64{"uses": 3, "ttlMs": 4, "fetches": 1}, Timings: map[string]sinks.Distribution{"fetch": d(20, 2)}}}
+	a.Health = Health{Goroutines: 1, Used: map[string]float64{Generator: 1, Target: 3}, OwnDelay: d(10, 1), Generator: Usage{CPU: 1, OK: true}}
+	b.Health = Health{Goroutines: 2, Used: map[string]float64{Generator: 2, Target: 2}, OwnDelay: d(10, 4), Generator: Usage{CPU: 2, OK: true}, Target: Usage{CPU: 9, OK: true}, Measured: true}
+	before := mustJSON(t, a)
+	sum := a.Clone()
+	sum.Add(&b)
+	if after := mustJSON(t, a); after != before {
+		t.Errorf("adding to a clone changed\n%s to\n%s", before, after)
+	}
+	if n := sum.Detail.Lanes[0].Delivered; n != 15 {
+		t.Errorf("%d delivered", n)
+	}
+	if n := sum.Detail.More[0].Expected; n != 17 {
+		t.Errorf("%d expected", n)
+	}
+	if len(sum.Phases) != 1 || sum.Bursts != 2 || sum.Burst != b.Burst {
+		t.Errorf("phases %v, %d bursts, the last at %v", sum.Phases, sum.Bursts, sum.Burst)
+	}
+	if want := map[string]float64{"uses": 5, "ttlMs": 5, "fetches": 1}; !reflect.DeepEqual(sum.Own[0].Values, want) {
+		t.Errorf("figures are %v, want %v", sum.Own[0].Values, want)
+	}
+	if got := sum.Own[0].Timings["fetch"]; got.Count != 3 || len(got.Buckets) != 2 {
+		t.Errorf("fetches took %+v", got)
+	}
+	h := sum.Health
+	if h.Goroutines != 3 || h.Used[Generator] != 3 || h.Used[Target] != 3 || h.Generator.CPU != 3 || h.Target.CPU != 9 || !h.Measured {
+		t.Errorf("health is %+v", h)
+	}
+	if got := h.OwnDelay; got.Count != 5 || len(got.Buckets) != 1 || got.Buckets[0].Count != 5 {
+		t.Errorf("own delays are %+v", got)
+	}
+	// Looks pass between processes.
+	var back Look
+	if err := json.Unmarshal([]byte(mustJSON(t, sum)), &back); err != nil {
+		t.Fatal(err)
+	}
+	if mustJSON(t, back) != mustJSON(t, sum) || math.Abs(float64(back.Detail.Lanes[0].Delivered)-15) > 0 {
+		t.Errorf("%s came back as %s", mustJSON(t, sum), mustJSON(t, back))
+	}
+}
+
+func mustJSON(t *testing.T, l Look) string {
+	t.Helper()
+	text, err := json.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestAFrozenPass is not looked at, and shows what was seen last until it is
+// settled.
+func TestAFrozenPass(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	c, err := New(r, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := c.Begin(Run{ID: "ab"})
+	l := lookAt("a", "events", 10)
+	p := f.Pass(func() Look { return l })
+	const series = `eventmeter_deliveries_total{lane="a",mode="poll",run="ab",system="events"}`
+	expect(t, r, map[string]float64{series: 10})
+	p.Freeze()
+	l = lookAt("a", "events", 12)
+	expect(t, r, map[string]float64{series: 10})
+	last := lookAt("a", "events", 11)
+	p.Settle(&last)
+	expect(t, r, map[string]float64{series: 11})
+}

@@ -1,0 +1,92 @@
+package metrics
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// histogramFamily is a histogram: how it is called, and how it is read. What is
+// emitted at once is added up.
+type histogramFamily[X any] struct {
+	desc *prometheus.Desc
+	about
+	of func(x *X, emit func(from []sinks.Distribution, labels ...string))
+}
+
+func newHistogram[X any](base []string, name, help string, own []string, of func(x *X, emit func([]sinks.Distribution, ...string))) histogramFamily[X] {
+	a := aboutOf(base, "histogram", name, help, own)
+	return histogramFamily[X]{about: a, desc: a.desc, of: of}
+}
+
+const (
+	// nativeSchema is the resolution of native histograms: sixteen buckets to
+	// a power of two, each 4.4 % wide, so that a quantile is off by that at the
+	// most.
+	nativeSchema = 4
+	perOctave    = 1 << nativeSchema
+	// zeroWidth is what counts as zero; nothing that is measured is that short.
+	zeroWidth = 1e-12
+)
+
+// classicBounds are the upper bounds of the classic buckets, in seconds.
+var classicBounds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+// middle is the value that a bucket of the ledger counts as, in seconds. The
+// bucket is a thousandth of it wide, so that neither the sum nor the bucket
+// that it is moved to suffers.
+func middle(b sinks.Bucket) float64 {
+	return time.Duration((int64(b.Low)+int64(b.High))/2 + 1).Seconds()
+}
+
+// histogram makes one metric of the distributions: a native histogram, with
+// classic buckets beside it.
+func histogram(desc *prometheus.Desc, from []sinks.Distribution, labels ...string) prometheus.Metric {
+	native := map[int]int64{}
+	classic := make([]uint64, len(classicBounds))
+	var count uint64
+	var sum float64
+	for _, d := range from {
+		for _, b := range d.Buckets {
+			v := middle(b)
+			native[int(math.Ceil(math.Log2(v)*perOctave))] += b.Count
+			if i, _ := slices.BinarySearch(classicBounds, v); i < len(classic) {
+				classic[i] += uint64(b.Count)
+			}
+			count += uint64(b.Count)
+			sum += v * float64(b.Count)
+		}
+	}
+	m, err := prometheus.NewConstNativeHistogram(desc, count, sum, native, nil, 0, nativeSchema, zeroWidth, time.Time{}, labels...)
+	if err != nil {
+		return prometheus.NewInvalidMetric(desc, err)
+	}
+	return twofold{Metric: m, classic: classic}
+}
+
+// twofold is a native histogram with classic buckets.
+type twofold struct {
+	prometheus.Metric
+	classic []uint64 // counts, not cumulative
+}
+
+// Write implements [prometheus.Metric].
+func (m twofold) Write(to *dto.Metric) error {
+	if err := m.Metric.Write(to); err != nil {
+		return err
+	}
+	h := to.Histogram
+	h.CreatedTimestamp = nil // it is not known when the first sample came
+	var sum uint64
+	for i, n := range m.classic {
+		sum += n
+		cumulative, bound := sum, classicBounds[i]
+		h.Bucket = append(h.Bucket, &dto.Bucket{CumulativeCount: &cumulative, UpperBound: &bound})
+	}
+	return nil
+}

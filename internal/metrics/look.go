@@ -1,0 +1,171 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// Look is one look at a pass of a run. It belongs to whoever asked for it, and
+// passes between processes as JSON.
+type Look struct {
+	Detail sinks.Detail
+	// Phases are those that were begun, in their order.
+	Phases []Phase
+	// Bursts is how many bursts of the schedule were due, and Burst when the
+	// last of them was.
+	Bursts int64
+	Burst  time.Time
+	// Own are the figures that only the systems of the lanes have, in the order
+	// of the lanes; it may be nil. Upstream are those of the upstream.
+	Own      []Figures
+	Upstream Figures
+	Health   Health
+}
+
+// Phase is one phase of a pass. End is zero while it lasts. Lane is set where
+// lanes take turns.
+type Phase struct {
+	Name, Lane string
+	Start, End time.Time
+}
+
+// Figures are what only one system or upstream has, by the names in the result.
+type Figures struct {
+	Values  map[string]float64
+	Timings map[string]sinks.Distribution
+}
+
+// Health is how the instrument fares.
+type Health struct {
+	// Generator and Target are processes as they are now.
+	Generator, Target Usage
+	// Goroutines of the generator.
+	Goroutines int64
+	// Measured is false until firing begins; then the rest is known.
+	Measured bool
+	// Used is the CPU time, in seconds, that the generator took since firing
+	// began, and the target where it can be read. Most is the largest resident
+	// memory, in bytes.
+	Used map[string]float64
+	Most map[string]int64
+	// Others is the CPU time of all other processes of the machine since then,
+	// over wall time.
+	Others float64
+	// OwnDelay, TimerLag and GCPauses are as in the result.
+	OwnDelay, TimerLag, GCPauses sinks.Distribution
+}
+
+// Usage is what a process has used. CPU is in seconds since it started, Memory
+// its resident bytes. OK is false when it cannot be read.
+type Usage struct {
+	CPU    float64
+	Memory int64
+	OK     bool
+}
+
+// The processes of a run, as the label process has them.
+const (
+	Generator = "generator"
+	Target    = "target"
+)
+
+// Add adds the look of another shard at the same pass. The phase is that of the
+// shard that is furthest behind; a figure that cannot be added is the largest.
+func (l *Look) Add(m *Look) {
+	l.Detail.Add(&m.Detail)
+	if len(m.Phases) < len(l.Phases) {
+		l.Phases = m.Phases
+	}
+	l.Bursts = max(l.Bursts, m.Bursts)
+	if m.Burst.After(l.Burst) {
+		l.Burst = m.Burst
+	}
+	for i := range min(len(l.Own), len(m.Own)) {
+		l.Own[i] = l.Own[i].plus(m.Own[i])
+	}
+	l.Upstream = l.Upstream.plus(m.Upstream)
+	l.Health.add(&m.Health)
+}
+
+// plus returns the sum; it shares nothing that is written with f or g.
+func (f Figures) plus(g Figures) Figures {
+	out := Figures{Values: maps.Clone(f.Values), Timings: maps.Clone(f.Timings)}
+	for name, v := range g.Values {
+		if out.Values == nil {
+			out.Values = map[string]float64{}
+		}
+		if old, had := out.Values[name]; had {
+			v = together(name, old, v)
+		}
+		out.Values[name] = v
+	}
+	for name, d := range g.Timings {
+		if out.Timings == nil {
+			out.Timings = map[string]sinks.Distribution{}
+		}
+		out.Timings[name] = out.Timings[name].Plus(d)
+	}
+	return out
+}
+
+// notSums are the figures that are no counts, so that of two shards the larger
+// one is shown until the merged result says what they are together.
+var notSums = map[string]bool{
+	"avoidedShare": true, "bytesPerClientHour": true, "herdExpired": true, "herdChanged": true, "fetchRatePeak": true, "ttlMs": true,
+	"detachedMax": true, "observedMost": true, "statusBytesPerRequest": true,
+}
+
+func together(name string, a, b float64) float64 {
+	switch {
+	case notSums[name]:
+		return max(a, b)
+	case name == "observedLeast":
+		return min(a, b)
+	}
+	return a + b
+}
+
+func (h *Health) add(m *Health) {
+	h.Generator = h.Generator.plus(m.Generator)
+	if !h.Target.OK {
+		h.Target = m.Target // it is one process, which both have seen
+	}
+	h.Goroutines += m.Goroutines
+	h.Measured = h.Measured || m.Measured
+	used, most := map[string]float64{}, map[string]int64{}
+	for _, from := range []*Health{h, m} {
+		for name, v := range from.Used {
+			if name == Generator {
+				used[name] += v
+			} else {
+				used[name] = max(used[name], v)
+			}
+		}
+		for name, v := range from.Most {
+			if name == Generator {
+				most[name] += v
+			} else {
+				most[name] = max(most[name], v)
+			}
+		}
+	}
+	h.Used, h.Most = used, most
+	h.Others = max(h.Others, m.Others)
+	h.OwnDelay, h.TimerLag, h.GCPauses = h.OwnDelay.Plus(m.OwnDelay), h.TimerLag.Plus(m.TimerLag), h.GCPauses.Plus(m.GCPauses)
+}
+
+func (u Usage) plus(v Usage) Usage {
+	return Usage{CPU: u.CPU + v.CPU, Memory: u.Memory + v.Memory, OK: u.OK || v.OK}
+}
+
+// Clone returns a look that [Look.Add] may change.
+func (l *Look) Clone() Look {
+	out := *l
+	out.Detail.Lanes = slices.Clone(l.Detail.Lanes)
+	out.Detail.More = slices.Clone(l.Detail.More)
+	out.Own = slices.Clone(l.Own)
+	return out
+}

@@ -1,0 +1,155 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/promtest"
+)
+
+// TestPushes has both ways out bring what a gatherer has, and the same.
+func TestPushes(t *testing.T) {
+	for name, way := range map[string]struct {
+		receiver func(testing.TB) *promtest.Receiver
+		start    func(PushOptions) (*Pusher, error)
+		labels   string // of every series, beside its own
+	}{
+		"remote write": {promtest.RemoteWrite, func(o PushOptions) (*Pusher, error) { return StartRemoteWrite(o), nil }, `job="test",`},
+		"otlp":         {promtest.OTLP, StartOTLP, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registry, _, p := follow(t, history(t))
+			p.Settle(nil)
+			to := way.receiver(t)
+			w, err := way.start(PushOptions{URL: to.URL, Every: time.Hour, From: registry, Job: "test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(to.Pushes(t)); n != 1 {
+				t.Errorf("%d pushes, want that of the end", n)
+			}
+			last := to.Last(t)
+			want := gathered(t, registry)
+			for series, v := range want {
+				series = strings.Replace(series, "{", "{"+way.labels, 1)
+				if math.IsNaN(v) { // a histogram
+					continue
+				}
+				if got, ok := last.Values[sorted(series)]; !ok || got != v {
+					t.Errorf("%s is %v (there: %v), want %v", series, got, ok, v)
+				}
+			}
+			h := last.Histograms[sorted("eventmeter_latency_from_sent_seconds"+strings.Replace(ofLane, "{", "{"+way.labels, 1)+"}")]
+			if h.Count != 2 || h.Schema != nativeSchema || math.Abs(h.Sum-0.022) > 0.0001 {
+				t.Errorf("the histogram is %+v, want 3 ms and 19 ms", h)
+			}
+			for _, q := range []struct{ q, want float64 }{{0.5, 0.003}, {0.99, 0.019}} {
+				if got := h.Quantile(q.q); got < q.want || got > q.want*1.045 {
+					t.Errorf("quantile %v is %v, want %v and no more than a bucket above", q.q, got, q.want)
+				}
+			}
+			if name == "remote write" { // its receivers may know no native histograms
+				for le, want := range map[string]float64{"0.0025": 0, "0.005": 1, "0.025": 2, "+Inf": 2} {
+					series := sorted("eventmeter_latency_from_sent_seconds_bucket" + strings.Replace(ofLane, "{", "{"+way.labels, 1) + `,le="` + le + `"}`)
+					if got, ok := last.Values[series]; !ok || got != want {
+						t.Errorf("%s is %v (there: %v), want %v", series, got, ok, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestPushesThatFail(t *testing.T) {
+	registry, _, _ := follow(t, history(t))
+	refuse := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no room left", http.StatusInsufficientStorage)
+	}))
+	defer refuse.Close()
+	w := StartRemoteWrite(PushOptions{URL: refuse.URL, Every: time.Hour, From: registry, Job: "test"})
+	want := "remote write to " + refuse.URL + ": 507 Insufficient Storage no room left; the end of the run is missing there"
+	if err := w.Close(); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	o, err := StartOTLP(PushOptions{URL: refuse.URL + "/v1/metrics", Every: time.Hour, From: registry, Job: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Close(); err == nil || !strings.HasPrefix(err.Error(), "OTLP to "+refuse.URL) || !strings.Contains(err.Error(), "507") {
+		t.Errorf("OTLP: %v", err)
+	}
+}
+
+// TestPasswordsAreNotShown, which a URL may have.
+func TestPasswordsAreNotShown(t *testing.T) {
+	registry, _, _ := follow(t, history(t))
+	nobody := PushOptions{URL: "http://someone:secret@127.0.0.1:1/push", Every: time.Hour, From: registry, Job: "test"}
+	o, err := StartOTLP(nobody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*Pusher{o, StartRemoteWrite(nobody)} {
+		if err := p.Close(); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "someone") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPushersKeepCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		p := startPushing("there", time.Second, func(context.Context) error {
+			if n++; n <= 2 {
+				return errors.New("no")
+			}
+			return nil
+		}, func() {})
+		time.Sleep(3500 * time.Millisecond)
+		err := p.Close()
+		if n != 4 || err == nil || err.Error() != "there: 2 pushes failed; the last one, with all totals, did not" {
+			t.Errorf("%d pushes, %v", n, err)
+		}
+	})
+}
+
+// TestCloseDoesNotWaitForAPush that hangs: it is broken off, and the last one
+// has its own time.
+func TestCloseDoesNotWaitForAPush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPushing("there", time.Second, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, func() {})
+		time.Sleep(1500 * time.Millisecond)
+		began := time.Now()
+		if err := p.Close(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != pushTimeout {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestOTLPEndpoint(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://127.0.0.1:4318":        "http://127.0.0.1:4318/v1/metrics",
+		"https://there/":               "https://there/v1/metrics",
+		"http://there/otlp/v1/metrics": "http://there/otlp/v1/metrics",
+		"127.0.0.1:4318":               "",
+		"grpc://127.0.0.1:4317":        "",
+		"http://":                      "",
+	} {
+		got, err := OTLPEndpoint(text)
+		if got != want || (err == nil) == (want == "") {
+			t.Errorf("%s is %q, %v; want %q", text, got, err, want)
+		}
+	}
+}

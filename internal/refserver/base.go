@@ -1,0 +1,213 @@
+package refserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// base is the ordinary MCP server behind the face: handshake, discovery, tools,
+// resources and prompts, all by the SDK.
+type base struct {
+	server   *mcp.Server
+	sessions *sessions
+	// The SDK's handler is either stateless (modern) or keeps sessions
+	// (legacy), so there is one of each over the same server.
+	modern, legacy http.Handler
+}
+
+// postMessage is the argument of the tool post_message.
+type postMessage struct {
+	Channel string `json:"channel" jsonschema:"the channel to post to"`
+	Text    string `json:"text" jsonschema:"the message"`
+}
+
+type posted struct {
+	EventID string `json:"eventId" jsonschema:"the event that was published for it"`
+}
+
+func newBase(s *Server) *base {
+	caps := &mcp.ServerCapabilities{
+		// The SDK's type has no member for events, so the capability is
+		// advertised where the protocol puts what it does not know.
+		Experimental: map[string]any{"events": map[string]any{"listChanged": true}},
+	}
+	caps.AddExtension(smitheryExtension, map[string]any{})
+	server := mcp.NewServer(&mcp.Implementation{Name: "eventmeter-target", Version: "0.1"}, &mcp.ServerOptions{
+		Instructions: "A reference server for load tests of event delivery.",
+		Capabilities: caps,
+		Logger:       s.opts.Logger,
+		SetCacheable: s.lists.cacheable(),
+	})
+	mcp.AddTool(server, &mcp.Tool{Name: "post_message", Description: "Posts a message to a channel, which publishes a chat.message event."},
+		func(_ context.Context, _ *mcp.CallToolRequest, in postMessage) (*mcp.CallToolResult, posted, error) {
+			data, err := json.Marshal(in)
+			if err != nil {
+				return nil, posted{}, err
+			}
+			id, err := s.Publish("chat.message", data)
+			return nil, posted{EventID: id}, err
+		})
+	mcp.AddTool(server, &mcp.Tool{Name: "server_stats", Description: "Counters of this server."},
+		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, Stats, error) {
+			return nil, s.Stats(), nil
+		})
+	addWork(server)
+	server.AddResource(&mcp.Resource{URI: "info://server", Name: "server", MIMEType: "application/json", Description: "What this server offers."},
+		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			names := make([]string, 0, len(s.broker.order))
+			for _, t := range s.broker.order {
+				names = append(names, t.kind.name)
+			}
+			text, err := json.Marshal(map[string]any{"name": "eventmeter-target", "events": names})
+			if err != nil {
+				return nil, fmt.Errorf("info: %w", err)
+			}
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, MIMEType: "application/json", Text: string(text)}}}, nil
+		})
+	server.AddPrompt(&mcp.Prompt{Name: "summary", Description: "Asks for a summary of a channel.", Arguments: []*mcp.PromptArgument{{Name: "channel", Required: true}}},
+		func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{
+				Role: "user", Content: &mcp.TextContent{Text: "Summarise the channel " + r.Params.Arguments["channel"] + "."},
+			}}}, nil
+		})
+	s.resources.describe(server)
+	get := func(*http.Request) *mcp.Server { return server }
+	options := mcp.StreamableHTTPOptions{JSONResponse: true, Logger: s.opts.Logger, DisableLocalhostProtection: true}
+	stateless := options
+	stateless.Stateless = true
+	return &base{
+		server:   server,
+		sessions: &sessions{owners: make(map[string]string), most: max(minSessions, s.opts.MaxSubscriptions)},
+		modern:   mcp.NewStreamableHTTPHandler(get, &stateless),
+		legacy:   mcp.NewStreamableHTTPHandler(get, &options),
+	}
+}
+
+// serve hands a request to the SDK's handler of its era and learns from the
+// answer which sessions there are.
+func (b *base) serve(w http.ResponseWriter, r *http.Request, principal string) {
+	if r.Header.Get(headerVersion) >= modernVersion {
+		b.modern.ServeHTTP(w, r)
+		return
+	}
+	session := r.Header.Get(headerSession)
+	if session == "" && r.Method == http.MethodPost {
+		if !b.sessions.reserve() {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, fmt.Sprintf("%d sessions are open, which is the limit; end some with DELETE", b.sessions.most), http.StatusServiceUnavailable)
+			return
+		}
+		defer b.sessions.unreserve()
+	}
+	watch := &sessionWatch{ResponseWriter: w, sessions: b.sessions, principal: principal}
+	b.legacy.ServeHTTP(watch, r)
+	if r.Method == http.MethodDelete && session != "" {
+		b.sessions.drop(session)
+	}
+}
+
+// close ends every session, and with it the streams that wait on one.
+func (b *base) close() {
+	for session := range b.server.Sessions() {
+		_ = session.Close() // a session that is already gone is fine
+	}
+}
+
+// sessions are the legacy sessions that were handed out, with their principal:
+// the SDK has no way to ask its handler for one.
+type sessions struct {
+	mu     sync.RWMutex
+	owners map[string]string
+	// most bounds the sessions; opening are those that the SDK is about to make.
+	most, opening int
+	// resumable holds those whose client can resume requests.
+	resumable map[string]bool
+}
+
+// minSessions is how many sessions there may be at least, however few
+// subscriptions are allowed.
+const minSessions = 1000
+
+// reserve makes room for a session. unreserve follows it when the session is
+// there, or will not be.
+func (s *sessions) reserve() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.owners)+s.opening >= s.most {
+		return false
+	}
+	s.opening++
+	return true
+}
+
+func (s *sessions) unreserve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening--
+}
+
+func (s *sessions) owner(id string) (principal string, known bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	principal, known = s.owners[id]
+	return principal, known
+}
+
+func (s *sessions) add(id, principal string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owners[id] = principal
+}
+
+func (s *sessions) drop(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.owners, id)
+	delete(s.resumable, id)
+}
+
+// sessionWatch notes the session id of an answer before the client sees it.
+type sessionWatch struct {
+	http.ResponseWriter
+	sessions  *sessions
+	principal string
+	seen      bool
+}
+
+func (w *sessionWatch) note() {
+	if w.seen {
+		return
+	}
+	w.seen = true
+	if id := w.Header().Get(headerSession); id != "" {
+		w.sessions.add(id, w.principal)
+	}
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *sessionWatch) WriteHeader(status int) {
+	w.note()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *sessionWatch) Write(b []byte) (int, error) {
+	w.note()
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush implements [http.Flusher].
+func (w *sessionWatch) Flush() {
+	w.note()
+	if f, ok := w.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Unwrap lets [http.ResponseController] reach what is beneath.
+func (w *sessionWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }

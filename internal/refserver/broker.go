@@ -1,0 +1,126 @@
+package refserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+)
+
+// ErrUnknownEvent is wrapped by [Server.Publish] when the name is not one of
+// the catalogue.
+var ErrUnknownEvent = errors.New("unknown event type")
+
+// ErrTooLarge is wrapped by [Server.Publish] when the data exceeds 256 KiB, the
+// draft's bound for a webhook body.
+var ErrTooLarge = errors.New("event data too large")
+
+const maxData = 256<<10 - 1024 // room for the Occurrence around the data
+
+// broker is the set of topics. It is safe for concurrent use.
+type broker struct {
+	topics map[string]*topic // fixed
+	order  []*topic
+	// misfortune is nil without faults. With them, each mode has topics of its
+	// own, in its stage, and those above stay empty.
+	misfortune *misfortune
+	forget     func() // see faults.Forget
+	ids        atomic.Uint64
+	overflow   atomic.Int64
+	published  atomic.Int64
+}
+
+// newBroker opens empty topics. The epoch enters every cursor, so that a cursor
+// of an earlier life is recognised.
+func newBroker(opts Options, started time.Time) *broker {
+	b := &broker{topics: make(map[string]*topic)}
+	epoch := strconv.FormatInt(started.UnixNano(), 36)
+	kinds := catalog()
+	if opts.TypesEvery > 0 {
+		kinds = append(kinds, seasonal)
+	}
+	for _, kind := range kinds {
+		t := newTopic(kind, epoch, opts, &b.overflow)
+		b.topics[kind.name] = t
+		b.order = append(b.order, t)
+	}
+	return b
+}
+
+func (b *broker) nextID() string {
+	return string(strconv.AppendUint([]byte("e-"), b.ids.Add(1), 10))
+}
+
+// in returns a topic as a mode sees it, nil where there is none.
+func (b *broker) in(mode eventmeter.Mode, name string) *topic {
+	if b.misfortune != nil {
+		return b.misfortune.stages[mode].topics[name]
+	}
+	return b.topics[name]
+}
+
+// everywhere are all topics that events are delivered from.
+func (b *broker) everywhere() []*topic {
+	if b.misfortune == nil {
+		return b.order
+	}
+	var all []*topic
+	for _, mode := range modes {
+		for _, t := range b.misfortune.stages[mode].topics {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// strike gives each mode topics of its own, on which faults are committed.
+func (b *broker) strike(m *misfortune, opts Options, epoch string, forget func()) {
+	for _, mode := range modes {
+		g := &stage{mode: mode, all: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}, waiting: map[uint16]int{}}
+		for _, t := range b.order {
+			g.topics[t.kind.name] = newTopic(t.kind, epoch, opts, &b.overflow)
+		}
+		m.stages[mode] = g
+	}
+	b.misfortune, b.forget = m, forget
+}
+
+// publish checks and publishes one event and returns its id.
+func (b *broker) publish(name string, data []byte) (string, error) {
+	t := b.topics[name]
+	if t == nil || t.withdrawn.Load() {
+		return "", fmt.Errorf("publish %q: %w", name, ErrUnknownEvent)
+	}
+	if len(data) > maxData {
+		return "", fmt.Errorf("publish %s: %d bytes of data, at most %d: %w", name, len(data), maxData, ErrTooLarge)
+	}
+	key, err := t.kind.keyOf(data)
+	if err != nil {
+		return "", fmt.Errorf("publish %s: %w", name, err)
+	}
+	// A line break inside the data would end a line of a stream's frame.
+	if bytes.ContainsAny(data, "\r\n") {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, data); err != nil {
+			return "", fmt.Errorf("publish %s: %w", name, err)
+		}
+		data = compact.Bytes()
+	}
+	b.published.Add(1)
+	if b.misfortune == nil {
+		return t.publish(b.nextID, key, data).id, nil
+	}
+	b.misfortune.begin(time.Now(), b.forget)
+	id, kept := b.nextID(), bytes.Clone(data)
+	// Systems without faults of their own read what everybody reads otherwise.
+	t.publish(func() string { return id }, key, kept)
+	for _, mode := range modes {
+		b.misfortune.stages[mode].put(name, id, key, kept)
+	}
+	return id, nil
+}

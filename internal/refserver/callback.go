@@ -1,0 +1,263 @@
+package refserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// The failures of a callback, as deliveryStatus.lastError and the reason of
+// -32015 spell them. addressRefused is only a reason.
+const (
+	failRefused    = "connection_refused"
+	failTimeout    = "timeout"
+	failTLS        = "tls_error"
+	fail4xx        = "http_4xx"
+	fail5xx        = "http_5xx"
+	failChallenge  = "challenge_failed"
+	addressRefused = "address_refused"
+)
+
+// errAddress is wrapped by the dialer when a callback's address is not public.
+var errAddress = errors.New("the address is not public")
+
+const maxReply = 64 << 10 // bytes of a callback's answer that are read
+
+// message is one webhook message, ready to be posted.
+type message struct {
+	url            *url.URL
+	subscriptionID string
+	id             string
+	body           []byte
+	keys           []*standardwebhooks.Webhook // the newest first
+	sign           string                      // how a fault signs it, "" = rightly
+}
+
+// poster posts webhook messages over connections that it keeps.
+type poster struct {
+	transport http.RoundTripper
+	timeout   time.Duration
+}
+
+func newPoster(opts Options) (*poster, error) {
+	roots, err := callbackRoots(opts)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: opts.AckTimeout, KeepAlive: 30 * time.Second}
+	if !opts.AllowPrivateCallbacks {
+		// Here, where the name is resolved already: what a name resolved to
+		// when the subscription was made says nothing about now.
+		dialer.Control = refusePrivate
+	}
+	return &poster{timeout: opts.AckTimeout, transport: &http.Transport{
+		DialContext:           dialer.DialContext,
+		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: opts.CallbackInsecure, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1024)},
+		TLSHandshakeTimeout:   opts.AckTimeout,
+		MaxIdleConnsPerHost:   opts.Senders,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    true,
+		ResponseHeaderTimeout: opts.AckTimeout,
+	}}, nil
+}
+
+func callbackRoots(opts Options) (*x509.CertPool, error) {
+	if opts.CallbackCAFile == "" {
+		return opts.CallbackRoots, nil
+	}
+	pem, err := os.ReadFile(opts.CallbackCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("target: CallbackCAFile: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if opts.CallbackRoots != nil {
+		pool = opts.CallbackRoots.Clone()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("target: CallbackCAFile: %s holds no certificate in PEM", opts.CallbackCAFile)
+	}
+	return pool, nil
+}
+
+// post signs a message for this very moment and posts it. Redirects are not
+// followed. failure is "" when the answer was 2xx.
+func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte, failure string) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	now := time.Now()
+	var signatures strings.Builder
+	for i, key := range m.keys {
+		if i > 0 {
+			signatures.WriteByte(' ')
+		}
+		signature, err := key.Sign(m.id, now, m.body)
+		if err != nil {
+			return 0, nil, failRefused
+		}
+		signatures.WriteString(signature)
+	}
+	body := m.body
+	r := (&http.Request{
+		Method: http.MethodPost, URL: m.url, Host: m.url.Host, ContentLength: int64(len(body)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(bytes.NewReader(body)),
+		// Lets the transport repeat a post on a fresh connection when the
+		// receiver closed the kept one before it read anything.
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+		Header: http.Header{
+			"Content-Type": {"application/json"},
+			"User-Agent":   {"eventmeter-target/0.1"},
+			// As the standard spells them; net/http sends them so.
+			standardwebhooks.HeaderWebhookID:        {m.id},
+			standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
+			standardwebhooks.HeaderWebhookSignature: {signatures.String()},
+			"X-MCP-Subscription-Id":                 {m.subscriptionID},
+		},
+	}).WithContext(ctx)
+	if m.sign != "" {
+		m.missign(r.Header, now)
+	}
+	resp, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return 0, nil, failureOf(err)
+	}
+	defer resp.Body.Close()
+	reply, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil && resp.StatusCode/100 == 2 {
+		return resp.StatusCode, nil, failureOf(err)
+	}
+	switch {
+	case resp.StatusCode/100 == 2:
+		return resp.StatusCode, reply, ""
+	case resp.StatusCode >= 500:
+		return resp.StatusCode, reply, fail5xx
+	}
+	return resp.StatusCode, reply, fail4xx
+}
+
+func (p *poster) close() {
+	if t, ok := p.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// failureOf puts a transport error into one of the draft's words. What fits
+// none is connection_refused: there was no connection to speak of.
+func failureOf(err error) string {
+	var network net.Error
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	switch {
+	case errors.Is(err, errAddress):
+		return addressRefused
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return failTimeout
+	case errors.As(err, &certificate), errors.As(err, &record), errors.As(err, &alert), strings.Contains(err.Error(), "tls: "):
+		return failTLS
+	}
+	return failRefused
+}
+
+// lastError is how deliveryStatus spells a failure: the draft's list has no word
+// for an address that is not called.
+func lastError(failure string) string {
+	if failure == addressRefused {
+		return failRefused
+	}
+	return failure
+}
+
+// refusePrivate is a dialer's control function: it sees the address that is
+// about to be dialled.
+func refusePrivate(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil || !isPublic(to.Addr()) {
+		return fmt.Errorf("%s: %w", address, errAddress)
+	}
+	return nil
+}
+
+// notPublic are the networks of the IANA special-purpose address registries that
+// a callback has no business with and that the netip predicates leave out. Of
+// IPv6, they are those within global unicast (2000::/3); isPublic refuses
+// everything outside it.
+var notPublic = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),       // this network
+	netip.MustParsePrefix("100.64.0.0/10"),   // shared by carriers
+	netip.MustParsePrefix("192.0.0.0/24"),    // IETF protocol assignments
+	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
+	netip.MustParsePrefix("192.31.196.0/24"), // AS112
+	netip.MustParsePrefix("192.52.193.0/24"), // AMT
+	netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays, deprecated
+	netip.MustParsePrefix("192.175.48.0/24"), // AS112
+	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
+	netip.MustParsePrefix("198.51.100.0/24"), // documentation
+	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
+	netip.MustParsePrefix("240.0.0.0/4"),     // reserved
+
+	netip.MustParsePrefix("2001::/23"),         // IETF protocol assignments, with Teredo, benchmarks and ORCHID
+	netip.MustParsePrefix("2001:db8::/32"),     // documentation
+	netip.MustParsePrefix("2002::/16"),         // 6to4, which holds an IPv4 address
+	netip.MustParsePrefix("2620:4f:8000::/48"), // AS112
+	netip.MustParsePrefix("3fff::/20"),         // documentation
+}
+
+// globalUnicast is the only part of IPv6 that is assigned to public hosts. Outside
+// it are, among others, IPv4-compatible addresses (::/96), those that are translated to
+// IPv4 (64:ff9b::/96, 64:ff9b:1::/48), discard-only (100::/64), SRv6 (5f00::/16), unique local
+// (fc00::/7), link-local (fe80::/10) and site-local ones (fec0::/10).
+var globalUnicast = netip.MustParsePrefix("2000::/3")
+
+func isPublic(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+		return false
+	}
+	if ip.Is6() && !globalUnicast.Contains(ip) {
+		return false
+	}
+	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// parseCallback checks a callback's URL.
+func parseCallback(raw string) (*url.URL, *rpcError) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Hostname() == "":
+		return nil, invalidParams("delivery.url is not a URL")
+	case u.Scheme != "https":
+		return nil, invalidParams("delivery.url must be https")
+	case u.User != nil:
+		return nil, invalidParams("delivery.url must not hold credentials")
+	}
+	u.Fragment = ""
+	return u, nil
+}
+
+// parseSecret checks a signing secret: whsec_ and the base64 of 24 to 64 bytes.
+func parseSecret(secret string) ([]byte, *rpcError) {
+	text, ok := strings.CutPrefix(secret, "whsec_")
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
+		return nil, invalidParams("delivery.secret must be whsec_ and the base64 of 24 to 64 bytes")
+	}
+	return key, nil
+}

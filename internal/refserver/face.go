@@ -1,0 +1,231 @@
+package refserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	modernVersion = "2026-07-28"
+	maxBody       = 1 << 20 // bytes of a request body
+
+	headerVersion = "MCP-Protocol-Version"
+	headerMethod  = "Mcp-Method"
+	headerSession = "Mcp-Session-Id"
+)
+
+// face is the MCP endpoint: it answers the methods of the systems and hands all
+// else to the SDK.
+type face struct {
+	server    *Server
+	base      *base
+	supported []string
+}
+
+// ServeHTTP implements [http.Handler].
+func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/mcp" {
+		http.NotFound(w, r)
+		return
+	}
+	if !hostAllowed(r) {
+		http.Error(w, fmt.Sprintf("Forbidden: Host %q is not loopback", r.Host), http.StatusForbidden)
+		return
+	}
+	if !originAllowed(r) {
+		http.Error(w, fmt.Sprintf("Forbidden: Origin %q is not loopback", r.Header.Get("Origin")), http.StatusForbidden)
+		return
+	}
+	principal, ok := f.admit(w, r)
+	if !ok {
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		f.post(w, r, principal)
+	case http.MethodGet:
+		// The stream of a session, on which list_changed goes.
+		var leave func()
+		w, leave = f.server.audience.join(w, nil)
+		defer leave()
+		defer f.server.lists.attend(w, r.Header.Get(headerSession))()
+		f.server.resources.stream(w, r, principal, func(w http.ResponseWriter, r *http.Request) { f.base.serve(w, r, principal) })
+	default:
+		f.base.serve(w, r, principal)
+		if r.Method == http.MethodDelete {
+			f.server.resources.drop(r.Header.Get(headerSession))
+			f.server.lists.forget(r.Header.Get(headerSession))
+		}
+	}
+}
+
+// admit finds out who asks. It answers those who may not, or whose session is
+// not theirs, and returns false.
+func (f *face) admit(w http.ResponseWriter, r *http.Request) (principal string, ok bool) {
+	principal = bearer(r)
+	if !f.server.admits(principal) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
+		http.Error(w, "Unauthorized: want a known bearer token", http.StatusUnauthorized)
+		return "", false
+	}
+	if session := r.Header.Get(headerSession); session != "" {
+		owner, known := f.base.sessions.owner(session)
+		switch {
+		case !known:
+			http.Error(w, "session not found", http.StatusNotFound)
+			return "", false
+		case owner != principal:
+			http.Error(w, "the session is another principal's", http.StatusForbidden)
+			return "", false
+		}
+	}
+	return principal, true
+}
+
+// post finds out whose message it is: that of one of the systems, or the SDK's.
+func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			http.Error(w, fmt.Sprintf("request body exceeds %d bytes", tooLarge.Limit), http.StatusRequestEntityTooLarge)
+		}
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if f.server.opts.SSEAnswers {
+		sse := &sseAnswer{ResponseWriter: w, server: f.server}
+		defer sse.end()
+		w = sse
+	}
+	w, done := advertise(w, body)
+	defer done()
+	if e, ours := f.server.resources.takes(body); ours {
+		f.serveEvents(w, r, e, principal)
+		return
+	}
+	if f.serveResumable(w, r, body, principal) {
+		return
+	}
+	body, answered := f.serveLists(w, r, body, principal)
+	if answered {
+		return
+	}
+	if !mayBeOurs(body) {
+		f.base.serve(w, r, principal)
+		return
+	}
+	var e envelope
+	if err := json.Unmarshal(body, &e); err != nil || !isOurs(e.Method) {
+		if err == nil && e.Method == methodListen && asksForTypes(e.Params) {
+			f.listen(w, r, e, principal)
+			return
+		}
+		f.base.serve(w, r, principal)
+		return
+	}
+	f.serveEvents(w, r, e, principal)
+}
+
+// serveEvents checks what the base protocol asks of every request and then
+// does the call.
+func (f *face) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
+	if !isJSON(r) {
+		http.Error(w, "Content-Type must be 'application/json'", http.StatusUnsupportedMediaType)
+		return
+	}
+	if !validID(e.ID) {
+		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
+		return
+	}
+	modern, status, wrong := f.era(r.Header, e)
+	if wrong != nil {
+		writeRPCError(w, status, e.ID, wrong)
+		return
+	}
+	f.server.do(w, r, &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal})
+}
+
+// era tells which of the two protocol eras a request belongs to, and checks
+// that a modern one's headers mirror its body.
+func (f *face) era(h http.Header, e envelope) (modern bool, status int, wrong *rpcError) {
+	header, meta := h.Get(headerVersion), requestMeta(e.Params)
+	mismatch := func(format string, args ...any) (bool, int, *rpcError) {
+		return true, http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + fmt.Sprintf(format, args...)}
+	}
+	for _, version := range []string{header, meta} {
+		if version != "" && !slices.Contains(f.supported, version) {
+			return true, http.StatusBadRequest, &rpcError{
+				Code: codeUnsupportedVersion, Message: "Unsupported protocol version",
+				Data: map[string]any{"supported": f.supported, "requested": version},
+			}
+		}
+	}
+	switch {
+	case header < modernVersion && meta == "":
+		return false, 0, nil
+	case header == "":
+		return mismatch("%s is required beside %s", headerVersion, protocolVersionKey)
+	case meta == "":
+		return true, http.StatusBadRequest, invalidParams("_meta lacks %s", protocolVersionKey)
+	case header != meta:
+		return mismatch("%s %q does not match %q of the body", headerVersion, header, meta)
+	}
+	switch method := h.Get(headerMethod); method {
+	case e.Method:
+	case "":
+		return mismatch("%s is required", headerMethod)
+	default:
+		return mismatch("%s %q does not match method %q of the body", headerMethod, method, e.Method)
+	}
+	return true, 0, nil
+}
+
+// hostAllowed keeps a web page that rebinds its name to loopback away from a
+// server that listens there.
+func hostAllowed(r *http.Request) bool {
+	return !onLoopback(r) || isLoopback(r.Host)
+}
+
+// originAllowed keeps pages of other sites away from a server that listens on
+// loopback. Pages of this machine may ask.
+func originAllowed(r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 || !onLoopback(r) {
+		return true
+	}
+	u, err := url.Parse(origins[0])
+	return err == nil && len(origins) == 1 && isLoopback(u.Host)
+}
+
+// onLoopback tells whether a request came in by loopback.
+func onLoopback(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && local != nil && isLoopback(local.String())
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.Trim(address, "[]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// supportedVersions is what the SDK speaks; events/* speaks the same.
+func supportedVersions() []string { return mcp.SupportedProtocolVersions() }

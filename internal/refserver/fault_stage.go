@@ -1,0 +1,316 @@
+package refserver
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+)
+
+// flushAfter is how long an event that is held back for those after it waits
+// when none come any more.
+const flushAfter = 2 * time.Second
+
+// refusalPause is what a refusal that passes asks the client to wait.
+const refusalPause = 20 * time.Millisecond
+
+// misfortune is everything that faults need. A server without faults has none.
+type misfortune struct {
+	spec   faults.Spec
+	stages map[eventmeter.Mode]*stage
+	agenda *agenda
+
+	mu    sync.Mutex
+	first time.Time // of the first event; zero before
+	done  map[string]int64
+	calls map[string]uint32 // subscriptions asked for by system and mode, for refusals
+}
+
+// modes are the delivery modes, in the order in which events reach them.
+var modes = []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook}
+
+func newMisfortune(spec faults.Spec, a *agenda) *misfortune {
+	return &misfortune{spec: spec, agenda: a, stages: map[eventmeter.Mode]*stage{}, done: map[string]int64{}, calls: map[string]uint32{}}
+}
+
+// count notes that a fault was committed.
+func (m *misfortune) count(f faults.Fault, mode eventmeter.Mode) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done[string(mode)+"."+string(f.Kind)]++
+}
+
+// countIn notes that a fault was committed in a system of its own.
+func (m *misfortune) countIn(system string, f faults.Fault) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done[system+"."+string(f.Kind)]++
+}
+
+func (m *misfortune) executed() map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.done)
+}
+
+// begin notes the first event, from which stall and forget count. forget is
+// called when it is time for it.
+func (m *misfortune) begin(now time.Time, forget func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.first.IsZero() {
+		return
+	}
+	m.first = now
+	if f, ok := m.spec.Server(faults.Forget, ""); ok {
+		m.agenda.at(now.Add(f.At), forget)
+	}
+}
+
+// stalledUntil is when the stall that goes on at now ends; zero when none does.
+func (m *misfortune) stalledUntil(now time.Time) time.Time {
+	if m == nil {
+		return time.Time{}
+	}
+	f, ok := m.spec.Server(faults.Stall, "")
+	if !ok {
+		return time.Time{}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from := m.first.Add(f.At)
+	if m.first.IsZero() || now.Before(from) || !now.Before(from.Add(f.For)) {
+		return time.Time{}
+	}
+	return from.Add(f.For)
+}
+
+// refuses counts a subscription that is asked for and says whether and how it
+// is refused.
+func (m *misfortune) refuses(system string, mode eventmeter.Mode) *rpcError {
+	if m == nil {
+		return nil
+	}
+	f, ok := m.spec.Server(faults.Refuse, mode)
+	if !ok {
+		return nil
+	}
+	m.mu.Lock()
+	key := system + " " + string(mode)
+	m.calls[key]++
+	hit := m.calls[key]%f.Every == 0
+	m.mu.Unlock()
+	if !hit {
+		return nil
+	}
+	m.count(f, mode)
+	wrong := &rpcError{Code: f.Code, Message: "refused by a fault"}
+	if f.Passing() {
+		wrong.Data = map[string]any{"limit": "subscriptions", "retryAfterMs": refusalPause.Milliseconds()}
+	}
+	return wrong
+}
+
+// has returns the fault of a kind that concerns the whole server.
+func (m *misfortune) has(kind faults.Kind, mode eventmeter.Mode) (faults.Fault, bool) {
+	if m == nil {
+		return faults.Fault{}, false
+	}
+	return m.spec.Server(kind, mode)
+}
+
+// stage commits the event faults of one mode, which has topics of its own: what
+// happens to an event happens to it for every subscriber of the mode alike.
+type stage struct {
+	mode   eventmeter.Mode
+	all    *misfortune
+	topics map[string]*topic
+	newID  func() string
+
+	mu      sync.Mutex
+	held    map[uint16][]*heldBack // by source
+	last    map[uint16]time.Time   // when the newest event of a source is due
+	waiting map[uint16]int         // how many of a source are delayed
+	allowed time.Time              // when a throttle lets the next event through
+}
+
+// heldBack is an event that waits for others of its source to pass it.
+type heldBack struct {
+	left int
+	emit func()
+	out  bool
+}
+
+// put takes an event that was just injected.
+func (g *stage) put(name, id, key string, data []byte) {
+	now := time.Now()
+	stamp, probed := eventmeter.FindStamp(data)
+	var f faults.Fault
+	if probed {
+		var hit bool
+		if f, hit = g.all.spec.Event(g.mode, stamp); hit {
+			g.all.count(f, g.mode)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	due := g.due(now, f, stamp)
+	// A delay reorders nothing within a source: what comes behind a delayed
+	// event waits for it, even if that is overdue.
+	if last := g.last[stamp.Source]; due.Before(last) {
+		due = last.Add(time.Microsecond)
+	}
+	delayed := due.After(now) || g.waiting[stamp.Source] > 0
+	if delayed {
+		g.last[stamp.Source] = due
+		g.waiting[stamp.Source]++
+	}
+	emit := func() { g.append(g.topics[name], f, id, key, data) }
+	pass := func() {
+		if f.Kind == faults.Reorder {
+			h := &heldBack{left: f.By, emit: emit}
+			g.held[stamp.Source] = append(g.held[stamp.Source], h)
+			g.all.agenda.at(time.Now().Add(flushAfter), func() { g.flush(h) })
+			return
+		}
+		emit()
+		g.passed(stamp.Source)
+	}
+	if !delayed {
+		pass()
+		return
+	}
+	g.all.agenda.at(due, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.waiting[stamp.Source]--
+		pass()
+	})
+}
+
+// due is when an event is let through, as far as its own faults go.
+func (g *stage) due(now time.Time, f faults.Fault, stamp eventmeter.Stamp) time.Time {
+	due := now
+	if until := g.all.stalledUntil(now); until.After(due) {
+		due = until
+	}
+	if f.Kind == faults.Delay {
+		due = due.Add(f.DelayOf(stamp))
+	}
+	if t, ok := g.all.spec.Server(faults.Throttle, g.mode); ok {
+		if g.allowed.After(due) {
+			due = g.allowed
+		}
+		g.allowed = due.Add(pace(t))
+	}
+	return due
+}
+
+// throttled is how long it takes until everything is let through that a
+// throttle holds back now, 0 when that is nothing.
+func (m *misfortune) throttled(mode eventmeter.Mode, now time.Time) time.Duration {
+	t, ok := m.has(faults.Throttle, mode)
+	if !ok {
+		return 0
+	}
+	g := m.stages[mode]
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return max(0, g.allowed.Sub(now)-pace(t)) // the newest was let in one pace before
+}
+
+// pace is the time between two events that a throttle lets through.
+func pace(t faults.Fault) time.Duration {
+	return time.Duration(float64(time.Second) / t.PerSecond)
+}
+
+// passed lets go of what waited for an event of the source. g.mu is held.
+func (g *stage) passed(source uint16) {
+	list := g.held[source]
+	for _, h := range list {
+		if h.left--; h.left == 0 && !h.out {
+			h.out = true
+			h.emit()
+		}
+	}
+	g.held[source] = slices.DeleteFunc(list, func(h *heldBack) bool { return h.out })
+}
+
+func (g *stage) flush(h *heldBack) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !h.out {
+		h.out = true
+		h.emit()
+	}
+}
+
+// append puts an event into its topic, as its fault wants it.
+func (g *stage) append(t *topic, f faults.Fault, id, key string, data []byte) {
+	same := func() string { return id }
+	switch f.Kind {
+	case faults.Drop:
+	case faults.Announce:
+		t.publishGap(same, key)
+	case faults.Duplicate:
+		t.publish(same, key, data)
+		t.publish(same, key, data)
+	case faults.Reid:
+		t.publish(same, key, data)
+		t.publish(g.newID, key, data)
+	case faults.Misdeliver:
+		t.publish(same, key, data)
+		if other, ok := t.otherKey(key); ok {
+			t.publish(same, other, data)
+		}
+	case faults.UTF8:
+		broken := append(slices.Clone(data[:len(data)-1]), ",\"broken\":\"\xff\xfe\"}"...)
+		t.publish(same, key, broken)
+	case faults.Malformed, faults.Drip, faults.Oversize, faults.Cut, faults.Signature, faults.Repeat:
+		t.publishFaulty(same, key, data, f)
+	default:
+		t.publish(same, key, data)
+	}
+}
+
+// plan is what GET /faults prints.
+type plan struct {
+	Spec   string        `json:"spec"`
+	Faults []plannedHits `json:"faults"`
+	// Executed counts what was committed so far, by mode and kind.
+	Executed map[string]int64 `json:"executed"`
+}
+
+// plannedHits are the sequence numbers that one fault hits in one mode and source.
+type plannedHits struct {
+	Fault  string          `json:"fault"`
+	Mode   eventmeter.Mode `json:"mode"`
+	Source uint16          `json:"source"`
+	Seqs   []uint32        `json:"seqs"`
+}
+
+// plan lists what is hit of the sequence numbers 1 to upTo of each source.
+func (m *misfortune) plan(sources int, upTo uint32) plan {
+	p := plan{Faults: []plannedHits{}, Executed: map[string]int64{}}
+	if m == nil {
+		return p
+	}
+	p.Spec, p.Executed = m.spec.String(), m.executed()
+	for _, mode := range modes {
+		for source := range sources {
+			hits := map[string][]uint32{}
+			for seq := uint32(1); seq <= upTo; seq++ {
+				if f, ok := m.spec.Event(mode, eventmeter.Stamp{Source: uint16(source), Seq: seq}); ok {
+					hits[f.String()] = append(hits[f.String()], seq)
+				}
+			}
+			for _, name := range slices.Sorted(maps.Keys(hits)) {
+				p.Faults = append(p.Faults, plannedHits{Fault: name, Mode: mode, Source: uint16(source), Seqs: hits[name]})
+			}
+		}
+	}
+	return p
+}

@@ -1,0 +1,357 @@
+package faults
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+)
+
+// ErrSpec is wrapped by every error about a specification.
+var ErrSpec = errors.New("bad fault")
+
+// Load reads a specification from a file, if there is one of that name, or
+// from the text itself.
+func Load(fileOrSpec string) (Spec, error) {
+	if text, err := os.ReadFile(fileOrSpec); err == nil {
+		s, err := Parse(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", fileOrSpec, err)
+		}
+		return s, nil
+	}
+	return Parse(fileOrSpec)
+}
+
+// Parse reads faults with semicolons or line breaks between them:
+//
+//	drop(every=10, offset=3); delay(uniform=40ms..60ms, rate=1, mode=push)
+//
+// What follows a # is a comment. Every key may stand once.
+func Parse(text string) (Spec, error) {
+	var s Spec
+	for n, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		for _, part := range strings.Split(line, ";") {
+			if part = strings.TrimSpace(part); part == "" {
+				continue
+			}
+			f, err := parseFault(part)
+			if err != nil {
+				return nil, fmt.Errorf("%w: line %d: %s: %w", ErrSpec, n+1, short(part), err)
+			}
+			s = append(s, f)
+		}
+	}
+	return s, nil
+}
+
+func parseFault(text string) (Fault, error) {
+	name, rest, open := strings.Cut(text, "(")
+	f := Fault{Kind: Kind(strings.TrimSpace(name))}
+	form, ok := forms[f.Kind]
+	if !ok {
+		return f, fmt.Errorf("there is no fault %q; there are %s", short(name), kinds())
+	}
+	args, closed := strings.CutSuffix(rest, ")")
+	if open && !closed {
+		return f, errors.New("the ) at its end is missing")
+	}
+	known := append([]string{"mode"}, form.keys...)
+	if form.event {
+		known = append(known, "every", "offset", "rate", "seed", "from", "to")
+	}
+	seen := map[string]bool{}
+	for _, arg := range strings.Split(args, ",") {
+		if strings.TrimSpace(arg) == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(arg, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if !ok || value == "" {
+			return f, fmt.Errorf("%q: write key=value", short(strings.TrimSpace(arg)))
+		}
+		if !slices.Contains(known, key) {
+			return f, fmt.Errorf("it takes no %q; it takes %s", short(key), strings.Join(known, ", "))
+		}
+		if seen[key] {
+			return f, fmt.Errorf("%s stands there twice", key)
+		}
+		seen[key] = true
+		if len(value) > maxValue {
+			return f, fmt.Errorf("%s: %q is too long", key, short(value))
+		}
+		if err := f.set(key, value); err != nil {
+			return f, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	for _, key := range form.needed {
+		if !seen[key] {
+			return f, fmt.Errorf("it needs %s", key)
+		}
+	}
+	return f, f.check(form, seen)
+}
+
+// maxValue is the most bytes of a value; none needs so many.
+const maxValue = 100
+
+// short cuts what an error echoes.
+func short(s string) string {
+	if len(s) > maxValue {
+		return strings.ToValidUTF8(s[:maxValue-3], "") + "..."
+	}
+	return s
+}
+
+func kinds() string {
+	var all []string
+	for k := range forms {
+		all = append(all, string(k))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// check looks at what keys mean together.
+func (f *Fault) check(form form, seen map[string]bool) error {
+	if f.Mode != "" && form.modes != nil && !slices.Contains(form.modes, f.Mode) {
+		return fmt.Errorf("it is a fault of %s alone", form.modes[0])
+	}
+	if form.event && seen["every"] == seen["rate"] {
+		return errors.New("give either every=N or rate=SHARE")
+	}
+	if seen["offset"] && (!seen["every"] || f.Offset >= f.Every) {
+		return errors.New("offset must be less than every")
+	}
+	if f.To > 0 && f.To < f.From {
+		return errors.New("to is less than from")
+	}
+	switch f.Kind {
+	case Delay:
+		n := 0
+		for _, key := range []string{"fixed", "uniform", "pareto"} {
+			if seen[key] {
+				n++
+			}
+		}
+		if n != 1 {
+			return errors.New("give one of fixed, uniform and pareto")
+		}
+		if !seen["pareto"] && (seen["alpha"] || seen["max"]) {
+			return errors.New("alpha and max belong to pareto")
+		}
+		if seen["pareto"] {
+			f.Alpha = cmp.Or(f.Alpha, 1.5)
+			// The default keeps to the bound of durations, so that it can be
+			// written and read again.
+			if f.Most = cmp.Or(f.Most, min(10*f.Pareto, longest)); f.Most < f.Pareto {
+				return errors.New("max is less than pareto, the least delay")
+			}
+		}
+	case Signature:
+		f.Attempts = cmp.Or(f.Attempts, 1)
+	}
+	return nil
+}
+
+func (f *Fault) set(key, value string) (err error) {
+	switch key {
+	case "mode":
+		f.Mode = eventmeter.Mode(value)
+		if f.Mode != eventmeter.Poll && f.Mode != eventmeter.Push && f.Mode != eventmeter.Webhook {
+			return fmt.Errorf("%q is no mode; write poll, push or webhook", value)
+		}
+	case "every":
+		f.Every, err = number(value, 1)
+	case "offset":
+		f.Offset, err = number(value, 0)
+	case "from":
+		f.From, err = number(value, 0)
+	case "to":
+		f.To, err = number(value, 1)
+	case "by":
+		f.By, err = small(value, 1, 1000)
+	case "attempts":
+		f.Attempts, err = small(value, 1, 100)
+	case "code":
+		f.Code, err = small(value, -40000, -1)
+	case "ms":
+		f.Ms, err = small(value, -math.MaxInt32, math.MaxInt32)
+	case "seed":
+		if f.Seed, err = strconv.ParseUint(value, 10, 64); err != nil {
+			err = fmt.Errorf("%q is not a whole number", value)
+		}
+	case "rate":
+		err = f.setRate(value)
+	case "alpha":
+		if f.Alpha, err = strconv.ParseFloat(value, 64); err != nil || !(f.Alpha >= 0.1 && f.Alpha <= 100) {
+			err = fmt.Errorf("%q is no shape; write a number from 0.1 to 100", value)
+		}
+	case "sign":
+		if f.Sign = value; value != "wrong" && value != "stale" && value != "missing" {
+			err = fmt.Errorf("%q is none; write wrong, stale or missing", value)
+		}
+	case "replay":
+		if f.Replay, err = strconv.ParseBool(value); err != nil {
+			err = fmt.Errorf("%q is neither true nor false", value)
+		}
+	default:
+		err = f.setTime(key, value)
+	}
+	return err
+}
+
+// setRate reads a share of events, or events per second for a throttle.
+func (f *Fault) setRate(value string) error {
+	text, perSecond := strings.CutSuffix(value, "/s")
+	v, err := strconv.ParseFloat(text, 64)
+	if f.Kind == Throttle {
+		if err != nil || !perSecond || !(v >= 0.1 && v <= 1e6) {
+			return fmt.Errorf("%q is no rate; write events per second, like 50/s", value)
+		}
+		f.PerSecond = v
+		return nil
+	}
+	if err != nil || perSecond || !(v > 0 && v <= 1) {
+		return fmt.Errorf("%q is no share; write a number above 0 and up to 1", value)
+	}
+	f.Rate = v
+	return nil
+}
+
+// longest bounds every duration.
+const longest = time.Hour
+
+func (f *Fault) setTime(key, value string) (err error) {
+	if key == "uniform" {
+		least, most, ok := strings.Cut(value, "..")
+		if !ok {
+			return fmt.Errorf("%q is no span; write it like 40ms..60ms", value)
+		}
+		if f.Least, err = duration(least, 0); err != nil {
+			return err
+		}
+		if f.Most, err = duration(most, 1); err == nil && f.Most < f.Least {
+			err = fmt.Errorf("%q ends before it begins", value)
+		}
+		return err
+	}
+	into := map[string]*time.Duration{
+		"fixed": &f.Fixed, "pareto": &f.Pareto, "max": &f.Most, "at": &f.At, "for": &f.For,
+		"over": &f.Over, "grant": &f.Grant, "after": &f.After,
+	}[key]
+	*into, err = duration(value, 1)
+	return err
+}
+
+func duration(text string, least time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least || d > longest {
+		return 0, fmt.Errorf("%q is no duration up to an hour; write it like 50ms", text)
+	}
+	return d, nil
+}
+
+func number(text string, least uint64) (uint32, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n < least {
+		return 0, fmt.Errorf("%q is not a whole number from %d to %d", text, least, uint32(math.MaxUint32))
+	}
+	return uint32(n), nil
+}
+
+func small(text string, least, most int) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%q is not a whole number from %d to %d", text, least, most)
+	}
+	return n, nil
+}
+
+// String writes the specification so that Parse reads it back.
+func (s Spec) String() string {
+	parts := make([]string, len(s))
+	for i, f := range s {
+		parts[i] = f.String()
+	}
+	return strings.Join(parts, "; ")
+}
+
+// String writes the fault so that Parse reads it back.
+func (f Fault) String() string {
+	var args []string
+	add := func(key string, value any) { args = append(args, fmt.Sprintf("%s=%v", key, value)) }
+	if f.Mode != "" {
+		add("mode", f.Mode)
+	}
+	f.which(add)
+	switch {
+	case f.Pareto > 0:
+		add("pareto", f.Pareto)
+		add("alpha", f.Alpha)
+		add("max", f.Most)
+	case f.Most > 0:
+		add("uniform", fmt.Sprintf("%v..%v", f.Least, f.Most))
+	case f.Fixed > 0:
+		add("fixed", f.Fixed)
+	}
+	for _, n := range []struct {
+		key string
+		n   int
+	}{{"by", f.By}, {"attempts", f.Attempts}, {"code", f.Code}} {
+		if n.n != 0 {
+			add(n.key, n.n)
+		}
+	}
+	for _, d := range []struct {
+		key string
+		d   time.Duration
+	}{{"at", f.At}, {"for", f.For}, {"over", f.Over}, {"grant", f.Grant}, {"after", f.After}} {
+		if d.d != 0 {
+			add(d.key, d.d)
+		}
+	}
+	if f.Kind == ListTTL {
+		add("ms", f.Ms)
+	}
+	if f.Sign != "" {
+		add("sign", f.Sign)
+	}
+	if f.Kind == Cut {
+		add("replay", f.Replay)
+	}
+	return string(f.Kind) + "(" + strings.Join(args, ", ") + ")"
+}
+
+// which adds the keys that say which events the fault befalls.
+func (f Fault) which(add func(key string, value any)) {
+	if f.Every > 0 {
+		add("every", f.Every)
+	}
+	if f.Offset > 0 {
+		add("offset", f.Offset)
+	}
+	if f.Rate > 0 {
+		add("rate", f.Rate)
+	}
+	if f.PerSecond > 0 {
+		add("rate", fmt.Sprintf("%v/s", f.PerSecond))
+	}
+	if f.Seed > 0 {
+		add("seed", f.Seed)
+	}
+	if f.From > 0 {
+		add("from", f.From)
+	}
+	if f.To > 0 {
+		add("to", f.To)
+	}
+}

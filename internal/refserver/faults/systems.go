@@ -1,0 +1,94 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/eventmeter/eventmeter"
+)
+
+// The systems, as profiles name their lanes'.
+const (
+	Events   = "events"
+	Smithery = "smithery"
+	SEP1803  = "sep-1803"
+	SEP975   = "sep-975"
+	SEP2549  = "sep-2549"
+)
+
+// theirs is what systems other than MCP Events have, by system and mode. What
+// is left out has no meaning there: nothing can be announced where there is no
+// gap to announce with, and nothing is cut where nothing streams.
+var theirs = map[string][]Kind{
+	Smithery + " webhook": {
+		Drop, Duplicate, Reid, Reorder, Delay, Misdeliver, Malformed, UTF8, Oversize, Signature, Repeat,
+		Stall, Throttle, Refuse, TTL, Expire, Forget, NoRetry,
+	},
+	SEP1803 + " push": {
+		Drop, Duplicate, Reid, Reorder, Delay, Misdeliver, Malformed, UTF8, Cut, Stall, Throttle, Refuse, Forget,
+	},
+	SEP1803 + " webhook": {
+		Drop, Duplicate, Reid, Reorder, Delay, Misdeliver, Malformed, UTF8, Oversize, Signature, Repeat,
+		Stall, Throttle, Refuse, Forget, Early, NoRetry,
+	},
+	SEP975 + " push":  {Drop, Duplicate, Cut, Lapse, Leak, NoResume, Twofold, LateResult},
+	SEP2549 + " poll": {Drop, Duplicate, Delay, Stale, ListTTL, Scope},
+}
+
+// only are the kinds that MCP Events does not have.
+var only = []Kind{Lapse, Leak, NoResume, Twofold, LateResult, Stale, ListTTL, Scope}
+
+// Fits reports whether the fault is one that a system has in a mode.
+func (f Fault) Fits(system string, mode eventmeter.Mode) bool {
+	if !f.in(mode) {
+		return false
+	}
+	if system == Events {
+		return !slices.Contains(only, f.Kind)
+	}
+	return slices.Contains(theirs[system+" "+string(mode)], f.Kind)
+}
+
+// ErrMisfit is wrapped by the error about a fault that means nothing to what it
+// is to be measured with.
+var ErrMisfit = errors.New("a fault that means nothing here")
+
+// Place is a system in a mode.
+type Place struct {
+	System string
+	Mode   eventmeter.Mode
+}
+
+// String writes the place as reports do.
+func (p Place) String() string { return p.System + " by " + string(p.Mode) }
+
+// Check refuses faults that one of the systems in question has in none of the
+// modes in question. A fault that is limited to a mode is asked of that mode
+// alone. The error wraps [ErrMisfit].
+func (s Spec) Check(places []Place) error {
+	for _, f := range s {
+		fits := map[string]bool{}
+		for _, p := range places {
+			fits[p.System] = fits[p.System] || f.Fits(p.System, p.Mode)
+		}
+		for _, p := range places {
+			if !fits[p.System] && (f.Mode == "" || f.Mode == p.Mode) {
+				return fmt.Errorf("%w: %s: system %s has no such fault by %s; it has %s", ErrMisfit, f, p.System, p.Mode, strings.Join(kindsOf(p), ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// kindsOf lists the kinds that a place has.
+func kindsOf(p Place) (names []string) {
+	for k := range forms {
+		if (Fault{Kind: k}).Fits(p.System, p.Mode) {
+			names = append(names, string(k))
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,144 @@
+package refserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/crash"
+)
+
+// feedLimit is how many changes one request asks for, maxFeed how long an
+// answer may be.
+const (
+	feedLimit = 500
+	maxFeed   = 64 << 20
+)
+
+// feed polls a change feed and publishes what it finds:
+//
+//	GET URL?since=CURSOR&limit=N
+//	{"changes":[{"event":"chat.message","data":{…}}],"cursor":"…","hasMore":false}
+//
+// It begins with the oldest change that the feed still has, sends the ETag of
+// the last answer back (If-None-Match), follows hasMore at once, and begins
+// anew where a feed says that a cursor is gone (410).
+type feed struct {
+	server *Server
+	url    *url.URL
+	client *http.Client
+
+	cursor string
+	tag    string // of the last answer to a question with this cursor
+}
+
+// checkFeed reads the address of a feed.
+func checkFeed(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("target: feed %q: want an address like http://127.0.0.1:9000/changes", address)
+	}
+	return u, nil
+}
+
+// runFeed polls until the server closes.
+func (s *Server) runFeed(at *url.URL) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s.background.Go(func() {
+		defer crash.Guard()
+		<-s.closing
+		cancel()
+	})
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	f := &feed{server: s, url: at, client: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
+	tick := time.NewTicker(s.opts.FeedEvery)
+	defer tick.Stop()
+	for {
+		more := true
+		for more && ctx.Err() == nil {
+			var err error
+			if more, err = f.poll(ctx); err != nil && ctx.Err() == nil {
+				s.opts.Logger.Warn("feed", "url", at.String(), "error", err)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-s.closing:
+			return
+		}
+	}
+}
+
+// poll asks once; more means that there is more to be had at once.
+func (f *feed) poll(ctx context.Context) (more bool, err error) {
+	at := *f.url
+	query := at.Query()
+	query.Set("limit", strconv.Itoa(feedLimit))
+	if f.cursor != "" {
+		query.Set("since", f.cursor)
+	}
+	at.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return false, err
+	}
+	if f.tag != "" {
+		req.Header.Set("If-None-Match", f.tag)
+	}
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotModified:
+		return false, nil
+	case http.StatusGone:
+		f.cursor, f.tag = "", ""
+		return false, errors.New("the feed no longer knows the cursor: what lies between is lost")
+	default:
+		return false, fmt.Errorf("HTTP %d", resp.StatusCode)
+	}
+	return f.take(resp)
+}
+
+// take publishes the changes of an answer, in their order.
+func (f *feed) take(resp *http.Response) (more bool, err error) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFeed))
+	if err != nil {
+		return false, err
+	}
+	var answer struct {
+		Changes []struct {
+			Event string          `json:"event"`
+			Data  json.RawMessage `json:"data"`
+		} `json:"changes"`
+		Cursor  string `json:"cursor"`
+		HasMore bool   `json:"hasMore"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return false, fmt.Errorf("the answer is no change feed's: %w", err)
+	}
+	if answer.Cursor == "" {
+		return false, errors.New("the answer has no cursor")
+	}
+	for _, c := range answer.Changes {
+		if _, perr := f.server.Publish(c.Event, c.Data); perr != nil {
+			err = errors.Join(err, perr)
+		}
+	}
+	f.tag = resp.Header.Get("ETag")
+	if answer.Cursor != f.cursor {
+		f.cursor, f.tag = answer.Cursor, "" // another question has another answer
+	}
+	return answer.HasMore && len(answer.Changes) > 0, err
+}

@@ -1,0 +1,364 @@
+package refserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/eventmeter/eventmeter"
+)
+
+// eventListChanged is the name under which a change of a list is injected. It
+// is no event type: nobody can subscribe to it.
+const eventListChanged = "list.changed"
+
+// ListOptions describes the lists that this server has for SEP-2549: tools,
+// prompts, resources, resource templates and the content of one resource, with
+// a time to live. The zero value has none.
+type ListOptions struct {
+	// Entries is how many entries each list has; 0 = no such lists.
+	Entries int
+	// Page is how many entries a page holds; 0 = 50.
+	Page int
+	// TTL is what results say about how long they may be kept; 0 = they are
+	// stale at once.
+	TTL time.Duration
+	// Private marks results as one principal's. Otherwise they are public.
+	Private bool
+	// Older is the earlier draft's spelling: ttl in whole seconds, and no scope.
+	Older bool
+	// Strict binds cursors to a state of the list: after a change, those that
+	// were handed out before fail with -32602.
+	Strict bool
+
+	// ttlMs is what results say whatever TTL is, for a fault; nil = they say TTL.
+	ttlMs *int
+}
+
+func (o ListOptions) withDefaults() (ListOptions, error) {
+	if o.Page == 0 {
+		o.Page = 50
+	}
+	switch {
+	case o.Entries < 0 || o.Entries > 100_000:
+		return o, fmt.Errorf("target: Lists.Entries is %d: want 0 to 100000", o.Entries)
+	case o.Page < 1:
+		return o, fmt.Errorf("target: Lists.Page is %d: want 1 or more", o.Page)
+	case o.TTL < 0:
+		return o, fmt.Errorf("target: Lists.TTL is %v: want 0 or more", o.TTL)
+	}
+	return o, nil
+}
+
+// listKind is one of the lists.
+type listKind uint8
+
+const (
+	listTools listKind = iota
+	listPrompts
+	listResources
+	listTemplates
+	listContent // of one resource
+	numLists
+)
+
+// listNames are the lists as changes name them; allLists is all of them.
+var listNames = [numLists]string{"tools", "prompts", "resources", "templates", "resource"}
+
+const (
+	allLists   = "all"
+	contentURI = "list://content"
+	entryURI   = "list://entry/"
+)
+
+// lists is the lists and who listens for changes of them. A nil *lists has
+// none. It is safe for concurrent use.
+type lists struct {
+	opts       ListOptions
+	misfortune *misfortune // nil without faults
+	hub        listeners
+	all        [numLists]*list
+}
+
+func newLists(o ListOptions, m *misfortune) *lists {
+	if o.Entries == 0 {
+		return nil
+	}
+	o = m.distort(o)
+	ls := &lists{opts: o, misfortune: m}
+	ls.hub.each = m != nil
+	for k := range ls.all {
+		ls.all[k] = newList(listKind(k), o)
+	}
+	return ls
+}
+
+// cacheable gives the SDK's own results the same time to live; nil where there
+// are no lists.
+func (ls *lists) cacheable() func(context.Context, mcp.Request, *mcp.Cacheable) {
+	if ls == nil {
+		return nil
+	}
+	return func(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
+		c.TTLMs, c.CacheScope = int(ls.opts.milliseconds()), "public"
+		// A principal's own subscriptions may stand among the resources.
+		if _, tools := req.(*mcp.ListToolsRequest); tools {
+			ls.served()
+		}
+		if _, resources := req.(*mcp.ListResourcesRequest); resources || ls.opts.Private {
+			c.CacheScope = "private"
+		}
+	}
+}
+
+// errNoList says that a change names no list.
+var errNoList = errors.New("data.list is none of tools, prompts, resources, templates, resource, all")
+
+// change applies what data says about a list: {"list", …}, with a probe id
+// anywhere in it. The newest probe of each source stands in the description of
+// one entry. When it returns, answers show the change, and those who listen
+// are being told.
+func (ls *lists) change(data []byte) error {
+	var in struct {
+		List string `json:"list"`
+	}
+	if json.Unmarshal(data, &in) != nil {
+		return errNoList
+	}
+	stamp, probed := eventmeter.FindStamp(data)
+	for k, l := range ls.all {
+		if in.List == allLists || in.List == listNames[k] {
+			ls.apply(l, stamp, probed)
+		} else if !slices.Contains(listNames[:], in.List) {
+			return errNoList
+		}
+	}
+	return nil
+}
+
+// changeList is Publish for eventListChanged.
+func (s *Server) changeList(data []byte) (eventID string, err error) {
+	if err := s.lists.change(data); err != nil {
+		return "", fmt.Errorf("target: publish %s: %w", eventListChanged, err)
+	}
+	return s.broker.nextID(), nil
+}
+
+// follow applies an event whose data names a list as well, so that what clients
+// learn from events and what they learn from lists can be compared.
+func (ls *lists) follow(data []byte) {
+	if ls != nil && bytes.Contains(data, []byte(`"list"`)) {
+		_ = ls.change(data) // "list" may mean something else to the event
+	}
+}
+
+// list is one list. Pages are rendered when they are asked for and kept until
+// they change.
+type list struct {
+	kind    listKind
+	opts    ListOptions
+	entries int
+
+	mu         sync.RWMutex
+	generation uint64
+	revisions  []uint64
+	probes     [][]eventmeter.Stamp // by entry: the newest of each source, sources rising
+	pages      [][]byte             // members of the result; nil = has to be rendered
+}
+
+func newList(k listKind, o ListOptions) *list {
+	l := &list{kind: k, opts: o, entries: o.Entries}
+	pages := (o.Entries + o.Page - 1) / o.Page
+	if k == listContent {
+		l.entries, pages = 1, 1
+	}
+	l.revisions, l.probes, l.pages = make([]uint64, l.entries), make([][]eventmeter.Stamp, l.entries), make([][]byte, pages)
+	return l
+}
+
+func (l *list) change(s eventmeter.Stamp, probed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.generation++
+	at := int(s.Source) % l.entries
+	l.revisions[at]++
+	if l.opts.Strict { // every page holds a cursor
+		clear(l.pages)
+	} else {
+		l.pages[at/l.perPage()] = nil
+	}
+	if !probed {
+		return
+	}
+	known := l.probes[at]
+	i, found := slices.BinarySearchFunc(known, s.Source, func(k eventmeter.Stamp, source uint16) int { return int(k.Source) - int(source) })
+	switch {
+	case !found:
+		l.probes[at] = slices.Insert(known, i, s)
+	case known[i].Run != s.Run || known[i].Seq < s.Seq: // changes that overlap may come in any order
+		known[i] = s
+	}
+}
+
+func (l *list) perPage() int {
+	if l.kind == listContent {
+		return 1
+	}
+	return l.opts.Page
+}
+
+// page returns the members of the result of one page; false if the cursor is
+// not, or no longer, one of this list.
+func (l *list) page(cursor string) ([]byte, bool) {
+	l.mu.RLock()
+	n, ok := l.find(cursor)
+	var b []byte
+	if ok {
+		b = l.pages[n]
+	}
+	l.mu.RUnlock()
+	if !ok || b != nil {
+		return b, ok
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n, ok = l.find(cursor); !ok {
+		return nil, false
+	}
+	if l.pages[n] == nil {
+		l.pages[n] = l.render(n)
+	}
+	return l.pages[n], true
+}
+
+// cursorPrefix tells the cursors of this server's own lists from the SDK's.
+// restCursor leads from the last of our own pages to what the SDK has.
+const (
+	cursorPrefix = "l:"
+	restCursor   = "l:rest"
+)
+
+// find reads a cursor, "" for the first page; the caller holds the lock.
+func (l *list) find(cursor string) (page int, ok bool) {
+	if cursor == "" {
+		return 0, true
+	}
+	number, generation, bound := strings.Cut(strings.TrimPrefix(cursor, cursorPrefix), ":")
+	page, err := strconv.Atoi(number)
+	if err != nil || page < 1 || page >= len(l.pages) || bound != l.opts.Strict {
+		return 0, false
+	}
+	return page, !bound || generation == strconv.FormatUint(l.generation, 10)
+}
+
+func (l *list) cursor(page int) string {
+	if page == len(l.pages) {
+		return restCursor
+	}
+	c := cursorPrefix + strconv.Itoa(page)
+	if l.opts.Strict {
+		c += ":" + strconv.FormatUint(l.generation, 10)
+	}
+	return c
+}
+
+// render writes one page; the caller holds the lock.
+func (l *list) render(page int) []byte {
+	member := [numLists]string{"tools", "prompts", "resources", "resourceTemplates", "contents"}[l.kind]
+	b := append([]byte{'"'}, member...)
+	b = append(b, `":[`...)
+	from := page * l.perPage()
+	for i := from; i < min(from+l.perPage(), l.entries); i++ {
+		if i > from {
+			b = append(b, ',')
+		}
+		b = l.entry(b, i)
+	}
+	b = append(b, ']')
+	if l.kind != listContent {
+		b = quote(append(b, `,"nextCursor":`...), l.cursor(page+1))
+	}
+	return l.opts.lifetime(append(b, ','))
+}
+
+// lifetime writes what the result says about how long it may be kept.
+func (o ListOptions) lifetime(b []byte) []byte {
+	if o.Older {
+		b = append(b, `"ttl":`...)
+		return strconv.AppendInt(b, int64(o.TTL/time.Second), 10)
+	}
+	b = append(b, `"ttlMs":`...)
+	b = strconv.AppendInt(b, o.milliseconds(), 10)
+	if o.Private {
+		return append(b, `,"cacheScope":"private"`...)
+	}
+	return append(b, `,"cacheScope":"public"`...)
+}
+
+// entryName is the name of entry i, the same in every list.
+func entryName(i int) string { return fmt.Sprintf("entry-%05d", i) }
+
+// entry writes one entry; the caller holds the lock.
+func (l *list) entry(b []byte, i int) []byte {
+	text := l.text(i)
+	name := entryName(i)
+	switch l.kind {
+	case listTools:
+		b = quote(append(b, `{"name":`...), name)
+		b = quote(append(b, `,"description":`...), text)
+		return append(b, `,"inputSchema":{"type":"object"}}`...)
+	case listPrompts:
+		b = quote(append(b, `{"name":`...), name)
+		b = quote(append(b, `,"description":`...), text)
+		return append(b, '}')
+	case listResources:
+		uri := entryURI + name
+		if i == 0 {
+			uri = contentURI
+		}
+		b = quote(append(b, `{"uri":`...), uri)
+		b = quote(append(b, `,"name":`...), name)
+		b = quote(append(b, `,"description":`...), text)
+		return append(b, `,"mimeType":"text/plain"}`...)
+	case listTemplates:
+		b = quote(append(b, `{"uriTemplate":`...), "list://template/"+name+"/{id}")
+		b = quote(append(b, `,"name":`...), name)
+		b = quote(append(b, `,"description":`...), text)
+		return append(b, '}')
+	}
+	b = quote(append(b, `{"uri":`...), contentURI)
+	b = quote(append(b, `,"mimeType":"text/plain","text":`...), text)
+	return append(b, '}')
+}
+
+// text is the description of entry i; the caller holds the lock.
+func (l *list) text(i int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "One of %d that this server has for load tests of lists, in revision %d.", l.entries, l.revisions[i])
+	for _, s := range l.probes[i] {
+		b.WriteByte(' ')
+		b.WriteString(s.String())
+	}
+	return b.String()
+}
+
+// describe returns the description of the entry of that name.
+func (l *list) describe(name string) (string, bool) {
+	number, ok := strings.CutPrefix(name, "entry-")
+	i, err := strconv.Atoi(number)
+	if !ok || err != nil || i < 0 || i >= l.entries || entryName(i) != name {
+		return "", false
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.text(i), true
+}

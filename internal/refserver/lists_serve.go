@@ -1,0 +1,202 @@
+package refserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// methodKinds are the methods that read a list.
+var methodKinds = map[string]listKind{
+	"tools/list": listTools, "prompts/list": listPrompts, "resources/list": listResources, "resources/templates/list": listTemplates,
+}
+
+// listParams are the params of every method that is served here, as far as
+// they matter.
+type listParams struct {
+	Cursor string `json:"cursor"`
+	URI    string `json:"uri"`
+	Name   string `json:"name"`
+	listWishes
+}
+
+// serveLists answers what has to do with this server's lists. It returns the
+// body to go on with when the request is somebody else's: each list is
+// continued by what the SDK has.
+func (f *face) serveLists(w http.ResponseWriter, r *http.Request, body []byte, principal string) (onward []byte, done bool) {
+	ls := f.server.lists
+	if ls == nil || !mayBeList(body) {
+		return body, false
+	}
+	var e envelope
+	var p listParams
+	if json.Unmarshal(body, &e) != nil || !validID(e.ID) || len(e.Params) > 0 && json.Unmarshal(e.Params, &p) != nil {
+		return body, false
+	}
+	kind, isList := methodKinds[e.Method]
+	switch {
+	case isList && p.Cursor == restCursor:
+		body = withoutCursor(body)
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		if ls.opts.Older {
+			f.serveOlder(w, r, principal)
+			return body, true
+		}
+		return body, false
+	case isList && p.Cursor != "" && !strings.HasPrefix(p.Cursor, cursorPrefix), !isList && !ls.takes(e.Method, p):
+		return body, false
+	}
+	f.answerList(w, r, e, p, kind, isList, principal)
+	return body, true
+}
+
+// mayBeList is a cheap look at a body.
+func mayBeList(body []byte) bool {
+	return bytes.Contains(body, []byte(`list`)) || bytes.Contains(body, []byte(`"entry-`))
+}
+
+// takes tells whether a request that reads no list is served here.
+func (ls *lists) takes(method string, p listParams) bool {
+	switch method {
+	case "resources/read":
+		_, ok := ls.content(p.URI)
+		return ok
+	case "resources/subscribe", "resources/unsubscribe":
+		return p.URI == contentURI
+	case methodListen:
+		return !p.Notifications.Types && p.wants() != 0
+	case "tools/call":
+		_, ok := ls.all[listTools].describe(p.Name)
+		return ok
+	case "prompts/get":
+		_, ok := ls.all[listPrompts].describe(p.Name)
+		return ok
+	}
+	return false
+}
+
+// answerList checks what the base protocol asks of every request and answers.
+func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p listParams, kind listKind, isList bool, principal string) {
+	ls := f.server.lists
+	modern, status, wrong := f.era(r.Header, e)
+	if wrong == nil && modern {
+		status, wrong = named(r.Header, e.Method, p)
+	}
+	if wrong != nil {
+		writeRPCError(w, status, e.ID, wrong)
+		return
+	}
+	c := &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}
+	if isList {
+		members, ok := ls.all[kind].page(p.Cursor)
+		if !ok {
+			c.fail(w, invalidParams("the cursor %q is not, or no longer, one of this list", p.Cursor))
+			return
+		}
+		ls.served()
+		c.answer(w, members)
+		return
+	}
+	switch e.Method {
+	case "resources/read":
+		members, _ := ls.content(p.URI)
+		c.answer(w, members)
+	case "resources/subscribe", "resources/unsubscribe":
+		session := r.Header.Get(headerSession)
+		if session == "" {
+			c.fail(w, invalidParams("%s needs a session", e.Method))
+			return
+		}
+		ls.hub.subscribe(session, e.Method == "resources/subscribe")
+		c.answer(w, []byte(`"_meta":{}`))
+	case methodListen:
+		f.server.listenLists(w, r, c, p.wants())
+	case "tools/call":
+		text, _ := ls.all[listTools].describe(p.Name)
+		c.answer(w, append(quote([]byte(`"content":[{"type":"text","text":`), text), "}]"...))
+	case "prompts/get":
+		text, _ := ls.all[listPrompts].describe(p.Name)
+		c.answer(w, append(quote([]byte(`"messages":[{"role":"user","content":{"type":"text","text":`), text), "}}]"...))
+	}
+}
+
+// named checks the header that repeats a name or a URI.
+func named(h http.Header, method string, p listParams) (int, *rpcError) {
+	want := ""
+	switch method {
+	case "resources/read":
+		want = p.URI
+	case "tools/call", "prompts/get":
+		want = p.Name
+	default:
+		return 0, nil
+	}
+	if got := h.Get(headerName); got != want {
+		return http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " " + strconv.Quote(got) + " does not match the body"}
+	}
+	return 0, nil
+}
+
+// content is the members of the result of reading a resource of the lists.
+func (ls *lists) content(uri string) ([]byte, bool) {
+	if uri == contentURI {
+		return ls.all[listContent].page("")
+	}
+	name, ok := strings.CutPrefix(uri, entryURI)
+	text, known := ls.all[listResources].describe(name)
+	if !ok || !known {
+		return nil, false
+	}
+	b := quote([]byte(`"contents":[{"uri":`), uri)
+	b = quote(append(b, `,"mimeType":"text/plain","text":`...), text)
+	return ls.opts.lifetime(append(b, "}],"...)), true
+}
+
+// withoutCursor is the same request for the first page.
+func withoutCursor(body []byte) []byte {
+	var e, p map[string]json.RawMessage
+	if json.Unmarshal(body, &e) != nil || json.Unmarshal(e["params"], &p) != nil {
+		return body
+	}
+	delete(p, "cursor")
+	var err error
+	if e["params"], err = json.Marshal(p); err != nil {
+		return body
+	}
+	out, err := json.Marshal(e)
+	if err != nil {
+		return body
+	}
+	return out
+}
+
+// serveOlder lets the SDK answer, in the earlier draft's spelling.
+func (f *face) serveOlder(w http.ResponseWriter, r *http.Request, principal string) {
+	keep := &keeper{ResponseWriter: w, status: http.StatusOK}
+	f.base.serve(keep, r, principal)
+	older := []byte(`"ttl":` + strconv.FormatInt(int64(f.server.lists.opts.TTL.Seconds()), 10))
+	w.WriteHeader(keep.status)
+	_, _ = w.Write(newerLifetime.ReplaceAll(keep.body.Bytes(), older)) // the client may be gone
+}
+
+var newerLifetime = regexp.MustCompile(`"ttlMs":\d+,"cacheScope":"\w+"`)
+
+// keeper keeps an answer back until it is whole.
+type keeper struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (k *keeper) WriteHeader(status int) { k.status = status }
+
+// Write implements [http.ResponseWriter].
+func (k *keeper) Write(b []byte) (int, error) { return k.body.Write(b) }
+
+// Flush implements [http.Flusher]: nothing leaves before the end.
+func (k *keeper) Flush() {}

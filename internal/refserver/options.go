@@ -1,0 +1,233 @@
+package refserver
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+)
+
+// Options configures a [Server]. The zero value works: a plain listener on a
+// free loopback port, any token accepted, callbacks to public addresses only.
+//
+// A zero number or duration means its default; a negative one is an error of
+// [New].
+type Options struct {
+	// Addr is the plain MCP listener's address (HTTP/1.1 and h2c). Default
+	// 127.0.0.1:0.
+	Addr string
+	// Stdio opens no MCP listener at all: the one client is served by
+	// [Server.ServeStdio]. It is an error with TLS.
+	Stdio bool
+	// TLS opens a second MCP listener on TLSAddr (default 127.0.0.1:0) with
+	// HTTP/1.1 and HTTP/2 over TLS and a self-signed certificate, see
+	// [Server.CertPEM].
+	TLS     bool
+	TLSAddr string
+	// AdminAddr is the admin listener's address. It has no authentication, so
+	// it belongs on loopback. Default 127.0.0.1:0.
+	AdminAddr string
+
+	// Tokens lists the bearer tokens that are accepted; each is a principal.
+	// Empty: any token is accepted and is a principal, and a request without
+	// one is anonymous. Anonymous callers may list, poll and stream, but not
+	// subscribe webhooks.
+	Tokens []string
+
+	// AllowPrivateCallbacks lets webhooks go to loopback, private and other
+	// addresses that are not public.
+	AllowPrivateCallbacks bool
+	// CallbackRoots are the certificates that callbacks are checked against,
+	// CallbackCAFile a PEM file of such. With both, the file's are added to a
+	// copy. With neither, the system's are used.
+	CallbackRoots  *x509.CertPool
+	CallbackCAFile string
+	// CallbackInsecure accepts any certificate of a callback.
+	CallbackInsecure bool
+
+	// Heartbeat is the longest silence on a stream. Default 15 s; the draft
+	// wants at most 30 s.
+	Heartbeat time.Duration
+	// NextPoll is the pause asked of pollers (nextPollMs), 1 ms or more.
+	// Default 1 s.
+	NextPoll time.Duration
+	// LongPollMax bounds the timeoutMs that a poll may ask for; a longer wish
+	// is answered early and empty. Default 30 s.
+	LongPollMax time.Duration
+	// PollMaxEvents bounds the events of one poll answer. Default 500.
+	PollMaxEvents int
+
+	// BufferEvents and BufferAge bound the replay buffer of each event type.
+	// Defaults 10,000 events and 10 minutes. BufferBytes bounds it, too, counting
+	// the events as they are encoded; the newest event always stays. Default
+	// 64 MiB.
+	BufferEvents int
+	BufferAge    time.Duration
+	BufferBytes  int
+	// QueueLen bounds how many live events a stream or a webhook subscription
+	// may lag behind. What exceeds it is skipped, oldest first, counted, and
+	// announced as a gap. Events replayed from a cursor do not count. Default
+	// 4096.
+	QueueLen int
+
+	// TTLMin, TTLDefault and TTLMax bound the life granted to webhook
+	// subscriptions. Defaults 5 min, 30 min and 24 h.
+	TTLMin, TTLDefault, TTLMax time.Duration
+	// MaxSubscriptions bounds streams and webhook subscriptions together; one
+	// more is answered with -32013. Default 100,000. Sessions are bounded by the
+	// same number, or by 1,000 where it is lower; one more is answered with 503.
+	MaxSubscriptions int
+
+	// RetryMax is how often a delivery is tried again after its first attempt.
+	// Default 4; -1 = never.
+	RetryMax int
+	// RetryBase is the wait before the first retry. It doubles with each
+	// further one, and the upper half of each wait is random. Default 1 s.
+	RetryBase time.Duration
+	// AckTimeout is how long a callback may take to answer. Default 5 s.
+	AckTimeout time.Duration
+	// DualSignGrace is how long the former secret still signs, beside the new
+	// one, after a rotation. Default 1 min; -1 = not at all.
+	DualSignGrace time.Duration
+	// InFlight bounds the concurrent attempts of one webhook subscription.
+	// Default 1, which keeps its events in order as long as none is retried.
+	InFlight int
+	// Window bounds the events of one webhook subscription that are neither
+	// acknowledged nor given up. Default 256.
+	Window int
+	// Senders bounds the concurrent attempts of all webhook subscriptions.
+	// Default 256.
+	Senders int
+
+	// ProxiesMayBuffer leaves out the header X-Accel-Buffering: no, which asks
+	// proxies not to collect the bytes of event streams before passing them on.
+	ProxiesMayBuffer bool
+	// SSEAnswers sends the answer to every call as an event stream of one
+	// message, as servers made with the official Go SDK do, instead of as JSON.
+	// It is an error with Stdio.
+	SSEAnswers bool
+
+	// Capacity bounds the deliveries of events per second, in all three modes
+	// together, by a token bucket that holds CapacityBurst of them. What comes
+	// faster waits, so that latency and backlog grow, up to QueueLen. 0 = no
+	// bound. CapacityBurst is what comes in 50 ms unless given, at least 1.
+	// Retries of webhooks count, envelopes and the systems beside MCP Events and
+	// Smithery triggers do not.
+	Capacity      float64
+	CapacityBurst int
+
+	// Faults are committed on purpose, for calibration. nil commits none.
+	Faults faults.Spec
+	// SuspendAfter is how many attempts a webhook subscription is judged by:
+	// from that many on, when more than 95 % of those of the last hour failed,
+	// deliveries stop until the next refresh. Default 100; -1 = never.
+	SuspendAfter int
+	// Proof is how a callback proves, before anything is delivered to it, that
+	// it wants to be one: [ProofChallenge], the default, or [ProofWellKnown].
+	Proof string
+	// TypesEvery adds the event type "seasonal" to the catalogue, which is
+	// offered and withdrawn in turn, each time that long. 0 = there is none.
+	TypesEvery time.Duration
+
+	// ResumeMaxWait bounds the maxWait of resume policies, and is what a call
+	// gets that asks for none. Default 5 min.
+	ResumeMaxWait time.Duration
+	// ResumeOverlap is how long a connection must have lived on after a message
+	// of a resumable request was written, for the message to count as delivered:
+	// later ones are sent again on a resume. Default 1 s; -1 = what was written
+	// counts as delivered, and may be lost in a cut.
+	ResumeOverlap time.Duration
+
+	// Lists are the lists with a time to live of SEP-2549.
+	Lists ListOptions
+
+	// Feed is the address of a change feed that is polled every FeedEvery, and
+	// whose changes are published as events. "" = there is none. FeedEvery is
+	// 500 ms unless given.
+	Feed      string
+	FeedEvery time.Duration
+
+	// Logger is told what goes wrong. nil discards.
+	Logger *slog.Logger
+}
+
+// contradiction says what is wrong with the options as they were given, apart
+// from the ranges of single ones.
+func (o *Options) contradiction() error {
+	switch {
+	case !(o.Capacity >= 0 && o.Capacity <= 1e6):
+		return fmt.Errorf("target: Capacity is %v: want 0 to 1000000 deliveries per second", o.Capacity)
+	case o.CapacityBurst != 0 && o.Capacity == 0:
+		return fmt.Errorf("target: CapacityBurst is %d without Capacity: give both", o.CapacityBurst)
+	case o.Proof != "" && o.Proof != ProofChallenge && o.Proof != ProofWellKnown:
+		return fmt.Errorf("target: Proof is %q: want %s or %s", o.Proof, ProofChallenge, ProofWellKnown)
+	case o.TypesEvery < 0:
+		return fmt.Errorf("target: TypesEvery is %v: want 0 or more", o.TypesEvery)
+	case o.Stdio && o.SSEAnswers:
+		return errors.New("target: Stdio and SSEAnswers are both set: want one of them")
+	case o.Stdio && o.TLS:
+		return errors.New("target: Stdio and TLS are both set: want one of them")
+	}
+	return nil
+}
+
+// withDefaults fills in the zero fields and refuses values out of range.
+func (o Options) withDefaults() (Options, error) {
+	given := o.contradiction()
+	var bad error
+	duration := func(name string, d *time.Duration, def, least time.Duration) {
+		*d = cmp.Or(*d, def)
+		if *d < least && bad == nil {
+			bad = fmt.Errorf("target: %s is %v: want %v or more", name, *d, least)
+		}
+	}
+	number := func(name string, n *int, def, least int) {
+		*n = cmp.Or(*n, def)
+		if *n < least && bad == nil {
+			bad = fmt.Errorf("target: %s is %d: want %d or more", name, *n, least)
+		}
+	}
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.TLSAddr = cmp.Or(o.TLSAddr, "127.0.0.1:0")
+	o.AdminAddr = cmp.Or(o.AdminAddr, "127.0.0.1:0")
+	duration("Heartbeat", &o.Heartbeat, 15*time.Second, time.Millisecond)
+	duration("NextPoll", &o.NextPoll, time.Second, time.Millisecond)
+	duration("LongPollMax", &o.LongPollMax, 30*time.Second, time.Millisecond)
+	duration("BufferAge", &o.BufferAge, 10*time.Minute, time.Millisecond)
+	duration("TTLMin", &o.TTLMin, 5*time.Minute, time.Millisecond)
+	duration("TTLDefault", &o.TTLDefault, max(30*time.Minute, o.TTLMin), o.TTLMin)
+	duration("TTLMax", &o.TTLMax, max(24*time.Hour, o.TTLDefault), o.TTLDefault)
+	duration("RetryBase", &o.RetryBase, time.Second, time.Millisecond)
+	duration("AckTimeout", &o.AckTimeout, 5*time.Second, time.Millisecond)
+	duration("DualSignGrace", &o.DualSignGrace, time.Minute, -1)
+	duration("ResumeMaxWait", &o.ResumeMaxWait, 5*time.Minute, time.Millisecond)
+	duration("ResumeOverlap", &o.ResumeOverlap, time.Second, -1)
+	duration("FeedEvery", &o.FeedEvery, 500*time.Millisecond, time.Millisecond)
+	number("PollMaxEvents", &o.PollMaxEvents, 500, 1)
+	number("BufferEvents", &o.BufferEvents, 10_000, 1)
+	number("BufferBytes", &o.BufferBytes, 64<<20, 1<<20)
+	number("QueueLen", &o.QueueLen, 4096, 1)
+	number("MaxSubscriptions", &o.MaxSubscriptions, 100_000, 1)
+	number("RetryMax", &o.RetryMax, 4, -1)
+	number("InFlight", &o.InFlight, 1, 1)
+	number("Window", &o.Window, 256, 1)
+	number("Senders", &o.Senders, 256, 1)
+	number("SuspendAfter", &o.SuspendAfter, 100, -1)
+	number("CapacityBurst", &o.CapacityBurst, max(1, int(o.Capacity/20)), 1)
+	o.Proof = cmp.Or(o.Proof, ProofChallenge)
+	if bad == nil {
+		bad = given
+	}
+	var err error
+	if o.Lists, err = o.Lists.withDefaults(); err != nil && bad == nil {
+		bad = err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, bad
+}

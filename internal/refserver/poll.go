@@ -1,0 +1,234 @@
+package refserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+)
+
+// eventParams are the params that poll, stream and subscribe share.
+type eventParams struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	Cursor    *string         `json:"cursor"`
+	MaxAgeMs  *int64          `json:"maxAgeMs"`
+	// The older spellings of arguments and, in seconds, maxAgeMs.
+	Params json.RawMessage `json:"params"`
+	MaxAge *int64          `json:"maxAge"`
+}
+
+// resolve finds the topic and what is to be heard of it.
+func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (*topic, selection, string, *rpcError) {
+	t := s.broker.in(mode, p.Name)
+	if t == nil || s.broker.topics[p.Name].withdrawn.Load() {
+		return nil, selection{}, "", notFound("event")
+	}
+	sel, canonical, err := t.kind.selectBy(p.arguments(c.smithery()))
+	if err != nil {
+		return nil, selection{}, "", invalidParams("%v", err)
+	}
+	if t.kind.owned {
+		if c.principal == "" {
+			return nil, selection{}, "", forbidden("authentication required")
+		}
+		sel = selection{keyed: true, key: c.principal}
+	}
+	if p.MaxAgeMs != nil && *p.MaxAgeMs < 0 || p.MaxAge != nil && *p.MaxAge < 0 {
+		return nil, selection{}, "", invalidParams("maxAgeMs is negative")
+	}
+	return t, sel, canonical, nil
+}
+
+// arguments are the subscription's, in whichever spelling they came.
+func (p eventParams) arguments(paramsFirst bool) json.RawMessage {
+	first, second := p.Arguments, p.Params
+	if paramsFirst {
+		first, second = second, first
+	}
+	if len(first) > 0 {
+		return first
+	}
+	return second
+}
+
+func (p eventParams) start() start {
+	from := start{cursor: p.Cursor}
+	if p.MaxAgeMs != nil {
+		from.maxAge = max(millis(*p.MaxAgeMs), 1) // 0 ms: nothing is young enough
+	} else if p.MaxAge != nil {
+		from.maxAge = max(millis(min(*p.MaxAge, 1<<40)*1000), 1)
+	}
+	return from
+}
+
+// millis converts without overflow: what is beyond a century is a century.
+func millis(ms int64) time.Duration {
+	return time.Duration(min(ms, 100*365*24*3600*1000)) * time.Millisecond
+}
+
+// list answers events/list. The catalogue fits one page, so any cursor is past
+// its end.
+func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
+	var p struct {
+		Cursor *string `json:"cursor"`
+	}
+	if len(c.params) > 0 {
+		if wrong := decodeParams(c.params, &p); wrong != nil {
+			c.fail(w, wrong)
+			return
+		}
+	}
+	if p.Cursor != nil && *p.Cursor != "" {
+		c.fail(w, invalidParams("cursor: this list has one page"))
+		return
+	}
+	delivery := `,"delivery":["poll","push","webhook"],"inputSchema":`
+	if c.smithery() {
+		delivery = `,"delivery":["webhook"],"inputSchema":`
+	}
+	b := []byte(`"events":[`)
+	for _, t := range s.broker.order {
+		if t.withdrawn.Load() {
+			continue
+		}
+		if b[len(b)-1] == '}' {
+			b = append(b, ',')
+		}
+		b = append(b, `{"name":`...)
+		b = quote(b, t.kind.name)
+		b = append(b, `,"description":`...)
+		b = quote(b, t.kind.description)
+		b = append(b, delivery...)
+		b = append(b, t.kind.input...)
+		b = append(b, `,"payloadSchema":`...)
+		b = append(b, t.kind.payload...)
+		b = append(b, '}')
+	}
+	c.answer(w, append(b, ']'))
+}
+
+// poll answers events/poll, at once or when there is something to say.
+func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
+	var p struct {
+		eventParams
+		MaxEvents *int64 `json:"maxEvents"`
+		TimeoutMs *int64 `json:"timeoutMs"`
+	}
+	if wrong := decodeParams(c.params, &p); wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	t, sel, _, wrong := s.resolve(eventmeter.Poll, c, p.eventParams)
+	if wrong == nil && p.Cursor == nil {
+		wrong = s.misfortune.refuses("events", eventmeter.Poll)
+	}
+	switch {
+	case wrong != nil:
+	case p.MaxEvents != nil && *p.MaxEvents < 1:
+		wrong = invalidParams("maxEvents is less than 1")
+	case p.TimeoutMs != nil && *p.TimeoutMs < 0:
+		wrong = invalidParams("timeoutMs is negative")
+	}
+	if wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	limit, wait := s.opts.PollMaxEvents, time.Duration(0)
+	if p.MaxEvents != nil {
+		limit = int(min(*p.MaxEvents, int64(limit)))
+	}
+	if p.TimeoutMs != nil {
+		wait = min(millis(*p.TimeoutMs), s.opts.LongPollMax)
+	}
+	s.counts.polls.Add(1)
+	b := t.glance(sel, p.start(), limit)
+	if len(b.events) == 0 && !b.gap && wait > 0 && p.Cursor != nil {
+		if b, wrong = s.longPoll(r, c, t, sel, b.after, limit, wait); wrong != nil {
+			c.fail(w, wrong)
+			return
+		}
+	}
+	if !s.capacity.take(r.Context(), s.closing, len(b.events)) {
+		return // the client is gone, or will be
+	}
+	if len(b.events) == 0 {
+		s.counts.emptyPolls.Add(1)
+	}
+	s.counts.polled.Add(int64(len(b.events)))
+	c.answer(w, s.pollResult(t, b))
+}
+
+// longPoll waits for the first events after a position. A new cursor was not
+// asked for with a null one, so the wait starts where the glance ended.
+func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, after uint64, limit int, wait time.Duration) (batch, *rpcError) {
+	woken := make(chan struct{}, 1)
+	cursor := t.cursor(after)
+	reader, _, truncated := t.open(sel, start{cursor: &cursor}, 0, func() { nudge(woken) })
+	defer reader.close()
+	s.counts.waiting.Add(1)
+	defer s.counts.waiting.Add(-1)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		revoked, gone := s.principals.watch(c.principal)
+		switch {
+		case gone:
+			return batch{}, forbidden(reasonRevoked)
+		case t.withdrawn.Load():
+			return batch{}, notFound("event")
+		}
+		b := reader.take(nil, limit)
+		b.gap = b.gap || truncated
+		if len(b.events) > 0 || b.gap {
+			return b, nil
+		}
+		select {
+		case <-woken:
+		case <-revoked:
+		case <-timer.C:
+			return b, nil
+		case <-s.closing: // answered early and empty
+			return b, nil
+		case <-r.Context().Done():
+			return b, nil
+		}
+	}
+}
+
+// nudge puts a token into a channel of capacity one.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Server) pollResult(t *topic, b batch) []byte {
+	size := 200
+	for _, e := range b.events {
+		size += len(e.fields) + 3
+	}
+	out := append(make([]byte, 0, size), `"events":[`...)
+	for i, e := range b.events {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if e.fault != nil && e.fault.Kind == faults.Malformed {
+			out = append(out, `"malformed"`...) // an element that is no event
+			continue
+		}
+		out = e.appendOccurrence(out)
+	}
+	out = append(out, `],"cursor":"`...)
+	out = t.appendCursor(out, b.after)
+	out = append(out, `","truncated":`...)
+	out = strconv.AppendBool(out, b.gap)
+	out = append(out, `,"hasMore":`...)
+	out = strconv.AppendBool(out, b.more)
+	out = append(out, `,"nextPollMs":`...)
+	return strconv.AppendInt(out, s.opts.NextPoll.Milliseconds(), 10)
+}

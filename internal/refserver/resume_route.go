@@ -1,0 +1,294 @@
+package refserver
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"net/http"
+	"strings"
+)
+
+const (
+	resumableCapability = "resumableRequests"
+	capabilitiesKey     = "io.modelcontextprotocol/clientCapabilities"
+	headerName          = "Mcp-Name"
+	codeSuperseded      = -32000 // of the range that JSON-RPC leaves to servers
+)
+
+// serveResumable takes what concerns requests that can be resumed: calls of the
+// slow tool by clients that can, requests/getStatus and requests/resume. It
+// returns false for everything else, having done nothing.
+func (f *face) serveResumable(w http.ResponseWriter, r *http.Request, body []byte, principal string) bool {
+	// A cheap look first, as for events.
+	work := bytes.Contains(body, []byte(`"`+workTool+`"`)) && bytes.Contains(body, []byte(`"tools/call"`))
+	if !work && !bytes.Contains(body, []byte(`"requests/`)) && !bytes.Contains(body, []byte(`"initialize"`)) {
+		return false
+	}
+	var e envelope
+	if json.Unmarshal(body, &e) != nil {
+		return false
+	}
+	var do func(w http.ResponseWriter, r *http.Request, c *call)
+	switch e.Method {
+	case "initialize":
+		return f.initialize(w, r, e, principal)
+	case "tools/call":
+		if !f.isWork(r, e) {
+			return false
+		}
+		do = f.server.callWork
+	case "requests/getStatus":
+		do = f.server.requestStatus
+	case "requests/resume":
+		do = f.server.resumeRequest
+	default:
+		return false
+	}
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	if !strings.EqualFold(strings.TrimSpace(media), "application/json") {
+		http.Error(w, "Content-Type must be 'application/json'", http.StatusUnsupportedMediaType)
+		return true
+	}
+	if !validID(e.ID) {
+		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
+		return true
+	}
+	modern, status, wrong := f.era(r.Header, e)
+	if wrong == nil && modern && e.Method == "tools/call" && nameOf(r.Header) != workTool {
+		status, wrong = http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"}
+	}
+	if wrong != nil {
+		writeRPCError(w, status, e.ID, wrong)
+		return true
+	}
+	do(w, r, &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal})
+	return true
+}
+
+// isWork tells whether a call is one of the slow tool by a client that can
+// resume it.
+func (f *face) isWork(r *http.Request, e envelope) bool {
+	var p struct {
+		Name string                     `json:"name"`
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	if json.Unmarshal(e.Params, &p) != nil || p.Name != workTool {
+		return false
+	}
+	return canResume(p.Meta[capabilitiesKey]) || f.base.sessions.canResume(r.Header.Get(headerSession))
+}
+
+// canResume looks for the capability in a client's capabilities.
+func canResume(capabilities json.RawMessage) bool {
+	var c map[string]json.RawMessage
+	if json.Unmarshal(capabilities, &c) != nil {
+		return false
+	}
+	value := string(c[resumableCapability])
+	return value != "" && value != "null" && value != "false"
+}
+
+// initialize passes a handshake on, and notes the session if its client can
+// resume. It returns false if it cannot.
+func (f *face) initialize(w http.ResponseWriter, r *http.Request, e envelope, principal string) bool {
+	var p struct {
+		Capabilities json.RawMessage `json:"capabilities"`
+	}
+	if json.Unmarshal(e.Params, &p) != nil || !canResume(p.Capabilities) {
+		return false
+	}
+	f.base.serve(&resumeWatch{ResponseWriter: w, sessions: f.base.sessions}, r, principal)
+	return true
+}
+
+// resumeWatch notes the session id of an answer before the client sees it.
+type resumeWatch struct {
+	http.ResponseWriter
+	sessions *sessions
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *resumeWatch) WriteHeader(status int) {
+	if id := w.Header().Get(headerSession); id != "" {
+		w.sessions.allowResume(id)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *resumeWatch) Write(b []byte) (int, error) {
+	if id := w.Header().Get(headerSession); id != "" {
+		w.sessions.allowResume(id)
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets [http.ResponseController] reach what is beneath.
+func (w *resumeWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (s *sessions) allowResume(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resumable == nil {
+		s.resumable = make(map[string]bool)
+	}
+	s.resumable[id] = true
+}
+
+func (s *sessions) canResume(id string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.resumable[id]
+}
+
+// nameOf reads the header that mirrors a tool's name.
+func nameOf(h http.Header) string {
+	name := h.Get(headerName)
+	if inner, ok := strings.CutPrefix(name, "=?base64?"); ok {
+		text, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(inner, "?="))
+		if err != nil {
+			return ""
+		}
+		return string(text)
+	}
+	return name
+}
+
+// callWork serves tools/call of the slow tool.
+func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call) {
+	var p struct {
+		Arguments workArguments `json:"arguments"`
+		Meta      struct {
+			ProgressToken json.RawMessage `json:"progressToken"`
+		} `json:"_meta"`
+	}
+	wrong := decodeParams(c.params, &p)
+	if wrong == nil {
+		wrong = p.Arguments.check()
+	}
+	if wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	if validID(p.Meta.ProgressToken) {
+		p.Arguments.token = p.Meta.ProgressToken
+	}
+	j, k, wrong := s.resumables.begin(c, p.Arguments)
+	if wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	s.converse(w, r, j, k, j.policyFrame())
+}
+
+// resumeParams are those of both methods.
+type resumeParams struct {
+	RequestID   json.RawMessage `json:"requestId"`
+	ResumeToken string          `json:"resumeToken"`
+}
+
+// requestStatus serves requests/getStatus.
+func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) {
+	var p resumeParams
+	if wrong := decodeParams(c.params, &p); wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	j, wrong := s.resumables.find(c, p.RequestID, p.ResumeToken)
+	if wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	status, pending, ok := j.look()
+	if !ok {
+		c.fail(w, notResumable())
+		return
+	}
+	s.resumables.counts.polled.Add(1)
+	b := append(make([]byte, 0, 80), `"status":"`...)
+	b = append(b, status...)
+	b = append(b, `","hasPendingMessage":`...)
+	b = append(b, map[bool]string{true: "true", false: "false"}[pending]...)
+	c.answer(w, append(b, `,"hasInputRequest":false`...))
+}
+
+// resumeRequest serves requests/resume: the request goes on under its own id,
+// which is that of the resume.
+func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) {
+	var p resumeParams
+	if wrong := decodeParams(c.params, &p); wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	j, wrong := s.resumables.find(c, c.id, p.ResumeToken)
+	if wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	if wrong := j.refuses(); wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	k, ok := j.attach()
+	if !ok {
+		c.fail(w, notResumable())
+		return
+	}
+	s.resumables.counts.resumed.Add(1)
+	s.converse(w, r, j, k, nil)
+}
+
+// converse writes a job's messages on a connection until the response, or
+// until either side has had enough.
+func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *link, first []byte) {
+	defer j.detach(k)
+	s.streamHeader(w.Header())
+	flush := http.NewResponseController(w).Flush
+	if _, err := w.Write(first); err != nil || flush() != nil {
+		return
+	}
+	var frames [][]byte
+	// Messages that are sent again do not count for hanging up: a server that
+	// hung up before it came to new ones would never get on.
+	room := cmp.Or(j.work.HangUp, math.MaxInt)
+	for {
+		b := j.take(k, frames[:0], streamBatch, room)
+		frames = b.frames
+		for _, frame := range frames {
+			if _, err := w.Write(frame); err != nil {
+				return
+			}
+		}
+		if len(frames) > 0 {
+			if flush() != nil {
+				return
+			}
+			j.wrote(k, b.n)
+		}
+		if b.final {
+			return
+		}
+		if room -= b.fresh; room == 0 || b.cut {
+			s.resumables.counts.hungUp.Add(1)
+			return
+		}
+		if len(frames) == streamBatch {
+			continue
+		}
+		select {
+		case <-k.woken:
+		case <-k.superseded:
+			// The draft does not say what becomes of the former connection. The
+			// latest wins here, and the other is told.
+			_, _ = w.Write(j.errorFrame(&rpcError{Code: codeSuperseded, Message: "Superseded: the request was resumed on another connection", Data: map[string]string{"reason": "superseded"}}))
+			return
+		case <-s.closing:
+			_, _ = w.Write(j.errorFrame(&rpcError{Code: codeInternal, Message: "Internal error: the server is closing"}))
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

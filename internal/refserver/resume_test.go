@@ -1,0 +1,145 @@
+package refserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestConfirm drops what was written long enough before.
+func TestConfirm(t *testing.T) {
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for _, c := range []struct {
+		name    string
+		overlap time.Duration
+		written []time.Duration // ago, of the messages that were written
+		waiting int             // messages that were not
+		kept    string
+		next    int
+	}{
+		{"nothing", time.Second, nil, 0, "", 0},
+		{"not written", time.Second, nil, 2, "w0 w1", 0},
+		{"old", time.Second, []time.Duration{3 * time.Second, 2 * time.Second}, 1, "w0", 0},
+		{"at the edge", time.Second, []time.Duration{time.Second, time.Second - 1}, 0, "1", 1},
+		{"old and new", time.Second, []time.Duration{2 * time.Second, 900 * time.Millisecond, 0}, 1, "1 2 w0", 2},
+		{"no overlap", -1, []time.Duration{2 * time.Second, 0}, 1, "w0", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := newResumables(&Server{opts: Options{ResumeOverlap: c.overlap}})
+			j := &job{owner: q, next: len(c.written)}
+			for i, d := range c.written {
+				j.kept = append(j.kept, keptMessage{frame: fmt.Append(nil, i), written: ago(d)})
+			}
+			for i := range c.waiting {
+				j.kept = append(j.kept, keptMessage{frame: fmt.Append(nil, "w", i)})
+			}
+			q.counts.kept.Store(int64(len(j.kept)))
+			j.confirm(now)
+			var kept []string
+			for _, m := range j.kept {
+				kept = append(kept, string(m.frame))
+			}
+			if got := strings.Join(kept, " "); got != c.kept || j.next != c.next || q.counts.kept.Load() != int64(len(kept)) {
+				t.Errorf("kept %q, next %d, counted %d", got, j.next, q.counts.kept.Load())
+			}
+		})
+	}
+}
+
+// TestPolicyTime moves the end of a policy with each look, and ends the job at
+// the last.
+func TestPolicyTime(t *testing.T) {
+	s := startServer(t, Options{})
+	c := &call{id: json.RawMessage("7"), principal: "p"}
+	j, k, wrong := s.resumables.begin(c, workArguments{Steps: 10, StepMs: 3_600_000, MaxWait: 3600})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	stats := func(held, detached int64) {
+		t.Helper()
+		if got := s.Stats().Resumable; got.Held != held || got.Detached != detached {
+			t.Errorf("%+v, want %d held and %d detached", got, held, detached)
+		}
+	}
+	stats(1, 0)
+	j.detach(k)
+	stats(1, 1)
+	// Not due: the agenda has called for a time that was moved.
+	j.expire()
+	stats(1, 1)
+	before := j.deadline
+	if status, pending, ok := j.look(); status != statusProcessing || pending || !ok {
+		t.Errorf("status %s, pending %t, ok %t", status, pending, ok)
+	}
+	if !j.deadline.After(before) {
+		t.Error("a look did not move the deadline")
+	}
+	k, ok := j.attach()
+	if !ok || !j.deadline.IsZero() {
+		t.Error("the policy's time runs although the request is resumed")
+	}
+	j.expire()
+	stats(1, 0)
+	j.detach(k)
+	j.mu.Lock()
+	j.deadline = time.Now().Add(-1)
+	j.mu.Unlock()
+	j.expire()
+	stats(0, 0)
+	if _, ok := j.attach(); ok {
+		t.Error("an expired request was resumed")
+	}
+	if _, _, ok := j.look(); ok {
+		t.Error("an expired request has a status")
+	}
+	if got := s.Stats().Resumable.Expired; got != 1 {
+		t.Errorf("%d expired", got)
+	}
+	if n := s.subscriptions.Load(); n != 0 {
+		t.Errorf("%d places are still taken", n)
+	}
+}
+
+func TestWorkWithoutTheCapability(t *testing.T) {
+	s := startServer(t, Options{})
+	for _, c := range []struct{ arguments, capabilities, want string }{
+		{`{"steps":2,"stepMs":1,"note":"plain"}`, `{}`, `"note":"plain"`},
+		{`{"steps":2,"stepMs":1,"note":"no"}`, `{"resumableRequests":null}`, `"note":"no"`},
+		{`{"steps":0,"stepMs":1}`, `{"resumableRequests":{}}`, "steps is 0"},
+		{`{"steps":1,"stepMs":1,"logEvery":-1}`, `{"resumableRequests":{}}`, "must be 0 or more"},
+		{`{"steps":1,"stepMs":1,"maxWait":1e9}`, `{"resumableRequests":{}}`, "want seconds, up to 86400"},
+		{`{"steps":1,"stepMs":1,"fail":true}`, `{"resumableRequests":{}}`, `"isError":true`},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","arguments":`+c.arguments+
+			`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":`+c.capabilities+`}}}`))
+		for name, value := range map[string]string{
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			headerVersion: modernVersion, headerMethod: "tools/call", headerName: workTool,
+		} {
+			r.Header.Set(name, value)
+		}
+		w := httptest.NewRecorder()
+		s.face.ServeHTTP(w, r)
+		body := w.Body.String()
+		if !strings.Contains(body, c.want) || strings.Contains(body, "resumePolicy") != strings.Contains(c.want, "isError") {
+			t.Errorf("%s: %s", c.arguments, body)
+		}
+	}
+}
+
+func TestResumableLimit(t *testing.T) {
+	s := startServer(t, Options{MaxSubscriptions: 1})
+	c := &call{id: json.RawMessage("7")}
+	w := workArguments{Steps: 1, StepMs: 3_600_000}
+	if _, _, wrong := s.resumables.begin(c, w); wrong != nil {
+		t.Fatal(wrong)
+	}
+	if _, _, wrong := s.resumables.begin(c, w); wrong == nil || wrong.Code != codeExhausted {
+		t.Errorf("the second request: %v", wrong)
+	}
+}

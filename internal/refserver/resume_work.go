@@ -1,0 +1,185 @@
+package refserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// workTool is the name of the slow tool.
+const workTool = "work"
+
+// The bounds of the slow tool's arguments.
+const (
+	maxWorkSteps = 100_000
+	maxWorkStep  = time.Hour
+	maxWorkNote  = 4 << 10
+)
+
+// workArguments are those of the tool work.
+type workArguments struct {
+	Steps    int     `json:"steps" jsonschema:"how many steps the work has; each is reported as progress"`
+	StepMs   float64 `json:"stepMs" jsonschema:"how long a step takes, in milliseconds"`
+	Note     string  `json:"note,omitempty" jsonschema:"comes back in the result"`
+	LogEvery int     `json:"logEvery,omitempty" jsonschema:"sends a log message after so many steps; 0 = none"`
+	MaxWait  float64 `json:"maxWait,omitempty" jsonschema:"the maxWait, in seconds, that a resume policy should have"`
+	HangUp   int     `json:"hangUp,omitempty" jsonschema:"the server disconnects after so many messages on one connection; 0 = never"`
+	Fail     bool    `json:"fail,omitempty" jsonschema:"the work fails in the end"`
+
+	token json.RawMessage // the call's progressToken, nil = it wants no progress
+}
+
+// workDone is the tool's structured result.
+type workDone struct {
+	Steps int    `json:"steps"`
+	Note  string `json:"note"`
+}
+
+var errWorkFailed = errors.New("the work failed, as asked")
+
+// check gives what is wrong with the arguments.
+func (a workArguments) check() *rpcError {
+	switch {
+	case a.Steps < 1 || a.Steps > maxWorkSteps:
+		return invalidParams("steps is %d: want 1 to %d", a.Steps, maxWorkSteps)
+	case a.StepMs < 0.1 || a.StepMs > float64(maxWorkStep/time.Millisecond):
+		return invalidParams("stepMs is %v: want 0.1 to %d", a.StepMs, maxWorkStep/time.Millisecond)
+	case len(a.Note) > maxWorkNote:
+		return invalidParams("note has %d bytes: want at most %d", len(a.Note), maxWorkNote)
+	case a.LogEvery < 0 || a.HangUp < 0:
+		return invalidParams("logEvery and hangUp must be 0 or more")
+	case a.MaxWait < 0 || a.MaxWait > longestWait.Seconds():
+		return invalidParams("maxWait is %v: want seconds, up to %v", a.MaxWait, longestWait.Seconds())
+	}
+	return nil
+}
+
+// longestWait is the longest maxWait that may be asked for.
+const longestWait = 24 * time.Hour
+
+func (a workArguments) step() time.Duration {
+	return time.Duration(a.StepMs * float64(time.Millisecond))
+}
+
+// wait is the policy's maxWait: what was asked for, bounded by most, which is
+// also the answer where nothing was.
+func (a workArguments) wait(most time.Duration) time.Duration {
+	if a.MaxWait == 0 {
+		return most
+	}
+	return min(max(time.Duration(a.MaxWait*float64(time.Second)), time.Millisecond), most)
+}
+
+// due is when the next step is done. Steps keep to their times from the start,
+// however late one was.
+func (j *job) due() time.Time {
+	return j.began.Add(time.Duration(j.step+1) * j.work.step())
+}
+
+// advance does the next step of the work, connected or not.
+func (j *job) advance() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.gone {
+		return
+	}
+	j.step++
+	if j.work.token != nil {
+		j.progress()
+	}
+	if n := j.work.LogEvery; n > 0 && j.step%n == 0 {
+		j.say(j.logFrame(j.step / n))
+	}
+	if j.step < j.work.Steps {
+		j.owner.agenda.at(j.due(), j.advance)
+		return
+	}
+	if late := j.late(); late > 0 {
+		j.owner.agenda.at(time.Now().Add(late), func() {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			if !j.gone {
+				j.conclude()
+			}
+		})
+		return
+	}
+	j.conclude()
+}
+
+// conclude sends the response; the caller holds the lock.
+func (j *job) conclude() {
+	j.status = statusCompleted
+	if j.work.Fail {
+		j.status = statusFailed
+	}
+	j.say(j.resultFrame())
+}
+
+func (j *job) progressFrame() []byte {
+	b := append(make([]byte, 0, 160), `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`...)
+	b = append(b, j.work.token...)
+	b = append(b, `,"progress":`...)
+	b = strconv.AppendInt(b, int64(j.step), 10)
+	b = append(b, `,"total":`...)
+	b = strconv.AppendInt(b, int64(j.work.Steps), 10)
+	return append(b, "}}\n\n"...)
+}
+
+func (j *job) logFrame(seq int) []byte {
+	b := append(make([]byte, 0, 160), `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"work","data":{"seq":`...)
+	b = strconv.AppendInt(b, int64(seq), 10)
+	b = append(b, `,"step":`...)
+	b = strconv.AppendInt(b, int64(j.step), 10)
+	return append(b, "}}}\n\n"...)
+}
+
+func (j *job) resultFrame() []byte {
+	text, note := j.work.Note, j.work.Note
+	if j.work.Fail {
+		text = errWorkFailed.Error() + ": " + note
+	}
+	c := call{id: j.id, modern: j.modern}
+	b := c.resultOpen([]byte("data: "))
+	b = append(b, `"content":[{"type":"text","text":`...)
+	b = quote(b, text)
+	b = append(b, `}],"structuredContent":{"steps":`...)
+	b = strconv.AppendInt(b, int64(j.work.Steps), 10)
+	b = append(b, `,"note":`...)
+	b = append(quote(b, note), '}')
+	if j.work.Fail {
+		b = append(b, `,"isError":true`...)
+	}
+	return append(b, "}}\n\n"...)
+}
+
+// addWork adds the slow tool for clients that cannot resume: they wait for its
+// result on one connection, and lose it with that.
+func addWork(server *mcp.Server) {
+	mcp.AddTool(server, &mcp.Tool{Name: workTool, Description: "Works for a while and reports progress. Clients with the capability resumableRequests may disconnect and resume."},
+		func(ctx context.Context, _ *mcp.CallToolRequest, in workArguments) (*mcp.CallToolResult, workDone, error) {
+			if wrong := in.check(); wrong != nil {
+				return nil, workDone{}, wrong
+			}
+			t := time.NewTimer(time.Duration(in.Steps) * in.step())
+			defer t.Stop()
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				return nil, workDone{}, ctx.Err()
+			}
+			if in.Fail {
+				return nil, workDone{}, errWorkFailed
+			}
+			done := workDone{Steps: in.Steps, Note: in.Note}
+			text, err := json.Marshal(done)
+			if err != nil {
+				return nil, workDone{}, err
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, done, nil
+		})
+}

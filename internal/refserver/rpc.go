@@ -1,0 +1,199 @@
+package refserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Keys of the base protocol's _meta.
+const (
+	subscriptionIDKey  = "io.modelcontextprotocol/subscriptionId"
+	protocolVersionKey = "io.modelcontextprotocol/protocolVersion"
+)
+
+// JSON-RPC error codes: the standard ones, those of the base protocol, and the
+// six of the MCP Events draft (-32602 is one of them).
+const (
+	codeParse              = -32700
+	codeInvalidRequest     = -32600
+	codeMethodNotFound     = -32601
+	codeInvalidParams      = -32602
+	codeInternal           = -32603
+	codeHeaderMismatch     = -32020
+	codeUnsupportedVersion = -32022
+	codeNotFound           = -32011
+	codeForbidden          = -32012
+	codeExhausted          = -32013
+	codeUnsupported        = -32014
+	codeCallback           = -32015
+)
+
+// rpcError is a JSON-RPC error object.
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Data    any    `json:"data,omitempty"`
+}
+
+// Error makes rpcError an error.
+func (e *rpcError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Message) }
+
+func invalidParams(format string, args ...any) *rpcError {
+	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + fmt.Sprintf(format, args...)}
+}
+
+func notFound(kind string) *rpcError {
+	return &rpcError{Code: codeNotFound, Message: "Not found", Data: map[string]string{"kind": kind}}
+}
+
+func forbidden(reason string) *rpcError {
+	return &rpcError{Code: codeForbidden, Message: "Forbidden", Data: map[string]string{"reason": reason}}
+}
+
+func exhausted(limit string, most int) *rpcError {
+	return &rpcError{Code: codeExhausted, Message: "Resource exhausted", Data: map[string]any{"limit": limit, "max": most}}
+}
+
+func unsupported(feature string, value any) *rpcError {
+	return &rpcError{Code: codeUnsupported, Message: "Unsupported", Data: map[string]any{"feature": feature, "value": value}}
+}
+
+func callbackError(reason string) *rpcError {
+	return &rpcError{Code: codeCallback, Message: "Callback endpoint error", Data: map[string]string{"reason": reason}}
+}
+
+// call is one events/* request with what was learned about its sender.
+type call struct {
+	method    string
+	id        json.RawMessage
+	params    json.RawMessage
+	modern    bool
+	principal string // the bearer token; "" = anonymous
+}
+
+// envelope is a JSON-RPC request as far as it decides where the request goes.
+type envelope struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// requestMeta reads the protocol version that a body's params claim; "" = none.
+func requestMeta(params json.RawMessage) string {
+	if !bytes.Contains(params, []byte(protocolVersionKey)) {
+		return ""
+	}
+	var p struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	var version string
+	if json.Unmarshal(params, &p) != nil || json.Unmarshal(p.Meta[protocolVersionKey], &version) != nil {
+		return ""
+	}
+	return version
+}
+
+// validID reports whether id is a string or a number, as MCP wants it.
+func validID(id json.RawMessage) bool {
+	return len(id) > 0 && (id[0] == '"' || id[0] == '-' || (id[0] >= '0' && id[0] <= '9'))
+}
+
+// decodeParams reads params strictly enough to tell a wrong type from a right
+// one; unknown members are let through, as JSON-RPC extensions use them.
+func decodeParams(params json.RawMessage, into any) *rpcError {
+	if len(params) == 0 {
+		return invalidParams("params are missing")
+	}
+	if err := json.Unmarshal(params, into); err != nil {
+		if what, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && what.Field != "" {
+			// The embedded struct's name is ours, not the wire's.
+			return invalidParams("%s is not of type %s", strings.TrimPrefix(what.Field, "eventParams."), what.Type)
+		}
+		return invalidParams("not an object of the expected shape")
+	}
+	return nil
+}
+
+// resultOpen appends the start of a response up to where the members of the
+// result go; every member that follows starts without a comma.
+func (c *call) resultOpen(dst []byte) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, c.id...)
+	dst = append(dst, `,"result":{`...)
+	if c.modern {
+		dst = append(dst, `"resultType":"complete",`...)
+	}
+	return dst
+}
+
+// answer writes a result, given as the members of its object.
+func (c *call) answer(w http.ResponseWriter, members []byte) {
+	b := c.resultOpen(make([]byte, 0, len(members)+len(c.id)+80))
+	b = append(b, members...)
+	b = append(b, "}}"...)
+	if len(members) == 0 {
+		b = bytes.Replace(b, []byte(`",}}`), []byte(`"}}`), 1)
+	}
+	writeJSON(w, http.StatusOK, b)
+}
+
+// fail writes an error response. The modern era maps two codes to an HTTP
+// status of their own, as the base protocol's implementations do.
+func (c *call) fail(w http.ResponseWriter, e *rpcError) {
+	status := http.StatusOK
+	if c.modern {
+		switch e.Code {
+		case codeInvalidParams:
+			status = http.StatusBadRequest
+		case codeMethodNotFound:
+			status = http.StatusNotFound
+		}
+	}
+	writeRPCError(w, status, c.id, e)
+}
+
+// writeRPCError writes an error response; a nil id is written as null.
+func writeRPCError(w http.ResponseWriter, status int, id json.RawMessage, e *rpcError) {
+	if !validID(id) {
+		id = json.RawMessage("null")
+	}
+	b, err := json.Marshal(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   *rpcError       `json:"error"`
+	}{"2.0", id, e})
+	if err != nil {
+		http.Error(w, "cannot encode the error", http.StatusInternalServerError)
+		return
+	}
+	writeJSON(w, status, b)
+}
+
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may be gone; there is nobody to tell
+}
+
+// quote appends s as a JSON string.
+func quote(dst []byte, s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil { // a string always encodes
+		return append(dst, `""`...)
+	}
+	return append(dst, b...)
+}
+
+func bearer(r *http.Request) string {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}

@@ -1,0 +1,217 @@
+package refserver
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+)
+
+// streamBatch is how many events go into one write of a stream.
+const streamBatch = 64
+
+// buffers are shared by all streams: a stream holds one only while it writes,
+// so that thousands of idle ones cost none.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
+
+// stream is one open events/stream.
+type stream struct {
+	server  *Server
+	call    *call
+	topic   *topic
+	reader  *reader
+	woken   chan struct{}
+	out     http.ResponseWriter
+	flush   func() error
+	ctx     context.Context // of the request
+	batch   int             // most events of one write
+	written time.Time       // when the last frame was
+	events  []*event        // scratch
+	trouble *trouble        // the topic's last transient error that was told
+	// forgotten is closed when the server forgets its subscriptions (a fault).
+	forgotten <-chan struct{}
+}
+
+// stream serves events/stream: a request whose answer stays open.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
+	var p eventParams
+	wrong := decodeParams(c.params, &p)
+	var t *topic
+	var sel selection
+	if wrong == nil {
+		t, sel, _, wrong = s.resolve(eventmeter.Push, c, p)
+	}
+	if wrong == nil {
+		wrong = s.misfortune.refuses("events", eventmeter.Push)
+	}
+	if wrong == nil {
+		wrong = s.reserve()
+	}
+	if wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	defer s.unreserve()
+	s.counts.streams.Add(1)
+	defer s.counts.streams.Add(-1)
+	s.streamHeader(w.Header())
+	st := &stream{server: s, call: c, topic: t, woken: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, trouble: t.trouble.Load(), ctx: r.Context(), batch: streamBatch}
+	if s.capacity != nil {
+		st.batch = 1 // so that streams take turns
+	}
+	var position uint64
+	var truncated bool
+	st.reader, position, truncated = t.open(sel, p.start(), s.opts.QueueLen, func() { nudge(st.woken) })
+	defer st.reader.close()
+	st.reader.skipCut()
+	st.forgotten = s.forgottenNow()
+	if st.active(position, truncated) {
+		st.run(r)
+	}
+}
+
+// run delivers until the client goes, the principal loses its access or the
+// server closes.
+func (st *stream) run(r *http.Request) {
+	s := st.server
+	heartbeat := time.NewTimer(s.opts.Heartbeat)
+	defer heartbeat.Stop()
+	for {
+		revoked, gone := s.principals.watch(st.call.principal)
+		if why := st.over(gone); why != nil {
+			if st.notify("terminated", errorMember(why)) {
+				st.end()
+			}
+			return
+		}
+		if !st.deliver() {
+			return
+		}
+		select {
+		case <-st.woken:
+		case <-heartbeat.C:
+			rest := s.opts.Heartbeat - time.Since(st.written)
+			if _, missed := s.misfortune.has(faults.Heartbeats, eventmeter.Push); missed {
+				rest = s.opts.Heartbeat
+			} else if rest <= 0 {
+				// Read afresh: what this filter let pass moved it on.
+				if !st.notify("heartbeat", st.cursorMember(nil, st.reader.where())) {
+					return
+				}
+				rest = s.opts.Heartbeat
+			}
+			heartbeat.Reset(rest)
+		case <-revoked: // somebody was; the loop looks who
+		case <-st.forgotten: // cut without a word
+			return
+		case <-s.closing:
+			st.end()
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// deliver writes everything that waits; false means that the client is gone.
+func (st *stream) deliver() bool {
+	for {
+		if t := st.topic.trouble.Load(); t != st.trouble {
+			st.trouble = t
+			if !st.notify("error", errorMember(&t.err)) {
+				return false
+			}
+		}
+		b := st.reader.take(st.events[:0], st.batch)
+		if len(b.events) == 0 && !b.gap {
+			return true
+		}
+		if b.gap && !st.active(b.before, true) {
+			return false
+		}
+		if !st.server.capacity.take(st.ctx, st.server.closing, len(b.events)) {
+			select {
+			case <-st.server.closing:
+				st.end()
+			default: // the client is gone
+			}
+			return false
+		}
+		out := buffers.Get().(*[]byte)
+		frames, ok := (*out)[:0], true
+		for _, e := range b.events {
+			if e.fault == nil {
+				frames = e.appendFrame(frames, st.call.id)
+			} else if frames, ok = st.misfire(frames, e); !ok {
+				break
+			}
+		}
+		ok = ok && st.write(frames)
+		*out = frames
+		if cap(frames) <= 1<<20 { // one huge batch must not stay in the pool
+			buffers.Put(out)
+		}
+		st.server.counts.pushed.Add(int64(len(b.events)))
+		clear(b.events)
+		st.events = b.events[:0]
+		if !ok {
+			return false
+		}
+		if !b.more {
+			if cap(st.events) > 8 {
+				st.events = nil
+			}
+			return true
+		}
+	}
+}
+
+func (st *stream) active(position uint64, truncated bool) bool {
+	b := st.cursorMember(nil, position)
+	b = append(b, `,"truncated":`...)
+	return st.notify("active", strconv.AppendBool(b, truncated))
+}
+
+func (st *stream) cursorMember(dst []byte, position uint64) []byte {
+	dst = append(dst, `"cursor":"`...)
+	dst = st.topic.appendCursor(dst, position)
+	return append(dst, '"')
+}
+
+func errorMember(e *rpcError) []byte {
+	b, err := json.Marshal(e)
+	if err != nil { // only strings and numbers are in it
+		return []byte(`"error":{}`)
+	}
+	return append([]byte(`"error":`), b...)
+}
+
+// notify writes one notification of notifications/events/.
+func (st *stream) notify(name string, members []byte) bool {
+	b := append(make([]byte, 0, 256), `data: {"jsonrpc":"2.0","method":"notifications/events/`...)
+	b = append(b, name...)
+	b = append(b, `","params":{`...)
+	b = append(b, members...)
+	b = append(b, `,"_meta":{"`+subscriptionIDKey+`":`...)
+	b = append(b, st.call.id...)
+	return st.write(append(b, frameEnd...))
+}
+
+// end writes the response that closes the stream.
+func (st *stream) end() {
+	b := st.call.resultOpen([]byte("data: "))
+	st.write(append(b, `"_meta":{}}}`+"\n\n"...))
+}
+
+func (st *stream) write(b []byte) bool {
+	st.written = time.Now()
+	if _, err := st.out.Write(b); err != nil {
+		return false
+	}
+	return st.flush() == nil
+}

@@ -1,0 +1,314 @@
+package refserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// subscribeParams are the params of events/subscribe and events/unsubscribe.
+type subscribeParams struct {
+	eventParams
+	Delivery *struct {
+		Mode   string `json:"mode"`
+		URL    string `json:"url"`
+		Secret string `json:"secret"`
+	} `json:"delivery"`
+	TTLMs json.RawMessage `json:"ttlMs"`
+}
+
+// wish is what a subscribe call asks for, checked.
+type wish struct {
+	fresh  *hook // not yet known to anybody
+	sel    selection
+	from   start
+	ttl    time.Duration // 0 = no expiry
+	secret string
+	key    *standardwebhooks.Webhook
+}
+
+// readSubscription reads what subscribe and unsubscribe have in common.
+func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *rpcError) {
+	var p subscribeParams
+	if c.principal == "" {
+		return p, nil, selection{}, forbidden("authentication required")
+	}
+	if wrong := decodeParams(c.params, &p); wrong != nil {
+		return p, nil, selection{}, wrong
+	}
+	t, sel, canonical, wrong := s.resolve(eventmeter.Webhook, c, p.eventParams)
+	if wrong != nil {
+		return p, nil, sel, wrong
+	}
+	if p.Delivery == nil {
+		return p, nil, sel, invalidParams("delivery is missing")
+	}
+	u, wrong := parseCallback(p.Delivery.URL)
+	if wrong != nil {
+		return p, nil, sel, wrong
+	}
+	key := strings.Join([]string{c.principal, p.Delivery.URL, p.Name, canonical}, "\x00")
+	sum := sha256.Sum256([]byte(key))
+	fresh := &hook{
+		hooks: s.hooks, key: key, id: "sub_" + hex.EncodeToString(sum[:12]),
+		principal: c.principal, url: u, topic: t, opened: make(chan struct{}),
+	}
+	if c.smithery() {
+		fresh.makeDirect()
+	}
+	return p, fresh, sel, nil
+}
+
+func (s *Server) readWish(c *call) (*wish, *rpcError) {
+	p, fresh, sel, wrong := s.readSubscription(c)
+	if wrong != nil {
+		return nil, wrong
+	}
+	if p.Delivery.Mode != "webhook" {
+		return nil, unsupported("delivery.mode", p.Delivery.Mode)
+	}
+	key, wrong := parseSecret(p.Delivery.Secret)
+	if wrong != nil {
+		return nil, wrong
+	}
+	signer, err := standardwebhooks.NewWebhookRaw(key)
+	if err != nil {
+		return nil, invalidParams("delivery.secret: %v", err)
+	}
+	if fresh.direct { // neither a wish for a life nor a place to begin at
+		return &wish{fresh: fresh, sel: sel, ttl: cmp.Or(s.grantFault(), s.opts.TTLDefault), secret: p.Delivery.Secret, key: signer}, nil
+	}
+	ttl, wrong := s.grantFor(p.TTLMs)
+	if wrong != nil {
+		return nil, wrong
+	}
+	return &wish{fresh: fresh, sel: sel, from: p.start(), ttl: ttl, secret: p.Delivery.Secret, key: signer}, nil
+}
+
+// grantFor reads ttlMs: left out means the default, null no expiry.
+func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
+	switch {
+	case s.grantFault() > 0:
+		return s.grantFault(), nil
+	case len(ttl) == 0:
+		return s.opts.TTLDefault, nil
+	case string(ttl) == "null":
+		return 0, nil
+	}
+	var ms int64
+	if err := json.Unmarshal(ttl, &ms); err != nil || ms <= 0 {
+		return 0, invalidParams("ttlMs is not a positive whole number")
+	}
+	return min(max(millis(ms), s.opts.TTLMin), s.opts.TTLMax), nil
+}
+
+// subscribe answers events/subscribe: it opens a subscription, after the
+// callback has proved that it wants one, or refreshes the one there is.
+func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
+	wanted, wrong := s.readWish(c)
+	for wrong == nil {
+		h, made := s.hooks.claim(wanted.fresh)
+		if made {
+			var result []byte
+			if result, wrong = s.openHook(r.Context(), h, wanted); wrong == nil {
+				c.answer(w, result)
+				return
+			}
+			break
+		}
+		// Somebody else may be at the handshake of the same subscription.
+		select {
+		case <-h.opened:
+		case <-r.Context().Done():
+			return
+		case <-s.closing:
+			wrong = &rpcError{Code: codeInternal, Message: "Shutting down"}
+			continue
+		}
+		if result, ok := s.refreshHook(h, wanted); ok {
+			s.counts.refreshes.Add(1)
+			c.answer(w, result)
+			return
+		}
+	}
+	c.fail(w, wrong)
+}
+
+// openHook does the handshake for a subscription that was just claimed and
+// lets deliveries begin.
+func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *rpcError) {
+	wrong := s.reserve()
+	if wrong == nil {
+		if wrong = s.misfortune.refuses(h.system(), eventmeter.Webhook); wrong != nil {
+			s.unreserve()
+		}
+	}
+	if wrong == nil {
+		s.deliverEarly(ctx, h, wanted.key)
+		if wrong = s.prove(ctx, h, wanted.key); wrong != nil {
+			s.unreserve()
+		}
+	}
+	hs := s.hooks
+	hs.mu.Lock()
+	// Revoke marks first and looks through the store then, so that one of the
+	// two sees a subscription that opens meanwhile.
+	if _, revoked := s.principals.watch(h.principal); revoked && wrong == nil {
+		s.unreserve()
+		wrong = forbidden(reasonRevoked)
+	}
+	if h.topic.withdrawn.Load() && wrong == nil { // likewise
+		s.unreserve()
+		wrong = notFound("event")
+	}
+	if wrong != nil {
+		delete(hs.byKey, h.key)
+		h.failed = wrong
+		close(h.opened)
+		hs.mu.Unlock()
+		return nil, wrong
+	}
+	h.mu.Lock()
+	now := time.Now()
+	h.rotate(wanted.secret, wanted.key, now, 0)
+	reader, position, truncated := h.topic.open(wanted.sel, wanted.from, s.opts.QueueLen, h.wake)
+	h.reader = reader
+	if truncated {
+		h.announceGap(position)
+	}
+	h.mu.Unlock()
+	close(h.opened)
+	hs.mu.Unlock()
+	s.counts.subscribed.Add(1)
+	expires := expiry(now, wanted.ttl)
+	hs.grant(h, expires)
+	h.wake() // for what is replayed
+	return h.result(expires, position, truncated, nil), nil
+}
+
+// refreshHook renews a subscription that is open; it reports false when it was
+// gone. The cursor of a refresh is not used: the subscription has its own place.
+func (s *Server) refreshHook(h *hook, wanted *wish) ([]byte, bool) {
+	hs := s.hooks
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h.failed != nil || !hs.lives(h) {
+		return nil, false
+	}
+	now := time.Now()
+	expires := expiry(now, wanted.ttl)
+	h.mu.Lock()
+	h.rotate(wanted.secret, wanted.key, now, s.opts.DualSignGrace)
+	st, position := h.status, h.watermark()
+	h.resume()
+	h.mu.Unlock()
+	st.throttled = s.misfortune.throttled(eventmeter.Webhook, now)
+	hs.grant(h, expires)
+	if st.suspended {
+		h.wake()
+	}
+	return h.result(expires, position, false, &st), true
+}
+
+// expiry is when a grant ends, in the whole milliseconds that the client sees.
+func expiry(now time.Time, ttl time.Duration) time.Time {
+	if ttl == 0 {
+		return time.Time{}
+	}
+	return now.Add(ttl).Truncate(time.Millisecond)
+}
+
+// result is the members of subscribe's result.
+func (h *hook) result(expires time.Time, position uint64, truncated bool, st *status) []byte {
+	if h.direct {
+		return h.directResult(expires)
+	}
+	type deliveryStatus struct {
+		Active         bool    `json:"active"`
+		LastDeliveryAt *string `json:"lastDeliveryAt"`
+		LastError      *string `json:"lastError"`
+		FailedSince    *string `json:"failedSince,omitempty"`
+		Throttled      bool    `json:"throttled,omitempty"`
+		RetryAfter     int64   `json:"retryAfterMs,omitempty"`
+	}
+	out := struct {
+		ID            string          `json:"id"`
+		RefreshBefore *string         `json:"refreshBefore"`
+		Cursor        string          `json:"cursor"`
+		Truncated     bool            `json:"truncated"`
+		Status        *deliveryStatus `json:"deliveryStatus,omitempty"`
+	}{ID: h.id, RefreshBefore: instant(expires), Cursor: h.topic.cursor(position), Truncated: truncated}
+	if st != nil {
+		out.Status = &deliveryStatus{Active: !st.suspended, LastDeliveryAt: instant(st.lastDelivery), FailedSince: instant(st.failedSince)}
+		if st.lastError != "" {
+			out.Status.LastError = &st.lastError
+		}
+		if st.throttled > 0 {
+			out.Status.Throttled, out.Status.RetryAfter = true, max(1, st.throttled.Milliseconds())
+		}
+	}
+	b, err := json.Marshal(out)
+	if err != nil { // strings and booleans always encode
+		return nil
+	}
+	return b[1 : len(b)-1]
+}
+
+func instant(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	text := t.UTC().Format(timeLayout)
+	return &text
+}
+
+// verify asks the callback to repeat a challenge.
+func (s *Server) verify(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
+	challenge := rand.Text()
+	body, err := json.Marshal(map[string]string{"type": "verification", "challenge": challenge})
+	if err != nil {
+		return callbackError(failChallenge)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.hooks.ctx, cancel)()
+	s.counts.verifications.Add(1)
+	_, reply, failure := s.hooks.poster.post(ctx, &message{
+		url: h.url, subscriptionID: h.id, id: envelopeID("verification"), body: body,
+		keys: []*standardwebhooks.Webhook{key},
+	})
+	var answer struct {
+		Challenge string `json:"challenge"`
+	}
+	switch {
+	case failure != "":
+		return callbackError(failure)
+	case json.Unmarshal(reply, &answer) != nil || answer.Challenge != challenge:
+		return callbackError(failChallenge)
+	}
+	return nil
+}
+
+// unsubscribe answers events/unsubscribe.
+func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
+	_, like, _, wrong := s.readSubscription(c)
+	if wrong != nil {
+		c.fail(w, wrong)
+		return
+	}
+	h := s.hooks.find(like.key)
+	if h == nil || !h.isOpen() || !s.hooks.remove(h, nil) {
+		c.fail(w, notFound("subscription"))
+		return
+	}
+	c.answer(w, nil)
+}

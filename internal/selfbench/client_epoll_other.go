@@ -1,0 +1,16 @@
+//go:build !linux
+
+package selfbench
+
+import (
+	"errors"
+
+	"github.com/eventmeter/eventmeter"
+)
+
+// haveEpoll says that this system has the epoll floor.
+const haveEpoll = false
+
+func newEpoll(spec, *eventmeter.Clock) (client, error) {
+	return nil, errors.New("the epoll floor needs Linux")
+}

@@ -1,0 +1,124 @@
+package selfbench
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// errorMeter compares the time at which a delivery is recorded with the time
+// of sending that the neutral target puts on each frame just before its write.
+// Both processes share the machine and so its wall clock; the recorded time is
+// of a monotonic clock, whose distance from it is measured all the time. It has
+// to be closed.
+type errorMeter struct {
+	silent
+	clock  *eventmeter.Clock
+	offset atomic.Int64 // wall minus monotonic
+	paced  atomic.Bool  // what comes counts
+	stop   chan struct{}
+	done   chan struct{}
+	parts  [64]struct {
+		mu     sync.Mutex
+		values sinks.Values
+	}
+}
+
+func newErrorMeter(clock *eventmeter.Clock) *errorMeter {
+	m := &errorMeter{clock: clock, stop: make(chan struct{}), done: make(chan struct{})}
+	m.adjust()
+	go m.follow()
+	return m
+}
+
+// follow keeps the distance of the clocks true until the meter is closed.
+func (m *errorMeter) follow() {
+	defer close(m.done)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.stop:
+			return
+		case <-tick.C:
+			m.adjust()
+		}
+	}
+}
+
+func (m *errorMeter) close() {
+	close(m.stop)
+	<-m.done
+}
+
+// adjust measures the distance of the clocks: the wall clock between two
+// readings of the other, the closest of a few.
+func (m *errorMeter) adjust() {
+	var best int64
+	for i := range 8 {
+		a := m.clock.Now()
+		w := time.Now().UnixNano()
+		b := m.clock.Now()
+		if width := int64(b - a); i == 0 || width < best {
+			best = width
+			m.offset.Store(w - int64(a) - width/2)
+		}
+	}
+}
+
+var sentKey = []byte(`"sent":"`)
+
+const sentDigits = 19
+
+// Observed implements eventmeter.Observer.
+func (m *errorMeter) Observed(o eventmeter.Observation) {
+	m.observe(int(o.Sub.Index), o.At, o.Message)
+}
+
+// observe takes a message of a stream that came at that time.
+func (m *errorMeter) observe(stream int, at eventmeter.Instant, message []byte) {
+	sent, ok := sentAt(message)
+	if !ok || !m.paced.Load() {
+		return
+	}
+	p := &m.parts[stream%64]
+	p.mu.Lock()
+	p.values.Add(time.Duration(int64(at) + m.offset.Load() - sent))
+	p.mu.Unlock()
+}
+
+// sentAt finds the time of sending, in nanoseconds since 1970.
+func sentAt(message []byte) (int64, bool) {
+	i := bytes.LastIndex(message, sentKey)
+	if i < 0 || len(message) < i+len(sentKey)+sentDigits {
+		return 0, false
+	}
+	var n int64
+	for _, c := range message[i+len(sentKey):][:sentDigits] {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n, true
+}
+
+func (m *errorMeter) quantiles() quantiles {
+	var all sinks.Values
+	for i := range m.parts {
+		p := &m.parts[i]
+		p.mu.Lock()
+		all.Merge(&p.values)
+		p.mu.Unlock()
+	}
+	t := all.Timing()
+	h := t.Histogram
+	return quantiles{
+		Count: h.TotalCount(), Below: t.Below,
+		P50: time.Duration(h.ValueAtQuantile(50)), P99: time.Duration(h.ValueAtQuantile(99)), Max: time.Duration(h.Max()),
+	}
+}

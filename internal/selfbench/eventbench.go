@@ -1,0 +1,191 @@
+// Package eventbench measures what eventmeter's own client side costs: memory per
+// stream, CPU per delivery, the error of its times, how fast it opens, what it
+// allocates. Each measurement runs side by side with a floor, the least that
+// could do the job, and with what people would use instead, in one run on one
+// machine, every client and every target in a process of its own.
+package selfbench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options of a run. The zero value measures everything at full size.
+type Options struct {
+	// Only names rows; empty = all.
+	Only []string
+	// Scale multiplies numbers of streams and lengths of time; 0 = 1, at most 4.
+	Scale float64
+	// Repeats is how often what is compared is measured, alternately; the
+	// median counts. 0 = 3, at most 15.
+	Repeats int
+	// RowTime bounds each row; 0 = 12 min.
+	RowTime time.Duration
+	// Self starts this program as a child; nil = [Self].
+	Self []string
+	// Progress is told what is being measured; nil = nobody.
+	Progress io.Writer
+	// Profiles is a folder for CPU profiles of the clients while events come;
+	// "" = none. Profiling costs a per cent or two.
+	Profiles string
+	// Files is how many files a process may have open; 0 = ask the system.
+	Files int
+}
+
+// ErrOptions is in what Run returns for options that make no sense.
+var ErrOptions = errors.New("eventbench")
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Scale == 0 {
+		o.Scale = 1
+	}
+	if o.Repeats == 0 {
+		o.Repeats = 3
+	}
+	if o.RowTime == 0 {
+		o.RowTime = 12 * time.Minute
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	if o.Files == 0 {
+		o.Files = fileLimit()
+	}
+	switch {
+	case !(o.Scale >= 0.001 && o.Scale <= 4):
+		return o, fmt.Errorf("%w: scale %g: use 0.001 to 4", ErrOptions, o.Scale)
+	case o.Repeats < 1 || o.Repeats > 15:
+		return o, fmt.Errorf("%w: %d repeats: use 1 to 15", ErrOptions, o.Repeats)
+	case o.RowTime < time.Second:
+		return o, fmt.Errorf("%w: %v for a row: use a second or more", ErrOptions, o.RowTime)
+	}
+	if o.Profiles != "" {
+		if err := os.MkdirAll(o.Profiles, 0o777); err != nil {
+			return o, fmt.Errorf("%w: profiles: %w", ErrOptions, err)
+		}
+	}
+	for _, name := range o.Only {
+		if !slices.ContainsFunc(rows, func(r row) bool { return r.name == name }) {
+			return o, fmt.Errorf("%w: there is no row %q: use %s", ErrOptions, name, strings.Join(RowNames(), ", "))
+		}
+	}
+	if o.Self == nil {
+		var err error
+		if o.Self, err = Self(); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// row is a part of the report: measurements, and what is said of them.
+type row struct {
+	name, title string
+	measure     func(ctx context.Context, r *runner) error
+}
+
+// RowNames are the rows in the order in which they are measured.
+func RowNames() []string {
+	names := make([]string, len(rows))
+	for i, r := range rows {
+		names[i] = r.name
+	}
+	return names
+}
+
+// Run measures and reports. A row that fails is in the report with its reason;
+// the error is about options, or that of ctx.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	rep := &Report{Schema: Schema, Began: time.Now().UTC(), Scale: o.Scale, Repeats: o.Repeats, Machine: machineFacts(ctx)}
+	r := &runner{opts: o, report: rep, done: map[string][]*figures{}}
+	for _, row := range rows {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, row.name) {
+			continue
+		}
+		r.row = &Row{Name: row.name, Title: row.title}
+		fmt.Fprintf(o.Progress, "%s: %s\n", row.name, row.title)
+		limited, cancel := context.WithTimeout(ctx, o.RowTime)
+		began := time.Now()
+		err := row.measure(limited, r)
+		if errors.Is(limited.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("it took more than %v; --row-time gives it longer, --scale makes it smaller", o.RowTime)
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return rep, ctx.Err()
+		}
+		if err != nil {
+			r.row.Failed = err.Error()
+		}
+		r.row.Took = time.Since(began)
+		rep.Rows = append(rep.Rows, *r.row)
+	}
+	rep.Took = time.Since(rep.Began)
+	rep.noteNoise()
+	return rep, nil
+}
+
+// runner is a run under way.
+type runner struct {
+	opts   Options
+	report *Report
+	row    *Row
+	done   map[string][]*figures // by plan: some rows look at the same ones
+}
+
+// alternate measures plans in turn, a number of times, and returns the figures
+// of each.
+func (r *runner) alternate(ctx context.Context, repeats int, plans ...plan) ([][]*figures, error) {
+	out := make([][]*figures, len(plans))
+	for round := range repeats {
+		for i, p := range plans {
+			f, err := r.once(ctx, p, round)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = append(out[i], f)
+		}
+	}
+	return out, nil
+}
+
+// once measures a plan, unless another row has done so as often already.
+func (r *runner) once(ctx context.Context, p plan, round int) (*figures, error) {
+	same := p
+	same.Name = ""
+	text, err := json.Marshal(same)
+	if err != nil {
+		return nil, err
+	}
+	key := string(text)
+	if have := r.done[key]; round < len(have) {
+		return have[round], nil
+	}
+	fmt.Fprintf(r.opts.Progress, "  %s, %d streams", p.Name, max(p.Pairs, 1)*p.Client.Streams)
+	p.Profiles = r.profilesOf(p, round)
+	var f *figures
+	if p.Client.Role == "micro" {
+		f, err = measureMicro(ctx, r.opts.Self, p.Client)
+	} else {
+		f, err = measurePlan(ctx, r.opts.Self, p)
+	}
+	if err != nil {
+		fmt.Fprintf(r.opts.Progress, ": %v\n", err)
+		return nil, err
+	}
+	fmt.Fprintf(r.opts.Progress, ": %.1f s\n", f.Took.Seconds())
+	r.done[key] = append(r.done[key], f)
+	r.report.others = append(r.report.others, f.Others)
+	return f, nil
+}

@@ -1,0 +1,221 @@
+package selfbench
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Schema names the form of a Report as JSON.
+const Schema = "eventmeter.bench/1"
+
+// Report is what a run has measured.
+type Report struct {
+	Schema  string        `json:"schema"`
+	Began   time.Time     `json:"began"`
+	Took    time.Duration `json:"tookNs"`
+	Scale   float64       `json:"scale"`
+	Repeats int           `json:"repeats"`
+	Machine Machine       `json:"machine"`
+	Rows    []Row         `json:"rows"`
+	// Notes are what a reader has to know: reductions, noise.
+	Notes []string `json:"notes,omitempty"`
+
+	others []float64
+}
+
+// Row is one part of it.
+type Row struct {
+	Name  string        `json:"name"`
+	Title string        `json:"title"`
+	Lines []Line        `json:"lines"`
+	Curve []Point       `json:"curve,omitempty"`
+	Notes []string      `json:"notes,omitempty"`
+	Took  time.Duration `json:"tookNs"`
+	// Failed says why the row is not complete.
+	Failed string `json:"failed,omitempty"`
+}
+
+// Line is one goal and what became of it.
+type Line struct {
+	What string `json:"what"`
+	// Goal in words; empty = the figure is only shown.
+	Goal string `json:"goal,omitempty"`
+	// Measured is the figure itself; Floor and Peers are the same of others,
+	// where they were measured in the same run.
+	Measured Value  `json:"measured"`
+	Floor    *Value `json:"floor,omitempty"`
+	Peers    []Peer `json:"peers,omitempty"`
+	// Verdict is "met" or "not met", with ", at a smaller size" where there were
+	// fewer streams than the goal is about; empty without a goal.
+	Verdict string `json:"verdict,omitempty"`
+	Note    string `json:"note,omitempty"`
+}
+
+// Peer is another program's figure.
+type Peer struct {
+	Name string `json:"name"`
+	Value
+}
+
+// Point is one of a growth curve.
+type Point struct {
+	Client    string  `json:"client"`
+	Streams   int     `json:"streams"`
+	Processes int     `json:"processes"`
+	Rate      float64 `json:"eventsPerSecond"`
+	Memory    float64 `json:"kibPerStream"`
+	CPU       float64 `json:"usPerDelivery"`
+	Delivered int64   `json:"delivered"`
+	Complete  bool    `json:"complete"`
+}
+
+// Value is the median of several runs, with their spread.
+type Value struct {
+	Unit   string    `json:"unit"`
+	Median float64   `json:"median"`
+	Low    float64   `json:"low"`
+	High   float64   `json:"high"`
+	Runs   []float64 `json:"runs"`
+}
+
+// newValue summarises runs, of which there is at least one.
+func newValue(unit string, runs []float64) Value {
+	s := slices.Sorted(slices.Values(runs))
+	v := Value{Unit: unit, Runs: runs, Median: s[len(s)/2], Low: s[0], High: s[len(s)-1]}
+	if len(s)%2 == 0 {
+		v.Median = (s[len(s)/2-1] + s[len(s)/2]) / 2
+	}
+	return v
+}
+
+// of takes a figure of each run.
+func of(runs []*figures, unit string, f func(*figures) float64) Value {
+	all := make([]float64, len(runs))
+	for i, r := range runs {
+		all[i] = f(r)
+	}
+	return newValue(unit, all)
+}
+
+// over is a value divided by another, run by run, as they were measured side
+// by side.
+func over(a, b Value, unit string) Value {
+	all := make([]float64, min(len(a.Runs), len(b.Runs)))
+	for i := range all {
+		all[i] = ratio(a.Runs[i], b.Runs[i])
+	}
+	return newValue(unit, all)
+}
+
+// String gives the median and, where there are several runs, their spread.
+func (v Value) String() string {
+	if len(v.Runs) < 2 || v.Low == v.High {
+		return withUnit(number(v.Median), v.Unit)
+	}
+	return fmt.Sprintf("%s (%s–%s)", withUnit(number(v.Median), v.Unit), number(v.Low), number(v.High))
+}
+
+func withUnit(n, unit string) string {
+	if unit == "" {
+		return n
+	}
+	return n + " " + unit
+}
+
+// number is a figure with three digits that say something.
+func number(f float64) string {
+	a := math.Abs(f)
+	switch {
+	case a == 0:
+		return "0"
+	case f == math.Trunc(f) || a >= 100:
+		return grouped(int64(math.Round(f)))
+	case a >= 10:
+		return fmt.Sprintf("%.1f", f)
+	case a >= 0.01:
+		return fmt.Sprintf("%.2f", f)
+	}
+	return fmt.Sprintf("%.2g", f)
+}
+
+// grouped writes thousands apart: 48,000.
+func grouped(n int64) string {
+	if n < 0 {
+		return "-" + grouped(-n)
+	}
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
+}
+
+// Verdicts.
+const (
+	met    = "met"
+	notMet = "not met"
+	// smaller is added when the run had fewer streams than the goal is about.
+	smaller = ", at a smaller size"
+)
+
+func verdict(ok bool) string {
+	if ok {
+		return met
+	}
+	return notMet
+}
+
+// atMost judges a median against a bound.
+func atMost(v Value, bound float64) string { return verdict(v.Median <= bound) }
+
+// atLeast likewise.
+func atLeast(v Value, bound float64) string { return verdict(v.Median >= bound) }
+
+// noise: from how many processors used by others a run is not to be trusted,
+// and by how much runs of the same may differ.
+const (
+	tooBusy   = 0.1
+	tooSpread = 1.5
+)
+
+// noteNoise says how quiet the machine was, and which lines vary.
+func (r *Report) noteNoise() {
+	worst, known := 0.0, false
+	for _, o := range r.others {
+		if o >= 0 {
+			known = true
+			worst = max(worst, o)
+		}
+	}
+	switch {
+	case known && worst > tooBusy:
+		r.Notes = append(r.Notes, fmt.Sprintf("The machine was busy: other processes used up to %.2f processors during a measurement. Times are not to be trusted.", worst))
+	case known:
+		r.Notes = append(r.Notes, fmt.Sprintf("The machine was quiet: other processes used at most %.2f processors during any measurement.", worst))
+	}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		for _, l := range row.Lines {
+			if v := l.Measured; len(v.Runs) > 1 && v.Low > 0 && v.High/v.Low > tooSpread {
+				row.Notes = append(row.Notes, fmt.Sprintf("%s: runs differ by a factor of %.1f.", l.What, v.High/v.Low))
+			}
+		}
+	}
+}
+
+// Unmet counts the goals that were not met, and the rows that failed.
+func (r *Report) Unmet() (n int) {
+	for _, row := range r.Rows {
+		if row.Failed != "" {
+			n++
+		}
+		for _, l := range row.Lines {
+			if strings.HasPrefix(l.Verdict, notMet) {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,242 @@
+package streamclient
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/eventmeter/eventmeter/internal/budget"
+)
+
+// Bounds of what is taken from a server before the body begins or between its
+// pieces.
+const (
+	maxHead    = 64 << 10
+	maxLine    = 4 << 10 // of a chunk's size, with its extensions
+	maxTrailer = 64 << 10
+	maxInterim = 8 // answers 1xx before the one that counts
+)
+
+// errWhole ends the reading of an answer that is complete.
+var errWhole = errors.New("the answer is complete")
+
+// ErrMalformed is wrapped by the error of an answer that is not HTTP/1.1.
+var ErrMalformed = errors.New("malformed HTTP answer")
+
+func malformed(what string) error { return fmt.Errorf("%w: %s", ErrMalformed, what) }
+
+// state is what an answer's next bytes are.
+type state uint8
+
+const (
+	inHead state = iota
+	inLength
+	inRest // until the connection ends
+	inSize
+	inChunk
+	inChunkEnd
+	inTrailer
+	isWhole
+)
+
+// answer takes one HTTP/1.1 answer apart as it comes in, in pieces of any
+// size. The zero value is ready; it holds no buffer unless a head or a line is
+// incomplete.
+type answer struct {
+	left    int64   // bytes of the chunk or body that are to come
+	carry   *[]byte // an incomplete head or line
+	state   state
+	interim uint8
+	seen    int32 // bytes of the trailer
+	// bodiless says that the answer has no body whatever its head says, which
+	// is so after HEAD.
+	bodiless bool
+	hold     budget.Hold // of carry
+}
+
+// carries are buffers for what is incomplete. Few streams hold one at a time.
+var carries = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
+
+// maxCarry keeps an odd large head from staying in the pool.
+const maxCarry = 16 << 10
+
+// keep appends b to what is carried over. The error is that of the budget.
+func (a *answer) keep(b []byte) ([]byte, error) {
+	if a.carry == nil {
+		a.carry = carries.Get().(*[]byte)
+		*a.carry = (*a.carry)[:0]
+	}
+	*a.carry = append(*a.carry, b...)
+	return *a.carry, a.hold.Resize(cap(*a.carry))
+}
+
+// drop gives the carried bytes up.
+func (a *answer) drop() {
+	if a.carry != nil && cap(*a.carry) <= maxCarry {
+		carries.Put(a.carry)
+	}
+	a.carry = nil
+	a.hold.Drop()
+}
+
+// opened tells whether the head has been read.
+func (a *answer) opened() bool { return a.state != inHead }
+
+// feed takes the next bytes. It returns errWhole at the end of the answer, an
+// error of the sink as it is, or what is wrong with the answer. It must not be
+// called again after an error.
+func (a *answer) feed(b []byte, at Arrival, s Sink) error {
+	for len(b) > 0 {
+		var err error
+		switch a.state {
+		case inHead:
+			b, err = a.head(b, at, s)
+		case inRest:
+			return s.Piece(b, at)
+		case inLength:
+			if b, err = a.data(b, at, s); err == nil && a.left == 0 {
+				a.state = isWhole
+			}
+		case inChunk:
+			if b, err = a.data(b, at, s); err == nil && a.left == 0 {
+				a.state, a.left = inChunkEnd, 2
+			}
+		case inChunkEnd:
+			if b[0] != "\n\r"[a.left-1] {
+				return malformed("a chunk is longer than its size")
+			}
+			b = b[1:]
+			if a.left--; a.left == 0 {
+				a.state = inSize
+			}
+		case inSize:
+			b, err = a.size(b)
+		case inTrailer:
+			b, err = a.trailer(b)
+		}
+		if err != nil {
+			return err
+		}
+		if a.state == isWhole {
+			return errWhole
+		}
+	}
+	return nil
+}
+
+// end says what the end of the connection means.
+func (a *answer) end() error {
+	if a.state == inRest {
+		return io.EOF
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// data hands on body bytes up to the end of the chunk or body.
+func (a *answer) data(b []byte, at Arrival, s Sink) ([]byte, error) {
+	n := min(int64(len(b)), a.left)
+	a.left -= n
+	piece, rest := b[:n], b[n:]
+	// What follows more than the chunk's own end came in another write, and
+	// the time of the read is that of the last one.
+	at.Shared = at.Shared || len(rest) > len("\r\n")
+	return rest, s.Piece(piece, at)
+}
+
+// line takes a line off b. Around chunks it must end with CRLF; in a trailer LF
+// will do, as in a head. ok is false while it is
+// incomplete. The line is valid until drop.
+func (a *answer) line(b []byte, limit int) (line, rest []byte, ok bool, err error) {
+	n := bytes.IndexByte(b, '\n')
+	if n < 0 {
+		kept, err := a.keep(b)
+		if len(kept) > limit {
+			return nil, nil, false, malformed("a line is too long")
+		}
+		return nil, nil, false, err
+	}
+	line, rest = b[:n+1], b[n+1:]
+	if a.carry != nil {
+		if line, err = a.keep(line); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	if len(line) > limit {
+		return nil, nil, false, malformed("a line is too long")
+	}
+	line = line[:len(line)-1]
+	switch cr := len(line) > 0 && line[len(line)-1] == '\r'; {
+	case cr:
+		line = line[:len(line)-1]
+	case a.state != inTrailer:
+		return nil, nil, false, malformed("a line of the chunked coding ends without CR")
+	}
+	return line, rest, true, nil
+}
+
+// size reads the line before a chunk.
+func (a *answer) size(b []byte) ([]byte, error) {
+	line, rest, ok, err := a.line(b, maxLine)
+	if !ok || err != nil {
+		return nil, err
+	}
+	n, err := chunkSize(line)
+	a.drop()
+	switch {
+	case err != nil:
+		return nil, err
+	case n == 0:
+		a.state = inTrailer
+	default:
+		a.state, a.left = inChunk, n
+	}
+	return rest, nil
+}
+
+// chunkSize reads a chunk's size: hexadecimal, then perhaps extensions, which
+// mean nothing to us.
+func chunkSize(line []byte) (int64, error) {
+	if bytes.IndexByte(line, '\r') >= 0 {
+		return 0, malformed("a chunk's size holds a CR")
+	}
+	if i := bytes.IndexByte(line, ';'); i >= 0 {
+		line = line[:i]
+	}
+	line = bytes.TrimRight(line, " \t")
+	if len(line) == 0 || len(line) > 15 {
+		return 0, malformed("a chunk's size has no digits, or too many")
+	}
+	var n int64
+	for _, c := range line {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, malformed("a chunk's size is not hexadecimal")
+		}
+		n = n<<4 | int64(c)
+	}
+	return n, nil
+}
+
+// trailer passes over the fields after the last chunk. Nobody needs them.
+func (a *answer) trailer(b []byte) ([]byte, error) {
+	line, rest, ok, err := a.line(b, maxTrailer)
+	if !ok || err != nil {
+		return nil, err
+	}
+	if len(line) == 0 {
+		a.state = isWhole
+	}
+	if a.seen += int32(len(line)); a.seen > maxTrailer {
+		err = malformed("the trailer is too long")
+	}
+	a.drop()
+	return rest, err
+}

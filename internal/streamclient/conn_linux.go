@@ -1,0 +1,250 @@
+//go:build linux && (amd64 || arm64)
+
+package streamclient
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// conn is one stream. It belongs to its loop once that was told of it.
+type conn struct {
+	loop *loop
+	sink Sink
+	answer
+	opening *opening // nil once the head was read
+	early   error    // why it was ended before the loop knew it
+	fd      int32
+	slot    int32  // -1 = none
+	turn    uint32 // of the slot
+	known   bool   // to the loop
+	over    bool
+}
+
+// opening is what a stream needs until it is open.
+type opening struct {
+	req       Request
+	addrs     []netip.AddrPort // not yet tried
+	to        netip.AddrPort
+	rest      []byte // of the request, not yet sent
+	connected bool
+	sent      bool
+	deadline  time.Time
+	stop      func() bool // stops watching the context; may be nil
+	err       error       // why it could not even begin
+}
+
+// Close implements Stream.
+func (c *conn) Close() { c.loop.tell(task{c: c, err: ErrClosed}) }
+
+// settled forgets what was needed to open the stream.
+func (c *conn) settled() {
+	if c.opening != nil && c.opening.stop != nil {
+		c.opening.stop()
+	}
+	c.opening = nil
+}
+
+// admit takes a new stream over.
+func (l *loop) admit(c *conn) {
+	c.known = true
+	switch {
+	case c.early != nil:
+		l.finish(c, c.early)
+	case c.fd < 0:
+		l.finish(c, c.opening.err)
+	case l.watch(c):
+		l.waiting = append(l.waiting, c)
+	}
+}
+
+// watch has the poller watch a stream's socket. If it cannot, the stream is
+// over.
+func (l *loop) watch(c *conn) bool {
+	if n := len(l.free); n > 0 {
+		c.slot, l.free = l.free[n-1], l.free[:n-1]
+	} else {
+		c.slot = int32(len(l.conns))
+		l.conns = append(l.conns, nil)
+	}
+	l.turn++
+	c.turn = l.turn
+	l.conns[c.slot] = c
+	err := unix.EpollCtl(l.ep, unix.EPOLL_CTL_ADD, int(c.fd), &unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.slot, Pad: int32(c.turn),
+	})
+	if err != nil {
+		l.finish(c, fmt.Errorf("watch the socket to %s: %w", c.opening.to, os.NewSyscallError("epoll_ctl", err)))
+	}
+	return err == nil
+}
+
+// hangUp closes a stream's socket. It is on its own with what it was sent, so
+// closing does not wait.
+func (l *loop) hangUp(c *conn) {
+	if c.slot >= 0 {
+		l.conns[c.slot] = nil
+		l.free = append(l.free, c.slot)
+		c.slot = -1
+	}
+	if c.fd >= 0 {
+		unix.Close(int(c.fd))
+		c.fd = -1
+	}
+}
+
+// finish ends a stream and tells its sink why.
+func (l *loop) finish(c *conn, err error) {
+	l.hangUp(c)
+	c.settled()
+	c.drop()
+	c.over = true
+	c.sink.Closed(err)
+}
+
+// expire ends streams that could not be connected in time.
+func (l *loop) expire() {
+	if len(l.waiting) == 0 {
+		return
+	}
+	now := time.Now()
+	done := 0
+	for _, c := range l.waiting {
+		if c.over || c.opening == nil || c.opening.connected {
+			done++
+			continue
+		}
+		if c.opening.deadline.After(now) {
+			break
+		}
+		done++
+		l.finish(c, fmt.Errorf("connect to %s: %w", c.opening.to, os.ErrDeadlineExceeded))
+	}
+	clear(l.waiting[:done])
+	if l.waiting = l.waiting[done:]; len(l.waiting) == 0 {
+		l.waiting = nil
+		return
+	}
+	if due := l.waiting[0].opening.deadline; due != l.alarmed {
+		l.alarmed = due
+		l.alarm.Reset(due.Sub(now))
+	}
+}
+
+// serve does what a stream's socket is ready for.
+func (l *loop) serve(c *conn, events uint32) {
+	if o := c.opening; o != nil && !o.connected && !l.connected(c, events) {
+		return
+	}
+	hung := events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
+	if o := c.opening; o != nil && !o.sent && !l.send(c) {
+		hung = true // an answer may wait all the same
+	}
+	if hung || events&unix.EPOLLIN != 0 {
+		l.read(c, hung)
+	}
+}
+
+// connected finds out whether a connection stands. If it does not, the next
+// address is tried.
+func (l *loop) connected(c *conn, events uint32) bool {
+	if events&(unix.EPOLLOUT|unix.EPOLLERR|unix.EPOLLHUP) == 0 {
+		return false
+	}
+	o := c.opening
+	err := connected(int(c.fd))
+	if err == nil {
+		o.connected = true
+		l.pump.opts.Count.Opened()
+		return true
+	}
+	l.hangUp(c)
+	o.err = fmt.Errorf("connect to %s: %w", o.to, err)
+	if l.attempt(c); c.fd < 0 {
+		l.finish(c, o.err)
+	} else {
+		l.watch(c)
+	}
+	return false
+}
+
+// send writes as much of the request as the socket takes. It returns false
+// when the connection takes no more for good.
+func (l *loop) send(c *conn) bool {
+	o := c.opening
+	b := o.rest
+	if b == nil {
+		l.scratch = appendRequest(l.scratch[:0], &o.req, l.pump.opts.Host)
+		b = l.scratch
+	}
+	for len(b) > 0 {
+		n, err := unix.Write(int(c.fd), b)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			o.rest = append([]byte(nil), b...)
+			return true
+		case err != nil:
+			o.sent, o.rest, o.req = true, nil, Request{}
+			return false
+		default:
+			l.sent += n
+			b = b[n:]
+		}
+	}
+	o.sent, o.rest, o.req = true, nil, Request{}
+	return true
+}
+
+// read takes what the socket holds. all says that a read which does not fill
+// the buffer need not be the last: the end follows it without another edge.
+func (l *loop) read(c *conn, all bool) {
+	for range readsAtOnce {
+		n, stamp, errno := l.in.recv(c.fd, l.pump.opts.KernelTimestamps)
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno == unix.EAGAIN:
+			return
+		case errno != 0:
+			l.finish(c, fmt.Errorf("read: %w", os.NewSyscallError("read", errno)))
+			return
+		case n == 0:
+			l.finish(c, c.end())
+			return
+		}
+		l.taken += n
+		err := c.feed(l.in.buf[:n], l.arrival(n, stamp), c.sink)
+		if c.opened() {
+			c.settled()
+		}
+		switch {
+		case err == errWhole:
+			l.finish(c, io.EOF)
+			return
+		case err != nil:
+			l.finish(c, err)
+			return
+		case n == len(l.in.buf) && n < lentBuffer:
+			l.in.init(lentBuffer)
+		case n < len(l.in.buf) && !all:
+			return
+		}
+	}
+	l.more = append(l.more, c)
+}
+
+// arrival says when n bytes arrived that were read just now.
+func (l *loop) arrival(n int, stamp int64) Arrival {
+	a := Arrival{At: l.pump.opts.Now(), Shared: n == len(l.in.buf)}
+	if stamp != 0 {
+		a.Read = a.At
+		a.At, a.Kernel = l.stamps.at(stamp, a.Read)
+	}
+	return a
+}

@@ -1,0 +1,286 @@
+package streamclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/eventmeter/eventmeter/internal/crash"
+)
+
+// ErrRefusedStream is what a sink is told, wrapped, when the server has
+// certainly not processed the request: it is safe to repeat.
+var ErrRefusedStream = errors.New("the server did not process the request")
+
+// ResetError says that the server reset a stream.
+type ResetError struct{ Code http2.ErrCode }
+
+func (e *ResetError) Error() string { return "the server reset the stream: " + e.Code.String() }
+
+// RuleError says how a server broke the rules of HTTP/2 (RFC 9113). All
+// streams of its connection end with it, or one stream where that is enough.
+type RuleError struct {
+	Code   http2.ErrCode // what the server is told
+	Reason string
+}
+
+func (e *RuleError) Error() string {
+	return "the server broke the rules of HTTP/2: " + e.Reason + " (" + e.Code.String() + ")"
+}
+
+// h2Limits are the measures of an HTTP/2 pump. They are fixed but for tests.
+type h2Limits struct {
+	// streams bounds the streams of one connection, below what the server
+	// allows: one TCP connection is read by one goroutine, and a segment that
+	// is lost holds up every stream of its connection.
+	streams int
+	// window is what a server may send on a stream before it hears from us,
+	// connWindow on a connection. Sinks do not block and nothing is buffered,
+	// so wide windows cost nothing and make refills rare.
+	window, connWindow int64
+	// headerList bounds an answer's header list, as RFC 9113 counts it.
+	headerList uint32
+	// A connection that is silent for pingAfter is asked for a sign of life,
+	// and given up when none comes within pingTimeout.
+	pingAfter, pingTimeout time.Duration
+	// dials is how many connections are made at once.
+	dials int
+}
+
+var h2Defaults = h2Limits{
+	streams: 2000, window: 16 << 20, connWindow: 1 << 30, headerList: 64 << 10,
+	pingAfter: 30 * time.Second, pingTimeout: 15 * time.Second, dials: 4,
+}
+
+// h2Pump spreads streams over HTTP/2 connections.
+//
+// Locks are taken in this order: a stream's, the pump's, a connection's.
+type h2Pump struct {
+	opts   Options
+	limits h2Limits
+	scheme string
+	life   context.Context
+	end    context.CancelFunc
+	work   sync.WaitGroup
+	writes sync.Pool // *[]byte, for writers
+
+	mu      sync.Mutex
+	closed  bool
+	conns   map[*h2Conn]struct{} // those that are made or being made
+	roomy   []*h2Conn            // those that may have room
+	waiting []*h2Stream          // for a connection
+	dials   int                  // under way
+	room    int                  // of the last connection: an estimate for the next
+	dialed  int                  // so far, to take LocalIPs in turn
+	ending  []ending             // for the usher
+	usher   bool                 // is at work
+}
+
+// ending is a stream that is to be told of its end.
+type ending struct {
+	s   *h2Stream
+	err error
+	// unopened spares a stream that has been opened meanwhile.
+	unopened bool
+}
+
+// NewHTTP2 returns a pump that multiplexes streams over HTTP/2: over TLS where
+// Options.TLS is set (the server has to choose h2), else as plain text with
+// prior knowledge. Connections are opened on demand, and take no more streams
+// than the server allows.
+//
+// A stream that the server has not processed ends with [ErrRefusedStream]; one
+// that it reset ends with a [ResetError].
+func NewHTTP2(o Options) (Pump, error) {
+	if _, _, err := net.SplitHostPort(o.Addr); err != nil {
+		return nil, fmt.Errorf("http/2 pump: address %q: want host:port: %w", o.Addr, err)
+	}
+	return newH2(o, h2Defaults), nil
+}
+
+func newH2(o Options, l h2Limits) *h2Pump {
+	if o.Now == nil {
+		began := time.Now()
+		o.Now = func() int64 { return int64(time.Since(began)) }
+	}
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = 30 * time.Second
+	}
+	p := &h2Pump{opts: o, limits: l, scheme: "http", conns: map[*h2Conn]struct{}{}, room: l.streams}
+	if o.TLS != nil {
+		p.scheme = "https"
+	}
+	p.writes.New = func() any { b := make([]byte, 0, 4<<10); return &b }
+	p.life, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// Open begins a stream. On a pump that is closed it tells the sink before it
+// returns.
+func (p *h2Pump) Open(ctx context.Context, r Request, sink Sink) Stream {
+	s := &h2Stream{pump: p, sink: sink, req: &r, left: -1}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		s.tell(ErrClosed, false)
+		return s
+	}
+	if !p.place(s) {
+		p.waiting = append(p.waiting, s)
+		p.dial()
+	}
+	p.mu.Unlock()
+	if ctx.Done() != nil {
+		s.watch(ctx)
+	}
+	return s
+}
+
+// place gives a stream to a connection with room, if there is one. The caller
+// holds p.mu.
+func (p *h2Pump) place(s *h2Stream) bool {
+	for n := len(p.roomy); n > 0; n = len(p.roomy) {
+		c := p.roomy[n-1]
+		if c.take(s) {
+			return true
+		}
+		c.listed = false
+		p.roomy[n-1] = nil
+		p.roomy = p.roomy[:n-1]
+	}
+	return false
+}
+
+// dial makes as many connections as those who wait seem to need. The caller
+// holds p.mu.
+func (p *h2Pump) dial() {
+	for !p.closed && p.dials < p.limits.dials && p.dials*p.room < len(p.waiting) {
+		p.dials++
+		turn := p.dialed
+		p.dialed++
+		p.work.Go(func() {
+			defer crash.Guard()
+			p.connect(turn)
+		})
+	}
+}
+
+// freed notes that a connection may have room again.
+func (p *h2Pump) freed(c *h2Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.offer(c)
+}
+
+// offer lists a connection and gives it what waits. The caller holds p.mu.
+func (p *h2Pump) offer(c *h2Conn) {
+	if !c.listed {
+		c.listed = true
+		p.roomy = append(p.roomy, c)
+	}
+	placed := 0
+	for _, s := range p.waiting {
+		if !s.over.Load() && !p.place(s) {
+			break
+		}
+		p.waiting[placed] = nil
+		placed++
+	}
+	if p.waiting = p.waiting[placed:]; len(p.waiting) == 0 {
+		p.waiting = nil // what it grew to is not needed again soon
+	}
+}
+
+// ready notes a connection that the server has greeted, with room for that
+// many streams.
+func (p *h2Pump) ready(c *h2Conn, room int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dials--
+	p.room = max(room, 1)
+	p.offer(c)
+	p.dial()
+}
+
+// unready notes that a connection could not be made. When it was the last one
+// under way, those who wait have nothing to wait for.
+func (p *h2Pump) unready(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dials--
+	if p.dials > 0 {
+		return
+	}
+	if p.closed {
+		err = ErrClosed
+	} else {
+		err = fmt.Errorf("connecting to %s: %w", p.opts.Addr, err)
+	}
+	for _, s := range p.waiting {
+		p.finish(ending{s: s, err: err})
+	}
+	p.waiting = nil
+}
+
+// finish has a stream told of its end, by a goroutine that holds no lock of
+// the caller's. The caller holds p.mu.
+func (p *h2Pump) finish(e ending) {
+	p.ending = append(p.ending, e)
+	if !p.usher {
+		p.usher = true
+		p.work.Go(crash.Guarded(p.ush))
+	}
+}
+
+// ush tells streams of their end until there are none left.
+func (p *h2Pump) ush() {
+	for {
+		p.mu.Lock()
+		batch := p.ending
+		p.ending = nil
+		if len(batch) == 0 {
+			p.usher = false
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		for _, e := range batch {
+			if !e.s.tell(e.err, e.unopened) {
+				continue
+			}
+			p.mu.Lock()
+			c := e.s.conn
+			p.mu.Unlock()
+			if c != nil {
+				c.drop(e.s, http2.ErrCodeCancel)
+			}
+		}
+	}
+}
+
+// Close ends all streams, tells the server that it goes where that is possible
+// at once, and waits. It must not be called by a Sink.
+func (p *h2Pump) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.end()
+	for _, s := range p.waiting {
+		p.finish(ending{s: s, err: ErrClosed})
+	}
+	p.waiting = nil
+	conns := make([]*h2Conn, 0, len(p.conns))
+	for c := range p.conns {
+		conns = append(conns, c)
+	}
+	p.mu.Unlock()
+	for _, c := range conns {
+		c.fail(ErrClosed)
+	}
+	p.work.Wait()
+	return nil
+}

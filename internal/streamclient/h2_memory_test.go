@@ -1,0 +1,61 @@
+package streamclient
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// TestH2Memory is about the pump's own share: nothing is sent to the sinks.
+func TestH2Memory(t *testing.T) {
+	const n, bound = 5000, 700
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	peers := &scripted{t: t, ln: ln}
+	peers.serve(answerAll)
+	defer peers.wait()
+	p := startH2(t, Options{Addr: ln.Addr().String()}, nil)
+	defer p.Close()
+	sinks := make([]counting, n)
+	var open sync.WaitGroup
+	open.Add(n)
+	for i := range sinks {
+		sinks[i].open = &open
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	body := []byte("{}")
+	before := inUse()
+	for i := range sinks {
+		p.Open(context.Background(), Request{Method: "POST", Path: "/mcp", Header: header, Body: body}, &sinks[i])
+	}
+	open.Wait()
+	per := (inUse() - before) / n
+	t.Logf("%d bytes of heap and stacks per open stream, the peer's included", per)
+	if per > bound {
+		t.Errorf("%d bytes per stream, more than %d", per, bound)
+	}
+}
+
+func inUse() int64 {
+	var m runtime.MemStats
+	for range 3 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+type counting struct {
+	open *sync.WaitGroup
+	n    int
+}
+
+func (c *counting) Opened(Head, Arrival) error       { c.open.Done(); return nil }
+func (c *counting) Piece(b []byte, at Arrival) error { c.n += len(b); return nil }
+func (c *counting) Closed(error)                     {}

@@ -1,0 +1,337 @@
+package streamclient
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// readAll reads frames until the connection ends.
+func (c *h2Conn) readAll() error {
+	for {
+		fr, at, err := c.in.next()
+		if err != nil {
+			return err
+		}
+		if fr.kind == http2.FrameData {
+			err = c.data(&fr, at)
+		} else {
+			err = c.other(&fr, at)
+		}
+		if err == nil && (fr.kind != http2.FrameData || len(fr.payload) == 0) {
+			err = c.idle(at.At)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// idle counts a frame that carries nothing of an answer.
+func (c *h2Conn) idle(now int64) error {
+	if now-c.idleSince > int64(time.Second) {
+		c.idleFrames, c.idleSince = 0, now
+	}
+	if c.idleFrames++; c.idleFrames > maxIdleFrames {
+		return &RuleError{http2.ErrCodeEnhanceYourCalm, "a flood of frames that carry nothing"}
+	}
+	return nil
+}
+
+// data is the hot path: it takes one lock that nobody else wants most of the
+// time, and allocates nothing.
+func (c *h2Conn) data(fr *h2Frame, at Arrival) error {
+	if !c.greeted { // written by this goroutine only
+		return fr.broken(http2.ErrCodeProtocol, "before SETTINGS")
+	}
+	size := int64(len(fr.payload)) // padding counts against windows
+	if err := c.charge(size); err != nil {
+		return err
+	}
+	body, err := fr.unpad()
+	if err != nil {
+		return err
+	}
+	s, err := c.findNear(fr)
+	if s == nil || err != nil {
+		return err
+	}
+	ended := fr.flags.Has(http2.FlagDataEndStream)
+	switch s.taken += size; {
+	case s.taken > c.pump.limits.window:
+		return fr.broken(http2.ErrCodeFlowControl, "beyond the stream's window")
+	case s.taken >= c.pump.limits.window/2 && !ended:
+		if err := c.say(appendNumberFrame(nil, http2.FrameWindowUpdate, s.id, uint32(s.taken))); err != nil {
+			return err
+		}
+		s.taken = 0
+	}
+	if !s.headed {
+		c.malformed(s, "DATA before the head of the answer")
+		return nil
+	}
+	if s.left >= 0 {
+		if s.left -= int64(len(body)); s.left < 0 || ended && s.left > 0 {
+			c.malformed(s, "a body of another length than its Content-Length")
+			return nil
+		}
+	}
+	if len(body) > 0 && !s.piece(body, at) {
+		c.drop(s, http2.ErrCodeCancel)
+		return nil
+	}
+	if ended {
+		c.ended(s)
+	}
+	return nil
+}
+
+// charge counts bytes against the connection's window and refills it by halves.
+func (c *h2Conn) charge(size int64) error {
+	c.taken += size
+	if c.taken > c.pump.limits.connWindow {
+		return &RuleError{http2.ErrCodeFlowControl, "more DATA than the connection's window holds"}
+	}
+	if c.taken < c.pump.limits.connWindow/2 {
+		return nil
+	}
+	n := uint32(c.taken)
+	c.taken = 0
+	return c.say(appendNumberFrame(nil, http2.FrameWindowUpdate, 0, n))
+}
+
+// ended handles the end of an answer.
+func (c *h2Conn) ended(s *h2Stream) {
+	if !s.headed {
+		c.malformed(s, "an end before the head of the answer")
+		return
+	}
+	if s.left > 0 {
+		c.malformed(s, "a body shorter than its Content-Length")
+		return
+	}
+	s.tell(errInOrder, false)
+	c.mu.Lock()
+	sent := s.sent
+	c.mu.Unlock()
+	if !sent { // it does not want the rest of the request
+		c.drop(s, http2.ErrCodeCancel)
+		return
+	}
+	c.forget(s)
+}
+
+// malformed ends one stream whose answer is against the rules.
+func (c *h2Conn) malformed(s *h2Stream, what string) {
+	s.tell(&RuleError{http2.ErrCodeProtocol, what}, false)
+	c.drop(s, http2.ErrCodeProtocol)
+}
+
+// other handles everything that is not DATA.
+func (c *h2Conn) other(fr *h2Frame, at Arrival) error {
+	if !c.greeted && (fr.kind != http2.FrameSettings || fr.flags.Has(http2.FlagSettingsAck)) {
+		return fr.broken(http2.ErrCodeProtocol, "before SETTINGS")
+	}
+	switch fr.kind {
+	case http2.FrameHeaders, http2.FrameContinuation:
+		return c.headers(fr, at)
+	case http2.FrameSettings:
+		return c.settings(fr)
+	case http2.FramePing:
+		return c.ping(fr)
+	case http2.FrameRSTStream:
+		return c.reset(fr)
+	case http2.FrameWindowUpdate:
+		return c.widen(fr)
+	case http2.FrameGoAway:
+		return c.goingAway(fr)
+	case http2.FramePushPromise:
+		return fr.broken(http2.ErrCodeProtocol, "although pushing is switched off")
+	}
+	return nil // PRIORITY, and what is not known
+}
+
+// settings applies and answers the server's SETTINGS. The first one makes the
+// connection ready.
+func (c *h2Conn) settings(fr *h2Frame) error {
+	c.mu.Lock()
+	if fr.flags.Has(http2.FlagSettingsAck) {
+		again := c.acked
+		c.acked = true
+		c.mu.Unlock()
+		if again {
+			return fr.broken(http2.ErrCodeProtocol, "acknowledges what was not sent")
+		}
+		return nil
+	}
+	for p := fr.payload; len(p) > 0; p = p[6:] {
+		if err := c.apply(http2.SettingID(binary.BigEndian.Uint16(p)), binary.BigEndian.Uint32(p[2:])); err != nil {
+			c.mu.Unlock()
+			return err
+		}
+	}
+	err := c.sayLocked(appendFrameHeader(nil, 0, http2.FrameSettings, http2.FlagSettingsAck, 0))
+	first, room := !c.greeted, c.room()
+	c.greeted = true
+	c.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case !first:
+		c.pump.freed(c) // there may be more room now
+	case room == 0:
+		c.greeted = false // nobody was let in
+		return errors.New("the server allows no streams")
+	default:
+		_ = c.nc.SetReadDeadline(time.Time{}) // of a closed one: the read tells
+		c.pump.ready(c, room)
+	}
+	return nil
+}
+
+// apply takes one setting. The caller holds c.mu.
+func (c *h2Conn) apply(id http2.SettingID, v uint32) error {
+	wrong := func(code http2.ErrCode) error {
+		return &RuleError{code, fmt.Sprintf("SETTINGS with %s = %d", id, v)}
+	}
+	switch id {
+	case http2.SettingHeaderTableSize:
+		c.peer.table = v
+	case http2.SettingEnablePush:
+		if v != 0 {
+			return wrong(http2.ErrCodeProtocol)
+		}
+	case http2.SettingMaxConcurrentStreams:
+		c.peer.streams = v
+	case http2.SettingMaxHeaderListSize:
+		c.peer.headerList = v
+	case http2.SettingMaxFrameSize:
+		if v < 1<<14 || v > 1<<24-1 {
+			return wrong(http2.ErrCodeProtocol)
+		}
+		c.peer.frame = int(v)
+	case http2.SettingInitialWindowSize:
+		if v > maxWindow {
+			return wrong(http2.ErrCodeFlowControl)
+		}
+		for _, s := range c.table {
+			if int64(v)+s.delta > maxWindow {
+				return wrong(http2.ErrCodeFlowControl)
+			}
+		}
+		c.peer.window = int64(v)
+	}
+	return nil
+}
+
+func (c *h2Conn) ping(fr *h2Frame) error {
+	if !fr.flags.Has(http2.FlagPingAck) {
+		return c.say(appendPing(nil, http2.FlagPingAck, fr.payload))
+	}
+	if string(fr.payload) == string(pingResets) {
+		c.mu.Lock()
+		c.olderResets = nil
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+func (c *h2Conn) reset(fr *h2Frame) error {
+	s, err := c.find(fr)
+	if s == nil || err != nil {
+		return err
+	}
+	code := http2.ErrCode(binary.BigEndian.Uint32(fr.payload))
+	var why error = &ResetError{code}
+	if code == http2.ErrCodeRefusedStream {
+		why = fmt.Errorf("%w: it reset the stream: %s", ErrRefusedStream, code)
+	}
+	s.tell(why, false)
+	c.forget(s)
+	return nil
+}
+
+// widen lets more of a request's body be sent.
+func (c *h2Conn) widen(fr *h2Frame) error {
+	n := int64(binary.BigEndian.Uint32(fr.payload) & (1<<31 - 1))
+	c.mu.Lock()
+	if fr.id == 0 {
+		defer c.mu.Unlock()
+		if n == 0 || c.window+n > maxWindow {
+			return badUpdate(fr, n)
+		}
+		c.window += n
+		c.resume()
+		return nil
+	}
+	s := c.table[fr.id]
+	if s == nil {
+		defer c.mu.Unlock()
+		return c.stray(fr)
+	}
+	if n == 0 || c.peer.window+s.delta+n > maxWindow {
+		c.mu.Unlock()
+		err := badUpdate(fr, n)
+		s.tell(err, false)
+		c.drop(s, err.Code)
+		return nil
+	}
+	s.delta += n
+	c.resume()
+	c.mu.Unlock()
+	return nil
+}
+
+func badUpdate(fr *h2Frame, n int64) *RuleError {
+	if n == 0 {
+		return &RuleError{http2.ErrCodeProtocol, "a WINDOW_UPDATE of nothing"}
+	}
+	return &RuleError{http2.ErrCodeFlowControl, fmt.Sprintf("a WINDOW_UPDATE of %d on stream %d overflows the window", n, fr.id)}
+}
+
+// resume wakes the writer if bodies wait. The caller holds c.mu.
+func (c *h2Conn) resume() {
+	if len(c.stalled) > 0 {
+		c.nudge()
+	}
+}
+
+// goingAway handles GOAWAY: streams above its number were not processed, the
+// others go on.
+func (c *h2Conn) goingAway(fr *h2Frame) error {
+	last := binary.BigEndian.Uint32(fr.payload) & (1<<31 - 1)
+	code := http2.ErrCode(binary.BigEndian.Uint32(fr.payload[4:]))
+	c.mu.Lock()
+	if last > c.last {
+		c.mu.Unlock()
+		return fr.broken(http2.ErrCodeProtocol, "takes back what an earlier one said")
+	}
+	c.draining, c.last = true, last
+	c.goAway = code.String()
+	if said := fr.payload[8:]; len(said) > 0 {
+		c.goAway += " " + strconv.Quote(string(said[:min(len(said), 200)]))
+	}
+	why := fmt.Errorf("%w: GOAWAY %s", ErrRefusedStream, c.goAway)
+	refused := c.opens
+	c.opens = nil
+	c.open -= len(refused)
+	for id, s := range c.table {
+		if id > last {
+			refused = append(refused, s)
+			c.forgetLocked(s)
+		}
+	}
+	done := c.open == 0
+	c.mu.Unlock()
+	for _, s := range refused {
+		s.tell(why, false)
+	}
+	if done {
+		return errDone
+	}
+	return nil
+}

@@ -1,0 +1,324 @@
+//go:build linux && (amd64 || arm64)
+
+package streamclient
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// smallBuffer is the buffer that a loop lends to the stream that it reads,
+	// lentBuffer what that is once a stream has filled it.
+	smallBuffer, lentBuffer = 16 << 10, 64 << 10
+	// readsAtOnce bounds how long one stream with much to say is served
+	// before the others have their turn.
+	readsAtOnce = 4
+	// eventsAtOnce is how many ready streams one call asks for.
+	eventsAtOnce = 256
+	// manyReady is how many ready streams make waiting for more worth while.
+	manyReady = 4
+
+	wakeSlot = -1
+)
+
+// task is something that others want of a loop: to take over a stream (err is
+// nil), or to end one.
+type task struct {
+	c   *conn
+	err error
+}
+
+// loop serves a share of the streams on one goroutine.
+//
+// It waits in the scheduler's poller, so that no thread is blocked. That would
+// be told of every arrival even while the loop is busy or lets arrivals gather,
+// and would wake a thread for nothing each time; so what it watches is a gate:
+// an epoll instance that watches the one with the sockets, once, and is armed
+// only when the loop goes to sleep.
+//
+// Sockets are watched for edges: a read that does not fill the buffer has
+// emptied the socket, and more makes another edge.
+type loop struct {
+	pump  *loops
+	ep    int      // watches the sockets
+	gate  int      // watches ep
+	file  *os.File // gate, for the scheduler's poller
+	raw   syscall.RawConn
+	wake  int // an eventfd
+	ready func(uintptr) bool
+
+	mu     sync.Mutex
+	tasks  []task
+	asleep bool
+	roused bool // while it did not sleep
+	ended  bool
+	gone   bool // the loop is over
+
+	// Of the loop's goroutine.
+	spare   []task
+	n       int // events
+	events  [eventsAtOnce]unix.EpollEvent
+	in      receiver
+	stamps  stamps
+	conns   []*conn // by slot
+	free    []int32
+	turn    uint32
+	more    []*conn // with bytes that were left for later
+	waiting []*conn // not yet connected, in order of their deadlines
+	alarm   *time.Timer
+	alarmed time.Time
+	taken   int
+	sent    int
+	scratch []byte
+}
+
+func newLoop(p *loops) (*loop, error) {
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		unix.Close(ep)
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	l := &loop{pump: p, ep: ep, wake: wake, stamps: stamps{now: p.opts.Now, wall: wallClock}}
+	l.ready = func(uintptr) bool { return l.look() != 0 || !l.arm(unix.EPOLL_CTL_MOD) }
+	l.in.init(smallBuffer)
+	l.alarm = time.AfterFunc(time.Hour, l.rouse)
+	l.alarm.Stop()
+	if err := l.openGate(); err != nil {
+		unix.Close(ep)
+		unix.Close(wake)
+		return nil, fmt.Errorf("watch sockets: %w", err)
+	}
+	return l, nil
+}
+
+func (l *loop) openGate() error {
+	if err := unix.EpollCtl(l.ep, unix.EPOLL_CTL_ADD, l.wake, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: wakeSlot}); err != nil {
+		return os.NewSyscallError("epoll_ctl", err)
+	}
+	gate, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	l.gate = gate
+	if err = unix.SetNonblock(gate, true); err == nil && !l.arm(unix.EPOLL_CTL_ADD) {
+		err = unix.EINVAL
+	}
+	l.file = os.NewFile(uintptr(gate), "epoll")
+	if err == nil {
+		l.raw, err = l.file.SyscallConn()
+	}
+	if err != nil {
+		l.file.Close()
+	}
+	return err
+}
+
+// arm has the gate tell of what is ready, once; at once if something is.
+func (l *loop) arm(op int) bool {
+	return unix.EpollCtl(l.gate, op, l.ep, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT}) == nil
+}
+
+// disarm keeps the gate quiet until it is armed again: what was told once and
+// has been fetched is told no more.
+func (l *loop) disarm() {
+	var one [1]unix.EpollEvent
+	_, _ = unix.EpollWait(l.gate, one[:], 0)
+}
+
+// tell gives the loop a task. A loop that is over has told every sink already.
+func (l *loop) tell(t task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone {
+		return
+	}
+	l.tasks = append(l.tasks, t)
+	l.rouseLocked()
+}
+
+// add hands a stream to the loop, or ends it if the loop is over.
+func (l *loop) add(c *conn) {
+	l.mu.Lock()
+	if !l.ended {
+		l.tasks = append(l.tasks, task{c: c})
+		l.rouseLocked()
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	if c.fd >= 0 {
+		unix.Close(int(c.fd))
+	}
+	c.settled()
+	c.sink.Closed(ErrClosed)
+}
+
+func (l *loop) rouse() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rouseLocked()
+}
+
+// rouseLocked wakes the loop if it sleeps; the caller holds the lock.
+func (l *loop) rouseLocked() {
+	l.roused = true
+	if !l.asleep || l.gone {
+		return
+	}
+	l.asleep = false
+	_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+}
+
+// close asks the loop to end.
+func (l *loop) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	l.rouseLocked()
+}
+
+// look asks which streams are ready, without waiting.
+func (l *loop) look() int {
+	for {
+		n, err := unix.EpollWait(l.ep, l.events[:], 0)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			n = -1
+		}
+		l.n = n
+		return n
+	}
+}
+
+// run is the loop.
+func (l *loop) run() {
+	defer l.leave()
+	for {
+		if !l.settle() {
+			return
+		}
+		switch l.look() {
+		case -1:
+			return
+		case 0:
+			if len(l.more) == 0 && !l.sleep() {
+				return
+			}
+		}
+		l.batch()
+		if l.pump.opts.Coalesce > 0 && l.pump.opts.KernelTimestamps && l.n >= manyReady && l.n < eventsAtOnce {
+			time.Sleep(l.pump.opts.Coalesce)
+		}
+	}
+}
+
+// sleep waits until a stream is ready or somebody has a task.
+func (l *loop) sleep() bool {
+	l.mu.Lock()
+	if l.roused {
+		l.roused = false
+		l.mu.Unlock()
+		return true
+	}
+	l.asleep = true
+	l.mu.Unlock()
+	err := l.raw.Read(l.ready)
+	l.disarm()
+	l.mu.Lock()
+	l.asleep, l.roused = false, false
+	l.mu.Unlock()
+	return err == nil && l.n >= 0
+}
+
+// batch serves the streams that are ready.
+func (l *loop) batch() {
+	if l.pump.opts.KernelTimestamps {
+		l.stamps.update(l.pump.opts.Now())
+	}
+	later := l.more
+	l.more = nil
+	for i := range l.events[:max(l.n, 0)] {
+		e := &l.events[i]
+		if e.Fd == wakeSlot {
+			var b [8]byte
+			_, _ = unix.Read(l.wake, b[:])
+			continue
+		}
+		if c := l.conns[e.Fd]; c != nil && c.turn == uint32(e.Pad) {
+			l.serve(c, e.Events)
+		}
+	}
+	for _, c := range later {
+		if !c.over {
+			l.read(c, true)
+		}
+	}
+	if l.taken > 0 {
+		l.pump.opts.Count.Taken(l.taken)
+		l.taken = 0
+	}
+	if l.sent > 0 {
+		l.pump.opts.Count.Sent(l.sent)
+		l.sent = 0
+	}
+}
+
+// settle does what others asked for. It returns false when the loop is to end.
+func (l *loop) settle() bool {
+	l.mu.Lock()
+	l.tasks, l.spare = l.spare[:0], l.tasks
+	ended := l.ended
+	l.mu.Unlock()
+	for i, t := range l.spare {
+		switch c := t.c; {
+		case t.err == nil:
+			l.admit(c)
+		case c.over:
+		case !c.known: // admit finds it
+			if c.early == nil {
+				c.early = t.err
+			}
+		case t.err != ErrClosed && c.opening == nil: // the context ended too late
+		default:
+			l.finish(c, t.err)
+		}
+		l.spare[i] = task{}
+	}
+	l.expire()
+	return !ended
+}
+
+// leave ends every stream and gives up what the loop holds.
+func (l *loop) leave() {
+	l.mu.Lock()
+	l.ended, l.gone = true, true
+	rest := l.tasks
+	l.tasks = nil
+	l.mu.Unlock()
+	for _, t := range rest {
+		if t.err == nil {
+			l.finish(t.c, ErrClosed)
+		}
+	}
+	for _, c := range l.conns {
+		if c != nil {
+			l.finish(c, ErrClosed)
+		}
+	}
+	l.alarm.Stop()
+	l.file.Close()
+	unix.Close(l.ep)
+	unix.Close(l.wake)
+}

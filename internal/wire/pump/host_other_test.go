@@ -1,7 +1,0 @@
-//go:build !linux
-
-package pump
-
-const kernelHasLoopbackNet = false
-
-func openFiles() int { return -1 }
