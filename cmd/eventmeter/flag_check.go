@@ -21,9 +21,11 @@ type flagRule struct {
 // flagRules are those that no other check of a command has.
 var flagRules = []flagRule{
 	{command: "run", flag: "metrics-linger", needs: "metrics"},
+	{command: "run", flag: "pprof", needs: "metrics"},
 	{command: "run", flag: "remote-write-every", needs: "remote-write"},
 	{command: "run", flag: "otlp-every", needs: "otlp"},
 	{command: "capacity", flag: "metrics-linger", needs: "metrics"},
+	{command: "capacity", flag: "pprof", needs: "metrics"},
 	{command: "capacity", flag: "remote-write-every", needs: "remote-write"},
 	{command: "capacity", flag: "otlp-every", needs: "otlp"},
 	{command: "discover", flag: "event", not: []string{"json"}},

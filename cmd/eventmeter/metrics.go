@@ -19,6 +19,7 @@ import (
 type metricsFlags struct {
 	addr        string
 	linger      time.Duration
+	pprof       bool
 	remoteWrite string
 	remoteEvery time.Duration
 	otlp        string
@@ -29,6 +30,7 @@ func (m *metricsFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&m.addr, "metrics", "", "serve live metrics for Prometheus at this address, such as :9464; only for this machine unless a host is given")
 	fl.DurationVar(&m.linger, "metrics-linger", 15*time.Second, "with --metrics: at the end, wait this long at most for one more scrape")
+	fl.BoolVar(&m.pprof, "pprof", false, "with --metrics: serve profiles of this process at /debug/pprof/ of the same address, for go tool pprof")
 	fl.StringVar(&m.remoteWrite, "remote-write", "", "push metrics to this URL by Prometheus remote write, and once more at the end")
 	fl.DurationVar(&m.remoteEvery, "remote-write-every", 5*time.Second, "with --remote-write: time between pushes, 1s or more")
 	fl.StringVar(&m.otlp, "otlp", "", "push metrics to this URL by OTLP over HTTP, such as http://127.0.0.1:4318, and once more at the end")
@@ -88,7 +90,7 @@ func (m *metricsFlags) open(io streams, keep int) (*shownMetrics, error) {
 		return nil, err
 	}
 	if m.addr != "" {
-		if s.server, err = metrics.Serve(m.addr, registry); err != nil {
+		if s.server, err = metrics.Serve(m.addr, registry, metrics.ServerOptions{Profiles: m.pprof}); err != nil {
 			return nil, usageError{err}
 		}
 		fmt.Fprintf(io.err, "metrics at %s\n", s.server.URL())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sync"
 	"time"
 
@@ -14,6 +15,13 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
+
+// ServerOptions describes a Server.
+type ServerOptions struct {
+	// Profiles serves the process's CPU, heap and goroutine profiles at
+	// /debug/pprof/, as net/http/pprof does.
+	Profiles bool
+}
 
 // Server answers scrapes at /metrics, in text and in protobuf, which native
 // histograms take. It must be closed.
@@ -30,7 +38,7 @@ type Server struct {
 
 // Serve listens at addr, host:port. Without a host that is this machine alone:
 // metrics name what is tested, and are nobody else's business unless said so.
-func Serve(addr string, from prometheus.Gatherer) (*Server, error) {
+func Serve(addr string, from prometheus.Gatherer, opts ServerOptions) (*Server, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("metrics address %q: %w; want :9464 or host:port", addr, err)
@@ -54,6 +62,11 @@ func Serve(addr string, from prometheus.Gatherer) (*Server, error) {
 			s.once.Do(func() { close(s.scraped) })
 		}
 	})
+	if opts.Profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index) // it serves every profile by its name
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	s.served.Go(func() {
 		defer crash.Guard()

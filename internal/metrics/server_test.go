@@ -12,7 +12,7 @@ import (
 
 func TestServerIsScrapedAndEnds(t *testing.T) {
 	r, _, _ := follow(t, history(t))
-	s, err := Serve("127.0.0.1:0", r)
+	s, err := Serve("127.0.0.1:0", r, ServerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestLingerEndsByItself(t *testing.T) {
 
 func TestServerRefusals(t *testing.T) {
 	r, _, _ := follow(t, history(t))
-	s, err := Serve("127.0.0.1:0", r)
+	s, err := Serve("127.0.0.1:0", r, ServerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestServerRefusals(t *testing.T) {
 		"9464":    `metrics address "9464": address 9464: missing port in address; want :9464 or host:port`,
 		":nosuch": "listen for scrapes of metrics",
 	} {
-		if s, err := Serve(addr, r); err == nil {
+		if s, err := Serve(addr, r, ServerOptions{}); err == nil {
 			_ = s.Close()
 			t.Errorf("%s is taken", addr)
 		} else if !strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), "Only one usage of each socket address") {
