@@ -241,6 +241,7 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	if err := p.pause(ctx, ph.Warmup+ph.Measure-p.clock.Now().Sub(p.firing.Start())); err != nil {
 		return err
 	}
+	stopChurn() // the end of the watch would cancel its calls, and count them as failed
 	return watch.whole(outer)
 }
 

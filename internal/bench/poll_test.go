@@ -28,6 +28,8 @@ import (
 type pollServer struct {
 	page int
 	next time.Duration // nextPollMs; 0 = none is sent
+	// opening is how long a poll without a cursor waits for its answer.
+	opening time.Duration
 	// endless says hasMore in every answer, with a cursor that always moves,
 	// and gives no event.
 	endless bool
@@ -82,6 +84,13 @@ func (s *pollServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "events/list":
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"events":[{"name":"log.line","delivery":["poll"]}]}}`, m.ID)
 	case "events/poll":
+		if m.Params.Cursor == nil && s.opening > 0 {
+			select {
+			case <-time.After(s.opening):
+			case <-r.Context().Done():
+				return
+			}
+		}
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, s.poll(m.Params.Cursor, m.Params.Arguments.Channel))
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -280,6 +289,25 @@ func TestChurnEndsAPollerBetweenPolls(t *testing.T) {
 	}
 	if excused == 0 || got+excused > out.Result.Upstream.Accepted {
 		t.Errorf("%d delivered, %d excused of %d accepted", got, excused, out.Result.Upstream.Accepted)
+	}
+}
+
+// Calls of churn that are under way when firing ends get their answers: the
+// generator does not cancel them and count them as failed.
+func TestChurnIsWaitedForAtTheEnd(t *testing.T) {
+	s := &pollServer{page: 1000, opening: 400 * time.Millisecond}
+	srv := s.start(t)
+	out := runs(t, Options{Profile: pollProfile(t, srv.URL, 4, ", churn: {rate: 10/s, pause: 1ms}, poll: {floor: 100ms}",
+		"schedule: {rate: 40/s}\nphases: {warmup: 0, measure: 1s, drain: 400ms}\n")})
+	for _, w := range out.Result.Warnings {
+		if w.Code == "churn" {
+			t.Errorf("%s: %s", w.Lane, w.Text)
+		}
+	}
+	for _, l := range out.Result.Lanes {
+		if len(l.Failures) > 0 {
+			t.Errorf("%s: calls failed: %v", l.Name, l.Failures)
+		}
 	}
 }
 
