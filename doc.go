@@ -5,7 +5,7 @@
 //
 // It contains types and contracts only. The work is done elsewhere: package
 // loadgen decides when something is fired, loadgen/upstream fires it,
-// loadgen/dialect subscribes to it, and package sinks receives it and keeps
+// loadgen/driver subscribes to it, and package sinks receives it and keeps
 // the ledger.
 //
 // # One clock

@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"profiles":              {"internal/defaults"},
 	"loadgen":               {".", "internal/defaults", "internal/crash"},
 	"loadgen/upstream":      {".", "loadgen", "internal/errtext", "internal/tail", "internal/crash"},
-	"loadgen/dialect":       {".", "sinks", "internal/budget", "internal/defaults", "internal/errtext", "internal/tail", "internal/wire", "internal/streamclient", "internal/crash", "internal/dialguard"},
+	"loadgen/driver":        {".", "sinks", "internal/budget", "internal/defaults", "internal/errtext", "internal/tail", "internal/wire", "internal/streamclient", "internal/crash", "internal/dialguard"},
 	"sinks":                 {".", "internal/budget", "internal/crash"},
 	"results":               {".", "profiles", "sinks"},
 	"internal/budget":       {},

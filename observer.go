@@ -15,13 +15,13 @@ type Observation struct {
 }
 
 // Observer is the ability of a [Recorder] to look at events themselves. A
-// dialect tells it of every copy, right after [Recorder.Delivered].
+// driver tells it of every copy, right after [Recorder.Delivered].
 type Observer interface {
 	Observed(Observation)
 }
 
 // ObserverOf returns r as an Observer, or nil when nobody behind r is one, so
-// that a dialect has nothing to prepare for nobody.
+// that a driver has nothing to prepare for nobody.
 func ObserverOf(r Recorder) Observer {
 	if t, ok := r.(tee); ok {
 		var found observers

@@ -9,7 +9,7 @@ import (
 )
 
 // Whatever a recorder is told, in whatever order, the ledger does not fall over,
-// and its sums hold: what no correct dialect would say is counted as misuse, and
+// and its sums hold: what no correct driver would say is counted as misuse, and
 // that is all that is wrong with the account. (What correct ones say is held to
 // the model.)
 func TestLedgerSurvivesMisuse(t *testing.T) {

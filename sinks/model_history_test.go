@@ -8,7 +8,7 @@ import (
 )
 
 // history plays a legal run that is made up from bytes: whatever they are, the
-// calls are such as correct upstreams and dialects make. It returns when the
+// calls are such as correct upstreams and drivers make. It returns when the
 // bytes are used up.
 type history struct {
 	bytes    []byte

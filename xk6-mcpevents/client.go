@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/grafana/sobek"
 )
 
@@ -25,14 +25,14 @@ const (
 // Its exported methods are those of the script's object.
 type client struct {
 	m       *instance
-	opts    dialect.EndpointOptions
+	opts    driver.EndpointOptions
 	groups  jobs // that are open: an endpoint must be closed after its lanes
 	listens atomic.Bool
 	passed  meter // of the endpoints' own connections
 
 	mu       sync.Mutex
-	endpoint *dialect.Endpoint // nil until it is needed
-	resumes  *dialect.Endpoint // says that its requests can be resumed; nil until it is needed
+	endpoint *driver.Endpoint // nil until it is needed
+	resumes  *driver.Endpoint // says that its requests can be resumed; nil until it is needed
 }
 
 // client makes a Client. In the body of an iteration it ends with the
@@ -52,8 +52,8 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 		}
 		o.Tokens = []string{o.Token}
 	}
-	c := &client{m: m, opts: dialect.EndpointOptions{
-		URL: url.String(), Tokens: o.Tokens, Headers: o.Headers, Era: dialect.Era(o.Era), Revision: dialect.Revision(o.Revision),
+	c := &client{m: m, opts: driver.EndpointOptions{
+		URL: url.String(), Tokens: o.Tokens, Headers: o.Headers, Era: driver.Era(o.Era), Revision: driver.Revision(o.Revision),
 		ClientName: "xk6-mcpevents", ClientVersion: "0.1", Eras: &m.hub.eras,
 	}}
 	if o.CA != "" {
@@ -63,7 +63,7 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 		}
 	}
 	c.passed.totals = c.totals
-	if _, err := dialect.NewEndpoint(c.opts); err != nil { // only looked at: there are no connections
+	if _, err := driver.NewEndpoint(c.opts); err != nil { // only looked at: there are no connections
 		return nil, err
 	}
 	m.until(c.end)
@@ -73,7 +73,7 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 // met returns the endpoint. It is made when it is first needed, because the
 // init context does not know how the VU connects; this must be on the event
 // loop, and not in the init context.
-func (c *client) met() (*dialect.Endpoint, error) {
+func (c *client) met() (*driver.Endpoint, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.endpoint != nil {
@@ -84,7 +84,7 @@ func (c *client) met() (*dialect.Endpoint, error) {
 		return nil, err
 	}
 	c.opts.TLS, c.opts.Resolve, c.opts.LocalAddrs = n.tls, n.resolve, n.locals()
-	c.endpoint, err = dialect.NewEndpoint(c.opts)
+	c.endpoint, err = driver.NewEndpoint(c.opts)
 	c.passed.last.Store(c.m.origin())
 	return c.endpoint, err
 }
@@ -93,7 +93,7 @@ func (c *client) met() (*dialect.Endpoint, error) {
 func (c *client) totals() (sent, received int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range []*dialect.Endpoint{c.endpoint, c.resumes} {
+	for _, e := range []*driver.Endpoint{c.endpoint, c.resumes} {
 		if e != nil {
 			t := e.Traffic()
 			sent, received = sent+t.Up, received+t.Down
@@ -123,7 +123,7 @@ func (c *client) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	c.mu.Lock()
-	for _, e := range []*dialect.Endpoint{c.endpoint, c.resumes} {
+	for _, e := range []*driver.Endpoint{c.endpoint, c.resumes} {
 		if e != nil {
 			_ = e.Close(ctx) // there is nobody to tell
 		}
@@ -134,7 +134,7 @@ func (c *client) end(ctx context.Context) {
 
 // resumable returns the endpoint for requests that can be resumed, as met does
 // that for all others.
-func (c *client) resumable() (*dialect.Endpoint, error) {
+func (c *client) resumable() (*driver.Endpoint, error) {
 	if _, err := c.met(); err != nil {
 		return nil, err
 	}
@@ -144,9 +144,9 @@ func (c *client) resumable() (*dialect.Endpoint, error) {
 		return c.resumes, nil
 	}
 	o := c.opts
-	o.Capabilities = []string{dialect.ResumableRequests}
+	o.Capabilities = []string{driver.ResumableRequests}
 	var err error
-	c.resumes, err = dialect.NewEndpoint(o)
+	c.resumes, err = driver.NewEndpoint(o)
 	return c.resumes, err
 }
 
@@ -241,8 +241,8 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 
 // prepare gives a group its client side, and its name.
 func (c *client) prepare(g *group, w way, o *subscribeOptions) (err error) {
-	if g.dialect, err = c.dialect(g, w, o); err != nil {
-		g.dialect = nil // it may be one of a type, without a value
+	if g.driver, err = c.driver(g, w, o); err != nil {
+		g.driver = nil // it may be one of a type, without a value
 		return err
 	}
 	// A session of the legacy era has one stream for what belongs to no request.
@@ -258,9 +258,9 @@ func (c *client) prepare(g *group, w way, o *subscribeOptions) (err error) {
 	return nil
 }
 
-// dialect makes the client side of a group.
-func (c *client) dialect(g *group, w way, o *subscribeOptions) (dialect.Dialect, error) {
-	d := o.dialect(w)
+// driver makes the client side of a group.
+func (c *client) driver(g *group, w way, o *subscribeOptions) (driver.Driver, error) {
+	d := o.driver(w)
 	ep, err := c.met()
 	if err != nil {
 		return nil, err
@@ -293,8 +293,8 @@ func (c *client) dialect(g *group, w way, o *subscribeOptions) (dialect.Dialect,
 		own := new(passing)
 		d.Webhook.Wrap, g.meters = own.listener, append(g.meters, &meter{totals: own.totals})
 	}
-	lane, err := dialect.New(d)
-	if m, ok := lane.(dialect.Meter); ok && err == nil {
+	lane, err := driver.New(d)
+	if m, ok := lane.(driver.Meter); ok && err == nil {
 		g.meters = append(g.meters, &meter{totals: func() (sent, received int64) {
 			t := m.Traffic()
 			return t.Up, t.Down

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -102,7 +102,7 @@ func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 	end := time.NewTimer(limit)
 	defer end.Stop()
 	answered := g.hub.shots[g.book.topic].resolved()
-	phased, _ := g.dialect.(dialect.Phased)
+	phased, _ := g.driver.(driver.Phased)
 	behind := newBehind(g)
 	for wait := patienceLeast; ; wait = min(2*wait, patienceMost) {
 		if g.closed() { // its places in the book may be another group's by now
@@ -157,14 +157,14 @@ func (b *behind) look() int {
 }
 
 // askedAgain waits until every poller that is owed something has polled once
-// more, for [dialect.PollPatience] at most, and says so when that was not
+// more, for [driver.PollPatience] at most, and says so when that was not
 // enough. What was never asked for is excused then.
 func (g *group) askedAgain(ctx context.Context) {
-	poller, ok := g.dialect.(dialect.Poller)
+	poller, ok := g.driver.(driver.Poller)
 	if !ok {
 		return
 	}
-	limit := time.NewTimer(dialect.PollPatience)
+	limit := time.NewTimer(driver.PollPatience)
 	defer limit.Stop()
 	since, missing := g.hub.clock.Now(), newBehind(g)
 	for {
@@ -176,7 +176,7 @@ func (g *group) askedAgain(ctx context.Context) {
 		case <-time.After(patienceMost):
 		case <-limit.C:
 			g.state.Logger.Warnf("lane %s: %d of %d pollers had not polled to the end %v after settle (%v); what they never asked for is excused, not lost: raise settle above the wait between two polls",
-				g.book.lane, behind, open, dialect.PollPatience, g.book.settle)
+				g.book.lane, behind, open, driver.PollPatience, g.book.settle)
 			return
 		case <-ctx.Done():
 			return
@@ -196,7 +196,7 @@ func (g *group) finish(ctx context.Context, settle time.Duration) {
 		if stop != nil && stop() {
 			defer g.hub.life.work.end() // the watch that will never run
 		}
-		if d, ok := g.dialect.(dialect.Phased); ok {
+		if d, ok := g.driver.(driver.Phased); ok {
 			d.Drain()
 		}
 		if settle > 0 && !g.settled(ctx, settle) {
@@ -205,10 +205,10 @@ func (g *group) finish(ctx context.Context, settle time.Duration) {
 		// The subscriptions must be ended also when the iteration was broken off.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		_ = g.dialect.Close(end) // a target that does not confirm the end has failed a call, and that is counted
+		_ = g.driver.Close(end) // a target that does not confirm the end has failed a call, and that is counted
 		g.deafen()
 		g.answered(end)
-		if d, ok := g.dialect.(dialect.Figurer); ok {
+		if d, ok := g.driver.(driver.Figurer); ok {
 			g.own = d.Figures()
 		}
 		g.flush(true)
@@ -247,12 +247,12 @@ func (g *group) release() {
 }
 
 // figures are the system's own, so far or, once it is closed, for good.
-func (g *group) figures() dialect.Figures {
+func (g *group) figures() driver.Figures {
 	if g.closed() {
 		return g.own
 	}
-	if d, ok := g.dialect.(dialect.Figurer); ok {
+	if d, ok := g.driver.(driver.Figurer); ok {
 		return d.Figures()
 	}
-	return dialect.Figures{}
+	return driver.Figures{}
 }

@@ -8,19 +8,19 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/sinks"
 	"go.k6.io/k6/v2/metrics"
 )
 
-// group is subscriptions that were opened together: the lane of one dialect.
-// It is the dialect's recorder and passes everything on to its book.
+// group is subscriptions that were opened together: the lane of one driver.
+// It is the driver's recorder and passes everything on to its book.
 type group struct {
 	origin  // of the VU that opened it
 	metrics *metricSet
 	client  *client
 	book    *book
-	dialect dialect.Dialect
+	driver  driver.Driver
 	listens bool     // for changes of the event types
 	gate    *gate    // holds the iteration; nil if the group is kept
 	indexes []uint32 // of the members, in the book
@@ -49,7 +49,7 @@ type group struct {
 	unopened bool
 	stop     func() bool // stops watching the VU's context
 	sum      totals      // valid after done, as is own
-	own      dialect.Figures
+	own      driver.Figures
 }
 
 // member is one subscription of a group.
@@ -117,8 +117,8 @@ func (g *group) closed() bool {
 
 // discard gives back what a group that was never opened has.
 func (g *group) discard() {
-	if g.dialect != nil {
-		_ = g.dialect.Close(context.Background()) // nothing was opened that could fail to close
+	if g.driver != nil {
+		_ = g.driver.Close(context.Background()) // nothing was opened that could fail to close
 	}
 	g.deafen()
 	g.book.give(g.indexes)
@@ -135,10 +135,10 @@ func (g *group) deafen() {
 func (g *group) attach(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if _, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: len(g.members)}, g.dialect.Attach); err != nil {
+	if _, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: len(g.members)}, g.driver.Attach); err != nil {
 		return err
 	}
-	if d, ok := g.dialect.(dialect.Phased); ok {
+	if d, ok := g.driver.(driver.Phased); ok {
 		const never = eventmeter.Instant(1 << 62)
 		d.Begin(g.asked, never)
 	}
@@ -158,7 +158,7 @@ func (g *group) watch(ctx context.Context) {
 	g.mu.Unlock()
 }
 
-// ours translates the dialect's name of a subscription to the book's.
+// ours translates the driver's name of a subscription to the book's.
 func (g *group) ours(s eventmeter.Sub) (eventmeter.Sub, *member) {
 	if int(s.Index) >= len(g.members) {
 		return eventmeter.Sub{Lane: ^uint16(0)}, nil // the ledger counts it as misuse

@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -40,7 +40,7 @@ type hub struct {
 	stamper *loadgen.Stamper
 	life    lifetime
 	lanes   atomic.Int64 // that shared a listener
-	eras    dialect.Eras // of all targets: every Client has an endpoint of its own
+	eras    driver.Eras  // of all targets: every Client has an endpoint of its own
 	guard   *dialguard.Guard
 
 	authority func() (*sinks.Authority, error) // of every listener; made when it is needed

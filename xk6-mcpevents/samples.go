@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/metrics"
 )
@@ -227,7 +227,7 @@ func (c *client) listed(name, method string, state *lib.State, now metrics.TagsA
 }
 
 // fetch fetches a list, sends how long that took, and returns what scripts get.
-func (c *client) fetch(ctx context.Context, ep *dialect.Endpoint, name string, state *lib.State, now metrics.TagsAndMeta) (map[string]any, error) {
+func (c *client) fetch(ctx context.Context, ep *driver.Endpoint, name string, state *lib.State, now metrics.TagsAndMeta) (map[string]any, error) {
 	l, err := ep.List(ctx, name)
 	if err != nil {
 		return nil, err

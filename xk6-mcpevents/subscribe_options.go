@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/defaults"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/grafana/sobek"
 )
 
@@ -189,7 +189,7 @@ func objectAt[T any](v sobek.Value, name string) (none T) {
 	return none
 }
 
-// check finds what is out of bounds and would not be found by the dialect.
+// check finds what is out of bounds and would not be found by the driver.
 func (o *subscribeOptions) check(w way) error {
 	share := func(name string, v float64) error {
 		if v < 0 || v > 1 {
@@ -260,9 +260,9 @@ func (o *subscribeOptions) argumentsOf(i int) json.RawMessage {
 	return json.RawMessage(bytes.ReplaceAll(o.Arguments, []byte("{sub}"), strconv.AppendInt(nil, int64(i), 10)))
 }
 
-// dialect translates the options.
-func (o *subscribeOptions) dialect(w way) dialect.Options {
-	d := dialect.Options{
+// driver translates the options.
+func (o *subscribeOptions) driver(w way) driver.Options {
+	d := driver.Options{
 		System: o.System, Mode: w.mode, Event: w.event(), Arguments: o.argumentsOf, MaxAge: o.MaxAge.or(0), HTTP: o.HTTP,
 		Subscriptions: o.Subscriptions,
 	}
@@ -271,16 +271,16 @@ func (o *subscribeOptions) dialect(w way) dialect.Options {
 	if d.Poll.Floor = o.Floor.or(0); o.Floor != nil && d.Poll.Floor == 0 {
 		d.Poll.Floor = -1 // 0 would be the default
 	}
-	d.Webhook = dialect.WebhookOptions{
+	d.Webhook = driver.WebhookOptions{
 		TTL: o.TTL.or(0), RefreshAt: o.RefreshAt, RotateEvery: o.RotateEvery, Refuse: o.Refuse, AckDelay: o.AckDelay.or(0),
 	}
 	switch o.System {
 	case "events":
-		d.Events = dialect.EventsOptions{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), Listen: o.Listen}
+		d.Events = driver.EventsOptions{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), Listen: o.Listen}
 	case "smithery":
-		d.Smithery = dialect.SmitheryOptions{ArgumentsKey: o.ArgumentsKey, ClientID: o.ClientID}
+		d.Smithery = driver.SmitheryOptions{ArgumentsKey: o.ArgumentsKey, ClientID: o.ClientID}
 	case "sep-1803":
-		d.SEP1803 = dialect.SEP1803Options{
+		d.SEP1803 = driver.SEP1803Options{
 			CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), PerSession: o.PerSession, NoRedelivery: o.Redelivery != nil && !*o.Redelivery,
 			Secret: o.Secret, RefuseEarly: o.Early == "refuse",
 		}
@@ -292,8 +292,8 @@ func (o *subscribeOptions) dialect(w way) dialect.Options {
 	return d
 }
 
-func (o *watchOptions) lists(list string) dialect.SEP2549Options {
-	s := dialect.SEP2549Options{
+func (o *watchOptions) lists(list string) driver.SEP2549Options {
+	s := driver.SEP2549Options{
 		List: list, URI: o.URI, Use: o.Use, Notifications: o.Notifications, NoCache: !defaults.SEP2549Cache,
 		Jitter: defaults.SEP2549Jitter, StaleOnError: defaults.SEP2549StaleOnError, Shared: o.Shared, Background: o.Background,
 	}
@@ -309,8 +309,8 @@ func (o *watchOptions) lists(list string) dialect.SEP2549Options {
 	return s
 }
 
-func (o *requestOptions) requests(tool string) dialect.SEP975Options {
-	s := dialect.SEP975Options{
+func (o *requestOptions) requests(tool string) driver.SEP975Options {
+	s := driver.SEP975Options{
 		Tool: tool, Steps: o.Steps, Step: o.Step.or(0), LogEvery: o.LogEvery, MaxWait: o.MaxWait.or(defaults.SEP975MaxWait), HangUp: o.HangUp,
 		Disconnect: o.Disconnect, Share: o.Share, At: o.At.or(defaults.SEP975At), Every: o.Every.or(0), Away: o.Away.or(defaults.SEP975Away),
 		StatusEvery: o.StatusEvery.or(0), Expire: o.Expire, Double: o.Double, Wrong: o.Wrong, Tolerance: o.Tolerance.or(0),

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/sinks"
 	"github.com/grafana/sobek"
 )
@@ -182,7 +182,7 @@ func timing(t sinks.Timing) map[string]any {
 // CertPEM is the certificate authority of the webhook listener, which the
 // target has to trust; empty in other modes.
 func (s *subscription) CertPEM() string {
-	if r, ok := s.g.dialect.(dialect.Receiver); ok {
+	if r, ok := s.g.driver.(driver.Receiver); ok {
 		return string(r.CertPEM())
 	}
 	return ""

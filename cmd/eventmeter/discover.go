@@ -16,7 +16,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/report"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -128,7 +128,7 @@ func describe(w io.Writer, t profiles.Target, o bench.Discovery, event string) e
 }
 
 // keeps says how long a list may be kept.
-func keeps(l dialect.ListAbility) string {
+func keeps(l driver.ListAbility) string {
 	entries := fmt.Sprintf("%d entries", l.Entries)
 	if l.Entries == 1 {
 		entries = "1 entry"
@@ -146,7 +146,7 @@ func keeps(l dialect.ListAbility) string {
 	return fmt.Sprintf("%s, %v to live, %s", entries, l.TTL, scope)
 }
 
-func describeTypes(w io.Writer, system string, types []dialect.EventType) {
+func describeTypes(w io.Writer, system string, types []driver.EventType) {
 	for _, e := range types {
 		fmt.Fprintf(w, "\n%s%s  %s\n", system, report.Clean(e.Name), modes(e))
 		if e.Description != "" {
@@ -167,9 +167,9 @@ func starterOf(t profiles.Target, o bench.Discovery, event string) (string, erro
 	var names []string
 	for _, of := range []struct {
 		system string
-		types  []dialect.EventType
+		types  []driver.EventType
 	}{{"events", o.Events}, {"smithery", o.Smithery}, {"sep-1803", o.Resources}} {
-		types := slices.SortedFunc(slices.Values(of.types), func(a, b dialect.EventType) int { return strings.Compare(a.Name, b.Name) })
+		types := slices.SortedFunc(slices.Values(of.types), func(a, b driver.EventType) int { return strings.Compare(a.Name, b.Name) })
 		for _, e := range types {
 			if event == "" || e.Name == event {
 				return starter(t, of.system, e), nil
@@ -223,7 +223,7 @@ func where(t profiles.Target) string {
 	return fmt.Sprintf("url: %q", t.URL)
 }
 
-func modes(e dialect.EventType) string {
+func modes(e driver.EventType) string {
 	if len(e.Delivery) == 0 {
 		return "(no delivery modes named)"
 	}
@@ -236,7 +236,7 @@ func modes(e dialect.EventType) string {
 
 // starter writes a profile for an event type, with a lane for each mode that it
 // is delivered by.
-func starter(t profiles.Target, system string, e dialect.EventType) string {
+func starter(t profiles.Target, system string, e driver.EventType) string {
 	all := map[string][]eventmeter.Mode{
 		"events": {eventmeter.Push, eventmeter.Poll, eventmeter.Webhook}, "smithery": {eventmeter.Webhook}, "sep-1803": {eventmeter.Push, eventmeter.Webhook},
 	}[system]

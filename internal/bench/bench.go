@@ -63,7 +63,7 @@ type Options struct {
 	Shard *Shard
 
 	tape  *tape         // of a calibration: what was fired
-	polls time.Duration // how long a drain waits for polls beyond phases.drain; 0 = dialect.PollPatience
+	polls time.Duration // how long a drain waits for polls beyond phases.drain; 0 = driver.PollPatience
 
 	// Of a step of a capacity search.
 	probe   *stepProbe       // what is seen beside the result

@@ -64,7 +64,7 @@ func (p *pass) checkpoint() *Outcome {
 	m := account.Measured
 	in, process := p.watch.soFar(share(m.Dropped, m.Fired+m.Dropped))
 	c := p.copied()
-	own := p.dialectFigures()
+	own := p.driverFigures()
 	p.onlooked(own, p.clock.Now(), c.warning)
 	c.accounts = append(c.accounts, account)
 	if p.opts.Shard != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -20,12 +20,12 @@ const (
 // Discovery is what a target offers.
 type Discovery struct {
 	// Offer is of MCP Events. Its first part, who the target is, is always there.
-	dialect.Offer
+	driver.Offer
 	// Smithery and Resources (SEP-1803) are those systems' own event types; nil
 	// where the target does not know the system.
-	Smithery, Resources []dialect.EventType
+	Smithery, Resources []driver.EventType
 	// Abilities are those of SEP-975 and SEP-2549.
-	Abilities dialect.Abilities
+	Abilities driver.Abilities
 	// NoEvents is why MCP Events could not be listed, where the target did not
 	// just say that it has no such method.
 	NoEvents string `json:",omitempty"`
@@ -55,8 +55,8 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 	}
 	opts.Guard = guard
 	// Some servers only show what a client says that it can use.
-	opts.Capabilities = []string{dialect.ResumableRequests}
-	e, err := dialect.NewEndpoint(opts)
+	opts.Capabilities = []string{driver.ResumableRequests}
+	e, err := driver.NewEndpoint(opts)
 	if err != nil {
 		return found, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
@@ -76,13 +76,13 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 
 // askAll asks for every system in turn. What the target does not know it does
 // not offer; the first such answer is the error if there is nothing else.
-func (f *Discovery) askAll(ctx context.Context, e *dialect.Endpoint) error {
+func (f *Discovery) askAll(ctx context.Context, e *driver.Endpoint) error {
 	var err error
 	f.Offer, err = askSystem(ctx, e, "events", eventmeter.Poll)
 	switch {
-	case errors.Is(err, dialect.ErrUnreachable), errors.Is(err, dialect.ErrThrottled):
+	case errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrThrottled):
 		return err
-	case err != nil && !errors.Is(err, dialect.ErrNotOffered):
+	case err != nil && !errors.Is(err, driver.ErrNotOffered):
 		f.NoEvents = err.Error()
 	}
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
@@ -106,23 +106,23 @@ func (f *Discovery) askAll(ctx context.Context, e *dialect.Endpoint) error {
 
 // askSystem asks a connected target for the event types of one system. It
 // subscribes to nothing.
-func askSystem(ctx context.Context, e *dialect.Endpoint, system string, mode eventmeter.Mode) (dialect.Offer, error) {
+func askSystem(ctx context.Context, e *driver.Endpoint, system string, mode eventmeter.Mode) (driver.Offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
-	d, err := dialect.New(dialect.Options{
+	d, err := driver.New(driver.Options{
 		Clock: eventmeter.NewClock(), Recorder: eventmeter.Tee(), Endpoint: e, System: system, Mode: mode, Event: "-", Subscriptions: 1,
 	})
 	if err != nil {
-		return dialect.Offer{}, fmt.Errorf("discover: %w", err)
+		return driver.Offer{}, fmt.Errorf("discover: %w", err)
 	}
 	defer func() { _ = d.Close(ctx) }()
-	return d.(dialect.Discoverer).Discover(ctx)
+	return d.(driver.Discoverer).Discover(ctx)
 }
 
-func endpointOptions(t profiles.Target, version string) (dialect.EndpointOptions, error) {
-	o := dialect.EndpointOptions{
+func endpointOptions(t profiles.Target, version string) (driver.EndpointOptions, error) {
+	o := driver.EndpointOptions{
 		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens, Command: t.Command, Env: variables(t.Env), Dir: t.Dir,
-		Era: dialect.Era(t.Era), Revision: dialect.Revision(t.Revision),
+		Era: driver.Era(t.Era), Revision: driver.Revision(t.Revision),
 		ClientName: "eventmeter", ClientVersion: version,
 	}
 	var err error

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
 // settle is how long a drain goes on after the last owed event has come, so
@@ -15,12 +15,12 @@ const settle = 500 * time.Millisecond
 
 // drain waits until nothing is owed any more, or the grace is over and every
 // poller that is owed something has polled once more since, for
-// [dialect.PollPatience] at most. After an error it still waits if the target is
+// [driver.PollPatience] at most. After an error it still waits if the target is
 // there: what is in flight may count.
 func (p *pass) drain(ctx context.Context, failed error) error {
 	grace, patience := p.profile.Phases.Drain, p.opts.polls
 	if patience == 0 {
-		patience = dialect.PollPatience
+		patience = driver.PollPatience
 	}
 	gone := errors.Is(failed, ErrTarget) || ctx.Err() != nil
 	if gone {
@@ -91,8 +91,8 @@ type laneBehind struct {
 // pollersBehind returns the lanes that are owed something and have pollers that
 // have not polled since an instant.
 func (p *pass) pollersBehind(since eventmeter.Instant) (all []laneBehind) {
-	for i, d := range p.dialects {
-		d, ok := d.(dialect.Poller)
+	for i, d := range p.drivers {
+		d, ok := d.(driver.Poller)
 		if !ok {
 			continue
 		}

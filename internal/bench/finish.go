@@ -7,7 +7,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -16,7 +16,7 @@ import (
 // add puts the account of one pass, and its lanes' own figures, into the result. Passes follow each other
 // when lanes take turns; then counts add up, and of the instrument's figures
 // the worst is kept.
-func (r *run) add(a sinks.Account, own []dialect.Figures, in results.Instrument, process *results.Process) {
+func (r *run) add(a sinks.Account, own []driver.Figures, in results.Instrument, process *results.Process) {
 	res := r.result
 	u := &res.Upstream
 	m := a.Measured

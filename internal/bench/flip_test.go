@@ -22,7 +22,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/internal/streamclient"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 )
@@ -131,7 +131,7 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 	dial := func(g *dialguard.Guard) upstream.DialFunc { return g.Dial(&net.Dialer{Timeout: 5 * time.Second}) }
 	for name, once := range map[string]func(addr string, g *dialguard.Guard) error{
 		"handshake": func(addr string, g *dialguard.Guard) error {
-			e, err := dialect.NewEndpoint(dialect.EndpointOptions{URL: "http://" + addr + "/mcp", Tokens: []string{"secret"}, Guard: g})
+			e, err := driver.NewEndpoint(driver.EndpointOptions{URL: "http://" + addr + "/mcp", Tokens: []string{"secret"}, Guard: g})
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/sinks"
 )
@@ -60,8 +60,8 @@ func (l *lane) spec() sinks.LaneSpec {
 	return spec
 }
 
-// options translates the lane for its dialect.
-func (l *lane) options(at uint16, clock *eventmeter.Clock, rec eventmeter.Recorder, ends *targetSide, seed uint64) dialect.Options {
+// options translates the lane for its driver.
+func (l *lane) options(at uint16, clock *eventmeter.Clock, rec eventmeter.Recorder, ends *targetSide, seed uint64) driver.Options {
 	o := LaneSettings(&l.Lane)
 	o.Clock, o.Recorder, o.Endpoint, o.Lane, o.Seed = clock, rec, ends.endpointFor(l.HTTP), at, seed
 	o.Arguments = func(i int) json.RawMessage { return l.templates.Arguments(l.wholeNumber(i)) }
@@ -74,24 +74,24 @@ func (l *lane) options(at uint16, clock *eventmeter.Clock, rec eventmeter.Record
 	return o
 }
 
-// LaneSettings translates the settings of a lane for its dialect. What only a
+// LaneSettings translates the settings of a lane for its driver. What only a
 // run knows is left out: clock, recorder, endpoint, arguments and certificates.
-func LaneSettings(l *profiles.Lane) dialect.Options {
-	o := dialect.Options{
+func LaneSettings(l *profiles.Lane) driver.Options {
+	o := driver.Options{
 		System:        l.System,
 		Mode:          eventmeter.Mode(l.Mode),
 		Event:         l.Event,
 		MaxAge:        l.MaxAge,
 		HTTP:          l.HTTP,
 		Subscriptions: l.Subscriptions,
-		Poll:          dialect.PollOptions{Timeout: l.Poll.Timeout, MaxEvents: l.Poll.MaxEvents},
-		Push: dialect.PushOptions{
+		Poll:          driver.PollOptions{Timeout: l.Poll.Timeout, MaxEvents: l.Poll.MaxEvents},
+		Push: driver.PushOptions{
 			Heartbeat: l.Push.Heartbeat, BackoffMin: l.Push.Backoff.Min, BackoffMax: l.Push.Backoff.Max,
 		},
-		Webhook: dialect.WebhookOptions{
+		Webhook: driver.WebhookOptions{
 			RefreshAt: l.Webhook.RefreshAt, RotateEvery: l.Webhook.RotateEvery, Refuse: l.Webhook.Refuse,
 			AckDelay: l.Webhook.AckDelay, Listen: l.Webhook.Listen, Callback: l.Webhook.Callback,
-			Grace: l.Webhook.OldSecret, Secrets: dialect.Secrets(l.Webhook.Secrets), Verify: dialect.Verify(l.Webhook.Verify),
+			Grace: l.Webhook.OldSecret, Secrets: driver.Secrets(l.Webhook.Secrets), Verify: driver.Verify(l.Webhook.Verify),
 		},
 	}
 	if l.Mode == string(eventmeter.Poll) {
@@ -99,9 +99,9 @@ func LaneSettings(l *profiles.Lane) dialect.Options {
 	}
 	switch l.System {
 	case "smithery":
-		o.Smithery = dialect.SmitheryOptions{ArgumentsKey: l.Smithery.ArgumentsKey, ClientID: l.Smithery.ClientID}
+		o.Smithery = driver.SmitheryOptions{ArgumentsKey: l.Smithery.ArgumentsKey, ClientID: l.Smithery.ClientID}
 	case "sep-1803":
-		o.SEP1803 = dialect.SEP1803Options{
+		o.SEP1803 = driver.SEP1803Options{
 			PerSession: l.SEP1803.PerSession, CutEvery: l.SEP1803.CutEvery, CutFor: l.SEP1803.CutFor,
 			NoRedelivery: l.Mode == string(eventmeter.Push) && !l.SEP1803.Redelivery,
 			Secret:       l.SEP1803.Secret, RefuseEarly: l.SEP1803.Early == "refuse",
@@ -111,7 +111,7 @@ func LaneSettings(l *profiles.Lane) dialect.Options {
 	case profiles.SystemSEP2549:
 		o.SEP2549 = sep2549Options(&l.SEP2549)
 	default:
-		o.Events = dialect.EventsOptions{
+		o.Events = driver.EventsOptions{
 			Listen: l.Events.Listen, Resume: l.Events.Resume, CutEvery: l.Events.CutEvery, CutFor: l.Events.CutFor,
 		}
 	}
@@ -151,7 +151,7 @@ func (p *pass) openLedger() error {
 	return nil
 }
 
-// orNone is a length of time of the profile as dialects take it, for which 0 is
+// orNone is a length of time of the profile as drivers take it, for which 0 is
 // their own default and less than 0 is none.
 func orNone(d time.Duration) time.Duration {
 	if d == 0 {

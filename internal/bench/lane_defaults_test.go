@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -40,7 +40,7 @@ func TestLaneDefaults(t *testing.T) {
 			t.Fatalf("%v: %v", way, err)
 		}
 		got := leaves(LaneSettings(&p.Lanes[0]).WithDefaults())
-		want := leaves(dialect.Options{
+		want := leaves(driver.Options{
 			System: way.system, Mode: eventmeter.Mode(way.mode), Event: p.Lanes[0].Event, Subscriptions: 1,
 		}.WithDefaults())
 		if len(want) < 50 {

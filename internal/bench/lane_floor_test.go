@@ -9,7 +9,7 @@ import (
 )
 
 // TestFloor makes sure that a floor of 0, which long polls want, is none: to a
-// dialect, 0 is its own default of a second.
+// driver, 0 is its own default of a second.
 func TestFloor(t *testing.T) {
 	for _, c := range []struct {
 		set  string
@@ -24,7 +24,7 @@ func TestFloor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := l.options(0, eventmeter.NewClock(), nil, &targetSide{}, 1).Poll.Floor; got != c.want {
-			t.Errorf("%s: the dialect is given %v, want %v", c.set, got, c.want)
+			t.Errorf("%s: the driver is given %v, want %v", c.set, got, c.want)
 		}
 	}
 }

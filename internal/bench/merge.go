@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -179,14 +179,14 @@ func (r *run) mergePass(all []archived, shifts [][]results.Nanos, k int) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMerge, err)
 	}
-	figures := make([]dialect.Figures, len(merged.Lanes))
+	figures := make([]driver.Figures, len(merged.Lanes))
 	for i := range figures {
 		parts := make([]results.PartFigures, len(own))
 		for j := range own {
 			parts[j] = own[j][i]
 		}
 		sum, atMost := mergeFigures(parts)
-		figures[i] = dialect.Figures{Values: sum.Values, Timings: sum.Timings}
+		figures[i] = driver.Figures{Values: sum.Values, Timings: sum.Timings}
 		if len(atMost) > 0 {
 			r.warning("shard-figures", merged.Lanes[i].Name, "%s cannot be added up: what stands there is of the shard that had most", strings.Join(atMost, ", "))
 		}
@@ -204,7 +204,7 @@ func (r *run) mergeUpstream(all []archived) {
 		parts = append(parts, s.part.Upstream)
 	}
 	sum, _ := mergeFigures(parts)
-	r.upstreamLast = shownFigures(dialect.Figures{Values: sum.Values, Timings: sum.Timings})
+	r.upstreamLast = shownFigures(driver.Figures{Values: sum.Values, Timings: sum.Timings})
 	if len(sum.Values) > 0 {
 		r.result.Upstream.Figures = sum.Values
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -103,7 +103,7 @@ phases: {measure: 2s}
 			}
 		}
 		b.looked()
-		own := make([]dialect.Figures, len(subscriptions))
+		own := make([]driver.Figures, len(subscriptions))
 		b.onlooked(own, b.lookedUntil, b.warning)
 		out := make([]results.PartFigures, len(own))
 		for i, f := range own {

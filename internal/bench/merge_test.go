@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -74,7 +74,7 @@ func (p *pass) closeBook(t *testing.T) results.PartPass {
 	p.wholeNames(&a)
 	p.accounts = append(p.accounts, a)
 	in := results.Instrument{Reasons: []string{}}
-	p.add(a, make([]dialect.Figures, len(a.Lanes)), in, nil)
+	p.add(a, make([]driver.Figures, len(a.Lanes)), in, nil)
 	return results.PartPass{Account: a, Began: 1, BeganAt: time.Unix(1, 0), Figures: make([]results.PartFigures, len(a.Lanes)), Instrument: in}
 }
 

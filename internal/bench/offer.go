@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
 // listed are the systems whose event types the target lists, with a mode to ask
@@ -31,7 +31,7 @@ func (r *run) checkLanes(ctx context.Context) error {
 			continue
 		}
 		offer, err := askSystem(ctx, r.target.plain, of.system, of.mode)
-		if err != nil && !errors.Is(err, dialect.ErrNotOffered) {
+		if err != nil && !errors.Is(err, driver.ErrNotOffered) {
 			return fmt.Errorf("%w: %w", ErrTarget, err)
 		}
 		if err := r.checkSystem(of.system, offer); err != nil {
@@ -41,7 +41,7 @@ func (r *run) checkLanes(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) checkSystem(system string, offer dialect.Offer) error {
+func (r *run) checkSystem(system string, offer driver.Offer) error {
 	for _, l := range r.lanes {
 		if l.System != system || len(offer.Events) == 0 {
 			continue
@@ -64,13 +64,13 @@ func (r *run) checkListeners() error {
 	if r.profile.Phases.Order == "turns" {
 		return nil
 	}
-	first := map[*dialect.Endpoint]string{}
+	first := map[*driver.Endpoint]string{}
 	for _, l := range r.lanes {
 		if !l.Lane.Events.Listen {
 			continue
 		}
 		e := r.target.endpointFor(l.HTTP)
-		if era, _, _ := e.Negotiated(); era != dialect.Legacy {
+		if era, _, _ := e.Negotiated(); era != driver.Legacy {
 			continue
 		}
 		if other, taken := first[e]; taken {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/sinks"
 )
@@ -49,7 +49,7 @@ func (p *pass) lookFrom(start eventmeter.Instant) {
 
 // onlooked adds what the onlooker saw until then to the lanes' own figures. A pass
 // that ended early is measured by the time that it had.
-func (p *pass) onlooked(figures []dialect.Figures, until eventmeter.Instant, warning func(code, lane, format string, args ...any)) {
+func (p *pass) onlooked(figures []driver.Figures, until eventmeter.Instant, warning func(code, lane, format string, args ...any)) {
 	if p.onlooker == nil || p.firing == nil {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -25,7 +25,7 @@ type pass struct {
 	number   uint32              // from 0
 	onlooker *sinks.Onlooker     // nil where something is fired
 	stamper  *loadgen.Stamper
-	dialects []dialect.Dialect
+	drivers  []driver.Driver
 	firing   *loadgen.Firing
 	watch    *instrument
 	progress *progress
@@ -48,11 +48,11 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if err := p.prepare(); err != nil {
 		return err
 	}
-	defer r.endTrace() // when the dialects are closed, and nobody tells it anything
+	defer r.endTrace() // when the drivers are closed, and nobody tells it anything
 	p.progress = startProgress(p)
 	defer p.progress.stop()
 	defer p.watchers.Wait()
-	defer p.closeDialects()
+	defer p.closeDrivers()
 
 	p.enter("attach", r.profile.Phases.Ready)
 	shown := p.follow(ctx)
@@ -97,7 +97,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if told := p.keepSubscriptions(ctx); err == nil {
 		err = told
 	}
-	own := p.dialectFigures()
+	own := p.driverFigures()
 	p.onlooked(own, p.lookedUntil, p.warning)
 	shown.Settle(p.lastLook(&account, own, process))
 	p.keepPart(account, own, instr, process)
@@ -125,11 +125,11 @@ func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
 	return nil
 }
 
-// dialectFigures asks each lane's dialect for what only its system has.
-func (p *pass) dialectFigures() []dialect.Figures {
-	out := make([]dialect.Figures, len(p.dialects))
-	for i, d := range p.dialects {
-		if f, ok := d.(dialect.Figurer); ok {
+// driverFigures asks each lane's driver for what only its system has.
+func (p *pass) driverFigures() []driver.Figures {
+	out := make([]driver.Figures, len(p.drivers))
+	for i, d := range p.drivers {
+		if f, ok := d.(driver.Figurer); ok {
 			out[i] = f.Figures()
 		}
 	}
@@ -143,7 +143,7 @@ func share(part, whole int64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// prepare makes the ledger and the lanes' dialects.
+// prepare makes the ledger and the lanes' drivers.
 func (p *pass) prepare() error {
 	r := p.run
 	err := p.openLedger()
@@ -165,12 +165,12 @@ func (p *pass) prepare() error {
 		o.Push.KernelTimestamps = r.stampedLane(&l.Lane)
 		o.Acked, o.Sole = p.ledger.AckedAt, p.ledger.Sole
 		o.SEP2549.Emissions = p.ledger
-		d, err := dialect.New(o)
+		d, err := driver.New(o)
 		if err != nil {
-			p.closeDialects()
+			p.closeDrivers()
 			return fmt.Errorf("%w: lane %s: %w", ErrProfile, l.Name, err)
 		}
-		p.dialects = append(p.dialects, d)
+		p.drivers = append(p.drivers, d)
 	}
 	return nil
 }
@@ -280,7 +280,7 @@ func (p *pass) churn(ctx context.Context) func() {
 			defer crash.Guard()
 			stats := loadgen.Churn(ctx, loadgen.ChurnOptions{
 				N: l.Subscriptions, Rate: float64(l.Churn.Rate), Pause: l.Churn.Pause, Seed: p.seed(),
-				Stop: stop, Detach: p.dialects[i].Detach, Attach: p.dialects[i].Attach,
+				Stop: stop, Detach: p.drivers[i].Detach, Attach: p.drivers[i].Attach,
 			})
 			if stats.Failed > 0 {
 				p.warning("churn", l.Name, "%d of %d subscriptions that churn ended or opened again failed, first: %v", stats.Failed, stats.Failed+stats.Attached+stats.Detached, stats.FirstError)
@@ -305,19 +305,19 @@ func (p *pass) detach(ctx context.Context) {
 			// Detach leaves a subscription alone that is not open.
 			_, _ = loadgen.Attach(ctx, loadgen.AttachOptions{
 				N: l.Subscriptions, Concurrency: l.Lane.Attach.Concurrency, Continue: true,
-			}, p.dialects[i].Detach)
+			}, p.drivers[i].Detach)
 		})
 	}
 	wg.Wait()
 }
 
-func (p *pass) closeDialects() {
+func (p *pass) closeDrivers() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	for _, d := range p.dialects {
+	for _, d := range p.drivers {
 		_ = d.Close(ctx) // likewise
 	}
-	p.dialects = nil
+	p.drivers = nil
 }
 
 // enter begins a phase and closes the one before; limit is how long it may take.

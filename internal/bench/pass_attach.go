@@ -26,7 +26,7 @@ func (p *pass) attach(ctx context.Context) error {
 			stats, err := loadgen.Attach(ctx, loadgen.AttachOptions{
 				N: l.Subscriptions, Rate: float64(l.Lane.Attach.Rate),
 				Concurrency: l.Lane.Attach.Concurrency, Continue: l.Lane.Attach.OnFailure == "continue",
-			}, p.dialects[i].Attach)
+			}, p.drivers[i].Attach)
 			switch {
 			case l.Lane.Attach.OnFailure == "continue" && stats.Attached > 0:
 			case err != nil:

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -12,21 +12,21 @@ import (
 // is.
 func (p *pass) beginOwn(start eventmeter.Instant) {
 	ph := p.profile.Phases
-	p.eachPhased(func(d dialect.Phased) { d.Begin(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure)) })
+	p.eachPhased(func(d driver.Phased) { d.Begin(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure)) })
 }
 
 // drainOwn has them begin nothing new.
-func (p *pass) drainOwn() { p.eachPhased(dialect.Phased.Drain) }
+func (p *pass) drainOwn() { p.eachPhased(driver.Phased.Drain) }
 
 // pendingOwn is how much of their work is under way.
 func (p *pass) pendingOwn() (n int64) {
-	p.eachPhased(func(d dialect.Phased) { n += d.Pending() })
+	p.eachPhased(func(d driver.Phased) { n += d.Pending() })
 	return n
 }
 
-func (p *pass) eachPhased(do func(dialect.Phased)) {
-	for _, d := range p.dialects {
-		if d, ok := d.(dialect.Phased); ok {
+func (p *pass) eachPhased(do func(driver.Phased)) {
+	for _, d := range p.drivers {
+		if d, ok := d.(driver.Phased); ok {
 			do(d)
 		}
 	}
@@ -35,13 +35,13 @@ func (p *pass) eachPhased(do func(dialect.Phased)) {
 // capabilities are what the lanes need to advertise as clients.
 func (r *run) capabilities() []string {
 	if slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == profiles.SystemSEP975 }) {
-		return []string{dialect.ResumableRequests}
+		return []string{driver.ResumableRequests}
 	}
 	return nil
 }
 
-func sep975Options(l *profiles.SEP975Lane) dialect.SEP975Options {
-	return dialect.SEP975Options{
+func sep975Options(l *profiles.SEP975Lane) driver.SEP975Options {
+	return driver.SEP975Options{
 		Tool: l.Tool, Steps: l.Steps, Step: l.Step, LogEvery: l.LogEvery, MaxWait: l.MaxWait, HangUp: l.HangUp,
 		Disconnect: l.Disconnect, Share: l.Share, At: l.At, Every: l.Every, Away: l.Away, StatusEvery: l.StatusEvery,
 		Expire: l.Expire, Double: l.Double, Wrong: l.Wrong, Tolerance: l.Tolerance,

@@ -16,7 +16,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -306,14 +306,14 @@ func (p *pass) wholeNames(a *sinks.Account) {
 }
 
 // keepPart keeps one pass of a shard for a merge.
-func (p *pass) keepPart(a sinks.Account, own []dialect.Figures, in results.Instrument, process *results.Process) {
+func (p *pass) keepPart(a sinks.Account, own []driver.Figures, in results.Instrument, process *results.Process) {
 	if p.opts.Shard != nil {
 		p.partPasses = append(p.partPasses, p.partPass(a, own, in, process))
 	}
 }
 
 // partPass is what a merge needs of a pass.
-func (p *pass) partPass(a sinks.Account, own []dialect.Figures, in results.Instrument, process *results.Process) results.PartPass {
+func (p *pass) partPass(a sinks.Account, own []driver.Figures, in results.Instrument, process *results.Process) results.PartPass {
 	start := p.firing.Start()
 	part := results.PartPass{
 		Account: a, Began: results.Nanos(start), BeganAt: p.clock.Time(start).UTC(), Instrument: in, Target: process,

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -40,7 +40,7 @@ func (r *run) commandEmbedded(args []string) error {
 
 // meet has the endpoint start the program, and listens to what it says on
 // standard error.
-func (t *targetSide) meet(o *dialect.EndpointOptions) {
+func (t *targetSide) meet(o *driver.EndpointOptions) {
 	if t.program == nil {
 		t.program = &program{command: o.Command}
 	}

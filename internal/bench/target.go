@@ -13,7 +13,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -27,14 +27,14 @@ type targetSide struct {
 	embedded  *Ready   // the embedded target, whoever started it; nil = there is none, or it is met over stdio
 	program   *program // where it is met over standard input and output
 	dir       *tempDir // removed at the end; nil where there is none
-	plain     *dialect.Endpoint
-	tls       *dialect.Endpoint // the embedded target's second endpoint, where a lane needs it
+	plain     *driver.Endpoint
+	tls       *driver.Endpoint // the embedded target's second endpoint, where a lane needs it
 	authority *sinks.Authority
 	upstream  upstream.Upstream
 	feed      *upstream.Feed // the upstream, where it is polled by the target
 }
 
-func (t *targetSide) endpointFor(http string) *dialect.Endpoint {
+func (t *targetSide) endpointFor(http string) *driver.Endpoint {
 	if http == "2" && t.tls != nil {
 		return t.tls
 	}
@@ -183,7 +183,7 @@ func (r *run) connect(ctx context.Context) error {
 			opts.Tokens = []string{rand.Text()}
 		}
 	}
-	if t.plain, err = dialect.NewEndpoint(opts); err != nil {
+	if t.plain, err = driver.NewEndpoint(opts); err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
 	if err := t.plain.Connect(ctx); err != nil {
@@ -195,7 +195,7 @@ func (r *run) connect(ctx context.Context) error {
 	if t.embedded != nil && t.embedded.TLSURL != "" {
 		opts.URL, opts.Roots = t.embedded.TLSURL, x509.NewCertPool()
 		opts.Roots.AppendCertsFromPEM([]byte(t.embedded.Cert))
-		if t.tls, err = dialect.NewEndpoint(opts); err != nil {
+		if t.tls, err = driver.NewEndpoint(opts); err != nil {
 			return fmt.Errorf("%w: %w", ErrProfile, err)
 		}
 		if err := t.tls.Connect(ctx); err != nil {
@@ -239,7 +239,7 @@ func (r *run) checkOffer(ctx context.Context) error {
 	return r.checkLanes(ctx)
 }
 
-func eventNames(o dialect.Offer) []string {
+func eventNames(o driver.Offer) []string {
 	var names []string
 	for _, e := range o.Events {
 		names = append(names, e.Name)
@@ -262,7 +262,7 @@ func (r *run) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	for _, e := range []*dialect.Endpoint{t.plain, t.tls} {
+	for _, e := range []*driver.Endpoint{t.plain, t.tls} {
 		if e != nil {
 			// The target may be gone; the run is over either way.
 			_ = e.Close(ctx)

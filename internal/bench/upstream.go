@@ -15,7 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -304,7 +304,7 @@ func (r *run) upstreamFigures() {
 	if f, ok := r.target.upstream.(upstream.Figurer); ok {
 		own := f.Figures()
 		r.result.Upstream.Figures = own.Values
-		r.upstreamLast = shownFigures(dialect.Figures{Values: own.Values, Timings: timingsOf(own.Timings)})
+		r.upstreamLast = shownFigures(driver.Figures{Values: own.Values, Timings: timingsOf(own.Timings)})
 		r.result.Upstream.Timings = map[string]results.Quantiles{}
 		for name, t := range own.Timings {
 			r.result.Upstream.Timings[name] = results.Summarise(sinks.Timing{Histogram: t.Histogram, Below: t.Below, Above: t.Above})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/metrics"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -94,9 +94,9 @@ func (p *pass) follow(ctx context.Context) *metrics.Pass {
 	return p.followed.Pass(func() metrics.Look {
 		l := p.lookNow()
 		l.Detail = p.ledger.Detail()
-		l.Own = make([]metrics.Figures, len(p.dialects))
-		for i, d := range p.dialects {
-			if f, ok := d.(dialect.Figurer); ok {
+		l.Own = make([]metrics.Figures, len(p.drivers))
+		for i, d := range p.drivers {
+			if f, ok := d.(driver.Figurer); ok {
 				l.Own[i] = shownFigures(f.Figures())
 			}
 		}
@@ -115,7 +115,7 @@ func (p *pass) lookNow() metrics.Look {
 	l.Bursts, l.Burst = p.bursts(s.start, s.stopped)
 	if f, ok := p.target.upstream.(upstream.Figurer); ok {
 		own := f.Figures()
-		l.Upstream = shownFigures(dialect.Figures{Values: own.Values, Timings: timingsOf(own.Timings)})
+		l.Upstream = shownFigures(driver.Figures{Values: own.Values, Timings: timingsOf(own.Timings)})
 	}
 	return l
 }
@@ -140,7 +140,7 @@ func (p *pass) bursts(start, stopped eventmeter.Instant) (int64, time.Time) {
 }
 
 // lastLook is what the account says, with the target's use as in the result.
-func (p *pass) lastLook(a *sinks.Account, own []dialect.Figures, target *results.Process) *metrics.Look {
+func (p *pass) lastLook(a *sinks.Account, own []driver.Figures, target *results.Process) *metrics.Look {
 	if p.followed == nil {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (p *pass) lastLook(a *sinks.Account, own []dialect.Figures, target *results
 	return &l
 }
 
-func shownFigures(f dialect.Figures) metrics.Figures {
+func shownFigures(f driver.Figures) metrics.Figures {
 	out := metrics.Figures{Values: f.Values, Timings: make(map[string]sinks.Distribution, len(f.Timings))}
 	for name, t := range f.Timings {
 		out.Timings[name] = t.Distribution()

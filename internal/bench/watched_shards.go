@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/metrics"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
 )
 
 // mergedPass is what metrics show of one pass of merged shards, beside its
 // account.
 type mergedPass struct {
-	own        []dialect.Figures
+	own        []driver.Figures
 	instrument results.Instrument
 	target     *results.Process
 }

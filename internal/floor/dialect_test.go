@@ -7,7 +7,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/floor"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
 // deliveries is a Recorder that signals events.
@@ -23,29 +23,29 @@ func (d deliveries) Delivered(e eventmeter.Delivery) {
 	}
 }
 
-// TestDialect: the client side of the MCP Events draft takes the floor for a
+// TestDriver: the client side of the MCP Events draft takes the floor for a
 // server: it discovers it, opens streams and gets events.
-func TestDialect(t *testing.T) {
+func TestDriver(t *testing.T) {
 	both(t, func(t *testing.T, two bool) {
 		_, _, url := start(t, floor.Options{Rate: 20, Run: 9}, two)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		version := map[bool]string{false: "1.1", true: "h2c"}[two]
-		endpoint, err := dialect.NewEndpoint(dialect.EndpointOptions{URL: url})
+		endpoint, err := driver.NewEndpoint(driver.EndpointOptions{URL: url})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer endpoint.Close(ctx)
 		rec := deliveries{eventmeter.Tee(), make(chan eventmeter.Stamp, 1)}
-		lane, err := dialect.New(dialect.Options{
+		lane, err := driver.New(driver.Options{
 			Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: endpoint, Mode: eventmeter.Push,
 			Event: floor.EventName, Subscriptions: 3, HTTP: version,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		offer, err := lane.(dialect.Discoverer).Discover(ctx)
-		if err != nil || len(offer.Events) != 1 || offer.Era != dialect.Modern {
+		offer, err := lane.(driver.Discoverer).Discover(ctx)
+		if err != nil || len(offer.Events) != 1 || offer.Era != driver.Modern {
 			t.Errorf("%+v, %v", offer, err)
 		}
 		for i := range 3 {

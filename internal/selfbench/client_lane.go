@@ -9,7 +9,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/dialect"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -22,7 +22,7 @@ const token = "eventbench"
 // heartbeat is longer than any measurement, so that nothing but events comes.
 const heartbeat = 10 * time.Minute
 
-// lane is the generator as a run has it: a dialect, and a ledger that it tells.
+// lane is the generator as a run has it: a driver, and a ledger that it tells.
 type lane struct {
 	spec     spec
 	rec      eventmeter.Recorder
@@ -30,8 +30,8 @@ type lane struct {
 	count    *counter      // likewise
 	errors   *errorMeter   // nil when the error is not measured
 	tally    *callTally    // nil for push
-	endpoint *dialect.Endpoint
-	dialect  dialect.Dialect
+	endpoint *driver.Endpoint
+	driver   driver.Driver
 	watching context.CancelFunc
 	watched  chan struct{}
 }
@@ -61,15 +61,15 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		c.rec = c.tally
 	}
 	var err error
-	if c.endpoint, err = dialect.NewEndpoint(dialect.EndpointOptions{URL: s.URL, Tokens: []string{token}, LocalAddrs: locals(s.Local)}); err != nil {
+	if c.endpoint, err = driver.NewEndpoint(driver.EndpointOptions{URL: s.URL, Tokens: []string{token}, LocalAddrs: locals(s.Local)}); err != nil {
 		return nil, err
 	}
-	o := dialect.Options{
+	o := driver.Options{
 		Clock: clock, Recorder: c.rec, Endpoint: c.endpoint, Mode: eventmeter.Mode(s.Mode), Event: eventName, HTTP: s.HTTP,
 		Subscriptions: s.Streams, Timeout: s.Patience,
-		Push:    dialect.PushOptions{Heartbeat: 2 * heartbeat, KernelTimestamps: s.Kernel},
-		Poll:    dialect.PollOptions{Floor: s.PollEvery},
-		Webhook: dialect.WebhookOptions{TTL: s.TTL},
+		Push:    driver.PushOptions{Heartbeat: 2 * heartbeat, KernelTimestamps: s.Kernel},
+		Poll:    driver.PollOptions{Floor: s.PollEvery},
+		Webhook: driver.WebhookOptions{TTL: s.TTL},
 	}
 	if s.Groups > 0 {
 		o.Arguments = func(i int) json.RawMessage { return json.RawMessage(s.arguments(i)) }
@@ -77,7 +77,7 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 	if c.ledger != nil {
 		o.Acked = c.ledger.AckedAt
 	}
-	if c.dialect, err = dialect.New(o); err != nil {
+	if c.driver, err = driver.New(o); err != nil {
 		return nil, err
 	}
 	var ctx context.Context
@@ -127,7 +127,7 @@ func (c *lane) watch(ctx context.Context) {
 const opening = 256
 
 func (c *lane) open(ctx context.Context) error {
-	_, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: c.spec.Streams, Concurrency: opening}, c.dialect.Attach)
+	_, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: c.spec.Streams, Concurrency: opening}, c.driver.Attach)
 	return err
 }
 
@@ -184,7 +184,7 @@ func (c *lane) close(ctx context.Context) error {
 	if c.errors != nil {
 		c.errors.close()
 	}
-	err := c.dialect.Close(ctx)
+	err := c.driver.Close(ctx)
 	_ = c.endpoint.Close(ctx) // there are no sessions to lose
 	return err
 }

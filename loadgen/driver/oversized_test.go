@@ -1,0 +1,90 @@
+package driver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
+)
+
+// An error answer that comes as an event stream in pieces of one byte is parsed
+// once: each byte is looked at when it comes and never again.
+func TestRefusalInPieces(t *testing.T) {
+	const message = `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}`
+	b := budget.New(0)
+	f := newUnopened(streamclient.Head{Status: 400, Header: map[string][]string{"Content-Type": {"text/event-stream"}}}, b)
+	text := strings.Repeat(": wait\n", 20_000) + "data: " + message + "\n"
+	// Nothing of a comment is kept: parsing all that came again would have to.
+	for i := range text {
+		if err := f.take([]byte(text[i : i+1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(f.body) != 0 {
+		t.Errorf("%d bytes of comments are kept", len(f.body))
+	}
+	if err := f.take([]byte("\n")); !errors.Is(err, errEnded) || string(f.body) != message || f.size != int64(len(text)+1) {
+		t.Errorf("%v, %q, %d bytes", err, f.body, f.size)
+	}
+	if f.drop(); b.Used() != 0 {
+		t.Errorf("%d bytes are left", b.Used())
+	}
+}
+
+// A refusal ends at its bound, and at that of the budget.
+func TestRefusalBounds(t *testing.T) {
+	piece := bytes.Repeat([]byte("x"), 64<<10)
+	for _, kind := range []string{"application/json", "text/event-stream"} {
+		for limit, want := range map[int64]error{64 << 20: wire.ErrTooLarge, 512 << 10: budget.ErrExceeded} {
+			b := budget.New(limit)
+			f := newUnopened(streamclient.Head{Header: map[string][]string{"Content-Type": {kind}}}, b)
+			var err error
+			for range 2 * maxRefusal / len(piece) {
+				if err = f.take(piece); err != nil {
+					break
+				}
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("%s, %d: %v, want %v", kind, limit, err, want)
+			}
+			if f.drop(); b.Used() != 0 {
+				t.Errorf("%s: %d bytes are left", kind, b.Used())
+			}
+		}
+	}
+}
+
+func TestOversize(t *testing.T) {
+	for _, err := range []error{budget.ErrExceeded, wire.ErrTooLarge, wire.ErrFieldTooLarge, errCursor, errID, errList, errStamps, errHandshake} {
+		e := &callError{method: "m", kind: kind(err), cause: err}
+		if oversize(fmt.Errorf("read: %w", err)) != err.Error() || e.failure() != kindOversized || !errors.Is(e, ErrProtocol) || !strings.Contains(e.Error(), err.Error()) {
+			t.Errorf("%v: %v", err, e)
+		}
+	}
+	if oversize(errEnded) != "" || oversize(nil) != "" {
+		t.Error("other errors are oversized")
+	}
+}
+
+func TestListSize(t *testing.T) {
+	var many, large listSize
+	page := []byte(`{"result":{"events":[` + strings.Repeat("{},", maxListEntries/2) + `{}]}}`)
+	if err := many.page(page, "events"); err != nil {
+		t.Error(err)
+	}
+	if err := many.page(page, "events"); !errors.Is(err, errList) {
+		t.Error(err)
+	}
+	half := bytes.Repeat([]byte(" "), maxListBytes/2)
+	if err := errors.Join(large.page(half, "events"), large.page(half, "events")); err != nil {
+		t.Error(err)
+	}
+	if err := large.page([]byte(" "), "events"); !errors.Is(err, errList) {
+		t.Error(err)
+	}
+}
