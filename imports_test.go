@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	"cmd/eventbench":        {"*"},
 	"scripts/screenshots":   {"*"},
 	"scripts/trust":         {"*"},
+	"scripts/soak":          {"internal/crash"},
 }
 
 func TestImportTable(t *testing.T) {
