@@ -1,16 +1,16 @@
 package eventmeter
 
-// Emission is one shot of an upstream. It is announced with [Recorder.Fired]
+// Emission is one emission of an upstream. It is announced with [Recorder.Fired]
 // before its first byte leaves and closed with [Recorder.Resolved].
 type Emission struct {
 	Stamp
-	// Shot is the number of the shot in the schedule, from 0. Dropped shots
-	// have a number too, so Shot and Seq drift apart when shots are dropped.
-	Shot uint64
-	// Intended is when the schedule wanted the shot; Fired is when the
+	// Number is the place of the emission in the schedule, from 0. Dropped emissions
+	// have a number too, so Number and Seq drift apart when emissions are dropped.
+	Number uint64
+	// Intended is when the schedule wanted the emission; Fired is when the
 	// upstream began to send it.
 	Intended, Fired Instant
-	// Measured is false for shots of the warm-up: they are followed, so that
+	// Measured is false for emissions of the warm-up: they are followed, so that
 	// they cannot be mistaken for something else, but enter no figure.
 	Measured bool
 }
@@ -47,10 +47,10 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// Drop is a shot that was due while no worker was free. It is counted and
+// Drop is an emission that was due while no worker was free. It is counted and
 // never fired late.
 type Drop struct {
-	Shot     uint64
+	Emission uint64
 	Source   uint16
 	Intended Instant
 	Measured bool

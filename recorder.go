@@ -9,7 +9,7 @@ type Recorder interface {
 	Fired(Emission)
 	// Resolved closes an emission that was fired.
 	Resolved(Stamp, Outcome, Instant)
-	// Dropped counts a shot that was never fired.
+	// Dropped counts an emission that was never fired.
 	Dropped(Drop)
 	// Delivered reports one copy of an event.
 	Delivered(Delivery)

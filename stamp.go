@@ -6,7 +6,7 @@ import (
 )
 
 // Stamp names one emission: which run fired it, from which of its sources, and
-// which shot of that source it was. Sequence numbers start at 1 and rise by one
+// which emission of that source it was. Sequence numbers start at 1 and rise by one
 // with every stamp that leaves the process, so that the ledger can tell a
 // missing emission from one that was never fired.
 //

@@ -16,7 +16,7 @@ const DefaultConcurrency = defaults.AttachConcurrency
 type AttachOptions struct {
 	// N is how many there are: indices 0 to N-1.
 	N int
-	// Rate per second; 0 means as fast as Concurrency allows. Unlike shots,
+	// Rate per second; 0 means as fast as Concurrency allows. Unlike emissions,
 	// subscriptions that are due while all workers are busy are opened later,
 	// not dropped.
 	Rate float64

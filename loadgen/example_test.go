@@ -39,9 +39,9 @@ func ExampleLoop() {
 		return
 	}
 	stats := loadgen.Loop(context.Background(), firing, loadgen.LoopOptions{
-		Fire: func(context.Context, loadgen.Shot) eventmeter.Outcome { return eventmeter.Accepted },
+		Fire: func(context.Context, loadgen.Emission) eventmeter.Outcome { return eventmeter.Accepted },
 	})
-	fmt.Println(stats.Shots)
+	fmt.Println(stats.Scheduled)
 	// Output: 20
 }
 

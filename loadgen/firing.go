@@ -12,7 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// DefaultTolerance is how long a due shot waits for a free worker. It has to
+// DefaultTolerance is how long a due emission waits for a free worker. It has to
 // be longer than the operating system's timers are coarse, and short against
 // the latencies that are measured.
 const DefaultTolerance = 5 * time.Millisecond
@@ -23,25 +23,25 @@ type FiringOptions struct {
 	Recorder eventmeter.Recorder // required
 	Stamper  *Stamper            // required
 	Schedule Schedule            // required
-	// Start is when the schedule begins; 0 means when the first shot is waited
+	// Start is when the schedule begins; 0 means when the first emission is waited
 	// for. It may lie in the future.
 	Start eventmeter.Instant
-	// Shots due before Warmup are fired but not measured; firing ends at
+	// Scheduled due before Warmup are fired but not measured; firing ends at
 	// Warmup+Duration, that instant excluded. Duration 0 or less means that
 	// only the schedule's own end stops it.
 	Warmup, Duration time.Duration
-	// Tolerance is how long a due shot waits for a free worker before it is
+	// Tolerance is how long a due emission waits for a free worker before it is
 	// dropped; 0 means [DefaultTolerance].
 	Tolerance time.Duration
-	// Number, if not nil, gives the number under which a shot of Schedule is
+	// Number, if not nil, gives the number under which an emission of Schedule is
 	// stamped, fired and dropped: that in the schedule that it is a [Part] of.
 	Number func(n uint64) uint64
-	// Lag, if not nil, is told for every shot how late the pacing came to it.
+	// Lag, if not nil, is told for every emission how late the pacing came to it.
 	// It is called by the pacing goroutine and must return at once.
 	Lag func(time.Duration)
 }
 
-// Firing keeps the books of one period of firing: which shot is due when,
+// Firing keeps the books of one period of firing: which emission is due when,
 // whether it left, and what became of it. [Loop] drives it; so can any other
 // loop that asks Wait, Admit, then Take, sends, and calls Resolve. Wait and
 // Admit belong to one goroutine; everything else is safe for concurrent use.
@@ -62,23 +62,23 @@ type Firing struct {
 	lag *hdrhistogram.Histogram // ns; guarded by mu
 }
 
-// Stats counts the shots of a firing.
+// Stats counts the emissions of a firing.
 type Stats struct {
-	// Shots were due: Fired + Dropped.
-	Shots, Fired, Dropped uint64
+	// Scheduled were due: Fired + Dropped.
+	Scheduled, Fired, Dropped uint64
 	// Accepted, Uncertain and Refused add up to Fired when all are resolved.
 	Accepted, Uncertain, Refused uint64
-	// How late the pacing came to its shots, before any wait for a worker.
+	// How late the pacing came to its emissions, before any wait for a worker.
 	LagP50, LagP99, LagMax time.Duration
 }
 
 // NewFiring checks the options.
 func NewFiring(o FiringOptions) (*Firing, error) {
 	if o.Clock == nil || o.Recorder == nil || o.Stamper == nil || o.Schedule == nil {
-		return nil, errors.New("firing: Clock, Recorder, Stamper and Schedule must all be given")
+		return nil, errors.New("publishing: Clock, Recorder, Stamper and Schedule must all be given")
 	}
 	if o.Warmup < 0 {
-		return nil, errors.New("firing: Warmup must not be negative")
+		return nil, errors.New("publishing: Warmup must not be negative")
 	}
 	if o.Tolerance <= 0 {
 		o.Tolerance = DefaultTolerance
@@ -91,15 +91,15 @@ func NewFiring(o FiringOptions) (*Firing, error) {
 // Start returns when the schedule began, or 0 when it has not.
 func (f *Firing) Start() eventmeter.Instant { return eventmeter.Instant(f.start.Load()) }
 
-// due is a shot that the schedule has.
+// due is an emission that the schedule has.
 type due struct {
 	n        uint64
 	intended eventmeter.Instant
 	measured bool
 }
 
-// Due returns when shot n is intended and whether it is measured. ok is false
-// when there is no such shot any more.
+// Due returns when emission n is intended and whether it is measured. ok is false
+// when there is no such emission any more.
 func (f *Firing) Due(n uint64) (intended eventmeter.Instant, measured, ok bool) {
 	at, ok := f.o.Schedule.At(n)
 	if !ok || f.o.Duration > 0 && at >= f.o.Warmup+f.o.Duration {
@@ -108,7 +108,7 @@ func (f *Firing) Due(n uint64) (intended eventmeter.Instant, measured, ok bool) 
 	return f.Start().Add(at), at >= f.o.Warmup, true
 }
 
-// Wait returns when shot n is due: true when it is to be fired, false when
+// Wait returns when emission n is due: true when it is to be fired, false when
 // firing is over or ctx is. It never returns early.
 func (f *Firing) Wait(ctx context.Context, n uint64) bool {
 	_, ok := f.wait(ctx, n)
@@ -199,16 +199,16 @@ func (f *Firing) lagged(d time.Duration) {
 	}
 }
 
-// Admit takes a place in busy for shot n, which is due. The capacity of busy is
+// Admit takes a place in busy for emission n, which is due. The capacity of busy is
 // the number of workers, so a place stands for a free worker; the caller takes
-// the token out when the shot is resolved. Admit waits for a place until the
-// shot's tolerance is over. Then it counts the shot as dropped and returns
-// false. It also returns false, and counts nothing, when there is no such shot
+// the token out when the emission is resolved. Admit waits for a place until the
+// emission's tolerance is over. Then it counts the emission as dropped and returns
+// false. It also returns false, and counts nothing, when there is no such emission
 // or ctx is over.
 //
-// A shot that is admitted is sent, even if the machine takes longer than the
+// An emission that is admitted is sent, even if the machine takes longer than the
 // tolerance to run its worker: that delay belongs to the generator. It is in
-// the shot's latencies and in the lag from scheduled to published, and it must
+// the emission's latencies and in the lag from scheduled to published, and it must
 // not look like a lack of workers.
 func (f *Firing) Admit(ctx context.Context, n uint64, busy chan<- struct{}) bool {
 	intended, measured, ok := f.Due(n)
@@ -251,22 +251,22 @@ func (f *Firing) reserve(ctx context.Context, intended eventmeter.Instant, busy 
 	}
 }
 
-// deadline is until when a shot waits for a worker.
+// deadline is until when an emission waits for a worker.
 func (f *Firing) deadline(intended eventmeter.Instant) eventmeter.Instant {
 	return intended.Add(f.o.Tolerance + time.Duration(f.slack.Load()))
 }
 
-// Take stamps shot n, which was admitted, for the worker that sends it now. ok
-// is false when there is no such shot.
-func (f *Firing) Take(n uint64) (shot Shot, ok bool) {
+// Take stamps emission n, which was admitted, for the worker that sends it now. ok
+// is false when there is no such emission.
+func (f *Firing) Take(n uint64) (emission Emission, ok bool) {
 	intended, measured, ok := f.Due(n)
 	if !ok {
-		return Shot{}, false
+		return Emission{}, false
 	}
 	return f.stamp(due{n, intended, measured}), true
 }
 
-func (f *Firing) stamp(d due) Shot {
+func (f *Firing) stamp(d due) Emission {
 	f.fired.Add(1)
 	return f.o.Stamper.Stamp(f.number(d.n), d.intended, d.measured)
 }
@@ -278,16 +278,16 @@ func (f *Firing) number(n uint64) uint64 {
 	return f.o.Number(n)
 }
 
-// drop counts a shot as never fired.
+// drop counts an emission as never fired.
 func (f *Firing) drop(d due) {
 	f.dropped.Add(1)
 	n := f.number(d.n)
-	f.o.Recorder.Dropped(eventmeter.Drop{Shot: n, Source: f.o.Stamper.source(n), Intended: d.intended, Measured: d.measured})
+	f.o.Recorder.Dropped(eventmeter.Drop{Emission: n, Source: f.o.Stamper.source(n), Intended: d.intended, Measured: d.measured})
 }
 
-// Resolve closes a shot that was taken, now. It must be called exactly once.
-func (f *Firing) Resolve(shot Shot, outcome eventmeter.Outcome) {
-	f.o.Recorder.Resolved(shot.Stamp, outcome, f.o.Clock.Now())
+// Resolve closes an emission that was taken, now. It must be called exactly once.
+func (f *Firing) Resolve(emission Emission, outcome eventmeter.Outcome) {
+	f.o.Recorder.Resolved(emission.Stamp, outcome, f.o.Clock.Now())
 	switch outcome {
 	case eventmeter.Accepted:
 		f.accepted.Add(1)
@@ -308,7 +308,7 @@ func (f *Firing) Stats() Stats {
 		Uncertain: f.uncertain.Load(),
 		Refused:   f.refused.Load(),
 	}
-	s.Shots = s.Fired + s.Dropped
+	s.Scheduled = s.Fired + s.Dropped
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.lag.TotalCount() > 0 {

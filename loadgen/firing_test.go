@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// notes is a Recorder that keeps what it is told of shots.
+// notes is a Recorder that keeps what it is told of emissions.
 type notes struct {
 	mu       sync.Mutex
 	fired    []eventmeter.Emission
@@ -53,17 +53,17 @@ func (*notes) Noticed(eventmeter.Notice)     {}
 func (*notes) Changed(eventmeter.Transition) {}
 func (*notes) Called(eventmeter.Call)        {}
 
-// check holds what every run must have: each shot once, each resolved once,
+// check holds what every run must have: each emission once, each resolved once,
 // and sequence numbers that rise with time.
-func (r *notes) check(t *testing.T, shots int) {
+func (r *notes) check(t *testing.T, emissions int) {
 	t.Helper()
 	if len(r.resolved) != len(r.fired) || r.twice != 0 {
-		t.Errorf("%d fired, %d resolved, %d of them twice", len(r.fired), len(r.resolved), r.twice)
+		t.Errorf("%d published, %d resolved, %d of them twice", len(r.fired), len(r.resolved), r.twice)
 	}
 	var numbers []uint64
 	last := map[uint16]eventmeter.Emission{}
 	for _, e := range r.fired {
-		numbers = append(numbers, e.Shot)
+		numbers = append(numbers, e.Number)
 		before := last[e.Source]
 		if e.Seq != before.Seq+1 || e.Fired < before.Fired || e.Fired < e.Intended {
 			t.Errorf("source %d: %+v after %+v", e.Source, e, before)
@@ -71,11 +71,11 @@ func (r *notes) check(t *testing.T, shots int) {
 		last[e.Source] = e
 	}
 	for _, d := range r.dropped {
-		numbers = append(numbers, d.Shot)
+		numbers = append(numbers, d.Emission)
 	}
 	slices.Sort(numbers)
-	if len(numbers) != shots || len(slices.Compact(numbers)) != shots || shots > 0 && numbers[shots-1] != uint64(shots-1) {
-		t.Errorf("%d fired and %d dropped, of %d shots", len(r.fired), len(r.dropped), shots)
+	if len(numbers) != emissions || len(slices.Compact(numbers)) != emissions || emissions > 0 && numbers[emissions-1] != uint64(emissions-1) {
+		t.Errorf("%d published and %d dropped, of %d events", len(r.fired), len(r.dropped), emissions)
 	}
 }
 
@@ -92,8 +92,8 @@ func firing(t *testing.T, r eventmeter.Recorder, sources int, o FiringOptions) *
 
 func TestLoopFiresAll(t *testing.T) {
 	for name, c := range map[string]struct {
-		schedule        Schedule
-		shots, measured int
+		schedule            Schedule
+		emissions, measured int
 	}{
 		"bursts":   {Burst{Size: 10, Every: time.Second}, 120, 100},
 		"constant": {Constant{Rate: 20}, 240, 200},
@@ -104,20 +104,20 @@ func TestLoopFiresAll(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &notes{}
 				f := firing(t, r, 3, FiringOptions{Schedule: c.schedule, Warmup: 2 * time.Second, Duration: 10 * time.Second})
-				stats := Loop(t.Context(), f, LoopOptions{Fire: func(_ context.Context, s Shot) eventmeter.Outcome {
+				stats := Loop(t.Context(), f, LoopOptions{Fire: func(_ context.Context, s Emission) eventmeter.Outcome {
 					time.Sleep(30 * time.Millisecond)
-					return eventmeter.Outcome(1 + s.Shot%3)
+					return eventmeter.Outcome(1 + s.Number%3)
 				}})
-				r.check(t, c.shots)
-				if stats.Shots != uint64(c.shots) || stats.Dropped != 0 || stats.Accepted+stats.Uncertain+stats.Refused != stats.Fired {
+				r.check(t, c.emissions)
+				if stats.Scheduled != uint64(c.emissions) || stats.Dropped != 0 || stats.Accepted+stats.Uncertain+stats.Refused != stats.Fired {
 					t.Errorf("%+v", stats)
 				}
 				measured := 0
 				for _, e := range r.fired {
 					if e.Fired != e.Intended {
-						t.Fatalf("shot %d is %v late", e.Shot, e.Fired.Sub(e.Intended))
+						t.Fatalf("event %d is %v late", e.Number, e.Fired.Sub(e.Intended))
 					}
-					if int(e.Source) != int(e.Shot%3) || e.Run != 0xabc {
+					if int(e.Source) != int(e.Number%3) || e.Run != 0xabc {
 						t.Fatalf("%+v", e)
 					}
 					if e.Measured {
@@ -135,13 +135,13 @@ func TestLoopFiresAll(t *testing.T) {
 	}
 }
 
-// One worker is busy for 250 ms with each shot, and one is due every 100 ms:
-// shots 0, 3, 6, ... are fired, two of three dropped.
+// One worker is busy for 250 ms with each emission, and one is due every 100 ms:
+// emissions 0, 3, 6, ... are fired, two of three dropped.
 func TestLoopDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &notes{}
 		f := firing(t, r, 2, FiringOptions{Schedule: Constant{Rate: 10}, Duration: 3 * time.Second, Warmup: 150 * time.Millisecond})
-		stats := Loop(t.Context(), f, LoopOptions{Workers: 1, Fire: func(context.Context, Shot) eventmeter.Outcome {
+		stats := Loop(t.Context(), f, LoopOptions{Workers: 1, Fire: func(context.Context, Emission) eventmeter.Outcome {
 			time.Sleep(250 * time.Millisecond)
 			return eventmeter.Accepted
 		}})
@@ -150,14 +150,14 @@ func TestLoopDrops(t *testing.T) {
 			t.Errorf("%+v", stats)
 		}
 		for _, e := range r.fired {
-			if e.Shot%3 != 0 || e.Fired != e.Intended {
+			if e.Number%3 != 0 || e.Fired != e.Intended {
 				t.Errorf("%+v", e)
 			}
 		}
-		if d := r.dropped[0]; d.Shot != 1 || d.Source != 1 || d.Measured || d.Intended != f.Start().Add(100*time.Millisecond) {
+		if d := r.dropped[0]; d.Emission != 1 || d.Source != 1 || d.Measured || d.Intended != f.Start().Add(100*time.Millisecond) {
 			t.Errorf("%+v", d)
 		}
-		if d := r.dropped[1]; d.Shot != 2 || d.Source != 0 || !d.Measured {
+		if d := r.dropped[1]; d.Emission != 2 || d.Source != 0 || !d.Measured {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -169,7 +169,7 @@ func TestLoopTolerance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &notes{}
 		f := firing(t, r, 1, FiringOptions{Schedule: Burst{Size: 20, Every: time.Second}, Duration: 2 * time.Second, Tolerance: 5 * time.Millisecond})
-		stats := Loop(t.Context(), f, LoopOptions{Workers: 4, Fire: func(context.Context, Shot) eventmeter.Outcome {
+		stats := Loop(t.Context(), f, LoopOptions{Workers: 4, Fire: func(context.Context, Emission) eventmeter.Outcome {
 			time.Sleep(2 * time.Millisecond)
 			return eventmeter.Accepted
 		}})
@@ -179,7 +179,7 @@ func TestLoopTolerance(t *testing.T) {
 		}
 		for _, e := range r.fired {
 			if late := e.Fired.Sub(e.Intended); late > 5*time.Millisecond {
-				t.Errorf("shot %d is %v late", e.Shot, late)
+				t.Errorf("event %d is %v late", e.Number, late)
 			}
 		}
 	})
@@ -191,7 +191,7 @@ func TestLoopCancelled(t *testing.T) {
 		f := firing(t, r, 1, FiringOptions{Schedule: Constant{Rate: 10}})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(950*time.Millisecond, cancel)
-		stats := Loop(ctx, f, LoopOptions{Fire: func(ctx context.Context, s Shot) eventmeter.Outcome {
+		stats := Loop(ctx, f, LoopOptions{Fire: func(ctx context.Context, s Emission) eventmeter.Outcome {
 			time.Sleep(time.Second)
 			if ctx.Err() != nil {
 				t.Error("what has left was cancelled")
@@ -214,7 +214,7 @@ func TestLoopCancelledWhileBusy(t *testing.T) {
 		f := firing(t, r, 1, FiringOptions{Schedule: Constant{Rate: 10}, Tolerance: time.Minute})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(150*time.Millisecond, cancel)
-		stats := Loop(ctx, f, LoopOptions{Workers: 1, Fire: func(context.Context, Shot) eventmeter.Outcome {
+		stats := Loop(ctx, f, LoopOptions{Workers: 1, Fire: func(context.Context, Emission) eventmeter.Outcome {
 			time.Sleep(time.Hour)
 			return eventmeter.Refused
 		}})
@@ -225,7 +225,7 @@ func TestLoopCancelledWhileBusy(t *testing.T) {
 	})
 }
 
-// A shot is dropped when no worker becomes free within the tolerance. One that
+// An emission is dropped when no worker becomes free within the tolerance. One that
 // was admitted is sent, however late its worker runs.
 func TestAdmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -235,28 +235,28 @@ func TestAdmit(t *testing.T) {
 			Lag: func(d time.Duration) { lags = append(lags, d) }})
 		busy := make(chan struct{}, 1)
 		if !f.Wait(t.Context(), 0) || !f.Admit(t.Context(), 0, busy) {
-			t.Fatal("no shot 0")
+			t.Fatal("no event 0")
 		}
 		time.Sleep(2 * time.Millisecond) // the worker is slow to run
-		shot, ok := f.Take(0)
+		emission, ok := f.Take(0)
 		if !ok {
-			t.Fatal("shot 0 was dropped although it had a worker")
+			t.Fatal("event 0 was dropped although it had a worker")
 		}
 		f.Wait(t.Context(), 1)
 		begun := time.Now()
 		if f.Admit(t.Context(), 1, busy) {
-			t.Error("shot 1 was admitted without a free worker")
+			t.Error("event 1 was admitted without a free worker")
 		}
 		if waited := time.Since(begun); waited != time.Millisecond {
-			t.Errorf("shot 1 waited %v for a worker", waited)
+			t.Errorf("event 1 waited %v for a worker", waited)
 		}
-		f.Resolve(shot, eventmeter.Uncertain)
+		f.Resolve(emission, eventmeter.Uncertain)
 		<-busy
 		if _, ok := f.Take(10); ok || f.Admit(t.Context(), 10, busy) {
-			t.Error("there is a shot 10")
+			t.Error("there is an event 10")
 		}
 		r.check(t, 2)
-		if s := f.Stats(); s.Shots != 2 || s.Fired != 1 || s.Dropped != 1 || s.Uncertain != 1 || len(lags) != 2 {
+		if s := f.Stats(); s.Scheduled != 2 || s.Fired != 1 || s.Dropped != 1 || s.Uncertain != 1 || len(lags) != 2 {
 			t.Errorf("%+v, lags %v", s, lags)
 		}
 	})
@@ -271,7 +271,7 @@ func TestFiringStartsLater(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		Loop(t.Context(), f, LoopOptions{Fire: func(context.Context, Shot) eventmeter.Outcome { return eventmeter.Accepted }})
+		Loop(t.Context(), f, LoopOptions{Fire: func(context.Context, Emission) eventmeter.Outcome { return eventmeter.Accepted }})
 		if len(r.fired) != 1 || r.fired[0].Fired != start {
 			t.Errorf("%+v", r.fired)
 		}
@@ -304,8 +304,8 @@ func TestStamperTogether(t *testing.T) {
 	for w := range uint64(8) {
 		wg.Go(func() {
 			for n := w; n < 4000; n += 8 {
-				shot := s.Stamp(n, 1, true)
-				r.Resolved(shot.Stamp, eventmeter.Accepted, 1)
+				emission := s.Stamp(n, 1, true)
+				r.Resolved(emission.Stamp, eventmeter.Accepted, 1)
 			}
 		})
 	}

@@ -8,22 +8,22 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// DefaultWorkers is how many shots may be under way at once.
+// DefaultWorkers is how many emissions may be under way at once.
 const DefaultWorkers = 64
 
 // LoopOptions say how a [Loop] sends.
 type LoopOptions struct {
-	// Fire sends one shot and returns what became of it. It is called by up to
+	// Fire sends one emission and returns what became of it. It is called by up to
 	// Workers goroutines at once. It must end by itself: its context carries
 	// the values of the loop's but not its cancellation, so that the outcome of
 	// what has left is known even when a run is broken off.
-	Fire func(ctx context.Context, shot Shot) eventmeter.Outcome
-	// Workers bounds the shots under way; 0 means [DefaultWorkers].
+	Fire func(ctx context.Context, emission Emission) eventmeter.Outcome
+	// Workers bounds the emissions under way; 0 means [DefaultWorkers].
 	Workers int
 }
 
-// Loop fires f's shots, each at its time, until they are over or ctx is, waits
-// for those under way, and returns f's figures. A shot that is due while all
+// Loop fires f's emissions, each at its time, until they are over or ctx is, waits
+// for those under way, and returns f's figures. An emission that is due while all
 // workers are busy waits for one of them for f's tolerance and is then dropped;
 // it is never sent later than that.
 //
@@ -57,11 +57,11 @@ func Loop(ctx context.Context, f *Firing, o LoopOptions) Stats {
 // pool is the workers of one loop.
 type pool struct {
 	f    *Firing
-	fire func(context.Context, Shot) eventmeter.Outcome
+	fire func(context.Context, Emission) eventmeter.Outcome
 	ctx  context.Context
 	wg   sync.WaitGroup
 
-	// busy holds a token for every shot that was handed over and is not done;
+	// busy holds a token for every emission that was handed over and is not done;
 	// its capacity is the bound. queue is as long, so it never blocks.
 	busy  chan struct{}
 	queue chan due
@@ -69,9 +69,9 @@ type pool struct {
 	started int // workers; used by the pacing goroutine only
 }
 
-// send hands a shot over whose worker is reserved. Tokens are only given back
+// send hands an emission over whose worker is reserved. Tokens are only given back
 // by others, so when there are at least as many workers as tokens now, each
-// shot that is not done has a worker.
+// emission that is not done has a worker.
 func (p *pool) send(d due) {
 	if p.started < len(p.busy) {
 		p.started++
@@ -82,8 +82,8 @@ func (p *pool) send(d due) {
 
 func (p *pool) work() {
 	for d := range p.queue {
-		shot := p.f.stamp(d)
-		p.f.Resolve(shot, p.fire(p.ctx, shot))
+		emission := p.f.stamp(d)
+		p.f.Resolve(emission, p.fire(p.ctx, emission))
 		<-p.busy
 	}
 }

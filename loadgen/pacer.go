@@ -7,7 +7,7 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
-// Pacer lets vegeta follow a Schedule: hit n is sent when shot n is due, and
+// Pacer lets vegeta follow a Schedule: hit n is sent when emission n is due, and
 // the attack stops where the schedule ends.
 //
 // Vegeta sleeps through the wait and cannot be woken, so an attack that has to
@@ -27,7 +27,7 @@ func (p pacer) Pace(elapsed time.Duration, hits uint64) (time.Duration, bool) {
 }
 
 // Rate implements vegeta.Pacer. For a schedule that is not [Rated] it is the
-// number of shots in the second after elapsed.
+// number of emissions in the second after elapsed.
 func (p pacer) Rate(elapsed time.Duration) float64 {
 	if r, ok := p.Schedule.(Rated); ok {
 		return r.RateAt(elapsed)
@@ -38,7 +38,7 @@ func (p pacer) Rate(elapsed time.Duration) float64 {
 	return float64(Count(p.Schedule, elapsed+time.Second) - Count(p.Schedule, elapsed))
 }
 
-// Count returns the number of shots of s that are due before t. It takes
+// Count returns the number of emissions of s that are due before t. It takes
 // O(log) calls of At. A schedule that never reaches t counts as
 // math.MaxUint64.
 func Count(s Schedule, t time.Duration) uint64 {

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Part is the shots of a schedule that one of several shards fires: of every
-// Every shots those whose number, modulo Every, is in Mine. It keeps their
+// Part is the emissions of a schedule that one of several shards fires: of every
+// Every emissions those whose number, modulo Every, is in Mine. It keeps their
 // times, so that parts which share out all numbers are together the whole
 // schedule to the nanosecond, of whatever kind it is: the random times of a
 // Poisson process, too, are drawn once for all.
 //
-// Shot k of a Part is shot [Part.Number](k) of the whole. Without Mine there
-// are no shots.
+// Emission k of a Part is emission [Part.Number](k) of the whole. Without Mine there
+// are no emissions.
 type Part struct {
 	Whole Schedule
 	Every uint64
 	Mine  []uint64 // ascending, without repeats, each below Every
 }
 
-// Number returns the number in the whole schedule of the part's shot k. There
+// Number returns the number in the whole schedule of the part's emission k. There
 // must be one: Mine is not empty.
 func (p Part) Number(k uint64) uint64 {
 	n := uint64(len(p.Mine))
@@ -44,9 +44,9 @@ func (p Part) RateAt(t time.Duration) float64 {
 	return r.RateAt(t) * float64(len(p.Mine)) / float64(p.Every)
 }
 
-// SplitShots shares out shots by owner, which gives the shard of each of a
-// cycle's shots, and returns the part of one shard.
-func SplitShots(whole Schedule, cycle int, owner func(n int) int, shard int) Part {
+// SplitEmissions shares out emissions by owner, which gives the shard of each of a
+// cycle's emissions, and returns the part of one shard.
+func SplitEmissions(whole Schedule, cycle int, owner func(n int) int, shard int) Part {
 	p := Part{Whole: whole, Every: uint64(cycle)}
 	for n := range cycle {
 		if owner(n) == shard {

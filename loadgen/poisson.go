@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Poisson fires at random: the times between shots are independent and
+// Poisson fires at random: the times between emissions are independent and
 // exponentially distributed with mean 1/Rate. The same Seed gives the same
-// times. A Rate that is not a positive, finite number has no shots.
+// times. A Rate that is not a positive, finite number has no emissions.
 //
-// The time of shot n is not found by adding up n gaps, which would need state
+// The time of emission n is not found by adding up n gaps, which would need state
 // or n steps. The time of every 2^k-th arrival is a sum of gamma variates, and
 // what lies between two known arrivals is split by beta variates, each drawn
 // from a generator seeded with its place in that tree. The result has exactly

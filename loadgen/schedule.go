@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Schedule says when shots are due. At gives the time of shot n (from 0) since
-// the schedule began; ok is false when there is no such shot, and then there is
+// Schedule says when emissions are due. At gives the time of emission n (from 0) since
+// the schedule began; ok is false when there is no such emission, and then there is
 // none after it either. At is a pure function, does not decrease with n, and
 // may be called by many goroutines at once and in any order.
 type Schedule interface {
 	At(n uint64) (offset time.Duration, ok bool)
 }
 
-// Rated is a Schedule that knows its rate, in shots per second, at offset t.
+// Rated is a Schedule that knows its rate, in emissions per second, at offset t.
 // All schedules of this package do; a custom one need not.
 type Rated interface {
 	RateAt(t time.Duration) float64
 }
 
-// Constant fires shot n at n/Rate: evenly, the first one at once. A Rate that
-// is not a positive, finite number has no shots.
+// Constant fires emission n at n/Rate: evenly, the first one at once. A Rate that
+// is not a positive, finite number has no emissions.
 type Constant struct {
 	Rate float64 // per second
 }
@@ -39,9 +39,9 @@ func (c Constant) At(n uint64) (time.Duration, bool) {
 // RateAt implements [Rated].
 func (c Constant) RateAt(time.Duration) float64 { return c.Rate }
 
-// Burst fires Size shots every Every. A burst's shots are spaced evenly over
+// Burst fires Size emissions every Every. A burst's emissions are spaced evenly over
 // Spread, which is cut to Every; with Spread 0 they are all due at once. Size
-// or Every below 1 has no shots.
+// or Every below 1 has no emissions.
 type Burst struct {
 	Size   int
 	Every  time.Duration
@@ -75,7 +75,7 @@ func (b Burst) RateAt(time.Duration) float64 {
 
 // Ramp changes its rate in a straight line from From to To over Over, and then
 // stays at To. A ramp down to 0 ends. Rates are per second; one that is
-// negative or not finite, or both 0, has no shots.
+// negative or not finite, or both 0, has no emissions.
 type Ramp struct {
 	From, To float64
 	Over     time.Duration
@@ -124,7 +124,7 @@ func (r Ramp) valid() bool {
 
 // Sine swings its rate around Mean by Amplitude, once a Period, upwards first.
 // Rates are per second. Amplitude must lie between 0 and Mean and Period be
-// positive; anything else has no shots.
+// positive; anything else has no emissions.
 type Sine struct {
 	Mean, Amplitude float64
 	Period          time.Duration
@@ -156,7 +156,7 @@ func (s Sine) At(n uint64) (time.Duration, bool) {
 	return lo, true
 }
 
-// integral is the number of shots due before t.
+// integral is the number of emissions due before t.
 func (s Sine) integral(t time.Duration) float64 {
 	phase := 2 * math.Pi * float64(t%s.Period) / float64(s.Period)
 	return s.Mean*t.Seconds() + s.Amplitude*s.Period.Seconds()/(2*math.Pi)*(1-math.Cos(phase))

@@ -35,12 +35,12 @@ func TestSchedulesNeverDecrease(t *testing.T) {
 			at, ok := s.At(n)
 			if !ok {
 				if _, later := s.At(n + 100); later {
-					t.Errorf("%s: shot %d is missing and a later one is not", name, n)
+					t.Errorf("%s: event %d is missing and a later one is not", name, n)
 				}
 				break
 			}
 			if at < last {
-				t.Fatalf("%s: shot %d is due at %v, before the last one's %v", name, n, at, last)
+				t.Fatalf("%s: event %d is due at %v, before the last one's %v", name, n, at, last)
 			}
 			last = at
 		}
@@ -51,13 +51,13 @@ func TestSchedulesNeverDecrease(t *testing.T) {
 			a, ok1 := s.At(n)
 			b, ok2 := s.At(n + 1)
 			if ok2 && !ok1 || ok1 && ok2 && b < a {
-				t.Fatalf("%s: shots %d and %d are due at %v and %v", name, n, n+1, a, b)
+				t.Fatalf("%s: events %d and %d are due at %v and %v", name, n, n+1, a, b)
 			}
 		}
 	}
 }
 
-// TestCountIsTheIntegral holds the number of shots before T against the
+// TestCountIsTheIntegral holds the number of emissions before T against the
 // integral of the rate, which is added up here in small steps.
 func TestCountIsTheIntegral(t *testing.T) {
 	for name, s := range schedules {
@@ -73,7 +73,7 @@ func TestCountIsTheIntegral(t *testing.T) {
 		for at := time.Duration(0); at < 45*time.Second; at += step {
 			if at%(500*time.Millisecond) == 0 {
 				if got := float64(Count(s, at)); math.Abs(got-sum) > slack {
-					t.Errorf("%s: %v shots before %v, the integral is %.3f", name, got, at, sum)
+					t.Errorf("%s: %v events before %v, the integral is %.3f", name, got, at, sum)
 					break
 				}
 			}
@@ -93,7 +93,7 @@ func TestConstant(t *testing.T) {
 		{0.5, 3, 6 * time.Second}, {1e9, 5, 5},
 	} {
 		if got, ok := (Constant{c.rate}).At(c.n); !ok || got != c.want {
-			t.Errorf("%v/s: shot %d at %v, want %v", c.rate, c.n, got, c.want)
+			t.Errorf("%v/s: event %d at %v, want %v", c.rate, c.n, got, c.want)
 		}
 	}
 	// Vegeta's pacer waits one interval before its first hit; where the
@@ -103,7 +103,7 @@ func TestConstant(t *testing.T) {
 		for n := uint64(1); n < 5000; n++ {
 			want, _ := p.Pace(0, n-1)
 			if got, _ := (Constant{float64(rate)}).At(n); got != want {
-				t.Fatalf("%d/s: shot %d at %v, vegeta has %v", rate, n, got, want)
+				t.Fatalf("%d/s: event %d at %v, vegeta has %v", rate, n, got, want)
 			}
 		}
 	}
@@ -113,18 +113,18 @@ func TestBurst(t *testing.T) {
 	b := Burst{Size: 10, Every: time.Second}
 	for n := range uint64(1000) {
 		if got, _ := b.At(n); got != time.Duration(n/10)*time.Second {
-			t.Fatalf("shot %d at %v", n, got)
+			t.Fatalf("event %d at %v", n, got)
 		}
 	}
 	if got := Count(b, 12*time.Second) - Count(b, 2*time.Second); got != 100 {
-		t.Errorf("%d shots in ten seconds", got)
+		t.Errorf("%d events in ten seconds", got)
 	}
 	if got, _ := (Burst{Size: 4, Every: time.Second, Spread: time.Second}).At(5); got != 1250*time.Millisecond {
-		t.Errorf("shot 5 at %v", got)
+		t.Errorf("event 5 at %v", got)
 	}
 }
 
-func TestNoShots(t *testing.T) {
+func TestNoEmissions(t *testing.T) {
 	for _, s := range []Schedule{
 		Constant{}, Constant{-1}, Constant{math.Inf(1)}, Constant{math.NaN()},
 		Poisson{}, Poisson{Rate: math.NaN()},
@@ -133,10 +133,10 @@ func TestNoShots(t *testing.T) {
 		Sine{}, Sine{Mean: 1}, Sine{Mean: 1, Amplitude: 2, Period: time.Second}, Sine{Mean: 1, Amplitude: -1, Period: time.Second},
 	} {
 		if at, ok := s.At(0); ok {
-			t.Errorf("%#v: shot 0 at %v", s, at)
+			t.Errorf("%#v: event 0 at %v", s, at)
 		}
 		if n := Count(s, time.Hour); n != 0 {
-			t.Errorf("%#v: %d shots", s, n)
+			t.Errorf("%#v: %d events", s, n)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestFarOut(t *testing.T) {
 	for name, s := range schedules {
 		for _, n := range []uint64{1 << 52, 1 << 62, 1<<62 + 1, math.MaxUint64 - 1, math.MaxUint64} {
 			if at, ok := s.At(n); ok && at < 0 {
-				t.Errorf("%s: shot %d at %v", name, n, at)
+				t.Errorf("%s: event %d at %v", name, n, at)
 			}
 		}
 	}
@@ -164,7 +164,7 @@ func TestPoisson(t *testing.T) {
 	for i := range gaps {
 		at, ok := p.At(uint64(i))
 		if !ok {
-			t.Fatalf("no shot %d", i)
+			t.Fatalf("no event %d", i)
 		}
 		gaps[i] = (at - last).Seconds() * p.Rate
 		last = at
@@ -209,12 +209,12 @@ func TestPoisson(t *testing.T) {
 		b, _ := Poisson{Rate: 50, Seed: 99}.At(i)
 		c, _ := Poisson{Rate: 50, Seed: 100}.At(i)
 		if a != b || a == c {
-			t.Errorf("shot %d: %v, again %v, with another seed %v", i, a, b, c)
+			t.Errorf("event %d: %v, again %v, with another seed %v", i, a, b, c)
 		}
 	}
 }
 
-// TestAgainstVegeta compares the shots before T with the hits that vegeta's
+// TestAgainstVegeta compares the emissions before T with the hits that vegeta's
 // pacers reach by then, driven by an ideal clock. They approximate from the
 // moment they are asked, so a few hits of difference are theirs.
 func TestAgainstVegeta(t *testing.T) {
@@ -238,7 +238,7 @@ func TestAgainstVegeta(t *testing.T) {
 			}
 			ours := Count(c.ours, end)
 			if diff := math.Abs(float64(ours) - float64(hits)); diff > 2+0.01*float64(ours) {
-				t.Errorf("%s: %d shots before %v, vegeta has %d", name, ours, end, hits)
+				t.Errorf("%s: %d events before %v, vegeta has %d", name, ours, end, hits)
 			}
 			if r := c.theirs.Rate(end / 2); math.Abs(r-c.ours.(Rated).RateAt(end/2)) > 1e-6*r {
 				t.Errorf("%s: rate %v, vegeta has %v", name, c.ours.(Rated).RateAt(end/2), r)

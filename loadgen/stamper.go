@@ -6,8 +6,8 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// Shot is one shot on its way: the emission as the Recorder was told of it.
-type Shot = eventmeter.Emission
+// Emission is one emission on its way: the emission as the Recorder was told of it.
+type Emission = eventmeter.Emission
 
 // MaxSources is how many sources a [eventmeter.Stamp] can tell apart.
 const MaxSources = 1 << 16
@@ -36,12 +36,12 @@ func NewStamper(clock *eventmeter.Clock, recorder eventmeter.Recorder, run uint3
 	return &Stamper{clock: clock, recorder: recorder, run: run, sources: make([]source, sources)}
 }
 
-// Assign makes shot n belong to source of(n) instead, which must be a pure
+// Assign makes emission n belong to source of(n) instead, which must be a pure
 // function; a number that there is no source for is taken modulo their number.
 // It must be called before the first stamp.
 func (s *Stamper) Assign(of func(n uint64) uint16) { s.assign = of }
 
-// source is the number of the source that shot n belongs to.
+// source is the number of the source that emission n belongs to.
 func (s *Stamper) source(n uint64) uint16 {
 	if s.assign != nil {
 		n = uint64(s.assign(n))
@@ -49,26 +49,26 @@ func (s *Stamper) source(n uint64) uint16 {
 	return uint16(n % uint64(len(s.sources)))
 }
 
-// Sources returns the number of sources. Shot n belongs to source n modulo it,
+// Sources returns the number of sources. Emission n belongs to source n modulo it,
 // unless [Stamper.Assign] says otherwise.
 func (s *Stamper) Sources() int { return len(s.sources) }
 
-// Stamp gives shot n its stamp, reads the clock, and calls Recorder.Fired. The
-// caller must send at once, and resolve the shot exactly once.
-func (s *Stamper) Stamp(n uint64, intended eventmeter.Instant, measured bool) Shot {
+// Stamp gives emission n its stamp, reads the clock, and calls Recorder.Fired. The
+// caller must send at once, and resolve the emission exactly once.
+func (s *Stamper) Stamp(n uint64, intended eventmeter.Instant, measured bool) Emission {
 	i := s.source(n)
 	src := &s.sources[i]
 	src.mu.Lock()
 	defer src.mu.Unlock()
 	src.seq++
-	shot := Shot{
+	emission := Emission{
 		Stamp:    eventmeter.Stamp{Run: s.run, Source: i, Seq: src.seq},
-		Shot:     n,
+		Number: n,
 		Intended: intended,
 		Fired:    s.clock.Now(),
 		Measured: measured,
 	}
 	// Inside the lock: the ledger is told of a source's emissions in order.
-	s.recorder.Fired(shot)
-	return shot
+	s.recorder.Fired(emission)
+	return emission
 }

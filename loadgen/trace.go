@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Trace fires at recorded times: shot n at Offsets[n] / Warp. It ends with the
+// Trace fires at recorded times: emission n at Offsets[n] / Warp. It ends with the
 // last of them. Offsets must not be negative nor decrease, and must not change
 // while the Trace is in use.
 type Trace struct {
 	Offsets []time.Duration
 	// Warp is how many times faster than recorded: 2 takes half the time, 0.5
-	// twice as long. 0 means 1. One that is negative or not finite has no shots.
+	// twice as long. 0 means 1. One that is negative or not finite has no emissions.
 	Warp float64
 }
 
@@ -27,7 +27,7 @@ func (t Trace) At(n uint64) (time.Duration, bool) {
 	return nanoseconds(float64(t.Offsets[n]) / warp)
 }
 
-// RateAt implements [Rated]: the shots of the second from t on.
+// RateAt implements [Rated]: the emissions of the second from t on.
 func (t Trace) RateAt(at time.Duration) float64 {
 	warp := t.warp()
 	if !positive(warp) {
@@ -36,7 +36,7 @@ func (t Trace) RateAt(at time.Duration) float64 {
 	return float64(t.before(at+time.Second) - t.before(at))
 }
 
-// Peak returns the most shots that fall into any one second: what a rate limit
+// Peak returns the most emissions that fall into any one second: what a rate limit
 // has to be compared with.
 func (t Trace) Peak() int {
 	peak, first := 0, 0
@@ -56,7 +56,7 @@ func (t Trace) Peak() int {
 	return peak
 }
 
-// before counts the shots that are due before at.
+// before counts the emissions that are due before at.
 func (t Trace) before(at time.Duration) int {
 	return sort.Search(len(t.Offsets), func(i int) bool {
 		due, ok := t.At(uint64(i))

@@ -24,11 +24,11 @@ func TestTrace(t *testing.T) {
 		s := Trace{Offsets: offsets, Warp: c.warp}
 		for n, want := range c.want {
 			if got, ok := s.At(uint64(n)); !ok || got != want {
-				t.Errorf("%s: shot %d at %v, %v; want %v", name, n, got, ok, want)
+				t.Errorf("%s: event %d at %v, %v; want %v", name, n, got, ok, want)
 			}
 		}
 		if _, ok := s.At(uint64(len(offsets))); ok {
-			t.Errorf("%s: there is a shot after the last", name)
+			t.Errorf("%s: there is an event after the last", name)
 		}
 		if got := s.Peak(); got != c.peak {
 			t.Errorf("%s: peak %d, want %d", name, got, c.peak)
@@ -39,17 +39,17 @@ func TestTrace(t *testing.T) {
 			}
 		}
 		if got := Count(s, time.Minute); got != 6 {
-			t.Errorf("%s: %d shots in a minute", name, got)
+			t.Errorf("%s: %d events in a minute", name, got)
 		}
 	}
 	for _, s := range []Trace{{}, {Offsets: offsets, Warp: -1}, {Offsets: offsets, Warp: math.Inf(1)}, {Offsets: offsets, Warp: math.NaN()}} {
 		if _, ok := s.At(0); ok || s.Peak() != 0 || s.RateAt(0) != 0 {
-			t.Errorf("%+v fires", s)
+			t.Errorf("%+v publishes", s)
 		}
 	}
 }
 
-// Assigned sources decide where a shot is stamped, and where it is dropped.
+// Assigned sources decide where an emission is stamped, and where it is dropped.
 func TestStamperAssign(t *testing.T) {
 	r := &assigned{}
 	clock := eventmeter.NewClock()
@@ -57,7 +57,7 @@ func TestStamperAssign(t *testing.T) {
 	s.Assign(func(n uint64) uint16 { return []uint16{2, 2, 0, 9}[n] })
 	for n, want := range []eventmeter.Stamp{{Run: 1, Source: 2, Seq: 1}, {Run: 1, Source: 2, Seq: 2}, {Run: 1, Source: 0, Seq: 1}, {Run: 1, Source: 0, Seq: 2}} {
 		if got := s.Stamp(uint64(n), 1, true).Stamp; got != want {
-			t.Errorf("shot %d: %+v, want %+v", n, got, want)
+			t.Errorf("event %d: %+v, want %+v", n, got, want)
 		}
 	}
 	f, err := NewFiring(FiringOptions{Clock: clock, Recorder: r, Stamper: s, Schedule: Constant{Rate: 1}, Start: 1, Tolerance: time.Nanosecond})

@@ -21,7 +21,7 @@ func TestBuiltins(t *testing.T) {
 			t.Errorf("%s: no description", info.Name)
 		}
 	}
-	want := []string{"compare", "calibrate", "capacity", "events", "feed", "floor", "longpoll", "mixed", "poll", "push", "sep-1803", "sep-2549", "sep-975", "smithery", "smoke", "stdio", "thousand", "tool", "webhook"}
+	want := []string{"compare", "baseline", "calibrate", "capacity", "events", "feed", "longpoll", "mixed", "poll", "push", "sep-1803", "sep-2549", "sep-975", "smithery", "smoke", "stdio", "thousand", "tool", "webhook"}
 	if !slices.Equal(names, want) {
 		t.Fatalf("built-in profiles are %v, want %v", names, want)
 	}
@@ -88,7 +88,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// A built-in profile that demands that nothing is lost in silence demands of the
+// A built-in profile that demands that nothing is silent loss demands of the
 // same lanes that nothing is lost with an announcement, or perhaps with one: that
 // is lost as well.
 func TestThresholdsCoverAnnouncedLoss(t *testing.T) {
@@ -144,7 +144,7 @@ func TestLoad(t *testing.T) {
 	for name, want := range map[string]string{
 		"comprae":       `profile "comprae": no such profile: neither a file nor built in; did you mean compare?`,
 		"./compare":     `profile "./compare": no such profile: neither a file nor built in; did you mean compare?`,
-		"xyzzyplughaaa": "there is compare, calibrate, capacity, events, feed, floor, longpoll, mixed, poll, push, sep-1803, sep-2549, sep-975, smithery, smoke, stdio, thousand, tool, webhook",
+		"xyzzyplughaaa": "there is compare, baseline, calibrate, capacity, events, feed, longpoll, mixed, poll, push, sep-1803, sep-2549, sep-975, smithery, smoke, stdio, thousand, tool, webhook",
 	} {
 		_, err := Load(name, nil)
 		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), want) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Capacity is a search for the largest load that meets a service level. With
+// Capacity is a search for the largest load that meets a SLO. With
 // it, the profile can be given to eventmeter capacity; eventmeter run ignores it.
 type Capacity struct {
 	// Axis is what is raised: rate (events per second; schedule.kind constant or
@@ -19,12 +19,12 @@ type Capacity struct {
 	// numbers but for rate.
 	From float64 `yaml:"from,omitempty" json:"from"`
 	To   float64 `yaml:"to,omitempty" json:"to"`
-	// Level is what a load must meet.
-	Level Level `yaml:"level,omitempty" json:"level"`
+	// SLO is what a load must meet.
+	SLO SLO `yaml:"slo,omitempty" json:"slo"`
 	// Step is how long each load is measured, after phases.warmup and before a
 	// drain of at most phases.drain; default 5s.
 	Step time.Duration `yaml:"step,omitempty" json:"step"`
-	// Confirm is by how many trials the verdict on the two loads beside the knee
+	// Confirm is by how many trials the verdict on the two loads beside the maximum load
 	// must be confirmed, default 2.
 	Confirm int `yaml:"confirm,omitempty" json:"confirm"`
 	// Precision is how far apart these two may be, as a share; default 0.02.
@@ -34,9 +34,9 @@ type Capacity struct {
 	Idle time.Duration `yaml:"idle,omitempty" json:"idle"`
 }
 
-// Level is a service level. Every lane must meet it.
-type Level struct {
-	// P50, P90, P99 and P999 are bounds of latency from intended; 0 = none.
+// SLO is a SLO. Every lane must meet it.
+type SLO struct {
+	// P50, P90, P99 and P999 are bounds of scheduled → received; 0 = none.
 	P50  time.Duration `yaml:"p50,omitempty" json:"p50,omitempty"`
 	P90  time.Duration `yaml:"p90,omitempty" json:"p90,omitempty"`
 	P99  time.Duration `yaml:"p99,omitempty" json:"p99,omitempty"`
@@ -51,7 +51,7 @@ type Level struct {
 
 // defaultCapacity is what a capacity section begins with.
 func defaultCapacity() Capacity {
-	return Capacity{Level: Level{Backlog: 0.01}, Step: 5 * time.Second, Confirm: 2, Precision: 0.02, Idle: 5 * time.Second}
+	return Capacity{SLO: SLO{Backlog: 0.01}, Step: 5 * time.Second, Confirm: 2, Precision: 0.02, Idle: 5 * time.Second}
 }
 
 // Axes are the axes of a capacity search, with the unit of a load on each.
@@ -88,7 +88,7 @@ func (c *checker) capacity() {
 	c.enum("capacity.axis", s.Axis, "rate", "subscriptions", "burst")
 	switch kind := c.p.Schedule.Kind; {
 	case c.p.Upstream.Kind == "none":
-		c.bad("capacity", "nothing is fired", "choose another upstream.kind")
+		c.bad("capacity", "nothing is published", "choose another upstream.kind")
 	case s.Axis == "rate" && kind != "constant" && kind != "poisson":
 		c.bad("capacity.axis", "a schedule of kind "+kind+" has no one rate to raise", "set schedule.kind: constant or poisson, or choose another axis")
 	case s.Axis == "burst" && kind != "burst":
@@ -102,16 +102,16 @@ func (c *checker) capacity() {
 	c.span("capacity.idle", s.Idle, 0, time.Hour)
 	c.between("capacity.confirm", float64(s.Confirm), 1, 10)
 	c.between("capacity.precision", s.Precision, 0.001, 0.5)
-	l := &s.Level
-	c.between("capacity.level.loss", l.Loss, 0, 1)
-	c.between("capacity.level.backlog", l.Backlog, 0, 1)
+	l := &s.SLO
+	c.between("capacity.slo.loss", l.Loss, 0, 1)
+	c.between("capacity.slo.backlog", l.Backlog, 0, 1)
 	for _, q := range []struct {
 		key   string
 		bound time.Duration
 	}{{"p50", l.P50}, {"p90", l.P90}, {"p99", l.P99}, {"p999", l.P999}} {
 		// Growth is looked for after the first third of a step, when everything
 		// that is owed in time has come once.
-		c.span("capacity.level."+q.key, q.bound, 0, s.Step/3)
+		c.span("capacity.slo."+q.key, q.bound, 0, s.Step/3)
 	}
 }
 

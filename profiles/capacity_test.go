@@ -8,7 +8,7 @@ import (
 )
 
 func TestCapacityErrors(t *testing.T) {
-	const good = "capacity: {axis: rate, from: 10, to: 100, level: {p99: 250ms}}"
+	const good = "capacity: {axis: rate, from: 10, to: 100, slo: {p99: 250ms}}"
 	if _, err := Parse("p.yaml", []byte(base+good), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -21,9 +21,9 @@ func TestCapacityErrors(t *testing.T) {
 		{"capacity={axis: rate, to: 5}", "capacity.from: is missing; give the load, in events/s"},
 		{"capacity={axis: subscriptions, from: 1.5, to: 5}", "capacity.from: 1.5 is not a whole number"},
 		{"capacity.to=30000", "capacity.to: "},
-		{"capacity.level.p99=2s", "capacity.level.p99: 2s is too long; give at most 1.666666666s"},
-		{"capacity.level.loss=2", "capacity.level.loss: 2 is out of bounds; give 0 to 1"},
-		{"capacity.level.p98=2s", "capacity.level.p98: no such key"},
+		{"capacity.slo.p99=2s", "capacity.slo.p99: 2s is too long; give at most 1.666666666s"},
+		{"capacity.slo.loss=2", "capacity.slo.loss: 2 is out of bounds; give 0 to 1"},
+		{"capacity.slo.p98=2s", "capacity.slo.p98: no such key"},
 		{"capacity.precision=0", "capacity.precision: 0 is out of bounds"},
 		{"capacity.confirm=0", "capacity.confirm: 0 is out of bounds"},
 		{"phases.order=turns", "phases.order: a capacity is that of all lanes together"},
@@ -41,7 +41,7 @@ func TestCapacitySteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := p.Capacity; got.Idle != 0 || got.Step != 3*time.Second || got.Level.Backlog != 0.01 {
+	if got := p.Capacity; got.Idle != 0 || got.Step != 3*time.Second || got.SLO.Backlog != 0.01 {
 		t.Errorf("%+v", got)
 	}
 	again(t, p)

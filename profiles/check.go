@@ -174,7 +174,7 @@ func (c *checker) profile() {
 		seen[l.Name] = true
 		c.lane(path, l)
 	}
-	c.enum("instrument.kernelTimestamps", p.Instrument.KernelTimestamps, "auto", "on", "off")
+	c.enum("generator.kernelTimestamps", p.Generator.KernelTimestamps, "auto", "on", "off")
 	c.upstream()
 	c.phases()
 	if p.Upstream.Kind != "none" {
@@ -268,7 +268,7 @@ func (c *checker) adminListener(u *Upstream) {
 func (c *checker) inject(u *Upstream) {
 	c.adminListener(u)
 	if u.Event == "" {
-		c.missing("upstream.event", "the lanes subscribe to different events: name the one to fire")
+		c.missing("upstream.event", "the lanes subscribe to different events: name the one to publish")
 	}
 	c.payload(u, "the event's data")
 }

@@ -26,7 +26,7 @@ func (c *checker) lane(path string, l *Lane) {
 	case l.Event == "":
 		c.missing(path+".event", "name the event to subscribe to")
 	case (u.Kind == "inject" || u.Kind == "feed") && u.Event != "" && l.Event != u.Event:
-		c.bad(path+".event", fmt.Sprintf("the upstream fires %s, which this lane would never hear", quote(u.Event)), "subscribe to the same, or change upstream.event")
+		c.bad(path+".event", fmt.Sprintf("the upstream publishes %s, which this lane would never hear", quote(u.Event)), "subscribe to the same, or change upstream.event")
 	}
 	c.span(path+".maxAge", l.MaxAge, 0, longest)
 	c.foreign(path, l)
@@ -37,7 +37,7 @@ func (c *checker) lane(path string, l *Lane) {
 	}
 	switch l.Mode {
 	case "poll":
-		c.span(path+".poll.floor", l.Poll.Floor, 0, longest)
+		c.span(path+".poll.minInterval", l.Poll.MinInterval, 0, longest)
 		c.span(path+".poll.timeout", l.Poll.Timeout, 0, longest)
 		c.least(path+".poll.maxEvents", l.Poll.MaxEvents, 0)
 	case "push":
@@ -125,7 +125,7 @@ func (c *checker) textOf(path, value string) *node {
 
 func (c *checker) templates(path string, l *Lane) {
 	if c.p.Upstream.Kind == "none" && c.given(path+".sources") {
-		c.bad(path+".sources", "means nothing to upstream.kind none, which fires nothing", "remove it")
+		c.bad(path+".sources", "means nothing to upstream.kind none, which publishes nothing", "remove it")
 		return
 	}
 	checked := *l

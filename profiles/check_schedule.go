@@ -96,7 +96,7 @@ func (c *checker) silence() {
 		none = float64(s.Rate)*p.Measure.Seconds() < 1
 	}
 	if none {
-		c.bad("schedule", fmt.Sprintf("fires nothing within the %v that are measured", p.Measure), "raise the rate, or phases.measure")
+		c.bad("schedule", fmt.Sprintf("publishes nothing within the %v that are measured", p.Measure), "raise the rate, or phases.measure")
 	}
 }
 

@@ -132,7 +132,7 @@ func (c *checker) secret(kind, secret, what string) {
 	}
 }
 
-// render is a text for one shot, for a look; empty after an error.
+// render is a text for one emission, for a look; empty after an error.
 func (c *checker) render(text, path string) string {
 	f, err := CompileText(text)
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *checker) render(text, path string) string {
 	return f(0, 1, sampleProbe)
 }
 
-// perSource checks a text that must be the same for all shots of a source.
+// perSource checks a text that must be the same for all emissions of a source.
 func (c *checker) perSource(path, text string) {
 	f, err := CompileText(text)
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *checker) perSource(path, text string) {
 		return
 	}
 	if text != "" && f(0, 1, sampleProbe) != f(0, 2, "") {
-		c.bad(path, "differs between the shots of a source", "use .Source only")
+		c.bad(path, "differs between the events of a source", "use .Source only")
 	}
 }
 
@@ -200,7 +200,7 @@ func (c *checker) none() {
 	}
 	for _, key := range []string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"} {
 		if c.given(key) {
-			c.bad(key, "means nothing to upstream.kind none, which fires nothing", "remove it")
+			c.bad(key, "means nothing to upstream.kind none, which publishes nothing", "remove it")
 		}
 	}
 }

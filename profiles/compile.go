@@ -128,19 +128,19 @@ func (l Lane) ArgumentsFor(i int) (json.RawMessage, error) {
 // concurrent use, and allocates nothing of its own where the templates are bare
 // values such as {{.Probe}}.
 func CompilePayload(u Upstream) (func(dst []byte, source int, seq uint32, probe string) []byte, error) {
-	parts, err := compileJSON(u.Payload, perShot)
+	parts, err := compileJSON(u.Payload, perEmission)
 	if err != nil {
 		return nil, fmt.Errorf("payload: %w", err)
 	}
 	return func(dst []byte, source int, seq uint32, probe string) []byte {
-		return compiler{scope: perShot, json: true}.run(dst, parts, &env{Source: source, Seq: int(seq), Probe: probe})
+		return compiler{scope: perEmission, json: true}.run(dst, parts, &env{Source: source, Seq: int(seq), Probe: probe})
 	}, nil
 }
 
 // CompileText compiles a text over .Source, .Seq and .Probe. The function that
 // it returns is safe for concurrent use.
 func CompileText(text string) (func(source int, seq uint32, probe string) string, error) {
-	c := compiler{scope: perShot}
+	c := compiler{scope: perEmission}
 	parts, err := c.text(text)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func CompileText(text string) (func(source int, seq uint32, probe string) string
 // request carries the upstream's payload as JSON. A body that begins as JSON does is
 // sent as application/json, unless the headers say something else.
 func CompileHTTP(up Upstream) (func(source int, seq uint32, probe string) (url string, header http.Header, body []byte), error) {
-	c := compiler{scope: perShot}
+	c := compiler{scope: perEmission}
 	u := up.HTTP
 	url, err := c.text(u.URL)
 	if err != nil {
@@ -167,10 +167,10 @@ func CompileHTTP(up Upstream) (func(source int, seq uint32, probe string) (url s
 		return nil, fmt.Errorf("http.body: %w", err)
 	}
 	headers := make(map[string][]part, len(u.Headers))
-	bodyOf := compiler{scope: perShot}
+	bodyOf := compiler{scope: perEmission}
 	if u.Body == "" && up.Payload != nil {
 		bodyOf.json = true
-		if body, err = compileJSON(up.Payload, perShot); err != nil {
+		if body, err = compileJSON(up.Payload, perEmission); err != nil {
 			return nil, fmt.Errorf("payload: %w", err)
 		}
 	}

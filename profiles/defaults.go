@@ -22,8 +22,8 @@ func defaultProfile() Profile {
 			Drain:   5 * time.Second,
 			Late:    5 * time.Second,
 		},
-		Instrument: Instrument{KernelTimestamps: "auto"},
-		Limits:     Limits{Rate: 20_000, Subscriptions: 200_000, Duration: 24 * time.Hour, Memory: 256 << 20},
+		Generator: Generator{KernelTimestamps: "auto"},
+		Limits:    Limits{Rate: 20_000, Subscriptions: 200_000, Duration: 24 * time.Hour, Memory: 256 << 20},
 	}
 }
 
@@ -38,7 +38,7 @@ func defaultLane(mode string) Lane {
 	}
 	switch mode {
 	case "poll":
-		l.Poll.Floor = defaults.PollFloor
+		l.Poll.MinInterval = defaults.PollMinInterval
 	case "push":
 		l.Push.Heartbeat = defaults.Heartbeat
 		l.Push.Backoff = Backoff{Min: defaults.BackoffMin, Max: defaults.BackoffMax}

@@ -20,7 +20,7 @@ lanes:
     subscriptions: 5
     event: e
     poll:
-      floor: 250ms
+      minInterval: 250ms
 upstream:
   sources: 4
   payload:
@@ -41,18 +41,18 @@ func TestErrors(t *testing.T) {
 		{"    subscriptions: 10", "    subscriptons: 10", "p.yaml:5: lanes.a.subscriptons: no such key; did you mean subscriptions?"},
 		{"schedule:", "shedule:", "p.yaml:17: shedule: no such key; did you mean schedule?"},
 		{"  warmup: 0", "  xyzzy: 0", "p.yaml:21: phases.xyzzy: no such key; there is order, ready, warmup, measure, drain, late"},
-		{"      floor: 250ms", "      floor: 250ms\n      floor: 300ms", "p.yaml:13: lanes.1.poll.floor: given twice, first on line 12; keep one of them"},
+		{"      minInterval: 250ms", "      minInterval: 250ms\n      minInterval: 300ms", "p.yaml:13: lanes.1.poll.minInterval: given twice, first on line 12; keep one of them"},
 		{"name: base", "", "p.yaml:2: name: is missing; give a short name of a-z, 0-9 and hyphens"},
 		{"  rate: 20/s", "", "p.yaml:17: schedule.rate: is missing; kind constant needs it"},
 		{"    subscriptions: 5\n", "", "p.yaml:7: lanes.b.subscriptions: is missing; give a number of at least 1"},
 		{"  warmup: 0", "  warmup:", "p.yaml:21: phases.warmup: has no value; give one, or remove the key to have the default"},
 		// Units.
 		{"  warmup: 0", "  warmup: 2", "p.yaml:21: phases.warmup: 2 has no unit; did you mean 2s?"},
-		{"250ms", "250", "p.yaml:12: lanes.b.poll.floor: 250 has no unit; did you mean 250ms?"},
-		{"250ms", "250 ms", `p.yaml:12: lanes.b.poll.floor: "250 ms" is not a duration; write it without spaces, as in 250ms`},
-		{"250ms", "1d", `p.yaml:12: lanes.b.poll.floor: "1d" is not a duration; days are written in hours, 1d as 24h`},
-		{"250ms", "fast", `p.yaml:12: lanes.b.poll.floor: "fast" is not a duration; write a number and a unit (ms, s, m, h), as in 250ms or 10s`},
-		{"250ms", "-1s", "p.yaml:12: lanes.b.poll.floor: -1s is negative; give 0 or more"},
+		{"250ms", "250", "p.yaml:12: lanes.b.poll.minInterval: 250 has no unit; did you mean 250ms?"},
+		{"250ms", "250 ms", `p.yaml:12: lanes.b.poll.minInterval: "250 ms" is not a duration; write it without spaces, as in 250ms`},
+		{"250ms", "1d", `p.yaml:12: lanes.b.poll.minInterval: "1d" is not a duration; days are written in hours, 1d as 24h`},
+		{"250ms", "fast", `p.yaml:12: lanes.b.poll.minInterval: "fast" is not a duration; write a number and a unit (ms, s, m, h), as in 250ms or 10s`},
+		{"250ms", "-1s", "p.yaml:12: lanes.b.poll.minInterval: -1s is negative; give 0 or more"},
 		{"20/s", "20/d", `p.yaml:19: schedule.rate: "20/d" is not a rate; write it per s, m or h, as in 20/s, 300/m, 3600/h`},
 		{"20/s", "20 Hz", `p.yaml:19: schedule.rate: "20 Hz" is not a rate; write a number, or one like 20/s, 300/m, 3600/h`},
 		{"20/s", "-3", `p.yaml:19: schedule.rate: a rate of "-3" is negative; give 0 or more`},
@@ -67,15 +67,15 @@ func TestErrors(t *testing.T) {
 		{"name: b\n", "name: a\n", `p.yaml:7: lanes.1.name: "a" is given twice; give each lane its own name`},
 		{"name: b\n", "name: B 2\n", `p.yaml:7: lanes.B 2.name: "B 2" is no name; use a-z, 0-9 and hyphens, a letter first, at most 63`},
 		{"20/s", "30000/s", "p.yaml:17: schedule: reaches 30000/s, above the limit of 20000/s; lower it, or raise limits.rate"},
-		{"20/s", "1/h", "p.yaml:17: schedule: fires nothing within the 10s that are measured; raise the rate, or phases.measure"},
+		{"20/s", "1/h", "p.yaml:17: schedule: publishes nothing within the 10s that are measured; raise the rate, or phases.measure"},
 		{"  warmup: 0", "  measure: 25h", "p.yaml:20: phases: the run may take 90022 s, above the limit of 24h0m0s; shorten it, or raise limits.duration"},
 		{"  rate: 20/s", "  rate: 20/s\n  every: 1s", "p.yaml:20: schedule.every: means nothing to kind constant; remove it, or choose another kind"},
 		{"  warmup: 0", "  order: turn", `p.yaml:21: phases.order: no such order "turn"; did you mean turns?`},
 		{"phases:", "thresholds: ['']\nphases:", "p.yaml:20: thresholds.0: is empty; write one like push.lostSilent == 0"},
 		{"phases:", "thresholds: x < 1\nphases:", "p.yaml:20: thresholds: is a single value; it is a list: begin each item with a hyphen"},
 		// Lanes.
-		{"    event: e\n  - name: b", "    event: f\n  - name: b", "p.yaml:13: upstream.event: is missing; the lanes subscribe to different events: name the one to fire"},
-		{"sources: 4", "sources: 4\n  event: f", "p.yaml:6: lanes.a.event: the upstream fires \"f\", which this lane would never hear; subscribe to the same, or change upstream.event\np.yaml:10: lanes.b.event: the upstream fires \"f\", which this lane would never hear; subscribe to the same, or change upstream.event"},
+		{"    event: e\n  - name: b", "    event: f\n  - name: b", "p.yaml:13: upstream.event: is missing; the lanes subscribe to different events: name the one to publish"},
+		{"sources: 4", "sources: 4\n  event: f", "p.yaml:6: lanes.a.event: the upstream publishes \"f\", which this lane would never hear; subscribe to the same, or change upstream.event\np.yaml:10: lanes.b.event: the upstream publishes \"f\", which this lane would never hear; subscribe to the same, or change upstream.event"},
 		{"subscriptions: 10", "subscriptions: 10\n    sources: \"{{.Index}}\"", "p.yaml:6: lanes.a.sources: subscription 4 hears source 4, and there are 4; stay below 4, or raise upstream.sources"},
 		{"subscriptions: 10", "subscriptions: 10\n    sources: 1,x", `p.yaml:6: lanes.a.sources: "x" is not a source; write numbers from 0 with commas between them, or all`},
 		{"subscriptions: 10", "subscriptions: 10\n    http: 3", `p.yaml:6: lanes.a.http: no such http "3"; did you mean 2?`},
@@ -108,7 +108,7 @@ func TestErrors(t *testing.T) {
 		{"phases:", "---\nphases:", "p.yaml:21: a second document begins here; write one profile a file"},
 		{"  rate: 20/s", "  rate: [20", "p.yaml:20: this is not YAML: ',' or ']' must be specified; mind indentation, quotes and brackets"},
 		{base, "", "p.yaml:1: there is nothing in it; a profile needs name, lanes, upstream and schedule"},
-		{base, "just words", "p.yaml:1: is a single value; a profile is a group of keys: name, description, target, lanes, upstream, schedule, phases, thresholds, limits, instrument, cases, capacity"},
+		{base, "just words", "p.yaml:1: is a single value; a profile is a group of keys: name, description, target, lanes, upstream, schedule, phases, thresholds, limits, generator, cases, capacity"},
 		{base, strings.Repeat("[", 1000), "p.yaml:1: brackets are nested too deeply; at most 64 levels are read"},
 	} {
 		text := strings.Replace(base, c.old, c.new, 1)
@@ -137,7 +137,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	for _, p := range list.Problems {
 		where = append(where, p.Where+" "+p.Key)
 	}
-	want := `p.yaml:1 name, p.yaml:12 lanes.b.poll.floor, p.yaml:19 schedule.rate, override "lanes.a.mod=poll" lanes.a.mod`
+	want := `p.yaml:1 name, p.yaml:12 lanes.b.poll.minInterval, p.yaml:19 schedule.rate, override "lanes.a.mod=poll" lanes.a.mod`
 	if got := strings.Join(where, ", "); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -147,7 +147,7 @@ func TestOverrides(t *testing.T) {
 	p, err := Parse("p.yaml", []byte(base), []string{
 		"lanes.*.subscriptions=1000",
 		"lanes.a.subscriptions=7",
-		"lanes.1.poll.floor=1s",
+		"lanes.1.poll.minInterval=1s",
 		"lanes.b.arguments.channel=c-{{mod .Index 3}}",
 		"lanes.b.sources={{mod .Index 4}}",
 		"phases.measure=30s",
@@ -161,7 +161,7 @@ func TestOverrides(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := p.Lanes[0], p.Lanes[1]
-	if a.Subscriptions != 7 || b.Subscriptions != 1000 || b.Poll.Floor != time.Second || p.Phases.Measure != 30*time.Second ||
+	if a.Subscriptions != 7 || b.Subscriptions != 1000 || b.Poll.MinInterval != time.Second || p.Phases.Measure != 30*time.Second ||
 		p.Thresholds[1] != "b.delivered > 1" || p.Target.URL != "http://127.0.0.1:8080/mcp" || p.Limits.Rate != 100 {
 		t.Errorf("%+v", p)
 	}

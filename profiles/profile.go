@@ -35,8 +35,8 @@ type Profile struct {
 	Phases      Phases   `yaml:"phases,omitempty" json:"phases"`
 	Thresholds  []string `yaml:"thresholds,omitempty" json:"thresholds,omitempty"`
 	Limits      Limits   `yaml:"limits,omitempty" json:"limits"`
-	// Instrument says how the generator measures.
-	Instrument Instrument `yaml:"instrument,omitempty" json:"instrument"`
+	// Generator says how the generator measures.
+	Generator Generator `yaml:"generator,omitempty" json:"generator"`
 	// Cases make the profile a calibration: it is run once for each, with the
 	// case's faults, and what is measured is compared with what they must do.
 	Cases []Case `yaml:"cases,omitempty" json:"cases,omitempty"`
@@ -195,10 +195,10 @@ type Lane struct {
 
 // PollLane paces a poller.
 type PollLane struct {
-	// Floor is the least time between an answer without hasMore and the next
+	// MinInterval is the least time between an answer without hasMore and the next
 	// poll; default 1s, as the draft advises. Where the server asks for a longer
 	// wait (nextPollMs), that counts.
-	Floor time.Duration `yaml:"floor,omitempty" json:"floor,omitempty"`
+	MinInterval time.Duration `yaml:"minInterval,omitempty" json:"minInterval,omitempty"`
 	// Timeout is the long-poll time asked for (timeoutMs); 0 = answer at once.
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
 	// MaxEvents per poll; 0 = the server's own.
@@ -310,9 +310,9 @@ type Upstream struct {
 	Tool    UpstreamTool   `yaml:"tool,omitempty" json:"tool,omitzero"`
 	Exec    UpstreamExec   `yaml:"exec,omitempty" json:"exec,omitzero"`
 	Replay  UpstreamReplay `yaml:"replay,omitempty" json:"replay,omitzero"`
-	// Timeout bounds one shot, default 5s.
+	// Timeout bounds one emission, default 5s.
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout"`
-	// Workers bounds the shots under way, default 64, at most 65536. A shot that
+	// Workers bounds the emissions under way, default 64, at most 65536. An emission that
 	// is due while all are busy is dropped.
 	Workers int `yaml:"workers,omitempty" json:"workers"`
 }
@@ -329,15 +329,15 @@ type UpstreamHTTP struct {
 	Body    string            `yaml:"body,omitempty" json:"body,omitempty"`
 }
 
-// Schedule says when shots are due. Shots go round the sources in turn.
+// Schedule says when emissions are due. Scheduled go round the sources in turn.
 type Schedule struct {
 	// Kind is constant (the default), poisson, burst, ramp, sine or trace.
 	Kind string `yaml:"kind,omitempty" json:"kind"`
 	// Rate of constant and poisson, the first rate of a ramp, the mean of a
 	// sine.
 	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"`
-	// Burst is the number of shots of a burst, Every the time between bursts,
-	// Spread the time over which a burst's shots are spaced (0 = all at once).
+	// Burst is the number of emissions of a burst, Every the time between bursts,
+	// Spread the time over which a burst's emissions are spaced (0 = all at once).
 	Burst  int           `yaml:"burst,omitempty" json:"burst,omitempty"`
 	Every  time.Duration `yaml:"every,omitempty" json:"every,omitempty"`
 	Spread time.Duration `yaml:"spread,omitempty" json:"spread,omitempty"`
@@ -349,7 +349,7 @@ type Schedule struct {
 	Period    time.Duration `yaml:"period,omitempty" json:"period,omitempty"`
 	// Seed of poisson: the same seed gives the same times.
 	Seed uint64 `yaml:"seed,omitempty" json:"seed,omitempty"`
-	// File of a trace, whose times are those of the shots; default is that of
+	// File of a trace, whose times are those of the emissions; default is that of
 	// upstream.replay. Warp is how many times faster than recorded, default 1.
 	File string  `yaml:"file,omitempty" json:"file,omitempty"`
 	Warp float64 `yaml:"warp,omitempty" json:"warp,omitempty"`
@@ -380,8 +380,8 @@ type Phases struct {
 	Late time.Duration `yaml:"late,omitempty" json:"late"`
 }
 
-// Instrument says how the generator measures.
-type Instrument struct {
+// Generator says how the generator measures.
+type Generator struct {
 	// KernelTimestamps takes the time of a delivery from the kernel, which
 	// leaves out what it waited until this program read it: auto (the default)
 	// where all lanes of the profile can have it, so that lanes compare; on for

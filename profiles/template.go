@@ -29,8 +29,8 @@ type env struct {
 // Those of arguments and those of payloads see different fields, so that a
 // .Seq in an argument is an error.
 type (
-	indexEnv struct{ Index int }
-	shotEnv  struct {
+	indexEnv    struct{ Index int }
+	emissionEnv struct {
 		Source, Seq int
 		Probe       string
 	}
@@ -40,14 +40,14 @@ type scope uint8
 
 const (
 	perSubscription scope = iota
-	perShot
+	perEmission
 )
 
 func (s scope) data(e *env) any {
 	if s == perSubscription {
 		return indexEnv{e.Index}
 	}
-	return shotEnv{e.Source, e.Seq, e.Probe}
+	return emissionEnv{e.Source, e.Seq, e.Probe}
 }
 
 func (s scope) fields() []string {
@@ -78,7 +78,7 @@ var functions = template.FuncMap{
 	"printf": printf,
 }
 
-// The bounds of templates: they are run for each subscription or shot, so that
+// The bounds of templates: they are run for each subscription or emission, so that
 // what one of them gives must stay in bounds, too.
 const (
 	maxText   = 64 << 10 // bytes that one printf gives

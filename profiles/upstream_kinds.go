@@ -59,11 +59,11 @@ type UpstreamTool struct {
 	Name string `yaml:"name,omitempty" json:"name,omitempty"`
 }
 
-// UpstreamExec writes the payload to a program, a line a shot.
+// UpstreamExec writes the payload to a program, a line an emission.
 type UpstreamExec struct {
 	// Command is the program and its arguments. No shell is asked.
 	Command []string `yaml:"command,omitempty" json:"command,omitempty"`
-	// Ack waits for a line of the program's output with the shot's probe.
+	// Ack waits for a line of the program's output with the emission's probe.
 	Ack bool `yaml:"ack,omitempty" json:"ack,omitempty"`
 }
 

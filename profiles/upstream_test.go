@@ -61,7 +61,7 @@ func TestUpstreamKindErrors(t *testing.T) {
 		{kindRate + "upstream: {kind: github, github: {url: 'http://u:p@127.0.0.1/'}}", "upstream.github.url: holds a user name or a password; put credentials into headers or tokens, which are not stored"},
 		{kindRate + "upstream: {kind: github, github: {url: 'http://127.0.0.1/', event: star}}", `upstream.github.event: no such event "star"; there is push, issues`},
 		{kindRate + "upstream: {kind: github, github: {url: 'http://127.0.0.1/', repository: x}}", `upstream.github.repository: "x" is no repository; write it like owner/name-{{.Source}}`},
-		{kindRate + "upstream: {kind: github, github: {url: 'http://127.0.0.1/', repository: 'a/{{.Seq}}'}}", "upstream.github.repository: differs between the shots of a source; use .Source only"},
+		{kindRate + "upstream: {kind: github, github: {url: 'http://127.0.0.1/', repository: 'a/{{.Seq}}'}}", "upstream.github.repository: differs between the events of a source; use .Source only"},
 		{kindRate + "upstream: {kind: github, github: {url: 'http://127.0.0.1/', text: fix}}", "upstream.github.text: does not hold {{.Probe}}; add it: deliveries are recognised by it"},
 		{kindRate + "upstream: {kind: github, github: {url: 'http://127.0.0.1/', text: '{{.Prob}}'}}", "upstream.github.text: no value .Prob here; did you mean .Probe?"},
 		{kindRate + "upstream: {kind: slack, slack: {url: 'http://127.0.0.1/'}}", "upstream.slack.secret: is missing; give the app's signing secret: the target checks the signatures with it"},
@@ -70,7 +70,7 @@ func TestUpstreamKindErrors(t *testing.T) {
 		{kindRate + "upstream: {kind: slack, slack: {url: 'http://127.0.0.1/', secret: s}" + payload + "}", "upstream.payload: belongs to kind inject; remove it, or set upstream.kind: inject"},
 		{kindRate + "upstream: {kind: feed, feed: {listen: '9000'}" + payload + "}", `upstream.feed.listen: "9000" is no address to listen on; write it like 127.0.0.1:9000`},
 		{kindRate + "upstream: {kind: feed" + payload + "}", "upstream.feed.listen: is missing; with target.url, give the address under which the target polls, like 127.0.0.1:9000"},
-		{kindRate + "upstream: {kind: feed, event: other, feed: {listen: '127.0.0.1:9000'}" + payload + "}", `lanes.a.event: the upstream fires "other", which this lane would never hear; subscribe to the same, or change upstream.event`},
+		{kindRate + "upstream: {kind: feed, event: other, feed: {listen: '127.0.0.1:9000'}" + payload + "}", `lanes.a.event: the upstream publishes "other", which this lane would never hear; subscribe to the same, or change upstream.event`},
 		{kindRate + "upstream: {kind: feed, feed: {listen: '127.0.0.1:9000', limit: -1}, payload: {x: y}}", "upstream.feed.limit: -1 is too small; give at least 0\nupstream.payload: no text holds {{.Probe}}; add one, like text: \"{{.Probe}}\": deliveries are recognised by it"},
 		{kindRate + "upstream: {kind: tool" + payload + "}", "upstream.tool.name: is missing; name the tool to call"},
 		{kindRate + "upstream: {kind: tool, tool: {name: t}}", `upstream.payload: is missing; give the tool's arguments, with "{{.Probe}}" in one of its texts`},
@@ -83,8 +83,8 @@ func TestUpstreamKindErrors(t *testing.T) {
 		{"upstream: {kind: replay, admin: 'http://127.0.0.1:2', replay: {file: f, probe: a..b}}", `upstream.replay.probe: "a..b" is no path; write keys with dots between them, like message.text`},
 		{"schedule: {kind: trace, warp: 0}\nupstream: {kind: replay, admin: 'http://127.0.0.1:2', replay: {file: f}}", "schedule.warp: must be above 0; give 1 for the times as recorded, 2 for twice as fast"},
 		{"schedule: {kind: trace, rate: 3}\nupstream: {kind: tool, tool: {name: t}" + payload + "}", "schedule.rate: means nothing to kind trace; remove it, or choose another kind\nschedule.file: is missing; give the file of the trace, as eventmeter record writes it"},
-		{kindRate + "upstream: {kind: none}", "schedule: means nothing to upstream.kind none, which fires nothing; remove it"},
-		{"upstream: {kind: none, sources: 3, event: e}", "upstream.event: belongs to kind inject; remove it, or set upstream.kind: inject\nupstream.sources: means nothing to upstream.kind none, which fires nothing; remove it"},
+		{kindRate + "upstream: {kind: none}", "schedule: means nothing to upstream.kind none, which publishes nothing; remove it"},
+		{"upstream: {kind: none, sources: 3, event: e}", "upstream.event: belongs to kind inject; remove it, or set upstream.kind: inject\nupstream.sources: means nothing to upstream.kind none, which publishes nothing; remove it"},
 	} {
 		_, err := Parse("p.yaml", []byte(kindBase+c.text), nil)
 		var got []string

@@ -140,8 +140,8 @@ func FuzzReadResult(f *testing.F) {
 				}
 			}
 		}
-		if !(r.Coverage >= 0 && r.Coverage <= 1) || math.IsInf(r.Instrument.DroppedShots, 0) {
-			t.Errorf("a coverage of %v, %v of the shots dropped", r.Coverage, r.Instrument.DroppedShots)
+		if !(r.Coverage >= 0 && r.Coverage <= 1) || math.IsInf(r.Generator.DroppedEvents, 0) {
+			t.Errorf("a coverage of %v, %v of the events dropped", r.Coverage, r.Generator.DroppedEvents)
 		}
 		var once, twice bytes.Buffer
 		if err := r.Write(&once); err != nil {

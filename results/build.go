@@ -48,7 +48,7 @@ func NewLane(a *sinks.LaneAccount) Lane {
 			Overclaimed: a.Overclaimed,
 		},
 		Latency: Latency{
-			FromIntended: Summarise(a.Latency.FromIntended), FromSent: Summarise(a.Latency.FromSent), BelowFloor: []string{},
+			FromIntended: Summarise(a.Latency.FromIntended), FromSent: Summarise(a.Latency.FromSent), BelowResolution: []string{},
 		},
 		Received: a.Received,
 		Overhead: newOverhead(a),

@@ -34,17 +34,17 @@ type Capacity struct {
 	Target  Target          `json:"target"` // the server that was measured
 	Host    Host            `json:"host"`   // the machine that measured
 	// Axis is rate, subscriptions or burst; Unit is that of a load, in words.
-	Axis  string        `json:"axis"`
-	Unit  string        `json:"unit"`  // of a load
-	Level CapacityLevel `json:"level"` // what a load had to meet
-	// Outcome is found; none: not even the lowest load met the level; bound: the
-	// highest did; instrument: above the knee the instrument was the limit;
+	Axis string      `json:"axis"`
+	Unit string      `json:"unit"` // of a load
+	SLO  CapacitySLO `json:"slo"`  // what a load had to meet
+	// Outcome is found; none: not even the lowest load met the SLO; bound: the
+	// highest did; generator: above the maximum load the generator was the limit;
 	// exhausted: too many trials disagreed; or searching: it was broken off.
 	Outcome string `json:"outcome"`
 	// Stopped is why the search ended, in words.
-	Stopped string         `json:"stopped"`
-	Knee    CapacityKnee   `json:"knee"`  // where the search stood at its end
-	Steps   []CapacityStep `json:"steps"` // the whole curve, in the order in which it was measured
+	Stopped string          `json:"stopped"`
+	Maximum CapacityMaximum `json:"maximum"` // where the search stood at its end
+	Steps   []CapacityStep  `json:"steps"`   // the whole curve, in the order in which it was measured
 	// Law is the Universal Scalability Law fitted to the curve; it is absent
 	// where no fit could be trusted, and LawRefused says why.
 	Law        *CapacityLaw   `json:"law,omitempty"`
@@ -53,8 +53,8 @@ type Capacity struct {
 	Warnings   []Warning      `json:"warnings"`             // what a reader should know
 }
 
-// CapacityLevel is the service level. A latency of 0 asks for nothing.
-type CapacityLevel struct {
+// CapacitySLO is the SLO. A latency of 0 asks for nothing.
+type CapacitySLO struct {
 	P50     Nanos   `json:"p50"`     // bound of the median from intended
 	P90     Nanos   `json:"p90"`     // bound of the 90th percentile
 	P99     Nanos   `json:"p99"`     // bound of the 99th percentile
@@ -63,21 +63,21 @@ type CapacityLevel struct {
 	Backlog float64 `json:"backlog"` // largest growth of the backlog, as a share of what is offered
 }
 
-// CapacityKnee is the largest load that meets the level, and how sure that is.
-type CapacityKnee struct {
-	// Load is the largest that met the level below all that did not; 0 when
+// CapacityKnee is the largest load that meets the SLO, and how sure that is.
+type CapacityMaximum struct {
+	// Load is the largest that met the SLO below all that did not; 0 when
 	// there is none. Above is the smallest that did not; 0 when there is none.
 	Load  float64 `json:"load"`
-	Above float64 `json:"above"` // the smallest load that did not meet the level
+	Above float64 `json:"above"` // the smallest load that did not meet the SLO
 	// From and To are the interval that repeated trials leave: no trial at or
 	// below From failed, and none at or above To passed. 0 = open on that side.
 	From float64 `json:"from"`
 	To   float64 `json:"to"` // see from
 	// Passed and Failed count the clear trials of Load; AbovePassed and
 	// AboveFailed those of Above.
-	Passed      int `json:"passed"`      // trials of load that met the level
+	Passed      int `json:"passed"`      // trials of load that met the SLO
 	Failed      int `json:"failed"`      // trials of load that did not
-	AbovePassed int `json:"abovePassed"` // trials of above that met the level
+	AbovePassed int `json:"abovePassed"` // trials of above that met the SLO
 	AboveFailed int `json:"aboveFailed"` // trials of above that did not
 	// Events and Deliveries are per second at Load; FanOut is deliveries per
 	// event.
@@ -98,7 +98,7 @@ type CapacityStep struct {
 	Purpose string  `json:"purpose"`
 	Lane    string  `json:"lane,omitempty"` // the only lane of an idle or cost step
 	Load    float64 `json:"load"`           // in the unit of the axis
-	// Verdict is passed, failed, unclear (not met, and the instrument may be
+	// Verdict is passed, failed, unclear (not met, and the generator may be
 	// why) or aside (it was not judged).
 	Verdict string   `json:"verdict"`
 	Reasons []string `json:"reasons"` // why it is not passed
@@ -116,8 +116,8 @@ type CapacityStep struct {
 	Backlog   CapacityBacklog    `json:"backlog"`          // while it was measured
 	Lanes     []CapacityStepLane `json:"lanes"`            // latencies, lane by lane
 	Target    *Process           `json:"target,omitempty"` // what the target used
-	// Instrument is how the generator fared.
-	Instrument Instrument `json:"instrument"`
+	// Generator is how the generator fared.
+	Generator Generator `json:"generator"`
 }
 
 // CapacityBacklog is what was owed and not yet delivered during a step.
@@ -135,8 +135,8 @@ type CapacityStepLane struct {
 	Mode          string    `json:"mode"`          // poll, push or webhook
 	Subscriptions int       `json:"subscriptions"` // how many there were
 	Lost          int64     `json:"lost"`          // in silence or announced
-	FromIntended  Quantiles `json:"fromIntended"`  // latency from intended
-	FromSent      Quantiles `json:"fromSent"`      // latency from sent
+	FromIntended  Quantiles `json:"fromIntended"`  // scheduled → received
+	FromSent      Quantiles `json:"fromSent"`      // published → received
 }
 
 // CapacityLaw is X(N) = lambda·N / (1 + sigma·(N−1) + kappa·N·(N−1)), with N the
@@ -295,7 +295,7 @@ func (s *CapacityStep) hold(dir string) error {
 
 // Fill takes from the result of a step what the capacity says of it.
 func (s *CapacityStep) Fill(r *Result) {
-	s.Instrument, s.Target = r.Instrument, r.Target.Process
+	s.Generator, s.Target = r.Generator, r.Target.Process
 	s.Expected, s.Delivered, s.Lost = 0, 0, 0
 	s.Lanes = []CapacityStepLane{}
 	for _, l := range r.Lanes {

@@ -144,7 +144,7 @@ func TestClusters(t *testing.T) {
 		n, want  float64
 	}{
 		"no examples":             {nil, 7, 7},
-		"another kind":            {[]Example{{Kind: "lost, announced"}}, 7, 7},
+		"another kind":            {[]Example{{Kind: "announced loss"}}, 7, 7},
 		"each on its own":         {[]Example{miss(1, 0, 1, 1), miss(2, 0, 5, 5)}, 2, 2},
 		"one emission":            {[]Example{miss(1, 0, 5, 5), miss(2, 0, 5, 5), miss(3, 0, 5, 5)}, 3, 1},
 		"neighbours":              {[]Example{miss(1, 0, 5, 7), miss(1, 0, 8, 8)}, 2, 1},

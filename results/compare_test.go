@@ -133,7 +133,7 @@ func TestMinEffect(t *testing.T) {
 		t.Errorf("2 %%: %+v", got)
 	}
 	if got := compare(t, a, b, CompareOptions{MinEffect: -1}).change("push", "latency.fromIntended.p50"); got.Finding != Worse {
-		t.Errorf("2 %% without a floor: %+v", got)
+		t.Errorf("2 %% without a minInterval: %+v", got)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestValidity(t *testing.T) {
 	r.Host = Host{CPUs: 8, CPU: "other"}
 	r.Version = "2.0.0"
 	r.Partial, r.Reason = true, "interrupted"
-	r.Instrument = Instrument{Bottleneck: true, Reasons: []string{"timers"}}
+	r.Generator = Generator{Bottleneck: true, Reasons: []string{"timers"}}
 	r.Target.Era = "legacy"
 	delete(b.Runs[0].Logs, "push")
 	var got []string

@@ -40,8 +40,8 @@ func validity(a, b *Side) []Warning {
 			if r.Partial {
 				add("partial", "run %s of %s ended early: %s", r.Run, side, r.Reason)
 			}
-			if r.Instrument.Bottleneck {
-				add("bottleneck", "in run %s of %s the generator was the bottleneck: %s", r.Run, side, strings.Join(r.Instrument.Reasons, "; "))
+			if r.Generator.Bottleneck {
+				add("bottleneck", "in run %s of %s the generator was the bottleneck: %s", r.Run, side, strings.Join(r.Generator.Reasons, "; "))
 			}
 			for _, l := range r.Lanes {
 				if text := logDiff(&l, s.Runs[k].Logs[l.Name]); text != "" {

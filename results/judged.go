@@ -163,8 +163,8 @@ func (l *Lane) unjudged(u *Upstream, path []string, got float64) string {
 
 // unjudged is the same for a figure of the whole run.
 func (r *Result) unjudged(path []string, got float64) string {
-	if path[0] == "upstream" && len(path) > 1 && path[1] != "shots" && path[1] != "sources" && path[1] != "warmup" && r.Upstream.Shots == 0 && got == 0 {
-		return "nothing was fired"
+	if path[0] == "upstream" && len(path) > 1 && path[1] != "scheduled" && path[1] != "sources" && path[1] != "warmup" && r.Upstream.Scheduled == 0 && got == 0 {
+		return "nothing was published"
 	}
 	return ""
 }

@@ -12,7 +12,7 @@ import (
 func judgedSample() *Result {
 	return &Result{
 		Profile:  json.RawMessage(`{"lanes": [{"name": "push", "sources": "all"}, {"name": "quiet", "sources": " none "}]}`),
-		Upstream: Upstream{Kind: "inject", Shots: 10, Fired: 10, Accepted: 10},
+		Upstream: Upstream{Kind: "inject", Scheduled: 10, Fired: 10, Accepted: 10},
 		Lanes: []Lane{
 			{Name: "push", Subscriptions: 2, Ready: Ready{Active: 2}, Expected: 20, Delivered: 20, Latency: Latency{FromIntended: Quantiles{Count: 20, P99: 5e6}}, Overhead: Overhead{Measured: OverheadWindow{Received: 20, SubscriptionHours: 1}}},
 			{Name: "idle", Subscriptions: 2, Ready: Ready{Active: 2}},
@@ -94,7 +94,7 @@ func TestThresholdOfNothingThatIsThere(t *testing.T) {
 	for _, text := range []string{"run.upstream.dropped == 0", "run.upstream.figures.feedUnfetched == 0", "quiet.unexpected == 0"} {
 		th, _ := ParseThreshold(text)
 		if v := th.Check(r)[0]; v.Passed || v.NotEvaluated == "" {
-			t.Errorf("%s: nothing was fired, and %+v", text, v)
+			t.Errorf("%s: nothing was published, and %+v", text, v)
 		}
 	}
 	only := &Result{Profile: json.RawMessage(`{"lanes": [{"name": "quiet", "sources": "none"}]}`), Lanes: []Lane{{Name: "quiet"}}}
@@ -113,7 +113,7 @@ func TestHeardNothing(t *testing.T) {
 		"nothing owed":         {Lane{}, false},
 		"one came":             {Lane{Expected: 5, Delivered: 1, LostSilent: 4}, false},
 		"of another source":    {Lane{Expected: 5, LostSilent: 5, Unexpected: 5}, false},
-		"firing failed":        {Lane{Expected: 5, LostSilent: 5, Recovered: 1}, false},
+		"publishing failed":    {Lane{Expected: 5, LostSilent: 5, Recovered: 1}, false},
 		"asked for again":      {Lane{Expected: 5, LostSilent: 5, Duplicates: Duplicates{Requested: 1}}, false},
 		"of another shard":     {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Foreign: 1}}, false},
 		"before it was active": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{InFlight: 1}}, false},

@@ -44,11 +44,11 @@ type PartPass struct {
 	Account sinks.Account `json:"account"`
 	// Began is when the schedule began, on the shard's clock; BeganAt by its
 	// wall clock, UTC.
-	Began      Nanos         `json:"began"`
-	BeganAt    time.Time     `json:"beganAt"`
-	Figures    []PartFigures `json:"figures"` // of each lane's system
-	Instrument Instrument    `json:"instrument"`
-	Target     *Process      `json:"target,omitempty"` // the target's use of the machine
+	Began     Nanos         `json:"began"`
+	BeganAt   time.Time     `json:"beganAt"`
+	Figures   []PartFigures `json:"figures"` // of each lane's system
+	Generator Generator     `json:"generator"`
+	Target    *Process      `json:"target,omitempty"` // the target's use of the machine
 }
 
 // PartFigures are figures of a system or an upstream, with every bucket.

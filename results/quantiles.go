@@ -35,9 +35,9 @@ func SummariseNanos(h *hdrhistogram.Histogram) Quantiles {
 	}
 }
 
-// MarkFloor fills l.BelowFloor for a noise floor.
-func (l *Latency) MarkFloor(floor Nanos) {
-	l.BelowFloor = []string{}
+// MarkFloor fills l.BelowFloor for a resolution limit.
+func (l *Latency) MarkResolution(floor Nanos) {
+	l.BelowResolution = []string{}
 	for _, part := range []struct {
 		name string
 		q    Quantiles
@@ -50,7 +50,7 @@ func (l *Latency) MarkFloor(floor Nanos) {
 			v    Nanos
 		}{{"p50", part.q.P50}, {"p90", part.q.P90}, {"p99", part.q.P99}, {"p999", part.q.P999}, {"max", part.q.Max}} {
 			if f.v < floor {
-				l.BelowFloor = append(l.BelowFloor, part.name+"."+f.name)
+				l.BelowResolution = append(l.BelowResolution, part.name+"."+f.name)
 			}
 		}
 	}

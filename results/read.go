@@ -94,8 +94,8 @@ func (r *Result) Check() error {
 		return fmt.Errorf("finished: %s is before it started, %s", r.Finished.Format(time.RFC3339), r.Started.Format(time.RFC3339))
 	}
 	u := r.Upstream
-	if u.Shots != u.Fired+u.Dropped || u.Fired != u.Accepted+u.Uncertain+u.Refused {
-		return fmt.Errorf("upstream: %d shots are not %d accepted + %d uncertain + %d refused + %d dropped", u.Shots, u.Accepted, u.Uncertain, u.Refused, u.Dropped)
+	if u.Scheduled != u.Fired+u.Dropped || u.Fired != u.Accepted+u.Uncertain+u.Refused {
+		return fmt.Errorf("upstream: %d events are not %d accepted + %d uncertain + %d refused + %d dropped", u.Scheduled, u.Accepted, u.Uncertain, u.Refused, u.Dropped)
 	}
 	seen := map[string]bool{}
 	for i, l := range r.Lanes {
@@ -103,7 +103,7 @@ func (r *Result) Check() error {
 			return err
 		}
 		if l.Expected != l.Delivered+l.Lost() {
-			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d lost in silence + %d lost and announced + %d lost with their order unknown + %d undeliverable + %d refused + %d suspended",
+			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d silent loss + %d lost and announced + %d lost with their order unknown + %d undeliverable + %d refused + %d suspended",
 				l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostOrderUnknown, l.LostUndeliverable, l.LostRefused, l.LostSuspended)
 		}
 		if seen[l.Name] {

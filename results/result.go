@@ -43,7 +43,7 @@ type Result struct {
 	Upstream   Upstream        `json:"upstream"`   // what was fired
 	Lanes      []Lane          `json:"lanes"`      // in the order of the profile
 	Thresholds []Verdict       `json:"thresholds"` // one entry per threshold and lane
-	Instrument Instrument      `json:"instrument"` // how the generator itself fared
+	Generator  Generator       `json:"generator"`  // how the generator itself fared
 	Warnings   []Warning       `json:"warnings"`   // what a reader should know
 	// Part says which shard of a run this is the result of, where that is no run
 	// of its own. Thresholds are then judged on the merged result, not here.
@@ -76,11 +76,11 @@ type Shard struct {
 	// wall clocks of the machines.
 	Skew          Nanos `json:"skew"`
 	Subscriptions int   `json:"subscriptions"` // of all lanes
-	Fired         int64 `json:"fired"`         // measured events that it sent
+	Fired         int64 `json:"published"`     // measured events that it sent
 	Delivered     int64 `json:"delivered"`     // of all lanes
 	Foreign       int64 `json:"foreign"`       // copies of what other shards fired
-	// Instrument is how this generator fared.
-	Instrument Instrument `json:"instrument"`
+	// Generator is how this generator fared.
+	Generator Generator `json:"generator"`
 }
 
 // Phase is one part of the run. Start and End are since the run began.
@@ -96,9 +96,9 @@ type Phase struct {
 type Upstream struct {
 	Kind    string `json:"kind"`    // as in the profile
 	Sources int    `json:"sources"` // independent sequences of events
-	// Shots = Fired + Dropped. Fired = Accepted + Uncertain + Refused.
-	Shots     int64 `json:"shots"`
-	Fired     int64 `json:"fired"`     // events that were sent
+	// Scheduled = Fired + Dropped. Fired = Accepted + Uncertain + Refused.
+	Scheduled int64 `json:"scheduled"`
+	Fired     int64 `json:"published"` // events that were sent
 	Accepted  int64 `json:"accepted"`  // the upstream took them; only these are owed
 	Uncertain int64 `json:"uncertain"` // sent, and not known whether they were taken
 	Refused   int64 `json:"refused"`   // not taken, or never reached anybody
@@ -201,9 +201,9 @@ type Latency struct {
 	FromIntended Quantiles `json:"fromIntended"` // from the scheduled instant to receipt
 	FromSent     Quantiles `json:"fromSent"`     // from sending to receipt
 	// BelowFloor names the figures above, such as fromSent.p50, that are below
-	// the noise floor of the run (Instrument.OwnDelay.P99): they say more about
+	// the resolution limit of the run (Generator.ReadDelay.P99): they say more about
 	// the generator than about the target.
-	BelowFloor []string `json:"belowFloor"`
+	BelowResolution []string `json:"belowResolution"`
 }
 
 // Quantiles summarise a histogram (HDR, three digits, 1 µs to 10 min).

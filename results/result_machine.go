@@ -89,8 +89,8 @@ type Host struct {
 	Files int64 `json:"files"`
 }
 
-// Instrument is how the generator itself fared while it fired and drained.
-type Instrument struct {
+// Generator is how the generator itself fared while it fired and drained.
+type Generator struct {
 	// Bottleneck is true when the figures say more about the generator than
 	// about the target; Reasons say why.
 	Bottleneck bool     `json:"bottleneck"`
@@ -99,17 +99,17 @@ type Instrument struct {
 	// Others is the CPU time of all other processes of the machine (without
 	// the target's, where it is known), and of its hypervisor, over wall time.
 	Others float64 `json:"others"`
-	// OwnDelay is how long a byte that was written to a loopback connection
+	// ReadDelay is how long a byte that was written to a loopback connection
 	// took until this process had read it, tried all through the run: the
-	// generator's own share in every latency. Its p99 is the noise floor.
-	OwnDelay Quantiles `json:"ownDelay"`
+	// generator's own share in every latency. Its p99 is the resolution limit.
+	ReadDelay Quantiles `json:"readDelay"`
 	// TimerLag is how late a 10 ms timer woke.
 	TimerLag Quantiles `json:"timerLag"`
 	// GCPauses are stop-the-world pauses.
 	GCPauses Quantiles `json:"gcPauses"`
-	// DroppedShots is Upstream.Dropped over Upstream.Shots, 0 to 1.
-	DroppedShots float64 `json:"droppedShots"`
-	Goroutines   int64   `json:"goroutines"` // most seen
+	// DroppedEvents is Upstream.Dropped over Upstream.Scheduled, 0 to 1.
+	DroppedEvents float64 `json:"droppedEvents"`
+	Goroutines    int64   `json:"goroutines"` // most seen
 	// Arrivals is how well the times of deliveries are known.
 	Arrivals Arrivals `json:"arrivals"`
 }

@@ -12,8 +12,8 @@ func sample() *Result {
 			{Name: "push", Expected: 100, Delivered: 99, LostSilent: 1, Latency: Latency{FromIntended: Quantiles{Count: 99, P99: 250e6}}, Duplicates: Duplicates{Rate: 0.02}},
 			{Name: "poll", Expected: 5, LostAnnounced: 5, Unexpected: 1, Overhead: Overhead{Causes: map[string]Traffic{"emptyPoll": {Requests: 7}}}},
 		},
-		Upstream:   Upstream{Dropped: 3},
-		Instrument: Instrument{Bottleneck: true},
+		Upstream:  Upstream{Dropped: 3},
+		Generator: Generator{Bottleneck: true},
 	}
 }
 
@@ -35,7 +35,7 @@ func TestThresholdCheck(t *testing.T) {
 		{"poll.overhead.causes.emptyPoll.requests > 6", []bool{true}, "7"},
 		{"poll.overhead.causes.heartbeat.requests == 0", []bool{true}, "0"},
 		{"run.upstream.dropped <= 2", []bool{false}, "3"},
-		{"run.instrument.bottleneck == false", []bool{false}, "true"},
+		{"run.generator.bottleneck == false", []bool{false}, "true"},
 		{"run.target.process.cpu < 1s", []bool{false}, "nothing was measured"},
 		{"webhook.expected > 0", []bool{false}, "the lane was not run"},
 	} {
@@ -69,7 +69,7 @@ func TestThresholdErrors(t *testing.T) {
 		"push.lostSilent < 3%":                  "is a count",
 		"push.name == 3":                        "is not a number",
 		"push.lostSilent.x == 3":                "has no parts",
-		"run.instrument.bottleneck == 0":        "neither true nor false",
+		"run.generator.bottleneck == 0":         "neither true nor false",
 		"push.delivered == NaN":                 "is not a number",
 		"push.latency.fromIntended.p99 => 25ms": "want LANE.FIGURE OP VALUE",
 	} {

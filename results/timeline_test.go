@@ -24,7 +24,7 @@ func TestTimelines(t *testing.T) {
 	if err := WriteTimelines(&b, []string{"c", "a,b", "empty"}, want); err != nil {
 		t.Fatal(err)
 	}
-	text := "lane,at_ms,width_ms,fired,warm_up,dropped,delivered,late,out_of_order,duplicates,unexpected,skipped\n" +
+	text := "lane,at_ms,width_ms,published,warm_up,dropped,delivered,late,out_of_order,duplicates,unexpected,skipped\n" +
 		"c,0,1000,1099511627776,0,0,0,0,0,0,0,0\n" +
 		"\"a,b\",750,250,1,2,3,4,5,6,7,8,9\n\"a,b\",1250,250,0,0,0,1,0,0,0,0,0\n"
 	if b.String() != text {
@@ -47,7 +47,7 @@ func TestTimelineErrors(t *testing.T) {
 		"empty":     {"", "names its columns"},
 		"other":     {"a,b\n", "names its columns"},
 		"short":     {head + "push,0,1000\n", "wrong number of fields"},
-		"no number": {head + "push,0,1000,x,0,0,0,0,0,0,0,0\n", `line 2: fired is "x"`},
+		"no number": {head + "push,0,1000,x,0,0,0,0,0,0,0,0\n", `line 2: published is "x"`},
 		"negative":  {head + "push,0,1000,0,0,0,-1,0,0,0,0,0\n", `delivered is "-1"`},
 		"no width":  {head + "push,0,0,0,0,0,0,0,0,0,0,0\n", "0 ms at 0 ms cannot be"},
 		"far":       {head + "push,9223372036854775807,1,0,0,0,0,0,0,0,0,0\n", "cannot be"},

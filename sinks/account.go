@@ -18,8 +18,8 @@ type Account struct {
 	// Interval is the width of the intervals of every series. Interval k is
 	// [k*Interval, (k+1)*Interval) on the run's clock.
 	Interval time.Duration
-	// Measured and WarmUp count the shots of the two phases.
-	Measured, WarmUp Shots
+	// Measured and WarmUp count the emissions of the two phases.
+	Measured, WarmUp Scheduled
 	// FireLatency is Acked-Fired of measured emissions that were accepted.
 	FireLatency Timing
 	// FireLag is Fired-Intended of every measured emission, however it ended.
@@ -30,18 +30,18 @@ type Account struct {
 	Misuse Misuse
 }
 
-// Shots counts what became of the shots of one phase.
-type Shots struct {
+// Scheduled counts what became of the emissions of one phase.
+type Scheduled struct {
 	// Fired = Accepted + Uncertain + Refused + Pending.
 	Fired, Accepted, Uncertain, Refused int64
-	// Pending shots were fired and not resolved yet.
+	// Pending emissions were fired and not resolved yet.
 	Pending int64
-	// Dropped shots were due while no worker was free. They are not in Fired.
+	// Dropped emissions were due while no worker was free. They are not in Fired.
 	Dropped int64
 }
 
 // Misuse counts calls that a recorder cannot make sense of. All are zero when
-// the instrument itself is sound; [Account.Check] fails when one is not.
+// the generator itself is sound; [Account.Check] fails when one is not.
 type Misuse struct {
 	// Fired: wrong run, no such source, or not the next sequence number.
 	Fired int64
@@ -145,7 +145,7 @@ type SubCounts struct {
 	// was lost silently.
 	Overclaimed int64
 	// Undecided: first copies of emissions whose firing is still pending.
-	// Zero once every shot is resolved.
+	// Zero once every emission is resolved.
 	Undecided int64
 	// GapIncidents is the number of runs of lost emissions, LongestGap the
 	// length of the longest.
@@ -281,7 +281,7 @@ type LaneInterval struct {
 	// Number is the interval's number since the start of the run's clock.
 	Number int64
 	// Fired and FiredWarmUp are the emissions of all sources of the run whose
-	// Fired lies in the interval; Dropped the measured shots that were
+	// Fired lies in the interval; Dropped the measured emissions that were
 	// intended in it and dropped.
 	Fired, FiredWarmUp, Dropped int64
 	// Delivered, Late and OutOfOrder count owed first deliveries read in the
@@ -304,7 +304,7 @@ type ExampleKind string
 // The kinds of examples.
 const (
 	ExampleLostSilent        ExampleKind = "lost"
-	ExampleLostAnnounced     ExampleKind = "lost, announced"
+	ExampleLostAnnounced     ExampleKind = "announced loss"
 	ExampleLostOrderUnknown  ExampleKind = "lost, order unknown"
 	ExampleLostUndeliverable ExampleKind = "undeliverable here"
 	ExampleLostRefused       ExampleKind = "refused by this sink"

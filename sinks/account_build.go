@@ -10,7 +10,7 @@ import (
 )
 
 // Account draws up the figures. At the end of a run it is called once, after
-// every shot is resolved and what is still to come has been waited for. It may
+// every emission is resolved and what is still to come has been waited for. It may
 // be called earlier: the figures then balance as well, with everything that is
 // still under way counted as lost; while it works, Resolved waits and
 // deliveries to the lane that is being added up wait.
@@ -18,7 +18,7 @@ func (l *Ledger) Account() Account {
 	l.resolving.Lock()
 	defer l.resolving.Unlock()
 	out := Account{Run: l.opt.Run, At: l.now(), Interval: l.opt.Recorded}
-	out.Measured, out.WarmUp = l.shots()
+	out.Measured, out.WarmUp = l.emissions()
 	var latency, lag timing
 	for i := range l.sources {
 		s := &l.sources[i]
@@ -335,7 +335,7 @@ func (c *SubCounts) plus(d *SubCounts) {
 	c.Active += d.Active
 }
 
-func (s *Shots) plus(t Shots) {
+func (s *Scheduled) plus(t Scheduled) {
 	s.Fired += t.Fired
 	s.Accepted += t.Accepted
 	s.Uncertain += t.Uncertain

@@ -19,10 +19,10 @@ func (a Account) Check() error {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	for _, s := range []struct {
 		phase string
-		Shots
+		Scheduled
 	}{{"measured", a.Measured}, {"warm-up", a.WarmUp}} {
 		if s.Fired != s.Accepted+s.Uncertain+s.Refused+s.Pending {
-			say("%s shots: %d fired, but %d accepted, %d uncertain, %d refused, %d pending", s.phase, s.Fired, s.Accepted, s.Uncertain, s.Refused, s.Pending)
+			say("%s events: %d fired, but %d accepted, %d uncertain, %d refused, %d pending", s.phase, s.Fired, s.Accepted, s.Uncertain, s.Refused, s.Pending)
 		}
 	}
 	if a.Misuse != (Misuse{}) {
@@ -64,8 +64,8 @@ func (n *LaneAccount) check() []string {
 	if n.Sums != n.SubCounts {
 		out = append(out, fmt.Sprintf("subscriptions add up to %+v, the lane has %+v", n.Sums, n.SubCounts))
 	}
-	same("latency from intended, samples", n.Latency.FromIntended.samples(), n.Delivered)
-	same("latency from sent, samples", n.Latency.FromSent.samples(), n.Delivered)
+	same("scheduled → received, samples", n.Latency.FromIntended.samples(), n.Delivered)
+	same("published → received, samples", n.Latency.FromSent.samples(), n.Delivered)
 	r := n.Ready
 	same("attempts to subscribe", r.Attempts, r.Time.samples()+r.Failed+r.Cancelled+r.Open)
 	for _, w := range []struct {

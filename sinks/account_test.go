@@ -56,8 +56,8 @@ func TestAccountReady(t *testing.T) {
 	}
 }
 
-// TestAccountShots checks the figures of the run itself.
-func TestAccountShots(t *testing.T) {
+// TestAccountEmissions checks the figures of the run itself.
+func TestAccountEmissions(t *testing.T) {
 	t.Parallel()
 	l := newTestLedger(t, LedgerOptions{})
 	script(t, l, eventmeter.Sub{}, "warm:1@1 ok:1@2 warm:2@1 fire:3@1003 ok:3@1005 fire:4@1004 uncertain:4@1099 fire:5@2005 refused:5@2006 fire:6@2007 fire:1.1@2008 ok:1.1@2018")
@@ -67,10 +67,10 @@ func TestAccountShots(t *testing.T) {
 	if err := a.Check(); err != nil {
 		t.Error(err)
 	}
-	if want := (Shots{Fired: 5, Accepted: 2, Uncertain: 1, Refused: 1, Pending: 1, Dropped: 1}); a.Measured != want {
+	if want := (Scheduled{Fired: 5, Accepted: 2, Uncertain: 1, Refused: 1, Pending: 1, Dropped: 1}); a.Measured != want {
 		t.Errorf("measured: %+v, want %+v", a.Measured, want)
 	}
-	if want := (Shots{Fired: 2, Accepted: 1, Pending: 1, Dropped: 1}); a.WarmUp != want {
+	if want := (Scheduled{Fired: 2, Accepted: 1, Pending: 1, Dropped: 1}); a.WarmUp != want {
 		t.Errorf("warm-up: %+v, want %+v", a.WarmUp, want)
 	}
 	if h := a.FireLatency.Histogram; h.TotalCount() != 2 || !about(h.Min(), 2000) || !about(h.ValueAtPercentile(100), 10_000) {
@@ -266,8 +266,8 @@ func TestLedgerMisuse(t *testing.T) {
 	if err := a.Check(); err != nil {
 		t.Error(err)
 	}
-	if a.WarmUp != (Shots{Fired: 1, Accepted: 1}) {
-		t.Errorf("shots: %+v", a.WarmUp)
+	if a.WarmUp != (Scheduled{Fired: 1, Accepted: 1}) {
+		t.Errorf("events: %+v", a.WarmUp)
 	}
 }
 
@@ -289,7 +289,7 @@ func TestAccountCheck(t *testing.T) {
 		"unexpected":   func(a *Account) { a.Lanes[0].Series[0].Unexpected++ },
 		"samples":      func(a *Account) { _ = a.Lanes[0].Series[0].FromIntended.RecordValue(1) },
 		"samples sent": func(a *Account) { _ = a.Lanes[0].Series[0].FromSent.RecordValue(1) },
-		"shots":        func(a *Account) { a.Measured.Accepted++ },
+		"scheduled":    func(a *Account) { a.Measured.Accepted++ },
 		"warm-up":      func(a *Account) { a.WarmUp.Fired++ },
 	} {
 		l := newTestLedger(t, LedgerOptions{})

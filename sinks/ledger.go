@@ -113,8 +113,8 @@ const (
 // Live is a snapshot for a display or a scrape.
 type Live struct {
 	At eventmeter.Instant
-	// Measured and WarmUp count the shots so far.
-	Measured, WarmUp Shots
+	// Measured and WarmUp count the emissions so far.
+	Measured, WarmUp Scheduled
 	Lanes            []LiveLane
 }
 

@@ -9,9 +9,9 @@ import (
 )
 
 func BenchmarkDelivered(b *testing.B) {
-	const subs, shots = 1000, 2000
+	const subs, emissions = 1000, 2000
 	l := attached(b, subs)
-	for seq := uint32(1); seq <= shots; seq++ {
+	for seq := uint32(1); seq <= emissions; seq++ {
 		shoot(l, seq)
 	}
 	d := eventmeter.Delivery{Stamp: eventmeter.Stamp{Run: testRun, Seq: 1}, Probed: true, EventID: 1, At: ms(50)}
@@ -21,11 +21,11 @@ func BenchmarkDelivered(b *testing.B) {
 			l.Delivered(d)
 			if d.Sub.Index++; d.Sub.Index == subs {
 				d.Sub.Index = 0
-				if d.Stamp.Seq++; d.Stamp.Seq > shots {
+				if d.Stamp.Seq++; d.Stamp.Seq > emissions {
 					// A new window for everybody, so that nothing is a duplicate.
 					b.StopTimer()
 					l, d.Stamp.Seq = attached(b, subs), 1
-					for seq := uint32(1); seq <= shots; seq++ {
+					for seq := uint32(1); seq <= emissions; seq++ {
 						shoot(l, seq)
 					}
 					b.StartTimer()
@@ -43,7 +43,7 @@ func BenchmarkDelivered(b *testing.B) {
 	})
 	b.Run("before resolved", func(b *testing.B) {
 		b.ReportAllocs()
-		seq := uint32(shots)
+		seq := uint32(emissions)
 		d.Sub.Index = 0
 		for b.Loop() {
 			if d.Sub.Index == 0 {

@@ -81,7 +81,7 @@ func fireAndDeliver(l *Ledger, each func(func(eventmeter.Sub)), look chan struct
 			close(fired[s])
 		})
 	}
-	// Shots are resolved while they are delivered: every tenth is uncertain.
+	// Scheduled are resolved while they are delivered: every tenth is uncertain.
 	for s := range sources {
 		wg.Go(func() {
 			<-fired[s]
@@ -131,7 +131,7 @@ func nudge(c chan<- struct{}) {
 // fired, resolved and delivered; the account must balance at any time.
 func TestLedgerConcurrentChurn(t *testing.T) {
 	t.Parallel()
-	const subs, shots = 12, 300
+	const subs, emissions = 12, 300
 	clock := eventmeter.NewClock()
 	l := newTestLedger(t, LedgerOptions{Sources: 1, DetachGrace: time.Microsecond, Lanes: []LaneSpec{{Subscriptions: subs}}})
 	l.now = clock.Now
@@ -140,7 +140,7 @@ func TestLedgerConcurrentChurn(t *testing.T) {
 	wg.Go(func() {
 		defer close(done)
 		defer close(look)
-		for seq := uint32(1); seq <= shots; seq++ {
+		for seq := uint32(1); seq <= emissions; seq++ {
 			s := eventmeter.Stamp{Run: testRun, Seq: seq}
 			at := clock.Now()
 			l.Fired(eventmeter.Emission{Stamp: s, Intended: at, Fired: at, Measured: true})

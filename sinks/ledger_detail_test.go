@@ -88,7 +88,7 @@ func TestDetailOfAnAccount(t *testing.T) {
 		}
 	}
 	if !reflect.DeepEqual(m.Traffic, n.Traffic) || live.Measured != d.Measured {
-		t.Errorf("traffic or shots differ: %+v, %+v", m.Traffic, n.Traffic)
+		t.Errorf("traffic or events differ: %+v, %+v", m.Traffic, n.Traffic)
 	}
 }
 

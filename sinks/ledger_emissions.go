@@ -19,7 +19,7 @@ const (
 // "the first copy had none" can be told from "no copy came".
 const noEventID = ^uint64(0)
 
-// emission is the ledger's record of one shot: 32 bytes, plus one event-id
+// emission is the ledger's record of one emission: 32 bytes, plus one event-id
 // hash per lane.
 type emission struct {
 	intended, fired eventmeter.Instant // written before the emission is published
@@ -60,8 +60,8 @@ type source struct {
 	watermark atomic.Uint32
 
 	mu          sync.Mutex
-	measured    Shots
-	warmUp      Shots
+	measured    Scheduled
+	warmUp      Scheduled
 	fireLatency timing
 	fireLag     timing
 	series      []firedInterval
@@ -161,24 +161,24 @@ func (s *source) resolve(seq uint32, o eventmeter.Outcome, at eventmeter.Instant
 	at = max(at, e.fired)
 	e.acked.Store(int64(at))
 	c, pos := s.chunk(seq), int((seq-1)%chunkSize)
-	shots := &s.warmUp
+	emissions := &s.warmUp
 	if e.measured {
-		shots = &s.measured
+		emissions = &s.measured
 	}
-	shots.Pending--
+	emissions.Pending--
 	switch o {
 	case eventmeter.Accepted:
-		shots.Accepted++
+		emissions.Accepted++
 		if e.measured {
 			s.fireLatency.add(at.Sub(e.fired))
 			c.owed.set(pos)
 			c.owedN.Add(1)
 		}
 	case eventmeter.Uncertain:
-		shots.Uncertain++
+		emissions.Uncertain++
 		c.failed.set(pos)
 	case eventmeter.Refused:
-		shots.Refused++
+		emissions.Refused++
 		c.failed.set(pos)
 		c.refused.set(pos)
 		c.refusedN.Add(1)

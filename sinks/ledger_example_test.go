@@ -42,7 +42,7 @@ func ExampleLedger() {
 	fmt.Println("expected:", lane.Expected)
 	fmt.Println("delivered:", lane.Delivered)
 	fmt.Println("same event again:", lane.Duplicates.SameEvent)
-	fmt.Println("lost, announced:", lane.LostAnnounced)
+	fmt.Println("announced loss:", lane.LostAnnounced)
 	fmt.Println("from intended:", time.Duration(lane.Latency.FromIntended.Histogram.Max()).Round(10*time.Microsecond))
 	fmt.Println("from sent:", time.Duration(lane.Latency.FromSent.Histogram.Max()).Round(10*time.Microsecond))
 	fmt.Println("balances:", account.Check() == nil)
@@ -50,7 +50,7 @@ func ExampleLedger() {
 	// expected: 2
 	// delivered: 1
 	// same event again: 1
-	// lost, announced: 1
+	// announced loss: 1
 	// from intended: 4ms
 	// from sent: 3ms
 	// balances: true

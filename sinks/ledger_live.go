@@ -12,7 +12,7 @@ const walkBatch = 128
 // different moments.
 func (l *Ledger) Live() Live {
 	out := Live{At: l.now()}
-	out.Measured, out.WarmUp = l.shots()
+	out.Measured, out.WarmUp = l.emissions()
 	since := int64(out.At)/int64(l.opt.Interval) - int64(openFor(l.opt.Interval))
 	for _, n := range l.lanes {
 		out.Lanes = append(out.Lanes, l.liveLane(n, since))
@@ -95,7 +95,7 @@ func (h *shard) walk(f func(*subState) int64) int64 {
 }
 
 // Outstanding counts the pairs of emission and subscription that are owed and
-// have not been delivered, over all subscriptions that are active now. A shot
+// have not been delivered, over all subscriptions that are active now. An emission
 // whose outcome is pending is owed to nobody yet; see Live.Measured.Pending.
 func (l *Ledger) Outstanding() int64 {
 	var sum int64
@@ -122,8 +122,8 @@ func (l *Ledger) OutstandingOf(lane uint16) int64 {
 	return sum
 }
 
-// shots returns the counts of shots of all sources.
-func (l *Ledger) shots() (measured, warmUp Shots) {
+// emissions returns the counts of emissions of all sources.
+func (l *Ledger) emissions() (measured, warmUp Scheduled) {
 	for i := range l.sources {
 		s := &l.sources[i]
 		s.mu.Lock()

@@ -3,7 +3,7 @@ package sinks
 import "github.com/eventmeter/eventmeter"
 
 // Emission returns what is known of one emission: when it was intended and
-// fired, whether it is measured, and its outcome so far. The number of its shot
+// fired, whether it is measured, and its outcome so far. The number of its emission
 // is not kept and is 0. It returns false for an emission that this run has not
 // fired.
 //

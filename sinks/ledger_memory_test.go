@@ -63,9 +63,9 @@ func TestDeliveredAllocatesNothing(t *testing.T) {
 // TestMemoryDoesNotGrowWithDeliveries makes a million deliveries in order.
 func TestMemoryDoesNotGrowWithDeliveries(t *testing.T) {
 	const subs = 10_000
-	shots := uint32(100)
+	emissions := uint32(100)
 	if raceEnabled {
-		shots = 10
+		emissions = 10
 	}
 	l := attached(t, subs)
 	broadcast := func(from, to uint32) {
@@ -84,12 +84,12 @@ func TestMemoryDoesNotGrowWithDeliveries(t *testing.T) {
 	}
 	broadcast(1, 2)
 	before := objects()
-	broadcast(3, 2+shots)
+	broadcast(3, 2+emissions)
 	after := objects()
 	if grown := int64(after) - int64(before); grown > 500 {
-		t.Errorf("%d heap objects more after %d deliveries", grown, subs*shots)
+		t.Errorf("%d heap objects more after %d deliveries", grown, subs*emissions)
 	}
-	if a := l.Account(); a.Check() != nil || a.Lanes[0].Delivered != subs*(int64(shots)+2) {
+	if a := l.Account(); a.Check() != nil || a.Lanes[0].Delivered != subs*(int64(emissions)+2) {
 		t.Errorf("delivered %d: %v", a.Lanes[0].Delivered, a.Check())
 	}
 }

@@ -10,11 +10,11 @@ import (
 // BenchmarkDeliveredParallel is the path of the deliveries from all processors
 // at once, each with subscriptions of its own, as pumps have them.
 func BenchmarkDeliveredParallel(b *testing.B) {
-	const subs, shots = 1024, 4000
+	const subs, emissions = 1024, 4000
 	var l *Ledger
 	renew := func() {
 		l = attached(b, subs)
-		for seq := uint32(1); seq <= shots; seq++ {
+		for seq := uint32(1); seq <= emissions; seq++ {
 			shoot(l, seq)
 		}
 	}
@@ -31,7 +31,7 @@ func BenchmarkDeliveredParallel(b *testing.B) {
 			l.Delivered(d)
 			if i++; i == own {
 				i = 0
-				d.Stamp.Seq = d.Stamp.Seq%shots + 1
+				d.Stamp.Seq = d.Stamp.Seq%emissions + 1
 			}
 		}
 	})

@@ -20,7 +20,7 @@ import (
 // The account balances (see [Account.Check]) where it has a series.
 func (l *Ledger) Snapshot(series bool) Account {
 	out := Account{Run: l.opt.Run, At: l.now(), Interval: l.opt.Recorded}
-	out.Measured, out.WarmUp = l.shots()
+	out.Measured, out.WarmUp = l.emissions()
 	latency, lag := borrowed(), borrowed()
 	for i := range l.sources {
 		s := &l.sources[i]

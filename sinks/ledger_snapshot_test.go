@@ -33,7 +33,7 @@ func TestSnapshotJudgesOpenWindows(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", mode, got, want)
 		}
 		if n.Active != 97*time.Millisecond || n.Windows != 1 || a.Measured.Fired != 6 || a.Measured.Pending != 1 {
-			t.Errorf("%s: active %v, windows %d, shots %+v", mode, n.Active, n.Windows, a.Measured)
+			t.Errorf("%s: active %v, windows %d, events %+v", mode, n.Active, n.Windows, a.Measured)
 		}
 		if err := a.Check(); err != nil {
 			t.Errorf("%s: %v", mode, err)

@@ -169,7 +169,7 @@ func TestLedgerFigures(t *testing.T) {
 			second(SubCounts{Expected: 1, LostSilent: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
 		{"out of order", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 got:2@7 got:1@8", LedgerOptions{},
 			second(SubCounts{Expected: 2, Delivered: 2, OutOfOrder: 1})},
-		{"concurrent shots have no order", up + "fire:1@3 fire:2@5 ok:1@5 ok:2@6 got:2@7 got:1@8", LedgerOptions{},
+		{"concurrent events have no order", up + "fire:1@3 fire:2@5 ok:1@5 ok:2@6 got:2@7 got:1@8", LedgerOptions{},
 			second(SubCounts{Expected: 2, Delivered: 2})},
 		{"out of order and resolved late", up + "fire:1@3 fire:2@5 got:2@7 got:1@8 ok:1@4.5 ok:2@9", LedgerOptions{},
 			second(SubCounts{Expected: 2, Delivered: 2, OutOfOrder: 1})},

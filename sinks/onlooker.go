@@ -9,8 +9,8 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// OnlookerOptions describe an [Onlooker]. Clock and Lanes must be set.
-type OnlookerOptions struct {
+// ObserverOptions describe an [Observer]. Clock and Lanes must be set.
+type ObserverOptions struct {
 	Clock *eventmeter.Clock
 	// Lanes has the number of subscriptions of each lane.
 	Lanes []int
@@ -22,23 +22,23 @@ type OnlookerOptions struct {
 	Wall func() time.Time
 }
 
-// Onlooker is a Recorder for events that nobody here has fired. It knows them
+// Observer is a Recorder for events that nobody here has fired. It knows them
 // by the target's own ids and timestamps, so it can tell copies and age, and
 // cannot tell what is missing. It is told beside a [Ledger], and counts from
 // Start until Stop.
 //
 // Unlike the Ledger's, its Delivered allocates now and then: a subscription's
 // memory grows with the events that it hears, to 24 bytes for each id kept.
-type Onlooker struct {
+type Observer struct {
 	quiet
 	wall     time.Time          // the wall clock …
 	at       eventmeter.Instant // … at this instant
 	from, to atomic.Int64
-	lanes    []onlookerLane
+	lanes    []observerLane
 }
 
-type onlookerLane struct {
-	subs []onlookerSub
+type observerLane struct {
+	subs []observerSub
 
 	mu     sync.Mutex
 	age    timing // guarded by mu, like what follows
@@ -46,7 +46,7 @@ type onlookerLane struct {
 	noTime int64
 }
 
-type onlookerSub struct {
+type observerSub struct {
 	mu        sync.Mutex
 	known     idTable
 	events    int64 // counted, whatever they were
@@ -54,8 +54,8 @@ type onlookerSub struct {
 	withoutID int64
 }
 
-// Onlooked is what one lane heard between Start and Stop.
-type Onlooked struct {
+// Observed is what one lane heard between Start and Stop.
+type Observed struct {
 	// Events = first copies + Copies + WithoutID.
 	Events int64
 	// Copies are second and later ones under an id that the same subscription
@@ -75,8 +75,8 @@ type Onlooked struct {
 	WithoutTime int64
 }
 
-// NewOnlooker returns an Onlooker that does not count yet.
-func NewOnlooker(o OnlookerOptions) (*Onlooker, error) {
+// NewObserver returns an Observer that does not count yet.
+func NewObserver(o ObserverOptions) (*Observer, error) {
 	if o.Clock == nil || len(o.Lanes) == 0 {
 		return nil, fmt.Errorf("onlooker: Clock and Lanes must be set")
 	}
@@ -86,9 +86,9 @@ func NewOnlooker(o OnlookerOptions) (*Onlooker, error) {
 	if o.Wall == nil {
 		o.Wall = time.Now
 	}
-	l := &Onlooker{wall: o.Wall(), at: o.Clock.Now(), lanes: make([]onlookerLane, len(o.Lanes))}
+	l := &Observer{wall: o.Wall(), at: o.Clock.Now(), lanes: make([]observerLane, len(o.Lanes))}
 	for i, n := range o.Lanes {
-		l.lanes[i].subs = make([]onlookerSub, n)
+		l.lanes[i].subs = make([]observerSub, n)
 		for k := range l.lanes[i].subs {
 			l.lanes[i].subs[k].known.most = o.Remember
 		}
@@ -97,18 +97,18 @@ func NewOnlooker(o OnlookerOptions) (*Onlooker, error) {
 }
 
 // Start and Stop bound what is counted: events received in [from, to).
-func (l *Onlooker) Start(from eventmeter.Instant) { l.from.Store(int64(from)) }
+func (l *Observer) Start(from eventmeter.Instant) { l.from.Store(int64(from)) }
 
 // Stop ends the counting.
-func (l *Onlooker) Stop(to eventmeter.Instant) { l.to.Store(int64(to)) }
+func (l *Observer) Stop(to eventmeter.Instant) { l.to.Store(int64(to)) }
 
-func (l *Onlooker) counts(at eventmeter.Instant) bool {
+func (l *Observer) counts(at eventmeter.Instant) bool {
 	from, to := l.from.Load(), l.to.Load()
 	return from != 0 && int64(at) >= from && (to == 0 || int64(at) < to)
 }
 
 // Delivered implements [eventmeter.Recorder].
-func (l *Onlooker) Delivered(d eventmeter.Delivery) {
+func (l *Observer) Delivered(d eventmeter.Delivery) {
 	if int(d.Sub.Lane) >= len(l.lanes) || int(d.Sub.Index) >= len(l.lanes[d.Sub.Lane].subs) {
 		return
 	}
@@ -129,7 +129,7 @@ func (l *Onlooker) Delivered(d eventmeter.Delivery) {
 }
 
 // Observed implements [eventmeter.Observer].
-func (l *Onlooker) Observed(o eventmeter.Observation) {
+func (l *Observer) Observed(o eventmeter.Observation) {
 	if int(o.Sub.Lane) >= len(l.lanes) || !l.counts(o.At) {
 		return
 	}
@@ -153,9 +153,9 @@ func (l *Onlooker) Observed(o eventmeter.Observation) {
 }
 
 // Lane returns what a lane heard so far.
-func (l *Onlooker) Lane(i int) Onlooked {
+func (l *Observer) Lane(i int) Observed {
 	lane := &l.lanes[i]
-	var out Onlooked
+	var out Observed
 	for k := range lane.subs {
 		s := &lane.subs[k]
 		s.mu.Lock()

@@ -9,14 +9,14 @@ import (
 )
 
 var (
-	_ eventmeter.Recorder = (*Onlooker)(nil)
-	_ eventmeter.Observer = (*Onlooker)(nil)
+	_ eventmeter.Recorder = (*Observer)(nil)
+	_ eventmeter.Observer = (*Observer)(nil)
 )
 
-func TestOnlooker(t *testing.T) {
+func TestObserver(t *testing.T) {
 	clock := eventmeter.NewClock()
 	wall := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	l, err := NewOnlooker(OnlookerOptions{Clock: clock, Lanes: []int{3, 1}, Remember: 2, Wall: func() time.Time { return wall }})
+	l, err := NewObserver(ObserverOptions{Clock: clock, Lanes: []int{3, 1}, Remember: 2, Wall: func() time.Time { return wall }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestOnlooker(t *testing.T) {
 	got := l.Lane(0)
 	age := got.Age
 	got.Age = Timing{}
-	if want := (Onlooked{Events: 7, Copies: 2, WithoutID: 1, Least: 0, Most: 4, Ahead: 1, WithoutTime: 2}); got != want {
+	if want := (Observed{Events: 7, Copies: 2, WithoutID: 1, Least: 0, Most: 4, Ahead: 1, WithoutTime: 2}); got != want {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
 	if age.Histogram.TotalCount() != 3 || age.Below != 1 || age.Above != 0 || !near(age.Histogram.Max(), 1e9) || !near(age.Histogram.ValueAtQuantile(50), 5e8) {
@@ -60,7 +60,7 @@ func TestOnlooker(t *testing.T) {
 	if other := l.Lane(1); other.Events != 0 || other.Age.Histogram.TotalCount() != 0 {
 		t.Errorf("%+v", other)
 	}
-	if _, err := NewOnlooker(OnlookerOptions{Clock: clock}); err == nil {
+	if _, err := NewObserver(ObserverOptions{Clock: clock}); err == nil {
 		t.Error("no lanes")
 	}
 }
@@ -94,8 +94,8 @@ func TestIDTable(t *testing.T) {
 	}
 }
 
-func BenchmarkOnlooker(b *testing.B) {
-	l, err := NewOnlooker(OnlookerOptions{Clock: eventmeter.NewClock(), Lanes: []int{1}})
+func BenchmarkObserver(b *testing.B) {
+	l, err := NewObserver(ObserverOptions{Clock: eventmeter.NewClock(), Lanes: []int{1}})
 	if err != nil {
 		b.Fatal(err)
 	}

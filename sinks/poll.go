@@ -27,9 +27,9 @@ type PollAnswer struct {
 
 // PollLoop asks again and again. It must not be used by two goroutines at once.
 type PollLoop struct {
-	// Floor is the least wait after an answer without More.
-	Floor   time.Duration
-	Backoff Backoff
+	// Baseline is the least wait after an answer without More.
+	MinInterval time.Duration
+	Backoff     Backoff
 	// Rand, if not nil, spreads the second poll over one more wait, so that
 	// subscriptions opened together do not poll together.
 	Rand *rand.Rand
@@ -82,10 +82,10 @@ func (l *PollLoop) Wait(a PollAnswer) time.Duration {
 		if l.Stuck != nil {
 			l.Stuck(reason)
 		}
-		return max(l.Floor, a.Next, time.Second)
+		return max(l.MinInterval, a.Next, time.Second)
 	}
 	l.stuck, l.barren = 0, 0
-	wait := max(l.Floor, a.Next)
+	wait := max(l.MinInterval, a.Next)
 	if !l.spread {
 		l.spread = true
 		if l.Rand != nil {

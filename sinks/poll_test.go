@@ -10,7 +10,7 @@ import (
 
 func TestPollWaits(t *testing.T) {
 	const floor = time.Second
-	l := &PollLoop{Floor: floor, Backoff: Backoff{Min: time.Millisecond, Max: time.Millisecond}}
+	l := &PollLoop{MinInterval: floor, Backoff: Backoff{Min: time.Millisecond, Max: time.Millisecond}}
 	stuck := 0
 	l.Stuck = func(string) { stuck++ }
 	for i, c := range []struct {
@@ -72,7 +72,7 @@ func TestPollFollowsAMovingCursor(t *testing.T) {
 
 func TestPollLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &PollLoop{Floor: time.Second, Rand: rand.New(rand.NewPCG(1, 1))}
+		l := &PollLoop{MinInterval: time.Second, Rand: rand.New(rand.NewPCG(1, 1))}
 		start := time.Now()
 		var polls []time.Duration
 		l.Run(t.Context(), PollAnswer{}, func(context.Context) PollAnswer {

@@ -10,7 +10,7 @@ import (
 
 const (
 	// closeTimeout bounds the ending of a group's subscriptions, and after
-	// that the wait for shots which are not answered yet.
+	// that the wait for emissions which are not answered yet.
 	closeTimeout = 10 * time.Second
 	// patience is the least and the most wait between two looks at the books.
 	patienceLeast, patienceMost = 5 * time.Millisecond, 200 * time.Millisecond
@@ -101,7 +101,7 @@ func (g *group) account() totals {
 func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 	end := time.NewTimer(limit)
 	defer end.Stop()
-	answered := g.hub.shots[g.book.topic].resolved()
+	answered := g.hub.emissions[g.book.topic].resolved()
 	phased, _ := g.driver.(driver.Phased)
 	behind := newBehind(g)
 	for wait := patienceLeast; ; wait = min(2*wait, patienceMost) {
@@ -220,10 +220,10 @@ func (g *group) finish(ctx context.Context, settle time.Duration) {
 	<-g.done
 }
 
-// answered waits for the shots that are under way: until they are answered it
+// answered waits for the emissions that are under way: until they are answered it
 // is not known what was owed.
 func (g *group) answered(ctx context.Context) {
-	for done := g.hub.shots[g.book.topic].resolved(); !done() && ctx.Err() == nil; {
+	for done := g.hub.emissions[g.book.topic].resolved(); !done() && ctx.Err() == nil; {
 		select {
 		case <-time.After(patienceLeast):
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ func TestHandlers(t *testing.T) {
 	for n, c := range []struct{ method, options, message string }{
 		{"stream", "streams: 2", "undefined"},
 		{"stream", "streams: 2, payload: true", "params"},
-		{"poll", "subscriptions: 2, floor: 0, payload: true", "data"},
+		{"poll", "subscriptions: 2, minInterval: 0, payload: true", "data"},
 		{"subscribe", "subscriptions: 2, payload: true", "data"},
 	} {
 		t.Run(c.method+c.message, func(t *testing.T) {

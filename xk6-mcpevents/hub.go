@@ -22,7 +22,7 @@ const (
 	// bookSize is how many subscriptions the first book of a kind has room
 	// for, at least. Each further one has twice as many, up to maxBookSize.
 	bookSize, maxBookSize = 64, 8192
-	// topicShift puts a shot's topic above its number.
+	// topicShift puts an emission's topic above its number.
 	topicShift = 48
 )
 
@@ -48,16 +48,16 @@ type hub struct {
 	gauges sync.Map // tagged -> *gauge
 	warned sync.Map // upstreams that somebody was warned of, by address
 
-	mu     sync.RWMutex  // for writing when a book is begun
-	all    *sinks.Ledger // of every topic's emissions, without subscriptions; nil until it is needed
-	books  [maxTopics][]*book
-	topics map[string]uint16
-	fired  [maxTopics]atomic.Uint32
-	places int // in all books
-	shots  [maxTopics]underWay
+	mu        sync.RWMutex  // for writing when a book is begun
+	all       *sinks.Ledger // of every topic's emissions, without subscriptions; nil until it is needed
+	books     [maxTopics][]*book
+	topics    map[string]uint16
+	fired     [maxTopics]atomic.Uint32
+	places    int // in all books
+	emissions [maxTopics]underWay
 }
 
-// underWay is the shots of a topic that are not resolved.
+// underWay is the emissions of a topic that are not resolved.
 type underWay struct {
 	mu  sync.Mutex
 	seq map[uint32]struct{}
@@ -78,7 +78,7 @@ func (u *underWay) end(seq uint32) {
 	delete(u.seq, seq)
 }
 
-// resolved returns a function that tells whether all shots that are under way
+// resolved returns a function that tells whether all emissions that are under way
 // now are resolved. What is fired later does not matter, so that it becomes
 // true also while somebody fires all the time.
 func (u *underWay) resolved() func() bool {
@@ -249,7 +249,7 @@ func (h *hub) ready() error {
 func (h *hub) Fired(e eventmeter.Emission) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	h.shots[e.Source].begin(e.Seq)
+	h.emissions[e.Source].begin(e.Seq)
 	h.fired[e.Source].Store(e.Seq)
 	h.all.Fired(e)
 	for _, b := range h.books[e.Source] {
@@ -267,7 +267,7 @@ func (h *hub) Resolved(s eventmeter.Stamp, o eventmeter.Outcome, at eventmeter.I
 	for _, b := range h.books[s.Source] {
 		b.ledger.Resolved(b.local(s), o, at)
 	}
-	h.shots[s.Source].end(s.Seq)
+	h.emissions[s.Source].end(s.Seq)
 }
 
 // Dropped implements eventmeter.Recorder: fire() says how many there were.

@@ -80,7 +80,7 @@ export interface StreamOptions extends EventOptions {
 export interface PollOptions extends EventOptions {
   system?: "events";
   /** Least wait between two polls, whatever the server says; 0 = none. Default 1s. */
-  floor?: Duration;
+  minInterval?: Duration;
   /** Long-poll time that is asked for. Default: the server answers at once. */
   longPoll?: Duration;
   /** Most events of one answer, 1 to 1,000,000. Default: the server's own. */
@@ -242,7 +242,7 @@ export interface Totals {
   replayed: number;
   /** Events that no Upstream of this process fired. */
   unprobed: number;
-  /** Deliveries whose shot is not answered yet. */
+  /** Deliveries whose event is not answered yet. */
   undecided: number;
   refreshRequests: number;
   refreshBytes: number;
@@ -282,7 +282,7 @@ export interface Figures {
 export interface EventInfo {
   /** Number of the subscription, from 0. */
   subscription: number;
-  /** Number of the shot at its Upstream's topic, from 1; 0 of an event that no Upstream fired. */
+  /** Number of the event at its Upstream's topic, from 1; 0 of an event that no Upstream fired. */
   seq: number;
   /** Milliseconds since it should have been fired. */
   latency: number;
@@ -371,9 +371,9 @@ export interface UpstreamOptions {
   feed?: string;
   /** JSON that is sent, with {probe} in a text, and {seq} if wanted. Default {"text": "{probe}"}. */
   data?: JSONObject;
-  /** Bounds one shot. Default 5s. Not with feed. */
+  /** Bounds one event. Default 5s. Not with feed. */
   timeout?: Duration;
-  /** Most shots under way at once, 1 to 10,000. Default 64. */
+  /** Most events under way at once, 1 to 10,000. Default 64. */
   workers?: number;
 }
 
@@ -396,7 +396,7 @@ export interface Fired {
 /** What makes events happen. */
 export class Upstream {
   constructor(options: UpstreamOptions);
-  /** Fires, and resolves when each shot is answered. A number is the count. Why events were refused is said once, in the log. */
+  /** Fires, and resolves when each event is answered. A number is the count. Why events were refused is said once, in the log. */
   fire(options?: number | FireOptions): Promise<Fired>;
 }
 

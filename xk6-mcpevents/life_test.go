@@ -33,7 +33,7 @@ func TestBrokenOff(t *testing.T) {
 		"throwing":  "throw new Error('broken');",
 		"forgetful": "sub.received({timeout: 1}).then(stop);",
 	} {
-		for method, more := range map[string]string{"stream": "", "poll": ", floor: 0", "subscribe": ""} {
+		for method, more := range map[string]string{"stream": "", "poll": ", minInterval: 0", "subscribe": ""} {
 			t.Run(name+"/"+method, func(t *testing.T) {
 				root := New()
 				s := newStage(t, root)

@@ -61,7 +61,7 @@ func TestWays(t *testing.T) {
 	}{
 		{"stream('chat.message', {arguments: {channel: topic}, topic, streams: 3})", "", 3, "push", "events"},
 		{"stream('chat.message', {arguments: {channel: topic}, topic, subscriptions: 2, http: 'h2c'})", "", 2, "push", "events"},
-		{"poll('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3, floor: 0})", "", 3, "poll", "events"},
+		{"poll('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3, minInterval: 0})", "", 3, "poll", "events"},
 		{"poll('chat.message', {arguments: {channel: topic}, topic, subscriptions: 2, longPoll: '300ms', maxEvents: 3})", "", 2, "poll", "events"},
 		{"subscribe('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3})", "", 3, "webhook", "events"},
 		{"subscribe('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3, sink: new WebhookSink()})", "", 3, "webhook", "events"},

@@ -124,7 +124,7 @@ func TestDataCounts(t *testing.T) {
 				const client = new Client(%q, {token: 'k6', era: %q});
 				const up = new Upstream({event: 'chat.message', admin: %q, data: {channel: 'data', text: '{probe}'}});
 				const tool = new Upstream({event: 'chat.message', client, tool: 'post_message', data: {channel: 'data', text: '{probe}'}});
-				const sub = await client.poll('chat.message', {arguments: {channel: 'data'}, subscriptions: 5, floor: 0, settle: '20s'});
+				const sub = await client.poll('chat.message', {arguments: {channel: 'data'}, subscriptions: 5, minInterval: 0, settle: '20s'});
 				await up.fire({count: 20, rate: 200});
 				await tool.fire(3);
 				await client.list('tools');

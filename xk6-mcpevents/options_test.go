@@ -27,7 +27,7 @@ func TestBadScripts(t *testing.T) {
 		{"new Client(TARGET, {revision: 'x'})", `revision "x" is not known`},
 		{"client.stream()", "stream: name the event type"},
 		{"client.stream('e', {streams: 1, subscriptions: 2})", "given twice"},
-		{"client.stream('e', {floor: '1s'})", "stream: options: floor belongs to poll()"},
+		{"client.stream('e', {minInterval: '1s'})", "stream: options: minInterval belongs to poll()"},
 		{"client.poll('e', {streams: 1})", "poll: options: streams belongs to stream()"},
 		{"client.poll('e', {heartbeat: '1s'})", "heartbeat belongs to stream()"},
 		{"client.poll('e', {system: 'smithery'})", `poll() has no system "smithery": use events`},

@@ -69,7 +69,7 @@ export const options = {
 };
 const sink = new WebhookSink();
 const ways = [
-	(c, o) => c.stream('chat.message', o), (c, o) => c.poll('chat.message', Object.assign({ floor: 0 }, o)),
+	(c, o) => c.stream('chat.message', o), (c, o) => c.poll('chat.message', Object.assign({ minInterval: 0 }, o)),
 	(c, o) => c.subscribe('chat.message', Object.assign({ sink }, o)),
 ];
 const tell = (name, sums) => console.log('SUMS ' + JSON.stringify(sums));

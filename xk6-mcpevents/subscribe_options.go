@@ -42,9 +42,9 @@ type eventOptions struct {
 	PerSession int       `json:"perSession"`
 	Redelivery *bool     `json:"redelivery"`
 	// Of poll.
-	Floor     *duration `json:"floor"`
-	LongPoll  *duration `json:"longPoll"`
-	MaxEvents int       `json:"maxEvents"`
+	MinInterval *duration `json:"minInterval"`
+	LongPoll    *duration `json:"longPoll"`
+	MaxEvents   int       `json:"maxEvents"`
 	// Of subscribe.
 	Sink         json.RawMessage `json:"sink"`
 	TTL          *duration       `json:"ttl"`
@@ -108,7 +108,7 @@ var onlyOf = map[string][]string{
 	"system":    {"stream", "poll", "subscribe"}, "maxAge": {"stream", "poll", "subscribe"}, "payload": {"stream", "poll", "subscribe"},
 	"listen":  {"stream", "poll", "subscribe"},
 	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutFor": {"stream"}, "perSession": {"stream"}, "redelivery": {"stream"},
-	"floor": {"poll"}, "longPoll": {"poll"}, "maxEvents": {"poll"},
+	"minInterval": {"poll"}, "longPoll": {"poll"}, "maxEvents": {"poll"},
 	"sink": {"subscribe"}, "ttl": {"subscribe"}, "refreshAt": {"subscribe"}, "rotateEvery": {"subscribe"}, "refuse": {"subscribe"},
 	"ackDelay": {"subscribe"}, "secret": {"subscribe"}, "early": {"subscribe"}, "argumentsKey": {"subscribe"}, "clientID": {"subscribe"},
 	"clients": {"watchLists"}, "uri": {"watchLists"}, "use": {"watchLists"}, "cache": {"watchLists"}, "notifications": {"watchLists"},
@@ -268,8 +268,8 @@ func (o *subscribeOptions) driver(w way) driver.Options {
 	}
 	d.Push.Heartbeat = o.Heartbeat.or(0)
 	d.Poll.Timeout, d.Poll.MaxEvents = o.LongPoll.or(0), o.MaxEvents
-	if d.Poll.Floor = o.Floor.or(0); o.Floor != nil && d.Poll.Floor == 0 {
-		d.Poll.Floor = -1 // 0 would be the default
+	if d.Poll.MinInterval = o.MinInterval.or(0); o.MinInterval != nil && d.Poll.MinInterval == 0 {
+		d.Poll.MinInterval = -1 // 0 would be the default
 	}
 	d.Webhook = driver.WebhookOptions{
 		TTL: o.TTL.or(0), RefreshAt: o.RefreshAt, RotateEvery: o.RotateEvery, Refuse: o.Refuse, AckDelay: o.AckDelay.or(0),

@@ -137,7 +137,7 @@ type fireOptions struct {
 
 // fired is what it resolves with.
 type fired struct {
-	Fired     uint64 `js:"fired" json:"fired"`
+	Fired     uint64 `js:"fired" json:"published"`
 	Accepted  uint64 `js:"accepted" json:"accepted"`
 	Uncertain uint64 `js:"uncertain" json:"uncertain"`
 	Refused   uint64 `js:"refused" json:"refused"`
@@ -145,7 +145,7 @@ type fired struct {
 }
 
 // Fire fires events and resolves when each is answered. Without a rate they
-// are fired one after the other; with one, in an open loop: shots for which
+// are fired one after the other; with one, in an open loop: emissions for which
 // nobody is free in time are dropped and counted, never fired late.
 func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 	if s.m.vu.State() == nil {
@@ -226,11 +226,11 @@ func (s *source) row(ctx context.Context, count int) loadgen.Stats {
 		if ctx.Err() != nil {
 			break
 		}
-		shot := s.m.hub.stamper.Stamp(uint64(s.topic)<<topicShift, clock.Now(), true)
+		emission := s.m.hub.stamper.Stamp(uint64(s.topic)<<topicShift, clock.Now(), true)
 		// What has left is answered for, also when the iteration is broken off.
-		outcome := s.up.Fire(context.WithoutCancel(ctx), shot)
-		s.m.hub.Resolved(shot.Stamp, outcome, clock.Now())
-		out.Shots++
+		outcome := s.up.Fire(context.WithoutCancel(ctx), emission)
+		s.m.hub.Resolved(emission.Stamp, outcome, clock.Now())
+		out.Scheduled++
 		out.Fired++
 		switch outcome {
 		case eventmeter.Accepted:

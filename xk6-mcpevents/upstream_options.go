@@ -30,7 +30,7 @@ type upstreamOptions struct {
 	client *client
 }
 
-// probeMark is where a payload gets the probe id, seqMark the shot's number.
+// probeMark is where a payload gets the probe id, seqMark the emission's number.
 var probeMark, seqMark = []byte("{probe}"), []byte("{seq}")
 
 // readUpstream reads and checks the options, and sets the defaults.
@@ -72,7 +72,7 @@ func readUpstream(v sobek.Value) (*upstreamOptions, error) {
 	return o, nil
 }
 
-// fill puts the probe id and the shot's number into a text.
+// fill puts the probe id and the emission's number into a text.
 func fill(text []byte, seq uint32, probe string) []byte {
 	text = bytes.ReplaceAll(text, probeMark, []byte(probe))
 	return bytes.ReplaceAll(text, seqMark, strconv.AppendUint(nil, uint64(seq), 10))
@@ -83,7 +83,7 @@ func (o *upstreamOptions) payload(dst []byte, _ int, seq uint32, probe string) [
 	return append(dst, fill(o.Data, seq, probe)...)
 }
 
-// request makes the request of one shot.
+// request makes the request of one emission.
 func (o *upstreamOptions) request(_ int, seq uint32, probe string) (string, http.Header, []byte) {
 	h := http.Header{"Content-Type": {"application/json"}}
 	for k, v := range o.Headers {

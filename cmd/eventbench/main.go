@@ -1,4 +1,4 @@
-// Command eventbench measures what eventmeter itself costs, beside its floors and
+// Command eventbench measures what eventmeter itself costs, beside its baselines and
 // its peers. See docs/benchmarks.md.
 package main
 

@@ -24,7 +24,7 @@ import (
 const smallProfile = `name: small
 lanes:
   - {name: push, mode: push, subscriptions: 2, event: tick}
-  - {name: poll, mode: poll, subscriptions: 2, event: tick, poll: {floor: 50ms}}
+  - {name: poll, mode: poll, subscriptions: 2, event: tick, poll: {minInterval: 50ms}}
 upstream: {sources: 2, payload: {text: "{{.Probe}}"}}
 schedule: {rate: 20/s}
 phases: {ready: 10s, warmup: 0, measure: 1s, drain: 1s, late: 1s}
@@ -343,7 +343,7 @@ var badArchives = []badArchive{
 	{"a profile without lanes", all(set("shard-0/result.json", "{}", "profile"), set("shard-1/result.json", "{}", "profile")), mergeIt(), "lanes: there is a lane push that the profile of"},
 	{"a result below zero", set("result.json", "-1", "lanes", 0, "late"), reportIt("text"), "lanes[0].late: -1 is no count"},
 	{"a result that overflows", all(set("result.json", "9223372036854775807", "lanes", 0, "delivered"), set("result.json", "9223372036854775807", "lanes", 0, "expected")), reportIt("text"), "lanes[0].expected: 9223372036854775807 is no count"},
-	{"a share of 1e308", set("result.json", "1e308", "instrument", "droppedShots"), reportIt("text"), "instrument.droppedShots: 1e+308 is no figure"},
+	{"a share of 1e308", set("result.json", "1e308", "generator", "droppedEvents"), reportIt("text"), "generator.droppedEvents: 1e+308 is no figure"},
 	{"an end before the begin", set("result.json", `"2001-01-01T00:00:00Z"`, "finished"), reportIt("text"), "finished: 2001-01-01T00:00:00Z is before it started"},
 	{"a log that disagrees", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") }, reportIt("text"), "push.hlog: lane push: the histograms tagged intended give"},
 	{"a log of another lane", func(t *testing.T, dir string) {

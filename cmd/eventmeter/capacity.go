@@ -35,11 +35,11 @@ func newCapacityCommand(io streams) *cobra.Command {
 	var from, to float64
 	c := &cobra.Command{
 		Use:   "capacity",
-		Short: "Find the largest load that meets a service level",
+		Short: "Find the largest load that meets a SLO",
 		Long: `Capacity raises the load of a profile along an axis (events per second,
-subscriptions, or the size of a burst) until the service level breaks, narrows
-that down by bisection, and repeats the two loads beside the knee until their
-verdicts are confirmed. It prints the knee with its interval, the whole curve, a
+subscriptions, or the size of a burst) until the SLO breaks, narrows
+that down by bisection, and repeats the two loads beside the maximum load until their
+verdicts are confirmed. It prints the maximum load with its interval, the whole curve, a
 fit of the Universal Scalability Law with what it is worth, and what an idle
 subscription and a delivered event cost the target in each delivery mode.
 
@@ -132,7 +132,7 @@ func sloOverride(text string) (string, error) {
 	default:
 		return "", bad
 	}
-	return "capacity.level." + figure + "=" + value, nil
+	return "capacity.slo." + figure + "=" + value, nil
 }
 
 // findCapacity is the capacity command.
@@ -236,8 +236,8 @@ func capacityVerdict(c *results.Capacity, runErr error) error {
 	case "found":
 		return nil
 	case "none":
-		return fmt.Errorf("no load met the service level: %w", errThreshold)
-	case "instrument":
+		return fmt.Errorf("no load met the SLO: %w", errThreshold)
+	case "generator":
 		return fmt.Errorf("no limit of the target was found: %w", errBottleneck)
 	}
 	return errors.New(c.Stopped)

@@ -24,7 +24,7 @@ lanes: [{name: push, mode: push, subscriptions: 10, event: tick}]
 upstream: {payload: {probe: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 10/s}
 phases: {warmup: 500ms, drain: 5s}
-capacity: {axis: rate, from: 28.6, to: 31.4, level: {p99: 80ms}, step: 1500ms, precision: 0.06, idle: 500ms}
+capacity: {axis: rate, from: 28.6, to: 31.4, slo: {p99: 80ms}, step: 1500ms, precision: 0.06, idle: 500ms}
 `
 
 func knownProfile(t *testing.T) string {
@@ -38,8 +38,8 @@ func knownProfile(t *testing.T) string {
 
 // TestCapacityOfAKnownTarget runs the real thing. However busy the machine is,
 // the target cannot deliver more than its tokens, so the upper end of the range
-// cannot pass: its queue alone takes longer than the level allows. That it is not less than 5 % below is said only of a search in which the
-// instrument was not the limit: on a busy machine the search says that it was.
+// cannot pass: its queue alone takes longer than the SLO allows. That it is not less than 5 % below is said only of a search in which the
+// generator was not the limit: on a busy machine the search says that it was.
 func TestCapacityOfAKnownTarget(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	metrics := promtest.RemoteWrite(t)
@@ -49,18 +49,18 @@ func TestCapacityOfAKnownTarget(t *testing.T) {
 		t.Fatalf("exit code %d: %v\n%s\n%s", code, err, stdout, stderr)
 	}
 	pushed{metrics.Last(t), map[string]string{"job": "eventmeter"}}.agreeCapacity(t, c)
-	if c.Knee.Load >= 31.4 {
-		t.Errorf("a load of %v passed, which needs more tokens than there are\n%s", c.Knee.Load, stdout)
+	if c.Maximum.Load >= 31.4 {
+		t.Errorf("a load of %v passed, which needs more tokens than there are\n%s", c.Maximum.Load, stdout)
 	}
 	switch {
 	case code == 0 && c.Outcome == "found":
-		if off := math.Abs(c.Knee.Load-30) / 30; off > 0.05 {
-			t.Errorf("the capacity of 30 was found as %v, off by %.1f %%\n%s", c.Knee.Load, 100*off, stdout)
+		if off := math.Abs(c.Maximum.Load-30) / 30; off > 0.05 {
+			t.Errorf("the capacity of 30 was found as %v, off by %.1f %%\n%s", c.Maximum.Load, 100*off, stdout)
 		}
-		if c.Knee.FanOut != 10 || c.Knee.Passed < 2 || c.Knee.AboveFailed < 2 || len(c.Knee.Limits) == 0 {
-			t.Errorf("knee %+v", c.Knee)
+		if c.Maximum.FanOut != 10 || c.Maximum.Passed < 2 || c.Maximum.AboveFailed < 2 || len(c.Maximum.Limits) == 0 {
+			t.Errorf("maximum load %+v", c.Maximum)
 		}
-	case code == exitBottleneck && c.Outcome == "instrument":
+	case code == exitBottleneck && c.Outcome == "generator":
 		t.Logf("this machine is too busy to find a capacity on: %s", c.Stopped)
 	case code == exitThreshold && c.Outcome == "none":
 		t.Errorf("not even 28.6 of 30 passed:\n%s", stdout)
@@ -88,7 +88,7 @@ lanes: [{name: push, mode: push, subscriptions: 10, event: tick}]
 upstream: {payload: {probe: "{{.Probe}}"}}
 schedule: {kind: burst, burst: 4, every: 250ms}
 phases: {warmup: 250ms, drain: 5s}
-capacity: {axis: burst, from: 4, to: 5, level: {p99: 90ms}, step: 1s, confirm: 1, idle: 0s}
+capacity: {axis: burst, from: 4, to: 5, slo: {p99: 90ms}, step: 1s, confirm: 1, idle: 0s}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -98,13 +98,13 @@ capacity: {axis: burst, from: 4, to: 5, level: {p99: 90ms}, step: 1s, confirm: 1
 	if err != nil {
 		t.Fatalf("exit code %d: %v\n%s\n%s", code, err, stdout, stderr)
 	}
-	if c.Axis != "burst" || c.Knee.Load > 4 {
-		t.Errorf("axis %s: a burst of %v passed, for which there are no tokens\n%s", c.Axis, c.Knee.Load, stdout)
+	if c.Axis != "burst" || c.Maximum.Load > 4 {
+		t.Errorf("axis %s: a burst of %v passed, for which there are no tokens\n%s", c.Axis, c.Maximum.Load, stdout)
 	}
 	switch code {
 	case 0:
-		if c.Outcome != "found" || c.Knee.Load != 4 || c.Knee.Above != 5 || c.Knee.FanOut != 10 {
-			t.Errorf("outcome %s, knee %+v", c.Outcome, c.Knee)
+		if c.Outcome != "found" || c.Maximum.Load != 4 || c.Maximum.Above != 5 || c.Maximum.FanOut != 10 {
+			t.Errorf("outcome %s, maximum load %+v", c.Outcome, c.Maximum)
 		}
 	case exitBottleneck, exitThreshold: // not even 4 on a machine that has other things to do
 		t.Logf("outcome %s: %s", c.Outcome, c.Stopped)
@@ -187,8 +187,8 @@ func TestCapacityInterrupted(t *testing.T) {
 
 func TestCapacityFlags(t *testing.T) {
 	for text, want := range map[string]string{
-		"p99<250ms": "capacity.level.p99=250ms", "p999 < 1s": "capacity.level.p999=1s", "p50<=10ms": "capacity.level.p50=10ms",
-		"loss<=0.1%": "capacity.level.loss=0.001", "backlog<0.02": "capacity.level.backlog=0.02",
+		"p99<250ms": "capacity.slo.p99=250ms", "p999 < 1s": "capacity.slo.p999=1s", "p50<=10ms": "capacity.slo.p50=10ms",
+		"loss<=0.1%": "capacity.slo.loss=0.001", "backlog<0.02": "capacity.slo.backlog=0.02",
 		"p98<1s": "", "p99>1s": "", "p99<fast": "", "loss<x": "", "p99<": "",
 	} {
 		got, err := sloOverride(text)
@@ -206,7 +206,7 @@ func TestCapacityFlags(t *testing.T) {
 			t.Errorf("%v: exit code %d, %v", args, exitCode(err), err)
 		}
 	}
-	for outcome, want := range map[string]int{"found": exitOK, "none": exitThreshold, "bound": exitFailure, "instrument": exitBottleneck, "exhausted": exitFailure} {
+	for outcome, want := range map[string]int{"found": exitOK, "none": exitThreshold, "bound": exitFailure, "generator": exitBottleneck, "exhausted": exitFailure} {
 		if got := exitCode(capacityVerdict(&results.Capacity{Outcome: outcome, Stopped: "it was"}, nil)); got != want {
 			t.Errorf("%s: exit code %d, want %d", outcome, got, want)
 		}

@@ -106,11 +106,11 @@ func TestDoctor(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &h); err != nil {
 		t.Fatal(err)
 	}
-	if h.Host.CPUs == 0 || h.OwnDelay.Count == 0 || len(h.Floor.Lanes) != 3 || h.Floor.Lanes[0].Latency.FromSent.P50 <= 0 {
+	if h.Host.CPUs == 0 || h.ReadDelay.Count == 0 || len(h.Baseline.Lanes) != 3 || h.Baseline.Lanes[0].Latency.FromSent.P50 <= 0 {
 		t.Errorf("%+v", h)
 	}
-	if (code == exitBottleneck) != h.Floor.Instrument.Bottleneck {
-		t.Errorf("exit code %d and verdict %v", code, h.Floor.Instrument.Reasons)
+	if (code == exitBottleneck) != h.Baseline.Generator.Bottleneck {
+		t.Errorf("exit code %d and verdict %v", code, h.Baseline.Generator.Reasons)
 	}
 }
 
@@ -133,10 +133,10 @@ func TestBurntCoreFlipsTheVerdict(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
-	if r.Instrument.Others == 0 && runtime.GOOS != "linux" {
+	if r.Generator.Others == 0 && runtime.GOOS != "linux" {
 		t.Skip("this system does not tell the CPU time of the whole machine")
 	}
-	if code != exitBottleneck || !slices.ContainsFunc(r.Instrument.Reasons, func(s string) bool { return strings.Contains(s, "other processes used") }) {
-		t.Errorf("exit code %d with others at %.2f CPUs: %v", code, r.Instrument.Others, r.Instrument.Reasons)
+	if code != exitBottleneck || !slices.ContainsFunc(r.Generator.Reasons, func(s string) bool { return strings.Contains(s, "other processes used") }) {
+		t.Errorf("exit code %d with others at %.2f CPUs: %v", code, r.Generator.Others, r.Generator.Reasons)
 	}
 }

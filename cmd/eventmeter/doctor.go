@@ -34,7 +34,7 @@ processors. It exits with 4 when figures measured here could not be trusted.`,
 
 // doctor is the doctor command.
 func doctor(ctx context.Context, asJSON bool, io streams) error {
-	p, err := profiles.Load("floor", nil)
+	p, err := profiles.Load("baseline", nil)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func doctor(ctx context.Context, asJSON bool, io streams) error {
 	} else {
 		err = prescribe(io.out, h)
 	}
-	if err == nil && h.Floor.Instrument.Bottleneck {
+	if err == nil && h.Baseline.Generator.Bottleneck {
 		err = errUnfit
 	}
 	return err
@@ -70,19 +70,19 @@ func prescribe(w io.Writer, h *bench.Health) error {
 	if h.Ports > 0 {
 		fmt.Fprintf(tw, "ports\t%d connections from one address to another; more need further addresses\n", h.Ports)
 	}
-	fmt.Fprintf(tw, "own delay\tp50 %s, p99 %s from written to read, idle\n", ns(h.OwnDelay.P50), ns(h.OwnDelay.P99))
-	in := h.Floor.Instrument
+	fmt.Fprintf(tw, "read delay\tp50 %s, p99 %s from written to read, idle\n", ns(h.ReadDelay.P50), ns(h.ReadDelay.P99))
+	in := h.Baseline.Generator
 	fmt.Fprintf(tw, "timers\t%s late at p99\n", ns(in.TimerLag.P99))
 	fmt.Fprintf(tw, "others\t%.2f of %d CPUs used by other processes\n", in.Others, host.CPUs)
-	for _, l := range h.Floor.Lanes {
+	for _, l := range h.Baseline.Lanes {
 		q := l.Latency.FromSent
-		fmt.Fprintf(tw, "floor, %s\tp50 %s, p99 %s from sent, on the embedded target\n", l.Name, ns(q.P50), ns(q.P99))
+		fmt.Fprintf(tw, "baseline, %s\tp50 %s, p99 %s from sent, on the embedded target\n", l.Name, ns(q.P50), ns(q.P99))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	if !in.Bottleneck {
-		_, err := fmt.Fprintln(w, "\nThis machine can measure. Latencies below the floor say nothing about a target.")
+		_, err := fmt.Fprintln(w, "\nThis machine can measure. Latencies below the baseline say nothing about a target.")
 		return err
 	}
 	errs := []error{}

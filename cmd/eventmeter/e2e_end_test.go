@@ -53,7 +53,7 @@ func TestKilledTargetLeavesAPartialResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Partial || !strings.Contains(r.Reason, "every shot of the last") || r.Lanes[0].Delivered == 0 {
+	if !r.Partial || !strings.Contains(r.Reason, "every event of the last") || r.Lanes[0].Delivered == 0 {
 		t.Errorf("partial %v (%s), delivered %d", r.Partial, r.Reason, r.Lanes[0].Delivered)
 	}
 }

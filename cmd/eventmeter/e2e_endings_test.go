@@ -483,8 +483,8 @@ func TestKilledShardIsMerged(t *testing.T) {
 	if code == exitOK || !r.Partial || len(r.Shards) != 2 || r.Shards[0].Missing || !strings.Contains(r.Shards[0].Reason, "checkpoint") || r.Shards[0].Fired == 0 {
 		t.Errorf("exit code %d, partial %v (%s), shards %+v", code, r.Partial, r.Reason, r.Shards)
 	}
-	if r.Instrument.Bottleneck && strings.Contains(strings.Join(r.Instrument.Reasons, " "), "ledger") {
-		t.Errorf("the checkpoint does not add up: %v", r.Instrument.Reasons)
+	if r.Generator.Bottleneck && strings.Contains(strings.Join(r.Generator.Reasons, " "), "ledger") {
+		t.Errorf("the checkpoint does not add up: %v", r.Generator.Reasons)
 	}
 	for i, l := range r.Lanes {
 		if l.Delivered < first.Lanes[i].Delivered || first.Lanes[i].Delivered == 0 {
@@ -672,7 +672,7 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 			if code != exitTarget || !r.Partial || r.Reason == "" || !strings.Contains(stderr, "target") {
 				t.Errorf("exit code %d, partial %v (%s)\n%s%s", code, r.Partial, r.Reason, stderr, stdout)
 			}
-			t.Logf("%s: upstream %d fired, %d accepted, %d refused, %d uncertain", r.Reason, r.Upstream.Fired, r.Upstream.Accepted, r.Upstream.Refused, r.Upstream.Uncertain)
+			t.Logf("%s: upstream %d published, %d accepted, %d refused, %d uncertain", r.Reason, r.Upstream.Fired, r.Upstream.Accepted, r.Upstream.Refused, r.Upstream.Uncertain)
 		})
 	}
 	t.Run("nothing accepted at all", func(t *testing.T) {

@@ -131,21 +131,21 @@ func serveTarget(t *testing.T, args ...string) (bench.Ready, *exec.Cmd) {
 }
 
 // exact requires that each of the lane's five subscriptions got each event
-// that was taken once. A busy machine may drop some of the shots, and says so.
-func exact(t *testing.T, r *results.Result, shots int64) {
+// that was taken once. A busy machine may drop some of the emissions, and says so.
+func exact(t *testing.T, r *results.Result, emissions int64) {
 	t.Helper()
-	accounted(t, r, shots, shots/2)
+	accounted(t, r, emissions, emissions/2)
 }
 
-// accounted is exact where no more than a few of the shots need have been fired.
-func accounted(t *testing.T, r *results.Result, shots, least int64) {
+// accounted is exact where no more than a few of the emissions need have been fired.
+func accounted(t *testing.T, r *results.Result, emissions, least int64) {
 	t.Helper()
 	u := r.Upstream
-	if u.Shots != shots || u.Accepted+u.Dropped != shots || u.Accepted < least {
-		t.Errorf("upstream %+v, want %d shots, accepted or dropped", u, shots)
+	if u.Scheduled != emissions || u.Accepted+u.Dropped != emissions || u.Accepted < least {
+		t.Errorf("upstream %+v, want %d events, accepted or dropped", u, emissions)
 	}
 	perLane := 5 * u.Accepted
-	if r.Phases[0].Lane != "" { // lanes in turns share the shots
+	if r.Phases[0].Lane != "" { // lanes in turns share the emissions
 		perLane /= int64(len(r.Lanes))
 	}
 	if len(r.Lanes) == 0 {
@@ -225,7 +225,7 @@ func TestRunLanesInTurns(t *testing.T) {
 	if r.Upstream.Dropped == 0 { // else turns differ
 		exact(t, r, 120)
 	}
-	if r.Upstream.Shots != 120 || r.Lanes[0].Process == nil || r.Phases[0].Lane == "" {
+	if r.Upstream.Scheduled != 120 || r.Lanes[0].Process == nil || r.Phases[0].Lane == "" {
 		t.Errorf("upstream %+v, process %+v, phases %+v", r.Upstream, r.Lanes[0].Process, r.Phases)
 	}
 	if strings.Contains(stderr, "measure") {

@@ -25,7 +25,7 @@ func TestExitCodeOfAVerdict(t *testing.T) {
 		"a bottleneck":              {[]results.Verdict{unjudged}, true, nil, exitBottleneck},
 		"it did not come to an end": {[]results.Verdict{unjudged}, false, errors.New("x"), exitFailure},
 	} {
-		r := &results.Result{Thresholds: tt.verdicts, Instrument: results.Instrument{Bottleneck: tt.bottleneck}}
+		r := &results.Result{Thresholds: tt.verdicts, Generator: results.Generator{Bottleneck: tt.bottleneck}}
 		if got := exitCode(verdict(r, tt.runErr, nil)); got != tt.want {
 			t.Errorf("%s: exit code %d, want %d", name, got, tt.want)
 		}

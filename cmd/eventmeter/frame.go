@@ -129,7 +129,7 @@ func (f *frames) progress(p bench.Progress, width int) string {
 	if rest := p.Limit - p.Elapsed; rest > 0 {
 		left = fmt.Sprintf("  %4.0f s left  ", rest.Seconds())
 	}
-	return "  " + f.bar(p.Elapsed, p.Limit, min(30, width/3)) + left + shotsText(p.Live)
+	return "  " + f.bar(p.Elapsed, p.Limit, min(30, width/3)) + left + emissionsText(p.Live)
 }
 
 // bar fills as done nears whole.

@@ -13,7 +13,7 @@ import (
 func measuring(delivered int64) bench.Progress {
 	return bench.Progress{
 		Phase: "measure", Elapsed: 4 * time.Second, Limit: 10 * time.Second,
-		Live: sinks.Live{Measured: sinks.Shots{Fired: 80}, Lanes: []sinks.LiveLane{
+		Live: sinks.Live{Measured: sinks.Scheduled{Fired: 80}, Lanes: []sinks.LiveLane{
 			{Name: "push", Open: 300, Delivered: delivered, Recent: sinks.Quantiles{Count: 10, P50: 12 * time.Millisecond, P99: 28 * time.Millisecond}},
 			{Name: "a-lane-with-a-long-name", Open: 300, Holes: 3, Duplicates: sinks.Duplicates{SameEvent: 2}},
 		}},
@@ -29,7 +29,7 @@ func TestFrames(t *testing.T) {
 	got := f.next(measuring(600), 100, start.Add(time.Second))
 	want := []string{
 		"compare  ✓ attach  ✓ warm-up  ▸ measure",
-		"  ━━━━━━━━━━━━──────────────────     6 s left  80 events fired",
+		"  ━━━━━━━━━━━━──────────────────     6 s left  80 events published",
 		"  lane             open  delivered    per s      p50      p99",
 		"  push              300        600      500   12.0ms   28.0ms  █",
 		"  a-lane-with…      300          0        0        –        –  ",

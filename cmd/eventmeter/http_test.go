@@ -14,7 +14,7 @@ func TestEveryHTTP(t *testing.T) {
 		t.Skip("it runs for seconds")
 	}
 	var lanes []string
-	for mode, rest := range map[string]string{"push": "", "poll": ", poll: {floor: 100ms}", "webhook": ""} {
+	for mode, rest := range map[string]string{"push": "", "poll": ", poll: {minInterval: 100ms}", "webhook": ""} {
 		for name, version := range map[string]string{"one": "1.1", "two": "2", "clear": "h2c"} {
 			lanes = append(lanes, fmt.Sprintf(`{name: %s-%s, mode: %s, http: "%s", subscriptions: 5, event: chat.message%s}`, mode, name, mode, version, rest))
 		}

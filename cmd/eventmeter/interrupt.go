@@ -18,7 +18,7 @@ func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struc
 		defer close(watching)
 		select {
 		case <-io.interrupts:
-			fmt.Fprintln(io.err, "\nstopping: no more events are fired; again to write the result at once")
+			fmt.Fprintln(io.err, "\nstopping: no more events are published; again to write the result at once")
 			close(stop)
 		case <-ctx.Done():
 			return

@@ -247,7 +247,7 @@ target: {url: "`+ready.URL+`", tokens: [t]}
 	}
 	for _, l := range r.Lanes {
 		f := l.Figures
-		if r.Upstream.Shots != 0 || l.Expected != 0 || l.Detail.Unprobed != 36 || f["observedEvents"] != 36 || f["observedDuplicates"] != 0 || f["observedLeast"] != 12 || f["observedMost"] != 12 || l.Timings["observedAge"].Count != 36 {
+		if r.Upstream.Scheduled != 0 || l.Expected != 0 || l.Detail.Unprobed != 36 || f["observedEvents"] != 36 || f["observedDuplicates"] != 0 || f["observedLeast"] != 12 || f["observedMost"] != 12 || l.Timings["observedAge"].Count != 36 {
 			t.Errorf("%s: %+v, %+v, %v", l.Name, r.Upstream, l.Detail, f)
 		}
 	}

@@ -46,7 +46,7 @@ func newRoot(io streams) *cobra.Command {
 		Use:   "eventmeter",
 		Short: "Load testing for event delivery over MCP",
 		Long: `eventmeter opens push streams, pollers and webhook subscriptions against a server of
-the Model Context Protocol that delivers events, fires stamped events upstream,
+the Model Context Protocol that delivers events, publishes stamped events upstream,
 and says when each client learned of them, how often, in what order, and what
 that cost.
 

@@ -80,9 +80,9 @@ func (s pushed) agree(t *testing.T, r *results.Result) {
 	}
 	u := r.Upstream
 	run := s.run(r)
-	s.is(t, "eventmeter_events_fired_total", run, float64(u.Fired))
+	s.is(t, "eventmeter_events_published_total", run, float64(u.Fired))
 	s.is(t, "eventmeter_events_dropped_total", run, float64(u.Dropped))
-	s.is(t, "eventmeter_events_warmup_fired_total", run, float64(u.Warmup))
+	s.is(t, "eventmeter_events_warmup_published_total", run, float64(u.Warmup))
 	s.is(t, "eventmeter_events_pending", run, 0)
 	for outcome, n := range map[string]int64{"accepted": u.Accepted, "uncertain": u.Uncertain, "refused": u.Refused} {
 		s.is(t, "eventmeter_events_resolved_total", s.run(r, "outcome", outcome), float64(n))
@@ -97,14 +97,14 @@ func (s pushed) agree(t *testing.T, r *results.Result) {
 	}
 	s.is(t, "eventmeter_run_end_timestamp_seconds", run, float64(r.Finished.UnixNano())/1e9)
 	s.is(t, "eventmeter_run_partial", run, number(r.Partial))
-	s.is(t, "eventmeter_run_bottleneck", run, number(r.Instrument.Bottleneck))
+	s.is(t, "eventmeter_run_bottleneck", run, number(r.Generator.Bottleneck))
 	s.is(t, "eventmeter_phase", s.run(r, "phase", "done"), 1)
 	for _, v := range r.Thresholds {
 		s.is(t, "eventmeter_threshold_passed", s.run(r, "threshold", v.Threshold, "lane", v.Lane), number(v.Passed))
 		s.is(t, "eventmeter_threshold_evaluated", s.run(r, "threshold", v.Threshold, "lane", v.Lane), number(v.NotEvaluated == ""))
 	}
-	s.is(t, "eventmeter_instrument_others_cores", run, r.Instrument.Others)
-	for process, p := range map[string]*results.Process{"generator": &r.Instrument.Process, "target": r.Target.Process} {
+	s.is(t, "eventmeter_generator_others_cores", run, r.Generator.Others)
+	for process, p := range map[string]*results.Process{"generator": &r.Generator.Process, "target": r.Target.Process} {
 		if p != nil {
 			s.is(t, "eventmeter_measured_cpu_seconds_total", s.run(r, "process", process), p.CPU.Duration().Seconds())
 			s.is(t, "eventmeter_process_resident_memory_max_bytes", s.run(r, "process", process), float64(p.Memory))
@@ -229,8 +229,8 @@ func (s pushed) agreeCapacity(t *testing.T, c *results.Capacity) {
 	}
 	s.is(t, "eventmeter_capacity_info", of("profile", "known", "axis", c.Axis), 1)
 	s.is(t, "eventmeter_capacity_outcome", of("outcome", c.Outcome), 1)
-	s.is(t, "eventmeter_capacity_knee_load", of(), c.Knee.Load)
-	s.is(t, "eventmeter_capacity_knee_above_load", of(), c.Knee.Above)
+	s.is(t, "eventmeter_capacity_maximum_load", of(), c.Maximum.Load)
+	s.is(t, "eventmeter_capacity_maximum_above_load", of(), c.Maximum.Above)
 	for _, step := range c.Steps {
 		n := strconv.Itoa(step.Number)
 		s.is(t, "eventmeter_capacity_step_info", of("step", n, "purpose", step.Purpose, "verdict", step.Verdict), 1)

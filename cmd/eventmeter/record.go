@@ -34,12 +34,12 @@ func newRecordCommand(io streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "record",
 		Short: "Record what a server delivers, to replay it",
-		Long: `Record subscribes to events of a server, fires nothing, and writes what arrives as
+		Long: `Record subscribes to events of a server, publishes nothing, and writes what arrives as
 a trace: a line of JSON for each event, with the time since the recording began.
-A profile with upstream.kind replay fires it again, at the same pace or faster,
+A profile with upstream.kind replay publishes it again, at the same pace or faster,
 with a probe in each payload.
 
-Ctrl-C ends the recording in order. To record what a run fires instead, use
+Ctrl-C ends the recording in order. To record what a run publishes instead, use
 eventmeter run --record FILE.`,
 		Example: `  eventmeter record --target http://127.0.0.1:8080/mcp --event chat.message --for 1m --out chat.jsonl
   eventmeter run --profile replay.yaml   # with upstream: {kind: replay, replay: {file: chat.jsonl, probe: text}}`,

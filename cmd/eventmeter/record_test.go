@@ -51,7 +51,7 @@ func TestRecordAndRunRecord(t *testing.T) {
 	}
 	ready, _ := serveTarget(t)
 	dir := t.TempDir()
-	arrived, fired := filepath.Join(dir, "arrived.jsonl"), filepath.Join(dir, "fired.jsonl")
+	arrived, fired := filepath.Join(dir, "arrived.jsonl"), filepath.Join(dir, "published.jsonl")
 	recorder := command(t, "record", "-t", ready.URL, "-e", "chat.message", "--for", "1m", "--out", arrived, "--quiet")
 	var said bytes.Buffer
 	recorder.Stderr = &said
@@ -72,13 +72,13 @@ func TestRecordAndRunRecord(t *testing.T) {
 	}
 	a, f := readTrace(t, arrived), readTrace(t, fired)
 	if len(a) == 0 || len(a) != len(f) {
-		t.Fatalf("%d arrived and %d were fired", len(a), len(f))
+		t.Fatalf("%d arrived and %d were published", len(a), len(f))
 	}
 	for i := range a {
-		// Two sources' shots at one moment may have changed places, so each
+		// Two sources' emissions at one moment may have changed places, so each
 		// payload is looked for.
 		if a[i].Event != "chat.message" || f[i].Event != "chat.message" || !bytes.Contains(joined(f), a[i].Payload) {
-			t.Errorf("entry %d: %s arrived, and was not fired", i, a[i].Payload)
+			t.Errorf("entry %d: %s arrived, and was not published", i, a[i].Payload)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func TestRepeat(t *testing.T) {
 			t.Fatal(err)
 		}
 		second, err := results.Load(filepath.Join(dir, "again"))
-		if err != nil || second.Upstream.Shots != first.Upstream.Shots || second.Target.Embedded != first.Target.Embedded || len(second.Shards) != len(first.Shards) {
+		if err != nil || second.Upstream.Scheduled != first.Upstream.Scheduled || second.Target.Embedded != first.Target.Embedded || len(second.Shards) != len(first.Shards) {
 			t.Errorf("%s: %v: not the same run\n%+v\n%+v", name, err, first.Upstream, second.Upstream)
 		}
 		if name == "processes" {

@@ -42,7 +42,7 @@ func newRunCommand(io streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run a profile and report",
-		Long: `Run opens the subscriptions of a profile, fires stamped events, waits until they
+		Long: `Run opens the subscriptions of a profile, publishes stamped events, waits until they
 have come or the grace is over, prints one table that compares the lanes, and
 writes the result to a directory. Without --target it starts the embedded
 reference target as a process of its own.
@@ -52,7 +52,7 @@ the limits of one, and their results are merged. With --shard this process is on
 part of a run on several machines; eventmeter merge adds the parts up, and judges
 the thresholds, which a shard does not.
 
-Ctrl-C once stops firing, drains and writes a partial result; twice writes at once.
+Ctrl-C once stops publishing, drains and writes a partial result; twice writes at once.
 
 ` + exitCodesHelp,
 		Example: `  eventmeter run
@@ -73,7 +73,7 @@ Ctrl-C once stops firing, drains and writes a partial result; twice writes at on
 	f.target.add(c)
 	fl.StringVar(&f.upstream, "upstream", "", "kind of upstream: inject, http, github, slack, stripe, feed, tool, exec, replay or none (default: the profile's)")
 	fl.StringVar(&f.upstreamURL, "upstream-url", "", "URL of the upstream: the admin address for inject and replay, for others where requests go")
-	fl.StringVar(&f.record, "record", "", "write a trace of what is fired to this file, or, with upstream none, of what arrives")
+	fl.StringVar(&f.record, "record", "", "write a trace of what is published to this file, or, with upstream none, of what arrives")
 	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
@@ -200,7 +200,7 @@ func verdict(r *results.Result, runErr, writeErr error) error {
 	if runErr != nil || writeErr != nil {
 		return errors.Join(runErr, writeErr)
 	}
-	if r.Instrument.Bottleneck {
+	if r.Generator.Bottleneck {
 		return errBottleneck
 	}
 	switch t := results.TallyOf(r.Thresholds); {

@@ -30,7 +30,7 @@ func (s *shardFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.IntVar(&s.processes, "processes", 1, "split the run among this many processes of this machine, and merge their results")
 	fl.StringVar(&s.shard, "shard", "", "be one of several parts of a run, INDEX/COUNT with indices from 0, or /COUNT with the index in JOB_COMPLETION_INDEX; needs --start-at")
-	fl.StringVar(&s.startAt, "start-at", "", "with --shard: when all shards begin to fire, by the wall clock (RFC 3339, 2026-11-20T10:00:00Z); the same for all")
+	fl.StringVar(&s.startAt, "start-at", "", "with --shard: when all shards begin to publish, by the wall clock (RFC 3339, 2026-11-20T10:00:00Z); the same for all")
 }
 
 // completionIndex is the variable in which Kubernetes tells a pod of an Indexed

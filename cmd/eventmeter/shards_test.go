@@ -25,7 +25,7 @@ name: shardable
 lanes:
   - {name: push, mode: push, subscriptions: 8, event: chat.message, arguments: {channel: "channel-{{mod .Index 4}}"}, sources: "{{mod .Index 4}}"}
   - {name: webhook, mode: webhook, subscriptions: 8, event: chat.message, arguments: {channel: "channel-{{mod .Index 4}}"}, sources: "{{mod .Index 4}}"}
-  - {name: all, mode: poll, subscriptions: 4, event: chat.message, poll: {floor: 50ms}}
+  - {name: all, mode: poll, subscriptions: 4, event: chat.message, poll: {minInterval: 50ms}}
 upstream: {sources: 4, payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}}
 schedule: {kind: burst, burst: 4, every: 200ms, spread: 200ms}
 phases: {ready: 1m, warmup: 200ms, measure: 1s, drain: 20s}
@@ -41,14 +41,14 @@ func writeProfile(t *testing.T, text string) string {
 	return name
 }
 
-// shardedExactly requires the counts that one run would have had: twenty shots,
+// shardedExactly requires the counts that one run would have had: twenty emissions,
 // of which a busy machine may drop some; each is owed to two subscriptions of
 // the first two lanes, and to one of the last in the shard that fired it.
 func shardedExactly(t *testing.T, r *results.Result) {
 	t.Helper()
 	u := r.Upstream
-	if u.Shots != 20 || u.Accepted+u.Dropped != 20 || u.Accepted == 0 {
-		t.Errorf("upstream %+v, want 20 shots, accepted or dropped", u)
+	if u.Scheduled != 20 || u.Accepted+u.Dropped != 20 || u.Accepted == 0 {
+		t.Errorf("upstream %+v, want 20 events, accepted or dropped", u)
 	}
 	for i, per := range []int64{2, 2, 1} {
 		l := r.Lanes[i]
@@ -59,7 +59,7 @@ func shardedExactly(t *testing.T, r *results.Result) {
 			t.Errorf("lane %s: %d foreign copies", l.Name, l.Detail.Foreign)
 		}
 	}
-	// Warm-up included, each of 24 shots reaches three more subscriptions.
+	// Warm-up included, each of 24 emissions reaches three more subscriptions.
 	if got := r.Lanes[2].Detail.Foreign; got == 0 || got > 3*24 {
 		t.Errorf("%d foreign copies", got)
 	}

@@ -89,7 +89,7 @@ func (c profileRun) run(t *testing.T) *results.Result {
 			t.Errorf("%s failed for %q: %s", v.Threshold, v.Lane, v.Text)
 		}
 	}
-	for _, reason := range r.Instrument.Reasons {
+	for _, reason := range r.Generator.Reasons {
 		if strings.Contains(reason, "does not add up") {
 			t.Error(reason)
 		}
@@ -106,7 +106,7 @@ func (c profileRun) account(t *testing.T, r *results.Result) {
 		t.Fatal(err)
 	}
 	u := r.Upstream
-	if u.Shots != u.Fired+u.Dropped || u.Fired != u.Accepted+u.Uncertain+u.Refused {
+	if u.Scheduled != u.Fired+u.Dropped || u.Fired != u.Accepted+u.Uncertain+u.Refused {
 		t.Errorf("upstream %+v", u)
 	}
 	if u.Accepted == 0 && u.Kind != "none" {

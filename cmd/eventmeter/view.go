@@ -120,7 +120,7 @@ func rows(widths []int, width int) (n int) {
 }
 
 func (v *view) line(p bench.Progress) []string {
-	out := []string{phaseText(p), shotsText(p.Live)}
+	out := []string{phaseText(p), emissionsText(p.Live)}
 	for _, l := range p.Live.Lanes {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %d open, %d delivered, p99 %s %s", l.Name, l.Open, l.Delivered, latency(l.Recent, l.Recent.P99), troubles(l))))
 	}
@@ -138,10 +138,10 @@ func phaseText(p bench.Progress) string {
 	return text
 }
 
-func shotsText(l sinks.Live) string {
-	text := fmt.Sprintf("%d events fired", l.Measured.Fired)
+func emissionsText(l sinks.Live) string {
+	text := fmt.Sprintf("%d events published", l.Measured.Fired)
 	if l.Measured.Fired == 0 && l.WarmUp.Fired > 0 {
-		text = fmt.Sprintf("%d events fired to warm up", l.WarmUp.Fired)
+		text = fmt.Sprintf("%d events published to warm up", l.WarmUp.Fired)
 	}
 	if bad := l.Measured.Uncertain + l.Measured.Refused; bad > 0 {
 		text += fmt.Sprintf(", %d failed", bad)

@@ -6,7 +6,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// ofStep is a figure of each step that counts towards the knee.
+// ofStep is a figure of each step that counts towards the maximum.
 func ofStep(metric string) string {
 	return fmt.Sprintf(`max by (step) (last_over_time(%s{search="$search"}[$__range]))`, metric)
 }
@@ -19,25 +19,25 @@ func ofJudged(metric string) string {
 
 // capacity is the board for one question: how much does the target take?
 func capacity() *dashboard.DashboardBuilder {
-	d := board("eventmeter-capacity", "eventmeter: capacity", "A search for the largest load that meets a service level: the knee, and the steps that led to it.")
+	d := board("eventmeter-capacity", "eventmeter: capacity", "A search for the largest load that meets a SLO: the maximum load, and the steps that led to it.")
 	d.WithVariable(choice("search", "Search", `query_result(sort(max by (search) (last_over_time(eventmeter_capacity_info[30d]))))`, `/search="([^"]+)"/`))
-	d.WithPanel(figure(shape{"Knee", "The largest load that met the level, in the unit of the axis, and the smallest that did not.", "short", 8, 5}, []query{
-		{"largest that met it", `max(last_over_time(eventmeter_capacity_knee_load{search="$search"}[$__range]))`},
-		{"smallest that did not", `max(last_over_time(eventmeter_capacity_knee_above_load{search="$search"}[$__range]))`},
+	d.WithPanel(figure(shape{"Maximum load", "The largest load that met the SLO, in the unit of the axis, and the smallest that did not.", "short", 8, 5}, []query{
+		{"largest that met it", `max(last_over_time(eventmeter_capacity_maximum_load{search="$search"}[$__range]))`},
+		{"smallest that did not", `max(last_over_time(eventmeter_capacity_maximum_above_load{search="$search"}[$__range]))`},
 	}))
-	d.WithPanel(figure(shape{"Deliveries per second at the knee", "", "cps", 8, 5}, []query{
-		{"deliveries", `max(last_over_time(eventmeter_capacity_knee_deliveries_rate{search="$search"}[$__range]))`},
+	d.WithPanel(figure(shape{"Deliveries per second at the maximum load", "", "cps", 8, 5}, []query{
+		{"deliveries", `max(last_over_time(eventmeter_capacity_maximum_deliveries_rate{search="$search"}[$__range]))`},
 	}))
-	d.WithPanel(rows(shape{"How it ended", "found; none: not even the lowest load met the level; bound: the highest did; instrument: above the knee the generator was the limit; exhausted: trials disagreed; searching: it was broken off.", "", 8, 5},
+	d.WithPanel(rows(shape{"How it ended", "found; none: not even the lowest load met the SLO; bound: the highest did; generator: above the maximum load the generator was the limit; exhausted: trials disagreed; searching: it was broken off.", "", 8, 5},
 		[]string{"axis", "profile", "outcome"}, []column{{"search", "none", `max by (axis, profile, outcome) (last_over_time(eventmeter_capacity_outcome{search="$search"}[$__range]) * on (search) group_left (axis, profile) last_over_time(eventmeter_capacity_info{search="$search"}[$__range]))`}}))
 
 	section(d, "The curve")
 	load := column{"load", "short", ofJudged("eventmeter_capacity_step_load")}
-	d.WithPanel(against(shape{"Throughput", "What was due and what came, by load. They part at the knee.", "cps", 8, 9}, load, []column{
+	d.WithPanel(against(shape{"Throughput", "What was due and what came, by load. They part at the maximum.", "cps", 8, 9}, load, []column{
 		{"due", "cps", ofJudged("eventmeter_capacity_step_offered_rate")},
 		{"came", "cps", ofJudged("eventmeter_capacity_step_achieved_rate")},
 	}, override{"/^due$/", paintOf("#a87400")}, override{"/^came$/", paintOf("#2a78d6")}))
-	d.WithPanel(against(shape{"Latency from intended", "Of the slowest lane, by load.", "s", 8, 9}, load, []column{
+	d.WithPanel(against(shape{"Scheduled → received", "Of the slowest lane, by load.", "s", 8, 9}, load, []column{
 		{"p50", "s", latencyOfStep("p50")}, {"p99", "s", latencyOfStep("p99")},
 	}, override{"/^p50$/", paintOf("#12875d")}, override{"/^p99$/", paintOf("#d95f26")}))
 	d.WithPanel(against(shape{"CPUs of the target", "CPU time over wall time, by load.", "short", 8, 9}, load, []column{

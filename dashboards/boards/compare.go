@@ -16,7 +16,7 @@ const delivered = `sum by (mode) (last_over_time(eventmeter_deliveries_total{LAN
 // traffic is.
 const received = `sum by (mode) (last_over_time(eventmeter_measured_events_received_total{LANES}[$__range] SHIFT))`
 
-// latency is a quantile of the latency from intended, over time, by a label.
+// latency is a quantile of the scheduled → received, over time, by a label.
 func latency(quantile, by string) string {
 	return fmt.Sprintf(`histogram_quantile(%s, sum by (%s) (rate(eventmeter_latency_from_intended_seconds{LANES}[$__rate_interval] SHIFT)))`, quantile, by)
 }
@@ -65,7 +65,7 @@ func sideBySide() *table.PanelBuilder {
 		[]string{"run", "mode"}, []column{
 			{"expected", "locale", both(sum("eventmeter_deliveries_expected_total", ""))},
 			{"delivered", "locale", both(delivered)},
-			{"lost in silence", "locale", both(sum("eventmeter_deliveries_lost_total", `,kind="silent"`))},
+			{"silent loss", "locale", both(sum("eventmeter_deliveries_lost_total", `,kind="silent"`))},
 			{"announced", "locale", both(sum("eventmeter_deliveries_lost_total", `,kind="announced"`))},
 			{"order unknown", "locale", both(sum("eventmeter_deliveries_lost_total", `,kind="order_unknown"`))},
 			{"gaps", "locale", both(sum("eventmeter_gaps_total", ""))},
@@ -80,7 +80,7 @@ func sideBySide() *table.PanelBuilder {
 func compareLatency(d *dashboard.DashboardBuilder) {
 	paint := append(fixed(modes), dashed)
 	for _, q := range [][2]string{{"p50", "0.5"}, {"p90", "0.9"}, {"p99", "0.99"}} {
-		d.WithPanel(logarithmic(lines(shape{"Latency from intended, " + q[0], "From the instant at which the schedule wanted the event until it was received.", "s", 8, 0},
+		d.WithPanel(logarithmic(lines(shape{"Scheduled → received, " + q[0], "From the instant at which the schedule wanted the event until it was received.", "s", 8, 0},
 			laidOver(query{"{{mode}}", latency(q[1], "mode")}), paint...)))
 	}
 	d.WithPanel(heat(shape{"Distribution, $mode", "All latencies from intended of one mode: how many events of each moment fell into each bucket.", "s", 8, 0},
@@ -149,7 +149,7 @@ func compareCPU(d *dashboard.DashboardBuilder) {
 		laidOver(query{"{{process}}", `sum by (process) (rate(eventmeter_process_cpu_seconds_total{RUN}[$__rate_interval] SHIFT))`}), append(fixed(processes), dashed)...))
 	d.WithPanel(lines(shape{"Memory", "Resident memory of each process.", "bytes", 8, 0},
 		laidOver(query{"{{process}}", `sum by (process) (eventmeter_process_resident_memory_bytes{RUN} SHIFT)`}), append(fixed(processes), dashed)...))
-	d.WithPanel(figure(shape{"Target CPU per event received, all modes", "While the run fired and drained, warm-up included. Modes that run side by side share it.", "s", 4, 0},
+	d.WithPanel(figure(shape{"Target CPU per event received, all modes", "While the run published and drained, warm-up included. Modes that run side by side share it.", "s", 4, 0},
 		laidOver(query{"target", `sum(last_over_time(eventmeter_measured_cpu_seconds_total{RUN,process="target"}[$__range] SHIFT)) / sum(last_over_time(eventmeter_events_received_total{RUN}[$__range] SHIFT))`}), append(fixed(processes), dashed)...))
 	d.WithPanel(figure(shape{"Target CPU per event received, by mode", "Only where lanes take turns (phases.order: turns): otherwise nobody can tell whose it is.", "s", 4, 0},
 		laidOver(query{"{{mode}}", sum("eventmeter_turn_cpu_seconds_total", "") + " / " + sum("eventmeter_events_received_total", "")}), append(fixed(modes), dashed)...).

@@ -20,13 +20,13 @@ func fleet() *dashboard.DashboardBuilder {
 	section(d, "Shards")
 	d.WithPanel(rows(shape{"Shards", "As far as the run has come.", "", 12, 8}, []string{"shard"}, []column{
 		{"at work", "bool_yes_no", fmt.Sprintf(`max by (shard) (last_over_time(eventmeter_shard_up%s[$__range]))`, of)},
-		{"fired", "locale", shardTotal("eventmeter_shard_events_fired_total", of)},
+		{"published", "locale", shardTotal("eventmeter_shard_events_published_total", of)},
 		{"delivered", "locale", shardTotal("eventmeter_shard_deliveries_total", of)},
 		{"foreign", "locale", shardTotal("eventmeter_shard_deliveries_foreign_total", of)},
 		{"CPU", "s", shardTotal("eventmeter_shard_cpu_seconds_total", of)},
 	}))
 	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 12, 0}, shard(`sum by (shard) (eventmeter_shard_subscriptions_open%s)`)))
-	d.WithPanel(lines(shape{"Fired", "Measured events per second.", "cps", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_events_fired_total%s[$__rate_interval]))`)))
+	d.WithPanel(lines(shape{"Published", "Measured events per second.", "cps", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_events_published_total%s[$__rate_interval]))`)))
 	d.WithPanel(lines(shape{"Delivered", "Owed events that came, per second.", "cps", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_deliveries_total%s[$__rate_interval]))`)))
 	d.WithPanel(lines(shape{"CPUs of the shards", "CPU time per second.", "short", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_cpu_seconds_total%s[$__rate_interval]))`)))
 

@@ -28,7 +28,7 @@ var liveCommands = []struct {
 		"--set phases.warmup=3s --set phases.measure=4s --set phases.drain=2s --set target.embedded.faults=drop(every=7);duplicate(every=5);delay(every=3,fixed=200ms)"},
 	{"lists", "run --profile sep-2549 --set lanes.ttl.subscriptions=8 --set lanes.told.subscriptions=8 --set lanes.no-cache.subscriptions=2 --set phases.warmup=3s --set phases.measure=4s --set phases.drain=5s --set schedule.rate=4/s"},
 	{"shards", "run --profile smoke --processes 2 --set phases.warmup=3s --set phases.measure=3s"},
-	{"capacity", "capacity --from 20 --to 40 --set capacity.step=600ms --set phases.warmup=200ms --set phases.drain=1s --set capacity.idle=1s --set capacity.confirm=1 --set capacity.precision=0.5 --set capacity.level.p99=200ms"},
+	{"capacity", "capacity --from 20 --to 40 --set capacity.step=600ms --set phases.warmup=200ms --set phases.drain=1s --set capacity.idle=1s --set capacity.confirm=1 --set capacity.precision=0.5 --set capacity.slo.p99=200ms"},
 }
 
 // TestLive runs eventmeter under the eyes of a real Prometheus, and then asks it
@@ -190,7 +190,7 @@ func checkShift(t *testing.T, s *promtest.Server, w window, one, other string) {
 func checkAlerts(t *testing.T, s *promtest.Server, w window, run string) {
 	t.Helper()
 	for _, mode := range modes {
-		expr := fmt.Sprintf(`last_over_time(ALERTS{alertname="EventsLost",alertstate="firing",run=%q,mode=%q}[%s])`, run, mode.name, w.seconds())
+		expr := fmt.Sprintf(`last_over_time(ALERTS{alertname="EventsLost",alertstate="publishing",run=%q,mode=%q}[%s])`, run, mode.name, w.seconds())
 		promtest.Await(t, "the alert of "+mode.name, func() bool {
 			got, err := s.TryQuery(expr, time.Now())
 			return err == nil && len(got) == 1

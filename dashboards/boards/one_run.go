@@ -8,7 +8,7 @@ import (
 
 // oneRun is the board that follows a run while it is on its way.
 func oneRun() *dashboard.DashboardBuilder {
-	d := board("eventmeter-run", "eventmeter: one run", "Where a run is, what was fired, and what each lane heard of it.")
+	d := board("eventmeter-run", "eventmeter: one run", "Where a run is, what was published, and what each lane heard of it.")
 	runVariables(d, false)
 	runAnnotations(d)
 	runHead(d)
@@ -18,8 +18,8 @@ func oneRun() *dashboard.DashboardBuilder {
 	runLanes(d)
 	section(d, "Overhead")
 	runOverhead(d)
-	section(d, "The instrument")
-	runInstrument(d)
+	section(d, "The generator")
+	runGenerator(d)
 	return d
 }
 
@@ -40,9 +40,9 @@ func runHead(d *dashboard.DashboardBuilder) {
 }
 
 func runEvents(d *dashboard.DashboardBuilder) {
-	d.WithPanel(lines(shape{"Fired", "Measured events that were sent, and those of the warm-up.", "cps", 8, 0}, alone(
-		query{"measured", `sum(rate(eventmeter_events_fired_total{RUN}[$__rate_interval] SHIFT))`},
-		query{"warm-up", `sum(rate(eventmeter_events_warmup_fired_total{RUN}[$__rate_interval] SHIFT))`},
+	d.WithPanel(lines(shape{"Published", "Measured events that were sent, and those of the warm-up.", "cps", 8, 0}, alone(
+		query{"measured", `sum(rate(eventmeter_events_published_total{RUN}[$__rate_interval] SHIFT))`},
+		query{"warm-up", `sum(rate(eventmeter_events_warmup_published_total{RUN}[$__rate_interval] SHIFT))`},
 		query{"dropped", `sum(rate(eventmeter_events_dropped_total{RUN}[$__rate_interval] SHIFT))`})))
 	d.WithPanel(lines(shape{"What the upstream said", "Accepted events are owed to subscribers, refused ones to nobody; of uncertain ones nobody knows.", "cps", 8, 0},
 		alone(query{"{{outcome}}", `sum by (outcome) (rate(eventmeter_events_resolved_total{RUN}[$__rate_interval] SHIFT))`})))
@@ -56,7 +56,7 @@ func runLanes(d *dashboard.DashboardBuilder) {
 	paint := fixed(modes)
 	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (eventmeter_subscriptions_open{LANES} SHIFT)`}), paint...))
 	d.WithPanel(lines(shape{"Delivered", "Owed events that came, per second.", "cps", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (rate(eventmeter_deliveries_total{LANES}[$__rate_interval] SHIFT))`}), paint...))
-	d.WithPanel(logarithmic(lines(shape{"Latency from intended, p99", "", "s", 8, 0}, alone(query{"{{lane}}", latency("0.99", "lane")}), paint...)))
+	d.WithPanel(logarithmic(lines(shape{"Scheduled → received, p99", "", "s", 8, 0}, alone(query{"{{lane}}", latency("0.99", "lane")}), paint...)))
 	d.WithPanel(lines(shape{"Missing so far", "Owed events that have not come although a newer one of their source has, and all that is lost for good.", "short", 8, 0},
 		alone(query{"{{lane}}", `sum by (lane) (eventmeter_deliveries_missing{LANES} SHIFT)`}), paint...))
 	d.WithPanel(lines(shape{"Copies that are not owed", "Duplicates, late, out of order, and unexpected, per second, of all lanes that are chosen.", "cps", 8, 0}, alone(
@@ -80,10 +80,10 @@ func runOverhead(d *dashboard.DashboardBuilder) {
 		alone(query{"{{cause}}", `sum by (cause) (rate(eventmeter_sent_bytes_total{LANES}[$__rate_interval] SHIFT)) + sum by (cause) (rate(eventmeter_received_bytes_total{LANES}[$__rate_interval] SHIFT))`}))))
 }
 
-func runInstrument(d *dashboard.DashboardBuilder) {
-	d.WithPanel(logarithmic(lines(shape{"Own delay, timers and pauses", "p99. Latencies below the own delay are noise.", "s", 8, 0}, alone(
-		query{"own delay", `histogram_quantile(0.99, sum(rate(eventmeter_instrument_own_delay_seconds{RUN}[$__rate_interval] SHIFT)))`},
-		query{"timers late", `histogram_quantile(0.99, sum(rate(eventmeter_instrument_timer_lag_seconds{RUN}[$__rate_interval] SHIFT)))`}))))
+func runGenerator(d *dashboard.DashboardBuilder) {
+	d.WithPanel(logarithmic(lines(shape{"Read delay, timers and pauses", "p99. Latencies below the read delay are noise.", "s", 8, 0}, alone(
+		query{"read delay", `histogram_quantile(0.99, sum(rate(eventmeter_generator_read_delay_seconds{RUN}[$__rate_interval] SHIFT)))`},
+		query{"timers late", `histogram_quantile(0.99, sum(rate(eventmeter_generator_timer_lag_seconds{RUN}[$__rate_interval] SHIFT)))`}))))
 	d.WithPanel(lines(shape{"CPUs in use", "CPU time per second, of each process.", "short", 8, 0},
 		alone(query{"{{process}}", `sum by (process) (rate(eventmeter_process_cpu_seconds_total{RUN}[$__rate_interval] SHIFT))`}), fixed(processes)...))
 	d.WithPanel(lines(shape{"Memory", "Resident memory of each process.", "bytes", 8, 0},

@@ -24,7 +24,7 @@ func (r *run) stamped(lanes []*lane) bool {
 // where another one cannot, since these leave out what a delivery waits for this
 // program and so would make that lane look faster.
 func (r *run) stampedLane(l *profiles.Lane) bool {
-	switch r.profile.Instrument.KernelTimestamps {
+	switch r.profile.Generator.KernelTimestamps {
 	case "off":
 		return false
 	case "on":
@@ -49,7 +49,7 @@ func (r *run) stampable(l *profiles.Lane) bool {
 // arrived adds up how well the times of deliveries are known.
 func (r *run) arrived() {
 	var waited sinks.Timing
-	a := &r.result.Instrument.Arrivals
+	a := &r.result.Generator.Arrivals
 	for i := range r.accounts {
 		for j := range r.accounts[i].Lanes {
 			l := &r.accounts[i].Lanes[j]
@@ -65,7 +65,7 @@ func (r *run) arrived() {
 // warnStamps names the lanes that cannot have what was asked for. A run that was
 // put together of shards has no target, and those have warned.
 func (r *run) warnStamps() {
-	if r.profile.Instrument.KernelTimestamps != "on" || r.target.plain == nil {
+	if r.profile.Generator.KernelTimestamps != "on" || r.target.plain == nil {
 		return
 	}
 	for _, l := range r.lanes {

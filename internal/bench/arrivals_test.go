@@ -30,7 +30,7 @@ func TestWhoIsTimedByTheKernel(t *testing.T) {
 		{"on", []profiles.Lane{push, poll, tls}, []bool{true, false, false}},
 		{"off", []profiles.Lane{push}, []bool{false}},
 	} {
-		p := &profiles.Profile{Lanes: tt.lanes, Instrument: profiles.Instrument{KernelTimestamps: tt.setting}}
+		p := &profiles.Profile{Lanes: tt.lanes, Generator: profiles.Generator{KernelTimestamps: tt.setting}}
 		e, err := driver.NewEndpoint(driver.EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
 		if err != nil {
 			t.Fatal(err)

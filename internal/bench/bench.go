@@ -358,7 +358,7 @@ func (r *run) finish(err error) {
 	r.arrived()
 	r.warnStamps()
 	for i := range res.Lanes {
-		res.Lanes[i].Latency.MarkFloor(res.Instrument.OwnDelay.P99)
+		res.Lanes[i].Latency.MarkResolution(res.Generator.ReadDelay.P99)
 	}
 	res.Thresholds = []results.Verdict{}
 	for _, t := range r.thresholds {

@@ -81,17 +81,17 @@ func TestBottlenecks(t *testing.T) {
 		return results.Quantiles{Count: 1, P99: results.Nanos(n * 1e6), Max: results.Nanos(n * 1e6)}
 	}
 	for name, tt := range map[string]struct {
-		in   results.Instrument
+		in   results.Generator
 		want string
 	}{
-		"idle":       {results.Instrument{}, ""},
-		"busy, fine": {results.Instrument{DroppedShots: 0.01, TimerLag: ms(50), OwnDelay: ms(100), GCPauses: ms(100), Others: 0.5, Process: results.Process{CPUShare: 1.7}}, ""},
-		"drops":      {results.Instrument{DroppedShots: 0.011}, "1.1 % of the shots were due while all 64 workers waited for the upstream's answers, and were dropped (limit 1 %); the upstream answered within 40.0ms at the 99th percentile: raise upstream.workers, or lower the rate"},
-		"timers":     {results.Instrument{TimerLag: ms(51)}, "timers woke"},
-		"cpu":        {results.Instrument{Process: results.Process{CPUShare: 1.71}}, "the generator used 1.71 of 2 CPUs"},
-		"others":     {results.Instrument{Others: 0.51}, "other processes used 0.51 of 2 CPUs"},
-		"own delay":  {results.Instrument{OwnDelay: ms(101)}, "to read what had arrived"},
-		"gc":         {results.Instrument{GCPauses: ms(101)}, "garbage collector"},
+		"idle":       {results.Generator{}, ""},
+		"busy, fine": {results.Generator{DroppedEvents: 0.01, TimerLag: ms(50), ReadDelay: ms(100), GCPauses: ms(100), Others: 0.5, Process: results.Process{CPUShare: 1.7}}, ""},
+		"drops":      {results.Generator{DroppedEvents: 0.011}, "1.1 % of the events were due while all 64 workers waited for the upstream's answers, and were dropped (limit 1 %); the upstream answered within 40.0ms at the 99th percentile: raise upstream.workers, or lower the rate"},
+		"timers":     {results.Generator{TimerLag: ms(51)}, "timers woke"},
+		"cpu":        {results.Generator{Process: results.Process{CPUShare: 1.71}}, "the generator used 1.71 of 2 CPUs"},
+		"others":     {results.Generator{Others: 0.51}, "other processes used 0.51 of 2 CPUs"},
+		"read delay": {results.Generator{ReadDelay: ms(101)}, "to read what had arrived"},
+		"gc":         {results.Generator{GCPauses: ms(101)}, "garbage collector"},
 	} {
 		got := bottlenecks(tt.in, 2, sending{workers: 64, answer: ms(40), lag: ms(100)})
 		if tt.want == "" && len(got) != 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)) {
@@ -100,8 +100,8 @@ func TestBottlenecks(t *testing.T) {
 	}
 }
 
-// A generator that is late with its shots is named as such: a lack of workers
-// drops shots and delays none.
+// A generator that is late with its emissions is named as such: a lack of workers
+// drops emissions and delays none.
 func TestBottlenecksOfSending(t *testing.T) {
 	ms := func(n int64) results.Quantiles {
 		return results.Quantiles{Count: 1, P99: results.Nanos(n * 1e6)}
@@ -112,11 +112,11 @@ func TestBottlenecksOfSending(t *testing.T) {
 		want    string
 	}{
 		"fine":        {0.01, sending{workers: 8, burst: 500, lag: ms(100)}, ""},
-		"late":        {0, sending{workers: 8, lag: ms(101)}, "shots were sent 101ms after they were due, at the 99th percentile (limit 100ms): the machine is too busy for this rate, or for bursts of this size"},
-		"large burst": {0.5, sending{workers: 8, burst: 500, answer: ms(3)}, "50.0 % of the shots were due while all 8 workers waited for the upstream's answers, and were dropped (limit 1 %); a burst of 500 needs upstream.workers: 500"},
-		"small burst": {0.5, sending{workers: 8, burst: 8, answer: ms(3)}, "50.0 % of the shots were due while all 8 workers waited for the upstream's answers, and were dropped (limit 1 %); the upstream answered within 3.00ms at the 99th percentile: raise upstream.workers, or lower the rate"},
+		"late":        {0, sending{workers: 8, lag: ms(101)}, "events were sent 101ms after they were due, at the 99th percentile (limit 100ms): the machine is too busy for this rate, or for bursts of this size"},
+		"large burst": {0.5, sending{workers: 8, burst: 500, answer: ms(3)}, "50.0 % of the events were due while all 8 workers waited for the upstream's answers, and were dropped (limit 1 %); a burst of 500 needs upstream.workers: 500"},
+		"small burst": {0.5, sending{workers: 8, burst: 8, answer: ms(3)}, "50.0 % of the events were due while all 8 workers waited for the upstream's answers, and were dropped (limit 1 %); the upstream answered within 3.00ms at the 99th percentile: raise upstream.workers, or lower the rate"},
 	} {
-		got := bottlenecks(results.Instrument{DroppedShots: tt.dropped}, 2, tt.s)
+		got := bottlenecks(results.Generator{DroppedEvents: tt.dropped}, 2, tt.s)
 		if strings.Join(got, "|") != tt.want {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -165,7 +165,7 @@ func TestEchoMeasuresItself(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := ownDelay(time.Hour, ctx.Done()); err == nil {
+	if _, err := readDelay(time.Hour, ctx.Done()); err == nil {
 		t.Error("a cancelled watch goes on")
 	}
 }

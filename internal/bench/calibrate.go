@@ -136,14 +136,14 @@ func calibrateOnce(ctx context.Context, opts Options, c profiles.Case, slower in
 	switch {
 	case deaf: // whatever is fired
 	case outcome.Result.Upstream.Dropped > 0:
-		return nil, fmt.Sprintf("%d events could not be fired in time", outcome.Result.Upstream.Dropped), nil
+		return nil, fmt.Sprintf("%d events could not be published in time", outcome.Result.Upstream.Dropped), nil
 	default:
 		if unsound := opts.tape.unsound(inOrder(p, spec)); unsound != "" {
 			return nil, unsound, nil
 		}
 	}
 	for i := range outcome.Accounts[0].Lanes {
-		m, err := newForecast(p, i, spec, opts.tape)
+		m, err := newExpectedCounts(p, i, spec, opts.tape)
 		if err != nil {
 			return nil, "", fmt.Errorf("%w: %w", ErrProfile, err)
 		}
@@ -182,7 +182,7 @@ type tape struct {
 	mu    sync.Mutex
 	fired map[eventmeter.Stamp]*taped
 	gaps  map[eventmeter.Sub][]eventmeter.Instant
-	told  deeds // what the target says in the end
+	told  appliedFaults // what the target says in the end
 }
 
 // taped is one emission.
@@ -249,7 +249,7 @@ func (t *tape) of(source uint16) []*taped {
 
 // compare holds the account of a lane, and of each of its subscriptions, to
 // the forecast.
-func (m *forecast) compare(name string, lane *sinks.LaneAccount, subs []sinks.SubCounts) CalibrationRow {
+func (m *expectedCounts) compare(name string, lane *sinks.LaneAccount, subs []sinks.SubCounts) CalibrationRow {
 	row := CalibrationRow{Case: name, Lane: lane.Name, Passed: true}
 	var sum planned
 	for i := range subs {

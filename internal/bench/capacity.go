@@ -54,7 +54,7 @@ const (
 const maxRecover = 5
 
 // FindCapacity searches for the largest load of the profile's axis that meets
-// its service level, and draws up the cost sheet.
+// its SLO, and draws up the cost sheet.
 //
 // When it ended early, the capacity is partial, and the error says why, as that
 // of [Run] does. It is nil if there was no step. A nil error means that the
@@ -130,11 +130,11 @@ func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySear
 	if p.Target.IsEmbedded() && !p.Target.OverStdio() && p.Upstream.Kind != "feed" {
 		s.keep = &kept{} // the target of a feed has to know its address, which is another each time
 	}
-	l := c.Level
+	l := c.SLO
 	s.out = &results.Capacity{
 		Schema: results.CapacitySchema, Version: opts.Version, Started: time.Now().UTC(), Profile: text, Host: thisHost(),
 		Axis: c.Axis, Unit: profiles.Axes[c.Axis],
-		Level: results.CapacityLevel{
+		SLO: results.CapacitySLO{
 			P50: results.Nanos(l.P50), P90: results.Nanos(l.P90), P99: results.Nanos(l.P99), P999: results.Nanos(l.P999), Loss: l.Loss, Backlog: l.Backlog,
 		},
 		Steps: []results.CapacityStep{}, Costs: []results.CapacityCost{}, Warnings: []results.Warning{},
@@ -173,7 +173,7 @@ func (s *capacitySearch) purpose(load float64) string {
 		}
 		return purposeConfirm
 	}
-	if s.search.Knee().Above > 0 {
+	if s.search.Maximum().Above > 0 {
 		return purposeBisect
 	}
 	return purposeBracket
@@ -181,7 +181,7 @@ func (s *capacitySearch) purpose(load float64) string {
 
 // recover makes sure that an overload does not reach into the next step. What
 // drained has left nothing behind. What did not is restarted if it is ours, and
-// else given the lowest load until it meets the level again.
+// else given the lowest load until it meets the SLO again.
 func (s *capacitySearch) recover(ctx context.Context, after results.CapacityStep) error {
 	if after.Undrained == 0 && after.Dir != "" {
 		return nil
@@ -202,7 +202,7 @@ func (s *capacitySearch) recover(ctx context.Context, after results.CapacityStep
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: after an overload it did not meet the level at the lowest load any more, in %d tries", ErrTarget, maxRecover)
+	return fmt.Errorf("%w: after an overload it did not meet the SLO at the lowest load any more, in %d tries", ErrTarget, maxRecover)
 }
 
 // stepPlan is one step to come.
@@ -256,7 +256,7 @@ func (s *capacitySearch) stepWith(ctx context.Context, plan stepPlan) (results.C
 		return step, nil, err
 	}
 	if outcome == nil {
-		step.Instrument.Reasons = []string{}
+		step.Generator.Reasons = []string{}
 		step.Reasons = append(step.Reasons, err.Error())
 		if plan.purpose != purposeRecover {
 			step.Verdict = verdictFailed
@@ -301,14 +301,14 @@ func ended(err error) bool {
 // target: it did not take as many subscriptions, and it had taken fewer.
 func (s *capacitySearch) isLimit(err error) bool {
 	var attach attachError
-	return errors.As(err, &attach) && s.search.Knee().Load > 0
+	return errors.As(err, &attach) && s.search.Maximum().Load > 0
 }
 
 // measure fills in the figures of a step.
 func (s *capacitySearch) measure(step *results.CapacityStep, p *profiles.Profile, r *results.Result, probe *stepProbe) {
 	step.Fill(r)
-	if r.Upstream.Shots > 0 {
-		step.Events = eventRate(p, r.Upstream.Shots)
+	if r.Upstream.Scheduled > 0 {
+		step.Events = eventRate(p, r.Upstream.Scheduled)
 	}
 	step.Offered = step.Events * step.FanOut
 	probe.fill(step, period(p))
@@ -316,14 +316,14 @@ func (s *capacitySearch) measure(step *results.CapacityStep, p *profiles.Profile
 
 // eventRate is how many events per second a schedule has. Of one that has no
 // one rate, it is how many were due.
-func eventRate(p *profiles.Profile, shots int64) float64 {
+func eventRate(p *profiles.Profile, emissions int64) float64 {
 	switch s := p.Schedule; s.Kind {
 	case "constant", "poisson":
 		return float64(s.Rate)
 	case "burst":
 		return float64(s.Burst) / s.Every.Seconds()
 	}
-	return float64(shots) / p.Phases.Measure.Seconds()
+	return float64(emissions) / p.Phases.Measure.Seconds()
 }
 
 // period is the time in which the schedule repeats itself.
@@ -337,13 +337,13 @@ func period(p *profiles.Profile) time.Duration {
 	return 0
 }
 
-// judge holds a step against the level. runErr is why it ended early, if it
+// judge holds a step against the SLO. runErr is why it ended early, if it
 // did: a target that stopped taking events is at its limit.
 func (s *capacitySearch) judge(step *results.CapacityStep, r *results.Result, runErr error) (string, []string) {
-	l, u := s.p.Capacity.Level, r.Upstream
+	l, u := s.p.Capacity.SLO, r.Upstream
 	m := capacity.Measured{
-		Expected: step.Expected, Lost: step.Lost, Fired: u.Fired, Failed: u.Refused + u.Uncertain, Dropped: r.Instrument.DroppedShots,
-		Offered: step.Offered, Growth: step.Backlog.Growth, GrowthError: step.Backlog.Error, Bottleneck: r.Instrument.Reasons,
+		Expected: step.Expected, Lost: step.Lost, Fired: u.Fired, Failed: u.Refused + u.Uncertain, Dropped: r.Generator.DroppedEvents,
+		Offered: step.Offered, Growth: step.Backlog.Growth, GrowthError: step.Backlog.Error, Bottleneck: r.Generator.Reasons,
 	}
 	for _, lane := range step.Lanes {
 		q := lane.FromIntended
@@ -355,7 +355,7 @@ func (s *capacitySearch) judge(step *results.CapacityStep, r *results.Result, ru
 			m.Unjudged = append(m.Unjudged, fmt.Sprintf("lane %s: %s", r.Lanes[i].Name, why))
 		}
 	}
-	v, reasons := capacity.Level{P50: l.P50, P90: l.P90, P99: l.P99, P999: l.P999, Loss: l.Loss, Backlog: l.Backlog}.Judge(m)
+	v, reasons := capacity.SLO{P50: l.P50, P90: l.P90, P99: l.P99, P999: l.P999, Loss: l.Loss, Backlog: l.Backlog}.Judge(m)
 	if runErr != nil {
 		return verdictFailed, append(reasons, runErr.Error())
 	}

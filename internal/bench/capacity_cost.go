@@ -25,7 +25,7 @@ const (
 // costs draws up the cost sheet: for each lane alone, one subscription held
 // idle, all of them held idle, and half the capacity.
 func (s *capacitySearch) costs(ctx context.Context) error {
-	k := s.search.Knee()
+	k := s.search.Maximum()
 	if s.p.Capacity.Idle == 0 || k.Load == 0 || s.search.Outcome() == capacity.Searching {
 		return nil
 	}
@@ -74,7 +74,7 @@ type usageOf struct {
 	messages, bytes      float64 // copies of events, warm-up included
 	requests             float64 // that carried events
 	hourRequests, hourUp float64 // requests and bytes that carried none, per subscription-hour
-	sound                bool    // the instrument was not the bottleneck, and nothing went missing
+	sound                bool    // the generator was not the bottleneck, and nothing went missing
 }
 
 func newUsage(step results.CapacityStep, m *measuredStep) *usageOf {
@@ -84,7 +84,7 @@ func newUsage(step results.CapacityStep, m *measuredStep) *usageOf {
 		messages: float64(account.EventMessages), bytes: float64(account.EventBytes),
 		requests:     float64(lane.Overhead.Causes["events"].Requests),
 		hourRequests: lane.Overhead.PerSubscriptionHour.Requests, hourUp: lane.Overhead.PerSubscriptionHour.Bytes,
-		sound: !step.Instrument.Bottleneck && step.Lost == 0,
+		sound: !step.Generator.Bottleneck && step.Lost == 0,
 	}
 	for _, ph := range m.outcome.Result.Phases {
 		if ph.Name != "attach" && ph.Name != "detach" {
@@ -110,7 +110,7 @@ func costSheet(lane, mode string, base, idle, busy *usageOf) results.CapacityCos
 		sound bool
 	}{{"idle", base.sound && idle.sound}, {"delivered", busy.sound}} {
 		if !part.sound {
-			miss("%s: the instrument was the bottleneck, or deliveries went missing, so its figures are too high if anything", part.name)
+			miss("%s: the generator was the bottleneck, or deliveries went missing, so its figures are too high if anything", part.name)
 		}
 	}
 	c.Idle.Basis = fmt.Sprintf("%d subscriptions held for %.3gs, less 1 held for %.3gs", idle.subscriptions, idle.seconds, base.seconds)

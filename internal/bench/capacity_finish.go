@@ -28,14 +28,14 @@ func (s *capacitySearch) summarise(err error) {
 		c.Partial, c.Reason = true, err.Error()
 	}
 	c.Outcome = string(s.search.Outcome())
-	s.knee()
+	s.maximum()
 	c.Stopped = s.stopped()
 }
 
-// knee says where the search stands.
-func (s *capacitySearch) knee() {
-	k := s.search.Knee()
-	out := results.CapacityKnee{Load: k.Load, Above: k.Above, From: k.From, To: k.To, Limits: []string{}}
+// maximum load says where the search stands.
+func (s *capacitySearch) maximum() {
+	k := s.search.Maximum()
+	out := results.CapacityMaximum{Load: k.Load, Above: k.Above, From: k.From, To: k.To, Limits: []string{}}
 	for _, p := range s.search.Points() {
 		switch p.Load {
 		case k.Load:
@@ -60,7 +60,7 @@ func (s *capacitySearch) knee() {
 		out.Events, out.FanOut = out.Events/n, out.FanOut/n
 		out.Deliveries = out.Events * out.FanOut
 	}
-	s.out.Knee = out
+	s.out.Maximum = out
 }
 
 // judged tells the trials of the search from what was done beside them.
@@ -68,17 +68,17 @@ func judged(s *results.CapacityStep) bool { return s.Verdict != verdictAside }
 
 // stopped says in words why the search ended.
 func (s *capacitySearch) stopped() string {
-	c, k := s.out, s.out.Knee
+	c, k := s.out, s.out.Maximum
 	load := func(v float64) string { return fmt.Sprintf("%.4g %s", v, c.Unit) }
 	limits := strings.Join(k.Limits, "; ")
 	switch capacity.Outcome(c.Outcome) {
 	case capacity.Found:
-		return fmt.Sprintf("%s met the level and %s did not: %s", load(k.Load), load(k.Above), limits)
+		return fmt.Sprintf("%s met the SLO and %s did not: %s", load(k.Load), load(k.Above), limits)
 	case capacity.None:
-		return fmt.Sprintf("not even the lowest load of %s met the level: %s", load(k.Above), limits)
+		return fmt.Sprintf("not even the lowest load of %s met the SLO: %s", load(k.Above), limits)
 	case capacity.Bound:
-		return fmt.Sprintf("the highest load of %s met the level, so the capacity is above it: raise capacity.to", load(k.Load))
-	case capacity.Instrument:
+		return fmt.Sprintf("the highest load of %s met the SLO, so the capacity is above it: raise capacity.to", load(k.Load))
+	case capacity.Generator:
 		if k.Load == 0 {
 			return fmt.Sprintf("at the lowest load of %s nothing can be said of the target: %s", load(k.Above), limits)
 		}
@@ -89,7 +89,7 @@ func (s *capacitySearch) stopped() string {
 	return "it was broken off: " + cmp.Or(c.Reason, "no reason is known")
 }
 
-// law fits the Universal Scalability Law to the trials in which the instrument
+// law fits the Universal Scalability Law to the trials in which the generator
 // was not the limit.
 func (s *capacitySearch) law() {
 	var samples []capacity.Sample
@@ -127,22 +127,22 @@ func (s *capacitySearch) warnings() {
 		switch {
 		case step.Verdict == verdictUnclear:
 			unclear++
-		case step.Verdict == verdictPassed && step.Instrument.Bottleneck:
+		case step.Verdict == verdictPassed && step.Generator.Bottleneck:
 			busy++
 		case step.Purpose == purposeRecover:
 			recovered++
 		}
 	}
 	if unclear > 0 {
-		warn("unclear-steps", "in %d of %d steps the instrument was the bottleneck and the level was not met: they say nothing about the target, and were not counted", unclear, len(s.out.Steps))
+		warn("unclear-steps", "in %d of %d steps the generator was the bottleneck and the SLO was not met: they say nothing about the target, and were not counted", unclear, len(s.out.Steps))
 	}
 	if busy > 0 {
-		warn("busy-steps", "%d steps met the level although the instrument was the bottleneck: they count, and their latencies are too high if anything", busy)
+		warn("busy-steps", "%d steps met the SLO although the generator was the bottleneck: they count, and their latencies are too high if anything", busy)
 	}
 	if recovered > 0 {
 		warn("recovered", "the target needed %d steps at the lowest load to come round after overloads that did not drain", recovered)
 	}
-	if k := s.out.Knee; k.Failed > 0 || k.AbovePassed > 0 {
-		warn("noisy-knee", "trials of one load disagreed near the knee: the interval is what they leave")
+	if k := s.out.Maximum; k.Failed > 0 || k.AbovePassed > 0 {
+		warn("noisy-maximum", "trials of one load disagreed near the maximum load: the interval is what they leave")
 	}
 }

@@ -35,7 +35,7 @@ func TestCapacityOfAProgram(t *testing.T) {
 		return out, nil
 	}, "capacity.idle=0", "target={command: server}", "upstream.admin=http://127.0.0.1:2")
 	if err != nil || c.Outcome != "found" {
-		t.Fatalf("%v, %+v", err, c.Knee)
+		t.Fatalf("%v, %+v", err, c.Maximum)
 	}
 	for _, s := range c.Steps {
 		if s.Purpose == purposeRecover {

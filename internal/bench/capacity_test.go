@@ -26,15 +26,15 @@ type pretend func(o Options) (*Outcome, error)
 // process that used some CPU for each delivery and subscription.
 func meets(o Options, lost int64) *Outcome {
 	p := o.Profile
-	shots := int64(math.Round(float64(p.Schedule.Rate) * p.Phases.Measure.Seconds()))
+	emissions := int64(math.Round(float64(p.Schedule.Rate) * p.Phases.Measure.Seconds()))
 	if o.idle {
-		shots = 0
+		emissions = 0
 	}
-	r := &results.Result{Schema: results.Schema, Upstream: results.Upstream{Shots: shots, Fired: shots, Accepted: shots}, Instrument: results.Instrument{Reasons: []string{}}}
+	r := &results.Result{Schema: results.Schema, Upstream: results.Upstream{Scheduled: emissions, Fired: emissions, Accepted: emissions}, Generator: results.Generator{Reasons: []string{}}}
 	var account sinks.Account
 	var deliveries, subscriptions int64
 	for _, l := range p.Lanes {
-		n := shots * int64(l.Subscriptions)
+		n := emissions * int64(l.Subscriptions)
 		deliveries += n
 		subscriptions += int64(l.Subscriptions)
 		r.Lanes = append(r.Lanes, results.Lane{
@@ -84,11 +84,11 @@ func TestCapacitySearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Outcome != "found" || c.Knee.Load > 100 || c.Knee.Load < 95 || c.Knee.Above <= 100 || c.Knee.FanOut != 100 || math.Abs(c.Knee.Deliveries-100*c.Knee.Load) > 100 {
-		t.Errorf("%s, %+v", c.Outcome, c.Knee)
+	if c.Outcome != "found" || c.Maximum.Load > 100 || c.Maximum.Load < 95 || c.Maximum.Above <= 100 || c.Maximum.FanOut != 100 || math.Abs(c.Maximum.Deliveries-100*c.Maximum.Load) > 100 {
+		t.Errorf("%s, %+v", c.Outcome, c.Maximum)
 	}
-	if len(c.Knee.Limits) != 1 || !strings.Contains(c.Knee.Limits[0], "deliveries missing") || !strings.Contains(c.Stopped, "did not: 5 of ") {
-		t.Errorf("limits %v, stopped %s", c.Knee.Limits, c.Stopped)
+	if len(c.Maximum.Limits) != 1 || !strings.Contains(c.Maximum.Limits[0], "deliveries missing") || !strings.Contains(c.Stopped, "did not: 5 of ") {
+		t.Errorf("limits %v, stopped %s", c.Maximum.Limits, c.Stopped)
 	}
 	var purposes []string
 	for i, s := range c.Steps {
@@ -121,17 +121,17 @@ func TestCapacitySearch(t *testing.T) {
 	}
 }
 
-func TestCapacityOfAnImpairedInstrument(t *testing.T) {
+func TestCapacityOfAnImpairedGenerator(t *testing.T) {
 	c, err := search(t, func(o Options) (*Outcome, error) {
 		out := meets(o, 0)
 		if rateOf(o) > 100 {
 			out = meets(o, 5)
-			out.Result.Instrument = results.Instrument{Bottleneck: true, Reasons: []string{"too busy"}}
+			out.Result.Generator = results.Generator{Bottleneck: true, Reasons: []string{"too busy"}}
 		}
 		return out, nil
 	}, "capacity.idle=0")
-	if err != nil || c.Outcome != "instrument" || c.Knee.Load > 100 || c.Knee.Load < 95 || c.Knee.To != 0 || !strings.Contains(c.Stopped, "at least") || !strings.Contains(c.Stopped, "too busy") {
-		t.Errorf("%v, %s, %+v, %s", err, c.Outcome, c.Knee, c.Stopped)
+	if err != nil || c.Outcome != "generator" || c.Maximum.Load > 100 || c.Maximum.Load < 95 || c.Maximum.To != 0 || !strings.Contains(c.Stopped, "at least") || !strings.Contains(c.Stopped, "too busy") {
+		t.Errorf("%v, %s, %+v, %s", err, c.Outcome, c.Maximum, c.Stopped)
 	}
 	if len(c.Warnings) == 0 || c.Warnings[0].Code != "unclear-steps" || len(c.Costs) != 0 {
 		t.Errorf("warnings %v, costs %v", c.Warnings, c.Costs)
@@ -151,16 +151,16 @@ func TestCapacityLimits(t *testing.T) {
 		}
 		return meets(o, 0), nil
 	}, subscriptions...)
-	if err != nil || c.Outcome != "found" || c.Knee.Load != 64 || len(c.Knee.Limits) != 1 || !strings.Contains(c.Knee.Limits[0], "no more than 64") {
-		t.Errorf("%v, %s, %+v", err, c.Outcome, c.Knee)
+	if err != nil || c.Outcome != "found" || c.Maximum.Load != 64 || len(c.Maximum.Limits) != 1 || !strings.Contains(c.Maximum.Limits[0], "no more than 64") {
+		t.Errorf("%v, %s, %+v", err, c.Outcome, c.Maximum)
 	}
 	c, err = search(t, func(o Options) (*Outcome, error) {
 		if rateOf(o) > 100 {
-			return meets(o, 0), fmt.Errorf("%w: every shot failed", ErrTarget)
+			return meets(o, 0), fmt.Errorf("%w: every event failed", ErrTarget)
 		}
 		return meets(o, 0), nil
 	}, "capacity.idle=0")
-	if err != nil || c.Outcome != "found" || !strings.Contains(c.Stopped, "every shot failed") {
+	if err != nil || c.Outcome != "found" || !strings.Contains(c.Stopped, "every event failed") {
 		t.Errorf("%v, %s, %s", err, c.Outcome, c.Stopped)
 	}
 	c, err = search(t, func(o Options) (*Outcome, error) {
@@ -169,13 +169,13 @@ func TestCapacityLimits(t *testing.T) {
 		}
 		return meets(o, 0), nil
 	})
-	if !errors.Is(err, ErrTarget) || !c.Partial || c.Outcome != "searching" || c.Knee.Load != 80 || len(c.Costs) != 0 {
-		t.Errorf("%v, partial %v, %s, %+v", err, c.Partial, c.Outcome, c.Knee)
+	if !errors.Is(err, ErrTarget) || !c.Partial || c.Outcome != "searching" || c.Maximum.Load != 80 || len(c.Costs) != 0 {
+		t.Errorf("%v, partial %v, %s, %+v", err, c.Partial, c.Outcome, c.Maximum)
 	}
 }
 
 // TestCapacityRecovers: a foreign target that did not drain gets the lowest
-// load until it meets the level again, or the search ends.
+// load until it meets the SLO again, or the search ends.
 func TestCapacityRecovers(t *testing.T) {
 	hosts := []string{"capacity.idle=0", "target={url: 'http://127.0.0.1:1/mcp'}", "upstream.admin=http://127.0.0.1:2"}
 	for _, after := range []int{2, maxRecover + 1} {
@@ -198,8 +198,8 @@ func TestCapacityRecovers(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || c.Outcome != "found" || c.Knee.Load < 95 || c.Knee.Load > 100 {
-			t.Errorf("%v, %+v", err, c.Knee)
+		if err != nil || c.Outcome != "found" || c.Maximum.Load < 95 || c.Maximum.Load > 100 {
+			t.Errorf("%v, %+v", err, c.Maximum)
 		}
 		n := 0
 		for _, s := range c.Steps {
@@ -255,7 +255,7 @@ func TestStepProbe(t *testing.T) {
 }
 
 // TestCapacityOfALaneWithoutFigures: a step in which nothing was owed to one of the
-// lanes, or in which one heard nothing, has not met the level.
+// lanes, or in which one heard nothing, has not met the SLO.
 func TestCapacityOfALaneWithoutFigures(t *testing.T) {
 	for name, invalidate := range map[string]func(l *results.Lane){
 		"nothing was owed to it": func(l *results.Lane) { *l = results.Lane{Name: l.Name, Mode: l.Mode, Subscriptions: l.Subscriptions} },
@@ -267,9 +267,9 @@ func TestCapacityOfALaneWithoutFigures(t *testing.T) {
 			out := meets(o, 0)
 			invalidate(&out.Result.Lanes[len(out.Result.Lanes)-1])
 			return out, nil
-		}, "capacity.level.loss=0.99", "lanes=[{name: push, mode: push, subscriptions: 5, event: chat.message}, {name: poll, mode: poll, subscriptions: 5, event: chat.message}]")
-		if err != nil || c.Outcome == "found" || c.Knee.Passed > 0 {
-			t.Errorf("%s: %v, outcome %s, %+v", name, err, c.Outcome, c.Knee)
+		}, "capacity.slo.loss=0.99", "lanes=[{name: push, mode: push, subscriptions: 5, event: chat.message}, {name: poll, mode: poll, subscriptions: 5, event: chat.message}]")
+		if err != nil || c.Outcome == "found" || c.Maximum.Passed > 0 {
+			t.Errorf("%s: %v, outcome %s, %+v", name, err, c.Outcome, c.Maximum)
 		}
 		for _, s := range c.Steps {
 			if text := strings.Join(s.Reasons, "; "); s.Verdict == verdictPassed || s.Verdict != verdictAside && !strings.Contains(text, name) {

@@ -65,7 +65,7 @@ func (p *pass) checkpoint() *Outcome {
 	in, process := p.watch.soFar(share(m.Dropped, m.Fired+m.Dropped))
 	c := p.copied()
 	own := p.driverFigures()
-	p.onlooked(own, p.clock.Now(), c.warning)
+	p.observed(own, p.clock.Now(), c.warning)
 	c.accounts = append(c.accounts, account)
 	if p.opts.Shard != nil {
 		c.partPasses = append(c.partPasses, p.partPass(account, own, in, process))
@@ -102,14 +102,14 @@ func (p *pass) copied() *run {
 
 // soFar is what stop returns, of a watch that goes on, without the error of the
 // kernel's receive times.
-func (in *instrument) soFar(dropped float64) (results.Instrument, *results.Process) {
+func (in *generator) soFar(dropped float64) (results.Generator, *results.Process) {
 	wall := time.Since(in.started)
-	out := results.Instrument{
-		Reasons:      []string{},
-		OwnDelay:     results.SummariseNanos(in.echo.soFar()),
-		GCPauses:     summariseFloat(in.gcBefore, gcPauses()),
-		DroppedShots: dropped,
-		Goroutines:   goroutines(),
+	out := results.Generator{
+		Reasons:       []string{},
+		ReadDelay:     results.SummariseNanos(in.echo.soFar()),
+		GCPauses:      summariseFloat(in.gcBefore, gcPauses()),
+		DroppedEvents: dropped,
+		Goroutines:    goroutines(),
 	}
 	in.mu.Lock()
 	lag := in.timerLag.Timing()

@@ -72,7 +72,7 @@ func (p *pass) mayTake(limit time.Duration) {
 	p.limit = limit
 }
 
-// acceptedSoFar is how many shots the upstream has taken.
+// acceptedSoFar is how many emissions the upstream has taken.
 func (p *pass) acceptedSoFar() uint64 {
 	if p.firing == nil {
 		return 0

@@ -15,7 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// echoPeriods are how often the instrument may write to itself. They are no
+// echoPeriods are how often the generator may write to itself. They are no
 // divisors of the usual intervals of schedules, so that it does not only fall
 // between bursts.
 var echoPeriods = [...]time.Duration{
@@ -28,7 +28,7 @@ var echoPeriods = [...]time.Duration{
 // nothing else to do costs more than what it is woken for.
 const tries = 5_000
 
-// echoEvery is how often the instrument writes to itself in a watch that lasts
+// echoEvery is how often the generator writes to itself in a watch that lasts
 // for d: as rarely as leaves enough tries, and every 7 ms where that is not to
 // be had.
 func echoEvery(d time.Duration) time.Duration {
@@ -57,17 +57,17 @@ type echo struct {
 func openEcho(every time.Duration) (*echo, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("open a loopback connection to measure the generator's own delay: %w", err)
+		return nil, fmt.Errorf("open a loopback connection to measure the generator's read delay: %w", err)
 	}
 	defer l.Close()
 	w, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
-		return nil, fmt.Errorf("open a loopback connection to measure the generator's own delay: %w", err)
+		return nil, fmt.Errorf("open a loopback connection to measure the generator's read delay: %w", err)
 	}
 	r, err := l.Accept()
 	if err != nil {
 		_ = w.Close()
-		return nil, fmt.Errorf("open a loopback connection to measure the generator's own delay: %w", err)
+		return nil, fmt.Errorf("open a loopback connection to measure the generator's read delay: %w", err)
 	}
 	e := &echo{
 		writer: w, reader: r, start: time.Now(), stop: make(chan struct{}),
@@ -128,8 +128,8 @@ func (e *echo) close() *hdrhistogram.Histogram {
 	return e.delay.Timing().Histogram
 }
 
-// ownDelay tries for d what this machine's own delay is when it does nothing else.
-func ownDelay(d time.Duration, cancelled <-chan struct{}) (*hdrhistogram.Histogram, error) {
+// readDelay tries for d what this machine's read delay is when it does nothing else.
+func readDelay(d time.Duration, cancelled <-chan struct{}) (*hdrhistogram.Histogram, error) {
 	e, err := openEcho(echoEvery(d))
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/internal/tail"
+	"github.com/eventmeter/eventmeter/internal/stderrtail"
 )
 
 // Ready is the line of JSON that a reference target prints on standard output
@@ -32,7 +32,7 @@ type Child struct {
 	Ready
 	cmd   *exec.Cmd
 	stdin io.Closer
-	log   *tail.Writer
+	log   *stderrtail.Writer
 
 	exited chan struct{}
 	err    error // set before exited is closed
@@ -45,7 +45,7 @@ const childStart = 15 * time.Second
 // serve until its standard input ends. The caller must Stop it.
 func StartChild(ctx context.Context, name string, args ...string) (*Child, error) {
 	cmd := exec.Command(name, args...)
-	c := &Child{cmd: cmd, log: &tail.Writer{}, exited: make(chan struct{})}
+	c := &Child{cmd: cmd, log: &stderrtail.Writer{}, exited: make(chan struct{})}
 	cmd.Stderr = c.log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 )
 
 // add puts the account of one pass, and its lanes' own figures, into the result. Passes follow each other
-// when lanes take turns; then counts add up, and of the instrument's figures
+// when lanes take turns; then counts add up, and of the generator's figures
 // the worst is kept.
-func (r *run) add(a sinks.Account, own []driver.Figures, in results.Instrument, process *results.Process) {
+func (r *run) add(a sinks.Account, own []driver.Figures, in results.Generator, process *results.Process) {
 	res := r.result
 	u := &res.Upstream
 	m := a.Measured
-	// A shot that the target never answered for is uncertain.
+	// An emission that the target never answered for is uncertain.
 	u.Fired += m.Fired
 	u.Accepted += m.Accepted
 	u.Uncertain += m.Uncertain + m.Pending
 	u.Refused += m.Refused
 	u.Dropped += m.Dropped
-	u.Shots = u.Fired + u.Dropped
+	u.Scheduled = u.Fired + u.Dropped
 	u.Warmup += a.WarmUp.Fired
 	r.fireLag = merged(r.fireLag, a.FireLag)
 	r.fireLatency = merged(r.fireLatency, a.FireLatency)
@@ -45,8 +45,8 @@ func (r *run) add(a sinks.Account, own []driver.Figures, in results.Instrument, 
 		}
 		res.Lanes = append(res.Lanes, l)
 	}
-	res.Instrument = worse(res.Instrument, in)
-	res.Instrument.DroppedShots = share(u.Dropped, u.Shots)
+	res.Generator = worse(res.Generator, in)
+	res.Generator.DroppedEvents = share(u.Dropped, u.Scheduled)
 	res.Target.Process = together(res.Target.Process, process)
 	if r.goesOn && r.opts.Shard == nil {
 		// It has no series to be held to, and the whole account is checked at the end.
@@ -55,8 +55,8 @@ func (r *run) add(a sinks.Account, own []driver.Figures, in results.Instrument, 
 		// nothing: say so as loudly as a result can.
 		r.unsound = append(r.unsound, fmt.Sprintf("the ledger does not add up, which is a bug in eventmeter: %v", err))
 	}
-	res.Instrument.Reasons = append(bottlenecks(res.Instrument, res.Host.CPUs, r.sending()), r.unsound...)
-	res.Instrument.Bottleneck = len(res.Instrument.Reasons) > 0
+	res.Generator.Reasons = append(bottlenecks(res.Generator, res.Host.CPUs, r.sending()), r.unsound...)
+	res.Generator.Bottleneck = len(res.Generator.Reasons) > 0
 }
 
 // merged adds b to a.
@@ -74,8 +74,8 @@ func merged(a, b sinks.Timing) sinks.Timing {
 	return a
 }
 
-// worse keeps, figure by figure, what says most against the instrument.
-func worse(a, b results.Instrument) results.Instrument {
+// worse keeps, figure by figure, what says most against the generator.
+func worse(a, b results.Generator) results.Generator {
 	if a.TimerLag.Count == 0 {
 		return b
 	}
@@ -85,8 +85,8 @@ func worse(a, b results.Instrument) results.Instrument {
 	if b.TimerLag.P99 > a.TimerLag.P99 {
 		a.TimerLag = b.TimerLag
 	}
-	if b.OwnDelay.P99 > a.OwnDelay.P99 {
-		a.OwnDelay = b.OwnDelay
+	if b.ReadDelay.P99 > a.ReadDelay.P99 {
+		a.ReadDelay = b.ReadDelay
 	}
 	if b.Arrivals.Error.P99 > a.Arrivals.Error.P99 {
 		a.Arrivals.Error = b.Arrivals.Error
@@ -152,10 +152,10 @@ func (r *run) warn() {
 		r.warning("nothing-measured", "", "no event was accepted in the measured part, so nothing is known about delivery")
 	}
 	if n := res.Upstream.Uncertain + res.Upstream.Refused; n > 0 {
-		r.warning("firing-failed", "", "%d of %d events could not be fired for sure; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Fired, r.firstFailure())
+		r.warning("publishing-failed", "", "%d of %d events could not be published for sure; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Fired, r.firstFailure())
 	}
 	if res.Upstream.Dropped > 0 {
-		r.warning("dropped-shots", "", "%d shots were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, r.profile.Upstream.Workers, r.sending().remedy())
+		r.warning("dropped-events", "", "%d events were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, r.profile.Upstream.Workers, r.sending().remedy())
 	}
 	r.warnStdio(res.Target.Stdio)
 	for _, l := range res.Lanes {
@@ -163,7 +163,7 @@ func (r *run) warn() {
 	}
 }
 
-// firstFailure says for the end of a sentence why the first shot failed.
+// firstFailure says for the end of a sentence why the first emission failed.
 func (r *run) firstFailure() string {
 	if e, ok := r.target.upstream.(upstream.Explainer); ok {
 		if first, _ := e.Failures(); first != "" {
@@ -180,7 +180,7 @@ func (r *run) warnLane(l results.Lane) {
 	}
 	if l.Expected == 0 && l.Detail.Excused+l.Detail.InFlight > 0 {
 		// A threshold on losses holds where nothing can be lost.
-		r.warning("nothing-owed", l.Name, "%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says nothing about delivery: churn more slowly, or fire for longer", l.Detail.Excused+l.Detail.InFlight)
+		r.warning("nothing-owed", l.Name, "%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says nothing about delivery: churn more slowly, or publish for longer", l.Detail.Excused+l.Detail.InFlight)
 	}
 	updates := int64(l.Figures["updatesObserved"])
 	if updates > 0 && r.profile.Upstream.Kind != "none" {
@@ -212,7 +212,7 @@ func (r *run) warnLane(l results.Lane) {
 		r.warning("out-of-range", l.Name, "%d latencies were over ten minutes and count as ten minutes", n)
 	}
 	if n := l.LostOrderUnknown; n > 0 {
-		r.warning("order-unknown", l.Name, "%d lost deliveries may have been announced or not: their events were fired while others were on their way, so nobody knows on which side of an announcement they lie. Fire fewer at a time to find out", n)
+		r.warning("order-unknown", l.Name, "%d lost deliveries may have been announced or not: their events were published while others were on their way, so nobody knows on which side of an announcement they lie. Fire fewer at a time to find out", n)
 	}
 	if n := l.Gaps.FalseAlarms; n > 0 {
 		r.warning("false-alarms", l.Name, "%d gaps were announced in which nothing was missing", n)

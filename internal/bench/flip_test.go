@@ -102,7 +102,7 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 			return err
 		}
 		defer u.Close()
-		if outcome := u.Fire(context.Background(), upstream.Shot{Stamp: eventmeter.Stamp{Run: 1}}); outcome != eventmeter.Refused {
+		if outcome := u.Fire(context.Background(), upstream.Emission{Stamp: eventmeter.Stamp{Run: 1}}); outcome != eventmeter.Refused {
 			return fmt.Errorf("outcome %v", outcome)
 		}
 		return nil
@@ -152,7 +152,7 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 		},
 		"the target's metrics": func(addr string, g *dialguard.Guard) error { _, err := newRemoteMeter("http://"+addr, g); return err },
 		"the admin listener's counters": func(addr string, g *dialguard.Guard) error {
-			_, err := askDeeds(context.Background(), "http://"+addr, g)
+			_, err := askAppliedFaults(context.Background(), "http://"+addr, g)
 			return err
 		},
 		"remote write": pushed(func(o metrics.PushOptions) (*metrics.Pusher, error) { return metrics.StartRemoteWrite(o), nil }),

@@ -12,7 +12,7 @@ import (
 
 // forecast says what the ledger must count on one lane. It knows the faults and
 // what was fired, and nothing of how the ledger works.
-type forecast struct {
+type expectedCounts struct {
 	spec      faults.Spec
 	mode      eventmeter.Mode
 	settings  profiles.Lane
@@ -22,16 +22,16 @@ type forecast struct {
 	legacy    bool                   // the era of sessions
 	lists     profiles.EmbeddedLists
 	result    results.Lane // for the figures that only the system has
-	told      deeds
+	told      appliedFaults
 }
 
-func newForecast(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*forecast, error) {
+func newExpectedCounts(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*expectedCounts, error) {
 	l := p.Lanes[lane]
 	templates, err := profiles.CompileLane(l)
 	if err != nil {
 		return nil, err
 	}
-	m := &forecast{
+	m := &expectedCounts{
 		spec: spec, mode: eventmeter.Mode(l.Mode), settings: l, templates: templates,
 		legacy: p.Target.Era == "legacy", lists: p.Target.Embedded.Lists,
 	}
@@ -107,14 +107,14 @@ func (p *planned) against(c *sinks.SubCounts, mode eventmeter.Mode) []Check {
 
 // refused says whether a fault refuses subscription i for good. Calibration
 // opens them one after the other, so that i is the number of the request.
-func (m *forecast) refused(i int) bool {
+func (m *expectedCounts) refused(i int) bool {
 	f, ok := m.spec.Server(faults.Refuse, m.mode)
 	return ok && uint32(i+1)%f.Every == 0 && !(f.Passing() && f.Every > 1)
 }
 
 // askedAgain counts the requests that are refused because there is no room: the
 // client makes each of them again, and that is a request, too.
-func (m *forecast) askedAgain() (n int64) {
+func (m *expectedCounts) askedAgain() (n int64) {
 	f, ok := m.spec.Server(faults.Refuse, m.mode)
 	if !ok || !f.Passing() || f.Every == 1 {
 		return 0
@@ -129,7 +129,7 @@ func (m *forecast) askedAgain() (n int64) {
 }
 
 // subscription is the plan of one.
-func (m *forecast) subscription(i int) planned {
+func (m *expectedCounts) subscription(i int) planned {
 	var p planned
 	if m.refused(i) {
 		return p
@@ -167,7 +167,7 @@ func (m *forecast) subscription(i int) planned {
 	return p
 }
 
-func (m *forecast) heard(i int) []uint16 {
+func (m *expectedCounts) heard(i int) []uint16 {
 	if s := m.templates.Sources(i); s != nil {
 		return s
 	}
@@ -180,7 +180,7 @@ func (m *forecast) heard(i int) []uint16 {
 
 // source adds what one source's emissions come to for a subscription that read
 // announcements at these instants.
-func (m *forecast) source(p *planned, source int, gaps []eventmeter.Instant) {
+func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instant) {
 	_, noRetry := m.spec.Server(faults.NoRetry, m.mode)
 	run := missingRun{gaps: gaps}
 	for i, e := range m.sources[source] {
@@ -274,7 +274,7 @@ func (r *missingRun) close(p *planned) {
 }
 
 // loses says whether a fault keeps an event from a subscription for good.
-func (m *forecast) loses(f faults.Fault) (lost, announced bool) {
+func (m *expectedCounts) loses(f faults.Fault) (lost, announced bool) {
 	switch f.Kind {
 	case faults.Drop, faults.Oversize:
 		return true, false
@@ -290,7 +290,7 @@ func (m *forecast) loses(f faults.Fault) (lost, announced bool) {
 
 // overtaken says whether one of the next by emissions of the source happened
 // for sure after emission i, which is held back for them.
-func (m *forecast) overtaken(source, i, by int) bool {
+func (m *expectedCounts) overtaken(source, i, by int) bool {
 	list := m.sources[source]
 	for j := i + 1; j < len(list) && j <= i+by; j++ {
 		if f, _ := m.spec.Event(m.mode, list[j].Stamp); f.Kind != faults.Reorder && list[i].acked < list[j].Fired {
@@ -302,16 +302,16 @@ func (m *forecast) overtaken(source, i, by int) bool {
 
 // hits counts how often a kind of fault hits what the lane's subscriptions
 // hear, the warm-up included.
-func (m *forecast) hits(kinds ...faults.Kind) (n int64) {
+func (m *expectedCounts) hits(kinds ...faults.Kind) (n int64) {
 	return m.count(func(*taped) bool { return true }, kinds)
 }
 
 // warm counts the hits of the warm-up.
-func (m *forecast) warm(kinds ...faults.Kind) int64 {
+func (m *expectedCounts) warm(kinds ...faults.Kind) int64 {
 	return m.count(func(e *taped) bool { return !e.Measured }, kinds)
 }
 
-func (m *forecast) count(counts func(*taped) bool, kinds []faults.Kind) (n int64) {
+func (m *expectedCounts) count(counts func(*taped) bool, kinds []faults.Kind) (n int64) {
 	for i := range m.settings.Subscriptions {
 		if m.refused(i) {
 			continue
@@ -331,7 +331,7 @@ func (m *forecast) count(counts func(*taped) bool, kinds []faults.Kind) (n int64
 }
 
 // lane are the figures that a lane has and a subscription has not.
-func (m *forecast) lane(a *sinks.LaneAccount) []Check {
+func (m *expectedCounts) lane(a *sinks.LaneAccount) []Check {
 	subs := int64(m.settings.Subscriptions)
 	var refused, early int64
 	for i := range m.settings.Subscriptions {
@@ -381,7 +381,7 @@ func (m *forecast) lane(a *sinks.LaneAccount) []Check {
 }
 
 // latency is what faults that hold events back must show at the least.
-func (m *forecast) latency(q results.Quantiles) []Check {
+func (m *expectedCounts) latency(q results.Quantiles) []Check {
 	var out []Check
 	for _, f := range m.spec {
 		if f.Mode != "" && f.Mode != m.mode {
@@ -409,7 +409,7 @@ func (m *forecast) latency(q results.Quantiles) []Check {
 }
 
 // longest is the longest delay that a fault gave to anything measured.
-func (m *forecast) longest(f faults.Fault) int64 {
+func (m *expectedCounts) longest(f faults.Fault) int64 {
 	var d int64
 	for _, list := range m.sources {
 		for _, e := range list {

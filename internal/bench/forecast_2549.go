@@ -7,7 +7,7 @@ import (
 )
 
 // lifetime is what results say about how long they may be kept.
-func (m *forecast) lifetime() time.Duration {
+func (m *expectedCounts) lifetime() time.Duration {
 	if f, ok := m.spec.Server(faults.ListTTL, m.mode); ok {
 		return max(time.Duration(f.Ms)*time.Millisecond, 0)
 	}
@@ -22,7 +22,7 @@ const forGood = time.Minute
 // change of its source was applied, or itself: with every use where nothing may
 // be kept, after a while where it may for a while, and else after a change that
 // was told of.
-func (m *forecast) changes(p *planned, source int) {
+func (m *expectedCounts) changes(p *planned, source int) {
 	list := m.sources[source]
 	// The newest change that is in the list, and the newest that was told.
 	applied, told := -1, -1
@@ -62,7 +62,7 @@ func (m *forecast) changes(p *planned, source int) {
 }
 
 // listed are the figures of a lane of SEP-2549.
-func (m *forecast) listed() []Check {
+func (m *expectedCounts) listed() []Check {
 	clients := int64(m.settings.Subscriptions)
 	var all planned
 	for i := range m.settings.Subscriptions {
@@ -105,7 +105,7 @@ func (m *forecast) listed() []Check {
 
 // tells is how many notifications each stream gets, those of the warm-up
 // included.
-func (m *forecast) tells() (n int64) {
+func (m *expectedCounts) tells() (n int64) {
 	for _, list := range m.sources {
 		for _, e := range list {
 			switch f, _ := m.spec.Event(m.mode, e.Stamp); f.Kind {

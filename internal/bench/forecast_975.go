@@ -17,7 +17,7 @@ type request975 struct {
 
 // request follows the progress messages of one request, in the order in which
 // the target makes them.
-func (m *forecast) request() (r request975) {
+func (m *expectedCounts) request() (r request975) {
 	set := m.settings.SEP975
 	logs := 0
 	if set.LogEvery > 0 {
@@ -55,7 +55,7 @@ func (m *forecast) request() (r request975) {
 
 // endsAt is a request that is lost with the connection that ends at message n:
 // nothing after it comes.
-func (m *forecast) endsAt(r request975, n int64, delivered bool) request975 {
+func (m *expectedCounts) endsAt(r request975, n int64, delivered bool) request975 {
 	set := m.settings.SEP975
 	r.failed = true
 	r.lost += int64(set.Steps) - n + 1 + 1 // from n on, and the result
@@ -70,7 +70,7 @@ func (m *forecast) endsAt(r request975, n int64, delivered bool) request975 {
 
 // shortest is how long a request lasts at the least: those that end before the
 // measured part begins are in no figure.
-func (m *forecast) shortest() time.Duration {
+func (m *expectedCounts) shortest() time.Duration {
 	set := m.settings.SEP975
 	least := time.Duration(set.Steps) * set.Step
 	if set.Disconnect == "one" {
@@ -91,7 +91,7 @@ func (m *forecast) shortest() time.Duration {
 
 // resumable are the figures of a lane of SEP-975. How many requests were made
 // is the target's word.
-func (m *forecast) resumable() []Check {
+func (m *expectedCounts) resumable() []Check {
 	set, r, n := m.settings.SEP975, m.request(), m.told.Requests
 	only := func(so bool) int64 {
 		if so {

@@ -8,7 +8,7 @@ import (
 )
 
 // figure holds one of a system's own figures to the plan.
-func (m *forecast) figure(name string, want int64) Check {
+func (m *expectedCounts) figure(name string, want int64) Check {
 	got, known := m.result.Figures[name]
 	c := exactly(name, want, int64(got))
 	if !known {
@@ -18,7 +18,7 @@ func (m *forecast) figure(name string, want int64) Check {
 }
 
 // own are the figures that only the lane's system has.
-func (m *forecast) own() []Check {
+func (m *expectedCounts) own() []Check {
 	switch m.settings.System {
 	case faults.SEP975:
 		return m.resumable()
@@ -37,7 +37,7 @@ func (m *forecast) own() []Check {
 
 // triggers are the figures of Smithery's: there is no envelope, and an id is new
 // only when a subscription was gone.
-func (m *forecast) triggers() []Check {
+func (m *expectedCounts) triggers() []Check {
 	out := []Check{m.figure("controlEnvelopes", 0)}
 	if _, ok := m.spec.Server(faults.TTL, m.mode); !ok {
 		out = append(out, m.figure("idsChanged", 0))
@@ -47,7 +47,7 @@ func (m *forecast) triggers() []Check {
 
 // callbacks are the figures of SEP-1803 out of band: what came before its
 // secret was told.
-func (m *forecast) callbacks() []Check {
+func (m *expectedCounts) callbacks() []Check {
 	var open, early int64
 	for i := range m.settings.Subscriptions {
 		if !m.refused(i) {
@@ -69,7 +69,7 @@ func (m *forecast) callbacks() []Check {
 
 // ripe says whether the run says anything about a lane of SEP-975: none of its
 // requests may have ended before the measured part began.
-func (m *forecast) ripe(o *Outcome) bool {
+func (m *expectedCounts) ripe(o *Outcome) bool {
 	if m.settings.System != faults.SEP975 {
 		return true
 	}
@@ -84,7 +84,7 @@ func (m *forecast) ripe(o *Outcome) bool {
 
 // merged counts cuts for good that follow another cut with nothing between
 // them: the two are one when the stream is not back by then.
-func (m *forecast) merged() (n int64) {
+func (m *expectedCounts) merged() (n int64) {
 	for i := range m.settings.Subscriptions {
 		if m.refused(i) {
 			continue
@@ -110,12 +110,12 @@ func (m *forecast) merged() (n int64) {
 
 // positioned says that events have no id but the place at which they are
 // written, if any: a second copy cannot be told by it.
-func (m *forecast) positioned() bool {
+func (m *expectedCounts) positioned() bool {
 	return m.settings.System == faults.SEP1803 && m.mode == eventmeter.Push
 }
 
 // forgetful says that a stream that is cut does not go on where it was: what
 // happens until it is opened again is lost.
-func (m *forecast) forgetful() bool {
+func (m *expectedCounts) forgetful() bool {
 	return m.positioned() && !(m.legacy && m.settings.SEP1803.Redelivery)
 }

@@ -35,14 +35,14 @@ func plannedFor(t *testing.T, system, mode, spec string) planned {
 		Lanes:    []profiles.Lane{{Name: "a", System: system, Mode: mode, Subscriptions: 1, Sources: "0"}},
 		Upstream: profiles.Upstream{Sources: 2},
 	}
-	m, err := newForecast(p, 0, s, record)
+	m, err := newExpectedCounts(p, 0, s, record)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m.subscription(0)
 }
 
-func TestForecast(t *testing.T) {
+func TestExpectedCounts(t *testing.T) {
 	clean := planned{expected: 8, delivered: 8}
 	for _, tt := range []struct {
 		mode, spec string
@@ -160,7 +160,7 @@ func TestOneWrongCountIsNoticed(t *testing.T) {
 // TestForecastOfRefusals holds the plan of refusals to counts made by hand:
 // four subscriptions are opened one after the other, and a request that meets
 // no room is made again.
-func TestForecastOfRefusals(t *testing.T) {
+func TestExpectedCountsOfRefusals(t *testing.T) {
 	for _, c := range []struct {
 		fault   string
 		refused []bool // for good, by subscription
@@ -178,7 +178,7 @@ func TestForecastOfRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &forecast{spec: spec, mode: eventmeter.Push, settings: profiles.Lane{Subscriptions: len(c.refused)}}
+		m := &expectedCounts{spec: spec, mode: eventmeter.Push, settings: profiles.Lane{Subscriptions: len(c.refused)}}
 		if got := m.askedAgain(); got != c.again {
 			t.Errorf("%s: %d requests are made again, want %d", c.fault, got, c.again)
 		}

@@ -17,14 +17,14 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// timerEvery is how often the instrument sets itself an alarm to see how late
+// timerEvery is how often the generator sets itself an alarm to see how late
 // it wakes, in a watch that lasts for d: every 10 ms, and in a long one less
 // often, as with its echo.
 func timerEvery(d time.Duration) time.Duration { return echoEvery(d) + 3*time.Millisecond }
 
-// instrument watches this process, and the target's where it is a process of
+// generator watches this process, and the target's where it is a process of
 // this machine, while a pass fires and drains.
-type instrument struct {
+type generator struct {
 	self       *meter
 	target     gauge
 	elsewhere  bool     // the target's figures are of another machine
@@ -58,7 +58,7 @@ type gauge interface {
 // "", and guard checks connections to it. The work of siblings, by their process ids, is the run's own. stamped
 // says that deliveries are timed by the kernel, length how long the watch lasts,
 // near enough. The caller must call stop.
-func startInstrument(targetPID int, metrics string, guard *dialguard.Guard, siblings []int, stamped bool, length time.Duration) (*instrument, error) {
+func startGenerator(targetPID int, metrics string, guard *dialguard.Guard, siblings []int, stamped bool, length time.Duration) (*generator, error) {
 	var target gauge = (*meter)(nil)
 	if metrics != "" {
 		remote, err := newRemoteMeter(metrics, guard)
@@ -81,7 +81,7 @@ func startInstrument(targetPID int, metrics string, guard *dialguard.Guard, sibl
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	in := &instrument{
+	in := &generator{
 		echo:      e,
 		stamped:   s,
 		self:      newMeter(os.Getpid()),
@@ -101,7 +101,7 @@ func startInstrument(targetPID int, metrics string, guard *dialguard.Guard, sibl
 	return in, nil
 }
 
-func (in *instrument) watchTimers(ctx context.Context, every time.Duration) {
+func (in *generator) watchTimers(ctx context.Context, every time.Duration) {
 	defer crash.Guard()
 	defer in.done.Done()
 	timer := time.NewTimer(every)
@@ -124,7 +124,7 @@ func (in *instrument) watchTimers(ctx context.Context, every time.Duration) {
 	}
 }
 
-func (in *instrument) watchProcesses(ctx context.Context) {
+func (in *generator) watchProcesses(ctx context.Context) {
 	defer crash.Guard()
 	defer in.done.Done()
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -145,8 +145,8 @@ func (in *instrument) watchProcesses(ctx context.Context) {
 }
 
 // stop ends the watch and waits for its goroutines. dropped is the share of
-// shots that found no worker. The verdict is left to the caller.
-func (in *instrument) stop(dropped float64) (results.Instrument, *results.Process) {
+// emissions that found no worker. The verdict is left to the caller.
+func (in *generator) stop(dropped float64) (results.Generator, *results.Process) {
 	in.cancel()
 	in.done.Wait()
 	wall := time.Since(in.started)
@@ -155,13 +155,13 @@ func (in *instrument) stop(dropped float64) (results.Instrument, *results.Proces
 	in.mu.Lock()
 	in.gcAfter = after
 	in.mu.Unlock()
-	out := results.Instrument{
-		Reasons:      []string{},
-		OwnDelay:     results.SummariseNanos(own),
-		TimerLag:     results.SummariseNanos(in.timerLag.Timing().Histogram),
-		GCPauses:     summariseFloat(in.gcBefore, after),
-		DroppedShots: dropped,
-		Goroutines:   max(in.goroutines, goroutines()),
+	out := results.Generator{
+		Reasons:       []string{},
+		ReadDelay:     results.SummariseNanos(own),
+		TimerLag:      results.SummariseNanos(in.timerLag.Timing().Histogram),
+		GCPauses:      summariseFloat(in.gcBefore, after),
+		DroppedEvents: dropped,
+		Goroutines:    max(in.goroutines, goroutines()),
 	}
 	out.Arrivals.Error = results.SummariseNanos(in.stamped.close())
 	if p := in.self.finish(wall); p != nil {

@@ -95,7 +95,7 @@ func LaneSettings(l *profiles.Lane) driver.Options {
 		},
 	}
 	if l.Mode == string(eventmeter.Poll) {
-		o.Poll.Floor = orNone(l.Poll.Floor)
+		o.Poll.MinInterval = orNone(l.Poll.MinInterval)
 	}
 	switch l.System {
 	case "smithery":

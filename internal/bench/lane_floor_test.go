@@ -8,13 +8,13 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// TestFloor makes sure that a floor of 0, which long polls want, is none: to a
+// TestFloor makes sure that a min interval of 0, which long polls want, is none: to a
 // driver, 0 is its own default of a second.
-func TestFloor(t *testing.T) {
+func TestMinIntervalOfNothing(t *testing.T) {
 	for _, c := range []struct {
 		set  string
 		want time.Duration
-	}{{"lanes.longpoll.poll.floor=0", -1}, {"lanes.longpoll.poll.floor=20ms", 20 * time.Millisecond}} {
+	}{{"lanes.longpoll.poll.minInterval=0", -1}, {"lanes.longpoll.poll.minInterval=20ms", 20 * time.Millisecond}} {
 		p, err := profiles.Load("longpoll", []string{c.set})
 		if err != nil {
 			t.Fatal(err)
@@ -23,7 +23,7 @@ func TestFloor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := l.options(0, eventmeter.NewClock(), nil, &targetSide{}, 1).Poll.Floor; got != c.want {
+		if got := l.options(0, eventmeter.NewClock(), nil, &targetSide{}, 1).Poll.MinInterval; got != c.want {
 			t.Errorf("%s: the driver is given %v, want %v", c.set, got, c.want)
 		}
 	}

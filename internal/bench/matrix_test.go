@@ -12,7 +12,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
-	"github.com/eventmeter/eventmeter/internal/tail"
+	"github.com/eventmeter/eventmeter/internal/stderrtail"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -44,7 +44,7 @@ func inProcessWith(ctx context.Context, args []string, o refserver.Options) (*Ch
 	if err := s.Start(ctx); err != nil {
 		return nil, err
 	}
-	c := &Child{Ready: Ready{URL: s.URL(), Admin: s.AdminURL(), PID: os.Getpid()}, log: &tail.Writer{Max: 1}, exited: make(chan struct{})}
+	c := &Child{Ready: Ready{URL: s.URL(), Admin: s.AdminURL(), PID: os.Getpid()}, log: &stderrtail.Writer{Max: 1}, exited: make(chan struct{})}
 	c.stdin = closing(func() error {
 		defer close(c.exited)
 		return s.Close(context.WithoutCancel(ctx))

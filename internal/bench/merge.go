@@ -143,7 +143,7 @@ func mergedRun(all []archived) (*run, error) {
 	res.Partial, res.Reason, res.Checkpoint, res.Part = false, "", false, nil
 	res.Upstream = results.Upstream{Kind: res.Upstream.Kind, Sources: res.Upstream.Sources}
 	res.Lanes, res.Warnings, res.Thresholds = []results.Lane{}, []results.Warning{}, nil
-	res.Instrument, res.Target.Process = results.Instrument{}, nil
+	res.Generator, res.Target.Process = results.Generator{}, nil
 	for _, s := range all {
 		if s.result.Started.Before(res.Started) {
 			res.Started = s.result.Started
@@ -158,7 +158,7 @@ func (r *run) mergePass(all []archived, shifts [][]results.Nanos, k int) error {
 	var accounts []sinks.Account
 	var intervals []int64
 	var own [][]results.PartFigures
-	var in results.Instrument
+	var in results.Generator
 	var target *results.Process
 	for i, s := range all {
 		if k >= len(s.part.Passes) {
@@ -172,7 +172,7 @@ func (r *run) mergePass(all []archived, shifts [][]results.Nanos, k int) error {
 		accounts = append(accounts, p.Account)
 		intervals = append(intervals, int64(p.Began+shifts[i][k])/width-int64(p.Began)/width)
 		own = append(own, p.Figures)
-		in = beside(in, p.Instrument)
+		in = beside(in, p.Generator)
 		target = most(target, p.Target)
 	}
 	merged, err := sinks.MergeAccounts(accounts, sinks.MergeOptions{Shift: intervals})

@@ -84,11 +84,11 @@ phases: {measure: 2s}
 			b.lanes = append(b.lanes, &lane{Lane: l, number: i})
 		}
 		var err error
-		if b.onlooker, err = sinks.NewOnlooker(sinks.OnlookerOptions{Clock: clock, Lanes: subscriptions}); err != nil {
+		if b.observer, err = sinks.NewObserver(sinks.ObserverOptions{Clock: clock, Lanes: subscriptions}); err != nil {
 			t.Fatal(err)
 		}
 		if b.firing, err = loadgen.NewFiring(loadgen.FiringOptions{
-			Clock: clock, Recorder: b.onlooker, Stamper: loadgen.NewStamper(clock, b.onlooker, 1, 1), Start: clock.Now(), Duration: p.Phases.Measure,
+			Clock: clock, Recorder: b.observer, Stamper: loadgen.NewStamper(clock, b.observer, 1, 1), Start: clock.Now(), Duration: p.Phases.Measure,
 			Schedule: loadgen.Constant{Rate: 1},
 		}); err != nil {
 			t.Fatal(err)
@@ -98,13 +98,13 @@ phases: {measure: 2s}
 		for i, n := range subscriptions {
 			for j := range n {
 				for id := range uint64(3) {
-					b.onlooker.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Lane: uint16(i), Index: uint32(j)}, EventID: id + 1, At: start.Add(p.Phases.Warmup + time.Second)})
+					b.observer.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Lane: uint16(i), Index: uint32(j)}, EventID: id + 1, At: start.Add(p.Phases.Warmup + time.Second)})
 				}
 			}
 		}
 		b.looked()
 		own := make([]driver.Figures, len(subscriptions))
-		b.onlooked(own, b.lookedUntil, b.warning)
+		b.observed(own, b.lookedUntil, b.warning)
 		out := make([]results.PartFigures, len(own))
 		for i, f := range own {
 			out[i] = results.PartFigures{Values: f.Values, Timings: f.Timings}

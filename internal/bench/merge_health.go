@@ -9,7 +9,7 @@ import (
 
 // beside puts the figures of two generators that ran at the same time together:
 // their use of machines is added, of the rest the worse is kept.
-func beside(a, b results.Instrument) results.Instrument {
+func beside(a, b results.Generator) results.Generator {
 	if a.TimerLag.Count == 0 && a.Process == (results.Process{}) {
 		return b
 	}
@@ -41,30 +41,30 @@ func (r *run) mergeHealth(all []archived) {
 			}
 		}
 	}
-	machines := map[string]*results.Instrument{}
+	machines := map[string]*results.Generator{}
 	var order []string
 	cpus := map[string]int{}
 	for _, s := range all {
 		res.Shards = append(res.Shards, shardOf(s, first))
 		name := s.part.Machine
 		if machines[name] == nil {
-			machines[name] = new(results.Instrument)
+			machines[name] = new(results.Generator)
 			order = append(order, name)
 		}
-		*machines[name] = beside(*machines[name], s.result.Instrument)
+		*machines[name] = beside(*machines[name], s.result.Generator)
 		cpus[name] = s.result.Host.CPUs
 	}
 	for _, i := range missingShards(all) {
-		res.Shards = append(res.Shards, results.Shard{Index: i, Count: all[0].part.Count, Missing: true, Instrument: results.Instrument{Reasons: []string{}}})
+		res.Shards = append(res.Shards, results.Shard{Index: i, Count: all[0].part.Count, Missing: true, Generator: results.Generator{Reasons: []string{}}})
 	}
 	slices.SortFunc(res.Shards, func(a, b results.Shard) int { return cmp.Compare(a.Index, b.Index) })
 
 	// Firing is judged over all; the rest where it happened.
-	whole := results.Instrument{DroppedShots: res.Instrument.DroppedShots}
+	whole := results.Generator{DroppedEvents: res.Generator.DroppedEvents}
 	reasons := bottlenecks(whole, 1, r.sending())
 	for _, name := range order {
 		in := *machines[name]
-		in.DroppedShots = 0
+		in.DroppedEvents = 0
 		for _, reason := range bottlenecks(in, cpus[name], sending{}) {
 			if len(order) > 1 {
 				reason = name + ": " + reason
@@ -72,8 +72,8 @@ func (r *run) mergeHealth(all []archived) {
 			reasons = append(reasons, reason)
 		}
 	}
-	res.Instrument.Reasons = append(reasons, r.unsound...)
-	res.Instrument.Bottleneck = len(res.Instrument.Reasons) > 0
+	res.Generator.Reasons = append(reasons, r.unsound...)
+	res.Generator.Bottleneck = len(res.Generator.Reasons) > 0
 }
 
 // shardOf is the line of one shard in the result.
@@ -81,7 +81,7 @@ func shardOf(s archived, first int64) results.Shard {
 	out := results.Shard{
 		Index: s.part.Index, Count: s.part.Count, Machine: s.part.Machine,
 		Partial: s.result.Partial, Reason: s.result.Reason,
-		Fired: s.result.Upstream.Fired, Instrument: s.result.Instrument,
+		Fired: s.result.Upstream.Fired, Generator: s.result.Generator,
 	}
 	if len(s.part.Passes) > 0 {
 		out.Skew = results.Nanos(s.part.Passes[0].BeganAt.UnixNano() - first)
@@ -98,14 +98,14 @@ func shardOf(s archived, first int64) results.Shard {
 func (r *run) warnShards(all []archived) {
 	res := r.result
 	if res.Coverage < 1 {
-		r.warning("coverage", "", "%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard fires, and these hear what others fire, too (%d copies, counted as foreign)", 100*res.Coverage, foreign(res))
+		r.warning("coverage", "", "%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard publishes, and these hear what others publish, too (%d copies, counted as foreign)", 100*res.Coverage, foreign(res))
 	}
 	var latest results.Nanos
 	for _, s := range res.Shards {
 		latest = max(latest, s.Skew)
 	}
 	if latest.Duration() > maxSkew {
-		r.warning("skew", "", "the last shard began to fire %s after the first, by the clocks of their machines", results.FormatNanos(latest))
+		r.warning("skew", "", "the last shard began to publish %s after the first, by the clocks of their machines", results.FormatNanos(latest))
 	}
 	for _, s := range all[1:] {
 		a, b := all[0].result.Host, s.result.Host
@@ -124,4 +124,4 @@ func foreign(r *results.Result) (n int64) {
 
 // maxSkew is how far apart shards may begin without a word: shorter than any
 // interval of a time series.
-const maxSkew = maxOwnDelay
+const maxSkew = maxReadDelay

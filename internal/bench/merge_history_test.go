@@ -22,7 +22,7 @@ func play(s *split, r *rand.Rand) {
 	}
 	for n := range 250 {
 		h.warm = n < 40
-		h.shot()
+		h.emission()
 		switch r.IntN(12) {
 		case 0:
 			h.churn()
@@ -87,8 +87,8 @@ func (h *made) churn() {
 	}
 }
 
-// shot fires one emission, or drops it, and delivers it to those who hear it.
-func (h *made) shot() {
+// emission fires one emission, or drops it, and delivers it to those who hear it.
+func (h *made) emission() {
 	h.pass(20 * time.Millisecond)
 	source := uint16(h.rand.IntN(8))
 	if h.rand.IntN(25) == 0 {

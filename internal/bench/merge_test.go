@@ -73,9 +73,9 @@ func (p *pass) closeBook(t *testing.T) results.PartPass {
 	}
 	p.wholeNames(&a)
 	p.accounts = append(p.accounts, a)
-	in := results.Instrument{Reasons: []string{}}
+	in := results.Generator{Reasons: []string{}}
 	p.add(a, make([]driver.Figures, len(a.Lanes)), in, nil)
-	return results.PartPass{Account: a, Began: 1, BeganAt: time.Unix(1, 0), Figures: make([]results.PartFigures, len(a.Lanes)), Instrument: in}
+	return results.PartPass{Account: a, Began: 1, BeganAt: time.Unix(1, 0), Figures: make([]results.PartFigures, len(a.Lanes)), Generator: in}
 }
 
 // split hands one history to the ledger of a whole run and to those of shards.
@@ -196,11 +196,11 @@ func TestMergedShardsEqualOneRun(t *testing.T) {
 }
 
 // sameResult compares all but what a split run has of its own: the run id, the
-// times of day, the phases, the instruments, and the shards themselves.
+// times of day, the phases, the generators, and the shards themselves.
 func sameResult(t *testing.T, want, got *results.Result) {
 	t.Helper()
 	strip := func(r results.Result) results.Result {
-		r.Run, r.Started, r.Finished, r.Phases, r.Instrument, r.Shards, r.Coverage = "", time.Time{}, time.Time{}, nil, results.Instrument{}, nil, 0
+		r.Run, r.Started, r.Finished, r.Phases, r.Generator, r.Shards, r.Coverage = "", time.Time{}, time.Time{}, nil, results.Generator{}, nil, 0
 		r.Lanes = slices.Clone(r.Lanes)
 		for i := range r.Lanes {
 			r.Lanes[i].Examples = fewExamples(r.Lanes[i].Examples)

@@ -21,10 +21,10 @@ func (p *pass) recorderOf() (eventmeter.Recorder, error) {
 			lanes = append(lanes, l.Subscriptions)
 		}
 		var err error
-		if p.onlooker, err = sinks.NewOnlooker(sinks.OnlookerOptions{Clock: p.clock, Lanes: lanes}); err != nil {
+		if p.observer, err = sinks.NewObserver(sinks.ObserverOptions{Clock: p.clock, Lanes: lanes}); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
 		}
-		all = append(all, p.onlooker)
+		all = append(all, p.observer)
 	}
 	if err := p.startTrace(); err != nil {
 		return nil, err
@@ -40,17 +40,17 @@ func (p *pass) lookFrom(start eventmeter.Instant) {
 	if p.tracer != nil {
 		p.tracer.Start(start)
 	}
-	if p.onlooker != nil {
+	if p.observer != nil {
 		ph := p.profile.Phases
-		p.onlooker.Start(start.Add(ph.Warmup))
-		p.onlooker.Stop(start.Add(ph.Warmup + ph.Measure))
+		p.observer.Start(start.Add(ph.Warmup))
+		p.observer.Stop(start.Add(ph.Warmup + ph.Measure))
 	}
 }
 
-// onlooked adds what the onlooker saw until then to the lanes' own figures. A pass
+// observed adds what the observer saw until then to the lanes' own figures. A pass
 // that ended early is measured by the time that it had.
-func (p *pass) onlooked(figures []driver.Figures, until eventmeter.Instant, warning func(code, lane, format string, args ...any)) {
-	if p.onlooker == nil || p.firing == nil {
+func (p *pass) observed(figures []driver.Figures, until eventmeter.Instant, warning func(code, lane, format string, args ...any)) {
+	if p.observer == nil || p.firing == nil {
 		return
 	}
 	ph := p.profile.Phases
@@ -63,7 +63,7 @@ func (p *pass) onlooked(figures []driver.Figures, until eventmeter.Instant, warn
 		if l.Subscriptions == 0 { // a shard may have none of a lane: nobody here heard least, or anything
 			continue
 		}
-		o := p.onlooker.Lane(i)
+		o := p.observer.Lane(i)
 		f := &figures[i]
 		if f.Values == nil {
 			f.Values = map[string]float64{}
@@ -96,5 +96,5 @@ func (r *run) warnObserved() {
 	if !slices.ContainsFunc(r.lanes, func(l *lane) bool { return !l.HearsNone() }) {
 		return
 	}
-	r.warning("observed-only", "", "nothing was fired: what should have come is not known, so expected, lost, out of order and latency say nothing; observedEvents and the like are of what came in the %v measured", r.profile.Phases.Measure.Round(time.Millisecond))
+	r.warning("observed-only", "", "nothing was published: what should have come is not known, so expected, lost, out of order and latency say nothing; observedEvents and the like are of what came in the %v measured", r.profile.Phases.Measure.Round(time.Millisecond))
 }

@@ -23,11 +23,11 @@ type pass struct {
 	ledger   *sinks.Ledger
 	recorder eventmeter.Recorder // the ledger, and who looks on beside it
 	number   uint32              // from 0
-	onlooker *sinks.Onlooker     // nil where something is fired
+	observer *sinks.Observer     // nil where something is fired
 	stamper  *loadgen.Stamper
 	drivers  []driver.Driver
 	firing   *loadgen.Firing
-	watch    *instrument
+	watch    *generator
 	progress *progress
 	trouble  atomic.Pointer[string] // what is wrong with the target now; nil if nothing is
 	watchers sync.WaitGroup         // goroutines that end with the contexts of a phase
@@ -68,7 +68,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		return err
 	}
 	ph := &r.profile.Phases
-	if p.watch, err = startInstrument(r.targetPID(ctx), r.opts.metrics, r.guard, r.siblings, r.stamped(lanes), ph.Warmup+ph.Measure); err != nil {
+	if p.watch, err = startGenerator(r.targetPID(ctx), r.opts.metrics, r.guard, r.siblings, r.stamped(lanes), ph.Warmup+ph.Measure); err != nil {
 		return err
 	}
 	p.shownBy(p.watch)
@@ -85,8 +85,8 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	}
 	endCheckpoints()
 	p.drained()
-	shots := p.ledger.Live().Measured
-	instr, process := p.watch.stop(share(shots.Dropped, shots.Fired+shots.Dropped))
+	emissions := p.ledger.Live().Measured
+	instr, process := p.watch.stop(share(emissions.Dropped, emissions.Fired+emissions.Dropped))
 	p.enter("detach", closeTimeout)
 	p.detach(ctx)
 	p.enter("", 0)
@@ -98,7 +98,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		err = told
 	}
 	own := p.driverFigures()
-	p.onlooked(own, p.lookedUntil, p.warning)
+	p.observed(own, p.lookedUntil, p.warning)
 	shown.Settle(p.lastLook(&account, own, process))
 	p.keepPart(account, own, instr, process)
 	r.add(account, own, instr, process)
@@ -111,7 +111,7 @@ func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
 		return nil
 	}
 	if p.profile.Target.IsEmbedded() {
-		if p.opts.tape.told, err = askDeeds(ctx, p.adminURL(), p.guard); err != nil {
+		if p.opts.tape.told, err = askAppliedFaults(ctx, p.adminURL(), p.guard); err != nil {
 			return err
 		}
 	}
@@ -194,7 +194,7 @@ func recorded(measure time.Duration) time.Duration {
 // fire runs the schedule: warm-up, then the measured part, with churn beside it.
 func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	ph := p.profile.Phases
-	schedule, number := p.myShots()
+	schedule, number := p.myEmissions()
 	if start == 0 {
 		start = p.clock.Now()
 	}
@@ -256,7 +256,7 @@ func (p *pass) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// lastFailure says for the end of a sentence why the latest shot failed, and
+// lastFailure says for the end of a sentence why the latest emission failed, and
 // what to look at.
 func (p *pass) lastFailure() string {
 	if e, ok := p.target.upstream.(upstream.Explainer); ok {

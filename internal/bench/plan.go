@@ -17,10 +17,10 @@ import (
 // kept together; its subscriptions are dealt out, and each is owed only what
 // its own shard fires. Where the sources hang together so much that some shard
 // would have none, they are not dealt out at all: each shard then fires every
-// n-th shot of every source.
+// n-th emission of every source.
 type plan struct {
 	shards int
-	// owner is the shard of each source; nil where shots are dealt out one by
+	// owner is the shard of each source; nil where emissions are dealt out one by
 	// one.
 	owner []int
 	// subs are the numbers of each lane's subscriptions, by shard and lane, in
@@ -139,12 +139,12 @@ func (p *plan) hears(shard int, heard []uint16) []uint16 {
 }
 
 // part is the shard's part of the schedule. sourceOf gives the source of a
-// shot and repeats after cycle shots.
+// emission and repeats after cycle emissions.
 func (p *plan) part(whole loadgen.Schedule, shard, cycle int, sourceOf func(n int) uint16) loadgen.Part {
 	if p.owner == nil {
-		return loadgen.SplitShots(whole, p.shards, func(n int) int { return n }, shard)
+		return loadgen.SplitEmissions(whole, p.shards, func(n int) int { return n }, shard)
 	}
-	return loadgen.SplitShots(whole, cycle, func(n int) int { return p.owner[sourceOf(n)] }, shard)
+	return loadgen.SplitEmissions(whole, cycle, func(n int) int { return p.owner[sourceOf(n)] }, shard)
 }
 
 // check refuses a number of shards that leaves one without anything to do.

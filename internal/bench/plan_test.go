@@ -81,7 +81,7 @@ func TestPlan(t *testing.T) {
 }
 
 // TestPartsAreTheSchedule holds what all shards fire against the one schedule,
-// shot by shot.
+// emission by emission.
 func TestPartsAreTheSchedule(t *testing.T) {
 	t.Parallel()
 	replayed := []uint16{0, 2, 2, 1, 0, 2, 3}
@@ -122,18 +122,18 @@ func checkParts(t *testing.T, p *plan, whole loadgen.Schedule, cycle int, source
 			}
 			n := part.Number(k)
 			if _, twice := fired[n]; twice || k > 0 && n <= last {
-				t.Fatalf("shard %d fires shot %d after %d", shard, n, last)
+				t.Fatalf("shard %d publishes event %d after %d", shard, n, last)
 			}
 			fired[n], last = at, n
 		}
 	}
 	n := loadgen.Count(whole, until)
 	if uint64(len(fired)) != n {
-		t.Fatalf("%d shots, want %d", len(fired), n)
+		t.Fatalf("%d events, want %d", len(fired), n)
 	}
 	for i := range n {
 		if at, _ := whole.At(i); fired[i] != at {
-			t.Fatalf("shot %d at %v, want %v", i, fired[i], at)
+			t.Fatalf("event %d at %v, want %v", i, fired[i], at)
 		}
 	}
 }

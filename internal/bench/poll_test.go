@@ -189,7 +189,7 @@ func agree(t *testing.T, r *results.Result, seen []*witness.Witness) {
 		tick.Stop()
 		deadline.Stop()
 		if n := int64(seen[i].Distinct()); l.Delivered != n || l.Expected != n || l.LostSilent+l.LostAnnounced != 0 || n == 0 {
-			t.Errorf("%s: the witness saw %d; delivered %d of %d, %d lost in silence, %d excused", l.Name, n, l.Delivered, l.Expected, l.LostSilent, l.Detail.Excused)
+			t.Errorf("%s: the witness saw %d; delivered %d of %d, %d silent loss, %d excused", l.Name, n, l.Delivered, l.Expected, l.LostSilent, l.Detail.Excused)
 		}
 		all += l.Expected
 	}
@@ -204,7 +204,7 @@ func TestPollThroughFilteredPages(t *testing.T) {
 	s := &pollServer{page: 2, next: 200 * time.Millisecond}
 	srv := s.start(t)
 	seen := witnesses(t, srv.URL, channels)
-	out := runs(t, Options{Profile: pollProfile(t, srv.URL, channels, ", poll: {floor: 200ms}",
+	out := runs(t, Options{Profile: pollProfile(t, srv.URL, channels, ", poll: {minInterval: 200ms}",
 		"schedule: {kind: burst, burst: 30, every: 250ms}\nphases: {warmup: 0, measure: 1s, drain: 1s}\n")})
 	agree(t, out.Result, seen)
 	for _, l := range out.Result.Lanes {
@@ -220,7 +220,7 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 	const most = 1100 // 1,000 at once, then one a second
 	s := &pollServer{page: 2, endless: true}
 	srv := s.start(t)
-	out := runs(t, Options{polls: time.Millisecond, Profile: pollProfile(t, srv.URL, 1, ", poll: {floor: 100ms}",
+	out := runs(t, Options{polls: time.Millisecond, Profile: pollProfile(t, srv.URL, 1, ", poll: {minInterval: 100ms}",
 		"schedule: {rate: 20/s}\nphases: {warmup: 0, measure: 1s, drain: 500ms}\n")})
 	l := out.Result.Lanes[0]
 	s.mu.Lock()
@@ -230,7 +230,7 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 		t.Errorf("%d polls", polls)
 	}
 	if l.Delivered != 0 || l.LostSilent != 0 || l.Detail.Excused != out.Result.Upstream.Accepted {
-		t.Errorf("delivered %d, %d lost in silence, %d excused of %d", l.Delivered, l.LostSilent, l.Detail.Excused, out.Result.Upstream.Accepted)
+		t.Errorf("delivered %d, %d silent loss, %d excused of %d", l.Delivered, l.LostSilent, l.Detail.Excused, out.Result.Upstream.Accepted)
 	}
 	if !warned(out.Result, "drain-cut", "1 of 1 pollers") {
 		t.Errorf("%+v", out.Result.Warnings)
@@ -262,7 +262,7 @@ func TestDrainCutBeforeTheNextPoll(t *testing.T) {
 	var excused int64
 	for _, l := range out.Result.Lanes {
 		if l.LostSilent != 0 || l.Expected != 0 || l.Detail.Excused == 0 {
-			t.Errorf("%s: %d lost in silence, %d expected, %d excused", l.Name, l.LostSilent, l.Expected, l.Detail.Excused)
+			t.Errorf("%s: %d silent loss, %d expected, %d excused", l.Name, l.LostSilent, l.Expected, l.Detail.Excused)
 		}
 		excused += l.Detail.Excused
 	}
@@ -277,12 +277,12 @@ func TestChurnEndsAPollerBetweenPolls(t *testing.T) {
 	s := &pollServer{page: 1000, next: 1200 * time.Millisecond}
 	srv := s.start(t)
 	seen := witnesses(t, srv.URL, channels)
-	out := runs(t, Options{Profile: pollProfile(t, srv.URL, channels, ", churn: {rate: 0.4/s, pause: 50ms}, poll: {floor: 100ms}",
+	out := runs(t, Options{Profile: pollProfile(t, srv.URL, channels, ", churn: {rate: 0.4/s, pause: 50ms}, poll: {minInterval: 100ms}",
 		"schedule: {rate: 40/s}\nphases: {warmup: 0, measure: 5s, drain: 400ms}\n")})
 	var got, excused int64
 	for i, l := range out.Result.Lanes {
 		if l.LostSilent+l.LostAnnounced != 0 || l.Expected != l.Delivered || l.Delivered == 0 || l.Delivered > int64(seen[i].Distinct()) {
-			t.Errorf("%s: %d of %d, %d lost in silence; the witness saw %d", l.Name, l.Delivered, l.Expected, l.LostSilent, seen[i].Distinct())
+			t.Errorf("%s: %d of %d, %d silent loss; the witness saw %d", l.Name, l.Delivered, l.Expected, l.LostSilent, seen[i].Distinct())
 		}
 		got += l.Delivered
 		excused += l.Detail.Excused
@@ -297,7 +297,7 @@ func TestChurnEndsAPollerBetweenPolls(t *testing.T) {
 func TestChurnIsWaitedForAtTheEnd(t *testing.T) {
 	s := &pollServer{page: 1000, opening: 400 * time.Millisecond}
 	srv := s.start(t)
-	out := runs(t, Options{Profile: pollProfile(t, srv.URL, 4, ", churn: {rate: 10/s, pause: 1ms}, poll: {floor: 100ms}",
+	out := runs(t, Options{Profile: pollProfile(t, srv.URL, 4, ", churn: {rate: 10/s, pause: 1ms}, poll: {minInterval: 100ms}",
 		"schedule: {rate: 40/s}\nphases: {warmup: 0, measure: 1s, drain: 400ms}\n")})
 	for _, w := range out.Result.Warnings {
 		if w.Code == "churn" {
@@ -317,14 +317,14 @@ func TestPollIntervalIsAFigure(t *testing.T) {
 		next         time.Duration
 		paced, other string
 	}{
-		"server": {150 * time.Millisecond, "pollsPacedByServer", "pollsPacedByFloor"},
-		"floor":  {20 * time.Millisecond, "pollsPacedByFloor", "pollsPacedByServer"},
-		"nobody": {0, "pollsPacedByFloor", "pollsPacedByServer"},
+		"server":      {150 * time.Millisecond, "pollsPacedByServer", "pollsPacedByMinInterval"},
+		"minInterval": {20 * time.Millisecond, "pollsPacedByMinInterval", "pollsPacedByServer"},
+		"nobody":      {0, "pollsPacedByMinInterval", "pollsPacedByServer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &pollServer{page: 1, next: tt.next}
 			srv := s.start(t)
-			out := runs(t, Options{Profile: pollProfile(t, srv.URL, 2, ", poll: {floor: 100ms}",
+			out := runs(t, Options{Profile: pollProfile(t, srv.URL, 2, ", poll: {minInterval: 100ms}",
 				"schedule: {kind: burst, burst: 8, every: 200ms}\nphases: {warmup: 0, measure: 800ms, drain: 2s}\n")})
 			for _, l := range out.Result.Lanes {
 				q := l.Timings["pollInterval"]
@@ -351,13 +351,13 @@ func TestMergePollFigures(t *testing.T) {
 			}
 		}
 		return results.PartFigures{
-			Values:  map[string]float64{"pollsPacedByServer": server, "pollsPacedByFloor": floor},
+			Values:  map[string]float64{"pollsPacedByServer": server, "pollsPacedByMinInterval": floor},
 			Timings: map[string]sinks.Timing{"pollInterval": {Histogram: h}},
 		}
 	}
 	got, most := mergeFigures([]results.PartFigures{part(3, 0, time.Second, time.Second, time.Second), part(0, 2, 2*time.Second, 4*time.Second)})
 	h := got.Timings["pollInterval"].Histogram
-	if got.Values["pollsPacedByServer"] != 3 || got.Values["pollsPacedByFloor"] != 2 || h.TotalCount() != 5 || h.ValueAtQuantile(50)/1e6 != 1000 || h.Max()/1e6 < 3990 || len(most) != 0 {
+	if got.Values["pollsPacedByServer"] != 3 || got.Values["pollsPacedByMinInterval"] != 2 || h.TotalCount() != 5 || h.ValueAtQuantile(50)/1e6 != 1000 || h.Max()/1e6 < 3990 || len(most) != 0 {
 		t.Errorf("%v, %d waits, p50 %d, max %d, at most %v", got.Values, h.TotalCount(), h.ValueAtQuantile(50), h.Max(), most)
 	}
 }

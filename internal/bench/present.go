@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// askAfter is how long a shot must have waited for its answer, or nothing must
+	// askAfter is how long an emission must have waited for its answer, or nothing must
 	// have been accepted since one failed, until the target is asked whether it is
 	// there. With askFor that is less than two seconds.
 	askAfter = 700 * time.Millisecond
 	// askFor is how long the target has to answer then.
 	askFor = time.Second
-	// lostAfter is how long nothing at all must have been accepted, with shots
+	// lostAfter is how long nothing at all must have been accepted, with emissions
 	// failing, until the target counts as gone.
 	lostAfter = 2 * time.Second
-	// lostShots is how many must have failed by then, where the target still
+	// lostEmissions is how many must have failed by then, where the target still
 	// answers.
-	lostShots = 3
+	lostEmissions = 3
 	// returnWithin is how long a target that refuses connections has to come back
 	// at the end of firing and of the drain: it may be starting again.
 	returnWithin = 2 * time.Second
@@ -81,7 +81,7 @@ func (p *pass) stillThere(ctx context.Context, somethingMissing bool) error {
 	}
 }
 
-// accepting follows whether shots are accepted. Its state belongs to one
+// accepting follows whether emissions are accepted. Its state belongs to one
 // goroutine until that has ended.
 type accepting struct {
 	p     *pass
@@ -96,7 +96,7 @@ type accepting struct {
 	ended  chan struct{} // closed when the watch is over
 }
 
-// look takes note of what became of the shots, and returns why the target is
+// look takes note of what became of the emissions, and returns why the target is
 // gone.
 func (a *accepting) look(ctx context.Context, s loadgen.Stats, now time.Time) error {
 	failed := s.Refused + s.Uncertain - a.last.Refused - a.last.Uncertain
@@ -124,10 +124,10 @@ func (a *accepting) look(ctx context.Context, s loadgen.Stats, now time.Time) er
 		return nil
 	}
 	switch {
-	case failed >= lostShots:
-		return fmt.Errorf("%w: every shot of the last %v failed (%d refused, %d uncertain)%s", ErrTarget, lostAfter, s.Refused, s.Uncertain, a.p.lastFailure())
+	case failed >= lostEmissions:
+		return fmt.Errorf("%w: every event of the last %v failed (%d refused, %d uncertain)%s", ErrTarget, lostAfter, s.Refused, s.Uncertain, a.p.lastFailure())
 	case failed > 0 && a.lost != nil:
-		return fmt.Errorf("%w: no shot of the last %v was accepted (%d failed, %d are not answered): %w", ErrTarget, trouble.Round(100*time.Millisecond), failed, pending, a.lost)
+		return fmt.Errorf("%w: no event of the last %v was accepted (%d failed, %d are not answered): %w", ErrTarget, trouble.Round(100*time.Millisecond), failed, pending, a.lost)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (a *accepting) answered(now time.Time) {
 		return
 	}
 	start := a.p.clock.Now().Sub(a.p.firing.Start()) - now.Sub(a.silent)
-	a.p.warning("target-silent", "", "from %s after firing began, the target answered nothing for about %s", results.FormatNanos(results.Nanos(start)), results.FormatNanos(results.Nanos(now.Sub(a.silent))))
+	a.p.warning("target-silent", "", "from %s after publishing began, the target answered nothing for about %s", results.FormatNanos(results.Nanos(start)), results.FormatNanos(results.Nanos(now.Sub(a.silent))))
 	a.silent = time.Time{}
 	a.p.trouble.Store(nil)
 }
@@ -175,7 +175,7 @@ func (a *accepting) end() {
 	<-a.ended
 }
 
-// whole ends the watch when every shot is resolved. An error says that nothing
+// whole ends the watch when every emission is resolved. An error says that nothing
 // was accepted in the last seconds of firing, or at all, or that the target is
 // gone.
 func (a *accepting) whole(ctx context.Context) error {
@@ -187,8 +187,8 @@ func (a *accepting) whole(ctx context.Context) error {
 	switch {
 	case s.Fired > 0 && s.Accepted == 0:
 		return fmt.Errorf("%w: none of %d events was accepted (%d refused, %d uncertain)%s", ErrTarget, s.Fired, s.Refused, s.Uncertain, a.p.lastFailure())
-	case s.Accepted == a.last.Accepted && failed >= lostShots && span >= time.Second:
-		return fmt.Errorf("%w: no event of the last %v of firing was accepted (%d failed)%s", ErrTarget, span.Round(100*time.Millisecond), failed, a.p.lastFailure())
+	case s.Accepted == a.last.Accepted && failed >= lostEmissions && span >= time.Second:
+		return fmt.Errorf("%w: no event of the last %v of publishing was accepted (%d failed)%s", ErrTarget, span.Round(100*time.Millisecond), failed, a.p.lastFailure())
 	}
 	return a.p.stillThere(ctx, s.Accepted == a.last.Accepted && failed > 0)
 }

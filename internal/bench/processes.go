@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/internal/tail"
+	"github.com/eventmeter/eventmeter/internal/stderrtail"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -111,7 +111,7 @@ type shardProcess struct {
 	index int
 	cmd   *exec.Cmd
 	in    io.WriteCloser
-	log   *tail.Writer
+	log   *stderrtail.Writer
 
 	hello   bool
 	ready   int // passes that it was ready for
@@ -134,7 +134,7 @@ func (c *conductor) start() error {
 		return fmt.Errorf("hand the profile to the shards: %w", err)
 	}
 	for i := range c.Count {
-		s := &shardProcess{index: i, cmd: c.Command(i), log: &tail.Writer{}}
+		s := &shardProcess{index: i, cmd: c.Command(i), log: &stderrtail.Writer{}}
 		s.cmd.Stderr = s.log
 		detachFromTerminal(s.cmd)
 		out, err := s.cmd.StdoutPipe()

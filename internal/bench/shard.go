@@ -60,7 +60,7 @@ var errLate = errors.New("this shard was not ready in time")
 func StartAt(t time.Time) func(context.Context, int) (time.Time, error) {
 	return func(context.Context, int) (time.Time, error) {
 		if late := time.Since(t); late > 0 {
-			return t, fmt.Errorf("%w: its subscriptions were active %v after --start-at %s, and it fired nothing; give a later time", errLate, late.Round(time.Millisecond), t.Format(time.RFC3339))
+			return t, fmt.Errorf("%w: its subscriptions were active %v after --start-at %s, and it published nothing; give a later time", errLate, late.Round(time.Millisecond), t.Format(time.RFC3339))
 		}
 		return t, nil
 	}
@@ -232,9 +232,9 @@ func (r *run) seed() uint64 {
 	return seed
 }
 
-// myShots is the part of the schedule that this process fires, and the number
-// of each of its shots in the whole; nil means that they are the same.
-func (r *run) myShots() (loadgen.Schedule, func(uint64) uint64) {
+// myEmissions is the part of the schedule that this process fires, and the number
+// of each of its emissions in the whole; nil means that they are the same.
+func (r *run) myEmissions() (loadgen.Schedule, func(uint64) uint64) {
 	whole := r.schedule()
 	s := r.opts.Shard
 	if s == nil {
@@ -306,17 +306,17 @@ func (p *pass) wholeNames(a *sinks.Account) {
 }
 
 // keepPart keeps one pass of a shard for a merge.
-func (p *pass) keepPart(a sinks.Account, own []driver.Figures, in results.Instrument, process *results.Process) {
+func (p *pass) keepPart(a sinks.Account, own []driver.Figures, in results.Generator, process *results.Process) {
 	if p.opts.Shard != nil {
 		p.partPasses = append(p.partPasses, p.partPass(a, own, in, process))
 	}
 }
 
 // partPass is what a merge needs of a pass.
-func (p *pass) partPass(a sinks.Account, own []driver.Figures, in results.Instrument, process *results.Process) results.PartPass {
+func (p *pass) partPass(a sinks.Account, own []driver.Figures, in results.Generator, process *results.Process) results.PartPass {
 	start := p.firing.Start()
 	part := results.PartPass{
-		Account: a, Began: results.Nanos(start), BeganAt: p.clock.Time(start).UTC(), Instrument: in, Target: process,
+		Account: a, Began: results.Nanos(start), BeganAt: p.clock.Time(start).UTC(), Generator: in, Target: process,
 	}
 	for _, f := range own {
 		part.Figures = append(part.Figures, results.PartFigures{Values: f.Values, Timings: f.Timings})

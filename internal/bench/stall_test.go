@@ -48,12 +48,12 @@ func TestStallIsSeenWhole(t *testing.T) {
 		}
 		stats := loadgen.Loop(t.Context(), firing, loadgen.LoopOptions{
 			Workers: int(rate * stall.Seconds() * 2),
-			Fire: func(_ context.Context, shot loadgen.Shot) eventmeter.Outcome {
+			Fire: func(_ context.Context, emission loadgen.Emission) eventmeter.Outcome {
 				if since := clock.Now().Sub(start); since >= from && since < from+stall {
 					time.Sleep(from + stall - since) // fake: the server stands still
 				}
 				time.Sleep(quick)
-				ledger.Delivered(eventmeter.Delivery{Stamp: shot.Stamp, Probed: true, At: clock.Now()})
+				ledger.Delivered(eventmeter.Delivery{Stamp: emission.Stamp, Probed: true, At: clock.Now()})
 				return eventmeter.Accepted
 			},
 		})
@@ -119,9 +119,9 @@ func TestLateSendingShowsBetweenTheTwo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stats := loadgen.Loop(t.Context(), firing, loadgen.LoopOptions{Workers: 1, Fire: func(_ context.Context, shot loadgen.Shot) eventmeter.Outcome {
+		stats := loadgen.Loop(t.Context(), firing, loadgen.LoopOptions{Workers: 1, Fire: func(_ context.Context, emission loadgen.Emission) eventmeter.Outcome {
 			time.Sleep(40 * time.Millisecond)
-			ledger.Delivered(eventmeter.Delivery{Stamp: shot.Stamp, Probed: true, At: clock.Now()})
+			ledger.Delivered(eventmeter.Delivery{Stamp: emission.Stamp, Probed: true, At: clock.Now()})
 			return eventmeter.Accepted
 		}})
 		if stats.Fired != 20 || stats.Dropped != 0 {

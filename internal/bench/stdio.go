@@ -17,7 +17,7 @@ import (
 // program is a target that is met over its standard input and output.
 type program struct {
 	command []string
-	ready   readySpy
+	ready   readyTransport
 	admin   string // where it is told to emit, "" if that is not known
 }
 
@@ -76,7 +76,7 @@ func (r *run) findAdmin(ctx context.Context) error {
 
 // readySpy is a Writer that looks for the first line that is a [Ready] with an
 // admin address. It is safe for concurrent use.
-type readySpy struct {
+type readyTransport struct {
 	found chan Ready
 
 	mu   sync.Mutex
@@ -89,7 +89,7 @@ type readySpy struct {
 const readyBound = 64 << 10
 
 // Write implements [io.Writer].
-func (s *readySpy) Write(b []byte) (int, error) {
+func (s *readyTransport) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen += len(b); s.done {

@@ -13,17 +13,17 @@ import (
 	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
-// deeds is what the target says that it has done: the second witness, beside
+// appliedFaults is what the target says that it has done: the second witness, beside
 // the faults' definition, where the number of occasions is the target's to know.
-type deeds struct {
+type appliedFaults struct {
 	// Requests that can be resumed were begun.
 	Requests int64
 	// Pages of lists were handed out with a scope that is wrong.
 	Scoped int64
 }
 
-// askDeeds asks a target's admin listener.
-func askDeeds(ctx context.Context, admin string, guard *dialguard.Guard) (deeds, error) {
+// askAppliedFaults asks a target's admin listener.
+func askAppliedFaults(ctx context.Context, admin string, guard *dialguard.Guard) (appliedFaults, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var stats struct {
@@ -32,10 +32,10 @@ func askDeeds(ctx context.Context, admin string, guard *dialguard.Guard) (deeds,
 	var plan struct{ Executed map[string]int64 }
 	for path, into := range map[string]any{"/stats": &stats, "/faults": &plan} {
 		if err := getJSON(ctx, scrapeClient(guard), admin+path, into); err != nil {
-			return deeds{}, fmt.Errorf("%w: %s: %w", ErrTarget, path, err)
+			return appliedFaults{}, fmt.Errorf("%w: %s: %w", ErrTarget, path, err)
 		}
 	}
-	return deeds{Requests: stats.Resumable.Started, Scoped: plan.Executed["sep-2549.scope"]}, nil
+	return appliedFaults{Requests: stats.Resumable.Started, Scoped: plan.Executed["sep-2549.scope"]}, nil
 }
 
 // answered says what was answered that is not 200.

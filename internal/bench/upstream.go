@@ -288,11 +288,11 @@ func (r *run) prepareUpstream(ctx context.Context) error {
 
 const prepareTimeout = 30 * time.Second
 
-// schedule is when the shots of a pass are due.
+// schedule is when the emissions of a pass are due.
 func (r *run) schedule() loadgen.Schedule {
 	switch {
 	case r.profile.Upstream.Kind == "none" || r.opts.idle:
-		return loadgen.Trace{} // no shots
+		return loadgen.Trace{} // no emissions
 	case r.profile.Schedule.Kind == "trace":
 		return r.times
 	}
@@ -312,7 +312,7 @@ func (r *run) upstreamFigures() {
 	}
 	if e, ok := r.target.upstream.(upstream.Ender); ok {
 		if err := e.Ended(); err != nil {
-			r.warning("upstream-ended", "", "%v; what was fired after that was refused", err)
+			r.warning("upstream-ended", "", "%v; what was published after that was refused", err)
 		}
 	}
 }
@@ -329,7 +329,7 @@ func (r *run) startTrace() error {
 	}
 	c, ok := r.target.upstream.(upstream.Recorded)
 	if ok {
-		_, sample := c.Content(upstream.Shot{Stamp: eventmeter.Stamp{Seq: 1}})
+		_, sample := c.Content(upstream.Emission{Stamp: eventmeter.Stamp{Seq: 1}})
 		var object map[string]json.RawMessage
 		ok = json.Unmarshal(sample, &object) == nil && object != nil
 	}

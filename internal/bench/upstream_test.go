@@ -92,7 +92,7 @@ func runs(t *testing.T, o Options) *Outcome {
 	if out.Result.Partial {
 		t.Errorf("partial: %s", out.Result.Reason)
 	}
-	for _, reason := range out.Result.Instrument.Reasons {
+	for _, reason := range out.Result.Generator.Reasons {
 		if strings.Contains(reason, "bug in eventmeter") {
 			t.Error(reason)
 		}
@@ -100,13 +100,13 @@ func runs(t *testing.T, o Options) *Outcome {
 	return out
 }
 
-// clean requires that everybody got everything that was fired, once. Shots
+// clean requires that everybody got everything that was fired, once. Scheduled
 // that a busy test machine dropped were never fired.
 func clean(t *testing.T, r *results.Result) {
 	t.Helper()
 	u := r.Upstream
-	if u.Shots == 0 || u.Accepted != u.Fired || u.Fired == 0 {
-		t.Errorf("%d shots, %d fired, %d accepted, %d refused, %d uncertain", u.Shots, u.Fired, u.Accepted, u.Refused, u.Uncertain)
+	if u.Scheduled == 0 || u.Accepted != u.Fired || u.Fired == 0 {
+		t.Errorf("%d events, %d published, %d accepted, %d refused, %d uncertain", u.Scheduled, u.Fired, u.Accepted, u.Refused, u.Uncertain)
 	}
 	for _, l := range r.Lanes {
 		if l.Delivered != l.Expected || l.Expected == 0 || l.Duplicates.SameEvent+l.Duplicates.SameEmission+l.Unexpected+l.Detail.Unprobed != 0 {
@@ -229,7 +229,7 @@ func TestRecordAndReplay(t *testing.T) {
 	}
 	u := out.Result.Upstream
 	if int64(len(entries)) != u.Fired+u.Warmup || out.Traced != int64(len(entries)) || out.TraceErr != nil {
-		t.Errorf("%d entries of %d fired, %d traced, %v", len(entries), u.Fired+u.Warmup, out.Traced, out.TraceErr)
+		t.Errorf("%d entries of %d published, %d traced, %v", len(entries), u.Fired+u.Warmup, out.Traced, out.TraceErr)
 	}
 	if last := entries[len(entries)-1]; last.At > 600*time.Millisecond+time.Second || last.Event != "chat.message" {
 		t.Errorf("last entry %+v", last)
@@ -243,8 +243,8 @@ func TestRecordAndReplay(t *testing.T) {
 	p.Phases.Warmup = 0
 	out = runs(t, Options{Profile: p})
 	clean(t, out.Result)
-	if u := out.Result.Upstream; u.Shots != int64(len(entries)) {
-		t.Errorf("%d shots of %d entries", u.Shots, len(entries))
+	if u := out.Result.Upstream; u.Scheduled != int64(len(entries)) {
+		t.Errorf("%d events of %d entries", u.Scheduled, len(entries))
 	}
 	for name, c := range map[string]struct{ change, want string }{
 		"too fast":        {"limits: {rate: 5/s}\nschedule: {kind: trace}\n", "events within a second, above the limit of 5/s"},
@@ -278,7 +278,7 @@ func TestNoUpstream(t *testing.T) {
 target: {url: "`+s.URL()+`", tokens: [t]}
 lanes:
   - {name: all, mode: push, subscriptions: 3, event: chat.message}
-  - {name: one, mode: poll, subscriptions: 2, event: chat.message, arguments: {channel: channel-1}, poll: {floor: 10ms}}
+  - {name: one, mode: poll, subscriptions: 2, event: chat.message, arguments: {channel: channel-1}, poll: {minInterval: 10ms}}
   - {name: hook, mode: webhook, subscriptions: 1, event: chat.message}
 upstream: {kind: none}
 phases: {warmup: 100ms, measure: 60s, drain: 100ms}
@@ -324,7 +324,7 @@ phases: {warmup: 100ms, measure: 60s, drain: 100ms}
 			t.Errorf("%s: %v, age of %d", l.Name, f, l.Timings["observedAge"].Count)
 		}
 	}
-	if r.Upstream.Shots != 0 || !warned(r, "observed-only", "nothing was fired") || !warned(r, "clocks", "clock") || warned(r, "other-traffic", "") || warned(r, "nothing-measured", "") {
+	if r.Upstream.Scheduled != 0 || !warned(r, "observed-only", "nothing was published") || !warned(r, "clocks", "clock") || warned(r, "other-traffic", "") || warned(r, "nothing-measured", "") {
 		t.Errorf("%+v, %+v", r.Upstream, r.Warnings)
 	}
 	// The same events came to six subscriptions, and are in the trace once.
@@ -376,7 +376,7 @@ func TestRunSaysWhyNothingIsAccepted(t *testing.T) {
 	if !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), ", the last one: "+what+"; is the target still up, and upstream (kind http) right?") {
 		t.Fatalf("error: %v", err)
 	}
-	if !warned(out.Result, "firing-failed", "; the first: "+what) || strings.Contains(fmt.Sprint(out.Result.Warnings, err), "s3cr3t") {
+	if !warned(out.Result, "publishing-failed", "; the first: "+what) || strings.Contains(fmt.Sprint(out.Result.Warnings, err), "s3cr3t") {
 		t.Errorf("warnings: %v", out.Result.Warnings)
 	}
 }
@@ -387,7 +387,7 @@ func TestOtherAnswersAreQuoted(t *testing.T) {
 		http.Error(w, "not here\nmore", http.StatusGone)
 	}))
 	defer s.Close()
-	_, err := askDeeds(t.Context(), s.URL, nil)
+	_, err := askAppliedFaults(t.Context(), s.URL, nil)
 	if err == nil || !strings.Contains(err.Error(), "GET "+s.URL+"/") || !strings.Contains(err.Error(), ": 410 Gone: not here") {
 		t.Errorf("admin: %v", err)
 	}

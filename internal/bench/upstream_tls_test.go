@@ -51,7 +51,7 @@ func TestUpstreamTrustsTheCAFile(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
-			got := u.Fire(t.Context(), upstream.Shot{Stamp: eventmeter.Stamp{Run: 1, Seq: 1}})
+			got := u.Fire(t.Context(), upstream.Emission{Stamp: eventmeter.Stamp{Run: 1, Seq: 1}})
 			if accepted := got == eventmeter.Accepted; accepted != (want == eventmeter.Accepted) {
 				t.Errorf("%s with caFile %q: outcome %v", kind, file, got)
 			}

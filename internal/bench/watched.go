@@ -30,10 +30,10 @@ func (r *run) follow() {
 // seen is what the metrics of a pass are read from; it is guarded by the pass's
 // phaseMu.
 type seen struct {
-	phases     []metrics.Phase
-	instrument *instrument
-	start      eventmeter.Instant // of the schedule, 0 before
-	stopped    eventmeter.Instant // when no more was fired, 0 before
+	phases    []metrics.Phase
+	generator *generator
+	start     eventmeter.Instant // of the schedule, 0 before
+	stopped   eventmeter.Instant // when no more was fired, 0 before
 }
 
 // enter ends the last phase, and begins the one of that name if it has one.
@@ -54,10 +54,10 @@ func (p *pass) turn() string {
 	return ""
 }
 
-func (p *pass) shownBy(in *instrument) {
+func (p *pass) shownBy(in *generator) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
-	p.seen.instrument = in
+	p.seen.generator = in
 }
 
 func (p *pass) firingFrom(start eventmeter.Instant) {
@@ -111,7 +111,7 @@ func (p *pass) lookNow() metrics.Look {
 	s := p.seen
 	s.phases = append([]metrics.Phase(nil), s.phases...)
 	p.phaseMu.Unlock()
-	l := metrics.Look{Phases: s.phases, Health: s.instrument.health()}
+	l := metrics.Look{Phases: s.phases, Health: s.generator.health()}
 	l.Bursts, l.Burst = p.bursts(s.start, s.stopped)
 	if f, ok := p.target.upstream.(upstream.Figurer); ok {
 		own := f.Figures()
@@ -164,8 +164,8 @@ func shownFigures(f driver.Figures) metrics.Figures {
 	return out
 }
 
-// health is how the instrument fares now; nothing of it before it began.
-func (in *instrument) health() metrics.Health {
+// health is how the generator fares now; nothing of it before it began.
+func (in *generator) health() metrics.Health {
 	h := metrics.Health{Goroutines: goroutines()}
 	if in == nil {
 		return h
@@ -189,7 +189,7 @@ func (in *instrument) health() metrics.Health {
 		}
 	}
 	in.echo.mu.Lock()
-	h.OwnDelay = in.echo.delay.Distribution()
+	h.ReadDelay = in.echo.delay.Distribution()
 	in.echo.mu.Unlock()
 	in.mu.Lock()
 	h.TimerLag = in.timerLag.Distribution()

@@ -14,9 +14,9 @@ import (
 // mergedPass is what metrics show of one pass of merged shards, beside its
 // account.
 type mergedPass struct {
-	own        []driver.Figures
-	instrument results.Instrument
-	target     *results.Process
+	own       []driver.Figures
+	generator results.Generator
+	target    *results.Process
 }
 
 // shownTogether shows a run of several processes as one: it adds up what they
@@ -121,7 +121,7 @@ func (t *shownTogether) finish(o *Outcome) {
 		}
 		shown := l.Health.Used
 		l.Health.Used, l.Health.Most = map[string]float64{}, map[string]int64{}
-		for name, process := range map[string]*results.Process{metrics.Generator: &m.instrument.Process, metrics.Target: m.target} {
+		for name, process := range map[string]*results.Process{metrics.Generator: &m.generator.Process, metrics.Target: m.target} {
 			if process == nil {
 				continue
 			}

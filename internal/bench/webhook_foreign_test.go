@@ -307,7 +307,7 @@ func TestWebhookWithACertificateThatTheTargetDoesNotTrust(t *testing.T) {
 	r, _ := hookRun(t, s, "")
 	l := r.Lanes[0]
 	if l.LostSilent != 0 || l.LostUndeliverable != l.Expected || l.Lost() != l.Expected {
-		t.Errorf("%d expected: %d lost in silence, %d undeliverable here", l.Expected, l.LostSilent, l.LostUndeliverable)
+		t.Errorf("%d expected: %d silent loss, %d undeliverable here", l.Expected, l.LostSilent, l.LostUndeliverable)
 	}
 	// Two attempts each. Go's client may open a connection more than it needs.
 	dialled := false
@@ -338,7 +338,7 @@ func TestWebhookSignedWithTheText(t *testing.T) {
 		r, _ := hookRun(t, &hookServer{attempts: 2, textKey: true}, `, webhook: {callback: "http://127.0.0.1:0"}`)
 		l := r.Lanes[0]
 		if l.LostRefused != l.Expected || l.LostSilent != 0 {
-			t.Errorf("%d expected: %d refused, %d lost in silence", l.Expected, l.LostRefused, l.LostSilent)
+			t.Errorf("%d expected: %d refused, %d silent loss", l.Expected, l.LostRefused, l.LostSilent)
 		}
 		if d := l.Detail; d.Rejected != 2*l.Expected || d.RejectedBy[mistake] != d.Rejected || d.AnsweredBy["http 401"] != d.Rejected {
 			t.Errorf("%d rejected: %v, answered %v", d.Rejected, d.RejectedBy, d.AnsweredBy)
@@ -362,7 +362,7 @@ func TestWebhookLostAfterSuspension(t *testing.T) {
 	r, _ := hookRun(t, &hookServer{attempts: 1, textKey: true, suspendAfter: 4}, `, webhook: {callback: "http://127.0.0.1:0"}`)
 	l := r.Lanes[0]
 	if l.LostSilent != 0 || l.LostRefused != 3*4 || l.LostSuspended != l.Expected-3*4 {
-		t.Errorf("%d expected: %d refused, %d after suspension, %d lost in silence", l.Expected, l.LostRefused, l.LostSuspended, l.LostSilent)
+		t.Errorf("%d expected: %d refused, %d after suspension, %d silent loss", l.Expected, l.LostRefused, l.LostSuspended, l.LostSilent)
 	}
 	if d := l.Detail; d.Suspended != 3 || d.SuspendedBy["deliveryStatus: http_4xx"] != 3 {
 		t.Errorf("suspended %d times: %v", d.Suspended, d.SuspendedBy)
@@ -378,7 +378,7 @@ func TestWebhookEndedForAMoment(t *testing.T) {
 	r, _ := hookRun(t, &hookServer{attempts: 1, endAfter: 8}, `, webhook: {callback: "http://127.0.0.1:0"}`)
 	l := r.Lanes[0]
 	if l.LostSilent != 0 || l.Detail.Suspended != 3 || l.Delivered+l.LostSuspended != l.Expected {
-		t.Errorf("%d expected, %d delivered, %d after suspension, %d lost in silence; suspended %d times", l.Expected, l.Delivered, l.LostSuspended, l.LostSilent, l.Detail.Suspended)
+		t.Errorf("%d expected, %d delivered, %d after suspension, %d silent loss; suspended %d times", l.Expected, l.Delivered, l.LostSuspended, l.LostSilent, l.Detail.Suspended)
 	}
 	c := l.Overhead.Causes
 	if c["control"].Requests != 3 || c["verification"].Requests != 0 || l.Overhead.PerSubscription.Requests != 2 {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Level is the service level that a load must meet. Latencies are from
+// SLO is the SLO that a load must meet. Latencies are from
 // intended, of the worst lane; 0 asks for nothing.
-type Level struct {
+type SLO struct {
 	P50, P90, P99, P999 time.Duration
 	// Loss is the largest share of the owed deliveries that may be missing when
 	// the drain is over, and of the events that may fail to be fired.
@@ -27,31 +27,31 @@ type Measured struct {
 	Expected, Lost int64
 	// Fired events, and those of them that the upstream did not take for sure.
 	Fired, Failed int64
-	// Dropped is the share of the shots that were never fired.
+	// Dropped is the share of the emissions that were never fired.
 	Dropped float64
 	// Offered is deliveries per second; Growth is that of the backlog, in
 	// deliveries per second, with its standard error.
 	Offered, Growth, GrowthError float64
-	// Bottleneck is why the instrument is not to be trusted; empty if it is.
+	// Bottleneck is why the generator is not to be trusted; empty if it is.
 	Bottleneck []string
 	// Unjudged says of which lanes nothing is known, and why; empty if there are
 	// none.
 	Unjudged []string
 }
 
-// maxDropped is the share of the shots that may be missing from a load that
+// maxDropped is the share of the emissions that may be missing from a load that
 // counts as put on.
 const maxDropped = 0.01
 
-// Judge holds a step against the level. A load that was put on and met the
-// level has passed, however the instrument fared: a bad instrument makes
+// Judge holds a step against the SLO. A load that was put on and met the
+// level has passed, however the generator fared: a bad generator makes
 // figures worse, not better. One that did not meet it has failed only if the
-// instrument was sound. A load of which nothing is known on some lane has not
+// generator was sound. A load of which nothing is known on some lane has not
 // passed. The reasons say what was not met.
-func (l Level) Judge(m Measured) (Verdict, []string) {
+func (l SLO) Judge(m Measured) (Verdict, []string) {
 	reasons := l.broken(m)
 	if m.Dropped > maxDropped {
-		return Unclear, append(reasons, fmt.Sprintf("%.1f %% of the shots were never fired, so the load was not put on", 100*m.Dropped))
+		return Unclear, append(reasons, fmt.Sprintf("%.1f %% of the events were never published, so the load was not put on", 100*m.Dropped))
 	}
 	if m.Expected == 0 && len(reasons) == 0 {
 		return Unclear, []string{"nothing was owed to anybody, so nothing is known"}
@@ -63,13 +63,13 @@ func (l Level) Judge(m Measured) (Verdict, []string) {
 	case len(reasons) == len(m.Unjudged):
 		return Unclear, reasons
 	case len(m.Bottleneck) > 0:
-		return Unclear, append(reasons, "the instrument may be why: "+strings.Join(m.Bottleneck, "; "))
+		return Unclear, append(reasons, "the generator may be why: "+strings.Join(m.Bottleneck, "; "))
 	}
 	return Failed, reasons
 }
 
-// broken lists what the level does not allow.
-func (l Level) broken(m Measured) []string {
+// broken lists what the SLO does not allow.
+func (l SLO) broken(m Measured) []string {
 	var out []string
 	for _, q := range []struct {
 		name      string

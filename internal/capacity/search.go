@@ -1,4 +1,4 @@
-// Package capacity finds the largest load that meets a service level, and
+// Package capacity finds the largest load that meets a SLO, and
 // describes the curve on the way there. It runs nothing: it says which load to
 // try next and is told what became of it, so that it can be driven by real
 // runs and by simulated ones alike.
@@ -16,11 +16,11 @@ type Verdict int
 
 // The verdicts.
 const (
-	// Passed: the service level was met.
+	// Passed: the SLO was met.
 	Passed Verdict = iota
 	// Failed: it was not met, and the target is why.
 	Failed
-	// Unclear: it was not met, and the instrument may be why.
+	// Unclear: it was not met, and the generator may be why.
 	Unclear
 )
 
@@ -31,15 +31,15 @@ type Outcome string
 const (
 	// Searching: there is more to try.
 	Searching Outcome = "searching"
-	// Found: the knee lies between a load that passes and one that fails.
+	// Found: the maximum load lies between a load that passes and one that fails.
 	Found Outcome = "found"
 	// None: not even the lowest load passes.
 	None Outcome = "none"
 	// Bound: the highest load passes.
 	Bound Outcome = "bound"
-	// Instrument: above the largest load that passes, the instrument is the
+	// Generator: above the largest load that passes, the generator is the
 	// limit.
-	Instrument Outcome = "instrument"
+	Generator Outcome = "generator"
 	// Exhausted: MaxTrials were not enough.
 	Exhausted Outcome = "exhausted"
 )
@@ -58,7 +58,7 @@ type Options struct {
 	// its fails, and the fails of the upper one its passes. Default 2.
 	Confirm int
 	// Retries is how often a load without a clear verdict is tried again before
-	// it counts as the instrument's limit. Default 2, -1 = never.
+	// it counts as the generator's limit. Default 2, -1 = never.
 	Retries int
 	// MaxTrials bounds the whole search. Default 100.
 	MaxTrials int
@@ -103,7 +103,7 @@ func (p Point) Trials() int { return p.Passed + p.Failed }
 
 // Search is a search on its way. It is not safe for concurrent use.
 //
-// It brackets the knee by doubling the load, bisects (on the logarithm of the
+// It brackets the maximum load by doubling the load, bisects (on the logarithm of the
 // load) until the bracket is narrow enough, and then repeats both ends until
 // their verdicts are confirmed. A load's verdict is that of the majority of its
 // trials; one that tips over reopens the bracket, so that a single bad trial
@@ -155,7 +155,7 @@ const (
 	open stand = iota // more trials are needed
 	holds
 	fails
-	blocked // by the instrument
+	blocked // by the generator
 )
 
 func (s *Search) stand(p Point) stand {
@@ -229,7 +229,7 @@ func (s *Search) step() (load float64, outcome Outcome) {
 	if low < 0 {
 		switch {
 		case s.stand(top) == blocked:
-			return 0, Instrument
+			return 0, Generator
 		case !s.confirmed(top):
 			return top.Load, Searching
 		}
@@ -243,7 +243,7 @@ func (s *Search) step() (load float64, outcome Outcome) {
 	case !s.confirmed(bottom):
 		return bottom.Load, Searching
 	case s.stand(top) == blocked:
-		return 0, Instrument
+		return 0, Generator
 	case !s.confirmed(top):
 		return top.Load, Searching
 	}
@@ -278,8 +278,8 @@ func round(mid, low, high float64) float64 {
 // Points are all loads that were tried, ascending, with their trials.
 func (s *Search) Points() []Point { return slices.Clone(s.points) }
 
-// Knee is where the search stands.
-type Knee struct {
+// Maximum load is where the search stands.
+type Maximum struct {
 	// Load is the largest that holds below all that fail; 0 if there is none.
 	Load float64
 	// Above is the smallest that fails; 0 if there is none. With Load it is the
@@ -291,9 +291,9 @@ type Knee struct {
 	From, To float64
 }
 
-// Knee returns where the search stands; it may be called at any time.
-func (s *Search) Knee() Knee {
-	var k Knee
+// Maximum load returns where the search stands; it may be called at any time.
+func (s *Search) Maximum() Maximum {
+	var k Maximum
 	low, high := s.bracket()
 	if low >= 0 {
 		k.Load = s.points[low].Load

@@ -44,16 +44,16 @@ func TestSearch(t *testing.T) {
 		o       Options
 		verdict func(float64, int) Verdict
 		outcome Outcome
-		knee    Knee
+		maximum Maximum
 		loads   []float64 // nil = not compared
 	}{
 		"whole numbers": {
-			Options{From: 1, To: 100, Integer: true, Precision: 0.01}, upTo(11), Found, Knee{11, 12, 11, 12},
+			Options{From: 1, To: 100, Integer: true, Precision: 0.01}, upTo(11), Found, Maximum{11, 12, 11, 12},
 			[]float64{1, 2, 4, 8, 16, 11, 13, 12, 11, 12},
 		},
-		"none":            {Options{From: 5, To: 100}, upTo(3), None, Knee{0, 5, 0, 5}, []float64{5, 5}},
-		"bound":           {Options{From: 5, To: 30, Confirm: 3}, upTo(100), Bound, Knee{30, 0, 30, 0}, []float64{5, 10, 20, 30, 30, 30}},
-		"bound is a knee": {Options{From: 5, To: 20, Integer: true, Precision: 0.4}, upTo(19), Found, Knee{17, 20, 17, 20}, nil},
+		"none":                    {Options{From: 5, To: 100}, upTo(3), None, Maximum{0, 5, 0, 5}, []float64{5, 5}},
+		"bound":                   {Options{From: 5, To: 30, Confirm: 3}, upTo(100), Bound, Maximum{30, 0, 30, 0}, []float64{5, 10, 20, 30, 30, 30}},
+		"bound is a maximum load": {Options{From: 5, To: 20, Integer: true, Precision: 0.4}, upTo(19), Found, Maximum{17, 20, 17, 20}, nil},
 		"one bad trial of a good load": {
 			Options{From: 1, To: 100, Integer: true, Precision: 0.01},
 			func(load float64, trial int) Verdict {
@@ -61,7 +61,7 @@ func TestSearch(t *testing.T) {
 					return Failed
 				}
 				return upTo(14)(load, trial)
-			}, Found, Knee{14, 15, 10, 15}, nil,
+			}, Found, Maximum{14, 15, 10, 15}, nil,
 		},
 		"one good trial of a bad load": {
 			Options{From: 1, To: 100, Integer: true, Precision: 0.01},
@@ -70,16 +70,16 @@ func TestSearch(t *testing.T) {
 					return Passed
 				}
 				return upTo(11)(load, trial)
-			}, Found, Knee{11, 12, 11, 17}, nil,
+			}, Found, Maximum{11, 12, 11, 17}, nil,
 		},
-		"the instrument is the limit": {
+		"the generator is the limit": {
 			Options{From: 1, To: 100, Integer: true, Precision: 0.01, Retries: 1},
 			func(load float64, _ int) Verdict {
 				if load > 8 {
 					return Unclear
 				}
 				return Passed
-			}, Instrument, Knee{8, 9, 8, 0}, []float64{1, 2, 4, 8, 16, 16, 11, 11, 9, 9, 8},
+			}, Generator, Maximum{8, 9, 8, 0}, []float64{1, 2, 4, 8, 16, 16, 11, 11, 9, 9, 8},
 		},
 		"unclear once": {
 			Options{From: 1, To: 100, Integer: true, Precision: 0.01},
@@ -88,18 +88,18 @@ func TestSearch(t *testing.T) {
 					return Unclear
 				}
 				return upTo(8)(load, trial)
-			}, Found, Knee{8, 9, 8, 9}, nil,
+			}, Found, Maximum{8, 9, 8, 9}, nil,
 		},
-		"unclear at once": {Options{From: 1, To: 9}, func(float64, int) Verdict { return Unclear }, Instrument, Knee{0, 1, 0, 0}, []float64{1, 1, 1}},
-		"noise":           {Options{From: 1, To: 9, MaxTrials: 20, Confirm: 9}, func(_ float64, trial int) Verdict { return Verdict(trial % 2) }, Exhausted, Knee{1, 0, 0, 0}, nil},
+		"unclear at once": {Options{From: 1, To: 9}, func(float64, int) Verdict { return Unclear }, Generator, Maximum{0, 1, 0, 0}, []float64{1, 1, 1}},
+		"noise":           {Options{From: 1, To: 9, MaxTrials: 20, Confirm: 9}, func(_ float64, trial int) Verdict { return Verdict(trial % 2) }, Exhausted, Maximum{1, 0, 0, 0}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, loads := drive(t, c.o, c.verdict)
 			if got := s.Outcome(); got != c.outcome {
 				t.Errorf("outcome %s, want %s", got, c.outcome)
 			}
-			if c.outcome != Exhausted && s.Knee() != c.knee {
-				t.Errorf("knee %+v, want %+v of %+v", s.Knee(), c.knee, s.Points())
+			if c.outcome != Exhausted && s.Maximum() != c.maximum {
+				t.Errorf("maximum load %+v, want %+v of %+v", s.Maximum(), c.maximum, s.Points())
 			}
 			if c.loads != nil && !slices.Equal(loads, c.loads) {
 				t.Errorf("tried %v, want %v", loads, c.loads)
@@ -117,7 +117,7 @@ func TestSearchOptions(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	level := Level{P99: 250 * time.Millisecond, P50: 100 * time.Millisecond, Loss: 0.01, Backlog: 0.01}
+	slo := SLO{P99: 250 * time.Millisecond, P50: 100 * time.Millisecond, Loss: 0.01, Backlog: 0.01}
 	good := Measured{Expected: 1000, Fired: 100, Offered: 500, P99: 200 * time.Millisecond}
 	for _, c := range []struct {
 		change func(*Measured)
@@ -134,15 +134,15 @@ func TestJudge(t *testing.T) {
 		{func(m *Measured) { m.Growth = 6 }, Failed, "backlog grows by 6 deliveries/s, 1.2 % of what is offered (limit 1.0 %)"},
 		{func(m *Measured) { m.Growth, m.GrowthError = 6, 4 }, Passed, ""},
 		{func(m *Measured) { m.Bottleneck = []string{"busy"} }, Passed, ""},
-		{func(m *Measured) { m.Growth, m.Bottleneck = 6, []string{"busy"} }, Unclear, "the instrument may be why: busy"},
-		{func(m *Measured) { m.Dropped = 0.02 }, Unclear, "2.0 % of the shots were never fired"},
+		{func(m *Measured) { m.Growth, m.Bottleneck = 6, []string{"busy"} }, Unclear, "the generator may be why: busy"},
+		{func(m *Measured) { m.Dropped = 0.02 }, Unclear, "2.0 % of the events were never published"},
 		{func(m *Measured) { *m = Measured{} }, Unclear, "nothing was owed"},
 		{func(m *Measured) { m.Unjudged = []string{"lane a heard nothing"} }, Unclear, "lane a heard nothing"},
 		{func(m *Measured) { m.Unjudged, m.Lost = []string{"lane a heard nothing"}, 500 }, Failed, "lane a heard nothing"},
 	} {
 		m := good
 		c.change(&m)
-		v, reasons := level.Judge(m)
+		v, reasons := slo.Judge(m)
 		if v != c.want || (len(reasons) == 0) != (c.reason == "") || !strings.Contains(strings.Join(reasons, "\n"), c.reason) {
 			t.Errorf("%+v: %v %q, want %v %q", m, v, reasons, c.want, c.reason)
 		}
@@ -204,7 +204,7 @@ func Example() {
 		}
 		s.Record(load, v)
 	}
-	k := s.Knee()
+	k := s.Maximum()
 	fmt.Println(s.Outcome(), k.Load, k.Above)
 	// Output: found 68 74
 }

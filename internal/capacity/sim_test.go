@@ -15,7 +15,7 @@ type system struct {
 	burst    float64
 	fanout   int
 	random   *rand.Rand
-	// disturbed is the share of steps with a stall, which the instrument sees
+	// disturbed is the share of steps with a stall, which the generator sees
 	// in all but a few cases.
 	disturbed float64
 }
@@ -75,7 +75,7 @@ func (s *system) run(rate float64) Measured {
 }
 
 // find runs a whole search on the system; loads are events per second.
-func (s *system) find(t *testing.T, level Level) (Knee, Outcome, int) {
+func (s *system) find(t *testing.T, slo SLO) (Maximum, Outcome, int) {
 	t.Helper()
 	true0 := s.capacity / float64(s.fanout)
 	search, err := New(Options{From: true0 / 6, To: true0 * 20})
@@ -85,9 +85,9 @@ func (s *system) find(t *testing.T, level Level) (Knee, Outcome, int) {
 	for trials := 0; ; trials++ {
 		load, more := search.Next()
 		if !more {
-			return search.Knee(), search.Outcome(), trials
+			return search.Maximum(), search.Outcome(), trials
 		}
-		v, _ := level.Judge(s.run(load))
+		v, _ := slo.Judge(s.run(load))
 		search.Record(load, v)
 	}
 }
@@ -96,7 +96,7 @@ func (s *system) find(t *testing.T, level Level) (Knee, Outcome, int) {
 // 5 %, for every seed and fan-out, quiet or disturbed. Where disturbances come
 // so thick that they hide the limit, the search says that, and not a number.
 func TestFindsAKnownCapacity(t *testing.T) {
-	level := Level{P99: 400 * time.Millisecond, Backlog: 0.01}
+	slo := SLO{P99: 400 * time.Millisecond, Backlog: 0.01}
 	const seeds = 20
 	for _, disturbed := range []float64{0, 0.15} {
 		for _, fanout := range []int{1, 10, 100} {
@@ -105,12 +105,12 @@ func TestFindsAKnownCapacity(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, uint64(fanout)))
 				s := &system{capacity: 100 * (1 + 2*random.Float64()) * math.Sqrt(float64(fanout)), fanout: fanout, random: random, disturbed: disturbed}
 				s.burst = max(1, s.capacity/20)
-				knee, outcome, trials := s.find(t, level)
+				maximum, outcome, trials := s.find(t, slo)
 				most = max(most, trials)
-				got, want := knee.Load*float64(fanout), s.capacity
+				got, want := maximum.Load*float64(fanout), s.capacity
 				off := math.Abs(got-want) / want
 				switch {
-				case outcome == Instrument && got <= 1.05*want:
+				case outcome == Generator && got <= 1.05*want:
 					continue
 				case outcome != Found || off > 0.05:
 					t.Errorf("fan-out %d, seed %d: %s, capacity %.0f found as %.0f, off by %.1f %%", fanout, seed, outcome, want, got, 100*off)

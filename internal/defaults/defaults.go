@@ -17,9 +17,9 @@ const (
 
 // Settings by mode.
 const (
-	// PollFloor is the least wait between two polls without hasMore: the draft
+	// PollMinInterval is the least wait between two polls without hasMore: the draft
 	// of MCP Events advises 1000 ms.
-	PollFloor = time.Second
+	PollMinInterval = time.Second
 	// Heartbeat is the interval that a server promises: the draft wants a
 	// heartbeat at least every 30 s. A stream is dead after twice as long
 	// without a message.

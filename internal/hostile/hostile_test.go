@@ -371,7 +371,7 @@ func (r *row) profile(url string) string {
 target: %s
 lanes:
   - {name: a, mode: %s, subscriptions: %d, event: e%s}
-upstream: {kind: http, http: {url: "%s/fire"}, payload: {text: "{{.Probe}}"}}
+upstream: {kind: http, http: {url: "%s/publish"}, payload: {text: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 10/s}
 phases: {ready: %s, warmup: 0, measure: 2s, drain: 500ms}
 `, target, mode, streams, version, url, ready)

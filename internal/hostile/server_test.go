@@ -155,7 +155,7 @@ func (s *server) answer(x *exchange) bool {
 	case "events/stream":
 		x.stream()
 		x.hold()
-	case "/fire":
+	case "/publish":
 		x.json(200, "{}")
 		return true
 	default:

@@ -168,7 +168,7 @@ func (p *Pass) Settle(last *Look) {
 	for i := range d.Lanes {
 		d.Lanes[i].Open, d.Lanes[i].Attaching = 0, 0
 	}
-	// As in a result: a shot that was never answered for is uncertain.
+	// As in a result: an emission that was never answered for is uncertain.
 	d.Measured.Uncertain += d.Measured.Pending
 	d.Measured.Pending = 0
 }

@@ -73,7 +73,7 @@ func TestMetricsOfAKnownHistory(t *testing.T) {
 		"eventmeter_received_bytes_total" + ofLane + `,cause="events"}`:         300,
 		"eventmeter_received_bytes_total" + ofLane + `,cause="refresh"}`:        200,
 		"eventmeter_subscriptions_open" + ofLane + "}":                          1,
-		`eventmeter_events_fired_total{run="00000007"}`:                         3,
+		`eventmeter_events_published_total{run="00000007"}`:                     3,
 		`eventmeter_phase{phase="measure",run="00000007"}`:                      1,
 		`eventmeter_process_cpu_seconds_total{process="target",run="00000007"}`: 1.5,
 	}

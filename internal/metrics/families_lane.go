@@ -85,12 +85,12 @@ var deliveryFamilies = []family[oneLane]{
 		emit(float64(x.Unexpected.NotSubscribed), "not_subscribed")
 		emit(float64(x.Unexpected.Stale), "stale")
 	}),
-	single(counter, "eventmeter_deliveries_recovered_total", "Pairs that came although firing failed.", func(x *oneLane) int64 { return x.Recovered }),
+	single(counter, "eventmeter_deliveries_recovered_total", "Pairs that came although publishing failed.", func(x *oneLane) int64 { return x.Recovered }),
 	single(counter, "eventmeter_deliveries_in_flight_total", "Deliveries of events that were on their way while the subscription became active.", func(x *oneLane) int64 { return x.InFlight }),
 	single(counter, "eventmeter_deliveries_excused_total", "Pairs that were on their way when the subscription was ended, and did not come any more.", func(x *oneLane) int64 { return x.Excused }),
 	single(counter, "eventmeter_deliveries_unidentified_total", "Owed pairs that an update without a payload may have announced, so that nothing can be said of them one by one. Known when the subscription has ended.", func(x *oneLane) int64 { return x.Unidentified }),
 	single(counter, "eventmeter_deliveries_replayed_total", "Deliveries older than the subscription, on a lane that asked for them.", func(x *oneLane) int64 { return x.Replayed }),
-	single(counter, "eventmeter_deliveries_foreign_total", "Copies of events that another shard fired.", func(x *oneLane) int64 { return x.Foreign }),
+	single(counter, "eventmeter_deliveries_foreign_total", "Copies of events that another shard published.", func(x *oneLane) int64 { return x.Foreign }),
 	single(counter, "eventmeter_deliveries_unprobed_total", "Events without a probe id: other traffic of the same server.", func(x *oneLane) int64 { return x.Unprobed }),
 }
 
@@ -118,7 +118,7 @@ var overheadFamilies = []family[oneLane]{
 	byCause("eventmeter_received_bytes_total", "Bytes received by this side.", func(x *oneLane) int64 { return x.EventBytes }, func(t *sinks.Traffic) int64 { return t.Down }),
 	byCause("eventmeter_connections_opened_total", "TCP connections opened.", nil, func(t *sinks.Traffic) int64 { return t.Connections }),
 	byCause("eventmeter_call_failures_total", "Calls that failed.", nil, func(t *sinks.Traffic) int64 { return t.Failures }),
-	newFamily(LaneLabels, counter, "eventmeter_turn_cpu_seconds_total", "CPU time of the target while the run fired and drained in this lane's turn. Only where lanes take turns: otherwise nobody can tell whose it is.", nil,
+	newFamily(LaneLabels, counter, "eventmeter_turn_cpu_seconds_total", "CPU time of the target while the run published and drained in this lane's turn. Only where lanes take turns: otherwise nobody can tell whose it is.", nil,
 		func(x *oneLane, emit emitter) {
 			if v, ok := x.health.Used[Target]; ok && x.alone {
 				emit(v)

@@ -35,7 +35,7 @@ var identityFamilies = []family[wholeRun]{
 	ofRun(gauge, "eventmeter_run_start_timestamp_seconds", "When the run began.", func(x *wholeRun, emit emitter) { emit(seconds(x.Started)) }),
 	once("eventmeter_run_end_timestamp_seconds", "When the run was over. As all that follows from the result, it is there from then on.", func(x *wholeRun) float64 { return seconds(x.result.Finished) }),
 	once("eventmeter_run_partial", "1 when the run ended before its profile said so.", func(x *wholeRun) float64 { return truth(x.result.Partial) }),
-	once("eventmeter_run_bottleneck", "1 when the figures say more about the generator than about the target.", func(x *wholeRun) float64 { return truth(x.result.Instrument.Bottleneck) }),
+	once("eventmeter_run_bottleneck", "1 when the figures say more about the generator than about the target.", func(x *wholeRun) float64 { return truth(x.result.Generator.Bottleneck) }),
 	ofRun(gauge, "eventmeter_run_warnings", "Warnings of the result, by their code.", func(x *wholeRun, emit emitter) {
 		if x.result == nil {
 			return
@@ -104,21 +104,21 @@ var phaseFamilies = []family[wholeRun]{
 }
 
 var firingFamilies = []family[wholeRun]{
-	ofShots("eventmeter_events_fired_total", "Measured events that were sent.", func(s *sinks.Shots) int64 { return s.Fired }),
+	ofEmissions("eventmeter_events_published_total", "Measured events that were sent.", func(s *sinks.Scheduled) int64 { return s.Fired }),
 	ofRun(counter, "eventmeter_events_resolved_total", "Measured events by what became of them: accepted by the upstream, uncertain, or refused.",
 		func(x *wholeRun, emit emitter) {
-			s, _ := x.shots()
+			s, _ := x.emissions()
 			emit(float64(s.Accepted), "accepted")
 			emit(float64(s.Uncertain), "uncertain")
 			emit(float64(s.Refused), "refused")
 		}, "outcome"),
-	ofShots("eventmeter_events_dropped_total", "Measured shots that were due while every worker was busy, and were never sent.", func(s *sinks.Shots) int64 { return s.Dropped }),
+	ofEmissions("eventmeter_events_dropped_total", "Measured events that were due while every worker was busy, and were never sent.", func(s *sinks.Scheduled) int64 { return s.Dropped }),
 	ofRun(gauge, "eventmeter_events_pending", "Measured events that were sent and are not answered yet.", func(x *wholeRun, emit emitter) {
-		s, _ := x.shots()
+		s, _ := x.emissions()
 		emit(float64(s.Pending))
 	}),
-	ofRun(counter, "eventmeter_events_warmup_fired_total", "Events of the warm-up, which enter no figure.", func(x *wholeRun, emit emitter) {
-		_, w := x.shots()
+	ofRun(counter, "eventmeter_events_warmup_published_total", "Events of the warm-up, which enter no figure.", func(x *wholeRun, emit emitter) {
+		_, w := x.emissions()
 		emit(float64(w.Fired))
 	}),
 	ofRun(gauge, "eventmeter_upstream_figure", "What only one kind of upstream has, by its name and in its unit in result.json (upstream.figures).", func(x *wholeRun, emit emitter) {
@@ -140,7 +140,7 @@ var processFamilies = []family[wholeRun]{
 		func(x *wholeRun, emit emitter) {
 			x.usage(func(u Usage, process string) { emit(float64(u.Memory), process) })
 		}, "process"),
-	ofRun(counter, "eventmeter_measured_cpu_seconds_total", "CPU time while the run fired and drained: of the generator, and of the target where it can be read.",
+	ofRun(counter, "eventmeter_measured_cpu_seconds_total", "CPU time while the run published and drained: of the generator, and of the target where it can be read.",
 		func(x *wholeRun, emit emitter) {
 			for _, process := range processes {
 				var sum float64
@@ -154,7 +154,7 @@ var processFamilies = []family[wholeRun]{
 				}
 			}
 		}, "process"),
-	ofRun(gauge, "eventmeter_process_resident_memory_max_bytes", "Largest resident memory while the run fired and drained.",
+	ofRun(gauge, "eventmeter_process_resident_memory_max_bytes", "Largest resident memory while the run published and drained.",
 		func(x *wholeRun, emit emitter) {
 			for _, process := range processes {
 				var most int64
@@ -168,14 +168,14 @@ var processFamilies = []family[wholeRun]{
 				}
 			}
 		}, "process"),
-	ofRun(gauge, "eventmeter_instrument_others_cores", "CPU time of all other processes of the machine over wall time, since firing began.", func(x *wholeRun, emit emitter) {
+	ofRun(gauge, "eventmeter_generator_others_cores", "CPU time of all other processes of the machine over wall time, since publishing began.", func(x *wholeRun, emit emitter) {
 		if x.result != nil {
-			emit(x.result.Instrument.Others)
+			emit(x.result.Generator.Others)
 		} else if n := len(x.passes); n > 0 && x.passes[n-1].Health.Measured {
 			emit(x.passes[n-1].Health.Others)
 		}
 	}),
-	ofRun(gauge, "eventmeter_instrument_goroutines", "Goroutines of the generator.", func(x *wholeRun, emit emitter) {
+	ofRun(gauge, "eventmeter_generator_goroutines", "Goroutines of the generator.", func(x *wholeRun, emit emitter) {
 		if len(x.passes) > 0 {
 			emit(float64(x.passes[len(x.passes)-1].Health.Goroutines))
 		}
@@ -185,9 +185,9 @@ var processFamilies = []family[wholeRun]{
 var runHistograms = []histogramFamily[wholeRun]{
 	runHistogram("eventmeter_upstream_lag_seconds", "From intended until the upstream began to send, of measured events.", func(l *Look) sinks.Distribution { return l.Detail.FireLag }),
 	runHistogram("eventmeter_upstream_answer_seconds", "From sending until the upstream had answered, of measured events that were accepted.", func(l *Look) sinks.Distribution { return l.Detail.FireLatency }),
-	runHistogram("eventmeter_instrument_own_delay_seconds", "From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in a long run: the generator's own share in every latency.", func(l *Look) sinks.Distribution { return l.Health.OwnDelay }),
-	runHistogram("eventmeter_instrument_timer_lag_seconds", "How late a timer of 10 ms woke, in a long run of up to 100 ms.", func(l *Look) sinks.Distribution { return l.Health.TimerLag }),
-	runHistogram("eventmeter_instrument_gc_pause_seconds", "Stop-the-world pauses of the generator's garbage collector.", func(l *Look) sinks.Distribution { return l.Health.GCPauses }),
+	runHistogram("eventmeter_generator_read_delay_seconds", "From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in a long run: the generator's own share in every latency.", func(l *Look) sinks.Distribution { return l.Health.ReadDelay }),
+	runHistogram("eventmeter_generator_timer_lag_seconds", "How late a timer of 10 ms woke, in a long run of up to 100 ms.", func(l *Look) sinks.Distribution { return l.Health.TimerLag }),
+	runHistogram("eventmeter_generator_gc_pause_seconds", "Stop-the-world pauses of the generator's garbage collector.", func(l *Look) sinks.Distribution { return l.Health.GCPauses }),
 	newHistogram(RunLabels, "eventmeter_upstream_figure_seconds", "Times that only one kind of upstream has, by their name in result.json (upstream.timings).", []string{"figure"},
 		func(x *wholeRun, emit func([]sinks.Distribution, ...string)) {
 			for name, d := range x.upstream().Timings {
@@ -206,9 +206,9 @@ func runHistogram(name, help string, of func(*Look) sinks.Distribution) histogra
 	})
 }
 
-func ofShots(name, help string, of func(*sinks.Shots) int64) family[wholeRun] {
+func ofEmissions(name, help string, of func(*sinks.Scheduled) int64) family[wholeRun] {
 	return ofRun(counter, name, help, func(x *wholeRun, emit emitter) {
-		s, _ := x.shots()
+		s, _ := x.emissions()
 		emit(float64(of(&s)))
 	})
 }
@@ -253,8 +253,8 @@ func (x *wholeRun) turns() bool {
 	return turns
 }
 
-// shots adds up the passes.
-func (x *wholeRun) shots() (measured, warmUp sinks.Shots) {
+// emissions adds up the passes.
+func (x *wholeRun) emissions() (measured, warmUp sinks.Scheduled) {
 	for i := range x.passes {
 		m, w := x.passes[i].Detail.Measured, x.passes[i].Detail.WarmUp
 		measured.Fired += m.Fired

@@ -71,10 +71,10 @@ func ofStep(name, help string, of func(*results.CapacityStep) float64) family[Se
 	}, "step")
 }
 
-func ofEnd(name, help string, of func(*results.CapacityKnee) float64) family[Search] {
+func ofEnd(name, help string, of func(*results.CapacityMaximum) float64) family[Search] {
 	return ofSearch(name, help, func(x *Search, emit emitter) {
 		if x.end != nil {
-			emit(of(&x.end.Knee))
+			emit(of(&x.end.Maximum))
 		}
 	})
 }
@@ -94,7 +94,7 @@ var searchFamilies = []family[Search]{
 	ofStep("eventmeter_capacity_step_expected", "Owed pairs of a step.", func(s *results.CapacityStep) float64 { return float64(s.Expected) }),
 	ofStep("eventmeter_capacity_step_lost", "Owed pairs of a step that never came.", func(s *results.CapacityStep) float64 { return float64(s.Lost) }),
 	ofStep("eventmeter_capacity_step_backlog_growth_rate", "Growth of what was owed and had not come, in deliveries per second.", func(s *results.CapacityStep) float64 { return s.Backlog.Growth }),
-	ofSearch("eventmeter_capacity_step_latency_seconds", "Latency from intended of a lane in a step, by figure: p50, p90, p99 or p999.", func(x *Search, emit emitter) {
+	ofSearch("eventmeter_capacity_step_latency_seconds", "Scheduled → received of a lane in a step, by figure: p50, p90, p99 or p999.", func(x *Search, emit emitter) {
 		for _, s := range x.steps {
 			for _, l := range s.Lanes {
 				q := l.FromIntended
@@ -117,14 +117,14 @@ var searchFamilies = []family[Search]{
 			}
 		}
 	}, "step"),
-	ofSearch("eventmeter_capacity_outcome", "1 for how the search ended: found, none, bound, instrument, exhausted or searching (broken off).", func(x *Search, emit emitter) {
+	ofSearch("eventmeter_capacity_outcome", "1 for how the search ended: found, none, bound, generator, exhausted or searching (broken off).", func(x *Search, emit emitter) {
 		if x.end != nil {
 			emit(1, x.end.Outcome)
 		}
 	}, "outcome"),
-	ofEnd("eventmeter_capacity_knee_load", "The largest load that met the level below all that did not; 0 when there is none.", func(k *results.CapacityKnee) float64 { return k.Load }),
-	ofEnd("eventmeter_capacity_knee_above_load", "The smallest load that did not meet the level; 0 when there is none.", func(k *results.CapacityKnee) float64 { return k.Above }),
-	ofEnd("eventmeter_capacity_knee_from_load", "Lower end of the knee's interval: no trial at or below it failed; 0 = open.", func(k *results.CapacityKnee) float64 { return k.From }),
-	ofEnd("eventmeter_capacity_knee_to_load", "Upper end of the knee's interval: no trial at or above it passed; 0 = open.", func(k *results.CapacityKnee) float64 { return k.To }),
-	ofEnd("eventmeter_capacity_knee_deliveries_rate", "Deliveries per second at the knee.", func(k *results.CapacityKnee) float64 { return k.Deliveries }),
+	ofEnd("eventmeter_capacity_maximum_load", "The largest load that met the SLO below all that did not; 0 when there is none.", func(k *results.CapacityMaximum) float64 { return k.Load }),
+	ofEnd("eventmeter_capacity_maximum_above_load", "The smallest load that did not meet the SLO; 0 when there is none.", func(k *results.CapacityMaximum) float64 { return k.Above }),
+	ofEnd("eventmeter_capacity_maximum_from_load", "Lower end of the maximum load's interval: no trial at or below it failed; 0 = open.", func(k *results.CapacityMaximum) float64 { return k.From }),
+	ofEnd("eventmeter_capacity_maximum_to_load", "Upper end of the maximum load's interval: no trial at or above it passed; 0 = open.", func(k *results.CapacityMaximum) float64 { return k.To }),
+	ofEnd("eventmeter_capacity_maximum_deliveries_rate", "Deliveries per second at the maximum.", func(k *results.CapacityMaximum) float64 { return k.Deliveries }),
 }

@@ -36,8 +36,8 @@ func ofShard(kind prometheus.ValueType, name, help string, of func(*Shard) float
 var shardFamilies = []family[Shard]{
 	ofShard(gauge, "eventmeter_shard_up", "1 for a shard that is at work.", func(s *Shard) float64 { return truth(s.Up) }),
 	ofShard(gauge, "eventmeter_shard_subscriptions_open", "Subscriptions of the shard that are active now.", func(s *Shard) float64 { return float64(s.Open) }),
-	ofShard(counter, "eventmeter_shard_events_fired_total", "Measured events that the shard sent.", func(s *Shard) float64 { return float64(s.Fired) }),
+	ofShard(counter, "eventmeter_shard_events_published_total", "Measured events that the shard sent.", func(s *Shard) float64 { return float64(s.Fired) }),
 	ofShard(counter, "eventmeter_shard_deliveries_total", "Owed pairs of the shard that came at least once.", func(s *Shard) float64 { return float64(s.Delivered) }),
-	ofShard(counter, "eventmeter_shard_deliveries_foreign_total", "Copies that came to the shard of events that others fired.", func(s *Shard) float64 { return float64(s.Foreign) }),
-	ofShard(counter, "eventmeter_shard_cpu_seconds_total", "CPU time of the shard while it fired and drained.", func(s *Shard) float64 { return s.CPU }),
+	ofShard(counter, "eventmeter_shard_deliveries_foreign_total", "Copies that came to the shard of events that others published.", func(s *Shard) float64 { return float64(s.Foreign) }),
+	ofShard(counter, "eventmeter_shard_cpu_seconds_total", "CPU time of the shard while it published and drained.", func(s *Shard) float64 { return s.CPU }),
 }

@@ -18,7 +18,7 @@ import (
 // lookAt is a look with one lane that has delivered so much.
 func lookAt(lane, system string, delivered int64) Look {
 	return Look{Detail: sinks.Detail{
-		Live: sinks.Live{Lanes: []sinks.LiveLane{{Name: lane, Delivered: delivered, Open: 3}}, Measured: sinks.Shots{Fired: 7, Accepted: 5, Pending: 2}},
+		Live: sinks.Live{Lanes: []sinks.LiveLane{{Name: lane, Delivered: delivered, Open: 3}}, Measured: sinks.Scheduled{Fired: 7, Accepted: 5, Pending: 2}},
 		More: []sinks.LaneDetail{{System: system, Mode: eventmeter.Poll, Subscriptions: 3, Expected: delivered + 1, Foreign: 4}},
 	}}
 }
@@ -51,15 +51,15 @@ func TestMetricsOfTurns(t *testing.T) {
 		`eventmeter_phase_start_timestamp_seconds{lane="b",phase="attach",run="ab"}`:                                     71,
 		`eventmeter_bursts_total{run="ab"}`:                                                                              4,
 		`eventmeter_burst_start_timestamp_seconds{run="ab"}`:                                                             72,
-		`eventmeter_events_fired_total{run="ab"}`:                                                                        14,
+		`eventmeter_events_published_total{run="ab"}`:                                                                    14,
 		`eventmeter_events_resolved_total{outcome="uncertain",run="ab"}`:                                                 2, // of the pass that is over
 		`eventmeter_events_pending{run="ab"}`:                                                                            2,
 		`eventmeter_measured_cpu_seconds_total{process="target",run="ab"}`:                                               1.5,
 		`eventmeter_process_resident_memory_max_bytes{process="target",run="ab"}`:                                        300,
 		`eventmeter_turn_cpu_seconds_total{lane="a",mode="poll",run="ab",system="events"}`:                               1,
 		`eventmeter_turn_cpu_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                             0.5,
-		`eventmeter_instrument_goroutines{run="ab"}`:                                                                     9,
-		`eventmeter_instrument_others_cores{run="ab"}`:                                                                   0.25,
+		`eventmeter_generator_goroutines{run="ab"}`:                                                                      9,
+		`eventmeter_generator_others_cores{run="ab"}`:                                                                    0.25,
 		`eventmeter_upstream_figure{figure="retries",run="ab"}`:                                                          6,
 		`eventmeter_subscriptions_open{lane="a",mode="poll",run="ab",system="events"}`:                                   0, // it is over
 		`eventmeter_subscriptions_open{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                 3,
@@ -79,7 +79,7 @@ func TestMetricsOfTurns(t *testing.T) {
 
 	p.Settle(nil)
 	f.Finish(&results.Result{
-		Finished: time.Unix(80, 0), Partial: true, Instrument: results.Instrument{Bottleneck: true, Others: 0.5},
+		Finished: time.Unix(80, 0), Partial: true, Generator: results.Generator{Bottleneck: true, Others: 0.5},
 		Warnings:   []results.Warning{{Code: "churn"}, {Code: "churn"}},
 		Thresholds: []results.Verdict{{Threshold: "*.late == 0", Lane: "a", Passed: true}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "c", NotEvaluated: "nothing was owed"}},
 	}, Figures{Values: map[string]float64{"retries": 8}})
@@ -96,7 +96,7 @@ func TestMetricsOfTurns(t *testing.T) {
 		`eventmeter_threshold_passed{lane="c",run="ab",threshold="*.late == 0"}`:    0,
 		`eventmeter_threshold_evaluated{lane="b",run="ab",threshold="*.late == 0"}`: 1,
 		`eventmeter_threshold_evaluated{lane="c",run="ab",threshold="*.late == 0"}`: 0,
-		`eventmeter_instrument_others_cores{run="ab"}`:                              0.5,
+		`eventmeter_generator_others_cores{run="ab"}`:                               0.5,
 		`eventmeter_upstream_figure{figure="retries",run="ab"}`:                     8,
 	})
 }
@@ -128,7 +128,7 @@ func TestMetricsOfShards(t *testing.T) {
 		`eventmeter_shard_subscriptions_open{run="ab",shard="1"}`:       3,
 		`eventmeter_shard_deliveries_total{run="ab",shard="1"}`:         10,
 		`eventmeter_shard_deliveries_foreign_total{run="ab",shard="1"}`: 4,
-		`eventmeter_shard_events_fired_total{run="ab",shard="1"}`:       7,
+		`eventmeter_shard_events_published_total{run="ab",shard="1"}`:   7,
 	}
 	expect(t, r, want)
 	absent(t, r, `eventmeter_run_info{fleet=""`)
@@ -136,7 +136,7 @@ func TestMetricsOfShards(t *testing.T) {
 	want[`eventmeter_shard_up{run="ab",shard="0"}`] = 0
 	want[`eventmeter_shard_deliveries_total{run="ab",shard="1"}`] = 20
 	want[`eventmeter_shard_deliveries_foreign_total{run="ab",shard="1"}`] = 8
-	want[`eventmeter_shard_events_fired_total{run="ab",shard="1"}`] = 14
+	want[`eventmeter_shard_events_published_total{run="ab",shard="1"}`] = 14
 	want[`eventmeter_shard_subscriptions_open{run="ab",shard="1"}`] = 6
 	expect(t, r, want)
 }
@@ -164,15 +164,15 @@ func TestMetricsOfASearch(t *testing.T) {
 		`eventmeter_capacity_step_target_cpu_cores{search="now-find",step="1"}`:                                  0.75,
 	}
 	expect(t, r, want)
-	absent(t, r, "eventmeter_capacity_knee", "eventmeter_capacity_outcome", `eventmeter_capacity_step_latency_seconds{figure="p99",lane="idle"`)
-	s.Finish(&results.Capacity{Outcome: "found", Knee: results.CapacityKnee{Load: 20, Above: 40, From: 10, To: 50, Deliveries: 99}})
+	absent(t, r, "eventmeter_capacity_maximum", "eventmeter_capacity_outcome", `eventmeter_capacity_step_latency_seconds{figure="p99",lane="idle"`)
+	s.Finish(&results.Capacity{Outcome: "found", Maximum: results.CapacityMaximum{Load: 20, Above: 40, From: 10, To: 50, Deliveries: 99}})
 	expect(t, r, map[string]float64{
 		`eventmeter_capacity_outcome{outcome="found",search="now-find"}`: 1,
-		`eventmeter_capacity_knee_load{search="now-find"}`:               20,
-		`eventmeter_capacity_knee_above_load{search="now-find"}`:         40,
-		`eventmeter_capacity_knee_from_load{search="now-find"}`:          10,
-		`eventmeter_capacity_knee_to_load{search="now-find"}`:            50,
-		`eventmeter_capacity_knee_deliveries_rate{search="now-find"}`:    99,
+		`eventmeter_capacity_maximum_load{search="now-find"}`:            20,
+		`eventmeter_capacity_maximum_above_load{search="now-find"}`:      40,
+		`eventmeter_capacity_maximum_from_load{search="now-find"}`:       10,
+		`eventmeter_capacity_maximum_to_load{search="now-find"}`:         50,
+		`eventmeter_capacity_maximum_deliveries_rate{search="now-find"}`: 99,
 	})
 }
 
@@ -198,8 +198,8 @@ func TestLooksAddUp(t *testing.T) {
 	b.Burst, b.Bursts = time.Unix(5, 0), 2
 	a.Own = []Figures{{Values: map[string]float64{"uses": 2, "ttlMs": 5}, Timings: map[string]sinks.Distribution{"fetch": d(10, 1)}}}
 	b.Own = []Figures{{Values: map[string]float64{"uses": 3, "ttlMs": 4, "fetches": 1}, Timings: map[string]sinks.Distribution{"fetch": d(20, 2)}}}
-	a.Health = Health{Goroutines: 1, Used: map[string]float64{Generator: 1, Target: 3}, OwnDelay: d(10, 1), Generator: Usage{CPU: 1, OK: true}}
-	b.Health = Health{Goroutines: 2, Used: map[string]float64{Generator: 2, Target: 2}, OwnDelay: d(10, 4), Generator: Usage{CPU: 2, OK: true}, Target: Usage{CPU: 9, OK: true}, Measured: true}
+	a.Health = Health{Goroutines: 1, Used: map[string]float64{Generator: 1, Target: 3}, ReadDelay: d(10, 1), Generator: Usage{CPU: 1, OK: true}}
+	b.Health = Health{Goroutines: 2, Used: map[string]float64{Generator: 2, Target: 2}, ReadDelay: d(10, 4), Generator: Usage{CPU: 2, OK: true}, Target: Usage{CPU: 9, OK: true}, Measured: true}
 	before := mustJSON(t, a)
 	sum := a.Clone()
 	sum.Add(&b)
@@ -225,8 +225,8 @@ func TestLooksAddUp(t *testing.T) {
 	if h.Goroutines != 3 || h.Used[Generator] != 3 || h.Used[Target] != 3 || h.Generator.CPU != 3 || h.Target.CPU != 9 || !h.Measured {
 		t.Errorf("health is %+v", h)
 	}
-	if got := h.OwnDelay; got.Count != 5 || len(got.Buckets) != 1 || got.Buckets[0].Count != 5 {
-		t.Errorf("own delays are %+v", got)
+	if got := h.ReadDelay; got.Count != 5 || len(got.Buckets) != 1 || got.Buckets[0].Count != 5 {
+		t.Errorf("read delays are %+v", got)
 	}
 	// Looks pass between processes.
 	var back Look

@@ -38,7 +38,7 @@ type Figures struct {
 	Timings map[string]sinks.Distribution
 }
 
-// Health is how the instrument fares.
+// Health is how the generator fares.
 type Health struct {
 	// Generator and Target are processes as they are now.
 	Generator, Target Usage
@@ -54,8 +54,8 @@ type Health struct {
 	// Others is the CPU time of all other processes of the machine since then,
 	// over wall time.
 	Others float64
-	// OwnDelay, TimerLag and GCPauses are as in the result.
-	OwnDelay, TimerLag, GCPauses sinks.Distribution
+	// ReadDelay, TimerLag and GCPauses are as in the result.
+	ReadDelay, TimerLag, GCPauses sinks.Distribution
 }
 
 // Usage is what a process has used. CPU is in seconds since it started, Memory
@@ -154,7 +154,7 @@ func (h *Health) add(m *Health) {
 	}
 	h.Used, h.Most = used, most
 	h.Others = max(h.Others, m.Others)
-	h.OwnDelay, h.TimerLag, h.GCPauses = h.OwnDelay.Plus(m.OwnDelay), h.TimerLag.Plus(m.TimerLag), h.GCPauses.Plus(m.GCPauses)
+	h.ReadDelay, h.TimerLag, h.GCPauses = h.ReadDelay.Plus(m.ReadDelay), h.TimerLag.Plus(m.TimerLag), h.GCPauses.Plus(m.GCPauses)
 }
 
 func (u Usage) plus(v Usage) Usage {

@@ -26,13 +26,13 @@ const maxData = 256<<10 - 1024 // room for the Occurrence around the data
 type broker struct {
 	topics map[string]*topic // fixed
 	order  []*topic
-	// misfortune is nil without faults. With them, each mode has topics of its
+	// faultInjector is nil without faults. With them, each mode has topics of its
 	// own, in its stage, and those above stay empty.
-	misfortune *misfortune
-	forget     func() // see faults.Forget
-	ids        atomic.Uint64
-	overflow   atomic.Int64
-	published  atomic.Int64
+	faultInjector *faultInjector
+	forget        func() // see faults.Forget
+	ids           atomic.Uint64
+	overflow      atomic.Int64
+	published     atomic.Int64
 }
 
 // newBroker opens empty topics. The epoch enters every cursor, so that a cursor
@@ -58,20 +58,20 @@ func (b *broker) nextID() string {
 
 // in returns a topic as a mode sees it, nil where there is none.
 func (b *broker) in(mode eventmeter.Mode, name string) *topic {
-	if b.misfortune != nil {
-		return b.misfortune.stages[mode].topics[name]
+	if b.faultInjector != nil {
+		return b.faultInjector.stages[mode].topics[name]
 	}
 	return b.topics[name]
 }
 
 // everywhere are all topics that events are delivered from.
 func (b *broker) everywhere() []*topic {
-	if b.misfortune == nil {
+	if b.faultInjector == nil {
 		return b.order
 	}
 	var all []*topic
 	for _, mode := range modes {
-		for _, t := range b.misfortune.stages[mode].topics {
+		for _, t := range b.faultInjector.stages[mode].topics {
 			all = append(all, t)
 		}
 	}
@@ -79,7 +79,7 @@ func (b *broker) everywhere() []*topic {
 }
 
 // strike gives each mode topics of its own, on which faults are committed.
-func (b *broker) strike(m *misfortune, opts Options, epoch string, forget func()) {
+func (b *broker) strike(m *faultInjector, opts Options, epoch string, forget func()) {
 	for _, mode := range modes {
 		g := &stage{mode: mode, all: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}, waiting: map[uint16]int{}}
 		for _, t := range b.order {
@@ -87,7 +87,7 @@ func (b *broker) strike(m *misfortune, opts Options, epoch string, forget func()
 		}
 		m.stages[mode] = g
 	}
-	b.misfortune, b.forget = m, forget
+	b.faultInjector, b.forget = m, forget
 }
 
 // publish checks and publishes one event and returns its id.
@@ -112,15 +112,15 @@ func (b *broker) publish(name string, data []byte) (string, error) {
 		data = compact.Bytes()
 	}
 	b.published.Add(1)
-	if b.misfortune == nil {
+	if b.faultInjector == nil {
 		return t.publish(b.nextID, key, data).id, nil
 	}
-	b.misfortune.begin(time.Now(), b.forget)
+	b.faultInjector.begin(time.Now(), b.forget)
 	id, kept := b.nextID(), bytes.Clone(data)
 	// Systems without faults of their own read what everybody reads otherwise.
 	t.publish(func() string { return id }, key, kept)
 	for _, mode := range modes {
-		b.misfortune.stages[mode].put(name, id, key, kept)
+		b.faultInjector.stages[mode].put(name, id, key, kept)
 	}
 	return id, nil
 }

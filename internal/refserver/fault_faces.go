@@ -19,13 +19,13 @@ func (s *Server) strike() {
 	if len(s.opts.Faults) == 0 {
 		return
 	}
-	s.misfortune = newMisfortune(s.opts.Faults, s.hooks.agenda)
+	s.faultInjector = newFaultInjector(s.opts.Faults, s.hooks.agenda)
 	s.forgotten = make(chan struct{})
-	s.broker.strike(s.misfortune, s.opts, strconv.FormatInt(s.started.UnixNano(), 36), s.forget)
-	if f, ok := s.misfortune.has(faults.Expire, eventmeter.Webhook); ok {
+	s.broker.strike(s.faultInjector, s.opts, strconv.FormatInt(s.started.UnixNano(), 36), s.forget)
+	if f, ok := s.faultInjector.has(faults.Expire, eventmeter.Webhook); ok {
 		s.hooks.expireAfter = f.After
 	}
-	if _, ok := s.misfortune.has(faults.NoRetry, eventmeter.Webhook); ok {
+	if _, ok := s.faultInjector.has(faults.NoRetry, eventmeter.Webhook); ok {
 		s.hooks.retryMax = -1
 	}
 }
@@ -53,8 +53,8 @@ func (s *Server) forget() {
 	close(s.forgotten)
 	s.forgotten = make(chan struct{})
 	s.forgetMu.Unlock()
-	f, _ := s.misfortune.has(faults.Forget, "")
-	s.misfortune.count(f, "")
+	f, _ := s.faultInjector.has(faults.Forget, "")
+	s.faultInjector.count(f, "")
 }
 
 // restart gives the topic a new life.
@@ -80,13 +80,13 @@ func (hs *hooks) everyone() []*hook {
 
 // grantFault is the life that a fault grants; 0 without one.
 func (s *Server) grantFault() time.Duration {
-	f, _ := s.misfortune.has(faults.TTL, eventmeter.Webhook)
+	f, _ := s.faultInjector.has(faults.TTL, eventmeter.Webhook)
 	return f.Grant
 }
 
 // waitOutStall holds a request back while the server stands still; false means
 // that the client is gone.
-func (m *misfortune) waitOutStall(r *http.Request) bool {
+func (m *faultInjector) waitOutStall(r *http.Request) bool {
 	until := m.stalledUntil(time.Now())
 	if until.IsZero() {
 		return true
@@ -103,11 +103,11 @@ func (m *misfortune) waitOutStall(r *http.Request) bool {
 
 // stalling wraps a handler so that it stands still when the server does.
 func (s *Server) stalling(h http.Handler) http.Handler {
-	if _, ok := s.misfortune.has(faults.Stall, ""); !ok {
+	if _, ok := s.faultInjector.has(faults.Stall, ""); !ok {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.misfortune.waitOutStall(r) {
+		if s.faultInjector.waitOutStall(r) {
 			h.ServeHTTP(w, r)
 		}
 	})
@@ -219,11 +219,11 @@ func (m *message) missign(h http.Header, now time.Time) {
 // deliverEarly posts an event to a callback that has not proved anything yet,
 // if a fault says so. It carries no probe.
 func (s *Server) deliverEarly(ctx context.Context, h *hook, key *standardwebhooks.Webhook) {
-	f, ok := s.misfortune.has(faults.Early, eventmeter.Webhook)
+	f, ok := s.faultInjector.has(faults.Early, eventmeter.Webhook)
 	if !ok || h.direct {
 		return
 	}
-	s.misfortune.count(f, eventmeter.Webhook)
+	s.faultInjector.count(f, eventmeter.Webhook)
 	id := s.broker.nextID()
 	body, err := json.Marshal(map[string]any{"eventId": id, "name": h.topic.kind.name, "timestamp": time.Now().UTC().Format(timeLayout), "data": map[string]any{}})
 	if err != nil { // strings always encode
@@ -247,7 +247,7 @@ func (s *Server) faultPlan(w http.ResponseWriter, r *http.Request) {
 		}
 		*into = n
 	}
-	b, err := json.Marshal(s.misfortune.plan(sources, uint32(to)))
+	b, err := json.Marshal(s.faultInjector.plan(sources, uint32(to)))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

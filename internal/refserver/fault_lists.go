@@ -8,7 +8,7 @@ import (
 )
 
 // distort gives lists what faults make of their lifetime.
-func (m *misfortune) distort(o ListOptions) ListOptions {
+func (m *faultInjector) distort(o ListOptions) ListOptions {
 	if f, ok := m.has(faults.ListTTL, eventmeter.Poll); ok {
 		o.ttlMs = &f.Ms
 	}
@@ -28,8 +28,8 @@ func (o ListOptions) milliseconds() int64 {
 
 // served counts a page whose scope is wrong.
 func (ls *lists) served() {
-	if f, ok := ls.misfortune.has(faults.Scope, eventmeter.Poll); ok {
-		ls.misfortune.countIn(faults.SEP2549, f)
+	if f, ok := ls.faultInjector.has(faults.Scope, eventmeter.Poll); ok {
+		ls.faultInjector.countIn(faults.SEP2549, f)
 	}
 }
 
@@ -37,7 +37,7 @@ func (ls *lists) served() {
 // notifications keep their order as far as their delays do.
 func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
 	var f faults.Fault
-	if m := ls.misfortune; m != nil && probed {
+	if m := ls.faultInjector; m != nil && probed {
 		var hit bool
 		if f, hit = m.spec.Event(eventmeter.Poll, stamp); hit {
 			m.countIn(faults.SEP2549, f)
@@ -52,7 +52,7 @@ func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
 		ls.hub.tell(l.kind)
 		ls.hub.tell(l.kind)
 	case faults.Delay:
-		ls.misfortune.agenda.at(time.Now().Add(f.DelayOf(stamp)), func() { ls.hub.tell(l.kind) })
+		ls.faultInjector.agenda.at(time.Now().Add(f.DelayOf(stamp)), func() { ls.hub.tell(l.kind) })
 	default:
 		ls.hub.tell(l.kind)
 	}

@@ -21,7 +21,7 @@ func (rs *resources) as(mode eventmeter.Mode, t *topic) *topic {
 // catalogue.
 func (rs *resources) inBand() []*topic {
 	b := rs.server.broker
-	if b.misfortune == nil {
+	if b.faultInjector == nil {
 		return b.order
 	}
 	all := make([]*topic, len(b.order))
@@ -68,11 +68,11 @@ func (h *resourceHook) signAs(m *message, header http.Header, now time.Time) {
 // its secret yet, if a fault says so.
 func (rs *resources) deliverEarly(h *resourceHook) {
 	s := rs.server
-	f, ok := s.misfortune.has(faults.Early, eventmeter.Webhook)
+	f, ok := s.faultInjector.has(faults.Early, eventmeter.Webhook)
 	if !ok {
 		return
 	}
-	s.misfortune.count(f, eventmeter.Webhook)
+	s.faultInjector.count(f, eventmeter.Webhook)
 	m := &message{id: s.broker.nextID(), body: []byte(`{"type":"early","timestamp":"` + time.Now().UTC().Format(timeLayout) + `","data":{}}`)}
 	rs.post(s.hooks.ctx, h, m) // whatever becomes of it
 }

@@ -13,19 +13,19 @@ import (
 
 // has returns the fault of a kind that requests have.
 func (j *job) has(kind faults.Kind) (faults.Fault, bool) {
-	return j.owner.server.misfortune.has(kind, eventmeter.Push)
+	return j.owner.server.faultInjector.has(kind, eventmeter.Push)
 }
 
 // commit notes that a fault was committed.
 func (j *job) commit(f faults.Fault) {
-	j.owner.server.misfortune.countIn(faults.SEP975, f)
+	j.owner.server.faultInjector.countIn(faults.SEP975, f)
 }
 
 // progress says the progress message of the step that was just done, as its
 // fault wants it; the caller holds the lock.
 func (j *job) progress() {
 	var f faults.Fault
-	if m := j.owner.server.misfortune; m != nil {
+	if m := j.owner.server.faultInjector; m != nil {
 		f, _ = m.spec.Event(eventmeter.Push, eventmeter.Stamp{Seq: uint32(j.step)})
 	}
 	switch f.Kind {

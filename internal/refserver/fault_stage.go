@@ -17,8 +17,8 @@ const flushAfter = 2 * time.Second
 // refusalPause is what a refusal that passes asks the client to wait.
 const refusalPause = 20 * time.Millisecond
 
-// misfortune is everything that faults need. A server without faults has none.
-type misfortune struct {
+// faultInjector is everything that faults need. A server without faults has none.
+type faultInjector struct {
 	spec   faults.Spec
 	stages map[eventmeter.Mode]*stage
 	agenda *agenda
@@ -32,25 +32,25 @@ type misfortune struct {
 // modes are the delivery modes, in the order in which events reach them.
 var modes = []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook}
 
-func newMisfortune(spec faults.Spec, a *agenda) *misfortune {
-	return &misfortune{spec: spec, agenda: a, stages: map[eventmeter.Mode]*stage{}, done: map[string]int64{}, calls: map[string]uint32{}}
+func newFaultInjector(spec faults.Spec, a *agenda) *faultInjector {
+	return &faultInjector{spec: spec, agenda: a, stages: map[eventmeter.Mode]*stage{}, done: map[string]int64{}, calls: map[string]uint32{}}
 }
 
 // count notes that a fault was committed.
-func (m *misfortune) count(f faults.Fault, mode eventmeter.Mode) {
+func (m *faultInjector) count(f faults.Fault, mode eventmeter.Mode) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.done[string(mode)+"."+string(f.Kind)]++
 }
 
 // countIn notes that a fault was committed in a system of its own.
-func (m *misfortune) countIn(system string, f faults.Fault) {
+func (m *faultInjector) countIn(system string, f faults.Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.done[system+"."+string(f.Kind)]++
 }
 
-func (m *misfortune) executed() map[string]int64 {
+func (m *faultInjector) executed() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.done)
@@ -58,7 +58,7 @@ func (m *misfortune) executed() map[string]int64 {
 
 // begin notes the first event, from which stall and forget count. forget is
 // called when it is time for it.
-func (m *misfortune) begin(now time.Time, forget func()) {
+func (m *faultInjector) begin(now time.Time, forget func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.first.IsZero() {
@@ -71,7 +71,7 @@ func (m *misfortune) begin(now time.Time, forget func()) {
 }
 
 // stalledUntil is when the stall that goes on at now ends; zero when none does.
-func (m *misfortune) stalledUntil(now time.Time) time.Time {
+func (m *faultInjector) stalledUntil(now time.Time) time.Time {
 	if m == nil {
 		return time.Time{}
 	}
@@ -90,7 +90,7 @@ func (m *misfortune) stalledUntil(now time.Time) time.Time {
 
 // refuses counts a subscription that is asked for and says whether and how it
 // is refused.
-func (m *misfortune) refuses(system string, mode eventmeter.Mode) *rpcError {
+func (m *faultInjector) refuses(system string, mode eventmeter.Mode) *rpcError {
 	if m == nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (m *misfortune) refuses(system string, mode eventmeter.Mode) *rpcError {
 }
 
 // has returns the fault of a kind that concerns the whole server.
-func (m *misfortune) has(kind faults.Kind, mode eventmeter.Mode) (faults.Fault, bool) {
+func (m *faultInjector) has(kind faults.Kind, mode eventmeter.Mode) (faults.Fault, bool) {
 	if m == nil {
 		return faults.Fault{}, false
 	}
@@ -126,7 +126,7 @@ func (m *misfortune) has(kind faults.Kind, mode eventmeter.Mode) (faults.Fault, 
 // happens to an event happens to it for every subscriber of the mode alike.
 type stage struct {
 	mode   eventmeter.Mode
-	all    *misfortune
+	all    *faultInjector
 	topics map[string]*topic
 	newID  func() string
 
@@ -211,7 +211,7 @@ func (g *stage) due(now time.Time, f faults.Fault, stamp eventmeter.Stamp) time.
 
 // throttled is how long it takes until everything is let through that a
 // throttle holds back now, 0 when that is nothing.
-func (m *misfortune) throttled(mode eventmeter.Mode, now time.Time) time.Duration {
+func (m *faultInjector) throttled(mode eventmeter.Mode, now time.Time) time.Duration {
 	t, ok := m.has(faults.Throttle, mode)
 	if !ok {
 		return 0
@@ -293,7 +293,7 @@ type plannedHits struct {
 }
 
 // plan lists what is hit of the sequence numbers 1 to upTo of each source.
-func (m *misfortune) plan(sources int, upTo uint32) plan {
+func (m *faultInjector) plan(sources int, upTo uint32) plan {
 	p := plan{Faults: []plannedHits{}, Executed: map[string]int64{}}
 	if m == nil {
 		return p

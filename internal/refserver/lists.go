@@ -83,18 +83,18 @@ const (
 // lists is the lists and who listens for changes of them. A nil *lists has
 // none. It is safe for concurrent use.
 type lists struct {
-	opts       ListOptions
-	misfortune *misfortune // nil without faults
-	hub        listeners
-	all        [numLists]*list
+	opts          ListOptions
+	faultInjector *faultInjector // nil without faults
+	hub           listeners
+	all           [numLists]*list
 }
 
-func newLists(o ListOptions, m *misfortune) *lists {
+func newLists(o ListOptions, m *faultInjector) *lists {
 	if o.Entries == 0 {
 		return nil
 	}
 	o = m.distort(o)
-	ls := &lists{opts: o, misfortune: m}
+	ls := &lists{opts: o, faultInjector: m}
 	ls.hub.each = m != nil
 	for k := range ls.all {
 		ls.all[k] = newList(listKind(k), o)

@@ -124,7 +124,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	t, sel, _, wrong := s.resolve(eventmeter.Poll, c, p.eventParams)
 	if wrong == nil && p.Cursor == nil {
-		wrong = s.misfortune.refuses("events", eventmeter.Poll)
+		wrong = s.faultInjector.refuses("events", eventmeter.Poll)
 	}
 	switch {
 	case wrong != nil:

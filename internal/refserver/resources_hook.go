@@ -87,7 +87,7 @@ func newSecret(wish string) (webhookSecret, func(h http.Header, id string, at ti
 func (rs *resources) register(w http.ResponseWriter, c *call) {
 	h, secret, wrong := rs.readRegistration(c)
 	if wrong == nil {
-		wrong = rs.server.misfortune.refuses("sep-1803", eventmeter.Webhook)
+		wrong = rs.server.faultInjector.refuses("sep-1803", eventmeter.Webhook)
 	}
 	if wrong == nil {
 		wrong = rs.server.reserve()

@@ -111,7 +111,7 @@ func (s *resourceSession) add(uri string) *rpcError {
 	if s.subs[uri] != nil {
 		return nil
 	}
-	if wrong := s.rs.server.misfortune.refuses("sep-1803", eventmeter.Push); wrong != nil {
+	if wrong := s.rs.server.faultInjector.refuses("sep-1803", eventmeter.Push); wrong != nil {
 		return wrong
 	}
 	if wrong := s.rs.server.reserve(); wrong != nil {

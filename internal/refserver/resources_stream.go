@@ -246,7 +246,7 @@ func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	s := rs.server
 	uris := rs.honoured(p.Notifications.ResourceSubscriptions, c.principal)
-	if wrong := s.misfortune.refuses("sep-1803", eventmeter.Push); wrong != nil {
+	if wrong := s.faultInjector.refuses("sep-1803", eventmeter.Push); wrong != nil {
 		c.fail(w, wrong)
 		return
 	}

@@ -23,18 +23,18 @@ import (
 // [Server.Start] and end it with [Server.Close]. Its methods are safe for
 // concurrent use.
 type Server struct {
-	opts       Options
-	started    time.Time
-	broker     *broker
-	hooks      *hooks
-	principals *principals
-	counts     *counters
-	face       *face
-	base       *base
-	misfortune *misfortune // nil without faults
-	capacity   *capacity   // nil without Options.Capacity
-	forgetMu   sync.Mutex
-	forgotten  chan struct{} // closed when the server forgets; nil without faults
+	opts          Options
+	started       time.Time
+	broker        *broker
+	hooks         *hooks
+	principals    *principals
+	counts        *counters
+	face          *face
+	base          *base
+	faultInjector *faultInjector // nil without faults
+	capacity      *capacity      // nil without Options.Capacity
+	forgetMu      sync.Mutex
+	forgotten     chan struct{} // closed when the server forgets; nil without faults
 
 	subscriptions atomic.Int64
 	closing       chan struct{}
@@ -92,7 +92,7 @@ func New(opts Options) (*Server, error) {
 		}
 	}
 	s.resumables = newResumables(s)
-	s.lists = newLists(opts.Lists, s.misfortune)
+	s.lists = newLists(opts.Lists, s.faultInjector)
 	s.resources = newResources(s)
 	s.base = newBase(s)
 	s.face = &face{server: s, base: s.base, supported: supportedVersions()}

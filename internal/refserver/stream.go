@@ -47,7 +47,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 		t, sel, _, wrong = s.resolve(eventmeter.Push, c, p)
 	}
 	if wrong == nil {
-		wrong = s.misfortune.refuses("events", eventmeter.Push)
+		wrong = s.faultInjector.refuses("events", eventmeter.Push)
 	}
 	if wrong == nil {
 		wrong = s.reserve()
@@ -96,7 +96,7 @@ func (st *stream) run(r *http.Request) {
 		case <-st.woken:
 		case <-heartbeat.C:
 			rest := s.opts.Heartbeat - time.Since(st.written)
-			if _, missed := s.misfortune.has(faults.Heartbeats, eventmeter.Push); missed {
+			if _, missed := s.faultInjector.has(faults.Heartbeats, eventmeter.Push); missed {
 				rest = s.opts.Heartbeat
 			} else if rest <= 0 {
 				// Read afresh: what this filter let pass moved it on.

@@ -148,7 +148,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *rpcError) {
 	wrong := s.reserve()
 	if wrong == nil {
-		if wrong = s.misfortune.refuses(h.system(), eventmeter.Webhook); wrong != nil {
+		if wrong = s.faultInjector.refuses(h.system(), eventmeter.Webhook); wrong != nil {
 			s.unreserve()
 		}
 	}
@@ -211,7 +211,7 @@ func (s *Server) refreshHook(h *hook, wanted *wish) ([]byte, bool) {
 	st, position := h.status, h.watermark()
 	h.resume()
 	h.mu.Unlock()
-	st.throttled = s.misfortune.throttled(eventmeter.Webhook, now)
+	st.throttled = s.faultInjector.throttled(eventmeter.Webhook, now)
 	hs.grant(h, expires)
 	if st.suspended {
 		h.wake()

@@ -60,7 +60,7 @@ func notes(r *results.Result) []note {
 	if r.Partial {
 		out = append(out, note{true, "", "eventmeter: partial run", r.Reason})
 	}
-	if r.Instrument.Bottleneck {
+	if r.Generator.Bottleneck {
 		out = append(out, note{true, "", "eventmeter: bottleneck", bottleneck(r)})
 	}
 	for i := range r.Thresholds {

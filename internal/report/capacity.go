@@ -9,7 +9,7 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// Capacity writes a capacity for a terminal: the knee, the whole curve, the
+// Capacity writes a capacity for a terminal: the maximum load, the whole curve, the
 // law, and the cost sheet. No line of the tables is wider than 100 columns.
 func Capacity(w io.Writer, c *results.Capacity) error {
 	p := &printer{w: w}
@@ -33,15 +33,15 @@ func (p *printer) capacityHead(c *results.Capacity) {
 	if c.Partial {
 		p.printf(" · PARTIAL: %s", Clean(c.Reason))
 	}
-	p.printf("\nlevel: %s\n\n%s\n", levelText(c.Level), kneeText(c))
+	p.printf("\nlevel: %s\n\n%s\n", sloText(c.SLO), maximumText(c))
 	for _, line := range fold(c.Stopped, width-2) {
 		p.printf("  %s\n", Clean(line))
 	}
 	p.printf("\n")
 }
 
-// levelText is the service level on one line.
-func levelText(l results.CapacityLevel) string {
+// sloText is the SLO on one line.
+func sloText(l results.CapacitySLO) string {
 	var out []string
 	for _, q := range []struct {
 		name string
@@ -55,10 +55,10 @@ func levelText(l results.CapacityLevel) string {
 }
 
 // kneeText is the answer in one or two lines.
-func kneeText(c *results.Capacity) string {
-	k := c.Knee
+func maximumText(c *results.Capacity) string {
+	k := c.Maximum
 	if k.Load == 0 {
-		return "No load met the level (" + c.Outcome + ")."
+		return "No load met the SLO (" + c.Outcome + ")."
 	}
 	text := fmt.Sprintf("%s %s", figure(k.Load), c.Unit)
 	if c.Outcome != "found" {
@@ -108,7 +108,7 @@ func stepCells(s *results.CapacityStep) []string {
 	if s.Lane != "" {
 		purpose += " " + s.Lane
 	}
-	if s.Instrument.Bottleneck {
+	if s.Generator.Bottleneck {
 		verdict += " !"
 	}
 	growth := fmt.Sprintf("%+.1f%%", 100*s.Backlog.Share)
@@ -154,11 +154,11 @@ func (p *printer) curve(c *results.Capacity) {
 	busy := false
 	for i := range c.Steps {
 		row(stepCells(&c.Steps[i]))
-		busy = busy || c.Steps[i].Instrument.Bottleneck
+		busy = busy || c.Steps[i].Generator.Bottleneck
 	}
 	p.printf("\nload in %s; offered and achieved in deliveries/s; latencies from intended, of the worst lane;\nbacklog: its growth as a share of what is offered; CPUs and memory are the target's\n", c.Unit)
 	if busy {
-		p.printf("! the instrument was the bottleneck in this step\n")
+		p.printf("! the generator was the bottleneck in this step\n")
 	}
 	p.printf("\n")
 }
@@ -266,11 +266,11 @@ func fold(text string, n int) []string {
 // from a target is escaped.
 func CapacityMarkdown(w io.Writer, c *results.Capacity) error {
 	p := &printer{w: w}
-	p.printf("### Capacity of %s\n\n**%s**\n\n", Markup(capacityWhere(c)), Markup(strings.ReplaceAll(kneeText(c), "\n", "; ")))
+	p.printf("### Capacity of %s\n\n**%s**\n\n", Markup(capacityWhere(c)), Markup(strings.ReplaceAll(maximumText(c), "\n", "; ")))
 	if c.Partial {
 		p.printf("**Partial:** %s\n\n", Markup(c.Reason))
 	}
-	p.printf("Level: %s. %s.\n\n", Markup(levelText(c.Level)), Markup(strings.TrimSuffix(c.Stopped, ".")))
+	p.printf("SLO: %s. %s.\n\n", Markup(sloText(c.SLO)), Markup(strings.TrimSuffix(c.Stopped, ".")))
 	p.printf("| # | for | load, %s | offered/s | achieved/s | p50 | p99 | p99 from sent | lost | backlog | CPUs | memory | verdict |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n", c.Unit)
 	for i := range c.Steps {
 		cells := stepCells(&c.Steps[i])

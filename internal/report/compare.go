@@ -213,7 +213,7 @@ func compareNotes(c *results.Comparison) []string {
 	return notes
 }
 
-// detectable names the smallest effects that latency from intended would have
+// detectable names the smallest effects that scheduled → received would have
 // shown.
 func detectable(figures []results.Change) string {
 	var parts []string

@@ -138,8 +138,8 @@ func sampleResult() *results.Result {
 			{Threshold: "push.latency.fromIntended.p99 < 250ms", Lane: "push", Measured: &measured, Text: "300ms"},
 			{Threshold: "run.upstream.dropped == 0", Passed: true, Text: "0"},
 		},
-		Instrument: results.Instrument{Bottleneck: true, Reasons: []string{"timers woke 80ms late", "2 % of shots were dropped"}},
-		Warnings:   []results.Warning{{Code: "late", Lane: "push", Text: hostile}},
+		Generator: results.Generator{Bottleneck: true, Reasons: []string{"timers woke 80ms late", "2 % of events were dropped"}},
+		Warnings:  []results.Warning{{Code: "late", Lane: "push", Text: hostile}},
 	}
 }
 

@@ -88,26 +88,26 @@ func digest(text string) string {
 
 // view is what the template shows.
 type view struct {
-	Title   string
-	Policy  string
-	Style   template.CSS
-	Library template.JS
-	Script  template.JS
-	Runs    []runView
-	Several bool
-	Columns []column // lane by lane, each of all runs
-	Groups  [][]tableRow
-	Floors  []string
-	Leads   []string
-	Meaning []string
-	Curves  []curveRow
-	Times   []timeTable
-	Say     captions
-	Quiet   string // said in place of the chart of incidents, when there were none
-	Costs   []bars
-	Finds   []finding
-	Own     []ownFigures
-	Data    chartData
+	Title       string
+	Policy      string
+	Style       template.CSS
+	Library     template.JS
+	Script      template.JS
+	Runs        []runView
+	Several     bool
+	Columns     []column // lane by lane, each of all runs
+	Groups      [][]tableRow
+	Resolutions []string
+	Leads       []string
+	Meaning     []string
+	Curves      []curveRow
+	Times       []timeTable
+	Say         captions
+	Quiet       string // said in place of the chart of incidents, when there were none
+	Costs       []bars
+	Finds       []finding
+	Own         []ownFigures
+	Data        chartData
 
 	ShardHead []string
 }
@@ -195,8 +195,8 @@ func newView(runs []Page) *view {
 		if text := lead(p); text != "" {
 			v.Leads = append(v.Leads, name+text)
 		}
-		if text := floorText(p.Result); text != "" {
-			v.Floors = append(v.Floors, name+text)
+		if text := resolutionText(p.Result); text != "" {
+			v.Resolutions = append(v.Resolutions, name+text)
 		}
 	}
 	v.Columns = slices.Concat(columns...)

@@ -19,7 +19,7 @@ type chartData struct {
 type runData struct {
 	Name   string      `json:"name"`
 	Phases []phaseData `json:"phases"`
-	Fired  firedData   `json:"fired"`
+	Fired  firedData   `json:"published"`
 	Lanes  []laneData  `json:"lanes"`
 }
 

@@ -92,7 +92,7 @@ type shardRow struct {
 	Cells []string
 }
 
-var shardHead = []string{"machine", "subscriptions", "delivered", "foreign", "begun", "own delay, p99", "CPUs"}
+var shardHead = []string{"machine", "subscriptions", "delivered", "foreign", "begun", "read delay, p99", "CPUs"}
 
 func shardRows(shards []results.Shard) []shardRow {
 	var out []shardRow
@@ -107,7 +107,7 @@ func shardRows(shards []results.Shard) []shardRow {
 		if !s.Missing {
 			row.Cells = []string{
 				Clean(s.Machine), count(int64(s.Subscriptions)), count(s.Delivered), count(s.Foreign), "+" + results.FormatNanos(s.Skew/1000*1000),
-				results.FormatNanos(s.Instrument.OwnDelay.P99), strconv.FormatFloat(s.Instrument.Process.CPUShare, 'f', 2, 64),
+				results.FormatNanos(s.Generator.ReadDelay.P99), strconv.FormatFloat(s.Generator.Process.CPUShare, 'f', 2, 64),
 			}
 		}
 		out = append(out, row)

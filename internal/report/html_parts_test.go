@@ -80,19 +80,19 @@ func TestThePageHasWhatTheTextHas(t *testing.T) {
 	r.Target = results.Target{Embedded: true, Stdio: &results.Stdio{}}
 	r.Upstream.Kind, r.Upstream.Figures = "feed", map[string]float64{"feedEmpty": 2}
 	r.Upstream.Timings = map[string]results.Quantiles{"feedLag": {Count: 3, P50: 1e6, P99: 2e6, Max: 3e6}}
-	r.Instrument.Arrivals = results.Arrivals{Counted: 2000, Kernel: 1990, Shared: 5, Error: results.Quantiles{Count: 1, P99: 3e3}, Waited: results.Quantiles{Count: 1, P99: 5e6}}
+	r.Generator.Arrivals = results.Arrivals{Counted: 2000, Kernel: 1990, Shared: 5, Error: results.Quantiles{Count: 1, P99: 3e3}, Waited: results.Quantiles{Count: 1, P99: 5e6}}
 	r.Shards = []results.Shard{
-		{Index: 0, Count: 3, Machine: "m1" + hostile, Subscriptions: 450, Delivered: 4500, Foreign: 7, Skew: 12e6, Instrument: results.Instrument{OwnDelay: results.Quantiles{Count: 1, P99: 1e6}, Process: results.Process{CPUShare: 0.254}}},
+		{Index: 0, Count: 3, Machine: "m1" + hostile, Subscriptions: 450, Delivered: 4500, Foreign: 7, Skew: 12e6, Generator: results.Generator{ReadDelay: results.Quantiles{Count: 1, P99: 1e6}, Process: results.Process{CPUShare: 0.254}}},
 		{Index: 1, Count: 3, Partial: true, Reason: "stopped"}, {Index: 2, Count: 3, Missing: true},
 	}
-	r.Lanes[0].Latency.BelowFloor = []string{"fromSent.p50"}
+	r.Lanes[0].Latency.BelowResolution = []string{"fromSent.p50"}
 	got := page1(t, p)
 	for _, want := range []string{
 		"the embedded target over stdio,", "</i>" + "push</th>",
 		"upstream (feed)", `<th scope="row">feedEmpty</th><td class="n">2.000</td>`, "p50 1.00ms, p99 2.00ms, max 3.00ms of 3",
 		"1 990 of 2 000 by the kernel, 5 of them shared a read; at p99 the error of those times is 3.00µs, and the wait until they were read, left out, 5.00ms",
 		`<td class="n">450</td><td class="n">4 500</td><td class="n">7</td><td class="n">&#43;12.0ms</td><td class="n">1.00ms</td><td class="n">0.25</td>`,
-		"Partial: stopped", "Missing: nothing of it was there to merge.", "below this run&#39;s noise floor",
+		"Partial: stopped", "Missing: nothing of it was there to merge.", "below this run&#39;s resolution limit",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q", want)
@@ -101,7 +101,7 @@ func TestThePageHasWhatTheTextHas(t *testing.T) {
 	if strings.Contains(got, "<x>") {
 		t.Error("a machine's name is more than text")
 	}
-	r.Instrument.Arrivals.Kernel = 0
+	r.Generator.Arrivals.Kernel = 0
 	if got := page1(t, p); !strings.Contains(got, "by this program, when it had read them") {
 		t.Error("the page does not say how deliveries were timed")
 	}

@@ -59,7 +59,7 @@ func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 	}
 	for _, want := range []string{
 		"The generator was the bottleneck", "1 of 3 thresholds held", "timers woke 80ms late",
-		"99 of 100 deliveries were there within 300ms of the intended instant, half within 2.00ms; 1 of 2 000 lost in silence.",
+		"99 of 100 deliveries were there within 300ms of the intended instant, half within 2.00ms; 1 of 2 000 silent loss.",
 		// p50, p75, p90, p95, p99, p99.9, p99.99, max
 		`<td>intended</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">10.0ms</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">100ms</td><td class="n">100ms</td>`,
 		`<th scope="row">4 s</th><td class="n">1</td><td class="n">5</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">2</td>`,

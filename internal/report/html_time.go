@@ -13,7 +13,7 @@ import (
 type firedData struct {
 	Width float64   `json:"width"`
 	Time  []float64 `json:"time"`
-	Fired []float64 `json:"fired"` // per second, warm-up included
+	Fired []float64 `json:"published"` // per second, warm-up included
 }
 
 // firedOf is the run's own timeline. Each lane's has what was fired while that

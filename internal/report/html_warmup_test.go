@@ -37,7 +37,7 @@ func TestWarmUpIsNoSilence(t *testing.T) {
 		t.Errorf("drawn: %s, want %s", strings.Join(got, ", "), want)
 	}
 	if fired := v.Data.Runs[0].Fired.Fired; fired[0] != 10 || fired[2] != 20 || l.Twice[0] != 1 {
-		t.Errorf("fired %v, twice %v", fired, l.Twice)
+		t.Errorf("published %v, twice %v", fired, l.Twice)
 	}
 	if page := page1(t, p); !strings.Contains(page, "Deliveries of the warm-up are not counted") {
 		t.Error("the page does not say so")
@@ -56,6 +56,6 @@ func TestFiringFrom(t *testing.T) {
 		{Name: "attach", End: ms(100)}, {Name: "wait", Start: ms(100), End: ms(2100)}, {Name: "warm-up", Start: ms(2100), End: ms(3100)},
 	}}
 	if got := firingFrom(r); got != 2100*time.Millisecond {
-		t.Errorf("fired from %v", got)
+		t.Errorf("published from %v", got)
 	}
 }

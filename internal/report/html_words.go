@@ -19,7 +19,7 @@ func newRunView(p *Page) runView {
 		Agreed:     agreedText(r),
 		Started:    r.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
 		Took:       results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
-		Fired:      plural(r.Upstream.Fired, "event") + " fired by " + Clean(r.Upstream.Kind) + " from " + plural(int64(r.Upstream.Sources), "source"),
+		Fired:      plural(r.Upstream.Fired, "event") + " published by " + Clean(r.Upstream.Kind) + " from " + plural(int64(r.Upstream.Sources), "source"),
 		Thresholds: heldRows(r.Thresholds),
 		Shards:     shardRows(r.Shards),
 		Profile:    p.Profile,
@@ -127,7 +127,7 @@ func laneMeaning(x laneOf) string {
 
 // health is how the generator fared, and what the machine was.
 func health(r *results.Result) [][2]string {
-	in, h := r.Instrument, r.Host
+	in, h := r.Generator, r.Host
 	q := func(q results.Quantiles) string {
 		if q.Count == 0 {
 			return "–"
@@ -135,10 +135,10 @@ func health(r *results.Result) [][2]string {
 		return fmt.Sprintf("p50 %s, p99 %s, max %s (%s samples)", results.FormatNanos(q.P50), results.FormatNanos(q.P99), results.FormatNanos(q.Max), count(q.Count))
 	}
 	out := [][2]string{
-		{"own delay (its p99 is the noise floor)", q(in.OwnDelay)},
+		{"read delay (its p99 is the resolution limit)", q(in.ReadDelay)},
 		{"timer lag", q(in.TimerLag)},
 		{"garbage collection pauses", q(in.GCPauses)},
-		{"shots dropped", fmt.Sprintf("%s of %s", count(r.Upstream.Dropped), count(r.Upstream.Shots))},
+		{"events dropped", fmt.Sprintf("%s of %s", count(r.Upstream.Dropped), count(r.Upstream.Scheduled))},
 		{"sent after intended", q(r.Upstream.Lag)},
 		{"generator", usage(&in.Process) + ", " + count(in.Goroutines) + " goroutines"},
 		{"other processes", fmt.Sprintf("%.2f CPUs", in.Others)},
@@ -211,7 +211,7 @@ func ownRows(figures map[string]float64, timings map[string]results.Quantiles) (
 // Warnings joins warnings and reasons for the page.
 func (v runView) Warnings() []string {
 	var out []string
-	for _, s := range v.Result.Instrument.Reasons {
+	for _, s := range v.Result.Generator.Reasons {
 		out = append(out, "Bottleneck: "+Clean(s))
 	}
 	for _, w := range v.Result.Warnings {

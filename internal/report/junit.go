@@ -95,7 +95,7 @@ func junitOf(r *results.Result) junitSuite {
 		whole.Error = problem("partial", Clean(r.Reason))
 	}
 	sound := junitCase{Class: "eventmeter.run", Name: "the generator was not the bottleneck", Time: "0"}
-	if r.Instrument.Bottleneck {
+	if r.Generator.Bottleneck {
 		sound.Error = problem("bottleneck", bottleneck(r))
 	}
 	suite.Cases = append(suite.Cases, whole, sound)
@@ -148,7 +148,7 @@ func problem(kind, message string) *junitProblem {
 
 func bottleneck(r *results.Result) string {
 	text := "the generator was the bottleneck"
-	for i, reason := range r.Instrument.Reasons {
+	for i, reason := range r.Generator.Reasons {
 		sep := "; "
 		if i == 0 {
 			sep = ": "

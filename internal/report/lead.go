@@ -53,16 +53,16 @@ func newContender(l *results.Lane, log *results.Log) contender {
 	return c
 }
 
-// belowFloor tells whether the p99 is too small to be measured here.
-func (c *contender) belowFloor() bool {
-	return slices.Contains(c.lane.Latency.BelowFloor, "fromIntended.p99")
+// belowResolution tells whether the p99 is too small to be measured here.
+func (c *contender) belowResolution() bool {
+	return slices.Contains(c.lane.Latency.BelowResolution, "fromIntended.p99")
 }
 
 // faster tells whether a was faster than b for certain. Lanes that take turns
 // share no interval: then every interval of one has to be faster than every one
 // of the other.
 func faster(a, b *contender, turns bool) bool {
-	if b.belowFloor() || float64(b.p99) < leastTimes*float64(a.p99) {
+	if b.belowResolution() || float64(b.p99) < leastTimes*float64(a.p99) {
 		return false
 	}
 	if turns {
@@ -134,7 +134,7 @@ func compared(p *Page) string {
 		switch times := float64(c.p99) / float64(max(first.p99, 1)); {
 		case !faster(first, c, turns):
 			tied = append(tied, standing(c))
-		case first.belowFloor(): // times what, is not known
+		case first.belowResolution(): // times what, is not known
 			slower = append(slower, fmt.Sprintf("%s took %s", name, results.FormatNanos(c.p99)))
 		default:
 			slower = append(slower, fmt.Sprintf("%s took %s times as long", name, quotient(times)))

@@ -107,13 +107,13 @@ func TestLead(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	p = racePage(false, map[string][]time.Duration{"low": eight(ms), "b": eight(25 * ms)}, "low", "b")
-	p.Result.Lanes[0].Latency.BelowFloor = []string{"fromIntended.p99"}
+	p.Result.Lanes[0].Latency.BelowResolution = []string{"fromIntended.p99"}
 	if got, want := lead(&p), "low was fastest: 99 of 100 deliveries within 1.00ms; b took 25.0ms."; got != want {
-		t.Errorf("the fastest is below the floor: got %q, want %q", got, want)
+		t.Errorf("the fastest is below the baseline: got %q, want %q", got, want)
 	}
-	p.Result.Lanes[1].Latency.BelowFloor = []string{"fromIntended.p99"}
+	p.Result.Lanes[1].Latency.BelowResolution = []string{"fromIntended.p99"}
 	if got := lead(&p); strings.Contains(got, "was fastest") {
-		t.Errorf("both are below the floor: %q", got)
+		t.Errorf("both are below the minInterval: %q", got)
 	}
 	p.Result.Lanes[0].Duplicates.SameEvent, p.Result.Lanes[1].Duplicates.SameEmission, p.Result.Lanes[1].Late = 8, 8, 1
 	if got, want := lead(&p), " Not clean: duplicates (low and b), late (b)."; !strings.HasSuffix(got, want) {
@@ -131,8 +131,8 @@ func TestSettingsExplain(t *testing.T) {
 	const ms = time.Millisecond
 	poll := func(server, floor float64, interval results.Nanos) *results.Result {
 		p := racePage(false, map[string][]time.Duration{"push": {30 * ms}, "poll": {990 * ms}}, "push", "poll")
-		p.Result.Profile = json.RawMessage(`{"lanes": [{"name": "push"}, {"name": "poll", "poll": {"floor": 1500000000}}]}`)
-		p.Result.Lanes[1].Figures = map[string]float64{"pollsPacedByServer": server, "pollsPacedByFloor": floor}
+		p.Result.Profile = json.RawMessage(`{"lanes": [{"name": "push"}, {"name": "poll", "poll": {"minInterval": 1500000000}}]}`)
+		p.Result.Lanes[1].Figures = map[string]float64{"pollsPacedByServer": server, "pollsPacedByMinInterval": floor}
 		p.Result.Lanes[1].Timings = map[string]results.Quantiles{"pollInterval": {Count: 100, P50: interval}}
 		return p.Result
 	}
@@ -146,7 +146,7 @@ func TestSettingsExplain(t *testing.T) {
 		want []string
 	}{
 		"the server's pace": {poll(90, 10, 1004e6), []string{"poll is slower because the server asked for 1s between polls (nextPollMs)"}},
-		"its own pace":      {poll(10, 90, 1500e6), []string{"poll is slower because poll.floor is 1.5s"}},
+		"its own pace":      {poll(10, 90, 1500e6), []string{"poll is slower because poll.minInterval is 1.5s"}},
 		"the only lane":     {alone, []string{"poll waits for its polls: the server asked for 1s between polls (nextPollMs)"}},
 		"neither":           {poll(0, 0, 1000e6), nil},
 		"too short a pace":  {poll(90, 0, 100e6), nil}, // 990 ms are not explained by 100 ms

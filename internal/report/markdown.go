@@ -78,13 +78,13 @@ func (p *printer) row(cells ...string) { p.printf("| %s |\n", strings.Join(cells
 // target is escaped.
 func Markdown(w io.Writer, r *results.Result) error {
 	p := &printer{w: w}
-	p.printf("### eventmeter: %s\n\n%s fired by %s from %s in %s.\n\n", Markup(whereText(r)), plural(r.Upstream.Fired, "event"), Markup(r.Upstream.Kind),
+	p.printf("### eventmeter: %s\n\n%s published by %s from %s in %s.\n\n", Markup(whereText(r)), plural(r.Upstream.Fired, "event"), Markup(r.Upstream.Kind),
 		plural(int64(r.Upstream.Sources), "source"), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
 	if r.Partial {
 		p.printf("**Partial:** %s\n\n", Markup(r.Reason))
 	}
-	for _, reason := range r.Instrument.Reasons {
-		if r.Instrument.Bottleneck {
+	for _, reason := range r.Generator.Reasons {
+		if r.Generator.Bottleneck {
 			p.printf("**The generator was the bottleneck:** %s\n\n", Markup(reason))
 		}
 	}
@@ -142,12 +142,12 @@ func (p *printer) laneTable(r *results.Result) {
 		p.row(cells...)
 	}
 	p.printf("\n")
-	p.markupFloor(r)
+	p.markupResolution(r)
 }
 
-// markupFloor explains the mark of figures below the noise floor.
-func (p *printer) markupFloor(r *results.Result) {
-	if text := floorText(r); text != "" {
+// markupFloor explains the mark of figures below the resolution limit.
+func (p *printer) markupResolution(r *results.Result) {
+	if text := resolutionText(r); text != "" {
 		p.printf("%s\n\n", Markup(text))
 	}
 }

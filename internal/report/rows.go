@@ -104,7 +104,7 @@ var groups = [][]row{
 	},
 	countRows(),
 	owed([]row{
-		{label: "latency from intended, p50", short: "p50", value: latency("fromIntended.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+		{label: "scheduled → received, p50", short: "p50", value: latency("fromIntended.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromIntended, l.FromIntended.P50
 		})},
 		{label: "  p90", value: latency("fromIntended.p90", func(l *results.Latency) (results.Quantiles, results.Nanos) {
@@ -119,7 +119,7 @@ var groups = [][]row{
 		{label: "  max", value: latency("fromIntended.max", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromIntended, l.FromIntended.Max
 		})},
-		{label: "latency from sent, p50", value: latency("fromSent.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
+		{label: "published → received, p50", value: latency("fromSent.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
 			return l.FromSent, l.FromSent.P50
 		})},
 		{label: "  p99", value: latency("fromSent.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
@@ -187,11 +187,11 @@ func owed(rows []row) []row {
 	return rows
 }
 
-// latency shows one quantile, marked where it is below the noise floor.
+// latency shows one quantile, marked where it is below the resolution limit.
 func latency(name string, of func(*results.Latency) (results.Quantiles, results.Nanos)) func(*results.Lane) string {
 	return func(l *results.Lane) string {
 		text := quantile(of(&l.Latency))
-		if slices.Contains(l.Latency.BelowFloor, name) {
+		if slices.Contains(l.Latency.BelowResolution, name) {
 			return "~" + text
 		}
 		return text

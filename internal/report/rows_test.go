@@ -12,15 +12,15 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// deafResult is a run of a lane that heard something, below the noise floor in
+// deafResult is a run of a lane that heard something, below the resolution limit in
 // part, and of lanes that had nothing to hear.
 func deafResult(lanes ...string) *results.Result {
-	r := &results.Result{Upstream: results.Upstream{Kind: "inject", Accepted: 10, Fired: 10}, Instrument: results.Instrument{OwnDelay: results.Quantiles{Count: 1, P99: 2e6}}}
+	r := &results.Result{Upstream: results.Upstream{Kind: "inject", Accepted: 10, Fired: 10}, Generator: results.Generator{ReadDelay: results.Quantiles{Count: 1, P99: 2e6}}}
 	for _, name := range lanes {
 		l := results.Lane{Name: name, System: "events", Mode: "push", Subscriptions: 2, Ready: results.Ready{Active: 2, Time: results.Quantiles{Count: 2, P99: 3e6}}}
 		if name == "hears" {
 			l.Expected, l.Delivered, l.LostSilent = 20, 19, 1
-			l.Latency = results.Latency{FromIntended: results.Quantiles{Count: 19, P50: 1e6, P99: 5e6}, FromSent: results.Quantiles{Count: 19, P50: 1e6}, BelowFloor: []string{"fromIntended.p50"}}
+			l.Latency = results.Latency{FromIntended: results.Quantiles{Count: 19, P50: 1e6, P99: 5e6}, FromSent: results.Quantiles{Count: 19, P50: 1e6}, BelowResolution: []string{"fromIntended.p50"}}
 			l.Overhead.PerDelivered = results.Share{Requests: 0.5, Bytes: 12}
 		}
 		r.Lanes = append(r.Lanes, l)
@@ -151,9 +151,9 @@ func TestThreeFormsOfOneTable(t *testing.T) {
 				t.Errorf("the summary has a column of medians: %t, want %t", there, tt.has)
 			}
 			if tt.has && summary["p50"]["hears"] != "/~1.00ms" {
-				t.Errorf("the summary's median is not marked as below the noise floor: %v", summary["p50"])
+				t.Errorf("the summary's median is not marked as below the resolution limit: %v", summary["p50"])
 			}
-			if slices.Contains(tt.lanes, "deaf") && tt.has && (summary["overhead per event, requests"]["deaf"] != "/" || summary["lost in silence"]["deaf"] != "/") {
+			if slices.Contains(tt.lanes, "deaf") && tt.has && (summary["overhead per event, requests"]["deaf"] != "/" || summary["silent loss"]["deaf"] != "/") {
 				t.Errorf("the summary has zeros of a lane that hears nothing: %v", summary)
 			}
 		})

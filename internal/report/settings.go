@@ -13,7 +13,7 @@ import (
 type laneSettings struct {
 	Name string `json:"name"`
 	Poll struct {
-		Floor time.Duration `json:"floor"`
+		MinInterval time.Duration `json:"minInterval"`
 	} `json:"poll"`
 	Webhook struct {
 		Refuse float64 `json:"refuse"`
@@ -55,8 +55,8 @@ func settingLines(r *results.Result) []string {
 // between polls is at least half of what the slowest deliveries took.
 func pollPace(r *results.Result, l *results.Lane, s *laneSettings) string {
 	interval := l.Timings["pollInterval"]
-	byServer, byFloor := l.Figures["pollsPacedByServer"], l.Figures["pollsPacedByFloor"]
-	if interval.Count == 0 || byServer+byFloor == 0 || 2*interval.P50 < l.Latency.FromIntended.P99 {
+	byServer, byMinInterval := l.Figures["pollsPacedByServer"], l.Figures["pollsPacedByMinInterval"]
+	if interval.Count == 0 || byServer+byMinInterval == 0 || 2*interval.P50 < l.Latency.FromIntended.P99 {
 		return ""
 	}
 	text := "waits for its polls: "
@@ -65,10 +65,10 @@ func pollPace(r *results.Result, l *results.Lane, s *laneSettings) string {
 	}) {
 		text = "is slower because "
 	}
-	if byServer >= byFloor {
+	if byServer >= byMinInterval {
 		return text + fmt.Sprintf("the server asked for %s between polls (nextPollMs)", settingText(interval.P50.Duration()))
 	}
-	return text + fmt.Sprintf("poll.floor is %s", settingText(s.Poll.Floor))
+	return text + fmt.Sprintf("poll.minInterval is %s", settingText(s.Poll.MinInterval))
 }
 
 // refusals explain the requested copies of a webhook lane, and their delay.

@@ -27,7 +27,7 @@ func (p *printer) shards(r *results.Result) {
 			continue
 		}
 		p.printf("%-10s %s %9s %13s %9s %9s %9s %9.2f\n", name, padRight(shorten(Clean(s.Machine), 22), 22), count(int64(s.Subscriptions)), count(s.Delivered), count(s.Foreign),
-			"+"+results.FormatNanos(s.Skew/1000*1000), results.FormatNanos(s.Instrument.OwnDelay.P99), s.Instrument.Process.CPUShare)
+			"+"+results.FormatNanos(s.Skew/1000*1000), results.FormatNanos(s.Generator.ReadDelay.P99), s.Generator.Process.CPUShare)
 		if s.Partial {
 			p.printf("%s PARTIAL: %s\n", strings.Repeat(" ", 10), Clean(s.Reason))
 		}

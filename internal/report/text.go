@@ -18,7 +18,7 @@ import (
 const width = 100
 
 // Text writes the result for a terminal or a chat: what ran, one table with a
-// column for each lane, thresholds, the instrument's own health and warnings.
+// column for each lane, thresholds, the generator's own health and warnings.
 // It contains no escape codes and no line of the tables is wider than 100
 // columns.
 func Text(w io.Writer, r *results.Result) error {
@@ -29,11 +29,11 @@ func Text(w io.Writer, r *results.Result) error {
 	}
 	p.own(r.Lanes)
 	p.upstream(&r.Upstream)
-	p.floor(r)
+	p.resolution(r)
 	p.verdicts(r)
 	p.part(r)
 	p.shards(r)
-	p.instrument(r)
+	p.generator(r)
 	p.warnings(r.Warnings)
 	return p.err
 }
@@ -55,7 +55,7 @@ func (p *printer) head(r *results.Result) {
 		p.printf(" · PARTIAL: %s", Clean(r.Reason))
 	}
 	u := r.Upstream
-	p.printf("\n%s fired by %s from %s", plural(u.Fired, "event"), Clean(u.Kind), plural(int64(u.Sources), "source"))
+	p.printf("\n%s published by %s from %s", plural(u.Fired, "event"), Clean(u.Kind), plural(int64(u.Sources), "source"))
 	for _, x := range []struct {
 		n    int64
 		what string
@@ -131,18 +131,18 @@ func (p *printer) own(lanes []results.Lane) {
 	}
 }
 
-// floor explains the mark of figures below the noise floor, where there are any.
-func (p *printer) floor(r *results.Result) {
-	if text := floorText(r); text != "" {
+// resolution explains the mark of figures below the resolution limit, where there are any.
+func (p *printer) resolution(r *results.Result) {
+	if text := resolutionText(r); text != "" {
 		p.printf("%s\n\n", text)
 	}
 }
 
-// floorText is empty where no figure is below the noise floor.
-func floorText(r *results.Result) string {
+// floorText is empty where no figure is below the resolution limit.
+func resolutionText(r *results.Result) string {
 	for _, l := range r.Lanes {
-		if len(l.Latency.BelowFloor) > 0 {
-			return fmt.Sprintf("~ below this run's noise floor of %s: no smaller than that can be told apart", results.FormatNanos(r.Instrument.OwnDelay.P99))
+		if len(l.Latency.BelowResolution) > 0 {
+			return fmt.Sprintf("~ below this run's resolution limit of %s: no smaller than that can be told apart", results.FormatNanos(r.Generator.ReadDelay.P99))
 		}
 	}
 	return ""
@@ -167,11 +167,11 @@ func (p *printer) verdicts(r *results.Result) {
 	p.printf("\n")
 }
 
-func (p *printer) instrument(r *results.Result) {
-	in := r.Instrument
+func (p *printer) generator(r *results.Result) {
+	in := r.Generator
 	p.printf("generator  %s, %d goroutines\n", usage(&in.Process), in.Goroutines)
-	p.printf("           at p99: own delay %s, timers %s late; longest GC pause %s\n",
-		results.FormatNanos(in.OwnDelay.P99), results.FormatNanos(in.TimerLag.P99), results.FormatNanos(in.GCPauses.Max))
+	p.printf("           at p99: read delay %s, timers %s late; longest GC pause %s\n",
+		results.FormatNanos(in.ReadDelay.P99), results.FormatNanos(in.TimerLag.P99), results.FormatNanos(in.GCPauses.Max))
 	if a := in.Arrivals; a.Kernel > 0 {
 		p.printf("           %s of %s deliveries timed by the kernel, %s shared a read\n", count(a.Kernel), count(a.Counted), count(a.Shared))
 		p.printf("           at p99: error of those times %s; wait until read %s, left out\n", results.FormatNanos(a.Error.P99), results.FormatNanos(a.Waited.P99))

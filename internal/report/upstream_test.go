@@ -13,7 +13,7 @@ import (
 // nothing beside one that does.
 func fed() *results.Result {
 	r := sampleResult()
-	r.Upstream = results.Upstream{Kind: "feed", Sources: 2, Shots: 400, Fired: 400, Accepted: 400,
+	r.Upstream = results.Upstream{Kind: "feed", Sources: 2, Scheduled: 400, Fired: 400, Accepted: 400,
 		Figures: map[string]float64{"feedServed": 410, "feedRepeated": 0}, Timings: map[string]results.Quantiles{"feedLag": {Count: 400, P50: 125e6, P99: 250e6}},
 	}
 	r.Lanes[0].Ready.Active = 5
@@ -67,11 +67,11 @@ func TestNothingOwed(t *testing.T) {
 	if got := row(text, "subscriptions active"); len(got) != 2 {
 		t.Errorf("%q", got)
 	}
-	if got := row(text, "lost in silence"); len(got) != 1 || got[0] != "!1" {
+	if got := row(text, "silent loss"); len(got) != 1 || got[0] != "!1" {
 		t.Errorf("%q in\n%s", got, text)
 	}
 	r.Lanes = r.Lanes[1:]
-	if text = write(t, func(w io.Writer) error { return Text(w, r) }); strings.Contains(text, "lost in silence") || strings.Contains(text, "latency from") || !strings.Contains(text, "connections opened") {
+	if text = write(t, func(w io.Writer) error { return Text(w, r) }); strings.Contains(text, "silent loss") || strings.Contains(text, "latency from") || !strings.Contains(text, "connections opened") {
 		t.Errorf("%s", text)
 	}
 	// Where nothing could be fired, and where none of them is open, zeros are
@@ -81,7 +81,7 @@ func TestNothingOwed(t *testing.T) {
 		"none open":     func() { r.Upstream.Accepted, r.Lanes[0].Ready.Active = 1, 0 },
 	} {
 		change()
-		if text = write(t, func(w io.Writer) error { return Text(w, r) }); !strings.Contains(text, "lost in silence") {
+		if text = write(t, func(w io.Writer) error { return Text(w, r) }); !strings.Contains(text, "silent loss") {
 			t.Errorf("%s:\n%s", name, text)
 		}
 	}

@@ -36,13 +36,13 @@ func judge(r *results.Result) judgement {
 		of = "thresholds are not judged in a checkpoint"
 	}
 	switch {
-	case r.Instrument.Bottleneck:
+	case r.Generator.Bottleneck:
 		j.word, j.text = "doubtful", "The generator was the bottleneck, so these figures say little about the target; "+of
 		if r.Partial {
 			j.text += ". The run ended early, too: " + Clean(r.Reason)
 		}
 	case r.Partial:
-		j.word, j.text = "partial", "The run ended early: "+Clean(r.Reason)+". What was fired until then is accounted for; "+of
+		j.word, j.text = "partial", "The run ended early: "+Clean(r.Reason)+". What was published until then is accounted for; "+of
 	case t.Failed > 0:
 		j.word, j.text = "fail", fmt.Sprintf("%d of %s failed", t.Failed, thresholds)
 		if t.NotEvaluated > 0 {

@@ -41,7 +41,7 @@ func unwrapped(t *testing.T, r *results.Result) string {
 // cleanResult is a run of two lanes that got all they were owed.
 func cleanResult() *results.Result {
 	r := &results.Result{
-		Upstream:   results.Upstream{Kind: "inject", Shots: 20, Fired: 20, Accepted: 20},
+		Upstream:   results.Upstream{Kind: "inject", Scheduled: 20, Fired: 20, Accepted: 20},
 		Thresholds: []results.Verdict{{Threshold: "*.lostSilent == 0", Lane: "push", Passed: true, Text: "0"}, {Threshold: "*.lostSilent == 0", Lane: "poll", Passed: true, Text: "0"}},
 	}
 	for _, name := range []string{"push", "poll"} {
@@ -68,8 +68,8 @@ func TestACleanRun(t *testing.T) {
 func TestEveryUncleanFigureIsShown(t *testing.T) {
 	for want, invalidate := range map[string]func(l *results.Lane){
 		"duplicates: push 600 of 6 000 (10 %)":                 func(l *results.Lane) { l.Duplicates.SameEvent, l.Duplicates.SameEmission = 400, 200 },
-		"lost in silence: push 3 of 6 000 (0.05 %)":            func(l *results.Lane) { l.LostSilent, l.Delivered = 3, 5997 },
-		"lost, announced: push 60 of 6 000 (1 %)":              func(l *results.Lane) { l.LostAnnounced, l.Delivered = 60, 5940 },
+		"silent loss: push 3 of 6 000 (0.05 %)":                func(l *results.Lane) { l.LostSilent, l.Delivered = 3, 5997 },
+		"announced loss: push 60 of 6 000 (1 %)":               func(l *results.Lane) { l.LostAnnounced, l.Delivered = 60, 5940 },
 		"out of order: push 6 of 6 000 (0.1 %)":                func(l *results.Lane) { l.OutOfOrder = 6 },
 		"late: push 6 of 6 000 (0.1 %)":                        func(l *results.Lane) { l.Late = 6 },
 		"unexpected: push 6":                                   func(l *results.Lane) { l.Unexpected = 6 },
@@ -174,10 +174,10 @@ func TestVerdictWords(t *testing.T) {
 		},
 		"not judged: The run is whole, and the profile sets no thresholds.": func(r *results.Result) { r.Thresholds = nil },
 		"doubtful: The generator was the bottleneck, so these figures say little about the target; 1 of 1 threshold held.": func(r *results.Result) {
-			r.Instrument.Bottleneck = true
+			r.Generator.Bottleneck = true
 		},
-		"partial: The run ended early: x. What was fired until then is accounted for; 1 of 1 threshold held.": func(r *results.Result) { r.Partial, r.Reason = true, "x" },
-		"part: This is shard 1 of 4, and it is whole; thresholds are judged on the merged run.":               func(r *results.Result) { r.Part, r.Thresholds = &results.PartOf{Index: 1, Count: 4}, nil },
+		"partial: The run ended early: x. What was published until then is accounted for; 1 of 1 threshold held.": func(r *results.Result) { r.Partial, r.Reason = true, "x" },
+		"part: This is shard 1 of 4, and it is whole; thresholds are judged on the merged run.":                   func(r *results.Result) { r.Part, r.Thresholds = &results.PartOf{Index: 1, Count: 4}, nil },
 		"not evaluated: 1 of 1 threshold was not evaluated: no lane hears any event.": func(r *results.Result) {
 			r.Thresholds = []results.Verdict{{Threshold: "*.late == 0", NotEvaluated: "no lane hears any event"}}
 		},
@@ -239,7 +239,7 @@ func TestWholeCost(t *testing.T) {
 // thresholds are not said to be missing from the profile.
 func TestCheckpointVerdict(t *testing.T) {
 	for _, busy := range []bool{false, true} {
-		r := &results.Result{Partial: true, Checkpoint: true, Reason: "killed", Instrument: results.Instrument{Bottleneck: busy}}
+		r := &results.Result{Partial: true, Checkpoint: true, Reason: "killed", Generator: results.Generator{Bottleneck: busy}}
 		j := judge(r)
 		if j.word == "pass" || !strings.Contains(j.text, "killed") || !strings.Contains(j.text, "not judged in a checkpoint") {
 			t.Errorf("busy %v: %s: %s", busy, j.word, j.text)

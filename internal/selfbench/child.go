@@ -22,7 +22,7 @@ type role func(ctx context.Context, s spec, l *link) error
 
 func roles() map[string]role {
 	return map[string]role{
-		"floor":      serveFloor,
+		"baseline":   serveBaseline,
 		"reference":  serveReference,
 		"sdkserver":  serveSDK,
 		"sender":     serveSender,

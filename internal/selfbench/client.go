@@ -21,7 +21,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen"
 )
 
-// client is what is measured: the generator, a floor or a peer.
+// client is what is measured: the generator, a baseline or a peer.
 type client interface {
 	// open returns when every stream is confirmed.
 	open(ctx context.Context) error
@@ -107,7 +107,7 @@ func (m *measurement) run(ctx context.Context) error {
 		return err
 	}
 	if got := m.until(ctx, int64(m.spec.Streams)); got < int64(m.spec.Streams) {
-		return fmt.Errorf("one event was fired, and %d of %d streams had it in time", got, m.spec.Streams)
+		return fmt.Errorf("one event was published, and %d of %d streams had it in time", got, m.spec.Streams)
 	}
 	m.out.Full = take()
 	collect()
@@ -238,9 +238,9 @@ func (f *firer) close() { f.http.CloseIdleConnections() }
 
 // once fires one event that is not measured, at all streams.
 func (f *firer) once(ctx context.Context) error {
-	shot := f.stamper.Stamp(0, f.clock.Now(), false)
-	outcome := f.fire(ctx, shot)
-	f.rec.Resolved(shot.Stamp, outcome, f.clock.Now())
+	emission := f.stamper.Stamp(0, f.clock.Now(), false)
+	outcome := f.fire(ctx, emission)
+	f.rec.Resolved(emission.Stamp, outcome, f.clock.Now())
 	if outcome != eventmeter.Accepted {
 		return fmt.Errorf("the target did not take an event at %s", f.spec.Inject)
 	}
@@ -272,9 +272,9 @@ func (f *firer) flood(ctx context.Context, _ float64, d time.Duration) (loadgen.
 	for range 4 {
 		work.Go(func() {
 			for time.Now().Before(end) && ctx.Err() == nil {
-				shot := f.stamper.Stamp(n.Add(1), f.clock.Now(), true)
-				outcome := f.fire(ctx, shot)
-				f.rec.Resolved(shot.Stamp, outcome, f.clock.Now())
+				emission := f.stamper.Stamp(n.Add(1), f.clock.Now(), true)
+				outcome := f.fire(ctx, emission)
+				f.rec.Resolved(emission.Stamp, outcome, f.clock.Now())
 				if outcome == eventmeter.Accepted {
 					accepted.Add(1)
 				}
@@ -282,7 +282,7 @@ func (f *firer) flood(ctx context.Context, _ float64, d time.Duration) (loadgen.
 		})
 	}
 	work.Wait()
-	s := loadgen.Stats{Shots: n.Load(), Fired: n.Load(), Accepted: accepted.Load(), Refused: n.Load() - accepted.Load()}
+	s := loadgen.Stats{Scheduled: n.Load(), Fired: n.Load(), Accepted: accepted.Load(), Refused: n.Load() - accepted.Load()}
 	if s.Accepted == 0 {
 		return s, errors.New("the target took no event")
 	}
@@ -290,12 +290,12 @@ func (f *firer) flood(ctx context.Context, _ float64, d time.Duration) (loadgen.
 }
 
 // fire posts one event. Those that are measured go to the group of their source.
-func (f *firer) fire(ctx context.Context, shot loadgen.Shot) eventmeter.Outcome {
-	body := append([]byte(`{"name":"tick","data":{"note":"`), shot.Stamp.String()...)
+func (f *firer) fire(ctx context.Context, emission loadgen.Emission) eventmeter.Outcome {
+	body := append([]byte(`{"name":"tick","data":{"note":"`), emission.Stamp.String()...)
 	body = append(body, `"}`...)
-	if f.spec.Groups > 0 && shot.Measured {
+	if f.spec.Groups > 0 && emission.Measured {
 		body = append(body, `,"group":`...)
-		body = strconv.AppendInt(body, int64(shot.Source), 10)
+		body = strconv.AppendInt(body, int64(emission.Source), 10)
 	}
 	body = append(body, '}')
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.spec.Inject, bytes.NewReader(body))
@@ -312,8 +312,8 @@ func (f *firer) fire(ctx context.Context, shot loadgen.Shot) eventmeter.Outcome 
 	if resp.StatusCode != http.StatusAccepted {
 		return eventmeter.Refused
 	}
-	if shot.Measured {
-		f.reached.Add(int64(f.spec.groupSize(int(shot.Source))))
+	if emission.Measured {
+		f.reached.Add(int64(f.spec.groupSize(int(emission.Source))))
 	}
 	return eventmeter.Accepted
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// haveEpoll says that this system has the epoll floor.
+// haveEpoll says that this system has the epoll min interval.
 const haveEpoll = true
 
-// epoll is the floor of streams over HTTP/1.1 with all means of Linux: bare
+// epoll is the min interval of streams over HTTP/1.1 with all means of Linux: bare
 // sockets, an epoll instance for each processor, one buffer for each of those,
 // which is searched for prefixes of probe ids. Nothing is kept between reads:
 // a prefix that is cut by the end of a read is missed, which a frame that
@@ -59,7 +59,7 @@ func newEpoll(s spec, _ *eventmeter.Clock) (client, error) {
 }
 
 // open opens one stream after the other, so the rate at which it opens is no
-// floor of anything.
+// min interval of anything.
 func (e *epoll) open(ctx context.Context) error {
 	u, err := url.Parse(e.spec.URL)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// framers is the floor of streams over HTTP/2: golang.org/x/net's Framer cuts
+// framers is the baseline of streams over HTTP/2: golang.org/x/net's Framer cuts
 // what comes into frames, and DATA frames are counted. What they hold is not
 // looked at.
 type framers struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// plainHook is the floor of webhook deliveries: the same listener, with a
+// plainHook is the baseline of webhook deliveries: the same listener, with a
 // handler that reads a delivery and answers 200. It looks at nothing.
 type plainHook struct {
 	bare

@@ -68,7 +68,7 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		Clock: clock, Recorder: c.rec, Endpoint: c.endpoint, Mode: eventmeter.Mode(s.Mode), Event: eventName, HTTP: s.HTTP,
 		Subscriptions: s.Streams, Timeout: s.Patience,
 		Push:    driver.PushOptions{Heartbeat: 2 * heartbeat, KernelTimestamps: s.Kernel},
-		Poll:    driver.PollOptions{Floor: s.PollEvery},
+		Poll:    driver.PollOptions{MinInterval: s.PollEvery},
 		Webhook: driver.WebhookOptions{TTL: s.TTL},
 	}
 	if s.Groups > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen"
 )
 
-// readers is the floor of streams over HTTP/1.1 with portable means: a
+// readers is the baseline of streams over HTTP/1.1 with portable means: a
 // goroutine and a 4 KiB reader for each socket, which only scans what comes for
 // the prefix of a probe id.
 type readers struct {

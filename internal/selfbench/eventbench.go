@@ -1,6 +1,6 @@
 // Package eventbench measures what eventmeter's own client side costs: memory per
 // stream, CPU per delivery, the error of its times, how fast it opens, what it
-// allocates. Each measurement runs side by side with a floor, the least that
+// allocates. Each measurement runs side by side with a baseline, the least that
 // could do the job, and with what people would use instead, in one run on one
 // machine, every client and every target in a process of its own.
 package selfbench

@@ -54,7 +54,7 @@ func runMicro(ctx context.Context, s spec, l *link) error {
 
 // benchmarkDelivered delivers in order to a thousand subscriptions.
 func benchmarkDelivered(b *testing.B) {
-	const subs, shots = 1000, 1000
+	const subs, emissions = 1000, 1000
 	b.ReportAllocs()
 	var ledger *sinks.Ledger
 	var d eventmeter.Delivery
@@ -69,7 +69,7 @@ func benchmarkDelivered(b *testing.B) {
 			ledger.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Attaching, At: 1})
 			ledger.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Active, At: 2})
 		}
-		for seq := range uint32(shots) {
+		for seq := range uint32(emissions) {
 			at := eventmeter.Instant(time.Millisecond) + eventmeter.Instant(seq)*1000
 			stamp := eventmeter.Stamp{Run: runID, Seq: seq + 1}
 			ledger.Fired(eventmeter.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
@@ -82,7 +82,7 @@ func benchmarkDelivered(b *testing.B) {
 		ledger.Delivered(d)
 		if d.Sub.Index++; d.Sub.Index == subs {
 			d.Sub.Index = 0
-			if d.Stamp.Seq++; d.Stamp.Seq > shots {
+			if d.Stamp.Seq++; d.Stamp.Seq > emissions {
 				b.StopTimer()
 				fresh()
 				b.StartTimer()

@@ -51,7 +51,7 @@ func (r *Report) Text(w io.Writer) error {
 		fmt.Fprintf(t, "\n%s\n", row.Title)
 		fmt.Fprintf(t, "\tgoal\tfloor\tpeers\tmeasured\t\n")
 		for _, l := range row.Lines {
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", l.What, dash(l.Goal), l.floor(), l.peers(), l.Measured, l.Verdict)
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", l.What, dash(l.Goal), l.baseline(), l.peers(), l.Measured, l.Verdict)
 			if l.Note != "" {
 				fmt.Fprintf(t, "    %s\n", l.Note)
 			}
@@ -96,14 +96,14 @@ func (r *Report) Page(dir string) string {
 	for _, row := range r.Rows {
 		fmt.Fprintf(&b, "\n## %s\n\n", row.Title)
 		if len(row.Lines) > 0 {
-			b.WriteString("| | goal | floor | peers | measured | |\n|---|---|---|---|---|---|\n")
+			b.WriteString("| | goal | baseline | peers | measured | |\n|---|---|---|---|---|---|\n")
 		}
 		for _, l := range row.Lines {
 			what := cell(l.What)
 			if l.Note != "" {
 				what += "<br>" + cell(l.Note)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | **%s** | %s |\n", what, cell(dash(l.Goal)), cell(l.floor()), cell(l.peers()), cell(l.Measured.String()), l.Verdict)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | **%s** | %s |\n", what, cell(dash(l.Goal)), cell(l.baseline()), cell(l.peers()), cell(l.Measured.String()), l.Verdict)
 		}
 		if len(row.Curve) > 0 {
 			b.WriteString("\n| client | streams | processes | events/s | KiB per stream | µs per delivery | deliveries | |\n|---|---:|---:|---:|---:|---:|---:|---|\n")
@@ -138,11 +138,11 @@ func meaningFrom(dir string) string {
 	return "eventmeter's " + meanings
 }
 
-func (l *Line) floor() string {
-	if l.Floor == nil {
+func (l *Line) baseline() string {
+	if l.Baseline == nil {
 		return "–"
 	}
-	return l.Floor.String()
+	return l.Baseline.String()
 }
 
 func (l *Line) peers() string {

@@ -69,9 +69,9 @@ func (r *runner) reduced(want, got int, why string) {
 	}
 }
 
-// lasting is a length of time at this run's scale, and not less than a floor.
-func (r *runner) lasting(d, floor time.Duration) time.Duration {
-	return max(floor, time.Duration(float64(d)*r.opts.Scale))
+// lasting is a length of time at this run's scale, and not less than a baseline.
+func (r *runner) lasting(d, baseline time.Duration) time.Duration {
+	return max(baseline, time.Duration(float64(d)*r.opts.Scale))
 }
 
 // perSecond is about how many deliveries a second a paced phase has.
@@ -90,7 +90,7 @@ func (r *runner) push(name, role, http string, streams int) plan {
 	if runtime.GOOS == "linux" && streams > 10_000 { // elsewhere, only one of the loopback's addresses is there
 		s.Local = 8
 	}
-	return plan{Name: name, Target: "floor", Client: s}
+	return plan{Name: name, Target: "baseline", Client: s}
 }
 
 // patience is how long opening may take.

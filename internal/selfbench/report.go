@@ -43,10 +43,10 @@ type Line struct {
 	What string `json:"what"`
 	// Goal in words; empty = the figure is only shown.
 	Goal string `json:"goal,omitempty"`
-	// Measured is the figure itself; Floor and Peers are the same of others,
+	// Measured is the figure itself; Baseline and Peers are the same of others,
 	// where they were measured in the same run.
 	Measured Value  `json:"measured"`
-	Floor    *Value `json:"floor,omitempty"`
+	Baseline *Value `json:"baseline,omitempty"`
 	Peers    []Peer `json:"peers,omitempty"`
 	// Verdict is "met" or "not met", with ", at a smaller size" where there were
 	// fewer streams than the goal is about; empty without a goal.

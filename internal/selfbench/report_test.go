@@ -115,7 +115,7 @@ func TestLost(t *testing.T) {
 	for name, spoil := range map[string]func(*outcome){
 		"one is missing":       func(o *outcome) { o.Delivered-- },
 		"twice":                func(o *outcome) { o.Other = 1 },
-		"not fired":            func(o *outcome) { o.Dropped = 1 },
+		"not published":        func(o *outcome) { o.Dropped = 1 },
 		"does not add up":      func(o *outcome) { o.Balanced = false },
 		"nothing was expected": func(o *outcome) { o.Expected, o.Delivered = 0, 0 },
 	} {
@@ -238,11 +238,11 @@ func TestNoise(t *testing.T) {
 }
 
 func TestPage(t *testing.T) {
-	floor := newValue("KiB", []float64{8})
+	baseline := newValue("KiB", []float64{8})
 	r := &Report{
 		Schema: Schema, Machine: Machine{OS: "linux", Arch: "amd64", CPUs: 2, Go: "go1"}, Notes: []string{"It was quiet."}, Repeats: 3,
 		Rows: []Row{{Title: "Push", Failed: "it broke", Lines: []Line{{
-			What: "memory | stream", Goal: "at most 6 KiB", Measured: newValue("KiB", []float64{3, 4, 5}), Floor: &floor,
+			What: "memory | stream", Goal: "at most 6 KiB", Measured: newValue("KiB", []float64{3, 4, 5}), Baseline: &baseline,
 			Peers: []Peer{{"epoll", newValue("KiB", []float64{0.3})}}, Verdict: met, Note: "all came",
 		}}, Curve: []Point{{Client: "eventmeter", Streams: 30_000, Processes: 2}}}},
 	}

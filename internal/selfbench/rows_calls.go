@@ -81,8 +81,8 @@ func measureDeliveries(ctx context.Context, r *runner) error {
 	if err != nil {
 		return err
 	}
-	rate, floor := of(got[0], "/s", (*figures).throughput), of(got[1], "/s", (*figures).throughput)
-	l := Line{What: "deliveries taken per second", Measured: rate, Floor: &floor}
+	rate, baseline := of(got[0], "/s", (*figures).throughput), of(got[1], "/s", (*figures).throughput)
+	l := Line{What: "deliveries taken per second", Measured: rate, Baseline: &baseline}
 	for _, f := range got[0] {
 		if t := f.Targets[0]; f.lost() || t.Failed > 0 {
 			l.Goal, l.Verdict = "nothing lost", notMet
@@ -90,10 +90,10 @@ func measureDeliveries(ctx context.Context, r *runner) error {
 		}
 	}
 	r.add(l)
-	share := over(rate, floor, "")
+	share := over(rate, baseline, "")
 	share = newValue("%", scale(share.Runs, 100))
 	r.add(Line{What: "… of what a handler that only reads and answers 200 takes", Goal: "at least 60 %", Measured: share, Verdict: atLeast(share, 60)})
-	r.add(Line{What: "CPU per delivery", Measured: of(got[0], "µs", (*figures).perDelivery), Floor: ptr(of(got[1], "µs", (*figures).perDelivery))})
+	r.add(Line{What: "CPU per delivery", Measured: of(got[0], "µs", (*figures).perDelivery), Baseline: ptr(of(got[1], "µs", (*figures).perDelivery))})
 	return nil
 }
 

@@ -14,13 +14,13 @@ func measureAllocations(ctx context.Context, r *runner) error {
 	floods := r.floods()
 	for _, one := range []struct {
 		what, note string
-		floor      *plan
+		baseline   *plan
 		plan       plan
 	}{
 		{what: "push over HTTP/1.1", plan: r.push("eventmeter", "eventmeter", "1.1", n1)},
 		{what: "push over HTTP/2", plan: r.push("eventmeter, HTTP/2", "eventmeter", "h2c", n2)},
 		{what: "poll, on top of the polls", plan: r.pollers()},
-		{what: "webhook", note: "the floor is net/http's own: a handler that reads and answers 200", plan: floods[0], floor: &floods[1]},
+		{what: "webhook", note: "the baseline is net/http's own: a handler that reads and answers 200", plan: floods[0], baseline: &floods[1]},
 	} {
 		got, err := r.alternate(ctx, 1, one.plan)
 		if err != nil {
@@ -28,14 +28,14 @@ func measureAllocations(ctx context.Context, r *runner) error {
 		}
 		l := Line{What: one.what, Goal: "none (at most 0.05 measured)", Measured: of(got[0], "", (*figures).allocations), Note: one.note}
 		l.Verdict = atMost(l.Measured, fewAllocations)
-		if one.floor != nil {
-			floor, err := r.alternate(ctx, 1, *one.floor)
+		if one.baseline != nil {
+			baseline, err := r.alternate(ctx, 1, *one.baseline)
 			if err != nil {
 				return err
 			}
-			own := of(floor[0], "", (*figures).allocations)
-			r.add(Line{What: l.What, Floor: &own, Measured: l.Measured, Note: l.Note})
-			l.What, l.Note = l.What+", on top of the floor", ""
+			own := of(baseline[0], "", (*figures).allocations)
+			r.add(Line{What: l.What, Baseline: &own, Measured: l.Measured, Note: l.Note})
+			l.What, l.Note = l.What+", on top of the baseline", ""
 			l.Measured = newValue("", []float64{max(0, l.Measured.Median-own.Median)})
 			l.Verdict = atMost(l.Measured, fewAllocations)
 		}

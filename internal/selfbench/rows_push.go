@@ -36,11 +36,11 @@ func measurePush1(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// compare adds the lines of memory and CPU: got holds the generator, the floor,
+// compare adds the lines of memory and CPU: got holds the generator, the baseline,
 // and peers.
-func (r *runner) compare(got [][]*figures, plans []plan, floor string, kib float64, memoryGoal string, share float64, cpuGoal string) {
+func (r *runner) compare(got [][]*figures, plans []plan, baseline string, kib float64, memoryGoal string, share float64, cpuGoal string) {
 	line := func(what, unit string, f func(*figures) float64) Line {
-		l := Line{What: what, Measured: of(got[0], unit, f), Floor: ptr(of(got[1], unit, f))}
+		l := Line{What: what, Measured: of(got[0], unit, f), Baseline: ptr(of(got[1], unit, f))}
 		for i := 2; i < len(got); i++ {
 			l.Peers = append(l.Peers, Peer{plans[i].Name, of(got[i], unit, f)})
 		}
@@ -53,7 +53,7 @@ func (r *runner) compare(got [][]*figures, plans []plan, floor string, kib float
 	r.add(line("… of that, heap in use", "KiB", (*figures).heap))
 	r.add(line("… of that, stacks", "KiB", (*figures).stack))
 	cpu := line("CPU per delivery", "µs", (*figures).perDelivery)
-	relation := over(cpu.Measured, *cpu.Floor, "× "+floor)
+	relation := over(cpu.Measured, *cpu.Baseline, "× "+baseline)
 	r.add(cpu)
 	r.add(Line{What: "CPU per delivery, in relation", Goal: cpuGoal, Measured: relation, Verdict: atMost(relation, share)})
 }
@@ -79,10 +79,10 @@ func measurePush2(ctx context.Context, r *runner) error {
 	if got, err = r.alternate(ctx, r.opts.Repeats, real...); err != nil {
 		return err
 	}
-	mine, floor := of(got[0], "µs", (*figures).perDelivery), of(got[1], "µs", (*figures).perDelivery)
+	mine, baseline := of(got[0], "µs", (*figures).perDelivery), of(got[1], "µs", (*figures).perDelivery)
 	from := len(r.row.Lines)
-	r.add(Line{What: "CPU per delivery, reference target, 10,000 streams", Measured: mine, Floor: &floor})
-	relation := over(mine, floor, "× framer")
+	r.add(Line{What: "CPU per delivery, reference target, 10,000 streams", Measured: mine, Baseline: &baseline})
+	relation := over(mine, baseline, "× framer")
 	r.add(Line{What: "CPU per delivery, reference target, in relation", Goal: "at most 1.6 × a raw framer's", Measured: relation, Verdict: atMost(relation, 1.6)})
 	r.sized(from, got[0][0], 10_000)
 
@@ -96,7 +96,7 @@ func measurePush2(ctx context.Context, r *runner) error {
 		return err
 	}
 	a, b := of(got[0], "µs", (*figures).perDelivery), of(got[1], "µs", (*figures).perDelivery)
-	r.add(Line{What: "CPU per delivery, 64 KiB of frames to a write", Measured: a, Floor: &b})
+	r.add(Line{What: "CPU per delivery, 64 KiB of frames to a write", Measured: a, Baseline: &b})
 	return nil
 }
 
@@ -129,7 +129,7 @@ func measureCurve(ctx context.Context, r *runner) error {
 	return r.rates(ctx)
 }
 
-// rates adds the curve in events per second, and that of the floor b at its
+// rates adds the curve in events per second, and that of the baseline b at its
 // ends: what the machine does with more work is in both.
 func (r *runner) rates(ctx context.Context) error {
 	n := r.scaled(1000, 1, perStream1)
@@ -151,16 +151,16 @@ func (r *runner) rates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	floor, err := curve("4 KiB reader (b), events", "reader", 1, 30)
+	baseline, err := curve("4 KiB reader (b), events", "reader", 1, 30)
 	if err != nil {
 		return err
 	}
 	r.linear("events per second", mine, 0)
 	l := &r.row.Lines[len(r.row.Lines)-1]
 	last := len(mine) - 1
-	l.Floor = ptr(newValue(l.Measured.Unit, []float64{ratio(floor[1].CPU, floor[0].CPU)}))
-	l.Note += fmt.Sprintf("; %s × the 4 KiB reader (b) at %s event/s, %s × at %s", number(ratio(mine[0].CPU, floor[0].CPU)), number(mine[0].Rate),
-		number(ratio(mine[last].CPU, floor[1].CPU)), number(mine[last].Rate))
+	l.Baseline = ptr(newValue(l.Measured.Unit, []float64{ratio(baseline[1].CPU, baseline[0].CPU)}))
+	l.Note += fmt.Sprintf("; %s × the 4 KiB reader (b) at %s event/s, %s × at %s", number(ratio(mine[0].CPU, baseline[0].CPU)), number(mine[0].Rate),
+		number(ratio(mine[last].CPU, baseline[1].CPU)), number(mine[last].Rate))
 	return nil
 }
 

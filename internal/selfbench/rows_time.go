@@ -49,11 +49,11 @@ func spread(p plan) plan {
 func measureError(ctx context.Context, r *runner) error {
 	const paced = 8 * time.Second
 	burst, kernel := r.timed(false, paced), r.timed(true, paced)
-	floor := burst
-	floor.Name, floor.Client.Role = "goroutine and 4 KiB reader", "reader"
+	baseline := burst
+	baseline.Name, baseline.Client.Role = "goroutine and 4 KiB reader", "reader"
 	alone := burst
 	alone.Name, alone.TargetCPUs = "portable times, target on one processor", 1
-	got, err := r.alternate(ctx, r.opts.Repeats, spread(burst), spread(floor), burst, floor, alone, kernel)
+	got, err := r.alternate(ctx, r.opts.Repeats, spread(burst), spread(baseline), burst, baseline, alone, kernel)
 	if err != nil {
 		return err
 	}
@@ -77,16 +77,16 @@ func measureError(ctx context.Context, r *runner) error {
 }
 
 // portable adds the lines of the error of times that are taken when a read
-// returns, beside a floor's.
-func (r *runner) portable(how string, mine, floor []*figures, note string) {
+// returns, beside a baseline's.
+func (r *runner) portable(how string, mine, baseline []*figures, note string) {
 	for _, q := range []struct {
 		name string
 		of   func(*figures) float64
 	}{{"p50", micros(errorP50)}, {"p99", micros(errorP99)}} {
 		l := Line{What: "error, portable, " + q.name + how, Measured: of(mine, "µs", q.of), Note: note}
 		note = "" // it is said once
-		if floor != nil {
-			l.Floor = ptr(of(floor, "µs", q.of))
+		if baseline != nil {
+			l.Baseline = ptr(of(baseline, "µs", q.of))
 		}
 		r.add(l)
 	}
@@ -120,10 +120,10 @@ func measureOpening(ctx context.Context, r *runner) error {
 		return err
 	}
 	for i, name := range []string{"HTTP/1.1", "HTTP/2"} {
-		mine, floor := got[2*i], got[2*i+1]
+		mine, baseline := got[2*i], got[2*i+1]
 		l := Line{
 			What: "streams opened per second, " + name, Goal: "at least 5,000 where the target keeps up",
-			Measured: of(mine, "/s", (*figures).openRate), Floor: ptr(of(floor, "/s", (*figures).openRate)),
+			Measured: of(mine, "/s", (*figures).openRate), Baseline: ptr(of(baseline, "/s", (*figures).openRate)),
 		}
 		l.Verdict = atLeast(l.Measured, 5000)
 		target := of(mine, "µs", func(f *figures) float64 { return ratio(float64(f.TargetOpening)/1e3, f.streams()) })
@@ -131,7 +131,7 @@ func measureOpening(ctx context.Context, r *runner) error {
 		r.add(l)
 		l = Line{
 			What: "CPU for each, " + name, Goal: "at most 100 µs",
-			Measured: of(mine, "µs", (*figures).openCPU), Floor: ptr(of(floor, "µs", (*figures).openCPU)),
+			Measured: of(mine, "µs", (*figures).openCPU), Baseline: ptr(of(baseline, "µs", (*figures).openCPU)),
 		}
 		l.Verdict = atMost(l.Measured, 100)
 		r.add(l)

@@ -94,7 +94,7 @@ type outcome struct {
 	Delivered int64 `json:"delivered"`
 	Other     int64 `json:"other,omitempty"` // duplicates and unexpected ones
 	Balanced  bool  `json:"balanced"`
-	Dropped   int64 `json:"dropped,omitempty"` // shots
+	Dropped   int64 `json:"dropped,omitempty"` // emissions
 
 	Error  quantiles `json:"error"`
 	Kernel int64     `json:"kernel,omitempty"` // deliveries with the kernel's time

@@ -14,8 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/eventmeter/eventmeter/internal/floor"
 	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/selfbench/baseline"
 )
 
 // frameSize is how long an event's frame is, about, in bytes.
@@ -31,7 +31,7 @@ func listen() (net.Listener, string, error) {
 }
 
 // serveFloor is the role of the neutral target of streams.
-func serveFloor(ctx context.Context, s spec, l *link) error {
+func serveBaseline(ctx context.Context, s spec, l *link) error {
 	one, at1, err := listen()
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func serveFloor(ctx context.Context, s spec, l *link) error {
 	if err != nil {
 		return err
 	}
-	f := floor.New(floor.Options{Size: frameSize, Heartbeat: heartbeat, Batch: s.Batch})
+	f := baseline.New(baseline.Options{Size: frameSize, Heartbeat: heartbeat, Batch: s.Batch})
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	errs := make([]error, 2)

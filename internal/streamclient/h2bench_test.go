@@ -69,7 +69,7 @@ func BenchmarkH2Deliver(b *testing.B) {
 	}
 }
 
-// BenchmarkH2Framer is the floor: frames cut, and nothing done with them.
+// BenchmarkH2Framer is the baseline: frames cut, and nothing done with them.
 func BenchmarkH2Framer(b *testing.B) {
 	f := http2.NewFramer(io.Discard, &endless{b: deliveries(benchStreams)})
 	f.SetReuseFrames()

@@ -324,12 +324,12 @@ func TestH2Breaks(t *testing.T) {
 		p.WriteSettings()
 		p.until(http2.FrameHeaders)
 		p.head(1, false, ":status", "200")
-		p.WriteGoAway(1, http2.ErrCodeInternal, []byte("on fire"))
+		p.WriteGoAway(1, http2.ErrCodeInternal, []byte("on publish"))
 	})
 	p = startH2(t, o, nil)
 	s = newHeard()
 	p.Open(t.Context(), post(""), s)
-	if err := s.over(); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), `INTERNAL_ERROR "on fire"`) {
+	if err := s.over(); !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), `INTERNAL_ERROR "on publish"`) {
 		t.Error(err)
 	}
 }

@@ -163,7 +163,7 @@ func TestLostSessionIsMadeAnew(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	d, rec := lane(t, driver.EndpointOptions{URL: srv.URL, Era: driver.Legacy}, driver.Options{
-		Mode: eventmeter.Poll, Poll: driver.PollOptions{Floor: time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Mode: eventmeter.Poll, Poll: driver.PollOptions{MinInterval: time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
 	})
 	attach(t, d, 1)
 	rec.wait(t, "polls in a second session", func(*memory) bool { return sessions.Load() == 2 && polls.Load() > 5 })

@@ -122,10 +122,10 @@ type Options struct {
 
 // PollOptions paces pollers.
 type PollOptions struct {
-	// Floor is the least wait between an answer without hasMore and the next
+	// MinInterval is the least wait between an answer without hasMore and the next
 	// poll, whatever the server says; 0 = 1 s, the draft's default. A negative
-	// Floor is no floor at all.
-	Floor time.Duration
+	// MinInterval is no wait at all.
+	MinInterval time.Duration
 	// Timeout is the long-poll time asked for; 0 = the server answers at once.
 	Timeout time.Duration
 	// MaxEvents per poll; 0 = the server's own.

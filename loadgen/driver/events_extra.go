@@ -30,7 +30,7 @@ func (d *events) declare() {
 	o := &d.opts
 	webhook := o.Mode == eventmeter.Webhook
 	if o.Mode == eventmeter.Poll {
-		d.tally.declare("pollsPacedByServer", "pollsPacedByFloor")
+		d.tally.declare("pollsPacedByServer", "pollsPacedByMinInterval")
 		d.tally.declareTiming("pollInterval")
 	}
 	if webhook && o.Webhook.RotateEvery > 0 {

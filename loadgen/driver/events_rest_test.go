@@ -31,7 +31,7 @@ func TestPrincipalsAreIsolated(t *testing.T) {
 	}
 	var lanes []open
 	for _, o := range []driver.Options{
-		{Mode: eventmeter.Poll, Poll: driver.PollOptions{Floor: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}},
+		{Mode: eventmeter.Poll, Poll: driver.PollOptions{MinInterval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}},
 		{Mode: eventmeter.Push},
 		{Mode: eventmeter.Webhook, Webhook: driver.WebhookOptions{TTL: 3 * time.Second, RefreshAt: 0.1, RotateEvery: 1}},
 		{System: "smithery", Mode: eventmeter.Webhook},
@@ -239,7 +239,7 @@ func TestAnEventTypeIsRemoved(t *testing.T) {
 	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		for _, wait := range []time.Duration{0, 10 * time.Second} {
 			d, rec := lane(t, driver.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, driver.Options{
-				Mode: mode, Poll: driver.PollOptions{Floor: time.Millisecond, Timeout: wait}, Webhook: driver.WebhookOptions{Authority: w.authority},
+				Mode: mode, Poll: driver.PollOptions{MinInterval: time.Millisecond, Timeout: wait}, Webhook: driver.WebhookOptions{Authority: w.authority},
 			})
 			attach(t, d, 1)
 			recs = append(recs, rec)
@@ -265,7 +265,7 @@ func TestResumeAfterDetach(t *testing.T) {
 				d, rec := lane(t, driver.EndpointOptions{URL: w.srv.URL(), Tokens: []string{"a"}}, driver.Options{
 					Mode: mode, MaxAge: time.Minute, Events: driver.EventsOptions{Resume: resume},
 					Arguments: func(int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
-					Poll:      driver.PollOptions{Floor: time.Millisecond, Timeout: 10 * time.Second},
+					Poll:      driver.PollOptions{MinInterval: time.Millisecond, Timeout: 10 * time.Second},
 					Webhook:   driver.WebhookOptions{Authority: w.authority},
 				})
 				attach(t, d, 1)

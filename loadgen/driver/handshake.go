@@ -35,21 +35,21 @@ const (
 // capabilities as they were sent, and the status of a refusal.
 func (p *principal) shake(ctx context.Context, era Era, observe func(eventmeter.Call)) (a *agreement, err error) {
 	e := p.endpoint
-	spy := &spy{p: p, during: ctx, seen: map[string]*capture{}, tried: tried{observe: observe}}
-	defer func() { spy.tried.settle(a) }()
+	recordingTransport := &recordingTransport{p: p, during: ctx, seen: map[string]*capture{}, tried: tried{observe: observe}}
+	defer func() { recordingTransport.tried.settle(a) }()
 	client, opts := e.sdkClient(era)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint:             e.address,
-		HTTPClient:           &http.Client{Transport: spy, CheckRedirect: noRedirect},
+		HTTPClient:           &http.Client{Transport: recordingTransport, CheckRedirect: noRedirect},
 		MaxRetries:           -1,
 		DisableStandaloneSSE: true,
 	}, opts)
 	if err != nil {
-		return p.bare(ctx, spy, err)
+		return p.bare(ctx, recordingTransport, err)
 	}
-	spy.over()
+	recordingTransport.over()
 	a = agreementOf(session)
-	a.capabilities, a.versions = spy.result()
+	a.capabilities, a.versions = recordingTransport.result()
 	a.build(p)
 	return a, nil
 }
@@ -131,19 +131,19 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // bare decides what a failed handshake means: a target that is not there or
 // lets nobody in, one that takes calls all the same, or one that is no MCP
 // server.
-func (p *principal) bare(ctx context.Context, spy *spy, cause error) (*agreement, error) {
+func (p *principal) bare(ctx context.Context, recordingTransport *recordingTransport, cause error) (*agreement, error) {
 	e := p.endpoint
 	fail := func(sentinel error, hint string) error {
-		return fmt.Errorf("handshake with %s: %w: %s%s: %s", e.opts.URL, sentinel, errtext.Hide(line(cause.Error()), e.url), spy.quote(), hint)
+		return fmt.Errorf("handshake with %s: %w: %s%s: %s", e.opts.URL, sentinel, errtext.Hide(line(cause.Error()), e.url), recordingTransport.quote(), hint)
 	}
-	status, err := spy.last()
+	status, err := recordingTransport.last()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("handshake with %s: %s: %w: is the server up, and the URL right? (%w)", e.opts.URL, kind(err), ErrUnreachable, err)
-	case spy.tooLarge():
+	case recordingTransport.tooLarge():
 		return nil, fail(errOversizedHandshake, "is this the MCP endpoint?")
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return nil, fmt.Errorf("handshake with %s: http %d: %w%s: check the token", e.opts.URL, status, ErrAuth, spy.quote())
+		return nil, fmt.Errorf("handshake with %s: http %d: %w%s: check the token", e.opts.URL, status, ErrAuth, recordingTransport.quote())
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		return nil, fail(ErrThrottled, "try again later")
 	case e.opts.Era == Modern:
@@ -154,7 +154,7 @@ func (p *principal) bare(ctx context.Context, spy *spy, cause error) (*agreement
 	params := wire.BeginObject(nil)
 	body := wire.AppendRequest(nil, e.id(), methodList, params.End())
 	c := e.caller(eventmeter.NewClock(), nil)
-	c.transport = spy
+	c.transport = recordingTransport
 	ans := c.call(ctx, methodList, a.headers[methodList], body)
 	defer ans.release()
 	if ans.err != nil && (!ans.err.hasCode || ans.err.code == codeMethodNotFound) {

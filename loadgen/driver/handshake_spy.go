@@ -19,7 +19,7 @@ import (
 
 // spy is the transport of the handshake. It adds the run's headers, counts,
 // and keeps the answers to server/discover and initialize.
-type spy struct {
+type recordingTransport struct {
 	p     *principal
 	tried tried
 
@@ -54,7 +54,7 @@ var (
 	errOversizedHandshake = fmt.Errorf("%w: %w", ErrProtocol, errHandshake)
 )
 
-func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
+func (s *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	e := s.p.endpoint
 	method := req.Method
 	if req.GetBody != nil {
@@ -125,7 +125,7 @@ func (s *spy) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // until is when an answer that has not begun is given up.
-func (s *spy) until() context.Context {
+func (s *recordingTransport) until() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.during != nil {
@@ -135,7 +135,7 @@ func (s *spy) until() context.Context {
 }
 
 // over says that the handshake is.
-func (s *spy) over() {
+func (s *recordingTransport) over() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.during = nil
@@ -212,7 +212,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // quote is what the last answer of the handshake said, for the end of a phrase,
 // if that was an error.
-func (s *spy) quote() string {
+func (s *recordingTransport) quote() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.said == "" {
@@ -222,7 +222,7 @@ func (s *spy) quote() string {
 }
 
 // tooLarge tells whether an answer passed the bound.
-func (s *spy) tooLarge() bool {
+func (s *recordingTransport) tooLarge() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.seen {
@@ -237,7 +237,7 @@ func (s *spy) tooLarge() bool {
 }
 
 // last returns how the last request of the handshake ended.
-func (s *spy) last() (int, error) {
+func (s *recordingTransport) last() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status, s.err
@@ -245,7 +245,7 @@ func (s *spy) last() (int, error) {
 
 // result returns the capabilities and versions of the answer that counted:
 // initialize if there was one, since it is only sent when discovery failed.
-func (s *spy) result() (caps json.RawMessage, versions []errtext.Said) {
+func (s *recordingTransport) result() (caps json.RawMessage, versions []errtext.Said) {
 	s.mu.Lock()
 	c := s.seen[methodInitialize]
 	if c == nil {

@@ -51,7 +51,7 @@ func TestEverySystemIsObserved(t *testing.T) {
 			d, rec := lane(t, driver.EndpointOptions{URL: w.srv.URL(), Era: c.era, Tokens: []string{"a"}}, driver.Options{
 				System: c.system, Mode: c.mode, Subscriptions: subs, Webhook: driver.WebhookOptions{Authority: w.authority},
 				Arguments: func(int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
-				Poll:      driver.PollOptions{Floor: 10 * time.Millisecond},
+				Poll:      driver.PollOptions{MinInterval: 10 * time.Millisecond},
 			})
 			attach(t, d, subs)
 			for seq := range uint32(events) {

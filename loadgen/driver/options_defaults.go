@@ -13,7 +13,7 @@ func (o Options) WithDefaults() Options {
 	o.System = cmp.Or(o.System, "events")
 	o.HTTP = cmp.Or(o.HTTP, defaults.HTTP)
 	o.Timeout = cmp.Or(o.Timeout, defaults.Timeout)
-	o.Poll.Floor = cmp.Or(o.Poll.Floor, defaults.PollFloor)
+	o.Poll.MinInterval = cmp.Or(o.Poll.MinInterval, defaults.PollMinInterval)
 	o.Poll.BackoffMin = cmp.Or(o.Poll.BackoffMin, defaults.BackoffMin)
 	o.Poll.BackoffMax = cmp.Or(o.Poll.BackoffMax, defaults.BackoffMax)
 	o.Push.Heartbeat = cmp.Or(o.Push.Heartbeat, defaults.Heartbeat)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/internal/tail"
+	"github.com/eventmeter/eventmeter/internal/stderrtail"
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
@@ -58,7 +58,7 @@ type pipe struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	out   *os.File
-	log   tail.Writer
+	log   stderrtail.Writer
 	queue chan []byte
 	up    atomic.Int64
 	pid   atomic.Int64 // 0 = not started

@@ -72,8 +72,8 @@ func (d *events) polling(r *run, at eventmeter.Instant, long bool) {
 	p := &r.poller
 	if p.at != 0 {
 		d.tally.took("pollInterval", at.Sub(p.at))
-		paced := "pollsPacedByFloor"
-		if p.next > 0 && p.next >= d.opts.Poll.Floor {
+		paced := "pollsPacedByMinInterval"
+		if p.next > 0 && p.next >= d.opts.Poll.MinInterval {
 			paced = "pollsPacedByServer"
 		}
 		d.tally.count(paced, 1)
@@ -121,9 +121,9 @@ func (d *events) attachPoll(ctx context.Context, r *run) error {
 		return err
 	}
 	loop := &sinks.PollLoop{
-		Floor: max(d.opts.Poll.Floor, 0),
-		Rand:  r.rand,
-		Stuck: func(reason string) { d.notice(r, eventmeter.Malformed, d.clock.Now(), reason) },
+		MinInterval: max(d.opts.Poll.MinInterval, 0),
+		Rand:        r.rand,
+		Stuck:       func(reason string) { d.notice(r, eventmeter.Malformed, d.clock.Now(), reason) },
 	}
 	loop.Backoff = backoff
 	loop.Backoff.Reset()

@@ -163,7 +163,7 @@ func (s *stream) report(e *callError) {
 
 // confirmed notes the first message of a connection: the subscription stands.
 // That should be "active"; a server that forgot it and sends events is taken
-// at its deeds.
+// at its appliedFaults.
 func (s *stream) confirmed(size int) {
 	if s.heard {
 		return

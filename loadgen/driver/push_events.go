@@ -105,7 +105,7 @@ const withoutID = "an event without an eventId"
 // refuse, as the official SDKs do.
 const withoutVersion = "a message without jsonrpc 2.0"
 
-// unsaid takes a server at its deeds that has not said active.
+// unsaid takes a server at its appliedFaults that has not said active.
 func (s *stream) unsaid() {
 	if !s.heard {
 		s.confirmed(0)

@@ -63,11 +63,11 @@ type laneFile struct {
 	Detach    bool // after everything else
 	Fails     bool // attach has to fail
 
-	MaxAge, LongPoll, TTL     string
-	MaxEvents, RotateEvery    int
-	NoExpiry                  bool
-	RefreshAt, Refuse         float64
-	Heartbeat, Floor, Backoff string
+	MaxAge, LongPoll, TTL           string
+	MaxEvents, RotateEvery          int
+	NoExpiry                        bool
+	RefreshAt, Refuse               float64
+	Heartbeat, MinInterval, Backoff string
 }
 
 type step struct {
@@ -236,7 +236,7 @@ func (p *play) options() driver.Options {
 		System: c.System, Smithery: c.Smithery, Events: c.Events, SEP1803: c.SEP1803, SEP975: c.SEP975, SEP2549: c.SEP2549,
 		Mode: c.Mode, Event: "ticket.moved", MaxAge: dur(c.MaxAge),
 		Arguments: func(int) json.RawMessage { return c.Arguments },
-		Poll:      driver.PollOptions{Floor: dur(c.Floor), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
+		Poll:      driver.PollOptions{MinInterval: dur(c.MinInterval), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
 		Push:      driver.PushOptions{Heartbeat: dur(c.Heartbeat), BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
 		Webhook:   driver.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Refuse: c.Refuse, Secrets: c.Secrets, Verify: c.Verify},
 	}

@@ -59,14 +59,14 @@ func (w *world) shoot(t *testing.T, clock *eventmeter.Clock, ledger *sinks.Ledge
 	t.Helper()
 	stamp := eventmeter.Stamp{Run: 1, Seq: seq}
 	now := clock.Now()
-	ledger.Fired(eventmeter.Emission{Stamp: stamp, Shot: uint64(seq), Intended: now, Fired: now, Measured: true})
+	ledger.Fired(eventmeter.Emission{Stamp: stamp, Number: uint64(seq), Intended: now, Fired: now, Measured: true})
 	w.fire(t, channel, 0, seq)
 	ledger.Resolved(stamp, eventmeter.Accepted, clock.Now())
 }
 
 // TestResourcesCutStreams cuts the streams of a lane while events happen. With
 // redelivery every one of them comes, once; without it, those of the time
-// without a stream are lost in silence, and the sums hold.
+// without a stream are silent loss, and the sums hold.
 func TestResourcesCutStreams(t *testing.T) {
 	for _, forget := range []bool{false, true} {
 		t.Run(fmt.Sprintf("forget=%t", forget), func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestListNotification(t *testing.T) {
 	f := bubble(t, 1, SEP2549Options{Use: 1, Notifications: true}, s, func(_ *listLane, change func()) {
 		time.Sleep(5 * time.Second)
 		change()
-		time.Sleep(20 * time.Millisecond) // the target's own delay
+		time.Sleep(20 * time.Millisecond) // the target's read delay
 		s.tell <- "notifications/tools/list_changed"
 		change()
 		s.tell <- "notifications/prompts/list_changed"

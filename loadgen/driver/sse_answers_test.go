@@ -41,9 +41,9 @@ func TestSSEAnswersKeepConnections(t *testing.T) {
 		method string
 		most   int64 // connections
 	}{
-		"poll":      {o: driver.Options{Mode: eventmeter.Poll, Poll: driver.PollOptions{Floor: -1}}, method: "events/poll", most: 1},
-		"poll, tls": {o: driver.Options{Mode: eventmeter.Poll, Poll: driver.PollOptions{Floor: -1}}, tls: true, method: "events/poll", most: 1},
-		"poll, h2c": {o: driver.Options{Mode: eventmeter.Poll, HTTP: "h2c", Poll: driver.PollOptions{Floor: -1}}, method: "events/poll", most: 1},
+		"poll":      {o: driver.Options{Mode: eventmeter.Poll, Poll: driver.PollOptions{MinInterval: -1}}, method: "events/poll", most: 1},
+		"poll, tls": {o: driver.Options{Mode: eventmeter.Poll, Poll: driver.PollOptions{MinInterval: -1}}, tls: true, method: "events/poll", most: 1},
+		"poll, h2c": {o: driver.Options{Mode: eventmeter.Poll, HTTP: "h2c", Poll: driver.PollOptions{MinInterval: -1}}, method: "events/poll", most: 1},
 		"webhook": {
 			o:      driver.Options{Mode: eventmeter.Webhook, Webhook: driver.WebhookOptions{Authority: w.authority, TTL: 2 * time.Second, RefreshAt: 0.1}},
 			method: "events/subscribe", most: 1,
@@ -179,7 +179,7 @@ func TestForeignSSEAnswers(t *testing.T) {
 		t.Run("poll, ends "+c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSSEServer(t, c.end)
-			d, rec := lane(t, driver.EndpointOptions{URL: s.URL}, driver.Options{Mode: eventmeter.Poll, Poll: driver.PollOptions{Floor: -1}})
+			d, rec := lane(t, driver.EndpointOptions{URL: s.URL}, driver.Options{Mode: eventmeter.Poll, Poll: driver.PollOptions{MinInterval: -1}})
 			attach(t, d, 1)
 			rec.wait(t, "polls", func(m *memory) bool { return len(m.calls) >= 20 })
 			s.check(t, c.most)

@@ -149,7 +149,7 @@ func everyMode(t *testing.T, w *world, mode eventmeter.Mode, proto string, era d
 	d, rec := lane(t, e, driver.Options{
 		Mode: mode, HTTP: proto, Subscriptions: subs,
 		Arguments: func(i int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
-		Poll:      driver.PollOptions{Floor: 10 * time.Millisecond, Timeout: 200 * time.Millisecond},
+		Poll:      driver.PollOptions{MinInterval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond},
 		Webhook:   driver.WebhookOptions{Authority: w.authority},
 	})
 	attach(t, d, subs)

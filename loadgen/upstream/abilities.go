@@ -9,7 +9,7 @@ import (
 )
 
 // Preparer is the ability of an Upstream that has something to settle with the
-// target before the first shot.
+// target before the first emission.
 type Preparer interface {
 	// Prepare is called once, before any Fire. Its error says that firing would
 	// be in vain, and how to mend it.
@@ -22,18 +22,18 @@ type Figurer interface {
 	Figures() Figures
 }
 
-// Recorded is the ability of an Upstream to say what a shot carries, for a
-// trace. It must give the same answer as the shot had, apart from times.
+// Recorded is the ability of an Upstream to say what an emission carries, for a
+// trace. It must give the same answer as the emission had, apart from times.
 type Recorded interface {
-	// Content returns the name of the event that the shot stands for, which may
+	// Content returns the name of the event that the emission stands for, which may
 	// be empty, and its payload, a JSON object that the caller owns.
-	Content(shot Shot) (event string, payload []byte)
+	Content(emission Emission) (event string, payload []byte)
 }
 
-// Sourcer is the ability of an Upstream to say which source each shot belongs
+// Sourcer is the ability of an Upstream to say which source each emission belongs
 // to, where that is not round the sources in turn.
 type Sourcer interface {
-	// Source is the source of shot n; Sources is how many there must be.
+	// Source is the source of emission n; Sources is how many there must be.
 	Source(n uint64) uint16
 	Sources() int
 }
@@ -81,9 +81,9 @@ func (t *Timing) copy() Timing {
 	return c
 }
 
-// Explainer is the ability of an Upstream to say why shots were not accepted.
+// Explainer is the ability of an Upstream to say why emissions were not accepted.
 type Explainer interface {
-	// Failures returns the reasons of the first and of the latest shot that was
+	// Failures returns the reasons of the first and of the latest emission that was
 	// not accepted, each one line, "" if there was none: what was sent where,
 	// and what came back. They hold no user, password or query value of a URL.
 	// It may be called at any time.
@@ -96,7 +96,7 @@ type failures struct {
 	first, latest string // guarded by mu
 }
 
-// failed notes why a shot was not accepted.
+// failed notes why an emission was not accepted.
 func (f *failures) failed(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	f.mu.Lock()

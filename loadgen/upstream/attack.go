@@ -11,7 +11,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// Attack implements [Attacker] with vegeta's attacker. The pacer admits a shot
+// Attack implements [Attacker] with vegeta's attacker. The pacer admits an emission
 // when a worker is free, and drops it otherwise; the worker asks f for its stamp
 // at the moment of sending. The caller's goroutine reads vegeta's results until
 // there are no more, which is when all of its goroutines are done.
@@ -32,7 +32,7 @@ func (h *HTTP) Attack(ctx context.Context, f Firing, workers int) error {
 		attacker.Stop()
 	})()
 	for range attacker.Attack(blank, p, 0, "") {
-		// What became of a shot was told to f.
+		// What became of an emission was told to f.
 	}
 	return nil
 }
@@ -50,14 +50,14 @@ type pace struct {
 	ctx    context.Context
 	firing Firing
 	next   uint64 // used by the pacing goroutine only
-	// busy has a token for each shot that was admitted and is not done.
+	// busy has a token for each emission that was admitted and is not done.
 	// admitted has the numbers of those that no worker has taken yet. It is as
 	// long as busy, so sending to it never blocks.
 	busy     chan struct{}
 	admitted chan uint64
 }
 
-// Pace waits for the next shot that is to be sent. Vegeta's own count of hits
+// Pace waits for the next emission that is to be sent. Vegeta's own count of hits
 // is of no use: it leaves out the dropped ones.
 func (p *pace) Pace(time.Duration, uint64) (time.Duration, bool) {
 	for p.firing.Wait(p.ctx, p.next) {
@@ -75,14 +75,14 @@ func (p *pace) Pace(time.Duration, uint64) (time.Duration, bool) {
 func (p *pace) Rate(time.Duration) float64 { return 0 }
 
 // shooter is the transport of vegeta's client: each request that vegeta makes
-// is the turn of the next shot. The request that leaves is another one, so it
+// is the turn of the next emission. The request that leaves is another one, so it
 // carries none of vegeta's headers.
 type shooter struct {
 	http *HTTP
 	pace *pace
 }
 
-var errNotFired = errors.New("shot not fired")
+var errNotFired = errors.New("event not published")
 
 func (s *shooter) RoundTrip(req *http.Request) (*http.Response, error) {
 	n := <-s.pace.admitted // vegeta paces before it hits
@@ -91,13 +91,13 @@ func (s *shooter) RoundTrip(req *http.Request) (*http.Response, error) {
 	if ctx.Err() != nil {
 		return nil, errNotFired
 	}
-	shot, ok := firing.Take(n)
+	emission, ok := firing.Take(n)
 	if !ok {
 		return nil, errNotFired
 	}
 	// What has left gets its answer even when the attack is broken off.
-	outcome, status := s.http.send(context.WithoutCancel(ctx), shot)
-	firing.Resolve(shot, outcome)
+	outcome, status := s.http.send(context.WithoutCancel(ctx), emission)
+	firing.Resolve(emission, outcome)
 	if status == 0 {
 		return nil, errNoAnswer
 	}

@@ -54,10 +54,10 @@ func (r *notes) Resolved(s eventmeter.Stamp, o eventmeter.Outcome, _ eventmeter.
 func (r *notes) Dropped(d eventmeter.Drop) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.dropped[d.Shot] {
+	if r.dropped[d.Emission] {
 		r.bad++
 	}
-	r.dropped[d.Shot] = true
+	r.dropped[d.Emission] = true
 }
 
 func newFiring(t *testing.T, r eventmeter.Recorder, o loadgen.FiringOptions) *loadgen.Firing {
@@ -108,12 +108,12 @@ func TestAttack(t *testing.T) {
 	}
 	_ = u.Close()
 	stats := f.Stats()
-	if want := (loadgen.Stats{Shots: 90, Fired: 90, Accepted: 30, Uncertain: 30, Refused: 30}); stats.Shots != want.Shots || stats.Fired != want.Fired ||
+	if want := (loadgen.Stats{Scheduled: 90, Fired: 90, Accepted: 30, Uncertain: 30, Refused: 30}); stats.Scheduled != want.Scheduled || stats.Fired != want.Fired ||
 		stats.Accepted != want.Accepted || stats.Uncertain != want.Uncertain || stats.Refused != want.Refused || stats.Dropped != 0 {
 		t.Errorf("%+v", stats)
 	}
 	if len(r.fired) != 90 || len(r.outcomes) != 90 || r.bad != 0 || len(seen) != 90 {
-		t.Errorf("%d fired, %d resolved, %d wrong, %d seen", len(r.fired), len(r.outcomes), r.bad, len(seen))
+		t.Errorf("%d published, %d resolved, %d wrong, %d seen", len(r.fired), len(r.outcomes), r.bad, len(seen))
 	}
 	measured := 0
 	for _, e := range r.fired {
@@ -129,7 +129,7 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// The server holds the first shot until every other one was due and past its
+// The server holds the first emission until every other one was due and past its
 // tolerance: with one worker, all of them are dropped and none is sent.
 func TestAttackDrops(t *testing.T) {
 	const duration, tolerance = 20 * time.Millisecond, time.Second
@@ -163,7 +163,7 @@ func TestAttackDrops(t *testing.T) {
 	}
 }
 
-// An attack that is broken off ends soon although the next shot is an hour
+// An attack that is broken off ends soon although the next emission is an hour
 // away, and waits for what is under way.
 func TestAttackCancelled(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -202,7 +202,7 @@ func TestAttackCancelled(t *testing.T) {
 	}
 }
 
-// heldBurst releases its server when all shots of a burst are under way at
+// heldBurst releases its server when all emissions of a burst are under way at
 // once, or when one was dropped and they never will be.
 type heldBurst struct {
 	*notes
@@ -214,7 +214,7 @@ func (h heldBurst) Dropped(d eventmeter.Drop) {
 	h.release()
 }
 
-// With a worker for each shot of a burst, every shot finds a free worker, and
+// With a worker for each emission of a burst, every emission finds a free worker, and
 // none is dropped, however long the machine takes to send them all.
 func TestAttackBurst(t *testing.T) {
 	const size = 500

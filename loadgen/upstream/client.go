@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds one shot, connecting included.
+	// DefaultTimeout bounds one emission, connecting included.
 	DefaultTimeout = 5 * time.Second
 	// DefaultConnections is how many idle connections are kept.
 	DefaultConnections = 64

@@ -78,7 +78,7 @@ func ExampleReplay() {
 		return
 	}
 	defer replay.Close()
-	fmt.Println(replay.Fire(context.Background(), upstream.Shot{Stamp: eventmeter.Stamp{Run: 1, Seq: 1}}))
+	fmt.Println(replay.Fire(context.Background(), upstream.Emission{Stamp: eventmeter.Stamp{Run: 1, Seq: 1}}))
 	// Output:
 	// 250ms true
 	// {"text":"hello evtm-00000001-0000-00000001-26"}

@@ -16,33 +16,33 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/errtext"
-	"github.com/eventmeter/eventmeter/internal/tail"
+	"github.com/eventmeter/eventmeter/internal/stderrtail"
 )
 
 // ExecOptions describe an [Exec].
 type ExecOptions struct {
 	// Command is the program and its arguments; no shell is asked. Required.
 	Command []string
-	// Line appends one shot's line, JSON without line breaks, to dst and
+	// Line appends one emission's line, JSON without line breaks, to dst and
 	// returns it; the line break is added. It is called by many goroutines at
 	// once. Required.
 	Line func(dst []byte, source int, seq uint32, probe string) []byte
 	// Ack waits until the program has written a line on its standard output
-	// that holds the shot's probe. A JSON object with "ok": false, or with an
-	// "error", says no. Without Ack, a shot is Accepted when its line was
+	// that holds the emission's probe. A JSON object with "ok": false, or with an
+	// "error", says no. Without Ack, an emission is Accepted when its line was
 	// written, and the output is thrown away.
 	Ack bool
 	// Env are variables (NAME=value) that the program gets besides this
 	// process's own.
 	Env []string
-	// Timeout of one shot; 0 means [DefaultTimeout].
+	// Timeout of one emission; 0 means [DefaultTimeout].
 	Timeout time.Duration
 }
 
 // Exec fires by writing a line of JSON to a program of the user's own, which
 // does the rest.
 //
-// A line that was not begun is Refused, and so is every shot once the program
+// A line that was not begun is Refused, and so is every emission once the program
 // has ended. A line that was written, or half written, and is not acknowledged
 // in time or before the program ends, is Uncertain.
 type Exec struct {
@@ -50,7 +50,7 @@ type Exec struct {
 	o     ExecOptions
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	log   tail.Writer
+	log   stderrtail.Writer
 	jobs  chan *execJob
 	quit  chan struct{} // closed by Close
 	ended chan struct{} // closed when the program is over and its output read
@@ -61,7 +61,7 @@ type Exec struct {
 	acks map[eventmeter.Stamp]chan acknowledged
 }
 
-// acknowledged is what a program said about a shot.
+// acknowledged is what a program said about an emission.
 type acknowledged struct {
 	outcome eventmeter.Outcome
 	line    string // the first line of it, where it said no
@@ -185,29 +185,29 @@ func readAck(line []byte) acknowledged {
 }
 
 // Fire implements [Upstream].
-func (e *Exec) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
+func (e *Exec) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
 	if e.cmd == nil {
 		return eventmeter.Refused
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.o.Timeout)
 	defer cancel()
-	outcome, why := e.fire(ctx, shot)
+	outcome, why := e.fire(ctx, emission)
 	if why != "" {
 		e.failed("%s", why)
 	}
 	return outcome
 }
 
-// fire also says why a shot was not accepted.
-func (e *Exec) fire(ctx context.Context, shot Shot) (outcome eventmeter.Outcome, why string) {
+// fire also says why an emission was not accepted.
+func (e *Exec) fire(ctx context.Context, emission Emission) (outcome eventmeter.Outcome, why string) {
 	name := e.o.Command[0]
-	line := e.o.Line(make([]byte, 0, 256), int(shot.Source), shot.Seq, shot.Stamp.String())
+	line := e.o.Line(make([]byte, 0, 256), int(emission.Source), emission.Seq, emission.Stamp.String())
 	job := &execJob{line: append(line, '\n'), wrote: make(chan wrote, 1)}
 	var ack chan acknowledged
 	if e.o.Ack {
 		ack = make(chan acknowledged, 1)
-		e.expect(shot.Stamp, ack)
-		defer e.expect(shot.Stamp, nil)
+		e.expect(emission.Stamp, ack)
+		defer e.expect(emission.Stamp, nil)
 	}
 	select {
 	case e.jobs <- job:
@@ -248,7 +248,7 @@ func (e *Exec) fire(ctx context.Context, shot Shot) (outcome eventmeter.Outcome,
 	}
 }
 
-// expect keeps or forgets where the acknowledgement of a shot goes.
+// expect keeps or forgets where the acknowledgement of an emission goes.
 func (e *Exec) expect(stamp eventmeter.Stamp, ack chan acknowledged) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -260,8 +260,8 @@ func (e *Exec) expect(stamp eventmeter.Stamp, ack chan acknowledged) {
 }
 
 // Content implements [Recorded].
-func (e *Exec) Content(shot Shot) (string, []byte) {
-	return "", e.o.Line(nil, int(shot.Source), shot.Seq, shot.Stamp.String())
+func (e *Exec) Content(emission Emission) (string, []byte) {
+	return "", e.o.Line(nil, int(emission.Source), emission.Seq, emission.Stamp.String())
 }
 
 // Ended implements [Ender].

@@ -100,8 +100,8 @@ func TestExecWritesLines(t *testing.T) {
 	var wg sync.WaitGroup
 	for seq := range uint32(20) {
 		wg.Go(func() {
-			if got := e.Fire(context.Background(), emission(seq+1, true)); got != eventmeter.Accepted {
-				t.Errorf("shot %d: %v", seq+1, got)
+			if got := e.Fire(context.Background(), emissionOf(seq+1, true)); got != eventmeter.Accepted {
+				t.Errorf("event %d: %v", seq+1, got)
 			}
 		})
 	}
@@ -134,8 +134,8 @@ func TestExecAcknowledged(t *testing.T) {
 	e := newExec(t, "ack", upstream.ExecOptions{Ack: true, Timeout: time.Minute})
 	want := []eventmeter.Outcome{eventmeter.Accepted, eventmeter.Refused, eventmeter.Accepted}
 	for i := range 9 {
-		if got := e.Fire(context.Background(), emission(uint32(i+1), true)); got != want[i%3] {
-			t.Errorf("shot %d: %v, want %v", i+1, got, want[i%3])
+		if got := e.Fire(context.Background(), emissionOf(uint32(i+1), true)); got != want[i%3] {
+			t.Errorf("event %d: %v, want %v", i+1, got, want[i%3])
 		}
 	}
 	if err := e.Close(); err != nil {
@@ -145,7 +145,7 @@ func TestExecAcknowledged(t *testing.T) {
 
 func TestExecWithoutAnswer(t *testing.T) {
 	e := newExec(t, "silent", upstream.ExecOptions{Ack: true, Timeout: 50 * time.Millisecond})
-	if got := e.Fire(context.Background(), emission(1, true)); got != eventmeter.Uncertain {
+	if got := e.Fire(context.Background(), emissionOf(1, true)); got != eventmeter.Uncertain {
 		t.Errorf("no acknowledgement: %v", got)
 	}
 	_ = e.Close()
@@ -153,10 +153,10 @@ func TestExecWithoutAnswer(t *testing.T) {
 
 func TestExecThatEnds(t *testing.T) {
 	e := newExec(t, "die", upstream.ExecOptions{Ack: true, Timeout: time.Minute})
-	if got := e.Fire(context.Background(), emission(1, true)); got != eventmeter.Uncertain {
-		t.Errorf("the shot at which it ended: %v", got)
+	if got := e.Fire(context.Background(), emissionOf(1, true)); got != eventmeter.Uncertain {
+		t.Errorf("the event at which it ended: %v", got)
 	}
-	if got := e.Fire(context.Background(), emission(2, true)); got != eventmeter.Refused {
+	if got := e.Fire(context.Background(), emissionOf(2, true)); got != eventmeter.Refused {
 		t.Errorf("after its end: %v", got)
 	}
 	if err := e.Ended(); err == nil || !strings.Contains(err.Error(), "exit status 3: something came up") {
@@ -165,7 +165,7 @@ func TestExecThatEnds(t *testing.T) {
 	_ = e.Close()
 
 	e = newExec(t, "last words", upstream.ExecOptions{Ack: true, Timeout: time.Minute})
-	if got := e.Fire(context.Background(), emission(1, true)); got != eventmeter.Accepted {
+	if got := e.Fire(context.Background(), emissionOf(1, true)); got != eventmeter.Accepted {
 		t.Errorf("acknowledged with its last words: %v", got)
 	}
 	_ = e.Close()
@@ -179,7 +179,7 @@ func TestExecThatCannotStart(t *testing.T) {
 	if err := e.Prepare(context.Background()); err == nil || !strings.Contains(err.Error(), "is upstream.exec.command right?") {
 		t.Error(err)
 	}
-	if got := e.Fire(context.Background(), shot); got != eventmeter.Refused {
+	if got := e.Fire(context.Background(), emission); got != eventmeter.Refused {
 		t.Errorf("%v", got)
 	}
 	if err := e.Close(); err != nil {

@@ -20,7 +20,7 @@ func explains(t *testing.T, u upstream.Upstream, want string) {
 	t.Helper()
 	e, ok := u.(upstream.Explainer)
 	if !ok {
-		t.Errorf("%T does not say why shots failed", u)
+		t.Errorf("%T does not say why events failed", u)
 		return
 	}
 	if first, latest := e.Failures(); first != want || latest != want {
@@ -64,7 +64,7 @@ func TestFailuresOfRequests(t *testing.T) {
 		{made(upstream.NewSlack(upstream.SlackOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…", "…")},
 		{made(upstream.NewStripe(upstream.StripeOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…", "…")},
 	} {
-		if got := c.u.Fire(context.Background(), shot); got != eventmeter.Refused {
+		if got := c.u.Fire(context.Background(), emission); got != eventmeter.Refused {
 			t.Errorf("%T: %v", c.u, got)
 		}
 		explains(t, c.u, c.want)
@@ -103,7 +103,7 @@ func TestFailuresOfAnswers(t *testing.T) {
 			server := httptest.NewServer(c.handler)
 			defer server.Close()
 			u := newInject(t, server.URL)
-			u.Fire(context.Background(), shot)
+			u.Fire(context.Background(), emission)
 			want := c.want
 			if want != "" {
 				want = "POST " + server.URL + "/inject: " + want
@@ -112,10 +112,10 @@ func TestFailuresOfAnswers(t *testing.T) {
 		})
 	}
 	u := newInject(t, "http://127.0.0.1:1")
-	u.Fire(context.Background(), shot)
+	u.Fire(context.Background(), emission)
 	explains(t, u, "POST http://127.0.0.1:1/inject: dial tcp 127.0.0.1:1: connect: connection refused")
 	u2 := newHTTP(t, "ftp://me:hunter22@127.0.0.1", "")
-	u2.Fire(context.Background(), shot)
+	u2.Fire(context.Background(), emission)
 	explains(t, u2, `POST: "ftp://127.0.0.1/hooks/9?id=…" is not an http or https URL`)
 }
 
@@ -126,7 +126,7 @@ func TestFailuresFirstAndLatest(t *testing.T) {
 	defer server.Close()
 	u := newInject(t, server.URL)
 	for _, status = range []int{404, 200, 409, 410, 200} {
-		u.Fire(context.Background(), shot)
+		u.Fire(context.Background(), emission)
 	}
 	if first, latest := u.Failures(); !strings.HasSuffix(first, ": 404 Not Found") || !strings.HasSuffix(latest, ": 410 Gone") {
 		t.Errorf("first %q, latest %q", first, latest)
@@ -140,7 +140,7 @@ func TestFailuresOfTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.Fire(context.Background(), shot)
+	u.Fire(context.Background(), emission)
 	explains(t, u, "tool emit at http://127.0.0.1/mcp: tools/call: rpc -32602: no such tool")
 }
 
@@ -155,18 +155,18 @@ func thisProgram(t *testing.T) string {
 
 func TestFailuresOfPrograms(t *testing.T) {
 	for _, c := range []struct {
-		how     string
-		timeout time.Duration
-		shots   uint32
-		want    string
+		how       string
+		timeout   time.Duration
+		emissions uint32
+		want      string
 	}{
-		{"ack", time.Minute, 2, fmt.Sprintf(`PROGRAM said {"probe":"%s","ok":false}`, emission(2, true).Stamp)},
+		{"ack", time.Minute, 2, fmt.Sprintf(`PROGRAM said {"probe":"%s","ok":false}`, emissionOf(2, true).Stamp)},
 		{"silent", 50 * time.Millisecond, 1, "PROGRAM did not acknowledge its line within 50ms"},
 		{"die", time.Minute, 1, "PROGRAM ended: exit status 3: something came up"},
 	} {
 		e := newExec(t, c.how, upstream.ExecOptions{Ack: true, Timeout: c.timeout})
-		for seq := range c.shots {
-			e.Fire(context.Background(), emission(seq+1, true))
+		for seq := range c.emissions {
+			e.Fire(context.Background(), emissionOf(seq+1, true))
 		}
 		explains(t, e, strings.Replace(c.want, "PROGRAM", thisProgram(t), 1))
 		_ = e.Close()

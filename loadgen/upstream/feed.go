@@ -44,7 +44,7 @@ type FeedOptions struct {
 // longer kept, or of another feed, is answered 410 with the oldest cursor there
 // is. Every answer has an ETag, and If-None-Match is answered 304.
 //
-// To fire is to make a change available, so every shot is Accepted at once. How
+// To fire is to make a change available, so every emission is Accepted at once. How
 // long it then takes until the target fetches it is the timing feedLag.
 type Feed struct {
 	o      FeedOptions
@@ -114,10 +114,10 @@ func NewFeed(o FeedOptions) (*Feed, error) {
 func (f *Feed) URL() string { return f.url }
 
 // Fire implements [Upstream].
-func (f *Feed) Fire(_ context.Context, shot Shot) eventmeter.Outcome {
+func (f *Feed) Fire(_ context.Context, emission Emission) eventmeter.Outcome {
 	text := make([]byte, 0, 256)
 	text = append(text, `{"id":"`...)
-	text = append(text, guid(shot.Stamp.String())...)
+	text = append(text, guid(emission.Stamp.String())...)
 	if f.o.Event != "" {
 		name, _ := json.Marshal(f.o.Event) // a string always encodes
 		text = append(append(text, `","event":`...), name...)
@@ -128,7 +128,7 @@ func (f *Feed) Fire(_ context.Context, shot Shot) eventmeter.Outcome {
 	text = append(text, `,"time":"`...)
 	text = now.UTC().AppendFormat(text, "2006-01-02T15:04:05.000Z")
 	text = append(text, `","data":`...)
-	text = f.o.Payload(text, int(shot.Source), shot.Seq, shot.Stamp.String())
+	text = f.o.Payload(text, int(emission.Source), emission.Seq, emission.Stamp.String())
 	text = append(text, '}')
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,16 +137,16 @@ func (f *Feed) Fire(_ context.Context, shot Shot) eventmeter.Outcome {
 		f.changes = append(make([]change, 0, 2*f.o.Keep), f.changes[drop:]...)
 		f.first += uint64(drop)
 	}
-	f.changes = append(f.changes, change{text: text, at: time.Now(), measured: shot.Measured})
-	if shot.Measured {
+	f.changes = append(f.changes, change{text: text, at: time.Now(), measured: emission.Measured})
+	if emission.Measured {
 		f.counts.measured++
 	}
 	return eventmeter.Accepted
 }
 
 // Content implements [Recorded].
-func (f *Feed) Content(shot Shot) (string, []byte) {
-	return f.o.Event, f.o.Payload(nil, int(shot.Source), shot.Seq, shot.Stamp.String())
+func (f *Feed) Content(emission Emission) (string, []byte) {
+	return f.o.Event, f.o.Payload(nil, int(emission.Source), emission.Seq, emission.Stamp.String())
 }
 
 // oldest is the number of the oldest change that may still be asked for.

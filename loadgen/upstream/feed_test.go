@@ -64,8 +64,8 @@ func ask(t *testing.T, url, tag string) (status int, etag string, p page) {
 	return resp.StatusCode, resp.Header.Get("ETag"), p
 }
 
-func emission(seq uint32, measured bool) upstream.Shot {
-	return upstream.Shot{Stamp: eventmeter.Stamp{Run: 1, Seq: seq}, Measured: measured}
+func emissionOf(seq uint32, measured bool) upstream.Emission {
+	return upstream.Emission{Stamp: eventmeter.Stamp{Run: 1, Seq: seq}, Measured: measured}
 }
 
 func TestFeed(t *testing.T) {
@@ -78,7 +78,7 @@ func TestFeed(t *testing.T) {
 		t.Errorf("%d, %s", status, again)
 	}
 	for seq := range uint32(5) {
-		if f.Fire(context.Background(), emission(seq+1, seq > 0)) != eventmeter.Accepted {
+		if f.Fire(context.Background(), emissionOf(seq+1, seq > 0)) != eventmeter.Accepted {
 			t.Error("not accepted")
 		}
 	}
@@ -87,12 +87,12 @@ func TestFeed(t *testing.T) {
 		t.Fatalf("%d, %+v", status, p)
 	}
 	for i, c := range p.Changes {
-		if want := emission(uint32(i+1), false).Stamp.String(); c.Event != "chat.message" || c.Data.Text != want || c.ID == "" || !strings.HasSuffix(c.Time, "Z") {
+		if want := emissionOf(uint32(i+1), false).Stamp.String(); c.Event != "chat.message" || c.Data.Text != want || c.ID == "" || !strings.HasSuffix(c.Time, "Z") {
 			t.Errorf("change %d: %+v, want %s", i, c, want)
 		}
 	}
 	_, tag, p = ask(t, f.URL()+"?since="+p.Cursor+"&limit=10", "")
-	if len(p.Changes) != 2 || p.HasMore || p.Changes[0].Data.Text != emission(4, false).Stamp.String() {
+	if len(p.Changes) != 2 || p.HasMore || p.Changes[0].Data.Text != emissionOf(4, false).Stamp.String() {
 		t.Errorf("%+v", p)
 	}
 	end := p.Cursor
@@ -138,7 +138,7 @@ func TestFeedForgets(t *testing.T) {
 	f := newFeed(t, upstream.FeedOptions{Keep: 4, Limit: 100})
 	_, _, first := ask(t, f.URL(), "")
 	for seq := range uint32(21) {
-		f.Fire(context.Background(), emission(seq+1, true))
+		f.Fire(context.Background(), emissionOf(seq+1, true))
 	}
 	status, _, p := ask(t, f.URL()+"?since="+first.Cursor, "")
 	if status != http.StatusGone || p.Cursor == "" {
@@ -153,7 +153,7 @@ func TestFeedForgets(t *testing.T) {
 		}
 		var want []string
 		for seq := uint32(18); seq <= 21; seq++ {
-			want = append(want, emission(seq, true).Stamp.String())
+			want = append(want, emissionOf(seq, true).Stamp.String())
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v, want %v", got, want)
@@ -173,7 +173,7 @@ func TestFeedOptions(t *testing.T) {
 		t.Error(err)
 	}
 	f := newFeed(t, upstream.FeedOptions{Event: "e"})
-	if event, text := f.Content(shot); event != "e" || !strings.Contains(string(text), shot.Stamp.String()) {
+	if event, text := f.Content(emission); event != "e" || !strings.Contains(string(text), emission.Stamp.String()) {
 		t.Errorf("%s %s", event, text)
 	}
 }

@@ -61,23 +61,23 @@ func NewGitHub(o GitHubOptions) (*GitHub, error) {
 }
 
 // Fire implements [Upstream].
-func (g *GitHub) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
-	body := g.body(shot)
-	return g.post(ctx, g.header(shot, body), body)
+func (g *GitHub) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
+	body := g.body(emission)
+	return g.post(ctx, g.header(emission, body), body)
 }
 
 // Content implements [Recorded].
-func (g *GitHub) Content(shot Shot) (string, []byte) { return g.event, g.body(shot) }
+func (g *GitHub) Content(emission Emission) (string, []byte) { return g.event, g.body(emission) }
 
-func (g *GitHub) header(shot Shot, body []byte) http.Header {
+func (g *GitHub) header(emission Emission, body []byte) http.Header {
 	h := http.Header{
 		"Accept":                                 {"*/*"},
 		"Content-Type":                           {"application/json"},
 		"User-Agent":                             {"GitHub-Hookshot/eventmeter"},
 		"X-Github-Event":                         {g.event},
-		"X-Github-Delivery":                      {guid(shot.Stamp.String())},
+		"X-Github-Delivery":                      {guid(emission.Stamp.String())},
 		"X-Github-Hook-Id":                       {"480112358"},
-		"X-Github-Hook-Installation-Target-Id":   {fmt.Sprint(repositoryID(int(shot.Source)))},
+		"X-Github-Hook-Installation-Target-Id":   {fmt.Sprint(repositoryID(int(emission.Source)))},
 		"X-Github-Hook-Installation-Target-Type": {"repository"},
 	}
 	if len(g.secret) > 0 {
@@ -170,8 +170,8 @@ type (
 
 func repositoryID(source int) int { return 700_000_000 + source }
 
-func (g *GitHub) body(shot Shot) []byte {
-	source, seq, probe := int(shot.Source), shot.Seq, shot.Stamp.String()
+func (g *GitHub) body(emission Emission) []byte {
+	source, seq, probe := int(emission.Source), emission.Seq, emission.Stamp.String()
 	full := g.repository(source)
 	owner, name, _ := strings.Cut(full, "/")
 	web, api := "https://github.com/"+full, "https://api.github.com/repos/"+full
@@ -192,7 +192,7 @@ func (g *GitHub) body(shot Shot) []byte {
 			CreatedAt: now, UpdatedAt: now, Association: "CONTRIBUTOR", Body: "Seen on main.",
 		}}, "")
 	}
-	before := shot.Stamp
+	before := emission.Stamp
 	before.Seq--
 	author := githubAuthor{Name: "Octo Load", Email: "octo-load@users.noreply.github.com", Username: user.Login}
 	commit := githubCommit{

@@ -19,11 +19,11 @@ import (
 type HTTPOptions struct {
 	// Method of the request; empty means POST.
 	Method string
-	// Request makes the request of one shot. The probe must be in its URL, a
+	// Request makes the request of one emission. The probe must be in its URL, a
 	// header or the body. It is called by many goroutines at once and gives
 	// away what it returns; header and body may be nil. Required.
 	Request func(source int, seq uint32, probe string) (url string, header http.Header, body []byte)
-	// Timeout of one shot; 0 means [DefaultTimeout].
+	// Timeout of one emission; 0 means [DefaultTimeout].
 	Timeout time.Duration
 	// Connections to keep open, best as many as there are workers; 0 means
 	// [DefaultConnections].
@@ -57,13 +57,13 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 }
 
 // Fire implements [Upstream]. A request that cannot be made is Refused.
-func (h *HTTP) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
-	outcome, _ := h.send(ctx, shot)
+func (h *HTTP) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
+	outcome, _ := h.send(ctx, emission)
 	return outcome
 }
 
-func (h *HTTP) send(ctx context.Context, shot Shot) (eventmeter.Outcome, int) {
-	address, header, body := h.make(int(shot.Source), shot.Seq, shot.Stamp.String())
+func (h *HTTP) send(ctx context.Context, emission Emission) (eventmeter.Outcome, int) {
+	address, header, body := h.make(int(emission.Source), emission.Seq, emission.Stamp.String())
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		h.client.failed("%s: %q is not an http or https URL", h.method, errtext.Address(address))
@@ -88,7 +88,7 @@ func (h *HTTP) send(ctx context.Context, shot Shot) (eventmeter.Outcome, int) {
 
 // repeats reports whether net/http would send req a second time, by itself,
 // after the first may have been read: it does so with methods that promise to
-// change nothing, and with an idempotency key. But a shot is one emission, and
+// change nothing, and with an idempotency key. But an emission is one emission, and
 // a second one that nobody counted would look like the target's duplicate.
 func repeats(req *http.Request) bool {
 	switch req.Method {
@@ -114,8 +114,8 @@ func fireOnce(req *http.Request) {
 
 // Content implements [Recorded]: the payload is the body, which need not be
 // JSON.
-func (h *HTTP) Content(shot Shot) (string, []byte) {
-	_, _, body := h.make(int(shot.Source), shot.Seq, shot.Stamp.String())
+func (h *HTTP) Content(emission Emission) (string, []byte) {
+	_, _, body := h.make(int(emission.Source), emission.Seq, emission.Stamp.String())
 	return "", body
 }
 

@@ -25,7 +25,7 @@ type InjectOptions struct {
 	// Payload appends the event's data, a JSON object that holds the probe, to
 	// dst and returns it. It is called by many goroutines at once. Required.
 	Payload func(dst []byte, source int, seq uint32, probe string) []byte
-	// Timeout of one shot; 0 means [DefaultTimeout].
+	// Timeout of one emission; 0 means [DefaultTimeout].
 	Timeout time.Duration
 	// Connections to keep open, best as many as there are workers; 0 means
 	// [DefaultConnections].
@@ -71,11 +71,11 @@ func NewInject(o InjectOptions) (*Inject, error) {
 
 // Fire implements [Upstream]. Any 2xx is Accepted: by then the target has put
 // the event in every buffer.
-func (i *Inject) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
+func (i *Inject) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
 	// Not pooled: the transport may read a body for a while after an error.
 	body := make([]byte, 0, len(i.prefix)+256)
 	body = append(body, i.prefix...)
-	body = i.data(body, int(shot.Source), shot.Seq, shot.Stamp.String())
+	body = i.data(body, int(emission.Source), emission.Seq, emission.Stamp.String())
 	body = append(body, '}')
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url.String(), bytes.NewReader(body))
 	if err != nil {
@@ -87,8 +87,8 @@ func (i *Inject) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
 }
 
 // Content implements [Recorded].
-func (i *Inject) Content(shot Shot) (string, []byte) {
-	return i.event, i.data(nil, int(shot.Source), shot.Seq, shot.Stamp.String())
+func (i *Inject) Content(emission Emission) (string, []byte) {
+	return i.event, i.data(nil, int(emission.Source), emission.Seq, emission.Stamp.String())
 }
 
 // Failures implements [Explainer].

@@ -10,7 +10,7 @@ import (
 type None struct{}
 
 // Fire implements [Upstream]. It refuses: there is nobody to tell.
-func (None) Fire(context.Context, Shot) eventmeter.Outcome { return eventmeter.Refused }
+func (None) Fire(context.Context, Emission) eventmeter.Outcome { return eventmeter.Refused }
 
 // Close implements [Upstream].
 func (None) Close() error { return nil }

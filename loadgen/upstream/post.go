@@ -30,7 +30,7 @@ type WebhookOptions struct {
 	// Text gives the sentence that holds the probe. It is called by many
 	// goroutines at once; nil means one of the kind's own.
 	Text func(source int, seq uint32, probe string) string
-	// Timeout of one shot; 0 means [DefaultTimeout].
+	// Timeout of one emission; 0 means [DefaultTimeout].
 	Timeout time.Duration
 	// Connections to keep open, best as many as there are workers; 0 means
 	// [DefaultConnections].

@@ -69,7 +69,7 @@ func newProduct(t *testing.T) *product {
 
 func at(unix int64) func() time.Time { return func() time.Time { return time.Unix(unix, 0) } }
 
-func fired(t *testing.T, u upstream.Upstream, want eventmeter.Outcome, s upstream.Shot) {
+func fired(t *testing.T, u upstream.Upstream, want eventmeter.Outcome, s upstream.Emission) {
 	t.Helper()
 	t.Cleanup(func() { _ = u.Close() })
 	if got := u.Fire(context.Background(), s); got != want {
@@ -78,7 +78,7 @@ func fired(t *testing.T, u upstream.Upstream, want eventmeter.Outcome, s upstrea
 }
 
 // probes counts the probe ids in a text.
-func probes(body string) int { return strings.Count(body, shot.Stamp.String()) }
+func probes(body string) int { return strings.Count(body, emission.Stamp.String()) }
 
 // TestSignatureVectors checks our checks: published examples of GitHub's and
 // Slack's documentation, and one of Stripe's scheme made with openssl.
@@ -101,7 +101,7 @@ func TestGitHubPush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, g, eventmeter.Accepted, shot)
+	fired(t, g, eventmeter.Accepted, emission)
 	got := p.got[0]
 	mac := hmac.New(sha1.New, []byte("hush"))
 	mac.Write([]byte(got.body))
@@ -142,14 +142,14 @@ func TestGitHubPush(t *testing.T) {
 		push.Commits[0].ID != push.After || push.Head.ID != push.After || push.Commits[0].Timestamp != "2023-11-14T22:13:20Z" || push.Pusher.Name == "" {
 		t.Errorf("%+v", push)
 	}
-	if want := "Retry deliveries that time out, step 9 (" + shot.Stamp.String() + ")"; push.Head.Message != want || push.Commits[0].Message != want {
+	if want := "Retry deliveries that time out, step 9 (" + emission.Stamp.String() + ")"; push.Head.Message != want || push.Commits[0].Message != want {
 		t.Errorf("message %q", push.Head.Message)
 	}
 	if n := probes(got.body); n != 2 { // as in reality, the head commit is among the commits too
 		t.Errorf("the probe stands in it %d times", n)
 	}
 	// The next push begins where this one ended.
-	next := shot
+	next := emission
 	next.Seq++
 	fired(t, g, eventmeter.Accepted, next)
 	if !strings.Contains(p.got[1].body, `"before":"`+push.After+`"`) || p.got[1].header.Get("X-GitHub-Delivery") == got.header.Get("X-GitHub-Delivery") {
@@ -165,7 +165,7 @@ func TestGitHubIssuesUnsigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, g, eventmeter.Accepted, shot)
+	fired(t, g, eventmeter.Accepted, emission)
 	got := p.got[0]
 	if got.header.Get("X-GitHub-Event") != "issues" || got.header.Get("X-Hub-Signature-256") != "" || got.header.Get("X-Hub-Signature") != "" {
 		t.Errorf("%v", got.header)
@@ -183,7 +183,7 @@ func TestGitHubIssuesUnsigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	if issue.Action != "opened" || issue.Issue.Number != 9 || issue.Issue.State != "open" || issue.Issue.URL != "https://github.com/acme/r3/issues/9" ||
-		issue.Issue.Title != "broken <"+shot.Stamp.String()+">" || probes(got.body) != 1 {
+		issue.Issue.Title != "broken <"+emission.Stamp.String()+">" || probes(got.body) != 1 {
 		t.Errorf("%+v", issue)
 	}
 }
@@ -205,7 +205,7 @@ func TestSlack(t *testing.T) {
 	if err := s.Prepare(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	fired(t, s, eventmeter.Accepted, shot)
+	fired(t, s, eventmeter.Accepted, emission)
 	for i, got := range p.got {
 		if got.header.Get("X-Slack-Request-Timestamp") != "1531420618" || got.header.Get("X-Slack-Signature") != "v0="+hexMAC(secret, "v0:1531420618:"+got.body) ||
 			got.header.Get("Content-Type") != "application/json" || got.header.Get("X-Slack-Retry-Num") != "" {
@@ -231,7 +231,7 @@ func TestSlack(t *testing.T) {
 	}
 	if m.Type != "event_callback" || !regexp.MustCompile(`^Ev[0-9A-F]{9}$`).MatchString(m.EventID) || m.Time != 1531420618 || m.Team == "" ||
 		m.Event.Type != "message" || m.Event.Channel != "C0000000003" || m.Event.TS != "1531420618.000009" || m.Event.EventTS != m.Event.TS || m.Event.User == "" ||
-		m.Event.Text != "deploy 9 is through, see "+shot.Stamp.String() || probes(p.got[1].body) != 1 {
+		m.Event.Text != "deploy 9 is through, see "+emission.Stamp.String() || probes(p.got[1].body) != 1 {
 		t.Errorf("%+v", m)
 	}
 }
@@ -306,7 +306,7 @@ func TestStripe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, s, eventmeter.Accepted, shot)
+	fired(t, s, eventmeter.Accepted, emission)
 	got := p.got[0]
 	if err := verifyStripe(got.header.Get("Stripe-Signature"), got.body, secret, time.Now()); err != nil {
 		t.Error(err)
@@ -330,14 +330,14 @@ func TestStripe(t *testing.T) {
 	o := e.Data.Object
 	if !regexp.MustCompile(`^evt_[0-9a-f]{24}$`).MatchString(e.ID) || e.Object != "event" || e.Type != "payment_intent.succeeded" || e.Livemode ||
 		!strings.HasPrefix(o.ID, "pi_") || o.Object != "payment_intent" || o.Status != "succeeded" || o.Metadata["source"] != "3" || o.Metadata["order"] != "9" ||
-		o.Description != "Order 9, reference "+shot.Stamp.String() || probes(got.body) != 1 {
+		o.Description != "Order 9, reference "+emission.Stamp.String() || probes(got.body) != 1 {
 		t.Errorf("%+v", e)
 	}
 	c, err := upstream.NewStripe(upstream.StripeOptions{Type: "customer.updated", WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: secret}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, c, eventmeter.Accepted, shot)
+	fired(t, c, eventmeter.Accepted, emission)
 	if b := p.got[1].body; !strings.Contains(b, `"type": "customer.updated"`) || !strings.Contains(b, `"object": "customer"`) || probes(b) != 1 {
 		t.Error(b)
 	}
@@ -353,7 +353,7 @@ func TestProductsOutcomesAndOptions(t *testing.T) {
 		s, _ := upstream.NewSlack(upstream.SlackOptions{WebhookOptions: o})
 		st, _ := upstream.NewStripe(upstream.StripeOptions{WebhookOptions: o})
 		for _, u := range []upstream.Upstream{g, s, st} {
-			fired(t, u, want, shot)
+			fired(t, u, want, emission)
 		}
 	}
 	ok := upstream.WebhookOptions{URL: "http://127.0.0.1:1/hooks", Secret: "s"}
@@ -361,7 +361,7 @@ func TestProductsOutcomesAndOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, g, eventmeter.Refused, shot)
+	fired(t, g, eventmeter.Refused, emission)
 	for name, err := range map[string]error{
 		"want push or issues":    second(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: ok, Event: "star"})),
 		"want one like":          second(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: "x"}})),
@@ -387,7 +387,7 @@ func BenchmarkGitHub(b *testing.B) {
 	defer g.Close()
 	b.ReportAllocs()
 	for b.Loop() {
-		if g.Fire(context.Background(), shot) != eventmeter.Accepted {
+		if g.Fire(context.Background(), emission) != eventmeter.Accepted {
 			b.Fatal("not accepted")
 		}
 	}

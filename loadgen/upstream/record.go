@@ -19,7 +19,7 @@ import (
 type TraceRecorder struct {
 	silent
 	start   atomic.Int64 // the Instant at which t is 0
-	content func(Shot) (string, []byte)
+	content func(Emission) (string, []byte)
 	queue   chan traced
 	done    chan struct{}
 	missed  atomic.Int64
@@ -32,9 +32,9 @@ type TraceRecorder struct {
 
 // traced is an entry on its way to the file.
 type traced struct {
-	at      eventmeter.Instant
-	shot    Shot
-	message []byte // an event that arrived; nil for one that was fired
+	at       eventmeter.Instant
+	emission Emission
+	message  []byte // an event that arrived; nil for one that was fired
 }
 
 // traceQueue is how many entries may wait for the file.
@@ -44,7 +44,7 @@ const traceQueue = 1 << 14
 // or, when content is nil, what arrives: then an event that comes to several
 // subscriptions is written once, as far as its id tells, and events without an
 // id are taken from the first subscription only.
-func NewTraceRecorder(w io.Writer, content func(Shot) (event string, payload []byte)) *TraceRecorder {
+func NewTraceRecorder(w io.Writer, content func(Emission) (event string, payload []byte)) *TraceRecorder {
 	t := &TraceRecorder{content: content, queue: make(chan traced, traceQueue), done: make(chan struct{}), seen: newIDRing(1 << 16)}
 	go t.write(w)
 	return t
@@ -57,7 +57,7 @@ func (t *TraceRecorder) Start(at eventmeter.Instant) { t.start.Store(int64(at)) 
 // Fired implements [eventmeter.Recorder].
 func (t *TraceRecorder) Fired(e eventmeter.Emission) {
 	if t.content != nil {
-		t.add(traced{at: e.Fired, shot: e})
+		t.add(traced{at: e.Fired, emission: e})
 	}
 }
 
@@ -107,9 +107,9 @@ func (t *TraceRecorder) write(w io.Writer) {
 		}
 		// Several goroutines tell us, so neighbours may have changed places.
 		last = max(last, e.at)
-		entry := TraceEntry{At: last.Sub(start), Source: e.shot.Source}
+		entry := TraceEntry{At: last.Sub(start), Source: e.emission.Source}
 		if e.message == nil {
-			entry.Event, entry.Payload = t.content(e.shot)
+			entry.Event, entry.Payload = t.content(e.emission)
 		} else if entry.Event, entry.Payload = eventIn(e.message); entry.Payload == nil {
 			continue
 		}

@@ -18,8 +18,8 @@ import (
 
 // ReplayOptions describe a [Replay].
 type ReplayOptions struct {
-	// Trace has the payloads: shot n carries that of entry n, and when there
-	// are more shots than entries they begin anew. Required.
+	// Trace has the payloads: emission n carries that of entry n, and when there
+	// are more emissions than entries they begin anew. Required.
 	Trace []TraceEntry
 	// Probe names the text of a payload that gets the probe where the payload
 	// holds none: keys with dots between them, such as data.text. The probe is
@@ -32,7 +32,7 @@ type ReplayOptions struct {
 	// of Admin and URL is required.
 	URL     string
 	Headers map[string]string
-	// Timeout of one shot; 0 means [DefaultTimeout].
+	// Timeout of one emission; 0 means [DefaultTimeout].
 	Timeout time.Duration
 	// Connections to keep open, best as many as there are workers; 0 means
 	// [DefaultConnections].
@@ -172,7 +172,7 @@ func nextProbe(b []byte) int {
 	}
 }
 
-// Source is the source of shot n, as it was recorded.
+// Source is the source of emission n, as it was recorded.
 func (r *Replay) Source(n uint64) uint16 { return r.entry(n).source }
 
 // Sources is how many sources the trace needs.
@@ -187,9 +187,9 @@ func (r *Replay) Sources() int {
 func (r *Replay) entry(n uint64) *replayEntry { return &r.entries[n%uint64(len(r.entries))] }
 
 // Content implements [Recorded].
-func (r *Replay) Content(shot Shot) (string, []byte) {
-	e := r.entry(shot.Shot)
-	return e.event, e.append(nil, shot.Stamp)
+func (r *Replay) Content(emission Emission) (string, []byte) {
+	e := r.entry(emission.Number)
+	return e.event, e.append(nil, emission.Stamp)
 }
 
 func (e *replayEntry) append(dst []byte, stamp eventmeter.Stamp) []byte {
@@ -203,15 +203,15 @@ func (e *replayEntry) append(dst []byte, stamp eventmeter.Stamp) []byte {
 }
 
 // Fire implements [Upstream].
-func (r *Replay) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
-	e := r.entry(shot.Shot)
+func (r *Replay) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
+	e := r.entry(emission.Number)
 	var body []byte
 	if r.inject {
 		name, _ := json.Marshal(e.event) // a string always encodes
 		body = append(append(append(body, `{"name":`...), name...), `,"data":`...)
-		body = append(e.append(body, shot.Stamp), '}')
+		body = append(e.append(body, emission.Stamp), '}')
 	} else {
-		body = e.append(body, shot.Stamp)
+		body = e.append(body, emission.Stamp)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(body))
 	if err != nil {

@@ -127,19 +127,19 @@ func TestReplay(t *testing.T) {
 		`{"name":"a.b","data":{"text":"one ` + n + ` two ` + n + `","n":1.50}}`,
 	}
 	for i, w := range want {
-		fired(t, r, eventmeter.Accepted, upstream.Shot{Stamp: stamp, Shot: uint64(i)})
+		fired(t, r, eventmeter.Accepted, upstream.Emission{Stamp: stamp, Number: uint64(i)})
 		if got := p.got[i].body; got != w {
-			t.Errorf("shot %d: %s\nwant %s", i, got, w)
+			t.Errorf("event %d: %s\nwant %s", i, got, w)
 		}
 	}
-	if event, text := r.Content(upstream.Shot{Stamp: stamp}); event != "a.b" || string(text) != `{"text":"one `+n+` two `+n+`","n":1.50}` {
+	if event, text := r.Content(upstream.Emission{Stamp: stamp}); event != "a.b" || string(text) != `{"text":"one `+n+` two `+n+`","n":1.50}` {
 		t.Errorf("%s %s", event, text)
 	}
 	posted, err := upstream.NewReplay(upstream.ReplayOptions{Trace: trace[:1], URL: p.URL + "/in", Headers: map[string]string{"x-key": "k"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired(t, posted, eventmeter.Accepted, upstream.Shot{Stamp: stamp})
+	fired(t, posted, eventmeter.Accepted, upstream.Emission{Stamp: stamp})
 	if got := p.got[4]; got.body != `{"text":"one `+n+` two `+n+`","n":1.50}` || got.header.Get("X-Key") != "k" {
 		t.Errorf("%+v", got)
 	}
@@ -163,7 +163,7 @@ func TestReplayPlacesProbes(t *testing.T) {
 			}
 			continue
 		}
-		_, text := r.Content(upstream.Shot{Stamp: stamp})
+		_, text := r.Content(upstream.Emission{Stamp: stamp})
 		if want := strings.ReplaceAll(c.want, "PROBE", stamp.String()); string(text) != want {
 			t.Errorf("%s at %s: %s, want %s", c.payload, c.path, text, want)
 		}
@@ -184,15 +184,15 @@ func TestReplayPlacesProbes(t *testing.T) {
 
 func TestTraceOfWhatIsFired(t *testing.T) {
 	var out bytes.Buffer
-	r := upstream.NewTraceRecorder(&out, func(s upstream.Shot) (string, []byte) {
+	r := upstream.NewTraceRecorder(&out, func(s upstream.Emission) (string, []byte) {
 		return "e", payload(nil, int(s.Source), s.Seq, s.Stamp.String())
 	})
-	early := emission(1, false)
+	early := emissionOf(1, false)
 	early.Fired = 900
 	r.Start(1000)
 	r.Fired(early)
 	for i, fired := range []eventmeter.Instant{1000, 1_000_001_000, 1_000_000_000} { // the last two have changed places
-		s := emission(uint32(i+2), true)
+		s := emissionOf(uint32(i+2), true)
 		s.Source, s.Fired = uint16(i), fired
 		r.Fired(s)
 	}
@@ -230,7 +230,7 @@ func TestTraceOfWhatArrives(t *testing.T) {
 	see(first, 1003, 0, `{"name":"b","data":{"n":2}}`)
 	see(first, 1004, 4, `{"kind":"foreign"}`)
 	see(first, 1005, 5, `not JSON`)
-	r.Fired(emission(1, true))
+	r.Fired(emissionOf(1, true))
 	if n, err := r.Close(); n != 3 || err != nil {
 		t.Fatal(n, err)
 	}

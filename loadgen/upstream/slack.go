@@ -24,7 +24,7 @@ type SlackOptions struct {
 
 // Slack sends what the Events API of Slack sends: at first url_verification,
 // whose challenge the target must give back, then one event_callback with a
-// message for each shot, the probe in its text, all signed with the app's
+// message for each emission, the probe in its text, all signed with the app's
 // signing secret. Each source is a channel. It sends nothing twice, so
 // X-Slack-Retry-Num never stands in a request.
 type Slack struct {
@@ -95,13 +95,13 @@ func hasChallenge(answer []byte, challenge string) bool {
 }
 
 // Fire implements [Upstream].
-func (s *Slack) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
-	body := s.body(shot)
+func (s *Slack) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
+	body := s.body(emission)
 	return s.post(ctx, s.header(body), body)
 }
 
 // Content implements [Recorded].
-func (s *Slack) Content(shot Shot) (string, []byte) { return "message", s.body(shot) }
+func (s *Slack) Content(emission Emission) (string, []byte) { return "message", s.body(emission) }
 
 func (s *Slack) header(body []byte) http.Header {
 	stamp := strconv.FormatInt(s.now().Unix(), 10)
@@ -147,17 +147,17 @@ type (
 	}
 )
 
-func (s *Slack) body(shot Shot) []byte {
-	source, probe := int(shot.Source), shot.Stamp.String()
+func (s *Slack) body(emission Emission) []byte {
+	source, probe := int(emission.Source), emission.Stamp.String()
 	now := s.now().Unix()
 	// A message is named by its channel and ts, so within a second the part
 	// behind the point counts, as Slack's does.
-	ts := fmt.Sprintf("%d.%06d", now, shot.Seq%1_000_000)
+	ts := fmt.Sprintf("%d.%06d", now, emission.Seq%1_000_000)
 	channel := s.channel(source)
 	return encode(slackCallback{
 		Token: slackToken, Team: slackTeam, App: slackApp, Type: "event_callback",
 		Event: slackMessage{
-			Type: "message", User: slackUser, TS: ts, ClientMsgID: guid(probe), Text: s.text(source, shot.Seq, probe),
+			Type: "message", User: slackUser, TS: ts, ClientMsgID: guid(probe), Text: s.text(source, emission.Seq, probe),
 			Team: slackTeam, Channel: channel, EventTS: ts, ChannelType: "channel",
 		},
 		EventID: "Ev" + strings.ToUpper(digest(9, "event", probe)), EventTime: now,

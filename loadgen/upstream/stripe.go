@@ -49,13 +49,13 @@ func NewStripe(o StripeOptions) (*Stripe, error) {
 }
 
 // Fire implements [Upstream].
-func (s *Stripe) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
-	body := s.body(shot)
+func (s *Stripe) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
+	body := s.body(emission)
 	return s.post(ctx, s.header(body), body)
 }
 
 // Content implements [Recorded].
-func (s *Stripe) Content(shot Shot) (string, []byte) { return s.kind, s.body(shot) }
+func (s *Stripe) Content(emission Emission) (string, []byte) { return s.kind, s.body(emission) }
 
 func (s *Stripe) header(body []byte) http.Header {
 	stamp := strconv.FormatInt(s.now().Unix(), 10)
@@ -122,8 +122,8 @@ type (
 	}
 )
 
-func (s *Stripe) body(shot Shot) []byte {
-	source, seq, probe := int(shot.Source), shot.Seq, shot.Stamp.String()
+func (s *Stripe) body(emission Emission) []byte {
+	source, seq, probe := int(emission.Source), emission.Seq, emission.Stamp.String()
 	now := s.now().Unix()
 	text := s.text(source, seq, probe)
 	metadata := stripeMetadata{Source: strconv.Itoa(source), Order: strconv.FormatUint(uint64(seq), 10)}

@@ -18,7 +18,7 @@ type ToolOptions struct {
 	// probe, to dst and returns it. It is called by many goroutines at once.
 	// Required.
 	Arguments func(dst []byte, source int, seq uint32, probe string) []byte
-	// Timeout of one shot; 0 means [DefaultTimeout].
+	// Timeout of one emission; 0 means [DefaultTimeout].
 	Timeout time.Duration
 }
 
@@ -84,10 +84,10 @@ func NewTool(o ToolOptions) (*Tool, error) {
 }
 
 // Fire implements [Upstream].
-func (t *Tool) Fire(ctx context.Context, shot Shot) eventmeter.Outcome {
+func (t *Tool) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
 	defer cancel()
-	a := t.o.Call(ctx, int(shot.Source), t.arguments(shot))
+	a := t.o.Call(ctx, int(emission.Source), t.arguments(emission))
 	if a.Failure != "" {
 		t.failed("%s", a.Failure)
 	}
@@ -110,10 +110,10 @@ func (t *Tool) Figures() Figures {
 }
 
 // Content implements [Recorded].
-func (t *Tool) Content(shot Shot) (string, []byte) { return "", t.arguments(shot) }
+func (t *Tool) Content(emission Emission) (string, []byte) { return "", t.arguments(emission) }
 
-func (t *Tool) arguments(shot Shot) []byte {
-	return t.o.Arguments(nil, int(shot.Source), shot.Seq, shot.Stamp.String())
+func (t *Tool) arguments(emission Emission) []byte {
+	return t.o.Arguments(nil, int(emission.Source), emission.Seq, emission.Stamp.String())
 }
 
 // Close implements [Upstream].

@@ -43,7 +43,7 @@ func TestToolOutcomes(t *testing.T) {
 		"no answer":         {upstream.ToolAnswer{Sent: true}, eventmeter.Uncertain},
 	} {
 		u, err := upstream.NewTool(upstream.ToolOptions{Arguments: payload, Timeout: time.Minute, Call: func(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
-			if _, ok := ctx.Deadline(); !ok || source != 3 || string(arguments) != string(payload(nil, 3, 9, shot.Stamp.String())) {
+			if _, ok := ctx.Deadline(); !ok || source != 3 || string(arguments) != string(payload(nil, 3, 9, emission.Stamp.String())) {
 				t.Errorf("called for %d with %s", source, arguments)
 			}
 			return c.answer
@@ -51,7 +51,7 @@ func TestToolOutcomes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := u.Fire(context.Background(), shot); got != c.want {
+		if got := u.Fire(context.Background(), emission); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 		sum := 0.0

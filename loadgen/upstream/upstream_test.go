@@ -29,7 +29,7 @@ func payload(dst []byte, source int, seq uint32, probe string) []byte {
 	return fmt.Appendf(dst, `{"channel":"c-%d","seq":%d,"text":%q}`, source, seq, probe)
 }
 
-var shot = upstream.Shot{Stamp: eventmeter.Stamp{Run: 7, Source: 3, Seq: 9}, Shot: 12}
+var emission = upstream.Emission{Stamp: eventmeter.Stamp{Run: 7, Source: 3, Seq: 9}, Number: 12}
 
 func newInject(t *testing.T, admin string) *upstream.Inject {
 	t.Helper()
@@ -105,7 +105,7 @@ func TestOutcomes(t *testing.T) {
 				// Twice, so that the second finds a connection that is open,
 				// or just was.
 				for range 2 {
-					if got := u.Fire(context.Background(), shot); got != c.want {
+					if got := u.Fire(context.Background(), emission); got != c.want {
 						t.Errorf("%T: %v, want %v", u, got, c.want)
 					}
 				}
@@ -129,8 +129,8 @@ func hijack(answer string) http.HandlerFunc {
 	}
 }
 
-// A connection that dies between two shots, after the request was read, must
-// not make the transport send the shot a second time by itself.
+// A connection that dies between two emissions, after the request was read, must
+// not make the transport send the emission a second time by itself.
 func TestNoHiddenRetry(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST", "DELETE"} {
 		t.Run(method, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestNoHiddenRetry(t *testing.T) {
 			}))
 			defer server.Close()
 			u := newHTTP(t, server.URL, method)
-			first, second := u.Fire(context.Background(), shot), u.Fire(context.Background(), shot)
+			first, second := u.Fire(context.Background(), emission), u.Fire(context.Background(), emission)
 			if first != eventmeter.Accepted || second != eventmeter.Uncertain || hits.Load() != 2 {
 				t.Errorf("%v, %v, %d requests", first, second, hits.Load())
 			}
@@ -172,14 +172,14 @@ func TestNeverReached(t *testing.T) {
 		"not TLS":   {context.Background(), strings.Replace(plain.URL, "http:", "https:", 1)},
 	} {
 		for _, u := range []upstream.Upstream{newInject(t, c.url), newHTTP(t, c.url, "POST"), newHTTP(t, c.url, "GET")} {
-			if got := u.Fire(c.ctx, shot); got != eventmeter.Refused {
+			if got := u.Fire(c.ctx, emission); got != eventmeter.Refused {
 				t.Errorf("%s: %T: %v", name, u, got)
 			}
 			_ = u.Close()
 		}
 	}
 	for _, bad := range []string{"", "ftp://127.0.0.1", "http://", "http://127.0.0.1:port", "\x7f"} {
-		if got := newHTTP(t, bad, "POST").Fire(context.Background(), shot); got != eventmeter.Refused {
+		if got := newHTTP(t, bad, "POST").Fire(context.Background(), emission); got != eventmeter.Refused {
 			t.Errorf("%q: %v", bad, got)
 		}
 		if _, err := upstream.NewInject(upstream.InjectOptions{Admin: bad, Event: "e", Payload: payload}); err == nil {
@@ -207,14 +207,14 @@ func TestInjectSends(t *testing.T) {
 	}))
 	defer server.Close()
 	u := newInject(t, server.URL)
-	if o := u.Fire(context.Background(), shot); o != eventmeter.Accepted {
+	if o := u.Fire(context.Background(), emission); o != eventmeter.Accepted {
 		t.Fatal(o)
 	}
 	_ = u.Close()
 	if request != "POST /inject application/json" {
 		t.Errorf("request %s", request)
 	}
-	if got.Name != "chat.message" || got.Data.Channel != "c-3" || got.Data.Seq != 9 || got.Data.Text != shot.Stamp.String() {
+	if got.Name != "chat.message" || got.Data.Channel != "c-3" || got.Data.Seq != 9 || got.Data.Text != emission.Stamp.String() {
 		t.Errorf("%+v", got)
 	}
 }
@@ -244,7 +244,7 @@ func BenchmarkInject(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if u.Fire(context.Background(), shot) != eventmeter.Accepted {
+		if u.Fire(context.Background(), emission) != eventmeter.Accepted {
 			b.Fatal("not accepted")
 		}
 	}

@@ -37,12 +37,12 @@ func (s *studio) shoot(ctx context.Context, p picture, file string) error {
 		return err
 	}
 	defer f.Close()
-	shot, err := png.Decode(f)
+	emission, err := png.Decode(f)
 	if err != nil {
 		return err
 	}
 	var b bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, reduce(trim(shot))); err != nil {
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, reduce(trim(emission))); err != nil {
 		return err
 	}
 	if b.Len() > most {

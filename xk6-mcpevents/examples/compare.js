@@ -30,7 +30,7 @@ async function hear(open) {
 }
 
 export const push = () => hear((c) => c.stream(event, common));
-export const poll = () => hear((c) => c.poll(event, Object.assign({ floor: '200ms' }, common)));
+export const poll = () => hear((c) => c.poll(event, Object.assign({ minInterval: '200ms' }, common)));
 export const webhook = () => hear((c) => c.subscribe(event, common));
 
 export async function fire() {

@@ -20,7 +20,7 @@ export default async function () {
   const upstream = new Upstream({
     event: 'chat.message', topic, admin: __ENV.ADMIN, data: { channel: topic, text: '{probe}' },
   });
-  const sub = await client.poll('chat.message', { arguments: { channel: topic }, topic, subscriptions: 20, floor: '100ms', settle: '10s' });
+  const sub = await client.poll('chat.message', { arguments: { channel: topic }, topic, subscriptions: 20, minInterval: '100ms', settle: '10s' });
   const fired = await upstream.fire({ count: 20, rate: 20 });
   check(fired, { 'every event was accepted': (f) => f.accepted === 20 });
   const sums = await sub.close();

@@ -115,7 +115,7 @@
     let from = Infinity;
     let to = -Infinity;
     for (const run of data.runs) {
-      for (const part of [run.fired, ...run.lanes]) {
+      for (const part of [run.published, ...run.lanes]) {
         if (part.time.length === 0) continue;
         from = Math.min(from, part.time[0]);
         to = Math.max(to, part.time[part.time.length - 1] + part.width);
@@ -136,7 +136,7 @@
         scales: { x: { time: false, range: (u, min, max) => (u.zoomed ? [min, max] : span) }, y: y.scale },
         hooks: { setSelect: [(u) => { u.zoomed = u.select.width > 0; }] },
         axes: axes(width, { values: (u, ticks) => ticks.map(seconds) }, y.axis || {}),
-        series: [{ label: several ? 'since it began to fire' : 'since the run began', value: (u, v) => seconds(v) }, ...parts.map((p) => p.series)],
+        series: [{ label: several ? 'since it began to publish' : 'since the run began', value: (u, v) => seconds(v) }, ...parts.map((p) => p.series)],
       },
     };
   }
@@ -145,14 +145,14 @@
   const upward = { scale: { range: (u, min, max) => [0, Math.max(max, 1) * 1.08] } };
   const overTime = () => lanes.filter((lane) => shown(lane) && lane.time.length > 0);
 
-  function fired(width) {
+  function published(width) {
     const parts = [];
     data.runs.forEach((run, i) => {
-      if (!state.runs[i] || run.fired.time.length === 0) return;
+      if (!state.runs[i] || run.published.time.length === 0) return;
       parts.push({
-        x: run.fired.time, y: run.fired.fired,
+        x: run.published.time, y: run.published.published,
         series: {
-          label: (several ? run.name + ' · ' : '') + 'fired', stroke: css('--ink'), fill: several ? undefined : css('--fill'), width: 1.25, dash: dashes[i % dashes.length],
+          label: (several ? run.name + ' · ' : '') + 'published', stroke: css('--ink'), fill: several ? undefined : css('--fill'), width: 1.25, dash: dashes[i % dashes.length],
           paths: stepped(), points: { show: false }, value: (u, v) => number(v),
         },
       });
@@ -224,7 +224,7 @@
     }, dots);
   }
 
-  const makers = { curve: curves, fired, given, latency: latencies, incidents };
+  const makers = { curve: curves, published, given, latency: latencies, incidents };
 
   function draw() {
     while (charts.length > 0) charts.pop().destroy();

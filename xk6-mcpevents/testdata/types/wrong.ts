@@ -9,8 +9,8 @@ export default async function () {
   const client = new Client("http://127.0.0.1:8080/mcp", { era: "ancient" });
   // @ts-expect-error it resolves later
   const early: Subscription = client.stream("chat.message");
-  // @ts-expect-error floor belongs to poll
-  const sub = await client.stream("chat.message", { streams: 5, floor: "1s" });
+  // @ts-expect-error minInterval belongs to poll
+  const sub = await client.stream("chat.message", { streams: 5, minInterval: "1s" });
   // @ts-expect-error a number is wanted
   await client.poll("chat.message", { subscriptions: "5" });
   // @ts-expect-error a sink is an object

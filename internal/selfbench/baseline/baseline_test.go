@@ -1,4 +1,4 @@
-package floor_test
+package baseline_test
 
 import (
 	"context"
@@ -13,21 +13,21 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/floor"
+	"github.com/eventmeter/eventmeter/internal/selfbench/baseline"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start serves one floor over a version of HTTP and returns a client for it.
-func start(t *testing.T, o floor.Options, two bool) (*floor.Floor, *http.Client, string) {
+// start serves one baseline over a version of HTTP and returns a client for it.
+func start(t *testing.T, o baseline.Options, two bool) (*baseline.Server, *http.Client, string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := floor.New(o)
+	f := baseline.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() { f.Run(ctx) })
@@ -87,7 +87,7 @@ func next(t *testing.T, r io.Reader, method string) wire.Event {
 
 func TestStreams(t *testing.T) {
 	both(t, func(t *testing.T, two bool) {
-		f, client, url := start(t, floor.Options{Rate: 50, Run: 7}, two)
+		f, client, url := start(t, baseline.Options{Rate: 50, Run: 7}, two)
 		var bodies []io.ReadCloser
 		for range 20 {
 			resp, err := client.Post(url, "application/json", strings.NewReader(stream))
@@ -128,7 +128,7 @@ func TestStreams(t *testing.T) {
 
 func TestFire(t *testing.T) {
 	both(t, func(t *testing.T, two bool) {
-		_, client, url := start(t, floor.Options{}, two)
+		_, client, url := start(t, baseline.Options{}, two)
 		resp, err := client.Post(url, "application/json", strings.NewReader(stream))
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestFire(t *testing.T) {
 // the group gets the second event first.
 func TestGroups(t *testing.T) {
 	both(t, func(t *testing.T, two bool) {
-		f, client, url := start(t, floor.Options{}, two)
+		f, client, url := start(t, baseline.Options{}, two)
 		open := map[string]io.Reader{}
 		for _, arguments := range []string{`{}`, `{"group":0}`, `{"group":1}`} {
 			resp, err := client.Post(url, "application/json", strings.NewReader(strings.Replace(stream, `"tick"`, `"tick","arguments":`+arguments, 1)))

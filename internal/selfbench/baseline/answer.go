@@ -1,4 +1,4 @@
-package floor
+package baseline
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 const active = `data: {"jsonrpc":"2.0","method":"notifications/events/active","params":{"cursor":null,"truncated":false}}` + "\n\n"
 
 const (
-	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"events":{"listChanged":false}}},"serverInfo":{"name":"eventmeter-floor","version":"0.1"},"ttlMs":3600000,"cacheScope":"public"}`
+	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"events":{"listChanged":false}}},"serverInfo":{"name":"eventmeter-baseline","version":"0.1"},"ttlMs":3600000,"cacheScope":"public"}`
 	listed     = `{"resultType":"complete","events":[{"name":"` + EventName + `","description":"One event for everybody.","delivery":["push"],"inputSchema":{"type":"object"},"payloadSchema":{"type":"object"}}]}`
 )
 
@@ -29,7 +29,7 @@ type answer struct {
 // to everybody, {"name":…, "data":{…}}, as the reference target's admin
 // listener takes it. A "group" beside the data has it sent only to the streams
 // that were asked for with this argument.
-func (f *Floor) answer(body []byte) answer {
+func (f *Server) answer(body []byte) answer {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`

@@ -1,5 +1,5 @@
-// Package tail keeps the end of what a program wrote, to say why it ended.
-package tail
+// Package stderrtail keeps the end of what a program wrote, to say why it ended.
+package stderrtail
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package floor
+package baseline
 
 import (
 	"bufio"
@@ -20,13 +20,13 @@ import (
 const chunk = 64 << 10
 
 // ServeHTTP2 serves HTTP/2 on a listener until ctx ends, and closes it. The
-// caller runs [Floor.Run] beside it. Connections that speak HTTP/1.1 are
+// caller runs [Baseline.Run] beside it. Connections that speak HTTP/1.1 are
 // answered in it, because clients shake hands that way; a stream of theirs gets
 // no events and is closed.
-func (f *Floor) ServeHTTP2(ctx context.Context, ln net.Listener) error {
+func (f *Server) ServeHTTP2(ctx context.Context, ln net.Listener) error {
 	return f.accept(ctx, ln, func(ctx context.Context, nc net.Conn) {
 		defer nc.Close()
-		c := &h2conn{floor: f, nc: nc, out: bufio.NewWriterSize(nc, chunk), bodies: map[uint32][]byte{}, window: 65535, initial: 65535, maxFrame: 16 << 10}
+		c := &h2conn{baseline: f, nc: nc, out: bufio.NewWriterSize(nc, chunk), bodies: map[uint32][]byte{}, window: 65535, initial: 65535, maxFrame: 16 << 10}
 		stop := context.AfterFunc(ctx, func() { nc.Close() })
 		defer stop()
 		c.serve()
@@ -34,7 +34,7 @@ func (f *Floor) ServeHTTP2(ctx context.Context, ln net.Listener) error {
 }
 
 // accept runs serve on every connection and waits for all of them.
-func (f *Floor) accept(ctx context.Context, ln net.Listener, serve func(context.Context, net.Conn)) error {
+func (f *Server) accept(ctx context.Context, ln net.Listener, serve func(context.Context, net.Conn)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
@@ -58,9 +58,9 @@ func (f *Floor) accept(ctx context.Context, ln net.Listener, serve func(context.
 // events. Header blocks are not decoded: nothing in them makes a difference,
 // and the client's table is its own affair.
 type h2conn struct {
-	floor  *Floor
-	nc     net.Conn
-	bodies map[uint32][]byte // of requests under way
+	baseline *Server
+	nc       net.Conn
+	bodies   map[uint32][]byte // of requests under way
 
 	mu       sync.Mutex
 	out      *bufio.Writer // mu, for whole frames
@@ -79,7 +79,7 @@ type h2stream struct {
 func (c *h2conn) serve() {
 	in := bufio.NewReaderSize(c.nc, 16<<10)
 	if begin, err := in.Peek(4); err != nil || string(begin) != http2.ClientPreface[:4] {
-		c.floor.requests(c.nc, in)
+		c.baseline.requests(c.nc, in)
 		return
 	}
 	preface := make([]byte, len(http2.ClientPreface))
@@ -90,10 +90,10 @@ func (c *h2conn) serve() {
 	fr.SetReuseFrames()
 	c.control(func(w *http2.Framer) error {
 		return w.WriteSettings(
-			http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: c.floor.opts.MaxStreams},
+			http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: c.baseline.opts.MaxStreams},
 			http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0})
 	})
-	g := c.floor.join()
+	g := c.baseline.join()
 	var sending sync.WaitGroup
 	over := make(chan struct{})
 	sending.Go(func() { c.send(g, over) })
@@ -109,11 +109,11 @@ func (c *h2conn) serve() {
 			break
 		}
 	}
-	c.floor.leave(g)
+	c.baseline.leave(g)
 	close(over)
 	c.nc.Close() // the sender may sit in a write
 	sending.Wait()
-	c.floor.streams.Add(-int64(len(c.open)))
+	c.baseline.streams.Add(-int64(len(c.open)))
 }
 
 // control writes with a Framer into the connection's buffer.
@@ -203,13 +203,13 @@ func (c *h2conn) forget(id uint32) {
 	defer c.mu.Unlock()
 	if i, ok := c.find(id); ok {
 		c.open = slices.Delete(c.open, i, i+1)
-		c.floor.streams.Add(-1)
+		c.baseline.streams.Add(-1)
 	}
 }
 
 // request answers a request that is complete.
 func (c *h2conn) request(id uint32) {
-	a := c.floor.answer(c.bodies[id])
+	a := c.baseline.answer(c.bodies[id])
 	delete(c.bodies, id)
 	kind, body := "application/json", a.body
 	if a.stream {
@@ -232,8 +232,8 @@ func (c *h2conn) request(id uint32) {
 	s := h2stream{id: id, delta: -int32(len(body)), group: int32(a.group)}
 	i, _ := c.find(id)
 	c.open = slices.Insert(c.open, i, s)
-	c.floor.streams.Add(1)
-	c.floor.opened.Add(1)
+	c.baseline.streams.Add(1)
+	c.baseline.opened.Add(1)
 }
 
 // send writes events to all streams of the connection.
@@ -267,13 +267,13 @@ func (c *h2conn) part(buf []byte, fr *frame, from uint32) ([]byte, uint32, error
 	var now [sentDigits]byte
 	stampNow(now[:])
 	n := 0
-	for ; i < len(c.open) && len(buf) < chunk && (c.floor.opts.Batch == 0 || n < c.floor.opts.Batch); i++ {
+	for ; i < len(c.open) && len(buf) < chunk && (c.baseline.opts.Batch == 0 || n < c.baseline.opts.Batch); i++ {
 		s := &c.open[i]
 		if fr.group != everybody && int(s.group) != fr.group {
 			continue
 		}
 		if c.window < size || c.initial+int64(s.delta) < size || len(fr.text) > c.maxFrame {
-			c.floor.skipped.Add(1)
+			c.baseline.skipped.Add(1)
 			continue
 		}
 		c.window -= size
@@ -300,7 +300,7 @@ func (c *h2conn) part(buf []byte, fr *frame, from uint32) ([]byte, uint32, error
 		}
 	}
 	if fr.event {
-		c.floor.frames.Add(int64(n))
+		c.baseline.frames.Add(int64(n))
 	}
 	return buf, next, nil
 }

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package floor
+package baseline
 
 import "net"
 

@@ -1,4 +1,4 @@
-package floor
+package baseline
 
 import (
 	"bufio"
@@ -20,17 +20,17 @@ const (
 )
 
 // ServeHTTP1 serves HTTP/1.1 on a listener until ctx ends, and closes it. The
-// caller runs [Floor.Run] beside it. A connection has a goroutine until its
+// caller runs [Baseline.Run] beside it. A connection has a goroutine until its
 // stream is open; then it belongs to one of a few that write events. They never
 // wait for a client: an event that a full socket does not take whole is
 // finished later, and those that come meanwhile are skipped. A client that has
 // gone is noticed when something is sent to it.
-func (f *Floor) ServeHTTP1(ctx context.Context, ln net.Listener) error {
+func (f *Server) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 	shards := make([]*shard, runtime.GOMAXPROCS(0))
 	var sending sync.WaitGroup
 	over := make(chan struct{})
 	for i := range shards {
-		s := &shard{floor: f, group: f.join()}
+		s := &shard{baseline: f, group: f.join()}
 		shards[i] = s
 		sending.Go(func() { s.send(over) })
 	}
@@ -60,7 +60,7 @@ func (f *Floor) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 }
 
 // requests answers requests until one asks for a stream, of a group.
-func (f *Floor) requests(nc net.Conn, in *bufio.Reader) (stream bool, group int) {
+func (f *Server) requests(nc net.Conn, in *bufio.Reader) (stream bool, group int) {
 	for {
 		r, err := http.ReadRequest(in)
 		if err != nil {
@@ -92,8 +92,8 @@ func chunked(text []byte) []byte {
 
 // shard writes to some of the open streams.
 type shard struct {
-	floor *Floor
-	group *group
+	baseline *Server
+	group    *group
 
 	mu     sync.Mutex
 	parts  []*part
@@ -128,8 +128,8 @@ func (s *shard) add(nc net.Conn, group int) {
 		s.parts = append(s.parts, &part{group: group})
 	}
 	s.parts[i].conns = append(s.parts[i].conns, c)
-	s.floor.streams.Add(1)
-	s.floor.opened.Add(1)
+	s.baseline.streams.Add(1)
+	s.baseline.opened.Add(1)
 }
 
 func (s *shard) send(over <-chan struct{}) {
@@ -167,12 +167,12 @@ func (s *shard) write(p *part, fr *frame, b []byte, at int) {
 		took, err := c.push(b)
 		if err != nil {
 			c.nc.Close()
-			s.floor.streams.Add(-1)
+			s.baseline.streams.Add(-1)
 			continue
 		}
 		kept = append(kept, c)
 		if !took {
-			s.floor.skipped.Add(1)
+			s.baseline.skipped.Add(1)
 		} else {
 			written++
 		}
@@ -180,7 +180,7 @@ func (s *shard) write(p *part, fr *frame, b []byte, at int) {
 	clear(p.conns[len(kept):])
 	p.conns = kept
 	if fr.event {
-		s.floor.frames.Add(int64(written))
+		s.baseline.frames.Add(int64(written))
 	}
 }
 
@@ -208,7 +208,7 @@ func (s *shard) close() {
 		for _, c := range p.conns {
 			c.nc.Close()
 		}
-		s.floor.streams.Add(-int64(len(p.conns)))
+		s.baseline.streams.Add(-int64(len(p.conns)))
 	}
 	s.parts = nil
 }

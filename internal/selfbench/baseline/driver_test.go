@@ -1,4 +1,4 @@
-package floor_test
+package baseline_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/floor"
+	"github.com/eventmeter/eventmeter/internal/selfbench/baseline"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
@@ -23,11 +23,11 @@ func (d deliveries) Delivered(e eventmeter.Delivery) {
 	}
 }
 
-// TestDriver: the client side of the MCP Events draft takes the floor for a
+// TestDriver: the client side of the MCP Events draft takes the baseline for a
 // server: it discovers it, opens streams and gets events.
 func TestDriver(t *testing.T) {
 	both(t, func(t *testing.T, two bool) {
-		_, _, url := start(t, floor.Options{Rate: 20, Run: 9}, two)
+		_, _, url := start(t, baseline.Options{Rate: 20, Run: 9}, two)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		version := map[bool]string{false: "1.1", true: "h2c"}[two]
@@ -39,7 +39,7 @@ func TestDriver(t *testing.T) {
 		rec := deliveries{eventmeter.Tee(), make(chan eventmeter.Stamp, 1)}
 		lane, err := driver.New(driver.Options{
 			Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: endpoint, Mode: eventmeter.Push,
-			Event: floor.EventName, Subscriptions: 3, HTTP: version,
+			Event: baseline.EventName, Subscriptions: 3, HTTP: version,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package tail_test
+package stderrtail_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eventmeter/eventmeter/internal/tail"
+	"github.com/eventmeter/eventmeter/internal/stderrtail"
 )
 
 func TestLastLine(t *testing.T) {
@@ -21,7 +21,7 @@ func TestLastLine(t *testing.T) {
 		{4, []string{"something long"}, "long"},
 		{4, []string{"\n", "  \n"}, ""},
 	} {
-		w := tail.Writer{Max: c.max}
+		w := stderrtail.Writer{Max: c.max}
 		for _, text := range c.writes {
 			fmt.Fprint(&w, text)
 		}
@@ -35,7 +35,7 @@ func TestLastLine(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
-	w := tail.Writer{Max: 8}
+	w := stderrtail.Writer{Max: 8}
 	if got := w.Lines(3); got != nil {
 		t.Errorf("of nothing: %q", got)
 	}

@@ -1,4 +1,4 @@
-// Package floor is a target that costs next to nothing: it answers just enough
+// Package baseline is a target that costs next to nothing: it answers just enough
 // of the MCP Events push protocol for a client of it to open streams, and sends
 // one and the same event down all of them. Measurements of clients need it: a
 // server that does real work would be the bottleneck, and its own share could
@@ -6,7 +6,7 @@
 //
 // It keeps no cursors, filters nothing and knows one event type. Events carry
 // the time of their sending, taken just before the write that sends them.
-package floor
+package baseline
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 // EventName is the one event type.
 const EventName = "tick"
 
-// Options say what is sent. The zero value sends only what [Floor.Fire] and
+// Options say what is sent. The zero value sends only what [Baseline.Fire] and
 // posted events ask for.
 type Options struct {
 	// Rate is how many events a second go down every stream; 0 = none of its own.
@@ -48,7 +48,7 @@ type Options struct {
 	Sent func(seq uint32)
 }
 
-// Stats are the figures of a [Floor] so far.
+// Stats are the figures of a [Baseline] so far.
 type Stats struct {
 	Streams int64 // open now
 	Opened  int64 // ever
@@ -57,8 +57,8 @@ type Stats struct {
 	Skipped int64 // events that a stream did not get: its client does not keep up
 }
 
-// Floor is the server. Its methods are safe for concurrent use.
-type Floor struct {
+// Baseline is the server. Its methods are safe for concurrent use.
+type Server struct {
 	opts                                          Options
 	streams, opened, events, frames, skipped, ids atomic.Int64
 
@@ -85,7 +85,7 @@ const sentDigits = 19 // of a time in nanoseconds since 1970, until the year 228
 const queued = 1024
 
 // New makes a server without a listener.
-func New(o Options) *Floor {
+func New(o Options) *Server {
 	if o.Size == 0 {
 		o.Size = 371
 	}
@@ -95,11 +95,11 @@ func New(o Options) *Floor {
 	if o.MaxStreams == 0 {
 		o.MaxStreams = 250_000
 	}
-	return &Floor{opts: o, groups: map[*group]struct{}{}}
+	return &Server{opts: o, groups: map[*group]struct{}{}}
 }
 
 // Stats returns the figures so far.
-func (f *Floor) Stats() Stats {
+func (f *Server) Stats() Stats {
 	return Stats{
 		Streams: f.streams.Load(), Opened: f.opened.Load(), Events: f.events.Load(),
 		Frames: f.frames.Load(), Skipped: f.skipped.Load(),
@@ -107,7 +107,7 @@ func (f *Floor) Stats() Stats {
 }
 
 // Run sends events at the rate of the options, and heartbeats, until ctx ends.
-func (f *Floor) Run(ctx context.Context) {
+func (f *Server) Run(ctx context.Context) {
 	beat := time.NewTicker(f.opts.Heartbeat)
 	defer beat.Stop()
 	var due <-chan time.Time
@@ -130,7 +130,7 @@ func (f *Floor) Run(ctx context.Context) {
 }
 
 // tick sends one event of its own.
-func (f *Floor) tick() {
+func (f *Server) tick() {
 	f.mu.Lock()
 	f.seq++
 	seq := f.seq
@@ -144,12 +144,12 @@ func (f *Floor) tick() {
 }
 
 // Fire sends an event with the given data, a JSON object, and returns its id.
-func (f *Floor) Fire(data []byte) (id string, err error) { return f.fire(data, everybody) }
+func (f *Server) Fire(data []byte) (id string, err error) { return f.fire(data, everybody) }
 
-func (f *Floor) fire(data []byte, group int) (id string, err error) {
+func (f *Server) fire(data []byte, group int) (id string, err error) {
 	open := strings.TrimSpace(string(data))
 	if !json.Valid(data) || !strings.HasPrefix(open, "{") {
-		return "", errors.New("floor: an event's data is a JSON object")
+		return "", errors.New("baseline: an event's data is a JSON object")
 	}
 	fr, n := f.event(strings.TrimSpace(strings.TrimSuffix(open, "}")))
 	fr.group = group
@@ -159,7 +159,7 @@ func (f *Floor) fire(data []byte, group int) (id string, err error) {
 
 // event makes the frame of an event whose data begins with open, an object
 // without its end, and gives it a number.
-func (f *Floor) event(open string) (*frame, int64) {
+func (f *Server) event(open string) (*frame, int64) {
 	n := f.ids.Add(1)
 	b := append(make([]byte, 0, f.opts.Size+64), `data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-`...)
 	b = strconv.AppendInt(b, n, 10)
@@ -183,7 +183,7 @@ func (f *Floor) event(open string) (*frame, int64) {
 
 // broadcast hands a message to all groups. One that is too far behind does not
 // get it.
-func (f *Floor) broadcast(fr *frame) {
+func (f *Server) broadcast(fr *frame) {
 	if fr.event {
 		f.events.Add(1)
 	}
@@ -199,7 +199,7 @@ func (f *Floor) broadcast(fr *frame) {
 }
 
 // join adds a group; leave takes it away. Nothing is sent to it afterwards.
-func (f *Floor) join() *group {
+func (f *Server) join() *group {
 	g := &group{work: make(chan *frame, queued)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,7 +207,7 @@ func (f *Floor) join() *group {
 	return g
 }
 
-func (f *Floor) leave(g *group) {
+func (f *Server) leave(g *group) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.groups, g)
