@@ -63,7 +63,7 @@ func (s *Stamper) Stamp(n uint64, intended eventmeter.Instant, measured bool) Em
 	src.seq++
 	emission := Emission{
 		Stamp:    eventmeter.Stamp{Run: s.run, Source: i, Seq: src.seq},
-		Number: n,
+		Number:   n,
 		Intended: intended,
 		Fired:    s.clock.Now(),
 		Measured: measured,

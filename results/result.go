@@ -200,7 +200,7 @@ type Gaps struct {
 type Latency struct {
 	FromIntended Quantiles `json:"fromIntended"` // from the scheduled instant to receipt
 	FromSent     Quantiles `json:"fromSent"`     // from sending to receipt
-	// BelowFloor names the figures above, such as fromSent.p50, that are below
+	// BelowResolution names the figures above, such as fromSent.p50, that are below
 	// the resolution limit of the run (Generator.ReadDelay.P99): they say more about
 	// the generator than about the target.
 	BelowResolution []string `json:"belowResolution"`

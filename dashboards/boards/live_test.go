@@ -190,7 +190,7 @@ func checkShift(t *testing.T, s *promtest.Server, w window, one, other string) {
 func checkAlerts(t *testing.T, s *promtest.Server, w window, run string) {
 	t.Helper()
 	for _, mode := range modes {
-		expr := fmt.Sprintf(`last_over_time(ALERTS{alertname="EventsLost",alertstate="publishing",run=%q,mode=%q}[%s])`, run, mode.name, w.seconds())
+		expr := fmt.Sprintf(`last_over_time(ALERTS{alertname="EventsLost",alertstate="firing",run=%q,mode=%q}[%s])`, run, mode.name, w.seconds())
 		promtest.Await(t, "the alert of "+mode.name, func() bool {
 			got, err := s.TryQuery(expr, time.Now())
 			return err == nil && len(got) == 1
