@@ -329,7 +329,7 @@ type UpstreamHTTP struct {
 	Body    string            `yaml:"body,omitempty" json:"body,omitempty"`
 }
 
-// Schedule says when emissions are due. Scheduled go round the sources in turn.
+// Schedule says when emissions are due. Emissions go round the sources in turn.
 type Schedule struct {
 	// Kind is constant (the default), poisson, burst, ramp, sine or trace.
 	Kind string `yaml:"kind,omitempty" json:"kind"`

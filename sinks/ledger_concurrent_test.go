@@ -81,7 +81,7 @@ func fireAndDeliver(l *Ledger, each func(func(eventmeter.Sub)), look chan struct
 			close(fired[s])
 		})
 	}
-	// Scheduled are resolved while they are delivered: every tenth is uncertain.
+	// Emissions are resolved while they are delivered: every tenth is uncertain.
 	for s := range sources {
 		wg.Go(func() {
 			<-fired[s]
