@@ -35,7 +35,7 @@ func SummariseNanos(h *hdrhistogram.Histogram) Quantiles {
 	}
 }
 
-// MarkFloor fills l.BelowResolution for a resolution limit.
+// MarkResolution fills l.BelowResolution for a resolution limit.
 func (l *Latency) MarkResolution(floor Nanos) {
 	l.BelowResolution = []string{}
 	for _, part := range []struct {

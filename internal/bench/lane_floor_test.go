@@ -8,7 +8,7 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// TestFloor makes sure that a min interval of 0, which long polls want, is none: to a
+// TestMinIntervalOfNothing makes sure that a min interval of 0, which long polls want, is none: to a
 // driver, 0 is its own default of a second.
 func TestMinIntervalOfNothing(t *testing.T) {
 	for _, c := range []struct {

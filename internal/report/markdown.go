@@ -145,7 +145,7 @@ func (p *printer) laneTable(r *results.Result) {
 	p.markupResolution(r)
 }
 
-// markupFloor explains the mark of figures below the resolution limit.
+// markupResolution explains the mark of figures below the resolution limit.
 func (p *printer) markupResolution(r *results.Result) {
 	if text := resolutionText(r); text != "" {
 		p.printf("%s\n\n", Markup(text))

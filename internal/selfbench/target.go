@@ -30,7 +30,7 @@ func listen() (net.Listener, string, error) {
 	return ln, "http://" + ln.Addr().String(), nil
 }
 
-// serveFloor is the role of the neutral target of streams.
+// serveBaseline is the role of the neutral target of streams.
 func serveBaseline(ctx context.Context, s spec, l *link) error {
 	one, at1, err := listen()
 	if err != nil {
