@@ -5,10 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -22,13 +20,6 @@ func main() {
 	os.Exit(guarded(os.Stderr, func() error {
 		return run(context.Background(), os.Args[1:], streams{os.Stdin, &output{w: os.Stdout}, os.Stderr, interrupts})
 	}))
-}
-
-// streams is what the command touches of its surroundings.
-type streams struct {
-	in         io.Reader
-	out, err   io.Writer
-	interrupts <-chan os.Signal
 }
 
 // run is the whole command. Its error decides the exit code.
@@ -100,12 +91,4 @@ func asUsage(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		asUsage(sub)
 	}
-}
-
-// version is the module's version, where the binary was built from one.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
 }

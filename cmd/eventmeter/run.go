@@ -11,31 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eventmeter/eventmeter/internal/bench"
-	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
-
-// runFlags are the flags of the run command.
-type runFlags struct {
-	profiles    []string
-	trials      int
-	extra       extraFlags
-	target      targetFlags
-	upstream    string
-	upstreamURL string
-	record      string
-	set         []string
-	allowHosts  []string
-	out         string
-	json        bool
-	quiet       bool
-	plain       bool
-	shards      shardFlags
-	metrics     metricsFlags
-	collector   *metrics.Collector // of metrics; nil where there are none
-}
 
 func newRunCommand(io streams) *cobra.Command {
 	var f runFlags

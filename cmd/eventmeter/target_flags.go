@@ -6,60 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eventmeter/eventmeter/profiles"
 )
-
-// loadProfile reads the profile with all overrides of the command line.
-func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
-	set := slices.Clone(f.set)
-	if f.upstream != "" {
-		set = append(set, "upstream.kind="+f.upstream)
-	}
-	if f.target.url != "" {
-		set = append(set, "target.url="+f.target.url)
-	}
-	over, err := f.target.commandOverride()
-	if err != nil {
-		return nil, err
-	}
-	set = append(set, over...)
-	if f.upstreamURL != "" {
-		o, err := upstreamOverride(f.upstreamURL, name, set)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		set = append(set, o)
-	}
-	p, err := profiles.Load(name, set)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	if err := f.target.apply(&p.Target); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// upstreamOverride is the override that --upstream-url stands for with the kind
-// of upstream that the profile has.
-func upstreamOverride(url, profile string, set []string) (string, error) {
-	kind, err := profiles.UpstreamKind(profile, set)
-	if err != nil {
-		return "", err
-	}
-	switch kind {
-	case "inject", "replay":
-		return "upstream.admin=" + url, nil
-	case "http", "github", "slack", "stripe":
-		return "upstream." + kind + ".url=" + url, nil
-	}
-	return "", fmt.Errorf("--upstream-url: an upstream of kind %s has no URL; leave it away, or choose another kind with --upstream", kind)
-}
 
 // targetFlags are the flags that say where a server is and how it is met.
 type targetFlags struct {

@@ -20,48 +20,6 @@ const ChildArg = "child"
 // role is what a child process does. link is how it talks with its parent.
 type role func(ctx context.Context, s spec, l *link) error
 
-func roles() map[string]role {
-	return map[string]role{
-		"baseline":   serveBaseline,
-		"reference":  serveReference,
-		"sdkserver":  serveSDK,
-		"sender":     serveSender,
-		"eventmeter": measure(newLane),
-		"reader":     measure(newReaders),
-		"epoll":      measure(newEpoll),
-		"framer":     measure(newFramers),
-		"sdk":        measure(newSessions),
-		"plain":      measure(newPlainHook),
-		"micro":      runMicro,
-	}
-}
-
-// Child is the main function of a child process: it reads what to be from in
-// and reports to out. It ends when in does.
-func Child(ctx context.Context, in io.Reader, out io.Writer) error {
-	l := &link{in: bufio.NewReader(in), out: json.NewEncoder(out)}
-	text, err := l.in.ReadBytes('\n')
-	if err != nil {
-		return fmt.Errorf("eventbench child: %w", err)
-	}
-	var s spec
-	if err := json.Unmarshal(text, &s); err != nil {
-		return fmt.Errorf("eventbench child: %w", err)
-	}
-	run, ok := roles()[s.Role]
-	if !ok {
-		return fmt.Errorf("eventbench child: there is no role %q", s.Role)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	l.listen(cancel)
-	if err := run(ctx, s, l); err != nil {
-		_ = l.out.Encode(message{Step: "failed", Fault: err.Error()}) // the parent sees the exit code, too
-		return fmt.Errorf("eventbench child %s: %w", s.Role, err)
-	}
-	return nil
-}
-
 // link is a child's end of the pipes.
 type link struct {
 	in    *bufio.Reader

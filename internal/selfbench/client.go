@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -316,4 +317,23 @@ func (f *firer) fire(ctx context.Context, emission loadgen.Emission) eventmeter.
 		f.reached.Add(int64(f.spec.groupSize(int(emission.Source))))
 	}
 	return eventmeter.Accepted
+}
+
+// profile takes a CPU profile of this process into a file until stop is called,
+// which may be called again. Without a file it does nothing.
+func profile(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, fmt.Errorf("CPU profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, fmt.Errorf("CPU profile: %w", errors.Join(err, f.Close()))
+	}
+	return sync.OnceFunc(func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}), nil
 }

@@ -6,6 +6,7 @@
 package selfbench
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,12 +86,6 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// row is a part of the report: measurements, and what is said of them.
-type row struct {
-	name, title string
-	measure     func(ctx context.Context, r *runner) error
-}
-
 // RowNames are the rows in the order in which they are measured.
 func RowNames() []string {
 	names := make([]string, len(rows))
@@ -136,56 +131,62 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return rep, nil
 }
 
-// runner is a run under way.
-type runner struct {
-	opts   Options
-	report *Report
-	row    *Row
-	done   map[string][]*figures // by plan: some rows look at the same ones
+// rows in the order in which they are measured. Later ones look at the
+// measurements of earlier ones where they are the same.
+var rows = []row{
+	{"push1", "Push over HTTP/1.1", measurePush1},
+	{"push2", "Push over HTTP/2", measurePush2},
+	{"error", "Measuring error: write on the wire → recorded", measureError},
+	{"sustained", "10,000 streams × 5 events/s, sustained", measureSustained},
+	{"opening", "Opening streams", measureOpening},
+	{"poll", "Polling", measurePoll},
+	{"webhook", "Webhook subscriptions", measureWebhook},
+	{"deliveries", "Signed deliveries over TLS, connections kept", measureDeliveries},
+	{"allocations", "Allocations per delivery", measureAllocations},
+	{"operations", "Single operations", measureOperations},
+	{"ledger", "The ledger's share of CPU", measureLedger},
+	{"sdk", "The official Go SDK's client", measurePeer},
+	{"curve", "Growth", measureCurve},
 }
 
-// alternate measures plans in turn, a number of times, and returns the figures
-// of each.
-func (r *runner) alternate(ctx context.Context, repeats int, plans ...plan) ([][]*figures, error) {
-	out := make([][]*figures, len(plans))
-	for round := range repeats {
-		for i, p := range plans {
-			f, err := r.once(ctx, p, round)
-			if err != nil {
-				return nil, err
-			}
-			out[i] = append(out[i], f)
-		}
+func roles() map[string]role {
+	return map[string]role{
+		"baseline":   serveBaseline,
+		"reference":  serveReference,
+		"sdkserver":  serveSDK,
+		"sender":     serveSender,
+		"eventmeter": measure(newLane),
+		"reader":     measure(newReaders),
+		"epoll":      measure(newEpoll),
+		"framer":     measure(newFramers),
+		"sdk":        measure(newSessions),
+		"plain":      measure(newPlainHook),
+		"micro":      runMicro,
 	}
-	return out, nil
 }
 
-// once measures a plan, unless another row has done so as often already.
-func (r *runner) once(ctx context.Context, p plan, round int) (*figures, error) {
-	same := p
-	same.Name = ""
-	text, err := json.Marshal(same)
+// Child is the main function of a child process: it reads what to be from in
+// and reports to out. It ends when in does.
+func Child(ctx context.Context, in io.Reader, out io.Writer) error {
+	l := &link{in: bufio.NewReader(in), out: json.NewEncoder(out)}
+	text, err := l.in.ReadBytes('\n')
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("eventbench child: %w", err)
 	}
-	key := string(text)
-	if have := r.done[key]; round < len(have) {
-		return have[round], nil
+	var s spec
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf("eventbench child: %w", err)
 	}
-	fmt.Fprintf(r.opts.Progress, "  %s, %d streams", p.Name, max(p.Pairs, 1)*p.Client.Streams)
-	p.Profiles = r.profilesOf(p, round)
-	var f *figures
-	if p.Client.Role == "micro" {
-		f, err = measureMicro(ctx, r.opts.Self, p.Client)
-	} else {
-		f, err = measurePlan(ctx, r.opts.Self, p)
+	run, ok := roles()[s.Role]
+	if !ok {
+		return fmt.Errorf("eventbench child: there is no role %q", s.Role)
 	}
-	if err != nil {
-		fmt.Fprintf(r.opts.Progress, ": %v\n", err)
-		return nil, err
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l.listen(cancel)
+	if err := run(ctx, s, l); err != nil {
+		_ = l.out.Encode(message{Step: "failed", Fault: err.Error()}) // the parent sees the exit code, too
+		return fmt.Errorf("eventbench child %s: %w", s.Role, err)
 	}
-	fmt.Fprintf(r.opts.Progress, ": %.1f s\n", f.Took.Seconds())
-	r.done[key] = append(r.done[key], f)
-	r.report.others = append(r.report.others, f.Others)
-	return f, nil
+	return nil
 }

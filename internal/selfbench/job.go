@@ -3,12 +3,19 @@ package selfbench
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/process"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // plan is one measurement: pairs of a client and a target, each in a process
@@ -212,9 +219,11 @@ func (f *figures) sum(of func(*outcome) float64) (n float64) {
 func (f *figures) streams() float64 {
 	return f.sum(func(o *outcome) float64 { return float64(o.Streams) })
 }
+
 func (f *figures) delivered() float64 {
 	return f.sum(func(o *outcome) float64 { return float64(o.Delivered) })
 }
+
 func (f *figures) expected() float64 {
 	return f.sum(func(o *outcome) float64 { return float64(o.Expected) })
 }
@@ -246,6 +255,7 @@ func (f *figures) settled() float64 {
 func (f *figures) heap() float64 {
 	return f.grown(func(o *outcome) (a, b int64) { return o.Before.Heap, o.Settled.Heap })
 }
+
 func (f *figures) stack() float64 {
 	return f.grown(func(o *outcome) (a, b int64) { return o.Before.Stack, o.Settled.Stack })
 }
@@ -286,6 +296,7 @@ func (f *figures) openRate() float64 {
 	}
 	return ratio(f.streams(), longest.Seconds())
 }
+
 func (f *figures) openCPU() float64 {
 	return ratio(f.sum(func(o *outcome) float64 { return float64(o.Opened.CPU - o.Before.CPU) })/1e3, f.streams())
 }
@@ -304,4 +315,100 @@ func ratio(a, b float64) float64 {
 		return 0
 	}
 	return a / b
+}
+
+// micro is what single operations take, in nanoseconds.
+type micro struct {
+	Record          float64 `json:"record"`
+	RecordAllocs    int64   `json:"recordAllocs"`
+	Delivered       float64 `json:"delivered"`
+	DeliveredAllocs int64   `json:"deliveredAllocs"`
+	FindStamp       float64 `json:"findStamp"`
+}
+
+// runMicro is the role that measures single operations.
+func runMicro(ctx context.Context, s spec, l *link) error {
+	testing.Init()
+	if err := flag.Set("test.benchtime", s.Paced.String()); err != nil {
+		return err
+	}
+	var m micro
+	per := func(f func(*testing.B)) (float64, int64) {
+		r := testing.Benchmark(f)
+		return float64(r.T.Nanoseconds()) / float64(max(r.N, 1)), r.AllocsPerOp()
+	}
+	m.Record, m.RecordAllocs = per(func(b *testing.B) {
+		b.ReportAllocs()
+		var v sinks.Values
+		d := time.Duration(0)
+		for b.Loop() {
+			d = (d + 7919) % (100 * time.Millisecond)
+			v.Add(d)
+		}
+	})
+	m.Delivered, m.DeliveredAllocs = per(benchmarkDelivered)
+	frame := []byte(`{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-12345","name":"tick","timestamp":"2026-01-01T00:00:00.000Z","cursor":null,"data":{"note":"` +
+		eventmeter.Stamp{Run: runID, Seq: 77}.String() + `","sent":"1767225600000000000"}}}`)
+	m.FindStamp, _ = per(func(b *testing.B) {
+		for b.Loop() {
+			if _, ok := eventmeter.FindStamp(frame); !ok {
+				b.Fatal("no stamp was found")
+			}
+		}
+	})
+	return l.tell(message{Step: "done", Micro: &m})
+}
+
+// benchmarkDelivered delivers in order to a thousand subscriptions.
+func benchmarkDelivered(b *testing.B) {
+	const subs, emissions = 1000, 1000
+	b.ReportAllocs()
+	var ledger *sinks.Ledger
+	var d eventmeter.Delivery
+	fresh := func() {
+		var err error
+		ledger, err = sinks.NewLedger(sinks.LedgerOptions{Run: runID, Sources: 1, Lanes: []sinks.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: subs}}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range uint32(subs) {
+			sub := eventmeter.Sub{Index: i}
+			ledger.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Attaching, At: 1})
+			ledger.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Active, At: 2})
+		}
+		for seq := range uint32(emissions) {
+			at := eventmeter.Instant(time.Millisecond) + eventmeter.Instant(seq)*1000
+			stamp := eventmeter.Stamp{Run: runID, Seq: seq + 1}
+			ledger.Fired(eventmeter.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
+			ledger.Resolved(stamp, eventmeter.Accepted, at)
+		}
+		d = eventmeter.Delivery{Stamp: eventmeter.Stamp{Run: runID, Seq: 1}, Probed: true, EventID: 1, At: eventmeter.Instant(50 * time.Millisecond), Bytes: frameSize}
+	}
+	fresh()
+	for b.Loop() {
+		ledger.Delivered(d)
+		if d.Sub.Index++; d.Sub.Index == subs {
+			d.Sub.Index = 0
+			if d.Stamp.Seq++; d.Stamp.Seq > emissions {
+				b.StopTimer()
+				fresh()
+				b.StartTimer()
+			}
+		}
+	}
+}
+
+// profilesOf is what the names of a measurement's profiles begin with: the row,
+// the client, its streams and rate, and the round.
+func (r *runner) profilesOf(p plan, round int) string {
+	if r.opts.Profiles == "" {
+		return ""
+	}
+	name := fmt.Sprintf("%s-%s-%d-%g-%d", r.row.Name, p.Name, p.Client.Streams, p.Client.Rate, round)
+	return filepath.Join(r.opts.Profiles, strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' {
+			return c
+		}
+		return '_'
+	}, name))
 }

@@ -1,30 +1,14 @@
 package selfbench
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"runtime"
 	"slices"
 	"time"
 )
-
-// rows in the order in which they are measured. Later ones look at the
-// measurements of earlier ones where they are the same.
-var rows = []row{
-	{"push1", "Push over HTTP/1.1", measurePush1},
-	{"push2", "Push over HTTP/2", measurePush2},
-	{"error", "Measuring error: write on the wire → recorded", measureError},
-	{"sustained", "10,000 streams × 5 events/s, sustained", measureSustained},
-	{"opening", "Opening streams", measureOpening},
-	{"poll", "Polling", measurePoll},
-	{"webhook", "Webhook subscriptions", measureWebhook},
-	{"deliveries", "Signed deliveries over TLS, connections kept", measureDeliveries},
-	{"allocations", "Allocations per delivery", measureAllocations},
-	{"operations", "Single operations", measureOperations},
-	{"ledger", "The ledger's share of CPU", measureLedger},
-	{"sdk", "The official Go SDK's client", measurePeer},
-	{"curve", "Growth", measureCurve},
-}
 
 // What a stream takes at both ends together and in the kernel, in bytes:
 // generous, to refuse what would not fit.
@@ -140,3 +124,63 @@ func (r *runner) sized(from int, f *figures, streams int) {
 }
 
 func ptr(v Value) *Value { return &v }
+
+// runner is a run under way.
+type runner struct {
+	opts   Options
+	report *Report
+	row    *Row
+	done   map[string][]*figures // by plan: some rows look at the same ones
+}
+
+// alternate measures plans in turn, a number of times, and returns the figures
+// of each.
+func (r *runner) alternate(ctx context.Context, repeats int, plans ...plan) ([][]*figures, error) {
+	out := make([][]*figures, len(plans))
+	for round := range repeats {
+		for i, p := range plans {
+			f, err := r.once(ctx, p, round)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = append(out[i], f)
+		}
+	}
+	return out, nil
+}
+
+// once measures a plan, unless another row has done so as often already.
+func (r *runner) once(ctx context.Context, p plan, round int) (*figures, error) {
+	same := p
+	same.Name = ""
+	text, err := json.Marshal(same)
+	if err != nil {
+		return nil, err
+	}
+	key := string(text)
+	if have := r.done[key]; round < len(have) {
+		return have[round], nil
+	}
+	fmt.Fprintf(r.opts.Progress, "  %s, %d streams", p.Name, max(p.Pairs, 1)*p.Client.Streams)
+	p.Profiles = r.profilesOf(p, round)
+	var f *figures
+	if p.Client.Role == "micro" {
+		f, err = measureMicro(ctx, r.opts.Self, p.Client)
+	} else {
+		f, err = measurePlan(ctx, r.opts.Self, p)
+	}
+	if err != nil {
+		fmt.Fprintf(r.opts.Progress, ": %v\n", err)
+		return nil, err
+	}
+	fmt.Fprintf(r.opts.Progress, ": %.1f s\n", f.Took.Seconds())
+	r.done[key] = append(r.done[key], f)
+	r.report.others = append(r.report.others, f.Others)
+	return f, nil
+}
+
+// row is a part of the report: measurements, and what is said of them.
+type row struct {
+	name, title string
+	measure     func(ctx context.Context, r *runner) error
+}

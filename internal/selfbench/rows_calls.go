@@ -6,14 +6,6 @@ import (
 	"time"
 )
 
-func (r *runner) pollers() plan {
-	every := r.lasting(5*time.Second, shortest)
-	return plan{Name: "eventmeter, pollers", Target: "reference", Client: spec{
-		Role: "eventmeter", Mode: "poll", HTTP: "1.1", Streams: r.scaled(10_000, 1, 4*perStream1), PollEvery: every, Rate: 2,
-		Idle: 2 * every, Paced: r.lasting(20*time.Second, 2*shortest), Patience: r.patience() + 2*every,
-	}}
-}
-
 func measurePoll(ctx context.Context, r *runner) error {
 	got, err := r.alternate(ctx, 1, r.pollers())
 	if err != nil {
@@ -29,21 +21,6 @@ func measurePoll(ctx context.Context, r *runner) error {
 	r.add(Line{What: "CPU per delivery, on top of that", Measured: of(got[0], "µs", (*figures).perDelivery)})
 	r.add(r.failures(got[0][0]))
 	return nil
-}
-
-// failures is the line of calls that failed.
-func (r *runner) failures(f *figures) Line {
-	n := f.sum(func(o *outcome) float64 { return float64(o.Failures) })
-	return Line{What: "calls that failed", Goal: "none", Measured: newValue("", []float64{n}), Verdict: verdict(n == 0)}
-}
-
-func (r *runner) hooks() plan {
-	return plan{Name: "eventmeter, webhook subscriptions", Target: "reference", Client: spec{
-		Role: "eventmeter", Mode: "webhook", HTTP: "1.1", Streams: r.scaled(10_000, 1, 4*perStream1), TTL: r.lasting(30*time.Second, 2*shortest),
-		// They are refreshed at seven tenths of their life: the idle phase has to reach there.
-		Rate: max(0.2, min(5, 2000/(10_000*r.opts.Scale))), Idle: r.lasting(27*time.Second, 2*shortest), Paced: r.lasting(30*time.Second, 2*shortest),
-		Patience: r.patience() * 2,
-	}}
 }
 
 func measureWebhook(ctx context.Context, r *runner) error {
@@ -63,17 +40,6 @@ func measureWebhook(ctx context.Context, r *runner) error {
 	r.add(Line{What: "CPU per delivery, on top of that", Measured: of(got[0], "µs", (*figures).perDelivery)})
 	r.add(r.failures(f))
 	return nil
-}
-
-// floods are the generator and a plain handler, fed by the same sender.
-func (r *runner) floods() []plan {
-	s := spec{
-		Role: "eventmeter", Mode: "webhook", HTTP: "1.1", Streams: 100, Flood: true,
-		Idle: r.lasting(3*time.Second, shortest/3), Paced: r.lasting(10*time.Second, shortest), Patience: r.patience(),
-	}
-	plain := s
-	plain.Role = "plain"
-	return []plan{{Name: "eventmeter, deliveries", Target: "sender", Client: s}, {Name: "handler that answers 200", Target: "sender", Client: plain}}
 }
 
 func measureDeliveries(ctx context.Context, r *runner) error {
@@ -103,4 +69,38 @@ func scale(all []float64, by float64) []float64 {
 		out[i] = v * by
 	}
 	return out
+}
+
+func (r *runner) pollers() plan {
+	every := r.lasting(5*time.Second, shortest)
+	return plan{Name: "eventmeter, pollers", Target: "reference", Client: spec{
+		Role: "eventmeter", Mode: "poll", HTTP: "1.1", Streams: r.scaled(10_000, 1, 4*perStream1), PollEvery: every, Rate: 2,
+		Idle: 2 * every, Paced: r.lasting(20*time.Second, 2*shortest), Patience: r.patience() + 2*every,
+	}}
+}
+
+// failures is the line of calls that failed.
+func (r *runner) failures(f *figures) Line {
+	n := f.sum(func(o *outcome) float64 { return float64(o.Failures) })
+	return Line{What: "calls that failed", Goal: "none", Measured: newValue("", []float64{n}), Verdict: verdict(n == 0)}
+}
+
+func (r *runner) hooks() plan {
+	return plan{Name: "eventmeter, webhook subscriptions", Target: "reference", Client: spec{
+		Role: "eventmeter", Mode: "webhook", HTTP: "1.1", Streams: r.scaled(10_000, 1, 4*perStream1), TTL: r.lasting(30*time.Second, 2*shortest),
+		// They are refreshed at seven tenths of their life: the idle phase has to reach there.
+		Rate: max(0.2, min(5, 2000/(10_000*r.opts.Scale))), Idle: r.lasting(27*time.Second, 2*shortest), Paced: r.lasting(30*time.Second, 2*shortest),
+		Patience: r.patience() * 2,
+	}}
+}
+
+// floods are the generator and a plain handler, fed by the same sender.
+func (r *runner) floods() []plan {
+	s := spec{
+		Role: "eventmeter", Mode: "webhook", HTTP: "1.1", Streams: 100, Flood: true,
+		Idle: r.lasting(3*time.Second, shortest/3), Paced: r.lasting(10*time.Second, shortest), Patience: r.patience(),
+	}
+	plain := s
+	plain.Role = "plain"
+	return []plan{{Name: "eventmeter, deliveries", Target: "sender", Client: s}, {Name: "handler that answers 200", Target: "sender", Client: plain}}
 }

@@ -36,28 +36,6 @@ func measurePush1(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// compare adds the lines of memory and CPU: got holds the generator, the baseline,
-// and peers.
-func (r *runner) compare(got [][]*figures, plans []plan, baseline string, kib float64, memoryGoal string, share float64, cpuGoal string) {
-	line := func(what, unit string, f func(*figures) float64) Line {
-		l := Line{What: what, Measured: of(got[0], unit, f), Baseline: ptr(of(got[1], unit, f))}
-		for i := 2; i < len(got); i++ {
-			l.Peers = append(l.Peers, Peer{plans[i].Name, of(got[i], unit, f)})
-		}
-		return l
-	}
-	memory := line("memory per stream", "KiB", (*figures).memory)
-	memory.Goal, memory.Verdict = memoryGoal, atMost(memory.Measured, kib)
-	r.add(memory)
-	r.add(line("… after garbage collection", "KiB", (*figures).settled))
-	r.add(line("… of that, heap in use", "KiB", (*figures).heap))
-	r.add(line("… of that, stacks", "KiB", (*figures).stack))
-	cpu := line("CPU per delivery", "µs", (*figures).perDelivery)
-	relation := over(cpu.Measured, *cpu.Baseline, "× "+baseline)
-	r.add(cpu)
-	r.add(Line{What: "CPU per delivery, in relation", Goal: cpuGoal, Measured: relation, Verdict: atMost(relation, share)})
-}
-
 func measurePush2(ctx context.Context, r *runner) error {
 	const goal = 100_000
 	n := r.scaled(goal, 1, perStream2)
@@ -129,6 +107,38 @@ func measureCurve(ctx context.Context, r *runner) error {
 	return r.rates(ctx)
 }
 
+func point(p plan, f *figures) Point {
+	return Point{
+		Client: p.Name, Streams: int(f.streams()), Processes: len(f.Outcomes), Rate: p.Client.Rate,
+		Memory: f.memory(), CPU: f.perDelivery(), Delivered: int64(f.delivered()), Complete: !f.lost(),
+	}
+}
+
+// linearity is by how much the cost of one may grow.
+const linearity = 1.25
+
+// compare adds the lines of memory and CPU: got holds the generator, the baseline,
+// and peers.
+func (r *runner) compare(got [][]*figures, plans []plan, baseline string, kib float64, memoryGoal string, share float64, cpuGoal string) {
+	line := func(what, unit string, f func(*figures) float64) Line {
+		l := Line{What: what, Measured: of(got[0], unit, f), Baseline: ptr(of(got[1], unit, f))}
+		for i := 2; i < len(got); i++ {
+			l.Peers = append(l.Peers, Peer{plans[i].Name, of(got[i], unit, f)})
+		}
+		return l
+	}
+	memory := line("memory per stream", "KiB", (*figures).memory)
+	memory.Goal, memory.Verdict = memoryGoal, atMost(memory.Measured, kib)
+	r.add(memory)
+	r.add(line("… after garbage collection", "KiB", (*figures).settled))
+	r.add(line("… of that, heap in use", "KiB", (*figures).heap))
+	r.add(line("… of that, stacks", "KiB", (*figures).stack))
+	cpu := line("CPU per delivery", "µs", (*figures).perDelivery)
+	relation := over(cpu.Measured, *cpu.Baseline, "× "+baseline)
+	r.add(cpu)
+	r.add(Line{What: "CPU per delivery, in relation", Goal: cpuGoal, Measured: relation, Verdict: atMost(relation, share)})
+}
+
 // rates adds the curve in events per second, and that of the baseline b at its
 // ends: what the machine does with more work is in both.
 func (r *runner) rates(ctx context.Context) error {
@@ -163,16 +173,6 @@ func (r *runner) rates(ctx context.Context) error {
 		number(ratio(mine[last].CPU, baseline[1].CPU)), number(mine[last].Rate))
 	return nil
 }
-
-func point(p plan, f *figures) Point {
-	return Point{
-		Client: p.Name, Streams: int(f.streams()), Processes: len(f.Outcomes), Rate: p.Client.Rate,
-		Memory: f.memory(), CPU: f.perDelivery(), Delivered: int64(f.delivered()), Complete: !f.lost(),
-	}
-}
-
-// linearity is by how much the cost of one may grow.
-const linearity = 1.25
 
 // linear adds the line that says whether the last point costs as much, for one
 // delivery and stream, as the one that it is compared with: smaller ones carry

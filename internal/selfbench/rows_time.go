@@ -11,6 +11,7 @@ func micros(d func(*figures) time.Duration) func(*figures) float64 {
 }
 
 func errorP50(f *figures) time.Duration { return f.Outcomes[0].Error.P50 }
+
 func errorP99(f *figures) time.Duration { return f.Outcomes[0].Error.P99 }
 
 // sharedRead is the share of deliveries, in per cent, that were read together
@@ -23,18 +24,6 @@ func sharedRead(f *figures) float64 {
 func kernelTimed(f *figures) float64 {
 	o := f.Outcomes[0]
 	return 100 * ratio(float64(o.Kernel), float64(o.Copies))
-}
-
-// timed is a plan of streams whose times are compared with those of sending.
-func (r *runner) timed(kernel bool, paced time.Duration) plan {
-	name := "portable times"
-	if kernel {
-		name = "kernel's times"
-	}
-	p := r.push(name, "eventmeter", "1.1", r.scaled(10_000, 1, perStream1))
-	p.Client.Kernel, p.Client.Error, p.Client.Rate = kernel, true, 5
-	p.Client.Paced = r.lasting(paced, shortest)
-	return p
 }
 
 // spread has the same deliveries come evenly: each event goes to one group of
@@ -74,22 +63,6 @@ func measureError(ctx context.Context, r *runner) error {
 	r.add(Line{What: "deliveries that shared a read, kernel's times", Goal: "flagged", Measured: of(times, "%", sharedRead), Verdict: met, Note: "each is flagged where it is recorded"})
 	r.sized(0, got[0][0], 10_000)
 	return nil
-}
-
-// portable adds the lines of the error of times that are taken when a read
-// returns, beside a baseline's.
-func (r *runner) portable(how string, mine, baseline []*figures, note string) {
-	for _, q := range []struct {
-		name string
-		of   func(*figures) float64
-	}{{"p50", micros(errorP50)}, {"p99", micros(errorP99)}} {
-		l := Line{What: "error, portable, " + q.name + how, Measured: of(mine, "µs", q.of), Note: note}
-		note = "" // it is said once
-		if baseline != nil {
-			l.Baseline = ptr(of(baseline, "µs", q.of))
-		}
-		r.add(l)
-	}
 }
 
 func measureSustained(ctx context.Context, r *runner) error {
@@ -137,4 +110,32 @@ func measureOpening(ctx context.Context, r *runner) error {
 		r.add(l)
 	}
 	return nil
+}
+
+// timed is a plan of streams whose times are compared with those of sending.
+func (r *runner) timed(kernel bool, paced time.Duration) plan {
+	name := "portable times"
+	if kernel {
+		name = "kernel's times"
+	}
+	p := r.push(name, "eventmeter", "1.1", r.scaled(10_000, 1, perStream1))
+	p.Client.Kernel, p.Client.Error, p.Client.Rate = kernel, true, 5
+	p.Client.Paced = r.lasting(paced, shortest)
+	return p
+}
+
+// portable adds the lines of the error of times that are taken when a read
+// returns, beside a baseline's.
+func (r *runner) portable(how string, mine, baseline []*figures, note string) {
+	for _, q := range []struct {
+		name string
+		of   func(*figures) float64
+	}{{"p50", micros(errorP50)}, {"p99", micros(errorP99)}} {
+		l := Line{What: "error, portable, " + q.name + how, Measured: of(mine, "µs", q.of), Note: note}
+		note = "" // it is said once
+		if baseline != nil {
+			l.Baseline = ptr(of(baseline, "µs", q.of))
+		}
+		r.add(l)
+	}
 }

@@ -3,9 +3,31 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
+	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/profiles"
 )
+
+// runFlags are the flags of the run command.
+type runFlags struct {
+	profiles    []string
+	trials      int
+	extra       extraFlags
+	target      targetFlags
+	upstream    string
+	upstreamURL string
+	record      string
+	set         []string
+	allowHosts  []string
+	out         string
+	json        bool
+	quiet       bool
+	plain       bool
+	shards      shardFlags
+	metrics     metricsFlags
+	collector   *metrics.Collector // of metrics; nil where there are none
+}
 
 // loadAll reads the profiles that are run in turn.
 func (f *runFlags) loadAll() ([]*profiles.Profile, error) {
@@ -96,4 +118,51 @@ func (f *runFlags) dir(dir string, trial int) string {
 		dir = filepath.Join(dir, fmt.Sprintf("trial-%03d", trial+1))
 	}
 	return dir
+}
+
+// loadProfile reads the profile with all overrides of the command line.
+func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
+	set := slices.Clone(f.set)
+	if f.upstream != "" {
+		set = append(set, "upstream.kind="+f.upstream)
+	}
+	if f.target.url != "" {
+		set = append(set, "target.url="+f.target.url)
+	}
+	over, err := f.target.commandOverride()
+	if err != nil {
+		return nil, err
+	}
+	set = append(set, over...)
+	if f.upstreamURL != "" {
+		o, err := upstreamOverride(f.upstreamURL, name, set)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		set = append(set, o)
+	}
+	p, err := profiles.Load(name, set)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if err := f.target.apply(&p.Target); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// upstreamOverride is the override that --upstream-url stands for with the kind
+// of upstream that the profile has.
+func upstreamOverride(url, profile string, set []string) (string, error) {
+	kind, err := profiles.UpstreamKind(profile, set)
+	if err != nil {
+		return "", err
+	}
+	switch kind {
+	case "inject", "replay":
+		return "upstream.admin=" + url, nil
+	case "http", "github", "slack", "stripe":
+		return "upstream." + kind + ".url=" + url, nil
+	}
+	return "", fmt.Errorf("--upstream-url: an upstream of kind %s has no URL; leave it away, or choose another kind with --upstream", kind)
 }
