@@ -22,7 +22,7 @@ import (
 // generator in such a time.
 type stampedEcho struct {
 	listener net.Listener
-	pump     streamclient.Pump
+	pump     streamclient.Client
 	start    time.Time
 	wg       sync.WaitGroup
 	stop     chan struct{}

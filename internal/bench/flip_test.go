@@ -107,7 +107,7 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 		}
 		return nil
 	}
-	streamed := func(open func(streamclient.Options) (streamclient.Pump, error)) func(string, *dialguard.Guard) error {
+	streamed := func(open func(streamclient.Options) (streamclient.Client, error)) func(string, *dialguard.Guard) error {
 		return func(addr string, g *dialguard.Guard) error {
 			p, err := open(streamclient.Options{Addr: addr, Guard: g, ConnectTimeout: 5 * time.Second})
 			if err != nil {

@@ -160,7 +160,7 @@ func (l *loop) connected(c *conn, events uint32) bool {
 	err := connected(int(c.fd))
 	if err == nil {
 		o.connected = true
-		l.pump.opts.Count.Opened()
+		l.client.opts.Count.Opened()
 		return true
 	}
 	l.hangUp(c)
@@ -179,7 +179,7 @@ func (l *loop) send(c *conn) bool {
 	o := c.opening
 	b := o.rest
 	if b == nil {
-		l.scratch = appendRequest(l.scratch[:0], &o.req, l.pump.opts.Host)
+		l.scratch = appendRequest(l.scratch[:0], &o.req, l.client.opts.Host)
 		b = l.scratch
 	}
 	for len(b) > 0 {
@@ -205,7 +205,7 @@ func (l *loop) send(c *conn) bool {
 // the buffer need not be the last: the end follows it without another edge.
 func (l *loop) read(c *conn, all bool) {
 	for range readsAtOnce {
-		n, stamp, errno := l.in.recv(c.fd, l.pump.opts.KernelTimestamps)
+		n, stamp, errno := l.in.recv(c.fd, l.client.opts.KernelTimestamps)
 		switch {
 		case errno == unix.EINTR:
 			continue
@@ -241,7 +241,7 @@ func (l *loop) read(c *conn, all bool) {
 
 // arrival says when n bytes arrived that were read just now.
 func (l *loop) arrival(n int, stamp int64) Arrival {
-	a := Arrival{At: l.pump.opts.Now(), Shared: n == len(l.in.buf)}
+	a := Arrival{At: l.client.opts.Now(), Shared: n == len(l.in.buf)}
 	if stamp != 0 {
 		a.Read = a.At
 		a.At, a.Kernel = l.stamps.at(stamp, a.Read)

@@ -33,7 +33,7 @@ func (e *RuleError) Error() string {
 	return "the server broke the rules of HTTP/2: " + e.Reason + " (" + e.Code.String() + ")"
 }
 
-// h2Limits are the measures of an HTTP/2 pump. They are fixed but for tests.
+// h2Limits are the measures of an HTTP/2 client. They are fixed but for tests.
 type h2Limits struct {
 	// streams bounds the streams of one connection, below what the server
 	// allows: one TCP connection is read by one goroutine, and a segment that
@@ -57,10 +57,10 @@ var h2Defaults = h2Limits{
 	pingAfter: 30 * time.Second, pingTimeout: 15 * time.Second, dials: 4,
 }
 
-// h2Pump spreads streams over HTTP/2 connections.
+// h2Client spreads streams over HTTP/2 connections.
 //
-// Locks are taken in this order: a stream's, the pump's, a connection's.
-type h2Pump struct {
+// Locks are taken in this order: a stream's, the client's, a connection's.
+type h2Client struct {
 	opts   Options
 	limits h2Limits
 	scheme string
@@ -89,21 +89,21 @@ type ending struct {
 	unopened bool
 }
 
-// NewHTTP2 returns a pump that multiplexes streams over HTTP/2: over TLS where
+// NewHTTP2 returns a client that multiplexes streams over HTTP/2: over TLS where
 // Options.TLS is set (the server has to choose h2), else as plain text with
 // prior knowledge. Connections are opened on demand, and take no more streams
 // than the server allows.
 //
 // A stream that the server has not processed ends with [ErrRefusedStream]; one
 // that it reset ends with a [ResetError].
-func NewHTTP2(o Options) (Pump, error) {
+func NewHTTP2(o Options) (Client, error) {
 	if _, _, err := net.SplitHostPort(o.Addr); err != nil {
-		return nil, fmt.Errorf("http/2 pump: address %q: want host:port: %w", o.Addr, err)
+		return nil, fmt.Errorf("http/2 client: address %q: want host:port: %w", o.Addr, err)
 	}
 	return newH2(o, h2Defaults), nil
 }
 
-func newH2(o Options, l h2Limits) *h2Pump {
+func newH2(o Options, l h2Limits) *h2Client {
 	if o.Now == nil {
 		began := time.Now()
 		o.Now = func() int64 { return int64(time.Since(began)) }
@@ -111,7 +111,7 @@ func newH2(o Options, l h2Limits) *h2Pump {
 	if o.ConnectTimeout <= 0 {
 		o.ConnectTimeout = 30 * time.Second
 	}
-	p := &h2Pump{opts: o, limits: l, scheme: "http", conns: map[*h2Conn]struct{}{}, room: l.streams}
+	p := &h2Client{opts: o, limits: l, scheme: "http", conns: map[*h2Conn]struct{}{}, room: l.streams}
 	if o.TLS != nil {
 		p.scheme = "https"
 	}
@@ -120,10 +120,10 @@ func newH2(o Options, l h2Limits) *h2Pump {
 	return p
 }
 
-// Open begins a stream. On a pump that is closed it tells the sink before it
+// Open begins a stream. On a client that is closed it tells the sink before it
 // returns.
-func (p *h2Pump) Open(ctx context.Context, r Request, sink Sink) Stream {
-	s := &h2Stream{pump: p, sink: sink, req: &r, left: -1}
+func (p *h2Client) Open(ctx context.Context, r Request, sink Sink) Stream {
+	s := &h2Stream{client: p, sink: sink, req: &r, left: -1}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -143,7 +143,7 @@ func (p *h2Pump) Open(ctx context.Context, r Request, sink Sink) Stream {
 
 // place gives a stream to a connection with room, if there is one. The caller
 // holds p.mu.
-func (p *h2Pump) place(s *h2Stream) bool {
+func (p *h2Client) place(s *h2Stream) bool {
 	for n := len(p.roomy); n > 0; n = len(p.roomy) {
 		c := p.roomy[n-1]
 		if c.take(s) {
@@ -158,7 +158,7 @@ func (p *h2Pump) place(s *h2Stream) bool {
 
 // dial makes as many connections as those who wait seem to need. The caller
 // holds p.mu.
-func (p *h2Pump) dial() {
+func (p *h2Client) dial() {
 	for !p.closed && p.dials < p.limits.dials && p.dials*p.room < len(p.waiting) {
 		p.dials++
 		turn := p.dialed
@@ -171,14 +171,14 @@ func (p *h2Pump) dial() {
 }
 
 // freed notes that a connection may have room again.
-func (p *h2Pump) freed(c *h2Conn) {
+func (p *h2Client) freed(c *h2Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.offer(c)
 }
 
 // offer lists a connection and gives it what waits. The caller holds p.mu.
-func (p *h2Pump) offer(c *h2Conn) {
+func (p *h2Client) offer(c *h2Conn) {
 	if !c.listed {
 		c.listed = true
 		p.roomy = append(p.roomy, c)
@@ -198,7 +198,7 @@ func (p *h2Pump) offer(c *h2Conn) {
 
 // ready notes a connection that the server has greeted, with room for that
 // many streams.
-func (p *h2Pump) ready(c *h2Conn, room int) {
+func (p *h2Client) ready(c *h2Conn, room int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dials--
@@ -209,7 +209,7 @@ func (p *h2Pump) ready(c *h2Conn, room int) {
 
 // unready notes that a connection could not be made. When it was the last one
 // under way, those who wait have nothing to wait for.
-func (p *h2Pump) unready(err error) {
+func (p *h2Client) unready(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dials--
@@ -229,7 +229,7 @@ func (p *h2Pump) unready(err error) {
 
 // finish has a stream told of its end, by a goroutine that holds no lock of
 // the caller's. The caller holds p.mu.
-func (p *h2Pump) finish(e ending) {
+func (p *h2Client) finish(e ending) {
 	p.ending = append(p.ending, e)
 	if !p.usher {
 		p.usher = true
@@ -238,7 +238,7 @@ func (p *h2Pump) finish(e ending) {
 }
 
 // ush tells streams of their end until there are none left.
-func (p *h2Pump) ush() {
+func (p *h2Client) ush() {
 	for {
 		p.mu.Lock()
 		batch := p.ending
@@ -265,7 +265,7 @@ func (p *h2Pump) ush() {
 
 // Close ends all streams, tells the server that it goes where that is possible
 // at once, and waits. It must not be called by a Sink.
-func (p *h2Pump) Close() error {
+func (p *h2Client) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.end()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestH2Memory is about the pump's own share: nothing is sent to the sinks.
+// TestH2Memory is about the client's own share: nothing is sent to the sinks.
 func TestH2Memory(t *testing.T) {
 	const n, bound = 5000, 700
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

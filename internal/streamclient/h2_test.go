@@ -41,7 +41,7 @@ func oracle(t *testing.T, secure bool, config *http.HTTP2Config, handle http.Han
 	return s, o
 }
 
-func startH2(t *testing.T, o Options, change func(*h2Limits)) *h2Pump {
+func startH2(t *testing.T, o Options, change func(*h2Limits)) *h2Client {
 	t.Helper()
 	l := h2Defaults
 	if change != nil {
@@ -300,7 +300,7 @@ func TestH2Resets(t *testing.T) {
 	s = newHeard()
 	p.Open(t.Context(), Request{Method: "GET", Path: "/"}, s)
 	if err := s.over(); err != ErrClosed {
-		t.Errorf("open on a closed pump: %v", err)
+		t.Errorf("open on a closed client: %v", err)
 	}
 }
 

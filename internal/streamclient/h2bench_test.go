@@ -48,7 +48,7 @@ func BenchmarkH2Deliver(b *testing.B) {
 	sink := &counting{}
 	for i := range uint32(benchStreams) {
 		id := 2*i + 1
-		c.table[id] = &h2Stream{pump: p, conn: c, sink: sink, id: id, headed: true, left: -1}
+		c.table[id] = &h2Stream{client: p, conn: c, sink: sink, id: id, headed: true, left: -1}
 		c.nextID = id + 2
 	}
 	b.ReportAllocs()

@@ -1,21 +1,23 @@
 package streamclient
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/bits"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/budget"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
@@ -51,10 +53,10 @@ type peerSettings struct {
 // h2Conn is one connection: a goroutine that reads and calls the sinks, and
 // one that writes.
 type h2Conn struct {
-	pump   *h2Pump
+	client   *h2Client
 	raw    net.Conn // what is closed
 	nc     net.Conn // what is talked on
-	listed bool     // pump.mu: in pump.roomy
+	listed bool     // client.mu: in client.roomy
 
 	// The reader's.
 	in    h2Frames
@@ -92,9 +94,9 @@ type h2Conn struct {
 	resets, olderResets map[uint32]struct{}
 }
 
-func newH2Conn(p *h2Pump, raw, nc net.Conn) *h2Conn {
+func newH2Conn(p *h2Client, raw, nc net.Conn) *h2Conn {
 	c := &h2Conn{
-		pump: p, raw: raw, nc: nc, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		client: p, raw: raw, nc: nc, wake: make(chan struct{}, 1), done: make(chan struct{}),
 		table: map[uint32]*h2Stream{}, resets: map[uint32]struct{}{}, nextID: 1, window: 65535, last: maxID,
 		peer: peerSettings{streams: math.MaxUint32, window: 65535, frame: h2MaxFrame, table: 4096, headerList: math.MaxUint32},
 	}
@@ -109,8 +111,8 @@ func newH2Conn(p *h2Pump, raw, nc net.Conn) *h2Conn {
 
 // reader returns how the connection is read.
 func (c *h2Conn) reader() func([]byte) (int, Arrival, error) {
-	now, count := c.pump.opts.Now, c.pump.opts.Count
-	if c.pump.opts.TLS != nil {
+	now, count := c.client.opts.Now, c.client.opts.Count
+	if c.client.opts.TLS != nil {
 		count = nil // counted below TLS
 	}
 	taken := func(n int, at Arrival) {
@@ -119,7 +121,7 @@ func (c *h2Conn) reader() func([]byte) (int, Arrival, error) {
 			count.Taken(n)
 		}
 	}
-	if c.pump.opts.KernelTimestamps && c.pump.opts.TLS == nil {
+	if c.client.opts.KernelTimestamps && c.client.opts.TLS == nil {
 		if stamped := h2Stamped(c.nc, now); stamped != nil {
 			return func(b []byte) (int, Arrival, error) {
 				n, at, err := stamped(b)
@@ -138,7 +140,7 @@ func (c *h2Conn) reader() func([]byte) (int, Arrival, error) {
 
 // serve runs the connection to its end.
 func (c *h2Conn) serve() {
-	_ = c.nc.SetReadDeadline(time.Now().Add(c.pump.opts.ConnectTimeout)) // of a closed one: the read tells
+	_ = c.nc.SetReadDeadline(time.Now().Add(c.client.opts.ConnectTimeout)) // of a closed one: the read tells
 	w := h2Writer{conn: c}
 	var writing sync.WaitGroup
 	writing.Go(crash.Guarded(w.run))
@@ -170,9 +172,9 @@ func (c *h2Conn) bury() {
 	c.mu.Unlock()
 	if !greeted {
 		if errors.Is(why, os.ErrDeadlineExceeded) {
-			why = fmt.Errorf("no SETTINGS came within %v: %w", c.pump.opts.ConnectTimeout, why)
+			why = fmt.Errorf("no SETTINGS came within %v: %w", c.client.opts.ConnectTimeout, why)
 		}
-		c.pump.unready(why)
+		c.client.unready(why)
 	}
 	if why == io.EOF {
 		why = fmt.Errorf("the server closed the connection: %w", io.ErrUnexpectedEOF)
@@ -193,7 +195,7 @@ func (c *h2Conn) bury() {
 }
 
 // take gives a stream a place on the connection, if there is one. The caller
-// holds the pump's lock.
+// holds the client's lock.
 func (c *h2Conn) take(s *h2Stream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +211,7 @@ func (c *h2Conn) take(s *h2Stream) bool {
 
 // room is how many streams may be open. The caller holds c.mu.
 func (c *h2Conn) room() int {
-	n := min(int64(c.pump.limits.streams), int64(c.peer.streams))
+	n := min(int64(c.client.limits.streams), int64(c.peer.streams))
 	return int(min(n, int64(maxID-c.nextID)/2)) // ids come to an end, too
 }
 
@@ -241,7 +243,7 @@ func (c *h2Conn) sayLocked(frame []byte) error {
 // stream is taken off that by this goroutine, or after it is over.
 func (c *h2Conn) findNear(fr *h2Frame) (*h2Stream, error) {
 	if c.near == nil {
-		c.near = make([]*h2Stream, 1<<bits.Len(uint(c.pump.limits.streams)))
+		c.near = make([]*h2Stream, 1<<bits.Len(uint(c.client.limits.streams)))
 	}
 	place := &c.near[int(fr.id/2)&(len(c.near)-1)]
 	if s := *place; s != nil && s.id == fr.id && !s.over.Load() {
@@ -304,7 +306,7 @@ func (c *h2Conn) freed(done bool) {
 		c.fail(errDone)
 		return
 	}
-	c.pump.freed(c)
+	c.client.freed(c)
 }
 
 // drop resets a stream that is over for its sink. One that was not sent yet is
@@ -334,3 +336,133 @@ var (
 	pingAlive  = []byte("mcpalive")
 	pingResets = []byte("mcpreset")
 )
+
+// h2Stream is one exchange. There are a hundred thousand of them: what it
+// holds is counted in bytes.
+type h2Stream struct {
+	client *h2Client
+	conn *h2Conn  // client.mu; set once, when a connection has room
+	req  *Request // the writer's, nil when it has been sent
+
+	mu     sync.Mutex // whoever calls the sink
+	sink   Sink       // mu; nil when it is over
+	stop   func() bool
+	opened bool // mu: the sink knows the head
+	over   atomic.Bool
+
+	// The reader's.
+	interim uint8 // 1xx heads so far
+	headed  bool  // the final head was read
+	left    int64 // body bytes that Content-Length still promises; -1 = unknown
+	taken   int64 // bytes since the window was refilled
+
+	// Under conn.mu.
+	id    uint32 // 0 = not sent yet
+	sent  bool   // the request, to its end
+	delta int64  // send window, less what it is initially
+}
+
+// watch closes the stream when ctx ends before it is opened.
+func (s *h2Stream) watch(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() {
+		defer crash.Guard()
+		s.ask(context.Cause(ctx), true)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened || s.over.Load() {
+		stop()
+		return
+	}
+	s.stop = stop
+}
+
+// Close ends the stream.
+func (s *h2Stream) Close() { s.ask(ErrClosed, false) }
+
+func (s *h2Stream) ask(err error, unopened bool) {
+	if s.over.Load() {
+		return
+	}
+	p := s.client
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed { // closing tells every stream the same
+		p.finish(ending{s: s, err: err, unopened: unopened})
+	}
+}
+
+// tell ends the stream for its sink, which hears of it once. It reports whether
+// this call did it. The caller takes the stream off its connection.
+func (s *h2Stream) tell(err error, unopened bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if unopened && s.opened {
+		return false
+	}
+	return s.tellLocked(err)
+}
+
+func (s *h2Stream) tellLocked(err error) bool {
+	if s.over.Load() {
+		return false
+	}
+	s.over.Store(true)
+	s.unwatch()
+	sink := s.sink
+	s.sink = nil
+	sink.Closed(err)
+	return true
+}
+
+func (s *h2Stream) unwatch() {
+	if s.stop != nil {
+		s.stop()
+		s.stop = nil
+	}
+}
+
+// head tells the sink of the answer's head; false when that ended the stream.
+func (s *h2Stream) head(h Head, at Arrival) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over.Load() {
+		return true // whoever ended it takes care of the rest
+	}
+	s.opened = true
+	s.unwatch()
+	if err := s.sink.Opened(h, at); err != nil {
+		s.tellLocked(err)
+		return false
+	}
+	return true
+}
+
+// piece tells the sink of body bytes; false when that ended the stream.
+func (s *h2Stream) piece(b []byte, at Arrival) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over.Load() {
+		return true
+	}
+	if err := s.sink.Piece(b, at); err != nil {
+		s.tellLocked(err)
+		return false
+	}
+	return true
+}
+
+// h2Head reads one header block at a time.
+type h2Head struct {
+	decoder *hpack.Decoder
+	limit   uint32
+	block   []byte      // what came so far, where there is CONTINUATION
+	hold    budget.Hold // of block
+	frame   h2Frame
+
+	status  int
+	header  http.Header
+	list    uint32 // its size as RFC 9113 counts it
+	regular bool   // a regular field came
+	wrong   string
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // connect makes one connection and serves it to its end.
-func (p *h2Pump) connect(turn int) {
+func (p *h2Client) connect(turn int) {
 	ctx, cancel := context.WithTimeout(p.life, p.opts.ConnectTimeout)
 	raw, nc, err := p.open(ctx, turn)
 	cancel()
@@ -37,7 +37,7 @@ func (p *h2Pump) connect(turn int) {
 
 // open returns the bare connection, and the one to talk on, which is another
 // with TLS.
-func (p *h2Pump) open(ctx context.Context, turn int) (raw, nc net.Conn, err error) {
+func (p *h2Client) open(ctx context.Context, turn int) (raw, nc net.Conn, err error) {
 	dial := p.opts.Dial
 	if dial == nil {
 		d := &net.Dialer{}

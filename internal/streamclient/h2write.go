@@ -34,7 +34,7 @@ func (w *h2Writer) run() {
 	w.encoder = hpack.NewEncoder(&w.block)
 	w.names = map[string]string{}
 	defer c.raw.Close()
-	alive := time.NewTimer(c.pump.limits.pingAfter)
+	alive := time.NewTimer(c.client.limits.pingAfter)
 	defer alive.Stop()
 	err := w.write(w.preface)
 	for err == nil {
@@ -60,30 +60,30 @@ func (w *h2Writer) run() {
 // write has something appended to a borrowed buffer and writes it.
 func (w *h2Writer) write(fill func([]byte) []byte) error {
 	c := w.conn
-	lent := c.pump.writes.Get().(*[]byte)
+	lent := c.client.writes.Get().(*[]byte)
 	b := fill((*lent)[:0])
 	var err error
 	if len(b) > 0 {
 		c.mu.Lock()
 		if c.why == nil { // else the farewell's deadline holds
-			_ = c.raw.SetWriteDeadline(time.Now().Add(c.pump.limits.pingAfter + c.pump.limits.pingTimeout)) // of a closed one: the write tells
+			_ = c.raw.SetWriteDeadline(time.Now().Add(c.client.limits.pingAfter + c.client.limits.pingTimeout)) // of a closed one: the write tells
 		}
 		c.mu.Unlock()
 		var n int
 		n, err = c.nc.Write(b)
-		if count := c.pump.opts.Count; count != nil && c.pump.opts.TLS == nil {
+		if count := c.client.opts.Count; count != nil && c.client.opts.TLS == nil {
 			count.Sent(n)
 		}
 	}
 	if cap(b) <= 2*h2Batch {
 		*lent = b
-		c.pump.writes.Put(lent)
+		c.client.writes.Put(lent)
 	}
 	return err
 }
 
 func (w *h2Writer) preface(b []byte) []byte {
-	l := w.conn.pump.limits
+	l := w.conn.client.limits
 	b = append(b, http2.ClientPreface...)
 	b = appendFrameHeader(b, 18, http2.FrameSettings, 0, 0)
 	b = appendSetting(b, http2.SettingEnablePush, 0)
@@ -110,8 +110,8 @@ func (w *h2Writer) farewell() {
 // pulse asks a silent server for a sign of life; it returns when to look again.
 func (w *h2Writer) pulse() (time.Duration, error) {
 	c := w.conn
-	l := c.pump.limits
-	silent := time.Duration(c.pump.opts.Now() - c.heard.Load())
+	l := c.client.limits
+	silent := time.Duration(c.client.opts.Now() - c.heard.Load())
 	switch {
 	case silent < l.pingAfter:
 		w.pinged = false
@@ -254,13 +254,13 @@ func (w *h2Writer) sent(s *h2Stream) {
 // encode makes the header block of a request, unless it is larger than limit;
 // it returns its size as RFC 9113 counts it.
 func (w *h2Writer) encode(r *Request, limit uint32) (size uint32) {
-	o := &w.conn.pump.opts
+	o := &w.conn.client.opts
 	authority := cmp.Or(r.Header.Get("Host"), o.Host, o.Addr)
 	all := func(field func(name, value string)) {
 		field(":authority", authority)
 		field(":method", r.Method)
 		field(":path", r.Path)
-		field(":scheme", w.conn.pump.scheme)
+		field(":scheme", w.conn.client.scheme)
 		for k, vs := range r.Header {
 			name := w.name(k)
 			if name == "" {

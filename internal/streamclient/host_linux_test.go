@@ -48,7 +48,7 @@ func full(t *testing.T) string {
 
 func TestConnectTimeout(t *testing.T) {
 	addr := full(t)
-	each(t, func(t *testing.T, open func(Options) Pump) {
+	each(t, func(t *testing.T, open func(Options) Client) {
 		p := open(Options{Addr: addr, ConnectTimeout: 20 * time.Millisecond, Shards: 1})
 		one, two := watch(t), watch(t)
 		p.Open(t.Context(), get, one)

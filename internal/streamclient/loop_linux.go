@@ -3,11 +3,15 @@
 package streamclient
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,7 +49,7 @@ type task struct {
 // Sockets are watched for edges: a read that does not fill the buffer has
 // emptied the socket, and more makes another edge.
 type loop struct {
-	pump  *loops
+	client  *loops
 	ep    int      // watches the sockets
 	gate  int      // watches ep
 	file  *os.File // gate, for the scheduler's poller
@@ -88,7 +92,7 @@ func newLoop(p *loops) (*loop, error) {
 		unix.Close(ep)
 		return nil, os.NewSyscallError("eventfd", err)
 	}
-	l := &loop{pump: p, ep: ep, wake: wake, stamps: stamps{now: p.opts.Now, wall: wallClock}}
+	l := &loop{client: p, ep: ep, wake: wake, stamps: stamps{now: p.opts.Now, wall: wallClock}}
 	l.ready = func(uintptr) bool { return l.look() != 0 || !l.arm(unix.EPOLL_CTL_MOD) }
 	l.in.init(smallBuffer)
 	l.alarm = time.AfterFunc(time.Hour, l.rouse)
@@ -218,8 +222,8 @@ func (l *loop) run() {
 			}
 		}
 		l.batch()
-		if l.pump.opts.Coalesce > 0 && l.pump.opts.KernelTimestamps && l.n >= manyReady && l.n < eventsAtOnce {
-			time.Sleep(l.pump.opts.Coalesce)
+		if l.client.opts.Coalesce > 0 && l.client.opts.KernelTimestamps && l.n >= manyReady && l.n < eventsAtOnce {
+			time.Sleep(l.client.opts.Coalesce)
 		}
 	}
 }
@@ -244,8 +248,8 @@ func (l *loop) sleep() bool {
 
 // batch serves the streams that are ready.
 func (l *loop) batch() {
-	if l.pump.opts.KernelTimestamps {
-		l.stamps.update(l.pump.opts.Now())
+	if l.client.opts.KernelTimestamps {
+		l.stamps.update(l.client.opts.Now())
 	}
 	later := l.more
 	l.more = nil
@@ -266,11 +270,11 @@ func (l *loop) batch() {
 		}
 	}
 	if l.taken > 0 {
-		l.pump.opts.Count.Taken(l.taken)
+		l.client.opts.Count.Taken(l.taken)
 		l.taken = 0
 	}
 	if l.sent > 0 {
-		l.pump.opts.Count.Sent(l.sent)
+		l.client.opts.Count.Sent(l.sent)
 		l.sent = 0
 	}
 }
@@ -321,4 +325,68 @@ func (l *loop) leave() {
 	l.file.Close()
 	unix.Close(l.ep)
 	unix.Close(l.wake)
+}
+
+// loops is a client of a few loops, each with an epoll instance, a buffer that
+// is lent to whatever stream has data, and a share of the streams.
+type loops struct {
+	opts           Options
+	to             *resolver
+	local4, local6 []netip.Addr
+	nextIP         atomic.Uint32
+	next           atomic.Uint32
+	shards         []*loop
+	life           context.Context
+	end            context.CancelFunc
+	work           sync.WaitGroup // loops and look-ups
+	closing        sync.Mutex     // held while work may grow
+	closed         bool
+}
+
+// receiver reads sockets into one buffer, with the kernel's receive times. It
+// keeps what a call needs, so that reading allocates nothing.
+type receiver struct {
+	buf []byte
+	msg unix.Msghdr
+	iov unix.Iovec
+	oob [8]uint64 // as bytes, and aligned as the kernel's structs are
+}
+
+// init gives r a buffer of that size, in place of another.
+func (r *receiver) init(size int) {
+	r.buf = make([]byte, size)
+	r.iov.Base = &r.buf[0]
+	r.iov.SetLen(size)
+	r.msg.Iov = &r.iov
+	r.msg.SetIovlen(1)
+}
+
+// recv reads once. stamp is the kernel's time of the last segment in it, 0 if
+// there is none. The socket does not block, so the scheduler need not be told.
+func (r *receiver) recv(fd int32, stamped bool) (n int, stamp int64, errno unix.Errno) {
+	if !stamped {
+		got, _, e := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&r.buf[0])), uintptr(len(r.buf)))
+		return int(got), 0, e
+	}
+	r.msg.Control = (*byte)(unsafe.Pointer(&r.oob))
+	r.msg.SetControllen(int(unsafe.Sizeof(r.oob)))
+	got, _, e := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.msg)), 0)
+	if e != 0 {
+		return 0, 0, e
+	}
+	return int(got), r.stamp(), 0
+}
+
+// stamp reads the control message of SO_TIMESTAMPNS.
+func (r *receiver) stamp() int64 {
+	head := unix.CmsgLen(0)
+	if int(r.msg.Controllen) < head+int(unsafe.Sizeof(unix.Timespec{})) {
+		return 0
+	}
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&r.oob))
+	if h.Level != unix.SOL_SOCKET || h.Type != unix.SCM_TIMESTAMPNS {
+		return 0
+	}
+	ts := (*unix.Timespec)(unsafe.Add(unsafe.Pointer(&r.oob), head))
+	return ts.Nano()
 }

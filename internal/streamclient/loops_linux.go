@@ -6,50 +6,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// New returns a pump that suits the options: loops over bare sockets for plain
+// New returns a client that suits the options: loops over bare sockets for plain
 // text, a goroutine for each connection otherwise.
-func New(o Options) (Pump, error) {
+func New(o Options) (Client, error) {
 	if o.TLS != nil || o.Dial != nil {
 		return NewPortable(o)
 	}
 	return newLoops(o)
 }
 
-// Stamps tells whether a pump of these options can have the kernel's receive
+// Stamps tells whether a client of these options can have the kernel's receive
 // times.
 func Stamps(o Options) bool { return o.TLS == nil && o.Dial == nil }
-
-// loops is a pump of a few loops, each with an epoll instance, a buffer that
-// is lent to whatever stream has data, and a share of the streams.
-type loops struct {
-	opts           Options
-	to             *resolver
-	local4, local6 []netip.Addr
-	nextIP         atomic.Uint32
-	next           atomic.Uint32
-	shards         []*loop
-	life           context.Context
-	end            context.CancelFunc
-	work           sync.WaitGroup // loops and look-ups
-	closing        sync.Mutex     // held while work may grow
-	closed         bool
-}
 
 func newLoops(o Options) (*loops, error) {
 	to, err := newResolver(o.Addr)
 	if err != nil {
-		return nil, fmt.Errorf("pump: %w", err)
+		return nil, fmt.Errorf("client: %w", err)
 	}
 	to.ask, to.guard = o.Resolve, o.Guard
 	p := &loops{opts: withDefaults(o), to: to}
@@ -63,7 +49,7 @@ func newLoops(o Options) (*loops, error) {
 		l, err := newLoop(p)
 		if err != nil {
 			_ = p.Close() // what counts is why there is no loop
-			return nil, fmt.Errorf("pump: %w", err)
+			return nil, fmt.Errorf("client: %w", err)
 		}
 		p.shards = append(p.shards, l)
 		p.work.Go(crash.Guarded(l.run))
@@ -71,7 +57,7 @@ func newLoops(o Options) (*loops, error) {
 	return p, nil
 }
 
-// Open implements Pump.
+// Open implements Client.
 func (p *loops) Open(ctx context.Context, r Request, s Sink) Stream {
 	l := p.shards[int(p.next.Add(1)-1)%len(p.shards)]
 	c := &conn{loop: l, sink: s, fd: -1, slot: -1, opening: &opening{req: r, deadline: time.Now().Add(p.opts.ConnectTimeout)}}
@@ -123,7 +109,7 @@ func (l *loop) attempt(c *conn) {
 	for len(o.addrs) > 0 {
 		to := o.addrs[0]
 		o.addrs = o.addrs[1:]
-		fd, err := l.pump.socket(to)
+		fd, err := l.client.socket(to)
 		if err == nil {
 			c.fd, o.to, o.err = int32(fd), to, nil
 			return
@@ -135,7 +121,7 @@ func (l *loop) attempt(c *conn) {
 	}
 }
 
-// Close implements Pump.
+// Close implements Client.
 func (p *loops) Close() error {
 	p.closing.Lock()
 	p.closed = true
@@ -146,4 +132,97 @@ func (p *loops) Close() error {
 	}
 	p.work.Wait()
 	return nil
+}
+
+// socket opens a socket that does not block and begins to connect it.
+func (p *loops) socket(to netip.AddrPort) (int, error) {
+	if err := p.opts.Guard.Check(to.Addr()); err != nil {
+		return -1, err
+	}
+	family := unix.AF_INET
+	if to.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open a socket to %s: %w", to, os.NewSyscallError("socket", err))
+	}
+	if err := p.prepare(fd, to); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	if err := unix.Connect(fd, sockaddr(to)); err != nil && err != unix.EINPROGRESS && err != unix.EINTR {
+		unix.Close(fd)
+		return -1, fmt.Errorf("connect to %s: %w", to, os.NewSyscallError("connect", err))
+	}
+	return fd, nil
+}
+
+// prepare sets what must be set before the connection is made.
+func (p *loops) prepare(fd int, to netip.AddrPort) error {
+	// What fails here costs a little delay and no more.
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	if p.opts.KernelTimestamps {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+	}
+	from, ok := p.local(to.Addr().Is6())
+	if !ok {
+		return nil
+	}
+	// The port is chosen when the other end is known: then one that is in use
+	// towards another server will do.
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(from, 0))); err != nil {
+		return fmt.Errorf("connect from %s: %w", from, os.NewSyscallError("bind", err))
+	}
+	return nil
+}
+
+// local returns the next source address of a family; false if there is none.
+func (p *loops) local(is6 bool) (netip.Addr, bool) {
+	ips := p.local4
+	if is6 {
+		ips = p.local6
+	}
+	if len(ips) == 0 {
+		return netip.Addr{}, false
+	}
+	return ips[int(p.nextIP.Add(1)-1)%len(ips)], true
+}
+
+// families splits source addresses by family.
+func families(ips []net.IP) (v4, v6 []netip.Addr) {
+	for _, ip := range ips {
+		a, ok := netip.AddrFromSlice(ip)
+		switch a = a.Unmap(); {
+		case !ok:
+		case a.Is4():
+			v4 = append(v4, a)
+		default:
+			v6 = append(v6, a)
+		}
+	}
+	return v4, v6
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	sa := &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+	if zone := a.Addr().Zone(); zone != "" {
+		if i, err := net.InterfaceByName(zone); err == nil {
+			sa.ZoneId = uint32(i.Index)
+		}
+	}
+	return sa
+}
+
+// connected returns what became of a connection that was begun.
+func connected(fd int) error {
+	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && n != 0 {
+		err = unix.Errno(n)
+	}
+	return os.NewSyscallError("connect", err)
 }

@@ -52,7 +52,7 @@ func until(t *testing.T, what string, c *atomic.Int64, n int64) {
 // no file, no goroutine, no slot.
 func TestMassOpensDeliversAndCloses(t *testing.T) {
 	const streams, rounds = 2000, 3
-	each(t, func(t *testing.T, open func(Options) Pump) {
+	each(t, func(t *testing.T, open func(Options) Client) {
 		say := make([]chan struct{}, rounds)
 		for i := range say {
 			say[i] = make(chan struct{})

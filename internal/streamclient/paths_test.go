@@ -23,7 +23,7 @@ func TestAddresses(t *testing.T) {
 		http.ReadRequest(r)
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+c.RemoteAddr().String())
 	}
-	each(t, func(t *testing.T, open func(Options) Pump) {
+	each(t, func(t *testing.T, open func(Options) Client) {
 		t.Run("name", func(t *testing.T) {
 			// The name may stand for ::1 first, where nobody listens.
 			_, port, _ := net.SplitHostPort(listen(t, "tcp4", "127.0.0.1:0", serve))
@@ -80,7 +80,7 @@ func TestAddresses(t *testing.T) {
 
 func TestLargeRequest(t *testing.T) {
 	body := bytes.Repeat([]byte("0123456789"), 1<<20)
-	each(t, func(t *testing.T, open func(Options) Pump) {
+	each(t, func(t *testing.T, open func(Options) Client) {
 		go1 := make(chan struct{})
 		addr := listen(t, "tcp", "127.0.0.1:0", func(c net.Conn, r *bufio.Reader) {
 			req, err := http.ReadRequest(r)

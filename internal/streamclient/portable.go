@@ -17,7 +17,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// portable is a pump with a goroutine and a small buffer for each stream. It
+// portable is a client with a goroutine and a small buffer for each stream. It
 // works everywhere, and over TLS.
 type portable struct {
 	opts   Options
@@ -30,26 +30,26 @@ type portable struct {
 	closed bool
 }
 
-// portableBuffer is what a stream of a portable pump holds. Most of what comes
+// portableBuffer is what a stream of a portable client holds. Most of what comes
 // on a stream that waits for events fits.
 const portableBuffer = 1 << 10
 
 var portableBuffers = sync.Pool{New: func() any { b := make([]byte, portableBuffer); return &b }}
 
-// NewPortable returns a pump that uses nothing but package net: a goroutine
+// NewPortable returns a client that uses nothing but package net: a goroutine
 // and a small buffer for each stream. It knows no kernel times.
-func NewPortable(o Options) (Pump, error) {
+func NewPortable(o Options) (Client, error) {
 	if _, err := newResolver(o.Addr); err != nil {
-		return nil, fmt.Errorf("pump: %w", err)
+		return nil, fmt.Errorf("client: %w", err)
 	}
 	p := &portable{opts: withDefaults(o)}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p, nil
 }
 
-// line is one stream of a portable pump.
+// line is one stream of a portable client.
 type line struct {
-	pump *portable
+	client *portable
 	sink Sink
 	answer
 
@@ -59,10 +59,10 @@ type line struct {
 	stop context.CancelFunc
 }
 
-// Open implements Pump.
+// Open implements Client.
 func (p *portable) Open(ctx context.Context, r Request, s Sink) Stream {
 	dial, stop := context.WithTimeout(ctx, p.opts.ConnectTimeout)
-	c := &line{pump: p, sink: s, stop: stop}
+	c := &line{client: p, sink: s, stop: stop}
 	c.bodiless, c.hold = r.Method == http.MethodHead, budget.Of(p.opts.Budget)
 	p.mu.Lock()
 	if !p.closed {
@@ -115,7 +115,7 @@ func (c *line) take(conn net.Conn) bool {
 
 // run opens the stream and reads it to its end.
 func (c *line) run(ctx, dial context.Context, r *Request) error {
-	p := c.pump
+	p := c.client
 	quit := context.AfterFunc(p.life, func() {
 		defer crash.Guard()
 		c.giveUp(ErrClosed)
@@ -164,7 +164,7 @@ func (c *line) read(conn net.Conn, opened func()) error {
 	for {
 		n, err := conn.Read(*buf)
 		if n > 0 {
-			at := Arrival{At: c.pump.opts.Now(), Shared: n == len(*buf)}
+			at := Arrival{At: c.client.opts.Now(), Shared: n == len(*buf)}
 			ferr := c.feed((*buf)[:n], at, c.sink)
 			if opened != nil && c.opened() {
 				opened()
@@ -220,7 +220,7 @@ func (p *portable) dial(ctx context.Context) (net.Conn, error) {
 	return tls.Client(conn, t), nil
 }
 
-// Close implements Pump.
+// Close implements Client.
 func (p *portable) Close() error {
 	p.mu.Lock()
 	p.closed = true

@@ -35,7 +35,7 @@ type events struct {
 	work sync.WaitGroup
 
 	watch *sinks.Watch      // push
-	pump  streamclient.Pump // likewise
+	pump  streamclient.Client // likewise
 	hooks *hooks            // webhook
 
 	listening sync.Once

@@ -8,7 +8,7 @@ import (
 )
 
 // newPump returns what carries a lane's streams.
-func (e *Endpoint) newPump(opts Options, traffic *wire.Traffic) (streamclient.Pump, error) {
+func (e *Endpoint) newPump(opts Options, traffic *wire.Traffic) (streamclient.Client, error) {
 	o := streamclient.Options{
 		Addr: net.JoinHostPort(e.url.Hostname(), e.port()), Host: e.host,
 		Now:              func() int64 { return int64(opts.Clock.Now()) },

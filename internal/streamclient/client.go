@@ -1,9 +1,9 @@
-// Package pump carries tens of thousands of HTTP exchanges whose answers stay
+// Package client carries tens of thousands of HTTP exchanges whose answers stay
 // open, such as event streams, at a small fraction of what net/http takes for
 // each: no goroutine and no buffer belongs to an exchange that has nothing to
 // say.
 //
-// An exchange is handed to [Pump.Open] together with a [Sink], which is called
+// An exchange is handed to [Client.Open] together with a [Sink], which is called
 // with the answer's head, with the pieces of its body as they arrive and with
 // its end. Every piece carries the time of its arrival, the kernel's where
 // there is one.
@@ -74,8 +74,8 @@ type Stream interface {
 	Close()
 }
 
-// Pump opens streams to one address. It is safe for concurrent use.
-type Pump interface {
+// Client opens streams to one address. It is safe for concurrent use.
+type Client interface {
 	// Open begins a stream and does not block for the network: whatever
 	// becomes of it, the sink is told. The end of ctx closes the stream with
 	// the context's error if it has not been opened by then.
@@ -84,7 +84,7 @@ type Pump interface {
 	Close() error
 }
 
-// ErrClosed is what a sink is told when its stream, or the pump, was closed.
+// ErrClosed is what a sink is told when its stream, or the client, was closed.
 var ErrClosed = errors.New("the stream was closed")
 
 // Counter is told of the traffic of all streams, by many goroutines at once.
@@ -94,7 +94,7 @@ type Counter interface {
 	Taken(n int) // bytes that were read
 }
 
-// Options say where a pump leads and how. Addr is needed.
+// Options say where a client leads and how. Addr is needed.
 type Options struct {
 	// Addr is the host and port of the server; a name is resolved by Open.
 	Addr string
@@ -103,7 +103,7 @@ type Options struct {
 	Host string
 	// TLS is nil for plain text.
 	TLS *tls.Config
-	// Now reads the clock, in nanoseconds; nil counts from the pump's start.
+	// Now reads the clock, in nanoseconds; nil counts from the client's start.
 	// It must be monotonic.
 	Now func() int64
 	// Shards is how many loops share the streams; 0 = one for each CPU that
@@ -112,7 +112,7 @@ type Options struct {
 	// LocalIPs are addresses to connect from, in turn: there are about 28,000
 	// ports for each pair of addresses. Empty leaves it to the system.
 	LocalIPs []net.IP
-	// Dial replaces the system's way to open a connection. A pump that works
+	// Dial replaces the system's way to open a connection. A client that works
 	// with bare sockets cannot use it and makes way for one that can.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Resolve, if not nil, decides where connections to Addr lead, in place of

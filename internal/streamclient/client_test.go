@@ -129,17 +129,17 @@ func listen(t testing.TB, network, addr string, f func(net.Conn, *bufio.Reader))
 // kinds are the implementations that must behave alike.
 var kinds = []struct {
 	name string
-	make func(Options) (Pump, error)
+	make func(Options) (Client, error)
 }{
 	{"loops", New}, {"portable", NewPortable},
-	{"stamped", func(o Options) (Pump, error) { o.KernelTimestamps, o.Coalesce = true, time.Millisecond; return New(o) }},
+	{"stamped", func(o Options) (Client, error) { o.KernelTimestamps, o.Coalesce = true, time.Millisecond; return New(o) }},
 }
 
 // each runs f with every implementation.
-func each(t *testing.T, f func(t *testing.T, open func(Options) Pump)) {
+func each(t *testing.T, f func(t *testing.T, open func(Options) Client)) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
-			f(t, func(o Options) Pump {
+			f(t, func(o Options) Client {
 				p, err := k.make(o)
 				if err != nil {
 					t.Fatal(err)
@@ -156,7 +156,7 @@ const streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransf
 var get = Request{Method: "GET", Path: "/"}
 
 func TestStreamIsReadAsItComes(t *testing.T) {
-	each(t, func(t *testing.T, open func(Options) Pump) {
+	each(t, func(t *testing.T, open func(Options) Client) {
 		said := make(chan string)
 		addr := listen(t, "tcp", "127.0.0.1:0", func(c net.Conn, r *bufio.Reader) {
 			req, err := http.ReadRequest(r)
@@ -220,7 +220,7 @@ func TestEnds(t *testing.T) {
 		"reset":             {text: streamHead + "2\r\nok\r\n", reset: true, want: syscall.ECONNRESET, body: "ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, open func(Options) Pump) {
+			each(t, func(t *testing.T, open func(Options) Client) {
 				read := make(chan struct{}, 1)
 				addr := listen(t, "tcp", "127.0.0.1:0", func(conn net.Conn, r *bufio.Reader) {
 					if _, err := http.ReadRequest(r); err != nil {
@@ -247,7 +247,7 @@ func TestEnds(t *testing.T) {
 }
 
 func TestCloseEndsAStream(t *testing.T) {
-	each(t, func(t *testing.T, open func(Options) Pump) {
+	each(t, func(t *testing.T, open func(Options) Client) {
 		addr := listen(t, "tcp", "127.0.0.1:0", func(c net.Conn, r *bufio.Reader) {
 			http.ReadRequest(r)
 			io.WriteString(c, streamHead)
@@ -280,7 +280,7 @@ func TestCloseEndsAStream(t *testing.T) {
 }
 
 func TestSinkCloses(t *testing.T) {
-	each(t, func(t *testing.T, open func(Options) Pump) {
+	each(t, func(t *testing.T, open func(Options) Client) {
 		addr := listen(t, "tcp", "127.0.0.1:0", func(c net.Conn, r *bufio.Reader) {
 			http.ReadRequest(r)
 			io.WriteString(c, streamHead+"2\r\nok\r\n")
@@ -297,7 +297,7 @@ func TestSinkCloses(t *testing.T) {
 }
 
 func TestContextEndsTheOpening(t *testing.T) {
-	each(t, func(t *testing.T, open func(Options) Pump) {
+	each(t, func(t *testing.T, open func(Options) Client) {
 		asked := make(chan struct{}, 2)
 		addr := listen(t, "tcp", "127.0.0.1:0", func(c net.Conn, r *bufio.Reader) {
 			req, _ := http.ReadRequest(r)
@@ -327,7 +327,7 @@ func TestContextEndsTheOpening(t *testing.T) {
 }
 
 func TestNobodyThere(t *testing.T) {
-	each(t, func(t *testing.T, open func(Options) Pump) {
+	each(t, func(t *testing.T, open func(Options) Client) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
