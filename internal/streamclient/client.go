@@ -1,4 +1,4 @@
-// Package client carries tens of thousands of HTTP exchanges whose answers stay
+// Package streamclient carries tens of thousands of HTTP exchanges whose answers stay
 // open, such as event streams, at a small fraction of what net/http takes for
 // each: no goroutine and no buffer belongs to an exchange that has nothing to
 // say.

@@ -132,7 +132,10 @@ var kinds = []struct {
 	make func(Options) (Client, error)
 }{
 	{"loops", New}, {"portable", NewPortable},
-	{"stamped", func(o Options) (Client, error) { o.KernelTimestamps, o.Coalesce = true, time.Millisecond; return New(o) }},
+	{"stamped", func(o Options) (Client, error) {
+		o.KernelTimestamps, o.Coalesce = true, time.Millisecond
+		return New(o)
+	}},
 }
 
 // each runs f with every implementation.

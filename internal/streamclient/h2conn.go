@@ -53,7 +53,7 @@ type peerSettings struct {
 // h2Conn is one connection: a goroutine that reads and calls the sinks, and
 // one that writes.
 type h2Conn struct {
-	client   *h2Client
+	client *h2Client
 	raw    net.Conn // what is closed
 	nc     net.Conn // what is talked on
 	listed bool     // client.mu: in client.roomy
@@ -341,8 +341,8 @@ var (
 // holds is counted in bytes.
 type h2Stream struct {
 	client *h2Client
-	conn *h2Conn  // client.mu; set once, when a connection has room
-	req  *Request // the writer's, nil when it has been sent
+	conn   *h2Conn  // client.mu; set once, when a connection has room
+	req    *Request // the writer's, nil when it has been sent
 
 	mu     sync.Mutex // whoever calls the sink
 	sink   Sink       // mu; nil when it is over

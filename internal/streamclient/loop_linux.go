@@ -49,13 +49,13 @@ type task struct {
 // Sockets are watched for edges: a read that does not fill the buffer has
 // emptied the socket, and more makes another edge.
 type loop struct {
-	client  *loops
-	ep    int      // watches the sockets
-	gate  int      // watches ep
-	file  *os.File // gate, for the scheduler's poller
-	raw   syscall.RawConn
-	wake  int // an eventfd
-	ready func(uintptr) bool
+	client *loops
+	ep     int      // watches the sockets
+	gate   int      // watches ep
+	file   *os.File // gate, for the scheduler's poller
+	raw    syscall.RawConn
+	wake   int // an eventfd
+	ready  func(uintptr) bool
 
 	mu     sync.Mutex
 	tasks  []task

@@ -50,7 +50,7 @@ func NewPortable(o Options) (Client, error) {
 // line is one stream of a portable client.
 type line struct {
 	client *portable
-	sink Sink
+	sink   Sink
 	answer
 
 	mu   sync.Mutex
