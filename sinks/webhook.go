@@ -60,19 +60,15 @@ type ReceiverOptions struct {
 // DefaultBodyLimit is the BodyLimit of zero options.
 const DefaultBodyLimit = 272 << 10
 
-// keepRetired is how many retired paths are remembered.
-const keepRetired = 1 << 16
-
 // Receiver is the handler of a webhook listener: it finds the hook of a path,
 // reads the body into a pooled buffer and takes the time. It knows nothing of
 // what is delivered. It is safe for concurrent use.
 type Receiver struct {
 	opts ReceiverOptions
+	key  pathKey
 
-	mu      sync.RWMutex
-	hooks   map[string]Hook // nil for a retired path
-	retired []string        // ring of retired paths
-	next    int
+	mu    sync.RWMutex
+	hooks map[string]Hook // by path
 }
 
 // NewReceiver returns a receiver without hooks.
@@ -80,33 +76,24 @@ func NewReceiver(opts ReceiverOptions) *Receiver {
 	if opts.BodyLimit <= 0 {
 		opts.BodyLimit = DefaultBodyLimit
 	}
-	return &Receiver{opts: opts, hooks: map[string]Hook{}}
+	return &Receiver{opts: opts, key: newPathKey(), hooks: map[string]Hook{}}
 }
 
-// Add gives a path to hook. A path must not be given twice.
+// Add gives a path to hook. A path must not be given twice; it should come from
+// [Receiver.Issue].
 func (r *Receiver) Add(path string, hook Hook) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hooks[path] = hook
 }
 
-// Retire takes the hook off a path. Requests for it are answered 503 from now
-// on, as the draft wants for a subscription that is not known, while paths
-// that were never issued are answered 404.
+// Retire takes the hook off a path. Requests for a path of [Receiver.Issue] are
+// answered 503 from now on, as the draft wants for a subscription that is not
+// known, while paths that were never issued are answered 404.
 func (r *Receiver) Retire(path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.hooks[path] == nil {
-		return
-	}
-	r.hooks[path] = nil
-	if len(r.retired) < keepRetired {
-		r.retired = append(r.retired, path)
-		return
-	}
-	delete(r.hooks, r.retired[r.next])
-	r.retired[r.next] = path
-	r.next = (r.next + 1) % keepRetired
+	delete(r.hooks, path)
 }
 
 // bodies are requests with room for what they hold, so that taking one does not
@@ -119,18 +106,11 @@ const maxPooledBody = 64 << 10
 // ServeHTTP receives one request.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.RLock()
-	hook, issued := r.hooks[req.URL.Path]
+	hook := r.hooks[req.URL.Path]
 	r.mu.RUnlock()
 	switch {
-	case !issued:
-		if text, ok := r.opts.Documents[req.URL.Path]; ok && req.Method == http.MethodGet {
-			r.serve(w, req, text)
-			return
-		}
-		r.turn(w, req, nil, http.StatusNotFound)
-		return
 	case hook == nil:
-		r.turn(w, req, nil, http.StatusServiceUnavailable)
+		r.miss(w, req)
 		return
 	case req.Method != http.MethodPost:
 		r.turn(w, req, hook, http.StatusMethodNotAllowed)
@@ -168,6 +148,19 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	answer(w, reply)
+}
+
+// miss answers a request for a path without a hook.
+func (r *Receiver) miss(w http.ResponseWriter, req *http.Request) {
+	text, ok := r.opts.Documents[req.URL.Path]
+	switch {
+	case ok && req.Method == http.MethodGet:
+		r.serve(w, req, text)
+	case r.issued(req.URL.Path):
+		r.turn(w, req, nil, http.StatusServiceUnavailable)
+	default:
+		r.turn(w, req, nil, http.StatusNotFound)
+	}
 }
 
 // release gives in back for another request.

@@ -1,8 +1,6 @@
 package driver
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"sync/atomic"
 
@@ -73,9 +71,7 @@ func (c *callbacks) accepted() int64 {
 
 // path makes the path of a new callback, which nobody can guess, below root.
 func (c *callbacks) path(root string, sub eventmeter.Sub) string {
-	var nonce [12]byte
-	rand.Read(nonce[:])
-	return c.prefix + fmt.Sprintf("%s%d-%d-%s", root, sub.Lane, sub.Index, hex.EncodeToString(nonce[:]))
+	return c.receiver.Issue(c.prefix + fmt.Sprintf("%s%d-%d-", root, sub.Lane, sub.Index))
 }
 
 // inbound is the report of a request that the target made.
