@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -47,6 +48,9 @@ type ReceiverOptions struct {
 	// Budget is charged for bodies while they are read; nil = no bound but those
 	// of single ones. What finds no room is answered 503, and told to Turned.
 	Budget *budget.Budget
+	// MaxRequests bounds the deliveries that are received at once; 0 = no bound.
+	// One more is answered 503, and told to Turned.
+	MaxRequests int
 	// Turned, if not nil, is told of every request that reached no hook, or
 	// was too large for one (hook is then not nil).
 	Turned func(hook Hook, status int, at eventmeter.Instant, size int)
@@ -64,8 +68,9 @@ const DefaultBodyLimit = 272 << 10
 // reads the body into a pooled buffer and takes the time. It knows nothing of
 // what is delivered. It is safe for concurrent use.
 type Receiver struct {
-	opts ReceiverOptions
-	key  pathKey
+	opts     ReceiverOptions
+	key      pathKey
+	requests atomic.Int64 // being received
 
 	mu    sync.RWMutex
 	hooks map[string]Hook // by path
@@ -119,6 +124,11 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.turn(w, req, hook, http.StatusRequestEntityTooLarge)
 		return
 	}
+	defer r.requests.Add(-1)
+	if n := r.requests.Add(1); r.opts.MaxRequests > 0 && n > int64(r.opts.MaxRequests) {
+		r.turn(w, req, hook, http.StatusServiceUnavailable)
+		return
+	}
 	in := bodies.Get().(*Inbound)
 	hold := budget.Of(r.opts.Budget)
 	defer hold.Drop()
@@ -140,6 +150,8 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	in.Header, in.Size = req.Header, headerSize(req)+len(in.Body)
 	reply := hook.Receive(in)
 	if reply.Delay > 0 {
+		// Otherwise the time for reading the request would end the wait.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		t := time.NewTimer(reply.Delay)
 		select {
 		case <-t.C:

@@ -30,6 +30,7 @@ type targetSide struct {
 	plain     *driver.Endpoint
 	tls       *driver.Endpoint // the embedded target's second endpoint, where a lane needs it
 	authority *sinks.Authority
+	callbacks int // connections of the target to each webhook listener
 	upstream  upstream.Upstream
 	feed      *upstream.Feed // the upstream, where it is polled by the target
 }
@@ -173,7 +174,8 @@ func (r *run) connect(ctx context.Context) error {
 	}
 	opts.Capabilities = r.capabilities()
 	opts.LocalAddrs, opts.Guard = r.sources, r.guard
-	opts.Budget = budget.New(int64(r.profile.Limits.Memory) / int64(r.shares()))
+	memory := int64(r.profile.Limits.Memory) / int64(r.shares())
+	opts.Budget, t.callbacks = budget.New(memory), callbackConnections(r.mine(), fileLimit(), memory)
 	if r.profile.Target.OverStdio() {
 		t.meet(&opts)
 	}

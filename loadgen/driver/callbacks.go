@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 
@@ -27,12 +28,13 @@ func listenForCallbacks(o *Options, r sinks.ReceiverOptions) (*callbacks, error)
 		return nil, fmt.Errorf("webhook: refuse %g: use a share from 0 to 1", w.Refuse)
 	}
 	r.Clock, r.BodyLimit, r.Budget = o.Clock, w.BodyLimit, o.Endpoint.opts.Budget
+	r.MaxRequests = 2 * cmp.Or(w.MaxConnections, sinks.DefaultMaxConnections)
 	c := &callbacks{receiver: sinks.NewReceiver(r), prefix: w.Prefix}
 	c.refuse.share, c.refuse.seed = w.Refuse, o.Seed
 	var err error
 	c.listener, err = sinks.Listen(sinks.ListenerOptions{
 		Listen: w.Listen, Callback: w.Callback, Authority: w.Authority, Certificate: w.Certificate, Shared: w.Shared, Prefix: w.Prefix,
-		Handler: c.receiver, Wrap: w.Wrap,
+		Handler: c.receiver, Wrap: w.Wrap, MaxConnections: w.MaxConnections,
 		Failed: func(reason string) {
 			now := o.Clock.Now()
 			c.failedAt.Store(int64(now))
