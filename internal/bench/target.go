@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -161,6 +162,9 @@ func (r *run) targetArgs(dir string, callbacks []byte) ([]string, error) {
 	}
 	if r.target.feed != nil {
 		args = append(args, "--feed", r.target.feed.URL())
+		if u, err := url.Parse(r.target.feed.URL()); err == nil && !sinks.Loopback(u.Hostname()) {
+			args = append(args, "--allow-host", u.Hostname()) // an address of this process
+		}
 	}
 	return append(args, embeddedArgs(r.profile.Target.Embedded)...), nil
 }
