@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"internal/witness":      {},
 	"internal/streamclient": {"internal/budget", "internal/crash", "internal/dialguard"},
 	"internal/baseline":     {"."},
-	"internal/refserver":    {".", "internal/wire", "internal/crash"},
+	"internal/refserver":    {".", "internal/wire", "internal/crash", "internal/dialguard"},
 	"internal/hostile":      {},
 	"internal/bench":        {"*"},
 	"internal/selfbench":    {"*"},

@@ -402,6 +402,8 @@ type Limits struct {
 	// its subscriptions: incomplete messages, answers, heads and webhook bodies
 	// of all lanes together. Written as 256MiB, the default, or as a number of
 	// bytes. A stream or answer that finds no room is closed and counted as
-	// oversized. The processes of a run share it equally.
+	// oversized. The processes of a run share it equally. It bounds the
+	// connections of the target to the webhook listeners, too: one for each
+	// 64KiB, and twice as many deliveries at once. They are not charged.
 	Memory Bytes `yaml:"memory,omitempty" json:"memory"`
 }

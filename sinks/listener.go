@@ -129,6 +129,10 @@ type ListenerOptions struct {
 	Shared  *SharedListener
 	Prefix  string
 	Handler http.Handler
+	// MaxConnections bounds the connections that are open at once; 0 =
+	// [DefaultMaxConnections]. One more is closed at once, and reported to Failed
+	// with a reason that begins with [TooManyConnections].
+	MaxConnections int
 	// Failed, if not nil, is called for every connection that failed before it
 	// carried a request, and why: in the TLS handshake, mostly. It must not
 	// block. Each failure at a shared listener is reported to one of its lanes.
@@ -147,7 +151,10 @@ type Listener struct {
 	guest     *guest // of a SharedListener; there is nothing else then
 	failed    func(reason string)
 
+	most int // connections open at once
+
 	mu      sync.Mutex
+	open    int                  // connections
 	fresh   map[net.Conn]newConn // connections that have not sent a request
 	closing bool                 // no further connections are followed
 	served  bool                 // a connection has carried a request
@@ -178,10 +185,14 @@ func Listen(opts ListenerOptions) (*Listener, error) {
 		ln.Close()
 		return nil, err
 	}
-	l := &Listener{port: ln, authority: a, base: base, done: make(chan struct{}), failed: opts.Failed, fresh: map[net.Conn]newConn{}}
+	l := &Listener{port: ln, authority: a, base: base, done: make(chan struct{}), failed: opts.Failed, most: opts.MaxConnections, fresh: map[net.Conn]newConn{}}
+	if l.most <= 0 {
+		l.most = DefaultMaxConnections
+	}
 	l.server = &http.Server{
 		Handler:           opts.Handler,
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: 10 * time.Second, // and of the TLS handshake
+		ReadTimeout:       30 * time.Second, // until the end of the body
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          log.New(io.Discard, "", 0), // failed handshakes are counted by state

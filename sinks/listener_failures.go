@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -24,8 +25,22 @@ const (
 	handshakeSlow = "the TLS handshake took too long"
 )
 
+// TooManyConnections begins the reason of a connection that was closed because
+// the listener had its most connections open.
+const TooManyConnections = "too many connections at once"
+
+// DefaultMaxConnections is the MaxConnections of zero options.
+const DefaultMaxConnections = 4096
+
+// ConnectionMemory is what an open connection takes at most, in bytes, with what
+// TLS holds of a record that is not complete.
+const ConnectionMemory = 64 << 10
+
 // newConn is a connection that has not sent a request.
-type newConn struct{ since time.Time }
+type newConn struct {
+	since   time.Time
+	refused bool // closed here, because there were too many
+}
 
 // state follows a connection.
 func (l *Listener) state(c net.Conn, s http.ConnState) {
@@ -34,17 +49,27 @@ func (l *Listener) state(c net.Conn, s http.ConnState) {
 	}
 	l.mu.Lock()
 	conn, fresh := l.fresh[c]
+	switch s {
+	case http.StateNew:
+		l.open++
+		conn = newConn{since: time.Now(), refused: l.open > l.most}
+	case http.StateClosed, http.StateHijacked:
+		l.open--
+	}
 	switch {
 	case s == http.StateNew && !l.closing:
-		l.fresh[c] = newConn{time.Now()}
+		l.fresh[c] = conn
 	case fresh:
 		delete(l.fresh, c)
 		l.served = l.served || s == http.StateActive
 	}
 	served := l.served
 	l.mu.Unlock()
+	if s == http.StateNew && conn.refused {
+		c.Close() // its own goroutine finds out, and ends with StateClosed
+	}
 	if s == http.StateClosed && fresh && l.failed != nil {
-		reason := failure(c, time.Since(conn.since))
+		reason := l.failure(c, conn)
 		if reason == gaveUpAfter && served {
 			// A sender that has made a request trusts the certificate. Go's client
 			// closes a connection that it turns out not to need.
@@ -58,7 +83,11 @@ func (l *Listener) state(c net.Conn, s http.ConnState) {
 
 // failure says why a connection that the server has closed carried no request;
 // empty if it may just not have been needed.
-func failure(c net.Conn, age time.Duration) string {
+func (l *Listener) failure(c net.Conn, conn newConn) string {
+	if conn.refused {
+		return TooManyConnections + ": more than " + strconv.Itoa(l.most)
+	}
+	age := time.Since(conn.since)
 	t, ok := c.(*tls.Conn)
 	if !ok {
 		return ""

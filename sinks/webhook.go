@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -47,6 +48,9 @@ type ReceiverOptions struct {
 	// Budget is charged for bodies while they are read; nil = no bound but those
 	// of single ones. What finds no room is answered 503, and told to Turned.
 	Budget *budget.Budget
+	// MaxRequests bounds the deliveries that are received at once; 0 = no bound.
+	// One more is answered 503, and told to Turned.
+	MaxRequests int
 	// Turned, if not nil, is told of every request that reached no hook, or
 	// was too large for one (hook is then not nil).
 	Turned func(hook Hook, status int, at eventmeter.Instant, size int)
@@ -60,19 +64,16 @@ type ReceiverOptions struct {
 // DefaultBodyLimit is the BodyLimit of zero options.
 const DefaultBodyLimit = 272 << 10
 
-// keepRetired is how many retired paths are remembered.
-const keepRetired = 1 << 16
-
 // Receiver is the handler of a webhook listener: it finds the hook of a path,
 // reads the body into a pooled buffer and takes the time. It knows nothing of
 // what is delivered. It is safe for concurrent use.
 type Receiver struct {
-	opts ReceiverOptions
+	opts     ReceiverOptions
+	key      pathKey
+	requests atomic.Int64 // being received
 
-	mu      sync.RWMutex
-	hooks   map[string]Hook // nil for a retired path
-	retired []string        // ring of retired paths
-	next    int
+	mu    sync.RWMutex
+	hooks map[string]Hook // by path
 }
 
 // NewReceiver returns a receiver without hooks.
@@ -80,33 +81,24 @@ func NewReceiver(opts ReceiverOptions) *Receiver {
 	if opts.BodyLimit <= 0 {
 		opts.BodyLimit = DefaultBodyLimit
 	}
-	return &Receiver{opts: opts, hooks: map[string]Hook{}}
+	return &Receiver{opts: opts, key: newPathKey(), hooks: map[string]Hook{}}
 }
 
-// Add gives a path to hook. A path must not be given twice.
+// Add gives a path to hook. A path must not be given twice; it should come from
+// [Receiver.Issue].
 func (r *Receiver) Add(path string, hook Hook) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hooks[path] = hook
 }
 
-// Retire takes the hook off a path. Requests for it are answered 503 from now
-// on, as the draft wants for a subscription that is not known, while paths
-// that were never issued are answered 404.
+// Retire takes the hook off a path. Requests for a path of [Receiver.Issue] are
+// answered 503 from now on, as the draft wants for a subscription that is not
+// known, while paths that were never issued are answered 404.
 func (r *Receiver) Retire(path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.hooks[path] == nil {
-		return
-	}
-	r.hooks[path] = nil
-	if len(r.retired) < keepRetired {
-		r.retired = append(r.retired, path)
-		return
-	}
-	delete(r.hooks, r.retired[r.next])
-	r.retired[r.next] = path
-	r.next = (r.next + 1) % keepRetired
+	delete(r.hooks, path)
 }
 
 // bodies are requests with room for what they hold, so that taking one does not
@@ -119,24 +111,22 @@ const maxPooledBody = 64 << 10
 // ServeHTTP receives one request.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.RLock()
-	hook, issued := r.hooks[req.URL.Path]
+	hook := r.hooks[req.URL.Path]
 	r.mu.RUnlock()
 	switch {
-	case !issued:
-		if text, ok := r.opts.Documents[req.URL.Path]; ok && req.Method == http.MethodGet {
-			r.serve(w, req, text)
-			return
-		}
-		r.turn(w, req, nil, http.StatusNotFound)
-		return
 	case hook == nil:
-		r.turn(w, req, nil, http.StatusServiceUnavailable)
+		r.miss(w, req)
 		return
 	case req.Method != http.MethodPost:
 		r.turn(w, req, hook, http.StatusMethodNotAllowed)
 		return
 	case req.ContentLength > r.opts.BodyLimit:
 		r.turn(w, req, hook, http.StatusRequestEntityTooLarge)
+		return
+	}
+	defer r.requests.Add(-1)
+	if n := r.requests.Add(1); r.opts.MaxRequests > 0 && n > int64(r.opts.MaxRequests) {
+		r.turn(w, req, hook, http.StatusServiceUnavailable)
 		return
 	}
 	in := bodies.Get().(*Inbound)
@@ -160,6 +150,8 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	in.Header, in.Size = req.Header, headerSize(req)+len(in.Body)
 	reply := hook.Receive(in)
 	if reply.Delay > 0 {
+		// Otherwise the time for reading the request would end the wait.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		t := time.NewTimer(reply.Delay)
 		select {
 		case <-t.C:
@@ -168,6 +160,19 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	answer(w, reply)
+}
+
+// miss answers a request for a path without a hook.
+func (r *Receiver) miss(w http.ResponseWriter, req *http.Request) {
+	text, ok := r.opts.Documents[req.URL.Path]
+	switch {
+	case ok && req.Method == http.MethodGet:
+		r.serve(w, req, text)
+	case r.issued(req.URL.Path):
+		r.turn(w, req, nil, http.StatusServiceUnavailable)
+	default:
+		r.turn(w, req, nil, http.StatusNotFound)
+	}
 }
 
 // release gives in back for another request.

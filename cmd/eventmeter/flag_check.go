@@ -34,6 +34,7 @@ var flagRules = []flagRule{
 	{command: "serve", flag: "tls-addr", needs: "tls"},
 	{command: "serve", flag: "capacity-burst", needs: "capacity"},
 	{command: "serve", flag: "feed-every", needs: "feed"},
+	{command: "serve", flag: "allow-host", needs: "feed"},
 	{command: "serve", flag: "list-page", needs: "list-entries"},
 	{command: "serve", flag: "list-ttl", needs: "list-entries"},
 	{command: "serve", flag: "list-private", needs: "list-entries"},

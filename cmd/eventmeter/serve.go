@@ -191,6 +191,7 @@ func (f *serveFlags) addListeners(c *cobra.Command) {
 	fl.BoolVar(&o.SSEAnswers, "sse-answers", false, "answer every call with an event stream of one message instead of JSON")
 	fl.StringVar(&o.Feed, "feed", "", "address of a change feed to poll and publish (default: none)")
 	fl.DurationVar(&o.FeedEvery, "feed-every", 0, "pause between two polls of the feed (default 500ms)")
+	fl.StringArrayVar(&o.AllowHosts, "allow-host", nil, "poll a feed at this host, which is not this machine (repeatable)")
 }
 
 // addEvents adds how events are kept and delivered, in all modes and systems.

@@ -76,6 +76,36 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
+// The target's connections are bounded by the memory and by the files that the rest
+// of the run leaves, and every listener takes some.
+func TestCallbackConnections(t *testing.T) {
+	push := profiles.Lane{Mode: "push", HTTP: "1.1", Subscriptions: 1000}
+	few, many := profiles.Lane{Mode: "webhook", Subscriptions: 20}, profiles.Lane{Mode: "webhook", Subscriptions: 100_000}
+	for _, c := range []struct {
+		lanes         []profiles.Lane
+		files, memory int64
+		want          int
+	}{
+		{[]profiles.Lane{push}, 0, 256 << 20, 0},
+		{[]profiles.Lane{push, few}, 0, 256 << 20, 4096},
+		{[]profiles.Lane{push, few, many}, 0, 256 << 20, 2048},
+		{[]profiles.Lane{push, few}, 2048, 256 << 20, 2048 - spareFiles - 1000},
+		{[]profiles.Lane{push, many}, spareFiles + 1000 + 2048, 256 << 20, 2048},
+		{[]profiles.Lane{push, few}, 0, 16 << 20, 256},
+		{[]profiles.Lane{push, few, many}, 0, 1 << 20, leastCallbacks},
+		{[]profiles.Lane{push, few}, spareFiles + 1000, 256 << 20, leastCallbacks},
+	} {
+		if got := callbackConnections(&profiles.Profile{Lanes: c.lanes}, c.files, c.memory); got != c.want {
+			t.Errorf("%d lanes, %d files, %d MiB: %d, want %d", len(c.lanes), c.files, c.memory>>20, got, c.want)
+		}
+	}
+	p := &profiles.Profile{Lanes: []profiles.Lane{push, few}}
+	p.Phases.Order = "turns"
+	if got := callbackConnections(p, 2000, 256<<20); got != 2000-spareFiles-980 {
+		t.Errorf("in turns: %d", got)
+	}
+}
+
 func TestBottlenecks(t *testing.T) {
 	ms := func(n int64) results.Quantiles {
 		return results.Quantiles{Count: 1, P99: results.Nanos(n * 1e6), Max: results.Nanos(n * 1e6)}

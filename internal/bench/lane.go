@@ -66,7 +66,7 @@ func (l *lane) options(at uint16, clock *eventmeter.Clock, rec eventmeter.Record
 	o.Clock, o.Recorder, o.Endpoint, o.Lane, o.Seed = clock, rec, ends.endpointFor(l.HTTP), at, seed
 	o.Arguments = func(i int) json.RawMessage { return l.templates.Arguments(l.wholeNumber(i)) }
 	o.Number = l.wholeNumber
-	o.Webhook.Authority, o.Webhook.Certificate = ends.authority, l.cert
+	o.Webhook.Authority, o.Webhook.Certificate, o.Webhook.MaxConnections = ends.authority, l.cert, ends.callbacks
 	if l.plan != nil {
 		o.Webhook.Prefix = fmt.Sprintf("/shard-%d", l.shard)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // The errors that callers branch on; the command turns each into an exit code.
@@ -63,8 +64,16 @@ func checkFiles(p *profiles.Profile, limit int64) error {
 	if limit == 0 {
 		return nil
 	}
-	need := int64(spareFiles)
-	widest := int64(0)
+	need := filesNeeded(p)
+	if need > limit {
+		return fmt.Errorf("%w: it needs about %d open files and this process may have %d; raise the limit (ulimit -n), use http: \"2\" or h2c, split it with --processes, or have fewer subscriptions", ErrProfile, need, limit)
+	}
+	return nil
+}
+
+// filesNeeded estimates how many files a run has open at its widest.
+func filesNeeded(p *profiles.Profile) int64 {
+	need, widest := int64(spareFiles), int64(0)
 	for _, l := range p.Lanes {
 		n := filesOf(l)
 		if p.Target.OverStdio() && l.Mode != "webhook" {
@@ -74,13 +83,35 @@ func checkFiles(p *profiles.Profile, limit int64) error {
 		need += n
 	}
 	if p.Phases.Order == "turns" {
-		need = spareFiles + widest
+		return spareFiles + widest
 	}
-	if need > limit {
-		return fmt.Errorf("%w: it needs about %d open files and this process may have %d; raise the limit (ulimit -n), use http: \"2\" or h2c, split it with --processes, or have fewer subscriptions", ErrProfile, need, limit)
-	}
-	return nil
+	return need
 }
+
+// callbackConnections is how many connections the target may have open to each
+// webhook listener: as many as the memory pays for, and not so many that the rest
+// of the run is short of files. limit is that of files, 0 = there is none.
+func callbackConnections(p *profiles.Profile, limit, memory int64) int {
+	lanes, reserved := int64(0), int64(0)
+	for _, l := range p.Lanes {
+		if l.Mode == "webhook" {
+			lanes++
+			reserved += filesOf(l)
+		}
+	}
+	if lanes == 0 {
+		return 0
+	}
+	most := memory / sinks.ConnectionMemory
+	if limit > 0 {
+		rest := max(filesNeeded(p)-reserved, spareFiles)
+		most = min(most, limit-rest)
+	}
+	return int(max(most/lanes, leastCallbacks))
+}
+
+// leastCallbacks is how many connections every webhook listener takes.
+const leastCallbacks = 16
 
 // filesOf estimates the sockets of a lane at this end.
 func filesOf(l profiles.Lane) int64 {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,7 @@ type targetSide struct {
 	plain     *driver.Endpoint
 	tls       *driver.Endpoint // the embedded target's second endpoint, where a lane needs it
 	authority *sinks.Authority
+	callbacks int // connections of the target to each webhook listener
 	upstream  upstream.Upstream
 	feed      *upstream.Feed // the upstream, where it is polled by the target
 }
@@ -160,6 +162,9 @@ func (r *run) targetArgs(dir string, callbacks []byte) ([]string, error) {
 	}
 	if r.target.feed != nil {
 		args = append(args, "--feed", r.target.feed.URL())
+		if u, err := url.Parse(r.target.feed.URL()); err == nil && !sinks.Loopback(u.Hostname()) {
+			args = append(args, "--allow-host", u.Hostname()) // an address of this process
+		}
 	}
 	return append(args, embeddedArgs(r.profile.Target.Embedded)...), nil
 }
@@ -173,7 +178,8 @@ func (r *run) connect(ctx context.Context) error {
 	}
 	opts.Capabilities = r.capabilities()
 	opts.LocalAddrs, opts.Guard = r.sources, r.guard
-	opts.Budget = budget.New(int64(r.profile.Limits.Memory) / int64(r.shares()))
+	memory := int64(r.profile.Limits.Memory) / int64(r.shares())
+	opts.Budget, t.callbacks = budget.New(memory), callbackConnections(r.mine(), fileLimit(), memory)
 	if r.profile.Target.OverStdio() {
 		t.meet(&opts)
 	}

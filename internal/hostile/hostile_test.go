@@ -28,7 +28,10 @@ type row struct {
 	streams int    // 20 where nothing is said
 	http    string // of the lane
 	ready   string // phases.ready, 5s where nothing is said
+	limits  string // of the run
 	command string // a server over standard input and output
+	secure  bool   // over TLS
+	stall   string // see server
 	answers map[string]answerer
 	h2      map[string]h2Answerer
 
@@ -187,7 +190,7 @@ func rows() []row {
 			if x.open(400, "text/event-stream") {
 				_ = x.flood(":\n", 900<<10) && x.drip(strings.Repeat(":\n", 20_000), 4, time.Millisecond)
 			}
-		}}, codes: refused, cpu: 8 * time.Second, took: 12 * time.Second},
+		}}, codes: refused, cpu: 8 * time.Second, took: 20 * time.Second},
 
 		// Polls.
 		{name: "huge cursors on polls", mode: "poll", answers: later(func(x *exchange) {
@@ -245,9 +248,9 @@ func rows() []row {
 			if x.open(200, "text/event-stream") {
 				x.drip(x.active(), 1, 200*time.Millisecond)
 			}
-		}}, codes: refused, took: 12 * time.Second},
-		{name: "throttled for a year", answers: raw("events/stream", "HTTP/1.1 429 Too Many\r\nRetry-After: 31536000\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, took: 12 * time.Second},
-		{name: "polls throttled for a year", mode: "poll", answers: raw("events/poll", "HTTP/1.1 429 Too Many\r\nRetry-After: 31536000\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, took: 12 * time.Second},
+		}}, codes: refused, took: 20 * time.Second},
+		{name: "throttled for a year", answers: raw("events/stream", "HTTP/1.1 429 Too Many\r\nRetry-After: 31536000\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, took: 20 * time.Second},
+		{name: "polls throttled for a year", mode: "poll", answers: raw("events/poll", "HTTP/1.1 429 Too Many\r\nRetry-After: 31536000\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, took: 20 * time.Second},
 
 		// Webhooks.
 		{name: "grant until 9999", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string { return x.result(grant("9999-12-31T23:59:59Z")) }), codes: ended},
@@ -347,7 +350,7 @@ func (zeroes) Read(b []byte) (int, error) {
 }
 
 // profile is what the program is asked to do.
-func (r *row) profile(url string) string {
+func (r *row) profile(s *server) string {
 	mode, streams, version := r.mode, r.streams, r.http
 	if mode == "" {
 		mode = "push"
@@ -362,7 +365,10 @@ func (r *row) profile(url string) string {
 	if ready == "" {
 		ready = "5s"
 	}
-	target, version := fmt.Sprintf("{url: %q}", url+"/mcp"), fmt.Sprintf(", http: %q", version)
+	target, version, limits := s.target(), fmt.Sprintf(", http: %q", version), ""
+	if r.limits != "" {
+		limits = "limits: " + r.limits + "\n"
+	}
 	if r.command != "" {
 		version = ""
 		target = fmt.Sprintf("{command: [%q], env: {%s: %s}}", os.Args[0], asProgram, r.command)
@@ -371,17 +377,18 @@ func (r *row) profile(url string) string {
 target: %s
 lanes:
   - {name: a, mode: %s, subscriptions: %d, event: e%s}
-upstream: {kind: http, http: {url: "%s/publish"}, payload: {text: "{{.Probe}}"}}
+upstream: {kind: http, http: {url: %q}, payload: {text: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 10/s}
 phases: {ready: %s, warmup: 0, measure: 2s, drain: 500ms}
-`, target, mode, streams, version, url, ready)
+%s`, target, mode, streams, version, s.publishURL(), ready, limits)
 }
 
 func TestHostile(t *testing.T) {
-	for _, r := range rows() {
+	for _, r := range append(rows(), moreRows()...) {
 		t.Run(r.name, func(t *testing.T) {
-			s := start(t, r.answers, r.h2)
-			o := run(t, r.profile(s.url()))
+			t.Parallel() // most rows wait more than they work
+			s := start(t, &r)
+			o := run(t, r.profile(s))
 			t.Logf("exit %d, %d MiB, %v CPU, %v, oversized %v", o.code, o.rss/mib, o.cpu.Round(time.Millisecond), o.took.Round(time.Millisecond), o.result.oversized())
 			if !slices.Contains(r.codes, o.code) {
 				t.Errorf("exit %d, want one of %v", o.code, r.codes)

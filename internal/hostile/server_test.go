@@ -5,11 +5,16 @@ package hostile
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -41,28 +46,41 @@ type server struct {
 	listen  net.Listener
 	answers map[string]answerer
 	h2      map[string]h2Answerer
+	tls     *httptest.Server // for its certificate; nil = the server speaks plain HTTP
+	publish net.Listener     // where events are published
+	stall   string           // connections after the first request of this method do not get through the handshake
 	done    chan struct{}
 	work    sync.WaitGroup
 
 	mu    sync.Mutex
+	taken int
 	conns map[net.Conn]struct{}
 	seen  map[string]int // requests, by method
 }
 
-// start starts a server. What answers lacks is answered as a good server would.
-func start(t *testing.T, answers map[string]answerer, h2 map[string]h2Answerer) *server {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+// start starts a server as the row describes it. What its answers lack is answered
+// as a good server would.
+func start(t *testing.T, r *row) *server {
 	s := &server{
-		t: t, listen: l, answers: answers, h2: h2, done: make(chan struct{}),
+		t: t, answers: r.answers, h2: r.h2, stall: r.stall, done: make(chan struct{}),
 		conns: map[net.Conn]struct{}{}, seen: map[string]int{},
 	}
-	s.work.Go(s.accept)
+	for _, l := range []*net.Listener{&s.listen, &s.publish} {
+		var err error
+		if *l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.secure {
+		s.tls = httptest.NewTLSServer(nil)
+		t.Cleanup(s.tls.Close)
+	}
+	s.work.Go(func() { s.accept(s.listen) })
+	s.work.Go(func() { s.accept(s.publish) })
 	t.Cleanup(func() {
 		close(s.done)
-		_ = l.Close()
+		_ = s.listen.Close()
+		_ = s.publish.Close()
 		s.mu.Lock()
 		for c := range s.conns {
 			_ = c.Close()
@@ -73,7 +91,21 @@ func start(t *testing.T, answers map[string]answerer, h2 map[string]h2Answerer) 
 	return s
 }
 
-func (s *server) url() string { return "http://" + s.listen.Addr().String() }
+// target describes the server in a profile.
+func (s *server) target() string {
+	if s.tls == nil {
+		return fmt.Sprintf("{url: \"http://%s/mcp\"}", s.listen.Addr())
+	}
+	file := filepath.Join(s.t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.tls.Certificate().Raw})
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return fmt.Sprintf("{url: \"https://%s/mcp\", caFile: %q}", s.listen.Addr(), file)
+}
+
+// publishURL is where the upstream publishes.
+func (s *server) publishURL() string { return "http://" + s.publish.Addr().String() + "/publish" }
 
 // requests returns how many requests of a method came.
 func (s *server) requests(method string) int {
@@ -82,17 +114,27 @@ func (s *server) requests(method string) int {
 	return s.seen[method]
 }
 
-func (s *server) accept() {
+func (s *server) accept(l net.Listener) {
 	for {
-		c, err := s.listen.Accept()
+		c, err := l.Accept()
 		if err != nil {
 			return
 		}
 		s.mu.Lock()
 		s.conns[c] = struct{}{}
+		s.taken++
+		n := s.taken
+		stalls := s.stall != "" && (s.stall == "none" || s.seen[s.stall] > 0)
 		s.mu.Unlock()
 		s.work.Go(func() {
-			s.serve(c)
+			switch {
+			case l == s.publish || s.tls == nil:
+				s.serve(c)
+			case stalls:
+				stalledHandshake(n, c, s.done)
+			default:
+				s.serve(tls.Server(c, &tls.Config{Certificates: s.tls.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}))
+			}
 			_ = c.Close()
 			s.mu.Lock()
 			delete(s.conns, c)
@@ -242,27 +284,29 @@ func (x *exchange) flood(what string, total int) bool {
 
 // drip writes in pieces of a few bytes each, with a pause after every one.
 func (x *exchange) drip(text string, size int, pause time.Duration) bool {
-	if tcp, ok := x.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetNoDelay(true)
-	}
 	for text != "" {
 		n := min(size, len(text))
 		if !x.say(text[:n]) {
 			return false
 		}
 		text = text[n:]
-		if pause == 0 {
-			continue
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-x.done:
-			t.Stop()
+		if pause > 0 && !x.pause(pause) {
 			return false
 		}
 	}
 	return true
+}
+
+// pause waits; false when the test has ended meanwhile.
+func (x *exchange) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-x.done:
+		return false
+	}
 }
 
 // hold keeps the connection open until the other end, or the test, ends it.

@@ -37,7 +37,7 @@ func (j *job) progress() {
 		j.say(j.progressFrame())
 	}
 	j.say(j.progressFrame())
-	if f.Kind == faults.Cut {
+	if f.Kind == faults.Cut && !j.ended {
 		j.kept[len(j.kept)-1].cut = &f
 	}
 }
@@ -51,8 +51,8 @@ func (j *job) cutAt(i int, frames [][]byte) [][]byte {
 		m.cut = nil
 		return append(frames, m.frame)
 	}
+	j.uncharge(j.kept[i : i+1])
 	j.kept = slices.Delete(j.kept, i, i+1)
-	j.owner.counts.kept.Add(-1)
 	return frames
 }
 

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
@@ -47,6 +51,26 @@ func checkFeed(address string) (*url.URL, error) {
 	return u, nil
 }
 
+// allowFeed resolves the feed's host, and refuses one that is neither this machine
+// nor allowed by name: whoever can set an address in a script may not send requests
+// from here to anywhere.
+func (s *Server) allowFeed(ctx context.Context) error {
+	if s.feed == nil {
+		return nil
+	}
+	host := s.feed.Hostname()
+	addrs, err := s.feedGuard.Lookup(ctx, host)
+	if err == nil && !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.IsLoopback() }) {
+		return nil
+	}
+	if slices.ContainsFunc(s.opts.AllowHosts, func(a string) bool { return strings.EqualFold(a, host) || strings.EqualFold(a, s.feed.Host) }) {
+		// A name that cannot be resolved is logged when it is dialled.
+		_ = s.feedGuard.Allow(ctx, host)
+		return nil
+	}
+	return fmt.Errorf("target: feed: %s is not this machine; if you may send requests to it, name it a second time with --allow-host %s", host, host)
+}
+
 // runFeed polls until the server closes.
 func (s *Server) runFeed(at *url.URL) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -56,9 +80,12 @@ func (s *Server) runFeed(at *url.URL) {
 		<-s.closing
 		cancel()
 	})
-	transport := &http.Transport{}
+	transport := &http.Transport{DialContext: s.feedGuard.Dial(&net.Dialer{Timeout: 10 * time.Second})}
 	defer transport.CloseIdleConnections()
-	f := &feed{server: s, url: at, client: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
+	f := &feed{server: s, url: at, client: &http.Client{
+		Transport: transport, Timeout: 30 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 	tick := time.NewTicker(s.opts.FeedEvery)
 	defer tick.Stop()
 	for {

@@ -151,6 +151,11 @@ type Options struct {
 	Feed      string
 	FeedEvery time.Duration
 
+	// AllowHosts names the hosts beside this machine that Feed may be at, with or
+	// without a port. A name is resolved once, when the server starts, and every
+	// connection is held to the addresses that it had then.
+	AllowHosts []string
+
 	// Logger is told what goes wrong. nil discards.
 	Logger *slog.Logger
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,9 @@ type resumables struct {
 	stop    context.CancelFunc
 	started atomic.Int64
 	counts  resumeCounters
+	// mostOfOne and mostOfAll bound the bytes that are kept of one request and of
+	// all together.
+	mostOfOne, mostOfAll int64
 
 	mu     sync.Mutex
 	closed bool
@@ -29,8 +33,22 @@ type resumables struct {
 // resumeCounters count since the server's start.
 type resumeCounters struct {
 	resumed, superseded, refused, expired, polled, hungUp atomic.Int64
-	detached, held, kept                                  atomic.Int64 // gauges
+	overrun                                               atomic.Int64
+	detached, held, kept, bytes                           atomic.Int64 // gauges
 }
+
+// What is kept of one request, some 17,000 progress messages, and of all.
+const (
+	mostKeptOfOne = 4 << 20
+	mostKeptOfAll = 256 << 20
+)
+
+// keptCost is what a message is charged beside its bytes.
+const keptCost = 64
+
+// maxResumableID bounds the id and the progress token of a request: both are kept,
+// and repeated in its messages.
+const maxResumableID = 1 << 10
 
 // job is one request that can be resumed. It belongs to a principal and is
 // known by its token; the id it was sent under is the second thing that a
@@ -50,6 +68,9 @@ type job struct {
 	// oldest first. Those before next were written on the connection at hand.
 	kept   []keptMessage
 	next   int
+	bytes  int64  // charged for kept
+	era    int    // how often kept was given up
+	ended  bool   // with an error, because too much would have been kept
 	step   int    // of the work, the last that was done
 	status string // processing, completed or failed
 	link   *link  // the connection at hand, nil while detached
@@ -84,7 +105,7 @@ const (
 )
 
 func newResumables(s *Server) *resumables {
-	q := &resumables{server: s, agenda: newAgenda(), jobs: make(map[string]*job)}
+	q := &resumables{server: s, agenda: newAgenda(), jobs: make(map[string]*job), mostOfOne: mostKeptOfOne, mostOfAll: mostKeptOfAll}
 	q.ctx, q.stop = context.WithCancel(context.Background())
 	return q
 }
@@ -110,6 +131,14 @@ func (q *resumables) close() {
 
 // begin starts a job with its first connection attached.
 func (q *resumables) begin(c *call, w workArguments) (*job, *link, *rpcError) {
+	for what, text := range map[string]json.RawMessage{"id": c.id, "progressToken": w.token} {
+		if len(text) > maxResumableID {
+			return nil, nil, invalidParams("%s has %d bytes: want at most %d of a request that can be resumed", what, len(text), maxResumableID)
+		}
+	}
+	if q.counts.bytes.Load() >= q.mostOfAll {
+		return nil, nil, overrun("the server keeps %d bytes for requests that can be resumed, and takes no further one", q.mostOfAll)
+	}
 	if wrong := q.server.reserve(); wrong != nil {
 		return nil, nil, wrong
 	}
@@ -232,11 +261,10 @@ func (j *job) drop() {
 	}
 	j.gone = true
 	j.owner.counts.held.Add(-1)
-	j.owner.counts.kept.Add(-int64(len(j.kept)))
+	j.giveUp()
 	if !j.deadline.IsZero() {
 		j.owner.counts.detached.Add(-1)
 	}
-	j.kept = nil
 	j.owner.mu.Lock()
 	delete(j.owner.jobs, j.token)
 	j.owner.mu.Unlock()
@@ -255,16 +283,70 @@ func (j *job) confirm(now time.Time) {
 	if n == 0 {
 		return
 	}
-	j.owner.counts.kept.Add(-int64(n))
+	j.uncharge(j.kept[:n])
 	rest := copy(j.kept, j.kept[n:])
 	clear(j.kept[rest:])
 	j.kept = j.kept[:rest]
 	j.next -= n
 }
 
-// say adds a message and wakes the connection; the caller holds the lock.
+// say adds a message and wakes the connection. A request of which too much would be
+// kept ends with an error instead, which takes the place of all that was kept. The
+// caller holds the lock.
 func (j *job) say(frame []byte) {
+	q := j.owner
+	cost := int64(len(frame) + keptCost)
+	switch {
+	case j.ended:
+	case j.bytes+cost > q.mostOfOne:
+		j.end(overrun("more than %d bytes of messages were kept for a connection that did not take them; the request has ended", q.mostOfOne))
+	case q.counts.bytes.Load()+cost > q.mostOfAll:
+		j.end(overrun("the server keeps %d bytes for requests that can be resumed, and has no room for another message; the request has ended", q.mostOfAll))
+	default:
+		j.keep(frame)
+	}
+}
+
+// end gives up what is kept and leaves an error as the response; the caller holds
+// the lock.
+func (j *job) end(e *rpcError) {
+	j.owner.counts.overrun.Add(1)
+	j.giveUp()
+	j.status, j.ended = statusFailed, true
+	j.keep(j.errorFrame(e))
+}
+
+func overrun(format string, args ...any) *rpcError {
+	return &rpcError{Code: codeExhausted, Message: "Resource exhausted: " + fmt.Sprintf(format, args...), Data: map[string]string{"reason": "resumeBuffer"}}
+}
+
+// giveUp forgets all messages; the caller holds the lock.
+func (j *job) giveUp() {
+	j.uncharge(j.kept)
+	j.kept, j.next = nil, 0
+	j.era++
+	for _, k := range j.both {
+		k.next = 0
+	}
+}
+
+// uncharge gives back what messages were charged; the caller holds the lock.
+func (j *job) uncharge(messages []keptMessage) {
+	var n int64
+	for _, m := range messages {
+		n += int64(len(m.frame) + keptCost)
+	}
+	j.bytes -= n
+	j.owner.counts.bytes.Add(-n)
+	j.owner.counts.kept.Add(-int64(len(messages)))
+}
+
+// keep adds a message and wakes the connections; the caller holds the lock.
+func (j *job) keep(frame []byte) {
+	n := int64(len(frame) + keptCost)
 	j.kept = append(j.kept, keptMessage{frame: frame})
+	j.bytes += n
+	j.owner.counts.bytes.Add(n)
 	j.owner.counts.kept.Add(1)
 	for _, k := range j.both {
 		nudge(k.woken)
@@ -278,6 +360,7 @@ type batch975 struct {
 	fresh  int  // of those that never were before
 	final  bool // the response is the last
 	cut    bool // a fault ends the connection after them
+	era    int  // of what is kept
 }
 
 // take returns what k has to write next, at most limit messages, and at most
@@ -285,7 +368,7 @@ type batch975 struct {
 func (j *job) take(k *link, into [][]byte, limit, room int) batch975 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	b := batch975{frames: into}
+	b := batch975{frames: into, era: j.era}
 	next := j.next
 	if j.twofold() {
 		next = k.next
@@ -316,10 +399,14 @@ func (j *job) take(k *link, into [][]byte, limit, room int) batch975 {
 	return b
 }
 
-// wrote notes that k has written n more messages.
-func (j *job) wrote(k *link, n int) {
+// wrote notes that k has written the messages of b.
+func (j *job) wrote(k *link, b batch975) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	n := b.n
+	if b.era != j.era {
+		return // they were given up meanwhile
+	}
 	if j.twofold() {
 		k.next += n
 		return

@@ -265,7 +265,7 @@ func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *lin
 			if flush() != nil {
 				return
 			}
-			j.wrote(k, b.n)
+			j.wrote(k, b)
 		}
 		if b.final {
 			return

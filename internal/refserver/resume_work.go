@@ -84,7 +84,7 @@ func (j *job) due() time.Time {
 func (j *job) advance() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.gone {
+	if j.gone || j.ended {
 		return
 	}
 	j.step++
@@ -94,6 +94,9 @@ func (j *job) advance() {
 	if n := j.work.LogEvery; n > 0 && j.step%n == 0 {
 		j.say(j.logFrame(j.step / n))
 	}
+	if j.ended {
+		return
+	}
 	if j.step < j.work.Steps {
 		j.owner.agenda.at(j.due(), j.advance)
 		return
@@ -102,7 +105,7 @@ func (j *job) advance() {
 		j.owner.agenda.at(time.Now().Add(late), func() {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			if !j.gone {
+			if !j.gone && !j.ended {
 				j.conclude()
 			}
 		})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
 )
 
 // Server is the reference target. Make one with [New], open it with
@@ -46,6 +47,7 @@ type Server struct {
 	lists         *lists // nil without Options.Lists
 	resumables    *resumables
 	feed          *url.URL // nil without Options.Feed
+	feedGuard     *dialguard.Guard
 
 	// readTimeout bounds the reading of one request, its body included;
 	// idleTimeout is how long a kept connection may wait for the next one.
@@ -85,6 +87,7 @@ func New(opts Options) (*Server, error) {
 		if s.feed, err = checkFeed(opts.Feed); err != nil {
 			return nil, err
 		}
+		s.feedGuard = dialguard.New(nil)
 	}
 	if opts.TLS {
 		if s.cert, s.certPEM, err = selfSigned(opts.TLSAddr); err != nil {
@@ -123,6 +126,9 @@ func (s *Server) Start(ctx context.Context) error {
 		s.secure = open(s.opts.TLSAddr, s.stalling(s.face), true)
 	}
 	s.control = open(s.opts.AdminAddr, s.stalling(s.admin()), false)
+	if err == nil {
+		err = s.allowFeed(ctx)
+	}
 	if err != nil {
 		return errors.Join(err, s.Close(ctx))
 	}

@@ -1,8 +1,7 @@
 package driver
 
 import (
-	"crypto/rand"
-	"encoding/hex"
+	"cmp"
 	"fmt"
 	"sync/atomic"
 
@@ -29,12 +28,13 @@ func listenForCallbacks(o *Options, r sinks.ReceiverOptions) (*callbacks, error)
 		return nil, fmt.Errorf("webhook: refuse %g: use a share from 0 to 1", w.Refuse)
 	}
 	r.Clock, r.BodyLimit, r.Budget = o.Clock, w.BodyLimit, o.Endpoint.opts.Budget
+	r.MaxRequests = 2 * cmp.Or(w.MaxConnections, sinks.DefaultMaxConnections)
 	c := &callbacks{receiver: sinks.NewReceiver(r), prefix: w.Prefix}
 	c.refuse.share, c.refuse.seed = w.Refuse, o.Seed
 	var err error
 	c.listener, err = sinks.Listen(sinks.ListenerOptions{
 		Listen: w.Listen, Callback: w.Callback, Authority: w.Authority, Certificate: w.Certificate, Shared: w.Shared, Prefix: w.Prefix,
-		Handler: c.receiver, Wrap: w.Wrap,
+		Handler: c.receiver, Wrap: w.Wrap, MaxConnections: w.MaxConnections,
 		Failed: func(reason string) {
 			now := o.Clock.Now()
 			c.failedAt.Store(int64(now))
@@ -73,9 +73,7 @@ func (c *callbacks) accepted() int64 {
 
 // path makes the path of a new callback, which nobody can guess, below root.
 func (c *callbacks) path(root string, sub eventmeter.Sub) string {
-	var nonce [12]byte
-	rand.Read(nonce[:])
-	return c.prefix + fmt.Sprintf("%s%d-%d-%s", root, sub.Lane, sub.Index, hex.EncodeToString(nonce[:]))
+	return c.receiver.Issue(c.prefix + fmt.Sprintf("%s%d-%d-", root, sub.Lane, sub.Index))
 }
 
 // inbound is the report of a request that the target made.

@@ -193,6 +193,9 @@ type WebhookOptions struct {
 	// Wrap, if not nil, is given the listener, below TLS, and returns the one to
 	// use: that of a program which counts what passes.
 	Wrap func(net.Listener) net.Listener
+	// MaxConnections bounds the connections of the target that are open at once,
+	// and twice as many deliveries; 0 = [sinks.DefaultMaxConnections].
+	MaxConnections int
 	// BodyLimit is the largest delivery accepted, in bytes; larger ones are
 	// answered 413. 0 = 256 KiB, the draft's bound, and 16 KiB margin.
 	BodyLimit int64

@@ -1,0 +1,103 @@
+package refserver
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// A request of which too much would be kept ends with an error, which is all that
+// a resume is then given. So does one that would be one too many for all together.
+func TestResumableBytesAreBounded(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		s := startServer(t, Options{})
+		q := s.resumables
+		most := &q.mostOfOne
+		if all {
+			most = &q.mostOfAll
+		}
+		*most = 3000
+		c := &call{id: json.RawMessage("7"), principal: "p"}
+		w := workArguments{Steps: 1000, StepMs: 3_600_000, LogEvery: 2, token: json.RawMessage(`"t"`)}
+		j, k, wrong := q.begin(c, w)
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		taken := j.take(k, nil, 100, 100) // nothing yet
+		j.advance()
+		taken = j.take(k, nil, 100, 100)
+		j.detach(k)
+		steps := 1
+		for ; j.status == statusProcessing; steps++ {
+			j.advance()
+			if got := s.Stats().Resumable.Bytes; got > 3000 || steps > 100 {
+				t.Fatalf("%d bytes are kept after %d steps", got, steps)
+			}
+		}
+		if steps < 8 {
+			t.Errorf("it ended after %d steps", steps)
+		}
+		j.advance() // ended: nothing is added
+		j.wrote(k, taken)
+		if status, pending, ok := j.look(); status != statusFailed || !pending || !ok {
+			t.Errorf("status %s, pending %t, ok %t", status, pending, ok)
+		}
+		if all {
+			q.mostOfAll = 100
+			if _, _, wrong := q.begin(c, w); wrong == nil || wrong.Code != codeExhausted || !strings.Contains(wrong.Message, "takes no further one") {
+				t.Errorf("a further request: %v", wrong)
+			}
+			q.mostOfAll = 3000
+		}
+		k, ok := j.attach()
+		if !ok {
+			t.Fatal("the request is gone")
+		}
+		b := j.take(k, nil, 100, 100)
+		if len(b.frames) != 1 || !b.final || !strings.Contains(string(b.frames[0]), `"id":7,"error":{"code":-32013,"message":"Resource exhausted: `) || !strings.Contains(string(b.frames[0]), `"reason":"resumeBuffer"`) {
+			t.Errorf("a resume is given %d messages, the first %.200s", len(b.frames), b.frames)
+		}
+		j.wrote(k, b)
+		j.mu.Lock()
+		j.drop()
+		j.mu.Unlock()
+		if got := s.Stats().Resumable; got.Bytes != 0 || got.Messages != 0 || got.Held != 0 || got.Overrun != 1 {
+			t.Errorf("afterwards: %+v", got)
+		}
+	}
+}
+
+// Messages that were given up while a connection wrote them are not noted as
+// written.
+func TestResumableEndsWhileWriting(t *testing.T) {
+	s := startServer(t, Options{ResumeOverlap: -1})
+	s.resumables.mostOfOne = 1000
+	j, k, wrong := s.resumables.begin(&call{id: json.RawMessage("7")}, workArguments{Steps: 100, StepMs: 3_600_000, token: json.RawMessage(`1`)})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	j.advance()
+	j.advance()
+	b := j.take(k, nil, 100, 100)
+	for j.status == statusProcessing {
+		j.advance()
+	}
+	j.wrote(k, b)
+	if b := j.take(k, nil, 100, 100); len(b.frames) != 1 || !b.final || !strings.Contains(string(b.frames[0]), `"error"`) {
+		t.Errorf("then it writes %q", b.frames)
+	}
+}
+
+func TestResumableIDsAreBounded(t *testing.T) {
+	s := startServer(t, Options{})
+	long := json.RawMessage(`"` + strings.Repeat("x", maxResumableID) + `"`)
+	for _, c := range []struct {
+		id, token json.RawMessage
+		want      string
+	}{{long, nil, "id has 1026 bytes"}, {json.RawMessage("1"), long, "progressToken has 1026 bytes"}, {long[2:], long[2:], ""}} {
+		_, _, wrong := s.resumables.begin(&call{id: c.id}, workArguments{Steps: 1, StepMs: 3_600_000, token: c.token})
+		if (wrong == nil) != (c.want == "") || wrong != nil && !strings.Contains(wrong.Message, c.want) {
+			t.Errorf("%d and %d bytes: %v", len(c.id), len(c.token), wrong)
+		}
+	}
+}
