@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/cputime"
 )
 
 // Stats are a server's counters since its start, and its state at one moment.
@@ -94,6 +96,6 @@ func (s *Server) Stats() Stats {
 		Resumable:     s.resumables.stats(),
 		Goroutines:    runtime.NumGoroutine(),
 		HeapBytes:     memory.HeapAlloc,
-		CPUSeconds:    cpuSeconds(),
+		CPUSeconds:    cputime.Used().Seconds(),
 	}
 }

@@ -1,6 +1,8 @@
 package selfbench
 
 import (
+	"github.com/eventmeter/eventmeter/internal/cputime"
+
 	"bytes"
 	"context"
 	"errors"
@@ -200,7 +202,7 @@ var started = time.Now()
 
 // take samples this process.
 func take() sample {
-	s := sample{At: time.Since(started), CPU: ownCPU()}
+	s := sample{At: time.Since(started), CPU: cputime.Used()}
 	if p, err := process.NewProcess(int32(os.Getpid())); err == nil {
 		if mem, err := p.MemoryInfo(); err == nil {
 			s.RSS = int64(mem.RSS)

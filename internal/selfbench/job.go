@@ -1,6 +1,8 @@
 package selfbench
 
 import (
+	"github.com/eventmeter/eventmeter/internal/cputime"
+
 	"context"
 	"errors"
 	"flag"
@@ -56,7 +58,7 @@ type pair struct {
 // measurePlan runs one measurement.
 func measurePlan(ctx context.Context, self []string, p plan) (*figures, error) {
 	began, busy := time.Now(), busyTime()
-	own := ownCPU()
+	own := cputime.Used()
 	pairs := make([]*pair, max(p.Pairs, 1))
 	for i := range pairs {
 		pairs[i] = &pair{}
@@ -74,7 +76,7 @@ func measurePlan(ctx context.Context, self []string, p plan) (*figures, error) {
 	if err == nil {
 		err = together(pairs, (*pair).finish)
 	}
-	used := ownCPU() - own
+	used := cputime.Used() - own
 	f := &figures{Others: -1, Took: time.Since(began)}
 	for _, t := range pairs {
 		used += t.end()

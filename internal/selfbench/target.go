@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/eventmeter/eventmeter/internal/cputime"
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/internal/selfbench/baseline"
 )
@@ -54,7 +55,7 @@ func serveBaseline(ctx context.Context, s spec, l *link) error {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
-	return l.tell(message{Step: "done", Served: &served{Streams: stats.Opened, Frames: stats.Frames, Skipped: stats.Skipped, CPU: ownCPU()}})
+	return l.tell(message{Step: "done", Served: &served{Streams: stats.Opened, Frames: stats.Frames, Skipped: stats.Skipped, CPU: cputime.Used()}})
 }
 
 // serveReference is the role of the reference target, for pollers and webhooks.
@@ -81,7 +82,7 @@ func serveReference(ctx context.Context, s spec, l *link) error {
 	if said != nil {
 		return said
 	}
-	return l.tell(message{Step: "done", Served: &served{CPU: ownCPU()}})
+	return l.tell(message{Step: "done", Served: &served{CPU: cputime.Used()}})
 }
 
 // injected is an event that was posted.
@@ -118,7 +119,7 @@ func serveHandler(ctx context.Context, l *link, h http.Handler, report func() *s
 	if err != nil {
 		return err
 	}
-	s.CPU = ownCPU()
+	s.CPU = cputime.Used()
 	return l.tell(message{Step: "done", Served: s})
 }
 
