@@ -386,7 +386,9 @@ phases: {ready: %s, warmup: 0, measure: 2s, drain: 500ms}
 func TestHostile(t *testing.T) {
 	for _, r := range append(rows(), moreRows()...) {
 		t.Run(r.name, func(t *testing.T) {
-			t.Parallel() // most rows wait more than they work
+			if r.rss < 480 { // most rows wait more than they work
+				t.Parallel() // those that fill the budget are measured alone: a garbage collector that is short of CPU lets the heap grow
+			}
 			s := start(t, &r)
 			o := run(t, r.profile(s))
 			t.Logf("exit %d, %d MiB, %v CPU, %v, oversized %v", o.code, o.rss/mib, o.cpu.Round(time.Millisecond), o.took.Round(time.Millisecond), o.result.oversized())
