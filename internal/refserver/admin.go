@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
+	"time"
 )
 
 // admin is the handler of the admin listener.
@@ -51,12 +51,6 @@ func onlyPrograms(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
-}
-
-// isJSON tells whether a request says that its body is JSON.
-func isJSON(r *http.Request) bool {
-	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	return strings.EqualFold(strings.TrimSpace(media), "application/json")
 }
 
 // readAdmin reads a bounded JSON body; false means that it answered.
@@ -127,4 +121,88 @@ func (s *Server) disturb(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// terminate ends a subscription and, where its system has a way to, says why.
+func (s *Server) terminate(h *hook, why *rpcError) {
+	if h.direct {
+		s.hooks.remove(h, nil)
+		return
+	}
+	last, err := terminatedEnvelope(why)
+	if err != nil {
+		s.opts.Logger.Error("terminated envelope", "error", err)
+	}
+	s.hooks.remove(h, last)
+}
+
+// comeAndGo withdraws and offers the seasonal type in turn until the server
+// closes.
+func (s *Server) comeAndGo() {
+	tick := time.NewTicker(s.opts.TypesEvery)
+	defer tick.Stop()
+	for offered := false; ; offered = !offered {
+		select {
+		case <-tick.C:
+			if err := s.Offer(seasonal.name, offered); err != nil {
+				s.opts.Logger.Error("seasonal", "error", err)
+			}
+		case <-s.closing:
+			return
+		}
+	}
+}
+
+// types takes {"name","offered"}: see Offer.
+func (s *Server) types(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Name    string `json:"name"`
+		Offered *bool  `json:"offered"`
+	}
+	if !readAdmin(w, r, &in) {
+		return
+	}
+	if in.Offered == nil {
+		http.Error(w, "offered is missing: true or false", http.StatusBadRequest)
+		return
+	}
+	switch err := s.Offer(in.Name, *in.Offered); {
+	case errors.Is(err, ErrUnknownEvent):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// changeList is Publish for eventListChanged.
+func (s *Server) changeList(data []byte) (eventID string, err error) {
+	if err := s.lists.change(data); err != nil {
+		return "", fmt.Errorf("target: publish %s: %w", eventListChanged, err)
+	}
+	return s.broker.nextID(), nil
+}
+
+// Offer puts an event type into the catalogue or takes it out, and tells those
+// that listen for changes of it. What is taken out is not found any more:
+// its streams and webhook subscriptions are terminated with -32011, polls are
+// answered with it, and it cannot be published. Its buffer is kept. The error
+// wraps [ErrUnknownEvent].
+func (s *Server) Offer(name string, offered bool) error {
+	t := s.broker.topics[name]
+	if t == nil {
+		return fmt.Errorf("target: offer %q: %w", name, ErrUnknownEvent)
+	}
+	if t.withdrawn.Swap(!offered) == !offered {
+		return nil
+	}
+	if !offered {
+		t.wakeAll()
+		for _, h := range s.hooks.to(t) {
+			s.terminate(h, notFound("event"))
+		}
+	}
+	s.audience.announce(methodListChanged)
+	return nil
 }

@@ -1,10 +1,12 @@
 package refserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -211,3 +213,137 @@ func (w *sessionWatch) Flush() {
 
 // Unwrap lets [http.ResponseController] reach what is beneath.
 func (w *sessionWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// namespaces are what the names of methods begin with that this server answers
+// itself; all others are the SDK's. Those whose methods must be told from the
+// SDK's by more than their name (resources, resumable requests, lists) are asked
+// before, in [face.ServeHTTP].
+var namespaces = []string{"events/", smitheryPrefix}
+
+// methods are the calls in those namespaces. A system adds its own here. They
+// come after the checks of the base protocol, and not from a principal whose
+// access was revoked.
+var methods = map[string]func(*Server, http.ResponseWriter, *http.Request, *call){
+	"events/list":                  (*Server).list,
+	"events/poll":                  (*Server).poll,
+	"events/stream":                (*Server).stream,
+	"events/subscribe":             (*Server).subscribe,
+	"events/unsubscribe":           (*Server).unsubscribe,
+	smitheryPrefix + "list":        (*Server).list,
+	smitheryPrefix + "subscribe":   (*Server).subscribe,
+	smitheryPrefix + "unsubscribe": (*Server).unsubscribe,
+}
+
+// isOurs tells the methods that this server answers from those of the SDK.
+func isOurs(method string) bool {
+	for _, n := range namespaces {
+		if strings.HasPrefix(method, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeOurs is a cheap look at a body: nearly every one that is not for this
+// server says so. Listening for changes of event types is. The slash is left out:
+// JSON may spell it in two ways.
+func mayBeOurs(body []byte) bool {
+	for _, n := range namespaces {
+		word, _, _ := strings.Cut(n, "/")
+		if bytes.Contains(body, []byte(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// requests counts the handlers that run, so that closing can wait for them. A
+// plain WaitGroup will not do: requests may begin while somebody waits.
+type requests struct {
+	mu     sync.Mutex
+	count  int
+	closed bool
+	none   chan struct{} // made by wait, closed when the last handler returned
+}
+
+// counted wraps a handler; after wait was called it answers 503.
+func (q *requests) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q.mu.Lock()
+		if q.closed {
+			q.mu.Unlock()
+			http.Error(w, "closing", http.StatusServiceUnavailable)
+			return
+		}
+		q.count++
+		q.mu.Unlock()
+		defer q.leave()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (q *requests) leave() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.count--
+	if q.count == 0 && q.none != nil {
+		close(q.none)
+		q.none = nil
+	}
+}
+
+// wait returns when no handler runs, and none will, or when ctx ends.
+func (q *requests) wait(ctx context.Context) error {
+	q.mu.Lock()
+	q.closed = true
+	if q.count == 0 {
+		q.mu.Unlock()
+		return nil
+	}
+	if q.none == nil {
+		q.none = make(chan struct{})
+	}
+	none := q.none
+	q.mu.Unlock()
+	select {
+	case <-none:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+const reasonRevoked = "access revoked"
+
+// principals knows whose access was revoked.
+type principals struct {
+	mu      sync.RWMutex
+	revoked map[string]bool
+	changed chan struct{} // closed when somebody is revoked
+}
+
+func newPrincipals() *principals {
+	return &principals{revoked: make(map[string]bool), changed: make(chan struct{})}
+}
+
+// watch tells whether a principal is revoked, and gives a channel that is
+// closed when next somebody is.
+func (p *principals) watch(principal string) (changed <-chan struct{}, revoked bool) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.changed, p.revoked[principal]
+}
+
+func (p *principals) revoke(principal string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.revoked[principal] = true
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *principals) restore(principal string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.revoked, principal)
+}

@@ -124,3 +124,49 @@ func (b *broker) publish(name string, data []byte) (string, error) {
 	}
 	return id, nil
 }
+
+// catalog is what this server offers. Its order is the order of events/list.
+func catalog() []eventType {
+	return []eventType{
+		{
+			name:        "chat.message",
+			description: "A message was posted to a channel. Without a channel: to any.",
+			filter:      "channel",
+			input:       json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string","description":"Only messages of this channel."}},"additionalProperties":false}`),
+			payload:     json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string"},"text":{"type":"string"}}}`),
+		},
+		{
+			name:        "ticket.moved",
+			description: "A ticket moved on a board. Without a board: on any.",
+			filter:      "board",
+			input:       json.RawMessage(`{"type":"object","properties":{"board":{"type":"string","description":"Only tickets of this board."}},"additionalProperties":false}`),
+			payload:     json.RawMessage(`{"type":"object","properties":{"board":{"type":"string"}}}`),
+		},
+		{
+			name:        "tick",
+			description: "Something ticked. It takes no arguments.",
+			input:       json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
+			payload:     json.RawMessage(`{"type":"object"}`),
+		},
+		privateNote,
+	}
+}
+
+// privateNote is the event type whose events have an owner: the principal that
+// is named in the data. A principal is named by its token.
+var privateNote = eventType{
+	name:        "private.note",
+	description: "A note was written to a principal. Nobody else hears of it.",
+	filter:      "principal",
+	owned:       true,
+	input:       json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
+	payload:     json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string"},"text":{"type":"string"}}}`),
+}
+
+// seasonal is the event type that comes and goes.
+var seasonal = eventType{
+	name:        "seasonal",
+	description: "Something that this server has now and then.",
+	input:       json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
+	payload:     json.RawMessage(`{"type":"object"}`),
+}

@@ -1,11 +1,10 @@
 package refserver
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -39,124 +36,6 @@ const (
 var errAddress = errors.New("the address is not public")
 
 const maxReply = 64 << 10 // bytes of a callback's answer that are read
-
-// message is one webhook message, ready to be posted.
-type message struct {
-	url            *url.URL
-	subscriptionID string
-	id             string
-	body           []byte
-	keys           []*standardwebhooks.Webhook // the newest first
-	sign           string                      // how a fault signs it, "" = rightly
-}
-
-// poster posts webhook messages over connections that it keeps.
-type poster struct {
-	transport http.RoundTripper
-	timeout   time.Duration
-}
-
-func newPoster(opts Options) (*poster, error) {
-	roots, err := callbackRoots(opts)
-	if err != nil {
-		return nil, err
-	}
-	dialer := &net.Dialer{Timeout: opts.AckTimeout, KeepAlive: 30 * time.Second}
-	if !opts.AllowPrivateCallbacks {
-		// Here, where the name is resolved already: what a name resolved to
-		// when the subscription was made says nothing about now.
-		dialer.Control = refusePrivate
-	}
-	return &poster{timeout: opts.AckTimeout, transport: &http.Transport{
-		DialContext:           dialer.DialContext,
-		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: opts.CallbackInsecure, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1024)},
-		TLSHandshakeTimeout:   opts.AckTimeout,
-		MaxIdleConnsPerHost:   opts.Senders,
-		IdleConnTimeout:       90 * time.Second,
-		DisableCompression:    true,
-		ResponseHeaderTimeout: opts.AckTimeout,
-	}}, nil
-}
-
-func callbackRoots(opts Options) (*x509.CertPool, error) {
-	if opts.CallbackCAFile == "" {
-		return opts.CallbackRoots, nil
-	}
-	pem, err := os.ReadFile(opts.CallbackCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("target: CallbackCAFile: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if opts.CallbackRoots != nil {
-		pool = opts.CallbackRoots.Clone()
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("target: CallbackCAFile: %s holds no certificate in PEM", opts.CallbackCAFile)
-	}
-	return pool, nil
-}
-
-// post signs a message for this very moment and posts it. Redirects are not
-// followed. failure is "" when the answer was 2xx.
-func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte, failure string) {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
-	now := time.Now()
-	var signatures strings.Builder
-	for i, key := range m.keys {
-		if i > 0 {
-			signatures.WriteByte(' ')
-		}
-		signature, err := key.Sign(m.id, now, m.body)
-		if err != nil {
-			return 0, nil, failRefused
-		}
-		signatures.WriteString(signature)
-	}
-	body := m.body
-	r := (&http.Request{
-		Method: http.MethodPost, URL: m.url, Host: m.url.Host, ContentLength: int64(len(body)),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: io.NopCloser(bytes.NewReader(body)),
-		// Lets the transport repeat a post on a fresh connection when the
-		// receiver closed the kept one before it read anything.
-		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
-		Header: http.Header{
-			"Content-Type": {"application/json"},
-			"User-Agent":   {"eventmeter-target/0.1"},
-			// As the standard spells them; net/http sends them so.
-			standardwebhooks.HeaderWebhookID:        {m.id},
-			standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
-			standardwebhooks.HeaderWebhookSignature: {signatures.String()},
-			"X-MCP-Subscription-Id":                 {m.subscriptionID},
-		},
-	}).WithContext(ctx)
-	if m.sign != "" {
-		m.missign(r.Header, now)
-	}
-	resp, err := p.transport.RoundTrip(r)
-	if err != nil {
-		return 0, nil, failureOf(err)
-	}
-	defer resp.Body.Close()
-	reply, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if err != nil && resp.StatusCode/100 == 2 {
-		return resp.StatusCode, nil, failureOf(err)
-	}
-	switch {
-	case resp.StatusCode/100 == 2:
-		return resp.StatusCode, reply, ""
-	case resp.StatusCode >= 500:
-		return resp.StatusCode, reply, fail5xx
-	}
-	return resp.StatusCode, reply, fail4xx
-}
-
-func (p *poster) close() {
-	if t, ok := p.transport.(*http.Transport); ok {
-		t.CloseIdleConnections()
-	}
-}
 
 // failureOf puts a transport error into one of the draft's words. What fits
 // none is connection_refused: there was no connection to speak of.
@@ -260,4 +139,102 @@ func parseSecret(secret string) ([]byte, *rpcError) {
 		return nil, invalidParams("delivery.secret must be whsec_ and the base64 of 24 to 64 bytes")
 	}
 	return key, nil
+}
+
+const receiverDocument = "/.well-known/mcp-webhook-receiver.json"
+
+// prove makes sure that a callback wants what is about to be delivered to it.
+func (s *Server) prove(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
+	switch {
+	case h.direct:
+		return nil
+	case s.opts.Proof == ProofWellKnown:
+		return s.consult(ctx, h)
+	}
+	return s.verify(ctx, h, key)
+}
+
+// consult looks the callback up in its origin's document.
+func (s *Server) consult(ctx context.Context, h *hook) *rpcError {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.hooks.ctx, cancel)()
+	s.counts.verifications.Add(1)
+	status, text, failure := s.hooks.poster.get(ctx, &url.URL{Scheme: h.url.Scheme, Host: h.url.Host, Path: receiverDocument})
+	var document struct {
+		Receivers []string `json:"receivers"`
+	}
+	switch {
+	case status == http.StatusNotFound:
+		return callbackError(failChallenge)
+	case failure != "":
+		return callbackError(failure)
+	case json.Unmarshal(text, &document) != nil:
+		return callbackError(failChallenge)
+	}
+	for _, prefix := range document.Receivers {
+		if strings.HasPrefix(prefix, "/") && strings.HasPrefix(h.url.EscapedPath(), prefix) {
+			return nil
+		}
+	}
+	return callbackError(failChallenge)
+}
+
+// get fetches a document over the same guarded connections as deliveries take.
+// Redirects are not followed. failure is "" when the answer was 2xx.
+func (p *poster) get(ctx context.Context, from *url.URL) (status int, text []byte, failure string) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	resp, err := p.transport.RoundTrip((&http.Request{
+		Method: http.MethodGet, URL: from, Host: from.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"User-Agent": {"eventmeter-target/0.1"}, "Accept": {"application/json"}},
+	}).WithContext(ctx))
+	if err != nil {
+		return 0, nil, failureOf(err)
+	}
+	defer resp.Body.Close()
+	text, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	switch {
+	case resp.StatusCode >= 500:
+		return resp.StatusCode, nil, fail5xx
+	case resp.StatusCode/100 != 2:
+		return resp.StatusCode, nil, fail4xx
+	case err != nil:
+		return resp.StatusCode, nil, failureOf(err)
+	}
+	return resp.StatusCode, text, ""
+}
+
+// trials are the recent attempts of a subscription, by which its deliveries may
+// be suspended.
+type trials struct {
+	since         time.Time
+	count, failed int
+	suspended     bool
+}
+
+// trialWindow and the share of failures are what reviewers of the draft named.
+const trialWindow = time.Hour
+
+// tried counts an attempt, and suspends when nearly all of at least `after`
+// attempts failed.
+func (t *trials) tried(now time.Time, ok bool, after int) {
+	if now.Sub(t.since) > trialWindow {
+		t.since, t.count, t.failed = now, 0, 0
+	}
+	t.count++
+	if ok {
+		return
+	}
+	t.failed++
+	if after > 0 && t.count >= after && t.failed*100 > t.count*95 {
+		t.suspended = true
+	}
+}
+
+// resume lets deliveries go on, as a refresh does; the caller holds the lock.
+func (h *hook) resume() {
+	if h.status.suspended {
+		h.status.trials = trials{}
+	}
 }

@@ -1,14 +1,29 @@
 package refserver
 
 import (
-	"crypto/rand"
+	"bytes"
+	"context"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
 	"net/url"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
 // hook is one webhook subscription. Its tokens, at most InFlight, are its
@@ -292,9 +307,370 @@ func (h *hook) end(last *delivery) {
 	}
 }
 
-func envelopeID(kind string) string { return "msg_" + kind + "_" + rand.Text() }
+func envelopeID(kind string) string { return "msg_" + kind + "_" + crand.Text() }
 
 func terminatedEnvelope(e *rpcError) (*delivery, error) {
 	body, err := json.Marshal(map[string]any{"type": "terminated", "error": e})
 	return &delivery{id: envelopeID("terminated"), envelope: body}, err
+}
+
+// to lists the open subscriptions to a topic.
+func (hs *hooks) to(t *topic) []*hook {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	var all []*hook
+	for _, h := range hs.byKey {
+		if h.topic == t && h.isOpen() {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+func instant(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	text := t.UTC().Format(timeLayout)
+	return &text
+}
+
+// hooks are the webhook subscriptions and what delivers to them.
+type hooks struct {
+	inFlight, window int
+	retryMax         int
+	expireAfter      time.Duration // a fault: 0 = as granted
+	suspendAfter     int
+	retryBase        time.Duration
+
+	pool   *pool[*hook]
+	agenda *agenda
+	poster *poster
+	counts *counters
+	limit  *capacity
+	ctx    context.Context // ends the attempts in flight
+	cancel context.CancelFunc
+	// released is called once for each subscription that is no more.
+	released func()
+
+	mu    sync.Mutex
+	byKey map[string]*hook
+}
+
+func newHooks(opts Options, counts *counters, limit *capacity, released func()) (*hooks, error) {
+	p, err := newPoster(opts)
+	if err != nil {
+		return nil, err
+	}
+	h := &hooks{
+		inFlight: opts.InFlight, window: opts.Window, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, retryBase: opts.RetryBase,
+		agenda: newAgenda(), poster: p, counts: counts, limit: limit, released: released,
+		byKey: make(map[string]*hook),
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.pool = newPool(opts.Senders, h.attempt)
+	return h, nil
+}
+
+// attempt makes one attempt for a hook that gave up a token for it, and gives
+// the token back or puts it to the end of the queue again.
+func (hs *hooks) attempt(h *hook) {
+	d, m := h.next()
+	if d == nil {
+		// What came between the look and the return of the token found no
+		// token free: look again.
+		h.tokens.Add(-1)
+		if h.ready() {
+			h.wake()
+		}
+		return
+	}
+	if h.ready() {
+		h.wake() // a backlog: more attempts side by side
+	}
+	if d.event != nil {
+		hs.limit.take(hs.ctx, nil, 1) // when it ends, so does the attempt
+	}
+	hs.counts.attempts.Add(1)
+	if d.attempts > 0 {
+		hs.counts.retries.Add(1)
+	}
+	if d.event != nil {
+		m.misfire(d.event.fault, d.attempts)
+	}
+	status, _, failure := hs.poster.post(hs.ctx, m)
+	if failure == "" && d.event != nil && d.event.fault != nil && d.event.fault.Kind == faults.Repeat {
+		hs.poster.post(hs.ctx, m) // whatever becomes of it
+	}
+	switch {
+	case failure != "":
+		hs.counts.failures.Add(1)
+	case d.event != nil:
+		hs.counts.posted.Add(1)
+	}
+	if wait, again := h.settle(d, status, failure); again {
+		hs.agenda.at(time.Now().Add(wait), func() { h.retry(d) })
+	}
+	hs.pool.push(h) // keeps its token
+}
+
+// backoff is the wait before the nth retry: it doubles from the base, and the
+// upper half of it is random.
+func (hs *hooks) backoff(n int) time.Duration {
+	d := hs.retryBase << min(n-1, 20)
+	return d/2 + rand.N(d/2+1)
+}
+
+// claim finds the subscription of a key, or makes one that is yet to be opened.
+func (hs *hooks) claim(fresh *hook) (h *hook, made bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h := hs.byKey[fresh.key]; h != nil {
+		return h, false
+	}
+	hs.byKey[fresh.key] = fresh
+	return fresh, true
+}
+
+func (hs *hooks) find(key string) *hook {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.byKey[key]
+}
+
+// remove ends a subscription, with a last envelope if one is given. It reports
+// false when the subscription was not there any more.
+func (hs *hooks) remove(h *hook, last *delivery) bool {
+	hs.mu.Lock()
+	there := hs.byKey[h.key] == h
+	if there {
+		delete(hs.byKey, h.key)
+	}
+	hs.mu.Unlock()
+	if there {
+		h.end(last)
+		hs.released()
+	}
+	return there
+}
+
+// lives reports, under the store's lock, whether h is still the subscription
+// of its key.
+func (hs *hooks) lives(h *hook) bool { return hs.byKey[h.key] == h }
+
+// of lists a principal's open subscriptions.
+func (hs *hooks) of(principal string) []*hook {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	var mine []*hook
+	for _, h := range hs.byKey {
+		if h.principal == principal && h.isOpen() {
+			mine = append(mine, h)
+		}
+	}
+	return mine
+}
+
+// grant sets when h ends and puts that on the agenda.
+func (hs *hooks) grant(h *hook, expires time.Time) {
+	h.mu.Lock()
+	h.expires = expires
+	h.mu.Unlock()
+	if expires.IsZero() {
+		return
+	}
+	at := expires
+	if hs.expireAfter > 0 {
+		at = time.Now().Add(hs.expireAfter)
+	}
+	hs.agenda.at(at, func() {
+		h.mu.Lock()
+		over := h.expires.Equal(expires) // not refreshed since
+		h.mu.Unlock()
+		if over && hs.remove(h, nil) {
+			hs.counts.expired.Add(1)
+		}
+	})
+}
+
+func (hs *hooks) count() int {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return len(hs.byKey)
+}
+
+// close stops everything. Nothing is delivered after it returned.
+func (hs *hooks) close() {
+	hs.pool.close(hs.cancel)
+	hs.poster.close()
+}
+
+func (h *hook) isOpen() bool {
+	select {
+	case <-h.opened:
+		return h.failed == nil
+	default:
+		return false
+	}
+}
+
+// Smithery's triggers: the same event types by webhook alone, under method
+// names and with a negotiation of their own. A subscription of theirs is a hook
+// that is direct: delivered to from the first event on without a handshake,
+// with neither a cursor nor any envelope, so that what is skipped is lost in
+// silence.
+const (
+	smitheryPrefix    = "ai.smithery/events/"
+	smitheryExtension = "ai.smithery/events"
+)
+
+func (c *call) smithery() bool { return strings.HasPrefix(c.method, smitheryPrefix) }
+
+// makeDirect turns a hook that nobody knows yet into one of Smithery's: it does
+// not meet those of the MCP Events draft under its key, and its id is new with
+// each subscription, since it says whether one was still there.
+func (h *hook) makeDirect() {
+	var id [12]byte
+	_, _ = crand.Read(id[:]) // it never fails
+	h.direct = true
+	h.key = smitheryExtension + "\x00" + h.key
+	h.id = "sub_" + hex.EncodeToString(id[:])
+}
+
+// system names the one that a subscription belongs to.
+func (h *hook) system() string {
+	if h.direct {
+		return "smithery"
+	}
+	return "events"
+}
+
+// directResult is the members of the result of a subscribe call.
+func (h *hook) directResult(expires time.Time) []byte {
+	b, err := json.Marshal(struct {
+		ID            string  `json:"id"`
+		RefreshBefore *string `json:"refreshBefore"`
+	}{h.id, instant(expires)})
+	if err != nil { // strings always encode
+		return nil
+	}
+	return b[1 : len(b)-1]
+}
+
+// message is one webhook message, ready to be posted.
+type message struct {
+	url            *url.URL
+	subscriptionID string
+	id             string
+	body           []byte
+	keys           []*standardwebhooks.Webhook // the newest first
+	sign           string                      // how a fault signs it, "" = rightly
+}
+
+// poster posts webhook messages over connections that it keeps.
+type poster struct {
+	transport http.RoundTripper
+	timeout   time.Duration
+}
+
+func newPoster(opts Options) (*poster, error) {
+	roots, err := callbackRoots(opts)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: opts.AckTimeout, KeepAlive: 30 * time.Second}
+	if !opts.AllowPrivateCallbacks {
+		// Here, where the name is resolved already: what a name resolved to
+		// when the subscription was made says nothing about now.
+		dialer.Control = refusePrivate
+	}
+	return &poster{timeout: opts.AckTimeout, transport: &http.Transport{
+		DialContext:           dialer.DialContext,
+		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: opts.CallbackInsecure, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1024)},
+		TLSHandshakeTimeout:   opts.AckTimeout,
+		MaxIdleConnsPerHost:   opts.Senders,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    true,
+		ResponseHeaderTimeout: opts.AckTimeout,
+	}}, nil
+}
+
+func callbackRoots(opts Options) (*x509.CertPool, error) {
+	if opts.CallbackCAFile == "" {
+		return opts.CallbackRoots, nil
+	}
+	pem, err := os.ReadFile(opts.CallbackCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("target: CallbackCAFile: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if opts.CallbackRoots != nil {
+		pool = opts.CallbackRoots.Clone()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("target: CallbackCAFile: %s holds no certificate in PEM", opts.CallbackCAFile)
+	}
+	return pool, nil
+}
+
+// post signs a message for this very moment and posts it. Redirects are not
+// followed. failure is "" when the answer was 2xx.
+func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte, failure string) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	now := time.Now()
+	var signatures strings.Builder
+	for i, key := range m.keys {
+		if i > 0 {
+			signatures.WriteByte(' ')
+		}
+		signature, err := key.Sign(m.id, now, m.body)
+		if err != nil {
+			return 0, nil, failRefused
+		}
+		signatures.WriteString(signature)
+	}
+	body := m.body
+	r := (&http.Request{
+		Method: http.MethodPost, URL: m.url, Host: m.url.Host, ContentLength: int64(len(body)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(bytes.NewReader(body)),
+		// Lets the transport repeat a post on a fresh connection when the
+		// receiver closed the kept one before it read anything.
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+		Header: http.Header{
+			"Content-Type": {"application/json"},
+			"User-Agent":   {"eventmeter-target/0.1"},
+			// As the standard spells them; net/http sends them so.
+			standardwebhooks.HeaderWebhookID:        {m.id},
+			standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
+			standardwebhooks.HeaderWebhookSignature: {signatures.String()},
+			"X-MCP-Subscription-Id":                 {m.subscriptionID},
+		},
+	}).WithContext(ctx)
+	if m.sign != "" {
+		m.missign(r.Header, now)
+	}
+	resp, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return 0, nil, failureOf(err)
+	}
+	defer resp.Body.Close()
+	reply, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil && resp.StatusCode/100 == 2 {
+		return resp.StatusCode, nil, failureOf(err)
+	}
+	switch {
+	case resp.StatusCode/100 == 2:
+		return resp.StatusCode, reply, ""
+	case resp.StatusCode >= 500:
+		return resp.StatusCode, reply, fail5xx
+	}
+	return resp.StatusCode, reply, fail4xx
+}
+
+func (p *poster) close() {
+	if t, ok := p.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
 }

@@ -3,141 +3,10 @@ package refserver
 import (
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
-
-// kinds is a set of lists.
-type kinds uint8
-
-func (k kinds) has(l listKind) bool { return k&(1<<l) != 0 }
-
-// changes is what a stream is told of: bits of listTools, listPrompts,
-// listResources and listContent. Templates have no notification of their own:
-// theirs is that of the resources.
-func changes(k listKind) kinds {
-	if k == listTemplates {
-		k = listResources
-	}
-	return 1 << k
-}
-
-// changeMethods are the notifications, by list.
-var changeMethods = [numLists]string{
-	listTools: "notifications/tools/list_changed", listPrompts: "notifications/prompts/list_changed",
-	listResources: "notifications/resources/list_changed", listContent: "notifications/resources/updated",
-}
-
-// listeners is everybody who is told of changes. Nobody waits for them: each
-// has a set of what it has not been told yet, so that changes that come faster
-// than a stream takes them are told once.
-type listeners struct {
-	each     bool // changes are told one by one, however fast they come
-	mu       sync.Mutex
-	open     map[*listListener]struct{}
-	sessions map[string]bool // that subscribed to the content
-}
-
-type listListener struct {
-	session string // legacy
-	want    kinds
-	woken   chan struct{}
-	pending []kinds // under the lock of listeners; of one element unless listeners.each
-}
-
-func (h *listeners) join(l *listListener) (leave func()) {
-	l.woken = make(chan struct{}, 1)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.open == nil {
-		h.open = make(map[*listListener]struct{})
-	}
-	h.open[l] = struct{}{}
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.open, l)
-	}
-}
-
-// subscribe notes that a session wants to hear of the content, or no longer.
-func (h *listeners) subscribe(session string, on bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !on {
-		delete(h.sessions, session)
-		return
-	}
-	if h.sessions == nil {
-		h.sessions = make(map[string]bool)
-	}
-	h.sessions[session] = true
-}
-
-// tell tells everybody who wants to know of a list.
-func (h *listeners) tell(k listKind) {
-	bit := changes(k)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for l := range h.open {
-		if l.want&bit == 0 || l.session != "" && k == listContent && !h.sessions[l.session] {
-			continue
-		}
-		if len(l.pending) == 0 || h.each {
-			l.pending = append(l.pending, 0)
-		}
-		l.pending[len(l.pending)-1] |= bit
-		nudge(l.woken)
-	}
-}
-
-// take returns what a listener has to be told.
-func (h *listeners) take(l *listListener) []kinds {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p := l.pending
-	l.pending = nil
-	return p
-}
-
-// appendAll writes the frames of several sets of lists.
-func appendAll(dst []byte, sets []kinds, id []byte) []byte {
-	for _, k := range sets {
-		dst = appendChanges(dst, k, id)
-	}
-	return dst
-}
-
-// appendChanges writes a frame for each of the lists. A request id makes them
-// part of the answer to that request.
-func appendChanges(dst []byte, k kinds, id []byte) []byte {
-	for l := range numLists {
-		if !k.has(l) {
-			continue
-		}
-		dst = append(dst, `data: {"jsonrpc":"2.0","method":"`...)
-		dst = append(dst, changeMethods[l]...)
-		dst = append(dst, '"')
-		if l == listContent || id != nil {
-			dst = append(dst, `,"params":{`...)
-			if l == listContent {
-				dst = append(dst, `"uri":"`+contentURI+`"`...)
-			}
-			if id != nil {
-				if l == listContent {
-					dst = append(dst, ',')
-				}
-				dst = append(dst, `"_meta":{"`+subscriptionIDKey+`":`...)
-				dst = append(append(dst, id...), '}')
-			}
-			dst = append(dst, '}')
-		}
-		dst = append(dst, "}\n\n"...)
-	}
-	return dst
-}
 
 // listWishes is what a client wants to hear of.
 type listWishes struct{ wanted }
@@ -154,26 +23,6 @@ func (p listWishes) wants() (k kinds) {
 		}
 	}
 	return k
-}
-
-// agreed is the acknowledgement's list of what is served.
-func (k kinds) agreed() (text string) {
-	for _, w := range []struct {
-		list listKind
-		text string
-	}{
-		{listTools, `"toolsListChanged":true`}, {listPrompts, `"promptsListChanged":true`}, {listResources, `"resourcesListChanged":true`},
-		{listContent, `"resourceSubscriptions":["` + contentURI + `"]`},
-	} {
-		if !k.has(w.list) {
-			continue
-		}
-		if text != "" {
-			text += ","
-		}
-		text += w.text
-	}
-	return text
 }
 
 // listenLists serves subscriptions/listen.

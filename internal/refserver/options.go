@@ -236,3 +236,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, bad
 }
+
+// How a callback proves that it wants to be one. See [Options.Proof].
+const (
+	// ProofChallenge: it repeats a challenge that is posted to it.
+	ProofChallenge = "challenge"
+	// ProofWellKnown: its origin names its path, or a prefix of it, among the
+	// receivers of /.well-known/mcp-webhook-receiver.json.
+	ProofWellKnown = "well-known"
+)

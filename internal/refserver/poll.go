@@ -199,14 +199,6 @@ func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, aft
 	}
 }
 
-// nudge puts a token into a channel of capacity one.
-func nudge(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 func (s *Server) pollResult(t *topic, b batch) []byte {
 	size := 200
 	for _, e := range b.events {

@@ -2,10 +2,7 @@ package refserver
 
 import (
 	"context"
-	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/eventmeter/eventmeter"
@@ -31,70 +28,6 @@ type resourceSub struct {
 	// behind it.
 	from   uint64
 	reader *reader // while there is a stream
-}
-
-// session returns what is known of a session, making it if need be.
-func (rs *resources) session(id, principal string) *resourceSession {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	s := rs.sessions[id]
-	if s == nil {
-		s = &resourceSession{rs: rs, principal: principal, subs: make(map[string]*resourceSub)}
-		rs.sessions[id] = s
-	}
-	return s
-}
-
-// drop forgets a session that has ended.
-func (rs *resources) drop(id string) {
-	rs.mu.Lock()
-	s := rs.sessions[id]
-	delete(rs.sessions, id)
-	rs.mu.Unlock()
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	s.clear()
-}
-
-// subscribe answers resources/subscribe. Subscribing again changes nothing.
-func (rs *resources) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	s, uri, wrong := rs.ofSession(r, c)
-	if wrong == nil {
-		wrong = s.add(uri)
-	}
-	if wrong != nil {
-		c.fail(w, wrong)
-		return
-	}
-	c.answer(w, nil)
-}
-
-// unsubscribe answers resources/unsubscribe. What was not subscribed to is
-// left alone.
-func (rs *resources) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	s, uri, wrong := rs.ofSession(r, c)
-	if wrong != nil {
-		c.fail(w, wrong)
-		return
-	}
-	s.remove(uri)
-	c.answer(w, nil)
-}
-
-func (rs *resources) ofSession(r *http.Request, c *call) (*resourceSession, string, *rpcError) {
-	var p uriParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		return nil, "", wrong
-	}
-	id := r.Header.Get(headerSession) // the face has looked that there is one
-	if id == "" {
-		return nil, "", &rpcError{Code: codeInvalidRequest, Message: c.method + " needs a session: updates come on its stream"}
-	}
-	return rs.session(id, c.principal), p.URI, nil
 }
 
 func (s *resourceSession) add(uri string) *rpcError {
@@ -221,53 +154,139 @@ func (s *resourceSession) detach(u *updates) {
 // kept for a client that has gone but may come back.
 type place map[*topic]uint64
 
-// appendPlace appends the text of a place: the server's life, and the positions
-// in the order of the catalogue.
-func (rs *resources) appendPlace(dst []byte, p place) []byte {
-	dst = append(dst, rs.life()...)
-	for _, t := range rs.inBand() {
-		dst = append(dst, '-')
-		dst = strconv.AppendUint(dst, p[t], 10)
-	}
-	return dst
+// mixer takes the events of several subscriptions, each event once and those
+// of a type in order, whichever of the subscriptions it belongs to.
+type mixer struct {
+	woken    func() // called under a topic's lock
+	queueLen int
+
+	mu   sync.Mutex
+	taps []*tap
+	turn int // of the tap that is looked at first
 }
 
-// life names this life of the server, as cursors do.
-func (rs *resources) life() string {
-	prefix := *rs.inBand()[0].prefix.Load()
-	return prefix[:len(prefix)-1]
+// tap is the readers of one topic.
+type tap struct {
+	topic   *topic
+	readers []*reader
 }
 
-// readPlace reads a Last-Event-ID. One of another life of the server is no
-// place, since nothing of that life is left; ok is false for what is no id of
-// ours at all.
-func (rs *resources) readPlace(text string) (p place, ok bool) {
-	parts := strings.Split(text, "-")
-	order := rs.inBand()
-	if len(parts) != len(order)+1 || !strings.HasPrefix(parts[0], "c") {
-		return nil, false
+// add begins to take what a selection hears, from a position on or, with nil,
+// from now on. It returns the reader, to be removed with remove, and the
+// position before the first event that it will find.
+func (m *mixer) add(t *topic, sel selection, after *uint64) (*reader, uint64) {
+	from := start{}
+	if after != nil {
+		cursor := t.cursor(*after)
+		from.cursor = &cursor
 	}
-	p = make(place, len(order))
-	for i, t := range order {
-		n, err := strconv.ParseUint(parts[i+1], 10, 64)
-		if err != nil {
-			return nil, false
-		}
-		p[t] = min(n, t.newest())
-	}
-	if parts[0] != rs.life() {
-		return nil, true
-	}
-	return p, true
-}
-
-// honoured are the URIs of a request to listen that can be had, each once.
-func (rs *resources) honoured(uris []string, principal string) []string {
-	out := []string{}
-	for _, uri := range uris {
-		if _, _, wrong := rs.eventResource(uri, principal); wrong == nil && !slices.Contains(out, uri) {
-			out = append(out, uri)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, position, _ := t.open(sel, from, m.queueLen, m.woken)
+	for _, p := range m.taps {
+		if p.topic == t {
+			p.readers = append(p.readers, r)
+			return r, position
 		}
 	}
-	return out
+	m.taps = append(m.taps, &tap{topic: t, readers: []*reader{r}})
+	return r, position
+}
+
+func (m *mixer) remove(r *reader) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, p := range m.taps {
+		if at := slices.Index(p.readers, r); at >= 0 {
+			p.readers = slices.Delete(p.readers, at, at+1)
+			if len(p.readers) == 0 {
+				m.taps = slices.Delete(m.taps, i, i+1)
+			}
+			r.close()
+			return
+		}
+	}
+}
+
+// close removes everything.
+func (m *mixer) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.taps {
+		for _, r := range p.readers {
+			r.close()
+		}
+	}
+	m.taps = nil
+}
+
+// take appends up to limit events to into, all of one topic, and tells which.
+// It takes from the topics in turn. No event and no topic: there is nothing.
+func (m *mixer) take(into []*event, limit int) ([]*event, *topic) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for range m.taps {
+		p := m.taps[m.turn%len(m.taps)]
+		m.turn++
+		before := len(into)
+		if into = p.take(into, limit); len(into) > before {
+			return into, p.topic
+		}
+	}
+	return into, nil
+}
+
+func (p *tap) take(into []*event, limit int) []*event {
+	p.topic.mu.RLock()
+	defer p.topic.mu.RUnlock()
+	for _, r := range p.readers {
+		r.trim()
+	}
+	for size := 0; limit > 0 && size < maxBatchBytes; limit-- {
+		var next *event
+		for _, r := range p.readers {
+			if r.next < r.log.end() {
+				if e := r.log.at(r.next); next == nil || e.n < next.n {
+					next = e
+				}
+			}
+		}
+		if next == nil {
+			break
+		}
+		for _, r := range p.readers {
+			if r.next < r.log.end() && r.log.at(r.next) == next {
+				r.next++
+			}
+		}
+		into = append(into, next)
+		size += len(next.frame)
+	}
+	return into
+}
+
+// trim skips what the reader has lost: what left the buffer, and what exceeds
+// its queue. There is nobody to announce it to.
+func (r *reader) trim() {
+	var b batch
+	l := r.log
+	if r.next < l.first {
+		r.skipTo(l.first, &b)
+	}
+	end := l.end()
+	if live := max(r.next, r.replay); live < end && end-live > uint64(r.queueLen) {
+		r.skipTo(end-uint64(r.queueLen), &b)
+	}
+}
+
+// pending reports whether take would find an event.
+func (m *mixer) pending() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.taps {
+		if slices.ContainsFunc(p.readers, (*reader).pending) {
+			return true
+		}
+	}
+	return false
 }

@@ -197,3 +197,9 @@ func bearer(r *http.Request) string {
 	}
 	return strings.TrimSpace(token)
 }
+
+// isJSON tells whether a request says that its body is JSON.
+func isJSON(r *http.Request) bool {
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(media), "application/json")
+}

@@ -1,21 +1,46 @@
+// Package target is the embedded reference server: an MCP server that delivers
+// events by poll, push and webhook as the MCP Events draft describes, so that
+// the toolkit can be run, tested and calibrated against something whose every
+// event is known.
+//
+// It is met as any server is met: over real HTTP/1.1, HTTP/2 and TLS, with
+// bearer tokens and signed callbacks. It shares no protocol code with the
+// client side of the toolkit, so that a mistake made on one side cannot cancel
+// out on the other.
+//
+// # Parts
+//
+// The broker (topics, bounded buffers, cursors, fan-out) knows nothing of HTTP.
+// The face (HTTP, JSON-RPC, both protocol eras) stands in front of the official
+// Go SDK's handler: it answers events/* itself and hands everything else on.
+// The deliverer posts signed webhooks. The admin listener, on a port of its
+// own, injects events and shows counters.
+//
+// # Event types
+//
+//	chat.message  arguments {channel?}  data {channel, text, …}
+//	ticket.moved  arguments {board?}    data {board, …}
+//	tick          no arguments          data of any shape
+//
+// An argument that is given filters: an event matches when its data holds the
+// same string under the same name.
 package refserver
 
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/cputime"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 )
@@ -66,162 +91,12 @@ type listener struct {
 	http *http.Server
 }
 
-// New makes a server that is not yet open. It fails on options out of range,
-// on a CA file that cannot be read, and if no certificate can be made.
-func New(opts Options) (*Server, error) {
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{
-		opts: opts, started: time.Now(), principals: newPrincipals(), counts: &counters{},
-		closing: make(chan struct{}), readTimeout: readTimeout, idleTimeout: idleTimeout,
-	}
-	s.broker = newBroker(opts, s.started)
-	s.capacity = newCapacity(opts.Capacity, opts.CapacityBurst)
-	if s.hooks, err = newHooks(opts, s.counts, s.capacity, s.unreserve); err != nil {
-		return nil, err
-	}
-	s.strike()
-	if opts.Feed != "" {
-		if s.feed, err = checkFeed(opts.Feed); err != nil {
-			return nil, err
-		}
-		s.feedGuard = dialguard.New(nil)
-	}
-	if opts.TLS {
-		if s.cert, s.certPEM, err = selfSigned(opts.TLSAddr); err != nil {
-			return nil, err
-		}
-	}
-	s.resumables = newResumables(s)
-	s.lists = newLists(opts.Lists, s.faultInjector)
-	s.resources = newResources(s)
-	s.base = newBase(s)
-	s.face = &face{server: s, base: s.base, supported: supportedVersions()}
-	return s, nil
-}
-
-// Start opens the listeners and returns when they accept. ctx bounds the
-// opening only. A server is started once; after an error it is closed.
-func (s *Server) Start(ctx context.Context) error {
-	var err error
-	open := func(address string, handler http.Handler, secure bool) *listener {
-		if err != nil {
-			return nil
-		}
-		var l net.Listener
-		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", address); err != nil {
-			err = fmt.Errorf("target: listen on %s: %w", address, err)
-			return nil
-		}
-		open := &listener{Listener: l, http: s.httpServer(handler, secure)}
-		s.listeners = append(s.listeners, open)
-		return open
-	}
-	if !s.opts.Stdio {
-		s.mcp = open(s.opts.Addr, s.stalling(s.face), false)
-	}
-	if s.opts.TLS {
-		s.secure = open(s.opts.TLSAddr, s.stalling(s.face), true)
-	}
-	s.control = open(s.opts.AdminAddr, s.stalling(s.admin()), false)
-	if err == nil {
-		err = s.allowFeed(ctx)
-	}
-	if err != nil {
-		return errors.Join(err, s.Close(ctx))
-	}
-	s.launch()
-	for _, l := range s.listeners {
-		s.background.Go(func() {
-			defer crash.Guard()
-			serve := l.http.Serve
-			if l.http.TLSConfig != nil {
-				serve = func(on net.Listener) error { return l.http.ServeTLS(on, "", "") }
-			}
-			if err := serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
-				s.opts.Logger.Error("listener failed", "address", l.Addr().String(), "error", err)
-			}
-		})
-	}
-	return nil
-}
-
-// launch starts what runs without a listener.
-func (s *Server) launch() {
-	s.background.Go(func() {
-		defer crash.Guard()
-		s.hooks.agenda.run(s.hooks.ctx)
-	})
-	s.background.Go(crash.Guarded(s.resumables.run))
-	if s.feed != nil {
-		s.background.Go(func() {
-			defer crash.Guard()
-			s.runFeed(s.feed)
-		})
-	}
-	if s.opts.TypesEvery > 0 {
-		s.background.Go(crash.Guarded(s.comeAndGo))
-	}
-}
-
-func (s *Server) httpServer(handler http.Handler, secure bool) *http.Server {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(secure)
-	protocols.SetUnencryptedHTTP2(!secure)
-	h := &http.Server{
-		Handler:           s.requests.counted(s.readInTime(handler)),
-		Protocols:         protocols,
-		ReadHeaderTimeout: s.readTimeout,
-		IdleTimeout:       s.idleTimeout,
-		// No write timeout: a stream lives as long as its client. ReadTimeout
-		// would end it, too; readInTime bounds the body alone.
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 250_000},
-		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelWarn),
-	}
-	if secure {
-		h.TLSConfig = &tls.Config{Certificates: []tls.Certificate{s.cert}, MinVersion: tls.VersionTLS12}
-	}
-	return h
-}
-
 // The timeouts of requests and kept connections. Clients of ours close a
 // connection themselves after 90 s.
 const (
 	readTimeout = 30 * time.Second
 	idleTimeout = 3 * time.Minute
 )
-
-// readInTime gives a request's body the read timeout. It ends with the body, so
-// that the answer may take as long as it likes.
-func (s *Server) readInTime(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body != nil && r.Body != http.NoBody {
-			control := http.NewResponseController(w)
-			// Every writer of net/http takes a deadline.
-			_ = control.SetReadDeadline(time.Now().Add(s.readTimeout))
-			r.Body = &timedBody{ReadCloser: r.Body, control: control}
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// timedBody lifts the read deadline at its end.
-type timedBody struct {
-	io.ReadCloser
-	control *http.ResponseController
-}
-
-// Read implements [io.Reader].
-func (b *timedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF {
-		_ = b.control.SetReadDeadline(time.Time{})
-	}
-	return n, err
-}
 
 // URL is the plain MCP endpoint. It is "" before Start, and with
 // [Options.Stdio].
@@ -358,3 +233,155 @@ func (s *Server) reserve() *rpcError {
 }
 
 func (s *Server) unreserve() { s.subscriptions.Add(-1) }
+
+// capacity is a token bucket that every delivery of an event passes, in all
+// modes together: so many deliveries a second, and a burst of some more after a
+// pause. Who finds no token waits in line, first come, first served; the events
+// behind it wait in the queues of their subscribers, which are bounded by
+// [Options.QueueLen] and count what they skip. A nil capacity is unlimited.
+//
+// Whoever leaves the line takes no token along, so an overload leaves nothing
+// behind once its subscribers are gone.
+type capacity struct {
+	turn chan struct{} // held by the one at the head of the line
+	// every is the time of one token, credit how far back unused ones count.
+	every, credit time.Duration
+	next          time.Time // when the next token is there; guarded by turn
+}
+
+// newCapacity makes a full bucket of perSecond tokens a second that holds burst
+// of them; nil for none a second.
+func newCapacity(perSecond float64, burst int) *capacity {
+	if perSecond <= 0 {
+		return nil
+	}
+	every := time.Duration(float64(time.Second) / perSecond)
+	return &capacity{turn: make(chan struct{}, 1), every: every, credit: time.Duration(burst-1) * every}
+}
+
+// take waits for n tokens; false means that ctx or stop ended first.
+func (c *capacity) take(ctx context.Context, stop <-chan struct{}, n int) bool {
+	if c == nil || n < 1 {
+		return true
+	}
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	case <-stop:
+		return false
+	}
+	defer func() { <-c.turn }()
+	next := c.next
+	if oldest := time.Now().Add(-c.credit); next.Before(oldest) {
+		next = oldest
+	}
+	last := next.Add(time.Duration(n-1) * c.every)
+	if wait := time.Until(last); wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return false
+		case <-stop:
+			return false
+		}
+	}
+	// Counted from when the tokens were due, not from now: a timer that wakes
+	// late must not cost capacity.
+	c.next = last.Add(c.every)
+	return true
+}
+
+// Stats are a server's counters since its start, and its state at one moment.
+// Counters only grow. They are read one after the other, so sums over them may
+// be off by what happened meanwhile.
+type Stats struct {
+	// UptimeSeconds since New.
+	UptimeSeconds float64 `json:"uptimeSeconds"`
+	// Subscriptions that are open now.
+	Subscriptions Subscriptions `json:"subscriptions"`
+	// Events published.
+	Events int64 `json:"events"`
+	// Deliveries of events that succeeded, as far as this side can tell.
+	Deliveries Deliveries `json:"deliveries"`
+	// Polls answered, and those of them without an event.
+	Polls      int64 `json:"polls"`
+	EmptyPolls int64 `json:"emptyPolls"`
+	// Webhook attempts of events and envelopes; those that were retries; those
+	// that failed; deliveries given up; gap envelopes made.
+	Attempts  int64 `json:"attempts"`
+	Retries   int64 `json:"retries"`
+	Failures  int64 `json:"failures"`
+	Abandoned int64 `json:"abandoned"`
+	Gaps      int64 `json:"gaps"`
+	// Webhook handshakes begun, subscriptions opened, refreshed and expired.
+	Verifications int64 `json:"verifications"`
+	Subscribed    int64 `json:"subscribed"`
+	Refreshes     int64 `json:"refreshes"`
+	Expired       int64 `json:"expired"`
+	// QueueOverflow is events that were skipped because a subscriber lagged.
+	QueueOverflow int64 `json:"queueOverflow"`
+	// Resumable is about requests that outlive their connections.
+	Resumable  Resumable `json:"resumable"`
+	Goroutines int       `json:"goroutines"`
+	// HeapBytes is live and not yet collected heap memory.
+	HeapBytes uint64 `json:"heapBytes"`
+	// CPUSeconds is user and system time of the process; 0 when unknown.
+	CPUSeconds float64 `json:"cpuSeconds"`
+}
+
+// Subscriptions counts by mode. Poll is polls that wait for an event now: a
+// poller leaves no state behind.
+type Subscriptions struct {
+	Poll    int64 `json:"poll"`
+	Push    int64 `json:"push"`
+	Webhook int64 `json:"webhook"`
+}
+
+// Deliveries counts event deliveries by mode.
+type Deliveries struct {
+	Poll    int64 `json:"poll"`
+	Push    int64 `json:"push"`
+	Webhook int64 `json:"webhook"`
+}
+
+// counters are what Stats is made of.
+type counters struct {
+	polls, emptyPolls, polled, waiting atomic.Int64
+	streams, pushed                    atomic.Int64
+	attempts, retries, failures        atomic.Int64
+	posted, abandoned, gaps            atomic.Int64
+	verifications, subscribed          atomic.Int64
+	refreshes, expired                 atomic.Int64
+}
+
+// Stats reads the counters.
+func (s *Server) Stats() Stats {
+	c := s.counts
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return Stats{
+		UptimeSeconds: time.Since(s.started).Seconds(),
+		Subscriptions: Subscriptions{Poll: c.waiting.Load(), Push: c.streams.Load(), Webhook: int64(s.hooks.count() + s.resources.count())},
+		Events:        s.broker.published.Load(),
+		Deliveries:    Deliveries{Poll: c.polled.Load(), Push: c.pushed.Load(), Webhook: c.posted.Load()},
+		Polls:         c.polls.Load(),
+		EmptyPolls:    c.emptyPolls.Load(),
+		Attempts:      c.attempts.Load(),
+		Retries:       c.retries.Load(),
+		Failures:      c.failures.Load(),
+		Abandoned:     c.abandoned.Load(),
+		Gaps:          c.gaps.Load(),
+		Verifications: c.verifications.Load(),
+		Subscribed:    c.subscribed.Load(),
+		Refreshes:     c.refreshes.Load(),
+		Expired:       c.expired.Load(),
+		QueueOverflow: s.broker.overflow.Load(),
+		Resumable:     s.resumables.stats(),
+		Goroutines:    runtime.NumGoroutine(),
+		HeapBytes:     memory.HeapAlloc,
+		CPUSeconds:    cputime.Used().Seconds(),
+	}
+}

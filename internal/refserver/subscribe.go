@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eventmeter/eventmeter"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/eventmeter/eventmeter"
 )
 
 // subscribeParams are the params of events/subscribe and events/unsubscribe.
@@ -261,14 +262,6 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 		return nil
 	}
 	return b[1 : len(b)-1]
-}
-
-func instant(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	text := t.UTC().Format(timeLayout)
-	return &text
 }
 
 // verify asks the callback to repeat a challenge.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -253,4 +254,243 @@ func (s *Server) faultPlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, b)
+}
+
+// distort gives lists what faults make of their lifetime.
+func (m *faultInjector) distort(o ListOptions) ListOptions {
+	if f, ok := m.has(faults.ListTTL, eventmeter.Poll); ok {
+		o.ttlMs = &f.Ms
+	}
+	if _, ok := m.has(faults.Scope, eventmeter.Poll); ok {
+		o.Private = !o.Private
+	}
+	return o
+}
+
+// milliseconds is what results say about how long they may be kept.
+func (o ListOptions) milliseconds() int64 {
+	if o.ttlMs != nil {
+		return int64(*o.ttlMs)
+	}
+	return o.TTL.Milliseconds()
+}
+
+// served counts a page whose scope is wrong.
+func (ls *lists) served() {
+	if f, ok := ls.faultInjector.has(faults.Scope, eventmeter.Poll); ok {
+		ls.faultInjector.countIn(faults.SEP2549, f)
+	}
+}
+
+// apply changes a list and tells of it, as the change's fault wants it. Delayed
+// notifications keep their order as far as their delays do.
+func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
+	var f faults.Fault
+	if m := ls.faultInjector; m != nil && probed {
+		var hit bool
+		if f, hit = m.spec.Event(eventmeter.Poll, stamp); hit {
+			m.countIn(faults.SEP2549, f)
+		}
+	}
+	if f.Kind != faults.Stale {
+		l.change(stamp, probed)
+	}
+	switch f.Kind {
+	case faults.Drop:
+	case faults.Duplicate:
+		ls.hub.tell(l.kind)
+		ls.hub.tell(l.kind)
+	case faults.Delay:
+		ls.faultInjector.agenda.at(time.Now().Add(f.DelayOf(stamp)), func() { ls.hub.tell(l.kind) })
+	default:
+		ls.hub.tell(l.kind)
+	}
+}
+
+// as is the topic as a mode sees it: with faults, each mode has topics of its
+// own.
+func (rs *resources) as(mode eventmeter.Mode, t *topic) *topic {
+	return rs.server.broker.in(mode, t.kind.name)
+}
+
+// inBand are the topics that streams are fed from, in the order of the
+// catalogue.
+func (rs *resources) inBand() []*topic {
+	b := rs.server.broker
+	if b.faultInjector == nil {
+		return b.order
+	}
+	all := make([]*topic, len(b.order))
+	for i, t := range b.order {
+		all[i] = rs.as(eventmeter.Push, t)
+	}
+	return all
+}
+
+// misfire appends an event whose fault concerns its frame; cut says that the
+// stream is over.
+func (u *updates) misfire(dst []byte, e *event, t *topic) (_ []byte, cut bool) {
+	switch e.fault.Kind {
+	case faults.Cut:
+		u.cut = true
+		if e.fault.Replay {
+			dst = u.appendUpdate(dst, e, t)
+		}
+		return dst, true
+	case faults.Malformed:
+		dst = u.appendUpdate(dst, e, t)
+		return append(dst[:len(dst)-len("}}\n\n")], "\n\n"...), false // its braces never close
+	}
+	return u.appendUpdate(dst, e, t), false
+}
+
+// signAs signs a message, as a Signature fault says if it has one.
+func (h *resourceHook) signAs(m *message, header http.Header, now time.Time) {
+	switch m.sign {
+	case "missing":
+	case "stale":
+		then := now.Add(-time.Hour)
+		header[standardwebhooks.HeaderWebhookTimestamp] = []string{strconv.FormatInt(then.Unix(), 10)}
+		h.sign(header, m.id, then, m.body)
+	case "wrong":
+		_, sign := newSecret(h.wish)
+		sign(header, m.id, now, m.body)
+	default:
+		h.sign(header, m.id, now, m.body)
+	}
+}
+
+// deliverEarly posts an event, without a probe, to a callback that was not told
+// its secret yet, if a fault says so.
+func (rs *resources) deliverEarly(h *resourceHook) {
+	s := rs.server
+	f, ok := s.faultInjector.has(faults.Early, eventmeter.Webhook)
+	if !ok {
+		return
+	}
+	s.faultInjector.count(f, eventmeter.Webhook)
+	m := &message{id: s.broker.nextID(), body: []byte(`{"type":"early","timestamp":"` + time.Now().UTC().Format(timeLayout) + `","data":{}}`)}
+	rs.post(s.hooks.ctx, h, m) // whatever becomes of it
+}
+
+// forget ends every subscription without a word, in band and out of band.
+func (rs *resources) forget() {
+	rs.mu.Lock()
+	sessions := make([]*resourceSession, 0, len(rs.sessions))
+	for _, s := range rs.sessions {
+		sessions = append(sessions, s)
+	}
+	hooks := make([]*resourceHook, 0, len(rs.hooks))
+	for _, h := range rs.hooks {
+		hooks = append(hooks, h)
+	}
+	rs.mu.Unlock()
+	for _, s := range sessions {
+		s.clear()
+	}
+	for _, h := range hooks {
+		rs.remove(h.uri, h.principal)
+	}
+}
+
+// The faults of requests that can be resumed. Those of single messages hit
+// progress messages by their number, in every request alike.
+
+// has returns the fault of a kind that requests have.
+func (j *job) has(kind faults.Kind) (faults.Fault, bool) {
+	return j.owner.server.faultInjector.has(kind, eventmeter.Push)
+}
+
+// commit notes that a fault was committed.
+func (j *job) commit(f faults.Fault) {
+	j.owner.server.faultInjector.countIn(faults.SEP975, f)
+}
+
+// progress says the progress message of the step that was just done, as its
+// fault wants it; the caller holds the lock.
+func (j *job) progress() {
+	var f faults.Fault
+	if m := j.owner.server.faultInjector; m != nil {
+		f, _ = m.spec.Event(eventmeter.Push, eventmeter.Stamp{Seq: uint32(j.step)})
+	}
+	switch f.Kind {
+	case faults.Drop:
+		j.commit(f)
+		return
+	case faults.Duplicate:
+		j.commit(f)
+		j.say(j.progressFrame())
+	}
+	j.say(j.progressFrame())
+	if f.Kind == faults.Cut && !j.ended {
+		j.kept[len(j.kept)-1].cut = &f
+	}
+}
+
+// cutAt ends a connection at message i: after it, to send it again on the next
+// one, or in its place, for good. The caller holds the lock.
+func (j *job) cutAt(i int, frames [][]byte) [][]byte {
+	m := &j.kept[i]
+	j.commit(*m.cut)
+	if m.cut.Replay {
+		m.cut = nil
+		return append(frames, m.frame)
+	}
+	j.uncharge(j.kept[i : i+1])
+	j.kept = slices.Delete(j.kept, i, i+1)
+	return frames
+}
+
+// patience is how long the job is kept without a connection.
+func (j *job) patience() time.Duration {
+	if f, ok := j.has(faults.Lapse); ok {
+		return f.After
+	}
+	if f, ok := j.has(faults.Leak); ok {
+		j.commit(f)
+		return longestWait
+	}
+	return j.maxWait
+}
+
+// refuses counts a resume and says whether and how it is refused.
+func (j *job) refuses() *rpcError {
+	f, ok := j.has(faults.NoResume)
+	if !ok {
+		return nil
+	}
+	j.mu.Lock()
+	j.resumes++
+	hit := j.resumes%f.Every == 0
+	j.mu.Unlock()
+	if !hit {
+		return nil
+	}
+	j.commit(f)
+	return &rpcError{Code: f.Code, Message: "refused by a fault"}
+}
+
+// twofold tells whether several connections may have the request at once. Each
+// of them is sent all of its messages then, from the first.
+func (j *job) twofold() bool {
+	_, ok := j.has(faults.Twofold)
+	return ok
+}
+
+// leave takes a connection off the list, and makes the one that is left the
+// job's; the caller holds the lock.
+func (j *job) leave(k *link) {
+	j.both = slices.DeleteFunc(j.both, func(o *link) bool { return o == k })
+	if j.twofold() && j.link == k && len(j.both) > 0 {
+		j.link = j.both[0]
+	}
+}
+
+// late is how much later than its work a result is sent.
+func (j *job) late() time.Duration {
+	f, ok := j.has(faults.LateResult)
+	if ok {
+		j.commit(f)
+	}
+	return f.Over
 }

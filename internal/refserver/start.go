@@ -1,0 +1,215 @@
+package refserver
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+)
+
+// New makes a server that is not yet open. It fails on options out of range,
+// on a CA file that cannot be read, and if no certificate can be made.
+func New(opts Options) (*Server, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		opts: opts, started: time.Now(), principals: newPrincipals(), counts: &counters{},
+		closing: make(chan struct{}), readTimeout: readTimeout, idleTimeout: idleTimeout,
+	}
+	s.broker = newBroker(opts, s.started)
+	s.capacity = newCapacity(opts.Capacity, opts.CapacityBurst)
+	if s.hooks, err = newHooks(opts, s.counts, s.capacity, s.unreserve); err != nil {
+		return nil, err
+	}
+	s.strike()
+	if opts.Feed != "" {
+		if s.feed, err = checkFeed(opts.Feed); err != nil {
+			return nil, err
+		}
+		s.feedGuard = dialguard.New(nil)
+	}
+	if opts.TLS {
+		if s.cert, s.certPEM, err = selfSigned(opts.TLSAddr); err != nil {
+			return nil, err
+		}
+	}
+	s.resumables = newResumables(s)
+	s.lists = newLists(opts.Lists, s.faultInjector)
+	s.resources = newResources(s)
+	s.base = newBase(s)
+	s.face = &face{server: s, base: s.base, supported: supportedVersions()}
+	return s, nil
+}
+
+// Start opens the listeners and returns when they accept. ctx bounds the
+// opening only. A server is started once; after an error it is closed.
+func (s *Server) Start(ctx context.Context) error {
+	var err error
+	open := func(address string, handler http.Handler, secure bool) *listener {
+		if err != nil {
+			return nil
+		}
+		var l net.Listener
+		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", address); err != nil {
+			err = fmt.Errorf("target: listen on %s: %w", address, err)
+			return nil
+		}
+		open := &listener{Listener: l, http: s.httpServer(handler, secure)}
+		s.listeners = append(s.listeners, open)
+		return open
+	}
+	if !s.opts.Stdio {
+		s.mcp = open(s.opts.Addr, s.stalling(s.face), false)
+	}
+	if s.opts.TLS {
+		s.secure = open(s.opts.TLSAddr, s.stalling(s.face), true)
+	}
+	s.control = open(s.opts.AdminAddr, s.stalling(s.admin()), false)
+	if err == nil {
+		err = s.allowFeed(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, s.Close(ctx))
+	}
+	s.launch()
+	for _, l := range s.listeners {
+		s.background.Go(func() {
+			defer crash.Guard()
+			serve := l.http.Serve
+			if l.http.TLSConfig != nil {
+				serve = func(on net.Listener) error { return l.http.ServeTLS(on, "", "") }
+			}
+			if err := serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+				s.opts.Logger.Error("listener failed", "address", l.Addr().String(), "error", err)
+			}
+		})
+	}
+	return nil
+}
+
+// launch starts what runs without a listener.
+func (s *Server) launch() {
+	s.background.Go(func() {
+		defer crash.Guard()
+		s.hooks.agenda.run(s.hooks.ctx)
+	})
+	s.background.Go(crash.Guarded(s.resumables.run))
+	if s.feed != nil {
+		s.background.Go(func() {
+			defer crash.Guard()
+			s.runFeed(s.feed)
+		})
+	}
+	if s.opts.TypesEvery > 0 {
+		s.background.Go(crash.Guarded(s.comeAndGo))
+	}
+}
+
+func (s *Server) httpServer(handler http.Handler, secure bool) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(secure)
+	protocols.SetUnencryptedHTTP2(!secure)
+	h := &http.Server{
+		Handler:           s.requests.counted(s.readInTime(handler)),
+		Protocols:         protocols,
+		ReadHeaderTimeout: s.readTimeout,
+		IdleTimeout:       s.idleTimeout,
+		// No write timeout: a stream lives as long as its client. ReadTimeout
+		// would end it, too; readInTime bounds the body alone.
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 250_000},
+		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelWarn),
+	}
+	if secure {
+		h.TLSConfig = &tls.Config{Certificates: []tls.Certificate{s.cert}, MinVersion: tls.VersionTLS12}
+	}
+	return h
+}
+
+// readInTime gives a request's body the read timeout. It ends with the body, so
+// that the answer may take as long as it likes.
+func (s *Server) readInTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil && r.Body != http.NoBody {
+			control := http.NewResponseController(w)
+			// Every writer of net/http takes a deadline.
+			_ = control.SetReadDeadline(time.Now().Add(s.readTimeout))
+			r.Body = &timedBody{ReadCloser: r.Body, control: control}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// timedBody lifts the read deadline at its end.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+// Read implements [io.Reader].
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// selfSigned makes a certificate for loopback and the host of address, valid
+// for 30 days, and its PEM form.
+func selfSigned(address string) (tls.Certificate, []byte, error) {
+	fail := func(err error) (tls.Certificate, []byte, error) {
+		return tls.Certificate{}, nil, fmt.Errorf("target: self-signed certificate: %w", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fail(err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return fail(err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: "eventmeter reference target"},
+		NotBefore:             now.Add(-time.Hour),
+		NotAfter:              now.Add(30 * 24 * time.Hour),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		IsCA:                  true, // so that it can be put into a pool of roots
+		DNSNames:              []string{"localhost"},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return fail(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
