@@ -254,11 +254,12 @@ func CheckPart(dir string, r *Result, p *Part) error {
 	return nil
 }
 
-// checkTimelines refuses timelines whose counts are not those of the lanes.
-func (r *Result) checkTimelines(of map[string]Timeline) error {
+// checkTimelines refuses timelines, read from the file name, whose counts are not
+// those of the lanes.
+func (r *Result) checkTimelines(file string, of map[string]Timeline) error {
 	for name := range of {
 		if r.lane(name) == nil {
-			return fmt.Errorf("%w: %s: it has a lane %.80q, and %s has none of that name; one of the two was changed", ErrFormat, TimelineFile, name, File)
+			return fmt.Errorf("%w: %s: it has a lane %.80q, and %s has none of that name; one of the two was changed", ErrFormat, file, name, File)
 		}
 	}
 	for i := range r.Lanes {
@@ -272,7 +273,7 @@ func (r *Result) checkTimelines(of map[string]Timeline) error {
 			a, b   int64
 		}{{"delivered", sum.Delivered, l.Delivered}, {"late", sum.Late, l.Late}, {"out_of_order", sum.OutOfOrder, l.OutOfOrder}, {"unexpected", sum.Unexpected, l.Unexpected}} {
 			if n.a != n.b {
-				return fmt.Errorf("%w: %s: lane %s: %s adds up to %d, and %s says %d; one of the two was changed", ErrFormat, TimelineFile, l.Name, n.column, n.a, File, n.b)
+				return fmt.Errorf("%w: %s: lane %s: %s adds up to %d, and %s says %d; one of the two was changed", ErrFormat, file, l.Name, n.column, n.a, File, n.b)
 			}
 		}
 	}

@@ -290,6 +290,8 @@ func replaced(file, text string) func(*testing.T, string) {
 
 func mergeIt() []string { return []string{"merge", "archive", "--out", "merged"} }
 
+func compareIt() []string { return []string{"compare", "archive", "archive"} }
+
 func reportIt(format string) []string { return []string{"report", "archive", "--format", format} }
 
 // evilName renames the lane push in all that names it.
@@ -367,6 +369,20 @@ var badArchives = []badArchive{
 	{"a timeline that is empty", replaced("timeline.csv", ""), reportIt("text"), "timeline.csv: bad timeline"},
 	{"a timeline with a count below zero", everywhere("timeline.csv", ",0\n", ",-1\n"), reportIt("html"), "timeline.csv: bad timeline: line 2"},
 	{"a timeline with a quote that stays open", everywhere("timeline.csv", "push,", "\"push,"), reportIt("html"), "timeline.csv: bad timeline"},
+	{"a log that disagrees, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") }, compareIt(), "push.hlog: lane push: the histograms tagged intended give"},
+	{"a log whose tail was cut, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "poll.hlog"), "Tag=sent") }, compareIt(), "poll.hlog: lane poll: the histograms tagged sent give"},
+	{"a quantile that was changed, compared", set("result.json", "1", "lanes", 0, "latency", "fromSent", "p99"), compareIt(), "push.hlog: lane push: the histograms tagged sent give"},
+	{"a timeline that disagrees, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "timeline.csv"), "push,") }, compareIt(), "timeline.csv: lane push: delivered adds up to"},
+	{"a timeline that is empty, compared", replaced("timeline.csv", ""), compareIt(), "timeline.csv: bad timeline"},
+	{"a log that disagrees, merged", func(t *testing.T, dir string) {
+		takeLine(t, filepath.Join(dir, "shard-1", "push.hlog"), "Tag=intended")
+	}, mergeIt(), "shard-1/push.hlog: lane push: the histograms tagged intended give"},
+	{"a log that is empty, merged", replaced("shard-0/poll.hlog", ""), mergeIt(), "shard-0/poll.hlog: bad histogram log: it is empty"},
+	{"a quantile that was changed, merged", set("shard-0/result.json", "1", "lanes", 0, "latency", "fromSent", "p99"), mergeIt(), "shard-0/push.hlog: lane push: the histograms tagged sent give"},
+	{"a timeline that disagrees, merged", func(t *testing.T, dir string) {
+		takeLine(t, filepath.Join(dir, "shard-0", "timeline.csv"), "push,")
+	}, mergeIt(), "shard-0/timeline.csv: lane push: delivered adds up to"},
+	{"a timeline of another lane, merged", everywhere("shard-1/timeline.csv", "push,", "pish,"), mergeIt(), `shard-1/timeline.csv: it has a lane "pish"`},
 	{"a result that is a folder", func(t *testing.T, dir string) {
 		if err := os.RemoveAll(filepath.Join(dir, "shard-0", "result.json")); err != nil {
 			t.Fatal(err)

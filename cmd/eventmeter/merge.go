@@ -30,8 +30,8 @@ holds them all, and adds them up exactly: counts are summed, histograms are adde
 bucket by bucket, and the thresholds of the profile are judged on the sum. It
 writes an archive like that of any run, which report and compare read.
 
-Shards of different runs, profiles or versions are refused, and one that is there
-twice. Where shards are missing or ended early, the result says so and the exit
+Shards of different runs, profiles or versions are refused, one that is there
+twice, and one whose files disagree. Where shards are missing or ended early, the result says so and the exit
 code is 1.
 
 ` + exitCodesHelp,
