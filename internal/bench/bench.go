@@ -254,6 +254,7 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
 	r.result = r.emptyResult(text)
+	r.warnSecrets()
 	return r, nil
 }
 

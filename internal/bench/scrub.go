@@ -7,28 +7,7 @@ import (
 	"strings"
 
 	"github.com/eventmeter/eventmeter/internal/errtext"
-	"github.com/eventmeter/eventmeter/profiles"
 )
-
-// secretsOf are the secrets that a profile holds.
-func secretsOf(p *profiles.Profile) *errtext.Secrets {
-	t, u := &p.Target, &p.Upstream
-	all := append([]string(nil), t.Tokens...)
-	for name, v := range t.Headers {
-		if strings.EqualFold(name, "Host") {
-			continue
-		}
-		_, credential, _ := strings.Cut(v, " ") // Bearer, Basic
-		all = append(all, v, credential)
-	}
-	all = append(all, u.GitHub.Secret, u.Slack.Secret, u.Stripe.Secret)
-	for _, raw := range []string{t.URL, u.Admin, u.HTTP.URL, u.GitHub.URL, u.Slack.URL, u.Stripe.URL, u.Replay.URL} {
-		if !strings.Contains(raw, "{{") {
-			all = append(all, errtext.InURL(raw)...)
-		}
-	}
-	return errtext.NewSecrets(all...)
-}
 
 // scrub cleans every text of a value that v points to, keys of maps included, and
 // hides the secrets in it. It is the last gate before anything is written or
