@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/eventmeter/eventmeter/internal/bench"
-	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -75,6 +75,7 @@ func (f *frames) paint(colour, text string) string {
 
 // next is the picture of p, each line at most width columns wide.
 func (f *frames) next(p bench.Progress, width int, now time.Time) []string {
+	errtext.CleanAll(&p)
 	name := phaseName(p)
 	if len(f.phases) == 0 || f.phases[len(f.phases)-1] != name {
 		f.phases = append(f.phases, name)
@@ -87,7 +88,7 @@ func (f *frames) next(p bench.Progress, width int, now time.Time) []string {
 	}
 	out := []string{f.path(), f.progress(p, width), f.paint(dim, head)}
 	if p.Trouble != "" {
-		out = append(out, f.paint(red, "  "+report.Clean(p.Trouble)))
+		out = append(out, f.paint(red, "  "+p.Trouble))
 	}
 	for _, l := range p.Live.Lanes {
 		out = append(out, f.lane(l, width, now))

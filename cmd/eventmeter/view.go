@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -36,7 +37,7 @@ type view struct {
 const plainEvery = 2 * time.Second
 
 func newView(w io.Writer, p *profiles.Profile, quiet, plain bool) *view {
-	v := &view{w: w, quiet: quiet, terminal: -1, frames: frames{name: p.Name, modes: map[string]string{}}}
+	v := &view{w: w, quiet: quiet, terminal: -1, frames: frames{name: report.Clean(p.Name), modes: map[string]string{}}}
 	for _, l := range p.Lanes {
 		v.frames.modes[l.Name] = l.Mode
 	}
@@ -120,6 +121,7 @@ func rows(widths []int, width int) (n int) {
 }
 
 func (v *view) line(p bench.Progress) []string {
+	errtext.CleanAll(&p)
 	out := []string{phaseText(p), emissionsText(p.Live)}
 	for _, l := range p.Live.Lanes {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %d open, %d delivered, p99 %s %s", l.Name, l.Open, l.Delivered, latency(l.Recent, l.Recent.P99), troubles(l))))

@@ -111,9 +111,9 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 }
 
 func scrubOutcome(o *Outcome, secrets *errtext.Secrets) {
-	scrub(o.Result, secrets)
+	secrets.ScrubAll(o.Result)
 	if o.Part != nil {
-		scrub(o.Part, secrets)
+		secrets.ScrubAll(o.Part)
 	}
 }
 
