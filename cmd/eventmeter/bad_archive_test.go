@@ -510,3 +510,68 @@ func TestAPanicOfAGoroutine(t *testing.T) {
 		t.Errorf("exit code %d: %q", code, text)
 	}
 }
+
+// TestKilledBetweenTwoFiles: a shard that was killed after its part and before its
+// result is merged by its part, and one that left its part alone is missing.
+func TestKilledBetweenTwoFiles(t *testing.T) {
+	good := smallArchive(t)
+	whole, err := results.Load(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := all(set("shard-1/result.json", "true", "checkpoint"), set("shard-1/result.json", "true", "partial"), set("shard-1/result.json", `"killed"`, "reason"),
+		func(t *testing.T, dir string) {
+			name := filepath.Join(dir, "shard-1", results.File)
+			r, err := results.Load(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Lanes[0].Expected, r.Lanes[0].Delivered, r.Lanes[0].LostSilent = 1, 1, 0
+			r.Lanes = r.Lanes[:1]
+			if err := results.WriteFile(name, r.Write); err != nil {
+				t.Fatal(err)
+			}
+		})
+	for name, tt := range map[string]struct {
+		change func(*testing.T, string)
+		want   string
+		less   bool
+	}{
+		"an older checkpoint": {old, "shard 1 ended early: killed", false},
+		"no result yet": {func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "shard-1", results.File)); err != nil {
+				t.Fatal(err)
+			}
+		}, "shard 1 of 2 is missing", true},
+	} {
+		archive := copied(t, good)
+		tt.change(t, archive)
+		out := filepath.Join(t.TempDir(), "merged")
+		_, stderr, code := execute(t, "merge", archive, "--out", out)
+		r, err := results.Load(out)
+		if code != exitFailure || err != nil || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s: exit code %d, %v: %s", name, code, err, stderr)
+			continue
+		}
+		if less := r.Lanes[0].Delivered < whole.Lanes[0].Delivered; less != tt.less || r.Lanes[0].Delivered == 0 || len(r.Lanes) != 2 {
+			t.Errorf("%s: %d delivered in %d lanes, and %d in all", name, r.Lanes[0].Delivered, len(r.Lanes), whole.Lanes[0].Delivered)
+		}
+	}
+}
+
+// TestPartIsWrittenFirst: whoever finds a result that is no checkpoint finds the
+// part that goes with it.
+func TestPartIsWrittenFirst(t *testing.T) {
+	for name, write := range map[string]func(string, *bench.Outcome) error{"archive": archive, "checkpoint": checkpoint} {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, results.File, "in the way"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(dir, &bench.Outcome{Result: &results.Result{}, Part: &results.Part{}}); err == nil {
+			t.Errorf("%s: the result was written in place of a directory", name)
+		}
+		if _, err := os.Stat(filepath.Join(dir, results.PartFile)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -101,7 +101,11 @@ func shardDirs(args []string) ([]string, error) {
 			return nil, errors.Join(fmt.Errorf("%s has no %s, and no directory in it has one; name what run --shard wrote", dir, results.PartFile), err)
 		}
 		for _, name := range inside {
-			out = append(out, filepath.Dir(name))
+			// A shard that was killed at its first checkpoint may have left one file
+			// of two; the merge reports it as missing.
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), results.File)); err == nil || len(inside) == 1 {
+				out = append(out, filepath.Dir(name))
+			}
 		}
 	}
 	return out, nil

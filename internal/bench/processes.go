@@ -65,7 +65,9 @@ func (p Processes) doRun(ctx context.Context, secrets *errtext.Secrets) (*Outcom
 	var dirs []string
 	for i := range c.children {
 		dir := p.dir(i)
-		if _, statErr := os.Stat(filepath.Join(dir, results.PartFile)); statErr == nil {
+		_, partErr := os.Stat(filepath.Join(dir, results.PartFile))
+		_, resultErr := os.Stat(filepath.Join(dir, results.File))
+		if partErr == nil && resultErr == nil {
 			dirs = append(dirs, dir)
 		}
 	}
