@@ -56,7 +56,7 @@ func TestHostileText(t *testing.T) {
 		for _, script := range []string{
 			`try { await client.poll('e', {settle: 0}); } catch (e) { said.push(e.message, String(e)); }`,
 			`try { await client.list('tools'); } catch (e) { said.push(e.message, String(e)); }`,
-			`const sub = await client.poll('e', {settle: 0, floor: '1ms'});
+			`const sub = await client.poll('e', {settle: 0, minInterval: '1ms'});
 			await new Promise((done) => { for (const name of ['error', 'gap', 'closed']) sub.on(name, (e) => { said.push(e.message, e.detail, e.reason); done(); }); });
 			await sub.close();`,
 		} {
