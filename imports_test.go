@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"loadgen/upstream":      {".", "loadgen", "internal/errtext", "internal/stderrtail", "internal/crash"},
 	"loadgen/driver":        {".", "sinks", "internal/budget", "internal/defaults", "internal/errtext", "internal/stderrtail", "internal/wire", "internal/streamclient", "internal/crash", "internal/dialguard"},
 	"sinks":                 {".", "internal/budget", "internal/crash"},
-	"results":               {".", "profiles", "sinks"},
+	"results":               {".", "profiles", "sinks", "internal/errtext"},
 	"internal/budget":       {},
 	"internal/capacity":     {},
 	"internal/cputime":      {},

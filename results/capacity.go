@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 // CapacitySchema is the version of the capacity format that this package
@@ -236,6 +238,7 @@ func ReadCapacity(in io.Reader) (*Capacity, error) {
 			return nil, fmt.Errorf("%w: step %d of %d: %d expected are not %d delivered + %d lost", ErrFormat, s.Number, i+1, s.Expected, s.Delivered, s.Lost)
 		}
 	}
+	errtext.CleanAll(c)
 	return c, nil
 }
 

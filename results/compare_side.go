@@ -1,9 +1,7 @@
 package results
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +27,8 @@ type Run struct {
 // LoadSide reads the runs at paths. A path is the directory of a run (with a
 // result.json), or a directory of such directories, which are the trials of
 // one side. A run that stands there twice is an error: it would pretend to
-// more data than there is.
+// more data than there is. So is one whose histograms or timelines do not give the
+// figures of its result: see [Result.CheckSeries].
 func LoadSide(paths []string) (*Side, error) {
 	s := &Side{}
 	if len(paths) == 0 {
@@ -91,18 +90,11 @@ func loadRun(dir string) (Run, error) {
 		return Run{}, fmt.Errorf("%w: %w", ErrCompare, err)
 	}
 	run := Run{Path: dir, Result: r, Logs: map[string]*Log{}}
-	for _, l := range r.Lanes {
-		if r.Checkpoint {
-			break // logs beside it are of a run that was killed while it wrote them
-		}
-		log, err := LoadLog(dir, l.Name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return Run{}, fmt.Errorf("%w: %w", ErrCompare, err)
-		default:
-			run.Logs[l.Name] = log
-		}
+	if r.Checkpoint {
+		return run, nil // logs beside it are of a run that was killed while it wrote them
+	}
+	if run.Logs, err = r.series(dir); err != nil {
+		return Run{}, fmt.Errorf("%w: %w", ErrCompare, err)
 	}
 	return run, nil
 }

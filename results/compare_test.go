@@ -288,17 +288,22 @@ func TestFormatFigure(t *testing.T) {
 	}
 }
 
-// writeRun archives a simulated run.
+// writeRun archives a simulated run with a small log and its latencies.
 func writeRun(t *testing.T, dir string, r Run) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var text bytes.Buffer
-	if err := errors.Join(r.Result.Write(&text), os.WriteFile(filepath.Join(dir, File), text.Bytes(), 0o644)); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "push.hlog"), []byte(logText(t, "ns", 1, 1e9, []int64{5})), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "push.hlog"), []byte(logText(t, "ns", 1, 1e9, []int64{5})), 0o644); err != nil {
+	log, err := LoadLog(dir, "push")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Result.lane("push").Latency = Latency{FromIntended: SummariseNanos(log.histogram(TagIntended)), FromSent: SummariseNanos(log.histogram(TagSent))}
+	var text bytes.Buffer
+	if err := errors.Join(r.Result.Write(&text), os.WriteFile(filepath.Join(dir, File), text.Bytes(), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -309,6 +314,10 @@ func TestLoadSide(t *testing.T) {
 	writeRun(t, filepath.Join(dir, "trials", "b"), s.run(1))
 	writeRun(t, filepath.Join(dir, "trials", "a"), s.run(2))
 	writeRun(t, filepath.Join(dir, "one"), s.run(3))
+	writeRun(t, filepath.Join(dir, "other"), s.run(4))
+	if err := os.WriteFile(filepath.Join(dir, "other", "push.hlog"), []byte(logText(t, "ns", 1, 1e9, []int64{5, 6})), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.MkdirAll(filepath.Join(dir, "empty", "x"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -338,6 +347,7 @@ func TestLoadSide(t *testing.T) {
 		"empty":   {[]string{filepath.Join(dir, "empty")}, "there is no result.json"},
 		"twice":   {[]string{filepath.Join(dir, "one"), filepath.Join(dir, "one")}, "are the same run 00000003"},
 		"broken":  {[]string{filepath.Join(dir, "trials")}, "push.hlog: bad histogram log: line 1"},
+		"changed": {[]string{filepath.Join(dir, "other")}, "other/push.hlog: lane push: the histograms tagged intended give 2 samples"},
 	} {
 		if _, err := LoadSide(tt.paths); !errors.Is(err, ErrCompare) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)

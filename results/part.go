@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -107,5 +108,9 @@ func readPart(data []byte) (*Part, error) {
 	if _, err := dec.Token(); err != io.EOF {
 		return nil, errors.New("there is more behind its end; was it edited?")
 	}
-	return p, p.check()
+	if err := p.check(); err != nil {
+		return p, err
+	}
+	errtext.CleanAll(p)
+	return p, nil
 }

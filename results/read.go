@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 // ErrFormat is wrapped by every error about the content of a result file.
@@ -58,6 +60,7 @@ func Read(in io.Reader) (*Result, error) {
 	if err := r.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
+	errtext.CleanAll(r)
 	return r, nil
 }
 

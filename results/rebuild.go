@@ -21,11 +21,40 @@ func Rebuild(dir string) (*Result, error) {
 	if r.Checkpoint {
 		return r, nil // it has no histograms
 	}
+	logs, err := r.series(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.Lanes {
+		if name := r.Lanes[i].Name; logs[name] == nil {
+			return nil, fmt.Errorf("%w: %s: %w; an archive has one for each lane", ErrFormat, filepath.Join(dir, name+".hlog"), fs.ErrNotExist)
+		}
+	}
+	return r, nil
+}
+
+// CheckSeries refuses a directory whose histograms or timelines do not give the
+// figures of r, its result: one of them was changed. Files that are missing are no
+// error, since the result says all that is needed without them; neither are those
+// beside a checkpoint, which are of a run that was killed while it wrote them. Errors
+// name the file and the field.
+func (r *Result) CheckSeries(dir string) error {
+	if r.Checkpoint {
+		return nil
+	}
+	_, err := r.series(dir)
+	return err
+}
+
+// series reads the histograms of each lane, and checks them and the timelines as
+// [Result.CheckSeries] says. A lane without a log is not in the map.
+func (r *Result) series(dir string) (map[string]*Log, error) {
+	logs := map[string]*Log{}
 	for i := range r.Lanes {
 		l := &r.Lanes[i]
 		log, err := LoadLog(dir, l.Name)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: %w; an archive has one for each lane", ErrFormat, err)
+			continue
 		}
 		if err != nil {
 			return nil, err
@@ -40,20 +69,17 @@ func Rebuild(dir string) (*Result, error) {
 				return nil, fmt.Errorf("%w: %s: lane %s: the histograms tagged %s give %s, and result.json says %s; one of them was changed", ErrFormat,
 					filepath.Join(dir, l.Name+".hlog"), l.Name, part.tag, again.text(), part.q.text())
 			}
-			*part.q = again
 		}
+		logs[l.Name] = log
 	}
 	timelines, err := LoadTimelines(dir)
 	if errors.Is(err, fs.ErrNotExist) { // of before there were timelines
-		return r, nil
+		return logs, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := r.checkTimelines(timelines); err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	return r, nil
+	return logs, r.checkTimelines(filepath.Join(dir, TimelineFile), timelines)
 }
 
 // text is the quantiles on one line.

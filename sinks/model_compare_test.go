@@ -2,6 +2,7 @@ package sinks
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -44,6 +45,9 @@ func (m *model) compare(l *Ledger) error {
 				}
 				intervals[k].add(*v)
 			}
+		}
+		if n, by := m.oversized(uint16(i)); a.Lanes[i].Oversized != n || !slices.Equal(a.Lanes[i].OversizedBy, by) {
+			return fmt.Errorf("lane %d: oversized %d by %v, want %d by %v", i, a.Lanes[i].Oversized, a.Lanes[i].OversizedBy, n, by)
 		}
 		if err := m.compareLane(&a.Lanes[i], bounded(sum, m.failures(uint16(i))), intervals, intended, sent); err != nil {
 			return fmt.Errorf("lane %d: %w", i, err)

@@ -244,6 +244,9 @@ func (h *history) notice() {
 	switch b & 15 {
 	case 15:
 		n.Kind = eventmeter.NoticeKind(b>>4%8 + 1)
+		if b == 255 {
+			n.Kind, n.Detail = eventmeter.Oversized, []string{"a line", "an answer"}[h.now&1]
+		}
 	case 14, 13:
 		n.Kind = eventmeter.Undeliverable
 	case 12, 11:

@@ -1,6 +1,7 @@
 package sinks
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/eventmeter/eventmeter"
@@ -168,6 +169,26 @@ func (m *model) figures(sub eventmeter.Sub, now eventmeter.Instant) modelFigures
 		m.window(&f, sub, all, w, copies[k], m.evidence(sub, all, windows, k, copies[k]), now)
 	}
 	return f
+}
+
+// oversized are the messages of a lane that were given up because of their size, and
+// how many there are of each reason, the most frequent first.
+func (m *model) oversized(lane uint16) (n int64, by []Reason) {
+	for _, c := range m.calls {
+		x, ok := c.(eventmeter.Notice)
+		if !ok || x.Kind != eventmeter.Oversized || x.Sub.Lane != lane {
+			continue
+		}
+		n++
+		at := slices.IndexFunc(by, func(r Reason) bool { return r.Text == x.Detail })
+		if at < 0 {
+			at = len(by)
+			by = append(by, Reason{Text: x.Detail})
+		}
+		by[at].Count++
+	}
+	slices.SortFunc(by, func(a, b Reason) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Text, b.Text)) })
+	return n, by
 }
 
 // copy deals with one copy: it is unexpected, a duplicate or a first one.

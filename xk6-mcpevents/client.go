@@ -5,11 +5,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/grafana/sobek"
 )
@@ -29,6 +31,7 @@ type client struct {
 	groups  jobs // that are open: an endpoint must be closed after its lanes
 	listens atomic.Bool
 	passed  meter // of the endpoints' own connections
+	secrets *errtext.Secrets
 
 	mu       sync.Mutex
 	endpoint *driver.Endpoint // nil until it is needed
@@ -62,6 +65,7 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 			return nil, errors.New("options: ca: there is no certificate in it: give PEM, which k6's open() reads from a file")
 		}
 	}
+	c.secrets = errtext.NewSecrets(secretsOf(c.opts)...)
 	c.passed.totals = c.totals
 	if _, err := driver.NewEndpoint(c.opts); err != nil { // only looked at: there are no connections
 		return nil, err
@@ -227,7 +231,7 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 		if err := g.attach(ctx, o.ReadyTimeout.or(defaultReady)); err != nil {
 			g.unopened = true
 			g.finish(ctx, 0)
-			reject(fmt.Errorf("%s %s: %w", w.method, w.what, err))
+			reject(c.clean(fmt.Errorf("%s %s: %w", w.method, w.what, err)))
 			return
 		}
 		if o.Keep == "" {
@@ -302,3 +306,30 @@ func (c *client) driver(g *group, w way, o *subscribeOptions) (driver.Driver, er
 	}
 	return lane, err
 }
+
+// secretsOf are the texts of options that a script must not print when the target
+// repeats them.
+func secretsOf(o driver.EndpointOptions) []string {
+	all := append(errtext.InURL(o.URL), o.Tokens...)
+	for name, value := range o.Headers {
+		if strings.EqualFold(name, "Host") {
+			continue
+		}
+		_, credential, _ := strings.Cut(value, " ") // Bearer, Basic
+		all = append(all, value, credential)
+	}
+	return all
+}
+
+// cleaned is an error whose text can be printed.
+type cleaned struct {
+	text  string
+	cause error
+}
+
+func (e *cleaned) Error() string { return e.text }
+func (e *cleaned) Unwrap() error { return e.cause }
+
+// clean makes an error that may say what the target said safe to print, and hides
+// the client's secrets in it.
+func (c *client) clean(err error) error { return &cleaned{c.secrets.Scrub(err.Error()), err} }

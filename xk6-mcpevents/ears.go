@@ -101,7 +101,7 @@ func (o *observer) Observed(v eventmeter.Observation) {
 
 // notice tells handlers of a notice.
 func (g *group) notice(s *member, n eventmeter.Notice) {
-	i := item{kind: onError, subscription: s.number, text: n.Detail, what: n.Kind.String()}
+	i := item{kind: onError, subscription: s.number, text: g.client.secrets.Scrub(n.Detail), what: n.Kind.String()}
 	switch n.Kind {
 	case eventmeter.Truncated:
 		i.kind = onGap

@@ -222,7 +222,7 @@ func (g *group) change(s *member, t eventmeter.Transition) {
 		}
 		g.failed.Add(1)
 		if was {
-			g.tell(item{kind: onClosed, subscription: s.number, text: t.Reason})
+			g.tell(item{kind: onClosed, subscription: s.number, text: g.client.secrets.Scrub(t.Reason)})
 		}
 	}
 }

@@ -216,7 +216,7 @@ func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) 
 		defer cancel()
 		out, err := c.fetch(ctx, ep, what, state, now)
 		if err != nil {
-			reject(err)
+			reject(c.clean(err))
 			return
 		}
 		resolve(out)

@@ -194,12 +194,20 @@ func (s *source) warn(log logrus.FieldLogger, n *loadgen.Stats) {
 		s.mu.Unlock()
 		if e, ok := up.(upstream.Explainer); ok {
 			if _, latest := e.Failures(); latest != "" {
-				why = " The last failure: " + latest + "."
+				why = " The last failure: " + s.clean(latest) + "."
 			}
 		}
 		log.Warnf("Upstream %s: of %d events %d were refused, and for %d there was no answer: is it there, and does it know %s?%s (said once; fire() gives the counts)",
 			errtext.Address(s.where), n.Fired, n.Refused, n.Uncertain, s.opts.Event, why)
 	}
+}
+
+// clean makes what the far side said safe to print.
+func (s *source) clean(said string) string {
+	if c := s.opts.client; c != nil {
+		return c.secrets.Scrub(said)
+	}
+	return errtext.Plain(said)
 }
 
 func (s *source) fire(ctx context.Context, o fireOptions) (loadgen.Stats, error) {

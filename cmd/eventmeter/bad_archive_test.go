@@ -290,6 +290,8 @@ func replaced(file, text string) func(*testing.T, string) {
 
 func mergeIt() []string { return []string{"merge", "archive", "--out", "merged"} }
 
+func compareIt() []string { return []string{"compare", "archive", "archive"} }
+
 func reportIt(format string) []string { return []string{"report", "archive", "--format", format} }
 
 // evilName renames the lane push in all that names it.
@@ -367,6 +369,20 @@ var badArchives = []badArchive{
 	{"a timeline that is empty", replaced("timeline.csv", ""), reportIt("text"), "timeline.csv: bad timeline"},
 	{"a timeline with a count below zero", everywhere("timeline.csv", ",0\n", ",-1\n"), reportIt("html"), "timeline.csv: bad timeline: line 2"},
 	{"a timeline with a quote that stays open", everywhere("timeline.csv", "push,", "\"push,"), reportIt("html"), "timeline.csv: bad timeline"},
+	{"a log that disagrees, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") }, compareIt(), "push.hlog: lane push: the histograms tagged intended give"},
+	{"a log whose tail was cut, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "poll.hlog"), "Tag=sent") }, compareIt(), "poll.hlog: lane poll: the histograms tagged sent give"},
+	{"a quantile that was changed, compared", set("result.json", "1", "lanes", 0, "latency", "fromSent", "p99"), compareIt(), "push.hlog: lane push: the histograms tagged sent give"},
+	{"a timeline that disagrees, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "timeline.csv"), "push,") }, compareIt(), "timeline.csv: lane push: delivered adds up to"},
+	{"a timeline that is empty, compared", replaced("timeline.csv", ""), compareIt(), "timeline.csv: bad timeline"},
+	{"a log that disagrees, merged", func(t *testing.T, dir string) {
+		takeLine(t, filepath.Join(dir, "shard-1", "push.hlog"), "Tag=intended")
+	}, mergeIt(), "shard-1/push.hlog: lane push: the histograms tagged intended give"},
+	{"a log that is empty, merged", replaced("shard-0/poll.hlog", ""), mergeIt(), "shard-0/poll.hlog: bad histogram log: it is empty"},
+	{"a quantile that was changed, merged", set("shard-0/result.json", "1", "lanes", 0, "latency", "fromSent", "p99"), mergeIt(), "shard-0/push.hlog: lane push: the histograms tagged sent give"},
+	{"a timeline that disagrees, merged", func(t *testing.T, dir string) {
+		takeLine(t, filepath.Join(dir, "shard-0", "timeline.csv"), "push,")
+	}, mergeIt(), "shard-0/timeline.csv: lane push: delivered adds up to"},
+	{"a timeline of another lane, merged", everywhere("shard-1/timeline.csv", "push,", "pish,"), mergeIt(), `shard-1/timeline.csv: it has a lane "pish"`},
 	{"a result that is a folder", func(t *testing.T, dir string) {
 		if err := os.RemoveAll(filepath.Join(dir, "shard-0", "result.json")); err != nil {
 			t.Fatal(err)
@@ -492,5 +508,70 @@ func TestAPanicOfAGoroutine(t *testing.T) {
 	code := codeOf(t, cmd.Run())
 	if text := stderr.String(); code != exitFailure || strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "eventmeter: internal error: out of  (eventmeter.TestMain.func1, e2e_test.go:") {
 		t.Errorf("exit code %d: %q", code, text)
+	}
+}
+
+// TestKilledBetweenTwoFiles: a shard that was killed after its part and before its
+// result is merged by its part, and one that left its part alone is missing.
+func TestKilledBetweenTwoFiles(t *testing.T) {
+	good := smallArchive(t)
+	whole, err := results.Load(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := all(set("shard-1/result.json", "true", "checkpoint"), set("shard-1/result.json", "true", "partial"), set("shard-1/result.json", `"killed"`, "reason"),
+		func(t *testing.T, dir string) {
+			name := filepath.Join(dir, "shard-1", results.File)
+			r, err := results.Load(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Lanes[0].Expected, r.Lanes[0].Delivered, r.Lanes[0].LostSilent = 1, 1, 0
+			r.Lanes = r.Lanes[:1]
+			if err := results.WriteFile(name, r.Write); err != nil {
+				t.Fatal(err)
+			}
+		})
+	for name, tt := range map[string]struct {
+		change func(*testing.T, string)
+		want   string
+		less   bool
+	}{
+		"an older checkpoint": {old, "shard 1 ended early: killed", false},
+		"no result yet": {func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "shard-1", results.File)); err != nil {
+				t.Fatal(err)
+			}
+		}, "shard 1 of 2 is missing", true},
+	} {
+		archive := copied(t, good)
+		tt.change(t, archive)
+		out := filepath.Join(t.TempDir(), "merged")
+		_, stderr, code := execute(t, "merge", archive, "--out", out)
+		r, err := results.Load(out)
+		if code != exitFailure || err != nil || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s: exit code %d, %v: %s", name, code, err, stderr)
+			continue
+		}
+		if less := r.Lanes[0].Delivered < whole.Lanes[0].Delivered; less != tt.less || r.Lanes[0].Delivered == 0 || len(r.Lanes) != 2 {
+			t.Errorf("%s: %d delivered in %d lanes, and %d in all", name, r.Lanes[0].Delivered, len(r.Lanes), whole.Lanes[0].Delivered)
+		}
+	}
+}
+
+// TestPartIsWrittenFirst: whoever finds a result that is no checkpoint finds the
+// part that goes with it.
+func TestPartIsWrittenFirst(t *testing.T) {
+	for name, write := range map[string]func(string, *bench.Outcome) error{"archive": archive, "checkpoint": checkpoint} {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, results.File, "in the way"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(dir, &bench.Outcome{Result: &results.Result{}, Part: &results.Part{}}); err == nil {
+			t.Errorf("%s: the result was written in place of a directory", name)
+		}
+		if _, err := os.Stat(filepath.Join(dir, results.PartFile)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -202,9 +202,9 @@ func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan str
 func stepLine(s results.CapacityStep) string {
 	text := fmt.Sprintf("step %d, %s %.4g: offered %.4g/s, achieved %.4g/s, %s", s.Number, s.Purpose, s.Load, s.Offered, s.Achieved, s.Verdict)
 	if len(s.Reasons) > 0 {
-		text += ": " + report.Clean(strings.Join(s.Reasons, "; "))
+		text += ": " + strings.Join(s.Reasons, "; ")
 	}
-	return text
+	return report.Clean(text)
 }
 
 // write writes the result to its directory and to standard output.

@@ -29,7 +29,8 @@ func newCompareCommand(io streams) *cobra.Command {
 duplicates, overhead and cost, each with its effect, a 95 % confidence interval,
 and the smallest effect that these runs could have shown. A and B are the
 directories of runs, directories of several trials, or several of either with
-commas between them.
+commas between them. An archive whose histograms or timelines do not give the
+figures of its result is refused.
 
 With four or more trials a side, figures are compared as benchstat does
 (Mann-Whitney U); with fewer, latencies by resampling their intervals. Equal sides

@@ -30,8 +30,8 @@ holds them all, and adds them up exactly: counts are summed, histograms are adde
 bucket by bucket, and the thresholds of the profile are judged on the sum. It
 writes an archive like that of any run, which report and compare read.
 
-Shards of different runs, profiles or versions are refused, and one that is there
-twice. Where shards are missing or ended early, the result says so and the exit
+Shards of different runs, profiles or versions are refused, one that is there
+twice, and one whose files disagree. Where shards are missing or ended early, the result says so and the exit
 code is 1.
 
 ` + exitCodesHelp,
@@ -101,7 +101,11 @@ func shardDirs(args []string) ([]string, error) {
 			return nil, errors.Join(fmt.Errorf("%s has no %s, and no directory in it has one; name what run --shard wrote", dir, results.PartFile), err)
 		}
 		for _, name := range inside {
-			out = append(out, filepath.Dir(name))
+			// A shard that was killed at its first checkpoint may have left one file
+			// of two; the merge reports it as missing.
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), results.File)); err == nil || len(inside) == 1 {
+				out = append(out, filepath.Dir(name))
+			}
 		}
 	}
 	return out, nil

@@ -191,17 +191,21 @@ func verdict(r *results.Result, runErr, writeErr error) error {
 	return nil
 }
 
-// archive writes what a run leaves behind.
+// archive writes what a run leaves behind. The part of a shard is first: a process
+// that is killed on the way leaves a part that is as new as its result, or newer.
 func archive(dir string, o *bench.Outcome) error {
-	err := results.Save(dir, o.Result, o.Accounts)
+	var err error
+	if o.Part != nil {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			err = results.SavePart(dir, o.Part)
+		}
+	}
+	err = errors.Join(err, results.Save(dir, o.Result, o.Accounts))
 	if err == nil {
 		err = results.WriteFile(filepath.Join(dir, "report.txt"), func(w io.Writer) error { return report.Text(w, o.Result) })
 	}
 	if err == nil {
 		err = writePage(dir)
-	}
-	if err == nil && o.Part != nil {
-		err = results.SavePart(dir, o.Part)
 	}
 	return err
 }

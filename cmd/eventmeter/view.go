@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -38,7 +39,7 @@ type view struct {
 const plainEvery = 2 * time.Second
 
 func newView(w io.Writer, p *profiles.Profile, quiet, plain bool) *view {
-	v := &view{w: w, quiet: quiet, terminal: -1, frames: frames{name: p.Name, modes: map[string]string{}}}
+	v := &view{w: w, quiet: quiet, terminal: -1, frames: frames{name: report.Clean(p.Name), modes: map[string]string{}}}
 	for _, l := range p.Lanes {
 		v.frames.modes[l.Name] = l.Mode
 	}
@@ -122,6 +123,7 @@ func rows(widths []int, width int) (n int) {
 }
 
 func (v *view) line(p bench.Progress) []string {
+	errtext.CleanAll(&p)
 	out := []string{phaseText(p), emissionsText(p.Live)}
 	for _, l := range p.Live.Lanes {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %d open, %d delivered, p99 %s %s", l.Name, l.Open, l.Delivered, latency(l.Recent, l.Recent.P99), troubles(l))))
@@ -241,6 +243,7 @@ func (f *frames) paint(colour, text string) string {
 
 // next is the picture of p, each line at most width columns wide.
 func (f *frames) next(p bench.Progress, width int, now time.Time) []string {
+	errtext.CleanAll(&p)
 	name := phaseName(p)
 	if len(f.phases) == 0 || f.phases[len(f.phases)-1] != name {
 		f.phases = append(f.phases, name)
@@ -253,7 +256,7 @@ func (f *frames) next(p bench.Progress, width int, now time.Time) []string {
 	}
 	out := []string{f.path(), f.progress(p, width), f.paint(dim, head)}
 	if p.Trouble != "" {
-		out = append(out, f.paint(red, "  "+report.Clean(p.Trouble)))
+		out = append(out, f.paint(red, "  "+p.Trouble))
 	}
 	for _, l := range p.Live.Lanes {
 		out = append(out, f.lane(l, width, now))

@@ -64,13 +64,14 @@ func runLanes(d *dashboard.DashboardBuilder) {
 		query{"late", `sum(rate(eventmeter_deliveries_late_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"out of order", `sum(rate(eventmeter_deliveries_out_of_order_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"unexpected", `sum(rate(eventmeter_deliveries_unexpected_total{LANES}[$__rate_interval] SHIFT))`})))
-	d.WithPanel(lines(shape{"Trouble", "Broken and ended subscriptions, streams opened again, calls that failed, refused webhook deliveries, and messages that could not be read, so far.", "short", 8, 0}, alone(
+	d.WithPanel(lines(shape{"Trouble", "Broken and ended subscriptions, streams opened again, calls that failed, refused webhook deliveries, messages that could not be read, and streams, answers and webhook bodies that were given up because of their size, so far.", "short", 8, 0}, alone(
 		query{"broken", `sum(eventmeter_subscriptions_broken_total{LANES} SHIFT)`},
 		query{"ended by the target", `sum(eventmeter_subscriptions_terminated_total{LANES} SHIFT)`},
 		query{"opened again", `sum(eventmeter_stream_reconnects_total{LANES} SHIFT)`},
 		query{"failed calls", `sum(eventmeter_call_failures_total{LANES} SHIFT)`},
 		query{"refused", `sum(eventmeter_webhooks_rejected_total{LANES} SHIFT)`},
-		query{"malformed", `sum(eventmeter_messages_malformed_total{LANES} SHIFT)`})))
+		query{"malformed", `sum(eventmeter_messages_malformed_total{LANES} SHIFT)`},
+		query{"oversized", `sum(eventmeter_oversized_total{LANES} SHIFT)`})))
 }
 
 func runOverhead(d *dashboard.DashboardBuilder) {

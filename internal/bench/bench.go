@@ -111,9 +111,9 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 }
 
 func scrubOutcome(o *Outcome, secrets *errtext.Secrets) {
-	scrub(o.Result, secrets)
+	secrets.ScrubAll(o.Result)
 	if o.Part != nil {
-		scrub(o.Part, secrets)
+		secrets.ScrubAll(o.Part)
 	}
 }
 
@@ -254,6 +254,7 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
 	r.result = r.emptyResult(text)
+	r.warnSecrets()
 	return r, nil
 }
 

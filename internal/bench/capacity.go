@@ -60,6 +60,21 @@ const maxRecover = 5
 // of [Run] does. It is nil if there was no step. A nil error means that the
 // search is over; how it ended is in the outcome.
 func FindCapacity(ctx context.Context, opts CapacityOptions) (*results.Capacity, error) {
+	secrets := secretsOf(opts.Profile)
+	if save := opts.Checkpoint; save != nil {
+		opts.Checkpoint = func(c *results.Capacity) error {
+			secrets.ScrubAll(c)
+			return save(c)
+		}
+	}
+	out, err := findCapacity(ctx, opts)
+	if out != nil {
+		secrets.ScrubAll(out)
+	}
+	return out, scrubError(err, secrets)
+}
+
+func findCapacity(ctx context.Context, opts CapacityOptions) (*results.Capacity, error) {
 	s, err := newCapacitySearch(ctx, opts)
 	if err != nil {
 		return nil, err

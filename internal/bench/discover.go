@@ -37,7 +37,7 @@ type Discovery struct {
 func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
 	secrets := secretsOf(&profiles.Profile{Target: t})
 	found, err := discover(ctx, t, allowHosts, version)
-	scrub(&found, secrets)
+	secrets.ScrubAll(&found)
 	return found, scrubError(err, secrets)
 }
 

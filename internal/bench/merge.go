@@ -58,6 +58,9 @@ func loadShards(dirs []string) ([]archived, error) {
 		if err := results.CheckPart(dir, r, p); err != nil {
 			return nil, err
 		}
+		if err := r.CheckSeries(dir); err != nil {
+			return nil, err
+		}
 		all = append(all, archived{dir, r, p})
 	}
 	slices.SortStableFunc(all, func(a, b archived) int { return cmp.Compare(a.part.Index, b.part.Index) })

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/stderrtail"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -44,6 +45,12 @@ const endTime = 20 * time.Second
 // the outcome of the others is then partial, and the error says why. Errors are
 // those of the function [Run].
 func (p Processes) Run(ctx context.Context) (*Outcome, error) {
+	secrets := secretsOf(p.Profile)
+	out, err := p.doRun(ctx, secrets)
+	return out, scrubError(err, secrets)
+}
+
+func (p Processes) doRun(ctx context.Context, secrets *errtext.Secrets) (*Outcome, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -58,7 +65,9 @@ func (p Processes) Run(ctx context.Context) (*Outcome, error) {
 	var dirs []string
 	for i := range c.children {
 		dir := p.dir(i)
-		if _, statErr := os.Stat(filepath.Join(dir, results.PartFile)); statErr == nil {
+		_, partErr := os.Stat(filepath.Join(dir, results.PartFile))
+		_, resultErr := os.Stat(filepath.Join(dir, results.File))
+		if partErr == nil && resultErr == nil {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -70,6 +79,9 @@ func (p Processes) Run(ctx context.Context) (*Outcome, error) {
 	if mergeErr == nil && err != nil && !out.Result.Partial {
 		// The shards were whole, and this process knows better.
 		out.Result.Partial, out.Result.Reason = true, err.Error()
+	}
+	if out != nil {
+		scrubOutcome(out, secrets) // the reason may say what a shard wrote on standard error
 	}
 	c.shown.finish(out)
 	if mergeErr != nil {

@@ -116,8 +116,8 @@ func breakCommands(text string) string {
 	return text
 }
 
-// minKnown is the length of the shortest secret that [Secrets] looks for.
-const minKnown = 6
+// MinSecret is the length of the shortest secret that [Secrets] looks for.
+const MinSecret = 6
 
 // Secrets are tokens and other texts that must not be shown. A nil Secrets hides
 // nothing.
@@ -128,15 +128,15 @@ type Secrets struct{ hide *strings.Replacer }
 func NewSecrets(secrets ...string) *Secrets {
 	var pairs []string
 	all := slices.Clone(secrets)
-	for _, s := range secrets { // as they look in URLs and in JSON
-		all = append(all, url.QueryEscape(s), url.PathEscape(s))
+	for _, s := range secrets { // as they look in URLs, in JSON, and on one line
+		all = append(all, url.QueryEscape(s), url.PathEscape(s), Plain(s))
 		if b, err := json.Marshal(s); err == nil {
 			all = append(all, string(b[1:len(b)-1]))
 		}
 	}
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
 	for _, s := range slices.Compact(all) {
-		if len(s) >= minKnown {
+		if len(s) >= MinSecret {
 			pairs = append(pairs, s, "…")
 		}
 	}
