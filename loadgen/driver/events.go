@@ -34,9 +34,9 @@ type events struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	watch *sinks.Watch      // push
+	watch *sinks.Watch        // push
 	pump  streamclient.Client // likewise
-	hooks *hooks            // webhook
+	hooks *hooks              // webhook
 
 	listening sync.Once
 
