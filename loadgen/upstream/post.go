@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/tls"
+	"embed"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
+	"text/template"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -44,13 +48,18 @@ type WebhookOptions struct {
 	Now func() time.Time
 }
 
-// poster posts JSON to one address.
+// poster posts signed JSON to one address. It is the whole upstream of a
+// product, but for event, body and header, which the product's constructor sets.
 type poster struct {
 	client *client
 	url    string
 	secret []byte
 	text   func(source int, seq uint32, probe string) string
 	now    func() time.Time
+
+	event  string
+	body   func(Emission) []byte
+	header func(emission Emission, body []byte) http.Header
 }
 
 func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, probe string) string) (poster, error) {
@@ -69,15 +78,19 @@ func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, 
 	return p, nil
 }
 
-// post sends one signed body.
-func (p *poster) post(ctx context.Context, header http.Header, body []byte) eventmeter.Outcome {
-	req, err := p.request(ctx, header, body)
+// Fire implements [Upstream].
+func (p *poster) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
+	body := p.body(emission)
+	req, err := p.request(ctx, p.header(emission, body), body)
 	if err != nil {
 		return eventmeter.Refused
 	}
 	outcome, _ := p.client.do(ctx, req)
 	return outcome
 }
+
+// Content implements [Recorded].
+func (p *poster) Content(emission Emission) (string, []byte) { return p.event, p.body(emission) }
 
 // ask sends one signed body and returns what was answered.
 func (p *poster) ask(ctx context.Context, header http.Header, body []byte) (status int, answer []byte, err error) {
@@ -152,15 +165,54 @@ func guid(probe string) string {
 }
 
 // encode is JSON without the escapes for HTML, which none of the products make.
-func encode(v any, indent string) []byte {
+func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", indent)
 	if err := e.Encode(v); err != nil {
 		panic("upstream: a payload of our own cannot be encoded: " + err.Error())
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}
+
+// payloads are the products' messages, as text/template writes them. A template
+// is JSON with the members that programs read, in the product's order; its texts
+// are filled in escaped. Stripe's bodies are indented, as its own are.
+var (
+	//go:embed payloads/*.json
+	payloadFiles embed.FS
+	payloads     = parsePayloads()
+
+	lineBreaks = regexp.MustCompile(`\n\s*`)
+)
+
+func parsePayloads() *template.Template {
+	all := template.New("").Option("missingkey=error")
+	files, _ := payloadFiles.ReadDir("payloads") // it is embedded
+	for _, file := range files {
+		content, _ := payloadFiles.ReadFile("payloads/" + file.Name())
+		text := string(bytes.TrimSpace(content))
+		if !strings.HasPrefix(file.Name(), "stripe_") {
+			text = strings.ReplaceAll(lineBreaks.ReplaceAllString(text, ""), `": `, `":`)
+		}
+		template.Must(all.New(file.Name()).Parse(text))
+	}
+	return all
+}
+
+// fill returns the body that a template and its values make.
+func fill(name string, values map[string]any) []byte {
+	for key, value := range values {
+		if text, ok := value.(string); ok {
+			quoted := encode(text)
+			values[key] = string(quoted[1 : len(quoted)-1])
+		}
+	}
+	var b bytes.Buffer
+	if err := payloads.ExecuteTemplate(&b, name+".json", values); err != nil {
+		panic("upstream: a payload of our own cannot be made: " + err.Error())
+	}
+	return b.Bytes()
 }
 
 var errNoSecret = errors.New("no secret was given: the target could not tell that the webhook is genuine")

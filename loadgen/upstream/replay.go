@@ -114,7 +114,7 @@ func cut(payload []byte, path string) ([][]byte, error) {
 		if err := place(object, strings.Split(path, "."), path); err != nil {
 			return nil, err
 		}
-		payload = encode(object, "")
+		payload = encode(object)
 	}
 	var pieces [][]byte
 	rest := payload
