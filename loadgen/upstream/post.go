@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/tls"
 	"embed"
 	"encoding/hex"
 	"encoding/json"
@@ -34,15 +33,7 @@ type WebhookOptions struct {
 	// Text gives the sentence that holds the probe. It is called by many
 	// goroutines at once; nil means one of the kind's own.
 	Text func(source int, seq uint32, probe string) string
-	// Timeout of one emission; 0 means [DefaultTimeout].
-	Timeout time.Duration
-	// Connections to keep open, best as many as there are workers; 0 means
-	// [DefaultConnections].
-	Connections int
-	// TLS configures https; nil means Go's defaults.
-	TLS *tls.Config
-	// Dial opens connections; nil means the system's way.
-	Dial DialFunc
+	ClientOptions
 	// Now is the wall clock of signatures and payloads; nil means time.Now.
 	// No figure depends on it.
 	Now func() time.Time
@@ -51,7 +42,7 @@ type WebhookOptions struct {
 // poster posts signed JSON to one address. It is the whole upstream of a
 // product, but for event, body and header, which the product's constructor sets.
 type poster struct {
-	client *client
+	*client
 	url    string
 	secret []byte
 	text   func(source int, seq uint32, probe string) string
@@ -63,12 +54,11 @@ type poster struct {
 }
 
 func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, probe string) string) (poster, error) {
-	u, err := url.Parse(o.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if _, ok := httpURL(o.URL); !ok {
 		return poster{}, fmt.Errorf("upstream %s: address %q: want one like http://127.0.0.1:8080/hooks/%s", kind, errtext.Address(o.URL), kind)
 	}
-	p := poster{client: newClient(o.Timeout, o.Connections, o.TLS).through(o.Dial), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
-	p.client.secret = o.Secret
+	p := poster{client: newClient(o.ClientOptions), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
+	p.hidden = o.Secret
 	if p.text == nil {
 		p.text = text
 	}
@@ -81,26 +71,24 @@ func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, 
 // Fire implements [Upstream].
 func (p *poster) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
 	body := p.body(emission)
-	req, err := p.request(ctx, p.header(emission, body), body)
-	if err != nil {
-		return eventmeter.Refused
-	}
-	outcome, _ := p.client.do(ctx, req)
-	return outcome
+	return p.post(ctx, p.url, p.header(emission, body), body)
 }
 
 // Content implements [Recorded].
-func (p *poster) Content(emission Emission) (string, []byte) { return p.event, p.body(emission) }
+func (p *poster) Content(emission Emission) (string, []byte) {
+	return p.event, p.body(emission)
+}
 
 // ask sends one signed body and returns what was answered.
 func (p *poster) ask(ctx context.Context, header http.Header, body []byte) (status int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.client.timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	req, err := p.request(ctx, header, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
-	resp, err := p.client.transport.RoundTrip(req)
+	req.Header = header
+	resp, err := p.transport.RoundTrip(req)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -114,30 +102,12 @@ func (p *poster) ask(ctx context.Context, header http.Header, body []byte) (stat
 func (p *poster) quote(answer []byte) string {
 	line := errtext.FirstLine(answer)
 	if u, err := url.Parse(p.url); err == nil {
-		line = errtext.Hide(line, u, p.client.secret)
+		line = errtext.Hide(line, u, p.hidden)
 	}
 	if line == "" {
 		return ""
 	}
 	return " (" + line + ")"
-}
-
-func (p *poster) request(ctx context.Context, header http.Header, body []byte) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header = header
-	return req, nil
-}
-
-// Failures implements [Explainer].
-func (p *poster) Failures() (first, latest string) { return p.client.Failures() }
-
-// Close implements [Upstream].
-func (p *poster) Close() error {
-	p.client.close()
-	return nil
 }
 
 // sign is the MAC of parts under the secret, in hexadecimal.
