@@ -28,7 +28,7 @@ func ExampleSchedule() {
 }
 
 func ExampleLoop() {
-	clock, recorder := eventmeter.NewClock(), eventmeter.Tee() // tells nobody
+	clock, recorder := eventmeter.NewClock(), eventmeter.Tee() // records nothing
 	firing, err := loadgen.NewFiring(loadgen.FiringOptions{
 		Clock:    clock,
 		Recorder: recorder,

@@ -40,8 +40,8 @@ type FiringOptions struct {
 	// Number, if not nil, gives the number under which an emission of Schedule is
 	// stamped, fired and dropped: that in the schedule that it is a [Part] of.
 	Number func(n uint64) uint64
-	// Lag, if not nil, is told for every emission how late the pacing came to it.
-	// It is called by the pacing goroutine and must return at once.
+	// Lag, if not nil, is called for every emission with the delay of the pacing. It
+	// is called by the pacing goroutine and must return at once.
 	Lag func(time.Duration)
 }
 
@@ -54,8 +54,8 @@ type Firing struct {
 	timer *time.Timer // of wait
 	free  *time.Timer // of reserve
 
-	// slack is how late the last timer fired: not the workers' fault, so it is
-	// added to their tolerance.
+	// slack is how late the last timer fired. The workers are not the cause, so it
+	// is added to their tolerance.
 	slack atomic.Int64
 
 	fired, dropped               atomic.Uint64
@@ -71,7 +71,7 @@ type Stats struct {
 	Scheduled, Fired, Dropped uint64
 	// Accepted, Uncertain and Refused add up to Fired when all are resolved.
 	Accepted, Uncertain, Refused uint64
-	// How late the pacing came to its emissions, before any wait for a worker.
+	// Delay of the pacing, before any wait for a worker.
 	LagP50, LagP99, LagMax time.Duration
 }
 
@@ -132,8 +132,8 @@ func (f *Firing) wait(ctx context.Context, n uint64) (d due, ok bool) {
 }
 
 // Timers of the Go runtime are up to a millisecond late. So a long sleep ends
-// a little early and the rest is yielded away. Short ones are left as they
-// are: yielding through them would cost a processor that the target may need.
+// a little early, and other goroutines run for the rest. Short sleeps do not:
+// yielding would take a processor that the target may need.
 const (
 	yieldTime  = time.Millisecond
 	yieldAbove = 10 * time.Millisecond
@@ -142,26 +142,26 @@ const (
 func (f *Firing) sleep(ctx context.Context, until eventmeter.Instant) bool {
 	d := until.Sub(f.o.Clock.Now())
 	if d > yieldAbove {
-		if !f.doze(ctx, d-yieldTime) {
+		if !f.sleepFor(ctx, d-yieldTime) {
 			return false
 		}
 		f.yield(until)
 	}
 	for d := until.Sub(f.o.Clock.Now()); d > 0; d = until.Sub(f.o.Clock.Now()) {
-		if !f.doze(ctx, d) {
+		if !f.sleepFor(ctx, d) {
 			return false
 		}
 	}
 	return true
 }
 
-// yield gives the processor away until then, or until the clock stands still:
+// yield lets other goroutines run until then, or until the clock stands still:
 // some clocks move in steps, and the clock of a test does not move at all
-// while somebody runs.
+// while a goroutine runs.
 func (f *Firing) yield(until eventmeter.Instant) {
-	const patience = 100
+	const limit = 100
 	last := f.o.Clock.Now()
-	for still := 0; last < until && still < patience; {
+	for still := 0; last < until && still < limit; {
 		runtime.Gosched()
 		now := f.o.Clock.Now()
 		if now == last {
@@ -172,7 +172,7 @@ func (f *Firing) yield(until eventmeter.Instant) {
 	}
 }
 
-func (f *Firing) doze(ctx context.Context, d time.Duration) bool {
+func (f *Firing) sleepFor(ctx context.Context, d time.Duration) bool {
 	if f.timer == nil {
 		f.timer = time.NewTimer(d)
 	} else {
@@ -189,7 +189,7 @@ func (f *Firing) doze(ctx context.Context, d time.Duration) bool {
 
 func (f *Firing) lagged(d time.Duration) {
 	f.mu.Lock()
-	// Clamped, not left out: the worst is what matters.
+	// Clamped, not left out, so that the worst delay is in it.
 	_ = f.lag.RecordValue(min(max(int64(d), 0), f.lag.HighestTrackableValue()))
 	f.mu.Unlock()
 	if f.o.Lag != nil {
@@ -359,9 +359,9 @@ type pool struct {
 	started int // workers; used by the pacing goroutine only
 }
 
-// send hands an emission over whose worker is reserved. Tokens are only given back
-// by others, so when there are at least as many workers as tokens now, each
-// emission that is not done has a worker.
+// send gives an emission to a worker, for which it has a token. Only workers return
+// tokens, so when there are at least as many workers as tokens, each emission that
+// is not done has a worker.
 func (p *pool) send(d due) {
 	if p.started < len(p.busy) {
 		p.started++

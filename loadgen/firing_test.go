@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// notes is a Recorder that keeps what it is told of emissions.
+// notes is a Recorder that keeps what happens to emissions.
 type notes struct {
 	mu       sync.Mutex
 	fired    []eventmeter.Emission

@@ -96,9 +96,8 @@ type ChurnOptions struct {
 	// Seed fixes the order in which they are picked. Every one is picked once
 	// before any is picked again, in another order.
 	Seed uint64
-	// Stop, if not nil, ends the churn gently when it is closed: nobody leaves
-	// any more, those who are away stay away, and calls that have begun are
-	// waited for.
+	// Stop, if not nil, ends the churn gently when it is closed: no more leave, those that
+	// are away stay away, and calls under way are waited for.
 	Stop <-chan struct{}
 	// Detach and Attach end and reopen a subscription. Never two calls at once
 	// for the same index. Required.

@@ -17,7 +17,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
-// notes counts what a Recorder is told.
+// notes is a Recorder that counts.
 type notes struct {
 	eventmeter.Recorder // nil: nothing else is called
 	mu                  sync.Mutex

@@ -13,9 +13,9 @@ import (
 )
 
 // TraceRecorder is a Recorder that writes a trace: of what is fired, or of what
-// arrives. It is told beside the ledger (see [eventmeter.Tee]). Lines are made and
-// written by a goroutine of its own, so it holds nobody up; what that cannot
-// keep pace with is left out, counted, and makes Close fail.
+// arrives. It stands beside the ledger (see [eventmeter.Tee]). Lines are made and
+// written by a goroutine of its own, so it delays no caller. Entries that come
+// faster than they can be written are left out and counted, and Close fails.
 type TraceRecorder struct {
 	recorder              // of everything else
 	start    atomic.Int64 // the Instant at which t is 0
@@ -24,7 +24,7 @@ type TraceRecorder struct {
 	done     chan struct{}
 	missed   atomic.Int64
 	written  int64 // by the goroutine
-	err      error // likewise
+	err      error // by the goroutine
 
 	mu   sync.Mutex
 	seen *idRing // ids of events that were written; guarded by mu
@@ -108,7 +108,7 @@ func (t *TraceRecorder) write(w io.Writer) {
 		if start == 0 || e.at < start {
 			continue
 		}
-		// Several goroutines tell us, so neighbours may have changed places.
+		// Entries come from several goroutines, so neighbours may be out of order.
 		last = max(last, e.at)
 		entry := TraceEntry{At: last.Sub(start), Source: e.emission.Source}
 		if e.message == nil {
@@ -147,8 +147,7 @@ func eventIn(message []byte) (name string, payload json.RawMessage) {
 }
 
 // Close waits until everything is written, and returns how many entries there
-// are. It does not close the writer. Nobody may tell the recorder anything any
-// more.
+// are. It does not close the writer. No other method may be called afterwards.
 func (t *TraceRecorder) Close() (entries int64, err error) {
 	close(t.queue)
 	<-t.done

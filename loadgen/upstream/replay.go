@@ -22,7 +22,7 @@ type ReplayOptions struct {
 	// holds none: keys with dots between them, such as data.text. The probe is
 	// appended to what stands there; a key that is not there is made.
 	Probe string
-	// Admin is the admin listener of a reference target, which is told to emit
+	// Admin is the admin listener of a reference target, which emits
 	// the entry's event, or Event where the entry has none.
 	Admin, Event string
 	// URL gets each payload as it is, as the body of a POST with Headers. One

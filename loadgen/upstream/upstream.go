@@ -1,5 +1,5 @@
 // Package upstream fires emissions: it is the fake of whatever makes events
-// happen behind a target. Each kind is a file: [Inject] tells the reference
+// happen behind a target. Each kind is a file: [Inject] asks the reference
 // target, [HTTP] sends any request; [GitHub], [Slack] and [Stripe] send those
 // products' webhooks; [Feed] is polled by the target; [Tool] calls one of its
 // tools; [Exec] leaves it to a program; [Replay] fires a recorded trace; and
@@ -18,9 +18,8 @@ type Emission = eventmeter.Emission
 
 // Upstream sends emissions. It is safe for concurrent use.
 type Upstream interface {
-	// Fire sends one emission and returns what became of it. The emission was announced
-	// already; resolving it is the caller's part. Fire ends by itself within
-	// the upstream's timeout.
+	// Fire sends one emission and returns what became of it. The caller announced it
+	// and resolves it. Fire ends by itself within the upstream's timeout.
 	Fire(ctx context.Context, emission Emission) eventmeter.Outcome
 	// Close gives back what the upstream holds. Nothing may be under way.
 	Close() error
@@ -30,11 +29,11 @@ type Upstream interface {
 // target before the first emission.
 type Preparer interface {
 	// Prepare is called once, before any Fire. Its error says that firing would
-	// be in vain, and how to mend it.
+	// be in vain, and what to change.
 	Prepare(ctx context.Context) error
 }
 
-// Figurer is the ability of an Upstream to tell what it saw besides outcomes.
+// Figurer is the ability of an Upstream to report figures besides outcomes.
 type Figurer interface {
 	// Figures may be called at any time; it returns a copy.
 	Figures() Figures
@@ -117,7 +116,7 @@ type Ender interface {
 // None fires nothing: the upstream of a run that looks at what comes anyway.
 type None struct{}
 
-// Fire implements [Upstream]. It refuses: there is nobody to tell.
+// Fire implements [Upstream]. It is Refused: there is no target.
 func (None) Fire(context.Context, Emission) eventmeter.Outcome { return eventmeter.Refused }
 
 // Close implements [Upstream].
