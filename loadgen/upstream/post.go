@@ -173,7 +173,8 @@ func parsePayloads() *template.Template {
 // fill returns the body that a template and its values make.
 func fill(name string, values map[string]any) []byte {
 	for key, value := range values {
-		if text, ok := value.(string); ok {
+		// Most texts are ids, which need no escapes.
+		if text, ok := value.(string); ok && strings.ContainsFunc(text, needsEncoding) {
 			quoted := encode(text)
 			values[key] = string(quoted[1 : len(quoted)-1])
 		}
@@ -184,5 +185,7 @@ func fill(name string, values map[string]any) []byte {
 	}
 	return b.Bytes()
 }
+
+func needsEncoding(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
 
 var errNoSecret = errors.New("no secret was given: the target could not tell that the webhook is genuine")
