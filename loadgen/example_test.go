@@ -3,10 +3,13 @@ package loadgen_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
+	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
 func ExampleSchedule() {
@@ -25,7 +28,7 @@ func ExampleSchedule() {
 }
 
 func ExampleLoop() {
-	clock, recorder := eventmeter.NewClock(), eventmeter.Tee() // tells nobody
+	clock, recorder := eventmeter.NewClock(), eventmeter.Tee() // records nothing
 	firing, err := loadgen.NewFiring(loadgen.FiringOptions{
 		Clock:    clock,
 		Recorder: recorder,
@@ -45,22 +48,21 @@ func ExampleLoop() {
 	// Output: 20
 }
 
-// A schedule paces an attack of vegeta's, too.
+// A schedule paces an attack of vegeta: load of plain requests, which carry no
+// events.
 func ExamplePacer() {
-	p := loadgen.Pacer(loadgen.Ramp{From: 1, To: 3, Over: 2 * time.Second})
-	for hit := uint64(0); ; hit++ {
-		wait, stop := p.Pace(0, hit)
-		if stop {
-			return
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	target := vegeta.NewStaticTargeter(vegeta.Target{Method: http.MethodGet, URL: server.URL})
+	attacker := vegeta.NewAttacker(vegeta.Client(server.Client()))
+	schedule := loadgen.Trace{Offsets: []time.Duration{0, 0, 20 * time.Millisecond, 30 * time.Millisecond}}
+
+	answers := 0
+	for result := range attacker.Attack(target, loadgen.Pacer(schedule), 0, "") {
+		if result.Code == http.StatusNotFound {
+			answers++
 		}
-		if wait >= 2*time.Second {
-			return
-		}
-		fmt.Println(hit, wait.Round(10*time.Millisecond))
 	}
-	// Output:
-	// 0 0s
-	// 1 730ms
-	// 2 1.24s
-	// 3 1.65s
+	fmt.Println(answers)
+	// Output: 4
 }

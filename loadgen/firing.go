@@ -10,7 +10,11 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
+
+// DefaultWorkers is how many emissions may be under way at once.
+const DefaultWorkers = 64
 
 // DefaultTolerance is how long a due emission waits for a free worker. It has to
 // be longer than the operating system's timers are coarse, and short against
@@ -26,7 +30,7 @@ type FiringOptions struct {
 	// Start is when the schedule begins; 0 means when the first emission is waited
 	// for. It may lie in the future.
 	Start eventmeter.Instant
-	// Scheduled due before Warmup are fired but not measured; firing ends at
+	// Emissions due before Warmup are fired but not measured; firing ends at
 	// Warmup+Duration, that instant excluded. Duration 0 or less means that
 	// only the schedule's own end stops it.
 	Warmup, Duration time.Duration
@@ -36,23 +40,22 @@ type FiringOptions struct {
 	// Number, if not nil, gives the number under which an emission of Schedule is
 	// stamped, fired and dropped: that in the schedule that it is a [Part] of.
 	Number func(n uint64) uint64
-	// Lag, if not nil, is told for every emission how late the pacing came to it.
-	// It is called by the pacing goroutine and must return at once.
+	// Lag, if not nil, is called for every emission with the delay of the pacing. It
+	// is called by the pacing goroutine and must return at once.
 	Lag func(time.Duration)
 }
 
-// Firing keeps the books of one period of firing: which emission is due when,
-// whether it left, and what became of it. [Loop] drives it; so can any other
-// loop that asks Wait, Admit, then Take, sends, and calls Resolve. Wait and
-// Admit belong to one goroutine; everything else is safe for concurrent use.
+// Firing keeps account of one period of firing: which emission is due when,
+// whether it left, and what became of it. [Loop] drives it, once. Its exported
+// methods may be called at any time by any goroutine.
 type Firing struct {
 	o     FiringOptions
 	start atomic.Int64
-	timer *time.Timer // of Wait
-	free  *time.Timer // of Admit
+	timer *time.Timer // of wait
+	free  *time.Timer // of reserve
 
-	// slack is how late the last timer fired: not the workers' fault, so it is
-	// added to their tolerance.
+	// slack is how late the last timer fired. The workers are not the cause, so it
+	// is added to their tolerance.
 	slack atomic.Int64
 
 	fired, dropped               atomic.Uint64
@@ -64,11 +67,11 @@ type Firing struct {
 
 // Stats counts the emissions of a firing.
 type Stats struct {
-	// Scheduled were due: Fired + Dropped.
+	// Scheduled is how many were due: Fired + Dropped.
 	Scheduled, Fired, Dropped uint64
 	// Accepted, Uncertain and Refused add up to Fired when all are resolved.
 	Accepted, Uncertain, Refused uint64
-	// How late the pacing came to its emissions, before any wait for a worker.
+	// Delay of the pacing, before any wait for a worker.
 	LagP50, LagP99, LagMax time.Duration
 }
 
@@ -98,44 +101,39 @@ type due struct {
 	measured bool
 }
 
-// Due returns when emission n is intended and whether it is measured. ok is false
-// when there is no such emission any more.
-func (f *Firing) Due(n uint64) (intended eventmeter.Instant, measured, ok bool) {
+// due returns when emission n is intended and whether it is measured. ok is
+// false when the period or the schedule ends before it.
+func (f *Firing) due(n uint64) (d due, ok bool) {
 	at, ok := f.o.Schedule.At(n)
 	if !ok || f.o.Duration > 0 && at >= f.o.Warmup+f.o.Duration {
-		return 0, false, false
+		return due{}, false
 	}
-	return f.Start().Add(at), at >= f.o.Warmup, true
+	return due{n, f.Start().Add(at), at >= f.o.Warmup}, true
 }
 
-// Wait returns when emission n is due: true when it is to be fired, false when
-// firing is over or ctx is. It never returns early.
-func (f *Firing) Wait(ctx context.Context, n uint64) bool {
-	_, ok := f.wait(ctx, n)
-	return ok
-}
-
-func (f *Firing) wait(ctx context.Context, n uint64) (due, bool) {
+// wait returns when emission n is due, never early. ok is false when firing is
+// over or ctx is.
+func (f *Firing) wait(ctx context.Context, n uint64) (d due, ok bool) {
 	f.start.CompareAndSwap(0, int64(f.o.Clock.Now()))
-	intended, measured, ok := f.Due(n)
+	d, ok = f.due(n)
 	if !ok || ctx.Err() != nil {
 		return due{}, false
 	}
 	now := f.o.Clock.Now()
-	if now < intended {
-		if !f.sleep(ctx, intended) {
+	if now < d.intended {
+		if !f.sleep(ctx, d.intended) {
 			return due{}, false
 		}
 		now = f.o.Clock.Now()
-		f.slack.Store(int64(now - intended))
+		f.slack.Store(int64(now - d.intended))
 	}
-	f.lagged(now.Sub(intended))
-	return due{n, intended, measured}, true
+	f.lagged(now.Sub(d.intended))
+	return d, true
 }
 
 // Timers of the Go runtime are up to a millisecond late. So a long sleep ends
-// a little early and the rest is yielded away. Short ones are left as they
-// are: yielding through them would cost a processor that the target may need.
+// a little early, and other goroutines run for the rest. Short sleeps do not:
+// yielding would take a processor that the target may need.
 const (
 	yieldTime  = time.Millisecond
 	yieldAbove = 10 * time.Millisecond
@@ -144,26 +142,26 @@ const (
 func (f *Firing) sleep(ctx context.Context, until eventmeter.Instant) bool {
 	d := until.Sub(f.o.Clock.Now())
 	if d > yieldAbove {
-		if !f.doze(ctx, d-yieldTime) {
+		if !f.sleepFor(ctx, d-yieldTime) {
 			return false
 		}
 		f.yield(until)
 	}
 	for d := until.Sub(f.o.Clock.Now()); d > 0; d = until.Sub(f.o.Clock.Now()) {
-		if !f.doze(ctx, d) {
+		if !f.sleepFor(ctx, d) {
 			return false
 		}
 	}
 	return true
 }
 
-// yield gives the processor away until then, or until the clock stands still:
+// yield lets other goroutines run until then, or until the clock stands still:
 // some clocks move in steps, and the clock of a test does not move at all
-// while somebody runs.
+// while a goroutine runs.
 func (f *Firing) yield(until eventmeter.Instant) {
-	const patience = 100
+	const limit = 100
 	last := f.o.Clock.Now()
-	for still := 0; last < until && still < patience; {
+	for still := 0; last < until && still < limit; {
 		runtime.Gosched()
 		now := f.o.Clock.Now()
 		if now == last {
@@ -174,7 +172,7 @@ func (f *Firing) yield(until eventmeter.Instant) {
 	}
 }
 
-func (f *Firing) doze(ctx context.Context, d time.Duration) bool {
+func (f *Firing) sleepFor(ctx context.Context, d time.Duration) bool {
 	if f.timer == nil {
 		f.timer = time.NewTimer(d)
 	} else {
@@ -191,7 +189,7 @@ func (f *Firing) doze(ctx context.Context, d time.Duration) bool {
 
 func (f *Firing) lagged(d time.Duration) {
 	f.mu.Lock()
-	// Clamped, not left out: the worst is what matters.
+	// Clamped, not left out, so that the worst delay is in it.
 	_ = f.lag.RecordValue(min(max(int64(d), 0), f.lag.HighestTrackableValue()))
 	f.mu.Unlock()
 	if f.o.Lag != nil {
@@ -199,22 +197,16 @@ func (f *Firing) lagged(d time.Duration) {
 	}
 }
 
-// Admit takes a place in busy for emission n, which is due. The capacity of busy is
-// the number of workers, so a place stands for a free worker; the caller takes
-// the token out when the emission is resolved. Admit waits for a place until the
-// emission's tolerance is over. Then it counts the emission as dropped and returns
-// false. It also returns false, and counts nothing, when there is no such emission
-// or ctx is over.
+// admit takes a place in busy for an emission that is due. The capacity of busy
+// is the number of workers, so a place stands for a free worker; whoever sends
+// takes the token out when the emission is resolved. admit waits for a place
+// until the tolerance is over. Then it counts the emission as dropped and
+// returns false. It also returns false, and counts nothing, when ctx is over.
 //
-// An emission that is admitted is sent, even if the machine takes longer than the
-// tolerance to run its worker: that delay belongs to the generator. It is in
-// the emission's latencies and in the lag from scheduled to published, and it must
-// not look like a lack of workers.
-func (f *Firing) Admit(ctx context.Context, n uint64, busy chan<- struct{}) bool {
-	intended, measured, ok := f.Due(n)
-	return ok && f.admit(ctx, due{n, intended, measured}, busy)
-}
-
+// An emission that is admitted is sent, even if the machine takes longer than
+// the tolerance to run its worker: that delay belongs to the generator. It is in
+// the latencies and in the lag from scheduled to published, and it must not look
+// like a lack of workers.
 func (f *Firing) admit(ctx context.Context, d due, busy chan<- struct{}) bool {
 	if f.reserve(ctx, d.intended, busy) {
 		return true
@@ -256,16 +248,6 @@ func (f *Firing) deadline(intended eventmeter.Instant) eventmeter.Instant {
 	return intended.Add(f.o.Tolerance + time.Duration(f.slack.Load()))
 }
 
-// Take stamps emission n, which was admitted, for the worker that sends it now. ok
-// is false when there is no such emission.
-func (f *Firing) Take(n uint64) (emission Emission, ok bool) {
-	intended, measured, ok := f.Due(n)
-	if !ok {
-		return Emission{}, false
-	}
-	return f.stamp(due{n, intended, measured}), true
-}
-
 func (f *Firing) stamp(d due) Emission {
 	f.fired.Add(1)
 	return f.o.Stamper.Stamp(f.number(d.n), d.intended, d.measured)
@@ -285,8 +267,8 @@ func (f *Firing) drop(d due) {
 	f.o.Recorder.Dropped(eventmeter.Drop{Emission: n, Source: f.o.Stamper.source(n), Intended: d.intended, Measured: d.measured})
 }
 
-// Resolve closes an emission that was taken, now. It must be called exactly once.
-func (f *Firing) Resolve(emission Emission, outcome eventmeter.Outcome) {
+// resolve closes an emission now.
+func (f *Firing) resolve(emission Emission, outcome eventmeter.Outcome) {
 	f.o.Recorder.Resolved(emission.Stamp, outcome, f.o.Clock.Now())
 	switch outcome {
 	case eventmeter.Accepted:
@@ -317,4 +299,81 @@ func (f *Firing) Stats() Stats {
 		s.LagMax = time.Duration(f.lag.Max())
 	}
 	return s
+}
+
+// LoopOptions say how a [Loop] sends.
+type LoopOptions struct {
+	// Fire sends one emission and returns what became of it. It is called by up to
+	// Workers goroutines at once. It must end by itself: its context carries
+	// the values of the loop's but not its cancellation, so that the outcome of
+	// what has left is known even when a run is broken off.
+	Fire func(ctx context.Context, emission Emission) eventmeter.Outcome
+	// Workers bounds the emissions under way; 0 means [DefaultWorkers].
+	Workers int
+}
+
+// Loop fires f's emissions, each at its time, until they are over or ctx is, waits
+// for those under way, and returns f's figures. An emission that is due while all
+// workers are busy waits for one of them for f's tolerance and is then dropped;
+// it is never sent later than that.
+//
+// The pacing goroutine is the caller's. Workers are started when they are
+// needed and end with the loop.
+func Loop(ctx context.Context, f *Firing, o LoopOptions) Stats {
+	if o.Workers <= 0 {
+		o.Workers = DefaultWorkers
+	}
+	p := &pool{
+		f:     f,
+		fire:  o.Fire,
+		ctx:   context.WithoutCancel(ctx),
+		busy:  make(chan struct{}, o.Workers),
+		queue: make(chan due, o.Workers),
+	}
+	for n := uint64(0); ; n++ {
+		d, ok := f.wait(ctx, n)
+		if !ok {
+			break
+		}
+		if f.admit(ctx, d, p.busy) {
+			p.send(d)
+		}
+	}
+	close(p.queue)
+	p.wg.Wait()
+	return f.Stats()
+}
+
+// pool is the workers of one loop.
+type pool struct {
+	f    *Firing
+	fire func(context.Context, Emission) eventmeter.Outcome
+	ctx  context.Context
+	wg   sync.WaitGroup
+
+	// busy holds a token for every emission that was handed over and is not done;
+	// its capacity is the bound. queue is as long, so it never blocks.
+	busy  chan struct{}
+	queue chan due
+
+	started int // workers; used by the pacing goroutine only
+}
+
+// send gives an emission to a worker, for which it has a token. Only workers return
+// tokens, so when there are at least as many workers as tokens, each emission that
+// is not done has a worker.
+func (p *pool) send(d due) {
+	if p.started < len(p.busy) {
+		p.started++
+		p.wg.Go(crash.Guarded(p.work))
+	}
+	p.queue <- d
+}
+
+func (p *pool) work() {
+	for d := range p.queue {
+		emission := p.f.stamp(d)
+		p.f.resolve(emission, p.fire(p.ctx, emission))
+		<-p.busy
+	}
 }

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// notes is a Recorder that keeps what it is told of emissions.
+// notes is a Recorder that keeps what happens to emissions.
 type notes struct {
 	mu       sync.Mutex
 	fired    []eventmeter.Emission
@@ -202,7 +202,7 @@ func TestLoopCancelled(t *testing.T) {
 		if stats.Accepted != 10 || stats.Dropped != 0 {
 			t.Errorf("%+v", stats)
 		}
-		if f.Wait(ctx, 10) {
+		if _, ok := f.wait(ctx, 10); ok {
 			t.Error("goes on after the end")
 		}
 	})
@@ -225,8 +225,8 @@ func TestLoopCancelledWhileBusy(t *testing.T) {
 	})
 }
 
-// An emission is dropped when no worker becomes free within the tolerance. One that
-// was admitted is sent, however late its worker runs.
+// An emission is dropped when no worker becomes free within the tolerance. One
+// that was admitted is sent, however late its worker runs.
 func TestAdmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &notes{}
@@ -234,25 +234,23 @@ func TestAdmit(t *testing.T) {
 		f := firing(t, r, 1, FiringOptions{Schedule: Constant{Rate: 10}, Duration: time.Second, Tolerance: time.Millisecond,
 			Lag: func(d time.Duration) { lags = append(lags, d) }})
 		busy := make(chan struct{}, 1)
-		if !f.Wait(t.Context(), 0) || !f.Admit(t.Context(), 0, busy) {
+		d, ok := f.wait(t.Context(), 0)
+		if !ok || !f.admit(t.Context(), d, busy) {
 			t.Fatal("no event 0")
 		}
 		time.Sleep(2 * time.Millisecond) // the worker is slow to run
-		emission, ok := f.Take(0)
-		if !ok {
-			t.Fatal("event 0 was dropped although it had a worker")
-		}
-		f.Wait(t.Context(), 1)
+		emission := f.stamp(d)
+		d, _ = f.wait(t.Context(), 1)
 		begun := time.Now()
-		if f.Admit(t.Context(), 1, busy) {
+		if f.admit(t.Context(), d, busy) {
 			t.Error("event 1 was admitted without a free worker")
 		}
 		if waited := time.Since(begun); waited != time.Millisecond {
 			t.Errorf("event 1 waited %v for a worker", waited)
 		}
-		f.Resolve(emission, eventmeter.Uncertain)
+		f.resolve(emission, eventmeter.Uncertain)
 		<-busy
-		if _, ok := f.Take(10); ok || f.Admit(t.Context(), 10, busy) {
+		if _, ok := f.wait(t.Context(), 10); ok {
 			t.Error("there is an event 10")
 		}
 		r.check(t, 2)

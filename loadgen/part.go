@@ -34,16 +34,6 @@ func (p Part) At(k uint64) (time.Duration, bool) {
 	return p.Whole.At(p.Number(k))
 }
 
-// RateAt implements [Rated]: the part's share of the whole rate, 0 where that
-// is not known.
-func (p Part) RateAt(t time.Duration) float64 {
-	r, ok := p.Whole.(Rated)
-	if !ok || p.Every == 0 {
-		return 0
-	}
-	return r.RateAt(t) * float64(len(p.Mine)) / float64(p.Every)
-}
-
 // SplitEmissions shares out emissions by owner, which gives the shard of each of a
 // cycle's emissions, and returns the part of one shard.
 func SplitEmissions(whole Schedule, cycle int, owner func(n int) int, shard int) Part {

@@ -65,9 +65,6 @@ func (p Poisson) split(m, a, b uint64, lo, hi float64) float64 {
 	}
 }
 
-// RateAt implements [Rated].
-func (p Poisson) RateAt(time.Duration) float64 { return p.Rate }
-
 // draw returns the random stream of one node of the tree.
 func (p Poisson) draw(width, place uint64) stream {
 	s := stream(p.Seed)

@@ -14,12 +14,6 @@ type Schedule interface {
 	At(n uint64) (offset time.Duration, ok bool)
 }
 
-// Rated is a Schedule that knows its rate, in emissions per second, at offset t.
-// All schedules of this package do; a custom one need not.
-type Rated interface {
-	RateAt(t time.Duration) float64
-}
-
 // Constant fires emission n at n/Rate: evenly, the first one at once. A Rate that
 // is not a positive, finite number has no emissions.
 type Constant struct {
@@ -35,9 +29,6 @@ func (c Constant) At(n uint64) (time.Duration, bool) {
 	}
 	return nanoseconds(float64(n) * 1e9 / c.Rate)
 }
-
-// RateAt implements [Rated].
-func (c Constant) RateAt(time.Duration) float64 { return c.Rate }
 
 // Burst fires Size emissions every Every. A burst's emissions are spaced evenly over
 // Spread, which is cut to Every; with Spread 0 they are all due at once. Size
@@ -63,14 +54,6 @@ func (b Burst) At(n uint64) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(start + within), true
-}
-
-// RateAt implements [Rated]: the average over a whole burst.
-func (b Burst) RateAt(time.Duration) float64 {
-	if b.Size < 1 || b.Every < 1 {
-		return 0
-	}
-	return float64(b.Size) / b.Every.Seconds()
 }
 
 // Ramp changes its rate in a straight line from From to To over Over, and then
@@ -103,19 +86,6 @@ func (r Ramp) At(n uint64) (time.Duration, bool) {
 		return 0, false
 	}
 	return seconds(max(over, 0) + (x-area)/r.To)
-}
-
-// RateAt implements [Rated].
-func (r Ramp) RateAt(t time.Duration) float64 {
-	switch {
-	case !r.valid():
-		return 0
-	case t >= r.Over:
-		return r.To
-	case t <= 0:
-		return r.From
-	}
-	return r.From + (r.To-r.From)*(float64(t)/float64(r.Over))
 }
 
 func (r Ramp) valid() bool {
@@ -162,14 +132,6 @@ func (s Sine) integral(t time.Duration) float64 {
 	return s.Mean*t.Seconds() + s.Amplitude*s.Period.Seconds()/(2*math.Pi)*(1-math.Cos(phase))
 }
 
-// RateAt implements [Rated].
-func (s Sine) RateAt(t time.Duration) float64 {
-	if !s.valid() {
-		return 0
-	}
-	return s.Mean + s.Amplitude*math.Sin(2*math.Pi*float64(t%s.Period)/float64(s.Period))
-}
-
 func (s Sine) valid() bool {
 	return positive(s.Mean) && s.Amplitude >= 0 && s.Amplitude <= s.Mean && s.Period > 0
 }
@@ -184,4 +146,32 @@ func nanoseconds(ns float64) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(ns), true
+}
+
+// Count returns the number of emissions of s that are due before t. It takes
+// O(log) calls of At. A schedule that never reaches t counts as
+// math.MaxUint64.
+func Count(s Schedule, t time.Duration) uint64 {
+	due := func(n uint64) bool {
+		at, ok := s.At(n)
+		return ok && at < t
+	}
+	if !due(0) {
+		return 0
+	}
+	lo, hi := uint64(0), uint64(1) // due(lo), and hi is to be the first that is not
+	for due(hi) {
+		if hi > math.MaxUint64/2 {
+			return math.MaxUint64
+		}
+		lo, hi = hi, hi*2
+	}
+	for hi-lo > 1 {
+		if mid := lo + (hi-lo)/2; due(mid) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return hi
 }

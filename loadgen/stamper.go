@@ -6,11 +6,11 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// Emission is one emission on its way: the emission as the Recorder was told of it.
+// Emission is one event on its way to the target, as the Recorder gets it.
 type Emission = eventmeter.Emission
 
-// MaxSources is how many sources a [eventmeter.Stamp] can tell apart.
-const MaxSources = 1 << 16
+// maxSources is how many sources a [eventmeter.Stamp] can tell apart.
+const maxSources = 1 << 16
 
 // Stamper hands out the stamps of a run, so that in each source sequence
 // numbers and Fired instants rise together. It is safe for concurrent use, and
@@ -30,9 +30,10 @@ type source struct {
 }
 
 // NewStamper returns a Stamper for the given number of sources (1 to
-// [MaxSources]; what lies outside is cut) that tells recorder of every stamp.
+// 65536; what lies outside is cut) that reports every stamp to recorder. Emission
+// n belongs to source n modulo their number, unless [Stamper.Assign] says otherwise.
 func NewStamper(clock *eventmeter.Clock, recorder eventmeter.Recorder, run uint32, sources int) *Stamper {
-	sources = min(max(sources, 1), MaxSources)
+	sources = min(max(sources, 1), maxSources)
 	return &Stamper{clock: clock, recorder: recorder, run: run, sources: make([]source, sources)}
 }
 
@@ -49,10 +50,6 @@ func (s *Stamper) source(n uint64) uint16 {
 	return uint16(n % uint64(len(s.sources)))
 }
 
-// Sources returns the number of sources. Emission n belongs to source n modulo it,
-// unless [Stamper.Assign] says otherwise.
-func (s *Stamper) Sources() int { return len(s.sources) }
-
 // Stamp gives emission n its stamp, reads the clock, and calls Recorder.Fired. The
 // caller must send at once, and resolve the emission exactly once.
 func (s *Stamper) Stamp(n uint64, intended eventmeter.Instant, measured bool) Emission {
@@ -68,7 +65,7 @@ func (s *Stamper) Stamp(n uint64, intended eventmeter.Instant, measured bool) Em
 		Fired:    s.clock.Now(),
 		Measured: measured,
 	}
-	// Inside the lock: the ledger is told of a source's emissions in order.
+	// Inside the lock, so that the recorder gets a source's emissions in order.
 	s.recorder.Fired(emission)
 	return emission
 }

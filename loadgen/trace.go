@@ -1,9 +1,6 @@
 package loadgen
 
-import (
-	"sort"
-	"time"
-)
+import "time"
 
 // Trace fires at recorded times: emission n at Offsets[n] / Warp. It ends with the
 // last of them. Offsets must not be negative nor decrease, and must not change
@@ -27,15 +24,6 @@ func (t Trace) At(n uint64) (time.Duration, bool) {
 	return nanoseconds(float64(t.Offsets[n]) / warp)
 }
 
-// RateAt implements [Rated]: the emissions of the second from t on.
-func (t Trace) RateAt(at time.Duration) float64 {
-	warp := t.warp()
-	if !positive(warp) {
-		return 0
-	}
-	return float64(t.before(at+time.Second) - t.before(at))
-}
-
 // Peak returns the most emissions that fall into any one second: what a rate limit
 // has to be compared with.
 func (t Trace) Peak() int {
@@ -54,14 +42,6 @@ func (t Trace) Peak() int {
 		peak = max(peak, last-first+1)
 	}
 	return peak
-}
-
-// before counts the emissions that are due before at.
-func (t Trace) before(at time.Duration) int {
-	return sort.Search(len(t.Offsets), func(i int) bool {
-		due, ok := t.At(uint64(i))
-		return !ok || due >= at
-	})
 }
 
 func (t Trace) warp() float64 {

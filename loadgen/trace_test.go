@@ -34,17 +34,17 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%s: peak %d, want %d", name, got, c.peak)
 		}
 		for at, want := range c.rate {
-			if got := s.RateAt(at); got != want {
+			if got := Pacer(s).Rate(at); got != want {
 				t.Errorf("%s: rate %v at %v, want %v", name, got, at, want)
 			}
 		}
 		if got := Count(s, time.Minute); got != 6 {
-			t.Errorf("%s: %d events in a minute", name, got)
+			t.Errorf("%s: %d emissions in a minute", name, got)
 		}
 	}
 	for _, s := range []Trace{{}, {Offsets: offsets, Warp: -1}, {Offsets: offsets, Warp: math.Inf(1)}, {Offsets: offsets, Warp: math.NaN()}} {
-		if _, ok := s.At(0); ok || s.Peak() != 0 || s.RateAt(0) != 0 {
-			t.Errorf("%+v publishes", s)
+		if _, ok := s.At(0); ok || s.Peak() != 0 || Pacer(s).Rate(0) != 0 {
+			t.Errorf("%+v fires", s)
 		}
 	}
 }
@@ -67,7 +67,8 @@ func TestStamperAssign(t *testing.T) {
 	for clock.Now() < 1000 {
 	}
 	busy := make(chan struct{}) // no worker
-	if f.Admit(t.Context(), 0, busy) || len(r.drops) != 1 || r.drops[0].Source != 2 {
+	d, ok := f.wait(t.Context(), 0)
+	if !ok || f.admit(t.Context(), d, busy) || len(r.drops) != 1 || r.drops[0].Source != 2 {
 		t.Errorf("drops %+v", r.drops)
 	}
 }

@@ -101,17 +101,14 @@ func (s *source) build(n *network) (upstream.Upstream, error) {
 		}
 		return s.count.through(c), nil
 	}
+	client := upstream.ClientOptions{Timeout: o.Timeout.or(0), Connections: o.Workers, TLS: n.tls, Dial: dial}
 	switch {
 	case o.Admin != "":
-		return upstream.NewInject(upstream.InjectOptions{
-			Admin: o.Admin, Event: o.Event, Timeout: o.Timeout.or(0), Connections: o.Workers, Payload: o.payload, Dial: dial, TLS: n.tls,
-		})
+		return upstream.NewInject(upstream.InjectOptions{Admin: o.Admin, Event: o.Event, Payload: o.payload, ClientOptions: client})
 	case o.Tool != "":
 		return upstream.NewTool(upstream.ToolOptions{Arguments: o.payload, Timeout: o.Timeout.or(0), Call: s.call})
 	}
-	return upstream.NewHTTP(upstream.HTTPOptions{
-		Method: o.Method, Timeout: o.Timeout.or(0), Connections: o.Workers, Request: o.request, Dial: dial, TLS: n.tls,
-	})
+	return upstream.NewHTTP(upstream.HTTPOptions{Method: o.Method, Request: o.request, ClientOptions: client})
 }
 
 // call calls the tool, as the client's first principal.

@@ -142,13 +142,13 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 		"streams, one goroutine each": streamed(streamclient.NewPortable),
 		"streams over HTTP/2":         streamed(streamclient.NewHTTP2),
 		"upstream inject": func(addr string, g *dialguard.Guard) error {
-			return fire(upstream.NewInject(upstream.InjectOptions{Admin: "http://" + addr, Event: "e", Payload: payload, Dial: dial(g)}))
+			return fire(upstream.NewInject(upstream.InjectOptions{Admin: "http://" + addr, Event: "e", Payload: payload, ClientOptions: upstream.ClientOptions{Dial: dial(g)}}))
 		},
 		"upstream github": func(addr string, g *dialguard.Guard) error {
-			return fire(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: "http://" + addr, Secret: "s", Dial: dial(g)}}))
+			return fire(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: "http://" + addr, Secret: "s", ClientOptions: upstream.ClientOptions{Dial: dial(g)}}}))
 		},
 		"upstream replay": func(addr string, g *dialguard.Guard) error {
-			return fire(upstream.NewReplay(upstream.ReplayOptions{URL: "http://" + addr, Probe: "p", Trace: []upstream.TraceEntry{{Payload: []byte(`{}`)}}, Dial: dial(g)}))
+			return fire(upstream.NewReplay(upstream.ReplayOptions{URL: "http://" + addr, Probe: "p", Trace: []upstream.TraceEntry{{Payload: []byte(`{}`)}}, ClientOptions: upstream.ClientOptions{Dial: dial(g)}}))
 		},
 		"the target's metrics": func(addr string, g *dialguard.Guard) error { _, err := newRemoteMeter("http://"+addr, g); return err },
 		"the admin listener's counters": func(addr string, g *dialguard.Guard) error {

@@ -225,16 +225,9 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	defer stopProbe()
 	stopChurn := p.churn(ctx)
 	defer stopChurn()
-	if a, ok := p.target.upstream.(upstream.Attacker); ok {
-		err = a.Attack(ctx, p.firing, p.profile.Upstream.Workers)
-	} else {
-		loadgen.Loop(ctx, p.firing, loadgen.LoopOptions{Fire: p.target.upstream.Fire, Workers: p.profile.Upstream.Workers})
-	}
+	loadgen.Loop(ctx, p.firing, loadgen.LoopOptions{Fire: p.target.upstream.Fire, Workers: p.profile.Upstream.Workers})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: upstream: %w", ErrTarget, err)
 	}
 	// The schedule may end a little before the phase does; the phase is a
 	// length of time that the profile promises.

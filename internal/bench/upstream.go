@@ -137,10 +137,10 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 			return nil, err
 		}
 		return upstream.NewHTTP(upstream.HTTPOptions{
-			Method: u.HTTP.Method, Timeout: u.Timeout, Connections: u.Workers, Request: request, TLS: trusted, Dial: r.dial(),
+			Method: u.HTTP.Method, Request: request, ClientOptions: r.clientOptions(trusted),
 		})
 	case "github", "slack", "stripe":
-		return openProduct(u, trusted, r.dial())
+		return openProduct(u, r.clientOptions(trusted))
 	case "replay":
 		return r.openReplay(trusted)
 	}
@@ -163,8 +163,14 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 		return nil, errors.New("kind inject needs upstream.admin (or --upstream-url), the admin address that the reference target printed; for any other server use kind http")
 	}
 	return upstream.NewInject(upstream.InjectOptions{
-		Admin: base, Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, Payload: payload, TLS: trusted, Dial: r.dial(),
+		Admin: base, Event: u.Event, Payload: payload, ClientOptions: r.clientOptions(trusted),
 	})
+}
+
+// clientOptions are those of upstreams that send HTTP requests.
+func (r *run) clientOptions(trusted *tls.Config) upstream.ClientOptions {
+	u := &r.profile.Upstream
+	return upstream.ClientOptions{Timeout: u.Timeout, Connections: u.Workers, TLS: trusted, Dial: r.dial()}
 }
 
 // dial opens the connections of upstreams.
@@ -205,8 +211,8 @@ func (r *run) upstreamTLS() (*tls.Config, error) {
 }
 
 // openProduct makes one of the fake products.
-func openProduct(u profiles.Upstream, trusted *tls.Config, dial upstream.DialFunc) (upstream.Upstream, error) {
-	o := upstream.WebhookOptions{Timeout: u.Timeout, Connections: u.Workers, TLS: trusted, Dial: dial}
+func openProduct(u profiles.Upstream, client upstream.ClientOptions) (upstream.Upstream, error) {
+	o := upstream.WebhookOptions{ClientOptions: client}
 	common := func(url, secret, text string) error {
 		o.URL, o.Secret = url, secret
 		if text == "" {
@@ -249,7 +255,7 @@ func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 	u := r.profile.Upstream
 	o := upstream.ReplayOptions{
 		Trace: r.trace, Probe: u.Replay.Probe, URL: u.Replay.URL, Headers: u.Replay.Headers,
-		Event: u.Event, Timeout: u.Timeout, Connections: u.Workers, TLS: trusted, Dial: r.dial(),
+		Event: u.Event, ClientOptions: r.clientOptions(trusted),
 	}
 	if o.URL == "" {
 		o.Admin = r.adminURL()

@@ -9,7 +9,7 @@ import (
 )
 
 // What is incomplete on many streams together stays within their budget; the
-// stream that finds no room fails, and the others go on.
+// stream that exceeds the budget fails, and the others go on.
 func TestEventParsersShareBudget(t *testing.T) {
 	b := budget.New(1 << 20)
 	streams := make([]EventParser, 16)
@@ -91,7 +91,7 @@ func TestFieldLimit(t *testing.T) {
 	}
 }
 
-// A line that finds no room is passed over, and the next one is not.
+// A line that exceeds the budget is left out, and the next one is not.
 func TestLineParserBudget(t *testing.T) {
 	b := budget.New(256 << 10)
 	p := LineParser{Budget: b}

@@ -13,8 +13,8 @@ type Line struct {
 	Data []byte
 	// Size is the number of bytes of the line, its line end included.
 	Size int
-	// TooLong: the line was longer than the bound, or the budget had no room for
-	// it, and was passed over.
+	// TooLong: the line was longer than the bound, or the budget was too small for
+	// it. It was left out.
 	TooLong bool
 }
 

@@ -98,7 +98,7 @@ func (p *EventParser) Partial() int { return p.size }
 // Feed takes the next bytes of the stream and calls emit for each block that
 // they complete. It returns ErrTooLarge, now and for ever after, when an event
 // passes the bound, ErrFieldTooLarge when an id or a name does, and
-// budget.ErrExceeded when there is no room to keep what is incomplete. b is not
+// budget.ErrExceeded when the budget is too small for an incomplete block. b is not
 // kept.
 func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 	if p.failed != nil {

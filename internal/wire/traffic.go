@@ -23,7 +23,7 @@ func (t *Traffic) Down() int64 { return t.down.Load() }
 // share of a pipe that several use.
 func (t *Traffic) AddUp(n int) { t.up.Add(int64(n)) }
 
-// AddDown counts bytes that were read likewise.
+// AddDown counts bytes that were read on none of them.
 func (t *Traffic) AddDown(n int) { t.down.Add(int64(n)) }
 
 // Opened is the number of connections opened so far.

@@ -23,10 +23,15 @@ import (
 
 // directTransport carries exchanges over HTTP/1.1 in plain text. The goroutine
 // that asks writes the request and reads the answer itself; net/http has two
-// more for each connection, and what is passed between the three costs about
-// half of a short exchange. It does what the http.Transport of a lane does,
+// more for each connection. It does what the http.Transport of a lane does,
 // which is less than one can do: no redirects, proxies, compression or limits.
 // It is safe for concurrent use.
+//
+// It is here because it saves CPU time. Per poll, user and system time of the
+// whole generator process, in runs that alternate with net/http on two shared
+// cores (medians, every event delivered): 2,000 pollers every 0.5 s take 32 µs
+// instead of 43 µs, 10,000 every 2 s take 42 µs instead of 63 µs. With start and
+// attach of a short run included, it saves 18 % and 19 %.
 type directTransport struct {
 	dial    wire.DialFunc
 	addr    string

@@ -189,7 +189,7 @@ func (o *resourceOffer) uri(event string, values map[string]any) (string, error)
 			continue
 		}
 		if t, err := wire.ParseURITemplate(e.URITemplate); err == nil && takes(t, values) {
-			return t.Expand(values), nil
+			return expandTemplate(t, e.URITemplate, values)
 		}
 	}
 	if len(seen) == 0 {
@@ -220,7 +220,15 @@ func expand(template string, values map[string]any) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: URI template %s: %w", ErrInvalid, line(template), err)
 	}
-	return t.Expand(values), nil
+	return expandTemplate(t, template, values)
+}
+
+func expandTemplate(t *wire.URITemplate, text string, values map[string]any) (string, error) {
+	uri, err := t.Expand(values)
+	if err != nil {
+		return "", fmt.Errorf("%w: URI template %s: %w", ErrInvalid, line(text), err)
+	}
+	return uri, nil
 }
 
 // Discover asks the target who it is and what event resources it has. A target

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,8 +23,8 @@ import (
 const (
 	// DefaultTimeout bounds one emission, connecting included.
 	DefaultTimeout = 5 * time.Second
-	// DefaultConnections is how many idle connections are kept.
-	DefaultConnections = 64
+	// defaultConnections is how many idle connections are kept.
+	defaultConnections = 64
 	// maxAnswer is how much of an answer is read, so that its connection can be
 	// used again. A longer one costs its connection.
 	maxAnswer = 64 << 10
@@ -31,48 +33,71 @@ const (
 // DialFunc opens a connection, as net.Dialer.DialContext does.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
+// ClientOptions are what all upstreams have in common that send HTTP requests.
+type ClientOptions struct {
+	// Timeout of one emission; 0 means [DefaultTimeout].
+	Timeout time.Duration
+	// Connections to keep open, best as many as there are workers; 0 means
+	// 64.
+	Connections int
+	// TLS configures https; nil means Go's defaults.
+	TLS *tls.Config
+	// Dial opens connections; nil means the system's way.
+	Dial DialFunc
+}
+
 // client sends one request at a time for each caller and says what became of
 // it. It follows no redirect and uses no proxy: the request goes where the
-// profile says, or nowhere.
+// profile says, or nowhere. The upstreams embed it.
 type client struct {
 	failures
 	transport *http.Transport
 	timeout   time.Duration
-	secret    string // stays out of error texts; "" = there is none
+	hidden    string // stays out of error texts; "" = there is none
 }
 
-func newClient(timeout time.Duration, connections int, tlsConfig *tls.Config) *client {
-	if timeout <= 0 {
-		timeout = DefaultTimeout
+func newClient(o ClientOptions) *client {
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
 	}
-	if connections <= 0 {
-		connections = DefaultConnections
+	if o.Connections <= 0 {
+		o.Connections = defaultConnections
 	}
-	dialer := &net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second}
-	return &client{timeout: timeout, transport: &http.Transport{
-		DialContext:         dialer.DialContext,
-		TLSClientConfig:     tlsConfig.Clone(),
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: o.Timeout, KeepAlive: 30 * time.Second}).DialContext
+	}
+	return &client{timeout: o.Timeout, transport: &http.Transport{
+		DialContext:         o.Dial,
+		TLSClientConfig:     o.TLS.Clone(),
 		ForceAttemptHTTP2:   true,
-		MaxIdleConns:        connections,
-		MaxIdleConnsPerHost: connections,
+		MaxIdleConns:        o.Connections,
+		MaxIdleConnsPerHost: o.Connections,
 		IdleConnTimeout:     90 * time.Second,
 		DisableCompression:  true,
 	}}
 }
 
-// through has connections made by dial; nil leaves it to the system.
-func (c *client) through(dial DialFunc) *client {
-	if dial != nil {
-		c.transport.DialContext = dial
-	}
-	return c
+// httpURL reads an http or https URL with a host; ok is false for any other text.
+func httpURL(text string) (u *url.URL, ok bool) {
+	u, err := url.Parse(text)
+	return u, err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// do sends req. status is 0 when there was no answer.
+// post sends one JSON body. header is given away.
+func (c *client) post(ctx context.Context, url string, header http.Header, body []byte) eventmeter.Outcome {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return eventmeter.Refused
+	}
+	req.Header = header
+	return c.do(ctx, req)
+}
+
+// do sends req and returns what became of it.
 //
 // A request that got no connection was never sent, so it is refused. Once it
 // has one, an error leaves open whether the other side read it.
-func (c *client) do(ctx context.Context, req *http.Request) (outcome eventmeter.Outcome, status int) {
+func (c *client) do(ctx context.Context, req *http.Request) eventmeter.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var connected atomic.Bool
@@ -85,19 +110,19 @@ func (c *client) do(ctx context.Context, req *http.Request) (outcome eventmeter.
 	if err != nil {
 		c.failed("%s %s: %s", req.Method, errtext.URL(req.URL), c.why(ctx, err, req))
 		if connected.Load() {
-			return eventmeter.Uncertain, 0
+			return eventmeter.Uncertain
 		}
-		return eventmeter.Refused, 0
+		return eventmeter.Refused
 	}
 	defer answer.Body.Close()
-	outcome = outcomeOf(answer.StatusCode)
+	outcome := outcomeOf(answer.StatusCode)
 	if outcome != eventmeter.Accepted {
 		c.failed("%s %s: %s", req.Method, errtext.URL(req.URL), c.said(answer, req.URL))
 	}
 	// What else the answer says is of no interest, and neither is a failure to
 	// read it: the upstream has spoken.
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
-	return outcome, answer.StatusCode
+	return outcome
 }
 
 // why says why no answer came.
@@ -105,7 +130,7 @@ func (c *client) why(ctx context.Context, err error, req *http.Request) string {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Sprintf("no answer within %v", c.timeout)
 	}
-	return errtext.Hide(errtext.FirstLine([]byte(err.Error())), req.URL, c.secret)
+	return errtext.Hide(errtext.FirstLine([]byte(err.Error())), req.URL, c.hidden)
 }
 
 // maxSaid is how much of an answer's body is read for an error text.
@@ -125,7 +150,7 @@ func (c *client) said(answer *http.Response, sentTo *url.URL) string {
 			text += ": " + line
 		}
 	}
-	return errtext.Hide(text, sentTo, c.secret)
+	return errtext.Hide(text, sentTo, c.hidden)
 }
 
 // outcomeOf reads a status: a redirect or a 4xx says that nothing was taken, a
@@ -140,4 +165,32 @@ func outcomeOf(status int) eventmeter.Outcome {
 	return eventmeter.Uncertain
 }
 
-func (c *client) close() { c.transport.CloseIdleConnections() }
+// Close implements [Upstream].
+func (c *client) Close() error {
+	c.transport.CloseIdleConnections()
+	return nil
+}
+
+// failures implements [Explainer].
+type failures struct {
+	mu            sync.Mutex
+	first, latest string // guarded by mu
+}
+
+// failed notes why an emission was not accepted.
+func (f *failures) failed(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first == "" {
+		f.first = text
+	}
+	f.latest = text
+}
+
+// Failures implements [Explainer].
+func (f *failures) Failures() (first, latest string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first, f.latest
+}

@@ -14,15 +14,13 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
-// An upstream that brings its own loop is given the firing; any other is fired
-// by [loadgen.Loop].
-func ExampleAttacker() {
+// [loadgen.Loop] fires the emissions of a schedule through any upstream.
+func ExampleHTTP() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	defer server.Close()
 
-	var up upstream.Upstream
 	up, err := upstream.NewHTTP(upstream.HTTPOptions{
 		Request: func(source int, _ uint32, probe string) (string, http.Header, []byte) {
 			return fmt.Sprintf("%s/hooks/%d", server.URL, source), nil, []byte(probe)
@@ -34,7 +32,7 @@ func ExampleAttacker() {
 	}
 	defer up.Close()
 
-	clock, recorder := eventmeter.NewClock(), eventmeter.Tee() // tells nobody
+	clock, recorder := eventmeter.NewClock(), eventmeter.Tee() // records nothing
 	firing, err := loadgen.NewFiring(loadgen.FiringOptions{
 		Clock:     clock,
 		Recorder:  recorder,
@@ -47,14 +45,9 @@ func ExampleAttacker() {
 		fmt.Println(err)
 		return
 	}
-	ctx, workers := context.Background(), 8
-	if attacker, ok := up.(upstream.Attacker); ok {
-		err = attacker.Attack(ctx, firing, workers)
-	} else {
-		loadgen.Loop(ctx, firing, loadgen.LoopOptions{Fire: up.Fire, Workers: workers})
-	}
-	fmt.Println(firing.Stats().Accepted, err)
-	// Output: 10 <nil>
+	stats := loadgen.Loop(context.Background(), firing, loadgen.LoopOptions{Fire: up.Fire, Workers: 8})
+	fmt.Println(stats.Accepted)
+	// Output: 10
 }
 
 // A trace gives a schedule its times and a replay its payloads; the probes of
@@ -78,7 +71,7 @@ func ExampleReplay() {
 		return
 	}
 	defer replay.Close()
-	fmt.Println(replay.Fire(context.Background(), upstream.Emission{Stamp: eventmeter.Stamp{Run: 1, Seq: 1}}))
+	fmt.Println(replay.Fire(context.Background(), eventmeter.Emission{Stamp: eventmeter.Stamp{Run: 1, Seq: 1}}))
 	// Output:
 	// 250ms true
 	// {"text":"hello evtm-00000001-0000-00000001-26"}

@@ -99,7 +99,7 @@ func (e *Exec) Prepare(context.Context) error {
 	ownGroup(cmd)
 	cmd.Env = append(os.Environ(), e.o.Env...)
 	cmd.Stderr = &e.log
-	cmd.WaitDelay = closeGrace
+	cmd.WaitDelay = closeTimeout
 	var err error
 	if e.stdin, err = cmd.StdinPipe(); err != nil {
 		return fmt.Errorf("upstream exec: %w", err)
@@ -239,7 +239,7 @@ func (e *Exec) fire(ctx context.Context, emission Emission) (outcome eventmeter.
 	case <-ctx.Done():
 		return eventmeter.Uncertain, fmt.Sprintf("%s did not acknowledge its line within %v", name, e.o.Timeout)
 	case <-e.ended:
-		select { // acknowledged with its last words
+		select { // it may have acknowledged just before its end
 		case a := <-ack:
 			return said(a)
 		default:
@@ -281,8 +281,8 @@ func (e *Exec) Ended() error {
 	return fmt.Errorf("%s ended: %s", e.o.Command[0], how)
 }
 
-// closeGrace is how long a program may take to end once its input has.
-const closeGrace = 5 * time.Second
+// closeTimeout is how long a program may take to end once its input has.
+const closeTimeout = 5 * time.Second
 
 // Close implements [Upstream]: it ends the program's input and waits for it,
 // and kills it after five seconds.
@@ -294,8 +294,8 @@ func (e *Exec) Close() error {
 	_ = e.stdin.Close() // it may have been closed by the program's end
 	select {
 	case <-e.ended:
-	case <-time.After(closeGrace):
-		_ = e.cmd.Process.Kill() // likewise
+	case <-time.After(closeTimeout):
+		_ = e.cmd.Process.Kill() // it may have ended by now
 	}
 	e.wg.Wait()
 	return nil

@@ -1,15 +1,12 @@
 package upstream
 
 import (
-	"context"
 	"crypto/sha1"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/eventmeter/eventmeter"
 )
 
 // GitHubOptions describe a [GitHub].
@@ -29,7 +26,6 @@ type GitHubOptions struct {
 // are not, as it is with GitHub.
 type GitHub struct {
 	poster
-	event      string
 	repository func(source int) string
 }
 
@@ -53,23 +49,15 @@ func NewGitHub(o GitHubOptions) (*GitHub, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &GitHub{poster: p, event: o.Event, repository: o.Repository}
+	g := &GitHub{poster: p, repository: o.Repository}
+	g.event, g.header, g.body = o.Event, g.headerOf, g.bodyOf
 	if g.repository == nil {
 		g.repository = func(source int) string { return fmt.Sprintf("eventmeter/service-%d", source) }
 	}
 	return g, nil
 }
 
-// Fire implements [Upstream].
-func (g *GitHub) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
-	body := g.body(emission)
-	return g.post(ctx, g.header(emission, body), body)
-}
-
-// Content implements [Recorded].
-func (g *GitHub) Content(emission Emission) (string, []byte) { return g.event, g.body(emission) }
-
-func (g *GitHub) header(emission Emission, body []byte) http.Header {
+func (g *GitHub) headerOf(emission Emission, body []byte) http.Header {
 	h := http.Header{
 		"Accept":                                 {"*/*"},
 		"Content-Type":                           {"application/json"},
@@ -87,123 +75,20 @@ func (g *GitHub) header(emission Emission, body []byte) http.Header {
 	return h
 }
 
-// The members of the payloads that programs read, in GitHub's order.
-type (
-	githubUser struct {
-		Login string `json:"login"`
-		ID    int    `json:"id"`
-		URL   string `json:"url"`
-		HTML  string `json:"html_url"`
-		Type  string `json:"type"`
-		Admin bool   `json:"site_admin"`
-	}
-	githubRepository struct {
-		ID       int        `json:"id"`
-		NodeID   string     `json:"node_id"`
-		Name     string     `json:"name"`
-		FullName string     `json:"full_name"`
-		Private  bool       `json:"private"`
-		Owner    githubUser `json:"owner"`
-		HTML     string     `json:"html_url"`
-		URL      string     `json:"url"`
-		Branch   string     `json:"default_branch"`
-	}
-	githubAuthor struct {
-		Name     string `json:"name"`
-		Email    string `json:"email"`
-		Username string `json:"username,omitempty"`
-	}
-	githubCommit struct {
-		ID        string       `json:"id"`
-		TreeID    string       `json:"tree_id"`
-		Distinct  bool         `json:"distinct"`
-		Message   string       `json:"message"`
-		Timestamp string       `json:"timestamp"`
-		URL       string       `json:"url"`
-		Author    githubAuthor `json:"author"`
-		Committer githubAuthor `json:"committer"`
-		Added     []string     `json:"added"`
-		Removed   []string     `json:"removed"`
-		Modified  []string     `json:"modified"`
-	}
-	githubPush struct {
-		Ref        string           `json:"ref"`
-		Before     string           `json:"before"`
-		After      string           `json:"after"`
-		Repository githubRepository `json:"repository"`
-		Pusher     githubAuthor     `json:"pusher"`
-		Sender     githubUser       `json:"sender"`
-		Created    bool             `json:"created"`
-		Deleted    bool             `json:"deleted"`
-		Forced     bool             `json:"forced"`
-		BaseRef    *string          `json:"base_ref"`
-		Compare    string           `json:"compare"`
-		Commits    []githubCommit   `json:"commits"`
-		Head       githubCommit     `json:"head_commit"`
-	}
-	githubIssue struct {
-		URL         string      `json:"url"`
-		HTML        string      `json:"html_url"`
-		ID          int64       `json:"id"`
-		NodeID      string      `json:"node_id"`
-		Number      uint32      `json:"number"`
-		Title       string      `json:"title"`
-		User        githubUser  `json:"user"`
-		Labels      []string    `json:"labels"`
-		State       string      `json:"state"`
-		Locked      bool        `json:"locked"`
-		Assignee    *githubUser `json:"assignee"`
-		Comments    int         `json:"comments"`
-		CreatedAt   string      `json:"created_at"`
-		UpdatedAt   string      `json:"updated_at"`
-		ClosedAt    *string     `json:"closed_at"`
-		Association string      `json:"author_association"`
-		Body        string      `json:"body"`
-	}
-	githubIssues struct {
-		Action     string           `json:"action"`
-		Issue      githubIssue      `json:"issue"`
-		Repository githubRepository `json:"repository"`
-		Sender     githubUser       `json:"sender"`
-	}
-)
-
 func repositoryID(source int) int { return 700_000_000 + source }
 
-func (g *GitHub) body(emission Emission) []byte {
+func (g *GitHub) bodyOf(emission Emission) []byte {
 	source, seq, probe := int(emission.Source), emission.Seq, emission.Stamp.String()
-	full := g.repository(source)
-	owner, name, _ := strings.Cut(full, "/")
-	web, api := "https://github.com/"+full, "https://api.github.com/repos/"+full
-	user := githubUser{
-		Login: "octo-load", ID: 9_100_001, Type: "User",
-		URL: "https://api.github.com/users/octo-load", HTML: "https://github.com/octo-load",
-	}
-	repository := githubRepository{
-		ID: repositoryID(source), NodeID: "R_" + digest(12, "repository", full), Name: name, FullName: full, HTML: web, URL: api, Branch: "main",
-		Owner: githubUser{Login: owner, ID: 9_100_000, Type: "Organization", URL: "https://api.github.com/users/" + owner, HTML: "https://github.com/" + owner},
-	}
-	now := g.now().UTC().Format(time.RFC3339)
-	if g.event == "issues" {
-		return encode(githubIssues{Action: "opened", Repository: repository, Sender: user, Issue: githubIssue{
-			URL: fmt.Sprintf("%s/issues/%d", api, seq), HTML: fmt.Sprintf("%s/issues/%d", web, seq),
-			ID: int64(repositoryID(source))<<16 + int64(seq), NodeID: "I_" + digest(12, "issue", probe), Number: seq,
-			Title: g.text(source, seq, probe), User: user, Labels: []string{}, State: "open",
-			CreatedAt: now, UpdatedAt: now, Association: "CONTRIBUTOR", Body: "Seen on main.",
-		}}, "")
-	}
+	repository := g.repository(source)
+	owner, name, _ := strings.Cut(repository, "/")
 	before := emission.Stamp
 	before.Seq--
-	author := githubAuthor{Name: "Octo Load", Email: "octo-load@users.noreply.github.com", Username: user.Login}
-	commit := githubCommit{
-		ID: digest(40, "commit", probe), TreeID: digest(40, "tree", probe), Distinct: true, Message: g.text(source, seq, probe), Timestamp: now,
-		Author: author, Committer: author, Added: []string{}, Removed: []string{}, Modified: []string{"delivery/retry.go"},
-	}
-	commit.URL = web + "/commit/" + commit.ID
-	push := githubPush{
-		Ref: "refs/heads/main", Before: digest(40, "commit", before.String()), After: commit.ID, Repository: repository,
-		Pusher: githubAuthor{Name: user.Login, Email: author.Email}, Sender: user, Commits: []githubCommit{commit}, Head: commit,
-	}
-	push.Compare = fmt.Sprintf("%s/compare/%s...%s", web, push.Before[:12], push.After[:12])
-	return encode(push, "")
+	return fill("github_"+g.event, map[string]any{
+		"repository": repository, "owner": owner, "name": name,
+		"repositoryID": repositoryID(source), "repositoryNode": digest(12, "repository", repository),
+		"now": g.now().UTC().Format(time.RFC3339), "text": g.text(source, seq, probe),
+		// Of a push, and of an issue.
+		"before": digest(40, "commit", before.String()), "after": digest(40, "commit", probe), "tree": digest(40, "tree", probe),
+		"number": seq, "issueID": int64(repositoryID(source))<<16 + int64(seq), "issueNode": digest(12, "issue", probe),
+	})
 }

@@ -3,13 +3,10 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
@@ -23,21 +20,13 @@ type HTTPOptions struct {
 	// header or the body. It is called by many goroutines at once and gives
 	// away what it returns; header and body may be nil. Required.
 	Request func(source int, seq uint32, probe string) (url string, header http.Header, body []byte)
-	// Timeout of one emission; 0 means [DefaultTimeout].
-	Timeout time.Duration
-	// Connections to keep open, best as many as there are workers; 0 means
-	// [DefaultConnections].
-	Connections int
-	// TLS configures https; nil means Go's defaults.
-	TLS *tls.Config
-	// Dial opens connections; nil means the system's way.
-	Dial DialFunc
+	ClientOptions
 }
 
 // HTTP fires by sending a request of the profile's own making, to whatever
-// makes the target emit. It brings its own open loop ([Attacker]): vegeta's.
+// makes the target emit.
 type HTTP struct {
-	client *client
+	*client
 	method string
 	make   func(source int, seq uint32, probe string) (string, http.Header, []byte)
 }
@@ -53,26 +42,21 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	if _, err := http.NewRequestWithContext(context.Background(), o.Method, "http://127.0.0.1/", nil); err != nil {
 		return nil, fmt.Errorf("upstream http: %w; want a method such as POST", err)
 	}
-	return &HTTP{client: newClient(o.Timeout, o.Connections, o.TLS).through(o.Dial), method: o.Method, make: o.Request}, nil
+	return &HTTP{client: newClient(o.ClientOptions), method: o.Method, make: o.Request}, nil
 }
 
 // Fire implements [Upstream]. A request that cannot be made is Refused.
 func (h *HTTP) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
-	outcome, _ := h.send(ctx, emission)
-	return outcome
-}
-
-func (h *HTTP) send(ctx context.Context, emission Emission) (eventmeter.Outcome, int) {
 	address, header, body := h.make(int(emission.Source), emission.Seq, emission.Stamp.String())
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		h.client.failed("%s: %q is not an http or https URL", h.method, errtext.Address(address))
-		return eventmeter.Refused, 0
+	u, ok := httpURL(address)
+	if !ok {
+		h.failed("%s: %q is not an http or https URL", h.method, errtext.Address(address))
+		return eventmeter.Refused
 	}
 	req, err := http.NewRequestWithContext(ctx, h.method, address, bytes.NewReader(body))
 	if err != nil {
-		h.client.failed("%s %s: %s", h.method, errtext.URL(u), errtext.Hide(err.Error(), u))
-		return eventmeter.Refused, 0
+		h.failed("%s %s: %s", h.method, errtext.URL(u), errtext.Hide(err.Error(), u))
+		return eventmeter.Refused
 	}
 	if header != nil {
 		req.Header = header
@@ -83,13 +67,13 @@ func (h *HTTP) send(ctx context.Context, emission Emission) (eventmeter.Outcome,
 	if repeats(req) {
 		fireOnce(req)
 	}
-	return h.client.do(ctx, req)
+	return h.do(ctx, req)
 }
 
 // repeats reports whether net/http would send req a second time, by itself,
 // after the first may have been read: it does so with methods that promise to
-// change nothing, and with an idempotency key. But an emission is one emission, and
-// a second one that nobody counted would look like the target's duplicate.
+// change nothing, and with an idempotency key. But an emission is one request: a
+// second one, which is not counted, would look like a duplicate of the target's.
 func repeats(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -117,13 +101,4 @@ func fireOnce(req *http.Request) {
 func (h *HTTP) Content(emission Emission) (string, []byte) {
 	_, _, body := h.make(int(emission.Source), emission.Seq, emission.Stamp.String())
 	return "", body
-}
-
-// Failures implements [Explainer].
-func (h *HTTP) Failures() (first, latest string) { return h.client.Failures() }
-
-// Close implements [Upstream].
-func (h *HTTP) Close() error {
-	h.client.close()
-	return nil
 }

@@ -13,22 +13,25 @@ import (
 )
 
 // TraceRecorder is a Recorder that writes a trace: of what is fired, or of what
-// arrives. It is told beside the ledger (see [eventmeter.Tee]). Lines are made and
-// written by a goroutine of its own, so it holds nobody up; what that cannot
-// keep pace with is left out, counted, and makes Close fail.
+// arrives. It stands beside the ledger (see [eventmeter.Tee]). Lines are made and
+// written by a goroutine of its own, so it delays no caller. Entries that come
+// faster than they can be written are left out and counted, and Close fails.
 type TraceRecorder struct {
-	silent
-	start   atomic.Int64 // the Instant at which t is 0
-	content func(Emission) (string, []byte)
-	queue   chan traced
-	done    chan struct{}
-	missed  atomic.Int64
-	written int64 // by the goroutine
-	err     error // likewise
+	recorder              // of everything else
+	start    atomic.Int64 // the Instant at which t is 0
+	content  func(Emission) (string, []byte)
+	queue    chan traced
+	done     chan struct{}
+	missed   atomic.Int64
+	written  int64 // by the goroutine
+	err      error // by the goroutine
 
 	mu   sync.Mutex
 	seen *idRing // ids of events that were written; guarded by mu
 }
+
+// recorder is an alias for a field that is not exported.
+type recorder = eventmeter.Recorder
 
 // traced is an entry on its way to the file.
 type traced struct {
@@ -45,7 +48,7 @@ const traceQueue = 1 << 14
 // subscriptions is written once, as far as its id tells, and events without an
 // id are taken from the first subscription only.
 func NewTraceRecorder(w io.Writer, content func(Emission) (event string, payload []byte)) *TraceRecorder {
-	t := &TraceRecorder{content: content, queue: make(chan traced, traceQueue), done: make(chan struct{}), seen: newIDRing(1 << 16)}
+	t := &TraceRecorder{recorder: eventmeter.Tee(), content: content, queue: make(chan traced, traceQueue), done: make(chan struct{}), seen: newIDRing(1 << 16)}
 	go t.write(w)
 	return t
 }
@@ -55,7 +58,7 @@ func NewTraceRecorder(w io.Writer, content func(Emission) (event string, payload
 func (t *TraceRecorder) Start(at eventmeter.Instant) { t.start.Store(int64(at)) }
 
 // Fired implements [eventmeter.Recorder].
-func (t *TraceRecorder) Fired(e eventmeter.Emission) {
+func (t *TraceRecorder) Fired(e Emission) {
 	if t.content != nil {
 		t.add(traced{at: e.Fired, emission: e})
 	}
@@ -105,7 +108,7 @@ func (t *TraceRecorder) write(w io.Writer) {
 		if start == 0 || e.at < start {
 			continue
 		}
-		// Several goroutines tell us, so neighbours may have changed places.
+		// Entries come from several goroutines, so neighbours may be out of order.
 		last = max(last, e.at)
 		entry := TraceEntry{At: last.Sub(start), Source: e.emission.Source}
 		if e.message == nil {
@@ -144,8 +147,7 @@ func eventIn(message []byte) (name string, payload json.RawMessage) {
 }
 
 // Close waits until everything is written, and returns how many entries there
-// are. It does not close the writer. Nobody may tell the recorder anything any
-// more.
+// are. It does not close the writer. No other method may be called afterwards.
 func (t *TraceRecorder) Close() (entries int64, err error) {
 	close(t.queue)
 	<-t.done
@@ -182,14 +184,3 @@ func (r *idRing) add(id uint64) bool {
 	r.known[id] = struct{}{}
 	return false
 }
-
-// silent is a Recorder that takes no notice.
-type silent struct{}
-
-func (silent) Fired(eventmeter.Emission)                                         {}
-func (silent) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
-func (silent) Dropped(eventmeter.Drop)                                           {}
-func (silent) Delivered(eventmeter.Delivery)                                     {}
-func (silent) Noticed(eventmeter.Notice)                                         {}
-func (silent) Changed(eventmeter.Transition)                                     {}
-func (silent) Called(eventmeter.Call)                                            {}

@@ -3,14 +3,11 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
@@ -25,29 +22,21 @@ type ReplayOptions struct {
 	// holds none: keys with dots between them, such as data.text. The probe is
 	// appended to what stands there; a key that is not there is made.
 	Probe string
-	// Admin is the admin listener of a reference target, which is told to emit
+	// Admin is the admin listener of a reference target, which emits
 	// the entry's event, or Event where the entry has none.
 	Admin, Event string
 	// URL gets each payload as it is, as the body of a POST with Headers. One
 	// of Admin and URL is required.
 	URL     string
 	Headers map[string]string
-	// Timeout of one emission; 0 means [DefaultTimeout].
-	Timeout time.Duration
-	// Connections to keep open, best as many as there are workers; 0 means
-	// [DefaultConnections].
-	Connections int
-	// TLS configures https; nil means Go's defaults.
-	TLS *tls.Config
-	// Dial opens connections; nil means the system's way.
-	Dial DialFunc
+	ClientOptions
 }
 
 // Replay fires what was recorded, with this run's probes in the place of those
 // of the recording. The schedule says when; loadgen.Trace is that of the
 // recording.
 type Replay struct {
-	client  *client
+	*client
 	url     string
 	inject  bool
 	header  http.Header
@@ -68,14 +57,14 @@ func NewReplay(o ReplayOptions) (*Replay, error) {
 	if o.Admin != "" {
 		address, what = o.Admin, "admin address"
 	}
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || (o.Admin == "") == (o.URL == "") {
+	u, ok := httpURL(address)
+	if !ok || (o.Admin == "") == (o.URL == "") {
 		return nil, fmt.Errorf("upstream replay: %s %q: want one like http://127.0.0.1:9090, of either an admin listener or any other", what, errtext.Address(address))
 	}
 	if len(o.Trace) == 0 {
 		return nil, errors.New("upstream replay: the trace is empty")
 	}
-	r := &Replay{client: newClient(o.Timeout, o.Connections, o.TLS).through(o.Dial), url: o.URL, inject: o.Admin != "", header: http.Header{"Content-Type": {"application/json"}}}
+	r := &Replay{client: newClient(o.ClientOptions), url: o.URL, inject: o.Admin != "", header: http.Header{"Content-Type": {"application/json"}}}
 	if r.inject {
 		r.url = u.JoinPath("inject").String()
 	}
@@ -114,7 +103,7 @@ func cut(payload []byte, path string) ([][]byte, error) {
 		if err := place(object, strings.Split(path, "."), path); err != nil {
 			return nil, err
 		}
-		payload = encode(object, "")
+		payload = encode(object)
 	}
 	var pieces [][]byte
 	rest := payload
@@ -213,20 +202,5 @@ func (r *Replay) Fire(ctx context.Context, emission Emission) eventmeter.Outcome
 	} else {
 		body = e.append(body, emission.Stamp)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(body))
-	if err != nil {
-		return eventmeter.Refused
-	}
-	req.Header = r.header.Clone()
-	outcome, _ := r.client.do(ctx, req)
-	return outcome
-}
-
-// Failures implements [Explainer].
-func (r *Replay) Failures() (first, latest string) { return r.client.Failures() }
-
-// Close implements [Upstream].
-func (r *Replay) Close() error {
-	r.client.close()
-	return nil
+	return r.post(ctx, r.url, r.header.Clone(), body)
 }

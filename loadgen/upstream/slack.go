@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
@@ -44,28 +43,18 @@ func NewSlack(o SlackOptions) (*Slack, error) {
 		return nil, err
 	}
 	s := &Slack{poster: p, channel: o.Channel}
+	s.event, s.header, s.body = "message", s.headerOf, s.bodyOf
 	if s.channel == nil {
 		s.channel = func(source int) string { return fmt.Sprintf("C%010d", source) }
 	}
 	return s, nil
 }
 
-const (
-	slackToken = "eventmeterverificationtoken" // Slack's own is deprecated in favour of the signature
-	slackTeam  = "T0EVENTMETER0"
-	slackApp   = "A0EVENTMETER0"
-	slackUser  = "U0EVENTMETER0"
-)
-
 // Prepare implements [Preparer]: it does the url_verification handshake.
 func (s *Slack) Prepare(ctx context.Context) error {
 	challenge := rand.Text()
-	body := encode(struct {
-		Token     string `json:"token"`
-		Challenge string `json:"challenge"`
-		Type      string `json:"type"`
-	}{slackToken, challenge, "url_verification"}, "")
-	status, answer, err := s.ask(ctx, s.header(body), body)
+	body := fill("slack_verification", map[string]any{"challenge": challenge})
+	status, answer, err := s.ask(ctx, s.header(Emission{}, body), body)
 	where := errtext.Address(s.url)
 	switch {
 	case err != nil:
@@ -94,16 +83,7 @@ func hasChallenge(answer []byte, challenge string) bool {
 	return err == nil && form.Get("challenge") == challenge
 }
 
-// Fire implements [Upstream].
-func (s *Slack) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
-	body := s.body(emission)
-	return s.post(ctx, s.header(body), body)
-}
-
-// Content implements [Recorded].
-func (s *Slack) Content(emission Emission) (string, []byte) { return "message", s.body(emission) }
-
-func (s *Slack) header(body []byte) http.Header {
+func (s *Slack) headerOf(_ Emission, body []byte) http.Header {
 	stamp := strconv.FormatInt(s.now().Unix(), 10)
 	return http.Header{
 		"Accept":                    {"*/*"},
@@ -114,54 +94,15 @@ func (s *Slack) header(body []byte) http.Header {
 	}
 }
 
-type (
-	slackMessage struct {
-		Type        string `json:"type"`
-		User        string `json:"user"`
-		TS          string `json:"ts"`
-		ClientMsgID string `json:"client_msg_id"`
-		Text        string `json:"text"`
-		Team        string `json:"team"`
-		Channel     string `json:"channel"`
-		EventTS     string `json:"event_ts"`
-		ChannelType string `json:"channel_type"`
-	}
-	slackAuthorization struct {
-		Enterprise *string `json:"enterprise_id"`
-		Team       string  `json:"team_id"`
-		User       string  `json:"user_id"`
-		Bot        bool    `json:"is_bot"`
-		Install    bool    `json:"is_enterprise_install"`
-	}
-	slackCallback struct {
-		Token          string               `json:"token"`
-		Team           string               `json:"team_id"`
-		App            string               `json:"api_app_id"`
-		Event          slackMessage         `json:"event"`
-		Type           string               `json:"type"`
-		EventID        string               `json:"event_id"`
-		EventTime      int64                `json:"event_time"`
-		Authorizations []slackAuthorization `json:"authorizations"`
-		Shared         bool                 `json:"is_ext_shared_channel"`
-		Context        string               `json:"event_context"`
-	}
-)
-
-func (s *Slack) body(emission Emission) []byte {
+func (s *Slack) bodyOf(emission Emission) []byte {
 	source, probe := int(emission.Source), emission.Stamp.String()
 	now := s.now().Unix()
-	// A message is named by its channel and ts, so within a second the part
-	// behind the point counts, as Slack's does.
-	ts := fmt.Sprintf("%d.%06d", now, emission.Seq%1_000_000)
 	channel := s.channel(source)
-	return encode(slackCallback{
-		Token: slackToken, Team: slackTeam, App: slackApp, Type: "event_callback",
-		Event: slackMessage{
-			Type: "message", User: slackUser, TS: ts, ClientMsgID: guid(probe), Text: s.text(source, emission.Seq, probe),
-			Team: slackTeam, Channel: channel, EventTS: ts, ChannelType: "channel",
-		},
-		EventID: "Ev" + strings.ToUpper(digest(9, "event", probe)), EventTime: now,
-		Authorizations: []slackAuthorization{{Team: slackTeam, User: slackUser, Bot: true}},
-		Context:        "4-" + digest(32, "context", channel),
-	}, "")
+	return fill("slack_message", map[string]any{
+		// A message is identified by its channel and ts. Within a second the part
+		// behind the point counts, as Slack's does.
+		"channel": channel, "ts": fmt.Sprintf("%d.%06d", now, emission.Seq%1_000_000), "now": now,
+		"text": s.text(source, emission.Seq, probe), "messageID": guid(probe),
+		"eventID": "Ev" + strings.ToUpper(digest(9, "event", probe)), "context": "4-" + digest(32, "context", channel),
+	})
 }

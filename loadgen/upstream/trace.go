@@ -27,9 +27,6 @@ type TraceEntry struct {
 	Payload json.RawMessage
 }
 
-// ErrTrace is wrapped by every error about what stands in a trace.
-var ErrTrace = errors.New("bad trace")
-
 // traceLine is the JSON of an entry.
 type traceLine struct {
 	T       json.Number     `json:"t,omitempty"`
@@ -69,15 +66,15 @@ func ReadTrace(in io.Reader) ([]TraceEntry, error) {
 			err = fmt.Errorf("it is earlier than the line before; sort the lines by time")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
+			return nil, fmt.Errorf("bad trace: line %d: %w", n, err)
 		}
 		out = append(out, e)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%w: line %d: %w", ErrTrace, n+1, err)
+		return nil, fmt.Errorf("bad trace: line %d: %w", n+1, err)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%w: there is no line in it", ErrTrace)
+		return nil, errors.New("bad trace: there is no line in it")
 	}
 	return out, nil
 }

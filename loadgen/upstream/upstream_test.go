@@ -14,15 +14,12 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
 var (
 	_ upstream.Upstream = (*upstream.Inject)(nil)
 	_ upstream.Upstream = (*upstream.HTTP)(nil)
-	_ upstream.Attacker = (*upstream.HTTP)(nil)
-	_ upstream.Firing   = (*loadgen.Firing)(nil)
 )
 
 func payload(dst []byte, source int, seq uint32, probe string) []byte {
@@ -33,7 +30,7 @@ var emission = upstream.Emission{Stamp: eventmeter.Stamp{Run: 7, Source: 3, Seq:
 
 func newInject(t *testing.T, admin string) *upstream.Inject {
 	t.Helper()
-	u, err := upstream.NewInject(upstream.InjectOptions{Admin: admin, Event: "chat.message", Payload: payload, Timeout: 200 * time.Millisecond})
+	u, err := upstream.NewInject(upstream.InjectOptions{Admin: admin, Event: "chat.message", Payload: payload, ClientOptions: upstream.ClientOptions{Timeout: 200 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +41,8 @@ func newInject(t *testing.T, admin string) *upstream.Inject {
 func newHTTP(t *testing.T, url, method string) *upstream.HTTP {
 	t.Helper()
 	u, err := upstream.NewHTTP(upstream.HTTPOptions{
-		Method:  method,
-		Timeout: 200 * time.Millisecond,
+		Method:        method,
+		ClientOptions: upstream.ClientOptions{Timeout: 200 * time.Millisecond},
 		Request: func(source int, seq uint32, probe string) (string, http.Header, []byte) {
 			header := http.Header{"X-Source": {fmt.Sprint(source)}, "Idempotency-Key": {probe}}
 			return fmt.Sprintf("%s/hooks/%d?id=%s", url, seq, probe), header, []byte("body " + probe)

@@ -5,7 +5,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/tls"
+	"embed"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -14,6 +14,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
+	"text/template"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -30,36 +33,32 @@ type WebhookOptions struct {
 	// Text gives the sentence that holds the probe. It is called by many
 	// goroutines at once; nil means one of the kind's own.
 	Text func(source int, seq uint32, probe string) string
-	// Timeout of one emission; 0 means [DefaultTimeout].
-	Timeout time.Duration
-	// Connections to keep open, best as many as there are workers; 0 means
-	// [DefaultConnections].
-	Connections int
-	// TLS configures https; nil means Go's defaults.
-	TLS *tls.Config
-	// Dial opens connections; nil means the system's way.
-	Dial DialFunc
+	ClientOptions
 	// Now is the wall clock of signatures and payloads; nil means time.Now.
 	// No figure depends on it.
 	Now func() time.Time
 }
 
-// poster posts JSON to one address.
+// poster posts signed JSON to one address. It is the whole upstream of a
+// product, but for event, body and header, which the product's constructor sets.
 type poster struct {
-	client *client
+	*client
 	url    string
 	secret []byte
 	text   func(source int, seq uint32, probe string) string
 	now    func() time.Time
+
+	event  string
+	body   func(Emission) []byte
+	header func(emission Emission, body []byte) http.Header
 }
 
 func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, probe string) string) (poster, error) {
-	u, err := url.Parse(o.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if _, ok := httpURL(o.URL); !ok {
 		return poster{}, fmt.Errorf("upstream %s: address %q: want one like http://127.0.0.1:8080/hooks/%s", kind, errtext.Address(o.URL), kind)
 	}
-	p := poster{client: newClient(o.Timeout, o.Connections, o.TLS).through(o.Dial), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
-	p.client.secret = o.Secret
+	p := poster{client: newClient(o.ClientOptions), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
+	p.hidden = o.Secret
 	if p.text == nil {
 		p.text = text
 	}
@@ -69,25 +68,27 @@ func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, 
 	return p, nil
 }
 
-// post sends one signed body.
-func (p *poster) post(ctx context.Context, header http.Header, body []byte) eventmeter.Outcome {
-	req, err := p.request(ctx, header, body)
-	if err != nil {
-		return eventmeter.Refused
-	}
-	outcome, _ := p.client.do(ctx, req)
-	return outcome
+// Fire implements [Upstream].
+func (p *poster) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
+	body := p.body(emission)
+	return p.post(ctx, p.url, p.header(emission, body), body)
+}
+
+// Content implements [Recorded].
+func (p *poster) Content(emission Emission) (string, []byte) {
+	return p.event, p.body(emission)
 }
 
 // ask sends one signed body and returns what was answered.
 func (p *poster) ask(ctx context.Context, header http.Header, body []byte) (status int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.client.timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	req, err := p.request(ctx, header, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
-	resp, err := p.client.transport.RoundTrip(req)
+	req.Header = header
+	resp, err := p.transport.RoundTrip(req)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -101,30 +102,12 @@ func (p *poster) ask(ctx context.Context, header http.Header, body []byte) (stat
 func (p *poster) quote(answer []byte) string {
 	line := errtext.FirstLine(answer)
 	if u, err := url.Parse(p.url); err == nil {
-		line = errtext.Hide(line, u, p.client.secret)
+		line = errtext.Hide(line, u, p.hidden)
 	}
 	if line == "" {
 		return ""
 	}
 	return " (" + line + ")"
-}
-
-func (p *poster) request(ctx context.Context, header http.Header, body []byte) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header = header
-	return req, nil
-}
-
-// Failures implements [Explainer].
-func (p *poster) Failures() (first, latest string) { return p.client.Failures() }
-
-// Close implements [Upstream].
-func (p *poster) Close() error {
-	p.client.close()
-	return nil
 }
 
 // sign is the MAC of parts under the secret, in hexadecimal.
@@ -152,15 +135,57 @@ func guid(probe string) string {
 }
 
 // encode is JSON without the escapes for HTML, which none of the products make.
-func encode(v any, indent string) []byte {
+func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", indent)
 	if err := e.Encode(v); err != nil {
 		panic("upstream: a payload of our own cannot be encoded: " + err.Error())
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
 }
+
+// payloads are the products' messages, as text/template writes them. A template
+// is JSON with the members that programs read, in the product's order; its texts
+// are filled in escaped. Stripe's bodies are indented, as its own are.
+var (
+	//go:embed payloads/*.json
+	payloadFiles embed.FS
+	payloads     = parsePayloads()
+
+	lineBreaks = regexp.MustCompile(`\n\s*`)
+)
+
+func parsePayloads() *template.Template {
+	all := template.New("").Option("missingkey=error")
+	files, _ := payloadFiles.ReadDir("payloads") // it is embedded
+	for _, file := range files {
+		content, _ := payloadFiles.ReadFile("payloads/" + file.Name())
+		text := string(bytes.TrimSpace(content))
+		if !strings.HasPrefix(file.Name(), "stripe_") {
+			text = strings.ReplaceAll(lineBreaks.ReplaceAllString(text, ""), `": `, `":`)
+		}
+		template.Must(all.New(file.Name()).Parse(text))
+	}
+	return all
+}
+
+// fill returns the body that a template and its values make.
+func fill(name string, values map[string]any) []byte {
+	for key, value := range values {
+		// Most texts are ids, which need no escapes.
+		if text, ok := value.(string); ok && strings.ContainsFunc(text, needsEncoding) {
+			quoted := encode(text)
+			values[key] = string(quoted[1 : len(quoted)-1])
+		}
+	}
+	var b bytes.Buffer
+	if err := payloads.ExecuteTemplate(&b, name+".json", values); err != nil {
+		panic("upstream: a payload of our own cannot be made: " + err.Error())
+	}
+	return b.Bytes()
+}
+
+func needsEncoding(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
 
 var errNoSecret = errors.New("no secret was given: the target could not tell that the webhook is genuine")

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
-// notes counts what a Recorder is told.
+// notes is a Recorder that counts.
 type notes struct {
 	eventmeter.Recorder // nil: nothing else is called
 	mu                  sync.Mutex
@@ -71,17 +70,12 @@ func newFiring(t *testing.T, r eventmeter.Recorder, o loadgen.FiringOptions) *lo
 	return f
 }
 
-func TestAttack(t *testing.T) {
+func TestLoop(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		stamp, ok := eventmeter.FindStamp(body)
-		for name := range r.Header {
-			if strings.Contains(strings.ToLower(name), "vegeta") {
-				t.Errorf("%s left the process", name)
-			}
-		}
 		want := fmt.Sprintf("/hooks/%d?id=%s", stamp.Seq, stamp)
 		if !ok || r.RequestURI != want || r.Header.Get("X-Source") != fmt.Sprint(stamp.Source) || !bytes.Equal(body, []byte("body "+stamp.String())) {
 			t.Errorf("%s %v %s", r.RequestURI, r.Header, body)
@@ -103,9 +97,7 @@ func TestAttack(t *testing.T) {
 	// A wide tolerance: how fast this machine is must not matter.
 	f := newFiring(t, r, loadgen.FiringOptions{Schedule: loadgen.Burst{Size: 9, Every: 20 * time.Millisecond}, Warmup: 40 * time.Millisecond, Duration: 160 * time.Millisecond, Tolerance: 10 * time.Second})
 	u := newHTTP(t, server.URL, "")
-	if err := u.Attack(context.Background(), f, 8); err != nil {
-		t.Fatal(err)
-	}
+	loadgen.Loop(context.Background(), f, loadgen.LoopOptions{Fire: u.Fire, Workers: 8})
 	_ = u.Close()
 	stats := f.Stats()
 	if want := (loadgen.Stats{Scheduled: 90, Fired: 90, Accepted: 30, Uncertain: 30, Refused: 30}); stats.Scheduled != want.Scheduled || stats.Fired != want.Fired ||
@@ -131,7 +123,7 @@ func TestAttack(t *testing.T) {
 
 // The server holds the first emission until every other one was due and past its
 // tolerance: with one worker, all of them are dropped and none is sent.
-func TestAttackDrops(t *testing.T) {
+func TestLoopDrops(t *testing.T) {
 	const duration, tolerance = 20 * time.Millisecond, time.Second
 	r := newNotes()
 	clock := eventmeter.NewClock()
@@ -148,15 +140,13 @@ func TestAttackDrops(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	u, err := upstream.NewHTTP(upstream.HTTPOptions{Timeout: time.Minute, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+	u, err := upstream.NewHTTP(upstream.HTTPOptions{ClientOptions: upstream.ClientOptions{Timeout: time.Minute}, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
 		return server.URL, nil, []byte(probe)
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := u.Attack(context.Background(), f, 1); err != nil {
-		t.Fatal(err)
-	}
+	loadgen.Loop(context.Background(), f, loadgen.LoopOptions{Fire: u.Fire, Workers: 1})
 	_ = u.Close()
 	if stats := f.Stats(); stats.Fired != 1 || stats.Dropped != 19 || stats.Accepted != 1 || len(r.dropped) != 19 || r.bad != 0 || hits.Load() != 1 {
 		t.Errorf("%+v, %d dropped, %d wrong, %d sent", stats, len(r.dropped), r.bad, hits.Load())
@@ -165,7 +155,7 @@ func TestAttackDrops(t *testing.T) {
 
 // An attack that is broken off ends soon although the next emission is an hour
 // away, and waits for what is under way.
-func TestAttackCancelled(t *testing.T) {
+func TestLoopCancelled(t *testing.T) {
 	for name, c := range map[string]struct {
 		schedule loadgen.Schedule
 		workers  int
@@ -185,15 +175,13 @@ func TestAttackCancelled(t *testing.T) {
 			context.AfterFunc(ctx, func() { close(release) })
 			r := newNotes()
 			f := newFiring(t, r, loadgen.FiringOptions{Schedule: c.schedule, Tolerance: time.Hour})
-			u, err := upstream.NewHTTP(upstream.HTTPOptions{Timeout: time.Minute, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+			u, err := upstream.NewHTTP(upstream.HTTPOptions{ClientOptions: upstream.ClientOptions{Timeout: time.Minute}, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
 				return server.URL, nil, []byte(probe)
 			}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := u.Attack(ctx, f, c.workers); err != nil {
-				t.Fatal(err)
-			}
+			loadgen.Loop(ctx, f, loadgen.LoopOptions{Fire: u.Fire, Workers: c.workers})
 			_ = u.Close()
 			if stats := f.Stats(); stats.Fired != 1 || stats.Accepted != 1 || stats.Dropped != 0 {
 				t.Errorf("%+v", stats)
@@ -216,7 +204,7 @@ func (h heldBurst) Dropped(d eventmeter.Drop) {
 
 // With a worker for each emission of a burst, every emission finds a free worker, and
 // none is dropped, however long the machine takes to send them all.
-func TestAttackBurst(t *testing.T) {
+func TestLoopBurst(t *testing.T) {
 	const size = 500
 	released := make(chan struct{})
 	release := sync.OnceFunc(func() { close(released) })
@@ -231,24 +219,15 @@ func TestAttackBurst(t *testing.T) {
 	defer server.Close()
 	r := newNotes()
 	f := newFiring(t, heldBurst{r, release}, loadgen.FiringOptions{Schedule: loadgen.Burst{Size: size, Every: time.Hour}, Duration: time.Minute})
-	u, err := upstream.NewHTTP(upstream.HTTPOptions{Timeout: time.Minute, Connections: size, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+	u, err := upstream.NewHTTP(upstream.HTTPOptions{ClientOptions: upstream.ClientOptions{Timeout: time.Minute, Connections: size}, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
 		return server.URL, nil, []byte(probe)
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := u.Attack(context.Background(), f, size); err != nil {
-		t.Fatal(err)
-	}
+	loadgen.Loop(context.Background(), f, loadgen.LoopOptions{Fire: u.Fire, Workers: size})
 	_ = u.Close()
 	if stats := f.Stats(); stats.Fired != size || stats.Accepted != size || stats.Dropped != 0 || received.Load() != size || len(r.dropped) != 0 || r.bad != 0 {
 		t.Errorf("%+v, %d received, %d dropped, %d wrong", stats, received.Load(), len(r.dropped), r.bad)
-	}
-}
-
-func TestAttackNeedsWorkers(t *testing.T) {
-	u := newHTTP(t, "http://127.0.0.1:1", "")
-	if err := u.Attack(context.Background(), nil, 0); err == nil {
-		t.Error("no workers")
 	}
 }
