@@ -23,15 +23,15 @@ type Capacity struct {
 	SLO SLO `yaml:"slo,omitempty" json:"slo"`
 	// Step is how long each load is measured, after phases.warmup and before a
 	// drain of at most phases.drain; default 5s.
-	Step time.Duration `yaml:"step,omitempty" json:"step"`
+	Step time.Duration `yaml:"step,omitempty" json:"step" check:"500ms..1h"`
 	// Confirm is by how many trials the verdict on the two loads beside the maximum load
 	// must be confirmed, default 2.
-	Confirm int `yaml:"confirm,omitempty" json:"confirm"`
+	Confirm int `yaml:"confirm,omitempty" json:"confirm" check:"1..10"`
 	// Precision is how far apart these two may be, as a share; default 0.02.
-	Precision float64 `yaml:"precision,omitempty" json:"precision"`
+	Precision float64 `yaml:"precision,omitempty" json:"precision" check:"0.001..0.5"`
 	// Idle is how long each lane's subscriptions are held without events, for
 	// the cost sheet; default 5s, 0 = no cost sheet.
-	Idle time.Duration `yaml:"idle,omitempty" json:"idle"`
+	Idle time.Duration `yaml:"idle,omitempty" json:"idle" check:"0..1h"`
 }
 
 // SLO is a SLO. Every lane must meet it.
@@ -43,10 +43,10 @@ type SLO struct {
 	P999 time.Duration `yaml:"p999,omitempty" json:"p999,omitempty"`
 	// Loss is the largest share of the deliveries that may be missing when the
 	// drain is over, and of the events that may fail to be fired; default 0.
-	Loss float64 `yaml:"loss,omitempty" json:"loss"`
+	Loss float64 `yaml:"loss,omitempty" json:"loss" check:"0..1"`
 	// Backlog is the largest growth of what is owed and not yet delivered, as a
 	// share of what is offered; default 0.01.
-	Backlog float64 `yaml:"backlog,omitempty" json:"backlog"`
+	Backlog float64 `yaml:"backlog,omitempty" json:"backlog" check:"0..1"`
 }
 
 // defaultCapacity is what a capacity section begins with.
@@ -98,13 +98,7 @@ func (c *checker) capacity() {
 		c.bad("phases.order", "a capacity is that of all lanes together", "remove it, or leave one lane")
 	}
 	c.capacityBounds(s)
-	c.span("capacity.step", s.Step, 500*time.Millisecond, time.Hour)
-	c.span("capacity.idle", s.Idle, 0, time.Hour)
-	c.between("capacity.confirm", float64(s.Confirm), 1, 10)
-	c.between("capacity.precision", s.Precision, 0.001, 0.5)
 	l := &s.SLO
-	c.between("capacity.slo.loss", l.Loss, 0, 1)
-	c.between("capacity.slo.backlog", l.Backlog, 0, 1)
 	for _, q := range []struct {
 		key   string
 		bound time.Duration

@@ -7,7 +7,9 @@ import (
 	"math"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -25,18 +27,12 @@ func (c *checker) bad(path, what, mend string) {
 	if c.tainted[path] {
 		return
 	}
-	n, near := c.at[path], path
-	for n == nil && near != "" {
+	at, ok := c.at[path]
+	for near := path; !ok && near != ""; {
 		near = parent(near)
-		n = c.at[near]
-		if n == nil || near == "" {
-			continue
-		}
+		at, ok = c.at[near]
 	}
-	if n == nil {
-		n = c.at[""]
-	}
-	c.report(n, path, what, mend)
+	c.report(at, path, what, mend)
 }
 
 // missing is silent when its group holds a key that does not exist: that one is
@@ -46,14 +42,17 @@ func (c *checker) missing(path, mend string) {
 		if c.tainted[up] {
 			return
 		}
-		if up == "" || c.at[up] != nil {
+		if up == "" || c.given(up) {
 			break
 		}
 	}
 	c.bad(path, "is missing", mend)
 }
 
-func (c *checker) given(path string) bool { return c.at[path] != nil }
+func (c *checker) given(path string) bool {
+	_, ok := c.at[path]
+	return ok
+}
 
 func parent(path string) string {
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
@@ -62,12 +61,77 @@ func parent(path string) string {
 	return ""
 }
 
-func (c *checker) enum(path, value string, known ...string) {
-	for _, k := range known {
-		if value == k {
-			return
+// bounds holds the keys that are given to the check tags of their fields: words
+// (a|b|c; with nothing before the first |, or none of them), or numbers and
+// durations from the first to the last (1ms..1h, 5..) or besides that 0 (0|1ms..).
+func (c *checker) bounds(path string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			c.bounds(join(path, strconv.Itoa(i)), v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			here := join(path, keyOf(f))
+			if check := f.Tag.Get("check"); !c.given(here) {
+				continue
+			} else if check != "" {
+				c.bound(here, v.Field(i), check)
+			} else {
+				c.bounds(here, v.Field(i))
+			}
 		}
 	}
+}
+
+func (c *checker) bound(path string, v reflect.Value, check string) {
+	least, most, ok := strings.Cut(check, "..")
+	if !ok {
+		c.enum(path, v.String(), strings.Split(check, "|")...)
+		return
+	}
+	least, orZero := strings.CutPrefix(least, "0|")
+	if orZero && v.IsZero() {
+		return
+	}
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		c.span(path, time.Duration(v.Int()), end(least, time.ParseDuration, 0), end(most, time.ParseDuration, longest))
+	case v.Kind() == reflect.Int:
+		c.count(path, int(v.Int()), end(least, strconv.Atoi, 0), end(most, strconv.Atoi, maxCount))
+	default:
+		float := func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
+		c.between(path, v.Float(), end(least, float, 0), end(most, float, math.MaxFloat64))
+	}
+}
+
+// end is one end of a range in a tag.
+func end[T any](text string, parse func(string) (T, error), otherwise T) T {
+	if text == "" {
+		return otherwise
+	}
+	v, err := parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// reject reports those of the keys of a group that are given.
+func (c *checker) reject(group string, keys []string, what, mend string) {
+	for _, key := range keys {
+		if path := join(group, key); c.given(path) {
+			c.bad(path, what, mend)
+		}
+	}
+}
+
+func (c *checker) enum(path, value string, known ...string) {
+	if slices.Contains(known, value) {
+		return
+	}
+	known = slices.DeleteFunc(known, func(k string) bool { return k == "" })
 	if value == "" {
 		c.missing(path, "give one of "+strings.Join(known, ", "))
 		return
@@ -84,32 +148,21 @@ func (c *checker) name(path, value string) {
 	}
 }
 
-func (c *checker) least(path string, value, least int) {
-	if value >= least {
-		return
-	}
-	if !c.given(path) {
-		c.missing(path, fmt.Sprintf("give a number of at least %d", least))
-		return
-	}
-	c.bad(path, fmt.Sprintf("%d is too small", value), fmt.Sprintf("give at least %d", least))
-}
-
 // The most that keys may ask for. More than that is a slip of the keyboard, and
 // would be allocated before anything is measured.
 const (
 	maxLanes         = 1000
 	maxThresholds    = 1000
 	maxSubscriptions = 10_000_000
-	maxWorkers       = 65_536
-	maxBuffer        = 10_000_000
 	maxRate          = Rate(10_000_000)
 	maxCount         = 1_000_000_000 // of anything
 )
 
 // count checks a number of things.
 func (c *checker) count(path string, value, least, most int) {
-	c.least(path, value, least)
+	if value < least {
+		c.bad(path, fmt.Sprintf("%d is too small", value), fmt.Sprintf("give at least %d", least))
+	}
 	if value > most {
 		c.bad(path, fmt.Sprintf("%d is too many", value), fmt.Sprintf("give at most %d", most))
 	}
@@ -152,6 +205,7 @@ func (c *checker) web(path, value string, schemes ...string) *url.URL {
 
 func (c *checker) profile() {
 	p := c.p
+	c.bounds("", reflect.ValueOf(p).Elem())
 	c.name("name", p.Name)
 	c.target()
 	if len(p.Lanes) == 0 {
@@ -174,9 +228,7 @@ func (c *checker) profile() {
 		seen[l.Name] = true
 		c.lane(path, l)
 	}
-	c.enum("generator.kernelTimestamps", p.Generator.KernelTimestamps, "auto", "on", "off")
 	c.upstream()
-	c.phases()
 	if p.Upstream.Kind != "none" {
 		c.schedule()
 	}
@@ -197,8 +249,6 @@ func (c *checker) target() {
 		c.web("target.url", t.URL, "http", "https")
 	}
 	c.command()
-	c.enum("target.era", t.Era, "auto", "modern", "legacy")
-	c.enum("target.revision", t.Revision, "newest", "older")
 	c.headers("target.headers", t.Headers)
 	c.embedded()
 	if len(t.Tokens) > 0 && t.TokenFile != "" {
@@ -230,23 +280,10 @@ func (c *checker) headers(path string, headers map[string]string) {
 	}
 }
 
-func (c *checker) phases() {
-	p := &c.p.Phases
-	c.enum("phases.order", p.Order, "together", "turns")
-	c.span("phases.ready", p.Ready, time.Millisecond, longest)
-	c.span("phases.warmup", p.Warmup, 0, longest)
-	c.span("phases.measure", p.Measure, time.Millisecond, longest)
-	c.span("phases.drain", p.Drain, 0, longest)
-	c.span("phases.late", p.Late, 0, longest)
-}
-
 func (c *checker) upstream() {
 	u := &c.p.Upstream
 	c.enum("upstream.kind", u.Kind, kindNames()...)
 	c.misplaced(u)
-	c.count("upstream.sources", u.Sources, 1, math.MaxUint16+1)
-	c.span("upstream.timeout", u.Timeout, time.Millisecond, longest)
-	c.count("upstream.workers", u.Workers, 1, maxWorkers)
 	c.kind(u)
 }
 

@@ -11,33 +11,14 @@ import (
 func (c *checker) embedded() {
 	e := &c.p.Target.Embedded
 	const here = "target.embedded."
-	if e.Proof != "" {
-		c.enum(here+"proof", e.Proof, "challenge", "well-known")
+	if lists := &e.Lists; lists.Older && lists.TTL%time.Second != 0 {
+		c.bad(here+"lists.ttl", "the earlier draft has whole seconds only", "give whole seconds, or older: false")
 	}
-	c.lists()
 	if e.SingleSign && e.DualSign != 0 {
 		c.bad(here+"dualSign", "there is singleSign as well", "give one of the two")
 	}
 	if e.ResumeOnce && e.ResumeOverlap != 0 {
 		c.bad(here+"resumeOverlap", "there is resumeOnce as well", "give one of the two")
-	}
-	for _, n := range []struct {
-		key                string
-		value, least, most int
-	}{{"buffer", e.Buffer, 0, maxBuffer}, {"queue", e.Queue, 0, maxBuffer}, {"retries", e.Retries, -1, 1000}, {"suspendAfter", e.SuspendAfter, -1, maxCount}} {
-		c.count(here+n.key, n.value, n.least, n.most)
-	}
-	for _, d := range []struct {
-		key          string
-		value, least time.Duration
-	}{
-		{"heartbeat", e.Heartbeat, time.Millisecond}, {"nextPoll", e.NextPoll, time.Millisecond}, {"ttlMin", e.TTLMin, time.Millisecond},
-		{"retryBase", e.RetryBase, time.Millisecond}, {"ackTimeout", e.AckTimeout, time.Millisecond},
-		{"resumeMaxWait", e.ResumeMaxWait, time.Millisecond}, {"feedEvery", e.FeedEvery, time.Millisecond},
-	} {
-		if d.value != 0 { // the target's own
-			c.span(here+d.key, d.value, d.least, longest)
-		}
 	}
 	least := cmp.Or(e.TTLMin, 5*time.Minute)
 	granted := cmp.Or(e.TTLDefault, max(30*time.Minute, least))
@@ -51,7 +32,6 @@ func (c *checker) embedded() {
 
 func (c *checker) embeddedCapacity() {
 	e := &c.p.Target.Embedded
-	c.between("target.embedded.capacity", float64(e.Capacity), 0, 1e6)
 	switch {
 	case e.CapacityBurst != 0 && e.Capacity == 0:
 		c.bad("target.embedded.capacityBurst", "there is no capacity", "give capacity too")

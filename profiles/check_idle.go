@@ -1,7 +1,6 @@
 package profiles
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -29,11 +28,7 @@ func (c *checker) idleLane(path string, l *Lane) {
 	c.needs(path+".webhook.oldSecret", path+".webhook.rotateEvery", noRotation)
 	c.needs(path+".webhook.secrets", path+".webhook.rotateEvery", noRotation)
 	if l.System == SystemSEP2549 && !l.SEP2549.Cache {
-		for _, key := range []string{"jitter", "staleOnError"} {
-			if c.given(path + ".sep2549." + key) {
-				c.bad(path+".sep2549."+key, "means nothing without a cache", "remove it, or cache: true")
-			}
-		}
+		c.reject(path+".sep2549", []string{"jitter", "staleOnError"}, "means nothing without a cache", "remove it, or cache: true")
 	}
 }
 
@@ -86,11 +81,7 @@ func (c *checker) idle() {
 		}
 	}
 	if e.Lists.Entries == 0 {
-		for _, key := range []string{"page", "ttl", "private", "older", "strict"} {
-			if path := "target.embedded.lists." + key; c.given(path) {
-				c.bad(path, fmt.Sprintf("there are no lists: there is neither entries nor a lane of system %s", SystemSEP2549), "give entries too")
-			}
-		}
+		c.reject("target.embedded.lists", []string{"page", "ttl", "private", "older", "strict"}, "there are no lists: there is neither entries nor a lane of system "+SystemSEP2549, "give entries too")
 	}
 }
 

@@ -74,9 +74,6 @@ func (c *checker) kind(u *Upstream) {
 	case "github":
 		g := &u.GitHub
 		c.product("github", g.URL, g.Text)
-		if g.Event != "" {
-			c.enum("upstream.github.event", g.Event, "push", "issues")
-		}
 		c.perSource("upstream.github.repository", g.Repository)
 		if name := c.render(g.Repository, "upstream.github.repository"); g.Repository != "" && strings.Count(name, "/") != 1 {
 			c.bad("upstream.github.repository", quote(name)+" is no repository", "write it like owner/name-{{.Source}}")
@@ -88,9 +85,6 @@ func (c *checker) kind(u *Upstream) {
 	case "stripe":
 		c.product("stripe", u.Stripe.URL, u.Stripe.Text)
 		c.secret("stripe", u.Stripe.Secret, "the endpoint's secret (whsec_…)")
-		if u.Stripe.Type != "" {
-			c.enum("upstream.stripe.type", u.Stripe.Type, "payment_intent.succeeded", "customer.updated")
-		}
 	case "feed":
 		c.feed(u)
 	case "tool":
@@ -164,8 +158,6 @@ func (c *checker) feed(u *Upstream) {
 	case f.Listen == "" && !c.p.Target.IsEmbedded():
 		c.missing("upstream.feed.listen", "with target.url, give the address under which the target polls, like 127.0.0.1:9000")
 	}
-	c.count("upstream.feed.limit", f.Limit, 0, maxBuffer)
-	c.count("upstream.feed.keep", f.Keep, 0, maxBuffer)
 	if u.Event == "" {
 		c.missing("upstream.event", "the lanes subscribe to different events: name the one that the changes stand for")
 	}
@@ -198,11 +190,7 @@ func (c *checker) none() {
 	if c.p.Target.IsEmbedded() && slices.ContainsFunc(c.p.Lanes, func(l Lane) bool { return !l.HearsNone() }) {
 		c.bad("upstream.kind", "the embedded target emits nothing by itself", "give target.url")
 	}
-	for _, key := range []string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"} {
-		if c.given(key) {
-			c.bad(key, "means nothing to upstream.kind none, which publishes nothing", "remove it")
-		}
-	}
+	c.reject("", []string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"}, "means nothing to upstream.kind none, which publishes nothing", "remove it")
 }
 
 // payload checks the payload of a kind that has one.

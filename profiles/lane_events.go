@@ -17,26 +17,13 @@ type EventsLane struct {
 	// CutEvery is how long a stream lives, half as long to half as long again,
 	// until the lane cuts it as a lost network would; 0 = it does not. CutFor is
 	// how long it stays away then, on top of push.backoff.
-	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty"`
-	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty"`
+	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
+	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.."`
 }
 
 func (c *checker) events(path string, l *Lane) {
 	here := path + ".events"
-	if l.System != "events" {
-		if c.given(here) {
-			c.bad(here, fmt.Sprintf("means nothing to a lane of system %s", l.System), "remove it, or set system: events")
-		}
-		return
-	}
-	e := &l.Events
-	c.span(here+".cutEvery", e.CutEvery, 0, longest)
-	c.span(here+".cutFor", e.CutFor, 0, longest)
 	if l.Mode != "push" {
-		for _, key := range []string{".cutEvery", ".cutFor"} {
-			if c.given(here + key) {
-				c.bad(here+key, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")
-			}
-		}
+		c.reject(here, []string{"cutEvery", "cutFor"}, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")
 	}
 }

@@ -1,13 +1,11 @@
 package profiles
 
-import "fmt"
-
 // SmitheryLane is what a lane of system smithery can be told beside its webhook
 // block: variants that are seen in the wild.
 type SmitheryLane struct {
 	// ArgumentsKey is the name under which arguments are sent: params, as
 	// specified, or arguments. Empty = params.
-	ArgumentsKey string `yaml:"argumentsKey,omitempty" json:"argumentsKey,omitempty"`
+	ArgumentsKey string `yaml:"argumentsKey,omitempty" json:"argumentsKey,omitempty" check:"|params|arguments"`
 	// ClientID adds an id of the client's own making to each subscribe call.
 	ClientID bool `yaml:"clientID,omitempty" json:"clientID,omitempty"`
 }
@@ -15,18 +13,6 @@ type SmitheryLane struct {
 // smithery checks what a lane of Smithery's triggers may not have: there is
 // nothing but webhooks, whose life is the server's to choose.
 func (c *checker) smithery(path string, l *Lane) {
-	if l.System != "smithery" {
-		if c.given(path + ".smithery") {
-			c.bad(path+".smithery", fmt.Sprintf("means nothing to a lane of system %s", l.System), "remove it, or set system: smithery")
-		}
-		return
-	}
-	if l.Mode != "webhook" && l.Mode != "" {
-		c.bad(path+".mode", fmt.Sprintf("system smithery has no %s", l.Mode), "set mode: webhook")
-	}
-	if k := l.Smithery.ArgumentsKey; k != "" {
-		c.enum(path+".smithery.argumentsKey", k, "params", "arguments")
-	}
 	if l.Mode == "webhook" && l.Webhook.TTL != "default" {
 		c.bad(path+".webhook.ttl", "system smithery has no wish for a ttl", "remove it; the life of a subscription is the server's to choose")
 	}

@@ -75,11 +75,11 @@ type Target struct {
 	TokenFile string   `yaml:"tokenFile,omitempty" json:"-"`
 	// Era is auto (the default), modern (2026-07-28, stateless) or legacy
 	// (sessions).
-	Era string `yaml:"era,omitempty" json:"era"`
+	Era string `yaml:"era,omitempty" json:"era" check:"auto|modern|legacy"`
 	// Revision is the spelling that is sent: newest (the default) or older.
 	// Every spelling is read. The older one has no poll.timeout and no
 	// webhook.ttl, which then are not sent.
-	Revision string `yaml:"revision,omitempty" json:"revision"`
+	Revision string `yaml:"revision,omitempty" json:"revision" check:"newest|older"`
 	// Allow names hosts that are not loopback and may be loaded; they must be
 	// named again on the command line.
 	Allow []string `yaml:"allow,omitempty" json:"allow,omitempty"`
@@ -96,29 +96,29 @@ type Target struct {
 type Embedded struct {
 	// Transport is http (the default), or stdio: then all lanes share the
 	// target's standard output.
-	Transport string `yaml:"transport,omitempty" json:"transport,omitempty"`
+	Transport string `yaml:"transport,omitempty" json:"transport,omitempty" check:"|http|stdio"`
 	// Heartbeat is the longest silence on a stream, NextPoll the pause asked
 	// of pollers.
-	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty"`
-	NextPoll  time.Duration `yaml:"nextPoll,omitempty" json:"nextPoll,omitempty"`
+	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"0|1ms.."`
+	NextPoll  time.Duration `yaml:"nextPoll,omitempty" json:"nextPoll,omitempty" check:"0|1ms.."`
 	// Buffer is how many events of a type are kept for replay, Queue how far a
 	// subscriber may lag behind before events are skipped.
-	Buffer int `yaml:"buffer,omitempty" json:"buffer,omitempty"`
-	Queue  int `yaml:"queue,omitempty" json:"queue,omitempty"`
+	Buffer int `yaml:"buffer,omitempty" json:"buffer,omitempty" check:"0..10000000"`
+	Queue  int `yaml:"queue,omitempty" json:"queue,omitempty" check:"0..10000000"`
 	// Capacity bounds the deliveries of events per second, in all modes
 	// together; what comes faster waits, up to Queue. CapacityBurst is how many
 	// may come at once after a pause; default is those of 50 ms.
-	Capacity      Rate `yaml:"capacity,omitempty" json:"capacity,omitempty"`
+	Capacity      Rate `yaml:"capacity,omitempty" json:"capacity,omitempty" check:"0..1e6"`
 	CapacityBurst int  `yaml:"capacityBurst,omitempty" json:"capacityBurst,omitempty"`
 	// TTLMin, TTLDefault and TTLMax bound the life of webhook subscriptions.
-	TTLMin     time.Duration `yaml:"ttlMin,omitempty" json:"ttlMin,omitempty"`
+	TTLMin     time.Duration `yaml:"ttlMin,omitempty" json:"ttlMin,omitempty" check:"0|1ms.."`
 	TTLDefault time.Duration `yaml:"ttlDefault,omitempty" json:"ttlDefault,omitempty"`
 	TTLMax     time.Duration `yaml:"ttlMax,omitempty" json:"ttlMax,omitempty"`
 	// Retries, RetryBase and AckTimeout are those of webhook deliveries;
 	// Retries -1 means none.
-	Retries    int           `yaml:"retries,omitempty" json:"retries,omitempty"`
-	RetryBase  time.Duration `yaml:"retryBase,omitempty" json:"retryBase,omitempty"`
-	AckTimeout time.Duration `yaml:"ackTimeout,omitempty" json:"ackTimeout,omitempty"`
+	Retries    int           `yaml:"retries,omitempty" json:"retries,omitempty" check:"-1..1000"`
+	RetryBase  time.Duration `yaml:"retryBase,omitempty" json:"retryBase,omitempty" check:"0|1ms.."`
+	AckTimeout time.Duration `yaml:"ackTimeout,omitempty" json:"ackTimeout,omitempty" check:"0|1ms.."`
 	// Faults are committed on purpose: a file, or text such as "drop(every=10)".
 	Faults string `yaml:"faults,omitempty" json:"faults,omitempty"`
 	// DualSign is how long a replaced secret still signs beside the new one;
@@ -128,17 +128,17 @@ type Embedded struct {
 	// SuspendAfter is how many attempts a webhook subscription is judged by;
 	// when nearly all of them fail, deliveries stop until the next refresh; -1
 	// means never.
-	SuspendAfter int `yaml:"suspendAfter,omitempty" json:"suspendAfter,omitempty"`
+	SuspendAfter int `yaml:"suspendAfter,omitempty" json:"suspendAfter,omitempty" check:"-1.."`
 	// Proof is how callbacks prove that they want to be: challenge or
 	// well-known.
-	Proof string `yaml:"proof,omitempty" json:"proof,omitempty"`
+	Proof string `yaml:"proof,omitempty" json:"proof,omitempty" check:"|challenge|well-known"`
 	// TypesEvery lets an event type come and go, each time that long.
 	TypesEvery time.Duration `yaml:"typesEvery,omitempty" json:"typesEvery,omitempty"`
 	// ResumeMaxWait bounds the maxWait of resume policies. ResumeOverlap is how
 	// long a connection must have lived on after a message for that to count as
 	// delivered, so that it is not sent again on a resume; with ResumeOnce what
 	// was written counts as delivered, and may be lost in a cut.
-	ResumeMaxWait time.Duration `yaml:"resumeMaxWait,omitempty" json:"resumeMaxWait,omitempty"`
+	ResumeMaxWait time.Duration `yaml:"resumeMaxWait,omitempty" json:"resumeMaxWait,omitempty" check:"0|1ms.."`
 	ResumeOverlap time.Duration `yaml:"resumeOverlap,omitempty" json:"resumeOverlap,omitempty"`
 	ResumeOnce    bool          `yaml:"resumeOnce,omitempty" json:"resumeOnce,omitempty"`
 	// Lists are the lists of SEP-2549.
@@ -150,7 +150,7 @@ type Embedded struct {
 	// of JSON, as servers made with the official Go SDK do.
 	SSEAnswers bool `yaml:"sseAnswers,omitempty" json:"sseAnswers,omitempty"`
 	// FeedEvery is the pause between two polls of upstream.kind feed.
-	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty"`
+	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty" check:"0|1ms.."`
 }
 
 // Lane is one group of equal subscriptions: the unit in which results are
@@ -163,7 +163,7 @@ type Lane struct {
 	System string `yaml:"system,omitempty" json:"system"`
 	Mode   string `yaml:"mode" json:"mode"` // poll, push, webhook
 	// Subscriptions is how many there are, at least 1.
-	Subscriptions int `yaml:"subscriptions" json:"subscriptions"`
+	Subscriptions int `yaml:"subscriptions" json:"subscriptions" check:"1.."`
 	// Event is the event name to subscribe to.
 	Event string `yaml:"event" json:"event"`
 	// Arguments of the subscription. Every string in it, at any depth, is a
@@ -175,7 +175,7 @@ type Lane struct {
 	// what the ledger expects.
 	Sources string `yaml:"sources,omitempty" json:"sources"`
 	// HTTP is 1.1 (the default), 2 (over TLS) or h2c.
-	HTTP    string      `yaml:"http,omitempty" json:"http"`
+	HTTP    string      `yaml:"http,omitempty" json:"http" check:"1.1|2|h2c"`
 	Poll    PollLane    `yaml:"poll,omitempty" json:"poll,omitzero"`
 	Push    PushLane    `yaml:"push,omitempty" json:"push,omitzero"`
 	Webhook WebhookLane `yaml:"webhook,omitempty" json:"webhook,omitzero"`
@@ -190,7 +190,7 @@ type Lane struct {
 	Churn   Churn       `yaml:"churn,omitempty" json:"churn,omitzero"`
 	Attach  Attach      `yaml:"attach,omitempty" json:"attach"`
 	// MaxAge asks for a replay of events that old on (re)attach; 0 = not asked.
-	MaxAge time.Duration `yaml:"maxAge,omitempty" json:"maxAge,omitempty"`
+	MaxAge time.Duration `yaml:"maxAge,omitempty" json:"maxAge,omitempty" check:"0.."`
 }
 
 // PollLane paces a poller.
@@ -198,11 +198,11 @@ type PollLane struct {
 	// MinInterval is the least time between an answer without hasMore and the next
 	// poll; default 1s, as the draft advises. Where the server asks for a longer
 	// wait (nextPollMs), that counts.
-	MinInterval time.Duration `yaml:"minInterval,omitempty" json:"minInterval,omitempty"`
+	MinInterval time.Duration `yaml:"minInterval,omitempty" json:"minInterval,omitempty" check:"0.."`
 	// Timeout is the long-poll time asked for (timeoutMs); 0 = answer at once.
-	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
+	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty" check:"0.."`
 	// MaxEvents per poll; 0 = the server's own.
-	MaxEvents int `yaml:"maxEvents,omitempty" json:"maxEvents,omitempty"`
+	MaxEvents int `yaml:"maxEvents,omitempty" json:"maxEvents,omitempty" check:"0.."`
 }
 
 // PushLane watches a stream.
@@ -210,7 +210,7 @@ type PushLane struct {
 	// Heartbeat is the interval that the server promises, default 30s, as the
 	// draft wants at least; a stream that is silent for more than twice as long is
 	// dead.
-	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty"`
+	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"1ms.."`
 	// Backoff is the first and the longest wait before a reconnect, default
 	// 500ms to 30s, as for a failed poll.
 	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
@@ -218,7 +218,7 @@ type PushLane struct {
 
 // Backoff grows from Min to Max, doubling, with full jitter.
 type Backoff struct {
-	Min time.Duration `yaml:"min,omitempty" json:"min,omitempty"`
+	Min time.Duration `yaml:"min,omitempty" json:"min,omitempty" check:"1ms.."`
 	Max time.Duration `yaml:"max,omitempty" json:"max,omitempty"`
 }
 
@@ -229,22 +229,22 @@ type WebhookLane struct {
 	TTL string `yaml:"ttl,omitempty" json:"ttl,omitempty"`
 	// RefreshAt is the share of the grant after which a refresh is sent, 0.1 to
 	// 0.95, default 0.75.
-	RefreshAt float64 `yaml:"refreshAt,omitempty" json:"refreshAt,omitempty"`
+	RefreshAt float64 `yaml:"refreshAt,omitempty" json:"refreshAt,omitempty" check:"0.1..0.95"`
 	// RotateEvery is how many refreshes pass between two new secrets; 0 = never.
-	RotateEvery int `yaml:"rotateEvery,omitempty" json:"rotateEvery,omitempty"`
+	RotateEvery int `yaml:"rotateEvery,omitempty" json:"rotateEvery,omitempty" check:"0.."`
 	// Secrets says which secret the sink accepts while it changes: both (the
 	// default; the old one for OldSecret, default 5m, after the answer), early
 	// (the new one alone, from when it is sent) or late (the old one alone until
 	// the answer has come).
-	Secrets   string        `yaml:"secrets,omitempty" json:"secrets,omitempty"`
-	OldSecret time.Duration `yaml:"oldSecret,omitempty" json:"oldSecret,omitempty"`
+	Secrets   string        `yaml:"secrets,omitempty" json:"secrets,omitempty" check:"both|early|late"`
+	OldSecret time.Duration `yaml:"oldSecret,omitempty" json:"oldSecret,omitempty" check:"1ms.."`
 	// Refuse is the share of first copies that the sink answers with 503.
-	Refuse float64 `yaml:"refuse,omitempty" json:"refuse,omitempty"`
+	Refuse float64 `yaml:"refuse,omitempty" json:"refuse,omitempty" check:"0..1"`
 	// AckDelay is how long the sink waits before it answers 2xx.
-	AckDelay time.Duration `yaml:"ackDelay,omitempty" json:"ackDelay,omitempty"`
+	AckDelay time.Duration `yaml:"ackDelay,omitempty" json:"ackDelay,omitempty" check:"0..1h"`
 	// Verify says what becomes of a delivery whose signature does not verify:
 	// strict (the default) refuses it, report takes it and notes what is wrong.
-	Verify string `yaml:"verify,omitempty" json:"verify,omitempty"`
+	Verify string `yaml:"verify,omitempty" json:"verify,omitempty" check:"strict|report"`
 	// Callback is the address under which the target reaches the sink, where
 	// it differs from the listener's own, e.g. https://load-1.example:8443. On
 	// a loopback address it may be http: then the listener speaks plain HTTP.
@@ -264,7 +264,7 @@ type Churn struct {
 	// Rate is subscriptions per second, e.g. "2/s". Empty or 0 = none.
 	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"`
 	// Pause is how long a subscription stays away; 0 = it comes back at once.
-	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty"`
+	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty" check:"0.."`
 }
 
 // Attach opens a lane's subscriptions.
@@ -272,9 +272,9 @@ type Attach struct {
 	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"` // per second; 0 = as fast as Concurrency allows
 	// Concurrency is how many may be on their way at once, default 64, at most
 	// 65536.
-	Concurrency int `yaml:"concurrency,omitempty" json:"concurrency"`
+	Concurrency int `yaml:"concurrency,omitempty" json:"concurrency" check:"1..65536"`
 	// OnFailure is stop (the default) or continue.
-	OnFailure string `yaml:"onFailure,omitempty" json:"onFailure"`
+	OnFailure string `yaml:"onFailure,omitempty" json:"onFailure" check:"stop|continue"`
 }
 
 // Upstream is where emissions come from.
@@ -287,7 +287,7 @@ type Upstream struct {
 	Kind string `yaml:"kind,omitempty" json:"kind"`
 	// Sources is how many independent sequences of events there are, 1 to
 	// 65536, default 1. Order is followed within each.
-	Sources int `yaml:"sources,omitempty" json:"sources"`
+	Sources int `yaml:"sources,omitempty" json:"sources" check:"1..65536"`
 	// Event is the event name that is fired (inject, feed, and replay where an
 	// entry names none); default is the lanes' own, if they all subscribe to
 	// the same.
@@ -311,10 +311,10 @@ type Upstream struct {
 	Exec    UpstreamExec   `yaml:"exec,omitempty" json:"exec,omitzero"`
 	Replay  UpstreamReplay `yaml:"replay,omitempty" json:"replay,omitzero"`
 	// Timeout bounds one emission, default 5s.
-	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout"`
+	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout" check:"1ms.."`
 	// Workers bounds the emissions under way, default 64, at most 65536. An emission that
 	// is due while all are busy is dropped.
-	Workers int `yaml:"workers,omitempty" json:"workers"`
+	Workers int `yaml:"workers,omitempty" json:"workers" check:"1..65536"`
 }
 
 // UpstreamHTTP is a request template over .Source, .Seq and .Probe: URL, the
@@ -338,8 +338,8 @@ type Schedule struct {
 	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"`
 	// Burst is the number of emissions of a burst, Every the time between bursts,
 	// Spread the time over which a burst's emissions are spaced (0 = all at once).
-	Burst  int           `yaml:"burst,omitempty" json:"burst,omitempty"`
-	Every  time.Duration `yaml:"every,omitempty" json:"every,omitempty"`
+	Burst  int           `yaml:"burst,omitempty" json:"burst,omitempty" check:"1..10000000"`
+	Every  time.Duration `yaml:"every,omitempty" json:"every,omitempty" check:"1us.."`
 	Spread time.Duration `yaml:"spread,omitempty" json:"spread,omitempty"`
 	// To is the final rate of a ramp, reached after Period.
 	To Rate `yaml:"to,omitempty" json:"to,omitempty"`
@@ -363,21 +363,21 @@ type Rate float64
 type Phases struct {
 	// Order is together (the default: all lanes hear each emission) or turns
 	// (each lane has the target to itself).
-	Order string `yaml:"order,omitempty" json:"order"`
+	Order string `yaml:"order,omitempty" json:"order" check:"together|turns"`
 	// Ready is how long all subscriptions may take to become active,
 	// default 15s.
-	Ready time.Duration `yaml:"ready,omitempty" json:"ready"`
+	Ready time.Duration `yaml:"ready,omitempty" json:"ready" check:"1ms.."`
 	// Warmup is fired and followed but enters no figure; default 2s, may be 0.
-	Warmup time.Duration `yaml:"warmup,omitempty" json:"warmup"`
+	Warmup time.Duration `yaml:"warmup,omitempty" json:"warmup" check:"0.."`
 	// Measure is what the figures are of, default 10s.
-	Measure time.Duration `yaml:"measure,omitempty" json:"measure"`
+	Measure time.Duration `yaml:"measure,omitempty" json:"measure" check:"1ms.."`
 	// Drain is the grace for what is in flight when firing stops, default 5s.
 	// Pollers that are still owed something then poll once more, however long
 	// the server has them wait for that, for up to a minute longer.
-	Drain time.Duration `yaml:"drain,omitempty" json:"drain"`
+	Drain time.Duration `yaml:"drain,omitempty" json:"drain" check:"0.."`
 	// Late is the age, from intended, past which a delivery counts as late,
 	// default 5s; 0 = never.
-	Late time.Duration `yaml:"late,omitempty" json:"late"`
+	Late time.Duration `yaml:"late,omitempty" json:"late" check:"0.."`
 }
 
 // Generator says how the generator measures.
@@ -387,7 +387,7 @@ type Generator struct {
 	// where all lanes of the profile can have it, so that lanes compare; on for
 	// every lane that can, with a warning about those that cannot; off never. It is possible for streams of the system events (push) without
 	// TLS, on Linux.
-	KernelTimestamps string `yaml:"kernelTimestamps,omitempty" json:"kernelTimestamps"`
+	KernelTimestamps string `yaml:"kernelTimestamps,omitempty" json:"kernelTimestamps" check:"auto|on|off"`
 }
 
 // Limits bounds a run. A profile over its limits is refused before it starts.
@@ -395,9 +395,9 @@ type Limits struct {
 	// Rate of emissions at its highest, default 20000/s, at most 10000000/s.
 	Rate Rate `yaml:"rate,omitempty" json:"rate"`
 	// Subscriptions of all lanes together, default 200000, at most 10000000.
-	Subscriptions int `yaml:"subscriptions,omitempty" json:"subscriptions"`
+	Subscriptions int `yaml:"subscriptions,omitempty" json:"subscriptions" check:"1..10000000"`
 	// Duration of the whole run at its longest, default 24h.
-	Duration time.Duration `yaml:"duration,omitempty" json:"duration"`
+	Duration time.Duration `yaml:"duration,omitempty" json:"duration" check:"1s.."`
 	// Memory that the target can make this process hold beyond the fixed cost of
 	// its subscriptions: incomplete messages, answers, heads and webhook bodies
 	// of all lanes together. Written as 256MiB, the default, or as a number of

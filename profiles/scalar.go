@@ -67,31 +67,28 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-func parseDuration(n *node) (time.Duration, error) {
-	switch v := n.value.(type) {
-	case string:
-		d, err := time.ParseDuration(strings.TrimSpace(v))
-		switch {
-		case err != nil && strings.HasSuffix(v, "d"):
-			return 0, fmt.Errorf("%s is not a duration; days are written in hours, 1d as 24h", quote(v))
-		case err != nil && strings.ContainsRune(v, ' '):
-			return 0, fmt.Errorf("%s is not a duration; write it without spaces, as in %s", quote(v), strings.ReplaceAll(v, " ", ""))
-		case err != nil:
-			return 0, fmt.Errorf("%s is not a duration; write a number and a unit (ms, s, m, h), as in 250ms or 10s", quote(v))
-		case d < 0:
-			return 0, fmt.Errorf("%s is negative; give 0 or more", v)
-		}
+func parseDuration(text string) (time.Duration, error) {
+	text = strings.TrimSpace(text)
+	d, err := time.ParseDuration(text)
+	if err == nil && d >= 0 {
 		return d, nil
-	case int64, uint64, float64:
-		f, err := strconv.ParseFloat(fmt.Sprint(v), 64)
-		if err == nil && f == 0 {
-			return 0, nil
-		}
+	}
+	number, notNumber := strconv.ParseFloat(text, 64)
+	switch {
+	case err == nil:
+		return 0, fmt.Errorf("%s is negative; give 0 or more", text)
+	case notNumber == nil && number == 0:
+		return 0, nil
+	case notNumber == nil && math.Abs(number) < 1e9:
 		unit := "s"
-		if f >= 100 {
+		if number >= 100 {
 			unit = "ms"
 		}
-		return 0, fmt.Errorf("%s has no unit; did you mean %s%s?", n.text, n.text, unit)
+		return 0, fmt.Errorf("%s has no unit; did you mean %s%s?", text, text, unit)
+	case strings.HasSuffix(text, "d"):
+		return 0, fmt.Errorf("%s is not a duration; days are written in hours, 1d as 24h", quote(text))
+	case strings.ContainsRune(text, ' '):
+		return 0, fmt.Errorf("%s is not a duration; write it without spaces, as in %s", quote(text), strings.ReplaceAll(text, " ", ""))
 	}
-	return 0, fmt.Errorf("%s is not a duration; write a number and a unit, as in 250ms or 10s", quote(n.text))
+	return 0, fmt.Errorf("%s is not a duration; write a number and a unit (ms, s, m, h), as in 250ms or 10s", quote(text))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccy/go-yaml/ast"
 	"github.com/google/shlex"
 )
 
@@ -18,14 +19,15 @@ type Command []string
 var typeCommand = reflect.TypeFor[Command]()
 
 // command decodes a command that was written as one text.
-func (d *decoder) command(n *node, path string, v reflect.Value) {
-	if _, ok := n.value.(bool); ok {
-		d.report(n, path, n.text+" is not a command", "write the program and its arguments")
+func (d *decoder) command(n ast.Node, at place, path string, v reflect.Value) {
+	value, text := scalarOf(n)
+	if _, ok := value.(bool); ok {
+		d.report(at, path, text+" is not a command", "write the program and its arguments")
 		return
 	}
-	words, err := SplitCommand(n.text)
+	words, err := SplitCommand(text)
 	if err != nil {
-		d.fail(n, path, err)
+		d.fail(at, path, err)
 		return
 	}
 	v.Set(reflect.ValueOf(words))
@@ -66,15 +68,8 @@ func (c *checker) command() {
 	if !t.IsEmbedded() && c.given("target.embedded") {
 		c.bad("target.embedded", "is about the target that a run starts for itself, and this profile names another", "remove it, or the url or command")
 	}
-	if t.Embedded.Transport != "" {
-		c.enum("target.embedded.transport", t.Embedded.Transport, "http", "stdio")
-	}
 	if len(t.Command) == 0 {
-		for _, key := range []string{"target.env", "target.dir"} {
-			if c.given(key) {
-				c.bad(key, "is of a program that the run starts", "remove it, or give target.command")
-			}
-		}
+		c.reject("target", []string{"env", "dir"}, "is of a program that the run starts", "remove it, or give target.command")
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(t.Env[name], 0) {
@@ -84,12 +79,8 @@ func (c *checker) command() {
 	if !t.OverStdio() {
 		return
 	}
-	const instead = "remove it; what a program has to know goes into target.env"
-	for _, key := range []string{"target.headers", "target.tokens", "target.tokenFile", "target.caFile", "target.allow"} {
-		if c.given(key) {
-			c.bad(key, "means nothing over standard input and output, which has one principal", instead)
-		}
-	}
+	c.reject("target", []string{"headers", "tokens", "tokenFile", "caFile", "allow"}, "means nothing over standard input and output, which has one principal",
+		"remove it; what a program has to know goes into target.env")
 	for i := range c.p.Lanes {
 		c.laneOverStdio(fmt.Sprintf("lanes.%d", i), &c.p.Lanes[i])
 	}

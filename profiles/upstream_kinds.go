@@ -7,7 +7,7 @@ type UpstreamGitHub struct {
 	// Secret of the webhook; empty = unsigned. It never enters a result.
 	Secret string `yaml:"secret,omitempty" json:"-"`
 	// Event is push (the default) or issues.
-	Event string `yaml:"event,omitempty" json:"event,omitempty"`
+	Event string `yaml:"event,omitempty" json:"event,omitempty" check:"|push|issues"`
 	// Repository is a template over .Source that gives owner/name; default
 	// eventmeter/service-{{.Source}}.
 	Repository string `yaml:"repository,omitempty" json:"repository,omitempty"`
@@ -37,7 +37,7 @@ type UpstreamStripe struct {
 	// Secret of the endpoint (whsec_…). It never enters a result.
 	Secret string `yaml:"secret,omitempty" json:"-"`
 	// Type is payment_intent.succeeded (the default) or customer.updated.
-	Type string `yaml:"type,omitempty" json:"type,omitempty"`
+	Type string `yaml:"type,omitempty" json:"type,omitempty" check:"|payment_intent.succeeded|customer.updated"`
 	// Text is the description: a template over .Source, .Seq and .Probe that
 	// must hold {{.Probe}}. There is a default.
 	Text string `yaml:"text,omitempty" json:"text,omitempty"`
@@ -49,9 +49,9 @@ type UpstreamFeed struct {
 	// only the embedded target is told.
 	Listen string `yaml:"listen,omitempty" json:"listen,omitempty"`
 	// Limit is the most changes of one answer, default 500.
-	Limit int `yaml:"limit,omitempty" json:"limit,omitempty"`
+	Limit int `yaml:"limit,omitempty" json:"limit,omitempty" check:"0..10000000"`
 	// Keep is how many of the newest changes can be asked for, default 100,000.
-	Keep int `yaml:"keep,omitempty" json:"keep,omitempty"`
+	Keep int `yaml:"keep,omitempty" json:"keep,omitempty" check:"0..10000000"`
 }
 
 // UpstreamTool calls a tool of the target; its arguments are the payload.
