@@ -30,12 +30,22 @@ func (c *checker) lane(path string, l *Lane) {
 	case (u.Kind == "inject" || u.Kind == "feed") && u.Event != "" && l.Event != u.Event:
 		c.bad(path+".event", fmt.Sprintf("the upstream publishes %s, which this lane would never hear", quote(u.Event)), "subscribe to the same, or change upstream.event")
 	}
-	c.foreign(path, l)
 	for _, s := range systems() {
 		if s.name == l.System {
 			c.laneMode(path, l, s.modes)
-			s.check(c, path, l)
 		}
+	}
+	switch l.System {
+	case "events":
+		c.events(path, l)
+	case "smithery":
+		c.smithery(path, l)
+	case "sep-1803":
+		c.sep1803(path, l)
+	case SystemSEP975:
+		c.sep975(path, l)
+	case SystemSEP2549:
+		c.sep2549(path, l)
 	}
 	switch l.Mode {
 	case "push":
@@ -54,17 +64,20 @@ func (c *checker) laneMode(path string, l *Lane, modes []string) {
 	}
 }
 
-// foreign finds blocks of a mode or of a system that the lane does not have.
+// foreign finds blocks of a mode or of a system that the lane does not have. What
+// stands in them is not looked at.
 func (c *checker) foreign(path string, l *Lane) {
-	for _, s := range systems() {
-		if s.name != l.System && s.block != "" && c.given(path+"."+s.block) {
-			c.bad(path+"."+s.block, "means nothing to a lane of system "+l.System, "remove it, or set system: "+s.name)
+	bad := func(block, kind, own, other string) {
+		if path := path + "." + block; own != other && c.given(path) {
+			c.bad(path, fmt.Sprintf("means nothing to a lane of %s %s", kind, own), fmt.Sprintf("remove it, or set %s: %s", kind, other))
+			c.ignored[path] = true
 		}
 	}
+	for _, s := range systems() {
+		bad(s.block, "system", l.System, s.name)
+	}
 	for _, mode := range []string{"poll", "push", "webhook"} {
-		if l.Mode != mode && c.given(path+"."+mode) {
-			c.bad(path+"."+mode, fmt.Sprintf("means nothing to a lane of mode %s", l.Mode), "remove it, or set mode: "+mode)
-		}
+		bad(mode, "mode", l.Mode, mode)
 	}
 }
 
@@ -133,6 +146,21 @@ func (c *checker) templates(path string, l *Lane) {
 		if t.same != nil || t.all {
 			return
 		}
+	}
+}
+
+// idleLane finds keys of a lane that do nothing.
+func (c *checker) idleLane(path string, l *Lane) {
+	c.needs(path+".churn", "pause", "rate", "no subscription churns")
+	if l.Events.Resume && !c.given(path+".churn.rate") {
+		c.bad(path+".events.resume", "does nothing without churn.rate: nothing ends subscriptions", "remove it, or give churn.rate too")
+	}
+	c.needs(path+".events", "cutFor", "cutEvery", "no stream is cut")
+	c.needs(path+".sep1803", "cutFor", "cutEvery", "no stream is cut")
+	c.needs(path+".webhook", "oldSecret", "rotateEvery", "the secret does not change")
+	c.needs(path+".webhook", "secrets", "rotateEvery", "the secret does not change")
+	if l.System == SystemSEP2549 && !l.SEP2549.Cache {
+		c.reject(path+".sep2549", []string{"jitter", "staleOnError"}, "means nothing without a cache", "remove it, or cache: true")
 	}
 }
 

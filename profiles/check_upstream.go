@@ -36,6 +36,23 @@ func kindNames() []string {
 	return names
 }
 
+// ownerOf is the first kind that has a key.
+func ownerOf(key string) string {
+	for _, kind := range kinds {
+		if slices.Contains(kind.keys, key) {
+			return kind.name
+		}
+	}
+	return ""
+}
+
+func (c *checker) upstream() {
+	u := &c.p.Upstream
+	c.enum("upstream.kind", u.Kind, kindNames()...)
+	c.misplaced(u)
+	c.kind(u)
+}
+
 // misplaced finds keys that belong to other kinds.
 func (c *checker) misplaced(u *Upstream) {
 	for _, kind := range kinds {
@@ -49,16 +66,6 @@ func (c *checker) misplaced(u *Upstream) {
 			}
 		}
 	}
-}
-
-// ownerOf is the first kind that has a key.
-func ownerOf(key string) string {
-	for _, kind := range kinds {
-		if slices.Contains(kind.keys, key) {
-			return kind.name
-		}
-	}
-	return ""
 }
 
 // kind checks what belongs to the upstream's kind.
@@ -101,6 +108,55 @@ func (c *checker) kind(u *Upstream) {
 		c.replay(u)
 	case "none":
 		c.none()
+	}
+}
+
+// adminListener checks the address of a reference target's admin listener.
+func (c *checker) adminListener(u *Upstream) {
+	target, embedded := c.p.Target.URL, c.p.Target.IsEmbedded()
+	switch {
+	case target != "" && u.Admin == "" && u.Kind == "replay":
+		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or any other as upstream.replay.url")
+	case target != "" && u.Admin == "":
+		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or use upstream.kind: http")
+	case embedded && u.Admin != "":
+		c.bad("upstream.admin", "the run starts its own target", "remove it, or give target.url too")
+	case u.Admin != "":
+		c.web("upstream.admin", u.Admin, "http", "https")
+	}
+}
+
+func (c *checker) inject(u *Upstream) {
+	c.adminListener(u)
+	if u.Event == "" {
+		c.missing("upstream.event", "the lanes subscribe to different events: name the one to publish")
+	}
+	c.payload(u, "the event's data")
+}
+
+func (c *checker) request(u *Upstream) {
+	r := &u.HTTP
+	c.headers("upstream.http.headers", r.Headers)
+	if r.URL == "" {
+		c.missing("upstream.http.url", "give the address of what makes the target emit")
+		return
+	}
+	if strings.ContainsFunc(r.Method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
+		c.bad("upstream.http.method", quote(r.Method)+" is no method", "write it in capitals, as in POST")
+	}
+	compiled, err := CompileHTTP(*u)
+	if err != nil {
+		c.fail2("upstream", err)
+		return
+	}
+	address, header, body := compiled(0, 1, sampleProbe)
+	c.web("upstream.http.url", address, "http", "https")
+	found := strings.Contains(address, sampleProbe) || bytes.Contains(body, []byte(sampleProbe))
+	for _, values := range header {
+		found = found || strings.Contains(values[0], sampleProbe)
+	}
+	if !found {
+		c.bad("upstream.http", "neither url, headers nor body holds {{.Probe}}", "add it where it reaches the event's data: deliveries are recognised by it")
 	}
 }
 

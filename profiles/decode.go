@@ -36,8 +36,8 @@ var (
 	// parsers read the texts of single values that have a notation of their own.
 	parsers = map[reflect.Type]func(text string) (any, error){
 		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return parseDuration(text) },
-		reflect.TypeFor[Rate]():          func(text string) (any, error) { return ParseRate(text) },
-		reflect.TypeFor[Bytes]():         func(text string) (any, error) { return ParseBytes(text) },
+		reflect.TypeFor[Rate]():          func(text string) (any, error) { return parseRate(text) },
+		reflect.TypeFor[Bytes]():         func(text string) (any, error) { return parseBytes(text) },
 	}
 )
 
@@ -213,4 +213,21 @@ func keysOf(t reflect.Type) []string {
 		keys = append(keys, keyOf(t.Field(i)))
 	}
 	return keys
+}
+
+var typeCommand = reflect.TypeFor[Command]()
+
+// command decodes a command that was written as one text.
+func (d *decoder) command(n ast.Node, at place, path string, v reflect.Value) {
+	value, text := scalarOf(n)
+	if _, ok := value.(bool); ok {
+		d.report(at, path, text+" is not a command", "write the program and its arguments")
+		return
+	}
+	words, err := SplitCommand(text)
+	if err != nil {
+		d.fail(at, path, err)
+		return
+	}
+	v.Set(reflect.ValueOf(words))
 }

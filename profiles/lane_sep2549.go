@@ -2,7 +2,6 @@ package profiles
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/eventmeter/eventmeter/internal/defaults"
 )
@@ -40,45 +39,12 @@ type SEP2549Lane struct {
 	Background bool `yaml:"background,omitempty" json:"background"`
 }
 
-// EmbeddedLists is what the embedded target says in its lists. With a lane of
-// system sep-2549, Entries is 50 by default and TTL 2s; otherwise there are none.
-type EmbeddedLists struct {
-	// Entries of each list, Page how many of them a page holds, default 50.
-	Entries int `yaml:"entries,omitempty" json:"entries,omitempty" check:"0..100000"`
-	Page    int `yaml:"page,omitempty" json:"page,omitempty" check:"0.."`
-	// TTL is the time to live; 0, where entries are given, means that every
-	// result is stale at once.
-	TTL time.Duration `yaml:"ttl,omitempty" json:"ttl,omitempty" check:"0.."`
-	// Private marks results as private. Older spells the time to live as the
-	// earlier draft did. Strict lets cursors fail after a change of the list.
-	Private bool `yaml:"private,omitempty" json:"private,omitempty"`
-	Older   bool `yaml:"older,omitempty" json:"older,omitempty"`
-	Strict  bool `yaml:"strict,omitempty" json:"strict,omitempty"`
-}
-
 // defaultSEP2549 fills a lane of system sep-2549.
 func defaultSEP2549(l *Lane, _ string) {
 	l.Event = "list.changed"
 	l.SEP2549 = SEP2549Lane{
 		List: defaults.SEP2549List, URI: defaults.SEP2549URI, Use: defaults.SEP2549Use, Cache: defaults.SEP2549Cache,
 		Jitter: defaults.SEP2549Jitter, StaleOnError: defaults.SEP2549StaleOnError,
-	}
-}
-
-// completeLists gives the embedded target lists where a lane uses them.
-func (p *Profile) completeLists() {
-	lists := &p.Target.Embedded.Lists
-	if !p.Target.IsEmbedded() || lists.Entries != 0 {
-		return
-	}
-	for _, l := range p.Lanes {
-		if l.System == SystemSEP2549 {
-			lists.Entries = 50
-			if lists.TTL == 0 {
-				lists.TTL = 2 * time.Second
-			}
-			return
-		}
 	}
 }
 

@@ -235,21 +235,3 @@ func (t *tree) ofFile(n ast.Node) bool {
 	m.Values = slices.DeleteFunc(m.Values, func(f *ast.MappingValueNode) bool { return t.ofFile(f.Value) })
 	return len(m.Values) == 0
 }
-
-// UpstreamKind is the kind of upstream that [Load] would give a profile with
-// these overrides, read without checking anything else: inject where it does not
-// say. An error of reading is that of Load.
-func UpstreamKind(nameOrPath string, overrides []string) (string, error) {
-	name, data, err := source(nameOrPath)
-	if err != nil {
-		return "", err
-	}
-	t := readTree(origin{name: name}, data, 0)
-	if err := t.override(overrides); err != nil {
-		return "", err
-	}
-	if kind := textOf(t.root, "upstream", "kind"); kind != "" {
-		return kind, nil
-	}
-	return defaultProfile().Upstream.Kind, nil
-}

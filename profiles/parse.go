@@ -42,7 +42,7 @@ func profileOf(t *tree) (*Profile, error) {
 	d := &decoder{tree: t, at: map[string]place{}, tainted: map[string]bool{}}
 	d.decode(t.root, t.place(t.root, t.root, place{line: 1}), "", reflect.ValueOf(&p).Elem())
 	p.complete()
-	c := &checker{decoder: d, p: &p}
+	c := &checker{decoder: d, p: &p, ignored: map[string]bool{}}
 	c.profile()
 	if len(d.problems) == 0 {
 		p.settle()
@@ -185,4 +185,22 @@ func source(nameOrPath string) (name string, data []byte, err error) {
 		return "", nil, fmt.Errorf("profile %s: %w", quote(nameOrPath), err)
 	}
 	return nameOrPath, data, nil
+}
+
+// UpstreamKind is the kind of upstream that [Load] would give a profile with
+// these overrides, read without checking anything else: inject where it does not
+// say. An error of reading is that of Load.
+func UpstreamKind(nameOrPath string, overrides []string) (string, error) {
+	name, data, err := source(nameOrPath)
+	if err != nil {
+		return "", err
+	}
+	t := readTree(origin{name: name}, data, 0)
+	if err := t.override(overrides); err != nil {
+		return "", err
+	}
+	if kind := textOf(t.root, "upstream", "kind"); kind != "" {
+		return kind, nil
+	}
+	return defaultProfile().Upstream.Kind, nil
 }

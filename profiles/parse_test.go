@@ -165,8 +165,8 @@ func TestOverrides(t *testing.T) {
 		p.Thresholds[1] != "b.delivered > 1" || p.Target.URL != "http://127.0.0.1:8080/mcp" || p.Limits.Rate != 100 {
 		t.Errorf("%+v", p)
 	}
-	if got, err := b.ArgumentsFor(5); err != nil || string(got) != `{"channel":"c-2"}` {
-		t.Errorf("%s, %v", got, err)
+	if c, err := CompileLane(b); err != nil || string(c.Arguments(5)) != `{"channel":"c-2"}` {
+		t.Errorf("%v, %v", c, err)
 	}
 	for _, c := range []struct{ override, want string }{
 		{"lanes.a.subscriptons=3", `override "lanes.a.subscriptons=3": lanes.a.subscriptons: no such key; did you mean subscriptions?`},
@@ -248,7 +248,7 @@ func TestCompileHTTP(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	for text, want := range map[string]Rate{"20/s": 20, "300/m": 5, "3600/h": 1, "2.5": 2.5, " 1 / s ": 1, "0": 0} {
-		if got, err := ParseRate(text); err != nil || got != want {
+		if got, err := parseRate(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}

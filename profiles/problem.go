@@ -143,3 +143,11 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// quote shortens what it quotes, so that a problem stays one line.
+func quote(s string) string {
+	if len(s) > 60 {
+		s = strings.ToValidUTF8(s[:57], "") + "..."
+	}
+	return fmt.Sprintf("%q", s)
+}

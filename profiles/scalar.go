@@ -8,9 +8,13 @@ import (
 	"time"
 )
 
-// ParseRate reads "20/s", "300/m", "3600/h" or a bare number of events per
+// Rate is events per second. It is written "20/s", "300/m", "3600/h" or as a
+// bare number of events per second.
+type Rate float64
+
+// parseRate reads "20/s", "300/m", "3600/h" or a bare number of events per
 // second. A rate is finite and not negative.
-func ParseRate(text string) (Rate, error) {
+func parseRate(text string) (Rate, error) {
 	number, per, cut := strings.Cut(text, "/")
 	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600}[strings.TrimSpace(per)]
 	if !cut {
@@ -28,7 +32,7 @@ func ParseRate(text string) (Rate, error) {
 	return Rate(v / seconds), nil
 }
 
-// String writes the rate per second, so that ParseRate gives the same again.
+// String writes the rate per second, so that parseRate gives the same again.
 func (r Rate) String() string { return strconv.FormatFloat(float64(r), 'g', -1, 64) + "/s" }
 
 // Bytes is an amount of memory.
@@ -40,8 +44,8 @@ var byteUnits = []struct {
 	size int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-// ParseBytes reads "256MiB", "512KiB", "1GiB" or a bare number of bytes.
-func ParseBytes(text string) (Bytes, error) {
+// parseBytes reads "256MiB", "512KiB", "1GiB" or a bare number of bytes.
+func parseBytes(text string) (Bytes, error) {
 	number, size := strings.TrimSpace(text), int64(1)
 	for _, u := range byteUnits {
 		if rest, ok := strings.CutSuffix(number, u.name); ok {
@@ -57,7 +61,7 @@ func ParseBytes(text string) (Bytes, error) {
 }
 
 // String writes the amount in the largest unit that it is a multiple of, so
-// that ParseBytes gives the same again.
+// that parseBytes gives the same again.
 func (b Bytes) String() string {
 	for _, u := range byteUnits {
 		if b != 0 && int64(b)%u.size == 0 {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -391,12 +390,4 @@ func deeper(n ast.Node, levels int) bool {
 		}
 	}
 	return false
-}
-
-// quote shortens what it quotes, so that a problem stays one line.
-func quote(s string) string {
-	if len(s) > 60 {
-		s = strings.ToValidUTF8(s[:57], "") + "..."
-	}
-	return fmt.Sprintf("%q", s)
 }
