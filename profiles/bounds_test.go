@@ -99,7 +99,7 @@ func TestSpell(t *testing.T) {
 // What a profile holds does not leave the line of its problem.
 func TestProblemsAreOneLine(t *testing.T) {
 	for _, text := range []string{"a\x1b]0;x\a\n", "a\u2028b", strings.Repeat("x", 10_000), "\xff", `"quoted"`, "é"} {
-		p := Problem{Where: "p.yaml:1" + text, Key: text, What: text, Mend: text}
+		p := Problem{Where: "p.yaml:1" + text, Key: text, What: text, Fix: text}
 		got := p.String()
 		if strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x2028 }) || len(got) > 2_500 {
 			t.Errorf("%q", got)

@@ -23,7 +23,7 @@ type checker struct {
 
 // bad reports a problem with a key, or with the nearest group above it when it
 // was not given.
-func (c *checker) bad(path, what, mend string) {
+func (c *checker) bad(path, what, fix string) {
 	if c.tainted[path] {
 		return
 	}
@@ -32,12 +32,12 @@ func (c *checker) bad(path, what, mend string) {
 		near = parent(near)
 		at, ok = c.at[near]
 	}
-	c.report(at, path, what, mend)
+	c.report(at, path, what, fix)
 }
 
 // missing is silent when its group holds a key that does not exist: that one is
 // likely the same, misspelt.
-func (c *checker) missing(path, mend string) {
+func (c *checker) missing(path, fix string) {
 	for up := parent(path); ; up = parent(up) {
 		if c.tainted[up] {
 			return
@@ -46,7 +46,7 @@ func (c *checker) missing(path, mend string) {
 			break
 		}
 	}
-	c.bad(path, "is missing", mend)
+	c.bad(path, "is missing", fix)
 }
 
 func (c *checker) given(path string) bool {
@@ -120,10 +120,10 @@ func end[T any](text string, parse func(string) (T, error), otherwise T) T {
 }
 
 // reject reports those of the keys of a group that are given.
-func (c *checker) reject(group string, keys []string, what, mend string) {
+func (c *checker) reject(group string, keys []string, what, fix string) {
 	for _, key := range keys {
 		if path := join(group, key); c.given(path) {
-			c.bad(path, what, mend)
+			c.bad(path, what, fix)
 		}
 	}
 }
@@ -304,7 +304,7 @@ func listenable(address string) bool {
 	return err == nil && port != ""
 }
 
-// fail2 reports an error of the form key: key: what; mend.
+// fail2 reports an error of the form key: key: what; fix.
 func (c *checker) fail2(path string, err error) {
 	text := err.Error()
 	for {
@@ -314,8 +314,8 @@ func (c *checker) fail2(path string, err error) {
 		}
 		path, text = join(path, key), rest
 	}
-	what, mend, _ := strings.Cut(text, "; ")
-	c.bad(path, what, mend)
+	what, fix, _ := strings.Cut(text, "; ")
+	c.bad(path, what, fix)
 }
 
 func (c *checker) between(path string, value, least, most float64) {

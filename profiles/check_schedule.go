@@ -111,7 +111,7 @@ func (s *Schedule) peak() Rate {
 	return s.Rate
 }
 
-// leastMemory is room for the largest answer.
+// leastMemory holds the largest answer.
 const leastMemory Bytes = 64 << 20
 
 func (c *checker) limits() {

@@ -115,13 +115,13 @@ func (c *checker) command() {
 
 // laneOverStdio finds what a lane needs connections of its own for.
 func (c *checker) laneOverStdio(path string, l *Lane) {
-	const mend = "meet the target by its url, or leave the lane out"
+	const fix = "meet the target by its url, or leave the lane out"
 	if c.given(path + ".http") {
 		c.bad(path+".http", "means nothing over standard input and output", "remove it")
 	}
 	switch {
 	case l.System == SystemSEP975:
-		c.bad(path+".system", "sep-975 resumes requests on another connection, and a pipe cannot be cut and opened again", mend)
+		c.bad(path+".system", "sep-975 resumes requests on another connection, and a pipe cannot be cut and opened again", fix)
 	case l.System == "sep-1803" && l.Mode == "push":
 		c.bad(path+".mode", "sep-1803 in band is followed over HTTP only", "set mode: webhook, or meet the target by its url")
 	case l.System == SystemSEP2549 && l.SEP2549.Notifications:

@@ -67,7 +67,7 @@ func TestBounds(t *testing.T) {
 		ch.bound("key", reflect.ValueOf(c.value), c.check)
 		got := ""
 		if len(ch.problems) > 0 {
-			got = ch.problems[0].What + "; " + ch.problems[0].Mend
+			got = ch.problems[0].What + "; " + ch.problems[0].Fix
 		}
 		if got != c.want || len(ch.problems) > 1 {
 			t.Errorf("%v in %s: %s, want %s", c.value, c.check, got, c.want)

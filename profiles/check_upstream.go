@@ -186,8 +186,8 @@ func (c *checker) secret(kind, secret, what string) {
 func (c *checker) render(text, path string) string {
 	f, err := CompileText(text)
 	if err != nil {
-		what, mend, _ := strings.Cut(err.Error(), "; ")
-		c.bad(path, what, mend)
+		what, fix, _ := strings.Cut(err.Error(), "; ")
+		c.bad(path, what, fix)
 		return ""
 	}
 	return f(0, 1, sampleProbe)
@@ -197,8 +197,8 @@ func (c *checker) render(text, path string) string {
 func (c *checker) perSource(path, text string) {
 	f, err := CompileText(text)
 	if err != nil {
-		what, mend, _ := strings.Cut(err.Error(), "; ")
-		c.bad(path, what, mend)
+		what, fix, _ := strings.Cut(err.Error(), "; ")
+		c.bad(path, what, fix)
 		return
 	}
 	if text != "" && f(0, 1, sampleProbe) != f(0, 2, "") {

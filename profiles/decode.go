@@ -18,15 +18,15 @@ type decoder struct {
 	tainted map[string]bool  // paths that have a problem already
 }
 
-func (d *decoder) report(at place, path, what, mend string) {
+func (d *decoder) report(at place, path, what, fix string) {
 	d.tainted[path] = true
-	d.bad(at, path, what, mend)
+	d.bad(at, path, what, fix)
 }
 
-// fail reports an error whose text already says how to mend it.
+// fail reports an error whose text already says how to fix it.
 func (d *decoder) fail(at place, path string, err error) {
-	what, mend, _ := strings.Cut(err.Error(), "; ")
-	d.report(at, path, what, mend)
+	what, fix, _ := strings.Cut(err.Error(), "; ")
+	d.report(at, path, what, fix)
 }
 
 var (

@@ -53,7 +53,7 @@ func (t *tree) override(overrides []string) error {
 	return nil
 }
 
-func (o *override) bad(key, what, mend string) { o.tree.bad(o.from.at(0), key, what, mend) }
+func (o *override) bad(key, what, fix string) { o.tree.bad(o.from.at(0), key, what, fix) }
 
 func (o *override) apply(path string) {
 	keys := strings.SplitN(path, ".", maxDepth+1)

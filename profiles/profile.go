@@ -198,7 +198,7 @@ func (t *Target) OverStdio() bool {
 	return len(t.Command) > 0 || t.IsEmbedded() && t.Embedded.Transport == "stdio"
 }
 
-// SplitCommand splits a text into a command. The error says how to mend it.
+// SplitCommand splits a text into a command. The error says how to fix it.
 func SplitCommand(text string) (Command, error) {
 	words, err := shlex.Split(text)
 	switch {
@@ -268,7 +268,7 @@ type Limits struct {
 	// Memory that the target can make this process hold beyond the fixed cost of
 	// its subscriptions: incomplete messages, answers, heads and webhook bodies
 	// of all lanes together. Written as 256MiB, the default, or as a number of
-	// bytes. A stream or answer that finds no room is closed and counted as
+	// bytes. A stream or answer that does not fit is closed and counted as
 	// oversized. The processes of a run share it equally. It bounds the
 	// connections of the target to the webhook listeners, too: one for each
 	// 64KiB, and twice as many deliveries at once. They are not charged.

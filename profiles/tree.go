@@ -47,8 +47,8 @@ func (o origin) at(line int) place {
 	return place{o.name + ":" + strconv.Itoa(line), line}
 }
 
-func (t *tree) bad(at place, key, what, mend string) {
-	t.problems = append(t.problems, Problem{Where: at.where, Key: key, What: what, Mend: mend, line: at.line})
+func (t *tree) bad(at place, key, what, fix string) {
+	t.problems = append(t.problems, Problem{Where: at.where, Key: key, What: what, Fix: fix, line: at.line})
 }
 
 const (
@@ -66,9 +66,9 @@ func readTree(from origin, text []byte, mode parser.Mode) *tree {
 		t.bad(from.at(1), "", "is too large for a profile", "at most 1 MiB is read")
 		return t
 	}
-	tokens, line, what, mend := scan(text)
+	tokens, line, what, fix := scan(text)
 	if what != "" {
-		t.bad(from.at(line), "", what, mend)
+		t.bad(from.at(line), "", what, fix)
 		return t
 	}
 	t.copied = len(tokens)
@@ -104,10 +104,10 @@ func readTree(from origin, text []byte, mode parser.Mode) *tree {
 // scan splits text into tokens. Where there are more of them, or deeper nested
 // ones, than a profile needs, it stops, and returns the line and what is wrong:
 // the parser would take time and memory out of all proportion.
-func scan(text []byte) (tokens token.Tokens, line int, what, mend string) {
+func scan(text []byte) (tokens token.Tokens, line int, what, fix string) {
 	defer func() {
 		if p := recover(); p != nil {
-			line, what, mend = 1, fmt.Sprintf("this is not YAML: the scanner gave up: %v", p), "mind indentation, quotes and brackets"
+			line, what, fix = 1, fmt.Sprintf("this is not YAML: the scanner gave up: %v", p), "mind indentation, quotes and brackets"
 		}
 	}()
 	var s scanner.Scanner
@@ -171,7 +171,7 @@ func (t *tree) print() (text []byte) {
 // verify reports the YAML that profiles do not use.
 func (t *tree) verify(n ast.Node, path string, line, depth int) {
 	line = lineOf(n, line)
-	bad := func(what, mend string) { t.bad(t.origin.at(line), path, what, mend) }
+	bad := func(what, fix string) { t.bad(t.origin.at(line), path, what, fix) }
 	if depth > maxDepth {
 		bad("nested too deeply", fmt.Sprintf("at most %d levels are read", maxDepth))
 		return
