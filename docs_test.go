@@ -46,7 +46,7 @@ So is a key that would do nothing without another one. Another target (` + "`--t
 A file has at most 1 MiB, 20,000 keys, values and signs between them, 64 levels, 1,000 lanes and 200 cases. The texts that templates of ` + "`arguments`" + ` or ` + "`payload`" + ` give have at most 1 MiB
 together; a ` + "`printf`" + ` gives at most 64 KiB, has its format in quotes, at most 64 verbs, and widths of at most three digits.
 
-` + "`eventmeter profiles show compare`" + ` prints a commented one.
+` + "`eventmeter profiles show compare`" + ` prints a commented one; with ` + "`--set`" + ` it prints the profile as changed, comments included.
 `},
 }
 

@@ -14,7 +14,7 @@ import (
 func TestScanLeavesNothingOut(t *testing.T) {
 	texts := []string{base, "", "a: `x`\nb: 1\n", "a: @x\nb: 1\n", "a: \"\\q\"\nb: 1\n", "a: 'x\nb: 1\n", "a: |9x\n  b\n", "a:\n\t- b\n", "%x", "a: [1, {b: c}]\n", "? a\n: b\n", "\ufeffa: 1", "a: 1\r\nb: 2\r"}
 	for _, name := range builtinNames() {
-		text, err := Source(name)
+		text, err := Source(name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestSpell(t *testing.T) {
 // What a profile holds does not leave the line of its problem.
 func TestProblemsAreOneLine(t *testing.T) {
 	for _, text := range []string{"a\x1b]0;x\a\n", "a\u2028b", strings.Repeat("x", 10_000), "\xff", `"quoted"`, "é"} {
-		p := Problem{Where: "p.yaml:1" + text, Key: text, What: text, Mend: text}
+		p := Problem{Where: "p.yaml:1" + text, Key: text, What: text, Fix: text}
 		got := p.String()
 		if strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x2028 }) || len(got) > 2_500 {
 			t.Errorf("%q", got)

@@ -131,7 +131,7 @@ func TestThresholdsCoverWebhookLoss(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
-	text, err := Source("smoke")
+	text, err := Source("smoke", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestLoad(t *testing.T) {
 			t.Errorf("Load(%q): %v", name, err)
 		}
 	}
-	if _, err := Source("../builtin/smoke"); !errors.Is(err, ErrNotFound) {
+	if _, err := Source("../builtin/smoke", nil); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Source outside: %v", err)
 	}
 	if _, err := Load(t.TempDir(), nil); err == nil || errors.Is(err, ErrNotFound) {

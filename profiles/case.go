@@ -49,7 +49,7 @@ func (c *checker) cases() {
 		}
 		seen[k.Name] = true
 		if _, err := c.p.With(k); err != nil {
-			c.bad(path, oneProblem(err), "mend the case's set")
+			c.bad(path, oneProblem(err), "fix the case's set")
 		}
 	}
 	if len(c.p.Cases) > 0 && len(c.p.Target.Command) > 0 {

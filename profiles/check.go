@@ -1,13 +1,14 @@
 package profiles
 
 import (
-	"bytes"
 	"fmt"
-	"maps"
 	"math"
 	"net"
 	"net/url"
+	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,44 +17,42 @@ import (
 // decoded is not reported a second time.
 type checker struct {
 	*decoder
-	p *Profile
+	p       *Profile
+	ignored map[string]bool // groups that are not checked
 }
 
 // bad reports a problem with a key, or with the nearest group above it when it
 // was not given.
-func (c *checker) bad(path, what, mend string) {
+func (c *checker) bad(path, what, fix string) {
 	if c.tainted[path] {
 		return
 	}
-	n, near := c.at[path], path
-	for n == nil && near != "" {
+	at, ok := c.at[path]
+	for near := path; !ok && near != ""; {
 		near = parent(near)
-		n = c.at[near]
-		if n == nil || near == "" {
-			continue
-		}
+		at, ok = c.at[near]
 	}
-	if n == nil {
-		n = c.at[""]
-	}
-	c.report(n, path, what, mend)
+	c.report(at, path, what, fix)
 }
 
 // missing is silent when its group holds a key that does not exist: that one is
 // likely the same, misspelt.
-func (c *checker) missing(path, mend string) {
+func (c *checker) missing(path, fix string) {
 	for up := parent(path); ; up = parent(up) {
 		if c.tainted[up] {
 			return
 		}
-		if up == "" || c.at[up] != nil {
+		if up == "" || c.given(up) {
 			break
 		}
 	}
-	c.bad(path, "is missing", mend)
+	c.bad(path, "is missing", fix)
 }
 
-func (c *checker) given(path string) bool { return c.at[path] != nil }
+func (c *checker) given(path string) bool {
+	_, ok := c.at[path]
+	return ok
+}
 
 func parent(path string) string {
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
@@ -62,12 +61,78 @@ func parent(path string) string {
 	return ""
 }
 
-func (c *checker) enum(path, value string, known ...string) {
-	for _, k := range known {
-		if value == k {
-			return
+// bounds checks the keys that are given against the check tags of their fields.
+// A tag is a list of words (a|b|c, or |a|b where the text may be empty), or a
+// range of numbers or durations (1ms..1h, 5.. without an end, 0|5.. with 0
+// besides).
+func (c *checker) bounds(path string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			c.bounds(join(path, strconv.Itoa(i)), v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			here := join(path, keyOf(f))
+			if check := f.Tag.Get("check"); !c.given(here) || c.ignored[here] {
+				continue
+			} else if check != "" {
+				c.bound(here, v.Field(i), check)
+			} else {
+				c.bounds(here, v.Field(i))
+			}
 		}
 	}
+}
+
+func (c *checker) bound(path string, v reflect.Value, check string) {
+	least, most, ok := strings.Cut(check, "..")
+	if !ok {
+		c.enum(path, v.String(), strings.Split(check, "|")...)
+		return
+	}
+	least, orZero := strings.CutPrefix(least, "0|")
+	if orZero && v.IsZero() {
+		return
+	}
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		c.span(path, time.Duration(v.Int()), end(least, time.ParseDuration, 0), end(most, time.ParseDuration, longest))
+	case v.Kind() == reflect.Int:
+		c.count(path, int(v.Int()), end(least, strconv.Atoi, 0), end(most, strconv.Atoi, maxCount))
+	default:
+		float := func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
+		c.between(path, v.Float(), end(least, float, 0), end(most, float, math.MaxFloat64))
+	}
+}
+
+// end is one end of a range in a tag.
+func end[T any](text string, parse func(string) (T, error), otherwise T) T {
+	if text == "" {
+		return otherwise
+	}
+	v, err := parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// reject reports those of the keys of a group that are given.
+func (c *checker) reject(group string, keys []string, what, fix string) {
+	for _, key := range keys {
+		if path := join(group, key); c.given(path) {
+			c.bad(path, what, fix)
+		}
+	}
+}
+
+func (c *checker) enum(path, value string, known ...string) {
+	if slices.Contains(known, value) {
+		return
+	}
+	known = slices.DeleteFunc(known, func(k string) bool { return k == "" })
 	if value == "" {
 		c.missing(path, "give one of "+strings.Join(known, ", "))
 		return
@@ -84,32 +149,11 @@ func (c *checker) name(path, value string) {
 	}
 }
 
-func (c *checker) least(path string, value, least int) {
-	if value >= least {
-		return
-	}
-	if !c.given(path) {
-		c.missing(path, fmt.Sprintf("give a number of at least %d", least))
-		return
-	}
-	c.bad(path, fmt.Sprintf("%d is too small", value), fmt.Sprintf("give at least %d", least))
-}
-
-// The most that keys may ask for. More than that is a slip of the keyboard, and
-// would be allocated before anything is measured.
-const (
-	maxLanes         = 1000
-	maxThresholds    = 1000
-	maxSubscriptions = 10_000_000
-	maxWorkers       = 65_536
-	maxBuffer        = 10_000_000
-	maxRate          = Rate(10_000_000)
-	maxCount         = 1_000_000_000 // of anything
-)
-
 // count checks a number of things.
 func (c *checker) count(path string, value, least, most int) {
-	c.least(path, value, least)
+	if value < least {
+		c.bad(path, fmt.Sprintf("%d is too small", value), fmt.Sprintf("give at least %d", least))
+	}
 	if value > most {
 		c.bad(path, fmt.Sprintf("%d is too many", value), fmt.Sprintf("give at most %d", most))
 	}
@@ -152,6 +196,10 @@ func (c *checker) web(path, value string, schemes ...string) *url.URL {
 
 func (c *checker) profile() {
 	p := c.p
+	for i := range p.Lanes {
+		c.foreign(fmt.Sprintf("lanes.%d", i), &p.Lanes[i])
+	}
+	c.bounds("", reflect.ValueOf(p).Elem())
 	c.name("name", p.Name)
 	c.target()
 	if len(p.Lanes) == 0 {
@@ -174,9 +222,7 @@ func (c *checker) profile() {
 		seen[l.Name] = true
 		c.lane(path, l)
 	}
-	c.enum("generator.kernelTimestamps", p.Generator.KernelTimestamps, "auto", "on", "off")
 	c.upstream()
-	c.phases()
 	if p.Upstream.Kind != "none" {
 		c.schedule()
 	}
@@ -191,118 +237,74 @@ func (c *checker) profile() {
 	c.capacity()
 }
 
-func (c *checker) target() {
-	t := &c.p.Target
-	if t.URL != "" {
-		c.web("target.url", t.URL, "http", "https")
+var nameRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+// ValidName tells whether a profile or a lane may have that name: a-z,
+// 0-9 and hyphens, a letter first, at most 63. Files are named by it, so that
+// whoever reads a name from elsewhere must ask, too.
+func ValidName(name string) bool { return nameRule.MatchString(name) }
+
+// A key that is read and then does nothing is a trap: whoever wrote it believes
+// that it did. Where another key switches it on, that one must be there; it may
+// be 0, so that an override can switch off what a file has.
+
+// needs reports a key of a group that has no effect without another one beside
+// it.
+func (c *checker) needs(group, key, other, why string) {
+	if c.given(group+"."+key) && !c.given(group+"."+other) {
+		c.bad(group+"."+key, "does nothing without "+other+": "+why, "remove it, or give "+other+" too")
 	}
-	c.command()
-	c.enum("target.era", t.Era, "auto", "modern", "legacy")
-	c.enum("target.revision", t.Revision, "newest", "older")
-	c.headers("target.headers", t.Headers)
-	c.embedded()
-	if len(t.Tokens) > 0 && t.TokenFile != "" {
-		c.bad("target.tokenFile", "there are tokens as well", "give one of the two")
+}
+
+// idle finds keys outside of lanes that do nothing.
+func (c *checker) idle() {
+	p := c.p
+	if len(p.Cases) > 0 && len(p.Thresholds) > 0 {
+		c.bad("thresholds", "are not judged where there are cases, whose plans are", "remove one of them")
 	}
-	for i, token := range t.Tokens {
-		if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			c.bad(fmt.Sprintf("target.tokens.%d", i), "is no bearer token", "give printable ASCII without spaces")
+	if p.Upstream.Kind == "feed" && c.given("upstream.timeout") {
+		c.bad("upstream.timeout", "means nothing to kind feed, which the target polls", "remove it")
+	}
+	if p.Upstream.Kind == "replay" && p.Upstream.Replay.URL != "" && c.given("upstream.event") {
+		c.bad("upstream.event", "is not used, since upstream.replay.url is given", "remove one of them")
+	}
+	if p.Target.CAFile != "" && !p.overTLS() {
+		c.bad("target.caFile", "nothing is met by an https address", "remove it, or give an address with https")
+	}
+	e := &p.Target.Embedded
+	if c.given("target.embedded.feedEvery") && p.Upstream.Kind != "feed" {
+		c.bad("target.embedded.feedEvery", "there is no feed to poll", "remove it, or set upstream.kind: feed")
+	}
+	for _, over := range []struct {
+		key string
+		on  bool
+	}{{"proxiesMayBuffer", e.ProxiesMayBuffer}, {"sseAnswers", e.SSEAnswers}} {
+		if over.on && e.Transport == "stdio" {
+			c.bad("target.embedded."+over.key, "means nothing over standard input and output", "remove it")
 		}
 	}
-	for i, host := range t.Allow {
-		if host == "" || strings.ContainsAny(host, "/ \t\n") {
-			c.bad(fmt.Sprintf("target.allow.%d", i), quote(host)+" is no host", "give a name or an address, without http://")
+	if e.Lists.Entries == 0 {
+		c.reject("target.embedded.lists", []string{"page", "ttl", "private", "older", "strict"}, "there are no lists: there is neither entries nor a lane of system "+SystemSEP2549, "give entries too")
+	}
+}
+
+// overTLS tells whether an address of the profile is https.
+func (p *Profile) overTLS() bool {
+	u := &p.Upstream
+	for _, address := range []string{p.Target.URL, u.Admin, u.HTTP.URL, u.GitHub.URL, u.Slack.URL, u.Stripe.URL, u.Replay.URL} {
+		if strings.HasPrefix(address, "https:") {
+			return true
 		}
 	}
+	return false
 }
 
-func (c *checker) headers(path string, headers map[string]string) {
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		value := headers[name]
-		if name == "" || strings.ContainsFunc(name, func(r rune) bool {
-			return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-		}) {
-			c.bad(join(path, name), quote(name)+" cannot be a header", "use letters, digits and hyphens")
-		}
-		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 127 }) {
-			c.bad(join(path, name), "holds a line break or another control character", "write it on one line")
-		}
-	}
+func listenable(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	return err == nil && port != ""
 }
 
-func (c *checker) phases() {
-	p := &c.p.Phases
-	c.enum("phases.order", p.Order, "together", "turns")
-	c.span("phases.ready", p.Ready, time.Millisecond, longest)
-	c.span("phases.warmup", p.Warmup, 0, longest)
-	c.span("phases.measure", p.Measure, time.Millisecond, longest)
-	c.span("phases.drain", p.Drain, 0, longest)
-	c.span("phases.late", p.Late, 0, longest)
-}
-
-func (c *checker) upstream() {
-	u := &c.p.Upstream
-	c.enum("upstream.kind", u.Kind, kindNames()...)
-	c.misplaced(u)
-	c.count("upstream.sources", u.Sources, 1, math.MaxUint16+1)
-	c.span("upstream.timeout", u.Timeout, time.Millisecond, longest)
-	c.count("upstream.workers", u.Workers, 1, maxWorkers)
-	c.kind(u)
-}
-
-// adminListener checks the address of a reference target's admin listener.
-func (c *checker) adminListener(u *Upstream) {
-	target, embedded := c.p.Target.URL, c.p.Target.IsEmbedded()
-	switch {
-	case target != "" && u.Admin == "" && u.Kind == "replay":
-		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or any other as upstream.replay.url")
-	case target != "" && u.Admin == "":
-		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or use upstream.kind: http")
-	case embedded && u.Admin != "":
-		c.bad("upstream.admin", "the run starts its own target", "remove it, or give target.url too")
-	case u.Admin != "":
-		c.web("upstream.admin", u.Admin, "http", "https")
-	}
-}
-
-func (c *checker) inject(u *Upstream) {
-	c.adminListener(u)
-	if u.Event == "" {
-		c.missing("upstream.event", "the lanes subscribe to different events: name the one to publish")
-	}
-	c.payload(u, "the event's data")
-}
-
-// sampleProbe has the form of a probe id.
-const sampleProbe = "evtm-00000001-0000-00000001-00"
-
-func (c *checker) request(u *Upstream) {
-	r := &u.HTTP
-	c.headers("upstream.http.headers", r.Headers)
-	if r.URL == "" {
-		c.missing("upstream.http.url", "give the address of what makes the target emit")
-		return
-	}
-	if strings.ContainsFunc(r.Method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
-		c.bad("upstream.http.method", quote(r.Method)+" is no method", "write it in capitals, as in POST")
-	}
-	compiled, err := CompileHTTP(*u)
-	if err != nil {
-		c.fail2("upstream", err)
-		return
-	}
-	address, header, body := compiled(0, 1, sampleProbe)
-	c.web("upstream.http.url", address, "http", "https")
-	found := strings.Contains(address, sampleProbe) || bytes.Contains(body, []byte(sampleProbe))
-	for _, values := range header {
-		found = found || strings.Contains(values[0], sampleProbe)
-	}
-	if !found {
-		c.bad("upstream.http", "neither url, headers nor body holds {{.Probe}}", "add it where it reaches the event's data: deliveries are recognised by it")
-	}
-}
-
-// fail2 reports an error of the form key: key: what; mend.
+// fail2 reports an error of the form key: key: what; fix.
 func (c *checker) fail2(path string, err error) {
 	text := err.Error()
 	for {
@@ -312,11 +314,12 @@ func (c *checker) fail2(path string, err error) {
 		}
 		path, text = join(path, key), rest
 	}
-	what, mend, _ := strings.Cut(text, "; ")
-	c.bad(path, what, mend)
+	what, fix, _ := strings.Cut(text, "; ")
+	c.bad(path, what, fix)
 }
 
-func listenable(address string) bool {
-	_, port, err := net.SplitHostPort(address)
-	return err == nil && port != ""
+func (c *checker) between(path string, value, least, most float64) {
+	if !(value >= least && value <= most) {
+		c.bad(path, fmt.Sprintf("%v is out of bounds", value), fmt.Sprintf("give %v to %v", least, most))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -12,8 +13,9 @@ func (c *checker) lane(path string, l *Lane) {
 	c.name(path+".name", l.Name)
 	c.enum(path+".system", l.System, systemNames()...)
 	c.enum(path+".mode", l.Mode, "poll", "push", "webhook")
-	c.least(path+".subscriptions", l.Subscriptions, 1)
-	c.enum(path+".http", l.HTTP, "1.1", "2", "h2c")
+	if !c.given(path + ".subscriptions") {
+		c.missing(path+".subscriptions", "give a number of at least 1")
+	}
 	switch target := c.p.Target.URL; {
 	case l.HTTP == "2" && strings.HasPrefix(target, "http:"):
 		c.bad(path+".http", "HTTP/2 needs TLS, and target.url is http", "use h2c, or an https target")
@@ -28,38 +30,54 @@ func (c *checker) lane(path string, l *Lane) {
 	case (u.Kind == "inject" || u.Kind == "feed") && u.Event != "" && l.Event != u.Event:
 		c.bad(path+".event", fmt.Sprintf("the upstream publishes %s, which this lane would never hear", quote(u.Event)), "subscribe to the same, or change upstream.event")
 	}
-	c.span(path+".maxAge", l.MaxAge, 0, longest)
-	c.foreign(path, l)
 	for _, s := range systems() {
-		if s.check != nil {
-			s.check(c, path, l)
+		if s.name == l.System {
+			c.laneMode(path, l, s.modes)
 		}
 	}
+	switch l.System {
+	case "events":
+		c.events(path, l)
+	case "smithery":
+		c.smithery(path, l)
+	case "sep-1803":
+		c.sep1803(path, l)
+	case SystemSEP975:
+		c.sep975(path, l)
+	case SystemSEP2549:
+		c.sep2549(path, l)
+	}
 	switch l.Mode {
-	case "poll":
-		c.span(path+".poll.minInterval", l.Poll.MinInterval, 0, longest)
-		c.span(path+".poll.timeout", l.Poll.Timeout, 0, longest)
-		c.least(path+".poll.maxEvents", l.Poll.MaxEvents, 0)
 	case "push":
-		c.span(path+".push.heartbeat", l.Push.Heartbeat, time.Millisecond, longest)
-		c.span(path+".push.backoff.min", l.Push.Backoff.Min, time.Millisecond, longest)
 		c.span(path+".push.backoff.max", l.Push.Backoff.Max, l.Push.Backoff.Min, longest)
 	case "webhook":
 		c.webhook(path+".webhook", &l.Webhook)
 	}
 	c.idleLane(path, l)
-	c.span(path+".churn.pause", l.Churn.Pause, 0, longest)
-	c.count(path+".attach.concurrency", l.Attach.Concurrency, 1, maxWorkers)
-	c.enum(path+".attach.onFailure", l.Attach.OnFailure, "stop", "continue")
 	c.templates(path, l)
 }
 
-// foreign finds blocks of a mode that the lane does not have.
+// laneMode checks that the lane's system has its mode.
+func (c *checker) laneMode(path string, l *Lane, modes []string) {
+	if slices.Contains([]string{"poll", "push", "webhook"}, l.Mode) && !slices.Contains(modes, l.Mode) {
+		c.bad(path+".mode", fmt.Sprintf("system %s has no %s", l.System, l.Mode), "set mode: "+strings.Join(modes, ", or "))
+	}
+}
+
+// foreign finds blocks of a mode or of a system that the lane does not have. What
+// stands in them is not looked at.
 func (c *checker) foreign(path string, l *Lane) {
-	for _, mode := range []string{"poll", "push", "webhook"} {
-		if l.Mode != mode && c.given(path+"."+mode) {
-			c.bad(path+"."+mode, fmt.Sprintf("means nothing to a lane of mode %s", l.Mode), "remove it, or set mode: "+mode)
+	bad := func(block, kind, own, other string) {
+		if path := path + "." + block; own != other && c.given(path) {
+			c.bad(path, fmt.Sprintf("means nothing to a lane of %s %s", kind, own), fmt.Sprintf("remove it, or set %s: %s", kind, other))
+			c.ignored[path] = true
 		}
+	}
+	for _, s := range systems() {
+		bad(s.block, "system", l.System, s.name)
+	}
+	for _, mode := range []string{"poll", "push", "webhook"} {
+		bad(mode, "mode", l.Mode, mode)
 	}
 }
 
@@ -72,7 +90,7 @@ func (c *checker) webhook(path string, w *WebhookLane) {
 			c.bad(path+".rotateEvery", "secrets change at a refresh, and ttl none has none", "give a ttl")
 		}
 	default:
-		ttl, err := parseDuration(c.textOf(path+".ttl", w.TTL))
+		ttl, err := parseDuration(w.TTL)
 		if err != nil {
 			what, _, _ := strings.Cut(err.Error(), "; ")
 			c.bad(path+".ttl", what, "write a duration like 300s, or default, or none")
@@ -80,17 +98,6 @@ func (c *checker) webhook(path string, w *WebhookLane) {
 		}
 		c.span(path+".ttl", ttl, shortest, longest)
 	}
-	if w.RefreshAt < 0.1 || w.RefreshAt > 0.95 {
-		c.bad(path+".refreshAt", fmt.Sprintf("%v is out of bounds", w.RefreshAt), "give a share of the grant from 0.1 to 0.95")
-	}
-	c.least(path+".rotateEvery", w.RotateEvery, 0)
-	c.enum(path+".secrets", w.Secrets, "both", "early", "late")
-	c.span(path+".oldSecret", w.OldSecret, time.Millisecond, longest)
-	c.enum(path+".verify", w.Verify, "strict", "report")
-	if w.Refuse < 0 || w.Refuse > 1 {
-		c.bad(path+".refuse", fmt.Sprintf("%v is out of bounds", w.Refuse), "give a share from 0 to 1")
-	}
-	c.span(path+".ackDelay", w.AckDelay, 0, time.Hour)
 	if w.Callback != "" {
 		if u := c.web(path+".callback", w.Callback, "https", "http"); u != nil && u.Scheme == "http" {
 			c.plainCallback(path, w, u)
@@ -113,14 +120,6 @@ func (c *checker) plainCallback(path string, w *WebhookLane, u *url.URL) {
 	case w.CertFile != "":
 		c.bad(path+".certFile", "means nothing to a callback over http", "remove it, or use https")
 	}
-}
-
-// textOf is the node of a key, so that 300 without a unit is told apart.
-func (c *checker) textOf(path, value string) *node {
-	if n := c.at[path]; n != nil {
-		return n
-	}
-	return &node{value: value, text: value}
 }
 
 func (c *checker) templates(path string, l *Lane) {
@@ -147,6 +146,21 @@ func (c *checker) templates(path string, l *Lane) {
 		if t.same != nil || t.all {
 			return
 		}
+	}
+}
+
+// idleLane finds keys of a lane that do nothing.
+func (c *checker) idleLane(path string, l *Lane) {
+	c.needs(path+".churn", "pause", "rate", "no subscription churns")
+	if l.Events.Resume && !c.given(path+".churn.rate") {
+		c.bad(path+".events.resume", "does nothing without churn.rate: nothing ends subscriptions", "remove it, or give churn.rate too")
+	}
+	c.needs(path+".events", "cutFor", "cutEvery", "no stream is cut")
+	c.needs(path+".sep1803", "cutFor", "cutEvery", "no stream is cut")
+	c.needs(path+".webhook", "oldSecret", "rotateEvery", "the secret does not change")
+	c.needs(path+".webhook", "secrets", "rotateEvery", "the secret does not change")
+	if l.System == SystemSEP2549 && !l.SEP2549.Cache {
+		c.reject(path+".sep2549", []string{"jitter", "staleOnError"}, "means nothing without a cache", "remove it, or cache: true")
 	}
 }
 

@@ -41,12 +41,6 @@ func (c *checker) schedule() {
 	case "constant", "poisson":
 		positive("rate", s.Rate)
 	case "burst":
-		if c.given("schedule.burst") {
-			c.count("schedule.burst", s.Burst, 1, int(maxRate))
-		}
-		if c.given("schedule.every") {
-			c.span("schedule.every", s.Every, time.Microsecond, longest)
-		}
 		c.span("schedule.spread", s.Spread, 0, max(s.Every, 0))
 	case "ramp":
 		if c.given("schedule.to") && s.Rate <= 0 && s.To <= 0 {
@@ -117,7 +111,7 @@ func (s *Schedule) peak() Rate {
 	return s.Rate
 }
 
-// leastMemory is room for the largest answer.
+// leastMemory holds the largest answer.
 const leastMemory Bytes = 64 << 20
 
 func (c *checker) limits() {
@@ -128,8 +122,6 @@ func (c *checker) limits() {
 	if l.Rate > maxRate {
 		c.bad("limits.rate", fmt.Sprintf("%v is too much", l.Rate), fmt.Sprintf("give at most %v", maxRate))
 	}
-	c.count("limits.subscriptions", l.Subscriptions, 1, maxSubscriptions)
-	c.span("limits.duration", l.Duration, time.Second, longest)
 	if l.Memory < leastMemory {
 		c.bad("limits.memory", fmt.Sprintf("is %v, the least is %v", l.Memory, leastMemory), "write an amount like 256MiB")
 	}

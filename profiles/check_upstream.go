@@ -36,6 +36,23 @@ func kindNames() []string {
 	return names
 }
 
+// ownerOf is the first kind that has a key.
+func ownerOf(key string) string {
+	for _, kind := range kinds {
+		if slices.Contains(kind.keys, key) {
+			return kind.name
+		}
+	}
+	return ""
+}
+
+func (c *checker) upstream() {
+	u := &c.p.Upstream
+	c.enum("upstream.kind", u.Kind, kindNames()...)
+	c.misplaced(u)
+	c.kind(u)
+}
+
 // misplaced finds keys that belong to other kinds.
 func (c *checker) misplaced(u *Upstream) {
 	for _, kind := range kinds {
@@ -51,16 +68,6 @@ func (c *checker) misplaced(u *Upstream) {
 	}
 }
 
-// ownerOf is the first kind that has a key.
-func ownerOf(key string) string {
-	for _, kind := range kinds {
-		if slices.Contains(kind.keys, key) {
-			return kind.name
-		}
-	}
-	return ""
-}
-
 // kind checks what belongs to the upstream's kind.
 func (c *checker) kind(u *Upstream) {
 	switch u.Kind {
@@ -74,9 +81,6 @@ func (c *checker) kind(u *Upstream) {
 	case "github":
 		g := &u.GitHub
 		c.product("github", g.URL, g.Text)
-		if g.Event != "" {
-			c.enum("upstream.github.event", g.Event, "push", "issues")
-		}
 		c.perSource("upstream.github.repository", g.Repository)
 		if name := c.render(g.Repository, "upstream.github.repository"); g.Repository != "" && strings.Count(name, "/") != 1 {
 			c.bad("upstream.github.repository", quote(name)+" is no repository", "write it like owner/name-{{.Source}}")
@@ -88,9 +92,6 @@ func (c *checker) kind(u *Upstream) {
 	case "stripe":
 		c.product("stripe", u.Stripe.URL, u.Stripe.Text)
 		c.secret("stripe", u.Stripe.Secret, "the endpoint's secret (whsec_…)")
-		if u.Stripe.Type != "" {
-			c.enum("upstream.stripe.type", u.Stripe.Type, "payment_intent.succeeded", "customer.updated")
-		}
 	case "feed":
 		c.feed(u)
 	case "tool":
@@ -107,6 +108,55 @@ func (c *checker) kind(u *Upstream) {
 		c.replay(u)
 	case "none":
 		c.none()
+	}
+}
+
+// adminListener checks the address of a reference target's admin listener.
+func (c *checker) adminListener(u *Upstream) {
+	target, embedded := c.p.Target.URL, c.p.Target.IsEmbedded()
+	switch {
+	case target != "" && u.Admin == "" && u.Kind == "replay":
+		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or any other as upstream.replay.url")
+	case target != "" && u.Admin == "":
+		c.missing("upstream.admin", "with target.url, give the address of the target's admin listener, or use upstream.kind: http")
+	case embedded && u.Admin != "":
+		c.bad("upstream.admin", "the run starts its own target", "remove it, or give target.url too")
+	case u.Admin != "":
+		c.web("upstream.admin", u.Admin, "http", "https")
+	}
+}
+
+func (c *checker) inject(u *Upstream) {
+	c.adminListener(u)
+	if u.Event == "" {
+		c.missing("upstream.event", "the lanes subscribe to different events: name the one to publish")
+	}
+	c.payload(u, "the event's data")
+}
+
+func (c *checker) request(u *Upstream) {
+	r := &u.HTTP
+	c.headers("upstream.http.headers", r.Headers)
+	if r.URL == "" {
+		c.missing("upstream.http.url", "give the address of what makes the target emit")
+		return
+	}
+	if strings.ContainsFunc(r.Method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
+		c.bad("upstream.http.method", quote(r.Method)+" is no method", "write it in capitals, as in POST")
+	}
+	compiled, err := CompileHTTP(*u)
+	if err != nil {
+		c.fail2("upstream", err)
+		return
+	}
+	address, header, body := compiled(0, 1, sampleProbe)
+	c.web("upstream.http.url", address, "http", "https")
+	found := strings.Contains(address, sampleProbe) || bytes.Contains(body, []byte(sampleProbe))
+	for _, values := range header {
+		found = found || strings.Contains(values[0], sampleProbe)
+	}
+	if !found {
+		c.bad("upstream.http", "neither url, headers nor body holds {{.Probe}}", "add it where it reaches the event's data: deliveries are recognised by it")
 	}
 }
 
@@ -136,8 +186,8 @@ func (c *checker) secret(kind, secret, what string) {
 func (c *checker) render(text, path string) string {
 	f, err := CompileText(text)
 	if err != nil {
-		what, mend, _ := strings.Cut(err.Error(), "; ")
-		c.bad(path, what, mend)
+		what, fix, _ := strings.Cut(err.Error(), "; ")
+		c.bad(path, what, fix)
 		return ""
 	}
 	return f(0, 1, sampleProbe)
@@ -147,8 +197,8 @@ func (c *checker) render(text, path string) string {
 func (c *checker) perSource(path, text string) {
 	f, err := CompileText(text)
 	if err != nil {
-		what, mend, _ := strings.Cut(err.Error(), "; ")
-		c.bad(path, what, mend)
+		what, fix, _ := strings.Cut(err.Error(), "; ")
+		c.bad(path, what, fix)
 		return
 	}
 	if text != "" && f(0, 1, sampleProbe) != f(0, 2, "") {
@@ -164,8 +214,6 @@ func (c *checker) feed(u *Upstream) {
 	case f.Listen == "" && !c.p.Target.IsEmbedded():
 		c.missing("upstream.feed.listen", "with target.url, give the address under which the target polls, like 127.0.0.1:9000")
 	}
-	c.count("upstream.feed.limit", f.Limit, 0, maxBuffer)
-	c.count("upstream.feed.keep", f.Keep, 0, maxBuffer)
 	if u.Event == "" {
 		c.missing("upstream.event", "the lanes subscribe to different events: name the one that the changes stand for")
 	}
@@ -198,11 +246,7 @@ func (c *checker) none() {
 	if c.p.Target.IsEmbedded() && slices.ContainsFunc(c.p.Lanes, func(l Lane) bool { return !l.HearsNone() }) {
 		c.bad("upstream.kind", "the embedded target emits nothing by itself", "give target.url")
 	}
-	for _, key := range []string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"} {
-		if c.given(key) {
-			c.bad(key, "means nothing to upstream.kind none, which publishes nothing", "remove it")
-		}
-	}
+	c.reject("", []string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"}, "means nothing to upstream.kind none, which publishes nothing", "remove it")
 }
 
 // payload checks the payload of a kind that has one.

@@ -11,13 +11,6 @@ import (
 	"strings"
 )
 
-// noSources is the value of sources for a lane that hears none.
-const noSources = "none"
-
-// HearsNone tells whether nothing that the upstream fires is expected at the
-// lane.
-func (l *Lane) HearsNone() bool { return strings.TrimSpace(l.Sources) == noSources }
-
 // LaneTemplates gives what differs between the subscriptions of a lane. It is
 // safe for concurrent use.
 type LaneTemplates struct {
@@ -111,16 +104,6 @@ func (t *LaneTemplates) list(i int) ([]uint16, error) {
 	}
 	slices.Sort(list)
 	return slices.Compact(list), nil
-}
-
-// ArgumentsFor returns the arguments of subscription i as a JSON object. To ask
-// for many, use [CompileLane].
-func (l Lane) ArgumentsFor(i int) (json.RawMessage, error) {
-	t, err := CompileLane(l)
-	if err != nil {
-		return nil, err
-	}
-	return t.Arguments(i), nil
 }
 
 // CompilePayload compiles the payload of an inject upstream. The function it

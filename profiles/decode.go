@@ -3,108 +3,102 @@ package profiles
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // decoder fills a Profile from a tree and collects what does not fit.
 type decoder struct {
-	problems []Problem
-	at       map[string]*node // by path, with list items by number
-	tainted  map[string]bool  // paths that have a problem already
+	*tree
+	at      map[string]place // by path, with list items by number
+	tainted map[string]bool  // paths that have a problem already
 }
 
-func (d *decoder) report(n *node, path, what, mend string) {
+func (d *decoder) report(at place, path, what, fix string) {
 	d.tainted[path] = true
-	d.problems = append(d.problems, Problem{Where: n.where, Key: path, What: what, Mend: mend, line: n.line})
+	d.bad(at, path, what, fix)
 }
 
-// fail reports an error whose text already says how to mend it.
-func (d *decoder) fail(n *node, path string, err error) {
-	what, mend, _ := strings.Cut(err.Error(), "; ")
-	d.report(n, path, what, mend)
+// fail reports an error whose text already says how to fix it.
+func (d *decoder) fail(at place, path string, err error) {
+	what, fix, _ := strings.Cut(err.Error(), "; ")
+	d.report(at, path, what, fix)
 }
 
 var (
-	typeDuration = reflect.TypeFor[time.Duration]()
-	typeRate     = reflect.TypeFor[Rate]()
-	typeBytes    = reflect.TypeFor[Bytes]()
 	typeLane     = reflect.TypeFor[Lane]()
 	typeCapacity = reflect.TypeFor[Capacity]()
+
+	// parsers read the texts of single values that have a notation of their own.
+	parsers = map[reflect.Type]func(text string) (any, error){
+		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return parseDuration(text) },
+		reflect.TypeFor[Rate]():          func(text string) (any, error) { return parseRate(text) },
+		reflect.TypeFor[Bytes]():         func(text string) (any, error) { return parseBytes(text) },
+	}
 )
 
-func (d *decoder) decode(n *node, path string, v reflect.Value) {
-	d.at[path] = n
-	if n.kind == scalar && n.value == nil {
-		d.report(n, path, "has no value", "give one, or remove the key to have the default")
-		return
-	}
+func (d *decoder) decode(n ast.Node, at place, path string, v reflect.Value) {
+	d.at[path] = at
 	switch {
+	case isNull(n):
+		d.report(at, path, "has no value", "give one, or remove the key to have the default")
 	case v.Kind() == reflect.Struct:
-		d.group(n, path, v)
-	case v.Type() == typeCommand && n.kind == scalar:
-		d.command(n, path, v)
+		d.group(n, at, path, v)
+	case v.Type() == typeCommand && kindOf(n) == scalar:
+		d.command(n, at, path, v)
 	case v.Kind() == reflect.Slice:
-		d.list(n, path, v)
+		d.list(n, at, path, v)
 	case v.Kind() == reflect.Map:
-		d.dictionary(n, path, v)
-	case n.kind != scalar:
-		d.report(n, path, "is "+n.kind.String(), "give a single value")
-	case v.Type() == typeDuration:
-		got, err := parseDuration(n)
-		if err != nil {
-			d.fail(n, path, err)
-			return
-		}
-		v.SetInt(int64(got))
-	case v.Type() == typeRate:
-		got, err := ParseRate(n.text)
-		if err != nil {
-			d.fail(n, path, err)
-			return
-		}
-		v.SetFloat(float64(got))
-	case v.Type() == typeBytes:
-		got, err := ParseBytes(n.text)
-		if err != nil {
-			d.fail(n, path, err)
-			return
-		}
-		v.SetInt(int64(got))
+		d.dictionary(n, at, path, v)
+	case kindOf(n) != scalar:
+		d.report(at, path, "is "+kindOf(n).String(), "give a single value")
 	default:
-		d.single(n, path, v)
+		d.single(n, at, path, v)
 	}
 }
 
 // single decodes text and numbers.
-func (d *decoder) single(n *node, path string, v reflect.Value) {
+func (d *decoder) single(n ast.Node, at place, path string, v reflect.Value) {
+	value, text := scalarOf(n)
+	if parse := parsers[v.Type()]; parse != nil {
+		got, err := parse(text)
+		if err != nil {
+			d.fail(at, path, err)
+			return
+		}
+		v.Set(reflect.ValueOf(got))
+		return
+	}
 	switch v.Kind() {
 	case reflect.String:
-		if _, ok := n.value.(bool); ok {
-			d.report(n, path, n.text+" is not text here", "write it in quotes if you mean the word")
+		if _, ok := value.(bool); ok {
+			d.report(at, path, text+" is not text here", "write it in quotes if you mean the word")
 			return
 		}
 		// http: 1.1 is a number to YAML, and its text is what was meant.
-		v.SetString(n.text)
+		v.SetString(text)
 	case reflect.Int:
-		if i, ok := n.value.(int64); ok {
-			if i < -maxCount || i > maxCount {
-				d.report(n, path, n.text+" is out of bounds", fmt.Sprintf("give at most %d", maxCount))
-				return
-			}
+		i, ok := value.(int64)
+		switch {
+		case !ok:
+			d.report(at, path, quote(text)+" is not a whole number", "write digits only, as in 300")
+		case i < -maxCount || i > maxCount:
+			d.report(at, path, text+" is out of bounds", fmt.Sprintf("give at most %d", maxCount))
+		default:
 			v.SetInt(i)
-			return
 		}
-		d.report(n, path, quote(n.text)+" is not a whole number", "write digits only, as in 300")
 	case reflect.Bool:
-		b, ok := n.value.(bool)
+		b, ok := value.(bool)
 		if !ok {
-			d.report(n, path, quote(n.text)+" is neither true nor false", "write true or false")
-			return
+			d.report(at, path, quote(text)+" is neither true nor false", "write true or false")
 		}
 		v.SetBool(b)
 	case reflect.Uint64:
-		switch i := n.value.(type) {
+		switch i := value.(type) {
 		case uint64:
 			v.SetUint(i)
 			return
@@ -114,114 +108,98 @@ func (d *decoder) single(n *node, path string, v reflect.Value) {
 				return
 			}
 		}
-		d.report(n, path, quote(n.text)+" is not a whole number of 0 or more", "write digits only, as in 42")
+		d.report(at, path, quote(text)+" is not a whole number of 0 or more", "write digits only, as in 42")
 	case reflect.Float64:
-		switch f := n.value.(type) {
+		switch f := value.(type) {
 		case float64:
 			v.SetFloat(f)
 		case int64:
 			v.SetFloat(float64(f))
 		default:
-			d.report(n, path, quote(n.text)+" is not a number", "write it as in 0.75")
+			d.report(at, path, quote(text)+" is not a number", "write it as in 0.75")
 		}
 	}
 }
 
-func (d *decoder) group(n *node, path string, v reflect.Value) {
-	if n.kind != mapping {
-		d.report(n, path, "is "+n.kind.String(), "it is a group of keys: "+strings.Join(keysOf(v.Type()), ", "))
+func (d *decoder) group(n ast.Node, at place, path string, v reflect.Value) {
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		d.report(at, path, "is "+kindOf(n).String(), "it is a group of keys: "+strings.Join(keysOf(v.Type()), ", "))
 		return
 	}
 	if v.Type() == typeCapacity {
 		v.Set(reflect.ValueOf(defaultCapacity()))
 	}
-	for _, f := range n.fields {
-		at, ok := fieldOf(v, f.key)
-		if !ok {
+	for _, f := range m.Values {
+		key, _ := keyText(f.Key)
+		here, at := join(path, key), d.place(f.Key, f.Value, at)
+		i := slices.Index(keysOf(v.Type()), key)
+		if i < 0 {
 			d.tainted[path] = true
-			d.report(f.value, join(path, f.key), "no such key", advise(f.key, keysOf(v.Type())))
+			d.report(at, here, "no such key", advise(key, keysOf(v.Type())))
 			continue
 		}
-		d.decode(f.value, join(path, f.key), at)
+		d.decode(f.Value, at, here, v.Field(i))
 	}
 }
 
-func (d *decoder) list(n *node, path string, v reflect.Value) {
-	if n.kind != sequence {
-		d.report(n, path, "is "+n.kind.String(), "it is a list: begin each item with a hyphen")
+func (d *decoder) list(n ast.Node, at place, path string, v reflect.Value) {
+	s, ok := n.(*ast.SequenceNode)
+	if !ok {
+		d.report(at, path, "is "+kindOf(n).String(), "it is a list: begin each item with a hyphen")
 		return
 	}
-	for i, item := range n.items {
+	for i, item := range s.Values {
 		e := reflect.New(v.Type().Elem()).Elem()
 		if e.Type() == typeLane {
-			mode := ""
-			if m := item.field("mode"); m != nil {
-				mode = m.text
-			}
-			system := ""
-			if s := item.field("system"); s != nil {
-				system = s.text
-			}
-			e.Set(reflect.ValueOf(defaultLaneOf(mode, system)))
+			e.Set(reflect.ValueOf(defaultLaneOf(textOf(item, "mode"), textOf(item, "system"))))
 		}
-		d.decode(item, join(path, fmt.Sprint(i)), e)
+		d.decode(item, d.place(item, item, at), join(path, strconv.Itoa(i)), e)
 		v.Set(reflect.Append(v, e))
 	}
 }
 
-func (d *decoder) dictionary(n *node, path string, v reflect.Value) {
-	if n.kind != mapping {
-		d.report(n, path, "is "+n.kind.String(), "it is a group of keys and values")
+func (d *decoder) dictionary(n ast.Node, at place, path string, v reflect.Value) {
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		d.report(at, path, "is "+kindOf(n).String(), "it is a group of keys and values")
 		return
 	}
-	if len(n.fields) == 0 {
+	if len(m.Values) == 0 {
 		return // the same as none
 	}
-	m := reflect.MakeMap(v.Type())
-	for _, f := range n.fields {
-		here := join(path, f.key)
+	dict := reflect.MakeMap(v.Type())
+	for _, f := range m.Values {
+		key, _ := keyText(f.Key)
+		here, at := join(path, key), d.place(f.Key, f.Value, at)
 		e := reflect.New(v.Type().Elem()).Elem()
 		if e.Kind() == reflect.String {
-			d.decode(f.value, here, e)
+			d.decode(f.Value, at, here, e)
 		} else {
-			d.remember(f.value, here)
-			if got := f.value.plain(); got != nil {
+			d.remember(f.Value, at, here)
+			if got := plain(f.Value); got != nil {
 				e.Set(reflect.ValueOf(got))
 			}
 		}
-		m.SetMapIndex(reflect.ValueOf(f.key), e)
+		dict.SetMapIndex(reflect.ValueOf(key), e)
 	}
-	v.Set(m)
+	v.Set(dict)
 }
 
 // remember keeps where the parts of free-form data came from.
-func (d *decoder) remember(n *node, path string) {
-	d.at[path] = n
-	for _, f := range n.fields {
-		d.remember(f.value, join(path, f.key))
-	}
-	for i, item := range n.items {
-		d.remember(item, join(path, fmt.Sprint(i)))
-	}
-}
-
-// plain is the node as JSON would have it.
-func (n *node) plain() any {
-	switch n.kind {
-	case mapping:
-		m := make(map[string]any, len(n.fields))
-		for _, f := range n.fields {
-			m[f.key] = f.value.plain()
+func (d *decoder) remember(n ast.Node, at place, path string) {
+	d.at[path] = at
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		for _, f := range n.Values {
+			key, _ := keyText(f.Key)
+			d.remember(f.Value, d.place(f.Key, f.Value, at), join(path, key))
 		}
-		return m
-	case sequence:
-		s := make([]any, len(n.items))
-		for i, item := range n.items {
-			s[i] = item.plain()
+	case *ast.SequenceNode:
+		for i, item := range n.Values {
+			d.remember(item, d.place(item, item, at), join(path, strconv.Itoa(i)))
 		}
-		return s
 	}
-	return n.value
 }
 
 func keyOf(f reflect.StructField) string {
@@ -237,11 +215,19 @@ func keysOf(t reflect.Type) []string {
 	return keys
 }
 
-func fieldOf(v reflect.Value, key string) (reflect.Value, bool) {
-	for i := range v.NumField() {
-		if keyOf(v.Type().Field(i)) == key {
-			return v.Field(i), true
-		}
+var typeCommand = reflect.TypeFor[Command]()
+
+// command decodes a command that was written as one text.
+func (d *decoder) command(n ast.Node, at place, path string, v reflect.Value) {
+	value, text := scalarOf(n)
+	if _, ok := value.(bool); ok {
+		d.report(at, path, text+" is not a command", "write the program and its arguments")
+		return
 	}
-	return reflect.Value{}, false
+	words, err := SplitCommand(text)
+	if err != nil {
+		d.fail(at, path, err)
+		return
+	}
+	v.Set(reflect.ValueOf(words))
 }

@@ -2,184 +2,105 @@ package profiles
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-	"unicode"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 )
 
 // YAML writes the profile so that [Parse] gives the same value again. Defaults
 // are left out. Unlike the JSON form it holds the secrets: headers and tokens.
-//
-// It is written here and not by the YAML library, whose encoder loses line
-// breaks and does not quote everything that needs it.
 func (p *Profile) YAML() ([]byte, error) {
-	w := &writer{}
-	w.block(plainGroup(reflect.ValueOf(*p), reflect.ValueOf(defaultProfile())), 0)
-	if w.err != nil {
-		return nil, fmt.Errorf("profile %s: %w", p.Name, w.err)
+	n, err := encode(reflect.ValueOf(*p), reflect.ValueOf(defaultProfile()), 1)
+	if err != nil {
+		return nil, fmt.Errorf("profile %s: %w", p.Name, err)
 	}
-	return []byte(w.text.String()), nil
+	return []byte(n.String() + "\n"), nil
 }
 
-// group is a mapping in the order in which it is written.
-type group []pair
-
-type pair struct {
-	key   string
-	value any
-}
-
-// plainGroup is the fields of v that differ from those of standard.
-func plainGroup(v, standard reflect.Value) group {
-	var out group
-	for i := range v.NumField() {
-		if !reflect.DeepEqual(v.Field(i).Interface(), standard.Field(i).Interface()) {
-			out = append(out, pair{keyOf(v.Type().Field(i)), plainValue(v.Field(i), standard.Field(i))})
-		}
-	}
-	return out
-}
-
-// plainValue is v as groups, lists and scalars.
-func plainValue(v, standard reflect.Value) any {
+// encode makes nodes of v, whose keys and items begin in that column. Of a
+// struct those fields are left out that are as in standard.
+func encode(v, standard reflect.Value, column int) (ast.Node, error) {
 	switch x := v.Interface().(type) {
-	case time.Duration:
-		return x.String()
-	case Rate:
-		return x.String()
-	case Bytes:
-		return x.String()
-	case []Lane:
-		lanes := make([]any, len(x))
-		for i, l := range x {
-			lanes[i] = plainGroup(reflect.ValueOf(l), reflect.ValueOf(defaultLaneOf(l.Mode, l.System)))
-		}
-		return lanes
-	case []Case:
-		cases := make([]any, len(x))
-		for i, c := range x {
-			cases[i] = plainGroup(reflect.ValueOf(c), reflect.ValueOf(Case{}))
-		}
-		return cases
+	case fmt.Stringer: // durations, rates, amounts
+		return textNode(x.String(), column), nil
+	case Lane:
+		standard = reflect.ValueOf(defaultLaneOf(x.Mode, x.System))
 	case Capacity:
-		return plainGroup(v, reflect.ValueOf(defaultCapacity()))
-	case Command:
-		return plainValue(reflect.ValueOf([]string(x)), standard)
-	case []string:
-		list := make([]any, len(x))
-		for i, s := range x {
-			list[i] = s
-		}
-		return list
-	case map[string]string:
-		var out group
-		for _, key := range slices.Sorted(maps.Keys(x)) {
-			out = append(out, pair{key, x[key]})
-		}
-		return out
-	case map[string]any:
-		return ordered(x)
+		standard = reflect.ValueOf(defaultCapacity())
 	}
-	if v.Kind() == reflect.Struct {
-		return plainGroup(v, standard)
-	}
-	return v.Interface()
-}
-
-// ordered gives maps an order, at any depth.
-func ordered(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := group{}
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			out = append(out, pair{key, ordered(v[key])})
+	switch v.Kind() {
+	case reflect.Interface:
+		if v.IsNil() {
+			return ast.Null(token.New("null", "null", &token.Position{Column: column})), nil
 		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = ordered(v[i])
-		}
-		return out
-	}
-	return v
-}
-
-type writer struct {
-	text strings.Builder
-	err  error
-}
-
-// block writes the lines of a group or a list. The first of them is already
-// indented when it follows the hyphen of an item.
-func (w *writer) block(v any, indent int) {
-	lead := strings.Repeat(" ", indent)
-	switch v := v.(type) {
-	case group:
-		for i, p := range v {
-			if i > 0 {
-				w.text.WriteString(lead)
+		return encode(v.Elem(), standard, column)
+	case reflect.Struct:
+		m := mappingNode(column)
+		for i := range v.NumField() {
+			if reflect.DeepEqual(v.Field(i).Interface(), standard.Field(i).Interface()) {
+				continue
 			}
-			w.text.WriteString(word(p.key) + ":")
-			if nested(p.value) {
-				w.text.WriteString("\n" + lead + "  ")
-				w.block(p.value, indent+2)
-			} else {
-				w.text.WriteString(" " + w.scalar(p.value) + "\n")
+			if err := encodeField(m, keyOf(v.Type().Field(i)), v.Field(i), standard.Field(i), column); err != nil {
+				return nil, err
 			}
 		}
-	case []any:
-		for i, item := range v {
-			if i > 0 {
-				w.text.WriteString(lead)
-			}
-			w.text.WriteString("- ")
-			if nested(item) {
-				w.block(item, indent+2)
-			} else {
-				w.text.WriteString(w.scalar(item) + "\n")
+		return m, nil
+	case reflect.Map:
+		m := mappingNode(column)
+		keys := slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, key := range keys {
+			if err := encodeField(m, key.String(), v.MapIndex(key), reflect.Value{}, column); err != nil {
+				return nil, err
 			}
 		}
+		return m, nil
+	case reflect.Slice:
+		s := ast.Sequence(token.SequenceStart("[", &token.Position{Column: column}), v.Len() == 0)
+		for i := range v.Len() {
+			item, err := encode(v.Index(i), reflect.Zero(v.Type().Elem()), column+2)
+			if err != nil {
+				return nil, err
+			}
+			s.Values = append(s.Values, item)
+		}
+		return s, nil
 	}
+	return scalarNode(v, column)
 }
 
-// nested reports whether v takes lines of its own.
-func nested(v any) bool {
-	switch v := v.(type) {
-	case group:
-		return len(v) > 0
-	case []any:
-		return len(v) > 0
+func encodeField(m *ast.MappingNode, key string, v, standard reflect.Value, column int) error {
+	value, err := encode(v, standard, column+2)
+	if err == nil {
+		m.Values = append(m.Values, fieldNode(textNode(key, column), value))
 	}
-	return false
+	return err
 }
 
-func (w *writer) scalar(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "null"
-	case group:
-		return "{}"
-	case []any:
-		return "[]"
-	case string:
-		return word(v)
-	case float64:
-		text := strconv.FormatFloat(v, 'g', -1, 64)
+func scalarNode(v reflect.Value, column int) (ast.Node, error) {
+	var text string
+	switch v.Kind() {
+	case reflect.String:
+		return textNode(v.String(), column), nil
+	case reflect.Bool:
+		text = strconv.FormatBool(v.Bool())
+	case reflect.Int, reflect.Int64:
+		text = strconv.FormatInt(v.Int(), 10)
+	case reflect.Uint64:
+		text = strconv.FormatUint(v.Uint(), 10)
+	case reflect.Float64:
+		text = strconv.FormatFloat(v.Float(), 'g', -1, 64)
 		if !strings.ContainsAny(text, ".e") {
 			text += ".0" // or it would be read as a whole number
 		}
-		return text
-	case bool, int, int64, uint64:
-		return fmt.Sprint(v)
+	default:
+		return nil, fmt.Errorf("a %s cannot be written; use text, numbers, true, false, null, lists and groups", v.Type())
 	}
-	w.err = fmt.Errorf("a %T cannot be written; use text, numbers, true, false, null, lists and groups", v)
-	return ""
+	return ast.String(token.String(text, text, &token.Position{Column: column})), nil
 }
 
 // A bare word begins with a letter and means nothing else in YAML.
@@ -188,30 +109,21 @@ var (
 	reserved = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n)$`)
 )
 
-// word writes text bare, or in double quotes.
-func word(text string) string {
+// textNode is text as a bare word, or in double quotes.
+func textNode(text string, column int) *ast.StringNode {
+	at := &token.Position{Column: column}
 	if bareWord.MatchString(text) && !reserved.MatchString(text) {
-		return text
+		return ast.String(token.String(text, text, at))
 	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range text {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < 0x80 && unicode.IsPrint(r) || r > 0xffff && unicode.IsPrint(r) || unicode.IsLetter(r):
-			b.WriteRune(r)
-		case r <= 0xffff:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
+	text = strings.ToValidUTF8(text, "\ufffd")
+	return ast.String(token.DoubleQuote(text, text, at))
+}
+
+// mappingNode is an empty group; with column 0, one that is written on one line.
+func mappingNode(column int) *ast.MappingNode {
+	return ast.Mapping(token.MappingStart("{", &token.Position{Column: max(column, 1)}), column == 0)
+}
+
+func fieldNode(key ast.MapKeyNode, value ast.Node) *ast.MappingValueNode {
+	return ast.MappingValue(token.MappingValue(&token.Position{}), key, value)
 }

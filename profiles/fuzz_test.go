@@ -9,10 +9,10 @@ import (
 )
 
 // FuzzParse: reading never panics, says what is wrong in one way, and what it
-// accepts is written and read again without a change.
+// accepts is written and edited, and read again without a change.
 func FuzzParse(f *testing.F) {
 	for _, name := range builtinNames() {
-		text, err := Source(name)
+		text, err := Source(name, nil)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -40,6 +40,13 @@ func FuzzParse(f *testing.F) {
 		}
 		if !reflect.DeepEqual(p, q) {
 			t.Fatalf("%+v\n%+v\nby\n%s", p, q, written)
+		}
+		edited, err := edit("e", text, []string{o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q, err := Parse("e", edited, nil); err != nil || !reflect.DeepEqual(p, q) {
+			t.Fatalf("%v\n%+v\n%+v\nby\n%s", err, p, q, edited)
 		}
 		for _, l := range p.Lanes {
 			c, err := CompileLane(l)

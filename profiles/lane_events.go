@@ -17,26 +17,34 @@ type EventsLane struct {
 	// CutEvery is how long a stream lives, half as long to half as long again,
 	// until the lane cuts it as a lost network would; 0 = it does not. CutFor is
 	// how long it stays away then, on top of push.backoff.
-	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty"`
-	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty"`
+	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
+	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.."`
 }
 
 func (c *checker) events(path string, l *Lane) {
 	here := path + ".events"
-	if l.System != "events" {
-		if c.given(here) {
-			c.bad(here, fmt.Sprintf("means nothing to a lane of system %s", l.System), "remove it, or set system: events")
-		}
-		return
-	}
-	e := &l.Events
-	c.span(here+".cutEvery", e.CutEvery, 0, longest)
-	c.span(here+".cutFor", e.CutFor, 0, longest)
 	if l.Mode != "push" {
-		for _, key := range []string{".cutEvery", ".cutFor"} {
-			if c.given(here + key) {
-				c.bad(here+key, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")
-			}
-		}
+		c.reject(here, []string{"cutEvery", "cutFor"}, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")
+	}
+}
+
+// SmitheryLane is what a lane of system smithery can be told beside its webhook
+// block: variants that are seen in the wild.
+type SmitheryLane struct {
+	// ArgumentsKey is the name under which arguments are sent: params, as
+	// specified, or arguments. Empty = params.
+	ArgumentsKey string `yaml:"argumentsKey,omitempty" json:"argumentsKey,omitempty" check:"|params|arguments"`
+	// ClientID adds an id of the client's own making to each subscribe call.
+	ClientID bool `yaml:"clientID,omitempty" json:"clientID,omitempty"`
+}
+
+// smithery checks what a lane of Smithery's triggers may not have: there is
+// nothing but webhooks, whose life is the server's to choose.
+func (c *checker) smithery(path string, l *Lane) {
+	if l.Mode == "webhook" && l.Webhook.TTL != "default" {
+		c.bad(path+".webhook.ttl", "system smithery has no wish for a ttl", "remove it; the life of a subscription is the server's to choose")
+	}
+	if l.MaxAge != 0 {
+		c.bad(path+".maxAge", "system smithery has no replay", "remove it")
 	}
 }

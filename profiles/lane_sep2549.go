@@ -2,7 +2,6 @@ package profiles
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/eventmeter/eventmeter/internal/defaults"
 )
@@ -16,7 +15,7 @@ const SystemSEP2549 = "sep-2549"
 type SEP2549Lane struct {
 	// List is what is used: tools (the default), prompts, resources, templates,
 	// or resource, the content of one resource.
-	List string `yaml:"list,omitempty" json:"list"`
+	List string `yaml:"list,omitempty" json:"list" check:"tools|prompts|resources|templates|resource"`
 	// URI of the resource; default list://content, the reference target's.
 	URI string `yaml:"uri,omitempty" json:"uri,omitempty"`
 	// Use is how often each client uses the list, default 10/s.
@@ -29,7 +28,7 @@ type SEP2549Lane struct {
 	Notifications bool `yaml:"notifications,omitempty" json:"notifications"`
 	// Jitter is the share of the time to live by which a copy may count as stale
 	// early, at random; default 0.1. With background it spreads the refreshes.
-	Jitter float64 `yaml:"jitter,omitempty" json:"jitter"`
+	Jitter float64 `yaml:"jitter,omitempty" json:"jitter" check:"0..1"`
 	// StaleOnError uses a stale copy when a new one cannot be had. Default true.
 	StaleOnError bool `yaml:"staleOnError,omitempty" json:"staleOnError"`
 	// Shared lets the clients of the lane use each other's public copies, and
@@ -38,22 +37,6 @@ type SEP2549Lane struct {
 	// Background fetches copies that were used anew before they are stale.
 	// Default false.
 	Background bool `yaml:"background,omitempty" json:"background"`
-}
-
-// EmbeddedLists is what the embedded target says in its lists. With a lane of
-// system sep-2549, Entries is 50 by default and TTL 2s; otherwise there are none.
-type EmbeddedLists struct {
-	// Entries of each list, Page how many of them a page holds, default 50.
-	Entries int `yaml:"entries,omitempty" json:"entries,omitempty"`
-	Page    int `yaml:"page,omitempty" json:"page,omitempty"`
-	// TTL is the time to live; 0, where entries are given, means that every
-	// result is stale at once.
-	TTL time.Duration `yaml:"ttl,omitempty" json:"ttl,omitempty"`
-	// Private marks results as private. Older spells the time to live as the
-	// earlier draft did. Strict lets cursors fail after a change of the list.
-	Private bool `yaml:"private,omitempty" json:"private,omitempty"`
-	Older   bool `yaml:"older,omitempty" json:"older,omitempty"`
-	Strict  bool `yaml:"strict,omitempty" json:"strict,omitempty"`
 }
 
 // defaultSEP2549 fills a lane of system sep-2549.
@@ -65,74 +48,21 @@ func defaultSEP2549(l *Lane, _ string) {
 	}
 }
 
-// completeLists gives the embedded target lists where a lane uses them.
-func (p *Profile) completeLists() {
-	lists := &p.Target.Embedded.Lists
-	if !p.Target.IsEmbedded() || lists.Entries != 0 {
-		return
-	}
-	for _, l := range p.Lanes {
-		if l.System == SystemSEP2549 {
-			lists.Entries = 50
-			if lists.TTL == 0 {
-				lists.TTL = 2 * time.Second
-			}
-			return
-		}
-	}
-}
-
 // sep2549 checks what a lane of system sep-2549 has and may not have.
 func (c *checker) sep2549(path string, l *Lane) {
 	here := path + ".sep2549"
-	if l.System != SystemSEP2549 {
-		if c.given(here) {
-			c.bad(here, fmt.Sprintf("means nothing to a lane of system %s", l.System), "remove it, or set system: "+SystemSEP2549)
-		}
-		return
-	}
-	if l.Mode != "poll" && l.Mode != "" {
-		c.bad(path+".mode", fmt.Sprintf("system %s has no %s", SystemSEP2549, l.Mode), "set mode: poll: clients fetch lists")
-	}
-	for _, key := range []string{"arguments", "maxAge", "poll"} {
-		if c.given(path + "." + key) {
-			c.bad(path+"."+key, "means nothing to a lane that uses lists", "remove it")
-		}
-	}
+	c.reject(path, []string{"arguments", "maxAge", "poll"}, "means nothing to a lane that uses lists", "remove it")
 	s := &l.SEP2549
-	c.enum(here+".list", s.List, "tools", "prompts", "resources", "templates", "resource")
 	if s.List != "resource" && c.given(here+".uri") {
 		c.bad(here+".uri", "belongs to list: resource", "remove it, or set list: resource")
 	}
 	if !(s.Use > 0 && s.Use <= 1000) {
 		c.bad(here+".use", fmt.Sprintf("%v is out of bounds", float64(s.Use)), "give uses per second of each client, above 0 to 1000/s")
 	}
-	if !(s.Jitter >= 0 && s.Jitter <= 1) {
-		c.bad(here+".jitter", fmt.Sprintf("%v is out of bounds", s.Jitter), "give a share of the time to live from 0 to 1")
-	}
 	switch {
 	case s.Background && s.Jitter == 0:
 		c.bad(here+".jitter", "without jitter, all clients refresh at once", "give a share above 0, or background: false")
 	case !s.Cache:
-		for _, key := range []string{"shared", "background", "notifications"} {
-			if c.given(here + "." + key) {
-				c.bad(here+"."+key, "means nothing without a cache", "remove it, or cache: true")
-			}
-		}
-	}
-}
-
-// lists checks the embedded target's lists.
-func (c *checker) lists() {
-	e := &c.p.Target.Embedded.Lists
-	const here = "target.embedded.lists"
-	c.least(here+".entries", e.Entries, 0)
-	if e.Entries > 100_000 {
-		c.bad(here+".entries", fmt.Sprintf("%d is too many", e.Entries), "give at most 100000")
-	}
-	c.least(here+".page", e.Page, 0)
-	c.span(here+".ttl", e.TTL, 0, longest)
-	if e.Older && e.TTL%time.Second != 0 {
-		c.bad(here+".ttl", "the earlier draft has whole seconds only", "give whole seconds, or older: false")
+		c.reject(here, []string{"shared", "background", "notifications"}, "means nothing without a cache", "remove it, or cache: true")
 	}
 }

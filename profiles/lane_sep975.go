@@ -20,37 +20,37 @@ type SEP975Lane struct {
 	// 1, 2, … steps, and give the note back in its result.
 	Tool string `yaml:"tool,omitempty" json:"tool"`
 	// Steps (default 20) of length Step (default 200ms) are one request's work.
-	Steps int           `yaml:"steps,omitempty" json:"steps"`
-	Step  time.Duration `yaml:"step,omitempty" json:"step"`
+	Steps int           `yaml:"steps,omitempty" json:"steps" check:"1..100000"`
+	Step  time.Duration `yaml:"step,omitempty" json:"step" check:"1ms..1h"`
 	// LogEvery asks for a log message after so many steps; 0 = none.
-	LogEvery int `yaml:"logEvery,omitempty" json:"logEvery,omitempty"`
+	LogEvery int `yaml:"logEvery,omitempty" json:"logEvery,omitempty" check:"0.."`
 	// MaxWait is what the tool is asked to put into the policy, default 10s; 0 =
 	// not asked.
-	MaxWait time.Duration `yaml:"maxWait,omitempty" json:"maxWait"`
+	MaxWait time.Duration `yaml:"maxWait,omitempty" json:"maxWait" check:"0..24h"`
 	// HangUp asks for the server to disconnect after so many messages on one
 	// connection; 0 = never.
-	HangUp int `yaml:"hangUp,omitempty" json:"hangUp,omitempty"`
+	HangUp int `yaml:"hangUp,omitempty" json:"hangUp,omitempty" check:"0.."`
 	// Disconnect is one (the default: each request is cut when it is At old), all
 	// (all that are connected At after the measured part began are cut at once,
 	// and again after each Every), share (the same with a Share of them) or
 	// none. At is 1s by default, and Every 0: once.
-	Disconnect string        `yaml:"disconnect,omitempty" json:"disconnect"`
-	Share      float64       `yaml:"share,omitempty" json:"share,omitempty"`
-	At         time.Duration `yaml:"at,omitempty" json:"at"`
-	Every      time.Duration `yaml:"every,omitempty" json:"every,omitempty"`
+	Disconnect string        `yaml:"disconnect,omitempty" json:"disconnect" check:"none|one|share|all"`
+	Share      float64       `yaml:"share,omitempty" json:"share,omitempty" check:"0..1"`
+	At         time.Duration `yaml:"at,omitempty" json:"at" check:"0..24h"`
+	Every      time.Duration `yaml:"every,omitempty" json:"every,omitempty" check:"0..24h"`
 	// Away is how long a client stays away that cut its connection, default 1s.
-	Away time.Duration `yaml:"away,omitempty" json:"away"`
+	Away time.Duration `yaml:"away,omitempty" json:"away" check:"0..24h"`
 	// StatusEvery is the time between two getStatus while away; 0 = none.
-	StatusEvery time.Duration `yaml:"statusEvery,omitempty" json:"statusEvery,omitempty"`
+	StatusEvery time.Duration `yaml:"statusEvery,omitempty" json:"statusEvery,omitempty" check:"0..24h"`
 	// Expire is the share of requests that stay away past their policy, Double
 	// that of resumes which two connections make at once, Wrong that of resumes
 	// before which a wrong token and a wrong id are tried. All are 0 by default.
-	Expire float64 `yaml:"expire,omitempty" json:"expire,omitempty"`
-	Double float64 `yaml:"double,omitempty" json:"double,omitempty"`
-	Wrong  float64 `yaml:"wrong,omitempty" json:"wrong,omitempty"`
+	Expire float64 `yaml:"expire,omitempty" json:"expire,omitempty" check:"0..1"`
+	Double float64 `yaml:"double,omitempty" json:"double,omitempty" check:"0..1"`
+	Wrong  float64 `yaml:"wrong,omitempty" json:"wrong,omitempty" check:"0..1"`
 	// Tolerance is how much longer than it says a policy may hold before it
 	// counts as leaked, default 1s.
-	Tolerance time.Duration `yaml:"tolerance,omitempty" json:"tolerance"`
+	Tolerance time.Duration `yaml:"tolerance,omitempty" json:"tolerance" check:"1ms..1h"`
 }
 
 // defaultSEP975 fills a lane of system sep-975.
@@ -65,51 +65,21 @@ func defaultSEP975(l *Lane, _ string) {
 // sep975 checks what a lane of system sep-975 has and may not have.
 func (c *checker) sep975(path string, l *Lane) {
 	here := path + ".sep975"
-	if l.System != SystemSEP975 {
-		if c.given(here) {
-			c.bad(here, fmt.Sprintf("means nothing to a lane of system %s", l.System), "remove it, or set system: "+SystemSEP975)
-		}
-		return
-	}
-	if l.Mode != "push" && l.Mode != "" {
-		c.bad(path+".mode", fmt.Sprintf("system %s has no %s", SystemSEP975, l.Mode), "set mode: push")
-	}
-	for _, key := range []string{"event", "maxAge"} {
-		if c.given(path + "." + key) {
-			c.bad(path+"."+key, "means nothing to a lane that subscribes to no event", "remove it")
-		}
-	}
+	c.reject(path, []string{"event", "maxAge"}, "means nothing to a lane that subscribes to no event", "remove it")
 	if !l.HearsNone() {
 		c.bad(path+".sources", "a lane of system "+SystemSEP975+" hears no source", "remove it, or write none")
 	}
 	s := &l.SEP975
-	c.least(here+".steps", s.Steps, 1)
-	if s.Steps > 100_000 {
-		c.bad(here+".steps", fmt.Sprintf("%d is too many", s.Steps), "give at most 100000")
-	}
-	for key, d := range map[string]time.Duration{"at": s.At, "every": s.Every, "away": s.Away, "statusEvery": s.StatusEvery, "maxWait": s.MaxWait} {
-		c.span(here+"."+key, d, 0, 24*time.Hour)
-	}
-	c.span(here+".step", s.Step, time.Millisecond, time.Hour)
-	c.span(here+".tolerance", s.Tolerance, time.Millisecond, time.Hour)
-	c.least(here+".logEvery", s.LogEvery, 0)
-	c.least(here+".hangUp", s.HangUp, 0)
 	if s.Tool == "" {
 		c.bad(here+".tool", "is empty", "name the slow tool, or remove the key")
 	}
 	c.sep975Cuts(here, s)
-	for key, v := range map[string]float64{"share": s.Share, "expire": s.Expire, "double": s.Double, "wrong": s.Wrong} {
-		if !(v >= 0 && v <= 1) {
-			c.bad(here+"."+key, fmt.Sprintf("%v is out of bounds", v), "give a share from 0 to 1")
-		}
-	}
 	if need := s.longest(); need > c.p.Phases.Drain {
 		c.bad(here, fmt.Sprintf("a request may take %v, and phases.drain gives it %v to end", need, c.p.Phases.Drain), "raise phases.drain, or make requests shorter")
 	}
 }
 
 func (c *checker) sep975Cuts(here string, s *SEP975Lane) {
-	c.enum(here+".disconnect", s.Disconnect, "none", "one", "share", "all")
 	switch {
 	case s.Disconnect == "share" && s.Share == 0:
 		c.missing(here+".share", "give the share of requests that are cut, above 0 to 1")
@@ -120,11 +90,7 @@ func (c *checker) sep975Cuts(here string, s *SEP975Lane) {
 		c.bad(here+".every", "each request is cut once", "remove it, or set disconnect: all or share")
 	}
 	if s.Disconnect == "none" {
-		for _, key := range []string{"at", "away", "statusEvery", "expire"} {
-			if c.given(here + "." + key) {
-				c.bad(here+"."+key, "nothing is cut", "remove it, or set disconnect")
-			}
-		}
+		c.reject(here, []string{"at", "away", "statusEvery", "expire"}, "nothing is cut", "remove it, or set disconnect")
 	}
 	switch {
 	case s.Expire > 0 && s.MaxWait == 0:

@@ -2,181 +2,236 @@ package profiles
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
-// override sets path=value in the tree. Items of a list are named by their
-// number, by the name in them, or all together by "*".
-func override(root *node, text string, number int) []Problem {
-	where := "override " + quote(text)
-	r := &reader{where: func(int) string { return where }, over: overLine + number}
-	path, value, ok := strings.Cut(text, "=")
-	path = strings.TrimSpace(path)
-	if !ok || path == "" {
-		r.bad(0, "", "there is no path=value", "write it like lanes.push.subscriptions=1000")
-		return r.problems
-	}
-	keys := strings.SplitN(path, ".", maxDepth+1)
-	if len(keys) > maxDepth {
-		r.bad(0, "", "its path is too long", fmt.Sprintf("at most %d keys are nested", maxDepth))
-		return r.problems
-	}
-	set := r.value(value, path)
-	if len(r.problems) > 0 {
-		return r.problems
-	}
-	if r.set(root, keys, "", set); root.deeper(maxDepth) {
-		r.bad(0, path, "nested too deeply", fmt.Sprintf("at most %d levels are read", maxDepth))
-	}
-	return r.problems
+// maxCopied bounds what overrides add to a tree, in tokens: one of them can be
+// set in many items.
+const maxCopied = 1_000_000
+
+// An override is path=value. Items of a list are named by their number, by the
+// name in them, or all together by "*".
+type override struct {
+	*tree
+	from  origin
+	value string
 }
 
-// overrideAll sets all overrides in their order.
-func overrideAll(root *node, overrides []string) (problems []Problem) {
-	for i, o := range overrides {
-		path, value, _ := strings.Cut(o, "=")
-		if path = strings.TrimSpace(path); (path == "target.url" || path == "target.command") && strings.TrimSpace(value) != "" {
-			root.dropEmbedded()
-		}
-		problems = append(problems, override(root, o, i)...)
+// override sets all overrides in their order. An error is about the text, or
+// about a tree that is too deep to be decoded; other problems are kept in t.
+func (t *tree) override(overrides []string) error {
+	if t.root == nil && len(t.problems) == 0 {
+		t.bad(t.origin.at(1), "", "there is nothing in it", "a profile needs name, lanes, upstream and schedule")
 	}
-	return problems
+	if t.root != nil && len(t.problems) == 0 && kindOf(t.root) != mapping {
+		t.bad(t.origin.at(1), "", "is "+kindOf(t.root).String(), "a profile is a group of keys: "+strings.Join(keysOf(reflect.TypeFor[Profile]()), ", "))
+	}
+	if len(t.problems) > 0 {
+		return newError(t.problems)
+	}
+	for i, text := range overrides {
+		path, value, ok := strings.Cut(text, "=")
+		path, value = strings.TrimSpace(path), strings.TrimSpace(value)
+		if (path == "target.url" || path == "target.command") && value != "" {
+			t.dropEmbedded()
+		}
+		o := &override{t, origin{"override " + quote(text), i + 1}, value}
+		if !ok || path == "" {
+			o.bad("", "there is no path=value", "write it like lanes.push.subscriptions=1000")
+			continue
+		}
+		o.apply(path)
+	}
+	if deeper(t.root, maxDepth) {
+		return newError(t.problems)
+	}
+	return nil
+}
+
+func (o *override) bad(key, what, fix string) { o.tree.bad(o.from.at(0), key, what, fix) }
+
+func (o *override) apply(path string) {
+	keys := strings.SplitN(path, ".", maxDepth+1)
+	if len(keys) > maxDepth {
+		o.bad("", "its path is too long", fmt.Sprintf("at most %d keys are nested", maxDepth))
+		return
+	}
+	_, read := o.read()
+	for _, p := range read.problems {
+		p.Key = path
+		o.problems = append(o.problems, p)
+	}
+	if len(read.problems) > 0 {
+		return
+	}
+	if o.set(o.root, keys, ""); deeper(o.root, maxDepth) {
+		o.bad(path, "nested too deeply", fmt.Sprintf("at most %d levels are read", maxDepth))
+	}
+}
+
+// read makes nodes of the value. Each item that it is set in gets its own.
+func (o *override) read() (ast.Node, *tree) {
+	t := &tree{copied: 1}
+	// A template would be read as a YAML mapping.
+	if o.value != "" && !strings.HasPrefix(o.value, "{{") {
+		t = readTree(o.from, []byte(o.value), 0)
+	}
+	switch n := t.root.(type) {
+	case nil: // a comment is taken as it stands
+		return textNode(o.value, 1), t
+	case *ast.MappingNode:
+		n.SetIsFlowStyle(true)
+	case *ast.SequenceNode:
+		n.SetIsFlowStyle(true)
+	case *ast.LiteralNode:
+		return textNode(n.Value.Value, 1), t
+	}
+	return t.root, t
+}
+
+// node makes the value that stands below the keys of path.
+func (o *override) node(path []string) ast.Node {
+	n, read := o.read()
+	o.copied += read.copied
+	o.tree.from[n] = o.from
+	for _, key := range slices.Backward(path) {
+		m := mappingNode(0)
+		m.Values = append(m.Values, fieldNode(textNode(key, 1), n))
+		n = m
+		o.tree.from[n] = o.from
+	}
+	return n
+}
+
+// set sets the value in n at the path, of which done leads to n.
+func (o *override) set(n ast.Node, path []string, done string) {
+	key, rest := path[0], path[1:]
+	here := join(done, key)
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		f := fieldOf(n, key)
+		switch {
+		case f == nil:
+			add(n, key, o.node(rest))
+		case len(rest) == 0 || isNull(f.Value): // a key without a value can become a group
+			replace(f, o.node(rest))
+		default:
+			o.set(f.Value, rest, here)
+		}
+	case *ast.SequenceNode:
+		chosen := choose(n, key)
+		if len(chosen) == 0 {
+			o.bad(here, "no such item", advise(key, itemNames(n)))
+		}
+		for _, i := range chosen {
+			if o.copied > maxCopied {
+				o.bad(here, "there is too much in all items together", "set less, or in fewer of them")
+				return
+			}
+			if len(rest) == 0 || isNull(n.Values[i]) {
+				n.Values[i] = o.node(rest)
+			} else {
+				o.set(n.Values[i], rest, here)
+			}
+		}
+	default:
+		o.bad(here, fmt.Sprintf("%s is a single value and has no keys", done), "shorten the path")
+	}
+}
+
+// add adds a field to a group. A comment below its last one stays the last.
+func add(m *ast.MappingNode, key string, value ast.Node) {
+	column := 1
+	if !m.IsFlowStyle && len(m.Values) > 0 {
+		column = m.Values[0].Key.GetToken().Position.Column
+	}
+	f := fieldNode(textNode(key, column), value)
+	if len(m.Values) > 0 {
+		last := m.Values[len(m.Values)-1]
+		f.FootComment, last.FootComment = last.FootComment, nil
+	}
+	m.Values = append(m.Values, f)
+}
+
+// replace sets another value of a key. The comment on the line stays.
+func replace(f *ast.MappingValueNode, value ast.Node) {
+	comment := f.Key.GetComment()
+	if old := f.Value; comment == nil && (kindOf(old) == scalar || isFlow(old)) {
+		comment = old.GetComment()
+	}
+	_ = f.Key.SetComment(nil)
+	_ = value.SetComment(comment)
+	f.Value = value
+}
+
+func isFlow(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.IsFlowStyle
+	case *ast.SequenceNode:
+		return n.IsFlowStyle
+	}
+	return false
+}
+
+// choose returns the indices of the items that key means.
+func choose(n *ast.SequenceNode, key string) []int {
+	var chosen []int
+	for i, item := range n.Values {
+		if f := fieldOf(item, "name"); key == "*" || f != nil && kindOf(f.Value) == scalar && textOf(f.Value) == key {
+			chosen = append(chosen, i)
+		}
+	}
+	if i, err := strconv.Atoi(key); err == nil && len(chosen) == 0 && i >= 0 && i < len(n.Values) {
+		chosen = append(chosen, i)
+	}
+	return chosen
+}
+
+func itemNames(n *ast.SequenceNode) []string {
+	var names []string
+	for i, item := range n.Values {
+		name := textOf(item, "name")
+		if name == "" {
+			name = strconv.Itoa(i)
+		}
+		names = append(names, name)
+	}
+	return slices.Compact(names)
 }
 
 // dropEmbedded takes out how the embedded target of a file behaves, which
 // another one is named in place of: that is how a profile is tried on a server.
 // What overrides say of it stays, and a file that names a target of its own has
 // no use for it: both are errors.
-func (n *node) dropEmbedded() {
-	target := n.field("target")
-	if target == nil || target.field("url") != nil || target.field("command") != nil {
+func (t *tree) dropEmbedded() {
+	f := fieldOf(t.root, "target")
+	if f == nil || fieldOf(f.Value, "url") != nil || fieldOf(f.Value, "command") != nil {
 		return
 	}
-	target.fields = slices.DeleteFunc(target.fields, func(f field) bool { return f.key == "embedded" && f.value.ofFile() })
+	if target, ok := f.Value.(*ast.MappingNode); ok {
+		target.Values = slices.DeleteFunc(target.Values, func(f *ast.MappingValueNode) bool {
+			key, _ := keyText(f.Key)
+			return key == "embedded" && t.ofFile(f.Value)
+		})
+	}
 }
 
 // ofFile tells whether nothing in n came from an override, and takes out what
 // did not where something did.
-func (n *node) ofFile() bool {
-	if n.line >= overLine {
+func (t *tree) ofFile(n ast.Node) bool {
+	if _, ok := t.from[n]; ok {
 		return false
 	}
-	n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return f.value.ofFile() })
-	return len(n.fields) == 0
-}
-
-// UpstreamKind is the kind of upstream that [Load] would give a profile with
-// these overrides, read without checking anything else: inject where it does not
-// say. An error of reading is that of Load.
-func UpstreamKind(nameOrPath string, overrides []string) (string, error) {
-	name, data, err := source(nameOrPath)
-	if err != nil {
-		return "", err
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		return true
 	}
-	r := &reader{where: func(line int) string { return name + ":" + strconv.Itoa(line) }}
-	root := r.read(data)
-	if root == nil || root.kind != mapping || len(r.problems) > 0 {
-		_, err := Parse(name, data, overrides)
-		return "", err
-	}
-	overrideAll(root, overrides)
-	if u := root.field("upstream"); u != nil {
-		if k := u.field("kind"); k != nil && k.kind == scalar && k.text != "" {
-			return k.text, nil
-		}
-	}
-	return defaultProfile().Upstream.Kind, nil
-}
-
-// overLine is above every line of a file.
-const overLine = 1 << 30
-
-func (r *reader) value(text, path string) *node {
-	text = strings.TrimSpace(text)
-	plain := &node{where: r.where(0), line: r.over, value: text, text: text}
-	// A template would be read as a YAML mapping.
-	if text == "" || strings.HasPrefix(text, "{{") {
-		return plain
-	}
-	n := r.read([]byte(text))
-	for i := range r.problems {
-		r.problems[i].Key = path
-	}
-	if n == nil {
-		return plain // nothing but a comment: taken as it stands
-	}
-	return n
-}
-
-func (r *reader) set(n *node, path []string, done string, value *node) {
-	key, rest := path[0], path[1:]
-	here := join(done, key)
-	switch n.kind {
-	case mapping:
-		for i := range n.fields {
-			if n.fields[i].key != key {
-				continue
-			}
-			if len(rest) == 0 {
-				n.fields[i].value = value
-			} else {
-				r.set(n.fields[i].value, rest, here, value)
-			}
-			return
-		}
-		child := value
-		if len(rest) > 0 {
-			child = &node{where: r.where(0), line: r.over, kind: mapping}
-			r.set(child, rest, here, value)
-		}
-		n.fields = append(n.fields, field{key, child})
-	case sequence:
-		chosen := n.choose(key)
-		if len(chosen) == 0 {
-			r.bad(0, here, "no such item", advise(key, n.names()))
-			return
-		}
-		for _, i := range chosen {
-			if len(rest) == 0 {
-				n.items[i] = value
-			} else {
-				r.set(n.items[i], rest, here, value)
-			}
-		}
-	default:
-		if n.value == nil { // a key without a value can become a group
-			n.kind = mapping
-			r.set(n, path, done, value)
-			return
-		}
-		r.bad(0, here, fmt.Sprintf("%s is a single value and has no keys", done), "shorten the path")
-	}
-}
-
-// choose returns the indices of the items that key means.
-func (n *node) choose(key string) []int {
-	var chosen []int
-	for i, item := range n.items {
-		if name := item.field("name"); key == "*" || name != nil && name.kind == scalar && name.text == key {
-			chosen = append(chosen, i)
-		}
-	}
-	if i, err := strconv.Atoi(key); err == nil && len(chosen) == 0 && i >= 0 && i < len(n.items) {
-		chosen = append(chosen, i)
-	}
-	return chosen
-}
-
-func (n *node) names() []string {
-	var names []string
-	for i, item := range n.items {
-		if name := item.field("name"); name != nil && name.text != "" {
-			names = append(names, name.text)
-		} else {
-			names = append(names, strconv.Itoa(i))
-		}
-	}
-	return slices.Compact(names)
+	m.Values = slices.DeleteFunc(m.Values, func(f *ast.MappingValueNode) bool { return t.ofFile(f.Value) })
+	return len(m.Values) == 0
 }

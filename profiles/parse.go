@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goccy/go-yaml/parser"
 )
 
 // Parse reads a profile. name is the file's, for errors. overrides are
@@ -27,27 +29,20 @@ import (
 //
 // An error is an [*Error] that lists everything that is wrong.
 func Parse(name string, data []byte, overrides []string) (*Profile, error) {
-	r := &reader{where: func(line int) string { return name + ":" + strconv.Itoa(line) }}
-	root := r.read(data)
-	if root == nil && len(r.problems) == 0 {
-		r.bad(1, "", "there is nothing in it", "a profile needs name, lanes, upstream and schedule")
+	t := readTree(origin{name: name}, data, 0)
+	if err := t.override(overrides); err != nil {
+		return nil, err
 	}
-	if len(r.problems) > 0 {
-		return nil, newError(r.problems)
-	}
-	if root.kind != mapping {
-		r.bad(1, "", "is "+root.kind.String(), "a profile is a group of keys: "+strings.Join(keysOf(reflect.TypeFor[Profile]()), ", "))
-		return nil, newError(r.problems)
-	}
-	r.problems = append(r.problems, overrideAll(root, overrides)...)
-	if root.deeper(maxDepth) {
-		return nil, newError(r.problems)
-	}
+	return profileOf(t)
+}
+
+// profileOf decodes and checks the profile that a tree holds.
+func profileOf(t *tree) (*Profile, error) {
 	p := defaultProfile()
-	d := &decoder{at: map[string]*node{}, tainted: map[string]bool{}, problems: r.problems}
-	d.decode(root, "", reflect.ValueOf(&p).Elem())
+	d := &decoder{tree: t, at: map[string]place{}, tainted: map[string]bool{}}
+	d.decode(t.root, t.place(t.root, t.root, place{line: 1}), "", reflect.ValueOf(&p).Elem())
 	p.complete()
-	c := &checker{decoder: d, p: &p}
+	c := &checker{decoder: d, p: &p, ignored: map[string]bool{}}
 	c.profile()
 	if len(d.problems) == 0 {
 		p.settle()
@@ -128,13 +123,32 @@ func builtinNames() []string {
 	return names
 }
 
-// Source returns the YAML of a built-in profile, comments included: a place to
-// start from.
-func Source(name string) ([]byte, error) {
-	if data, err := builtin.ReadFile("builtin/" + name + ".yaml"); err == nil {
-		return data, nil
+// Source returns the YAML of a built-in profile, or of a file, with overrides set
+// in it, comments included: a place to start from. Without overrides it is
+// returned as it is, unchecked.
+func Source(nameOrPath string, overrides []string) ([]byte, error) {
+	name, data, err := source(nameOrPath)
+	if err != nil || len(overrides) == 0 {
+		return data, err
 	}
-	return nil, fmt.Errorf("profile %s: %w; %s", quote(name), ErrNotFound, advise(name, builtinNames()))
+	return edit(name, data, overrides)
+}
+
+// edit sets overrides in a profile's text.
+func edit(name string, data []byte, overrides []string) ([]byte, error) {
+	p, err := Parse(name, data, overrides)
+	if err != nil {
+		return nil, err
+	}
+	t := readTree(origin{name: name}, data, parser.ParseComments)
+	if t.override(overrides) == nil {
+		// The library does not print every text so that it reads the same again.
+		text := t.print()
+		if again, err := Parse(name, text, nil); err == nil && reflect.DeepEqual(p, again) {
+			return text, nil
+		}
+	}
+	return p.YAML()
 }
 
 // Load parses a built-in profile, or a file. A name without a slash, a
@@ -147,10 +161,10 @@ func Load(nameOrPath string, overrides []string) (*Profile, error) {
 	return Parse(name, data, overrides)
 }
 
-// source reads what [Load] parses, and says what it is called.
+// source reads a built-in profile or a file, and says what it is called.
 func source(nameOrPath string) (name string, data []byte, err error) {
 	if !strings.ContainsAny(nameOrPath, `/\.`) {
-		if data, err := Source(nameOrPath); err == nil {
+		if data, err := builtin.ReadFile("builtin/" + nameOrPath + ".yaml"); err == nil {
 			return nameOrPath + ".yaml", data, nil
 		}
 	}
@@ -171,4 +185,22 @@ func source(nameOrPath string) (name string, data []byte, err error) {
 		return "", nil, fmt.Errorf("profile %s: %w", quote(nameOrPath), err)
 	}
 	return nameOrPath, data, nil
+}
+
+// UpstreamKind is the kind of upstream that [Load] would give a profile with
+// these overrides, read without checking anything else: inject where it does not
+// say. An error of reading is that of Load.
+func UpstreamKind(nameOrPath string, overrides []string) (string, error) {
+	name, data, err := source(nameOrPath)
+	if err != nil {
+		return "", err
+	}
+	t := readTree(origin{name: name}, data, 0)
+	if err := t.override(overrides); err != nil {
+		return "", err
+	}
+	if kind := textOf(t.root, "upstream", "kind"); kind != "" {
+		return kind, nil
+	}
+	return defaultProfile().Upstream.Kind, nil
 }

@@ -81,7 +81,7 @@ func TestErrors(t *testing.T) {
 		{"subscriptions: 10", "subscriptions: 10\n    http: 3", `p.yaml:6: lanes.a.http: no such http "3"; did you mean 2?`},
 		{"subscriptions: 10", "subscriptions: 10\n    push: {backoff: {min: 40s}}", "p.yaml:6: lanes.a.push.backoff.max: 30s is too short; give at least 40s"},
 		{"mode: push", "mode: webhook\n    webhook: {ttl: 300}", "p.yaml:5: lanes.a.webhook.ttl: 300 has no unit; write a duration like 300s, or default, or none"},
-		{"mode: push", "mode: webhook\n    webhook: {ttl: 10ms, refreshAt: 1.5, callback: 'http://x'}", "p.yaml:5: lanes.a.webhook.ttl: 10ms is too short; give at least 1s\np.yaml:5: lanes.a.webhook.refreshAt: 1.5 is out of bounds; give a share of the grant from 0.1 to 0.95\np.yaml:5: lanes.a.webhook.callback: plain http is for loopback only, on both ends; use https, or http://127.0.0.1:0 and no other listen address"},
+		{"mode: push", "mode: webhook\n    webhook: {ttl: 10ms, refreshAt: 1.5, callback: 'http://x'}", "p.yaml:5: lanes.a.webhook.refreshAt: 1.5 is out of bounds; give 0.1 to 0.95\np.yaml:5: lanes.a.webhook.ttl: 10ms is too short; give at least 1s\np.yaml:5: lanes.a.webhook.callback: plain http is for loopback only, on both ends; use https, or http://127.0.0.1:0 and no other listen address"},
 		{"mode: push", "mode: webhook\n    webhook: {callback: 'http://127.0.0.1:0', listen: '0.0.0.0:8443'}", "p.yaml:5: lanes.a.webhook.callback: plain http is for loopback only, on both ends; use https, or http://127.0.0.1:0 and no other listen address"},
 		{"mode: push", "mode: webhook\n    webhook: {callback: 'http://localhost:0', certFile: a, keyFile: b}", "p.yaml:5: lanes.a.webhook.certFile: means nothing to a callback over http; remove it, or use https"},
 		{"mode: push", "mode: webhook\n    webhook: {verify: lax}", "p.yaml:5: lanes.a.webhook.verify: no such verify \"lax\"; there is strict, report"},
@@ -165,8 +165,8 @@ func TestOverrides(t *testing.T) {
 		p.Thresholds[1] != "b.delivered > 1" || p.Target.URL != "http://127.0.0.1:8080/mcp" || p.Limits.Rate != 100 {
 		t.Errorf("%+v", p)
 	}
-	if got, err := b.ArgumentsFor(5); err != nil || string(got) != `{"channel":"c-2"}` {
-		t.Errorf("%s, %v", got, err)
+	if c, err := CompileLane(b); err != nil || string(c.Arguments(5)) != `{"channel":"c-2"}` {
+		t.Errorf("%v, %v", c, err)
 	}
 	for _, c := range []struct{ override, want string }{
 		{"lanes.a.subscriptons=3", `override "lanes.a.subscriptons=3": lanes.a.subscriptons: no such key; did you mean subscriptions?`},
@@ -248,7 +248,7 @@ func TestCompileHTTP(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	for text, want := range map[string]Rate{"20/s": 20, "300/m": 5, "3600/h": 1, "2.5": 2.5, " 1 / s ": 1, "0": 0} {
-		if got, err := ParseRate(text); err != nil || got != want {
+		if got, err := parseRate(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}

@@ -16,13 +16,13 @@ type Problem struct {
 	// Key is the path of the key, as an override would spell it; empty when the
 	// YAML itself could not be read.
 	Key string
-	// What is wrong, and how to Mend it.
-	What, Mend string
+	// What is wrong, and how to Fix it.
+	What, Fix string
 
 	line int // for sorting; overrides come last
 }
 
-// String is one line: where: key: what; mend. What is too long is cut.
+// String is one line: where: key: what; fix. What is too long is cut.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(short(p.Where, 200))
@@ -32,9 +32,9 @@ func (p Problem) String() string {
 		b.WriteString(": ")
 	}
 	b.WriteString(short(p.What, 400))
-	if p.Mend != "" {
+	if p.Fix != "" {
 		b.WriteString("; ")
-		b.WriteString(short(p.Mend, 800))
+		b.WriteString(short(p.Fix, 800))
 	}
 	return b.String()
 }
@@ -142,4 +142,12 @@ func distance(a, b string) int {
 		before, row = row, next
 	}
 	return row[len(b)]
+}
+
+// quote shortens what it quotes, so that a problem stays one line.
+func quote(s string) string {
+	if len(s) > 60 {
+		s = strings.ToValidUTF8(s[:57], "") + "..."
+	}
+	return fmt.Sprintf("%q", s)
 }

@@ -18,7 +18,13 @@
 // document are errors.
 package profiles
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/shlex"
+)
 
 // Profile is one run, as its author wrote it. A Profile that came out of
 // [Parse] or [Load] has its defaults filled in and is valid.
@@ -55,6 +61,16 @@ type Case struct {
 	Lanes []string `yaml:"lanes,omitempty" json:"lanes,omitempty"`
 }
 
+// Generator says how the generator measures.
+type Generator struct {
+	// KernelTimestamps takes the time of a delivery from the kernel, which
+	// leaves out what it waited until this program read it: auto (the default)
+	// where all lanes of the profile can have it, so that lanes compare; on for
+	// every lane that can, with a warning about those that cannot; off never. It is possible for streams of the system events (push) without
+	// TLS, on Linux.
+	KernelTimestamps string `yaml:"kernelTimestamps,omitempty" json:"kernelTimestamps" check:"auto|on|off"`
+}
+
 // Target says where the server is and how it is met.
 type Target struct {
 	// URL of the MCP endpoint. Empty means the embedded reference target.
@@ -75,11 +91,11 @@ type Target struct {
 	TokenFile string   `yaml:"tokenFile,omitempty" json:"-"`
 	// Era is auto (the default), modern (2026-07-28, stateless) or legacy
 	// (sessions).
-	Era string `yaml:"era,omitempty" json:"era"`
+	Era string `yaml:"era,omitempty" json:"era" check:"auto|modern|legacy"`
 	// Revision is the spelling that is sent: newest (the default) or older.
 	// Every spelling is read. The older one has no poll.timeout and no
 	// webhook.ttl, which then are not sent.
-	Revision string `yaml:"revision,omitempty" json:"revision"`
+	Revision string `yaml:"revision,omitempty" json:"revision" check:"newest|older"`
 	// Allow names hosts that are not loopback and may be loaded; they must be
 	// named again on the command line.
 	Allow []string `yaml:"allow,omitempty" json:"allow,omitempty"`
@@ -96,29 +112,29 @@ type Target struct {
 type Embedded struct {
 	// Transport is http (the default), or stdio: then all lanes share the
 	// target's standard output.
-	Transport string `yaml:"transport,omitempty" json:"transport,omitempty"`
+	Transport string `yaml:"transport,omitempty" json:"transport,omitempty" check:"|http|stdio"`
 	// Heartbeat is the longest silence on a stream, NextPoll the pause asked
 	// of pollers.
-	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty"`
-	NextPoll  time.Duration `yaml:"nextPoll,omitempty" json:"nextPoll,omitempty"`
+	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"0|1ms.."`
+	NextPoll  time.Duration `yaml:"nextPoll,omitempty" json:"nextPoll,omitempty" check:"0|1ms.."`
 	// Buffer is how many events of a type are kept for replay, Queue how far a
 	// subscriber may lag behind before events are skipped.
-	Buffer int `yaml:"buffer,omitempty" json:"buffer,omitempty"`
-	Queue  int `yaml:"queue,omitempty" json:"queue,omitempty"`
+	Buffer int `yaml:"buffer,omitempty" json:"buffer,omitempty" check:"0..10000000"`
+	Queue  int `yaml:"queue,omitempty" json:"queue,omitempty" check:"0..10000000"`
 	// Capacity bounds the deliveries of events per second, in all modes
 	// together; what comes faster waits, up to Queue. CapacityBurst is how many
 	// may come at once after a pause; default is those of 50 ms.
-	Capacity      Rate `yaml:"capacity,omitempty" json:"capacity,omitempty"`
+	Capacity      Rate `yaml:"capacity,omitempty" json:"capacity,omitempty" check:"0..1e6"`
 	CapacityBurst int  `yaml:"capacityBurst,omitempty" json:"capacityBurst,omitempty"`
 	// TTLMin, TTLDefault and TTLMax bound the life of webhook subscriptions.
-	TTLMin     time.Duration `yaml:"ttlMin,omitempty" json:"ttlMin,omitempty"`
+	TTLMin     time.Duration `yaml:"ttlMin,omitempty" json:"ttlMin,omitempty" check:"0|1ms.."`
 	TTLDefault time.Duration `yaml:"ttlDefault,omitempty" json:"ttlDefault,omitempty"`
 	TTLMax     time.Duration `yaml:"ttlMax,omitempty" json:"ttlMax,omitempty"`
 	// Retries, RetryBase and AckTimeout are those of webhook deliveries;
 	// Retries -1 means none.
-	Retries    int           `yaml:"retries,omitempty" json:"retries,omitempty"`
-	RetryBase  time.Duration `yaml:"retryBase,omitempty" json:"retryBase,omitempty"`
-	AckTimeout time.Duration `yaml:"ackTimeout,omitempty" json:"ackTimeout,omitempty"`
+	Retries    int           `yaml:"retries,omitempty" json:"retries,omitempty" check:"-1..1000"`
+	RetryBase  time.Duration `yaml:"retryBase,omitempty" json:"retryBase,omitempty" check:"0|1ms.."`
+	AckTimeout time.Duration `yaml:"ackTimeout,omitempty" json:"ackTimeout,omitempty" check:"0|1ms.."`
 	// Faults are committed on purpose: a file, or text such as "drop(every=10)".
 	Faults string `yaml:"faults,omitempty" json:"faults,omitempty"`
 	// DualSign is how long a replaced secret still signs beside the new one;
@@ -128,17 +144,17 @@ type Embedded struct {
 	// SuspendAfter is how many attempts a webhook subscription is judged by;
 	// when nearly all of them fail, deliveries stop until the next refresh; -1
 	// means never.
-	SuspendAfter int `yaml:"suspendAfter,omitempty" json:"suspendAfter,omitempty"`
+	SuspendAfter int `yaml:"suspendAfter,omitempty" json:"suspendAfter,omitempty" check:"-1.."`
 	// Proof is how callbacks prove that they want to be: challenge or
 	// well-known.
-	Proof string `yaml:"proof,omitempty" json:"proof,omitempty"`
+	Proof string `yaml:"proof,omitempty" json:"proof,omitempty" check:"|challenge|well-known"`
 	// TypesEvery lets an event type come and go, each time that long.
 	TypesEvery time.Duration `yaml:"typesEvery,omitempty" json:"typesEvery,omitempty"`
 	// ResumeMaxWait bounds the maxWait of resume policies. ResumeOverlap is how
 	// long a connection must have lived on after a message for that to count as
 	// delivered, so that it is not sent again on a resume; with ResumeOnce what
 	// was written counts as delivered, and may be lost in a cut.
-	ResumeMaxWait time.Duration `yaml:"resumeMaxWait,omitempty" json:"resumeMaxWait,omitempty"`
+	ResumeMaxWait time.Duration `yaml:"resumeMaxWait,omitempty" json:"resumeMaxWait,omitempty" check:"0|1ms.."`
 	ResumeOverlap time.Duration `yaml:"resumeOverlap,omitempty" json:"resumeOverlap,omitempty"`
 	ResumeOnce    bool          `yaml:"resumeOnce,omitempty" json:"resumeOnce,omitempty"`
 	// Lists are the lists of SEP-2549.
@@ -150,183 +166,48 @@ type Embedded struct {
 	// of JSON, as servers made with the official Go SDK do.
 	SSEAnswers bool `yaml:"sseAnswers,omitempty" json:"sseAnswers,omitempty"`
 	// FeedEvery is the pause between two polls of upstream.kind feed.
-	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty"`
+	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty" check:"0|1ms.."`
 }
 
-// Lane is one group of equal subscriptions: the unit in which results are
-// reported.
-type Lane struct {
-	// Name is unique in the profile: lower-case letters, digits and hyphens,
-	// with a letter first.
-	Name string `yaml:"name" json:"name"`
-	// System is events (the default): the MCP Events draft.
-	System string `yaml:"system,omitempty" json:"system"`
-	Mode   string `yaml:"mode" json:"mode"` // poll, push, webhook
-	// Subscriptions is how many there are, at least 1.
-	Subscriptions int `yaml:"subscriptions" json:"subscriptions"`
-	// Event is the event name to subscribe to.
-	Event string `yaml:"event" json:"event"`
-	// Arguments of the subscription. Every string in it, at any depth, is a
-	// template over .Index, the subscription's number in the lane from 0.
-	Arguments map[string]any `yaml:"arguments,omitempty" json:"arguments,omitempty"`
-	// Sources is a template over .Index that gives the numbers of the upstream
-	// sources that this subscription hears, separated by commas, or "all" (the
-	// default), or "none". It must agree with what the target does with Arguments: it is
-	// what the ledger expects.
-	Sources string `yaml:"sources,omitempty" json:"sources"`
-	// HTTP is 1.1 (the default), 2 (over TLS) or h2c.
-	HTTP    string      `yaml:"http,omitempty" json:"http"`
-	Poll    PollLane    `yaml:"poll,omitempty" json:"poll,omitzero"`
-	Push    PushLane    `yaml:"push,omitempty" json:"push,omitzero"`
-	Webhook WebhookLane `yaml:"webhook,omitempty" json:"webhook,omitzero"`
-	// Events is for lanes of system events, Smithery for those of system
-	// smithery.
-	Events   EventsLane   `yaml:"events,omitempty" json:"events,omitzero"`
-	Smithery SmitheryLane `yaml:"smithery,omitempty" json:"smithery,omitzero"`
-	// SEP1803 is for lanes of system sep-1803.
-	SEP1803 SEP1803Lane `yaml:"sep1803,omitempty" json:"sep1803,omitzero"`
-	SEP975  SEP975Lane  `yaml:"sep975,omitempty" json:"sep975,omitzero"`
-	SEP2549 SEP2549Lane `yaml:"sep2549,omitempty" json:"sep2549,omitzero"`
-	Churn   Churn       `yaml:"churn,omitempty" json:"churn,omitzero"`
-	Attach  Attach      `yaml:"attach,omitempty" json:"attach"`
-	// MaxAge asks for a replay of events that old on (re)attach; 0 = not asked.
-	MaxAge time.Duration `yaml:"maxAge,omitempty" json:"maxAge,omitempty"`
+// EmbeddedLists is what the embedded target says in its lists. With a lane of
+// system sep-2549, Entries is 50 by default and TTL 2s; otherwise there are none.
+type EmbeddedLists struct {
+	// Entries of each list, Page how many of them a page holds, default 50.
+	Entries int `yaml:"entries,omitempty" json:"entries,omitempty" check:"0..100000"`
+	Page    int `yaml:"page,omitempty" json:"page,omitempty" check:"0.."`
+	// TTL is the time to live; 0, where entries are given, means that every
+	// result is stale at once.
+	TTL time.Duration `yaml:"ttl,omitempty" json:"ttl,omitempty" check:"0.."`
+	// Private marks results as private. Older spells the time to live as the
+	// earlier draft did. Strict lets cursors fail after a change of the list.
+	Private bool `yaml:"private,omitempty" json:"private,omitempty"`
+	Older   bool `yaml:"older,omitempty" json:"older,omitempty"`
+	Strict  bool `yaml:"strict,omitempty" json:"strict,omitempty"`
 }
 
-// PollLane paces a poller.
-type PollLane struct {
-	// MinInterval is the least time between an answer without hasMore and the next
-	// poll; default 1s, as the draft advises. Where the server asks for a longer
-	// wait (nextPollMs), that counts.
-	MinInterval time.Duration `yaml:"minInterval,omitempty" json:"minInterval,omitempty"`
-	// Timeout is the long-poll time asked for (timeoutMs); 0 = answer at once.
-	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty"`
-	// MaxEvents per poll; 0 = the server's own.
-	MaxEvents int `yaml:"maxEvents,omitempty" json:"maxEvents,omitempty"`
+// Command is a program and its arguments. In YAML it is a list, or one text
+// that is split the way a shell splits words: quotes and backslashes mean what
+// they mean there, but no shell is asked and nothing is expanded.
+type Command []string
+
+// IsEmbedded tells whether the run starts the reference target for itself.
+func (t *Target) IsEmbedded() bool { return t.URL == "" && len(t.Command) == 0 }
+
+// OverStdio tells whether the target is met over standard input and output.
+func (t *Target) OverStdio() bool {
+	return len(t.Command) > 0 || t.IsEmbedded() && t.Embedded.Transport == "stdio"
 }
 
-// PushLane watches a stream.
-type PushLane struct {
-	// Heartbeat is the interval that the server promises, default 30s, as the
-	// draft wants at least; a stream that is silent for more than twice as long is
-	// dead.
-	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty"`
-	// Backoff is the first and the longest wait before a reconnect, default
-	// 500ms to 30s, as for a failed poll.
-	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
-}
-
-// Backoff grows from Min to Max, doubling, with full jitter.
-type Backoff struct {
-	Min time.Duration `yaml:"min,omitempty" json:"min,omitempty"`
-	Max time.Duration `yaml:"max,omitempty" json:"max,omitempty"`
-}
-
-// WebhookLane subscribes callbacks.
-type WebhookLane struct {
-	// TTL is the wish: a duration from 1s to 720h, "default" (ask for none; the
-	// default) or "none" (no expiry).
-	TTL string `yaml:"ttl,omitempty" json:"ttl,omitempty"`
-	// RefreshAt is the share of the grant after which a refresh is sent, 0.1 to
-	// 0.95, default 0.75.
-	RefreshAt float64 `yaml:"refreshAt,omitempty" json:"refreshAt,omitempty"`
-	// RotateEvery is how many refreshes pass between two new secrets; 0 = never.
-	RotateEvery int `yaml:"rotateEvery,omitempty" json:"rotateEvery,omitempty"`
-	// Secrets says which secret the sink accepts while it changes: both (the
-	// default; the old one for OldSecret, default 5m, after the answer), early
-	// (the new one alone, from when it is sent) or late (the old one alone until
-	// the answer has come).
-	Secrets   string        `yaml:"secrets,omitempty" json:"secrets,omitempty"`
-	OldSecret time.Duration `yaml:"oldSecret,omitempty" json:"oldSecret,omitempty"`
-	// Refuse is the share of first copies that the sink answers with 503.
-	Refuse float64 `yaml:"refuse,omitempty" json:"refuse,omitempty"`
-	// AckDelay is how long the sink waits before it answers 2xx.
-	AckDelay time.Duration `yaml:"ackDelay,omitempty" json:"ackDelay,omitempty"`
-	// Verify says what becomes of a delivery whose signature does not verify:
-	// strict (the default) refuses it, report takes it and notes what is wrong.
-	Verify string `yaml:"verify,omitempty" json:"verify,omitempty"`
-	// Callback is the address under which the target reaches the sink, where
-	// it differs from the listener's own, e.g. https://load-1.example:8443. On
-	// a loopback address it may be http: then the listener speaks plain HTTP.
-	// Port 0 stands for the listener's own, as in http://127.0.0.1:0.
-	Callback string `yaml:"callback,omitempty" json:"callback,omitempty"`
-	// Listen is the listener's address; empty = a free port of 127.0.0.1.
-	Listen string `yaml:"listen,omitempty" json:"listen,omitempty"`
-	// CertFile and KeyFile are the listener's certificate and key in PEM, for a
-	// target that has to trust it already. Without them the listener has a
-	// certificate that only the embedded target trusts.
-	CertFile string `yaml:"certFile,omitempty" json:"certFile,omitempty"`
-	KeyFile  string `yaml:"keyFile,omitempty" json:"keyFile,omitempty"`
-}
-
-// Churn ends and reopens subscriptions while the run measures.
-type Churn struct {
-	// Rate is subscriptions per second, e.g. "2/s". Empty or 0 = none.
-	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"`
-	// Pause is how long a subscription stays away; 0 = it comes back at once.
-	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty"`
-}
-
-// Attach opens a lane's subscriptions.
-type Attach struct {
-	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"` // per second; 0 = as fast as Concurrency allows
-	// Concurrency is how many may be on their way at once, default 64, at most
-	// 65536.
-	Concurrency int `yaml:"concurrency,omitempty" json:"concurrency"`
-	// OnFailure is stop (the default) or continue.
-	OnFailure string `yaml:"onFailure,omitempty" json:"onFailure"`
-}
-
-// Upstream is where emissions come from.
-type Upstream struct {
-	// Kind is inject (the default), which tells the reference target to emit;
-	// http, which sends a request of your own; github, slack or stripe, which
-	// send those products' webhooks; feed, which the target polls; tool, which
-	// calls an MCP tool; exec, which writes to a program; replay, which fires a
-	// trace; or none, which fires nothing: then only what comes anyway is seen.
-	Kind string `yaml:"kind,omitempty" json:"kind"`
-	// Sources is how many independent sequences of events there are, 1 to
-	// 65536, default 1. Order is followed within each.
-	Sources int `yaml:"sources,omitempty" json:"sources"`
-	// Event is the event name that is fired (inject, feed, and replay where an
-	// entry names none); default is the lanes' own, if they all subscribe to
-	// the same.
-	Event string `yaml:"event,omitempty" json:"event,omitempty"`
-	// Admin is the address of the admin listener (inject, replay) of a reference target
-	// that this run did not start: needed with target.url, and only with that or
-	// target.command, where it is needed unless the program says it on standard
-	// error, as eventmeter serve --stdio does.
-	Admin string `yaml:"admin,omitempty" json:"admin,omitempty"`
-	// Payload is the event's data (inject, feed), the request's body as JSON
-	// (http, where it has no other), the arguments of the call (tool), or the
-	// object on each line (exec): strings are templates over
-	// .Source, .Seq and .Probe; at least one must hold {{.Probe}}.
-	Payload map[string]any `yaml:"payload,omitempty" json:"payload,omitempty"`
-	HTTP    UpstreamHTTP   `yaml:"http,omitempty" json:"http,omitzero"`
-	GitHub  UpstreamGitHub `yaml:"github,omitempty" json:"github,omitzero"`
-	Slack   UpstreamSlack  `yaml:"slack,omitempty" json:"slack,omitzero"`
-	Stripe  UpstreamStripe `yaml:"stripe,omitempty" json:"stripe,omitzero"`
-	Feed    UpstreamFeed   `yaml:"feed,omitempty" json:"feed,omitzero"`
-	Tool    UpstreamTool   `yaml:"tool,omitempty" json:"tool,omitzero"`
-	Exec    UpstreamExec   `yaml:"exec,omitempty" json:"exec,omitzero"`
-	Replay  UpstreamReplay `yaml:"replay,omitempty" json:"replay,omitzero"`
-	// Timeout bounds one emission, default 5s.
-	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout"`
-	// Workers bounds the emissions under way, default 64, at most 65536. An emission that
-	// is due while all are busy is dropped.
-	Workers int `yaml:"workers,omitempty" json:"workers"`
-}
-
-// UpstreamHTTP is a request template over .Source, .Seq and .Probe: URL, the
-// values of Headers, and Body. At least one of them must hold {{.Probe}}.
-type UpstreamHTTP struct {
-	// Method is POST unless given.
-	Method string `yaml:"method,omitempty" json:"method,omitempty"`
-	URL    string `yaml:"url,omitempty" json:"url,omitempty"`
-	// Headers are sent as they are. Without a Content-Type, a JSON body is sent as
-	// application/json.
-	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
-	Body    string            `yaml:"body,omitempty" json:"body,omitempty"`
+// SplitCommand splits a text into a command. The error says how to fix it.
+func SplitCommand(text string) (Command, error) {
+	words, err := shlex.Split(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s cannot be split into words: %w; close every quote, or write a list", quote(text), err)
+	case len(words) == 0 || words[0] == "":
+		return nil, fmt.Errorf("%s names no program; write the program and its arguments", quote(text))
+	}
+	return words, nil
 }
 
 // Schedule says when emissions are due. Emissions go round the sources in turn.
@@ -338,8 +219,8 @@ type Schedule struct {
 	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"`
 	// Burst is the number of emissions of a burst, Every the time between bursts,
 	// Spread the time over which a burst's emissions are spaced (0 = all at once).
-	Burst  int           `yaml:"burst,omitempty" json:"burst,omitempty"`
-	Every  time.Duration `yaml:"every,omitempty" json:"every,omitempty"`
+	Burst  int           `yaml:"burst,omitempty" json:"burst,omitempty" check:"1..10000000"`
+	Every  time.Duration `yaml:"every,omitempty" json:"every,omitempty" check:"1us.."`
 	Spread time.Duration `yaml:"spread,omitempty" json:"spread,omitempty"`
 	// To is the final rate of a ramp, reached after Period.
 	To Rate `yaml:"to,omitempty" json:"to,omitempty"`
@@ -355,39 +236,25 @@ type Schedule struct {
 	Warp float64 `yaml:"warp,omitempty" json:"warp,omitempty"`
 }
 
-// Rate is events per second. It is written "20/s", "300/m", "3600/h" or as a
-// bare number of events per second.
-type Rate float64
-
 // Phases bounds the parts of a run.
 type Phases struct {
 	// Order is together (the default: all lanes hear each emission) or turns
 	// (each lane has the target to itself).
-	Order string `yaml:"order,omitempty" json:"order"`
+	Order string `yaml:"order,omitempty" json:"order" check:"together|turns"`
 	// Ready is how long all subscriptions may take to become active,
 	// default 15s.
-	Ready time.Duration `yaml:"ready,omitempty" json:"ready"`
+	Ready time.Duration `yaml:"ready,omitempty" json:"ready" check:"1ms.."`
 	// Warmup is fired and followed but enters no figure; default 2s, may be 0.
-	Warmup time.Duration `yaml:"warmup,omitempty" json:"warmup"`
+	Warmup time.Duration `yaml:"warmup,omitempty" json:"warmup" check:"0.."`
 	// Measure is what the figures are of, default 10s.
-	Measure time.Duration `yaml:"measure,omitempty" json:"measure"`
+	Measure time.Duration `yaml:"measure,omitempty" json:"measure" check:"1ms.."`
 	// Drain is the grace for what is in flight when firing stops, default 5s.
 	// Pollers that are still owed something then poll once more, however long
 	// the server has them wait for that, for up to a minute longer.
-	Drain time.Duration `yaml:"drain,omitempty" json:"drain"`
+	Drain time.Duration `yaml:"drain,omitempty" json:"drain" check:"0.."`
 	// Late is the age, from intended, past which a delivery counts as late,
 	// default 5s; 0 = never.
-	Late time.Duration `yaml:"late,omitempty" json:"late"`
-}
-
-// Generator says how the generator measures.
-type Generator struct {
-	// KernelTimestamps takes the time of a delivery from the kernel, which
-	// leaves out what it waited until this program read it: auto (the default)
-	// where all lanes of the profile can have it, so that lanes compare; on for
-	// every lane that can, with a warning about those that cannot; off never. It is possible for streams of the system events (push) without
-	// TLS, on Linux.
-	KernelTimestamps string `yaml:"kernelTimestamps,omitempty" json:"kernelTimestamps"`
+	Late time.Duration `yaml:"late,omitempty" json:"late" check:"0.."`
 }
 
 // Limits bounds a run. A profile over its limits is refused before it starts.
@@ -395,15 +262,160 @@ type Limits struct {
 	// Rate of emissions at its highest, default 20000/s, at most 10000000/s.
 	Rate Rate `yaml:"rate,omitempty" json:"rate"`
 	// Subscriptions of all lanes together, default 200000, at most 10000000.
-	Subscriptions int `yaml:"subscriptions,omitempty" json:"subscriptions"`
+	Subscriptions int `yaml:"subscriptions,omitempty" json:"subscriptions" check:"1..10000000"`
 	// Duration of the whole run at its longest, default 24h.
-	Duration time.Duration `yaml:"duration,omitempty" json:"duration"`
+	Duration time.Duration `yaml:"duration,omitempty" json:"duration" check:"1s.."`
 	// Memory that the target can make this process hold beyond the fixed cost of
 	// its subscriptions: incomplete messages, answers, heads and webhook bodies
 	// of all lanes together. Written as 256MiB, the default, or as a number of
-	// bytes. A stream or answer that finds no room is closed and counted as
+	// bytes. A stream or answer that does not fit is closed and counted as
 	// oversized. The processes of a run share it equally. It bounds the
 	// connections of the target to the webhook listeners, too: one for each
 	// 64KiB, and twice as many deliveries at once. They are not charged.
 	Memory Bytes `yaml:"memory,omitempty" json:"memory"`
+}
+
+// Capacity is a search for the largest load that meets a SLO. With
+// it, the profile can be given to eventmeter capacity; eventmeter run ignores it.
+type Capacity struct {
+	// Axis is what is raised: rate (events per second; schedule.kind constant or
+	// poisson), subscriptions (of each lane), or burst (events in a burst;
+	// schedule.kind burst).
+	Axis string `yaml:"axis,omitempty" json:"axis"`
+	// From is the lowest load, which is tried first, To the highest. Whole
+	// numbers but for rate.
+	From float64 `yaml:"from,omitempty" json:"from"`
+	To   float64 `yaml:"to,omitempty" json:"to"`
+	// SLO is what a load must meet.
+	SLO SLO `yaml:"slo,omitempty" json:"slo"`
+	// Step is how long each load is measured, after phases.warmup and before a
+	// drain of at most phases.drain; default 5s.
+	Step time.Duration `yaml:"step,omitempty" json:"step" check:"500ms..1h"`
+	// Confirm is by how many trials the verdict on the two loads beside the maximum load
+	// must be confirmed, default 2.
+	Confirm int `yaml:"confirm,omitempty" json:"confirm" check:"1..10"`
+	// Precision is how far apart these two may be, as a share; default 0.02.
+	Precision float64 `yaml:"precision,omitempty" json:"precision" check:"0.001..0.5"`
+	// Idle is how long each lane's subscriptions are held without events, for
+	// the cost sheet; default 5s, 0 = no cost sheet.
+	Idle time.Duration `yaml:"idle,omitempty" json:"idle" check:"0..1h"`
+}
+
+// SLO is a service level objective. Every lane must meet it.
+type SLO struct {
+	// P50, P90, P99 and P999 are bounds of scheduled → received; 0 = none.
+	P50  time.Duration `yaml:"p50,omitempty" json:"p50,omitempty"`
+	P90  time.Duration `yaml:"p90,omitempty" json:"p90,omitempty"`
+	P99  time.Duration `yaml:"p99,omitempty" json:"p99,omitempty"`
+	P999 time.Duration `yaml:"p999,omitempty" json:"p999,omitempty"`
+	// Loss is the largest share of the deliveries that may be missing when the
+	// drain is over, and of the events that may fail to be fired; default 0.
+	Loss float64 `yaml:"loss,omitempty" json:"loss" check:"0..1"`
+	// Backlog is the largest growth of what is owed and not yet delivered, as a
+	// share of what is offered; default 0.01.
+	Backlog float64 `yaml:"backlog,omitempty" json:"backlog" check:"0..1"`
+}
+
+// Axes are the axes of a capacity search, with the unit of a load on each.
+var Axes = map[string]string{"rate": "events/s", "subscriptions": "subscriptions per lane", "burst": "events per burst"}
+
+// The most that keys may ask for. More than that is a slip of the keyboard, and
+// would be allocated before anything is measured.
+const (
+	maxLanes         = 1000
+	maxThresholds    = 1000
+	maxSubscriptions = 10_000_000
+	maxRate          = Rate(10_000_000)
+	maxCount         = 1_000_000_000 // of anything
+)
+
+// Defaults are set before a profile is read, so that a 0 that is written means
+// 0. Those that depend on other keys follow in complete.
+func defaultProfile() Profile {
+	return Profile{
+		Target:   Target{Era: "auto", Revision: "newest"},
+		Upstream: Upstream{Kind: "inject", Sources: 1, Timeout: 5 * time.Second, Workers: 64},
+		Schedule: Schedule{Kind: "constant"},
+		Phases: Phases{
+			Order:   "together",
+			Ready:   15 * time.Second,
+			Warmup:  2 * time.Second,
+			Measure: 10 * time.Second,
+			Drain:   5 * time.Second,
+			Late:    5 * time.Second,
+		},
+		Generator: Generator{KernelTimestamps: "auto"},
+		Limits:    Limits{Rate: 20_000, Subscriptions: 200_000, Duration: 24 * time.Hour, Memory: 256 << 20},
+	}
+}
+
+// defaultCapacity is what a capacity section begins with.
+func defaultCapacity() Capacity {
+	return Capacity{SLO: SLO{Backlog: 0.01}, Step: 5 * time.Second, Confirm: 2, Precision: 0.02, Idle: 5 * time.Second}
+}
+
+// complete fills what follows from other keys.
+func (p *Profile) complete() {
+	p.completeLists()
+	if (p.Upstream.Kind == "inject" || p.Upstream.Kind == "feed" || p.Upstream.Kind == "replay" && p.Upstream.Replay.URL == "") && p.Upstream.Event == "" && len(p.Lanes) > 0 {
+		var events []string
+		for _, l := range p.Lanes {
+			if !l.HearsNone() {
+				events = append(events, l.Event)
+			}
+		}
+		if slices.Sort(events); len(slices.Compact(events)) == 1 {
+			p.Upstream.Event = events[0]
+		}
+	}
+	if p.Upstream.Kind == "http" && p.Upstream.HTTP.Method == "" {
+		p.Upstream.HTTP.Method = "POST"
+	}
+	if p.Upstream.Kind == "replay" && p.Schedule == (Schedule{Kind: "constant"}) {
+		p.Schedule.Kind = "trace" // a schedule that was left out
+	}
+	if p.Schedule.Kind == "trace" && p.Schedule.File == "" {
+		p.Schedule.File = p.Upstream.Replay.File
+	}
+	if p.Schedule.Kind == "ramp" && p.Schedule.Period == 0 {
+		p.Schedule.Period = p.Phases.Warmup + p.Phases.Measure
+	}
+}
+
+// completeLists gives the embedded target lists where a lane uses them.
+func (p *Profile) completeLists() {
+	lists := &p.Target.Embedded.Lists
+	if !p.Target.IsEmbedded() || lists.Entries != 0 {
+		return
+	}
+	for _, l := range p.Lanes {
+		if l.System == SystemSEP2549 {
+			lists.Entries = 50
+			if lists.TTL == 0 {
+				lists.TTL = 2 * time.Second
+			}
+			return
+		}
+	}
+}
+
+// settle takes out of lanes what was switched off by a 0 that was written, which
+// is not written again.
+func (p *Profile) settle() {
+	for i := range p.Lanes {
+		l := &p.Lanes[i]
+		plain := defaultLaneOf(l.Mode, l.System)
+		if l.Churn.Rate == 0 {
+			l.Churn.Pause, l.Events.Resume = 0, false
+		}
+		if l.Events.CutEvery == 0 {
+			l.Events.CutFor = 0
+		}
+		if l.SEP1803.CutEvery == 0 {
+			l.SEP1803.CutFor = 0
+		}
+		if l.Webhook.RotateEvery == 0 {
+			l.Webhook.OldSecret, l.Webhook.Secrets = plain.Webhook.OldSecret, plain.Webhook.Secrets
+		}
+	}
 }

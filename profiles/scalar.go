@@ -8,9 +8,13 @@ import (
 	"time"
 )
 
-// ParseRate reads "20/s", "300/m", "3600/h" or a bare number of events per
+// Rate is events per second. It is written "20/s", "300/m", "3600/h" or as a
+// bare number of events per second.
+type Rate float64
+
+// parseRate reads "20/s", "300/m", "3600/h" or a bare number of events per
 // second. A rate is finite and not negative.
-func ParseRate(text string) (Rate, error) {
+func parseRate(text string) (Rate, error) {
 	number, per, cut := strings.Cut(text, "/")
 	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600}[strings.TrimSpace(per)]
 	if !cut {
@@ -28,7 +32,7 @@ func ParseRate(text string) (Rate, error) {
 	return Rate(v / seconds), nil
 }
 
-// String writes the rate per second, so that ParseRate gives the same again.
+// String writes the rate per second, so that parseRate gives the same again.
 func (r Rate) String() string { return strconv.FormatFloat(float64(r), 'g', -1, 64) + "/s" }
 
 // Bytes is an amount of memory.
@@ -40,8 +44,8 @@ var byteUnits = []struct {
 	size int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-// ParseBytes reads "256MiB", "512KiB", "1GiB" or a bare number of bytes.
-func ParseBytes(text string) (Bytes, error) {
+// parseBytes reads "256MiB", "512KiB", "1GiB" or a bare number of bytes.
+func parseBytes(text string) (Bytes, error) {
 	number, size := strings.TrimSpace(text), int64(1)
 	for _, u := range byteUnits {
 		if rest, ok := strings.CutSuffix(number, u.name); ok {
@@ -57,7 +61,7 @@ func ParseBytes(text string) (Bytes, error) {
 }
 
 // String writes the amount in the largest unit that it is a multiple of, so
-// that ParseBytes gives the same again.
+// that parseBytes gives the same again.
 func (b Bytes) String() string {
 	for _, u := range byteUnits {
 		if b != 0 && int64(b)%u.size == 0 {
@@ -67,31 +71,28 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-func parseDuration(n *node) (time.Duration, error) {
-	switch v := n.value.(type) {
-	case string:
-		d, err := time.ParseDuration(strings.TrimSpace(v))
-		switch {
-		case err != nil && strings.HasSuffix(v, "d"):
-			return 0, fmt.Errorf("%s is not a duration; days are written in hours, 1d as 24h", quote(v))
-		case err != nil && strings.ContainsRune(v, ' '):
-			return 0, fmt.Errorf("%s is not a duration; write it without spaces, as in %s", quote(v), strings.ReplaceAll(v, " ", ""))
-		case err != nil:
-			return 0, fmt.Errorf("%s is not a duration; write a number and a unit (ms, s, m, h), as in 250ms or 10s", quote(v))
-		case d < 0:
-			return 0, fmt.Errorf("%s is negative; give 0 or more", v)
-		}
+func parseDuration(text string) (time.Duration, error) {
+	text = strings.TrimSpace(text)
+	d, err := time.ParseDuration(text)
+	if err == nil && d >= 0 {
 		return d, nil
-	case int64, uint64, float64:
-		f, err := strconv.ParseFloat(fmt.Sprint(v), 64)
-		if err == nil && f == 0 {
-			return 0, nil
-		}
+	}
+	number, notNumber := strconv.ParseFloat(text, 64)
+	switch {
+	case err == nil:
+		return 0, fmt.Errorf("%s is negative; give 0 or more", text)
+	case notNumber == nil && number == 0:
+		return 0, nil
+	case notNumber == nil && math.Abs(number) < 1e9:
 		unit := "s"
-		if f >= 100 {
+		if number >= 100 {
 			unit = "ms"
 		}
-		return 0, fmt.Errorf("%s has no unit; did you mean %s%s?", n.text, n.text, unit)
+		return 0, fmt.Errorf("%s has no unit; did you mean %s%s?", text, text, unit)
+	case strings.HasSuffix(text, "d"):
+		return 0, fmt.Errorf("%s is not a duration; days are written in hours, 1d as 24h", quote(text))
+	case strings.ContainsRune(text, ' '):
+		return 0, fmt.Errorf("%s is not a duration; write it without spaces, as in %s", quote(text), strings.ReplaceAll(text, " ", ""))
 	}
-	return 0, fmt.Errorf("%s is not a duration; write a number and a unit, as in 250ms or 10s", quote(n.text))
+	return 0, fmt.Errorf("%s is not a duration; write a number and a unit (ms, s, m, h), as in 250ms or 10s", quote(text))
 }

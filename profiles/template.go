@@ -360,3 +360,6 @@ func dotted(names []string) []string {
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// sampleProbe has the form of a probe id.
+const sampleProbe = "evtm-00000001-0000-00000001-00"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
+	"strconv"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -14,49 +14,41 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// A profile's YAML is read into a tree of our own first: overrides are set in
-// it, and it remembers where everything came from.
-type node struct {
-	where  string
-	line   int
-	kind   kind
-	value  any    // of a scalar: nil, bool, string, int64, uint64 or float64
-	text   string // of a scalar, as it was written
-	fields []field
-	items  []*node
-}
-
-type field struct {
-	key   string
-	value *node
-}
-
-type kind uint8
-
-const (
-	scalar kind = iota
-	sequence
-	mapping
-)
-
-func (k kind) String() string {
-	return [...]string{"a single value", "a list", "a group of keys"}[k]
-}
-
-func (n *node) field(key string) *node {
-	for _, f := range n.fields {
-		if f.key == key {
-			return f.value
-		}
-	}
-	return nil
-}
-
-// reader turns the syntax tree of one text into nodes.
-type reader struct {
-	where    func(line int) string // where a line is, for people
-	over     int                   // added to line numbers, so that overrides sort last
+// A tree is the syntax tree of a profile's YAML. Overrides are set in it, and it
+// knows where each value came from.
+type tree struct {
+	origin   origin
+	file     *ast.File
+	root     ast.Node            // nil when the text is empty
+	from     map[ast.Node]origin // the overrides that values were set by
+	copied   int                 // tokens that overrides added so far
 	problems []Problem
+}
+
+// origin is a text that values come from.
+type origin struct {
+	name     string
+	override int // its number from 1; 0 for a file
+}
+
+// place is where one value comes from.
+type place struct {
+	where string // for people
+	line  int    // for sorting; overrides come last
+}
+
+// overLine is above every line of a file.
+const overLine = 1 << 30
+
+func (o origin) at(line int) place {
+	if o.override > 0 {
+		return place{o.name, overLine + o.override}
+	}
+	return place{o.name + ":" + strconv.Itoa(line), line}
+}
+
+func (t *tree) bad(at place, key, what, fix string) {
+	t.problems = append(t.problems, Problem{Where: at.where, Key: key, What: what, Fix: fix, line: at.line})
 }
 
 const (
@@ -67,18 +59,20 @@ const (
 	maxTokens = 20_000
 )
 
-// read parses text, which must be one YAML document.
-func (r *reader) read(text []byte) (root *node) {
+// readTree reads text, which must be one YAML document.
+func readTree(from origin, text []byte, mode parser.Mode) *tree {
+	t := &tree{origin: from, from: map[ast.Node]origin{}}
 	if len(text) > maxBytes {
-		r.bad(1, "", "is too large for a profile", "at most 1 MiB is read")
-		return nil
+		t.bad(from.at(1), "", "is too large for a profile", "at most 1 MiB is read")
+		return t
 	}
-	tokens, line, what, mend := scan(text)
+	tokens, line, what, fix := scan(text)
 	if what != "" {
-		r.bad(line, "", what, mend)
-		return nil
+		t.bad(from.at(line), "", what, fix)
+		return t
 	}
-	file, err := parseYAML(tokens)
+	t.copied = len(tokens)
+	file, err := parseYAML(tokens, mode)
 	if err != nil {
 		line, what := 1, err.Error()
 		if at := yaml.Error(nil); errors.As(err, &at) {
@@ -87,31 +81,33 @@ func (r *reader) read(text []byte) (root *node) {
 				line = t.Position.Line
 			}
 		}
-		r.bad(line, "", "this is not YAML: "+what, "mind indentation, quotes and brackets")
-		return nil
+		t.bad(from.at(line), "", "this is not YAML: "+what, "mind indentation, quotes and brackets")
+		return t
 	}
-	var bodies []ast.Node
+	t.file = file
 	for _, d := range file.Docs {
-		if d.Body != nil && d.Body.Type() != ast.CommentType && d.Body.Type() != ast.DirectiveType {
-			bodies = append(bodies, d.Body)
+		switch {
+		case d.Body == nil || d.Body.Type() == ast.CommentType || d.Body.Type() == ast.DirectiveType:
+		case t.root == nil:
+			t.root = d.Body
+		default:
+			t.bad(from.at(lineOf(d.Body, 1)), "", "a second document begins here", "write one profile a file")
+			return t
 		}
 	}
-	switch {
-	case len(bodies) == 0:
-		return nil
-	case len(bodies) > 1:
-		r.bad(lineOf(bodies[1], 1), "", "a second document begins here", "write one profile a file")
+	if t.root != nil {
+		t.verify(t.root, "", 1, 0)
 	}
-	return r.convert(bodies[0], "", 1, 0)
+	return t
 }
 
 // scan splits text into tokens. Where there are more of them, or deeper nested
 // ones, than a profile needs, it stops, and returns the line and what is wrong:
 // the parser would take time and memory out of all proportion.
-func scan(text []byte) (tokens token.Tokens, line int, what, mend string) {
+func scan(text []byte) (tokens token.Tokens, line int, what, fix string) {
 	defer func() {
 		if p := recover(); p != nil {
-			line, what, mend = 1, fmt.Sprintf("this is not YAML: the scanner gave up: %v", p), "mind indentation, quotes and brackets"
+			line, what, fix = 1, fmt.Sprintf("this is not YAML: the scanner gave up: %v", p), "mind indentation, quotes and brackets"
 		}
 	}()
 	var s scanner.Scanner
@@ -153,107 +149,201 @@ func scan(text []byte) (tokens token.Tokens, line int, what, mend string) {
 
 // parseYAML guards against the parser's own mistakes: a profile may come from
 // anywhere, and must not bring a program down.
-func parseYAML(tokens token.Tokens) (file *ast.File, err error) {
+func parseYAML(tokens token.Tokens, mode parser.Mode) (file *ast.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the parser gave up: %v", p)
 		}
 	}()
-	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	return parser.Parse(tokens, mode, parser.AllowDuplicateMapKey())
 }
 
-func (r *reader) bad(line int, key, what, mend string) {
-	r.problems = append(r.problems, Problem{Where: r.where(line), Key: key, What: what, Mend: mend, line: line + r.over})
+// print is the text of the tree; nil when the library cannot print it.
+func (t *tree) print() (text []byte) {
+	defer func() {
+		if recover() != nil {
+			text = nil
+		}
+	}()
+	return []byte(t.file.String())
 }
 
-func (r *reader) convert(n ast.Node, path string, line, depth int) *node {
+// verify reports the YAML that profiles do not use.
+func (t *tree) verify(n ast.Node, path string, line, depth int) {
 	line = lineOf(n, line)
-	out := &node{where: r.where(line), line: line + r.over}
+	bad := func(what, fix string) { t.bad(t.origin.at(line), path, what, fix) }
 	if depth > maxDepth {
-		r.bad(line, path, "nested too deeply", fmt.Sprintf("at most %d levels are read", maxDepth))
-		return out
+		bad("nested too deeply", fmt.Sprintf("at most %d levels are read", maxDepth))
+		return
 	}
 	switch n := n.(type) {
-	case nil, *ast.NullNode:
 	case *ast.MappingNode:
-		out.kind = mapping
-		r.fields(out, n.Values, path, line, depth)
-	case *ast.MappingValueNode:
-		out.kind = mapping
-		r.fields(out, []*ast.MappingValueNode{n}, path, line, depth)
+		t.verifyKeys(n, path, line, depth)
 	case *ast.SequenceNode:
-		out.kind = sequence
-		for i, v := range n.Values {
-			out.items = append(out.items, r.convert(v, join(path, fmt.Sprint(i)), line, depth+1))
+		for i, item := range n.Values {
+			t.verify(item, join(path, strconv.Itoa(i)), line, depth+1)
 		}
-	case *ast.StringNode:
-		out.value, out.text = n.Value, n.Value
-	case *ast.LiteralNode:
-		out.value, out.text = n.Value.Value, n.Value.Value
-	case *ast.BoolNode:
-		out.value, out.text = n.Value, n.Token.Value
+	case nil, *ast.NullNode, *ast.StringNode, *ast.LiteralNode, *ast.BoolNode:
 	case *ast.IntegerNode:
-		out.value, out.text = integer(n.Value), n.Token.Value
-		if out.value == nil {
-			r.bad(line, path, fmt.Sprintf("%s is too large a number", out.text), "write it in quotes if it is a name")
+		if value, text := scalarOf(n); value == nil {
+			bad(text+" is too large a number", "write it in quotes if it is a name")
 		}
 	case *ast.FloatNode:
-		out.value, out.text = n.Value, n.Token.Value
 		if math.IsInf(n.Value, 0) || math.IsNaN(n.Value) {
-			r.bad(line, path, out.text+" is not a finite number", "give a finite one")
+			bad(n.Token.Value+" is not a finite number", "give a finite one")
 		}
 	case *ast.InfinityNode, *ast.NanNode:
-		r.bad(line, path, "not a finite number", "give a finite one")
+		bad("not a finite number", "give a finite one")
 	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
-		r.bad(line, path, "anchors and aliases are not read", "write the value out")
+		bad("anchors and aliases are not read", "write the value out")
 	case *ast.TagNode:
-		r.bad(line, path, "tags are not read", "leave the tag away")
+		bad("tags are not read", "leave the tag away")
 	default:
-		r.bad(line, path, "this kind of YAML is not read", "use plain keys, lists and values")
+		bad("this kind of YAML is not read", "use plain keys, lists and values")
 	}
-	return out
 }
 
-func (r *reader) fields(out *node, values []*ast.MappingValueNode, path string, line, depth int) {
+func (t *tree) verifyKeys(n *ast.MappingNode, path string, line, depth int) {
 	seen := map[string]int{}
-	for _, v := range values {
-		at := lineOf(v.Key, line)
-		var key string
-		switch k := v.Key.(type) {
-		case *ast.StringNode:
-			key = k.Value
-		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
-			key = k.GetToken().Value
-		default:
-			r.bad(at, path, "this is no key", "write keys as plain words; merge keys and tags are not read")
+	for _, f := range n.Values {
+		at := lineOf(f.Key, line)
+		key, ok := keyText(f.Key)
+		if !ok {
+			t.bad(t.origin.at(at), path, "this is no key", "write keys as plain words; merge keys and tags are not read")
 			continue
 		}
 		here := join(path, key)
 		if first, ok := seen[key]; ok {
-			r.bad(at, here, fmt.Sprintf("given twice, first on line %d", first), "keep one of them")
+			t.bad(t.origin.at(at), here, fmt.Sprintf("given twice, first on line %d", first), "keep one of them")
 			continue
 		}
 		seen[key] = at
-		child := r.convert(v.Value, here, at, depth+1)
-		// A group of keys begins a line below its own key.
-		child.where, child.line = r.where(at), at+r.over
-		out.fields = append(out.fields, field{key, child})
+		t.verify(f.Value, here, at, depth+1)
 	}
 }
 
-func integer(v any) any {
-	switch v := v.(type) {
-	case int64:
-		return v
-	case uint64:
-		if v <= math.MaxInt64 {
-			return int64(v)
+// place is where n comes from. A value of a group comes from the line of its
+// key; above is the place of the group or list.
+func (t *tree) place(key, n ast.Node, above place) place {
+	if o, ok := t.from[n]; ok {
+		return o.at(0)
+	}
+	if above.line >= overLine {
+		return above
+	}
+	return t.origin.at(lineOf(key, above.line))
+}
+
+type kind uint8
+
+const (
+	scalar kind = iota
+	sequence
+	mapping
+)
+
+func (k kind) String() string {
+	return [...]string{"a single value", "a list", "a group of keys"}[k]
+}
+
+func kindOf(n ast.Node) kind {
+	switch n.(type) {
+	case *ast.MappingNode:
+		return mapping
+	case *ast.SequenceNode:
+		return sequence
+	}
+	return scalar
+}
+
+// scalarOf is the value of a scalar (nil, bool, string, int64, uint64 or
+// float64) and its text.
+func scalarOf(n ast.Node) (value any, text string) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, n.Value
+	case *ast.LiteralNode:
+		return n.Value.Value, n.Value.Value
+	case *ast.BoolNode:
+		return n.Value, n.Token.Value
+	case *ast.FloatNode:
+		return n.Value, n.Token.Value
+	case *ast.IntegerNode:
+		switch v := n.Value.(type) {
+		case int64:
+			return v, n.Token.Value
+		case uint64:
+			if v <= math.MaxInt64 {
+				return int64(v), n.Token.Value
+			}
+			return v, n.Token.Value
 		}
-		return v
-	case int:
-		return int64(v)
+		return nil, n.Token.Value
+	}
+	return nil, ""
+}
+
+func isNull(n ast.Node) bool {
+	value, _ := scalarOf(n)
+	return kindOf(n) == scalar && value == nil
+}
+
+// plain is n as JSON would have it.
+func plain(n ast.Node) any {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		m := make(map[string]any, len(n.Values))
+		for _, f := range n.Values {
+			key, _ := keyText(f.Key)
+			m[key] = plain(f.Value)
+		}
+		return m
+	case *ast.SequenceNode:
+		s := make([]any, len(n.Values))
+		for i, item := range n.Values {
+			s[i] = plain(item)
+		}
+		return s
+	}
+	value, _ := scalarOf(n)
+	return value
+}
+
+func keyText(k ast.MapKeyNode) (text string, ok bool) {
+	switch k := k.(type) {
+	case *ast.StringNode:
+		return k.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
+		return k.GetToken().Value, true
+	}
+	return "", false
+}
+
+// fieldOf is the field of a mapping with that key, or nil.
+func fieldOf(n ast.Node, key string) *ast.MappingValueNode {
+	m, _ := n.(*ast.MappingNode)
+	if m == nil {
+		return nil
+	}
+	for _, f := range m.Values {
+		if text, _ := keyText(f.Key); text == key {
+			return f
+		}
 	}
 	return nil
+}
+
+// textOf is the text of the scalar at the path of keys, or "".
+func textOf(n ast.Node, keys ...string) string {
+	for _, key := range keys {
+		f := fieldOf(n, key)
+		if f == nil {
+			return ""
+		}
+		n = f.Value
+	}
+	_, text := scalarOf(n)
+	return text
 }
 
 func lineOf(n ast.Node, otherwise int) int {
@@ -266,9 +356,6 @@ func lineOf(n ast.Node, otherwise int) int {
 	t := n.GetToken()
 	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 {
 		t = m.Values[0].Key.GetToken()
-	}
-	if m, ok := n.(*ast.MappingValueNode); ok {
-		t = m.Key.GetToken()
 	}
 	if t == nil || t.Position == nil || t.Position.Line < 1 {
 		return otherwise
@@ -283,28 +370,24 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// deeper tells whether the tree is more than levels deep.
-func (n *node) deeper(levels int) bool {
+// deeper tells whether n is more than levels deep.
+func deeper(n ast.Node, levels int) bool {
 	if levels < 0 {
 		return true
 	}
-	for _, f := range n.fields {
-		if f.value.deeper(levels - 1) {
-			return true
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		for _, f := range n.Values {
+			if deeper(f.Value, levels-1) {
+				return true
+			}
 		}
-	}
-	for _, item := range n.items {
-		if item.deeper(levels - 1) {
-			return true
+	case *ast.SequenceNode:
+		for _, item := range n.Values {
+			if deeper(item, levels-1) {
+				return true
+			}
 		}
 	}
 	return false
-}
-
-// quote shortens what it quotes, so that a problem stays one line.
-func quote(s string) string {
-	if len(s) > 60 {
-		s = strings.ToValidUTF8(s[:57], "") + "..."
-	}
-	return fmt.Sprintf("%q", s)
 }

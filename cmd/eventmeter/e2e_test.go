@@ -392,6 +392,13 @@ func TestProfilesCommands(t *testing.T) {
 	if code != 0 || !strings.Contains(shown, "lanes:") {
 		t.Fatalf("exit code %d: %s", code, shown)
 	}
+	edited, stderr, code := execute(t, "profiles", "show", "compare", "--set", "phases.drain=3s")
+	if want := strings.Replace(shown, "drain: 5s #", "drain: 3s #", 1); code != 0 || edited != want || want == shown {
+		t.Errorf("exit code %d: %s\n%s", code, stderr, edited)
+	}
+	if _, stderr, code := execute(t, "profiles", "show", "compare", "--set", "phases.drain=3"); code != exitUsage || !strings.Contains(stderr, "3 has no unit; did you mean 3s?") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
 	if _, stderr, code := execute(t, "profiles", "show", "compar"); code != exitUsage || !strings.Contains(stderr, "compare") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}

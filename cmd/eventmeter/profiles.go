@@ -14,7 +14,7 @@ func newProfilesCommand(io streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "profiles",
 		Short:   "List, show and check profiles",
-		Example: "  eventmeter profiles\n  eventmeter profiles show compare > mine.yaml\n  eventmeter profiles check mine.yaml",
+		Example: "  eventmeter profiles\n  eventmeter profiles show compare --set phases.measure=1m > mine.yaml\n  eventmeter profiles check mine.yaml",
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return listProfiles(io) },
 	}
@@ -23,22 +23,29 @@ func newProfilesCommand(io streams) *cobra.Command {
 			Use: "list", Short: "List the built-in profiles", Args: cobra.NoArgs,
 			RunE: func(*cobra.Command, []string) error { return listProfiles(io) },
 		},
-		&cobra.Command{
-			Use: "show NAME", Short: "Print a built-in profile", Args: cobra.ExactArgs(1),
-			RunE: func(_ *cobra.Command, args []string) error {
-				text, err := profiles.Source(args[0])
-				if err != nil {
-					return usageError{err}
-				}
-				_, err = io.out.Write(text)
-				return err
-			},
-		},
+		newShowCommand(io),
 		&cobra.Command{
 			Use: "check FILE...", Short: "Check profile files", Args: cobra.MinimumNArgs(1),
 			RunE: func(_ *cobra.Command, args []string) error { return checkProfiles(io, args) },
 		},
 	)
+	return c
+}
+
+func newShowCommand(io streams) *cobra.Command {
+	var set []string
+	c := &cobra.Command{
+		Use: "show PROFILE", Short: "Print a built-in profile or a file, with overrides and comments", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			text, err := profiles.Source(args[0], set)
+			if err != nil {
+				return usageError{err}
+			}
+			_, err = io.out.Write(text)
+			return err
+		},
+	}
+	c.Flags().StringArrayVar(&set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
 	return c
 }
 

@@ -1,0 +1,130 @@
+package profiles
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+func (c *checker) target() {
+	t := &c.p.Target
+	if t.URL != "" {
+		c.web("target.url", t.URL, "http", "https")
+	}
+	c.command()
+	c.headers("target.headers", t.Headers)
+	c.embedded()
+	if len(t.Tokens) > 0 && t.TokenFile != "" {
+		c.bad("target.tokenFile", "there are tokens as well", "give one of the two")
+	}
+	for i, token := range t.Tokens {
+		if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			c.bad(fmt.Sprintf("target.tokens.%d", i), "is no bearer token", "give printable ASCII without spaces")
+		}
+	}
+	for i, host := range t.Allow {
+		if host == "" || strings.ContainsAny(host, "/ \t\n") {
+			c.bad(fmt.Sprintf("target.allow.%d", i), quote(host)+" is no host", "give a name or an address, without http://")
+		}
+	}
+}
+
+func (c *checker) headers(path string, headers map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		value := headers[name]
+		if name == "" || strings.ContainsFunc(name, func(r rune) bool {
+			return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+		}) {
+			c.bad(join(path, name), quote(name)+" cannot be a header", "use letters, digits and hyphens")
+		}
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 127 }) {
+			c.bad(join(path, name), "holds a line break or another control character", "write it on one line")
+		}
+	}
+}
+
+// embedded checks how the embedded target is to behave, so that it need not be
+// started to find out that it refuses.
+func (c *checker) embedded() {
+	e := &c.p.Target.Embedded
+	const here = "target.embedded."
+	if lists := &e.Lists; lists.Older && lists.TTL%time.Second != 0 {
+		c.bad(here+"lists.ttl", "the earlier draft has whole seconds only", "give whole seconds, or older: false")
+	}
+	if e.SingleSign && e.DualSign != 0 {
+		c.bad(here+"dualSign", "there is singleSign as well", "give one of the two")
+	}
+	if e.ResumeOnce && e.ResumeOverlap != 0 {
+		c.bad(here+"resumeOverlap", "there is resumeOnce as well", "give one of the two")
+	}
+	least := cmp.Or(e.TTLMin, 5*time.Minute)
+	granted := cmp.Or(e.TTLDefault, max(30*time.Minute, least))
+	if granted < least {
+		c.bad(here+"ttlDefault", fmt.Sprintf("%v is below ttlMin, which is %v", granted, least), "raise it, or lower ttlMin")
+	}
+	if most := cmp.Or(e.TTLMax, max(24*time.Hour, granted)); most < granted {
+		c.bad(here+"ttlMax", fmt.Sprintf("%v is below ttlDefault, which is %v", most, granted), "raise it, or lower ttlDefault")
+	}
+}
+
+func (c *checker) embeddedCapacity() {
+	e := &c.p.Target.Embedded
+	switch {
+	case e.CapacityBurst != 0 && e.Capacity == 0:
+		c.bad("target.embedded.capacityBurst", "there is no capacity", "give capacity too")
+	case e.CapacityBurst < 0:
+		c.bad("target.embedded.capacityBurst", fmt.Sprintf("%d is too small", e.CapacityBurst), "give at least 1")
+	}
+}
+
+// command checks a target that is a program, and that nothing was given that
+// only an address has.
+func (c *checker) command() {
+	t := &c.p.Target
+	if c.given("target.command") && (len(t.Command) == 0 || t.Command[0] == "") {
+		c.bad("target.command", "names no program", "write the program and its arguments, as in command: my-server --flag value")
+		return
+	}
+	if len(t.Command) > 0 && t.URL != "" {
+		c.bad("target.command", "there is a url as well", "give one of the two")
+		return
+	}
+	if !t.IsEmbedded() && c.given("target.embedded") {
+		c.bad("target.embedded", "is about the target that a run starts for itself, and this profile names another", "remove it, or the url or command")
+	}
+	if len(t.Command) == 0 {
+		c.reject("target", []string{"env", "dir"}, "is of a program that the run starts", "remove it, or give target.command")
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(t.Env[name], 0) {
+			c.bad(join("target.env", name), quote(name)+" cannot be a variable", "write NAME: value")
+		}
+	}
+	if !t.OverStdio() {
+		return
+	}
+	c.reject("target", []string{"headers", "tokens", "tokenFile", "caFile", "allow"}, "means nothing over standard input and output, which has one principal",
+		"remove it; what a program has to know goes into target.env")
+	for i := range c.p.Lanes {
+		c.laneOverStdio(fmt.Sprintf("lanes.%d", i), &c.p.Lanes[i])
+	}
+}
+
+// laneOverStdio finds what a lane needs connections of its own for.
+func (c *checker) laneOverStdio(path string, l *Lane) {
+	const fix = "meet the target by its url, or leave the lane out"
+	if c.given(path + ".http") {
+		c.bad(path+".http", "means nothing over standard input and output", "remove it")
+	}
+	switch {
+	case l.System == SystemSEP975:
+		c.bad(path+".system", "sep-975 resumes requests on another connection, and a pipe cannot be cut and opened again", fix)
+	case l.System == "sep-1803" && l.Mode == "push":
+		c.bad(path+".mode", "sep-1803 in band is followed over HTTP only", "set mode: webhook, or meet the target by its url")
+	case l.System == SystemSEP2549 && l.SEP2549.Notifications:
+		c.bad(path+".sep2549.notifications", "are followed over HTTP only", "remove it, or meet the target by its url")
+	}
+}
