@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +65,15 @@ func TestMain(m *testing.M) {
 	// the targets that those start, do not.
 	if err := os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")); err != nil {
 		panic(err)
+	}
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		// Most tests here wait for processes that wait for events.
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -179,6 +191,7 @@ func accounted(t *testing.T, r *results.Result, emissions, least int64) {
 const loose = "--set=thresholds=[\"*.lostSilent == 0\"]"
 
 func TestRunOnTheEmbeddedTarget(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--out", dir)
 	if code != 0 && code != exitBottleneck {
@@ -275,7 +288,7 @@ func TestFailuresNameTheirReason(t *testing.T) {
 	garbage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "<html>\x00 hello {{{")
 	}))
-	defer garbage.Close()
+	t.Cleanup(garbage.Close)
 	typo := filepath.Join(t.TempDir(), "typo.yaml")
 	if err := os.WriteFile(typo, []byte("name: x\nlanes:\n  - name: a\n    mode: push\n    subscritpions: 3\n    event: e\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -324,6 +337,7 @@ func TestFailuresNameTheirReason(t *testing.T) {
 		"discover far":    {[]string{"discover", "--target", "http://192.0.2.1/"}, exitUsage, "--allow-host"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			stdout, stderr, code := execute(t, append(tt.args, quietly(tt.args)...)...)
 			if code == exitBottleneck && (tt.code == exitThreshold || tt.code == exitUnjudged) {
 				t.Log("this machine is too busy to tell what became of a threshold")
@@ -362,6 +376,7 @@ func waitForLine(t *testing.T, r io.Reader, prefix string) {
 }
 
 func TestDiscover(t *testing.T) {
+	t.Parallel()
 	ready, _ := serveTarget(t)
 	stdout, stderr, code := execute(t, "discover", "--target", ready.URL, "--token", "x")
 	if code != 0 {
@@ -384,6 +399,7 @@ func TestDiscover(t *testing.T) {
 }
 
 func TestProfilesCommands(t *testing.T) {
+	t.Parallel()
 	list, _, code := execute(t, "profiles")
 	if code != 0 || !strings.Contains(list, "compare") {
 		t.Fatalf("exit code %d: %s", code, list)
