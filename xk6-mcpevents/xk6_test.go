@@ -43,6 +43,7 @@ func xk6(t *testing.T) string {
 // TestXK6 runs the xk6 command of README.md with the real xk6: in the
 // repository's root, where go would find go.work, and outside the repository.
 func TestXK6(t *testing.T) {
+	t.Parallel()
 	line := regexp.MustCompile(`(?m)^.*\bxk6 build .*$`).FindString(readme(t))
 	if !strings.Contains(line, "--output k6 ") {
 		t.Fatalf("README.md's line does not write the file k6: %q", line)
@@ -68,6 +69,7 @@ func TestXK6(t *testing.T) {
 	}
 	for name, dir := range map[string]string{"root": root, "outside": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			k6, out, err := build(dir, line)
 			if err != nil {
 				t.Fatalf("%s: %v\n%s", line, err, out)
@@ -86,6 +88,7 @@ func TestXK6(t *testing.T) {
 	// What README.md says of failures: without --replace there is no module to
 	// import, and what xk6 leaves behind is an empty file.
 	t.Run("without replace", func(t *testing.T) {
+		t.Parallel()
 		line, _, _ := strings.Cut(line, " --replace ")
 		k6, out, err := build(t.TempDir(), line)
 		if err == nil {

@@ -85,6 +85,15 @@ func with(v any, at []any, value any) any {
 	return v
 }
 
+// shape is a path without its indices: the items of a list share it.
+func shape(at []any) string {
+	keys := make([]string, len(at))
+	for i, key := range at {
+		keys[i], _ = key.(string)
+	}
+	return strings.Join(keys, "\x00")
+}
+
 func decoded(t *testing.T, name string) any {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -125,6 +134,7 @@ func survives(t *testing.T, what string, f func() error) (err error) {
 // result.json and shard.json: what reads them must not panic, and its error is
 // one line that names a file.
 func TestEveryValueOfAnArchiveChanged(t *testing.T) {
+	t.Parallel()
 	archive := copied(t, smallArchive(t))
 	shard := filepath.Join(archive, "shard-0")
 	tried, refused := 0, 0
@@ -142,7 +152,13 @@ func TestEveryValueOfAnArchiveChanged(t *testing.T) {
 		}
 		doc := decoded(t, c.file)
 		n := 0
+		seen := map[string]bool{}
 		places(doc, nil, func(at []any) {
+			key := shape(at)
+			if oneOfAShape && seen[key] {
+				return
+			}
+			seen[key] = true
 			for range changesEach {
 				value := evil[n%len(evil)]
 				n++
@@ -304,101 +320,105 @@ func evilName(name string) func(*testing.T, string) {
 }
 
 // badArchives are refused, with the file and the field.
-var badArchives = []badArchive{
-	{"a lane that leaves the folder, merged", evilName("../../evil"), mergeIt(), `shard-0/result.json: bad result file: lanes[0].name: "../../evil" is no name of a lane`},
-	{"a lane that leaves the folder, in shards alone", everywhere("shard-*/shard.json", `"push"`, `"../../evil"`), mergeIt(), `shard.json: passes[0].account.Lanes[0].Name: "../../evil" is no name`},
-	{"a lane that leaves the folder, reported", evilName("../../evil"), reportIt("text"), `lanes[0].name: "../../evil" is no name`},
-	{"a lane that leaves the folder, as a page", evilName("../../evil"), reportIt("html"), `lanes[0].name: "../../evil" is no name`},
-	{"a lane that leaves the folder, compared", evilName("../../evil"), []string{"compare", "archive", "archive"}, `lanes[0].name: "../../evil" is no name`},
-	{"a lane at the root", evilName("/tmp/evil"), mergeIt(), `"/tmp/evil" is no name`},
-	{"a lane that is the folder", evilName(".."), mergeIt(), `".." is no name`},
-	{"a lane without a name", evilName(""), mergeIt(), `"" is no name`},
-	{"a lane with an escape sequence", evilName("a\u001b]0;x\u0007"), mergeIt(), `is no name of a lane`},
-	{"a lane of 100,000 characters", evilName(strings.Repeat("a", 100_000)), mergeIt(), `is no name of a lane`},
-	{"a lane twice", everywhere("shard-*/*.json", `"poll"`, `"push"`), mergeIt(), "stands there twice"},
-	{"a coverage of 1e308", all(set("shard-0/shard.json", "1e308", "coverage"), set("shard-1/shard.json", "1e308", "coverage")), mergeIt(), "shard-0/shard.json: coverage: 1e+308 is no figure"},
-	{"a coverage of 2", set("shard-0/shard.json", "2", "coverage"), mergeIt(), "shard-0/shard.json: coverage: 2 is not from 0 to 1"},
-	{"a coverage of 1e308, in the result", set("result.json", "1e308", "coverage"), reportIt("text"), "result.json: bad result file: coverage: 1e+308"},
-	{"a coverage that differs", set("shard-0/shard.json", "0.75", "coverage"), mergeIt(), "are of different coverage"},
-	{"no passes", all(set("shard-0/shard.json", "[]", "passes"), set("shard-1/shard.json", "[]", "passes")), mergeIt(), "passes: shard.json has none"},
-	{"no passes in one of two", set("shard-1/shard.json", "null", "passes"), mergeIt(), "passes: shard.json has none"},
-	{"a pass without lanes", set("shard-0/shard.json", "[]", "passes", 0, "account", "Lanes"), mergeIt(), "figures: there are those of 2 lanes, and the account has 0"},
-	{"a pass without figures", set("shard-0/shard.json", "[]", "passes", 0, "figures"), mergeIt(), "figures: there are those of 0 lanes"},
-	{"an interval of nothing", set("shard-0/shard.json", "0", "passes", 0, "account", "Interval"), mergeIt(), "account.Interval: 0 ns is no width"},
-	{"an interval of a nanosecond", set("shard-0/shard.json", "1", "passes", 0, "account", "Interval"), mergeIt(), "account.Interval: 1 ns is no width"},
-	{"an interval of years", set("shard-0/shard.json", "9223372036854775807", "passes", 0, "account", "Interval"), mergeIt(), "account.Interval"},
-	{"a begin after all time", set("shard-0/shard.json", "9223372036854775807", "passes", 0, "began"), mergeIt(), "passes[0].began: 9223372036854775807 ns is no time"},
-	{"a begin before the run", set("shard-0/shard.json", "-5", "passes", 0, "began"), mergeIt(), "passes[0].began: -5 ns is before the run"},
-	{"a begin in the year 9999", set("shard-0/shard.json", `"9999-01-01T00:00:00Z"`, "passes", 0, "beganAt"), mergeIt(), "passes[0].beganAt: 9999"},
-	{"a count below zero", set("shard-0/shard.json", "-7", "passes", 0, "account", "Lanes", 0, "Delivered"), mergeIt(), "Lanes[0].Delivered: -7 is no count"},
-	{"a count that overflows", set("shard-0/shard.json", "9223372036854775807", "passes", 0, "account", "Lanes", 0, "Expected"), mergeIt(), "Lanes[0].Expected: 9223372036854775807 is no count"},
-	{"a count that the result does not have", set("shard-0/shard.json", "3", "passes", 0, "account", "Lanes", 0, "OutOfOrder"), mergeIt(), "lane push: outOfOrder is 3 in shard.json"},
-	{"histograms that are none", set("shard-0/shard.json", "null", "passes", 0, "account", "Lanes", 0, "Latency", "FromSent", "Histogram"), mergeIt(), "latency.fromSent.count is 0 in shard.json"},
-	{"a series out of order", set("shard-0/shard.json", `[{"Number":5},{"Number":5}]`, "passes", 0, "account", "Lanes", 0, "Series"), mergeIt(), "Series[1].Number: 5 is out of order"},
-	{"a series after all time", set("shard-0/shard.json", `[{"Number":9007199254740992}]`, "passes", 0, "account", "Lanes", 0, "Series"), mergeIt(), "Series[0].Number"},
-	{"1e18 shards", all(set("shard-0/shard.json", "1000000000000000000", "count"), set("shard-1/shard.json", "1000000000000000000", "count")), mergeIt(), "index: there is no shard 0 of 1000000000000000000"},
-	{"a shard beyond the last", set("shard-0/shard.json", "5", "index"), mergeIt(), "index: there is no shard 5 of 2"},
-	{"a shard that is another", set("shard-0/shard.json", "1", "index"), mergeIt(), "shard.json is of shard 1 of 2, and result.json is of another"},
-	{"a shard whose result is no shard's", set("shard-0/result.json", "null", "part"), mergeIt(), "and result.json is of another"},
-	{"more behind the end of a shard", func(t *testing.T, dir string) { changed("shard-0/shard.json", "\n", "\n{}")(t, dir) }, mergeIt(), "there is more behind its end"},
-	{"a profile that is none", all(set("shard-0/result.json", "[]", "profile"), set("shard-1/result.json", "[]", "profile")), mergeIt(), "the profile"},
-	{"a profile without lanes", all(set("shard-0/result.json", "{}", "profile"), set("shard-1/result.json", "{}", "profile")), mergeIt(), "lanes: there is a lane push that the profile of"},
-	{"a result below zero", set("result.json", "-1", "lanes", 0, "late"), reportIt("text"), "lanes[0].late: -1 is no count"},
-	{"a result that overflows", all(set("result.json", "9223372036854775807", "lanes", 0, "delivered"), set("result.json", "9223372036854775807", "lanes", 0, "expected")), reportIt("text"), "lanes[0].expected: 9223372036854775807 is no count"},
-	{"a share of 1e308", set("result.json", "1e308", "generator", "droppedEvents"), reportIt("text"), "generator.droppedEvents: 1e+308 is no figure"},
-	{"an end before the begin", set("result.json", `"2001-01-01T00:00:00Z"`, "finished"), reportIt("text"), "finished: 2001-01-01T00:00:00Z is before it started"},
-	{"a log that disagrees", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") }, reportIt("text"), "push.hlog: lane push: the histograms tagged intended give"},
-	{"a log of another lane", func(t *testing.T, dir string) {
-		text, err := os.ReadFile(filepath.Join(dir, "poll.hlog"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		replaced("push.hlog", string(text))(t, dir)
-	}, reportIt("html"), "push.hlog: lane push: the histograms tagged intended give"},
-	{"a log that is missing", func(t *testing.T, dir string) {
-		if err := os.Remove(filepath.Join(dir, "push.hlog")); err != nil {
-			t.Fatal(err)
-		}
-	}, reportIt("text"), "push.hlog"},
-	{"a log that is empty", replaced("push.hlog", ""), reportIt("text"), "push.hlog: bad histogram log: it is empty"},
-	{"a log of one line of 8 MB", replaced("push.hlog", strings.Repeat("x", 8<<20)), reportIt("text"), "push.hlog: bad histogram log: line 1 is longer"},
-	{"a log of zeros", replaced("push.hlog", strings.Repeat("\x00", 1<<20)), reportIt("text"), "push.hlog: bad histogram log: line 1"},
-	{"a log of too many digits", replaced("push.hlog", "Tag=sent,0,1,1,"+wideHistogram()+"\n"), reportIt("text"), "of 5 digits"},
-	{"a timeline that disagrees", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "timeline.csv"), "push,") }, reportIt("text"), "timeline.csv: lane push: "},
-	{"a timeline of another lane", everywhere("timeline.csv", "push,", "pish,"), reportIt("text"), `timeline.csv: it has a lane "pish"`},
-	{"a timeline that is empty", replaced("timeline.csv", ""), reportIt("text"), "timeline.csv: bad timeline"},
-	{"a timeline with a count below zero", everywhere("timeline.csv", ",0\n", ",-1\n"), reportIt("html"), "timeline.csv: bad timeline: line 2"},
-	{"a timeline with a quote that stays open", everywhere("timeline.csv", "push,", "\"push,"), reportIt("html"), "timeline.csv: bad timeline"},
-	{"a log that disagrees, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") }, compareIt(), "push.hlog: lane push: the histograms tagged intended give"},
-	{"a log whose tail was cut, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "poll.hlog"), "Tag=sent") }, compareIt(), "poll.hlog: lane poll: the histograms tagged sent give"},
-	{"a quantile that was changed, compared", set("result.json", "1", "lanes", 0, "latency", "fromSent", "p99"), compareIt(), "push.hlog: lane push: the histograms tagged sent give"},
-	{"a timeline that disagrees, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "timeline.csv"), "push,") }, compareIt(), "timeline.csv: lane push: delivered adds up to"},
-	{"a timeline that is empty, compared", replaced("timeline.csv", ""), compareIt(), "timeline.csv: bad timeline"},
-	{"a log that disagrees, merged", func(t *testing.T, dir string) {
-		takeLine(t, filepath.Join(dir, "shard-1", "push.hlog"), "Tag=intended")
-	}, mergeIt(), "shard-1/push.hlog: lane push: the histograms tagged intended give"},
-	{"a log that is empty, merged", replaced("shard-0/poll.hlog", ""), mergeIt(), "shard-0/poll.hlog: bad histogram log: it is empty"},
-	{"a quantile that was changed, merged", set("shard-0/result.json", "1", "lanes", 0, "latency", "fromSent", "p99"), mergeIt(), "shard-0/push.hlog: lane push: the histograms tagged sent give"},
-	{"a timeline that disagrees, merged", func(t *testing.T, dir string) {
-		takeLine(t, filepath.Join(dir, "shard-0", "timeline.csv"), "push,")
-	}, mergeIt(), "shard-0/timeline.csv: lane push: delivered adds up to"},
-	{"a timeline of another lane, merged", everywhere("shard-1/timeline.csv", "push,", "pish,"), mergeIt(), `shard-1/timeline.csv: it has a lane "pish"`},
-	{"a result that is a folder", func(t *testing.T, dir string) {
-		if err := os.RemoveAll(filepath.Join(dir, "shard-0", "result.json")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(filepath.Join(dir, "shard-0", "result.json"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}, mergeIt(), "result.json is no regular file"},
-	{"a result that is a device", func(t *testing.T, dir string) {
-		if err := os.Remove(filepath.Join(dir, "result.json")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink("/dev/zero", filepath.Join(dir, "result.json")); err != nil {
-			t.Fatal(err)
-		}
-	}, reportIt("text"), "result.json is no regular file"},
+// It is a function, because each of the many child processes of these tests is
+// the test binary itself, and would fill a table of the package as it starts.
+func badArchives() []badArchive {
+	return []badArchive{
+		{"a lane that leaves the folder, merged", evilName("../../evil"), mergeIt(), `shard-0/result.json: bad result file: lanes[0].name: "../../evil" is no name of a lane`},
+		{"a lane that leaves the folder, in shards alone", everywhere("shard-*/shard.json", `"push"`, `"../../evil"`), mergeIt(), `shard.json: passes[0].account.Lanes[0].Name: "../../evil" is no name`},
+		{"a lane that leaves the folder, reported", evilName("../../evil"), reportIt("text"), `lanes[0].name: "../../evil" is no name`},
+		{"a lane that leaves the folder, as a page", evilName("../../evil"), reportIt("html"), `lanes[0].name: "../../evil" is no name`},
+		{"a lane that leaves the folder, compared", evilName("../../evil"), []string{"compare", "archive", "archive"}, `lanes[0].name: "../../evil" is no name`},
+		{"a lane at the root", evilName("/tmp/evil"), mergeIt(), `"/tmp/evil" is no name`},
+		{"a lane that is the folder", evilName(".."), mergeIt(), `".." is no name`},
+		{"a lane without a name", evilName(""), mergeIt(), `"" is no name`},
+		{"a lane with an escape sequence", evilName("a\u001b]0;x\u0007"), mergeIt(), `is no name of a lane`},
+		{"a lane of 100,000 characters", evilName(strings.Repeat("a", 100_000)), mergeIt(), `is no name of a lane`},
+		{"a lane twice", everywhere("shard-*/*.json", `"poll"`, `"push"`), mergeIt(), "stands there twice"},
+		{"a coverage of 1e308", all(set("shard-0/shard.json", "1e308", "coverage"), set("shard-1/shard.json", "1e308", "coverage")), mergeIt(), "shard-0/shard.json: coverage: 1e+308 is no figure"},
+		{"a coverage of 2", set("shard-0/shard.json", "2", "coverage"), mergeIt(), "shard-0/shard.json: coverage: 2 is not from 0 to 1"},
+		{"a coverage of 1e308, in the result", set("result.json", "1e308", "coverage"), reportIt("text"), "result.json: bad result file: coverage: 1e+308"},
+		{"a coverage that differs", set("shard-0/shard.json", "0.75", "coverage"), mergeIt(), "are of different coverage"},
+		{"no passes", all(set("shard-0/shard.json", "[]", "passes"), set("shard-1/shard.json", "[]", "passes")), mergeIt(), "passes: shard.json has none"},
+		{"no passes in one of two", set("shard-1/shard.json", "null", "passes"), mergeIt(), "passes: shard.json has none"},
+		{"a pass without lanes", set("shard-0/shard.json", "[]", "passes", 0, "account", "Lanes"), mergeIt(), "figures: there are those of 2 lanes, and the account has 0"},
+		{"a pass without figures", set("shard-0/shard.json", "[]", "passes", 0, "figures"), mergeIt(), "figures: there are those of 0 lanes"},
+		{"an interval of nothing", set("shard-0/shard.json", "0", "passes", 0, "account", "Interval"), mergeIt(), "account.Interval: 0 ns is no width"},
+		{"an interval of a nanosecond", set("shard-0/shard.json", "1", "passes", 0, "account", "Interval"), mergeIt(), "account.Interval: 1 ns is no width"},
+		{"an interval of years", set("shard-0/shard.json", "9223372036854775807", "passes", 0, "account", "Interval"), mergeIt(), "account.Interval"},
+		{"a begin after all time", set("shard-0/shard.json", "9223372036854775807", "passes", 0, "began"), mergeIt(), "passes[0].began: 9223372036854775807 ns is no time"},
+		{"a begin before the run", set("shard-0/shard.json", "-5", "passes", 0, "began"), mergeIt(), "passes[0].began: -5 ns is before the run"},
+		{"a begin in the year 9999", set("shard-0/shard.json", `"9999-01-01T00:00:00Z"`, "passes", 0, "beganAt"), mergeIt(), "passes[0].beganAt: 9999"},
+		{"a count below zero", set("shard-0/shard.json", "-7", "passes", 0, "account", "Lanes", 0, "Delivered"), mergeIt(), "Lanes[0].Delivered: -7 is no count"},
+		{"a count that overflows", set("shard-0/shard.json", "9223372036854775807", "passes", 0, "account", "Lanes", 0, "Expected"), mergeIt(), "Lanes[0].Expected: 9223372036854775807 is no count"},
+		{"a count that the result does not have", set("shard-0/shard.json", "3", "passes", 0, "account", "Lanes", 0, "OutOfOrder"), mergeIt(), "lane push: outOfOrder is 3 in shard.json"},
+		{"histograms that are none", set("shard-0/shard.json", "null", "passes", 0, "account", "Lanes", 0, "Latency", "FromSent", "Histogram"), mergeIt(), "latency.fromSent.count is 0 in shard.json"},
+		{"a series out of order", set("shard-0/shard.json", `[{"Number":5},{"Number":5}]`, "passes", 0, "account", "Lanes", 0, "Series"), mergeIt(), "Series[1].Number: 5 is out of order"},
+		{"a series after all time", set("shard-0/shard.json", `[{"Number":9007199254740992}]`, "passes", 0, "account", "Lanes", 0, "Series"), mergeIt(), "Series[0].Number"},
+		{"1e18 shards", all(set("shard-0/shard.json", "1000000000000000000", "count"), set("shard-1/shard.json", "1000000000000000000", "count")), mergeIt(), "index: there is no shard 0 of 1000000000000000000"},
+		{"a shard beyond the last", set("shard-0/shard.json", "5", "index"), mergeIt(), "index: there is no shard 5 of 2"},
+		{"a shard that is another", set("shard-0/shard.json", "1", "index"), mergeIt(), "shard.json is of shard 1 of 2, and result.json is of another"},
+		{"a shard whose result is no shard's", set("shard-0/result.json", "null", "part"), mergeIt(), "and result.json is of another"},
+		{"more behind the end of a shard", func(t *testing.T, dir string) { changed("shard-0/shard.json", "\n", "\n{}")(t, dir) }, mergeIt(), "there is more behind its end"},
+		{"a profile that is none", all(set("shard-0/result.json", "[]", "profile"), set("shard-1/result.json", "[]", "profile")), mergeIt(), "the profile"},
+		{"a profile without lanes", all(set("shard-0/result.json", "{}", "profile"), set("shard-1/result.json", "{}", "profile")), mergeIt(), "lanes: there is a lane push that the profile of"},
+		{"a result below zero", set("result.json", "-1", "lanes", 0, "late"), reportIt("text"), "lanes[0].late: -1 is no count"},
+		{"a result that overflows", all(set("result.json", "9223372036854775807", "lanes", 0, "delivered"), set("result.json", "9223372036854775807", "lanes", 0, "expected")), reportIt("text"), "lanes[0].expected: 9223372036854775807 is no count"},
+		{"a share of 1e308", set("result.json", "1e308", "generator", "droppedEvents"), reportIt("text"), "generator.droppedEvents: 1e+308 is no figure"},
+		{"an end before the begin", set("result.json", `"2001-01-01T00:00:00Z"`, "finished"), reportIt("text"), "finished: 2001-01-01T00:00:00Z is before it started"},
+		{"a log that disagrees", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") }, reportIt("text"), "push.hlog: lane push: the histograms tagged intended give"},
+		{"a log of another lane", func(t *testing.T, dir string) {
+			text, err := os.ReadFile(filepath.Join(dir, "poll.hlog"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			replaced("push.hlog", string(text))(t, dir)
+		}, reportIt("html"), "push.hlog: lane push: the histograms tagged intended give"},
+		{"a log that is missing", func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "push.hlog")); err != nil {
+				t.Fatal(err)
+			}
+		}, reportIt("text"), "push.hlog"},
+		{"a log that is empty", replaced("push.hlog", ""), reportIt("text"), "push.hlog: bad histogram log: it is empty"},
+		{"a log of one line of 8 MB", replaced("push.hlog", strings.Repeat("x", 8<<20)), reportIt("text"), "push.hlog: bad histogram log: line 1 is longer"},
+		{"a log of zeros", replaced("push.hlog", strings.Repeat("\x00", 1<<20)), reportIt("text"), "push.hlog: bad histogram log: line 1"},
+		{"a log of too many digits", replaced("push.hlog", "Tag=sent,0,1,1,"+wideHistogram()+"\n"), reportIt("text"), "of 5 digits"},
+		{"a timeline that disagrees", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "timeline.csv"), "push,") }, reportIt("text"), "timeline.csv: lane push: "},
+		{"a timeline of another lane", everywhere("timeline.csv", "push,", "pish,"), reportIt("text"), `timeline.csv: it has a lane "pish"`},
+		{"a timeline that is empty", replaced("timeline.csv", ""), reportIt("text"), "timeline.csv: bad timeline"},
+		{"a timeline with a count below zero", everywhere("timeline.csv", ",0\n", ",-1\n"), reportIt("html"), "timeline.csv: bad timeline: line 2"},
+		{"a timeline with a quote that stays open", everywhere("timeline.csv", "push,", "\"push,"), reportIt("html"), "timeline.csv: bad timeline"},
+		{"a log that disagrees, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") }, compareIt(), "push.hlog: lane push: the histograms tagged intended give"},
+		{"a log whose tail was cut, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "poll.hlog"), "Tag=sent") }, compareIt(), "poll.hlog: lane poll: the histograms tagged sent give"},
+		{"a quantile that was changed, compared", set("result.json", "1", "lanes", 0, "latency", "fromSent", "p99"), compareIt(), "push.hlog: lane push: the histograms tagged sent give"},
+		{"a timeline that disagrees, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "timeline.csv"), "push,") }, compareIt(), "timeline.csv: lane push: delivered adds up to"},
+		{"a timeline that is empty, compared", replaced("timeline.csv", ""), compareIt(), "timeline.csv: bad timeline"},
+		{"a log that disagrees, merged", func(t *testing.T, dir string) {
+			takeLine(t, filepath.Join(dir, "shard-1", "push.hlog"), "Tag=intended")
+		}, mergeIt(), "shard-1/push.hlog: lane push: the histograms tagged intended give"},
+		{"a log that is empty, merged", replaced("shard-0/poll.hlog", ""), mergeIt(), "shard-0/poll.hlog: bad histogram log: it is empty"},
+		{"a quantile that was changed, merged", set("shard-0/result.json", "1", "lanes", 0, "latency", "fromSent", "p99"), mergeIt(), "shard-0/push.hlog: lane push: the histograms tagged sent give"},
+		{"a timeline that disagrees, merged", func(t *testing.T, dir string) {
+			takeLine(t, filepath.Join(dir, "shard-0", "timeline.csv"), "push,")
+		}, mergeIt(), "shard-0/timeline.csv: lane push: delivered adds up to"},
+		{"a timeline of another lane, merged", everywhere("shard-1/timeline.csv", "push,", "pish,"), mergeIt(), `shard-1/timeline.csv: it has a lane "pish"`},
+		{"a result that is a folder", func(t *testing.T, dir string) {
+			if err := os.RemoveAll(filepath.Join(dir, "shard-0", "result.json")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Join(dir, "shard-0", "result.json"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}, mergeIt(), "result.json is no regular file"},
+		{"a result that is a device", func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "result.json")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink("/dev/zero", filepath.Join(dir, "result.json")); err != nil {
+				t.Fatal(err)
+			}
+		}, reportIt("text"), "result.json is no regular file"},
+	}
 }
 
 // takeLine takes the first line with a prefix out of a file.
@@ -432,8 +452,9 @@ func wideHistogram() string {
 // TestBadArchivesAreRefused reads archives that were changed. Each is refused
 // with the file and the field, and nothing is written beside --out.
 func TestBadArchivesAreRefused(t *testing.T) {
+	t.Parallel()
 	good := smallArchive(t)
-	for _, b := range badArchives {
+	for _, b := range badArchives() {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			archive := copied(t, good)
@@ -461,6 +482,7 @@ func TestBadArchivesAreRefused(t *testing.T) {
 // TestReportsWithoutLanes: a run that ended before a lane was measured has none,
 // and every format says so.
 func TestReportsWithoutLanes(t *testing.T) {
+	t.Parallel()
 	archive := copied(t, smallArchive(t))
 	set("result.json", "[]", "lanes")(t, archive)
 	replaced("timeline.csv", strings.SplitAfter(readText(t, filepath.Join(archive, "timeline.csv")), "\n")[0])(t, archive)

@@ -154,6 +154,7 @@ func rebuilt(t *testing.T, dir, stdout string) {
 }
 
 func TestCapacityInterrupted(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be interrupted there")
 	}

@@ -15,6 +15,7 @@ import (
 )
 
 func TestDiscoverEverySystem(t *testing.T) {
+	t.Parallel()
 	ready, _ := serveTarget(t, "--list-entries", "60", "--list-ttl", "2s", "--list-private")
 	stdout, stderr, code := execute(t, "discover", "--target", ready.URL, "--token", "x")
 	if code != 0 {
@@ -76,6 +77,7 @@ func answersElse(t *testing.T, results map[string]string, status int) string {
 // A server that has one system only is described by that one; the others are
 // not invented.
 func TestDiscoverOneSystem(t *testing.T) {
+	t.Parallel()
 	const who = `{"supportedVersions":["2026-07-28"],"capabilities":{"extensions":{"ai.smithery/events":{}}},"serverInfo":{"name":"one","version":"1"}}`
 	one := answersOnly(t, map[string]string{"server/discover": who, "ai.smithery/events/list": `{"events":[{"name":"build.done","delivery":["webhook"]}]}`})
 	stdout, stderr, code := execute(t, "discover", "--target", one)
@@ -100,6 +102,7 @@ func TestDiscoverOneSystem(t *testing.T) {
 // events/list in three ways. What they have is described, and the profile that
 // is printed runs.
 func TestDiscoverListsOnly(t *testing.T) {
+	t.Parallel()
 	const who = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"lists","version":"1"}}`
 	for _, c := range []struct {
 		name, method, result, list string
@@ -148,6 +151,7 @@ func TestDiscoverListsOnly(t *testing.T) {
 // TestDiscoverPicksEvent requires that the profile is for the type that is
 // named, or for the first by name, whatever the order of the server's list.
 func TestDiscoverPicksEvent(t *testing.T) {
+	t.Parallel()
 	const who = `{"supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"serverInfo":{"name":"one","version":"1"}}`
 	url := answersOnly(t, map[string]string{"server/discover": who, "events/list": `{"events":[{"name":"zebra","delivery":["poll"]},{"name":"ant","delivery":["poll"]},{"name":"bee","delivery":["push"]}]}`})
 	for _, c := range []struct {
@@ -168,6 +172,7 @@ func TestDiscoverPicksEvent(t *testing.T) {
 // TestDiscoverListsOverStdio requires that lists and abilities are asked for
 // over standard input and output, too.
 func TestDiscoverListsOverStdio(t *testing.T) {
+	t.Parallel()
 	stdout, stderr, code := execute(t, "discover", "--command", overStdio(t)+" --list-entries 3")
 	for _, want := range []string{"tools/list: 3 entries", "resources/list: "} {
 		if code != 0 || !strings.Contains(stdout, want) {
@@ -180,6 +185,7 @@ func TestDiscoverListsOverStdio(t *testing.T) {
 // refuses server/discover is asked for it once by each process, and that the
 // result names the fallback and no failed call.
 func TestLegacyTargetIsAskedOnce(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	var sessions atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

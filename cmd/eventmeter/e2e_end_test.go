@@ -62,6 +62,7 @@ func TestInterruptWritesAPartialResult(t *testing.T) {
 	t.Parallel()
 	for name, times := range map[string]int{"once": 1, "twice": 2} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "out")
 			cmd := longRun(t, dir)
 			for range times {

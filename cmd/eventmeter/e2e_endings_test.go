@@ -74,6 +74,7 @@ func TestClosedOutputIsNoError(t *testing.T) {
 		"trials":    {"--trials", "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "out")
 			stderr, code := toClosedPipe(t, append([]string{"run", "--profile", "smoke", "--quiet", "--out", dir, loose}, args...)...)
 			if code != exitOK && code != exitBottleneck || strings.Contains(stderr, "pipe") {
@@ -98,6 +99,7 @@ func TestClosedOutputIsNoError(t *testing.T) {
 		})
 	}
 	t.Run("capacity", func(t *testing.T) {
+		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "out")
 		stderr, code := toClosedPipe(t, "capacity", "--profile", knownProfile(t), "--quiet", "--out", dir, "--set", "capacity.step=500ms")
 		if code < 0 || strings.Contains(stderr, "pipe") {
@@ -108,6 +110,7 @@ func TestClosedOutputIsNoError(t *testing.T) {
 		}
 	})
 	t.Run("calibrate", func(t *testing.T) {
+		t.Parallel()
 		file := filepath.Join(t.TempDir(), "junit.xml")
 		stderr, code := toClosedPipe(t, "run", "--profile", writeProfile(t, fewCases), "--junit", file)
 		if code != exitOK {
@@ -660,6 +663,7 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 		"hangs, one event per 2 s": {2, stop, []string{"--set", "schedule.rate=0.5/s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ready, target := serveTarget(t)
 			t.Cleanup(func() { _ = target.Process.Kill() })
 			admin := countedUpstream(t, ready.Admin, tt.after, func() { tt.act(target.Process) })
@@ -676,6 +680,7 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 		})
 	}
 	t.Run("nothing accepted at all", func(t *testing.T) {
+		t.Parallel()
 		ready, _ := serveTarget(t)
 		nobody := httptest.NewServer(nil)
 		nobody.Close()
@@ -687,6 +692,7 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 		}
 	})
 	t.Run("the embedded target", func(t *testing.T) {
+		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "out")
 		cmd := longRunIn(t, t.TempDir(), "run", "--profile", writeProfile(t, pushOnly), "--set", "phases.measure=60s", "--out", dir)
 		for _, pid := range children(t, cmd.Process.Pid) {

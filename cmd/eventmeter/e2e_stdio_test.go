@@ -13,11 +13,9 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// overStdio is the reference target as a command. A program with the race
-// detector in it sleeps for a second when it ends, unless it is told not to.
+// overStdio is the reference target as a command.
 func overStdio(t *testing.T) string {
 	t.Helper()
-	t.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -26,6 +24,7 @@ func overStdio(t *testing.T) string {
 }
 
 func TestRunOverStdio(t *testing.T) {
+	t.Parallel()
 	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--command", overStdio(t), "--json", "--quiet", loose, "--set=phases.measure=1s")
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
@@ -61,7 +60,7 @@ func TestRunOverStdio(t *testing.T) {
 }
 
 func TestRunTheEmbeddedTargetOverStdio(t *testing.T) {
-	overStdio(t)
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	stdout, stderr, code := execute(t, "run", "--profile", "stdio", "--quiet", "--out", dir, loose,
 		"--set=lanes.*.subscriptions=10", "--set=phases.warmup=0", "--set=phases.measure=1s", "--set=target.era=legacy")
@@ -83,6 +82,7 @@ func TestRunTheEmbeddedTargetOverStdio(t *testing.T) {
 }
 
 func TestKilledProgramLeavesAPartialResult(t *testing.T) {
+	t.Parallel()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip("needs sh to tell the program's process")
@@ -122,6 +122,7 @@ func TestKilledProgramLeavesAPartialResult(t *testing.T) {
 }
 
 func TestDiscoverOverStdio(t *testing.T) {
+	t.Parallel()
 	stdout, stderr, code := execute(t, "discover", "--command", overStdio(t))
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)
@@ -134,6 +135,7 @@ func TestDiscoverOverStdio(t *testing.T) {
 }
 
 func TestStdioFailuresNameTheirReason(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		code int

@@ -206,6 +206,7 @@ func TestEveryUpstream(t *testing.T) {
 // A run that fires nothing counts what comes. Webhooks tell the target that
 // they have come, so the run is ended when all have.
 func TestUpstreamNone(t *testing.T) {
+	t.Parallel()
 	ready, _ := serveTarget(t, "--token", "t", "--allow-private-callbacks", "--callback-insecure")
 	dir := filepath.Join(t.TempDir(), "out")
 	profile := filepath.Join(t.TempDir(), "none.yaml")

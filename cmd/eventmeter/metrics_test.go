@@ -158,6 +158,7 @@ func TestMetricsNobodyTakes(t *testing.T) {
 }
 
 func TestMetricsFlags(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

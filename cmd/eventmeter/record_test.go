@@ -15,6 +15,7 @@ import (
 )
 
 func TestRecordErrors(t *testing.T) {
+	t.Parallel()
 	taken := filepath.Join(t.TempDir(), "taken")
 	if err := os.WriteFile(taken, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)

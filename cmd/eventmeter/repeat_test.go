@@ -30,6 +30,7 @@ const smallCases = onePush + `cases:
 // TestRepeat runs the command that an HTML report gives for the same run again,
 // in the folder of the run, as somebody would.
 func TestRepeat(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it runs for seconds")
 	}
@@ -42,7 +43,6 @@ func TestRepeat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(asCommand, "1") // of the program over stdio, too
 	for name, tt := range map[string]struct{ args, want []string }{
 		"processes": {[]string{"--processes", "2"}, []string{"--processes", "2"}},
 		"stdio":     {[]string{"--command", self + " serve --stdio"}, nil},

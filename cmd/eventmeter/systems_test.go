@@ -32,6 +32,7 @@ const (
 // up, and all thresholds pass. All of them are of counts, which a busy machine
 // does not change.
 func TestBuiltinProfiles(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
@@ -54,8 +55,8 @@ func TestBuiltinProfiles(t *testing.T) {
 		{name: "mixed", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault}, check: checkMixed},
 		{name: "mixed in sessions", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault, "target.era=legacy"}, check: checkMixed},
 	} {
+		// One after the other: each is a load by itself, and other tests run beside.
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			r := c.run(t)
 			c.account(t, r)
 			c.check(t, r)

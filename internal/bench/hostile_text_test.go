@@ -177,6 +177,7 @@ func hostileServer(t *testing.T, answer func(method string, id json.RawMessage) 
 // TestHostileTextAtEntrances has a target say every hostile text wherever it can say
 // something, and looks at the error line and at what discover found.
 func TestHostileTextAtEntrances(t *testing.T) {
+	t.Parallel()
 	result := func(id json.RawMessage, r string) (int, string) {
 		return 200, `{"jsonrpc":"2.0","id":` + string(id) + `,"result":` + r + `}`
 	}

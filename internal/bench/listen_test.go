@@ -11,6 +11,7 @@ import (
 
 // Two lanes that listen in one session would take each other's notifications.
 func TestListenersOfOneSession(t *testing.T) {
+	t.Parallel()
 	s := startTarget(t, refserver.Options{})
 	for name, c := range map[string]struct {
 		era, second string

@@ -273,6 +273,7 @@ func TestDrainCutBeforeTheNextPoll(t *testing.T) {
 
 // A poller that churn ends has not lost what it could not have polled yet.
 func TestChurnEndsAPollerBetweenPolls(t *testing.T) {
+	t.Parallel()
 	const channels = 2
 	s := &pollServer{page: 1000, next: 1200 * time.Millisecond}
 	srv := s.start(t)

@@ -11,6 +11,7 @@ import (
 // beside one that listens: each request that was begun is seen to its end, and
 // a lane that hears no source is expected nothing of.
 func TestResumableLanes(t *testing.T) {
+	t.Parallel()
 	s := startTarget(t, refserver.Options{})
 	const long = `
   - {name: long, system: sep-975, mode: push, subscriptions: 4, sep975: {steps: 10, step: 40ms, at: 100ms, away: 120ms, statusEvery: 50ms}}

@@ -147,6 +147,7 @@ func TestFeedUpstream(t *testing.T) {
 }
 
 func TestToolUpstream(t *testing.T) {
+	t.Parallel()
 	for _, era := range []string{"modern", "legacy"} {
 		t.Run(era, func(t *testing.T) {
 			s := startTarget(t, refserver.Options{})
@@ -171,6 +172,7 @@ func TestToolUpstream(t *testing.T) {
 }
 
 func TestExecUpstream(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("it needs a shell")
 	}

@@ -3,6 +3,7 @@
 package hostile
 
 import (
+	"bytes"
 	"compress/gzip"
 	"crypto/tls"
 	"encoding/binary"
@@ -225,9 +226,16 @@ func rows() []row {
 		{name: "list cut", answers: raw("events/list", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "", 0), codes: refused},
 		{name: "compressed list", answers: map[string]answerer{"events/list": func(x *exchange) {
 			if x.open(200, "application/json", "Content-Encoding: gzip") {
-				z := gzip.NewWriter(x)
-				_, _ = io.CopyN(z, zeroes{}, 256*mib)
+				// One member of the format for each MiB: they may follow each other.
+				var member bytes.Buffer
+				z := gzip.NewWriter(&member)
+				_, _ = io.CopyN(z, zeroes{}, mib)
 				_ = z.Close()
+				for range 256 {
+					if _, err := x.Write(member.Bytes()); err != nil {
+						return
+					}
+				}
 			}
 		}}, codes: refused, says: "compressed (gzip)"},
 		{name: "large pages", answers: text("events/list", 200, func(x *exchange) string {
