@@ -11,7 +11,7 @@ import (
 func TestOneTestCommand(t *testing.T) {
 	line := regexp.MustCompile(`(?m)^go test -race .* work\b`)
 	want := ""
-	for _, name := range []string{".ci/run", "CONTRIBUTING.md"} {
+	for _, name := range []string{".ci/run", "README.md", "CONTRIBUTING.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
