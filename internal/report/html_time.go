@@ -177,3 +177,11 @@ func sayMillis(ms float64) string { return results.FormatNanos(results.Nanos(ms 
 
 // sayTime leaves out what of an interval lies before the clock that is shown.
 func sayTime(s float64) string { return fmt.Sprintf("%.1f s", max(s, 0)) }
+
+// listed joins names as a sentence does.
+func listed(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return names[0]
+}

@@ -45,14 +45,6 @@ func quotient(v float64) string {
 	return count(int64(v + 0.5))
 }
 
-// listed joins names as a sentence does.
-func listed(names []string) string {
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
-	}
-	return names[0]
-}
-
 // meaning is what the table says, a sentence for each lane that measured
 // deliveries, in the order of how soon nearly everybody knew.
 func meaning(p *Page, several bool) []string {

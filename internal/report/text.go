@@ -6,11 +6,8 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -38,17 +35,6 @@ func Text(w io.Writer, r *results.Result) error {
 	return p.err
 }
 
-type printer struct {
-	w   io.Writer
-	err error
-}
-
-func (p *printer) printf(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
-	}
-}
-
 func (p *printer) head(r *results.Result) {
 	p.printf("%s, %s, in %s", whereText(r), agreedText(r), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
 	if r.Partial {
@@ -70,47 +56,11 @@ func (p *printer) head(r *results.Result) {
 	p.printf("\n\n")
 }
 
-// columns cuts lanes into tables that fit the width.
-func columns(lanes []results.Lane) [][]results.Lane {
-	var out [][]results.Lane
-	const perTable = (width - labelWidth) / columnWidth
-	for len(lanes) > 0 {
-		n := min(len(lanes), perTable)
-		out = append(out, lanes[:n])
-		lanes = lanes[n:]
-	}
-	return out
-}
-
 const (
 	noteIndent  = 11 // of what stands beside verdict, generator, warning
 	labelWidth  = 34
 	columnWidth = 13
 )
-
-func (p *printer) table(u *results.Upstream, lanes []results.Lane) {
-	var all []laneOf
-	for i := range lanes {
-		all = append(all, laneOf{u, &lanes[i]})
-	}
-	p.line("", len(lanes), func(i int) string { return lanes[i].Name })
-	p.printf("%s\n", strings.Repeat("─", labelWidth+columnWidth*len(lanes)))
-	for _, group := range rowsOf(all) {
-		for _, r := range group {
-			p.line(r.label, len(lanes), func(i int) string { return r.cell(all[i]) })
-		}
-		p.printf("\n")
-	}
-}
-
-func (p *printer) line(label string, n int, value func(i int) string) {
-	var b strings.Builder
-	b.WriteString(padRight(label, labelWidth))
-	for i := range n {
-		b.WriteString(padLeft(shorten(value(i), columnWidth-1), columnWidth))
-	}
-	p.printf("%s\n", strings.TrimRight(b.String(), " "))
-}
 
 // own lists the figures that only a lane's system has.
 func (p *printer) own(lanes []results.Lane) {
@@ -184,10 +134,6 @@ func (p *printer) generator(r *results.Result) {
 	}
 }
 
-func usage(u *results.Process) string {
-	return fmt.Sprintf("%.2f CPUs (%s), %s", u.CPUShare, results.FormatNanos(u.CPU), bytes(float64(u.Memory)))
-}
-
 func (p *printer) warnings(ws []results.Warning) {
 	for _, w := range ws {
 		lane := ""
@@ -198,71 +144,30 @@ func (p *printer) warnings(ws []results.Warning) {
 	}
 }
 
-// Clean makes text that may come from the target safe to print, see
-// [errtext.Plain]. Text of a run was cleaned where it entered; an archive may hold
-// anything.
-func Clean(s string) string { return errtext.Plain(s) }
-
-func plural(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
+// part says of the result of a shard that it is one.
+func (p *printer) part(r *results.Result) {
+	if r.Part != nil {
+		p.printf("shard %d of %d: thresholds are judged on the merged run\n\n", r.Part.Index, r.Part.Count)
 	}
-	return count(n) + " " + what + "s"
 }
 
-// count writes n with a space between thousands.
-func count(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + " " + s[i:]
+// shards lists the processes of a run that was split.
+func (p *printer) shards(r *results.Result) {
+	if len(r.Shards) == 0 {
+		return
 	}
-	return s
-}
-
-func ratio(v float64) string {
-	switch {
-	case v == 0:
-		return "0"
-	case v >= 1000:
-		return count(int64(v + 0.5))
-	case v >= 10:
-		return strconv.FormatFloat(v, 'f', 1, 64)
+	p.printf("%-10s %-22s %9s %13s %9s %9s %9s %9s\n", "shard", "machine", "subs", "delivered", "foreign", "begun", "own p99", "CPUs")
+	for _, s := range r.Shards {
+		name := fmt.Sprintf("%d of %d", s.Index, s.Count)
+		if s.Missing {
+			p.printf("%-10s MISSING: nothing of it was there to merge\n", name)
+			continue
+		}
+		p.printf("%-10s %s %9s %13s %9s %9s %9s %9.2f\n", name, padRight(shorten(Clean(s.Machine), 22), 22), count(int64(s.Subscriptions)), count(s.Delivered), count(s.Foreign),
+			"+"+results.FormatNanos(s.Skew/1000*1000), results.FormatNanos(s.Generator.ReadDelay.P99), s.Generator.Process.CPUShare)
+		if s.Partial {
+			p.printf("%s PARTIAL: %s\n", strings.Repeat(" ", 10), Clean(s.Reason))
+		}
 	}
-	return strconv.FormatFloat(v, 'f', 3, 64)
-}
-
-// bytes writes v in binary units.
-func bytes(v float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	i := 0
-	for v >= 1024 && i < len(units)-1 {
-		v /= 1024
-		i++
-	}
-	if v == float64(int64(v)) || v >= 100 {
-		return fmt.Sprintf("%.0f %s", v, units[i])
-	}
-	return fmt.Sprintf("%.1f %s", v, units[i])
-}
-
-func quantile(q results.Quantiles, v results.Nanos) string {
-	if q.Count == 0 {
-		return "–"
-	}
-	return results.FormatNanos(v)
-}
-
-func padRight(s string, n int) string {
-	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
-}
-
-func padLeft(s string, n int) string {
-	return strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s))) + s
-}
-
-func shorten(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:n-1]) + "…"
+	p.printf("\n")
 }

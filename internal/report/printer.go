@@ -1,0 +1,132 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+// columns cuts lanes into tables that fit the width.
+func columns(lanes []results.Lane) [][]results.Lane {
+	var out [][]results.Lane
+	const perTable = (width - labelWidth) / columnWidth
+	for len(lanes) > 0 {
+		n := min(len(lanes), perTable)
+		out = append(out, lanes[:n])
+		lanes = lanes[n:]
+	}
+	return out
+}
+
+func (p *printer) table(u *results.Upstream, lanes []results.Lane) {
+	var all []laneOf
+	for i := range lanes {
+		all = append(all, laneOf{u, &lanes[i]})
+	}
+	p.line("", len(lanes), func(i int) string { return lanes[i].Name })
+	p.printf("%s\n", strings.Repeat("─", labelWidth+columnWidth*len(lanes)))
+	for _, group := range rowsOf(all) {
+		for _, r := range group {
+			p.line(r.label, len(lanes), func(i int) string { return r.cell(all[i]) })
+		}
+		p.printf("\n")
+	}
+}
+
+func (p *printer) line(label string, n int, value func(i int) string) {
+	var b strings.Builder
+	b.WriteString(padRight(label, labelWidth))
+	for i := range n {
+		b.WriteString(padLeft(shorten(value(i), columnWidth-1), columnWidth))
+	}
+	p.printf("%s\n", strings.TrimRight(b.String(), " "))
+}
+
+// Clean makes text that may come from the target safe to print, see
+// [errtext.Plain]. Text of a run was cleaned where it entered; an archive may hold
+// anything.
+func Clean(s string) string { return errtext.Plain(s) }
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return count(n) + " " + what + "s"
+}
+
+// count writes n with a space between thousands.
+func count(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + " " + s[i:]
+	}
+	return s
+}
+
+func ratio(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v >= 1000:
+		return count(int64(v + 0.5))
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}
+
+// bytes writes v in binary units.
+func bytes(v float64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for v >= 1024 && i < len(units)-1 {
+		v /= 1024
+		i++
+	}
+	if v == float64(int64(v)) || v >= 100 {
+		return fmt.Sprintf("%.0f %s", v, units[i])
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
+}
+
+func quantile(q results.Quantiles, v results.Nanos) string {
+	if q.Count == 0 {
+		return "–"
+	}
+	return results.FormatNanos(v)
+}
+
+func padRight(s string, n int) string {
+	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
+}
+
+func padLeft(s string, n int) string {
+	return strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s))) + s
+}
+
+func shorten(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
+
+func usage(u *results.Process) string {
+	return fmt.Sprintf("%.2f CPUs (%s), %s", u.CPUShare, results.FormatNanos(u.CPU), bytes(float64(u.Memory)))
+}
