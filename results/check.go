@@ -266,7 +266,7 @@ func CheckPart(dir string, r *Result, p *Part) error {
 // those of the lanes.
 func (r *Result) checkTimelines(file string, of map[string]Timeline) error {
 	for name := range of {
-		if r.lane(name) == nil {
+		if r.Lane(name) == nil {
 			return fmt.Errorf("%w: %s: it has a lane %.80q, and %s has none of that name; one of the two was changed", ErrFormat, file, name, File)
 		}
 	}
@@ -288,7 +288,7 @@ func (r *Result) checkTimelines(file string, of map[string]Timeline) error {
 	return nil
 }
 
-func (r *Result) lane(name string) *Lane {
+func (r *Result) Lane(name string) *Lane {
 	for i := range r.Lanes {
 		if r.Lanes[i].Name == name {
 			return &r.Lanes[i]

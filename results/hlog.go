@@ -194,7 +194,7 @@ func bucketWidth(h *hdrhistogram.PackedHistogram) func(low int64) int64 {
 }
 
 // of returns the intervals of one tag, in order of time.
-func (l *Log) of(tag string) []LogInterval {
+func (l *Log) Of(tag string) []LogInterval {
 	var out []LogInterval
 	for _, in := range l.Intervals {
 		if in.Tag == tag && len(in.Buckets) > 0 {

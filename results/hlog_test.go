@@ -129,12 +129,12 @@ func FuzzReadLog(f *testing.F) {
 		}
 		for _, tag := range []string{TagIntended, TagSent} {
 			var sum int64
-			for _, in := range log.of(tag) {
+			for _, in := range log.Of(tag) {
 				for _, b := range in.Buckets {
 					sum += b.Count
 				}
 			}
-			if n := log.histogram(tag).TotalCount(); n != sum {
+			if n := log.Histogram(tag).TotalCount(); n != sum {
 				t.Errorf("the intervals tagged %s hold %d samples, and %d together", tag, sum, n)
 			}
 		}

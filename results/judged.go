@@ -172,6 +172,6 @@ func (r *Result) unjudged(path []string, got float64) string {
 // Figure is the figure of the lane at a path of field names as they are in
 // result.json, such as duplicates.sameEvent; ok is false where there is none.
 func (l *Lane) Figure(name string) (v float64, ok bool) {
-	v, _, ok = figure(reflect.ValueOf(l).Elem(), strings.Split(name, "."))
+	v, _, ok = FigureAt(reflect.ValueOf(l).Elem(), strings.Split(name, "."))
 	return v, ok
 }

@@ -21,7 +21,7 @@ func Rebuild(dir string) (*Result, error) {
 	if r.Checkpoint {
 		return r, nil // it has no histograms
 	}
-	logs, err := r.series(dir)
+	logs, err := r.Series(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +42,13 @@ func (r *Result) CheckSeries(dir string) error {
 	if r.Checkpoint {
 		return nil
 	}
-	_, err := r.series(dir)
+	_, err := r.Series(dir)
 	return err
 }
 
 // series reads the histograms of each lane, and checks them and the timelines as
 // [Result.CheckSeries] says. A lane without a log is not in the map.
-func (r *Result) series(dir string) (map[string]*Log, error) {
+func (r *Result) Series(dir string) (map[string]*Log, error) {
 	logs := map[string]*Log{}
 	for i := range r.Lanes {
 		l := &r.Lanes[i]
@@ -63,7 +63,7 @@ func (r *Result) series(dir string) (map[string]*Log, error) {
 			tag string
 			q   *Quantiles
 		}{{TagIntended, &l.Latency.FromIntended}, {TagSent, &l.Latency.FromSent}} {
-			again := SummariseNanos(log.histogram(part.tag))
+			again := SummariseNanos(log.Histogram(part.tag))
 			again.OutOfRange = part.q.OutOfRange
 			if again != *part.q {
 				return nil, fmt.Errorf("%w: %s: lane %s: the histograms tagged %s give %s, and result.json says %s; one of them was changed", ErrFormat,
@@ -89,7 +89,7 @@ func (q Quantiles) text() string {
 }
 
 // histogram adds up the intervals of one tag.
-func (l *Log) histogram(tag string) *hdrhistogram.Histogram {
+func (l *Log) Histogram(tag string) *hdrhistogram.Histogram {
 	h := hdrhistogram.New(lowestNanos, highestNanos, significantDigits)
 	for _, in := range l.Intervals {
 		if in.Tag != tag {

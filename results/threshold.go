@@ -44,7 +44,7 @@ func ParseThreshold(text string) (Threshold, error) {
 	if t.where == "run" {
 		root = reflect.TypeFor[Result]()
 	}
-	kind, err := figureType(root, t.path)
+	kind, err := FigureType(root, t.path)
 	if err != nil {
 		return Threshold{}, fmt.Errorf("%w %q: %w", ErrThreshold, text, err)
 	}
@@ -122,7 +122,7 @@ func (t Threshold) notEvaluated(lane, why string) Verdict {
 }
 
 func (t Threshold) verdict(lane string, root reflect.Value, unjudged func(got float64) string) Verdict {
-	got, kind, ok := figure(root, t.path)
+	got, kind, ok := FigureAt(root, t.path)
 	if why := unjudged(got); why != "" {
 		return t.notEvaluated(lane, why)
 	}
@@ -155,7 +155,7 @@ var (
 )
 
 // figureType walks path through struct fields by their JSON names and map keys.
-func figureType(t reflect.Type, path []string) (reflect.Type, error) {
+func FigureType(t reflect.Type, path []string) (reflect.Type, error) {
 	for i, name := range path {
 		for t.Kind() == reflect.Pointer {
 			t = t.Elem()
@@ -188,7 +188,7 @@ func figureType(t reflect.Type, path []string) (reflect.Type, error) {
 // figure reads the figure at path. ok is false when there is none: a summary
 // of no samples, or a process that was not watched. A key that a map lacks is
 // a count of zero.
-func figure(v reflect.Value, path []string) (got float64, kind reflect.Type, ok bool) {
+func FigureAt(v reflect.Value, path []string) (got float64, kind reflect.Type, ok bool) {
 	for _, name := range path {
 		for v.Kind() == reflect.Pointer {
 			if v.IsNil() {

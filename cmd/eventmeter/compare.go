@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eventmeter/eventmeter/internal/report"
-	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/internal/stats"
 )
 
 // compareFlags are the flags of the compare command.
@@ -54,7 +54,7 @@ given share.`,
 
 // compare is the compare command.
 func compare(f compareFlags, args []string, io streams) error {
-	gates, err := results.ParseGates(f.gates)
+	gates, err := stats.ParseGates(f.gates)
 	if err != nil {
 		return usageError{err}
 	}
@@ -67,13 +67,13 @@ func compare(f compareFlags, args []string, io streams) error {
 	if f.minEffect == 0 {
 		f.minEffect = -1 // 0 asks for none, not for the default
 	}
-	var sides [2]*results.Side
+	var sides [2]*stats.Side
 	for i, arg := range args {
-		if sides[i], err = results.LoadSide(strings.Split(arg, ",")); err != nil {
+		if sides[i], err = stats.LoadSide(strings.Split(arg, ",")); err != nil {
 			return usageError{err}
 		}
 	}
-	c, err := results.Compare(sides[0], sides[1], results.CompareOptions{Alpha: f.alpha, MinEffect: f.minEffect})
+	c, err := stats.Compare(sides[0], sides[1], stats.CompareOptions{Alpha: f.alpha, MinEffect: f.minEffect})
 	if err != nil {
 		return usageError{err}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/stats"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -53,7 +54,7 @@ func TestTrialsReportAndCompare(t *testing.T) {
 	}
 
 	stdout, stderr, code = execute(t, "compare", first, second, "--format", "json")
-	var c results.Comparison
+	var c stats.Comparison
 	if err := json.Unmarshal([]byte(stdout), &c); err != nil || code != 0 || len(c.Lanes) != 3 {
 		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/stats"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -285,38 +286,38 @@ phases: {ready: 300ms, warmup: 0, measure: 100ms, drain: 100ms}
 // TestHostileTextOfArchives: an archive may be somebody else's. What stands in its
 // texts is cleaned when it is read, in whatever form it is shown.
 func TestHostileTextOfArchives(t *testing.T) {
-	outputs := map[string]func(io.Writer, *results.Result, *results.Capacity, *results.Comparison) error{
-		"report, text": func(w io.Writer, r *results.Result, _ *results.Capacity, _ *results.Comparison) error {
+	outputs := map[string]func(io.Writer, *results.Result, *results.Capacity, *stats.Comparison) error{
+		"report, text": func(w io.Writer, r *results.Result, _ *results.Capacity, _ *stats.Comparison) error {
 			return report.Text(w, r)
 		},
-		"report, markdown": func(w io.Writer, r *results.Result, _ *results.Capacity, _ *results.Comparison) error {
+		"report, markdown": func(w io.Writer, r *results.Result, _ *results.Capacity, _ *stats.Comparison) error {
 			return report.Markdown(w, r)
 		},
-		"report, junit": func(w io.Writer, r *results.Result, _ *results.Capacity, _ *results.Comparison) error {
+		"report, junit": func(w io.Writer, r *results.Result, _ *results.Capacity, _ *stats.Comparison) error {
 			return report.JUnit(w, r)
 		},
-		"report, json": func(w io.Writer, r *results.Result, _ *results.Capacity, _ *results.Comparison) error {
+		"report, json": func(w io.Writer, r *results.Result, _ *results.Capacity, _ *stats.Comparison) error {
 			return r.Write(w)
 		},
-		"report, html": func(w io.Writer, r *results.Result, _ *results.Capacity, _ *results.Comparison) error {
+		"report, html": func(w io.Writer, r *results.Result, _ *results.Capacity, _ *stats.Comparison) error {
 			return report.HTML(w, []report.Page{{Name: "a", Result: r}})
 		},
-		"capacity, text": func(w io.Writer, _ *results.Result, c *results.Capacity, _ *results.Comparison) error {
+		"capacity, text": func(w io.Writer, _ *results.Result, c *results.Capacity, _ *stats.Comparison) error {
 			return report.Capacity(w, c)
 		},
-		"capacity, markdown": func(w io.Writer, _ *results.Result, c *results.Capacity, _ *results.Comparison) error {
+		"capacity, markdown": func(w io.Writer, _ *results.Result, c *results.Capacity, _ *stats.Comparison) error {
 			return report.CapacityMarkdown(w, c)
 		},
-		"capacity, json": func(w io.Writer, _ *results.Result, c *results.Capacity, _ *results.Comparison) error {
+		"capacity, json": func(w io.Writer, _ *results.Result, c *results.Capacity, _ *stats.Comparison) error {
 			return c.Write(w)
 		},
-		"compare, text": func(w io.Writer, _ *results.Result, _ *results.Capacity, c *results.Comparison) error {
+		"compare, text": func(w io.Writer, _ *results.Result, _ *results.Capacity, c *stats.Comparison) error {
 			return report.CompareText(w, c)
 		},
-		"compare, markdown": func(w io.Writer, _ *results.Result, _ *results.Capacity, c *results.Comparison) error {
+		"compare, markdown": func(w io.Writer, _ *results.Result, _ *results.Capacity, c *stats.Comparison) error {
 			return report.CompareMarkdown(w, c)
 		},
-		"compare, json": func(w io.Writer, _ *results.Result, _ *results.Capacity, c *results.Comparison) error {
+		"compare, json": func(w io.Writer, _ *results.Result, _ *results.Capacity, c *stats.Comparison) error {
 			return json.NewEncoder(w).Encode(c)
 		},
 	}
@@ -342,9 +343,9 @@ func TestHostileTextOfArchives(t *testing.T) {
 
 // hostileArchive is a result with a text wherever there can be one, a capacity, and
 // a comparison, all read from files.
-func hostileArchive(t *testing.T, text string) (*results.Result, *results.Capacity, *results.Comparison) {
+func hostileArchive(t *testing.T, text string) (*results.Result, *results.Capacity, *stats.Comparison) {
 	t.Helper()
-	sides := make([]*results.Side, 2)
+	sides := make([]*stats.Side, 2)
 	var r *results.Result
 	for i := range sides {
 		var of results.Result
@@ -363,11 +364,11 @@ func hostileArchive(t *testing.T, text string) (*results.Result, *results.Capaci
 		if r, err = results.Load(dir); err != nil {
 			t.Fatal(err)
 		}
-		if sides[i], err = results.LoadSide([]string{dir}); err != nil {
+		if sides[i], err = stats.LoadSide([]string{dir}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	compared, err := results.Compare(sides[0], sides[1], results.CompareOptions{})
+	compared, err := stats.Compare(sides[0], sides[1], stats.CompareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/internal/stats"
 )
 
 // CompareText writes a comparison for a terminal or a chat: a table for each
 // lane, like benchstat's, with the change where there is one and a tilde where
 // there is none. It contains no escape codes and no line of the tables is wider
 // than 100 columns.
-func CompareText(w io.Writer, c *results.Comparison) error {
+func CompareText(w io.Writer, c *stats.Comparison) error {
 	p := &printer{w: w}
 	p.wrapped("A  " + sideText(c.A))
 	p.wrapped("B  " + sideText(c.B))
@@ -52,11 +52,11 @@ func (p *printer) beside(label string, indent int, text string) {
 	p.printf("%s\n", line)
 }
 
-func laneTitle(l *results.LaneChange) string {
+func laneTitle(l *stats.LaneChange) string {
 	return fmt.Sprintf("%s (%s, %s)", Clean(l.Name), Clean(l.System), Clean(l.Mode))
 }
 
-func sideText(s results.SideInfo) string {
+func sideText(s stats.SideInfo) string {
 	if len(s.Runs) == 1 {
 		r := s.Runs[0]
 		return fmt.Sprintf("%s (run %s, eventmeter %s)", Clean(r.Path), Clean(r.Run), Clean(r.Version))
@@ -77,7 +77,7 @@ const (
 	pWidth      = 7
 )
 
-func (p *printer) changes(title string, figures []results.Change) {
+func (p *printer) changes(title string, figures []stats.Change) {
 	p.printf("%s\n", shorten(title, width))
 	p.columns("", "A", "B", "change", "95 % interval", "p", "")
 	p.printf("%s\n", strings.Repeat("─", width))
@@ -98,7 +98,7 @@ func (p *printer) columns(label, a, b, effect, bounds, pValue, finding string) {
 }
 
 // figureLabel is the figure's path, so that it can be copied into a gate.
-func figureLabel(c *results.Change) string {
+func figureLabel(c *stats.Change) string {
 	if c.Per != "" {
 		return c.Figure + "/" + c.Per
 	}
@@ -106,13 +106,13 @@ func figureLabel(c *results.Change) string {
 }
 
 // findingMark fits the last column.
-func findingMark(c *results.Change) string {
+func findingMark(c *stats.Change) string {
 	switch c.Finding {
-	case results.Better:
+	case stats.Better:
 		return "better"
-	case results.Worse:
+	case stats.Worse:
 		return "WORSE"
-	case results.Same:
+	case stats.Same:
 		return "same"
 	}
 	return "?"
@@ -121,19 +121,19 @@ func findingMark(c *results.Change) string {
 // changeText is a change in words, one for each column.
 type changeText struct{ a, b, effect, bounds, p string }
 
-func changeTexts(c *results.Change) changeText {
+func changeTexts(c *stats.Change) changeText {
 	t := changeText{a: "–", b: "–", effect: "–", p: ""}
 	if c.A != nil {
-		t.a = results.FormatFigure(c.Unit, *c.A)
+		t.a = stats.FormatFigure(c.Unit, *c.A)
 	}
 	if c.B != nil {
-		t.b = results.FormatFigure(c.Unit, *c.B)
+		t.b = stats.FormatFigure(c.Unit, *c.B)
 	}
 	if c.Effect == nil {
 		return t
 	}
 	t.effect = effectText(c, c.Effect)
-	if c.Finding == results.Same {
+	if c.Finding == stats.Same {
 		t.effect = "~"
 	}
 	if c.Low != nil || c.High != nil {
@@ -145,7 +145,7 @@ func changeTexts(c *results.Change) changeText {
 	return t
 }
 
-func boundText(c *results.Change, v *float64, none string) string {
+func boundText(c *stats.Change, v *float64, none string) string {
 	if v == nil {
 		return none
 	}
@@ -154,14 +154,14 @@ func boundText(c *results.Change, v *float64, none string) string {
 
 // effectText writes a relative change in percent and an absolute one in the
 // figure's unit, with a sign.
-func effectText(c *results.Change, v *float64) string {
+func effectText(c *stats.Change, v *float64) string {
 	if !c.Absolute {
 		return percent(*v)
 	}
 	if *v < 0 {
-		return "-" + results.FormatFigure(c.Unit, -*v)
+		return "-" + stats.FormatFigure(c.Unit, -*v)
 	}
-	return "+" + results.FormatFigure(c.Unit, *v)
+	return "+" + stats.FormatFigure(c.Unit, *v)
 }
 
 func percent(v float64) string {
@@ -183,7 +183,7 @@ func pText(p float64) string {
 
 // compareNotes are the lines below the tables: what the verdicts mean, what
 // could have been seen, and what speaks against the comparison.
-func compareNotes(c *results.Comparison) []string {
+func compareNotes(c *stats.Comparison) []string {
 	notes := []string{fmt.Sprintf("Less is better. %s tested together: equal sides differ in at most %.3g %% of comparisons;", plural(int64(c.Tested), "figure"), 100*c.Alpha),
 		fmt.Sprintf("below %.3g %% nothing counts as a difference, \"same\" rules out %.3g %%, and \"?\" is not enough data.", 100*c.MinEffect, 100*c.Resolution)}
 	for i := range c.Lanes {
@@ -215,7 +215,7 @@ func compareNotes(c *results.Comparison) []string {
 
 // detectable names the smallest effects that scheduled → received would have
 // shown.
-func detectable(figures []results.Change) string {
+func detectable(figures []stats.Change) string {
 	var parts []string
 	for i := range figures {
 		c := &figures[i]
@@ -227,12 +227,12 @@ func detectable(figures []results.Change) string {
 }
 
 // reasons explains the figures without a verdict, those of one reason together.
-func reasons(figures []results.Change) []string {
+func reasons(figures []stats.Change) []string {
 	var order []string
 	of := map[string][]string{}
 	for i := range figures {
 		c := &figures[i]
-		if c.Finding != results.NotEnough || c.Reason == "" {
+		if c.Finding != stats.NotEnough || c.Reason == "" {
 			continue
 		}
 		if of[c.Reason] == nil {

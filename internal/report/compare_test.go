@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/eventmeter/eventmeter/internal/stats"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -40,22 +41,22 @@ func ptr(v float64) *float64 { return &v }
 // hostile is what a target might send to be more than text.
 const hostile = "]]><x>&\"'\x1b[31m|@all\r\n::error::x ##vso[task.complete] ##teamcity[x] `a` %0A section_start:1:x"
 
-func sampleComparison() *results.Comparison {
-	return &results.Comparison{
-		Schema: results.ComparisonSchema, Alpha: 0.05, MinEffect: 0.03, Resolution: 0.1, Tested: 5,
-		A: results.SideInfo{Runs: []results.RunInfo{{Run: "00000001", Path: "runs/a", Version: "1.0.0"}}},
-		B: results.SideInfo{Runs: []results.RunInfo{{Run: "00000002", Path: "runs/b", Version: "1.0.0"}, {Run: "00000003", Path: "runs/c", Version: "1.0.0"}}},
-		Lanes: []results.LaneChange{{Name: "push", System: "events", Mode: "push", Figures: []results.Change{
-			{Figure: "latency.fromIntended.p50", Unit: "ns", A: ptr(12.3e6), B: ptr(12.4e6), Effect: ptr(0.008), Low: ptr(-0.01), High: ptr(0.02), P: ptr(0.41), Adjusted: ptr(0.41), Detectable: ptr(0.041), Finding: results.Same},
-			{Figure: "latency.fromIntended.p99", Unit: "ns", A: ptr(50e6), B: ptr(70e6), Effect: ptr(0.4), Low: ptr(0.35), High: ptr(0.45), P: ptr(0.0005), Adjusted: ptr(0.002), Detectable: ptr(0.06), Finding: results.Worse},
-			{Figure: "latency.fromIntended.p999", Unit: "ns", A: ptr(60e6), B: ptr(50e6), Effect: ptr(-1. / 6), Finding: results.NotEnough, Reason: "6 samples beyond this quantile; 10 are needed"},
-			{Figure: "lostSilent", Per: "expected", Unit: "share", A: ptr(0), B: ptr(0.0123), Effect: ptr(0.0123), Absolute: true, Low: ptr(0.01), High: ptr(0.015), P: ptr(1e-9), Adjusted: ptr(1e-8), Finding: results.Worse},
-			{Figure: "duplicates.rate", Unit: "share", A: ptr(0.02), B: ptr(0.01), Effect: ptr(-0.5), Low: ptr(-0.7), High: ptr(-0.3), P: ptr(1e-9), Adjusted: ptr(1e-8), Finding: results.Better},
-			{Figure: "lostAnnounced", Per: "expected", Unit: "share", A: ptr(0.001), B: ptr(0.0005), Effect: ptr(-0.5), Low: ptr(-0.95), P: ptr(1), Finding: results.NotEnough, Reason: "so little data that no difference could be significant"},
-			{Figure: "overhead.perSubscriptionHour.requests", Unit: "requests", A: ptr(3600), B: ptr(12345), Effect: ptr(2.43), Finding: results.NotEnough, Reason: "one run each: no noise estimate"},
-			{Figure: "overhead.perDelivered.bytes", Unit: "bytes", A: ptr(4567), B: ptr(4600), Effect: ptr(0.007), Finding: results.NotEnough, Reason: "one run each: no noise estimate"},
+func sampleComparison() *stats.Comparison {
+	return &stats.Comparison{
+		Schema: stats.ComparisonSchema, Alpha: 0.05, MinEffect: 0.03, Resolution: 0.1, Tested: 5,
+		A: stats.SideInfo{Runs: []stats.RunInfo{{Run: "00000001", Path: "runs/a", Version: "1.0.0"}}},
+		B: stats.SideInfo{Runs: []stats.RunInfo{{Run: "00000002", Path: "runs/b", Version: "1.0.0"}, {Run: "00000003", Path: "runs/c", Version: "1.0.0"}}},
+		Lanes: []stats.LaneChange{{Name: "push", System: "events", Mode: "push", Figures: []stats.Change{
+			{Figure: "latency.fromIntended.p50", Unit: "ns", A: ptr(12.3e6), B: ptr(12.4e6), Effect: ptr(0.008), Low: ptr(-0.01), High: ptr(0.02), P: ptr(0.41), Adjusted: ptr(0.41), Detectable: ptr(0.041), Finding: stats.Same},
+			{Figure: "latency.fromIntended.p99", Unit: "ns", A: ptr(50e6), B: ptr(70e6), Effect: ptr(0.4), Low: ptr(0.35), High: ptr(0.45), P: ptr(0.0005), Adjusted: ptr(0.002), Detectable: ptr(0.06), Finding: stats.Worse},
+			{Figure: "latency.fromIntended.p999", Unit: "ns", A: ptr(60e6), B: ptr(50e6), Effect: ptr(-1. / 6), Finding: stats.NotEnough, Reason: "6 samples beyond this quantile; 10 are needed"},
+			{Figure: "lostSilent", Per: "expected", Unit: "share", A: ptr(0), B: ptr(0.0123), Effect: ptr(0.0123), Absolute: true, Low: ptr(0.01), High: ptr(0.015), P: ptr(1e-9), Adjusted: ptr(1e-8), Finding: stats.Worse},
+			{Figure: "duplicates.rate", Unit: "share", A: ptr(0.02), B: ptr(0.01), Effect: ptr(-0.5), Low: ptr(-0.7), High: ptr(-0.3), P: ptr(1e-9), Adjusted: ptr(1e-8), Finding: stats.Better},
+			{Figure: "lostAnnounced", Per: "expected", Unit: "share", A: ptr(0.001), B: ptr(0.0005), Effect: ptr(-0.5), Low: ptr(-0.95), P: ptr(1), Finding: stats.NotEnough, Reason: "so little data that no difference could be significant"},
+			{Figure: "overhead.perSubscriptionHour.requests", Unit: "requests", A: ptr(3600), B: ptr(12345), Effect: ptr(2.43), Finding: stats.NotEnough, Reason: "one run each: no noise estimate"},
+			{Figure: "overhead.perDelivered.bytes", Unit: "bytes", A: ptr(4567), B: ptr(4600), Effect: ptr(0.007), Finding: stats.NotEnough, Reason: "one run each: no noise estimate"},
 		}}},
-		Run:      []results.Change{{Figure: "target.process.cpu", Per: "delivered", Unit: "ns", A: ptr(40000), B: ptr(41000), Effect: ptr(0.025), Finding: results.NotEnough, Reason: "one run each: no noise estimate"}},
+		Run:      []stats.Change{{Figure: "target.process.cpu", Per: "delivered", Unit: "ns", A: ptr(40000), B: ptr(41000), Effect: ptr(0.025), Finding: stats.NotEnough, Reason: "one run each: no noise estimate"}},
 		OnlyB:    []string{"webhook"},
 		Warnings: []results.Warning{{Code: "partial", Text: "run 00000002 of B ended early: " + hostile}},
 	}
@@ -87,7 +88,7 @@ func TestCompareMarkdown(t *testing.T) {
 	c := sampleComparison()
 	golden(t, "compare.md", write(t, func(w io.Writer) error { return CompareMarkdown(w, c) }))
 	for i := range c.Lanes[0].Figures {
-		c.Lanes[0].Figures[i].Finding = results.Same
+		c.Lanes[0].Figures[i].Finding = stats.Same
 	}
 	if got := write(t, func(w io.Writer) error { return CompareMarkdown(w, c) }); !strings.Contains(got, "No figure was found to differ.") {
 		t.Errorf("nothing changed: %s", got)
@@ -217,7 +218,7 @@ func TestDetectCI(t *testing.T) {
 
 // A comparison in a file reads as it did in memory.
 func TestComparisonIsJSON(t *testing.T) {
-	var c results.Comparison
+	var c stats.Comparison
 	if err := json.Unmarshal([]byte(write(t, sampleComparison().Write)), &c); err != nil {
 		t.Fatal(err)
 	}

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/eventmeter/eventmeter/internal/stats"
 	"github.com/eventmeter/eventmeter/results"
 )
 
 // CompareMarkdown writes a comparison as a comment on a pull request: what
 // changed first, then every figure, folded. Text that may come from a target is
 // escaped.
-func CompareMarkdown(w io.Writer, c *results.Comparison) error {
+func CompareMarkdown(w io.Writer, c *stats.Comparison) error {
 	p := &printer{w: w}
 	p.printf("### eventmeter comparison\n\n**A** %s  \n**B** %s\n\n", Markup(sideText(c.A)), Markup(sideText(c.B)))
 	changed := 0
@@ -41,7 +42,7 @@ func CompareMarkdown(w io.Writer, c *results.Comparison) error {
 	return p.err
 }
 
-func (p *printer) changedRow(lane string, c *results.Change, first bool) int {
+func (p *printer) changedRow(lane string, c *stats.Change, first bool) int {
 	if !c.Changed() {
 		return 0
 	}
@@ -49,7 +50,7 @@ func (p *printer) changedRow(lane string, c *results.Change, first bool) int {
 		p.printf("| | lane | figure | A | B | change | 95 %% interval | p |\n|---|---|---|--:|--:|--:|--:|--:|\n")
 	}
 	mark := "🟢 better"
-	if c.Finding == results.Worse {
+	if c.Finding == stats.Worse {
 		mark = "🔴 **worse**"
 	}
 	t := changeTexts(c)
@@ -57,7 +58,7 @@ func (p *printer) changedRow(lane string, c *results.Change, first bool) int {
 	return 1
 }
 
-func (p *printer) changeTable(title string, figures []results.Change) {
+func (p *printer) changeTable(title string, figures []stats.Change) {
 	p.printf("**%s**\n\n| figure | A | B | change | 95 %% interval | p | |\n|---|--:|--:|--:|--:|--:|---|\n", Markup(title))
 	for i := range figures {
 		c := &figures[i]

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/eventmeter/eventmeter/internal/stats"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -70,7 +71,7 @@ func shownText(unit string, v *float64) string {
 }
 
 // shown lists figures that a comparison does not judge.
-func (p *printer) shown(figures []results.Shown) {
+func (p *printer) shown(figures []stats.Shown) {
 	if len(figures) == 0 {
 		return
 	}
@@ -83,7 +84,7 @@ func (p *printer) shown(figures []results.Shown) {
 }
 
 // shownTable does so in Markdown.
-func (p *printer) shownTable(figures []results.Shown) {
+func (p *printer) shownTable(figures []stats.Shown) {
 	if len(figures) == 0 {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/stats"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -40,7 +41,7 @@ func TestUpstreamFiguresEverywhere(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	c := sampleComparison()
-	c.Upstream = []results.Shown{{Figure: "feedLag.p50", Unit: "ns", A: ptr(125e6), B: ptr(60e6)}, {Figure: "feedServed", A: ptr(410)}}
+	c.Upstream = []stats.Shown{{Figure: "feedLag.p50", Unit: "ns", A: ptr(125e6), B: ptr(60e6)}, {Figure: "feedServed", A: ptr(410)}}
 	text := write(t, func(w io.Writer) error { return CompareText(w, c) })
 	md = write(t, func(w io.Writer) error { return CompareMarkdown(w, c) })
 	if !strings.Contains(strings.Join(strings.Fields(text), " "), "upstream, not judged A B") || !strings.Contains(strings.Join(strings.Fields(text), " "), "feedLag.p50 125ms 60.0ms feedServed 410.0 –") {

@@ -25,7 +25,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/internal/stats"
 )
 
 // figures are those in which the change is looked for, and in the first goals
@@ -190,30 +190,30 @@ func recordPair(ctx context.Context, o options, dir string, pair int, r recorder
 
 // add compares the sides of a recorded pair.
 func (t *table) add(dir string) error {
-	var loaded [sides]*results.Side
+	var loaded [sides]*stats.Side
 	for i, name := range sideNames {
-		s, err := results.LoadSide([]string{filepath.Join(dir, name)})
+		s, err := stats.LoadSide([]string{filepath.Join(dir, name)})
 		if err != nil {
 			return err
 		}
 		loaded[i] = s
 	}
-	equal, err := results.Compare(loaded[sideA], loaded[sideEqual], results.CompareOptions{})
+	equal, err := stats.Compare(loaded[sideA], loaded[sideEqual], stats.CompareOptions{})
 	if err != nil {
 		return err
 	}
-	slow, err := results.Compare(loaded[sideA], loaded[sideSlow], results.CompareOptions{})
+	slow, err := stats.Compare(loaded[sideA], loaded[sideSlow], stats.CompareOptions{})
 	if err != nil {
 		return err
 	}
 	t.pairs++
-	if names := changed(equal, results.Better, results.Worse); len(names) > 0 {
+	if names := changed(equal, stats.Better, stats.Worse); len(names) > 0 {
 		t.different++
 		for _, n := range names {
 			t.blame(n)
 		}
 	}
-	worse := changed(slow, results.Worse)
+	worse := changed(slow, stats.Worse)
 	for i, f := range figures {
 		if slices.Contains(worse, f) {
 			t.found[i]++
@@ -223,9 +223,9 @@ func (t *table) add(dir string) error {
 }
 
 // changed lists the figures of any lane with one of the findings.
-func changed(c *results.Comparison, findings ...results.Finding) []string {
+func changed(c *stats.Comparison, findings ...stats.Finding) []string {
 	var out []string
-	add := func(cs []results.Change) {
+	add := func(cs []stats.Change) {
 		for _, f := range cs {
 			if slices.Contains(findings, f.Finding) && !slices.Contains(out, f.Figure) {
 				out = append(out, f.Figure)

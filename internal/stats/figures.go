@@ -1,4 +1,4 @@
-package results
+package stats
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -16,25 +17,25 @@ type compared struct {
 	tag  string
 	rank int
 	// count reads a counting figure.
-	count func(l *Lane) tallied
+	count func(l *results.Lane) tallied
 }
 
 // laneFigures are the figures of a lane, in the order of reports.
 var laneFigures = []compared{
-	{path: "latency.fromIntended.p50", unit: "ns", tag: TagIntended, rank: 0},
-	{path: "latency.fromIntended.p90", unit: "ns", tag: TagIntended, rank: 1},
-	{path: "latency.fromIntended.p99", unit: "ns", tag: TagIntended, rank: 2},
-	{path: "latency.fromIntended.p999", unit: "ns", tag: TagIntended, rank: 3},
-	{path: "latency.fromSent.p50", unit: "ns", tag: TagSent, rank: 0},
-	{path: "latency.fromSent.p90", unit: "ns", tag: TagSent, rank: 1},
-	{path: "latency.fromSent.p99", unit: "ns", tag: TagSent, rank: 2},
-	{path: "latency.fromSent.p999", unit: "ns", tag: TagSent, rank: 3},
-	{path: "lostSilent", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostSilent, sinks.ExampleLostSilent) }},
-	{path: "lostAnnounced", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostAnnounced, sinks.ExampleLostAnnounced) }},
-	{path: "lostOrderUnknown", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostOrderUnknown, sinks.ExampleLostOrderUnknown) }},
-	{path: "lostUndeliverable", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostUndeliverable, sinks.ExampleLostUndeliverable) }},
-	{path: "lostRefused", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostRefused, sinks.ExampleLostRefused) }},
-	{path: "lostSuspended", per: "expected", unit: "share", count: func(l *Lane) tallied { return lossOf(l, l.LostSuspended, sinks.ExampleLostSuspended) }},
+	{path: "latency.fromIntended.p50", unit: "ns", tag: results.TagIntended, rank: 0},
+	{path: "latency.fromIntended.p90", unit: "ns", tag: results.TagIntended, rank: 1},
+	{path: "latency.fromIntended.p99", unit: "ns", tag: results.TagIntended, rank: 2},
+	{path: "latency.fromIntended.p999", unit: "ns", tag: results.TagIntended, rank: 3},
+	{path: "latency.fromSent.p50", unit: "ns", tag: results.TagSent, rank: 0},
+	{path: "latency.fromSent.p90", unit: "ns", tag: results.TagSent, rank: 1},
+	{path: "latency.fromSent.p99", unit: "ns", tag: results.TagSent, rank: 2},
+	{path: "latency.fromSent.p999", unit: "ns", tag: results.TagSent, rank: 3},
+	{path: "lostSilent", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostSilent, sinks.ExampleLostSilent) }},
+	{path: "lostAnnounced", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostAnnounced, sinks.ExampleLostAnnounced) }},
+	{path: "lostOrderUnknown", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostOrderUnknown, sinks.ExampleLostOrderUnknown) }},
+	{path: "lostUndeliverable", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostUndeliverable, sinks.ExampleLostUndeliverable) }},
+	{path: "lostRefused", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostRefused, sinks.ExampleLostRefused) }},
+	{path: "lostSuspended", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostSuspended, sinks.ExampleLostSuspended) }},
 	{path: "duplicates.rate", unit: "share", count: duplicatesOf},
 	{path: "overhead.totalPerDelivered.requests", unit: "requests"},
 	{path: "overhead.totalPerDelivered.bytes", unit: "bytes"},
@@ -73,7 +74,7 @@ func (f *compared) measured(r *Run, lane string) (v float64, ok bool) {
 			return 0, false
 		}
 	}
-	v, _, ok = figure(root, strings.Split(f.path, "."))
+	v, _, ok = results.FigureAt(root, strings.Split(f.path, "."))
 	if ok && f.per == "received" {
 		ok = received > 0
 		v /= float64(max(received, 1))
@@ -81,28 +82,28 @@ func (f *compared) measured(r *Run, lane string) (v float64, ok bool) {
 	return v, ok
 }
 
-// summary is the lane's latency of a tag.
-func (l *Lane) summary(tag string) *Quantiles {
-	if tag == TagSent {
+// summaryOf is the lane's latency of a tag.
+func summaryOf(l *results.Lane, tag string) *results.Quantiles {
+	if tag == results.TagSent {
 		return &l.Latency.FromSent
 	}
 	return &l.Latency.FromIntended
 }
 
-func (q *Quantiles) compared() quantileValues {
+func valuesOf(q *results.Quantiles) quantileValues {
 	return quantileValues{float64(q.P50), float64(q.P90), float64(q.P99), float64(q.P999)}
 }
 
 // comparedFigure finds the figure that a gate names.
 func comparedFigure(where, path string) error {
-	figures, root := laneFigures, reflect.TypeFor[Lane]()
+	figures, root := laneFigures, reflect.TypeFor[results.Lane]()
 	if where == "run" {
-		figures, root = runFigures, reflect.TypeFor[Result]()
+		figures, root = runFigures, reflect.TypeFor[results.Result]()
 	}
 	if slices.Contains(figureNames(figures), path) {
 		return nil
 	}
-	if _, err := figureType(root, strings.Split(path, ".")); err != nil {
+	if _, err := results.FigureType(root, strings.Split(path, ".")); err != nil {
 		return err
 	}
 	return fmt.Errorf("%q is not compared; name one of %s", path, strings.Join(figureNames(figures), ", "))

@@ -1,10 +1,12 @@
-package results
+package stats
 
 import (
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 func near(t *testing.T, what string, got, want, within float64) {
@@ -136,19 +138,19 @@ func TestCountEstimate(t *testing.T) {
 }
 
 func TestClusters(t *testing.T) {
-	miss := func(sub, source int, from, to int64) Example {
-		return Example{Kind: "lost", Subscription: sub, Source: source, FromSeq: from, ToSeq: to}
+	miss := func(sub, source int, from, to int64) results.Example {
+		return results.Example{Kind: "lost", Subscription: sub, Source: source, FromSeq: from, ToSeq: to}
 	}
 	for name, tt := range map[string]struct {
-		examples []Example
+		examples []results.Example
 		n, want  float64
 	}{
 		"no examples":             {nil, 7, 7},
-		"another kind":            {[]Example{{Kind: "announced loss"}}, 7, 7},
-		"each on its own":         {[]Example{miss(1, 0, 1, 1), miss(2, 0, 5, 5)}, 2, 2},
-		"one emission":            {[]Example{miss(1, 0, 5, 5), miss(2, 0, 5, 5), miss(3, 0, 5, 5)}, 3, 1},
-		"neighbours":              {[]Example{miss(1, 0, 5, 7), miss(1, 0, 8, 8)}, 2, 1},
-		"half of them are shared": {[]Example{miss(1, 0, 1, 1), miss(2, 0, 1, 1), miss(3, 0, 9, 9), miss(4, 0, 9, 9)}, 100, 50},
+		"another kind":            {[]results.Example{{Kind: "announced loss"}}, 7, 7},
+		"each on its own":         {[]results.Example{miss(1, 0, 1, 1), miss(2, 0, 5, 5)}, 2, 2},
+		"one emission":            {[]results.Example{miss(1, 0, 5, 5), miss(2, 0, 5, 5), miss(3, 0, 5, 5)}, 3, 1},
+		"neighbours":              {[]results.Example{miss(1, 0, 5, 7), miss(1, 0, 8, 8)}, 2, 1},
+		"half of them are shared": {[]results.Example{miss(1, 0, 1, 1), miss(2, 0, 1, 1), miss(3, 0, 9, 9), miss(4, 0, 9, 9)}, 100, 50},
 	} {
 		near(t, name, clustersOf(tt.examples, "lost", tt.n), tt.want, 1e-9)
 	}
@@ -157,12 +159,12 @@ func TestClusters(t *testing.T) {
 // Quantiles of any choice of units are those of all their samples together.
 func TestPoolQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	run := defaultSim().run(5).Logs["push"].of(TagSent)
-	p := newPool([][]LogInterval{run[:9]}, [][]LogInterval{run[9:]})
+	run := defaultSim().run(5).Logs["push"].Of(results.TagSent)
+	p := newPool([][]results.LogInterval{run[:9]}, [][]results.LogInterval{run[9:]})
 	var s scratch
 	for range 50 {
 		var units []int32
-		var all []Bucket
+		var all []results.Bucket
 		for range 1 + rng.IntN(20) {
 			u := rng.IntN(len(run))
 			units = append(units, int32(u))
@@ -182,7 +184,7 @@ func TestPoolQuantiles(t *testing.T) {
 }
 
 func TestGrouped(t *testing.T) {
-	run := make([]LogInterval, 1000)
+	run := make([]results.LogInterval, 1000)
 	groups := grouped(run)
 	n := 0
 	for _, g := range groups {

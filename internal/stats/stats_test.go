@@ -1,4 +1,4 @@
-package results
+package stats
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 func compare(t *testing.T, a, b *Side, opts CompareOptions) *Comparison {
@@ -56,7 +58,7 @@ func TestCompareFindsWhatChanged(t *testing.T) {
 	if c.change("push", "process.cpu") != nil {
 		t.Error("a process that was not watched was compared")
 	}
-	if !slices.ContainsFunc(c.Warnings, func(w Warning) bool { return w.Code == "one-run" }) {
+	if !slices.ContainsFunc(c.Warnings, func(w results.Warning) bool { return w.Code == "one-run" }) {
 		t.Errorf("warnings %v", c.Warnings)
 	}
 }
@@ -70,7 +72,7 @@ func TestCompareSameRun(t *testing.T) {
 	if p50 := c.change("push", "latency.fromIntended.p50"); p50.Finding != Same || *p50.Effect != 0 || *p50.P != 1 {
 		t.Errorf("p50: %+v", p50)
 	}
-	if !slices.ContainsFunc(c.Warnings, func(w Warning) bool { return w.Code == "same-run" }) {
+	if !slices.ContainsFunc(c.Warnings, func(w results.Warning) bool { return w.Code == "same-run" }) {
 		t.Errorf("warnings %v", c.Warnings)
 	}
 }
@@ -163,10 +165,10 @@ func TestValidity(t *testing.T) {
 	a, b := defaultSim().side(1), defaultSim().side(2)
 	r := b.Runs[0].Result
 	r.Profile = json.RawMessage(`{"name":"sim","lanes":[{"name":"push","subscriptions":5}],"rate":2}`)
-	r.Host = Host{CPUs: 8, CPU: "other"}
+	r.Host = results.Host{CPUs: 8, CPU: "other"}
 	r.Version = "2.0.0"
 	r.Partial, r.Reason = true, "interrupted"
-	r.Generator = Generator{Bottleneck: true, Reasons: []string{"timers"}}
+	r.Generator = results.Generator{Bottleneck: true, Reasons: []string{"timers"}}
 	r.Target.Era = "legacy"
 	delete(b.Runs[0].Logs, "push")
 	var got []string
@@ -192,13 +194,13 @@ func TestValidity(t *testing.T) {
 // TestGatesOfNothing: a figure of nothing is no pass, and neither is one of a lane
 // that heard nothing on either side.
 func TestGatesOfNothing(t *testing.T) {
-	empty := func(l *Lane) { *l = Lane{Name: l.Name, Overhead: l.Overhead} }
-	deaf := func(l *Lane) {
-		l.LostSilent, l.Delivered, l.Latency, l.Detail, l.Duplicates = l.Expected, 0, Latency{}, Detail{}, Duplicates{}
+	empty := func(l *results.Lane) { *l = results.Lane{Name: l.Name, Overhead: l.Overhead} }
+	deaf := func(l *results.Lane) {
+		l.LostSilent, l.Delivered, l.Latency, l.Detail, l.Duplicates = l.Expected, 0, results.Latency{}, results.Detail{}, results.Duplicates{}
 		l.Overhead.Causes = nil
 	}
 	for name, tt := range map[string]struct {
-		invalidate func(*Lane)
+		invalidate func(*results.Lane)
 		reason     string
 		figures    []string
 	}{
@@ -294,16 +296,16 @@ func writeRun(t *testing.T, dir string, r Run) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "push.hlog"), []byte(logText(t, "ns", 1, 1e9, []int64{5})), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "push.hlog"), logText(t, 5), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	log, err := LoadLog(dir, "push")
+	log, err := results.LoadLog(dir, "push")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Result.lane("push").Latency = Latency{FromIntended: SummariseNanos(log.histogram(TagIntended)), FromSent: SummariseNanos(log.histogram(TagSent))}
+	r.Result.Lane("push").Latency = results.Latency{FromIntended: results.SummariseNanos(log.Histogram(results.TagIntended)), FromSent: results.SummariseNanos(log.Histogram(results.TagSent))}
 	var text bytes.Buffer
-	if err := errors.Join(r.Result.Write(&text), os.WriteFile(filepath.Join(dir, File), text.Bytes(), 0o644)); err != nil {
+	if err := errors.Join(r.Result.Write(&text), os.WriteFile(filepath.Join(dir, results.File), text.Bytes(), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -315,7 +317,7 @@ func TestLoadSide(t *testing.T) {
 	writeRun(t, filepath.Join(dir, "trials", "a"), s.run(2))
 	writeRun(t, filepath.Join(dir, "one"), s.run(3))
 	writeRun(t, filepath.Join(dir, "other"), s.run(4))
-	if err := os.WriteFile(filepath.Join(dir, "other", "push.hlog"), []byte(logText(t, "ns", 1, 1e9, []int64{5, 6})), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "other", "push.hlog"), logText(t, 5, 6), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "empty", "x"), 0o755); err != nil {

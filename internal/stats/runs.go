@@ -1,4 +1,4 @@
-package results
+package stats
 
 import (
 	"math"
@@ -7,31 +7,6 @@ import (
 	"github.com/aclements/go-moremath/stats"
 	"golang.org/x/perf/benchmath"
 )
-
-// tResult is a t test of two means: of b less a.
-type tResult struct{ diff, p, noise, df float64 }
-
-// pooled is Student's test with one variance for both sides, so that a side of
-// one run can be compared with one of several.
-func pooled(a, b []float64) tResult {
-	df := float64(len(a) + len(b) - 2)
-	r := tResult{diff: mean(b) - mean(a), df: df}
-	r.noise = math.Sqrt((squares(a) + squares(b)) / df * (1/float64(len(a)) + 1/float64(len(b))))
-	r.p = tailOf(r)
-	return r
-}
-
-// welch is the test with a variance for each side.
-func welch(a, b []float64) tResult {
-	na, nb := float64(len(a)), float64(len(b))
-	va, vb := squares(a)/(na-1)/na, squares(b)/(nb-1)/nb
-	r := tResult{diff: mean(b) - mean(a), noise: math.Sqrt(va + vb), df: na + nb - 2}
-	if va+vb > 0 {
-		r.df = (va + vb) * (va + vb) / (va*va/(na-1) + vb*vb/(nb-1))
-	}
-	r.p = tailOf(r)
-	return r
-}
 
 func tailOf(r tResult) float64 {
 	switch {

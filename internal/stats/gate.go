@@ -1,4 +1,4 @@
-package results
+package stats
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // ErrGate is wrapped by every error about a gate's text.
@@ -78,31 +80,6 @@ type GateFailure struct {
 	Text     string `json:"text"`
 }
 
-// Failed checks gates. A gate fails when the figure got worse by more than the
-// gate's share and the whole 95 % confidence interval of the effect lies above
-// 0; where A is 0, any rise is more than any share. It fails as unjudged when
-// there is no confidence interval, or no such lane on both sides.
-func (c *Comparison) Failed(gates []Gate) []GateFailure {
-	var out []GateFailure
-	for _, g := range gates {
-		if g.where == "run" {
-			out = append(out, g.failures("", c.Run)...)
-			continue
-		}
-		found := false
-		for i := range c.Lanes {
-			if g.where == "*" || g.where == c.Lanes[i].Name {
-				found = true
-				out = append(out, g.failures(c.Lanes[i].Name, c.Lanes[i].Figures)...)
-			}
-		}
-		if !found {
-			out = append(out, GateFailure{Gate: g.text, Lane: g.where, Unjudged: true, Text: "the lane is not on both sides"})
-		}
-	}
-	return out
-}
-
 func (g Gate) failures(lane string, figures []Change) []GateFailure {
 	f := GateFailure{Gate: g.text, Lane: lane}
 	for i := range figures {
@@ -135,7 +112,7 @@ func (g Gate) failures(lane string, figures []Change) []GateFailure {
 func FormatFigure(unit string, v float64) string {
 	switch unit {
 	case "ns":
-		return FormatNanos(Nanos(math.Round(v)))
+		return results.FormatNanos(results.Nanos(math.Round(v)))
 	case "share":
 		return significant(100*v) + " %"
 	case "bytes":

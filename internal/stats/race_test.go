@@ -1,6 +1,6 @@
 //go:build race
 
-package results
+package stats
 
 // underRace is true under the race detector, which makes the rates ten times as
 // slow to measure.

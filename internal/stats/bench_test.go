@@ -1,8 +1,10 @@
-package results
+package stats
 
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 func BenchmarkCompare(b *testing.B) {
@@ -19,7 +21,7 @@ func BenchmarkCompare(b *testing.B) {
 func benchmarkPool() *pool {
 	s := sim{intervals: 60, samples: 2000, factor: 1, wobble: 0.02}
 	x, y := s.run(1), s.run(2)
-	return newPool([][]LogInterval{x.Logs["push"].of(TagSent)}, [][]LogInterval{y.Logs["push"].of(TagSent)})
+	return newPool([][]results.LogInterval{x.Logs["push"].Of(results.TagSent)}, [][]results.LogInterval{y.Logs["push"].Of(results.TagSent)})
 }
 
 // One draw of both sides, 60 intervals each.

@@ -1,11 +1,15 @@
-package results
+package stats
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // Side is one side of a comparison: one run or several trials of the same. It
@@ -18,10 +22,10 @@ type Side struct {
 // Run is one archived run.
 type Run struct {
 	Path   string
-	Result *Result
+	Result *results.Result
 	// Logs are the interval histograms by lane; a lane without a log in the
 	// archive is not in it.
-	Logs map[string]*Log
+	Logs map[string]*results.Log
 }
 
 // LoadSide reads the runs at paths. A path is the directory of a run (with a
@@ -64,7 +68,7 @@ func LoadSide(paths []string) (*Side, error) {
 
 // runDirs returns path, or the runs in it by name.
 func runDirs(path string) ([]string, error) {
-	if _, err := os.Stat(filepath.Join(path, File)); err == nil {
+	if _, err := os.Stat(filepath.Join(path, results.File)); err == nil {
 		return []string{path}, nil
 	}
 	entries, err := os.ReadDir(path)
@@ -74,32 +78,32 @@ func runDirs(path string) ([]string, error) {
 	var dirs []string
 	for _, e := range entries {
 		dir := filepath.Join(path, e.Name())
-		if _, err := os.Stat(filepath.Join(dir, File)); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, results.File)); err == nil {
 			dirs = append(dirs, dir)
 		}
 	}
 	if dirs == nil {
-		return nil, fmt.Errorf("%w: there is no %s in %s or in a directory of it; name the directory that a run wrote", ErrCompare, File, path)
+		return nil, fmt.Errorf("%w: there is no %s in %s or in a directory of it; name the directory that a run wrote", ErrCompare, results.File, path)
 	}
 	return dirs, nil
 }
 
 func loadRun(dir string) (Run, error) {
-	r, err := Load(dir)
+	r, err := results.Load(dir)
 	if err != nil {
 		return Run{}, fmt.Errorf("%w: %w", ErrCompare, err)
 	}
-	run := Run{Path: dir, Result: r, Logs: map[string]*Log{}}
+	run := Run{Path: dir, Result: r, Logs: map[string]*results.Log{}}
 	if r.Checkpoint {
 		return run, nil // logs beside it are of a run that was killed while it wrote them
 	}
-	if run.Logs, err = r.series(dir); err != nil {
+	if run.Logs, err = r.Series(dir); err != nil {
 		return Run{}, fmt.Errorf("%w: %w", ErrCompare, err)
 	}
 	return run, nil
 }
 
-func (r *Run) lane(name string) *Lane {
+func (r *Run) lane(name string) *results.Lane {
 	for i := range r.Result.Lanes {
 		if r.Result.Lanes[i].Name == name {
 			return &r.Result.Lanes[i]
@@ -130,4 +134,20 @@ func (s *Side) info() SideInfo {
 		out.Runs = append(out.Runs, RunInfo{Run: r.Result.Run, Path: r.Path, Version: r.Result.Version, Started: r.Result.Started})
 	}
 	return out
+}
+
+// ErrCompare is wrapped by every error about two sides that cannot be compared.
+var ErrCompare = errors.New("cannot compare")
+
+// RunInfo names a run.
+type RunInfo struct {
+	Run     string    `json:"run"`
+	Path    string    `json:"path"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+}
+
+// SideInfo names the runs of a side.
+type SideInfo struct {
+	Runs []RunInfo `json:"runs"`
 }

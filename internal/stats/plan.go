@@ -1,10 +1,12 @@
-package results
+package stats
 
 import (
 	"fmt"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 const (
@@ -151,9 +153,9 @@ func (p *plan) latency(lane string, f compared, groups map[string]*latencyGroup)
 	p.items = append(p.items, it)
 	var tail [2]float64
 	p.both(func(side int, r *Run) {
-		q := r.lane(lane).summary(f.tag)
+		q := summaryOf(r.lane(lane), f.tag)
 		tail[side] += float64(q.Count) * (1 - quantilesCompared[f.rank])
-		v := q.compared()[f.rank]
+		v := valuesOf(q)[f.rank]
 		if side == 0 {
 			it.a = append(it.a, v)
 		} else {
@@ -193,11 +195,11 @@ func (p *plan) latency(lane string, f compared, groups map[string]*latencyGroup)
 
 func (p *plan) group(lane, tag string) *latencyGroup {
 	g := &latencyGroup{}
-	var logs [2][][]LogInterval
+	var logs [2][][]results.LogInterval
 	hash := fnv.New64a()
 	p.both(func(side int, r *Run) {
-		logs[side] = append(logs[side], r.Logs[lane].of(tag))
-		g.perRun[side] = append(g.perRun[side], r.lane(lane).summary(tag).compared())
+		logs[side] = append(logs[side], r.Logs[lane].Of(tag))
+		g.perRun[side] = append(g.perRun[side], valuesOf(summaryOf(r.lane(lane), tag)))
 		fmt.Fprintf(hash, "%d %s %s\n", side, r.Result.Run, r.Result.Started.UTC())
 	})
 	fmt.Fprintf(hash, "%s %s\n", lane, tag)

@@ -1,4 +1,4 @@
-package results
+package stats
 
 import (
 	"encoding/json"
@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // sim makes runs of one lane without a clock: log-normal latency around 50 ms,
@@ -24,36 +26,36 @@ func defaultSim() sim { return sim{intervals: 20, samples: 600, factor: 1, wobbl
 
 func (s sim) run(seed uint64) Run {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	log := &Log{}
+	log := &results.Log{}
 	run, wobble := rng.NormFloat64()*s.between, 0.0
 	for i := range s.intervals {
 		wobble = s.memory*wobble + math.Sqrt(1-s.memory*s.memory)*rng.NormFloat64()*s.wobble
-		samples := make([]Bucket, s.samples)
+		samples := make([]results.Bucket, s.samples)
 		for k := range samples {
 			// 2^15 ns wide, as the ledger's buckets are around 50 ms.
 			v := int64(50e6 * s.factor * math.Exp(0.3*rng.NormFloat64()+run+wobble))
-			samples[k] = Bucket{Value: Nanos(v | (1<<15 - 1)), Count: 1}
+			samples[k] = results.Bucket{Value: results.Nanos(v | (1<<15 - 1)), Count: 1}
 		}
 		bs := addUp(samples)
-		for _, tag := range []string{TagIntended, TagSent} {
-			log.Intervals = append(log.Intervals, LogInterval{Tag: tag, Start: time.Duration(i) * time.Second, Length: time.Second, Buckets: bs})
+		for _, tag := range []string{results.TagIntended, results.TagSent} {
+			log.Intervals = append(log.Intervals, results.LogInterval{Tag: tag, Start: time.Duration(i) * time.Second, Length: time.Second, Buckets: bs})
 		}
 	}
 	latency := summariseLog(log)
 	n := int64(s.intervals * s.samples)
-	lane := Lane{
+	lane := results.Lane{
 		Name: "push", System: "events", Mode: "push", Subscriptions: 10,
-		Expected: n + s.lost, Delivered: n, LostSilent: s.lost, Gaps: Gaps{Incidents: s.lost},
-		Duplicates: Duplicates{SameEvent: s.duplicates, Rate: float64(s.duplicates) / float64(n)},
-		Latency:    Latency{FromIntended: latency, FromSent: latency},
+		Expected: n + s.lost, Delivered: n, LostSilent: s.lost, Gaps: results.Gaps{Incidents: s.lost},
+		Duplicates: results.Duplicates{SameEvent: s.duplicates, Rate: float64(s.duplicates) / float64(n)},
+		Latency:    results.Latency{FromIntended: latency, FromSent: latency},
 		Received:   n,
-		Overhead:   Overhead{SubscriptionHours: 1, Measured: OverheadWindow{Received: n, SubscriptionHours: 1}, PerDelivered: Share{Requests: 0.5, Bytes: 100 + rng.NormFloat64()}, PerSubscriptionHour: Share{Requests: 20, Bytes: 4000}},
+		Overhead:   results.Overhead{SubscriptionHours: 1, Measured: results.OverheadWindow{Received: n, SubscriptionHours: 1}, PerDelivered: results.Share{Requests: 0.5, Bytes: 100 + rng.NormFloat64()}, PerSubscriptionHour: results.Share{Requests: 20, Bytes: 4000}},
 	}
 	return Run{
-		Path: fmt.Sprintf("run-%d", seed), Logs: map[string]*Log{"push": log},
-		Result: &Result{
-			Schema: Schema, Version: "1.0.0", Run: fmt.Sprintf("%08x", seed), Started: time.Unix(int64(seed), 0).UTC(),
-			Profile: json.RawMessage(`{"name":"sim"}`), Lanes: []Lane{lane},
+		Path: fmt.Sprintf("run-%d", seed), Logs: map[string]*results.Log{"push": log},
+		Result: &results.Result{
+			Schema: results.Schema, Version: "1.0.0", Run: fmt.Sprintf("%08x", seed), Started: time.Unix(int64(seed), 0).UTC(),
+			Profile: json.RawMessage(`{"name":"sim"}`), Lanes: []results.Lane{lane},
 		},
 	}
 }
@@ -66,9 +68,9 @@ func (s sim) side(seeds ...uint64) *Side {
 	return out
 }
 
-func summariseLog(log *Log) Quantiles {
-	all := mergeBuckets(log.of(TagIntended))
-	q := Quantiles{Min: all[0].Value, Max: all[len(all)-1].Value}
+func summariseLog(log *results.Log) results.Quantiles {
+	all := mergeBuckets(log.Of(results.TagIntended))
+	q := results.Quantiles{Min: all[0].Value, Max: all[len(all)-1].Value}
 	for _, b := range all {
 		q.Count += b.Count
 	}

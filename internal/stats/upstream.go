@@ -1,21 +1,11 @@
-package results
+package stats
 
 import (
 	"maps"
 	"slices"
-)
 
-// Shown is a figure of both sides that is not judged: of the upstream's own
-// figures, some are better when they are greater, and most are neither.
-type Shown struct {
-	// Figure is its name; a quantile has the name of the timing before it.
-	Figure string `json:"figure"`
-	// Unit is ns, or empty for a count.
-	Unit string `json:"unit,omitempty"`
-	// A and B are the median of the runs that have it; null: none has.
-	A *float64 `json:"a"`
-	B *float64 `json:"b"`
-}
+	"github.com/eventmeter/eventmeter/results"
+)
 
 // shownUpstream lists what the kinds of upstream of both sides saw besides.
 func shownUpstream(a, b *Side) []Shown {
@@ -32,7 +22,7 @@ func shownUpstream(a, b *Side) []Shown {
 				if q.Count == 0 {
 					continue
 				}
-				for suffix, v := range map[string]Nanos{".p50": q.P50, ".p99": q.P99} {
+				for suffix, v := range map[string]results.Nanos{".p50": q.P50, ".p99": q.P99} {
 					units[name+suffix] = "ns"
 					values[i][name+suffix] = append(values[i][name+suffix], float64(v))
 				}

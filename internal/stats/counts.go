@@ -1,4 +1,4 @@
-package results
+package stats
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/aclements/go-moremath/mathx"
+
+	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -96,7 +98,7 @@ func countEstimate(a, b []tallied, alpha float64) estimate {
 
 // lossOf counts n of a lane's losses, whose examples are of a kind. Consecutive
 // misses of a subscription are one incident.
-func lossOf(l *Lane, n int64, kind sinks.ExampleKind) tallied {
+func lossOf(l *results.Lane, n int64, kind sinks.ExampleKind) tallied {
 	t := tallied{count: float64(n), whole: float64(l.Expected)}
 	if n > 0 {
 		incidents := float64(max(l.Gaps.Incidents, 1)) * float64(n) / float64(l.Lost())
@@ -106,7 +108,7 @@ func lossOf(l *Lane, n int64, kind sinks.ExampleKind) tallied {
 }
 
 // duplicatesOf counts the copies of a lane that nobody asked for.
-func duplicatesOf(l *Lane) tallied {
+func duplicatesOf(l *results.Lane) tallied {
 	t := tallied{count: float64(l.Duplicates.SameEvent + l.Duplicates.SameEmission), whole: float64(l.Delivered)}
 	if t.count > 0 {
 		t.clusters = clustersOf(l.Examples, "duplicate", t.count)
@@ -117,8 +119,8 @@ func duplicatesOf(l *Lane) tallied {
 // clustersOf estimates in how many independent clusters n incidents came, from
 // the examples that were kept: the same emissions at several subscriptions are
 // one, and so are neighbours at one subscription.
-func clustersOf(examples []Example, kind string, n float64) float64 {
-	var of []Example
+func clustersOf(examples []results.Example, kind string, n float64) float64 {
+	var of []results.Example
 	for _, e := range examples {
 		if e.Kind == kind || strings.HasPrefix(e.Kind, kind+":") {
 			of = append(of, e)
@@ -127,7 +129,7 @@ func clustersOf(examples []Example, kind string, n float64) float64 {
 	if len(of) == 0 {
 		return max(n, 1)
 	}
-	slices.SortFunc(of, func(x, y Example) int {
+	slices.SortFunc(of, func(x, y results.Example) int {
 		return cmp.Or(cmp.Compare(x.Subscription, y.Subscription), cmp.Compare(x.Source, y.Source), cmp.Compare(x.FromSeq, y.FromSeq))
 	})
 	type place struct {

@@ -1,4 +1,4 @@
-package results
+package stats
 
 import (
 	"bytes"
@@ -8,14 +8,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // validity looks for reasons to doubt that the sides differ only in what they
 // were meant to differ in.
-func validity(a, b *Side) []Warning {
-	ws := []Warning{}
+func validity(a, b *Side) []results.Warning {
+	ws := []results.Warning{}
 	add := func(code, format string, args ...any) {
-		w := Warning{Code: code, Text: fmt.Sprintf(format, args...)}
+		w := results.Warning{Code: code, Text: fmt.Sprintf(format, args...)}
 		if !slices.Contains(ws, w) {
 			ws = append(ws, w)
 		}
@@ -45,7 +47,7 @@ func validity(a, b *Side) []Warning {
 			}
 			for _, l := range r.Lanes {
 				if text := logDiff(&l, s.Runs[k].Logs[l.Name]); text != "" {
-					ws = append(ws, Warning{Code: "archive", Lane: l.Name, Text: fmt.Sprintf("run %s of %s: %s", r.Run, side, text)})
+					ws = append(ws, results.Warning{Code: "archive", Lane: l.Name, Text: fmt.Sprintf("run %s of %s: %s", r.Run, side, text)})
 				}
 			}
 		}
@@ -64,14 +66,14 @@ func validity(a, b *Side) []Warning {
 }
 
 // logDiff says where a lane's log is not the log of its figures.
-func logDiff(l *Lane, log *Log) string {
+func logDiff(l *results.Lane, log *results.Log) string {
 	if log == nil {
 		return "there is no histogram log"
 	}
-	for _, tag := range []string{TagIntended, TagSent} {
-		q := l.summary(tag)
+	for _, tag := range []string{results.TagIntended, results.TagSent} {
+		q := summaryOf(l, tag)
 		var n int64
-		all := mergeBuckets(log.of(tag))
+		all := mergeBuckets(log.Of(tag))
 		for _, b := range all {
 			n += b.Count
 		}
@@ -83,13 +85,13 @@ func logDiff(l *Lane, log *Log) string {
 		}
 		got := float64(valueAt(all, 0.5))
 		if want := float64(q.P50); math.Abs(got-want) > 0.01*want+1000 {
-			return fmt.Sprintf("the median of the log is %s and of the result %s", FormatNanos(Nanos(got)), FormatNanos(q.P50))
+			return fmt.Sprintf("the median of the log is %s and of the result %s", results.FormatNanos(results.Nanos(got)), results.FormatNanos(q.P50))
 		}
 	}
 	return ""
 }
 
-func hostDiff(a, b Host) string {
+func hostDiff(a, b results.Host) string {
 	var out []string
 	for _, d := range []struct{ what, a, b string }{
 		{"system", a.OS + "/" + a.Arch, b.OS + "/" + b.Arch},

@@ -1,18 +1,15 @@
-package results
+package stats
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 	"strings"
-	"time"
-)
 
-// ErrCompare is wrapped by every error about two sides that cannot be compared.
-var ErrCompare = errors.New("cannot compare")
+	"github.com/eventmeter/eventmeter/results"
+)
 
 // ComparisonSchema is the version of the JSON form of a [Comparison].
 const ComparisonSchema = "eventmeter.comparison/1"
@@ -82,20 +79,63 @@ type Comparison struct {
 	OnlyA []string `json:"onlyA"`
 	OnlyB []string `json:"onlyB"`
 	// Warnings are reasons to doubt that like was compared with like.
-	Warnings []Warning `json:"warnings"`
+	Warnings []results.Warning `json:"warnings"`
 }
 
-// SideInfo names the runs of a side.
-type SideInfo struct {
-	Runs []RunInfo `json:"runs"`
+// Write writes c as indented JSON with a final newline.
+func (c *Comparison) Write(w io.Writer) error {
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write comparison: %w", err)
+	}
+	if _, err := w.Write(append(data, '\n')); err != nil {
+		return fmt.Errorf("write comparison: %w", err)
+	}
+	return nil
 }
 
-// RunInfo names a run.
-type RunInfo struct {
-	Run     string    `json:"run"`
-	Path    string    `json:"path"`
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
+// matchLanes returns the lanes of every run of both sides and notes the others.
+func (c *Comparison) matchLanes(a, b *Side) []string {
+	inA, inB := a.lanes(), b.lanes()
+	var both []string
+	for _, n := range inA {
+		if slices.Contains(inB, n) {
+			both = append(both, n)
+		} else {
+			c.OnlyA = append(c.OnlyA, n)
+		}
+	}
+	for _, n := range inB {
+		if !slices.Contains(inA, n) {
+			c.OnlyB = append(c.OnlyB, n)
+		}
+	}
+	return both
+}
+
+// Failed checks gates. A gate fails when the figure got worse by more than the
+// gate's share and the whole 95 % confidence interval of the effect lies above
+// 0; where A is 0, any rise is more than any share. It fails as unjudged when
+// there is no confidence interval, or no such lane on both sides.
+func (c *Comparison) Failed(gates []Gate) []GateFailure {
+	var out []GateFailure
+	for _, g := range gates {
+		if g.where == "run" {
+			out = append(out, g.failures("", c.Run)...)
+			continue
+		}
+		found := false
+		for i := range c.Lanes {
+			if g.where == "*" || g.where == c.Lanes[i].Name {
+				found = true
+				out = append(out, g.failures(c.Lanes[i].Name, c.Lanes[i].Figures)...)
+			}
+		}
+		if !found {
+			out = append(out, GateFailure{Gate: g.text, Lane: g.where, Unjudged: true, Text: "the lane is not on both sides"})
+		}
+	}
+	return out
 }
 
 // LaneChange is the comparison of one lane.
@@ -159,64 +199,12 @@ type Change struct {
 // Changed reports whether the figure was found better or worse.
 func (c *Change) Changed() bool { return c.Finding == Better || c.Finding == Worse }
 
-// Write writes c as indented JSON with a final newline.
-func (c *Comparison) Write(w io.Writer) error {
-	data, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write comparison: %w", err)
+// number is v for JSON, which knows neither infinities nor NaN.
+func number(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
 	}
-	if _, err := w.Write(append(data, '\n')); err != nil {
-		return fmt.Errorf("write comparison: %w", err)
-	}
-	return nil
-}
-
-// Compare compares b against a: how every figure of every lane that both have
-// changed from a to b. It does not change the sides. An error wraps
-// [ErrCompare].
-//
-// Which test judges a figure depends on the runs, never on the outcome:
-//
-//   - latency, 4 or more runs on each side: Mann-Whitney's U test over the
-//     runs; where so few runs can never pass it (see Alpha and Tested), Welch's
-//     t test over the logarithms of the runs' quantiles.
-//   - latency, fewer runs: a permutation test over the intervals of the runs,
-//     and with more than one run on a side also a pooled t test over the runs:
-//     the larger p-value counts. The confidence interval is a bootstrap over
-//     runs and intervals, at least as wide as that of the t test.
-//   - losses and duplicates: the exact test of two Poisson rates. Misses that
-//     came together are counted once.
-//   - overhead and cost: as latency with 4 or more runs; with fewer only the
-//     difference is shown, because its noise within a run is not known.
-func Compare(a, b *Side, opts CompareOptions) (*Comparison, error) {
-	opts, err := opts.filled()
-	if err != nil {
-		return nil, err
-	}
-	if len(a.Runs) == 0 || len(b.Runs) == 0 {
-		return nil, fmt.Errorf("%w: a side has no runs; load it with LoadSide", ErrCompare)
-	}
-	c := &Comparison{
-		Schema: ComparisonSchema, A: a.info(), B: b.info(),
-		Alpha: opts.Alpha, MinEffect: opts.MinEffect, Resolution: opts.Resolution,
-		Run: []Change{}, Lanes: []LaneChange{}, OnlyA: []string{}, OnlyB: []string{},
-	}
-	names := c.matchLanes(a, b)
-	if len(names) == 0 {
-		return nil, fmt.Errorf("%w: no lane stands in all runs of both sides: one has %s, the other %s; compare runs of the same profile",
-			ErrCompare, nameList(c.OnlyA), nameList(c.OnlyB))
-	}
-	plan := newPlan(a, b, names, opts)
-	plan.run()
-	c.Tested = plan.family
-	for _, name := range names {
-		l := a.Runs[0].lane(name)
-		c.Lanes = append(c.Lanes, LaneChange{Name: l.Name, System: l.System, Mode: l.Mode, Figures: plan.changes(name)})
-	}
-	c.Run = append(c.Run, plan.changes("")...)
-	c.Upstream = shownUpstream(a, b)
-	c.Warnings = validity(a, b)
-	return c, nil
+	return &v
 }
 
 func nameList(names []string) string {
@@ -226,29 +214,14 @@ func nameList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// matchLanes returns the lanes of every run of both sides and notes the others.
-func (c *Comparison) matchLanes(a, b *Side) []string {
-	inA, inB := a.lanes(), b.lanes()
-	var both []string
-	for _, n := range inA {
-		if slices.Contains(inB, n) {
-			both = append(both, n)
-		} else {
-			c.OnlyA = append(c.OnlyA, n)
-		}
-	}
-	for _, n := range inB {
-		if !slices.Contains(inA, n) {
-			c.OnlyB = append(c.OnlyB, n)
-		}
-	}
-	return both
-}
-
-// number is v for JSON, which knows neither infinities nor NaN.
-func number(v float64) *float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return nil
-	}
-	return &v
+// Shown is a figure of both sides that is not judged: of the upstream's own
+// figures, some are better when they are greater, and most are neither.
+type Shown struct {
+	// Figure is its name; a quantile has the name of the timing before it.
+	Figure string `json:"figure"`
+	// Unit is ns, or empty for a count.
+	Unit string `json:"unit,omitempty"`
+	// A and B are the median of the runs that have it; null: none has.
+	A *float64 `json:"a"`
+	B *float64 `json:"b"`
 }

@@ -1,9 +1,11 @@
-package results
+package stats
 
 import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // quantilesCompared are the latency quantiles of a comparison.
@@ -24,7 +26,7 @@ const chunk = 16
 // first taken by chunks of 16 values; only the chunks in which the quantiles
 // lie are added up value by value.
 type pool struct {
-	values []Nanos // ascending, every value that occurs
+	values []results.Nanos // ascending, every value that occurs
 	chunks int
 	// Entries of unit u in chunk c are at[u*(chunks+1)+c] up to the next.
 	index  []uint32 // of values
@@ -40,9 +42,9 @@ type pool struct {
 }
 
 // newPool takes the intervals of one tag, run by run.
-func newPool(a, b [][]LogInterval) *pool {
+func newPool(a, b [][]results.LogInterval) *pool {
 	p := &pool{aRuns: len(a)}
-	var units [][]Bucket
+	var units [][]results.Bucket
 	for _, run := range slices.Concat(a, b) {
 		var of []int32
 		for _, group := range grouped(run) {
@@ -82,20 +84,20 @@ func newPool(a, b [][]LogInterval) *pool {
 
 // grouped makes the units of a run: its intervals, or where they are many, even
 // groups of neighbours.
-func grouped(run []LogInterval) [][]LogInterval {
+func grouped(run []results.LogInterval) [][]results.LogInterval {
 	n := len(run)
-	out := make([][]LogInterval, min(n, maxUnits))
+	out := make([][]results.LogInterval, min(n, maxUnits))
 	for i := range out {
 		out[i] = run[i*n/len(out) : (i+1)*n/len(out)]
 	}
 	return out
 }
 
-func mergeBuckets(group []LogInterval) []Bucket {
+func mergeBuckets(group []results.LogInterval) []results.Bucket {
 	if len(group) == 1 {
 		return group[0].Buckets
 	}
-	var all []Bucket
+	var all []results.Bucket
 	for _, in := range group {
 		all = append(all, in.Buckets...)
 	}
@@ -103,8 +105,8 @@ func mergeBuckets(group []LogInterval) []Bucket {
 }
 
 // addUp sorts buckets, in place, and makes one of those of the same value.
-func addUp(all []Bucket) []Bucket {
-	slices.SortFunc(all, func(x, y Bucket) int { return cmp.Compare(x.Value, y.Value) })
+func addUp(all []results.Bucket) []results.Bucket {
+	slices.SortFunc(all, func(x, y results.Bucket) int { return cmp.Compare(x.Value, y.Value) })
 	out := all[:0]
 	for _, b := range all {
 		if n := len(out); n > 0 && out[n-1].Value == b.Value {
@@ -195,7 +197,7 @@ func rankOf(q float64, n int64) int64 {
 // one, at least 1: 1 and twice the sum of the correlations of units that are 1,
 // 2, … apart, as far as they are larger than half their standard error. It takes
 // the worse of median and 90th percentile.
-func correlationTime(units [][]Bucket, runs [][]int32) float64 {
+func correlationTime(units [][]results.Bucket, runs [][]int32) float64 {
 	worst := 0.0
 	for _, q := range []float64{0.5, 0.9} {
 		var series [][]float64
@@ -247,7 +249,7 @@ func correlation(series [][]float64, lag int) float64 {
 }
 
 // valueAt is quantile q of one histogram that is not empty.
-func valueAt(buckets []Bucket, q float64) Nanos {
+func valueAt(buckets []results.Bucket, q float64) results.Nanos {
 	var total int64
 	for _, b := range buckets {
 		total += b.Count

@@ -1,0 +1,56 @@
+// Package stats compares results: it estimates how far the figures of one side of
+// runs are from the other's, and says a difference only where it is evident. Its
+// functions share no state.
+package stats
+
+import (
+	"fmt"
+)
+
+// Compare compares b against a: how every figure of every lane that both have
+// changed from a to b. It does not change the sides. An error wraps
+// [ErrCompare].
+//
+// Which test judges a figure depends on the runs, never on the outcome:
+//
+//   - latency, 4 or more runs on each side: Mann-Whitney's U test over the
+//     runs; where so few runs can never pass it (see Alpha and Tested), Welch's
+//     t test over the logarithms of the runs' quantiles.
+//   - latency, fewer runs: a permutation test over the intervals of the runs,
+//     and with more than one run on a side also a pooled t test over the runs:
+//     the larger p-value counts. The confidence interval is a bootstrap over
+//     runs and intervals, at least as wide as that of the t test.
+//   - losses and duplicates: the exact test of two Poisson rates. Misses that
+//     came together are counted once.
+//   - overhead and cost: as latency with 4 or more runs; with fewer only the
+//     difference is shown, because its noise within a run is not known.
+func Compare(a, b *Side, opts CompareOptions) (*Comparison, error) {
+	opts, err := opts.filled()
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Runs) == 0 || len(b.Runs) == 0 {
+		return nil, fmt.Errorf("%w: a side has no runs; load it with LoadSide", ErrCompare)
+	}
+	c := &Comparison{
+		Schema: ComparisonSchema, A: a.info(), B: b.info(),
+		Alpha: opts.Alpha, MinEffect: opts.MinEffect, Resolution: opts.Resolution,
+		Run: []Change{}, Lanes: []LaneChange{}, OnlyA: []string{}, OnlyB: []string{},
+	}
+	names := c.matchLanes(a, b)
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: no lane stands in all runs of both sides: one has %s, the other %s; compare runs of the same profile",
+			ErrCompare, nameList(c.OnlyA), nameList(c.OnlyB))
+	}
+	plan := newPlan(a, b, names, opts)
+	plan.run()
+	c.Tested = plan.family
+	for _, name := range names {
+		l := a.Runs[0].lane(name)
+		c.Lanes = append(c.Lanes, LaneChange{Name: l.Name, System: l.System, Mode: l.Mode, Figures: plan.changes(name)})
+	}
+	c.Run = append(c.Run, plan.changes("")...)
+	c.Upstream = shownUpstream(a, b)
+	c.Warnings = validity(a, b)
+	return c, nil
+}
