@@ -121,22 +121,25 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// The server holds the first emission until every other one was due and past its
-// tolerance: with one worker, all of them are dropped and none is sent.
+// A server that holds the first emission until all others were dropped: with one
+// worker, each finds none free within its tolerance, and none is sent.
 func TestLoopDrops(t *testing.T) {
-	const duration, tolerance = 20 * time.Millisecond, time.Second
 	r := newNotes()
-	clock := eventmeter.NewClock()
-	f, err := loadgen.NewFiring(loadgen.FiringOptions{Clock: clock, Recorder: r, Stamper: loadgen.NewStamper(clock, r, 5, 1),
-		Schedule: loadgen.Constant{Rate: 1000}, Duration: duration, Tolerance: tolerance})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var hits atomic.Int64
+	released := make(chan struct{})
+	var dropped, hits atomic.Int64
+	held := afterDrop{r, func() {
+		if dropped.Add(1) == 19 {
+			close(released)
+		}
+	}}
+	f := newFiring(t, held, loadgen.FiringOptions{Schedule: loadgen.Constant{Rate: 1000}, Duration: 20 * time.Millisecond})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if hits.Add(1) == 1 {
-			<-time.After(f.Start().Add(duration + tolerance + f.Stats().LagMax + time.Millisecond).Sub(clock.Now()))
+			select {
+			case <-released:
+			case <-r.Context().Done():
+			}
 		}
 	}))
 	defer server.Close()
@@ -153,7 +156,7 @@ func TestLoopDrops(t *testing.T) {
 	}
 }
 
-// An attack that is broken off ends soon although the next emission is an hour
+// A loop that is broken off ends soon although the next emission is an hour
 // away, and waits for what is under way.
 func TestLoopCancelled(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -190,16 +193,15 @@ func TestLoopCancelled(t *testing.T) {
 	}
 }
 
-// heldBurst releases its server when all emissions of a burst are under way at
-// once, or when one was dropped and they never will be.
-type heldBurst struct {
+// afterDrop calls done after each emission that is dropped.
+type afterDrop struct {
 	*notes
-	release func()
+	done func()
 }
 
-func (h heldBurst) Dropped(d eventmeter.Drop) {
-	h.notes.Dropped(d)
-	h.release()
+func (a afterDrop) Dropped(d eventmeter.Drop) {
+	a.notes.Dropped(d)
+	a.done()
 }
 
 // With a worker for each emission of a burst, every emission finds a free worker, and
@@ -218,7 +220,7 @@ func TestLoopBurst(t *testing.T) {
 	}))
 	defer server.Close()
 	r := newNotes()
-	f := newFiring(t, heldBurst{r, release}, loadgen.FiringOptions{Schedule: loadgen.Burst{Size: size, Every: time.Hour}, Duration: time.Minute})
+	f := newFiring(t, afterDrop{r, release}, loadgen.FiringOptions{Schedule: loadgen.Burst{Size: size, Every: time.Hour}, Duration: time.Minute})
 	u, err := upstream.NewHTTP(upstream.HTTPOptions{ClientOptions: upstream.ClientOptions{Timeout: time.Minute, Connections: size}, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
 		return server.URL, nil, []byte(probe)
 	}})
