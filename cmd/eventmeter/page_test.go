@@ -71,7 +71,6 @@ var requested = regexp.MustCompile(`"url":"(?:http|ws)s?://([^/:"]*)`)
 // TestThePageInABrowser runs something, and looks at what it wrote the way a
 // person would: in a browser. The page of three runs is looked at, too.
 func TestThePageInABrowser(t *testing.T) {
-	t.Parallel()
 	chromium(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	// Every third event comes twice, so that there is something for every chart.
