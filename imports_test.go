@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"internal/defaults":     {},
 	"internal/dialguard":    {},
 	"internal/errtext":      {},
+	"internal/figure":       {},
 	"internal/lockfile":     {},
 	"internal/stats":        {"results", "sinks"},
 	"internal/stderrtail":   {"internal/errtext"},
