@@ -104,6 +104,8 @@ const (
 	// Oversized: a stream, an answer or a body was given up because it was
 	// larger than its bound, or because the memory budget had no room for it.
 	Oversized
+	// NoticeKinds is the length of arrays that are indexed by a kind.
+	NoticeKinds = int(iota) + 1
 )
 
 // String returns the notice in lower case.

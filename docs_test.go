@@ -89,7 +89,11 @@ func (d fieldDoc) render() (string, error) {
 			fmt.Fprintf(&b, "\n## %s\n", queue[0])
 		}
 		fmt.Fprintf(&b, "\n%s\n\n| key | | |\n|---|---|---|\n", sentence(s.doc, queue[0]))
-		for _, f := range s.fields.List {
+		list, err := embedded(s.fields.List)
+		if err != nil {
+			return "", err
+		}
+		for _, f := range list {
 			if f.Tag == nil {
 				continue
 			}
@@ -114,6 +118,25 @@ func (d fieldDoc) render() (string, error) {
 		}
 	}
 	return b.String(), nil
+}
+
+// embedded puts the fields of a struct of another package, which is embedded, in
+// its place.
+func embedded(list []*ast.Field) ([]*ast.Field, error) {
+	var out []*ast.Field
+	for _, f := range list {
+		of, ok := f.Type.(*ast.SelectorExpr)
+		if !ok || f.Names != nil {
+			out = append(out, f)
+			continue
+		}
+		types, err := structsOf(of.X.(*ast.Ident).Name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, types[of.Sel.Name].fields.List...)
+	}
+	return out, nil
 }
 
 type structDoc struct {

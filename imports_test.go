@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"loadgen":               {".", "internal/defaults", "internal/crash"},
 	"loadgen/upstream":      {".", "loadgen", "internal/errtext", "internal/stderrtail", "internal/crash"},
 	"loadgen/driver":        {".", "sinks", "internal/budget", "internal/defaults", "internal/errtext", "internal/stderrtail", "internal/wire", "internal/streamclient", "internal/crash", "internal/dialguard"},
-	"sinks":                 {".", "internal/budget", "internal/crash"},
+	"sinks":                 {".", "internal/figure", "internal/budget", "internal/crash"},
 	"results":               {".", "profiles", "sinks", "internal/errtext"},
 	"internal/budget":       {},
 	"internal/capacity":     {},

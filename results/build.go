@@ -74,21 +74,13 @@ func newDetail(a *sinks.LaneAccount) Detail {
 		Excused:         a.Excused,
 		Unidentified:    a.Unidentified,
 		Replayed:        a.Replayed,
-		Rejected:        a.Rejected,
-		Malformed:       a.Malformed,
+		Notices:         a.Notices,
 		MalformedBy:     someCounts(a.MalformedBy),
 		RejectedBy:      someCounts(a.RejectedBy),
-		Undeliverable:   a.Undeliverable,
 		UndeliverableBy: someCounts(a.UndeliverableBy),
-		Suspended:       a.Suspended,
 		SuspendedBy:     someCounts(a.SuspendedBy),
 		AnsweredBy:      someCounts(a.AnsweredBy),
-		Oversized:       a.Oversized,
 		OversizedBy:     someCounts(a.OversizedBy),
-		Reconnects:      a.Reconnects,
-		DeadStreams:     a.DeadStreams,
-		Terminated:      a.Terminated,
-		TransientErrors: a.TransientErrors,
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // judgedSample is a run of five lanes: one that is whole, one that was owed
@@ -119,7 +121,7 @@ func TestHeardNothing(t *testing.T) {
 		"before it was active": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{InFlight: 1}}, false},
 		"of the warm-up":       {Lane{Expected: 5, LostSilent: 5, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, false},
 		// These bytes are of what could not be used.
-		"refused":     {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Rejected: 5}, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
+		"refused":     {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Notices: sinks.Notices{Rejected: 5}}, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
 		"other lists": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Unprobed: 5}, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
 	} {
 		if got := tt.lane.HeardNothing(); got != tt.want {

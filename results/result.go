@@ -9,6 +9,8 @@ package results
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // Schema is the version of the result format that this package writes. A
@@ -305,34 +307,21 @@ type Detail struct {
 	// event. They are not in expected.
 	Unidentified int64 `json:"unidentified"`
 	// Replayed deliveries are older than the subscription and were asked for.
-	Replayed        int64 `json:"replayed"`
-	Rejected        int64 `json:"rejected"`        // signature wrong, missing or stale
-	Malformed       int64 `json:"malformed"`       // messages that could not be read, or break the protocol in a way that clients feel
-	Reconnects      int64 `json:"reconnects"`      // streams that were cut and opened again
-	DeadStreams     int64 `json:"deadStreams"`     // streams that fell silent for twice the heartbeat interval
-	Terminated      int64 `json:"terminated"`      // subscriptions that the target ended
-	TransientErrors int64 `json:"transientErrors"` // error notifications, and calls that failed and were tried again
+	Replayed int64 `json:"replayed"`
+	sinks.Notices
 	// MalformedBy splits Malformed by what was wrong; absent when nothing was.
 	MalformedBy map[string]int64 `json:"malformedBy,omitempty"`
 	// RejectedBy splits Rejected by what was wrong; absent when nothing was.
 	RejectedBy map[string]int64 `json:"rejectedBy,omitempty"`
-	// Undeliverable counts connections of the target to the lane's own listener
-	// that failed before they carried a request, UndeliverableBy why.
-	Undeliverable   int64            `json:"undeliverable,omitempty"`
-	UndeliverableBy map[string]int64 `json:"undeliverableBy,omitempty"` // see undeliverable
-	// Suspended is how often the target said that it had suspended delivery or
-	// lost a subscription, SuspendedBy its words.
-	Suspended   int64            `json:"suspended,omitempty"`
-	SuspendedBy map[string]int64 `json:"suspendedBy,omitempty"` // see suspended
+	// UndeliverableBy splits Undeliverable, SuspendedBy Suspended by the words of
+	// the target, and OversizedBy Oversized by what was too large; each is absent
+	// when nothing was.
+	UndeliverableBy map[string]int64 `json:"undeliverableBy,omitempty"`
+	SuspendedBy     map[string]int64 `json:"suspendedBy,omitempty"` // see undeliverableBy
+	OversizedBy     map[string]int64 `json:"oversizedBy,omitempty"` // see undeliverableBy
 	// AnsweredBy counts the target's requests that this side answered with an
 	// error, by status. They are no failures of the target's.
 	AnsweredBy map[string]int64 `json:"answeredBy,omitempty"`
-	// Oversized streams, answers and webhook bodies were given up because they
-	// were larger than their bound, or because the memory budget (limits.memory)
-	// had no room for them. OversizedBy splits them by what was too large; absent
-	// when nothing was.
-	Oversized   int64            `json:"oversized"`
-	OversizedBy map[string]int64 `json:"oversizedBy,omitempty"`
 }
 
 // Lost is the number of owed pairs that were never received, for whatever

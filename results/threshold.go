@@ -227,7 +227,7 @@ func FigureAt(v reflect.Value, path []string) (got float64, kind reflect.Type, o
 }
 
 func fieldByJSON(t reflect.Type, name string) (reflect.StructField, bool) {
-	for f := range t.Fields() {
+	for _, f := range reflect.VisibleFields(t) {
 		if jsonName(f) == name {
 			return f, true
 		}
@@ -242,8 +242,10 @@ func jsonName(f reflect.StructField) string {
 
 func jsonNames(t reflect.Type) []string {
 	var names []string
-	for f := range t.Fields() {
-		names = append(names, jsonName(f))
+	for _, f := range reflect.VisibleFields(t) {
+		if name := jsonName(f); name != "" {
+			names = append(names, name)
+		}
 	}
 	return names
 }

@@ -11,13 +11,13 @@ import (
 // belongs to the caller; nothing in it changes later.
 type Account struct {
 	// Run is the run number that every probe id of this run carries.
-	Run uint32
+	Run uint32 `merge:"-"`
 	// At is when the account was drawn up. Subscriptions that are still
 	// active are charged up to here.
-	At eventmeter.Instant
+	At eventmeter.Instant `merge:"max"`
 	// Interval is the width of the intervals of every series. Interval k is
 	// [k*Interval, (k+1)*Interval) on the run's clock.
-	Interval time.Duration
+	Interval time.Duration `merge:"-"`
 	// Measured and WarmUp count the emissions of the two phases.
 	Measured, WarmUp Scheduled
 	// FireLatency is Acked-Fired of measured emissions that were accepted.
@@ -25,7 +25,7 @@ type Account struct {
 	// FireLag is Fired-Intended of every measured emission, however it ended.
 	FireLag Timing
 	// Lanes has one entry per lane, in the order of LedgerOptions.Lanes.
-	Lanes []LaneAccount
+	Lanes []LaneAccount `merge:"-"`
 	// Misuse counts calls that broke the contract of eventmeter.Recorder.
 	Misuse Misuse
 }
@@ -149,7 +149,8 @@ type SubCounts struct {
 	Undecided int64
 	// GapIncidents is the number of runs of lost emissions, LongestGap the
 	// length of the longest.
-	GapIncidents, LongestGap int64
+	GapIncidents int64
+	LongestGap   int64 `merge:"max"`
 	// Windows counts the times the subscription became active.
 	Windows int64
 	// Active is the time it was active.
@@ -158,70 +159,42 @@ type SubCounts struct {
 
 // LaneAccount holds the figures of one lane.
 type LaneAccount struct {
-	Name, System string
-	Mode         eventmeter.Mode
-	Ordered      bool
+	Name, System string          `merge:"-"`
+	Mode         eventmeter.Mode `merge:"-"`
+	Ordered      bool            `merge:"-"`
 	// Subscriptions is the number the lane was declared with.
 	Subscriptions int
 	Ready         Ready
-	// SubCounts are the lane's figures. What is counted when it happens is
-	// counted twice: here, and for the subscription alone.
-	SubCounts
+	LaneCounts
 	// Sums is the sum over the lane's subscriptions (of LongestGap the
 	// maximum). Check compares the two.
 	Sums SubCounts
-	Gaps Gaps
+	Gaps Gaps `merge:"-"`
 	// Latency of first deliveries of owed measured emissions.
-	Latency Latency
-	// EventMessages and EventBytes are all copies of all events that came,
-	// whatever became of them, warm-up included.
-	EventMessages, EventBytes int64
-	// Received counts events, once for each subscription that they came to,
-	// warm-up included: of copies that are known to be second ones, and of
-	// unexpected ones, it has none. Events without a probe id, and those that a
-	// sibling fired, count every time.
-	Received            int64
-	Arrivals            Arrivals
-	Rejected, Malformed int64
-	// RejectedBy is Rejected by the detail of the notices, most frequent first.
-	RejectedBy []Reason
-	// Undeliverable counts the connections of the target to the lane's own
-	// listener that failed before they carried a request, UndeliverableBy why.
-	Undeliverable   int64
-	UndeliverableBy []Reason
-	// Suspended counts how often the target said that it had suspended
-	// delivery, or had lost the subscription; SuspendedBy has its words.
-	Suspended   int64
-	SuspendedBy []Reason
+	Latency  Latency
+	Arrivals Arrivals
+	// RejectedBy and those like it split a count of Notices by the detail of the
+	// notices, most frequent first.
+	RejectedBy, MalformedBy, UndeliverableBy, SuspendedBy, OversizedBy Reasons
 	// AnsweredBy counts the target's requests that this side answered with an
 	// error, by status.
-	AnsweredBy []Reason
-	// MalformedBy is Malformed by the detail of the notices, most frequent first.
-	MalformedBy []Reason
-	// Oversized counts streams, answers and bodies that were given up because they
-	// were too large, OversizedBy by the detail of the notices.
-	Oversized               int64
-	OversizedBy             []Reason
-	Reconnects, DeadStreams int64
-	Terminated              int64
-	TransientErrors         int64
-	// Broken counts subscriptions that failed after they had been active.
-	Broken        int64
-	BrokenReasons []Reason
+	AnsweredBy Reasons
+	// BrokenReasons splits Broken.
+	BrokenReasons Reasons
 	// Traffic is the lane's calls, by eventmeter.Cause.
 	Traffic [eventmeter.Causes]Traffic
 	// Measured is the part of the lane's traffic, events and active time that
 	// lies in the measured window.
 	Measured Window
 	// Failures counts failed calls by "method failure", most frequent first.
-	Failures []Reason
+	Failures Reasons
 	// SubscriptionHours is the sum of the active times, in hours.
-	SubscriptionHours float64
+	SubscriptionHours float64 `merge:"-"`
 	// Series has an entry for each interval in which anything happened, in
 	// order.
-	Series []LaneInterval
+	Series []LaneInterval `merge:"-"`
 	// Examples are some of the lane's findings, for people to look into.
-	Examples []Example
+	Examples []Example `merge:"-"`
 }
 
 // Ready tells how the subscriptions of a lane came up.
@@ -231,7 +204,7 @@ type Ready struct {
 	// Attempts = those in Time + Failed + Cancelled + Open.
 	Attempts int64
 	Failed   int64
-	Reasons  []Reason
+	Reasons  Reasons
 	// Cancelled: ended by us before it was active.
 	Cancelled int64
 	// Open: asked for and not active yet.
@@ -243,6 +216,9 @@ type Reason struct {
 	Text  string
 	Count int64
 }
+
+// Reasons are texts and their counts, most frequent first, then by text.
+type Reasons []Reason
 
 // Gaps describes runs of lost emissions: consecutive among those that one
 // subscription was owed from one source.
@@ -279,7 +255,7 @@ type Traffic struct {
 // LaneInterval is one interval of a lane's series.
 type LaneInterval struct {
 	// Number is the interval's number since the start of the run's clock.
-	Number int64
+	Number int64 `merge:"-"`
 	// Fired and FiredWarmUp are the emissions of all sources of the run whose
 	// Fired lies in the interval; Dropped the measured emissions that were
 	// intended in it and dropped.
@@ -295,7 +271,7 @@ type LaneInterval struct {
 	// nanoseconds: a sample belongs to the interval in which the delivery
 	// was read, not to that in which the emission was fired. Nil when there
 	// are none.
-	FromIntended, FromSent *hdrhistogram.PackedHistogram
+	FromIntended, FromSent *hdrhistogram.PackedHistogram `merge:"-"`
 }
 
 // ExampleKind says what an Example is one of.

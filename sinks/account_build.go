@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // Account draws up the figures. At the end of a run it is called once, after
@@ -48,24 +49,16 @@ func (l *Ledger) misused() Misuse {
 func (n *lane) account() LaneAccount {
 	out := LaneAccount{
 		Name: n.spec.Name, System: n.spec.System, Mode: n.spec.Mode, Ordered: n.spec.Ordered,
-		Subscriptions:   n.spec.Subscriptions,
-		Rejected:        n.rejected.Load(),
-		RejectedBy:      n.rejectedBy.export(),
-		Undeliverable:   n.undeliverable.Load(),
-		UndeliverableBy: n.undeliverableBy.export(),
-		Suspended:       n.suspensions.Load(),
-		SuspendedBy:     n.suspendedBy.export(),
-		AnsweredBy:      n.answeredBy.export(),
-		Malformed:       n.malformed.Load(),
-		MalformedBy:     n.malformedBy.export(),
-		Oversized:       n.oversized.Load(),
-		OversizedBy:     n.oversizedBy.export(),
-		Reconnects:      n.reconnects.Load(),
-		DeadStreams:     n.deadStreams.Load(),
-		Terminated:      n.terminated.Load(),
-		TransientErrors: n.transient.Load(),
-		BrokenReasons:   n.brokenReasons.export(),
-		Failures:        n.failures.export(),
+		Subscriptions: n.spec.Subscriptions,
+		AnsweredBy:    n.answeredBy.export(),
+		BrokenReasons: n.brokenReasons.export(),
+		Failures:      n.failures.export(),
+	}
+	out.Notices = n.notices()
+	for kind, of := range notices {
+		if of.by != nil {
+			*of.by(&out) = n.noticedBy[kind].export()
+		}
 	}
 	for i := range n.traffic {
 		out.Traffic[i], out.Measured.Traffic[i] = n.traffic[i].export()
@@ -123,9 +116,9 @@ func (h *shard) addTo(out *LaneAccount, ready *timing, arrived *arrivals) {
 	out.EventMessages += h.messages
 	out.EventBytes += h.bytes
 	out.Received += h.received
-	out.Measured.add(&h.within)
+	figure.Add(&out.Measured, &h.within)
 	arrived.merge(&h.arrivals)
-	out.SubCounts.plus(&h.counts)
+	figure.AddCounts(&out.SubCounts, &h.counts)
 }
 
 // accountSpans adds up the latencies and returns the intervals; the caller
@@ -158,8 +151,8 @@ func (h *shard) account(out *LaneAccount, now eventmeter.Instant, found *example
 		}
 		total.Undecided = undecided[uint32(i)]
 		open.Undecided = total.Undecided
-		out.Sums.plus(&total)
-		out.SubCounts.plus(&open)
+		figure.AddCounts(&out.Sums, &total)
+		figure.AddCounts(&out.SubCounts, &open)
 	}
 }
 
@@ -180,24 +173,26 @@ func (h *shard) undecided() map[uint32]int64 {
 // subCounts returns the figures of a subscription, and the part of them that
 // the shard's own counters do not have yet: that of windows which are not
 // closed.
-func (h *shard) subCounts(s *subState, now eventmeter.Instant, found func(*slot, run, losses)) (total, open SubCounts) {
+func (h *shard) subCounts(s *subState, now eventmeter.Instant, found func(*slot, run, SubCounts)) (total, open SubCounts) {
 	if s.rare != nil {
 		total = s.rare.counts
 		for i := range s.rare.former {
 			f := &s.rare.former[i]
-			h.ledger.sum(&f.window, f.slots, f.announced, f.evidence, found).addTo(&open)
+			part := h.ledger.sum(&f.window, f.slots, f.announced, f.evidence, found)
+			figure.AddCounts(&open, &part)
 		}
 		open.InFlight += int64(len(s.rare.waiting))
 	}
 	if s.number > 0 {
-		h.ledger.sum(&s.window, h.slotsOf(s), s.announced, h.evidence(s), found).addTo(&open)
+		part := h.ledger.sum(&s.window, h.slotsOf(s), s.announced, h.evidence(s), found)
+		figure.AddCounts(&open, &part)
 	}
 	if s.active != 0 && s.ending == 0 {
 		open.Windows++
 		open.Active += max(now.Sub(s.active), 0)
 	}
 	total.Delivered = int64(s.delivered)
-	total.plus(&open)
+	figure.AddCounts(&total, &open)
 	return total, open
 }
 
@@ -214,7 +209,7 @@ func (l *Ledger) SubAccount(sub eventmeter.Sub) SubCounts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	total, _ := h.subCounts(&h.subs[pos], now, nil)
-	total.bound(h.lane.undeliverable.Load())
+	total.bound(h.lane.noticed[eventmeter.Undeliverable].Load())
 	total.Undecided = h.undecided()[pos]
 	return total
 }
@@ -257,17 +252,17 @@ func (l *Ledger) lineUp(spans map[int64]*packedSpan) []LaneInterval {
 }
 
 // gapExample returns a function that keeps runs of lost emissions in x.
-func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, losses) {
+func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, SubCounts) {
 	if x.limit == 0 {
 		return nil
 	}
-	return func(t *slot, r run, ways losses) {
+	return func(t *slot, r run, ways SubCounts) {
 		for _, way := range []struct {
 			kind ExampleKind
 			lost int64
 		}{
-			{ExampleLostSilent, ways.silent}, {ExampleLostAnnounced, ways.announced}, {ExampleLostOrderUnknown, ways.unknown}, {ExampleLostUndeliverable, ways.undeliverable},
-			{ExampleLostRefused, ways.refused}, {ExampleLostSuspended, ways.suspended},
+			{ExampleLostSilent, ways.LostSilent}, {ExampleLostAnnounced, ways.LostAnnounced}, {ExampleLostOrderUnknown, ways.LostOrderUnknown}, {ExampleLostUndeliverable, ways.LostUndeliverable},
+			{ExampleLostRefused, ways.LostRefused}, {ExampleLostSuspended, ways.LostSuspended},
 		} {
 			if way.lost == 0 {
 				continue
@@ -295,51 +290,4 @@ func (x *exampleSet) pick() []Example {
 		n++
 		return n > x.limit
 	})
-}
-
-// plus adds d to c; the longest gap is the longer of the two.
-func (c *SubCounts) plus(d *SubCounts) {
-	c.Expected += d.Expected
-	c.Delivered += d.Delivered
-	c.LostSilent += d.LostSilent
-	c.LostAnnounced += d.LostAnnounced
-	c.LostOrderUnknown += d.LostOrderUnknown
-	c.LostUndeliverable += d.LostUndeliverable
-	c.LostRefused += d.LostRefused
-	c.LostSuspended += d.LostSuspended
-	c.AlsoSuspended += d.AlsoSuspended
-	c.Duplicates.Requested += d.Duplicates.Requested
-	c.Duplicates.SameEvent += d.Duplicates.SameEvent
-	c.Duplicates.SameEmission += d.Duplicates.SameEmission
-	c.Duplicates.Forgotten += d.Duplicates.Forgotten
-	c.OutOfOrder += d.OutOfOrder
-	c.Late += d.Late
-	c.Unexpected.ForeignRun += d.Unexpected.ForeignRun
-	c.Unexpected.NeverFired += d.Unexpected.NeverFired
-	c.Unexpected.NotSubscribed += d.Unexpected.NotSubscribed
-	c.Unexpected.Stale += d.Unexpected.Stale
-	c.Unprobed += d.Unprobed
-	c.Foreign += d.Foreign
-	c.Recovered += d.Recovered
-	c.InFlight += d.InFlight
-	c.Replayed += d.Replayed
-	c.Excused += d.Excused
-	c.Unidentified += d.Unidentified
-	c.Announcements += d.Announcements
-	c.FalseAlarms += d.FalseAlarms
-	c.Overclaimed += d.Overclaimed
-	c.Undecided += d.Undecided
-	c.GapIncidents += d.GapIncidents
-	c.LongestGap = max(c.LongestGap, d.LongestGap)
-	c.Windows += d.Windows
-	c.Active += d.Active
-}
-
-func (s *Scheduled) plus(t Scheduled) {
-	s.Fired += t.Fired
-	s.Accepted += t.Accepted
-	s.Uncertain += t.Uncertain
-	s.Refused += t.Refused
-	s.Pending += t.Pending
-	s.Dropped += t.Dropped
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // MergeOptions say how accounts of shards are laid over each other.
@@ -50,15 +51,7 @@ func MergeAccounts(accounts []Account, o MergeOptions) (Account, error) {
 		if a.Interval != out.Interval || len(a.Lanes) != len(out.Lanes) {
 			return Account{}, fmt.Errorf("merge accounts: account %d has %d lanes and intervals of %v, the first has %d and %v", i, len(a.Lanes), a.Interval, len(out.Lanes), out.Interval)
 		}
-		out.At = max(out.At, a.At)
-		out.Measured.plus(a.Measured)
-		out.WarmUp.plus(a.WarmUp)
-		out.FireLatency = out.FireLatency.Plus(a.FireLatency)
-		out.FireLag = out.FireLag.Plus(a.FireLag)
-		out.Misuse.Fired += a.Misuse.Fired
-		out.Misuse.Resolved += a.Misuse.Resolved
-		out.Misuse.Subscription += a.Misuse.Subscription
-		out.Misuse.Transition += a.Misuse.Transition
+		figure.Add(&out, a)
 		for j := range a.Lanes {
 			n, b := &out.Lanes[j], &a.Lanes[j]
 			if i == 0 {
@@ -66,7 +59,8 @@ func MergeAccounts(accounts []Account, o MergeOptions) (Account, error) {
 			} else if n.Name != b.Name || n.System != b.System || n.Mode != b.Mode {
 				return Account{}, fmt.Errorf("merge accounts: lane %d is %s (%s, %s) here and %s (%s, %s) there", j, n.Name, n.System, n.Mode, b.Name, b.System, b.Mode)
 			}
-			n.plus(b)
+			figure.Add(n, b)
+			n.Examples = append(n.Examples, b.Examples...)
 			for _, v := range b.Series {
 				v.Number += shift
 				sum := series[j][v.Number]
@@ -79,50 +73,6 @@ func MergeAccounts(accounts []Account, o MergeOptions) (Account, error) {
 		out.Lanes[j].finish(series[j], o.Examples)
 	}
 	return out, nil
-}
-
-// plus adds everything but the series, and what follows from sums.
-func (n *LaneAccount) plus(b *LaneAccount) {
-	n.Subscriptions += b.Subscriptions
-	n.Ready.Time = n.Ready.Time.Plus(b.Ready.Time)
-	n.Ready.Attempts += b.Ready.Attempts
-	n.Ready.Failed += b.Ready.Failed
-	n.Ready.Cancelled += b.Ready.Cancelled
-	n.Ready.Open += b.Ready.Open
-	n.Ready.Reasons = plusReasons(n.Ready.Reasons, b.Ready.Reasons)
-	n.SubCounts.plus(&b.SubCounts)
-	n.Sums.plus(&b.Sums)
-	n.Latency.FromIntended = n.Latency.FromIntended.Plus(b.Latency.FromIntended)
-	n.Latency.FromSent = n.Latency.FromSent.Plus(b.Latency.FromSent)
-	n.EventMessages += b.EventMessages
-	n.EventBytes += b.EventBytes
-	n.Received += b.Received
-	n.Measured.plus(&b.Measured)
-	n.Arrivals.Kernel += b.Arrivals.Kernel
-	n.Arrivals.Shared += b.Arrivals.Shared
-	n.Arrivals.Waited = n.Arrivals.Waited.Plus(b.Arrivals.Waited)
-	n.Rejected += b.Rejected
-	n.RejectedBy = plusReasons(n.RejectedBy, b.RejectedBy)
-	n.Undeliverable += b.Undeliverable
-	n.UndeliverableBy = plusReasons(n.UndeliverableBy, b.UndeliverableBy)
-	n.Suspended += b.Suspended
-	n.SuspendedBy = plusReasons(n.SuspendedBy, b.SuspendedBy)
-	n.AnsweredBy = plusReasons(n.AnsweredBy, b.AnsweredBy)
-	n.Malformed += b.Malformed
-	n.MalformedBy = plusReasons(n.MalformedBy, b.MalformedBy)
-	n.Oversized += b.Oversized
-	n.OversizedBy = plusReasons(n.OversizedBy, b.OversizedBy)
-	n.Reconnects += b.Reconnects
-	n.DeadStreams += b.DeadStreams
-	n.Terminated += b.Terminated
-	n.TransientErrors += b.TransientErrors
-	n.Broken += b.Broken
-	n.BrokenReasons = plusReasons(n.BrokenReasons, b.BrokenReasons)
-	for c := range n.Traffic {
-		n.Traffic[c].plus(&b.Traffic[c])
-	}
-	n.Failures = plusReasons(n.Failures, b.Failures)
-	n.Examples = append(n.Examples, b.Examples...)
 }
 
 // finish fills in what follows from the sums.
@@ -142,26 +92,8 @@ func (n *LaneAccount) finish(series map[int64]LaneInterval, examples int) {
 	n.Examples = found.pick()
 }
 
-func (t *Traffic) plus(u *Traffic) {
-	t.Calls += u.Calls
-	t.Requests += u.Requests
-	t.Up += u.Up
-	t.Down += u.Down
-	t.Connections += u.Connections
-	t.Failures += u.Failures
-	t.Took = t.Took.Plus(u.Took)
-}
-
 func (v *LaneInterval) plus(w LaneInterval) {
-	v.Fired += w.Fired
-	v.FiredWarmUp += w.FiredWarmUp
-	v.Dropped += w.Dropped
-	v.Delivered += w.Delivered
-	v.Late += w.Late
-	v.OutOfOrder += w.OutOfOrder
-	v.Duplicates += w.Duplicates
-	v.Unexpected += w.Unexpected
-	v.Skipped += w.Skipped
+	figure.Add(v, &w)
 	v.FromIntended = plusPacked(v.FromIntended, w.FromIntended)
 	v.FromSent = plusPacked(v.FromSent, w.FromSent)
 }
@@ -199,13 +131,21 @@ func (t Timing) Plus(u Timing) Timing {
 	return out
 }
 
-// plusReasons adds counts by text, most frequent first, then by text.
-func plusReasons(a, b []Reason) []Reason {
-	counts := make(map[string]int64, len(a)+len(b))
-	for _, r := range slices.Concat(a, b) {
-		counts[r.Text] += r.Count
+// AddFrom implements [figure.Adder].
+func (t *Timing) AddFrom(from any) { *t = t.Plus(*from.(*Timing)) }
+
+// AddFrom implements [figure.Adder]: counts are added by text.
+func (r *Reasons) AddFrom(from any) {
+	counts := make(map[string]int64, len(*r))
+	for _, x := range slices.Concat(*r, *from.(*Reasons)) {
+		counts[x.Text] += x.Count
 	}
-	out := make([]Reason, 0, len(counts))
+	*r = reasonsOf(counts)
+}
+
+// reasonsOf sorts counts by text.
+func reasonsOf(counts map[string]int64) Reasons {
+	out := make(Reasons, 0, len(counts))
 	for text, n := range counts {
 		out = append(out, Reason{text, n})
 	}

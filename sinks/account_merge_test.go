@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/eventmeter/eventmeter"
 )
 
 // fill gives every number and text that v holds, at any depth, a value of its
@@ -135,37 +133,5 @@ func TestMergeAddsUp(t *testing.T) {
 	}
 	if _, err := MergeAccounts(nil, MergeOptions{}); err == nil {
 		t.Error("nothing was added")
-	}
-}
-
-// TestLiveAddsUp: every counter of a display is added.
-func TestLiveAddsUp(t *testing.T) {
-	t.Parallel()
-	var a Live
-	next := int64(0)
-	fill(reflect.ValueOf(&a).Elem(), &next)
-	b := a
-	b.Lanes = append([]LiveLane(nil), a.Lanes...)
-	b.Lanes[0].Recent.P99 = time.Hour
-	sum := a
-	sum.Lanes = append([]LiveLane(nil), a.Lanes...)
-	sum.Add(b)
-	var compare func(one, two reflect.Value, path string)
-	compare = func(one, two reflect.Value, path string) {
-		for i := range one.NumField() {
-			f := one.Type().Field(i)
-			switch {
-			case f.Type == reflect.TypeFor[eventmeter.Instant](), f.Type == reflect.TypeFor[Quantiles]():
-			case f.Type.Kind() == reflect.Struct:
-				compare(one.Field(i), two.Field(i), path+f.Name+".")
-			case f.Type.Kind() == reflect.Int64 && two.Field(i).Int() != 2*one.Field(i).Int():
-				t.Errorf("%s%s: %d of two %d", path, f.Name, two.Field(i).Int(), one.Field(i).Int())
-			}
-		}
-	}
-	compare(reflect.ValueOf(a), reflect.ValueOf(sum), "")
-	compare(reflect.ValueOf(a.Lanes[0]), reflect.ValueOf(sum.Lanes[0]), "lane.")
-	if got := sum.Lanes[0].Recent; got.P99 != time.Hour || got.Count != 2*a.Lanes[0].Recent.Count {
-		t.Errorf("recent %+v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -150,4 +151,29 @@ func TestMergeByValue(t *testing.T) {
 		apart[".Lanes.Examples"+f] = true
 	}
 	checkMerged(t, a, b, got, apart)
+}
+
+// TestLiveByValue is the same of what displays and scrapes of several processes
+// add up.
+func TestLiveByValue(t *testing.T) {
+	t.Parallel()
+	var a, b, sum Live
+	primed(&a, 100)
+	primed(&b, 20_000)
+	primed(&sum, 100)
+	for _, l := range []*Live{&a, &b, &sum} {
+		l.Lanes[0].Recent = Quantiles{Count: l.Lanes[0].Open, P99: time.Duration(l.Lanes[0].Open)}
+	}
+	sum.Add(&b)
+	if got, want := sum.Lanes[0].Recent, (Quantiles{Count: a.Lanes[0].Open + b.Lanes[0].Open, P99: b.Lanes[0].Recent.P99}); got != want {
+		t.Errorf("recent %+v, want that with the higher p99 and both counts: %+v", got, want)
+	}
+	apart := map[string]bool{".At": true}
+	for _, f := range []string{".P50", ".P90", ".P99", ".Max"} {
+		apart[".Lanes.Recent"+f], apart[".Lanes.Whole"+f] = true, true
+	}
+	checkMerged(t, a, b, sum, apart)
+	if sum.At != a.At {
+		t.Error("the time of a display changed")
+	}
 }

@@ -41,10 +41,10 @@ func TestAccountReady(t *testing.T) {
 	if lo, hi := r.Time.Histogram.Min(), r.Time.Histogram.Max(); !about(lo, 1000) || !about(hi, 4000) {
 		t.Errorf("ready after %d to %d ns", lo, hi)
 	}
-	if want := []Reason{{"no reason", 3}}; !reflect.DeepEqual(r.Reasons, want) {
+	if want := (Reasons{{"no reason", 3}}); !reflect.DeepEqual(r.Reasons, want) {
 		t.Errorf("reasons: %v", r.Reasons)
 	}
-	if want := []Reason{{"no reason", 1}}; n.Broken != 1 || !reflect.DeepEqual(n.BrokenReasons, want) {
+	if want := (Reasons{{"no reason", 1}}); n.Broken != 1 || !reflect.DeepEqual(n.BrokenReasons, want) {
 		t.Errorf("broken: %d %v", n.Broken, n.BrokenReasons)
 	}
 	want := time.Duration(997+5+979+4) * time.Millisecond
@@ -152,13 +152,13 @@ func TestAccountTraffic(t *testing.T) {
 	if want := (Traffic{Calls: 1, Down: 5}); n.Traffic[eventmeter.Heartbeat] != want {
 		t.Errorf("heartbeats: %+v", n.Traffic[eventmeter.Heartbeat])
 	}
-	if want := []Reason{{"events/subscribe http 429", 2}, {"events/poll timeout", 1}}; !reflect.DeepEqual(n.Failures, want) {
+	if want := (Reasons{{"events/subscribe http 429", 2}, {"events/poll timeout", 1}}); !reflect.DeepEqual(n.Failures, want) {
 		t.Errorf("failures: %v", n.Failures)
 	}
-	if want := []Reason{{"as told", 7}}; !reflect.DeepEqual(n.MalformedBy, want) {
+	if want := (Reasons{{"as told", 7}}); !reflect.DeepEqual(n.MalformedBy, want) {
 		t.Errorf("malformed: %v", n.MalformedBy)
 	}
-	if want := []Reason{{"as told", 11}}; !reflect.DeepEqual(n.OversizedBy, want) {
+	if want := (Reasons{{"as told", 11}}); !reflect.DeepEqual(n.OversizedBy, want) {
 		t.Errorf("oversized: %v", n.OversizedBy)
 	}
 	got := []int64{n.Reconnects, n.Terminated, n.TransientErrors, n.DeadStreams, n.Rejected, n.Malformed, n.Oversized, n.EventMessages, n.EventBytes}

@@ -110,57 +110,19 @@ const (
 	VerdictForeignShard
 )
 
-// Live is a snapshot for a display or a scrape.
-type Live struct {
-	At eventmeter.Instant
-	// Measured and WarmUp count the emissions so far.
-	Measured, WarmUp Scheduled
-	Lanes            []LiveLane
-}
-
-// LiveLane is the part of a Live for one lane. Its counters are those of the
-// account so far.
-type LiveLane struct {
-	Name string
-	// Attaching and Open are the subscriptions in the states Attaching and
-	// Active.
-	Attaching, Open int64
-	Failed, Broken  int64
-	Delivered       int64
-	Undecided       int64
-	Duplicates      Duplicates
-	Unexpected      Unexpected
-	OutOfOrder      int64
-	Late            int64
-	Recovered       int64
-	InFlight        int64
-	Replayed        int64
-	Unprobed        int64
-	Announcements   int64
-	Overclaimed     int64 // of windows that are closed
-	Rejected        int64
-	Malformed       int64
-	Oversized       int64
-	Reconnects      int64
-	DeadStreams     int64
-	Terminated      int64
-	TransientErrors int64
-	// Holes is the number of losses known by now: owed emissions that are
-	// missing although a newer one of the same source has come, which may come
-	// yet, and all that was lost in windows that were followed by another.
-	Holes int64
-	// CallFailures is the number of calls that failed.
-	CallFailures              int64
-	EventMessages, EventBytes int64
-	// Received is as in [LaneAccount].
-	Received int64
-	// Recent is At-Intended of what was delivered in the current interval and
-	// those before, three of them or two seconds if that is more, Whole that of the whole run.
-	Recent, Whole Quantiles
-}
-
 // Quantiles of a latency. All are zero when Count is.
 type Quantiles struct {
 	Count              int64
 	P50, P90, P99, Max time.Duration
+}
+
+// AddFrom implements [figure.Adder]. Quantiles cannot be added: those of
+// whichever has the higher p99 stay, with the count of both.
+func (q *Quantiles) AddFrom(from any) {
+	r := *from.(*Quantiles)
+	count := q.Count + r.Count
+	if r.P99 > q.P99 || q.Count == 0 {
+		*q = r
+	}
+	q.Count = count
 }

@@ -28,7 +28,7 @@ func detailLedger(t *testing.T) *Ledger {
 func TestDetailWhileARunIsOnItsWay(t *testing.T) {
 	l := detailLedger(t)
 	d := l.Detail()
-	n := d.More[0]
+	n := d.Lanes[0]
 	if n.System != "events" || n.Mode != eventmeter.Push || n.Subscriptions != 2 {
 		t.Errorf("lane %+v", n)
 	}
@@ -72,16 +72,16 @@ func TestDetailOfAnAccount(t *testing.T) {
 	l := detailLedger(t)
 	script(t, l, eventmeter.Sub{}, "detaching@100 detached@101")
 	live, a := l.Detail(), l.Account()
-	d := a.Detail()
-	n := d.More[0]
-	if n.Expected != a.Lanes[0].Expected || n.Expected != 5 || n.LostSilent != 3 || d.Lanes[0].Holes != 3 || n.Outstanding != 0 || n.Gaps != 2 {
+	d := a.Live()
+	n := d.Lanes[0]
+	if n.Expected != a.Lanes[0].Expected || n.Expected != 5 || n.LostSilent != 3 || d.Lanes[0].Holes != 3 || n.Outstanding != 0 || n.GapIncidents != 2 {
 		t.Errorf("detail %+v", n)
 	}
 	if d.Lanes[0].Duplicates.SameEvent != 1 || d.Lanes[0].CallFailures != 1 || n.Active != 97*time.Millisecond {
 		t.Errorf("lane %+v, active %v", d.Lanes[0], n.Active)
 	}
 	// What is in both is the same in both, to the bucket.
-	m := live.More[0]
+	m := live.Lanes[0]
 	for _, x := range [][2]Distribution{{m.FromIntended, n.FromIntended}, {m.FromSent, n.FromSent}, {m.Ready, n.Ready}, {live.FireLag, d.FireLag}} {
 		if !reflect.DeepEqual(x[0], x[1]) {
 			t.Errorf("the ledger says\n%+v and the account\n%+v", x[0], x[1])
@@ -124,7 +124,7 @@ func TestLatenciesOfADetailNeverFall(t *testing.T) {
 			done = true
 		default:
 		}
-		d := l.Detail().More[0]
+		d := l.Detail().Lanes[0]
 		if d.FromSent.Count < last || d.FromSent.Count > subs*events || d.FromIntended.Count > subs*events {
 			t.Fatalf("%d latencies after %d, of %d deliveries in all", d.FromSent.Count, last, subs*events)
 		}

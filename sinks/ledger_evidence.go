@@ -30,23 +30,6 @@ type evidence struct {
 // stretch is the time after from, up to and including to.
 type stretch struct{ from, to eventmeter.Instant }
 
-// losses says how many owed emissions that did not come belong to each row.
-type losses struct {
-	silent, announced, unknown, refused, undeliverable, suspended int64
-	// both are those of undeliverable that would also be suspended.
-	both int64
-}
-
-func (n *losses) plus(m losses) {
-	n.silent += m.silent
-	n.announced += m.announced
-	n.unknown += m.unknown
-	n.refused += m.refused
-	n.undeliverable += m.undeliverable
-	n.suspended += m.suspended
-	n.both += m.both
-}
-
 // Lost is the number of owed emissions that did not come, for whatever reason.
 func (c *SubCounts) Lost() int64 {
 	return c.LostSilent + c.LostAnnounced + c.LostOrderUnknown + c.LostUndeliverable + c.LostRefused + c.LostSuspended
@@ -126,21 +109,21 @@ func (l *Ledger) newestCame(slots []slot) eventmeter.Instant {
 
 // divide says what became of the owed emissions of r, all of one kind, of which
 // there are lost. came is when the newest emission was fired that came to the subscription.
-func (l *Ledger) divide(t *slot, r run, lost int64, kind lossKind, e *evidence, came eventmeter.Instant) losses {
-	var n losses
+func (l *Ledger) divide(t *slot, r run, lost int64, kind lossKind, e *evidence, came eventmeter.Instant) SubCounts {
+	var n SubCounts
 	src := &l.sources[t.source]
 	var rest []run
 	if t.extra != nil && len(t.extra.rejected) > 0 {
-		rest, n.refused = without(src, r, t.extra.rejected)
+		rest, n.LostRefused = without(src, r, t.extra.rejected)
 	} else {
 		rest = []run{r}
 	}
 	switch kind {
 	case lossAnnounced:
-		n.announced = lost - n.refused
+		n.LostAnnounced = lost - n.LostRefused
 		return n
 	case lossUnknown:
-		n.unknown = lost - n.refused
+		n.LostOrderUnknown = lost - n.LostRefused
 		return n
 	}
 	for _, p := range rest {
@@ -149,14 +132,14 @@ func (l *Ledger) divide(t *slot, r run, lost int64, kind lossKind, e *evidence, 
 		from, to := src.firstFrom(p.from, came+1), src.firstFrom(p.from, e.failed)-1
 		from, to = min(from, p.to+1), min(to, p.to)
 		if from <= to {
-			n.undeliverable += src.countOwed(from, to)
-			n.both += src.countSuspended(run{from, to}, e.suspended)
-			n.suspended += src.countSuspended(run{to + 1, p.to}, e.suspended)
+			n.LostUndeliverable += src.countOwed(from, to)
+			n.AlsoSuspended += src.countSuspended(run{from, to}, e.suspended)
+			n.LostSuspended += src.countSuspended(run{to + 1, p.to}, e.suspended)
 			p.to = from - 1
 		}
-		n.suspended += src.countSuspended(p, e.suspended)
+		n.LostSuspended += src.countSuspended(p, e.suspended)
 	}
-	n.silent = lost - n.refused - n.undeliverable - n.suspended
+	n.LostSilent = lost - n.LostRefused - n.LostUndeliverable - n.LostSuspended
 	return n
 }
 

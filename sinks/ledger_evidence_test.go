@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // fires is a script that fires 1 to n, ten milliseconds apart from 10 on.
@@ -62,8 +63,8 @@ func TestLossesByEvidence(t *testing.T) {
 					t.Errorf("%s: silent, announced, undeliverable, refused, suspended %v, want %v", what, got, want)
 				}
 			}
-			d := a.Detail()
-			if lane := d.More[0]; lane.LostRefused != c.refused || lane.LostUndeliverable != c.undeliverable || lane.LostSuspended != c.suspended ||
+			d := a.Live()
+			if lane := d.Lanes[0]; lane.LostRefused != c.refused || lane.LostUndeliverable != c.undeliverable || lane.LostSuspended != c.suspended ||
 				d.Lanes[0].Holes != c.silent+c.announced+c.undeliverable+c.refused+c.suspended {
 				t.Errorf("detail: %+v", lane)
 			}
@@ -92,14 +93,14 @@ func TestUndeliverableIsBounded(t *testing.T) {
 	if n := &a.Lanes[1]; n.LostUndeliverable != 2 || n.LostSilent != 1 {
 		t.Errorf("other: %+v", n.SubCounts)
 	}
-	if live := l.Detail().More[0]; live.Undeliverable != 5 {
+	if live := l.Detail().Lanes[0]; live.Undeliverable != 5 {
 		t.Errorf("live: %+v", live)
 	}
 	sum, err := MergeAccounts([]Account{a, a}, MergeOptions{})
 	if err != nil || sum.Check() != nil {
 		t.Fatal(err, sum.Check())
 	}
-	if n := &sum.Lanes[0]; n.LostUndeliverable != 10 || n.LostSilent != 14 || n.Undeliverable != 10 || !reflect.DeepEqual(n.UndeliverableBy, []Reason{{"bad certificate", 10}}) {
+	if n := &sum.Lanes[0]; n.LostUndeliverable != 10 || n.LostSilent != 14 || n.Undeliverable != 10 || !reflect.DeepEqual(n.UndeliverableBy, Reasons{{"bad certificate", 10}}) {
 		t.Errorf("merged: %+v, %v", n.SubCounts, n.UndeliverableBy)
 	}
 }
@@ -115,7 +116,7 @@ func TestEvidenceIsMet(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range l.Account().Lanes {
-			sum.plus(&n.SubCounts)
+			figure.AddCounts(&sum, &n.SubCounts)
 		}
 	}
 	if least := int64(10); sum.LostRefused < least || sum.LostUndeliverable < least || sum.LostSuspended < least || sum.LostAnnounced < least || sum.LostSilent < least {

@@ -33,7 +33,7 @@ func (l *Ledger) visit(h *shard, lane uint16, indexes []uint32, list []int, now 
 	for _, i := range list {
 		_, pos, _ := l.find(eventmeter.Sub{Lane: lane, Index: indexes[i]})
 		total, _ := h.subCounts(&h.subs[pos], now, nil)
-		total.bound(h.lane.undeliverable.Load())
+		total.bound(h.lane.noticed[eventmeter.Undeliverable].Load())
 		total.Undecided = undecided[pos]
 		visit(i, &total)
 	}

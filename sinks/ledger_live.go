@@ -1,45 +1,135 @@
 package sinks
 
-import "github.com/eventmeter/eventmeter"
+import (
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
+)
 
 // walkBatch is how many subscriptions are looked at while a shard's lock is
 // held by something that is not in a hurry: a few microseconds, as long as some
 // dozen deliveries take.
 const walkBatch = 128
 
+// Live is a snapshot of a run for a display or a scrape. It is a copy that
+// belongs to the caller. [Ledger.Live] leaves out what only a scrape wants.
+type Live struct {
+	At eventmeter.Instant `merge:"-"`
+	// Measured and WarmUp count the emissions so far.
+	Measured, WarmUp Scheduled
+	Lanes            []LiveLane `merge:"-"`
+	// FireLag and FireLatency are as in [Account]. Only of [Ledger.Detail].
+	FireLag, FireLatency Distribution
+}
+
+// LiveLane is the part of a Live for one lane. Its counts are those of the
+// account so far: those of losses, gaps and the like are of windows that are
+// closed, and what is missing in current ones is in Holes.
+//
+// Every count but Outstanding rises only, as long as no subscription is ended
+// while something that it is owed is on its way. Expected is Delivered + Holes
+// while the run is on its way: a pair counts as soon as it, or a newer one of
+// the same source, has come. Of a finished account it is the owed pairs.
+type LiveLane struct {
+	Name          string          `merge:"-"`
+	System        string          `merge:"-"`
+	Mode          eventmeter.Mode `merge:"-"`
+	Subscriptions int
+	// Attaching and Open are the subscriptions in the states Attaching and
+	// Active, Failed the attempts that failed.
+	Attaching, Open, Failed int64
+	LaneCounts
+	// Holes is the number of losses known by now: owed emissions that are
+	// missing although a newer one of the same source has come, which may come
+	// yet, and all that was lost in windows that were followed by another.
+	Holes int64
+	// CallFailures is the number of calls that failed.
+	CallFailures int64
+	// Recent is At-Intended of what was delivered in the current interval and
+	// those before, three of them or two seconds if that is more, Whole that of
+	// the whole run. Only of a run that is on its way.
+	Recent, Whole Quantiles
+
+	// What follows is only of [Ledger.Detail] and of an account.
+
+	// Outstanding counts what is owed and has not come; see
+	// [Ledger.Outstanding]. It is 0 of a finished account.
+	Outstanding int64
+	// Kernel is how many copies have the kernel's receive time.
+	Kernel int64
+	// FromIntended and FromSent are the latencies of what was delivered, Ready
+	// the time from asking for a subscription until it is active.
+	FromIntended, FromSent, Ready Distribution
+	// Traffic is the lane's calls by eventmeter.Cause, without Took.
+	Traffic [eventmeter.Causes]Traffic
+	// Measured is as in [LaneAccount].
+	Measured Window
+}
+
+// Add adds the figures of another ledger with the same lanes, for a display of
+// several processes.
+func (l *Live) Add(m *Live) {
+	figure.Add(l, m)
+	for i := range min(len(l.Lanes), len(m.Lanes)) {
+		figure.Add(&l.Lanes[i], &m.Lanes[i])
+	}
+}
+
 // Live returns the figures so far. It holds each shard's lock for some
 // microseconds at a time, so that the parts of the answer are of slightly
 // different moments.
-func (l *Ledger) Live() Live {
+func (l *Ledger) Live() Live { return l.live(false) }
+
+// Detail returns all figures so far. It costs more than [Ledger.Live], because
+// it looks at every subscription: some milliseconds for ten thousand, while
+// which deliveries go on.
+func (l *Ledger) Detail() Live {
+	out := l.live(true)
+	lag, latency := borrowed(), borrowed()
+	defer lag.giveBack()
+	defer latency.giveBack()
+	for i := range l.sources {
+		s := &l.sources[i]
+		s.mu.Lock()
+		latency.merge(&s.fireLatency)
+		lag.merge(&s.fireLag)
+		s.mu.Unlock()
+	}
+	out.FireLag, out.FireLatency = lag.distribution(), latency.distribution()
+	return out
+}
+
+func (l *Ledger) live(detail bool) Live {
 	out := Live{At: l.now()}
 	out.Measured, out.WarmUp = l.emissions()
 	since := int64(out.At)/int64(l.opt.Interval) - int64(openFor(l.opt.Interval))
 	for _, n := range l.lanes {
-		out.Lanes = append(out.Lanes, l.liveLane(n, since))
+		lane := LiveLane{
+			Name: n.spec.Name, System: n.spec.System, Mode: n.spec.Mode, Subscriptions: n.spec.Subscriptions,
+			CallFailures: n.callFailures.Load(),
+		}
+		l.liveShards(n, &lane, out.At, since, detail)
+		lane.Notices = n.notices()
+		lane.Holes += lane.Lost() // of windows that are closed
+		lane.bound(lane.Undeliverable)
+		lane.Expected = lane.Delivered + lane.Holes
+		if detail {
+			n.detail(&lane)
+		}
+		out.Lanes = append(out.Lanes, lane)
 	}
 	return out
 }
 
-// liveLane takes intervals from since on for recent.
-func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
-	out := LiveLane{
-		Name:            n.spec.Name,
-		Rejected:        n.rejected.Load(),
-		Malformed:       n.malformed.Load(),
-		Oversized:       n.oversized.Load(),
-		Reconnects:      n.reconnects.Load(),
-		DeadStreams:     n.deadStreams.Load(),
-		Terminated:      n.terminated.Load(),
-		TransientErrors: n.transient.Load(),
-		CallFailures:    n.callFailures.Load(),
-	}
-	var c SubCounts
-	recent, whole := borrowed(), borrowed()
+// liveShards adds up the lane's shards. It takes intervals from since on for
+// recent.
+func (l *Ledger) liveShards(n *lane, out *LiveLane, now eventmeter.Instant, since int64, detail bool) {
+	recent, whole, ready := borrowed(), borrowed(), borrowed()
 	defer recent.giveBack()
 	defer whole.giveBack()
+	defer ready.giveBack()
 	for _, h := range n.shards {
 		h.mu.Lock()
-		c.plus(&h.counts)
+		figure.AddCounts(&out.SubCounts, &h.counts)
 		out.Attaching += h.states[eventmeter.Attaching]
 		out.Open += h.states[eventmeter.Active]
 		out.Failed += h.failed
@@ -48,6 +138,11 @@ func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 		out.EventMessages += h.messages
 		out.EventBytes += h.bytes
 		out.Received += h.received
+		out.Kernel += h.arrivals.kernel
+		figure.Add(&out.Measured, &h.within)
+		if detail {
+			ready.merge(&h.ready)
+		}
 		for _, sp := range []*span{&h.intervals.cur, &h.intervals.old} {
 			if !sp.used {
 				continue
@@ -57,10 +152,13 @@ func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 				recent.merge(&sp.intended)
 			}
 		}
-		holes := h.holes
+		holes, measured := h.holes, h.measured
 		h.mu.Unlock()
 		if holes > 0 {
 			out.Holes += h.walk(func(s *subState) int64 { return l.holesNow(&s.window, h.slotsOf(s)) })
+		}
+		if detail {
+			l.detailShard(h, out, now, measured)
 		}
 	}
 	n.series.mu.Lock()
@@ -71,14 +169,8 @@ func (l *Ledger) liveLane(n *lane, since int64) LiveLane {
 	}
 	whole.merge(&n.series.intended)
 	n.series.mu.Unlock()
-
-	out.Delivered, out.Duplicates, out.Unexpected = c.Delivered, c.Duplicates, c.Unexpected
-	out.Holes += c.Lost() // of windows that are closed
-	out.OutOfOrder, out.Late, out.Recovered = c.OutOfOrder, c.Late, c.Recovered
-	out.InFlight, out.Replayed, out.Unprobed = c.InFlight, c.Replayed, c.Unprobed
-	out.Announcements, out.Overclaimed = c.Announcements, c.Overclaimed
 	out.Recent, out.Whole = recent.quantiles(), whole.quantiles()
-	return out
+	out.Ready = ready.distribution()
 }
 
 // walk adds up f over the shard's subscriptions, letting deliveries in between.
@@ -127,8 +219,8 @@ func (l *Ledger) emissions() (measured, warmUp Scheduled) {
 	for i := range l.sources {
 		s := &l.sources[i]
 		s.mu.Lock()
-		measured.plus(s.measured)
-		warmUp.plus(s.warmUp)
+		figure.AddCounts(&measured, &s.measured)
+		figure.AddCounts(&warmUp, &s.warmUp)
 		s.mu.Unlock()
 	}
 	l.drops.Lock()

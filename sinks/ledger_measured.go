@@ -23,29 +23,6 @@ type Window struct {
 	Active time.Duration
 }
 
-func (w *Window) plus(v *Window) {
-	for c := range w.Traffic {
-		w.Traffic[c].plus(&v.Traffic[c])
-	}
-	w.EventMessages += v.EventMessages
-	w.EventBytes += v.EventBytes
-	w.Received += v.Received
-	w.Active += v.Active
-}
-
-// shardWindow is what a shard adds to its lane's Window.
-type shardWindow struct {
-	messages, bytes, received int64
-	active                    time.Duration
-}
-
-func (w *Window) add(v *shardWindow) {
-	w.EventMessages += v.messages
-	w.EventBytes += v.bytes
-	w.Received += v.received
-	w.Active += v.active
-}
-
 // bounds are a measured window: from is in it, to is not.
 type bounds struct{ from, to eventmeter.Instant }
 
@@ -73,7 +50,7 @@ func (l *Ledger) Measure(from, to eventmeter.Instant) {
 			h.mu.Lock()
 			h.measured = b
 			if first {
-				h.within = shardWindow{}
+				h.within = Window{}
 			}
 			h.mu.Unlock()
 		}
@@ -94,6 +71,6 @@ func (l *Ledger) Measure(from, to eventmeter.Instant) {
 func (h *shard) come(measured bool) {
 	h.received++
 	if measured {
-		h.within.received++
+		h.within.Received++
 	}
 }

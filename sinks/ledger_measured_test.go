@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // TestMeasured counts calls, copies and active time before, within and after
@@ -103,14 +104,14 @@ func TestMeasured(t *testing.T) {
 			if got != c.want {
 				t.Errorf("\n got %+v\nwant %+v", got, c.want)
 			}
-			if d := l.Detail().More[0].Measured; d != got {
+			if d := l.Detail().Lanes[0].Measured; d != got {
 				t.Errorf("live it is\n     %+v\nwant %+v", d, got)
 			}
 			sum, err := MergeAccounts([]Account{a, a}, MergeOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.want.plus(&c.want)
+			figure.Add(&c.want, &c.want)
 			if got := sum.Lanes[0].Measured; got != c.want || sum.Lanes[0].Received != 8 {
 				t.Errorf("merged with itself:\n got %+v, %d received\nwant %+v, 8", got, sum.Lanes[0].Received, c.want)
 			}
@@ -134,7 +135,7 @@ func TestMeasuredWhileOpen(t *testing.T) {
 		if got := l.Account().Lanes[0].Measured.Active; got != want {
 			t.Errorf("at %v ms it was active for %v in the window, want %v", now, got, want)
 		}
-		if got := l.Detail().More[0].Measured.Active; got != want {
+		if got := l.Detail().Lanes[0].Measured.Active; got != want {
 			t.Errorf("live, at %v ms: %v, want %v", now, got, want)
 		}
 	}

@@ -80,18 +80,14 @@ type lane struct {
 	shards []*shard
 	series series
 
-	readyReasons, brokenReasons, failures, malformedBy   reasons
-	oversizedBy                                          reasons
-	rejectedBy, undeliverableBy, suspendedBy, answeredBy reasons
+	readyReasons, brokenReasons, failures, answeredBy reasons
 
 	traffic      [eventmeter.Causes]traffic
 	callFailures atomic.Int64
 
-	rejected, malformed, reconnects    atomic.Int64
-	deadStreams, terminated, transient atomic.Int64
-	undeliverable, suspensions         atomic.Int64
-	oversized                          atomic.Int64
-	failedAt                           atomic.Int64 // of the last of undeliverable, a eventmeter.Instant
+	noticed   [eventmeter.NoticeKinds]atomic.Int64
+	noticedBy [eventmeter.NoticeKinds]reasons
+	failedAt  atomic.Int64 // of the last undeliverable connection, an eventmeter.Instant
 }
 
 const defaultExamples = 20
@@ -280,33 +276,17 @@ func (l *Ledger) Noticed(n eventmeter.Notice) {
 		h.notice(pos, &n)
 		h.mu.Unlock()
 	}
-	switch n.Kind {
-	case eventmeter.Reconnected:
-		lane.reconnects.Add(1)
-	case eventmeter.Terminated:
-		lane.terminated.Add(1)
-	case eventmeter.TransientError:
-		lane.transient.Add(1)
-	case eventmeter.DeadStream:
-		lane.deadStreams.Add(1)
-	case eventmeter.Rejected:
-		lane.rejected.Add(1)
-		lane.rejectedBy.add(n.Detail)
-	case eventmeter.Malformed:
-		lane.malformed.Add(1)
-		lane.malformedBy.add(n.Detail)
-	case eventmeter.Undeliverable:
-		lane.undeliverable.Add(1)
-		lane.undeliverableBy.add(n.Detail)
+	if int(n.Kind) >= len(notices) {
+		return
+	}
+	lane.noticed[n.Kind].Add(1)
+	if notices[n.Kind].by != nil {
+		lane.noticedBy[n.Kind].add(n.Detail)
+	}
+	if n.Kind == eventmeter.Undeliverable {
 		for was := lane.failedAt.Load(); was < int64(n.At) && !lane.failedAt.CompareAndSwap(was, int64(n.At)); {
 			was = lane.failedAt.Load()
 		}
-	case eventmeter.Suspended:
-		lane.suspensions.Add(1)
-		lane.suspendedBy.add(n.Detail)
-	case eventmeter.Oversized:
-		lane.oversized.Add(1)
-		lane.oversizedBy.add(n.Detail)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // openIntervals is how many of the newest intervals of a lane are kept in the
@@ -26,15 +28,6 @@ type intervalCounts struct {
 	skipped                     int64
 }
 
-func (c *intervalCounts) add(d intervalCounts) {
-	c.delivered += d.delivered
-	c.late += d.late
-	c.outOfOrder += d.outOfOrder
-	c.duplicates += d.duplicates
-	c.unexpected += d.unexpected
-	c.skipped += d.skipped
-}
-
 // span is one interval in the form that is quick to add to.
 type span struct {
 	number   int64
@@ -51,7 +44,7 @@ func (s *span) reset(number int64) {
 }
 
 func (s *span) merge(t *span) {
-	s.counts.add(t.counts)
+	figure.Add(&s.counts, &t.counts)
 	s.intended.merge(&t.intended)
 	s.sent.merge(&t.sent)
 }
@@ -63,7 +56,7 @@ type packedSpan struct {
 }
 
 func (p *packedSpan) add(s *span) {
-	p.counts.add(s.counts)
+	figure.Add(&p.counts, &s.counts)
 	p.intended = p.intended.plus(&s.intended.tally)
 	p.sent = p.sent.plus(&s.sent.tally)
 }

@@ -37,7 +37,7 @@ type shard struct {
 	received int64
 	// within is the part of messages, bytes, received and the active time that
 	// lies in the measured window.
-	within   shardWindow
+	within   Window
 	measured bounds
 	arrivals arrivals
 	ready    timing
@@ -104,8 +104,8 @@ func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 	h.bytes += int64(d.Bytes)
 	measured := h.measured.has(d.At)
 	if measured {
-		h.within.messages++
-		h.within.bytes += int64(d.Bytes)
+		h.within.EventMessages++
+		h.within.EventBytes += int64(d.Bytes)
 	}
 	h.arrivals.add(d)
 	if !d.Probed {

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // Snapshot draws up the account of a run that goes on, for a checkpoint. It
@@ -145,7 +146,8 @@ func (l *Ledger) standing(n *lane, out *LaneAccount, now eventmeter.Instant) {
 			if s.rare != nil {
 				for i := range s.rare.former {
 					f := &s.rare.former[i]
-					l.sum(&f.window, f.slots, f.announced, f.evidence, nil).addTo(c)
+					part := l.sum(&f.window, f.slots, f.announced, f.evidence, nil)
+					figure.AddCounts(c, &part)
 				}
 			}
 			if s.number == 0 {
@@ -153,7 +155,8 @@ func (l *Ledger) standing(n *lane, out *LaneAccount, now eventmeter.Instant) {
 			}
 			w, slots := s.window, h.slotsOf(s)
 			if w.active == 0 || w.ending != 0 {
-				l.sum(&w, slots, s.announced, h.evidence(s), nil).addTo(c)
+				part := l.sum(&w, slots, s.announced, h.evidence(s), nil)
+				figure.AddCounts(c, &part)
 				return 0
 			}
 			c.Windows++
@@ -170,7 +173,8 @@ func (l *Ledger) standing(n *lane, out *LaneAccount, now eventmeter.Instant) {
 			}
 			// Whether an announcement has something missing behind it is known at
 			// the end, so none is called a false alarm.
-			l.sum(&w, slots, 0, h.evidence(s), nil).addTo(c)
+			part := l.sum(&w, slots, 0, h.evidence(s), nil)
+			figure.AddCounts(c, &part)
 			return 0
 		})
 	}

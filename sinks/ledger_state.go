@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // change records a subscription's new state; the caller holds the lock. It
@@ -113,7 +114,7 @@ func (h *shard) end(s *subState, at, seen eventmeter.Instant) {
 			s.until = max(s.until, h.ledger.sources[t.source].firedAt(t.newest)+1)
 		}
 	}
-	h.within.active += h.measured.overlap(s.active, s.ending)
+	h.within.Active += h.measured.overlap(s.active, s.ending)
 	h.counts.Active += s.ending.Sub(s.active)
 	h.counts.Windows++
 	c := &h.rare(s).counts
@@ -223,8 +224,8 @@ func (h *shard) judgeFormer(pos uint32) {
 // closeWindow adds the figures of a window that cannot change any more.
 func (h *shard) closeWindow(pos uint32, w *window, slots []slot, announced uint32, e evidence) {
 	sum := h.ledger.sum(w, slots, announced, e, h.gapExample(pos, &h.examples))
-	if sum != (windowSum{}) {
-		sum.addTo(&h.rare(&h.subs[pos]).counts)
-		sum.addTo(&h.counts)
+	if sum != (SubCounts{}) {
+		figure.AddCounts(&h.rare(&h.subs[pos]).counts, &sum)
+		figure.AddCounts(&h.counts, &sum)
 	}
 }

@@ -1,8 +1,6 @@
 package sinks
 
 import (
-	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -89,17 +87,10 @@ func (r *reasons) add(text string) {
 }
 
 // export returns the texts, most frequent first, then by text.
-func (r *reasons) export() []Reason {
+func (r *reasons) export() Reasons {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]Reason, 0, len(r.counts))
-	for text, n := range r.counts {
-		out = append(out, Reason{text, n})
-	}
-	slices.SortFunc(out, func(a, b Reason) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Text, b.Text))
-	})
-	return out
+	return reasonsOf(r.counts)
 }
 
 // answered spells a status that this side answered.

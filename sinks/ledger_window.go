@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // window is the time for which a subscription is owed something, and its
@@ -115,32 +116,6 @@ func (w *window) judge(e *emission) class {
 	return classOwed
 }
 
-// windowSum is what came of one window.
-type windowSum struct {
-	expected, excused, unidentified int64
-	losses                          losses
-	overclaimed                     int64
-	falseAlarms, incidents, longest int64
-}
-
-// addTo adds the figures of a window to c.
-func (s windowSum) addTo(c *SubCounts) {
-	c.Expected += s.expected
-	c.LostSilent += s.losses.silent
-	c.LostAnnounced += s.losses.announced
-	c.LostOrderUnknown += s.losses.unknown
-	c.LostUndeliverable += s.losses.undeliverable
-	c.LostRefused += s.losses.refused
-	c.LostSuspended += s.losses.suspended
-	c.AlsoSuspended += s.losses.both
-	c.Excused += s.excused
-	c.Unidentified += s.unidentified
-	c.FalseAlarms += s.falseAlarms
-	c.Overclaimed += s.overclaimed
-	c.GapIncidents += s.incidents
-	c.LongestGap = max(c.LongestGap, s.longest)
-}
-
 // gapRun follows runs of lost emissions of one slot.
 type gapRun struct {
 	end    uint32 // last seq of the run so far
@@ -149,8 +124,8 @@ type gapRun struct {
 
 // sum judges the window over its slots. found, when not nil, is told of every
 // run of seqs in which something was lost, once for each way of losing.
-func (l *Ledger) sum(w *window, slots []slot, announced uint32, e evidence, found func(*slot, run, losses)) windowSum {
-	var s windowSum
+func (l *Ledger) sum(w *window, slots []slot, announced uint32, e evidence, found func(*slot, run, SubCounts)) SubCounts {
+	var s SubCounts
 	if w.active == 0 {
 		return s
 	}
@@ -160,12 +135,12 @@ func (l *Ledger) sum(w *window, slots []slot, announced uint32, e evidence, foun
 		backed = l.sumSlot(&s, w, &slots[i], backed, &e, came, found)
 	}
 	if announced > 0 {
-		s.falseAlarms = int64(announced) - covered(backed)
+		s.FalseAlarms = int64(announced) - covered(backed)
 	}
 	return s
 }
 
-func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evidence, came eventmeter.Instant, found func(*slot, run, losses)) []run {
+func (l *Ledger) sumSlot(s *SubCounts, w *window, t *slot, backed []run, e *evidence, came eventmeter.Instant, found func(*slot, run, SubCounts)) []run {
 	src := &l.sources[t.source]
 	// Emissions up to base were fired before Attaching, so before Active.
 	low := src.firstFrom(t.base+1, w.active+1)
@@ -178,7 +153,7 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evid
 	if t.seal != 0 {
 		high = min(high, t.seal-1)
 	}
-	s.expected += src.countOwed(low, high)
+	s.Expected += src.countOwed(low, high)
 	var gap gapRun
 	claimed := t.extra != nil && len(t.extra.claims) > 0
 	var unsaid []run // what no announcement can be about; only where claimed
@@ -187,13 +162,13 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evid
 		if w.updated != 0 {
 			after := src.firstFrom(from, w.updated+1)
 			unidentified := src.countOwed(from, min(to, after-1))
-			s.unidentified += unidentified
-			s.expected -= unidentified
+			s.Unidentified += unidentified
+			s.Expected -= unidentified
 			from = max(from, after)
 		}
 		excused := src.countOwed(max(from, excusedFrom), to)
-		s.excused += excused
-		s.expected -= excused
+		s.Excused += excused
+		s.Expected -= excused
 		to = min(to, excusedFrom-1)
 		lost := src.countOwed(from, to)
 		if lost == 0 {
@@ -204,18 +179,18 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evid
 				unsaid = append(unsaid, r)
 			}
 			ways := l.divide(t, r, n, kind, e, came)
-			s.losses.plus(ways)
+			figure.AddCounts(s, &ways)
 			if found != nil {
 				found(t, r, ways)
 			}
 		})
 		if gap.length == 0 || src.countOwed(gap.end+1, from-1) > 0 {
-			s.incidents++
+			s.GapIncidents++
 			gap.length = 0
 		}
 		gap.end = to
 		gap.length += lost
-		s.longest = max(s.longest, gap.length)
+		s.LongestGap = max(s.LongestGap, gap.length)
 	}
 	if t.extra != nil {
 		for _, h := range t.extra.holes {
@@ -224,7 +199,7 @@ func (l *Ledger) sumSlot(s *windowSum, w *window, t *slot, backed []run, e *evid
 	}
 	piece(run{t.newest + 1, high})
 	if claimed {
-		s.overclaimed += t.overclaims(src, unsaid)
+		s.Overclaimed += t.overclaims(src, unsaid)
 	}
 	return t.backed(src, src.firstFrom(t.base+1, w.attaching+1), high, backed)
 }

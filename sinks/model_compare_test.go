@@ -7,6 +7,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // compare returns the first difference between the ledger and the model.
@@ -27,7 +28,7 @@ func (m *model) compare(l *Ledger) error {
 				// The lane asked for what is stale elsewhere.
 				want.Replayed, want.Unexpected.Stale = want.Unexpected.Stale, 0
 			}
-			sum.plus(&want.SubCounts)
+			figure.AddCounts(&sum, &want.SubCounts)
 			if got, want := l.SubAccount(sub), bounded(want.SubCounts, m.failures(sub.Lane)); got != want {
 				return fmt.Errorf("%v:\n got %+v\nwant %+v", sub, got, want)
 			}
@@ -43,7 +44,7 @@ func (m *model) compare(l *Ledger) error {
 				if intervals[k] == nil {
 					intervals[k] = &intervalCounts{}
 				}
-				intervals[k].add(*v)
+				figure.AddCounts(intervals[k], v)
 			}
 		}
 		if n, by := m.oversized(uint16(i)); a.Lanes[i].Oversized != n || !slices.Equal(a.Lanes[i].OversizedBy, by) {

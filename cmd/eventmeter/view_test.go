@@ -9,13 +9,18 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
+// counted are the counts of a lane with so many deliveries.
+func counted(delivered int64) sinks.LaneCounts {
+	return sinks.LaneCounts{SubCounts: sinks.SubCounts{Delivered: delivered}}
+}
+
 // measuring is a run in the middle of its measured part.
 func measuring(delivered int64) bench.Progress {
 	return bench.Progress{
 		Phase: "measure", Elapsed: 4 * time.Second, Limit: 10 * time.Second,
 		Live: sinks.Live{Measured: sinks.Scheduled{Fired: 80}, Lanes: []sinks.LiveLane{
-			{Name: "push", Open: 300, Delivered: delivered, Recent: sinks.Quantiles{Count: 10, P50: 12 * time.Millisecond, P99: 28 * time.Millisecond}},
-			{Name: "a-lane-with-a-long-name", Open: 300, Holes: 3, Duplicates: sinks.Duplicates{SameEvent: 2}},
+			{Name: "push", Open: 300, LaneCounts: counted(delivered), Recent: sinks.Quantiles{Count: 10, P50: 12 * time.Millisecond, P99: 28 * time.Millisecond}},
+			{Name: "a-lane-with-a-long-name", Open: 300, Holes: 3, LaneCounts: sinks.LaneCounts{SubCounts: sinks.SubCounts{Duplicates: sinks.Duplicates{SameEvent: 2}}}},
 		}},
 	}
 }
@@ -75,7 +80,7 @@ func TestSpark(t *testing.T) {
 	f := frames{}
 	now := time.Unix(0, 0)
 	for i := range 100 {
-		f.trace(sinks.LiveLane{Name: "a", Delivered: int64(i) * 5, Recent: sinks.Quantiles{Count: 1, P99: time.Duration(i)}}, now.Add(time.Duration(i)*traceEvery))
+		f.trace(sinks.LiveLane{Name: "a", LaneCounts: counted(int64(i) * 5), Recent: sinks.Quantiles{Count: 1, P99: time.Duration(i)}}, now.Add(time.Duration(i)*traceEvery))
 	}
 	if tr := f.lanes["a"]; len(tr.points) != tracePoints || tr.points[tracePoints-1] != 99 || tr.rate != 10 {
 		t.Errorf("%d points to %v, rate %v", len(tr.points), tr.points[len(tr.points)-1], tr.rate)

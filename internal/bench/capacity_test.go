@@ -42,7 +42,7 @@ func meets(o Options, lost int64) *Outcome {
 			Latency:  results.Latency{FromIntended: results.Quantiles{Count: n, P99: 1e6}},
 			Overhead: results.Overhead{PerSubscriptionHour: results.Share{Requests: 2, Bytes: 100}, Causes: map[string]results.Traffic{"events": {Requests: n}}},
 		})
-		account.Lanes = append(account.Lanes, sinks.LaneAccount{EventMessages: n, EventBytes: 300 * n})
+		account.Lanes = append(account.Lanes, sinks.LaneAccount{LaneCounts: sinks.LaneCounts{EventMessages: n, EventBytes: 300 * n}})
 		lost = 0
 	}
 	seconds := p.Phases.Measure.Seconds() + 1

@@ -378,7 +378,7 @@ func seenTogether(parts []*Progress) Progress {
 			out.Live.Lanes = slices.Clone(p.Live.Lanes)
 			continue
 		}
-		out.Live.Add(p.Live)
+		out.Live.Add(&p.Live)
 		out.Trouble = cmp.Or(out.Trouble, p.Trouble)
 	}
 	return out

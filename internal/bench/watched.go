@@ -145,7 +145,7 @@ func (p *pass) lastLook(a *sinks.Account, own []driver.Figures, target *results.
 		return nil
 	}
 	l := p.lookNow()
-	l.Detail = a.Detail()
+	l.Detail = a.Live()
 	for _, f := range own {
 		l.Own = append(l.Own, shownFigures(f))
 	}

@@ -115,7 +115,7 @@ func (t *shownTogether) finish(o *Outcome) {
 			continue
 		}
 		l, m := t.together(n), o.merged[n]
-		l.Detail, l.Own = o.Accounts[n].Detail(), nil
+		l.Detail, l.Own = o.Accounts[n].Live(), nil
 		for _, f := range m.own {
 			l.Own = append(l.Own, shownFigures(f))
 		}

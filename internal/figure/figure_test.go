@@ -111,9 +111,20 @@ func TestAdd(t *testing.T) {
 	if !reflect.DeepEqual(a, want) {
 		t.Errorf("%+v, want %+v", a, want)
 	}
-	if n := testing.AllocsPerRun(100, func() { Add(&a.inner, &b.inner) }); n > 0 {
-		t.Errorf("%v allocations", n)
+	sum := int64(0)
+	if n := testing.AllocsPerRun(100, func() {
+		x, y := inner{A: 1}, inner{A: 2}
+		AddCounts(&x, &y)
+		sum += x.A
+	}); n > 0 || sum != 303 {
+		t.Errorf("%v allocations, the sum is %d", n, sum)
 	}
+	defer func() {
+		if recover() == nil {
+			t.Error("more than numbers were added as numbers")
+		}
+	}()
+	AddCounts(&a, &b)
 }
 
 // TestAddAsks: a field that nobody has decided on is found at the first merge.
@@ -145,6 +156,6 @@ func BenchmarkAdd(b *testing.B) {
 	var x, y struct{ A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, R, S, T, U, V, W, X, Y, Z int64 }
 	b.ReportAllocs()
 	for b.Loop() {
-		Add(&x, &y)
+		AddCounts(&x, &y)
 	}
 }

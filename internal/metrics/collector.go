@@ -183,7 +183,7 @@ func (p *Pass) again() {
 	}
 	before := p.look.Health
 	p.look = p.watch()
-	more := p.look.Detail.More
+	more := p.look.Detail.Lanes
 	if len(p.expected) != len(more) {
 		p.expected = make([]int64, len(more))
 	}
@@ -270,7 +270,7 @@ func (f *Following) collect(to chan<- prometheus.Metric) {
 	for i := range whole.passes {
 		l := &whole.passes[i]
 		for j := range l.Detail.Lanes {
-			x := oneLane{LiveLane: &l.Detail.Lanes[j], LaneDetail: &l.Detail.More[j], alone: len(l.Detail.Lanes) == 1 && whole.turns(), health: &l.Health}
+			x := oneLane{LiveLane: &l.Detail.Lanes[j], alone: len(l.Detail.Lanes) == 1 && whole.turns(), health: &l.Health}
 			if j < len(l.Own) {
 				x.own = l.Own[j]
 			}

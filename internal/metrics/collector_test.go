@@ -82,7 +82,7 @@ func TestMetricsOfAKnownHistory(t *testing.T) {
 	l.Changed(eventmeter.Transition{To: eventmeter.Detaching, At: eventmeter.Instant(time.Second)})
 	l.Changed(eventmeter.Transition{To: eventmeter.Detached, At: eventmeter.Instant(time.Second)})
 	a := l.Account()
-	p.Settle(&Look{Detail: a.Detail(), Own: []Figures{{Values: map[string]float64{"uses": 12}}}})
+	p.Settle(&Look{Detail: a.Live(), Own: []Figures{{Values: map[string]float64{"uses": 12}}}})
 	f.Finish(nil, Figures{})
 	values["eventmeter_deliveries_outstanding"+ofLane+"}"] = 0
 	values["eventmeter_deliveries_lost_total"+ofLane+`,kind="silent"}`] = 1

@@ -28,7 +28,6 @@ var (
 // oneLane is what the metrics of a lane are read from.
 type oneLane struct {
 	*sinks.LiveLane
-	*sinks.LaneDetail
 	own    Figures
 	alone  bool // it has its turn alone
 	health *Health

@@ -49,7 +49,7 @@ var subscriptionFamilies = []family[oneLane]{
 	single(gauge, "eventmeter_subscriptions", "Subscriptions that the lane was declared with.", func(x *oneLane) int64 { return int64(x.Subscriptions) }),
 	single(gauge, "eventmeter_subscriptions_open", "Subscriptions that are active now.", func(x *oneLane) int64 { return x.Open }),
 	single(gauge, "eventmeter_subscriptions_attaching", "Subscriptions that are asked for and not active yet.", func(x *oneLane) int64 { return x.Attaching }),
-	single(counter, "eventmeter_subscriptions_failed_total", "Attempts to subscribe that failed.", func(x *oneLane) int64 { return x.LiveLane.Failed }),
+	single(counter, "eventmeter_subscriptions_failed_total", "Attempts to subscribe that failed.", func(x *oneLane) int64 { return x.Failed }),
 	single(counter, "eventmeter_subscriptions_broken_total", "Subscriptions that failed after they had been active.", func(x *oneLane) int64 { return x.Broken }),
 	single(counter, "eventmeter_subscriptions_terminated_total", "Subscriptions that the target ended.", func(x *oneLane) int64 { return x.Terminated }),
 	newFamily(LaneLabels, counter, "eventmeter_subscription_active_seconds_total", "Time that subscriptions were active, added up.", nil,
@@ -95,8 +95,8 @@ var deliveryFamilies = []family[oneLane]{
 }
 
 var gapFamilies = []family[oneLane]{
-	single(counter, "eventmeter_gaps_total", "Runs of lost events. Those of subscriptions that are still open are counted when they end.", func(x *oneLane) int64 { return x.Gaps }),
-	single(gauge, "eventmeter_gap_longest_events", "Events in the longest run of lost ones, as far as it is counted.", func(x *oneLane) int64 { return x.Longest }),
+	single(counter, "eventmeter_gaps_total", "Runs of lost events. Those of subscriptions that are still open are counted when they end.", func(x *oneLane) int64 { return x.GapIncidents }),
+	single(gauge, "eventmeter_gap_longest_events", "Events in the longest run of lost ones, as far as it is counted.", func(x *oneLane) int64 { return x.LongestGap }),
 	single(counter, "eventmeter_gap_announcements_total", "Announcements by the target that events are missing.", func(x *oneLane) int64 { return x.Announcements }),
 	single(counter, "eventmeter_gap_false_alarms_total", "Announcements with nothing missing beside them.", func(x *oneLane) int64 { return x.FalseAlarms }),
 	single(counter, "eventmeter_cursors_overclaimed_total", "Cursors of heartbeats, confirmations and empty polls that were the first to claim an event which was lost silently. Those of subscriptions that are still open are counted when they end.", func(x *oneLane) int64 { return x.Overclaimed }),

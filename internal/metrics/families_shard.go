@@ -21,7 +21,7 @@ func ShardOf(index string, up bool, looks []Look) Shard {
 		for j := range l.Detail.Lanes {
 			s.Open += l.Detail.Lanes[j].Open
 			s.Delivered += l.Detail.Lanes[j].Delivered
-			s.Foreign += l.Detail.More[j].Foreign
+			s.Foreign += l.Detail.Lanes[j].Foreign
 		}
 	}
 	return s

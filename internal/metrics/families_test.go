@@ -17,9 +17,12 @@ import (
 
 // lookAt is a look with one lane that has delivered so much.
 func lookAt(lane, system string, delivered int64) Look {
-	return Look{Detail: sinks.Detail{
-		Live: sinks.Live{Lanes: []sinks.LiveLane{{Name: lane, Delivered: delivered, Open: 3}}, Measured: sinks.Scheduled{Fired: 7, Accepted: 5, Pending: 2}},
-		More: []sinks.LaneDetail{{System: system, Mode: eventmeter.Poll, Subscriptions: 3, Expected: delivered + 1, Foreign: 4}},
+	return Look{Detail: sinks.Live{
+		Measured: sinks.Scheduled{Fired: 7, Accepted: 5, Pending: 2},
+		Lanes: []sinks.LiveLane{{
+			Name: lane, System: system, Mode: eventmeter.Poll, Subscriptions: 3, Open: 3,
+			LaneCounts: sinks.LaneCounts{SubCounts: sinks.SubCounts{Delivered: delivered, Expected: delivered + 1, Foreign: 4}},
+		}},
 	}}
 }
 
@@ -74,7 +77,7 @@ func TestMetricsOfTurns(t *testing.T) {
 	absent(t, r, `eventmeter_phase_end_timestamp_seconds{lane="b"`, "eventmeter_run_partial", "eventmeter_threshold_passed", `eventmeter_list_uses_total{lane="a"`)
 
 	// A counter does not fall, whatever is owed no more.
-	second.Detail.More[0].Expected = 19
+	second.Detail.Lanes[0].Expected = 19
 	expect(t, r, map[string]float64{`eventmeter_deliveries_expected_total{lane="b",mode="poll",run="ab",system="sep-2549"}`: 21})
 
 	p.Settle(nil)
@@ -209,7 +212,7 @@ func TestLooksAddUp(t *testing.T) {
 	if n := sum.Detail.Lanes[0].Delivered; n != 15 {
 		t.Errorf("%d delivered", n)
 	}
-	if n := sum.Detail.More[0].Expected; n != 17 {
+	if n := sum.Detail.Lanes[0].Expected; n != 17 {
 		t.Errorf("%d expected", n)
 	}
 	if len(sum.Phases) != 1 || sum.Bursts != 2 || sum.Burst != b.Burst {

@@ -11,7 +11,7 @@ import (
 // Look is one look at a pass of a run. It belongs to whoever asked for it, and
 // passes between processes as JSON.
 type Look struct {
-	Detail sinks.Detail
+	Detail sinks.Live
 	// Phases are those that were begun, in their order.
 	Phases []Phase
 	// Bursts is how many bursts of the schedule were due, and Burst when the
@@ -165,7 +165,6 @@ func (u Usage) plus(v Usage) Usage {
 func (l *Look) Clone() Look {
 	out := *l
 	out.Detail.Lanes = slices.Clone(l.Detail.Lanes)
-	out.Detail.More = slices.Clone(l.Detail.More)
 	out.Own = slices.Clone(l.Own)
 	return out
 }
