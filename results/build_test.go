@@ -33,7 +33,7 @@ func TestOverheadSharesAWindow(t *testing.T) {
 			SubCounts: sinks.SubCounts{Expected: 7, Delivered: 7, Active: 20 * time.Hour}, EventBytes: 3000, Received: 100,
 		},
 		Traffic:  traffic(11),
-		Measured: sinks.Window{Traffic: traffic(1), EventBytes: 300, Received: 10, Active: 2 * time.Hour},
+		Measured: sinks.Window{Traffic: traffic(1), WindowCounts: sinks.WindowCounts{EventBytes: 300, Received: 10, Active: 2 * time.Hour}},
 	}
 	l := results.NewLane(&a)
 	o := l.Overhead
@@ -62,7 +62,7 @@ func TestOverheadSharesAWindow(t *testing.T) {
 	}
 
 	// Events on a stream are no calls: their bytes are those of the deliveries.
-	a = sinks.LaneAccount{Name: "push", LaneCounts: sinks.LaneCounts{EventBytes: 9000}, Measured: sinks.Window{EventBytes: 3180, Received: 10}}
+	a = sinks.LaneAccount{Name: "push", LaneCounts: sinks.LaneCounts{EventBytes: 9000}, Measured: sinks.Window{WindowCounts: sinks.WindowCounts{EventBytes: 3180, Received: 10}}}
 	if got, want := results.NewLane(&a).Overhead.TotalPerDelivered, (results.Share{Bytes: 318}); got != want {
 		t.Errorf("a stream: %+v, want %+v", got, want)
 	}

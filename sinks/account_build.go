@@ -116,7 +116,7 @@ func (h *shard) addTo(out *LaneAccount, ready *timing, arrived *arrivals) {
 	out.EventMessages += h.messages
 	out.EventBytes += h.bytes
 	out.Received += h.received
-	figure.Add(&out.Measured, &h.within)
+	figure.AddCounts(&out.Measured.WindowCounts, &h.within)
 	arrived.merge(&h.arrivals)
 	figure.AddCounts(&out.SubCounts, &h.counts)
 }

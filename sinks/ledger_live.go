@@ -139,7 +139,7 @@ func (l *Ledger) liveShards(n *lane, out *LiveLane, now eventmeter.Instant, sinc
 		out.EventBytes += h.bytes
 		out.Received += h.received
 		out.Kernel += h.arrivals.kernel
-		figure.Add(&out.Measured, &h.within)
+		figure.AddCounts(&out.Measured.WindowCounts, &h.within)
 		if detail {
 			ready.merge(&h.ready)
 		}

@@ -14,6 +14,11 @@ type Window struct {
 	// Traffic is the calls whose Call.At lies in the window, by eventmeter.Cause,
 	// without Took.
 	Traffic [eventmeter.Causes]Traffic
+	WindowCounts
+}
+
+// WindowCounts is the part of a Window that is counted with every delivery.
+type WindowCounts struct {
 	// EventMessages and EventBytes are all copies of events read in the window.
 	EventMessages, EventBytes int64
 	// Received counts events read in the window, once for each subscription: see
@@ -50,7 +55,7 @@ func (l *Ledger) Measure(from, to eventmeter.Instant) {
 			h.mu.Lock()
 			h.measured = b
 			if first {
-				h.within = Window{}
+				h.within = WindowCounts{}
 			}
 			h.mu.Unlock()
 		}

@@ -21,12 +21,12 @@ func TestMeasured(t *testing.T) {
 		want    Window
 		active  time.Duration
 	}{
-		{"no window", func(*Ledger, int) {}, Window{EventMessages: 5, EventBytes: 50, Received: 4, Traffic: traffics(4, 15)}, 190 * time.Millisecond},
+		{"no window", func(*Ledger, int) {}, Window{WindowCounts: WindowCounts{EventMessages: 5, EventBytes: 50, Received: 4}, Traffic: traffics(4, 15)}, 190 * time.Millisecond},
 		{"as planned", func(l *Ledger, now int) {
 			if now == 50 {
 				l.Measure(at(100), at(200))
 			}
-		}, Window{EventMessages: 3, EventBytes: 30, Received: 2, Traffic: traffics(2, 6)}, 100 * time.Millisecond},
+		}, Window{WindowCounts: WindowCounts{EventMessages: 3, EventBytes: 30, Received: 2}, Traffic: traffics(2, 6)}, 100 * time.Millisecond},
 		{"ended early", func(l *Ledger, now int) {
 			switch now {
 			case 50:
@@ -34,7 +34,7 @@ func TestMeasured(t *testing.T) {
 			case 180:
 				l.Measure(at(100), at(180))
 			}
-		}, Window{EventMessages: 3, EventBytes: 30, Received: 2, Traffic: traffics(1, 2)}, 80 * time.Millisecond},
+		}, Window{WindowCounts: WindowCounts{EventMessages: 3, EventBytes: 30, Received: 2}, Traffic: traffics(1, 2)}, 80 * time.Millisecond},
 		{"ended before it began", func(l *Ledger, now int) {
 			switch now {
 			case 50:

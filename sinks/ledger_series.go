@@ -44,7 +44,7 @@ func (s *span) reset(number int64) {
 }
 
 func (s *span) merge(t *span) {
-	figure.Add(&s.counts, &t.counts)
+	figure.AddCounts(&s.counts, &t.counts)
 	s.intended.merge(&t.intended)
 	s.sent.merge(&t.sent)
 }
@@ -56,7 +56,7 @@ type packedSpan struct {
 }
 
 func (p *packedSpan) add(s *span) {
-	figure.Add(&p.counts, &s.counts)
+	figure.AddCounts(&p.counts, &s.counts)
 	p.intended = p.intended.plus(&s.intended.tally)
 	p.sent = p.sent.plus(&s.sent.tally)
 }

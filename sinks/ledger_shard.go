@@ -37,7 +37,7 @@ type shard struct {
 	received int64
 	// within is the part of messages, bytes, received and the active time that
 	// lies in the measured window.
-	within   Window
+	within   WindowCounts
 	measured bounds
 	arrivals arrivals
 	ready    timing

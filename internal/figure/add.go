@@ -43,8 +43,11 @@ func AddCounts[T any](to, from *T) {
 }
 
 func (p *plan) numbers(a, b unsafe.Pointer) {
-	for _, at := range p.sums {
-		*(*int64)(unsafe.Add(a, at)) += *(*int64)(unsafe.Add(b, at))
+	for _, r := range p.sums {
+		to, from := unsafe.Slice((*int64)(unsafe.Add(a, r.at)), r.n), unsafe.Slice((*int64)(unsafe.Add(b, r.at)), r.n)
+		for i := range to {
+			to[i] += from[i]
+		}
 	}
 	for _, at := range p.ints {
 		*(*int)(unsafe.Add(a, at)) += *(*int)(unsafe.Add(b, at))
@@ -64,9 +67,16 @@ func (p *plan) numbers(a, b unsafe.Pointer) {
 
 // plan is where the figures of a type lie, by what is done with them.
 type plan struct {
-	sums, largest, least []uintptr // of 64-bit integers
-	ints, floats         []uintptr
-	adders               []adderAt
+	sums           []row     // of 64-bit integers
+	largest, least []uintptr // of 64-bit integers
+	ints, floats   []uintptr
+	adders         []adderAt
+}
+
+// row is n 64-bit integers that lie side by side.
+type row struct {
+	at uintptr
+	n  int
 }
 
 type adderAt struct {
@@ -104,7 +114,11 @@ func (p *plan) add(t reflect.Type, at uintptr, rule, where string) {
 	case rule != "":
 		panic(fmt.Sprintf("figure: %s: there is no rule %q for a %s", where, rule, t))
 	case kind == reflect.Int64 && !own:
-		p.sums = append(p.sums, at)
+		if n := len(p.sums); n > 0 && p.sums[n-1].at+8*uintptr(p.sums[n-1].n) == at {
+			p.sums[n-1].n++
+			return
+		}
+		p.sums = append(p.sums, row{at, 1})
 	case kind == reflect.Int && !own:
 		p.ints = append(p.ints, at)
 	case kind == reflect.Float64 && !own:

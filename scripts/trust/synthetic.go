@@ -52,7 +52,7 @@ func (synthetic) record(_ context.Context, dir string, number int, slow bool) er
 		lane.Series = append(lane.Series, sinks.LaneInterval{Number: int64(i), Delivered: perSecond, FromIntended: intended, FromSent: sent})
 	}
 	lane.Delivered, lane.Expected, lane.Received = seconds*perSecond, seconds*perSecond, seconds*perSecond
-	lane.Measured = sinks.Window{Received: seconds * perSecond, Active: 10 * seconds * time.Second}
+	lane.Measured = sinks.Window{WindowCounts: sinks.WindowCounts{Received: seconds * perSecond, Active: 10 * seconds * time.Second}}
 	if err != nil {
 		return err
 	}
