@@ -7,7 +7,21 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
+
+// ObservedFigures are those of lanes of a run that publishes nothing.
+var ObservedFigures = figure.Table{Name: "observer", Figures: []figure.Figure{
+	{Name: "observedEvents", Help: "event messages, all copies"},
+	{Name: "observedDuplicates", Help: "second and later copies under an event id that the same subscription had seen"},
+	{Name: "observedWithoutId", Help: "events without an id"},
+	{Name: "observedWithoutTime", Help: "events whose timestamp was missing or could not be read"},
+	{Name: "observedAhead", Help: "events that came before their own time, by two clocks"},
+	{Name: "observedLeast", Rule: figure.Min, Help: "events of the subscription that heard least"},
+	{Name: "observedMost", Rule: figure.Max, Help: "events of the subscription that heard most"},
+	{Name: "observedPerSecond", Unit: "1/s", Help: "observedEvents over the measured time"},
+	{Name: "observedAge", Unit: "ns", Timing: true, Help: "from an event's own timestamp until it was received, by two clocks"},
+}}
 
 // ObserverOptions describe an [Observer]. Clock and Lanes must be set.
 type ObserverOptions struct {

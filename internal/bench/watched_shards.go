@@ -84,7 +84,7 @@ func (t *shownTogether) sum(n int) (out metrics.Look) {
 			first = false
 			out = looks[n].Clone()
 		default:
-			out.Add(&looks[n])
+			out.Add(&looks[n], FigureTables)
 		}
 	}
 	return out

@@ -2,37 +2,37 @@
 // what it says, how the values of several parts of a run become one, and the
 // metric that shows it. It imports no other package of this module, so that
 // whoever counts, merges or shows a figure can use it.
+//
+// There are two kinds. The figures that every lane has are fields of structs,
+// which [Add] merges. Those of one system or upstream have names, and stand in a
+// [Table].
 package figure
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "fmt"
 
-// Figure is one figure of a driver or an upstream. A pointer to it is its
-// identity: it is made by a [Table], and counted by it.
+// Figure is one figure of a system or an upstream.
 type Figure struct {
 	// Name is camel-case, as in result.json.
 	Name string
-	// Unit is the unit of the value: "" is a plain count or factor.
+	// Unit is "" for a plain count or factor, and "ns" for a timing.
 	Unit string
 	// Help says what is counted.
 	Help string
-	// Rule says what the values of several parts of a run are together.
+	// Rule says what the values of several parts of a run are together. The
+	// zero value adds. The buckets of timings are always added.
 	Rule Rule
 	// Timing is a distribution of durations instead of one value.
 	Timing bool
-	// Metric shows the figure under a name of its own; nil for most.
+	// Metric shows the figure under a name of its own as well; nil for most.
 	Metric *Metric
-
-	table *Table
-	index int
 }
 
 // Metric is a metric that shows one figure, or several by a label.
 type Metric struct {
-	Name, Help string
+	Name string
+	// Help is that of the figure where it is empty. Of several figures by a
+	// label, the first one's counts.
+	Help string
 	// Gauge is a value that may fall; otherwise it is a counter.
 	Gauge bool
 	// Label and Value tell the figures of one metric apart.
@@ -49,72 +49,25 @@ func (m *Metric) Shown(v float64) float64 {
 	return v * m.Scale
 }
 
-// As shows the figure as a metric, too. It returns f.
-func (f *Figure) As(m Metric) *Figure {
-	f.Metric = &m
-	return f
-}
-
-// Index is the place of the figure in arrays of its table: see [Table.Len].
-func (f *Figure) Index() int { return f.index }
-
-// In tells whether the figure is one of t.
-func (f *Figure) In(t *Table) bool { return f.table == t }
-
-func (f *Figure) String() string { return f.Name }
-
-// Table is the figures of one system or upstream. Fill it where package
-// variables are set, and only read it afterwards. A name that is declared twice
-// is a fault of the program, and panics.
+// Table is the figures of one system or upstream.
 type Table struct {
-	// Name is the system's or upstream's.
-	Name string
-	list []*Figure
-}
-
-// Count declares a value that only rises: parts are added.
-func (t *Table) Count(name, unit, help string) *Figure { return t.Value(name, unit, help, Sum) }
-
-// Value declares a value with a rule.
-func (t *Table) Value(name, unit, help string, r Rule) *Figure {
-	return t.declare(&Figure{Name: name, Unit: unit, Help: help, Rule: r})
-}
-
-// Time declares a distribution of durations: parts are added bucket by bucket.
-func (t *Table) Time(name, help string) *Figure {
-	return t.declare(&Figure{Name: name, Unit: "ns", Help: help, Rule: Sum, Timing: true})
-}
-
-func (t *Table) declare(f *Figure) *Figure {
-	if t.Find(f.Name) != nil {
-		panic(fmt.Sprintf("figure: %s of %s is declared twice", f.Name, t.Name))
-	}
-	f.table, f.index = t, len(t.list)
-	t.list = append(t.list, f)
-	return f
-}
-
-// Len is the number of figures: the length of an array indexed by
-// [Figure.Index].
-func (t *Table) Len() int { return len(t.list) }
-
-// All returns the figures by name.
-func (t *Table) All() []*Figure {
-	return slices.SortedFunc(slices.Values(t.list), func(a, b *Figure) int { return strings.Compare(a.Name, b.Name) })
+	Name string // of the table, for messages
+	// Systems are those whose lanes have the figures; none of an upstream.
+	Systems []string
+	Figures []Figure
 }
 
 // Find returns the figure of that name, nil if there is none.
 func (t *Table) Find(name string) *Figure {
-	for _, f := range t.list {
-		if f.Name == name {
-			return f
+	for i := range t.Figures {
+		if t.Figures[i].Name == name {
+			return &t.Figures[i]
 		}
 	}
 	return nil
 }
 
-// Tables are the figures of several systems. A name that several of them have
-// must have one rule.
+// Tables are the figures of several systems and upstreams.
 type Tables []*Table
 
 // Rule returns the rule for a name. What no table has is added: it can only be
@@ -128,11 +81,32 @@ func (ts Tables) Rule(name string) Rule {
 	return Sum
 }
 
-// Find returns the table of that name, nil if there is none.
-func (ts Tables) Find(name string) *Table {
+// Check returns an error where a figure is declared twice in a table, or with
+// two rules in several, or where a rule or a metric lacks something.
+func (ts Tables) Check() error {
 	for _, t := range ts {
-		if t.Name == name {
-			return t
+		for i := range t.Figures {
+			f := &t.Figures[i]
+			if f.Name == "" || f.Help == "" {
+				return fmt.Errorf("%s: figure %q: say what it is", t.Name, f.Name)
+			}
+			if t.Find(f.Name) != f {
+				return fmt.Errorf("%s: %s is declared twice", t.Name, f.Name)
+			}
+			if r := ts.Rule(f.Name); r != f.Rule {
+				return fmt.Errorf("%s: %s has another rule elsewhere", t.Name, f.Name)
+			}
+			for _, part := range f.Rule.parts() {
+				if p := t.Find(part); p == nil || p.Rule != Sum || p.Timing {
+					return fmt.Errorf("%s: %s is made of %s, which is no sum", t.Name, f.Name, part)
+				}
+			}
+			if f.Timing && (f.Unit != "ns" || f.Rule != Sum) {
+				return fmt.Errorf("%s: %s: a timing is in ns and has no rule", t.Name, f.Name)
+			}
+			if m := f.Metric; m != nil && (m.Name == "" || (m.Label == "") != (m.Value == "")) {
+				return fmt.Errorf("%s: %s: its metric lacks a name, a label or a value", t.Name, f.Name)
+			}
 		}
 	}
 	return nil

@@ -11,16 +11,16 @@ import (
 
 // made is a table with a figure of every rule.
 func made() Tables {
-	t := &Table{Name: "made up"}
-	t.Count("parts", "", "")
-	t.Count("whole", "", "")
-	t.Value("share", "", "", Ratio("parts", "whole"))
-	t.Value("perWhole", "bytes", "", Mean("whole"))
-	t.Value("most", "", "", Max)
-	t.Value("least", "", "", Min)
-	t.Value("peak", "", "", Peak)
-	t.Time("took", "")
-	return Tables{t}
+	return Tables{{Name: "made up", Figures: []Figure{
+		{Name: "parts", Help: "?"},
+		{Name: "whole", Help: "?"},
+		{Name: "share", Help: "?", Rule: Ratio("parts", "whole")},
+		{Name: "perWhole", Unit: "bytes", Help: "?", Rule: Mean("whole")},
+		{Name: "most", Help: "?", Rule: Max},
+		{Name: "least", Help: "?", Rule: Min},
+		{Name: "peak", Help: "?", Rule: Peak, Metric: &Metric{Name: "m", Label: "kind", Value: "peak", Scale: 0.5}},
+		{Name: "took", Unit: "ns", Help: "?", Timing: true},
+	}}}
 }
 
 func TestMerge(t *testing.T) {
@@ -63,24 +63,31 @@ func TestMergeInSteps(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
-	table := made()[0]
-	if table.Len() != 8 || table.All()[0].Name != "least" || !table.Find("took").Timing || table.Find("none") != nil {
-		t.Errorf("%v", table.All())
+func TestCheck(t *testing.T) {
+	if err := made().Check(); err != nil {
+		t.Error(err)
 	}
-	f := table.Find("most").As(Metric{Name: "m", Scale: 0.5})
-	if f.Metric.Shown(8) != 4 || (&Metric{}).Shown(8) != 8 || !f.In(table) || f.In(&Table{}) {
+	if f := made()[0].Find("peak"); f.Metric.Shown(8) != 4 || (&Metric{}).Shown(8) != 8 || made()[0].Find("none") != nil {
 		t.Errorf("%+v", f)
 	}
-	if made().Find("made up") == nil || made().Find("") != nil {
-		t.Error("tables are found by their names")
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("a name was declared twice")
+	for want, spoil := range map[string]func(t *Table){
+		"declared twice":  func(t *Table) { t.Figures[1].Name = "parts" },
+		"say what it is":  func(t *Table) { t.Figures[1].Help = "" },
+		"which is no sum": func(t *Table) { t.Figures[1].Rule = Max },
+		"no rule":         func(t *Table) { t.Figures[7].Rule = Max },
+		"lacks a name":    func(t *Table) { t.Figures[6].Metric.Value = "" },
+	} {
+		tables := made()
+		spoil(tables[0])
+		if err := tables.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want one that says %q", err, want)
 		}
-	}()
-	table.Count("most", "", "")
+	}
+	two := append(made(), made()...)
+	two[1].Figures[4].Rule = Min
+	if err := two.Check(); err == nil || !strings.Contains(err.Error(), "another rule elsewhere") {
+		t.Errorf("a figure with two rules: %v", err)
+	}
 }
 
 type reasons []string

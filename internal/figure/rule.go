@@ -42,8 +42,8 @@ func Ratio(of, per string) Rule { return Rule{kind: ratio, of: of, per: per} }
 // Mean is weighted by the figure of that name.
 func Mean(weight string) Rule { return Rule{kind: mean, per: weight} }
 
-// Parts are the names of the figures that the rule needs.
-func (r Rule) Parts() []string {
+// parts are the names of the figures that the rule needs.
+func (r Rule) parts() []string {
 	switch r.kind {
 	case ratio:
 		return []string{r.of, r.per}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
@@ -38,17 +39,20 @@ type Collector struct {
 	keep     int
 	runs     []*Following
 	searches []*Search
+	lanes    metricsOfLanes
 }
 
 // Options of a collector; the zero value keeps everything.
 type Options struct {
 	// Keep is how many runs are shown at the most, the newest; 0 is all.
 	Keep int
+	// Figures are those that only some systems have.
+	Figures figure.Tables
 }
 
 // New makes a collector and registers it.
 func New(with prometheus.Registerer, o Options) (*Collector, error) {
-	c := &Collector{keep: o.Keep}
+	c := &Collector{keep: o.Keep, lanes: newMetricsOfLanes(o.Figures)}
 	if err := with.Register(c); err != nil {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
@@ -237,7 +241,7 @@ func (c *Collector) Looks() []Look {
 
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range described() {
+	for _, d := range c.lanes.described() {
 		to <- d.desc
 	}
 }
@@ -250,14 +254,14 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	searches := append([]*Search(nil), c.searches...)
 	c.mu.Unlock()
 	for _, f := range runs {
-		f.collect(to)
+		f.collect(to, &c.lanes)
 	}
 	for _, s := range searches {
 		s.collect(to)
 	}
 }
 
-func (f *Following) collect(to chan<- prometheus.Metric) {
+func (f *Following) collect(to chan<- prometheus.Metric, lanes *metricsOfLanes) {
 	f.mu.Lock()
 	passes := append([]*Pass(nil), f.passes...)
 	whole := wholeRun{Run: f.run, result: f.result, last: f.last, done: f.done}
@@ -274,7 +278,7 @@ func (f *Following) collect(to chan<- prometheus.Metric) {
 			if j < len(l.Own) {
 				x.own = l.Own[j]
 			}
-			show(to, &x, laneFamilies, laneHistograms, x.System, string(x.Mode), x.Name, f.run.ID)
+			show(to, &x, lanes.families, lanes.histograms, x.System, string(x.Mode), x.Name, f.run.ID)
 		}
 	}
 	var parts []Shard

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"math"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func history(t *testing.T) *sinks.Ledger {
 func follow(t *testing.T, l *sinks.Ledger) (*prometheus.Registry, *Following, *Pass) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r, Options{})
+	c, err := New(r, Options{Figures: driver.FigureTables})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func gathered(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 func TestNamesFollowTheGuide(t *testing.T) {
 	seen := map[string]bool{}
 	var families []*dto.MetricFamily
-	for _, a := range described() {
+	for _, a := range all.described() {
 		if seen[a.name] {
 			t.Errorf("%s is there twice", a.name)
 		}

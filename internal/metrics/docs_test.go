@@ -8,9 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/metrics.md again")
+
+// all are the metrics of a lane, those of all systems included.
+var all = newMetricsOfLanes(driver.FigureTables)
 
 const page = "../../docs/metrics.md"
 
@@ -46,7 +51,7 @@ func TestDocs(t *testing.T) {
 // tables are one for each set of labels.
 func tables() map[string]string {
 	return map[string]string{
-		"lane":     table(LaneLabels, appendAbout(nil, laneFamilies, laneHistograms)),
+		"lane":     table(LaneLabels, appendAbout(nil, all.families, all.histograms)),
 		"run":      table(RunLabels, appendAbout(nil, runFamilies, runHistograms)),
 		"shard":    table(ShardLabels, appendAbout(nil, shardFamilies, nil)),
 		"capacity": table(SearchLabels, appendAbout(nil, searchFamilies, nil)),
@@ -70,7 +75,7 @@ func table(base []string, all []about) string {
 // exist.
 func TestDocsNameNothingElse(t *testing.T) {
 	var known []string
-	for _, a := range described() {
+	for _, a := range all.described() {
 		known = append(known, a.name)
 		if a.kindName == "histogram" {
 			known = append(known, a.name+"_bucket", a.name+"_sum", a.name+"_count")

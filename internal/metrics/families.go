@@ -71,9 +71,9 @@ func newFamily[X any](base []string, kind prometheus.ValueType, name, help strin
 }
 
 // described is what there is to know of every metric, in the order of the docs.
-func described() []about {
+func (m *metricsOfLanes) described() []about {
 	var out []about
-	out = appendAbout(out, laneFamilies, laneHistograms)
+	out = appendAbout(out, m.families, m.histograms)
 	out = appendAbout(out, runFamilies, runHistograms)
 	out = appendAbout(out, shardFamilies, nil)
 	out = appendAbout(out, searchFamilies, nil)

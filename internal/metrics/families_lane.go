@@ -43,7 +43,7 @@ func trafficByCause(name, help string, in func(x *oneLane) *[eventmeter.Causes]s
 }
 
 // laneFamilies are the metrics of each lane.
-var laneFamilies = slices.Concat(subscriptionFamilies, deliveryFamilies, gapFamilies, overheadFamilies, troubleFamilies, ownFamilies, listFamilies)
+var laneFamilies = slices.Concat(subscriptionFamilies, deliveryFamilies, gapFamilies, overheadFamilies, troubleFamilies, figureFamilies)
 
 var subscriptionFamilies = []family[oneLane]{
 	single(gauge, "eventmeter_subscriptions", "Subscriptions that the lane was declared with.", func(x *oneLane) int64 { return int64(x.Subscriptions) }),
@@ -138,7 +138,7 @@ var troubleFamilies = []family[oneLane]{
 	single(counter, "eventmeter_kernel_timestamps_total", "Copies of events whose time is the kernel's, of all in eventmeter_event_messages_total.", func(x *oneLane) int64 { return x.Kernel }),
 }
 
-var ownFamilies = []family[oneLane]{
+var figureFamilies = []family[oneLane]{
 	newFamily(LaneLabels, gauge, "eventmeter_figure", "What only one system has, by its name and in its unit in result.json (lanes[].figures).", []string{"figure"},
 		func(x *oneLane, emit emitter) {
 			for name, v := range x.own.Values {
@@ -147,7 +147,7 @@ var ownFamilies = []family[oneLane]{
 		}),
 }
 
-var laneHistograms = slices.Concat([]histogramFamily[oneLane]{
+var laneHistograms = []histogramFamily[oneLane]{
 	laneHistogram("eventmeter_latency_from_intended_seconds", "From the instant at which the schedule wanted the event until it was received, of first deliveries.",
 		func(x *oneLane) sinks.Distribution { return x.FromIntended }),
 	laneHistogram("eventmeter_latency_from_sent_seconds", "From sending the event until it was received, of first deliveries.",
@@ -160,7 +160,7 @@ var laneHistograms = slices.Concat([]histogramFamily[oneLane]{
 				emit([]sinks.Distribution{d}, name)
 			}
 		}),
-}, listHistograms)
+}
 
 func laneHistogram(name, help string, of func(x *oneLane) sinks.Distribution) histogramFamily[oneLane] {
 	return newHistogram(LaneLabels, name, help, nil, func(x *oneLane, emit func([]sinks.Distribution, ...string)) {

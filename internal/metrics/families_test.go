@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"encoding/json"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"math"
 	"reflect"
 	"strings"
@@ -28,7 +29,7 @@ func lookAt(lane, system string, delivered int64) Look {
 
 func TestMetricsOfTurns(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r, Options{})
+	c, err := New(r, Options{Figures: driver.FigureTables})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestMetricsOfShards(t *testing.T) {
 
 func TestMetricsOfASearch(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r, Options{})
+	c, err := New(r, Options{Figures: driver.FigureTables})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestLooksAddUp(t *testing.T) {
 	b.Health = Health{Goroutines: 2, Used: map[string]float64{Generator: 2, Target: 2}, ReadDelay: d(10, 4), Generator: Usage{CPU: 2, OK: true}, Target: Usage{CPU: 9, OK: true}, Measured: true}
 	before := mustJSON(t, a)
 	sum := a.Clone()
-	sum.Add(&b)
+	sum.Add(&b, driver.FigureTables)
 	if after := mustJSON(t, a); after != before {
 		t.Errorf("adding to a clone changed\n%s to\n%s", before, after)
 	}
@@ -254,7 +255,7 @@ func mustJSON(t *testing.T, l Look) string {
 // settled.
 func TestAFrozenPass(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r, Options{})
+	c, err := New(r, Options{Figures: driver.FigureTables})
 	if err != nil {
 		t.Fatal(err)
 	}

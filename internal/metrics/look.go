@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -73,8 +74,9 @@ const (
 )
 
 // Add adds the look of another shard at the same pass. The phase is that of the
-// shard that is furthest behind; a figure that cannot be added is the largest.
-func (l *Look) Add(m *Look) {
+// shard that is furthest behind. The tables say what figures of systems and
+// upstreams are together; of a peak the largest is shown.
+func (l *Look) Add(m *Look, by figure.Tables) {
 	l.Detail.Add(&m.Detail)
 	if len(m.Phases) < len(l.Phases) {
 		l.Phases = m.Phases
@@ -84,24 +86,16 @@ func (l *Look) Add(m *Look) {
 		l.Burst = m.Burst
 	}
 	for i := range min(len(l.Own), len(m.Own)) {
-		l.Own[i] = l.Own[i].plus(m.Own[i])
+		l.Own[i] = l.Own[i].plus(m.Own[i], by)
 	}
-	l.Upstream = l.Upstream.plus(m.Upstream)
+	l.Upstream = l.Upstream.plus(m.Upstream, by)
 	l.Health.add(&m.Health)
 }
 
-// plus returns the sum; it shares nothing that is written with f or g.
-func (f Figures) plus(g Figures) Figures {
-	out := Figures{Values: maps.Clone(f.Values), Timings: maps.Clone(f.Timings)}
-	for name, v := range g.Values {
-		if out.Values == nil {
-			out.Values = map[string]float64{}
-		}
-		if old, had := out.Values[name]; had {
-			v = together(name, old, v)
-		}
-		out.Values[name] = v
-	}
+// plus returns both together; it shares nothing that is written with f or g.
+func (f Figures) plus(g Figures, by figure.Tables) Figures {
+	out := Figures{Timings: maps.Clone(f.Timings)}
+	out.Values, _ = by.Merge(f.Values, g.Values)
 	for name, d := range g.Timings {
 		if out.Timings == nil {
 			out.Timings = map[string]sinks.Distribution{}
@@ -109,23 +103,6 @@ func (f Figures) plus(g Figures) Figures {
 		out.Timings[name] = out.Timings[name].Plus(d)
 	}
 	return out
-}
-
-// notSums are the figures that are no counts, so that of two shards the larger
-// one is shown until the merged result says what they are together.
-var notSums = map[string]bool{
-	"avoidedShare": true, "bytesPerClientHour": true, "herdExpired": true, "herdChanged": true, "fetchRatePeak": true, "ttlMs": true,
-	"detachedMax": true, "observedMost": true, "statusBytesPerRequest": true,
-}
-
-func together(name string, a, b float64) float64 {
-	switch {
-	case notSums[name]:
-		return max(a, b)
-	case name == "observedLeast":
-		return min(a, b)
-	}
-	return a + b
 }
 
 func (h *Health) add(m *Health) {

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -47,7 +48,7 @@ func deliver(l *sinks.Ledger, seq, subs uint32) {
 func watching(b *testing.B, l *sinks.Ledger) http.Handler {
 	b.Helper()
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r, Options{})
+	c, err := New(r, Options{Figures: driver.FigureTables})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,0 +1,91 @@
+package metrics
+
+import (
+	"slices"
+
+	"github.com/eventmeter/eventmeter/internal/figure"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// ownFamilies are the metrics that figures of systems have under names of their
+// own, beside eventmeter_figure and eventmeter_figure_seconds.
+func ownFamilies(tables figure.Tables) (families []family[oneLane], histograms []histogramFamily[oneLane]) {
+	for _, t := range tables {
+		for i := range t.Figures {
+			first := &t.Figures[i]
+			if first.Metric == nil {
+				continue
+			}
+			shown := slices.DeleteFunc(slices.Clone(t.Figures), func(f figure.Figure) bool { return f.Metric == nil || f.Metric.Name != first.Metric.Name })
+			switch {
+			case shown[0].Name != first.Name: // it is there
+			case first.Timing:
+				histograms = append(histograms, ownHistogram(t, first))
+			default:
+				families = append(families, ownFamily(t, shown))
+			}
+		}
+	}
+	return families, histograms
+}
+
+// ownFamily is a metric of the lanes of a table's systems that shows one figure,
+// or several by a label.
+func ownFamily(t *figure.Table, shown []figure.Figure) family[oneLane] {
+	m := shown[0].Metric
+	kind := counter
+	if m.Gauge {
+		kind = gauge
+	}
+	return newFamily(LaneLabels, kind, m.Name, helpOf(&shown[0]), labelOf(m), func(x *oneLane, emit emitter) {
+		if !slices.Contains(t.Systems, x.System) {
+			return
+		}
+		for _, f := range shown {
+			if v, ok := x.own.Values[f.Name]; ok {
+				emit(f.Metric.Shown(v), valueOf(f.Metric)...)
+			}
+		}
+	})
+}
+
+// ownHistogram is the same of a timing.
+func ownHistogram(t *figure.Table, f *figure.Figure) histogramFamily[oneLane] {
+	return newHistogram(LaneLabels, f.Metric.Name, helpOf(f), nil, func(x *oneLane, emit func([]sinks.Distribution, ...string)) {
+		if d, ok := x.own.Timings[f.Name]; ok && slices.Contains(t.Systems, x.System) {
+			emit([]sinks.Distribution{d})
+		}
+	})
+}
+
+func helpOf(f *figure.Figure) string {
+	if f.Metric.Help != "" {
+		return f.Metric.Help
+	}
+	return f.Help
+}
+
+func labelOf(m *figure.Metric) []string {
+	if m.Label == "" {
+		return nil
+	}
+	return []string{m.Label}
+}
+
+func valueOf(m *figure.Metric) []string {
+	if m.Label == "" {
+		return nil
+	}
+	return []string{m.Value}
+}
+
+// metricsOfLanes are all metrics of a lane.
+type metricsOfLanes struct {
+	families   []family[oneLane]
+	histograms []histogramFamily[oneLane]
+}
+
+func newMetricsOfLanes(tables figure.Tables) metricsOfLanes {
+	families, histograms := ownFamilies(tables)
+	return metricsOfLanes{slices.Concat(laneFamilies, families), slices.Concat(laneHistograms, histograms)}
+}
