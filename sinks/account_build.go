@@ -275,6 +275,24 @@ func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, SubCounts
 	}
 }
 
+// exampleSet keeps the first findings of each kind.
+type exampleSet struct {
+	limit int
+	list  []Example
+	seen  [len(exampleKinds)]int
+}
+
+var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleLostOrderUnknown, ExampleLostUndeliverable, ExampleLostRefused, ExampleLostSuspended, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
+
+func (x *exampleSet) add(e Example) {
+	i := slices.Index(exampleKinds[:], e.Kind)
+	if x.seen[i] >= x.limit {
+		return
+	}
+	x.seen[i]++
+	x.list = append(x.list, e)
+}
+
 // pick sorts the examples by kind and time, and keeps the first of each kind.
 func (x *exampleSet) pick() []Example {
 	slices.SortFunc(x.list, func(a, b Example) int {

@@ -1,7 +1,9 @@
 package sinks
 
 import (
+	"encoding/binary"
 	"math/bits"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -215,3 +217,103 @@ func (t *timing) clear() {
 func (t *timing) export() Timing {
 	return Timing{Histogram: t.histogram(), Below: t.below, Above: t.above}
 }
+
+// packed holds the buckets of a tally that are not empty, in rising order: for
+// each the distance from the bucket before, in units, and the count, as
+// varints. That is 2 to 3 bytes a bucket, where a PackedHistogram takes 5 to
+// 12, and the recorded intervals are what grows in a long run.
+type packed []byte
+
+// each calls f with the lowest value and the count of every bucket, in rising
+// order.
+func (p packed) each(f func(value, count int64)) {
+	var unit uint64
+	for len(p) > 0 {
+		step, n := binary.Uvarint(p)
+		count, m := binary.Uvarint(p[n:])
+		p = p[n+m:]
+		unit += step
+		f(int64(unit)<<unitBits, int64(count))
+	}
+}
+
+// plus returns p and t together, in new memory.
+func (p packed) plus(t *tally) packed {
+	if t.n == 0 {
+		return p
+	}
+	// The old buckets in their order, next to the tally's.
+	var values, counts []int64
+	p.each(func(v, n int64) { values, counts = append(values, v), append(counts, n) })
+	out := make(packed, 0, len(p)+64)
+	var last int64
+	put := func(v, n int64) {
+		out = binary.AppendUvarint(out, uint64(v-last)>>unitBits)
+		out = binary.AppendUvarint(out, uint64(n))
+		last = v
+	}
+	i := 0
+	t.each(func(v, n int64) {
+		for ; i < len(values) && values[i] < v; i++ {
+			put(values[i], counts[i])
+		}
+		if i < len(values) && values[i] == v {
+			n += counts[i]
+			i++
+		}
+		put(v, n)
+	})
+	for ; i < len(values); i++ {
+		put(values[i], counts[i])
+	}
+	return append(make(packed, 0, len(out)), out...)
+}
+
+// histogram returns p as a histogram, nil when it is empty.
+func (p packed) histogram() *hdrhistogram.PackedHistogram {
+	if len(p) == 0 {
+		return nil
+	}
+	h := hdrhistogram.NewPacked(lowestNanos, highestNanos, histogramSigs)
+	p.each(func(v, n int64) { record(h.RecordValues(v, n)) })
+	return h
+}
+
+// scratch are timings to add others up in while a lock is held that deliveries
+// or firings wait for. They have all their pages, because what allocates may be
+// made to help the garbage collector first, which would be waited for, too.
+var scratch = sync.Pool{New: func() any {
+	t := &timing{}
+	all := new([tallyPages]tallyPage)
+	for i := range all {
+		t.pages[i] = &all[i]
+	}
+	return t
+}}
+
+// borrowed is an empty timing that must be given back.
+func borrowed() *timing { return scratch.Get().(*timing) }
+
+// giveBack empties t, which is void from then on.
+func (t *timing) giveBack() {
+	t.clear()
+	scratch.Put(t)
+}
+
+// Values collects durations as a [Ledger] does: in the buckets of the
+// histogram that they become, without a lock and, once a power of two has been
+// met, without an allocation. The zero value is empty. It must not be used by
+// two goroutines at once.
+type Values struct{ t timing }
+
+// Add counts d. What is out of the range of [Timing] counts at its bound.
+func (v *Values) Add(d time.Duration) { v.t.add(d) }
+
+// Merge adds all of u, which stays as it is.
+func (v *Values) Merge(u *Values) { v.t.merge(&u.t) }
+
+// Timing returns what was collected so far.
+func (v *Values) Timing() Timing { return v.t.export() }
+
+// Distribution returns the buckets of what was collected so far.
+func (v *Values) Distribution() Distribution { return v.t.distribution() }

@@ -55,7 +55,7 @@ type observerLane struct {
 	subs []observerSub
 
 	mu     sync.Mutex
-	age    timing // guarded by mu, like what follows
+	age    Values // guarded by mu, like what follows
 	ahead  int64
 	noTime int64
 }
@@ -163,7 +163,7 @@ func (l *Observer) Observed(o eventmeter.Observation) {
 	if age < 0 {
 		lane.ahead++
 	}
-	lane.age.add(age)
+	lane.age.Add(age)
 }
 
 // Lane returns what a lane heard so far.
@@ -186,7 +186,7 @@ func (l *Observer) Lane(i int) Observed {
 	lane.mu.Lock()
 	defer lane.mu.Unlock()
 	out.Ahead, out.WithoutTime = lane.ahead, lane.noTime
-	out.Age = lane.age.export()
+	out.Age = lane.age.Timing()
 	return out
 }
 

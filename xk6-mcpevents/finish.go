@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/sinks"
 )
@@ -18,39 +19,15 @@ const (
 
 // totals are the figures of a group, or of a group up to some moment.
 type totals struct {
-	delivered, expected, lost, announced   int64
-	orderUnknown                           int64
-	undeliverable, refused, suspended      int64
-	copies, outOfOrder, unexpected         int64
-	inFlight, excused, recovered, replayed int64
-	unprobed, undecided                    int64
-	refreshRequests, refreshBytes, failed  int64
+	sinks.SubCounts
+	refreshRequests, refreshBytes, failed int64
 }
 
 // add adds what a subscription has now and had not before.
 func (t *totals) add(now, before *sinks.SubCounts) {
-	t.delivered += now.Delivered - before.Delivered
-	t.expected += now.Expected - before.Expected
-	t.lost += now.LostSilent - before.LostSilent
-	t.announced += now.LostAnnounced - before.LostAnnounced
-	t.orderUnknown += now.LostOrderUnknown - before.LostOrderUnknown
-	t.undeliverable += now.LostUndeliverable - before.LostUndeliverable
-	t.refused += now.LostRefused - before.LostRefused
-	t.suspended += now.LostSuspended - before.LostSuspended
-	t.copies += now.Duplicates.Total() - before.Duplicates.Total()
-	t.outOfOrder += now.OutOfOrder - before.OutOfOrder
-	t.unexpected += now.Unexpected.Total() - before.Unexpected.Total()
-	t.inFlight += now.InFlight - before.InFlight
-	t.excused += now.Excused - before.Excused
-	t.recovered += now.Recovered - before.Recovered
-	t.replayed += now.Replayed - before.Replayed
-	t.unprobed += now.Unprobed - before.Unprobed
-	t.undecided += now.Undecided
-}
-
-// missing is what was owed and did not come.
-func (t *totals) missing() int64 {
-	return t.lost + t.announced + t.orderUnknown + t.undeliverable + t.refused + t.suspended
+	figure.AddCounts(&t.SubCounts, now)
+	figure.SubtractCounts(&t.SubCounts, before)
+	t.Undecided += before.Undecided // what waited before is known now
 }
 
 // stats is the form in which a script gets totals.
@@ -80,10 +57,10 @@ type stats struct {
 
 func (t *totals) stats() stats {
 	return stats{
-		Expected: t.expected, Delivered: t.delivered, Lost: t.lost, LostAnnounced: t.announced, Duplicates: t.copies,
-		LostOrderUnknown: t.orderUnknown, LostUndeliverable: t.undeliverable, LostRefused: t.refused, LostSuspended: t.suspended,
-		OutOfOrder: t.outOfOrder, Unexpected: t.unexpected, InFlight: t.inFlight, Excused: t.excused, Recovered: t.recovered,
-		Replayed: t.replayed, Unprobed: t.unprobed, Undecided: t.undecided,
+		Expected: t.Expected, Delivered: t.Delivered, Lost: t.LostSilent, LostAnnounced: t.LostAnnounced, Duplicates: t.Duplicates.Total(),
+		LostOrderUnknown: t.LostOrderUnknown, LostUndeliverable: t.LostUndeliverable, LostRefused: t.LostRefused, LostSuspended: t.LostSuspended,
+		OutOfOrder: t.OutOfOrder, Unexpected: t.Unexpected.Total(), InFlight: t.InFlight, Excused: t.Excused, Recovered: t.Recovered,
+		Replayed: t.Replayed, Unprobed: t.Unprobed, Undecided: t.Undecided,
 		RefreshRequests: t.refreshRequests, RefreshBytes: t.refreshBytes,
 	}
 }
@@ -106,7 +83,7 @@ func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 	behind := newBehind(g)
 	for wait := patienceLeast; ; wait = min(2*wait, patienceMost) {
 		if g.closed() { // its places in the book may be another group's by now
-			return g.sum.missing() == 0
+			return g.sum.Lost() == 0
 		}
 		if answered() && behind.look() == 0 && (phased == nil || phased.Pending() == 0) {
 			return true
@@ -143,7 +120,7 @@ func (b *behind) look() int {
 	b.g.book.ledger.EachSub(0, b.indexes, func(i int, now *sinks.SubCounts) {
 		var t totals
 		t.add(now, &b.g.members[b.members[i]].before)
-		missing[i] = t.missing()+t.undecided > 0
+		missing[i] = t.Lost()+t.Undecided > 0
 	})
 	n := 0
 	for i, m := range missing {

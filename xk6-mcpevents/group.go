@@ -40,7 +40,7 @@ type group struct {
 	ready    []arrival
 
 	pushing sync.Mutex // one flush at a time
-	pushed  totals
+	pushed  [len(counts)]int64
 	over    bool
 
 	once sync.Once

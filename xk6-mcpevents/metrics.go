@@ -2,24 +2,56 @@ package mcpevents
 
 import "go.k6.io/k6/v2/metrics"
 
+// counts are the counters of a group: what k6 shows of totals.
+var counts = [...]struct {
+	name string
+	kind metrics.MetricType
+	unit metrics.ValueType
+	of   func(*totals) int64
+	// atEnd is only known when the group has ended.
+	atEnd bool
+}{
+	delivered: {"mcp_events_delivered", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Delivered }, false},
+	copies:    {"mcp_event_duplicate_copies", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Duplicates.Total() }, false},
+	{"mcp_events_out_of_order", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.OutOfOrder }, false},
+	{"mcp_events_unexpected", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Unexpected.Total() }, false},
+	{"mcp_refresh_requests", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.refreshRequests }, false},
+	{"mcp_refresh_bytes", metrics.Counter, metrics.Data, func(t *totals) int64 { return t.refreshBytes }, false},
+	{"mcp_subscriptions_failed", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.failed }, false},
+	{"mcp_events_expected", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Expected }, true},
+	{"mcp_events_lost", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostSilent }, true},
+	{"mcp_events_lost_announced", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostAnnounced }, true},
+	{"mcp_events_lost_order_unknown", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostOrderUnknown }, true},
+	{"mcp_events_lost_undeliverable", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostUndeliverable }, true},
+	{"mcp_events_lost_refused", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostRefused }, true},
+	{"mcp_events_lost_suspended", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostSuspended }, true},
+}
+
+// The rows of counts that the rate of duplicates is made of.
+const (
+	delivered = 0
+	copies    = 1
+)
+
 // metricSet are the module's metrics; all VUs get the same ones.
 type metricSet struct {
-	latency, ready, list                     *metrics.Metric // trends of time
-	delivered, expected, lost, lostAnnounced *metrics.Metric
-	lostOrderUnknown                         *metrics.Metric
-	undeliverable, refused, suspended        *metrics.Metric
-	copies, outOfOrder, unexpected           *metrics.Metric
-	refreshRequests, refreshBytes            *metrics.Metric
-	failed                                   *metrics.Metric
-	messagesExpected, messagesDelivered      *metrics.Metric
-	messagesLost, messagesRepeated           *metrics.Metric
-	duplicates                               *metrics.Metric // rate
-	open                                     *metrics.Metric // gauge
+	counts                              [len(counts)]*metrics.Metric
+	latency, ready, list                *metrics.Metric // trends of time
+	messagesExpected, messagesDelivered *metrics.Metric
+	messagesLost, messagesRepeated      *metrics.Metric
+	duplicates                          *metrics.Metric // rate
+	open                                *metrics.Metric // gauge
 }
 
 // registerMetrics registers the metrics, or finds those that are registered.
 func registerMetrics(r *metrics.Registry) (*metricSet, error) {
 	m := &metricSet{}
+	var err error
+	for i, c := range counts {
+		if m.counts[i], err = r.NewMetric(c.name, c.kind, c.unit); err != nil {
+			return nil, err
+		}
+	}
 	for _, d := range []struct {
 		to   **metrics.Metric
 		name string
@@ -28,21 +60,7 @@ func registerMetrics(r *metrics.Registry) (*metricSet, error) {
 	}{
 		{&m.latency, "mcp_event_latency", metrics.Trend, metrics.Time},
 		{&m.ready, "mcp_time_to_ready", metrics.Trend, metrics.Time},
-		{&m.delivered, "mcp_events_delivered", metrics.Counter, metrics.Default},
-		{&m.expected, "mcp_events_expected", metrics.Counter, metrics.Default},
-		{&m.lost, "mcp_events_lost", metrics.Counter, metrics.Default},
-		{&m.lostAnnounced, "mcp_events_lost_announced", metrics.Counter, metrics.Default},
-		{&m.lostOrderUnknown, "mcp_events_lost_order_unknown", metrics.Counter, metrics.Default},
-		{&m.undeliverable, "mcp_events_lost_undeliverable", metrics.Counter, metrics.Default},
-		{&m.refused, "mcp_events_lost_refused", metrics.Counter, metrics.Default},
-		{&m.suspended, "mcp_events_lost_suspended", metrics.Counter, metrics.Default},
 		{&m.duplicates, "mcp_event_duplicates", metrics.Rate, metrics.Default},
-		{&m.copies, "mcp_event_duplicate_copies", metrics.Counter, metrics.Default},
-		{&m.outOfOrder, "mcp_events_out_of_order", metrics.Counter, metrics.Default},
-		{&m.unexpected, "mcp_events_unexpected", metrics.Counter, metrics.Default},
-		{&m.refreshRequests, "mcp_refresh_requests", metrics.Counter, metrics.Default},
-		{&m.refreshBytes, "mcp_refresh_bytes", metrics.Counter, metrics.Data},
-		{&m.failed, "mcp_subscriptions_failed", metrics.Counter, metrics.Default},
 		{&m.list, "mcp_list_duration", metrics.Trend, metrics.Time},
 		{&m.messagesExpected, "mcp_messages_expected", metrics.Counter, metrics.Default},
 		{&m.messagesDelivered, "mcp_messages_delivered", metrics.Counter, metrics.Default},
@@ -50,7 +68,6 @@ func registerMetrics(r *metrics.Registry) (*metricSet, error) {
 		{&m.messagesRepeated, "mcp_messages_repeated", metrics.Counter, metrics.Default},
 		{&m.open, "mcp_open_subscriptions", metrics.Gauge, metrics.Default},
 	} {
-		var err error
 		if *d.to, err = r.NewMetric(d.name, d.kind, d.unit); err != nil {
 			return nil, err
 		}

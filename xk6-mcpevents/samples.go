@@ -123,31 +123,21 @@ func (g *group) flush(last bool) {
 	// A count may fall for a moment, when a delivery turns out to be owed to
 	// nobody, and rises again; sums are right all the same, but a counter that
 	// falls would puzzle.
-	rise := func(m *metrics.Metric, now int64, was *int64) int64 {
-		d := max(now-*was, 0)
-		*was += d
-		b.count(m, d)
-		return d
+	var rise [len(counts)]int64
+	for i, c := range counts {
+		if c.atEnd && !last {
+			continue
+		}
+		rise[i] = max(c.of(&now)-was[i], 0)
+		was[i] += rise[i]
+		b.count(met.counts[i], rise[i])
 	}
-	delivered, copies := rise(met.delivered, now.delivered, &was.delivered), rise(met.copies, now.copies, &was.copies)
-	rise(met.outOfOrder, now.outOfOrder, &was.outOfOrder)
-	rise(met.unexpected, now.unexpected, &was.unexpected)
-	rise(met.refreshRequests, now.refreshRequests, &was.refreshRequests)
-	rise(met.refreshBytes, now.refreshBytes, &was.refreshBytes)
-	rise(met.failed, now.failed, &was.failed)
-	b.rate(met.duplicates, 0, delivered)
-	b.rate(met.duplicates, 1, copies)
+	b.rate(met.duplicates, 0, rise[delivered])
+	b.rate(met.duplicates, 1, rise[copies])
 	for _, m := range g.meters {
 		m.sample(b, &g.origin)
 	}
 	if last {
-		b.count(met.expected, now.expected)
-		b.count(met.lost, now.lost)
-		b.count(met.lostAnnounced, now.announced)
-		b.count(met.lostOrderUnknown, now.orderUnknown)
-		b.count(met.undeliverable, now.undeliverable)
-		b.count(met.refused, now.refused)
-		b.count(met.suspended, now.suspended)
 		g.messageCounts(b)
 		g.sum = now
 	}

@@ -84,7 +84,7 @@ func (s *subscription) Received(options sobek.Value) (*sobek.Promise, error) {
 		}
 		g.flush(false)
 		out := g.totals()
-		resolve(received{complete, out.delivered, out.copies, out.outOfOrder, out.unexpected})
+		resolve(received{complete, out.Delivered, out.Duplicates.Total(), out.OutOfOrder, out.Unexpected.Total()})
 	})
 	return promise, nil
 }

@@ -42,6 +42,19 @@ func AddCounts[T any](to, from *T) {
 	p.numbers(unsafe.Pointer(to), unsafe.Pointer(from))
 }
 
+// SubtractCounts takes from off to: what to has more than from, of the figures
+// that are added. Those that are no sums stay as they are.
+func SubtractCounts[T any](to, from *T) {
+	p := planOf(reflect.TypeFor[T]())
+	a, b := unsafe.Pointer(to), unsafe.Pointer(from)
+	for _, r := range p.sums {
+		to, from := unsafe.Slice((*int64)(unsafe.Add(a, r.at)), r.n), unsafe.Slice((*int64)(unsafe.Add(b, r.at)), r.n)
+		for i := range to {
+			to[i] -= from[i]
+		}
+	}
+}
+
 func (p *plan) numbers(a, b unsafe.Pointer) {
 	for _, r := range p.sums {
 		to, from := unsafe.Slice((*int64)(unsafe.Add(a, r.at)), r.n), unsafe.Slice((*int64)(unsafe.Add(b, r.at)), r.n)

@@ -118,6 +118,10 @@ func TestAdd(t *testing.T) {
 	if !reflect.DeepEqual(a, want) {
 		t.Errorf("%+v, want %+v", a, want)
 	}
+	c, d := inner{9, 8, 7}, inner{1, 2, 3}
+	if SubtractCounts(&c, &d); c != (inner{8, 6, 4}) {
+		t.Errorf("the difference is %+v", c)
+	}
 	sum := int64(0)
 	if n := testing.AllocsPerRun(100, func() {
 		x, y := inner{A: 1}, inner{A: 2}
