@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/streamclient": {"internal/budget", "internal/crash", "internal/dialguard"},
 	"internal/baseline":     {"."},
 	"internal/refserver":    {".", "internal/cputime", "internal/wire", "internal/crash", "internal/dialguard"},
+	"internal/health":       {"results", "sinks", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/hostile":      {},
 	"internal/bench":        {"*"},
 	"internal/selfbench":    {"*"},

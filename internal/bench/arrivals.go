@@ -56,7 +56,7 @@ func (r *run) arrived() {
 			a.Counted += l.EventMessages
 			a.Kernel += l.Arrivals.Kernel
 			a.Shared += l.Arrivals.Shared
-			waited = merged(waited, l.Arrivals.Waited)
+			waited = waited.Plus(l.Arrivals.Waited)
 		}
 	}
 	a.Waited = results.Summarise(waited)

@@ -19,6 +19,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
@@ -246,7 +247,7 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	if err := r.shardLanes(); err != nil {
 		return nil, err
 	}
-	if err := checkFiles(r.mine(), fileLimit()); err != nil {
+	if err := checkFiles(r.mine(), health.FileLimit()); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(p)
@@ -300,7 +301,7 @@ func (r *run) emptyResult(profile json.RawMessage) *results.Result {
 		Run:     runName(r.id, r.opts.Shard),
 		Started: time.Now().UTC(),
 		Profile: profile,
-		Host:    thisHost(),
+		Host:    health.Host(),
 		Part:    r.opts.Shard.place(),
 		Upstream: results.Upstream{
 			Kind: p.Upstream.Kind, Sources: p.Upstream.Sources,

@@ -1,16 +1,13 @@
 package bench
 
 import (
-	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/eventmeter/eventmeter/profiles"
-	"github.com/eventmeter/eventmeter/results"
 )
 
 func TestCheckHost(t *testing.T) {
@@ -103,112 +100,6 @@ func TestCallbackConnections(t *testing.T) {
 	p.Phases.Order = "turns"
 	if got := callbackConnections(p, 2000, 256<<20); got != 2000-spareFiles-980 {
 		t.Errorf("in turns: %d", got)
-	}
-}
-
-func TestBottlenecks(t *testing.T) {
-	ms := func(n int64) results.Quantiles {
-		return results.Quantiles{Count: 1, P99: results.Nanos(n * 1e6), Max: results.Nanos(n * 1e6)}
-	}
-	for name, tt := range map[string]struct {
-		in   results.Generator
-		want string
-	}{
-		"idle":       {results.Generator{}, ""},
-		"busy, fine": {results.Generator{DroppedEvents: 0.01, TimerLag: ms(50), ReadDelay: ms(100), GCPauses: ms(100), Others: 0.5, Process: results.Process{CPUShare: 1.7}}, ""},
-		"drops":      {results.Generator{DroppedEvents: 0.011}, "1.1 % of the events were due while all 64 workers waited for the upstream's answers, and were dropped (limit 1 %); the upstream answered within 40.0ms at the 99th percentile: raise upstream.workers, or lower the rate"},
-		"timers":     {results.Generator{TimerLag: ms(51)}, "timers woke"},
-		"cpu":        {results.Generator{Process: results.Process{CPUShare: 1.71}}, "the generator used 1.71 of 2 CPUs"},
-		"others":     {results.Generator{Others: 0.51}, "other processes used 0.51 of 2 CPUs"},
-		"read delay": {results.Generator{ReadDelay: ms(101)}, "to read what had arrived"},
-		"gc":         {results.Generator{GCPauses: ms(101)}, "garbage collector"},
-	} {
-		got := bottlenecks(tt.in, 2, sending{workers: 64, answer: ms(40), lag: ms(100)})
-		if tt.want == "" && len(got) != 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)) {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
-// A generator that is late with its emissions is named as such: a lack of workers
-// drops emissions and delays none.
-func TestBottlenecksOfSending(t *testing.T) {
-	ms := func(n int64) results.Quantiles {
-		return results.Quantiles{Count: 1, P99: results.Nanos(n * 1e6)}
-	}
-	for name, tt := range map[string]struct {
-		dropped float64
-		s       sending
-		want    string
-	}{
-		"fine":        {0.01, sending{workers: 8, burst: 500, lag: ms(100)}, ""},
-		"late":        {0, sending{workers: 8, lag: ms(101)}, "events were sent 101ms after they were due, at the 99th percentile (limit 100ms): the machine is too busy for this rate, or for bursts of this size"},
-		"large burst": {0.5, sending{workers: 8, burst: 500, answer: ms(3)}, "50.0 % of the events were due while all 8 workers waited for the upstream's answers, and were dropped (limit 1 %); a burst of 500 needs upstream.workers: 500"},
-		"small burst": {0.5, sending{workers: 8, burst: 8, answer: ms(3)}, "50.0 % of the events were due while all 8 workers waited for the upstream's answers, and were dropped (limit 1 %); the upstream answered within 3.00ms at the 99th percentile: raise upstream.workers, or lower the rate"},
-	} {
-		got := bottlenecks(results.Generator{DroppedEvents: tt.dropped}, 2, tt.s)
-		if strings.Join(got, "|") != tt.want {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
-// A core that this process burns and does not own up to must be seen as
-// others' use.
-func TestBurntCoreIsSeen(t *testing.T) {
-	machine := newMachineMeter()
-	if machine == nil {
-		t.Skip("this system does not tell the CPU time of the whole machine")
-	}
-	start := time.Now()
-	x := 1.0
-	for time.Since(start) < 300*time.Millisecond {
-		x = math.Sqrt(x + 1)
-	}
-	if x == 0 {
-		t.Error("unreachable; it keeps the loop")
-	}
-	// Not told of our own use, the machine's meter counts it as others'.
-	if got := machine.others(time.Since(start), 0, nil); got < 0.5 {
-		t.Errorf("one core was burnt and %.2f CPUs were seen", got)
-	}
-}
-
-func TestEchoMeasuresItself(t *testing.T) {
-	e, err := openEcho(echoEvery(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for range 10 {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("the machine stands still")
-		}
-	}
-	h := e.close()
-	if h.TotalCount() == 0 || h.Max() <= 0 {
-		t.Errorf("%d samples, longest %d ns", h.TotalCount(), h.Max())
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := readDelay(time.Hour, ctx.Done()); err == nil {
-		t.Error("a cancelled watch goes on")
-	}
-}
-
-func TestTogether(t *testing.T) {
-	a := &results.Process{CPU: 1e9, CPUShare: 0.5, Memory: 10} // two seconds
-	b := &results.Process{CPU: 3e9, CPUShare: 1.5, Memory: 5}  // two seconds
-	got := together(a, b)
-	if got.CPU != 4e9 || math.Abs(got.CPUShare-1) > 1e-9 || got.Memory != 10 {
-		t.Errorf("%+v", got)
-	}
-	if together(nil, b) != b || together(a, nil) != a {
-		t.Error("nothing beside something changes it")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/capacity"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -147,7 +148,7 @@ func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySear
 	}
 	l := c.SLO
 	s.out = &results.Capacity{
-		Schema: results.CapacitySchema, Version: opts.Version, Started: time.Now().UTC(), Profile: text, Host: thisHost(),
+		Schema: results.CapacitySchema, Version: opts.Version, Started: time.Now().UTC(), Profile: text, Host: health.Host(),
 		Axis: c.Axis, Unit: profiles.Axes[c.Axis],
 		SLO: results.CapacitySLO{
 			P50: results.Nanos(l.P50), P90: results.Nanos(l.P90), P99: results.Nanos(l.P99), P999: results.Nanos(l.P999), Loss: l.Loss, Backlog: l.Backlog,

@@ -1,27 +1,6 @@
 package bench
 
-import (
-	"errors"
-	"net/http"
-	"net/http/httptest"
-	"strings"
-	"testing"
-)
-
-// TestScrapeStays: the address of the metrics was held to the rule for hosts,
-// and where it redirects to, or a proxy, was not.
-func TestScrapeStays(t *testing.T) {
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
-	defer elsewhere.Close()
-	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
-	defer server.Close()
-	if _, err := newRemoteMeter(server.URL, nil); !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), "302") {
-		t.Errorf("%v", err)
-	}
-	if scrapeClient(nil).Transport.(*http.Transport).Proxy != nil {
-		t.Error("it would ask a proxy of the environment")
-	}
-}
+import "testing"
 
 // TestCapacityOfAProgram: a program is started anew for each step, so what an
 // overload left in it is gone, and nothing has to come round.

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/capacity"
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -228,7 +226,7 @@ func TestCapacityProfiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limit := fileLimit()
+		limit := health.FileLimit()
 		if _, err := newCapacitySearch(t.Context(), CapacityOptions{Options: Options{Profile: p}}); !errors.Is(err, ErrProfile) && (limit > 0 && limit < 150000 || p.Target.URL != "") {
 			t.Errorf("%s: %v", set, err)
 		}
@@ -287,63 +285,6 @@ func TestCapacityOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c, err := FindCapacity(t.Context(), CapacityOptions{Options: Options{Profile: p}}); c != nil || !errors.Is(err, ErrTarget) {
-		t.Errorf("%v", err)
-	}
-}
-
-const metricsText = `# HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.
-# TYPE process_cpu_seconds_total counter
-process_cpu_seconds_total %g
-# TYPE process_resident_memory_bytes gauge
-process_resident_memory_bytes{worker="a"} 1e+06
-process_resident_memory_bytes{worker="b"} 2.5e+06
-`
-
-func TestParseProcess(t *testing.T) {
-	cpu, memory, err := parseProcess(strings.NewReader(fmt.Sprintf(metricsText, 1.5)))
-	if err != nil || cpu != 1.5 || memory != 3_500_000 {
-		t.Errorf("%v, %v, %v", cpu, memory, err)
-	}
-	for text, want := range map[string]string{
-		"":                                "there is no process_cpu_seconds_total",
-		"process_cpu_seconds_total 1\n":   "process_resident_memory_bytes",
-		"<html>no metrics</html>\n":       "not the Prometheus text format",
-		"process_cpu_seconds_total one\n": "not the Prometheus text format",
-	} {
-		if _, _, err := parseProcess(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
-	}
-}
-
-func TestRemoteMeter(t *testing.T) {
-	var cpu atomic.Int64
-	var gone atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if gone.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintf(w, metricsText, float64(cpu.Add(1)))
-	}))
-	defer server.Close()
-	m, err := newRemoteMeter(server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cpu.Store(9)
-	if p := m.finish(10 * time.Second); p == nil || p.CPU != 9e9 || p.CPUShare != 0.9 || p.Memory != 3_500_000 {
-		t.Errorf("%+v", p)
-	}
-	cpu.Store(-1) // it began anew
-	if p := m.finish(time.Second); p != nil {
-		t.Errorf("%+v of another process", p)
-	}
-	gone.Store(true)
-	if p := m.finish(time.Second); p != nil {
-		t.Errorf("%+v of nothing", p)
-	}
-	if _, err := newRemoteMeter(server.URL, nil); !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), "503") {
 		t.Errorf("%v", err)
 	}
 }

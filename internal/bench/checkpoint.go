@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/results"
 )
 
 // A checkpoint is what a run has measured so far, as a result that says so. It is
@@ -62,7 +61,7 @@ func (p *pass) checkpoint() *Outcome {
 	account := p.ledger.Snapshot(p.opts.Shard != nil)
 	p.wholeNames(&account)
 	m := account.Measured
-	in, process := p.watch.soFar(share(m.Dropped, m.Fired+m.Dropped))
+	in, process := p.watch.SoFar(share(m.Dropped, m.Fired+m.Dropped))
 	c := p.copied()
 	own := p.driverFigures()
 	p.observed(own, p.clock.Now(), c.warning)
@@ -98,45 +97,4 @@ func (p *pass) copied() *run {
 	res.Lanes = slices.Clone(res.Lanes)
 	c.result = &res
 	return c
-}
-
-// soFar is what stop returns, of a watch that goes on, without the error of the
-// kernel's receive times.
-func (in *generator) soFar(dropped float64) (results.Generator, *results.Process) {
-	wall := time.Since(in.started)
-	out := results.Generator{
-		Reasons:       []string{},
-		ReadDelay:     results.SummariseNanos(in.echo.soFar()),
-		GCPauses:      summariseFloat(in.gcBefore, gcPauses()),
-		DroppedEvents: dropped,
-		Goroutines:    goroutines(),
-	}
-	in.mu.Lock()
-	lag := in.timerLag.Timing()
-	in.mu.Unlock()
-	out.TimerLag = results.SummariseNanos(lag.Histogram)
-	if p := usedSoFar(in.self, wall); p != nil {
-		out.Process = *p
-	}
-	target := usedSoFar(in.target, wall)
-	onThisMachine := target
-	if in.elsewhere {
-		onThisMachine = nil
-	}
-	out.Others = in.machine.others(wall, out.Process.CPU, onThisMachine)
-	for _, m := range in.siblings {
-		if p := usedSoFar(m, wall); p != nil {
-			out.Others = max(0, out.Others-p.CPUShare)
-		}
-	}
-	return out, target
-}
-
-// usedSoFar is what the last sample of a process said.
-func usedSoFar(g gauge, wall time.Duration) *results.Process {
-	cpu, most, ok := g.used()
-	if !ok {
-		return nil
-	}
-	return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: most}
 }

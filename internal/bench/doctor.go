@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -24,7 +25,7 @@ type Health struct {
 // Examine looks at the machine for a few seconds. opts.Profile is the baseline
 // profile.
 func Examine(ctx context.Context, opts Options) (*Health, error) {
-	delay, err := readDelay(time.Second, ctx.Done())
+	delay, err := health.ReadDelay(time.Second, ctx.Done())
 	if err != nil {
 		return nil, err
 	}
@@ -33,9 +34,9 @@ func Examine(ctx context.Context, opts Options) (*Health, error) {
 		return nil, err
 	}
 	return &Health{
-		Host:      thisHost(),
+		Host:      health.Host(),
 		ReadDelay: results.SummariseNanos(delay),
-		Ports:     ephemeralPorts(),
+		Ports:     health.EphemeralPorts(),
 		Baseline:  outcome.Result,
 	}, nil
 }

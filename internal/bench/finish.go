@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/results"
@@ -28,8 +27,8 @@ func (r *run) add(a sinks.Account, own []driver.Figures, in results.Generator, p
 	u.Dropped += m.Dropped
 	u.Scheduled = u.Fired + u.Dropped
 	u.Warmup += a.WarmUp.Fired
-	r.fireLag = merged(r.fireLag, a.FireLag)
-	r.fireLatency = merged(r.fireLatency, a.FireLatency)
+	r.fireLag = r.fireLag.Plus(a.FireLag)
+	r.fireLatency = r.fireLatency.Plus(a.FireLatency)
 	u.Lag, u.Answer = results.Summarise(r.fireLag), results.Summarise(r.fireLatency)
 	turns := r.profile.Phases.Order == "turns"
 	for i := range a.Lanes {
@@ -45,9 +44,9 @@ func (r *run) add(a sinks.Account, own []driver.Figures, in results.Generator, p
 		}
 		res.Lanes = append(res.Lanes, l)
 	}
-	res.Generator = worse(res.Generator, in)
+	res.Generator = health.Worse(res.Generator, in)
 	res.Generator.DroppedEvents = share(u.Dropped, u.Scheduled)
-	res.Target.Process = together(res.Target.Process, process)
+	res.Target.Process = health.Together(res.Target.Process, process)
 	if r.goesOn && r.opts.Shard == nil {
 		// It has no series to be held to, and the whole account is checked at the end.
 	} else if err := a.Check(); err != nil {
@@ -55,69 +54,18 @@ func (r *run) add(a sinks.Account, own []driver.Figures, in results.Generator, p
 		// nothing: say so as loudly as a result can.
 		r.unsound = append(r.unsound, fmt.Sprintf("the ledger does not add up, which is a bug in eventmeter: %v", err))
 	}
-	res.Generator.Reasons = append(bottlenecks(res.Generator, res.Host.CPUs, r.sending()), r.unsound...)
+	res.Generator.Reasons = append(health.Bottlenecks(res.Generator, res.Host.CPUs, r.sending()), r.unsound...)
 	res.Generator.Bottleneck = len(res.Generator.Reasons) > 0
 }
 
-// merged adds b to a.
-func merged(a, b sinks.Timing) sinks.Timing {
-	if a.Histogram == nil {
-		return b
+// sending is what the firing so far is judged by.
+func (r *run) sending() health.Sending {
+	u := &r.result.Upstream
+	s := health.Sending{Workers: r.profile.Upstream.Workers, Lag: u.Lag, Answer: u.Answer}
+	if r.profile.Schedule.Kind == "burst" {
+		s.Burst = r.profile.Schedule.Burst
 	}
-	if b.Histogram != nil {
-		h := hdrhistogram.New(a.Histogram.LowestTrackableValue(), a.Histogram.HighestTrackableValue(), int(a.Histogram.SignificantFigures()))
-		dropped := h.Merge(a.Histogram) + h.Merge(b.Histogram)
-		a.Histogram, a.Above = h, a.Above+dropped
-	}
-	a.Below += b.Below
-	a.Above += b.Above
-	return a
-}
-
-// worse keeps, figure by figure, what says most against the generator.
-func worse(a, b results.Generator) results.Generator {
-	if a.TimerLag.Count == 0 {
-		return b
-	}
-	if p := together(&a.Process, &b.Process); p != nil {
-		a.Process = *p
-	}
-	if b.TimerLag.P99 > a.TimerLag.P99 {
-		a.TimerLag = b.TimerLag
-	}
-	if b.ReadDelay.P99 > a.ReadDelay.P99 {
-		a.ReadDelay = b.ReadDelay
-	}
-	if b.Arrivals.Error.P99 > a.Arrivals.Error.P99 {
-		a.Arrivals.Error = b.Arrivals.Error
-	}
-	a.Others = max(a.Others, b.Others)
-	if b.GCPauses.Max > a.GCPauses.Max {
-		a.GCPauses = b.GCPauses
-	}
-	a.Goroutines = max(a.Goroutines, b.Goroutines)
-	return a
-}
-
-// together adds up what one process used in two passes.
-func together(a, b *results.Process) *results.Process {
-	if a == nil {
-		return b
-	}
-	if b == nil {
-		return a
-	}
-	var wall float64
-	for _, p := range []*results.Process{a, b} {
-		if p.CPUShare > 0 {
-			wall += float64(p.CPU) / p.CPUShare
-		}
-	}
-	sum := &results.Process{CPU: a.CPU + b.CPU, Memory: max(a.Memory, b.Memory)}
-	if wall > 0 {
-		sum.CPUShare = float64(sum.CPU) / wall
-	}
-	return sum
+	return s
 }
 
 // warning adds a warning to the result. It is safe for concurrent use.
@@ -155,7 +103,7 @@ func (r *run) warn() {
 		r.warning("publishing-failed", "", "%d of %d events could not be published for sure; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Fired, r.firstFailure())
 	}
 	if res.Upstream.Dropped > 0 {
-		r.warning("dropped-events", "", "%d events were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, r.profile.Upstream.Workers, r.sending().remedy())
+		r.warning("dropped-events", "", "%d events were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, r.profile.Upstream.Workers, r.sending().Remedy())
 	}
 	r.warnStdio(res.Target.Stdio)
 	for _, l := range res.Lanes {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/internal/streamclient"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -150,7 +151,13 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 		"upstream replay": func(addr string, g *dialguard.Guard) error {
 			return fire(upstream.NewReplay(upstream.ReplayOptions{URL: "http://" + addr, Probe: "p", Trace: []upstream.TraceEntry{{Payload: []byte(`{}`)}}, ClientOptions: upstream.ClientOptions{Dial: dial(g)}}))
 		},
-		"the target's metrics": func(addr string, g *dialguard.Guard) error { _, err := newRemoteMeter("http://"+addr, g); return err },
+		"the target's metrics": func(addr string, g *dialguard.Guard) error {
+			w, err := health.Start(health.WatchOptions{TargetMetrics: "http://" + addr, Guard: g})
+			if err == nil {
+				w.Stop(0)
+			}
+			return err
+		},
 		"the admin listener's counters": func(addr string, g *dialguard.Guard) error {
 			_, err := askAppliedFaults(context.Background(), "http://"+addr, g)
 			return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -175,8 +176,8 @@ func (r *run) mergePass(all []archived, shifts [][]results.Nanos, k int) error {
 		accounts = append(accounts, p.Account)
 		intervals = append(intervals, int64(p.Began+shifts[i][k])/width-int64(p.Began)/width)
 		own = append(own, p.Figures)
-		in = beside(in, p.Generator)
-		target = most(target, p.Target)
+		in = health.Beside(in, p.Generator)
+		target = health.Larger(target, p.Target)
 	}
 	merged, err := sinks.MergeAccounts(accounts, sinks.MergeOptions{Shift: intervals})
 	if err != nil {

@@ -4,30 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/results"
 )
-
-// beside puts the figures of two generators that ran at the same time together:
-// their use of machines is added, of the rest the worse is kept.
-func beside(a, b results.Generator) results.Generator {
-	if a.TimerLag.Count == 0 && a.Process == (results.Process{}) {
-		return b
-	}
-	sum := results.Process{
-		CPU: a.Process.CPU + b.Process.CPU, CPUShare: a.Process.CPUShare + b.Process.CPUShare, Memory: a.Process.Memory + b.Process.Memory,
-	}
-	out := worse(a, b)
-	out.Process, out.Goroutines = sum, a.Goroutines+b.Goroutines
-	return out
-}
-
-// most is the larger of two readings of the same process.
-func most(a, b *results.Process) *results.Process {
-	if a == nil || b != nil && b.CPU > a.CPU {
-		return b
-	}
-	return a
-}
 
 // mergeHealth lists the shards, and judges the generators machine by machine:
 // several on one share its processors.
@@ -51,7 +30,7 @@ func (r *run) mergeHealth(all []archived) {
 			machines[name] = new(results.Generator)
 			order = append(order, name)
 		}
-		*machines[name] = beside(*machines[name], s.result.Generator)
+		*machines[name] = health.Beside(*machines[name], s.result.Generator)
 		cpus[name] = s.result.Host.CPUs
 	}
 	for _, i := range missingShards(all) {
@@ -61,11 +40,11 @@ func (r *run) mergeHealth(all []archived) {
 
 	// Firing is judged over all; the rest where it happened.
 	whole := results.Generator{DroppedEvents: res.Generator.DroppedEvents}
-	reasons := bottlenecks(whole, 1, r.sending())
+	reasons := health.Bottlenecks(whole, 1, r.sending())
 	for _, name := range order {
 		in := *machines[name]
 		in.DroppedEvents = 0
-		for _, reason := range bottlenecks(in, cpus[name], sending{}) {
+		for _, reason := range health.Bottlenecks(in, cpus[name], health.Sending{}) {
 			if len(order) > 1 {
 				reason = name + ": " + reason
 			}
@@ -124,4 +103,4 @@ func foreign(r *results.Result) (n int64) {
 
 // maxSkew is how far apart shards may begin without a word: shorter than any
 // interval of a time series.
-const maxSkew = maxReadDelay
+const maxSkew = health.MaxReadDelay

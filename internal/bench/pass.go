@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
@@ -27,7 +29,7 @@ type pass struct {
 	stamper  *loadgen.Stamper
 	drivers  []driver.Driver
 	firing   *loadgen.Firing
-	watch    *generator
+	watch    *health.Watch
 	progress *progress
 	trouble  atomic.Pointer[string] // what is wrong with the target now; nil if nothing is
 	watchers sync.WaitGroup         // goroutines that end with the contexts of a phase
@@ -68,7 +70,14 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		return err
 	}
 	ph := &r.profile.Phases
-	if p.watch, err = startGenerator(r.targetPID(ctx), r.opts.metrics, r.guard, r.siblings, r.stamped(lanes), ph.Warmup+ph.Measure); err != nil {
+	p.watch, err = health.Start(health.WatchOptions{
+		TargetPID: r.targetPID(ctx), TargetMetrics: r.opts.metrics, Guard: r.guard, Siblings: r.siblings,
+		KernelTimestamps: r.stamped(lanes), Length: ph.Warmup + ph.Measure,
+	})
+	switch {
+	case errors.Is(err, health.ErrMetrics):
+		return fmt.Errorf("%w: %w", ErrTarget, err)
+	case err != nil:
 		return err
 	}
 	p.shownBy(p.watch)
@@ -86,7 +95,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	endCheckpoints()
 	p.drained()
 	emissions := p.ledger.Live().Measured
-	instr, process := p.watch.stop(share(emissions.Dropped, emissions.Fired+emissions.Dropped))
+	generator, process := p.watch.Stop(share(emissions.Dropped, emissions.Fired+emissions.Dropped))
 	p.enter("detach", closeTimeout)
 	p.detach(ctx)
 	p.enter("", 0)
@@ -100,8 +109,8 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	own := p.driverFigures()
 	p.observed(own, p.lookedUntil, p.warning)
 	shown.Settle(p.lastLook(&account, own, process))
-	p.keepPart(account, own, instr, process)
-	r.add(account, own, instr, process)
+	p.keepPart(account, own, generator, process)
+	r.add(account, own, generator, process)
 	return err
 }
 

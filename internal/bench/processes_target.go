@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/eventmeter/eventmeter/internal/health"
 )
 
 // share starts the target that all share, where the profile has none, and tells
@@ -62,7 +64,7 @@ func (c *conductor) startTarget(ctx context.Context) error {
 // source is the address that a shard's connections come from: one of its own
 // where the ports of one could run out and this machine has several.
 func (c *conductor) source(index int) netip.Addr {
-	ports := ephemeralPorts()
+	ports := health.EphemeralPorts()
 	if ports == 0 {
 		return netip.Addr{}
 	}

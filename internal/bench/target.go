@@ -14,6 +14,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -179,7 +180,7 @@ func (r *run) connect(ctx context.Context) error {
 	opts.Capabilities = r.capabilities()
 	opts.LocalAddrs, opts.Guard = r.sources, r.guard
 	memory := int64(r.profile.Limits.Memory) / int64(r.shares())
-	opts.Budget, t.callbacks = budget.New(memory), callbackConnections(r.mine(), fileLimit(), memory)
+	opts.Budget, t.callbacks = budget.New(memory), callbackConnections(r.mine(), health.FileLimit(), memory)
 	if r.profile.Target.OverStdio() {
 		t.meet(&opts)
 	}
@@ -285,4 +286,20 @@ func (r *run) close() {
 		t.child.Stop()
 	}
 	t.dir.remove()
+}
+
+// targetPID is the process of the target, where it is one of this machine and
+// its owner can be read; else 0.
+func (r *run) targetPID(ctx context.Context) int {
+	if r.target.embedded != nil {
+		return r.target.embedded.PID
+	}
+	if pid := r.target.plain.PID(); pid != 0 {
+		return pid
+	}
+	u, err := url.Parse(r.target.plain.URL())
+	if err != nil || !isLoopback(ctx, nil, u.Hostname()) {
+		return 0
+	}
+	return health.ListenerPID(u)
 }

@@ -3,9 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -31,22 +29,11 @@ func askAppliedFaults(ctx context.Context, admin string, guard *dialguard.Guard)
 	}
 	var plan struct{ Executed map[string]int64 }
 	for path, into := range map[string]any{"/stats": &stats, "/faults": &plan} {
-		if err := getJSON(ctx, scrapeClient(guard), admin+path, into); err != nil {
+		if err := getJSON(ctx, guard.Client(), admin+path, into); err != nil {
 			return appliedFaults{}, fmt.Errorf("%w: %s: %w", ErrTarget, path, err)
 		}
 	}
 	return appliedFaults{Requests: stats.Resumable.Started, Scoped: plan.Executed["sep-2549.scope"]}, nil
-}
-
-// answered says what was answered that is not 200.
-func answered(resp *http.Response) error {
-	head, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // what was read is what is shown
-	u := resp.Request.URL
-	text := fmt.Sprintf("%s %s: %s", resp.Request.Method, errtext.URL(u), resp.Status)
-	if said := errtext.FirstLine(head); said != "" {
-		text += ": " + said
-	}
-	return errors.New(errtext.Hide(text, u))
 }
 
 func getJSON(ctx context.Context, client *http.Client, url string, into any) error {
@@ -60,7 +47,7 @@ func getJSON(ctx context.Context, client *http.Client, url string, into any) err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return answered(resp)
+		return errtext.Answered(resp)
 	}
 	return json.NewDecoder(resp.Body).Decode(into)
 }

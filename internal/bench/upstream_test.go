@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -393,7 +394,7 @@ func TestOtherAnswersAreQuoted(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "GET "+s.URL+"/") || !strings.Contains(err.Error(), ": 410 Gone: not here") {
 		t.Errorf("admin: %v", err)
 	}
-	if _, _, err := scrape(scrapeClient(nil), s.URL+"/metrics?key=s3cr3t"); err == nil || err.Error() != "GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
+	if _, err := health.Start(health.WatchOptions{TargetMetrics: s.URL + "/metrics?key=s3cr3t"}); err == nil || err.Error() != "metrics: GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
 		t.Errorf("metrics: %v", err)
 	}
 	if err := checkHost(t.Context(), nil, "ftp://me:hunter22@host/?key=s3cr3t", "target.url", nil); err == nil || !strings.Contains(err.Error(), `"ftp://host/?key=…"`) {

@@ -2,15 +2,12 @@ package bench
 
 import (
 	"context"
-	"math"
 	"os"
-	rtmetrics "runtime/metrics"
 	"strconv"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/process"
-
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
@@ -30,10 +27,10 @@ func (r *run) follow() {
 // seen is what the metrics of a pass are read from; it is guarded by the pass's
 // phaseMu.
 type seen struct {
-	phases    []metrics.Phase
-	generator *generator
-	start     eventmeter.Instant // of the schedule, 0 before
-	stopped   eventmeter.Instant // when no more was fired, 0 before
+	phases  []metrics.Phase
+	watch   *health.Watch
+	start   eventmeter.Instant // of the schedule, 0 before
+	stopped eventmeter.Instant // when no more was fired, 0 before
 }
 
 // enter ends the last phase, and begins the one of that name if it has one.
@@ -54,10 +51,10 @@ func (p *pass) turn() string {
 	return ""
 }
 
-func (p *pass) shownBy(in *generator) {
+func (p *pass) shownBy(w *health.Watch) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
-	p.seen.generator = in
+	p.seen.watch = w
 }
 
 func (p *pass) firingFrom(start eventmeter.Instant) {
@@ -86,10 +83,10 @@ func (p *pass) follow(ctx context.Context) *metrics.Pass {
 	if p.followed == nil {
 		return nil
 	}
-	generator := processUsage(os.Getpid())
+	generator := health.ProcessUsage(os.Getpid())
 	target := func() metrics.Usage { return metrics.Usage{} }
 	if pid := p.targetPID(ctx); pid != 0 {
-		target = processUsage(pid)
+		target = health.ProcessUsage(pid)
 	}
 	return p.followed.Pass(func() metrics.Look {
 		l := p.lookNow()
@@ -111,7 +108,7 @@ func (p *pass) lookNow() metrics.Look {
 	s := p.seen
 	s.phases = append([]metrics.Phase(nil), s.phases...)
 	p.phaseMu.Unlock()
-	l := metrics.Look{Phases: s.phases, Health: s.generator.health()}
+	l := metrics.Look{Phases: s.phases, Health: s.watch.Health()}
 	l.Bursts, l.Burst = p.bursts(s.start, s.stopped)
 	if f, ok := p.target.upstream.(upstream.Figurer); ok {
 		own := f.Figures()
@@ -162,82 +159,6 @@ func shownFigures(f driver.Figures) metrics.Figures {
 		out.Timings[name] = t.Distribution()
 	}
 	return out
-}
-
-// health is how the generator fares now; nothing of it before it began.
-func (in *generator) health() metrics.Health {
-	h := metrics.Health{Goroutines: goroutines()}
-	if in == nil {
-		return h
-	}
-	h.Measured = true
-	h.Used, h.Most = map[string]float64{}, map[string]int64{}
-	for name, m := range map[string]gauge{metrics.Generator: in.self, metrics.Target: in.target} {
-		if cpu, most, ok := m.used(); ok {
-			h.Used[name], h.Most[name] = cpu, most
-		}
-	}
-	var target *results.Process
-	if cpu, ok := h.Used[metrics.Target]; ok && !in.elsewhere {
-		target = &results.Process{CPU: results.Nanos(cpu * 1e9)}
-	}
-	wall := time.Since(in.started)
-	h.Others = in.machine.others(wall, results.Nanos(h.Used[metrics.Generator]*1e9), target)
-	for _, m := range in.siblings {
-		if cpu, _, ok := m.used(); ok {
-			h.Others = max(0, h.Others-cpu/wall.Seconds())
-		}
-	}
-	in.echo.mu.Lock()
-	h.ReadDelay = in.echo.delay.Distribution()
-	in.echo.mu.Unlock()
-	in.mu.Lock()
-	h.TimerLag = in.timerLag.Distribution()
-	after := in.gcAfter
-	in.mu.Unlock()
-	if after == nil {
-		after = gcPauses()
-	}
-	h.GCPauses = gained(in.gcBefore, after)
-	return h
-}
-
-// gained is what a runtime histogram (in seconds) gained between two readings;
-// a value counts as its bucket's upper bound, as in a result.
-func gained(before, after *rtmetrics.Float64Histogram) (out sinks.Distribution) {
-	for i, n := range after.Counts {
-		n -= before.Counts[i]
-		if n == 0 {
-			continue
-		}
-		v := after.Buckets[i+1]
-		if math.IsInf(v, 1) {
-			v = after.Buckets[i]
-		}
-		d := time.Duration(v * 1e9)
-		out.Buckets = append(out.Buckets, sinks.Bucket{Low: d, High: d, Count: int64(n)})
-		out.Count += int64(n)
-	}
-	return out
-}
-
-// processUsage reads a process.
-func processUsage(pid int) func() metrics.Usage {
-	proc, err := process.NewProcess(int32(pid))
-	if err != nil {
-		return func() metrics.Usage { return metrics.Usage{} }
-	}
-	return func() metrics.Usage {
-		t, err := proc.Times()
-		if err != nil {
-			return metrics.Usage{}
-		}
-		m, err := proc.MemoryInfo()
-		if err != nil {
-			return metrics.Usage{}
-		}
-		return metrics.Usage{CPU: t.User + t.System, Memory: int64(m.RSS), OK: true}
-	}
 }
 
 // shardLabels are what tells the shards of a run apart, and what they share.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -207,6 +208,16 @@ func (g *Guard) Dial(d *net.Dialer) func(ctx context.Context, network, addr stri
 			}
 		}
 		return nil, err
+	}
+}
+
+// Client returns an HTTP client for an address that g let through: it follows no
+// redirect and uses no proxy of the environment, which g did not see. Each request
+// has a connection of its own, so that none is left open.
+func (g *Guard) Client() *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: g.Dial(&net.Dialer{})},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 

@@ -5,6 +5,10 @@ package errtext
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"sort"
 	"strings"
@@ -109,4 +113,16 @@ func Hide(text string, u *url.URL, besides ...string) string {
 		}
 	}
 	return text
+}
+
+// Answered says what was answered that is not 200. It reads the head of the body,
+// and leaves closing it to the caller.
+func Answered(resp *http.Response) error {
+	head, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // what was read is what is shown
+	u := resp.Request.URL
+	text := fmt.Sprintf("%s %s: %s", resp.Request.Method, URL(u), resp.Status)
+	if said := FirstLine(head); said != "" {
+		text += ": " + said
+	}
+	return errors.New(Hide(text, u))
 }

@@ -1,12 +1,12 @@
 //go:build unix
 
-package bench
+package health
 
 import "golang.org/x/sys/unix"
 
-// fileLimit is how many files this process may have open. The Go runtime has
+// FileLimit is how many files this process may have open. The Go runtime has
 // already raised the soft limit to the hard one.
-func fileLimit() int64 {
+func FileLimit() int64 {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		return 0

@@ -1,4 +1,4 @@
-package bench
+package health
 
 import (
 	"testing"
@@ -7,8 +7,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/streamclient"
 )
 
-func TestStampedEcho(t *testing.T) {
-	e, err := openStampedEcho(echoEvery(0))
+func TestKernelEcho(t *testing.T) {
+	e, err := openKernelEcho(echoEvery(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestStampedEcho(t *testing.T) {
 	if n := e.early.Load(); n > 0 || h.Max() > int64(time.Minute) {
 		t.Errorf("%d of %d arrived before they were written; the longest took %d ns", n, h.TotalCount(), h.Max())
 	}
-	var none *stampedEcho
+	var none *kernelEcho
 	if none.close() != nil {
 		t.Error("an echo that was not opened has delays")
 	}

@@ -1,12 +1,12 @@
-package bench
+package health
 
 import (
 	"fmt"
 	"os"
 )
 
-// ephemeralPorts is how many local ports the kernel gives out by itself.
-func ephemeralPorts() int {
+// EphemeralPorts is how many local ports the kernel gives out by itself.
+func EphemeralPorts() int {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
 		return 0

@@ -1,6 +1,7 @@
-package bench
+package health
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -28,5 +29,30 @@ func TestEchoPeriods(t *testing.T) {
 		if got := timerEvery(d); got != want+3*time.Millisecond {
 			t.Errorf("in %v an alarm every %v", d, got)
 		}
+	}
+}
+func TestEchoMeasuresItself(t *testing.T) {
+	e, err := openEcho(echoEvery(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range 10 {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the machine stands still")
+		}
+	}
+	h := e.close()
+	if h.TotalCount() == 0 || h.Max() <= 0 {
+		t.Errorf("%d samples, longest %d ns", h.TotalCount(), h.Max())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := ReadDelay(time.Hour, ctx.Done()); err == nil {
+		t.Error("a cancelled watch goes on")
 	}
 }

@@ -1,7 +1,6 @@
-package bench
+package health
 
 import (
-	"context"
 	"net"
 	"net/url"
 	"strconv"
@@ -53,23 +52,9 @@ func (m *machineMeter) others(wall time.Duration, self results.Nanos, target *re
 	return max(0, rest/wall.Seconds())
 }
 
-// targetPID is the process of the target, where it is one of this machine and
-// its owner can be read; else 0.
-func (r *run) targetPID(ctx context.Context) int {
-	if r.target.embedded != nil {
-		return r.target.embedded.PID
-	}
-	if pid := r.target.plain.PID(); pid != 0 {
-		return pid
-	}
-	u, err := url.Parse(r.target.plain.URL())
-	if err != nil || !isLoopback(ctx, nil, u.Hostname()) {
-		return 0
-	}
-	return listenerPID(u)
-}
-
-func listenerPID(u *url.URL) int {
+// ListenerPID is the process of this machine that listens at the port of u; 0 where
+// it is not known.
+func ListenerPID(u *url.URL) int {
 	text := u.Port()
 	if text == "" {
 		text = map[string]string{"http": "80", "https": "443"}[u.Scheme]

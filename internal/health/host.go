@@ -1,4 +1,4 @@
-package bench
+package health
 
 import (
 	"runtime"
@@ -10,14 +10,14 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// thisHost describes the machine. What cannot be read stays empty.
-func thisHost() results.Host {
+// Host describes the machine. What cannot be read stays empty.
+func Host() results.Host {
 	h := results.Host{
 		OS:    runtime.GOOS,
 		Arch:  runtime.GOARCH,
 		CPUs:  runtime.GOMAXPROCS(0),
 		Go:    runtime.Version(),
-		Files: fileLimit(),
+		Files: FileLimit(),
 	}
 	if v, err := host.KernelVersion(); err == nil {
 		h.Kernel = v

@@ -1,4 +1,4 @@
-package bench
+package health
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 	"github.com/eventmeter/eventmeter/internal/streamclient"
 )
 
-// stampedEcho is an event stream of this process to itself, read as those of
+// kernelEcho is an event stream of this process to itself, read as those of
 // the lanes are that take their times from the kernel. How long after the
 // write of a chunk the kernel says that it came is what is left of the
 // generator in such a time.
-type stampedEcho struct {
+type kernelEcho struct {
 	listener net.Listener
-	pump     streamclient.Client
+	client   streamclient.Client
 	start    time.Time
 	wg       sync.WaitGroup
 	stop     chan struct{}
@@ -34,16 +34,16 @@ type stampedEcho struct {
 	early atomic.Int64 // of them, those that a wrong reckoning of the clocks puts before the writing
 }
 
-func openStampedEcho(every time.Duration) (*stampedEcho, error) {
+func openKernelEcho(every time.Duration) (*kernelEcho, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a loopback connection to measure the error of the kernel's times: %w", err)
 	}
-	e := &stampedEcho{
+	e := &kernelEcho{
 		listener: l, start: time.Now(), stop: make(chan struct{}), sent: make(chan int64, 1<<10),
 		delay: hdrhistogram.New(1000, int64(10*time.Minute), 3),
 	}
-	e.pump, err = streamclient.New(streamclient.Options{Addr: l.Addr().String(), Shards: 1, Now: e.now, KernelTimestamps: true})
+	e.client, err = streamclient.New(streamclient.Options{Addr: l.Addr().String(), Shards: 1, Now: e.now, KernelTimestamps: true})
 	if err != nil {
 		_ = l.Close()
 		return nil, fmt.Errorf("measure the error of the kernel's times: %w", err)
@@ -52,15 +52,15 @@ func openStampedEcho(every time.Duration) (*stampedEcho, error) {
 		defer crash.Guard()
 		e.write(every)
 	})
-	e.pump.Open(context.Background(), streamclient.Request{Method: http.MethodGet, Path: "/"}, e)
+	e.client.Open(context.Background(), streamclient.Request{Method: http.MethodGet, Path: "/"}, e)
 	return e, nil
 }
 
-func (e *stampedEcho) now() int64 { return int64(time.Since(e.start)) + 1 }
+func (e *kernelEcho) now() int64 { return int64(time.Since(e.start)) + 1 }
 
 // write accepts the stream and writes to it. The request is not looked at: it
 // is our own.
-func (e *stampedEcho) write(every time.Duration) {
+func (e *kernelEcho) write(every time.Duration) {
 	c, err := e.listener.Accept()
 	if err != nil {
 		return
@@ -88,12 +88,12 @@ func (e *stampedEcho) write(every time.Duration) {
 	}
 }
 
-// Opened implements pump.Sink.
-func (e *stampedEcho) Opened(streamclient.Head, streamclient.Arrival) error { return nil }
+// Opened implements [streamclient.Sink].
+func (e *kernelEcho) Opened(streamclient.Head, streamclient.Arrival) error { return nil }
 
-// Piece implements pump.Sink. What shares a read has no time of its own, and
+// Piece implements [streamclient.Sink]. What shares a read has no time of its own, and
 // what the kernel did not time is not asked about.
-func (e *stampedEcho) Piece(_ []byte, at streamclient.Arrival) error {
+func (e *kernelEcho) Piece(_ []byte, at streamclient.Arrival) error {
 	d := at.At - <-e.sent
 	if at.Kernel && !at.Shared {
 		if d < 0 {
@@ -105,18 +105,18 @@ func (e *stampedEcho) Piece(_ []byte, at streamclient.Arrival) error {
 	return nil
 }
 
-// Closed implements pump.Sink.
-func (e *stampedEcho) Closed(error) {}
+// Closed implements [streamclient.Sink].
+func (e *kernelEcho) Closed(error) {}
 
 // close ends the watch, waits for it, and returns the delays in nanoseconds;
 // nil if there was no watch.
-func (e *stampedEcho) close() *hdrhistogram.Histogram {
+func (e *kernelEcho) close() *hdrhistogram.Histogram {
 	if e == nil {
 		return nil
 	}
 	close(e.stop)
 	_ = e.listener.Close()
-	_ = e.pump.Close()
+	_ = e.client.Close()
 	e.wg.Wait()
 	return e.delay
 }

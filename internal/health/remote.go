@@ -1,11 +1,10 @@
-package bench
+package health
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -26,32 +26,36 @@ const (
 )
 
 const (
-	// scrapeTimeout bounds one look at the metrics, scrapeEvery is the pause
-	// between two: a look costs the target too.
+	// scrapeTimeout bounds one reading of the metrics, scrapeEvery is the pause
+	// between two: a reading costs the target, too.
 	scrapeTimeout = 2 * time.Second
 	scrapeEvery   = time.Second
 	maxScrape     = 32 << 20
 )
+
+// ErrMetrics is wrapped by the error of [Start] when the target's metrics cannot
+// be read.
+var ErrMetrics = errors.New("metrics")
 
 // remoteMeter follows the CPU time and memory of a process by its metrics.
 type remoteMeter struct {
 	url    string
 	client *http.Client
 	before float64
-	at     time.Time // of the last look
-	err    error     // of the last look that failed
+	at     time.Time // of the last reading
+	err    error     // of the last reading that failed
 
 	mu     sync.Mutex
 	last   float64
 	memory int64
 }
 
-// newRemoteMeter looks once, and fails if that does.
+// newRemoteMeter takes a first reading, and fails if that does.
 func newRemoteMeter(url string, guard *dialguard.Guard) (*remoteMeter, error) {
-	m := &remoteMeter{url: url, client: scrapeClient(guard)}
-	m.look()
+	m := &remoteMeter{url: url, client: guard.Client()}
+	m.read()
 	if m.err != nil {
-		return nil, fmt.Errorf("%w: metrics: %w", ErrTarget, m.err)
+		return nil, fmt.Errorf("%w: %w", ErrMetrics, m.err)
 	}
 	m.before = m.last
 	return m, nil
@@ -59,11 +63,11 @@ func newRemoteMeter(url string, guard *dialguard.Guard) (*remoteMeter, error) {
 
 func (m *remoteMeter) sample() {
 	if time.Since(m.at) >= scrapeEvery {
-		m.look()
+		m.read()
 	}
 }
 
-func (m *remoteMeter) look() {
+func (m *remoteMeter) read() {
 	m.at = time.Now()
 	cpu, memory, err := scrape(m.client, m.url)
 	if err != nil {
@@ -83,23 +87,12 @@ func (m *remoteMeter) used() (cpu float64, most int64, ok bool) {
 
 func (m *remoteMeter) finish(wall time.Duration) *results.Process {
 	m.err = nil
-	m.look()
+	m.read()
 	if m.err != nil || m.last < m.before { // it is gone, or began anew
 		return nil
 	}
 	cpu := m.last - m.before
 	return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: m.memory}
-}
-
-// scrapeClient returns a client that goes where it was told to and nowhere else: the address was held
-// to the rule for hosts, and neither a redirect nor a proxy of the environment
-// was. Each look has a connection of its own, so that none is left open between
-// steps.
-func scrapeClient(guard *dialguard.Guard) *http.Client {
-	return &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: guard.Dial(&net.Dialer{})},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // scrape reads CPU seconds and resident bytes in the Prometheus text format.
@@ -117,7 +110,7 @@ func scrape(client *http.Client, url string) (cpu float64, memory int64, err err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return 0, 0, answered(resp)
+		return 0, 0, errtext.Answered(resp)
 	}
 	return parseProcess(io.LimitReader(resp.Body, maxScrape))
 }

@@ -1,4 +1,4 @@
-package bench
+package health
 
 import (
 	"encoding/binary"
@@ -128,8 +128,8 @@ func (e *echo) close() *hdrhistogram.Histogram {
 	return e.delay.Timing().Histogram
 }
 
-// readDelay tries for d what this machine's read delay is when it does nothing else.
-func readDelay(d time.Duration, cancelled <-chan struct{}) (*hdrhistogram.Histogram, error) {
+// ReadDelay tries for d what this machine's read delay is when it does nothing else.
+func ReadDelay(d time.Duration, cancelled <-chan struct{}) (*hdrhistogram.Histogram, error) {
 	e, err := openEcho(echoEvery(d))
 	if err != nil {
 		return nil, err

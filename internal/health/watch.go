@@ -1,0 +1,277 @@
+// Package health watches the generator: what this process and the target's use,
+// how late its timers wake, how long it takes to read what has arrived. It says
+// when the generator, and not the target, was the bottleneck.
+package health
+
+import (
+	"context"
+	"os"
+	rtmetrics "runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// WatchOptions say what to watch beside this process.
+type WatchOptions struct {
+	// TargetPID is the process of the target; 0 where it is not on this machine,
+	// or not known.
+	TargetPID int
+	// TargetMetrics, when not empty, is the address of the target's metrics in
+	// Prometheus' text format. They are used instead of the process.
+	TargetMetrics string
+	// Guard checks the connections to TargetMetrics.
+	Guard *dialguard.Guard
+	// Siblings are the other generators of the run on this machine, by process
+	// id: what they use is not counted as somebody else's.
+	Siblings []int
+	// KernelTimestamps: deliveries are timed by the kernel, so the error of its
+	// times is measured, too.
+	KernelTimestamps bool
+	// Length is about how long the watch lasts.
+	Length time.Duration
+}
+
+// Watch watches this process, and the target's where it can, while a pass fires
+// and drains.
+type Watch struct {
+	self       *meter
+	target     gauge
+	elsewhere  bool     // the target is on another machine
+	siblings   []*meter // other generators on this machine
+	machine    *machineMeter
+	echo       *echo
+	kernelEcho *kernelEcho // nil when the kernel times no lane
+	gcBefore   *rtmetrics.Float64Histogram
+	started    time.Time
+
+	mu         sync.Mutex
+	timerLag   sinks.Values
+	gcAfter    *rtmetrics.Float64Histogram // at the end of the watch; nil before
+	goroutines int64                       // the most so far
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// gauge follows what a process uses.
+type gauge interface {
+	sample()
+	// used is what the last sample said: CPU seconds since the watch began and
+	// the largest memory. It is safe for concurrent use.
+	used() (cpu float64, memory int64, ok bool)
+	// finish takes a last sample. It returns nil where the process cannot be
+	// read.
+	finish(wall time.Duration) *results.Process
+}
+
+// Start begins to watch. The caller must call [Watch.Stop].
+func Start(o WatchOptions) (*Watch, error) {
+	var target gauge = (*meter)(nil)
+	if o.TargetMetrics != "" {
+		remote, err := newRemoteMeter(o.TargetMetrics, o.Guard)
+		if err != nil {
+			return nil, err
+		}
+		target = remote
+	} else if o.TargetPID != 0 {
+		target = newMeter(o.TargetPID)
+	}
+	e, err := openEcho(echoEvery(o.Length))
+	if err != nil {
+		return nil, err
+	}
+	var k *kernelEcho
+	if o.KernelTimestamps {
+		if k, err = openKernelEcho(echoEvery(o.Length)); err != nil {
+			e.close()
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &Watch{
+		echo:       e,
+		kernelEcho: k,
+		self:       newMeter(os.Getpid()),
+		target:     target,
+		elsewhere:  o.TargetMetrics != "" && o.TargetPID == 0,
+		machine:    newMachineMeter(),
+		gcBefore:   gcPauses(),
+		started:    time.Now(),
+		cancel:     cancel,
+	}
+	for _, pid := range o.Siblings {
+		w.siblings = append(w.siblings, newMeter(pid))
+	}
+	w.done.Add(2)
+	go w.watchTimers(ctx, timerEvery(o.Length))
+	go w.watchProcesses(ctx)
+	return w, nil
+}
+
+// timerEvery is how often the watch sets itself an alarm to see how late it
+// wakes, in a watch that lasts for d: every 10 ms, and in a long one less often,
+// as with its echo.
+func timerEvery(d time.Duration) time.Duration { return echoEvery(d) + 3*time.Millisecond }
+
+func (w *Watch) watchTimers(ctx context.Context, every time.Duration) {
+	defer crash.Guard()
+	defer w.done.Done()
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	due := time.Now().Add(every)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			// The value is bounded by the histogram's range: a lag of more
+			// than ten minutes cannot be told from one of ten.
+			lag := time.Since(due)
+			w.mu.Lock()
+			w.timerLag.Add(lag)
+			w.mu.Unlock()
+			due = time.Now().Add(every)
+			timer.Reset(every)
+		}
+	}
+}
+
+func (w *Watch) watchProcesses(ctx context.Context) {
+	defer crash.Guard()
+	defer w.done.Done()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.self.sample()
+			w.target.sample()
+			for _, m := range w.siblings {
+				m.sample()
+			}
+			w.mu.Lock()
+			w.goroutines = max(w.goroutines, goroutines())
+			w.mu.Unlock()
+		}
+	}
+}
+
+// Stop ends the watch, waits for its goroutines, and returns the generator's
+// health and what the target used. dropped is the share of emissions that found
+// no worker. Whether the generator was the bottleneck is left to the caller.
+func (w *Watch) Stop(dropped float64) (results.Generator, *results.Process) {
+	w.cancel()
+	w.done.Wait()
+	wall := time.Since(w.started)
+	delay := w.echo.close()
+	w.mu.Lock()
+	w.gcAfter = gcPauses()
+	w.mu.Unlock()
+	out, target := w.read(wall, delay, func(g gauge) *results.Process { return g.finish(wall) })
+	out.DroppedEvents = dropped
+	out.Arrivals.Error = results.SummariseNanos(w.kernelEcho.close())
+	return out, target
+}
+
+// SoFar is what Stop would return now, without the error of the kernel's receive
+// times. The watch goes on.
+func (w *Watch) SoFar(dropped float64) (results.Generator, *results.Process) {
+	wall := time.Since(w.started)
+	out, target := w.read(wall, w.echo.soFar(), func(g gauge) *results.Process {
+		cpu, memory, ok := g.used()
+		if !ok {
+			return nil
+		}
+		return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: memory}
+	})
+	out.DroppedEvents = dropped
+	return out, target
+}
+
+// read is the state of the watch after wall; usage reads a process.
+func (w *Watch) read(wall time.Duration, delay *hdrhistogram.Histogram, usage func(gauge) *results.Process) (results.Generator, *results.Process) {
+	w.mu.Lock()
+	lag, after, most := w.timerLag.Timing(), w.gcAfter, w.goroutines
+	w.mu.Unlock()
+	if after == nil {
+		after = gcPauses()
+	}
+	out := results.Generator{
+		Reasons:    []string{},
+		ReadDelay:  results.SummariseNanos(delay),
+		TimerLag:   results.SummariseNanos(lag.Histogram),
+		GCPauses:   summarise(gained(w.gcBefore, after)),
+		Goroutines: max(most, goroutines()),
+	}
+	if p := usage(w.self); p != nil {
+		out.Process = *p
+	}
+	target := usage(w.target)
+	out.Others = w.others(wall, out.Process.CPU, target, func(m *meter) float64 {
+		if p := usage(m); p != nil {
+			return p.CPUShare
+		}
+		return 0
+	})
+	return out, target
+}
+
+// others is how many CPUs were used by processes that have no part in the run;
+// sibling gives those that another generator used.
+func (w *Watch) others(wall time.Duration, self results.Nanos, target *results.Process, sibling func(*meter) float64) float64 {
+	if w.elsewhere {
+		target = nil
+	}
+	out := w.machine.others(wall, self, target)
+	for _, m := range w.siblings {
+		out = max(0, out-sibling(m))
+	}
+	return out
+}
+
+// Health is the health so far, as metrics. A nil watch has not begun: only the
+// goroutines are known.
+func (w *Watch) Health() metrics.Health {
+	h := metrics.Health{Goroutines: goroutines()}
+	if w == nil {
+		return h
+	}
+	h.Measured = true
+	h.Used, h.Most = map[string]float64{}, map[string]int64{}
+	for name, m := range map[string]gauge{metrics.Generator: w.self, metrics.Target: w.target} {
+		if cpu, memory, ok := m.used(); ok {
+			h.Used[name], h.Most[name] = cpu, memory
+		}
+	}
+	var target *results.Process
+	if cpu, ok := h.Used[metrics.Target]; ok {
+		target = &results.Process{CPU: results.Nanos(cpu * 1e9)}
+	}
+	wall := time.Since(w.started)
+	h.Others = w.others(wall, results.Nanos(h.Used[metrics.Generator]*1e9), target, func(m *meter) float64 {
+		cpu, _, _ := m.used()
+		return cpu / wall.Seconds()
+	})
+	w.echo.mu.Lock()
+	h.ReadDelay = w.echo.delay.Distribution()
+	w.echo.mu.Unlock()
+	w.mu.Lock()
+	h.TimerLag = w.timerLag.Distribution()
+	after := w.gcAfter
+	w.mu.Unlock()
+	if after == nil {
+		after = gcPauses()
+	}
+	h.GCPauses = gained(w.gcBefore, after)
+	return h
+}
