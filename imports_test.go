@@ -41,6 +41,8 @@ var mayImport = map[string][]string{
 	"internal/streamclient": {"internal/budget", "internal/crash", "internal/dialguard"},
 	"internal/baseline":     {"."},
 	"internal/refserver":    {".", "internal/cputime", "internal/wire", "internal/crash", "internal/dialguard"},
+	"internal/embedded":     {"profiles", "sinks", "internal/crash", "internal/lockfile", "internal/stderrtail"},
+	"internal/runtest":      {"internal/embedded", "internal/refserver", "internal/refserver/faults"},
 	"internal/health":       {"results", "sinks", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/hostile":      {},
 	"internal/bench":        {"*"},

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -104,7 +104,7 @@ func codeOf(t *testing.T, err error) int {
 }
 
 // serveTarget starts the reference target in a process of its own.
-func serveTarget(t *testing.T, args ...string) (bench.Ready, *exec.Cmd) {
+func serveTarget(t *testing.T, args ...string) (embedded.Ready, *exec.Cmd) {
 	t.Helper()
 	cmd := command(t, append([]string{"serve", "--ready-json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
 	in, err := cmd.StdinPipe()
@@ -123,7 +123,7 @@ func serveTarget(t *testing.T, args ...string) (bench.Ready, *exec.Cmd) {
 		in.Close()
 		_ = cmd.Wait()
 	})
-	var ready bench.Ready
+	var ready embedded.Ready
 	if err := json.NewDecoder(out).Decode(&ready); err != nil {
 		t.Fatal(err)
 	}

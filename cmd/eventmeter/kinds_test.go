@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -254,7 +254,7 @@ target: {url: "`+ready.URL+`", tokens: [t]}
 }
 
 // waitForStats waits until the target's counters hold that text.
-func waitForStats(t *testing.T, ready bench.Ready, text string) {
+func waitForStats(t *testing.T, ready embedded.Ready, text string) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
@@ -84,7 +84,7 @@ func TestRecordAndRunRecord(t *testing.T) {
 }
 
 // waitForStream waits until a stream is open.
-func waitForStream(t *testing.T, ready bench.Ready) {
+func waitForStream(t *testing.T, ready embedded.Ready) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

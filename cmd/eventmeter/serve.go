@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
@@ -83,7 +83,7 @@ func serve(ctx context.Context, f serveFlags, io streams) error {
 	if f.options.Stdio {
 		return serveStdio(ctx, s, io)
 	}
-	ready := bench.Ready{URL: s.URL(), TLSURL: s.TLSURL(), Admin: s.AdminURL(), Cert: string(s.CertPEM()), PID: os.Getpid()}
+	ready := embedded.Ready{URL: s.URL(), TLSURL: s.TLSURL(), Admin: s.AdminURL(), Cert: string(s.CertPEM()), PID: os.Getpid()}
 	if f.ready {
 		err = json.NewEncoder(io.out).Encode(ready)
 	} else {
@@ -111,7 +111,7 @@ func cannotListen(err error) error {
 	return err
 }
 
-func announce(w io.Writer, r bench.Ready) error {
+func announce(w io.Writer, r embedded.Ready) error {
 	tls := ""
 	if r.TLSURL != "" {
 		tls = "\n            " + r.TLSURL
@@ -157,12 +157,12 @@ func embeddedCommand(args []string) ([]string, error) {
 }
 
 // startEmbedded runs this very program as the reference target.
-func startEmbedded(ctx context.Context, args []string) (*bench.Child, error) {
+func startEmbedded(ctx context.Context, args []string) (embedded.Server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program to start it as the target: %w", err)
 	}
-	return bench.StartChild(ctx, self, append([]string{
+	return embedded.Start(ctx, self, append([]string{
 		"serve", "--ready-json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 	}, args...)...)
 }
@@ -238,7 +238,7 @@ func (f *serveFlags) addWebhooks(c *cobra.Command) {
 // ends or an interrupt comes. Standard output is the protocol's, so everything
 // else goes to standard error.
 func serveStdio(ctx context.Context, s *refserver.Server, io streams) error {
-	err := json.NewEncoder(io.err).Encode(bench.Ready{Admin: s.AdminURL(), PID: os.Getpid()})
+	err := json.NewEncoder(io.err).Encode(embedded.Ready{Admin: s.AdminURL(), PID: os.Getpid()})
 	ended := make(chan error, 1)
 	if err == nil {
 		go func() {

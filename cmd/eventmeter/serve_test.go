@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/refserver"
 )
 
@@ -22,7 +22,7 @@ func TestAnnouncedCurlInjects(t *testing.T) {
 	}
 	defer s.Close(t.Context())
 	var said bytes.Buffer
-	if err := announce(&said, bench.Ready{URL: s.URL(), Admin: s.AdminURL()}); err != nil {
+	if err := announce(&said, embedded.Ready{URL: s.URL(), Admin: s.AdminURL()}); err != nil {
 		t.Fatal(err)
 	}
 	help := strings.ReplaceAll(newServeCommand(streams{}).Example, "http://127.0.0.1:8081", s.AdminURL())

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -203,9 +204,9 @@ func TestProcessDies(t *testing.T) {
 	dir := t.TempDir()
 	out, err := bench.Processes{
 		Options: bench.Options{
-			Profile: p, Version: "test", Embedded: func(ctx context.Context, args []string) (*bench.Child, error) {
+			Profile: p, Version: "test", Embedded: func(ctx context.Context, args []string) (embedded.Server, error) {
 				// By its own name, for startEmbedded inherits this test's surroundings.
-				return bench.StartChild(ctx, "env", append([]string{asCommand + "=1", self, "serve", "--ready-json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
+				return embedded.Start(ctx, "env", append([]string{asCommand + "=1", self, "serve", "--ready-json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
 			},
 			Progress: func(g bench.Progress) {
 				if g.Live.Measured.Fired > 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
@@ -35,7 +36,7 @@ type Options struct {
 	AllowHosts []string
 	// Embedded starts the reference target for a profile without a target URL;
 	// args are flags of the serve command. The run stops it.
-	Embedded func(ctx context.Context, args []string) (*Child, error)
+	Embedded func(ctx context.Context, args []string) (embedded.Server, error)
 	// EmbeddedCommand is the command that starts the reference target over
 	// standard input and output, for a profile that asks for it; args are flags
 	// of the serve command.
@@ -68,7 +69,7 @@ type Options struct {
 
 	// Of a step of a capacity search.
 	probe   *stepProbe       // what is seen beside the result
-	keep    *kept            // a target that outlives the run
+	keep    *embedded.Keep   // a target that outlives the run
 	idle    bool             // nothing is fired
 	guard   *dialguard.Guard // nil = one of its own
 	metrics string           // address of the target's metrics

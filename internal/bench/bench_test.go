@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/eventmeter/eventmeter/profiles"
 )
@@ -103,21 +102,6 @@ func TestCallbackConnections(t *testing.T) {
 	}
 }
 
-func TestEmbeddedArgs(t *testing.T) {
-	got := embeddedArgs(profiles.Embedded{NextPoll: 50 * time.Millisecond, Retries: -1, Queue: 7, ProxiesMayBuffer: true})
-	sse := embeddedArgs(profiles.Embedded{SSEAnswers: true})
-	want := []string{"--next-poll", "50ms", "--queue", "7", "--retries", "-1", "--proxies-may-buffer"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if want := []string{"--sse-answers"}; !slices.Equal(sse, want) {
-		t.Errorf("%q, want %q", sse, want)
-	}
-	if got := embeddedArgs(profiles.Embedded{}); got != nil {
-		t.Errorf("no wishes: %q", got)
-	}
-}
-
 func TestTopFailures(t *testing.T) {
 	counts := map[string]int64{"b": 2, "a": 2, "c": 9, "d": 1}
 	if got := topFailures(counts, 3); !slices.Equal(got, []string{"c", "a", "b"}) {
@@ -128,24 +112,5 @@ func TestTopFailures(t *testing.T) {
 	}
 	if got := topReason(nil); got != "no reason was given" {
 		t.Errorf("%q", got)
-	}
-}
-
-func TestChildThatFails(t *testing.T) {
-	for name, tt := range map[string]struct {
-		args []string
-		want string
-	}{
-		"not there":    {[]string{"/nonexistent/eventmeter"}, "start the embedded target"},
-		"ends at once": {[]string{"sh", "-c", "echo no port free >&2; exit 3"}, "exit status 3: no port free"},
-		"talks":        {[]string{"sh", "-c", "echo hello; cat"}, `printed "hello\n"`},
-	} {
-		c, err := StartChild(t.Context(), tt.args[0], tt.args[1:]...)
-		if err == nil {
-			c.Stop()
-		}
-		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/capacity"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -80,7 +81,7 @@ func findCapacity(ctx context.Context, opts CapacityOptions) (*results.Capacity,
 	if err != nil {
 		return nil, err
 	}
-	defer s.keep.stop()
+	defer s.keep.Stop()
 	s.shown = opts.Collector.Search(s.out.Started.Format("20060102T150405Z")+"-"+s.p.Name, s.p.Name, s.out.Axis)
 	err = s.loads(ctx)
 	if err == nil {
@@ -99,7 +100,7 @@ type capacitySearch struct {
 	opts   CapacityOptions
 	p      *profiles.Profile
 	search *capacity.Search
-	keep   *kept
+	keep   *embedded.Keep
 	out    *results.Capacity
 	shown  *metrics.Search // nil where nobody wants metrics
 
@@ -144,7 +145,7 @@ func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySear
 	opts.Options.guard = guard // a name is resolved once for all steps
 	s := &capacitySearch{opts: opts, p: p, search: search, run: Run}
 	if p.Target.IsEmbedded() && !p.Target.OverStdio() && p.Upstream.Kind != "feed" {
-		s.keep = &kept{} // the target of a feed has to know its address, which is another each time
+		s.keep = &embedded.Keep{} // the target of a feed has to know its address, which is another each time
 	}
 	l := c.SLO
 	s.out = &results.Capacity{
@@ -203,7 +204,7 @@ func (s *capacitySearch) recover(ctx context.Context, after results.CapacityStep
 		return nil
 	}
 	if s.p.Target.IsEmbedded() {
-		s.keep.stop()
+		s.keep.Stop()
 		return nil
 	}
 	if s.p.Target.OverStdio() {

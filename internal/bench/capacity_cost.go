@@ -37,7 +37,7 @@ func (s *capacitySearch) costs(ctx context.Context) error {
 		// A process of its own for each lane: what the overloads before have
 		// left in its memory is not this mode's.
 		if s.p.Target.IsEmbedded() {
-			s.keep.stop()
+			s.keep.Stop()
 		}
 		base, err := s.costStep(ctx, stepPlan{load: load, purpose: purposeIdle, lane: l.Name, idle: true, one: true})
 		if err != nil {

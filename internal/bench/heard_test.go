@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -24,7 +25,7 @@ thresholds: ["*.lostSilent == 0", "*.unexpected == 0", "run.upstream.refused == 
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := Run(t.Context(), Options{Profile: p, Embedded: inProcess})
+	o, err := Run(t.Context(), Options{Profile: p, Embedded: runtest.InProcess})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // Two lanes that listen in one session would take each other's notifications.
 func TestListenersOfOneSession(t *testing.T) {
 	t.Parallel()
-	s := startTarget(t, refserver.Options{})
+	s := runtest.StartTarget(t, refserver.Options{})
 	for name, c := range map[string]struct {
 		era, second string
 		want        string

@@ -1,63 +1,13 @@
 package bench
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"os"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/eventmeter/eventmeter/internal/refserver"
-	"github.com/eventmeter/eventmeter/internal/refserver/faults"
-	"github.com/eventmeter/eventmeter/internal/stderrtail"
+	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/profiles"
 )
-
-// inProcess serves the reference target in this process, with the few flags
-// that the matrix has.
-func inProcess(ctx context.Context, args []string) (*Child, error) {
-	return inProcessWith(ctx, args, refserver.Options{
-		AllowPrivateCallbacks: true, NextPoll: 50 * time.Millisecond, RetryBase: 50 * time.Millisecond,
-		ResumeOverlap: -1, Lists: refserver.ListOptions{Entries: 20, Page: 10, TTL: time.Hour},
-	})
-}
-
-func inProcessWith(ctx context.Context, args []string, o refserver.Options) (*Child, error) {
-	value := func(flag string) string {
-		if i := slices.Index(args, flag); i >= 0 {
-			return args[i+1]
-		}
-		return ""
-	}
-	o.CallbackCAFile = value("--callback-ca")
-	var err error
-	if o.Faults, err = faults.Load(value("--faults")); err != nil {
-		return nil, err
-	}
-	s, err := refserver.New(o)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Start(ctx); err != nil {
-		return nil, err
-	}
-	c := &Child{Ready: Ready{URL: s.URL(), Admin: s.AdminURL(), PID: os.Getpid()}, log: &stderrtail.Writer{Max: 1}, exited: make(chan struct{})}
-	c.stdin = closing(func() error {
-		defer close(c.exited)
-		return s.Close(context.WithoutCancel(ctx))
-	})
-	return c, nil
-}
-
-// closing is a Closer.
-type closing func() error
-
-func (c closing) Close() error { return c() }
-
-var _ io.Closer = closing(nil)
 
 const (
 	matrixLane = `
@@ -130,7 +80,7 @@ func TestMatrix(t *testing.T) {
 	add([]string{"requests"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
 	add([]string{"lists"}, []string{"upstream.sources=1", "schedule.rate=20/s"}, "stale(rate=0.3)", "duplicate(rate=0.3)")
 	rows := 0
-	err = Calibrate(t.Context(), Options{Profile: p, Embedded: inProcess}, func(done []CalibrationRow) {
+	err = Calibrate(t.Context(), Options{Profile: p, Embedded: runtest.InProcess}, func(done []CalibrationRow) {
 		for _, r := range done {
 			rows++
 			if !r.Passed {
@@ -155,7 +105,7 @@ target: {embedded: {faults: "announce(every=2)"}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(t.Context(), Options{Profile: p, Embedded: inProcess}); err == nil || !strings.Contains(err.Error(), "announce(every=2): system smithery has no such fault by webhook") {
+	if _, err := Run(t.Context(), Options{Profile: p, Embedded: runtest.InProcess}); err == nil || !strings.Contains(err.Error(), "announce(every=2): system smithery has no such fault by webhook") {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -17,7 +18,7 @@ import (
 // what is counted beyond it would be seen.
 func windowProfile(t *testing.T, measure string) *profiles.Profile {
 	t.Helper()
-	s := startTarget(t, refserver.Options{Heartbeat: 20 * time.Millisecond})
+	s := runtest.StartTarget(t, refserver.Options{Heartbeat: 20 * time.Millisecond})
 	p, err := profiles.Parse("test", []byte(`name: test
 target: {url: "`+s.URL()+`"}
 lanes:

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/stderrtail"
 	"github.com/eventmeter/eventmeter/results"
@@ -107,8 +108,8 @@ type conductor struct {
 	Processes
 	run      uint32
 	children []*shardProcess
-	target   *Child
-	dir      *tempDir
+	target   embedded.Server
+	dir      *embedded.TempDir
 	news     chan news
 	readers  sync.WaitGroup
 
@@ -148,7 +149,7 @@ func (c *conductor) start() error {
 	for i := range c.Count {
 		s := &shardProcess{index: i, cmd: c.Command(i), log: &stderrtail.Writer{}}
 		s.cmd.Stderr = s.log
-		detachFromTerminal(s.cmd)
+		embedded.Detach(s.cmd)
 		out, err := s.cmd.StdoutPipe()
 		if err == nil {
 			s.in, err = s.cmd.StdinPipe()
@@ -362,7 +363,7 @@ func (c *conductor) close() {
 	if c.target != nil {
 		c.target.Stop()
 	}
-	c.dir.remove()
+	c.dir.Remove()
 }
 
 // seenTogether is one look at a run from looks at its shards: counts are added,

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/health"
 )
 
@@ -19,7 +20,7 @@ func (c *conductor) share(ctx context.Context) error {
 		if err := c.startTarget(ctx); err != nil {
 			return err
 		}
-		shared.Ready = c.target.Ready
+		shared.Ready = c.target.Ready()
 	}
 	pids := []int{os.Getpid()}
 	for _, s := range c.children {
@@ -37,7 +38,7 @@ func (c *conductor) share(ctx context.Context) error {
 // startTarget starts the embedded target, trusting every shard's callbacks.
 func (c *conductor) startTarget(ctx context.Context) error {
 	var err error
-	if c.dir, err = newTempDir(); err != nil {
+	if c.dir, err = embedded.NewTempDir(); err != nil {
 		return fmt.Errorf("start the embedded target: %w", err)
 	}
 	var pem []byte
@@ -48,7 +49,7 @@ func (c *conductor) startTarget(ctx context.Context) error {
 	for _, l := range c.Profile.Lanes {
 		r.lanes = append(r.lanes, &lane{Lane: l})
 	}
-	args, err := r.targetArgs(c.dir.path, pem)
+	args, err := r.targetArgs(c.dir.Path, pem)
 	if err != nil {
 		return err
 	}

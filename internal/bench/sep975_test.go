@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -12,7 +13,7 @@ import (
 // a lane that hears no source is expected nothing of.
 func TestResumableLanes(t *testing.T) {
 	t.Parallel()
-	s := startTarget(t, refserver.Options{})
+	s := runtest.StartTarget(t, refserver.Options{})
 	const long = `
   - {name: long, system: sep-975, mode: push, subscriptions: 4, sep975: {steps: 10, step: 40ms, at: 100ms, away: 120ms, statusEvery: 50ms}}
   - {name: mass, system: sep-975, mode: push, subscriptions: 4, sep975: {steps: 10, step: 40ms, disconnect: all, at: 100ms, away: 120ms}}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
@@ -43,7 +44,7 @@ type Shard struct {
 
 // Shared is an embedded target that another process started.
 type Shared struct {
-	Ready Ready
+	Ready embedded.Ready
 	// Siblings are the processes of the run on this machine, without this one
 	// and the target: their work is not somebody else's.
 	Siblings []int

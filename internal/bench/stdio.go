@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -44,7 +45,7 @@ func (t *targetSide) meet(o *driver.EndpointOptions) {
 	if t.program == nil {
 		t.program = &program{command: o.Command}
 	}
-	t.program.ready.found = make(chan Ready, 1)
+	t.program.ready.found = make(chan embedded.Ready, 1)
 	o.Command, o.Stderr = t.program.command, &t.program.ready
 }
 
@@ -74,10 +75,10 @@ func (r *run) findAdmin(ctx context.Context) error {
 	}
 }
 
-// readySpy is a Writer that looks for the first line that is a [Ready] with an
+// readySpy is a Writer that looks for the first line that is an [embedded.Ready] with an
 // admin address. It is safe for concurrent use.
 type readyTransport struct {
-	found chan Ready
+	found chan embedded.Ready
 
 	mu   sync.Mutex
 	line []byte
@@ -102,7 +103,7 @@ func (s *readyTransport) Write(b []byte) (int, error) {
 			break
 		}
 		s.line = rest
-		var ready Ready
+		var ready embedded.Ready
 		if json.Unmarshal(text, &ready) == nil && ready.Admin != "" {
 			s.done = true
 			s.found <- ready

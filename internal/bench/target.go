@@ -14,6 +14,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
@@ -25,16 +26,25 @@ import (
 // targetSide is everything that has to do with the server: its process, the
 // endpoints under which it is met, and the upstream that makes its events.
 type targetSide struct {
-	child     *Child
-	embedded  *Ready   // the embedded target, whoever started it; nil = there is none, or it is met over stdio
-	program   *program // where it is met over standard input and output
-	dir       *tempDir // removed at the end; nil where there is none
+	child     embedded.Server
+	embedded  *embedded.Ready   // the embedded target, whoever started it; nil = there is none, or it is met over stdio
+	program   *program          // where it is met over standard input and output
+	dir       *embedded.TempDir // removed at the end; nil where there is none
 	plain     *driver.Endpoint
 	tls       *driver.Endpoint // the embedded target's second endpoint, where a lane needs it
 	authority *sinks.Authority
 	callbacks int // connections of the target to each webhook listener
 	upstream  upstream.Upstream
 	feed      *upstream.Feed // the upstream, where it is polled by the target
+}
+
+// serves notes where the embedded target is.
+func (t *targetSide) serves(r embedded.Ready) { t.embedded = &r }
+
+// lend takes over the server that an earlier run left behind.
+func (t *targetSide) lend(k *embedded.Keep) {
+	t.child, t.dir, t.authority = k.Server, k.Dir, k.Authority
+	t.serves(k.Server.Ready())
 }
 
 func (t *targetSide) endpointFor(http string) *driver.Endpoint {
@@ -68,7 +78,10 @@ func checkHosts(ctx context.Context, guard *dialguard.Guard, p *profiles.Profile
 func (r *run) open(ctx context.Context) error {
 	var err error
 	t := &r.target
-	lent := r.profile.Target.IsEmbedded() && r.opts.keep.lend(t)
+	lent := r.profile.Target.IsEmbedded() && r.opts.keep.Alive()
+	if k := r.opts.keep; lent {
+		t.lend(k)
+	}
 	if r.needsListener() && t.authority == nil {
 		if t.authority, err = sinks.NewAuthority(); err != nil {
 			return fmt.Errorf("make the webhook listener's certificate: %w", err)
@@ -127,10 +140,10 @@ func (r *run) startEmbedded(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if t.dir, err = newTempDir(); err != nil {
+	if t.dir, err = embedded.NewTempDir(); err != nil {
 		return fmt.Errorf("start the embedded target: %w", err)
 	}
-	args, err := r.targetArgs(t.dir.path, callbacks)
+	args, err := r.targetArgs(t.dir.Path, callbacks)
 	if err != nil {
 		return err
 	}
@@ -143,7 +156,7 @@ func (r *run) startEmbedded(ctx context.Context) error {
 	if t.child, err = r.opts.Embedded(ctx, args); err != nil {
 		return fmt.Errorf("%w: %w", ErrTarget, err)
 	}
-	t.embedded = &t.child.Ready
+	t.serves(t.child.Ready())
 	return nil
 }
 
@@ -167,7 +180,7 @@ func (r *run) targetArgs(dir string, callbacks []byte) ([]string, error) {
 			args = append(args, "--allow-host", u.Hostname()) // an address of this process
 		}
 	}
-	return append(args, embeddedArgs(r.profile.Target.Embedded)...), nil
+	return append(args, embedded.Args(r.profile.Target.Embedded)...), nil
 }
 
 // connect agrees on a protocol version with the target.
@@ -279,13 +292,13 @@ func (r *run) close() {
 		_ = t.upstream.Close()
 	}
 	if k := r.opts.keep; k != nil && t.child != nil {
-		k.take(t)
+		k.Server, k.Dir, k.Authority = t.child, t.dir, t.authority // k stops it
 		return
 	}
 	if t.child != nil {
 		t.child.Stop()
 	}
-	t.dir.remove()
+	t.dir.Remove()
 }
 
 // targetPID is the process of the target, where it is one of this machine and

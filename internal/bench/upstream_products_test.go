@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/runtest"
 )
 
 func mac(secret, text string) string {
@@ -106,7 +107,7 @@ func TestProducts(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := startTarget(t, refserver.Options{})
+			s := runtest.StartTarget(t, refserver.Options{})
 			b := bridge(t, s, c.genuine, c.text)
 			out := runs(t, Options{Profile: profileOf(t, s.URL(), steady+fmt.Sprintf("upstream: {kind: %s, sources: 2, %s: {url: %q, secret: %s%s}}\n", kind, kind, b.URL, secret, c.extra))})
 			clean(t, out.Result)

@@ -3,7 +3,6 @@ package bench
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -43,26 +43,6 @@ func TestMain(m *testing.M) {
 			resp.Body.Close()
 		}
 	}
-}
-
-// startTarget opens the reference target in this process.
-func startTarget(t *testing.T, o refserver.Options) *refserver.Server {
-	t.Helper()
-	s, err := refserver.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
 }
 
 // profileOf is a short profile with an upstream and a schedule of its own.
@@ -133,7 +113,7 @@ const chat = `payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}`
 
 func TestFeedUpstream(t *testing.T) {
 	at := freePort(t)
-	s := startTarget(t, refserver.Options{Feed: "http://" + at + "/changes", FeedEvery: 20 * time.Millisecond})
+	s := runtest.StartTarget(t, refserver.Options{Feed: "http://" + at + "/changes", FeedEvery: 20 * time.Millisecond})
 	out := runs(t, Options{Profile: profileOf(t, s.URL(), steady+"upstream: {kind: feed, sources: 2, feed: {listen: '"+at+"'}, "+chat+"}\n")})
 	clean(t, out.Result)
 	u := out.Result.Upstream
@@ -151,7 +131,7 @@ func TestToolUpstream(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"modern", "legacy"} {
 		t.Run(era, func(t *testing.T) {
-			s := startTarget(t, refserver.Options{})
+			s := runtest.StartTarget(t, refserver.Options{})
 			p := profileOf(t, s.URL(), steady+"upstream: {kind: tool, sources: 2, tool: {name: post_message}, "+chat+"}\n")
 			p.Target.Era = era
 			out := runs(t, Options{Profile: p})
@@ -181,7 +161,7 @@ func TestExecUpstream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startTarget(t, refserver.Options{})
+	s := runtest.StartTarget(t, refserver.Options{})
 	command := fmt.Sprintf(`command: [sh, -c, '%s=%s exec "$0"', %q]`, asProgram, s.AdminURL(), self)
 	out := runs(t, Options{Profile: profileOf(t, s.URL(), steady+"upstream: {kind: exec, sources: 2, exec: {"+command+", ack: true}, "+chat+"}\n")})
 	clean(t, out.Result)
@@ -222,7 +202,7 @@ func warned(r *results.Result, code, text string) bool {
 
 // What one run fires is recorded, and replayed twice as fast it is the same.
 func TestRecordAndReplay(t *testing.T) {
-	s := startTarget(t, refserver.Options{})
+	s := runtest.StartTarget(t, refserver.Options{})
 	var trace bytes.Buffer
 	out := runs(t, Options{Record: &trace, Profile: profileOf(t, s.URL(), "schedule: {kind: poisson, rate: 40/s, seed: 3}\nupstream: {kind: inject, admin: '"+s.AdminURL()+"', sources: 2, "+chat+"}\n")})
 	clean(t, out.Result)
@@ -276,7 +256,7 @@ func TestRecordAndReplay(t *testing.T) {
 
 // A run that fires nothing measures what comes.
 func TestNoUpstream(t *testing.T) {
-	s := startTarget(t, refserver.Options{NextPoll: 50 * time.Millisecond, AllowPrivateCallbacks: true, CallbackInsecure: true})
+	s := runtest.StartTarget(t, refserver.Options{NextPoll: 50 * time.Millisecond, AllowPrivateCallbacks: true, CallbackInsecure: true})
 	p, err := profiles.Parse("test", []byte(`name: test
 target: {url: "`+s.URL()+`", tokens: [t]}
 lanes:
@@ -354,7 +334,7 @@ func (c *counter) Delivered(eventmeter.Delivery) {
 
 // A trace is of JSON objects; a run that sends something else is refused.
 func TestRecordNeedsJSON(t *testing.T) {
-	s := startTarget(t, refserver.Options{})
+	s := runtest.StartTarget(t, refserver.Options{})
 	p := profileOf(t, s.URL(), steady+"upstream: {kind: http, sources: 2, http: {url: 'http://127.0.0.1:1/', body: 'text={{.Probe}}'}}\n")
 	if _, err := Run(t.Context(), Options{Profile: p, Record: io.Discard}); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), "give it a payload") {
 		t.Error(err)
@@ -365,7 +345,7 @@ func TestRecordNeedsJSON(t *testing.T) {
 // back, in the error that ends it and in the warning. Values of the query stay
 // out of both.
 func TestRunSaysWhyNothingIsAccepted(t *testing.T) {
-	s := startTarget(t, refserver.Options{})
+	s := runtest.StartTarget(t, refserver.Options{})
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no room is called lobby", http.StatusNotFound)
 	}))

@@ -4,7 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -25,8 +27,8 @@ target: {embedded: {faults: "ttl(grant=600ms); expire(after=200ms)"}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := runs(t, Options{Profile: p, Embedded: func(ctx context.Context, args []string) (*Child, error) {
-		return inProcessWith(ctx, args, refserver.Options{AllowPrivateCallbacks: true, BufferEvents: 150})
+	r := runs(t, Options{Profile: p, Embedded: func(ctx context.Context, args []string) (embedded.Server, error) {
+		return runtest.InProcessWith(ctx, args, refserver.Options{AllowPrivateCallbacks: true, BufferEvents: 150})
 	}}).Result
 	l := r.Lanes[0]
 	if n := l.Overhead.Causes["refresh"].Requests; n < 3*4 || r.Upstream.Accepted < 200 {

@@ -1,4 +1,4 @@
-package bench
+package embedded
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"github.com/eventmeter/eventmeter/internal/lockfile"
 )
 
-// tempDir is a folder for temporary files. It is locked as long as its process
+// TempDir is a folder for temporary files. It is locked as long as its process
 // lives, so that those of processes that were killed can be told from it.
-type tempDir struct {
-	path string
+type TempDir struct {
+	Path string
 	lock *lockfile.Lock
 }
 
@@ -21,8 +21,8 @@ const (
 	tempLock    = "in-use"
 )
 
-// newTempDir makes a folder, and removes those that killed processes left.
-func newTempDir() (*tempDir, error) {
+// NewTempDir makes a folder, and removes those that killed processes left.
+func NewTempDir() (*TempDir, error) {
 	sweepTemp(os.TempDir())
 	const tries = 5
 	var err error
@@ -33,7 +33,7 @@ func newTempDir() (*tempDir, error) {
 		}
 		var lock *lockfile.Lock
 		if lock, err = lockfile.Take(filepath.Join(path, tempLock)); err == nil {
-			return &tempDir{path, lock}, nil
+			return &TempDir{path, lock}, nil
 		}
 		_ = os.Remove(path)
 		if !errors.Is(err, lockfile.ErrHeld) && !errors.Is(err, os.ErrNotExist) {
@@ -44,12 +44,12 @@ func newTempDir() (*tempDir, error) {
 	return nil, fmt.Errorf("make a folder for temporary files: %w", err)
 }
 
-// remove removes the folder. It does nothing on nil.
-func (d *tempDir) remove() {
+// Remove removes the folder. It does nothing on nil.
+func (d *TempDir) Remove() {
 	if d == nil {
 		return
 	}
-	_ = os.RemoveAll(d.path) // what cannot be removed is swept some day
+	_ = os.RemoveAll(d.Path) // what cannot be removed is swept some day
 	d.lock.Release()
 }
 

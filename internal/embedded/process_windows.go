@@ -1,6 +1,6 @@
 //go:build windows
 
-package bench
+package embedded
 
 import (
 	"os"
@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// detachFromTerminal puts the child into a process group of its own, so that
+// Detach puts the child into a process group of its own, so that
 // Ctrl-C reaches the generator alone and the target lives until the drain is
 // over.
-func detachFromTerminal(cmd *exec.Cmd) {
+func Detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 

@@ -1,4 +1,4 @@
-package bench
+package embedded
 
 import (
 	"strconv"
@@ -7,9 +7,9 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// embeddedArgs turns the profile's wishes for the embedded target into flags of
-// the serve command.
-func embeddedArgs(e profiles.Embedded) []string {
+// Args turns the settings of a profile for the embedded target into flags of the
+// serve command.
+func Args(e profiles.Embedded) []string {
 	var args []string
 	duration := func(flag string, d time.Duration) {
 		if d != 0 {

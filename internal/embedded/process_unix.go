@@ -1,6 +1,6 @@
 //go:build unix
 
-package bench
+package embedded
 
 import (
 	"os"
@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// detachFromTerminal puts the child into a process group of its own: Ctrl-C in
+// Detach puts the child into a process group of its own: Ctrl-C in
 // a terminal goes to the whole group, and the target must live until the drain
 // is over.
-func detachFromTerminal(cmd *exec.Cmd) {
+func Detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 

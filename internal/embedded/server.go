@@ -1,4 +1,6 @@
-package bench
+// Package embedded runs the reference server as a process of its own, so that its
+// CPU and memory can be told apart from the generator's.
+package embedded
 
 import (
 	"bufio"
@@ -25,11 +27,23 @@ type Ready struct {
 	PID    int    `json:"pid"`
 }
 
-// Child is a reference target that runs as a process of its own, so that its
-// CPU and memory can be told apart from the generator's. It ends when its
+// Server is a reference server that serves.
+type Server interface {
+	// Ready says where it serves.
+	Ready() Ready
+	// Exited is closed when the process has ended, for whatever reason.
+	Exited() <-chan struct{}
+	// Err says how an exited process ended, with the last line that it wrote on
+	// standard error; nil before.
+	Err() error
+	// Stop ends the process and waits for it.
+	Stop()
+}
+
+// child is a reference server that runs as a process of its own. It ends when its
 // standard input is closed, so it cannot outlive this process.
-type Child struct {
-	Ready
+type child struct {
+	ready Ready
 	cmd   *exec.Cmd
 	stdin io.Closer
 	log   *stderrtail.Writer
@@ -41,11 +55,11 @@ type Child struct {
 // childStart is how long a target may take until it serves.
 const childStart = 15 * time.Second
 
-// StartChild starts name with args, which must print a [Ready] line and then
+// Start starts name with args, which must print a [Ready] line and then
 // serve until its standard input ends. The caller must Stop it.
-func StartChild(ctx context.Context, name string, args ...string) (*Child, error) {
+func Start(ctx context.Context, name string, args ...string) (Server, error) {
 	cmd := exec.Command(name, args...)
-	c := &Child{cmd: cmd, log: &stderrtail.Writer{}, exited: make(chan struct{})}
+	c := &child{cmd: cmd, log: &stderrtail.Writer{}, exited: make(chan struct{})}
 	cmd.Stderr = c.log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -54,7 +68,7 @@ func StartChild(ctx context.Context, name string, args ...string) (*Child, error
 	c.stdin = stdin
 	line := &firstLine{found: make(chan []byte, 1)}
 	cmd.Stdout = line
-	detachFromTerminal(cmd)
+	Detach(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the embedded target: %w", err)
 	}
@@ -67,7 +81,7 @@ func StartChild(ctx context.Context, name string, args ...string) (*Child, error
 	defer cancel()
 	select {
 	case text := <-line.found:
-		if err := json.Unmarshal(text, &c.Ready); err != nil {
+		if err := json.Unmarshal(text, &c.ready); err != nil {
 			c.Stop()
 			return nil, fmt.Errorf("start the embedded target: it printed %q instead of where it serves", text)
 		}
@@ -80,12 +94,14 @@ func StartChild(ctx context.Context, name string, args ...string) (*Child, error
 	}
 }
 
-// Exited is closed when the process has ended, for whatever reason.
-func (c *Child) Exited() <-chan struct{} { return c.exited }
+// Ready implements [Server].
+func (c *child) Ready() Ready { return c.ready }
 
-// Err says how an exited process ended, with the last line it wrote on
-// standard error.
-func (c *Child) Err() error {
+// Exited implements [Server].
+func (c *child) Exited() <-chan struct{} { return c.exited }
+
+// Err implements [Server].
+func (c *child) Err() error {
 	select {
 	case <-c.exited:
 	default:
@@ -101,16 +117,16 @@ func (c *Child) Err() error {
 	return errors.New(how)
 }
 
-// Stop ends the process and waits for it: first by closing its standard input,
-// then, after five seconds, by force.
-func (c *Child) Stop() {
+// Stop implements [Server]: first by closing the standard input, then, after five
+// seconds, by force.
+func (c *child) Stop() {
 	_ = c.stdin.Close() // it may be gone already
 	select {
 	case <-c.exited:
 		return
 	case <-time.After(5 * time.Second):
 	}
-	_ = c.cmd.Process.Kill() // likewise
+	_ = c.cmd.Process.Kill()
 	<-c.exited
 }
 
