@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"internal/stats":        {"results", "sinks"},
 	"internal/stderrtail":   {"internal/errtext"},
 	"internal/wire":         {"internal/budget"},
+	"internal/summary":      {"profiles", "results", "sinks", "internal/health", "internal/metrics"},
 	"internal/witness":      {},
 	"internal/streamclient": {"internal/budget", "internal/crash", "internal/dialguard"},
 	"internal/baseline":     {"."},

@@ -5,8 +5,6 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/streamclient"
 	"github.com/eventmeter/eventmeter/profiles"
-	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // stamped tells whether any of the lanes takes times from the kernel.
@@ -46,22 +44,6 @@ func (r *run) stampable(l *profiles.Lane) bool {
 		r.target.plain != nil && strings.HasPrefix(r.target.plain.URL(), "http:")
 }
 
-// arrived adds up how well the times of deliveries are known.
-func (r *run) arrived() {
-	var waited sinks.Timing
-	a := &r.result.Generator.Arrivals
-	for i := range r.accounts {
-		for j := range r.accounts[i].Lanes {
-			l := &r.accounts[i].Lanes[j]
-			a.Counted += l.EventMessages
-			a.Kernel += l.Arrivals.Kernel
-			a.Shared += l.Arrivals.Shared
-			waited = waited.Plus(l.Arrivals.Waited)
-		}
-	}
-	a.Waited = results.Summarise(waited)
-}
-
 // warnStamps names the lanes that cannot have what was asked for. A run that was
 // put together of shards has no target, and those have warned.
 func (r *run) warnStamps() {
@@ -70,7 +52,7 @@ func (r *run) warnStamps() {
 	}
 	for _, l := range r.lanes {
 		if !r.stampable(&l.Lane) {
-			r.warning("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system events, mode push and no TLS")
+			r.Warn("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system events, mode push and no TLS")
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -22,6 +21,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -177,17 +177,16 @@ var ErrStopped = errors.New("stopped on request")
 
 // run is one run on its way.
 type run struct {
-	opts       Options
-	profile    *profiles.Profile
-	thresholds []results.Threshold
-	clock      *eventmeter.Clock
-	id         uint32
-	guard      *dialguard.Guard // of every connection
-	lanes      []*lane
+	*summary.Summary
+	opts    Options
+	profile *profiles.Profile
+	clock   *eventmeter.Clock
+	id      uint32
+	guard   *dialguard.Guard // of every connection
+	lanes   []*lane
 
 	followed *metrics.Following // nil where nobody wants metrics
 	target   targetSide
-	accounts []sinks.Account
 	subs     [][]sinks.SubCounts
 	passNo   uint32
 
@@ -197,9 +196,6 @@ type run struct {
 	common     string
 	partPasses []results.PartPass
 
-	mergedPasses []mergedPass    // of a merge
-	upstreamLast metrics.Figures // of the upstream, as in the result
-
 	trace    []upstream.TraceEntry // of upstream.kind replay
 	times    loadgen.Trace         // of schedule.kind trace
 	tracer   *upstream.TraceRecorder
@@ -207,12 +203,7 @@ type run struct {
 	entries  int64
 	traceErr error
 
-	warnMu               sync.Mutex
-	result               *results.Result
-	fireLag, fireLatency sinks.Timing // of all passes
-	unsound              []string     // what is wrong with the ledger itself
-	goesOn               bool         // this is a copy for a checkpoint
-	hurried              bool         // somebody wants to leave, and nothing was measured
+	hurried bool // somebody wants to leave, and nothing was measured
 }
 
 // newRun checks everything that can be checked without touching the target.
@@ -222,7 +213,8 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	if r.guard == nil {
 		r.guard = dialguard.New(nil)
 	}
-	if err := r.checkProfile(ctx); err != nil {
+	thresholds, err := r.checkProfile(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if err := r.readTraces(); err != nil {
@@ -233,7 +225,6 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 			return nil, err
 		}
 		r.id = opts.Shard.Run
-		var err error
 		if r.common, err = commonHash(p); err != nil {
 			return nil, err
 		}
@@ -255,42 +246,42 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
-	r.result = r.emptyResult(text)
+	r.Summary = summary.New(summary.Options{Profile: p, Thresholds: thresholds, Part: opts.Shard != nil, Result: r.emptyResult(text)})
 	r.warnSecrets()
 	return r, nil
 }
 
 // checkProfile holds the profile against what is known without the target:
 // thresholds, hosts and faults.
-func (r *run) checkProfile(ctx context.Context) error {
+func (r *run) checkProfile(ctx context.Context) ([]results.Threshold, error) {
 	p := r.profile
-	var err error
-	if r.thresholds, err = results.ParseThresholds(p.Thresholds); err != nil {
-		return fmt.Errorf("%w: %w", ErrProfile, err)
+	thresholds, err := results.ParseThresholds(p.Thresholds)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
 	names := make([]string, len(p.Lanes))
 	for i, l := range p.Lanes {
 		names[i] = l.Name
 	}
-	for _, t := range r.thresholds {
+	for _, t := range thresholds {
 		if err := t.CheckLanes(names); err != nil {
-			return fmt.Errorf("%w: %w", ErrProfile, err)
+			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
 		}
 	}
 	if err := checkHosts(ctx, r.guard, p, r.opts.AllowHosts); err != nil {
-		return err
+		return nil, err
 	}
 	if r.opts.metrics != "" {
 		if err := checkHost(ctx, r.guard, r.opts.metrics, "--target-metrics", r.opts.AllowHosts); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if p.Target.Embedded.Faults != "" {
 		if err := checkFaults(p); err != nil {
-			return fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
+			return nil, fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
 		}
 	}
-	return nil
+	return thresholds, nil
 }
 
 // emptyResult is the result before anything was measured.
@@ -341,34 +332,19 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 	} else {
 		err = r.pass(ctx, r.lanes)
 	}
-	if len(r.accounts) == 0 {
+	if len(r.Accounts) == 0 {
 		return nil, err
 	}
 	part := r.part() // with the warnings so far: those about figures are for the merged ones
 	r.finish(err)
-	return &Outcome{Result: r.result, Accounts: r.accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, subs: r.subs, upstream: r.upstreamLast}, err
+	return &Outcome{Result: r.Result, Accounts: r.Accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, subs: r.subs, upstream: r.Upstream}, err
 }
 
 // finish fills in what is known only at the end.
 func (r *run) finish(err error) {
-	res := r.result
-	res.Finished = time.Now().UTC()
-	if err != nil {
-		res.Partial, res.Reason = true, err.Error()
-	}
-	r.upstreamFigures()
-	res.Target.Stdio = r.stdioFigures()
-	r.arrived()
+	r.SetUpstream(r.upstreamFigures())
+	r.warnEnded()
+	r.Result.Target.Stdio = r.stdioFigures()
 	r.warnStamps()
-	for i := range res.Lanes {
-		res.Lanes[i].Latency.MarkResolution(res.Generator.ReadDelay.P99)
-	}
-	res.Thresholds = []results.Verdict{}
-	for _, t := range r.thresholds {
-		if r.opts.Shard != nil || r.goesOn {
-			break // they are about the whole
-		}
-		res.Thresholds = append(res.Thresholds, t.Check(res)...)
-	}
-	r.warn()
+	r.Finish(err, r.firstFailure())
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -99,18 +98,5 @@ func TestCallbackConnections(t *testing.T) {
 	p.Phases.Order = "turns"
 	if got := callbackConnections(p, 2000, 256<<20); got != 2000-spareFiles-980 {
 		t.Errorf("in turns: %d", got)
-	}
-}
-
-func TestTopFailures(t *testing.T) {
-	counts := map[string]int64{"b": 2, "a": 2, "c": 9, "d": 1}
-	if got := topFailures(counts, 3); !slices.Equal(got, []string{"c", "a", "b"}) {
-		t.Errorf("%q", got)
-	}
-	if got := topReason(counts); got != "c (9 times)" {
-		t.Errorf("%q", got)
-	}
-	if got := topReason(nil); got != "no reason was given" {
-		t.Errorf("%q", got)
 	}
 }

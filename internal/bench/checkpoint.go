@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/summary"
 )
 
 // A checkpoint is what a run has measured so far, as a result that says so. It is
@@ -45,7 +46,7 @@ func (p *pass) checkpoints() (stop func()) {
 			began := time.Now()
 			if err := p.opts.Checkpoint(p.checkpoint()); err != nil && !failed {
 				failed = true
-				p.warning("checkpoint", "", "a checkpoint could not be written, so less is left if the run is killed: %v", err)
+				p.Warn("checkpoint", "", "a checkpoint could not be written, so less is left if the run is killed: %v", err)
 			}
 			next.Reset(max(checkpointEvery, checkpointShare*time.Since(began)))
 		}
@@ -61,40 +62,32 @@ func (p *pass) checkpoint() *Outcome {
 	account := p.ledger.Snapshot(p.opts.Shard != nil)
 	p.wholeNames(&account)
 	m := account.Measured
-	in, process := p.watch.SoFar(share(m.Dropped, m.Fired+m.Dropped))
+	in, process := p.watch.SoFar(summary.Share(m.Dropped, m.Fired+m.Dropped))
 	c := p.copied()
 	own := p.driverFigures()
-	p.observed(own, p.clock.Now(), c.warning)
-	c.accounts = append(c.accounts, account)
+	p.observed(own, p.clock.Now(), c.Warn)
 	if p.opts.Shard != nil {
 		c.partPasses = append(c.partPasses, p.partPass(account, own, in, process))
 	}
-	c.add(account, own, in, process)
+	c.Add(account, own, in, process)
 	part := c.part()
-	c.result.Checkpoint = true
+	c.Result.Checkpoint = true
 	c.finish(errCheckpoint)
-	return &Outcome{Result: c.result, Part: part}
+	return &Outcome{Result: c.Result, Part: part}
 }
 
 // copied is the run with a result of its own, in which the phase that goes on
 // ends now.
 func (p *pass) copied() *run {
 	r := p.run
-	c := &run{
-		opts: r.opts, profile: r.profile, clock: r.clock, id: r.id, lanes: r.lanes, target: r.target,
-		accounts: slices.Clone(r.accounts), plan: r.plan, common: r.common, partPasses: slices.Clone(r.partPasses),
-		fireLag: r.fireLag, fireLatency: r.fireLatency, unsound: slices.Clone(r.unsound), goesOn: true,
-	}
 	p.phaseMu.Lock()
-	r.warnMu.Lock()
-	res := *r.result
-	res.Phases, res.Warnings = slices.Clone(res.Phases), slices.Clone(res.Warnings)
+	s := r.Snapshot()
 	if p.phase != "" {
-		res.Phases = append(res.Phases, p.phaseUntil(p.clock.Now()))
+		s.Result.Phases = append(s.Result.Phases, p.phaseUntil(p.clock.Now()))
 	}
-	r.warnMu.Unlock()
 	p.phaseMu.Unlock()
-	res.Lanes = slices.Clone(res.Lanes)
-	c.result = &res
-	return c
+	return &run{
+		Summary: s, opts: r.opts, profile: r.profile, clock: r.clock, id: r.id, lanes: r.lanes, target: r.target,
+		plan: r.plan, common: r.common, partPasses: slices.Clone(r.partPasses),
+	}
 }

@@ -110,7 +110,7 @@ func (p *pass) pollersBehind(since eventmeter.Instant) (all []laneBehind) {
 // warnDrainCut says what is not known because the drain was cut.
 func (p *pass) warnDrainCut(all []laneBehind, after time.Duration) {
 	for _, l := range all {
-		p.warning("drain-cut", l.lane, "the drain was cut %v after phases.drain (%v): %d of %d pollers had not polled to the end since, and %d deliveries of the lane were owed. Those that no poll asked for are excused, not lost: raise phases.drain above the wait between two polls (timings.pollInterval)",
+		p.Warn("drain-cut", l.lane, "the drain was cut %v after phases.drain (%v): %d of %d pollers had not polled to the end since, and %d deliveries of the lane were owed. Those that no poll asked for are excused, not lost: raise phases.drain above the wait between two polls (timings.pollInterval)",
 			after.Round(time.Millisecond), p.profile.Phases.Drain, l.behind, l.open, l.owed)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/health"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -86,25 +86,24 @@ func loadShards(dirs []string) ([]archived, error) {
 }
 
 func mergeShards(all []archived) (*Outcome, error) {
-	r, err := mergedRun(all)
+	m, err := newMerge(all)
 	if err != nil {
 		return nil, err
 	}
-	shifts := align(all)
-	r.result.Phases = mergePhases(all, shifts)
+	m.Result.Phases = mergePhases(all, m.shifts)
 	passes := 0
 	for _, s := range all {
 		passes = max(passes, len(s.part.Passes))
 	}
 	for k := range passes {
-		if err := r.mergePass(all, shifts, k); err != nil {
+		if err := m.mergePass(k); err != nil {
 			return nil, err
 		}
 	}
-	r.mergeUpstream(all)
-	r.mergeHealth(all)
-	r.finish(shortfall(all))
-	res := r.result
+	m.mergeUpstream()
+	m.mergeHealth()
+	m.Finish(shortfall(all), "")
+	res := m.Result
 	res.Finished = time.Time{}
 	for _, s := range all {
 		if s.result.Finished.After(res.Finished) {
@@ -115,20 +114,27 @@ func mergeShards(all []archived) (*Outcome, error) {
 			res.Warnings = append(res.Warnings, w)
 		}
 	}
-	r.warnShards(all)
-	return &Outcome{Result: res, Accounts: r.accounts, merged: r.mergedPasses, upstream: r.upstreamLast}, nil
+	m.warnShards()
+	return &Outcome{Result: res, Accounts: m.Accounts, merged: m.passes, upstream: m.Upstream}, nil
 }
 
-// mergedRun is a run that is over, with nothing in it yet.
-func mergedRun(all []archived) (*run, error) {
+// merge is a run that is put together of its shards.
+type merge struct {
+	*summary.Summary
+	all    []archived
+	shifts [][]results.Nanos // of each shard and pass, see align
+	passes []mergedPass
+}
+
+// newMerge returns a merge with nothing in it yet.
+func newMerge(all []archived) (*merge, error) {
 	first := all[0]
 	p := new(profiles.Profile)
 	if err := json.Unmarshal(first.result.Profile, p); err != nil {
 		return nil, fmt.Errorf("%w: %s: the profile: %w", results.ErrFormat, first.dir, err)
 	}
-	r := &run{profile: p}
-	var err error
-	if r.thresholds, err = results.ParseThresholds(p.Thresholds); err != nil {
+	thresholds, err := results.ParseThresholds(p.Thresholds)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", results.ErrFormat, first.dir, err)
 	}
 	for _, s := range all {
@@ -138,11 +144,7 @@ func mergedRun(all []archived) (*run, error) {
 			}
 		}
 	}
-	for i, l := range p.Lanes {
-		r.lanes = append(r.lanes, &lane{Lane: l, number: i})
-	}
 	res := *first.result
-	r.result = &res
 	res.Run, res.Coverage = first.part.Run, first.part.Coverage
 	res.Partial, res.Reason, res.Checkpoint, res.Part = false, "", false, nil
 	res.Upstream = results.Upstream{Kind: res.Upstream.Kind, Sources: res.Upstream.Sources}
@@ -153,18 +155,20 @@ func mergedRun(all []archived) (*run, error) {
 			res.Started = s.result.Started
 		}
 	}
-	return r, nil
+	return &merge{
+		Summary: summary.New(summary.Options{Profile: p, Thresholds: thresholds, Result: &res}),
+		all:     all, shifts: align(all),
+	}, nil
 }
 
-// mergePass adds up pass k of all shards that had one, their series moved as
-// shifts says.
-func (r *run) mergePass(all []archived, shifts [][]results.Nanos, k int) error {
+// mergePass adds up pass k of all shards that had one.
+func (m *merge) mergePass(k int) error {
 	var accounts []sinks.Account
 	var intervals []int64
 	var own [][]results.PartFigures
 	var in results.Generator
 	var target *results.Process
-	for i, s := range all {
+	for i, s := range m.all {
 		if k >= len(s.part.Passes) {
 			continue
 		}
@@ -174,7 +178,7 @@ func (r *run) mergePass(all []archived, shifts [][]results.Nanos, k int) error {
 			return fmt.Errorf("%w: %s: its accounts are not whole", results.ErrFormat, s.dir)
 		}
 		accounts = append(accounts, p.Account)
-		intervals = append(intervals, int64(p.Began+shifts[i][k])/width-int64(p.Began)/width)
+		intervals = append(intervals, int64(p.Began+m.shifts[i][k])/width-int64(p.Began)/width)
 		own = append(own, p.Figures)
 		in = health.Beside(in, p.Generator)
 		target = health.Larger(target, p.Target)
@@ -183,41 +187,31 @@ func (r *run) mergePass(all []archived, shifts [][]results.Nanos, k int) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMerge, err)
 	}
-	figures := make([]driver.Figures, len(merged.Lanes))
+	figures := make([]results.PartFigures, len(merged.Lanes))
 	for i := range figures {
 		parts := make([]results.PartFigures, len(own))
 		for j := range own {
 			parts[j] = own[j][i]
 		}
-		sum, atMost := mergeFigures(parts)
-		figures[i] = driver.Figures{Values: sum.Values, Timings: sum.Timings}
+		var atMost []string
+		figures[i], atMost = mergeFigures(parts)
 		if len(atMost) > 0 {
-			r.warning("shard-figures", merged.Lanes[i].Name, "%s cannot be added up: what stands there is of the shard that had most", strings.Join(atMost, ", "))
+			m.Warn("shard-figures", merged.Lanes[i].Name, "%s cannot be added up: what stands there is of the shard that had most", strings.Join(atMost, ", "))
 		}
 	}
-	r.accounts = append(r.accounts, merged)
-	r.add(merged, figures, in, target)
-	r.mergedPasses = append(r.mergedPasses, mergedPass{figures, in, target})
+	m.Add(merged, figures, in, target)
+	m.passes = append(m.passes, mergedPass{figures, in, target})
 	return nil
 }
 
 // mergeUpstream adds up what the upstreams saw besides.
-func (r *run) mergeUpstream(all []archived) {
+func (m *merge) mergeUpstream() {
 	var parts []results.PartFigures
-	for _, s := range all {
+	for _, s := range m.all {
 		parts = append(parts, s.part.Upstream)
 	}
 	sum, _ := mergeFigures(parts)
-	r.upstreamLast = shownFigures(driver.Figures{Values: sum.Values, Timings: sum.Timings})
-	if len(sum.Values) > 0 {
-		r.result.Upstream.Figures = sum.Values
-	}
-	for name, t := range sum.Timings {
-		if r.result.Upstream.Timings == nil {
-			r.result.Upstream.Timings = map[string]results.Quantiles{}
-		}
-		r.result.Upstream.Timings[name] = results.Summarise(t)
-	}
+	m.SetUpstream(sum)
 }
 
 // shortfall says what is missing of the run; nil if nothing is.

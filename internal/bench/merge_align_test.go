@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -52,11 +52,14 @@ func TestTurnsAreLaidOverEachOther(t *testing.T) {
 				if ph := phases[k]; ph.Start != want || ph.End != want+10e9 {
 					t.Errorf("turn %d is measured from %d to %d, want from %d", k, ph.Start, ph.End, want)
 				}
-				r := &run{profile: &profiles.Profile{}, result: &results.Result{}}
-				if err := r.mergePass(tt.shards, shifts, k); err != nil {
+				r := &merge{
+					Summary: summary.New(summary.Options{Profile: &profiles.Profile{}, Result: &results.Result{}}),
+					all:     tt.shards, shifts: shifts,
+				}
+				if err := r.mergePass(k); err != nil {
 					t.Fatal(err)
 				}
-				series := r.accounts[0].Lanes[0].Series
+				series := r.Accounts[0].Lanes[0].Series
 				if len(series) != 1 || results.Nanos(series[0].Number)*1e9 != want {
 					t.Errorf("turn %d: what came at its begin stands at %+v, want one interval at %d", k, series, want)
 				}
@@ -77,7 +80,7 @@ phases: {measure: 2s}
 `)
 	clock := eventmeter.NewClock()
 	figures := func(subscriptions ...int) []results.PartFigures {
-		b := &pass{run: &run{profile: p, clock: clock, result: &results.Result{}}}
+		b := &pass{run: &run{Summary: summary.New(summary.Options{Profile: p, Result: &results.Result{}}), profile: p, clock: clock}}
 		for i, n := range subscriptions {
 			l := p.Lanes[i]
 			l.Subscriptions = n
@@ -103,13 +106,9 @@ phases: {measure: 2s}
 			}
 		}
 		b.looked()
-		own := make([]driver.Figures, len(subscriptions))
-		b.observed(own, b.lookedUntil, b.warning)
-		out := make([]results.PartFigures, len(own))
-		for i, f := range own {
-			out[i] = results.PartFigures{Values: f.Values, Timings: f.Timings}
-		}
-		return out
+		own := make([]results.PartFigures, len(subscriptions))
+		b.observed(own, b.lookedUntil, b.Warn)
+		return own
 	}
 	one, other := figures(0, 1), figures(1, 1)
 	sum, _ := mergeFigures([]results.PartFigures{one[0], other[0]})

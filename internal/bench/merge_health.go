@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"github.com/eventmeter/eventmeter/internal/health"
+	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/results"
 )
 
 // mergeHealth lists the shards, and judges the generators machine by machine:
 // several on one share its processors.
-func (r *run) mergeHealth(all []archived) {
-	res := r.result
+func (m *merge) mergeHealth() {
+	res, all := m.Result, m.all
 	var first int64
 	for _, s := range all {
 		for _, p := range s.part.Passes[:min(1, len(s.part.Passes))] {
@@ -20,39 +21,22 @@ func (r *run) mergeHealth(all []archived) {
 			}
 		}
 	}
-	machines := map[string]*results.Generator{}
-	var order []string
-	cpus := map[string]int{}
+	var machines []summary.Machine
 	for _, s := range all {
 		res.Shards = append(res.Shards, shardOf(s, first))
-		name := s.part.Machine
-		if machines[name] == nil {
-			machines[name] = new(results.Generator)
-			order = append(order, name)
+		i := slices.IndexFunc(machines, func(m summary.Machine) bool { return m.Name == s.part.Machine })
+		if i < 0 {
+			i = len(machines)
+			machines = append(machines, summary.Machine{Name: s.part.Machine})
 		}
-		*machines[name] = health.Beside(*machines[name], s.result.Generator)
-		cpus[name] = s.result.Host.CPUs
+		machines[i].Generator = health.Beside(machines[i].Generator, s.result.Generator)
+		machines[i].CPUs = s.result.Host.CPUs
 	}
 	for _, i := range missingShards(all) {
 		res.Shards = append(res.Shards, results.Shard{Index: i, Count: all[0].part.Count, Missing: true, Generator: results.Generator{Reasons: []string{}}})
 	}
 	slices.SortFunc(res.Shards, func(a, b results.Shard) int { return cmp.Compare(a.Index, b.Index) })
-
-	// Firing is judged over all; the rest where it happened.
-	whole := results.Generator{DroppedEvents: res.Generator.DroppedEvents}
-	reasons := health.Bottlenecks(whole, 1, r.sending())
-	for _, name := range order {
-		in := *machines[name]
-		in.DroppedEvents = 0
-		for _, reason := range health.Bottlenecks(in, cpus[name], health.Sending{}) {
-			if len(order) > 1 {
-				reason = name + ": " + reason
-			}
-			reasons = append(reasons, reason)
-		}
-	}
-	res.Generator.Reasons = append(reasons, r.unsound...)
-	res.Generator.Bottleneck = len(res.Generator.Reasons) > 0
+	m.JudgeMachines(machines)
 }
 
 // shardOf is the line of one shard in the result.
@@ -74,22 +58,22 @@ func shardOf(s archived, first int64) results.Shard {
 }
 
 // warnShards says what a reader of a merged result should know.
-func (r *run) warnShards(all []archived) {
-	res := r.result
+func (m *merge) warnShards() {
+	res, all := m.Result, m.all
 	if res.Coverage < 1 {
-		r.warning("coverage", "", "%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard publishes, and these hear what others publish, too (%d copies, counted as foreign)", 100*res.Coverage, foreign(res))
+		m.Warn("coverage", "", "%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard publishes, and these hear what others publish, too (%d copies, counted as foreign)", 100*res.Coverage, foreign(res))
 	}
 	var latest results.Nanos
 	for _, s := range res.Shards {
 		latest = max(latest, s.Skew)
 	}
 	if latest.Duration() > maxSkew {
-		r.warning("skew", "", "the last shard began to publish %s after the first, by the clocks of their machines", results.FormatNanos(latest))
+		m.Warn("skew", "", "the last shard began to publish %s after the first, by the clocks of their machines", results.FormatNanos(latest))
 	}
 	for _, s := range all[1:] {
 		a, b := all[0].result.Host, s.result.Host
 		if a.OS != b.OS || a.Arch != b.Arch || a.CPU != b.CPU || a.CPUs != b.CPUs || a.Memory != b.Memory || a.Kernel != b.Kernel {
-			r.warning("mixed-machines", "", "shard %d ran on another kind of machine than shard %d, which is the host of this result", s.part.Index, all[0].part.Index)
+			m.Warn("mixed-machines", "", "shard %d ran on another kind of machine than shard %d, which is the host of this result", s.part.Index, all[0].part.Index)
 		}
 	}
 }

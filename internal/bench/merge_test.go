@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -72,9 +71,8 @@ func (p *pass) closeBook(t *testing.T) results.PartPass {
 		t.Error(err)
 	}
 	p.wholeNames(&a)
-	p.accounts = append(p.accounts, a)
 	in := results.Generator{Reasons: []string{}}
-	p.add(a, make([]driver.Figures, len(a.Lanes)), in, nil)
+	p.Add(a, make([]results.PartFigures, len(a.Lanes)), in, nil)
 	return results.PartPass{Account: a, Began: 1, BeganAt: time.Unix(1, 0), Figures: make([]results.PartFigures, len(a.Lanes)), Generator: in}
 }
 
@@ -172,7 +170,7 @@ func TestMergedShardsEqualOneRun(t *testing.T) {
 				part := b.part()
 				b.finish(nil)
 				dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
-				if err := results.Save(dir, b.result, b.accounts); err != nil {
+				if err := results.Save(dir, b.Result, b.Accounts); err != nil {
 					t.Fatal(err)
 				}
 				if err := results.SavePart(dir, part); err != nil {
@@ -185,10 +183,10 @@ func TestMergedShardsEqualOneRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sameResult(t, s.whole.result, merged.Result)
-			sameAccount(t, s.whole.accounts[0], merged.Accounts[0])
+			sameResult(t, s.whole.Result, merged.Result)
+			sameAccount(t, s.whole.Accounts[0], merged.Accounts[0])
 			archiveAgain(t, merged)
-			if merged.Result.Coverage != 1 || s.whole.result.Lanes[0].Unexpected == 0 || s.whole.result.Lanes[1].LostAnnounced == 0 {
+			if merged.Result.Coverage != 1 || s.whole.Result.Lanes[0].Unexpected == 0 || s.whole.Result.Lanes[1].LostAnnounced == 0 {
 				t.Errorf("the history tested too little: %+v", merged.Result.Lanes)
 			}
 		})
@@ -287,10 +285,10 @@ func TestMergeRefuses(t *testing.T) {
 		part := b.part()
 		b.finish(nil)
 		if change != nil {
-			change(part, b.result)
+			change(part, b.Result)
 		}
 		dir := t.TempDir()
-		if err := results.Save(dir, b.result, b.accounts); err != nil {
+		if err := results.Save(dir, b.Result, b.Accounts); err != nil {
 			t.Fatal(err)
 		}
 		if err := results.SavePart(dir, part); err != nil {

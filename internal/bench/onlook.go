@@ -2,12 +2,10 @@ package bench
 
 import (
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -49,7 +47,7 @@ func (p *pass) lookFrom(start eventmeter.Instant) {
 
 // observed adds what the observer saw until then to the lanes' own figures. A pass
 // that ended early is measured by the time that it had.
-func (p *pass) observed(figures []driver.Figures, until eventmeter.Instant, warning func(code, lane, format string, args ...any)) {
+func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant, warning func(code, lane, format string, args ...any)) {
 	if p.observer == nil || p.firing == nil {
 		return
 	}
@@ -90,11 +88,3 @@ func (p *pass) observed(figures []driver.Figures, until eventmeter.Instant, warn
 
 // looked notes when the pass stopped looking.
 func (p *pass) looked() { p.lookedUntil = p.clock.Now() }
-
-// warnObserved says what a run that fires nothing cannot know.
-func (r *run) warnObserved() {
-	if !slices.ContainsFunc(r.lanes, func(l *lane) bool { return !l.HearsNone() }) {
-		return
-	}
-	r.warning("observed-only", "", "nothing was published: what should have come is not known, so expected, lost, out of order and latency say nothing; observedEvents and the like are of what came in the %v measured", r.profile.Phases.Measure.Round(time.Millisecond))
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/health"
+	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
@@ -95,22 +96,21 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	endCheckpoints()
 	p.drained()
 	emissions := p.ledger.Live().Measured
-	generator, process := p.watch.Stop(share(emissions.Dropped, emissions.Fired+emissions.Dropped))
+	generator, process := p.watch.Stop(summary.Share(emissions.Dropped, emissions.Fired+emissions.Dropped))
 	p.enter("detach", closeTimeout)
 	p.detach(ctx)
 	p.enter("", 0)
 	shown.Freeze()
 	account := p.ledger.Account()
 	p.wholeNames(&account)
-	r.accounts = append(r.accounts, account)
 	if told := p.keepSubscriptions(ctx); err == nil {
 		err = told
 	}
 	own := p.driverFigures()
-	p.observed(own, p.lookedUntil, p.warning)
+	p.observed(own, p.lookedUntil, p.Warn)
 	shown.Settle(p.lastLook(&account, own, process))
 	p.keepPart(account, own, generator, process)
-	r.add(account, own, generator, process)
+	r.Add(account, own, generator, process)
 	return err
 }
 
@@ -135,21 +135,15 @@ func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
 }
 
 // driverFigures asks each lane's driver for what only its system has.
-func (p *pass) driverFigures() []driver.Figures {
-	out := make([]driver.Figures, len(p.drivers))
+func (p *pass) driverFigures() []results.PartFigures {
+	out := make([]results.PartFigures, len(p.drivers))
 	for i, d := range p.drivers {
 		if f, ok := d.(driver.Figurer); ok {
-			out[i] = f.Figures()
+			own := f.Figures()
+			out[i] = results.PartFigures{Values: own.Values, Timings: own.Timings}
 		}
 	}
 	return out
-}
-
-func share(part, whole int64) float64 {
-	if whole == 0 {
-		return 0
-	}
-	return float64(part) / float64(whole)
 }
 
 // prepare makes the ledger and the lanes' drivers.
@@ -285,7 +279,7 @@ func (p *pass) churn(ctx context.Context) func() {
 				Stop: stop, Detach: p.drivers[i].Detach, Attach: p.drivers[i].Attach,
 			})
 			if stats.Failed > 0 {
-				p.warning("churn", l.Name, "%d of %d subscriptions that churn ended or opened again failed, first: %v", stats.Failed, stats.Failed+stats.Attached+stats.Detached, stats.FirstError)
+				p.Warn("churn", l.Name, "%d of %d subscriptions that churn ended or opened again failed, first: %v", stats.Failed, stats.Failed+stats.Attached+stats.Detached, stats.FirstError)
 			}
 		})
 	}
@@ -329,7 +323,7 @@ func (p *pass) enter(name string, limit time.Duration) {
 	now := p.clock.Now()
 	p.seen.enter(name, p.turn(), p.clock.Time(now))
 	if p.phase != "" {
-		p.result.Phases = append(p.result.Phases, p.phaseUntil(now))
+		p.Result.Phases = append(p.Result.Phases, p.phaseUntil(now))
 	}
 	p.phase, p.began, p.limit = name, now, limit
 }

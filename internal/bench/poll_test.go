@@ -362,20 +362,3 @@ func TestMergePollFigures(t *testing.T) {
 		t.Errorf("%v, %d waits, p50 %d, max %d, at most %v", got.Values, h.TotalCount(), h.ValueAtQuantile(50), h.Max(), most)
 	}
 }
-
-// Changes of lists that nobody saw are no proof of a loss where copies outlive
-// the drain.
-func TestCopiesThatOutliveTheDrain(t *testing.T) {
-	for name, tt := range map[string]struct {
-		lost int64
-		ttl  float64
-		want bool
-	}{"outlived": {3, 6000, true}, "shorter": {3, 5000, false}, "nothing missing": {0, 6000, false}} {
-		r := &run{result: &results.Result{}, profile: &profiles.Profile{}}
-		r.profile.Phases.Drain = 5 * time.Second
-		r.warnLane(results.Lane{Name: "lists", Expected: 10, LostSilent: tt.lost, Figures: map[string]float64{"ttlMs": tt.ttl}})
-		if warned(r.result, "ttl-outlasts-drain", "3 changes had not been seen when the drain (5s) was over, and the target lets copies live for 6s") != tt.want {
-			t.Errorf("%s: %+v", name, r.result.Warnings)
-		}
-	}
-}

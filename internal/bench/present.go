@@ -138,7 +138,7 @@ func (a *accepting) answered(now time.Time) {
 		return
 	}
 	start := a.p.clock.Now().Sub(a.p.firing.Start()) - now.Sub(a.silent)
-	a.p.warning("target-silent", "", "from %s after publishing began, the target answered nothing for about %s", results.FormatNanos(results.Nanos(start)), results.FormatNanos(results.Nanos(now.Sub(a.silent))))
+	a.p.Warn("target-silent", "", "from %s after publishing began, the target answered nothing for about %s", results.FormatNanos(results.Nanos(start)), results.FormatNanos(results.Nanos(now.Sub(a.silent))))
 	a.silent = time.Time{}
 	a.p.trouble.Store(nil)
 }

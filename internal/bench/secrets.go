@@ -134,7 +134,7 @@ func whyShown(p *profiles.Profile, value string) string {
 func (r *run) warnSecrets() {
 	for _, s := range listSecrets(r.profile) {
 		if why := whyShown(r.profile, s.value); s.credential && why != "" {
-			r.warning("secret-not-hidden", "", "%s is not hidden where the target repeats it, because it is %s", s.field, why)
+			r.Warn("secret-not-hidden", "", "%s is not hidden where the target repeats it, because it is %s", s.field, why)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestSecretsThatCannotBeHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, w := range r.result.Warnings {
+	for _, w := range r.Result.Warnings {
 		if w.Code == "secret-not-hidden" {
 			got = append(got, w.Text)
 		}

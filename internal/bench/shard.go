@@ -17,7 +17,6 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -286,13 +285,9 @@ func (r *run) part() *results.Part {
 	out := &results.Part{
 		Schema: results.PartSchema, Index: s.Index, Count: s.Count, Run: fmt.Sprintf("%08x", r.id),
 		Profile: r.common, Machine: thisMachine(), Coverage: r.plan.coverage(),
-		Passes: r.partPasses, Warnings: slices.Clone(r.result.Warnings),
+		Passes: r.partPasses, Warnings: slices.Clone(r.Result.Warnings),
 	}
-	if f, ok := r.target.upstream.(upstream.Figurer); ok {
-		own := f.Figures()
-		out.Upstream.Values = own.Values
-		out.Upstream.Timings = timingsOf(own.Timings)
-	}
+	out.Upstream = r.upstreamFigures()
 	return out
 }
 
@@ -307,30 +302,19 @@ func (p *pass) wholeNames(a *sinks.Account) {
 }
 
 // keepPart keeps one pass of a shard for a merge.
-func (p *pass) keepPart(a sinks.Account, own []driver.Figures, in results.Generator, process *results.Process) {
+func (p *pass) keepPart(a sinks.Account, own []results.PartFigures, in results.Generator, process *results.Process) {
 	if p.opts.Shard != nil {
 		p.partPasses = append(p.partPasses, p.partPass(a, own, in, process))
 	}
 }
 
 // partPass is what a merge needs of a pass.
-func (p *pass) partPass(a sinks.Account, own []driver.Figures, in results.Generator, process *results.Process) results.PartPass {
+func (p *pass) partPass(a sinks.Account, own []results.PartFigures, in results.Generator, process *results.Process) results.PartPass {
 	start := p.firing.Start()
 	part := results.PartPass{
-		Account: a, Began: results.Nanos(start), BeganAt: p.clock.Time(start).UTC(), Generator: in, Target: process,
-	}
-	for _, f := range own {
-		part.Figures = append(part.Figures, results.PartFigures{Values: f.Values, Timings: f.Timings})
+		Account: a, Began: results.Nanos(start), BeganAt: p.clock.Time(start).UTC(), Generator: in, Target: process, Figures: own,
 	}
 	return part
-}
-
-func timingsOf(ts map[string]upstream.Timing) map[string]sinks.Timing {
-	out := map[string]sinks.Timing{}
-	for name, t := range ts {
-		out[name] = sinks.Timing{Histogram: t.Histogram, Below: t.Below, Above: t.Above}
-	}
-	return out
 }
 
 // thisMachine tells the machines of a run apart in a report.

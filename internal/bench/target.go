@@ -252,7 +252,7 @@ func rootsFrom(file string) (*x509.CertPool, error) {
 // lanes need.
 func (r *run) checkOffer(ctx context.Context) error {
 	who := r.target.plain.Server()
-	r.result.Target = results.Target{
+	r.Result.Target = results.Target{
 		URL: r.targetName(), Embedded: r.profile.Target.IsEmbedded(),
 		Era: string(who.Era), Protocol: who.Version, Fallback: who.Fallback, Name: who.Server, Version: who.ServerVersion,
 	}

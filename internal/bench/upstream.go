@@ -15,7 +15,6 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -305,20 +304,25 @@ func (r *run) schedule() loadgen.Schedule {
 	return scheduleOf(r.profile)
 }
 
-// upstreamFigures puts what the upstream saw into the result.
-func (r *run) upstreamFigures() {
-	if f, ok := r.target.upstream.(upstream.Figurer); ok {
-		own := f.Figures()
-		r.result.Upstream.Figures = own.Values
-		r.upstreamLast = shownFigures(driver.Figures{Values: own.Values, Timings: timingsOf(own.Timings)})
-		r.result.Upstream.Timings = map[string]results.Quantiles{}
-		for name, t := range own.Timings {
-			r.result.Upstream.Timings[name] = results.Summarise(sinks.Timing{Histogram: t.Histogram, Below: t.Below, Above: t.Above})
-		}
+// upstreamFigures are the figures that only the upstream has.
+func (r *run) upstreamFigures() results.PartFigures {
+	f, ok := r.target.upstream.(upstream.Figurer)
+	if !ok {
+		return results.PartFigures{}
 	}
+	own := f.Figures()
+	out := results.PartFigures{Values: own.Values, Timings: map[string]sinks.Timing{}}
+	for name, t := range own.Timings {
+		out.Timings[name] = sinks.Timing{Histogram: t.Histogram, Below: t.Below, Above: t.Above}
+	}
+	return out
+}
+
+// warnEnded tells of an upstream that ended by itself.
+func (r *run) warnEnded() {
 	if e, ok := r.target.upstream.(upstream.Ender); ok {
 		if err := e.Ended(); err != nil {
-			r.warning("upstream-ended", "", "%v; what was published after that was refused", err)
+			r.Warn("upstream-ended", "", "%v; what was published after that was refused", err)
 		}
 	}
 }
@@ -353,4 +357,14 @@ func (r *run) endTrace() {
 	}
 	r.entries, r.traceErr = r.tracer.Close()
 	r.tracer = nil
+}
+
+// firstFailure says for the end of a sentence why the first emission failed.
+func (r *run) firstFailure() string {
+	if e, ok := r.target.upstream.(upstream.Explainer); ok {
+		if first, _ := e.Failures(); first != "" {
+			return "; the first: " + first
+		}
+	}
+	return ""
 }

@@ -10,17 +10,16 @@ import (
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // follow shows the run's metrics, where somebody wants them.
 func (r *run) follow() {
-	fleet, shard := shardLabels(r.result.Run, r.id, r.opts.Shard)
+	fleet, shard := shardLabels(r.Result.Run, r.id, r.opts.Shard)
 	r.followed = r.opts.Collector.Begin(metrics.Run{
-		ID: r.result.Run, Profile: r.profile.Name, Version: r.opts.Version, Upstream: r.profile.Upstream.Kind, Schedule: r.profile.Schedule.Kind,
-		Fleet: fleet, Shard: shard, Started: r.result.Started,
+		ID: r.Result.Run, Profile: r.profile.Name, Version: r.opts.Version, Upstream: r.profile.Upstream.Kind, Schedule: r.profile.Schedule.Kind,
+		Fleet: fleet, Shard: shard, Started: r.Result.Started,
 	})
 }
 
@@ -94,7 +93,8 @@ func (p *pass) follow(ctx context.Context) *metrics.Pass {
 		l.Own = make([]metrics.Figures, len(p.drivers))
 		for i, d := range p.drivers {
 			if f, ok := d.(driver.Figurer); ok {
-				l.Own[i] = shownFigures(f.Figures())
+				own := f.Figures()
+				l.Own[i] = metrics.FiguresOf(own.Values, own.Timings)
 			}
 		}
 		l.Health.Generator, l.Health.Target = generator(), target()
@@ -110,10 +110,8 @@ func (p *pass) lookNow() metrics.Look {
 	p.phaseMu.Unlock()
 	l := metrics.Look{Phases: s.phases, Health: s.watch.Health()}
 	l.Bursts, l.Burst = p.bursts(s.start, s.stopped)
-	if f, ok := p.target.upstream.(upstream.Figurer); ok {
-		own := f.Figures()
-		l.Upstream = shownFigures(driver.Figures{Values: own.Values, Timings: timingsOf(own.Timings)})
-	}
+	up := p.upstreamFigures()
+	l.Upstream = metrics.FiguresOf(up.Values, up.Timings)
 	return l
 }
 
@@ -137,28 +135,20 @@ func (p *pass) bursts(start, stopped eventmeter.Instant) (int64, time.Time) {
 }
 
 // lastLook is what the account says, with the target's use as in the result.
-func (p *pass) lastLook(a *sinks.Account, own []driver.Figures, target *results.Process) *metrics.Look {
+func (p *pass) lastLook(a *sinks.Account, own []results.PartFigures, target *results.Process) *metrics.Look {
 	if p.followed == nil {
 		return nil
 	}
 	l := p.lookNow()
 	l.Detail = a.Live()
 	for _, f := range own {
-		l.Own = append(l.Own, shownFigures(f))
+		l.Own = append(l.Own, metrics.FiguresOf(f.Values, f.Timings))
 	}
 	if target == nil { // it was lost from sight
 		delete(l.Health.Used, metrics.Target)
 		delete(l.Health.Most, metrics.Target)
 	}
 	return &l
-}
-
-func shownFigures(f driver.Figures) metrics.Figures {
-	out := metrics.Figures{Values: f.Values, Timings: make(map[string]sinks.Distribution, len(f.Timings))}
-	for name, t := range f.Timings {
-		out.Timings[name] = t.Distribution()
-	}
-	return out
 }
 
 // shardLabels are what tells the shards of a run apart, and what they share.

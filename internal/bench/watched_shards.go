@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/metrics"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
 )
 
 // mergedPass is what metrics show of one pass of merged shards, beside its
 // account.
 type mergedPass struct {
-	own       []driver.Figures
+	own       []results.PartFigures
 	generator results.Generator
 	target    *results.Process
 }
@@ -117,7 +116,7 @@ func (t *shownTogether) finish(o *Outcome) {
 		l, m := t.together(n), o.merged[n]
 		l.Detail, l.Own = o.Accounts[n].Live(), nil
 		for _, f := range m.own {
-			l.Own = append(l.Own, shownFigures(f))
+			l.Own = append(l.Own, metrics.FiguresOf(f.Values, f.Timings))
 		}
 		shown := l.Health.Used
 		l.Health.Used, l.Health.Most = map[string]float64{}, map[string]int64{}

@@ -39,6 +39,15 @@ type Figures struct {
 	Timings map[string]sinks.Distribution
 }
 
+// FiguresOf makes figures of counts and timings.
+func FiguresOf(values map[string]float64, timings map[string]sinks.Timing) Figures {
+	out := Figures{Values: values, Timings: make(map[string]sinks.Distribution, len(timings))}
+	for name, t := range timings {
+		out.Timings[name] = t.Distribution()
+	}
+	return out
+}
+
 // Health is how the generator fares.
 type Health struct {
 	// Generator and Target are processes as they are now.

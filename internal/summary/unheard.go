@@ -1,4 +1,4 @@
-package bench
+package summary
 
 import (
 	"encoding/json"
@@ -11,13 +11,13 @@ import (
 
 // warnUnheard says of a lane that heard nothing at all what is likely to be
 // wrong with it.
-func (r *run) warnUnheard(l *results.Lane) {
+func (s *Summary) warnUnheard(l *results.Lane) {
 	if !l.HeardNothing() {
 		return
 	}
-	for i := range r.lanes {
-		if p := &r.lanes[i].Lane; p.Name == l.Name {
-			r.warning("heard-nothing", l.Name, "it heard nothing at all: %d deliveries were owed to its %d subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: %s",
+	for i := range s.profile.Lanes {
+		if p := &s.profile.Lanes[i]; p.Name == l.Name {
+			s.Warn("heard-nothing", l.Name, "it heard nothing at all: %d deliveries were owed to its %d subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: %s",
 				l.Expected, l.Subscriptions, strings.Join(whyUnheard(l, p), "; "))
 		}
 	}

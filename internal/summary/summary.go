@@ -1,0 +1,224 @@
+// Package summary makes the result of a run of the accounts of its passes: it adds
+// them up, judges the generator and the thresholds, and warns of what a reader
+// should know. A run and a merge of shards do so alike.
+package summary
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/health"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// Summary is a result that passes are added to.
+type Summary struct {
+	// Result is what is known so far. Only Warn may be called by several
+	// goroutines at once.
+	Result *results.Result
+	// Accounts has one account, or one for each lane when lanes take turns.
+	Accounts []sinks.Account
+	// Upstream are the upstream's figures as metrics show them.
+	Upstream metrics.Figures
+
+	profile    *profiles.Profile
+	thresholds []results.Threshold
+	part       bool // of a run: the whole is judged
+	unfinished bool // the run goes on
+
+	fireLag, fireLatency sinks.Timing // of all passes
+	unsound              []string     // what is wrong with the ledger itself
+
+	mu sync.Mutex // guards Result.Warnings
+}
+
+// Options say what a summary is of.
+type Options struct {
+	Profile    *profiles.Profile
+	Thresholds []results.Threshold
+	// Part says that this is one of the shards of a run, which is judged as a
+	// whole.
+	Part bool
+	// Result is the result before anything was measured.
+	Result *results.Result
+}
+
+// New returns a summary without a pass.
+func New(o Options) *Summary {
+	return &Summary{Result: o.Result, profile: o.Profile, thresholds: o.Thresholds, part: o.Part}
+}
+
+// Snapshot returns a copy that goes a way of its own, for a checkpoint. Nobody may
+// call anything but Warn meanwhile.
+func (s *Summary) Snapshot() *Summary {
+	s.mu.Lock()
+	res := *s.Result
+	res.Warnings = slices.Clone(res.Warnings)
+	s.mu.Unlock()
+	res.Phases, res.Lanes = slices.Clone(res.Phases), slices.Clone(res.Lanes)
+	return &Summary{
+		Result: &res, Accounts: slices.Clone(s.Accounts), profile: s.profile, thresholds: s.thresholds, part: s.part, unfinished: true,
+		fireLag: s.fireLag, fireLatency: s.fireLatency, unsound: slices.Clone(s.unsound),
+	}
+}
+
+// Add adds a pass: its account, what only the systems of its lanes count, in the
+// order of the lanes, the health of the generator, and what the target used. Passes
+// follow each other when lanes take turns; then counts add up, and of the
+// generator's figures the worst is kept.
+func (s *Summary) Add(a sinks.Account, own []results.PartFigures, generator results.Generator, target *results.Process) {
+	s.Accounts = append(s.Accounts, a)
+	res := s.Result
+	u := &res.Upstream
+	m := a.Measured
+	// An emission that the target never answered for is uncertain.
+	u.Fired += m.Fired
+	u.Accepted += m.Accepted
+	u.Uncertain += m.Uncertain + m.Pending
+	u.Refused += m.Refused
+	u.Dropped += m.Dropped
+	u.Scheduled = u.Fired + u.Dropped
+	u.Warmup += a.WarmUp.Fired
+	s.fireLag = s.fireLag.Plus(a.FireLag)
+	s.fireLatency = s.fireLatency.Plus(a.FireLatency)
+	u.Lag, u.Answer = results.Summarise(s.fireLag), results.Summarise(s.fireLatency)
+	turns := s.profile.Phases.Order == "turns"
+	for i := range a.Lanes {
+		l := results.NewLane(&a.Lanes[i])
+		for name, v := range own[i].Values {
+			l.Figures[name] = v
+		}
+		for name, t := range own[i].Timings {
+			l.Timings[name] = results.Summarise(t)
+		}
+		if turns {
+			l.Process = target
+		}
+		res.Lanes = append(res.Lanes, l)
+	}
+	res.Generator = health.Worse(res.Generator, generator)
+	res.Generator.DroppedEvents = Share(u.Dropped, u.Scheduled)
+	res.Target.Process = health.Together(res.Target.Process, target)
+	if s.unfinished && !s.part {
+		// It has no series to be held to, and the whole account is checked at the end.
+	} else if err := a.Check(); err != nil {
+		// A ledger that does not add up is our fault, and its figures are worth
+		// nothing: say so as loudly as a result can.
+		s.unsound = append(s.unsound, fmt.Sprintf("the ledger does not add up, which is a bug in eventmeter: %v", err))
+	}
+	s.judge(health.Bottlenecks(res.Generator, res.Host.CPUs, s.sending()))
+}
+
+// judge sets the reasons why the generator was the bottleneck, those about the
+// ledger behind them.
+func (s *Summary) judge(reasons []string) {
+	s.Result.Generator.Reasons = append(reasons, s.unsound...)
+	s.Result.Generator.Bottleneck = len(s.Result.Generator.Reasons) > 0
+}
+
+// JudgeMachines judges the generators of several machines: firing over all, and the
+// rest where it happened.
+func (s *Summary) JudgeMachines(machines []Machine) {
+	reasons := health.Bottlenecks(results.Generator{DroppedEvents: s.Result.Generator.DroppedEvents}, 1, s.sending())
+	for _, m := range machines {
+		m.Generator.DroppedEvents = 0
+		for _, reason := range health.Bottlenecks(m.Generator, m.CPUs, health.Sending{}) {
+			if len(machines) > 1 {
+				reason = m.Name + ": " + reason
+			}
+			reasons = append(reasons, reason)
+		}
+	}
+	s.judge(reasons)
+}
+
+// Machine is the health of all generators of one machine together.
+type Machine struct {
+	Name      string
+	CPUs      int
+	Generator results.Generator
+}
+
+// Share is part of whole, 0 where there is no whole.
+func Share(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// SetUpstream puts the figures that only the upstream has into the result.
+func (s *Summary) SetUpstream(f results.PartFigures) {
+	s.Upstream = metrics.FiguresOf(f.Values, f.Timings)
+	u := &s.Result.Upstream
+	if len(f.Values) > 0 {
+		u.Figures = f.Values
+	}
+	for name, t := range f.Timings {
+		if u.Timings == nil {
+			u.Timings = map[string]results.Quantiles{}
+		}
+		u.Timings[name] = results.Summarise(t)
+	}
+}
+
+// sending is what the firing so far is judged by.
+func (s *Summary) sending() health.Sending {
+	u := &s.Result.Upstream
+	out := health.Sending{Workers: s.profile.Upstream.Workers, Lag: u.Lag, Answer: u.Answer}
+	if s.profile.Schedule.Kind == "burst" {
+		out.Burst = s.profile.Schedule.Burst
+	}
+	return out
+}
+
+// Finish fills in what is known only at the end. failed says why the run ended
+// early; nil if it did not. firstFailure, which may be empty, ends a sentence with
+// why the first event could not be published.
+func (s *Summary) Finish(failed error, firstFailure string) {
+	res := s.Result
+	res.Finished = time.Now().UTC()
+	if failed != nil {
+		res.Partial, res.Reason = true, failed.Error()
+	}
+	s.arrivals()
+	for i := range res.Lanes {
+		res.Lanes[i].Latency.MarkResolution(res.Generator.ReadDelay.P99)
+	}
+	res.Thresholds = []results.Verdict{}
+	for _, t := range s.thresholds {
+		if s.part || s.unfinished {
+			break // they are about the whole
+		}
+		res.Thresholds = append(res.Thresholds, t.Check(res)...)
+	}
+	s.warn(firstFailure)
+}
+
+// arrivals adds up how well the times of deliveries are known.
+func (s *Summary) arrivals() {
+	var waited sinks.Timing
+	a := &s.Result.Generator.Arrivals
+	for i := range s.Accounts {
+		for j := range s.Accounts[i].Lanes {
+			l := &s.Accounts[i].Lanes[j]
+			a.Counted += l.EventMessages
+			a.Kernel += l.Arrivals.Kernel
+			a.Shared += l.Arrivals.Shared
+			waited = waited.Plus(l.Arrivals.Waited)
+		}
+	}
+	a.Waited = results.Summarise(waited)
+}
+
+// Warn adds a warning to the result. It is safe for concurrent use.
+func (s *Summary) Warn(code, lane, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Result.Warnings = append(s.Result.Warnings, results.Warning{Code: code, Lane: lane, Text: fmt.Sprintf(format, args...)})
+}

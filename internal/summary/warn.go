@@ -1,0 +1,103 @@
+package summary
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// warnStdio tells of lines that belong to nothing.
+func (s *Summary) warnStdio(io *results.Stdio) {
+	if io == nil {
+		return
+	}
+	if n := io.Malformed + io.TooLong; n > 0 {
+		s.Warn("malformed", "", "%d lines of the target's standard output are no messages; something there prints what belongs on standard error", n)
+	}
+	if io.Unknown > 0 {
+		s.Warn("unknown-ids", "", "%d lines of the target name a request that was never sent", io.Unknown)
+	}
+	if io.Exit != "" && len(io.Stderr) > 1 {
+		s.Warn("target-stderr", "", "the target's last words: %s", strings.Join(io.Stderr, " | "))
+	}
+}
+
+// warn looks over the finished figures for what their reader should know.
+func (s *Summary) warn(firstFailure string) {
+	res := s.Result
+	if s.profile.Upstream.Kind == "none" {
+		s.warnObserved()
+	} else if res.Upstream.Accepted == 0 {
+		s.Warn("nothing-measured", "", "no event was accepted in the measured part, so nothing is known about delivery")
+	}
+	if n := res.Upstream.Uncertain + res.Upstream.Refused; n > 0 {
+		s.Warn("publishing-failed", "", "%d of %d events could not be published for sure; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Fired, firstFailure)
+	}
+	if res.Upstream.Dropped > 0 {
+		s.Warn("dropped-events", "", "%d events were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, s.profile.Upstream.Workers, s.sending().Remedy())
+	}
+	s.warnStdio(res.Target.Stdio)
+	for _, l := range res.Lanes {
+		s.warnLane(l)
+	}
+}
+
+func (s *Summary) warnLane(l results.Lane) {
+	s.warnUnheard(&l)
+	if missing := int64(l.Subscriptions) - l.Ready.Active; missing > 0 && l.Ready.Failed > 0 {
+		s.Warn("not-all-open", l.Name, "%d of %d subscriptions could not be opened: %s", missing, l.Subscriptions, topReason(l.Ready.Reasons))
+	}
+	if l.Expected == 0 && l.Detail.Excused+l.Detail.InFlight > 0 {
+		// A threshold on losses holds where nothing can be lost.
+		s.Warn("nothing-owed", l.Name, "%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says nothing about delivery: churn more slowly, or publish for longer", l.Detail.Excused+l.Detail.InFlight)
+	}
+	updates := int64(l.Figures["updatesObserved"])
+	if updates > 0 && s.profile.Upstream.Kind != "none" {
+		s.Warn("observed-updates", l.Name, "%d updates named a resource and no event, since the target sends no payload: %d pairs of event and subscription may have been announced by them and are not expected one by one, so this lane says nothing about loss among them; %.0f updates stand for one certain event each (updateLatency)", updates, l.Detail.Unidentified, l.Figures["updatesIdentified"])
+	}
+	if other := l.Detail.Unprobed - updates; other > 0 && s.profile.Upstream.Kind != "none" {
+		s.Warn("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", other)
+	}
+	s.warnWebhook(&l)
+	if l.Detail.Malformed > 0 {
+		s.Warn("malformed", l.Name, "%d messages could not be read, or break the protocol: %s", l.Detail.Malformed, topReason(l.Detail.MalformedBy))
+	}
+	if l.Detail.Oversized > 0 {
+		s.Warn("oversized", l.Name, "%d streams, answers or webhook bodies were given up because they were too large: %s", l.Detail.Oversized, topReason(l.Detail.OversizedBy))
+	}
+	if l.Detail.Reconnects+l.Detail.DeadStreams > 0 {
+		s.Warn("reconnects", l.Name, "%d streams were cut and opened again, %d of them because they fell silent", l.Detail.Reconnects, l.Detail.DeadStreams)
+	}
+	if n := l.Figures["streamsInClumps"]; n > 0 {
+		s.Warn("clumps", l.Name, "on %.0f streams the deliveries came in clumps: again and again the bytes stopped in the middle of a message, at equal distances, for a second and more. A proxy on the path collects them until a buffer is full (or the server itself does): the latencies are its, not the delivery's. See docs/proxies.md", n)
+	}
+	if ttl := time.Duration(l.Figures["ttlMs"] * 1e6); l.LostSilent > 0 && ttl > s.profile.Phases.Drain {
+		s.Warn("ttl-outlasts-drain", l.Name, "%d changes had not been seen when the drain (%v) was over, and the target lets copies live for %v, so clients may have had no reason to fetch again: raise phases.drain above that before you call them lost", l.LostSilent, s.profile.Phases.Drain, ttl)
+	}
+	if l.Detail.Terminated > 0 {
+		s.Warn("terminated", l.Name, "the target ended %d subscriptions", l.Detail.Terminated)
+	}
+	if n := l.Latency.FromIntended.OutOfRange; n > 0 {
+		s.Warn("out-of-range", l.Name, "%d latencies were over ten minutes and count as ten minutes", n)
+	}
+	if n := l.LostOrderUnknown; n > 0 {
+		s.Warn("order-unknown", l.Name, "%d lost deliveries may have been announced or not: their events were published while others were on their way, so nobody knows on which side of an announcement they lie. Fire fewer at a time to find out", n)
+	}
+	if n := l.Gaps.FalseAlarms; n > 0 {
+		s.Warn("false-alarms", l.Name, "%d gaps were announced in which nothing was missing", n)
+	}
+	for _, f := range topFailures(l.Failures, 3) {
+		s.Warn("failed-calls", l.Name, "%d calls failed: %s", l.Failures[f], f)
+	}
+}
+
+// warnObserved says what a run that fires nothing cannot know.
+func (s *Summary) warnObserved() {
+	if !slices.ContainsFunc(s.profile.Lanes, func(l profiles.Lane) bool { return !l.HearsNone() }) {
+		return
+	}
+	s.Warn("observed-only", "", "nothing was published: what should have come is not known, so expected, lost, out of order and latency say nothing; observedEvents and the like are of what came in the %v measured", s.profile.Phases.Measure.Round(time.Millisecond))
+}
