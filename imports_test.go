@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"sinks":                 {".", "internal/figure", "internal/budget", "internal/crash"},
 	"results":               {".", "profiles", "sinks", "internal/errtext"},
 	"internal/budget":       {},
+	"internal/calibrate":    {".", "profiles", "results", "sinks", "internal/bench", "internal/crash", "internal/errtext", "internal/refserver/faults"},
 	"internal/capacity":     {},
 	"internal/cputime":      {},
 	"internal/crash":        {},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/calibrate"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/profiles"
 )
@@ -43,14 +44,14 @@ func (f *runFlags) checkCalibration() error {
 	return nil
 }
 
-// calibrate runs a profile with cases and prints plan beside measurement.
-func calibrate(ctx context.Context, stop <-chan struct{}, f runFlags, p *profiles.Profile, io streams) error {
+// runCalibration runs a profile with cases and prints plan beside measurement.
+func runCalibration(ctx context.Context, stop <-chan struct{}, f runFlags, p *profiles.Profile, io streams) error {
 	told := &report.Calibration{Profile: p.Name, Version: version(), Started: time.Now()}
 	failed := 0
 	fmt.Fprintf(io.out, "%-26s %-9s %s\n%s\n", "case", "lane", "plan = measured", strings.Repeat("─", 100))
-	err := bench.Calibrate(ctx, bench.Options{
+	err := calibrate.Run(ctx, bench.Options{
 		Profile: p, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(),
-	}, func(done []bench.CalibrationRow) {
+	}, func(done []calibrate.Row) {
 		for _, r := range done {
 			if !r.Passed {
 				failed++
@@ -75,7 +76,7 @@ func calibrate(ctx context.Context, stop <-chan struct{}, f runFlags, p *profile
 }
 
 // checkTexts are the figures of a row, planned and measured.
-func checkTexts(r bench.CalibrationRow) []string {
+func checkTexts(r calibrate.Row) []string {
 	var parts []string
 	for _, c := range r.Checks {
 		sign := "="
@@ -90,7 +91,7 @@ func checkTexts(r bench.CalibrationRow) []string {
 	return parts
 }
 
-func printRow(w io.Writer, r bench.CalibrationRow) {
+func printRow(w io.Writer, r calibrate.Row) {
 	mark := "ok  "
 	if !r.Passed {
 		mark = "FAIL"

@@ -106,7 +106,7 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 				fmt.Fprintf(io.err, "trial %d of %d, %s\n", trial+1, f.trials, p.Name)
 			}
 			if len(p.Cases) > 0 {
-				err = calibrate(ctx, stop, f, p, io)
+				err = runCalibration(ctx, stop, f, p, io)
 			} else {
 				err = runProfile(ctx, stop, &f, p, f.dir(bases[i], trial), io)
 			}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -64,7 +65,15 @@ type Options struct {
 	// Shard, when not nil, makes this run one of several.
 	Shard *Shard
 
-	tape  *tape         // of a calibration: what was fired
+	// Recorder, when not nil, sees what the ledger sees.
+	Recorder eventmeter.Recorder
+	// Subscriptions fills in Outcome.Subscriptions.
+	Subscriptions bool
+	// Measured, when not nil, is called after each pass, while the target is still
+	// there. admin is the base URL of the embedded target's admin listener, "" of
+	// any other target; client connects where the run may. An error ends the run.
+	Measured func(ctx context.Context, admin string, client *http.Client) error
+
 	polls time.Duration // how long a drain waits for polls beyond phases.drain; 0 = driver.PollPatience
 
 	// Of a step of a capacity search.
@@ -87,8 +96,10 @@ type Outcome struct {
 	// Part is what a merge needs, where the run is a shard; else nil.
 	Part *results.Part
 
-	subs   [][]sinks.SubCounts // of a calibration: each lane's subscriptions
-	merged []mergedPass        // of a merge
+	// Subscriptions are the counts of each subscription, by lane.
+	Subscriptions [][]sinks.SubCounts
+
+	merged []mergedPass // of a merge
 
 	upstream metrics.Figures // as in the result, for metrics
 }
@@ -337,7 +348,7 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 	}
 	part := r.part() // with the warnings so far: those about figures are for the merged ones
 	r.finish(err)
-	return &Outcome{Result: r.Result, Accounts: r.Accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, subs: r.subs, upstream: r.Upstream}, err
+	return &Outcome{Result: r.Result, Accounts: r.Accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, Subscriptions: r.subs, upstream: r.Upstream}, err
 }
 
 // finish fills in what is known only at the end.

@@ -103,8 +103,9 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	shown.Freeze()
 	account := p.ledger.Account()
 	p.wholeNames(&account)
-	if told := p.keepSubscriptions(ctx); err == nil {
-		err = told
+	p.keepSubscriptions()
+	if asked := p.measured(ctx); err == nil {
+		err = asked
 	}
 	own := p.driverFigures()
 	p.observed(own, p.lookedUntil, p.Warn)
@@ -114,15 +115,10 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	return err
 }
 
-// keepSubscriptions keeps the counts of each subscription for a calibration.
-func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
-	if p.opts.tape == nil {
-		return nil
-	}
-	if p.profile.Target.IsEmbedded() {
-		if p.opts.tape.told, err = askAppliedFaults(ctx, p.adminURL(), p.guard); err != nil {
-			return err
-		}
+// keepSubscriptions keeps the counts of each subscription, where they are wanted.
+func (p *pass) keepSubscriptions() {
+	if !p.opts.Subscriptions {
+		return
 	}
 	for i, l := range p.lanes {
 		counts := make([]sinks.SubCounts, l.Subscriptions)
@@ -131,7 +127,18 @@ func (p *pass) keepSubscriptions(ctx context.Context) (err error) {
 		}
 		p.subs = append(p.subs, counts)
 	}
-	return nil
+}
+
+// measured calls [Options.Measured].
+func (p *pass) measured(ctx context.Context) error {
+	if p.opts.Measured == nil {
+		return nil
+	}
+	admin := ""
+	if p.profile.Target.IsEmbedded() {
+		admin = p.adminURL()
+	}
+	return p.opts.Measured(ctx, admin, p.guard.Client())
 }
 
 // driverFigures asks each lane's driver for what only its system has.
@@ -156,8 +163,8 @@ func (p *pass) prepare() error {
 	if p.recorder, err = p.recorderOf(); err != nil {
 		return err
 	}
-	if r.opts.tape != nil {
-		p.recorder = eventmeter.Tee(p.recorder, r.opts.tape)
+	if r.opts.Recorder != nil {
+		p.recorder = eventmeter.Tee(p.recorder, r.opts.Recorder)
 	}
 	p.stamper = loadgen.NewStamper(r.clock, p.recorder, p.ledger.Run(), r.profile.Upstream.Sources)
 	if o, ok := r.target.upstream.(upstream.Sourcer); ok {

@@ -1,4 +1,4 @@
-package bench
+package calibrate
 
 import (
 	"slices"
@@ -22,7 +22,7 @@ type expectedCounts struct {
 	legacy    bool                   // the era of sessions
 	lists     profiles.EmbeddedLists
 	result    results.Lane // for the figures that only the system has
-	told      appliedFaults
+	applied   appliedFaults
 }
 
 func newExpectedCounts(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*expectedCounts, error) {

@@ -1,4 +1,4 @@
-package bench
+package calibrate
 
 import (
 	"time"
@@ -73,7 +73,7 @@ func (m *expectedCounts) listed() []Check {
 		m.figure("usesFailed", 0), m.figure("fetchesFailed", 0), m.figure("regressed", 0), m.figure("cursorFailures", 0),
 		m.figure("otherChangesTold", 0), m.figure("listenReconnects", 0), m.figure("unbalanced", 0),
 		m.figure("ttlMs", m.lifetime().Milliseconds()),
-		m.figure("privatePages", m.told.Scoped),
+		m.figure("privatePages", m.applied.Scoped),
 	}
 	if !all.lossy {
 		seen := m.result.Figures["changesSeen"] + m.result.Figures["changesSuperseded"]

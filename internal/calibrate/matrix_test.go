@@ -1,10 +1,11 @@
-package bench
+package calibrate
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/profiles"
 )
@@ -80,7 +81,7 @@ func TestMatrix(t *testing.T) {
 	add([]string{"requests"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
 	add([]string{"lists"}, []string{"upstream.sources=1", "schedule.rate=20/s"}, "stale(rate=0.3)", "duplicate(rate=0.3)")
 	rows := 0
-	err = Calibrate(t.Context(), Options{Profile: p, Embedded: runtest.InProcess}, func(done []CalibrationRow) {
+	err = Run(t.Context(), bench.Options{Profile: p, Embedded: runtest.InProcess}, func(done []Row) {
 		for _, r := range done {
 			rows++
 			if !r.Passed {
@@ -90,22 +91,5 @@ func TestMatrix(t *testing.T) {
 	})
 	if want := 2 * (6 + 6 + 3 + 2 + 1 + 1 + 1); err != nil || rows != want {
 		t.Errorf("%d rows of %d: %v", rows, want, err)
-	}
-}
-
-// TestMisfitsAreRefused: a fault that means nothing to a lane's system would
-// seem to have been withstood.
-func TestMisfitsAreRefused(t *testing.T) {
-	text := "name: a\nlanes:" + fmt.Sprintf(matrixLane, "triggers", "smithery", "webhook") + `
-upstream: {sources: 2, payload: {text: "{{.Probe}}"}}
-schedule: {rate: 1/s}
-target: {embedded: {faults: "announce(every=2)"}}
-`
-	p, err := profiles.Parse("a.yaml", []byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Run(t.Context(), Options{Profile: p, Embedded: runtest.InProcess}); err == nil || !strings.Contains(err.Error(), "announce(every=2): system smithery has no such fault by webhook") {
-		t.Error(err)
 	}
 }

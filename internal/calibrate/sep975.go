@@ -1,4 +1,4 @@
-package bench
+package calibrate
 
 import (
 	"time"
@@ -92,7 +92,7 @@ func (m *expectedCounts) shortest() time.Duration {
 // resumable are the figures of a lane of SEP-975. How many requests were made
 // is the target's word.
 func (m *expectedCounts) resumable() []Check {
-	set, r, n := m.settings.SEP975, m.request(), m.told.Requests
+	set, r, n := m.settings.SEP975, m.request(), m.applied.Requests
 	only := func(so bool) int64 {
 		if so {
 			return n

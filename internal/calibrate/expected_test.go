@@ -1,4 +1,4 @@
-package bench
+package calibrate
 
 import (
 	"cmp"
