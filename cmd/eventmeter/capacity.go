@@ -172,7 +172,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	}
 	defer shown.close(ctx, stop)
 	f.run.collector = shown.collector()
-	c, runErr := bench.FindCapacity(ctx, f.options(p, dir, stop, io))
+	c, runErr := bench.Find(ctx, f.options(p, dir, stop, io))
 	if c == nil {
 		return runErr
 	}
@@ -180,12 +180,11 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 }
 
 // options are those of the search; every step is told as a line.
-func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) bench.CapacityOptions {
-	o := bench.CapacityOptions{
+func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) bench.SearchOptions {
+	o := bench.SearchOptions{
 		Options: bench.Options{
-			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.run.collector,
+			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.run.collector, TargetMetrics: f.metrics,
 		},
-		TargetMetrics: f.metrics,
 		Archive: func(sub string, o *bench.Outcome) error {
 			return unsaved(filepath.Join(dir, sub), archive(filepath.Join(dir, sub), o), false)
 		},

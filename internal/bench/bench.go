@@ -76,12 +76,20 @@ type Options struct {
 
 	polls time.Duration // how long a drain waits for polls beyond phases.drain; 0 = driver.PollPatience
 
-	// Of a step of a capacity search.
-	probe   *stepProbe       // what is seen beside the result
-	keep    *embedded.Keep   // a target that outlives the run
-	idle    bool             // nothing is fired
-	guard   *dialguard.Guard // nil = one of its own
-	metrics string           // address of the target's metrics
+	// Backlog fills in Outcome.Backlog.
+	Backlog bool
+	// Idle has nothing published.
+	Idle bool
+	// Keep, when not nil, holds the embedded target from one run to the next. It is
+	// the caller's to stop.
+	Keep *embedded.Keep
+	// Guard checks every connection; nil = one of the run's own. Runs that share it
+	// resolve each name once.
+	Guard *dialguard.Guard
+	// TargetMetrics is the address of the target's metrics in Prometheus' text
+	// format, for a target whose process is not one of this machine. Its host is
+	// held to the same rule as the target's.
+	TargetMetrics string
 }
 
 // Outcome is a finished run. Accounts has one account, or one for each lane
@@ -98,6 +106,9 @@ type Outcome struct {
 
 	// Subscriptions are the counts of each subscription, by lane.
 	Subscriptions [][]sinks.SubCounts
+
+	// Backlog is how what was owed moved, where Options asked for it.
+	Backlog *Backlog
 
 	merged []mergedPass // of a merge
 
@@ -199,6 +210,7 @@ type run struct {
 	followed *metrics.Following // nil where nobody wants metrics
 	target   targetSide
 	subs     [][]sinks.SubCounts
+	backlog  *Backlog // where it is wanted
 	passNo   uint32
 
 	plan       *plan // of a shard
@@ -217,10 +229,16 @@ type run struct {
 	hurried bool // somebody wants to leave, and nothing was measured
 }
 
+// Check checks everything that can be checked without touching the target.
+func Check(ctx context.Context, opts Options) error {
+	_, err := newRun(ctx, opts)
+	return err
+}
+
 // newRun checks everything that can be checked without touching the target.
 func newRun(ctx context.Context, opts Options) (*run, error) {
 	p := opts.Profile
-	r := &run{opts: opts, profile: p, clock: eventmeter.NewClock(), id: newRunID(), guard: opts.guard}
+	r := &run{opts: opts, profile: p, clock: eventmeter.NewClock(), id: newRunID(), guard: opts.Guard}
 	if r.guard == nil {
 		r.guard = dialguard.New(nil)
 	}
@@ -257,6 +275,9 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
+	if opts.Backlog {
+		r.backlog = new(Backlog)
+	}
 	r.Summary = summary.New(summary.Options{Profile: p, Thresholds: thresholds, Part: opts.Shard != nil, Result: r.emptyResult(text)})
 	r.warnSecrets()
 	return r, nil
@@ -282,8 +303,8 @@ func (r *run) checkProfile(ctx context.Context) ([]results.Threshold, error) {
 	if err := checkHosts(ctx, r.guard, p, r.opts.AllowHosts); err != nil {
 		return nil, err
 	}
-	if r.opts.metrics != "" {
-		if err := checkHost(ctx, r.guard, r.opts.metrics, "--target-metrics", r.opts.AllowHosts); err != nil {
+	if r.opts.TargetMetrics != "" {
+		if err := CheckHost(ctx, r.guard, r.opts.TargetMetrics, "--target-metrics", r.opts.AllowHosts); err != nil {
 			return nil, err
 		}
 	}
@@ -348,7 +369,7 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 	}
 	part := r.part() // with the warnings so far: those about figures are for the merged ones
 	r.finish(err)
-	return &Outcome{Result: r.Result, Accounts: r.Accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, Subscriptions: r.subs, upstream: r.Upstream}, err
+	return &Outcome{Result: r.Result, Accounts: r.Accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, Subscriptions: r.subs, Backlog: r.backlog, upstream: r.Upstream}, err
 }
 
 // finish fills in what is known only at the end.

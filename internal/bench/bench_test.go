@@ -30,7 +30,7 @@ func TestCheckHost(t *testing.T) {
 		{"127.0.0.1:80", nil, false},
 		{"http://user@127.0.0.1@192.0.2.1/", nil, false},
 	} {
-		err := checkHost(t.Context(), nil, tt.url, "target", tt.allowed)
+		err := CheckHost(t.Context(), nil, tt.url, "target", tt.allowed)
 		if (err == nil) != tt.ok || (err != nil && !errors.Is(err, ErrProfile)) {
 			t.Errorf("%s allowing %v: %v", tt.url, tt.allowed, err)
 		}

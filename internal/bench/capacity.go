@@ -17,15 +17,11 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// CapacityOptions say what to search and how to tell about it. Profile must
-// have a capacity section.
-type CapacityOptions struct {
+// SearchOptions say what to search, and who is told. Profile must have a capacity
+// section.
+type SearchOptions struct {
 	// Options of every step. Record is not used.
 	Options
-	// TargetMetrics is the address of the target's metrics in Prometheus' text
-	// format, where its process is not one of this machine. Its host is held to
-	// the same rule as the target's.
-	TargetMetrics string
 	// Archive, when not nil, writes what a step leaves behind; dir is relative.
 	Archive func(dir string, o *Outcome) error
 	// Checkpoint, when not nil, is called after every step with the search so far,
@@ -55,13 +51,13 @@ const (
 // after an overload that did not drain.
 const maxRecover = 5
 
-// FindCapacity searches for the largest load of the profile's axis that meets
+// Find searches for the largest load of the profile's axis that meets
 // its SLO, and draws up the cost sheet.
 //
 // When it ended early, the capacity is partial, and the error says why, as that
 // of [Run] does. It is nil if there was no step. A nil error means that the
 // search is over; how it ended is in the outcome.
-func FindCapacity(ctx context.Context, opts CapacityOptions) (*results.Capacity, error) {
+func Find(ctx context.Context, opts SearchOptions) (*results.Capacity, error) {
 	secrets := secretsOf(opts.Profile)
 	if save := opts.Checkpoint; save != nil {
 		opts.Checkpoint = func(c *results.Capacity) error {
@@ -69,14 +65,14 @@ func FindCapacity(ctx context.Context, opts CapacityOptions) (*results.Capacity,
 			return save(c)
 		}
 	}
-	out, err := findCapacity(ctx, opts)
+	out, err := find(ctx, opts)
 	if out != nil {
 		secrets.ScrubAll(out)
 	}
 	return out, scrubError(err, secrets)
 }
 
-func findCapacity(ctx context.Context, opts CapacityOptions) (*results.Capacity, error) {
+func find(ctx context.Context, opts SearchOptions) (*results.Capacity, error) {
 	s, err := newCapacitySearch(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -97,7 +93,7 @@ func findCapacity(ctx context.Context, opts CapacityOptions) (*results.Capacity,
 
 // capacitySearch is a search on its way.
 type capacitySearch struct {
-	opts   CapacityOptions
+	opts   SearchOptions
 	p      *profiles.Profile
 	search *capacity.Search
 	keep   *embedded.Keep
@@ -111,7 +107,7 @@ type capacitySearch struct {
 
 // newCapacitySearch checks everything that can be checked without touching the
 // target, at both ends of the range.
-func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySearch, error) {
+func newCapacitySearch(ctx context.Context, opts SearchOptions) (*capacitySearch, error) {
 	p := opts.Profile
 	c := p.Capacity
 	if c.Axis == "" {
@@ -123,7 +119,7 @@ func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySear
 	}
 	guard := dialguard.New(nil)
 	if opts.TargetMetrics != "" {
-		if err := checkHost(ctx, guard, opts.TargetMetrics, "--target-metrics", opts.AllowHosts); err != nil {
+		if err := CheckHost(ctx, guard, opts.TargetMetrics, "--target-metrics", opts.AllowHosts); err != nil {
 			return nil, err
 		}
 	}
@@ -133,8 +129,8 @@ func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySear
 			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
 		}
 		o := opts.Options
-		o.Profile, o.guard = at, guard
-		if _, err := newRun(ctx, o); err != nil {
+		o.Profile, o.Guard = at, guard
+		if err := Check(ctx, o); err != nil {
 			return nil, fmt.Errorf("at a load of %v: %w", load, err)
 		}
 	}
@@ -142,7 +138,7 @@ func newCapacitySearch(ctx context.Context, opts CapacityOptions) (*capacitySear
 	if err != nil {
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
-	opts.Options.guard = guard // a name is resolved once for all steps
+	opts.Options.Guard = guard // a name is resolved once for all steps
 	s := &capacitySearch{opts: opts, p: p, search: search, run: Run}
 	if p.Target.IsEmbedded() && !p.Target.OverStdio() && p.Upstream.Kind != "feed" {
 		s.keep = &embedded.Keep{} // the target of a feed has to know its address, which is another each time
@@ -257,7 +253,7 @@ func (s *capacitySearch) step(ctx context.Context, plan stepPlan) (results.Capac
 	return step, err
 }
 
-func (s *capacitySearch) stepWith(ctx context.Context, plan stepPlan) (results.CapacityStep, *measuredStep, error) {
+func (s *capacitySearch) stepWith(ctx context.Context, plan stepPlan) (results.CapacityStep, *Outcome, error) {
 	step := results.CapacityStep{
 		Number: len(s.out.Steps) + 1, Purpose: plan.purpose, Lane: plan.lane, Load: plan.load,
 		Verdict: verdictAside, Reasons: []string{}, Lanes: []results.CapacityStepLane{},
@@ -267,7 +263,7 @@ func (s *capacitySearch) stepWith(ctx context.Context, plan stepPlan) (results.C
 		return step, nil, err
 	}
 	o := s.opts.Options
-	o.Profile, o.keep, o.probe, o.idle, o.metrics, o.Record = p, s.keep, &stepProbe{}, plan.idle, s.opts.TargetMetrics, nil
+	o.Profile, o.Keep, o.Backlog, o.Idle, o.Record = p, s.keep, true, plan.idle, nil
 	outcome, err := s.run(ctx, o)
 	if ended(err) || outcome == nil && !s.isLimit(err) {
 		return step, nil, err
@@ -283,7 +279,7 @@ func (s *capacitySearch) stepWith(ctx context.Context, plan stepPlan) (results.C
 	}
 	s.out.Target = outcome.Result.Target
 	s.out.Target.Process = nil // it is said step by step
-	s.measure(&step, p, outcome.Result, o.probe)
+	s.measure(&step, p, outcome)
 	if !plan.idle {
 		verdict, reasons := s.judge(&step, outcome.Result, err)
 		step.Reasons = append(step.Reasons, reasons...)
@@ -300,13 +296,7 @@ func (s *capacitySearch) stepWith(ctx context.Context, plan stepPlan) (results.C
 		}
 	}
 	s.add(step)
-	return step, &measuredStep{outcome: outcome, probe: o.probe}, nil
-}
-
-// measuredStep is what a step left behind.
-type measuredStep struct {
-	outcome *Outcome
-	probe   *stepProbe
+	return step, outcome, nil
 }
 
 // ended says that somebody wants the search to end.
@@ -317,18 +307,33 @@ func ended(err error) bool {
 // isLimit says that a step which could not be measured shows a limit of the
 // target: it did not take as many subscriptions, and it had taken fewer.
 func (s *capacitySearch) isLimit(err error) bool {
-	var attach attachError
+	var attach AttachError
 	return errors.As(err, &attach) && s.search.Maximum().Load > 0
 }
 
 // measure fills in the figures of a step.
-func (s *capacitySearch) measure(step *results.CapacityStep, p *profiles.Profile, r *results.Result, probe *stepProbe) {
+func (s *capacitySearch) measure(step *results.CapacityStep, p *profiles.Profile, o *Outcome) {
+	r := o.Result
 	step.Fill(r)
 	if r.Upstream.Scheduled > 0 {
 		step.Events = eventRate(p, r.Upstream.Scheduled)
 	}
 	step.Offered = step.Events * step.FanOut
-	probe.fill(step, period(p))
+	if o.Backlog != nil {
+		fillBacklog(step, o.Backlog, period(p))
+	}
+}
+
+// fillBacklog puts the backlog into a step that has the figures of the result;
+// period is that of the schedule, measured the length of the step.
+func fillBacklog(s *results.CapacityStep, b *Backlog, period time.Duration) {
+	s.Achieved, s.Undrained, s.Backlog.Most = b.Achieved, b.Undrained, b.Most
+	if growth, off, ok := capacity.Growth(b.Readings, period); ok {
+		s.Backlog.Growth, s.Backlog.Error = growth, off
+		if s.Offered > 0 {
+			s.Backlog.Share = growth / s.Offered
+		}
+	}
 }
 
 // eventRate is how many events per second a schedule has. Of one that has no

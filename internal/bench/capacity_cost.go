@@ -77,8 +77,8 @@ type usageOf struct {
 	sound                bool    // the generator was not the bottleneck, and nothing went missing
 }
 
-func newUsage(step results.CapacityStep, m *measuredStep) *usageOf {
-	lane, account := &m.outcome.Result.Lanes[0], &m.outcome.Accounts[0].Lanes[0]
+func newUsage(step results.CapacityStep, m *Outcome) *usageOf {
+	lane, account := &m.Result.Lanes[0], &m.Accounts[0].Lanes[0]
 	u := &usageOf{
 		subscriptions: lane.Subscriptions, cpu: math.NaN(), memory: math.NaN(),
 		messages: float64(account.EventMessages), bytes: float64(account.EventBytes),
@@ -86,7 +86,7 @@ func newUsage(step results.CapacityStep, m *measuredStep) *usageOf {
 		hourRequests: lane.Overhead.PerSubscriptionHour.Requests, hourUp: lane.Overhead.PerSubscriptionHour.Bytes,
 		sound: !step.Generator.Bottleneck && step.Lost == 0,
 	}
-	for _, ph := range m.outcome.Result.Phases {
+	for _, ph := range m.Result.Phases {
 		if ph.Name != "attach" && ph.Name != "detach" {
 			u.seconds += (ph.End - ph.Start).Duration().Seconds()
 		}

@@ -10,7 +10,7 @@ func TestCapacityOfAProgram(t *testing.T) {
 			return meets(o, 0), nil
 		}
 		out := meets(o, 5)
-		o.probe.undrained = 5
+		out.Backlog.Undrained = 5
 		return out, nil
 	}, "capacity.idle=0", "target={command: server}", "upstream.admin=http://127.0.0.1:2")
 	if err != nil || c.Outcome != "found" {

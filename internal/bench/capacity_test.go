@@ -25,7 +25,7 @@ type pretend func(o Options) (*Outcome, error)
 func meets(o Options, lost int64) *Outcome {
 	p := o.Profile
 	emissions := int64(math.Round(float64(p.Schedule.Rate) * p.Phases.Measure.Seconds()))
-	if o.idle {
+	if o.Idle {
 		emissions = 0
 	}
 	r := &results.Result{Schema: results.Schema, Upstream: results.Upstream{Scheduled: emissions, Fired: emissions, Accepted: emissions}, Generator: results.Generator{Reasons: []string{}}}
@@ -47,8 +47,10 @@ func meets(o Options, lost int64) *Outcome {
 	r.Phases = []results.Phase{{Name: "attach", End: 1e9}, {Name: "measure", Start: 1e9, End: results.Nanos(1e9 + seconds*1e9)}}
 	cpu := 50e-6*float64(deliveries) + 0.001*float64(subscriptions)*seconds + 0.01*seconds
 	r.Target.Process = &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / seconds, Memory: 10<<20 + subscriptions<<16}
-	o.probe.achieved = float64(deliveries) / p.Phases.Measure.Seconds()
-	return &Outcome{Result: r, Accounts: []sinks.Account{account}}
+	return &Outcome{
+		Result: r, Accounts: []sinks.Account{account},
+		Backlog: &Backlog{Achieved: float64(deliveries) / p.Phases.Measure.Seconds()},
+	}
 }
 
 func search(t *testing.T, run pretend, set ...string) (*results.Capacity, error) {
@@ -57,7 +59,7 @@ func search(t *testing.T, run pretend, set ...string) (*results.Capacity, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newCapacitySearch(t.Context(), CapacityOptions{Options: Options{Profile: p}})
+	s, err := newCapacitySearch(t.Context(), SearchOptions{Options: Options{Profile: p}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +147,7 @@ func TestCapacityLimits(t *testing.T) {
 	subscriptions := []string{"capacity={axis: subscriptions, from: 10, to: 1000, idle: 0}"}
 	c, err := search(t, func(o Options) (*Outcome, error) {
 		if o.Profile.Lanes[0].Subscriptions > 64 {
-			return nil, attachError{fmt.Errorf("%w: no more than 64", ErrTarget)}
+			return nil, AttachError{fmt.Errorf("%w: no more than 64", ErrTarget)}
 		}
 		return meets(o, 0), nil
 	}, subscriptions...)
@@ -183,7 +185,7 @@ func TestCapacityRecovers(t *testing.T) {
 			switch {
 			case rateOf(o) > 100:
 				out = meets(o, 5)
-				o.probe.undrained, sick = 5, after
+				out.Backlog.Undrained, sick = 5, after
 			case sick > 1:
 				sick--
 				out = meets(o, 1)
@@ -227,7 +229,7 @@ func TestCapacityProfiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit := health.FileLimit()
-		if _, err := newCapacitySearch(t.Context(), CapacityOptions{Options: Options{Profile: p}}); !errors.Is(err, ErrProfile) && (limit > 0 && limit < 150000 || p.Target.URL != "") {
+		if _, err := newCapacitySearch(t.Context(), SearchOptions{Options: Options{Profile: p}}); !errors.Is(err, ErrProfile) && (limit > 0 && limit < 150000 || p.Target.URL != "") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
@@ -235,18 +237,18 @@ func TestCapacityProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := FindCapacity(t.Context(), CapacityOptions{Options: Options{Profile: plain}}); c != nil || !errors.Is(err, ErrProfile) {
+	if c, err := Find(t.Context(), SearchOptions{Options: Options{Profile: plain}}); c != nil || !errors.Is(err, ErrProfile) {
 		t.Errorf("a profile without a search: %v", err)
 	}
 }
 
-func TestStepProbe(t *testing.T) {
-	pr := &stepProbe{achieved: 600, undrained: 3, most: 40}
+func TestFillBacklog(t *testing.T) {
+	b := &Backlog{Achieved: 600, Undrained: 3, Most: 40}
 	for i := range 40 {
-		pr.readings = append(pr.readings, capacity.Reading{At: time.Duration(i) * 50 * time.Millisecond, Outstanding: float64(i)})
+		b.Readings = append(b.Readings, capacity.Reading{At: time.Duration(i) * 50 * time.Millisecond, Outstanding: float64(i)})
 	}
 	s := results.CapacityStep{Offered: 200}
-	pr.fill(&s, 0)
+	fillBacklog(&s, b, 0)
 	if b := s.Backlog; math.Abs(b.Growth-20) > 1e-6 || math.Abs(b.Share-0.1) > 1e-6 || b.Most != 40 || s.Achieved != 600 || s.Undrained != 3 {
 		t.Errorf("%+v", s)
 	}
@@ -284,7 +286,7 @@ func TestCapacityOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := FindCapacity(t.Context(), CapacityOptions{Options: Options{Profile: p}}); c != nil || !errors.Is(err, ErrTarget) {
+	if c, err := Find(t.Context(), SearchOptions{Options: Options{Profile: p}}); c != nil || !errors.Is(err, ErrTarget) {
 		t.Errorf("%v", err)
 	}
 }

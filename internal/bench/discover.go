@@ -45,7 +45,7 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 	var found Discovery
 	guard := dialguard.New(nil)
 	if len(t.Command) == 0 {
-		if err := checkHost(ctx, guard, t.URL, "target", allowHosts); err != nil {
+		if err := CheckHost(ctx, guard, t.URL, "target", allowHosts); err != nil {
 			return found, err
 		}
 	}

@@ -72,7 +72,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	}
 	ph := &r.profile.Phases
 	p.watch, err = health.Start(health.WatchOptions{
-		TargetPID: r.targetPID(ctx), TargetMetrics: r.opts.metrics, Guard: r.guard, Siblings: r.siblings,
+		TargetPID: r.targetPID(ctx), TargetMetrics: r.opts.TargetMetrics, Guard: r.guard, Siblings: r.siblings,
 		KernelTimestamps: r.stamped(lanes), Length: ph.Warmup + ph.Measure,
 	})
 	switch {
@@ -94,7 +94,9 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		err = p.stillThere(ctx, p.ledger.Outstanding() > 0)
 	}
 	endCheckpoints()
-	p.drained()
+	if p.backlog != nil {
+		p.backlog.Undrained = p.ledger.Outstanding()
+	}
 	emissions := p.ledger.Live().Measured
 	generator, process := p.watch.Stop(summary.Share(emissions.Dropped, emissions.Fired+emissions.Dropped))
 	p.enter("detach", closeTimeout)
@@ -231,8 +233,8 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	})
 	defer measuring.Stop()
 
-	stopProbe := p.startProbe(ctx)
-	defer stopProbe()
+	stopReading := p.readBacklog(ctx)
+	defer stopReading()
 	stopChurn := p.churn(ctx)
 	defer stopChurn()
 	loadgen.Loop(ctx, p.firing, loadgen.LoopOptions{Fire: p.target.upstream.Fire, Workers: p.profile.Upstream.Workers})

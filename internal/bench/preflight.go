@@ -29,13 +29,13 @@ var (
 // binary's own, listeners, upstream and poll connections.
 const spareFiles = 256
 
-// checkHost refuses a host that is not this machine, unless the profile allows
+// CheckHost refuses a host that is not this machine, unless the profile allows
 // it and the command line names it a second time: a load generator that can be
 // pointed anywhere by a file somebody else wrote is a weapon.
 //
 // What is let through is what guard lets connections through to: a name is
 // resolved here, and never again.
-func checkHost(ctx context.Context, guard *dialguard.Guard, rawURL, what string, allowed []string) error {
+func CheckHost(ctx context.Context, guard *dialguard.Guard, rawURL, what string, allowed []string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return fmt.Errorf("%w: %s: %q is not an http or https URL", ErrProfile, what, errtext.Address(rawURL))

@@ -61,7 +61,7 @@ func (r *run) findAdmin(ctx context.Context) error {
 	select {
 	case ready := <-p.ready.found:
 		// A program may say anything; the load goes to this machine only.
-		if err := checkHost(ctx, r.guard, ready.Admin, "the admin address that the program printed", r.opts.AllowHosts); err != nil {
+		if err := CheckHost(ctx, r.guard, ready.Admin, "the admin address that the program printed", r.opts.AllowHosts); err != nil {
 			return err
 		}
 		p.admin = ready.Admin

@@ -54,11 +54,11 @@ func (t *targetSide) endpointFor(http string) *driver.Endpoint {
 	return t.plain
 }
 
-// checkHosts applies the rule of [checkHost] to every URL of the profile. A
+// checkHosts applies the rule of [CheckHost] to every URL of the profile. A
 // host that the profile allows must be named on the command line too.
 func checkHosts(ctx context.Context, guard *dialguard.Guard, p *profiles.Profile, named []string) error {
 	if p.Target.URL != "" {
-		if err := checkHost(ctx, guard, p.Target.URL, "target.url", named); err != nil {
+		if err := CheckHost(ctx, guard, p.Target.URL, "target.url", named); err != nil {
 			return err
 		}
 	}
@@ -78,8 +78,8 @@ func checkHosts(ctx context.Context, guard *dialguard.Guard, p *profiles.Profile
 func (r *run) open(ctx context.Context) error {
 	var err error
 	t := &r.target
-	lent := r.profile.Target.IsEmbedded() && r.opts.keep.Alive()
-	if k := r.opts.keep; lent {
+	lent := r.profile.Target.IsEmbedded() && r.opts.Keep.Alive()
+	if k := r.opts.Keep; lent {
 		t.lend(k)
 	}
 	if r.needsListener() && t.authority == nil {
@@ -291,7 +291,7 @@ func (r *run) close() {
 	if t.upstream != nil {
 		_ = t.upstream.Close()
 	}
-	if k := r.opts.keep; k != nil && t.child != nil {
+	if k := r.opts.Keep; k != nil && t.child != nil {
 		k.Server, k.Dir, k.Authority = t.child, t.dir, t.authority // k stops it
 		return
 	}

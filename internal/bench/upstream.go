@@ -21,7 +21,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// checkUpstreamHosts applies the rule of [checkHost] to every URL that the
+// checkUpstreamHosts applies the rule of [CheckHost] to every URL that the
 // upstream sends to.
 func checkUpstreamHosts(ctx context.Context, guard *dialguard.Guard, u *profiles.Upstream, named []string) error {
 	for _, one := range []struct{ key, url string }{
@@ -34,7 +34,7 @@ func checkUpstreamHosts(ctx context.Context, guard *dialguard.Guard, u *profiles
 		if one.url == "" {
 			continue
 		}
-		if err := checkHost(ctx, guard, one.url, one.key, named); err != nil {
+		if err := CheckHost(ctx, guard, one.url, one.key, named); err != nil {
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func checkUpstreamHosts(ctx context.Context, guard *dialguard.Guard, u *profiles
 	if strings.Contains(host, "{{") {
 		return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, errtext.Address(u.HTTP.URL))
 	}
-	return checkHost(ctx, guard, scheme+"://"+host, "upstream.http.url", named)
+	return CheckHost(ctx, guard, scheme+"://"+host, "upstream.http.url", named)
 }
 
 // readTraces reads the files that the profile names, and holds what is in them
@@ -296,7 +296,7 @@ const prepareTimeout = 30 * time.Second
 // schedule is when the emissions of a pass are due.
 func (r *run) schedule() loadgen.Schedule {
 	switch {
-	case r.profile.Upstream.Kind == "none" || r.opts.idle:
+	case r.profile.Upstream.Kind == "none" || r.opts.Idle:
 		return loadgen.Trace{} // no emissions
 	case r.profile.Schedule.Kind == "trace":
 		return r.times

@@ -371,7 +371,7 @@ func TestOtherAnswersAreQuoted(t *testing.T) {
 	if _, err := health.Start(health.WatchOptions{TargetMetrics: s.URL + "/metrics?key=s3cr3t"}); err == nil || err.Error() != "metrics: GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
 		t.Errorf("metrics: %v", err)
 	}
-	if err := checkHost(t.Context(), nil, "ftp://me:hunter22@host/?key=s3cr3t", "target.url", nil); err == nil || !strings.Contains(err.Error(), `"ftp://host/?key=…"`) {
+	if err := CheckHost(t.Context(), nil, "ftp://me:hunter22@host/?key=s3cr3t", "target.url", nil); err == nil || !strings.Contains(err.Error(), `"ftp://host/?key=…"`) {
 		t.Errorf("host: %v", err)
 	}
 }
