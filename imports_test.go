@@ -26,7 +26,6 @@ var mayImport = map[string][]string{
 	"sinks":                 {".", "internal/figure", "internal/budget", "internal/crash"},
 	"results":               {".", "profiles", "sinks", "internal/errtext"},
 	"internal/budget":       {},
-	"internal/calibrate":    {".", "profiles", "results", "sinks", "internal/bench", "internal/crash", "internal/errtext", "internal/refserver/faults"},
 	"internal/capacity":     {},
 	"internal/cputime":      {},
 	"internal/crash":        {},
@@ -38,16 +37,11 @@ var mayImport = map[string][]string{
 	"internal/stats":        {"results", "sinks"},
 	"internal/stderrtail":   {"internal/errtext"},
 	"internal/wire":         {"internal/budget"},
-	"internal/summary":      {"profiles", "results", "sinks", "internal/health", "internal/metrics"},
 	"internal/witness":      {},
 	"internal/streamclient": {"internal/budget", "internal/crash", "internal/dialguard"},
 	"internal/baseline":     {"."},
 	"internal/refserver":    {".", "internal/cputime", "internal/wire", "internal/crash", "internal/dialguard"},
-	"internal/embedded":     {"profiles", "sinks", "internal/crash", "internal/lockfile", "internal/stderrtail"},
-	"internal/runtest":      {"internal/embedded", "internal/refserver", "internal/refserver/faults"},
-	"internal/health":       {"results", "sinks", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/hostile":      {},
-	"internal/bench":        {"*"},
 	"internal/selfbench":    {"*"},
 	"internal/report":       {".", "results", "internal/stats", "internal/errtext"},
 	"internal/metrics":      {".", "sinks", "results", "internal/figure", "internal/crash", "internal/dialguard", "internal/errtext"},
@@ -57,6 +51,15 @@ var mayImport = map[string][]string{
 	"scripts/screenshots":   {"*"},
 	"scripts/trust":         {"*"},
 	"scripts/soak":          {"internal/crash"},
+
+	// A run and what is built on it.
+	"internal/bench":           {"*"},
+	"internal/calibrate":       {".", "profiles", "results", "sinks", "internal/bench", "internal/crash", "internal/errtext", "internal/refserver/faults"},
+	"internal/capacity/trials": {"profiles", "results", "internal/bench", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/health", "internal/metrics"},
+	"internal/embedded":        {"profiles", "sinks", "internal/crash", "internal/lockfile", "internal/stderrtail"},
+	"internal/health":          {"results", "sinks", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
+	"internal/runtest":         {"internal/embedded", "internal/refserver", "internal/refserver/faults"},
+	"internal/summary":         {"profiles", "results", "sinks", "internal/health", "internal/metrics"},
 }
 
 func TestImportTable(t *testing.T) {

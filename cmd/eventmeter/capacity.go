@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/capacity/trials"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -172,7 +173,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	}
 	defer shown.close(ctx, stop)
 	f.run.collector = shown.collector()
-	c, runErr := bench.Find(ctx, f.options(p, dir, stop, io))
+	c, runErr := trials.Find(ctx, f.options(p, dir, stop, io))
 	if c == nil {
 		return runErr
 	}
@@ -180,8 +181,8 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 }
 
 // options are those of the search; every step is told as a line.
-func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) bench.SearchOptions {
-	o := bench.SearchOptions{
+func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) trials.Options {
+	o := trials.Options{
 		Options: bench.Options{
 			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.run.collector, TargetMetrics: f.metrics,
 		},
@@ -193,7 +194,7 @@ func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan str
 		},
 	}
 	if !f.run.quiet {
-		o.Told = func(s results.CapacityStep) { fmt.Fprintln(io.err, stepLine(s)) }
+		o.OnStep = func(s results.CapacityStep) { fmt.Fprintln(io.err, stepLine(s)) }
 	}
 	return o
 }

@@ -123,7 +123,7 @@ type Outcome struct {
 // whether it met its thresholds, and whether the generator was the bottleneck,
 // is in the result.
 func Run(ctx context.Context, opts Options) (*Outcome, error) {
-	secrets := secretsOf(opts.Profile)
+	secrets := SecretsOf(opts.Profile)
 	if save := opts.Checkpoint; save != nil {
 		opts.Checkpoint = func(o *Outcome) error {
 			scrubOutcome(o, secrets)
@@ -131,7 +131,7 @@ func Run(ctx context.Context, opts Options) (*Outcome, error) {
 		}
 	}
 	out, err := doRun(ctx, opts, secrets)
-	return out, scrubError(err, secrets)
+	return out, secrets.ScrubError(err)
 }
 
 func scrubOutcome(o *Outcome, secrets *errtext.Secrets) {

@@ -35,10 +35,10 @@ type Discovery struct {
 // offers. The host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
 // [ErrTarget]; a target that has nothing of any system is such an error.
 func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
-	secrets := secretsOf(&profiles.Profile{Target: t})
+	secrets := SecretsOf(&profiles.Profile{Target: t})
 	found, err := discover(ctx, t, allowHosts, version)
 	secrets.ScrubAll(&found)
-	return found, scrubError(err, secrets)
+	return found, secrets.ScrubError(err)
 }
 
 func discover(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {

@@ -58,18 +58,19 @@ func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) erro
 		if l.Mode == string(eventmeter.Push) && stats.Attached == 0 {
 			hint = "; streams on which nothing comes, while other requests are answered, are what a proxy that buffers looks like"
 		}
-		return AttachError{fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency%s", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready, hint)}
+		return AttachError{Err: fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency%s", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready, hint)}
 	}
 	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, ErrTarget) {
 		return err
 	}
-	return AttachError{fmt.Errorf("%w: lane %s: %d of %d subscriptions were active, then: %w", ErrTarget, l.Name, stats.Attached, l.Subscriptions, err)}
+	return AttachError{Err: fmt.Errorf("%w: lane %s: %d of %d subscriptions were active, then: %w", ErrTarget, l.Name, stats.Attached, l.Subscriptions, err)}
 }
 
 // AttachError says that the target did not take all subscriptions.
-type AttachError struct{ error }
+type AttachError struct{ Err error }
 
-func (e AttachError) Unwrap() error { return e.error }
+func (e AttachError) Error() string { return e.Err.Error() }
+func (e AttachError) Unwrap() error { return e.Err }
 
 // untilStopped gives a context that also ends when the run is stopped or the
 // embedded target is gone, with the reason as its cause.

@@ -46,9 +46,9 @@ const endTime = 20 * time.Second
 // the outcome of the others is then partial, and the error says why. Errors are
 // those of the function [Run].
 func (p Processes) Run(ctx context.Context) (*Outcome, error) {
-	secrets := secretsOf(p.Profile)
+	secrets := SecretsOf(p.Profile)
 	out, err := p.doRun(ctx, secrets)
-	return out, scrubError(err, secrets)
+	return out, secrets.ScrubError(err)
 }
 
 func (p Processes) doRun(ctx context.Context, secrets *errtext.Secrets) (*Outcome, error) {

@@ -20,8 +20,8 @@ type secret struct {
 	credential bool
 }
 
-// secretsOf are the secrets that a profile holds.
-func secretsOf(p *profiles.Profile) *errtext.Secrets {
+// SecretsOf are the secrets that a profile holds.
+func SecretsOf(p *profiles.Profile) *errtext.Secrets {
 	var texts []string
 	for _, s := range listSecrets(p) {
 		if whyShown(p, s.value) == "" {

@@ -36,7 +36,7 @@ func TestSecretsOfAProfile(t *testing.T) {
 		{"a header", profiles.Target{Headers: map[string]string{"Authorization": "Bearer abcdef-1", "Host": "example"}}, "abcdef-1 for example", "… for example"},
 	} {
 		p := &profiles.Profile{Target: tt.target, Lanes: []profiles.Lane{{Name: "fanout", System: "events", Mode: "webhook"}}}
-		if got := secretsOf(p).Scrub(tt.in); got != tt.want {
+		if got := SecretsOf(p).Scrub(tt.in); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}

@@ -160,3 +160,29 @@ func scrubDocument(v any, each func(string) string) any {
 	}
 	return v
 }
+
+// scrubbed is an error with a text that is safe to print. What callers branch on is
+// in the error beneath.
+type scrubbed struct {
+	text  string
+	cause error
+}
+
+func (e *scrubbed) Error() string { return e.text }
+func (e *scrubbed) Unwrap() error { return e.cause }
+
+// ScrubError cleans each line of an error's text and hides the secrets in it.
+func (s *Secrets) ScrubError(err error) error {
+	if err == nil {
+		return nil
+	}
+	was := err.Error()
+	lines := strings.Split(was, "\n") // several findings about a profile have a line each
+	for i := range lines {
+		lines[i] = s.Scrub(lines[i])
+	}
+	if text := strings.Join(lines, "\n"); text != was {
+		return &scrubbed{text, err}
+	}
+	return err
+}

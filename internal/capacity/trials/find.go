@@ -1,4 +1,7 @@
-package bench
+// Package trials searches for the largest load that a target can take: it runs a
+// profile at the loads that [capacity.Search] asks for, judges each, and draws up what
+// a subscription and a delivery cost.
+package trials
 
 import (
 	"context"
@@ -8,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/capacity"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/embedded"
@@ -17,18 +21,17 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// SearchOptions say what to search, and who is told. Profile must have a capacity
-// section.
-type SearchOptions struct {
+// Options say what to search. Profile must have a capacity section.
+type Options struct {
 	// Options of every step. Record is not used.
-	Options
+	bench.Options
 	// Archive, when not nil, writes what a step leaves behind; dir is relative.
-	Archive func(dir string, o *Outcome) error
+	Archive func(dir string, o *bench.Outcome) error
 	// Checkpoint, when not nil, is called after every step with the search so far,
 	// which is partial. An error becomes a warning.
 	Checkpoint func(*results.Capacity) error
-	// Told, when not nil, is called after every step.
-	Told func(results.CapacityStep)
+	// OnStep, when not nil, is called after every step.
+	OnStep func(results.CapacityStep)
 }
 
 // The purposes and the verdicts of steps, as in the result.
@@ -57,23 +60,23 @@ const maxRecover = 5
 // When it ended early, the capacity is partial, and the error says why, as that
 // of [Run] does. It is nil if there was no step. A nil error means that the
 // search is over; how it ended is in the outcome.
-func Find(ctx context.Context, opts SearchOptions) (*results.Capacity, error) {
-	secrets := secretsOf(opts.Profile)
+func Find(ctx context.Context, opts Options) (*results.Capacity, error) {
+	secrets := bench.SecretsOf(opts.Profile)
 	if save := opts.Checkpoint; save != nil {
 		opts.Checkpoint = func(c *results.Capacity) error {
 			secrets.ScrubAll(c)
 			return save(c)
 		}
 	}
-	out, err := find(ctx, opts)
+	out, err := search(ctx, opts)
 	if out != nil {
 		secrets.ScrubAll(out)
 	}
-	return out, scrubError(err, secrets)
+	return out, secrets.ScrubError(err)
 }
 
-func find(ctx context.Context, opts SearchOptions) (*results.Capacity, error) {
-	s, err := newCapacitySearch(ctx, opts)
+func search(ctx context.Context, opts Options) (*results.Capacity, error) {
+	s, err := newFinder(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +94,9 @@ func find(ctx context.Context, opts SearchOptions) (*results.Capacity, error) {
 	return s.out, err
 }
 
-// capacitySearch is a search on its way.
-type capacitySearch struct {
-	opts   SearchOptions
+// finder is a search on its way.
+type finder struct {
+	opts   Options
 	p      *profiles.Profile
 	search *capacity.Search
 	keep   *embedded.Keep
@@ -102,35 +105,35 @@ type capacitySearch struct {
 
 	checkpointFailed bool
 	// run is [Run] but in tests.
-	run func(context.Context, Options) (*Outcome, error)
+	run func(context.Context, bench.Options) (*bench.Outcome, error)
 }
 
-// newCapacitySearch checks everything that can be checked without touching the
+// newFinder checks everything that can be checked without touching the
 // target, at both ends of the range.
-func newCapacitySearch(ctx context.Context, opts SearchOptions) (*capacitySearch, error) {
+func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	p := opts.Profile
 	c := p.Capacity
 	if c.Axis == "" {
-		return nil, fmt.Errorf("%w: it has no capacity section; add one, or give --axis, --from and --to", ErrProfile)
+		return nil, fmt.Errorf("%w: it has no capacity section; add one, or give --axis, --from and --to", bench.ErrProfile)
 	}
 	search, err := capacity.New(capacity.Options{From: c.From, To: c.To, Integer: c.Axis != "rate", Precision: c.Precision, Confirm: c.Confirm})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+		return nil, fmt.Errorf("%w: %w", bench.ErrProfile, err)
 	}
 	guard := dialguard.New(nil)
 	if opts.TargetMetrics != "" {
-		if err := CheckHost(ctx, guard, opts.TargetMetrics, "--target-metrics", opts.AllowHosts); err != nil {
+		if err := bench.CheckHost(ctx, guard, opts.TargetMetrics, "--target-metrics", opts.AllowHosts); err != nil {
 			return nil, err
 		}
 	}
 	for _, load := range []float64{c.From, c.To} {
 		at, err := p.At(load)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+			return nil, fmt.Errorf("%w: %w", bench.ErrProfile, err)
 		}
 		o := opts.Options
 		o.Profile, o.Guard = at, guard
-		if err := Check(ctx, o); err != nil {
+		if err := bench.Check(ctx, o); err != nil {
 			return nil, fmt.Errorf("at a load of %v: %w", load, err)
 		}
 	}
@@ -139,7 +142,7 @@ func newCapacitySearch(ctx context.Context, opts SearchOptions) (*capacitySearch
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
 	opts.Options.Guard = guard // a name is resolved once for all steps
-	s := &capacitySearch{opts: opts, p: p, search: search, run: Run}
+	s := &finder{opts: opts, p: p, search: search, run: bench.Run}
 	if p.Target.IsEmbedded() && !p.Target.OverStdio() && p.Upstream.Kind != "feed" {
 		s.keep = &embedded.Keep{} // the target of a feed has to know its address, which is another each time
 	}
@@ -156,7 +159,7 @@ func newCapacitySearch(ctx context.Context, opts SearchOptions) (*capacitySearch
 }
 
 // loads tries loads until the search is over.
-func (s *capacitySearch) loads(ctx context.Context) error {
+func (s *finder) loads(ctx context.Context) error {
 	for {
 		load, more := s.search.Next()
 		if !more {
@@ -176,7 +179,7 @@ func (s *capacitySearch) loads(ctx context.Context) error {
 }
 
 // purpose names what a trial of a load is for.
-func (s *capacitySearch) purpose(load float64) string {
+func (s *finder) purpose(load float64) string {
 	for _, p := range s.search.Points() {
 		if p.Load != load {
 			continue
@@ -195,7 +198,7 @@ func (s *capacitySearch) purpose(load float64) string {
 // recover makes sure that an overload does not reach into the next step. What
 // drained has left nothing behind. What did not is restarted if it is ours, and
 // else given the lowest load until it meets the SLO again.
-func (s *capacitySearch) recover(ctx context.Context, after results.CapacityStep) error {
+func (s *finder) recover(ctx context.Context, after results.CapacityStep) error {
 	if after.Undrained == 0 && after.Dir != "" {
 		return nil
 	}
@@ -215,7 +218,7 @@ func (s *capacitySearch) recover(ctx context.Context, after results.CapacityStep
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: after an overload it did not meet the SLO at the lowest load any more, in %d tries", ErrTarget, maxRecover)
+	return fmt.Errorf("%w: after an overload it did not meet the SLO at the lowest load any more, in %d tries", bench.ErrTarget, maxRecover)
 }
 
 // stepPlan is one step to come.
@@ -228,14 +231,14 @@ type stepPlan struct {
 }
 
 // profile is the profile of a step.
-func (s *capacitySearch) profile(plan stepPlan) (*profiles.Profile, error) {
+func (s *finder) profile(plan stepPlan) (*profiles.Profile, error) {
 	p := *s.p
 	if plan.lane != "" {
 		p = *p.Only(plan.lane)
 	}
 	at, err := p.At(plan.load)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+		return nil, fmt.Errorf("%w: %w", bench.ErrProfile, err)
 	}
 	if plan.one {
 		at.Lanes[0].Subscriptions = 1
@@ -248,12 +251,12 @@ func (s *capacitySearch) profile(plan stepPlan) (*profiles.Profile, error) {
 
 // step runs one step, judges it and puts it into the curve. An error ends the
 // search: the target is gone, or somebody wants it to stop.
-func (s *capacitySearch) step(ctx context.Context, plan stepPlan) (results.CapacityStep, error) {
+func (s *finder) step(ctx context.Context, plan stepPlan) (results.CapacityStep, error) {
 	step, _, err := s.stepWith(ctx, plan)
 	return step, err
 }
 
-func (s *capacitySearch) stepWith(ctx context.Context, plan stepPlan) (results.CapacityStep, *Outcome, error) {
+func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityStep, *bench.Outcome, error) {
 	step := results.CapacityStep{
 		Number: len(s.out.Steps) + 1, Purpose: plan.purpose, Lane: plan.lane, Load: plan.load,
 		Verdict: verdictAside, Reasons: []string{}, Lanes: []results.CapacityStepLane{},
@@ -301,18 +304,18 @@ func (s *capacitySearch) stepWith(ctx context.Context, plan stepPlan) (results.C
 
 // ended says that somebody wants the search to end.
 func ended(err error) bool {
-	return errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, ErrProfile)
+	return errors.Is(err, bench.ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, bench.ErrProfile)
 }
 
 // isLimit says that a step which could not be measured shows a limit of the
 // target: it did not take as many subscriptions, and it had taken fewer.
-func (s *capacitySearch) isLimit(err error) bool {
-	var attach AttachError
+func (s *finder) isLimit(err error) bool {
+	var attach bench.AttachError
 	return errors.As(err, &attach) && s.search.Maximum().Load > 0
 }
 
 // measure fills in the figures of a step.
-func (s *capacitySearch) measure(step *results.CapacityStep, p *profiles.Profile, o *Outcome) {
+func (s *finder) measure(step *results.CapacityStep, p *profiles.Profile, o *bench.Outcome) {
 	r := o.Result
 	step.Fill(r)
 	if r.Upstream.Scheduled > 0 {
@@ -326,7 +329,7 @@ func (s *capacitySearch) measure(step *results.CapacityStep, p *profiles.Profile
 
 // fillBacklog puts the backlog into a step that has the figures of the result;
 // period is that of the schedule, measured the length of the step.
-func fillBacklog(s *results.CapacityStep, b *Backlog, period time.Duration) {
+func fillBacklog(s *results.CapacityStep, b *bench.Backlog, period time.Duration) {
 	s.Achieved, s.Undrained, s.Backlog.Most = b.Achieved, b.Undrained, b.Most
 	if growth, off, ok := capacity.Growth(b.Readings, period); ok {
 		s.Backlog.Growth, s.Backlog.Error = growth, off
@@ -361,7 +364,7 @@ func period(p *profiles.Profile) time.Duration {
 
 // judge holds a step against the SLO. runErr is why it ended early, if it
 // did: a target that stopped taking events is at its limit.
-func (s *capacitySearch) judge(step *results.CapacityStep, r *results.Result, runErr error) (string, []string) {
+func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr error) (string, []string) {
 	l, u := s.p.Capacity.SLO, r.Upstream
 	m := capacity.Measured{
 		Expected: step.Expected, Lost: step.Lost, Fired: u.Fired, Failed: u.Refused + u.Uncertain, Dropped: r.Generator.DroppedEvents,
@@ -397,23 +400,23 @@ func unjudgedLane(l *results.Lane, lanes []profiles.Lane) string {
 	return "nothing was owed to it"
 }
 
-func (s *capacitySearch) add(step results.CapacityStep) {
+func (s *finder) add(step results.CapacityStep) {
 	s.out.Steps = append(s.out.Steps, step)
 	s.shown.Step(step)
 	s.checkpoint()
-	if s.opts.Told != nil {
-		s.opts.Told(step)
+	if s.opts.OnStep != nil {
+		s.opts.OnStep(step)
 	}
 }
 
 // checkpoint hands on the search so far. Its law is left for the end.
-func (s *capacitySearch) checkpoint() {
+func (s *finder) checkpoint() {
 	if s.opts.Checkpoint == nil {
 		return
 	}
 	out := *s.out
 	out.Warnings = slices.Clone(out.Warnings)
-	c := &capacitySearch{opts: s.opts, p: s.p, search: s.search, out: &out}
+	c := &finder{opts: s.opts, p: s.p, search: s.search, out: &out}
 	c.summarise(errSearchCheckpoint)
 	out.LawRefused = "the law is fitted when the search is over"
 	if err := s.opts.Checkpoint(&out); err != nil && !s.checkpointFailed {

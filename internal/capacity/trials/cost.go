@@ -1,4 +1,4 @@
-package bench
+package trials
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/capacity"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -24,7 +25,7 @@ const (
 
 // costs draws up the cost sheet: for each lane alone, one subscription held
 // idle, all of them held idle, and half the capacity.
-func (s *capacitySearch) costs(ctx context.Context) error {
+func (s *finder) costs(ctx context.Context) error {
 	k := s.search.Maximum()
 	if s.p.Capacity.Idle == 0 || k.Load == 0 || s.search.Outcome() == capacity.Searching {
 		return nil
@@ -57,7 +58,7 @@ func (s *capacitySearch) costs(ctx context.Context) error {
 }
 
 // costStep is a step whose absence only leaves a figure out.
-func (s *capacitySearch) costStep(ctx context.Context, plan stepPlan) (*usageOf, error) {
+func (s *finder) costStep(ctx context.Context, plan stepPlan) (*usageOf, error) {
 	step, m, err := s.stepWith(ctx, plan)
 	if err != nil || m == nil {
 		return nil, err
@@ -77,7 +78,7 @@ type usageOf struct {
 	sound                bool    // the generator was not the bottleneck, and nothing went missing
 }
 
-func newUsage(step results.CapacityStep, m *Outcome) *usageOf {
+func newUsage(step results.CapacityStep, m *bench.Outcome) *usageOf {
 	lane, account := &m.Result.Lanes[0], &m.Accounts[0].Lanes[0]
 	u := &usageOf{
 		subscriptions: lane.Subscriptions, cpu: math.NaN(), memory: math.NaN(),

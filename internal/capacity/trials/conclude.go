@@ -1,4 +1,4 @@
-package bench
+package trials
 
 import (
 	"cmp"
@@ -14,14 +14,14 @@ import (
 const lawSeed = 1
 
 // finish fills in what follows from the steps.
-func (s *capacitySearch) finish(err error) {
+func (s *finder) finish(err error) {
 	s.summarise(err)
 	s.law()
 	s.warnings()
 }
 
 // summarise says where the search stands.
-func (s *capacitySearch) summarise(err error) {
+func (s *finder) summarise(err error) {
 	c := s.out
 	c.Finished = time.Now().UTC()
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *capacitySearch) summarise(err error) {
 }
 
 // maximum load says where the search stands.
-func (s *capacitySearch) maximum() {
+func (s *finder) maximum() {
 	k := s.search.Maximum()
 	out := results.CapacityMaximum{Load: k.Load, Above: k.Above, From: k.From, To: k.To, Limits: []string{}}
 	for _, p := range s.search.Points() {
@@ -67,7 +67,7 @@ func (s *capacitySearch) maximum() {
 func judged(s *results.CapacityStep) bool { return s.Verdict != verdictAside }
 
 // stopped says in words why the search ended.
-func (s *capacitySearch) stopped() string {
+func (s *finder) stopped() string {
 	c, k := s.out, s.out.Maximum
 	load := func(v float64) string { return fmt.Sprintf("%.4g %s", v, c.Unit) }
 	limits := strings.Join(k.Limits, "; ")
@@ -91,7 +91,7 @@ func (s *capacitySearch) stopped() string {
 
 // law fits the Universal Scalability Law to the trials in which the generator
 // was not the limit.
-func (s *capacitySearch) law() {
+func (s *finder) law() {
 	var samples []capacity.Sample
 	for _, step := range s.out.Steps {
 		if judged(&step) && step.Verdict != verdictUnclear && step.Dir != "" {
@@ -118,7 +118,7 @@ func (s *capacitySearch) law() {
 	s.out.Law = law
 }
 
-func (s *capacitySearch) warnings() {
+func (s *finder) warnings() {
 	warn := func(code, format string, args ...any) {
 		s.out.Warnings = append(s.out.Warnings, results.Warning{Code: code, Text: fmt.Sprintf(format, args...)})
 	}

@@ -1,11 +1,15 @@
-package bench
+package trials
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/bench"
+)
 
 // TestCapacityOfAProgram: a program is started anew for each step, so what an
 // overload left in it is gone, and nothing has to come round.
 func TestCapacityOfAProgram(t *testing.T) {
-	c, err := search(t, func(o Options) (*Outcome, error) {
+	c, err := find(t, func(o bench.Options) (*bench.Outcome, error) {
 		if rateOf(o) <= 100 {
 			return meets(o, 0), nil
 		}
