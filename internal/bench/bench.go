@@ -22,6 +22,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/shard/split"
 	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
@@ -213,8 +214,8 @@ type run struct {
 	backlog  *Backlog // where it is wanted
 	passNo   uint32
 
-	plan       *plan // of a shard
-	siblings   []int // processes of other shards on this machine
+	plan       *split.Plan // of a shard
+	siblings   []int       // processes of other shards on this machine
 	sources    []netip.Addr
 	common     string
 	partPasses []results.PartPass

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/shard/split"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -21,7 +22,7 @@ type lane struct {
 	// numbers are, of a shard, the numbers in the whole run of its
 	// subscriptions, Subscriptions of them; else nil.
 	numbers []int
-	plan    *plan // of a shard
+	plan    *split.Plan // of a shard
 	shard   int
 	cert    *tls.Certificate // of the webhook listener, where the profile has one
 }

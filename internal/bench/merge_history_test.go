@@ -10,8 +10,8 @@ import (
 // play makes a history up: emissions that are taken, refused and doubted,
 // copies that come, come twice, late, early, not at all or to the wrong one,
 // announcements, subscriptions that fail, end and begin again.
-func play(s *split, r *rand.Rand) {
-	h := &made{split: s, rand: r, now: 1000, seqs: map[uint16]uint32{}, active: map[eventmeter.Sub]bool{}}
+func play(s *ledgers, r *rand.Rand) {
+	h := &made{ledgers: s, rand: r, now: 1000, seqs: map[uint16]uint32{}, active: map[eventmeter.Sub]bool{}}
 	for lane, l := range s.whole.lanes {
 		for i := range l.Subscriptions {
 			h.subs = append(h.subs, eventmeter.Sub{Lane: uint16(lane), Index: uint32(i)})
@@ -41,7 +41,7 @@ func play(s *split, r *rand.Rand) {
 }
 
 type made struct {
-	*split
+	*ledgers
 	rand   *rand.Rand
 	now    eventmeter.Instant
 	subs   []eventmeter.Sub

@@ -76,15 +76,15 @@ func (p *pass) closeBook(t *testing.T) results.PartPass {
 	return results.PartPass{Account: a, Began: 1, BeganAt: time.Unix(1, 0), Figures: make([]results.PartFigures, len(a.Lanes)), Generator: in}
 }
 
-// split hands one history to the ledger of a whole run and to those of shards.
-type split struct {
+// ledgers hands one history to the ledger of a whole run and to those of shards.
+type ledgers struct {
 	whole  *pass
 	shards []*pass
 	home   map[eventmeter.Sub][2]int // shard and local index
 }
 
-func newSplit(t *testing.T, p *profiles.Profile, n int) *split {
-	s := &split{whole: book(t, p, nil), home: map[eventmeter.Sub][2]int{}}
+func newSplit(t *testing.T, p *profiles.Profile, n int) *ledgers {
+	s := &ledgers{whole: book(t, p, nil), home: map[eventmeter.Sub][2]int{}}
 	for i := range n {
 		b := book(t, p, testShard(i, n))
 		s.shards = append(s.shards, b)
@@ -97,16 +97,16 @@ func newSplit(t *testing.T, p *profiles.Profile, n int) *split {
 	return s
 }
 
-func (s *split) owner(source uint16) int { return s.shards[0].plan.owner[source] }
+func (s *ledgers) owner(source uint16) int { return s.shards[0].plan.Owner[source] }
 
 // stamps gives the stamp of an emission in the whole run and in its shard's.
-func (s *split) stamps(source uint16, seq uint32) (whole, part eventmeter.Stamp) {
+func (s *ledgers) stamps(source uint16, seq uint32) (whole, part eventmeter.Stamp) {
 	whole = eventmeter.Stamp{Run: s.whole.ledger.Run(), Source: source, Seq: seq}
 	part = eventmeter.Stamp{Run: s.shards[s.owner(source)].ledger.Run(), Source: source, Seq: seq}
 	return whole, part
 }
 
-func (s *split) fired(e eventmeter.Emission) {
+func (s *ledgers) fired(e eventmeter.Emission) {
 	var part eventmeter.Stamp
 	e.Stamp, part = s.stamps(e.Source, e.Seq)
 	s.whole.ledger.Fired(e)
@@ -114,19 +114,19 @@ func (s *split) fired(e eventmeter.Emission) {
 	s.shards[s.owner(e.Source)].ledger.Fired(e)
 }
 
-func (s *split) resolved(source uint16, seq uint32, o eventmeter.Outcome, at eventmeter.Instant) {
+func (s *ledgers) resolved(source uint16, seq uint32, o eventmeter.Outcome, at eventmeter.Instant) {
 	whole, part := s.stamps(source, seq)
 	s.whole.ledger.Resolved(whole, o, at)
 	s.shards[s.owner(source)].ledger.Resolved(part, o, at)
 }
 
 // of gives the ledger of a subscription and what it is called there.
-func (s *split) of(sub eventmeter.Sub) (*sinks.Ledger, eventmeter.Sub) {
+func (s *ledgers) of(sub eventmeter.Sub) (*sinks.Ledger, eventmeter.Sub) {
 	home := s.home[sub]
 	return s.shards[home[0]].ledger, eventmeter.Sub{Lane: sub.Lane, Index: uint32(home[1])}
 }
 
-func (s *split) delivered(d eventmeter.Delivery, stamps bool) {
+func (s *ledgers) delivered(d eventmeter.Delivery, stamps bool) {
 	ledger, local := s.of(d.Sub)
 	part := d
 	part.Sub = local
@@ -137,14 +137,14 @@ func (s *split) delivered(d eventmeter.Delivery, stamps bool) {
 	ledger.Delivered(part)
 }
 
-func (s *split) changed(c eventmeter.Transition) {
+func (s *ledgers) changed(c eventmeter.Transition) {
 	s.whole.ledger.Changed(c)
 	var ledger *sinks.Ledger
 	ledger, c.Sub = s.of(c.Sub)
 	ledger.Changed(c)
 }
 
-func (s *split) noticed(n eventmeter.Notice) {
+func (s *ledgers) noticed(n eventmeter.Notice) {
 	s.whole.ledger.Noticed(n)
 	var ledger *sinks.Ledger
 	ledger, n.Sub = s.of(n.Sub)

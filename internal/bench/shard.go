@@ -16,6 +16,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/shard/split"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -131,13 +132,17 @@ func (r *run) shardLanes() error {
 	if s == nil {
 		return nil
 	}
-	r.plan = newPlan(r.lanes, r.profile.Upstream.Sources, s.Count)
-	if err := r.plan.check(); err != nil {
-		return err
+	var all []split.Lane
+	for _, l := range r.lanes {
+		all = append(all, l.split())
+	}
+	r.plan = split.New(all, r.profile.Upstream.Sources, s.Count)
+	if err := r.plan.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
 	for i, l := range r.lanes {
 		whole := l.Subscriptions
-		l.numbers = r.plan.subs[s.Index][i]
+		l.numbers = r.plan.Subs[s.Index][i]
 		if l.numbers == nil {
 			l.numbers = []int{}
 		}
@@ -183,6 +188,15 @@ func nextPort(address string, n int) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(number+n)), nil
 }
 
+// split is what a plan of shards needs to know of the lane.
+func (l *lane) split() split.Lane {
+	unit := 1
+	if l.System == "sep-1803" {
+		unit = max(l.SEP1803.PerSession, 1)
+	}
+	return split.Lane{Subscriptions: l.Subscriptions, Unit: unit, Sources: l.templates.Sources, HearsNone: l.HearsNone()}
+}
+
 // wholeNumber is the number that local subscription i has in the whole run.
 func (l *lane) wholeNumber(i int) int {
 	if l.numbers == nil {
@@ -197,13 +211,13 @@ func (l *lane) hears(i int) []uint16 {
 	if l.plan == nil {
 		return heard
 	}
-	return l.plan.hears(l.shard, heard)
+	return l.plan.Hears(l.shard, heard)
 }
 
 // hearsAll tells whether what siblings fire reaches local subscription i,
 // whatever its source.
 func (l *lane) hearsAll(i int) bool {
-	return l.plan.owner != nil && whole(l.templates.Sources(l.wholeNumber(i)), len(l.plan.owner)) == nil
+	return l.plan.HearsAll(l.templates.Sources(l.wholeNumber(i)))
 }
 
 // runID is the run number of a pass, and which numbers are of its siblings.
@@ -245,7 +259,7 @@ func (r *run) myEmissions() (loadgen.Schedule, func(uint64) uint64) {
 	if o, ok := r.target.upstream.(upstream.Sourcer); ok {
 		cycle, sourceOf = max(len(r.trace), 1), func(n int) uint16 { return o.Source(uint64(n)) }
 	}
-	part := r.plan.part(whole, s.Index, cycle, sourceOf)
+	part := r.plan.Part(whole, s.Index, cycle, sourceOf)
 	return part, part.Number
 }
 
@@ -284,7 +298,7 @@ func (r *run) part() *results.Part {
 	}
 	out := &results.Part{
 		Schema: results.PartSchema, Index: s.Index, Count: s.Count, Run: fmt.Sprintf("%08x", r.id),
-		Profile: r.common, Machine: thisMachine(), Coverage: r.plan.coverage(),
+		Profile: r.common, Machine: thisMachine(), Coverage: r.plan.Coverage(),
 		Passes: r.partPasses, Warnings: slices.Clone(r.Result.Warnings),
 	}
 	out.Upstream = r.upstreamFigures()

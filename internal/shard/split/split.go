@@ -1,4 +1,6 @@
-package bench
+// Package split shares a run out among shards: which subscriptions each opens, and
+// which part of the schedule it publishes. It runs nothing.
+package split
 
 import (
 	"cmp"
@@ -8,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen"
 )
 
-// plan shares a profile out among shards, so that each fires what its own
+// Plan shares a profile out among shards, so that each fires what its own
 // subscriptions hear. It is a pure function of the profile and the number of
 // shards: every shard works it out for itself and comes to the same.
 //
@@ -18,28 +20,41 @@ import (
 // its own shard fires. Where the sources hang together so much that some shard
 // would have none, they are not dealt out at all: each shard then fires every
 // n-th emission of every source.
-type plan struct {
+type Plan struct {
 	shards int
-	// owner is the shard of each source; nil where emissions are dealt out one by
+	// Owner is the shard of each source; nil where emissions are dealt out one by
 	// one.
-	owner []int
-	// subs are the numbers of each lane's subscriptions, by shard and lane, in
+	Owner []int
+	// Subs are the numbers of each lane's subscriptions, by shard and lane, in
 	// rising order.
-	subs [][][]int
+	Subs [][][]int
 	// pairs and covered count, for one event of every source, who hears it, and
 	// who hears it in the shard that fires it.
 	pairs, covered float64
 }
 
-// newPlan needs the whole profile's lanes.
-func newPlan(lanes []*lane, sources, shards int) *plan {
-	p := &plan{shards: shards, subs: make([][][]int, shards)}
-	for s := range p.subs {
-		p.subs[s] = make([][]int, len(lanes))
+// Lane is what a plan needs to know of a lane.
+type Lane struct {
+	Subscriptions int
+	// Unit is how many neighbouring subscriptions share something, such as a
+	// session, and so stay together; at least 1.
+	Unit int
+	// Sources are what a subscription hears; nil means everything.
+	Sources func(i int) []uint16
+	// HearsNone: nothing that is published is expected at the lane.
+	HearsNone bool
+}
+
+// New makes a plan. It needs the whole profile's lanes.
+func New(lanes []Lane, sources, shards int) *Plan {
+	p := &Plan{shards: shards, Subs: make([][][]int, shards)}
+	for s := range p.Subs {
+		p.Subs[s] = make([][]int, len(lanes))
 	}
 	g := newGroups(sources)
 	weight := make([]int, sources) // subscriptions by the first source they hear
-	for _, l := range lanes {
+	for i := range lanes {
+		l := &lanes[i]
 		for u := range l.units() {
 			heard := l.unitHears(u, sources)
 			for _, s := range heard {
@@ -50,40 +65,40 @@ func newPlan(lanes []*lane, sources, shards int) *plan {
 			}
 		}
 	}
-	p.owner = g.deal(weight, shards)
-	for i, l := range lanes {
-		p.share(i, l, sources)
+	p.Owner = g.deal(weight, shards)
+	for i := range lanes {
+		p.share(i, &lanes[i], sources)
 	}
 	return p
 }
 
 // share deals out the subscriptions of one lane.
-func (p *plan) share(at int, l *lane, sources int) {
+func (p *Plan) share(at int, l *Lane, sources int) {
 	next := 0
 	for u := range l.units() {
 		heard := l.unitHears(u, sources)
 		shard := next % p.shards
-		if p.owner != nil && len(heard) > 0 {
-			shard = p.owner[heard[0]]
+		if p.Owner != nil && len(heard) > 0 {
+			shard = p.Owner[heard[0]]
 		} else {
 			next++
 		}
-		from := u * l.unit()
+		from := u * l.Unit
 		for i := from; i < from+l.unitSize(u); i++ {
-			p.subs[shard][at] = append(p.subs[shard][at], i)
+			p.Subs[shard][at] = append(p.Subs[shard][at], i)
 		}
 		p.count(l, shard, heard, l.unitSize(u), sources)
 	}
 }
 
 // count adds what the subscriptions of a unit hear to pairs and covered.
-func (p *plan) count(l *lane, shard int, heard []uint16, size, sources int) {
+func (p *Plan) count(l *Lane, shard int, heard []uint16, size, sources int) {
 	switch {
-	case l.HearsNone():
+	case l.HearsNone:
 	case heard == nil: // everything
 		p.pairs += float64(size * sources)
 		p.covered += float64(size) * p.fires(shard, sources)
-	case p.owner == nil:
+	case p.Owner == nil:
 		p.pairs += float64(size * len(heard))
 		p.covered += float64(size*len(heard)) / float64(p.shards)
 	default:
@@ -93,12 +108,12 @@ func (p *plan) count(l *lane, shard int, heard []uint16, size, sources int) {
 }
 
 // fires is how many sources' events a shard fires.
-func (p *plan) fires(shard, sources int) float64 {
-	if p.owner == nil {
+func (p *Plan) fires(shard, sources int) float64 {
+	if p.Owner == nil {
 		return float64(sources) / float64(p.shards)
 	}
 	n := 0
-	for _, o := range p.owner {
+	for _, o := range p.Owner {
 		if o == shard {
 			n++
 		}
@@ -106,24 +121,24 @@ func (p *plan) fires(shard, sources int) float64 {
 	return float64(n)
 }
 
-// coverage is the share of the pairs of event and subscription that some shard
+// Coverage is the share of the pairs of event and subscription that some shard
 // can measure, 0 to 1.
-func (p *plan) coverage() float64 {
+func (p *Plan) Coverage() float64 {
 	if p.pairs == 0 {
 		return 1
 	}
 	return p.covered / p.pairs
 }
 
-// hears cuts what a subscription hears down to what its own shard fires; nil
+// Hears cuts what a subscription hears down to what its own shard fires; nil
 // means everything.
-func (p *plan) hears(shard int, heard []uint16) []uint16 {
-	if p.owner == nil {
+func (p *Plan) Hears(shard int, heard []uint16) []uint16 {
+	if p.Owner == nil {
 		return heard
 	}
 	out := []uint16{}
 	if heard == nil {
-		for s, o := range p.owner {
+		for s, o := range p.Owner {
 			if o == shard {
 				out = append(out, uint16(s))
 			}
@@ -131,58 +146,55 @@ func (p *plan) hears(shard int, heard []uint16) []uint16 {
 		return out
 	}
 	for _, s := range heard {
-		if p.owner[s] == shard {
+		if p.Owner[s] == shard {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// part is the shard's part of the schedule. sourceOf gives the source of a
-// emission and repeats after cycle emissions.
-func (p *plan) part(whole loadgen.Schedule, shard, cycle int, sourceOf func(n int) uint16) loadgen.Part {
-	if p.owner == nil {
-		return loadgen.SplitEmissions(whole, p.shards, func(n int) int { return n }, shard)
-	}
-	return loadgen.SplitEmissions(whole, cycle, func(n int) int { return p.owner[sourceOf(n)] }, shard)
+// HearsAll tells whether what all shards publish reaches a subscription that hears
+// these sources.
+func (p *Plan) HearsAll(heard []uint16) bool {
+	return p.Owner != nil && whole(heard, len(p.Owner)) == nil
 }
 
-// check refuses a number of shards that leaves one without anything to do.
-func (p *plan) check() error {
-	for s := range p.subs {
+// Part is the shard's part of the schedule. sourceOf gives the source of a
+// emission and repeats after cycle emissions.
+func (p *Plan) Part(whole loadgen.Schedule, shard, cycle int, sourceOf func(n int) uint16) loadgen.Part {
+	if p.Owner == nil {
+		return loadgen.SplitEmissions(whole, p.shards, func(n int) int { return n }, shard)
+	}
+	return loadgen.SplitEmissions(whole, cycle, func(n int) int { return p.Owner[sourceOf(n)] }, shard)
+}
+
+// Check refuses a number of shards that leaves one without anything to do.
+func (p *Plan) Check() error {
+	for s := range p.Subs {
 		n := 0
-		for _, list := range p.subs[s] {
+		for _, list := range p.Subs[s] {
 			n += len(list)
 		}
 		if n == 0 {
-			return fmt.Errorf("%w: shard %d of %d would have no subscription; use fewer shards, or have more subscriptions or sources", ErrProfile, s, p.shards)
+			return fmt.Errorf("shard %d of %d would have no subscription; use fewer shards, or have more subscriptions or sources", s, p.shards)
 		}
 	}
 	return nil
 }
 
-// unit is how many neighbouring subscriptions of a lane share something, such
-// as a session, and so stay together.
-func (l *lane) unit() int {
-	if l.System == "sep-1803" {
-		return max(l.SEP1803.PerSession, 1)
-	}
-	return 1
-}
+func (l *Lane) units() int { return (l.Subscriptions + l.Unit - 1) / l.Unit }
 
-func (l *lane) units() int { return (l.Subscriptions + l.unit() - 1) / l.unit() }
-
-func (l *lane) unitSize(u int) int { return min(l.unit(), l.Subscriptions-u*l.unit()) }
+func (l *Lane) unitSize(u int) int { return min(l.Unit, l.Subscriptions-u*l.Unit) }
 
 // unitHears is what the subscriptions of a unit hear together; nil is
 // everything, an empty list nothing.
-func (l *lane) unitHears(u, sources int) []uint16 {
-	if l.unit() == 1 {
-		return whole(l.templates.Sources(u), sources)
+func (l *Lane) unitHears(u, sources int) []uint16 {
+	if l.Unit == 1 {
+		return whole(l.Sources(u), sources)
 	}
 	out := []uint16{}
 	for i := range l.unitSize(u) {
-		heard := whole(l.templates.Sources(u*l.unit()+i), sources)
+		heard := whole(l.Sources(u*l.Unit+i), sources)
 		if heard == nil {
 			return nil
 		}
