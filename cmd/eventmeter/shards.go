@@ -111,6 +111,6 @@ func newShardCommand(io streams) *cobra.Command {
 		Short:  "Be one process of run --processes, which starts it",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
-		RunE:   func(*cobra.Command, []string) error { return bench.ServeShard(io.in, io.out, archive, checkpoint) },
+		RunE:   func(*cobra.Command, []string) error { return bench.Serve(io.in, io.out, archive, checkpoint) },
 	}
 }

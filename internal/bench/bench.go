@@ -110,10 +110,6 @@ type Outcome struct {
 
 	// Backlog is how what was owed moved, where Options asked for it.
 	Backlog *Backlog
-
-	merged []mergedPass // of a merge
-
-	upstream metrics.Figures // as in the result, for metrics
 }
 
 // Run runs the profile.
@@ -143,7 +139,7 @@ func scrubOutcome(o *Outcome, secrets *errtext.Secrets) {
 }
 
 func doRun(ctx context.Context, opts Options, secrets *errtext.Secrets) (*Outcome, error) {
-	opening, opened, release := untilStop(ctx, opts.Stop)
+	opening, opened, release := UntilStop(ctx, opts.Stop)
 	defer release()
 	r, err := newRun(opening, opts)
 	if err == nil {
@@ -166,16 +162,16 @@ func doRun(ctx context.Context, opts Options, secrets *errtext.Secrets) (*Outcom
 		r.followed.Finish(nil, metrics.Figures{})
 	} else {
 		scrubOutcome(out, secrets) // before anybody else reads it
-		r.followed.Finish(out.Result, out.upstream)
+		r.followed.Finish(out.Result, r.Upstream)
 	}
 	return out, err
 }
 
-// untilStop gives a context that is also cancelled by stop, until opened is
+// UntilStop gives a context that is also cancelled by stop, until opened is
 // called, which says whether it was. Nothing has been measured by then that would
 // have to be drained. release must be called when nothing uses the context any
 // more.
-func untilStop(ctx context.Context, stop <-chan struct{}) (opening context.Context, opened func() bool, release func()) {
+func UntilStop(ctx context.Context, stop <-chan struct{}) (opening context.Context, opened func() bool, release func()) {
 	opening, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	stopped := make(chan bool, 1)
@@ -239,7 +235,7 @@ func Check(ctx context.Context, opts Options) error {
 // newRun checks everything that can be checked without touching the target.
 func newRun(ctx context.Context, opts Options) (*run, error) {
 	p := opts.Profile
-	r := &run{opts: opts, profile: p, clock: eventmeter.NewClock(), id: newRunID(), guard: opts.Guard}
+	r := &run{opts: opts, profile: p, clock: eventmeter.NewClock(), id: NewID(), guard: opts.Guard}
 	if r.guard == nil {
 		r.guard = dialguard.New(nil)
 	}
@@ -323,7 +319,7 @@ func (r *run) emptyResult(profile json.RawMessage) *results.Result {
 	return &results.Result{
 		Schema:  results.Schema,
 		Version: r.opts.Version,
-		Run:     runName(r.id, r.opts.Shard),
+		Run:     Name(r.id, r.opts.Shard),
 		Started: time.Now().UTC(),
 		Profile: profile,
 		Host:    health.Host(),
@@ -337,16 +333,16 @@ func (r *run) emptyResult(profile json.RawMessage) *results.Result {
 	}
 }
 
-// runName is the run id in results: that of a shard has its index behind it.
-func runName(id uint32, s *Shard) string {
+// Name is the run id in results: that of a shard has its index behind it.
+func Name(id uint32, s *Shard) string {
 	if s == nil {
 		return fmt.Sprintf("%08x", id)
 	}
 	return fmt.Sprintf("%08x-%d", id, s.Index)
 }
 
-// newRunID picks the number that tells this run's events from all others'.
-func newRunID() uint32 {
+// NewID picks the number that tells this run's events from all others'.
+func NewID() uint32 {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // it never fails
 	return binary.BigEndian.Uint32(b[:])
@@ -370,7 +366,7 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 	}
 	part := r.part() // with the warnings so far: those about figures are for the merged ones
 	r.finish(err)
-	return &Outcome{Result: r.Result, Accounts: r.Accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, Subscriptions: r.subs, Backlog: r.backlog, upstream: r.Upstream}, err
+	return &Outcome{Result: r.Result, Accounts: r.Accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, Subscriptions: r.subs, Backlog: r.backlog}, err
 }
 
 // finish fills in what is known only at the end.

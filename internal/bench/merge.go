@@ -28,6 +28,14 @@ var ErrMerge = errors.New("these cannot be merged")
 // that is no error. Shards of different runs, profiles or versions are, and one
 // that is there twice: they wrap [ErrMerge] or [results.ErrFormat].
 func Merge(dirs []string) (*Outcome, error) {
+	m, err := mergeDirs(dirs)
+	if err != nil {
+		return nil, err
+	}
+	return m.outcome(), nil
+}
+
+func mergeDirs(dirs []string) (*merge, error) {
 	shards, err := loadShards(dirs)
 	if err != nil {
 		return nil, err
@@ -85,7 +93,7 @@ func loadShards(dirs []string) ([]archived, error) {
 	return all, nil
 }
 
-func mergeShards(all []archived) (*Outcome, error) {
+func mergeShards(all []archived) (*merge, error) {
 	m, err := newMerge(all)
 	if err != nil {
 		return nil, err
@@ -115,7 +123,7 @@ func mergeShards(all []archived) (*Outcome, error) {
 		}
 	}
 	m.warnShards()
-	return &Outcome{Result: res, Accounts: m.Accounts, merged: m.passes, upstream: m.Upstream}, nil
+	return m, nil
 }
 
 // merge is a run that is put together of its shards.
@@ -125,6 +133,8 @@ type merge struct {
 	shifts [][]results.Nanos // of each shard and pass, see align
 	passes []mergedPass
 }
+
+func (m *merge) outcome() *Outcome { return &Outcome{Result: m.Result, Accounts: m.Accounts} }
 
 // newMerge returns a merge with nothing in it yet.
 func newMerge(all []archived) (*merge, error) {

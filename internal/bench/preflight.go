@@ -75,7 +75,7 @@ func checkFiles(p *profiles.Profile, limit int64) error {
 func filesNeeded(p *profiles.Profile) int64 {
 	need, widest := int64(spareFiles), int64(0)
 	for _, l := range p.Lanes {
-		n := filesOf(l)
+		n := FilesOf(l)
 		if p.Target.OverStdio() && l.Mode != "webhook" {
 			n = 0 // everything shares two pipes
 		}
@@ -96,7 +96,7 @@ func callbackConnections(p *profiles.Profile, limit, memory int64) int {
 	for _, l := range p.Lanes {
 		if l.Mode == "webhook" {
 			lanes++
-			reserved += filesOf(l)
+			reserved += FilesOf(l)
 		}
 	}
 	if lanes == 0 {
@@ -113,8 +113,8 @@ func callbackConnections(p *profiles.Profile, limit, memory int64) int {
 // leastCallbacks is how many connections every webhook listener takes.
 const leastCallbacks = 16
 
-// filesOf estimates the sockets of a lane at this end.
-func filesOf(l profiles.Lane) int64 {
+// FilesOf estimates the sockets of a lane at this end.
+func FilesOf(l profiles.Lane) int64 {
 	n := int64(l.Subscriptions)
 	switch {
 	case l.Mode == "webhook":

@@ -30,7 +30,7 @@ type Processes struct {
 	Count int
 	// Dir is where each shard is archived, in a directory named by its index.
 	Dir string
-	// Command starts this program as a shard, to call [ServeShard]: its
+	// Command starts this program as a shard, to call [Serve]: its
 	// arguments must make it so. index is for people to see.
 	Command func(index int) *exec.Cmd
 }
@@ -55,7 +55,7 @@ func (p Processes) doRun(ctx context.Context, secrets *errtext.Secrets) (*Outcom
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	c := &conductor{Processes: p, news: make(chan news), run: newRunID(), live: make([]*Progress, p.Count)}
+	c := &parent{Processes: p, news: make(chan news), run: NewID(), live: make([]*Progress, p.Count)}
 	c.follow()
 	defer c.close()
 	if err := c.start(); err != nil {
@@ -76,19 +76,18 @@ func (p Processes) doRun(ctx context.Context, secrets *errtext.Secrets) (*Outcom
 		c.shown.finish(nil)
 		return nil, err
 	}
-	out, mergeErr := Merge(dirs)
-	if mergeErr == nil && err != nil && !out.Result.Partial {
-		// The shards were whole, and this process knows better.
-		out.Result.Partial, out.Result.Reason = true, err.Error()
-	}
-	if out != nil {
-		scrubOutcome(out, secrets) // the reason may say what a shard wrote on standard error
-	}
-	c.shown.finish(out)
+	m, mergeErr := mergeDirs(dirs)
 	if mergeErr != nil {
+		c.shown.finish(nil)
 		return nil, errors.Join(err, mergeErr)
 	}
-	return out, err
+	if err != nil && !m.Result.Partial {
+		// The shards were whole, and this process knows better.
+		m.Result.Partial, m.Result.Reason = true, err.Error()
+	}
+	secrets.ScrubAll(m.Result) // the reason may say what a shard wrote on standard error
+	c.shown.finish(m)
+	return m.outcome(), err
 }
 
 func (p *Processes) dir(index int) string {
@@ -99,12 +98,11 @@ func (p *Processes) dir(index int) string {
 func (p *Processes) check() error {
 	o := p.Options
 	o.Shard = &Shard{Count: p.Count, Barrier: StartAt(time.Time{}), Target: func(context.Context, []byte) (Shared, error) { return Shared{}, nil }}
-	_, err := newRun(context.Background(), o)
-	return err
+	return Check(context.Background(), o)
 }
 
-// conductor is the parent of the shards.
-type conductor struct {
+// parent is the parent of the shards.
+type parent struct {
 	Processes
 	run      uint32
 	children []*shardProcess
@@ -141,7 +139,7 @@ type news struct {
 }
 
 // start starts all children and tells each what to do.
-func (c *conductor) start() error {
+func (c *parent) start() error {
 	profile, err := c.Profile.YAML()
 	if err != nil {
 		return fmt.Errorf("hand the profile to the shards: %w", err)
@@ -176,7 +174,7 @@ func (c *conductor) start() error {
 func (s *shardProcess) tell(o order) { _ = json.NewEncoder(s.in).Encode(o) }
 
 // listen hands on what a child says, until it has ended.
-func (c *conductor) listen(s *shardProcess, out io.Reader) {
+func (c *parent) listen(s *shardProcess, out io.Reader) {
 	dec := json.NewDecoder(out)
 	for {
 		var line reply
@@ -191,7 +189,7 @@ func (c *conductor) listen(s *shardProcess, out io.Reader) {
 }
 
 // conduct follows the run to its end, and returns why it was not whole.
-func (c *conductor) conduct(ctx context.Context) error {
+func (c *parent) conduct(ctx context.Context) error {
 	stop := c.Stop
 	ends := ctx.Done()
 	var gone <-chan struct{}
@@ -233,26 +231,26 @@ func (c *conductor) conduct(ctx context.Context) error {
 }
 
 // fail keeps the first reason.
-func (c *conductor) fail(err error) {
+func (c *parent) fail(err error) {
 	if c.failed == nil {
 		c.failed = err
 	}
 }
 
-func (c *conductor) tellAll(o order) {
+func (c *parent) tellAll(o order) {
 	for _, s := range c.children {
 		s.tell(o)
 	}
 }
 
 // heard acts on a message.
-func (c *conductor) heard(ctx context.Context, n news) error {
+func (c *parent) heard(ctx context.Context, n news) error {
 	s := n.from
 	switch {
 	case n.line.Hello != nil:
 		s.hello, s.callers = true, n.line.Hello.Callbacks
 		if c.all(func(s *shardProcess) bool { return s.hello }) {
-			opening, opened, release := untilStop(ctx, c.Stop)
+			opening, opened, release := UntilStop(ctx, c.Stop)
 			defer release()
 			err := c.share(opening)
 			if stopped := opened(); stopped && err != nil {
@@ -287,14 +285,14 @@ func (c *conductor) heard(ctx context.Context, n news) error {
 	return nil
 }
 
-func (c *conductor) all(ok func(*shardProcess) bool) bool {
+func (c *parent) all(ok func(*shardProcess) bool) bool {
 	return !slices.ContainsFunc(c.children, func(s *shardProcess) bool { return !ok(s) })
 }
 
 // ended takes note of a child's end. Before it said that it was done, that is a
 // death: what it measured is lost. Where nothing was fired yet, nothing will be;
 // else the others go on without it.
-func (c *conductor) ended(n news) {
+func (c *parent) ended(n news) {
 	s := n.from
 	_ = s.in.Close()
 	c.shown.down(s.index)
@@ -318,7 +316,7 @@ func (c *conductor) ended(n news) {
 }
 
 // begin has all begin a pass, once those that are left are ready for it.
-func (c *conductor) begin() {
+func (c *parent) begin() {
 	left := 0
 	for _, s := range c.children {
 		if s.done {
@@ -337,7 +335,7 @@ func (c *conductor) begin() {
 }
 
 // close ends what is still there.
-func (c *conductor) close() {
+func (c *parent) close() {
 	for _, s := range c.children {
 		_ = s.in.Close() // ends a shard at once
 	}

@@ -14,7 +14,7 @@ import (
 
 // share starts the target that all share, where the profile has none, and tells
 // everybody about it and about each other.
-func (c *conductor) share(ctx context.Context) error {
+func (c *parent) share(ctx context.Context) error {
 	var shared Shared
 	if c.Profile.Target.URL == "" {
 		if err := c.startTarget(ctx); err != nil {
@@ -36,7 +36,7 @@ func (c *conductor) share(ctx context.Context) error {
 }
 
 // startTarget starts the embedded target, trusting every shard's callbacks.
-func (c *conductor) startTarget(ctx context.Context) error {
+func (c *parent) startTarget(ctx context.Context) error {
 	var err error
 	if c.dir, err = embedded.NewTempDir(); err != nil {
 		return fmt.Errorf("start the embedded target: %w", err)
@@ -45,11 +45,7 @@ func (c *conductor) startTarget(ctx context.Context) error {
 	for _, s := range c.children {
 		pem = append(pem, s.callers...)
 	}
-	r := &run{opts: c.Options, profile: c.Profile}
-	for _, l := range c.Profile.Lanes {
-		r.lanes = append(r.lanes, &lane{Lane: l})
-	}
-	args, err := r.targetArgs(c.dir.Path, pem)
+	args, err := TargetArgs(c.Profile, c.dir.Path, pem)
 	if err != nil {
 		return err
 	}
@@ -64,7 +60,7 @@ func (c *conductor) startTarget(ctx context.Context) error {
 
 // source is the address that a shard's connections come from: one of its own
 // where the ports of one could run out and this machine has several.
-func (c *conductor) source(index int) netip.Addr {
+func (c *parent) source(index int) netip.Addr {
 	ports := health.EphemeralPorts()
 	if ports == 0 {
 		return netip.Addr{}
@@ -74,7 +70,7 @@ func (c *conductor) source(index int) netip.Addr {
 	}
 	var need int64
 	for _, l := range c.Profile.Lanes {
-		need += filesOf(l)
+		need += FilesOf(l)
 	}
 	if need < int64(ports)/2 {
 		return netip.Addr{}

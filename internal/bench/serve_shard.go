@@ -91,12 +91,12 @@ type toldError struct {
 func (e toldError) Error() string { return e.text }
 func (e toldError) Unwrap() error { return e.kind }
 
-// ServeShard is the child's side of [Processes]: it reads what to do from in,
+// Serve is the child's side of [Processes]: it reads what to do from in,
 // does it, has archive write the outcome to a directory, and checkpoint what there
 // is of it on the way, and says so on out.
 // The end of in ends it at once, so that it cannot outlive its parent. The
 // error is only for what the parent cannot be told.
-func ServeShard(in io.Reader, out io.Writer, archive, checkpoint func(dir string, o *Outcome) error) error {
+func Serve(in io.Reader, out io.Writer, archive, checkpoint func(dir string, o *Outcome) error) error {
 	s := &shardServer{checkpoint: checkpoint, enc: json.NewEncoder(out), target: make(chan Shared, 1), begin: make(chan time.Time, 1), stop: make(chan struct{})}
 	dec := json.NewDecoder(in)
 	var first order

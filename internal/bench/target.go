@@ -111,10 +111,6 @@ func (r *run) needsListener() bool {
 	return slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.Mode == "webhook" })
 }
 
-func (r *run) needsTLS() bool {
-	return slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.HTTP == "2" })
-}
-
 // startEmbedded starts the reference target where the profile names no other,
 // trusting this run's callbacks. A shard is told of one that serves them all.
 func (r *run) startEmbedded(ctx context.Context) error {
@@ -143,10 +139,11 @@ func (r *run) startEmbedded(ctx context.Context) error {
 	if t.dir, err = embedded.NewTempDir(); err != nil {
 		return fmt.Errorf("start the embedded target: %w", err)
 	}
-	args, err := r.targetArgs(t.dir.Path, callbacks)
+	args, err := TargetArgs(r.profile, t.dir.Path, callbacks)
 	if err != nil {
 		return err
 	}
+	args = append(args, t.feedArgs()...)
 	if r.profile.Target.OverStdio() {
 		return r.commandEmbedded(args)
 	}
@@ -160,9 +157,9 @@ func (r *run) startEmbedded(ctx context.Context) error {
 	return nil
 }
 
-// targetArgs are the flags of an embedded target that trusts callbacks, PEM,
-// which is written to dir.
-func (r *run) targetArgs(dir string, callbacks []byte) ([]string, error) {
+// TargetArgs are the flags of an embedded target that trusts callbacks, PEM, which
+// is written to dir.
+func TargetArgs(p *profiles.Profile, dir string, callbacks []byte) ([]string, error) {
 	args := []string{"--allow-private-callbacks"}
 	if len(callbacks) > 0 {
 		file := filepath.Join(dir, "callbacks.pem")
@@ -171,16 +168,22 @@ func (r *run) targetArgs(dir string, callbacks []byte) ([]string, error) {
 		}
 		args = append(args, "--callback-ca", file)
 	}
-	if r.needsTLS() {
+	if slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return l.HTTP == "2" }) {
 		args = append(args, "--tls")
 	}
-	if r.target.feed != nil {
-		args = append(args, "--feed", r.target.feed.URL())
-		if u, err := url.Parse(r.target.feed.URL()); err == nil && !sinks.Loopback(u.Hostname()) {
-			args = append(args, "--allow-host", u.Hostname()) // an address of this process
-		}
+	return append(args, embedded.Args(p.Target.Embedded)...), nil
+}
+
+// feedArgs are the flags of an embedded target that polls the run's feed.
+func (t *targetSide) feedArgs() []string {
+	if t.feed == nil {
+		return nil
 	}
-	return append(args, embedded.Args(r.profile.Target.Embedded)...), nil
+	args := []string{"--feed", t.feed.URL()}
+	if u, err := url.Parse(t.feed.URL()); err == nil && !sinks.Loopback(u.Hostname()) {
+		args = append(args, "--allow-host", u.Hostname()) // an address of this process
+	}
+	return args
 }
 
 // connect agrees on a protocol version with the target.

@@ -156,5 +156,5 @@ func shardLabels(name string, id uint32, s *Shard) (fleet, shard string) {
 	if s == nil {
 		return name, ""
 	}
-	return runName(id, nil), strconv.Itoa(s.Index)
+	return Name(id, nil), strconv.Itoa(s.Index)
 }

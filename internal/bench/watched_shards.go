@@ -30,8 +30,8 @@ type shownTogether struct {
 }
 
 // follow shows the run's metrics, where somebody wants them.
-func (c *conductor) follow() {
-	name := runName(c.run, nil)
+func (c *parent) follow() {
+	name := Name(c.run, nil)
 	followed := c.Collector.Begin(metrics.Run{
 		ID: name, Profile: c.Profile.Name, Version: c.Version, Upstream: c.Profile.Upstream.Kind, Schedule: c.Profile.Schedule.Kind,
 		Fleet: name, Started: time.Now(),
@@ -99,9 +99,9 @@ func (t *shownTogether) shards() []metrics.Shard {
 	return out
 }
 
-// finish shows what the merged result says; a nil outcome leaves all as it was
+// finish shows what the merge says; a nil merge leaves all as it was
 // last.
-func (t *shownTogether) finish(o *Outcome) {
+func (t *shownTogether) finish(merged *merge) {
 	if t == nil {
 		return
 	}
@@ -109,12 +109,12 @@ func (t *shownTogether) finish(o *Outcome) {
 	passes := t.passes
 	t.mu.Unlock()
 	for n, p := range passes {
-		if o == nil || n >= len(o.merged) {
+		if merged == nil || n >= len(merged.passes) {
 			p.Settle(nil)
 			continue
 		}
-		l, m := t.together(n), o.merged[n]
-		l.Detail, l.Own = o.Accounts[n].Live(), nil
+		l, m := t.together(n), merged.passes[n]
+		l.Detail, l.Own = merged.Accounts[n].Live(), nil
 		for _, f := range m.own {
 			l.Own = append(l.Own, metrics.FiguresOf(f.Values, f.Timings))
 		}
@@ -132,9 +132,9 @@ func (t *shownTogether) finish(o *Outcome) {
 		}
 		p.Settle(&l)
 	}
-	if o == nil {
+	if merged == nil {
 		t.followed.Finish(nil, metrics.Figures{})
 	} else {
-		t.followed.Finish(o.Result, o.upstream)
+		t.followed.Finish(merged.Result, merged.Upstream)
 	}
 }
