@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/run"
 )
 
 // figureName is what a figure of a system or an upstream may be called.
@@ -21,17 +21,17 @@ var figureName = regexp.MustCompile(`^[a-z]+[A-Za-z0-9]*$`)
 // TestFiguresAreDeclared reads the packages that count figures of their own:
 // what is counted is declared in a table, and what is declared is counted.
 func TestFiguresAreDeclared(t *testing.T) {
-	if err := bench.FigureTables.Check(); err != nil {
+	if err := run.FigureTables.Check(); err != nil {
 		t.Fatal(err)
 	}
 	declared := map[string]bool{}
-	for _, table := range bench.FigureTables {
+	for _, table := range run.FigureTables {
 		for _, f := range table.Figures {
 			declared[f.Name] = false
 		}
 	}
 	counted := 0
-	for _, dir := range []string{"loadgen/driver", "loadgen/upstream", "internal/bench"} {
+	for _, dir := range []string{"loadgen/driver", "loadgen/upstream", "internal/run"} {
 		err := filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
 				return err

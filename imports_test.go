@@ -53,13 +53,22 @@ var mayImport = map[string][]string{
 	"scripts/soak":          {"internal/crash"},
 
 	// A run and what is built on it.
-	"internal/bench":           {"*"},
-	"internal/calibrate":       {".", "profiles", "results", "sinks", "internal/bench", "internal/crash", "internal/errtext", "internal/refserver/faults"},
-	"internal/capacity/trials": {"profiles", "results", "internal/bench", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/health", "internal/metrics"},
+	"internal/calibrate":       {".", "profiles", "results", "sinks", "internal/run", "internal/crash", "internal/errtext", "internal/refserver/faults"},
+	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/health", "internal/metrics"},
 	"internal/embedded":        {"profiles", "sinks", "internal/crash", "internal/lockfile", "internal/stderrtail"},
 	"internal/health":          {"results", "sinks", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
-	"internal/runtest":         {"internal/embedded", "internal/refserver", "internal/refserver/faults"},
-	"internal/summary":         {"profiles", "results", "sinks", "internal/health", "internal/metrics"},
+	"internal/run": {
+		".", "loadgen", "loadgen/driver", "loadgen/upstream", "profiles", "results", "sinks",
+		"internal/budget", "internal/capacity", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/figure", "internal/health",
+		"internal/metrics", "internal/refserver/faults", "internal/shard/split", "internal/streamclient", "internal/summary",
+	},
+	"internal/shard": {
+		"profiles", "results", "sinks", "internal/crash", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics",
+		"internal/run", "internal/stderrtail", "internal/summary",
+	},
+	"internal/shard/split": {"loadgen"},
+	"internal/runtest":     {"internal/embedded", "internal/refserver", "internal/refserver/faults"},
+	"internal/summary":     {"profiles", "results", "sinks", "internal/health", "internal/metrics"},
 }
 
 func TestImportTable(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", c, err)
 		}
-		got, want := leaves(o.driver(c.way).WithDefaults()), leaves(bench.LaneSettings(&p.Lanes[0]).WithDefaults())
+		got, want := leaves(o.driver(c.way).WithDefaults()), leaves(run.LaneSettings(&p.Lanes[0]).WithDefaults())
 		if len(want) < 50 {
 			t.Fatalf("only %d settings were found: the walk is broken", len(want))
 		}

@@ -15,8 +15,9 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/internal/shard"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -193,7 +194,7 @@ func TestEveryValueOfAnArchiveChanged(t *testing.T) {
 }
 
 func mergeAndPrint(archive string) error {
-	o, err := bench.Merge([]string{filepath.Join(archive, "shard-0"), filepath.Join(archive, "shard-1")})
+	o, err := shard.Merge([]string{filepath.Join(archive, "shard-0"), filepath.Join(archive, "shard-1")})
 	if err != nil {
 		return err
 	}
@@ -584,12 +585,12 @@ func TestKilledBetweenTwoFiles(t *testing.T) {
 // TestPartIsWrittenFirst: whoever finds a result that is no checkpoint finds the
 // part that goes with it.
 func TestPartIsWrittenFirst(t *testing.T) {
-	for name, write := range map[string]func(string, *bench.Outcome) error{"archive": archive, "checkpoint": checkpoint} {
+	for name, write := range map[string]func(string, *run.Outcome) error{"archive": archive, "checkpoint": checkpoint} {
 		dir := t.TempDir()
 		if err := os.MkdirAll(filepath.Join(dir, results.File, "in the way"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := write(dir, &bench.Outcome{Result: &results.Result{}, Part: &results.Part{}}); err == nil {
+		if err := write(dir, &run.Outcome{Result: &results.Result{}, Part: &results.Part{}}); err == nil {
 			t.Errorf("%s: the result was written in place of a directory", name)
 		}
 		if _, err := os.Stat(filepath.Join(dir, results.PartFile)); err != nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/calibrate"
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -49,7 +49,7 @@ func runCalibration(ctx context.Context, stop <-chan struct{}, f runFlags, p *pr
 	told := &report.Calibration{Profile: p.Name, Version: version(), Started: time.Now()}
 	failed := 0
 	fmt.Fprintf(io.out, "%-26s %-9s %s\n%s\n", "case", "lane", "plan = measured", strings.Repeat("─", 100))
-	err := calibrate.Run(ctx, bench.Options{
+	err := calibrate.Run(ctx, run.Options{
 		Profile: p, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(),
 	}, func(done []calibrate.Row) {
 		for _, r := range done {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/capacity/trials"
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -183,10 +183,10 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 // options are those of the search; every step is told as a line.
 func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) trials.Options {
 	o := trials.Options{
-		Options: bench.Options{
+		Options: run.Options{
 			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.run.collector, TargetMetrics: f.metrics,
 		},
-		Archive: func(sub string, o *bench.Outcome) error {
+		Archive: func(sub string, o *run.Outcome) error {
 			return unsaved(filepath.Join(dir, sub), archive(filepath.Join(dir, sub), o), false)
 		},
 		Checkpoint: func(c *results.Capacity) error {

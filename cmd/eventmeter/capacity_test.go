@@ -203,7 +203,7 @@ func TestCapacityFlags(t *testing.T) {
 	} {
 		args = append([]string{"capacity", "--out", t.TempDir()}, args...)
 		var out bytes.Buffer
-		if err := run(t.Context(), args, streams{strings.NewReader(""), &out, &out, nil}); exitCode(err) != exitUsage {
+		if err := runCommand(t.Context(), args, streams{strings.NewReader(""), &out, &out, nil}); exitCode(err) != exitUsage {
 			t.Errorf("%v: exit code %d, %v", args, exitCode(err), err)
 		}
 	}

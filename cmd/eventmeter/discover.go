@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 )
@@ -60,7 +60,7 @@ func discover(ctx context.Context, f discoverFlags, io streams) error {
 	}
 	ctx, release := untilInterrupt(ctx, io)
 	defer release()
-	offer, err := bench.DiscoverTarget(ctx, t, f.allowHosts, version())
+	offer, err := run.DiscoverTarget(ctx, t, f.allowHosts, version())
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func discover(ctx context.Context, f discoverFlags, io streams) error {
 	return describe(io.out, t, offer, f.event)
 }
 
-func describe(w io.Writer, t profiles.Target, o bench.Discovery, event string) error {
+func describe(w io.Writer, t profiles.Target, o run.Discovery, event string) error {
 	profile, err := starterOf(t, o, event)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func describeTypes(w io.Writer, system string, types []driver.EventType) {
 
 // starterOf writes a profile for the event type with that name, else for the
 // first by name, else for a list that is not empty. "" = there is nothing.
-func starterOf(t profiles.Target, o bench.Discovery, event string) (string, error) {
+func starterOf(t profiles.Target, o run.Discovery, event string) (string, error) {
 	var names []string
 	for _, of := range []struct {
 		system string
@@ -178,7 +178,7 @@ func starterOf(t profiles.Target, o bench.Discovery, event string) (string, erro
 		}
 	}
 	if event != "" {
-		return "", fmt.Errorf("%w: it has no event type %q, which --event names; it has %s", bench.ErrTarget, event, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"))
+		return "", fmt.Errorf("%w: it has no event type %q, which --event names; it has %s", run.ErrTarget, event, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"))
 	}
 	for _, l := range o.Abilities.Lists {
 		if list := listNames[l.Method]; l.Entries > 0 && list != "" {

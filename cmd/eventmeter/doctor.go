@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -40,7 +40,7 @@ func doctor(ctx context.Context, asJSON bool, io streams) error {
 	}
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
-	h, err := bench.Examine(ctx, bench.Options{Profile: p, Embedded: startEmbedded, Stop: stop, Version: version()})
+	h, err := run.Examine(ctx, run.Options{Profile: p, Embedded: startEmbedded, Stop: stop, Version: version()})
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func doctor(ctx context.Context, asJSON bool, io streams) error {
 
 var errUnfit = fmt.Errorf("this machine is not fit to measure now: %w", errBottleneck)
 
-func prescribe(w io.Writer, h *bench.Health) error {
+func prescribe(w io.Writer, h *run.Health) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	ns := results.FormatNanos
 	host := h.Host

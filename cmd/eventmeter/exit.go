@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/run"
 )
 
 // The exit codes, as documented in the README.
@@ -53,11 +53,11 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &usage), errors.Is(err, bench.ErrProfile):
+	case errors.As(err, &usage), errors.Is(err, run.ErrProfile):
 		return exitUsage
-	case errors.Is(err, bench.ErrStopped), errors.Is(err, context.Canceled):
+	case errors.Is(err, run.ErrStopped), errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.Is(err, bench.ErrTarget):
+	case errors.Is(err, run.ErrTarget):
 		return exitTarget
 	case errors.Is(err, errBottleneck):
 		return exitBottleneck

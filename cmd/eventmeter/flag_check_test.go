@@ -87,7 +87,7 @@ func TestBadInput(t *testing.T) {
 		{[]string{"serve", "--callback-ca", "x", "--callback-insecure"}, "give one of the two"},
 	} {
 		var out, errs bytes.Buffer
-		err := run(t.Context(), tt.args, streams{strings.NewReader(""), &out, &errs, nil})
+		err := runCommand(t.Context(), tt.args, streams{strings.NewReader(""), &out, &errs, nil})
 		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") || out.Len() > 0 {
 			t.Errorf("%q: %v, exit code %d, want one line with %q\n%s", tt.args, err, exitCode(err), tt.want, &out)
 		}
@@ -96,7 +96,7 @@ func TestBadInput(t *testing.T) {
 
 // TestMayBeEmpty: the variable of a CI system is not set elsewhere.
 func TestMayBeEmpty(t *testing.T) {
-	err := run(t.Context(), []string{"run", "--summary", "", "--annotate", "", "--trials", "0"}, streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}, nil})
+	err := runCommand(t.Context(), []string{"run", "--summary", "", "--annotate", "", "--trials", "0"}, streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}, nil})
 	if err == nil || !strings.Contains(err.Error(), "--trials 0") {
 		t.Errorf("%v", err)
 	}

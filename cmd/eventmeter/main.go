@@ -18,12 +18,12 @@ func main() {
 	survivePipe()
 	handlePanics()
 	os.Exit(guarded(os.Stderr, func() error {
-		return run(context.Background(), os.Args[1:], streams{os.Stdin, &output{w: os.Stdout}, os.Stderr, interrupts})
+		return runCommand(context.Background(), os.Args[1:], streams{os.Stdin, &output{w: os.Stdout}, os.Stderr, interrupts})
 	}))
 }
 
-// run is the whole command. Its error decides the exit code.
-func run(ctx context.Context, args []string, io streams) error {
+// runCommand is the whole command. Its error decides the exit code.
+func runCommand(ctx context.Context, args []string, io streams) error {
 	root := newRoot(io)
 	root.SetArgs(args)
 	root.SetIn(io.in)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/shard"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -64,7 +64,7 @@ func merge(f mergeFlags, args []string, io streams) error {
 		return err
 	}
 	defer taken.release()
-	outcome, err := bench.Merge(dirs)
+	outcome, err := shard.Merge(dirs)
 	if err != nil {
 		return usageError{err}
 	}

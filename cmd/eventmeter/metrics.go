@@ -10,10 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/run"
 )
 
 // metricsFlags are the flags of commands that show live metrics.
@@ -87,7 +87,7 @@ func (m *metricsFlags) open(io streams, keep int) (*shownMetrics, error) {
 	registry := prometheus.NewPedanticRegistry()
 	s := &shownMetrics{flags: *m, io: io}
 	var err error
-	if s.shown, err = metrics.New(registry, metrics.Options{Keep: keep, Figures: bench.FigureTables}); err != nil {
+	if s.shown, err = metrics.New(registry, metrics.Options{Keep: keep, Figures: run.FigureTables}); err != nil {
 		return nil, err
 	}
 	if m.addr != "" {

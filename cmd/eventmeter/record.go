@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -73,11 +73,11 @@ func record(ctx context.Context, f recordFlags, io streams) error {
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
 	view := newView(io.err, p, f.quiet, f.plain)
-	outcome, runErr := bench.Run(ctx, bench.Options{
+	outcome, runErr := run.Run(ctx, run.Options{
 		Profile: p, AllowHosts: f.allowHosts, Stop: stop, Progress: view.update, Version: version(), Record: trace.file,
 	})
 	view.close()
-	if errors.Is(runErr, bench.ErrStopped) && outcome != nil {
+	if errors.Is(runErr, run.ErrStopped) && outcome != nil {
 		runErr = nil // it is how a recording is ended
 	}
 	if outcome == nil {
@@ -152,7 +152,7 @@ func (t *traceFile) discard() {
 }
 
 // keep closes the file and says what is in it.
-func (t *traceFile) keep(o *bench.Outcome, io streams) error {
+func (t *traceFile) keep(o *run.Outcome, io streams) error {
 	t.kept = true
 	if err := t.file.Close(); err != nil {
 		return fmt.Errorf("write the trace: %w", err)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -126,7 +126,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
-	options := bench.Options{
+	options := run.Options{
 		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.collector,
 	}
 	var trace *traceFile
@@ -140,7 +140,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 	}
 	view := newView(io.err, p, f.quiet, f.plain)
 	options.Progress = view.update
-	options.Checkpoint = func(o *bench.Outcome) error { return checkpoint(dir, o) }
+	options.Checkpoint = func(o *run.Outcome) error { return checkpoint(dir, o) }
 	outcome, runErr := f.shards.run(ctx, options, dir)
 	view.close()
 	if outcome == nil {
@@ -193,7 +193,7 @@ func verdict(r *results.Result, runErr, writeErr error) error {
 
 // archive writes what a run leaves behind. The part of a shard is first: a process
 // that is killed on the way leaves a part that is as new as its result, or newer.
-func archive(dir string, o *bench.Outcome) error {
+func archive(dir string, o *run.Outcome) error {
 	var err error
 	if o.Part != nil {
 		if err = os.MkdirAll(dir, 0o700); err == nil {
@@ -211,7 +211,7 @@ func archive(dir string, o *bench.Outcome) error {
 }
 
 // checkpoint writes what a run that goes on has measured so far.
-func checkpoint(dir string, o *bench.Outcome) error {
+func checkpoint(dir string, o *run.Outcome) error {
 	return results.SaveCheckpoint(dir, o.Result, o.Part)
 }
 

@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/internal/shard"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -80,27 +81,27 @@ func (s *shardFlags) check(f runFlags) error {
 }
 
 // run runs the profile in as many processes as was asked for.
-func (s *shardFlags) run(ctx context.Context, o bench.Options, dir string) (*bench.Outcome, error) {
+func (s *shardFlags) run(ctx context.Context, o run.Options, dir string) (*run.Outcome, error) {
 	switch {
 	case s.processes > 1:
 		self, err := os.Executable()
 		if err != nil {
 			return nil, fmt.Errorf("find this program to start it as shards: %w", err)
 		}
-		return bench.Processes{Options: o, Count: s.processes, Dir: dir, Command: func(index int) *exec.Cmd {
+		return shard.Processes{Options: o, Count: s.processes, Dir: dir, Command: func(index int) *exec.Cmd {
 			return exec.Command(self, "shard", fmt.Sprintf("%d/%d", index, s.processes))
 		}}.Run(ctx)
 	case s.shard != "":
-		base, err := bench.SharedRun(o.Profile, s.count, s.start)
+		base, err := run.SharedRun(o.Profile, s.count, s.start)
 		if err != nil {
 			return nil, err
 		}
 		if o.Profile.Phases.Order == "turns" {
 			return nil, usageError{errors.New("--shard: lanes that take turns have to begin each turn together; use --processes, or --set phases.order=together")}
 		}
-		o.Shard = &bench.Shard{Index: s.index, Count: s.count, Run: base, Barrier: bench.StartAt(s.start)}
+		o.Shard = &run.Shard{Index: s.index, Count: s.count, Run: base, Barrier: run.StartAt(s.start)}
 	}
-	return bench.Run(ctx, o)
+	return run.Run(ctx, o)
 }
 
 // newShardCommand is what run --processes starts. Its argument is there for
@@ -111,6 +112,6 @@ func newShardCommand(io streams) *cobra.Command {
 		Short:  "Be one process of run --processes, which starts it",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
-		RunE:   func(*cobra.Command, []string) error { return bench.Serve(io.in, io.out, archive, checkpoint) },
+		RunE:   func(*cobra.Command, []string) error { return shard.Serve(io.in, io.out, archive, checkpoint) },
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/internal/shard"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -202,13 +203,13 @@ func TestProcessDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	out, err := bench.Processes{
-		Options: bench.Options{
+	out, err := shard.Processes{
+		Options: run.Options{
 			Profile: p, Version: "test", Embedded: func(ctx context.Context, args []string) (embedded.Server, error) {
 				// By its own name, for startEmbedded inherits this test's surroundings.
 				return embedded.Start(ctx, "env", append([]string{asCommand + "=1", self, "serve", "--ready-json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
 			},
-			Progress: func(g bench.Progress) {
+			Progress: func(g run.Progress) {
 				if g.Live.Measured.Fired > 0 {
 					kill.Do(func() { _ = children[1].Process.Kill() })
 				}
@@ -295,7 +296,7 @@ func TestShardFlags(t *testing.T) {
 		{"--shard 0/2 --start-at 2026-11-20T10:00:00Z --target http://127.0.0.1:9/mcp --upstream-url http://127.0.0.1:9 --set phases.order=turns", "--processes"},
 	} {
 		var out, errs bytes.Buffer
-		err := run(t.Context(), append([]string{"run", "--quiet", "--out", t.TempDir()}, strings.Fields(tt.args)...), streams{nil, &out, &errs, nil})
+		err := runCommand(t.Context(), append([]string{"run", "--quiet", "--out", t.TempDir()}, strings.Fields(tt.args)...), streams{nil, &out, &errs, nil})
 		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want one line with %q", tt.args, err, tt.want)
 		}

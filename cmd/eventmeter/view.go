@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -52,7 +52,7 @@ func newView(w io.Writer, p *profiles.Profile, quiet, plain bool) *view {
 }
 
 // update shows p.
-func (v *view) update(p bench.Progress) {
+func (v *view) update(p run.Progress) {
 	if v.quiet || p.Phase == "" {
 		return
 	}
@@ -122,7 +122,7 @@ func rows(widths []int, width int) (n int) {
 	return n
 }
 
-func (v *view) line(p bench.Progress) []string {
+func (v *view) line(p run.Progress) []string {
 	errtext.CleanAll(&p)
 	out := []string{phaseText(p), emissionsText(p.Live)}
 	for _, l := range p.Live.Lanes {
@@ -131,7 +131,7 @@ func (v *view) line(p bench.Progress) []string {
 	return out
 }
 
-func phaseText(p bench.Progress) string {
+func phaseText(p run.Progress) string {
 	text := p.Phase
 	if p.Lane != "" {
 		text = p.Lane + " " + text
@@ -242,7 +242,7 @@ func (f *frames) paint(colour, text string) string {
 }
 
 // next is the picture of p, each line at most width columns wide.
-func (f *frames) next(p bench.Progress, width int, now time.Time) []string {
+func (f *frames) next(p run.Progress, width int, now time.Time) []string {
 	errtext.CleanAll(&p)
 	name := phaseName(p)
 	if len(f.phases) == 0 || f.phases[len(f.phases)-1] != name {
@@ -270,7 +270,7 @@ func (f *frames) next(p bench.Progress, width int, now time.Time) []string {
 	return out
 }
 
-func phaseName(p bench.Progress) string {
+func phaseName(p run.Progress) string {
 	if p.Lane != "" {
 		return p.Lane + " " + p.Phase
 	}
@@ -293,7 +293,7 @@ func (f *frames) path() string {
 	return b.String()
 }
 
-func (f *frames) progress(p bench.Progress, width int) string {
+func (f *frames) progress(p run.Progress, width int) string {
 	left := "  "
 	if rest := p.Limit - p.Elapsed; rest > 0 {
 		left = fmt.Sprintf("  %4.0f s left  ", rest.Seconds())

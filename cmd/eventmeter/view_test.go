@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -15,8 +15,8 @@ func counted(delivered int64) sinks.LaneCounts {
 }
 
 // measuring is a run in the middle of its measured part.
-func measuring(delivered int64) bench.Progress {
-	return bench.Progress{
+func measuring(delivered int64) run.Progress {
+	return run.Progress{
 		Phase: "measure", Elapsed: 4 * time.Second, Limit: 10 * time.Second,
 		Live: sinks.Live{Measured: sinks.Scheduled{Fired: 80}, Lanes: []sinks.LiveLane{
 			{Name: "push", Open: 300, LaneCounts: counted(delivered), Recent: sinks.Quantiles{Count: 10, P50: 12 * time.Millisecond, P99: 28 * time.Millisecond}},
@@ -28,8 +28,8 @@ func measuring(delivered int64) bench.Progress {
 func TestFrames(t *testing.T) {
 	f := frames{name: "compare", modes: map[string]string{"push": "push"}}
 	start := time.Unix(1000, 0)
-	f.next(bench.Progress{Phase: "attach"}, 100, start)
-	f.next(bench.Progress{Phase: "warm-up"}, 100, start)
+	f.next(run.Progress{Phase: "attach"}, 100, start)
+	f.next(run.Progress{Phase: "warm-up"}, 100, start)
 	f.next(measuring(100), 100, start)
 	got := f.next(measuring(600), 100, start.Add(time.Second))
 	want := []string{

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/run"
 )
 
 // examples are values of the variables that could be chosen.
@@ -88,7 +88,7 @@ func inside(text, before string) (string, bool) {
 func known(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{"ALERTS": true}
-	c, err := metrics.New(client.NewRegistry(), metrics.Options{Figures: bench.FigureTables})
+	c, err := metrics.New(client.NewRegistry(), metrics.Options{Figures: run.FigureTables})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -46,7 +46,7 @@ const sideBySide = 6
 // the definitions of docs/figures.md. Cases run side by side, with a target
 // each; tell is called after each of them, in the order of the profile. The
 // error is that of the first case that has one.
-func Run(ctx context.Context, opts bench.Options, tell func([]Row)) error {
+func Run(ctx context.Context, opts run.Options, tell func([]Row)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -83,7 +83,7 @@ func Run(ctx context.Context, opts bench.Options, tell func([]Row)) error {
 // over before the next begins, and rests on each having been taken; a run in
 // which a busy machine had it otherwise says nothing about the ledger, and is
 // repeated with the same events at half the rate, a few times at most.
-func calibrateCase(ctx context.Context, opts bench.Options, c profiles.Case) (rows []Row, err error) {
+func calibrateCase(ctx context.Context, opts run.Options, c profiles.Case) (rows []Row, err error) {
 	const tries = 5
 	var unsound string
 	for n := range tries {
@@ -117,14 +117,14 @@ func inOrder(p *profiles.Profile, spec faults.Spec) bool {
 
 // calibrateOnce runs a case once, so many times slower than it says. unsound
 // says why its plan does not hold, if so.
-func calibrateOnce(ctx context.Context, opts bench.Options, c profiles.Case, slower int) (rows []Row, unsound string, err error) {
+func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slower int) (rows []Row, unsound string, err error) {
 	p, err := opts.Profile.With(c)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", bench.ErrProfile, err)
+		return nil, "", fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
 	spec, err := faults.Load(c.Faults)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", bench.ErrProfile, err)
+		return nil, "", fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
 	nothing := !slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return !l.HearsNone() })
 	if !nothing {
@@ -133,7 +133,7 @@ func calibrateOnce(ctx context.Context, opts bench.Options, c profiles.Case, slo
 	opts.Profile = p
 	record := newTape()
 	opts.Recorder, opts.Subscriptions, opts.Measured = record, true, record.askTarget
-	outcome, err := bench.Run(ctx, opts)
+	outcome, err := run.Run(ctx, opts)
 	if err != nil {
 		return nil, "", err
 	}
@@ -149,7 +149,7 @@ func calibrateOnce(ctx context.Context, opts bench.Options, c profiles.Case, slo
 	for i := range outcome.Accounts[0].Lanes {
 		m, err := newExpectedCounts(p, i, spec, record)
 		if err != nil {
-			return nil, "", fmt.Errorf("%w: %w", bench.ErrProfile, err)
+			return nil, "", fmt.Errorf("%w: %w", run.ErrProfile, err)
 		}
 		m.result, m.applied = outcome.Result.Lanes[i], record.applied
 		if !m.ripe(outcome) {

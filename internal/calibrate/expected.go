@@ -182,15 +182,15 @@ func (m *expectedCounts) heard(i int) []uint16 {
 // announcements at these instants.
 func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instant) {
 	_, noRetry := m.spec.Server(faults.NoRetry, m.mode)
-	run := missingRun{gaps: gaps}
+	missing := missingRun{gaps: gaps}
 	for i, e := range m.sources[source] {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
 		if lost, announced := m.loses(f); lost {
-			run.add(e, announced)
+			missing.add(e, announced)
 		} else if noRetry && f.Kind == faults.Signature && m.mode == eventmeter.Webhook {
-			run.refuse(e)
+			missing.refuse(e)
 		} else {
-			run.close(p)
+			missing.close(p)
 			if e.Measured {
 				p.delivered++
 			}
@@ -217,7 +217,7 @@ func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instan
 			p.requested++
 		}
 	}
-	run.close(p)
+	missing.close(p)
 }
 
 // missingRun is emissions of a source that are missing between two deliveries.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/profiles"
 )
@@ -81,7 +81,7 @@ func TestMatrix(t *testing.T) {
 	add([]string{"requests"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
 	add([]string{"lists"}, []string{"upstream.sources=1", "schedule.rate=20/s"}, "stale(rate=0.3)", "duplicate(rate=0.3)")
 	rows := 0
-	err = Run(t.Context(), bench.Options{Profile: p, Embedded: runtest.InProcess}, func(done []Row) {
+	err = Run(t.Context(), run.Options{Profile: p, Embedded: runtest.InProcess}, func(done []Row) {
 		for _, r := range done {
 			rows++
 			if !r.Passed {

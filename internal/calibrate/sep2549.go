@@ -46,11 +46,11 @@ func (m *expectedCounts) changes(p *planned, source int) {
 			p.lossy = true
 		}
 	}
-	var run missingRun
+	var missing missingRun
 	for i, e := range list {
 		switch {
 		case i > learned:
-			run.add(e, false)
+			missing.add(e, false)
 		case e.Measured:
 			p.delivered++
 		}
@@ -58,7 +58,7 @@ func (m *expectedCounts) changes(p *planned, source int) {
 			p.expected++
 		}
 	}
-	run.close(p)
+	missing.close(p)
 }
 
 // listed are the figures of a lane of SEP-2549.

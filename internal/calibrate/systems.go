@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/run"
 )
 
 // figure holds one of a system's own figures to the plan.
@@ -70,7 +70,7 @@ func (m *expectedCounts) callbacks() []Check {
 
 // ripe says whether the run says anything about a lane of SEP-975: none of its
 // requests may have ended before the measured part began.
-func (m *expectedCounts) ripe(o *bench.Outcome) bool {
+func (m *expectedCounts) ripe(o *run.Outcome) bool {
 	if m.settings.System != faults.SEP975 {
 		return true
 	}

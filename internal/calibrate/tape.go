@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/run"
 )
 
 // tape is a Recorder that keeps, for the plan, what was fired, and when gaps
@@ -131,7 +131,7 @@ func askAppliedFaults(ctx context.Context, admin string, client *http.Client) (a
 	var plan struct{ Executed map[string]int64 }
 	for path, into := range map[string]any{"/stats": &stats, "/faults": &plan} {
 		if err := getJSON(ctx, client, admin+path, into); err != nil {
-			return appliedFaults{}, fmt.Errorf("%w: %s: %w", bench.ErrTarget, path, err)
+			return appliedFaults{}, fmt.Errorf("%w: %s: %w", run.ErrTarget, path, err)
 		}
 	}
 	return appliedFaults{Requests: stats.Resumable.Started, Scoped: plan.Executed["sep-2549.scope"]}, nil

@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/capacity"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -78,7 +78,7 @@ type usageOf struct {
 	sound                bool    // the generator was not the bottleneck, and nothing went missing
 }
 
-func newUsage(step results.CapacityStep, m *bench.Outcome) *usageOf {
+func newUsage(step results.CapacityStep, m *run.Outcome) *usageOf {
 	lane, account := &m.Result.Lanes[0], &m.Accounts[0].Lanes[0]
 	u := &usageOf{
 		subscriptions: lane.Subscriptions, cpu: math.NaN(), memory: math.NaN(),

@@ -11,12 +11,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/capacity"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -24,9 +24,9 @@ import (
 // Options say what to search. Profile must have a capacity section.
 type Options struct {
 	// Options of every step. Record is not used.
-	bench.Options
+	run.Options
 	// Archive, when not nil, writes what a step leaves behind; dir is relative.
-	Archive func(dir string, o *bench.Outcome) error
+	Archive func(dir string, o *run.Outcome) error
 	// Checkpoint, when not nil, is called after every step with the search so far,
 	// which is partial. An error becomes a warning.
 	Checkpoint func(*results.Capacity) error
@@ -61,7 +61,7 @@ const maxRecover = 5
 // of [Run] does. It is nil if there was no step. A nil error means that the
 // search is over; how it ended is in the outcome.
 func Find(ctx context.Context, opts Options) (*results.Capacity, error) {
-	secrets := bench.SecretsOf(opts.Profile)
+	secrets := run.SecretsOf(opts.Profile)
 	if save := opts.Checkpoint; save != nil {
 		opts.Checkpoint = func(c *results.Capacity) error {
 			secrets.ScrubAll(c)
@@ -105,7 +105,7 @@ type finder struct {
 
 	checkpointFailed bool
 	// run is [Run] but in tests.
-	run func(context.Context, bench.Options) (*bench.Outcome, error)
+	run func(context.Context, run.Options) (*run.Outcome, error)
 }
 
 // newFinder checks everything that can be checked without touching the
@@ -114,26 +114,26 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	p := opts.Profile
 	c := p.Capacity
 	if c.Axis == "" {
-		return nil, fmt.Errorf("%w: it has no capacity section; add one, or give --axis, --from and --to", bench.ErrProfile)
+		return nil, fmt.Errorf("%w: it has no capacity section; add one, or give --axis, --from and --to", run.ErrProfile)
 	}
 	search, err := capacity.New(capacity.Options{From: c.From, To: c.To, Integer: c.Axis != "rate", Precision: c.Precision, Confirm: c.Confirm})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", bench.ErrProfile, err)
+		return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
 	guard := dialguard.New(nil)
 	if opts.TargetMetrics != "" {
-		if err := bench.CheckHost(ctx, guard, opts.TargetMetrics, "--target-metrics", opts.AllowHosts); err != nil {
+		if err := run.CheckHost(ctx, guard, opts.TargetMetrics, "--target-metrics", opts.AllowHosts); err != nil {
 			return nil, err
 		}
 	}
 	for _, load := range []float64{c.From, c.To} {
 		at, err := p.At(load)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", bench.ErrProfile, err)
+			return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
 		}
 		o := opts.Options
 		o.Profile, o.Guard = at, guard
-		if err := bench.Check(ctx, o); err != nil {
+		if err := run.Check(ctx, o); err != nil {
 			return nil, fmt.Errorf("at a load of %v: %w", load, err)
 		}
 	}
@@ -142,7 +142,7 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
 	opts.Options.Guard = guard // a name is resolved once for all steps
-	s := &finder{opts: opts, p: p, search: search, run: bench.Run}
+	s := &finder{opts: opts, p: p, search: search, run: run.Run}
 	if p.Target.IsEmbedded() && !p.Target.OverStdio() && p.Upstream.Kind != "feed" {
 		s.keep = &embedded.Keep{} // the target of a feed has to know its address, which is another each time
 	}
@@ -218,7 +218,7 @@ func (s *finder) recover(ctx context.Context, after results.CapacityStep) error 
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: after an overload it did not meet the SLO at the lowest load any more, in %d tries", bench.ErrTarget, maxRecover)
+	return fmt.Errorf("%w: after an overload it did not meet the SLO at the lowest load any more, in %d tries", run.ErrTarget, maxRecover)
 }
 
 // stepPlan is one step to come.
@@ -238,7 +238,7 @@ func (s *finder) profile(plan stepPlan) (*profiles.Profile, error) {
 	}
 	at, err := p.At(plan.load)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", bench.ErrProfile, err)
+		return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
 	if plan.one {
 		at.Lanes[0].Subscriptions = 1
@@ -256,7 +256,7 @@ func (s *finder) step(ctx context.Context, plan stepPlan) (results.CapacityStep,
 	return step, err
 }
 
-func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityStep, *bench.Outcome, error) {
+func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityStep, *run.Outcome, error) {
 	step := results.CapacityStep{
 		Number: len(s.out.Steps) + 1, Purpose: plan.purpose, Lane: plan.lane, Load: plan.load,
 		Verdict: verdictAside, Reasons: []string{}, Lanes: []results.CapacityStepLane{},
@@ -304,18 +304,18 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 
 // ended says that somebody wants the search to end.
 func ended(err error) bool {
-	return errors.Is(err, bench.ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, bench.ErrProfile)
+	return errors.Is(err, run.ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, run.ErrProfile)
 }
 
 // isLimit says that a step which could not be measured shows a limit of the
 // target: it did not take as many subscriptions, and it had taken fewer.
 func (s *finder) isLimit(err error) bool {
-	var attach bench.AttachError
+	var attach run.AttachError
 	return errors.As(err, &attach) && s.search.Maximum().Load > 0
 }
 
 // measure fills in the figures of a step.
-func (s *finder) measure(step *results.CapacityStep, p *profiles.Profile, o *bench.Outcome) {
+func (s *finder) measure(step *results.CapacityStep, p *profiles.Profile, o *run.Outcome) {
 	r := o.Result
 	step.Fill(r)
 	if r.Upstream.Scheduled > 0 {
@@ -329,7 +329,7 @@ func (s *finder) measure(step *results.CapacityStep, p *profiles.Profile, o *ben
 
 // fillBacklog puts the backlog into a step that has the figures of the result;
 // period is that of the schedule, measured the length of the step.
-func fillBacklog(s *results.CapacityStep, b *bench.Backlog, period time.Duration) {
+func fillBacklog(s *results.CapacityStep, b *run.Backlog, period time.Duration) {
 	s.Achieved, s.Undrained, s.Backlog.Most = b.Achieved, b.Undrained, b.Most
 	if growth, off, ok := capacity.Growth(b.Readings, period); ok {
 		s.Backlog.Growth, s.Backlog.Error = growth, off

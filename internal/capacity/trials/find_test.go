@@ -10,20 +10,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
 	"github.com/eventmeter/eventmeter/internal/capacity"
 	"github.com/eventmeter/eventmeter/internal/health"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // pretend is a target of a fake run: it says what becomes of a step.
-type pretend func(o bench.Options) (*bench.Outcome, error)
+type pretend func(o run.Options) (*run.Outcome, error)
 
 // meets is the outcome of a step that loses what it was told to, with one
 // process that used some CPU for each delivery and subscription.
-func meets(o bench.Options, lost int64) *bench.Outcome {
+func meets(o run.Options, lost int64) *run.Outcome {
 	p := o.Profile
 	emissions := int64(math.Round(float64(p.Schedule.Rate) * p.Phases.Measure.Seconds()))
 	if o.Idle {
@@ -48,23 +48,23 @@ func meets(o bench.Options, lost int64) *bench.Outcome {
 	r.Phases = []results.Phase{{Name: "attach", End: 1e9}, {Name: "measure", Start: 1e9, End: results.Nanos(1e9 + seconds*1e9)}}
 	cpu := 50e-6*float64(deliveries) + 0.001*float64(subscriptions)*seconds + 0.01*seconds
 	r.Target.Process = &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / seconds, Memory: 10<<20 + subscriptions<<16}
-	return &bench.Outcome{
+	return &run.Outcome{
 		Result: r, Accounts: []sinks.Account{account},
-		Backlog: &bench.Backlog{Achieved: float64(deliveries) / p.Phases.Measure.Seconds()},
+		Backlog: &run.Backlog{Achieved: float64(deliveries) / p.Phases.Measure.Seconds()},
 	}
 }
 
-func find(t *testing.T, run pretend, set ...string) (*results.Capacity, error) {
+func find(t *testing.T, target pretend, set ...string) (*results.Capacity, error) {
 	t.Helper()
 	p, err := profiles.Load("capacity", append([]string{"capacity.from=10", "capacity.to=1000", "capacity.precision=0.05"}, set...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newFinder(t.Context(), Options{Options: bench.Options{Profile: p}})
+	s, err := newFinder(t.Context(), Options{Options: run.Options{Profile: p}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.run = func(_ context.Context, o bench.Options) (*bench.Outcome, error) { return run(o) }
+	s.run = func(_ context.Context, o run.Options) (*run.Outcome, error) { return target(o) }
 	err = s.loads(t.Context())
 	if err == nil {
 		err = s.costs(t.Context())
@@ -73,10 +73,10 @@ func find(t *testing.T, run pretend, set ...string) (*results.Capacity, error) {
 	return s.out, err
 }
 
-func rateOf(o bench.Options) float64 { return float64(o.Profile.Schedule.Rate) }
+func rateOf(o run.Options) float64 { return float64(o.Profile.Schedule.Rate) }
 
 func TestCapacitySearch(t *testing.T) {
-	c, err := find(t, func(o bench.Options) (*bench.Outcome, error) {
+	c, err := find(t, func(o run.Options) (*run.Outcome, error) {
 		if rateOf(o) > 100 {
 			return meets(o, 5), nil
 		}
@@ -123,7 +123,7 @@ func TestCapacitySearch(t *testing.T) {
 }
 
 func TestCapacityOfAnImpairedGenerator(t *testing.T) {
-	c, err := find(t, func(o bench.Options) (*bench.Outcome, error) {
+	c, err := find(t, func(o run.Options) (*run.Outcome, error) {
 		out := meets(o, 0)
 		if rateOf(o) > 100 {
 			out = meets(o, 5)
@@ -146,31 +146,31 @@ func TestCapacityOfAnImpairedGenerator(t *testing.T) {
 // taking events, is at its limit; one that is gone ends the search.
 func TestCapacityLimits(t *testing.T) {
 	subscriptions := []string{"capacity={axis: subscriptions, from: 10, to: 1000, idle: 0}"}
-	c, err := find(t, func(o bench.Options) (*bench.Outcome, error) {
+	c, err := find(t, func(o run.Options) (*run.Outcome, error) {
 		if o.Profile.Lanes[0].Subscriptions > 64 {
-			return nil, bench.AttachError{Err: fmt.Errorf("%w: no more than 64", bench.ErrTarget)}
+			return nil, run.AttachError{Err: fmt.Errorf("%w: no more than 64", run.ErrTarget)}
 		}
 		return meets(o, 0), nil
 	}, subscriptions...)
 	if err != nil || c.Outcome != "found" || c.Maximum.Load != 64 || len(c.Maximum.Limits) != 1 || !strings.Contains(c.Maximum.Limits[0], "no more than 64") {
 		t.Errorf("%v, %s, %+v", err, c.Outcome, c.Maximum)
 	}
-	c, err = find(t, func(o bench.Options) (*bench.Outcome, error) {
+	c, err = find(t, func(o run.Options) (*run.Outcome, error) {
 		if rateOf(o) > 100 {
-			return meets(o, 0), fmt.Errorf("%w: every event failed", bench.ErrTarget)
+			return meets(o, 0), fmt.Errorf("%w: every event failed", run.ErrTarget)
 		}
 		return meets(o, 0), nil
 	}, "capacity.idle=0")
 	if err != nil || c.Outcome != "found" || !strings.Contains(c.Stopped, "every event failed") {
 		t.Errorf("%v, %s, %s", err, c.Outcome, c.Stopped)
 	}
-	c, err = find(t, func(o bench.Options) (*bench.Outcome, error) {
+	c, err = find(t, func(o run.Options) (*run.Outcome, error) {
 		if rateOf(o) > 100 {
-			return nil, fmt.Errorf("%w: connection refused", bench.ErrTarget)
+			return nil, fmt.Errorf("%w: connection refused", run.ErrTarget)
 		}
 		return meets(o, 0), nil
 	})
-	if !errors.Is(err, bench.ErrTarget) || !c.Partial || c.Outcome != "searching" || c.Maximum.Load != 80 || len(c.Costs) != 0 {
+	if !errors.Is(err, run.ErrTarget) || !c.Partial || c.Outcome != "searching" || c.Maximum.Load != 80 || len(c.Costs) != 0 {
 		t.Errorf("%v, partial %v, %s, %+v", err, c.Partial, c.Outcome, c.Maximum)
 	}
 }
@@ -181,7 +181,7 @@ func TestCapacityRecovers(t *testing.T) {
 	hosts := []string{"capacity.idle=0", "target={url: 'http://127.0.0.1:1/mcp'}", "upstream.admin=http://127.0.0.1:2"}
 	for _, after := range []int{2, maxRecover + 1} {
 		sick := 0
-		c, err := find(t, func(o bench.Options) (*bench.Outcome, error) {
+		c, err := find(t, func(o run.Options) (*run.Outcome, error) {
 			out := meets(o, 0)
 			switch {
 			case rateOf(o) > 100:
@@ -194,7 +194,7 @@ func TestCapacityRecovers(t *testing.T) {
 			return out, nil
 		}, hosts...)
 		if after > maxRecover {
-			if !errors.Is(err, bench.ErrTarget) || !strings.Contains(err.Error(), "at the lowest load any more") {
+			if !errors.Is(err, run.ErrTarget) || !strings.Contains(err.Error(), "at the lowest load any more") {
 				t.Errorf("never: %v", err)
 			}
 			continue
@@ -230,7 +230,7 @@ func TestCapacityProfiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit := health.FileLimit()
-		if _, err := newFinder(t.Context(), Options{Options: bench.Options{Profile: p}}); !errors.Is(err, bench.ErrProfile) && (limit > 0 && limit < 150000 || p.Target.URL != "") {
+		if _, err := newFinder(t.Context(), Options{Options: run.Options{Profile: p}}); !errors.Is(err, run.ErrProfile) && (limit > 0 && limit < 150000 || p.Target.URL != "") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
@@ -238,13 +238,13 @@ func TestCapacityProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := Find(t.Context(), Options{Options: bench.Options{Profile: plain}}); c != nil || !errors.Is(err, bench.ErrProfile) {
+	if c, err := Find(t.Context(), Options{Options: run.Options{Profile: plain}}); c != nil || !errors.Is(err, run.ErrProfile) {
 		t.Errorf("a profile without a search: %v", err)
 	}
 }
 
 func TestFillBacklog(t *testing.T) {
-	b := &bench.Backlog{Achieved: 600, Undrained: 3, Most: 40}
+	b := &run.Backlog{Achieved: 600, Undrained: 3, Most: 40}
 	for i := range 40 {
 		b.Readings = append(b.Readings, capacity.Reading{At: time.Duration(i) * 50 * time.Millisecond, Outstanding: float64(i)})
 	}
@@ -264,7 +264,7 @@ func TestCapacityOfALaneWithoutFigures(t *testing.T) {
 			l.Delivered, l.LostSilent, l.Latency, l.Overhead = 0, l.Expected, results.Latency{}, results.Overhead{}
 		},
 	} {
-		c, err := find(t, func(o bench.Options) (*bench.Outcome, error) {
+		c, err := find(t, func(o run.Options) (*run.Outcome, error) {
 			out := meets(o, 0)
 			invalidate(&out.Result.Lanes[len(out.Result.Lanes)-1])
 			return out, nil
@@ -287,7 +287,7 @@ func TestCapacityOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := Find(t.Context(), Options{Options: bench.Options{Profile: p}}); c != nil || !errors.Is(err, bench.ErrTarget) {
+	if c, err := Find(t.Context(), Options{Options: run.Options{Profile: p}}); c != nil || !errors.Is(err, run.ErrTarget) {
 		t.Errorf("%v", err)
 	}
 }

@@ -3,13 +3,13 @@ package trials
 import (
 	"testing"
 
-	"github.com/eventmeter/eventmeter/internal/bench"
+	"github.com/eventmeter/eventmeter/internal/run"
 )
 
 // TestCapacityOfAProgram: a program is started anew for each step, so what an
 // overload left in it is gone, and nothing has to come round.
 func TestCapacityOfAProgram(t *testing.T) {
-	c, err := find(t, func(o bench.Options) (*bench.Outcome, error) {
+	c, err := find(t, func(o run.Options) (*run.Outcome, error) {
 		if rateOf(o) <= 100 {
 			return meets(o, 0), nil
 		}

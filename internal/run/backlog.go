@@ -1,0 +1,80 @@
+package run
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/capacity"
+	"github.com/eventmeter/eventmeter/internal/crash"
+)
+
+// Backlog is what was owed and not delivered while a pass was measured.
+type Backlog struct {
+	// Readings are those of the last two thirds of the measured part.
+	Readings []capacity.Reading
+	Most     int64 // deliveries owed at once
+	// Achieved is how many copies of events were received per second.
+	Achieved float64
+	// Undrained is what was still owed when the drain was over.
+	Undrained int64
+}
+
+// readBacklog reads the backlog while the pass measures; the returned function ends
+// that and waits.
+func (p *pass) readBacklog(ctx context.Context) func() {
+	if p.backlog == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer crash.Guard()
+		p.readBacklogUntil(ctx)
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// readBacklogUntil reads from the end of the warm-up until the end of the measured
+// part.
+func (p *pass) readBacklogUntil(ctx context.Context) {
+	ph := p.profile.Phases
+	from := p.firing.Start().Add(ph.Warmup)
+	if p.pause(ctx, from.Sub(p.clock.Now())) != nil {
+		return
+	}
+	first, began := p.messages(), p.clock.Now()
+	defer func() {
+		if took := p.clock.Now().Sub(began).Seconds(); took > 0 {
+			p.backlog.Achieved = float64(p.messages()-first) / took
+		}
+	}()
+	tick := time.NewTicker(min(max(ph.Measure/60, 25*time.Millisecond), time.Second))
+	defer tick.Stop()
+	// What is owed of the warm-up is not in these readings, so they rise at
+	// first even where the backlog does not.
+	settled := from.Add(ph.Measure / 3)
+	for now := began; now < from.Add(ph.Measure); now = p.clock.Now() {
+		n := p.ledger.Outstanding()
+		p.backlog.Most = max(p.backlog.Most, n)
+		if at := p.clock.Now(); at >= settled {
+			p.backlog.Readings = append(p.backlog.Readings, capacity.Reading{At: time.Duration(at), Outstanding: float64(n)})
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// messages counts all copies of all events that came so far.
+func (p *pass) messages() (n int64) {
+	for _, l := range p.ledger.Live().Lanes {
+		n += l.EventMessages
+	}
+	return n
+}

@@ -1,0 +1,93 @@
+package run
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/summary"
+)
+
+// A checkpoint is what a run has measured so far, as a result that says so. It is
+// written every few seconds, so that a process that is killed leaves more than an
+// empty directory. See [Options.Checkpoint].
+const (
+	checkpointFirst = 2 * time.Second
+	checkpointEvery = 5 * time.Second
+	// checkpointShare is how many times as long as a checkpoint took the next one
+	// is waited for at the least: checkpoints take 1 % of a processor at most.
+	checkpointShare = 100
+)
+
+// errCheckpoint is why the result in a checkpoint is partial.
+var errCheckpoint = errors.New("this is a checkpoint, written while the run went on: the run was killed, or is not over")
+
+// checkpoints begins to write checkpoints of the pass. The returned function ends
+// that and waits.
+func (p *pass) checkpoints() (stop func()) {
+	if p.opts.Checkpoint == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer crash.Guard()
+		next := time.NewTimer(checkpointFirst)
+		defer next.Stop()
+		failed := false
+		for {
+			select {
+			case <-done:
+				return
+			case <-next.C:
+			}
+			began := time.Now()
+			if err := p.opts.Checkpoint(p.checkpoint()); err != nil && !failed {
+				failed = true
+				p.Warn("checkpoint", "", "a checkpoint could not be written, so less is left if the run is killed: %v", err)
+			}
+			next.Reset(max(checkpointEvery, checkpointShare*time.Since(began)))
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(done)
+		wg.Wait()
+	})
+}
+
+// checkpoint is the outcome so far.
+func (p *pass) checkpoint() *Outcome {
+	account := p.ledger.Snapshot(p.opts.Shard != nil)
+	p.wholeNames(&account)
+	m := account.Measured
+	in, process := p.watch.SoFar(summary.Share(m.Dropped, m.Fired+m.Dropped))
+	c := p.copied()
+	own := p.driverFigures()
+	p.observed(own, p.clock.Now(), c.Warn)
+	if p.opts.Shard != nil {
+		c.partPasses = append(c.partPasses, p.partPass(account, own, in, process))
+	}
+	c.Add(account, own, in, process)
+	part := c.part()
+	c.Result.Checkpoint = true
+	c.finish(errCheckpoint)
+	return &Outcome{Result: c.Result, Part: part}
+}
+
+// copied is the run with a result of its own, in which the phase that goes on
+// ends now.
+func (p *pass) copied() *run {
+	r := p.run
+	p.phaseMu.Lock()
+	s := r.Snapshot()
+	if p.phase != "" {
+		s.Result.Phases = append(s.Result.Phases, p.phaseUntil(p.clock.Now()))
+	}
+	p.phaseMu.Unlock()
+	return &run{
+		Summary: s, opts: r.opts, profile: r.profile, clock: r.clock, id: r.id, lanes: r.lanes, target: r.target,
+		plan: r.plan, common: r.common, partPasses: slices.Clone(r.partPasses),
+	}
+}

@@ -1,0 +1,137 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/profiles"
+)
+
+const (
+	closeTimeout    = 5 * time.Second
+	discoverTimeout = 30 * time.Second
+)
+
+// Discovery is what a target offers.
+type Discovery struct {
+	// Offer is of MCP Events. Its first part, who the target is, is always there.
+	driver.Offer
+	// Smithery and Resources (SEP-1803) are those systems' own event types; nil
+	// where the target does not know the system.
+	Smithery, Resources []driver.EventType
+	// Abilities are those of SEP-975 and SEP-2549.
+	Abilities driver.Abilities
+	// NoEvents is why MCP Events could not be listed, where the target did not
+	// just say that it has no such method.
+	NoEvents string `json:",omitempty"`
+}
+
+// DiscoverTarget connects to the target at t.URL, or starts t.Command, and asks what it
+// offers. The host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
+// [ErrTarget]; a target that has nothing of any system is such an error.
+func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
+	secrets := SecretsOf(&profiles.Profile{Target: t})
+	found, err := discover(ctx, t, allowHosts, version)
+	secrets.ScrubAll(&found)
+	return found, secrets.ScrubError(err)
+}
+
+func discover(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
+	var found Discovery
+	guard := dialguard.New(nil)
+	if len(t.Command) == 0 {
+		if err := CheckHost(ctx, guard, t.URL, "target", allowHosts); err != nil {
+			return found, err
+		}
+	}
+	opts, err := endpointOptions(t, version)
+	if err != nil {
+		return found, err
+	}
+	opts.Guard = guard
+	// Some servers only show what a client says that it can use.
+	opts.Capabilities = []string{driver.ResumableRequests}
+	e, err := driver.NewEndpoint(opts)
+	if err != nil {
+		return found, fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		_ = e.Close(ctx) // a session that stays open is the server's to end
+	}()
+	if err := e.Connect(ctx); err != nil {
+		return found, fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	if err := found.askAll(ctx, e); err != nil {
+		return found, fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	return found, nil
+}
+
+// askAll asks for every system in turn. What the target does not know it does
+// not offer; the first such answer is the error if there is nothing else.
+func (f *Discovery) askAll(ctx context.Context, e *driver.Endpoint) error {
+	var err error
+	f.Offer, err = askSystem(ctx, e, "events", eventmeter.Poll)
+	switch {
+	case errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrThrottled):
+		return err
+	case err != nil && !errors.Is(err, driver.ErrNotOffered):
+		f.NoEvents = err.Error()
+	}
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	// A server that answers one of them oddly may still have the others.
+	if o, err := askSystem(ctx, e, "smithery", eventmeter.Webhook); err == nil {
+		f.Smithery = o.Events
+	}
+	if o, err := askSystem(ctx, e, "sep-1803", eventmeter.Push); err == nil {
+		f.Resources = o.Events
+	}
+	var err2 error
+	if f.Abilities, err2 = e.Abilities(ctx); err2 != nil {
+		return err2
+	}
+	if len(f.Smithery)+len(f.Resources)+len(f.Abilities.Lists) > 0 || f.Abilities.Resumable {
+		return nil
+	}
+	return err
+}
+
+// askSystem asks a connected target for the event types of one system. It
+// subscribes to nothing.
+func askSystem(ctx context.Context, e *driver.Endpoint, system string, mode eventmeter.Mode) (driver.Offer, error) {
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	d, err := driver.New(driver.Options{
+		Clock: eventmeter.NewClock(), Recorder: eventmeter.Tee(), Endpoint: e, System: system, Mode: mode, Event: "-", Subscriptions: 1,
+	})
+	if err != nil {
+		return driver.Offer{}, fmt.Errorf("discover: %w", err)
+	}
+	defer func() { _ = d.Close(ctx) }()
+	return d.(driver.Discoverer).Discover(ctx)
+}
+
+func endpointOptions(t profiles.Target, version string) (driver.EndpointOptions, error) {
+	o := driver.EndpointOptions{
+		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens, Command: t.Command, Env: variables(t.Env), Dir: t.Dir,
+		Era: driver.Era(t.Era), Revision: driver.Revision(t.Revision),
+		ClientName: "eventmeter", ClientVersion: version,
+	}
+	var err error
+	if t.CAFile != "" {
+		if o.Roots, err = rootsFrom(t.CAFile); err != nil {
+			return o, fmt.Errorf("%w: target.caFile: %w", ErrProfile, err)
+		}
+	}
+	return o, nil
+}
+
+func mode(l *lane) eventmeter.Mode { return eventmeter.Mode(l.Mode) }

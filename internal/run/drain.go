@@ -1,0 +1,116 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+)
+
+// settle is how long a drain goes on after the last owed event has come, so
+// that a duplicate on its heels is still seen.
+const settle = 500 * time.Millisecond
+
+// drain waits until nothing is owed any more, or the grace is over and every
+// poller that is owed something has polled once more since, for
+// [driver.PollPatience] at most. After an error it still waits if the target is
+// there: what is in flight may count.
+func (p *pass) drain(ctx context.Context, failed error) error {
+	grace, patience := p.profile.Phases.Drain, p.opts.polls
+	if patience == 0 {
+		patience = driver.PollPatience
+	}
+	gone := errors.Is(failed, ErrTarget) || ctx.Err() != nil
+	if gone {
+		grace = 0
+	}
+	if failed != nil {
+		patience = 0
+	}
+	p.enter("drain", grace)
+	p.drainOwn()
+	// An event that was fired at the very end has its whole grace before the
+	// poll that decides whether it is lost. One that was accepted later still
+	// has no grace, but a poll of its own.
+	end := p.clock.Now().Add(grace)
+	accepted, since := p.acceptedSoFar(), end
+	var quietSince time.Time
+	for {
+		now := p.clock.Now()
+		if n := p.acceptedSoFar(); n != accepted {
+			accepted, since = n, max(since, now)
+		}
+		if p.ledger.Outstanding()+p.pendingOwn() > 0 {
+			quietSince = time.Time{}
+		} else if quietSince.IsZero() {
+			quietSince = time.Now()
+		} else if time.Since(quietSince) >= settle {
+			return nil
+		}
+		if now >= end {
+			behind := p.pollersBehind(since)
+			if len(behind) > 0 && now >= end.Add(patience) && !gone {
+				p.warnDrainCut(behind, now.Sub(end))
+			}
+			if len(behind) == 0 || now >= end.Add(patience) {
+				return nil
+			}
+			p.mayTake(grace + patience)
+		}
+		if err := p.pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// mayTake says how long the phase may take after all.
+func (p *pass) mayTake(limit time.Duration) {
+	p.phaseMu.Lock()
+	defer p.phaseMu.Unlock()
+	p.limit = limit
+}
+
+// acceptedSoFar is how many emissions the upstream has taken.
+func (p *pass) acceptedSoFar() uint64 {
+	if p.firing == nil {
+		return 0
+	}
+	return p.firing.Stats().Accepted
+}
+
+// laneBehind is a lane with pollers that are owed something and have not polled
+// since.
+type laneBehind struct {
+	lane         string
+	behind, open int
+	owed         int64
+}
+
+// pollersBehind returns the lanes that are owed something and have pollers that
+// have not polled since an instant.
+func (p *pass) pollersBehind(since eventmeter.Instant) (all []laneBehind) {
+	for i, d := range p.drivers {
+		d, ok := d.(driver.Poller)
+		if !ok {
+			continue
+		}
+		behind, open := d.Behind(since)
+		if behind == 0 {
+			continue
+		}
+		if owed := p.ledger.OutstandingOf(uint16(i)); owed > 0 {
+			all = append(all, laneBehind{p.lanes[i].Name, behind, open, owed})
+		}
+	}
+	return all
+}
+
+// warnDrainCut says what is not known because the drain was cut.
+func (p *pass) warnDrainCut(all []laneBehind, after time.Duration) {
+	for _, l := range all {
+		p.Warn("drain-cut", l.lane, "the drain was cut %v after phases.drain (%v): %d of %d pollers had not polled to the end since, and %d deliveries of the lane were owed. Those that no poll asked for are excused, not lost: raise phases.drain above the wait between two polls (timings.pollInterval)",
+			after.Round(time.Millisecond), p.profile.Phases.Drain, l.behind, l.open, l.owed)
+	}
+}

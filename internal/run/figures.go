@@ -1,0 +1,13 @@
+package run
+
+import (
+	"slices"
+
+	"github.com/eventmeter/eventmeter/internal/figure"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// FigureTables declare every figure that only some lanes, or an upstream, have.
+var FigureTables = slices.Concat(driver.FigureTables, upstream.FigureTables, figure.Tables{&sinks.ObservedFigures})

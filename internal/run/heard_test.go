@@ -1,0 +1,70 @@
+package run
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/runtest"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// A lane whose subscriptions hear nothing says so, with the likely causes in
+// order, and its thresholds are not evaluated; the lanes beside it are judged.
+func TestALaneThatHearsNothing(t *testing.T) {
+	p, err := profiles.Parse("a.yaml", []byte(`name: a
+lanes:
+  - {name: push, mode: push, subscriptions: 2, event: chat.message, arguments: {channel: "channel-0"}, sources: "0"}
+  - {name: deaf, mode: push, subscriptions: 2, event: chat.message, arguments: {channel: nowhere}, sources: "0"}
+  - {name: hook, mode: webhook, subscriptions: 2, event: chat.message, arguments: {channel: nowhere}, sources: "0"}
+upstream: {sources: 1, payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}}
+schedule: {kind: constant, rate: 20/s}
+phases: {warmup: 0, measure: 500ms, drain: 200ms}
+thresholds: ["*.lostSilent == 0", "*.unexpected == 0", "run.upstream.refused == 0"]
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := Run(t.Context(), Options{Profile: p, Embedded: runtest.InProcess})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := results.TallyOf(o.Result.Thresholds), (results.Tally{Held: 1, NotEvaluated: 2}); got != want {
+		t.Errorf("thresholds %+v, want %+v: %+v", got, want, o.Result.Thresholds)
+	}
+	for _, v := range o.Result.Thresholds {
+		if heard := v.Lane == "push" || v.Lane == ""; v.Passed != heard || (v.NotEvaluated == "") != heard {
+			t.Errorf("%+v", v)
+		}
+	}
+	warned := map[string]string{}
+	for _, w := range o.Result.Warnings {
+		if w.Code == "heard-nothing" {
+			warned[w.Lane] = w.Text
+		}
+	}
+	const begin = "it heard nothing at all: 20 deliveries were owed to its 2 subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: "
+	causes := []string{`the event type ("chat.message")`, `the arguments ({"channel":"nowhere"})`, `sources ("0")`}
+	for lane, more := range map[string][]string{"deaf": nil, "hook": {"certificate", "suspended"}} {
+		rest, ok := strings.CutPrefix(warned[lane], begin)
+		if !ok {
+			t.Errorf("%s: warned %q", lane, warned[lane])
+			continue
+		}
+		for _, cause := range append(causes, more...) {
+			before, after, found := strings.Cut(rest, cause)
+			if !found {
+				t.Errorf("%s: no %q, or not in its place: %s", lane, cause, warned[lane])
+			}
+			if rest = after; strings.Contains(before, "certificate") && cause != "suspended" {
+				t.Errorf("%s: the certificate comes too early: %s", lane, warned[lane])
+			}
+		}
+		if more == nil && strings.Contains(warned[lane], "certificate") {
+			t.Errorf("%s has no certificate: %s", lane, warned[lane])
+		}
+	}
+	if _, there := warned["push"]; there || len(warned) != 2 {
+		t.Errorf("warned of %v", warned)
+	}
+}

@@ -1,0 +1,162 @@
+package run
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/shard/split"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// lane is a lane of the profile with its templates compiled.
+type lane struct {
+	profiles.Lane
+	number    int // in the profile
+	templates *profiles.LaneTemplates
+	// numbers are, of a shard, the numbers in the whole run of its
+	// subscriptions, Subscriptions of them; else nil.
+	numbers []int
+	plan    *split.Plan // of a shard
+	shard   int
+	cert    *tls.Certificate // of the webhook listener, where the profile has one
+}
+
+func newLane(number int, l profiles.Lane) (*lane, error) {
+	t, err := profiles.CompileLane(l)
+	if err != nil {
+		return nil, err
+	}
+	out := &lane{Lane: l, number: number, templates: t}
+	if l.Webhook.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(l.Webhook.CertFile, l.Webhook.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("webhook.certFile: %w", err)
+		}
+		out.cert = &cert
+	}
+	return out, nil
+}
+
+// spec is what the ledger needs to know of the lane.
+func (l *lane) spec() sinks.LaneSpec {
+	spec := sinks.LaneSpec{
+		Name:          l.Name,
+		System:        l.System,
+		Mode:          eventmeter.Mode(l.Mode),
+		Subscriptions: l.Subscriptions,
+		Hears:         l.hears,
+		// The draft keeps order per subscription for poll and push only.
+		Ordered: l.Mode != string(eventmeter.Webhook),
+		Replay:  l.MaxAge > 0 || l.Events.Resume,
+	}
+	if l.plan != nil {
+		spec.Broadcast = l.hearsAll
+	}
+	return spec
+}
+
+// options translates the lane for its driver.
+func (l *lane) options(at uint16, clock *eventmeter.Clock, rec eventmeter.Recorder, ends *targetSide, seed uint64) driver.Options {
+	o := LaneSettings(&l.Lane)
+	o.Clock, o.Recorder, o.Endpoint, o.Lane, o.Seed = clock, rec, ends.endpointFor(l.HTTP), at, seed
+	o.Arguments = func(i int) json.RawMessage { return l.templates.Arguments(l.wholeNumber(i)) }
+	o.Number = l.wholeNumber
+	o.Webhook.Authority, o.Webhook.Certificate, o.Webhook.MaxConnections = ends.authority, l.cert, ends.callbacks
+	if l.plan != nil {
+		o.Webhook.Prefix = fmt.Sprintf("/shard-%d", l.shard)
+	}
+	o.SEP2549.Hears = l.hears
+	return o
+}
+
+// LaneSettings translates the settings of a lane for its driver. What only a
+// run knows is left out: clock, recorder, endpoint, arguments and certificates.
+func LaneSettings(l *profiles.Lane) driver.Options {
+	o := driver.Options{
+		System:        l.System,
+		Mode:          eventmeter.Mode(l.Mode),
+		Event:         l.Event,
+		MaxAge:        l.MaxAge,
+		HTTP:          l.HTTP,
+		Subscriptions: l.Subscriptions,
+		Poll:          driver.PollOptions{Timeout: l.Poll.Timeout, MaxEvents: l.Poll.MaxEvents},
+		Push: driver.PushOptions{
+			Heartbeat: l.Push.Heartbeat, BackoffMin: l.Push.Backoff.Min, BackoffMax: l.Push.Backoff.Max,
+		},
+		Webhook: driver.WebhookOptions{
+			RefreshAt: l.Webhook.RefreshAt, RotateEvery: l.Webhook.RotateEvery, Refuse: l.Webhook.Refuse,
+			AckDelay: l.Webhook.AckDelay, Listen: l.Webhook.Listen, Callback: l.Webhook.Callback,
+			Grace: l.Webhook.OldSecret, Secrets: driver.Secrets(l.Webhook.Secrets), Verify: driver.Verify(l.Webhook.Verify),
+		},
+	}
+	if l.Mode == string(eventmeter.Poll) {
+		o.Poll.MinInterval = orNone(l.Poll.MinInterval)
+	}
+	switch l.System {
+	case "smithery":
+		o.Smithery = driver.SmitheryOptions{ArgumentsKey: l.Smithery.ArgumentsKey, ClientID: l.Smithery.ClientID}
+	case "sep-1803":
+		o.SEP1803 = driver.SEP1803Options{
+			PerSession: l.SEP1803.PerSession, CutEvery: l.SEP1803.CutEvery, CutFor: l.SEP1803.CutFor,
+			NoRedelivery: l.Mode == string(eventmeter.Push) && !l.SEP1803.Redelivery,
+			Secret:       l.SEP1803.Secret, RefuseEarly: l.SEP1803.Early == "refuse",
+		}
+	case profiles.SystemSEP975:
+		o.SEP975 = sep975Options(&l.SEP975)
+	case profiles.SystemSEP2549:
+		o.SEP2549 = sep2549Options(&l.SEP2549)
+	default:
+		o.Events = driver.EventsOptions{
+			Listen: l.Events.Listen, Resume: l.Events.Resume, CutEvery: l.Events.CutEvery, CutFor: l.Events.CutFor,
+		}
+	}
+	switch l.Webhook.TTL {
+	case "", "default":
+	case "none":
+		o.Webhook.NoExpiry = true
+	default:
+		// Checked when the profile was read.
+		o.Webhook.TTL, _ = time.ParseDuration(l.Webhook.TTL)
+	}
+	return o
+}
+
+// openLedger makes the pass's ledger, and gives the pass its run number: what
+// comes late from the pass before is foreign to this one.
+func (p *pass) openLedger() error {
+	r := p.run
+	specs := make([]sinks.LaneSpec, len(p.lanes))
+	for i, l := range p.lanes {
+		specs[i] = l.spec()
+	}
+	id, sibling := r.runID(r.passNo)
+	p.number = r.passNo
+	r.passNo++
+	var err error
+	p.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
+		Clock: r.clock, Run: id, Sibling: sibling, Sources: r.profile.Upstream.Sources, Lanes: specs,
+		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure), Recorded: recorded(r.profile.Phases.Measure),
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	// Nothing lies in the measured window until firing begins. Live counters
+	// of the window would fall back to 0 then.
+	p.ledger.Measure(math.MaxInt64, math.MaxInt64)
+	return nil
+}
+
+// orNone is a length of time of the profile as drivers take it, for which 0 is
+// their own default and less than 0 is none.
+func orNone(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}

@@ -1,0 +1,72 @@
+package run
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/profiles"
+)
+
+// laneWays are the systems and modes that a lane can have.
+var laneWays = []struct{ system, mode string }{
+	{"events", "poll"}, {"events", "push"}, {"events", "webhook"}, {"smithery", "webhook"},
+	{"sep-1803", "push"}, {"sep-1803", "webhook"}, {"sep-975", "push"}, {"sep-2549", "poll"},
+}
+
+// offByZero are settings whose zero value means "off" to the client side, so
+// that it cannot stand for the default. Profiles and k6 set them; that these
+// agree is tested in xk6-mcpevents.
+var offByZero = map[string]bool{
+	"SEP975.MaxWait": true, "SEP975.Disconnect": true, "SEP975.At": true, "SEP975.Away": true,
+	"SEP2549.Jitter": true, "SEP2549.StaleOnError": true,
+}
+
+// TestLaneDefaults requires that a lane of a profile which sets nothing asks
+// for what the client side does when nothing is asked of it.
+func TestLaneDefaults(t *testing.T) {
+	for _, way := range laneWays {
+		text := "name: t\nupstream: {kind: none}\ntarget: {url: http://127.0.0.1:1/mcp}\nphases: {drain: 30s}\nlanes: [{name: a, system: " + way.system + ", mode: " + way.mode + ", subscriptions: 1"
+		if way.system != "sep-975" && way.system != "sep-2549" {
+			text += ", event: e"
+		}
+		p, err := profiles.Parse("t", []byte(text+"}]\n"), nil)
+		if err != nil {
+			t.Fatalf("%v: %v", way, err)
+		}
+		got := leaves(LaneSettings(&p.Lanes[0]).WithDefaults())
+		want := leaves(driver.Options{
+			System: way.system, Mode: eventmeter.Mode(way.mode), Event: p.Lanes[0].Event, Subscriptions: 1,
+		}.WithDefaults())
+		if len(want) < 50 {
+			t.Fatalf("only %d settings were found: the walk is broken", len(want))
+		}
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			if got[name] != want[name] && !(offByZero[name] && way.system != "events") {
+				t.Errorf("%s %s: %s is %s by a profile, and %s without one", way.system, way.mode, name, got[name], want[name])
+			}
+		}
+	}
+}
+
+// leaves are the fields of a struct at any depth, as text.
+func leaves(v any) map[string]string {
+	out := map[string]string{}
+	var walk func(name string, v reflect.Value)
+	walk = func(name string, v reflect.Value) {
+		if v.Kind() != reflect.Struct {
+			out[strings.TrimPrefix(name, ".")] = fmt.Sprint(v)
+			return
+		}
+		for i := range v.NumField() {
+			walk(name+"."+v.Type().Field(i).Name, v.Field(i))
+		}
+	}
+	walk("", reflect.ValueOf(v))
+	return out
+}

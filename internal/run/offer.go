@@ -1,0 +1,82 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+)
+
+// listed are the systems whose event types the target lists, with a mode to ask
+// for them in.
+var listed = []struct {
+	system string
+	mode   eventmeter.Mode
+}{{"events", eventmeter.Poll}, {"smithery", eventmeter.Webhook}}
+
+// checkLanes holds the lanes of the systems that list event types against what
+// the target lists. Only what a lane needs is asked for. A target that does not
+// know the method is given the benefit of the doubt, and a list that is empty
+// says nothing.
+func (r *run) checkLanes(ctx context.Context) error {
+	if err := r.checkListeners(); err != nil {
+		return err
+	}
+	for _, of := range listed {
+		if !slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == of.system }) {
+			continue
+		}
+		offer, err := askSystem(ctx, r.target.plain, of.system, of.mode)
+		if err != nil && !errors.Is(err, driver.ErrNotOffered) {
+			return fmt.Errorf("%w: %w", ErrTarget, err)
+		}
+		if err := r.checkSystem(of.system, offer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) checkSystem(system string, offer driver.Offer) error {
+	for _, l := range r.lanes {
+		if l.System != system || len(offer.Events) == 0 {
+			continue
+		}
+		e, ok := offer.Event(l.Event)
+		if !ok {
+			return fmt.Errorf("%w: %s does not offer the event %q that lane %s asks for; it offers %s", ErrTarget, r.target.plain.Name(), l.Event, l.Name, strings.Join(eventNames(offer), ", "))
+		}
+		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, mode(l)) {
+			return fmt.Errorf("%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v", ErrTarget, r.target.plain.Name(), l.Event, l.Mode, l.Name, e.Delivery)
+		}
+	}
+	return nil
+}
+
+// checkListeners refuses lanes that would take each other's notifications: a
+// session of the legacy era has one stream for them, and all lanes at an
+// endpoint share a principal's session. In turns they are alone.
+func (r *run) checkListeners() error {
+	if r.profile.Phases.Order == "turns" {
+		return nil
+	}
+	first := map[*driver.Endpoint]string{}
+	for _, l := range r.lanes {
+		if !l.Lane.Events.Listen {
+			continue
+		}
+		e := r.target.endpointFor(l.HTTP)
+		if era, _, _ := e.Negotiated(); era != driver.Legacy {
+			continue
+		}
+		if other, taken := first[e]; taken {
+			return fmt.Errorf("%w: lanes.%s.events.listen: lane %s listens already, and in the legacy era the lanes share a session, which has one stream for notifications; let one lane listen, or set phases.order: turns", ErrProfile, l.Name, other)
+		}
+		first[e] = l.Name
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// recorderOf is who is told what happens in a pass: the ledger, and whoever
+// looks on beside it.
+func (p *pass) recorderOf() (eventmeter.Recorder, error) {
+	all := []eventmeter.Recorder{p.ledger}
+	if p.profile.Upstream.Kind == "none" {
+		var lanes []int
+		for _, l := range p.lanes {
+			lanes = append(lanes, l.Subscriptions)
+		}
+		var err error
+		if p.observer, err = sinks.NewObserver(sinks.ObserverOptions{Clock: p.clock, Lanes: lanes}); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+		}
+		all = append(all, p.observer)
+	}
+	if err := p.startTrace(); err != nil {
+		return nil, err
+	}
+	if p.tracer != nil {
+		all = append(all, p.tracer)
+	}
+	return eventmeter.Tee(all...), nil
+}
+
+// lookFrom tells those who look on when the schedule begins.
+func (p *pass) lookFrom(start eventmeter.Instant) {
+	if p.tracer != nil {
+		p.tracer.Start(start)
+	}
+	if p.observer != nil {
+		ph := p.profile.Phases
+		p.observer.Start(start.Add(ph.Warmup))
+		p.observer.Stop(start.Add(ph.Warmup + ph.Measure))
+	}
+}
+
+// observed adds what the observer saw until then to the lanes' own figures. A pass
+// that ended early is measured by the time that it had.
+func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant, warning func(code, lane, format string, args ...any)) {
+	if p.observer == nil || p.firing == nil {
+		return
+	}
+	ph := p.profile.Phases
+	seconds := min(until.Sub(p.firing.Start())-ph.Warmup, ph.Measure).Seconds()
+	for i := range figures {
+		l := p.lanes[i]
+		if l.HearsNone() || l.System == profiles.SystemSEP2549 { // they have no events to look at
+			continue
+		}
+		if l.Subscriptions == 0 { // a shard may have none of a lane: nobody here heard least, or anything
+			continue
+		}
+		o := p.observer.Lane(i)
+		f := &figures[i]
+		if f.Values == nil {
+			f.Values = map[string]float64{}
+		}
+		if f.Timings == nil {
+			f.Timings = map[string]sinks.Timing{}
+		}
+		f.Values["observedEvents"] = float64(o.Events)
+		f.Values["observedDuplicates"] = float64(o.Copies)
+		f.Values["observedWithoutId"] = float64(o.WithoutID)
+		f.Values["observedWithoutTime"] = float64(o.WithoutTime)
+		f.Values["observedAhead"] = float64(o.Ahead)
+		f.Values["observedLeast"] = float64(o.Least)
+		f.Values["observedMost"] = float64(o.Most)
+		if seconds > 0 {
+			f.Values["observedPerSecond"] = float64(o.Events) / seconds
+		}
+		f.Timings["observedAge"] = o.Age
+		if o.Age.Histogram.TotalCount() > 0 {
+			warning("clocks", p.lanes[i].Name, "observedAge is the difference between this machine's clock and the one that stamped the events: it is as wrong as the two differ; %d of %d events came from the future", o.Ahead, o.Age.Histogram.TotalCount())
+		}
+	}
+}
+
+// looked notes when the pass stopped looking.
+func (p *pass) looked() { p.lookedUntil = p.clock.Now() }

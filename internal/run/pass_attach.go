@@ -1,0 +1,96 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/loadgen"
+)
+
+// attach opens the subscriptions of all lanes and returns when each is active,
+// or with the first failure where the profile says stop.
+func (p *pass) attach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.profile.Phases.Ready, errNotReady)
+	defer cancel()
+	ctx, abort := p.untilStopped(ctx)
+	defer abort(nil)
+	var wg sync.WaitGroup
+	errs := make([]error, len(p.lanes))
+	for i, l := range p.lanes {
+		wg.Go(func() {
+			defer crash.Guard()
+			stats, err := loadgen.Attach(ctx, loadgen.AttachOptions{
+				N: l.Subscriptions, Rate: float64(l.Lane.Attach.Rate),
+				Concurrency: l.Lane.Attach.Concurrency, Continue: l.Lane.Attach.OnFailure == "continue",
+			}, p.drivers[i].Attach)
+			switch {
+			case l.Lane.Attach.OnFailure == "continue" && stats.Attached > 0:
+			case err != nil:
+				errs[i] = p.attachFailure(l, stats, err)
+				abort(errs[i])
+			case stats.Attached < l.Subscriptions:
+				errs[i] = fmt.Errorf("%w: lane %s: none of its %d subscriptions could be opened", ErrTarget, l.Name, l.Subscriptions)
+				abort(errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, ErrStopped) || errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNotReady = errors.New("not ready in time")
+
+func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) error {
+	if errors.Is(err, errNotReady) {
+		hint := ""
+		if l.Mode == string(eventmeter.Push) && stats.Attached == 0 {
+			hint = "; streams on which nothing comes, while other requests are answered, are what a proxy that buffers looks like"
+		}
+		return AttachError{Err: fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency%s", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready, hint)}
+	}
+	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, ErrTarget) {
+		return err
+	}
+	return AttachError{Err: fmt.Errorf("%w: lane %s: %d of %d subscriptions were active, then: %w", ErrTarget, l.Name, stats.Attached, l.Subscriptions, err)}
+}
+
+// AttachError says that the target did not take all subscriptions.
+type AttachError struct{ Err error }
+
+func (e AttachError) Error() string { return e.Err.Error() }
+func (e AttachError) Unwrap() error { return e.Err }
+
+// untilStopped gives a context that also ends when the run is stopped or the
+// embedded target is gone, with the reason as its cause.
+func (p *pass) untilStopped(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var gone <-chan struct{}
+	if p.target.child != nil {
+		gone = p.target.child.Exited()
+	}
+	p.watchers.Go(func() {
+		defer crash.Guard()
+		select {
+		case <-p.target.plain.Ended():
+			cancel(fmt.Errorf("%w: %w", ErrTarget, p.target.plain.Err()))
+		case <-p.opts.Stop:
+			cancel(ErrStopped)
+		case <-gone:
+			cancel(fmt.Errorf("%w: the embedded target ended: %w", ErrTarget, p.target.child.Err()))
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
+}

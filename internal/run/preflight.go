@@ -1,0 +1,131 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// The errors that callers branch on; the command turns each into an exit code.
+var (
+	// ErrProfile: the profile asks for something that is not possible or not
+	// allowed.
+	ErrProfile = errors.New("the profile cannot be run")
+	// ErrTarget: the target cannot be reached, does not offer what the profile
+	// asks for, or went away.
+	ErrTarget = errors.New("target")
+)
+
+// sparesFiles is how many files a run needs besides one per stream: the
+// binary's own, listeners, upstream and poll connections.
+const spareFiles = 256
+
+// CheckHost refuses a host that is not this machine, unless the profile allows
+// it and the command line names it a second time: a load generator that can be
+// pointed anywhere by a file somebody else wrote is a weapon.
+//
+// What is let through is what guard lets connections through to: a name is
+// resolved here, and never again.
+func CheckHost(ctx context.Context, guard *dialguard.Guard, rawURL, what string, allowed []string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("%w: %s: %q is not an http or https URL", ErrProfile, what, errtext.Address(rawURL))
+	}
+	host := u.Hostname()
+	if isLoopback(ctx, guard, host) {
+		return nil
+	}
+	if slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, host) || strings.EqualFold(a, u.Host) }) {
+		// A name that cannot be resolved is reported when it is dialled.
+		_ = guard.Allow(ctx, host)
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %s is not this machine; if you may put load on it, name it a second time with --allow-host %s", ErrProfile, what, host, host)
+}
+
+// isLoopback says whether every address of host is on this machine's loopback.
+func isLoopback(ctx context.Context, guard *dialguard.Guard, host string) bool {
+	addrs, err := guard.Lookup(ctx, host)
+	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
+}
+
+// checkFiles refuses a run that would run out of files half-way, where every
+// failure would look like the target's.
+func checkFiles(p *profiles.Profile, limit int64) error {
+	if limit == 0 {
+		return nil
+	}
+	need := filesNeeded(p)
+	if need > limit {
+		return fmt.Errorf("%w: it needs about %d open files and this process may have %d; raise the limit (ulimit -n), use http: \"2\" or h2c, split it with --processes, or have fewer subscriptions", ErrProfile, need, limit)
+	}
+	return nil
+}
+
+// filesNeeded estimates how many files a run has open at its widest.
+func filesNeeded(p *profiles.Profile) int64 {
+	need, widest := int64(spareFiles), int64(0)
+	for _, l := range p.Lanes {
+		n := FilesOf(l)
+		if p.Target.OverStdio() && l.Mode != "webhook" {
+			n = 0 // everything shares two pipes
+		}
+		widest = max(widest, n)
+		need += n
+	}
+	if p.Phases.Order == "turns" {
+		return spareFiles + widest
+	}
+	return need
+}
+
+// callbackConnections is how many connections the target may have open to each
+// webhook listener: as many as the memory pays for, and not so many that the rest
+// of the run is short of files. limit is that of files, 0 = there is none.
+func callbackConnections(p *profiles.Profile, limit, memory int64) int {
+	lanes, reserved := int64(0), int64(0)
+	for _, l := range p.Lanes {
+		if l.Mode == "webhook" {
+			lanes++
+			reserved += FilesOf(l)
+		}
+	}
+	if lanes == 0 {
+		return 0
+	}
+	most := memory / sinks.ConnectionMemory
+	if limit > 0 {
+		rest := max(filesNeeded(p)-reserved, spareFiles)
+		most = min(most, limit-rest)
+	}
+	return int(max(most/lanes, leastCallbacks))
+}
+
+// leastCallbacks is how many connections every webhook listener takes.
+const leastCallbacks = 16
+
+// FilesOf estimates the sockets of a lane at this end.
+func FilesOf(l profiles.Lane) int64 {
+	n := int64(l.Subscriptions)
+	switch {
+	case l.Mode == "webhook":
+		// Callbacks come over the target's own pool of connections.
+		return min(n, 2048)
+	case l.HTTP != "1.1":
+		return 1 + n/100
+	case l.System == profiles.SystemSEP975:
+		return 2 * n // resumes that two connections make at once, and getStatus
+	case l.System == profiles.SystemSEP2549 && l.SEP2549.Notifications:
+		return 2 * n // a stream each, beside the fetches
+	}
+	return n
+}

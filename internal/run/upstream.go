@@ -1,0 +1,370 @@
+package run
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// checkUpstreamHosts applies the rule of [CheckHost] to every URL that the
+// upstream sends to.
+func checkUpstreamHosts(ctx context.Context, guard *dialguard.Guard, u *profiles.Upstream, named []string) error {
+	for _, one := range []struct{ key, url string }{
+		{"upstream.admin", u.Admin},
+		{"upstream.github.url", u.GitHub.URL},
+		{"upstream.slack.url", u.Slack.URL},
+		{"upstream.stripe.url", u.Stripe.URL},
+		{"upstream.replay.url", u.Replay.URL},
+	} {
+		if one.url == "" {
+			continue
+		}
+		if err := CheckHost(ctx, guard, one.url, one.key, named); err != nil {
+			return err
+		}
+	}
+	if u.HTTP.URL == "" {
+		return nil
+	}
+	// The host of a templated URL must be plain text.
+	scheme, rest, _ := strings.Cut(u.HTTP.URL, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	if strings.Contains(host, "{{") {
+		return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, errtext.Address(u.HTTP.URL))
+	}
+	return CheckHost(ctx, guard, scheme+"://"+host, "upstream.http.url", named)
+}
+
+// readTraces reads the files that the profile names, and holds what is in them
+// against it: a profile alone does not know how much it fires.
+func (r *run) readTraces() error {
+	u, s, p := r.profile.Upstream, r.profile.Schedule, r.profile.Phases
+	if u.Kind == "replay" {
+		var err error
+		if r.trace, err = readTrace(u.Replay.File); err != nil {
+			return fmt.Errorf("%w: upstream.replay.file: %w", ErrProfile, err)
+		}
+	}
+	if s.Kind != "trace" {
+		return nil
+	}
+	times := r.trace
+	if u.Kind != "replay" || s.File != u.Replay.File {
+		var err error
+		if times, err = readTrace(s.File); err != nil {
+			return fmt.Errorf("%w: schedule.file: %w", ErrProfile, err)
+		}
+	}
+	r.times = loadgen.Trace{Warp: s.Warp}
+	for _, e := range times {
+		r.times.Offsets = append(r.times.Offsets, e.At)
+	}
+	if peak := r.times.Peak(); float64(peak) > float64(r.profile.Limits.Rate) {
+		return fmt.Errorf("%w: schedule.file: %s has %d events within a second, above the limit of %v; lower schedule.warp, or raise limits.rate", ErrProfile, s.File, peak, r.profile.Limits.Rate)
+	}
+	if loadgen.Count(r.times, p.Warmup+p.Measure) == loadgen.Count(r.times, p.Warmup) {
+		last, _ := r.times.At(uint64(len(times) - 1))
+		return fmt.Errorf("%w: schedule.file: %s has no event between phases.warmup (%v) and the end of phases.measure (%v); its last is at %v", ErrProfile, s.File, p.Warmup, p.Warmup+p.Measure, last)
+	}
+	return nil
+}
+
+func readTrace(name string) ([]upstream.TraceEntry, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	entries, err := upstream.ReadTrace(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return entries, nil
+}
+
+// openFeed opens a feed before the target starts, which has to know where it
+// is.
+func (r *run) openFeed() error {
+	u := r.profile.Upstream
+	if u.Kind != "feed" {
+		return nil
+	}
+	payload, err := profiles.CompilePayload(u)
+	if err != nil {
+		return fmt.Errorf("%w: upstream: %w", ErrProfile, err)
+	}
+	feed, err := upstream.NewFeed(upstream.FeedOptions{
+		Listen: u.Feed.Listen, Event: u.Event, Payload: payload, Limit: u.Feed.Limit, Keep: u.Feed.Keep,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	r.target.upstream, r.target.feed = feed, feed
+	return nil
+}
+
+// openUpstream makes the upstream that the profile asks for.
+func (r *run) openUpstream() (upstream.Upstream, error) {
+	u := r.profile.Upstream
+	trusted, err := r.upstreamTLS()
+	if err != nil {
+		return nil, err
+	}
+	switch u.Kind {
+	case "feed":
+		return r.target.upstream, nil
+	case "none":
+		return upstream.None{}, nil
+	case "http":
+		request, err := profiles.CompileHTTP(u)
+		if err != nil {
+			return nil, err
+		}
+		return upstream.NewHTTP(upstream.HTTPOptions{
+			Method: u.HTTP.Method, Request: request, ClientOptions: r.clientOptions(trusted),
+		})
+	case "github", "slack", "stripe":
+		return openProduct(u, r.clientOptions(trusted))
+	case "replay":
+		return r.openReplay(trusted)
+	}
+	payload, err := profiles.CompilePayload(u)
+	if err != nil {
+		return nil, err
+	}
+	switch u.Kind {
+	case "tool":
+		return upstream.NewTool(upstream.ToolOptions{Arguments: payload, Timeout: u.Timeout, Call: r.callTool})
+	case "exec":
+		env := []string{"EVENTMETER_TARGET=" + r.target.plain.URL()}
+		if admin := r.adminURL(); admin != "" {
+			env = append(env, "EVENTMETER_ADMIN="+admin)
+		}
+		return upstream.NewExec(upstream.ExecOptions{Command: u.Exec.Command, Ack: u.Exec.Ack, Line: payload, Timeout: u.Timeout, Env: env})
+	}
+	base := r.adminURL()
+	if base == "" {
+		return nil, errors.New("kind inject needs upstream.admin (or --upstream-url), the admin address that the reference target printed; for any other server use kind http")
+	}
+	return upstream.NewInject(upstream.InjectOptions{
+		Admin: base, Event: u.Event, Payload: payload, ClientOptions: r.clientOptions(trusted),
+	})
+}
+
+// clientOptions are those of upstreams that send HTTP requests.
+func (r *run) clientOptions(trusted *tls.Config) upstream.ClientOptions {
+	u := &r.profile.Upstream
+	return upstream.ClientOptions{Timeout: u.Timeout, Connections: u.Workers, TLS: trusted, Dial: r.dial()}
+}
+
+// dial opens the connections of upstreams.
+func (r *run) dial() upstream.DialFunc {
+	timeout := r.profile.Upstream.Timeout
+	if timeout <= 0 {
+		timeout = upstream.DefaultTimeout
+	}
+	return r.guard.Dial(&net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second})
+}
+
+// adminURL is where the reference target is told to emit, "" if there is none.
+func (r *run) adminURL() string {
+	switch base := r.profile.Upstream.Admin; {
+	case base != "":
+		return base
+	case r.target.embedded != nil:
+		return r.target.embedded.Admin
+	case r.target.program != nil:
+		return r.target.program.admin
+	}
+	return ""
+}
+
+// upstreamTLS is how https is checked on the way to the upstream: what stands
+// before a target has its certificate from the same authority, more often than
+// not. nil means Go's defaults.
+func (r *run) upstreamTLS() (*tls.Config, error) {
+	file := r.profile.Target.CAFile
+	if file == "" {
+		return nil, nil
+	}
+	roots, err := rootsFrom(file)
+	if err != nil {
+		return nil, fmt.Errorf("target.caFile: %w", err)
+	}
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
+}
+
+// openProduct makes one of the fake products.
+func openProduct(u profiles.Upstream, client upstream.ClientOptions) (upstream.Upstream, error) {
+	o := upstream.WebhookOptions{ClientOptions: client}
+	common := func(url, secret, text string) error {
+		o.URL, o.Secret = url, secret
+		if text == "" {
+			return nil
+		}
+		var err error
+		o.Text, err = profiles.CompileText(text)
+		return err
+	}
+	perSource := func(text string) (func(int) string, error) {
+		if text == "" {
+			return nil, nil
+		}
+		f, err := profiles.CompileText(text)
+		return func(source int) string { return f(source, 0, "") }, err
+	}
+	switch u.Kind {
+	case "github":
+		err := common(u.GitHub.URL, u.GitHub.Secret, u.GitHub.Text)
+		repository, err2 := perSource(u.GitHub.Repository)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, err
+		}
+		return upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: o, Event: u.GitHub.Event, Repository: repository})
+	case "slack":
+		err := common(u.Slack.URL, u.Slack.Secret, u.Slack.Text)
+		channel, err2 := perSource(u.Slack.Channel)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, err
+		}
+		return upstream.NewSlack(upstream.SlackOptions{WebhookOptions: o, Channel: channel})
+	}
+	if err := common(u.Stripe.URL, u.Stripe.Secret, u.Stripe.Text); err != nil {
+		return nil, err
+	}
+	return upstream.NewStripe(upstream.StripeOptions{WebhookOptions: o, Type: u.Stripe.Type})
+}
+
+func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
+	u := r.profile.Upstream
+	o := upstream.ReplayOptions{
+		Trace: r.trace, Probe: u.Replay.Probe, URL: u.Replay.URL, Headers: u.Replay.Headers,
+		Event: u.Event, ClientOptions: r.clientOptions(trusted),
+	}
+	if o.URL == "" {
+		o.Admin = r.adminURL()
+	}
+	replay, err := upstream.NewReplay(o)
+	if err != nil {
+		return nil, err
+	}
+	if n := replay.Sources(); n > u.Sources {
+		return nil, fmt.Errorf("upstream replay: the trace has events of source %d and there are %d sources; set upstream.sources: %d", n-1, u.Sources, n)
+	}
+	return replay, nil
+}
+
+// callTool calls the profile's tool, as the principal of the source's number.
+func (r *run) callTool(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
+	a := r.target.plain.CallTool(ctx, source, r.profile.Upstream.Tool.Name, arguments)
+	return upstream.ToolAnswer{
+		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code, Failure: a.Failure,
+	}
+}
+
+// prepareUpstream settles with the target what has to be settled before firing.
+func (r *run) prepareUpstream(ctx context.Context) error {
+	p, ok := r.target.upstream.(upstream.Preparer)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
+	defer cancel()
+	if err := p.Prepare(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	return nil
+}
+
+const prepareTimeout = 30 * time.Second
+
+// schedule is when the emissions of a pass are due.
+func (r *run) schedule() loadgen.Schedule {
+	switch {
+	case r.profile.Upstream.Kind == "none" || r.opts.Idle:
+		return loadgen.Trace{} // no emissions
+	case r.profile.Schedule.Kind == "trace":
+		return r.times
+	}
+	return scheduleOf(r.profile)
+}
+
+// upstreamFigures are the figures that only the upstream has.
+func (r *run) upstreamFigures() results.PartFigures {
+	f, ok := r.target.upstream.(upstream.Figurer)
+	if !ok {
+		return results.PartFigures{}
+	}
+	own := f.Figures()
+	out := results.PartFigures{Values: own.Values, Timings: map[string]sinks.Timing{}}
+	for name, t := range own.Timings {
+		out.Timings[name] = sinks.Timing{Histogram: t.Histogram, Below: t.Below, Above: t.Above}
+	}
+	return out
+}
+
+// warnEnded tells of an upstream that ended by itself.
+func (r *run) warnEnded() {
+	if e, ok := r.target.upstream.(upstream.Ender); ok {
+		if err := e.Ended(); err != nil {
+			r.Warn("upstream-ended", "", "%v; what was published after that was refused", err)
+		}
+	}
+}
+
+// startTrace begins to write the trace that was asked for, of the first pass.
+func (r *run) startTrace() error {
+	if r.opts.Record == nil || r.tracer != nil || r.traced {
+		return nil
+	}
+	r.traced = true
+	if r.profile.Upstream.Kind == "none" {
+		r.tracer = upstream.NewTraceRecorder(r.opts.Record, nil)
+		return nil
+	}
+	c, ok := r.target.upstream.(upstream.Recorded)
+	if ok {
+		_, sample := c.Content(upstream.Emission{Stamp: eventmeter.Stamp{Seq: 1}})
+		var object map[string]json.RawMessage
+		ok = json.Unmarshal(sample, &object) == nil && object != nil
+	}
+	if !ok {
+		return fmt.Errorf("%w: a trace holds JSON objects, and upstream.kind %s sends something else here: give it a payload that is one", ErrProfile, r.profile.Upstream.Kind)
+	}
+	r.tracer = upstream.NewTraceRecorder(r.opts.Record, c.Content)
+	return nil
+}
+
+// endTrace waits until the trace is written.
+func (r *run) endTrace() {
+	if r.tracer == nil {
+		return
+	}
+	r.entries, r.traceErr = r.tracer.Close()
+	r.tracer = nil
+}
+
+// firstFailure says for the end of a sentence why the first emission failed.
+func (r *run) firstFailure() string {
+	if e, ok := r.target.upstream.(upstream.Explainer); ok {
+		if first, _ := e.Failures(); first != "" {
+			return "; the first: " + first
+		}
+	}
+	return ""
+}

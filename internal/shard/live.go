@@ -1,0 +1,141 @@
+package shard
+
+import (
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// mergedPass is what metrics show of one pass of merged shards, beside its
+// account.
+type mergedPass struct {
+	own       []results.PartFigures
+	generator results.Generator
+	target    *results.Process
+}
+
+// shownTogether shows a run of several processes as one: it adds up what they
+// tell of themselves. Its methods do nothing on nil.
+type shownTogether struct {
+	followed *metrics.Following
+
+	mu     sync.Mutex
+	looks  [][]metrics.Look // the last of each shard, by pass
+	up     []bool
+	passes []*metrics.Pass
+}
+
+// follow shows the run's metrics, where somebody wants them.
+func (c *parent) follow() {
+	name := run.Name(c.run, nil)
+	followed := c.Collector.Begin(metrics.Run{
+		ID: name, Profile: c.Profile.Name, Version: c.Version, Upstream: c.Profile.Upstream.Kind, Schedule: c.Profile.Schedule.Kind,
+		Fleet: name, Started: time.Now(),
+	})
+	if followed == nil {
+		return
+	}
+	t := &shownTogether{followed: followed, looks: make([][]metrics.Look, c.Count), up: make([]bool, c.Count)}
+	c.shown = t
+	followed.Shards(t.shards)
+}
+
+// looked takes in what a shard tells.
+func (t *shownTogether) looked(shard int, looks []metrics.Look) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.looks[shard], t.up[shard] = looks, true
+	for n := len(t.passes); n < len(looks); n++ {
+		t.passes = append(t.passes, t.followed.Pass(func() metrics.Look { return t.together(n) }))
+	}
+}
+
+// down notes that a shard is gone.
+func (t *shownTogether) down(shard int) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.up[shard] = false
+}
+
+// together is one look at pass n of all shards.
+func (t *shownTogether) together(n int) metrics.Look {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sum(n)
+}
+
+func (t *shownTogether) sum(n int) (out metrics.Look) {
+	first := true
+	for _, looks := range t.looks {
+		switch {
+		case n >= len(looks):
+		case first:
+			first = false
+			out = looks[n].Clone()
+		default:
+			out.Add(&looks[n], run.FigureTables)
+		}
+	}
+	return out
+}
+
+func (t *shownTogether) shards() []metrics.Shard {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]metrics.Shard, len(t.looks))
+	for i, looks := range t.looks {
+		out[i] = metrics.ShardOf(strconv.Itoa(i), t.up[i], looks)
+	}
+	return out
+}
+
+// finish shows what the merge says; a nil merge leaves all as it was
+// last.
+func (t *shownTogether) finish(merged *merge) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	passes := t.passes
+	t.mu.Unlock()
+	for n, p := range passes {
+		if merged == nil || n >= len(merged.passes) {
+			p.Settle(nil)
+			continue
+		}
+		l, m := t.together(n), merged.passes[n]
+		l.Detail, l.Own = merged.Accounts[n].Live(), nil
+		for _, f := range m.own {
+			l.Own = append(l.Own, metrics.FiguresOf(f.Values, f.Timings))
+		}
+		shown := l.Health.Used
+		l.Health.Used, l.Health.Most = map[string]float64{}, map[string]int64{}
+		for name, process := range map[string]*results.Process{metrics.Generator: &m.generator.Process, metrics.Target: m.target} {
+			if process == nil {
+				continue
+			}
+			cpu := process.CPU.Duration().Seconds()
+			if math.Abs(cpu-shown[name]) < 1e-6 {
+				cpu = shown[name] // a result has whole nanoseconds, and a counter must not fall by one
+			}
+			l.Health.Used[name], l.Health.Most[name] = cpu, process.Memory
+		}
+		p.Settle(&l)
+	}
+	if merged == nil {
+		t.followed.Finish(nil, metrics.Figures{})
+	} else {
+		t.followed.Finish(merged.Result, merged.Upstream)
+	}
+}

@@ -1,0 +1,385 @@
+package shard
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/internal/stderrtail"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// Processes splits a run among processes of this machine, to get around the
+// limits of one: open files, ports of a source address, processors that wait
+// for each other.
+type Processes struct {
+	run.Options
+	// Count is how many, at least 2.
+	Count int
+	// Dir is where each shard is archived, in a directory named by its index.
+	Dir string
+	// Command starts this program as a shard, to call [Serve]: its
+	// arguments must make it so. index is for people to see.
+	Command func(index int) *exec.Cmd
+}
+
+// leadTime is how long before the common begin the shards are told of it.
+const leadTime = 400 * time.Millisecond
+
+// endTime is how long shards may take to write and end once they were told to.
+const endTime = 20 * time.Second
+
+// Run starts the processes, has them begin together, waits for them, and merges
+// what they archived. A process that dies costs what it measured, and no more:
+// the outcome of the others is then partial, and the error says why. Errors are
+// those of the function [Run].
+func (p Processes) Run(ctx context.Context) (*run.Outcome, error) {
+	secrets := run.SecretsOf(p.Profile)
+	out, err := p.doRun(ctx, secrets)
+	return out, secrets.ScrubError(err)
+}
+
+func (p Processes) doRun(ctx context.Context, secrets *errtext.Secrets) (*run.Outcome, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	c := &parent{Processes: p, news: make(chan news), run: run.NewID(), live: make([]*run.Progress, p.Count)}
+	c.follow()
+	defer c.close()
+	if err := c.start(); err != nil {
+		c.shown.finish(nil)
+		return nil, err
+	}
+	err := c.conduct(ctx)
+	var dirs []string
+	for i := range c.children {
+		dir := p.dir(i)
+		_, partErr := os.Stat(filepath.Join(dir, results.PartFile))
+		_, resultErr := os.Stat(filepath.Join(dir, results.File))
+		if partErr == nil && resultErr == nil {
+			dirs = append(dirs, dir)
+		}
+	}
+	if len(dirs) == 0 {
+		c.shown.finish(nil)
+		return nil, err
+	}
+	m, mergeErr := mergeDirs(dirs)
+	if mergeErr != nil {
+		c.shown.finish(nil)
+		return nil, errors.Join(err, mergeErr)
+	}
+	if err != nil && !m.Result.Partial {
+		// The shards were whole, and this process knows better.
+		m.Result.Partial, m.Result.Reason = true, err.Error()
+	}
+	secrets.ScrubAll(m.Result) // the reason may say what a shard wrote on standard error
+	c.shown.finish(m)
+	return m.outcome(), err
+}
+
+func (p *Processes) dir(index int) string {
+	return filepath.Join(p.Dir, fmt.Sprintf("shard-%d", index))
+}
+
+// check refuses early, in this process, what every shard would refuse.
+func (p *Processes) check() error {
+	o := p.Options
+	o.Shard = &run.Shard{Count: p.Count, Barrier: run.StartAt(time.Time{}), Target: func(context.Context, []byte) (run.Shared, error) { return run.Shared{}, nil }}
+	return run.Check(context.Background(), o)
+}
+
+// parent is the parent of the shards.
+type parent struct {
+	Processes
+	run      uint32
+	children []*shardProcess
+	target   embedded.Server
+	dir      *embedded.TempDir
+	news     chan news
+	readers  sync.WaitGroup
+
+	live   []*run.Progress // the last of each
+	shown  *shownTogether
+	begun  int   // passes
+	failed error // the first of all
+}
+
+// shardProcess is one child.
+type shardProcess struct {
+	index int
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	log   *stderrtail.Writer
+
+	hello   bool
+	ready   int // passes that it was ready for
+	done    bool
+	callers []byte // PEM that its callbacks are trusted by
+}
+
+// news is a message of a child, or its end.
+type news struct {
+	from  *shardProcess
+	line  reply
+	ended bool
+	err   error
+}
+
+// start starts all children and tells each what to do.
+func (c *parent) start() error {
+	profile, err := c.Profile.YAML()
+	if err != nil {
+		return fmt.Errorf("hand the profile to the shards: %w", err)
+	}
+	for i := range c.Count {
+		s := &shardProcess{index: i, cmd: c.Command(i), log: &stderrtail.Writer{}}
+		s.cmd.Stderr = s.log
+		embedded.Detach(s.cmd)
+		out, err := s.cmd.StdoutPipe()
+		if err == nil {
+			s.in, err = s.cmd.StdinPipe()
+		}
+		if err == nil {
+			err = s.cmd.Start()
+		}
+		if err != nil {
+			return fmt.Errorf("start shard %d: %w", i, err)
+		}
+		c.children = append(c.children, s)
+		c.readers.Go(func() {
+			defer crash.Guard()
+			c.listen(s, out)
+		})
+		s.tell(order{Job: &job{
+			Profile: string(profile), AllowHosts: c.AllowHosts, Version: c.Version, Index: i, Count: c.Count, Run: c.run, Dir: c.Processes.dir(i), Looks: c.shown != nil,
+		}})
+	}
+	return nil
+}
+
+// tell sends an order. A child that is gone says so in its own way.
+func (s *shardProcess) tell(o order) { _ = json.NewEncoder(s.in).Encode(o) }
+
+// listen hands on what a child says, until it has ended.
+func (c *parent) listen(s *shardProcess, out io.Reader) {
+	dec := json.NewDecoder(out)
+	for {
+		var line reply
+		if dec.Decode(&line) != nil {
+			break
+		}
+		c.news <- news{from: s, line: line}
+	}
+	_, _ = io.Copy(io.Discard, out)
+	err := s.cmd.Wait()
+	c.news <- news{from: s, ended: true, err: err}
+}
+
+// conduct follows the run to its end, and returns why it was not whole.
+func (c *parent) conduct(ctx context.Context) error {
+	stop := c.Stop
+	ends := ctx.Done()
+	var gone <-chan struct{}
+	var patience <-chan time.Time
+	alive := len(c.children)
+	for alive > 0 {
+		select {
+		case <-stop:
+			stop = nil
+			c.fail(run.ErrStopped)
+			c.tellAll(order{Stop: true})
+		case <-ends:
+			ends = nil
+			c.fail(context.Cause(ctx))
+			c.tellAll(order{Cancel: true})
+			patience = time.After(endTime)
+		case <-gone:
+			gone = nil
+			c.fail(fmt.Errorf("%w: the embedded target ended: %w", run.ErrTarget, c.target.Err()))
+			c.tellAll(order{Stop: true})
+		case <-patience:
+			for _, s := range c.children {
+				_ = s.cmd.Process.Kill() // it may have ended just now
+			}
+		case n := <-c.news:
+			if n.ended {
+				alive--
+				c.ended(n)
+			} else if err := c.heard(ctx, n); err != nil {
+				c.fail(err)
+				c.tellAll(order{Stop: true})
+			}
+			if c.target != nil && gone == nil && c.failed == nil {
+				gone = c.target.Exited()
+			}
+		}
+	}
+	return c.failed
+}
+
+// fail keeps the first reason.
+func (c *parent) fail(err error) {
+	if c.failed == nil {
+		c.failed = err
+	}
+}
+
+func (c *parent) tellAll(o order) {
+	for _, s := range c.children {
+		s.tell(o)
+	}
+}
+
+// heard acts on a message.
+func (c *parent) heard(ctx context.Context, n news) error {
+	s := n.from
+	switch {
+	case n.line.Hello != nil:
+		s.hello, s.callers = true, n.line.Hello.Callbacks
+		if c.all(func(s *shardProcess) bool { return s.hello }) {
+			opening, opened, release := run.UntilStop(ctx, c.Stop)
+			defer release()
+			err := c.share(opening)
+			if stopped := opened(); stopped && err != nil {
+				return run.ErrStopped
+			}
+			return err
+		}
+	case n.line.Ready != nil:
+		s.ready = *n.line.Ready + 1
+		c.begin()
+	case n.line.Progress != nil:
+		c.live[s.index] = n.line.Progress
+		if c.Progress != nil {
+			c.Progress(seenTogether(c.live))
+		}
+	case n.line.Looks != nil:
+		c.shown.looked(s.index, n.line.Looks)
+	case n.line.Done != nil:
+		s.done = true
+		if err := n.line.Done.err(); err != nil {
+			if errors.Is(err, run.ErrStopped) && c.failed != nil {
+				return nil //nolint:nilerr // as it was told
+			}
+			if c.begun > 0 {
+				c.fail(fmt.Errorf("shard %d: %w", s.index, err))
+				c.begin()
+				return nil // the others go on
+			}
+			return fmt.Errorf("shard %d: %w", s.index, err)
+		}
+	}
+	return nil
+}
+
+func (c *parent) all(ok func(*shardProcess) bool) bool {
+	return !slices.ContainsFunc(c.children, func(s *shardProcess) bool { return !ok(s) })
+}
+
+// ended takes note of a child's end. Before it said that it was done, that is a
+// death: what it measured is lost. Where nothing was fired yet, nothing will be;
+// else the others go on without it.
+func (c *parent) ended(n news) {
+	s := n.from
+	_ = s.in.Close()
+	c.shown.down(s.index)
+	if s.done {
+		return
+	}
+	how := "it ended"
+	if n.err != nil {
+		how = n.err.Error()
+	}
+	if last := s.log.LastLine(); last != "" {
+		how += ": " + last
+	}
+	c.fail(fmt.Errorf("shard %d died: %s", s.index, how))
+	s.done = true
+	if c.begun == 0 {
+		c.tellAll(order{Stop: true})
+		return
+	}
+	c.begin()
+}
+
+// begin has all begin a pass, once those that are left are ready for it.
+func (c *parent) begin() {
+	left := 0
+	for _, s := range c.children {
+		if s.done {
+			continue
+		}
+		if left++; s.ready <= c.begun {
+			return
+		}
+	}
+	if left == 0 || c.failed != nil && c.begun == 0 {
+		return
+	}
+	c.begun++
+	at := time.Now().Add(leadTime)
+	c.tellAll(order{Begin: &at})
+}
+
+// close ends what is still there.
+func (c *parent) close() {
+	for _, s := range c.children {
+		_ = s.in.Close() // ends a shard at once
+	}
+	done := make(chan struct{})
+	go func() {
+		defer crash.Guard()
+		defer close(done)
+		c.readers.Wait()
+	}()
+	kill := time.NewTimer(endTime)
+	defer kill.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-c.news:
+		case <-kill.C:
+			for _, s := range c.children {
+				_ = s.cmd.Process.Kill()
+			}
+		case <-done:
+			waiting = false
+		}
+	}
+	if c.target != nil {
+		c.target.Stop()
+	}
+	c.dir.Remove()
+}
+
+// seenTogether is one look at a run from looks at its shards: counts are added,
+// latencies are those of the shard that has the highest.
+func seenTogether(parts []*run.Progress) run.Progress {
+	var out run.Progress
+	for _, p := range parts {
+		if p == nil {
+			continue
+		}
+		if out.Phase == "" {
+			out = *p
+			out.Live.Lanes = slices.Clone(p.Live.Lanes)
+			continue
+		}
+		out.Live.Add(&p.Live)
+		out.Trouble = cmp.Or(out.Trouble, p.Trouble)
+	}
+	return out
+}

@@ -1,0 +1,238 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/profiles"
+)
+
+// The parent of a split run and its shards talk in lines of JSON: orders on a
+// shard's standard input, replies on its standard output.
+
+// order has one of its fields set.
+type order struct {
+	Job    *job        `json:"job,omitempty"`    // the first: what to do
+	Target *run.Shared `json:"target,omitempty"` // who else is there
+	Begin  *time.Time  `json:"begin,omitempty"`  // fire from then on
+	Stop   bool        `json:"stop,omitempty"`   // fire no more, and end in order
+	Cancel bool        `json:"cancel,omitempty"` // end at once
+}
+
+// job is a shard's part. The profile is YAML, with its secrets: they are in no
+// argument that other users of the machine could read.
+type job struct {
+	Profile    string   `json:"profile"`
+	AllowHosts []string `json:"allowHosts"`
+	Version    string   `json:"version"`
+	Index      int      `json:"index"`
+	Count      int      `json:"count"`
+	Run        uint32   `json:"run"`
+	Dir        string   `json:"dir"`             // where the archive goes
+	Looks      bool     `json:"looks,omitempty"` // somebody wants metrics
+}
+
+// reply has one of its fields set.
+type reply struct {
+	Hello    *hello         `json:"hello,omitempty"`
+	Ready    *int           `json:"ready,omitempty"` // a pass that could begin
+	Progress *run.Progress  `json:"progress,omitempty"`
+	Looks    []metrics.Look `json:"looks,omitempty"` // one for each pass
+	Done     *done          `json:"done,omitempty"`  // the last: all is written
+}
+
+// hello says by what the shard's callbacks are trusted.
+type hello struct {
+	Callbacks []byte `json:"callbacks"`
+}
+
+// done says how the run ended.
+type done struct {
+	Kind string `json:"kind"` // "", profile, target, stopped or failed
+	Text string `json:"text"`
+}
+
+// How a shard ended, and the error that it stands for.
+var doneKinds = map[string]error{"profile": run.ErrProfile, "target": run.ErrTarget, "stopped": run.ErrStopped, "canceled": context.Canceled}
+
+func doneOf(err error) done {
+	if err == nil {
+		return done{}
+	}
+	for kind, target := range doneKinds {
+		if errors.Is(err, target) {
+			return done{Kind: kind, Text: err.Error()}
+		}
+	}
+	return done{Kind: "failed", Text: err.Error()}
+}
+
+func (d *done) err() error {
+	if d.Kind == "" {
+		return nil
+	}
+	return toldError{d.Text, doneKinds[d.Kind]}
+}
+
+// toldError is an error of another process.
+type toldError struct {
+	text string
+	kind error
+}
+
+func (e toldError) Error() string { return e.text }
+func (e toldError) Unwrap() error { return e.kind }
+
+// Serve is the child's side of [Processes]: it reads what to do from in,
+// does it, has archive write the outcome to a directory, and checkpoint what there
+// is of it on the way, and says so on out.
+// The end of in ends it at once, so that it cannot outlive its parent. The
+// error is only for what the parent cannot be told.
+func Serve(in io.Reader, out io.Writer, archive, checkpoint func(dir string, o *run.Outcome) error) error {
+	s := &shardServer{checkpoint: checkpoint, enc: json.NewEncoder(out), target: make(chan run.Shared, 1), begin: make(chan time.Time, 1), stop: make(chan struct{})}
+	dec := json.NewDecoder(in)
+	var first order
+	if err := dec.Decode(&first); err != nil || first.Job == nil {
+		return errors.New("a shard is started by eventmeter run --processes, which tells it what to do; for one of your own, give run --shard")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	// Reading ends with the process at the latest: a read of standard input
+	// cannot be broken off.
+	go func() {
+		defer crash.Guard()
+		defer cancel()
+		s.obey(dec)
+	}()
+	d := doneOf(s.run(ctx, first.Job, archive))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.enc.Encode(reply{Done: &d})
+}
+
+// send sends r. A parent that is gone closes the other pipe, too, and that ends
+// the shard.
+func (s *shardServer) send(r reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.enc.Encode(r)
+}
+
+type shardServer struct {
+	checkpoint func(string, *run.Outcome) error
+
+	mu     sync.Mutex
+	enc    *json.Encoder // guarded by mu
+	target chan run.Shared
+	begin  chan time.Time
+	stop   chan struct{}
+}
+
+// obey follows orders until there are no more, or one is to end at once.
+func (s *shardServer) obey(dec *json.Decoder) {
+	stopped := false
+	for {
+		var o order
+		if dec.Decode(&o) != nil || o.Cancel {
+			return
+		}
+		switch {
+		case o.Target != nil:
+			s.target <- *o.Target
+		case o.Begin != nil:
+			s.begin <- *o.Begin
+		case o.Stop && !stopped:
+			stopped = true
+			close(s.stop)
+		}
+	}
+}
+
+func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *run.Outcome) error) error {
+	p, err := profiles.Parse("profile of the parent", []byte(j.Profile), nil)
+	if err != nil {
+		return fmt.Errorf("%w: %w", run.ErrProfile, err)
+	}
+	if err := os.MkdirAll(j.Dir, 0o700); err != nil {
+		return err
+	}
+	var shown *metrics.Collector
+	stopShowing := func() {}
+	if j.Looks {
+		shown = &metrics.Collector{}
+		stopShowing = s.show(shown)
+	}
+	outcome, runErr := run.Run(ctx, run.Options{
+		Collector: shown,
+		Profile:   p, AllowHosts: j.AllowHosts, Version: j.Version, Stop: s.stop,
+		Progress:   func(p run.Progress) { s.send(reply{Progress: &p}) },
+		Checkpoint: func(o *run.Outcome) error { return s.checkpoint(j.Dir, o) },
+		Shard: &run.Shard{
+			Index: j.Index, Count: j.Count, Run: j.Run,
+			Barrier: func(ctx context.Context, pass int) (time.Time, error) {
+				s.send(reply{Ready: &pass})
+				return receive(ctx, s.stop, s.begin)
+			},
+			Target: func(ctx context.Context, callbacks []byte) (run.Shared, error) {
+				s.send(reply{Hello: &hello{callbacks}})
+				return receive(ctx, s.stop, s.target)
+			},
+		},
+	})
+	stopShowing()
+	if outcome == nil {
+		_ = os.Remove(j.Dir) // only if it is still empty
+		return runErr
+	}
+	return errors.Join(runErr, archive(j.Dir, outcome))
+}
+
+// looksEvery is how often a shard tells its parent what metrics are made of.
+const looksEvery = time.Second
+
+// show tells the parent what metrics are made of, until the returned function is
+// called, and then once more.
+func (s *shardServer) show(c *metrics.Collector) func() {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer crash.Guard()
+		tick := time.NewTicker(looksEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.send(reply{Looks: c.Looks()})
+			case <-stop:
+				return
+			}
+		}
+	})
+	return func() {
+		close(stop)
+		wg.Wait()
+		s.send(reply{Looks: c.Looks()})
+	}
+}
+
+// receive waits for an order, or for one to stop.
+func receive[T any](ctx context.Context, stop <-chan struct{}, from <-chan T) (T, error) {
+	var none T
+	select {
+	case v := <-from:
+		return v, nil
+	case <-stop:
+		return none, run.ErrStopped
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	}
+}
