@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/stats"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -103,7 +102,7 @@ func TestDoctor(t *testing.T) {
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
-	var h run.Health
+	var h machineHealth
 	if err := json.Unmarshal([]byte(stdout), &h); err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -40,7 +42,7 @@ func doctor(ctx context.Context, asJSON bool, io streams) error {
 	}
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
-	h, err := run.Examine(ctx, run.Options{Profile: p, Embedded: startEmbedded, Stop: stop, Version: version()})
+	h, err := examine(ctx, run.Options{Profile: p, Embedded: startEmbedded, Stop: stop, Version: version()})
 	if err != nil {
 		return err
 	}
@@ -59,7 +61,7 @@ func doctor(ctx context.Context, asJSON bool, io streams) error {
 
 var errUnfit = fmt.Errorf("this machine is not fit to measure now: %w", errBottleneck)
 
-func prescribe(w io.Writer, h *run.Health) error {
+func prescribe(w io.Writer, h *machineHealth) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	ns := results.FormatNanos
 	host := h.Host
@@ -91,4 +93,37 @@ func prescribe(w io.Writer, h *run.Health) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// machineHealth is what a machine can measure.
+type machineHealth struct {
+	Host results.Host `json:"host"`
+	// ReadDelay is how long a byte on a loopback connection takes to be read by
+	// this process while it does nothing else.
+	ReadDelay results.Quantiles `json:"readDelay"`
+	// Ports is how many connections one address can open to one other, 0 where
+	// that is not known.
+	Ports int `json:"ports"`
+	// Baseline is a run of the baseline profile on the embedded target; its lanes'
+	// latencies are the least that can be measured.
+	Baseline *results.Result `json:"baseline"`
+}
+
+// examine looks at the machine for a few seconds. opts.Profile is the baseline
+// profile.
+func examine(ctx context.Context, opts run.Options) (*machineHealth, error) {
+	delay, err := health.ReadDelay(time.Second, ctx.Done())
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := run.Run(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &machineHealth{
+		Host:      health.Host(),
+		ReadDelay: results.SummariseNanos(delay),
+		Ports:     health.EphemeralPorts(),
+		Baseline:  outcome.Result,
+	}, nil
 }

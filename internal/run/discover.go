@@ -4,17 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
-)
-
-const (
-	closeTimeout    = 5 * time.Second
-	discoverTimeout = 30 * time.Second
 )
 
 // Discovery is what a target offers.
@@ -118,20 +112,3 @@ func askSystem(ctx context.Context, e *driver.Endpoint, system string, mode even
 	defer func() { _ = d.Close(ctx) }()
 	return d.(driver.Discoverer).Discover(ctx)
 }
-
-func endpointOptions(t profiles.Target, version string) (driver.EndpointOptions, error) {
-	o := driver.EndpointOptions{
-		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens, Command: t.Command, Env: variables(t.Env), Dir: t.Dir,
-		Era: driver.Era(t.Era), Revision: driver.Revision(t.Revision),
-		ClientName: "eventmeter", ClientVersion: version,
-	}
-	var err error
-	if t.CAFile != "" {
-		if o.Roots, err = rootsFrom(t.CAFile); err != nil {
-			return o, fmt.Errorf("%w: target.caFile: %w", ErrProfile, err)
-		}
-	}
-	return o, nil
-}
-
-func mode(l *lane) eventmeter.Mode { return eventmeter.Mode(l.Mode) }

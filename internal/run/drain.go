@@ -65,13 +65,6 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 	}
 }
 
-// mayTake says how long the phase may take after all.
-func (p *pass) mayTake(limit time.Duration) {
-	p.phaseMu.Lock()
-	defer p.phaseMu.Unlock()
-	p.limit = limit
-}
-
 // acceptedSoFar is how many emissions the upstream has taken.
 func (p *pass) acceptedSoFar() uint64 {
 	if p.firing == nil {

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -127,31 +126,6 @@ func LaneSettings(l *profiles.Lane) driver.Options {
 	return o
 }
 
-// openLedger makes the pass's ledger, and gives the pass its run number: what
-// comes late from the pass before is foreign to this one.
-func (p *pass) openLedger() error {
-	r := p.run
-	specs := make([]sinks.LaneSpec, len(p.lanes))
-	for i, l := range p.lanes {
-		specs[i] = l.spec()
-	}
-	id, sibling := r.runID(r.passNo)
-	p.number = r.passNo
-	r.passNo++
-	var err error
-	p.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
-		Clock: r.clock, Run: id, Sibling: sibling, Sources: r.profile.Upstream.Sources, Lanes: specs,
-		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure), Recorded: recorded(r.profile.Phases.Measure),
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrProfile, err)
-	}
-	// Nothing lies in the measured window until firing begins. Live counters
-	// of the window would fall back to 0 then.
-	p.ledger.Measure(math.MaxInt64, math.MaxInt64)
-	return nil
-}
-
 // orNone is a length of time of the profile as drivers take it, for which 0 is
 // their own default and less than 0 is none.
 func orNone(d time.Duration) time.Duration {
@@ -160,3 +134,53 @@ func orNone(d time.Duration) time.Duration {
 	}
 	return d
 }
+
+func sep975Options(l *profiles.SEP975Lane) driver.SEP975Options {
+	return driver.SEP975Options{
+		Tool: l.Tool, Steps: l.Steps, Step: l.Step, LogEvery: l.LogEvery, MaxWait: l.MaxWait, HangUp: l.HangUp,
+		Disconnect: l.Disconnect, Share: l.Share, At: l.At, Every: l.Every, Away: l.Away, StatusEvery: l.StatusEvery,
+		Expire: l.Expire, Double: l.Double, Wrong: l.Wrong, Tolerance: l.Tolerance,
+	}
+}
+
+// sep2549Options translates the settings of a lane that uses lists.
+func sep2549Options(s *profiles.SEP2549Lane) driver.SEP2549Options {
+	return driver.SEP2549Options{
+		List: s.List, URI: s.URI, Use: float64(s.Use), NoCache: !s.Cache, Notifications: s.Notifications, Jitter: s.Jitter,
+		StaleOnError: s.StaleOnError, Shared: s.Shared, Background: s.Background,
+	}
+}
+
+// split is what a plan of shards needs to know of the lane.
+func (l *lane) split() split.Lane {
+	unit := 1
+	if l.System == "sep-1803" {
+		unit = max(l.SEP1803.PerSession, 1)
+	}
+	return split.Lane{Subscriptions: l.Subscriptions, Unit: unit, Sources: l.templates.Sources, HearsNone: l.HearsNone()}
+}
+
+// wholeNumber is the number that local subscription i has in the whole run.
+func (l *lane) wholeNumber(i int) int {
+	if l.numbers == nil {
+		return i
+	}
+	return l.numbers[i]
+}
+
+// hears gives what local subscription i is owed; nil is everything.
+func (l *lane) hears(i int) []uint16 {
+	heard := l.templates.Sources(l.wholeNumber(i))
+	if l.plan == nil {
+		return heard
+	}
+	return l.plan.Hears(l.shard, heard)
+}
+
+// hearsAll tells whether what siblings fire reaches local subscription i,
+// whatever its source.
+func (l *lane) hearsAll(i int) bool {
+	return l.plan.HearsAll(l.templates.Sources(l.wholeNumber(i)))
+}
+
+func mode(l *lane) eventmeter.Mode { return eventmeter.Mode(l.Mode) }

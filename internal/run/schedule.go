@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -21,4 +22,32 @@ func scheduleOf(p *profiles.Profile) loadgen.Schedule {
 		return loadgen.Sine{Mean: float64(s.Rate), Amplitude: float64(s.Amplitude), Period: s.Period}
 	}
 	return loadgen.Constant{Rate: float64(s.Rate)}
+}
+
+// schedule is when the emissions of a pass are due.
+func (r *run) schedule() loadgen.Schedule {
+	switch {
+	case r.profile.Upstream.Kind == "none" || r.opts.Idle:
+		return loadgen.Trace{} // no emissions
+	case r.profile.Schedule.Kind == "trace":
+		return r.times
+	}
+	return scheduleOf(r.profile)
+}
+
+// myEmissions is the part of the schedule that this process fires, and the number
+// of each of its emissions in the whole; nil means that they are the same.
+func (r *run) myEmissions() (loadgen.Schedule, func(uint64) uint64) {
+	whole := r.schedule()
+	s := r.opts.Shard
+	if s == nil {
+		return whole, nil
+	}
+	sources := r.profile.Upstream.Sources
+	cycle, sourceOf := sources, func(n int) uint16 { return uint16(n) }
+	if o, ok := r.target.upstream.(upstream.Sourcer); ok {
+		cycle, sourceOf = max(len(r.trace), 1), func(n int) uint16 { return o.Source(uint64(n)) }
+	}
+	part := r.plan.Part(whole, s.Index, cycle, sourceOf)
+	return part, part.Number
 }

@@ -129,12 +129,3 @@ func whyShown(p *profiles.Profile, value string) string {
 	}
 	return ""
 }
-
-// warnSecrets names the secrets that are not looked for.
-func (r *run) warnSecrets() {
-	for _, s := range listSecrets(r.profile) {
-		if why := whyShown(r.profile, s.value); s.credential && why != "" {
-			r.Warn("secret-not-hidden", "", "%s is not hidden where the target repeats it, because it is %s", s.field, why)
-		}
-	}
-}

@@ -13,65 +13,13 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/budget"
-	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
-
-// targetSide is everything that has to do with the server: its process, the
-// endpoints under which it is met, and the upstream that makes its events.
-type targetSide struct {
-	child     embedded.Server
-	embedded  *embedded.Ready   // the embedded target, whoever started it; nil = there is none, or it is met over stdio
-	program   *program          // where it is met over standard input and output
-	dir       *embedded.TempDir // removed at the end; nil where there is none
-	plain     *driver.Endpoint
-	tls       *driver.Endpoint // the embedded target's second endpoint, where a lane needs it
-	authority *sinks.Authority
-	callbacks int // connections of the target to each webhook listener
-	upstream  upstream.Upstream
-	feed      *upstream.Feed // the upstream, where it is polled by the target
-}
-
-// serves notes where the embedded target is.
-func (t *targetSide) serves(r embedded.Ready) { t.embedded = &r }
-
-// lend takes over the server that an earlier run left behind.
-func (t *targetSide) lend(k *embedded.Keep) {
-	t.child, t.dir, t.authority = k.Server, k.Dir, k.Authority
-	t.serves(k.Server.Ready())
-}
-
-func (t *targetSide) endpointFor(http string) *driver.Endpoint {
-	if http == "2" && t.tls != nil {
-		return t.tls
-	}
-	return t.plain
-}
-
-// checkHosts applies the rule of [CheckHost] to every URL of the profile. A
-// host that the profile allows must be named on the command line too.
-func checkHosts(ctx context.Context, guard *dialguard.Guard, p *profiles.Profile, named []string) error {
-	if p.Target.URL != "" {
-		if err := CheckHost(ctx, guard, p.Target.URL, "target.url", named); err != nil {
-			return err
-		}
-	}
-	if err := checkUpstreamHosts(ctx, guard, &p.Upstream, named); err != nil {
-		return err
-	}
-	for _, a := range p.Target.Allow {
-		if !slices.Contains(named, a) {
-			return fmt.Errorf("%w: target.allow names %s, which must be named on the command line too: --allow-host %s", ErrProfile, a, a)
-		}
-	}
-	return nil
-}
 
 // open starts the embedded target where there is none, connects, and makes
 // sure that the target offers what the profile asks for.
@@ -174,18 +122,6 @@ func TargetArgs(p *profiles.Profile, dir string, callbacks []byte) ([]string, er
 	return append(args, embedded.Args(p.Target.Embedded)...), nil
 }
 
-// feedArgs are the flags of an embedded target that polls the run's feed.
-func (t *targetSide) feedArgs() []string {
-	if t.feed == nil {
-		return nil
-	}
-	args := []string{"--feed", t.feed.URL()}
-	if u, err := url.Parse(t.feed.URL()); err == nil && !sinks.Loopback(u.Hostname()) {
-		args = append(args, "--allow-host", u.Hostname()) // an address of this process
-	}
-	return args
-}
-
 // connect agrees on a protocol version with the target.
 func (r *run) connect(ctx context.Context) error {
 	t := &r.target
@@ -234,21 +170,6 @@ func (r *run) shares() int {
 		return max(s.Count, 1)
 	}
 	return 1
-}
-
-func rootsFrom(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM form", file)
-	}
-	return roots, nil
 }
 
 // checkOffer notes who the target is, and compares what it offers with what the
@@ -318,4 +239,79 @@ func (r *run) targetPID(ctx context.Context) int {
 		return 0
 	}
 	return health.ListenerPID(u)
+}
+
+// commandEmbedded prepares the embedded target, which the endpoint starts.
+func (r *run) commandEmbedded(args []string) error {
+	if r.opts.EmbeddedCommand == nil {
+		return fmt.Errorf("%w: it names no target, and no embedded target can be started here", ErrProfile)
+	}
+	command, err := r.opts.EmbeddedCommand(append([]string{"--stdio"}, args...))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	r.target.program = &program{command: command}
+	return nil
+}
+
+// findAdmin waits for the program to say where events are injected, if that has
+// to be known.
+func (r *run) findAdmin(ctx context.Context) error {
+	p, u := r.target.program, r.profile.Upstream
+	if p == nil || u.Admin != "" || u.Kind != "inject" && (u.Kind != "replay" || u.Replay.URL != "") {
+		return nil
+	}
+	wait := time.NewTimer(readyTime)
+	defer wait.Stop()
+	select {
+	case ready := <-p.ready.found:
+		// A program may say anything; the load goes to this machine only.
+		if err := CheckHost(ctx, r.guard, ready.Admin, "the admin address that the program printed", r.opts.AllowHosts); err != nil {
+			return err
+		}
+		p.admin = ready.Admin
+		return nil
+	case <-r.target.plain.Ended():
+		return fmt.Errorf("%w: %w", ErrTarget, r.target.plain.Err())
+	case <-wait.C:
+		return fmt.Errorf("%w: upstream.kind %s needs an admin listener, and the program printed none on standard error; give upstream.admin (or --upstream-url), or for any other server another upstream.kind", ErrProfile, u.Kind)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// stdioFigures is what passed the pipes; nil where there are none.
+func (r *run) stdioFigures() *results.Stdio {
+	if r.target.plain == nil {
+		return nil
+	}
+	s, ok := r.target.plain.Pipe()
+	if !ok {
+		return nil
+	}
+	out := &results.Stdio{
+		Up: s.Up, Down: s.Down, Lines: s.Lines, Late: s.Late, Unknown: s.Unknown, Unaddressed: s.Unaddressed,
+		Requests: s.Requests, Malformed: s.Malformed, TooLong: s.TooLong, Exit: s.Exit,
+	}
+	if s.Exit != "" {
+		out.Stderr = s.Stderr
+	}
+	return out
+}
+
+// targetName is the target's address in the result. That of an embedded program
+// would be full of temporary files.
+func (r *run) targetName() string {
+	if r.profile.Target.IsEmbedded() && r.profile.Target.OverStdio() {
+		return "stdio:eventmeter serve --stdio"
+	}
+	return r.target.plain.URL()
+}
+
+// capabilities are what the lanes need to advertise as clients.
+func (r *run) capabilities() []string {
+	if slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == profiles.SystemSEP975 }) {
+		return []string{driver.ResumableRequests}
+	}
+	return nil
 }

@@ -3,99 +3,16 @@ package run
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/dialguard"
-	"github.com/eventmeter/eventmeter/internal/errtext"
-	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
-
-// checkUpstreamHosts applies the rule of [CheckHost] to every URL that the
-// upstream sends to.
-func checkUpstreamHosts(ctx context.Context, guard *dialguard.Guard, u *profiles.Upstream, named []string) error {
-	for _, one := range []struct{ key, url string }{
-		{"upstream.admin", u.Admin},
-		{"upstream.github.url", u.GitHub.URL},
-		{"upstream.slack.url", u.Slack.URL},
-		{"upstream.stripe.url", u.Stripe.URL},
-		{"upstream.replay.url", u.Replay.URL},
-	} {
-		if one.url == "" {
-			continue
-		}
-		if err := CheckHost(ctx, guard, one.url, one.key, named); err != nil {
-			return err
-		}
-	}
-	if u.HTTP.URL == "" {
-		return nil
-	}
-	// The host of a templated URL must be plain text.
-	scheme, rest, _ := strings.Cut(u.HTTP.URL, "://")
-	host, _, _ := strings.Cut(rest, "/")
-	if strings.Contains(host, "{{") {
-		return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, errtext.Address(u.HTTP.URL))
-	}
-	return CheckHost(ctx, guard, scheme+"://"+host, "upstream.http.url", named)
-}
-
-// readTraces reads the files that the profile names, and holds what is in them
-// against it: a profile alone does not know how much it fires.
-func (r *run) readTraces() error {
-	u, s, p := r.profile.Upstream, r.profile.Schedule, r.profile.Phases
-	if u.Kind == "replay" {
-		var err error
-		if r.trace, err = readTrace(u.Replay.File); err != nil {
-			return fmt.Errorf("%w: upstream.replay.file: %w", ErrProfile, err)
-		}
-	}
-	if s.Kind != "trace" {
-		return nil
-	}
-	times := r.trace
-	if u.Kind != "replay" || s.File != u.Replay.File {
-		var err error
-		if times, err = readTrace(s.File); err != nil {
-			return fmt.Errorf("%w: schedule.file: %w", ErrProfile, err)
-		}
-	}
-	r.times = loadgen.Trace{Warp: s.Warp}
-	for _, e := range times {
-		r.times.Offsets = append(r.times.Offsets, e.At)
-	}
-	if peak := r.times.Peak(); float64(peak) > float64(r.profile.Limits.Rate) {
-		return fmt.Errorf("%w: schedule.file: %s has %d events within a second, above the limit of %v; lower schedule.warp, or raise limits.rate", ErrProfile, s.File, peak, r.profile.Limits.Rate)
-	}
-	if loadgen.Count(r.times, p.Warmup+p.Measure) == loadgen.Count(r.times, p.Warmup) {
-		last, _ := r.times.At(uint64(len(times) - 1))
-		return fmt.Errorf("%w: schedule.file: %s has no event between phases.warmup (%v) and the end of phases.measure (%v); its last is at %v", ErrProfile, s.File, p.Warmup, p.Warmup+p.Measure, last)
-	}
-	return nil
-}
-
-func readTrace(name string) ([]upstream.TraceEntry, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	entries, err := upstream.ReadTrace(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return entries, nil
-}
 
 // openFeed opens a feed before the target starts, which has to know where it
 // is.
@@ -293,17 +210,6 @@ func (r *run) prepareUpstream(ctx context.Context) error {
 
 const prepareTimeout = 30 * time.Second
 
-// schedule is when the emissions of a pass are due.
-func (r *run) schedule() loadgen.Schedule {
-	switch {
-	case r.profile.Upstream.Kind == "none" || r.opts.Idle:
-		return loadgen.Trace{} // no emissions
-	case r.profile.Schedule.Kind == "trace":
-		return r.times
-	}
-	return scheduleOf(r.profile)
-}
-
 // upstreamFigures are the figures that only the upstream has.
 func (r *run) upstreamFigures() results.PartFigures {
 	f, ok := r.target.upstream.(upstream.Figurer)
@@ -325,38 +231,6 @@ func (r *run) warnEnded() {
 			r.Warn("upstream-ended", "", "%v; what was published after that was refused", err)
 		}
 	}
-}
-
-// startTrace begins to write the trace that was asked for, of the first pass.
-func (r *run) startTrace() error {
-	if r.opts.Record == nil || r.tracer != nil || r.traced {
-		return nil
-	}
-	r.traced = true
-	if r.profile.Upstream.Kind == "none" {
-		r.tracer = upstream.NewTraceRecorder(r.opts.Record, nil)
-		return nil
-	}
-	c, ok := r.target.upstream.(upstream.Recorded)
-	if ok {
-		_, sample := c.Content(upstream.Emission{Stamp: eventmeter.Stamp{Seq: 1}})
-		var object map[string]json.RawMessage
-		ok = json.Unmarshal(sample, &object) == nil && object != nil
-	}
-	if !ok {
-		return fmt.Errorf("%w: a trace holds JSON objects, and upstream.kind %s sends something else here: give it a payload that is one", ErrProfile, r.profile.Upstream.Kind)
-	}
-	r.tracer = upstream.NewTraceRecorder(r.opts.Record, c.Content)
-	return nil
-}
-
-// endTrace waits until the trace is written.
-func (r *run) endTrace() {
-	if r.tracer == nil {
-		return
-	}
-	r.entries, r.traceErr = r.tracer.Close()
-	r.tracer = nil
 }
 
 // firstFailure says for the end of a sentence why the first emission failed.

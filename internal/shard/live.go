@@ -4,20 +4,10 @@ import (
 	"math"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/eventmeter/eventmeter/internal/metrics"
-	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/results"
 )
-
-// mergedPass is what metrics show of one pass of merged shards, beside its
-// account.
-type mergedPass struct {
-	own       []results.PartFigures
-	generator results.Generator
-	target    *results.Process
-}
 
 // shownTogether shows a run of several processes as one: it adds up what they
 // tell of themselves. Its methods do nothing on nil.
@@ -28,21 +18,6 @@ type shownTogether struct {
 	looks  [][]metrics.Look // the last of each shard, by pass
 	up     []bool
 	passes []*metrics.Pass
-}
-
-// follow shows the run's metrics, where somebody wants them.
-func (c *parent) follow() {
-	name := run.Name(c.run, nil)
-	followed := c.Collector.Begin(metrics.Run{
-		ID: name, Profile: c.Profile.Name, Version: c.Version, Upstream: c.Profile.Upstream.Kind, Schedule: c.Profile.Schedule.Kind,
-		Fleet: name, Started: time.Now(),
-	})
-	if followed == nil {
-		return
-	}
-	t := &shownTogether{followed: followed, looks: make([][]metrics.Look, c.Count), up: make([]bool, c.Count)}
-	c.shown = t
-	followed.Shards(t.shards)
 }
 
 // looked takes in what a shard tells.

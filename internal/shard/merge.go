@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,9 +15,6 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
-
-// ErrMerge is wrapped by the errors about shards that do not belong together.
-var ErrMerge = errors.New("these cannot be merged")
 
 // Merge adds up the archives of the shards of one run, exactly: accounts are
 // merged bucket by bucket (see [sinks.MergeAccounts]), and the result is made
@@ -42,56 +38,6 @@ func mergeDirs(dirs []string) (*merge, error) {
 		return nil, err
 	}
 	return mergeShards(shards)
-}
-
-// archived is what one shard left.
-type archived struct {
-	dir    string
-	result *results.Result
-	part   *results.Part
-}
-
-func loadShards(dirs []string) ([]archived, error) {
-	if len(dirs) == 0 {
-		return nil, fmt.Errorf("%w: there are none", ErrMerge)
-	}
-	var all []archived
-	for _, dir := range dirs {
-		r, err := results.Load(dir)
-		if err != nil {
-			return nil, err
-		}
-		p, err := results.LoadPart(dir)
-		if err != nil {
-			return nil, err
-		}
-		if err := results.CheckPart(dir, r, p); err != nil {
-			return nil, err
-		}
-		if err := r.CheckSeries(dir); err != nil {
-			return nil, err
-		}
-		all = append(all, archived{dir, r, p})
-	}
-	slices.SortStableFunc(all, func(a, b archived) int { return cmp.Compare(a.part.Index, b.part.Index) })
-	first := all[0]
-	for i, s := range all {
-		if i > 0 && s.part.Index == all[i-1].part.Index {
-			return nil, fmt.Errorf("%w: %s and %s are both shard %d; name it once", ErrMerge, all[i-1].dir, s.dir, s.part.Index)
-		}
-		for _, x := range []struct{ what, a, b string }{
-			{"versions of the program", first.result.Version, s.result.Version},
-			{"profiles", first.part.Profile, s.part.Profile},
-			{"numbers of shards", fmt.Sprint(first.part.Count), fmt.Sprint(s.part.Count)},
-			{"runs", first.part.Run, s.part.Run},
-			{"coverage", fmt.Sprint(first.part.Coverage), fmt.Sprint(s.part.Coverage)},
-		} {
-			if x.a != x.b {
-				return nil, fmt.Errorf("%w: %s and %s are of different %s, %.12s and %.12s", ErrMerge, first.dir, s.dir, x.what, x.a, x.b)
-			}
-		}
-	}
-	return all, nil
 }
 
 func mergeShards(all []archived) (*merge, error) {
@@ -126,16 +72,6 @@ func mergeShards(all []archived) (*merge, error) {
 	m.warnShards()
 	return m, nil
 }
-
-// merge is a run that is put together of its shards.
-type merge struct {
-	*summary.Summary
-	all    []archived
-	shifts [][]results.Nanos // of each shard and pass, see align
-	passes []mergedPass
-}
-
-func (m *merge) outcome() *run.Outcome { return &run.Outcome{Result: m.Result, Accounts: m.Accounts} }
 
 // newMerge returns a merge with nothing in it yet.
 func newMerge(all []archived) (*merge, error) {
@@ -244,25 +180,4 @@ func shortfall(all []archived) error {
 		return nil
 	}
 	return errors.New(strings.Join(texts, "; "))
-}
-
-func missingShards(all []archived) []int {
-	var out []int
-	for i := range all[0].part.Count {
-		if !slices.ContainsFunc(all, func(s archived) bool { return s.part.Index == i }) {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-func enumerate(ns []int) string {
-	texts := make([]string, len(ns))
-	for i, n := range ns {
-		texts[i] = fmt.Sprint(n)
-	}
-	if n := len(texts); n > 1 {
-		return strings.Join(texts[:n-1], ", ") + " and " + texts[n-1]
-	}
-	return texts[0]
 }

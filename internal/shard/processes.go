@@ -1,3 +1,4 @@
+// Package shard splits a run among processes, and adds up what its shards archived.
 package shard
 
 import (
@@ -11,12 +12,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/stderrtail"
 	"github.com/eventmeter/eventmeter/results"
@@ -102,43 +103,6 @@ func (p *Processes) check() error {
 	return run.Check(context.Background(), o)
 }
 
-// parent is the parent of the shards.
-type parent struct {
-	Processes
-	run      uint32
-	children []*shardProcess
-	target   embedded.Server
-	dir      *embedded.TempDir
-	news     chan news
-	readers  sync.WaitGroup
-
-	live   []*run.Progress // the last of each
-	shown  *shownTogether
-	begun  int   // passes
-	failed error // the first of all
-}
-
-// shardProcess is one child.
-type shardProcess struct {
-	index int
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	log   *stderrtail.Writer
-
-	hello   bool
-	ready   int // passes that it was ready for
-	done    bool
-	callers []byte // PEM that its callbacks are trusted by
-}
-
-// news is a message of a child, or its end.
-type news struct {
-	from  *shardProcess
-	line  reply
-	ended bool
-	err   error
-}
-
 // start starts all children and tells each what to do.
 func (c *parent) start() error {
 	profile, err := c.Profile.YAML()
@@ -170,9 +134,6 @@ func (c *parent) start() error {
 	}
 	return nil
 }
-
-// tell sends an order. A child that is gone says so in its own way.
-func (s *shardProcess) tell(o order) { _ = json.NewEncoder(s.in).Encode(o) }
 
 // listen hands on what a child says, until it has ended.
 func (c *parent) listen(s *shardProcess, out io.Reader) {
@@ -382,4 +343,19 @@ func seenTogether(parts []*run.Progress) run.Progress {
 		out.Trouble = cmp.Or(out.Trouble, p.Trouble)
 	}
 	return out
+}
+
+// follow shows the run's metrics, where somebody wants them.
+func (c *parent) follow() {
+	name := run.Name(c.run, nil)
+	followed := c.Collector.Begin(metrics.Run{
+		ID: name, Profile: c.Profile.Name, Version: c.Version, Upstream: c.Profile.Upstream.Kind, Schedule: c.Profile.Schedule.Kind,
+		Fleet: name, Started: time.Now(),
+	})
+	if followed == nil {
+		return
+	}
+	t := &shownTogether{followed: followed, looks: make([][]metrics.Look, c.Count), up: make([]bool, c.Count)}
+	c.shown = t
+	followed.Shards(t.shards)
 }

@@ -1,37 +1,11 @@
 package run
 
 import (
-	"fmt"
-
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
-
-// recorderOf is who is told what happens in a pass: the ledger, and whoever
-// looks on beside it.
-func (p *pass) recorderOf() (eventmeter.Recorder, error) {
-	all := []eventmeter.Recorder{p.ledger}
-	if p.profile.Upstream.Kind == "none" {
-		var lanes []int
-		for _, l := range p.lanes {
-			lanes = append(lanes, l.Subscriptions)
-		}
-		var err error
-		if p.observer, err = sinks.NewObserver(sinks.ObserverOptions{Clock: p.clock, Lanes: lanes}); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
-		}
-		all = append(all, p.observer)
-	}
-	if err := p.startTrace(); err != nil {
-		return nil, err
-	}
-	if p.tracer != nil {
-		all = append(all, p.tracer)
-	}
-	return eventmeter.Tee(all...), nil
-}
 
 // lookFrom tells those who look on when the schedule begins.
 func (p *pass) lookFrom(start eventmeter.Instant) {

@@ -4,15 +4,51 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
+
+const progressEvery = 200 * time.Millisecond
+
+// reportProgress tells [Options.Progress] how the pass is doing. The returned function
+// ends that and waits.
+func (p *pass) reportProgress() (stop func()) {
+	if p.opts.Progress == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer crash.Guard()
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				name, elapsed, limit := p.current()
+				now := Progress{Phase: name, Elapsed: elapsed, Limit: limit, Live: p.ledger.Live(), Lane: p.turn()}
+				if t := p.trouble.Load(); t != nil {
+					now.Trouble = *t
+				}
+				p.opts.Progress(now)
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
 
 // follow shows the run's metrics, where somebody wants them.
 func (r *run) follow() {
@@ -23,58 +59,10 @@ func (r *run) follow() {
 	})
 }
 
-// seen is what the metrics of a pass are read from; it is guarded by the pass's
-// phaseMu.
-type seen struct {
-	phases  []metrics.Phase
-	watch   *health.Watch
-	start   eventmeter.Instant // of the schedule, 0 before
-	stopped eventmeter.Instant // when no more was fired, 0 before
-}
-
-// enter ends the last phase, and begins the one of that name if it has one.
-func (s *seen) enter(name, lane string, at time.Time) {
-	if n := len(s.phases); n > 0 && s.phases[n-1].End.IsZero() {
-		s.phases[n-1].End = at
-	}
-	if name != "" {
-		s.phases = append(s.phases, metrics.Phase{Name: name, Lane: lane, Start: at})
-	}
-}
-
-// turn is the lane whose turn it is, or "" where they do not take turns.
-func (p *pass) turn() string {
-	if p.profile.Phases.Order == "turns" {
-		return p.lanes[0].Name
-	}
-	return ""
-}
-
 func (p *pass) shownBy(w *health.Watch) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
 	p.seen.watch = w
-}
-
-func (p *pass) firingFrom(start eventmeter.Instant) {
-	p.phaseMu.Lock()
-	defer p.phaseMu.Unlock()
-	p.seen.start = start
-	ph := &p.profile.Phases
-	p.ledger.Measure(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure))
-}
-
-func (p *pass) firedUntil(at eventmeter.Instant) {
-	p.phaseMu.Lock()
-	defer p.phaseMu.Unlock()
-	p.seen.stopped = at
-	if p.seen.start == 0 {
-		p.ledger.Measure(at, at) // nothing was fired
-		return
-	}
-	// A run that was stopped early is measured until then.
-	ph := &p.profile.Phases
-	p.ledger.Measure(p.seen.start.Add(ph.Warmup), min(p.seen.start.Add(ph.Warmup+ph.Measure), at))
 }
 
 // follow shows the pass's metrics.

@@ -66,12 +66,6 @@ func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) erro
 	return AttachError{Err: fmt.Errorf("%w: lane %s: %d of %d subscriptions were active, then: %w", ErrTarget, l.Name, stats.Attached, l.Subscriptions, err)}
 }
 
-// AttachError says that the target did not take all subscriptions.
-type AttachError struct{ Err error }
-
-func (e AttachError) Error() string { return e.Err.Error() }
-func (e AttachError) Unwrap() error { return e.Err }
-
 // untilStopped gives a context that also ends when the run is stopped or the
 // embedded target is gone, with the reason as its cause.
 func (p *pass) untilStopped(ctx context.Context) (context.Context, context.CancelCauseFunc) {
@@ -93,4 +87,57 @@ func (p *pass) untilStopped(ctx context.Context) (context.Context, context.Cance
 		}
 	})
 	return ctx, cancel
+}
+
+// churn ends and reopens subscriptions of the lanes that ask for it; the
+// returned function stops it and waits.
+func (p *pass) churn(ctx context.Context) func() {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i, l := range p.lanes {
+		if l.Churn.Rate <= 0 {
+			continue
+		}
+		wg.Go(func() {
+			defer crash.Guard()
+			stats := loadgen.Churn(ctx, loadgen.ChurnOptions{
+				N: l.Subscriptions, Rate: float64(l.Churn.Rate), Pause: l.Churn.Pause, Seed: p.seed(),
+				Stop: stop, Detach: p.drivers[i].Detach, Attach: p.drivers[i].Attach,
+			})
+			if stats.Failed > 0 {
+				p.Warn("churn", l.Name, "%d of %d subscriptions that churn ended or opened again failed, first: %v", stats.Failed, stats.Failed+stats.Attached+stats.Detached, stats.FirstError)
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		close(stop)
+		wg.Wait()
+	})
+}
+
+// detach ends all subscriptions in order. An end that the target does not
+// confirm is not held against anybody: the run is over.
+func (p *pass) detach(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, l := range p.lanes {
+		wg.Go(func() {
+			defer crash.Guard()
+			// Detach leaves a subscription alone that is not open.
+			_, _ = loadgen.Attach(ctx, loadgen.AttachOptions{
+				N: l.Subscriptions, Concurrency: l.Lane.Attach.Concurrency, Continue: true,
+			}, p.drivers[i].Detach)
+		})
+	}
+	wg.Wait()
+}
+
+func (p *pass) closeDrivers() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for _, d := range p.drivers {
+		_ = d.Close(ctx) // likewise
+	}
+	p.drivers = nil
 }

@@ -1,62 +1,15 @@
 package run
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net/netip"
-	"net/url"
-	"slices"
-	"strings"
 
-	"github.com/eventmeter/eventmeter/internal/dialguard"
-	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/sinks"
-)
-
-// The errors that callers branch on; the command turns each into an exit code.
-var (
-	// ErrProfile: the profile asks for something that is not possible or not
-	// allowed.
-	ErrProfile = errors.New("the profile cannot be run")
-	// ErrTarget: the target cannot be reached, does not offer what the profile
-	// asks for, or went away.
-	ErrTarget = errors.New("target")
 )
 
 // sparesFiles is how many files a run needs besides one per stream: the
 // binary's own, listeners, upstream and poll connections.
 const spareFiles = 256
-
-// CheckHost refuses a host that is not this machine, unless the profile allows
-// it and the command line names it a second time: a load generator that can be
-// pointed anywhere by a file somebody else wrote is a weapon.
-//
-// What is let through is what guard lets connections through to: a name is
-// resolved here, and never again.
-func CheckHost(ctx context.Context, guard *dialguard.Guard, rawURL, what string, allowed []string) error {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return fmt.Errorf("%w: %s: %q is not an http or https URL", ErrProfile, what, errtext.Address(rawURL))
-	}
-	host := u.Hostname()
-	if isLoopback(ctx, guard, host) {
-		return nil
-	}
-	if slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, host) || strings.EqualFold(a, u.Host) }) {
-		// A name that cannot be resolved is reported when it is dialled.
-		_ = guard.Allow(ctx, host)
-		return nil
-	}
-	return fmt.Errorf("%w: %s: %s is not this machine; if you may put load on it, name it a second time with --allow-host %s", ErrProfile, what, host, host)
-}
-
-// isLoopback says whether every address of host is on this machine's loopback.
-func isLoopback(ctx context.Context, guard *dialguard.Guard, host string) bool {
-	addrs, err := guard.Lookup(ctx, host)
-	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
-}
 
 // checkFiles refuses a run that would run out of files half-way, where every
 // failure would look like the target's.

@@ -1,0 +1,113 @@
+package run
+
+import (
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+const (
+	closeTimeout    = 5 * time.Second
+	discoverTimeout = 30 * time.Second
+)
+
+// targetSide is everything that has to do with the server: its process, the
+// endpoints under which it is met, and the upstream that makes its events.
+type targetSide struct {
+	child     embedded.Server
+	embedded  *embedded.Ready   // the embedded target, whoever started it; nil = there is none, or it is met over stdio
+	program   *program          // where it is met over standard input and output
+	dir       *embedded.TempDir // removed at the end; nil where there is none
+	plain     *driver.Endpoint
+	tls       *driver.Endpoint // the embedded target's second endpoint, where a lane needs it
+	authority *sinks.Authority
+	callbacks int // connections of the target to each webhook listener
+	upstream  upstream.Upstream
+	feed      *upstream.Feed // the upstream, where it is polled by the target
+}
+
+// serves notes where the embedded target is.
+func (t *targetSide) serves(r embedded.Ready) { t.embedded = &r }
+
+// lend takes over the server that an earlier run left behind.
+func (t *targetSide) lend(k *embedded.Keep) {
+	t.child, t.dir, t.authority = k.Server, k.Dir, k.Authority
+	t.serves(k.Server.Ready())
+}
+
+func (t *targetSide) endpointFor(http string) *driver.Endpoint {
+	if http == "2" && t.tls != nil {
+		return t.tls
+	}
+	return t.plain
+}
+
+// meet has the endpoint start the program, and listens to what it says on
+// standard error.
+func (t *targetSide) meet(o *driver.EndpointOptions) {
+	if t.program == nil {
+		t.program = &program{command: o.Command}
+	}
+	t.program.ready.found = make(chan embedded.Ready, 1)
+	o.Command, o.Stderr = t.program.command, &t.program.ready
+}
+
+// feedArgs are the flags of an embedded target that polls the run's feed.
+func (t *targetSide) feedArgs() []string {
+	if t.feed == nil {
+		return nil
+	}
+	args := []string{"--feed", t.feed.URL()}
+	if u, err := url.Parse(t.feed.URL()); err == nil && !sinks.Loopback(u.Hostname()) {
+		args = append(args, "--allow-host", u.Hostname()) // an address of this process
+	}
+	return args
+}
+
+func endpointOptions(t profiles.Target, version string) (driver.EndpointOptions, error) {
+	o := driver.EndpointOptions{
+		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens, Command: t.Command, Env: variables(t.Env), Dir: t.Dir,
+		Era: driver.Era(t.Era), Revision: driver.Revision(t.Revision),
+		ClientName: "eventmeter", ClientVersion: version,
+	}
+	var err error
+	if t.CAFile != "" {
+		if o.Roots, err = rootsFrom(t.CAFile); err != nil {
+			return o, fmt.Errorf("%w: target.caFile: %w", ErrProfile, err)
+		}
+	}
+	return o, nil
+}
+
+func rootsFrom(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM form", file)
+	}
+	return roots, nil
+}
+
+// variables are NAME=value, in order.
+func variables(env map[string]string) (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, name+"="+env[name])
+	}
+	return out
+}

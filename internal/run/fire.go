@@ -1,0 +1,143 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+)
+
+// getReady is how long before its time a shard begins to watch itself.
+const getReady = 250 * time.Millisecond
+
+// begin waits for the other shards until shortly before firing begins, and
+// returns when that is; 0, without other shards, is at once.
+func (p *pass) begin(ctx context.Context) (eventmeter.Instant, error) {
+	s := p.opts.Shard
+	if s == nil {
+		return 0, nil
+	}
+	p.enter("wait", 0)
+	ctx, cancel := p.untilStopped(ctx)
+	defer cancel(nil)
+	at, err := s.Barrier(ctx, int(p.number))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case err != nil:
+		return 0, err
+	}
+	start := p.clock.Now().Add(time.Until(at))
+	if err := p.pause(ctx, time.Until(at)-getReady); err != nil {
+		return 0, err
+	}
+	return start, nil
+}
+
+// fire runs the schedule: warm-up, then the measured part, with churn beside it.
+func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
+	ph := p.profile.Phases
+	schedule, number := p.myEmissions()
+	if start == 0 {
+		start = p.clock.Now()
+	}
+	var err error
+	p.firing, err = loadgen.NewFiring(loadgen.FiringOptions{
+		Clock: p.clock, Recorder: p.recorder, Stamper: p.stamper, Schedule: schedule,
+		Start: start, Number: number, Warmup: ph.Warmup, Duration: ph.Measure,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	p.lookFrom(p.firing.Start())
+	p.firingFrom(p.firing.Start())
+	p.beginOwn(p.firing.Start())
+	ctx, cancel := p.untilStopped(ctx)
+	defer cancel(nil)
+	outer := ctx
+	ctx, watch := p.watchTarget(ctx)
+	defer watch.end()
+	p.enter("warm-up", ph.Warmup)
+	measuring := time.AfterFunc(start.Sub(p.clock.Now())+ph.Warmup, func() {
+		defer crash.Guard()
+		p.enter("measure", ph.Measure)
+	})
+	defer measuring.Stop()
+
+	stopReading := p.readBacklog(ctx)
+	defer stopReading()
+	stopChurn := p.churn(ctx)
+	defer stopChurn()
+	loadgen.Loop(ctx, p.firing, loadgen.LoopOptions{Fire: p.target.upstream.Fire, Workers: p.profile.Upstream.Workers})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	// The schedule may end a little before the phase does; the phase is a
+	// length of time that the profile promises.
+	if err := p.pause(ctx, ph.Warmup+ph.Measure-p.clock.Now().Sub(p.firing.Start())); err != nil {
+		return err
+	}
+	stopChurn() // the end of the watch would cancel its calls, and count them as failed
+	return watch.whole(outer)
+}
+
+// lastFailure says for the end of a sentence why the latest emission failed, and
+// what to look at.
+func (p *pass) lastFailure() string {
+	if e, ok := p.target.upstream.(upstream.Explainer); ok {
+		if _, latest := e.Failures(); latest != "" {
+			return fmt.Sprintf(", the last one: %s; is the target still up, and upstream (kind %s) right?", latest, p.profile.Upstream.Kind)
+		}
+	}
+	return fmt.Sprintf(": it is gone, or upstream.kind %s cannot reach it", p.profile.Upstream.Kind)
+}
+
+func (p *pass) firingFrom(start eventmeter.Instant) {
+	p.phaseMu.Lock()
+	defer p.phaseMu.Unlock()
+	p.seen.start = start
+	ph := &p.profile.Phases
+	p.ledger.Measure(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure))
+}
+
+func (p *pass) firedUntil(at eventmeter.Instant) {
+	p.phaseMu.Lock()
+	defer p.phaseMu.Unlock()
+	p.seen.stopped = at
+	if p.seen.start == 0 {
+		p.ledger.Measure(at, at) // nothing was fired
+		return
+	}
+	// A run that was stopped early is measured until then.
+	ph := &p.profile.Phases
+	p.ledger.Measure(p.seen.start.Add(ph.Warmup), min(p.seen.start.Add(ph.Warmup+ph.Measure), at))
+}
+
+// beginOwn tells the lanes that make work of their own when the measured part
+// is.
+func (p *pass) beginOwn(start eventmeter.Instant) {
+	ph := p.profile.Phases
+	p.eachPhased(func(d driver.Phased) { d.Begin(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure)) })
+}
+
+// drainOwn has them begin nothing new.
+func (p *pass) drainOwn() { p.eachPhased(driver.Phased.Drain) }
+
+// pendingOwn is how much of their work is under way.
+func (p *pass) pendingOwn() (n int64) {
+	p.eachPhased(func(d driver.Phased) { n += d.Pending() })
+	return n
+}
+
+func (p *pass) eachPhased(do func(driver.Phased)) {
+	for _, d := range p.drivers {
+		if d, ok := d.(driver.Phased); ok {
+			do(d)
+		}
+	}
+}

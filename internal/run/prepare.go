@@ -1,0 +1,110 @@
+package run
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// prepare makes the ledger and the lanes' drivers.
+func (p *pass) prepare() error {
+	r := p.run
+	err := p.openLedger()
+	if err != nil {
+		return err
+	}
+	if p.recorder, err = p.recorderOf(); err != nil {
+		return err
+	}
+	if r.opts.Recorder != nil {
+		p.recorder = eventmeter.Tee(p.recorder, r.opts.Recorder)
+	}
+	p.stamper = loadgen.NewStamper(r.clock, p.recorder, p.ledger.Run(), r.profile.Upstream.Sources)
+	if o, ok := r.target.upstream.(upstream.Sourcer); ok {
+		p.stamper.Assign(o.Source)
+	}
+	for i, l := range p.lanes {
+		o := l.options(uint16(i), r.clock, p.recorder, &r.target, r.profile.Schedule.Seed)
+		o.Push.KernelTimestamps = r.stampedLane(&l.Lane)
+		o.Acked, o.Sole = p.ledger.AckedAt, p.ledger.Sole
+		o.SEP2549.Emissions = p.ledger
+		d, err := driver.New(o)
+		if err != nil {
+			p.closeDrivers()
+			return fmt.Errorf("%w: lane %s: %w", ErrProfile, l.Name, err)
+		}
+		p.drivers = append(p.drivers, d)
+	}
+	return nil
+}
+
+// openLedger makes the pass's ledger, and gives the pass its run number: what
+// comes late from the pass before is foreign to this one.
+func (p *pass) openLedger() error {
+	r := p.run
+	specs := make([]sinks.LaneSpec, len(p.lanes))
+	for i, l := range p.lanes {
+		specs[i] = l.spec()
+	}
+	id, sibling := r.runID(r.passNo)
+	p.number = r.passNo
+	r.passNo++
+	var err error
+	p.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
+		Clock: r.clock, Run: id, Sibling: sibling, Sources: r.profile.Upstream.Sources, Lanes: specs,
+		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure), Recorded: recorded(r.profile.Phases.Measure),
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	// Nothing lies in the measured window until firing begins. Live counters
+	// of the window would fall back to 0 then.
+	p.ledger.Measure(math.MaxInt64, math.MaxInt64)
+	return nil
+}
+
+// interval is the width of the intervals that a display shows: about a hundred
+// a run, of 100 ms to 1 s.
+func interval(measure time.Duration) time.Duration {
+	const step = 100 * time.Millisecond
+	return min(max((measure/100).Truncate(step), step), time.Second)
+}
+
+// recorded is the width of the intervals of a run's time series: at most 120
+// intervals, however long the run is. Each holds two histograms of every lane,
+// which would otherwise be most of the memory that a long run takes.
+func recorded(measure time.Duration) time.Duration {
+	const most = 120
+	width := interval(measure)
+	return width * max((measure+most*width-1)/(most*width), 1)
+}
+
+// recorderOf is who is told what happens in a pass: the ledger, and whoever
+// looks on beside it.
+func (p *pass) recorderOf() (eventmeter.Recorder, error) {
+	all := []eventmeter.Recorder{p.ledger}
+	if p.profile.Upstream.Kind == "none" {
+		var lanes []int
+		for _, l := range p.lanes {
+			lanes = append(lanes, l.Subscriptions)
+		}
+		var err error
+		if p.observer, err = sinks.NewObserver(sinks.ObserverOptions{Clock: p.clock, Lanes: lanes}); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+		}
+		all = append(all, p.observer)
+	}
+	if err := p.startTrace(); err != nil {
+		return nil, err
+	}
+	if p.tracer != nil {
+		all = append(all, p.tracer)
+	}
+	return eventmeter.Tee(all...), nil
+}

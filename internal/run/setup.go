@@ -1,0 +1,246 @@
+package run
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/health"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/shard/split"
+	"github.com/eventmeter/eventmeter/internal/summary"
+	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// run is one run on its way.
+type run struct {
+	*summary.Summary
+	opts    Options
+	profile *profiles.Profile
+	clock   *eventmeter.Clock
+	id      uint32
+	guard   *dialguard.Guard // of every connection
+	lanes   []*lane
+
+	followed *metrics.Following // nil where nobody wants metrics
+	target   targetSide
+	subs     [][]sinks.SubCounts
+	backlog  *Backlog // where it is wanted
+	passNo   uint32
+
+	plan       *split.Plan // of a shard
+	siblings   []int       // processes of other shards on this machine
+	sources    []netip.Addr
+	common     string
+	partPasses []results.PartPass
+
+	trace    []upstream.TraceEntry // of upstream.kind replay
+	times    loadgen.Trace         // of schedule.kind trace
+	tracer   *upstream.TraceRecorder
+	traced   bool // a trace was begun
+	entries  int64
+	traceErr error
+
+	hurried bool // somebody wants to leave, and nothing was measured
+}
+
+// Check checks everything that can be checked without touching the target.
+func Check(ctx context.Context, opts Options) error {
+	_, err := newRun(ctx, opts)
+	return err
+}
+
+// newRun checks everything that can be checked without touching the target.
+func newRun(ctx context.Context, opts Options) (*run, error) {
+	p := opts.Profile
+	r := &run{opts: opts, profile: p, clock: eventmeter.NewClock(), id: NewID(), guard: opts.Guard}
+	if r.guard == nil {
+		r.guard = dialguard.New(nil)
+	}
+	thresholds, err := r.checkProfile(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.readTraces(); err != nil {
+		return nil, err
+	}
+	if opts.Shard != nil {
+		if err := opts.Shard.check(p, opts.Record != nil); err != nil {
+			return nil, err
+		}
+		r.id = opts.Shard.Run
+		if r.common, err = commonHash(p); err != nil {
+			return nil, err
+		}
+	}
+	for i, l := range p.Lanes {
+		compiled, err := newLane(i, l)
+		if err != nil {
+			return nil, fmt.Errorf("%w: lane %s: %w", ErrProfile, l.Name, err)
+		}
+		r.lanes = append(r.lanes, compiled)
+	}
+	if err := r.shardLanes(); err != nil {
+		return nil, err
+	}
+	if err := checkFiles(r.mine(), health.FileLimit()); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("write the profile into the result: %w", err)
+	}
+	if opts.Backlog {
+		r.backlog = new(Backlog)
+	}
+	r.Summary = summary.New(summary.Options{Profile: p, Thresholds: thresholds, Part: opts.Shard != nil, Result: r.emptyResult(text)})
+	r.warnSecrets()
+	return r, nil
+}
+
+// checkProfile holds the profile against what is known without the target:
+// thresholds, hosts and faults.
+func (r *run) checkProfile(ctx context.Context) ([]results.Threshold, error) {
+	p := r.profile
+	thresholds, err := results.ParseThresholds(p.Thresholds)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	names := make([]string, len(p.Lanes))
+	for i, l := range p.Lanes {
+		names[i] = l.Name
+	}
+	for _, t := range thresholds {
+		if err := t.CheckLanes(names); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+		}
+	}
+	if err := checkHosts(ctx, r.guard, p, r.opts.AllowHosts); err != nil {
+		return nil, err
+	}
+	if r.opts.TargetMetrics != "" {
+		if err := CheckHost(ctx, r.guard, r.opts.TargetMetrics, "--target-metrics", r.opts.AllowHosts); err != nil {
+			return nil, err
+		}
+	}
+	if p.Target.Embedded.Faults != "" {
+		if err := checkFaults(p); err != nil {
+			return nil, fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
+		}
+	}
+	return thresholds, nil
+}
+
+// emptyResult is the result before anything was measured.
+func (r *run) emptyResult(profile json.RawMessage) *results.Result {
+	p := r.profile
+	return &results.Result{
+		Schema:  results.Schema,
+		Version: r.opts.Version,
+		Run:     Name(r.id, r.opts.Shard),
+		Started: time.Now().UTC(),
+		Profile: profile,
+		Host:    health.Host(),
+		Part:    r.opts.Shard.place(),
+		Upstream: results.Upstream{
+			Kind: p.Upstream.Kind, Sources: p.Upstream.Sources,
+		},
+		Phases:   []results.Phase{},
+		Lanes:    []results.Lane{},
+		Warnings: []results.Warning{},
+	}
+}
+
+// warnSecrets names the secrets that are not looked for.
+func (r *run) warnSecrets() {
+	for _, s := range listSecrets(r.profile) {
+		if why := whyShown(r.profile, s.value); s.credential && why != "" {
+			r.Warn("secret-not-hidden", "", "%s is not hidden where the target repeats it, because it is %s", s.field, why)
+		}
+	}
+}
+
+// Name is the run id in results: that of a shard has its index behind it.
+func Name(id uint32, s *Shard) string {
+	if s == nil {
+		return fmt.Sprintf("%08x", id)
+	}
+	return fmt.Sprintf("%08x-%d", id, s.Index)
+}
+
+// NewID picks the number that tells this run's events from all others'.
+func NewID() uint32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return binary.BigEndian.Uint32(b[:])
+}
+
+// mine is the profile with the lanes as they are here: cut down, of a shard.
+func (r *run) mine() *profiles.Profile {
+	p := *r.profile
+	p.Lanes = make([]profiles.Lane, len(r.lanes))
+	for i, l := range r.lanes {
+		p.Lanes[i] = l.Lane
+	}
+	return &p
+}
+
+// readTraces reads the files that the profile names, and holds what is in them
+// against it: a profile alone does not know how much it fires.
+func (r *run) readTraces() error {
+	u, s, p := r.profile.Upstream, r.profile.Schedule, r.profile.Phases
+	if u.Kind == "replay" {
+		var err error
+		if r.trace, err = readTrace(u.Replay.File); err != nil {
+			return fmt.Errorf("%w: upstream.replay.file: %w", ErrProfile, err)
+		}
+	}
+	if s.Kind != "trace" {
+		return nil
+	}
+	times := r.trace
+	if u.Kind != "replay" || s.File != u.Replay.File {
+		var err error
+		if times, err = readTrace(s.File); err != nil {
+			return fmt.Errorf("%w: schedule.file: %w", ErrProfile, err)
+		}
+	}
+	r.times = loadgen.Trace{Warp: s.Warp}
+	for _, e := range times {
+		r.times.Offsets = append(r.times.Offsets, e.At)
+	}
+	if peak := r.times.Peak(); float64(peak) > float64(r.profile.Limits.Rate) {
+		return fmt.Errorf("%w: schedule.file: %s has %d events within a second, above the limit of %v; lower schedule.warp, or raise limits.rate", ErrProfile, s.File, peak, r.profile.Limits.Rate)
+	}
+	if loadgen.Count(r.times, p.Warmup+p.Measure) == loadgen.Count(r.times, p.Warmup) {
+		last, _ := r.times.At(uint64(len(times) - 1))
+		return fmt.Errorf("%w: schedule.file: %s has no event between phases.warmup (%v) and the end of phases.measure (%v); its last is at %v", ErrProfile, s.File, p.Warmup, p.Warmup+p.Measure, last)
+	}
+	return nil
+}
+
+// checkFaults reads the faults of the embedded target and refuses those that
+// mean nothing to a system of the profile's lanes: the run would seem to have
+// withstood what was never done to it.
+func checkFaults(p *profiles.Profile) error {
+	spec, err := faults.Load(p.Target.Embedded.Faults)
+	if err != nil {
+		return err
+	}
+	places := make([]faults.Place, len(p.Lanes))
+	for i, l := range p.Lanes {
+		places[i] = faults.Place{System: l.System, Mode: eventmeter.Mode(l.Mode)}
+	}
+	return spec.Check(places)
+}

@@ -1,0 +1,52 @@
+package shard
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"sync"
+
+	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/internal/stderrtail"
+)
+
+// parent is the parent of the shards.
+type parent struct {
+	Processes
+	run      uint32
+	children []*shardProcess
+	target   embedded.Server
+	dir      *embedded.TempDir
+	news     chan news
+	readers  sync.WaitGroup
+
+	live   []*run.Progress // the last of each
+	shown  *shownTogether
+	begun  int   // passes
+	failed error // the first of all
+}
+
+// shardProcess is one child.
+type shardProcess struct {
+	index int
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	log   *stderrtail.Writer
+
+	hello   bool
+	ready   int // passes that it was ready for
+	done    bool
+	callers []byte // PEM that its callbacks are trusted by
+}
+
+// tell sends an order. A child that is gone says so in its own way.
+func (s *shardProcess) tell(o order) { _ = json.NewEncoder(s.in).Encode(o) }
+
+// news is a message of a child, or its end.
+type news struct {
+	from  *shardProcess
+	line  reply
+	ended bool
+	err   error
+}
