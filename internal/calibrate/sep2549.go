@@ -21,26 +21,26 @@ const forGood = time.Minute
 // list. A change is learned of with the first look at the list after a later
 // change of its source was applied, or itself: with every use where nothing may
 // be kept, after a while where it may for a while, and else after a change that
-// was told of.
+// was notified.
 func (m *expectedCounts) changes(p *planned, source int) {
 	list := m.sources[source]
-	// The newest change that is in the list, and the newest that was told.
-	applied, told := -1, -1
+	// The newest change that is in the list, and the newest that was notified.
+	applied, notified := -1, -1
 	for i, e := range list {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
 		if f.Kind != faults.Stale {
 			applied = i
 		}
 		if f.Kind != faults.Drop {
-			told = i
+			notified = i
 		}
 	}
 	learned := applied
 	if m.lifetime() > forGood {
 		switch {
-		case !m.settings.SEP2549.Notifications || told < 0:
+		case !m.settings.SEP2549.Notifications || notified < 0:
 			learned = -1
-		case told < applied:
+		case notified < applied:
 			// Whether a look that an earlier change caused still found it is a
 			// matter of time.
 			p.lossy = true
@@ -80,13 +80,13 @@ func (m *expectedCounts) listed() []Check {
 		out = append(out, m.figure("changesNeverSeen", all.lostSilent), exactly("changesSeen + changesSuperseded", all.delivered, int64(seen)))
 	}
 	if m.settings.SEP2549.Notifications {
-		told := exactly("changesTold", clients*m.tells(), int64(m.result.Figures["changesTold"]))
+		notified := exactly("changesTold", clients*m.notifications(), int64(m.result.Figures["changesTold"]))
 		if len(m.spec) == 0 {
 			// Without faults, changes that come faster than a stream takes them
-			// are told once.
-			told.Passed = told.Got <= clients*m.tells()
+			// are notified once.
+			notified.Passed = notified.Got <= clients*m.notifications()
 		}
-		out = append(out, told)
+		out = append(out, notified)
 	} else {
 		out = append(out, m.figure("changesTold", 0))
 	}
@@ -103,9 +103,9 @@ func (m *expectedCounts) listed() []Check {
 	return out
 }
 
-// tells is how many notifications each stream gets, those of the warm-up
+// notifications is how many notifications each stream gets, those of the warm-up
 // included.
-func (m *expectedCounts) tells() (n int64) {
+func (m *expectedCounts) notifications() (n int64) {
 	for _, list := range m.sources {
 		for _, e := range list {
 			switch f, _ := m.spec.Event(m.mode, e.Stamp); f.Kind {

@@ -47,7 +47,7 @@ func (m *expectedCounts) triggers() []Check {
 }
 
 // callbacks are the figures of SEP-1803 out of band: what came before its
-// secret was told.
+// secret was known.
 func (m *expectedCounts) callbacks() []Check {
 	var open, early int64
 	for i := range m.settings.Subscriptions {
@@ -110,7 +110,7 @@ func (m *expectedCounts) merged() (n int64) {
 }
 
 // positioned says that events have no id but the place at which they are
-// written, if any: a second copy cannot be told by it.
+// written, if any: a second copy cannot be recognised by it.
 func (m *expectedCounts) positioned() bool {
 	return m.settings.System == faults.SEP1803 && m.mode == eventmeter.Push
 }

@@ -133,7 +133,7 @@ func (w *Watch) watchTimers(ctx context.Context, every time.Duration) {
 			return
 		case <-timer.C:
 			// The value is bounded by the histogram's range: a lag of more
-			// than ten minutes cannot be told from one of ten.
+			// than ten minutes counts as ten.
 			lag := time.Since(due)
 			w.mu.Lock()
 			w.timerLag.Add(lag)

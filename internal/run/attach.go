@@ -116,7 +116,7 @@ func (p *pass) churn(ctx context.Context) func() {
 }
 
 // detach ends all subscriptions in order. An end that the target does not
-// confirm is not held against anybody: the run is over.
+// confirm counts for nothing: the run is over.
 func (p *pass) detach(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
@@ -137,7 +137,7 @@ func (p *pass) closeDrivers() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	for _, d := range p.drivers {
-		_ = d.Close(ctx) // likewise
+		_ = d.Close(ctx) // the run is over
 	}
 	p.drivers = nil
 }

@@ -13,28 +13,28 @@ import (
 // that a duplicate on its heels is still seen.
 const settle = 500 * time.Millisecond
 
-// drain waits until nothing is owed any more, or the grace is over and every
+// drain waits until nothing is owed any more, or the drain timeout is over and every
 // poller that is owed something has polled once more since, for
 // [driver.PollPatience] at most. After an error it still waits if the target is
 // there: what is in flight may count.
 func (p *pass) drain(ctx context.Context, failed error) error {
-	grace, patience := p.profile.Phases.Drain, p.opts.polls
+	timeout, patience := p.profile.Phases.Drain, p.opts.polls
 	if patience == 0 {
 		patience = driver.PollPatience
 	}
 	gone := errors.Is(failed, ErrTarget) || ctx.Err() != nil
 	if gone {
-		grace = 0
+		timeout = 0
 	}
 	if failed != nil {
 		patience = 0
 	}
-	p.enter("drain", grace)
+	p.enter("drain", timeout)
 	p.drainOwn()
-	// An event that was fired at the very end has its whole grace before the
-	// poll that decides whether it is lost. One that was accepted later still
-	// has no grace, but a poll of its own.
-	end := p.clock.Now().Add(grace)
+	// An event that was published at the very end has the whole drain timeout
+	// before the poll that decides whether it is lost. One that was accepted later
+	// still has none, but a poll of its own.
+	end := p.clock.Now().Add(timeout)
 	accepted, since := p.acceptedSoFar(), end
 	var quietSince time.Time
 	for {
@@ -57,7 +57,7 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 			if len(behind) == 0 || now >= end.Add(patience) {
 				return nil
 			}
-			p.mayTake(grace + patience)
+			p.mayTake(timeout + patience)
 		}
 		if err := p.pause(ctx, 50*time.Millisecond); err != nil {
 			return err

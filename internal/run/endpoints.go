@@ -22,11 +22,11 @@ const (
 )
 
 // targetSide is everything that has to do with the server: its process, the
-// endpoints under which it is met, and the upstream that makes its events.
+// endpoints at which it is reached, and the upstream that publishes its events.
 type targetSide struct {
 	child     embedded.Server
-	embedded  *embedded.Ready   // the embedded target, whoever started it; nil = there is none, or it is met over stdio
-	program   *program          // where it is met over standard input and output
+	embedded  *embedded.Ready   // the embedded target, whoever started it; nil = there is none, or it is reached over stdio
+	program   *program          // where it is reached over standard input and output
 	dir       *embedded.TempDir // removed at the end; nil where there is none
 	plain     *driver.Endpoint
 	tls       *driver.Endpoint // the embedded target's second endpoint, where a lane needs it
@@ -52,9 +52,9 @@ func (t *targetSide) endpointFor(http string) *driver.Endpoint {
 	return t.plain
 }
 
-// meet has the endpoint start the program, and listens to what it says on
-// standard error.
-func (t *targetSide) meet(o *driver.EndpointOptions) {
+// startOver has the endpoint start the program, and reads what it writes on standard
+// error.
+func (t *targetSide) startOver(o *driver.EndpointOptions) {
 	if t.program == nil {
 		t.program = &program{command: o.Command}
 	}

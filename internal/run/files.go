@@ -7,7 +7,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// sparesFiles is how many files a run needs besides one per stream: the
+// spareFiles is how many files a run needs besides one per stream: the
 // binary's own, listeners, upstream and poll connections.
 const spareFiles = 256
 

@@ -15,7 +15,7 @@ import (
 // getReady is how long before its time a shard begins to watch itself.
 const getReady = 250 * time.Millisecond
 
-// begin waits for the other shards until shortly before firing begins, and
+// begin waits for the other shards until shortly before publishing begins, and
 // returns when that is; 0, without other shards, is at once.
 func (p *pass) begin(ctx context.Context) (eventmeter.Instant, error) {
 	s := p.opts.Shard
@@ -54,7 +54,7 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
-	p.lookFrom(p.firing.Start())
+	p.observeFrom(p.firing.Start())
 	p.firingFrom(p.firing.Start())
 	p.beginOwn(p.firing.Start())
 	ctx, cancel := p.untilStopped(ctx)
@@ -110,7 +110,7 @@ func (p *pass) firedUntil(at eventmeter.Instant) {
 	defer p.phaseMu.Unlock()
 	p.seen.stopped = at
 	if p.seen.start == 0 {
-		p.ledger.Measure(at, at) // nothing was fired
+		p.ledger.Measure(at, at) // nothing was published
 		return
 	}
 	// A run that was stopped early is measured until then.
@@ -118,8 +118,7 @@ func (p *pass) firedUntil(at eventmeter.Instant) {
 	p.ledger.Measure(p.seen.start.Add(ph.Warmup), min(p.seen.start.Add(ph.Warmup+ph.Measure), at))
 }
 
-// beginOwn tells the lanes that make work of their own when the measured part
-// is.
+// beginOwn gives the lanes that make work of their own the time of the measured part.
 func (p *pass) beginOwn(start eventmeter.Instant) {
 	ph := p.profile.Phases
 	p.eachPhased(func(d driver.Phased) { d.Begin(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure)) })

@@ -37,7 +37,7 @@ func (r *run) stampedLane(l *profiles.Lane) bool {
 }
 
 // stampable tells whether a lane could have the kernel's times. What its
-// connections could do is known by the pump; that it has one, by the driver.
+// connections could do is known by the stream client; that it has one, by the driver.
 func (r *run) stampable(l *profiles.Lane) bool {
 	return streamclient.Stamps(streamclient.Options{}) &&
 		l.System == "events" && l.Mode == "push" && l.HTTP != "2" &&

@@ -177,7 +177,7 @@ func (l *lane) hears(i int) []uint16 {
 	return l.plan.Hears(l.shard, heard)
 }
 
-// hearsAll tells whether what siblings fire reaches local subscription i,
+// hearsAll tells whether what sibling shards publish reaches local subscription i,
 // whatever its source.
 func (l *lane) hearsAll(i int) bool {
 	return l.plan.HearsAll(l.templates.Sources(l.wholeNumber(i)))

@@ -50,7 +50,7 @@ func (p *pass) reportProgress() (stop func()) {
 	}
 }
 
-// follow shows the run's metrics, where somebody wants them.
+// follow shows the run's metrics, if they are wanted.
 func (r *run) follow() {
 	fleet, shard := shardLabels(r.Result.Run, r.id, r.opts.Shard)
 	r.followed = r.opts.Collector.Begin(metrics.Run{
@@ -90,7 +90,7 @@ func (p *pass) follow(ctx context.Context) *metrics.Pass {
 	})
 }
 
-// lookNow looks at all but the ledger and the lanes.
+// lookNow reads all but the ledger and the lanes.
 func (p *pass) lookNow() metrics.Look {
 	p.phaseMu.Lock()
 	s := p.seen
@@ -103,7 +103,7 @@ func (p *pass) lookNow() metrics.Look {
 	return l
 }
 
-// bursts is how many bursts of the schedule were due by now, or until firing was
+// bursts is how many bursts of the schedule were due by now, or until publishing was
 // over, and when the last was.
 func (p *pass) bursts(start, stopped eventmeter.Instant) (int64, time.Time) {
 	every := p.profile.Schedule.Every
@@ -132,7 +132,7 @@ func (p *pass) lastLook(a *sinks.Account, own []results.PartFigures, target *res
 	for _, f := range own {
 		l.Own = append(l.Own, metrics.FiguresOf(f.Values, f.Timings))
 	}
-	if target == nil { // it was lost from sight
+	if target == nil { // it could not be read any more
 		delete(l.Health.Used, metrics.Target)
 		delete(l.Health.Most, metrics.Target)
 	}

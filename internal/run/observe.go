@@ -7,8 +7,8 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// lookFrom tells those who look on when the schedule begins.
-func (p *pass) lookFrom(start eventmeter.Instant) {
+// observeFrom tells the observers when the schedule begins.
+func (p *pass) observeFrom(start eventmeter.Instant) {
 	if p.tracer != nil {
 		p.tracer.Start(start)
 	}
@@ -29,10 +29,10 @@ func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant,
 	seconds := min(until.Sub(p.firing.Start())-ph.Warmup, ph.Measure).Seconds()
 	for i := range figures {
 		l := p.lanes[i]
-		if l.HearsNone() || l.System == profiles.SystemSEP2549 { // they have no events to look at
+		if l.HearsNone() || l.System == profiles.SystemSEP2549 { // there are no events to observe
 			continue
 		}
-		if l.Subscriptions == 0 { // a shard may have none of a lane: nobody here heard least, or anything
+		if l.Subscriptions == 0 { // a shard may have none of a lane, and then no least or most
 			continue
 		}
 		o := p.observer.Lane(i)
@@ -60,5 +60,5 @@ func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant,
 	}
 }
 
-// looked notes when the pass stopped looking.
-func (p *pass) looked() { p.lookedUntil = p.clock.Now() }
+// stopObserving notes when the observers stop.
+func (p *pass) stopObserving() { p.observedUntil = p.clock.Now() }

@@ -41,7 +41,7 @@ phases: {measure: 2s}
 			t.Fatal(err)
 		}
 		start := clock.Now()
-		b.lookFrom(start)
+		b.observeFrom(start)
 		for i, n := range subscriptions {
 			for j := range n {
 				for id := range uint64(3) {
@@ -49,9 +49,9 @@ phases: {measure: 2s}
 				}
 			}
 		}
-		b.looked()
+		b.stopObserving()
 		own := make([]results.PartFigures, len(subscriptions))
-		b.observed(own, b.lookedUntil, b.Warn)
+		b.observed(own, b.observedUntil, b.Warn)
 		return own
 	}
 	if none := figures(0, 1)[0]; len(none.Values)+len(none.Timings) > 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// Options say what to run and how to tell about it. Profile must be set.
+// Options say what to run and what to report while it runs. Profile must be set.
 type Options struct {
 	Profile *profiles.Profile
 	// AllowHosts names the hosts, besides this machine, that may be loaded.
@@ -29,19 +29,19 @@ type Options struct {
 	// standard input and output, for a profile that asks for it; args are flags
 	// of the serve command.
 	EmbeddedCommand func(args []string) ([]string, error)
-	// Stop, when it is closed, ends the run early but in order: firing stops,
-	// the drain and the detach are done. Cancelling the context of [Run]
+	// Stop, when it is closed, ends the run early but in order: publishing
+	// stops, the drain and the detach are done. Cancelling the context of [Run]
 	// instead ends it at once.
 	Stop <-chan struct{}
 	// Progress, when not nil, is called a few times per second from one
 	// goroutine.
 	Progress func(Progress)
-	// Record, when not nil, gets a trace of what is fired, or, where nothing is
-	// (upstream.kind none), of what arrives. Where lanes take turns, it is that
+	// Record, when not nil, gets a trace of what is published, or, where nothing
+	// is (upstream.kind none), of what arrives. Where lanes take turns, it is that
 	// of the first.
 	Record io.Writer
 	// Checkpoint, when not nil, is called every few seconds from the time when
-	// firing begins, from one goroutine, with the outcome so far: it has no
+	// publishing begins, from one goroutine, with the outcome so far: it has no
 	// accounts, and its result is partial. An error becomes a warning.
 	Checkpoint func(*Outcome) error
 	// Collector, when not nil, shows the figures as metrics while they come.
@@ -94,11 +94,11 @@ type Outcome struct {
 	// Subscriptions are the counts of each subscription, by lane.
 	Subscriptions [][]sinks.SubCounts
 
-	// Backlog is how what was owed moved, where Options asked for it.
+	// Backlog is what was owed and not delivered, where Options asked for it.
 	Backlog *Backlog
 }
 
-// Progress is a look at a run on its way.
+// Progress is a snapshot of a run.
 type Progress struct {
 	// Phase is attach, warm-up, measure, drain or detach; Lane is set when
 	// lanes take turns.
@@ -111,8 +111,8 @@ type Progress struct {
 }
 
 // Shard makes a run one of several that load the same target together. Each
-// opens its part of every lane's subscriptions, fires its part of the schedule,
-// and measures that on its own clock. [Merge] adds up what they archive.
+// opens its part of every lane's subscriptions, publishes its part of the schedule,
+// and measures that on its own clock. shard.Merge adds up what they archive.
 type Shard struct {
 	// Index is from 0 to Count-1. There are at least 2.
 	Index, Count int
@@ -120,7 +120,7 @@ type Shard struct {
 	// all of them, and in no other run.
 	Run uint32
 	// Barrier is called when all subscriptions of a pass (from 0; there are
-	// several when lanes take turns) are active. It returns when firing begins
+	// several when lanes take turns) are active. It returns when publishing begins
 	// by the wall clock, which may lie ahead; a time that is past is an error.
 	Barrier func(ctx context.Context, pass int) (time.Time, error)
 	// Target, where not nil, gives the embedded target that all shards share;
@@ -132,7 +132,7 @@ type Shard struct {
 type Shared struct {
 	Ready embedded.Ready
 	// Siblings are the processes of the run on this machine, without this one
-	// and the target: their work is not somebody else's.
+	// and the target: their work belongs to the run.
 	Siblings []int
 	// Source is the address that connections to the target come from, so that
 	// shards of one machine do not share the ports of one; not valid = any.

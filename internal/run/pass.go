@@ -14,13 +14,13 @@ import (
 )
 
 // pass runs lanes through their phases and adds what came of it to the result.
-// When firing had begun, the account is added even if an error is returned.
+// When publishing had begun, the account is added even if an error is returned.
 func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	p := &pass{run: r, lanes: lanes}
 	if err := p.prepare(); err != nil {
 		return err
 	}
-	defer r.endTrace() // when the drivers are closed, and nobody tells it anything
+	defer r.endTrace() // when the drivers are closed and write no more to it
 	endProgress := p.reportProgress()
 	defer endProgress()
 	defer p.watchers.Wait()
@@ -34,7 +34,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	}
 	start, err := p.begin(ctx)
 	if err != nil {
-		// Nothing was fired, so there is nothing to tell.
+		// Nothing was published, so there is nothing to report.
 		p.enter("detach", closeTimeout)
 		p.detach(ctx)
 		return err
@@ -55,7 +55,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	defer endCheckpoints()
 	err = p.fire(ctx, start)
 	p.firedUntil(p.clock.Now())
-	p.looked()
+	p.stopObserving()
 	if drained := p.drain(ctx, err); err == nil {
 		err = drained
 	}
@@ -79,7 +79,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		err = asked
 	}
 	own := p.driverFigures()
-	p.observed(own, p.lookedUntil, p.Warn)
+	p.observed(own, p.observedUntil, p.Warn)
 	shown.Settle(p.lastLook(&account, own, process))
 	p.keepPart(account, own, generator, process)
 	r.Add(account, own, generator, process)

@@ -20,9 +20,9 @@ type pass struct {
 	*run
 	lanes    []*lane
 	ledger   *sinks.Ledger
-	recorder eventmeter.Recorder // the ledger, and who looks on beside it
+	recorder eventmeter.Recorder // the ledger, and the observers beside it
 	number   uint32              // from 0
-	observer *sinks.Observer     // nil where something is fired
+	observer *sinks.Observer     // nil where something is published
 	stamper  *loadgen.Stamper
 	drivers  []driver.Driver
 	firing   *loadgen.Firing
@@ -30,7 +30,7 @@ type pass struct {
 	trouble  atomic.Pointer[string] // what is wrong with the target now; nil if nothing is
 	watchers sync.WaitGroup         // goroutines that end with the contexts of a phase
 
-	lookedUntil eventmeter.Instant
+	observedUntil eventmeter.Instant
 
 	phaseMu sync.Mutex
 	seen    seen // what metrics are read from
@@ -45,7 +45,7 @@ type seen struct {
 	phases  []metrics.Phase
 	watch   *health.Watch
 	start   eventmeter.Instant // of the schedule, 0 before
-	stopped eventmeter.Instant // when no more was fired, 0 before
+	stopped eventmeter.Instant // when no more was published, 0 before
 }
 
 // enter ends the last phase, and begins the one of that name if it has one.

@@ -63,7 +63,7 @@ func (p *pass) openLedger() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
-	// Nothing lies in the measured window until firing begins. Live counters
+	// Nothing lies in the measured window until publishing begins. Live counters
 	// of the window would fall back to 0 then.
 	p.ledger.Measure(math.MaxInt64, math.MaxInt64)
 	return nil
@@ -85,8 +85,8 @@ func recorded(measure time.Duration) time.Duration {
 	return width * max((measure+most*width-1)/(most*width), 1)
 }
 
-// recorderOf is who is told what happens in a pass: the ledger, and whoever
-// looks on beside it.
+// recorderOf records what happens in a pass: in the ledger, and in the observers
+// beside it.
 func (p *pass) recorderOf() (eventmeter.Recorder, error) {
 	all := []eventmeter.Recorder{p.ledger}
 	if p.profile.Upstream.Kind == "none" {

@@ -25,7 +25,7 @@ const (
 	// answers.
 	lostEmissions = 3
 	// returnWithin is how long a target that refuses connections has to come back
-	// at the end of firing and of the drain: it may be starting again.
+	// at the end of publishing and of the drain: it may be starting again.
 	returnWithin = 2 * time.Second
 )
 
@@ -96,9 +96,9 @@ type accepting struct {
 	ended  chan struct{} // closed when the watch is over
 }
 
-// look takes note of what became of the emissions, and returns why the target is
+// check takes note of what became of the emissions, and returns why the target is
 // gone.
-func (a *accepting) look(ctx context.Context, s loadgen.Stats, now time.Time) error {
+func (a *accepting) check(ctx context.Context, s loadgen.Stats, now time.Time) error {
 	failed := s.Refused + s.Uncertain - a.last.Refused - a.last.Uncertain
 	pending := s.Fired - min(s.Fired, s.Accepted+s.Refused+s.Uncertain) // they are not counted in one moment
 	if s.Accepted > a.last.Accepted || failed == 0 && pending == 0 {
@@ -160,7 +160,7 @@ func (p *pass) watchTarget(ctx context.Context) (context.Context, *accepting) {
 				return
 			case <-tick.C:
 			}
-			if err := a.look(ctx, p.firing.Stats(), time.Now()); err != nil {
+			if err := a.check(ctx, p.firing.Stats(), time.Now()); err != nil {
 				cancel(err)
 				return
 			}
@@ -176,7 +176,7 @@ func (a *accepting) end() {
 }
 
 // whole ends the watch when every emission is resolved. An error says that nothing
-// was accepted in the last seconds of firing, or at all, or that the target is
+// was accepted in the last seconds of publishing, or at all, or that the target is
 // gone.
 func (a *accepting) whole(ctx context.Context) error {
 	a.end()

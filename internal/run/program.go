@@ -9,18 +9,18 @@ import (
 	"github.com/eventmeter/eventmeter/internal/embedded"
 )
 
-// program is a target that is met over its standard input and output.
+// program is a target that is reached over its standard input and output.
 type program struct {
 	command []string
 	ready   readyTransport
-	admin   string // where it is told to emit, "" if that is not known
+	admin   string // base URL of its admin listener, "" if that is not known
 }
 
-// readyTime is how long a program may take, once it has shaken hands, to say
+// readyTime is how long a program may take, after the handshake, to say
 // where events are injected.
 const readyTime = 5 * time.Second
 
-// readySpy is a Writer that looks for the first line that is an [embedded.Ready] with an
+// readyTransport is a Writer that finds the first line that is an [embedded.Ready] with an
 // admin address. It is safe for concurrent use.
 type readyTransport struct {
 	found chan embedded.Ready

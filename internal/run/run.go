@@ -50,7 +50,7 @@ func doRun(ctx context.Context, opts Options, secrets *errtext.Secrets) (*Outcom
 		if r != nil {
 			r.hurried = true
 		}
-		return nil, ErrStopped // whatever that looked like from inside
+		return nil, ErrStopped // whatever error the stop caused
 	}
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func doRun(ctx context.Context, opts Options, secrets *errtext.Secrets) (*Outcom
 		r.hurried = errors.Is(err, ErrStopped)
 		r.followed.Finish(nil, metrics.Figures{})
 	} else {
-		scrubOutcome(out, secrets) // before anybody else reads it
+		scrubOutcome(out, secrets) // before metrics read it
 		r.followed.Finish(out.Result, r.Upstream)
 	}
 	return out, err

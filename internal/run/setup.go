@@ -23,7 +23,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// run is one run on its way.
+// run is the state of one run.
 type run struct {
 	*summary.Summary
 	opts    Options
@@ -33,7 +33,7 @@ type run struct {
 	guard   *dialguard.Guard // of every connection
 	lanes   []*lane
 
-	followed *metrics.Following // nil where nobody wants metrics
+	followed *metrics.Following // nil without metrics
 	target   targetSide
 	subs     [][]sinks.SubCounts
 	backlog  *Backlog // where it is wanted
@@ -52,7 +52,7 @@ type run struct {
 	entries  int64
 	traceErr error
 
-	hurried bool // somebody wants to leave, and nothing was measured
+	hurried bool // the run was stopped before anything was measured
 }
 
 // Check checks everything that can be checked without touching the target.
@@ -197,7 +197,7 @@ func (r *run) mine() *profiles.Profile {
 }
 
 // readTraces reads the files that the profile names, and holds what is in them
-// against it: a profile alone does not know how much it fires.
+// against it: a profile alone does not say how much it publishes.
 func (r *run) readTraces() error {
 	u, s, p := r.profile.Upstream, r.profile.Schedule, r.profile.Phases
 	if u.Kind == "replay" {
@@ -231,8 +231,8 @@ func (r *run) readTraces() error {
 }
 
 // checkFaults reads the faults of the embedded target and refuses those that
-// mean nothing to a system of the profile's lanes: the run would seem to have
-// withstood what was never done to it.
+// mean nothing to a system of the profile's lanes: the run would seem to
+// have withstood faults that were never committed.
 func checkFaults(p *profiles.Profile) error {
 	spec, err := faults.Load(p.Target.Embedded.Faults)
 	if err != nil {

@@ -60,7 +60,8 @@ func (r *run) needsListener() bool {
 }
 
 // startEmbedded starts the reference target where the profile names no other,
-// trusting this run's callbacks. A shard is told of one that serves them all.
+// trusting this run's callbacks. A shard gets the address of one that serves
+// them all.
 func (r *run) startEmbedded(ctx context.Context) error {
 	t := &r.target
 	var callbacks []byte
@@ -122,7 +123,7 @@ func TargetArgs(p *profiles.Profile, dir string, callbacks []byte) ([]string, er
 	return append(args, embedded.Args(p.Target.Embedded)...), nil
 }
 
-// connect agrees on a protocol version with the target.
+// connect negotiates a protocol version with the target.
 func (r *run) connect(ctx context.Context) error {
 	t := &r.target
 	opts, err := endpointOptions(r.profile.Target, r.opts.Version)
@@ -134,7 +135,7 @@ func (r *run) connect(ctx context.Context) error {
 	memory := int64(r.profile.Limits.Memory) / int64(r.shares())
 	opts.Budget, t.callbacks = budget.New(memory), callbackConnections(r.mine(), health.FileLimit(), memory)
 	if r.profile.Target.OverStdio() {
-		t.meet(&opts)
+		t.startOver(&opts)
 	}
 	if t.embedded != nil {
 		opts.URL = t.embedded.URL
@@ -192,8 +193,8 @@ func eventNames(o driver.Offer) []string {
 	return names
 }
 
-// hurriedTimeout is how long sessions have to end where somebody wants to leave
-// before anything was measured.
+// hurriedTimeout is how long sessions have to end when a run is stopped before
+// anything was measured.
 const hurriedTimeout = 300 * time.Millisecond
 
 // close ends everything that open began.

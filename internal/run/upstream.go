@@ -98,7 +98,8 @@ func (r *run) dial() upstream.DialFunc {
 	return r.guard.Dial(&net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second})
 }
 
-// adminURL is where the reference target is told to emit, "" if there is none.
+// adminURL is the base URL of the reference target's admin listener, "" if there is
+// none.
 func (r *run) adminURL() string {
 	switch base := r.profile.Upstream.Admin; {
 	case base != "":
@@ -194,7 +195,7 @@ func (r *run) callTool(ctx context.Context, source int, arguments []byte) upstre
 	}
 }
 
-// prepareUpstream settles with the target what has to be settled before firing.
+// prepareUpstream settles with the target what has to be settled before publishing.
 func (r *run) prepareUpstream(ctx context.Context) error {
 	p, ok := r.target.upstream.(upstream.Preparer)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 )
 
 // align says, for each shard and each pass of it, how much later its times
-// stand in the merged result, so that all begin to fire at the same instant in
+// stand in the merged result, so that all begin to publish at the same instant in
 // every pass. Each shard's clock began when the shard did, so all passes are
 // laid over those of one shard: of those with most passes, the one that began
 // latest. No shift is negative, and that one's are equal.
@@ -60,7 +60,7 @@ func mergePhases(all []archived, shifts [][]results.Nanos) []results.Phase {
 }
 
 // passOf is the pass in which a lane had its turn, and the only one where lanes
-// take none. A turn that was broken off before it fired has left no account: it
+// take none. A turn that was broken off before it published has left no account: it
 // came after the last that has.
 func passOf(p *results.Part, lane string) int {
 	if lane == "" {

@@ -85,6 +85,6 @@ func foreign(r *results.Result) (n int64) {
 	return n
 }
 
-// maxSkew is how far apart shards may begin without a word: shorter than any
+// maxSkew is how far apart shards may begin without a warning: shorter than any
 // interval of a time series.
 const maxSkew = health.MaxReadDelay

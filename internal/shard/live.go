@@ -9,8 +9,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// shownTogether shows a run of several processes as one: it adds up what they
-// tell of themselves. Its methods do nothing on nil.
+// shownTogether shows a run of several processes as one: it adds up
+// their snapshots. Its methods do nothing on nil.
 type shownTogether struct {
 	followed *metrics.Following
 
@@ -20,8 +20,8 @@ type shownTogether struct {
 	passes []*metrics.Pass
 }
 
-// looked takes in what a shard tells.
-func (t *shownTogether) looked(shard int, looks []metrics.Look) {
+// add takes in the snapshots of a shard.
+func (t *shownTogether) add(shard int, looks []metrics.Look) {
 	if t == nil {
 		return
 	}
@@ -43,7 +43,7 @@ func (t *shownTogether) down(shard int) {
 	t.up[shard] = false
 }
 
-// together is one look at pass n of all shards.
+// together is one snapshot of pass n of all shards.
 func (t *shownTogether) together(n int) metrics.Look {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 // Merge adds up the archives of the shards of one run, exactly: accounts are
 // merged bucket by bucket (see [sinks.MergeAccounts]), and the result is made
 // of them as of one account; thresholds are judged on it. Series are laid over
-// each other by when each shard began to fire, to within one interval.
+// each other by when each shard began to publish, to within one interval.
 //
 // Where shards are missing or ended early, the result is partial and says so;
 // that is no error. Shards of different runs, profiles or versions are, and one
@@ -151,7 +151,7 @@ func (m *merge) mergePass(k int) error {
 	return nil
 }
 
-// mergeUpstream adds up what the upstreams saw besides.
+// mergeUpstream adds up the figures that only the upstreams have.
 func (m *merge) mergeUpstream() {
 	var parts []results.PartFigures
 	for _, s := range m.all {

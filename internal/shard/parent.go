@@ -11,7 +11,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/stderrtail"
 )
 
-// parent is the parent of the shards.
+// parent starts the shards, has them begin together, and waits for them.
 type parent struct {
 	Processes
 	run      uint32
@@ -40,8 +40,8 @@ type shardProcess struct {
 	callers []byte // PEM that its callbacks are trusted by
 }
 
-// tell sends an order. A child that is gone says so in its own way.
-func (s *shardProcess) tell(o order) { _ = json.NewEncoder(s.in).Encode(o) }
+// send sends an order. A child that is gone ends its standard output.
+func (s *shardProcess) send(o order) { _ = json.NewEncoder(s.in).Encode(o) }
 
 // news is a message of a child, or its end.
 type news struct {

@@ -37,16 +37,16 @@ type Processes struct {
 	Command func(index int) *exec.Cmd
 }
 
-// leadTime is how long before the common begin the shards are told of it.
+// leadTime is how long before the common begin the shards get the order.
 const leadTime = 400 * time.Millisecond
 
-// endTime is how long shards may take to write and end once they were told to.
+// endTime is how long shards may take to write and end after the order to.
 const endTime = 20 * time.Second
 
 // Run starts the processes, has them begin together, waits for them, and merges
 // what they archived. A process that dies costs what it measured, and no more:
 // the outcome of the others is then partial, and the error says why. Errors are
-// those of the function [Run].
+// those of [run.Run].
 func (p Processes) Run(ctx context.Context) (*run.Outcome, error) {
 	secrets := run.SecretsOf(p.Profile)
 	out, err := p.doRun(ctx, secrets)
@@ -103,7 +103,7 @@ func (p *Processes) check() error {
 	return run.Check(context.Background(), o)
 }
 
-// start starts all children and tells each what to do.
+// start starts all children and gives each its job.
 func (c *parent) start() error {
 	profile, err := c.Profile.YAML()
 	if err != nil {
@@ -126,17 +126,17 @@ func (c *parent) start() error {
 		c.children = append(c.children, s)
 		c.readers.Go(func() {
 			defer crash.Guard()
-			c.listen(s, out)
+			c.receive(s, out)
 		})
-		s.tell(order{Job: &job{
+		s.send(order{Job: &job{
 			Profile: string(profile), AllowHosts: c.AllowHosts, Version: c.Version, Index: i, Count: c.Count, Run: c.run, Dir: c.Processes.dir(i), Looks: c.shown != nil,
 		}})
 	}
 	return nil
 }
 
-// listen hands on what a child says, until it has ended.
-func (c *parent) listen(s *shardProcess, out io.Reader) {
+// receive hands on the messages of a child, until it has ended.
+func (c *parent) receive(s *shardProcess, out io.Reader) {
 	dec := json.NewDecoder(out)
 	for {
 		var line reply
@@ -162,16 +162,16 @@ func (c *parent) conduct(ctx context.Context) error {
 		case <-stop:
 			stop = nil
 			c.fail(run.ErrStopped)
-			c.tellAll(order{Stop: true})
+			c.sendAll(order{Stop: true})
 		case <-ends:
 			ends = nil
 			c.fail(context.Cause(ctx))
-			c.tellAll(order{Cancel: true})
+			c.sendAll(order{Cancel: true})
 			patience = time.After(endTime)
 		case <-gone:
 			gone = nil
 			c.fail(fmt.Errorf("%w: the embedded target ended: %w", run.ErrTarget, c.target.Err()))
-			c.tellAll(order{Stop: true})
+			c.sendAll(order{Stop: true})
 		case <-patience:
 			for _, s := range c.children {
 				_ = s.cmd.Process.Kill() // it may have ended just now
@@ -180,9 +180,9 @@ func (c *parent) conduct(ctx context.Context) error {
 			if n.ended {
 				alive--
 				c.ended(n)
-			} else if err := c.heard(ctx, n); err != nil {
+			} else if err := c.act(ctx, n); err != nil {
 				c.fail(err)
-				c.tellAll(order{Stop: true})
+				c.sendAll(order{Stop: true})
 			}
 			if c.target != nil && gone == nil && c.failed == nil {
 				gone = c.target.Exited()
@@ -199,14 +199,14 @@ func (c *parent) fail(err error) {
 	}
 }
 
-func (c *parent) tellAll(o order) {
+func (c *parent) sendAll(o order) {
 	for _, s := range c.children {
-		s.tell(o)
+		s.send(o)
 	}
 }
 
-// heard acts on a message.
-func (c *parent) heard(ctx context.Context, n news) error {
+// act acts on a message.
+func (c *parent) act(ctx context.Context, n news) error {
 	s := n.from
 	switch {
 	case n.line.Hello != nil:
@@ -229,12 +229,12 @@ func (c *parent) heard(ctx context.Context, n news) error {
 			c.Progress(seenTogether(c.live))
 		}
 	case n.line.Looks != nil:
-		c.shown.looked(s.index, n.line.Looks)
+		c.shown.add(s.index, n.line.Looks)
 	case n.line.Done != nil:
 		s.done = true
 		if err := n.line.Done.err(); err != nil {
 			if errors.Is(err, run.ErrStopped) && c.failed != nil {
-				return nil //nolint:nilerr // as it was told
+				return nil //nolint:nilerr // as ordered
 			}
 			if c.begun > 0 {
 				c.fail(fmt.Errorf("shard %d: %w", s.index, err))
@@ -252,7 +252,7 @@ func (c *parent) all(ok func(*shardProcess) bool) bool {
 }
 
 // ended takes note of a child's end. Before it said that it was done, that is a
-// death: what it measured is lost. Where nothing was fired yet, nothing will be;
+// death: what it measured is lost. Where nothing was published yet, nothing will be;
 // else the others go on without it.
 func (c *parent) ended(n news) {
 	s := n.from
@@ -271,7 +271,7 @@ func (c *parent) ended(n news) {
 	c.fail(fmt.Errorf("shard %d died: %s", s.index, how))
 	s.done = true
 	if c.begun == 0 {
-		c.tellAll(order{Stop: true})
+		c.sendAll(order{Stop: true})
 		return
 	}
 	c.begin()
@@ -293,7 +293,7 @@ func (c *parent) begin() {
 	}
 	c.begun++
 	at := time.Now().Add(leadTime)
-	c.tellAll(order{Begin: &at})
+	c.sendAll(order{Begin: &at})
 }
 
 // close ends what is still there.
@@ -326,7 +326,7 @@ func (c *parent) close() {
 	c.dir.Remove()
 }
 
-// seenTogether is one look at a run from looks at its shards: counts are added,
+// seenTogether is one snapshot of a run from those of its shards: counts are added,
 // latencies are those of the shard that has the highest.
 func seenTogether(parts []*run.Progress) run.Progress {
 	var out run.Progress
@@ -345,7 +345,7 @@ func seenTogether(parts []*run.Progress) run.Progress {
 	return out
 }
 
-// follow shows the run's metrics, where somebody wants them.
+// follow shows the run's metrics, if they are wanted.
 func (c *parent) follow() {
 	name := run.Name(c.run, nil)
 	followed := c.Collector.Begin(metrics.Run{

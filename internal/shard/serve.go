@@ -23,8 +23,8 @@ import (
 type order struct {
 	Job    *job        `json:"job,omitempty"`    // the first: what to do
 	Target *run.Shared `json:"target,omitempty"` // who else is there
-	Begin  *time.Time  `json:"begin,omitempty"`  // fire from then on
-	Stop   bool        `json:"stop,omitempty"`   // fire no more, and end in order
+	Begin  *time.Time  `json:"begin,omitempty"`  // publish from then on
+	Stop   bool        `json:"stop,omitempty"`   // publish no more, and end in order
 	Cancel bool        `json:"cancel,omitempty"` // end at once
 }
 
@@ -38,7 +38,7 @@ type job struct {
 	Count      int      `json:"count"`
 	Run        uint32   `json:"run"`
 	Dir        string   `json:"dir"`             // where the archive goes
-	Looks      bool     `json:"looks,omitempty"` // somebody wants metrics
+	Looks      bool     `json:"looks,omitempty"` // metrics are wanted
 }
 
 // reply has one of its fields set.
@@ -80,23 +80,23 @@ func (d *done) err() error {
 	if d.Kind == "" {
 		return nil
 	}
-	return toldError{d.Text, doneKinds[d.Kind]}
+	return childError{d.Text, doneKinds[d.Kind]}
 }
 
-// toldError is an error of another process.
-type toldError struct {
+// childError is an error of another process.
+type childError struct {
 	text string
 	kind error
 }
 
-func (e toldError) Error() string { return e.text }
-func (e toldError) Unwrap() error { return e.kind }
+func (e childError) Error() string { return e.text }
+func (e childError) Unwrap() error { return e.kind }
 
 // Serve is the child's side of [Processes]: it reads what to do from in,
 // does it, has archive write the outcome to a directory, and checkpoint what there
 // is of it on the way, and says so on out.
 // The end of in ends it at once, so that it cannot outlive its parent. The
-// error is only for what the parent cannot be told.
+// error is only for what cannot be sent to the parent.
 func Serve(in io.Reader, out io.Writer, archive, checkpoint func(dir string, o *run.Outcome) error) error {
 	s := &shardServer{checkpoint: checkpoint, enc: json.NewEncoder(out), target: make(chan run.Shared, 1), begin: make(chan time.Time, 1), stop: make(chan struct{})}
 	dec := json.NewDecoder(in)
@@ -196,10 +196,10 @@ func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *run
 	return errors.Join(runErr, archive(j.Dir, outcome))
 }
 
-// looksEvery is how often a shard tells its parent what metrics are made of.
+// looksEvery is how often a shard sends its parent what metrics are made of.
 const looksEvery = time.Second
 
-// show tells the parent what metrics are made of, until the returned function is
+// show sends the parent what metrics are made of, until the returned function is
 // called, and then once more.
 func (s *shardServer) show(c *metrics.Collector) func() {
 	stop := make(chan struct{})

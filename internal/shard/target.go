@@ -13,8 +13,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/run"
 )
 
-// share starts the target that all share, where the profile has none, and tells
-// everybody about it and about each other.
+// share starts the target that all share, where the profile has none, and sends
+// its address, and the siblings on this machine, to every shard.
 func (c *parent) share(ctx context.Context) error {
 	var shared run.Shared
 	if c.Profile.Target.URL == "" {
@@ -31,7 +31,7 @@ func (c *parent) share(ctx context.Context) error {
 		mine := shared
 		mine.Siblings = slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return pid == s.cmd.Process.Pid })
 		mine.Source = c.source(i)
-		s.tell(order{Target: &mine})
+		s.send(order{Target: &mine})
 	}
 	return nil
 }

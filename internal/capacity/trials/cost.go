@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// cpuStep is how finely the CPU time of a process is told here: the least
+	// cpuStep is how finely the CPU time of a process is known: the least
 	// difference of two readings that means anything is two of them.
 	cpuStep = 10 * time.Millisecond
 	// memoryNoise is by how much a process of the Go runtime, or of another with

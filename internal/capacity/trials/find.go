@@ -409,7 +409,7 @@ func (s *finder) add(step results.CapacityStep) {
 	}
 }
 
-// checkpoint hands on the search so far. Its law is left for the end.
+// checkpoint hands on the search so far. The scalability law is fitted at the end.
 func (s *finder) checkpoint() {
 	if s.opts.Checkpoint == nil {
 		return
