@@ -15,26 +15,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
-	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
-
-// Row is one lane of one case: what the faults' plan says, and what
-// the ledger counted.
-type Row struct {
-	Case, Lane string
-	// Checks are the figures that the faults change, and those that differ.
-	Checks []Check
-	Passed bool
-}
-
-// Check is one figure, planned and measured.
-type Check struct {
-	Name           string
-	Want           string // "12", or a bound such as ">= 4"
-	Got            int64
-	Passed, Notice bool // Notice: worth showing although it passed
-}
 
 // sideBySide is how many cases run at once, each with a target of its own. They
 // wait most of their time: a case keeps a tenth of a core busy.
@@ -193,13 +175,17 @@ func (r *Row) add(c Check) {
 	}
 }
 
-func exactly(name string, want, got int64) Check {
-	return Check{Name: name, Want: fmt.Sprint(want), Got: got, Passed: got == want, Notice: want != 0}
+// ripe says whether the run says anything about a lane of SEP-975: none of its
+// requests may have ended before the measured part began.
+func (m *expectedCounts) ripe(o *run.Outcome) bool {
+	if m.settings.System != faults.SEP975 {
+		return true
+	}
+	for _, p := range o.Result.Phases {
+		if p.Name == "measure" {
+			first := o.Result.Phases[0].Start
+			return time.Duration(p.Start-first) < m.shortest()
+		}
+	}
+	return false
 }
-
-func atLeast(name string, want, got int64) Check {
-	return Check{Name: name, Want: fmt.Sprintf(">= %d", want), Got: got, Passed: got >= want, Notice: want != 0}
-}
-
-// millis compares latencies in whole milliseconds.
-func millis(n results.Nanos) int64 { return int64(n) / 1e6 }

@@ -1,116 +1,11 @@
 package calibrate
 
 import (
-	"slices"
-
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
-	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
-
-// forecast says what the ledger must count on one lane. It knows the faults and
-// what was fired, and nothing of how the ledger works.
-type expectedCounts struct {
-	spec      faults.Spec
-	mode      eventmeter.Mode
-	settings  profiles.Lane
-	templates *profiles.LaneTemplates
-	sources   [][]*taped
-	gaps      [][]eventmeter.Instant // when each subscription read that there was a gap
-	legacy    bool                   // the era of sessions
-	lists     profiles.EmbeddedLists
-	result    results.Lane // for the figures that only the system has
-	applied   appliedFaults
-}
-
-func newExpectedCounts(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*expectedCounts, error) {
-	l := p.Lanes[lane]
-	templates, err := profiles.CompileLane(l)
-	if err != nil {
-		return nil, err
-	}
-	m := &expectedCounts{
-		spec: spec, mode: eventmeter.Mode(l.Mode), settings: l, templates: templates,
-		legacy: p.Target.Era == "legacy", lists: p.Target.Embedded.Lists,
-	}
-	m.gaps = t.gapsOf(lane, l.Subscriptions)
-	for s := range p.Upstream.Sources {
-		m.sources = append(m.sources, t.of(uint16(s)))
-	}
-	return m, nil
-}
-
-// planned are the counts of one subscription, or of several added up.
-type planned struct {
-	expected, delivered                 int64
-	lostSilent, lostAnnounced           int64
-	lostRefused                         int64
-	sameEvent, sameEmission, requested  int64
-	outOfOrder, unexpected, gaps, early int64
-	// lossy: what is lost depends on when, so that only sums can be checked.
-	lossy bool
-}
-
-func (p *planned) plus(q planned) {
-	p.expected += q.expected
-	p.delivered += q.delivered
-	p.lostSilent += q.lostSilent
-	p.lostAnnounced += q.lostAnnounced
-	p.lostRefused += q.lostRefused
-	p.sameEvent += q.sameEvent
-	p.sameEmission += q.sameEmission
-	p.requested += q.requested
-	p.outOfOrder += q.outOfOrder
-	p.unexpected += q.unexpected
-	p.gaps += q.gaps
-	p.early += q.early
-	p.lossy = p.lossy || q.lossy
-}
-
-// against compares the plan with what the ledger counted.
-func (p *planned) against(c *sinks.SubCounts, mode eventmeter.Mode) []Check {
-	sum := exactly("delivered + lost", c.Expected, c.Delivered+c.Lost())
-	sum.Notice = false
-	out := []Check{
-		exactly("expected", p.expected, c.Expected), sum,
-		exactly("unexpected", p.unexpected, c.Unexpected.Total()),
-		exactly("unprobed", p.early, c.Unprobed),
-		exactly("recovered", 0, c.Recovered),
-		exactly("lostUndeliverable", 0, c.LostUndeliverable),
-		exactly("lostSuspended", 0, c.LostSuspended),
-	}
-	if p.lossy {
-		return out
-	}
-	order := exactly("outOfOrder", p.outOfOrder, c.OutOfOrder)
-	if mode == eventmeter.Webhook {
-		// The draft promises no order there: retries and parallel posts may
-		// add to what the fault does.
-		order = atLeast("outOfOrder", p.outOfOrder, c.OutOfOrder)
-	}
-	return append(out,
-		exactly("delivered", p.delivered, c.Delivered),
-		exactly("lostSilent", p.lostSilent, c.LostSilent),
-		exactly("lostAnnounced", p.lostAnnounced, c.LostAnnounced),
-		exactly("lostOrderUnknown", 0, c.LostOrderUnknown),
-		exactly("lostRefused", p.lostRefused, c.LostRefused),
-		exactly("duplicates.sameEvent", p.sameEvent, c.Duplicates.SameEvent),
-		exactly("duplicates.sameEmission", p.sameEmission, c.Duplicates.SameEmission+c.Duplicates.Forgotten),
-		exactly("duplicates.requested", p.requested, c.Duplicates.Requested),
-		exactly("gaps.incidents", p.gaps, c.GapIncidents),
-		exactly("gaps.falseAlarms", 0, c.FalseAlarms),
-		order,
-	)
-}
-
-// refused says whether a fault refuses subscription i for good. Calibration
-// opens them one after the other, so that i is the number of the request.
-func (m *expectedCounts) refused(i int) bool {
-	f, ok := m.spec.Server(faults.Refuse, m.mode)
-	return ok && uint32(i+1)%f.Every == 0 && !(f.Passing() && f.Every > 1)
-}
 
 // askedAgain counts the requests that are refused because there is no room: the
 // client makes each of them again, and that is a request, too.
@@ -167,17 +62,6 @@ func (m *expectedCounts) subscription(i int) planned {
 	return p
 }
 
-func (m *expectedCounts) heard(i int) []uint16 {
-	if s := m.templates.Sources(i); s != nil {
-		return s
-	}
-	all := make([]uint16, len(m.sources))
-	for s := range all {
-		all[s] = uint16(s)
-	}
-	return all
-}
-
 // source adds what one source's emissions come to for a subscription that read
 // announcements at these instants.
 func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instant) {
@@ -220,59 +104,6 @@ func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instan
 	missing.close(p)
 }
 
-// missingRun is emissions of a source that are missing between two deliveries.
-// An announcement among them announces those before it, too, and all that were
-// fired before it was read: the client cannot tell which of them it speaks of.
-type missingRun struct {
-	gaps []eventmeter.Instant // when announcements were read
-	list []*taped
-	last int // the place in list, from 1, of the last one that is announced
-	// refused are those of list of which a copy came, and was refused.
-	refused map[*taped]bool
-}
-
-func (r *missingRun) refuse(e *taped) {
-	r.list = append(r.list, e)
-	if r.refused == nil {
-		r.refused = map[*taped]bool{}
-	}
-	r.refused[e] = true
-}
-
-func (r *missingRun) add(e *taped, announced bool) {
-	r.list = append(r.list, e)
-	if announced {
-		r.last = len(r.list)
-	}
-}
-
-func (r *missingRun) close(p *planned) {
-	var read eventmeter.Instant // when the last announcement was
-	if r.last > 0 {
-		if i := slices.IndexFunc(r.gaps, func(at eventmeter.Instant) bool { return at >= r.list[r.last-1].Fired }); i >= 0 {
-			read = r.gaps[i]
-		}
-	}
-	var measured int64
-	for i, e := range r.list {
-		switch {
-		case !e.Measured:
-			continue
-		case r.refused[e]:
-			p.lostRefused++
-		case i < r.last || e.Fired <= read:
-			p.lostAnnounced++
-		default:
-			p.lostSilent++
-		}
-		measured++
-	}
-	if measured > 0 {
-		p.gaps++
-	}
-	r.list, r.last, r.refused = r.list[:0], 0, nil
-}
-
 // loses says whether a fault keeps an event from a subscription for good.
 func (m *expectedCounts) loses(f faults.Fault) (lost, announced bool) {
 	switch f.Kind {
@@ -298,36 +129,6 @@ func (m *expectedCounts) overtaken(source, i, by int) bool {
 		}
 	}
 	return false
-}
-
-// hits counts how often a kind of fault hits what the lane's subscriptions
-// hear, the warm-up included.
-func (m *expectedCounts) hits(kinds ...faults.Kind) (n int64) {
-	return m.count(func(*taped) bool { return true }, kinds)
-}
-
-// warm counts the hits of the warm-up.
-func (m *expectedCounts) warm(kinds ...faults.Kind) int64 {
-	return m.count(func(e *taped) bool { return !e.Measured }, kinds)
-}
-
-func (m *expectedCounts) count(counts func(*taped) bool, kinds []faults.Kind) (n int64) {
-	for i := range m.settings.Subscriptions {
-		if m.refused(i) {
-			continue
-		}
-		for _, s := range m.heard(i) {
-			for _, e := range m.sources[s] {
-				f, _ := m.spec.Event(m.mode, e.Stamp)
-				for _, k := range kinds {
-					if f.Kind == k && counts(e) {
-						n++
-					}
-				}
-			}
-		}
-	}
-	return n
 }
 
 // lane are the figures that a lane has and a subscription has not.

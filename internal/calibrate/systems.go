@@ -1,22 +1,9 @@
 package calibrate
 
 import (
-	"time"
-
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
-	"github.com/eventmeter/eventmeter/internal/run"
 )
-
-// figure holds one of a system's own figures to the plan.
-func (m *expectedCounts) figure(name string, want int64) Check {
-	got, known := m.result.Figures[name]
-	c := exactly(name, want, int64(got))
-	if !known {
-		c.Passed, c.Name = false, name+" (there is no such figure)"
-	}
-	return c
-}
 
 // own are the figures that only the lane's system has.
 func (m *expectedCounts) own() []Check {
@@ -68,21 +55,6 @@ func (m *expectedCounts) callbacks() []Check {
 	}
 }
 
-// ripe says whether the run says anything about a lane of SEP-975: none of its
-// requests may have ended before the measured part began.
-func (m *expectedCounts) ripe(o *run.Outcome) bool {
-	if m.settings.System != faults.SEP975 {
-		return true
-	}
-	for _, p := range o.Result.Phases {
-		if p.Name == "measure" {
-			first := o.Result.Phases[0].Start
-			return time.Duration(p.Start-first) < m.shortest()
-		}
-	}
-	return false
-}
-
 // merged counts cuts for good that follow another cut with nothing between
 // them: the two are one when the stream is not back by then.
 func (m *expectedCounts) merged() (n int64) {
@@ -107,16 +79,4 @@ func (m *expectedCounts) merged() (n int64) {
 		}
 	}
 	return n
-}
-
-// positioned says that events have no id but the place at which they are
-// written, if any: a second copy cannot be recognised by it.
-func (m *expectedCounts) positioned() bool {
-	return m.settings.System == faults.SEP1803 && m.mode == eventmeter.Push
-}
-
-// forgetful says that a stream that is cut does not go on where it was: what
-// happens until it is opened again is lost.
-func (m *expectedCounts) forgetful() bool {
-	return m.positioned() && !(m.legacy && m.settings.SEP1803.Redelivery)
 }

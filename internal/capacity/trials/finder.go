@@ -1,0 +1,64 @@
+package trials
+
+import (
+	"context"
+
+	"github.com/eventmeter/eventmeter/internal/capacity"
+	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// Options say what to search. Profile must have a capacity section.
+type Options struct {
+	// Options of every step. Record is not used.
+	run.Options
+	// Archive, when not nil, writes what a step leaves behind; dir is relative.
+	Archive func(dir string, o *run.Outcome) error
+	// Checkpoint, when not nil, is called after every step with the search so far,
+	// which is partial. An error becomes a warning.
+	Checkpoint func(*results.Capacity) error
+	// OnStep, when not nil, is called after every step.
+	OnStep func(results.CapacityStep)
+}
+
+// The purposes and the verdicts of steps, as in the result.
+const (
+	purposeBracket = "bracket"
+	purposeBisect  = "bisect"
+	purposeConfirm = "confirm"
+	purposeRetry   = "retry"
+	purposeRecover = "recover"
+	purposeIdle    = "idle"
+	purposeCost    = "cost"
+
+	verdictPassed  = "passed"
+	verdictFailed  = "failed"
+	verdictUnclear = "unclear"
+	verdictAside   = "aside"
+)
+
+// finder is a search on its way.
+type finder struct {
+	opts   Options
+	p      *profiles.Profile
+	search *capacity.Search
+	keep   *embedded.Keep
+	out    *results.Capacity
+	shown  *metrics.Search // nil where nobody wants metrics
+
+	checkpointFailed bool
+	// run is [Run] but in tests.
+	run func(context.Context, run.Options) (*run.Outcome, error)
+}
+
+// stepPlan is one step to come.
+type stepPlan struct {
+	load    float64
+	purpose string
+	lane    string // alone; "" = all
+	idle    bool   // nothing is fired, for capacity.idle
+	one     bool   // with one subscription
+}

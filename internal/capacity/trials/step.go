@@ -1,0 +1,211 @@
+package trials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/capacity"
+	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// profile is the profile of a step.
+func (s *finder) profile(plan stepPlan) (*profiles.Profile, error) {
+	p := *s.p
+	if plan.lane != "" {
+		p = *p.Only(plan.lane)
+	}
+	at, err := p.At(plan.load)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
+	}
+	if plan.one {
+		at.Lanes[0].Subscriptions = 1
+	}
+	if plan.idle {
+		at.Phases.Warmup, at.Phases.Measure = 0, s.p.Capacity.Idle
+	}
+	return at, nil
+}
+
+// step runs one step, judges it and puts it into the curve. An error ends the
+// search: the target is gone, or somebody wants it to stop.
+func (s *finder) step(ctx context.Context, plan stepPlan) (results.CapacityStep, error) {
+	step, _, err := s.stepWith(ctx, plan)
+	return step, err
+}
+
+func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityStep, *run.Outcome, error) {
+	step := results.CapacityStep{
+		Number: len(s.out.Steps) + 1, Purpose: plan.purpose, Lane: plan.lane, Load: plan.load,
+		Verdict: verdictAside, Reasons: []string{}, Lanes: []results.CapacityStepLane{},
+	}
+	p, err := s.profile(plan)
+	if err != nil {
+		return step, nil, err
+	}
+	o := s.opts.Options
+	o.Profile, o.Keep, o.Backlog, o.Idle, o.Record = p, s.keep, true, plan.idle, nil
+	outcome, err := s.run(ctx, o)
+	if ended(err) || outcome == nil && !s.isLimit(err) {
+		return step, nil, err
+	}
+	if outcome == nil {
+		step.Generator.Reasons = []string{}
+		step.Reasons = append(step.Reasons, err.Error())
+		if plan.purpose != purposeRecover {
+			step.Verdict = verdictFailed
+		}
+		s.add(step)
+		return step, nil, nil
+	}
+	s.out.Target = outcome.Result.Target
+	s.out.Target.Process = nil // it is said step by step
+	s.measure(&step, p, outcome)
+	if !plan.idle {
+		verdict, reasons := s.judge(&step, outcome.Result, err)
+		step.Reasons = append(step.Reasons, reasons...)
+		if plan.purpose != purposeRecover && plan.purpose != purposeCost {
+			step.Verdict = verdict
+		}
+	}
+	step.Dir = fmt.Sprintf("steps/%03d", step.Number)
+	if s.opts.Archive != nil {
+		if err := s.opts.Archive(step.Dir, outcome); err != nil {
+			step.Dir = "" // what it measured is in the search, and has no archive
+			s.add(step)
+			return step, nil, err
+		}
+	}
+	s.add(step)
+	return step, outcome, nil
+}
+
+// ended says that somebody wants the search to end.
+func ended(err error) bool {
+	return errors.Is(err, run.ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, run.ErrProfile)
+}
+
+// isLimit says that a step which could not be measured shows a limit of the
+// target: it did not take as many subscriptions, and it had taken fewer.
+func (s *finder) isLimit(err error) bool {
+	var attach run.AttachError
+	return errors.As(err, &attach) && s.search.Maximum().Load > 0
+}
+
+// measure fills in the figures of a step.
+func (s *finder) measure(step *results.CapacityStep, p *profiles.Profile, o *run.Outcome) {
+	r := o.Result
+	step.Fill(r)
+	if r.Upstream.Scheduled > 0 {
+		step.Events = eventRate(p, r.Upstream.Scheduled)
+	}
+	step.Offered = step.Events * step.FanOut
+	if o.Backlog != nil {
+		fillBacklog(step, o.Backlog, period(p))
+	}
+}
+
+// fillBacklog puts the backlog into a step that has the figures of the result;
+// period is that of the schedule, measured the length of the step.
+func fillBacklog(s *results.CapacityStep, b *run.Backlog, period time.Duration) {
+	s.Achieved, s.Undrained, s.Backlog.Most = b.Achieved, b.Undrained, b.Most
+	if growth, off, ok := capacity.Growth(b.Readings, period); ok {
+		s.Backlog.Growth, s.Backlog.Error = growth, off
+		if s.Offered > 0 {
+			s.Backlog.Share = growth / s.Offered
+		}
+	}
+}
+
+// eventRate is how many events per second a schedule has. Of one that has no
+// one rate, it is how many were due.
+func eventRate(p *profiles.Profile, emissions int64) float64 {
+	switch s := p.Schedule; s.Kind {
+	case "constant", "poisson":
+		return float64(s.Rate)
+	case "burst":
+		return float64(s.Burst) / s.Every.Seconds()
+	}
+	return float64(emissions) / p.Phases.Measure.Seconds()
+}
+
+// period is the time in which the schedule repeats itself.
+func period(p *profiles.Profile) time.Duration {
+	if p.Schedule.Kind == "burst" {
+		return p.Schedule.Every
+	}
+	if p.Schedule.Rate > 0 {
+		return time.Duration(float64(time.Second) / float64(p.Schedule.Rate))
+	}
+	return 0
+}
+
+// judge holds a step against the SLO. runErr is why it ended early, if it
+// did: a target that stopped taking events is at its limit.
+func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr error) (string, []string) {
+	l, u := s.p.Capacity.SLO, r.Upstream
+	m := capacity.Measured{
+		Expected: step.Expected, Lost: step.Lost, Fired: u.Fired, Failed: u.Refused + u.Uncertain, Dropped: r.Generator.DroppedEvents,
+		Offered: step.Offered, Growth: step.Backlog.Growth, GrowthError: step.Backlog.Error, Bottleneck: r.Generator.Reasons,
+	}
+	for _, lane := range step.Lanes {
+		q := lane.FromIntended
+		m.P50, m.P90 = max(m.P50, q.P50.Duration()), max(m.P90, q.P90.Duration())
+		m.P99, m.P999 = max(m.P99, q.P99.Duration()), max(m.P999, q.P999.Duration())
+	}
+	for i := range r.Lanes {
+		if why := unjudgedLane(&r.Lanes[i], s.p.Lanes); why != "" {
+			m.Unjudged = append(m.Unjudged, fmt.Sprintf("lane %s: %s", r.Lanes[i].Name, why))
+		}
+	}
+	v, reasons := capacity.SLO{P50: l.P50, P90: l.P90, P99: l.P99, P999: l.P999, Loss: l.Loss, Backlog: l.Backlog}.Judge(m)
+	if runErr != nil {
+		return verdictFailed, append(reasons, runErr.Error())
+	}
+	return map[capacity.Verdict]string{capacity.Passed: verdictPassed, capacity.Failed: verdictFailed, capacity.Unclear: verdictUnclear}[v], reasons
+}
+
+// unjudgedLane says why a step says nothing of a lane; empty where it does, or
+// where the lane is to hear nothing.
+func unjudgedLane(l *results.Lane, lanes []profiles.Lane) string {
+	if l.HeardNothing() {
+		return fmt.Sprintf("it heard nothing at all, and %d deliveries were owed", l.Expected)
+	}
+	of := slices.IndexFunc(lanes, func(p profiles.Lane) bool { return p.Name == l.Name })
+	if l.Expected > 0 || of < 0 || lanes[of].HearsNone() {
+		return ""
+	}
+	return "nothing was owed to it"
+}
+
+func (s *finder) add(step results.CapacityStep) {
+	s.out.Steps = append(s.out.Steps, step)
+	s.shown.Step(step)
+	s.checkpoint()
+	if s.opts.OnStep != nil {
+		s.opts.OnStep(step)
+	}
+}
+
+// checkpoint hands on the search so far. The scalability law is fitted at the end.
+func (s *finder) checkpoint() {
+	if s.opts.Checkpoint == nil {
+		return
+	}
+	out := *s.out
+	out.Warnings = slices.Clone(out.Warnings)
+	c := &finder{opts: s.opts, p: s.p, search: s.search, out: &out}
+	c.summarise(errSearchCheckpoint)
+	out.LawRefused = "the law is fitted when the search is over"
+	if err := s.opts.Checkpoint(&out); err != nil && !s.checkpointFailed {
+		s.checkpointFailed = true
+		s.out.Warnings = append(s.out.Warnings, results.Warning{Code: "checkpoint", Text: fmt.Sprintf("a checkpoint could not be written, so less is left if the search is killed: %v", err)})
+	}
+}
+
+var errSearchCheckpoint = errors.New("this is a checkpoint, written after a step: the search was killed, or is not over")

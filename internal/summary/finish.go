@@ -1,0 +1,47 @@
+package summary
+
+import (
+	"time"
+
+	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// Finish fills in what is known only at the end. failed says why the run ended
+// early; nil if it did not. firstFailure, which may be empty, ends a sentence with
+// why the first event could not be published.
+func (s *Summary) Finish(failed error, firstFailure string) {
+	res := s.Result
+	res.Finished = time.Now().UTC()
+	if failed != nil {
+		res.Partial, res.Reason = true, failed.Error()
+	}
+	s.arrivals()
+	for i := range res.Lanes {
+		res.Lanes[i].Latency.MarkResolution(res.Generator.ReadDelay.P99)
+	}
+	res.Thresholds = []results.Verdict{}
+	for _, t := range s.thresholds {
+		if s.part || s.unfinished {
+			break // they are about the whole
+		}
+		res.Thresholds = append(res.Thresholds, t.Check(res)...)
+	}
+	s.warn(firstFailure)
+}
+
+// arrivals adds up how well the times of deliveries are known.
+func (s *Summary) arrivals() {
+	var waited sinks.Timing
+	a := &s.Result.Generator.Arrivals
+	for i := range s.Accounts {
+		for j := range s.Accounts[i].Lanes {
+			l := &s.Accounts[i].Lanes[j]
+			a.Counted += l.EventMessages
+			a.Kernel += l.Arrivals.Kernel
+			a.Shared += l.Arrivals.Shared
+			waited = waited.Plus(l.Arrivals.Waited)
+		}
+	}
+	a.Waited = results.Summarise(waited)
+}
