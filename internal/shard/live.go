@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/results"
 )
 
