@@ -310,6 +310,8 @@ func TestWebhookWithACertificateThatTheTargetDoesNotTrust(t *testing.T) {
 		t.Errorf("%d expected: %d silent loss, %d undeliverable here", l.Expected, l.LostSilent, l.LostUndeliverable)
 	}
 	// Two attempts each. Go's client may open a connection more than it needs.
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	dialled := false
 	for _, n := range s.dials {
 		dialled = dialled || n == l.Detail.Undeliverable
