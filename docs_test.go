@@ -130,7 +130,11 @@ func embedded(list []*ast.Field) ([]*ast.Field, error) {
 			out = append(out, f)
 			continue
 		}
-		types, err := structsOf(of.X.(*ast.Ident).Name)
+		dir := of.X.(*ast.Ident).Name
+		if _, err := os.Stat(dir); err != nil {
+			dir = filepath.Join("sinks", dir)
+		}
+		types, err := structsOf(dir)
 		if err != nil {
 			return nil, err
 		}

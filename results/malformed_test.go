@@ -12,11 +12,11 @@ import (
 
 // What was malformed is told by what was wrong, and nothing is where nothing was.
 func TestMalformedBy(t *testing.T) {
-	ledger, err := sinks.NewLedger(sinks.LedgerOptions{Sources: 1, Lanes: []sinks.LaneSpec{{Name: "a", Subscriptions: 1}}})
+	l, err := sinks.NewLedger(sinks.LedgerOptions{Sources: 1, Lanes: []sinks.LaneSpec{{Name: "a", Subscriptions: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := ledger.Account()
+	account := l.Account()
 	text, err := json.Marshal(results.NewLane(&account.Lanes[0]))
 	if err != nil || strings.Contains(string(text), "malformedBy") {
 		t.Errorf("without any: %v %s", err, text)

@@ -157,6 +157,67 @@ type SubCounts struct {
 	Active time.Duration
 }
 
+// The counts of a lane are declared here: the field of a struct is the figure,
+// its JSON key where results have it is the tag, and what two parts of a run are
+// together is the rule of figure.Add. Accounts, displays and results embed the
+// structs, so that a count which is added here is in all of them. LaneMetrics
+// says what shows it to Prometheus.
+
+// LaneCounts are the counts of a lane, in accounts and in displays of a run.
+type LaneCounts struct {
+	// SubCounts are the lane's figures. What is counted when it happens is
+	// counted twice: here, and for the subscription alone.
+	SubCounts
+	Notices
+	// EventMessages and EventBytes are all copies of all events that came,
+	// whatever became of them, warm-up included.
+	EventMessages, EventBytes int64
+	// Received counts events, once for each subscription that they came to,
+	// warm-up included: of copies that are known to be second ones, and of
+	// unexpected ones, it has none. Events without a probe id, and those that a
+	// sibling fired, count every time.
+	Received int64
+	// Broken counts subscriptions that failed after they had been active.
+	Broken int64
+}
+
+// Notices counts what a lane was told outside of events, by kind.
+type Notices struct {
+	Rejected        int64 `json:"rejected"`        // webhook deliveries whose signature was wrong, missing or stale
+	Malformed       int64 `json:"malformed"`       // messages that could not be read, or break the protocol in a way that clients feel
+	Reconnects      int64 `json:"reconnects"`      // streams that were cut and opened again
+	DeadStreams     int64 `json:"deadStreams"`     // streams that fell silent for twice the heartbeat interval
+	Terminated      int64 `json:"terminated"`      // subscriptions that the target ended
+	TransientErrors int64 `json:"transientErrors"` // error notifications, and calls that failed and were tried again
+	// Undeliverable counts connections of the target to the lane's own listener
+	// that failed before they carried a request.
+	Undeliverable int64 `json:"undeliverable,omitempty"`
+	// Suspended is how often the target said that it had suspended delivery or
+	// lost a subscription.
+	Suspended int64 `json:"suspended,omitempty"`
+	// Oversized streams, answers and webhook bodies were given up because they
+	// were larger than their bound, or because the memory budget (limits.memory)
+	// could not hold them.
+	Oversized int64 `json:"oversized"`
+}
+
+// notices says where each kind of notice is counted, and where its details are
+// kept. A kind without a place is no count of its own.
+var notices = [eventmeter.NoticeKinds]struct {
+	count func(*Notices) *int64
+	by    func(*LaneAccount) *Reasons
+}{
+	eventmeter.Reconnected:    {count: func(n *Notices) *int64 { return &n.Reconnects }},
+	eventmeter.Terminated:     {count: func(n *Notices) *int64 { return &n.Terminated }},
+	eventmeter.TransientError: {count: func(n *Notices) *int64 { return &n.TransientErrors }},
+	eventmeter.DeadStream:     {count: func(n *Notices) *int64 { return &n.DeadStreams }},
+	eventmeter.Rejected:       {func(n *Notices) *int64 { return &n.Rejected }, func(n *LaneAccount) *Reasons { return &n.RejectedBy }},
+	eventmeter.Malformed:      {func(n *Notices) *int64 { return &n.Malformed }, func(n *LaneAccount) *Reasons { return &n.MalformedBy }},
+	eventmeter.Undeliverable:  {func(n *Notices) *int64 { return &n.Undeliverable }, func(n *LaneAccount) *Reasons { return &n.UndeliverableBy }},
+	eventmeter.Suspended:      {func(n *Notices) *int64 { return &n.Suspended }, func(n *LaneAccount) *Reasons { return &n.SuspendedBy }},
+	eventmeter.Oversized:      {func(n *Notices) *int64 { return &n.Oversized }, func(n *LaneAccount) *Reasons { return &n.OversizedBy }},
+}
+
 // LaneAccount holds the figures of one lane.
 type LaneAccount struct {
 	Name, System string          `merge:"-"`
@@ -252,6 +313,27 @@ type Traffic struct {
 	Took Timing
 }
 
+// Window holds what a lane cost and received within the measured window of a
+// run (see [Ledger.Measure]): the numerators and denominators of every ratio of
+// cost.
+type Window struct {
+	// Traffic is the calls whose Call.At lies in the window, by eventmeter.Cause,
+	// without Took.
+	Traffic [eventmeter.Causes]Traffic
+	WindowCounts
+}
+
+// WindowCounts is the part of a Window that is counted with every delivery.
+type WindowCounts struct {
+	// EventMessages and EventBytes are all copies of events read in the window.
+	EventMessages, EventBytes int64
+	// Received counts events read in the window, once for each subscription: see
+	// LaneAccount.Received.
+	Received int64
+	// Active is the part of SubCounts.Active that lies in the window.
+	Active time.Duration
+}
+
 // LaneInterval is one interval of a lane's series.
 type LaneInterval struct {
 	// Number is the interval's number since the start of the run's clock.
@@ -272,37 +354,4 @@ type LaneInterval struct {
 	// was read, not to that in which the emission was fired. Nil when there
 	// are none.
 	FromIntended, FromSent *hdrhistogram.PackedHistogram `merge:"-"`
-}
-
-// ExampleKind says what an Example is one of.
-type ExampleKind string
-
-// The kinds of examples.
-const (
-	ExampleLostSilent        ExampleKind = "lost"
-	ExampleLostAnnounced     ExampleKind = "announced loss"
-	ExampleLostOrderUnknown  ExampleKind = "lost, order unknown"
-	ExampleLostUndeliverable ExampleKind = "undeliverable here"
-	ExampleLostRefused       ExampleKind = "refused by this sink"
-	ExampleLostSuspended     ExampleKind = "lost after suspension"
-	ExampleDuplicate         ExampleKind = "duplicate"
-	ExampleUnexpected        ExampleKind = "unexpected"
-	ExampleOutOfOrder        ExampleKind = "out of order"
-)
-
-// Example is one finding with what is needed to look for it in the logs of a
-// target.
-type Example struct {
-	Kind   ExampleKind
-	Sub    eventmeter.Sub
-	Source uint16
-	// From and To are sequence numbers, equal for anything but a gap.
-	From, To uint32
-	// EventID is the hash of the target's event id, see eventmeter.HashID.
-	EventID uint64
-	// At is when the copy was read; for a gap when the first missing emission
-	// was fired.
-	At eventmeter.Instant
-	// Detail is the kind of duplicate or unexpected copy.
-	Detail string
 }

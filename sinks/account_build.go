@@ -1,7 +1,6 @@
 package sinks
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -273,39 +272,4 @@ func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, SubCounts
 			})
 		}
 	}
-}
-
-// exampleSet keeps the first findings of each kind.
-type exampleSet struct {
-	limit int
-	list  []Example
-	seen  [len(exampleKinds)]int
-}
-
-var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleLostOrderUnknown, ExampleLostUndeliverable, ExampleLostRefused, ExampleLostSuspended, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
-
-func (x *exampleSet) add(e Example) {
-	i := slices.Index(exampleKinds[:], e.Kind)
-	if x.seen[i] >= x.limit {
-		return
-	}
-	x.seen[i]++
-	x.list = append(x.list, e)
-}
-
-// pick sorts the examples by kind and time, and keeps the first of each kind.
-func (x *exampleSet) pick() []Example {
-	slices.SortFunc(x.list, func(a, b Example) int {
-		return cmp.Or(cmp.Compare(slices.Index(exampleKinds[:], a.Kind), slices.Index(exampleKinds[:], b.Kind)),
-			cmp.Compare(a.At, b.At), cmp.Compare(a.Sub.Index, b.Sub.Index), cmp.Compare(a.Source, b.Source), cmp.Compare(a.From, b.From))
-	})
-	var n int
-	var kind ExampleKind
-	return slices.DeleteFunc(x.list, func(e Example) bool {
-		if e.Kind != kind {
-			kind, n = e.Kind, 0
-		}
-		n++
-		return n > x.limit
-	})
 }

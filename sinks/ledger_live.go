@@ -228,3 +228,87 @@ func (l *Ledger) emissions() (measured, warmUp Scheduled) {
 	measured.Dropped, warmUp.Dropped = l.drops.measured, l.drops.warmUp
 	return measured, warmUp
 }
+
+// detailShard adds what only a look at every subscription tells.
+func (l *Ledger) detailShard(h *shard, out *LiveLane, now eventmeter.Instant, measured bounds) {
+	out.Outstanding += h.walk(func(s *subState) int64 {
+		if s.active != 0 && s.ending == 0 {
+			out.Active += max(now.Sub(s.active), 0)
+			out.Measured.Active += measured.overlap(s.active, now)
+		}
+		if s.state != eventmeter.Active {
+			return 0
+		}
+		return l.outstanding(&s.window, h.slotsOf(s))
+	})
+}
+
+// detail adds what the shards do not have by themselves.
+func (n *lane) detail(out *LiveLane) {
+	intended, sent := borrowed(), borrowed()
+	defer intended.giveBack()
+	defer sent.giveBack()
+	n.latencies(intended, sent)
+	out.FromIntended, out.FromSent = intended.distribution(), sent.distribution()
+	for i := range n.traffic {
+		t := &n.traffic[i]
+		t.mu.Lock()
+		out.Traffic[i], out.Measured.Traffic[i] = t.sum, t.within
+		t.mu.Unlock()
+	}
+}
+
+// latencies adds up those of all deliveries so far. What a shard hands in while
+// its neighbours are read would be found twice, or not at all: then they are all
+// read again, which is rare.
+func (n *lane) latencies(intended, sent *timing) {
+	for {
+		before := n.series.handedIn()
+		for _, h := range n.shards {
+			h.mu.Lock()
+			for _, sp := range [...]*span{&h.intervals.cur, &h.intervals.old} {
+				if sp.used {
+					intended.merge(&sp.intended)
+					sent.merge(&sp.sent)
+				}
+			}
+			h.mu.Unlock()
+		}
+		n.series.mu.Lock()
+		same := n.series.taken == before
+		if same {
+			intended.merge(&n.series.intended)
+			sent.merge(&n.series.sent)
+		}
+		n.series.mu.Unlock()
+		if same {
+			return
+		}
+		intended.clear()
+		sent.clear()
+	}
+}
+
+// Live returns the account's figures in the form of a scrape: the last one of a
+// run, which agrees with its result to the last event.
+func (a *Account) Live() Live {
+	out := Live{
+		At: a.At, Measured: a.Measured, WarmUp: a.WarmUp,
+		FireLag: a.FireLag.Distribution(), FireLatency: a.FireLatency.Distribution(),
+	}
+	for i := range a.Lanes {
+		n := &a.Lanes[i]
+		lane := LiveLane{
+			Name: n.Name, System: n.System, Mode: n.Mode, Subscriptions: n.Subscriptions,
+			Attaching: n.Ready.Open, Failed: n.Ready.Failed, LaneCounts: n.LaneCounts, Holes: n.Lost(), Kernel: n.Arrivals.Kernel,
+			FromIntended: n.Latency.FromIntended.Distribution(), FromSent: n.Latency.FromSent.Distribution(), Ready: n.Ready.Time.Distribution(),
+			Traffic: n.Traffic, Measured: n.Measured,
+		}
+		for c := range lane.Traffic {
+			lane.Traffic[c].Took = Timing{}
+			lane.CallFailures += lane.Traffic[c].Failures
+		}
+		out.Lanes = append(out.Lanes, lane)
+	}
+	return out
+}

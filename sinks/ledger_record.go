@@ -241,6 +241,36 @@ func (l *Ledger) Dropped(d eventmeter.Drop) {
 	l.drops.series[int64(d.Intended)/int64(l.opt.Recorded)]++
 }
 
+// Measure sets the measured window: traffic, events and active time from the
+// instant from until before the instant to are also counted in
+// LaneAccount.Measured. Call it before from is reached: all that was counted
+// until the first call is taken to lie before the window. A second call may end
+// the window earlier, at an instant that is not in the past. Without a call,
+// the window is the whole run.
+func (l *Ledger) Measure(from, to eventmeter.Instant) {
+	first := l.measured.CompareAndSwap(false, true)
+	b := bounds{from, to}
+	for _, n := range l.lanes {
+		for _, h := range n.shards {
+			h.mu.Lock()
+			h.measured = b
+			if first {
+				h.within = WindowCounts{}
+			}
+			h.mu.Unlock()
+		}
+		for i := range n.traffic {
+			t := &n.traffic[i]
+			t.mu.Lock()
+			t.measured = b
+			if first {
+				t.within = Traffic{}
+			}
+			t.mu.Unlock()
+		}
+	}
+}
+
 // Delivered implements eventmeter.Recorder. It takes the lock of one shard and
 // allocates nothing for copies that come in order, once each.
 func (l *Ledger) Delivered(d eventmeter.Delivery) {
@@ -353,4 +383,14 @@ func (l *Ledger) Called(c eventmeter.Call) {
 		}
 		lane.failures.add(key)
 	}
+}
+
+// notices returns what the lane has counted of them.
+func (n *lane) notices() (out Notices) {
+	for kind, of := range notices {
+		if of.count != nil {
+			*of.count(&out) = n.noticed[kind].Load()
+		}
+	}
+	return out
 }

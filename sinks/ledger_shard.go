@@ -411,3 +411,12 @@ func (h *shard) foreign(s *subState, d *eventmeter.Delivery, measured bool) Verd
 	h.rare(s).counts.Foreign++
 	return Verdict{Kind: VerdictForeignShard}
 }
+
+// come counts an event that a subscription received for the first time, or for
+// all that can be known; the caller holds the lock.
+func (h *shard) come(measured bool) {
+	h.received++
+	if measured {
+		h.within.Received++
+	}
+}

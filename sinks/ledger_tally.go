@@ -1,6 +1,7 @@
 package sinks
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math/bits"
 	"sync"
@@ -317,3 +318,80 @@ func (v *Values) Timing() Timing { return v.t.export() }
 
 // Distribution returns the buckets of what was collected so far.
 func (v *Values) Distribution() Distribution { return v.t.distribution() }
+
+// Distribution is a histogram with its buckets in a row: those of an
+// HdrHistogram of three significant digits which are not empty, in rising
+// order.
+type Distribution struct {
+	Buckets []Bucket
+	Count   int64
+	// Below and Above are the counts of values out of range, which are in the
+	// first and the last possible bucket.
+	Below, Above int64
+}
+
+// Bucket counts values from Low to High, both included.
+type Bucket struct {
+	Low, High time.Duration
+	Count     int64
+}
+
+// distribution returns t's buckets.
+func (t *timing) distribution() Distribution {
+	out := Distribution{Count: t.n, Below: t.below, Above: t.above}
+	if t.n == 0 {
+		return out
+	}
+	filled := 0
+	t.each(func(_, _ int64) { filled++ })
+	out.Buckets = make([]Bucket, 0, filled)
+	t.each(func(low, count int64) {
+		width := int64(1) << unitBits
+		for v := low >> unitBits; v >= 2*pageBuckets; v >>= 1 {
+			width <<= 1
+		}
+		out.Buckets = append(out.Buckets, Bucket{Low: time.Duration(low), High: time.Duration(low + width - 1), Count: count})
+	})
+	return out
+}
+
+// Distribution returns the buckets of a timing.
+func (t Timing) Distribution() Distribution {
+	out := Distribution{Below: t.Below, Above: t.Above}
+	if t.Histogram == nil {
+		return out
+	}
+	bars := t.Histogram.Distribution()
+	for _, b := range bars {
+		if b.Count == 0 {
+			continue
+		}
+		out.Buckets = append(out.Buckets, Bucket{Low: time.Duration(b.From), High: time.Duration(b.To), Count: b.Count})
+		out.Count += b.Count
+	}
+	return out
+}
+
+// Plus returns both distributions together. It shares no memory with either
+// that is written to later.
+func (d Distribution) Plus(e Distribution) Distribution {
+	out := Distribution{Count: d.Count + e.Count, Below: d.Below + e.Below, Above: d.Above + e.Above}
+	a, b := d.Buckets, e.Buckets
+	for len(a) > 0 && len(b) > 0 {
+		switch cmp.Compare(a[0].Low, b[0].Low) {
+		case -1:
+			out.Buckets, a = append(out.Buckets, a[0]), a[1:]
+		case 1:
+			out.Buckets, b = append(out.Buckets, b[0]), b[1:]
+		default:
+			both := a[0]
+			both.High, both.Count = max(both.High, b[0].High), both.Count+b[0].Count
+			out.Buckets, a, b = append(out.Buckets, both), a[1:], b[1:]
+		}
+	}
+	out.Buckets = append(append(out.Buckets, a...), b...)
+	return out
+}
+
+// AddFrom implements [figure.Adder].
+func (d *Distribution) AddFrom(from any) { *d = d.Plus(*from.(*Distribution)) }

@@ -98,27 +98,6 @@ func (r *reasons) export() Reasons {
 // answered spells a status that this side answered.
 func answered(status int) string { return "http " + strconv.Itoa(status) }
 
-// Window holds what a lane cost and received within the measured window of a
-// run (see [Ledger.Measure]): the numerators and denominators of every ratio of
-// cost.
-type Window struct {
-	// Traffic is the calls whose Call.At lies in the window, by eventmeter.Cause,
-	// without Took.
-	Traffic [eventmeter.Causes]Traffic
-	WindowCounts
-}
-
-// WindowCounts is the part of a Window that is counted with every delivery.
-type WindowCounts struct {
-	// EventMessages and EventBytes are all copies of events read in the window.
-	EventMessages, EventBytes int64
-	// Received counts events read in the window, once for each subscription: see
-	// LaneAccount.Received.
-	Received int64
-	// Active is the part of SubCounts.Active that lies in the window.
-	Active time.Duration
-}
-
 // bounds are a measured window: from is in it, to is not.
 type bounds struct{ from, to eventmeter.Instant }
 
@@ -130,43 +109,4 @@ func (b bounds) has(at eventmeter.Instant) bool { return b.from <= at && at < b.
 // overlap is how much of the time from active to ending lies within.
 func (b bounds) overlap(active, ending eventmeter.Instant) time.Duration {
 	return max(min(ending, b.to).Sub(max(active, b.from)), 0)
-}
-
-// Measure sets the measured window: traffic, events and active time from the
-// instant from until before the instant to are also counted in
-// LaneAccount.Measured. Call it before from is reached: all that was counted
-// until the first call is taken to lie before the window. A second call may end
-// the window earlier, at an instant that is not in the past. Without a call,
-// the window is the whole run.
-func (l *Ledger) Measure(from, to eventmeter.Instant) {
-	first := l.measured.CompareAndSwap(false, true)
-	b := bounds{from, to}
-	for _, n := range l.lanes {
-		for _, h := range n.shards {
-			h.mu.Lock()
-			h.measured = b
-			if first {
-				h.within = WindowCounts{}
-			}
-			h.mu.Unlock()
-		}
-		for i := range n.traffic {
-			t := &n.traffic[i]
-			t.mu.Lock()
-			t.measured = b
-			if first {
-				t.within = Traffic{}
-			}
-			t.mu.Unlock()
-		}
-	}
-}
-
-// come counts an event that a subscription received for the first time, or for
-// all that can be known; the caller holds the lock.
-func (h *shard) come(measured bool) {
-	h.received++
-	if measured {
-		h.within.Received++
-	}
 }
