@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"internal/wire":               {"internal/budget"},
 	"internal/witness":            {},
 	"internal/streamclient":       {"internal/budget", "internal/crash", "internal/dialguard"},
-	"internal/selfbench/baseline": {"."},
+	"internal/selfbench/baseline": {},
 	"internal/refserver":          {".", "internal/cputime", "internal/wire", "internal/crash", "internal/dialguard"},
 	"internal/hostile":            {},
 	"internal/selfbench":          {"*"},

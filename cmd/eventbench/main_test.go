@@ -95,9 +95,9 @@ func checkRow(t *testing.T, row selfbench.Row) {
 	}
 }
 
-// deliveries reads "5 of 5 deliveries came".
+// deliveries reads "5 of 5 deliveries arrived".
 func deliveries(note string) (came, sent string) {
-	head, ok := strings.CutSuffix(note, " deliveries came")
+	head, ok := strings.CutSuffix(note, " deliveries arrived")
 	if !ok {
 		return "", ""
 	}

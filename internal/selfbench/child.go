@@ -9,15 +9,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/stderrtail"
 )
 
-// ChildArg is the first argument of a process that is a part of a measurement.
+// ChildArg is the first argument of the child processes of a measurement.
 const ChildArg = "child"
 
-// role is what a child process does. link is how it talks with its parent.
+// role is what a child process does. It reports to its parent through l.
 type role func(ctx context.Context, s spec, l *link) error
 
 // link is a child's end of the pipes.
@@ -27,8 +28,9 @@ type link struct {
 	lines chan struct{}
 }
 
-// listen hands on the parent's lines, and ends the child when the parent has
-// gone. Its goroutine ends with the process: reading a pipe cannot be broken off.
+// listen forwards the parent's lines and calls gone when the parent has ended.
+// Its goroutine ends with the process, because a read of a pipe cannot be
+// interrupted.
 func (l *link) listen(gone func()) {
 	l.lines = make(chan struct{})
 	go func() {
@@ -42,8 +44,8 @@ func (l *link) listen(gone func()) {
 	}()
 }
 
-// say reports a step and waits for the parent's word to go on.
-func (l *link) say(ctx context.Context, m message) error {
+// pause reports a step and waits until the parent releases the child.
+func (l *link) pause(ctx context.Context, m message) error {
 	if err := l.out.Encode(m); err != nil {
 		return err
 	}
@@ -51,34 +53,33 @@ func (l *link) say(ctx context.Context, m message) error {
 	case <-l.lines:
 		return nil
 	case <-ctx.Done():
-		return errors.New("the parent has gone")
+		return errors.New("the parent has ended")
 	}
 }
 
-// tell reports the last step, after which there is nothing to wait for.
-func (l *link) tell(m message) error { return l.out.Encode(m) }
+// send reports the last step and does not wait.
+func (l *link) send(m message) error { return l.out.Encode(m) }
 
 // child is the parent's end.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	lines *bufio.Scanner
-	log   *lastBytes
+	log   stderrtail.Writer
 	role  string
 
 	reaped sync.Once
-	err    error
 }
 
-// start runs this program once more as what s says, with env on top of its own
+// start runs this program as a child with the role of s. env is added to the
 // environment.
 func start(ctx context.Context, self []string, s spec, env ...string) (*child, error) {
 	cmd := exec.CommandContext(ctx, self[0], self[1:]...)
 	if len(env) > 0 {
 		cmd.Env = append(os.Environ(), env...)
 	}
-	c := &child{cmd: cmd, log: &lastBytes{}, role: s.Role}
-	cmd.Stderr = c.log
+	c := &child{cmd: cmd, role: s.Role}
+	cmd.Stderr = &c.log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -115,16 +116,16 @@ func (c *child) next() (message, error) {
 	return m, nil
 }
 
-// await lets the child go on to a step.
+// await waits for a step of the child.
 func (c *child) await(step string) (message, error) {
 	m, err := c.next()
 	if err == nil && m.Step != step {
-		err = c.failed(fmt.Errorf("it came to %q, not to %q", m.Step, step))
+		err = c.failed(fmt.Errorf("step %q instead of %q", m.Step, step))
 	}
 	return m, err
 }
 
-// release lets it go on.
+// release ends a pause of the child.
 func (c *child) release() error {
 	if _, err := io.WriteString(c.stdin, "go\n"); err != nil {
 		return c.failed(err)
@@ -133,21 +134,21 @@ func (c *child) release() error {
 }
 
 func (c *child) failed(err error) error {
-	if text := c.log.last(); text != "" {
+	if text := c.log.LastLine(); text != "" {
 		return fmt.Errorf("%s: %w: %s", c.role, err, text)
 	}
 	return fmt.Errorf("%s: %w", c.role, err)
 }
 
-// end has the process end, and waits for it; it may be called again. It
-// returns the CPU time that the process has used.
+// end closes the child's input, waits for its end and returns its CPU time. It
+// may be called again.
 func (c *child) end() time.Duration {
 	c.reaped.Do(func() {
 		c.stdin.Close()
-		kill := time.AfterFunc(10*time.Second, func() { _ = c.cmd.Process.Kill() }) // it may be gone already
+		kill := time.AfterFunc(10*time.Second, func() { _ = c.cmd.Process.Kill() }) // it may have ended already
 		for c.lines.Scan() {
 		}
-		c.err = c.cmd.Wait()
+		_ = c.cmd.Wait() // the messages said how it went
 		kill.Stop()
 	})
 	if c.cmd.ProcessState == nil {
@@ -156,29 +157,7 @@ func (c *child) end() time.Duration {
 	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 }
 
-// lastBytes is a Writer that keeps the end of what is written.
-type lastBytes struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-func (l *lastBytes) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.buf = append(l.buf, p...)
-	l.buf = l.buf[max(0, len(l.buf)-4096):]
-	return len(p), nil
-}
-
-// last is the last line.
-func (l *lastBytes) last() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(string(l.buf)), "\n")
-	return lines[len(lines)-1]
-}
-
-// Self is how this program is started again as a child.
+// Self returns the command that starts this program as a child.
 func Self() ([]string, error) {
 	path, err := os.Executable()
 	if err != nil {

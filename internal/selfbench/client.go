@@ -1,19 +1,13 @@
 package selfbench
 
 import (
-	"github.com/eventmeter/eventmeter/internal/cputime"
-
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,45 +15,79 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/internal/cputime"
 )
 
 // client is what is measured: the generator, a baseline or a peer.
 type client interface {
 	// open returns when every stream is confirmed.
 	open(ctx context.Context) error
-	// received is how many events have come, of all streams, whatever for.
+	// received is the number of events received so far, on all streams.
 	received() int64
-	// recorder is told of what is fired.
+	// outstanding is the number of deliveries that are still expected, where the
+	// client knows it. received alone would count a duplicate in place of a
+	// delivery that is missing.
+	outstanding() int64
+	// calls is the number of polls and refreshes so far.
+	calls() int64
+	// recorder records the events that are published.
 	recorder() eventmeter.Recorder
+	// begin is called before the paced phase.
+	begin()
 	// finish fills in what only this client knows.
 	finish(o *outcome)
-	// close ends everything.
+	// close closes everything.
 	close(ctx context.Context) error
 }
 
-// caller is a client that makes calls all the time.
-type caller interface {
-	// calls is how many were made so far.
-	calls() int64
+// base is what all clients have in common. Its methods are those of a client
+// without a ledger, which counts what it receives.
+type base struct {
+	spec   spec
+	seen   atomic.Int64
+	errors *errorMeter // nil when the error is not measured
 }
 
-// debtor is a client that knows what is still to come: second copies must not
-// stand for first ones.
-type debtor interface {
-	outstanding() int64
+func (b *base) received() int64               { return b.seen.Load() }
+func (b *base) outstanding() int64            { return 0 }
+func (b *base) calls() int64                  { return 0 }
+func (b *base) recorder() eventmeter.Recorder { return eventmeter.Tee() }
+
+func (b *base) begin() {
+	if b.errors != nil {
+		b.errors.paced.Store(true)
+	}
 }
 
-// beginner is a client that wants to know when the paced phase begins.
-type beginner interface{ begin() }
+func (b *base) finish(o *outcome) {
+	if b.errors != nil {
+		o.ErrorP50, o.ErrorP99 = b.errors.quantiles()
+	}
+}
 
-// runID names the run in probe ids. Each measurement has its own target.
+func (b *base) closeErrors() {
+	if b.errors != nil {
+		b.errors.close()
+	}
+}
+
+// confirm waits until a counter says that all streams are confirmed.
+func (b *base) confirm(ctx context.Context, confirmed *atomic.Int64) error {
+	for confirmed.Load() < int64(b.spec.Streams) {
+		if wait(ctx, 5*time.Millisecond); ctx.Err() != nil {
+			return fmt.Errorf("%d of %d streams were confirmed: %w", confirmed.Load(), b.spec.Streams, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// runID is the run of all probe ids. Each measurement has its own target.
 const runID = 0x6d627631
 
 // maker makes a client. What it makes counts as the client's memory.
 type maker func(s spec, clock *eventmeter.Clock) (client, error)
 
-// measure is the role of all clients: they go through the same phases.
+// measure is the role of all clients: they run through the same phases.
 func measure(make maker) role {
 	return func(ctx context.Context, s spec, l *link) error {
 		m := &measurement{spec: s, link: l, clock: eventmeter.NewClock()}
@@ -70,7 +98,7 @@ func measure(make maker) role {
 			return err
 		}
 		err = m.run(ctx)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
 		defer cancel()
 		if closed := m.client.close(ctx); err == nil && closed != nil && ctx.Err() == nil {
 			err = closed
@@ -78,11 +106,11 @@ func measure(make maker) role {
 		if err != nil {
 			return err
 		}
-		return l.tell(message{Step: "done", Outcome: &m.out})
+		return l.send(message{Step: "done", Outcome: &m.out})
 	}
 }
 
-// measurement takes a client through its phases.
+// measurement runs a client through its phases.
 type measurement struct {
 	spec   spec
 	link   *link
@@ -91,101 +119,82 @@ type measurement struct {
 	out    outcome
 }
 
-// run goes through the phases: open, one event for everybody, rest, idle,
-// paced.
+// run opens the streams, publishes one event to all of them, waits through the
+// idle phase and runs the paced phase.
 func (m *measurement) run(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, m.spec.Patience)
+	limited, cancel := context.WithTimeout(ctx, m.spec.Timeout)
 	err := m.client.open(limited)
 	cancel()
 	if err != nil {
 		return err
 	}
 	m.out.Opened, m.out.Streams = take(), m.spec.Streams
-	if err := m.link.say(ctx, message{Step: "opened"}); err != nil {
+	if err := m.link.pause(ctx, message{Step: "opened"}); err != nil {
 		return err
 	}
-	f := newFirer(m.clock, m.client.recorder(), m.spec)
-	defer f.close()
-	if err := f.once(ctx); err != nil {
+	p := newPublisher(m.clock, m.client.recorder(), m.spec)
+	defer p.close()
+	if err := p.once(ctx); err != nil {
 		return err
 	}
 	if got := m.until(ctx, int64(m.spec.Streams)); got < int64(m.spec.Streams) {
-		return fmt.Errorf("one event was published, and %d of %d streams had it in time", got, m.spec.Streams)
+		return fmt.Errorf("one event was published, and %d of %d streams received it in time", got, m.spec.Streams)
 	}
 	m.out.Full = take()
 	collect()
 	m.out.Settled = take()
-	if err := m.link.say(ctx, message{Step: "idle"}); err != nil {
+	if err := m.link.pause(ctx, message{Step: "idle"}); err != nil {
 		return err
 	}
-	began, calls := take(), m.calls()
+	began, calls := take(), m.client.calls()
 	wait(ctx, m.spec.Idle)
-	m.out.Idle = take()
-	m.out.IdleCalls = m.calls() - calls
-	m.out.IdleCPU, m.out.IdleTook, m.out.IdleMallocs = m.out.Idle.CPU-began.CPU, m.out.Idle.At-began.At, m.out.Idle.Mallocs-began.Mallocs
-	if err := m.link.say(ctx, message{Step: "paced"}); err != nil {
+	m.out.Idle = take().since(began)
+	m.out.Idle.Calls = m.client.calls() - calls
+	if err := m.link.pause(ctx, message{Step: "paced"}); err != nil {
 		return err
 	}
-	return m.pace(ctx, f)
+	return m.pace(ctx, p)
 }
 
-// pace fires events at the rate of the spec and waits for the last delivery.
-func (m *measurement) pace(ctx context.Context, f *firer) error {
-	if b, ok := m.client.(beginner); ok {
-		b.begin()
-	}
-	had, calls := m.client.received(), m.calls()
+// pace publishes events at the rate of the spec and waits for the last delivery.
+func (m *measurement) pace(ctx context.Context, p *publisher) error {
+	m.client.begin()
+	had := m.client.received()
 	stop, err := profile(m.spec.Profile)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	before := take()
-	fire := f.loop
+	publish := p.loop
 	if m.spec.Flood {
-		fire = f.flood
+		publish = p.flood
 	}
-	stats, err := fire(ctx, m.spec.Rate, m.spec.Paced)
+	stats, err := publish(ctx)
 	if err != nil {
 		return err
 	}
-	m.out.Expected = f.reached.Load()
+	m.out.Expected = p.reached.Load()
 	m.out.Delivered = m.until(ctx, had+m.out.Expected) - had
-	m.out.Paced = take()
+	m.out.Paced = take().since(before)
 	stop()
-	m.out.Calls = m.calls() - calls
-	m.out.PacedCPU, m.out.PacedTook, m.out.PacedMallocs = m.out.Paced.CPU-before.CPU, m.out.Paced.At-before.At, m.out.Paced.Mallocs-before.Mallocs
 	m.out.Dropped = int64(stats.Dropped + stats.Refused + stats.Uncertain)
 	m.out.Balanced = true
 	m.client.finish(&m.out)
 	return nil
 }
 
-func (m *measurement) calls() int64 {
-	if c, ok := m.client.(caller); ok {
-		return c.calls()
-	}
-	return 0
-}
-
-// until waits for a number of deliveries, as long as there is patience, and
+// until waits for a number of deliveries, for half the timeout at most, and
 // returns how many there are.
 func (m *measurement) until(ctx context.Context, want int64) int64 {
-	end := time.Now().Add(m.spec.Patience / 2)
+	end := time.Now().Add(m.spec.Timeout / 2)
 	for {
 		got := m.client.received()
-		if got >= want && m.outstanding() == 0 || ctx.Err() != nil || time.Now().After(end) {
+		if got >= want && m.client.outstanding() == 0 || ctx.Err() != nil || time.Now().After(end) {
 			return got
 		}
 		wait(ctx, 20*time.Millisecond)
 	}
-}
-
-func (m *measurement) outstanding() int64 {
-	if d, ok := m.client.(debtor); ok {
-		return d.outstanding()
-	}
-	return 0
 }
 
 func wait(ctx context.Context, d time.Duration) {
@@ -214,114 +223,13 @@ func take() sample {
 	return s
 }
 
-// collect throws garbage away and gives its memory back.
+// collect collects garbage and returns its memory to the system.
 func collect() {
 	runtime.GC()
 	debug.FreeOSMemory()
 }
 
-// firer fires events at a target and tells a recorder of them, as a run does.
-type firer struct {
-	clock   *eventmeter.Clock
-	rec     eventmeter.Recorder
-	stamper *loadgen.Stamper
-	spec    spec
-	http    *http.Client
-	reached atomic.Int64 // streams that measured events were taken for
-}
-
-func newFirer(clock *eventmeter.Clock, rec eventmeter.Recorder, s spec) *firer {
-	return &firer{
-		clock: clock, rec: rec, spec: s, stamper: loadgen.NewStamper(clock, rec, runID, s.groups()),
-		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second},
-	}
-}
-
-func (f *firer) close() { f.http.CloseIdleConnections() }
-
-// once fires one event that is not measured, at all streams.
-func (f *firer) once(ctx context.Context) error {
-	emission := f.stamper.Stamp(0, f.clock.Now(), false)
-	outcome := f.fire(ctx, emission)
-	f.rec.Resolved(emission.Stamp, outcome, f.clock.Now())
-	if outcome != eventmeter.Accepted {
-		return fmt.Errorf("the target did not take an event at %s", f.spec.Inject)
-	}
-	return nil
-}
-
-// loop fires at a rate for some time.
-func (f *firer) loop(ctx context.Context, rate float64, d time.Duration) (loadgen.Stats, error) {
-	firing, err := loadgen.NewFiring(loadgen.FiringOptions{
-		Clock: f.clock, Recorder: f.rec, Stamper: f.stamper, Schedule: loadgen.Constant{Rate: rate}, Duration: d,
-		// A machine that is full must not turn the load down.
-		Tolerance: time.Second,
-	})
-	if err != nil {
-		return loadgen.Stats{}, err
-	}
-	stats := loadgen.Loop(ctx, firing, loadgen.LoopOptions{Fire: f.fire, Workers: 16})
-	if stats.Accepted == 0 {
-		return stats, errors.New("the target took no event")
-	}
-	return stats, nil
-}
-
-// flood fires as fast as the target answers.
-func (f *firer) flood(ctx context.Context, _ float64, d time.Duration) (loadgen.Stats, error) {
-	var n, accepted atomic.Uint64
-	var work sync.WaitGroup
-	end := time.Now().Add(d)
-	for range 4 {
-		work.Go(func() {
-			for time.Now().Before(end) && ctx.Err() == nil {
-				emission := f.stamper.Stamp(n.Add(1), f.clock.Now(), true)
-				outcome := f.fire(ctx, emission)
-				f.rec.Resolved(emission.Stamp, outcome, f.clock.Now())
-				if outcome == eventmeter.Accepted {
-					accepted.Add(1)
-				}
-			}
-		})
-	}
-	work.Wait()
-	s := loadgen.Stats{Scheduled: n.Load(), Fired: n.Load(), Accepted: accepted.Load(), Refused: n.Load() - accepted.Load()}
-	if s.Accepted == 0 {
-		return s, errors.New("the target took no event")
-	}
-	return s, nil
-}
-
-// fire posts one event. Those that are measured go to the group of their source.
-func (f *firer) fire(ctx context.Context, emission loadgen.Emission) eventmeter.Outcome {
-	body := append([]byte(`{"name":"tick","data":{"note":"`), emission.Stamp.String()...)
-	body = append(body, `"}`...)
-	if f.spec.Groups > 0 && emission.Measured {
-		body = append(body, `,"group":`...)
-		body = strconv.AppendInt(body, int64(emission.Source), 10)
-	}
-	body = append(body, '}')
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.spec.Inject, bytes.NewReader(body))
-	if err != nil {
-		return eventmeter.Refused
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := f.http.Do(req)
-	if err != nil {
-		return eventmeter.Uncertain
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is used again
-	if resp.StatusCode != http.StatusAccepted {
-		return eventmeter.Refused
-	}
-	if emission.Measured {
-		f.reached.Add(int64(f.spec.groupSize(int(emission.Source))))
-	}
-	return eventmeter.Accepted
-}
-
-// profile takes a CPU profile of this process into a file until stop is called,
+// profile writes a CPU profile of this process to a file until stop is called,
 // which may be called again. Without a file it does nothing.
 func profile(file string) (stop func(), err error) {
 	if file == "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"runtime"
 	"sync"
@@ -16,16 +17,15 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// haveEpoll says that this system has the epoll min interval.
+// haveEpoll is true where the epoll baseline exists.
 const haveEpoll = true
 
-// epoll is the min interval of streams over HTTP/1.1 with all means of Linux: bare
-// sockets, an epoll instance for each processor, one buffer for each of those,
-// which is searched for prefixes of probe ids. Nothing is kept between reads:
-// a prefix that is cut by the end of a read is missed, which a frame that
-// arrives whole never is.
+// epoll is the baseline of streams over HTTP/1.1 on Linux: bare sockets, and for
+// each processor an epoll instance with one buffer, which is searched for the
+// prefix of probe ids. Nothing is kept between reads, so a prefix that is split
+// between two reads is missed. Frames are written whole, so none is split.
 type epoll struct {
-	bare
+	base
 	loops     []*epollLoop
 	confirmed atomic.Int64 // streams whose confirmation was seen
 	work      sync.WaitGroup
@@ -38,7 +38,7 @@ type epollLoop struct {
 }
 
 func newEpoll(s spec, _ *eventmeter.Clock) (client, error) {
-	e := &epoll{bare: bare{spec: s}}
+	e := &epoll{base: base{spec: s}}
 	for range runtime.GOMAXPROCS(0) {
 		fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 		if err != nil {
@@ -49,7 +49,7 @@ func newEpoll(s spec, _ *eventmeter.Clock) (client, error) {
 			return nil, fmt.Errorf("epoll: %w", err)
 		}
 		l := &epollLoop{fd: fd, wake: wake}
-		if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, wake, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(wake)}); err != nil {
+		if err := l.watch(wake); err != nil {
 			return nil, fmt.Errorf("epoll: %w", err)
 		}
 		e.loops = append(e.loops, l)
@@ -58,8 +58,7 @@ func newEpoll(s spec, _ *eventmeter.Clock) (client, error) {
 	return e, nil
 }
 
-// open opens one stream after the other, so the rate at which it opens is no
-// min interval of anything.
+// open opens one stream after the other, so its rate is no baseline of opening.
 func (e *epoll) open(ctx context.Context) error {
 	u, err := url.Parse(e.spec.URL)
 	if err != nil {
@@ -75,35 +74,40 @@ func (e *epoll) open(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("epoll: stream %d: %w", i, err)
-		}
-		l := e.loops[i%len(e.loops)]
-		l.conns = append(l.conns, fd)
-		if len(from) > 0 {
-			// The port is chosen when it connects, or ports would run out.
-			_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
-			if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: from[i%len(from)].As4()}); err != nil {
-				return fmt.Errorf("epoll: stream %d: %w", i, err)
-			}
-		}
-		if err := unix.Connect(fd, to); err != nil {
-			return fmt.Errorf("epoll: stream %d: %w", i, err)
-		}
-		if _, err := unix.Write(fd, streamRequest(e.spec, i)); err != nil {
-			return fmt.Errorf("epoll: stream %d: %w", i, err)
-		}
-		if err := errors.Join(unix.SetNonblock(fd, true), unix.EpollCtl(l.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})); err != nil {
+		if err := e.dial(i, to, from); err != nil {
 			return fmt.Errorf("epoll: stream %d: %w", i, err)
 		}
 	}
-	for e.confirmed.Load() < int64(e.spec.Streams) {
-		if wait(ctx, pollStep); ctx.Err() != nil {
-			return fmt.Errorf("epoll: %d of %d streams were confirmed: %w", e.confirmed.Load(), e.spec.Streams, ctx.Err())
+	return e.confirm(ctx, &e.confirmed)
+}
+
+// dial opens stream i.
+func (e *epoll) dial(i int, to unix.Sockaddr, from []netip.Addr) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	l := e.loops[i%len(e.loops)]
+	l.conns = append(l.conns, fd)
+	if len(from) > 0 {
+		// The kernel must choose the port in connect, or ports would run out.
+		_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: from[i%len(from)].As4()}); err != nil {
+			return err
 		}
 	}
-	return nil
+	if err := unix.Connect(fd, to); err != nil {
+		return err
+	}
+	if _, err := unix.Write(fd, streamRequest(e.spec, i)); err != nil {
+		return err
+	}
+	return errors.Join(unix.SetNonblock(fd, true), l.watch(fd))
+}
+
+// watch adds a file to the loop.
+func (l *epollLoop) watch(fd int) error {
+	return unix.EpollCtl(l.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
 func (e *epoll) run(l *epollLoop) {
@@ -119,11 +123,10 @@ func (e *epoll) run(l *epollLoop) {
 				continue
 			}
 			got, err := unix.Read(int(ev.Fd), buf)
-			if got <= 0 && !errors.Is(err, unix.EAGAIN) { // over
-				_ = unix.EpollCtl(l.fd, unix.EPOLL_CTL_DEL, int(ev.Fd), nil)
-				continue
-			}
 			if got <= 0 {
+				if !errors.Is(err, unix.EAGAIN) { // the stream has ended
+					_ = unix.EpollCtl(l.fd, unix.EPOLL_CTL_DEL, int(ev.Fd), nil)
+				}
 				continue
 			}
 			if seen := bytes.Count(buf[:got], probe); seen > 0 {
@@ -138,12 +141,12 @@ func (e *epoll) run(l *epollLoop) {
 func (e *epoll) close(context.Context) error {
 	e.over.Store(true)
 	for _, l := range e.loops {
-		_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // a counter takes it
+		_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // an eventfd accepts it
 	}
 	e.work.Wait()
 	for _, l := range e.loops {
 		for _, fd := range append(l.conns, l.wake, l.fd) {
-			_ = unix.Close(fd) // the process ends
+			_ = unix.Close(fd) // nothing is written any more
 		}
 	}
 	return nil

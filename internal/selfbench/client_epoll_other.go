@@ -8,7 +8,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// haveEpoll says that this system has the epoll min interval.
+// haveEpoll is true where the epoll baseline exists.
 const haveEpoll = false
 
 func newEpoll(spec, *eventmeter.Clock) (client, error) {

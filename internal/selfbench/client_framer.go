@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"net"
 	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -18,30 +16,27 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// framers is the baseline of streams over HTTP/2: golang.org/x/net's Framer cuts
-// what comes into frames, and DATA frames are counted. What they hold is not
-// looked at.
+// framers is the baseline of streams over HTTP/2: golang.org/x/net's Framer reads
+// frames, and DATA frames are counted. Their content is ignored.
 type framers struct {
-	bare
-	frames atomic.Int64 // of all streams, with the one that confirms each
+	base
+	frames atomic.Int64 // DATA frames of all streams, confirmations included
 	work   sync.WaitGroup
 	conns  []net.Conn
 }
 
-// framerStreams is how many streams share a connection, as in the generator.
+// framerStreams is the number of streams that share a connection, as in the
+// generator.
 const framerStreams = 2000
 
-// Windows that need no refill for half a million events on a connection.
+// The windows need no refill for half a million events on a connection.
 const (
 	framerWindow = 1<<31 - 1
 	framerRefill = 1 << 29
 )
 
-// pollStep is between two looks at a counter.
-const pollStep = 5 * time.Millisecond
-
 func newFramers(s spec, _ *eventmeter.Clock) (client, error) {
-	return &framers{bare: bare{spec: s}}, nil
+	return &framers{base: base{spec: s}}, nil
 }
 
 func (f *framers) open(ctx context.Context) error {
@@ -54,23 +49,18 @@ func (f *framers) open(ctx context.Context) error {
 		fr := http2.NewFramer(conn, bufio.NewReaderSize(conn, 64<<10))
 		fr.SetReuseFrames()
 		var writing sync.Mutex
-		if err := f.greet(conn, fr); err != nil {
+		if err := f.preface(conn, fr); err != nil {
 			return err
 		}
 		f.work.Go(func() { f.read(fr, &writing) })
-		if err := f.ask(conn, &writing, min(framerStreams, f.spec.Streams-first)); err != nil {
+		if err := f.request(conn, &writing, min(framerStreams, f.spec.Streams-first)); err != nil {
 			return err
 		}
 	}
-	for f.frames.Load() < int64(f.spec.Streams) {
-		if wait(ctx, pollStep); ctx.Err() != nil {
-			return fmt.Errorf("framer: %d of %d streams were confirmed: %w", f.frames.Load(), f.spec.Streams, ctx.Err())
-		}
-	}
-	return nil
+	return f.confirm(ctx, &f.frames)
 }
 
-func (f *framers) greet(conn net.Conn, fr *http2.Framer) error {
+func (f *framers) preface(conn net.Conn, fr *http2.Framer) error {
 	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
 		return err
 	}
@@ -80,8 +70,8 @@ func (f *framers) greet(conn net.Conn, fr *http2.Framer) error {
 	return fr.WriteWindowUpdate(0, framerWindow-65535)
 }
 
-// ask opens streams on a connection, with all requests in one write.
-func (f *framers) ask(conn net.Conn, writing *sync.Mutex, n int) error {
+// request opens streams on a connection, with all requests in one write.
+func (f *framers) request(conn net.Conn, writing *sync.Mutex, n int) error {
 	u, err := url.Parse(f.spec.URL)
 	if err != nil {
 		return err
@@ -110,13 +100,12 @@ func (f *framers) ask(conn net.Conn, writing *sync.Mutex, n int) error {
 	return err
 }
 
-// read counts DATA frames until the connection ends, and does the little that
-// keeps it alive.
+// read counts DATA frames and keeps the connection alive until it ends.
 func (f *framers) read(fr *http2.Framer, writing *sync.Mutex) {
 	control := func(write func() error) {
 		writing.Lock()
 		defer writing.Unlock()
-		_ = write() // a connection that broke ends the reading, too
+		_ = write() // ReadFrame fails, too
 	}
 	taken := 0
 	for {
@@ -145,7 +134,7 @@ func (f *framers) read(fr *http2.Framer, writing *sync.Mutex) {
 	}
 }
 
-// received leaves out the frame that confirmed each stream.
+// received leaves out the frame that confirms each stream.
 func (f *framers) received() int64 { return f.frames.Load() - int64(f.spec.Streams) }
 
 func (f *framers) close(context.Context) error {

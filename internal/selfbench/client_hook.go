@@ -1,7 +1,6 @@
 package selfbench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -13,23 +12,23 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// plainHook is the baseline of webhook deliveries: the same listener, with a
-// handler that reads a delivery and answers 200. It looks at nothing.
+// plainHook is the baseline of webhook deliveries: the same listener with a
+// handler that reads the body and answers 200.
 type plainHook struct {
-	bare
+	base
 	listener *sinks.Listener
 }
 
 func newPlainHook(s spec, _ *eventmeter.Clock) (client, error) {
-	c := &plainHook{bare: bare{spec: s}}
+	c := &plainHook{base: base{spec: s}}
 	var err error
 	c.listener, err = sinks.Listen(sinks.ListenerOptions{Handler: c})
 	return c, err
 }
 
-// ServeHTTP reads and answers.
+// ServeHTTP implements [http.Handler].
 func (c *plainHook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // a delivery that broke off is answered to nobody
+	_, _ = io.Copy(io.Discard, r.Body) // the answer to an interrupted delivery reaches nobody
 	c.seen.Add(1)
 	w.WriteHeader(http.StatusOK)
 }
@@ -40,16 +39,10 @@ func (c *plainHook) open(ctx context.Context) error {
 	for i := range c.spec.Streams {
 		body := `{"jsonrpc":"2.0","id":` + strconv.Itoa(i+1) + `,"method":"events/subscribe","params":{"name":"` + eventName +
 			`","arguments":{},"delivery":{"mode":"webhook","url":"` + c.listener.URL("/h/"+strconv.Itoa(i)) + `","secret":"` + secret + `"},"cursor":null}}`
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.spec.URL, bytes.NewReader([]byte(body)))
+		resp, err := post(ctx, http.DefaultClient, c.spec.URL, []byte(body))
 		if err != nil {
 			return err
 		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is used again
-		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			return fmt.Errorf("subscription %d was answered %s", i, resp.Status)
 		}

@@ -13,39 +13,39 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// eventName is what every target of a measurement offers.
+// eventName is the event type that every target offers.
 const eventName = "tick"
 
-// token is one that the reference target takes; any will do.
+// token is any token: the reference server accepts all.
 const token = "eventbench"
 
-// heartbeat is longer than any measurement, so that nothing but events comes.
+// heartbeat is longer than any measurement, so that targets send only events.
 const heartbeat = 10 * time.Minute
 
-// lane is the generator as a run has it: a driver, and a ledger that it tells.
+// lane is the generator as in a run: a driver and the ledger that it records to.
 type lane struct {
-	spec     spec
+	base
 	rec      eventmeter.Recorder
 	ledger   *sinks.Ledger // nil with a recorder that only counts
-	count    *counter      // likewise
-	errors   *errorMeter   // nil when the error is not measured
-	tally    *callTally    // nil for push
+	count    *counter      // nil with a ledger
+	tally    callTally
 	endpoint *driver.Endpoint
 	driver   driver.Driver
-	watching context.CancelFunc
-	watched  chan struct{}
+	stop     context.CancelFunc // ends watch
+	stopped  chan struct{}
 }
 
 func newLane(s spec, clock *eventmeter.Clock) (client, error) {
-	c := &lane{spec: s, watched: make(chan struct{})}
+	c := &lane{base: base{spec: s}, stopped: make(chan struct{})}
+	mode := eventmeter.Mode(s.Mode)
 	if s.Count {
-		c.count = &counter{}
+		c.count = &counter{Recorder: eventmeter.Tee()}
 		c.rec = c.count
 	} else {
 		var err error
 		c.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
-			Clock: clock, Run: runID, Sources: s.groups(), DetachGrace: s.Patience,
-			Lanes: []sinks.LaneSpec{{Name: s.Mode, System: "events", Mode: eventmeter.Mode(s.Mode), Subscriptions: s.Streams, Hears: hears(s)}},
+			Clock: clock, Run: runID, Sources: s.groups(), DetachGrace: s.Timeout,
+			Lanes: []sinks.LaneSpec{{Name: s.Mode, System: "events", Mode: mode, Subscriptions: s.Streams, Hears: sources(s)}},
 		})
 		if err != nil {
 			return nil, err
@@ -56,17 +56,17 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		c.errors = newErrorMeter(clock)
 		c.rec = eventmeter.Tee(c.rec, c.errors)
 	}
-	if s.Mode != string(eventmeter.Push) {
-		c.tally = &callTally{Recorder: c.rec}
-		c.rec = c.tally
+	if mode != eventmeter.Push {
+		c.tally.Recorder = c.rec
+		c.rec = &c.tally
 	}
 	var err error
 	if c.endpoint, err = driver.NewEndpoint(driver.EndpointOptions{URL: s.URL, Tokens: []string{token}, LocalAddrs: locals(s.Local)}); err != nil {
 		return nil, err
 	}
 	o := driver.Options{
-		Clock: clock, Recorder: c.rec, Endpoint: c.endpoint, Mode: eventmeter.Mode(s.Mode), Event: eventName, HTTP: s.HTTP,
-		Subscriptions: s.Streams, Timeout: s.Patience,
+		Clock: clock, Recorder: c.rec, Endpoint: c.endpoint, Mode: mode, Event: eventName, HTTP: s.HTTP,
+		Subscriptions: s.Streams, Timeout: s.Timeout,
 		Push:    driver.PushOptions{Heartbeat: 2 * heartbeat, KernelTimestamps: s.Kernel},
 		Poll:    driver.PollOptions{MinInterval: s.PollEvery},
 		Webhook: driver.WebhookOptions{TTL: s.TTL},
@@ -81,13 +81,13 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		return nil, err
 	}
 	var ctx context.Context
-	ctx, c.watching = context.WithCancel(context.Background())
+	ctx, c.stop = context.WithCancel(context.Background())
 	go c.watch(ctx)
 	return c, nil
 }
 
-// hears is the ledger's word for groups: each has a source.
-func hears(s spec) func(int) []uint16 {
+// sources are the sources of each subscription: the one of its group.
+func sources(s spec) func(int) []uint16 {
 	if s.Groups == 0 {
 		return nil
 	}
@@ -104,18 +104,17 @@ func locals(n int) []netip.Addr {
 }
 
 // watch reads the figures once a second, as the live view and the metrics of a
-// run do. Each waking of a process that does nothing costs a quarter of a
-// millisecond, most of it the runtime's own, so there are no more of them than a
-// run has.
+// run do. It does not read them more often: each wakeup of an idle process costs
+// a quarter of a millisecond, most of it in the Go runtime.
 func (c *lane) watch(ctx context.Context) {
-	defer close(c.watched)
-	look := time.NewTicker(time.Second)
-	defer look.Stop()
+	defer close(c.stopped)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-look.C:
+		case <-tick.C:
 			if c.ledger != nil {
 				c.ledger.Live()
 			}
@@ -123,7 +122,7 @@ func (c *lane) watch(ctx context.Context) {
 	}
 }
 
-// opening is how many streams are being opened at any time.
+// opening is the number of streams that are opened at a time.
 const opening = 256
 
 func (c *lane) open(ctx context.Context) error {
@@ -145,28 +144,13 @@ func (c *lane) outstanding() int64 {
 	return c.ledger.Outstanding()
 }
 
+func (c *lane) calls() int64 { return c.tally.requests.Load() }
+
 func (c *lane) recorder() eventmeter.Recorder { return c.rec }
 
-func (c *lane) begin() {
-	if c.errors != nil {
-		c.errors.paced.Store(true)
-	}
-}
-
-func (c *lane) calls() int64 {
-	if c.tally == nil {
-		return 0
-	}
-	return c.tally.requests.Load()
-}
-
 func (c *lane) finish(o *outcome) {
-	if c.tally != nil {
-		o.Refreshes, o.Failures = c.tally.refreshes.Load(), c.tally.failures.Load()
-	}
-	if c.errors != nil {
-		o.Error = c.errors.quantiles()
-	}
+	c.base.finish(o)
+	o.Refreshes, o.Failures = c.tally.refreshes.Load(), c.tally.failures.Load()
 	if c.ledger == nil {
 		return
 	}
@@ -175,24 +159,22 @@ func (c *lane) finish(o *outcome) {
 	o.Expected, o.Delivered, o.Other = l.Expected, l.Delivered, l.Duplicates.Total()+l.Unexpected.Total()
 	o.Balanced = account.Check() == nil
 	o.Kernel, o.Shared, o.Copies = l.Arrivals.Kernel, l.Arrivals.Shared, l.EventMessages
-	o.Reconnect = l.Reconnects
 }
 
 func (c *lane) close(ctx context.Context) error {
-	c.watching()
-	<-c.watched
-	if c.errors != nil {
-		c.errors.close()
-	}
+	c.stop()
+	<-c.stopped
+	c.closeErrors()
 	err := c.driver.Close(ctx)
-	_ = c.endpoint.Close(ctx) // there are no sessions to lose
+	_ = c.endpoint.Close(ctx) // it has no sessions
 	return err
 }
 
-// counter is a Recorder that only counts deliveries, in a few places so that
-// loops do not share one.
+// counter is a Recorder that only counts deliveries, in several places so that
+// goroutines do not contend for one.
 type counter struct {
-	silent
+	eventmeter.Recorder // does nothing
+
 	parts [64]struct {
 		n atomic.Int64
 		_ [56]byte // a cache line each
@@ -208,19 +190,8 @@ func (c *counter) delivered() (n int64) {
 	return n
 }
 
-// silent is a Recorder that does nothing.
-type silent struct{}
-
-func (silent) Fired(eventmeter.Emission)                                         {}
-func (silent) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
-func (silent) Dropped(eventmeter.Drop)                                           {}
-func (silent) Delivered(eventmeter.Delivery)                                     {}
-func (silent) Noticed(eventmeter.Notice)                                         {}
-func (silent) Changed(eventmeter.Transition)                                     {}
-func (silent) Called(eventmeter.Call)                                            {}
-
-// callTally counts the calls of pollers and of webhook subscriptions on their
-// way to the ledger.
+// callTally counts the calls of pollers and webhook subscriptions and passes
+// everything to another Recorder.
 type callTally struct {
 	eventmeter.Recorder
 	requests, refreshes, failures atomic.Int64

@@ -10,56 +10,30 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
-	"sync/atomic"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
 )
 
-// readers is the baseline of streams over HTTP/1.1 with portable means: a
-// goroutine and a 4 KiB reader for each socket, which only scans what comes for
-// the prefix of a probe id.
+// readers is the portable baseline of streams over HTTP/1.1: a goroutine and a
+// 4 KiB reader for each socket, which scans lines for the prefix of probe ids.
 type readers struct {
-	bare
-	errors *errorMeter // nil when the error is not measured
-	work   sync.WaitGroup
+	base
+	work sync.WaitGroup
 
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
-// bare is what clients without a ledger share.
-type bare struct {
-	spec spec
-	seen atomic.Int64
-	silent
-}
-
-func (b *bare) received() int64               { return b.seen.Load() }
-func (b *bare) recorder() eventmeter.Recorder { return b.silent }
-func (b *bare) finish(*outcome)               {}
-
-// probe begins every probe id.
+// probe is the prefix of every probe id.
 var probe = []byte("evtm-")
 
 func newReaders(s spec, clock *eventmeter.Clock) (client, error) {
-	r := &readers{bare: bare{spec: s}}
+	r := &readers{base: base{spec: s}}
 	if s.Error {
 		r.errors = newErrorMeter(clock)
 	}
 	return r, nil
-}
-
-func (r *readers) begin() {
-	if r.errors != nil {
-		r.errors.paced.Store(true)
-	}
-}
-
-func (r *readers) finish(o *outcome) {
-	if r.errors != nil {
-		o.Error = r.errors.quantiles()
-	}
 }
 
 func (r *readers) open(ctx context.Context) error {
@@ -77,7 +51,7 @@ func (r *readers) open(ctx context.Context) error {
 		}
 		r.work.Go(func() { r.read(i, conn, confirmed) })
 		select {
-		case <-confirmed: // somebody's; in the end there is one for each
+		case <-confirmed: // perhaps of another stream; each stream sends one
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -86,9 +60,8 @@ func (r *readers) open(ctx context.Context) error {
 	return err
 }
 
-// read reads one stream line by line until its end. A read may end anywhere,
-// so lines are what is scanned. The time of a line, where it is wanted, is that
-// of its end's reading.
+// read reads one stream line by line until its end. The time of a line is the
+// time at which its end was read.
 func (r *readers) read(i int, conn net.Conn, confirmed chan<- struct{}) {
 	in := bufio.NewReaderSize(conn, 4<<10)
 	open := false
@@ -117,9 +90,7 @@ func (r *readers) close(context.Context) error {
 	}
 	r.mu.Unlock()
 	r.work.Wait()
-	if r.errors != nil {
-		r.errors.close()
-	}
+	r.closeErrors()
 	return nil
 }
 
@@ -142,20 +113,20 @@ func connect(ctx context.Context, s spec, i int) (net.Conn, error) {
 	return conn, nil
 }
 
-// revision is of requests without a session.
+// revision is the protocol revision of requests without a session.
 const revision = "2026-07-28"
 
-// subscription is the body of a request for a stream.
+// subscription is the body of a request that opens a stream.
 func subscription(s spec, i int) []byte {
 	return []byte(`{"jsonrpc":"2.0","id":` + strconv.Itoa(i+1) + `,"method":"events/stream","params":{"name":"` + eventName +
 		`","arguments":` + s.arguments(i) + `,"cursor":null,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + revision +
 		`","io.modelcontextprotocol/clientInfo":{"name":"eventbench","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`)
 }
 
-// streamRequest asks for a stream over HTTP/1.1.
+// streamRequest is the HTTP/1.1 request that opens a stream.
 func streamRequest(s spec, i int) []byte {
 	body := subscription(s, i)
-	u, _ := url.Parse(s.URL) // it was parsed for the connection
+	u, _ := url.Parse(s.URL) // connect has parsed it
 	return append([]byte("POST "+u.Path+" HTTP/1.1\r\nHost: "+u.Host+"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: "+revision+"\r\nMcp-Method: events/stream\r\nContent-Length: "+
 		strconv.Itoa(len(body))+"\r\n\r\n"), body...)
 }

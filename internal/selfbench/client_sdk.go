@@ -12,18 +12,18 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen"
 )
 
-// sdkRevision is of sessions: the stream of a session is the one the SDK's
-// client can be told things on.
+// sdkRevision is a protocol revision with sessions: the SDK's client receives
+// notifications on the stream of a session.
 const sdkRevision = "2025-11-25"
 
-// sdkResource is what sessions subscribe to.
+// sdkResource is the resource that sessions subscribe to.
 const sdkResource = "event://tick"
 
-// sessions is the peer: the official Go SDK's client, a session for each
-// stream, as it comes. It can receive resource updates, whose _meta carries
-// what an event would.
+// sessions is the peer: the official Go SDK's client with a session for each
+// stream and default settings. It receives resource updates whose _meta carries
+// the content of an event.
 type sessions struct {
-	bare
+	base
 	client *mcp.Client
 	http   *http.Client
 
@@ -32,9 +32,9 @@ type sessions struct {
 }
 
 func newSessions(s spec, _ *eventmeter.Clock) (client, error) {
-	c := &sessions{bare: bare{spec: s}}
-	// net/http's own default keeps two idle connections to a host; a session
-	// would then make a new one for each call.
+	c := &sessions{base: base{spec: s}}
+	// By default net/http keeps two idle connections to a host, and nearly every
+	// call would open a new one.
 	c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1 << 16}}
 	c.client = mcp.NewClient(&mcp.Implementation{Name: "eventbench", Version: "0.1"}, &mcp.ClientOptions{
 		ResourceUpdatedHandler: func(_ context.Context, req *mcp.ResourceUpdatedNotificationRequest) {
@@ -48,7 +48,7 @@ func newSessions(s spec, _ *eventmeter.Clock) (client, error) {
 
 func (c *sessions) open(ctx context.Context) error {
 	_, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: c.spec.Streams, Concurrency: 32}, func(ctx context.Context, i int) error {
-		// The context of Connect is that of the session.
+		// The session ends with the context of Connect.
 		s, err := c.client.Connect(context.WithoutCancel(ctx), &mcp.StreamableClientTransport{Endpoint: c.spec.URL, HTTPClient: c.http},
 			&mcp.ClientSessionOptions{ProtocolVersion: sdkRevision})
 		if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// errorMeter compares the time at which a delivery is recorded with the time
-// of sending that the neutral target puts on each frame just before its write.
-// Both processes share the machine and so its wall clock; the recorded time is
-// of a monotonic clock, whose distance from it is measured all the time. It has
-// to be closed.
+// errorMeter compares the recorded time of a delivery with the send time that
+// the baseline server puts on each frame just before it writes it. Both processes
+// read the wall clock of one machine; recorded times are of a monotonic clock,
+// whose offset from the wall clock is measured repeatedly. It must be closed.
 type errorMeter struct {
-	silent
+	eventmeter.Recorder // does nothing
+
 	clock  *eventmeter.Clock
 	offset atomic.Int64 // wall minus monotonic
-	paced  atomic.Bool  // what comes counts
+	paced  atomic.Bool  // the paced phase has begun: deliveries count
 	stop   chan struct{}
 	done   chan struct{}
 	parts  [64]struct {
@@ -29,13 +29,13 @@ type errorMeter struct {
 }
 
 func newErrorMeter(clock *eventmeter.Clock) *errorMeter {
-	m := &errorMeter{clock: clock, stop: make(chan struct{}), done: make(chan struct{})}
+	m := &errorMeter{Recorder: eventmeter.Tee(), clock: clock, stop: make(chan struct{}), done: make(chan struct{})}
 	m.adjust()
 	go m.follow()
 	return m
 }
 
-// follow keeps the distance of the clocks true until the meter is closed.
+// follow measures the offset of the clocks until the meter is closed.
 func (m *errorMeter) follow() {
 	defer close(m.done)
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -55,8 +55,8 @@ func (m *errorMeter) close() {
 	<-m.done
 }
 
-// adjust measures the distance of the clocks: the wall clock between two
-// readings of the other, the closest of a few.
+// adjust measures the offset of the clocks: it reads the wall clock between two
+// readings of the monotonic clock and keeps the closest pair of several.
 func (m *errorMeter) adjust() {
 	var best int64
 	for i := range 8 {
@@ -79,7 +79,7 @@ func (m *errorMeter) Observed(o eventmeter.Observation) {
 	m.observe(int(o.Sub.Index), o.At, o.Message)
 }
 
-// observe takes a message of a stream that came at that time.
+// observe records the error of a message that a stream received at that time.
 func (m *errorMeter) observe(stream int, at eventmeter.Instant, message []byte) {
 	sent, ok := sentAt(message)
 	if !ok || !m.paced.Load() {
@@ -91,7 +91,7 @@ func (m *errorMeter) observe(stream int, at eventmeter.Instant, message []byte) 
 	p.mu.Unlock()
 }
 
-// sentAt finds the time of sending, in nanoseconds since 1970.
+// sentAt finds the send time, in nanoseconds since 1970.
 func sentAt(message []byte) (int64, bool) {
 	i := bytes.LastIndex(message, sentKey)
 	if i < 0 || len(message) < i+len(sentKey)+sentDigits {
@@ -107,7 +107,7 @@ func sentAt(message []byte) (int64, bool) {
 	return n, true
 }
 
-func (m *errorMeter) quantiles() quantiles {
+func (m *errorMeter) quantiles() (p50, p99 time.Duration) {
 	var all sinks.Values
 	for i := range m.parts {
 		p := &m.parts[i]
@@ -115,10 +115,6 @@ func (m *errorMeter) quantiles() quantiles {
 		all.Merge(&p.values)
 		p.mu.Unlock()
 	}
-	t := all.Timing()
-	h := t.Histogram
-	return quantiles{
-		Count: h.TotalCount(), Below: t.Below,
-		P50: time.Duration(h.ValueAtQuantile(50)), P99: time.Duration(h.ValueAtQuantile(99)), Max: time.Duration(h.Max()),
-	}
+	h := all.Timing().Histogram
+	return time.Duration(h.ValueAtQuantile(50)), time.Duration(h.ValueAtQuantile(99))
 }

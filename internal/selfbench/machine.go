@@ -11,7 +11,7 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
-// Machine is what a reader has to know of the machine, and nothing that names it.
+// Machine describes the machine without naming it.
 type Machine struct {
 	OS     string  `json:"os"`
 	Kernel string  `json:"kernel,omitempty"`

@@ -17,8 +17,8 @@ const (
 	pageFile = "README.md"
 )
 
-// Write writes the report as JSON and as a Markdown page into a folder, which
-// it makes.
+// Write creates a folder and writes the report to it, as JSON and as a Markdown
+// page.
 func (r *Report) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("eventbench: %w", err)
@@ -35,7 +35,7 @@ func (r *Report) Write(dir string) error {
 	return nil
 }
 
-// JSON is the report, indented.
+// JSON returns the report as indented JSON.
 func (r *Report) JSON() ([]byte, error) {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -44,12 +44,12 @@ func (r *Report) JSON() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Text prints the report for people, a line for each goal.
+// Text prints the report as text, a line for each figure.
 func (r *Report) Text(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range r.Rows {
 		fmt.Fprintf(t, "\n%s\n", row.Title)
-		fmt.Fprintf(t, "\tgoal\tfloor\tpeers\tmeasured\t\n")
+		fmt.Fprintf(t, "\tgoal\tbaseline\tpeers\tmeasured\t\n")
 		for _, l := range row.Lines {
 			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", l.What, dash(l.Goal), l.baseline(), l.peers(), l.Measured, l.Verdict)
 			if l.Note != "" {
@@ -71,7 +71,7 @@ func (r *Report) Text(w io.Writer) error {
 	return t.Flush()
 }
 
-// notes are a row's, and why it is not complete.
+// notes are the notes of a row, with the reason why it is not complete.
 func (row *Row) notes() []string {
 	if row.Failed == "" {
 		return row.Notes
@@ -119,10 +119,11 @@ func (r *Report) Page(dir string) string {
 	return b.String()
 }
 
-// meanings is the page that defines the lines, from the top of the checkout.
+// meanings is the page that defines the lines, relative to the top of the
+// checkout.
 const meanings = "docs/benchmarks.md"
 
-// meaningFrom names that page, as a link where the folder lies in a checkout.
+// meaningFrom names that page: as a link if the folder is in a checkout.
 func meaningFrom(dir string) string {
 	top, err := filepath.Abs(dir)
 	for up := ""; err == nil; up += "../" {

@@ -2,33 +2,34 @@ package selfbench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 )
 
-// What a stream takes at both ends together and in the kernel, in bytes:
-// generous, to refuse what would not fit.
+// Bytes that a stream needs in the client, the target and the kernel together:
+// upper estimates, to refuse what would not fit into memory.
 const (
 	perStream1 = 28 << 10
 	perStream2 = 8 << 10
 	perSession = 900 << 10
 )
 
-// spareFiles is how many files a process needs besides one for each stream.
+// spareFiles is how many files a process needs besides those of its streams.
 const spareFiles = 300
 
-// shortest is the shortest phase of firing.
+// shortest is the shortest paced phase.
 const shortest = 300 * time.Millisecond
 
-// least is the smallest number of streams that is measured.
+// least is the smallest number of streams.
 const least = 20
 
-// scaled is a number of streams at this run's scale, no more than each of some
-// processes can have, and all of them together have memory for.
+// scaled is a number of streams per process at this run's scale, limited by the
+// open files of a process and by the memory for all processes.
 func (r *runner) scaled(n, processes int, bytes uint64) int {
 	want := max(least, int(math.Round(float64(n)*r.opts.Scale)))
 	got := want
@@ -45,49 +46,49 @@ func (r *runner) scaled(n, processes int, bytes uint64) int {
 	return got
 }
 
-// reduced says that fewer streams were opened than was wanted.
+// reduced notes that fewer streams are opened than requested.
 func (r *runner) reduced(want, got int, why string) {
-	text := fmt.Sprintf("%s streams in a process in place of %s: %s.", grouped(int64(got)), grouped(int64(want)), why)
+	text := fmt.Sprintf("%s streams in a process instead of %s: %s.", grouped(int64(got)), grouped(int64(want)), why)
 	if !slices.Contains(r.row.Notes, text) {
 		r.row.Notes = append(r.row.Notes, text)
 	}
 }
 
-// lasting is a length of time at this run's scale, and not less than a baseline.
-func (r *runner) lasting(d, baseline time.Duration) time.Duration {
-	return max(baseline, time.Duration(float64(d)*r.opts.Scale))
+// lasting is a duration at this run's scale, at least a minimum.
+func (r *runner) lasting(d, minimum time.Duration) time.Duration {
+	return max(minimum, time.Duration(float64(d)*r.opts.Scale))
 }
 
-// perSecond is about how many deliveries a second a paced phase has.
+// perSecond is the approximate rate of deliveries in a paced phase.
 const perSecond = 40_000
 
-// push is a plan of push streams against the neutral target.
+// push is a plan of push streams from the baseline server.
 func (r *runner) push(name, role, http string, streams int) plan {
 	s := spec{
 		Role: role, Streams: streams, HTTP: http, Mode: "push", Rate: min(5, max(0.25, perSecond/float64(streams))),
-		Idle: r.lasting(3*time.Second, shortest/3), Paced: r.lasting(12*time.Second, shortest), Patience: r.patience(),
+		Idle: r.lasting(3*time.Second, shortest/3), Paced: r.lasting(12*time.Second, shortest), Timeout: r.timeout(),
 		Kernel: role == "eventmeter", // as a run has it
 	}
 	if http == "h2c" {
-		s.Batch = 1 // as servers do that have a writer for each stream
+		s.Batch = 1 // as a server with a writer for each stream does
 	}
-	if runtime.GOOS == "linux" && streams > 10_000 { // elsewhere, only one of the loopback's addresses is there
+	if runtime.GOOS == "linux" && streams > 10_000 { // other systems have only one loopback address
 		s.Local = 8
 	}
 	return plan{Name: name, Target: "baseline", Client: s}
 }
 
-// patience is how long opening may take.
-func (r *runner) patience() time.Duration {
+// timeout bounds the opening of all streams.
+func (r *runner) timeout() time.Duration {
 	return max(30*time.Second, time.Duration(90*r.opts.Scale)*time.Second)
 }
 
 // add adds a line to the row.
 func (r *runner) add(l Line) { r.row.Lines = append(r.row.Lines, l) }
 
-// complete is the line that says that nothing was lost, in any run.
+// complete adds the line that says whether nothing was lost in any run.
 func (r *runner) complete(what, goal string, runs ...*figures) {
-	l := Line{What: what, Goal: goal, Measured: of(runs, "streams", (*figures).streams), Verdict: met}
+	l := line(what, "streams", runs, (*figures).streams).goal(goal, true)
 	var delivered, expected float64
 	for _, f := range runs {
 		delivered += f.delivered()
@@ -97,22 +98,19 @@ func (r *runner) complete(what, goal string, runs ...*figures) {
 		}
 		for _, t := range f.Targets {
 			if t.Skipped > 0 {
-				l.Note = fmt.Sprintf("the target skipped %d frames: a client did not keep up; ", t.Skipped)
+				l.Note = fmt.Sprintf("the target skipped %d frames because a client did not keep up; ", t.Skipped)
 				l.Verdict = notMet
 			}
 		}
 	}
-	l.Note += fmt.Sprintf("%s of %s deliveries came", grouped(int64(delivered)), grouped(int64(expected)))
+	l.Note += fmt.Sprintf("%s of %s deliveries arrived", grouped(int64(delivered)), grouped(int64(expected)))
 	r.add(l)
 }
 
-// enough says that a run was of the size that a goal is about.
-func enough(f *figures, streams int) bool { return int(f.streams()) >= streams }
-
-// sized qualifies the verdicts of lines that were added since, when the run was
-// smaller than the goal is about: a goal is met, or missed, at its size.
+// sized qualifies the verdicts of the lines from an index on if the run had fewer
+// streams than the goal names.
 func (r *runner) sized(from int, f *figures, streams int) {
-	if enough(f, streams) {
+	if int(f.streams()) >= streams {
 		return
 	}
 	for i := range r.row.Lines[from:] {
@@ -123,19 +121,17 @@ func (r *runner) sized(from int, f *figures, streams int) {
 	}
 }
 
-func ptr(v Value) *Value { return &v }
-
-// runner is a run under way.
+// runner is the state of a run.
 type runner struct {
 	opts   Options
 	report *Report
 	row    *Row
-	done   map[string][]*figures // by plan: some rows look at the same ones
+	done   map[plan][]*figures // some rows need the same plans
 }
 
-// alternate measures plans in turn, a number of times, and returns the figures
-// of each.
-func (r *runner) alternate(ctx context.Context, repeats int, plans ...plan) ([][]*figures, error) {
+// measure measures plans in turn, a number of times, and returns the figures
+// of each plan.
+func (r *runner) measure(ctx context.Context, repeats int, plans ...plan) ([][]*figures, error) {
 	out := make([][]*figures, len(plans))
 	for round := range repeats {
 		for i, p := range plans {
@@ -149,21 +145,17 @@ func (r *runner) alternate(ctx context.Context, repeats int, plans ...plan) ([][
 	return out, nil
 }
 
-// once measures a plan, unless another row has done so as often already.
+// once measures a plan unless an earlier row has already measured this round of it.
 func (r *runner) once(ctx context.Context, p plan, round int) (*figures, error) {
-	same := p
-	same.Name = ""
-	text, err := json.Marshal(same)
-	if err != nil {
-		return nil, err
-	}
-	key := string(text)
+	key := p
+	key.Name = ""
 	if have := r.done[key]; round < len(have) {
 		return have[round], nil
 	}
 	fmt.Fprintf(r.opts.Progress, "  %s, %d streams", p.Name, max(p.Pairs, 1)*p.Client.Streams)
 	p.Profiles = r.profilesOf(p, round)
 	var f *figures
+	var err error
 	if p.Client.Role == "micro" {
 		f, err = measureMicro(ctx, r.opts.Self, p.Client)
 	} else {
@@ -179,7 +171,22 @@ func (r *runner) once(ctx context.Context, p plan, round int) (*figures, error) 
 	return f, nil
 }
 
-// row is a part of the report: measurements, and what is said of them.
+// profilesOf is the prefix of the names of a measurement's profiles: the row, the
+// client, its streams and rate, and the round.
+func (r *runner) profilesOf(p plan, round int) string {
+	if r.opts.Profiles == "" {
+		return ""
+	}
+	name := fmt.Sprintf("%s-%s-%d-%g-%d", r.row.Name, p.Name, p.Client.Streams, p.Client.Rate, round)
+	return filepath.Join(r.opts.Profiles, strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' {
+			return c
+		}
+		return '_'
+	}, name))
+}
+
+// row is a part of the report and the measurements for it.
 type row struct {
 	name, title string
 	measure     func(ctx context.Context, r *runner) error

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Schema names the form of a Report as JSON.
+// Schema is the schema of a Report as JSON.
 const Schema = "eventmeter.bench/1"
 
-// Report is what a run has measured.
+// Report is the result of a run.
 type Report struct {
 	Schema  string        `json:"schema"`
 	Began   time.Time     `json:"began"`
@@ -20,13 +20,13 @@ type Report struct {
 	Repeats int           `json:"repeats"`
 	Machine Machine       `json:"machine"`
 	Rows    []Row         `json:"rows"`
-	// Notes are what a reader has to know: reductions, noise.
+	// Notes are about the machine and its noise.
 	Notes []string `json:"notes,omitempty"`
 
 	others []float64
 }
 
-// Row is one part of it.
+// Row is one part of a Report.
 type Row struct {
 	Name  string        `json:"name"`
 	Title string        `json:"title"`
@@ -34,27 +34,27 @@ type Row struct {
 	Curve []Point       `json:"curve,omitempty"`
 	Notes []string      `json:"notes,omitempty"`
 	Took  time.Duration `json:"tookNs"`
-	// Failed says why the row is not complete.
+	// Failed is the reason why the row is not complete.
 	Failed string `json:"failed,omitempty"`
 }
 
-// Line is one goal and what became of it.
+// Line is one figure and its goal.
 type Line struct {
 	What string `json:"what"`
 	// Goal in words; empty = the figure is only shown.
 	Goal string `json:"goal,omitempty"`
-	// Measured is the figure itself; Baseline and Peers are the same of others,
-	// where they were measured in the same run.
+	// Measured is the generator's figure. Baseline and Peers are the same figure
+	// of other clients, measured in the same run.
 	Measured Value  `json:"measured"`
 	Baseline *Value `json:"baseline,omitempty"`
 	Peers    []Peer `json:"peers,omitempty"`
-	// Verdict is "met" or "not met", with ", at a smaller size" where there were
-	// fewer streams than the goal is about; empty without a goal.
+	// Verdict is "met" or "not met", with ", at a smaller size" if there were
+	// fewer streams than the goal names; empty without a goal.
 	Verdict string `json:"verdict,omitempty"`
 	Note    string `json:"note,omitempty"`
 }
 
-// Peer is another program's figure.
+// Peer is the figure of another client.
 type Peer struct {
 	Name string `json:"name"`
 	Value
@@ -72,7 +72,7 @@ type Point struct {
 	Complete  bool    `json:"complete"`
 }
 
-// Value is the median of several runs, with their spread.
+// Value is the median of several runs and their range.
 type Value struct {
 	Unit   string    `json:"unit"`
 	Median float64   `json:"median"`
@@ -81,7 +81,7 @@ type Value struct {
 	Runs   []float64 `json:"runs"`
 }
 
-// newValue summarises runs, of which there is at least one.
+// newValue summarizes one or more runs.
 func newValue(unit string, runs []float64) Value {
 	s := slices.Sorted(slices.Values(runs))
 	v := Value{Unit: unit, Runs: runs, Median: s[len(s)/2], Low: s[0], High: s[len(s)-1]}
@@ -91,7 +91,7 @@ func newValue(unit string, runs []float64) Value {
 	return v
 }
 
-// of takes a figure of each run.
+// of is a figure of each run.
 func of(runs []*figures, unit string, f func(*figures) float64) Value {
 	all := make([]float64, len(runs))
 	for i, r := range runs {
@@ -100,17 +100,21 @@ func of(runs []*figures, unit string, f func(*figures) float64) Value {
 	return newValue(unit, all)
 }
 
-// over is a value divided by another, run by run, as they were measured side
-// by side.
+// over is a value divided by another, run by run, as they were measured in turn.
 func over(a, b Value, unit string) Value {
+	return relative(a, b, unit, func(x float64) float64 { return x })
+}
+
+// relative is a function of that quotient.
+func relative(a, b Value, unit string, f func(float64) float64) Value {
 	all := make([]float64, min(len(a.Runs), len(b.Runs)))
 	for i := range all {
-		all[i] = ratio(a.Runs[i], b.Runs[i])
+		all[i] = f(ratio(a.Runs[i], b.Runs[i]))
 	}
 	return newValue(unit, all)
 }
 
-// String gives the median and, where there are several runs, their spread.
+// String returns the median and, if runs differ, their range.
 func (v Value) String() string {
 	if len(v.Runs) < 2 || v.Low == v.High {
 		return withUnit(number(v.Median), v.Unit)
@@ -125,7 +129,7 @@ func withUnit(n, unit string) string {
 	return n + " " + unit
 }
 
-// number is a figure with three digits that say something.
+// number formats a figure with three significant digits.
 func number(f float64) string {
 	a := math.Abs(f)
 	switch {
@@ -141,7 +145,7 @@ func number(f float64) string {
 	return fmt.Sprintf("%.2g", f)
 }
 
-// grouped writes thousands apart: 48,000.
+// grouped separates thousands: 48,000.
 func grouped(n int64) string {
 	if n < 0 {
 		return "-" + grouped(-n)
@@ -156,31 +160,54 @@ func grouped(n int64) string {
 const (
 	met    = "met"
 	notMet = "not met"
-	// smaller is added when the run had fewer streams than the goal is about.
+	// smaller is added if the run had fewer streams than the goal names.
 	smaller = ", at a smaller size"
 )
 
-func verdict(ok bool) string {
-	if ok {
-		return met
-	}
-	return notMet
+// line is a figure of each run.
+func line(what, unit string, runs []*figures, f func(*figures) float64) Line {
+	return Line{What: what, Measured: of(runs, unit, f)}
 }
 
-// atMost judges a median against a bound.
-func atMost(v Value, bound float64) string { return verdict(v.Median <= bound) }
+// beside adds the same figure of the baseline.
+func (l Line) beside(runs []*figures, f func(*figures) float64) Line {
+	v := of(runs, l.Measured.Unit, f)
+	l.Baseline = &v
+	return l
+}
 
-// atLeast likewise.
-func atLeast(v Value, bound float64) string { return verdict(v.Median >= bound) }
+// peer adds the same figure of a peer.
+func (l Line) peer(name string, runs []*figures, f func(*figures) float64) Line {
+	l.Peers = append(l.Peers, Peer{name, of(runs, l.Measured.Unit, f)})
+	return l
+}
 
-// noise: from how many processors used by others a run is not to be trusted,
-// and by how much runs of the same may differ.
+// goal adds a goal and whether it was met.
+func (l Line) goal(text string, ok bool) Line {
+	l.Goal, l.Verdict = text, notMet
+	if ok {
+		l.Verdict = met
+	}
+	return l
+}
+
+// atMost and atLeast judge the median against a bound.
+func (l Line) atMost(goal string, bound float64) Line {
+	return l.goal(goal, l.Measured.Median <= bound)
+}
+
+func (l Line) atLeast(goal string, bound float64) Line {
+	return l.goal(goal, l.Measured.Median >= bound)
+}
+
+// Limits of noise: tooBusy processors used by other processes, and a factor of
+// tooSpread between runs.
 const (
 	tooBusy   = 0.1
 	tooSpread = 1.5
 )
 
-// noteNoise says how quiet the machine was, and which lines vary.
+// noteNoise adds notes about how busy the machine was and which lines vary.
 func (r *Report) noteNoise() {
 	worst, known := 0.0, false
 	for _, o := range r.others {
@@ -191,7 +218,7 @@ func (r *Report) noteNoise() {
 	}
 	switch {
 	case known && worst > tooBusy:
-		r.Notes = append(r.Notes, fmt.Sprintf("The machine was busy: other processes used up to %.2f processors during a measurement. Times are not to be trusted.", worst))
+		r.Notes = append(r.Notes, fmt.Sprintf("The machine was busy: other processes used up to %.2f processors during a measurement. Do not trust the times.", worst))
 	case known:
 		r.Notes = append(r.Notes, fmt.Sprintf("The machine was quiet: other processes used at most %.2f processors during any measurement.", worst))
 	}
@@ -205,7 +232,7 @@ func (r *Report) noteNoise() {
 	}
 }
 
-// Unmet counts the goals that were not met, and the rows that failed.
+// Unmet counts the goals that were not met and the rows that failed.
 func (r *Report) Unmet() (n int) {
 	for _, row := range r.Rows {
 		if row.Failed != "" {

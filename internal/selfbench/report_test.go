@@ -55,9 +55,9 @@ func TestNumber(t *testing.T) {
 }
 
 func TestVerdicts(t *testing.T) {
-	v := newValue("", []float64{1, 2, 9})
+	v := Line{Measured: newValue("", []float64{1, 2, 9})}
 	for _, tt := range []struct{ got, want string }{
-		{atMost(v, 2), met}, {atMost(v, 1.9), notMet}, {atLeast(v, 2), met}, {atLeast(v, 2.1), notMet},
+		{v.atMost("", 2).Verdict, met}, {v.atMost("", 1.9).Verdict, notMet}, {v.atLeast("", 2).Verdict, met}, {v.atLeast("", 2.1).Verdict, notMet},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("%q, want %q", tt.got, tt.want)
@@ -65,16 +65,16 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// run is a measurement with numbers that are easy to reckon with.
+// run is a measurement with numbers that are easy to calculate with.
 func run() *figures {
 	return &figures{
 		Outcomes: []outcome{{
 			Before: sample{RSS: 1 << 20, At: time.Second}, Opened: sample{At: 3 * time.Second, CPU: 100 * time.Millisecond},
 			Full: sample{RSS: 5 << 20}, Settled: sample{RSS: 3 << 20, Heap: 1 << 20},
-			IdleCPU: 10 * time.Millisecond, IdleTook: time.Second, IdleMallocs: 100, IdleCalls: 20,
-			PacedCPU: 60 * time.Millisecond, PacedTook: 2 * time.Second, PacedMallocs: 700,
+			Idle:    phase{CPU: 10 * time.Millisecond, Took: time.Second, Mallocs: 100, Calls: 20},
+			Paced:   phase{CPU: 60 * time.Millisecond, Took: 2 * time.Second, Mallocs: 700},
 			Streams: 1024, Expected: 10_000, Delivered: 10_000, Balanced: true,
-			Error: quantiles{P50: 3 * time.Microsecond}, Shared: 5, Copies: 50, Kernel: 25,
+			ErrorP50: 3 * time.Microsecond, Shared: 5, Copies: 50, Kernel: 25,
 		}},
 		Targets: []served{{}},
 	}
@@ -96,8 +96,8 @@ func TestFigures(t *testing.T) {
 		"opened per second": {f.openRate(), 512},         // 1024 in 2 s
 		"CPU to open":       {f.openCPU(), 97.65625},     // 100 ms / 1024
 		"throughput":        {f.throughput(), 5000},      // 10,000 in 2 s
-		"shared":            {sharedRead(f), 10},         // per cent
-		"kernel":            {kernelTimed(f), 50},        // per cent
+		"shared":            {f.sharedRead(), 10},        // per cent
+		"kernel":            {f.kernelTimed(), 50},       // per cent
 		"two, memory":       {two.memory(), 4},           // each
 		"two, per delivery": {two.perDelivery(), 4},      // each
 		"two, opened":       {two.openRate(), 2048. / 4}, // the slower one counts

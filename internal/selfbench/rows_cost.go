@@ -5,57 +5,51 @@ import (
 	"time"
 )
 
-// fewAllocations is what counts as none: firing an event allocates, and so
-// does whatever the runtime does meanwhile.
+// fewAllocations is what counts as none: publishing an event allocates, and so
+// does the Go runtime.
 const fewAllocations = 0.05
 
 func measureAllocations(ctx context.Context, r *runner) error {
 	n1, n2 := r.scaled(19_000, 1, perStream1), r.scaled(100_000, 1, perStream2)
 	floods := r.floods()
+	const goal = "none (at most 0.05 measured)"
 	for _, one := range []struct {
-		what, note string
-		baseline   *plan
-		plan       plan
+		what string
+		plan plan
 	}{
-		{what: "push over HTTP/1.1", plan: r.push("eventmeter", "eventmeter", "1.1", n1)},
-		{what: "push over HTTP/2", plan: r.push("eventmeter, HTTP/2", "eventmeter", "h2c", n2)},
-		{what: "poll, on top of the polls", plan: r.pollers()},
-		{what: "webhook", note: "the baseline is net/http's own: a handler that reads and answers 200", plan: floods[0], baseline: &floods[1]},
+		{"push over HTTP/1.1", r.push("eventmeter", "eventmeter", "1.1", n1)},
+		{"push over HTTP/2", r.push("eventmeter, HTTP/2", "eventmeter", "h2c", n2)},
+		{"poll, on top of the polls", r.pollers()},
 	} {
-		got, err := r.alternate(ctx, 1, one.plan)
+		got, err := r.measure(ctx, 1, one.plan)
 		if err != nil {
 			return err
 		}
-		l := Line{What: one.what, Goal: "none (at most 0.05 measured)", Measured: of(got[0], "", (*figures).allocations), Note: one.note}
-		l.Verdict = atMost(l.Measured, fewAllocations)
-		if one.baseline != nil {
-			baseline, err := r.alternate(ctx, 1, *one.baseline)
-			if err != nil {
-				return err
-			}
-			own := of(baseline[0], "", (*figures).allocations)
-			r.add(Line{What: l.What, Baseline: &own, Measured: l.Measured, Note: l.Note})
-			l.What, l.Note = l.What+", on top of the baseline", ""
-			l.Measured = newValue("", []float64{max(0, l.Measured.Median-own.Median)})
-			l.Verdict = atMost(l.Measured, fewAllocations)
-		}
-		r.add(l)
+		r.add(line(one.what, "", got[0], (*figures).allocations).atMost(goal, fewAllocations))
 	}
+	got, err := r.measure(ctx, 1, floods...)
+	if err != nil {
+		return err
+	}
+	l := line("webhook", "", got[0], (*figures).allocations).beside(got[1], (*figures).allocations)
+	l.Note = "the baseline is net/http with a handler that reads and answers 200"
+	r.add(l)
+	more := newValue("", []float64{max(0, l.Measured.Median-l.Baseline.Median)})
+	r.add(Line{What: "webhook, on top of the baseline", Measured: more}.atMost(goal, fewAllocations))
 	return nil
 }
 
 func measureOperations(ctx context.Context, r *runner) error {
-	p := plan{Name: "operations", Client: spec{Role: "micro", Paced: r.lasting(time.Second, 20*time.Millisecond), Patience: r.patience()}}
-	got, err := r.alternate(ctx, r.opts.Repeats, p)
+	p := plan{Name: "operations", Client: spec{Role: "micro", Paced: r.lasting(time.Second, 20*time.Millisecond), Timeout: r.timeout()}}
+	got, err := r.measure(ctx, r.opts.Repeats, p)
 	if err != nil {
 		return err
 	}
-	value := of(got[0], "ns", func(f *figures) float64 { return f.Micro.Record })
-	r.add(Line{What: "recording a value", Goal: "at most 15 ns", Measured: value, Verdict: atMost(value, 15)})
-	r.add(Line{What: "Ledger.Delivered, in order", Measured: of(got[0], "ns", func(f *figures) float64 { return f.Micro.Delivered })})
-	r.add(Line{What: "finding the probe id in a message", Measured: of(got[0], "ns", func(f *figures) float64 { return f.Micro.FindStamp })})
-	allocs := of(got[0], "", func(f *figures) float64 { return float64(f.Micro.RecordAllocs + f.Micro.DeliveredAllocs) })
-	r.add(Line{What: "allocations of the first two", Goal: "none", Measured: allocs, Verdict: atMost(allocs, 0)})
+	runs := got[0]
+	r.add(line("recording a value", "ns", runs, func(f *figures) float64 { return f.Micro.Record }).atMost("at most 15 ns", 15))
+	r.add(line("Ledger.Delivered, in order", "ns", runs, func(f *figures) float64 { return f.Micro.Delivered }))
+	r.add(line("finding the probe id in a message", "ns", runs, func(f *figures) float64 { return f.Micro.FindStamp }))
+	r.add(line("allocations of the first two", "", runs, func(f *figures) float64 { return float64(f.Micro.RecordAllocs + f.Micro.DeliveredAllocs) }).atMost("none", 0))
 	return nil
 }
 
@@ -63,30 +57,27 @@ func measureLedger(ctx context.Context, r *runner) error {
 	with := r.push("eventmeter", "eventmeter", "1.1", r.scaled(10_000, 1, perStream1))
 	without := with
 	without.Name, without.Client.Count = "eventmeter, counting only", true
-	got, err := r.alternate(ctx, r.opts.Repeats, with, without)
+	got, err := r.measure(ctx, r.opts.Repeats, with, without)
 	if err != nil {
 		return err
 	}
-	a, b := of(got[0], "µs", (*figures).perDelivery), of(got[1], "µs", (*figures).perDelivery)
-	r.add(Line{What: "CPU per delivery", Measured: a, Peers: []Peer{{"a recorder that only counts", b}}})
-	shares := over(b, a, "").Runs
-	for i, s := range shares {
-		shares[i] = 100 * (1 - s)
-	}
-	r.add(Line{What: "the ledger's share", Goal: "shown", Measured: newValue("%", shares), Verdict: met})
-	ma, mb := of(got[0], "KiB", (*figures).memory), of(got[1], "KiB", (*figures).memory)
-	r.add(Line{What: "memory per stream", Measured: ma, Peers: []Peer{{"a recorder that only counts", mb}}})
+	const counting = "a recorder that only counts"
+	cpu := line("CPU per delivery", "µs", got[0], (*figures).perDelivery).peer(counting, got[1], (*figures).perDelivery)
+	r.add(cpu)
+	share := relative(cpu.Peers[0].Value, cpu.Measured, "%", func(x float64) float64 { return 100 * (1 - x) })
+	r.add(Line{What: "the ledger's share", Measured: share}.goal("shown", true))
+	r.add(line("memory per stream", "KiB", got[0], (*figures).memory).peer(counting, got[1], (*figures).memory))
 	return nil
 }
 
 func measurePeer(ctx context.Context, r *runner) error {
-	const goal = 1000
+	const goal, peer = 1000, "Go SDK"
 	n := r.scaled(goal, 1, perSession)
 	mine := r.push("eventmeter", "eventmeter", "1.1", n)
-	sdk := r.push("Go SDK", "sdk", "1.1", n)
+	sdk := r.push(peer, "sdk", "1.1", n)
 	sdk.Target = "sdkserver"
 	mine.Client.Rate, sdk.Client.Rate = 5, 5
-	got, err := r.alternate(ctx, r.opts.Repeats, mine, sdk)
+	got, err := r.measure(ctx, r.opts.Repeats, mine, sdk)
 	if err != nil {
 		return err
 	}
@@ -98,14 +89,13 @@ func measurePeer(ctx context.Context, r *runner) error {
 		{"memory per stream", "KiB", "at most 1/12 of the SDK's", 1.0 / 12, (*figures).memory},
 		{"CPU per delivery", "µs", "at most 1/8 of the SDK's", 1.0 / 8, (*figures).perDelivery},
 	} {
-		a, b := of(got[0], one.unit, one.f), of(got[1], one.unit, one.f)
-		r.add(Line{What: one.what, Measured: a, Peers: []Peer{{"Go SDK", b}}})
-		relation := over(a, b, "× the SDK's")
-		r.add(Line{What: one.what + ", in relation", Goal: one.goal, Measured: relation, Verdict: atMost(relation, one.share)})
+		l := line(one.what, one.unit, got[0], one.f).peer(peer, got[1], one.f)
+		r.add(l)
+		r.add(Line{What: one.what + ", relative", Measured: over(l.Measured, l.Peers[0].Value, "× the SDK's")}.atMost(one.goal, one.share))
 	}
 	r.sized(0, got[0][0], goal)
-	r.add(Line{What: "memory per stream after garbage collection", Measured: of(got[0], "KiB", (*figures).settled), Peers: []Peer{{"Go SDK", of(got[1], "KiB", (*figures).settled)}}})
-	r.add(Line{What: "allocations per delivery", Measured: of(got[0], "", (*figures).allocations), Peers: []Peer{{"Go SDK", of(got[1], "", (*figures).allocations)}}})
+	r.add(line("memory per stream after garbage collection", "KiB", got[0], (*figures).settled).peer(peer, got[1], (*figures).settled))
+	r.add(line("allocations per delivery", "", got[0], (*figures).allocations).peer(peer, got[1], (*figures).allocations))
 	for _, f := range got[1] {
 		if f.lost() {
 			r.row.Notes = append(r.row.Notes, "The SDK's client did not receive everything in time.")

@@ -21,19 +21,17 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// senders is how many connections a sender delivers on.
+// senders is the number of connections that a sender delivers on.
 const senders = 32
 
-// sender delivers events to webhook subscriptions, signed, over TLS
-// connections that are kept, as fast as they are taken and with as little work
-// as that can be done with. It knows just enough of the protocol to be
-// subscribed at.
+// sender sends signed events to webhook subscriptions over TLS connections that
+// it keeps open, as fast as they are answered and with as little work as
+// possible. It implements just enough of the protocol to accept subscriptions.
 type sender struct {
-	jobs     chan job
-	work     sync.WaitGroup
-	events   atomic.Int64
-	answered atomic.Int64
-	failed   atomic.Int64
+	jobs   chan job
+	work   sync.WaitGroup
+	events atomic.Int64
+	failed atomic.Int64
 
 	mu   sync.Mutex
 	subs map[string]subscriber // by URL
@@ -59,7 +57,7 @@ func serveSender(ctx context.Context, _ spec, l *link) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /mcp", s.answer)
 	mux.HandleFunc("POST /inject", s.inject)
-	err := serveHandler(ctx, l, mux, func() *served { return &served{Posts: s.answered.Load(), Failed: s.failed.Load()} })
+	err := serveHandler(ctx, l, mux, func() *served { return &served{Failed: s.failed.Load()} })
 	close(s.jobs) // every handler has returned
 	s.work.Wait()
 	return err
@@ -118,8 +116,8 @@ func (s *sender) subscribe(address, secret string) (string, error) {
 	return id, nil
 }
 
-// inject delivers an event to everybody. It answers when the deliveries are
-// under way, so that whoever posts is not faster than they are.
+// inject delivers an event to all subscriptions. It answers when all deliveries
+// are queued, so that events are posted no faster than they are delivered.
 func (s *sender) inject(w http.ResponseWriter, r *http.Request) {
 	in, err := readInjected(r)
 	if err != nil {
@@ -157,14 +155,12 @@ func (s *sender) send() {
 			s.failed.Add(1)
 			c.close()
 			c = nil
-			continue
 		}
-		s.answered.Add(1)
 	}
 	c.close()
 }
 
-// hookConn is a kept connection to a receiver.
+// hookConn is an open connection to a receiver.
 type hookConn struct {
 	host string
 	conn net.Conn
@@ -173,7 +169,7 @@ type hookConn struct {
 }
 
 func dialHook(host string) (*hookConn, error) {
-	// The certificate is one that the receiver made for itself a moment ago.
+	// The receiver has just made its own certificate.
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
 	conn, err := d.DialContext(context.Background(), "tcp", host)
 	if err != nil {
@@ -189,7 +185,7 @@ func (c *hookConn) close() {
 	}
 }
 
-// deliver posts one event and reads the answer, which must be 200.
+// deliver posts one event and reads the response, whose status must be 200.
 func (c *hookConn) deliver(j job) error {
 	now := time.Now()
 	b := c.out[:0]

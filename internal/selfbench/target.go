@@ -14,15 +14,14 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/eventmeter/eventmeter/internal/cputime"
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/internal/selfbench/baseline"
 )
 
-// frameSize is how long an event's frame is, about, in bytes.
+// frameSize is the length of an event's frame in bytes, approximately.
 const frameSize = 371
 
-// listen opens a port of this machine.
+// listen opens a port of the loopback interface.
 func listen() (net.Listener, string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,7 +30,7 @@ func listen() (net.Listener, string, error) {
 	return ln, "http://" + ln.Addr().String(), nil
 }
 
-// serveBaseline is the role of the neutral target of streams.
+// serveBaseline is the role of the baseline server.
 func serveBaseline(ctx context.Context, s spec, l *link) error {
 	one, at1, err := listen()
 	if err != nil {
@@ -48,17 +47,17 @@ func serveBaseline(ctx context.Context, s spec, l *link) error {
 	work.Go(func() { f.Run(ctx) })
 	work.Go(func() { errs[0] = f.ServeHTTP1(ctx, one) })
 	work.Go(func() { errs[1] = f.ServeHTTP2(ctx, two) })
-	err = l.say(ctx, message{Step: "ready", Serves: &addresses{HTTP1: at1 + "/mcp", HTTP2: at2 + "/mcp", Inject: at1 + "/inject"}})
+	err = l.pause(ctx, message{Step: "ready", Serves: &addresses{HTTP1: at1 + "/mcp", HTTP2: at2 + "/mcp", Inject: at1 + "/inject"}})
 	stats := f.Stats()
 	cancel()
 	work.Wait()
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
-	return l.tell(message{Step: "done", Served: &served{Streams: stats.Opened, Frames: stats.Frames, Skipped: stats.Skipped, CPU: cputime.Used()}})
+	return l.send(message{Step: "done", Served: &served{Skipped: stats.Skipped}})
 }
 
-// serveReference is the role of the reference target, for pollers and webhooks.
+// serveReference is the role of the reference server.
 func serveReference(ctx context.Context, s spec, l *link) error {
 	o := refserver.Options{
 		AllowPrivateCallbacks: true, CallbackInsecure: true, MaxSubscriptions: max(2*s.Streams, 100), NextPoll: s.PollEvery, Heartbeat: heartbeat,
@@ -73,19 +72,19 @@ func serveReference(ctx context.Context, s spec, l *link) error {
 	if err := server.Start(ctx); err != nil {
 		return err
 	}
-	said := l.say(ctx, message{Step: "ready", Serves: &addresses{HTTP1: server.URL(), HTTP2: server.URL(), Inject: server.AdminURL() + "/inject"}})
+	paused := l.pause(ctx, message{Step: "ready", Serves: &addresses{HTTP1: server.URL(), HTTP2: server.URL(), Inject: server.AdminURL() + "/inject"}})
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	if err := server.Close(closing); err != nil && said == nil && closing.Err() == nil {
+	if err := server.Close(closing); err != nil && paused == nil && closing.Err() == nil {
 		return err
 	}
-	if said != nil {
-		return said
+	if paused != nil {
+		return paused
 	}
-	return l.tell(message{Step: "done", Served: &served{CPU: cputime.Used()}})
+	return l.send(message{Step: "done", Served: &served{}})
 }
 
-// injected is an event that was posted.
+// injected is a posted event.
 type injected struct {
 	Name string          `json:"name"`
 	Data json.RawMessage `json:"data"`
@@ -100,7 +99,7 @@ func readInjected(r *http.Request) (injected, error) {
 	return in, err
 }
 
-// serveHandler serves a handler until the parent has had enough, and reports.
+// serveHandler serves a handler until the parent releases the child, and reports.
 func serveHandler(ctx context.Context, l *link, h http.Handler, report func() *served) error {
 	ln, at, err := listen()
 	if err != nil {
@@ -112,18 +111,18 @@ func serveHandler(ctx context.Context, l *link, h http.Handler, report func() *s
 		defer close(over)
 		_ = server.Serve(ln) // until it is closed
 	}()
-	err = l.say(ctx, message{Step: "ready", Serves: &addresses{HTTP1: at + "/mcp", Inject: at + "/inject"}})
+	err = l.pause(ctx, message{Step: "ready", Serves: &addresses{HTTP1: at + "/mcp", Inject: at + "/inject"}})
 	s := report()
-	_ = server.Close() // it has answered whatever matters
+	_ = server.Close() // every event was answered
 	<-over
 	if err != nil {
 		return err
 	}
-	s.CPU = cputime.Used()
-	return l.tell(message{Step: "done", Served: s})
+	return l.send(message{Step: "done", Served: s})
 }
 
-// serveSDK is the role of a server of the official Go SDK, for the SDK's client.
+// serveSDK is the role of a server of the official Go SDK. Only the SDK's client
+// uses it.
 func serveSDK(ctx context.Context, _ spec, l *link) error {
 	quiet := slog.New(slog.DiscardHandler)
 	server := mcp.NewServer(&mcp.Implementation{Name: "eventbench", Version: "0.1"}, &mcp.ServerOptions{
@@ -145,7 +144,7 @@ func serveSDK(ctx context.Context, _ spec, l *link) error {
 			err = json.Unmarshal(in.Data, &data)
 		}
 		if err == nil {
-			// Its frame is as long as the neutral target's.
+			// The frame is as long as one of the baseline server.
 			const rest = 160
 			err = server.ResourceUpdated(r.Context(), &mcp.ResourceUpdatedNotificationParams{
 				URI: sdkResource, Meta: mcp.Meta{"note": data.Note, "pad": strings.Repeat("x", frameSize-rest-len(data.Note))},

@@ -17,7 +17,7 @@ const (
 // maxBody bounds a request's body.
 const maxBody = 1 << 20
 
-// answer is what a request gets: a body, or a stream that stays open.
+// answer is the response to a request: a body, or a stream that stays open.
 type answer struct {
 	status int
 	body   []byte
@@ -25,10 +25,10 @@ type answer struct {
 	group  int // of a stream
 }
 
-// answer answers one posted message: a JSON-RPC request, or an event to be sent
-// to everybody, {"name":…, "data":{…}}, as the reference target's admin
-// listener takes it. A "group" beside the data has it sent only to the streams
-// that were asked for with this argument.
+// answer answers one posted message: a JSON-RPC request, or an event to send to
+// all streams, {"name":…, "data":{…}}, as for the admin listener of the reference
+// server. An event with a "group" is sent only to the streams that were opened
+// with this argument.
 func (f *Server) answer(body []byte) answer {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
@@ -70,7 +70,7 @@ func (f *Server) answer(body []byte) answer {
 	return result(http.StatusNotFound, "error", `{"code":-32601,"message":"Method not found"}`)
 }
 
-// everybody is the group of events for all streams, and of streams without one.
+// everybody is the group of events for all streams and of streams without a group.
 const everybody = -1
 
 func groupOf(g *int) int {

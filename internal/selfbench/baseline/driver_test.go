@@ -23,11 +23,11 @@ func (d deliveries) Delivered(e eventmeter.Delivery) {
 	}
 }
 
-// TestDriver: the client side of the MCP Events draft takes the baseline for a
-// server: it discovers it, opens streams and gets events.
+// TestDriver: the driver of MCP Events discovers the baseline server, opens
+// streams and receives events.
 func TestDriver(t *testing.T) {
 	both(t, func(t *testing.T, two bool) {
-		_, _, url := start(t, baseline.Options{Rate: 20, Run: 9}, two)
+		server, _, url := start(t, baseline.Options{}, two)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		version := map[bool]string{false: "1.1", true: "h2c"}[two]
@@ -53,8 +53,12 @@ func TestDriver(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if s := <-rec.came; s.Run != 9 {
-			t.Errorf("%v", s)
+		want := eventmeter.Stamp{Run: 9, Seq: 1}
+		if _, err := server.Fire([]byte(`{"note":"` + want.String() + `"}`)); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-rec.came; got != want {
+			t.Errorf("received %v, want %v", got, want)
 		}
 		if err := lane.Close(ctx); err != nil {
 			t.Error(err)

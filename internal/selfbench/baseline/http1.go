@@ -15,16 +15,16 @@ import (
 
 const (
 	streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n"
-	// readBuffer is a request's, for as long as it is being read.
+	// readBuffer is the size of the buffer for requests.
 	readBuffer = 2 << 10
 )
 
 // ServeHTTP1 serves HTTP/1.1 on a listener until ctx ends, and closes it. The
-// caller runs [Baseline.Run] beside it. A connection has a goroutine until its
-// stream is open; then it belongs to one of a few that write events. They never
-// wait for a client: an event that a full socket does not take whole is
-// finished later, and those that come meanwhile are skipped. A client that has
-// gone is noticed when something is sent to it.
+// caller also runs [Server.Run]. A connection has a goroutine until its stream is
+// open; then one of a few goroutines writes its events. They never wait for a
+// client: the rest of an event that a full socket accepts in part is written
+// later, and events in between are skipped. The server notices that a client has
+// closed its connection when it writes to it.
 func (f *Server) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 	shards := make([]*shard, runtime.GOMAXPROCS(0))
 	var sending sync.WaitGroup
@@ -59,7 +59,7 @@ func (f *Server) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// requests answers requests until one asks for a stream, of a group.
+// requests answers requests until one opens a stream, and returns its group.
 func (f *Server) requests(nc net.Conn, in *bufio.Reader) (stream bool, group int) {
 	for {
 		r, err := http.ReadRequest(in)
@@ -108,16 +108,18 @@ type part struct {
 
 type h1conn struct {
 	socket
-	rest []byte // of a message that was taken in part
+	rest []byte // of a message that was written in part
 }
 
-// add confirms a stream and takes it in, in one step: from its confirmation on
-// it misses nothing.
+// add confirms a stream and adds it under one lock, so that it misses no event
+// after its confirmation.
 func (s *shard) add(nc net.Conn, group int) {
-	c := &h1conn{socket: newSocket(nc)}
+	socket, err := newSocket(nc)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := nc.Write(append([]byte(streamHead), chunked([]byte(active))...)) // into an empty socket
+	if err == nil {
+		_, err = nc.Write(append([]byte(streamHead), chunked([]byte(active))...)) // into an empty socket
+	}
 	if err != nil || s.closed {
 		nc.Close()
 		return
@@ -127,7 +129,7 @@ func (s *shard) add(nc net.Conn, group int) {
 		i = len(s.parts)
 		s.parts = append(s.parts, &part{group: group})
 	}
-	s.parts[i].conns = append(s.parts[i].conns, c)
+	s.parts[i].conns = append(s.parts[i].conns, &h1conn{socket: socket})
 	s.baseline.streams.Add(1)
 	s.baseline.opened.Add(1)
 }
@@ -156,7 +158,7 @@ func (s *shard) broadcast(fr *frame) {
 	}
 }
 
-// write writes a message, with the time of sending at that place, to a part.
+// write writes a message to the streams of a part, with the send time at offset at.
 func (s *shard) write(p *part, fr *frame, b []byte, at int) {
 	kept := p.conns[:0]
 	written := 0
@@ -184,7 +186,7 @@ func (s *shard) write(p *part, fr *frame, b []byte, at int) {
 	}
 }
 
-// push writes what the socket takes; false when it did not begin with b.
+// push writes what the socket accepts. It returns false if no byte of b was written.
 func (c *h1conn) push(b []byte) (took bool, err error) {
 	if len(c.rest) > 0 {
 		n, err := c.try(c.rest)

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// chunk is how much goes into one write; its frames share a time of sending.
+// chunk is the size of a write. The frames of a write share a send time.
 const chunk = 64 << 10
 
 // ServeHTTP2 serves HTTP/2 on a listener until ctx ends, and closes it. The
-// caller runs [Baseline.Run] beside it. Connections that speak HTTP/1.1 are
-// answered in it, because clients shake hands that way; a stream of theirs gets
-// no events and is closed.
+// caller also runs [Server.Run]. It answers HTTP/1.1 on connections that begin
+// with it, because clients send their first requests that way. It closes a
+// connection when a stream is requested over HTTP/1.1.
 func (f *Server) ServeHTTP2(ctx context.Context, ln net.Listener) error {
 	return f.accept(ctx, ln, func(ctx context.Context, nc net.Conn) {
 		defer nc.Close()
@@ -54,9 +54,11 @@ func (f *Server) accept(ctx context.Context, ln net.Listener, serve func(context
 	}
 }
 
-// h2conn is one connection: its goroutine reads and answers, a second one sends
-// events. Header blocks are not decoded: nothing in them makes a difference,
-// and the client's table is its own affair.
+// maxStreams is the limit of open streams on an HTTP/2 connection.
+const maxStreams = 250_000
+
+// h2conn is one connection: one goroutine reads and answers, a second one sends
+// events. Header blocks are not decoded, because nothing depends on them.
 type h2conn struct {
 	baseline *Server
 	nc       net.Conn
@@ -72,7 +74,7 @@ type h2conn struct {
 
 type h2stream struct {
 	id    uint32
-	delta int32 // send window, less what it is initially
+	delta int32 // send window minus the initial window
 	group int32
 }
 
@@ -90,7 +92,7 @@ func (c *h2conn) serve() {
 	fr.SetReuseFrames()
 	c.control(func(w *http2.Framer) error {
 		return w.WriteSettings(
-			http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: c.baseline.opts.MaxStreams},
+			http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
 			http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0})
 	})
 	g := c.baseline.join()
@@ -111,7 +113,7 @@ func (c *h2conn) serve() {
 	}
 	c.baseline.leave(g)
 	close(over)
-	c.nc.Close() // the sender may sit in a write
+	c.nc.Close() // the sender may be blocked in a write
 	sending.Wait()
 	c.baseline.streams.Add(-int64(len(c.open)))
 }
@@ -129,7 +131,7 @@ func (c *h2conn) flush() error {
 	return c.out.Flush()
 }
 
-var errGone = errors.New("the client goes")
+var errClosing = errors.New("the client closes the connection")
 
 func (c *h2conn) take(f http2.Frame) error {
 	id := f.Header().StreamID
@@ -141,7 +143,7 @@ func (c *h2conn) take(f http2.Frame) error {
 		}
 	case *http2.DataFrame:
 		if len(c.bodies[id])+len(f.Data()) > maxBody {
-			return errGone
+			return errClosing
 		}
 		c.bodies[id] = append(c.bodies[id], f.Data()...)
 		c.control(func(w *http2.Framer) error {
@@ -167,7 +169,7 @@ func (c *h2conn) take(f http2.Frame) error {
 		delete(c.bodies, id)
 		c.forget(id)
 	case *http2.GoAwayFrame:
-		return errGone
+		return errClosing
 	}
 	return nil
 }
@@ -247,7 +249,7 @@ func (c *h2conn) send(g *group, over <-chan struct{}) {
 			for next := uint32(0); ; {
 				var err error
 				if buf, next, err = c.part(buf[:0], fr, next); err != nil {
-					return // the reader sees it, too
+					return // the reader fails, too
 				}
 				if next == 0 {
 					break
@@ -257,8 +259,8 @@ func (c *h2conn) send(g *group, over <-chan struct{}) {
 	}
 }
 
-// part writes a message to the streams from an id on, as many as make a chunk;
-// it returns the id to go on with, 0 at the end.
+// part writes a message to streams, beginning with an id, until a chunk is full.
+// It returns the id to continue with, 0 at the end.
 func (c *h2conn) part(buf []byte, fr *frame, from uint32) ([]byte, uint32, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

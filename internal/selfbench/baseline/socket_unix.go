@@ -10,31 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is written to without ever waiting.
+// socket is written to without waiting.
 type socket struct {
 	nc  net.Conn
-	raw syscall.RawConn // nil when there is none, as with TLS
+	raw syscall.RawConn
 }
 
-func newSocket(nc net.Conn) socket {
-	s := socket{nc: nc}
-	if c, ok := nc.(syscall.Conn); ok {
-		s.raw, _ = c.SyscallConn() // without one, deadlines do it
+func newSocket(nc net.Conn) (socket, error) {
+	c, ok := nc.(syscall.Conn)
+	if !ok {
+		return socket{}, errors.ErrUnsupported
 	}
-	return s
+	raw, err := c.SyscallConn()
+	return socket{nc: nc, raw: raw}, err
 }
 
-// try writes what goes at once.
+// try writes what the socket accepts at once.
 func (s *socket) try(b []byte) (n int, err error) {
-	if s.raw == nil {
-		return tryByDeadline(s.nc, b)
-	}
-	gone := s.raw.Write(func(fd uintptr) bool {
+	closed := s.raw.Write(func(fd uintptr) bool {
 		n, err = unix.Write(int(fd), b)
 		return true
 	})
-	if gone != nil {
-		return 0, gone
+	if closed != nil {
+		return 0, closed
 	}
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 		return 0, nil

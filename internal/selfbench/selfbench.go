@@ -1,8 +1,8 @@
-// Package eventbench measures what eventmeter's own client side costs: memory per
-// stream, CPU per delivery, the error of its times, how fast it opens, what it
-// allocates. Each measurement runs side by side with a baseline, the least that
-// could do the job, and with what people would use instead, in one run on one
-// machine, every client and every target in a process of its own.
+// Package selfbench measures what eventmeter's client side costs: memory per
+// stream, CPU per delivery, measuring error, streams opened per second and
+// allocations. One run measures it beside baselines, the smallest programs that
+// could do the job, and beside the clients that people would use instead. Every
+// client and every target is a process of its own.
 package selfbench
 
 import (
@@ -24,23 +24,23 @@ type Options struct {
 	Only []string
 	// Scale multiplies numbers of streams and lengths of time; 0 = 1, at most 4.
 	Scale float64
-	// Repeats is how often what is compared is measured, alternately; the
-	// median counts. 0 = 3, at most 15.
+	// Repeats is how often clients that are compared are measured, in turn; the
+	// report has medians. 0 = 3, at most 15.
 	Repeats int
 	// RowTime bounds each row; 0 = 12 min.
 	RowTime time.Duration
 	// Self starts this program as a child; nil = [Self].
 	Self []string
-	// Progress is told what is being measured; nil = nobody.
+	// Progress gets a line for each measurement; nil = none.
 	Progress io.Writer
-	// Profiles is a folder for CPU profiles of the clients while events come;
-	// "" = none. Profiling costs a per cent or two.
+	// Profiles is a folder for CPU profiles of the clients during the paced
+	// phase; "" = none. Profiling costs one or two per cent.
 	Profiles string
-	// Files is how many files a process may have open; 0 = ask the system.
+	// Files is how many files a process may open; 0 = the limit of this process.
 	Files int
 }
 
-// ErrOptions is in what Run returns for options that make no sense.
+// ErrOptions is wrapped by the errors of Run about invalid options.
 var ErrOptions = errors.New("eventbench")
 
 func (o Options) withDefaults() (Options, error) {
@@ -65,7 +65,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Repeats < 1 || o.Repeats > 15:
 		return o, fmt.Errorf("%w: %d repeats: use 1 to 15", ErrOptions, o.Repeats)
 	case o.RowTime < time.Second:
-		return o, fmt.Errorf("%w: %v for a row: use a second or more", ErrOptions, o.RowTime)
+		return o, fmt.Errorf("%w: %v for a row: use 1s or more", ErrOptions, o.RowTime)
 	}
 	if o.Profiles != "" {
 		if err := os.MkdirAll(o.Profiles, 0o777); err != nil {
@@ -74,7 +74,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	for _, name := range o.Only {
 		if !slices.ContainsFunc(rows, func(r row) bool { return r.name == name }) {
-			return o, fmt.Errorf("%w: there is no row %q: use %s", ErrOptions, name, strings.Join(RowNames(), ", "))
+			return o, fmt.Errorf("%w: no row %q: use %s", ErrOptions, name, strings.Join(RowNames(), ", "))
 		}
 	}
 	if o.Self == nil {
@@ -86,7 +86,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// RowNames are the rows in the order in which they are measured.
+// RowNames returns the rows in the order in which they are measured.
 func RowNames() []string {
 	names := make([]string, len(rows))
 	for i, r := range rows {
@@ -95,15 +95,15 @@ func RowNames() []string {
 	return names
 }
 
-// Run measures and reports. A row that fails is in the report with its reason;
-// the error is about options, or that of ctx.
+// Run measures the rows and returns the report, which has the reason of a row
+// that failed. The error wraps [ErrOptions], or is that of ctx.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	rep := &Report{Schema: Schema, Began: time.Now().UTC(), Scale: o.Scale, Repeats: o.Repeats, Machine: machineFacts(ctx)}
-	r := &runner{opts: o, report: rep, done: map[string][]*figures{}}
+	r := &runner{opts: o, report: rep, done: map[plan][]*figures{}}
 	for _, row := range rows {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, row.name) {
 			continue
@@ -114,7 +114,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		began := time.Now()
 		err := row.measure(limited, r)
 		if errors.Is(limited.Err(), context.DeadlineExceeded) {
-			err = fmt.Errorf("it took more than %v; --row-time gives it longer, --scale makes it smaller", o.RowTime)
+			err = fmt.Errorf("it took more than %v; use a longer --row-time or a smaller --scale", o.RowTime)
 		}
 		cancel()
 		if ctx.Err() != nil {
@@ -131,8 +131,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return rep, nil
 }
 
-// rows in the order in which they are measured. Later ones look at the
-// measurements of earlier ones where they are the same.
+// rows are in the order in which they are measured. A row uses a measurement of
+// an earlier row where both need the same one.
 var rows = []row{
 	{"push1", "Push over HTTP/1.1", measurePush1},
 	{"push2", "Push over HTTP/2", measurePush2},
@@ -165,8 +165,8 @@ func roles() map[string]role {
 	}
 }
 
-// Child is the main function of a child process: it reads what to be from in
-// and reports to out. It ends when in does.
+// Child is the main function of a child process: it reads its role from in,
+// reports to out, and ends when in is closed.
 func Child(ctx context.Context, in io.Reader, out io.Writer) error {
 	l := &link{in: bufio.NewReader(in), out: json.NewEncoder(out)}
 	text, err := l.in.ReadBytes('\n')
@@ -179,13 +179,13 @@ func Child(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	run, ok := roles()[s.Role]
 	if !ok {
-		return fmt.Errorf("eventbench child: there is no role %q", s.Role)
+		return fmt.Errorf("eventbench child: no role %q", s.Role)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.listen(cancel)
 	if err := run(ctx, s, l); err != nil {
-		_ = l.out.Encode(message{Step: "failed", Fault: err.Error()}) // the parent sees the exit code, too
+		_ = l.out.Encode(message{Step: "failed", Fault: err.Error()}) // the parent also sees the exit code
 		return fmt.Errorf("eventbench child %s: %w", s.Role, err)
 	}
 	return nil
