@@ -12,13 +12,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// base is the ordinary MCP server behind the face: handshake, discovery, tools,
-// resources and prompts, all by the SDK.
+// base is the ordinary MCP server behind the MCP handler: handshake, discovery,
+// tools, resources and prompts, all by the SDK.
 type base struct {
 	server   *mcp.Server
 	sessions *sessions
 	// The SDK's handler is either stateless (modern) or keeps sessions
-	// (legacy), so there is one of each over the same server.
+	// (legacy), so the same server has one of each.
 	modern, legacy http.Handler
 }
 
@@ -34,8 +34,8 @@ type posted struct {
 
 func newBase(s *Server) *base {
 	caps := &mcp.ServerCapabilities{
-		// The SDK's type has no member for events, so the capability is
-		// advertised where the protocol puts what it does not know.
+		// The SDK's type has no member for events, so the capability goes where
+		// the protocol puts unknown ones.
 		Experimental: map[string]any{"events": map[string]any{"listChanged": true}},
 	}
 	caps.AddExtension(smitheryExtension, map[string]any{})
@@ -90,8 +90,8 @@ func newBase(s *Server) *base {
 	}
 }
 
-// serve hands a request to the SDK's handler of its era and learns from the
-// answer which sessions there are.
+// serve passes a request to the SDK's handler of its era and records new
+// sessions from the answer. resumable says that the client can resume requests.
 func (b *base) serve(w http.ResponseWriter, r *http.Request, principal string) {
 	if r.Header.Get(headerVersion) >= modernVersion {
 		b.modern.ServeHTTP(w, r)
@@ -120,23 +120,24 @@ func (b *base) close() {
 	}
 }
 
-// sessions are the legacy sessions that were handed out, with their principal:
-// the SDK has no way to ask its handler for one.
+// sessions are the open legacy sessions and their principals: the SDK's handler
+// cannot be asked for them.
 type sessions struct {
 	mu     sync.RWMutex
 	owners map[string]string
-	// most bounds the sessions; opening are those that the SDK is about to make.
+	// most bounds the sessions; opening counts those that the SDK is about to
+	// make.
 	most, opening int
-	// resumable holds those whose client can resume requests.
+	// resumable holds the sessions whose client can resume requests.
 	resumable map[string]bool
 }
 
-// minSessions is how many sessions there may be at least, however few
-// subscriptions are allowed.
+// minSessions is the lowest limit of sessions, however few subscriptions are
+// allowed.
 const minSessions = 1000
 
-// reserve makes room for a session. unreserve follows it when the session is
-// there, or will not be.
+// reserve reserves a session. unreserve must follow when the session exists, or
+// failed to open.
 func (s *sessions) reserve() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +174,7 @@ func (s *sessions) drop(id string) {
 	delete(s.resumable, id)
 }
 
-// sessionWatch notes the session id of an answer before the client sees it.
+// sessionWatch records the session id of an answer before the client sees it.
 type sessionWatch struct {
 	http.ResponseWriter
 	sessions  *sessions
@@ -211,18 +212,18 @@ func (w *sessionWatch) Flush() {
 	}
 }
 
-// Unwrap lets [http.ResponseController] reach what is beneath.
+// Unwrap lets [http.ResponseController] reach the wrapped writer.
 func (w *sessionWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// namespaces are what the names of methods begin with that this server answers
-// itself; all others are the SDK's. Those whose methods must be told from the
-// SDK's by more than their name (resources, resumable requests, lists) are asked
-// before, in [face.ServeHTTP].
+// namespaces are the prefixes of the methods that this server answers itself.
+// The SDK answers all others. Methods that share their names with the SDK's
+// (resources, resumable requests, lists) are recognised earlier, in
+// [mcpHandler.ServeHTTP].
 var namespaces = []string{"events/", smitheryPrefix}
 
 // methods are the calls in those namespaces. A system adds its own here. They
-// come after the checks of the base protocol, and not from a principal whose
-// access was revoked.
+// are called after the checks of the base protocol, and never for a principal
+// whose access was revoked.
 var methods = map[string]func(*Server, http.ResponseWriter, *http.Request, *call){
 	"events/list":                  (*Server).list,
 	"events/poll":                  (*Server).poll,
@@ -234,7 +235,7 @@ var methods = map[string]func(*Server, http.ResponseWriter, *http.Request, *call
 	smitheryPrefix + "unsubscribe": (*Server).unsubscribe,
 }
 
-// isOurs tells the methods that this server answers from those of the SDK.
+// isServedHere reports whether this server, not the SDK, answers a method.
 func isOurs(method string) bool {
 	for _, n := range namespaces {
 		if strings.HasPrefix(method, n) {
@@ -244,9 +245,9 @@ func isOurs(method string) bool {
 	return false
 }
 
-// mayBeOurs is a cheap look at a body: nearly every one that is not for this
-// server says so. Listening for changes of event types is. The slash is left out:
-// JSON may spell it in two ways.
+// mayBeServedHere is a cheap test of a body: it rules out nearly every request
+// for the SDK. A request to listen for changes of event types passes. The slash
+// is left out because JSON can spell it in two ways.
 func mayBeOurs(body []byte) bool {
 	for _, n := range namespaces {
 		word, _, _ := strings.Cut(n, "/")
@@ -257,16 +258,16 @@ func mayBeOurs(body []byte) bool {
 	return false
 }
 
-// requests counts the handlers that run, so that closing can wait for them. A
-// plain WaitGroup will not do: requests may begin while somebody waits.
+// requests counts the running handlers, so that Close can wait for them. A
+// plain WaitGroup does not work: requests may begin during the wait.
 type requests struct {
 	mu     sync.Mutex
 	count  int
 	closed bool
-	none   chan struct{} // made by wait, closed when the last handler returned
+	none   chan struct{} // made by wait, closed when the last handler returns
 }
 
-// counted wraps a handler; after wait was called it answers 503.
+// counted wraps a handler. After wait was called it answers 503.
 func (q *requests) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q.mu.Lock()
@@ -292,7 +293,7 @@ func (q *requests) leave() {
 	}
 }
 
-// wait returns when no handler runs, and none will, or when ctx ends.
+// wait returns when no handler runs and none will, or when ctx ends.
 func (q *requests) wait(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
@@ -315,19 +316,19 @@ func (q *requests) wait(ctx context.Context) error {
 
 const reasonRevoked = "access revoked"
 
-// principals knows whose access was revoked.
+// principals holds the principals whose access was revoked.
 type principals struct {
 	mu      sync.RWMutex
 	revoked map[string]bool
-	changed chan struct{} // closed when somebody is revoked
+	changed chan struct{} // closed when a principal is revoked
 }
 
 func newPrincipals() *principals {
 	return &principals{revoked: make(map[string]bool), changed: make(chan struct{})}
 }
 
-// watch tells whether a principal is revoked, and gives a channel that is
-// closed when next somebody is.
+// watch reports whether a principal is revoked, and returns a channel that is
+// closed at the next revocation of any principal.
 func (p *principals) watch(principal string) (changed <-chan struct{}, revoked bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -35,10 +35,10 @@ const (
 // errAddress is wrapped by the dialer when a callback's address is not public.
 var errAddress = errors.New("the address is not public")
 
-const maxReply = 64 << 10 // bytes of a callback's answer that are read
+const maxReply = 64 << 10 // bytes read of a callback's answer
 
-// failureOf puts a transport error into one of the draft's words. What fits
-// none is connection_refused: there was no connection to speak of.
+// failureOf maps a transport error to one of the draft's words. An error that
+// fits none is connection_refused: there was no connection.
 func failureOf(err error) string {
 	var network net.Error
 	var certificate *tls.CertificateVerificationError
@@ -55,8 +55,8 @@ func failureOf(err error) string {
 	return failRefused
 }
 
-// lastError is how deliveryStatus spells a failure: the draft's list has no word
-// for an address that is not called.
+// lastError is the spelling of a failure in deliveryStatus: the draft's list
+// has no word for a refused address.
 func lastError(failure string) string {
 	if failure == addressRefused {
 		return failRefused
@@ -64,7 +64,7 @@ func lastError(failure string) string {
 	return failure
 }
 
-// refusePrivate is a dialer's control function: it sees the address that is
+// refusePrivate is a dialer's control function: it checks the address that is
 // about to be dialled.
 func refusePrivate(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
@@ -74,8 +74,8 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// notPublic are the networks of the IANA special-purpose address registries that
-// a callback has no business with and that the netip predicates leave out. Of
+// notPublic are the networks of the IANA special-purpose address registries
+// that no callback should use and that the netip predicates leave out. For
 // IPv6, they are those within global unicast (2000::/3); isPublic refuses
 // everything outside it.
 var notPublic = []netip.Prefix{
@@ -99,10 +99,11 @@ var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("3fff::/20"),         // documentation
 }
 
-// globalUnicast is the only part of IPv6 that is assigned to public hosts. Outside
-// it are, among others, IPv4-compatible addresses (::/96), those that are translated to
-// IPv4 (64:ff9b::/96, 64:ff9b:1::/48), discard-only (100::/64), SRv6 (5f00::/16), unique local
-// (fc00::/7), link-local (fe80::/10) and site-local ones (fec0::/10).
+// globalUnicast is the only part of IPv6 that is assigned to public hosts.
+// Outside it are, among others, IPv4-compatible addresses (::/96), those
+// translated to IPv4 (64:ff9b::/96, 64:ff9b:1::/48), discard-only (100::/64),
+// SRv6 (5f00::/16), unique local (fc00::/7), link-local (fe80::/10) and
+// site-local ones (fec0::/10).
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 func isPublic(ip netip.Addr) bool {
@@ -143,7 +144,7 @@ func parseSecret(secret string) ([]byte, *rpcError) {
 
 const receiverDocument = "/.well-known/mcp-webhook-receiver.json"
 
-// prove makes sure that a callback wants what is about to be delivered to it.
+// prove verifies that a callback wants the deliveries.
 func (s *Server) prove(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
 	switch {
 	case h.direct:
@@ -154,7 +155,7 @@ func (s *Server) prove(ctx context.Context, h *hook, key *standardwebhooks.Webho
 	return s.verify(ctx, h, key)
 }
 
-// consult looks the callback up in its origin's document.
+// checkDocument looks the callback up in the document of its origin.
 func (s *Server) consult(ctx context.Context, h *hook) *rpcError {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -180,8 +181,8 @@ func (s *Server) consult(ctx context.Context, h *hook) *rpcError {
 	return callbackError(failChallenge)
 }
 
-// get fetches a document over the same guarded connections as deliveries take.
-// Redirects are not followed. failure is "" when the answer was 2xx.
+// get fetches a document over the same guarded connections as deliveries.
+// failure is "" for an answer of 2xx.
 func (p *poster) get(ctx context.Context, from *url.URL) (status int, text []byte, failure string) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -205,19 +206,20 @@ func (p *poster) get(ctx context.Context, from *url.URL) (status int, text []byt
 	return resp.StatusCode, text, ""
 }
 
-// trials are the recent attempts of a subscription, by which its deliveries may
-// be suspended.
+// trials are the recent attempts of a subscription, which decide whether its
+// deliveries are suspended.
 type trials struct {
 	since         time.Time
 	count, failed int
 	suspended     bool
 }
 
-// trialWindow and the share of failures are what reviewers of the draft named.
+// trialWindow and the share of failures are the values that reviewers of the
+// draft named.
 const trialWindow = time.Hour
 
-// tried counts an attempt, and suspends when nearly all of at least `after`
-// attempts failed.
+// tried counts an attempt, and suspends deliveries when nearly all of at least
+// after attempts failed.
 func (t *trials) tried(now time.Time, ok bool, after int) {
 	if now.Sub(t.since) > trialWindow {
 		t.since, t.count, t.failed = now, 0, 0
@@ -232,7 +234,7 @@ func (t *trials) tried(now time.Time, ok bool, after int) {
 	}
 }
 
-// resume lets deliveries go on, as a refresh does; the caller holds the lock.
+// resume ends a suspension, as a refresh does. The caller holds the lock.
 func (h *hook) resume() {
 	if h.status.suspended {
 		h.status.trials = trials{}

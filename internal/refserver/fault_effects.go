@@ -15,7 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
-// strike prepares the faults that the options ask for.
+// installFaults prepares the faults of the options.
 func (s *Server) strike() {
 	if len(s.opts.Faults) == 0 {
 		return
@@ -31,16 +31,16 @@ func (s *Server) strike() {
 	}
 }
 
-// forgottenNow is closed when the server forgets; nil, which blocks for ever,
-// without faults.
+// forgetSignal returns a channel that is closed when the Forget fault strikes.
+// Without faults it is nil, which blocks for ever.
 func (s *Server) forgottenNow() <-chan struct{} {
 	s.forgetMu.Lock()
 	defer s.forgetMu.Unlock()
 	return s.forgotten
 }
 
-// forget is what a restart would do: subscriptions, streams and events are
-// gone, and cursors are of an earlier life.
+// forget does what a restart does: subscriptions, streams and events are gone,
+// and older cursors belong to another epoch.
 func (s *Server) forget() {
 	epoch := strconv.FormatInt(time.Now().UnixNano(), 36)
 	for _, t := range s.broker.everywhere() {
@@ -58,7 +58,7 @@ func (s *Server) forget() {
 	s.faultInjector.count(f, "")
 }
 
-// restart gives the topic a new life.
+// restart drops all events of the topic and begins a new epoch.
 func (t *topic) restart(epoch string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,14 +79,14 @@ func (hs *hooks) everyone() []*hook {
 	return all
 }
 
-// grantFault is the life that a fault grants; 0 without one.
+// faultTTL is the time to live that a fault grants; 0 without one.
 func (s *Server) grantFault() time.Duration {
 	f, _ := s.faultInjector.has(faults.TTL, eventmeter.Webhook)
 	return f.Grant
 }
 
-// waitOutStall holds a request back while the server stands still; false means
-// that the client is gone.
+// waitOutStall delays a request until the stall is over. It returns false if
+// the client is gone.
 func (m *faultInjector) waitOutStall(r *http.Request) bool {
 	until := m.stalledUntil(time.Now())
 	if until.IsZero() {
@@ -102,7 +102,7 @@ func (m *faultInjector) waitOutStall(r *http.Request) bool {
 	}
 }
 
-// stalling wraps a handler so that it stands still when the server does.
+// withStall wraps a handler so that it stalls when a fault says so.
 func (s *Server) stalling(h http.Handler) http.Handler {
 	if _, ok := s.faultInjector.has(faults.Stall, ""); !ok {
 		return h
@@ -114,8 +114,8 @@ func (s *Server) stalling(h http.Handler) http.Handler {
 	})
 }
 
-// skipCut moves a new reader past events at which a stream was cut for good:
-// they are never delivered.
+// skipCut moves a new reader past events at which a stream was cut without
+// replay: they are never delivered.
 func (r *reader) skipCut() {
 	t := r.topic
 	t.mu.Lock()
@@ -129,8 +129,8 @@ func (r *reader) skipCut() {
 	}
 }
 
-// misfire writes an event whose fault concerns its frame. The frames before it
-// are in out. false means that the stream is over.
+// appendFaulty appends an event whose fault changes its frame; out holds the
+// frames before it. It returns false if the stream is over.
 func (st *stream) misfire(out []byte, e *event) ([]byte, bool) {
 	switch e.fault.Kind {
 	case faults.Cut:
@@ -175,7 +175,7 @@ func (st *stream) drip(e *event) bool {
 	return true
 }
 
-// misfire commits what the event's fault asks of this attempt.
+// applyFault changes the message as the event's fault asks for this attempt.
 func (m *message) misfire(f *faults.Fault, attempts int) {
 	if f == nil {
 		return
@@ -195,7 +195,7 @@ func (m *message) misfire(f *faults.Fault, attempts int) {
 	}
 }
 
-// missign changes the signature headers as a Signature fault says.
+// applySignatureFault changes the signature headers as a Signature fault says.
 func (m *message) missign(h http.Header, now time.Time) {
 	switch m.sign {
 	case "missing":
@@ -217,8 +217,8 @@ func (m *message) missign(h http.Header, now time.Time) {
 	}
 }
 
-// deliverEarly posts an event to a callback that has not proved anything yet,
-// if a fault says so. It carries no probe.
+// deliverEarly posts an event to a callback that is not verified yet, if a
+// fault says so. The event carries no probe.
 func (s *Server) deliverEarly(ctx context.Context, h *hook, key *standardwebhooks.Webhook) {
 	f, ok := s.faultInjector.has(faults.Early, eventmeter.Webhook)
 	if !ok || h.direct {
@@ -256,7 +256,7 @@ func (s *Server) faultPlan(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, b)
 }
 
-// distort gives lists what faults make of their lifetime.
+// applyToLists changes the lifetime of lists as faults say.
 func (m *faultInjector) distort(o ListOptions) ListOptions {
 	if f, ok := m.has(faults.ListTTL, eventmeter.Poll); ok {
 		o.ttlMs = &f.Ms
@@ -267,7 +267,7 @@ func (m *faultInjector) distort(o ListOptions) ListOptions {
 	return o
 }
 
-// milliseconds is what results say about how long they may be kept.
+// ttlMillis is the time to live of results in milliseconds.
 func (o ListOptions) milliseconds() int64 {
 	if o.ttlMs != nil {
 		return int64(*o.ttlMs)
@@ -275,15 +275,15 @@ func (o ListOptions) milliseconds() int64 {
 	return o.TTL.Milliseconds()
 }
 
-// served counts a page whose scope is wrong.
+// countScope counts a page whose scope is wrong.
 func (ls *lists) served() {
 	if f, ok := ls.faultInjector.has(faults.Scope, eventmeter.Poll); ok {
 		ls.faultInjector.countIn(faults.SEP2549, f)
 	}
 }
 
-// apply changes a list and tells of it, as the change's fault wants it. Delayed
-// notifications keep their order as far as their delays do.
+// apply changes a list and notifies its listeners, as the change's fault says.
+// Delayed notifications are sent in the order of their due times.
 func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
 	var f faults.Fault
 	if m := ls.faultInjector; m != nil && probed {
@@ -307,14 +307,12 @@ func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
 	}
 }
 
-// as is the topic as a mode sees it: with faults, each mode has topics of its
-// own.
+// as returns the topic of a mode: with faults, each mode has its own topics.
 func (rs *resources) as(mode eventmeter.Mode, t *topic) *topic {
 	return rs.server.broker.in(mode, t.kind.name)
 }
 
-// inBand are the topics that streams are fed from, in the order of the
-// catalogue.
+// inBand are the topics that streams read, in the order of the catalogue.
 func (rs *resources) inBand() []*topic {
 	b := rs.server.broker
 	if b.faultInjector == nil {
@@ -327,8 +325,8 @@ func (rs *resources) inBand() []*topic {
 	return all
 }
 
-// misfire appends an event whose fault concerns its frame; cut says that the
-// stream is over.
+// appendFaulty appends an event whose fault changes its frame; cut says that
+// the stream is over.
 func (u *updates) misfire(dst []byte, e *event, t *topic) (_ []byte, cut bool) {
 	switch e.fault.Kind {
 	case faults.Cut:
@@ -344,7 +342,7 @@ func (u *updates) misfire(dst []byte, e *event, t *topic) (_ []byte, cut bool) {
 	return u.appendUpdate(dst, e, t), false
 }
 
-// signAs signs a message, as a Signature fault says if it has one.
+// signMessage signs a message, as a Signature fault says if there is one.
 func (h *resourceHook) signAs(m *message, header http.Header, now time.Time) {
 	switch m.sign {
 	case "missing":
@@ -360,8 +358,8 @@ func (h *resourceHook) signAs(m *message, header http.Header, now time.Time) {
 	}
 }
 
-// deliverEarly posts an event, without a probe, to a callback that was not told
-// its secret yet, if a fault says so.
+// deliverEarly posts an event without a probe to a callback before its secret
+// is known, if a fault says so.
 func (rs *resources) deliverEarly(h *resourceHook) {
 	s := rs.server
 	f, ok := s.faultInjector.has(faults.Early, eventmeter.Webhook)
@@ -370,10 +368,10 @@ func (rs *resources) deliverEarly(h *resourceHook) {
 	}
 	s.faultInjector.count(f, eventmeter.Webhook)
 	m := &message{id: s.broker.nextID(), body: []byte(`{"type":"early","timestamp":"` + time.Now().UTC().Format(timeLayout) + `","data":{}}`)}
-	rs.post(s.hooks.ctx, h, m) // whatever becomes of it
+	rs.post(s.hooks.ctx, h, m) // the outcome does not matter
 }
 
-// forget ends every subscription without a word, in band and out of band.
+// forget ends every subscription, in band and out of band, without notice.
 func (rs *resources) forget() {
 	rs.mu.Lock()
 	sessions := make([]*resourceSession, 0, len(rs.sessions))
@@ -393,21 +391,21 @@ func (rs *resources) forget() {
 	}
 }
 
-// The faults of requests that can be resumed. Those of single messages hit
-// progress messages by their number, in every request alike.
+// The faults of resumable requests. Faults of single messages hit progress
+// messages by their number, in every request alike.
 
-// has returns the fault of a kind that requests have.
+// fault returns the fault of a kind that concerns requests.
 func (j *job) has(kind faults.Kind) (faults.Fault, bool) {
 	return j.owner.server.faultInjector.has(kind, eventmeter.Push)
 }
 
-// commit notes that a fault was committed.
+// countFault counts a fault that was applied.
 func (j *job) commit(f faults.Fault) {
 	j.owner.server.faultInjector.countIn(faults.SEP975, f)
 }
 
-// progress says the progress message of the step that was just done, as its
-// fault wants it; the caller holds the lock.
+// sendProgress sends the progress message of the last step, as its fault says.
+// The caller holds the lock.
 func (j *job) progress() {
 	var f faults.Fault
 	if m := j.owner.server.faultInjector; m != nil {
@@ -428,7 +426,7 @@ func (j *job) progress() {
 }
 
 // cutAt ends a connection at message i: after it, to send it again on the next
-// one, or in its place, for good. The caller holds the lock.
+// connection, or in its place, for good. The caller holds the lock.
 func (j *job) cutAt(i int, frames [][]byte) [][]byte {
 	m := &j.kept[i]
 	j.commit(*m.cut)
@@ -441,7 +439,7 @@ func (j *job) cutAt(i int, frames [][]byte) [][]byte {
 	return frames
 }
 
-// patience is how long the job is kept without a connection.
+// keepFor is how long the job is kept without a connection.
 func (j *job) patience() time.Duration {
 	if f, ok := j.has(faults.Lapse); ok {
 		return f.After
@@ -453,7 +451,7 @@ func (j *job) patience() time.Duration {
 	return j.maxWait
 }
 
-// refuses counts a resume and says whether and how it is refused.
+// refuseResume counts a resume and returns the error if a fault refuses it.
 func (j *job) refuses() *rpcError {
 	f, ok := j.has(faults.NoResume)
 	if !ok {
@@ -470,15 +468,15 @@ func (j *job) refuses() *rpcError {
 	return &rpcError{Code: f.Code, Message: "refused by a fault"}
 }
 
-// twofold tells whether several connections may have the request at once. Each
-// of them is sent all of its messages then, from the first.
+// allowsTwo reports whether several connections may serve the request at once.
+// Each is sent all messages from the first.
 func (j *job) twofold() bool {
 	_, ok := j.has(faults.Twofold)
 	return ok
 }
 
-// leave takes a connection off the list, and makes the one that is left the
-// job's; the caller holds the lock.
+// removeConn removes a connection from the list. If another one is left, it
+// becomes the current connection. The caller holds the lock.
 func (j *job) leave(k *link) {
 	j.both = slices.DeleteFunc(j.both, func(o *link) bool { return o == k })
 	if j.twofold() && j.link == k && len(j.both) > 0 {
@@ -486,7 +484,7 @@ func (j *job) leave(k *link) {
 	}
 }
 
-// late is how much later than its work a result is sent.
+// resultDelay is how much later than its work a result is sent.
 func (j *job) late() time.Duration {
 	f, ok := j.has(faults.LateResult)
 	if ok {

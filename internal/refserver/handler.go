@@ -26,8 +26,8 @@ const (
 	headerSession = "Mcp-Session-Id"
 )
 
-// face is the MCP endpoint: it answers the methods of the systems and hands all
-// else to the SDK.
+// mcpHandler is the MCP endpoint. It answers the methods of the event systems
+// and passes everything else to the SDK.
 type face struct {
 	server    *Server
 	base      *base
@@ -56,7 +56,7 @@ func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		f.post(w, r, principal)
 	case http.MethodGet:
-		// The stream of a session, on which list_changed goes.
+		// The stream of a session, which carries list_changed.
 		var leave func()
 		w, leave = f.server.audience.join(w, nil)
 		defer leave()
@@ -71,8 +71,8 @@ func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit finds out who asks. It answers those who may not, or whose session is
-// not theirs, and returns false.
+// admit identifies the principal of a request. It answers and returns false if
+// the token is unknown or the session belongs to another principal.
 func (f *face) admit(w http.ResponseWriter, r *http.Request) (principal string, ok bool) {
 	principal = bearer(r)
 	if !f.server.admits(principal) {
@@ -94,7 +94,7 @@ func (f *face) admit(w http.ResponseWriter, r *http.Request) (principal string, 
 	return principal, true
 }
 
-// post finds out whose message it is: that of one of the systems, or the SDK's.
+// post decides who answers a message: one of the systems, or the SDK.
 func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -139,8 +139,7 @@ func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 	f.serveEvents(w, r, e, principal)
 }
 
-// serveEvents checks what the base protocol asks of every request and then
-// does the call.
+// serveEvents checks a request against the base protocol and answers it.
 func (f *face) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
 	if !isJSON(r) {
 		http.Error(w, "Content-Type must be 'application/json'", http.StatusUnsupportedMediaType)
@@ -158,8 +157,8 @@ func (f *face) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, p
 	f.server.do(w, r, &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal})
 }
 
-// era tells which of the two protocol eras a request belongs to, and checks
-// that a modern one's headers mirror its body.
+// era returns the protocol era of a request, and checks that the headers of a
+// modern request mirror its body.
 func (f *face) era(h http.Header, e envelope) (modern bool, status int, wrong *rpcError) {
 	header, meta := h.Get(headerVersion), requestMeta(e.Params)
 	mismatch := func(format string, args ...any) (bool, int, *rpcError) {
@@ -193,14 +192,14 @@ func (f *face) era(h http.Header, e envelope) (modern bool, status int, wrong *r
 	return true, 0, nil
 }
 
-// hostAllowed keeps a web page that rebinds its name to loopback away from a
-// server that listens there.
+// hostAllowed protects a server on loopback from web pages that rebind their
+// name to loopback.
 func hostAllowed(r *http.Request) bool {
 	return !onLoopback(r) || isLoopback(r.Host)
 }
 
-// originAllowed keeps pages of other sites away from a server that listens on
-// loopback. Pages of this machine may ask.
+// originAllowed protects a server on loopback from pages of other sites. Pages
+// of this machine may send requests.
 func originAllowed(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 || !onLoopback(r) {
@@ -210,7 +209,7 @@ func originAllowed(r *http.Request) bool {
 	return err == nil && len(origins) == 1 && isLoopback(u.Host)
 }
 
-// onLoopback tells whether a request came in by loopback.
+// onLoopback reports whether a request arrived over loopback.
 func onLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && local != nil && isLoopback(local.String())
@@ -228,11 +227,12 @@ func isLoopback(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// supportedVersions is what the SDK speaks; events/* speaks the same.
+// supportedVersions are the versions that the SDK supports; events/* supports
+// the same.
 func supportedVersions() []string { return mcp.SupportedProtocolVersions() }
 
-// listen serves subscriptions/listen for a client that wants to hear of event
-// types: by itself, or, if the client wants more, with the SDK.
+// listen serves subscriptions/listen for a client that wants notifications of
+// changed event types: alone, or with the SDK if the client wants more.
 func (f *face) listen(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
 	modern, status, wrong := f.era(r.Header, e)
 	if wrong != nil {
@@ -259,8 +259,8 @@ const (
 	methodListen      = "subscriptions/listen"
 )
 
-// sseAnswer sends an answer in JSON as an event stream of one message. It keeps
-// the answer until end; everything else is passed on as it comes.
+// sseAnswer sends a JSON answer as an event stream of one message. It buffers
+// the answer until end; everything else passes through.
 type sseAnswer struct {
 	http.ResponseWriter
 	server *Server
@@ -269,7 +269,7 @@ type sseAnswer struct {
 	body   bytes.Buffer
 }
 
-// WriteHeader implements [http.ResponseWriter]. Refusals stay as they are.
+// WriteHeader implements [http.ResponseWriter]. Errors stay as they are.
 func (w *sseAnswer) WriteHeader(status int) {
 	if w.began {
 		return
@@ -305,11 +305,11 @@ func (w *sseAnswer) Flush() {
 	}
 }
 
-// Unwrap lets [http.ResponseController] reach what is beneath.
+// Unwrap lets [http.ResponseController] reach the wrapped writer.
 func (w *sseAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// end sends the message. The stream ends a moment later, as it does where a
-// message is flushed by itself.
+// end sends the message. The stream ends a moment later, as with servers that
+// flush a message separately.
 func (w *sseAnswer) end() {
 	if !w.keeps {
 		return
@@ -322,6 +322,6 @@ func (w *sseAnswer) end() {
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
-	_, _ = w.ResponseWriter.Write(b.Bytes()) // the client may be gone; there is nobody to tell
+	_, _ = w.ResponseWriter.Write(b.Bytes()) // the client may be gone
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }

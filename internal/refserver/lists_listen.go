@@ -11,7 +11,7 @@ import (
 // listWishes is what a client wants to hear of.
 type listWishes struct{ wanted }
 
-// wants is the part of it that is served here.
+// lists are the lists of this server that the client listens for.
 func (p listWishes) wants() (k kinds) {
 	n := p.Notifications
 	for _, w := range []struct {
@@ -68,15 +68,15 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 	}
 }
 
-// forget drops what a session that ends had subscribed to.
+// dropSession drops the content subscription of a session that ends.
 func (ls *lists) forget(session string) {
 	if ls != nil {
 		ls.hub.subscribe(session, false)
 	}
 }
 
-// attend tells the stream of a legacy session of changes until leave is called,
-// which waits for what is being written.
+// notifySession writes changes to the stream of a legacy session until leave is
+// called. leave waits for a write in progress.
 func (ls *lists) attend(w http.ResponseWriter, session string) (leave func()) {
 	l, wrapped := w.(*hearer)
 	if ls == nil || session == "" || !wrapped {

@@ -15,8 +15,7 @@ var methodKinds = map[string]listKind{
 	"tools/list": listTools, "prompts/list": listPrompts, "resources/list": listResources, "resources/templates/list": listTemplates,
 }
 
-// listParams are the params of every method that is served here, as far as
-// they matter.
+// listParams are the relevant params of all methods served here.
 type listParams struct {
 	Cursor string `json:"cursor"`
 	URI    string `json:"uri"`
@@ -24,9 +23,9 @@ type listParams struct {
 	listWishes
 }
 
-// serveLists answers what has to do with this server's lists. It returns the
-// body to go on with when the request is somebody else's: each list is
-// continued by what the SDK has.
+// serveLists answers requests for this server's lists. If a request is not for
+// them, it returns the body to pass on: the SDK's own entries follow at the end
+// of each list.
 func (f *face) serveLists(w http.ResponseWriter, r *http.Request, body []byte, principal string) (onward []byte, done bool) {
 	ls := f.server.lists
 	if ls == nil || !mayBeList(body) {
@@ -54,12 +53,12 @@ func (f *face) serveLists(w http.ResponseWriter, r *http.Request, body []byte, p
 	return body, true
 }
 
-// mayBeList is a cheap look at a body.
+// mayBeList is a cheap test of a body.
 func mayBeList(body []byte) bool {
 	return bytes.Contains(body, []byte(`list`)) || bytes.Contains(body, []byte(`"entry-`))
 }
 
-// takes tells whether a request that reads no list is served here.
+// serves reports whether a request that reads no list is answered here.
 func (ls *lists) takes(method string, p listParams) bool {
 	switch method {
 	case "resources/read":
@@ -79,7 +78,7 @@ func (ls *lists) takes(method string, p listParams) bool {
 	return false
 }
 
-// answerList checks what the base protocol asks of every request and answers.
+// answerList checks a request against the base protocol and answers it.
 func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p listParams, kind listKind, isList bool, principal string) {
 	ls := f.server.lists
 	modern, status, wrong := f.era(r.Header, e)
@@ -124,7 +123,7 @@ func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p 
 	}
 }
 
-// named checks the header that repeats a name or a URI.
+// checkName checks the header that mirrors a name or a URI.
 func named(h http.Header, method string, p listParams) (int, *rpcError) {
 	want := ""
 	switch method {
@@ -141,7 +140,7 @@ func named(h http.Header, method string, p listParams) (int, *rpcError) {
 	return 0, nil
 }
 
-// content is the members of the result of reading a resource of the lists.
+// content returns the members of the result of reading a resource of the lists.
 func (ls *lists) content(uri string) ([]byte, bool) {
 	if uri == contentURI {
 		return ls.all[listContent].page("")
@@ -156,7 +155,7 @@ func (ls *lists) content(uri string) ([]byte, bool) {
 	return ls.opts.lifetime(append(b, "}],"...)), true
 }
 
-// withoutCursor is the same request for the first page.
+// withoutCursor returns the same request for the first page.
 func withoutCursor(body []byte) []byte {
 	var e, p map[string]json.RawMessage
 	if json.Unmarshal(body, &e) != nil || json.Unmarshal(e["params"], &p) != nil {
@@ -174,7 +173,8 @@ func withoutCursor(body []byte) []byte {
 	return out
 }
 
-// serveOlder lets the SDK answer, in the earlier draft's spelling.
+// serveOlder lets the SDK answer, and converts the answer to the spelling of
+// the earlier draft.
 func (f *face) serveOlder(w http.ResponseWriter, r *http.Request, principal string) {
 	keep := &keeper{ResponseWriter: w, status: http.StatusOK}
 	f.base.serve(keep, r, principal)
@@ -185,7 +185,7 @@ func (f *face) serveOlder(w http.ResponseWriter, r *http.Request, principal stri
 
 var newerLifetime = regexp.MustCompile(`"ttlMs":\d+,"cacheScope":"\w+"`)
 
-// keeper keeps an answer back until it is whole.
+// bufferedResponse buffers an answer until it is complete.
 type keeper struct {
 	http.ResponseWriter
 	status int
@@ -198,5 +198,6 @@ func (k *keeper) WriteHeader(status int) { k.status = status }
 // Write implements [http.ResponseWriter].
 func (k *keeper) Write(b []byte) (int, error) { return k.body.Write(b) }
 
-// Flush implements [http.Flusher]: nothing leaves before the end.
+// Flush implements [http.Flusher]. It does nothing: the answer is sent as a
+// whole.
 func (k *keeper) Flush() {}

@@ -24,9 +24,9 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
-// secretWish is the _meta key under which a client may say what type of secret
-// it would like. The draft leaves the choice to the server and gives the client
-// no word in it; without the key, and with an unknown type, it is "standard".
+// secretTypeKey is the _meta key under which a client may ask for a type of
+// secret. The draft leaves the choice to the server. Without the key, and with
+// an unknown type, it is "standard".
 const secretWish = "io.github.eventmeter/webhookSecret"
 
 // The types of secrets.
@@ -36,15 +36,15 @@ const (
 	secretNone     = "none"
 )
 
-// webhookSecret is the secret as its client is told, once.
+// webhookSecret is the secret as the client receives it, once.
 type webhookSecret struct {
 	Type  string `json:"type"`
 	Value string `json:"value,omitempty"` // raw
 	Key   string `json:"key,omitempty"`   // standard
 }
 
-// registration is the answer to register, and, without its secret, what can be
-// read of a subscription.
+// registration is the result of register, and, without the secret, the content
+// of the subscription resource.
 type registration struct {
 	URI       string         `json:"uri"`
 	EventURIs []string       `json:"eventUris"`
@@ -52,11 +52,11 @@ type registration struct {
 	Secret    *webhookSecret `json:"webhookSecret,omitempty"`
 }
 
-// newSecret makes a secret and what signs with it: the headers that it adds to
+// newSecret makes a secret and the function that adds its signature headers to
 // a message.
 func newSecret(wish string) (webhookSecret, func(h http.Header, id string, at time.Time, body []byte)) {
 	random := make([]byte, 32)
-	rand.Read(random) // it never fails
+	rand.Read(random) // never fails
 	switch wish {
 	case secretNone:
 		return webhookSecret{Type: secretNone}, func(http.Header, string, time.Time, []byte) {}
@@ -87,9 +87,9 @@ func newSecret(wish string) (webhookSecret, func(h http.Header, id string, at ti
 	}
 }
 
-// register answers resources/subscriptions/register. Nothing makes two calls
-// one: each makes a subscription with a secret of its own, and its deliveries
-// may arrive before this answer does.
+// register answers resources/subscriptions/register. Repeated calls are
+// independent: each makes a subscription with a secret of its own, and
+// deliveries may arrive before the answer.
 func (rs *resources) register(w http.ResponseWriter, c *call) {
 	h, secret, wrong := rs.readRegistration(c)
 	if wrong == nil {
@@ -105,7 +105,7 @@ func (rs *resources) register(w http.ResponseWriter, c *call) {
 	told := h.registration()
 	told.Secret = &secret
 	result, err := json.Marshal(map[string]any{"subscription": told})
-	if err != nil { // only strings are in it
+	if err != nil { // cannot fail: only strings
 		rs.server.unreserve()
 		c.fail(w, &rpcError{Code: codeInternal, Message: "Internal error"})
 		return
@@ -120,7 +120,7 @@ func (rs *resources) register(w http.ResponseWriter, c *call) {
 			h.mix.add(rs.as(eventmeter.Webhook, t), sel, nil)
 		}
 	}
-	if _, revoked := rs.server.principals.watch(h.principal); revoked { // revoke marks first and looks then
+	if _, revoked := rs.server.principals.watch(h.principal); revoked { // revoke marks first and then lists the subscriptions
 		rs.remove(h.uri, h.principal)
 	}
 	rs.server.counts.subscribed.Add(1)
@@ -182,7 +182,7 @@ func (rs *resources) deregister(w http.ResponseWriter, c *call) {
 	c.answer(w, nil)
 }
 
-// remove ends a principal's subscription; false if there is none.
+// remove ends a principal's subscription. It returns false if there is none.
 func (rs *resources) remove(uri, principal string) bool {
 	rs.mu.Lock()
 	h := rs.hooks[uri]
@@ -217,13 +217,13 @@ func (rs *resources) count() int {
 	return len(rs.hooks)
 }
 
-// attempt makes one attempt for a hook that gave up a token for it, and gives
-// the token back or puts it to the end of the queue again.
+// attempt makes one attempt for a hook that spent a token on it. It returns the
+// token, or queues the hook again with it.
 func (rs *resources) attempt(h *resourceHook) {
 	p := h.next()
 	if p == nil {
 		h.tokens.Add(-1)
-		if h.ready() { // what came meanwhile found no token free
+		if h.ready() { // events that arrived meanwhile found no free token
 			h.wake()
 		}
 		return
@@ -239,7 +239,7 @@ func (rs *resources) attempt(h *resourceHook) {
 	m := h.message(p)
 	status, failure := rs.post(rs.server.hooks.ctx, h, m)
 	if f := p.event.fault; failure == "" && f != nil && f.Kind == faults.Repeat {
-		rs.post(rs.server.hooks.ctx, h, m) // whatever becomes of it
+		rs.post(rs.server.hooks.ctx, h, m) // the outcome does not matter
 	}
 	if failure == "" {
 		counts.posted.Add(1)
@@ -252,7 +252,7 @@ func (rs *resources) attempt(h *resourceHook) {
 	rs.pool.push(h) // keeps its token
 }
 
-// post signs a message for this moment and posts it.
+// post signs a message for the current time and posts it.
 func (rs *resources) post(ctx context.Context, h *resourceHook, m *message) (status int, failure string) {
 	poster := rs.server.hooks.poster
 	ctx, cancel := context.WithTimeout(ctx, poster.timeout)
@@ -288,18 +288,18 @@ func (rs *resources) post(ctx context.Context, h *resourceHook, m *message) (sta
 	return resp.StatusCode, fail4xx
 }
 
-// resourceHook is one out-of-band subscription. It works as a webhook
-// subscription of events/* does, without all that the draft does not have: a
-// life that ends, a cursor, a handshake and envelopes.
+// resourceHook is one out-of-band subscription. It works like a webhook
+// subscription of events/*, without the features that the draft lacks: expiry,
+// cursors, a handshake and envelopes.
 type resourceHook struct {
 	rs        *resources
 	uri       string // subscription://…
 	principal string
 	uris      []string // of the events
-	target    string   // as it was given
+	target    string   // as given by the client
 	url       *url.URL
 	sign      func(h http.Header, id string, at time.Time, body []byte)
-	wish      string // the type of its secret, as it was asked for
+	wish      string // the type of the secret that the client asked for
 	mix       mixer
 
 	tokens atomic.Int32 // places in the pool's queue
@@ -307,10 +307,10 @@ type resourceHook struct {
 	mu      sync.Mutex
 	over    bool
 	waiting int             // events that are neither acknowledged nor given up
-	due     []*resourcePost // those whose retry has come
+	due     []*resourcePost // events whose retry is due
 }
 
-// resourcePost is one event on its way.
+// resourcePost is one event with its retries.
 type resourcePost struct {
 	event    *event
 	kind     *eventType
@@ -335,7 +335,7 @@ func (h *resourceHook) wake() {
 	}
 }
 
-// next takes what is to be sent now, or nil.
+// next returns the next delivery, or nil.
 func (h *resourceHook) next() *resourcePost {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -359,7 +359,7 @@ func (h *resourceHook) next() *resourcePost {
 	return &resourcePost{event: events[0], kind: &t.kind}
 }
 
-// ready reports whether next would find something.
+// ready reports whether next would find a delivery.
 func (h *resourceHook) ready() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -369,8 +369,7 @@ func (h *resourceHook) ready() bool {
 	return h.waiting < h.rs.server.opts.Window && h.mix.pending()
 }
 
-// settle notes the end of an attempt and reports whether there is to be
-// another.
+// settle records the end of an attempt and reports whether to try again.
 func (h *resourceHook) settle(p *resourcePost, status int, failure string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -396,7 +395,7 @@ func (h *resourceHook) retry(p *resourcePost) {
 	h.wake()
 }
 
-// end stops the subscription. What is in flight may still arrive.
+// end stops the subscription. Attempts in flight may still arrive.
 func (h *resourceHook) end() {
 	h.mu.Lock()
 	h.over, h.due = true, nil
@@ -404,7 +403,8 @@ func (h *resourceHook) end() {
 	h.mix.close()
 }
 
-// message is an event's webhookType and its data, as Standard Webhooks advise.
+// message builds the message of an event: its webhookType and its data, as
+// Standard Webhooks advises.
 func (h *resourceHook) message(p *resourcePost) *message {
 	e := p.event
 	body := make([]byte, 0, len(e.data)+len(p.kind.name)+64)

@@ -21,10 +21,10 @@ type updates struct {
 	mix       mixer
 	woken     chan struct{}
 	out       http.ResponseWriter
-	// reached is the place of the last event, where events have ids: on the
-	// stream of a session.
+	// reached holds the positions of the last events. It is nil unless events
+	// have ids: on the stream of a session.
 	reached place
-	// id is that of the request to listen, where there is one.
+	// id is the id of the request to listen, nil on the stream of a session.
 	id      json.RawMessage
 	written time.Time
 	events  []*event // scratch
@@ -41,8 +41,8 @@ func (rs *resources) newUpdates(out http.ResponseWriter, principal string) *upda
 	return u
 }
 
-// run delivers until ctx ends, the server closes, the client is gone or, where
-// the stream is for nothing else, the principal loses its access.
+// run delivers until ctx ends, the server closes or the client is gone. A
+// listen stream also ends when its principal loses access.
 func (u *updates) run(ctx context.Context) {
 	s := u.rs.server
 	forgotten := s.forgottenNow()
@@ -52,7 +52,7 @@ func (u *updates) run(ctx context.Context) {
 	for {
 		revoked, gone := s.principals.watch(u.principal)
 		if gone && u.id != nil {
-			return // a session's stream is the SDK's, too, and has lost its subscriptions
+			return // the SDK also uses the stream of a session, which has lost its subscriptions
 		}
 		if !u.deliver() {
 			return
@@ -62,15 +62,15 @@ func (u *updates) run(ctx context.Context) {
 		case <-silence.C:
 			rest := every - time.Since(u.written)
 			if rest <= 0 {
-				// A comment: the draft has no heartbeat, and a connection on
-				// which nothing ever moves is taken down by what lies between.
+				// A comment: the draft has no heartbeat, and proxies close
+				// connections that stay idle.
 				if !u.write([]byte(": keep-alive\n\n")) {
 					return
 				}
 				rest = every
 			}
 			silence.Reset(rest)
-		case <-revoked: // somebody was; the loop looks who
+		case <-revoked: // some principal was revoked; the loop checks which
 		case <-s.closing:
 			return
 		case <-forgotten:
@@ -82,7 +82,7 @@ func (u *updates) run(ctx context.Context) {
 	}
 }
 
-// deliver writes everything that waits; false means that the client is gone.
+// deliver writes all waiting events. It returns false if the client is gone.
 func (u *updates) deliver() bool {
 	for {
 		events, t := u.mix.take(u.events[:0], streamBatch)
@@ -116,7 +116,7 @@ func (u *updates) deliver() bool {
 }
 
 // appendUpdate appends the frame of one event. The payload is the event's data,
-// as its resource's eventSchema describes it.
+// as the eventSchema of its resource describes it.
 func (u *updates) appendUpdate(dst []byte, e *event, t *topic) []byte {
 	if u.reached != nil {
 		u.reached[t] = e.n
@@ -145,11 +145,11 @@ func (u *updates) write(b []byte) bool {
 }
 
 // stream serves the GET stream of a session of the legacy era. It has two
-// writers: the SDK's handler, for what is the SDK's to tell, and the updates.
+// writers: the SDK's handler and the updates.
 func (rs *resources) stream(w http.ResponseWriter, r *http.Request, principal string, sdk func(http.ResponseWriter, *http.Request)) {
 	id := r.Header.Get(headerSession)
 	if id == "" || r.Header.Get(headerVersion) >= modernVersion || !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		sdk(w, r) // which says what is wrong with it
+		sdk(w, r) // the SDK answers with the error
 		return
 	}
 	var from place
@@ -185,8 +185,8 @@ func (rs *resources) stream(w http.ResponseWriter, r *http.Request, principal st
 		case <-ctx.Done():
 			return
 		}
-		// The id first, with nothing else, so that a client that loses the stream
-		// before its first event can come back to this place.
+		// Send the id alone first, so that a client that loses the stream
+		// before its first event can resume here.
 		prime := rs.appendPlace([]byte("id: "), u.reached)
 		if u.write(append(prime, "\ndata:\n\n"...)) {
 			u.run(ctx)
@@ -234,10 +234,10 @@ func (s *shared) FlushError() error {
 }
 
 // Flush implements [http.Flusher].
-func (s *shared) Flush() { _ = s.FlushError() } // the interface has no place for it
+func (s *shared) Flush() { _ = s.FlushError() } // http.Flusher returns no error
 
-// listen answers subscriptions/listen of the modern era: the stream is the
-// request's own, cannot be resumed, and carries no ids.
+// listen answers subscriptions/listen of the modern era. The stream belongs to
+// the request, cannot be resumed, and carries no ids.
 func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 	var p listenParams
 	if wrong := decodeParams(c.params, &p); wrong != nil {
@@ -273,7 +273,7 @@ func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	s.streamHeader(w.Header())
 	agreed, err := json.Marshal(map[string]any{"resourceSubscriptions": uris})
-	if err != nil { // only strings are in it
+	if err != nil { // cannot fail: only strings
 		return
 	}
 	ack := append([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":`), agreed...)

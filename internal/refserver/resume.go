@@ -21,8 +21,8 @@ type resumables struct {
 	stop    context.CancelFunc
 	started atomic.Int64
 	counts  resumeCounters
-	// mostOfOne and mostOfAll bound the bytes that are kept of one request and of
-	// all together.
+	// maxPerJob and maxTotal bound the bytes that are kept for one request and
+	// for all together.
 	mostOfOne, mostOfAll int64
 
 	mu     sync.Mutex
@@ -37,22 +37,21 @@ type resumeCounters struct {
 	detached, held, kept, bytes                           atomic.Int64 // gauges
 }
 
-// What is kept of one request, some 17,000 progress messages, and of all.
+// The bytes kept for one request (about 17,000 progress messages) and for all.
 const (
 	mostKeptOfOne = 4 << 20
 	mostKeptOfAll = 256 << 20
 )
 
-// keptCost is what a message is charged beside its bytes.
+// keptCost is charged per message in addition to its bytes.
 const keptCost = 64
 
-// maxResumableID bounds the id and the progress token of a request: both are kept,
-// and repeated in its messages.
+// maxResumableID bounds the id and the progress token of a request: both are
+// kept, and repeated in its messages.
 const maxResumableID = 1 << 10
 
-// job is one request that can be resumed. It belongs to a principal and is
-// known by its token; the id it was sent under is the second thing that a
-// resume has to name.
+// job is one resumable request. It belongs to a principal and has a token; a
+// resume must name the token and the request's id.
 type job struct {
 	owner     *resumables
 	id        json.RawMessage
@@ -64,37 +63,37 @@ type job struct {
 	maxWait   time.Duration
 
 	mu sync.Mutex
-	// kept are the messages that a later connection may have to be given,
-	// oldest first. Those before next were written on the connection at hand.
+	// kept are the messages that a later connection may need, oldest first.
+	// Those before next were written on the current connection.
 	kept   []keptMessage
 	next   int
 	bytes  int64  // charged for kept
-	era    int    // how often kept was given up
-	ended  bool   // with an error, because too much would have been kept
-	step   int    // of the work, the last that was done
+	era    int    // how often kept was discarded
+	ended  bool   // with an error, because the buffer limit was reached
+	step   int    // the last finished step of the work
 	status string // processing, completed or failed
-	link   *link  // the connection at hand, nil while detached
+	link   *link  // the current connection, nil while detached
 	// deadline is when the policy ends, while detached. One item of the agenda
 	// is under way for it at most (armed); it looks again if the deadline moved.
 	deadline time.Time
 	armed    bool
 	gone     bool
-	resumes  uint32  // asked for by who may, for faults
-	both     []*link // the connections at hand, where a fault allows for several
+	resumes  uint32  // authorised resumes, for faults
+	both     []*link // all current connections, where a fault allows several
 }
 
-// keptMessage is a frame with the time at which it was written, zero before.
+// keptMessage is a frame with the time of its write, zero before.
 type keptMessage struct {
 	frame   []byte
 	written time.Time
-	cut     *faults.Fault // the connection ends at it, once
+	cut     *faults.Fault // the connection ends at this message, once
 }
 
-// link is one connection of a job.
+// jobConn is one connection of a job.
 type link struct {
 	woken      chan struct{}
 	superseded chan struct{} // closed when another connection took over
-	next       int           // in job.kept, where a fault allows for several connections
+	next       int           // index in job.kept, where a fault allows several connections
 }
 
 // The states of a request, as requests/getStatus spells them.
@@ -113,7 +112,7 @@ func newResumables(s *Server) *resumables {
 // run does the work of all jobs until close.
 func (q *resumables) run() { q.agenda.run(q.ctx) }
 
-// close ends the work and forgets every job. Connections see the server's
+// close ends the work and drops every job. Connections watch the server's
 // closing channel.
 func (q *resumables) close() {
 	q.stop()
@@ -157,15 +156,15 @@ func (q *resumables) begin(c *call, w workArguments) (*job, *link, *rpcError) {
 	q.started.Add(1)
 	q.counts.held.Add(1)
 	k, ok := j.attach()
-	if !ok { // closed meanwhile; nobody else knows of the job yet
+	if !ok { // closed meanwhile; no other goroutine knows the job yet
 		return nil, nil, &rpcError{Code: codeInternal, Message: "Internal error: the server is closing"}
 	}
 	q.agenda.at(j.due(), j.advance)
 	return j, k, nil
 }
 
-// find returns the job that a token and an id name together, for the principal
-// it belongs to. What is wrong is not said: a guesser learns nothing from it.
+// find returns the job with that token and id, if it belongs to the caller. The
+// error does not say which part is wrong, so that guesses learn nothing.
 func (q *resumables) find(c *call, id json.RawMessage, token string) (*job, *rpcError) {
 	q.mu.Lock()
 	j := q.jobs[token]
@@ -184,9 +183,9 @@ func notResumable() *rpcError {
 	}
 }
 
-// attach makes a connection the job's. A connection that had it is told so,
-// and what was lately written there counts as not delivered; nil if the job is
-// gone.
+// attach adds a connection and makes it the current one. The former connection
+// is notified, and messages that it wrote lately count as not delivered. attach
+// returns false if the job is gone.
 func (j *job) attach() (*link, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -208,7 +207,8 @@ func (j *job) attach() (*link, bool) {
 	return j.link, true
 }
 
-// detach ends a connection's hold on the job and starts the policy's time.
+// detach removes a connection. Without a current connection, the policy's time
+// starts.
 func (j *job) detach(k *link) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -227,7 +227,7 @@ func (j *job) detach(k *link) {
 	j.wait(now)
 }
 
-// wait begins the policy's time anew; the caller holds the lock.
+// wait restarts the policy's time. The caller holds the lock.
 func (j *job) wait(now time.Time) {
 	j.deadline = now.Add(j.patience())
 	if !j.armed {
@@ -236,7 +236,7 @@ func (j *job) wait(now time.Time) {
 	}
 }
 
-// expire ends a job whose policy's time is over.
+// expire ends a job whose policy has run out.
 func (j *job) expire() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -254,7 +254,7 @@ func (j *job) expire() {
 	}
 }
 
-// drop forgets the job; the caller holds the lock.
+// drop drops the job. The caller holds the lock.
 func (j *job) drop() {
 	if j.gone {
 		return
@@ -271,9 +271,9 @@ func (j *job) drop() {
 	j.owner.server.unreserve()
 }
 
-// confirm forgets messages that count as delivered: the connection lived on for
-// the overlap after they were written. A resume says nothing of what its client
-// has read, so what was written at the last moment is sent again.
+// confirm drops messages that count as delivered, because the connection stayed
+// open for the overlap after their write. A resume does not say what its client
+// has read, so recent messages are sent again.
 func (j *job) confirm(now time.Time) {
 	overlap := j.owner.server.opts.ResumeOverlap
 	n := 0
@@ -290,9 +290,8 @@ func (j *job) confirm(now time.Time) {
 	j.next -= n
 }
 
-// say adds a message and wakes the connection. A request of which too much would be
-// kept ends with an error instead, which takes the place of all that was kept. The
-// caller holds the lock.
+// send queues a message. If the buffer limit is reached, the request ends with
+// an error, which replaces all kept messages. The caller holds the lock.
 func (j *job) say(frame []byte) {
 	q := j.owner
 	cost := int64(len(frame) + keptCost)
@@ -307,8 +306,8 @@ func (j *job) say(frame []byte) {
 	}
 }
 
-// end gives up what is kept and leaves an error as the response; the caller holds
-// the lock.
+// end discards the kept messages and queues an error as the response. The
+// caller holds the lock.
 func (j *job) end(e *rpcError) {
 	j.owner.counts.overrun.Add(1)
 	j.giveUp()
@@ -320,7 +319,7 @@ func overrun(format string, args ...any) *rpcError {
 	return &rpcError{Code: codeExhausted, Message: "Resource exhausted: " + fmt.Sprintf(format, args...), Data: map[string]string{"reason": "resumeBuffer"}}
 }
 
-// giveUp forgets all messages; the caller holds the lock.
+// discardKept discards all messages. The caller holds the lock.
 func (j *job) giveUp() {
 	j.uncharge(j.kept)
 	j.kept, j.next = nil, 0
@@ -330,7 +329,7 @@ func (j *job) giveUp() {
 	}
 }
 
-// uncharge gives back what messages were charged; the caller holds the lock.
+// uncharge returns the charge of messages. The caller holds the lock.
 func (j *job) uncharge(messages []keptMessage) {
 	var n int64
 	for _, m := range messages {
@@ -341,7 +340,7 @@ func (j *job) uncharge(messages []keptMessage) {
 	j.owner.counts.kept.Add(-int64(len(messages)))
 }
 
-// keep adds a message and wakes the connections; the caller holds the lock.
+// keep queues a message and wakes the connections. The caller holds the lock.
 func (j *job) keep(frame []byte) {
 	n := int64(len(frame) + keptCost)
 	j.kept = append(j.kept, keptMessage{frame: frame})
@@ -353,18 +352,18 @@ func (j *job) keep(frame []byte) {
 	}
 }
 
-// batch975 is what a connection has to write next.
+// jobBatch is what a connection has to write next.
 type batch975 struct {
 	frames [][]byte
-	n      int  // of them that count as written
-	fresh  int  // of those that never were before
-	final  bool // the response is the last
+	n      int  // messages that count as written
+	fresh  int  // messages that were not written before
+	final  bool // the response is the last message
 	cut    bool // a fault ends the connection after them
-	era    int  // of what is kept
+	era    int  // generation of the kept messages
 }
 
-// take returns what k has to write next, at most limit messages, and at most
-// room that were never written before. into is reused.
+// take returns the next messages for k: at most limit, and at most room that
+// were not written before. It reuses into.
 func (j *job) take(k *link, into [][]byte, limit, room int) batch975 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -399,20 +398,20 @@ func (j *job) take(k *link, into [][]byte, limit, room int) batch975 {
 	return b
 }
 
-// wrote notes that k has written the messages of b.
+// wrote records that k has written the messages of b.
 func (j *job) wrote(k *link, b batch975) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := b.n
 	if b.era != j.era {
-		return // they were given up meanwhile
+		return // they were discarded meanwhile
 	}
 	if j.twofold() {
 		k.next += n
 		return
 	}
 	if j.link != k || j.gone {
-		return // the connection that took over writes them again
+		return // the new connection writes them again
 	}
 	now := time.Now()
 	for i := range j.kept[j.next : j.next+n] {
@@ -422,7 +421,8 @@ func (j *job) wrote(k *link, b batch975) {
 	j.confirm(now)
 }
 
-// look answers requests/getStatus, and begins the policy's time anew.
+// snapshot returns the state for requests/getStatus, and restarts the policy's
+// time.
 func (j *job) look() (status string, pending, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -454,22 +454,21 @@ func (j *job) errorFrame(e *rpcError) []byte {
 	return append(b, "}\n\n"...)
 }
 
-// Resumable counts requests that can be resumed. Held, Detached and Messages
-// are what there is now; the rest only grows.
+// Resumable counts resumable requests. Held, Detached, Messages and Bytes are
+// current values; the others only grow.
 type Resumable struct {
-	// Held requests are remembered: those that work, and those whose response
-	// may have to be handed out again.
+	// Held requests are working, or their response may have to be sent again.
 	Held int64 `json:"held"`
-	// Detached of them have no connection.
+	// Detached is the number of held requests without a connection.
 	Detached int64 `json:"detached"`
-	// Messages are kept for a connection to come, Bytes with what each is charged
-	// beside its own.
+	// Messages are kept for a later connection. Bytes is their size with
+	// overhead.
 	Messages int64 `json:"messages"`
 	Bytes    int64 `json:"bytes"`
-	// Started, Resumed, Polled (requests/getStatus), Superseded connections,
-	// HungUp by the server, Refused for a wrong token or id or an expired
-	// policy, Expired before the response was handed out, Overrun and ended because
-	// too much would have been kept.
+	// Polled counts requests/getStatus, HungUp connections that the server
+	// ended, Refused calls with a wrong token or id or an expired policy,
+	// Expired requests whose response was not sent in time, and Overrun
+	// requests that ended because the buffer limit was reached.
 	Started    int64 `json:"started"`
 	Resumed    int64 `json:"resumed"`
 	Polled     int64 `json:"polled"`

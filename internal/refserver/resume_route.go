@@ -14,14 +14,14 @@ const (
 	resumableCapability = "resumableRequests"
 	capabilitiesKey     = "io.modelcontextprotocol/clientCapabilities"
 	headerName          = "Mcp-Name"
-	codeSuperseded      = -32000 // of the range that JSON-RPC leaves to servers
+	codeSuperseded      = -32000 // from the range that JSON-RPC leaves to servers
 )
 
-// serveResumable takes what concerns requests that can be resumed: calls of the
-// slow tool by clients that can, requests/getStatus and requests/resume. It
-// returns false for everything else, having done nothing.
+// serveResumable answers the requests of SEP-975: calls of the slow tool by
+// clients that can resume, requests/getStatus and requests/resume. It returns
+// false for all other requests, and has done nothing then.
 func (f *face) serveResumable(w http.ResponseWriter, r *http.Request, body []byte, principal string) bool {
-	// A cheap look first, as for events.
+	// A cheap test of the body first, as for events.
 	work := bytes.Contains(body, []byte(`"`+workTool+`"`)) && bytes.Contains(body, []byte(`"tools/call"`))
 	if !work && !bytes.Contains(body, []byte(`"requests/`)) && !bytes.Contains(body, []byte(`"initialize"`)) {
 		return false
@@ -67,7 +67,7 @@ func (f *face) serveResumable(w http.ResponseWriter, r *http.Request, body []byt
 	return true
 }
 
-// isWork tells whether a call is one of the slow tool by a client that can
+// isWork reports whether a call is for the slow tool, by a client that can
 // resume it.
 func (f *face) isWork(r *http.Request, e envelope) bool {
 	var p struct {
@@ -80,7 +80,7 @@ func (f *face) isWork(r *http.Request, e envelope) bool {
 	return canResume(p.Meta[capabilitiesKey]) || f.base.sessions.canResume(r.Header.Get(headerSession))
 }
 
-// canResume looks for the capability in a client's capabilities.
+// canResume reports whether a client's capabilities include resumable requests.
 func canResume(capabilities json.RawMessage) bool {
 	var c map[string]json.RawMessage
 	if json.Unmarshal(capabilities, &c) != nil {
@@ -90,8 +90,8 @@ func canResume(capabilities json.RawMessage) bool {
 	return value != "" && value != "null" && value != "false"
 }
 
-// initialize passes a handshake on, and notes the session if its client can
-// resume. It returns false if it cannot.
+// initialize passes on a handshake whose client can resume, and records the
+// session. Otherwise it returns false.
 func (f *face) initialize(w http.ResponseWriter, r *http.Request, e envelope, principal string) bool {
 	var p struct {
 		Capabilities json.RawMessage `json:"capabilities"`
@@ -143,7 +143,7 @@ func (s *sessions) canResume(id string) bool {
 	return s.resumable[id]
 }
 
-// nameOf reads the header that mirrors a tool's name.
+// nameOf decodes the header that mirrors a tool's name.
 func nameOf(h http.Header) string {
 	name := h.Get(headerName)
 	if inner, ok := strings.CutPrefix(name, "=?base64?"); ok {
@@ -183,7 +183,7 @@ func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call) {
 	s.converse(w, r, j, k, j.policyFrame())
 }
 
-// resumeParams are those of both methods.
+// resumeParams are the params of both methods.
 type resumeParams struct {
 	RequestID   json.RawMessage `json:"requestId"`
 	ResumeToken string          `json:"resumeToken"`
@@ -214,8 +214,8 @@ func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) 
 	c.answer(w, append(b, `,"hasInputRequest":false`...))
 }
 
-// resumeRequest serves requests/resume: the request goes on under its own id,
-// which is that of the resume.
+// resumeRequest serves requests/resume: the request continues under its own id,
+// which the resume repeats.
 func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) {
 	var p resumeParams
 	if wrong := decodeParams(c.params, &p); wrong != nil {
@@ -240,8 +240,8 @@ func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) 
 	s.converse(w, r, j, k, nil)
 }
 
-// converse writes a job's messages on a connection until the response, or
-// until either side has had enough.
+// serveJob writes a job's messages on a connection until the response, or until
+// either side ends the connection.
 func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *link, first []byte) {
 	defer j.detach(k)
 	s.streamHeader(w.Header())
@@ -250,8 +250,8 @@ func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *lin
 		return
 	}
 	var frames [][]byte
-	// Messages that are sent again do not count for hanging up: a server that
-	// hung up before it came to new ones would never get on.
+	// Messages that are sent again do not count for hanging up: otherwise a
+	// server might never reach the new ones.
 	room := cmp.Or(j.work.HangUp, math.MaxInt)
 	for {
 		b := j.take(k, frames[:0], streamBatch, room)
@@ -280,8 +280,8 @@ func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *lin
 		select {
 		case <-k.woken:
 		case <-k.superseded:
-			// The draft does not say what becomes of the former connection. The
-			// latest wins here, and the other is told.
+			// The draft does not define the fate of the former connection. Here
+			// the latest wins, and the former gets an error.
 			_, _ = w.Write(j.errorFrame(&rpcError{Code: codeSuperseded, Message: "Superseded: the request was resumed on another connection", Data: map[string]string{"reason": "superseded"}}))
 			return
 		case <-s.closing:

@@ -17,13 +17,13 @@ import (
 	framing "github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// stdioPrincipal is who calls over standard input where no tokens are set: the
-// program that started this one.
+// stdioPrincipal is the principal of a client on standard input without tokens:
+// the program that started this one.
 const stdioPrincipal = "stdio"
 
-// pipeline serves one client over a pair of streams: each line is a message,
-// and all answers and streams share the way back. It brings every message to
-// the same face that HTTP requests come to.
+// stdioServer serves one client over a pair of streams. Each line is a message,
+// and all answers and streams share the output. It passes every message to the
+// handler of HTTP requests.
 type pipeline struct {
 	handler http.Handler
 	token   string
@@ -32,18 +32,18 @@ type pipeline struct {
 	work    sync.WaitGroup
 
 	mu      sync.Mutex
-	open    map[string]*pipeWriter // by the JSON-RPC id as it came
+	open    map[string]*pipeWriter // by the JSON-RPC id as received
 	session string                 // of the legacy era
-	version string                 // likewise
+	version string                 // of the legacy era
 }
 
 // ServeStdio serves one client that writes newline-delimited messages to in and
-// reads from out, until in ends or ctx does; it returns when everything that
-// was under way is over. Requests are served concurrently. It needs
-// [Options.Stdio] and a server that was started, and is called once. The client
-// is one principal: the first of [Options.Tokens], or "stdio".
+// reads from out, until in or ctx ends. It returns when all requests are done.
+// Requests are served concurrently. ServeStdio needs [Options.Stdio] and a
+// started server, and is called once. The client is one principal: the first of
+// [Options.Tokens], or "stdio".
 //
-// A read of in that blocks is not broken off when ctx ends.
+// A blocked read of in is not interrupted when ctx ends.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,7 +60,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	go func() {
 		defer crash.Guard()
 		ended <- readLines(ctx, in, lines)
-	}() // over when in ends
+	}() // ends with in
 	var err error
 	for reading := true; reading; {
 		select {
@@ -84,9 +84,9 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	return nil
 }
 
-// finish waits for what is under way. When the server closes, streams end in
-// order, with their results. Otherwise what can be answered still is: a client
-// that sends a few requests and closes its end wants to know what came of them.
+// finish waits for the open requests. If the server closes, streams end with
+// their results. Otherwise requests may still be answered: a client may send a
+// few requests and close its end before it reads the answers.
 func (p *pipeline) finish(closing <-chan struct{}, cancel context.CancelFunc) {
 	done := make(chan struct{})
 	go func() {
@@ -104,10 +104,10 @@ func (p *pipeline) finish(closing <-chan struct{}, cancel context.CancelFunc) {
 	<-done
 }
 
-// answerGrace is how long requests may take when the input has ended.
+// answerGrace is how long requests may take after the input has ended.
 const answerGrace = 500 * time.Millisecond
 
-// readLines hands over each line, which is a copy, until in ends.
+// readLines sends a copy of each line until in ends.
 func readLines(ctx context.Context, in io.Reader, lines chan<- framing.Line) error {
 	parser := framing.LineParser{Limit: maxBody}
 	give := func(l framing.Line) {
@@ -132,7 +132,7 @@ func readLines(ctx context.Context, in io.Reader, lines chan<- framing.Line) err
 	return nil
 }
 
-// message begins to serve one message.
+// message starts to serve one message.
 func (p *pipeline) message(l framing.Line) {
 	var e envelope
 	switch {
@@ -170,8 +170,8 @@ func (p *pipeline) message(l framing.Line) {
 		w.finish()
 		p.learn(e, w)
 	}
-	// What changes the session must be over before the next message is looked
-	// at; nothing else may hold it up.
+	// A message that changes the session must be done before the next one is
+	// read; no other message may block the reader.
 	if e.Method == "initialize" || e.Method == "notifications/initialized" {
 		serve()
 		return
@@ -179,7 +179,7 @@ func (p *pipeline) message(l framing.Line) {
 	p.work.Go(crash.Guarded(serve))
 }
 
-// request gives a message the form in which the face knows it.
+// request turns a message into the HTTP request that the handler expects.
 func (p *pipeline) request(ctx context.Context, e envelope, body []byte) *http.Request {
 	h := http.Header{}
 	h.Set("Content-Type", "application/json")
@@ -204,14 +204,14 @@ func (p *pipeline) request(ctx context.Context, e envelope, body []byte) *http.R
 		}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/mcp", bytes.NewReader(body))
-	if err != nil { // the address is a good one
+	if err != nil { // cannot fail: the URL is constant
 		panic(err)
 	}
 	r.Header, r.RequestURI = h, "/mcp"
 	return r
 }
 
-// mirrored is what the Mcp-Name header says of a request: what it is about.
+// nameHeader returns the value of the Mcp-Name header of a request.
 func mirrored(e envelope) string {
 	var p struct{ Name, URI string }
 	switch e.Method {
@@ -219,7 +219,7 @@ func mirrored(e envelope) string {
 	default:
 		return ""
 	}
-	_ = json.Unmarshal(e.Params, &p) // what is wrong with them is found later
+	_ = json.Unmarshal(e.Params, &p) // invalid params are reported later
 	name := p.Name
 	if e.Method == "resources/read" {
 		name = p.URI
@@ -230,8 +230,8 @@ func mirrored(e envelope) string {
 	return name
 }
 
-// learn keeps the session that an initialize opened, and opens its stream once
-// the client is ready for it.
+// noteSession keeps the session that an initialize opened, and opens its stream
+// when the client is initialized.
 func (p *pipeline) learn(e envelope, w *pipeWriter) {
 	switch e.Method {
 	case "initialize":
@@ -251,7 +251,7 @@ func (p *pipeline) learn(e envelope, w *pipeWriter) {
 		}
 		ctx, cancel := context.WithCancel(p.life)
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/mcp", http.NoBody)
-		if err != nil { // the address is a good one
+		if err != nil { // cannot fail: the URL is constant
 			panic(err)
 		}
 		r.Header.Set("Accept", "text/event-stream")
@@ -267,7 +267,8 @@ func (p *pipeline) learn(e envelope, w *pipeWriter) {
 	}
 }
 
-// cancel ends the request that a notification names. It is not answered.
+// cancel ends the request that a notification names. The request gets no
+// answer.
 func (p *pipeline) cancel(params json.RawMessage) {
 	var c struct {
 		RequestID json.RawMessage `json:"requestId"`
@@ -293,15 +294,15 @@ func (p *pipeline) refuse(id json.RawMessage, code int, message string) {
 	b = append(b, `,"error":`...)
 	// A code and a text always encode.
 	e, _ := json.Marshal(rpcError{Code: code, Message: message})
-	_ = p.out.write(append(append(b, e...), "}\n"...)) // a client that is gone ends the serving
+	_ = p.out.write(append(append(b, e...), "}\n"...)) // a client that is gone ends ServeStdio
 }
 
-// outletRoom bounds what waits to be written, in bytes; writers wait then. A
-// client that reads slowly so holds back all of its streams together.
+// maxPending bounds the bytes that wait to be written; writers block at the
+// bound. A slow client so holds back all of its streams together.
 const outletRoom = 1 << 20
 
-// outlet is the one way back to the client. Whoever finds nobody writing writes
-// for all, so that many small messages make few system calls.
+// lineWriter is the output to the client. A caller that finds no write in
+// progress writes for all, so that many small messages make few system calls.
 type outlet struct {
 	to     io.Writer
 	broken context.CancelFunc // called when the client is gone
@@ -314,8 +315,8 @@ type outlet struct {
 	err     error
 }
 
-// write sends whole lines. b is not kept. It returns when they were written, or
-// when somebody else is about to.
+// write sends whole lines. It does not keep b. It returns when the lines were
+// written, or when another caller is about to write them.
 func (o *outlet) write(b []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -356,12 +357,12 @@ func (o *outlet) failure() error {
 	return o.err
 }
 
-// pipeWriter is an [http.ResponseWriter] that makes lines of an answer: one of
-// a JSON body, and one of each event of an event stream. It is used by one
-// goroutine at a time, except for silence.
+// stdioWriter is an [http.ResponseWriter] that turns an answer into lines: one
+// for a JSON body, or one for each event of an event stream. One goroutine at a
+// time uses it, except for mute.
 type pipeWriter struct {
 	p      *pipeline
-	id     []byte // of the request; nil = it has none
+	id     []byte // of the request; nil = none
 	cancel context.CancelFunc
 	header http.Header
 	status int
@@ -371,11 +372,11 @@ type pipeWriter struct {
 	lines  []byte // scratch
 
 	mu       sync.Mutex
-	silent   bool // it was cancelled
+	silent   bool // the request was cancelled
 	answered bool
 }
 
-// silence lets nothing more through.
+// mute discards all further output.
 func (w *pipeWriter) silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -412,13 +413,13 @@ func (w *pipeWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Flush implements [http.Flusher]: nothing is held back.
+// Flush implements [http.Flusher]. It does nothing: no output is held back.
 func (w *pipeWriter) Flush() {}
 
-// event makes a line of an event of the stream.
+// event appends a line for an event of the stream.
 func (w *pipeWriter) event(e framing.Event) {
 	if len(e.Data) == 0 {
-		return // a comment: nobody has to be kept awake here
+		return // a comment: stdio needs no keep-alive
 	}
 	if !bytes.HasPrefix(e.Data, []byte(`{"jsonrpc":"2.0","method":`)) {
 		var m framing.Message
@@ -427,14 +428,14 @@ func (w *pipeWriter) event(e framing.Event) {
 	from := len(w.lines)
 	w.lines = append(w.lines, e.Data...)
 	for i, c := range w.lines[from:] {
-		if c == '\n' || c == '\r' { // between tokens: it is JSON
+		if c == '\n' || c == '\r' { // between tokens: the data is JSON
 			w.lines[from+i] = ' '
 		}
 	}
 	w.lines = append(w.lines, '\n')
 }
 
-// send lets the lines out, unless the request was cancelled. They go under the
+// send writes the lines, unless the request was cancelled. It writes under the
 // lock, so that nothing follows a cancellation.
 func (w *pipeWriter) send() error {
 	w.mu.Lock()
@@ -448,8 +449,8 @@ func (w *pipeWriter) send() error {
 	return w.p.out.write(w.lines)
 }
 
-// finish sends what is left when the handler is done: a JSON body, an error in
-// place of a refusal that HTTP has no body for, or word that a stream broke off.
+// finish sends the rest when the handler is done: a JSON body, an error in
+// place of an HTTP refusal, or an error if a stream broke off.
 func (w *pipeWriter) finish() {
 	request := validID(w.id)
 	if request {
@@ -474,7 +475,7 @@ func (w *pipeWriter) finish() {
 		}
 		w.fail(codeInvalidRequest, text)
 	}
-	_ = w.send() // the client may be gone, or not want it any more
+	_ = w.send() // the client may be gone, or may have cancelled
 }
 
 func (w *pipeWriter) fail(code int, text string) {

@@ -17,8 +17,8 @@ import (
 // streamBatch is how many events go into one write of a stream.
 const streamBatch = 64
 
-// buffers are shared by all streams: a stream holds one only while it writes,
-// so that thousands of idle ones cost none.
+// buffers are shared by all streams. A stream holds a buffer only while it
+// writes, so that idle streams cost none.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
 
 // stream is one open events/stream.
@@ -32,10 +32,10 @@ type stream struct {
 	flush   func() error
 	ctx     context.Context // of the request
 	batch   int             // most events of one write
-	written time.Time       // when the last frame was
+	written time.Time       // when the last frame was written
 	events  []*event        // scratch
-	trouble *trouble        // the topic's last transient error that was told
-	// forgotten is closed when the server forgets its subscriptions (a fault).
+	trouble *trouble        // the topic's last transient error that was sent
+	// forgotten is closed when the Forget fault strikes.
 	forgotten <-chan struct{}
 }
 
@@ -77,8 +77,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 }
 
-// run delivers until the client goes, the principal loses its access or the
-// server closes.
+// run delivers until the client disconnects, the principal loses its access or
+// the server closes.
 func (st *stream) run(r *http.Request) {
 	s := st.server
 	heartbeat := time.NewTimer(s.opts.Heartbeat)
@@ -101,15 +101,16 @@ func (st *stream) run(r *http.Request) {
 			if _, missed := s.faultInjector.has(faults.Heartbeats, eventmeter.Push); missed {
 				rest = s.opts.Heartbeat
 			} else if rest <= 0 {
-				// Read afresh: what this filter let pass moved it on.
+				// Read the position again: events that the filter dropped have
+				// moved it.
 				if !st.notify("heartbeat", st.cursorMember(nil, st.reader.where())) {
 					return
 				}
 				rest = s.opts.Heartbeat
 			}
 			heartbeat.Reset(rest)
-		case <-revoked: // somebody was; the loop looks who
-		case <-st.forgotten: // cut without a word
+		case <-revoked: // some principal was revoked; the loop checks which
+		case <-st.forgotten: // the fault closes the stream without a result
 			return
 		case <-s.closing:
 			st.end()
@@ -120,7 +121,7 @@ func (st *stream) run(r *http.Request) {
 	}
 }
 
-// deliver writes everything that waits; false means that the client is gone.
+// deliver writes all waiting events. It returns false if the client is gone.
 func (st *stream) deliver() bool {
 	for {
 		if t := st.topic.trouble.Load(); t != st.trouble {
@@ -155,7 +156,7 @@ func (st *stream) deliver() bool {
 		}
 		ok = ok && st.write(frames)
 		*out = frames
-		if cap(frames) <= 1<<20 { // one huge batch must not stay in the pool
+		if cap(frames) <= 1<<20 { // do not keep a huge batch in the pool
 			buffers.Put(out)
 		}
 		st.server.counts.pushed.Add(int64(len(b.events)))
@@ -187,7 +188,7 @@ func (st *stream) cursorMember(dst []byte, position uint64) []byte {
 
 func errorMember(e *rpcError) []byte {
 	b, err := json.Marshal(e)
-	if err != nil { // only strings and numbers are in it
+	if err != nil { // cannot fail: only strings and numbers
 		return []byte(`"error":{}`)
 	}
 	return append([]byte(`"error":`), b...)
@@ -218,7 +219,7 @@ func (st *stream) write(b []byte) bool {
 	return st.flush() == nil
 }
 
-// over says why a stream has to end, or nil.
+// over returns why a stream has to end, or nil.
 func (st *stream) over(revoked bool) *rpcError {
 	switch {
 	case revoked:
@@ -229,48 +230,48 @@ func (st *stream) over(revoked bool) *rpcError {
 	return nil
 }
 
-// streamHeader sets what the head of every event stream has.
+// streamHeader sets the header of every event stream.
 func (s *Server) streamHeader(h http.Header) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
 	s.unbuffered(h)
 }
 
-// unbuffered asks proxies to pass bytes on as they come: one that collects them
-// would hold every event back. nginx and some others know this header.
+// unbuffered asks proxies to pass bytes on at once: a proxy that collects them
+// would delay every event. nginx and some others support this header.
 func (s *Server) unbuffered(h http.Header) {
 	if !s.opts.ProxiesMayBuffer {
 		h.Set("X-Accel-Buffering", "no")
 	}
 }
 
-// audience is the streams on which notifications go that belong to no
+// typeListeners are the streams that carry notifications without a
 // subscription: the GET stream of a session (legacy), and the answer to
-// subscriptions/listen (modern). The SDK writes to most of them, and has no
-// way to send what it does not know, so each is wrapped.
+// subscriptions/listen (modern). The SDK writes to most of them and cannot send
+// methods that it does not know, so each stream is wrapped.
 type audience struct {
 	mu   sync.Mutex
 	open map[*hearer]struct{}
 }
 
-// hearer is a stream with two writers: whoever serves the request, and
+// typeListener is a stream with two writers: the handler of the request, and
 // announce. It implements [http.ResponseWriter].
 type hearer struct {
 	http.ResponseWriter
 	id json.RawMessage // of the request to listen; nil for a GET stream
-	// grants is true while the SDK's acknowledgement, which cannot say that
-	// changes of event types are told, is still to come.
+	// ackPending is true until the SDK has written its acknowledgement, which
+	// does not mention changes of event types.
 	grants bool
 
 	mu      sync.Mutex
 	started bool     // it is an event stream, and its header is out
-	whole   bool     // what was written ends with a whole message
-	waiting [][]byte // messages that could not go out yet
+	whole   bool     // the last write ended a message
+	waiting [][]byte // messages that could not be sent yet
 	gone    bool
 }
 
-// join wraps a response until leave is called, which must be before its handler
-// returns.
+// join wraps a response until leave is called, which must happen before its
+// handler returns.
 func (ls *audience) join(w http.ResponseWriter, id json.RawMessage) (l *hearer, leave func()) {
 	l = &hearer{ResponseWriter: w, id: id, whole: true}
 	ls.mu.Lock()
@@ -320,21 +321,22 @@ func (l *hearer) send(message []byte) {
 	l.flushWaiting()
 }
 
-// flushWaiting writes what waits, if it is the moment; the caller holds the lock.
+// flushWaiting writes the waiting messages if the stream is at a message
+// boundary. The caller holds the lock.
 func (l *hearer) flushWaiting() {
 	if l.gone || !l.started || !l.whole || l.grants || len(l.waiting) == 0 {
 		return
 	}
 	for _, b := range l.waiting {
 		if _, err := l.ResponseWriter.Write(b); err != nil {
-			break // the client is gone, which the handler learns by itself
+			break // the client is gone; the handler will notice
 		}
 	}
 	l.waiting = nil
-	_ = http.NewResponseController(l.ResponseWriter).Flush() // likewise
+	_ = http.NewResponseController(l.ResponseWriter).Flush() // the handler notices a client that is gone
 }
 
-// begin notes that the header goes out; the caller holds the lock.
+// begin records that the header goes out. The caller holds the lock.
 func (l *hearer) begin(status int) {
 	if status == http.StatusOK && strings.HasPrefix(l.Header().Get("Content-Type"), "text/event-stream") {
 		l.started = true
@@ -366,7 +368,7 @@ func (l *hearer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// grant completes the SDK's acknowledgement.
+// completeAck adds eventsListChanged to the SDK's acknowledgement.
 func (l *hearer) grant(b []byte) []byte {
 	const open, more = `"notifications":{`, `"eventsListChanged":true`
 	at := bytes.Index(b, []byte(open))
@@ -387,15 +389,15 @@ func (l *hearer) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.begin(http.StatusOK)
-	_ = http.NewResponseController(l.ResponseWriter).Flush() // a client that is gone is the handler's to find
+	_ = http.NewResponseController(l.ResponseWriter).Flush() // the handler notices a client that is gone
 	l.flushWaiting()
 }
 
-// Unwrap lets [http.ResponseController] reach what is beneath.
+// Unwrap lets [http.ResponseController] reach the wrapped writer.
 func (l *hearer) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
-// wanted is the part of the params of subscriptions/listen that decides who
-// serves it.
+// listenParams are the params of subscriptions/listen. The draft has no word
+// for changes of event types: eventsListChanged follows its siblings.
 type wanted struct {
 	Notifications struct {
 		Types     bool     `json:"eventsListChanged"`
@@ -406,14 +408,14 @@ type wanted struct {
 	} `json:"notifications"`
 }
 
-// asksForTypes tells whether changes of the event types are to be told, which
-// the draft has no word for: eventsListChanged follows its siblings.
+// wantsTypes reports whether a client wants notifications of changed event
+// types.
 func asksForTypes(params json.RawMessage) bool {
 	var p wanted
 	return json.Unmarshal(params, &p) == nil && p.Notifications.Types
 }
 
-// listenAlone serves a stream that carries nothing but changes of event types.
+// listenAlone serves a stream that carries only changes of event types.
 func (s *Server) listenAlone(l *hearer, r *http.Request, c *call) {
 	s.streamHeader(l.Header())
 	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`

@@ -27,9 +27,9 @@ type subscribeParams struct {
 	TTLMs json.RawMessage `json:"ttlMs"`
 }
 
-// wish is what a subscribe call asks for, checked.
+// subscribeRequest is a checked subscribe call.
 type wish struct {
-	fresh  *hook // not yet known to anybody
+	fresh  *hook // not registered yet
 	sel    selection
 	from   start
 	ttl    time.Duration // 0 = no expiry
@@ -85,7 +85,7 @@ func (s *Server) readWish(c *call) (*wish, *rpcError) {
 	if err != nil {
 		return nil, invalidParams("delivery.secret: %v", err)
 	}
-	if fresh.direct { // neither a wish for a life nor a place to begin at
+	if fresh.direct { // such subscriptions have no ttl and no cursor
 		return &wish{fresh: fresh, sel: sel, ttl: cmp.Or(s.grantFault(), s.opts.TTLDefault), secret: p.Delivery.Secret, key: signer}, nil
 	}
 	ttl, wrong := s.grantFor(p.TTLMs)
@@ -95,7 +95,7 @@ func (s *Server) readWish(c *call) (*wish, *rpcError) {
 	return &wish{fresh: fresh, sel: sel, from: p.start(), ttl: ttl, secret: p.Delivery.Secret, key: signer}, nil
 }
 
-// grantFor reads ttlMs: left out means the default, null no expiry.
+// grantFor decodes ttlMs: absent means the default, null no expiry.
 func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 	switch {
 	case s.grantFault() > 0:
@@ -112,8 +112,8 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 	return min(max(millis(ms), s.opts.TTLMin), s.opts.TTLMax), nil
 }
 
-// subscribe answers events/subscribe: it opens a subscription, after the
-// callback has proved that it wants one, or refreshes the one there is.
+// subscribe answers events/subscribe: it opens a subscription after the
+// callback has proved that it wants it, or refreshes an open one.
 func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 	wanted, wrong := s.readWish(c)
 	for wrong == nil {
@@ -126,7 +126,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 			}
 			break
 		}
-		// Somebody else may be at the handshake of the same subscription.
+		// Another call may be in the handshake of the same subscription.
 		select {
 		case <-h.opened:
 		case <-r.Context().Done():
@@ -144,8 +144,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 	c.fail(w, wrong)
 }
 
-// openHook does the handshake for a subscription that was just claimed and
-// lets deliveries begin.
+// openHook does the handshake of a new subscription and starts its deliveries.
 func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *rpcError) {
 	wrong := s.reserve()
 	if wrong == nil {
@@ -161,13 +160,13 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *
 	}
 	hs := s.hooks
 	hs.mu.Lock()
-	// Revoke marks first and looks through the store then, so that one of the
-	// two sees a subscription that opens meanwhile.
+	// Revoke marks first and then lists the subscriptions, so that one of the
+	// two sees a subscription that opens meanwhile. Offer works the same way.
 	if _, revoked := s.principals.watch(h.principal); revoked && wrong == nil {
 		s.unreserve()
 		wrong = forbidden(reasonRevoked)
 	}
-	if h.topic.withdrawn.Load() && wrong == nil { // likewise
+	if h.topic.withdrawn.Load() && wrong == nil {
 		s.unreserve()
 		wrong = notFound("event")
 	}
@@ -196,8 +195,9 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *
 	return h.result(expires, position, truncated, nil), nil
 }
 
-// refreshHook renews a subscription that is open; it reports false when it was
-// gone. The cursor of a refresh is not used: the subscription has its own place.
+// refreshHook renews an open subscription. It returns false if the subscription
+// is gone. A refresh ignores the cursor: the subscription keeps its own
+// position.
 func (s *Server) refreshHook(h *hook, wanted *wish) ([]byte, bool) {
 	hs := s.hooks
 	hs.mu.Lock()
@@ -220,7 +220,7 @@ func (s *Server) refreshHook(h *hook, wanted *wish) ([]byte, bool) {
 	return h.result(expires, position, false, &st), true
 }
 
-// expiry is when a grant ends, in the whole milliseconds that the client sees.
+// expiry is when a grant ends, in whole milliseconds as the client sees it.
 func expiry(now time.Time, ttl time.Duration) time.Time {
 	if ttl == 0 {
 		return time.Time{}
@@ -228,7 +228,7 @@ func expiry(now time.Time, ttl time.Duration) time.Time {
 	return now.Add(ttl).Truncate(time.Millisecond)
 }
 
-// result is the members of subscribe's result.
+// result returns the members of subscribe's result.
 func (h *hook) result(expires time.Time, position uint64, truncated bool, st *status) []byte {
 	if h.direct {
 		return h.directResult(expires)
@@ -264,7 +264,7 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 	return b[1 : len(b)-1]
 }
 
-// verify asks the callback to repeat a challenge.
+// challenge asks the callback to repeat a challenge.
 func (s *Server) verify(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
 	challenge := rand.Text()
 	body, err := json.Marshal(map[string]string{"type": "verification", "challenge": challenge})

@@ -17,7 +17,7 @@ import (
 // ErrSpec is wrapped by every error about a specification.
 var ErrSpec = errors.New("bad fault")
 
-// Load reads a specification from a file, if there is one of that name, or
+// Load reads a specification from the file of that name, if there is one, or
 // from the text itself.
 func Load(fileOrSpec string) (Spec, error) {
 	if text, err := os.ReadFile(fileOrSpec); err == nil {
@@ -100,10 +100,10 @@ func parseFault(text string) (Fault, error) {
 	return f, f.check(form, seen)
 }
 
-// maxValue is the most bytes of a value; none needs so many.
+// maxValue is the longest value in bytes; no key needs more.
 const maxValue = 100
 
-// short cuts what an error echoes.
+// short truncates text that an error repeats.
 func short(s string) string {
 	if len(s) > maxValue {
 		return strings.ToValidUTF8(s[:maxValue-3], "") + "..."
@@ -120,7 +120,7 @@ func kinds() string {
 	return strings.Join(all, ", ")
 }
 
-// check looks at what keys mean together.
+// check checks how the keys fit together.
 func (f *Fault) check(form form, seen map[string]bool) error {
 	if f.Mode != "" && form.modes != nil && !slices.Contains(form.modes, f.Mode) {
 		return fmt.Errorf("it is a fault of %s alone", form.modes[0])
@@ -150,8 +150,8 @@ func (f *Fault) check(form form, seen map[string]bool) error {
 		}
 		if seen["pareto"] {
 			f.Alpha = cmp.Or(f.Alpha, 1.5)
-			// The default keeps to the bound of durations, so that it can be
-			// written and read again.
+			// The default stays within the bound of durations, so that String
+			// and Parse agree.
 			if f.Most = cmp.Or(f.Most, min(10*f.Pareto, longest)); f.Most < f.Pareto {
 				return errors.New("max is less than pareto, the least delay")
 			}
@@ -209,7 +209,7 @@ func (f *Fault) set(key, value string) (err error) {
 	return err
 }
 
-// setRate reads a share of events, or events per second for a throttle.
+// setRate parses a share of events, or events per second for a throttle.
 func (f *Fault) setRate(value string) error {
 	text, perSecond := strings.CutSuffix(value, "/s")
 	v, err := strconv.ParseFloat(text, 64)
@@ -276,7 +276,7 @@ func small(text string, least, most int) (int, error) {
 	return n, nil
 }
 
-// String writes the specification so that Parse reads it back.
+// String formats the specification as Parse reads it.
 func (s Spec) String() string {
 	parts := make([]string, len(s))
 	for i, f := range s {
@@ -285,7 +285,7 @@ func (s Spec) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// String writes the fault so that Parse reads it back.
+// String formats the fault as Parse reads it.
 func (f Fault) String() string {
 	var args []string
 	add := func(key string, value any) { args = append(args, fmt.Sprintf("%s=%v", key, value)) }
@@ -331,7 +331,7 @@ func (f Fault) String() string {
 	return string(f.Kind) + "(" + strings.Join(args, ", ") + ")"
 }
 
-// which adds the keys that say which events the fault befalls.
+// addSelection adds the keys that say which events the fault hits.
 func (f Fault) which(add func(key string, value any)) {
 	if f.Every > 0 {
 		add("every", f.Every)
