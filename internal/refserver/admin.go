@@ -140,7 +140,7 @@ func (s *Server) terminate(h *hook, why *rpcError) {
 
 // toggleSeasonal withdraws and offers the seasonal type in turn until the
 // server closes.
-func (s *Server) comeAndGo() {
+func (s *Server) toggleSeasonal() {
 	tick := time.NewTicker(s.opts.TypesEvery)
 	defer tick.Stop()
 	for offered := false; ; offered = !offered {
@@ -205,6 +205,6 @@ func (s *Server) Offer(name string, offered bool) error {
 			s.terminate(h, notFound("event"))
 		}
 	}
-	s.audience.announce(methodListChanged)
+	s.typeListeners.announce(methodListChanged)
 	return nil
 }

@@ -33,7 +33,7 @@ func (a *agenda) at(when time.Time, do func()) {
 	first := a.items[0].at.Equal(when)
 	a.mu.Unlock()
 	if first {
-		nudge(a.earlier)
+		signal(a.earlier)
 	}
 }
 
@@ -94,7 +94,7 @@ func (h *dueHeap) Pop() any {
 }
 
 // signal puts a token into a channel of capacity one.
-func nudge(c chan<- struct{}) {
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -106,7 +106,7 @@ func nudge(c chan<- struct{}) {
 // flight. No subscription or delivery has a goroutine of its own.
 type pool[H any] struct {
 	post func(H)
-	most int
+	size int
 
 	mu      sync.Mutex
 	more    sync.Cond
@@ -120,7 +120,7 @@ type pool[H any] struct {
 }
 
 func newPool[H any](most int, post func(H)) *pool[H] {
-	p := &pool[H]{post: post, most: most}
+	p := &pool[H]{post: post, size: most}
 	p.more.L = &p.mu
 	return p
 }
@@ -144,7 +144,7 @@ func (p *pool[H]) push(h H) {
 	switch {
 	case p.idle > 0:
 		p.more.Signal()
-	case p.running < p.most:
+	case p.running < p.size:
 		p.running++
 		p.wg.Go(crash.Guarded(p.work))
 	}

@@ -84,7 +84,7 @@ func newBase(s *Server) *base {
 	stateless.Stateless = true
 	return &base{
 		server:   server,
-		sessions: &sessions{owners: make(map[string]string), most: max(minSessions, s.opts.MaxSubscriptions)},
+		sessions: &sessions{owners: make(map[string]string), limit: max(minSessions, s.opts.MaxSubscriptions)},
 		modern:   mcp.NewStreamableHTTPHandler(get, &stateless),
 		legacy:   mcp.NewStreamableHTTPHandler(get, &options),
 	}
@@ -101,7 +101,7 @@ func (b *base) serve(w http.ResponseWriter, r *http.Request, principal string) {
 	if session == "" && r.Method == http.MethodPost {
 		if !b.sessions.reserve() {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, fmt.Sprintf("%d sessions are open, which is the limit; end some with DELETE", b.sessions.most), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("%d sessions are open, which is the limit; end some with DELETE", b.sessions.limit), http.StatusServiceUnavailable)
 			return
 		}
 		defer b.sessions.unreserve()
@@ -127,7 +127,7 @@ type sessions struct {
 	owners map[string]string
 	// most bounds the sessions; opening counts those that the SDK is about to
 	// make.
-	most, opening int
+	limit, opening int
 	// resumable holds the sessions whose client can resume requests.
 	resumable map[string]bool
 }
@@ -141,7 +141,7 @@ const minSessions = 1000
 func (s *sessions) reserve() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.owners)+s.opening >= s.most {
+	if len(s.owners)+s.opening >= s.limit {
 		return false
 	}
 	s.opening++
@@ -236,7 +236,7 @@ var methods = map[string]func(*Server, http.ResponseWriter, *http.Request, *call
 }
 
 // isServedHere reports whether this server, not the SDK, answers a method.
-func isOurs(method string) bool {
+func isServedHere(method string) bool {
 	for _, n := range namespaces {
 		if strings.HasPrefix(method, n) {
 			return true
@@ -248,7 +248,7 @@ func isOurs(method string) bool {
 // mayBeServedHere is a cheap test of a body: it rules out nearly every request
 // for the SDK. A request to listen for changes of event types passes. The slash
 // is left out because JSON can spell it in two ways.
-func mayBeOurs(body []byte) bool {
+func mayBeServedHere(body []byte) bool {
 	for _, n := range namespaces {
 		word, _, _ := strings.Cut(n, "/")
 		if bytes.Contains(body, []byte(word)) {

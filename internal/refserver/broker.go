@@ -29,7 +29,7 @@ type broker struct {
 	// faultInjector is nil without faults. With faults, each mode has its own
 	// topics, in its stage.
 	faultInjector *faultInjector
-	forget        func() // see faults.Forget
+	onForget      func() // see faults.Forget
 	ids           atomic.Uint64
 	overflow      atomic.Int64
 	published     atomic.Int64
@@ -57,7 +57,7 @@ func (b *broker) nextID() string {
 }
 
 // topic returns the topic of a mode, nil if there is none.
-func (b *broker) in(mode eventmeter.Mode, name string) *topic {
+func (b *broker) topic(mode eventmeter.Mode, name string) *topic {
 	if b.faultInjector != nil {
 		return b.faultInjector.stages[mode].topics[name]
 	}
@@ -65,7 +65,7 @@ func (b *broker) in(mode eventmeter.Mode, name string) *topic {
 }
 
 // deliveryTopics are all topics that subscribers read.
-func (b *broker) everywhere() []*topic {
+func (b *broker) deliveryTopics() []*topic {
 	if b.faultInjector == nil {
 		return b.order
 	}
@@ -79,15 +79,15 @@ func (b *broker) everywhere() []*topic {
 }
 
 // installFaults gives each mode topics of its own, to which faults apply.
-func (b *broker) strike(m *faultInjector, opts Options, epoch string, forget func()) {
+func (b *broker) installFaults(m *faultInjector, opts Options, epoch string, forget func()) {
 	for _, mode := range modes {
-		g := &stage{mode: mode, all: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}, waiting: map[uint16]int{}}
+		g := &stage{mode: mode, injector: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}, waiting: map[uint16]int{}}
 		for _, t := range b.order {
 			g.topics[t.kind.name] = newTopic(t.kind, epoch, opts, &b.overflow)
 		}
 		m.stages[mode] = g
 	}
-	b.faultInjector, b.forget = m, forget
+	b.faultInjector, b.onForget = m, forget
 }
 
 // publish checks and publishes one event and returns its id.
@@ -115,7 +115,7 @@ func (b *broker) publish(name string, data []byte) (string, error) {
 	if b.faultInjector == nil {
 		return t.publish(b.nextID, key, data).id, nil
 	}
-	b.faultInjector.begin(time.Now(), b.forget)
+	b.faultInjector.begin(time.Now(), b.onForget)
 	id, kept := b.nextID(), bytes.Clone(data)
 	// Systems without event faults read the shared topics.
 	t.publish(func() string { return id }, key, kept)

@@ -150,13 +150,13 @@ func (s *Server) prove(ctx context.Context, h *hook, key *standardwebhooks.Webho
 	case h.direct:
 		return nil
 	case s.opts.Proof == ProofWellKnown:
-		return s.consult(ctx, h)
+		return s.checkDocument(ctx, h)
 	}
-	return s.verify(ctx, h, key)
+	return s.challenge(ctx, h, key)
 }
 
 // checkDocument looks the callback up in the document of its origin.
-func (s *Server) consult(ctx context.Context, h *hook) *rpcError {
+func (s *Server) checkDocument(ctx context.Context, h *hook) *rpcError {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.hooks.ctx, cancel)()

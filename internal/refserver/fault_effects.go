@@ -16,24 +16,24 @@ import (
 )
 
 // installFaults prepares the faults of the options.
-func (s *Server) strike() {
+func (s *Server) installFaults() {
 	if len(s.opts.Faults) == 0 {
 		return
 	}
 	s.faultInjector = newFaultInjector(s.opts.Faults, s.hooks.agenda)
 	s.forgotten = make(chan struct{})
-	s.broker.strike(s.faultInjector, s.opts, strconv.FormatInt(s.started.UnixNano(), 36), s.forget)
-	if f, ok := s.faultInjector.has(faults.Expire, eventmeter.Webhook); ok {
+	s.broker.installFaults(s.faultInjector, s.opts, strconv.FormatInt(s.started.UnixNano(), 36), s.forget)
+	if f, ok := s.faultInjector.serverFault(faults.Expire, eventmeter.Webhook); ok {
 		s.hooks.expireAfter = f.After
 	}
-	if _, ok := s.faultInjector.has(faults.NoRetry, eventmeter.Webhook); ok {
+	if _, ok := s.faultInjector.serverFault(faults.NoRetry, eventmeter.Webhook); ok {
 		s.hooks.retryMax = -1
 	}
 }
 
 // forgetSignal returns a channel that is closed when the Forget fault strikes.
 // Without faults it is nil, which blocks for ever.
-func (s *Server) forgottenNow() <-chan struct{} {
+func (s *Server) forgetSignal() <-chan struct{} {
 	s.forgetMu.Lock()
 	defer s.forgetMu.Unlock()
 	return s.forgotten
@@ -43,7 +43,7 @@ func (s *Server) forgottenNow() <-chan struct{} {
 // and older cursors belong to another epoch.
 func (s *Server) forget() {
 	epoch := strconv.FormatInt(time.Now().UnixNano(), 36)
-	for _, t := range s.broker.everywhere() {
+	for _, t := range s.broker.deliveryTopics() {
 		t.restart(epoch)
 	}
 	for _, h := range s.hooks.everyone() {
@@ -54,7 +54,7 @@ func (s *Server) forget() {
 	close(s.forgotten)
 	s.forgotten = make(chan struct{})
 	s.forgetMu.Unlock()
-	f, _ := s.faultInjector.has(faults.Forget, "")
+	f, _ := s.faultInjector.serverFault(faults.Forget, "")
 	s.faultInjector.count(f, "")
 }
 
@@ -63,7 +63,7 @@ func (t *topic) restart(epoch string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.evict(time.Now(), 0)
-	t.begin(epoch)
+	t.setEpoch(epoch)
 }
 
 // everyone lists all open subscriptions.
@@ -80,8 +80,8 @@ func (hs *hooks) everyone() []*hook {
 }
 
 // faultTTL is the time to live that a fault grants; 0 without one.
-func (s *Server) grantFault() time.Duration {
-	f, _ := s.faultInjector.has(faults.TTL, eventmeter.Webhook)
+func (s *Server) faultTTL() time.Duration {
+	f, _ := s.faultInjector.serverFault(faults.TTL, eventmeter.Webhook)
 	return f.Grant
 }
 
@@ -103,8 +103,8 @@ func (m *faultInjector) waitOutStall(r *http.Request) bool {
 }
 
 // withStall wraps a handler so that it stalls when a fault says so.
-func (s *Server) stalling(h http.Handler) http.Handler {
-	if _, ok := s.faultInjector.has(faults.Stall, ""); !ok {
+func (s *Server) withStall(h http.Handler) http.Handler {
+	if _, ok := s.faultInjector.serverFault(faults.Stall, ""); !ok {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -131,7 +131,7 @@ func (r *reader) skipCut() {
 
 // appendFaulty appends an event whose fault changes its frame; out holds the
 // frames before it. It returns false if the stream is over.
-func (st *stream) misfire(out []byte, e *event) ([]byte, bool) {
+func (st *stream) appendFaulty(out []byte, e *event) ([]byte, bool) {
 	switch e.fault.Kind {
 	case faults.Cut:
 		if e.fault.Replay {
@@ -176,7 +176,7 @@ func (st *stream) drip(e *event) bool {
 }
 
 // applyFault changes the message as the event's fault asks for this attempt.
-func (m *message) misfire(f *faults.Fault, attempts int) {
+func (m *message) applyFault(f *faults.Fault, attempts int) {
 	if f == nil {
 		return
 	}
@@ -196,7 +196,7 @@ func (m *message) misfire(f *faults.Fault, attempts int) {
 }
 
 // applySignatureFault changes the signature headers as a Signature fault says.
-func (m *message) missign(h http.Header, now time.Time) {
+func (m *message) applySignatureFault(h http.Header, now time.Time) {
 	switch m.sign {
 	case "missing":
 		h[standardwebhooks.HeaderWebhookSignature] = nil
@@ -220,7 +220,7 @@ func (m *message) missign(h http.Header, now time.Time) {
 // deliverEarly posts an event to a callback that is not verified yet, if a
 // fault says so. The event carries no probe.
 func (s *Server) deliverEarly(ctx context.Context, h *hook, key *standardwebhooks.Webhook) {
-	f, ok := s.faultInjector.has(faults.Early, eventmeter.Webhook)
+	f, ok := s.faultInjector.serverFault(faults.Early, eventmeter.Webhook)
 	if !ok || h.direct {
 		return
 	}
@@ -257,18 +257,18 @@ func (s *Server) faultPlan(w http.ResponseWriter, r *http.Request) {
 }
 
 // applyToLists changes the lifetime of lists as faults say.
-func (m *faultInjector) distort(o ListOptions) ListOptions {
-	if f, ok := m.has(faults.ListTTL, eventmeter.Poll); ok {
+func (m *faultInjector) applyToLists(o ListOptions) ListOptions {
+	if f, ok := m.serverFault(faults.ListTTL, eventmeter.Poll); ok {
 		o.ttlMs = &f.Ms
 	}
-	if _, ok := m.has(faults.Scope, eventmeter.Poll); ok {
+	if _, ok := m.serverFault(faults.Scope, eventmeter.Poll); ok {
 		o.Private = !o.Private
 	}
 	return o
 }
 
 // ttlMillis is the time to live of results in milliseconds.
-func (o ListOptions) milliseconds() int64 {
+func (o ListOptions) ttlMillis() int64 {
 	if o.ttlMs != nil {
 		return int64(*o.ttlMs)
 	}
@@ -276,8 +276,8 @@ func (o ListOptions) milliseconds() int64 {
 }
 
 // countScope counts a page whose scope is wrong.
-func (ls *lists) served() {
-	if f, ok := ls.faultInjector.has(faults.Scope, eventmeter.Poll); ok {
+func (ls *lists) countScope() {
+	if f, ok := ls.faultInjector.serverFault(faults.Scope, eventmeter.Poll); ok {
 		ls.faultInjector.countIn(faults.SEP2549, f)
 	}
 }
@@ -298,18 +298,18 @@ func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
 	switch f.Kind {
 	case faults.Drop:
 	case faults.Duplicate:
-		ls.hub.tell(l.kind)
-		ls.hub.tell(l.kind)
+		ls.listeners.notify(l.kind)
+		ls.listeners.notify(l.kind)
 	case faults.Delay:
-		ls.faultInjector.agenda.at(time.Now().Add(f.DelayOf(stamp)), func() { ls.hub.tell(l.kind) })
+		ls.faultInjector.agenda.at(time.Now().Add(f.DelayOf(stamp)), func() { ls.listeners.notify(l.kind) })
 	default:
-		ls.hub.tell(l.kind)
+		ls.listeners.notify(l.kind)
 	}
 }
 
 // as returns the topic of a mode: with faults, each mode has its own topics.
 func (rs *resources) as(mode eventmeter.Mode, t *topic) *topic {
-	return rs.server.broker.in(mode, t.kind.name)
+	return rs.server.broker.topic(mode, t.kind.name)
 }
 
 // inBand are the topics that streams read, in the order of the catalogue.
@@ -327,7 +327,7 @@ func (rs *resources) inBand() []*topic {
 
 // appendFaulty appends an event whose fault changes its frame; cut says that
 // the stream is over.
-func (u *updates) misfire(dst []byte, e *event, t *topic) (_ []byte, cut bool) {
+func (u *updates) appendFaulty(dst []byte, e *event, t *topic) (_ []byte, cut bool) {
 	switch e.fault.Kind {
 	case faults.Cut:
 		u.cut = true
@@ -343,7 +343,7 @@ func (u *updates) misfire(dst []byte, e *event, t *topic) (_ []byte, cut bool) {
 }
 
 // signMessage signs a message, as a Signature fault says if there is one.
-func (h *resourceHook) signAs(m *message, header http.Header, now time.Time) {
+func (h *resourceHook) signMessage(m *message, header http.Header, now time.Time) {
 	switch m.sign {
 	case "missing":
 	case "stale":
@@ -351,7 +351,7 @@ func (h *resourceHook) signAs(m *message, header http.Header, now time.Time) {
 		header[standardwebhooks.HeaderWebhookTimestamp] = []string{strconv.FormatInt(then.Unix(), 10)}
 		h.sign(header, m.id, then, m.body)
 	case "wrong":
-		_, sign := newSecret(h.wish)
+		_, sign := newSecret(h.secretType)
 		sign(header, m.id, now, m.body)
 	default:
 		h.sign(header, m.id, now, m.body)
@@ -362,7 +362,7 @@ func (h *resourceHook) signAs(m *message, header http.Header, now time.Time) {
 // is known, if a fault says so.
 func (rs *resources) deliverEarly(h *resourceHook) {
 	s := rs.server
-	f, ok := s.faultInjector.has(faults.Early, eventmeter.Webhook)
+	f, ok := s.faultInjector.serverFault(faults.Early, eventmeter.Webhook)
 	if !ok {
 		return
 	}
@@ -395,31 +395,31 @@ func (rs *resources) forget() {
 // messages by their number, in every request alike.
 
 // fault returns the fault of a kind that concerns requests.
-func (j *job) has(kind faults.Kind) (faults.Fault, bool) {
-	return j.owner.server.faultInjector.has(kind, eventmeter.Push)
+func (j *job) fault(kind faults.Kind) (faults.Fault, bool) {
+	return j.owner.server.faultInjector.serverFault(kind, eventmeter.Push)
 }
 
 // countFault counts a fault that was applied.
-func (j *job) commit(f faults.Fault) {
+func (j *job) countFault(f faults.Fault) {
 	j.owner.server.faultInjector.countIn(faults.SEP975, f)
 }
 
 // sendProgress sends the progress message of the last step, as its fault says.
 // The caller holds the lock.
-func (j *job) progress() {
+func (j *job) sendProgress() {
 	var f faults.Fault
 	if m := j.owner.server.faultInjector; m != nil {
 		f, _ = m.spec.Event(eventmeter.Push, eventmeter.Stamp{Seq: uint32(j.step)})
 	}
 	switch f.Kind {
 	case faults.Drop:
-		j.commit(f)
+		j.countFault(f)
 		return
 	case faults.Duplicate:
-		j.commit(f)
-		j.say(j.progressFrame())
+		j.countFault(f)
+		j.send(j.progressFrame())
 	}
-	j.say(j.progressFrame())
+	j.send(j.progressFrame())
 	if f.Kind == faults.Cut && !j.ended {
 		j.kept[len(j.kept)-1].cut = &f
 	}
@@ -429,7 +429,7 @@ func (j *job) progress() {
 // connection, or in its place, for good. The caller holds the lock.
 func (j *job) cutAt(i int, frames [][]byte) [][]byte {
 	m := &j.kept[i]
-	j.commit(*m.cut)
+	j.countFault(*m.cut)
 	if m.cut.Replay {
 		m.cut = nil
 		return append(frames, m.frame)
@@ -440,20 +440,20 @@ func (j *job) cutAt(i int, frames [][]byte) [][]byte {
 }
 
 // keepFor is how long the job is kept without a connection.
-func (j *job) patience() time.Duration {
-	if f, ok := j.has(faults.Lapse); ok {
+func (j *job) keepFor() time.Duration {
+	if f, ok := j.fault(faults.Lapse); ok {
 		return f.After
 	}
-	if f, ok := j.has(faults.Leak); ok {
-		j.commit(f)
+	if f, ok := j.fault(faults.Leak); ok {
+		j.countFault(f)
 		return longestWait
 	}
 	return j.maxWait
 }
 
 // refuseResume counts a resume and returns the error if a fault refuses it.
-func (j *job) refuses() *rpcError {
-	f, ok := j.has(faults.NoResume)
+func (j *job) refuseResume() *rpcError {
+	f, ok := j.fault(faults.NoResume)
 	if !ok {
 		return nil
 	}
@@ -464,31 +464,31 @@ func (j *job) refuses() *rpcError {
 	if !hit {
 		return nil
 	}
-	j.commit(f)
+	j.countFault(f)
 	return &rpcError{Code: f.Code, Message: "refused by a fault"}
 }
 
 // allowsTwo reports whether several connections may serve the request at once.
 // Each is sent all messages from the first.
-func (j *job) twofold() bool {
-	_, ok := j.has(faults.Twofold)
+func (j *job) allowsTwo() bool {
+	_, ok := j.fault(faults.Twofold)
 	return ok
 }
 
 // removeConn removes a connection from the list. If another one is left, it
 // becomes the current connection. The caller holds the lock.
-func (j *job) leave(k *link) {
-	j.both = slices.DeleteFunc(j.both, func(o *link) bool { return o == k })
-	if j.twofold() && j.link == k && len(j.both) > 0 {
-		j.link = j.both[0]
+func (j *job) removeConn(k *jobConn) {
+	j.conns = slices.DeleteFunc(j.conns, func(o *jobConn) bool { return o == k })
+	if j.allowsTwo() && j.conn == k && len(j.conns) > 0 {
+		j.conn = j.conns[0]
 	}
 }
 
 // resultDelay is how much later than its work a result is sent.
-func (j *job) late() time.Duration {
-	f, ok := j.has(faults.LateResult)
+func (j *job) resultDelay() time.Duration {
+	f, ok := j.fault(faults.LateResult)
 	if ok {
-		j.commit(f)
+		j.countFault(f)
 	}
 	return f.Over
 }

@@ -23,37 +23,37 @@ type faultInjector struct {
 	stages map[eventmeter.Mode]*stage
 	agenda *agenda
 
-	mu    sync.Mutex
-	first time.Time // of the first event; zero before it
-	done  map[string]int64
-	calls map[string]uint32 // subscribe calls by system and mode, for refusals
+	mu      sync.Mutex
+	first   time.Time // of the first event; zero before it
+	applied map[string]int64
+	calls   map[string]uint32 // subscribe calls by system and mode, for refusals
 }
 
 // modes are the delivery modes, in the order in which events reach them.
 var modes = []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook}
 
 func newFaultInjector(spec faults.Spec, a *agenda) *faultInjector {
-	return &faultInjector{spec: spec, agenda: a, stages: map[eventmeter.Mode]*stage{}, done: map[string]int64{}, calls: map[string]uint32{}}
+	return &faultInjector{spec: spec, agenda: a, stages: map[eventmeter.Mode]*stage{}, applied: map[string]int64{}, calls: map[string]uint32{}}
 }
 
 // count counts a fault that was applied in a mode.
 func (m *faultInjector) count(f faults.Fault, mode eventmeter.Mode) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.done[string(mode)+"."+string(f.Kind)]++
+	m.applied[string(mode)+"."+string(f.Kind)]++
 }
 
 // countIn counts a fault that was applied in a system with faults of its own.
 func (m *faultInjector) countIn(system string, f faults.Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.done[system+"."+string(f.Kind)]++
+	m.applied[system+"."+string(f.Kind)]++
 }
 
-func (m *faultInjector) executed() map[string]int64 {
+func (m *faultInjector) appliedFaults() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.done)
+	return maps.Clone(m.applied)
 }
 
 // begin records the first event, from which stall and forget count. forget is
@@ -89,7 +89,7 @@ func (m *faultInjector) stalledUntil(now time.Time) time.Time {
 }
 
 // refuse counts a subscribe call and returns the error if a fault refuses it.
-func (m *faultInjector) refuses(system string, mode eventmeter.Mode) *rpcError {
+func (m *faultInjector) refuse(system string, mode eventmeter.Mode) *rpcError {
 	if m == nil {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (m *faultInjector) refuses(system string, mode eventmeter.Mode) *rpcError {
 }
 
 // serverFault returns the fault of a kind that concerns the whole server.
-func (m *faultInjector) has(kind faults.Kind, mode eventmeter.Mode) (faults.Fault, bool) {
+func (m *faultInjector) serverFault(kind faults.Kind, mode eventmeter.Mode) (faults.Fault, bool) {
 	if m == nil {
 		return faults.Fault{}, false
 	}
@@ -124,10 +124,10 @@ func (m *faultInjector) has(kind faults.Kind, mode eventmeter.Mode) (faults.Faul
 // stage applies the event faults of one mode. Each mode has its own topics, so
 // a fault affects every subscriber of the mode alike.
 type stage struct {
-	mode   eventmeter.Mode
-	all    *faultInjector
-	topics map[string]*topic
-	newID  func() string
+	mode     eventmeter.Mode
+	injector *faultInjector
+	topics   map[string]*topic
+	newID    func() string
 
 	mu      sync.Mutex
 	held    map[uint16][]*heldBack // by source
@@ -151,8 +151,8 @@ func (g *stage) put(name, id, key string, data []byte) {
 	var f faults.Fault
 	if probed {
 		var hit bool
-		if f, hit = g.all.spec.Event(g.mode, stamp); hit {
-			g.all.count(f, g.mode)
+		if f, hit = g.injector.spec.Event(g.mode, stamp); hit {
+			g.injector.count(f, g.mode)
 		}
 	}
 	g.mu.Lock()
@@ -173,7 +173,7 @@ func (g *stage) put(name, id, key string, data []byte) {
 		if f.Kind == faults.Reorder {
 			h := &heldBack{left: f.By, emit: emit}
 			g.held[stamp.Source] = append(g.held[stamp.Source], h)
-			g.all.agenda.at(time.Now().Add(flushAfter), func() { g.flush(h) })
+			g.injector.agenda.at(time.Now().Add(flushAfter), func() { g.flush(h) })
 			return
 		}
 		emit()
@@ -183,7 +183,7 @@ func (g *stage) put(name, id, key string, data []byte) {
 		pass()
 		return
 	}
-	g.all.agenda.at(due, func() {
+	g.injector.agenda.at(due, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.waiting[stamp.Source]--
@@ -194,13 +194,13 @@ func (g *stage) put(name, id, key string, data []byte) {
 // due is when an event may pass, as far as its own faults are concerned.
 func (g *stage) due(now time.Time, f faults.Fault, stamp eventmeter.Stamp) time.Time {
 	due := now
-	if until := g.all.stalledUntil(now); until.After(due) {
+	if until := g.injector.stalledUntil(now); until.After(due) {
 		due = until
 	}
 	if f.Kind == faults.Delay {
 		due = due.Add(f.DelayOf(stamp))
 	}
-	if t, ok := g.all.spec.Server(faults.Throttle, g.mode); ok {
+	if t, ok := g.injector.spec.Server(faults.Throttle, g.mode); ok {
 		if g.allowed.After(due) {
 			due = g.allowed
 		}
@@ -212,7 +212,7 @@ func (g *stage) due(now time.Time, f faults.Fault, stamp eventmeter.Stamp) time.
 // throttled is how long a throttle needs to release all events that it holds
 // now; 0 if it holds none.
 func (m *faultInjector) throttled(mode eventmeter.Mode, now time.Time) time.Duration {
-	t, ok := m.has(faults.Throttle, mode)
+	t, ok := m.serverFault(faults.Throttle, mode)
 	if !ok {
 		return 0
 	}
@@ -301,7 +301,7 @@ func (m *faultInjector) plan(sources int, upTo uint32) plan {
 	if m == nil {
 		return p
 	}
-	p.Spec, p.Executed = m.spec.String(), m.executed()
+	p.Spec, p.Executed = m.spec.String(), m.appliedFaults()
 	for _, mode := range modes {
 		for source := range sources {
 			hits := map[string][]uint32{}

@@ -170,7 +170,7 @@ func TestReadTimeoutSparesStreams(t *testing.T) {
 
 func TestSessionsAreBounded(t *testing.T) {
 	s := startServer(t, Options{})
-	s.base.sessions.most = 3
+	s.base.sessions.limit = 3
 	open := func() (int, string, http.Header) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL(), strings.NewReader(
 			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))

@@ -28,14 +28,14 @@ const (
 
 // mcpHandler is the MCP endpoint. It answers the methods of the event systems
 // and passes everything else to the SDK.
-type face struct {
+type mcpHandler struct {
 	server    *Server
 	base      *base
 	supported []string
 }
 
 // ServeHTTP implements [http.Handler].
-func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/mcp" {
 		http.NotFound(w, r)
 		return
@@ -58,22 +58,22 @@ func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodGet:
 		// The stream of a session, which carries list_changed.
 		var leave func()
-		w, leave = f.server.audience.join(w, nil)
+		w, leave = f.server.typeListeners.join(w, nil)
 		defer leave()
-		defer f.server.lists.attend(w, r.Header.Get(headerSession))()
+		defer f.server.lists.notifySession(w, r.Header.Get(headerSession))()
 		f.server.resources.stream(w, r, principal, func(w http.ResponseWriter, r *http.Request) { f.base.serve(w, r, principal) })
 	default:
 		f.base.serve(w, r, principal)
 		if r.Method == http.MethodDelete {
 			f.server.resources.drop(r.Header.Get(headerSession))
-			f.server.lists.forget(r.Header.Get(headerSession))
+			f.server.lists.dropSession(r.Header.Get(headerSession))
 		}
 	}
 }
 
 // admit identifies the principal of a request. It answers and returns false if
 // the token is unknown or the session belongs to another principal.
-func (f *face) admit(w http.ResponseWriter, r *http.Request) (principal string, ok bool) {
+func (f *mcpHandler) admit(w http.ResponseWriter, r *http.Request) (principal string, ok bool) {
 	principal = bearer(r)
 	if !f.server.admits(principal) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
@@ -95,7 +95,7 @@ func (f *face) admit(w http.ResponseWriter, r *http.Request) (principal string, 
 }
 
 // post decides who answers a message: one of the systems, or the SDK.
-func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
+func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal string) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
@@ -112,7 +112,7 @@ func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 	}
 	w, done := advertise(w, body)
 	defer done()
-	if e, ours := f.server.resources.takes(body); ours {
+	if e, ours := f.server.resources.serves(body); ours {
 		f.serveEvents(w, r, e, principal)
 		return
 	}
@@ -123,12 +123,12 @@ func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 	if answered {
 		return
 	}
-	if !mayBeOurs(body) {
+	if !mayBeServedHere(body) {
 		f.base.serve(w, r, principal)
 		return
 	}
 	var e envelope
-	if err := json.Unmarshal(body, &e); err != nil || !isOurs(e.Method) {
+	if err := json.Unmarshal(body, &e); err != nil || !isServedHere(e.Method) {
 		if err == nil && e.Method == methodListen && asksForTypes(e.Params) {
 			f.listen(w, r, e, principal)
 			return
@@ -140,7 +140,7 @@ func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 }
 
 // serveEvents checks a request against the base protocol and answers it.
-func (f *face) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
+func (f *mcpHandler) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
 	if !isJSON(r) {
 		http.Error(w, "Content-Type must be 'application/json'", http.StatusUnsupportedMediaType)
 		return
@@ -159,7 +159,7 @@ func (f *face) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, p
 
 // era returns the protocol era of a request, and checks that the headers of a
 // modern request mirror its body.
-func (f *face) era(h http.Header, e envelope) (modern bool, status int, wrong *rpcError) {
+func (f *mcpHandler) era(h http.Header, e envelope) (modern bool, status int, wrong *rpcError) {
 	header, meta := h.Get(headerVersion), requestMeta(e.Params)
 	mismatch := func(format string, args ...any) (bool, int, *rpcError) {
 		return true, http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + fmt.Sprintf(format, args...)}
@@ -233,7 +233,7 @@ func supportedVersions() []string { return mcp.SupportedProtocolVersions() }
 
 // listen serves subscriptions/listen for a client that wants notifications of
 // changed event types: alone, or with the SDK if the client wants more.
-func (f *face) listen(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
+func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
 	modern, status, wrong := f.era(r.Header, e)
 	if wrong != nil {
 		writeRPCError(w, status, e.ID, wrong)
@@ -244,10 +244,10 @@ func (f *face) listen(w http.ResponseWriter, r *http.Request, e envelope, princi
 		f.base.serve(w, r, principal)
 		return
 	}
-	l, leave := f.server.audience.join(w, e.ID)
+	l, leave := f.server.typeListeners.join(w, e.ID)
 	defer leave()
 	if n := p.Notifications; n.Tools || n.Prompts || n.Resources || len(n.URIs) > 0 {
-		l.grants = true
+		l.ackPending = true
 		f.base.serve(l, r, principal)
 		return
 	}

@@ -71,7 +71,7 @@ type delivery struct {
 	envelope []byte
 	attempts int
 	// busy is true while an envelope waits for its retry or is in flight.
-	asleep bool
+	busy bool
 }
 
 // status holds the values of deliveryStatus.
@@ -109,7 +109,7 @@ func (h *hook) next() (*delivery, *message) {
 	h.inFlight++
 	m := &message{url: h.url, subscriptionID: h.id, id: d.id, keys: h.keys(time.Now())}
 	if d.event == nil {
-		d.asleep = true
+		d.busy = true
 		m.body = d.envelope
 		return d, m
 	}
@@ -133,7 +133,7 @@ func (h *hook) choose() *delivery {
 			return nil
 		}
 		if len(h.control) > 0 {
-			if h.inFlight > 0 || h.control[0].asleep {
+			if h.inFlight > 0 || h.control[0].busy {
 				return nil
 			}
 			return h.control[0]
@@ -171,7 +171,7 @@ func (h *hook) ready() bool {
 	case h.status.suspended:
 		return false
 	case len(h.control) > 0:
-		return h.inFlight == 0 && !h.control[0].asleep
+		return h.inFlight == 0 && !h.control[0].busy
 	case len(h.due) > 0:
 		return true
 	}
@@ -245,7 +245,7 @@ func (h *hook) drop(d *delivery) {
 func (h *hook) retry(d *delivery) {
 	h.mu.Lock()
 	if h.holds(d) {
-		d.asleep = false
+		d.busy = false
 		if d.event != nil {
 			h.due = append(h.due, d)
 		}
@@ -285,7 +285,7 @@ func (h *hook) watermark() uint64 {
 	if len(h.waiting) > 0 {
 		return h.waiting[0].event.n - 1
 	}
-	return h.reader.where()
+	return h.reader.currentPosition()
 }
 
 // end stops the subscription. Nothing more is delivered, except one last
@@ -394,7 +394,7 @@ func (hs *hooks) attempt(h *hook) {
 		hs.counts.retries.Add(1)
 	}
 	if d.event != nil {
-		m.misfire(d.event.fault, d.attempts)
+		m.applyFault(d.event.fault, d.attempts)
 	}
 	status, _, failure := hs.poster.post(hs.ctx, m)
 	if failure == "" && d.event != nil && d.event.fault != nil && d.event.fault.Kind == faults.Repeat {
@@ -455,7 +455,7 @@ func (hs *hooks) remove(h *hook, last *delivery) bool {
 
 // isCurrent reports whether h is still the subscription of its key. The caller
 // holds hs.mu.
-func (hs *hooks) lives(h *hook) bool { return hs.byKey[h.key] == h }
+func (hs *hooks) isCurrent(h *hook) bool { return hs.byKey[h.key] == h }
 
 // of lists the open subscriptions of a principal.
 func (hs *hooks) of(principal string) []*hook {
@@ -647,7 +647,7 @@ func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte
 		},
 	}).WithContext(ctx)
 	if m.sign != "" {
-		m.missign(r.Header, now)
+		m.applySignatureFault(r.Header, now)
 	}
 	resp, err := p.transport.RoundTrip(r)
 	if err != nil {

@@ -86,7 +86,7 @@ const (
 type lists struct {
 	opts          ListOptions
 	faultInjector *faultInjector // nil without faults
-	hub           listeners
+	listeners     listListeners
 	all           [numLists]*list
 }
 
@@ -94,9 +94,9 @@ func newLists(o ListOptions, m *faultInjector) *lists {
 	if o.Entries == 0 {
 		return nil
 	}
-	o = m.distort(o)
+	o = m.applyToLists(o)
 	ls := &lists{opts: o, faultInjector: m}
-	ls.hub.each = m != nil
+	ls.listeners.oneByOne = m != nil
 	for k := range ls.all {
 		ls.all[k] = newList(listKind(k), o)
 	}
@@ -110,10 +110,10 @@ func (ls *lists) cacheable() func(context.Context, mcp.Request, *mcp.Cacheable) 
 		return nil
 	}
 	return func(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
-		c.TTLMs, c.CacheScope = int(ls.opts.milliseconds()), "public"
+		c.TTLMs, c.CacheScope = int(ls.opts.ttlMillis()), "public"
 		// The resources may include the principal's own subscriptions.
 		if _, tools := req.(*mcp.ListToolsRequest); tools {
-			ls.served()
+			ls.countScope()
 		}
 		if _, resources := req.(*mcp.ListResourcesRequest); resources || ls.opts.Private {
 			c.CacheScope = "private"
@@ -147,7 +147,7 @@ func (ls *lists) change(data []byte) error {
 
 // applyEvent applies an event whose data also names a list, so that tests can
 // compare what clients learn from events and from lists.
-func (ls *lists) follow(data []byte) {
+func (ls *lists) applyEvent(data []byte) {
 	if ls != nil && bytes.Contains(data, []byte(`"list"`)) {
 		_ = ls.change(data) // "list" may mean something else to the event
 	}
@@ -288,7 +288,7 @@ func (o ListOptions) lifetime(b []byte) []byte {
 		return strconv.AppendInt(b, int64(o.TTL/time.Second), 10)
 	}
 	b = append(b, `"ttlMs":`...)
-	b = strconv.AppendInt(b, o.milliseconds(), 10)
+	b = strconv.AppendInt(b, o.ttlMillis(), 10)
 	if o.Private {
 		return append(b, `,"cacheScope":"private"`...)
 	}
@@ -371,8 +371,8 @@ func changes(k listKind) kinds {
 // listListeners are the streams that carry changes of lists. A stream never
 // blocks a change: it has a set of pending notifications, so that changes that
 // come faster than it writes are sent once.
-type listeners struct {
-	each     bool // every change is sent, however fast they come
+type listListeners struct {
+	oneByOne bool // every change is sent, however fast they come
 	mu       sync.Mutex
 	open     map[*listListener]struct{}
 	sessions map[string]bool // sessions that subscribed to the content
@@ -381,12 +381,12 @@ type listeners struct {
 type listListener struct {
 	session string // legacy
 	want    kinds
-	woken   chan struct{}
+	wakeup  chan struct{}
 	pending []kinds // under the lock of listListeners; one element unless listListeners.each
 }
 
-func (h *listeners) join(l *listListener) (leave func()) {
-	l.woken = make(chan struct{}, 1)
+func (h *listListeners) join(l *listListener) (leave func()) {
+	l.wakeup = make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.open == nil {
@@ -401,7 +401,7 @@ func (h *listeners) join(l *listListener) (leave func()) {
 }
 
 // subscribe records whether a session subscribes to the content.
-func (h *listeners) subscribe(session string, on bool) {
+func (h *listListeners) subscribe(session string, on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !on {
@@ -415,7 +415,7 @@ func (h *listeners) subscribe(session string, on bool) {
 }
 
 // notify queues a notification for the listeners of a list.
-func (h *listeners) tell(k listKind) {
+func (h *listListeners) notify(k listKind) {
 	bit := changes(k)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -423,16 +423,16 @@ func (h *listeners) tell(k listKind) {
 		if l.want&bit == 0 || l.session != "" && k == listContent && !h.sessions[l.session] {
 			continue
 		}
-		if len(l.pending) == 0 || h.each {
+		if len(l.pending) == 0 || h.oneByOne {
 			l.pending = append(l.pending, 0)
 		}
 		l.pending[len(l.pending)-1] |= bit
-		nudge(l.woken)
+		signal(l.wakeup)
 	}
 }
 
 // take returns the pending notifications of a listener.
-func (h *listeners) take(l *listListener) []kinds {
+func (h *listListeners) take(l *listListener) []kinds {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := l.pending

@@ -37,7 +37,7 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 	}
 	defer s.unreserve()
 	l := &listListener{want: want}
-	defer s.lists.hub.join(l)()
+	defer s.lists.listeners.join(l)()
 	s.streamHeader(w.Header())
 	flush := http.NewResponseController(w).Flush
 	send := func(b []byte) bool {
@@ -54,8 +54,8 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 			return
 		}
 		select {
-		case <-l.woken:
-			open = send(appendAll(nil, s.lists.hub.take(l), c.id))
+		case <-l.wakeup:
+			open = send(appendAll(nil, s.lists.listeners.take(l), c.id))
 		case <-alive.C:
 			open = send([]byte(":\n\n"))
 		case <-revoked:
@@ -69,29 +69,29 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 }
 
 // dropSession drops the content subscription of a session that ends.
-func (ls *lists) forget(session string) {
+func (ls *lists) dropSession(session string) {
 	if ls != nil {
-		ls.hub.subscribe(session, false)
+		ls.listeners.subscribe(session, false)
 	}
 }
 
 // notifySession writes changes to the stream of a legacy session until leave is
 // called. leave waits for a write in progress.
-func (ls *lists) attend(w http.ResponseWriter, session string) (leave func()) {
-	l, wrapped := w.(*hearer)
+func (ls *lists) notifySession(w http.ResponseWriter, session string) (leave func()) {
+	l, wrapped := w.(*typeListener)
 	if ls == nil || session == "" || !wrapped {
 		return func() {}
 	}
 	me := &listListener{session: session, want: 1<<numLists - 1}
-	gone := ls.hub.join(me)
+	gone := ls.listeners.join(me)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer crash.Guard()
 		defer close(done)
 		for {
 			select {
-			case <-me.woken:
-				l.send(appendAll(nil, ls.hub.take(me), nil))
+			case <-me.wakeup:
+				l.send(appendAll(nil, ls.listeners.take(me), nil))
 			case <-stop:
 				return
 			}

@@ -26,7 +26,7 @@ type listParams struct {
 // serveLists answers requests for this server's lists. If a request is not for
 // them, it returns the body to pass on: the SDK's own entries follow at the end
 // of each list.
-func (f *face) serveLists(w http.ResponseWriter, r *http.Request, body []byte, principal string) (onward []byte, done bool) {
+func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, body []byte, principal string) (onward []byte, done bool) {
 	ls := f.server.lists
 	if ls == nil || !mayBeList(body) {
 		return body, false
@@ -46,7 +46,7 @@ func (f *face) serveLists(w http.ResponseWriter, r *http.Request, body []byte, p
 			return body, true
 		}
 		return body, false
-	case isList && p.Cursor != "" && !strings.HasPrefix(p.Cursor, cursorPrefix), !isList && !ls.takes(e.Method, p):
+	case isList && p.Cursor != "" && !strings.HasPrefix(p.Cursor, cursorPrefix), !isList && !ls.serves(e.Method, p):
 		return body, false
 	}
 	f.answerList(w, r, e, p, kind, isList, principal)
@@ -59,7 +59,7 @@ func mayBeList(body []byte) bool {
 }
 
 // serves reports whether a request that reads no list is answered here.
-func (ls *lists) takes(method string, p listParams) bool {
+func (ls *lists) serves(method string, p listParams) bool {
 	switch method {
 	case "resources/read":
 		_, ok := ls.content(p.URI)
@@ -79,11 +79,11 @@ func (ls *lists) takes(method string, p listParams) bool {
 }
 
 // answerList checks a request against the base protocol and answers it.
-func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p listParams, kind listKind, isList bool, principal string) {
+func (f *mcpHandler) answerList(w http.ResponseWriter, r *http.Request, e envelope, p listParams, kind listKind, isList bool, principal string) {
 	ls := f.server.lists
 	modern, status, wrong := f.era(r.Header, e)
 	if wrong == nil && modern {
-		status, wrong = named(r.Header, e.Method, p)
+		status, wrong = checkName(r.Header, e.Method, p)
 	}
 	if wrong != nil {
 		writeRPCError(w, status, e.ID, wrong)
@@ -96,7 +96,7 @@ func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p 
 			c.fail(w, invalidParams("the cursor %q is not, or no longer, one of this list", p.Cursor))
 			return
 		}
-		ls.served()
+		ls.countScope()
 		c.answer(w, members)
 		return
 	}
@@ -110,7 +110,7 @@ func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p 
 			c.fail(w, invalidParams("%s needs a session", e.Method))
 			return
 		}
-		ls.hub.subscribe(session, e.Method == "resources/subscribe")
+		ls.listeners.subscribe(session, e.Method == "resources/subscribe")
 		c.answer(w, []byte(`"_meta":{}`))
 	case methodListen:
 		f.server.listenLists(w, r, c, p.wants())
@@ -124,7 +124,7 @@ func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p 
 }
 
 // checkName checks the header that mirrors a name or a URI.
-func named(h http.Header, method string, p listParams) (int, *rpcError) {
+func checkName(h http.Header, method string, p listParams) (int, *rpcError) {
 	want := ""
 	switch method {
 	case "resources/read":
@@ -175,8 +175,8 @@ func withoutCursor(body []byte) []byte {
 
 // serveOlder lets the SDK answer, and converts the answer to the spelling of
 // the earlier draft.
-func (f *face) serveOlder(w http.ResponseWriter, r *http.Request, principal string) {
-	keep := &keeper{ResponseWriter: w, status: http.StatusOK}
+func (f *mcpHandler) serveOlder(w http.ResponseWriter, r *http.Request, principal string) {
+	keep := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
 	f.base.serve(keep, r, principal)
 	older := []byte(`"ttl":` + strconv.FormatInt(int64(f.server.lists.opts.TTL.Seconds()), 10))
 	w.WriteHeader(keep.status)
@@ -186,18 +186,18 @@ func (f *face) serveOlder(w http.ResponseWriter, r *http.Request, principal stri
 var newerLifetime = regexp.MustCompile(`"ttlMs":\d+,"cacheScope":"\w+"`)
 
 // bufferedResponse buffers an answer until it is complete.
-type keeper struct {
+type bufferedResponse struct {
 	http.ResponseWriter
 	status int
 	body   bytes.Buffer
 }
 
 // WriteHeader implements [http.ResponseWriter].
-func (k *keeper) WriteHeader(status int) { k.status = status }
+func (k *bufferedResponse) WriteHeader(status int) { k.status = status }
 
 // Write implements [http.ResponseWriter].
-func (k *keeper) Write(b []byte) (int, error) { return k.body.Write(b) }
+func (k *bufferedResponse) Write(b []byte) (int, error) { return k.body.Write(b) }
 
 // Flush implements [http.Flusher]. It does nothing: the answer is sent as a
 // whole.
-func (k *keeper) Flush() {}
+func (k *bufferedResponse) Flush() {}

@@ -132,7 +132,7 @@ func rpc(t testing.TB, s *Server, token, body string) (status int, answer string
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	w := httptest.NewRecorder()
-	s.face.ServeHTTP(w, req)
+	s.handler.ServeHTTP(w, req)
 	return w.Code, w.Body.String()
 }
 

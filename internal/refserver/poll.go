@@ -25,7 +25,7 @@ type eventParams struct {
 // resolve returns the topic and the selection of a subscription, and its
 // arguments in canonical form.
 func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (*topic, selection, string, *rpcError) {
-	t := s.broker.in(mode, p.Name)
+	t := s.broker.topic(mode, p.Name)
 	if t == nil || s.broker.topics[p.Name].withdrawn.Load() {
 		return nil, selection{}, "", notFound("event")
 	}
@@ -126,7 +126,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	t, sel, _, wrong := s.resolve(eventmeter.Poll, c, p.eventParams)
 	if wrong == nil && p.Cursor == nil {
-		wrong = s.faultInjector.refuses("events", eventmeter.Poll)
+		wrong = s.faultInjector.refuse("events", eventmeter.Poll)
 	}
 	switch {
 	case wrong != nil:
@@ -147,7 +147,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 		wait = min(millis(*p.TimeoutMs), s.opts.LongPollMax)
 	}
 	s.counts.polls.Add(1)
-	b := t.glance(sel, p.start(), limit)
+	b := t.readOnce(sel, p.start(), limit)
 	if len(b.events) == 0 && !b.gap && wait > 0 && p.Cursor != nil {
 		if b, wrong = s.longPoll(r, c, t, sel, b.after, limit, wait); wrong != nil {
 			c.fail(w, wrong)
@@ -169,7 +169,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, after uint64, limit int, wait time.Duration) (batch, *rpcError) {
 	woken := make(chan struct{}, 1)
 	cursor := t.cursor(after)
-	reader, _, truncated := t.open(sel, start{cursor: &cursor}, 0, func() { nudge(woken) })
+	reader, _, truncated := t.open(sel, start{cursor: &cursor}, 0, func() { signal(woken) })
 	defer reader.close()
 	s.counts.waiting.Add(1)
 	defer s.counts.waiting.Add(-1)

@@ -43,7 +43,7 @@ func newResources(s *Server) *resources {
 
 // serves reports whether a request belongs to this system. Subscriptions to
 // other resources do not.
-func (rs *resources) takes(body []byte) (envelope, bool) {
+func (rs *resources) serves(body []byte) (envelope, bool) {
 	var e envelope
 	if !bytes.Contains(body, []byte(`subscri`)) || json.Unmarshal(body, &e) != nil {
 		return e, false
@@ -434,8 +434,8 @@ func (rs *resources) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp
 
 // appendPositions appends the text of positions: the epoch of the server, and
 // the positions in the order of the catalogue.
-func (rs *resources) appendPlace(dst []byte, p place) []byte {
-	dst = append(dst, rs.life()...)
+func (rs *resources) appendPositions(dst []byte, p positions) []byte {
+	dst = append(dst, rs.epoch()...)
 	for _, t := range rs.inBand() {
 		dst = append(dst, '-')
 		dst = strconv.AppendUint(dst, p[t], 10)
@@ -444,20 +444,20 @@ func (rs *resources) appendPlace(dst []byte, p place) []byte {
 }
 
 // epoch returns the epoch of the server as cursors spell it.
-func (rs *resources) life() string {
+func (rs *resources) epoch() string {
 	prefix := *rs.inBand()[0].prefix.Load()
 	return prefix[:len(prefix)-1]
 }
 
 // readPositions parses a Last-Event-ID. For an id of another epoch it returns
 // nil, because no event of that epoch is left. ok is false for an invalid id.
-func (rs *resources) readPlace(text string) (p place, ok bool) {
+func (rs *resources) readPositions(text string) (p positions, ok bool) {
 	parts := strings.Split(text, "-")
 	order := rs.inBand()
 	if len(parts) != len(order)+1 || !strings.HasPrefix(parts[0], "c") {
 		return nil, false
 	}
-	p = make(place, len(order))
+	p = make(positions, len(order))
 	for i, t := range order {
 		n, err := strconv.ParseUint(parts[i+1], 10, 64)
 		if err != nil {
@@ -465,7 +465,7 @@ func (rs *resources) readPlace(text string) (p place, ok bool) {
 		}
 		p[t] = min(n, t.newest())
 	}
-	if parts[0] != rs.life() {
+	if parts[0] != rs.epoch() {
 		return nil, true
 	}
 	return p, true
@@ -473,7 +473,7 @@ func (rs *resources) readPlace(text string) (p place, ok bool) {
 
 // available returns the URIs of a listen request that the principal may
 // subscribe to, without duplicates.
-func (rs *resources) honoured(uris []string, principal string) []string {
+func (rs *resources) available(uris []string, principal string) []string {
 	out := []string{}
 	for _, uri := range uris {
 		if _, _, wrong := rs.eventResource(uri, principal); wrong == nil && !slices.Contains(out, uri) {

@@ -27,7 +27,7 @@ import (
 // secretTypeKey is the _meta key under which a client may ask for a type of
 // secret. The draft leaves the choice to the server. Without the key, and with
 // an unknown type, it is "standard".
-const secretWish = "io.github.eventmeter/webhookSecret"
+const secretTypeKey = "io.github.eventmeter/webhookSecret"
 
 // The types of secrets.
 const (
@@ -93,7 +93,7 @@ func newSecret(wish string) (webhookSecret, func(h http.Header, id string, at ti
 func (rs *resources) register(w http.ResponseWriter, c *call) {
 	h, secret, wrong := rs.readRegistration(c)
 	if wrong == nil {
-		wrong = rs.server.faultInjector.refuses("sep-1803", eventmeter.Webhook)
+		wrong = rs.server.faultInjector.refuse("sep-1803", eventmeter.Webhook)
 	}
 	if wrong == nil {
 		wrong = rs.server.reserve()
@@ -158,13 +158,13 @@ func (rs *resources) readRegistration(c *call) (*resourceHook, webhookSecret, *r
 	}
 	u.Fragment = ""
 	h.target, h.url = p.TargetURI, u
-	h.mix.queueLen, h.mix.woken = rs.server.opts.QueueLen, h.wake
+	h.mix.queueLen, h.mix.wake = rs.server.opts.QueueLen, h.wake
 	var wish string
-	if raw, ok := p.Meta[secretWish]; ok && json.Unmarshal(raw, &wish) != nil {
-		return nil, none, invalidParams("_meta %s is not a string", secretWish)
+	if raw, ok := p.Meta[secretTypeKey]; ok && json.Unmarshal(raw, &wish) != nil {
+		return nil, none, invalidParams("_meta %s is not a string", secretTypeKey)
 	}
 	secret, sign := newSecret(wish)
-	h.sign, h.wish = sign, wish
+	h.sign, h.secretType = sign, wish
 	return h, secret, nil
 }
 
@@ -265,7 +265,7 @@ func (rs *resources) post(ctx context.Context, h *resourceHook, m *message) (sta
 		standardwebhooks.HeaderWebhookID:        {m.id},
 		standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
 	}
-	h.signAs(m, header, now)
+	h.signMessage(m, header, now)
 	resp, err := poster.transport.RoundTrip((&http.Request{
 		Method: http.MethodPost, URL: h.url, Host: h.url.Host, ContentLength: int64(len(body)),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header,
@@ -292,15 +292,15 @@ func (rs *resources) post(ctx context.Context, h *resourceHook, m *message) (sta
 // subscription of events/*, without the features that the draft lacks: expiry,
 // cursors, a handshake and envelopes.
 type resourceHook struct {
-	rs        *resources
-	uri       string // subscription://…
-	principal string
-	uris      []string // of the events
-	target    string   // as given by the client
-	url       *url.URL
-	sign      func(h http.Header, id string, at time.Time, body []byte)
-	wish      string // the type of the secret that the client asked for
-	mix       mixer
+	rs         *resources
+	uri        string // subscription://…
+	principal  string
+	uris       []string // of the events
+	target     string   // as given by the client
+	url        *url.URL
+	sign       func(h http.Header, id string, at time.Time, body []byte)
+	secretType string // the type of the secret that the client asked for
+	mix        mixer
 
 	tokens atomic.Int32 // places in the pool's queue
 
@@ -415,6 +415,6 @@ func (h *resourceHook) message(p *resourcePost) *message {
 	body = append(body, `","data":`...)
 	body = append(append(body, e.data...), '}')
 	m := &message{id: e.id, body: body}
-	m.misfire(e.fault, p.attempts)
+	m.applyFault(e.fault, p.attempts)
 	return m
 }

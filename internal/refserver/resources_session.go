@@ -44,7 +44,7 @@ func (s *resourceSession) add(uri string) *rpcError {
 	if s.subs[uri] != nil {
 		return nil
 	}
-	if wrong := s.rs.server.faultInjector.refuses("sep-1803", eventmeter.Push); wrong != nil {
+	if wrong := s.rs.server.faultInjector.refuse("sep-1803", eventmeter.Push); wrong != nil {
 		return wrong
 	}
 	if wrong := s.rs.server.reserve(); wrong != nil {
@@ -100,7 +100,7 @@ func (s *resourceSession) clear() {
 // because its client has gone or replaced it. With positions, delivery
 // continues from there; without, it begins now. attach returns false if ctx
 // ends or the session is over.
-func (s *resourceSession) attach(ctx context.Context, u *updates, from place) bool {
+func (s *resourceSession) attach(ctx context.Context, u *updates, from positions) bool {
 	for {
 		s.mu.Lock()
 		if s.over {
@@ -114,7 +114,7 @@ func (s *resourceSession) attach(ctx context.Context, u *updates, from place) bo
 		s.mu.Unlock()
 		old.cancel()
 		select {
-		case <-old.left:
+		case <-old.detached:
 		case <-ctx.Done():
 			return false
 		}
@@ -146,18 +146,18 @@ func (s *resourceSession) detach(u *updates) {
 		sub.reader = nil
 	}
 	s.stream = nil
-	close(u.left)
+	close(u.detached)
 }
 
 // positions is how far a stream has come in each topic. Its text is the id of
 // the stream's events and is sufficient to continue from there, so the server
 // keeps nothing for a client that may reconnect.
-type place map[*topic]uint64
+type positions map[*topic]uint64
 
 // mixer reads the events of several subscriptions. It returns each event once
 // and those of a topic in order, however many subscriptions select it.
 type mixer struct {
-	woken    func() // called under a topic's lock
+	wake     func() // called under a topic's lock
 	queueLen int
 
 	mu   sync.Mutex
@@ -182,7 +182,7 @@ func (m *mixer) add(t *topic, sel selection, after *uint64) (*reader, uint64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, position, _ := t.open(sel, from, m.queueLen, m.woken)
+	r, position, _ := t.open(sel, from, m.queueLen, m.wake)
 	for _, p := range m.taps {
 		if p.topic == t {
 			p.readers = append(p.readers, r)

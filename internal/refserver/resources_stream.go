@@ -19,25 +19,25 @@ type updates struct {
 	rs        *resources
 	principal string
 	mix       mixer
-	woken     chan struct{}
+	wakeup    chan struct{}
 	out       http.ResponseWriter
 	// reached holds the positions of the last events. It is nil unless events
 	// have ids: on the stream of a session.
-	reached place
+	reached positions
 	// id is the id of the request to listen, nil on the stream of a session.
 	id      json.RawMessage
 	written time.Time
 	events  []*event // scratch
 	cut     bool     // by a fault
 
-	cancel context.CancelFunc
-	left   chan struct{} // closed when the session is free for another stream
+	cancel   context.CancelFunc
+	detached chan struct{} // closed when the session is free for another stream
 }
 
 func (rs *resources) newUpdates(out http.ResponseWriter, principal string) *updates {
-	u := &updates{rs: rs, principal: principal, out: out, woken: make(chan struct{}, 1), left: make(chan struct{}), written: time.Now()}
+	u := &updates{rs: rs, principal: principal, out: out, wakeup: make(chan struct{}, 1), detached: make(chan struct{}), written: time.Now()}
 	u.mix.queueLen = rs.server.opts.QueueLen
-	u.mix.woken = func() { nudge(u.woken) }
+	u.mix.wake = func() { signal(u.wakeup) }
 	return u
 }
 
@@ -45,7 +45,7 @@ func (rs *resources) newUpdates(out http.ResponseWriter, principal string) *upda
 // listen stream also ends when its principal loses access.
 func (u *updates) run(ctx context.Context) {
 	s := u.rs.server
-	forgotten := s.forgottenNow()
+	forgotten := s.forgetSignal()
 	every := s.opts.Heartbeat
 	silence := time.NewTimer(every)
 	defer silence.Stop()
@@ -58,7 +58,7 @@ func (u *updates) run(ctx context.Context) {
 			return
 		}
 		select {
-		case <-u.woken:
+		case <-u.wakeup:
 		case <-silence.C:
 			rest := every - time.Since(u.written)
 			if rest <= 0 {
@@ -95,7 +95,7 @@ func (u *updates) deliver() bool {
 		for _, e := range events {
 			if e.fault == nil {
 				frames = u.appendUpdate(frames, e, t)
-			} else if frames, cut = u.misfire(frames, e, t); cut {
+			} else if frames, cut = u.appendFaulty(frames, e, t); cut {
 				break
 			}
 		}
@@ -121,7 +121,7 @@ func (u *updates) appendUpdate(dst []byte, e *event, t *topic) []byte {
 	if u.reached != nil {
 		u.reached[t] = e.n
 		dst = append(dst, "id: "...)
-		dst = u.rs.appendPlace(dst, u.reached)
+		dst = u.rs.appendPositions(dst, u.reached)
 		dst = append(dst, '\n')
 	}
 	dst = append(dst, `data: {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"`...)
@@ -152,10 +152,10 @@ func (rs *resources) stream(w http.ResponseWriter, r *http.Request, principal st
 		sdk(w, r) // the SDK answers with the error
 		return
 	}
-	var from place
+	var from positions
 	if last := r.Header.Get(headerLastEventID); last != "" {
 		var ok bool
-		if from, ok = rs.readPlace(last); !ok {
+		if from, ok = rs.readPositions(last); !ok {
 			http.Error(w, "Last-Event-ID is none of this server's", http.StatusBadRequest)
 			return
 		}
@@ -167,7 +167,7 @@ func (rs *resources) stream(w http.ResponseWriter, r *http.Request, principal st
 	rs.server.unbuffered(w.Header())
 	out := &shared{ResponseWriter: w, begun: make(chan struct{})}
 	u := rs.newUpdates(out, principal)
-	u.reached, u.cancel = make(place), cancel
+	u.reached, u.cancel = make(positions), cancel
 	s := rs.session(id, principal)
 	if !s.attach(ctx, u, from) {
 		http.Error(w, "session not found", http.StatusNotFound)
@@ -187,7 +187,7 @@ func (rs *resources) stream(w http.ResponseWriter, r *http.Request, principal st
 		}
 		// Send the id alone first, so that a client that loses the stream
 		// before its first event can resume here.
-		prime := rs.appendPlace([]byte("id: "), u.reached)
+		prime := rs.appendPositions([]byte("id: "), u.reached)
 		if u.write(append(prime, "\ndata:\n\n"...)) {
 			u.run(ctx)
 		}
@@ -245,8 +245,8 @@ func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 		return
 	}
 	s := rs.server
-	uris := rs.honoured(p.Notifications.ResourceSubscriptions, c.principal)
-	if wrong := s.faultInjector.refuses("sep-1803", eventmeter.Push); wrong != nil {
+	uris := rs.available(p.Notifications.ResourceSubscriptions, c.principal)
+	if wrong := s.faultInjector.refuse("sep-1803", eventmeter.Push); wrong != nil {
 		c.fail(w, wrong)
 		return
 	}

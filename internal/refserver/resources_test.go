@@ -76,18 +76,18 @@ func TestPlaces(t *testing.T) {
 	publish(t, s, "tick", `{}`)
 	publish(t, s, "tick", `{}`)
 	tick := s.broker.topics["tick"]
-	text := string(rs.appendPlace(nil, place{tick: 1}))
-	if p, ok := rs.readPlace(text); !ok || p[tick] != 1 {
+	text := string(rs.appendPositions(nil, positions{tick: 1}))
+	if p, ok := rs.readPositions(text); !ok || p[tick] != 1 {
 		t.Errorf("%s is %v %t", text, p, ok)
 	}
-	if p, ok := rs.readPlace(string(rs.appendPlace(nil, place{tick: 99}))); !ok || p[tick] != 2 {
+	if p, ok := rs.readPositions(string(rs.appendPositions(nil, positions{tick: 99}))); !ok || p[tick] != 2 {
 		t.Errorf("a place that is not reached yet is %v %t", p, ok)
 	}
-	if p, ok := rs.readPlace("cother" + text[strings.IndexByte(text, '-'):]); !ok || p != nil {
+	if p, ok := rs.readPositions("cother" + text[strings.IndexByte(text, '-'):]); !ok || p != nil {
 		t.Errorf("a place of another life is %v %t", p, ok)
 	}
 	for _, bad := range []string{"", "7", text + "-1", text[1:], strings.Replace(text, "-1", "-x", 1)} {
-		if p, ok := rs.readPlace(bad); ok {
+		if p, ok := rs.readPositions(bad); ok {
 			t.Errorf("%q is %v", bad, p)
 		}
 	}
@@ -181,7 +181,7 @@ func rpcModern(t testing.TB, s *Server, token, method, members string) (status i
 		req.Header.Set(k, v)
 	}
 	w := httptest.NewRecorder()
-	s.face.ServeHTTP(w, req)
+	s.handler.ServeHTTP(w, req)
 	return w.Code, w.Body.String()
 }
 
@@ -224,7 +224,7 @@ func TestResourceRoom(t *testing.T) {
 // comes back to what has left the buffer, is not told.
 func TestUpdatesAreDroppedInSilence(t *testing.T) {
 	s := startServer(t, Options{QueueLen: 3, BufferEvents: 5})
-	m := mixer{queueLen: 3, woken: func() {}}
+	m := mixer{queueLen: 3, wake: func() {}}
 	tick := s.broker.topics["tick"]
 	m.add(tick, selection{}, nil)
 	for range 10 {
@@ -239,7 +239,7 @@ func TestUpdatesAreDroppedInSilence(t *testing.T) {
 	}
 	m.close()
 	old := uint64(2) // events 3 to 5 have left the buffer
-	m = mixer{queueLen: 3, woken: func() {}}
+	m = mixer{queueLen: 3, wake: func() {}}
 	defer m.close()
 	if _, position := m.add(tick, selection{}, &old); position != 5 {
 		t.Errorf("it begins after %d", position)
@@ -253,7 +253,7 @@ func TestUpdatesAreDroppedInSilence(t *testing.T) {
 // the subscriptions.
 func TestMixerKeepsOrder(t *testing.T) {
 	s := startServer(t, Options{})
-	m := mixer{queueLen: 100, woken: func() {}}
+	m := mixer{queueLen: 100, wake: func() {}}
 	defer m.close()
 	chat, tick := s.broker.topics["chat.message"], s.broker.topics["tick"]
 	a, _ := m.add(chat, selection{keyed: true, key: "a"}, nil)

@@ -23,7 +23,7 @@ type resumables struct {
 	counts  resumeCounters
 	// maxPerJob and maxTotal bound the bytes that are kept for one request and
 	// for all together.
-	mostOfOne, mostOfAll int64
+	maxPerJob, maxTotal int64
 
 	mu     sync.Mutex
 	closed bool
@@ -39,8 +39,8 @@ type resumeCounters struct {
 
 // The bytes kept for one request (about 17,000 progress messages) and for all.
 const (
-	mostKeptOfOne = 4 << 20
-	mostKeptOfAll = 256 << 20
+	maxKeptPerJob = 4 << 20
+	maxKeptTotal  = 256 << 20
 )
 
 // keptCost is charged per message in addition to its bytes.
@@ -65,21 +65,21 @@ type job struct {
 	mu sync.Mutex
 	// kept are the messages that a later connection may need, oldest first.
 	// Those before next were written on the current connection.
-	kept   []keptMessage
-	next   int
-	bytes  int64  // charged for kept
-	era    int    // how often kept was discarded
-	ended  bool   // with an error, because the buffer limit was reached
-	step   int    // the last finished step of the work
-	status string // processing, completed or failed
-	link   *link  // the current connection, nil while detached
+	kept       []keptMessage
+	next       int
+	bytes      int64    // charged for kept
+	generation int      // how often kept was discarded
+	ended      bool     // with an error, because the buffer limit was reached
+	step       int      // the last finished step of the work
+	status     string   // processing, completed or failed
+	conn       *jobConn // the current connection, nil while detached
 	// deadline is when the policy ends, while detached. One item of the agenda
 	// is under way for it at most (armed); it looks again if the deadline moved.
 	deadline time.Time
 	armed    bool
 	gone     bool
-	resumes  uint32  // authorised resumes, for faults
-	both     []*link // all current connections, where a fault allows several
+	resumes  uint32     // authorised resumes, for faults
+	conns    []*jobConn // all current connections, where a fault allows several
 }
 
 // keptMessage is a frame with the time of its write, zero before.
@@ -90,8 +90,8 @@ type keptMessage struct {
 }
 
 // jobConn is one connection of a job.
-type link struct {
-	woken      chan struct{}
+type jobConn struct {
+	wakeup     chan struct{}
 	superseded chan struct{} // closed when another connection took over
 	next       int           // index in job.kept, where a fault allows several connections
 }
@@ -104,7 +104,7 @@ const (
 )
 
 func newResumables(s *Server) *resumables {
-	q := &resumables{server: s, agenda: newAgenda(), jobs: make(map[string]*job), mostOfOne: mostKeptOfOne, mostOfAll: mostKeptOfAll}
+	q := &resumables{server: s, agenda: newAgenda(), jobs: make(map[string]*job), maxPerJob: maxKeptPerJob, maxTotal: maxKeptTotal}
 	q.ctx, q.stop = context.WithCancel(context.Background())
 	return q
 }
@@ -129,14 +129,14 @@ func (q *resumables) close() {
 }
 
 // begin starts a job with its first connection attached.
-func (q *resumables) begin(c *call, w workArguments) (*job, *link, *rpcError) {
+func (q *resumables) begin(c *call, w workArguments) (*job, *jobConn, *rpcError) {
 	for what, text := range map[string]json.RawMessage{"id": c.id, "progressToken": w.token} {
 		if len(text) > maxResumableID {
 			return nil, nil, invalidParams("%s has %d bytes: want at most %d of a request that can be resumed", what, len(text), maxResumableID)
 		}
 	}
-	if q.counts.bytes.Load() >= q.mostOfAll {
-		return nil, nil, overrun("the server keeps %d bytes for requests that can be resumed, and takes no further one", q.mostOfAll)
+	if q.counts.bytes.Load() >= q.maxTotal {
+		return nil, nil, overrun("the server keeps %d bytes for requests that can be resumed, and takes no further one", q.maxTotal)
 	}
 	if wrong := q.server.reserve(); wrong != nil {
 		return nil, nil, wrong
@@ -186,14 +186,14 @@ func notResumable() *rpcError {
 // attach adds a connection and makes it the current one. The former connection
 // is notified, and messages that it wrote lately count as not delivered. attach
 // returns false if the job is gone.
-func (j *job) attach() (*link, bool) {
+func (j *job) attach() (*jobConn, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.gone {
 		return nil, false
 	}
-	if j.link != nil && !j.twofold() {
-		close(j.link.superseded)
+	if j.conn != nil && !j.allowsTwo() {
+		close(j.conn.superseded)
 		j.owner.counts.superseded.Add(1)
 		j.confirm(time.Now())
 	}
@@ -202,21 +202,21 @@ func (j *job) attach() (*link, bool) {
 		j.deadline = time.Time{}
 	}
 	j.next = 0
-	j.link = &link{woken: make(chan struct{}, 1), superseded: make(chan struct{})}
-	j.both = append(j.both, j.link)
-	return j.link, true
+	j.conn = &jobConn{wakeup: make(chan struct{}, 1), superseded: make(chan struct{})}
+	j.conns = append(j.conns, j.conn)
+	return j.conn, true
 }
 
 // detach removes a connection. Without a current connection, the policy's time
 // starts.
-func (j *job) detach(k *link) {
+func (j *job) detach(k *jobConn) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.leave(k); j.link != k || j.gone {
+	if j.removeConn(k); j.conn != k || j.gone {
 		return
 	}
 	now := time.Now()
-	j.link = nil
+	j.conn = nil
 	j.confirm(now)
 	j.next = 0
 	if j.status != statusProcessing && len(j.kept) == 0 {
@@ -229,7 +229,7 @@ func (j *job) detach(k *link) {
 
 // wait restarts the policy's time. The caller holds the lock.
 func (j *job) wait(now time.Time) {
-	j.deadline = now.Add(j.patience())
+	j.deadline = now.Add(j.keepFor())
 	if !j.armed {
 		j.armed = true
 		j.owner.agenda.at(j.deadline, j.expire)
@@ -261,7 +261,7 @@ func (j *job) drop() {
 	}
 	j.gone = true
 	j.owner.counts.held.Add(-1)
-	j.giveUp()
+	j.discardKept()
 	if !j.deadline.IsZero() {
 		j.owner.counts.detached.Add(-1)
 	}
@@ -292,15 +292,15 @@ func (j *job) confirm(now time.Time) {
 
 // send queues a message. If the buffer limit is reached, the request ends with
 // an error, which replaces all kept messages. The caller holds the lock.
-func (j *job) say(frame []byte) {
+func (j *job) send(frame []byte) {
 	q := j.owner
 	cost := int64(len(frame) + keptCost)
 	switch {
 	case j.ended:
-	case j.bytes+cost > q.mostOfOne:
-		j.end(overrun("more than %d bytes of messages were kept for a connection that did not take them; the request has ended", q.mostOfOne))
-	case q.counts.bytes.Load()+cost > q.mostOfAll:
-		j.end(overrun("the server keeps %d bytes for requests that can be resumed, and has no room for another message; the request has ended", q.mostOfAll))
+	case j.bytes+cost > q.maxPerJob:
+		j.end(overrun("more than %d bytes of messages were kept for a connection that did not take them; the request has ended", q.maxPerJob))
+	case q.counts.bytes.Load()+cost > q.maxTotal:
+		j.end(overrun("the server keeps %d bytes for requests that can be resumed, and has no room for another message; the request has ended", q.maxTotal))
 	default:
 		j.keep(frame)
 	}
@@ -310,7 +310,7 @@ func (j *job) say(frame []byte) {
 // caller holds the lock.
 func (j *job) end(e *rpcError) {
 	j.owner.counts.overrun.Add(1)
-	j.giveUp()
+	j.discardKept()
 	j.status, j.ended = statusFailed, true
 	j.keep(j.errorFrame(e))
 }
@@ -320,11 +320,11 @@ func overrun(format string, args ...any) *rpcError {
 }
 
 // discardKept discards all messages. The caller holds the lock.
-func (j *job) giveUp() {
+func (j *job) discardKept() {
 	j.uncharge(j.kept)
 	j.kept, j.next = nil, 0
-	j.era++
-	for _, k := range j.both {
+	j.generation++
+	for _, k := range j.conns {
 		k.next = 0
 	}
 }
@@ -347,31 +347,31 @@ func (j *job) keep(frame []byte) {
 	j.bytes += n
 	j.owner.counts.bytes.Add(n)
 	j.owner.counts.kept.Add(1)
-	for _, k := range j.both {
-		nudge(k.woken)
+	for _, k := range j.conns {
+		signal(k.wakeup)
 	}
 }
 
 // jobBatch is what a connection has to write next.
-type batch975 struct {
-	frames [][]byte
-	n      int  // messages that count as written
-	fresh  int  // messages that were not written before
-	final  bool // the response is the last message
-	cut    bool // a fault ends the connection after them
-	era    int  // generation of the kept messages
+type jobBatch struct {
+	frames     [][]byte
+	n          int  // messages that count as written
+	fresh      int  // messages that were not written before
+	final      bool // the response is the last message
+	cut        bool // a fault ends the connection after them
+	generation int  // generation of the kept messages
 }
 
 // take returns the next messages for k: at most limit, and at most room that
 // were not written before. It reuses into.
-func (j *job) take(k *link, into [][]byte, limit, room int) batch975 {
+func (j *job) take(k *jobConn, into [][]byte, limit, room int) jobBatch {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	b := batch975{frames: into, era: j.era}
+	b := jobBatch{frames: into, generation: j.generation}
 	next := j.next
-	if j.twofold() {
+	if j.allowsTwo() {
 		next = k.next
-	} else if j.link != k {
+	} else if j.conn != k {
 		return b
 	}
 	if j.gone {
@@ -399,18 +399,18 @@ func (j *job) take(k *link, into [][]byte, limit, room int) batch975 {
 }
 
 // wrote records that k has written the messages of b.
-func (j *job) wrote(k *link, b batch975) {
+func (j *job) wrote(k *jobConn, b jobBatch) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := b.n
-	if b.era != j.era {
+	if b.generation != j.generation {
 		return // they were discarded meanwhile
 	}
-	if j.twofold() {
+	if j.allowsTwo() {
 		k.next += n
 		return
 	}
-	if j.link != k || j.gone {
+	if j.conn != k || j.gone {
 		return // the new connection writes them again
 	}
 	now := time.Now()
@@ -423,13 +423,13 @@ func (j *job) wrote(k *link, b batch975) {
 
 // snapshot returns the state for requests/getStatus, and restarts the policy's
 // time.
-func (j *job) look() (status string, pending, ok bool) {
+func (j *job) snapshot() (status string, pending, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.gone {
 		return "", false, false
 	}
-	if j.link == nil {
+	if j.conn == nil {
 		j.wait(time.Now())
 	}
 	return j.status, len(j.kept) > j.next, true

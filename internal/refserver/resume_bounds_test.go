@@ -12,9 +12,9 @@ func TestResumableBytesAreBounded(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		s := startServer(t, Options{})
 		q := s.resumables
-		most := &q.mostOfOne
+		most := &q.maxPerJob
 		if all {
-			most = &q.mostOfAll
+			most = &q.maxTotal
 		}
 		*most = 3000
 		c := &call{id: json.RawMessage("7"), principal: "p"}
@@ -39,15 +39,15 @@ func TestResumableBytesAreBounded(t *testing.T) {
 		}
 		j.advance() // ended: nothing is added
 		j.wrote(k, taken)
-		if status, pending, ok := j.look(); status != statusFailed || !pending || !ok {
+		if status, pending, ok := j.snapshot(); status != statusFailed || !pending || !ok {
 			t.Errorf("status %s, pending %t, ok %t", status, pending, ok)
 		}
 		if all {
-			q.mostOfAll = 100
+			q.maxTotal = 100
 			if _, _, wrong := q.begin(c, w); wrong == nil || wrong.Code != codeExhausted || !strings.Contains(wrong.Message, "takes no further one") {
 				t.Errorf("a further request: %v", wrong)
 			}
-			q.mostOfAll = 3000
+			q.maxTotal = 3000
 		}
 		k, ok := j.attach()
 		if !ok {
@@ -71,7 +71,7 @@ func TestResumableBytesAreBounded(t *testing.T) {
 // written.
 func TestResumableEndsWhileWriting(t *testing.T) {
 	s := startServer(t, Options{ResumeOverlap: -1})
-	s.resumables.mostOfOne = 1000
+	s.resumables.maxPerJob = 1000
 	j, k, wrong := s.resumables.begin(&call{id: json.RawMessage("7")}, workArguments{Steps: 100, StepMs: 3_600_000, token: json.RawMessage(`1`)})
 	if wrong != nil {
 		t.Fatal(wrong)

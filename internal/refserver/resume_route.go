@@ -20,7 +20,7 @@ const (
 // serveResumable answers the requests of SEP-975: calls of the slow tool by
 // clients that can resume, requests/getStatus and requests/resume. It returns
 // false for all other requests, and has done nothing then.
-func (f *face) serveResumable(w http.ResponseWriter, r *http.Request, body []byte, principal string) bool {
+func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body []byte, principal string) bool {
 	// A cheap test of the body first, as for events.
 	work := bytes.Contains(body, []byte(`"`+workTool+`"`)) && bytes.Contains(body, []byte(`"tools/call"`))
 	if !work && !bytes.Contains(body, []byte(`"requests/`)) && !bytes.Contains(body, []byte(`"initialize"`)) {
@@ -69,7 +69,7 @@ func (f *face) serveResumable(w http.ResponseWriter, r *http.Request, body []byt
 
 // isWork reports whether a call is for the slow tool, by a client that can
 // resume it.
-func (f *face) isWork(r *http.Request, e envelope) bool {
+func (f *mcpHandler) isWork(r *http.Request, e envelope) bool {
 	var p struct {
 		Name string                     `json:"name"`
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -92,7 +92,7 @@ func canResume(capabilities json.RawMessage) bool {
 
 // initialize passes on a handshake whose client can resume, and records the
 // session. Otherwise it returns false.
-func (f *face) initialize(w http.ResponseWriter, r *http.Request, e envelope, principal string) bool {
+func (f *mcpHandler) initialize(w http.ResponseWriter, r *http.Request, e envelope, principal string) bool {
 	var p struct {
 		Capabilities json.RawMessage `json:"capabilities"`
 	}
@@ -180,7 +180,7 @@ func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call) {
 		c.fail(w, wrong)
 		return
 	}
-	s.converse(w, r, j, k, j.policyFrame())
+	s.serveJob(w, r, j, k, j.policyFrame())
 }
 
 // resumeParams are the params of both methods.
@@ -201,7 +201,7 @@ func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) 
 		c.fail(w, wrong)
 		return
 	}
-	status, pending, ok := j.look()
+	status, pending, ok := j.snapshot()
 	if !ok {
 		c.fail(w, notResumable())
 		return
@@ -227,7 +227,7 @@ func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) 
 		c.fail(w, wrong)
 		return
 	}
-	if wrong := j.refuses(); wrong != nil {
+	if wrong := j.refuseResume(); wrong != nil {
 		c.fail(w, wrong)
 		return
 	}
@@ -237,12 +237,12 @@ func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) 
 		return
 	}
 	s.resumables.counts.resumed.Add(1)
-	s.converse(w, r, j, k, nil)
+	s.serveJob(w, r, j, k, nil)
 }
 
 // serveJob writes a job's messages on a connection until the response, or until
 // either side ends the connection.
-func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *link, first []byte) {
+func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, k *jobConn, first []byte) {
 	defer j.detach(k)
 	s.streamHeader(w.Header())
 	flush := http.NewResponseController(w).Flush
@@ -278,7 +278,7 @@ func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *lin
 			continue
 		}
 		select {
-		case <-k.woken:
+		case <-k.wakeup:
 		case <-k.superseded:
 			// The draft does not define the fate of the former connection. Here
 			// the latest wins, and the former gets an error.

@@ -73,7 +73,7 @@ func TestPolicyTime(t *testing.T) {
 	j.expire()
 	stats(1, 1)
 	before := j.deadline
-	if status, pending, ok := j.look(); status != statusProcessing || pending || !ok {
+	if status, pending, ok := j.snapshot(); status != statusProcessing || pending || !ok {
 		t.Errorf("status %s, pending %t, ok %t", status, pending, ok)
 	}
 	if !j.deadline.After(before) {
@@ -94,7 +94,7 @@ func TestPolicyTime(t *testing.T) {
 	if _, ok := j.attach(); ok {
 		t.Error("an expired request was resumed")
 	}
-	if _, _, ok := j.look(); ok {
+	if _, _, ok := j.snapshot(); ok {
 		t.Error("an expired request has a status")
 	}
 	if got := s.Stats().Resumable.Expired; got != 1 {
@@ -124,7 +124,7 @@ func TestWorkWithoutTheCapability(t *testing.T) {
 			r.Header.Set(name, value)
 		}
 		w := httptest.NewRecorder()
-		s.face.ServeHTTP(w, r)
+		s.handler.ServeHTTP(w, r)
 		body := w.Body.String()
 		if !strings.Contains(body, c.want) || strings.Contains(body, "resumePolicy") != strings.Contains(c.want, "isError") {
 			t.Errorf("%s: %s", c.arguments, body)

@@ -89,10 +89,10 @@ func (j *job) advance() {
 	}
 	j.step++
 	if j.work.token != nil {
-		j.progress()
+		j.sendProgress()
 	}
 	if n := j.work.LogEvery; n > 0 && j.step%n == 0 {
-		j.say(j.logFrame(j.step / n))
+		j.send(j.logFrame(j.step / n))
 	}
 	if j.ended {
 		return
@@ -101,7 +101,7 @@ func (j *job) advance() {
 		j.owner.agenda.at(j.due(), j.advance)
 		return
 	}
-	if late := j.late(); late > 0 {
+	if late := j.resultDelay(); late > 0 {
 		j.owner.agenda.at(time.Now().Add(late), func() {
 			j.mu.Lock()
 			defer j.mu.Unlock()
@@ -120,7 +120,7 @@ func (j *job) conclude() {
 	if j.work.Fail {
 		j.status = statusFailed
 	}
-	j.say(j.resultFrame())
+	j.send(j.resultFrame())
 }
 
 func (j *job) progressFrame() []byte {

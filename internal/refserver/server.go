@@ -55,7 +55,7 @@ type Server struct {
 	hooks         *hooks
 	principals    *principals
 	counts        *counters
-	face          *face
+	handler       *mcpHandler
 	base          *base
 	faultInjector *faultInjector // nil without faults
 	capacity      *capacity      // nil without Options.Capacity
@@ -67,7 +67,7 @@ type Server struct {
 	closeOnce     sync.Once
 	background    sync.WaitGroup
 	requests      requests
-	audience      audience
+	typeListeners typeListeners
 	resources     *resources
 	lists         *lists // nil without Options.Lists
 	resumables    *resumables
@@ -174,7 +174,7 @@ func (s *Server) Publish(name string, data []byte) (eventID string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("target: %w", err)
 	}
-	s.lists.follow(data)
+	s.lists.applyEvent(data)
 	return id, nil
 }
 
@@ -195,7 +195,7 @@ func (s *Server) Restore(token string) { s.principals.restore(token) }
 // Disturb sends a transient error to every stream of an event type. The streams
 // stay open. The error wraps [ErrUnknownEvent].
 func (s *Server) Disturb(name, message string) error {
-	t := s.broker.in(eventmeter.Push, name)
+	t := s.broker.topic(eventmeter.Push, name)
 	if t == nil {
 		return fmt.Errorf("target: disturb %q: %w", name, ErrUnknownEvent)
 	}

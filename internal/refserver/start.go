@@ -38,7 +38,7 @@ func New(opts Options) (*Server, error) {
 	if s.hooks, err = newHooks(opts, s.counts, s.capacity, s.unreserve); err != nil {
 		return nil, err
 	}
-	s.strike()
+	s.installFaults()
 	if opts.Feed != "" {
 		if s.feed, err = checkFeed(opts.Feed); err != nil {
 			return nil, err
@@ -54,7 +54,7 @@ func New(opts Options) (*Server, error) {
 	s.lists = newLists(opts.Lists, s.faultInjector)
 	s.resources = newResources(s)
 	s.base = newBase(s)
-	s.face = &face{server: s, base: s.base, supported: supportedVersions()}
+	s.handler = &mcpHandler{server: s, base: s.base, supported: supportedVersions()}
 	return s, nil
 }
 
@@ -77,19 +77,19 @@ func (s *Server) Start(ctx context.Context) error {
 		return open
 	}
 	if !s.opts.Stdio {
-		s.mcp = open(s.opts.Addr, s.stalling(s.face), false)
+		s.mcp = open(s.opts.Addr, s.withStall(s.handler), false)
 	}
 	if s.opts.TLS {
-		s.secure = open(s.opts.TLSAddr, s.stalling(s.face), true)
+		s.secure = open(s.opts.TLSAddr, s.withStall(s.handler), true)
 	}
-	s.control = open(s.opts.AdminAddr, s.stalling(s.admin()), false)
+	s.control = open(s.opts.AdminAddr, s.withStall(s.admin()), false)
 	if err == nil {
 		err = s.allowFeed(ctx)
 	}
 	if err != nil {
 		return errors.Join(err, s.Close(ctx))
 	}
-	s.launch()
+	s.startBackground()
 	for _, l := range s.listeners {
 		s.background.Go(func() {
 			defer crash.Guard()
@@ -106,7 +106,7 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 // startBackground starts the goroutines that serve no listener.
-func (s *Server) launch() {
+func (s *Server) startBackground() {
 	s.background.Go(func() {
 		defer crash.Guard()
 		s.hooks.agenda.run(s.hooks.ctx)
@@ -119,7 +119,7 @@ func (s *Server) launch() {
 		})
 	}
 	if s.opts.TypesEvery > 0 {
-		s.background.Go(crash.Guarded(s.comeAndGo))
+		s.background.Go(crash.Guarded(s.toggleSeasonal))
 	}
 }
 

@@ -24,17 +24,17 @@ const stdioPrincipal = "stdio"
 // stdioServer serves one client over a pair of streams. Each line is a message,
 // and all answers and streams share the output. It passes every message to the
 // handler of HTTP requests.
-type pipeline struct {
+type stdioServer struct {
 	handler http.Handler
 	token   string
-	out     outlet
+	out     lineWriter
 	life    context.Context
 	work    sync.WaitGroup
 
 	mu      sync.Mutex
-	open    map[string]*pipeWriter // by the JSON-RPC id as received
-	session string                 // of the legacy era
-	version string                 // of the legacy era
+	open    map[string]*stdioWriter // by the JSON-RPC id as received
+	session string                  // of the legacy era
+	version string                  // of the legacy era
 }
 
 // ServeStdio serves one client that writes newline-delimited messages to in and
@@ -47,11 +47,11 @@ type pipeline struct {
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := &pipeline{
-		handler: s.requests.counted(s.stalling(s.face)), token: stdioPrincipal, life: ctx, open: map[string]*pipeWriter{},
-		out: outlet{to: out, broken: cancel},
+	p := &stdioServer{
+		handler: s.requests.counted(s.withStall(s.handler)), token: stdioPrincipal, life: ctx, open: map[string]*stdioWriter{},
+		out: lineWriter{to: out, broken: cancel},
 	}
-	p.out.room = sync.NewCond(&p.out.mu)
+	p.out.space = sync.NewCond(&p.out.mu)
 	if len(s.opts.Tokens) > 0 {
 		p.token = s.opts.Tokens[0]
 	}
@@ -87,7 +87,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 // finish waits for the open requests. If the server closes, streams end with
 // their results. Otherwise requests may still be answered: a client may send a
 // few requests and close its end before it reads the answers.
-func (p *pipeline) finish(closing <-chan struct{}, cancel context.CancelFunc) {
+func (p *stdioServer) finish(closing <-chan struct{}, cancel context.CancelFunc) {
 	done := make(chan struct{})
 	go func() {
 		defer crash.Guard()
@@ -133,7 +133,7 @@ func readLines(ctx context.Context, in io.Reader, lines chan<- framing.Line) err
 }
 
 // message starts to serve one message.
-func (p *pipeline) message(l framing.Line) {
+func (p *stdioServer) message(l framing.Line) {
 	var e envelope
 	switch {
 	case l.TooLong:
@@ -149,7 +149,7 @@ func (p *pipeline) message(l framing.Line) {
 		p.cancel(e.Params)
 	}
 	ctx, cancel := context.WithCancel(p.life)
-	w := &pipeWriter{p: p, id: e.ID, cancel: cancel, header: http.Header{}}
+	w := &stdioWriter{server: p, id: e.ID, cancel: cancel, header: http.Header{}}
 	r := p.request(ctx, e, l.Data)
 	if e.Method != "" && validID(e.ID) {
 		p.mu.Lock()
@@ -168,7 +168,7 @@ func (p *pipeline) message(l framing.Line) {
 		defer cancel()
 		p.handler.ServeHTTP(w, r)
 		w.finish()
-		p.learn(e, w)
+		p.noteSession(e, w)
 	}
 	// A message that changes the session must be done before the next one is
 	// read; no other message may block the reader.
@@ -180,7 +180,7 @@ func (p *pipeline) message(l framing.Line) {
 }
 
 // request turns a message into the HTTP request that the handler expects.
-func (p *pipeline) request(ctx context.Context, e envelope, body []byte) *http.Request {
+func (p *stdioServer) request(ctx context.Context, e envelope, body []byte) *http.Request {
 	h := http.Header{}
 	h.Set("Content-Type", "application/json")
 	h.Set("Accept", "application/json, text/event-stream")
@@ -199,7 +199,7 @@ func (p *pipeline) request(ctx context.Context, e envelope, body []byte) *http.R
 	}
 	if version >= modernVersion {
 		h.Set(headerMethod, e.Method)
-		if name := mirrored(e); name != "" {
+		if name := nameHeader(e); name != "" {
 			h.Set("Mcp-Name", name)
 		}
 	}
@@ -212,7 +212,7 @@ func (p *pipeline) request(ctx context.Context, e envelope, body []byte) *http.R
 }
 
 // nameHeader returns the value of the Mcp-Name header of a request.
-func mirrored(e envelope) string {
+func nameHeader(e envelope) string {
 	var p struct{ Name, URI string }
 	switch e.Method {
 	case "tools/call", "prompts/get", "resources/read":
@@ -232,7 +232,7 @@ func mirrored(e envelope) string {
 
 // noteSession keeps the session that an initialize opened, and opens its stream
 // when the client is initialized.
-func (p *pipeline) learn(e envelope, w *pipeWriter) {
+func (p *stdioServer) noteSession(e envelope, w *stdioWriter) {
 	switch e.Method {
 	case "initialize":
 		var answer struct {
@@ -258,7 +258,7 @@ func (p *pipeline) learn(e envelope, w *pipeWriter) {
 		r.Header.Set("Authorization", "Bearer "+p.token)
 		r.Header.Set(headerSession, session)
 		r.Header.Set(headerVersion, version)
-		own := &pipeWriter{p: p, cancel: cancel, header: http.Header{}}
+		own := &stdioWriter{server: p, cancel: cancel, header: http.Header{}}
 		p.work.Go(func() {
 			defer crash.Guard()
 			defer cancel()
@@ -269,7 +269,7 @@ func (p *pipeline) learn(e envelope, w *pipeWriter) {
 
 // cancel ends the request that a notification names. The request gets no
 // answer.
-func (p *pipeline) cancel(params json.RawMessage) {
+func (p *stdioServer) cancel(params json.RawMessage) {
 	var c struct {
 		RequestID json.RawMessage `json:"requestId"`
 	}
@@ -280,13 +280,13 @@ func (p *pipeline) cancel(params json.RawMessage) {
 	w := p.open[string(c.RequestID)]
 	p.mu.Unlock()
 	if w != nil {
-		w.silence()
+		w.mute()
 		w.cancel()
 	}
 }
 
 // refuse answers a message that is not served.
-func (p *pipeline) refuse(id json.RawMessage, code int, message string) {
+func (p *stdioServer) refuse(id json.RawMessage, code int, message string) {
 	if !validID(id) {
 		id = json.RawMessage("null")
 	}
@@ -299,16 +299,16 @@ func (p *pipeline) refuse(id json.RawMessage, code int, message string) {
 
 // maxPending bounds the bytes that wait to be written; writers block at the
 // bound. A slow client so holds back all of its streams together.
-const outletRoom = 1 << 20
+const maxPending = 1 << 20
 
 // lineWriter is the output to the client. A caller that finds no write in
 // progress writes for all, so that many small messages make few system calls.
-type outlet struct {
+type lineWriter struct {
 	to     io.Writer
 	broken context.CancelFunc // called when the client is gone
 
 	mu      sync.Mutex
-	room    *sync.Cond
+	space   *sync.Cond
 	waiting []byte
 	spare   []byte
 	writing bool
@@ -317,11 +317,11 @@ type outlet struct {
 
 // write sends whole lines. It does not keep b. It returns when the lines were
 // written, or when another caller is about to write them.
-func (o *outlet) write(b []byte) error {
+func (o *lineWriter) write(b []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.err == nil && o.writing && len(o.waiting)+len(b) > outletRoom && len(o.waiting) > 0 {
-		o.room.Wait()
+	for o.err == nil && o.writing && len(o.waiting)+len(b) > maxPending && len(o.waiting) > 0 {
+		o.space.Wait()
 	}
 	if o.err != nil {
 		return o.err
@@ -338,20 +338,20 @@ func (o *outlet) write(b []byte) error {
 		_, err := o.to.Write(batch)
 		o.mu.Lock()
 		o.spare = batch
-		if cap(batch) > outletRoom {
+		if cap(batch) > maxPending {
 			o.spare = nil
 		}
 		if err != nil {
 			o.err = err
 			o.broken()
 		}
-		o.room.Broadcast()
+		o.space.Broadcast()
 	}
 	o.writing = false
 	return o.err
 }
 
-func (o *outlet) failure() error {
+func (o *lineWriter) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
@@ -360,8 +360,8 @@ func (o *outlet) failure() error {
 // stdioWriter is an [http.ResponseWriter] that turns an answer into lines: one
 // for a JSON body, or one for each event of an event stream. One goroutine at a
 // time uses it, except for mute.
-type pipeWriter struct {
-	p      *pipeline
+type stdioWriter struct {
+	server *stdioServer
 	id     []byte // of the request; nil = none
 	cancel context.CancelFunc
 	header http.Header
@@ -372,22 +372,22 @@ type pipeWriter struct {
 	lines  []byte // scratch
 
 	mu       sync.Mutex
-	silent   bool // the request was cancelled
+	muted    bool // the request was cancelled
 	answered bool
 }
 
 // mute discards all further output.
-func (w *pipeWriter) silence() {
+func (w *stdioWriter) mute() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.silent = true
+	w.muted = true
 }
 
 // Header implements [http.ResponseWriter].
-func (w *pipeWriter) Header() http.Header { return w.header }
+func (w *stdioWriter) Header() http.Header { return w.header }
 
 // WriteHeader implements [http.ResponseWriter].
-func (w *pipeWriter) WriteHeader(status int) {
+func (w *stdioWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
 		w.stream = strings.HasPrefix(w.header.Get("Content-Type"), "text/event-stream")
@@ -395,7 +395,7 @@ func (w *pipeWriter) WriteHeader(status int) {
 }
 
 // Write implements [http.ResponseWriter].
-func (w *pipeWriter) Write(b []byte) (int, error) {
+func (w *stdioWriter) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if !w.stream {
 		return w.body.Write(b)
@@ -414,10 +414,10 @@ func (w *pipeWriter) Write(b []byte) (int, error) {
 }
 
 // Flush implements [http.Flusher]. It does nothing: no output is held back.
-func (w *pipeWriter) Flush() {}
+func (w *stdioWriter) Flush() {}
 
 // event appends a line for an event of the stream.
-func (w *pipeWriter) event(e framing.Event) {
+func (w *stdioWriter) event(e framing.Event) {
 	if len(e.Data) == 0 {
 		return // a comment: stdio needs no keep-alive
 	}
@@ -437,35 +437,35 @@ func (w *pipeWriter) event(e framing.Event) {
 
 // send writes the lines, unless the request was cancelled. It writes under the
 // lock, so that nothing follows a cancellation.
-func (w *pipeWriter) send() error {
+func (w *stdioWriter) send() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.silent {
+	if w.muted {
 		return context.Canceled
 	}
 	if len(w.lines) == 0 {
 		return nil
 	}
-	return w.p.out.write(w.lines)
+	return w.server.out.write(w.lines)
 }
 
 // finish sends the rest when the handler is done: a JSON body, an error in
 // place of an HTTP refusal, or an error if a stream broke off.
-func (w *pipeWriter) finish() {
+func (w *stdioWriter) finish() {
 	request := validID(w.id)
 	if request {
-		w.p.mu.Lock()
-		if w.p.open[string(w.id)] == w {
-			delete(w.p.open, string(w.id))
+		w.server.mu.Lock()
+		if w.server.open[string(w.id)] == w {
+			delete(w.server.open, string(w.id))
 		}
-		w.p.mu.Unlock()
+		w.server.mu.Unlock()
 	}
 	w.lines = w.lines[:0]
 	isJSON := strings.HasPrefix(w.header.Get("Content-Type"), "application/json")
 	switch {
 	case !w.stream && isJSON && w.body.Len() > 0:
 		w.event(framing.Event{Data: w.body.Bytes()})
-	case !request || w.answered || w.p.life.Err() != nil:
+	case !request || w.answered || w.server.life.Err() != nil:
 	case w.stream:
 		w.fail(codeInternal, "the stream broke off")
 	default:
@@ -478,7 +478,7 @@ func (w *pipeWriter) finish() {
 	_ = w.send() // the client may be gone, or may have cancelled
 }
 
-func (w *pipeWriter) fail(code int, text string) {
+func (w *stdioWriter) fail(code int, text string) {
 	w.lines = append(w.lines, `{"jsonrpc":"2.0","id":`...)
 	w.lines = append(w.lines, w.id...)
 	w.lines = append(w.lines, fmt.Sprintf(`,"error":{"code":%d,"message":`, code)...)

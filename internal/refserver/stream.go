@@ -23,18 +23,18 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b 
 
 // stream is one open events/stream.
 type stream struct {
-	server  *Server
-	call    *call
-	topic   *topic
-	reader  *reader
-	woken   chan struct{}
-	out     http.ResponseWriter
-	flush   func() error
-	ctx     context.Context // of the request
-	batch   int             // most events of one write
-	written time.Time       // when the last frame was written
-	events  []*event        // scratch
-	trouble *trouble        // the topic's last transient error that was sent
+	server         *Server
+	call           *call
+	topic          *topic
+	reader         *reader
+	wakeup         chan struct{}
+	out            http.ResponseWriter
+	flush          func() error
+	ctx            context.Context // of the request
+	batch          int             // most events of one write
+	written        time.Time       // when the last frame was written
+	events         []*event        // scratch
+	transientError *transientError // the topic's last transient error that was sent
 	// forgotten is closed when the Forget fault strikes.
 	forgotten <-chan struct{}
 }
@@ -49,7 +49,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 		t, sel, _, wrong = s.resolve(eventmeter.Push, c, p)
 	}
 	if wrong == nil {
-		wrong = s.faultInjector.refuses("events", eventmeter.Push)
+		wrong = s.faultInjector.refuse("events", eventmeter.Push)
 	}
 	if wrong == nil {
 		wrong = s.reserve()
@@ -62,16 +62,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	s.counts.streams.Add(1)
 	defer s.counts.streams.Add(-1)
 	s.streamHeader(w.Header())
-	st := &stream{server: s, call: c, topic: t, woken: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, trouble: t.trouble.Load(), ctx: r.Context(), batch: streamBatch}
+	st := &stream{server: s, call: c, topic: t, wakeup: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, transientError: t.transientError.Load(), ctx: r.Context(), batch: streamBatch}
 	if s.capacity != nil {
 		st.batch = 1 // so that streams take turns
 	}
 	var position uint64
 	var truncated bool
-	st.reader, position, truncated = t.open(sel, p.start(), s.opts.QueueLen, func() { nudge(st.woken) })
+	st.reader, position, truncated = t.open(sel, p.start(), s.opts.QueueLen, func() { signal(st.wakeup) })
 	defer st.reader.close()
 	st.reader.skipCut()
-	st.forgotten = s.forgottenNow()
+	st.forgotten = s.forgetSignal()
 	if st.active(position, truncated) {
 		st.run(r)
 	}
@@ -95,15 +95,15 @@ func (st *stream) run(r *http.Request) {
 			return
 		}
 		select {
-		case <-st.woken:
+		case <-st.wakeup:
 		case <-heartbeat.C:
 			rest := s.opts.Heartbeat - time.Since(st.written)
-			if _, missed := s.faultInjector.has(faults.Heartbeats, eventmeter.Push); missed {
+			if _, missed := s.faultInjector.serverFault(faults.Heartbeats, eventmeter.Push); missed {
 				rest = s.opts.Heartbeat
 			} else if rest <= 0 {
 				// Read the position again: events that the filter dropped have
 				// moved it.
-				if !st.notify("heartbeat", st.cursorMember(nil, st.reader.where())) {
+				if !st.notify("heartbeat", st.cursorMember(nil, st.reader.currentPosition())) {
 					return
 				}
 				rest = s.opts.Heartbeat
@@ -124,8 +124,8 @@ func (st *stream) run(r *http.Request) {
 // deliver writes all waiting events. It returns false if the client is gone.
 func (st *stream) deliver() bool {
 	for {
-		if t := st.topic.trouble.Load(); t != st.trouble {
-			st.trouble = t
+		if t := st.topic.transientError.Load(); t != st.transientError {
+			st.transientError = t
 			if !st.notify("error", errorMember(&t.err)) {
 				return false
 			}
@@ -150,7 +150,7 @@ func (st *stream) deliver() bool {
 		for _, e := range b.events {
 			if e.fault == nil {
 				frames = e.appendFrame(frames, st.call.id)
-			} else if frames, ok = st.misfire(frames, e); !ok {
+			} else if frames, ok = st.appendFaulty(frames, e); !ok {
 				break
 			}
 		}
@@ -249,35 +249,35 @@ func (s *Server) unbuffered(h http.Header) {
 // subscription: the GET stream of a session (legacy), and the answer to
 // subscriptions/listen (modern). The SDK writes to most of them and cannot send
 // methods that it does not know, so each stream is wrapped.
-type audience struct {
+type typeListeners struct {
 	mu   sync.Mutex
-	open map[*hearer]struct{}
+	open map[*typeListener]struct{}
 }
 
 // typeListener is a stream with two writers: the handler of the request, and
 // announce. It implements [http.ResponseWriter].
-type hearer struct {
+type typeListener struct {
 	http.ResponseWriter
 	id json.RawMessage // of the request to listen; nil for a GET stream
 	// ackPending is true until the SDK has written its acknowledgement, which
 	// does not mention changes of event types.
-	grants bool
+	ackPending bool
 
-	mu      sync.Mutex
-	started bool     // it is an event stream, and its header is out
-	whole   bool     // the last write ended a message
-	waiting [][]byte // messages that could not be sent yet
-	gone    bool
+	mu         sync.Mutex
+	started    bool     // it is an event stream, and its header is out
+	atBoundary bool     // the last write ended a message
+	waiting    [][]byte // messages that could not be sent yet
+	closed     bool
 }
 
 // join wraps a response until leave is called, which must happen before its
 // handler returns.
-func (ls *audience) join(w http.ResponseWriter, id json.RawMessage) (l *hearer, leave func()) {
-	l = &hearer{ResponseWriter: w, id: id, whole: true}
+func (ls *typeListeners) join(w http.ResponseWriter, id json.RawMessage) (l *typeListener, leave func()) {
+	l = &typeListener{ResponseWriter: w, id: id, atBoundary: true}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.open == nil {
-		ls.open = make(map[*hearer]struct{})
+		ls.open = make(map[*typeListener]struct{})
 	}
 	ls.open[l] = struct{}{}
 	return l, func() {
@@ -285,15 +285,15 @@ func (ls *audience) join(w http.ResponseWriter, id json.RawMessage) (l *hearer, 
 		delete(ls.open, l)
 		ls.mu.Unlock()
 		l.mu.Lock()
-		l.gone = true
+		l.closed = true
 		l.mu.Unlock()
 	}
 }
 
 // announce sends a notification without params on every stream.
-func (ls *audience) announce(method string) {
+func (ls *typeListeners) announce(method string) {
 	ls.mu.Lock()
-	all := make([]*hearer, 0, len(ls.open))
+	all := make([]*typeListener, 0, len(ls.open))
 	for l := range ls.open {
 		all = append(all, l)
 	}
@@ -303,7 +303,7 @@ func (ls *audience) announce(method string) {
 	}
 }
 
-func (l *hearer) announce(method string) {
+func (l *typeListener) announce(method string) {
 	b := append([]byte("data: "), `{"jsonrpc":"2.0","method":"`...)
 	b = append(append(b, method...), '"')
 	if l.id != nil {
@@ -314,7 +314,7 @@ func (l *hearer) announce(method string) {
 }
 
 // send writes a message between those of the other writer.
-func (l *hearer) send(message []byte) {
+func (l *typeListener) send(message []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting = append(l.waiting, message)
@@ -323,8 +323,8 @@ func (l *hearer) send(message []byte) {
 
 // flushWaiting writes the waiting messages if the stream is at a message
 // boundary. The caller holds the lock.
-func (l *hearer) flushWaiting() {
-	if l.gone || !l.started || !l.whole || l.grants || len(l.waiting) == 0 {
+func (l *typeListener) flushWaiting() {
+	if l.closed || !l.started || !l.atBoundary || l.ackPending || len(l.waiting) == 0 {
 		return
 	}
 	for _, b := range l.waiting {
@@ -337,14 +337,14 @@ func (l *hearer) flushWaiting() {
 }
 
 // begin records that the header goes out. The caller holds the lock.
-func (l *hearer) begin(status int) {
+func (l *typeListener) begin(status int) {
 	if status == http.StatusOK && strings.HasPrefix(l.Header().Get("Content-Type"), "text/event-stream") {
 		l.started = true
 	}
 }
 
 // WriteHeader implements [http.ResponseWriter].
-func (l *hearer) WriteHeader(status int) {
+func (l *typeListener) WriteHeader(status int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ResponseWriter.WriteHeader(status)
@@ -352,30 +352,30 @@ func (l *hearer) WriteHeader(status int) {
 }
 
 // Write implements [http.ResponseWriter].
-func (l *hearer) Write(b []byte) (int, error) {
+func (l *typeListener) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.begin(http.StatusOK)
 	out := b
-	if l.grants {
-		out = l.grant(b)
+	if l.ackPending {
+		out = l.completeAck(b)
 	}
 	if _, err := l.ResponseWriter.Write(out); err != nil {
 		return 0, err
 	}
-	l.whole = bytes.HasSuffix(b, []byte("\n\n"))
+	l.atBoundary = bytes.HasSuffix(b, []byte("\n\n"))
 	l.flushWaiting()
 	return len(b), nil
 }
 
 // completeAck adds eventsListChanged to the SDK's acknowledgement.
-func (l *hearer) grant(b []byte) []byte {
+func (l *typeListener) completeAck(b []byte) []byte {
 	const open, more = `"notifications":{`, `"eventsListChanged":true`
 	at := bytes.Index(b, []byte(open))
 	if at < 0 {
 		return b
 	}
-	l.grants = false
+	l.ackPending = false
 	at += len(open)
 	out := append(append([]byte(nil), b[:at]...), more...)
 	if b[at] != '}' {
@@ -385,7 +385,7 @@ func (l *hearer) grant(b []byte) []byte {
 }
 
 // Flush implements [http.Flusher].
-func (l *hearer) Flush() {
+func (l *typeListener) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.begin(http.StatusOK)
@@ -394,7 +394,7 @@ func (l *hearer) Flush() {
 }
 
 // Unwrap lets [http.ResponseController] reach the wrapped writer.
-func (l *hearer) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+func (l *typeListener) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
 // listenParams are the params of subscriptions/listen. The draft has no word
 // for changes of event types: eventsListChanged follows its siblings.
@@ -416,7 +416,7 @@ func asksForTypes(params json.RawMessage) bool {
 }
 
 // listenAlone serves a stream that carries only changes of event types.
-func (s *Server) listenAlone(l *hearer, r *http.Request, c *call) {
+func (s *Server) listenAlone(l *typeListener, r *http.Request, c *call) {
 	s.streamHeader(l.Header())
 	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`
 	l.WriteHeader(http.StatusOK)

@@ -28,7 +28,7 @@ type subscribeParams struct {
 }
 
 // subscribeRequest is a checked subscribe call.
-type wish struct {
+type subscribeRequest struct {
 	fresh  *hook // not registered yet
 	sel    selection
 	from   start
@@ -69,7 +69,7 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	return p, fresh, sel, nil
 }
 
-func (s *Server) readWish(c *call) (*wish, *rpcError) {
+func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
 	p, fresh, sel, wrong := s.readSubscription(c)
 	if wrong != nil {
 		return nil, wrong
@@ -86,20 +86,20 @@ func (s *Server) readWish(c *call) (*wish, *rpcError) {
 		return nil, invalidParams("delivery.secret: %v", err)
 	}
 	if fresh.direct { // such subscriptions have no ttl and no cursor
-		return &wish{fresh: fresh, sel: sel, ttl: cmp.Or(s.grantFault(), s.opts.TTLDefault), secret: p.Delivery.Secret, key: signer}, nil
+		return &subscribeRequest{fresh: fresh, sel: sel, ttl: cmp.Or(s.faultTTL(), s.opts.TTLDefault), secret: p.Delivery.Secret, key: signer}, nil
 	}
 	ttl, wrong := s.grantFor(p.TTLMs)
 	if wrong != nil {
 		return nil, wrong
 	}
-	return &wish{fresh: fresh, sel: sel, from: p.start(), ttl: ttl, secret: p.Delivery.Secret, key: signer}, nil
+	return &subscribeRequest{fresh: fresh, sel: sel, from: p.start(), ttl: ttl, secret: p.Delivery.Secret, key: signer}, nil
 }
 
 // grantFor decodes ttlMs: absent means the default, null no expiry.
 func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 	switch {
-	case s.grantFault() > 0:
-		return s.grantFault(), nil
+	case s.faultTTL() > 0:
+		return s.faultTTL(), nil
 	case len(ttl) == 0:
 		return s.opts.TTLDefault, nil
 	case string(ttl) == "null":
@@ -115,7 +115,7 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 // subscribe answers events/subscribe: it opens a subscription after the
 // callback has proved that it wants it, or refreshes an open one.
 func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	wanted, wrong := s.readWish(c)
+	wanted, wrong := s.readSubscribe(c)
 	for wrong == nil {
 		h, made := s.hooks.claim(wanted.fresh)
 		if made {
@@ -145,10 +145,10 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 }
 
 // openHook does the handshake of a new subscription and starts its deliveries.
-func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *rpcError) {
+func (s *Server) openHook(ctx context.Context, h *hook, wanted *subscribeRequest) ([]byte, *rpcError) {
 	wrong := s.reserve()
 	if wrong == nil {
-		if wrong = s.faultInjector.refuses(h.system(), eventmeter.Webhook); wrong != nil {
+		if wrong = s.faultInjector.refuse(h.system(), eventmeter.Webhook); wrong != nil {
 			s.unreserve()
 		}
 	}
@@ -198,11 +198,11 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *
 // refreshHook renews an open subscription. It returns false if the subscription
 // is gone. A refresh ignores the cursor: the subscription keeps its own
 // position.
-func (s *Server) refreshHook(h *hook, wanted *wish) ([]byte, bool) {
+func (s *Server) refreshHook(h *hook, wanted *subscribeRequest) ([]byte, bool) {
 	hs := s.hooks
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if h.failed != nil || !hs.lives(h) {
+	if h.failed != nil || !hs.isCurrent(h) {
 		return nil, false
 	}
 	now := time.Now()
@@ -265,7 +265,7 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 }
 
 // challenge asks the callback to repeat a challenge.
-func (s *Server) verify(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
+func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
 	challenge := rand.Text()
 	body, err := json.Marshal(map[string]string{"type": "verification", "challenge": challenge})
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 // subscribers. Each log is both the replay buffer and the queue of its readers:
 // a reader is an index into it.
 type topic struct {
-	kind      eventType
-	prefix    atomic.Pointer[string] // of every cursor; a restart changes it
-	maxEvents int
-	maxBytes  int
-	maxAge    time.Duration
-	overflow  *atomic.Int64 // events skipped because a reader lagged
-	trouble   atomic.Pointer[trouble]
-	withdrawn atomic.Bool // removed from the catalogue
+	kind           eventType
+	prefix         atomic.Pointer[string] // of every cursor; a restart changes it
+	maxEvents      int
+	maxBytes       int
+	maxAge         time.Duration
+	overflow       *atomic.Int64 // events skipped because a reader lagged
+	transientError atomic.Pointer[transientError]
+	withdrawn      atomic.Bool // removed from the catalogue
 
 	mu      sync.RWMutex
 	head    uint64 // position of the newest event, 0 = none yet
@@ -47,12 +47,12 @@ func newTopic(kind eventType, epoch string, opts Options, overflow *atomic.Int64
 		all:       &eventLog{},
 		byKey:     make(map[string]*eventLog),
 	}
-	t.begin(epoch)
+	t.setEpoch(epoch)
 	return t
 }
 
 // begin sets the epoch of the topic's cursors.
-func (t *topic) begin(epoch string) {
+func (t *topic) setEpoch(epoch string) {
 	prefix := "c" + epoch + "-"
 	t.prefix.Store(&prefix)
 }
@@ -110,11 +110,11 @@ func (t *topic) add(make func(n uint64, now time.Time) *event) *event {
 }
 
 // transientError is an error that the streams of a topic send once.
-type trouble struct{ err rpcError }
+type transientError struct{ err rpcError }
 
 // disturb sends a transient error to every stream of the topic.
 func (t *topic) disturb(err rpcError) {
-	t.trouble.Store(&trouble{err})
+	t.transientError.Store(&transientError{err})
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	t.all.wake()
@@ -409,7 +409,7 @@ func (t *topic) open(sel selection, from start, queueLen int, wake func()) (r *r
 // readOnce takes up to limit events from a cursor without registering a reader.
 // It does both under one lock: between two, the log of a filter value could
 // appear or vanish, and its events would be missed.
-func (t *topic) glance(sel selection, from start, limit int) batch {
+func (t *topic) readOnce(sel selection, from start, limit int) batch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -557,7 +557,7 @@ func (r *reader) close() {
 }
 
 // currentPosition is position under the topic's lock.
-func (r *reader) where() uint64 {
+func (r *reader) currentPosition() uint64 {
 	r.topic.mu.RLock()
 	defer r.topic.mu.RUnlock()
 	return r.position()

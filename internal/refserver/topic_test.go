@@ -81,7 +81,7 @@ func FuzzTopic(f *testing.F) {
 			case 3: // glance
 				after := uint64(op>>2&15) % (topic.head + 1)
 				cursor := topic.cursor(after)
-				b := topic.glance(sel, start{cursor: &cursor}, 100)
+				b := topic.readOnce(sel, start{cursor: &cursor}, 100)
 				want, lost := oracle.read(sel, after)
 				checkPositions(t, b, want)
 				if lost && !b.gap {
@@ -122,7 +122,7 @@ func TestEveryReaderSeesOneOrder(t *testing.T) {
 	var readers sync.WaitGroup
 	for i := range 8 {
 		woken := make(chan struct{}, 1)
-		r, _, _ := s.broker.topics["chat.message"].open(selection{keyed: i%2 == 1, key: "1"}, start{}, 0, func() { nudge(woken) })
+		r, _, _ := s.broker.topics["chat.message"].open(selection{keyed: i%2 == 1, key: "1"}, start{}, 0, func() { signal(woken) })
 		want := each
 		if i%2 == 0 {
 			want = publishers * each

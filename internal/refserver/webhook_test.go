@@ -128,7 +128,7 @@ func bubble(t *testing.T, opts Options, test func(t *testing.T, s *Server, f *fa
 		}
 		f := &fakeReceiver{}
 		s.hooks.poster.transport = f
-		s.launch()
+		s.startBackground()
 		test(t, s, f)
 		closeServer(t, s)
 	})

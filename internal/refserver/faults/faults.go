@@ -97,7 +97,7 @@ type Fault struct {
 type Spec []Fault
 
 // kindSpec says what a kind takes.
-type form struct {
+type kindSpec struct {
 	event  bool // hits single events
 	keys   []string
 	needed []string
@@ -110,7 +110,7 @@ var (
 	onWebhook = []eventmeter.Mode{eventmeter.Webhook}
 )
 
-var forms = map[Kind]form{
+var kindSpecs = map[Kind]kindSpec{
 	Drop: {event: true}, Announce: {event: true}, Duplicate: {event: true}, Reid: {event: true},
 	Reorder:    {event: true, keys: []string{"by"}, needed: []string{"by"}},
 	Delay:      {event: true, keys: []string{"fixed", "uniform", "pareto", "alpha", "max"}},
@@ -145,14 +145,14 @@ func (f Fault) in(mode eventmeter.Mode) bool {
 	if f.Mode != "" && f.Mode != mode {
 		return false
 	}
-	modes := forms[f.Kind].modes
+	modes := kindSpecs[f.Kind].modes
 	return modes == nil || slices.Contains(modes, mode)
 }
 
 // Hits reports whether f hits an event in a mode, unless an earlier fault of
 // the specification does.
 func (f Fault) Hits(mode eventmeter.Mode, s eventmeter.Stamp) bool {
-	if !forms[f.Kind].event || !f.in(mode) || s.Seq < f.From || f.To > 0 && s.Seq > f.To {
+	if !kindSpecs[f.Kind].event || !f.in(mode) || s.Seq < f.From || f.To > 0 && s.Seq > f.To {
 		return false
 	}
 	if f.Every > 0 {

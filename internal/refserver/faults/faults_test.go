@@ -35,7 +35,7 @@ func TestParseRoundTrip(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(again, s) {
 		t.Errorf("%v\n%v\n%v", err, s, again)
 	}
-	for k := range forms {
+	for k := range kindSpecs {
 		if !strings.Contains(everything, string(k)) {
 			t.Errorf("%s is not tried", k)
 		}

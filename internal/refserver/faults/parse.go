@@ -56,7 +56,7 @@ func Parse(text string) (Spec, error) {
 func parseFault(text string) (Fault, error) {
 	name, rest, open := strings.Cut(text, "(")
 	f := Fault{Kind: Kind(strings.TrimSpace(name))}
-	form, ok := forms[f.Kind]
+	form, ok := kindSpecs[f.Kind]
 	if !ok {
 		return f, fmt.Errorf("there is no fault %q; there are %s", short(name), kinds())
 	}
@@ -113,7 +113,7 @@ func short(s string) string {
 
 func kinds() string {
 	var all []string
-	for k := range forms {
+	for k := range kindSpecs {
 		all = append(all, string(k))
 	}
 	slices.Sort(all)
@@ -121,7 +121,7 @@ func kinds() string {
 }
 
 // check checks how the keys fit together.
-func (f *Fault) check(form form, seen map[string]bool) error {
+func (f *Fault) check(form kindSpec, seen map[string]bool) error {
 	if f.Mode != "" && form.modes != nil && !slices.Contains(form.modes, f.Mode) {
 		return fmt.Errorf("it is a fault of %s alone", form.modes[0])
 	}
@@ -292,7 +292,7 @@ func (f Fault) String() string {
 	if f.Mode != "" {
 		add("mode", f.Mode)
 	}
-	f.which(add)
+	f.addSelection(add)
 	switch {
 	case f.Pareto > 0:
 		add("pareto", f.Pareto)
@@ -332,7 +332,7 @@ func (f Fault) String() string {
 }
 
 // addSelection adds the keys that say which events the fault hits.
-func (f Fault) which(add func(key string, value any)) {
+func (f Fault) addSelection(add func(key string, value any)) {
 	if f.Every > 0 {
 		add("every", f.Every)
 	}

@@ -21,7 +21,7 @@ const (
 // kindsBySystem are the faults of systems other than MCP Events, by system and
 // mode. Faults without a meaning there are left out: Announce where the
 // protocol has no gaps, Cut where it has no streams.
-var theirs = map[string][]Kind{
+var kindsBySystem = map[string][]Kind{
 	Smithery + " webhook": {
 		Drop, Duplicate, Reid, Reorder, Delay, Misdeliver, Malformed, UTF8, Oversize, Signature, Repeat,
 		Stall, Throttle, Refuse, TTL, Expire, Forget, NoRetry,
@@ -38,7 +38,7 @@ var theirs = map[string][]Kind{
 }
 
 // foreign are the kinds that MCP Events does not have.
-var only = []Kind{Lapse, Leak, NoResume, Twofold, LateResult, Stale, ListTTL, Scope}
+var foreign = []Kind{Lapse, Leak, NoResume, Twofold, LateResult, Stale, ListTTL, Scope}
 
 // Fits reports whether a system has the fault in a mode.
 func (f Fault) Fits(system string, mode eventmeter.Mode) bool {
@@ -46,9 +46,9 @@ func (f Fault) Fits(system string, mode eventmeter.Mode) bool {
 		return false
 	}
 	if system == Events {
-		return !slices.Contains(only, f.Kind)
+		return !slices.Contains(foreign, f.Kind)
 	}
-	return slices.Contains(theirs[system+" "+string(mode)], f.Kind)
+	return slices.Contains(kindsBySystem[system+" "+string(mode)], f.Kind)
 }
 
 // ErrMisfit is wrapped by the error about a fault that a system does not have.
@@ -83,7 +83,7 @@ func (s Spec) Check(places []Place) error {
 
 // kindsOf lists the kinds that a place has.
 func kindsOf(p Place) (names []string) {
-	for k := range forms {
+	for k := range kindSpecs {
 		if (Fault{Kind: k}).Fits(p.System, p.Mode) {
 			names = append(names, string(k))
 		}
