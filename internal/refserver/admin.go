@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -207,4 +208,27 @@ func (s *Server) Offer(name string, offered bool) error {
 	}
 	s.typeListeners.announce(methodListChanged)
 	return nil
+}
+
+// faultPlan answers GET /faults?sources=N&to=M.
+func (s *Server) faultPlan(w http.ResponseWriter, r *http.Request) {
+	sources, to := 1, 100
+	for name, into := range map[string]*int{"sources": &sources, "to": &to} {
+		text := r.URL.Query().Get(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 100_000 {
+			http.Error(w, name+" must be a whole number from 1 to 100000", http.StatusBadRequest)
+			return
+		}
+		*into = n
+	}
+	b, err := json.Marshal(s.faultInjector.plan(sources, uint32(to)))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	writeJSON(w, http.StatusOK, b)
 }

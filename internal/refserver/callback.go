@@ -1,8 +1,11 @@
 package refserver
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -12,7 +15,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -206,37 +211,147 @@ func (p *poster) get(ctx context.Context, from *url.URL) (status int, text []byt
 	return resp.StatusCode, text, ""
 }
 
-// trials are the recent attempts of a subscription, which decide whether its
-// deliveries are suspended.
-type trials struct {
-	since         time.Time
-	count, failed int
-	suspended     bool
+// poster posts webhook messages over kept connections.
+type poster struct {
+	transport http.RoundTripper
+	timeout   time.Duration
 }
 
-// trialWindow and the share of failures are the values that reviewers of the
-// draft named.
-const trialWindow = time.Hour
+func newPoster(opts Options) (*poster, error) {
+	roots, err := callbackRoots(opts)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: opts.AckTimeout, KeepAlive: 30 * time.Second}
+	if !opts.AllowPrivateCallbacks {
+		// The check is here, after name resolution: a name may resolve to
+		// another address than when the subscription was made.
+		dialer.Control = refusePrivate
+	}
+	return &poster{timeout: opts.AckTimeout, transport: &http.Transport{
+		DialContext:           dialer.DialContext,
+		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: opts.CallbackInsecure, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1024)},
+		TLSHandshakeTimeout:   opts.AckTimeout,
+		MaxIdleConnsPerHost:   opts.Senders,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    true,
+		ResponseHeaderTimeout: opts.AckTimeout,
+	}}, nil
+}
 
-// tried counts an attempt, and suspends deliveries when nearly all of at least
-// after attempts failed.
-func (t *trials) tried(now time.Time, ok bool, after int) {
-	if now.Sub(t.since) > trialWindow {
-		t.since, t.count, t.failed = now, 0, 0
+// post signs a message for the current time and posts it. failure is "" for an
+// answer of 2xx.
+func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte, failure string) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	now := time.Now()
+	var signatures strings.Builder
+	for i, key := range m.keys {
+		if i > 0 {
+			signatures.WriteByte(' ')
+		}
+		signature, err := key.Sign(m.id, now, m.body)
+		if err != nil {
+			return 0, nil, failRefused
+		}
+		signatures.WriteString(signature)
 	}
-	t.count++
-	if ok {
-		return
+	body := m.body
+	r := (&http.Request{
+		Method: http.MethodPost, URL: m.url, Host: m.url.Host, ContentLength: int64(len(body)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(bytes.NewReader(body)),
+		// Lets the transport repeat a post on a fresh connection if the
+		// receiver closed the kept one before it read anything.
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+		Header: http.Header{
+			"Content-Type": {"application/json"},
+			"User-Agent":   {"eventmeter-target/0.1"},
+			// Spelled as in the standard; net/http sends them unchanged.
+			standardwebhooks.HeaderWebhookID:        {m.id},
+			standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
+			standardwebhooks.HeaderWebhookSignature: {signatures.String()},
+			"X-MCP-Subscription-Id":                 {m.subscriptionID},
+		},
+	}).WithContext(ctx)
+	if m.sign != "" {
+		m.applySignatureFault(r.Header, now)
 	}
-	t.failed++
-	if after > 0 && t.count >= after && t.failed*100 > t.count*95 {
-		t.suspended = true
+	resp, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return 0, nil, failureOf(err)
+	}
+	defer resp.Body.Close()
+	reply, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil && resp.StatusCode/100 == 2 {
+		return resp.StatusCode, nil, failureOf(err)
+	}
+	switch {
+	case resp.StatusCode/100 == 2:
+		return resp.StatusCode, reply, ""
+	case resp.StatusCode >= 500:
+		return resp.StatusCode, reply, fail5xx
+	}
+	return resp.StatusCode, reply, fail4xx
+}
+
+func (p *poster) close() {
+	if t, ok := p.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
 	}
 }
 
-// resume ends a suspension, as a refresh does. The caller holds the lock.
-func (h *hook) resume() {
-	if h.status.suspended {
-		h.status.trials = trials{}
+// message is one webhook message, ready to be posted.
+type message struct {
+	url            *url.URL
+	subscriptionID string
+	id             string
+	body           []byte
+	keys           []*standardwebhooks.Webhook // the newest first
+	sign           string                      // how a fault signs it, "" = correctly
+}
+
+func callbackRoots(opts Options) (*x509.CertPool, error) {
+	if opts.CallbackCAFile == "" {
+		return opts.CallbackRoots, nil
 	}
+	pem, err := os.ReadFile(opts.CallbackCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("target: CallbackCAFile: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if opts.CallbackRoots != nil {
+		pool = opts.CallbackRoots.Clone()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("target: CallbackCAFile: %s holds no certificate in PEM", opts.CallbackCAFile)
+	}
+	return pool, nil
+}
+
+// challenge asks the callback to repeat a challenge.
+func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
+	challenge := rand.Text()
+	body, err := json.Marshal(map[string]string{"type": "verification", "challenge": challenge})
+	if err != nil {
+		return callbackError(failChallenge)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.hooks.ctx, cancel)()
+	s.counts.verifications.Add(1)
+	_, reply, failure := s.hooks.poster.post(ctx, &message{
+		url: h.url, subscriptionID: h.id, id: envelopeID("verification"), body: body,
+		keys: []*standardwebhooks.Webhook{key},
+	})
+	var answer struct {
+		Challenge string `json:"challenge"`
+	}
+	switch {
+	case failure != "":
+		return callbackError(failure)
+	case json.Unmarshal(reply, &answer) != nil || answer.Challenge != challenge:
+		return callbackError(failChallenge)
+	}
+	return nil
 }

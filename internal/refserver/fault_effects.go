@@ -58,14 +58,6 @@ func (s *Server) forget() {
 	s.faultInjector.count(f, "")
 }
 
-// restart drops all events of the topic and begins a new epoch.
-func (t *topic) restart(epoch string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.evict(time.Now(), 0)
-	t.setEpoch(epoch)
-}
-
 // everyone lists all open subscriptions.
 func (hs *hooks) everyone() []*hook {
 	hs.mu.Lock()
@@ -233,29 +225,6 @@ func (s *Server) deliverEarly(ctx context.Context, h *hook, key *standardwebhook
 	s.hooks.poster.post(ctx, &message{url: h.url, subscriptionID: h.id, id: id, body: body, keys: []*standardwebhooks.Webhook{key}})
 }
 
-// faultPlan answers GET /faults?sources=N&to=M.
-func (s *Server) faultPlan(w http.ResponseWriter, r *http.Request) {
-	sources, to := 1, 100
-	for name, into := range map[string]*int{"sources": &sources, "to": &to} {
-		text := r.URL.Query().Get(name)
-		if text == "" {
-			continue
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > 100_000 {
-			http.Error(w, name+" must be a whole number from 1 to 100000", http.StatusBadRequest)
-			return
-		}
-		*into = n
-	}
-	b, err := json.Marshal(s.faultInjector.plan(sources, uint32(to)))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	writeJSON(w, http.StatusOK, b)
-}
-
 // applyToLists changes the lifetime of lists as faults say.
 func (m *faultInjector) applyToLists(o ListOptions) ListOptions {
 	if f, ok := m.serverFault(faults.ListTTL, eventmeter.Poll); ok {
@@ -265,14 +234,6 @@ func (m *faultInjector) applyToLists(o ListOptions) ListOptions {
 		o.Private = !o.Private
 	}
 	return o
-}
-
-// ttlMillis is the time to live of results in milliseconds.
-func (o ListOptions) ttlMillis() int64 {
-	if o.ttlMs != nil {
-		return int64(*o.ttlMs)
-	}
-	return o.TTL.Milliseconds()
 }
 
 // countScope counts a page whose scope is wrong.
@@ -305,24 +266,6 @@ func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
 	default:
 		ls.listeners.notify(l.kind)
 	}
-}
-
-// as returns the topic of a mode: with faults, each mode has its own topics.
-func (rs *resources) as(mode eventmeter.Mode, t *topic) *topic {
-	return rs.server.broker.topic(mode, t.kind.name)
-}
-
-// inBand are the topics that streams read, in the order of the catalogue.
-func (rs *resources) inBand() []*topic {
-	b := rs.server.broker
-	if b.faultInjector == nil {
-		return b.order
-	}
-	all := make([]*topic, len(b.order))
-	for i, t := range b.order {
-		all[i] = rs.as(eventmeter.Push, t)
-	}
-	return all
 }
 
 // appendFaulty appends an event whose fault changes its frame; cut says that
@@ -473,15 +416,6 @@ func (j *job) refuseResume() *rpcError {
 func (j *job) allowsTwo() bool {
 	_, ok := j.fault(faults.Twofold)
 	return ok
-}
-
-// removeConn removes a connection from the list. If another one is left, it
-// becomes the current connection. The caller holds the lock.
-func (j *job) removeConn(k *jobConn) {
-	j.conns = slices.DeleteFunc(j.conns, func(o *jobConn) bool { return o == k })
-	if j.allowsTwo() && j.conn == k && len(j.conns) > 0 {
-		j.conn = j.conns[0]
-	}
 }
 
 // resultDelay is how much later than its work a result is sent.

@@ -106,11 +106,11 @@ func (m *faultInjector) refuse(system string, mode eventmeter.Mode) *rpcError {
 		return nil
 	}
 	m.count(f, mode)
-	wrong := &rpcError{Code: f.Code, Message: "refused by a fault"}
+	rpcErr := &rpcError{Code: f.Code, Message: "refused by a fault"}
 	if f.Passing() {
-		wrong.Data = map[string]any{"limit": "subscriptions", "retryAfterMs": refusalPause.Milliseconds()}
+		rpcErr.Data = map[string]any{"limit": "subscriptions", "retryAfterMs": refusalPause.Milliseconds()}
 	}
-	return wrong
+	return rpcErr
 }
 
 // serverFault returns the fault of a kind that concerns the whole server.

@@ -149,9 +149,9 @@ func (f *mcpHandler) serveEvents(w http.ResponseWriter, r *http.Request, e envel
 		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
 		return
 	}
-	modern, status, wrong := f.era(r.Header, e)
-	if wrong != nil {
-		writeRPCError(w, status, e.ID, wrong)
+	modern, status, rpcErr := f.era(r.Header, e)
+	if rpcErr != nil {
+		writeRPCError(w, status, e.ID, rpcErr)
 		return
 	}
 	f.server.do(w, r, &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal})
@@ -159,7 +159,7 @@ func (f *mcpHandler) serveEvents(w http.ResponseWriter, r *http.Request, e envel
 
 // era returns the protocol era of a request, and checks that the headers of a
 // modern request mirror its body.
-func (f *mcpHandler) era(h http.Header, e envelope) (modern bool, status int, wrong *rpcError) {
+func (f *mcpHandler) era(h http.Header, e envelope) (modern bool, status int, rpcErr *rpcError) {
 	header, meta := h.Get(headerVersion), requestMeta(e.Params)
 	mismatch := func(format string, args ...any) (bool, int, *rpcError) {
 		return true, http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + fmt.Sprintf(format, args...)}
@@ -230,34 +230,6 @@ func isLoopback(address string) bool {
 // supportedVersions are the versions that the SDK supports; events/* supports
 // the same.
 func supportedVersions() []string { return mcp.SupportedProtocolVersions() }
-
-// listen serves subscriptions/listen for a client that wants notifications of
-// changed event types: alone, or with the SDK if the client wants more.
-func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
-	modern, status, wrong := f.era(r.Header, e)
-	if wrong != nil {
-		writeRPCError(w, status, e.ID, wrong)
-		return
-	}
-	var p wanted
-	if !modern || !validID(e.ID) || json.Unmarshal(e.Params, &p) != nil {
-		f.base.serve(w, r, principal)
-		return
-	}
-	l, leave := f.server.typeListeners.join(w, e.ID)
-	defer leave()
-	if n := p.Notifications; n.Tools || n.Prompts || n.Resources || len(n.URIs) > 0 {
-		l.ackPending = true
-		f.base.serve(l, r, principal)
-		return
-	}
-	f.server.listenAlone(l, r, &call{method: e.Method, id: e.ID, modern: true, principal: principal})
-}
-
-const (
-	methodListChanged = "notifications/events/list_changed"
-	methodListen      = "subscriptions/listen"
-)
 
 // sseAnswer sends a JSON answer as an event stream of one message. It buffers
 // the answer until end; everything else passes through.

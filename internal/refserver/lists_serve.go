@@ -81,12 +81,12 @@ func (ls *lists) serves(method string, p listParams) bool {
 // answerList checks a request against the base protocol and answers it.
 func (f *mcpHandler) answerList(w http.ResponseWriter, r *http.Request, e envelope, p listParams, kind listKind, isList bool, principal string) {
 	ls := f.server.lists
-	modern, status, wrong := f.era(r.Header, e)
-	if wrong == nil && modern {
-		status, wrong = checkName(r.Header, e.Method, p)
+	modern, status, rpcErr := f.era(r.Header, e)
+	if rpcErr == nil && modern {
+		status, rpcErr = checkName(r.Header, e.Method, p)
 	}
-	if wrong != nil {
-		writeRPCError(w, status, e.ID, wrong)
+	if rpcErr != nil {
+		writeRPCError(w, status, e.ID, rpcErr)
 		return
 	}
 	c := &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}

@@ -79,8 +79,8 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 		Cursor *string `json:"cursor"`
 	}
 	if len(c.params) > 0 {
-		if wrong := decodeParams(c.params, &p); wrong != nil {
-			c.fail(w, wrong)
+		if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+			c.fail(w, rpcErr)
 			return
 		}
 	}
@@ -120,23 +120,23 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 		MaxEvents *int64 `json:"maxEvents"`
 		TimeoutMs *int64 `json:"timeoutMs"`
 	}
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	t, sel, _, wrong := s.resolve(eventmeter.Poll, c, p.eventParams)
-	if wrong == nil && p.Cursor == nil {
-		wrong = s.faultInjector.refuse("events", eventmeter.Poll)
+	t, sel, _, rpcErr := s.resolve(eventmeter.Poll, c, p.eventParams)
+	if rpcErr == nil && p.Cursor == nil {
+		rpcErr = s.faultInjector.refuse("events", eventmeter.Poll)
 	}
 	switch {
-	case wrong != nil:
+	case rpcErr != nil:
 	case p.MaxEvents != nil && *p.MaxEvents < 1:
-		wrong = invalidParams("maxEvents is less than 1")
+		rpcErr = invalidParams("maxEvents is less than 1")
 	case p.TimeoutMs != nil && *p.TimeoutMs < 0:
-		wrong = invalidParams("timeoutMs is negative")
+		rpcErr = invalidParams("timeoutMs is negative")
 	}
-	if wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	limit, wait := s.opts.PollMaxEvents, time.Duration(0)
@@ -149,8 +149,8 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	s.counts.polls.Add(1)
 	b := t.readOnce(sel, p.start(), limit)
 	if len(b.events) == 0 && !b.gap && wait > 0 && p.Cursor != nil {
-		if b, wrong = s.longPoll(r, c, t, sel, b.after, limit, wait); wrong != nil {
-			c.fail(w, wrong)
+		if b, rpcErr = s.longPoll(r, c, t, sel, b.after, limit, wait); rpcErr != nil {
+			c.fail(w, rpcErr)
 			return
 		}
 	}
@@ -176,9 +176,9 @@ func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, aft
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		revoked, gone := s.principals.watch(c.principal)
+		changed, revoked := s.principals.watch(c.principal)
 		switch {
-		case gone:
+		case revoked:
 			return batch{}, forbidden(reasonRevoked)
 		case t.withdrawn.Load():
 			return batch{}, notFound("event")
@@ -190,7 +190,7 @@ func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, aft
 		}
 		select {
 		case <-woken:
-		case <-revoked:
+		case <-changed:
 		case <-timer.C:
 			return b, nil
 		case <-s.closing: // answered early and empty

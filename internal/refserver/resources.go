@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/eventmeter/eventmeter"
 )
 
 // The methods of SEP-1803, and of the base protocol where it builds on them.
@@ -218,12 +220,12 @@ func (rs *resources) drop(id string) {
 
 // subscribe answers resources/subscribe. A repeated call changes nothing.
 func (rs *resources) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	s, uri, wrong := rs.ofSession(r, c)
-	if wrong == nil {
-		wrong = s.add(uri)
+	s, uri, rpcErr := rs.ofSession(r, c)
+	if rpcErr == nil {
+		rpcErr = s.add(uri)
 	}
-	if wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	c.answer(w, nil)
@@ -232,9 +234,9 @@ func (rs *resources) subscribe(w http.ResponseWriter, r *http.Request, c *call) 
 // unsubscribe answers resources/unsubscribe. An unknown subscription is no
 // error.
 func (rs *resources) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	s, uri, wrong := rs.ofSession(r, c)
-	if wrong != nil {
-		c.fail(w, wrong)
+	s, uri, rpcErr := rs.ofSession(r, c)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	s.remove(uri)
@@ -243,8 +245,8 @@ func (rs *resources) unsubscribe(w http.ResponseWriter, r *http.Request, c *call
 
 func (rs *resources) ofSession(r *http.Request, c *call) (*resourceSession, string, *rpcError) {
 	var p uriParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		return nil, "", wrong
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		return nil, "", rpcErr
 	}
 	id := r.Header.Get(headerSession) // the MCP handler has checked that the session exists
 	if id == "" {
@@ -419,8 +421,8 @@ func (rs *resources) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp
 		}
 		content = h.registration()
 	} else {
-		t, _, wrong := rs.eventResource(uri, principal)
-		if wrong != nil {
+		t, _, rpcErr := rs.eventResource(uri, principal)
+		if rpcErr != nil {
 			return nil, mcp.ResourceNotFoundError(uri)
 		}
 		content = map[string]any{"name": t.kind.name, "eventSchema": t.kind.payload}
@@ -476,9 +478,27 @@ func (rs *resources) readPositions(text string) (p positions, ok bool) {
 func (rs *resources) available(uris []string, principal string) []string {
 	out := []string{}
 	for _, uri := range uris {
-		if _, _, wrong := rs.eventResource(uri, principal); wrong == nil && !slices.Contains(out, uri) {
+		if _, _, rpcErr := rs.eventResource(uri, principal); rpcErr == nil && !slices.Contains(out, uri) {
 			out = append(out, uri)
 		}
 	}
 	return out
+}
+
+// as returns the topic of a mode: with faults, each mode has its own topics.
+func (rs *resources) as(mode eventmeter.Mode, t *topic) *topic {
+	return rs.server.broker.topic(mode, t.kind.name)
+}
+
+// inBand are the topics that streams read, in the order of the catalogue.
+func (rs *resources) inBand() []*topic {
+	b := rs.server.broker
+	if b.faultInjector == nil {
+		return b.order
+	}
+	all := make([]*topic, len(b.order))
+	for i, t := range b.order {
+		all[i] = rs.as(eventmeter.Push, t)
+	}
+	return all
 }

@@ -91,20 +91,20 @@ func newSecret(wish string) (webhookSecret, func(h http.Header, id string, at ti
 // independent: each makes a subscription with a secret of its own, and
 // deliveries may arrive before the answer.
 func (rs *resources) register(w http.ResponseWriter, c *call) {
-	h, secret, wrong := rs.readRegistration(c)
-	if wrong == nil {
-		wrong = rs.server.faultInjector.refuse("sep-1803", eventmeter.Webhook)
+	h, secret, rpcErr := rs.readRegistration(c)
+	if rpcErr == nil {
+		rpcErr = rs.server.faultInjector.refuse("sep-1803", eventmeter.Webhook)
 	}
-	if wrong == nil {
-		wrong = rs.server.reserve()
+	if rpcErr == nil {
+		rpcErr = rs.server.reserve()
 	}
-	if wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	told := h.registration()
-	told.Secret = &secret
-	result, err := json.Marshal(map[string]any{"subscription": told})
+	reg := h.registration()
+	reg.Secret = &secret
+	result, err := json.Marshal(map[string]any{"subscription": reg})
 	if err != nil { // cannot fail: only strings
 		rs.server.unreserve()
 		c.fail(w, &rpcError{Code: codeInternal, Message: "Internal error"})
@@ -116,7 +116,7 @@ func (rs *resources) register(w http.ResponseWriter, c *call) {
 	rs.order = append(rs.order, h)
 	rs.mu.Unlock()
 	for _, uri := range h.uris {
-		if t, sel, wrong := rs.eventResource(uri, h.principal); wrong == nil {
+		if t, sel, rpcErr := rs.eventResource(uri, h.principal); rpcErr == nil {
 			h.mix.add(rs.as(eventmeter.Webhook, t), sel, nil)
 		}
 	}
@@ -137,16 +137,16 @@ func (rs *resources) readRegistration(c *call) (*resourceHook, webhookSecret, *r
 	if c.principal == "" {
 		return nil, none, forbidden("authentication required")
 	}
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		return nil, none, wrong
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		return nil, none, rpcErr
 	}
 	if len(p.URIs) == 0 {
 		return nil, none, invalidParams("uris is empty")
 	}
 	h := &resourceHook{rs: rs, principal: c.principal, uri: subscriptionScheme + rand.Text()}
 	for _, uri := range p.URIs {
-		if _, _, wrong := rs.eventResource(uri, c.principal); wrong != nil {
-			return nil, none, wrong
+		if _, _, rpcErr := rs.eventResource(uri, c.principal); rpcErr != nil {
+			return nil, none, rpcErr
 		}
 		if !slices.Contains(h.uris, uri) {
 			h.uris = append(h.uris, uri)
@@ -171,8 +171,8 @@ func (rs *resources) readRegistration(c *call) (*resourceHook, webhookSecret, *r
 // deregister answers resources/subscriptions/deregister.
 func (rs *resources) deregister(w http.ResponseWriter, c *call) {
 	var p uriParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	if !rs.remove(p.URI, c.principal) {

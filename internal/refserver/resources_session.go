@@ -31,9 +31,9 @@ type resourceSub struct {
 }
 
 func (s *resourceSession) add(uri string) *rpcError {
-	t, sel, wrong := s.rs.eventResource(uri, s.principal)
-	if wrong != nil {
-		return wrong
+	t, sel, rpcErr := s.rs.eventResource(uri, s.principal)
+	if rpcErr != nil {
+		return rpcErr
 	}
 	t = s.rs.as(eventmeter.Push, t)
 	s.mu.Lock()
@@ -44,11 +44,11 @@ func (s *resourceSession) add(uri string) *rpcError {
 	if s.subs[uri] != nil {
 		return nil
 	}
-	if wrong := s.rs.server.faultInjector.refuse("sep-1803", eventmeter.Push); wrong != nil {
-		return wrong
+	if rpcErr := s.rs.server.faultInjector.refuse("sep-1803", eventmeter.Push); rpcErr != nil {
+		return rpcErr
 	}
-	if wrong := s.rs.server.reserve(); wrong != nil {
-		return wrong
+	if rpcErr := s.rs.server.reserve(); rpcErr != nil {
+		return rpcErr
 	}
 	s.rs.server.counts.streams.Add(1)
 	sub := &resourceSub{topic: t, sel: sel}

@@ -50,8 +50,8 @@ func (u *updates) run(ctx context.Context) {
 	silence := time.NewTimer(every)
 	defer silence.Stop()
 	for {
-		revoked, gone := s.principals.watch(u.principal)
-		if gone && u.id != nil {
+		changed, revoked := s.principals.watch(u.principal)
+		if revoked && u.id != nil {
 			return // the SDK also uses the stream of a session, which has lost its subscriptions
 		}
 		if !u.deliver() {
@@ -70,7 +70,7 @@ func (u *updates) run(ctx context.Context) {
 				rest = every
 			}
 			silence.Reset(rest)
-		case <-revoked: // some principal was revoked; the loop checks which
+		case <-changed: // some principal was revoked; the loop checks which
 		case <-s.closing:
 			return
 		case <-forgotten:
@@ -240,20 +240,20 @@ func (s *shared) Flush() { _ = s.FlushError() } // http.Flusher returns no error
 // the request, cannot be resumed, and carries no ids.
 func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 	var p listenParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	s := rs.server
 	uris := rs.available(p.Notifications.ResourceSubscriptions, c.principal)
-	if wrong := s.faultInjector.refuse("sep-1803", eventmeter.Push); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := s.faultInjector.refuse("sep-1803", eventmeter.Push); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	for i := range uris {
-		if wrong := s.reserve(); wrong != nil {
+		if rpcErr := s.reserve(); rpcErr != nil {
 			s.subscriptions.Add(int64(-i))
-			c.fail(w, wrong)
+			c.fail(w, rpcErr)
 			return
 		}
 	}
@@ -267,7 +267,7 @@ func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 	u.id = c.id
 	defer u.mix.close()
 	for _, uri := range uris {
-		if t, sel, wrong := rs.eventResource(uri, c.principal); wrong == nil {
+		if t, sel, rpcErr := rs.eventResource(uri, c.principal); rpcErr == nil {
 			u.mix.add(rs.as(eventmeter.Push, t), sel, nil)
 		}
 	}

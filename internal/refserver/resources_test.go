@@ -54,18 +54,18 @@ func TestEventResources(t *testing.T) {
 		{"event://private.note", "p", "private.note", selection{keyed: true, key: "p"}},
 		{"event://private.note/q", "p", "", selection{}},
 	} {
-		got, sel, wrong := rs.eventResource(c.uri, c.principal)
+		got, sel, rpcErr := rs.eventResource(c.uri, c.principal)
 		switch {
-		case (wrong != nil) != (c.topic == ""):
-			t.Errorf("%s: %v", c.uri, wrong)
-		case wrong == nil && (got.kind.name != c.topic || sel != c.sel):
+		case (rpcErr != nil) != (c.topic == ""):
+			t.Errorf("%s: %v", c.uri, rpcErr)
+		case rpcErr == nil && (got.kind.name != c.topic || sel != c.sel):
 			t.Errorf("%s is %s %+v", c.uri, got.kind.name, sel)
 		}
 	}
 	for _, key := range []string{"plain-._~", "a/b", "ä %\"\\\n", "?#&="} {
 		uri := string(appendEventURI(nil, &event{key: key}, &rs.server.broker.topics["chat.message"].kind))
-		if _, sel, wrong := rs.eventResource(uri, ""); wrong != nil || sel.key != key || strings.ContainsAny(uri, "\"\\\n ") {
-			t.Errorf("%q is at %s, which is %+v %v", key, uri, sel, wrong)
+		if _, sel, rpcErr := rs.eventResource(uri, ""); rpcErr != nil || sel.key != key || strings.ContainsAny(uri, "\"\\\n ") {
+			t.Errorf("%q is at %s, which is %+v %v", key, uri, sel, rpcErr)
 		}
 	}
 }
@@ -195,8 +195,8 @@ func TestResourceRoom(t *testing.T) {
 		uri  string
 		full bool
 	}{{"event://tick", false}, {"event://tick", false}, {"event://chat.message", false}, {"event://chat.message/c", true}} {
-		if wrong := session.add(c.uri); (wrong != nil) != c.full || wrong != nil && wrong.Code != codeExhausted {
-			t.Errorf("%s: %v", c.uri, wrong)
+		if rpcErr := session.add(c.uri); (rpcErr != nil) != c.full || rpcErr != nil && rpcErr.Code != codeExhausted {
+			t.Errorf("%s: %v", c.uri, rpcErr)
 		}
 	}
 	_, text := rpc(t, s, "t0", `{"jsonrpc":"2.0","id":1,"method":"resources/subscriptions/register","params":{"uris":["event://tick"],"targetUri":"https://127.0.0.1:1/"}}`)
@@ -205,14 +205,14 @@ func TestResourceRoom(t *testing.T) {
 	}
 	session.remove("event://tick")
 	session.remove("event://tick")
-	if wrong := session.add("event://chat.message/c"); wrong != nil {
-		t.Error(wrong)
+	if rpcErr := session.add("event://chat.message/c"); rpcErr != nil {
+		t.Error(rpcErr)
 	}
 	rs.drop("s")
 	if n := s.subscriptions.Load(); n != 0 || s.Stats().Subscriptions.Push != 0 {
 		t.Errorf("%d still reserved, %+v", n, s.Stats().Subscriptions)
 	}
-	if wrong := session.add("event://tick"); wrong == nil {
+	if rpcErr := session.add("event://tick"); rpcErr == nil {
 		t.Error("a session that has ended takes subscriptions")
 	}
 	if session.attach(context.Background(), rs.newUpdates(httptest.NewRecorder(), "t0"), nil) {

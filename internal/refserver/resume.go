@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -138,8 +139,8 @@ func (q *resumables) begin(c *call, w workArguments) (*job, *jobConn, *rpcError)
 	if q.counts.bytes.Load() >= q.maxTotal {
 		return nil, nil, overrun("the server keeps %d bytes for requests that can be resumed, and takes no further one", q.maxTotal)
 	}
-	if wrong := q.server.reserve(); wrong != nil {
-		return nil, nil, wrong
+	if rpcErr := q.server.reserve(); rpcErr != nil {
+		return nil, nil, rpcErr
 	}
 	j := &job{
 		owner: q, id: c.id, token: rand.Text(), principal: c.principal, modern: c.modern,
@@ -155,12 +156,12 @@ func (q *resumables) begin(c *call, w workArguments) (*job, *jobConn, *rpcError)
 	q.mu.Unlock()
 	q.started.Add(1)
 	q.counts.held.Add(1)
-	k, ok := j.attach()
+	conn, ok := j.attach()
 	if !ok { // closed meanwhile; no other goroutine knows the job yet
 		return nil, nil, &rpcError{Code: codeInternal, Message: "Internal error: the server is closing"}
 	}
 	q.agenda.at(j.due(), j.advance)
-	return j, k, nil
+	return j, conn, nil
 }
 
 // find returns the job with that token and id, if it belongs to the caller. The
@@ -209,10 +210,10 @@ func (j *job) attach() (*jobConn, bool) {
 
 // detach removes a connection. Without a current connection, the policy's time
 // starts.
-func (j *job) detach(k *jobConn) {
+func (j *job) detach(conn *jobConn) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.removeConn(k); j.conn != k || j.gone {
+	if j.removeConn(conn); j.conn != conn || j.gone {
 		return
 	}
 	now := time.Now()
@@ -324,8 +325,8 @@ func (j *job) discardKept() {
 	j.uncharge(j.kept)
 	j.kept, j.next = nil, 0
 	j.generation++
-	for _, k := range j.conns {
-		k.next = 0
+	for _, conn := range j.conns {
+		conn.next = 0
 	}
 }
 
@@ -347,8 +348,8 @@ func (j *job) keep(frame []byte) {
 	j.bytes += n
 	j.owner.counts.bytes.Add(n)
 	j.owner.counts.kept.Add(1)
-	for _, k := range j.conns {
-		signal(k.wakeup)
+	for _, conn := range j.conns {
+		signal(conn.wakeup)
 	}
 }
 
@@ -362,16 +363,16 @@ type jobBatch struct {
 	generation int  // generation of the kept messages
 }
 
-// take returns the next messages for k: at most limit, and at most room that
+// take returns the next messages for conn: at most limit, and at most room that
 // were not written before. It reuses into.
-func (j *job) take(k *jobConn, into [][]byte, limit, room int) jobBatch {
+func (j *job) take(conn *jobConn, into [][]byte, limit, room int) jobBatch {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b := jobBatch{frames: into, generation: j.generation}
 	next := j.next
 	if j.allowsTwo() {
-		next = k.next
-	} else if j.conn != k {
+		next = conn.next
+	} else if j.conn != conn {
 		return b
 	}
 	if j.gone {
@@ -398,8 +399,8 @@ func (j *job) take(k *jobConn, into [][]byte, limit, room int) jobBatch {
 	return b
 }
 
-// wrote records that k has written the messages of b.
-func (j *job) wrote(k *jobConn, b jobBatch) {
+// wrote records that conn has written the messages of b.
+func (j *job) wrote(conn *jobConn, b jobBatch) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := b.n
@@ -407,10 +408,10 @@ func (j *job) wrote(k *jobConn, b jobBatch) {
 		return // they were discarded meanwhile
 	}
 	if j.allowsTwo() {
-		k.next += n
+		conn.next += n
 		return
 	}
-	if j.conn != k || j.gone {
+	if j.conn != conn || j.gone {
 		return // the new connection writes them again
 	}
 	now := time.Now()
@@ -485,5 +486,14 @@ func (q *resumables) stats() Resumable {
 		Held: c.held.Load(), Detached: c.detached.Load(), Messages: c.kept.Load(), Bytes: c.bytes.Load(),
 		Started: q.started.Load(), Resumed: c.resumed.Load(), Polled: c.polled.Load(), Superseded: c.superseded.Load(),
 		HungUp: c.hungUp.Load(), Refused: c.refused.Load(), Expired: c.expired.Load(), Overrun: c.overrun.Load(),
+	}
+}
+
+// removeConn removes a connection from the list. If another one is left, it
+// becomes the current connection. The caller holds the lock.
+func (j *job) removeConn(conn *jobConn) {
+	j.conns = slices.DeleteFunc(j.conns, func(o *jobConn) bool { return o == conn })
+	if j.allowsTwo() && j.conn == conn && len(j.conns) > 0 {
+		j.conn = j.conns[0]
 	}
 }

@@ -55,12 +55,12 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body
 		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
 		return true
 	}
-	modern, status, wrong := f.era(r.Header, e)
-	if wrong == nil && modern && e.Method == "tools/call" && nameOf(r.Header) != workTool {
-		status, wrong = http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"}
+	modern, status, rpcErr := f.era(r.Header, e)
+	if rpcErr == nil && modern && e.Method == "tools/call" && nameOf(r.Header) != workTool {
+		status, rpcErr = http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"}
 	}
-	if wrong != nil {
-		writeRPCError(w, status, e.ID, wrong)
+	if rpcErr != nil {
+		writeRPCError(w, status, e.ID, rpcErr)
 		return true
 	}
 	do(w, r, &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal})
@@ -164,23 +164,23 @@ func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call) {
 			ProgressToken json.RawMessage `json:"progressToken"`
 		} `json:"_meta"`
 	}
-	wrong := decodeParams(c.params, &p)
-	if wrong == nil {
-		wrong = p.Arguments.check()
+	rpcErr := decodeParams(c.params, &p)
+	if rpcErr == nil {
+		rpcErr = p.Arguments.check()
 	}
-	if wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	if validID(p.Meta.ProgressToken) {
 		p.Arguments.token = p.Meta.ProgressToken
 	}
-	j, k, wrong := s.resumables.begin(c, p.Arguments)
-	if wrong != nil {
-		c.fail(w, wrong)
+	j, conn, rpcErr := s.resumables.begin(c, p.Arguments)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	s.serveJob(w, r, j, k, j.policyFrame())
+	s.serveJob(w, r, j, conn, j.policyFrame())
 }
 
 // resumeParams are the params of both methods.
@@ -192,13 +192,13 @@ type resumeParams struct {
 // requestStatus serves requests/getStatus.
 func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) {
 	var p resumeParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	j, wrong := s.resumables.find(c, p.RequestID, p.ResumeToken)
-	if wrong != nil {
-		c.fail(w, wrong)
+	j, rpcErr := s.resumables.find(c, p.RequestID, p.ResumeToken)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	status, pending, ok := j.snapshot()
@@ -218,32 +218,32 @@ func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) 
 // which the resume repeats.
 func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) {
 	var p resumeParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	j, wrong := s.resumables.find(c, c.id, p.ResumeToken)
-	if wrong != nil {
-		c.fail(w, wrong)
+	j, rpcErr := s.resumables.find(c, c.id, p.ResumeToken)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	if wrong := j.refuseResume(); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := j.refuseResume(); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	k, ok := j.attach()
+	conn, ok := j.attach()
 	if !ok {
 		c.fail(w, notResumable())
 		return
 	}
 	s.resumables.counts.resumed.Add(1)
-	s.serveJob(w, r, j, k, nil)
+	s.serveJob(w, r, j, conn, nil)
 }
 
 // serveJob writes a job's messages on a connection until the response, or until
 // either side ends the connection.
-func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, k *jobConn, first []byte) {
-	defer j.detach(k)
+func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, conn *jobConn, first []byte) {
+	defer j.detach(conn)
 	s.streamHeader(w.Header())
 	flush := http.NewResponseController(w).Flush
 	if _, err := w.Write(first); err != nil || flush() != nil {
@@ -254,7 +254,7 @@ func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, k *job
 	// server might never reach the new ones.
 	room := cmp.Or(j.work.HangUp, math.MaxInt)
 	for {
-		b := j.take(k, frames[:0], streamBatch, room)
+		b := j.take(conn, frames[:0], streamBatch, room)
 		frames = b.frames
 		for _, frame := range frames {
 			if _, err := w.Write(frame); err != nil {
@@ -265,7 +265,7 @@ func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, k *job
 			if flush() != nil {
 				return
 			}
-			j.wrote(k, b)
+			j.wrote(conn, b)
 		}
 		if b.final {
 			return
@@ -278,8 +278,8 @@ func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, k *job
 			continue
 		}
 		select {
-		case <-k.wakeup:
-		case <-k.superseded:
+		case <-conn.wakeup:
+		case <-conn.superseded:
 			// The draft does not define the fate of the former connection. Here
 			// the latest wins, and the former gets an error.
 			_, _ = w.Write(j.errorFrame(&rpcError{Code: codeSuperseded, Message: "Superseded: the request was resumed on another connection", Data: map[string]string{"reason": "superseded"}}))

@@ -56,9 +56,9 @@ func TestConfirm(t *testing.T) {
 func TestPolicyTime(t *testing.T) {
 	s := startServer(t, Options{})
 	c := &call{id: json.RawMessage("7"), principal: "p"}
-	j, k, wrong := s.resumables.begin(c, workArguments{Steps: 10, StepMs: 3_600_000, MaxWait: 3600})
-	if wrong != nil {
-		t.Fatal(wrong)
+	j, conn, rpcErr := s.resumables.begin(c, workArguments{Steps: 10, StepMs: 3_600_000, MaxWait: 3600})
+	if rpcErr != nil {
+		t.Fatal(rpcErr)
 	}
 	stats := func(held, detached int64) {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestPolicyTime(t *testing.T) {
 		}
 	}
 	stats(1, 0)
-	j.detach(k)
+	j.detach(conn)
 	stats(1, 1)
 	// Not due: the agenda has called for a time that was moved.
 	j.expire()
@@ -79,13 +79,13 @@ func TestPolicyTime(t *testing.T) {
 	if !j.deadline.After(before) {
 		t.Error("a look did not move the deadline")
 	}
-	k, ok := j.attach()
+	conn, ok := j.attach()
 	if !ok || !j.deadline.IsZero() {
 		t.Error("the policy's time runs although the request is resumed")
 	}
 	j.expire()
 	stats(1, 0)
-	j.detach(k)
+	j.detach(conn)
 	j.mu.Lock()
 	j.deadline = time.Now().Add(-1)
 	j.mu.Unlock()
@@ -136,10 +136,10 @@ func TestResumableLimit(t *testing.T) {
 	s := startServer(t, Options{MaxSubscriptions: 1})
 	c := &call{id: json.RawMessage("7")}
 	w := workArguments{Steps: 1, StepMs: 3_600_000}
-	if _, _, wrong := s.resumables.begin(c, w); wrong != nil {
-		t.Fatal(wrong)
+	if _, _, rpcErr := s.resumables.begin(c, w); rpcErr != nil {
+		t.Fatal(rpcErr)
 	}
-	if _, _, wrong := s.resumables.begin(c, w); wrong == nil || wrong.Code != codeExhausted {
-		t.Errorf("the second request: %v", wrong)
+	if _, _, rpcErr := s.resumables.begin(c, w); rpcErr == nil || rpcErr.Code != codeExhausted {
+		t.Errorf("the second request: %v", rpcErr)
 	}
 }

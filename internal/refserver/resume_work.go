@@ -165,8 +165,8 @@ func (j *job) resultFrame() []byte {
 func addWork(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{Name: workTool, Description: "Works for a while and reports progress. Clients with the capability resumableRequests may disconnect and resume."},
 		func(ctx context.Context, _ *mcp.CallToolRequest, in workArguments) (*mcp.CallToolResult, workDone, error) {
-			if wrong := in.check(); wrong != nil {
-				return nil, workDone{}, wrong
+			if rpcErr := in.check(); rpcErr != nil {
+				return nil, workDone{}, rpcErr
 			}
 			t := time.NewTimer(time.Duration(in.Steps) * in.step())
 			defer t.Stop()

@@ -1,12 +1,10 @@
 package refserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -42,20 +40,20 @@ type stream struct {
 // stream serves events/stream: a request whose answer stays open.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	var p eventParams
-	wrong := decodeParams(c.params, &p)
+	rpcErr := decodeParams(c.params, &p)
 	var t *topic
 	var sel selection
-	if wrong == nil {
-		t, sel, _, wrong = s.resolve(eventmeter.Push, c, p)
+	if rpcErr == nil {
+		t, sel, _, rpcErr = s.resolve(eventmeter.Push, c, p)
 	}
-	if wrong == nil {
-		wrong = s.faultInjector.refuse("events", eventmeter.Push)
+	if rpcErr == nil {
+		rpcErr = s.faultInjector.refuse("events", eventmeter.Push)
 	}
-	if wrong == nil {
-		wrong = s.reserve()
+	if rpcErr == nil {
+		rpcErr = s.reserve()
 	}
-	if wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	defer s.unreserve()
@@ -84,8 +82,8 @@ func (st *stream) run(r *http.Request) {
 	heartbeat := time.NewTimer(s.opts.Heartbeat)
 	defer heartbeat.Stop()
 	for {
-		revoked, gone := s.principals.watch(st.call.principal)
-		if why := st.over(gone); why != nil {
+		changed, revoked := s.principals.watch(st.call.principal)
+		if why := st.over(revoked); why != nil {
 			if st.notify("terminated", errorMember(why)) {
 				st.end()
 			}
@@ -109,7 +107,7 @@ func (st *stream) run(r *http.Request) {
 				rest = s.opts.Heartbeat
 			}
 			heartbeat.Reset(rest)
-		case <-revoked: // some principal was revoked; the loop checks which
+		case <-changed: // some principal was revoked; the loop checks which
 		case <-st.forgotten: // the fault closes the stream without a result
 			return
 		case <-s.closing:
@@ -242,201 +240,5 @@ func (s *Server) streamHeader(h http.Header) {
 func (s *Server) unbuffered(h http.Header) {
 	if !s.opts.ProxiesMayBuffer {
 		h.Set("X-Accel-Buffering", "no")
-	}
-}
-
-// typeListeners are the streams that carry notifications without a
-// subscription: the GET stream of a session (legacy), and the answer to
-// subscriptions/listen (modern). The SDK writes to most of them and cannot send
-// methods that it does not know, so each stream is wrapped.
-type typeListeners struct {
-	mu   sync.Mutex
-	open map[*typeListener]struct{}
-}
-
-// typeListener is a stream with two writers: the handler of the request, and
-// announce. It implements [http.ResponseWriter].
-type typeListener struct {
-	http.ResponseWriter
-	id json.RawMessage // of the request to listen; nil for a GET stream
-	// ackPending is true until the SDK has written its acknowledgement, which
-	// does not mention changes of event types.
-	ackPending bool
-
-	mu         sync.Mutex
-	started    bool     // it is an event stream, and its header is out
-	atBoundary bool     // the last write ended a message
-	waiting    [][]byte // messages that could not be sent yet
-	closed     bool
-}
-
-// join wraps a response until leave is called, which must happen before its
-// handler returns.
-func (ls *typeListeners) join(w http.ResponseWriter, id json.RawMessage) (l *typeListener, leave func()) {
-	l = &typeListener{ResponseWriter: w, id: id, atBoundary: true}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.open == nil {
-		ls.open = make(map[*typeListener]struct{})
-	}
-	ls.open[l] = struct{}{}
-	return l, func() {
-		ls.mu.Lock()
-		delete(ls.open, l)
-		ls.mu.Unlock()
-		l.mu.Lock()
-		l.closed = true
-		l.mu.Unlock()
-	}
-}
-
-// announce sends a notification without params on every stream.
-func (ls *typeListeners) announce(method string) {
-	ls.mu.Lock()
-	all := make([]*typeListener, 0, len(ls.open))
-	for l := range ls.open {
-		all = append(all, l)
-	}
-	ls.mu.Unlock()
-	for _, l := range all {
-		l.announce(method)
-	}
-}
-
-func (l *typeListener) announce(method string) {
-	b := append([]byte("data: "), `{"jsonrpc":"2.0","method":"`...)
-	b = append(append(b, method...), '"')
-	if l.id != nil {
-		b = append(b, `,"params":{"_meta":{"`+subscriptionIDKey+`":`...)
-		b = append(append(b, l.id...), "}}"...)
-	}
-	l.send(append(b, "}\n\n"...))
-}
-
-// send writes a message between those of the other writer.
-func (l *typeListener) send(message []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting = append(l.waiting, message)
-	l.flushWaiting()
-}
-
-// flushWaiting writes the waiting messages if the stream is at a message
-// boundary. The caller holds the lock.
-func (l *typeListener) flushWaiting() {
-	if l.closed || !l.started || !l.atBoundary || l.ackPending || len(l.waiting) == 0 {
-		return
-	}
-	for _, b := range l.waiting {
-		if _, err := l.ResponseWriter.Write(b); err != nil {
-			break // the client is gone; the handler will notice
-		}
-	}
-	l.waiting = nil
-	_ = http.NewResponseController(l.ResponseWriter).Flush() // the handler notices a client that is gone
-}
-
-// begin records that the header goes out. The caller holds the lock.
-func (l *typeListener) begin(status int) {
-	if status == http.StatusOK && strings.HasPrefix(l.Header().Get("Content-Type"), "text/event-stream") {
-		l.started = true
-	}
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (l *typeListener) WriteHeader(status int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ResponseWriter.WriteHeader(status)
-	l.begin(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (l *typeListener) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.begin(http.StatusOK)
-	out := b
-	if l.ackPending {
-		out = l.completeAck(b)
-	}
-	if _, err := l.ResponseWriter.Write(out); err != nil {
-		return 0, err
-	}
-	l.atBoundary = bytes.HasSuffix(b, []byte("\n\n"))
-	l.flushWaiting()
-	return len(b), nil
-}
-
-// completeAck adds eventsListChanged to the SDK's acknowledgement.
-func (l *typeListener) completeAck(b []byte) []byte {
-	const open, more = `"notifications":{`, `"eventsListChanged":true`
-	at := bytes.Index(b, []byte(open))
-	if at < 0 {
-		return b
-	}
-	l.ackPending = false
-	at += len(open)
-	out := append(append([]byte(nil), b[:at]...), more...)
-	if b[at] != '}' {
-		out = append(out, ',')
-	}
-	return append(out, b[at:]...)
-}
-
-// Flush implements [http.Flusher].
-func (l *typeListener) Flush() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.begin(http.StatusOK)
-	_ = http.NewResponseController(l.ResponseWriter).Flush() // the handler notices a client that is gone
-	l.flushWaiting()
-}
-
-// Unwrap lets [http.ResponseController] reach the wrapped writer.
-func (l *typeListener) Unwrap() http.ResponseWriter { return l.ResponseWriter }
-
-// listenParams are the params of subscriptions/listen. The draft has no word
-// for changes of event types: eventsListChanged follows its siblings.
-type wanted struct {
-	Notifications struct {
-		Types     bool     `json:"eventsListChanged"`
-		Tools     bool     `json:"toolsListChanged"`
-		Prompts   bool     `json:"promptsListChanged"`
-		Resources bool     `json:"resourcesListChanged"`
-		URIs      []string `json:"resourceSubscriptions"`
-	} `json:"notifications"`
-}
-
-// wantsTypes reports whether a client wants notifications of changed event
-// types.
-func asksForTypes(params json.RawMessage) bool {
-	var p wanted
-	return json.Unmarshal(params, &p) == nil && p.Notifications.Types
-}
-
-// listenAlone serves a stream that carries only changes of event types.
-func (s *Server) listenAlone(l *typeListener, r *http.Request, c *call) {
-	s.streamHeader(l.Header())
-	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`
-	l.WriteHeader(http.StatusOK)
-	l.send([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"eventsListChanged":true},` + meta + "}}\n\n"))
-	alive := time.NewTicker(s.opts.Heartbeat)
-	defer alive.Stop()
-	for {
-		revoked, gone := s.principals.watch(c.principal)
-		if gone {
-			return
-		}
-		select {
-		case <-alive.C:
-			l.send([]byte(": still here\n\n"))
-		case <-revoked:
-		case <-s.closing:
-			l.send(append(c.resultOpen([]byte("data: ")), meta+"}}\n\n"...))
-			return
-		case <-r.Context().Done():
-			return
-		}
 	}
 }

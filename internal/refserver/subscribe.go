@@ -3,7 +3,6 @@ package refserver
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -43,19 +42,19 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	if c.principal == "" {
 		return p, nil, selection{}, forbidden("authentication required")
 	}
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		return p, nil, selection{}, wrong
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		return p, nil, selection{}, rpcErr
 	}
-	t, sel, canonical, wrong := s.resolve(eventmeter.Webhook, c, p.eventParams)
-	if wrong != nil {
-		return p, nil, sel, wrong
+	t, sel, canonical, rpcErr := s.resolve(eventmeter.Webhook, c, p.eventParams)
+	if rpcErr != nil {
+		return p, nil, sel, rpcErr
 	}
 	if p.Delivery == nil {
 		return p, nil, sel, invalidParams("delivery is missing")
 	}
-	u, wrong := parseCallback(p.Delivery.URL)
-	if wrong != nil {
-		return p, nil, sel, wrong
+	u, rpcErr := parseCallback(p.Delivery.URL)
+	if rpcErr != nil {
+		return p, nil, sel, rpcErr
 	}
 	key := strings.Join([]string{c.principal, p.Delivery.URL, p.Name, canonical}, "\x00")
 	sum := sha256.Sum256([]byte(key))
@@ -70,16 +69,16 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 }
 
 func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
-	p, fresh, sel, wrong := s.readSubscription(c)
-	if wrong != nil {
-		return nil, wrong
+	p, fresh, sel, rpcErr := s.readSubscription(c)
+	if rpcErr != nil {
+		return nil, rpcErr
 	}
 	if p.Delivery.Mode != "webhook" {
 		return nil, unsupported("delivery.mode", p.Delivery.Mode)
 	}
-	key, wrong := parseSecret(p.Delivery.Secret)
-	if wrong != nil {
-		return nil, wrong
+	key, rpcErr := parseSecret(p.Delivery.Secret)
+	if rpcErr != nil {
+		return nil, rpcErr
 	}
 	signer, err := standardwebhooks.NewWebhookRaw(key)
 	if err != nil {
@@ -88,9 +87,9 @@ func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
 	if fresh.direct { // such subscriptions have no ttl and no cursor
 		return &subscribeRequest{fresh: fresh, sel: sel, ttl: cmp.Or(s.faultTTL(), s.opts.TTLDefault), secret: p.Delivery.Secret, key: signer}, nil
 	}
-	ttl, wrong := s.grantFor(p.TTLMs)
-	if wrong != nil {
-		return nil, wrong
+	ttl, rpcErr := s.grantFor(p.TTLMs)
+	if rpcErr != nil {
+		return nil, rpcErr
 	}
 	return &subscribeRequest{fresh: fresh, sel: sel, from: p.start(), ttl: ttl, secret: p.Delivery.Secret, key: signer}, nil
 }
@@ -115,12 +114,12 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 // subscribe answers events/subscribe: it opens a subscription after the
 // callback has proved that it wants it, or refreshes an open one.
 func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	wanted, wrong := s.readSubscribe(c)
-	for wrong == nil {
+	wanted, rpcErr := s.readSubscribe(c)
+	for rpcErr == nil {
 		h, made := s.hooks.claim(wanted.fresh)
 		if made {
 			var result []byte
-			if result, wrong = s.openHook(r.Context(), h, wanted); wrong == nil {
+			if result, rpcErr = s.openHook(r.Context(), h, wanted); rpcErr == nil {
 				c.answer(w, result)
 				return
 			}
@@ -132,7 +131,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 		case <-r.Context().Done():
 			return
 		case <-s.closing:
-			wrong = &rpcError{Code: codeInternal, Message: "Shutting down"}
+			rpcErr = &rpcError{Code: codeInternal, Message: "Shutting down"}
 			continue
 		}
 		if result, ok := s.refreshHook(h, wanted); ok {
@@ -141,20 +140,20 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 			return
 		}
 	}
-	c.fail(w, wrong)
+	c.fail(w, rpcErr)
 }
 
 // openHook does the handshake of a new subscription and starts its deliveries.
 func (s *Server) openHook(ctx context.Context, h *hook, wanted *subscribeRequest) ([]byte, *rpcError) {
-	wrong := s.reserve()
-	if wrong == nil {
-		if wrong = s.faultInjector.refuse(h.system(), eventmeter.Webhook); wrong != nil {
+	rpcErr := s.reserve()
+	if rpcErr == nil {
+		if rpcErr = s.faultInjector.refuse(h.system(), eventmeter.Webhook); rpcErr != nil {
 			s.unreserve()
 		}
 	}
-	if wrong == nil {
+	if rpcErr == nil {
 		s.deliverEarly(ctx, h, wanted.key)
-		if wrong = s.prove(ctx, h, wanted.key); wrong != nil {
+		if rpcErr = s.prove(ctx, h, wanted.key); rpcErr != nil {
 			s.unreserve()
 		}
 	}
@@ -162,20 +161,20 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *subscribeRequest
 	hs.mu.Lock()
 	// Revoke marks first and then lists the subscriptions, so that one of the
 	// two sees a subscription that opens meanwhile. Offer works the same way.
-	if _, revoked := s.principals.watch(h.principal); revoked && wrong == nil {
+	if _, revoked := s.principals.watch(h.principal); revoked && rpcErr == nil {
 		s.unreserve()
-		wrong = forbidden(reasonRevoked)
+		rpcErr = forbidden(reasonRevoked)
 	}
-	if h.topic.withdrawn.Load() && wrong == nil {
+	if h.topic.withdrawn.Load() && rpcErr == nil {
 		s.unreserve()
-		wrong = notFound("event")
+		rpcErr = notFound("event")
 	}
-	if wrong != nil {
+	if rpcErr != nil {
 		delete(hs.byKey, h.key)
-		h.failed = wrong
+		h.failed = rpcErr
 		close(h.opened)
 		hs.mu.Unlock()
-		return nil, wrong
+		return nil, rpcErr
 	}
 	h.mu.Lock()
 	now := time.Now()
@@ -264,38 +263,11 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 	return b[1 : len(b)-1]
 }
 
-// challenge asks the callback to repeat a challenge.
-func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
-	challenge := rand.Text()
-	body, err := json.Marshal(map[string]string{"type": "verification", "challenge": challenge})
-	if err != nil {
-		return callbackError(failChallenge)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.hooks.ctx, cancel)()
-	s.counts.verifications.Add(1)
-	_, reply, failure := s.hooks.poster.post(ctx, &message{
-		url: h.url, subscriptionID: h.id, id: envelopeID("verification"), body: body,
-		keys: []*standardwebhooks.Webhook{key},
-	})
-	var answer struct {
-		Challenge string `json:"challenge"`
-	}
-	switch {
-	case failure != "":
-		return callbackError(failure)
-	case json.Unmarshal(reply, &answer) != nil || answer.Challenge != challenge:
-		return callbackError(failChallenge)
-	}
-	return nil
-}
-
 // unsubscribe answers events/unsubscribe.
 func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
-	_, like, _, wrong := s.readSubscription(c)
-	if wrong != nil {
-		c.fail(w, wrong)
+	_, like, _, rpcErr := s.readSubscription(c)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	h := s.hooks.find(like.key)

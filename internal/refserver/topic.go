@@ -562,3 +562,11 @@ func (r *reader) currentPosition() uint64 {
 	defer r.topic.mu.RUnlock()
 	return r.position()
 }
+
+// restart drops all events of the topic and begins a new epoch.
+func (t *topic) restart(epoch string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.evict(time.Now(), 0)
+	t.setEpoch(epoch)
+}
