@@ -202,7 +202,7 @@ func (s *Server) Offer(name string, offered bool) error {
 	}
 	if !offered {
 		t.wakeAll()
-		for _, h := range s.hooks.to(t) {
+		for _, h := range s.hooks.openHooks(func(h *hook) bool { return h.topic == t }) {
 			s.terminate(h, notFound("event"))
 		}
 	}

@@ -84,15 +84,21 @@ func newBase(s *Server) *base {
 	stateless.Stateless = true
 	return &base{
 		server:   server,
-		sessions: &sessions{owners: make(map[string]string), limit: max(minSessions, s.opts.MaxSubscriptions)},
+		sessions: &sessions{owners: make(map[string]string), resumable: make(map[string]bool), limit: max(minSessions, s.opts.MaxSubscriptions)},
 		modern:   mcp.NewStreamableHTTPHandler(get, &stateless),
 		legacy:   mcp.NewStreamableHTTPHandler(get, &options),
 	}
 }
 
 // serve passes a request to the SDK's handler of its era and records new
-// sessions from the answer. resumable says that the client can resume requests.
+// sessions from the answer.
 func (b *base) serve(w http.ResponseWriter, r *http.Request, principal string) {
+	b.serveSession(w, r, principal, false)
+}
+
+// serveSession is serve for a client that can resume requests, if resumable is
+// true.
+func (b *base) serveSession(w http.ResponseWriter, r *http.Request, principal string, resumable bool) {
 	if r.Header.Get(headerVersion) >= modernVersion {
 		b.modern.ServeHTTP(w, r)
 		return
@@ -106,7 +112,7 @@ func (b *base) serve(w http.ResponseWriter, r *http.Request, principal string) {
 		}
 		defer b.sessions.unreserve()
 	}
-	watch := &sessionWatch{ResponseWriter: w, sessions: b.sessions, principal: principal}
+	watch := &sessionWatch{ResponseWriter: w, sessions: b.sessions, principal: principal, resumable: resumable}
 	b.legacy.ServeHTTP(watch, r)
 	if r.Method == http.MethodDelete && session != "" {
 		b.sessions.drop(session)
@@ -161,10 +167,13 @@ func (s *sessions) owner(id string) (principal string, known bool) {
 	return principal, known
 }
 
-func (s *sessions) add(id, principal string) {
+func (s *sessions) add(id, principal string, resumable bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[id] = principal
+	if resumable {
+		s.resumable[id] = true
+	}
 }
 
 func (s *sessions) drop(id string) {
@@ -179,6 +188,7 @@ type sessionWatch struct {
 	http.ResponseWriter
 	sessions  *sessions
 	principal string
+	resumable bool // the client can resume requests
 	seen      bool
 }
 
@@ -188,7 +198,7 @@ func (w *sessionWatch) note() {
 	}
 	w.seen = true
 	if id := w.Header().Get(headerSession); id != "" {
-		w.sessions.add(id, w.principal)
+		w.sessions.add(id, w.principal, w.resumable)
 	}
 }
 

@@ -186,31 +186,6 @@ func (s *Server) checkDocument(ctx context.Context, h *hook) *rpcError {
 	return callbackError(failChallenge)
 }
 
-// get fetches a document over the same guarded connections as deliveries.
-// failure is "" for an answer of 2xx.
-func (p *poster) get(ctx context.Context, from *url.URL) (status int, text []byte, failure string) {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
-	resp, err := p.transport.RoundTrip((&http.Request{
-		Method: http.MethodGet, URL: from, Host: from.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"User-Agent": {"eventmeter-target/0.1"}, "Accept": {"application/json"}},
-	}).WithContext(ctx))
-	if err != nil {
-		return 0, nil, failureOf(err)
-	}
-	defer resp.Body.Close()
-	text, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	switch {
-	case resp.StatusCode >= 500:
-		return resp.StatusCode, nil, fail5xx
-	case resp.StatusCode/100 != 2:
-		return resp.StatusCode, nil, fail4xx
-	case err != nil:
-		return resp.StatusCode, nil, failureOf(err)
-	}
-	return resp.StatusCode, text, ""
-}
-
 // poster posts webhook messages over kept connections.
 type poster struct {
 	transport http.RoundTripper
@@ -239,11 +214,8 @@ func newPoster(opts Options) (*poster, error) {
 	}}, nil
 }
 
-// post signs a message for the current time and posts it. failure is "" for an
-// answer of 2xx.
+// post signs a message for the current time and posts it.
 func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte, failure string) {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
 	now := time.Now()
 	var signatures strings.Builder
 	for i, key := range m.keys {
@@ -256,43 +228,64 @@ func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte
 		}
 		signatures.WriteString(signature)
 	}
-	body := m.body
-	r := (&http.Request{
-		Method: http.MethodPost, URL: m.url, Host: m.url.Host, ContentLength: int64(len(body)),
+	header := webhookHeader(m.id, now)
+	header[standardwebhooks.HeaderWebhookSignature] = []string{signatures.String()}
+	header["X-MCP-Subscription-Id"] = []string{m.subscriptionID}
+	if m.sign != "" {
+		m.applySignatureFault(header, now)
+	}
+	return p.send(ctx, m.url, header, m.body)
+}
+
+// webhookHeader is the header of every webhook message. The keys are spelled as
+// in the standard; net/http sends them unchanged.
+func webhookHeader(id string, now time.Time) http.Header {
+	return http.Header{
+		"Content-Type":                          {"application/json"},
+		"User-Agent":                            {userAgent},
+		standardwebhooks.HeaderWebhookID:        {id},
+		standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
+	}
+}
+
+const userAgent = "eventmeter-target/0.1"
+
+// get fetches a document over the same guarded connections as deliveries.
+func (p *poster) get(ctx context.Context, from *url.URL) (status int, text []byte, failure string) {
+	return p.send(ctx, from, http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}, nil)
+}
+
+// send sends a request: a post of body, or a get if body is nil. It does not
+// follow redirects. failure is "" for an answer of 2xx.
+func (p *poster) send(ctx context.Context, to *url.URL, header http.Header, body []byte) (status int, reply []byte, failure string) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	r := &http.Request{
+		Method: http.MethodGet, URL: to, Host: to.Host, Header: header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: io.NopCloser(bytes.NewReader(body)),
+	}
+	if body != nil {
+		r.Method, r.ContentLength = http.MethodPost, int64(len(body))
 		// Lets the transport repeat a post on a fresh connection if the
 		// receiver closed the kept one before it read anything.
-		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
-		Header: http.Header{
-			"Content-Type": {"application/json"},
-			"User-Agent":   {"eventmeter-target/0.1"},
-			// Spelled as in the standard; net/http sends them unchanged.
-			standardwebhooks.HeaderWebhookID:        {m.id},
-			standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
-			standardwebhooks.HeaderWebhookSignature: {signatures.String()},
-			"X-MCP-Subscription-Id":                 {m.subscriptionID},
-		},
-	}).WithContext(ctx)
-	if m.sign != "" {
-		m.applySignatureFault(r.Header, now)
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		r.Body, _ = r.GetBody() // cannot fail
 	}
-	resp, err := p.transport.RoundTrip(r)
+	resp, err := p.transport.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		return 0, nil, failureOf(err)
 	}
 	defer resp.Body.Close()
 	reply, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if err != nil && resp.StatusCode/100 == 2 {
+	switch {
+	case resp.StatusCode >= 500:
+		return resp.StatusCode, nil, fail5xx
+	case resp.StatusCode/100 != 2:
+		return resp.StatusCode, nil, fail4xx
+	case err != nil:
 		return resp.StatusCode, nil, failureOf(err)
 	}
-	switch {
-	case resp.StatusCode/100 == 2:
-		return resp.StatusCode, reply, ""
-	case resp.StatusCode >= 500:
-		return resp.StatusCode, reply, fail5xx
-	}
-	return resp.StatusCode, reply, fail4xx
+	return resp.StatusCode, reply, ""
 }
 
 func (p *poster) close() {

@@ -46,7 +46,7 @@ func (s *Server) forget() {
 	for _, t := range s.broker.deliveryTopics() {
 		t.restart(epoch)
 	}
-	for _, h := range s.hooks.everyone() {
+	for _, h := range s.hooks.openHooks(func(*hook) bool { return true }) {
 		s.hooks.remove(h, nil)
 	}
 	s.resources.forget()
@@ -56,19 +56,6 @@ func (s *Server) forget() {
 	s.forgetMu.Unlock()
 	f, _ := s.faultInjector.serverFault(faults.Forget, "")
 	s.faultInjector.count(f, "")
-}
-
-// everyone lists all open subscriptions.
-func (hs *hooks) everyone() []*hook {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	var all []*hook
-	for _, h := range hs.byKey {
-		if h.isOpen() {
-			all = append(all, h)
-		}
-	}
-	return all
 }
 
 // faultTTL is the time to live that a fault grants; 0 without one.
@@ -315,24 +302,7 @@ func (rs *resources) deliverEarly(h *resourceHook) {
 }
 
 // forget ends every subscription, in band and out of band, without notice.
-func (rs *resources) forget() {
-	rs.mu.Lock()
-	sessions := make([]*resourceSession, 0, len(rs.sessions))
-	for _, s := range rs.sessions {
-		sessions = append(sessions, s)
-	}
-	hooks := make([]*resourceHook, 0, len(rs.hooks))
-	for _, h := range rs.hooks {
-		hooks = append(hooks, h)
-	}
-	rs.mu.Unlock()
-	for _, s := range sessions {
-		s.clear()
-	}
-	for _, h := range hooks {
-		rs.remove(h.uri, h.principal)
-	}
-}
+func (rs *resources) forget() { rs.endAll(func(string) bool { return true }) }
 
 // The faults of resumable requests. Faults of single messages hit progress
 // messages by their number, in every request alike.

@@ -129,7 +129,7 @@ func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal stri
 	}
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil || !isServedHere(e.Method) {
-		if err == nil && e.Method == methodListen && asksForTypes(e.Params) {
+		if err == nil && e.Method == methodListen && wantsTypes(e.Params) {
 			f.listen(w, r, e, principal)
 			return
 		}
@@ -141,20 +141,28 @@ func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal stri
 
 // serveEvents checks a request against the base protocol and answers it.
 func (f *mcpHandler) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
+	if c := f.check(w, r, e, principal); c != nil {
+		f.server.do(w, r, c)
+	}
+}
+
+// check checks a request against the base protocol. It returns nil if it has
+// answered with an error.
+func (f *mcpHandler) check(w http.ResponseWriter, r *http.Request, e envelope, principal string) *call {
 	if !isJSON(r) {
 		http.Error(w, "Content-Type must be 'application/json'", http.StatusUnsupportedMediaType)
-		return
+		return nil
 	}
 	if !validID(e.ID) {
 		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
-		return
+		return nil
 	}
 	modern, status, rpcErr := f.era(r.Header, e)
 	if rpcErr != nil {
 		writeRPCError(w, status, e.ID, rpcErr)
-		return
+		return nil
 	}
-	f.server.do(w, r, &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal})
+	return &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}
 }
 
 // era returns the protocol era of a request, and checks that the headers of a

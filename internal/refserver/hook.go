@@ -304,19 +304,6 @@ func terminatedEnvelope(e *rpcError) (*delivery, error) {
 	return &delivery{id: envelopeID("terminated"), envelope: body}, err
 }
 
-// to lists the open subscriptions to a topic.
-func (hs *hooks) to(t *topic) []*hook {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	var all []*hook
-	for _, h := range hs.byKey {
-		if h.topic == t && h.isOpen() {
-			all = append(all, h)
-		}
-	}
-	return all
-}
-
 func instant(t time.Time) *string {
 	if t.IsZero() {
 		return nil
@@ -448,17 +435,17 @@ func (hs *hooks) remove(h *hook, last *delivery) bool {
 // holds hs.mu.
 func (hs *hooks) isCurrent(h *hook) bool { return hs.byKey[h.key] == h }
 
-// of lists the open subscriptions of a principal.
-func (hs *hooks) of(principal string) []*hook {
+// openHooks lists the open subscriptions that match.
+func (hs *hooks) openHooks(match func(*hook) bool) []*hook {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	var mine []*hook
+	var open []*hook
 	for _, h := range hs.byKey {
-		if h.principal == principal && h.isOpen() {
-			mine = append(mine, h)
+		if h.isOpen() && match(h) {
+			open = append(open, h)
 		}
 	}
-	return mine
+	return open
 }
 
 // grant sets the expiry of h and schedules it.

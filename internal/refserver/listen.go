@@ -25,7 +25,7 @@ func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, 
 		writeRPCError(w, status, e.ID, rpcErr)
 		return
 	}
-	var p wanted
+	var p listenParams
 	if !modern || !validID(e.ID) || json.Unmarshal(e.Params, &p) != nil {
 		f.base.serve(w, r, principal)
 		return
@@ -193,7 +193,7 @@ func (l *typeListener) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
 // listenParams are the params of subscriptions/listen. The draft has no word
 // for changes of event types: eventsListChanged follows its siblings.
-type wanted struct {
+type listenParams struct {
 	Notifications struct {
 		Types     bool     `json:"eventsListChanged"`
 		Tools     bool     `json:"toolsListChanged"`
@@ -205,8 +205,8 @@ type wanted struct {
 
 // wantsTypes reports whether a client wants notifications of changed event
 // types.
-func asksForTypes(params json.RawMessage) bool {
-	var p wanted
+func wantsTypes(params json.RawMessage) bool {
+	var p listenParams
 	return json.Unmarshal(params, &p) == nil && p.Notifications.Types
 }
 
@@ -236,11 +236,8 @@ func (s *Server) listenAlone(l *typeListener, r *http.Request, c *call) {
 	}
 }
 
-// listWishes is what a client wants to hear of.
-type listWishes struct{ wanted }
-
 // lists are the lists of this server that the client listens for.
-func (p listWishes) wants() (k kinds) {
+func (p listenParams) lists() (k kinds) {
 	n := p.Notifications
 	for _, w := range []struct {
 		on   bool

@@ -20,7 +20,7 @@ type listParams struct {
 	Cursor string `json:"cursor"`
 	URI    string `json:"uri"`
 	Name   string `json:"name"`
-	listWishes
+	listenParams
 }
 
 // serveLists answers requests for this server's lists. If a request is not for
@@ -67,7 +67,7 @@ func (ls *lists) serves(method string, p listParams) bool {
 	case "resources/subscribe", "resources/unsubscribe":
 		return p.URI == contentURI
 	case methodListen:
-		return !p.Notifications.Types && p.wants() != 0
+		return !p.Notifications.Types && p.lists() != 0
 	case "tools/call":
 		_, ok := ls.all[listTools].describe(p.Name)
 		return ok
@@ -113,7 +113,7 @@ func (f *mcpHandler) answerList(w http.ResponseWriter, r *http.Request, e envelo
 		ls.listeners.subscribe(session, e.Method == "resources/subscribe")
 		c.answer(w, []byte(`"_meta":{}`))
 	case methodListen:
-		f.server.listenLists(w, r, c, p.wants())
+		f.server.listenLists(w, r, c, p.lists())
 	case "tools/call":
 		text, _ := ls.all[listTools].describe(p.Name)
 		c.answer(w, append(quote([]byte(`"content":[{"type":"text","text":`), text), "}]"...))
@@ -176,28 +176,10 @@ func withoutCursor(body []byte) []byte {
 // serveOlder lets the SDK answer, and converts the answer to the spelling of
 // the earlier draft.
 func (f *mcpHandler) serveOlder(w http.ResponseWriter, r *http.Request, principal string) {
-	keep := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
-	f.base.serve(keep, r, principal)
+	buffered := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
+	f.base.serve(buffered, r, principal)
 	older := []byte(`"ttl":` + strconv.FormatInt(int64(f.server.lists.opts.TTL.Seconds()), 10))
-	w.WriteHeader(keep.status)
-	_, _ = w.Write(newerLifetime.ReplaceAll(keep.body.Bytes(), older)) // the client may be gone
+	buffered.send(newerLifetime.ReplaceAll(buffered.body.Bytes(), older))
 }
 
 var newerLifetime = regexp.MustCompile(`"ttlMs":\d+,"cacheScope":"\w+"`)
-
-// bufferedResponse buffers an answer until it is complete.
-type bufferedResponse struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (k *bufferedResponse) WriteHeader(status int) { k.status = status }
-
-// Write implements [http.ResponseWriter].
-func (k *bufferedResponse) Write(b []byte) (int, error) { return k.body.Write(b) }
-
-// Flush implements [http.Flusher]. It does nothing: the answer is sent as a
-// whole.
-func (k *bufferedResponse) Flush() {}

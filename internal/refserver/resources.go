@@ -57,7 +57,7 @@ func (rs *resources) serves(body []byte) (envelope, bool) {
 		var p uriParams
 		return e, json.Unmarshal(e.Params, &p) == nil && strings.HasPrefix(p.URI, eventScheme)
 	case methodListen:
-		var p listenParams
+		var p resourceListenParams
 		if json.Unmarshal(e.Params, &p) != nil {
 			return e, false
 		}
@@ -74,7 +74,7 @@ type uriParams struct {
 	URI string `json:"uri"`
 }
 
-type listenParams struct {
+type resourceListenParams struct {
 	Notifications struct {
 		ResourceSubscriptions []string `json:"resourceSubscriptions"`
 	} `json:"notifications"`
@@ -103,16 +103,21 @@ func (rs *resources) do(w http.ResponseWriter, r *http.Request, c *call) bool {
 // revoke ends the subscriptions of a principal without notice: the draft has no
 // message for it. Listen streams end by themselves.
 func (rs *resources) revoke(principal string) {
+	rs.endAll(func(p string) bool { return p == principal })
+}
+
+// endAll ends the subscriptions of the principals that match.
+func (rs *resources) endAll(match func(principal string) bool) {
 	rs.mu.Lock()
 	var sessions []*resourceSession
 	for _, s := range rs.sessions {
-		if s.principal == principal {
+		if match(s.principal) {
 			sessions = append(sessions, s)
 		}
 	}
 	var hooks []*resourceHook
 	for _, h := range rs.hooks {
-		if h.principal == principal {
+		if match(h.principal) {
 			hooks = append(hooks, h)
 		}
 	}
@@ -121,7 +126,7 @@ func (rs *resources) revoke(principal string) {
 		s.clear()
 	}
 	for _, h := range hooks {
-		rs.remove(h.uri, principal)
+		rs.remove(h.uri, h.principal)
 	}
 }
 
@@ -136,34 +141,15 @@ func advertise(w http.ResponseWriter, body []byte) (_ http.ResponseWriter, done 
 	if !bytes.Contains(body, []byte(`"initialize"`)) && !bytes.Contains(body, []byte(`"server/discover"`)) {
 		return w, func() {}
 	}
-	a := &advertiser{ResponseWriter: w, status: http.StatusOK}
-	return a, a.finish
-}
-
-// advertiser keeps an answer back until it is whole.
-type advertiser struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (a *advertiser) WriteHeader(status int) { a.status = status }
-
-// Write implements [http.ResponseWriter].
-func (a *advertiser) Write(b []byte) (int, error) { return a.body.Write(b) }
-
-// Flush implements [http.Flusher]: there is nothing to flush before the end.
-func (a *advertiser) Flush() {}
-
-func (a *advertiser) finish() {
-	body := a.body.Bytes()
-	if a.status == http.StatusOK {
-		body = withEvents(body)
-		a.Header().Del("Content-Length")
+	b := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
+	return b, func() {
+		body := b.body.Bytes()
+		if b.status == http.StatusOK {
+			body = withEvents(body)
+			w.Header().Del("Content-Length")
+		}
+		b.send(body)
 	}
-	a.ResponseWriter.WriteHeader(a.status)
-	_, _ = a.ResponseWriter.Write(body) // the client may be gone
 }
 
 // withEvents adds the capability to the result of initialize or

@@ -1,7 +1,6 @@
 package refserver
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -9,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -254,38 +252,11 @@ func (rs *resources) attempt(h *resourceHook) {
 
 // post signs a message for the current time and posts it.
 func (rs *resources) post(ctx context.Context, h *resourceHook, m *message) (status int, failure string) {
-	poster := rs.server.hooks.poster
-	ctx, cancel := context.WithTimeout(ctx, poster.timeout)
-	defer cancel()
-	body := m.body
 	now := time.Now()
-	header := http.Header{
-		"Content-Type":                          {"application/json"},
-		"User-Agent":                            {"eventmeter-target/0.1"},
-		standardwebhooks.HeaderWebhookID:        {m.id},
-		standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
-	}
+	header := webhookHeader(m.id, now)
 	h.signMessage(m, header, now)
-	resp, err := poster.transport.RoundTrip((&http.Request{
-		Method: http.MethodPost, URL: h.url, Host: h.url.Host, ContentLength: int64(len(body)),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header,
-		Body:    io.NopCloser(bytes.NewReader(body)),
-		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
-	}).WithContext(ctx))
-	if err != nil {
-		return 0, failureOf(err)
-	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxReply))
-	switch {
-	case resp.StatusCode/100 == 2 && err != nil:
-		return resp.StatusCode, failureOf(err)
-	case resp.StatusCode/100 == 2:
-		return resp.StatusCode, ""
-	case resp.StatusCode >= 500:
-		return resp.StatusCode, fail5xx
-	}
-	return resp.StatusCode, fail4xx
+	status, _, failure = rs.server.hooks.poster.send(ctx, h.url, header, m.body)
+	return status, failure
 }
 
 // resourceHook is one out-of-band subscription. It works like a webhook

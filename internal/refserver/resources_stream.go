@@ -239,7 +239,7 @@ func (s *shared) Flush() { _ = s.FlushError() } // http.Flusher returns no error
 // listen answers subscriptions/listen of the modern era. The stream belongs to
 // the request, cannot be resumed, and carries no ids.
 func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
-	var p listenParams
+	var p resourceListenParams
 	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
 		c.fail(w, rpcErr)
 		return

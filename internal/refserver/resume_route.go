@@ -46,24 +46,14 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body
 	default:
 		return false
 	}
-	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(media), "application/json") {
-		http.Error(w, "Content-Type must be 'application/json'", http.StatusUnsupportedMediaType)
-		return true
+	c := f.check(w, r, e, principal)
+	switch {
+	case c == nil:
+	case c.modern && e.Method == "tools/call" && nameOf(r.Header) != workTool:
+		writeRPCError(w, http.StatusBadRequest, e.ID, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"})
+	default:
+		do(w, r, c)
 	}
-	if !validID(e.ID) {
-		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
-		return true
-	}
-	modern, status, rpcErr := f.era(r.Header, e)
-	if rpcErr == nil && modern && e.Method == "tools/call" && nameOf(r.Header) != workTool {
-		status, rpcErr = http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"}
-	}
-	if rpcErr != nil {
-		writeRPCError(w, status, e.ID, rpcErr)
-		return true
-	}
-	do(w, r, &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal})
 	return true
 }
 
@@ -99,42 +89,8 @@ func (f *mcpHandler) initialize(w http.ResponseWriter, r *http.Request, e envelo
 	if json.Unmarshal(e.Params, &p) != nil || !canResume(p.Capabilities) {
 		return false
 	}
-	f.base.serve(&resumeWatch{ResponseWriter: w, sessions: f.base.sessions}, r, principal)
+	f.base.serveSession(w, r, principal, true)
 	return true
-}
-
-// resumeWatch notes the session id of an answer before the client sees it.
-type resumeWatch struct {
-	http.ResponseWriter
-	sessions *sessions
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (w *resumeWatch) WriteHeader(status int) {
-	if id := w.Header().Get(headerSession); id != "" {
-		w.sessions.allowResume(id)
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (w *resumeWatch) Write(b []byte) (int, error) {
-	if id := w.Header().Get(headerSession); id != "" {
-		w.sessions.allowResume(id)
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap lets [http.ResponseController] reach what is beneath.
-func (w *resumeWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (s *sessions) allowResume(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.resumable == nil {
-		s.resumable = make(map[string]bool)
-	}
-	s.resumable[id] = true
 }
 
 func (s *sessions) canResume(id string) bool {

@@ -204,3 +204,26 @@ func isJSON(r *http.Request) bool {
 	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(media), "application/json")
 }
+
+// bufferedResponse buffers an answer until it is complete.
+type bufferedResponse struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (b *bufferedResponse) WriteHeader(status int) { b.status = status }
+
+// Write implements [http.ResponseWriter].
+func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p) }
+
+// Flush implements [http.Flusher]. It does nothing: the answer is sent as a
+// whole.
+func (b *bufferedResponse) Flush() {}
+
+// send sends body as the answer.
+func (b *bufferedResponse) send(body []byte) {
+	b.ResponseWriter.WriteHeader(b.status)
+	_, _ = b.ResponseWriter.Write(body) // the client may be gone
+}

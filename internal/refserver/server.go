@@ -183,7 +183,7 @@ func (s *Server) Publish(name string, data []byte) (eventID string, err error) {
 // [Server.Restore].
 func (s *Server) Revoke(token string) {
 	s.principals.revoke(token)
-	for _, h := range s.hooks.of(token) {
+	for _, h := range s.hooks.openHooks(func(h *hook) bool { return h.principal == token }) {
 		s.terminate(h, forbidden(reasonRevoked))
 	}
 	s.resources.revoke(token)

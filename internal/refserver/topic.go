@@ -115,12 +115,7 @@ type transientError struct{ err rpcError }
 // disturb sends a transient error to every stream of the topic.
 func (t *topic) disturb(err rpcError) {
 	t.transientError.Store(&transientError{err})
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	t.all.wake()
-	for _, l := range t.byKey {
-		l.wake()
-	}
+	t.wakeAll()
 }
 
 // keyed returns the log of a filter value. It makes the log if necessary.
