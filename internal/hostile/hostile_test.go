@@ -22,25 +22,25 @@ import (
 
 const mib = 1 << 20
 
-// row is one hostile server, and what must come of it.
+// row is one hostile server and the expected outcome.
 type row struct {
 	name    string
-	mode    string // push where nothing is said
-	streams int    // 20 where nothing is said
+	mode    string // default push
+	streams int    // default 20
 	http    string // of the lane
-	ready   string // phases.ready, 5s where nothing is said
+	ready   string // phases.ready, default 5s
 	limits  string // of the run
-	command string // a server over standard input and output
+	command string // a server on standard input and output
 	secure  bool   // over TLS
 	stall   string // see server
 	answers map[string]answerer
 	h2      map[string]h2Answerer
 
-	codes     []int  // one of these
-	says      string // in the output
-	oversized string // what the result counts, any of it
-	never     string // a method that must not have been called
-	rss       int64  // MiB; 200 where nothing is said
+	codes     []int  // the exit code is one of these
+	says      string // part of the output
+	oversized string // the reasons that the result may count
+	never     string // a method that must not be called
+	rss       int64  // MiB; default 200
 	cpu       time.Duration
 	took      time.Duration
 }
@@ -52,7 +52,7 @@ const (
 	noRoom    = "the run's memory budget (limits.memory) is used up"
 )
 
-// stream answers events/stream alone, once it was confirmed.
+// stream confirms a stream and then calls after.
 func stream(after func(x *exchange)) map[string]answerer {
 	return map[string]answerer{"events/stream": func(x *exchange) {
 		if x.stream() {
@@ -61,7 +61,7 @@ func stream(after func(x *exchange)) map[string]answerer {
 	}}
 }
 
-// body answers one method with a status and a body of so many bytes.
+// body answers one method with a status and a body of size bytes.
 func body(method string, status int, kind, what string, size int) map[string]answerer {
 	return map[string]answerer{method: func(x *exchange) {
 		if x.open(status, kind) && x.flood(what, size) {
@@ -78,7 +78,7 @@ func text(method string, status int, of func(x *exchange) string) map[string]ans
 	}}
 }
 
-// raw answers one method with bytes, written again and again.
+// raw answers one method with bytes, written repeatedly.
 func raw(method, head, again string, size int) map[string]answerer {
 	return map[string]answerer{method: func(x *exchange) {
 		if x.say(head) && again != "" && x.flood(again, size) {
@@ -94,8 +94,8 @@ func handshake(as func(method, head, again string, size int) map[string]answerer
 	return all
 }
 
-// later answers a poll as a good server would, and 60 of those that have a
-// cursor otherwise. The end of a run waits for pollers that fail.
+// later answers a poll correctly, except for 60 of those with a cursor. The end
+// of a run waits for pollers that fail.
 func later(of func(x *exchange)) map[string]answerer {
 	var bad atomic.Int64
 	return map[string]answerer{"events/poll": func(x *exchange) {
@@ -108,7 +108,7 @@ func later(of func(x *exchange)) map[string]answerer {
 }
 
 var (
-	ended   = []int{0, 4, 5} // 4: the machine of the test may be busy
+	ended   = []int{0, 4, 5} // 4: the test machine may be busy
 	refused = []int{3}
 )
 
@@ -226,7 +226,7 @@ func rows() []row {
 		{name: "list cut", answers: raw("events/list", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "", 0), codes: refused},
 		{name: "compressed list", answers: map[string]answerer{"events/list": func(x *exchange) {
 			if x.open(200, "application/json", "Content-Encoding: gzip") {
-				// One member of the format for each MiB: they may follow each other.
+				// One gzip member per MiB: a stream may hold several.
 				var member bytes.Buffer
 				z := gzip.NewWriter(&member)
 				_, _ = io.CopyN(z, zeroes{}, mib)
@@ -307,8 +307,8 @@ func rows() []row {
 	}
 }
 
-// deliver grants a subscription and then attacks its callback: bodies without
-// end, and many that are never complete.
+// deliver grants a subscription and then attacks its callback with endless and
+// incomplete bodies.
 func deliver(x *exchange) {
 	x.json(200, good(x))
 	x.goesOn = true
@@ -336,7 +336,7 @@ func deliver(x *exchange) {
 	}
 }
 
-// waiting is the rest of a body that does not come.
+// waiting is the rest of a body that never arrives.
 type waiting struct {
 	done  <-chan struct{}
 	after <-chan time.Time
@@ -357,7 +357,7 @@ func (zeroes) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// profile is what the program is asked to do.
+// profile is the profile of the run.
 func (r *row) profile(s *server) string {
 	mode, streams, version := r.mode, r.streams, r.http
 	if mode == "" {
@@ -395,7 +395,7 @@ func TestHostile(t *testing.T) {
 	for _, r := range append(rows(), moreRows()...) {
 		t.Run(r.name, func(t *testing.T) {
 			if r.rss < 480 { // most rows wait more than they work
-				t.Parallel() // those that fill the budget are measured alone: a garbage collector that is short of CPU lets the heap grow
+				t.Parallel() // rows that fill the budget run alone: short of CPU, the garbage collector lets the heap grow
 			}
 			s := start(t, &r)
 			o := run(t, r.profile(s))
@@ -436,7 +436,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// limit is a bound, or the one where nothing is said.
+// limit returns a bound, or its default.
 func limit[T int64 | time.Duration](given, usual T) T {
 	if given != 0 {
 		return given

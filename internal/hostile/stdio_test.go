@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// serveStdio is a server over standard input and output that attacks in one of
-// several ways.
+// serveStdio is a server on standard input and output with one of several
+// attacks.
 func serveStdio(how string) {
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	for {
@@ -40,7 +40,7 @@ func serveStdio(how string) {
 	}
 }
 
-// endlessLine writes 512 MiB without a line end, and then waits for its end.
+// endlessLine writes 512 MiB without a line end, until the output is closed.
 func endlessLine() {
 	piece := []byte(pad(1 << 20))
 	for range 512 {

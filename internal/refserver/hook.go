@@ -390,8 +390,8 @@ func (hs *hooks) attempt(h *hook) {
 	hs.pool.push(h) // keeps its token
 }
 
-// backoff is the wait before the nth retry: it doubles from the base, and the
-// upper half of it is random.
+// backoff is the wait before the nth retry: it doubles from the base, and its
+// upper half is random.
 func (hs *hooks) backoff(n int) time.Duration {
 	d := hs.retryBase << min(n-1, 20)
 	return d/2 + rand.N(d/2+1)

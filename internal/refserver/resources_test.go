@@ -38,7 +38,7 @@ func TestEventResources(t *testing.T) {
 	rs := startServer(t, Options{}).resources
 	for _, c := range []struct {
 		uri, principal string
-		topic          string // "" = there is none
+		topic          string // "" = no such block
 		sel            selection
 	}{
 		{"event://chat.message", "", "chat.message", selection{}},
@@ -118,7 +118,8 @@ func TestAdvertise(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsAreListedInPages registers more than a page holds.
+// TestSubscriptionsAreListedInPages registers more subscriptions than a page
+// holds.
 func TestSubscriptionsAreListedInPages(t *testing.T) {
 	s := startServer(t, Options{AllowPrivateCallbacks: true})
 	const n = subscriptionPage + 5
@@ -156,7 +157,7 @@ func TestSubscriptionsAreListedInPages(t *testing.T) {
 		t.Errorf("%d on the second page, then %q", len(rest), end)
 	}
 	if others, _ := list("t1", ""); len(others) != 0 {
-		t.Errorf("somebody else is shown %d", len(others))
+		t.Errorf("another principal is shown %d", len(others))
 	}
 	if got := s.Stats().Subscriptions.Webhook; got != n {
 		t.Errorf("%d in the statistics", got)
@@ -169,7 +170,7 @@ func TestSubscriptionsAreListedInPages(t *testing.T) {
 	}
 }
 
-// rpcModern posts a modern request; members go before _meta.
+// rpcModern posts a modern request; members precede _meta.
 func rpcModern(t testing.TB, s *Server, token, method, members string) (status int, answer string) {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + members + `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernVersion +
@@ -185,9 +186,9 @@ func rpcModern(t testing.TB, s *Server, token, method, members string) (status i
 	return w.Code, w.Body.String()
 }
 
-// TestResourceRoom: subscriptions of all kinds share one limit, and what has
-// ended makes room.
-func TestResourceRoom(t *testing.T) {
+// TestResourceLimit: subscriptions of all kinds share one limit, and ended ones
+// free a place.
+func TestResourceLimit(t *testing.T) {
 	s := startServer(t, Options{MaxSubscriptions: 2, AllowPrivateCallbacks: true})
 	rs := s.resources
 	session := rs.session("s", "t0")
@@ -220,9 +221,9 @@ func TestResourceRoom(t *testing.T) {
 	}
 }
 
-// TestUpdatesAreDroppedInSilence: who lags behind by more than the queue, or
-// comes back to what has left the buffer, is not told.
-func TestUpdatesAreDroppedInSilence(t *testing.T) {
+// TestLostUpdatesAreNotAnnounced: a subscriber that lags by more than the
+// queue, or resumes behind the buffer, gets no notice.
+func TestLostUpdatesAreNotAnnounced(t *testing.T) {
 	s := startServer(t, Options{QueueLen: 3, BufferEvents: 5})
 	m := mixer{queueLen: 3, wake: func() {}}
 	tick := s.broker.topics["tick"]
@@ -249,7 +250,7 @@ func TestUpdatesAreDroppedInSilence(t *testing.T) {
 	}
 }
 
-// TestMixerKeepsOrder: the events of a type come in order and once, whatever
+// TestMixerKeepsOrder: the events of a topic come in order and once, whatever
 // the subscriptions.
 func TestMixerKeepsOrder(t *testing.T) {
 	s := startServer(t, Options{})
@@ -289,8 +290,8 @@ func TestMixerKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestResourcesWithTheOfficialClient: a client that knows nothing of SEP-1803
-// subscribes to an event as to any resource, in both eras.
+// TestResourcesWithTheOfficialClient: a client without SEP-1803 subscribes to
+// an event as to any resource, in both eras.
 func TestResourcesWithTheOfficialClient(t *testing.T) {
 	s := startServer(t, Options{})
 	for _, version := range []string{"2025-06-18", "2025-11-25", modernVersion} {
@@ -321,7 +322,7 @@ func TestResourcesWithTheOfficialClient(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			// The SDK opens the stream of a session in its own time.
+			// The SDK opens the stream of a session asynchronously.
 			for tries := 0; got == "" && tries < 200; tries++ {
 				publish(t, s, "chat.message", fmt.Sprintf(`{"channel":%q}`, channel))
 				select {
@@ -330,7 +331,7 @@ func TestResourcesWithTheOfficialClient(t *testing.T) {
 				}
 			}
 			if got != uri {
-				t.Errorf("told of %q", got)
+				t.Errorf("notified of %q", got)
 			}
 			if err := session.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: uri}); err != nil {
 				t.Error(err)

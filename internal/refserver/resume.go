@@ -74,8 +74,9 @@ type job struct {
 	step       int      // the last finished step of the work
 	status     string   // processing, completed or failed
 	conn       *jobConn // the current connection, nil while detached
-	// deadline is when the policy ends, while detached. One item of the agenda
-	// is under way for it at most (armed); it looks again if the deadline moved.
+	// deadline is when the policy ends, while detached. At most one item of
+	// the agenda is scheduled for it (armed); it checks whether the deadline has
+	// moved.
 	deadline time.Time
 	armed    bool
 	gone     bool

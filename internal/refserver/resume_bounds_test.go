@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A request of which too much would be kept ends with an error, which is all that
-// a resume is then given. So does one that would be one too many for all together.
+// A request that exceeds its buffer limit ends with an error, and a resume gets
+// only the error. So does a request that exceeds the limit of all requests.
 func TestResumableBytesAreBounded(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		s := startServer(t, Options{})
@@ -37,7 +37,7 @@ func TestResumableBytesAreBounded(t *testing.T) {
 		if steps < 8 {
 			t.Errorf("it ended after %d steps", steps)
 		}
-		j.advance() // ended: nothing is added
+		j.advance() // ended: no message is added
 		j.wrote(conn, taken)
 		if status, pending, ok := j.snapshot(); status != statusFailed || !pending || !ok {
 			t.Errorf("status %s, pending %t, ok %t", status, pending, ok)
@@ -67,8 +67,8 @@ func TestResumableBytesAreBounded(t *testing.T) {
 	}
 }
 
-// Messages that were given up while a connection wrote them are not noted as
-// written.
+// Messages that were discarded while a connection wrote them are not recorded
+// as written.
 func TestResumableEndsWhileWriting(t *testing.T) {
 	s := startServer(t, Options{ResumeOverlap: -1})
 	s.resumables.maxPerJob = 1000

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// TestConfirm drops what was written long enough before.
+// TestConfirm drops messages that were written long enough before.
 func TestConfirm(t *testing.T) {
 	now := time.Now()
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for _, c := range []struct {
 		name    string
 		overlap time.Duration
-		written []time.Duration // ago, of the messages that were written
-		waiting int             // messages that were not
+		written []time.Duration // of the written messages
+		waiting int             // messages not written
 		kept    string
 		next    int
 	}{
@@ -51,7 +51,7 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestPolicyTime moves the end of a policy with each look, and ends the job at
+// TestPolicyTime extends a policy with each snapshot, and ends the job after
 // the last.
 func TestPolicyTime(t *testing.T) {
 	s := startServer(t, Options{})
@@ -69,7 +69,7 @@ func TestPolicyTime(t *testing.T) {
 	stats(1, 0)
 	j.detach(conn)
 	stats(1, 1)
-	// Not due: the agenda has called for a time that was moved.
+	// Not due: the agenda runs an item whose deadline has moved.
 	j.expire()
 	stats(1, 1)
 	before := j.deadline
@@ -77,7 +77,7 @@ func TestPolicyTime(t *testing.T) {
 		t.Errorf("status %s, pending %t, ok %t", status, pending, ok)
 	}
 	if !j.deadline.After(before) {
-		t.Error("a look did not move the deadline")
+		t.Error("a snapshot did not move the deadline")
 	}
 	conn, ok := j.attach()
 	if !ok || !j.deadline.IsZero() {

@@ -52,7 +52,7 @@ func (f Fault) Fits(system string, mode eventmeter.Mode) bool {
 }
 
 // ErrMisfit is wrapped by the error about a fault that a system does not have.
-var ErrMisfit = errors.New("a fault that means nothing here")
+var ErrMisfit = errors.New("fault not available")
 
 // Place is a system in a mode.
 type Place struct {
