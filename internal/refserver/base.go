@@ -1,12 +1,10 @@
 package refserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -224,49 +222,6 @@ func (w *sessionWatch) Flush() {
 
 // Unwrap lets [http.ResponseController] reach the wrapped writer.
 func (w *sessionWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// namespaces are the prefixes of the methods that this server answers itself.
-// The SDK answers all others. Methods that share their names with the SDK's
-// (resources, resumable requests, lists) are recognised earlier, in
-// [mcpHandler.ServeHTTP].
-var namespaces = []string{"events/", smitheryPrefix}
-
-// methods are the calls in those namespaces. A system adds its own here. They
-// are called after the checks of the base protocol, and never for a principal
-// whose access was revoked.
-var methods = map[string]func(*Server, http.ResponseWriter, *http.Request, *call){
-	"events/list":                  (*Server).list,
-	"events/poll":                  (*Server).poll,
-	"events/stream":                (*Server).stream,
-	"events/subscribe":             (*Server).subscribe,
-	"events/unsubscribe":           (*Server).unsubscribe,
-	smitheryPrefix + "list":        (*Server).list,
-	smitheryPrefix + "subscribe":   (*Server).subscribe,
-	smitheryPrefix + "unsubscribe": (*Server).unsubscribe,
-}
-
-// isServedHere reports whether this server, not the SDK, answers a method.
-func isServedHere(method string) bool {
-	for _, n := range namespaces {
-		if strings.HasPrefix(method, n) {
-			return true
-		}
-	}
-	return false
-}
-
-// mayBeServedHere is a cheap test of a body: it rules out nearly every request
-// for the SDK. A request to listen for changes of event types passes. The slash
-// is left out because JSON can spell it in two ways.
-func mayBeServedHere(body []byte) bool {
-	for _, n := range namespaces {
-		word, _, _ := strings.Cut(n, "/")
-		if bytes.Contains(body, []byte(word)) {
-			return true
-		}
-	}
-	return false
-}
 
 // requests counts the running handlers, so that Close can wait for them. A
 // plain WaitGroup does not work: requests may begin during the wait.

@@ -3,11 +3,9 @@ package refserver
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -147,45 +145,6 @@ func parseSecret(secret string) ([]byte, *rpcError) {
 	return key, nil
 }
 
-const receiverDocument = "/.well-known/mcp-webhook-receiver.json"
-
-// prove verifies that a callback wants the deliveries.
-func (s *Server) prove(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
-	switch {
-	case h.direct:
-		return nil
-	case s.opts.Proof == ProofWellKnown:
-		return s.checkDocument(ctx, h)
-	}
-	return s.challenge(ctx, h, key)
-}
-
-// checkDocument looks the callback up in the document of its origin.
-func (s *Server) checkDocument(ctx context.Context, h *hook) *rpcError {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.hooks.ctx, cancel)()
-	s.counts.verifications.Add(1)
-	status, text, failure := s.hooks.poster.get(ctx, &url.URL{Scheme: h.url.Scheme, Host: h.url.Host, Path: receiverDocument})
-	var document struct {
-		Receivers []string `json:"receivers"`
-	}
-	switch {
-	case status == http.StatusNotFound:
-		return callbackError(failChallenge)
-	case failure != "":
-		return callbackError(failure)
-	case json.Unmarshal(text, &document) != nil:
-		return callbackError(failChallenge)
-	}
-	for _, prefix := range document.Receivers {
-		if strings.HasPrefix(prefix, "/") && strings.HasPrefix(h.url.EscapedPath(), prefix) {
-			return nil
-		}
-	}
-	return callbackError(failChallenge)
-}
-
 // poster posts webhook messages over kept connections.
 type poster struct {
 	transport http.RoundTripper
@@ -320,31 +279,4 @@ func callbackRoots(opts Options) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("target: CallbackCAFile: %s holds no certificate in PEM", opts.CallbackCAFile)
 	}
 	return pool, nil
-}
-
-// challenge asks the callback to repeat a challenge.
-func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
-	challenge := rand.Text()
-	body, err := json.Marshal(map[string]string{"type": "verification", "challenge": challenge})
-	if err != nil {
-		return callbackError(failChallenge)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.hooks.ctx, cancel)()
-	s.counts.verifications.Add(1)
-	_, reply, failure := s.hooks.poster.post(ctx, &message{
-		url: h.url, subscriptionID: h.id, id: envelopeID("verification"), body: body,
-		keys: []*standardwebhooks.Webhook{key},
-	})
-	var answer struct {
-		Challenge string `json:"challenge"`
-	}
-	switch {
-	case failure != "":
-		return callbackError(failure)
-	case json.Unmarshal(reply, &answer) != nil || answer.Challenge != challenge:
-		return callbackError(failChallenge)
-	}
-	return nil
 }

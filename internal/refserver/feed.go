@@ -131,7 +131,7 @@ func (f *feed) poll(ctx context.Context) (more bool, err error) {
 		return false, nil
 	case http.StatusGone:
 		f.cursor, f.tag = "", ""
-		return false, errors.New("the feed no longer knows the cursor: what lies between is lost")
+		return false, errors.New("the feed no longer knows the cursor: changes since then may be lost")
 	default:
 		return false, fmt.Errorf("HTTP %d", resp.StatusCode)
 	}
@@ -153,7 +153,7 @@ func (f *feed) take(resp *http.Response) (more bool, err error) {
 		HasMore bool   `json:"hasMore"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return false, fmt.Errorf("the answer is no change feed's: %w", err)
+		return false, fmt.Errorf("the answer is not a change feed: %w", err)
 	}
 	if answer.Cursor == "" {
 		return false, errors.New("the answer has no cursor")

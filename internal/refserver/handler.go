@@ -305,3 +305,85 @@ func (w *sseAnswer) end() {
 	_, _ = w.ResponseWriter.Write(b.Bytes()) // the client may be gone
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }
+
+// listen serves subscriptions/listen for a client that wants notifications of
+// changed event types: alone, or with the SDK if the client wants more.
+func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
+	modern, status, rpcErr := f.era(r.Header, e)
+	if rpcErr != nil {
+		writeRPCError(w, status, e.ID, rpcErr)
+		return
+	}
+	var p listenParams
+	if !modern || !validID(e.ID) || json.Unmarshal(e.Params, &p) != nil {
+		f.base.serve(w, r, principal)
+		return
+	}
+	l, leave := f.server.typeListeners.join(w, e.ID)
+	defer leave()
+	if n := p.Notifications; n.Tools || n.Prompts || n.Resources || len(n.URIs) > 0 {
+		l.ackPending = true
+		f.base.serve(l, r, principal)
+		return
+	}
+	f.server.listenAlone(l, r, &call{method: e.Method, id: e.ID, modern: true, principal: principal})
+}
+
+// namespaces are the prefixes of the methods that this server answers itself.
+// The SDK answers all others. Methods that share their names with the SDK's
+// (resources, resumable requests, lists) are recognised earlier, in
+// [mcpHandler.ServeHTTP].
+var namespaces = []string{"events/", smitheryPrefix}
+
+// methods are the calls in those namespaces. A system adds its own here. They
+// are called after the checks of the base protocol, and never for a principal
+// whose access was revoked.
+var methods = map[string]func(*Server, http.ResponseWriter, *http.Request, *call){
+	"events/list":                  (*Server).list,
+	"events/poll":                  (*Server).poll,
+	"events/stream":                (*Server).stream,
+	"events/subscribe":             (*Server).subscribe,
+	"events/unsubscribe":           (*Server).unsubscribe,
+	smitheryPrefix + "list":        (*Server).list,
+	smitheryPrefix + "subscribe":   (*Server).subscribe,
+	smitheryPrefix + "unsubscribe": (*Server).unsubscribe,
+}
+
+// isServedHere reports whether this server, not the SDK, answers a method.
+func isServedHere(method string) bool {
+	for _, n := range namespaces {
+		if strings.HasPrefix(method, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeServedHere is a cheap test of a body: it rules out nearly every request
+// for the SDK. A request to listen for changes of event types passes. The slash
+// is left out because JSON can spell it in two ways.
+func mayBeServedHere(body []byte) bool {
+	for _, n := range namespaces {
+		word, _, _ := strings.Cut(n, "/")
+		if bytes.Contains(body, []byte(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// do answers one call of a system that this server implements itself.
+func (s *Server) do(w http.ResponseWriter, r *http.Request, c *call) {
+	if _, revoked := s.principals.watch(c.principal); revoked {
+		c.fail(w, forbidden(reasonRevoked))
+		return
+	}
+	if answer, ok := methods[c.method]; ok {
+		answer(s, w, r, c)
+		return
+	}
+	if s.resources.do(w, r, c) {
+		return
+	}
+	c.fail(w, &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + c.method})
+}

@@ -366,3 +366,147 @@ func (o ListOptions) ttlMillis() int64 {
 	}
 	return o.TTL.Milliseconds()
 }
+
+// listListeners are the streams that carry changes of lists. A stream never
+// blocks a change: it has a set of pending notifications, so that changes that
+// come faster than it writes are sent once.
+type listListeners struct {
+	oneByOne bool // every change is sent, however fast they come
+	mu       sync.Mutex
+	open     map[*listListener]struct{}
+	sessions map[string]bool // sessions that subscribed to the content
+}
+
+func (h *listListeners) join(l *listListener) (leave func()) {
+	l.wakeup = make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open == nil {
+		h.open = make(map[*listListener]struct{})
+	}
+	h.open[l] = struct{}{}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.open, l)
+	}
+}
+
+// subscribe records whether a session subscribes to the content.
+func (h *listListeners) subscribe(session string, on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !on {
+		delete(h.sessions, session)
+		return
+	}
+	if h.sessions == nil {
+		h.sessions = make(map[string]bool)
+	}
+	h.sessions[session] = true
+}
+
+// notify queues a notification for the listeners of a list.
+func (h *listListeners) notify(k listKind) {
+	bit := changes(k)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.open {
+		if l.want&bit == 0 || l.session != "" && k == listContent && !h.sessions[l.session] {
+			continue
+		}
+		if len(l.pending) == 0 || h.oneByOne {
+			l.pending = append(l.pending, 0)
+		}
+		l.pending[len(l.pending)-1] |= bit
+		signal(l.wakeup)
+	}
+}
+
+// take returns the pending notifications of a listener.
+func (h *listListeners) take(l *listListener) []kinds {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := l.pending
+	l.pending = nil
+	return p
+}
+
+type listListener struct {
+	session string // legacy
+	want    kinds
+	wakeup  chan struct{}
+	pending []kinds // under the lock of listListeners; one element unless listListeners.each
+}
+
+// appendAll appends the frames of several sets of lists.
+func appendAll(dst []byte, sets []kinds, id []byte) []byte {
+	for _, k := range sets {
+		dst = appendChanges(dst, k, id)
+	}
+	return dst
+}
+
+// appendChanges appends a frame for each of the lists. A request id makes them
+// part of the answer to that request.
+func appendChanges(dst []byte, k kinds, id []byte) []byte {
+	for l := range numLists {
+		if !k.has(l) {
+			continue
+		}
+		dst = append(dst, `data: {"jsonrpc":"2.0","method":"`...)
+		dst = append(dst, changeMethods[l]...)
+		dst = append(dst, '"')
+		if l == listContent || id != nil {
+			dst = append(dst, `,"params":{`...)
+			if l == listContent {
+				dst = append(dst, `"uri":"`+contentURI+`"`...)
+			}
+			if id != nil {
+				if l == listContent {
+					dst = append(dst, ',')
+				}
+				dst = append(dst, `"_meta":{"`+subscriptionIDKey+`":`...)
+				dst = append(append(dst, id...), '}')
+			}
+			dst = append(dst, '}')
+		}
+		dst = append(dst, "}\n\n"...)
+	}
+	return dst
+}
+
+// changeMethods are the notifications by list.
+var changeMethods = [numLists]string{
+	listTools: "notifications/tools/list_changed", listPrompts: "notifications/prompts/list_changed",
+	listResources: "notifications/resources/list_changed", listContent: "notifications/resources/updated",
+}
+
+// agreed returns the lists as the acknowledgement names them.
+func (k kinds) agreed() (text string) {
+	for _, w := range []struct {
+		list listKind
+		text string
+	}{
+		{listTools, `"toolsListChanged":true`}, {listPrompts, `"promptsListChanged":true`}, {listResources, `"resourcesListChanged":true`},
+		{listContent, `"resourceSubscriptions":["` + contentURI + `"]`},
+	} {
+		if !k.has(w.list) {
+			continue
+		}
+		if text != "" {
+			text += ","
+		}
+		text += w.text
+	}
+	return text
+}
+
+// changes returns the notifications for a list. Templates have none of their
+// own: the resources' is used.
+func changes(k listKind) kinds {
+	if k == listTemplates {
+		k = listResources
+	}
+	return 1 << k
+}

@@ -208,22 +208,6 @@ func (s *Server) admits(token string) bool {
 	return len(s.opts.Tokens) == 0 || slices.Contains(s.opts.Tokens, token)
 }
 
-// do answers one call of a system that this server implements itself.
-func (s *Server) do(w http.ResponseWriter, r *http.Request, c *call) {
-	if _, revoked := s.principals.watch(c.principal); revoked {
-		c.fail(w, forbidden(reasonRevoked))
-		return
-	}
-	if answer, ok := methods[c.method]; ok {
-		answer(s, w, r, c)
-		return
-	}
-	if s.resources.do(w, r, c) {
-		return
-	}
-	c.fail(w, &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + c.method})
-}
-
 // reserve counts one more subscription, unless the limit is reached.
 func (s *Server) reserve() *rpcError {
 	if s.subscriptions.Add(1) > int64(s.opts.MaxSubscriptions) {

@@ -3,10 +3,12 @@ package refserver
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -277,3 +279,69 @@ func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
 	}
 	c.answer(w, nil)
 }
+
+// prove verifies that a callback wants the deliveries.
+func (s *Server) prove(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
+	switch {
+	case h.direct:
+		return nil
+	case s.opts.Proof == ProofWellKnown:
+		return s.checkDocument(ctx, h)
+	}
+	return s.challenge(ctx, h, key)
+}
+
+// challenge asks the callback to repeat a challenge.
+func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
+	challenge := rand.Text()
+	body, err := json.Marshal(map[string]string{"type": "verification", "challenge": challenge})
+	if err != nil {
+		return callbackError(failChallenge)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.hooks.ctx, cancel)()
+	s.counts.verifications.Add(1)
+	_, reply, failure := s.hooks.poster.post(ctx, &message{
+		url: h.url, subscriptionID: h.id, id: envelopeID("verification"), body: body,
+		keys: []*standardwebhooks.Webhook{key},
+	})
+	var answer struct {
+		Challenge string `json:"challenge"`
+	}
+	switch {
+	case failure != "":
+		return callbackError(failure)
+	case json.Unmarshal(reply, &answer) != nil || answer.Challenge != challenge:
+		return callbackError(failChallenge)
+	}
+	return nil
+}
+
+// checkDocument looks the callback up in the document of its origin.
+func (s *Server) checkDocument(ctx context.Context, h *hook) *rpcError {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.hooks.ctx, cancel)()
+	s.counts.verifications.Add(1)
+	status, text, failure := s.hooks.poster.get(ctx, &url.URL{Scheme: h.url.Scheme, Host: h.url.Host, Path: receiverDocument})
+	var document struct {
+		Receivers []string `json:"receivers"`
+	}
+	switch {
+	case status == http.StatusNotFound:
+		return callbackError(failChallenge)
+	case failure != "":
+		return callbackError(failure)
+	case json.Unmarshal(text, &document) != nil:
+		return callbackError(failChallenge)
+	}
+	for _, prefix := range document.Receivers {
+		if strings.HasPrefix(prefix, "/") && strings.HasPrefix(h.url.EscapedPath(), prefix) {
+			return nil
+		}
+	}
+	return callbackError(failChallenge)
+}
+
+const receiverDocument = "/.well-known/mcp-webhook-receiver.json"
