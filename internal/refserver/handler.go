@@ -17,15 +17,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-const (
-	modernVersion = "2026-07-28"
-	maxBody       = 1 << 20 // bytes of a request body
-
-	headerVersion = "MCP-Protocol-Version"
-	headerMethod  = "Mcp-Method"
-	headerSession = "Mcp-Session-Id"
-)
-
 // mcpHandler is the MCP endpoint. It answers the methods of the event systems
 // and passes everything else to the SDK.
 type mcpHandler struct {

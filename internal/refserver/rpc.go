@@ -227,3 +227,12 @@ func (b *bufferedResponse) send(body []byte) {
 	b.ResponseWriter.WriteHeader(b.status)
 	_, _ = b.ResponseWriter.Write(body) // the client may be gone
 }
+
+const (
+	modernVersion = "2026-07-28"
+	maxBody       = 1 << 20 // bytes of a request body
+
+	headerVersion = "MCP-Protocol-Version"
+	headerMethod  = "Mcp-Method"
+	headerSession = "Mcp-Session-Id"
+)
