@@ -66,13 +66,13 @@ func (s *server) serveH2(conn net.Conn, r *bufio.Reader) {
 
 func (s *server) answerH2(c *h2Conn, id uint32, x *exchange) {
 	s.mu.Lock()
-	s.seen[x.method]++
+	s.requestCount[x.method]++
 	s.mu.Unlock()
 	if a := s.h2[x.method]; a != nil {
 		a(c, id, x)
 		return
 	}
-	if text := good(x); text != "" {
+	if text := goodAnswer(x); text != "" {
 		c.head(id, "application/json", true)
 		c.data(id, []byte(text), true)
 		return

@@ -32,8 +32,8 @@ type exchange struct {
 			URL string `json:"url"`
 		} `json:"delivery"`
 	}
-	done   <-chan struct{} // closed when the server closes
-	goesOn bool            // the connection takes another request
+	done     <-chan struct{} // closed when the server closes
+	keepOpen bool            // the connection takes another request
 }
 
 // answerer answers one request. The connection is closed when it returns.
@@ -52,10 +52,10 @@ type server struct {
 	done    chan struct{}
 	work    sync.WaitGroup
 
-	mu    sync.Mutex
-	taken int
-	conns map[net.Conn]struct{}
-	seen  map[string]int // requests, by method
+	mu           sync.Mutex
+	taken        int
+	conns        map[net.Conn]struct{}
+	requestCount map[string]int // requests, by method
 }
 
 // start starts the server of a row. Requests without an answer in the row get
@@ -63,7 +63,7 @@ type server struct {
 func start(t *testing.T, r *row) *server {
 	s := &server{
 		t: t, answers: r.answers, h2: r.h2, stall: r.stall, done: make(chan struct{}),
-		conns: map[net.Conn]struct{}{}, seen: map[string]int{},
+		conns: map[net.Conn]struct{}{}, requestCount: map[string]int{},
 	}
 	for _, l := range []*net.Listener{&s.listen, &s.publish} {
 		var err error
@@ -111,7 +111,7 @@ func (s *server) publishURL() string { return "http://" + s.publish.Addr().Strin
 func (s *server) requests(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.seen[method]
+	return s.requestCount[method]
 }
 
 func (s *server) accept(l net.Listener) {
@@ -124,7 +124,7 @@ func (s *server) accept(l net.Listener) {
 		s.conns[c] = struct{}{}
 		s.taken++
 		n := s.taken
-		stalls := s.stall != "" && (s.stall == "none" || s.seen[s.stall] > 0)
+		stalls := s.stall != "" && (s.stall == "none" || s.requestCount[s.stall] > 0)
 		s.mu.Unlock()
 		s.work.Go(func() {
 			switch {
@@ -183,13 +183,13 @@ func (x *exchange) read(body []byte) {
 // answer answers one request, and reports whether the connection stays open.
 func (s *server) answer(x *exchange) bool {
 	s.mu.Lock()
-	s.seen[x.method]++
+	s.requestCount[x.method]++
 	s.mu.Unlock()
 	if a := s.answers[x.method]; a != nil {
 		a(x)
-		return x.goesOn
+		return x.keepOpen
 	}
-	if text := good(x); text != "" {
+	if text := goodAnswer(x); text != "" {
 		x.json(200, text)
 		return true
 	}
@@ -207,8 +207,8 @@ func (s *server) answer(x *exchange) bool {
 	return false
 }
 
-// good is the JSON answer of a correct server; "" if it has none.
-func good(x *exchange) string {
+// goodAnswer is the JSON answer of a correct server; "" if it has none.
+func goodAnswer(x *exchange) string {
 	switch x.method {
 	case "server/discover":
 		return x.result(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`)
@@ -254,10 +254,10 @@ func (x *exchange) open(status int, kind string, fields ...string) bool {
 
 // active is the message that confirms a stream.
 func (x *exchange) active() string {
-	return "data: " + x.note("active", `"cursor":"c0"`) + "\n\n"
+	return "data: " + x.notification("active", `"cursor":"c0"`) + "\n\n"
 }
 
-func (x *exchange) note(kind, members string) string {
+func (x *exchange) notification(kind, members string) string {
 	return `{"jsonrpc":"2.0","method":"notifications/events/` + kind + `","params":{"requestId":` + x.id + `,` + members + `}}`
 }
 

@@ -25,15 +25,15 @@ func serveStdio(how string) {
 		case how == "handshake" && x.method == "server/discover", how == "stream" && x.method == "events/stream":
 			endlessLine()
 		case how == "ids" && x.method == "events/stream":
-			fmt.Println(x.note("active", `"cursor":"c0"`))
+			fmt.Println(x.notification("active", `"cursor":"c0"`))
 			id := strings.Repeat("9", 4<<20)
 			for range 50 {
 				fmt.Println(`{"jsonrpc":"2.0","id":"` + id + `","method":"ping"}`)
 			}
 		case x.method == "events/stream":
-			fmt.Println(x.note("active", `"cursor":"c0"`))
-		case good(x) != "":
-			fmt.Println(good(x))
+			fmt.Println(x.notification("active", `"cursor":"c0"`))
+		case goodAnswer(x) != "":
+			fmt.Println(goodAnswer(x))
 		default:
 			fmt.Println(x.fail(-32601, "Method not found"))
 		}

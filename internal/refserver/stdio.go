@@ -110,7 +110,7 @@ const answerGrace = 500 * time.Millisecond
 // readLines sends a copy of each line until in ends.
 func readLines(ctx context.Context, in io.Reader, lines chan<- framing.Line) error {
 	parser := framing.LineParser{Limit: maxBody}
-	give := func(l framing.Line) {
+	emit := func(l framing.Line) {
 		l.Data = bytes.Clone(l.Data)
 		select {
 		case lines <- l:
@@ -120,9 +120,9 @@ func readLines(ctx context.Context, in io.Reader, lines chan<- framing.Line) err
 	buf := make([]byte, 64<<10)
 	for ctx.Err() == nil {
 		n, err := in.Read(buf)
-		parser.Feed(buf[:n], give)
+		parser.Feed(buf[:n], emit)
 		if err != nil {
-			parser.End(give)
+			parser.End(emit)
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -153,12 +153,12 @@ func (p *stdioServer) message(l framing.Line) {
 	r := p.request(ctx, e, l.Data)
 	if e.Method != "" && validID(e.ID) {
 		p.mu.Lock()
-		_, twice := p.open[string(e.ID)]
-		if !twice {
+		_, duplicate := p.open[string(e.ID)]
+		if !duplicate {
 			p.open[string(e.ID)] = w
 		}
 		p.mu.Unlock()
-		if twice {
+		if duplicate {
 			cancel()
 			p.refuse(e.ID, codeInvalidRequest, "a request with this id is under way")
 			return
@@ -258,11 +258,11 @@ func (p *stdioServer) noteSession(e envelope, w *stdioWriter) {
 		r.Header.Set("Authorization", "Bearer "+p.token)
 		r.Header.Set(headerSession, session)
 		r.Header.Set(headerVersion, version)
-		own := &stdioWriter{server: p, cancel: cancel, header: http.Header{}}
+		stream := &stdioWriter{server: p, cancel: cancel, header: http.Header{}}
 		p.work.Go(func() {
 			defer crash.Guard()
 			defer cancel()
-			p.handler.ServeHTTP(own, r)
+			p.handler.ServeHTTP(stream, r)
 		})
 	}
 }

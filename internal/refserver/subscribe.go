@@ -116,12 +116,12 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 // subscribe answers events/subscribe: it opens a subscription after the
 // callback has proved that it wants it, or refreshes an open one.
 func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	wanted, rpcErr := s.readSubscribe(c)
+	req, rpcErr := s.readSubscribe(c)
 	for rpcErr == nil {
-		h, made := s.hooks.claim(wanted.fresh)
+		h, made := s.hooks.claim(req.fresh)
 		if made {
 			var result []byte
-			if result, rpcErr = s.openHook(r.Context(), h, wanted); rpcErr == nil {
+			if result, rpcErr = s.openHook(r.Context(), h, req); rpcErr == nil {
 				c.answer(w, result)
 				return
 			}
@@ -136,7 +136,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 			rpcErr = &rpcError{Code: codeInternal, Message: "Shutting down"}
 			continue
 		}
-		if result, ok := s.refreshHook(h, wanted); ok {
+		if result, ok := s.refreshHook(h, req); ok {
 			s.counts.refreshes.Add(1)
 			c.answer(w, result)
 			return
@@ -146,7 +146,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 }
 
 // openHook does the handshake of a new subscription and starts its deliveries.
-func (s *Server) openHook(ctx context.Context, h *hook, wanted *subscribeRequest) ([]byte, *rpcError) {
+func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) ([]byte, *rpcError) {
 	rpcErr := s.reserve()
 	if rpcErr == nil {
 		if rpcErr = s.faultInjector.refuse(h.system(), eventmeter.Webhook); rpcErr != nil {
@@ -154,8 +154,8 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *subscribeRequest
 		}
 	}
 	if rpcErr == nil {
-		s.deliverEarly(ctx, h, wanted.key)
-		if rpcErr = s.prove(ctx, h, wanted.key); rpcErr != nil {
+		s.deliverEarly(ctx, h, req.key)
+		if rpcErr = s.prove(ctx, h, req.key); rpcErr != nil {
 			s.unreserve()
 		}
 	}
@@ -180,8 +180,8 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *subscribeRequest
 	}
 	h.mu.Lock()
 	now := time.Now()
-	h.rotate(wanted.secret, wanted.key, now, 0)
-	reader, position, truncated := h.topic.open(wanted.sel, wanted.from, s.opts.QueueLen, h.wake)
+	h.rotate(req.secret, req.key, now, 0)
+	reader, position, truncated := h.topic.open(req.sel, req.from, s.opts.QueueLen, h.wake)
 	h.reader = reader
 	if truncated {
 		h.announceGap(position)
@@ -190,7 +190,7 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *subscribeRequest
 	close(h.opened)
 	hs.mu.Unlock()
 	s.counts.subscribed.Add(1)
-	expires := expiry(now, wanted.ttl)
+	expires := expiry(now, req.ttl)
 	hs.grant(h, expires)
 	h.wake() // for what is replayed
 	return h.result(expires, position, truncated, nil), nil
@@ -199,7 +199,7 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *subscribeRequest
 // refreshHook renews an open subscription. It returns false if the subscription
 // is gone. A refresh ignores the cursor: the subscription keeps its own
 // position.
-func (s *Server) refreshHook(h *hook, wanted *subscribeRequest) ([]byte, bool) {
+func (s *Server) refreshHook(h *hook, req *subscribeRequest) ([]byte, bool) {
 	hs := s.hooks
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -207,9 +207,9 @@ func (s *Server) refreshHook(h *hook, wanted *subscribeRequest) ([]byte, bool) {
 		return nil, false
 	}
 	now := time.Now()
-	expires := expiry(now, wanted.ttl)
+	expires := expiry(now, req.ttl)
 	h.mu.Lock()
-	h.rotate(wanted.secret, wanted.key, now, s.opts.DualSignGrace)
+	h.rotate(req.secret, req.key, now, s.opts.DualSignGrace)
 	st, position := h.status, h.watermark()
 	h.resume()
 	h.mu.Unlock()
@@ -267,12 +267,12 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 
 // unsubscribe answers events/unsubscribe.
 func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
-	_, like, _, rpcErr := s.readSubscription(c)
+	_, want, _, rpcErr := s.readSubscription(c)
 	if rpcErr != nil {
 		c.fail(w, rpcErr)
 		return
 	}
-	h := s.hooks.find(like.key)
+	h := s.hooks.find(want.key)
 	if h == nil || !h.isOpen() || !s.hooks.remove(h, nil) {
 		c.fail(w, notFound("subscription"))
 		return

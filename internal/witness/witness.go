@@ -39,7 +39,7 @@ type Witness struct {
 	announced int
 	log       []string // probe ids and Gap, in the order of arrival
 	ready     chan struct{}
-	readied   sync.Once
+	readyOnce sync.Once
 	cancel    context.CancelFunc
 	done      chan struct{}
 	err       error
@@ -51,8 +51,8 @@ func newWitness(cancel context.CancelFunc) *Witness {
 	return &Witness{seen: map[string]int{}, ready: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
 }
 
-// take counts every probe id in a message.
-func (w *Witness) take(message []byte) {
+// count records every probe id in a message.
+func (w *Witness) count(message []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range probe.FindAll(message, -1) {
@@ -61,7 +61,7 @@ func (w *Witness) take(message []byte) {
 	}
 }
 
-func (w *Witness) announce() {
+func (w *Witness) countGap() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.announced++
@@ -155,12 +155,12 @@ func Poll(ctx context.Context, o Options) *Witness {
 			if m.Error != nil {
 				return fmt.Errorf("events/poll: %s", m.Error)
 			}
-			w.readied.Do(func() { close(w.ready) })
+			w.readyOnce.Do(func() { close(w.ready) })
 			for _, e := range m.Result.Events {
-				w.take(e)
+				w.count(e)
 			}
 			if m.Result.Truncated {
-				w.announce()
+				w.countGap()
 			}
 			cursor = m.Result.Cursor
 			if m.Result.HasMore {
@@ -214,12 +214,12 @@ func (w *Witness) frame(data []byte) {
 	}
 	switch m.Method {
 	case "notifications/events/active":
-		w.readied.Do(func() { close(w.ready) })
+		w.readyOnce.Do(func() { close(w.ready) })
 		if m.Params.Truncated {
-			w.announce()
+			w.countGap()
 		}
 	case "notifications/events/event":
-		w.take(data)
+		w.count(data)
 	}
 }
 
@@ -243,11 +243,11 @@ func Webhook() (*Witness, http.Handler) {
 		_ = json.Unmarshal(body, &m)
 		switch m.Type {
 		case "":
-			w.take(body)
+			w.count(body)
 		case "verification":
 			_ = json.NewEncoder(rw).Encode(map[string]string{"challenge": m.Challenge})
 		case "gap":
-			w.announce()
+			w.countGap()
 		}
 	})
 }
