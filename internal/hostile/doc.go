@@ -1,4 +1,4 @@
-// Package hostile is a table of servers that attack the generator. Its tests run
-// the built program against each of them and hold it to what it has to report,
-// to its exit code, and to bounds of its memory and its time.
+// Package hostile is a table of servers that attack the generator. Its tests
+// run the built program against each server and check its report, its exit
+// code, its memory and its time.
 package hostile

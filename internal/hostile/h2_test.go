@@ -13,17 +13,17 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// h2Conn is the server's end of a connection of HTTP/2.
+// h2Conn is the server's end of an HTTP/2 connection.
 type h2Conn struct {
 	net.Conn
 	mu     sync.Mutex // of writes
 	framer *http2.Framer
 }
 
-// h2Answerer answers a request on one stream of HTTP/2.
+// h2Answerer answers a request on one HTTP/2 stream.
 type h2Answerer func(c *h2Conn, stream uint32, x *exchange)
 
-// serveH2 serves a connection of HTTP/2 without TLS.
+// serveH2 serves an HTTP/2 connection without TLS.
 func (s *server) serveH2(conn net.Conn, r *bufio.Reader) {
 	if _, err := io.CopyN(io.Discard, r, int64(len(http2.ClientPreface))); err != nil {
 		return
@@ -66,13 +66,13 @@ func (s *server) serveH2(conn net.Conn, r *bufio.Reader) {
 
 func (s *server) answerH2(c *h2Conn, id uint32, x *exchange) {
 	s.mu.Lock()
-	s.seen[x.method]++
+	s.requestCount[x.method]++
 	s.mu.Unlock()
 	if a := s.h2[x.method]; a != nil {
 		a(c, id, x)
 		return
 	}
-	if text := good(x); text != "" {
+	if text := goodAnswer(x); text != "" {
 		c.head(id, "application/json", true)
 		c.data(id, []byte(text), true)
 		return
@@ -81,7 +81,7 @@ func (s *server) answerH2(c *h2Conn, id uint32, x *exchange) {
 	c.data(id, []byte(x.active()), false)
 }
 
-// write writes one frame; false when the other end has gone.
+// write writes one frame. It returns false if the client has gone.
 func (c *h2Conn) write(frame func() error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +112,8 @@ func (c *h2Conn) data(id uint32, b []byte, end bool) bool {
 	}
 }
 
-// repeat writes a frame so often, or until the other end has gone.
+// repeat writes a frame the given number of times, or until the client has
+// gone.
 func (c *h2Conn) repeat(times int, frame func() error) {
 	for range times {
 		if !c.write(frame) {

@@ -22,25 +22,25 @@ import (
 
 const mib = 1 << 20
 
-// row is one hostile server, and what must come of it.
+// row is one hostile server and the expected outcome.
 type row struct {
 	name    string
-	mode    string // push where nothing is said
-	streams int    // 20 where nothing is said
+	mode    string // default push
+	streams int    // default 20
 	http    string // of the lane
-	ready   string // phases.ready, 5s where nothing is said
+	ready   string // phases.ready, default 5s
 	limits  string // of the run
-	command string // a server over standard input and output
+	command string // a server on standard input and output
 	secure  bool   // over TLS
 	stall   string // see server
 	answers map[string]answerer
 	h2      map[string]h2Answerer
 
-	codes     []int  // one of these
-	says      string // in the output
-	oversized string // what the result counts, any of it
-	never     string // a method that must not have been called
-	rss       int64  // MiB; 200 where nothing is said
+	codes     []int  // the exit code is one of these
+	output    string // part of the output
+	oversized string // the reasons that the result may count
+	notCalled string // a method that must not be called
+	rss       int64  // MiB; default 200
 	cpu       time.Duration
 	took      time.Duration
 }
@@ -52,7 +52,7 @@ const (
 	noRoom    = "the run's memory budget (limits.memory) is used up"
 )
 
-// stream answers events/stream alone, once it was confirmed.
+// stream confirms a stream and then calls after.
 func stream(after func(x *exchange)) map[string]answerer {
 	return map[string]answerer{"events/stream": func(x *exchange) {
 		if x.stream() {
@@ -61,7 +61,7 @@ func stream(after func(x *exchange)) map[string]answerer {
 	}}
 }
 
-// body answers one method with a status and a body of so many bytes.
+// body answers one method with a status and a body of size bytes.
 func body(method string, status int, kind, what string, size int) map[string]answerer {
 	return map[string]answerer{method: func(x *exchange) {
 		if x.open(status, kind) && x.flood(what, size) {
@@ -74,11 +74,11 @@ func body(method string, status int, kind, what string, size int) map[string]ans
 func text(method string, status int, of func(x *exchange) string) map[string]answerer {
 	return map[string]answerer{method: func(x *exchange) {
 		x.json(status, of(x))
-		x.goesOn = true
+		x.keepOpen = true
 	}}
 }
 
-// raw answers one method with bytes, written again and again.
+// raw answers one method with bytes, written repeatedly.
 func raw(method, head, again string, size int) map[string]answerer {
 	return map[string]answerer{method: func(x *exchange) {
 		if x.say(head) && again != "" && x.flood(again, size) {
@@ -94,13 +94,13 @@ func handshake(as func(method, head, again string, size int) map[string]answerer
 	return all
 }
 
-// later answers a poll as a good server would, and 60 of those that have a
-// cursor otherwise. The end of a run waits for pollers that fail.
-func later(of func(x *exchange)) map[string]answerer {
+// afterFirstPoll answers a poll correctly, except for 60 of those with a cursor. The end
+// of a run waits for pollers that fail.
+func afterFirstPoll(of func(x *exchange)) map[string]answerer {
 	var bad atomic.Int64
 	return map[string]answerer{"events/poll": func(x *exchange) {
 		if string(x.params.Cursor) == "null" || bad.Add(1) > 60 {
-			x.json(200, good(x))
+			x.json(200, goodAnswer(x))
 			return
 		}
 		of(x)
@@ -108,7 +108,7 @@ func later(of func(x *exchange)) map[string]answerer {
 }
 
 var (
-	ended   = []int{0, 4, 5} // 4: the machine of the test may be busy
+	ended   = []int{0, 4, 5} // 4: the test machine may be busy
 	refused = []int{3}
 )
 
@@ -147,7 +147,7 @@ func rows() []row {
 			}
 		}), codes: ended, oversized: fieldSize, rss: 480},
 		{name: "huge cursors on streams", answers: stream(func(x *exchange) {
-			if x.say("data: " + x.note("heartbeat", `"cursor":"`+pad(4*mib)+`"`) + "\n\n") {
+			if x.say("data: " + x.notification("heartbeat", `"cursor":"`+pad(4*mib)+`"`) + "\n\n") {
 				x.hold()
 			}
 		}), codes: ended, oversized: cursor, rss: 480},
@@ -158,30 +158,30 @@ func rows() []row {
 			}
 		}), codes: ended, rss: 480},
 		{name: "heartbeat storm", streams: 4, answers: stream(func(x *exchange) {
-			x.flood("data: "+x.note("heartbeat", `"cursor":"c"`)+"\n\n", 48*mib)
+			x.flood("data: "+x.notification("heartbeat", `"cursor":"c"`)+"\n\n", 48*mib)
 		}), codes: ended},
 		{name: "storm for others", streams: 4, answers: stream(func(x *exchange) {
 			x.flood(`data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"requestId":999999,"eventId":"e","cursor":"c"}}`+"\n\n", 32*mib)
 		}), codes: ended},
-		{name: "chunk extension without end", answers: raw("events/stream", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5;", "x", 8*mib), codes: refused, says: "a line is too long"},
+		{name: "chunk extension without end", answers: raw("events/stream", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5;", "x", 8*mib), codes: refused, output: "a line is too long"},
 		{name: "stream cut in the head", answers: raw("events/stream", "HTTP/1.1 200 OK\r\nContent-Ty", "", 0), codes: refused},
 
 		// Heads.
-		{name: "head without end on streams", streams: 200, answers: raw("events/stream", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib), codes: refused, says: "the head is too long"},
+		{name: "head without end on streams", streams: 200, answers: raw("events/stream", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib), codes: refused, output: "the head is too long"},
 		{name: "head without end on polls", mode: "poll", streams: 200, answers: raw("events/poll", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib), codes: refused},
 		{name: "head without end in the handshake", answers: handshake(raw, "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 64*mib), codes: refused},
-		{name: "interim answers without end on streams", answers: raw("events/stream", "", "HTTP/1.1 103 Early Hints\r\n\r\n", 8*mib), codes: refused, says: "too many interim answers"},
+		{name: "interim answers without end on streams", answers: raw("events/stream", "", "HTTP/1.1 103 Early Hints\r\n\r\n", 8*mib), codes: refused, output: "too many interim answers"},
 		{name: "interim answers without end on polls", mode: "poll", answers: raw("events/poll", "", "HTTP/1.1 103 Early Hints\r\n\r\n", 8*mib), codes: refused},
 		{name: "interim answers without end in the handshake", answers: handshake(raw, "", "HTTP/1.1 103 Early Hints\r\nX: "+pad(100)+"\r\n\r\n", 8*mib), codes: refused},
-		{name: "redirects", answers: raw("events/stream", "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, says: "http 307", never: "/elsewhere"},
-		{name: "redirect of the handshake", answers: handshake(raw, "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "", 0), codes: ended, never: "/elsewhere"},
+		{name: "redirects", answers: raw("events/stream", "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, output: "http 307", notCalled: "/elsewhere"},
+		{name: "redirect of the handshake", answers: handshake(raw, "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "", 0), codes: ended, notCalled: "/elsewhere"},
 
 		// Refusals.
-		{name: "refusal 400 of 80 MiB", streams: 100, answers: body("events/stream", 400, "application/json", "x", 80*mib), codes: refused, says: "http 400"},
-		{name: "refusal 500 of 80 MiB", streams: 100, answers: body("events/stream", 500, "text/plain", "x", 80*mib), codes: refused, says: "http 500"},
+		{name: "refusal 400 of 80 MiB", streams: 100, answers: body("events/stream", 400, "application/json", "x", 80*mib), codes: refused, output: "http 400"},
+		{name: "refusal 500 of 80 MiB", streams: 100, answers: body("events/stream", 500, "text/plain", "x", 80*mib), codes: refused, output: "http 500"},
 		{name: "refusal 200 of 80 MiB", streams: 100, answers: body("events/stream", 200, "application/json", "x", 80*mib), codes: refused},
-		{name: "refusal of a poll of 80 MiB", mode: "poll", streams: 100, answers: body("events/poll", 500, "application/json", "x", 80*mib), codes: refused, says: "http 500"},
-		{name: "answer to a poll of 80 MiB", mode: "poll", streams: 100, answers: later(func(x *exchange) {
+		{name: "refusal of a poll of 80 MiB", mode: "poll", streams: 100, answers: body("events/poll", 500, "application/json", "x", 80*mib), codes: refused, output: "http 500"},
+		{name: "answer to a poll of 80 MiB", mode: "poll", streams: 100, answers: afterFirstPoll(func(x *exchange) {
 			if x.open(200, "application/json") && x.flood("x", 80*mib) {
 				x.hold()
 			}
@@ -194,10 +194,10 @@ func rows() []row {
 		}}, codes: refused, cpu: 8 * time.Second, took: 20 * time.Second},
 
 		// Polls.
-		{name: "huge cursors on polls", mode: "poll", answers: later(func(x *exchange) {
+		{name: "huge cursors on polls", mode: "poll", answers: afterFirstPoll(func(x *exchange) {
 			x.json(200, x.result(`{"events":[],"cursor":"`+pad(10*mib)+`","hasMore":false}`))
 		}), codes: ended, oversized: cursor + noRoom, rss: 480},
-		{name: "deep JSON on polls", mode: "poll", answers: later(func(x *exchange) {
+		{name: "deep JSON on polls", mode: "poll", answers: afterFirstPoll(func(x *exchange) {
 			x.json(200, x.result(strings.Repeat("[", 1_000_000)))
 		}), codes: ended, rss: 300},
 		{name: "next poll in an age", mode: "poll", answers: text("events/poll", 200, func(x *exchange) string {
@@ -205,14 +205,14 @@ func rows() []row {
 		}), codes: ended, took: 80 * time.Second}, // the end of a run waits a minute for pollers
 		{name: "Content-Length too large", mode: "poll", answers: raw("events/poll", "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999999999\r\n\r\n{}", "", 0), codes: refused},
 		{name: "Content-Length too small", mode: "poll", answers: map[string]answerer{"events/poll": func(x *exchange) {
-			x.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n" + good(x))
+			x.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n" + goodAnswer(x))
 		}}, codes: refused},
 		{name: "poll cut in the body", mode: "poll", answers: map[string]answerer{"events/poll": func(x *exchange) {
-			x.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n" + good(x))
+			x.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n" + goodAnswer(x))
 		}}, codes: refused},
 
 		// Handshake and lists.
-		{name: "handshake without end", answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", "x", 512*mib), codes: refused, says: "larger than 256 KiB"},
+		{name: "handshake without end", answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", "x", 512*mib), codes: refused, output: "larger than 256 KiB"},
 		{name: "handshake of one line without end", answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", "x", 512*mib), codes: refused},
 		{name: "initialize without end", answers: map[string]answerer{
 			"server/discover": func(x *exchange) { x.json(404, x.fail(-32601, "Method not found")) },
@@ -226,7 +226,7 @@ func rows() []row {
 		{name: "list cut", answers: raw("events/list", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "", 0), codes: refused},
 		{name: "compressed list", answers: map[string]answerer{"events/list": func(x *exchange) {
 			if x.open(200, "application/json", "Content-Encoding: gzip") {
-				// One member of the format for each MiB: they may follow each other.
+				// One gzip member per MiB: a stream may hold several.
 				var member bytes.Buffer
 				z := gzip.NewWriter(&member)
 				_, _ = io.CopyN(z, zeroes{}, mib)
@@ -237,16 +237,16 @@ func rows() []row {
 					}
 				}
 			}
-		}}, codes: refused, says: "compressed (gzip)"},
+		}}, codes: refused, output: "compressed (gzip)"},
 		{name: "large pages", answers: text("events/list", 200, func(x *exchange) string {
 			return x.result(`{"events":[` + eventType + `],"pad":"` + pad(15*mib) + `","nextCursor":"` + x.id + `"}`)
-		}), codes: refused, says: "a list has more than 16 MiB", rss: 300},
+		}), codes: refused, output: "a list has more than 16 MiB", rss: 300},
 		{name: "many entries", answers: text("events/list", 200, func(x *exchange) string {
 			return x.result(`{"events":[` + strings.Repeat("{},", 5_000_000) + eventType + `]}`)
-		}), codes: refused, says: "a list has more than", rss: 300},
+		}), codes: refused, output: "a list has more than", rss: 300},
 		{name: "pages without end", answers: text("events/list", 200, func(x *exchange) string {
 			return x.result(`{"events":[` + eventType + `],"nextCursor":"` + x.id + `"}`)
-		}), codes: refused, says: "more than 1000 pages"},
+		}), codes: refused, output: "more than 1000 pages"},
 		{name: "deep JSON in the list", answers: text("events/list", 200, func(x *exchange) string {
 			return x.result(strings.Repeat("[", 1_000_000))
 		}), codes: refused},
@@ -265,7 +265,7 @@ func rows() []row {
 		{name: "grant that is over", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string { return x.result(grant("1999-12-31T23:59:59Z")) }), codes: ended},
 		{name: "huge subscription ids", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string {
 			return x.result(`{"id":"` + pad(10*mib) + `","refreshBefore":null}`)
-		}), codes: refused, says: "events/subscribe: oversized", rss: 480},
+		}), codes: refused, output: "events/subscribe: oversized", rss: 480},
 		{name: "huge webhook bodies", mode: "webhook", streams: 10, answers: map[string]answerer{"events/subscribe": deliver}, codes: ended, rss: 480},
 
 		// HTTP/2.
@@ -307,11 +307,11 @@ func rows() []row {
 	}
 }
 
-// deliver grants a subscription and then attacks its callback: bodies without
-// end, and many that are never complete.
+// deliver grants a subscription and then attacks its callback with endless and
+// incomplete bodies.
 func deliver(x *exchange) {
-	x.json(200, good(x))
-	x.goesOn = true
+	x.json(200, goodAnswer(x))
+	x.keepOpen = true
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 4 * time.Second}
 	defer client.CloseIdleConnections()
 	done := make(chan struct{})
@@ -320,7 +320,7 @@ func deliver(x *exchange) {
 			defer func() { done <- struct{}{} }()
 			var text io.Reader = io.LimitReader(zeroes{}, 64*mib)
 			if i%4 != 0 {
-				text = io.MultiReader(io.LimitReader(zeroes{}, 250<<10), waiting{x.done, time.After(3 * time.Second)})
+				text = io.MultiReader(io.LimitReader(zeroes{}, 250<<10), stalledBody{x.done, time.After(3 * time.Second)})
 			}
 			req, err := http.NewRequest(http.MethodPost, x.params.Delivery.URL, text)
 			if err != nil {
@@ -336,13 +336,13 @@ func deliver(x *exchange) {
 	}
 }
 
-// waiting is the rest of a body that does not come.
-type waiting struct {
+// stalledBody is the rest of a body that never arrives.
+type stalledBody struct {
 	done  <-chan struct{}
 	after <-chan time.Time
 }
 
-func (w waiting) Read([]byte) (int, error) {
+func (w stalledBody) Read([]byte) (int, error) {
 	select {
 	case <-w.done:
 	case <-w.after:
@@ -357,7 +357,7 @@ func (zeroes) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// profile is what the program is asked to do.
+// profile is the profile of the run.
 func (r *row) profile(s *server) string {
 	mode, streams, version := r.mode, r.streams, r.http
 	if mode == "" {
@@ -395,7 +395,7 @@ func TestHostile(t *testing.T) {
 	for _, r := range append(rows(), moreRows()...) {
 		t.Run(r.name, func(t *testing.T) {
 			if r.rss < 480 { // most rows wait more than they work
-				t.Parallel() // those that fill the budget are measured alone: a garbage collector that is short of CPU lets the heap grow
+				t.Parallel() // rows that fill the budget run alone: short of CPU, the garbage collector lets the heap grow
 			}
 			s := start(t, &r)
 			o := run(t, r.profile(s))
@@ -403,8 +403,8 @@ func TestHostile(t *testing.T) {
 			if !slices.Contains(r.codes, o.code) {
 				t.Errorf("exit %d, want one of %v", o.code, r.codes)
 			}
-			if !strings.Contains(o.text, r.says) {
-				t.Errorf("the output does not say %q", r.says)
+			if !strings.Contains(o.text, r.output) {
+				t.Errorf("the output does not say %q", r.output)
 			}
 			var counted, others int64
 			for what, n := range o.result.oversized() {
@@ -417,8 +417,8 @@ func TestHostile(t *testing.T) {
 			if (r.oversized != "") != (counted > 0) || others > 0 && r.mode != "webhook" {
 				t.Errorf("oversized: %v, want %q and nothing else", o.result.oversized(), r.oversized)
 			}
-			if r.never != "" && s.requests(r.never) > 0 {
-				t.Errorf("%s was asked for", r.never)
+			if r.notCalled != "" && s.requests(r.notCalled) > 0 {
+				t.Errorf("%s was asked for", r.notCalled)
 			}
 			if bound := limit(r.rss, 200); o.rss > bound*mib {
 				t.Errorf("%d MiB resident, at most %d", o.rss/mib, bound)
@@ -436,7 +436,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// limit is a bound, or the one where nothing is said.
+// limit returns a bound, or its default.
 func limit[T int64 | time.Duration](given, usual T) T {
 	if given != 0 {
 		return given

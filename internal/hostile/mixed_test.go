@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// inTurn answers each request of a method in another way, so that one run meets
-// several attacks.
-func inTurn(method string, ways ...answerer) map[string]answerer {
+// alternate answers successive requests of a method differently, so that one run
+// meets several attacks.
+func alternate(method string, ways ...answerer) map[string]answerer {
 	var n atomic.Int64
 	return map[string]answerer{method: func(x *exchange) { ways[int(n.Add(1)-1)%len(ways)](x) }}
 }
 
-// streamAttacks are ways to fill memory on a stream that was confirmed, with so
-// many bytes each.
+// streamAttacks are ways to fill memory on a confirmed stream, with size bytes
+// each.
 func streamAttacks(size int) []answerer {
 	after := func(say, again string) answerer {
 		return func(x *exchange) {
@@ -33,7 +33,7 @@ func streamAttacks(size int) []answerer {
 	}
 }
 
-// refusals are answers that refuse a request with a body of so many bytes.
+// refusals refuse a request with a body of size bytes.
 func refusals(size int) []answerer {
 	var out []answerer
 	for _, r := range []struct {
@@ -49,8 +49,8 @@ func refusals(size int) []answerer {
 	return out
 }
 
-// trickles are error answers of which most comes at once and the rest byte by
-// byte. Whoever reads them again from the beginning each time needs minutes.
+// trickles are error answers that arrive mostly at once and then byte by byte.
+// A client that rescans them from the beginning each time needs minutes.
 func trickles() []answerer {
 	drip := func(status int, kind, first, again string, size int) answerer {
 		return func(x *exchange) {
@@ -69,7 +69,7 @@ func trickles() []answerer {
 	}
 }
 
-// halfRecord writes the beginning of a record of TLS and no end.
+// halfRecord writes the beginning of a TLS record without its end.
 func halfRecord(x *exchange) {
 	if x.stream() {
 		_, _ = x.Conn.(*tls.Conn).NetConn().Write(append([]byte{23, 3, 3, 0x40, 0}, pad(16_000)...))
@@ -77,8 +77,8 @@ func halfRecord(x *exchange) {
 	}
 }
 
-// stalledHandshake takes a connection and never ends its handshake: it says
-// nothing, or a record of 16 KiB, byte by byte.
+// stalledHandshake accepts a connection and never ends its handshake: it sends
+// nothing, or a record of 16 KiB byte by byte.
 func stalledHandshake(n int, c net.Conn, done <-chan struct{}) {
 	x := &exchange{Conn: c, done: done}
 	if n%2 == 0 {
@@ -89,13 +89,13 @@ func stalledHandshake(n int, c net.Conn, done <-chan struct{}) {
 	x.drip(pad(16<<10), 1, 20*time.Millisecond)
 }
 
-// manyCallbacks grants a subscription, opens connections to its callback and keeps
-// them, silent or with half a request.
+// manyCallbacks grants a subscription, and keeps connections to its callback
+// open, silent or with half a request.
 func manyCallbacks(connections int) map[string]answerer {
 	var once atomic.Bool
 	return map[string]answerer{"events/subscribe": func(x *exchange) {
-		x.json(200, good(x))
-		x.goesOn = true
+		x.json(200, goodAnswer(x))
+		x.keepOpen = true
 		if !once.CompareAndSwap(false, true) {
 			return
 		}
@@ -118,7 +118,8 @@ func manyCallbacks(connections int) map[string]answerer {
 	}}
 }
 
-// moreRows are the rows over TLS, with many streams, and of answers that trickle.
+// moreRows are the rows over TLS, with many streams, and with answers that
+// trickle in.
 func moreRows() []row {
 	tooMuch := noRoom + tooLarge + fieldSize
 	return []row{
@@ -127,19 +128,19 @@ func moreRows() []row {
 		{name: "TLS: handshake without end", secure: true, stall: "none", codes: refused},
 		{name: "TLS: half a record on 400 streams", secure: true, streams: 400, ready: "15s", answers: map[string]answerer{"events/stream": halfRecord}, codes: ended},
 		{name: "TLS: head without end", secure: true, streams: 100, answers: raw("events/stream", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib), codes: refused},
-		{name: "TLS: body without end in the handshake", secure: true, answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", "x", 512*mib), codes: refused, says: "larger than 256 KiB"},
-		{name: "TLS: bodies without end", secure: true, streams: 60, answers: inTurn("events/stream", streamAttacks(8*mib)...), codes: ended, oversized: tooMuch, rss: 480},
+		{name: "TLS: body without end in the handshake", secure: true, answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", "x", 512*mib), codes: refused, output: "larger than 256 KiB"},
+		{name: "TLS: bodies without end", secure: true, streams: 60, answers: alternate("events/stream", streamAttacks(8*mib)...), codes: ended, oversized: tooMuch, rss: 480},
 
 		// A thousand streams.
-		{name: "1,000 streams, six attacks", streams: 1000, ready: "25s", answers: inTurn("events/stream", streamAttacks(mib)...), codes: ended, oversized: tooMuch, rss: 512, cpu: 30 * time.Second},
-		{name: "1,000 refusals", streams: 1000, answers: inTurn("events/stream", refusals(4*mib)...), codes: refused, rss: 512, cpu: 30 * time.Second},
+		{name: "1,000 streams, six attacks", streams: 1000, ready: "25s", answers: alternate("events/stream", streamAttacks(mib)...), codes: ended, oversized: tooMuch, rss: 512, cpu: 30 * time.Second},
+		{name: "1,000 refusals", streams: 1000, answers: alternate("events/stream", refusals(4*mib)...), codes: refused, rss: 512, cpu: 30 * time.Second},
 
 		// Webhooks.
-		{name: "1,300 connections to a callback", mode: "webhook", streams: 1, limits: "{memory: 64MiB}", answers: manyCallbacks(1300), codes: ended, says: "too many connections at once: more than 1024"},
+		{name: "1,300 connections to a callback", mode: "webhook", streams: 1, limits: "{memory: 64MiB}", answers: manyCallbacks(1300), codes: ended, output: "too many connections at once: more than 1024"},
 
-		// Answers that trickle in: CPU in a line with their bytes.
-		{name: "six errors that trickle in", streams: 60, answers: inTurn("events/stream", trickles()...), codes: refused, cpu: 8 * time.Second, took: 20 * time.Second},
-		{name: "errors of polls that trickle in", mode: "poll", streams: 20, answers: inTurn("events/poll", trickles()[:3]...), codes: refused, cpu: 8 * time.Second, took: 20 * time.Second},
+		// Answers that trickle in: CPU must grow linearly with their bytes.
+		{name: "six errors that trickle in", streams: 60, answers: alternate("events/stream", trickles()...), codes: refused, cpu: 8 * time.Second, took: 20 * time.Second},
+		{name: "errors of polls that trickle in", mode: "poll", streams: 20, answers: alternate("events/poll", trickles()[:3]...), codes: refused, cpu: 8 * time.Second, took: 20 * time.Second},
 		{name: "h2c: error that trickles in", http: "h2c", answers: nil, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
 			if c.head(id, "application/json", true) && c.data(id, []byte(`{"jsonrpc":"2.0","error":{"message":"`+pad(900<<10)), false) {
 				for c.data(id, []byte("x"), false) {

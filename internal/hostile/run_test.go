@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// asProgram makes the test binary a hostile server over standard input and
+// asProgram makes the test binary a hostile server on standard input and
 // output.
 const asProgram = "HOSTILE_TEST_AS_PROGRAM"
 
-// program is the built generator.
+// program is the path of the built generator.
 var program string
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,7 @@ func build(m *testing.M) int {
 	return m.Run()
 }
 
-// outcome is how a run ended.
+// outcome is the outcome of a run.
 type outcome struct {
 	code   int
 	text   string // of both outputs
@@ -58,7 +58,7 @@ type outcome struct {
 	result result
 }
 
-// result is what a run's result says, as far as it is looked at.
+// result holds the checked part of a run's result.
 type result struct {
 	Lanes []struct {
 		Detail struct {
@@ -112,8 +112,8 @@ func run(t *testing.T, profile string, args ...string) outcome {
 	return o
 }
 
-// watch returns the largest resident size of a process. The kernel keeps it, so
-// what is missed is what happens between the last look and the end.
+// watch returns the largest resident size of a process. The kernel keeps the
+// peak, so only growth after the last sample is missed.
 func watch(pid int, stop <-chan struct{}) (peak int64) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -133,7 +133,7 @@ func watch(pid int, stop <-chan struct{}) (peak int64) {
 	}
 }
 
-// oversized adds up what the lanes gave up, by what was too large.
+// oversized adds up the discarded messages of the lanes, by reason.
 func (r *result) oversized() map[string]int64 {
 	all := map[string]int64{}
 	for _, l := range r.Lanes {

@@ -21,10 +21,10 @@ import (
 	"time"
 )
 
-// exchange is one request and the connection that its answer goes to.
+// exchange is one request and the connection for its answer.
 type exchange struct {
 	net.Conn
-	method string // of JSON-RPC, or the path of what is no JSON-RPC
+	method string // of JSON-RPC, or the path of another request
 	id     string
 	params struct {
 		Cursor   json.RawMessage `json:"cursor"`
@@ -32,38 +32,38 @@ type exchange struct {
 			URL string `json:"url"`
 		} `json:"delivery"`
 	}
-	done   <-chan struct{} // closed when the server closes
-	goesOn bool            // the connection takes another request
+	done     <-chan struct{} // closed when the server closes
+	keepOpen bool            // the connection takes another request
 }
 
 // answerer answers one request. The connection is closed when it returns.
 type answerer func(x *exchange)
 
-// server is a tiny MCP server over bare sockets, whose answers are replaced one
+// server is a tiny MCP server on bare sockets whose answers can be replaced one
 // by one. It shares no code with the generator.
 type server struct {
 	t       *testing.T
 	listen  net.Listener
 	answers map[string]answerer
 	h2      map[string]h2Answerer
-	tls     *httptest.Server // for its certificate; nil = the server speaks plain HTTP
-	publish net.Listener     // where events are published
-	stall   string           // connections after the first request of this method do not get through the handshake
+	tls     *httptest.Server // for its certificate; nil = plain HTTP
+	publish net.Listener     // receives the published events
+	stall   string           // after the first request of this method, connections hang in the TLS handshake
 	done    chan struct{}
 	work    sync.WaitGroup
 
-	mu    sync.Mutex
-	taken int
-	conns map[net.Conn]struct{}
-	seen  map[string]int // requests, by method
+	mu           sync.Mutex
+	taken        int
+	conns        map[net.Conn]struct{}
+	requestCount map[string]int // requests, by method
 }
 
-// start starts a server as the row describes it. What its answers lack is answered
-// as a good server would.
+// start starts the server of a row. Requests without an answer in the row get
+// the answer of a correct server.
 func start(t *testing.T, r *row) *server {
 	s := &server{
 		t: t, answers: r.answers, h2: r.h2, stall: r.stall, done: make(chan struct{}),
-		conns: map[net.Conn]struct{}{}, seen: map[string]int{},
+		conns: map[net.Conn]struct{}{}, requestCount: map[string]int{},
 	}
 	for _, l := range []*net.Listener{&s.listen, &s.publish} {
 		var err error
@@ -91,7 +91,7 @@ func start(t *testing.T, r *row) *server {
 	return s
 }
 
-// target describes the server in a profile.
+// target returns the server as the target of a profile.
 func (s *server) target() string {
 	if s.tls == nil {
 		return fmt.Sprintf("{url: \"http://%s/mcp\"}", s.listen.Addr())
@@ -107,11 +107,11 @@ func (s *server) target() string {
 // publishURL is where the upstream publishes.
 func (s *server) publishURL() string { return "http://" + s.publish.Addr().String() + "/publish" }
 
-// requests returns how many requests of a method came.
+// requests returns the number of requests of a method.
 func (s *server) requests(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.seen[method]
+	return s.requestCount[method]
 }
 
 func (s *server) accept(l net.Listener) {
@@ -124,7 +124,7 @@ func (s *server) accept(l net.Listener) {
 		s.conns[c] = struct{}{}
 		s.taken++
 		n := s.taken
-		stalls := s.stall != "" && (s.stall == "none" || s.seen[s.stall] > 0)
+		stalls := s.stall != "" && (s.stall == "none" || s.requestCount[s.stall] > 0)
 		s.mu.Unlock()
 		s.work.Go(func() {
 			switch {
@@ -180,16 +180,16 @@ func (x *exchange) read(body []byte) {
 	}
 }
 
-// answer answers one request, and tells whether the connection may go on.
+// answer answers one request, and reports whether the connection stays open.
 func (s *server) answer(x *exchange) bool {
 	s.mu.Lock()
-	s.seen[x.method]++
+	s.requestCount[x.method]++
 	s.mu.Unlock()
 	if a := s.answers[x.method]; a != nil {
 		a(x)
-		return x.goesOn
+		return x.keepOpen
 	}
-	if text := good(x); text != "" {
+	if text := goodAnswer(x); text != "" {
 		x.json(200, text)
 		return true
 	}
@@ -207,8 +207,8 @@ func (s *server) answer(x *exchange) bool {
 	return false
 }
 
-// good is the answer of a good server to a request that has one of JSON.
-func good(x *exchange) string {
+// goodAnswer is the JSON answer of a correct server; "" if it has none.
+func goodAnswer(x *exchange) string {
 	switch x.method {
 	case "server/discover":
 		return x.result(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`)
@@ -254,24 +254,24 @@ func (x *exchange) open(status int, kind string, fields ...string) bool {
 
 // active is the message that confirms a stream.
 func (x *exchange) active() string {
-	return "data: " + x.note("active", `"cursor":"c0"`) + "\n\n"
+	return "data: " + x.notification("active", `"cursor":"c0"`) + "\n\n"
 }
 
-func (x *exchange) note(kind, members string) string {
+func (x *exchange) notification(kind, members string) string {
 	return `{"jsonrpc":"2.0","method":"notifications/events/` + kind + `","params":{"requestId":` + x.id + `,` + members + `}}`
 }
 
 // stream opens an event stream and confirms it.
 func (x *exchange) stream() bool { return x.open(200, "text/event-stream") && x.say(x.active()) }
 
-// say writes; false when the other end has gone.
+// say writes text. It returns false if the client has gone.
 func (x *exchange) say(text string) bool {
 	_, err := io.WriteString(x, text)
 	return err == nil
 }
 
-// flood writes the same bytes again and again, at most total of them; false when
-// the other end has gone.
+// flood writes the same bytes repeatedly, at most total bytes. It returns false
+// if the client has gone.
 func (x *exchange) flood(what string, total int) bool {
 	piece := bytes.Repeat([]byte(what), max(1, 64<<10/len(what)))
 	for ; total > 0; total -= len(piece) {
@@ -282,7 +282,7 @@ func (x *exchange) flood(what string, total int) bool {
 	return true
 }
 
-// drip writes in pieces of a few bytes each, with a pause after every one.
+// drip writes in pieces of size bytes, with a pause after each.
 func (x *exchange) drip(text string, size int, pause time.Duration) bool {
 	for text != "" {
 		n := min(size, len(text))
@@ -297,7 +297,7 @@ func (x *exchange) drip(text string, size int, pause time.Duration) bool {
 	return true
 }
 
-// pause waits; false when the test has ended meanwhile.
+// pause waits. It returns false if the test has ended.
 func (x *exchange) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -309,8 +309,8 @@ func (x *exchange) pause(d time.Duration) bool {
 	}
 }
 
-// hold keeps the connection open until the other end, or the test, ends it.
+// hold keeps the connection open until the client, or the test, ends it.
 func (x *exchange) hold() { _, _ = io.Copy(io.Discard, x) }
 
-// pad is a text of that many bytes.
+// pad is a text of n bytes.
 func pad(n int) string { return strings.Repeat("x", n) }

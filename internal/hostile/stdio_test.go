@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// serveStdio is a server over standard input and output that attacks in one of
-// several ways.
+// serveStdio is a server on standard input and output with one of several
+// attacks.
 func serveStdio(how string) {
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	for {
@@ -25,22 +25,22 @@ func serveStdio(how string) {
 		case how == "handshake" && x.method == "server/discover", how == "stream" && x.method == "events/stream":
 			endlessLine()
 		case how == "ids" && x.method == "events/stream":
-			fmt.Println(x.note("active", `"cursor":"c0"`))
+			fmt.Println(x.notification("active", `"cursor":"c0"`))
 			id := strings.Repeat("9", 4<<20)
 			for range 50 {
 				fmt.Println(`{"jsonrpc":"2.0","id":"` + id + `","method":"ping"}`)
 			}
 		case x.method == "events/stream":
-			fmt.Println(x.note("active", `"cursor":"c0"`))
-		case good(x) != "":
-			fmt.Println(good(x))
+			fmt.Println(x.notification("active", `"cursor":"c0"`))
+		case goodAnswer(x) != "":
+			fmt.Println(goodAnswer(x))
 		default:
 			fmt.Println(x.fail(-32601, "Method not found"))
 		}
 	}
 }
 
-// endlessLine writes 512 MiB without a line end, and then waits for its end.
+// endlessLine writes 512 MiB without a line end, until the output is closed.
 func endlessLine() {
 	piece := []byte(pad(1 << 20))
 	for range 512 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -31,10 +32,10 @@ func (s *Server) admin() http.Handler {
 	return onlyPrograms(mux)
 }
 
-// onlyPrograms refuses what a web page could send: requests under a name that the page
-// has rebound to this machine, with an origin, or with a body that a browser
-// sends to other sites without asking first. The admin listener has no page of its own,
-// so every origin is a foreign one.
+// onlyPrograms refuses requests that a web page could send: under a name that
+// the page has rebound to this machine, with an origin, or with a body that
+// browsers send to other sites without a preflight. The admin listener has no
+// page of its own, so every origin is foreign.
 func onlyPrograms(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")
@@ -53,7 +54,8 @@ func onlyPrograms(next http.Handler) http.Handler {
 	})
 }
 
-// readAdmin reads a bounded JSON body; false means that it answered.
+// readAdmin reads a bounded JSON body. It returns false if it has answered with
+// an error.
 func readAdmin(w http.ResponseWriter, r *http.Request, into any) bool {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -67,8 +69,8 @@ func readAdmin(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-// inject publishes {"name","data"}. It answers when every subscriber's queue
-// holds the event.
+// inject publishes {"name","data"}. It answers when the queue of every
+// subscriber holds the event.
 func (s *Server) inject(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Name string          `json:"name"`
@@ -90,7 +92,7 @@ func (s *Server) inject(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// revoke takes {"token","restore"}: see Revoke and Restore.
+// revoke takes {"token","restore"}: see [Server.Revoke] and [Server.Restore].
 func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Token   string `json:"token"`
@@ -107,7 +109,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// disturb takes {"name","message"}: see Disturb.
+// disturb takes {"name","message"}: see [Server.Disturb].
 func (s *Server) disturb(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Name    string `json:"name"`
@@ -123,7 +125,8 @@ func (s *Server) disturb(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// terminate ends a subscription and, where its system has a way to, says why.
+// terminate ends a subscription and sends the reason if its system has a
+// message for it.
 func (s *Server) terminate(h *hook, why *rpcError) {
 	if h.direct {
 		s.hooks.remove(h, nil)
@@ -136,9 +139,9 @@ func (s *Server) terminate(h *hook, why *rpcError) {
 	s.hooks.remove(h, last)
 }
 
-// comeAndGo withdraws and offers the seasonal type in turn until the server
-// closes.
-func (s *Server) comeAndGo() {
+// toggleSeasonal withdraws and offers the seasonal type in turn until the
+// server closes.
+func (s *Server) toggleSeasonal() {
 	tick := time.NewTicker(s.opts.TypesEvery)
 	defer tick.Stop()
 	for offered := false; ; offered = !offered {
@@ -153,7 +156,7 @@ func (s *Server) comeAndGo() {
 	}
 }
 
-// types takes {"name","offered"}: see Offer.
+// types takes {"name","offered"}: see [Server.Offer].
 func (s *Server) types(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Name    string `json:"name"`
@@ -176,7 +179,7 @@ func (s *Server) types(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// changeList is Publish for eventListChanged.
+// changeList is [Server.Publish] for eventListChanged.
 func (s *Server) changeList(data []byte) (eventID string, err error) {
 	if err := s.lists.change(data); err != nil {
 		return "", fmt.Errorf("target: publish %s: %w", eventListChanged, err)
@@ -184,11 +187,11 @@ func (s *Server) changeList(data []byte) (eventID string, err error) {
 	return s.broker.nextID(), nil
 }
 
-// Offer puts an event type into the catalogue or takes it out, and tells those
-// that listen for changes of it. What is taken out is not found any more:
-// its streams and webhook subscriptions are terminated with -32011, polls are
-// answered with it, and it cannot be published. Its buffer is kept. The error
-// wraps [ErrUnknownEvent].
+// Offer adds an event type to the catalogue or removes it, and notifies clients
+// that listen for changes of it. A removed type is not found: its streams and
+// webhook subscriptions are terminated with -32011, polls fail with the same
+// code, and it cannot be published. Its buffer is kept. The error wraps
+// [ErrUnknownEvent].
 func (s *Server) Offer(name string, offered bool) error {
 	t := s.broker.topics[name]
 	if t == nil {
@@ -199,10 +202,33 @@ func (s *Server) Offer(name string, offered bool) error {
 	}
 	if !offered {
 		t.wakeAll()
-		for _, h := range s.hooks.to(t) {
+		for _, h := range s.hooks.openHooks(func(h *hook) bool { return h.topic == t }) {
 			s.terminate(h, notFound("event"))
 		}
 	}
-	s.audience.announce(methodListChanged)
+	s.typeListeners.announce(methodListChanged)
 	return nil
+}
+
+// faultPlan answers GET /faults?sources=N&to=M.
+func (s *Server) faultPlan(w http.ResponseWriter, r *http.Request) {
+	sources, to := 1, 100
+	for name, into := range map[string]*int{"sources": &sources, "to": &to} {
+		text := r.URL.Query().Get(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 100_000 {
+			http.Error(w, name+" must be a whole number from 1 to 100000", http.StatusBadRequest)
+			return
+		}
+		*into = n
+	}
+	b, err := json.Marshal(s.faultInjector.plan(sources, uint32(to)))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	writeJSON(w, http.StatusOK, b)
 }

@@ -11,8 +11,8 @@ import (
 
 // agenda runs short functions at their time, on one goroutine: the ends of
 // subscriptions and the retries of deliveries, of which there may be a hundred
-// thousand. Nothing is ever taken off it; a function finds out for itself that
-// it is no longer wanted.
+// thousand. Items are never removed; a function checks itself whether it is
+// still wanted.
 type agenda struct {
 	mu      sync.Mutex
 	items   dueHeap
@@ -26,18 +26,18 @@ type dueItem struct {
 
 func newAgenda() *agenda { return &agenda{earlier: make(chan struct{}, 1)} }
 
-// at has do called at that time or soon after. do must not block.
+// at schedules do for that time or soon after. do must not block.
 func (a *agenda) at(when time.Time, do func()) {
 	a.mu.Lock()
 	heap.Push(&a.items, dueItem{when, do})
 	first := a.items[0].at.Equal(when)
 	a.mu.Unlock()
 	if first {
-		nudge(a.earlier)
+		signal(a.earlier)
 	}
 }
 
-// run works until ctx ends.
+// run runs the functions until ctx ends.
 func (a *agenda) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -52,7 +52,7 @@ func (a *agenda) run(ctx context.Context) {
 	}
 }
 
-// work does what is due and returns the time until the next item.
+// work runs what is due and returns the time until the next item.
 func (a *agenda) work() time.Duration {
 	for {
 		a.mu.Lock()
@@ -93,20 +93,20 @@ func (h *dueHeap) Pop() any {
 	return last
 }
 
-// nudge puts a token into a channel of capacity one.
-func nudge(c chan<- struct{}) {
+// signal puts a token into a channel of capacity one.
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// pool is the goroutines that post webhook messages. A subscription H that has
-// something to send lies in its queue, as often as it may have attempts in
-// flight; there is no goroutine for a subscription or a delivery.
+// pool is the goroutines that post webhook messages. A subscription H with
+// something to send stands in the queue as often as it may have attempts in
+// flight. No subscription or delivery has a goroutine of its own.
 type pool[H any] struct {
 	post func(H)
-	most int
+	size int
 
 	mu      sync.Mutex
 	more    sync.Cond
@@ -120,7 +120,7 @@ type pool[H any] struct {
 }
 
 func newPool[H any](most int, post func(H)) *pool[H] {
-	p := &pool[H]{post: post, most: most}
+	p := &pool[H]{post: post, size: most}
 	p.more.L = &p.mu
 	return p
 }
@@ -144,7 +144,7 @@ func (p *pool[H]) push(h H) {
 	switch {
 	case p.idle > 0:
 		p.more.Signal()
-	case p.running < p.most:
+	case p.running < p.size:
 		p.running++
 		p.wg.Go(crash.Guarded(p.work))
 	}
@@ -171,8 +171,8 @@ func (p *pool[H]) work() {
 	}
 }
 
-// close stops the senders; attempts in flight end when the context of their
-// requests does.
+// close stops the senders. Attempts in flight end with the context of their
+// requests.
 func (p *pool[H]) close(cancel context.CancelFunc) {
 	p.mu.Lock()
 	p.closed = true

@@ -1,24 +1,22 @@
 package refserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// base is the ordinary MCP server behind the face: handshake, discovery, tools,
-// resources and prompts, all by the SDK.
+// base is the ordinary MCP server behind the MCP handler: handshake, discovery,
+// tools, resources and prompts, all by the SDK.
 type base struct {
 	server   *mcp.Server
 	sessions *sessions
 	// The SDK's handler is either stateless (modern) or keeps sessions
-	// (legacy), so there is one of each over the same server.
+	// (legacy), so the same server has one of each.
 	modern, legacy http.Handler
 }
 
@@ -34,8 +32,8 @@ type posted struct {
 
 func newBase(s *Server) *base {
 	caps := &mcp.ServerCapabilities{
-		// The SDK's type has no member for events, so the capability is
-		// advertised where the protocol puts what it does not know.
+		// The SDK's type has no member for events, so the capability goes where
+		// the protocol puts unknown ones.
 		Experimental: map[string]any{"events": map[string]any{"listChanged": true}},
 	}
 	caps.AddExtension(smitheryExtension, map[string]any{})
@@ -84,15 +82,21 @@ func newBase(s *Server) *base {
 	stateless.Stateless = true
 	return &base{
 		server:   server,
-		sessions: &sessions{owners: make(map[string]string), most: max(minSessions, s.opts.MaxSubscriptions)},
+		sessions: &sessions{owners: make(map[string]string), resumable: make(map[string]bool), limit: max(minSessions, s.opts.MaxSubscriptions)},
 		modern:   mcp.NewStreamableHTTPHandler(get, &stateless),
 		legacy:   mcp.NewStreamableHTTPHandler(get, &options),
 	}
 }
 
-// serve hands a request to the SDK's handler of its era and learns from the
-// answer which sessions there are.
+// serve passes a request to the SDK's handler of its era and records new
+// sessions from the answer.
 func (b *base) serve(w http.ResponseWriter, r *http.Request, principal string) {
+	b.serveSession(w, r, principal, false)
+}
+
+// serveSession is serve for a client that can resume requests, if resumable is
+// true.
+func (b *base) serveSession(w http.ResponseWriter, r *http.Request, principal string, resumable bool) {
 	if r.Header.Get(headerVersion) >= modernVersion {
 		b.modern.ServeHTTP(w, r)
 		return
@@ -101,12 +105,12 @@ func (b *base) serve(w http.ResponseWriter, r *http.Request, principal string) {
 	if session == "" && r.Method == http.MethodPost {
 		if !b.sessions.reserve() {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, fmt.Sprintf("%d sessions are open, which is the limit; end some with DELETE", b.sessions.most), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("%d sessions are open, which is the limit; end some with DELETE", b.sessions.limit), http.StatusServiceUnavailable)
 			return
 		}
 		defer b.sessions.unreserve()
 	}
-	watch := &sessionWatch{ResponseWriter: w, sessions: b.sessions, principal: principal}
+	watch := &sessionWatch{ResponseWriter: w, sessions: b.sessions, principal: principal, resumable: resumable}
 	b.legacy.ServeHTTP(watch, r)
 	if r.Method == http.MethodDelete && session != "" {
 		b.sessions.drop(session)
@@ -120,27 +124,28 @@ func (b *base) close() {
 	}
 }
 
-// sessions are the legacy sessions that were handed out, with their principal:
-// the SDK has no way to ask its handler for one.
+// sessions are the open legacy sessions and their principals: the SDK's handler
+// cannot be asked for them.
 type sessions struct {
 	mu     sync.RWMutex
 	owners map[string]string
-	// most bounds the sessions; opening are those that the SDK is about to make.
-	most, opening int
-	// resumable holds those whose client can resume requests.
+	// most bounds the sessions; opening counts those that the SDK is about to
+	// make.
+	limit, opening int
+	// resumable holds the sessions whose client can resume requests.
 	resumable map[string]bool
 }
 
-// minSessions is how many sessions there may be at least, however few
-// subscriptions are allowed.
+// minSessions is the lowest limit of sessions, however few subscriptions are
+// allowed.
 const minSessions = 1000
 
-// reserve makes room for a session. unreserve follows it when the session is
-// there, or will not be.
+// reserve reserves a session. unreserve must follow when the session exists, or
+// failed to open.
 func (s *sessions) reserve() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.owners)+s.opening >= s.most {
+	if len(s.owners)+s.opening >= s.limit {
 		return false
 	}
 	s.opening++
@@ -160,10 +165,13 @@ func (s *sessions) owner(id string) (principal string, known bool) {
 	return principal, known
 }
 
-func (s *sessions) add(id, principal string) {
+func (s *sessions) add(id, principal string, resumable bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[id] = principal
+	if resumable {
+		s.resumable[id] = true
+	}
 }
 
 func (s *sessions) drop(id string) {
@@ -173,11 +181,12 @@ func (s *sessions) drop(id string) {
 	delete(s.resumable, id)
 }
 
-// sessionWatch notes the session id of an answer before the client sees it.
+// sessionWatch records the session id of an answer before the client sees it.
 type sessionWatch struct {
 	http.ResponseWriter
 	sessions  *sessions
 	principal string
+	resumable bool // the client can resume requests
 	seen      bool
 }
 
@@ -187,7 +196,7 @@ func (w *sessionWatch) note() {
 	}
 	w.seen = true
 	if id := w.Header().Get(headerSession); id != "" {
-		w.sessions.add(id, w.principal)
+		w.sessions.add(id, w.principal, w.resumable)
 	}
 }
 
@@ -211,62 +220,19 @@ func (w *sessionWatch) Flush() {
 	}
 }
 
-// Unwrap lets [http.ResponseController] reach what is beneath.
+// Unwrap lets [http.ResponseController] reach the wrapped writer.
 func (w *sessionWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// namespaces are what the names of methods begin with that this server answers
-// itself; all others are the SDK's. Those whose methods must be told from the
-// SDK's by more than their name (resources, resumable requests, lists) are asked
-// before, in [face.ServeHTTP].
-var namespaces = []string{"events/", smitheryPrefix}
-
-// methods are the calls in those namespaces. A system adds its own here. They
-// come after the checks of the base protocol, and not from a principal whose
-// access was revoked.
-var methods = map[string]func(*Server, http.ResponseWriter, *http.Request, *call){
-	"events/list":                  (*Server).list,
-	"events/poll":                  (*Server).poll,
-	"events/stream":                (*Server).stream,
-	"events/subscribe":             (*Server).subscribe,
-	"events/unsubscribe":           (*Server).unsubscribe,
-	smitheryPrefix + "list":        (*Server).list,
-	smitheryPrefix + "subscribe":   (*Server).subscribe,
-	smitheryPrefix + "unsubscribe": (*Server).unsubscribe,
-}
-
-// isOurs tells the methods that this server answers from those of the SDK.
-func isOurs(method string) bool {
-	for _, n := range namespaces {
-		if strings.HasPrefix(method, n) {
-			return true
-		}
-	}
-	return false
-}
-
-// mayBeOurs is a cheap look at a body: nearly every one that is not for this
-// server says so. Listening for changes of event types is. The slash is left out:
-// JSON may spell it in two ways.
-func mayBeOurs(body []byte) bool {
-	for _, n := range namespaces {
-		word, _, _ := strings.Cut(n, "/")
-		if bytes.Contains(body, []byte(word)) {
-			return true
-		}
-	}
-	return false
-}
-
-// requests counts the handlers that run, so that closing can wait for them. A
-// plain WaitGroup will not do: requests may begin while somebody waits.
+// requests counts the running handlers, so that Close can wait for them. A
+// plain WaitGroup does not work: requests may begin during the wait.
 type requests struct {
 	mu     sync.Mutex
 	count  int
 	closed bool
-	none   chan struct{} // made by wait, closed when the last handler returned
+	none   chan struct{} // made by wait, closed when the last handler returns
 }
 
-// counted wraps a handler; after wait was called it answers 503.
+// counted wraps a handler. After wait was called it answers 503.
 func (q *requests) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q.mu.Lock()
@@ -292,7 +258,7 @@ func (q *requests) leave() {
 	}
 }
 
-// wait returns when no handler runs, and none will, or when ctx ends.
+// wait returns when no handler runs and none will, or when ctx ends.
 func (q *requests) wait(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
@@ -315,19 +281,19 @@ func (q *requests) wait(ctx context.Context) error {
 
 const reasonRevoked = "access revoked"
 
-// principals knows whose access was revoked.
+// principals holds the principals whose access was revoked.
 type principals struct {
 	mu      sync.RWMutex
 	revoked map[string]bool
-	changed chan struct{} // closed when somebody is revoked
+	changed chan struct{} // closed when a principal is revoked
 }
 
 func newPrincipals() *principals {
 	return &principals{revoked: make(map[string]bool), changed: make(chan struct{})}
 }
 
-// watch tells whether a principal is revoked, and gives a channel that is
-// closed when next somebody is.
+// watch reports whether a principal is revoked, and returns a channel that is
+// closed at the next revocation of any principal.
 func (p *principals) watch(principal string) (changed <-chan struct{}, revoked bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestOfficialClient meets the server with the SDK's own client.
+// TestOfficialClient calls the server with the SDK's own client.
 func TestOfficialClient(t *testing.T) {
 	s := startServer(t, Options{})
 	transport := &http.Transport{}

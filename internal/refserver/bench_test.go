@@ -28,8 +28,8 @@ func (w *countWriter) WriteHeader(int)             {}
 func (w *countWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (w *countWriter) Flush()                      { w.frames.Add(1) }
 
-// BenchmarkFanOut publishes one event to 10,000 streams and waits until each
-// has written it.
+// BenchmarkFanOut publishes one event to 10,000 streams and waits until every
+// stream has written it.
 func BenchmarkFanOut(b *testing.B) {
 	for _, streams := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(streams), func(b *testing.B) {
@@ -68,7 +68,8 @@ func waitFor(n *atomic.Int64, want int64) {
 	}
 }
 
-// BenchmarkPublish is an emission that nobody, or nobody on its channel, hears.
+// BenchmarkPublish publishes an event without subscribers, or without
+// subscribers of its channel.
 func BenchmarkPublish(b *testing.B) {
 	s, err := New(Options{})
 	if err != nil {
@@ -87,7 +88,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkSign is the building and signing of one webhook message.
+// BenchmarkSign builds and signs one webhook message.
 func BenchmarkSign(b *testing.B) {
 	key, err := standardwebhooks.NewWebhookRaw(make([]byte, 24))
 	if err != nil {
@@ -105,8 +106,8 @@ func BenchmarkSign(b *testing.B) {
 	}
 }
 
-// BenchmarkWebhook is signing, sending over TLS to a receiver in this process,
-// and settling; the receiver's work is in the figure.
+// BenchmarkWebhook signs a message, sends it over TLS to a receiver in this
+// process and settles it. The figure includes the receiver's work.
 func BenchmarkWebhook(b *testing.B) {
 	var got atomic.Int64
 	receiver := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,31 +12,31 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// ErrUnknownEvent is wrapped by [Server.Publish] when the name is not one of
-// the catalogue.
+// ErrUnknownEvent is wrapped by [Server.Publish] when the catalogue has no
+// event type of that name.
 var ErrUnknownEvent = errors.New("unknown event type")
 
-// ErrTooLarge is wrapped by [Server.Publish] when the data exceeds 256 KiB, the
-// draft's bound for a webhook body.
+// ErrTooLarge is wrapped by [Server.Publish] when the data exceeds the draft's
+// bound for a webhook body, 256 KiB.
 var ErrTooLarge = errors.New("event data too large")
 
-const maxData = 256<<10 - 1024 // room for the Occurrence around the data
+const maxData = 256<<10 - 1024 // leaves space for the Occurrence around the data
 
 // broker is the set of topics. It is safe for concurrent use.
 type broker struct {
 	topics map[string]*topic // fixed
 	order  []*topic
-	// faultInjector is nil without faults. With them, each mode has topics of its
-	// own, in its stage, and those above stay empty.
+	// faultInjector is nil without faults. With faults, each mode has its own
+	// topics, in its stage.
 	faultInjector *faultInjector
-	forget        func() // see faults.Forget
+	onForget      func() // see faults.Forget
 	ids           atomic.Uint64
 	overflow      atomic.Int64
 	published     atomic.Int64
 }
 
-// newBroker opens empty topics. The epoch enters every cursor, so that a cursor
-// of an earlier life is recognised.
+// newBroker makes empty topics. Every cursor holds the epoch, so that cursors
+// from before a restart are recognised.
 func newBroker(opts Options, started time.Time) *broker {
 	b := &broker{topics: make(map[string]*topic)}
 	epoch := strconv.FormatInt(started.UnixNano(), 36)
@@ -56,16 +56,16 @@ func (b *broker) nextID() string {
 	return string(strconv.AppendUint([]byte("e-"), b.ids.Add(1), 10))
 }
 
-// in returns a topic as a mode sees it, nil where there is none.
-func (b *broker) in(mode eventmeter.Mode, name string) *topic {
+// topic returns the topic of a mode, nil if there is none.
+func (b *broker) topic(mode eventmeter.Mode, name string) *topic {
 	if b.faultInjector != nil {
 		return b.faultInjector.stages[mode].topics[name]
 	}
 	return b.topics[name]
 }
 
-// everywhere are all topics that events are delivered from.
-func (b *broker) everywhere() []*topic {
+// deliveryTopics are all topics that subscribers read.
+func (b *broker) deliveryTopics() []*topic {
 	if b.faultInjector == nil {
 		return b.order
 	}
@@ -78,16 +78,16 @@ func (b *broker) everywhere() []*topic {
 	return all
 }
 
-// strike gives each mode topics of its own, on which faults are committed.
-func (b *broker) strike(m *faultInjector, opts Options, epoch string, forget func()) {
+// installFaults gives each mode topics of its own, to which faults apply.
+func (b *broker) installFaults(m *faultInjector, opts Options, epoch string, forget func()) {
 	for _, mode := range modes {
-		g := &stage{mode: mode, all: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}, waiting: map[uint16]int{}}
+		g := &stage{mode: mode, injector: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}, waiting: map[uint16]int{}}
 		for _, t := range b.order {
 			g.topics[t.kind.name] = newTopic(t.kind, epoch, opts, &b.overflow)
 		}
 		m.stages[mode] = g
 	}
-	b.faultInjector, b.forget = m, forget
+	b.faultInjector, b.onForget = m, forget
 }
 
 // publish checks and publishes one event and returns its id.
@@ -103,7 +103,7 @@ func (b *broker) publish(name string, data []byte) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("publish %s: %w", name, err)
 	}
-	// A line break inside the data would end a line of a stream's frame.
+	// A line break inside the data would end a line of a stream frame.
 	if bytes.ContainsAny(data, "\r\n") {
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, data); err != nil {
@@ -115,9 +115,9 @@ func (b *broker) publish(name string, data []byte) (string, error) {
 	if b.faultInjector == nil {
 		return t.publish(b.nextID, key, data).id, nil
 	}
-	b.faultInjector.begin(time.Now(), b.forget)
+	b.faultInjector.begin(time.Now(), b.onForget)
 	id, kept := b.nextID(), bytes.Clone(data)
-	// Systems without faults of their own read what everybody reads otherwise.
+	// Systems without event faults read the shared topics.
 	t.publish(func() string { return id }, key, kept)
 	for _, mode := range modes {
 		b.faultInjector.stages[mode].put(name, id, key, kept)
@@ -125,7 +125,7 @@ func (b *broker) publish(name string, data []byte) (string, error) {
 	return id, nil
 }
 
-// catalog is what this server offers. Its order is the order of events/list.
+// catalog is the event types of this server, in the order of events/list.
 func catalog() []eventType {
 	return []eventType{
 		{
@@ -152,8 +152,8 @@ func catalog() []eventType {
 	}
 }
 
-// privateNote is the event type whose events have an owner: the principal that
-// is named in the data. A principal is named by its token.
+// privateNote is the event type whose events belong to the principal named in
+// the data. A principal is named by its token.
 var privateNote = eventType{
 	name:        "private.note",
 	description: "A note was written to a principal. Nobody else hears of it.",
@@ -163,7 +163,7 @@ var privateNote = eventType{
 	payload:     json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string"},"text":{"type":"string"}}}`),
 }
 
-// seasonal is the event type that comes and goes.
+// seasonal is the event type that is offered and withdrawn in turn.
 var seasonal = eventType{
 	name:        "seasonal",
 	description: "Something that this server has now and then.",

@@ -1,10 +1,11 @@
 package refserver
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -35,10 +38,10 @@ const (
 // errAddress is wrapped by the dialer when a callback's address is not public.
 var errAddress = errors.New("the address is not public")
 
-const maxReply = 64 << 10 // bytes of a callback's answer that are read
+const maxReply = 64 << 10 // bytes read of a callback's answer
 
-// failureOf puts a transport error into one of the draft's words. What fits
-// none is connection_refused: there was no connection to speak of.
+// failureOf maps a transport error to one of the draft's words. An error that
+// fits none is connection_refused: there was no connection.
 func failureOf(err error) string {
 	var network net.Error
 	var certificate *tls.CertificateVerificationError
@@ -55,8 +58,8 @@ func failureOf(err error) string {
 	return failRefused
 }
 
-// lastError is how deliveryStatus spells a failure: the draft's list has no word
-// for an address that is not called.
+// lastError is the spelling of a failure in deliveryStatus: the draft's list
+// has no word for a refused address.
 func lastError(failure string) string {
 	if failure == addressRefused {
 		return failRefused
@@ -64,7 +67,7 @@ func lastError(failure string) string {
 	return failure
 }
 
-// refusePrivate is a dialer's control function: it sees the address that is
+// refusePrivate is a dialer's control function: it checks the address that is
 // about to be dialled.
 func refusePrivate(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
@@ -74,8 +77,8 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// notPublic are the networks of the IANA special-purpose address registries that
-// a callback has no business with and that the netip predicates leave out. Of
+// notPublic are the networks of the IANA special-purpose address registries
+// that no callback should use and that the netip predicates leave out. For
 // IPv6, they are those within global unicast (2000::/3); isPublic refuses
 // everything outside it.
 var notPublic = []netip.Prefix{
@@ -99,10 +102,11 @@ var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("3fff::/20"),         // documentation
 }
 
-// globalUnicast is the only part of IPv6 that is assigned to public hosts. Outside
-// it are, among others, IPv4-compatible addresses (::/96), those that are translated to
-// IPv4 (64:ff9b::/96, 64:ff9b:1::/48), discard-only (100::/64), SRv6 (5f00::/16), unique local
-// (fc00::/7), link-local (fe80::/10) and site-local ones (fec0::/10).
+// globalUnicast is the only part of IPv6 that is assigned to public hosts.
+// Outside it are, among others, IPv4-compatible addresses (::/96), those
+// translated to IPv4 (64:ff9b::/96, 64:ff9b:1::/48), discard-only (100::/64),
+// SRv6 (5f00::/16), unique local (fc00::/7), link-local (fe80::/10) and
+// site-local ones (fec0::/10).
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 func isPublic(ip netip.Addr) bool {
@@ -141,59 +145,97 @@ func parseSecret(secret string) ([]byte, *rpcError) {
 	return key, nil
 }
 
-const receiverDocument = "/.well-known/mcp-webhook-receiver.json"
-
-// prove makes sure that a callback wants what is about to be delivered to it.
-func (s *Server) prove(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
-	switch {
-	case h.direct:
-		return nil
-	case s.opts.Proof == ProofWellKnown:
-		return s.consult(ctx, h)
-	}
-	return s.verify(ctx, h, key)
+// poster posts webhook messages over kept connections.
+type poster struct {
+	transport http.RoundTripper
+	timeout   time.Duration
 }
 
-// consult looks the callback up in its origin's document.
-func (s *Server) consult(ctx context.Context, h *hook) *rpcError {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.hooks.ctx, cancel)()
-	s.counts.verifications.Add(1)
-	status, text, failure := s.hooks.poster.get(ctx, &url.URL{Scheme: h.url.Scheme, Host: h.url.Host, Path: receiverDocument})
-	var document struct {
-		Receivers []string `json:"receivers"`
+func newPoster(opts Options) (*poster, error) {
+	roots, err := callbackRoots(opts)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case status == http.StatusNotFound:
-		return callbackError(failChallenge)
-	case failure != "":
-		return callbackError(failure)
-	case json.Unmarshal(text, &document) != nil:
-		return callbackError(failChallenge)
+	dialer := &net.Dialer{Timeout: opts.AckTimeout, KeepAlive: 30 * time.Second}
+	if !opts.AllowPrivateCallbacks {
+		// The check is here, after name resolution: a name may resolve to
+		// another address than when the subscription was made.
+		dialer.Control = refusePrivate
 	}
-	for _, prefix := range document.Receivers {
-		if strings.HasPrefix(prefix, "/") && strings.HasPrefix(h.url.EscapedPath(), prefix) {
-			return nil
+	return &poster{timeout: opts.AckTimeout, transport: &http.Transport{
+		DialContext:           dialer.DialContext,
+		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: opts.CallbackInsecure, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1024)},
+		TLSHandshakeTimeout:   opts.AckTimeout,
+		MaxIdleConnsPerHost:   opts.Senders,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    true,
+		ResponseHeaderTimeout: opts.AckTimeout,
+	}}, nil
+}
+
+// post signs a message for the current time and posts it.
+func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte, failure string) {
+	now := time.Now()
+	var signatures strings.Builder
+	for i, key := range m.keys {
+		if i > 0 {
+			signatures.WriteByte(' ')
 		}
+		signature, err := key.Sign(m.id, now, m.body)
+		if err != nil {
+			return 0, nil, failRefused
+		}
+		signatures.WriteString(signature)
 	}
-	return callbackError(failChallenge)
+	header := webhookHeader(m.id, now)
+	header[standardwebhooks.HeaderWebhookSignature] = []string{signatures.String()}
+	header["X-MCP-Subscription-Id"] = []string{m.subscriptionID}
+	if m.sign != "" {
+		m.applySignatureFault(header, now)
+	}
+	return p.send(ctx, m.url, header, m.body)
 }
 
-// get fetches a document over the same guarded connections as deliveries take.
-// Redirects are not followed. failure is "" when the answer was 2xx.
+// webhookHeader is the header of every webhook message. The keys are spelled as
+// in the standard; net/http sends them unchanged.
+func webhookHeader(id string, now time.Time) http.Header {
+	return http.Header{
+		"Content-Type":                          {"application/json"},
+		"User-Agent":                            {userAgent},
+		standardwebhooks.HeaderWebhookID:        {id},
+		standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
+	}
+}
+
+const userAgent = "eventmeter-target/0.1"
+
+// get fetches a document over the same guarded connections as deliveries.
 func (p *poster) get(ctx context.Context, from *url.URL) (status int, text []byte, failure string) {
+	return p.send(ctx, from, http.Header{"User-Agent": {userAgent}, "Accept": {"application/json"}}, nil)
+}
+
+// send sends a request: a post of body, or a get if body is nil. It does not
+// follow redirects. failure is "" for an answer of 2xx.
+func (p *poster) send(ctx context.Context, to *url.URL, header http.Header, body []byte) (status int, reply []byte, failure string) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	resp, err := p.transport.RoundTrip((&http.Request{
-		Method: http.MethodGet, URL: from, Host: from.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"User-Agent": {"eventmeter-target/0.1"}, "Accept": {"application/json"}},
-	}).WithContext(ctx))
+	r := &http.Request{
+		Method: http.MethodGet, URL: to, Host: to.Host, Header: header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	if body != nil {
+		r.Method, r.ContentLength = http.MethodPost, int64(len(body))
+		// Lets the transport repeat a post on a fresh connection if the
+		// receiver closed the kept one before it read anything.
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		r.Body, _ = r.GetBody() // cannot fail
+	}
+	resp, err := p.transport.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		return 0, nil, failureOf(err)
 	}
 	defer resp.Body.Close()
-	text, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	reply, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	switch {
 	case resp.StatusCode >= 500:
 		return resp.StatusCode, nil, fail5xx
@@ -202,39 +244,39 @@ func (p *poster) get(ctx context.Context, from *url.URL) (status int, text []byt
 	case err != nil:
 		return resp.StatusCode, nil, failureOf(err)
 	}
-	return resp.StatusCode, text, ""
+	return resp.StatusCode, reply, ""
 }
 
-// trials are the recent attempts of a subscription, by which its deliveries may
-// be suspended.
-type trials struct {
-	since         time.Time
-	count, failed int
-	suspended     bool
-}
-
-// trialWindow and the share of failures are what reviewers of the draft named.
-const trialWindow = time.Hour
-
-// tried counts an attempt, and suspends when nearly all of at least `after`
-// attempts failed.
-func (t *trials) tried(now time.Time, ok bool, after int) {
-	if now.Sub(t.since) > trialWindow {
-		t.since, t.count, t.failed = now, 0, 0
-	}
-	t.count++
-	if ok {
-		return
-	}
-	t.failed++
-	if after > 0 && t.count >= after && t.failed*100 > t.count*95 {
-		t.suspended = true
+func (p *poster) close() {
+	if t, ok := p.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
 	}
 }
 
-// resume lets deliveries go on, as a refresh does; the caller holds the lock.
-func (h *hook) resume() {
-	if h.status.suspended {
-		h.status.trials = trials{}
+// message is one webhook message, ready to be posted.
+type message struct {
+	url            *url.URL
+	subscriptionID string
+	id             string
+	body           []byte
+	keys           []*standardwebhooks.Webhook // the newest first
+	sign           string                      // how a fault signs it, "" = correctly
+}
+
+func callbackRoots(opts Options) (*x509.CertPool, error) {
+	if opts.CallbackCAFile == "" {
+		return opts.CallbackRoots, nil
 	}
+	pem, err := os.ReadFile(opts.CallbackCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("target: CallbackCAFile: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if opts.CallbackRoots != nil {
+		pool = opts.CallbackRoots.Clone()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("target: CallbackCAFile: %s holds no certificate in PEM", opts.CallbackCAFile)
+	}
+	return pool, nil
 }

@@ -2,8 +2,7 @@ package refserver
 
 import "testing"
 
-// The draft lists the words of lastError; why an address is not called is no
-// reason that it knows.
+// The draft lists the words of lastError. A refused address is not among them.
 func TestLastErrorIsOneOfTheDraft(t *testing.T) {
 	words := map[string]bool{
 		"connection_refused": true, "timeout": true, "tls_error": true, "http_4xx": true, "http_5xx": true, "challenge_failed": true,

@@ -33,8 +33,8 @@ func TestCapacity(t *testing.T) {
 	})
 }
 
-// TestCapacityOfACrowd: however many wait, and however many of them give up,
-// the rest get exactly the rate, in the order in which they came.
+// TestCapacityOfACrowd: however many callers wait or give up, the others get
+// exactly the rate, in the order of their arrival.
 func TestCapacityOfACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCapacity(100, 1)
@@ -90,8 +90,8 @@ func TestCapacityEnds(t *testing.T) {
 	})
 }
 
-// TestCapacityIsOfAllModes: streams, webhooks and polls draw on the same
-// tokens, and together come to exactly the rate.
+// TestCapacityIsOfAllModes: streams, webhooks and polls share the tokens, and
+// together get exactly the rate.
 func TestCapacityIsOfAllModes(t *testing.T) {
 	bubble(t, Options{Capacity: 10, CapacityBurst: 1, Heartbeat: time.Hour}, func(t *testing.T, s *Server, f *fakeReceiver) {
 		result(t, s, "t", "events/subscribe", subscription("tick", testSecret, ""))
@@ -107,8 +107,8 @@ func TestCapacityIsOfAllModes(t *testing.T) {
 		if n := len(got["events"].([]any)); n != 10 {
 			t.Errorf("%d events polled", n)
 		}
-		// Twice ten more wait behind them, or did before: 30 deliveries, 10 a
-		// second, the first at once.
+		// Twenty more wait behind these: 30 deliveries at 10 per second, the
+		// first at once.
 		time.Sleep(2900*time.Millisecond - time.Since(start))
 		synctest.Wait()
 		if d := s.Stats().Deliveries; d != (Deliveries{Poll: 10, Push: 10, Webhook: 10}) {
@@ -123,9 +123,9 @@ func TestCapacityIsOfAllModes(t *testing.T) {
 	})
 }
 
-// TestOverCapacityQueuesUpToTheBound: what does not fit the queue of a
-// subscriber is skipped, counted and announced, and what is left behind by one
-// that goes is nobody's burden.
+// TestOverCapacityQueuesUpToTheBound: events that do not fit a subscriber's
+// queue are skipped, counted and announced. A subscriber that leaves has no
+// further effect.
 func TestOverCapacityQueuesUpToTheBound(t *testing.T) {
 	bubble(t, Options{Capacity: 10, CapacityBurst: 1, QueueLen: 3, Heartbeat: time.Hour}, func(t *testing.T, s *Server, _ *fakeReceiver) {
 		w, stop := openStream(s, `{"name":"tick","cursor":null}`)

@@ -15,38 +15,38 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
-// strike prepares the faults that the options ask for.
-func (s *Server) strike() {
+// installFaults prepares the faults of the options.
+func (s *Server) installFaults() {
 	if len(s.opts.Faults) == 0 {
 		return
 	}
 	s.faultInjector = newFaultInjector(s.opts.Faults, s.hooks.agenda)
 	s.forgotten = make(chan struct{})
-	s.broker.strike(s.faultInjector, s.opts, strconv.FormatInt(s.started.UnixNano(), 36), s.forget)
-	if f, ok := s.faultInjector.has(faults.Expire, eventmeter.Webhook); ok {
+	s.broker.installFaults(s.faultInjector, s.opts, strconv.FormatInt(s.started.UnixNano(), 36), s.forget)
+	if f, ok := s.faultInjector.serverFault(faults.Expire, eventmeter.Webhook); ok {
 		s.hooks.expireAfter = f.After
 	}
-	if _, ok := s.faultInjector.has(faults.NoRetry, eventmeter.Webhook); ok {
+	if _, ok := s.faultInjector.serverFault(faults.NoRetry, eventmeter.Webhook); ok {
 		s.hooks.retryMax = -1
 	}
 }
 
-// forgottenNow is closed when the server forgets; nil, which blocks for ever,
-// without faults.
-func (s *Server) forgottenNow() <-chan struct{} {
+// forgetSignal returns a channel that is closed when the Forget fault strikes.
+// Without faults it is nil, which blocks for ever.
+func (s *Server) forgetSignal() <-chan struct{} {
 	s.forgetMu.Lock()
 	defer s.forgetMu.Unlock()
 	return s.forgotten
 }
 
-// forget is what a restart would do: subscriptions, streams and events are
-// gone, and cursors are of an earlier life.
+// forget does what a restart does: subscriptions, streams and events are gone,
+// and older cursors belong to another epoch.
 func (s *Server) forget() {
 	epoch := strconv.FormatInt(time.Now().UnixNano(), 36)
-	for _, t := range s.broker.everywhere() {
+	for _, t := range s.broker.deliveryTopics() {
 		t.restart(epoch)
 	}
-	for _, h := range s.hooks.everyone() {
+	for _, h := range s.hooks.openHooks(func(*hook) bool { return true }) {
 		s.hooks.remove(h, nil)
 	}
 	s.resources.forget()
@@ -54,39 +54,18 @@ func (s *Server) forget() {
 	close(s.forgotten)
 	s.forgotten = make(chan struct{})
 	s.forgetMu.Unlock()
-	f, _ := s.faultInjector.has(faults.Forget, "")
+	f, _ := s.faultInjector.serverFault(faults.Forget, "")
 	s.faultInjector.count(f, "")
 }
 
-// restart gives the topic a new life.
-func (t *topic) restart(epoch string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.evict(time.Now(), 0)
-	t.begin(epoch)
-}
-
-// everyone lists all open subscriptions.
-func (hs *hooks) everyone() []*hook {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	var all []*hook
-	for _, h := range hs.byKey {
-		if h.isOpen() {
-			all = append(all, h)
-		}
-	}
-	return all
-}
-
-// grantFault is the life that a fault grants; 0 without one.
-func (s *Server) grantFault() time.Duration {
-	f, _ := s.faultInjector.has(faults.TTL, eventmeter.Webhook)
+// faultTTL is the time to live that a fault grants; 0 without one.
+func (s *Server) faultTTL() time.Duration {
+	f, _ := s.faultInjector.serverFault(faults.TTL, eventmeter.Webhook)
 	return f.Grant
 }
 
-// waitOutStall holds a request back while the server stands still; false means
-// that the client is gone.
+// waitOutStall delays a request until the stall is over. It returns false if
+// the client is gone.
 func (m *faultInjector) waitOutStall(r *http.Request) bool {
 	until := m.stalledUntil(time.Now())
 	if until.IsZero() {
@@ -102,9 +81,9 @@ func (m *faultInjector) waitOutStall(r *http.Request) bool {
 	}
 }
 
-// stalling wraps a handler so that it stands still when the server does.
-func (s *Server) stalling(h http.Handler) http.Handler {
-	if _, ok := s.faultInjector.has(faults.Stall, ""); !ok {
+// withStall wraps a handler so that it stalls when a fault says so.
+func (s *Server) withStall(h http.Handler) http.Handler {
+	if _, ok := s.faultInjector.serverFault(faults.Stall, ""); !ok {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,8 +93,8 @@ func (s *Server) stalling(h http.Handler) http.Handler {
 	})
 }
 
-// skipCut moves a new reader past events at which a stream was cut for good:
-// they are never delivered.
+// skipCut moves a new reader past events at which a stream was cut without
+// replay: they are never delivered.
 func (r *reader) skipCut() {
 	t := r.topic
 	t.mu.Lock()
@@ -129,9 +108,9 @@ func (r *reader) skipCut() {
 	}
 }
 
-// misfire writes an event whose fault concerns its frame. The frames before it
-// are in out. false means that the stream is over.
-func (st *stream) misfire(out []byte, e *event) ([]byte, bool) {
+// appendFaulty appends an event whose fault changes its frame; out holds the
+// frames before it. It returns false if the stream is over.
+func (st *stream) appendFaulty(out []byte, e *event) ([]byte, bool) {
 	switch e.fault.Kind {
 	case faults.Cut:
 		if e.fault.Replay {
@@ -175,8 +154,8 @@ func (st *stream) drip(e *event) bool {
 	return true
 }
 
-// misfire commits what the event's fault asks of this attempt.
-func (m *message) misfire(f *faults.Fault, attempts int) {
+// applyFault changes the message as the event's fault asks for this attempt.
+func (m *message) applyFault(f *faults.Fault, attempts int) {
 	if f == nil {
 		return
 	}
@@ -195,8 +174,8 @@ func (m *message) misfire(f *faults.Fault, attempts int) {
 	}
 }
 
-// missign changes the signature headers as a Signature fault says.
-func (m *message) missign(h http.Header, now time.Time) {
+// applySignatureFault changes the signature headers as a Signature fault says.
+func (m *message) applySignatureFault(h http.Header, now time.Time) {
 	switch m.sign {
 	case "missing":
 		h[standardwebhooks.HeaderWebhookSignature] = nil
@@ -217,10 +196,10 @@ func (m *message) missign(h http.Header, now time.Time) {
 	}
 }
 
-// deliverEarly posts an event to a callback that has not proved anything yet,
-// if a fault says so. It carries no probe.
+// deliverEarly posts an event to a callback that is not verified yet, if a
+// fault says so. The event carries no probe.
 func (s *Server) deliverEarly(ctx context.Context, h *hook, key *standardwebhooks.Webhook) {
-	f, ok := s.faultInjector.has(faults.Early, eventmeter.Webhook)
+	f, ok := s.faultInjector.serverFault(faults.Early, eventmeter.Webhook)
 	if !ok || h.direct {
 		return
 	}
@@ -233,57 +212,26 @@ func (s *Server) deliverEarly(ctx context.Context, h *hook, key *standardwebhook
 	s.hooks.poster.post(ctx, &message{url: h.url, subscriptionID: h.id, id: id, body: body, keys: []*standardwebhooks.Webhook{key}})
 }
 
-// faultPlan answers GET /faults?sources=N&to=M.
-func (s *Server) faultPlan(w http.ResponseWriter, r *http.Request) {
-	sources, to := 1, 100
-	for name, into := range map[string]*int{"sources": &sources, "to": &to} {
-		text := r.URL.Query().Get(name)
-		if text == "" {
-			continue
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > 100_000 {
-			http.Error(w, name+" must be a whole number from 1 to 100000", http.StatusBadRequest)
-			return
-		}
-		*into = n
-	}
-	b, err := json.Marshal(s.faultInjector.plan(sources, uint32(to)))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	writeJSON(w, http.StatusOK, b)
-}
-
-// distort gives lists what faults make of their lifetime.
-func (m *faultInjector) distort(o ListOptions) ListOptions {
-	if f, ok := m.has(faults.ListTTL, eventmeter.Poll); ok {
+// applyToLists changes the lifetime of lists as faults say.
+func (m *faultInjector) applyToLists(o ListOptions) ListOptions {
+	if f, ok := m.serverFault(faults.ListTTL, eventmeter.Poll); ok {
 		o.ttlMs = &f.Ms
 	}
-	if _, ok := m.has(faults.Scope, eventmeter.Poll); ok {
+	if _, ok := m.serverFault(faults.Scope, eventmeter.Poll); ok {
 		o.Private = !o.Private
 	}
 	return o
 }
 
-// milliseconds is what results say about how long they may be kept.
-func (o ListOptions) milliseconds() int64 {
-	if o.ttlMs != nil {
-		return int64(*o.ttlMs)
-	}
-	return o.TTL.Milliseconds()
-}
-
-// served counts a page whose scope is wrong.
-func (ls *lists) served() {
-	if f, ok := ls.faultInjector.has(faults.Scope, eventmeter.Poll); ok {
+// countScope counts a page whose scope is wrong.
+func (ls *lists) countScope() {
+	if f, ok := ls.faultInjector.serverFault(faults.Scope, eventmeter.Poll); ok {
 		ls.faultInjector.countIn(faults.SEP2549, f)
 	}
 }
 
-// apply changes a list and tells of it, as the change's fault wants it. Delayed
-// notifications keep their order as far as their delays do.
+// apply changes a list and notifies its listeners, as the change's fault says.
+// Delayed notifications are sent in the order of their due times.
 func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
 	var f faults.Fault
 	if m := ls.faultInjector; m != nil && probed {
@@ -298,38 +246,18 @@ func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
 	switch f.Kind {
 	case faults.Drop:
 	case faults.Duplicate:
-		ls.hub.tell(l.kind)
-		ls.hub.tell(l.kind)
+		ls.listeners.notify(l.kind)
+		ls.listeners.notify(l.kind)
 	case faults.Delay:
-		ls.faultInjector.agenda.at(time.Now().Add(f.DelayOf(stamp)), func() { ls.hub.tell(l.kind) })
+		ls.faultInjector.agenda.at(time.Now().Add(f.DelayOf(stamp)), func() { ls.listeners.notify(l.kind) })
 	default:
-		ls.hub.tell(l.kind)
+		ls.listeners.notify(l.kind)
 	}
 }
 
-// as is the topic as a mode sees it: with faults, each mode has topics of its
-// own.
-func (rs *resources) as(mode eventmeter.Mode, t *topic) *topic {
-	return rs.server.broker.in(mode, t.kind.name)
-}
-
-// inBand are the topics that streams are fed from, in the order of the
-// catalogue.
-func (rs *resources) inBand() []*topic {
-	b := rs.server.broker
-	if b.faultInjector == nil {
-		return b.order
-	}
-	all := make([]*topic, len(b.order))
-	for i, t := range b.order {
-		all[i] = rs.as(eventmeter.Push, t)
-	}
-	return all
-}
-
-// misfire appends an event whose fault concerns its frame; cut says that the
-// stream is over.
-func (u *updates) misfire(dst []byte, e *event, t *topic) (_ []byte, cut bool) {
+// appendFaulty appends an event whose fault changes its frame; cut says that
+// the stream is over.
+func (u *updates) appendFaulty(dst []byte, e *event, t *topic) (_ []byte, cut bool) {
 	switch e.fault.Kind {
 	case faults.Cut:
 		u.cut = true
@@ -344,8 +272,8 @@ func (u *updates) misfire(dst []byte, e *event, t *topic) (_ []byte, cut bool) {
 	return u.appendUpdate(dst, e, t), false
 }
 
-// signAs signs a message, as a Signature fault says if it has one.
-func (h *resourceHook) signAs(m *message, header http.Header, now time.Time) {
+// signMessage signs a message, as a Signature fault says if there is one.
+func (h *resourceHook) signMessage(m *message, header http.Header, now time.Time) {
 	switch m.sign {
 	case "missing":
 	case "stale":
@@ -353,85 +281,68 @@ func (h *resourceHook) signAs(m *message, header http.Header, now time.Time) {
 		header[standardwebhooks.HeaderWebhookTimestamp] = []string{strconv.FormatInt(then.Unix(), 10)}
 		h.sign(header, m.id, then, m.body)
 	case "wrong":
-		_, sign := newSecret(h.wish)
+		_, sign := newSecret(h.secretType)
 		sign(header, m.id, now, m.body)
 	default:
 		h.sign(header, m.id, now, m.body)
 	}
 }
 
-// deliverEarly posts an event, without a probe, to a callback that was not told
-// its secret yet, if a fault says so.
+// deliverEarly posts an event without a probe to a callback before its secret
+// is known, if a fault says so.
 func (rs *resources) deliverEarly(h *resourceHook) {
 	s := rs.server
-	f, ok := s.faultInjector.has(faults.Early, eventmeter.Webhook)
+	f, ok := s.faultInjector.serverFault(faults.Early, eventmeter.Webhook)
 	if !ok {
 		return
 	}
 	s.faultInjector.count(f, eventmeter.Webhook)
 	m := &message{id: s.broker.nextID(), body: []byte(`{"type":"early","timestamp":"` + time.Now().UTC().Format(timeLayout) + `","data":{}}`)}
-	rs.post(s.hooks.ctx, h, m) // whatever becomes of it
+	rs.post(s.hooks.ctx, h, m) // the outcome does not matter
 }
 
-// forget ends every subscription without a word, in band and out of band.
-func (rs *resources) forget() {
-	rs.mu.Lock()
-	sessions := make([]*resourceSession, 0, len(rs.sessions))
-	for _, s := range rs.sessions {
-		sessions = append(sessions, s)
-	}
-	hooks := make([]*resourceHook, 0, len(rs.hooks))
-	for _, h := range rs.hooks {
-		hooks = append(hooks, h)
-	}
-	rs.mu.Unlock()
-	for _, s := range sessions {
-		s.clear()
-	}
-	for _, h := range hooks {
-		rs.remove(h.uri, h.principal)
-	}
+// forget ends every subscription, in band and out of band, without notice.
+func (rs *resources) forget() { rs.endAll(func(string) bool { return true }) }
+
+// The faults of resumable requests. Faults of single messages hit progress
+// messages by their number, in every request alike.
+
+// fault returns the fault of a kind that concerns requests.
+func (j *job) fault(kind faults.Kind) (faults.Fault, bool) {
+	return j.owner.server.faultInjector.serverFault(kind, eventmeter.Push)
 }
 
-// The faults of requests that can be resumed. Those of single messages hit
-// progress messages by their number, in every request alike.
-
-// has returns the fault of a kind that requests have.
-func (j *job) has(kind faults.Kind) (faults.Fault, bool) {
-	return j.owner.server.faultInjector.has(kind, eventmeter.Push)
-}
-
-// commit notes that a fault was committed.
-func (j *job) commit(f faults.Fault) {
+// countFault counts a fault that was applied.
+func (j *job) countFault(f faults.Fault) {
 	j.owner.server.faultInjector.countIn(faults.SEP975, f)
 }
 
-// progress says the progress message of the step that was just done, as its
-// fault wants it; the caller holds the lock.
-func (j *job) progress() {
+// sendProgress sends the progress message of the last step, as its fault says.
+// The caller holds the lock.
+func (j *job) sendProgress() {
 	var f faults.Fault
 	if m := j.owner.server.faultInjector; m != nil {
 		f, _ = m.spec.Event(eventmeter.Push, eventmeter.Stamp{Seq: uint32(j.step)})
 	}
 	switch f.Kind {
 	case faults.Drop:
-		j.commit(f)
+		j.countFault(f)
 		return
 	case faults.Duplicate:
-		j.commit(f)
-		j.say(j.progressFrame())
+		j.countFault(f)
+		j.send(j.progressFrame())
 	}
-	j.say(j.progressFrame())
+	j.send(j.progressFrame())
 	if f.Kind == faults.Cut && !j.ended {
 		j.kept[len(j.kept)-1].cut = &f
 	}
 }
 
 // cutAt ends a connection at message i: after it, to send it again on the next
-// one, or in its place, for good. The caller holds the lock.
+// connection, or in its place, for good. The caller holds the lock.
 func (j *job) cutAt(i int, frames [][]byte) [][]byte {
 	m := &j.kept[i]
-	j.commit(*m.cut)
+	j.countFault(*m.cut)
 	if m.cut.Replay {
 		m.cut = nil
 		return append(frames, m.frame)
@@ -441,21 +352,21 @@ func (j *job) cutAt(i int, frames [][]byte) [][]byte {
 	return frames
 }
 
-// patience is how long the job is kept without a connection.
-func (j *job) patience() time.Duration {
-	if f, ok := j.has(faults.Lapse); ok {
+// keepFor is how long the job is kept without a connection.
+func (j *job) keepFor() time.Duration {
+	if f, ok := j.fault(faults.Lapse); ok {
 		return f.After
 	}
-	if f, ok := j.has(faults.Leak); ok {
-		j.commit(f)
+	if f, ok := j.fault(faults.Leak); ok {
+		j.countFault(f)
 		return longestWait
 	}
 	return j.maxWait
 }
 
-// refuses counts a resume and says whether and how it is refused.
-func (j *job) refuses() *rpcError {
-	f, ok := j.has(faults.NoResume)
+// refuseResume counts a resume and returns the error if a fault refuses it.
+func (j *job) refuseResume() *rpcError {
+	f, ok := j.fault(faults.NoResume)
 	if !ok {
 		return nil
 	}
@@ -466,31 +377,22 @@ func (j *job) refuses() *rpcError {
 	if !hit {
 		return nil
 	}
-	j.commit(f)
+	j.countFault(f)
 	return &rpcError{Code: f.Code, Message: "refused by a fault"}
 }
 
-// twofold tells whether several connections may have the request at once. Each
-// of them is sent all of its messages then, from the first.
-func (j *job) twofold() bool {
-	_, ok := j.has(faults.Twofold)
+// allowsTwo reports whether several connections may serve the request at once.
+// Each is sent all messages from the first.
+func (j *job) allowsTwo() bool {
+	_, ok := j.fault(faults.Twofold)
 	return ok
 }
 
-// leave takes a connection off the list, and makes the one that is left the
-// job's; the caller holds the lock.
-func (j *job) leave(k *link) {
-	j.both = slices.DeleteFunc(j.both, func(o *link) bool { return o == k })
-	if j.twofold() && j.link == k && len(j.both) > 0 {
-		j.link = j.both[0]
-	}
-}
-
-// late is how much later than its work a result is sent.
-func (j *job) late() time.Duration {
-	f, ok := j.has(faults.LateResult)
+// resultDelay is how much later than its work a result is sent.
+func (j *job) resultDelay() time.Duration {
+	f, ok := j.fault(faults.LateResult)
 	if ok {
-		j.commit(f)
+		j.countFault(f)
 	}
 	return f.Over
 }

@@ -10,54 +10,54 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
-// flushAfter is how long an event that is held back for those after it waits
-// when none come any more.
+// flushAfter is how long an event that is held back waits for later ones.
 const flushAfter = 2 * time.Second
 
-// refusalPause is what a refusal that passes asks the client to wait.
+// refusalPause is the pause that a temporary refusal asks of the client.
 const refusalPause = 20 * time.Millisecond
 
-// faultInjector is everything that faults need. A server without faults has none.
+// faultInjector applies the faults of a server. A server without faults has
+// none.
 type faultInjector struct {
 	spec   faults.Spec
 	stages map[eventmeter.Mode]*stage
 	agenda *agenda
 
-	mu    sync.Mutex
-	first time.Time // of the first event; zero before
-	done  map[string]int64
-	calls map[string]uint32 // subscriptions asked for by system and mode, for refusals
+	mu      sync.Mutex
+	first   time.Time // of the first event; zero before it
+	applied map[string]int64
+	calls   map[string]uint32 // subscribe calls by system and mode, for refusals
 }
 
 // modes are the delivery modes, in the order in which events reach them.
 var modes = []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook}
 
 func newFaultInjector(spec faults.Spec, a *agenda) *faultInjector {
-	return &faultInjector{spec: spec, agenda: a, stages: map[eventmeter.Mode]*stage{}, done: map[string]int64{}, calls: map[string]uint32{}}
+	return &faultInjector{spec: spec, agenda: a, stages: map[eventmeter.Mode]*stage{}, applied: map[string]int64{}, calls: map[string]uint32{}}
 }
 
-// count notes that a fault was committed.
+// count counts a fault that was applied in a mode.
 func (m *faultInjector) count(f faults.Fault, mode eventmeter.Mode) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.done[string(mode)+"."+string(f.Kind)]++
+	m.applied[string(mode)+"."+string(f.Kind)]++
 }
 
-// countIn notes that a fault was committed in a system of its own.
+// countIn counts a fault that was applied in a system with faults of its own.
 func (m *faultInjector) countIn(system string, f faults.Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.done[system+"."+string(f.Kind)]++
+	m.applied[system+"."+string(f.Kind)]++
 }
 
-func (m *faultInjector) executed() map[string]int64 {
+func (m *faultInjector) appliedFaults() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.done)
+	return maps.Clone(m.applied)
 }
 
-// begin notes the first event, from which stall and forget count. forget is
-// called when it is time for it.
+// begin records the first event, from which stall and forget count. forget is
+// called when it is due.
 func (m *faultInjector) begin(now time.Time, forget func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,7 +70,7 @@ func (m *faultInjector) begin(now time.Time, forget func()) {
 	}
 }
 
-// stalledUntil is when the stall that goes on at now ends; zero when none does.
+// stalledUntil is the end of the current stall; zero if there is none.
 func (m *faultInjector) stalledUntil(now time.Time) time.Time {
 	if m == nil {
 		return time.Time{}
@@ -88,9 +88,8 @@ func (m *faultInjector) stalledUntil(now time.Time) time.Time {
 	return from.Add(f.For)
 }
 
-// refuses counts a subscription that is asked for and says whether and how it
-// is refused.
-func (m *faultInjector) refuses(system string, mode eventmeter.Mode) *rpcError {
+// refuse counts a subscribe call and returns the error if a fault refuses it.
+func (m *faultInjector) refuse(system string, mode eventmeter.Mode) *rpcError {
 	if m == nil {
 		return nil
 	}
@@ -107,59 +106,60 @@ func (m *faultInjector) refuses(system string, mode eventmeter.Mode) *rpcError {
 		return nil
 	}
 	m.count(f, mode)
-	wrong := &rpcError{Code: f.Code, Message: "refused by a fault"}
+	rpcErr := &rpcError{Code: f.Code, Message: "refused by a fault"}
 	if f.Passing() {
-		wrong.Data = map[string]any{"limit": "subscriptions", "retryAfterMs": refusalPause.Milliseconds()}
+		rpcErr.Data = map[string]any{"limit": "subscriptions", "retryAfterMs": refusalPause.Milliseconds()}
 	}
-	return wrong
+	return rpcErr
 }
 
-// has returns the fault of a kind that concerns the whole server.
-func (m *faultInjector) has(kind faults.Kind, mode eventmeter.Mode) (faults.Fault, bool) {
+// serverFault returns the fault of a kind that concerns the whole server.
+func (m *faultInjector) serverFault(kind faults.Kind, mode eventmeter.Mode) (faults.Fault, bool) {
 	if m == nil {
 		return faults.Fault{}, false
 	}
 	return m.spec.Server(kind, mode)
 }
 
-// stage commits the event faults of one mode, which has topics of its own: what
-// happens to an event happens to it for every subscriber of the mode alike.
+// stage applies the event faults of one mode. Each mode has its own topics, so
+// a fault affects every subscriber of the mode alike.
 type stage struct {
-	mode   eventmeter.Mode
-	all    *faultInjector
-	topics map[string]*topic
-	newID  func() string
+	mode     eventmeter.Mode
+	injector *faultInjector
+	topics   map[string]*topic
+	newID    func() string
 
 	mu      sync.Mutex
 	held    map[uint16][]*heldBack // by source
 	last    map[uint16]time.Time   // when the newest event of a source is due
-	waiting map[uint16]int         // how many of a source are delayed
+	waiting map[uint16]int         // how many events of a source are delayed
 	allowed time.Time              // when a throttle lets the next event through
 }
 
-// heldBack is an event that waits for others of its source to pass it.
+// heldBack is an event that waits until later ones of its source have passed
+// it.
 type heldBack struct {
 	left int
 	emit func()
 	out  bool
 }
 
-// put takes an event that was just injected.
+// put takes an event that was just published.
 func (g *stage) put(name, id, key string, data []byte) {
 	now := time.Now()
 	stamp, probed := eventmeter.FindStamp(data)
 	var f faults.Fault
 	if probed {
 		var hit bool
-		if f, hit = g.all.spec.Event(g.mode, stamp); hit {
-			g.all.count(f, g.mode)
+		if f, hit = g.injector.spec.Event(g.mode, stamp); hit {
+			g.injector.count(f, g.mode)
 		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	due := g.due(now, f, stamp)
-	// A delay reorders nothing within a source: what comes behind a delayed
-	// event waits for it, even if that is overdue.
+	// A delay reorders nothing within a source: events behind a delayed one
+	// wait for it, even if it is overdue.
 	if last := g.last[stamp.Source]; due.Before(last) {
 		due = last.Add(time.Microsecond)
 	}
@@ -173,7 +173,7 @@ func (g *stage) put(name, id, key string, data []byte) {
 		if f.Kind == faults.Reorder {
 			h := &heldBack{left: f.By, emit: emit}
 			g.held[stamp.Source] = append(g.held[stamp.Source], h)
-			g.all.agenda.at(time.Now().Add(flushAfter), func() { g.flush(h) })
+			g.injector.agenda.at(time.Now().Add(flushAfter), func() { g.flush(h) })
 			return
 		}
 		emit()
@@ -183,7 +183,7 @@ func (g *stage) put(name, id, key string, data []byte) {
 		pass()
 		return
 	}
-	g.all.agenda.at(due, func() {
+	g.injector.agenda.at(due, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.waiting[stamp.Source]--
@@ -191,16 +191,16 @@ func (g *stage) put(name, id, key string, data []byte) {
 	})
 }
 
-// due is when an event is let through, as far as its own faults go.
+// due is when an event may pass, as far as its own faults are concerned.
 func (g *stage) due(now time.Time, f faults.Fault, stamp eventmeter.Stamp) time.Time {
 	due := now
-	if until := g.all.stalledUntil(now); until.After(due) {
+	if until := g.injector.stalledUntil(now); until.After(due) {
 		due = until
 	}
 	if f.Kind == faults.Delay {
 		due = due.Add(f.DelayOf(stamp))
 	}
-	if t, ok := g.all.spec.Server(faults.Throttle, g.mode); ok {
+	if t, ok := g.injector.spec.Server(faults.Throttle, g.mode); ok {
 		if g.allowed.After(due) {
 			due = g.allowed
 		}
@@ -209,17 +209,17 @@ func (g *stage) due(now time.Time, f faults.Fault, stamp eventmeter.Stamp) time.
 	return due
 }
 
-// throttled is how long it takes until everything is let through that a
-// throttle holds back now, 0 when that is nothing.
+// throttled is how long a throttle needs to release all events that it holds
+// now; 0 if it holds none.
 func (m *faultInjector) throttled(mode eventmeter.Mode, now time.Time) time.Duration {
-	t, ok := m.has(faults.Throttle, mode)
+	t, ok := m.serverFault(faults.Throttle, mode)
 	if !ok {
 		return 0
 	}
 	g := m.stages[mode]
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return max(0, g.allowed.Sub(now)-pace(t)) // the newest was let in one pace before
+	return max(0, g.allowed.Sub(now)-pace(t)) // the newest was admitted one interval before
 }
 
 // pace is the time between two events that a throttle lets through.
@@ -227,7 +227,8 @@ func pace(t faults.Fault) time.Duration {
 	return time.Duration(float64(time.Second) / t.PerSecond)
 }
 
-// passed lets go of what waited for an event of the source. g.mu is held.
+// passed releases the events that waited for this event of the source. The
+// caller holds g.mu.
 func (g *stage) passed(source uint16) {
 	list := g.held[source]
 	for _, h := range list {
@@ -248,7 +249,7 @@ func (g *stage) flush(h *heldBack) {
 	}
 }
 
-// append puts an event into its topic, as its fault wants it.
+// append puts an event into its topic, as its fault says.
 func (g *stage) append(t *topic, f faults.Fault, id, key string, data []byte) {
 	same := func() string { return id }
 	switch f.Kind {
@@ -276,15 +277,16 @@ func (g *stage) append(t *topic, f faults.Fault, id, key string, data []byte) {
 	}
 }
 
-// plan is what GET /faults prints.
+// plan is the answer to GET /faults.
 type plan struct {
 	Spec   string        `json:"spec"`
 	Faults []plannedHits `json:"faults"`
-	// Executed counts what was committed so far, by mode and kind.
+	// Executed counts the faults applied so far, by mode and kind.
 	Executed map[string]int64 `json:"executed"`
 }
 
-// plannedHits are the sequence numbers that one fault hits in one mode and source.
+// plannedHits are the sequence numbers that one fault hits in one mode and
+// source.
 type plannedHits struct {
 	Fault  string          `json:"fault"`
 	Mode   eventmeter.Mode `json:"mode"`
@@ -292,13 +294,14 @@ type plannedHits struct {
 	Seqs   []uint32        `json:"seqs"`
 }
 
-// plan lists what is hit of the sequence numbers 1 to upTo of each source.
+// plan lists the sequence numbers from 1 to upTo that faults hit in each
+// source.
 func (m *faultInjector) plan(sources int, upTo uint32) plan {
 	p := plan{Faults: []plannedHits{}, Executed: map[string]int64{}}
 	if m == nil {
 		return p
 	}
-	p.Spec, p.Executed = m.spec.String(), m.executed()
+	p.Spec, p.Executed = m.spec.String(), m.appliedFaults()
 	for _, mode := range modes {
 		for source := range sources {
 			hits := map[string][]uint32{}

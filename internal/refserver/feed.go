@@ -18,8 +18,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// feedLimit is how many changes one request asks for, maxFeed how long an
-// answer may be.
+// feedLimit is the number of changes per request, maxFeed the longest answer in
+// bytes.
 const (
 	feedLimit = 500
 	maxFeed   = 64 << 20
@@ -39,10 +39,10 @@ type feed struct {
 	client *http.Client
 
 	cursor string
-	tag    string // of the last answer to a question with this cursor
+	tag    string // of the last answer for this cursor
 }
 
-// checkFeed reads the address of a feed.
+// checkFeed parses the address of a feed.
 func checkFeed(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -51,9 +51,9 @@ func checkFeed(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// allowFeed resolves the feed's host, and refuses one that is neither this machine
-// nor allowed by name: whoever can set an address in a script may not send requests
-// from here to anywhere.
+// allowFeed resolves the feed's host and refuses one that is neither this
+// machine nor allowed by name: a script that sets an address must not make this
+// machine send requests anywhere.
 func (s *Server) allowFeed(ctx context.Context) error {
 	if s.feed == nil {
 		return nil
@@ -64,7 +64,7 @@ func (s *Server) allowFeed(ctx context.Context) error {
 		return nil
 	}
 	if slices.ContainsFunc(s.opts.AllowHosts, func(a string) bool { return strings.EqualFold(a, host) || strings.EqualFold(a, s.feed.Host) }) {
-		// A name that cannot be resolved is logged when it is dialled.
+		// A name that does not resolve is logged when it is dialled.
 		_ = s.feedGuard.Allow(ctx, host)
 		return nil
 	}
@@ -104,7 +104,7 @@ func (s *Server) runFeed(at *url.URL) {
 	}
 }
 
-// poll asks once; more means that there is more to be had at once.
+// poll sends one request; more says that the next one should follow at once.
 func (f *feed) poll(ctx context.Context) (more bool, err error) {
 	at := *f.url
 	query := at.Query()
@@ -131,14 +131,14 @@ func (f *feed) poll(ctx context.Context) (more bool, err error) {
 		return false, nil
 	case http.StatusGone:
 		f.cursor, f.tag = "", ""
-		return false, errors.New("the feed no longer knows the cursor: what lies between is lost")
+		return false, errors.New("the feed no longer knows the cursor: changes since then may be lost")
 	default:
 		return false, fmt.Errorf("HTTP %d", resp.StatusCode)
 	}
 	return f.take(resp)
 }
 
-// take publishes the changes of an answer, in their order.
+// take publishes the changes of an answer, in order.
 func (f *feed) take(resp *http.Response) (more bool, err error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFeed))
 	if err != nil {
@@ -153,7 +153,7 @@ func (f *feed) take(resp *http.Response) (more bool, err error) {
 		HasMore bool   `json:"hasMore"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return false, fmt.Errorf("the answer is no change feed's: %w", err)
+		return false, fmt.Errorf("the answer is not a change feed: %w", err)
 	}
 	if answer.Cursor == "" {
 		return false, errors.New("the answer has no cursor")
@@ -165,7 +165,7 @@ func (f *feed) take(resp *http.Response) (more bool, err error) {
 	}
 	f.tag = resp.Header.Get("ETag")
 	if answer.Cursor != f.cursor {
-		f.cursor, f.tag = answer.Cursor, "" // another question has another answer
+		f.cursor, f.tag = answer.Cursor, "" // the tag belongs to the former cursor
 	}
 	return answer.HasMore && len(answer.Changes) > 0, err
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 )
 
-// feedHosts are a feed at 127.0.0.1 and another server at 127.0.0.2, on one port.
+// feedHosts are a feed at 127.0.0.1 and another server at 127.0.0.2, on the
+// same port.
 func feedHosts(t *testing.T, right, other http.HandlerFunc) (port string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -51,11 +52,12 @@ func feedHosts(t *testing.T, right, other http.HandlerFunc) (port string) {
 	return ""
 }
 
-// A feed's name is resolved once: where it leads later, nothing is asked for.
+// A feed's name is resolved once: no request follows a later change of its
+// address.
 func TestFeedNameIsResolvedOnce(t *testing.T) {
 	asked, stolen := make(chan struct{}, 64), new(atomic.Int64)
 	port := feedHosts(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Connection", "close") // the next poll needs another connection
+		w.Header().Set("Connection", "close") // the next poll needs a new connection
 		fmt.Fprint(w, `{"changes":[],"cursor":"c","hasMore":false}`)
 		select {
 		case asked <- struct{}{}:
@@ -85,7 +87,7 @@ func TestFeedNameIsResolvedOnce(t *testing.T) {
 	}
 }
 
-// A feed that redirects is not followed, not even to loopback.
+// Redirects of a feed are not followed, not even to loopback.
 func TestFeedFollowsNoRedirect(t *testing.T) {
 	asked, stolen := make(chan struct{}, 64), new(atomic.Int64)
 	var port string
@@ -107,7 +109,8 @@ func TestFeedFollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// A feed elsewhere must be named a second time, and is checked at each connection.
+// A feed on another host must be allowed by name, and is checked at each
+// connection.
 func TestFeedElsewhere(t *testing.T) {
 	lookup := func(_ context.Context, host string) ([]netip.Addr, error) {
 		if host == "near.test" {
@@ -139,7 +142,7 @@ func TestFeedElsewhere(t *testing.T) {
 	}
 }
 
-// lockedText is a buffer that a logger may write to.
+// lockedText is a buffer that is safe for a logger to write to.
 type lockedText struct {
 	mu   sync.Mutex
 	text bytes.Buffer

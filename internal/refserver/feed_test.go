@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// scriptedFeed answers one request after the other, and then 304 for ever.
+// scriptedFeed gives one answer after the other, and then 304 for ever.
 type scriptedFeed struct {
 	*httptest.Server
 	asked chan string
@@ -23,7 +23,7 @@ func newScriptedFeed(t *testing.T, answers ...func(http.ResponseWriter)) *script
 		case f.asked <- r.URL.Query().Get("since") + " " + r.Header.Get("If-None-Match"):
 		default:
 		}
-		if n++; n <= len(answers) { // the target asks one question at a time
+		if n++; n <= len(answers) { // the server sends one request at a time
 			answers[n-1](w)
 			return
 		}

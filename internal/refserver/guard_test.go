@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// send sends a request whose header is exactly the one given.
+// send sends a request with exactly the given header.
 func send(t *testing.T, method, url, host string, header http.Header, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -56,7 +56,7 @@ func TestAdminRefusesWebPages(t *testing.T) {
 		status             int
 		says               string
 	}{
-		"a client of ours":             {"POST", "/inject", "", own, 202, "eventId"},
+		"the client of this project":   {"POST", "/inject", "", own, 202, "eventId"},
 		"with a character set":         {"POST", "/inject", "", with("Content-Type", "Application/JSON; charset=utf-8"), 202, "eventId"},
 		"by localhost":                 {"POST", "/inject", "localhost:81", own, 202, "eventId"},
 		"a rebound name":               {"POST", "/inject", "evil.example:81", own, 403, `Host "evil.example:81"`},
@@ -93,7 +93,7 @@ func TestForeignOriginIsRefused(t *testing.T) {
 	}
 }
 
-// A client that never finishes its request, and one that sends none, lose their
+// Clients that never finish a request, or never send one, lose their
 // connections.
 func TestStalledClientsAreCut(t *testing.T) {
 	const soon = 50 * time.Millisecond
@@ -135,7 +135,7 @@ func TestStalledClientsAreCut(t *testing.T) {
 	}
 }
 
-// The read timeout is over when the request was read: a stream stays open.
+// The read timeout ends with the request: a stream stays open.
 func TestReadTimeoutSparesStreams(t *testing.T) {
 	const soon = 50 * time.Millisecond
 	s, err := New(Options{Heartbeat: soon})
@@ -158,7 +158,7 @@ func TestReadTimeoutSparesStreams(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
-	for beats := 0; beats < 6; { // six heartbeats take three read timeouts at least
+	for beats := 0; beats < 6; { // six heartbeats take at least three read timeouts
 		if !lines.Scan() {
 			t.Fatalf("the stream ended after %d heartbeats: %v", beats, lines.Err())
 		}
@@ -170,7 +170,7 @@ func TestReadTimeoutSparesStreams(t *testing.T) {
 
 func TestSessionsAreBounded(t *testing.T) {
 	s := startServer(t, Options{})
-	s.base.sessions.most = 3
+	s.base.sessions.limit = 3
 	open := func() (int, string, http.Header) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL(), strings.NewReader(
 			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
@@ -206,7 +206,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// The replay buffer is bounded in bytes, too, and so is one answer.
+// The replay buffer and each answer are also bounded in bytes.
 func TestBufferedBytesAreBounded(t *testing.T) {
 	s := startServer(t, Options{BufferBytes: 4 << 20})
 	data := `{"a":"` + strings.Repeat("x", 200<<10) + `"}`
@@ -232,8 +232,8 @@ func TestBufferedBytesAreBounded(t *testing.T) {
 	}
 }
 
-// TestSpecialAddressesAreNotPublic holds isPublic to the two registries of IANA for
-// special-purpose addresses, and to what was deprecated before they began.
+// TestSpecialAddressesAreNotPublic checks isPublic against IANA's two
+// registries of special-purpose addresses, and older deprecated ranges.
 func TestSpecialAddressesAreNotPublic(t *testing.T) {
 	for _, special := range strings.Fields(`
 		0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.0.0/29 192.0.0.8/32 192.0.0.9/32

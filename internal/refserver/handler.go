@@ -17,25 +17,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-const (
-	modernVersion = "2026-07-28"
-	maxBody       = 1 << 20 // bytes of a request body
-
-	headerVersion = "MCP-Protocol-Version"
-	headerMethod  = "Mcp-Method"
-	headerSession = "Mcp-Session-Id"
-)
-
-// face is the MCP endpoint: it answers the methods of the systems and hands all
-// else to the SDK.
-type face struct {
+// mcpHandler is the MCP endpoint. It answers the methods of the event systems
+// and passes everything else to the SDK.
+type mcpHandler struct {
 	server    *Server
 	base      *base
 	supported []string
 }
 
 // ServeHTTP implements [http.Handler].
-func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/mcp" {
 		http.NotFound(w, r)
 		return
@@ -56,24 +47,24 @@ func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		f.post(w, r, principal)
 	case http.MethodGet:
-		// The stream of a session, on which list_changed goes.
+		// The stream of a session, which carries list_changed.
 		var leave func()
-		w, leave = f.server.audience.join(w, nil)
+		w, leave = f.server.typeListeners.join(w, nil)
 		defer leave()
-		defer f.server.lists.attend(w, r.Header.Get(headerSession))()
+		defer f.server.lists.notifySession(w, r.Header.Get(headerSession))()
 		f.server.resources.stream(w, r, principal, func(w http.ResponseWriter, r *http.Request) { f.base.serve(w, r, principal) })
 	default:
 		f.base.serve(w, r, principal)
 		if r.Method == http.MethodDelete {
 			f.server.resources.drop(r.Header.Get(headerSession))
-			f.server.lists.forget(r.Header.Get(headerSession))
+			f.server.lists.dropSession(r.Header.Get(headerSession))
 		}
 	}
 }
 
-// admit finds out who asks. It answers those who may not, or whose session is
-// not theirs, and returns false.
-func (f *face) admit(w http.ResponseWriter, r *http.Request) (principal string, ok bool) {
+// admit identifies the principal of a request. It answers and returns false if
+// the token is unknown or the session belongs to another principal.
+func (f *mcpHandler) admit(w http.ResponseWriter, r *http.Request) (principal string, ok bool) {
 	principal = bearer(r)
 	if !f.server.admits(principal) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
@@ -94,8 +85,8 @@ func (f *face) admit(w http.ResponseWriter, r *http.Request) (principal string, 
 	return principal, true
 }
 
-// post finds out whose message it is: that of one of the systems, or the SDK's.
-func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
+// post decides who answers a message: one of the systems, or the SDK.
+func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal string) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
@@ -112,7 +103,7 @@ func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 	}
 	w, done := advertise(w, body)
 	defer done()
-	if e, ours := f.server.resources.takes(body); ours {
+	if e, ours := f.server.resources.serves(body); ours {
 		f.serveEvents(w, r, e, principal)
 		return
 	}
@@ -123,13 +114,13 @@ func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 	if answered {
 		return
 	}
-	if !mayBeOurs(body) {
+	if !mayBeServedHere(body) {
 		f.base.serve(w, r, principal)
 		return
 	}
 	var e envelope
-	if err := json.Unmarshal(body, &e); err != nil || !isOurs(e.Method) {
-		if err == nil && e.Method == methodListen && asksForTypes(e.Params) {
+	if err := json.Unmarshal(body, &e); err != nil || !isServedHere(e.Method) {
+		if err == nil && e.Method == methodListen && wantsTypes(e.Params) {
 			f.listen(w, r, e, principal)
 			return
 		}
@@ -139,28 +130,35 @@ func (f *face) post(w http.ResponseWriter, r *http.Request, principal string) {
 	f.serveEvents(w, r, e, principal)
 }
 
-// serveEvents checks what the base protocol asks of every request and then
-// does the call.
-func (f *face) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
+// serveEvents checks a request against the base protocol and answers it.
+func (f *mcpHandler) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
+	if c := f.check(w, r, e, principal); c != nil {
+		f.server.do(w, r, c)
+	}
+}
+
+// check checks a request against the base protocol. It returns nil if it has
+// answered with an error.
+func (f *mcpHandler) check(w http.ResponseWriter, r *http.Request, e envelope, principal string) *call {
 	if !isJSON(r) {
 		http.Error(w, "Content-Type must be 'application/json'", http.StatusUnsupportedMediaType)
-		return
+		return nil
 	}
 	if !validID(e.ID) {
 		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
-		return
+		return nil
 	}
-	modern, status, wrong := f.era(r.Header, e)
-	if wrong != nil {
-		writeRPCError(w, status, e.ID, wrong)
-		return
+	modern, status, rpcErr := f.era(r.Header, e)
+	if rpcErr != nil {
+		writeRPCError(w, status, e.ID, rpcErr)
+		return nil
 	}
-	f.server.do(w, r, &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal})
+	return &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}
 }
 
-// era tells which of the two protocol eras a request belongs to, and checks
-// that a modern one's headers mirror its body.
-func (f *face) era(h http.Header, e envelope) (modern bool, status int, wrong *rpcError) {
+// era returns the protocol era of a request, and checks that the headers of a
+// modern request mirror its body.
+func (f *mcpHandler) era(h http.Header, e envelope) (modern bool, status int, rpcErr *rpcError) {
 	header, meta := h.Get(headerVersion), requestMeta(e.Params)
 	mismatch := func(format string, args ...any) (bool, int, *rpcError) {
 		return true, http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + fmt.Sprintf(format, args...)}
@@ -193,14 +191,14 @@ func (f *face) era(h http.Header, e envelope) (modern bool, status int, wrong *r
 	return true, 0, nil
 }
 
-// hostAllowed keeps a web page that rebinds its name to loopback away from a
-// server that listens there.
+// hostAllowed protects a server on loopback from web pages that rebind their
+// name to loopback.
 func hostAllowed(r *http.Request) bool {
 	return !onLoopback(r) || isLoopback(r.Host)
 }
 
-// originAllowed keeps pages of other sites away from a server that listens on
-// loopback. Pages of this machine may ask.
+// originAllowed protects a server on loopback from pages of other sites. Pages
+// of this machine may send requests.
 func originAllowed(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 || !onLoopback(r) {
@@ -210,7 +208,7 @@ func originAllowed(r *http.Request) bool {
 	return err == nil && len(origins) == 1 && isLoopback(u.Host)
 }
 
-// onLoopback tells whether a request came in by loopback.
+// onLoopback reports whether a request arrived over loopback.
 func onLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && local != nil && isLoopback(local.String())
@@ -228,39 +226,12 @@ func isLoopback(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// supportedVersions is what the SDK speaks; events/* speaks the same.
+// supportedVersions are the versions that the SDK supports; events/* supports
+// the same.
 func supportedVersions() []string { return mcp.SupportedProtocolVersions() }
 
-// listen serves subscriptions/listen for a client that wants to hear of event
-// types: by itself, or, if the client wants more, with the SDK.
-func (f *face) listen(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
-	modern, status, wrong := f.era(r.Header, e)
-	if wrong != nil {
-		writeRPCError(w, status, e.ID, wrong)
-		return
-	}
-	var p wanted
-	if !modern || !validID(e.ID) || json.Unmarshal(e.Params, &p) != nil {
-		f.base.serve(w, r, principal)
-		return
-	}
-	l, leave := f.server.audience.join(w, e.ID)
-	defer leave()
-	if n := p.Notifications; n.Tools || n.Prompts || n.Resources || len(n.URIs) > 0 {
-		l.grants = true
-		f.base.serve(l, r, principal)
-		return
-	}
-	f.server.listenAlone(l, r, &call{method: e.Method, id: e.ID, modern: true, principal: principal})
-}
-
-const (
-	methodListChanged = "notifications/events/list_changed"
-	methodListen      = "subscriptions/listen"
-)
-
-// sseAnswer sends an answer in JSON as an event stream of one message. It keeps
-// the answer until end; everything else is passed on as it comes.
+// sseAnswer sends a JSON answer as an event stream of one message. It buffers
+// the answer until end; everything else passes through.
 type sseAnswer struct {
 	http.ResponseWriter
 	server *Server
@@ -269,7 +240,7 @@ type sseAnswer struct {
 	body   bytes.Buffer
 }
 
-// WriteHeader implements [http.ResponseWriter]. Refusals stay as they are.
+// WriteHeader implements [http.ResponseWriter]. Errors stay as they are.
 func (w *sseAnswer) WriteHeader(status int) {
 	if w.began {
 		return
@@ -305,11 +276,11 @@ func (w *sseAnswer) Flush() {
 	}
 }
 
-// Unwrap lets [http.ResponseController] reach what is beneath.
+// Unwrap lets [http.ResponseController] reach the wrapped writer.
 func (w *sseAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// end sends the message. The stream ends a moment later, as it does where a
-// message is flushed by itself.
+// end sends the message. The stream ends a moment later, as with servers that
+// flush a message separately.
 func (w *sseAnswer) end() {
 	if !w.keeps {
 		return
@@ -322,6 +293,88 @@ func (w *sseAnswer) end() {
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
-	_, _ = w.ResponseWriter.Write(b.Bytes()) // the client may be gone; there is nobody to tell
+	_, _ = w.ResponseWriter.Write(b.Bytes()) // the client may be gone
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// listen serves subscriptions/listen for a client that wants notifications of
+// changed event types: alone, or with the SDK if the client wants more.
+func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
+	modern, status, rpcErr := f.era(r.Header, e)
+	if rpcErr != nil {
+		writeRPCError(w, status, e.ID, rpcErr)
+		return
+	}
+	var p listenParams
+	if !modern || !validID(e.ID) || json.Unmarshal(e.Params, &p) != nil {
+		f.base.serve(w, r, principal)
+		return
+	}
+	l, leave := f.server.typeListeners.join(w, e.ID)
+	defer leave()
+	if n := p.Notifications; n.Tools || n.Prompts || n.Resources || len(n.URIs) > 0 {
+		l.ackPending = true
+		f.base.serve(l, r, principal)
+		return
+	}
+	f.server.listenAlone(l, r, &call{method: e.Method, id: e.ID, modern: true, principal: principal})
+}
+
+// namespaces are the prefixes of the methods that this server answers itself.
+// The SDK answers all others. Methods that share their names with the SDK's
+// (resources, resumable requests, lists) are recognised earlier, in
+// [mcpHandler.ServeHTTP].
+var namespaces = []string{"events/", smitheryPrefix}
+
+// methods are the calls in those namespaces. A system adds its own here. They
+// are called after the checks of the base protocol, and never for a principal
+// whose access was revoked.
+var methods = map[string]func(*Server, http.ResponseWriter, *http.Request, *call){
+	"events/list":                  (*Server).list,
+	"events/poll":                  (*Server).poll,
+	"events/stream":                (*Server).stream,
+	"events/subscribe":             (*Server).subscribe,
+	"events/unsubscribe":           (*Server).unsubscribe,
+	smitheryPrefix + "list":        (*Server).list,
+	smitheryPrefix + "subscribe":   (*Server).subscribe,
+	smitheryPrefix + "unsubscribe": (*Server).unsubscribe,
+}
+
+// isServedHere reports whether this server, not the SDK, answers a method.
+func isServedHere(method string) bool {
+	for _, n := range namespaces {
+		if strings.HasPrefix(method, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBeServedHere is a cheap test of a body: it rules out nearly every request
+// for the SDK. A request to listen for changes of event types passes. The slash
+// is left out because JSON can spell it in two ways.
+func mayBeServedHere(body []byte) bool {
+	for _, n := range namespaces {
+		word, _, _ := strings.Cut(n, "/")
+		if bytes.Contains(body, []byte(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// do answers one call of a system that this server implements itself.
+func (s *Server) do(w http.ResponseWriter, r *http.Request, c *call) {
+	if _, revoked := s.principals.watch(c.principal); revoked {
+		c.fail(w, forbidden(reasonRevoked))
+		return
+	}
+	if answer, ok := methods[c.method]; ok {
+		answer(s, w, r, c)
+		return
+	}
+	if s.resources.do(w, r, c) {
+		return
+	}
+	c.fail(w, &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + c.method})
 }

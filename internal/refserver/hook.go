@@ -1,21 +1,12 @@
 package refserver
 
 import (
-	"bytes"
 	"context"
 	crand "crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
-	"net/http"
 	"net/url"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +18,7 @@ import (
 )
 
 // hook is one webhook subscription. Its tokens, at most InFlight, are its
-// places in the pool's queue: whoever holds one may make one attempt.
+// places in the queue of the pool: the holder of a token may make one attempt.
 type hook struct {
 	hooks     *hooks
 	key       string // principal, url, name and arguments
@@ -46,11 +37,11 @@ type hook struct {
 	mu      sync.Mutex
 	reader  *reader // nil before the handshake and after the end
 	secrets []secret
-	// waiting are the events that are taken and neither acknowledged nor given
-	// up, in order; due are those of them whose retry has come.
+	// waiting are the events that were taken and are neither acknowledged nor
+	// given up, in order; due are those whose retry is due.
 	waiting, due []*delivery
 	// control are envelopes. The first is sent alone, before any further event:
-	// an announced gap must not be overtaken by what lies behind it.
+	// an event must not overtake the gap announced before it.
 	control  []*delivery
 	inFlight int
 	expires  time.Time // zero = never
@@ -64,27 +55,27 @@ type secret struct {
 	until time.Time
 }
 
-// delivery is one message on its way, with its retries.
+// delivery is one message with its retries.
 type delivery struct {
 	event    *event // nil for an envelope
 	id       string
 	envelope []byte
 	attempts int
-	// asleep is true while an envelope waits for its retry or is in flight.
-	asleep bool
+	// busy is true while an envelope waits for its retry or is in flight.
+	busy bool
 }
 
-// status is what deliveryStatus is made of.
+// status holds the values of deliveryStatus.
 type status struct {
 	lastDelivery time.Time
 	lastError    string
 	failedSince  time.Time
-	throttled    time.Duration // until everything that a throttle holds back is let through
+	throttled    time.Duration // until a throttle has released all events that it holds
 	trials
 }
 
 // wake queues an attempt if the subscription has one free. It takes no lock of
-// the hook, since publishers call it.
+// the hook, because publishers call it.
 func (h *hook) wake() {
 	for {
 		n := h.tokens.Load()
@@ -98,8 +89,7 @@ func (h *hook) wake() {
 	}
 }
 
-// next takes what is to be sent now, or nil. The caller sends it and calls
-// settle.
+// next returns the next delivery, or nil. The caller sends it and calls settle.
 func (h *hook) next() (*delivery, *message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +100,7 @@ func (h *hook) next() (*delivery, *message) {
 	h.inFlight++
 	m := &message{url: h.url, subscriptionID: h.id, id: d.id, keys: h.keys(time.Now())}
 	if d.event == nil {
-		d.asleep = true
+		d.busy = true
 		m.body = d.envelope
 		return d, m
 	}
@@ -118,7 +108,7 @@ func (h *hook) next() (*delivery, *message) {
 		m.body = append(append(append(make([]byte, 0, len(d.event.fields)+2), '{'), d.event.fields...), '}')
 		return d, m
 	}
-	// The safe watermark: all before the first event that still waits.
+	// The safe watermark: everything before the first event that still waits.
 	m.body = make([]byte, 0, len(d.event.fields)+64)
 	m.body = append(m.body, '{')
 	m.body = append(m.body, d.event.fields...)
@@ -134,7 +124,7 @@ func (h *hook) choose() *delivery {
 			return nil
 		}
 		if len(h.control) > 0 {
-			if h.inFlight > 0 || h.control[0].asleep {
+			if h.inFlight > 0 || h.control[0].busy {
 				return nil
 			}
 			return h.control[0]
@@ -164,7 +154,7 @@ func (h *hook) choose() *delivery {
 	}
 }
 
-// ready reports whether choose would find something.
+// ready reports whether choose would find a delivery.
 func (h *hook) ready() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -172,25 +162,25 @@ func (h *hook) ready() bool {
 	case h.status.suspended:
 		return false
 	case len(h.control) > 0:
-		return h.inFlight == 0 && !h.control[0].asleep
+		return h.inFlight == 0 && !h.control[0].busy
 	case len(h.due) > 0:
 		return true
 	}
 	return h.reader != nil && len(h.waiting) < h.hooks.window && h.reader.pending()
 }
 
-// announceGap queues the envelope that says where delivery goes on.
+// announceGap queues the envelope that says where delivery continues.
 func (h *hook) announceGap(position uint64) {
 	if h.direct {
-		return // nothing could say so
+		return // a direct hook has no envelope for it
 	}
 	body := append([]byte(`{"type":"gap","cursor":"`), h.topic.cursor(position)...)
 	h.control = append(h.control, &delivery{id: envelopeID("gap"), envelope: append(body, `"}`...)})
 	h.hooks.counts.gaps.Add(1)
 }
 
-// settle notes the end of an attempt. It reports whether and when the delivery
-// is to be tried again.
+// settle records the end of an attempt. It reports whether and when to try the
+// delivery again.
 func (h *hook) settle(d *delivery, httpStatus int, failure string) (retryIn time.Duration, again bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,7 +205,7 @@ func (h *hook) settle(d *delivery, httpStatus int, failure string) (retryIn time
 	return 0, false
 }
 
-// holds reports whether d is still wanted.
+// holds reports whether d is still to be delivered.
 func (h *hook) holds(d *delivery) bool {
 	list := h.waiting
 	if d.event == nil {
@@ -246,7 +236,7 @@ func (h *hook) drop(d *delivery) {
 func (h *hook) retry(d *delivery) {
 	h.mu.Lock()
 	if h.holds(d) {
-		d.asleep = false
+		d.busy = false
 		if d.event != nil {
 			h.due = append(h.due, d)
 		}
@@ -255,7 +245,7 @@ func (h *hook) retry(d *delivery) {
 	h.wake()
 }
 
-// keys returns what signs now, the newest secret first.
+// keys returns the current signing keys, the newest first.
 func (h *hook) keys(now time.Time) []*standardwebhooks.Webhook {
 	keys := make([]*standardwebhooks.Webhook, 0, len(h.secrets))
 	for _, s := range h.secrets {
@@ -266,8 +256,8 @@ func (h *hook) keys(now time.Time) []*standardwebhooks.Webhook {
 	return keys
 }
 
-// rotate makes text the current secret; the former one signs beside it for the
-// grace.
+// rotate makes text the current secret. The former secret keeps signing for the
+// grace period.
 func (h *hook) rotate(text string, key *standardwebhooks.Webhook, now time.Time, grace time.Duration) {
 	if len(h.secrets) > 0 && h.secrets[0].text == text {
 		return
@@ -281,16 +271,16 @@ func (h *hook) rotate(text string, key *standardwebhooks.Webhook, now time.Time,
 	h.secrets = fresh
 }
 
-// watermark is the position up to which nothing waits any more.
+// watermark is the position up to which no event waits.
 func (h *hook) watermark() uint64 {
 	if len(h.waiting) > 0 {
 		return h.waiting[0].event.n - 1
 	}
-	return h.reader.where()
+	return h.reader.currentPosition()
 }
 
-// end stops the subscription: nothing is delivered any more but, if given, one
-// last envelope.
+// end stops the subscription. Nothing more is delivered, except one last
+// envelope if given.
 func (h *hook) end(last *delivery) {
 	h.mu.Lock()
 	if h.reader != nil {
@@ -314,19 +304,6 @@ func terminatedEnvelope(e *rpcError) (*delivery, error) {
 	return &delivery{id: envelopeID("terminated"), envelope: body}, err
 }
 
-// to lists the open subscriptions to a topic.
-func (hs *hooks) to(t *topic) []*hook {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	var all []*hook
-	for _, h := range hs.byKey {
-		if h.topic == t && h.isOpen() {
-			all = append(all, h)
-		}
-	}
-	return all
-}
-
 func instant(t time.Time) *string {
 	if t.IsZero() {
 		return nil
@@ -335,7 +312,7 @@ func instant(t time.Time) *string {
 	return &text
 }
 
-// hooks are the webhook subscriptions and what delivers to them.
+// hooks are the webhook subscriptions with the means to deliver to them.
 type hooks struct {
 	inFlight, window int
 	retryMax         int
@@ -350,7 +327,7 @@ type hooks struct {
 	limit  *capacity
 	ctx    context.Context // ends the attempts in flight
 	cancel context.CancelFunc
-	// released is called once for each subscription that is no more.
+	// released is called once for each subscription that ends.
 	released func()
 
 	mu    sync.Mutex
@@ -372,13 +349,12 @@ func newHooks(opts Options, counts *counters, limit *capacity, released func()) 
 	return h, nil
 }
 
-// attempt makes one attempt for a hook that gave up a token for it, and gives
-// the token back or puts it to the end of the queue again.
+// attempt makes one attempt for a hook that spent a token on it. It returns the
+// token, or queues the hook again with it.
 func (hs *hooks) attempt(h *hook) {
 	d, m := h.next()
 	if d == nil {
-		// What came between the look and the return of the token found no
-		// token free: look again.
+		// Events that arrived since next found no free token: check again.
 		h.tokens.Add(-1)
 		if h.ready() {
 			h.wake()
@@ -386,21 +362,21 @@ func (hs *hooks) attempt(h *hook) {
 		return
 	}
 	if h.ready() {
-		h.wake() // a backlog: more attempts side by side
+		h.wake() // a backlog: more attempts in parallel
 	}
 	if d.event != nil {
-		hs.limit.take(hs.ctx, nil, 1) // when it ends, so does the attempt
+		hs.limit.take(hs.ctx, nil, 1) // if the context ends, so does the attempt
 	}
 	hs.counts.attempts.Add(1)
 	if d.attempts > 0 {
 		hs.counts.retries.Add(1)
 	}
 	if d.event != nil {
-		m.misfire(d.event.fault, d.attempts)
+		m.applyFault(d.event.fault, d.attempts)
 	}
 	status, _, failure := hs.poster.post(hs.ctx, m)
 	if failure == "" && d.event != nil && d.event.fault != nil && d.event.fault.Kind == faults.Repeat {
-		hs.poster.post(hs.ctx, m) // whatever becomes of it
+		hs.poster.post(hs.ctx, m) // the outcome does not matter
 	}
 	switch {
 	case failure != "":
@@ -414,14 +390,15 @@ func (hs *hooks) attempt(h *hook) {
 	hs.pool.push(h) // keeps its token
 }
 
-// backoff is the wait before the nth retry: it doubles from the base, and the
-// upper half of it is random.
+// backoff is the wait before the nth retry: it doubles from the base, and its
+// upper half is random.
 func (hs *hooks) backoff(n int) time.Duration {
 	d := hs.retryBase << min(n-1, 20)
 	return d/2 + rand.N(d/2+1)
 }
 
-// claim finds the subscription of a key, or makes one that is yet to be opened.
+// claim returns the subscription of a key, or registers fresh, which is not
+// open yet.
 func (hs *hooks) claim(fresh *hook) (h *hook, made bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -438,8 +415,8 @@ func (hs *hooks) find(key string) *hook {
 	return hs.byKey[key]
 }
 
-// remove ends a subscription, with a last envelope if one is given. It reports
-// false when the subscription was not there any more.
+// remove ends a subscription, with a last envelope if given. It returns false
+// if the subscription was already gone.
 func (hs *hooks) remove(h *hook, last *delivery) bool {
 	hs.mu.Lock()
 	there := hs.byKey[h.key] == h
@@ -454,24 +431,24 @@ func (hs *hooks) remove(h *hook, last *delivery) bool {
 	return there
 }
 
-// lives reports, under the store's lock, whether h is still the subscription
-// of its key.
-func (hs *hooks) lives(h *hook) bool { return hs.byKey[h.key] == h }
+// isCurrent reports whether h is still the subscription of its key. The caller
+// holds hs.mu.
+func (hs *hooks) isCurrent(h *hook) bool { return hs.byKey[h.key] == h }
 
-// of lists a principal's open subscriptions.
-func (hs *hooks) of(principal string) []*hook {
+// openHooks lists the open subscriptions that match.
+func (hs *hooks) openHooks(match func(*hook) bool) []*hook {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	var mine []*hook
+	var open []*hook
 	for _, h := range hs.byKey {
-		if h.principal == principal && h.isOpen() {
-			mine = append(mine, h)
+		if h.isOpen() && match(h) {
+			open = append(open, h)
 		}
 	}
-	return mine
+	return open
 }
 
-// grant sets when h ends and puts that on the agenda.
+// grant sets the expiry of h and schedules it.
 func (hs *hooks) grant(h *hook, expires time.Time) {
 	h.mu.Lock()
 	h.expires = expires
@@ -499,7 +476,7 @@ func (hs *hooks) count() int {
 	return len(hs.byKey)
 }
 
-// close stops everything. Nothing is delivered after it returned.
+// close stops all deliveries. Nothing is delivered after it returns.
 func (hs *hooks) close() {
 	hs.pool.close(hs.cancel)
 	hs.poster.close()
@@ -514,11 +491,10 @@ func (h *hook) isOpen() bool {
 	}
 }
 
-// Smithery's triggers: the same event types by webhook alone, under method
-// names and with a negotiation of their own. A subscription of theirs is a hook
-// that is direct: delivered to from the first event on without a handshake,
-// with neither a cursor nor any envelope, so that what is skipped is lost in
-// silence.
+// Smithery's triggers: the same event types, by webhook only, with their own
+// method names and negotiation. Their subscription is a direct hook: delivery
+// starts without a handshake, and there are neither cursors nor envelopes, so
+// that skipped events are a silent loss.
 const (
 	smitheryPrefix    = "ai.smithery/events/"
 	smitheryExtension = "ai.smithery/events"
@@ -526,18 +502,18 @@ const (
 
 func (c *call) smithery() bool { return strings.HasPrefix(c.method, smitheryPrefix) }
 
-// makeDirect turns a hook that nobody knows yet into one of Smithery's: it does
-// not meet those of the MCP Events draft under its key, and its id is new with
-// each subscription, since it says whether one was still there.
+// makeDirect turns a new hook into one of Smithery's. Its key differs from that
+// of an MCP Events hook, and its id is new with each subscription, because the
+// id shows whether a subscription still existed.
 func (h *hook) makeDirect() {
 	var id [12]byte
-	_, _ = crand.Read(id[:]) // it never fails
+	_, _ = crand.Read(id[:]) // never fails
 	h.direct = true
 	h.key = smitheryExtension + "\x00" + h.key
 	h.id = "sub_" + hex.EncodeToString(id[:])
 }
 
-// system names the one that a subscription belongs to.
+// system names the system that a subscription belongs to.
 func (h *hook) system() string {
 	if h.direct {
 		return "smithery"
@@ -545,7 +521,7 @@ func (h *hook) system() string {
 	return "events"
 }
 
-// directResult is the members of the result of a subscribe call.
+// directResult returns the members of the result of a subscribe call.
 func (h *hook) directResult(expires time.Time) []byte {
 	b, err := json.Marshal(struct {
 		ID            string  `json:"id"`
@@ -557,120 +533,37 @@ func (h *hook) directResult(expires time.Time) []byte {
 	return b[1 : len(b)-1]
 }
 
-// message is one webhook message, ready to be posted.
-type message struct {
-	url            *url.URL
-	subscriptionID string
-	id             string
-	body           []byte
-	keys           []*standardwebhooks.Webhook // the newest first
-	sign           string                      // how a fault signs it, "" = rightly
+// trials are the recent attempts of a subscription, which decide whether its
+// deliveries are suspended.
+type trials struct {
+	since         time.Time
+	count, failed int
+	suspended     bool
 }
 
-// poster posts webhook messages over connections that it keeps.
-type poster struct {
-	transport http.RoundTripper
-	timeout   time.Duration
+// tried counts an attempt, and suspends deliveries when nearly all of at least
+// after attempts failed.
+func (t *trials) tried(now time.Time, ok bool, after int) {
+	if now.Sub(t.since) > trialWindow {
+		t.since, t.count, t.failed = now, 0, 0
+	}
+	t.count++
+	if ok {
+		return
+	}
+	t.failed++
+	if after > 0 && t.count >= after && t.failed*100 > t.count*95 {
+		t.suspended = true
+	}
 }
 
-func newPoster(opts Options) (*poster, error) {
-	roots, err := callbackRoots(opts)
-	if err != nil {
-		return nil, err
-	}
-	dialer := &net.Dialer{Timeout: opts.AckTimeout, KeepAlive: 30 * time.Second}
-	if !opts.AllowPrivateCallbacks {
-		// Here, where the name is resolved already: what a name resolved to
-		// when the subscription was made says nothing about now.
-		dialer.Control = refusePrivate
-	}
-	return &poster{timeout: opts.AckTimeout, transport: &http.Transport{
-		DialContext:           dialer.DialContext,
-		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: opts.CallbackInsecure, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1024)},
-		TLSHandshakeTimeout:   opts.AckTimeout,
-		MaxIdleConnsPerHost:   opts.Senders,
-		IdleConnTimeout:       90 * time.Second,
-		DisableCompression:    true,
-		ResponseHeaderTimeout: opts.AckTimeout,
-	}}, nil
-}
+// trialWindow and the share of failures are the values that reviewers of the
+// draft named.
+const trialWindow = time.Hour
 
-func callbackRoots(opts Options) (*x509.CertPool, error) {
-	if opts.CallbackCAFile == "" {
-		return opts.CallbackRoots, nil
-	}
-	pem, err := os.ReadFile(opts.CallbackCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("target: CallbackCAFile: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if opts.CallbackRoots != nil {
-		pool = opts.CallbackRoots.Clone()
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("target: CallbackCAFile: %s holds no certificate in PEM", opts.CallbackCAFile)
-	}
-	return pool, nil
-}
-
-// post signs a message for this very moment and posts it. Redirects are not
-// followed. failure is "" when the answer was 2xx.
-func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte, failure string) {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
-	now := time.Now()
-	var signatures strings.Builder
-	for i, key := range m.keys {
-		if i > 0 {
-			signatures.WriteByte(' ')
-		}
-		signature, err := key.Sign(m.id, now, m.body)
-		if err != nil {
-			return 0, nil, failRefused
-		}
-		signatures.WriteString(signature)
-	}
-	body := m.body
-	r := (&http.Request{
-		Method: http.MethodPost, URL: m.url, Host: m.url.Host, ContentLength: int64(len(body)),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: io.NopCloser(bytes.NewReader(body)),
-		// Lets the transport repeat a post on a fresh connection when the
-		// receiver closed the kept one before it read anything.
-		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
-		Header: http.Header{
-			"Content-Type": {"application/json"},
-			"User-Agent":   {"eventmeter-target/0.1"},
-			// As the standard spells them; net/http sends them so.
-			standardwebhooks.HeaderWebhookID:        {m.id},
-			standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
-			standardwebhooks.HeaderWebhookSignature: {signatures.String()},
-			"X-MCP-Subscription-Id":                 {m.subscriptionID},
-		},
-	}).WithContext(ctx)
-	if m.sign != "" {
-		m.missign(r.Header, now)
-	}
-	resp, err := p.transport.RoundTrip(r)
-	if err != nil {
-		return 0, nil, failureOf(err)
-	}
-	defer resp.Body.Close()
-	reply, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
-	if err != nil && resp.StatusCode/100 == 2 {
-		return resp.StatusCode, nil, failureOf(err)
-	}
-	switch {
-	case resp.StatusCode/100 == 2:
-		return resp.StatusCode, reply, ""
-	case resp.StatusCode >= 500:
-		return resp.StatusCode, reply, fail5xx
-	}
-	return resp.StatusCode, reply, fail4xx
-}
-
-func (p *poster) close() {
-	if t, ok := p.transport.(*http.Transport); ok {
-		t.CloseIdleConnections()
+// resume ends a suspension, as a refresh does. The caller holds the lock.
+func (h *hook) resume() {
+	if h.status.suspended {
+		h.status.trials = trials{}
 	}
 }

@@ -18,29 +18,30 @@ import (
 )
 
 // eventListChanged is the name under which a change of a list is injected. It
-// is no event type: nobody can subscribe to it.
+// is not an event type: nobody can subscribe to it.
 const eventListChanged = "list.changed"
 
-// ListOptions describes the lists that this server has for SEP-2549: tools,
-// prompts, resources, resource templates and the content of one resource, with
-// a time to live. The zero value has none.
+// ListOptions describes the lists of this server for SEP-2549: tools, prompts,
+// resources, resource templates and the content of one resource, with a time to
+// live. The zero value has none.
 type ListOptions struct {
-	// Entries is how many entries each list has; 0 = no such lists.
+	// Entries is the number of entries of each list; 0 = no such lists.
 	Entries int
-	// Page is how many entries a page holds; 0 = 50.
+	// Page is the number of entries of a page; 0 = 50.
 	Page int
-	// TTL is what results say about how long they may be kept; 0 = they are
-	// stale at once.
+	// TTL is the time to live of results; 0 = results are stale at once.
 	TTL time.Duration
-	// Private marks results as one principal's. Otherwise they are public.
+	// Private marks results as private to a principal. Otherwise they are
+	// public.
 	Private bool
-	// Older is the earlier draft's spelling: ttl in whole seconds, and no scope.
+	// Older selects the spelling of the earlier draft: ttl in whole seconds,
+	// and no scope.
 	Older bool
-	// Strict binds cursors to a state of the list: after a change, those that
-	// were handed out before fail with -32602.
+	// Strict binds cursors to a state of the list: after a change, earlier
+	// cursors fail with -32602.
 	Strict bool
 
-	// ttlMs is what results say whatever TTL is, for a fault; nil = they say TTL.
+	// ttlMs overrides the time to live of results, for a fault; nil = TTL.
 	ttlMs *int
 }
 
@@ -71,7 +72,7 @@ const (
 	numLists
 )
 
-// listNames are the lists as changes name them; allLists is all of them.
+// listNames are the lists as changes name them; allLists names all of them.
 var listNames = [numLists]string{"tools", "prompts", "resources", "templates", "resource"}
 
 const (
@@ -80,12 +81,12 @@ const (
 	entryURI   = "list://entry/"
 )
 
-// lists is the lists and who listens for changes of them. A nil *lists has
-// none. It is safe for concurrent use.
+// lists holds the lists and their listeners. A nil *lists has none. It is safe
+// for concurrent use.
 type lists struct {
 	opts          ListOptions
 	faultInjector *faultInjector // nil without faults
-	hub           listeners
+	listeners     listListeners
 	all           [numLists]*list
 }
 
@@ -93,26 +94,26 @@ func newLists(o ListOptions, m *faultInjector) *lists {
 	if o.Entries == 0 {
 		return nil
 	}
-	o = m.distort(o)
+	o = m.applyToLists(o)
 	ls := &lists{opts: o, faultInjector: m}
-	ls.hub.each = m != nil
+	ls.listeners.oneByOne = m != nil
 	for k := range ls.all {
 		ls.all[k] = newList(listKind(k), o)
 	}
 	return ls
 }
 
-// cacheable gives the SDK's own results the same time to live; nil where there
-// are no lists.
+// cacheable gives the SDK's own results the same time to live. It is nil
+// without lists.
 func (ls *lists) cacheable() func(context.Context, mcp.Request, *mcp.Cacheable) {
 	if ls == nil {
 		return nil
 	}
 	return func(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
-		c.TTLMs, c.CacheScope = int(ls.opts.milliseconds()), "public"
-		// A principal's own subscriptions may stand among the resources.
+		c.TTLMs, c.CacheScope = int(ls.opts.ttlMillis()), "public"
+		// The resources may include the principal's own subscriptions.
 		if _, tools := req.(*mcp.ListToolsRequest); tools {
-			ls.served()
+			ls.countScope()
 		}
 		if _, resources := req.(*mcp.ListResourcesRequest); resources || ls.opts.Private {
 			c.CacheScope = "private"
@@ -123,10 +124,9 @@ func (ls *lists) cacheable() func(context.Context, mcp.Request, *mcp.Cacheable) 
 // errNoList says that a change names no list.
 var errNoList = errors.New("data.list is none of tools, prompts, resources, templates, resource, all")
 
-// change applies what data says about a list: {"list", …}, with a probe id
-// anywhere in it. The newest probe of each source stands in the description of
-// one entry. When it returns, answers show the change, and those who listen
-// are being told.
+// change applies a change {"list", …}, with a probe id anywhere in it. The
+// description of one entry holds the newest probe of each source. When change
+// returns, answers show the change, and the listeners are being notified.
 func (ls *lists) change(data []byte) error {
 	var in struct {
 		List string `json:"list"`
@@ -145,16 +145,15 @@ func (ls *lists) change(data []byte) error {
 	return nil
 }
 
-// follow applies an event whose data names a list as well, so that what clients
-// learn from events and what they learn from lists can be compared.
-func (ls *lists) follow(data []byte) {
+// applyEvent applies an event whose data also names a list, so that tests can
+// compare what clients learn from events and from lists.
+func (ls *lists) applyEvent(data []byte) {
 	if ls != nil && bytes.Contains(data, []byte(`"list"`)) {
 		_ = ls.change(data) // "list" may mean something else to the event
 	}
 }
 
-// list is one list. Pages are rendered when they are asked for and kept until
-// they change.
+// list is one list. Pages are rendered on demand and cached until they change.
 type list struct {
 	kind    listKind
 	opts    ListOptions
@@ -163,8 +162,8 @@ type list struct {
 	mu         sync.RWMutex
 	generation uint64
 	revisions  []uint64
-	probes     [][]eventmeter.Stamp // by entry: the newest of each source, sources rising
-	pages      [][]byte             // members of the result; nil = has to be rendered
+	probes     [][]eventmeter.Stamp // by entry: the newest of each source, sources ascending
+	pages      [][]byte             // members of the result; nil = not rendered
 }
 
 func newList(k listKind, o ListOptions) *list {
@@ -196,7 +195,7 @@ func (l *list) change(s eventmeter.Stamp, probed bool) {
 	switch {
 	case !found:
 		l.probes[at] = slices.Insert(known, i, s)
-	case known[i].Run != s.Run || known[i].Seq < s.Seq: // changes that overlap may come in any order
+	case known[i].Run != s.Run || known[i].Seq < s.Seq: // concurrent changes may come in any order
 		known[i] = s
 	}
 }
@@ -208,8 +207,8 @@ func (l *list) perPage() int {
 	return l.opts.Page
 }
 
-// page returns the members of the result of one page; false if the cursor is
-// not, or no longer, one of this list.
+// page returns the members of the result of one page. It returns false if the
+// cursor is not, or no longer, one of this list.
 func (l *list) page(cursor string) ([]byte, bool) {
 	l.mu.RLock()
 	n, ok := l.find(cursor)
@@ -232,14 +231,14 @@ func (l *list) page(cursor string) ([]byte, bool) {
 	return l.pages[n], true
 }
 
-// cursorPrefix tells the cursors of this server's own lists from the SDK's.
-// restCursor leads from the last of our own pages to what the SDK has.
+// cursorPrefix distinguishes the cursors of this server's lists from the SDK's.
+// restCursor leads from the last page of a list to the SDK's entries.
 const (
 	cursorPrefix = "l:"
 	restCursor   = "l:rest"
 )
 
-// find reads a cursor, "" for the first page; the caller holds the lock.
+// find parses a cursor, "" for the first page. The caller holds the lock.
 func (l *list) find(cursor string) (page int, ok bool) {
 	if cursor == "" {
 		return 0, true
@@ -263,7 +262,7 @@ func (l *list) cursor(page int) string {
 	return c
 }
 
-// render writes one page; the caller holds the lock.
+// render renders one page. The caller holds the lock.
 func (l *list) render(page int) []byte {
 	member := [numLists]string{"tools", "prompts", "resources", "resourceTemplates", "contents"}[l.kind]
 	b := append([]byte{'"'}, member...)
@@ -282,14 +281,14 @@ func (l *list) render(page int) []byte {
 	return l.opts.lifetime(append(b, ','))
 }
 
-// lifetime writes what the result says about how long it may be kept.
+// lifetime appends the members that say how long a result may be kept.
 func (o ListOptions) lifetime(b []byte) []byte {
 	if o.Older {
 		b = append(b, `"ttl":`...)
 		return strconv.AppendInt(b, int64(o.TTL/time.Second), 10)
 	}
 	b = append(b, `"ttlMs":`...)
-	b = strconv.AppendInt(b, o.milliseconds(), 10)
+	b = strconv.AppendInt(b, o.ttlMillis(), 10)
 	if o.Private {
 		return append(b, `,"cacheScope":"private"`...)
 	}
@@ -299,7 +298,7 @@ func (o ListOptions) lifetime(b []byte) []byte {
 // entryName is the name of entry i, the same in every list.
 func entryName(i int) string { return fmt.Sprintf("entry-%05d", i) }
 
-// entry writes one entry; the caller holds the lock.
+// entry appends one entry. The caller holds the lock.
 func (l *list) entry(b []byte, i int) []byte {
 	text := l.text(i)
 	name := entryName(i)
@@ -332,7 +331,7 @@ func (l *list) entry(b []byte, i int) []byte {
 	return append(b, '}')
 }
 
-// text is the description of entry i; the caller holds the lock.
+// text is the description of entry i. The caller holds the lock.
 func (l *list) text(i int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "One of %d that this server has for load tests of lists, in revision %d.", l.entries, l.revisions[i])
@@ -360,35 +359,26 @@ type kinds uint8
 
 func (k kinds) has(l listKind) bool { return k&(1<<l) != 0 }
 
-// changes is what a stream is told of: bits of listTools, listPrompts,
-// listResources and listContent. Templates have no notification of their own:
-// theirs is that of the resources.
-func changes(k listKind) kinds {
-	if k == listTemplates {
-		k = listResources
+// ttlMillis is the time to live of results in milliseconds.
+func (o ListOptions) ttlMillis() int64 {
+	if o.ttlMs != nil {
+		return int64(*o.ttlMs)
 	}
-	return 1 << k
+	return o.TTL.Milliseconds()
 }
 
-// listeners is everybody who is told of changes. Nobody waits for them: each
-// has a set of what it has not been told yet, so that changes that come faster
-// than a stream takes them are told once.
-type listeners struct {
-	each     bool // changes are told one by one, however fast they come
+// listListeners are the streams that carry changes of lists. A stream never
+// blocks a change: it has a set of pending notifications, so that changes that
+// come faster than it writes are sent once.
+type listListeners struct {
+	oneByOne bool // every change is sent, however fast they come
 	mu       sync.Mutex
 	open     map[*listListener]struct{}
-	sessions map[string]bool // that subscribed to the content
+	sessions map[string]bool // sessions that subscribed to the content
 }
 
-type listListener struct {
-	session string // legacy
-	want    kinds
-	woken   chan struct{}
-	pending []kinds // under the lock of listeners; of one element unless listeners.each
-}
-
-func (h *listeners) join(l *listListener) (leave func()) {
-	l.woken = make(chan struct{}, 1)
+func (h *listListeners) join(l *listListener) (leave func()) {
+	l.wakeup = make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.open == nil {
@@ -402,8 +392,8 @@ func (h *listeners) join(l *listListener) (leave func()) {
 	}
 }
 
-// subscribe notes that a session wants to hear of the content, or no longer.
-func (h *listeners) subscribe(session string, on bool) {
+// subscribe records whether a session subscribes to the content.
+func (h *listListeners) subscribe(session string, on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !on {
@@ -416,8 +406,8 @@ func (h *listeners) subscribe(session string, on bool) {
 	h.sessions[session] = true
 }
 
-// tell tells everybody who wants to know of a list.
-func (h *listeners) tell(k listKind) {
+// notify queues a notification for the listeners of a list.
+func (h *listListeners) notify(k listKind) {
 	bit := changes(k)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -425,16 +415,16 @@ func (h *listeners) tell(k listKind) {
 		if l.want&bit == 0 || l.session != "" && k == listContent && !h.sessions[l.session] {
 			continue
 		}
-		if len(l.pending) == 0 || h.each {
+		if len(l.pending) == 0 || h.oneByOne {
 			l.pending = append(l.pending, 0)
 		}
 		l.pending[len(l.pending)-1] |= bit
-		nudge(l.woken)
+		signal(l.wakeup)
 	}
 }
 
-// take returns what a listener has to be told.
-func (h *listeners) take(l *listListener) []kinds {
+// take returns the pending notifications of a listener.
+func (h *listListeners) take(l *listListener) []kinds {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := l.pending
@@ -442,7 +432,14 @@ func (h *listeners) take(l *listListener) []kinds {
 	return p
 }
 
-// appendAll writes the frames of several sets of lists.
+type listListener struct {
+	session string // legacy
+	want    kinds
+	wakeup  chan struct{}
+	pending []kinds // under the lock of listListeners; one element unless listListeners.each
+}
+
+// appendAll appends the frames of several sets of lists.
 func appendAll(dst []byte, sets []kinds, id []byte) []byte {
 	for _, k := range sets {
 		dst = appendChanges(dst, k, id)
@@ -450,7 +447,7 @@ func appendAll(dst []byte, sets []kinds, id []byte) []byte {
 	return dst
 }
 
-// appendChanges writes a frame for each of the lists. A request id makes them
+// appendChanges appends a frame for each of the lists. A request id makes them
 // part of the answer to that request.
 func appendChanges(dst []byte, k kinds, id []byte) []byte {
 	for l := range numLists {
@@ -479,7 +476,13 @@ func appendChanges(dst []byte, k kinds, id []byte) []byte {
 	return dst
 }
 
-// agreed is the acknowledgement's list of what is served.
+// changeMethods are the notifications by list.
+var changeMethods = [numLists]string{
+	listTools: "notifications/tools/list_changed", listPrompts: "notifications/prompts/list_changed",
+	listResources: "notifications/resources/list_changed", listContent: "notifications/resources/updated",
+}
+
+// agreed returns the lists as the acknowledgement names them.
 func (k kinds) agreed() (text string) {
 	for _, w := range []struct {
 		list listKind
@@ -499,8 +502,11 @@ func (k kinds) agreed() (text string) {
 	return text
 }
 
-// changeMethods are the notifications, by list.
-var changeMethods = [numLists]string{
-	listTools: "notifications/tools/list_changed", listPrompts: "notifications/prompts/list_changed",
-	listResources: "notifications/resources/list_changed", listContent: "notifications/resources/updated",
+// changes returns the notifications for a list. Templates have none of their
+// own: the resources' is used.
+func changes(k listKind) kinds {
+	if k == listTemplates {
+		k = listResources
+	}
+	return 1 << k
 }

@@ -15,19 +15,18 @@ var methodKinds = map[string]listKind{
 	"tools/list": listTools, "prompts/list": listPrompts, "resources/list": listResources, "resources/templates/list": listTemplates,
 }
 
-// listParams are the params of every method that is served here, as far as
-// they matter.
+// listParams are the relevant params of all methods served here.
 type listParams struct {
 	Cursor string `json:"cursor"`
 	URI    string `json:"uri"`
 	Name   string `json:"name"`
-	listWishes
+	listenParams
 }
 
-// serveLists answers what has to do with this server's lists. It returns the
-// body to go on with when the request is somebody else's: each list is
-// continued by what the SDK has.
-func (f *face) serveLists(w http.ResponseWriter, r *http.Request, body []byte, principal string) (onward []byte, done bool) {
+// serveLists answers requests for this server's lists. If a request is not for
+// them, it returns the body to pass on: the SDK's own entries follow at the end
+// of each list.
+func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, body []byte, principal string) (onward []byte, done bool) {
 	ls := f.server.lists
 	if ls == nil || !mayBeList(body) {
 		return body, false
@@ -47,20 +46,20 @@ func (f *face) serveLists(w http.ResponseWriter, r *http.Request, body []byte, p
 			return body, true
 		}
 		return body, false
-	case isList && p.Cursor != "" && !strings.HasPrefix(p.Cursor, cursorPrefix), !isList && !ls.takes(e.Method, p):
+	case isList && p.Cursor != "" && !strings.HasPrefix(p.Cursor, cursorPrefix), !isList && !ls.serves(e.Method, p):
 		return body, false
 	}
 	f.answerList(w, r, e, p, kind, isList, principal)
 	return body, true
 }
 
-// mayBeList is a cheap look at a body.
+// mayBeList is a cheap test of a body.
 func mayBeList(body []byte) bool {
 	return bytes.Contains(body, []byte(`list`)) || bytes.Contains(body, []byte(`"entry-`))
 }
 
-// takes tells whether a request that reads no list is served here.
-func (ls *lists) takes(method string, p listParams) bool {
+// serves reports whether a request that reads no list is answered here.
+func (ls *lists) serves(method string, p listParams) bool {
 	switch method {
 	case "resources/read":
 		_, ok := ls.content(p.URI)
@@ -68,7 +67,7 @@ func (ls *lists) takes(method string, p listParams) bool {
 	case "resources/subscribe", "resources/unsubscribe":
 		return p.URI == contentURI
 	case methodListen:
-		return !p.Notifications.Types && p.wants() != 0
+		return !p.Notifications.Types && p.lists() != 0
 	case "tools/call":
 		_, ok := ls.all[listTools].describe(p.Name)
 		return ok
@@ -79,15 +78,15 @@ func (ls *lists) takes(method string, p listParams) bool {
 	return false
 }
 
-// answerList checks what the base protocol asks of every request and answers.
-func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p listParams, kind listKind, isList bool, principal string) {
+// answerList checks a request against the base protocol and answers it.
+func (f *mcpHandler) answerList(w http.ResponseWriter, r *http.Request, e envelope, p listParams, kind listKind, isList bool, principal string) {
 	ls := f.server.lists
-	modern, status, wrong := f.era(r.Header, e)
-	if wrong == nil && modern {
-		status, wrong = named(r.Header, e.Method, p)
+	modern, status, rpcErr := f.era(r.Header, e)
+	if rpcErr == nil && modern {
+		status, rpcErr = checkName(r.Header, e.Method, p)
 	}
-	if wrong != nil {
-		writeRPCError(w, status, e.ID, wrong)
+	if rpcErr != nil {
+		writeRPCError(w, status, e.ID, rpcErr)
 		return
 	}
 	c := &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}
@@ -97,7 +96,7 @@ func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p 
 			c.fail(w, invalidParams("the cursor %q is not, or no longer, one of this list", p.Cursor))
 			return
 		}
-		ls.served()
+		ls.countScope()
 		c.answer(w, members)
 		return
 	}
@@ -111,10 +110,10 @@ func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p 
 			c.fail(w, invalidParams("%s needs a session", e.Method))
 			return
 		}
-		ls.hub.subscribe(session, e.Method == "resources/subscribe")
+		ls.listeners.subscribe(session, e.Method == "resources/subscribe")
 		c.answer(w, []byte(`"_meta":{}`))
 	case methodListen:
-		f.server.listenLists(w, r, c, p.wants())
+		f.server.listenLists(w, r, c, p.lists())
 	case "tools/call":
 		text, _ := ls.all[listTools].describe(p.Name)
 		c.answer(w, append(quote([]byte(`"content":[{"type":"text","text":`), text), "}]"...))
@@ -124,8 +123,8 @@ func (f *face) answerList(w http.ResponseWriter, r *http.Request, e envelope, p 
 	}
 }
 
-// named checks the header that repeats a name or a URI.
-func named(h http.Header, method string, p listParams) (int, *rpcError) {
+// checkName checks the header that mirrors a name or a URI.
+func checkName(h http.Header, method string, p listParams) (int, *rpcError) {
 	want := ""
 	switch method {
 	case "resources/read":
@@ -141,7 +140,7 @@ func named(h http.Header, method string, p listParams) (int, *rpcError) {
 	return 0, nil
 }
 
-// content is the members of the result of reading a resource of the lists.
+// content returns the members of the result of reading a resource of the lists.
 func (ls *lists) content(uri string) ([]byte, bool) {
 	if uri == contentURI {
 		return ls.all[listContent].page("")
@@ -156,7 +155,7 @@ func (ls *lists) content(uri string) ([]byte, bool) {
 	return ls.opts.lifetime(append(b, "}],"...)), true
 }
 
-// withoutCursor is the same request for the first page.
+// withoutCursor returns the same request for the first page.
 func withoutCursor(body []byte) []byte {
 	var e, p map[string]json.RawMessage
 	if json.Unmarshal(body, &e) != nil || json.Unmarshal(e["params"], &p) != nil {
@@ -174,29 +173,13 @@ func withoutCursor(body []byte) []byte {
 	return out
 }
 
-// serveOlder lets the SDK answer, in the earlier draft's spelling.
-func (f *face) serveOlder(w http.ResponseWriter, r *http.Request, principal string) {
-	keep := &keeper{ResponseWriter: w, status: http.StatusOK}
-	f.base.serve(keep, r, principal)
+// serveOlder lets the SDK answer, and converts the answer to the spelling of
+// the earlier draft.
+func (f *mcpHandler) serveOlder(w http.ResponseWriter, r *http.Request, principal string) {
+	buffered := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
+	f.base.serve(buffered, r, principal)
 	older := []byte(`"ttl":` + strconv.FormatInt(int64(f.server.lists.opts.TTL.Seconds()), 10))
-	w.WriteHeader(keep.status)
-	_, _ = w.Write(newerLifetime.ReplaceAll(keep.body.Bytes(), older)) // the client may be gone
+	buffered.send(newerLifetime.ReplaceAll(buffered.body.Bytes(), older))
 }
 
 var newerLifetime = regexp.MustCompile(`"ttlMs":\d+,"cacheScope":"\w+"`)
-
-// keeper keeps an answer back until it is whole.
-type keeper struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (k *keeper) WriteHeader(status int) { k.status = status }
-
-// Write implements [http.ResponseWriter].
-func (k *keeper) Write(b []byte) (int, error) { return k.body.Write(b) }
-
-// Flush implements [http.Flusher]: nothing leaves before the end.
-func (k *keeper) Flush() {}

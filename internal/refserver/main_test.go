@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// startServer opens a server for a test and closes it with it.
+// startServer opens a server and closes it at the end of the test.
 func startServer(t testing.TB, opts Options) *Server {
 	t.Helper()
 	s, err := New(opts)
@@ -45,8 +45,8 @@ type received struct {
 	body   []byte
 }
 
-// receiver is a webhook endpoint: it answers challenges and hands everything
-// to the test.
+// receiver is a webhook endpoint: it answers challenges and passes everything
+// else to the test.
 type receiver struct {
 	*httptest.Server
 	posts chan received
@@ -112,7 +112,7 @@ func (r *receiver) next(t testing.TB) received {
 	}
 }
 
-// publish publishes or fails the test.
+// publish publishes an event or fails the test.
 func publish(t testing.TB, s *Server, name, data string) string {
 	t.Helper()
 	id, err := s.Publish(name, []byte(data))
@@ -132,7 +132,7 @@ func rpc(t testing.TB, s *Server, token, body string) (status int, answer string
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	w := httptest.NewRecorder()
-	s.face.ServeHTTP(w, req)
+	s.handler.ServeHTTP(w, req)
 	return w.Code, w.Body.String()
 }
 

@@ -14,36 +14,35 @@ import (
 // Options configures a [Server]. The zero value works: a plain listener on a
 // free loopback port, any token accepted, callbacks to public addresses only.
 //
-// A zero number or duration means its default; a negative one is an error of
-// [New].
+// A zero number or duration means its default. [New] refuses negative ones.
 type Options struct {
 	// Addr is the plain MCP listener's address (HTTP/1.1 and h2c). Default
 	// 127.0.0.1:0.
 	Addr string
-	// Stdio opens no MCP listener at all: the one client is served by
-	// [Server.ServeStdio]. It is an error with TLS.
+	// Stdio opens no MCP listener: [Server.ServeStdio] serves the one client.
+	// It cannot be combined with TLS.
 	Stdio bool
 	// TLS opens a second MCP listener on TLSAddr (default 127.0.0.1:0) with
 	// HTTP/1.1 and HTTP/2 over TLS and a self-signed certificate, see
 	// [Server.CertPEM].
 	TLS     bool
 	TLSAddr string
-	// AdminAddr is the admin listener's address. It has no authentication, so
-	// it belongs on loopback. Default 127.0.0.1:0.
+	// AdminAddr is the admin listener's address. The listener has no
+	// authentication, so it belongs on loopback. Default 127.0.0.1:0.
 	AdminAddr string
 
-	// Tokens lists the bearer tokens that are accepted; each is a principal.
-	// Empty: any token is accepted and is a principal, and a request without
-	// one is anonymous. Anonymous callers may list, poll and stream, but not
-	// subscribe webhooks.
+	// Tokens lists the accepted bearer tokens; each is a principal. Empty: any
+	// token is accepted and is a principal, and a request without one is
+	// anonymous. Anonymous callers may list, poll and stream, but not subscribe
+	// webhooks.
 	Tokens []string
 
-	// AllowPrivateCallbacks lets webhooks go to loopback, private and other
+	// AllowPrivateCallbacks allows webhooks to loopback, private and other
 	// addresses that are not public.
 	AllowPrivateCallbacks bool
-	// CallbackRoots are the certificates that callbacks are checked against,
-	// CallbackCAFile a PEM file of such. With both, the file's are added to a
-	// copy. With neither, the system's are used.
+	// CallbackRoots are the certificates that verify callbacks, CallbackCAFile
+	// a PEM file of such. With both, the file is added to a copy. With neither,
+	// the system's are used.
 	CallbackRoots  *x509.CertPool
 	CallbackCAFile string
 	// CallbackInsecure accepts any certificate of a callback.
@@ -52,46 +51,45 @@ type Options struct {
 	// Heartbeat is the longest silence on a stream. Default 15 s; the draft
 	// wants at most 30 s.
 	Heartbeat time.Duration
-	// NextPoll is the pause asked of pollers (nextPollMs), 1 ms or more.
-	// Default 1 s.
+	// NextPoll is the pause that pollers are asked to make (nextPollMs), 1 ms
+	// or more. Default 1 s.
 	NextPoll time.Duration
-	// LongPollMax bounds the timeoutMs that a poll may ask for; a longer wish
-	// is answered early and empty. Default 30 s.
+	// LongPollMax bounds the timeoutMs that a poll may ask for. A longer poll
+	// gets an empty answer after LongPollMax. Default 30 s.
 	LongPollMax time.Duration
 	// PollMaxEvents bounds the events of one poll answer. Default 500.
 	PollMaxEvents int
 
 	// BufferEvents and BufferAge bound the replay buffer of each event type.
-	// Defaults 10,000 events and 10 minutes. BufferBytes bounds it, too, counting
-	// the events as they are encoded; the newest event always stays. Default
-	// 64 MiB.
+	// Defaults 10,000 events and 10 minutes. BufferBytes bounds it by the size
+	// of the encoded events; the newest event always stays. Default 64 MiB.
 	BufferEvents int
 	BufferAge    time.Duration
 	BufferBytes  int
 	// QueueLen bounds how many live events a stream or a webhook subscription
-	// may lag behind. What exceeds it is skipped, oldest first, counted, and
+	// may lag behind. Events beyond it are skipped, oldest first, counted, and
 	// announced as a gap. Events replayed from a cursor do not count. Default
 	// 4096.
 	QueueLen int
 
-	// TTLMin, TTLDefault and TTLMax bound the life granted to webhook
+	// TTLMin, TTLDefault and TTLMax bound the time to live of webhook
 	// subscriptions. Defaults 5 min, 30 min and 24 h.
 	TTLMin, TTLDefault, TTLMax time.Duration
 	// MaxSubscriptions bounds streams and webhook subscriptions together; one
-	// more is answered with -32013. Default 100,000. Sessions are bounded by the
-	// same number, or by 1,000 where it is lower; one more is answered with 503.
+	// more fails with -32013. Default 100,000. Sessions have the same bound,
+	// but at least 1,000; one more is answered with 503.
 	MaxSubscriptions int
 
-	// RetryMax is how often a delivery is tried again after its first attempt.
-	// Default 4; -1 = never.
+	// RetryMax is how often a failed delivery is tried again. Default 4; -1 =
+	// never.
 	RetryMax int
-	// RetryBase is the wait before the first retry. It doubles with each
-	// further one, and the upper half of each wait is random. Default 1 s.
+	// RetryBase is the wait before the first retry. It doubles with each retry,
+	// and the upper half of each wait is random. Default 1 s.
 	RetryBase time.Duration
 	// AckTimeout is how long a callback may take to answer. Default 5 s.
 	AckTimeout time.Duration
-	// DualSignGrace is how long the former secret still signs, beside the new
-	// one, after a rotation. Default 1 min; -1 = not at all.
+	// DualSignGrace is how long the former secret signs beside the new one
+	// after a rotation. Default 1 min; -1 = not at all.
 	DualSignGrace time.Duration
 	// InFlight bounds the concurrent attempts of one webhook subscription.
 	// Default 1, which keeps its events in order as long as none is retried.
@@ -104,64 +102,65 @@ type Options struct {
 	Senders int
 
 	// ProxiesMayBuffer leaves out the header X-Accel-Buffering: no, which asks
-	// proxies not to collect the bytes of event streams before passing them on.
+	// proxies not to collect the bytes of event streams.
 	ProxiesMayBuffer bool
 	// SSEAnswers sends the answer to every call as an event stream of one
-	// message, as servers made with the official Go SDK do, instead of as JSON.
-	// It is an error with Stdio.
+	// message instead of JSON, as servers made with the official Go SDK do. It
+	// cannot be combined with Stdio.
 	SSEAnswers bool
 
 	// Capacity bounds the deliveries of events per second, in all three modes
-	// together, by a token bucket that holds CapacityBurst of them. What comes
-	// faster waits, so that latency and backlog grow, up to QueueLen. 0 = no
-	// bound. CapacityBurst is what comes in 50 ms unless given, at least 1.
-	// Retries of webhooks count, envelopes and the systems beside MCP Events and
-	// Smithery triggers do not.
+	// together, by a token bucket that holds CapacityBurst of them. Faster
+	// deliveries wait, so that latency and backlog grow, up to QueueLen. 0 = no
+	// bound. CapacityBurst defaults to the deliveries of 50 ms, at least 1.
+	// Retries of webhooks count. Envelopes do not, nor do systems other than
+	// MCP Events and Smithery triggers.
 	Capacity      float64
 	CapacityBurst int
 
-	// Faults are committed on purpose, for calibration. nil commits none.
+	// Faults are applied on purpose, for calibration. nil applies none.
 	Faults faults.Spec
-	// SuspendAfter is how many attempts a webhook subscription is judged by:
-	// from that many on, when more than 95 % of those of the last hour failed,
-	// deliveries stop until the next refresh. Default 100; -1 = never.
+	// SuspendAfter is the number of attempts that a webhook subscription is
+	// judged by. From that number on, deliveries stop until the next refresh if
+	// more than 95 % of the attempts of the last hour failed. Default 100; -1 =
+	// never.
 	SuspendAfter int
-	// Proof is how a callback proves, before anything is delivered to it, that
-	// it wants to be one: [ProofChallenge], the default, or [ProofWellKnown].
+	// Proof is how a callback proves, before the first delivery, that it wants
+	// the deliveries: [ProofChallenge], the default, or [ProofWellKnown].
 	Proof string
-	// TypesEvery adds the event type "seasonal" to the catalogue, which is
-	// offered and withdrawn in turn, each time that long. 0 = there is none.
+	// TypesEvery adds the event type "seasonal" to the catalogue. It is offered
+	// and withdrawn in turn, each time for TypesEvery. 0 = no such type.
 	TypesEvery time.Duration
 
-	// ResumeMaxWait bounds the maxWait of resume policies, and is what a call
-	// gets that asks for none. Default 5 min.
+	// ResumeMaxWait bounds the maxWait of resume policies, and is the default
+	// of calls that ask for none. Default 5 min.
 	ResumeMaxWait time.Duration
-	// ResumeOverlap is how long a connection must have lived on after a message
-	// of a resumable request was written, for the message to count as delivered:
-	// later ones are sent again on a resume. Default 1 s; -1 = what was written
-	// counts as delivered, and may be lost in a cut.
+	// ResumeOverlap is how long a connection must stay open after a message of
+	// a resumable request was written, for the message to count as delivered.
+	// Later messages are sent again on a resume. Default 1 s; -1 = every
+	// written message counts as delivered, and may be lost in a cut.
 	ResumeOverlap time.Duration
 
-	// Lists are the lists with a time to live of SEP-2549.
+	// Lists are the lists of SEP-2549, which have a time to live.
 	Lists ListOptions
 
-	// Feed is the address of a change feed that is polled every FeedEvery, and
-	// whose changes are published as events. "" = there is none. FeedEvery is
-	// 500 ms unless given.
+	// Feed is the address of a change feed that is polled every FeedEvery. Its
+	// changes are published as events. "" = no feed. FeedEvery defaults to 500
+	// ms.
 	Feed      string
 	FeedEvery time.Duration
 
-	// AllowHosts names the hosts beside this machine that Feed may be at, with or
-	// without a port. A name is resolved once, when the server starts, and every
-	// connection is held to the addresses that it had then.
+	// AllowHosts names the hosts, with or without a port, that Feed may use
+	// beside this machine. A name is resolved once, when the server starts, and
+	// connections go only to the addresses found then.
 	AllowHosts []string
 
-	// Logger is told what goes wrong. nil discards.
+	// Logger logs errors. nil discards them.
 	Logger *slog.Logger
 }
 
-// contradiction says what is wrong with the options as they were given, apart
-// from the ranges of single ones.
+// contradiction reports options that contradict each other or have an invalid
+// value, apart from the ranges in withDefaults.
 func (o *Options) contradiction() error {
 	switch {
 	case !(o.Capacity >= 0 && o.Capacity <= 1e6):
@@ -180,7 +179,7 @@ func (o *Options) contradiction() error {
 	return nil
 }
 
-// withDefaults fills in the zero fields and refuses values out of range.
+// withDefaults sets the zero fields and refuses values out of range.
 func (o Options) withDefaults() (Options, error) {
 	given := o.contradiction()
 	var bad error
@@ -237,11 +236,11 @@ func (o Options) withDefaults() (Options, error) {
 	return o, bad
 }
 
-// How a callback proves that it wants to be one. See [Options.Proof].
+// How a callback proves that it wants deliveries. See [Options.Proof].
 const (
-	// ProofChallenge: it repeats a challenge that is posted to it.
+	// ProofChallenge: the callback repeats a challenge that is posted to it.
 	ProofChallenge = "challenge"
-	// ProofWellKnown: its origin names its path, or a prefix of it, among the
-	// receivers of /.well-known/mcp-webhook-receiver.json.
+	// ProofWellKnown: the origin of the callback lists its path, or a prefix of
+	// it, among the receivers of /.well-known/mcp-webhook-receiver.json.
 	ProofWellKnown = "well-known"
 )

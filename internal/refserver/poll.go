@@ -16,14 +16,16 @@ type eventParams struct {
 	Arguments json.RawMessage `json:"arguments"`
 	Cursor    *string         `json:"cursor"`
 	MaxAgeMs  *int64          `json:"maxAgeMs"`
-	// The older spellings of arguments and, in seconds, maxAgeMs.
+	// Params and MaxAge are older spellings of arguments and, in seconds,
+	// maxAgeMs.
 	Params json.RawMessage `json:"params"`
 	MaxAge *int64          `json:"maxAge"`
 }
 
-// resolve finds the topic and what is to be heard of it.
+// resolve returns the topic and the selection of a subscription, and its
+// arguments in canonical form.
 func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (*topic, selection, string, *rpcError) {
-	t := s.broker.in(mode, p.Name)
+	t := s.broker.topic(mode, p.Name)
 	if t == nil || s.broker.topics[p.Name].withdrawn.Load() {
 		return nil, selection{}, "", notFound("event")
 	}
@@ -43,7 +45,7 @@ func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (*topic, 
 	return t, sel, canonical, nil
 }
 
-// arguments are the subscription's, in whichever spelling they came.
+// arguments returns the arguments in whichever spelling they came.
 func (p eventParams) arguments(paramsFirst bool) json.RawMessage {
 	first, second := p.Arguments, p.Params
 	if paramsFirst {
@@ -58,27 +60,27 @@ func (p eventParams) arguments(paramsFirst bool) json.RawMessage {
 func (p eventParams) start() start {
 	from := start{cursor: p.Cursor}
 	if p.MaxAgeMs != nil {
-		from.maxAge = max(millis(*p.MaxAgeMs), 1) // 0 ms: nothing is young enough
+		from.maxAge = max(millis(*p.MaxAgeMs), 1) // 0 ms: no event is young enough
 	} else if p.MaxAge != nil {
 		from.maxAge = max(millis(min(*p.MaxAge, 1<<40)*1000), 1)
 	}
 	return from
 }
 
-// millis converts without overflow: what is beyond a century is a century.
+// millis converts without overflow: longer times become a century.
 func millis(ms int64) time.Duration {
 	return time.Duration(min(ms, 100*365*24*3600*1000)) * time.Millisecond
 }
 
-// list answers events/list. The catalogue fits one page, so any cursor is past
-// its end.
+// list answers events/list. The catalogue fits one page, so every cursor is
+// past its end.
 func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 	var p struct {
 		Cursor *string `json:"cursor"`
 	}
 	if len(c.params) > 0 {
-		if wrong := decodeParams(c.params, &p); wrong != nil {
-			c.fail(w, wrong)
+		if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+			c.fail(w, rpcErr)
 			return
 		}
 	}
@@ -111,30 +113,30 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 	c.answer(w, append(b, ']'))
 }
 
-// poll answers events/poll, at once or when there is something to say.
+// poll answers events/poll, at once or when an event arrives.
 func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	var p struct {
 		eventParams
 		MaxEvents *int64 `json:"maxEvents"`
 		TimeoutMs *int64 `json:"timeoutMs"`
 	}
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	t, sel, _, wrong := s.resolve(eventmeter.Poll, c, p.eventParams)
-	if wrong == nil && p.Cursor == nil {
-		wrong = s.faultInjector.refuses("events", eventmeter.Poll)
+	t, sel, _, rpcErr := s.resolve(eventmeter.Poll, c, p.eventParams)
+	if rpcErr == nil && p.Cursor == nil {
+		rpcErr = s.faultInjector.refuse("events", eventmeter.Poll)
 	}
 	switch {
-	case wrong != nil:
+	case rpcErr != nil:
 	case p.MaxEvents != nil && *p.MaxEvents < 1:
-		wrong = invalidParams("maxEvents is less than 1")
+		rpcErr = invalidParams("maxEvents is less than 1")
 	case p.TimeoutMs != nil && *p.TimeoutMs < 0:
-		wrong = invalidParams("timeoutMs is negative")
+		rpcErr = invalidParams("timeoutMs is negative")
 	}
-	if wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	limit, wait := s.opts.PollMaxEvents, time.Duration(0)
@@ -145,15 +147,15 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 		wait = min(millis(*p.TimeoutMs), s.opts.LongPollMax)
 	}
 	s.counts.polls.Add(1)
-	b := t.glance(sel, p.start(), limit)
+	b := t.readOnce(sel, p.start(), limit)
 	if len(b.events) == 0 && !b.gap && wait > 0 && p.Cursor != nil {
-		if b, wrong = s.longPoll(r, c, t, sel, b.after, limit, wait); wrong != nil {
-			c.fail(w, wrong)
+		if b, rpcErr = s.longPoll(r, c, t, sel, b.after, limit, wait); rpcErr != nil {
+			c.fail(w, rpcErr)
 			return
 		}
 	}
 	if !s.capacity.take(r.Context(), s.closing, len(b.events)) {
-		return // the client is gone, or will be
+		return // the client is gone, or the server closes
 	}
 	if len(b.events) == 0 {
 		s.counts.emptyPolls.Add(1)
@@ -162,21 +164,21 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	c.answer(w, s.pollResult(t, b))
 }
 
-// longPoll waits for the first events after a position. A new cursor was not
-// asked for with a null one, so the wait starts where the glance ended.
+// longPoll waits for the first events after a position. The wait starts where
+// readOnce ended.
 func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, after uint64, limit int, wait time.Duration) (batch, *rpcError) {
 	woken := make(chan struct{}, 1)
 	cursor := t.cursor(after)
-	reader, _, truncated := t.open(sel, start{cursor: &cursor}, 0, func() { nudge(woken) })
+	reader, _, truncated := t.open(sel, start{cursor: &cursor}, 0, func() { signal(woken) })
 	defer reader.close()
 	s.counts.waiting.Add(1)
 	defer s.counts.waiting.Add(-1)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		revoked, gone := s.principals.watch(c.principal)
+		changed, revoked := s.principals.watch(c.principal)
 		switch {
-		case gone:
+		case revoked:
 			return batch{}, forbidden(reasonRevoked)
 		case t.withdrawn.Load():
 			return batch{}, notFound("event")
@@ -188,7 +190,7 @@ func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, aft
 		}
 		select {
 		case <-woken:
-		case <-revoked:
+		case <-changed:
 		case <-timer.C:
 			return b, nil
 		case <-s.closing: // answered early and empty

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/eventmeter/eventmeter"
 )
 
 // The methods of SEP-1803, and of the base protocol where it builds on them.
@@ -24,7 +26,7 @@ const (
 
 // resources is SEP-1803: events as resources, delivered in band on a session's
 // stream or to a webhook whose secret this server makes. It publishes nothing
-// of its own: it reads the same topics as events/*.
+// itself: it reads the same topics as events/*.
 type resources struct {
 	server *Server
 	pool   *pool[*resourceHook]
@@ -32,7 +34,7 @@ type resources struct {
 	mu       sync.Mutex
 	sessions map[string]*resourceSession // by session id
 	hooks    map[string]*resourceHook    // by subscription URI
-	order    []*resourceHook             // of hooks, the oldest first
+	order    []*resourceHook             // the values of hooks, the oldest first
 }
 
 func newResources(s *Server) *resources {
@@ -41,9 +43,9 @@ func newResources(s *Server) *resources {
 	return rs
 }
 
-// takes looks whether a request is one of this system's. Subscribing to other
-// resources is not.
-func (rs *resources) takes(body []byte) (envelope, bool) {
+// serves reports whether a request belongs to this system. Subscriptions to
+// other resources do not.
+func (rs *resources) serves(body []byte) (envelope, bool) {
 	var e envelope
 	if !bytes.Contains(body, []byte(`subscri`)) || json.Unmarshal(body, &e) != nil {
 		return e, false
@@ -55,7 +57,7 @@ func (rs *resources) takes(body []byte) (envelope, bool) {
 		var p uriParams
 		return e, json.Unmarshal(e.Params, &p) == nil && strings.HasPrefix(p.URI, eventScheme)
 	case methodListen:
-		var p listenParams
+		var p resourceListenParams
 		if json.Unmarshal(e.Params, &p) != nil {
 			return e, false
 		}
@@ -72,13 +74,14 @@ type uriParams struct {
 	URI string `json:"uri"`
 }
 
-type listenParams struct {
+type resourceListenParams struct {
 	Notifications struct {
 		ResourceSubscriptions []string `json:"resourceSubscriptions"`
 	} `json:"notifications"`
 }
 
-// do answers one call; false means that it is none of this system.
+// do answers one call. It returns false if the call does not belong to this
+// system.
 func (rs *resources) do(w http.ResponseWriter, r *http.Request, c *call) bool {
 	switch {
 	case c.method == methodRegister:
@@ -97,19 +100,24 @@ func (rs *resources) do(w http.ResponseWriter, r *http.Request, c *call) bool {
 	return true
 }
 
-// revoke ends what a principal has, without a word: the draft has no word for it.
-// Streams of listeners notice by themselves.
+// revoke ends the subscriptions of a principal without notice: the draft has no
+// message for it. Listen streams end by themselves.
 func (rs *resources) revoke(principal string) {
+	rs.endAll(func(p string) bool { return p == principal })
+}
+
+// endAll ends the subscriptions of the principals that match.
+func (rs *resources) endAll(match func(principal string) bool) {
 	rs.mu.Lock()
 	var sessions []*resourceSession
 	for _, s := range rs.sessions {
-		if s.principal == principal {
+		if match(s.principal) {
 			sessions = append(sessions, s)
 		}
 	}
 	var hooks []*resourceHook
 	for _, h := range rs.hooks {
-		if h.principal == principal {
+		if match(h.principal) {
 			hooks = append(hooks, h)
 		}
 	}
@@ -118,12 +126,12 @@ func (rs *resources) revoke(principal string) {
 		s.clear()
 	}
 	for _, h := range hooks {
-		rs.remove(h.uri, principal)
+		rs.remove(h.uri, h.principal)
 	}
 }
 
-// close stops deliveries and waits for those under way; the context of their
-// requests is over by then.
+// close stops deliveries and waits for those in flight, whose context has ended
+// by then.
 func (rs *resources) close() { rs.pool.close(func() {}) }
 
 // advertise completes the capabilities in the answer to a handshake: the SDK's
@@ -133,39 +141,20 @@ func advertise(w http.ResponseWriter, body []byte) (_ http.ResponseWriter, done 
 	if !bytes.Contains(body, []byte(`"initialize"`)) && !bytes.Contains(body, []byte(`"server/discover"`)) {
 		return w, func() {}
 	}
-	a := &advertiser{ResponseWriter: w, status: http.StatusOK}
-	return a, a.finish
-}
-
-// advertiser keeps an answer back until it is whole.
-type advertiser struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (a *advertiser) WriteHeader(status int) { a.status = status }
-
-// Write implements [http.ResponseWriter].
-func (a *advertiser) Write(b []byte) (int, error) { return a.body.Write(b) }
-
-// Flush implements [http.Flusher]: there is nothing to flush before the end.
-func (a *advertiser) Flush() {}
-
-func (a *advertiser) finish() {
-	body := a.body.Bytes()
-	if a.status == http.StatusOK {
-		body = withEvents(body)
-		a.Header().Del("Content-Length")
+	b := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
+	return b, func() {
+		body := b.body.Bytes()
+		if b.status == http.StatusOK {
+			body = withEvents(body)
+			w.Header().Del("Content-Length")
+		}
+		b.send(body)
 	}
-	a.ResponseWriter.WriteHeader(a.status)
-	_, _ = a.ResponseWriter.Write(body) // the client may be gone
 }
 
 // withEvents adds the capability to the result of initialize or
-// server/discover, and leaves the rest of it as it is to the byte. What is
-// something else stays as it is.
+// server/discover, and keeps all other bytes. It returns other bodies
+// unchanged.
 func withEvents(body []byte) []byte {
 	var answer struct {
 		Result struct {
@@ -188,7 +177,7 @@ func withEvents(body []byte) []byte {
 	return bytes.Replace(body, answer.Result.Capabilities, fresh, 1)
 }
 
-// session returns what is known of a session, making it if need be.
+// session returns the state of a session. It makes it if necessary.
 func (rs *resources) session(id, principal string) *resourceSession {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -200,7 +189,7 @@ func (rs *resources) session(id, principal string) *resourceSession {
 	return s
 }
 
-// drop forgets a session that has ended.
+// drop drops a session that has ended.
 func (rs *resources) drop(id string) {
 	rs.mu.Lock()
 	s := rs.sessions[id]
@@ -215,25 +204,25 @@ func (rs *resources) drop(id string) {
 	s.clear()
 }
 
-// subscribe answers resources/subscribe. Subscribing again changes nothing.
+// subscribe answers resources/subscribe. A repeated call changes nothing.
 func (rs *resources) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	s, uri, wrong := rs.ofSession(r, c)
-	if wrong == nil {
-		wrong = s.add(uri)
+	s, uri, rpcErr := rs.ofSession(r, c)
+	if rpcErr == nil {
+		rpcErr = s.add(uri)
 	}
-	if wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	c.answer(w, nil)
 }
 
-// unsubscribe answers resources/unsubscribe. What was not subscribed to is
-// left alone.
+// unsubscribe answers resources/unsubscribe. An unknown subscription is no
+// error.
 func (rs *resources) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	s, uri, wrong := rs.ofSession(r, c)
-	if wrong != nil {
-		c.fail(w, wrong)
+	s, uri, rpcErr := rs.ofSession(r, c)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	s.remove(uri)
@@ -242,10 +231,10 @@ func (rs *resources) unsubscribe(w http.ResponseWriter, r *http.Request, c *call
 
 func (rs *resources) ofSession(r *http.Request, c *call) (*resourceSession, string, *rpcError) {
 	var p uriParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		return nil, "", wrong
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		return nil, "", rpcErr
 	}
-	id := r.Header.Get(headerSession) // the face has looked that there is one
+	id := r.Header.Get(headerSession) // the MCP handler has checked that the session exists
 	if id == "" {
 		return nil, "", &rpcError{Code: codeInvalidRequest, Message: c.method + " needs a session: updates come on its stream"}
 	}
@@ -258,10 +247,10 @@ const (
 )
 
 // The event resources of a type NAME with a filter FIELD are event://NAME,
-// which is every event of it, and event://NAME/{FIELD}, the events with that
+// every event of the type, and event://NAME/{FIELD}, the events with that
 // value. The latter are sub-resources of the former.
 
-// eventResource finds what an event URI means to a principal.
+// eventResource resolves an event URI for a principal.
 func (rs *resources) eventResource(uri, principal string) (*topic, selection, *rpcError) {
 	rest, ok := strings.CutPrefix(uri, eventScheme)
 	name, value, keyed := strings.Cut(rest, "/")
@@ -289,7 +278,7 @@ func noResource(uri string) *rpcError {
 	return &rpcError{Code: codeInvalidParams, Message: "Resource not found", Data: map[string]string{"uri": uri}}
 }
 
-// appendEventURI appends the URI of the most narrow resource that an event
+// appendEventURI appends the URI of the narrowest resource that an event
 // belongs to.
 func appendEventURI(dst []byte, e *event, kind *eventType) []byte {
 	dst = append(dst, eventScheme...)
@@ -300,9 +289,9 @@ func appendEventURI(dst []byte, e *event, kind *eventType) []byte {
 	return appendEscaped(append(dst, '/'), e.key)
 }
 
-// appendEscaped is the simple expansion of RFC 6570: everything but the
-// unreserved characters is percent-encoded. The result is safe in a JSON
-// string, too.
+// appendEscaped is the simple expansion of RFC 6570: it percent-encodes
+// everything but the unreserved characters. The result is also safe in a JSON
+// string.
 func appendEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(s) {
@@ -316,15 +305,15 @@ func appendEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
-// subscriptionPage is how many subscription:// resources a page lists.
+// subscriptionPage is the number of subscription:// resources of a page.
 const subscriptionPage = 1000
 
-// subscriptionCursor begins the cursors of the pages that hold them. They come
-// after the last page of the SDK's own.
+// subscriptionCursor is the prefix of the cursors of pages with subscriptions.
+// They follow the last page of the SDK.
 const subscriptionCursor = "subscriptions:"
 
-// describe adds the event resources to the SDK's lists, and to each principal's
-// list its own subscriptions.
+// describe adds the event resources to the SDK's lists, and the principal's own
+// subscriptions to its list.
 func (rs *resources) describe(server *mcp.Server) {
 	for _, t := range rs.server.broker.order {
 		kind := t.kind
@@ -368,7 +357,7 @@ func principalOf(req mcp.Request) string {
 	return bearer(&http.Request{Header: extra.Header})
 }
 
-// list adds the caller's subscriptions behind the resources.
+// list appends the caller's subscriptions to the resources.
 func (rs *resources) list(ctx context.Context, method string, req *mcp.ListResourcesRequest, next mcp.MethodHandler) (mcp.Result, error) {
 	mine := rs.registered(principalOf(req))
 	out := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}}
@@ -386,7 +375,7 @@ func (rs *resources) list(ctx context.Context, method string, req *mcp.ListResou
 		if err != nil || !ok || list.NextCursor != "" || len(mine) == 0 {
 			return result, err
 		}
-		copied := *list // the SDK's may be shared
+		copied := *list // the SDK's result may be shared
 		copied.Resources = append([]*mcp.Resource(nil), list.Resources...)
 		out = &copied
 	}
@@ -404,8 +393,8 @@ func (rs *resources) list(ctx context.Context, method string, req *mcp.ListResou
 	return out, nil
 }
 
-// read answers resources/read: of a subscription what was registered, without
-// the secret; of an event, whose content is what is delivered, its schema.
+// read answers resources/read. A subscription returns its registration without
+// the secret. An event returns its schema: its content is delivered, not read.
 func (rs *resources) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri, principal := req.Params.URI, principalOf(req)
 	var content any
@@ -418,8 +407,8 @@ func (rs *resources) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp
 		}
 		content = h.registration()
 	} else {
-		t, _, wrong := rs.eventResource(uri, principal)
-		if wrong != nil {
+		t, _, rpcErr := rs.eventResource(uri, principal)
+		if rpcErr != nil {
 			return nil, mcp.ResourceNotFoundError(uri)
 		}
 		content = map[string]any{"name": t.kind.name, "eventSchema": t.kind.payload}
@@ -431,10 +420,10 @@ func (rs *resources) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, MIMEType: "application/json", Text: string(text)}}}, nil
 }
 
-// appendPlace appends the text of a place: the server's life, and the positions
-// in the order of the catalogue.
-func (rs *resources) appendPlace(dst []byte, p place) []byte {
-	dst = append(dst, rs.life()...)
+// appendPositions appends the text of positions: the epoch of the server, and
+// the positions in the order of the catalogue.
+func (rs *resources) appendPositions(dst []byte, p positions) []byte {
+	dst = append(dst, rs.epoch()...)
 	for _, t := range rs.inBand() {
 		dst = append(dst, '-')
 		dst = strconv.AppendUint(dst, p[t], 10)
@@ -442,22 +431,21 @@ func (rs *resources) appendPlace(dst []byte, p place) []byte {
 	return dst
 }
 
-// life names this life of the server, as cursors do.
-func (rs *resources) life() string {
+// epoch returns the epoch of the server as cursors spell it.
+func (rs *resources) epoch() string {
 	prefix := *rs.inBand()[0].prefix.Load()
 	return prefix[:len(prefix)-1]
 }
 
-// readPlace reads a Last-Event-ID. One of another life of the server is no
-// place, since nothing of that life is left; ok is false for what is no id of
-// ours at all.
-func (rs *resources) readPlace(text string) (p place, ok bool) {
+// readPositions parses a Last-Event-ID. For an id of another epoch it returns
+// nil, because no event of that epoch is left. ok is false for an invalid id.
+func (rs *resources) readPositions(text string) (p positions, ok bool) {
 	parts := strings.Split(text, "-")
 	order := rs.inBand()
 	if len(parts) != len(order)+1 || !strings.HasPrefix(parts[0], "c") {
 		return nil, false
 	}
-	p = make(place, len(order))
+	p = make(positions, len(order))
 	for i, t := range order {
 		n, err := strconv.ParseUint(parts[i+1], 10, 64)
 		if err != nil {
@@ -465,19 +453,38 @@ func (rs *resources) readPlace(text string) (p place, ok bool) {
 		}
 		p[t] = min(n, t.newest())
 	}
-	if parts[0] != rs.life() {
+	if parts[0] != rs.epoch() {
 		return nil, true
 	}
 	return p, true
 }
 
-// honoured are the URIs of a request to listen that can be had, each once.
-func (rs *resources) honoured(uris []string, principal string) []string {
+// available returns the URIs of a listen request that the principal may
+// subscribe to, without duplicates.
+func (rs *resources) available(uris []string, principal string) []string {
 	out := []string{}
 	for _, uri := range uris {
-		if _, _, wrong := rs.eventResource(uri, principal); wrong == nil && !slices.Contains(out, uri) {
+		if _, _, rpcErr := rs.eventResource(uri, principal); rpcErr == nil && !slices.Contains(out, uri) {
 			out = append(out, uri)
 		}
 	}
 	return out
+}
+
+// as returns the topic of a mode: with faults, each mode has its own topics.
+func (rs *resources) as(mode eventmeter.Mode, t *topic) *topic {
+	return rs.server.broker.topic(mode, t.kind.name)
+}
+
+// inBand are the topics that streams read, in the order of the catalogue.
+func (rs *resources) inBand() []*topic {
+	b := rs.server.broker
+	if b.faultInjector == nil {
+		return b.order
+	}
+	all := make([]*topic, len(b.order))
+	for i, t := range b.order {
+		all[i] = rs.as(eventmeter.Push, t)
+	}
+	return all
 }

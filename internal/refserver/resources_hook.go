@@ -1,7 +1,6 @@
 package refserver
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -9,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,10 +22,10 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
-// secretWish is the _meta key under which a client may say what type of secret
-// it would like. The draft leaves the choice to the server and gives the client
-// no word in it; without the key, and with an unknown type, it is "standard".
-const secretWish = "io.github.eventmeter/webhookSecret"
+// secretTypeKey is the _meta key under which a client may ask for a type of
+// secret. The draft leaves the choice to the server. Without the key, and with
+// an unknown type, it is "standard".
+const secretTypeKey = "io.github.eventmeter/webhookSecret"
 
 // The types of secrets.
 const (
@@ -36,15 +34,15 @@ const (
 	secretNone     = "none"
 )
 
-// webhookSecret is the secret as its client is told, once.
+// webhookSecret is the secret as the client receives it, once.
 type webhookSecret struct {
 	Type  string `json:"type"`
 	Value string `json:"value,omitempty"` // raw
 	Key   string `json:"key,omitempty"`   // standard
 }
 
-// registration is the answer to register, and, without its secret, what can be
-// read of a subscription.
+// registration is the result of register, and, without the secret, the content
+// of the subscription resource.
 type registration struct {
 	URI       string         `json:"uri"`
 	EventURIs []string       `json:"eventUris"`
@@ -52,11 +50,11 @@ type registration struct {
 	Secret    *webhookSecret `json:"webhookSecret,omitempty"`
 }
 
-// newSecret makes a secret and what signs with it: the headers that it adds to
+// newSecret makes a secret and the function that adds its signature headers to
 // a message.
 func newSecret(wish string) (webhookSecret, func(h http.Header, id string, at time.Time, body []byte)) {
 	random := make([]byte, 32)
-	rand.Read(random) // it never fails
+	rand.Read(random) // never fails
 	switch wish {
 	case secretNone:
 		return webhookSecret{Type: secretNone}, func(http.Header, string, time.Time, []byte) {}
@@ -87,25 +85,25 @@ func newSecret(wish string) (webhookSecret, func(h http.Header, id string, at ti
 	}
 }
 
-// register answers resources/subscriptions/register. Nothing makes two calls
-// one: each makes a subscription with a secret of its own, and its deliveries
-// may arrive before this answer does.
+// register answers resources/subscriptions/register. Repeated calls are
+// independent: each makes a subscription with a secret of its own, and
+// deliveries may arrive before the answer.
 func (rs *resources) register(w http.ResponseWriter, c *call) {
-	h, secret, wrong := rs.readRegistration(c)
-	if wrong == nil {
-		wrong = rs.server.faultInjector.refuses("sep-1803", eventmeter.Webhook)
+	h, secret, rpcErr := rs.readRegistration(c)
+	if rpcErr == nil {
+		rpcErr = rs.server.faultInjector.refuse("sep-1803", eventmeter.Webhook)
 	}
-	if wrong == nil {
-		wrong = rs.server.reserve()
+	if rpcErr == nil {
+		rpcErr = rs.server.reserve()
 	}
-	if wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	told := h.registration()
-	told.Secret = &secret
-	result, err := json.Marshal(map[string]any{"subscription": told})
-	if err != nil { // only strings are in it
+	reg := h.registration()
+	reg.Secret = &secret
+	result, err := json.Marshal(map[string]any{"subscription": reg})
+	if err != nil { // cannot fail: only strings
 		rs.server.unreserve()
 		c.fail(w, &rpcError{Code: codeInternal, Message: "Internal error"})
 		return
@@ -116,11 +114,11 @@ func (rs *resources) register(w http.ResponseWriter, c *call) {
 	rs.order = append(rs.order, h)
 	rs.mu.Unlock()
 	for _, uri := range h.uris {
-		if t, sel, wrong := rs.eventResource(uri, h.principal); wrong == nil {
+		if t, sel, rpcErr := rs.eventResource(uri, h.principal); rpcErr == nil {
 			h.mix.add(rs.as(eventmeter.Webhook, t), sel, nil)
 		}
 	}
-	if _, revoked := rs.server.principals.watch(h.principal); revoked { // revoke marks first and looks then
+	if _, revoked := rs.server.principals.watch(h.principal); revoked { // revoke marks first and then lists the subscriptions
 		rs.remove(h.uri, h.principal)
 	}
 	rs.server.counts.subscribed.Add(1)
@@ -137,16 +135,16 @@ func (rs *resources) readRegistration(c *call) (*resourceHook, webhookSecret, *r
 	if c.principal == "" {
 		return nil, none, forbidden("authentication required")
 	}
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		return nil, none, wrong
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		return nil, none, rpcErr
 	}
 	if len(p.URIs) == 0 {
 		return nil, none, invalidParams("uris is empty")
 	}
 	h := &resourceHook{rs: rs, principal: c.principal, uri: subscriptionScheme + rand.Text()}
 	for _, uri := range p.URIs {
-		if _, _, wrong := rs.eventResource(uri, c.principal); wrong != nil {
-			return nil, none, wrong
+		if _, _, rpcErr := rs.eventResource(uri, c.principal); rpcErr != nil {
+			return nil, none, rpcErr
 		}
 		if !slices.Contains(h.uris, uri) {
 			h.uris = append(h.uris, uri)
@@ -158,21 +156,21 @@ func (rs *resources) readRegistration(c *call) (*resourceHook, webhookSecret, *r
 	}
 	u.Fragment = ""
 	h.target, h.url = p.TargetURI, u
-	h.mix.queueLen, h.mix.woken = rs.server.opts.QueueLen, h.wake
+	h.mix.queueLen, h.mix.wake = rs.server.opts.QueueLen, h.wake
 	var wish string
-	if raw, ok := p.Meta[secretWish]; ok && json.Unmarshal(raw, &wish) != nil {
-		return nil, none, invalidParams("_meta %s is not a string", secretWish)
+	if raw, ok := p.Meta[secretTypeKey]; ok && json.Unmarshal(raw, &wish) != nil {
+		return nil, none, invalidParams("_meta %s is not a string", secretTypeKey)
 	}
 	secret, sign := newSecret(wish)
-	h.sign, h.wish = sign, wish
+	h.sign, h.secretType = sign, wish
 	return h, secret, nil
 }
 
 // deregister answers resources/subscriptions/deregister.
 func (rs *resources) deregister(w http.ResponseWriter, c *call) {
 	var p uriParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	if !rs.remove(p.URI, c.principal) {
@@ -182,7 +180,7 @@ func (rs *resources) deregister(w http.ResponseWriter, c *call) {
 	c.answer(w, nil)
 }
 
-// remove ends a principal's subscription; false if there is none.
+// remove ends a principal's subscription. It returns false if there is none.
 func (rs *resources) remove(uri, principal string) bool {
 	rs.mu.Lock()
 	h := rs.hooks[uri]
@@ -217,13 +215,13 @@ func (rs *resources) count() int {
 	return len(rs.hooks)
 }
 
-// attempt makes one attempt for a hook that gave up a token for it, and gives
-// the token back or puts it to the end of the queue again.
+// attempt makes one attempt for a hook that spent a token on it. It returns the
+// token, or queues the hook again with it.
 func (rs *resources) attempt(h *resourceHook) {
 	p := h.next()
 	if p == nil {
 		h.tokens.Add(-1)
-		if h.ready() { // what came meanwhile found no token free
+		if h.ready() { // events that arrived meanwhile found no free token
 			h.wake()
 		}
 		return
@@ -239,7 +237,7 @@ func (rs *resources) attempt(h *resourceHook) {
 	m := h.message(p)
 	status, failure := rs.post(rs.server.hooks.ctx, h, m)
 	if f := p.event.fault; failure == "" && f != nil && f.Kind == faults.Repeat {
-		rs.post(rs.server.hooks.ctx, h, m) // whatever becomes of it
+		rs.post(rs.server.hooks.ctx, h, m) // the outcome does not matter
 	}
 	if failure == "" {
 		counts.posted.Add(1)
@@ -252,65 +250,38 @@ func (rs *resources) attempt(h *resourceHook) {
 	rs.pool.push(h) // keeps its token
 }
 
-// post signs a message for this moment and posts it.
+// post signs a message for the current time and posts it.
 func (rs *resources) post(ctx context.Context, h *resourceHook, m *message) (status int, failure string) {
-	poster := rs.server.hooks.poster
-	ctx, cancel := context.WithTimeout(ctx, poster.timeout)
-	defer cancel()
-	body := m.body
 	now := time.Now()
-	header := http.Header{
-		"Content-Type":                          {"application/json"},
-		"User-Agent":                            {"eventmeter-target/0.1"},
-		standardwebhooks.HeaderWebhookID:        {m.id},
-		standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
-	}
-	h.signAs(m, header, now)
-	resp, err := poster.transport.RoundTrip((&http.Request{
-		Method: http.MethodPost, URL: h.url, Host: h.url.Host, ContentLength: int64(len(body)),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header,
-		Body:    io.NopCloser(bytes.NewReader(body)),
-		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
-	}).WithContext(ctx))
-	if err != nil {
-		return 0, failureOf(err)
-	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxReply))
-	switch {
-	case resp.StatusCode/100 == 2 && err != nil:
-		return resp.StatusCode, failureOf(err)
-	case resp.StatusCode/100 == 2:
-		return resp.StatusCode, ""
-	case resp.StatusCode >= 500:
-		return resp.StatusCode, fail5xx
-	}
-	return resp.StatusCode, fail4xx
+	header := webhookHeader(m.id, now)
+	h.signMessage(m, header, now)
+	status, _, failure = rs.server.hooks.poster.send(ctx, h.url, header, m.body)
+	return status, failure
 }
 
-// resourceHook is one out-of-band subscription. It works as a webhook
-// subscription of events/* does, without all that the draft does not have: a
-// life that ends, a cursor, a handshake and envelopes.
+// resourceHook is one out-of-band subscription. It works like a webhook
+// subscription of events/*, without the features that the draft lacks: expiry,
+// cursors, a handshake and envelopes.
 type resourceHook struct {
-	rs        *resources
-	uri       string // subscription://…
-	principal string
-	uris      []string // of the events
-	target    string   // as it was given
-	url       *url.URL
-	sign      func(h http.Header, id string, at time.Time, body []byte)
-	wish      string // the type of its secret, as it was asked for
-	mix       mixer
+	rs         *resources
+	uri        string // subscription://…
+	principal  string
+	uris       []string // of the events
+	target     string   // as given by the client
+	url        *url.URL
+	sign       func(h http.Header, id string, at time.Time, body []byte)
+	secretType string // the type of the secret that the client asked for
+	mix        mixer
 
 	tokens atomic.Int32 // places in the pool's queue
 
 	mu      sync.Mutex
 	over    bool
 	waiting int             // events that are neither acknowledged nor given up
-	due     []*resourcePost // those whose retry has come
+	due     []*resourcePost // events whose retry is due
 }
 
-// resourcePost is one event on its way.
+// resourcePost is one event with its retries.
 type resourcePost struct {
 	event    *event
 	kind     *eventType
@@ -335,7 +306,7 @@ func (h *resourceHook) wake() {
 	}
 }
 
-// next takes what is to be sent now, or nil.
+// next returns the next delivery, or nil.
 func (h *resourceHook) next() *resourcePost {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -359,7 +330,7 @@ func (h *resourceHook) next() *resourcePost {
 	return &resourcePost{event: events[0], kind: &t.kind}
 }
 
-// ready reports whether next would find something.
+// ready reports whether next would find a delivery.
 func (h *resourceHook) ready() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -369,8 +340,7 @@ func (h *resourceHook) ready() bool {
 	return h.waiting < h.rs.server.opts.Window && h.mix.pending()
 }
 
-// settle notes the end of an attempt and reports whether there is to be
-// another.
+// settle records the end of an attempt and reports whether to try again.
 func (h *resourceHook) settle(p *resourcePost, status int, failure string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -396,7 +366,7 @@ func (h *resourceHook) retry(p *resourcePost) {
 	h.wake()
 }
 
-// end stops the subscription. What is in flight may still arrive.
+// end stops the subscription. Attempts in flight may still arrive.
 func (h *resourceHook) end() {
 	h.mu.Lock()
 	h.over, h.due = true, nil
@@ -404,7 +374,8 @@ func (h *resourceHook) end() {
 	h.mix.close()
 }
 
-// message is an event's webhookType and its data, as Standard Webhooks advise.
+// message builds the message of an event: its webhookType and its data, as
+// Standard Webhooks advises.
 func (h *resourceHook) message(p *resourcePost) *message {
 	e := p.event
 	body := make([]byte, 0, len(e.data)+len(p.kind.name)+64)
@@ -415,6 +386,6 @@ func (h *resourceHook) message(p *resourcePost) *message {
 	body = append(body, `","data":`...)
 	body = append(append(body, e.data...), '}')
 	m := &message{id: e.id, body: body}
-	m.misfire(e.fault, p.attempts)
+	m.applyFault(e.fault, p.attempts)
 	return m
 }

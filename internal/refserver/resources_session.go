@@ -8,8 +8,8 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// resourceSession is what one session of the legacy era has subscribed to. It
-// outlives its streams.
+// resourceSession holds the subscriptions of one session of the legacy era. It
+// outlives the session's streams.
 type resourceSession struct {
 	rs        *resources
 	principal string
@@ -17,23 +17,23 @@ type resourceSession struct {
 	mu     sync.Mutex
 	over   bool
 	subs   map[string]*resourceSub // by URI
-	stream *updates                // the one that is open; nil = none
+	stream *updates                // the open stream, nil if there is none
 }
 
 // resourceSub is one subscription of a session.
 type resourceSub struct {
 	topic *topic
 	sel   selection
-	// from is the position at which it was made: a redelivery does not go
-	// behind it.
+	// from is the position at which the subscription was made: redelivery does
+	// not go behind it.
 	from   uint64
-	reader *reader // while there is a stream
+	reader *reader // nil without a stream
 }
 
 func (s *resourceSession) add(uri string) *rpcError {
-	t, sel, wrong := s.rs.eventResource(uri, s.principal)
-	if wrong != nil {
-		return wrong
+	t, sel, rpcErr := s.rs.eventResource(uri, s.principal)
+	if rpcErr != nil {
+		return rpcErr
 	}
 	t = s.rs.as(eventmeter.Push, t)
 	s.mu.Lock()
@@ -44,11 +44,11 @@ func (s *resourceSession) add(uri string) *rpcError {
 	if s.subs[uri] != nil {
 		return nil
 	}
-	if wrong := s.rs.server.faultInjector.refuses("sep-1803", eventmeter.Push); wrong != nil {
-		return wrong
+	if rpcErr := s.rs.server.faultInjector.refuse("sep-1803", eventmeter.Push); rpcErr != nil {
+		return rpcErr
 	}
-	if wrong := s.rs.server.reserve(); wrong != nil {
-		return wrong
+	if rpcErr := s.rs.server.reserve(); rpcErr != nil {
+		return rpcErr
 	}
 	s.rs.server.counts.streams.Add(1)
 	sub := &resourceSub{topic: t, sel: sel}
@@ -61,7 +61,7 @@ func (s *resourceSession) add(uri string) *rpcError {
 	return nil
 }
 
-// newest is the position of the newest event.
+// newest returns the position of the newest event.
 func (t *topic) newest() uint64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -96,11 +96,11 @@ func (s *resourceSession) clear() {
 	}
 }
 
-// attach makes u the session's stream. A stream that is still open gives way:
-// its client has gone, or has thought better of it. With a place, deliveries
-// go on from there; without one, they begin now. It reports false if ctx ends
-// or the session is over.
-func (s *resourceSession) attach(ctx context.Context, u *updates, from place) bool {
+// attach makes u the session's stream. It ends a stream that is still open,
+// because its client has gone or replaced it. With positions, delivery
+// continues from there; without, it begins now. attach returns false if ctx
+// ends or the session is over.
+func (s *resourceSession) attach(ctx context.Context, u *updates, from positions) bool {
 	for {
 		s.mu.Lock()
 		if s.over {
@@ -114,7 +114,7 @@ func (s *resourceSession) attach(ctx context.Context, u *updates, from place) bo
 		s.mu.Unlock()
 		old.cancel()
 		select {
-		case <-old.left:
+		case <-old.detached:
 		case <-ctx.Done():
 			return false
 		}
@@ -137,7 +137,7 @@ func (s *resourceSession) attach(ctx context.Context, u *updates, from place) bo
 	return true
 }
 
-// detach ends u's turn as the session's stream.
+// detach ends u's time as the session's stream.
 func (s *resourceSession) detach(u *updates) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,34 +146,34 @@ func (s *resourceSession) detach(u *updates) {
 		sub.reader = nil
 	}
 	s.stream = nil
-	close(u.left)
+	close(u.detached)
 }
 
-// place is how far a stream has come in each topic. Its text is the id of the
-// stream's events: all that is needed to go on from there, so that nothing is
-// kept for a client that has gone but may come back.
-type place map[*topic]uint64
+// positions is how far a stream has come in each topic. Its text is the id of
+// the stream's events and is sufficient to continue from there, so the server
+// keeps nothing for a client that may reconnect.
+type positions map[*topic]uint64
 
-// mixer takes the events of several subscriptions, each event once and those
-// of a type in order, whichever of the subscriptions it belongs to.
+// mixer reads the events of several subscriptions. It returns each event once
+// and those of a topic in order, however many subscriptions select it.
 type mixer struct {
-	woken    func() // called under a topic's lock
+	wake     func() // called under a topic's lock
 	queueLen int
 
 	mu   sync.Mutex
 	taps []*tap
-	turn int // of the tap that is looked at first
+	turn int // index of the tap to read first
 }
 
-// tap is the readers of one topic.
+// tap holds the readers of one topic.
 type tap struct {
 	topic   *topic
 	readers []*reader
 }
 
-// add begins to take what a selection hears, from a position on or, with nil,
-// from now on. It returns the reader, to be removed with remove, and the
-// position before the first event that it will find.
+// add adds a selection, from a position on or, with nil, from now on. It
+// returns the reader, which remove removes, and the position before the first
+// event that it will find.
 func (m *mixer) add(t *topic, sel selection, after *uint64) (*reader, uint64) {
 	from := start{}
 	if after != nil {
@@ -182,7 +182,7 @@ func (m *mixer) add(t *topic, sel selection, after *uint64) (*reader, uint64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r, position, _ := t.open(sel, from, m.queueLen, m.woken)
+	r, position, _ := t.open(sel, from, m.queueLen, m.wake)
 	for _, p := range m.taps {
 		if p.topic == t {
 			p.readers = append(p.readers, r)
@@ -208,7 +208,7 @@ func (m *mixer) remove(r *reader) {
 	}
 }
 
-// close removes everything.
+// close removes every reader.
 func (m *mixer) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,8 +220,8 @@ func (m *mixer) close() {
 	m.taps = nil
 }
 
-// take appends up to limit events to into, all of one topic, and tells which.
-// It takes from the topics in turn. No event and no topic: there is nothing.
+// take appends up to limit events of one topic to into, and returns the topic.
+// It takes from the topics in turn. Without an event, the topic is nil.
 func (m *mixer) take(into []*event, limit int) ([]*event, *topic) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -265,8 +265,8 @@ func (p *tap) take(into []*event, limit int) []*event {
 	return into
 }
 
-// trim skips what the reader has lost: what left the buffer, and what exceeds
-// its queue. There is nobody to announce it to.
+// trim skips events that left the buffer or exceed the reader's queue. The
+// protocol has no message to announce them.
 func (r *reader) trim() {
 	var b batch
 	l := r.log

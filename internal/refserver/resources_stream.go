@@ -19,58 +19,58 @@ type updates struct {
 	rs        *resources
 	principal string
 	mix       mixer
-	woken     chan struct{}
+	wakeup    chan struct{}
 	out       http.ResponseWriter
-	// reached is the place of the last event, where events have ids: on the
-	// stream of a session.
-	reached place
-	// id is that of the request to listen, where there is one.
+	// reached holds the positions of the last events. It is nil unless events
+	// have ids: on the stream of a session.
+	reached positions
+	// id is the id of the request to listen, nil on the stream of a session.
 	id      json.RawMessage
 	written time.Time
 	events  []*event // scratch
 	cut     bool     // by a fault
 
-	cancel context.CancelFunc
-	left   chan struct{} // closed when the session is free for another stream
+	cancel   context.CancelFunc
+	detached chan struct{} // closed when the session is free for another stream
 }
 
 func (rs *resources) newUpdates(out http.ResponseWriter, principal string) *updates {
-	u := &updates{rs: rs, principal: principal, out: out, woken: make(chan struct{}, 1), left: make(chan struct{}), written: time.Now()}
+	u := &updates{rs: rs, principal: principal, out: out, wakeup: make(chan struct{}, 1), detached: make(chan struct{}), written: time.Now()}
 	u.mix.queueLen = rs.server.opts.QueueLen
-	u.mix.woken = func() { nudge(u.woken) }
+	u.mix.wake = func() { signal(u.wakeup) }
 	return u
 }
 
-// run delivers until ctx ends, the server closes, the client is gone or, where
-// the stream is for nothing else, the principal loses its access.
+// run delivers until ctx ends, the server closes or the client is gone. A
+// listen stream also ends when its principal loses access.
 func (u *updates) run(ctx context.Context) {
 	s := u.rs.server
-	forgotten := s.forgottenNow()
+	forgotten := s.forgetSignal()
 	every := s.opts.Heartbeat
 	silence := time.NewTimer(every)
 	defer silence.Stop()
 	for {
-		revoked, gone := s.principals.watch(u.principal)
-		if gone && u.id != nil {
-			return // a session's stream is the SDK's, too, and has lost its subscriptions
+		changed, revoked := s.principals.watch(u.principal)
+		if revoked && u.id != nil {
+			return // the SDK also uses the stream of a session, which has lost its subscriptions
 		}
 		if !u.deliver() {
 			return
 		}
 		select {
-		case <-u.woken:
+		case <-u.wakeup:
 		case <-silence.C:
 			rest := every - time.Since(u.written)
 			if rest <= 0 {
-				// A comment: the draft has no heartbeat, and a connection on
-				// which nothing ever moves is taken down by what lies between.
+				// A comment: the draft has no heartbeat, and proxies close
+				// connections that stay idle.
 				if !u.write([]byte(": keep-alive\n\n")) {
 					return
 				}
 				rest = every
 			}
 			silence.Reset(rest)
-		case <-revoked: // somebody was; the loop looks who
+		case <-changed: // some principal was revoked; the loop checks which
 		case <-s.closing:
 			return
 		case <-forgotten:
@@ -82,7 +82,7 @@ func (u *updates) run(ctx context.Context) {
 	}
 }
 
-// deliver writes everything that waits; false means that the client is gone.
+// deliver writes all waiting events. It returns false if the client is gone.
 func (u *updates) deliver() bool {
 	for {
 		events, t := u.mix.take(u.events[:0], streamBatch)
@@ -95,7 +95,7 @@ func (u *updates) deliver() bool {
 		for _, e := range events {
 			if e.fault == nil {
 				frames = u.appendUpdate(frames, e, t)
-			} else if frames, cut = u.misfire(frames, e, t); cut {
+			} else if frames, cut = u.appendFaulty(frames, e, t); cut {
 				break
 			}
 		}
@@ -116,12 +116,12 @@ func (u *updates) deliver() bool {
 }
 
 // appendUpdate appends the frame of one event. The payload is the event's data,
-// as its resource's eventSchema describes it.
+// as the eventSchema of its resource describes it.
 func (u *updates) appendUpdate(dst []byte, e *event, t *topic) []byte {
 	if u.reached != nil {
 		u.reached[t] = e.n
 		dst = append(dst, "id: "...)
-		dst = u.rs.appendPlace(dst, u.reached)
+		dst = u.rs.appendPositions(dst, u.reached)
 		dst = append(dst, '\n')
 	}
 	dst = append(dst, `data: {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"`...)
@@ -145,17 +145,17 @@ func (u *updates) write(b []byte) bool {
 }
 
 // stream serves the GET stream of a session of the legacy era. It has two
-// writers: the SDK's handler, for what is the SDK's to tell, and the updates.
+// writers: the SDK's handler and the updates.
 func (rs *resources) stream(w http.ResponseWriter, r *http.Request, principal string, sdk func(http.ResponseWriter, *http.Request)) {
 	id := r.Header.Get(headerSession)
 	if id == "" || r.Header.Get(headerVersion) >= modernVersion || !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-		sdk(w, r) // which says what is wrong with it
+		sdk(w, r) // the SDK answers with the error
 		return
 	}
-	var from place
+	var from positions
 	if last := r.Header.Get(headerLastEventID); last != "" {
 		var ok bool
-		if from, ok = rs.readPlace(last); !ok {
+		if from, ok = rs.readPositions(last); !ok {
 			http.Error(w, "Last-Event-ID is none of this server's", http.StatusBadRequest)
 			return
 		}
@@ -167,7 +167,7 @@ func (rs *resources) stream(w http.ResponseWriter, r *http.Request, principal st
 	rs.server.unbuffered(w.Header())
 	out := &shared{ResponseWriter: w, begun: make(chan struct{})}
 	u := rs.newUpdates(out, principal)
-	u.reached, u.cancel = make(place), cancel
+	u.reached, u.cancel = make(positions), cancel
 	s := rs.session(id, principal)
 	if !s.attach(ctx, u, from) {
 		http.Error(w, "session not found", http.StatusNotFound)
@@ -185,9 +185,9 @@ func (rs *resources) stream(w http.ResponseWriter, r *http.Request, principal st
 		case <-ctx.Done():
 			return
 		}
-		// The id first, with nothing else, so that a client that loses the stream
-		// before its first event can come back to this place.
-		prime := rs.appendPlace([]byte("id: "), u.reached)
+		// Send the id alone first, so that a client that loses the stream
+		// before its first event can resume here.
+		prime := rs.appendPositions([]byte("id: "), u.reached)
 		if u.write(append(prime, "\ndata:\n\n"...)) {
 			u.run(ctx)
 		}
@@ -234,26 +234,26 @@ func (s *shared) FlushError() error {
 }
 
 // Flush implements [http.Flusher].
-func (s *shared) Flush() { _ = s.FlushError() } // the interface has no place for it
+func (s *shared) Flush() { _ = s.FlushError() } // http.Flusher returns no error
 
-// listen answers subscriptions/listen of the modern era: the stream is the
-// request's own, cannot be resumed, and carries no ids.
+// listen answers subscriptions/listen of the modern era. The stream belongs to
+// the request, cannot be resumed, and carries no ids.
 func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
-	var p listenParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		c.fail(w, wrong)
+	var p resourceListenParams
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	s := rs.server
-	uris := rs.honoured(p.Notifications.ResourceSubscriptions, c.principal)
-	if wrong := s.faultInjector.refuses("sep-1803", eventmeter.Push); wrong != nil {
-		c.fail(w, wrong)
+	uris := rs.available(p.Notifications.ResourceSubscriptions, c.principal)
+	if rpcErr := s.faultInjector.refuse("sep-1803", eventmeter.Push); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	for i := range uris {
-		if wrong := s.reserve(); wrong != nil {
+		if rpcErr := s.reserve(); rpcErr != nil {
 			s.subscriptions.Add(int64(-i))
-			c.fail(w, wrong)
+			c.fail(w, rpcErr)
 			return
 		}
 	}
@@ -267,13 +267,13 @@ func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 	u.id = c.id
 	defer u.mix.close()
 	for _, uri := range uris {
-		if t, sel, wrong := rs.eventResource(uri, c.principal); wrong == nil {
+		if t, sel, rpcErr := rs.eventResource(uri, c.principal); rpcErr == nil {
 			u.mix.add(rs.as(eventmeter.Push, t), sel, nil)
 		}
 	}
 	s.streamHeader(w.Header())
 	agreed, err := json.Marshal(map[string]any{"resourceSubscriptions": uris})
-	if err != nil { // only strings are in it
+	if err != nil { // cannot fail: only strings
 		return
 	}
 	ack := append([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":`), agreed...)

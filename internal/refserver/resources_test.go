@@ -38,7 +38,7 @@ func TestEventResources(t *testing.T) {
 	rs := startServer(t, Options{}).resources
 	for _, c := range []struct {
 		uri, principal string
-		topic          string // "" = there is none
+		topic          string // "" = no such block
 		sel            selection
 	}{
 		{"event://chat.message", "", "chat.message", selection{}},
@@ -54,18 +54,18 @@ func TestEventResources(t *testing.T) {
 		{"event://private.note", "p", "private.note", selection{keyed: true, key: "p"}},
 		{"event://private.note/q", "p", "", selection{}},
 	} {
-		got, sel, wrong := rs.eventResource(c.uri, c.principal)
+		got, sel, rpcErr := rs.eventResource(c.uri, c.principal)
 		switch {
-		case (wrong != nil) != (c.topic == ""):
-			t.Errorf("%s: %v", c.uri, wrong)
-		case wrong == nil && (got.kind.name != c.topic || sel != c.sel):
+		case (rpcErr != nil) != (c.topic == ""):
+			t.Errorf("%s: %v", c.uri, rpcErr)
+		case rpcErr == nil && (got.kind.name != c.topic || sel != c.sel):
 			t.Errorf("%s is %s %+v", c.uri, got.kind.name, sel)
 		}
 	}
 	for _, key := range []string{"plain-._~", "a/b", "ä %\"\\\n", "?#&="} {
 		uri := string(appendEventURI(nil, &event{key: key}, &rs.server.broker.topics["chat.message"].kind))
-		if _, sel, wrong := rs.eventResource(uri, ""); wrong != nil || sel.key != key || strings.ContainsAny(uri, "\"\\\n ") {
-			t.Errorf("%q is at %s, which is %+v %v", key, uri, sel, wrong)
+		if _, sel, rpcErr := rs.eventResource(uri, ""); rpcErr != nil || sel.key != key || strings.ContainsAny(uri, "\"\\\n ") {
+			t.Errorf("%q is at %s, which is %+v %v", key, uri, sel, rpcErr)
 		}
 	}
 }
@@ -76,18 +76,18 @@ func TestPlaces(t *testing.T) {
 	publish(t, s, "tick", `{}`)
 	publish(t, s, "tick", `{}`)
 	tick := s.broker.topics["tick"]
-	text := string(rs.appendPlace(nil, place{tick: 1}))
-	if p, ok := rs.readPlace(text); !ok || p[tick] != 1 {
+	text := string(rs.appendPositions(nil, positions{tick: 1}))
+	if p, ok := rs.readPositions(text); !ok || p[tick] != 1 {
 		t.Errorf("%s is %v %t", text, p, ok)
 	}
-	if p, ok := rs.readPlace(string(rs.appendPlace(nil, place{tick: 99}))); !ok || p[tick] != 2 {
+	if p, ok := rs.readPositions(string(rs.appendPositions(nil, positions{tick: 99}))); !ok || p[tick] != 2 {
 		t.Errorf("a place that is not reached yet is %v %t", p, ok)
 	}
-	if p, ok := rs.readPlace("cother" + text[strings.IndexByte(text, '-'):]); !ok || p != nil {
+	if p, ok := rs.readPositions("cother" + text[strings.IndexByte(text, '-'):]); !ok || p != nil {
 		t.Errorf("a place of another life is %v %t", p, ok)
 	}
 	for _, bad := range []string{"", "7", text + "-1", text[1:], strings.Replace(text, "-1", "-x", 1)} {
-		if p, ok := rs.readPlace(bad); ok {
+		if p, ok := rs.readPositions(bad); ok {
 			t.Errorf("%q is %v", bad, p)
 		}
 	}
@@ -118,7 +118,8 @@ func TestAdvertise(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsAreListedInPages registers more than a page holds.
+// TestSubscriptionsAreListedInPages registers more subscriptions than a page
+// holds.
 func TestSubscriptionsAreListedInPages(t *testing.T) {
 	s := startServer(t, Options{AllowPrivateCallbacks: true})
 	const n = subscriptionPage + 5
@@ -156,7 +157,7 @@ func TestSubscriptionsAreListedInPages(t *testing.T) {
 		t.Errorf("%d on the second page, then %q", len(rest), end)
 	}
 	if others, _ := list("t1", ""); len(others) != 0 {
-		t.Errorf("somebody else is shown %d", len(others))
+		t.Errorf("another principal is shown %d", len(others))
 	}
 	if got := s.Stats().Subscriptions.Webhook; got != n {
 		t.Errorf("%d in the statistics", got)
@@ -169,7 +170,7 @@ func TestSubscriptionsAreListedInPages(t *testing.T) {
 	}
 }
 
-// rpcModern posts a modern request; members go before _meta.
+// rpcModern posts a modern request; members precede _meta.
 func rpcModern(t testing.TB, s *Server, token, method, members string) (status int, answer string) {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + members + `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernVersion +
@@ -181,13 +182,13 @@ func rpcModern(t testing.TB, s *Server, token, method, members string) (status i
 		req.Header.Set(k, v)
 	}
 	w := httptest.NewRecorder()
-	s.face.ServeHTTP(w, req)
+	s.handler.ServeHTTP(w, req)
 	return w.Code, w.Body.String()
 }
 
-// TestResourceRoom: subscriptions of all kinds share one limit, and what has
-// ended makes room.
-func TestResourceRoom(t *testing.T) {
+// TestResourceLimit: subscriptions of all kinds share one limit, and ended ones
+// free a place.
+func TestResourceLimit(t *testing.T) {
 	s := startServer(t, Options{MaxSubscriptions: 2, AllowPrivateCallbacks: true})
 	rs := s.resources
 	session := rs.session("s", "t0")
@@ -195,8 +196,8 @@ func TestResourceRoom(t *testing.T) {
 		uri  string
 		full bool
 	}{{"event://tick", false}, {"event://tick", false}, {"event://chat.message", false}, {"event://chat.message/c", true}} {
-		if wrong := session.add(c.uri); (wrong != nil) != c.full || wrong != nil && wrong.Code != codeExhausted {
-			t.Errorf("%s: %v", c.uri, wrong)
+		if rpcErr := session.add(c.uri); (rpcErr != nil) != c.full || rpcErr != nil && rpcErr.Code != codeExhausted {
+			t.Errorf("%s: %v", c.uri, rpcErr)
 		}
 	}
 	_, text := rpc(t, s, "t0", `{"jsonrpc":"2.0","id":1,"method":"resources/subscriptions/register","params":{"uris":["event://tick"],"targetUri":"https://127.0.0.1:1/"}}`)
@@ -205,14 +206,14 @@ func TestResourceRoom(t *testing.T) {
 	}
 	session.remove("event://tick")
 	session.remove("event://tick")
-	if wrong := session.add("event://chat.message/c"); wrong != nil {
-		t.Error(wrong)
+	if rpcErr := session.add("event://chat.message/c"); rpcErr != nil {
+		t.Error(rpcErr)
 	}
 	rs.drop("s")
 	if n := s.subscriptions.Load(); n != 0 || s.Stats().Subscriptions.Push != 0 {
 		t.Errorf("%d still reserved, %+v", n, s.Stats().Subscriptions)
 	}
-	if wrong := session.add("event://tick"); wrong == nil {
+	if rpcErr := session.add("event://tick"); rpcErr == nil {
 		t.Error("a session that has ended takes subscriptions")
 	}
 	if session.attach(context.Background(), rs.newUpdates(httptest.NewRecorder(), "t0"), nil) {
@@ -220,11 +221,11 @@ func TestResourceRoom(t *testing.T) {
 	}
 }
 
-// TestUpdatesAreDroppedInSilence: who lags behind by more than the queue, or
-// comes back to what has left the buffer, is not told.
-func TestUpdatesAreDroppedInSilence(t *testing.T) {
+// TestLostUpdatesAreNotAnnounced: a subscriber that lags by more than the
+// queue, or resumes behind the buffer, gets no notice.
+func TestLostUpdatesAreNotAnnounced(t *testing.T) {
 	s := startServer(t, Options{QueueLen: 3, BufferEvents: 5})
-	m := mixer{queueLen: 3, woken: func() {}}
+	m := mixer{queueLen: 3, wake: func() {}}
 	tick := s.broker.topics["tick"]
 	m.add(tick, selection{}, nil)
 	for range 10 {
@@ -239,7 +240,7 @@ func TestUpdatesAreDroppedInSilence(t *testing.T) {
 	}
 	m.close()
 	old := uint64(2) // events 3 to 5 have left the buffer
-	m = mixer{queueLen: 3, woken: func() {}}
+	m = mixer{queueLen: 3, wake: func() {}}
 	defer m.close()
 	if _, position := m.add(tick, selection{}, &old); position != 5 {
 		t.Errorf("it begins after %d", position)
@@ -249,11 +250,11 @@ func TestUpdatesAreDroppedInSilence(t *testing.T) {
 	}
 }
 
-// TestMixerKeepsOrder: the events of a type come in order and once, whatever
+// TestMixerKeepsOrder: the events of a topic come in order and once, whatever
 // the subscriptions.
 func TestMixerKeepsOrder(t *testing.T) {
 	s := startServer(t, Options{})
-	m := mixer{queueLen: 100, woken: func() {}}
+	m := mixer{queueLen: 100, wake: func() {}}
 	defer m.close()
 	chat, tick := s.broker.topics["chat.message"], s.broker.topics["tick"]
 	a, _ := m.add(chat, selection{keyed: true, key: "a"}, nil)
@@ -289,8 +290,8 @@ func TestMixerKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestResourcesWithTheOfficialClient: a client that knows nothing of SEP-1803
-// subscribes to an event as to any resource, in both eras.
+// TestResourcesWithTheOfficialClient: a client without SEP-1803 subscribes to
+// an event as to any resource, in both eras.
 func TestResourcesWithTheOfficialClient(t *testing.T) {
 	s := startServer(t, Options{})
 	for _, version := range []string{"2025-06-18", "2025-11-25", modernVersion} {
@@ -321,7 +322,7 @@ func TestResourcesWithTheOfficialClient(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			// The SDK opens the stream of a session in its own time.
+			// The SDK opens the stream of a session asynchronously.
 			for tries := 0; got == "" && tries < 200; tries++ {
 				publish(t, s, "chat.message", fmt.Sprintf(`{"channel":%q}`, channel))
 				select {
@@ -330,7 +331,7 @@ func TestResourcesWithTheOfficialClient(t *testing.T) {
 				}
 			}
 			if got != uri {
-				t.Errorf("told of %q", got)
+				t.Errorf("notified of %q", got)
 			}
 			if err := session.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: uri}); err != nil {
 				t.Error(err)

@@ -39,7 +39,7 @@ func TestSuspension(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		// After the refresh everything comes that was not given up.
+		// After the refresh, all events come that were not given up.
 		rest := f.ids()[3:]
 		slices.Sort(rest)
 		if got, want := fmt.Sprint(rest), "[e-1 e-2 e-3 e-4 e-5]"; got != want {
@@ -62,7 +62,7 @@ func TestSmitheryExpiresWithoutAWord(t *testing.T) {
 		if again := call(t, s); again != first {
 			t.Errorf("a refresh changed the id from %s to %s", first, again)
 		}
-		// A slow receiver loses events, and nobody says so.
+		// A slow receiver loses events without notice.
 		f.answer = func(n int) int {
 			if n == 0 {
 				return 503
@@ -94,8 +94,7 @@ func TestSmitheryExpiresWithoutAWord(t *testing.T) {
 	})
 }
 
-// The subscriptions of two systems to the same callback have nothing to do with
-// each other.
+// Subscriptions of two systems to the same callback are independent.
 func TestSmitheryBesideEvents(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, s *Server, f *fakeReceiver) {
 		wish := subscription("tick", testSecret, "")

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -21,9 +22,9 @@ type resumables struct {
 	stop    context.CancelFunc
 	started atomic.Int64
 	counts  resumeCounters
-	// mostOfOne and mostOfAll bound the bytes that are kept of one request and of
-	// all together.
-	mostOfOne, mostOfAll int64
+	// maxPerJob and maxTotal bound the bytes that are kept for one request and
+	// for all together.
+	maxPerJob, maxTotal int64
 
 	mu     sync.Mutex
 	closed bool
@@ -37,22 +38,21 @@ type resumeCounters struct {
 	detached, held, kept, bytes                           atomic.Int64 // gauges
 }
 
-// What is kept of one request, some 17,000 progress messages, and of all.
+// The bytes kept for one request (about 17,000 progress messages) and for all.
 const (
-	mostKeptOfOne = 4 << 20
-	mostKeptOfAll = 256 << 20
+	maxKeptPerJob = 4 << 20
+	maxKeptTotal  = 256 << 20
 )
 
-// keptCost is what a message is charged beside its bytes.
+// keptCost is charged per message in addition to its bytes.
 const keptCost = 64
 
-// maxResumableID bounds the id and the progress token of a request: both are kept,
-// and repeated in its messages.
+// maxResumableID bounds the id and the progress token of a request: both are
+// kept, and repeated in its messages.
 const maxResumableID = 1 << 10
 
-// job is one request that can be resumed. It belongs to a principal and is
-// known by its token; the id it was sent under is the second thing that a
-// resume has to name.
+// job is one resumable request. It belongs to a principal and has a token; a
+// resume must name the token and the request's id.
 type job struct {
 	owner     *resumables
 	id        json.RawMessage
@@ -64,37 +64,38 @@ type job struct {
 	maxWait   time.Duration
 
 	mu sync.Mutex
-	// kept are the messages that a later connection may have to be given,
-	// oldest first. Those before next were written on the connection at hand.
-	kept   []keptMessage
-	next   int
-	bytes  int64  // charged for kept
-	era    int    // how often kept was given up
-	ended  bool   // with an error, because too much would have been kept
-	step   int    // of the work, the last that was done
-	status string // processing, completed or failed
-	link   *link  // the connection at hand, nil while detached
-	// deadline is when the policy ends, while detached. One item of the agenda
-	// is under way for it at most (armed); it looks again if the deadline moved.
+	// kept are the messages that a later connection may need, oldest first.
+	// Those before next were written on the current connection.
+	kept       []keptMessage
+	next       int
+	bytes      int64    // charged for kept
+	generation int      // how often kept was discarded
+	ended      bool     // with an error, because the buffer limit was reached
+	step       int      // the last finished step of the work
+	status     string   // processing, completed or failed
+	conn       *jobConn // the current connection, nil while detached
+	// deadline is when the policy ends, while detached. At most one item of
+	// the agenda is scheduled for it (armed); it checks whether the deadline has
+	// moved.
 	deadline time.Time
 	armed    bool
 	gone     bool
-	resumes  uint32  // asked for by who may, for faults
-	both     []*link // the connections at hand, where a fault allows for several
+	resumes  uint32     // authorised resumes, for faults
+	conns    []*jobConn // all current connections, where a fault allows several
 }
 
-// keptMessage is a frame with the time at which it was written, zero before.
+// keptMessage is a frame with the time of its write, zero before.
 type keptMessage struct {
 	frame   []byte
 	written time.Time
-	cut     *faults.Fault // the connection ends at it, once
+	cut     *faults.Fault // the connection ends at this message, once
 }
 
-// link is one connection of a job.
-type link struct {
-	woken      chan struct{}
+// jobConn is one connection of a job.
+type jobConn struct {
+	wakeup     chan struct{}
 	superseded chan struct{} // closed when another connection took over
-	next       int           // in job.kept, where a fault allows for several connections
+	next       int           // index in job.kept, where a fault allows several connections
 }
 
 // The states of a request, as requests/getStatus spells them.
@@ -105,7 +106,7 @@ const (
 )
 
 func newResumables(s *Server) *resumables {
-	q := &resumables{server: s, agenda: newAgenda(), jobs: make(map[string]*job), mostOfOne: mostKeptOfOne, mostOfAll: mostKeptOfAll}
+	q := &resumables{server: s, agenda: newAgenda(), jobs: make(map[string]*job), maxPerJob: maxKeptPerJob, maxTotal: maxKeptTotal}
 	q.ctx, q.stop = context.WithCancel(context.Background())
 	return q
 }
@@ -113,7 +114,7 @@ func newResumables(s *Server) *resumables {
 // run does the work of all jobs until close.
 func (q *resumables) run() { q.agenda.run(q.ctx) }
 
-// close ends the work and forgets every job. Connections see the server's
+// close ends the work and drops every job. Connections watch the server's
 // closing channel.
 func (q *resumables) close() {
 	q.stop()
@@ -130,17 +131,17 @@ func (q *resumables) close() {
 }
 
 // begin starts a job with its first connection attached.
-func (q *resumables) begin(c *call, w workArguments) (*job, *link, *rpcError) {
+func (q *resumables) begin(c *call, w workArguments) (*job, *jobConn, *rpcError) {
 	for what, text := range map[string]json.RawMessage{"id": c.id, "progressToken": w.token} {
 		if len(text) > maxResumableID {
 			return nil, nil, invalidParams("%s has %d bytes: want at most %d of a request that can be resumed", what, len(text), maxResumableID)
 		}
 	}
-	if q.counts.bytes.Load() >= q.mostOfAll {
-		return nil, nil, overrun("the server keeps %d bytes for requests that can be resumed, and takes no further one", q.mostOfAll)
+	if q.counts.bytes.Load() >= q.maxTotal {
+		return nil, nil, overrun("the server keeps %d bytes for requests that can be resumed, and takes no further one", q.maxTotal)
 	}
-	if wrong := q.server.reserve(); wrong != nil {
-		return nil, nil, wrong
+	if rpcErr := q.server.reserve(); rpcErr != nil {
+		return nil, nil, rpcErr
 	}
 	j := &job{
 		owner: q, id: c.id, token: rand.Text(), principal: c.principal, modern: c.modern,
@@ -156,16 +157,16 @@ func (q *resumables) begin(c *call, w workArguments) (*job, *link, *rpcError) {
 	q.mu.Unlock()
 	q.started.Add(1)
 	q.counts.held.Add(1)
-	k, ok := j.attach()
-	if !ok { // closed meanwhile; nobody else knows of the job yet
+	conn, ok := j.attach()
+	if !ok { // closed meanwhile; no other goroutine knows the job yet
 		return nil, nil, &rpcError{Code: codeInternal, Message: "Internal error: the server is closing"}
 	}
 	q.agenda.at(j.due(), j.advance)
-	return j, k, nil
+	return j, conn, nil
 }
 
-// find returns the job that a token and an id name together, for the principal
-// it belongs to. What is wrong is not said: a guesser learns nothing from it.
+// find returns the job with that token and id, if it belongs to the caller. The
+// error does not say which part is wrong, so that guesses learn nothing.
 func (q *resumables) find(c *call, id json.RawMessage, token string) (*job, *rpcError) {
 	q.mu.Lock()
 	j := q.jobs[token]
@@ -184,17 +185,17 @@ func notResumable() *rpcError {
 	}
 }
 
-// attach makes a connection the job's. A connection that had it is told so,
-// and what was lately written there counts as not delivered; nil if the job is
-// gone.
-func (j *job) attach() (*link, bool) {
+// attach adds a connection and makes it the current one. The former connection
+// is notified, and messages that it wrote lately count as not delivered. attach
+// returns false if the job is gone.
+func (j *job) attach() (*jobConn, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.gone {
 		return nil, false
 	}
-	if j.link != nil && !j.twofold() {
-		close(j.link.superseded)
+	if j.conn != nil && !j.allowsTwo() {
+		close(j.conn.superseded)
 		j.owner.counts.superseded.Add(1)
 		j.confirm(time.Now())
 	}
@@ -203,20 +204,21 @@ func (j *job) attach() (*link, bool) {
 		j.deadline = time.Time{}
 	}
 	j.next = 0
-	j.link = &link{woken: make(chan struct{}, 1), superseded: make(chan struct{})}
-	j.both = append(j.both, j.link)
-	return j.link, true
+	j.conn = &jobConn{wakeup: make(chan struct{}, 1), superseded: make(chan struct{})}
+	j.conns = append(j.conns, j.conn)
+	return j.conn, true
 }
 
-// detach ends a connection's hold on the job and starts the policy's time.
-func (j *job) detach(k *link) {
+// detach removes a connection. Without a current connection, the policy's time
+// starts.
+func (j *job) detach(conn *jobConn) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.leave(k); j.link != k || j.gone {
+	if j.removeConn(conn); j.conn != conn || j.gone {
 		return
 	}
 	now := time.Now()
-	j.link = nil
+	j.conn = nil
 	j.confirm(now)
 	j.next = 0
 	if j.status != statusProcessing && len(j.kept) == 0 {
@@ -227,16 +229,16 @@ func (j *job) detach(k *link) {
 	j.wait(now)
 }
 
-// wait begins the policy's time anew; the caller holds the lock.
+// wait restarts the policy's time. The caller holds the lock.
 func (j *job) wait(now time.Time) {
-	j.deadline = now.Add(j.patience())
+	j.deadline = now.Add(j.keepFor())
 	if !j.armed {
 		j.armed = true
 		j.owner.agenda.at(j.deadline, j.expire)
 	}
 }
 
-// expire ends a job whose policy's time is over.
+// expire ends a job whose policy has run out.
 func (j *job) expire() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -254,14 +256,14 @@ func (j *job) expire() {
 	}
 }
 
-// drop forgets the job; the caller holds the lock.
+// drop drops the job. The caller holds the lock.
 func (j *job) drop() {
 	if j.gone {
 		return
 	}
 	j.gone = true
 	j.owner.counts.held.Add(-1)
-	j.giveUp()
+	j.discardKept()
 	if !j.deadline.IsZero() {
 		j.owner.counts.detached.Add(-1)
 	}
@@ -271,9 +273,9 @@ func (j *job) drop() {
 	j.owner.server.unreserve()
 }
 
-// confirm forgets messages that count as delivered: the connection lived on for
-// the overlap after they were written. A resume says nothing of what its client
-// has read, so what was written at the last moment is sent again.
+// confirm drops messages that count as delivered, because the connection stayed
+// open for the overlap after their write. A resume does not say what its client
+// has read, so recent messages are sent again.
 func (j *job) confirm(now time.Time) {
 	overlap := j.owner.server.opts.ResumeOverlap
 	n := 0
@@ -290,28 +292,27 @@ func (j *job) confirm(now time.Time) {
 	j.next -= n
 }
 
-// say adds a message and wakes the connection. A request of which too much would be
-// kept ends with an error instead, which takes the place of all that was kept. The
-// caller holds the lock.
-func (j *job) say(frame []byte) {
+// send queues a message. If the buffer limit is reached, the request ends with
+// an error, which replaces all kept messages. The caller holds the lock.
+func (j *job) send(frame []byte) {
 	q := j.owner
 	cost := int64(len(frame) + keptCost)
 	switch {
 	case j.ended:
-	case j.bytes+cost > q.mostOfOne:
-		j.end(overrun("more than %d bytes of messages were kept for a connection that did not take them; the request has ended", q.mostOfOne))
-	case q.counts.bytes.Load()+cost > q.mostOfAll:
-		j.end(overrun("the server keeps %d bytes for requests that can be resumed, and has no room for another message; the request has ended", q.mostOfAll))
+	case j.bytes+cost > q.maxPerJob:
+		j.end(overrun("more than %d bytes of messages were kept for a connection that did not take them; the request has ended", q.maxPerJob))
+	case q.counts.bytes.Load()+cost > q.maxTotal:
+		j.end(overrun("the server keeps %d bytes for requests that can be resumed, and has no room for another message; the request has ended", q.maxTotal))
 	default:
 		j.keep(frame)
 	}
 }
 
-// end gives up what is kept and leaves an error as the response; the caller holds
-// the lock.
+// end discards the kept messages and queues an error as the response. The
+// caller holds the lock.
 func (j *job) end(e *rpcError) {
 	j.owner.counts.overrun.Add(1)
-	j.giveUp()
+	j.discardKept()
 	j.status, j.ended = statusFailed, true
 	j.keep(j.errorFrame(e))
 }
@@ -320,17 +321,17 @@ func overrun(format string, args ...any) *rpcError {
 	return &rpcError{Code: codeExhausted, Message: "Resource exhausted: " + fmt.Sprintf(format, args...), Data: map[string]string{"reason": "resumeBuffer"}}
 }
 
-// giveUp forgets all messages; the caller holds the lock.
-func (j *job) giveUp() {
+// discardKept discards all messages. The caller holds the lock.
+func (j *job) discardKept() {
 	j.uncharge(j.kept)
 	j.kept, j.next = nil, 0
-	j.era++
-	for _, k := range j.both {
-		k.next = 0
+	j.generation++
+	for _, conn := range j.conns {
+		conn.next = 0
 	}
 }
 
-// uncharge gives back what messages were charged; the caller holds the lock.
+// uncharge returns the charge of messages. The caller holds the lock.
 func (j *job) uncharge(messages []keptMessage) {
 	var n int64
 	for _, m := range messages {
@@ -341,38 +342,38 @@ func (j *job) uncharge(messages []keptMessage) {
 	j.owner.counts.kept.Add(-int64(len(messages)))
 }
 
-// keep adds a message and wakes the connections; the caller holds the lock.
+// keep queues a message and wakes the connections. The caller holds the lock.
 func (j *job) keep(frame []byte) {
 	n := int64(len(frame) + keptCost)
 	j.kept = append(j.kept, keptMessage{frame: frame})
 	j.bytes += n
 	j.owner.counts.bytes.Add(n)
 	j.owner.counts.kept.Add(1)
-	for _, k := range j.both {
-		nudge(k.woken)
+	for _, conn := range j.conns {
+		signal(conn.wakeup)
 	}
 }
 
-// batch975 is what a connection has to write next.
-type batch975 struct {
-	frames [][]byte
-	n      int  // of them that count as written
-	fresh  int  // of those that never were before
-	final  bool // the response is the last
-	cut    bool // a fault ends the connection after them
-	era    int  // of what is kept
+// jobBatch is what a connection has to write next.
+type jobBatch struct {
+	frames     [][]byte
+	n          int  // messages that count as written
+	fresh      int  // messages that were not written before
+	final      bool // the response is the last message
+	cut        bool // a fault ends the connection after them
+	generation int  // generation of the kept messages
 }
 
-// take returns what k has to write next, at most limit messages, and at most
-// room that were never written before. into is reused.
-func (j *job) take(k *link, into [][]byte, limit, room int) batch975 {
+// take returns the next messages for conn: at most limit, and at most room that
+// were not written before. It reuses into.
+func (j *job) take(conn *jobConn, into [][]byte, limit, room int) jobBatch {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	b := batch975{frames: into, era: j.era}
+	b := jobBatch{frames: into, generation: j.generation}
 	next := j.next
-	if j.twofold() {
-		next = k.next
-	} else if j.link != k {
+	if j.allowsTwo() {
+		next = conn.next
+	} else if j.conn != conn {
 		return b
 	}
 	if j.gone {
@@ -399,20 +400,20 @@ func (j *job) take(k *link, into [][]byte, limit, room int) batch975 {
 	return b
 }
 
-// wrote notes that k has written the messages of b.
-func (j *job) wrote(k *link, b batch975) {
+// wrote records that conn has written the messages of b.
+func (j *job) wrote(conn *jobConn, b jobBatch) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := b.n
-	if b.era != j.era {
-		return // they were given up meanwhile
+	if b.generation != j.generation {
+		return // they were discarded meanwhile
 	}
-	if j.twofold() {
-		k.next += n
+	if j.allowsTwo() {
+		conn.next += n
 		return
 	}
-	if j.link != k || j.gone {
-		return // the connection that took over writes them again
+	if j.conn != conn || j.gone {
+		return // the new connection writes them again
 	}
 	now := time.Now()
 	for i := range j.kept[j.next : j.next+n] {
@@ -422,14 +423,15 @@ func (j *job) wrote(k *link, b batch975) {
 	j.confirm(now)
 }
 
-// look answers requests/getStatus, and begins the policy's time anew.
-func (j *job) look() (status string, pending, ok bool) {
+// snapshot returns the state for requests/getStatus, and restarts the policy's
+// time.
+func (j *job) snapshot() (status string, pending, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.gone {
 		return "", false, false
 	}
-	if j.link == nil {
+	if j.conn == nil {
 		j.wait(time.Now())
 	}
 	return j.status, len(j.kept) > j.next, true
@@ -454,22 +456,21 @@ func (j *job) errorFrame(e *rpcError) []byte {
 	return append(b, "}\n\n"...)
 }
 
-// Resumable counts requests that can be resumed. Held, Detached and Messages
-// are what there is now; the rest only grows.
+// Resumable counts resumable requests. Held, Detached, Messages and Bytes are
+// current values; the others only grow.
 type Resumable struct {
-	// Held requests are remembered: those that work, and those whose response
-	// may have to be handed out again.
+	// Held requests are working, or their response may have to be sent again.
 	Held int64 `json:"held"`
-	// Detached of them have no connection.
+	// Detached is the number of held requests without a connection.
 	Detached int64 `json:"detached"`
-	// Messages are kept for a connection to come, Bytes with what each is charged
-	// beside its own.
+	// Messages are kept for a later connection. Bytes is their size with
+	// overhead.
 	Messages int64 `json:"messages"`
 	Bytes    int64 `json:"bytes"`
-	// Started, Resumed, Polled (requests/getStatus), Superseded connections,
-	// HungUp by the server, Refused for a wrong token or id or an expired
-	// policy, Expired before the response was handed out, Overrun and ended because
-	// too much would have been kept.
+	// Polled counts requests/getStatus, HungUp connections that the server
+	// ended, Refused calls with a wrong token or id or an expired policy,
+	// Expired requests whose response was not sent in time, and Overrun
+	// requests that ended because the buffer limit was reached.
 	Started    int64 `json:"started"`
 	Resumed    int64 `json:"resumed"`
 	Polled     int64 `json:"polled"`
@@ -486,5 +487,14 @@ func (q *resumables) stats() Resumable {
 		Held: c.held.Load(), Detached: c.detached.Load(), Messages: c.kept.Load(), Bytes: c.bytes.Load(),
 		Started: q.started.Load(), Resumed: c.resumed.Load(), Polled: c.polled.Load(), Superseded: c.superseded.Load(),
 		HungUp: c.hungUp.Load(), Refused: c.refused.Load(), Expired: c.expired.Load(), Overrun: c.overrun.Load(),
+	}
+}
+
+// removeConn removes a connection from the list. If another one is left, it
+// becomes the current connection. The caller holds the lock.
+func (j *job) removeConn(conn *jobConn) {
+	j.conns = slices.DeleteFunc(j.conns, func(o *jobConn) bool { return o == conn })
+	if j.allowsTwo() && j.conn == conn && len(j.conns) > 0 {
+		j.conn = j.conns[0]
 	}
 }

@@ -6,27 +6,27 @@ import (
 	"testing"
 )
 
-// A request of which too much would be kept ends with an error, which is all that
-// a resume is then given. So does one that would be one too many for all together.
+// A request that exceeds its buffer limit ends with an error, and a resume gets
+// only the error. So does a request that exceeds the limit of all requests.
 func TestResumableBytesAreBounded(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		s := startServer(t, Options{})
 		q := s.resumables
-		most := &q.mostOfOne
+		most := &q.maxPerJob
 		if all {
-			most = &q.mostOfAll
+			most = &q.maxTotal
 		}
 		*most = 3000
 		c := &call{id: json.RawMessage("7"), principal: "p"}
 		w := workArguments{Steps: 1000, StepMs: 3_600_000, LogEvery: 2, token: json.RawMessage(`"t"`)}
-		j, k, wrong := q.begin(c, w)
-		if wrong != nil {
-			t.Fatal(wrong)
+		j, conn, rpcErr := q.begin(c, w)
+		if rpcErr != nil {
+			t.Fatal(rpcErr)
 		}
-		taken := j.take(k, nil, 100, 100) // nothing yet
+		taken := j.take(conn, nil, 100, 100) // nothing yet
 		j.advance()
-		taken = j.take(k, nil, 100, 100)
-		j.detach(k)
+		taken = j.take(conn, nil, 100, 100)
+		j.detach(conn)
 		steps := 1
 		for ; j.status == statusProcessing; steps++ {
 			j.advance()
@@ -37,27 +37,27 @@ func TestResumableBytesAreBounded(t *testing.T) {
 		if steps < 8 {
 			t.Errorf("it ended after %d steps", steps)
 		}
-		j.advance() // ended: nothing is added
-		j.wrote(k, taken)
-		if status, pending, ok := j.look(); status != statusFailed || !pending || !ok {
+		j.advance() // ended: no message is added
+		j.wrote(conn, taken)
+		if status, pending, ok := j.snapshot(); status != statusFailed || !pending || !ok {
 			t.Errorf("status %s, pending %t, ok %t", status, pending, ok)
 		}
 		if all {
-			q.mostOfAll = 100
-			if _, _, wrong := q.begin(c, w); wrong == nil || wrong.Code != codeExhausted || !strings.Contains(wrong.Message, "takes no further one") {
-				t.Errorf("a further request: %v", wrong)
+			q.maxTotal = 100
+			if _, _, rpcErr := q.begin(c, w); rpcErr == nil || rpcErr.Code != codeExhausted || !strings.Contains(rpcErr.Message, "takes no further one") {
+				t.Errorf("a further request: %v", rpcErr)
 			}
-			q.mostOfAll = 3000
+			q.maxTotal = 3000
 		}
-		k, ok := j.attach()
+		conn, ok := j.attach()
 		if !ok {
 			t.Fatal("the request is gone")
 		}
-		b := j.take(k, nil, 100, 100)
+		b := j.take(conn, nil, 100, 100)
 		if len(b.frames) != 1 || !b.final || !strings.Contains(string(b.frames[0]), `"id":7,"error":{"code":-32013,"message":"Resource exhausted: `) || !strings.Contains(string(b.frames[0]), `"reason":"resumeBuffer"`) {
 			t.Errorf("a resume is given %d messages, the first %.200s", len(b.frames), b.frames)
 		}
-		j.wrote(k, b)
+		j.wrote(conn, b)
 		j.mu.Lock()
 		j.drop()
 		j.mu.Unlock()
@@ -67,23 +67,23 @@ func TestResumableBytesAreBounded(t *testing.T) {
 	}
 }
 
-// Messages that were given up while a connection wrote them are not noted as
-// written.
+// Messages that were discarded while a connection wrote them are not recorded
+// as written.
 func TestResumableEndsWhileWriting(t *testing.T) {
 	s := startServer(t, Options{ResumeOverlap: -1})
-	s.resumables.mostOfOne = 1000
-	j, k, wrong := s.resumables.begin(&call{id: json.RawMessage("7")}, workArguments{Steps: 100, StepMs: 3_600_000, token: json.RawMessage(`1`)})
-	if wrong != nil {
-		t.Fatal(wrong)
+	s.resumables.maxPerJob = 1000
+	j, conn, rpcErr := s.resumables.begin(&call{id: json.RawMessage("7")}, workArguments{Steps: 100, StepMs: 3_600_000, token: json.RawMessage(`1`)})
+	if rpcErr != nil {
+		t.Fatal(rpcErr)
 	}
 	j.advance()
 	j.advance()
-	b := j.take(k, nil, 100, 100)
+	b := j.take(conn, nil, 100, 100)
 	for j.status == statusProcessing {
 		j.advance()
 	}
-	j.wrote(k, b)
-	if b := j.take(k, nil, 100, 100); len(b.frames) != 1 || !b.final || !strings.Contains(string(b.frames[0]), `"error"`) {
+	j.wrote(conn, b)
+	if b := j.take(conn, nil, 100, 100); len(b.frames) != 1 || !b.final || !strings.Contains(string(b.frames[0]), `"error"`) {
 		t.Errorf("then it writes %q", b.frames)
 	}
 }
@@ -95,9 +95,9 @@ func TestResumableIDsAreBounded(t *testing.T) {
 		id, token json.RawMessage
 		want      string
 	}{{long, nil, "id has 1026 bytes"}, {json.RawMessage("1"), long, "progressToken has 1026 bytes"}, {long[2:], long[2:], ""}} {
-		_, _, wrong := s.resumables.begin(&call{id: c.id}, workArguments{Steps: 1, StepMs: 3_600_000, token: c.token})
-		if (wrong == nil) != (c.want == "") || wrong != nil && !strings.Contains(wrong.Message, c.want) {
-			t.Errorf("%d and %d bytes: %v", len(c.id), len(c.token), wrong)
+		_, _, rpcErr := s.resumables.begin(&call{id: c.id}, workArguments{Steps: 1, StepMs: 3_600_000, token: c.token})
+		if (rpcErr == nil) != (c.want == "") || rpcErr != nil && !strings.Contains(rpcErr.Message, c.want) {
+			t.Errorf("%d and %d bytes: %v", len(c.id), len(c.token), rpcErr)
 		}
 	}
 }

@@ -14,14 +14,14 @@ const (
 	resumableCapability = "resumableRequests"
 	capabilitiesKey     = "io.modelcontextprotocol/clientCapabilities"
 	headerName          = "Mcp-Name"
-	codeSuperseded      = -32000 // of the range that JSON-RPC leaves to servers
+	codeSuperseded      = -32000 // from the range that JSON-RPC leaves to servers
 )
 
-// serveResumable takes what concerns requests that can be resumed: calls of the
-// slow tool by clients that can, requests/getStatus and requests/resume. It
-// returns false for everything else, having done nothing.
-func (f *face) serveResumable(w http.ResponseWriter, r *http.Request, body []byte, principal string) bool {
-	// A cheap look first, as for events.
+// serveResumable answers the requests of SEP-975: calls of the slow tool by
+// clients that can resume, requests/getStatus and requests/resume. It returns
+// false for all other requests, and has done nothing then.
+func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body []byte, principal string) bool {
+	// A cheap test of the body first, as for events.
 	work := bytes.Contains(body, []byte(`"`+workTool+`"`)) && bytes.Contains(body, []byte(`"tools/call"`))
 	if !work && !bytes.Contains(body, []byte(`"requests/`)) && !bytes.Contains(body, []byte(`"initialize"`)) {
 		return false
@@ -46,30 +46,20 @@ func (f *face) serveResumable(w http.ResponseWriter, r *http.Request, body []byt
 	default:
 		return false
 	}
-	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(media), "application/json") {
-		http.Error(w, "Content-Type must be 'application/json'", http.StatusUnsupportedMediaType)
-		return true
+	c := f.check(w, r, e, principal)
+	switch {
+	case c == nil:
+	case c.modern && e.Method == "tools/call" && nameOf(r.Header) != workTool:
+		writeRPCError(w, http.StatusBadRequest, e.ID, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"})
+	default:
+		do(w, r, c)
 	}
-	if !validID(e.ID) {
-		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
-		return true
-	}
-	modern, status, wrong := f.era(r.Header, e)
-	if wrong == nil && modern && e.Method == "tools/call" && nameOf(r.Header) != workTool {
-		status, wrong = http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"}
-	}
-	if wrong != nil {
-		writeRPCError(w, status, e.ID, wrong)
-		return true
-	}
-	do(w, r, &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal})
 	return true
 }
 
-// isWork tells whether a call is one of the slow tool by a client that can
+// isWork reports whether a call is for the slow tool, by a client that can
 // resume it.
-func (f *face) isWork(r *http.Request, e envelope) bool {
+func (f *mcpHandler) isWork(r *http.Request, e envelope) bool {
 	var p struct {
 		Name string                     `json:"name"`
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -80,7 +70,7 @@ func (f *face) isWork(r *http.Request, e envelope) bool {
 	return canResume(p.Meta[capabilitiesKey]) || f.base.sessions.canResume(r.Header.Get(headerSession))
 }
 
-// canResume looks for the capability in a client's capabilities.
+// canResume reports whether a client's capabilities include resumable requests.
 func canResume(capabilities json.RawMessage) bool {
 	var c map[string]json.RawMessage
 	if json.Unmarshal(capabilities, &c) != nil {
@@ -90,51 +80,17 @@ func canResume(capabilities json.RawMessage) bool {
 	return value != "" && value != "null" && value != "false"
 }
 
-// initialize passes a handshake on, and notes the session if its client can
-// resume. It returns false if it cannot.
-func (f *face) initialize(w http.ResponseWriter, r *http.Request, e envelope, principal string) bool {
+// initialize passes on a handshake whose client can resume, and records the
+// session. Otherwise it returns false.
+func (f *mcpHandler) initialize(w http.ResponseWriter, r *http.Request, e envelope, principal string) bool {
 	var p struct {
 		Capabilities json.RawMessage `json:"capabilities"`
 	}
 	if json.Unmarshal(e.Params, &p) != nil || !canResume(p.Capabilities) {
 		return false
 	}
-	f.base.serve(&resumeWatch{ResponseWriter: w, sessions: f.base.sessions}, r, principal)
+	f.base.serveSession(w, r, principal, true)
 	return true
-}
-
-// resumeWatch notes the session id of an answer before the client sees it.
-type resumeWatch struct {
-	http.ResponseWriter
-	sessions *sessions
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (w *resumeWatch) WriteHeader(status int) {
-	if id := w.Header().Get(headerSession); id != "" {
-		w.sessions.allowResume(id)
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (w *resumeWatch) Write(b []byte) (int, error) {
-	if id := w.Header().Get(headerSession); id != "" {
-		w.sessions.allowResume(id)
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap lets [http.ResponseController] reach what is beneath.
-func (w *resumeWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (s *sessions) allowResume(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.resumable == nil {
-		s.resumable = make(map[string]bool)
-	}
-	s.resumable[id] = true
 }
 
 func (s *sessions) canResume(id string) bool {
@@ -143,7 +99,7 @@ func (s *sessions) canResume(id string) bool {
 	return s.resumable[id]
 }
 
-// nameOf reads the header that mirrors a tool's name.
+// nameOf decodes the header that mirrors a tool's name.
 func nameOf(h http.Header) string {
 	name := h.Get(headerName)
 	if inner, ok := strings.CutPrefix(name, "=?base64?"); ok {
@@ -164,26 +120,26 @@ func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call) {
 			ProgressToken json.RawMessage `json:"progressToken"`
 		} `json:"_meta"`
 	}
-	wrong := decodeParams(c.params, &p)
-	if wrong == nil {
-		wrong = p.Arguments.check()
+	rpcErr := decodeParams(c.params, &p)
+	if rpcErr == nil {
+		rpcErr = p.Arguments.check()
 	}
-	if wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	if validID(p.Meta.ProgressToken) {
 		p.Arguments.token = p.Meta.ProgressToken
 	}
-	j, k, wrong := s.resumables.begin(c, p.Arguments)
-	if wrong != nil {
-		c.fail(w, wrong)
+	j, conn, rpcErr := s.resumables.begin(c, p.Arguments)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	s.converse(w, r, j, k, j.policyFrame())
+	s.serveJob(w, r, j, conn, j.policyFrame())
 }
 
-// resumeParams are those of both methods.
+// resumeParams are the params of both methods.
 type resumeParams struct {
 	RequestID   json.RawMessage `json:"requestId"`
 	ResumeToken string          `json:"resumeToken"`
@@ -192,16 +148,16 @@ type resumeParams struct {
 // requestStatus serves requests/getStatus.
 func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) {
 	var p resumeParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	j, wrong := s.resumables.find(c, p.RequestID, p.ResumeToken)
-	if wrong != nil {
-		c.fail(w, wrong)
+	j, rpcErr := s.resumables.find(c, p.RequestID, p.ResumeToken)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	status, pending, ok := j.look()
+	status, pending, ok := j.snapshot()
 	if !ok {
 		c.fail(w, notResumable())
 		return
@@ -214,47 +170,47 @@ func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) 
 	c.answer(w, append(b, `,"hasInputRequest":false`...))
 }
 
-// resumeRequest serves requests/resume: the request goes on under its own id,
-// which is that of the resume.
+// resumeRequest serves requests/resume: the request continues under its own id,
+// which the resume repeats.
 func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) {
 	var p resumeParams
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	j, wrong := s.resumables.find(c, c.id, p.ResumeToken)
-	if wrong != nil {
-		c.fail(w, wrong)
+	j, rpcErr := s.resumables.find(c, c.id, p.ResumeToken)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	if wrong := j.refuses(); wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr := j.refuseResume(); rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
-	k, ok := j.attach()
+	conn, ok := j.attach()
 	if !ok {
 		c.fail(w, notResumable())
 		return
 	}
 	s.resumables.counts.resumed.Add(1)
-	s.converse(w, r, j, k, nil)
+	s.serveJob(w, r, j, conn, nil)
 }
 
-// converse writes a job's messages on a connection until the response, or
-// until either side has had enough.
-func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *link, first []byte) {
-	defer j.detach(k)
+// serveJob writes a job's messages on a connection until the response, or until
+// either side ends the connection.
+func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, conn *jobConn, first []byte) {
+	defer j.detach(conn)
 	s.streamHeader(w.Header())
 	flush := http.NewResponseController(w).Flush
 	if _, err := w.Write(first); err != nil || flush() != nil {
 		return
 	}
 	var frames [][]byte
-	// Messages that are sent again do not count for hanging up: a server that
-	// hung up before it came to new ones would never get on.
+	// Messages that are sent again do not count for hanging up: otherwise a
+	// server might never reach the new ones.
 	room := cmp.Or(j.work.HangUp, math.MaxInt)
 	for {
-		b := j.take(k, frames[:0], streamBatch, room)
+		b := j.take(conn, frames[:0], streamBatch, room)
 		frames = b.frames
 		for _, frame := range frames {
 			if _, err := w.Write(frame); err != nil {
@@ -265,7 +221,7 @@ func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *lin
 			if flush() != nil {
 				return
 			}
-			j.wrote(k, b)
+			j.wrote(conn, b)
 		}
 		if b.final {
 			return
@@ -278,10 +234,10 @@ func (s *Server) converse(w http.ResponseWriter, r *http.Request, j *job, k *lin
 			continue
 		}
 		select {
-		case <-k.woken:
-		case <-k.superseded:
-			// The draft does not say what becomes of the former connection. The
-			// latest wins here, and the other is told.
+		case <-conn.wakeup:
+		case <-conn.superseded:
+			// The draft does not define the fate of the former connection. Here
+			// the latest wins, and the former gets an error.
 			_, _ = w.Write(j.errorFrame(&rpcError{Code: codeSuperseded, Message: "Superseded: the request was resumed on another connection", Data: map[string]string{"reason": "superseded"}}))
 			return
 		case <-s.closing:

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// TestConfirm drops what was written long enough before.
+// TestConfirm drops messages that were written long enough before.
 func TestConfirm(t *testing.T) {
 	now := time.Now()
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for _, c := range []struct {
 		name    string
 		overlap time.Duration
-		written []time.Duration // ago, of the messages that were written
-		waiting int             // messages that were not
+		written []time.Duration // of the written messages
+		waiting int             // messages not written
 		kept    string
 		next    int
 	}{
@@ -51,14 +51,14 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestPolicyTime moves the end of a policy with each look, and ends the job at
+// TestPolicyTime extends a policy with each snapshot, and ends the job after
 // the last.
 func TestPolicyTime(t *testing.T) {
 	s := startServer(t, Options{})
 	c := &call{id: json.RawMessage("7"), principal: "p"}
-	j, k, wrong := s.resumables.begin(c, workArguments{Steps: 10, StepMs: 3_600_000, MaxWait: 3600})
-	if wrong != nil {
-		t.Fatal(wrong)
+	j, conn, rpcErr := s.resumables.begin(c, workArguments{Steps: 10, StepMs: 3_600_000, MaxWait: 3600})
+	if rpcErr != nil {
+		t.Fatal(rpcErr)
 	}
 	stats := func(held, detached int64) {
 		t.Helper()
@@ -67,25 +67,25 @@ func TestPolicyTime(t *testing.T) {
 		}
 	}
 	stats(1, 0)
-	j.detach(k)
+	j.detach(conn)
 	stats(1, 1)
-	// Not due: the agenda has called for a time that was moved.
+	// Not due: the agenda runs an item whose deadline has moved.
 	j.expire()
 	stats(1, 1)
 	before := j.deadline
-	if status, pending, ok := j.look(); status != statusProcessing || pending || !ok {
+	if status, pending, ok := j.snapshot(); status != statusProcessing || pending || !ok {
 		t.Errorf("status %s, pending %t, ok %t", status, pending, ok)
 	}
 	if !j.deadline.After(before) {
-		t.Error("a look did not move the deadline")
+		t.Error("a snapshot did not move the deadline")
 	}
-	k, ok := j.attach()
+	conn, ok := j.attach()
 	if !ok || !j.deadline.IsZero() {
 		t.Error("the policy's time runs although the request is resumed")
 	}
 	j.expire()
 	stats(1, 0)
-	j.detach(k)
+	j.detach(conn)
 	j.mu.Lock()
 	j.deadline = time.Now().Add(-1)
 	j.mu.Unlock()
@@ -94,7 +94,7 @@ func TestPolicyTime(t *testing.T) {
 	if _, ok := j.attach(); ok {
 		t.Error("an expired request was resumed")
 	}
-	if _, _, ok := j.look(); ok {
+	if _, _, ok := j.snapshot(); ok {
 		t.Error("an expired request has a status")
 	}
 	if got := s.Stats().Resumable.Expired; got != 1 {
@@ -124,7 +124,7 @@ func TestWorkWithoutTheCapability(t *testing.T) {
 			r.Header.Set(name, value)
 		}
 		w := httptest.NewRecorder()
-		s.face.ServeHTTP(w, r)
+		s.handler.ServeHTTP(w, r)
 		body := w.Body.String()
 		if !strings.Contains(body, c.want) || strings.Contains(body, "resumePolicy") != strings.Contains(c.want, "isError") {
 			t.Errorf("%s: %s", c.arguments, body)
@@ -136,10 +136,10 @@ func TestResumableLimit(t *testing.T) {
 	s := startServer(t, Options{MaxSubscriptions: 1})
 	c := &call{id: json.RawMessage("7")}
 	w := workArguments{Steps: 1, StepMs: 3_600_000}
-	if _, _, wrong := s.resumables.begin(c, w); wrong != nil {
-		t.Fatal(wrong)
+	if _, _, rpcErr := s.resumables.begin(c, w); rpcErr != nil {
+		t.Fatal(rpcErr)
 	}
-	if _, _, wrong := s.resumables.begin(c, w); wrong == nil || wrong.Code != codeExhausted {
-		t.Errorf("the second request: %v", wrong)
+	if _, _, rpcErr := s.resumables.begin(c, w); rpcErr == nil || rpcErr.Code != codeExhausted {
+		t.Errorf("the second request: %v", rpcErr)
 	}
 }

@@ -20,7 +20,7 @@ const (
 	maxWorkNote  = 4 << 10
 )
 
-// workArguments are those of the tool work.
+// workArguments are the arguments of the slow tool.
 type workArguments struct {
 	Steps    int     `json:"steps" jsonschema:"how many steps the work has; each is reported as progress"`
 	StepMs   float64 `json:"stepMs" jsonschema:"how long a step takes, in milliseconds"`
@@ -30,7 +30,7 @@ type workArguments struct {
 	HangUp   int     `json:"hangUp,omitempty" jsonschema:"the server disconnects after so many messages on one connection; 0 = never"`
 	Fail     bool    `json:"fail,omitempty" jsonschema:"the work fails in the end"`
 
-	token json.RawMessage // the call's progressToken, nil = it wants no progress
+	token json.RawMessage // the call's progressToken; nil = no progress messages
 }
 
 // workDone is the tool's structured result.
@@ -41,7 +41,7 @@ type workDone struct {
 
 var errWorkFailed = errors.New("the work failed, as asked")
 
-// check gives what is wrong with the arguments.
+// check reports invalid arguments.
 func (a workArguments) check() *rpcError {
 	switch {
 	case a.Steps < 1 || a.Steps > maxWorkSteps:
@@ -58,15 +58,15 @@ func (a workArguments) check() *rpcError {
 	return nil
 }
 
-// longestWait is the longest maxWait that may be asked for.
+// longestWait is the longest maxWait that a call may ask for.
 const longestWait = 24 * time.Hour
 
 func (a workArguments) step() time.Duration {
 	return time.Duration(a.StepMs * float64(time.Millisecond))
 }
 
-// wait is the policy's maxWait: what was asked for, bounded by most, which is
-// also the answer where nothing was.
+// wait is the policy's maxWait: the value asked for, bounded by most. Without
+// one, it is most.
 func (a workArguments) wait(most time.Duration) time.Duration {
 	if a.MaxWait == 0 {
 		return most
@@ -74,13 +74,13 @@ func (a workArguments) wait(most time.Duration) time.Duration {
 	return min(max(time.Duration(a.MaxWait*float64(time.Second)), time.Millisecond), most)
 }
 
-// due is when the next step is done. Steps keep to their times from the start,
-// however late one was.
+// due is when the next step is done. Steps keep to their schedule from the
+// start, even after a late one.
 func (j *job) due() time.Time {
 	return j.began.Add(time.Duration(j.step+1) * j.work.step())
 }
 
-// advance does the next step of the work, connected or not.
+// advance does the next step of the work, with or without a connection.
 func (j *job) advance() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -89,10 +89,10 @@ func (j *job) advance() {
 	}
 	j.step++
 	if j.work.token != nil {
-		j.progress()
+		j.sendProgress()
 	}
 	if n := j.work.LogEvery; n > 0 && j.step%n == 0 {
-		j.say(j.logFrame(j.step / n))
+		j.send(j.logFrame(j.step / n))
 	}
 	if j.ended {
 		return
@@ -101,7 +101,7 @@ func (j *job) advance() {
 		j.owner.agenda.at(j.due(), j.advance)
 		return
 	}
-	if late := j.late(); late > 0 {
+	if late := j.resultDelay(); late > 0 {
 		j.owner.agenda.at(time.Now().Add(late), func() {
 			j.mu.Lock()
 			defer j.mu.Unlock()
@@ -120,7 +120,7 @@ func (j *job) conclude() {
 	if j.work.Fail {
 		j.status = statusFailed
 	}
-	j.say(j.resultFrame())
+	j.send(j.resultFrame())
 }
 
 func (j *job) progressFrame() []byte {
@@ -160,13 +160,13 @@ func (j *job) resultFrame() []byte {
 	return append(b, "}}\n\n"...)
 }
 
-// addWork adds the slow tool for clients that cannot resume: they wait for its
-// result on one connection, and lose it with that.
+// addWork adds the slow tool for clients that cannot resume. They wait for its
+// result on one connection, and lose the result with it.
 func addWork(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{Name: workTool, Description: "Works for a while and reports progress. Clients with the capability resumableRequests may disconnect and resume."},
 		func(ctx context.Context, _ *mcp.CallToolRequest, in workArguments) (*mcp.CallToolResult, workDone, error) {
-			if wrong := in.check(); wrong != nil {
-				return nil, workDone{}, wrong
+			if rpcErr := in.check(); rpcErr != nil {
+				return nil, workDone{}, rpcErr
 			}
 			t := time.NewTimer(time.Duration(in.Steps) * in.step())
 			defer t.Stop()

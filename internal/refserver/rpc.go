@@ -39,7 +39,7 @@ type rpcError struct {
 	Data    any    `json:"data,omitempty"`
 }
 
-// Error makes rpcError an error.
+// Error implements error.
 func (e *rpcError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Message) }
 
 func invalidParams(format string, args ...any) *rpcError {
@@ -66,7 +66,7 @@ func callbackError(reason string) *rpcError {
 	return &rpcError{Code: codeCallback, Message: "Callback endpoint error", Data: map[string]string{"reason": reason}}
 }
 
-// call is one events/* request with what was learned about its sender.
+// call is one request of an event system with the facts about its sender.
 type call struct {
 	method    string
 	id        json.RawMessage
@@ -75,14 +75,15 @@ type call struct {
 	principal string // the bearer token; "" = anonymous
 }
 
-// envelope is a JSON-RPC request as far as it decides where the request goes.
+// envelope is the part of a JSON-RPC request that decides where it goes.
 type envelope struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
 }
 
-// requestMeta reads the protocol version that a body's params claim; "" = none.
+// requestMeta returns the protocol version that a body's params claim; "" =
+// none.
 func requestMeta(params json.RawMessage) string {
 	if !bytes.Contains(params, []byte(protocolVersionKey)) {
 		return ""
@@ -97,20 +98,20 @@ func requestMeta(params json.RawMessage) string {
 	return version
 }
 
-// validID reports whether id is a string or a number, as MCP wants it.
+// validID reports whether id is a string or a number, as MCP requires.
 func validID(id json.RawMessage) bool {
 	return len(id) > 0 && (id[0] == '"' || id[0] == '-' || (id[0] >= '0' && id[0] <= '9'))
 }
 
-// decodeParams reads params strictly enough to tell a wrong type from a right
-// one; unknown members are let through, as JSON-RPC extensions use them.
+// decodeParams decodes params strictly enough to report wrong types. Unknown
+// members pass, as JSON-RPC extensions use them.
 func decodeParams(params json.RawMessage, into any) *rpcError {
 	if len(params) == 0 {
 		return invalidParams("params are missing")
 	}
 	if err := json.Unmarshal(params, into); err != nil {
 		if what, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && what.Field != "" {
-			// The embedded struct's name is ours, not the wire's.
+			// The embedded struct's name is internal, not the wire's.
 			return invalidParams("%s is not of type %s", strings.TrimPrefix(what.Field, "eventParams."), what.Type)
 		}
 		return invalidParams("not an object of the expected shape")
@@ -118,8 +119,8 @@ func decodeParams(params json.RawMessage, into any) *rpcError {
 	return nil
 }
 
-// resultOpen appends the start of a response up to where the members of the
-// result go; every member that follows starts without a comma.
+// resultOpen appends the start of a response up to the members of the result.
+// Every member starts without a comma.
 func (c *call) resultOpen(dst []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, c.id...)
@@ -141,8 +142,8 @@ func (c *call) answer(w http.ResponseWriter, members []byte) {
 	writeJSON(w, http.StatusOK, b)
 }
 
-// fail writes an error response. The modern era maps two codes to an HTTP
-// status of their own, as the base protocol's implementations do.
+// fail writes an error response. The modern era maps two codes to HTTP statuses
+// of their own, as the base protocol's implementations do.
 func (c *call) fail(w http.ResponseWriter, e *rpcError) {
 	status := http.StatusOK
 	if c.modern {
@@ -178,7 +179,7 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone; there is nobody to tell
+	_, _ = w.Write(body) // the client may be gone
 }
 
 // quote appends s as a JSON string.
@@ -198,8 +199,40 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// isJSON tells whether a request says that its body is JSON.
+// isJSON reports whether the content type of a request is JSON.
 func isJSON(r *http.Request) bool {
 	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(media), "application/json")
 }
+
+// bufferedResponse buffers an answer until it is complete.
+type bufferedResponse struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (b *bufferedResponse) WriteHeader(status int) { b.status = status }
+
+// Write implements [http.ResponseWriter].
+func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p) }
+
+// Flush implements [http.Flusher]. It does nothing: the answer is sent as a
+// whole.
+func (b *bufferedResponse) Flush() {}
+
+// send sends body as the answer.
+func (b *bufferedResponse) send(body []byte) {
+	b.ResponseWriter.WriteHeader(b.status)
+	_, _ = b.ResponseWriter.Write(body) // the client may be gone
+}
+
+const (
+	modernVersion = "2026-07-28"
+	maxBody       = 1 << 20 // bytes of a request body
+
+	headerVersion = "MCP-Protocol-Version"
+	headerMethod  = "Mcp-Method"
+	headerSession = "Mcp-Session-Id"
+)

@@ -1,20 +1,20 @@
-// Package target is the embedded reference server: an MCP server that delivers
-// events by poll, push and webhook as the MCP Events draft describes, so that
-// the toolkit can be run, tested and calibrated against something whose every
-// event is known.
+// Package refserver is the embedded reference server: an MCP server that
+// delivers events by poll, push and webhook as the MCP Events draft describes.
+// The toolkit is run, tested and calibrated against it, because every one of
+// its events is known.
 //
-// It is met as any server is met: over real HTTP/1.1, HTTP/2 and TLS, with
-// bearer tokens and signed callbacks. It shares no protocol code with the
-// client side of the toolkit, so that a mistake made on one side cannot cancel
+// Clients reach it as they reach any server: over real HTTP/1.1, HTTP/2 and
+// TLS, with bearer tokens and signed callbacks. It shares no protocol code with
+// the client side of the toolkit, so that a mistake on one side cannot cancel
 // out on the other.
 //
 // # Parts
 //
 // The broker (topics, bounded buffers, cursors, fan-out) knows nothing of HTTP.
-// The face (HTTP, JSON-RPC, both protocol eras) stands in front of the official
-// Go SDK's handler: it answers events/* itself and hands everything else on.
-// The deliverer posts signed webhooks. The admin listener, on a port of its
-// own, injects events and shows counters.
+// The MCP handler (HTTP, JSON-RPC, both protocol eras) stands in front of the
+// official Go SDK's handler: it answers events/* and passes everything else on.
+// The poster sends signed webhooks. The admin listener, on a port of its own,
+// injects events and shows counters.
 //
 // # Event types
 //
@@ -22,8 +22,8 @@
 //	ticket.moved  arguments {board?}    data {board, …}
 //	tick          no arguments          data of any shape
 //
-// An argument that is given filters: an event matches when its data holds the
-// same string under the same name.
+// An argument filters: an event matches when its data holds the same string
+// under the same name.
 package refserver
 
 import (
@@ -45,7 +45,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 )
 
-// Server is the reference target. Make one with [New], open it with
+// Server is the reference server. Make it with [New], open it with
 // [Server.Start] and end it with [Server.Close]. Its methods are safe for
 // concurrent use.
 type Server struct {
@@ -55,27 +55,27 @@ type Server struct {
 	hooks         *hooks
 	principals    *principals
 	counts        *counters
-	face          *face
+	handler       *mcpHandler
 	base          *base
 	faultInjector *faultInjector // nil without faults
 	capacity      *capacity      // nil without Options.Capacity
 	forgetMu      sync.Mutex
-	forgotten     chan struct{} // closed when the server forgets; nil without faults
+	forgotten     chan struct{} // closed when the Forget fault strikes; nil without faults
 
 	subscriptions atomic.Int64
 	closing       chan struct{}
 	closeOnce     sync.Once
 	background    sync.WaitGroup
 	requests      requests
-	audience      audience
+	typeListeners typeListeners
 	resources     *resources
 	lists         *lists // nil without Options.Lists
 	resumables    *resumables
 	feed          *url.URL // nil without Options.Feed
 	feedGuard     *dialguard.Guard
 
-	// readTimeout bounds the reading of one request, its body included;
-	// idleTimeout is how long a kept connection may wait for the next one.
+	// readTimeout bounds the reading of one request with its body. idleTimeout
+	// bounds how long a kept connection waits for the next request.
 	readTimeout, idleTimeout time.Duration
 
 	cert        tls.Certificate
@@ -91,24 +91,25 @@ type listener struct {
 	http *http.Server
 }
 
-// The timeouts of requests and kept connections. Clients of ours close a
-// connection themselves after 90 s.
+// The timeouts of requests and kept connections. The toolkit's clients close
+// idle connections after 90 s.
 const (
 	readTimeout = 30 * time.Second
 	idleTimeout = 3 * time.Minute
 )
 
-// URL is the plain MCP endpoint. It is "" before Start, and with
+// URL is the plain MCP endpoint. It is empty before Start, and with
 // [Options.Stdio].
 func (s *Server) URL() string { return s.mcp.url("http", "/mcp") }
 
-// TLSURL is the MCP endpoint over TLS, "" without [Options.TLS].
+// TLSURL is the MCP endpoint over TLS. It is empty without [Options.TLS].
 func (s *Server) TLSURL() string { return s.secure.url("https", "/mcp") }
 
-// AdminURL is the admin listener's root, without a slash at its end.
+// AdminURL is the root of the admin listener, without a trailing slash.
 func (s *Server) AdminURL() string { return s.control.url("http", "") }
 
-// CertPEM is the certificate of the TLS listener, nil without [Options.TLS].
+// CertPEM is the certificate of the TLS listener. It is nil without
+// [Options.TLS].
 func (s *Server) CertPEM() []byte { return slices.Clone(s.certPEM) }
 
 func (l *listener) url(scheme, path string) string {
@@ -118,19 +119,19 @@ func (l *listener) url(scheme, path string) string {
 	return scheme + "://" + l.Addr().String() + path
 }
 
-// Close ends the server and waits for every goroutine of it. Streams end with
-// the empty result, long polls are answered empty, webhook deliveries stop
-// where they are. When ctx ends first, connections are cut; ctx's error is
-// returned, but nothing is left running.
+// Close ends the server and waits for its goroutines. Streams end with the
+// empty result, long polls get an empty answer, and webhook deliveries stop. If
+// ctx ends first, Close cuts the connections and returns the error of ctx;
+// nothing is left running.
 func (s *Server) Close(ctx context.Context) error {
 	s.closeOnce.Do(func() { close(s.closing) })
-	s.base.close() // streams of sessions would hold the listeners open
+	s.base.close() // streams of sessions would keep the listeners open
 	s.hooks.close()
 	s.resources.close()
 	s.resumables.close()
-	// Shutdown closes the listeners at once, but it waits for ever for an HTTP/2
-	// connection that was being made meanwhile: net/http never tells it to go.
-	// So it gets a bounded time once the last request is answered.
+	// Shutdown closes the listeners at once, but waits for ever for an HTTP/2
+	// connection that is being opened meanwhile: net/http never sends it
+	// GOAWAY. So Shutdown gets a bounded time after the last answer.
 	graceful, stop := context.WithCancel(ctx)
 	defer stop()
 	var wait sync.WaitGroup
@@ -138,17 +139,17 @@ func (s *Server) Close(ctx context.Context) error {
 		wait.Go(func() {
 			defer crash.Guard()
 			if l.http.Shutdown(graceful) != nil {
-				_ = l.http.Close() // it has closed what it could
+				_ = l.http.Close() // Shutdown has closed what it could
 			}
-			_ = l.Listener.Close() // for one that was never served
+			_ = l.Listener.Close() // for a listener that never served
 		})
 	}
 	err := s.requests.wait(ctx)
 	linger := time.AfterFunc(closeLinger, stop)
 	defer linger.Stop()
 	wait.Wait()
-	// Cutting a connection does not wait for its handler.
-	_ = s.requests.wait(context.WithoutCancel(ctx)) // without an end there is no error
+	// Closing a connection does not wait for its handler.
+	_ = s.requests.wait(context.WithoutCancel(ctx)) // cannot fail: the context never ends
 	s.background.Wait()
 	if err != nil {
 		return fmt.Errorf("target: close: %w", err)
@@ -156,15 +157,15 @@ func (s *Server) Close(ctx context.Context) error {
 	return nil
 }
 
-// closeLinger is how long Close lets connections wind up after the last
-// request. HTTP/2 takes a second between its farewell and the end.
+// closeLinger is how long Close waits for connections to end after the last
+// request. HTTP/2 takes a second between GOAWAY and the end.
 const closeLinger = 2 * time.Second
 
-// Publish publishes one event and returns its id. When it returns, every
-// subscriber's queue holds the event, and an event published after it comes
-// after it everywhere. data is a JSON object of at most 255 KiB; it is not kept.
-// The error wraps [ErrUnknownEvent], [ErrTooLarge], or says what is wrong with
-// the data.
+// Publish publishes one event and returns its id. When it returns, the queue of
+// every subscriber holds the event, and later events come after it everywhere.
+// data is a JSON object of at most 255 KiB; Publish does not keep it. The error
+// wraps [ErrUnknownEvent] or [ErrTooLarge], or says what is wrong with the
+// data.
 func (s *Server) Publish(name string, data []byte) (eventID string, err error) {
 	if name == eventListChanged && s.lists != nil {
 		return s.changeList(data)
@@ -173,28 +174,28 @@ func (s *Server) Publish(name string, data []byte) (eventID string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("target: %w", err)
 	}
-	s.lists.follow(data)
+	s.lists.applyEvent(data)
 	return id, nil
 }
 
-// Revoke takes a token's access to events away: its streams and webhook
-// subscriptions are terminated, and its calls are refused with -32012 until
+// Revoke takes a token's access to events away. It terminates the streams and
+// webhook subscriptions of the token, and calls fail with -32012 until
 // [Server.Restore].
 func (s *Server) Revoke(token string) {
 	s.principals.revoke(token)
-	for _, h := range s.hooks.of(token) {
+	for _, h := range s.hooks.openHooks(func(h *hook) bool { return h.principal == token }) {
 		s.terminate(h, forbidden(reasonRevoked))
 	}
 	s.resources.revoke(token)
 }
 
-// Restore takes back a Revoke. What was terminated stays so.
+// Restore undoes Revoke. Terminated subscriptions stay terminated.
 func (s *Server) Restore(token string) { s.principals.restore(token) }
 
-// Disturb tells every stream of an event type of a transient error. The streams
-// go on. The error wraps [ErrUnknownEvent].
+// Disturb sends a transient error to every stream of an event type. The streams
+// stay open. The error wraps [ErrUnknownEvent].
 func (s *Server) Disturb(name, message string) error {
-	t := s.broker.in(eventmeter.Push, name)
+	t := s.broker.topic(eventmeter.Push, name)
 	if t == nil {
 		return fmt.Errorf("target: disturb %q: %w", name, ErrUnknownEvent)
 	}
@@ -202,28 +203,12 @@ func (s *Server) Disturb(name, message string) error {
 	return nil
 }
 
-// admits reports whether a bearer token may talk to this server at all.
+// admits reports whether a bearer token may use this server.
 func (s *Server) admits(token string) bool {
 	return len(s.opts.Tokens) == 0 || slices.Contains(s.opts.Tokens, token)
 }
 
-// do answers one call of a system that this server serves itself.
-func (s *Server) do(w http.ResponseWriter, r *http.Request, c *call) {
-	if _, revoked := s.principals.watch(c.principal); revoked {
-		c.fail(w, forbidden(reasonRevoked))
-		return
-	}
-	if answer, ok := methods[c.method]; ok {
-		answer(s, w, r, c)
-		return
-	}
-	if s.resources.do(w, r, c) {
-		return
-	}
-	c.fail(w, &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + c.method})
-}
-
-// reserve counts one more subscription if there may be one.
+// reserve counts one more subscription, unless the limit is reached.
 func (s *Server) reserve() *rpcError {
 	if s.subscriptions.Add(1) > int64(s.opts.MaxSubscriptions) {
 		s.subscriptions.Add(-1)
@@ -234,23 +219,24 @@ func (s *Server) reserve() *rpcError {
 
 func (s *Server) unreserve() { s.subscriptions.Add(-1) }
 
-// capacity is a token bucket that every delivery of an event passes, in all
-// modes together: so many deliveries a second, and a burst of some more after a
-// pause. Who finds no token waits in line, first come, first served; the events
-// behind it wait in the queues of their subscribers, which are bounded by
-// [Options.QueueLen] and count what they skip. A nil capacity is unlimited.
+// capacity is a token bucket for the deliveries of all modes together: a rate
+// per second, and a burst after a pause. Deliveries without a token wait in
+// line, first come, first served. The events behind them wait in the queues of
+// their subscribers, which [Options.QueueLen] bounds and which count what they
+// skip. A nil capacity is unlimited.
 //
-// Whoever leaves the line takes no token along, so an overload leaves nothing
-// behind once its subscribers are gone.
+// A waiter that leaves the line takes no token, so an overload has no effect
+// after its subscribers have gone.
 type capacity struct {
-	turn chan struct{} // held by the one at the head of the line
-	// every is the time of one token, credit how far back unused ones count.
+	turn chan struct{} // held by the head of the line
+	// every is the time of one token; credit bounds how far back unused tokens
+	// count.
 	every, credit time.Duration
-	next          time.Time // when the next token is there; guarded by turn
+	next          time.Time // when the next token is due; guarded by turn
 }
 
-// newCapacity makes a full bucket of perSecond tokens a second that holds burst
-// of them; nil for none a second.
+// newCapacity makes a full bucket that gains perSecond tokens per second and
+// holds burst. It returns nil for a rate of 0.
 func newCapacity(perSecond float64, burst int) *capacity {
 	if perSecond <= 0 {
 		return nil
@@ -259,7 +245,7 @@ func newCapacity(perSecond float64, burst int) *capacity {
 	return &capacity{turn: make(chan struct{}, 1), every: every, credit: time.Duration(burst-1) * every}
 }
 
-// take waits for n tokens; false means that ctx or stop ended first.
+// take waits for n tokens. It returns false if ctx or stop ends first.
 func (c *capacity) take(ctx context.Context, stop <-chan struct{}, n int) bool {
 	if c == nil || n < 1 {
 		return true
@@ -288,52 +274,56 @@ func (c *capacity) take(ctx context.Context, stop <-chan struct{}, n int) bool {
 			return false
 		}
 	}
-	// Counted from when the tokens were due, not from now: a timer that wakes
+	// Count from when the tokens were due, not from now: a timer that fires
 	// late must not cost capacity.
 	c.next = last.Add(c.every)
 	return true
 }
 
-// Stats are a server's counters since its start, and its state at one moment.
+// Stats holds a server's counters since its start, and its current state.
 // Counters only grow. They are read one after the other, so sums over them may
-// be off by what happened meanwhile.
+// be slightly off.
 type Stats struct {
-	// UptimeSeconds since New.
+	// UptimeSeconds is the time since New.
 	UptimeSeconds float64 `json:"uptimeSeconds"`
 	// Subscriptions that are open now.
 	Subscriptions Subscriptions `json:"subscriptions"`
-	// Events published.
+	// Events is the number of published events.
 	Events int64 `json:"events"`
-	// Deliveries of events that succeeded, as far as this side can tell.
+	// Deliveries of events that succeeded, as far as the server can tell.
 	Deliveries Deliveries `json:"deliveries"`
-	// Polls answered, and those of them without an event.
+	// Polls is the number of answered polls, EmptyPolls of those without an
+	// event.
 	Polls      int64 `json:"polls"`
 	EmptyPolls int64 `json:"emptyPolls"`
-	// Webhook attempts of events and envelopes; those that were retries; those
-	// that failed; deliveries given up; gap envelopes made.
+	// Attempts counts webhook posts of events and envelopes, Retries the
+	// repeated ones, Failures the failed ones. Abandoned counts deliveries
+	// given up, Gaps the gap envelopes made.
 	Attempts  int64 `json:"attempts"`
 	Retries   int64 `json:"retries"`
 	Failures  int64 `json:"failures"`
 	Abandoned int64 `json:"abandoned"`
 	Gaps      int64 `json:"gaps"`
-	// Webhook handshakes begun, subscriptions opened, refreshed and expired.
+	// Verifications counts webhook handshakes that began; the others count
+	// subscriptions that were opened, refreshed or expired.
 	Verifications int64 `json:"verifications"`
 	Subscribed    int64 `json:"subscribed"`
 	Refreshes     int64 `json:"refreshes"`
 	Expired       int64 `json:"expired"`
-	// QueueOverflow is events that were skipped because a subscriber lagged.
+	// QueueOverflow counts events that were skipped because a subscriber
+	// lagged.
 	QueueOverflow int64 `json:"queueOverflow"`
-	// Resumable is about requests that outlive their connections.
+	// Resumable counts requests that outlive their connections.
 	Resumable  Resumable `json:"resumable"`
 	Goroutines int       `json:"goroutines"`
-	// HeapBytes is live and not yet collected heap memory.
+	// HeapBytes is allocated heap memory, including garbage not yet collected.
 	HeapBytes uint64 `json:"heapBytes"`
-	// CPUSeconds is user and system time of the process; 0 when unknown.
+	// CPUSeconds is the user and system time of the process; 0 when unknown.
 	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
-// Subscriptions counts by mode. Poll is polls that wait for an event now: a
-// poller leaves no state behind.
+// Subscriptions counts open subscriptions by mode. Poll counts polls that wait
+// for an event now: a poller leaves no state behind.
 type Subscriptions struct {
 	Poll    int64 `json:"poll"`
 	Push    int64 `json:"push"`
@@ -347,7 +337,7 @@ type Deliveries struct {
 	Webhook int64 `json:"webhook"`
 }
 
-// counters are what Stats is made of.
+// counters are the values behind Stats.
 type counters struct {
 	polls, emptyPolls, polled, waiting atomic.Int64
 	streams, pushed                    atomic.Int64

@@ -124,8 +124,8 @@ func TestForeignHostIsRefused(t *testing.T) {
 	}
 }
 
-// TestCloseCutsWhoDoesNotRead closes a server while a client of a stream takes
-// nothing, a session listens, and a callback hangs.
+// TestCloseCutsWhoDoesNotRead closes a server while the client of a stream does
+// not read, a session listens, and a callback hangs.
 func TestCloseCutsWhoDoesNotRead(t *testing.T) {
 	s, err := New(Options{BufferEvents: 1000})
 	if err != nil {
@@ -141,7 +141,7 @@ func TestCloseCutsWhoDoesNotRead(t *testing.T) {
 	defer conn.Close()
 	body := `{"jsonrpc":"2.0","id":1,"method":"events/stream","params":{"name":"tick","cursor":"cother-1"}}`
 	large := `{"x":"` + strings.Repeat("x", 200_000) + `"}`
-	for range 100 { // more than the socket's buffers take
+	for range 100 { // more than the socket's buffers hold
 		publish(t, s, "tick", large)
 	}
 	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)

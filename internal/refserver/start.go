@@ -22,8 +22,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 )
 
-// New makes a server that is not yet open. It fails on options out of range,
-// on a CA file that cannot be read, and if no certificate can be made.
+// New makes a server that is not open yet. It fails on options out of range, on
+// a CA file that cannot be read, and if it cannot make a certificate.
 func New(opts Options) (*Server, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -38,7 +38,7 @@ func New(opts Options) (*Server, error) {
 	if s.hooks, err = newHooks(opts, s.counts, s.capacity, s.unreserve); err != nil {
 		return nil, err
 	}
-	s.strike()
+	s.installFaults()
 	if opts.Feed != "" {
 		if s.feed, err = checkFeed(opts.Feed); err != nil {
 			return nil, err
@@ -54,12 +54,13 @@ func New(opts Options) (*Server, error) {
 	s.lists = newLists(opts.Lists, s.faultInjector)
 	s.resources = newResources(s)
 	s.base = newBase(s)
-	s.face = &face{server: s, base: s.base, supported: supportedVersions()}
+	s.handler = &mcpHandler{server: s, base: s.base, supported: supportedVersions()}
 	return s, nil
 }
 
-// Start opens the listeners and returns when they accept. ctx bounds the
-// opening only. A server is started once; after an error it is closed.
+// Start opens the listeners and returns when they accept connections. ctx
+// bounds only the opening. Start is called once; after an error the server is
+// closed.
 func (s *Server) Start(ctx context.Context) error {
 	var err error
 	open := func(address string, handler http.Handler, secure bool) *listener {
@@ -76,19 +77,19 @@ func (s *Server) Start(ctx context.Context) error {
 		return open
 	}
 	if !s.opts.Stdio {
-		s.mcp = open(s.opts.Addr, s.stalling(s.face), false)
+		s.mcp = open(s.opts.Addr, s.withStall(s.handler), false)
 	}
 	if s.opts.TLS {
-		s.secure = open(s.opts.TLSAddr, s.stalling(s.face), true)
+		s.secure = open(s.opts.TLSAddr, s.withStall(s.handler), true)
 	}
-	s.control = open(s.opts.AdminAddr, s.stalling(s.admin()), false)
+	s.control = open(s.opts.AdminAddr, s.withStall(s.admin()), false)
 	if err == nil {
 		err = s.allowFeed(ctx)
 	}
 	if err != nil {
 		return errors.Join(err, s.Close(ctx))
 	}
-	s.launch()
+	s.startBackground()
 	for _, l := range s.listeners {
 		s.background.Go(func() {
 			defer crash.Guard()
@@ -104,8 +105,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// launch starts what runs without a listener.
-func (s *Server) launch() {
+// startBackground starts the goroutines that serve no listener.
+func (s *Server) startBackground() {
 	s.background.Go(func() {
 		defer crash.Guard()
 		s.hooks.agenda.run(s.hooks.ctx)
@@ -118,7 +119,7 @@ func (s *Server) launch() {
 		})
 	}
 	if s.opts.TypesEvery > 0 {
-		s.background.Go(crash.Guarded(s.comeAndGo))
+		s.background.Go(crash.Guarded(s.toggleSeasonal))
 	}
 }
 
@@ -132,8 +133,8 @@ func (s *Server) httpServer(handler http.Handler, secure bool) *http.Server {
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.readTimeout,
 		IdleTimeout:       s.idleTimeout,
-		// No write timeout: a stream lives as long as its client. ReadTimeout
-		// would end it, too; readInTime bounds the body alone.
+		// No WriteTimeout: a stream lives as long as its client. ReadTimeout
+		// would end it, too; readInTime bounds only the body.
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 250_000},
 		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelWarn),
 	}
@@ -143,13 +144,13 @@ func (s *Server) httpServer(handler http.Handler, secure bool) *http.Server {
 	return h
 }
 
-// readInTime gives a request's body the read timeout. It ends with the body, so
-// that the answer may take as long as it likes.
+// readInTime sets the read timeout for a request's body. It ends with the body,
+// so that the answer may take any time.
 func (s *Server) readInTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
 			control := http.NewResponseController(w)
-			// Every writer of net/http takes a deadline.
+			// Every writer of net/http supports deadlines.
 			_ = control.SetReadDeadline(time.Now().Add(s.readTimeout))
 			r.Body = &timedBody{ReadCloser: r.Body, control: control}
 		}
@@ -157,7 +158,7 @@ func (s *Server) readInTime(next http.Handler) http.Handler {
 	})
 }
 
-// timedBody lifts the read deadline at its end.
+// timedBody removes the read deadline at its end.
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -173,7 +174,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // selfSigned makes a certificate for loopback and the host of address, valid
-// for 30 days, and its PEM form.
+// for 30 days. It also returns the PEM form.
 func selfSigned(address string) (tls.Certificate, []byte, error) {
 	fail := func(err error) (tls.Certificate, []byte, error) {
 		return tls.Certificate{}, nil, fmt.Errorf("target: self-signed certificate: %w", err)
@@ -195,7 +196,7 @@ func selfSigned(address string) (tls.Certificate, []byte, error) {
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
-		IsCA:                  true, // so that it can be put into a pool of roots
+		IsCA:                  true, // so that clients can add it to their roots
 		DNSNames:              []string{"localhost"},
 		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}

@@ -17,41 +17,41 @@ import (
 	framing "github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// stdioPrincipal is who calls over standard input where no tokens are set: the
-// program that started this one.
+// stdioPrincipal is the principal of a client on standard input without tokens:
+// the program that started this one.
 const stdioPrincipal = "stdio"
 
-// pipeline serves one client over a pair of streams: each line is a message,
-// and all answers and streams share the way back. It brings every message to
-// the same face that HTTP requests come to.
-type pipeline struct {
+// stdioServer serves one client over a pair of streams. Each line is a message,
+// and all answers and streams share the output. It passes every message to the
+// handler of HTTP requests.
+type stdioServer struct {
 	handler http.Handler
 	token   string
-	out     outlet
+	out     lineWriter
 	life    context.Context
 	work    sync.WaitGroup
 
 	mu      sync.Mutex
-	open    map[string]*pipeWriter // by the JSON-RPC id as it came
-	session string                 // of the legacy era
-	version string                 // likewise
+	open    map[string]*stdioWriter // by the JSON-RPC id as received
+	session string                  // of the legacy era
+	version string                  // of the legacy era
 }
 
 // ServeStdio serves one client that writes newline-delimited messages to in and
-// reads from out, until in ends or ctx does; it returns when everything that
-// was under way is over. Requests are served concurrently. It needs
-// [Options.Stdio] and a server that was started, and is called once. The client
-// is one principal: the first of [Options.Tokens], or "stdio".
+// reads from out, until in or ctx ends. It returns when all requests are done.
+// Requests are served concurrently. ServeStdio needs [Options.Stdio] and a
+// started server, and is called once. The client is one principal: the first of
+// [Options.Tokens], or "stdio".
 //
-// A read of in that blocks is not broken off when ctx ends.
+// A blocked read of in is not interrupted when ctx ends.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := &pipeline{
-		handler: s.requests.counted(s.stalling(s.face)), token: stdioPrincipal, life: ctx, open: map[string]*pipeWriter{},
-		out: outlet{to: out, broken: cancel},
+	p := &stdioServer{
+		handler: s.requests.counted(s.withStall(s.handler)), token: stdioPrincipal, life: ctx, open: map[string]*stdioWriter{},
+		out: lineWriter{to: out, broken: cancel},
 	}
-	p.out.room = sync.NewCond(&p.out.mu)
+	p.out.space = sync.NewCond(&p.out.mu)
 	if len(s.opts.Tokens) > 0 {
 		p.token = s.opts.Tokens[0]
 	}
@@ -60,7 +60,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	go func() {
 		defer crash.Guard()
 		ended <- readLines(ctx, in, lines)
-	}() // over when in ends
+	}() // ends with in
 	var err error
 	for reading := true; reading; {
 		select {
@@ -84,10 +84,10 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	return nil
 }
 
-// finish waits for what is under way. When the server closes, streams end in
-// order, with their results. Otherwise what can be answered still is: a client
-// that sends a few requests and closes its end wants to know what came of them.
-func (p *pipeline) finish(closing <-chan struct{}, cancel context.CancelFunc) {
+// finish waits for the open requests. If the server closes, streams end with
+// their results. Otherwise requests may still be answered: a client may send a
+// few requests and close its end before it reads the answers.
+func (p *stdioServer) finish(closing <-chan struct{}, cancel context.CancelFunc) {
 	done := make(chan struct{})
 	go func() {
 		defer crash.Guard()
@@ -104,13 +104,13 @@ func (p *pipeline) finish(closing <-chan struct{}, cancel context.CancelFunc) {
 	<-done
 }
 
-// answerGrace is how long requests may take when the input has ended.
+// answerGrace is how long requests may take after the input has ended.
 const answerGrace = 500 * time.Millisecond
 
-// readLines hands over each line, which is a copy, until in ends.
+// readLines sends a copy of each line until in ends.
 func readLines(ctx context.Context, in io.Reader, lines chan<- framing.Line) error {
 	parser := framing.LineParser{Limit: maxBody}
-	give := func(l framing.Line) {
+	emit := func(l framing.Line) {
 		l.Data = bytes.Clone(l.Data)
 		select {
 		case lines <- l:
@@ -120,9 +120,9 @@ func readLines(ctx context.Context, in io.Reader, lines chan<- framing.Line) err
 	buf := make([]byte, 64<<10)
 	for ctx.Err() == nil {
 		n, err := in.Read(buf)
-		parser.Feed(buf[:n], give)
+		parser.Feed(buf[:n], emit)
 		if err != nil {
-			parser.End(give)
+			parser.End(emit)
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -132,8 +132,8 @@ func readLines(ctx context.Context, in io.Reader, lines chan<- framing.Line) err
 	return nil
 }
 
-// message begins to serve one message.
-func (p *pipeline) message(l framing.Line) {
+// message starts to serve one message.
+func (p *stdioServer) message(l framing.Line) {
 	var e envelope
 	switch {
 	case l.TooLong:
@@ -149,16 +149,16 @@ func (p *pipeline) message(l framing.Line) {
 		p.cancel(e.Params)
 	}
 	ctx, cancel := context.WithCancel(p.life)
-	w := &pipeWriter{p: p, id: e.ID, cancel: cancel, header: http.Header{}}
+	w := &stdioWriter{server: p, id: e.ID, cancel: cancel, header: http.Header{}}
 	r := p.request(ctx, e, l.Data)
 	if e.Method != "" && validID(e.ID) {
 		p.mu.Lock()
-		_, twice := p.open[string(e.ID)]
-		if !twice {
+		_, duplicate := p.open[string(e.ID)]
+		if !duplicate {
 			p.open[string(e.ID)] = w
 		}
 		p.mu.Unlock()
-		if twice {
+		if duplicate {
 			cancel()
 			p.refuse(e.ID, codeInvalidRequest, "a request with this id is under way")
 			return
@@ -168,10 +168,10 @@ func (p *pipeline) message(l framing.Line) {
 		defer cancel()
 		p.handler.ServeHTTP(w, r)
 		w.finish()
-		p.learn(e, w)
+		p.noteSession(e, w)
 	}
-	// What changes the session must be over before the next message is looked
-	// at; nothing else may hold it up.
+	// A message that changes the session must be done before the next one is
+	// read; no other message may block the reader.
 	if e.Method == "initialize" || e.Method == "notifications/initialized" {
 		serve()
 		return
@@ -179,8 +179,8 @@ func (p *pipeline) message(l framing.Line) {
 	p.work.Go(crash.Guarded(serve))
 }
 
-// request gives a message the form in which the face knows it.
-func (p *pipeline) request(ctx context.Context, e envelope, body []byte) *http.Request {
+// request turns a message into the HTTP request that the handler expects.
+func (p *stdioServer) request(ctx context.Context, e envelope, body []byte) *http.Request {
 	h := http.Header{}
 	h.Set("Content-Type", "application/json")
 	h.Set("Accept", "application/json, text/event-stream")
@@ -199,27 +199,27 @@ func (p *pipeline) request(ctx context.Context, e envelope, body []byte) *http.R
 	}
 	if version >= modernVersion {
 		h.Set(headerMethod, e.Method)
-		if name := mirrored(e); name != "" {
+		if name := nameHeader(e); name != "" {
 			h.Set("Mcp-Name", name)
 		}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/mcp", bytes.NewReader(body))
-	if err != nil { // the address is a good one
+	if err != nil { // cannot fail: the URL is constant
 		panic(err)
 	}
 	r.Header, r.RequestURI = h, "/mcp"
 	return r
 }
 
-// mirrored is what the Mcp-Name header says of a request: what it is about.
-func mirrored(e envelope) string {
+// nameHeader returns the value of the Mcp-Name header of a request.
+func nameHeader(e envelope) string {
 	var p struct{ Name, URI string }
 	switch e.Method {
 	case "tools/call", "prompts/get", "resources/read":
 	default:
 		return ""
 	}
-	_ = json.Unmarshal(e.Params, &p) // what is wrong with them is found later
+	_ = json.Unmarshal(e.Params, &p) // invalid params are reported later
 	name := p.Name
 	if e.Method == "resources/read" {
 		name = p.URI
@@ -230,9 +230,9 @@ func mirrored(e envelope) string {
 	return name
 }
 
-// learn keeps the session that an initialize opened, and opens its stream once
-// the client is ready for it.
-func (p *pipeline) learn(e envelope, w *pipeWriter) {
+// noteSession keeps the session that an initialize opened, and opens its stream
+// when the client is initialized.
+func (p *stdioServer) noteSession(e envelope, w *stdioWriter) {
 	switch e.Method {
 	case "initialize":
 		var answer struct {
@@ -251,24 +251,25 @@ func (p *pipeline) learn(e envelope, w *pipeWriter) {
 		}
 		ctx, cancel := context.WithCancel(p.life)
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/mcp", http.NoBody)
-		if err != nil { // the address is a good one
+		if err != nil { // cannot fail: the URL is constant
 			panic(err)
 		}
 		r.Header.Set("Accept", "text/event-stream")
 		r.Header.Set("Authorization", "Bearer "+p.token)
 		r.Header.Set(headerSession, session)
 		r.Header.Set(headerVersion, version)
-		own := &pipeWriter{p: p, cancel: cancel, header: http.Header{}}
+		stream := &stdioWriter{server: p, cancel: cancel, header: http.Header{}}
 		p.work.Go(func() {
 			defer crash.Guard()
 			defer cancel()
-			p.handler.ServeHTTP(own, r)
+			p.handler.ServeHTTP(stream, r)
 		})
 	}
 }
 
-// cancel ends the request that a notification names. It is not answered.
-func (p *pipeline) cancel(params json.RawMessage) {
+// cancel ends the request that a notification names. The request gets no
+// answer.
+func (p *stdioServer) cancel(params json.RawMessage) {
 	var c struct {
 		RequestID json.RawMessage `json:"requestId"`
 	}
@@ -279,13 +280,13 @@ func (p *pipeline) cancel(params json.RawMessage) {
 	w := p.open[string(c.RequestID)]
 	p.mu.Unlock()
 	if w != nil {
-		w.silence()
+		w.mute()
 		w.cancel()
 	}
 }
 
 // refuse answers a message that is not served.
-func (p *pipeline) refuse(id json.RawMessage, code int, message string) {
+func (p *stdioServer) refuse(id json.RawMessage, code int, message string) {
 	if !validID(id) {
 		id = json.RawMessage("null")
 	}
@@ -293,34 +294,34 @@ func (p *pipeline) refuse(id json.RawMessage, code int, message string) {
 	b = append(b, `,"error":`...)
 	// A code and a text always encode.
 	e, _ := json.Marshal(rpcError{Code: code, Message: message})
-	_ = p.out.write(append(append(b, e...), "}\n"...)) // a client that is gone ends the serving
+	_ = p.out.write(append(append(b, e...), "}\n"...)) // a client that is gone ends ServeStdio
 }
 
-// outletRoom bounds what waits to be written, in bytes; writers wait then. A
-// client that reads slowly so holds back all of its streams together.
-const outletRoom = 1 << 20
+// maxPending bounds the bytes that wait to be written; writers block at the
+// bound. A slow client so holds back all of its streams together.
+const maxPending = 1 << 20
 
-// outlet is the one way back to the client. Whoever finds nobody writing writes
-// for all, so that many small messages make few system calls.
-type outlet struct {
+// lineWriter is the output to the client. A caller that finds no write in
+// progress writes for all, so that many small messages make few system calls.
+type lineWriter struct {
 	to     io.Writer
 	broken context.CancelFunc // called when the client is gone
 
 	mu      sync.Mutex
-	room    *sync.Cond
+	space   *sync.Cond
 	waiting []byte
 	spare   []byte
 	writing bool
 	err     error
 }
 
-// write sends whole lines. b is not kept. It returns when they were written, or
-// when somebody else is about to.
-func (o *outlet) write(b []byte) error {
+// write sends whole lines. It does not keep b. It returns when the lines were
+// written, or when another caller is about to write them.
+func (o *lineWriter) write(b []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.err == nil && o.writing && len(o.waiting)+len(b) > outletRoom && len(o.waiting) > 0 {
-		o.room.Wait()
+	for o.err == nil && o.writing && len(o.waiting)+len(b) > maxPending && len(o.waiting) > 0 {
+		o.space.Wait()
 	}
 	if o.err != nil {
 		return o.err
@@ -337,31 +338,31 @@ func (o *outlet) write(b []byte) error {
 		_, err := o.to.Write(batch)
 		o.mu.Lock()
 		o.spare = batch
-		if cap(batch) > outletRoom {
+		if cap(batch) > maxPending {
 			o.spare = nil
 		}
 		if err != nil {
 			o.err = err
 			o.broken()
 		}
-		o.room.Broadcast()
+		o.space.Broadcast()
 	}
 	o.writing = false
 	return o.err
 }
 
-func (o *outlet) failure() error {
+func (o *lineWriter) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// pipeWriter is an [http.ResponseWriter] that makes lines of an answer: one of
-// a JSON body, and one of each event of an event stream. It is used by one
-// goroutine at a time, except for silence.
-type pipeWriter struct {
-	p      *pipeline
-	id     []byte // of the request; nil = it has none
+// stdioWriter is an [http.ResponseWriter] that turns an answer into lines: one
+// for a JSON body, or one for each event of an event stream. One goroutine at a
+// time uses it, except for mute.
+type stdioWriter struct {
+	server *stdioServer
+	id     []byte // of the request; nil = none
 	cancel context.CancelFunc
 	header http.Header
 	status int
@@ -371,22 +372,22 @@ type pipeWriter struct {
 	lines  []byte // scratch
 
 	mu       sync.Mutex
-	silent   bool // it was cancelled
+	muted    bool // the request was cancelled
 	answered bool
 }
 
-// silence lets nothing more through.
-func (w *pipeWriter) silence() {
+// mute discards all further output.
+func (w *stdioWriter) mute() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.silent = true
+	w.muted = true
 }
 
 // Header implements [http.ResponseWriter].
-func (w *pipeWriter) Header() http.Header { return w.header }
+func (w *stdioWriter) Header() http.Header { return w.header }
 
 // WriteHeader implements [http.ResponseWriter].
-func (w *pipeWriter) WriteHeader(status int) {
+func (w *stdioWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
 		w.stream = strings.HasPrefix(w.header.Get("Content-Type"), "text/event-stream")
@@ -394,7 +395,7 @@ func (w *pipeWriter) WriteHeader(status int) {
 }
 
 // Write implements [http.ResponseWriter].
-func (w *pipeWriter) Write(b []byte) (int, error) {
+func (w *stdioWriter) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if !w.stream {
 		return w.body.Write(b)
@@ -412,13 +413,13 @@ func (w *pipeWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Flush implements [http.Flusher]: nothing is held back.
-func (w *pipeWriter) Flush() {}
+// Flush implements [http.Flusher]. It does nothing: no output is held back.
+func (w *stdioWriter) Flush() {}
 
-// event makes a line of an event of the stream.
-func (w *pipeWriter) event(e framing.Event) {
+// event appends a line for an event of the stream.
+func (w *stdioWriter) event(e framing.Event) {
 	if len(e.Data) == 0 {
-		return // a comment: nobody has to be kept awake here
+		return // a comment: stdio needs no keep-alive
 	}
 	if !bytes.HasPrefix(e.Data, []byte(`{"jsonrpc":"2.0","method":`)) {
 		var m framing.Message
@@ -427,44 +428,44 @@ func (w *pipeWriter) event(e framing.Event) {
 	from := len(w.lines)
 	w.lines = append(w.lines, e.Data...)
 	for i, c := range w.lines[from:] {
-		if c == '\n' || c == '\r' { // between tokens: it is JSON
+		if c == '\n' || c == '\r' { // between tokens: the data is JSON
 			w.lines[from+i] = ' '
 		}
 	}
 	w.lines = append(w.lines, '\n')
 }
 
-// send lets the lines out, unless the request was cancelled. They go under the
+// send writes the lines, unless the request was cancelled. It writes under the
 // lock, so that nothing follows a cancellation.
-func (w *pipeWriter) send() error {
+func (w *stdioWriter) send() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.silent {
+	if w.muted {
 		return context.Canceled
 	}
 	if len(w.lines) == 0 {
 		return nil
 	}
-	return w.p.out.write(w.lines)
+	return w.server.out.write(w.lines)
 }
 
-// finish sends what is left when the handler is done: a JSON body, an error in
-// place of a refusal that HTTP has no body for, or word that a stream broke off.
-func (w *pipeWriter) finish() {
+// finish sends the rest when the handler is done: a JSON body, an error in
+// place of an HTTP refusal, or an error if a stream broke off.
+func (w *stdioWriter) finish() {
 	request := validID(w.id)
 	if request {
-		w.p.mu.Lock()
-		if w.p.open[string(w.id)] == w {
-			delete(w.p.open, string(w.id))
+		w.server.mu.Lock()
+		if w.server.open[string(w.id)] == w {
+			delete(w.server.open, string(w.id))
 		}
-		w.p.mu.Unlock()
+		w.server.mu.Unlock()
 	}
 	w.lines = w.lines[:0]
 	isJSON := strings.HasPrefix(w.header.Get("Content-Type"), "application/json")
 	switch {
 	case !w.stream && isJSON && w.body.Len() > 0:
 		w.event(framing.Event{Data: w.body.Bytes()})
-	case !request || w.answered || w.p.life.Err() != nil:
+	case !request || w.answered || w.server.life.Err() != nil:
 	case w.stream:
 		w.fail(codeInternal, "the stream broke off")
 	default:
@@ -474,10 +475,10 @@ func (w *pipeWriter) finish() {
 		}
 		w.fail(codeInvalidRequest, text)
 	}
-	_ = w.send() // the client may be gone, or not want it any more
+	_ = w.send() // the client may be gone, or may have cancelled
 }
 
-func (w *pipeWriter) fail(code int, text string) {
+func (w *stdioWriter) fail(code int, text string) {
 	w.lines = append(w.lines, `{"jsonrpc":"2.0","id":`...)
 	w.lines = append(w.lines, w.id...)
 	w.lines = append(w.lines, fmt.Sprintf(`,"error":{"code":%d,"message":`, code)...)

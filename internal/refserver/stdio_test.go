@@ -16,12 +16,12 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// The files of testdata/stdio are scripts of what goes over standard input and
-// output, written by hand. options, inject, admin, posts and close are as in
-// wire files, and so are expectations. send is lines that the client writes,
-// lines the next that the server does, oversize a line that is too long,
-// streams and polls wait until that many are open or waiting, and eof ends the
-// input: nothing more may come.
+// The files of testdata/stdio are handwritten scripts of a conversation over
+// standard input and output. options, inject, admin, posts and close work as in
+// wire files, and so do expectations. send holds lines that the client writes,
+// lines the next lines of the server, oversize a line that is too long. streams
+// and polls wait until that many are open or waiting. eof ends the input: no
+// further line may come.
 func TestStdioFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/stdio/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -38,7 +38,7 @@ func TestStdioFiles(t *testing.T) {
 	}
 }
 
-// stdioClient is the other end of a server's standard input and output.
+// stdioClient is the client of a server on standard input and output.
 type stdioClient struct {
 	wire
 	in     *io.PipeWriter
@@ -129,7 +129,7 @@ func (c *stdioClient) play(t *testing.T, kind, text string) bool {
 	return true
 }
 
-// over waits for the end of the serving; nothing more may be written.
+// over waits until ServeStdio returns; it may write nothing more.
 func (c *stdioClient) over(t *testing.T) bool {
 	rest, err := io.ReadAll(c.lines)
 	if err != nil || len(rest) > 0 {
@@ -171,7 +171,7 @@ func TestStdioAnswersBeforeItEnds(t *testing.T) {
 	c.over(t)
 }
 
-// A client that is gone ends the serving.
+// ServeStdio ends when its client is gone.
 func TestStdioClientGone(t *testing.T) {
 	s := startServer(t, Options{Stdio: true})
 	in, write := io.Pipe()

@@ -1,12 +1,10 @@
 package refserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,75 +15,75 @@ import (
 // streamBatch is how many events go into one write of a stream.
 const streamBatch = 64
 
-// buffers are shared by all streams: a stream holds one only while it writes,
-// so that thousands of idle ones cost none.
+// buffers are shared by all streams. A stream holds a buffer only while it
+// writes, so that idle streams cost none.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
 
 // stream is one open events/stream.
 type stream struct {
-	server  *Server
-	call    *call
-	topic   *topic
-	reader  *reader
-	woken   chan struct{}
-	out     http.ResponseWriter
-	flush   func() error
-	ctx     context.Context // of the request
-	batch   int             // most events of one write
-	written time.Time       // when the last frame was
-	events  []*event        // scratch
-	trouble *trouble        // the topic's last transient error that was told
-	// forgotten is closed when the server forgets its subscriptions (a fault).
+	server         *Server
+	call           *call
+	topic          *topic
+	reader         *reader
+	wakeup         chan struct{}
+	out            http.ResponseWriter
+	flush          func() error
+	ctx            context.Context // of the request
+	batch          int             // most events of one write
+	written        time.Time       // when the last frame was written
+	events         []*event        // scratch
+	transientError *transientError // the topic's last transient error that was sent
+	// forgotten is closed when the Forget fault strikes.
 	forgotten <-chan struct{}
 }
 
 // stream serves events/stream: a request whose answer stays open.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	var p eventParams
-	wrong := decodeParams(c.params, &p)
+	rpcErr := decodeParams(c.params, &p)
 	var t *topic
 	var sel selection
-	if wrong == nil {
-		t, sel, _, wrong = s.resolve(eventmeter.Push, c, p)
+	if rpcErr == nil {
+		t, sel, _, rpcErr = s.resolve(eventmeter.Push, c, p)
 	}
-	if wrong == nil {
-		wrong = s.faultInjector.refuses("events", eventmeter.Push)
+	if rpcErr == nil {
+		rpcErr = s.faultInjector.refuse("events", eventmeter.Push)
 	}
-	if wrong == nil {
-		wrong = s.reserve()
+	if rpcErr == nil {
+		rpcErr = s.reserve()
 	}
-	if wrong != nil {
-		c.fail(w, wrong)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
 		return
 	}
 	defer s.unreserve()
 	s.counts.streams.Add(1)
 	defer s.counts.streams.Add(-1)
 	s.streamHeader(w.Header())
-	st := &stream{server: s, call: c, topic: t, woken: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, trouble: t.trouble.Load(), ctx: r.Context(), batch: streamBatch}
+	st := &stream{server: s, call: c, topic: t, wakeup: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, transientError: t.transientError.Load(), ctx: r.Context(), batch: streamBatch}
 	if s.capacity != nil {
 		st.batch = 1 // so that streams take turns
 	}
 	var position uint64
 	var truncated bool
-	st.reader, position, truncated = t.open(sel, p.start(), s.opts.QueueLen, func() { nudge(st.woken) })
+	st.reader, position, truncated = t.open(sel, p.start(), s.opts.QueueLen, func() { signal(st.wakeup) })
 	defer st.reader.close()
 	st.reader.skipCut()
-	st.forgotten = s.forgottenNow()
+	st.forgotten = s.forgetSignal()
 	if st.active(position, truncated) {
 		st.run(r)
 	}
 }
 
-// run delivers until the client goes, the principal loses its access or the
-// server closes.
+// run delivers until the client disconnects, the principal loses its access or
+// the server closes.
 func (st *stream) run(r *http.Request) {
 	s := st.server
 	heartbeat := time.NewTimer(s.opts.Heartbeat)
 	defer heartbeat.Stop()
 	for {
-		revoked, gone := s.principals.watch(st.call.principal)
-		if why := st.over(gone); why != nil {
+		changed, revoked := s.principals.watch(st.call.principal)
+		if why := st.over(revoked); why != nil {
 			if st.notify("terminated", errorMember(why)) {
 				st.end()
 			}
@@ -95,21 +93,22 @@ func (st *stream) run(r *http.Request) {
 			return
 		}
 		select {
-		case <-st.woken:
+		case <-st.wakeup:
 		case <-heartbeat.C:
 			rest := s.opts.Heartbeat - time.Since(st.written)
-			if _, missed := s.faultInjector.has(faults.Heartbeats, eventmeter.Push); missed {
+			if _, missed := s.faultInjector.serverFault(faults.Heartbeats, eventmeter.Push); missed {
 				rest = s.opts.Heartbeat
 			} else if rest <= 0 {
-				// Read afresh: what this filter let pass moved it on.
-				if !st.notify("heartbeat", st.cursorMember(nil, st.reader.where())) {
+				// Read the position again: events that the filter dropped have
+				// moved it.
+				if !st.notify("heartbeat", st.cursorMember(nil, st.reader.currentPosition())) {
 					return
 				}
 				rest = s.opts.Heartbeat
 			}
 			heartbeat.Reset(rest)
-		case <-revoked: // somebody was; the loop looks who
-		case <-st.forgotten: // cut without a word
+		case <-changed: // some principal was revoked; the loop checks which
+		case <-st.forgotten: // the fault closes the stream without a result
 			return
 		case <-s.closing:
 			st.end()
@@ -120,11 +119,11 @@ func (st *stream) run(r *http.Request) {
 	}
 }
 
-// deliver writes everything that waits; false means that the client is gone.
+// deliver writes all waiting events. It returns false if the client is gone.
 func (st *stream) deliver() bool {
 	for {
-		if t := st.topic.trouble.Load(); t != st.trouble {
-			st.trouble = t
+		if t := st.topic.transientError.Load(); t != st.transientError {
+			st.transientError = t
 			if !st.notify("error", errorMember(&t.err)) {
 				return false
 			}
@@ -149,13 +148,13 @@ func (st *stream) deliver() bool {
 		for _, e := range b.events {
 			if e.fault == nil {
 				frames = e.appendFrame(frames, st.call.id)
-			} else if frames, ok = st.misfire(frames, e); !ok {
+			} else if frames, ok = st.appendFaulty(frames, e); !ok {
 				break
 			}
 		}
 		ok = ok && st.write(frames)
 		*out = frames
-		if cap(frames) <= 1<<20 { // one huge batch must not stay in the pool
+		if cap(frames) <= 1<<20 { // do not keep a huge batch in the pool
 			buffers.Put(out)
 		}
 		st.server.counts.pushed.Add(int64(len(b.events)))
@@ -187,7 +186,7 @@ func (st *stream) cursorMember(dst []byte, position uint64) []byte {
 
 func errorMember(e *rpcError) []byte {
 	b, err := json.Marshal(e)
-	if err != nil { // only strings and numbers are in it
+	if err != nil { // cannot fail: only strings and numbers
 		return []byte(`"error":{}`)
 	}
 	return append([]byte(`"error":`), b...)
@@ -218,7 +217,7 @@ func (st *stream) write(b []byte) bool {
 	return st.flush() == nil
 }
 
-// over says why a stream has to end, or nil.
+// over returns why a stream has to end, or nil.
 func (st *stream) over(revoked bool) *rpcError {
 	switch {
 	case revoked:
@@ -229,212 +228,17 @@ func (st *stream) over(revoked bool) *rpcError {
 	return nil
 }
 
-// streamHeader sets what the head of every event stream has.
+// streamHeader sets the header of every event stream.
 func (s *Server) streamHeader(h http.Header) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
 	s.unbuffered(h)
 }
 
-// unbuffered asks proxies to pass bytes on as they come: one that collects them
-// would hold every event back. nginx and some others know this header.
+// unbuffered asks proxies to pass bytes on at once: a proxy that collects them
+// would delay every event. nginx and some others support this header.
 func (s *Server) unbuffered(h http.Header) {
 	if !s.opts.ProxiesMayBuffer {
 		h.Set("X-Accel-Buffering", "no")
-	}
-}
-
-// audience is the streams on which notifications go that belong to no
-// subscription: the GET stream of a session (legacy), and the answer to
-// subscriptions/listen (modern). The SDK writes to most of them, and has no
-// way to send what it does not know, so each is wrapped.
-type audience struct {
-	mu   sync.Mutex
-	open map[*hearer]struct{}
-}
-
-// hearer is a stream with two writers: whoever serves the request, and
-// announce. It implements [http.ResponseWriter].
-type hearer struct {
-	http.ResponseWriter
-	id json.RawMessage // of the request to listen; nil for a GET stream
-	// grants is true while the SDK's acknowledgement, which cannot say that
-	// changes of event types are told, is still to come.
-	grants bool
-
-	mu      sync.Mutex
-	started bool     // it is an event stream, and its header is out
-	whole   bool     // what was written ends with a whole message
-	waiting [][]byte // messages that could not go out yet
-	gone    bool
-}
-
-// join wraps a response until leave is called, which must be before its handler
-// returns.
-func (ls *audience) join(w http.ResponseWriter, id json.RawMessage) (l *hearer, leave func()) {
-	l = &hearer{ResponseWriter: w, id: id, whole: true}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.open == nil {
-		ls.open = make(map[*hearer]struct{})
-	}
-	ls.open[l] = struct{}{}
-	return l, func() {
-		ls.mu.Lock()
-		delete(ls.open, l)
-		ls.mu.Unlock()
-		l.mu.Lock()
-		l.gone = true
-		l.mu.Unlock()
-	}
-}
-
-// announce sends a notification without params on every stream.
-func (ls *audience) announce(method string) {
-	ls.mu.Lock()
-	all := make([]*hearer, 0, len(ls.open))
-	for l := range ls.open {
-		all = append(all, l)
-	}
-	ls.mu.Unlock()
-	for _, l := range all {
-		l.announce(method)
-	}
-}
-
-func (l *hearer) announce(method string) {
-	b := append([]byte("data: "), `{"jsonrpc":"2.0","method":"`...)
-	b = append(append(b, method...), '"')
-	if l.id != nil {
-		b = append(b, `,"params":{"_meta":{"`+subscriptionIDKey+`":`...)
-		b = append(append(b, l.id...), "}}"...)
-	}
-	l.send(append(b, "}\n\n"...))
-}
-
-// send writes a message between those of the other writer.
-func (l *hearer) send(message []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting = append(l.waiting, message)
-	l.flushWaiting()
-}
-
-// flushWaiting writes what waits, if it is the moment; the caller holds the lock.
-func (l *hearer) flushWaiting() {
-	if l.gone || !l.started || !l.whole || l.grants || len(l.waiting) == 0 {
-		return
-	}
-	for _, b := range l.waiting {
-		if _, err := l.ResponseWriter.Write(b); err != nil {
-			break // the client is gone, which the handler learns by itself
-		}
-	}
-	l.waiting = nil
-	_ = http.NewResponseController(l.ResponseWriter).Flush() // likewise
-}
-
-// begin notes that the header goes out; the caller holds the lock.
-func (l *hearer) begin(status int) {
-	if status == http.StatusOK && strings.HasPrefix(l.Header().Get("Content-Type"), "text/event-stream") {
-		l.started = true
-	}
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (l *hearer) WriteHeader(status int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ResponseWriter.WriteHeader(status)
-	l.begin(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (l *hearer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.begin(http.StatusOK)
-	out := b
-	if l.grants {
-		out = l.grant(b)
-	}
-	if _, err := l.ResponseWriter.Write(out); err != nil {
-		return 0, err
-	}
-	l.whole = bytes.HasSuffix(b, []byte("\n\n"))
-	l.flushWaiting()
-	return len(b), nil
-}
-
-// grant completes the SDK's acknowledgement.
-func (l *hearer) grant(b []byte) []byte {
-	const open, more = `"notifications":{`, `"eventsListChanged":true`
-	at := bytes.Index(b, []byte(open))
-	if at < 0 {
-		return b
-	}
-	l.grants = false
-	at += len(open)
-	out := append(append([]byte(nil), b[:at]...), more...)
-	if b[at] != '}' {
-		out = append(out, ',')
-	}
-	return append(out, b[at:]...)
-}
-
-// Flush implements [http.Flusher].
-func (l *hearer) Flush() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.begin(http.StatusOK)
-	_ = http.NewResponseController(l.ResponseWriter).Flush() // a client that is gone is the handler's to find
-	l.flushWaiting()
-}
-
-// Unwrap lets [http.ResponseController] reach what is beneath.
-func (l *hearer) Unwrap() http.ResponseWriter { return l.ResponseWriter }
-
-// wanted is the part of the params of subscriptions/listen that decides who
-// serves it.
-type wanted struct {
-	Notifications struct {
-		Types     bool     `json:"eventsListChanged"`
-		Tools     bool     `json:"toolsListChanged"`
-		Prompts   bool     `json:"promptsListChanged"`
-		Resources bool     `json:"resourcesListChanged"`
-		URIs      []string `json:"resourceSubscriptions"`
-	} `json:"notifications"`
-}
-
-// asksForTypes tells whether changes of the event types are to be told, which
-// the draft has no word for: eventsListChanged follows its siblings.
-func asksForTypes(params json.RawMessage) bool {
-	var p wanted
-	return json.Unmarshal(params, &p) == nil && p.Notifications.Types
-}
-
-// listenAlone serves a stream that carries nothing but changes of event types.
-func (s *Server) listenAlone(l *hearer, r *http.Request, c *call) {
-	s.streamHeader(l.Header())
-	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`
-	l.WriteHeader(http.StatusOK)
-	l.send([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"eventsListChanged":true},` + meta + "}}\n\n"))
-	alive := time.NewTicker(s.opts.Heartbeat)
-	defer alive.Stop()
-	for {
-		revoked, gone := s.principals.watch(c.principal)
-		if gone {
-			return
-		}
-		select {
-		case <-alive.C:
-			l.send([]byte(": still here\n\n"))
-		case <-revoked:
-		case <-s.closing:
-			l.send(append(c.resultOpen([]byte("data: ")), meta+"}}\n\n"...))
-			return
-		case <-r.Context().Done():
-			return
-		}
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// frameWriter is a client end inside a synctest bubble. A write blocks while
-// the gate is shut.
+// frameWriter is the client of a stream in a synctest bubble. A write blocks
+// while a token is in busy.
 type frameWriter struct {
 	header http.Header
-	gate   chan struct{} // holds a token while somebody writes, or a test forbids it
+	busy   chan struct{} // holds a token during a write, or while a test blocks writes
 	mu     sync.Mutex
 	frames []string
 }
@@ -28,8 +28,8 @@ func (w *frameWriter) Header() http.Header { return w.header }
 func (w *frameWriter) WriteHeader(int)     {}
 func (w *frameWriter) Flush()              {}
 func (w *frameWriter) Write(b []byte) (int, error) {
-	w.gate <- struct{}{}
-	defer func() { <-w.gate }()
+	w.busy <- struct{}{}
+	defer func() { <-w.busy }()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for frame := range strings.SplitSeq(strings.TrimSuffix(string(b), "\n\n"), "\n\n") {
@@ -38,7 +38,8 @@ func (w *frameWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// kinds tells what came: the end of the notification's name, and the event's id.
+// kinds lists the received notifications: the end of the method name, and the
+// event's id.
 func (w *frameWriter) kinds() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,9 +60,10 @@ func (w *frameWriter) kinds() string {
 	return strings.Join(kinds, " ")
 }
 
-// openStream runs a stream until the bubble's server closes it or stop is called.
+// openStream runs a stream until the server of the bubble closes it or stop is
+// called.
 func openStream(s *Server, params string) (w *frameWriter, stop func()) {
-	w = &frameWriter{header: http.Header{}, gate: make(chan struct{}, 1)}
+	w = &frameWriter{header: http.Header{}, busy: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", nil)
 	done := make(chan struct{})
@@ -76,7 +78,7 @@ func TestHeartbeatOnlyInSilence(t *testing.T) {
 	bubble(t, Options{Heartbeat: 10 * time.Second}, func(t *testing.T, s *Server, _ *fakeReceiver) {
 		w, stop := openStream(s, `{"name":"tick","cursor":null}`)
 		defer stop()
-		for range 5 { // an event every 6 s: never 10 s of silence
+		for range 5 { // an event every 6 s: never 10 s without a frame
 			time.Sleep(6 * time.Second)
 			publish(t, s, "tick", `{}`)
 		}
@@ -109,13 +111,13 @@ func TestSlowStreamIsToldOfItsGap(t *testing.T) {
 		w, stop := openStream(s, `{"name":"tick","cursor":null}`)
 		defer stop()
 		synctest.Wait()
-		w.gate <- struct{}{} // the client stops reading
+		w.busy <- struct{}{} // the client stops reading
 		publish(t, s, "tick", `{}`)
 		synctest.Wait()
 		for range 5 {
 			publish(t, s, "tick", `{}`)
 		}
-		<-w.gate
+		<-w.busy
 		synctest.Wait()
 		if got, want := w.kinds(), "active e-1 active! e-5 e-6"; got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -195,7 +197,7 @@ func TestLongPoll(t *testing.T) {
 }
 
 // TestTransports opens streams over every kind of connection, many over one
-// where it can be, and injects over the admin listener's own path.
+// where possible, and injects over the admin listener.
 func TestTransports(t *testing.T) {
 	s := startServer(t, Options{TLS: true})
 	roots := x509.NewCertPool()
@@ -233,8 +235,8 @@ func TestTransports(t *testing.T) {
 	}
 }
 
-// readStream opens one stream, reads a number of events off it, in order, and
-// closes it.
+// readStream opens one stream, reads a number of events in order, and closes
+// it.
 func readStream(ctx context.Context, t *testing.T, transport http.RoundTripper, url, proto string, i, events int, ready *sync.WaitGroup) {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"events/stream","params":{"name":"tick","cursor":null}}`, i)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -27,9 +28,9 @@ type subscribeParams struct {
 	TTLMs json.RawMessage `json:"ttlMs"`
 }
 
-// wish is what a subscribe call asks for, checked.
-type wish struct {
-	fresh  *hook // not yet known to anybody
+// subscribeRequest is a checked subscribe call.
+type subscribeRequest struct {
+	fresh  *hook // not registered yet
 	sel    selection
 	from   start
 	ttl    time.Duration // 0 = no expiry
@@ -43,19 +44,19 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	if c.principal == "" {
 		return p, nil, selection{}, forbidden("authentication required")
 	}
-	if wrong := decodeParams(c.params, &p); wrong != nil {
-		return p, nil, selection{}, wrong
+	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+		return p, nil, selection{}, rpcErr
 	}
-	t, sel, canonical, wrong := s.resolve(eventmeter.Webhook, c, p.eventParams)
-	if wrong != nil {
-		return p, nil, sel, wrong
+	t, sel, canonical, rpcErr := s.resolve(eventmeter.Webhook, c, p.eventParams)
+	if rpcErr != nil {
+		return p, nil, sel, rpcErr
 	}
 	if p.Delivery == nil {
 		return p, nil, sel, invalidParams("delivery is missing")
 	}
-	u, wrong := parseCallback(p.Delivery.URL)
-	if wrong != nil {
-		return p, nil, sel, wrong
+	u, rpcErr := parseCallback(p.Delivery.URL)
+	if rpcErr != nil {
+		return p, nil, sel, rpcErr
 	}
 	key := strings.Join([]string{c.principal, p.Delivery.URL, p.Name, canonical}, "\x00")
 	sum := sha256.Sum256([]byte(key))
@@ -69,37 +70,37 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	return p, fresh, sel, nil
 }
 
-func (s *Server) readWish(c *call) (*wish, *rpcError) {
-	p, fresh, sel, wrong := s.readSubscription(c)
-	if wrong != nil {
-		return nil, wrong
+func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
+	p, fresh, sel, rpcErr := s.readSubscription(c)
+	if rpcErr != nil {
+		return nil, rpcErr
 	}
 	if p.Delivery.Mode != "webhook" {
 		return nil, unsupported("delivery.mode", p.Delivery.Mode)
 	}
-	key, wrong := parseSecret(p.Delivery.Secret)
-	if wrong != nil {
-		return nil, wrong
+	key, rpcErr := parseSecret(p.Delivery.Secret)
+	if rpcErr != nil {
+		return nil, rpcErr
 	}
 	signer, err := standardwebhooks.NewWebhookRaw(key)
 	if err != nil {
 		return nil, invalidParams("delivery.secret: %v", err)
 	}
-	if fresh.direct { // neither a wish for a life nor a place to begin at
-		return &wish{fresh: fresh, sel: sel, ttl: cmp.Or(s.grantFault(), s.opts.TTLDefault), secret: p.Delivery.Secret, key: signer}, nil
+	if fresh.direct { // such subscriptions have no ttl and no cursor
+		return &subscribeRequest{fresh: fresh, sel: sel, ttl: cmp.Or(s.faultTTL(), s.opts.TTLDefault), secret: p.Delivery.Secret, key: signer}, nil
 	}
-	ttl, wrong := s.grantFor(p.TTLMs)
-	if wrong != nil {
-		return nil, wrong
+	ttl, rpcErr := s.grantFor(p.TTLMs)
+	if rpcErr != nil {
+		return nil, rpcErr
 	}
-	return &wish{fresh: fresh, sel: sel, from: p.start(), ttl: ttl, secret: p.Delivery.Secret, key: signer}, nil
+	return &subscribeRequest{fresh: fresh, sel: sel, from: p.start(), ttl: ttl, secret: p.Delivery.Secret, key: signer}, nil
 }
 
-// grantFor reads ttlMs: left out means the default, null no expiry.
+// grantFor decodes ttlMs: absent means the default, null no expiry.
 func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 	switch {
-	case s.grantFault() > 0:
-		return s.grantFault(), nil
+	case s.faultTTL() > 0:
+		return s.faultTTL(), nil
 	case len(ttl) == 0:
 		return s.opts.TTLDefault, nil
 	case string(ttl) == "null":
@@ -112,76 +113,75 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 	return min(max(millis(ms), s.opts.TTLMin), s.opts.TTLMax), nil
 }
 
-// subscribe answers events/subscribe: it opens a subscription, after the
-// callback has proved that it wants one, or refreshes the one there is.
+// subscribe answers events/subscribe: it opens a subscription after the
+// callback has proved that it wants it, or refreshes an open one.
 func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	wanted, wrong := s.readWish(c)
-	for wrong == nil {
-		h, made := s.hooks.claim(wanted.fresh)
+	req, rpcErr := s.readSubscribe(c)
+	for rpcErr == nil {
+		h, made := s.hooks.claim(req.fresh)
 		if made {
 			var result []byte
-			if result, wrong = s.openHook(r.Context(), h, wanted); wrong == nil {
+			if result, rpcErr = s.openHook(r.Context(), h, req); rpcErr == nil {
 				c.answer(w, result)
 				return
 			}
 			break
 		}
-		// Somebody else may be at the handshake of the same subscription.
+		// Another call may be in the handshake of the same subscription.
 		select {
 		case <-h.opened:
 		case <-r.Context().Done():
 			return
 		case <-s.closing:
-			wrong = &rpcError{Code: codeInternal, Message: "Shutting down"}
+			rpcErr = &rpcError{Code: codeInternal, Message: "Shutting down"}
 			continue
 		}
-		if result, ok := s.refreshHook(h, wanted); ok {
+		if result, ok := s.refreshHook(h, req); ok {
 			s.counts.refreshes.Add(1)
 			c.answer(w, result)
 			return
 		}
 	}
-	c.fail(w, wrong)
+	c.fail(w, rpcErr)
 }
 
-// openHook does the handshake for a subscription that was just claimed and
-// lets deliveries begin.
-func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *rpcError) {
-	wrong := s.reserve()
-	if wrong == nil {
-		if wrong = s.faultInjector.refuses(h.system(), eventmeter.Webhook); wrong != nil {
+// openHook does the handshake of a new subscription and starts its deliveries.
+func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) ([]byte, *rpcError) {
+	rpcErr := s.reserve()
+	if rpcErr == nil {
+		if rpcErr = s.faultInjector.refuse(h.system(), eventmeter.Webhook); rpcErr != nil {
 			s.unreserve()
 		}
 	}
-	if wrong == nil {
-		s.deliverEarly(ctx, h, wanted.key)
-		if wrong = s.prove(ctx, h, wanted.key); wrong != nil {
+	if rpcErr == nil {
+		s.deliverEarly(ctx, h, req.key)
+		if rpcErr = s.prove(ctx, h, req.key); rpcErr != nil {
 			s.unreserve()
 		}
 	}
 	hs := s.hooks
 	hs.mu.Lock()
-	// Revoke marks first and looks through the store then, so that one of the
-	// two sees a subscription that opens meanwhile.
-	if _, revoked := s.principals.watch(h.principal); revoked && wrong == nil {
+	// Revoke marks first and then lists the subscriptions, so that one of the
+	// two sees a subscription that opens meanwhile. Offer works the same way.
+	if _, revoked := s.principals.watch(h.principal); revoked && rpcErr == nil {
 		s.unreserve()
-		wrong = forbidden(reasonRevoked)
+		rpcErr = forbidden(reasonRevoked)
 	}
-	if h.topic.withdrawn.Load() && wrong == nil { // likewise
+	if h.topic.withdrawn.Load() && rpcErr == nil {
 		s.unreserve()
-		wrong = notFound("event")
+		rpcErr = notFound("event")
 	}
-	if wrong != nil {
+	if rpcErr != nil {
 		delete(hs.byKey, h.key)
-		h.failed = wrong
+		h.failed = rpcErr
 		close(h.opened)
 		hs.mu.Unlock()
-		return nil, wrong
+		return nil, rpcErr
 	}
 	h.mu.Lock()
 	now := time.Now()
-	h.rotate(wanted.secret, wanted.key, now, 0)
-	reader, position, truncated := h.topic.open(wanted.sel, wanted.from, s.opts.QueueLen, h.wake)
+	h.rotate(req.secret, req.key, now, 0)
+	reader, position, truncated := h.topic.open(req.sel, req.from, s.opts.QueueLen, h.wake)
 	h.reader = reader
 	if truncated {
 		h.announceGap(position)
@@ -190,25 +190,26 @@ func (s *Server) openHook(ctx context.Context, h *hook, wanted *wish) ([]byte, *
 	close(h.opened)
 	hs.mu.Unlock()
 	s.counts.subscribed.Add(1)
-	expires := expiry(now, wanted.ttl)
+	expires := expiry(now, req.ttl)
 	hs.grant(h, expires)
 	h.wake() // for what is replayed
 	return h.result(expires, position, truncated, nil), nil
 }
 
-// refreshHook renews a subscription that is open; it reports false when it was
-// gone. The cursor of a refresh is not used: the subscription has its own place.
-func (s *Server) refreshHook(h *hook, wanted *wish) ([]byte, bool) {
+// refreshHook renews an open subscription. It returns false if the subscription
+// is gone. A refresh ignores the cursor: the subscription keeps its own
+// position.
+func (s *Server) refreshHook(h *hook, req *subscribeRequest) ([]byte, bool) {
 	hs := s.hooks
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if h.failed != nil || !hs.lives(h) {
+	if h.failed != nil || !hs.isCurrent(h) {
 		return nil, false
 	}
 	now := time.Now()
-	expires := expiry(now, wanted.ttl)
+	expires := expiry(now, req.ttl)
 	h.mu.Lock()
-	h.rotate(wanted.secret, wanted.key, now, s.opts.DualSignGrace)
+	h.rotate(req.secret, req.key, now, s.opts.DualSignGrace)
 	st, position := h.status, h.watermark()
 	h.resume()
 	h.mu.Unlock()
@@ -220,7 +221,7 @@ func (s *Server) refreshHook(h *hook, wanted *wish) ([]byte, bool) {
 	return h.result(expires, position, false, &st), true
 }
 
-// expiry is when a grant ends, in the whole milliseconds that the client sees.
+// expiry is when a grant ends, in whole milliseconds as the client sees it.
 func expiry(now time.Time, ttl time.Duration) time.Time {
 	if ttl == 0 {
 		return time.Time{}
@@ -228,7 +229,7 @@ func expiry(now time.Time, ttl time.Duration) time.Time {
 	return now.Add(ttl).Truncate(time.Millisecond)
 }
 
-// result is the members of subscribe's result.
+// result returns the members of subscribe's result.
 func (h *hook) result(expires time.Time, position uint64, truncated bool, st *status) []byte {
 	if h.direct {
 		return h.directResult(expires)
@@ -264,8 +265,34 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 	return b[1 : len(b)-1]
 }
 
-// verify asks the callback to repeat a challenge.
-func (s *Server) verify(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
+// unsubscribe answers events/unsubscribe.
+func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
+	_, want, _, rpcErr := s.readSubscription(c)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
+		return
+	}
+	h := s.hooks.find(want.key)
+	if h == nil || !h.isOpen() || !s.hooks.remove(h, nil) {
+		c.fail(w, notFound("subscription"))
+		return
+	}
+	c.answer(w, nil)
+}
+
+// prove verifies that a callback wants the deliveries.
+func (s *Server) prove(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
+	switch {
+	case h.direct:
+		return nil
+	case s.opts.Proof == ProofWellKnown:
+		return s.checkDocument(ctx, h)
+	}
+	return s.challenge(ctx, h, key)
+}
+
+// challenge asks the callback to repeat a challenge.
+func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
 	challenge := rand.Text()
 	body, err := json.Marshal(map[string]string{"type": "verification", "challenge": challenge})
 	if err != nil {
@@ -291,17 +318,30 @@ func (s *Server) verify(ctx context.Context, h *hook, key *standardwebhooks.Webh
 	return nil
 }
 
-// unsubscribe answers events/unsubscribe.
-func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
-	_, like, _, wrong := s.readSubscription(c)
-	if wrong != nil {
-		c.fail(w, wrong)
-		return
+// checkDocument looks the callback up in the document of its origin.
+func (s *Server) checkDocument(ctx context.Context, h *hook) *rpcError {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.hooks.ctx, cancel)()
+	s.counts.verifications.Add(1)
+	status, text, failure := s.hooks.poster.get(ctx, &url.URL{Scheme: h.url.Scheme, Host: h.url.Host, Path: receiverDocument})
+	var document struct {
+		Receivers []string `json:"receivers"`
 	}
-	h := s.hooks.find(like.key)
-	if h == nil || !h.isOpen() || !s.hooks.remove(h, nil) {
-		c.fail(w, notFound("subscription"))
-		return
+	switch {
+	case status == http.StatusNotFound:
+		return callbackError(failChallenge)
+	case failure != "":
+		return callbackError(failure)
+	case json.Unmarshal(text, &document) != nil:
+		return callbackError(failChallenge)
 	}
-	c.answer(w, nil)
+	for _, prefix := range document.Receivers {
+		if strings.HasPrefix(prefix, "/") && strings.HasPrefix(h.url.EscapedPath(), prefix) {
+			return nil
+		}
+	}
+	return callbackError(failChallenge)
 }
+
+const receiverDocument = "/.well-known/mcp-webhook-receiver.json"

@@ -15,24 +15,24 @@ import (
 )
 
 // topic is one event type with its replay buffer and its subscribers. Events
-// are kept in one log of all, and again in one log for each filter value, so
-// that a subscriber reads exactly what it hears and an emission walks nobody
-// else. Every log is at once the replay buffer and the queue of its readers:
+// are kept in one log of all events, and again in one log per filter value, so
+// that a subscriber reads only its own events and a publication visits no other
+// subscribers. Each log is both the replay buffer and the queue of its readers:
 // a reader is an index into it.
 type topic struct {
-	kind      eventType
-	prefix    atomic.Pointer[string] // of every cursor; a new life has a new one
-	maxEvents int
-	maxBytes  int
-	maxAge    time.Duration
-	overflow  *atomic.Int64 // events skipped because a reader lagged
-	trouble   atomic.Pointer[trouble]
-	withdrawn atomic.Bool // not offered now
+	kind           eventType
+	prefix         atomic.Pointer[string] // of every cursor; a restart changes it
+	maxEvents      int
+	maxBytes       int
+	maxAge         time.Duration
+	overflow       *atomic.Int64 // events skipped because a reader lagged
+	transientError atomic.Pointer[transientError]
+	withdrawn      atomic.Bool // removed from the catalogue
 
 	mu      sync.RWMutex
 	head    uint64 // position of the newest event, 0 = none yet
 	evicted uint64 // position of the newest event that left the buffer
-	bytes   int    // that the events of the buffer take up
+	bytes   int    // size of the buffered events
 	all     *eventLog
 	byKey   map[string]*eventLog
 }
@@ -47,23 +47,23 @@ func newTopic(kind eventType, epoch string, opts Options, overflow *atomic.Int64
 		all:       &eventLog{},
 		byKey:     make(map[string]*eventLog),
 	}
-	t.begin(epoch)
+	t.setEpoch(epoch)
 	return t
 }
 
-// begin gives the topic's cursors the epoch of a life.
-func (t *topic) begin(epoch string) {
+// begin sets the epoch of the topic's cursors.
+func (t *topic) setEpoch(epoch string) {
 	prefix := "c" + epoch + "-"
 	t.prefix.Store(&prefix)
 }
 
 // publish appends an event and wakes its readers. When it returns, every reader
-// finds the event; the order of publish calls is the order of every reader.
+// finds the event. All readers see events in the order of the publish calls.
 func (t *topic) publish(id func() string, key string, data []byte) *event {
 	return t.add(func(n uint64, now time.Time) *event { return newEvent(t, n, id(), key, now, data) })
 }
 
-// publishFaulty publishes an event whose writer commits a fault.
+// publishFaulty publishes an event whose writer applies a fault.
 func (t *topic) publishFaulty(id func() string, key string, data []byte, f faults.Fault) {
 	t.add(func(n uint64, now time.Time) *event {
 		e := newEvent(t, n, id(), key, now, data)
@@ -72,13 +72,13 @@ func (t *topic) publishFaulty(id func() string, key string, data []byte, f fault
 	})
 }
 
-// publishGap leaves a gap in place of an event; readers announce it.
+// publishGap puts a gap in place of an event; readers announce it.
 func (t *topic) publishGap(id func() string, key string) {
 	t.add(func(n uint64, now time.Time) *event { return &event{n: n, at: now, id: id(), key: key, gap: true} })
 }
 
-// otherKey is the filter value after key, in order and round, that events have
-// been published under; false when there is no other.
+// otherKey returns the published filter value that follows key in cyclic order.
+// It returns false if there is no other.
 func (t *topic) otherKey(key string) (string, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -109,21 +109,16 @@ func (t *topic) add(make func(n uint64, now time.Time) *event) *event {
 	return e
 }
 
-// trouble is a transient error that the streams of a topic are told of.
-type trouble struct{ err rpcError }
+// transientError is an error that the streams of a topic send once.
+type transientError struct{ err rpcError }
 
-// disturb tells every stream of the topic of a transient error.
+// disturb sends a transient error to every stream of the topic.
 func (t *topic) disturb(err rpcError) {
-	t.trouble.Store(&trouble{err})
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	t.all.wake()
-	for _, l := range t.byKey {
-		l.wake()
-	}
+	t.transientError.Store(&transientError{err})
+	t.wakeAll()
 }
 
-// keyed returns the log of a filter value, making it if need be.
+// keyed returns the log of a filter value. It makes the log if necessary.
 func (t *topic) keyed(key string) *eventLog {
 	l := t.byKey[key]
 	if l == nil {
@@ -133,8 +128,9 @@ func (t *topic) keyed(key string) *eventLog {
 	return l
 }
 
-// evict drops events over the age, and the oldest ones until at most keep are
-// left and their bytes are within the bound. An event is always the oldest of both logs that hold it.
+// evict drops events that are too old, and then the oldest ones until at most
+// keep events remain and their size is within the bound. An event is always the
+// oldest of both logs that hold it.
 func (t *topic) evict(now time.Time, keep int) {
 	for t.all.count > 0 && (t.all.count > keep || t.bytes > t.maxBytes || now.Sub(t.all.at(t.all.first).at) > t.maxAge) {
 		e := t.all.pop()
@@ -149,15 +145,15 @@ func (t *topic) evict(now time.Time, keep int) {
 	}
 }
 
-// release forgets a filter value that has neither events nor readers.
+// release drops the log of a filter value that has neither events nor readers.
 func (t *topic) release(l *eventLog) {
 	if l != t.all && l.count == 0 && len(l.readers) == 0 {
 		delete(t.byKey, l.key)
 	}
 }
 
-// eventLog is a queue of events with the readers that wait on it. Its events
-// are numbered by an index that only grows: first is that of the oldest.
+// eventLog is a queue of events with the readers that wait on it. An index that
+// only grows numbers the events; first is the index of the oldest.
 type eventLog struct {
 	key     string
 	ring    []*event
@@ -216,7 +212,7 @@ func (l *eventLog) after(n uint64) uint64 {
 	return low
 }
 
-// wakeAll lets every reader look what has changed.
+// wakeAll wakes every reader of the topic.
 func (t *topic) wakeAll() {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -230,26 +226,26 @@ func (t *topic) wakeAll() {
 type eventType struct {
 	name        string
 	description string
-	// filter is the one argument that a subscription may give, and the field
-	// of the data it is compared with. Empty: the type takes no arguments.
+	// filter names the one argument that a subscription may give, and the field
+	// of the data that it is compared with. Empty: the type takes no arguments.
 	filter string
-	// owned says that each event is one principal's, whose name stands in the
-	// filter field: a subscription hears its own principal's and takes no
-	// argument.
+	// owned says that each event belongs to the principal named in the filter
+	// field. A subscription receives the events of its own principal and takes
+	// no argument.
 	owned   bool
 	input   json.RawMessage
 	payload json.RawMessage
 }
 
-// selection is what a subscription hears of a type: everything, or the events
-// whose filter field equals key.
+// selection is the part of a topic that a subscription receives: every event,
+// or the events whose filter field equals key.
 type selection struct {
 	keyed bool
 	key   string
 }
 
-// selectBy reads a subscription's arguments. It returns them in canonical form
-// (sorted keys, no white space) beside the selection they make.
+// selectBy decodes the arguments of a subscription. It returns the selection
+// and the arguments in canonical form (sorted keys, no white space).
 func (t eventType) selectBy(arguments json.RawMessage) (selection, string, error) {
 	var args map[string]any
 	if len(arguments) > 0 {
@@ -278,7 +274,7 @@ func (t eventType) selectBy(arguments json.RawMessage) (selection, string, error
 	return sel, string(canonical), nil
 }
 
-// keyOf finds the filter value in an event's data, which must be an object.
+// keyOf returns the filter value in an event's data, which must be an object.
 func (t eventType) keyOf(data []byte) (string, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
@@ -304,22 +300,24 @@ type event struct {
 	id string
 	// key is the value of the type's filter field.
 	key string
-	// fields is the Occurrence's JSON without braces and without a cursor.
+	// fields is the JSON of the Occurrence without braces and cursor.
 	fields []byte
 	// data is the event's own data, the last part of fields.
 	data []byte
-	// frame is the stream frame up to where a stream's own correlation id goes;
-	// frameEnd follows it.
+	// frame is the stream frame up to the correlation id of the stream;
+	// frameEnd follows the id.
 	frame []byte
-	// gap marks a place where events were skipped; nothing else is in it then.
+	// gap marks a place where events were skipped. Such an event has no
+	// content.
 	gap bool
-	// fault is committed by whoever writes the event, nil for none.
+	// fault is the fault that the writer of the event applies; nil = none.
 	fault *faults.Fault
 }
 
 const frameEnd = "}}}\n\n"
 
-// newEvent encodes an event. data is valid compact JSON and is not kept.
+// newEvent encodes an event. data is valid compact JSON; newEvent does not keep
+// it.
 func newEvent(t *topic, n uint64, id, key string, at time.Time, data []byte) *event {
 	const open = `data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{`
 	size := len(open) + len(data) + len(t.kind.name) + len(id) + 200
@@ -342,7 +340,7 @@ func newEvent(t *topic, n uint64, id, key string, at time.Time, data []byte) *ev
 	return &event{n: n, at: at, id: id, key: key, fields: b[start:end:end], data: b[own:end:end], frame: b}
 }
 
-// appendFrame appends the event's stream frame for the stream with that
+// appendFrame appends the stream frame of the event for the stream with that
 // JSON-RPC id.
 func (e *event) appendFrame(dst, id []byte) []byte {
 	dst = append(dst, e.frame...)
@@ -350,8 +348,8 @@ func (e *event) appendFrame(dst, id []byte) []byte {
 	return append(dst, frameEnd...)
 }
 
-// appendOccurrence appends the event as an object without a cursor, as a poll
-// answer holds it.
+// appendOccurrence appends the event as an object without a cursor, as in the
+// answer to a poll.
 func (e *event) appendOccurrence(dst []byte) []byte {
 	dst = append(dst, '{')
 	dst = append(dst, e.fields...)
@@ -366,13 +364,13 @@ func (t *topic) appendCursor(dst []byte, n uint64) []byte {
 
 func (t *topic) cursor(n uint64) string { return string(t.appendCursor(nil, n)) }
 
-// reader is one subscriber's place in a log. It is used by one goroutine at a
-// time; wake is called by publishers.
+// reader is the position of one subscriber in a log. One goroutine at a time
+// uses it; publishers call wake.
 type reader struct {
 	topic *topic
-	log   *eventLog // nil: a filter value that nobody has used (glance only)
-	// next is the index of the next event; what lies below replay was there
-	// before the reader and is not held against its queue.
+	log   *eventLog // nil: a filter value without a log (readOnce only)
+	// next is the index of the next event. Events below replay were published
+	// before the reader existed and do not count against its queue.
 	next, replay uint64
 	queueLen     int    // 0 = no bound
 	wake         func() // called under the topic's lock: must not block or lock it
@@ -382,12 +380,12 @@ type reader struct {
 // start says where a new reader begins.
 type start struct {
 	cursor *string       // nil = from now
-	maxAge time.Duration // 0 = no bound on the age of what is replayed
+	maxAge time.Duration // 0 = no bound on the age of replayed events
 }
 
-// open makes a reader and registers it; it must be closed. The position is the
-// one before the first event that the reader will find, and truncated says
-// that events between the cursor and there are gone.
+// open makes and registers a reader, which must be closed. The returned
+// position is the one before the first event that the reader will find.
+// truncated says that events between the cursor and that position are gone.
 func (t *topic) open(sel selection, from start, queueLen int, wake func()) (r *reader, position uint64, truncated bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -403,10 +401,10 @@ func (t *topic) open(sel selection, from start, queueLen int, wake func()) (r *r
 	return r, r.position(), truncated
 }
 
-// glance takes up to limit events from a cursor without registering anybody.
+// readOnce takes up to limit events from a cursor without registering a reader.
 // It does both under one lock: between two, the log of a filter value could
-// come or go, and the events in it be passed over.
-func (t *topic) glance(sel selection, from start, limit int) batch {
+// appear or vanish, and its events would be missed.
+func (t *topic) readOnce(sel selection, from start, limit int) batch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -421,7 +419,7 @@ func (t *topic) glance(sel selection, from start, limit int) batch {
 	return b
 }
 
-// seek puts a reader behind its cursor.
+// seek moves a reader to the event after its cursor.
 func (r *reader) seek(from start, now time.Time) (truncated bool) {
 	after, truncated := r.topic.resolve(from.cursor)
 	l := r.log
@@ -439,10 +437,10 @@ func (r *reader) seek(from start, now time.Time) (truncated bool) {
 	return truncated
 }
 
-// resolve reads a cursor: the position after which to go on, and whether
-// something may have been missed whatever the buffer holds. A cursor of another
-// life of this server goes on from the oldest event of this one; what is no
-// cursor at all goes on from now.
+// resolve decodes a cursor into the position to continue after. truncated says
+// that events may have been missed whatever the buffer holds. A cursor from
+// before a restart continues with the oldest event; an invalid cursor continues
+// from now.
 func (t *topic) resolve(cursor *string) (after uint64, truncated bool) {
 	if cursor == nil {
 		return t.head, false
@@ -462,7 +460,7 @@ func (t *topic) resolve(cursor *string) (after uint64, truncated bool) {
 }
 
 // position is the cursor position before the next event: everything up to it
-// has been taken, or was not for this reader.
+// was taken or filtered out. The caller holds the topic's lock.
 func (r *reader) position() uint64 {
 	if r.log == nil || r.next >= r.log.end() {
 		return r.topic.head
@@ -470,18 +468,18 @@ func (r *reader) position() uint64 {
 	return r.log.at(r.next).n - 1
 }
 
-// batch is what a reader took.
+// batch is the result of one read.
 type batch struct {
 	events []*event
 	// before and after are the positions around the events.
 	before, after uint64
-	// gap is true when events were skipped before the first one.
+	// gap is true if events were skipped before the first one.
 	gap bool
-	// more is true when the log holds more.
+	// more is true if the log holds more events.
 	more bool
 }
 
-// maxBatchBytes bounds the bytes of the events of one batch; its first event is
+// maxBatchBytes bounds the size of the events of one batch. The first event is
 // taken whatever its size.
 const maxBatchBytes = 1 << 20
 
@@ -512,7 +510,7 @@ func (r *reader) takeLocked(into []*event, limit int) batch {
 		e := l.at(r.next)
 		if e.gap {
 			if len(b.events) > 0 {
-				break // it is announced before the events after it
+				break // the gap is announced before the events after it
 			}
 			b.gap, b.before = true, e.n
 			r.next++
@@ -553,9 +551,17 @@ func (r *reader) close() {
 	t.release(l)
 }
 
-// where is the position that the reader has reached.
-func (r *reader) where() uint64 {
+// currentPosition is position under the topic's lock.
+func (r *reader) currentPosition() uint64 {
 	r.topic.mu.RLock()
 	defer r.topic.mu.RUnlock()
 	return r.position()
+}
+
+// restart drops all events of the topic and begins a new epoch.
+func (t *topic) restart(epoch string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.evict(time.Now(), 0)
+	t.setEpoch(epoch)
 }

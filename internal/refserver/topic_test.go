@@ -18,15 +18,14 @@ func testTopic(t testing.TB, opts Options) *topic {
 	return newTopic(catalog()[0], "x", opts, new(atomic.Int64))
 }
 
-// naive is the oracle: everything that was ever published, and a reader that
-// filters it.
+// naive is the oracle: all published events, and a reader that filters them.
 type naive struct {
 	keys []string // of positions 1…
 	keep int
 }
 
-// read lists the positions after one that a selection hears, and whether some
-// of what it should have heard is gone.
+// read lists the positions after one that match a selection, and reports
+// whether some of them are gone.
 func (n *naive) read(sel selection, after uint64) (got []uint64, lost bool) {
 	for p := after + 1; p <= uint64(len(n.keys)); p++ {
 		if sel.keyed && n.keys[p-1] != sel.key {
@@ -42,7 +41,7 @@ func (n *naive) read(sel selection, after uint64) (got []uint64, lost bool) {
 }
 
 // FuzzTopic runs a program of publications and reads against the oracle: every
-// reader gets exactly what it should, in order, and knows when it did not.
+// reader gets exactly its events, in order, and notices gaps.
 func FuzzTopic(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 64, 65, 0, 128, 129, 1, 1, 1, 1, 1, 1, 192, 193, 200, 128, 129})
 	f.Add([]byte("\x40\x41\x42\x00\x00\x00\x00\x00\x00\x80\x81\x82\xc0\xc1\xff"))
@@ -78,14 +77,14 @@ func FuzzTopic(f *testing.F) {
 				want, _ := oracle.read(fo.sel, fo.from)
 				checkPositions(t, b, want)
 				fo.from = b.after
-			case 3: // glance
+			case 3: // read once
 				after := uint64(op>>2&15) % (topic.head + 1)
 				cursor := topic.cursor(after)
-				b := topic.glance(sel, start{cursor: &cursor}, 100)
+				b := topic.readOnce(sel, start{cursor: &cursor}, 100)
 				want, lost := oracle.read(sel, after)
 				checkPositions(t, b, want)
 				if lost && !b.gap {
-					t.Fatalf("a gap after %d was not told", after)
+					t.Fatalf("a gap after %d was not reported", after)
 				}
 			}
 		}
@@ -112,7 +111,7 @@ func checkPositions(t *testing.T, b batch, want []uint64) {
 }
 
 // TestEveryReaderSeesOneOrder publishes from several goroutines while readers
-// take: what was published before something else began comes before it.
+// take: an event that was published before another one began comes first.
 func TestEveryReaderSeesOneOrder(t *testing.T) {
 	s, err := New(Options{})
 	if err != nil {
@@ -122,7 +121,7 @@ func TestEveryReaderSeesOneOrder(t *testing.T) {
 	var readers sync.WaitGroup
 	for i := range 8 {
 		woken := make(chan struct{}, 1)
-		r, _, _ := s.broker.topics["chat.message"].open(selection{keyed: i%2 == 1, key: "1"}, start{}, 0, func() { nudge(woken) })
+		r, _, _ := s.broker.topics["chat.message"].open(selection{keyed: i%2 == 1, key: "1"}, start{}, 0, func() { signal(woken) })
 		want := each
 		if i%2 == 0 {
 			want = publishers * each

@@ -24,7 +24,7 @@ const (
 	otherSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 )
 
-// roundTrip is a transport made of a function.
+// roundTrip is a function as a transport.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements [http.RoundTripper].
@@ -38,7 +38,7 @@ func mustURL(text string) *url.URL {
 	return u
 }
 
-// signature is the standard's, computed with nothing but crypto/hmac.
+// signature computes the standard's signature with crypto/hmac only.
 func signature(t testing.TB, secret, id, timestamp string, body []byte) string {
 	t.Helper()
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
@@ -128,7 +128,7 @@ func bubble(t *testing.T, opts Options, test func(t *testing.T, s *Server, f *fa
 		}
 		f := &fakeReceiver{}
 		s.hooks.poster.transport = f
-		s.launch()
+		s.startBackground()
 		test(t, s, f)
 		closeServer(t, s)
 	})
@@ -152,7 +152,8 @@ func TestRotationSignsWithBothForAWhile(t *testing.T) {
 			t.Errorf("id changed from %v to %v", first["id"], second["id"])
 		}
 		checkSignatures(t, send(), otherSecret, testSecret)
-		// The same secret again is no rotation, and does not end the grace.
+		// The same secret again is no rotation, and does not end the grace
+		// period.
 		result(t, s, "t", "events/subscribe", subscription("tick", otherSecret, ""))
 		checkSignatures(t, send(), otherSecret, testSecret)
 		time.Sleep(11 * time.Second)

@@ -210,8 +210,8 @@ func (w *wire) send(t *testing.T, text string) {
 	}
 }
 
-// nextFrame reads the next frame that has data. Its other lines may only be
-// those that say what is the default, a place to resume from, or a comment.
+// nextFrame reads the next frame with data. Its other lines may only be an
+// explicit default, a position to resume from, or a comment.
 func nextFrame(t *testing.T, r *bufio.Reader) string {
 	t.Helper()
 	found := ""
@@ -233,7 +233,7 @@ func nextFrame(t *testing.T, r *bufio.Reader) string {
 	}
 }
 
-// matchPost compares the header lines that are named, and the body.
+// matchPost compares the given header lines and the body.
 func (w *wire) matchPost(t *testing.T, want string, got received) bool {
 	head, body, _ := strings.Cut(strings.TrimSpace(want), "\n\n")
 	for line := range strings.SplitSeq(head, "\n") {
@@ -315,7 +315,7 @@ func (w *wire) fill(text string) string {
 func setOptions(t *testing.T, o *Options, text string) {
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		name, value, _ := strings.Cut(line, " ")
-		number, _ := strconv.Atoi(value) // 0 for those that are no number
+		number, _ := strconv.Atoi(value) // 0 for kinds other than numbers
 		length, _ := time.ParseDuration(value)
 		switch name {
 		case "Tokens":

@@ -1,9 +1,10 @@
-// Package witness holds tiny MCP Events clients for tests. They run beside a
-// run, subscribe at the same server, and count what arrives.
+// Package witness holds small MCP Events clients for tests. They run beside the
+// generator, subscribe at the same server, and count what arrives.
 //
-// They share no code with the generator, on purpose: plain net/http and
-// encoding/json, one goroutine a subscription, no figure but a count by probe
-// id. Where a report claims a loss, a witness must have missed it as well.
+// They deliberately share no code with the generator: plain net/http and
+// encoding/json, one goroutine per subscription, no figure but a count by probe
+// id. Where a report claims a loss, a witness must have missed the event as
+// well.
 package witness
 
 import (
@@ -20,7 +21,7 @@ import (
 	"time"
 )
 
-// Options say what a witness subscribes to.
+// Options configure a witness.
 type Options struct {
 	URL       string         // the MCP endpoint
 	Token     string         // bearer token; empty = none
@@ -30,15 +31,15 @@ type Options struct {
 	Client *http.Client
 }
 
-// Witness counts the copies of each probe id that it received. It is safe for
+// Witness counts the received copies of each probe id. It is safe for
 // concurrent use.
 type Witness struct {
 	mu        sync.Mutex
 	seen      map[string]int
 	announced int
-	log       []string // probe ids, and Gap, in the order of arrival
+	log       []string // probe ids and Gap, in the order of arrival
 	ready     chan struct{}
-	readied   sync.Once
+	readyOnce sync.Once
 	cancel    context.CancelFunc
 	done      chan struct{}
 	err       error
@@ -50,8 +51,8 @@ func newWitness(cancel context.CancelFunc) *Witness {
 	return &Witness{seen: map[string]int{}, ready: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
 }
 
-// take counts every probe id in a message.
-func (w *Witness) take(message []byte) {
+// count records every probe id in a message.
+func (w *Witness) count(message []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range probe.FindAll(message, -1) {
@@ -60,26 +61,26 @@ func (w *Witness) take(message []byte) {
 	}
 }
 
-func (w *Witness) announce() {
+func (w *Witness) countGap() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.announced++
 	w.log = append(w.log, Gap)
 }
 
-// Gap stands for an announcement in a Log.
+// Gap stands for an announced gap in a Log.
 const Gap = "gap"
 
-// Log returns the probe ids of all copies, and Gap for each announcement, in
-// the order in which they came.
+// Log returns the probe ids of all copies, and Gap for each announced gap, in
+// the order of arrival.
 func (w *Witness) Log() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.log...)
 }
 
-// Ready is closed when the server confirmed the subscription: events from then
-// on are owed.
+// Ready is closed when the server has confirmed the subscription: the server
+// owes all later events.
 func (w *Witness) Ready() <-chan struct{} { return w.ready }
 
 // Seen returns the number of copies of each probe id so far.
@@ -107,14 +108,15 @@ func (w *Witness) Announced() int {
 	return w.announced
 }
 
-// Close ends the subscription, waits, and returns what ended it before.
+// Close ends the subscription, waits, and returns the error that ended it
+// earlier, if any.
 func (w *Witness) Close() error {
 	w.cancel()
 	<-w.done
 	return w.err
 }
 
-// run owns the goroutine of a witness.
+// run starts the goroutine of a witness.
 func run(ctx context.Context, body func(context.Context, *Witness) error) *Witness {
 	ctx, cancel := context.WithCancel(ctx)
 	w := newWitness(cancel)
@@ -127,7 +129,8 @@ func run(ctx context.Context, body func(context.Context, *Witness) error) *Witne
 	return w
 }
 
-// Poll subscribes by events/poll: at once after hasMore, else after nextPollMs.
+// Poll subscribes by events/poll. It polls again at once after hasMore, else
+// after nextPollMs.
 func Poll(ctx context.Context, o Options) *Witness {
 	return run(ctx, func(ctx context.Context, w *Witness) error {
 		var cursor any
@@ -152,12 +155,12 @@ func Poll(ctx context.Context, o Options) *Witness {
 			if m.Error != nil {
 				return fmt.Errorf("events/poll: %s", m.Error)
 			}
-			w.readied.Do(func() { close(w.ready) })
+			w.readyOnce.Do(func() { close(w.ready) })
 			for _, e := range m.Result.Events {
-				w.take(e)
+				w.count(e)
 			}
 			if m.Result.Truncated {
-				w.announce()
+				w.countGap()
 			}
 			cursor = m.Result.Cursor
 			if m.Result.HasMore {
@@ -198,7 +201,7 @@ func Push(ctx context.Context, o Options) *Witness {
 	})
 }
 
-// frame looks at one message of a stream.
+// frame handles one message of a stream.
 func (w *Witness) frame(data []byte) {
 	var m struct {
 		Method string `json:"method"`
@@ -211,18 +214,18 @@ func (w *Witness) frame(data []byte) {
 	}
 	switch m.Method {
 	case "notifications/events/active":
-		w.readied.Do(func() { close(w.ready) })
+		w.readyOnce.Do(func() { close(w.ready) })
 		if m.Params.Truncated {
-			w.announce()
+			w.countGap()
 		}
 	case "notifications/events/event":
-		w.take(data)
+		w.count(data)
 	}
 }
 
-// Webhook returns a witness and the handler of its callback: the handler
-// answers challenges and counts what it accepts. The caller subscribes, serves
-// the handler and closes the witness; it verifies no signature.
+// Webhook returns a witness and the handler of its callback, which answers
+// challenges and counts the events it accepts. The caller subscribes, serves
+// the handler and closes the witness. The handler verifies no signature.
 func Webhook() (*Witness, http.Handler) {
 	w := run(context.Background(), func(ctx context.Context, _ *Witness) error {
 		<-ctx.Done()
@@ -240,11 +243,11 @@ func Webhook() (*Witness, http.Handler) {
 		_ = json.Unmarshal(body, &m)
 		switch m.Type {
 		case "":
-			w.take(body)
+			w.count(body)
 		case "verification":
 			_ = json.NewEncoder(rw).Encode(map[string]string{"challenge": m.Challenge})
 		case "gap":
-			w.announce()
+			w.countGap()
 		}
 	})
 }
@@ -266,8 +269,7 @@ func Subscribe(ctx context.Context, o Options, callback, secret string) error {
 	return nil
 }
 
-// call sends a request and returns its answer, taken out of an SSE answer where
-// it comes in one.
+// call sends a request and returns its answer, also from an SSE answer.
 func (o Options) call(ctx context.Context, method string, params map[string]any) ([]byte, error) {
 	resp, err := o.post(ctx, method, params)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package faults says which faults the reference target commits, and on which
-// events. Everything in it is a pure function of the specification and of an
-// event's probe id, so what will happen is known before it does: a test can
-// draw up the plan and require the measurement to equal it.
+// Package faults defines the faults of the reference server, and which events
+// they hit. Everything here is a pure function of the specification and of an
+// event's probe id, so a test can compute the faults in advance and require the
+// measurement to equal them.
 package faults
 
 import (
@@ -12,70 +12,71 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// Kind is a sort of fault.
+// Kind is a kind of fault.
 type Kind string
 
-// Faults of single events. An event takes the first one in the specification
-// that hits it.
+// Faults of single events. The first one in the specification that hits an
+// event applies to it.
 const (
-	Drop       Kind = "drop"       // never delivered, and nothing said
-	Announce   Kind = "announce"   // never delivered, and a gap announced in its place
+	Drop       Kind = "drop"       // never delivered, without notice
+	Announce   Kind = "announce"   // never delivered; a gap is announced in its place
 	Duplicate  Kind = "duplicate"  // delivered twice under the same event id
 	Reid       Kind = "reid"       // delivered again under another event id
 	Reorder    Kind = "reorder"    // delivered after the By next events of its source
 	Delay      Kind = "delay"      // delivered later; order is kept
-	Misdeliver Kind = "misdeliver" // delivered to those of another filter value too
-	Malformed  Kind = "malformed"  // broken JSON: for good on push and poll, the first attempt on webhook
+	Misdeliver Kind = "misdeliver" // also delivered to subscribers of another filter value
+	Malformed  Kind = "malformed"  // broken JSON: for good on push and poll, on the first attempt of a webhook
 	UTF8       Kind = "utf8"       // its data holds bytes that are not UTF-8
-	Drip       Kind = "drip"       // push: its frame takes Over to be written
-	Oversize   Kind = "oversize"   // webhook: a body over any limit
-	Cut        Kind = "cut"        // push: the stream is cut at it, see Replay
+	Drip       Kind = "drip"       // push: writing its frame takes Over
+	Oversize   Kind = "oversize"   // webhook: a body above any limit
+	Cut        Kind = "cut"        // push: the stream is cut at the event, see Replay
 	Signature  Kind = "signature"  // webhook: the first Attempts are signed as Sign says
 	Repeat     Kind = "repeat"     // webhook: posted again although it was accepted
-	Stale      Kind = "stale"      // SEP-2549: a change is told of, and lists go on without it
+	Stale      Kind = "stale"      // SEP-2549: a change is notified, but the lists do not change
 )
 
 // Faults of the whole server.
 const (
-	Stall      Kind = "stall"      // nothing is taken, answered or delivered from At for For
+	Stall      Kind = "stall"      // nothing is accepted, answered or delivered from At on, for For
 	Throttle   Kind = "throttle"   // at most PerSecond events are delivered
-	Heartbeats Kind = "heartbeats" // none are sent
-	Refuse     Kind = "refuse"     // every Every-th subscription is refused with Code
-	TTL        Kind = "ttl"        // webhook: at most Grant is granted
+	Heartbeats Kind = "heartbeats" // no heartbeats are sent
+	Refuse     Kind = "refuse"     // every Every-th subscribe call fails with Code
+	TTL        Kind = "ttl"        // webhook: the server grants Grant
 	Expire     Kind = "expire"     // webhook: a subscription ends After, whatever was granted
-	Forget     Kind = "forget"     // at At, all subscriptions and events are forgotten
+	Forget     Kind = "forget"     // at At, the server forgets all subscriptions and events
 	Early      Kind = "early"      // webhook: a delivery before the challenge
 	NoRetry    Kind = "noretry"    // webhook: no delivery is tried again
 
 	Lapse      Kind = "lapse"      // SEP-975: a policy ends After, whatever it promised
 	Leak       Kind = "leak"       // SEP-975: a policy does not end
-	NoResume   Kind = "noresume"   // SEP-975: every Every-th resume of a request is refused with Code
-	Twofold    Kind = "twofold"    // SEP-975: two connections may have one request at once
-	LateResult Kind = "lateresult" // SEP-975: a result is sent Over later than its work is done
-	ListTTL    Kind = "listttl"    // SEP-2549: results say Ms, whatever is set
+	NoResume   Kind = "noresume"   // SEP-975: every Every-th resume fails with Code
+	Twofold    Kind = "twofold"    // SEP-975: two connections may serve one request at once
+	LateResult Kind = "lateresult" // SEP-975: a result is sent Over after its work is done
+	ListTTL    Kind = "listttl"    // SEP-2549: results say Ms, whatever the options say
 	Scope      Kind = "scope"      // SEP-2549: results say the other scope
 )
 
-// Fault is one of them, with the parameters that its kind takes.
+// Fault is one fault, with the parameters that its kind takes.
 type Fault struct {
 	Kind Kind `json:"kind"`
-	// Mode limits it to one delivery mode; "" is all that the kind knows.
+	// Mode limits the fault to one delivery mode; "" means all modes of its
+	// kind.
 	Mode eventmeter.Mode `json:"mode,omitempty"`
 
 	// Every hits sequence numbers n with n mod Every = Offset. Rate hits a
-	// share of them, chosen by Seed. One of the two is set on event faults.
+	// share of them, chosen by Seed. Event faults set one of the two.
 	Every  uint32  `json:"every,omitempty"`
 	Offset uint32  `json:"offset,omitempty"`
 	Rate   float64 `json:"rate,omitempty"`
 	Seed   uint64  `json:"seed,omitempty"`
-	// From and To bound the sequence numbers, To 0 = no end.
+	// From and To bound the sequence numbers; To 0 = no end.
 	From uint32 `json:"from,omitempty"`
 	To   uint32 `json:"to,omitempty"`
 
 	By        int           `json:"by,omitempty"`
 	Fixed     time.Duration `json:"fixed,omitempty"`
-	Least     time.Duration `json:"least,omitempty"` // of a uniform delay
-	Most      time.Duration `json:"most,omitempty"`  // of a uniform or Pareto delay
+	Least     time.Duration `json:"least,omitempty"` // the lower bound of a uniform delay
+	Most      time.Duration `json:"most,omitempty"`  // the upper bound of a uniform or Pareto delay
 	Pareto    time.Duration `json:"pareto,omitempty"`
 	Alpha     float64       `json:"alpha,omitempty"`
 	Replay    bool          `json:"replay,omitempty"`
@@ -88,16 +89,15 @@ type Fault struct {
 	After     time.Duration `json:"after,omitempty"`
 	PerSecond float64       `json:"perSecond,omitempty"`
 	Code      int           `json:"code,omitempty"`
-	// Ms is a time to live in milliseconds, as it is written: it may be 0 or
-	// negative.
+	// Ms is a time to live in milliseconds. It may be 0 or negative.
 	Ms int `json:"ms,omitempty"`
 }
 
-// Spec is a set of faults. nil commits none.
+// Spec is a list of faults. nil has none.
 type Spec []Fault
 
-// form is what a kind takes.
-type form struct {
+// kindSpec says what a kind takes.
+type kindSpec struct {
 	event  bool // hits single events
 	keys   []string
 	needed []string
@@ -110,7 +110,7 @@ var (
 	onWebhook = []eventmeter.Mode{eventmeter.Webhook}
 )
 
-var forms = map[Kind]form{
+var kindSpecs = map[Kind]kindSpec{
 	Drop: {event: true}, Announce: {event: true}, Duplicate: {event: true}, Reid: {event: true},
 	Reorder:    {event: true, keys: []string{"by"}, needed: []string{"by"}},
 	Delay:      {event: true, keys: []string{"fixed", "uniform", "pareto", "alpha", "max"}},
@@ -140,19 +140,19 @@ var forms = map[Kind]form{
 	Scope:      {modes: onPoll},
 }
 
-// in reports whether the fault is committed in a mode at all.
+// in reports whether the fault applies to a mode at all.
 func (f Fault) in(mode eventmeter.Mode) bool {
 	if f.Mode != "" && f.Mode != mode {
 		return false
 	}
-	modes := forms[f.Kind].modes
+	modes := kindSpecs[f.Kind].modes
 	return modes == nil || slices.Contains(modes, mode)
 }
 
-// Hits reports whether f is committed on an event in a mode, unless a fault
-// before it in the specification is.
+// Hits reports whether f hits an event in a mode, unless an earlier fault of
+// the specification does.
 func (f Fault) Hits(mode eventmeter.Mode, s eventmeter.Stamp) bool {
-	if !forms[f.Kind].event || !f.in(mode) || s.Seq < f.From || f.To > 0 && s.Seq > f.To {
+	if !kindSpecs[f.Kind].event || !f.in(mode) || s.Seq < f.From || f.To > 0 && s.Seq > f.To {
 		return false
 	}
 	if f.Every > 0 {
@@ -161,7 +161,7 @@ func (f Fault) Hits(mode eventmeter.Mode, s eventmeter.Stamp) bool {
 	return unit(f.Seed, s) < f.Rate
 }
 
-// Event is the fault that is committed on an event in a mode.
+// Event returns the fault that hits an event in a mode.
 func (s Spec) Event(mode eventmeter.Mode, stamp eventmeter.Stamp) (Fault, bool) {
 	for _, f := range s {
 		if f.Hits(mode, stamp) {
@@ -171,7 +171,8 @@ func (s Spec) Event(mode eventmeter.Mode, stamp eventmeter.Stamp) (Fault, bool) 
 	return Fault{}, false
 }
 
-// Server is the first fault of a kind that concerns the whole server, in a mode.
+// Server returns the first fault of a kind that concerns the whole server, in a
+// mode.
 func (s Spec) Server(kind Kind, mode eventmeter.Mode) (Fault, bool) {
 	for _, f := range s {
 		if f.Kind == kind && f.in(mode) {
@@ -181,18 +182,18 @@ func (s Spec) Server(kind Kind, mode eventmeter.Mode) (Fault, bool) {
 	return Fault{}, false
 }
 
-// Passing reports whether what a Refuse fault answers is ResourceExhausted, in
-// the older or the newer of its two numbers: the client asks again.
+// Passing reports whether a Refuse fault answers ResourceExhausted, in the
+// older or the newer of its two codes: the client tries again.
 func (f Fault) Passing() bool {
 	return f.Kind == Refuse && (f.Code == -32013 || f.Code == -32025)
 }
 
-// DelayOf is the delay that a Delay fault gives to an event.
+// DelayOf returns the delay that a Delay fault gives to an event.
 func (f Fault) DelayOf(s eventmeter.Stamp) time.Duration {
 	switch {
 	case f.Pareto > 0:
 		u := 1 - unit(f.Seed+1, s) // (0, 1]
-		// Compared before it is converted: far out it is beyond all durations.
+		// Compare before converting: extreme values exceed every duration.
 		return time.Duration(min(float64(f.Pareto)*math.Pow(u, -1/f.Alpha), float64(f.Most)))
 	case f.Most > 0:
 		return f.Least + time.Duration(unit(f.Seed+1, s)*float64(f.Most-f.Least))
@@ -200,8 +201,8 @@ func (f Fault) DelayOf(s eventmeter.Stamp) time.Duration {
 	return f.Fixed
 }
 
-// unit maps a seed and an event to [0, 1), evenly and without memory: the same
-// event has the same number in every run id.
+// unit maps a seed and an event to [0, 1), uniformly and without state. The run
+// id does not matter: an event has the same number in every run.
 func unit(seed uint64, s eventmeter.Stamp) float64 {
 	x := seed*0x9e3779b97f4a7c15 + uint64(s.Source)<<32 + uint64(s.Seq) + 0x632be59bd9b4e019
 	x ^= x >> 30

@@ -35,14 +35,14 @@ func TestParseRoundTrip(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(again, s) {
 		t.Errorf("%v\n%v\n%v", err, s, again)
 	}
-	for k := range forms {
+	for k := range kindSpecs {
 		if !strings.Contains(everything, string(k)) {
 			t.Errorf("%s is not tried", k)
 		}
 	}
 }
 
-// The longest delay that is not given is ten times the least, and at most the
+// The default of the longest delay is ten times the least, but at most the
 // bound of durations, so that the fault can be written and read again.
 func TestParetoDefault(t *testing.T) {
 	for text, want := range map[string]time.Duration{
@@ -62,8 +62,8 @@ func TestParetoDefault(t *testing.T) {
 	}
 }
 
-// A tail so heavy that it leaves the range of durations stays between the least
-// and the longest delay.
+// A tail that exceeds the range of durations stays between the least and the
+// longest delay.
 func TestHeavyTail(t *testing.T) {
 	f := Fault{Pareto: time.Hour, Alpha: 0.1, Most: time.Hour}
 	for seq := range uint32(1000) {
@@ -73,7 +73,7 @@ func TestHeavyTail(t *testing.T) {
 	}
 }
 
-// What an error echoes of a specification is cut.
+// Errors truncate the text of a specification that they repeat.
 func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for _, text := range []string{long, "drop(" + long, "drop(" + long + ")", "drop(" + long + "=1)", "drop(every=" + long + ")", "cut(every=1, replay=" + long + ")", "drop(mode=" + long + ", every=1)"} {
@@ -85,27 +85,27 @@ func TestErrorsAreShort(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"dorp(every=2)":                        `line 1: dorp(every=2): there is no fault "dorp"; there are announce`,
-		"\n drop(every=2":                      "line 2: drop(every=2: the ) at its end is missing",
+		"dorp(every=2)":                        `line 1: dorp(every=2): unknown fault "dorp"; the faults are announce`,
+		"\n drop(every=2":                      "line 2: drop(every=2: the closing ) is missing",
 		"drop()":                               "give either every=N or rate=SHARE",
 		"drop(every=2, rate=0.5)":              "give either every=N or rate=SHARE",
 		"drop(every=0)":                        `"0" is not a whole number from 1`,
-		"drop(every=2, every=2)":               "every stands there twice",
-		"drop(every=2, by=3)":                  `it takes no "by"; it takes mode, every`,
+		"drop(every=2, every=2)":               "every is given twice",
+		"drop(every=2, by=3)":                  `unknown key "by"; the keys are mode, every`,
 		"drop(every=2, offset=2)":              "offset must be less than every",
-		"drop(rate=1.5)":                       "is no share",
-		"drop(rate=NaN)":                       "is no share",
+		"drop(rate=1.5)":                       "is not a share",
+		"drop(rate=NaN)":                       "is not a share",
 		"drop(every=2, mode=puh)":              "write poll, push or webhook",
 		"drop(every)":                          "write key=value",
 		"drop(every=2, from=9, to=3)":          "to is less than from",
-		"reorder(every=2)":                     "it needs by",
+		"reorder(every=2)":                     "by is missing",
 		"delay(every=2)":                       "give one of fixed, uniform and pareto",
-		"delay(every=2, fixed=50)":             "is no duration",
-		"delay(every=2, uniform=3ms..2ms)":     "ends before it begins",
+		"delay(every=2, fixed=50)":             "is not a duration",
+		"delay(every=2, uniform=3ms..2ms)":     "is less than its start",
 		"delay(every=2, fixed=1s, alpha=2)":    "belong to pareto",
 		"cut(every=2, replay=x)":               "neither true nor false",
-		"cut(every=2, replay=true, mode=poll)": "it is a fault of push alone",
-		"throttle(rate=50)":                    "is no rate",
+		"cut(every=2, replay=true, mode=poll)": "the fault exists only for push",
+		"throttle(rate=50)":                    "is not a rate",
 		"signature(every=2, sign=x)":           "write wrong, stale or missing",
 	} {
 		if _, err := Parse(text); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), want) {
@@ -116,7 +116,7 @@ func TestParseErrors(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(everything)
-	f.Add("delay(rate=1, pareto=10m)") // ten times that is beyond the bound of durations
+	f.Add("delay(rate=1, pareto=10m)") // ten times that exceeds the bound of durations
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse(text)
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 // ErrSpec is wrapped by every error about a specification.
 var ErrSpec = errors.New("bad fault")
 
-// Load reads a specification from a file, if there is one of that name, or
+// Load reads a specification from the file of that name, if there is one, or
 // from the text itself.
 func Load(fileOrSpec string) (Spec, error) {
 	if text, err := os.ReadFile(fileOrSpec); err == nil {
@@ -56,13 +56,13 @@ func Parse(text string) (Spec, error) {
 func parseFault(text string) (Fault, error) {
 	name, rest, open := strings.Cut(text, "(")
 	f := Fault{Kind: Kind(strings.TrimSpace(name))}
-	form, ok := forms[f.Kind]
+	form, ok := kindSpecs[f.Kind]
 	if !ok {
-		return f, fmt.Errorf("there is no fault %q; there are %s", short(name), kinds())
+		return f, fmt.Errorf("unknown fault %q; the faults are %s", short(name), kinds())
 	}
 	args, closed := strings.CutSuffix(rest, ")")
 	if open && !closed {
-		return f, errors.New("the ) at its end is missing")
+		return f, errors.New("the closing ) is missing")
 	}
 	known := append([]string{"mode"}, form.keys...)
 	if form.event {
@@ -79,10 +79,10 @@ func parseFault(text string) (Fault, error) {
 			return f, fmt.Errorf("%q: write key=value", short(strings.TrimSpace(arg)))
 		}
 		if !slices.Contains(known, key) {
-			return f, fmt.Errorf("it takes no %q; it takes %s", short(key), strings.Join(known, ", "))
+			return f, fmt.Errorf("unknown key %q; the keys are %s", short(key), strings.Join(known, ", "))
 		}
 		if seen[key] {
-			return f, fmt.Errorf("%s stands there twice", key)
+			return f, fmt.Errorf("%s is given twice", key)
 		}
 		seen[key] = true
 		if len(value) > maxValue {
@@ -94,16 +94,16 @@ func parseFault(text string) (Fault, error) {
 	}
 	for _, key := range form.needed {
 		if !seen[key] {
-			return f, fmt.Errorf("it needs %s", key)
+			return f, fmt.Errorf("%s is missing", key)
 		}
 	}
 	return f, f.check(form, seen)
 }
 
-// maxValue is the most bytes of a value; none needs so many.
+// maxValue is the longest value in bytes; no key needs more.
 const maxValue = 100
 
-// short cuts what an error echoes.
+// short truncates text that an error repeats.
 func short(s string) string {
 	if len(s) > maxValue {
 		return strings.ToValidUTF8(s[:maxValue-3], "") + "..."
@@ -113,17 +113,17 @@ func short(s string) string {
 
 func kinds() string {
 	var all []string
-	for k := range forms {
+	for k := range kindSpecs {
 		all = append(all, string(k))
 	}
 	slices.Sort(all)
 	return strings.Join(all, ", ")
 }
 
-// check looks at what keys mean together.
-func (f *Fault) check(form form, seen map[string]bool) error {
+// check checks how the keys fit together.
+func (f *Fault) check(form kindSpec, seen map[string]bool) error {
 	if f.Mode != "" && form.modes != nil && !slices.Contains(form.modes, f.Mode) {
-		return fmt.Errorf("it is a fault of %s alone", form.modes[0])
+		return fmt.Errorf("the fault exists only for %s", form.modes[0])
 	}
 	if form.event && seen["every"] == seen["rate"] {
 		return errors.New("give either every=N or rate=SHARE")
@@ -150,10 +150,10 @@ func (f *Fault) check(form form, seen map[string]bool) error {
 		}
 		if seen["pareto"] {
 			f.Alpha = cmp.Or(f.Alpha, 1.5)
-			// The default keeps to the bound of durations, so that it can be
-			// written and read again.
+			// The default stays within the bound of durations, so that String
+			// and Parse agree.
 			if f.Most = cmp.Or(f.Most, min(10*f.Pareto, longest)); f.Most < f.Pareto {
-				return errors.New("max is less than pareto, the least delay")
+				return errors.New("max is less than pareto, the shortest delay")
 			}
 		}
 	case Signature:
@@ -167,7 +167,7 @@ func (f *Fault) set(key, value string) (err error) {
 	case "mode":
 		f.Mode = eventmeter.Mode(value)
 		if f.Mode != eventmeter.Poll && f.Mode != eventmeter.Push && f.Mode != eventmeter.Webhook {
-			return fmt.Errorf("%q is no mode; write poll, push or webhook", value)
+			return fmt.Errorf("%q is not a mode; write poll, push or webhook", value)
 		}
 	case "every":
 		f.Every, err = number(value, 1)
@@ -193,11 +193,11 @@ func (f *Fault) set(key, value string) (err error) {
 		err = f.setRate(value)
 	case "alpha":
 		if f.Alpha, err = strconv.ParseFloat(value, 64); err != nil || !(f.Alpha >= 0.1 && f.Alpha <= 100) {
-			err = fmt.Errorf("%q is no shape; write a number from 0.1 to 100", value)
+			err = fmt.Errorf("%q is not a number from 0.1 to 100", value)
 		}
 	case "sign":
 		if f.Sign = value; value != "wrong" && value != "stale" && value != "missing" {
-			err = fmt.Errorf("%q is none; write wrong, stale or missing", value)
+			err = fmt.Errorf("%q is not a signature fault; write wrong, stale or missing", value)
 		}
 	case "replay":
 		if f.Replay, err = strconv.ParseBool(value); err != nil {
@@ -209,19 +209,19 @@ func (f *Fault) set(key, value string) (err error) {
 	return err
 }
 
-// setRate reads a share of events, or events per second for a throttle.
+// setRate parses a share of events, or events per second for a throttle.
 func (f *Fault) setRate(value string) error {
 	text, perSecond := strings.CutSuffix(value, "/s")
 	v, err := strconv.ParseFloat(text, 64)
 	if f.Kind == Throttle {
 		if err != nil || !perSecond || !(v >= 0.1 && v <= 1e6) {
-			return fmt.Errorf("%q is no rate; write events per second, like 50/s", value)
+			return fmt.Errorf("%q is not a rate; write events per second, like 50/s", value)
 		}
 		f.PerSecond = v
 		return nil
 	}
 	if err != nil || perSecond || !(v > 0 && v <= 1) {
-		return fmt.Errorf("%q is no share; write a number above 0 and up to 1", value)
+		return fmt.Errorf("%q is not a share; write a number above 0 and up to 1", value)
 	}
 	f.Rate = v
 	return nil
@@ -234,13 +234,13 @@ func (f *Fault) setTime(key, value string) (err error) {
 	if key == "uniform" {
 		least, most, ok := strings.Cut(value, "..")
 		if !ok {
-			return fmt.Errorf("%q is no span; write it like 40ms..60ms", value)
+			return fmt.Errorf("%q is not a range; write it like 40ms..60ms", value)
 		}
 		if f.Least, err = duration(least, 0); err != nil {
 			return err
 		}
 		if f.Most, err = duration(most, 1); err == nil && f.Most < f.Least {
-			err = fmt.Errorf("%q ends before it begins", value)
+			err = fmt.Errorf("the end of %q is less than its start", value)
 		}
 		return err
 	}
@@ -255,7 +255,7 @@ func (f *Fault) setTime(key, value string) (err error) {
 func duration(text string, least time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > longest {
-		return 0, fmt.Errorf("%q is no duration up to an hour; write it like 50ms", text)
+		return 0, fmt.Errorf("%q is not a duration up to an hour; write it like 50ms", text)
 	}
 	return d, nil
 }
@@ -276,7 +276,7 @@ func small(text string, least, most int) (int, error) {
 	return n, nil
 }
 
-// String writes the specification so that Parse reads it back.
+// String formats the specification as Parse reads it.
 func (s Spec) String() string {
 	parts := make([]string, len(s))
 	for i, f := range s {
@@ -285,14 +285,14 @@ func (s Spec) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// String writes the fault so that Parse reads it back.
+// String formats the fault as Parse reads it.
 func (f Fault) String() string {
 	var args []string
 	add := func(key string, value any) { args = append(args, fmt.Sprintf("%s=%v", key, value)) }
 	if f.Mode != "" {
 		add("mode", f.Mode)
 	}
-	f.which(add)
+	f.addSelection(add)
 	switch {
 	case f.Pareto > 0:
 		add("pareto", f.Pareto)
@@ -331,8 +331,8 @@ func (f Fault) String() string {
 	return string(f.Kind) + "(" + strings.Join(args, ", ") + ")"
 }
 
-// which adds the keys that say which events the fault befalls.
-func (f Fault) which(add func(key string, value any)) {
+// addSelection adds the keys that say which events the fault hits.
+func (f Fault) addSelection(add func(key string, value any)) {
 	if f.Every > 0 {
 		add("every", f.Every)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// The systems, as profiles name their lanes'.
+// The event systems, as lanes of profiles name them.
 const (
 	Events   = "events"
 	Smithery = "smithery"
@@ -18,10 +18,10 @@ const (
 	SEP2549  = "sep-2549"
 )
 
-// theirs is what systems other than MCP Events have, by system and mode. What
-// is left out has no meaning there: nothing can be announced where there is no
-// gap to announce with, and nothing is cut where nothing streams.
-var theirs = map[string][]Kind{
+// kindsBySystem are the faults of systems other than MCP Events, by system and
+// mode. Faults without a meaning there are left out: Announce where the
+// protocol has no gaps, Cut where it has no streams.
+var kindsBySystem = map[string][]Kind{
 	Smithery + " webhook": {
 		Drop, Duplicate, Reid, Reorder, Delay, Misdeliver, Malformed, UTF8, Oversize, Signature, Repeat,
 		Stall, Throttle, Refuse, TTL, Expire, Forget, NoRetry,
@@ -37,23 +37,22 @@ var theirs = map[string][]Kind{
 	SEP2549 + " poll": {Drop, Duplicate, Delay, Stale, ListTTL, Scope},
 }
 
-// only are the kinds that MCP Events does not have.
-var only = []Kind{Lapse, Leak, NoResume, Twofold, LateResult, Stale, ListTTL, Scope}
+// foreign are the kinds that MCP Events does not have.
+var foreign = []Kind{Lapse, Leak, NoResume, Twofold, LateResult, Stale, ListTTL, Scope}
 
-// Fits reports whether the fault is one that a system has in a mode.
+// Fits reports whether a system has the fault in a mode.
 func (f Fault) Fits(system string, mode eventmeter.Mode) bool {
 	if !f.in(mode) {
 		return false
 	}
 	if system == Events {
-		return !slices.Contains(only, f.Kind)
+		return !slices.Contains(foreign, f.Kind)
 	}
-	return slices.Contains(theirs[system+" "+string(mode)], f.Kind)
+	return slices.Contains(kindsBySystem[system+" "+string(mode)], f.Kind)
 }
 
-// ErrMisfit is wrapped by the error about a fault that means nothing to what it
-// is to be measured with.
-var ErrMisfit = errors.New("a fault that means nothing here")
+// ErrMisfit is wrapped by the error about a fault that a system does not have.
+var ErrMisfit = errors.New("fault not available")
 
 // Place is a system in a mode.
 type Place struct {
@@ -61,12 +60,12 @@ type Place struct {
 	Mode   eventmeter.Mode
 }
 
-// String writes the place as reports do.
+// String formats the place for messages.
 func (p Place) String() string { return p.System + " by " + string(p.Mode) }
 
-// Check refuses faults that one of the systems in question has in none of the
-// modes in question. A fault that is limited to a mode is asked of that mode
-// alone. The error wraps [ErrMisfit].
+// Check refuses faults that one of the given systems has in none of its given
+// modes. A fault that is limited to a mode is checked only against that mode.
+// The error wraps [ErrMisfit].
 func (s Spec) Check(places []Place) error {
 	for _, f := range s {
 		fits := map[string]bool{}
@@ -84,7 +83,7 @@ func (s Spec) Check(places []Place) error {
 
 // kindsOf lists the kinds that a place has.
 func kindsOf(p Place) (names []string) {
-	for k := range forms {
+	for k := range kindSpecs {
 		if (Fault{Kind: k}).Fits(p.System, p.Mode) {
 			names = append(names, string(k))
 		}

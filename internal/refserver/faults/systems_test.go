@@ -20,7 +20,7 @@ func TestCheck(t *testing.T) {
 	for _, tt := range []struct {
 		spec   string
 		places []Place
-		want   string // "" = it is taken
+		want   string // "" = accepted
 	}{
 		{"drop(every=2)", []Place{push, webhook, triggers, updates, requests, lists}, ""},
 		{"cut(every=2, replay=true)", []Place{push, webhook}, ""},
