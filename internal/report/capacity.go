@@ -156,7 +156,7 @@ func (p *printer) curve(c *results.Capacity) {
 		row(stepCells(&c.Steps[i]))
 		busy = busy || c.Steps[i].Generator.Bottleneck
 	}
-	p.printf("\nload in %s; offered and achieved in deliveries/s; p50 and p99 scheduled → received, p99 sent published → received, of the worst lane;\nbacklog: its growth as a share of what is offered; CPUs and memory are the target's\n", c.Unit)
+	p.printf("\nload in %s; offered and achieved in deliveries/s; latencies of the worst lane:\np50 and p99 scheduled → received, p99 sent published → received;\nbacklog: its growth as a share of what is offered; CPUs and memory are the target's\n", c.Unit)
 	if busy {
 		p.printf("! the generator was the bottleneck in this step\n")
 	}
