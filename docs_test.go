@@ -25,28 +25,28 @@ type fieldDoc struct {
 var fieldDocs = []fieldDoc{
 	{"docs/result.md", "results", "Result", "json", `# result.json
 
-Schema ` + "`eventmeter.result/1`" + `. Counts of a lane are pairs of a subscription and an emission. A result is read strictly: an unknown field, another schema, or
-sums that do not add up are refused. [figures.md](figures.md) defines what each figure means;
-[endings.md](endings.md) says what is left of a run that ended early, and what a checkpoint is.
+Schema ` + "`eventmeter.result/1`" + `. Counts of a lane are pairs of a subscription and an emission. A result is read strictly: an unknown field, another schema, and
+wrong sums are refused. [figures.md](figures.md) defines each figure;
+[endings.md](endings.md) describes the result of a run that ended early, and checkpoints.
 `},
 	{"docs/capacity-json.md", "results", "Capacity", "json", `# capacity.json
 
-Schema ` + "`eventmeter.capacity/1`" + `, written by ` + "`eventmeter capacity`" + ` beside the archives of its steps, each a run of its own with a [result.json](result.md). It is read strictly: an
-unknown field, another schema, or a step that its archive does not bear out is refused. [capacity.md](capacity.md) defines what each figure means.
+Schema ` + "`eventmeter.capacity/1`" + `, written by ` + "`eventmeter capacity`" + ` beside the archives of its steps, each a complete run with a [result.json](result.md). It is read strictly: an
+unknown field, another schema, and a step that does not agree with its archive are refused. [capacity.md](capacity.md) defines each figure.
 `},
 	{"docs/profile.md", "profiles", "Profile", "yaml", `# Profiles
 
-A profile is one YAML file, read strictly: an unknown or repeated key, a value without its unit or out of bounds is an error with its line. Durations
-are written ` + "`250ms`, `10s`, `1h30m`" + `; rates ` + "`20/s`, `300/m`, `3600/h`" + ` or a bare number of events per second. Any value can be overridden on the command line by its path:
+A profile is one YAML file. It is read strictly: an unknown or repeated key, a value without its unit or out of range, and a key that has no effect without another key are errors, reported with their line. Write durations
+as ` + "`250ms`, `10s`, `1h30m`" + `, rates as ` + "`20/s`, `300/m`, `3600/h`" + ` or a number of events per second. Override any value on the command line by its path:
 ` + "`--set phases.measure=30s`, `--set lanes.push.subscriptions=1000`, `--set 'lanes.*.http=h2c'`" + `.
 
-So is a key that would do nothing without another one. Another target (` + "`--target`, `--command`, `--set target.url=…`" + `) takes the place of an embedded one, with all that the file says of
-` + "`target.embedded`" + `.
+Another target (` + "`--target`, `--command`, `--set target.url=…`" + `) replaces the embedded target, and all settings of
+` + "`target.embedded`" + ` in the file.
 
-A file has at most 1 MiB, 20,000 keys, values and signs between them, 64 levels, 1,000 lanes and 200 cases. The texts that templates of ` + "`arguments`" + ` or ` + "`payload`" + ` give have at most 1 MiB
-together; a ` + "`printf`" + ` gives at most 64 KiB, has its format in quotes, at most 64 verbs, and widths of at most three digits.
+A file has at most 1 MiB, 20,000 YAML tokens, 64 levels, 1,000 lanes and 200 cases. The output of the templates of ` + "`arguments`" + ` or ` + "`payload`" + ` has at most 1 MiB
+in total; a ` + "`printf`" + ` has its format in quotes, at most 64 verbs, widths of at most three digits, and an output of at most 64 KiB.
 
-` + "`eventmeter profiles show compare`" + ` prints a commented one; with ` + "`--set`" + ` it prints the profile as changed, comments included.
+Run ` + "`eventmeter profiles show compare`" + ` to print a commented profile; with ` + "`--set`" + ` it prints the changed profile, comments included.
 `},
 }
 

@@ -24,7 +24,7 @@ type Lane struct {
 	// template over .Index, the subscription's number in the lane from 0.
 	Arguments map[string]any `yaml:"arguments,omitempty" json:"arguments,omitempty"`
 	// Sources is a template over .Index that gives the numbers of the upstream
-	// sources that this subscription hears, separated by commas, or "all" (the
+	// sources that this subscription receives, separated by commas, or "all" (the
 	// default), or "none". It must agree with what the target does with Arguments: it is
 	// what the ledger expects.
 	Sources string `yaml:"sources,omitempty" json:"sources"`

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// EventsLane is what only a lane of system events can be told.
+// EventsLane has the settings of lanes of system events.
 type EventsLane struct {
 	// Listen opens a stream for changes of the event types, and lists them
 	// again at each. In the legacy era one lane of a run can.
@@ -28,7 +28,7 @@ func (c *checker) events(path string, l *Lane) {
 	}
 }
 
-// SmitheryLane is what a lane of system smithery can be told beside its webhook
+// SmitheryLane has the settings of lanes of system smithery beside their webhook
 // block: variants that are seen in the wild.
 type SmitheryLane struct {
 	// ArgumentsKey is the name under which arguments are sent: params, as

@@ -6,7 +6,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/defaults"
 )
 
-// SEP1803Lane is what only a lane of system sep-1803 can be told. Mode push is
+// SEP1803Lane has the settings of lanes of system sep-1803. Mode push is
 // in band, on the stream of a session; mode webhook is out of band.
 type SEP1803Lane struct {
 	// PerSession is how many subscriptions share a session, default 1: in the

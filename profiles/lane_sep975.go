@@ -12,7 +12,7 @@ const SystemSEP975 = "sep-975"
 
 // SEP975Lane is what a lane of system sep-975 does. Each of its subscriptions
 // calls a slow tool, loses its connection, resumes, and calls again when the
-// result is there. Such a lane hears no source.
+// result is there. Such a lane receives no events.
 type SEP975Lane struct {
 	// Tool is the slow tool, default work, which the reference target has. It
 	// gets steps, stepMs and note, and where they are not 0 logEvery, maxWait

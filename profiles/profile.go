@@ -238,17 +238,17 @@ type Schedule struct {
 
 // Phases bounds the parts of a run.
 type Phases struct {
-	// Order is together (the default: all lanes hear each emission) or turns
+	// Order is together (the default: all lanes receive each emission) or turns
 	// (each lane has the target to itself).
 	Order string `yaml:"order,omitempty" json:"order" check:"together|turns"`
 	// Ready is how long all subscriptions may take to become active,
 	// default 15s.
 	Ready time.Duration `yaml:"ready,omitempty" json:"ready" check:"1ms.."`
-	// Warmup is fired and followed but enters no figure; default 2s, may be 0.
+	// Warmup is published and tracked but enters no figure; default 2s, may be 0.
 	Warmup time.Duration `yaml:"warmup,omitempty" json:"warmup" check:"0.."`
 	// Measure is what the figures are of, default 10s.
 	Measure time.Duration `yaml:"measure,omitempty" json:"measure" check:"1ms.."`
-	// Drain is the grace for what is in flight when firing stops, default 5s.
+	// Drain is the time for what is in flight when publishing stops, default 5s.
 	// Pollers that are still owed something then poll once more, however long
 	// the server has them wait for that, for up to a minute longer.
 	Drain time.Duration `yaml:"drain,omitempty" json:"drain" check:"0.."`
@@ -309,7 +309,7 @@ type SLO struct {
 	P99  time.Duration `yaml:"p99,omitempty" json:"p99,omitempty"`
 	P999 time.Duration `yaml:"p999,omitempty" json:"p999,omitempty"`
 	// Loss is the largest share of the deliveries that may be missing when the
-	// drain is over, and of the events that may fail to be fired; default 0.
+	// drain is over, and of the events that may fail to be published; default 0.
 	Loss float64 `yaml:"loss,omitempty" json:"loss" check:"0..1"`
 	// Backlog is the largest growth of what is owed and not yet delivered, as a
 	// share of what is offered; default 0.01.

@@ -9,13 +9,13 @@ type Upstream struct {
 	// Kind is inject (the default), which tells the reference target to emit;
 	// http, which sends a request of your own; github, slack or stripe, which
 	// send those products' webhooks; feed, which the target polls; tool, which
-	// calls an MCP tool; exec, which writes to a program; replay, which fires a
-	// trace; or none, which fires nothing: then only what comes anyway is seen.
+	// calls an MCP tool; exec, which writes to a program; replay, which publishes
+	// a trace; or none, which publishes nothing and only observes.
 	Kind string `yaml:"kind,omitempty" json:"kind"`
 	// Sources is how many independent sequences of events there are, 1 to
 	// 65536, default 1. Order is followed within each.
 	Sources int `yaml:"sources,omitempty" json:"sources" check:"1..65536"`
-	// Event is the event name that is fired (inject, feed, and replay where an
+	// Event is the event name that is published (inject, feed, and replay where an
 	// entry names none); default is the lanes' own, if they all subscribe to
 	// the same.
 	Event string `yaml:"event,omitempty" json:"event,omitempty"`
@@ -102,7 +102,7 @@ type UpstreamStripe struct {
 // UpstreamFeed is a change feed that the target polls.
 type UpstreamFeed struct {
 	// Listen is the feed's address. Empty = a free port of 127.0.0.1, which
-	// only the embedded target is told.
+	// only the embedded target learns.
 	Listen string `yaml:"listen,omitempty" json:"listen,omitempty"`
 	// Limit is the most changes of one answer, default 500.
 	Limit int `yaml:"limit,omitempty" json:"limit,omitempty" check:"0..10000000"`
@@ -123,7 +123,7 @@ type UpstreamExec struct {
 	Ack bool `yaml:"ack,omitempty" json:"ack,omitempty"`
 }
 
-// UpstreamReplay fires what was recorded.
+// UpstreamReplay publishes a recorded trace.
 type UpstreamReplay struct {
 	// File is the trace.
 	File string `yaml:"file,omitempty" json:"file,omitempty"`
@@ -131,7 +131,7 @@ type UpstreamReplay struct {
 	// in it: keys with dots between them.
 	Probe string `yaml:"probe,omitempty" json:"probe,omitempty"`
 	// URL gets the payloads by POST, with Headers. Empty = the reference target
-	// is told to emit the recorded events.
+	// emits the recorded events.
 	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`
 	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
 }

@@ -57,7 +57,7 @@ type Capacity struct {
 
 // CapacitySLO is the SLO. A latency of 0 asks for nothing.
 type CapacitySLO struct {
-	P50     Nanos   `json:"p50"`     // bound of the median from intended
+	P50     Nanos   `json:"p50"`     // limit of the median, scheduled → received
 	P90     Nanos   `json:"p90"`     // bound of the 90th percentile
 	P99     Nanos   `json:"p99"`     // bound of the 99th percentile
 	P999    Nanos   `json:"p999"`    // bound of the 99.9th percentile
@@ -113,7 +113,7 @@ type CapacityStep struct {
 	// Expected, Delivered and Lost are those of all lanes.
 	Expected  int64              `json:"expected"`
 	Delivered int64              `json:"delivered"`        // of all lanes
-	Lost      int64              `json:"lost"`             // in silence or announced, of all lanes
+	Lost      int64              `json:"lost"`             // silent or announced, of all lanes
 	Undrained int64              `json:"undrained"`        // owed and not delivered when the drain was over
 	Backlog   CapacityBacklog    `json:"backlog"`          // while it was measured
 	Lanes     []CapacityStepLane `json:"lanes"`            // latencies, lane by lane
@@ -136,7 +136,7 @@ type CapacityStepLane struct {
 	Name          string    `json:"name"`          // as in the profile
 	Mode          string    `json:"mode"`          // poll, push or webhook
 	Subscriptions int       `json:"subscriptions"` // how many there were
-	Lost          int64     `json:"lost"`          // in silence or announced
+	Lost          int64     `json:"lost"`          // silent or announced
 	FromIntended  Quantiles `json:"fromIntended"`  // scheduled → received
 	FromSent      Quantiles `json:"fromSent"`      // published → received
 }
@@ -186,7 +186,7 @@ type CostOf struct {
 	// CPU is seconds of CPU time of the target; Resolution is the least that
 	// could be told from nothing.
 	CPU        *float64 `json:"cpu"`
-	Resolution float64  `json:"resolution"` // CPU seconds, the least that could be told from nothing
+	Resolution float64  `json:"resolution"` // CPU seconds, the smallest measurable amount
 	Memory     *float64 `json:"memory"`     // bytes of resident memory
 	// Requests, and Bytes both ways: of idle those that carried no event, of
 	// delivered those that did.

@@ -28,12 +28,12 @@ type Result struct {
 	Started  time.Time `json:"started"`  // wall clock, UTC
 	Finished time.Time `json:"finished"` // wall clock, UTC
 	// Partial is true when the run ended before its profile said so; Reason
-	// says why. The figures of a partial result are right for what was fired.
+	// says why. The figures of a partial result are right for the published events.
 	Partial bool   `json:"partial"`
 	Reason  string `json:"reason,omitempty"` // why it is partial
 	// Checkpoint is true when this was written while the run went on, and the run
 	// did not live to replace it: it was killed, or the machine went down. What
-	// was fired within phases.drain of that moment and had not come is excused;
+	// was published within phases.drain of that moment and had not come is excused;
 	// of a poller, all that is newer than what its last polls brought. Thresholds
 	// are not judged, and there are no histogram logs.
 	Checkpoint bool `json:"checkpoint,omitempty"`
@@ -42,7 +42,7 @@ type Result struct {
 	Target     Target          `json:"target"`     // the server that was measured
 	Host       Host            `json:"host"`       // the machine that measured
 	Phases     []Phase         `json:"phases"`     // in the order in which they were run
-	Upstream   Upstream        `json:"upstream"`   // what was fired
+	Upstream   Upstream        `json:"upstream"`   // what was published
 	Lanes      []Lane          `json:"lanes"`      // in the order of the profile
 	Thresholds []Verdict       `json:"thresholds"` // one entry per threshold and lane
 	Generator  Generator       `json:"generator"`  // how the generator itself fared
@@ -54,7 +54,7 @@ type Result struct {
 	// figures above are then of all of them together.
 	Shards []Shard `json:"shards,omitempty"`
 	// Coverage is, of a run that was split, the share of the pairs of event and
-	// subscription that one shard fired and received, over 0 to 1: the rest was
+	// subscription that one shard published and received, over 0 to 1: the rest was
 	// loaded and not measured. 0 where the run was not split.
 	Coverage float64 `json:"coverage,omitempty"`
 }
@@ -74,13 +74,13 @@ type Shard struct {
 	Missing bool   `json:"missing,omitempty"`
 	Partial bool   `json:"partial,omitempty"` // ended early
 	Reason  string `json:"reason,omitempty"`  // why it ended early
-	// Skew is how much later than the first shard it began to fire, by the
+	// Skew is how much later than the first shard it began to publish, by the
 	// wall clocks of the machines.
 	Skew          Nanos `json:"skew"`
 	Subscriptions int   `json:"subscriptions"` // of all lanes
 	Fired         int64 `json:"published"`     // measured events that it sent
 	Delivered     int64 `json:"delivered"`     // of all lanes
-	Foreign       int64 `json:"foreign"`       // copies of what other shards fired
+	Foreign       int64 `json:"foreign"`       // copies of events of other shards
 	// Generator is how this generator fared.
 	Generator Generator `json:"generator"`
 }
@@ -94,7 +94,7 @@ type Phase struct {
 	End   Nanos  `json:"end"`   // since the run began
 }
 
-// Upstream is what was fired in the measured part.
+// Upstream is what was published in the measured part.
 type Upstream struct {
 	Kind    string `json:"kind"`    // as in the profile
 	Sources int    `json:"sources"` // independent sequences of events
@@ -105,7 +105,7 @@ type Upstream struct {
 	Uncertain int64 `json:"uncertain"` // sent, and not known whether they were taken
 	Refused   int64 `json:"refused"`   // not taken, or never reached anybody
 	Dropped   int64 `json:"dropped"`   // due while no worker was free; never sent
-	// Warmup is how many emissions were fired before, and discarded.
+	// Warmup is how many emissions were published before, and discarded.
 	Warmup int64 `json:"warmup"`
 	// Lag is from intended to sent, Answer from sent to the upstream's answer.
 	Lag    Quantiles `json:"lag"`
@@ -262,7 +262,7 @@ type Overhead struct {
 // the run was stopped.
 type OverheadWindow struct {
 	// Received counts the events read in the window, once for each
-	// subscription, those fired in the warm-up included. Events fired late in
+	// subscription, those of the warm-up included. Events published late in
 	// the window and read after it are not.
 	Received int64 `json:"received"`
 	// SubscriptionHours is the time within the window in which subscriptions
@@ -294,8 +294,8 @@ type Detail struct {
 	UnexpectedBy map[string]int64 `json:"unexpectedBy"`
 	// Unprobed events carried no probe id: somebody else's traffic.
 	Unprobed int64 `json:"unprobed"`
-	// Foreign copies are of events that another shard of the run fired; they
-	// are that shard's to measure, where a subscription of its own hears them.
+	// Foreign copies are of events that another shard of the run published; they
+	// are that shard's to measure, where one of its own subscriptions receives them.
 	Foreign int64 `json:"foreign,omitempty"`
 	// InFlight deliveries were on their way when the subscription began; they
 	// were neither demanded nor held against the target.

@@ -12,8 +12,8 @@ type Target struct {
 	// was refused. Each process asks once.
 	Fallback string `json:"fallback,omitempty"`
 	Name     string `json:"name,omitempty"`    // of the server software, as it says
-	Version  string `json:"version,omitempty"` // likewise
-	// Process is the target's own use of its machine while the run fired and
+	Version  string `json:"version,omitempty"` // its version
+	// Process is the target's own use of its machine while the run published and
 	// drained: where it is a process of this machine, or, in the steps of a
 	// capacity search, as the address of --target-metrics says.
 	Process *Process `json:"process,omitempty"`
@@ -89,7 +89,7 @@ type Host struct {
 	Files int64 `json:"files"`
 }
 
-// Generator is how the generator itself fared while it fired and drained.
+// Generator is the health of the generator while it published and drained.
 type Generator struct {
 	// Bottleneck is true when the figures say more about the generator than
 	// about the target; Reasons say why.

@@ -13,7 +13,7 @@ const (
 	// closeTimeout bounds the ending of a group's subscriptions, and after
 	// that the wait for emissions which are not answered yet.
 	closeTimeout = 10 * time.Second
-	// patience is the least and the most wait between two looks at the books.
+	// patience is the shortest and the longest wait between two checks of the books.
 	patienceLeast, patienceMost = 5 * time.Millisecond, 200 * time.Millisecond
 )
 
@@ -30,7 +30,7 @@ func (t *totals) add(now, before *sinks.SubCounts) {
 	t.Undecided += before.Undecided // what waited before is known now
 }
 
-// stats is the form in which a script gets totals.
+// stats is totals for a script.
 type stats struct {
 	Expected          int64 `js:"expected" json:"expected"`
 	Delivered         int64 `js:"delivered" json:"delivered"`
@@ -65,8 +65,8 @@ func (t *totals) stats() stats {
 	}
 }
 
-// account adds up the group's subscriptions. While they are open, what has not
-// come yet counts as lost.
+// account adds up the group's subscriptions. While they are open, events that
+// have not arrived yet count as lost.
 func (g *group) account() totals {
 	t := totals{refreshRequests: g.refreshRequests.Load(), refreshBytes: g.refreshBytes.Load(), failed: g.failed.Load()}
 	g.book.ledger.EachSub(0, g.indexes, func(i int, now *sinks.SubCounts) { t.add(now, &g.members[i].before) })
@@ -85,7 +85,7 @@ func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 		if g.closed() { // its places in the book may be another group's by now
 			return g.sum.Lost() == 0
 		}
-		if answered() && behind.look() == 0 && (phased == nil || phased.Pending() == 0) {
+		if answered() && behind.update() == 0 && (phased == nil || phased.Pending() == 0) {
 			return true
 		}
 		select {
@@ -99,7 +99,7 @@ func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 	}
 }
 
-// behind is the subscriptions that have not had everything yet.
+// behind is the subscriptions that have not received everything yet.
 type behind struct {
 	g       *group
 	members []int
@@ -114,8 +114,9 @@ func newBehind(g *group) *behind {
 	return b
 }
 
-// look leaves out those that have everything now, and returns how many stay.
-func (b *behind) look() int {
+// update leaves out the subscriptions that have everything now, and returns how
+// many remain.
+func (b *behind) update() int {
 	missing := make([]bool, len(b.indexes))
 	b.g.book.ledger.EachSub(0, b.indexes, func(i int, now *sinks.SubCounts) {
 		var t totals
@@ -133,9 +134,9 @@ func (b *behind) look() int {
 	return n
 }
 
-// askedAgain waits until every poller that is owed something has polled once
-// more, for [driver.PollPatience] at most, and says so when that was not
-// enough. What was never asked for is excused then.
+// askedAgain waits until every poller with missing events has polled once more,
+// at most [driver.PollPatience], and logs a warning if some have not. Events that
+// a poller never asked for are then excused.
 func (g *group) askedAgain(ctx context.Context) {
 	poller, ok := g.driver.(driver.Poller)
 	if !ok {
@@ -146,13 +147,13 @@ func (g *group) askedAgain(ctx context.Context) {
 	since, missing := g.hub.clock.Now(), newBehind(g)
 	for {
 		behind, open := poller.Behind(since)
-		if behind == 0 || missing.look() == 0 {
+		if behind == 0 || missing.update() == 0 {
 			return
 		}
 		select {
 		case <-time.After(patienceMost):
 		case <-limit.C:
-			g.state.Logger.Warnf("lane %s: %d of %d pollers had not polled to the end %v after settle (%v); what they never asked for is excused, not lost: raise settle above the wait between two polls",
+			g.state.Logger.Warnf("lane %s: %d of %d pollers had not polled to the end %v after settle (%v); events that they never asked for are excused, not lost: raise settle above the wait between two polls",
 				g.book.lane, behind, open, driver.PollPatience, g.book.settle)
 			return
 		case <-ctx.Done():
@@ -161,8 +162,11 @@ func (g *group) askedAgain(ctx context.Context) {
 	}
 }
 
-// finish ends the group, once, and returns when it is ended and counted. What
-// was fired before and is missing after settle is lost.
+// settle waits for what is missing and ends the group.
+func (g *group) settle(ctx context.Context) { g.finish(ctx, g.book.settle) }
+
+// finish ends the group, once, and returns when it is ended and counted. Events
+// that were published before and are missing after settle are lost.
 func (g *group) finish(ctx context.Context, settle time.Duration) {
 	g.once.Do(func() {
 		defer close(g.done)
@@ -179,26 +183,26 @@ func (g *group) finish(ctx context.Context, settle time.Duration) {
 		if settle > 0 && !g.settled(ctx, settle) {
 			g.askedAgain(ctx)
 		}
-		// The subscriptions must be ended also when the iteration was broken off.
+		// The subscriptions must be ended also when the iteration was interrupted.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = g.driver.Close(end) // a target that does not confirm the end has failed a call, and that is counted
-		g.deafen()
+		g.stopListening()
 		g.answered(end)
 		if d, ok := g.driver.(driver.Figurer); ok {
 			g.own = d.Figures()
 		}
 		g.flush(true)
 		g.release()
-		if g.gate != nil {
-			g.gate.close()
+		if g.wakeup != nil {
+			g.wakeup.close()
 		}
 	})
 	<-g.done
 }
 
-// answered waits for the emissions that are under way: until they are answered it
-// is not known what was owed.
+// answered waits for the emissions in flight: whether they are owed is known only
+// when they are answered.
 func (g *group) answered(ctx context.Context) {
 	for done := g.hub.emissions[g.book.topic].resolved(); !done() && ctx.Err() == nil; {
 		select {
@@ -208,8 +212,8 @@ func (g *group) answered(ctx context.Context) {
 	}
 }
 
-// release gives back the subscriptions. Those of which something is not known
-// even now are never lent again: what is found out later is not the next one's.
+// release gives back the subscriptions. Those with an undecided delivery are
+// never lent again: a later verdict must not count for the next borrower.
 func (g *group) release() {
 	var clean, rest []uint32
 	g.book.ledger.EachSub(0, g.indexes, func(i int, c *sinks.SubCounts) {

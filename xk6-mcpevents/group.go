@@ -10,33 +10,35 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/grafana/sobek"
 	"go.k6.io/k6/v2/metrics"
 )
 
-// group is subscriptions that were opened together: the lane of one driver.
-// It is the driver's recorder and passes everything on to its book.
+// group is subscriptions that were opened together: the lane of one driver. It
+// is the driver's recorder and passes everything on to its book.
 type group struct {
 	origin  // of the VU that opened it
+	hub     *hub
 	metrics *metricSet
 	client  *client
 	book    *book
 	driver  driver.Driver
 	listens bool     // for changes of the event types
-	gate    *gate    // holds the iteration; nil if the group is kept
+	wakeup  *wakeup  // holds the iteration; nil if the group is kept
 	indexes []uint32 // of the members, in the book
 	members []member
 	open    *gauge   // subscriptions with these tags, of all VUs
-	meters  []*meter // of what passed its connections
+	meters  []*meter // of the bytes of its connections
 	asked   eventmeter.Instant
 
 	refreshRequests, refreshBytes, failed atomic.Int64
 
-	ears // handlers
+	handlers handlers
 
 	mu       sync.Mutex
-	every    int       // of so many latencies one becomes a sample
+	every    int       // one of this many latencies becomes a sample
 	nth      int       // latencies so far, modulo every
-	arrivals []arrival // that were not made samples yet
+	arrivals []arrival // that are not samples yet
 	ready    []arrival
 
 	pushing sync.Mutex // one flush at a time
@@ -45,7 +47,7 @@ type group struct {
 
 	once sync.Once
 	done chan struct{} // closed when everything is ended and counted
-	// unopened: one could not be opened, so there is nothing that scripts have.
+	// unopened: a subscription could not be opened, so the script has none.
 	unopened bool
 	stop     func() bool // stops watching the VU's context
 	sum      totals      // valid after done, as is own
@@ -55,11 +57,12 @@ type group struct {
 // member is one subscription of a group.
 type member struct {
 	group  *group
-	number int // in the group
+	self   owner // this member, as its book knows it
+	number int   // in the group
 	before sinks.SubCounts
 	first  atomic.Int64 // first copies
-	began  atomic.Int64 // when it became active, a eventmeter.Instant; 0 = not yet
-	asked  atomic.Int64 // when it was asked for, likewise
+	began  atomic.Int64 // when it became active, an eventmeter.Instant; 0 = not yet
+	asked  atomic.Int64 // when it was requested, an eventmeter.Instant
 	open   atomic.Bool
 }
 
@@ -67,9 +70,9 @@ type member struct {
 type arrival struct {
 	at   eventmeter.Instant
 	took time.Duration
-	// Of a delivery that could not be judged when it came.
+	// Of a delivery that could not be judged when it arrived.
 	member *member
-	stamp  eventmeter.Stamp // as the book's ledger knows it
+	stamp  eventmeter.Stamp // in the book's ledger
 }
 
 // newGroup borrows subscriptions of a book; discard gives them back.
@@ -88,13 +91,14 @@ func newGroup(c *client, w way, o *subscribeOptions) (*group, error) {
 		return nil, err
 	}
 	g := &group{
-		origin: *c.m.origin(), metrics: c.m.metrics, client: c, every: o.SampleEvery,
+		origin: *c.m.origin(), hub: h, metrics: c.m.metrics, client: c, every: o.SampleEvery,
 		book: b, indexes: list, members: make([]member, len(list)), open: h.openOf(k), done: make(chan struct{}), asked: h.clock.Now(),
 	}
-	g.tags, g.messages = k.tags(g.tags), o.Payload
+	g.tags, g.handlers.messages = k.tags(g.tags), o.Payload
 	for i, index := range list {
-		g.members[i].group, g.members[i].number = g, i
-		b.owner[index].Store(&g.members[i])
+		m := &g.members[i]
+		m.group, m.self, m.number = g, m, i
+		b.owner[index].Store(&m.self)
 	}
 	b.ledger.EachSub(0, list, func(i int, c *sinks.SubCounts) { g.members[i].before = *c })
 	return g, nil
@@ -105,7 +109,7 @@ func (k *kind) tags(t *metrics.TagSet) *metrics.TagSet {
 	return t.With("system", k.system).With("mode", string(k.mode)).With("event", k.event).With("lane", k.lane)
 }
 
-// closed tells whether the group is ended and counted.
+// closed reports whether the group is ended and counted.
 func (g *group) closed() bool {
 	select {
 	case <-g.done:
@@ -115,17 +119,17 @@ func (g *group) closed() bool {
 	}
 }
 
-// discard gives back what a group that was never opened has.
+// discard gives back the subscriptions of a group that was never opened.
 func (g *group) discard() {
 	if g.driver != nil {
 		_ = g.driver.Close(context.Background()) // nothing was opened that could fail to close
 	}
-	g.deafen()
+	g.stopListening()
 	g.book.give(g.indexes)
 }
 
-// deafen lets another group of the client listen.
-func (g *group) deafen() {
+// stopListening lets another group of the client listen.
+func (g *group) stopListening() {
 	if g.listens {
 		g.client.listens.Store(false)
 	}
@@ -145,7 +149,7 @@ func (g *group) attach(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// watch ends the group when the iteration ends or is broken off.
+// watch ends the group when the iteration ends or is interrupted.
 func (g *group) watch(ctx context.Context) {
 	work := &g.hub.life.work
 	work.begin()
@@ -158,7 +162,7 @@ func (g *group) watch(ctx context.Context) {
 	g.mu.Unlock()
 }
 
-// ours translates the driver's name of a subscription to the book's.
+// ours translates the driver's subscription to the book's.
 func (g *group) ours(s eventmeter.Sub) (eventmeter.Sub, *member) {
 	if int(s.Index) >= len(g.members) {
 		return eventmeter.Sub{Lane: ^uint16(0)}, nil // the ledger counts it as misuse
@@ -222,7 +226,7 @@ func (g *group) change(s *member, t eventmeter.Transition) {
 		}
 		g.failed.Add(1)
 		if was {
-			g.tell(item{kind: onClosed, subscription: s.number, text: g.client.secrets.Scrub(t.Reason)})
+			g.queue(item{kind: onClosed, subscription: s.number, text: g.client.secrets.Scrub(t.Reason)})
 		}
 	}
 }
@@ -238,7 +242,7 @@ func (g *group) Called(c eventmeter.Call) {
 	}
 }
 
-// Fired implements eventmeter.Recorder; clients fire nothing.
+// Fired implements eventmeter.Recorder; clients publish nothing.
 func (g *group) Fired(eventmeter.Emission) {}
 
 // Resolved implements eventmeter.Recorder.
@@ -247,8 +251,9 @@ func (g *group) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instan
 // Dropped implements eventmeter.Recorder.
 func (g *group) Dropped(eventmeter.Drop) {}
 
-// observe is told what the ledger made of a delivery.
-func (g *group) observe(s *member, d eventmeter.Delivery, v sinks.Verdict) {
+// judged keeps what the metrics and the handlers need of a delivery.
+func (s *member) judged(d eventmeter.Delivery, v sinks.Verdict) {
+	g := s.group
 	copied := false
 	switch v.Kind {
 	case sinks.VerdictDelivered, sinks.VerdictUndecided:
@@ -261,12 +266,12 @@ func (g *group) observe(s *member, d eventmeter.Delivery, v sinks.Verdict) {
 	default:
 		return
 	}
-	g.tell(item{
+	g.queue(item{
 		kind: onEvent, subscription: s.number, seq: d.Stamp.Seq, latency: v.FromIntended, copied: copied, bytes: d.Bytes, id: d.EventID,
 	})
 }
 
-// arrive keeps every so many-th latency for a sample.
+// arrive keeps every Nth latency for a sample.
 func (g *group) arrive(s *member, d *eventmeter.Delivery, v *sinks.Verdict) {
 	a := arrival{at: d.At, took: v.FromIntended}
 	if v.Kind == sinks.VerdictUndecided {
@@ -278,4 +283,51 @@ func (g *group) arrive(s *member, d *eventmeter.Delivery, v *sinks.Verdict) {
 		g.arrivals = append(g.arrivals, a)
 	}
 	g.nth = (g.nth + 1) % g.every
+}
+
+// queue queues an item for the handlers.
+func (g *group) queue(i item) {
+	if g.handlers.queue(i) {
+		g.wakeup.wake()
+	}
+}
+
+// notice queues a notice for the handlers.
+func (g *group) notice(s *member, n eventmeter.Notice) {
+	i := item{kind: onError, subscription: s.number, text: g.client.secrets.Scrub(n.Detail), what: n.Kind.String()}
+	switch n.Kind {
+	case eventmeter.Truncated:
+		i.kind = onGap
+	case eventmeter.Terminated, eventmeter.Reconnected: // Failed, which follows the first, queues onClosed
+		return
+	}
+	g.queue(i)
+}
+
+// observer is a group whose handlers receive the messages of events.
+type observer struct{ *group }
+
+// Observed implements eventmeter.Observer: it is called right after Delivered.
+func (o *observer) Observed(v eventmeter.Observation) {
+	if o.handlers.observed(v) {
+		o.wakeup.wake()
+	}
+}
+
+// handle calls the handlers; it runs on the event loop.
+func (g *group) handle() error {
+	items, calls := g.handlers.take()
+	vu := g.client.m.vu
+	for n := range items {
+		if vu.Context().Err() != nil {
+			return nil //nolint:nilerr // the iteration is over: scripts run no more
+		}
+		v := items[n].script(vu.Runtime(), g.handlers.messages)
+		for _, f := range calls[items[n].kind] {
+			if _, err := f(sobek.Undefined(), v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// maxTopics is how many topics a process can tell apart.
+	// maxTopics is the most topics of a process.
 	maxTopics = 1024
-	// maxPlaces is how many subscriptions all books together have room for.
+	// maxPlaces is the most subscriptions of all books together.
 	maxPlaces = 1_000_000
-	// bookSize is how many subscriptions the first book of a kind has room
-	// for, at least. Each further one has twice as many, up to maxBookSize.
+	// bookSize is the least number of subscriptions of the first book of a
+	// kind. Each further book has twice as many, up to maxBookSize.
 	bookSize, maxBookSize = 64, 8192
 	// topicShift puts an emission's topic above its number.
 	topicShift = 48
@@ -31,39 +31,39 @@ const (
 //
 // A ledger has a fixed number of subscriptions and a script may open any
 // number at any time, so there are several: a book for each kind of
-// subscription, and another when it is full. A book is told of every emission
-// of its topic, also of those that were fired before it was begun; to it, the
-// other topics' are none.
+// subscription, and another when it is full. A book records every emission
+// of its topic, also those from before the book was made, and no emission of
+// another topic.
 type hub struct {
 	clock   *eventmeter.Clock
 	run     uint32
 	stamper *loadgen.Stamper
 	life    lifetime
 	lanes   atomic.Int64 // that shared a listener
-	eras    driver.Eras  // of all targets: every Client has an endpoint of its own
+	eras    driver.Eras  // of all targets: every Client has its own endpoint
 	guard   *dialguard.Guard
 
-	authority func() (*sinks.Authority, error) // of every listener; made when it is needed
+	authority func() (*sinks.Authority, error) // of every listener; made when first used
 
 	gauges sync.Map // tagged -> *gauge
-	warned sync.Map // upstreams that somebody was warned of, by address
+	warned sync.Map // upstreams with a logged warning, by address
 
-	mu        sync.RWMutex  // for writing when a book is begun
-	all       *sinks.Ledger // of every topic's emissions, without subscriptions; nil until it is needed
+	mu        sync.RWMutex  // held for writing when a book is made
+	all       *sinks.Ledger // of every topic's emissions, without subscriptions; nil until first used
 	books     [maxTopics][]*book
 	topics    map[string]uint16
-	fired     [maxTopics]atomic.Uint32
+	published [maxTopics]atomic.Uint32
 	places    int // in all books
-	emissions [maxTopics]underWay
+	emissions [maxTopics]inFlight
 }
 
-// underWay is the emissions of a topic that are not resolved.
-type underWay struct {
+// inFlight is the emissions of a topic that are not resolved.
+type inFlight struct {
 	mu  sync.Mutex
 	seq map[uint32]struct{}
 }
 
-func (u *underWay) begin(seq uint32) {
+func (u *inFlight) begin(seq uint32) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.seq == nil {
@@ -72,16 +72,16 @@ func (u *underWay) begin(seq uint32) {
 	u.seq[seq] = struct{}{}
 }
 
-func (u *underWay) end(seq uint32) {
+func (u *inFlight) end(seq uint32) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.seq, seq)
 }
 
-// resolved returns a function that tells whether all emissions that are under way
-// now are resolved. What is fired later does not matter, so that it becomes
-// true also while somebody fires all the time.
-func (u *underWay) resolved() func() bool {
+// resolved returns a function that reports whether all emissions that are in
+// flight now are resolved. Later emissions do not count, so that it becomes true
+// also while events are published all the time.
+func (u *inFlight) resolved() func() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	open := make([]uint32, 0, len(u.seq))
@@ -111,11 +111,17 @@ type kind struct {
 	settle time.Duration
 }
 
+// owner is who has borrowed a subscription of a book.
+type owner interface {
+	// judged gets the ledger's verdict on each delivery.
+	judged(eventmeter.Delivery, sinks.Verdict)
+}
+
 // book is a ledger with one lane, whose subscriptions are lent to groups.
 type book struct {
 	kind
 	ledger *sinks.Ledger
-	owner  []atomic.Pointer[member] // by index, for the ledger's observer
+	owner  []atomic.Pointer[owner] // by index, for the ledger's observer
 
 	mu   sync.Mutex
 	free []uint32
@@ -129,7 +135,7 @@ func newHub() *hub {
 	return h
 }
 
-// tagged is what metrics are told apart by.
+// tagged is the tags that distinguish metrics.
 type tagged struct{ system, mode, event, lane string }
 
 // openOf counts the open subscriptions with the tags of a kind.
@@ -138,7 +144,7 @@ func (h *hub) openOf(k kind) *gauge {
 	return n.(*gauge)
 }
 
-// topic returns the number of a topic, the same for everybody.
+// topic returns the number of a topic, which is the same for all VUs.
 func (h *hub) topic(name string) (uint16, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,11 +159,11 @@ func (h *hub) topic(name string) (uint16, error) {
 	return n, nil
 }
 
-// errTopics is the error of a topic too many, which fails the run: what is
-// owed to whom could not be told any more.
+// errTopics is the error of too many topics. It ends the run, because owed
+// events could no longer be determined.
 var errTopics = fmt.Errorf("a process has at most %d topics: use fewer, or more processes", maxTopics)
 
-// lend gives n subscriptions of a kind, all in one book.
+// lend lends n subscriptions of a kind, all in one book.
 func (h *hub) lend(k kind, n int) (*book, []uint32, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,12 +188,12 @@ func (h *hub) lend(k kind, n int) (*book, []uint32, error) {
 	return b, b.take(n), nil
 }
 
-// begin makes a book and tells it what was fired so far; the caller holds mu.
+// begin makes a book and records the emissions so far in it; the caller holds mu.
 func (h *hub) begin(k kind, size int) (*book, error) {
 	if err := h.remember(); err != nil {
 		return nil, err
 	}
-	b := &book{kind: k, owner: make([]atomic.Pointer[member], size), free: make([]uint32, size)}
+	b := &book{kind: k, owner: make([]atomic.Pointer[owner], size), free: make([]uint32, size)}
 	for i := range b.free {
 		b.free[i] = uint32(size - 1 - i)
 	}
@@ -202,7 +208,7 @@ func (h *hub) begin(k kind, size int) (*book, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.retell(b); err != nil {
+	if err := h.catchUp(b); err != nil {
 		return nil, err
 	}
 	h.books[k.topic] = append(h.books[k.topic], b)
@@ -210,9 +216,9 @@ func (h *hub) begin(k kind, size int) (*book, error) {
 	return b, nil
 }
 
-// retell tells a new book what was fired for its topic.
-func (h *hub) retell(b *book) error {
-	for seq := uint32(1); seq <= h.fired[b.topic].Load(); seq++ {
+// catchUp records the emissions of its topic in a new book.
+func (h *hub) catchUp(b *book) error {
+	for seq := uint32(1); seq <= h.published[b.topic].Load(); seq++ {
 		s := eventmeter.Stamp{Run: h.run, Source: b.topic, Seq: seq}
 		e, outcome, ok := h.all.Emission(s)
 		if !ok {
@@ -222,15 +228,15 @@ func (h *hub) retell(b *book) error {
 		e.Stamp = b.local(s)
 		b.ledger.Fired(e)
 		if outcome != eventmeter.Pending {
-			// When one that was not accepted was answered is not kept, and
-			// nothing depends on it.
+			// The time of the answer to an emission that was not accepted is
+			// not stored, and nothing depends on it.
 			b.ledger.Resolved(e.Stamp, outcome, acked)
 		}
 	}
 	return nil
 }
 
-// remember sees to it that what is fired is kept; the caller holds mu.
+// remember makes the ledger of all emissions; the caller holds mu.
 func (h *hub) remember() (err error) {
 	if h.all == nil {
 		h.all, err = sinks.NewLedger(sinks.LedgerOptions{Clock: h.clock, Run: h.run, Sources: maxTopics})
@@ -238,7 +244,7 @@ func (h *hub) remember() (err error) {
 	return err
 }
 
-// ready sees to it that what is fired is kept.
+// ready makes the ledger of all emissions.
 func (h *hub) ready() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -250,7 +256,7 @@ func (h *hub) Fired(e eventmeter.Emission) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	h.emissions[e.Source].begin(e.Seq)
-	h.fired[e.Source].Store(e.Seq)
+	h.published[e.Source].Store(e.Seq)
 	h.all.Fired(e)
 	for _, b := range h.books[e.Source] {
 		own := e
@@ -270,10 +276,10 @@ func (h *hub) Resolved(s eventmeter.Stamp, o eventmeter.Outcome, at eventmeter.I
 	h.emissions[s.Source].end(s.Seq)
 }
 
-// Dropped implements eventmeter.Recorder: fire() says how many there were.
+// Dropped implements eventmeter.Recorder: fire() returns their number.
 func (h *hub) Dropped(eventmeter.Drop) {}
 
-// Delivered implements eventmeter.Recorder; upstreams have none of the following.
+// Delivered implements eventmeter.Recorder; upstreams call none of the following.
 func (h *hub) Delivered(eventmeter.Delivery) {}
 
 // Noticed implements eventmeter.Recorder.
@@ -285,8 +291,8 @@ func (h *hub) Changed(eventmeter.Transition) {}
 // Called implements eventmeter.Recorder.
 func (h *hub) Called(eventmeter.Call) {}
 
-// local is a stamp as the book's ledger knows it: its topic is the only source,
-// and what another topic fired is unexpected.
+// local returns a stamp for the book's ledger: the book's topic is source 0, its
+// only one, and events of other topics are unexpected.
 func (b *book) local(s eventmeter.Stamp) eventmeter.Stamp {
 	if s.Source == b.topic {
 		s.Source = 0
@@ -296,7 +302,7 @@ func (b *book) local(s eventmeter.Stamp) eventmeter.Stamp {
 	return s
 }
 
-// take lends n subscriptions, or none when there are not as many.
+// take lends n subscriptions, or none if fewer are free.
 func (b *book) take(n int) []uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -309,7 +315,7 @@ func (b *book) take(n int) []uint32 {
 	return out
 }
 
-// give takes subscriptions back, which must be over.
+// give takes subscriptions back, which must have ended.
 func (b *book) give(list []uint32) {
 	b.forget(list)
 	b.mu.Lock()
@@ -317,16 +323,16 @@ func (b *book) give(list []uint32) {
 	b.free = append(b.free, list...)
 }
 
-// forget takes the owner off subscriptions that are never lent again.
+// forget removes the owner of subscriptions that are never lent again.
 func (b *book) forget(list []uint32) {
 	for _, i := range list {
 		b.owner[i].Store(nil)
 	}
 }
 
-// observe passes a verdict on to whoever has the subscription.
+// observe passes a verdict on to the owner of the subscription.
 func (b *book) observe(d eventmeter.Delivery, v sinks.Verdict) {
-	if m := b.owner[d.Sub.Index].Load(); m != nil {
-		m.group.observe(m, d, v)
+	if o := b.owner[d.Sub.Index].Load(); o != nil {
+		(*o).judged(d, v)
 	}
 }

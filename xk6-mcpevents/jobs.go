@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// jobs counts work that is under way. Unlike a sync.WaitGroup it can be waited
-// for while more is begun, and with a bound.
+// jobs counts running work. Unlike with a sync.WaitGroup, a caller can wait while
+// more work begins, and give up.
 type jobs struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // closed when n is 0; nil when nobody waits
+	idle chan struct{} // closed when n is 0; nil without a waiter
 }
 
 // begin counts one job; end must be called once for it.
@@ -29,7 +29,7 @@ func (j *jobs) end() {
 	}
 }
 
-// Go does f in a goroutine of its own.
+// Go runs f in a goroutine.
 func (j *jobs) Go(f func()) {
 	j.begin()
 	go func() {
@@ -38,7 +38,7 @@ func (j *jobs) Go(f func()) {
 	}()
 }
 
-// wait returns true as soon as nothing is under way, or false when ctx is over.
+// wait returns true as soon as no work is running, or false when ctx is over.
 func (j *jobs) wait(ctx context.Context) bool {
 	j.mu.Lock()
 	if j.n == 0 {

@@ -20,6 +20,12 @@ const (
 	exit    = 6 // k6 is about to exit, also when there was no test
 )
 
+// keepable outlives the iteration that opened it.
+type keepable interface {
+	closed() bool
+	settle(context.Context) // waits for what is missing, and closes it
+}
+
 // lifetime is what ends with the test, and not with an iteration.
 type lifetime struct {
 	work   jobs      // every goroutine of the module
@@ -28,9 +34,9 @@ type lifetime struct {
 	cancel context.CancelFunc // ends over
 
 	mu      sync.Mutex
-	kept    map[string]*group
+	kept    map[string]keepable
 	closers []func(context.Context)
-	shared  map[string]any // sinks and feeds, by what they were made of
+	shared  map[string]any // sinks and feeds, by their options
 
 	sending sync.RWMutex // held for reading while samples are sent
 	silent  bool         // k6 takes no more samples
@@ -38,10 +44,10 @@ type lifetime struct {
 
 func (l *lifetime) init() {
 	l.over, l.cancel = context.WithCancel(context.Background())
-	l.kept, l.shared = map[string]*group{}, map[string]any{}
+	l.kept, l.shared = map[string]keepable{}, map[string]any{}
 }
 
-// watch has everything closed at the end of the test. k6 waits for it.
+// watch closes everything at the end of the test. k6 waits for it.
 func (l *lifetime) watch(e common.Events) {
 	if e.Global == nil { // in tests of modules
 		return
@@ -59,18 +65,18 @@ func (l *lifetime) watch(e common.Events) {
 	})
 }
 
-// end closes all there is, and waits for it as long as ctx lasts. Nothing is
+// end closes everything, and waits for it as long as ctx lasts. Nothing is
 // sent to k6 afterwards. It may be called more than once.
 func (l *lifetime) end(ctx context.Context) {
 	l.mu.Lock()
 	kept := l.kept
-	l.kept = map[string]*group{}
+	l.kept = map[string]keepable{}
 	l.mu.Unlock()
 	for _, g := range kept {
-		l.work.Go(func() { g.finish(ctx, g.book.settle) })
+		l.work.Go(func() { g.settle(ctx) })
 	}
 	l.work.wait(ctx)
-	l.cancel() // whoever still waits gives up
+	l.cancel() // all remaining waits give up
 	l.mu.Lock()
 	closers := l.closers
 	l.closers, l.shared = nil, map[string]any{}
@@ -83,7 +89,7 @@ func (l *lifetime) end(ctx context.Context) {
 	l.sending.Unlock()
 }
 
-// atEnd has something closed when the test ends.
+// atEnd calls f when the test ends.
 func (l *lifetime) atEnd(f func(context.Context)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +113,7 @@ func sharedOf[T any](l *lifetime, key string, made func() (T, func(context.Conte
 }
 
 // keep gives a group a name, which may be that of one that is closed.
-func (l *lifetime) keep(name string, g *group) error {
+func (l *lifetime) keep(name string, g keepable) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if before := l.kept[name]; before != nil && !before.closed() {
@@ -117,8 +123,8 @@ func (l *lifetime) keep(name string, g *group) error {
 	return nil
 }
 
-// keeper returns the group of a name, nil if there is none.
-func (l *lifetime) keeper(name string) *group {
+// keeper returns what is kept under a name, nil if there is nothing.
+func (l *lifetime) keeper(name string) keepable {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kept[name]

@@ -1,7 +1,6 @@
 // Package mcpevents is the k6 extension k6/x/mcpevents: event delivery of MCP
 // servers in k6 scripts. It drives eventmeter's own clients and upstreams and
-// lets eventmeter's ledger judge every delivery; what k6 counts is what the
-// ledger counted.
+// lets eventmeter's ledger judge every delivery; k6's counts are the ledger's.
 //
 // k6 is licensed under AGPL-3.0, and a k6 built with this extension is, too.
 package mcpevents
@@ -23,19 +22,12 @@ func init() { //nolint:gochecknoinits // k6 knows its extensions by such a call
 	modules.Register(Name, New())
 }
 
-// Root is the module once for the whole process: all VUs share its books,
-// because what one VU fires another is owed.
+// Root is the module of the whole process: all VUs share its books, because
+// events that one VU publishes are owed to others.
 type Root struct{ hub *hub }
 
 // New returns a module with empty books.
 func New() *Root { return &Root{hub: newHub()} }
-
-// instance is the module in one VU. It is only used on the VU's event loop.
-type instance struct {
-	vu      modules.VU
-	hub     *hub
-	metrics *metricSet
-}
 
 var (
 	_ modules.Module   = (*Root)(nil)
@@ -70,7 +62,7 @@ func construct[T any](m *instance, name string, made func([]sobek.Value) (T, err
 		v, err := made([]sobek.Value{call.Argument(0), call.Argument(1)})
 		if err != nil {
 			if err = m.fatal(err); err == nil {
-				return call.This // the script goes no further
+				return call.This // the script does not continue
 			}
 			common.Throw(rt, fmt.Errorf("%s: %w", name, err))
 		}
@@ -84,7 +76,7 @@ func (m *instance) fatal(err error) error {
 	if !errors.Is(err, errTopics) || m.vu.State() == nil {
 		return err
 	}
-	// Not thrown as well: scripts must not be able to catch it.
+	// Not thrown: scripts must not be able to catch it.
 	m.vu.Runtime().Interrupt(&errext.InterruptError{Reason: err.Error()})
 	return nil
 }
@@ -94,7 +86,7 @@ func (m *instance) kept(name string) (*subscription, error) {
 	if m.vu.State() == nil {
 		return nil, fmt.Errorf("kept: it belongs into an iteration or teardown(), not into the init context")
 	}
-	g := m.hub.life.keeper(name)
+	g, _ := m.hub.life.keeper(name).(*group)
 	if g == nil {
 		return nil, fmt.Errorf("kept: there are no subscriptions named %q in this process: open them with the option keep", name)
 	}

@@ -16,7 +16,7 @@ import (
 	"go.k6.io/k6/v2/lib/netext"
 )
 
-// dialTimeout bounds the making of a connection that is waited for no longer.
+// dialTimeout bounds the opening of a connection.
 const dialTimeout = 30 * time.Second
 
 // network is how a VU connects: by k6's options for names, addresses and TLS.
@@ -62,8 +62,8 @@ func networkOf(state *lib.State, guard *dialguard.Guard) (network, error) {
 	return n, nil
 }
 
-// pin keeps a name where it led when the test first used it: k6 asks for names again
-// while it runs (dns.ttl), and whoever answers then must not get the tokens.
+// pin holds a name to the address that it had when the test first used it: k6 resolves names again
+// while it runs (dns.ttl), and another address must not get the tokens.
 func pin(ctx context.Context, guard *dialguard.Guard, addr string, to netip.Addr) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -98,16 +98,16 @@ func (n *network) dial(ctx context.Context, proto, addr string) (net.Conn, error
 	return d.DialContext(ctx, proto, addr)
 }
 
-// passing counts what passes connections. It is safe for concurrent use.
+// passing counts the bytes of connections. It is safe for concurrent use.
 type passing struct{ sent, received atomic.Int64 }
 
 // totals are the bytes so far.
 func (p *passing) totals() (sent, received int64) { return p.sent.Load(), p.received.Load() }
 
-// through has a connection counted.
+// through counts the bytes of a connection.
 func (p *passing) through(c net.Conn) net.Conn { return &passingConn{c, p} }
 
-// listener has the connections of a listener counted.
+// listener counts the bytes of a listener's connections.
 func (p *passing) listener(l net.Listener) net.Listener { return &passingListener{l, p} }
 
 type passingConn struct {
@@ -140,18 +140,18 @@ func (l *passingListener) Accept() (net.Conn, error) {
 	return l.count.through(c), nil
 }
 
-// meter makes samples of k6's data_sent and data_received out of totals that
-// grow. Where several share what it reads, each byte is in the samples of
-// whoever is first to ask.
+// meter makes samples of k6's data_sent and data_received from growing totals.
+// Where several groups share a meter, each byte is in the samples of the first
+// group that asks.
 type meter struct {
 	totals func() (sent, received int64)
-	last   atomic.Pointer[origin] // who asked last, or was first to use it
+	last   atomic.Pointer[origin] // of the last sample, or of the first use
 
 	mu             sync.Mutex
-	sent, received int64 // that are in samples
+	sent, received int64 // already in samples
 }
 
-// sample adds what is new to a batch of o's.
+// sample adds the new bytes to a batch of o's.
 func (m *meter) sample(b *batch, o *origin) {
 	m.last.Store(o)
 	m.mu.Lock()
@@ -162,14 +162,14 @@ func (m *meter) sample(b *batch, o *origin) {
 	m.sent, m.received = sent, received
 }
 
-// send sends what is new as o.
+// send sends the new bytes as o.
 func (m *meter) send(o *origin) {
 	b := o.batch()
 	m.sample(b, o)
-	o.hub.life.send(o.state, b.containers())
+	o.send(b)
 }
 
-// rest sends what nobody has asked for, as whoever asked last.
+// rest sends the remaining bytes, as the last origin.
 func (m *meter) rest() {
 	if o := m.last.Load(); o != nil {
 		m.send(o)

@@ -16,7 +16,7 @@ import (
 	"github.com/grafana/sobek"
 )
 
-// duration is a time as scripts write it: "1.5s", or a number of milliseconds.
+// duration is a time in a script: "1.5s", or a number of milliseconds.
 type duration time.Duration
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -125,7 +125,7 @@ func strictly(raw []byte, to any) error {
 	return d.Decode(to)
 }
 
-// blame says in a script's words what is wrong with an option.
+// blame describes in a script's terms what is wrong with an option.
 func blame(name string, err error) string {
 	if text, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
 		return "unknown field " + text
@@ -148,4 +148,40 @@ func blame(name string, err error) string {
 		want = "a list"
 	}
 	return fmt.Sprintf("%s: use %s, not a %s", name, want, wrong.Value)
+}
+
+// bounds are the smallest and the largest value of a count.
+type bounds struct{ least, most int64 }
+
+// maxGroup is the most subscriptions that are opened together.
+const maxGroup = 100_000
+
+// countBounds are the bounds of every option that is a count. Most of them cost
+// memory or work before the target is contacted.
+var countBounds = map[string]bounds{
+	"subscriptions": {1, maxGroup}, "streams": {1, maxGroup}, "clients": {1, maxGroup}, "requests": {1, maxGroup},
+	"sampleEvery": {1, 1_000_000}, "perSession": {1, maxGroup}, "maxEvents": {1, 1_000_000}, "rotateEvery": {0, 1_000_000},
+	"steps": {1, 100_000}, "logEvery": {0, 100_000}, "hangUp": {0, 1_000_000},
+	"workers": {1, 10_000}, "count": {1, 10_000_000}, "events": {1, 1_000_000_000},
+}
+
+// checkCounts checks the counts among the given options. null is ignored.
+func checkCounts(given map[string]json.RawMessage) error {
+	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
+		var n *int64
+		if _, ok := countBounds[name]; !ok || json.Unmarshal(given[name], &n) != nil || n == nil {
+			continue // decode has reported a value that is not a whole number
+		}
+		if err := checkCount(name, *n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkCount(name string, n int64) error {
+	if b := countBounds[name]; n < b.least || n > b.most {
+		return fmt.Errorf("options: %s: use a whole number from %d to %d, not %d", name, b.least, b.most, n)
+	}
+	return nil
 }

@@ -27,8 +27,8 @@ type sink struct {
 	cert *tls.Certificate
 }
 
-// sink makes a WebhookSink. The port is opened when it is first needed: the
-// init context is run by every VU, and more often.
+// sink makes a WebhookSink. The port is opened when it is first used,
+// because every VU runs the init context at least once.
 func (m *instance) sink(options sobek.Value) (*sink, error) {
 	s := &sink{hub: m.hub}
 	if _, err := decode(options, &s.opts); err != nil {
@@ -73,13 +73,13 @@ func (s *sink) open() (*sharedSink, error) {
 		}
 		passed := &meter{totals: count.totals}
 		return &sharedSink{l, passed}, func(ctx context.Context) {
-			_ = l.Close(ctx) // what is broken off at the end nobody waits for
+			_ = l.Close(ctx) // deliveries that are cut off at the end do not count
 			passed.rest()
 		}, nil
 	})
 }
 
-// Url is the address that targets are given.
+// Url is the address that targets receive.
 func (s *sink) Url() (string, error) { //nolint:revive // the script's name is url
 	l, err := s.open()
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *sink) Url() (string, error) { //nolint:revive // the script's name is u
 	return l.URL(""), nil
 }
 
-// CertPEM is the authority that targets have to trust.
+// CertPEM is the authority that targets must trust.
 func (s *sink) CertPEM() (string, error) {
 	if s.cert != nil {
 		return "", nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/defaults"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/grafana/sobek"
@@ -320,3 +321,14 @@ func (o *requestOptions) requests(tool string) driver.SEP975Options {
 	}
 	return s
 }
+
+// way is how subscriptions are opened: the method, the mode that it means, and
+// its first argument.
+type way struct {
+	method string
+	mode   eventmeter.Mode
+	what   string
+}
+
+// listChanged is the event of systems that learn of changes from lists.
+const listChanged = "list.changed"

@@ -2,7 +2,6 @@ package mcpevents
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,8 +16,8 @@ import (
 const (
 	// defaultReceived bounds received(), and list().
 	defaultReceived = 30 * time.Second
-	// lookEvery is how often it looks whether everybody has enough.
-	lookEvery = 10 * time.Millisecond
+	// checkEvery is how often it checks the subscriptions.
+	checkEvery = 10 * time.Millisecond
 )
 
 // subscription is the object Subscription: subscriptions opened together, as
@@ -37,13 +36,10 @@ func (s *subscription) On(name string, handler sobek.Callable) error {
 		return fmt.Errorf("on: there is no %q: use %s", name, strings.Join(itemNames[:], ", "))
 	case handler == nil:
 		return errors.New("on: give a function")
-	case s.g.gate == nil:
-		return errors.New("on: subscriptions that are kept belong to no VU, and have no handlers")
+	case s.g.wakeup == nil:
+		return errors.New("on: kept subscriptions belong to no VU, and have no handlers")
 	}
-	e := &s.g.ears
-	e.earing.Lock()
-	defer e.earing.Unlock()
-	e.handlers[kind] = append(e.handlers[kind], handler)
+	s.g.handlers.add(itemKind(kind), handler)
 	return nil
 }
 
@@ -62,16 +58,16 @@ type received struct {
 	Unexpected int64 `js:"unexpected" json:"unexpected"`
 }
 
-// Received resolves when every subscription has received so many events or,
-// where no number is given, all that was fired so far; or when the time is
-// over. complete tells which.
+// Received resolves when every subscription has received the given number of
+// events or, without a number, all events published so far; or when the time is
+// over. complete is false in the last case.
 func (s *subscription) Received(options sobek.Value) (*sobek.Promise, error) {
 	var o receivedOptions
 	if _, err := decode(options, &o); err != nil {
 		return nil, fmt.Errorf("received: %w", err)
 	}
 	if s.g.book.system == "sep-975" {
-		return nil, errors.New("received: there are no events: close() waits for the requests that are under way")
+		return nil, errors.New("received: there are no events: close() waits for the open requests")
 	}
 	g, ctx := s.g, s.m.vu.Context()
 	promise, resolve, _ := s.m.promised()
@@ -91,8 +87,8 @@ func (s *subscription) Received(options sobek.Value) (*sobek.Promise, error) {
 
 // await waits until every subscription has received n events.
 func (g *group) await(ctx context.Context, n int64, limit time.Duration) bool {
-	look, end := time.NewTicker(lookEvery), time.NewTimer(limit)
-	defer look.Stop()
+	check, end := time.NewTicker(checkEvery), time.NewTimer(limit)
+	defer check.Stop()
 	defer end.Stop()
 	from := 0 // all before have enough
 	for {
@@ -103,7 +99,7 @@ func (g *group) await(ctx context.Context, n int64, limit time.Duration) bool {
 			return true
 		}
 		select {
-		case <-look.C:
+		case <-check.C:
 		case <-end.C:
 			return false
 		case <-ctx.Done():
@@ -114,7 +110,7 @@ func (g *group) await(ctx context.Context, n int64, limit time.Duration) bool {
 	}
 }
 
-// totals are the figures so far, and those for good once the group is closed.
+// totals are the figures so far, or the final ones once the group is closed.
 func (g *group) totals() totals {
 	if g.closed() {
 		return g.sum
@@ -122,7 +118,7 @@ func (g *group) totals() totals {
 	return g.account()
 }
 
-// stats is what scripts get of totals.
+// stats returns totals for scripts.
 func (g *group) stats(t totals) stats {
 	out := t.stats()
 	for i := range g.members {
@@ -130,29 +126,27 @@ func (g *group) stats(t totals) stats {
 			out.Open++
 		}
 	}
-	g.earing.Lock()
-	defer g.earing.Unlock()
-	out.Unhandled = g.skipped
+	out.Unhandled = g.handlers.unhandled()
 	return out
 }
 
 // Stats are the figures so far.
 func (s *subscription) Stats() stats { return s.g.stats(s.g.totals()) }
 
-// Close waits until everything that was fired before has come, for the
-// subscription's settle time at most, ends the subscriptions, and resolves with
-// their figures. Called again it gives the same figures.
+// Close waits until all events that were published before have arrived, at most
+// for the settle time, ends the subscriptions, and resolves with their figures.
+// Called again it resolves with the same figures.
 func (s *subscription) Close() *sobek.Promise {
 	g, ctx := s.g, s.m.vu.Context()
 	promise, resolve, _ := s.m.promised()
 	g.hub.life.work.Go(func() {
-		g.finish(ctx, g.book.settle)
+		g.settle(ctx)
 		resolve(g.stats(g.sum))
 	})
 	return promise
 }
 
-// Figures are those of the system.
+// Figures are the figures of the system.
 func (s *subscription) Figures() map[string]any {
 	f := s.g.figures()
 	values, timings := map[string]any{}, map[string]any{}
@@ -165,7 +159,7 @@ func (s *subscription) Figures() map[string]any {
 	return map[string]any{"values": values, "timings": timings}
 }
 
-// timing is the form in which scripts get a histogram.
+// timing is a histogram for scripts.
 func timing(t sinks.Timing) map[string]any {
 	h := t.Histogram
 	if h == nil || h.TotalCount() == 0 {
@@ -179,53 +173,11 @@ func timing(t sinks.Timing) map[string]any {
 	return out
 }
 
-// CertPEM is the certificate authority of the webhook listener, which the
-// target has to trust; empty in other modes.
+// CertPEM is the certificate authority of the webhook listener, which the target
+// must trust; empty in other modes.
 func (s *subscription) CertPEM() string {
 	if r, ok := s.g.driver.(driver.Receiver); ok {
 		return string(r.CertPEM())
 	}
 	return ""
-}
-
-// onceOptions are the second argument of list.
-type onceOptions struct {
-	Timeout *duration `json:"timeout"`
-}
-
-// List fetches a list once.
-func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) {
-	state := c.m.vu.State()
-	if state == nil {
-		return nil, errors.New("list: it belongs into setup() or an iteration, not into the init context")
-	}
-	var o onceOptions
-	if _, err := decode(options, &o); err != nil {
-		return nil, fmt.Errorf("list: %w", err)
-	}
-	ctx, now := c.m.vu.Context(), state.Tags.GetCurrentValues() // the loop's: not to be asked for elsewhere
-	ep, err := c.met()
-	if err != nil {
-		return nil, fmt.Errorf("list: %w", err)
-	}
-	promise, resolve, reject := c.m.promised()
-	c.groups.begin()
-	c.m.hub.life.work.Go(func() {
-		defer c.groups.end()
-		ctx, cancel := context.WithTimeout(ctx, o.Timeout.or(defaultReceived))
-		defer cancel()
-		out, err := c.fetch(ctx, ep, what, state, now)
-		if err != nil {
-			reject(c.clean(err))
-			return
-		}
-		resolve(out)
-	})
-	return promise, nil
-}
-
-// plain decodes JSON for a script.
-func plain(raw json.RawMessage) (v any, err error) {
-	err = json.Unmarshal(raw, &v)
-	return v, err
 }

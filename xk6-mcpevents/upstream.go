@@ -1,11 +1,15 @@
 package mcpevents
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -31,7 +35,7 @@ type source struct {
 	up upstream.Upstream // nil until it is needed
 }
 
-// upstream makes an Upstream. It connects when it fires; a feed listens at once.
+// upstream makes an Upstream. It connects when it publishes; a feed listens at once.
 func (m *instance) upstream(options sobek.Value) (*source, error) {
 	o, err := readUpstream(options)
 	if err != nil {
@@ -60,8 +64,8 @@ func (m *instance) upstream(options sobek.Value) (*source, error) {
 	return s, nil
 }
 
-// open makes the upstream itself, when it is first needed: the init context
-// does not know how the VU connects.
+// open makes the upstream itself, when it is first used: the init context does
+// not know how the VU connects.
 func (s *source) open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +85,7 @@ func (s *source) open() error {
 	return err
 }
 
-// end gives back idle connections.
+// end closes idle connections.
 func (s *source) end(context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,18 +136,18 @@ type fireOptions struct {
 	Rate  float64 `json:"rate"`
 }
 
-// fired is what it resolves with.
+// fired is the result of fire().
 type fired struct {
-	Fired     uint64 `js:"fired" json:"published"`
+	Fired     uint64 `js:"fired" json:"fired"`
 	Accepted  uint64 `js:"accepted" json:"accepted"`
 	Uncertain uint64 `js:"uncertain" json:"uncertain"`
 	Refused   uint64 `js:"refused" json:"refused"`
 	Dropped   uint64 `js:"dropped" json:"dropped"`
 }
 
-// Fire fires events and resolves when each is answered. Without a rate they
-// are fired one after the other; with one, in an open loop: emissions for which
-// nobody is free in time are dropped and counted, never fired late.
+// Fire publishes events and resolves when each is answered. Without a rate they
+// are published one after the other; with a rate, in an open loop: an event
+// without a free worker in time is dropped and counted, never published late.
 func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 	if s.m.vu.State() == nil {
 		return nil, errors.New("fire() belongs into setup() or an iteration, not into the init context")
@@ -178,8 +182,8 @@ func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 	return promise, nil
 }
 
-// warn says once in a process that an upstream does not take what is fired: a
-// test would show it by nothing but counts that nobody looks at.
+// warn logs once in a process that an upstream does not accept events: otherwise
+// only the counts would show it.
 func (s *source) warn(log logrus.FieldLogger, n *loadgen.Stats) {
 	if n.Refused+n.Uncertain == 0 {
 		return
@@ -223,7 +227,7 @@ func (s *source) fire(ctx context.Context, o fireOptions) (loadgen.Stats, error)
 	return loadgen.Loop(ctx, f, loadgen.LoopOptions{Fire: s.up.Fire, Workers: s.opts.Workers}), nil
 }
 
-// row fires one after the other.
+// row publishes events one after the other.
 func (s *source) row(ctx context.Context, count int) loadgen.Stats {
 	var out loadgen.Stats
 	clock := s.m.hub.clock
@@ -232,7 +236,7 @@ func (s *source) row(ctx context.Context, count int) loadgen.Stats {
 			break
 		}
 		emission := s.m.hub.stamper.Stamp(uint64(s.topic)<<topicShift, clock.Now(), true)
-		// What has left is answered for, also when the iteration is broken off.
+		// An event that was sent is resolved, also when the iteration is interrupted.
 		outcome := s.up.Fire(context.WithoutCancel(ctx), emission)
 		s.m.hub.Resolved(emission.Stamp, outcome, clock.Now())
 		out.Scheduled++
@@ -247,4 +251,113 @@ func (s *source) row(ctx context.Context, count int) loadgen.Stats {
 		}
 	}
 	return out
+}
+
+// upstreamOptions are the argument of Upstream.
+type upstreamOptions struct {
+	Event   string            `json:"event"`
+	Topic   string            `json:"topic"`
+	Admin   string            `json:"admin"`
+	URL     string            `json:"url"`
+	Method  string            `json:"method"`
+	Headers map[string]string `json:"headers"`
+	Tool    string            `json:"tool"`
+	Client  json.RawMessage   `json:"client"`
+	Feed    string            `json:"feed"`
+	Data    json.RawMessage   `json:"data"`
+	Timeout *duration         `json:"timeout"`
+	Workers int               `json:"workers"`
+
+	client *client
+}
+
+// probeMark is where a payload gets the probe id, seqMark the emission's number.
+var probeMark, seqMark = []byte("{probe}"), []byte("{seq}")
+
+// readUpstream reads and checks the options, and sets the defaults.
+func readUpstream(v sobek.Value) (*upstreamOptions, error) {
+	o := &upstreamOptions{}
+	if _, err := decode(v, o); err != nil {
+		return nil, err
+	}
+	kinds := 0
+	for _, kind := range []string{o.Admin, o.URL, o.Tool, o.Feed} {
+		if kind != "" {
+			kinds++
+		}
+	}
+	o.client = objectAt[*client](v, "client")
+	switch {
+	case o.Event == "":
+		return nil, errors.New("options: event must be given")
+	case kinds != 1:
+		return nil, errors.New("options: give one of admin, the admin listener of a reference target, url, tool and feed")
+	case o.URL == "" && (o.Method != "" || o.Headers != nil):
+		return nil, errors.New("options: method and headers belong to url")
+	case (o.Tool != "") != (o.Client != nil):
+		return nil, errors.New("options: tool and client belong together")
+	case o.Client != nil && o.client == nil:
+		return nil, errors.New("options: client must be a Client")
+	case o.Feed != "" && o.Timeout != nil:
+		return nil, errors.New("options: timeout is not for feed, which sends nothing itself")
+	}
+	if o.Data == nil {
+		o.Data = json.RawMessage(`{"text":"{probe}"}`)
+	}
+	if !bytes.Contains(o.Data, probeMark) && !bytes.Contains([]byte(o.URL), probeMark) {
+		return nil, errors.New("options: data must hold {probe}, which is how a delivery is known again")
+	}
+	if o.Topic == "" {
+		o.Topic = o.Event
+	}
+	return o, nil
+}
+
+// fill puts the probe id and the emission's number into a text.
+func fill(text []byte, seq uint32, probe string) []byte {
+	text = bytes.ReplaceAll(text, probeMark, []byte(probe))
+	return bytes.ReplaceAll(text, seqMark, strconv.AppendUint(nil, uint64(seq), 10))
+}
+
+// payload appends what is sent to dst.
+func (o *upstreamOptions) payload(dst []byte, _ int, seq uint32, probe string) []byte {
+	return append(dst, fill(o.Data, seq, probe)...)
+}
+
+// request makes the request of one emission.
+func (o *upstreamOptions) request(_ int, seq uint32, probe string) (string, http.Header, []byte) {
+	h := http.Header{"Content-Type": {"application/json"}}
+	for k, v := range o.Headers {
+		h.Set(k, v)
+	}
+	return string(fill([]byte(o.URL), seq, probe)), h, fill(o.Data, seq, probe)
+}
+
+// sharedFeed is the change feed at an address.
+type sharedFeed struct {
+	*upstream.Feed
+	passed *meter
+}
+
+// feed makes a change feed, or finds the one at the same address: it has one
+// port, and every VU runs the same script.
+func (m *instance) feed(o *upstreamOptions) (*sharedFeed, error) {
+	made := *o
+	made.Workers = 0
+	key, err := json.Marshal(made)
+	if err != nil {
+		return nil, err
+	}
+	return sharedOf(&m.hub.life, "feed "+string(key), func() (*sharedFeed, func(context.Context), error) {
+		count := new(passing)
+		f, err := upstream.NewFeed(upstream.FeedOptions{Listen: o.Feed, Event: o.Event, Payload: o.payload, Wrap: count.listener})
+		if err != nil {
+			return nil, nil, err
+		}
+		passed := &meter{totals: count.totals}
+		return &sharedFeed{f, passed}, func(context.Context) {
+			_ = f.Close() // nothing is in flight at the end of the test
+			passed.rest()
+		}, nil
+	})
 }

@@ -44,14 +44,13 @@ func newCommand(out, progress io.Writer) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "eventbench",
-		Short: "Measure what eventmeter itself costs",
-		Long: `eventbench measures eventmeter's client side next to the least that could do the same
-job and to what people would use instead: memory per stream, CPU per delivery,
-the error of its times. Every client and every target is a process of its own.
-It prints what was wanted and what was measured, goal by goal.
+		Short: "Measure the cost of eventmeter itself",
+		Long: `eventbench compares eventmeter's client side with minimal clients for the same job
+and with the tools that people would use instead: memory per stream, CPU per
+delivery, and the error of its times. Every client and every target runs in a
+separate process. It prints each goal beside the measured value.
 
-It takes about half an hour at full size; the machine should have nothing else
-to do. Rows: ` + strings.Join(selfbench.RowNames(), ", ") + `.`,
+A full run takes about half an hour; the machine should otherwise be idle. Rows: ` + strings.Join(selfbench.RowNames(), ", ") + `.`,
 		Example:       "  eventbench --out results/studies/2026-01-01-2-cores\n  eventbench --scale 0.1 --repeats 1 --only push1,error",
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
@@ -66,10 +65,10 @@ to do. Rows: ` + strings.Join(selfbench.RowNames(), ", ") + `.`,
 	}
 	fl := c.Flags()
 	fl.StringSliceVar(&o.Only, "only", nil, "rows to measure, with commas between them (default all)")
-	fl.Float64Var(&o.Scale, "scale", 1, "multiplies numbers of streams and lengths of time, 0.001 to 4")
-	fl.IntVar(&o.Repeats, "repeats", 3, "how often what is compared is measured, alternately")
+	fl.Float64Var(&o.Scale, "scale", 1, "factor for numbers of streams and durations, 0.001 to 4")
+	fl.IntVar(&o.Repeats, "repeats", 3, "how often each comparison is measured, alternately")
 	fl.DurationVar(&o.RowTime, "row-time", 0, "longest time for a row (default 12m)")
-	fl.StringVar(&o.Profiles, "profiles", "", "folder for CPU profiles of the clients while events come")
+	fl.StringVar(&o.Profiles, "profiles", "", "folder for CPU profiles of the clients while events arrive")
 	fl.StringVar(&dir, "out", "", "folder for bench.json and README.md")
 	fl.BoolVar(&asJSON, "json", false, "print the report as JSON")
 	return c

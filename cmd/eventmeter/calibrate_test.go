@@ -22,6 +22,7 @@ func TestCalibrate(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "243 of 243 rows equal") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	keepsRows(t, string(out))
 }
 
 func TestCalibrationErrors(t *testing.T) {

@@ -36,16 +36,17 @@ func newCapacityCommand(io streams) *cobra.Command {
 	var from, to float64
 	c := &cobra.Command{
 		Use:   "capacity",
-		Short: "Find the largest load that meets a SLO",
+		Short: "Find the largest load that meets an SLO",
 		Long: `Capacity raises the load of a profile along an axis (events per second,
-subscriptions, or the size of a burst) until the SLO breaks, narrows
-that down by bisection, and repeats the two loads beside the maximum load until their
-verdicts are confirmed. It prints the maximum load with its interval, the whole curve, a
-fit of the Universal Scalability Law with what it is worth, and what an idle
-subscription and a delivered event cost the target in each delivery mode.
+subscriptions, or the size of a burst) until the target breaks its SLO, narrows
+the range by bisection, and repeats the loads on both sides of the limit until
+their verdicts are confirmed. It prints the maximum load with its interval, all
+measured steps, a fit of the Universal Scalability Law with its uncertainty, and the
+cost of an idle subscription and of a delivered event in each delivery mode.
 
 A step in which the generator was the bottleneck never counts as the target's
-limit. Without --target, the embedded target with a known capacity is searched.
+limit. Without --target, the search runs against the embedded target, whose
+capacity is known.
 
 ` + exitCodesHelp,
 		Example: `  eventmeter capacity
@@ -65,11 +66,11 @@ limit. Without --target, the embedded target with a known capacity is searched.
 	}
 	fl := c.Flags()
 	fl.StringVarP(&f.profile, "profile", "p", "capacity", "built-in profile or file (see eventmeter profiles)")
-	fl.StringVar(&f.axis, "axis", "", "what is raised: rate, subscriptions or burst (default: the profile's)")
+	fl.StringVar(&f.axis, "axis", "", "load to raise: rate, subscriptions or burst (default: the profile's)")
 	fl.Float64Var(&from, "from", 0, "lowest load (default: the profile's)")
 	fl.Float64Var(&to, "to", 0, "highest load (default: the profile's)")
-	fl.StringArrayVar(&f.slo, "slo", nil, "what a load must meet: p50, p90, p99 or p999<DURATION, loss<=SHARE, backlog<=SHARE (repeatable)")
-	fl.StringVar(&f.metrics, "target-metrics", "", "address of the target's CPU and memory in Prometheus' text format")
+	fl.StringArrayVar(&f.slo, "slo", nil, "limit that a load must meet: p50, p90, p99 or p999<DURATION, loss<=SHARE, backlog<=SHARE (repeatable)")
+	fl.StringVar(&f.metrics, "target-metrics", "", "URL of the target's CPU and memory in Prometheus' text format")
 	f.run.target.add(c)
 	fl.StringVar(&f.run.upstream, "upstream", "", "kind of upstream (default: the profile's)")
 	fl.StringVar(&f.run.upstreamURL, "upstream-url", "", "URL of the upstream, as for eventmeter run")

@@ -25,12 +25,12 @@ func newCompareCommand(io streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare A B",
 		Short: "Compare two runs, or two groups of trials",
-		Long: `Compare says how B differs from A, lane by lane: latency quantiles, losses,
+		Long: `Compare shows how B differs from A, lane by lane: latency quantiles, losses,
 duplicates, overhead and cost, each with its effect, a 95 % confidence interval,
-and the smallest effect that these runs could have shown. A and B are the
-directories of runs, directories of several trials, or several of either with
-commas between them. An archive whose histograms or timelines do not give the
-figures of its result is refused.
+and the smallest effect that these runs could have shown. A and B are each the
+directory of a run, a directory of several trials, or a comma-separated list of
+such directories. Compare refuses an archive whose histograms or timelines do not
+give the figures of its result.
 
 With four or more trials a side, figures are compared as benchstat does
 (Mann-Whitney U); with fewer, latencies by resampling their intervals. Equal sides
@@ -46,8 +46,8 @@ given share.`,
 	}
 	fl := c.Flags()
 	fl.StringVarP(&f.format, "format", "f", "text", "text, markdown or json")
-	fl.StringArrayVar(&f.gates, "gate", nil, "fail when this got worse by more than a share, LANE.FIGURE:SHARE (repeatable)")
-	fl.Float64Var(&f.alpha, "alpha", 0.05, "how often equal sides may be called different")
+	fl.StringArrayVar(&f.gates, "gate", nil, "fail when this figure got worse by more than a share, LANE.FIGURE:SHARE (repeatable)")
+	fl.Float64Var(&f.alpha, "alpha", 0.05, "largest probability that equal sides are called different")
 	fl.Float64Var(&f.minEffect, "min-effect", 0.03, "smallest relative effect that is called a difference")
 	return c
 }

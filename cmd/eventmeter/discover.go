@@ -32,14 +32,15 @@ func newDiscoverCommand(io streams) *cobra.Command {
 	var f discoverFlags
 	c := &cobra.Command{
 		Use:   "discover {--target URL | --command 'PROGRAM ARGS'}",
-		Short: "Say what a server offers, with a profile to start from",
+		Short: "Show what a server offers, and print a profile for it",
 		Long: `Discover connects to a server, and prints its protocol era and versions, its
-capabilities, its event types with their delivery modes and schemas, what it
-has of the other systems (Smithery triggers, SEP-1803 event resources, SEP-975
-resumable requests, SEP-2549 times to live), and a profile to start from: for
-the event type that --event names, else the first by name, else a list. It
-subscribes to nothing and works where a server advertises no capability but
-answers events/list, and where a server has nothing but lists.`,
+capabilities, its event types with their delivery modes and schemas, the
+features of the other systems that it supports (Smithery triggers, SEP-1803
+event resources, SEP-975 resumable requests, SEP-2549 times to live), and a
+profile to start from: for the event type that --event names, otherwise for the
+first by name, otherwise for a list. It subscribes to nothing. It also works
+with a server that answers events/list without advertising the capability, and
+with a server that has only lists.`,
 		Example: `  eventmeter discover --target http://127.0.0.1:8080/mcp --token secret
   eventmeter discover --command 'eventmeter serve --stdio'`,
 		Args: cobra.NoArgs,

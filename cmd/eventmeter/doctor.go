@@ -21,11 +21,11 @@ func newDoctorCommand(io streams) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can measure",
-		Long: `Doctor looks at the machine for about ten seconds: how long this process takes to
-read what has arrived, the least latency that each mode has on the embedded
-target, how many files and ports there are, and whether something else uses the
-processors. It exits with 4 when figures measured here could not be trusted.`,
+		Short: "Check whether this machine can measure",
+		Long: `Doctor observes the machine for about ten seconds: the time that this process takes
+to read arrived data, the lowest latency of each mode on the embedded target, the
+available files and ports, and the CPU use of other processes. It exits with 4
+when figures measured on this machine could not be trusted.`,
 		Example: "  eventmeter doctor",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return doctor(c.Context(), asJSON, io) },
@@ -78,7 +78,7 @@ func prescribe(w io.Writer, h *machineHealth) error {
 	fmt.Fprintf(tw, "others\t%.2f of %d CPUs used by other processes\n", in.Others, host.CPUs)
 	for _, l := range h.Baseline.Lanes {
 		q := l.Latency.FromSent
-		fmt.Fprintf(tw, "baseline, %s\tp50 %s, p99 %s from sent, on the embedded target\n", l.Name, ns(q.P50), ns(q.P99))
+		fmt.Fprintf(tw, "baseline, %s\tp50 %s, p99 %s published → received, on the embedded target\n", l.Name, ns(q.P50), ns(q.P99))
 	}
 	if err := tw.Flush(); err != nil {
 		return err

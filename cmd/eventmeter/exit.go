@@ -20,22 +20,21 @@ const (
 )
 
 const exitCodesHelp = `Exit codes:
-  0    all is well
+  0    success
   1    something failed on this side, such as writing the result; compare: a
        figure got worse than a gate allows; merge: shards are missing or ended
        early; capacity: the highest load met the SLO, so the capacity is above
        it, or too many trials disagreed
   2    bad profile, flag or argument, or the --out directory is in use
   3    the target cannot be reached, went away (also at the very end), accepted no
-       event, or does not offer what is asked
-  4    the generator was the bottleneck: its figures say little about the target
-  5    a threshold was not evaluated, because there was nothing to judge: nothing was
-       owed to the lane, or it heard nothing at all; none failed
+       event, or does not offer what the profile requests
+  4    the generator was the bottleneck: the figures say little about the target
+  5    no threshold failed, but one was not evaluated: nothing was owed to the lane,
+       or the lane received nothing at all
   99   a threshold failed; capacity: not even the lowest load met the SLO
-  130  interrupted (Ctrl-C, SIGTERM, SIGHUP); what was measured until then was
-       written`
+  130  interrupted (Ctrl-C, SIGTERM, SIGHUP); the measurements so far were written`
 
-// usageError is an error of the one who called.
+// usageError is an error of the caller.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }

@@ -38,8 +38,8 @@ func newRoot(io streams) *cobra.Command {
 		Short: "Load testing for event delivery over MCP",
 		Long: `eventmeter opens push streams, pollers and webhook subscriptions against a server of
 the Model Context Protocol that delivers events, publishes stamped events upstream,
-and says when each client learned of them, how often, in what order, and what
-that cost.
+and reports when each client received them, how often, in what order, and at what
+cost.
 
 ` + exitCodesHelp,
 		Example:       "  eventmeter run                       # compare the modes on the embedded target\n  eventmeter run --target http://127.0.0.1:8080/mcp --token-file tokens.txt",

@@ -24,15 +24,15 @@ func newMergeCommand(io streams) *cobra.Command {
 	var f mergeFlags
 	c := &cobra.Command{
 		Use:   "merge DIR...",
-		Short: "Add up what the shards of a run measured",
-		Long: `Merge reads the archives that run --shard wrote, one DIR each, or one DIR that
+		Short: "Merge the results of the shards of a run",
+		Long: `Merge reads the archives that run --shard wrote, one DIR for each or one DIR that
 holds them all, and adds them up exactly: counts are summed, histograms are added
 bucket by bucket, and the thresholds of the profile are judged on the sum. It
-writes an archive like that of any run, which report and compare read.
+writes an archive that report and compare read like any other.
 
-Shards of different runs, profiles or versions are refused, one that is there
-twice, and one whose files disagree. Where shards are missing or ended early, the result says so and the exit
-code is 1.
+Merge refuses shards of different runs, profiles or versions, a shard that is given
+twice, and a shard whose files disagree. If shards are missing or ended early, the result says so and the
+exit code is 1.
 
 ` + exitCodesHelp,
 		Example: "  eventmeter merge part-0 part-1 part-2 part-3 --out merged\n  eventmeter merge /results --out /results/merged",

@@ -29,8 +29,8 @@ type metricsFlags struct {
 
 func (m *metricsFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&m.addr, "metrics", "", "serve live metrics for Prometheus at this address, such as :9464; only for this machine unless a host is given")
-	fl.DurationVar(&m.linger, "metrics-linger", 15*time.Second, "with --metrics: at the end, wait this long at most for one more scrape")
+	fl.StringVar(&m.addr, "metrics", "", "serve live metrics for Prometheus at this address, such as :9464; without a host, only to this machine")
+	fl.DurationVar(&m.linger, "metrics-linger", 15*time.Second, "with --metrics: at the end, wait at most this long for one more scrape")
 	fl.BoolVar(&m.pprof, "pprof", false, "with --metrics: serve profiles of this process at /debug/pprof/ of the same address, for go tool pprof")
 	fl.StringVar(&m.remoteWrite, "remote-write", "", "push metrics to this URL by Prometheus remote write, and once more at the end")
 	fl.DurationVar(&m.remoteEvery, "remote-write-every", 5*time.Second, "with --remote-write: time between pushes, 1s or more")

@@ -33,14 +33,14 @@ func newRecordCommand(io streams) *cobra.Command {
 	var f recordFlags
 	c := &cobra.Command{
 		Use:   "record",
-		Short: "Record what a server delivers, to replay it",
-		Long: `Record subscribes to events of a server, publishes nothing, and writes what arrives as
-a trace: a line of JSON for each event, with the time since the recording began.
-A profile with upstream.kind replay publishes it again, at the same pace or faster,
-with a probe in each payload.
+		Short: "Record the events of a server for a replay",
+		Long: `Record subscribes to events of a server, publishes nothing, and writes the received
+events as a trace: a line of JSON for each event, with the time since the recording
+began. A profile with upstream.kind replay publishes the trace again, at the same
+pace or faster, with a probe in each payload.
 
-Ctrl-C ends the recording in order. To record what a run publishes instead, use
-eventmeter run --record FILE.`,
+Ctrl-C ends the recording cleanly. To record the published events of a run instead,
+use eventmeter run --record FILE.`,
 		Example: `  eventmeter record --target http://127.0.0.1:8080/mcp --event chat.message --for 1m --out chat.jsonl
   eventmeter run --profile replay.yaml   # with upstream: {kind: replay, replay: {file: chat.jsonl, probe: text}}`,
 		Args: cobra.NoArgs,
@@ -50,8 +50,8 @@ eventmeter run --record FILE.`,
 	f.target.add(c)
 	fl.StringArrayVarP(&f.events, "event", "e", nil, "event to subscribe to (repeatable)")
 	fl.StringVar(&f.arguments, "arguments", "{}", "arguments of the subscriptions, a JSON object")
-	fl.StringVar(&f.mode, "mode", "push", "how to hear: push, poll or webhook")
-	fl.DurationVar(&f.duration, "for", time.Minute, "how long")
+	fl.StringVar(&f.mode, "mode", "push", "delivery mode: push, poll or webhook")
+	fl.DurationVar(&f.duration, "for", time.Minute, "duration of the recording")
 	fl.StringVarP(&f.out, "out", "o", "trace.jsonl", "file to write; it must not exist")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "subscribe at this host, which is not this machine (repeatable)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")

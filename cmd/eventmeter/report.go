@@ -18,14 +18,14 @@ func newReportCommand(io streams) *cobra.Command {
 	var format string
 	c := &cobra.Command{
 		Use:   "report DIR...",
-		Short: "Rebuild the report of a run, or of a capacity, from its archive",
+		Short: "Rebuild the report of a run or a capacity search from its archive",
 		Long: `Report reads the archive of a run strictly, computes its latencies again from the
-archived histograms, and prints the report. As text it is, byte for byte, the
-report.txt that the run wrote. An archive whose histograms do not give the
-figures of its result is refused.
+archived histograms, and prints the report. With --format text the output is, byte
+for byte, the report.txt of the run. Report refuses an archive whose histograms do
+not give the figures of its result.
 
-As html it is one file that needs nothing else. Of several archives it lays the
-curves over each other; the other formats show one.`,
+With --format html the output is one self-contained file, which overlays the curves
+of several archives; the other formats show one archive.`,
 		Example: `  eventmeter report results/runs/20261120T100000Z-compare
   eventmeter report before --format junit > junit.xml
   eventmeter report before after --format html > both.html`,
@@ -95,7 +95,7 @@ func (e *extraFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&e.junit, "junit", "", "write the thresholds as JUnit XML to this file")
 	fl.StringVar(&e.summary, "summary", "", "append a summary in Markdown to this file, such as $GITHUB_STEP_SUMMARY")
-	fl.StringVar(&e.annotate, "annotate", "auto", "print annotations for "+strings.Join(report.Systems(), ", ")+"; auto: where one is found, none: never")
+	fl.StringVar(&e.annotate, "annotate", "auto", "print annotations for "+strings.Join(report.Systems(), ", ")+"; auto: for the CI system that is found, none: never")
 }
 
 // check refuses an unknown system before the run.

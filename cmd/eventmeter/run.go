@@ -20,18 +20,19 @@ func newRunCommand(io streams) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
 		Use:   "run",
-		Short: "Run a profile and report",
+		Short: "Run a profile and report the result",
 		Long: `Run opens the subscriptions of a profile, publishes stamped events, waits until they
-have come or the grace is over, prints one table that compares the lanes, and
+have arrived or phases.drain is over, prints one table that compares the lanes, and
 writes the result to a directory. Without --target it starts the embedded
-reference target as a process of its own.
+reference target in a separate process.
 
-With --processes the run is split among processes of this machine, to get around
-the limits of one, and their results are merged. With --shard this process is one
-part of a run on several machines; eventmeter merge adds the parts up, and judges
-the thresholds, which a shard does not.
+With --processes the run is split among several processes of this machine, to
+exceed the limits of one process, and their results are merged. With --shard this
+process is one part of a run on several machines. A shard does not judge
+thresholds; eventmeter merge merges the parts and judges the thresholds.
 
-Ctrl-C once stops publishing, drains and writes a partial result; twice writes at once.
+Press Ctrl-C once to stop publishing, drain, and write a partial result; press it
+twice to skip the drain.
 
 ` + exitCodesHelp,
 		Example: `  eventmeter run
@@ -48,11 +49,11 @@ Ctrl-C once stops publishing, drains and writes a partial result; twice writes a
 	}
 	fl := c.Flags()
 	fl.StringArrayVarP(&f.profiles, "profile", "p", []string{"compare"}, "built-in profile or file (see eventmeter profiles); several are run in turn")
-	fl.IntVar(&f.trials, "trials", 1, "run this often; the trials of several profiles take turns, so that what drifts hits all alike")
+	fl.IntVar(&f.trials, "trials", 1, "number of runs of each profile; the trials of several profiles alternate, so that drift affects all of them equally")
 	f.target.add(c)
 	fl.StringVar(&f.upstream, "upstream", "", "kind of upstream: inject, http, github, slack, stripe, feed, tool, exec, replay or none (default: the profile's)")
-	fl.StringVar(&f.upstreamURL, "upstream-url", "", "URL of the upstream: the admin address for inject and replay, for others where requests go")
-	fl.StringVar(&f.record, "record", "", "write a trace of what is published to this file, or, with upstream none, of what arrives")
+	fl.StringVar(&f.upstreamURL, "upstream-url", "", "URL of the upstream: the admin address for inject and replay, otherwise the URL that requests are sent to")
+	fl.StringVar(&f.record, "record", "", "write a trace of the published events to this file, or, with upstream none, of the received events")
 	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")

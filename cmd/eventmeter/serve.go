@@ -35,15 +35,15 @@ func newServeCommand(io streams) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the reference target alone",
 		Long: `Serve runs the reference target: a real MCP server that delivers events by poll,
-push and webhook. It prints where it serves and how an event is injected, and
-runs until it is interrupted.
+push and webhook. It prints its addresses and how to inject an event, and runs
+until it is interrupted.
 
-With --stdio it speaks MCP over standard input and output instead, to the
+With --stdio it speaks MCP over standard input and output instead, with the
 program that starts it, and runs until its input ends. A line of JSON on standard
-error says where events are injected.
+error gives the address for injecting events.
 
-By default it delivers webhooks to public addresses with valid certificates only.
-For a load test on this machine, give --allow-private-callbacks and either
+By default it delivers webhooks only to public addresses with valid certificates.
+For a load test on this machine, use --allow-private-callbacks and either
 --callback-insecure or --callback-ca.`,
 		Example: `  eventmeter serve --addr 127.0.0.1:8080 --admin 127.0.0.1:8081 --allow-private-callbacks --callback-insecure
   curl -H 'Content-Type: application/json' -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject
@@ -175,7 +175,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.BoolVar(&f.ready, "ready-json", false, "print one line of JSON with the URLs instead of text")
 	fl.BoolVar(&f.untilEOF, "until-eof", false, "stop when standard input ends, for programs that start it")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what goes wrong on standard error")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log errors to standard error")
 }
 
 // addListeners adds where the target serves, whom, and where its events come from.
@@ -186,8 +186,8 @@ func (f *serveFlags) addListeners(c *cobra.Command) {
 	fl.BoolVar(&o.TLS, "tls", false, "serve the MCP endpoint over TLS too (HTTP/1.1 and HTTP/2, self-signed certificate)")
 	fl.StringVar(&o.TLSAddr, "tls-addr", "127.0.0.1:0", "address of the endpoint over TLS")
 	fl.StringVar(&o.AdminAddr, "admin", "127.0.0.1:8081", "address of /inject, /stats and /healthz, without authentication")
-	fl.StringArrayVar(&o.Tokens, "token", nil, "bearer token that is accepted, one principal each (repeatable; default: any)")
-	fl.BoolVar(&o.ProxiesMayBuffer, "proxies-may-buffer", false, "leave out the header X-Accel-Buffering: no of event streams")
+	fl.StringArrayVar(&o.Tokens, "token", nil, "accepted bearer token, one principal each (repeatable; default: any)")
+	fl.BoolVar(&o.ProxiesMayBuffer, "proxies-may-buffer", false, "omit the header X-Accel-Buffering: no from event streams")
 	fl.BoolVar(&o.SSEAnswers, "sse-answers", false, "answer every call with an event stream of one message instead of JSON")
 	fl.StringVar(&o.Feed, "feed", "", "address of a change feed to poll and publish (default: none)")
 	fl.DurationVar(&o.FeedEvery, "feed-every", 0, "pause between two polls of the feed (default 500ms)")
@@ -201,37 +201,37 @@ func (f *serveFlags) addEvents(c *cobra.Command) {
 	fl.DurationVar(&o.NextPoll, "next-poll", 0, "pause asked of pollers (default 1s)")
 	fl.IntVar(&o.BufferEvents, "buffer", 0, "events kept for replay, per event type (default 10000)")
 	fl.IntVar(&o.QueueLen, "queue", 0, "events that a subscriber may lag behind (default 4096)")
-	fl.Float64Var(&o.Capacity, "capacity", 0, "deliveries of events per second, in all modes together; more wait in the queues (default: no bound)")
-	fl.IntVar(&o.CapacityBurst, "capacity-burst", 0, "deliveries that may come at once after a pause (default: those of 50ms)")
-	fl.IntVar(&o.MaxSubscriptions, "max-subscriptions", 0, "streams and webhook subscriptions together (default 100000)")
-	fl.StringVar(&f.faults, "faults", "", "faults to commit on purpose, a file or text such as 'drop(every=10); delay(rate=1, fixed=50ms)' (see docs/faults.md)")
-	fl.DurationVar(&o.TypesEvery, "types-every", 0, "let the event type seasonal come and go, each time that long (default: there is none)")
+	fl.Float64Var(&o.Capacity, "capacity", 0, "event deliveries per second, in all modes together; further ones wait in the queues (default: no limit)")
+	fl.IntVar(&o.CapacityBurst, "capacity-burst", 0, "deliveries that may be sent at once after a pause (default: those of 50ms)")
+	fl.IntVar(&o.MaxSubscriptions, "max-subscriptions", 0, "most streams and webhook subscriptions together (default 100000)")
+	fl.StringVar(&f.faults, "faults", "", "faults to commit on purpose: a file, or text such as 'drop(every=10); delay(rate=1, fixed=50ms)' (see docs/faults.md)")
+	fl.DurationVar(&o.TypesEvery, "types-every", 0, "add and remove the event type seasonal at this interval (default: never)")
 	fl.DurationVar(&o.ResumeMaxWait, "resume-max-wait", 0, "longest maxWait of a resume policy (default 5m)")
-	fl.DurationVar(&o.ResumeOverlap, "resume-overlap", 0, "what was written this long before a disconnect is sent again on a resume (default 1s, -1ns = nothing)")
-	fl.IntVar(&o.Lists.Entries, "list-entries", 0, "entries of each list with a time to live (default: no such lists)")
-	fl.IntVar(&o.Lists.Page, "list-page", 0, "entries of one page of them (default 50)")
-	fl.DurationVar(&o.Lists.TTL, "list-ttl", 0, "how long clients may keep a page (default: not at all)")
-	fl.BoolVar(&o.Lists.Private, "list-private", false, "mark lists as one principal's")
-	fl.BoolVar(&o.Lists.Older, "list-older", false, "say the time to live as the earlier draft did: ttl, in seconds")
-	fl.BoolVar(&o.Lists.Strict, "list-strict", false, "let cursors fail after a change of their list")
+	fl.DurationVar(&o.ResumeOverlap, "resume-overlap", 0, "on a resume, repeat messages written this long before the disconnect (default 1s, -1ns = none)")
+	fl.IntVar(&o.Lists.Entries, "list-entries", 0, "entries of each list with a time to live (default: no lists)")
+	fl.IntVar(&o.Lists.Page, "list-page", 0, "entries of one page of these lists (default 50)")
+	fl.DurationVar(&o.Lists.TTL, "list-ttl", 0, "time to live of a page in clients' caches (default: not cached)")
+	fl.BoolVar(&o.Lists.Private, "list-private", false, "mark lists as private to one principal")
+	fl.BoolVar(&o.Lists.Older, "list-older", false, "send the time to live in the earlier draft's form: ttl, in seconds")
+	fl.BoolVar(&o.Lists.Strict, "list-strict", false, "make cursors fail after a change of their list")
 }
 
 // addWebhooks adds what there is to webhooks alone.
 func (f *serveFlags) addWebhooks(c *cobra.Command) {
 	o, fl := &f.options, c.Flags()
 	fl.BoolVar(&o.AllowPrivateCallbacks, "allow-private-callbacks", false, "deliver webhooks to loopback and private addresses")
-	fl.StringVar(&o.CallbackCAFile, "callback-ca", "", "PEM file of certificates to check callbacks against")
+	fl.StringVar(&o.CallbackCAFile, "callback-ca", "", "PEM file of certificates that callbacks must match")
 	fl.BoolVar(&o.CallbackInsecure, "callback-insecure", false, "accept any certificate of a callback")
-	fl.DurationVar(&o.TTLMin, "ttl-min", 0, "shortest life granted to a webhook subscription (default 5m)")
-	fl.DurationVar(&o.TTLDefault, "ttl-default", 0, "life granted where none is asked for (default 30m)")
-	fl.DurationVar(&o.TTLMax, "ttl-max", 0, "longest life granted (default 24h)")
+	fl.DurationVar(&o.TTLMin, "ttl-min", 0, "shortest lifetime granted to a webhook subscription (default 5m)")
+	fl.DurationVar(&o.TTLDefault, "ttl-default", 0, "lifetime granted where none is requested (default 30m)")
+	fl.DurationVar(&o.TTLMax, "ttl-max", 0, "longest lifetime granted (default 24h)")
 	fl.IntVar(&o.RetryMax, "retries", 0, "retries of a webhook delivery (default 4, -1 = none)")
-	fl.IntVar(&o.InFlight, "in-flight", 0, "deliveries of one webhook subscription at once (default 1, which keeps their order)")
-	fl.DurationVar(&o.RetryBase, "retry-base", 0, "wait before the first retry, doubling (default 1s)")
+	fl.IntVar(&o.InFlight, "in-flight", 0, "concurrent deliveries of one webhook subscription (default 1, which keeps their order)")
+	fl.DurationVar(&o.RetryBase, "retry-base", 0, "wait before the first retry, doubled for each further one (default 1s)")
 	fl.DurationVar(&o.AckTimeout, "ack-timeout", 0, "how long a callback may take to answer (default 5s)")
 	fl.DurationVar(&o.DualSignGrace, "dual-sign", 0, "how long a replaced secret still signs beside the new one (default 1m, -1ns = not at all)")
 	fl.IntVar(&o.SuspendAfter, "suspend-after", 0, "attempts after which a webhook that nearly always fails is suspended (default 100, -1 = never)")
-	fl.StringVar(&o.Proof, "proof", "", "how a callback proves that it wants to be one: challenge (default) or well-known")
+	fl.StringVar(&o.Proof, "proof", "", "how a callback proves that it accepts deliveries: challenge (default) or well-known")
 }
 
 // serveStdio serves the program that started this one, until standard input

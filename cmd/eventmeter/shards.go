@@ -29,9 +29,9 @@ type shardFlags struct {
 
 func (s *shardFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.IntVar(&s.processes, "processes", 1, "split the run among this many processes of this machine, and merge their results")
-	fl.StringVar(&s.shard, "shard", "", "be one of several parts of a run, INDEX/COUNT with indices from 0, or /COUNT with the index in JOB_COMPLETION_INDEX; needs --start-at")
-	fl.StringVar(&s.startAt, "start-at", "", "with --shard: when all shards begin to publish, by the wall clock (RFC 3339, 2026-11-20T10:00:00Z); the same for all")
+	fl.IntVar(&s.processes, "processes", 1, "split the run among this number of processes, and merge their results")
+	fl.StringVar(&s.shard, "shard", "", "run one of several parts of a run, INDEX/COUNT with indices from 0, or /COUNT with the index in JOB_COMPLETION_INDEX; needs --start-at")
+	fl.StringVar(&s.startAt, "start-at", "", "with --shard: wall-clock time at which all shards begin to publish (RFC 3339, 2026-11-20T10:00:00Z); the same for all")
 }
 
 // completionIndex is the variable in which Kubernetes tells a pod of an Indexed
@@ -109,7 +109,7 @@ func (s *shardFlags) run(ctx context.Context, o run.Options, dir string) (*run.O
 func newShardCommand(io streams) *cobra.Command {
 	return &cobra.Command{
 		Use:    "shard INDEX/COUNT",
-		Short:  "Be one process of run --processes, which starts it",
+		Short:  "Run as one process of run --processes, which starts it",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE:   func(*cobra.Command, []string) error { return shard.Serve(io.in, io.out, archive, checkpoint) },

@@ -52,7 +52,10 @@ func TestBuiltinProfiles(t *testing.T) {
 		{name: "sep-2549", profile: "sep-2549", set: []string{"lanes.*.subscriptions=10", "phases.measure=3s", "schedule.rate=5/s"}, check: checkSEP2549},
 		{name: "tool", profile: "tool", set: []string{"phases.measure=1500ms"}, check: checkTool},
 		{name: "feed", profile: "feed", set: []string{"phases.measure=1500ms"}, check: checkFeed},
-		{name: "mixed", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault}, check: checkMixed},
+		{name: "mixed", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault}, check: func(t *testing.T, r *results.Result) {
+			keepsKeys(t, r)
+			checkMixed(t, r)
+		}},
 		{name: "mixed in sessions", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault, "target.era=legacy"}, check: checkMixed},
 	} {
 		// One after the other: each is a load by itself, and other tests run beside.

@@ -48,13 +48,13 @@ func sloText(l results.CapacitySLO) string {
 		v    results.Nanos
 	}{{"p50", l.P50}, {"p90", l.P90}, {"p99", l.P99}, {"p99.9", l.P999}} {
 		if q.v > 0 {
-			out = append(out, q.name+" from intended < "+results.FormatNanos(q.v))
+			out = append(out, q.name+" scheduled → received < "+results.FormatNanos(q.v))
 		}
 	}
 	return strings.Join(append(out, fmt.Sprintf("loss <= %.3g %%", 100*l.Loss), fmt.Sprintf("backlog grows by at most %.3g %% of what is offered", 100*l.Backlog)), ", ")
 }
 
-// kneeText is the answer in one or two lines.
+// maximumText is the answer in one or two lines.
 func maximumText(c *results.Capacity) string {
 	k := c.Maximum
 	if k.Load == 0 {
@@ -91,7 +91,7 @@ func figure(v float64) string {
 }
 
 // stepCells are one row of the curve: number, what for, load, offered, achieved
-// per second, p50, p99 from intended and p99 from sent of the worst lane, lost,
+// per second, p50, p99 scheduled → received and p99 published → received of the worst lane, lost,
 // growth of the backlog, CPUs and memory of the target, verdict.
 func stepCells(s *results.CapacityStep) []string {
 	var worst results.CapacityStepLane
@@ -156,7 +156,7 @@ func (p *printer) curve(c *results.Capacity) {
 		row(stepCells(&c.Steps[i]))
 		busy = busy || c.Steps[i].Generator.Bottleneck
 	}
-	p.printf("\nload in %s; offered and achieved in deliveries/s; latencies from intended, of the worst lane;\nbacklog: its growth as a share of what is offered; CPUs and memory are the target's\n", c.Unit)
+	p.printf("\nload in %s; offered and achieved in deliveries/s; latencies of the worst lane:\np50 and p99 scheduled → received, p99 sent published → received;\nbacklog: its growth as a share of what is offered; CPUs and memory are the target's\n", c.Unit)
 	if busy {
 		p.printf("! the generator was the bottleneck in this step\n")
 	}
@@ -271,7 +271,7 @@ func CapacityMarkdown(w io.Writer, c *results.Capacity) error {
 		p.printf("**Partial:** %s\n\n", Markup(c.Reason))
 	}
 	p.printf("SLO: %s. %s.\n\n", Markup(sloText(c.SLO)), Markup(strings.TrimSuffix(c.Stopped, ".")))
-	p.printf("| # | for | load, %s | offered/s | achieved/s | p50 | p99 | p99 from sent | lost | backlog | CPUs | memory | verdict |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n", c.Unit)
+	p.printf("| # | for | load, %s | offered/s | achieved/s | p50 | p99 | p99 published → received | lost | backlog | CPUs | memory | verdict |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n", c.Unit)
 	for i := range c.Steps {
 		cells := stepCells(&c.Steps[i])
 		for j := range cells {

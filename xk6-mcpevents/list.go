@@ -1,0 +1,97 @@
+package mcpevents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/grafana/sobek"
+	"go.k6.io/k6/v2/lib"
+	"go.k6.io/k6/v2/metrics"
+)
+
+// List fetches a list once.
+func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) {
+	state := c.m.vu.State()
+	if state == nil {
+		return nil, errors.New("list: it belongs into setup() or an iteration, not into the init context")
+	}
+	var o onceOptions
+	if _, err := decode(options, &o); err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	ctx, now := c.m.vu.Context(), state.Tags.GetCurrentValues() // only available on the event loop
+	ep, err := c.met()
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	promise, resolve, reject := c.m.promised()
+	c.groups.begin()
+	c.m.hub.life.work.Go(func() {
+		defer c.groups.end()
+		ctx, cancel := context.WithTimeout(ctx, o.Timeout.or(defaultReceived))
+		defer cancel()
+		out, err := c.fetch(ctx, ep, what, state, now)
+		if err != nil {
+			reject(c.clean(err))
+			return
+		}
+		resolve(out)
+	})
+	return promise, nil
+}
+
+// onceOptions are the second argument of list.
+type onceOptions struct {
+	Timeout *duration `json:"timeout"`
+}
+
+// plain decodes JSON for a script.
+func plain(raw json.RawMessage) (v any, err error) {
+	err = json.Unmarshal(raw, &v)
+	return v, err
+}
+
+// listed sends the time of one call of a list, with the tags that the VU had when
+// it was made.
+func (c *client) listed(name, method string, state *lib.State, now metrics.TagsAndMeta, took time.Duration) {
+	k := kind{system: "mcp", mode: "list", event: method, lane: "list"}
+	switch name {
+	case "events":
+		k.system = "events"
+	case "triggers":
+		k.system = "smithery"
+	}
+	o := &origin{&c.m.hub.life, state, k.tags(now.Tags), now.Metadata}
+	b := o.batch()
+	b.add(c.m.metrics.list, b.at, metrics.D(took))
+	c.passed.sample(b, o)
+	o.send(b)
+}
+
+// fetch fetches a list, sends its duration to k6, and returns the result for
+// scripts.
+func (c *client) fetch(ctx context.Context, ep *driver.Endpoint, name string, state *lib.State, now metrics.TagsAndMeta) (map[string]any, error) {
+	l, err := ep.List(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]any, len(l.Entries))
+	for i, raw := range l.Entries {
+		if entries[i], err = plain(raw); err != nil {
+			return nil, fmt.Errorf("%s: entry %d: %w", l.Method, i, err)
+		}
+	}
+	out := map[string]any{
+		"method": l.Method, "entries": entries, "pages": l.Pages, "duration": metrics.D(l.Took), "bytes": l.Up + l.Down,
+		"ttl": nil, "cacheScope": l.Scope,
+	}
+	if l.HasTTL {
+		out["ttl"] = metrics.D(l.TTL)
+	}
+	c.listed(name, l.Method, state, now, l.Took)
+	return out, nil
+}

@@ -1,0 +1,156 @@
+package mcpevents
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/grafana/sobek"
+)
+
+// Stream opens push streams and resolves with their Subscription once every
+// one is active.
+func (c *client) Stream(event string, options sobek.Value) (*sobek.Promise, error) {
+	return c.open(way{"stream", eventmeter.Push, event}, options)
+}
+
+// Poll begins to poll and resolves with the Subscription once every poller has
+// its position.
+func (c *client) Poll(event string, options sobek.Value) (*sobek.Promise, error) {
+	return c.open(way{"poll", eventmeter.Poll, event}, options)
+}
+
+// Subscribe registers webhooks and resolves with their Subscription once every
+// one is active.
+func (c *client) Subscribe(event string, options sobek.Value) (*sobek.Promise, error) {
+	return c.open(way{"subscribe", eventmeter.Webhook, event}, options)
+}
+
+// WatchLists has clients use a list and keep it for its time to live, and
+// resolves with the Subscription once every one has its first copy.
+func (c *client) WatchLists(list string, options sobek.Value) (*sobek.Promise, error) {
+	return c.open(way{"watchLists", eventmeter.Poll, list}, options)
+}
+
+// Resumable makes long requests that lose their connection and are resumed,
+// and resolves with the Subscription once every first one can be.
+func (c *client) Resumable(tool, options sobek.Value) (*sobek.Promise, error) {
+	w := way{"resumable", eventmeter.Push, "work"}
+	if tool != nil && !sobek.IsUndefined(tool) && !sobek.IsNull(tool) {
+		w.what = tool.String()
+	}
+	return c.open(w, options)
+}
+
+// open opens a group of subscriptions.
+func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
+	fail := func(err error) (*sobek.Promise, error) { return nil, fmt.Errorf("%s: %w", w.method, err) }
+	if c.m.vu.State() == nil {
+		return fail(errors.New("it belongs into setup() or an iteration, not into the init context"))
+	}
+	o, err := readSubscribe(options, w)
+	if err != nil {
+		return fail(err)
+	}
+	g, err := newGroup(c, w, o)
+	if err != nil {
+		if err = c.m.fatal(err); err == nil {
+			return nil, nil
+		}
+		return fail(err)
+	}
+	if err = c.prepare(g, w, o); err != nil {
+		g.discard()
+		return fail(err)
+	}
+	ctx := c.m.vu.Context()
+	life := &c.m.hub.life
+	if o.Keep == "" {
+		g.wakeup = newWakeup(c.m.vu, g.handle)
+	}
+	promise, resolve, reject := c.m.promised()
+	c.groups.begin()
+	life.work.Go(func() {
+		if err := g.attach(ctx, o.ReadyTimeout.or(defaultReady)); err != nil {
+			g.unopened = true
+			g.finish(ctx, 0)
+			reject(c.clean(fmt.Errorf("%s %s: %w", w.method, w.what, err)))
+			return
+		}
+		if o.Keep == "" {
+			g.watch(ctx)
+		}
+		life.work.Go(g.pump)
+		resolve(&subscription{m: c.m, g: g})
+	})
+	return promise, nil
+}
+
+// prepare gives a group its client side, and its name.
+func (c *client) prepare(g *group, w way, o *subscribeOptions) (err error) {
+	if g.driver, err = c.driver(g, w, o); err != nil {
+		g.driver = nil // it may be one of a type, without a value
+		return err
+	}
+	// A session of the legacy era has one stream for what belongs to no request.
+	if o.Listen {
+		if c.listens.Swap(true) {
+			return errors.New("options: listen: other subscriptions of this Client listen already: close them first, or use another Client")
+		}
+		g.listens = true
+	}
+	if o.Keep != "" {
+		return c.m.hub.life.keep(o.Keep, g)
+	}
+	return nil
+}
+
+// driver makes the client side of a group.
+func (c *client) driver(g *group, w way, o *subscribeOptions) (driver.Driver, error) {
+	d := o.driver(w)
+	ep, err := c.met()
+	if err != nil {
+		return nil, err
+	}
+	d.Clock, d.Recorder, d.Endpoint, d.Acked = c.m.hub.clock, g, ep, c.m.hub.all.AckedAt
+	g.meters = append(g.meters, &c.passed)
+	if o.Payload {
+		d.Recorder = &observer{g}
+	}
+	switch {
+	case w.method == "resumable":
+		if d.Endpoint, err = c.resumable(); err != nil {
+			return nil, err
+		}
+	case w.method == "watchLists":
+		sources := []uint16{g.book.topic}
+		d.SEP2549.Emissions = c.m.hub.all
+		d.SEP2549.Hears = func(int) []uint16 { return sources }
+	case w.mode == eventmeter.Webhook && o.sink != nil:
+		l, err := o.sink.open()
+		if err != nil {
+			return nil, err
+		}
+		d.Webhook.Shared, g.meters = l.SharedListener, append(g.meters, l.passed)
+		d.Webhook.Prefix = fmt.Sprintf("/mcp/%d", c.m.hub.lanes.Add(1))
+	case w.mode == eventmeter.Webhook:
+		if d.Webhook.Authority, err = c.m.hub.authority(); err != nil {
+			return nil, err
+		}
+		own := new(passing)
+		d.Webhook.Wrap, g.meters = own.listener, append(g.meters, &meter{totals: own.totals})
+	}
+	lane, err := driver.New(d)
+	if m, ok := lane.(driver.Meter); ok && err == nil {
+		g.meters = append(g.meters, &meter{totals: func() (sent, received int64) {
+			t := m.Traffic()
+			return t.Up, t.Down
+		}})
+	}
+	return lane, err
+}
+
+// defaultReady bounds the opening of a group of subscriptions.
+const defaultReady = 30 * time.Second
