@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,16 +16,6 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
 )
-
-// Run names what is measured.
-type Run struct {
-	// ID is the run's name in its result: bounded, and the same nowhere else.
-	ID, Profile, Version, Upstream, Schedule string
-	// Fleet is the name that all shards of a run have in common, and ID where
-	// there are none. Shard is the index of this one, "" without.
-	Fleet, Shard string
-	Started      time.Time
-}
 
 // Watch looks at a pass. It is called by one goroutine at a time.
 type Watch func() Look
@@ -176,9 +165,6 @@ func (p *Pass) Settle(last *Look) {
 	d.Measured.Uncertain += d.Measured.Pending
 	d.Measured.Pending = 0
 }
-
-// PhaseDone is the phase of a run that is over.
-const PhaseDone = "done"
 
 // again looks once more; the caller holds the lock.
 func (p *Pass) again() {

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"slices"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/eventmeter/eventmeter/results"
@@ -53,31 +51,9 @@ type family[X any] struct {
 	of   func(x *X, emit emitter)
 }
 
-// about is what a table of metrics says of one.
-type about struct {
-	name, kindName, help string
-	labels               []string // all
-	desc                 *prometheus.Desc
-}
-
-func aboutOf(base []string, kindName, name, help string, own []string) about {
-	labels := slices.Concat(base, own)
-	return about{name: name, kindName: kindName, help: help, labels: labels, desc: prometheus.NewDesc(name, help, labels, nil)}
-}
-
 func newFamily[X any](base []string, kind prometheus.ValueType, name, help string, own []string, of func(x *X, emit emitter)) family[X] {
 	a := aboutOf(base, map[prometheus.ValueType]string{counter: "counter", gauge: "gauge"}[kind], name, help, own)
 	return family[X]{about: a, desc: a.desc, kind: kind, of: of}
-}
-
-// described is what there is to know of every metric, in the order of the docs.
-func (m *metricsOfLanes) described() []about {
-	var out []about
-	out = appendAbout(out, m.families, m.histograms)
-	out = appendAbout(out, runFamilies, runHistograms)
-	out = appendAbout(out, shardFamilies, nil)
-	out = appendAbout(out, searchFamilies, nil)
-	return out
 }
 
 func appendAbout[X any](to []about, families []family[X], histograms []histogramFamily[X]) []about {

@@ -89,3 +89,13 @@ func newMetricsOfLanes(tables figure.Tables) metricsOfLanes {
 	families, histograms := ownFamilies(tables)
 	return metricsOfLanes{slices.Concat(laneFamilies, families), slices.Concat(laneHistograms, histograms)}
 }
+
+// described is what there is to know of every metric, in the order of the docs.
+func (m *metricsOfLanes) described() []about {
+	var out []about
+	out = appendAbout(out, m.families, m.histograms)
+	out = appendAbout(out, runFamilies, runHistograms)
+	out = appendAbout(out, shardFamilies, nil)
+	out = appendAbout(out, searchFamilies, nil)
+	return out
+}

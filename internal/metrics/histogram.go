@@ -90,3 +90,15 @@ func (m twofold) Write(to *dto.Metric) error {
 	}
 	return nil
 }
+
+// about is what a table of metrics says of one.
+type about struct {
+	name, kindName, help string
+	labels               []string // all
+	desc                 *prometheus.Desc
+}
+
+func aboutOf(base []string, kindName, name, help string, own []string) about {
+	labels := slices.Concat(base, own)
+	return about{name: name, kindName: kindName, help: help, labels: labels, desc: prometheus.NewDesc(name, help, labels, nil)}
+}

@@ -154,3 +154,16 @@ func (l *Look) Clone() Look {
 	out.Own = slices.Clone(l.Own)
 	return out
 }
+
+// Run names what is measured.
+type Run struct {
+	// ID is the run's name in its result: bounded, and the same nowhere else.
+	ID, Profile, Version, Upstream, Schedule string
+	// Fleet is the name that all shards of a run have in common, and ID where
+	// there are none. Shard is the index of this one, "" without.
+	Fleet, Shard string
+	Started      time.Time
+}
+
+// PhaseDone is the phase of a run that is over.
+const PhaseDone = "done"
