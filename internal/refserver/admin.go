@@ -81,9 +81,9 @@ func (s *Server) inject(w http.ResponseWriter, r *http.Request) {
 	}
 	id, err := s.Publish(in.Name, in.Data)
 	switch {
-	case errors.Is(err, ErrUnknownEvent):
+	case errors.Is(err, errUnknownEvent):
 		http.Error(w, err.Error(), http.StatusNotFound)
-	case errors.Is(err, ErrTooLarge):
+	case errors.Is(err, errTooLarge):
 		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -170,7 +170,7 @@ func (s *Server) types(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch err := s.Offer(in.Name, *in.Offered); {
-	case errors.Is(err, ErrUnknownEvent):
+	case errors.Is(err, errUnknownEvent):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -191,11 +191,11 @@ func (s *Server) changeList(data []byte) (eventID string, err error) {
 // that listen for changes of it. A removed type is not found: its streams and
 // webhook subscriptions are terminated with -32011, polls fail with the same
 // code, and it cannot be published. Its buffer is kept. The error wraps
-// [ErrUnknownEvent].
+// errUnknownEvent.
 func (s *Server) Offer(name string, offered bool) error {
 	t := s.broker.topics[name]
 	if t == nil {
-		return fmt.Errorf("target: offer %q: %w", name, ErrUnknownEvent)
+		return fmt.Errorf("target: offer %q: %w", name, errUnknownEvent)
 	}
 	if t.withdrawn.Swap(!offered) == !offered {
 		return nil

@@ -12,13 +12,13 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// ErrUnknownEvent is wrapped by [Server.Publish] when the catalogue has no
+// errUnknownEvent is wrapped by [Server.Publish] when the catalogue has no
 // event type of that name.
-var ErrUnknownEvent = errors.New("unknown event type")
+var errUnknownEvent = errors.New("unknown event type")
 
-// ErrTooLarge is wrapped by [Server.Publish] when the data exceeds the draft's
+// errTooLarge is wrapped by [Server.Publish] when the data exceeds the draft's
 // bound for a webhook body, 256 KiB.
-var ErrTooLarge = errors.New("event data too large")
+var errTooLarge = errors.New("event data too large")
 
 const maxData = 256<<10 - 1024 // leaves space for the Occurrence around the data
 
@@ -94,10 +94,10 @@ func (b *broker) installFaults(m *faultInjector, opts Options, epoch string, for
 func (b *broker) publish(name string, data []byte) (string, error) {
 	t := b.topics[name]
 	if t == nil || t.withdrawn.Load() {
-		return "", fmt.Errorf("publish %q: %w", name, ErrUnknownEvent)
+		return "", fmt.Errorf("publish %q: %w", name, errUnknownEvent)
 	}
 	if len(data) > maxData {
-		return "", fmt.Errorf("publish %s: %d bytes of data, at most %d: %w", name, len(data), maxData, ErrTooLarge)
+		return "", fmt.Errorf("publish %s: %d bytes of data, at most %d: %w", name, len(data), maxData, errTooLarge)
 	}
 	key, err := t.kind.keyOf(data)
 	if err != nil {

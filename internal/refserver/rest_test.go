@@ -128,13 +128,13 @@ func TestOffer(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
-		if err := s.Offer("no.such", true); !errors.Is(err, ErrUnknownEvent) {
+		if err := s.Offer("no.such", true); !errors.Is(err, errUnknownEvent) {
 			t.Errorf("Offer of nothing: %v", err)
 		}
 		if err := s.Offer("tick", false); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Publish("tick", []byte(`{}`)); !errors.Is(err, ErrUnknownEvent) {
+		if _, err := s.Publish("tick", []byte(`{}`)); !errors.Is(err, errUnknownEvent) {
 			t.Errorf("Publish of what is withdrawn: %v", err)
 		}
 	})

@@ -164,7 +164,7 @@ const closeLinger = 2 * time.Second
 // Publish publishes one event and returns its id. When it returns, the queue of
 // every subscriber holds the event, and later events come after it everywhere.
 // data is a JSON object of at most 255 KiB; Publish does not keep it. The error
-// wraps [ErrUnknownEvent] or [ErrTooLarge], or says what is wrong with the
+// wraps errUnknownEvent or errTooLarge, or says what is wrong with the
 // data.
 func (s *Server) Publish(name string, data []byte) (eventID string, err error) {
 	if name == eventListChanged && s.lists != nil {
@@ -193,11 +193,11 @@ func (s *Server) Revoke(token string) {
 func (s *Server) Restore(token string) { s.principals.restore(token) }
 
 // Disturb sends a transient error to every stream of an event type. The streams
-// stay open. The error wraps [ErrUnknownEvent].
+// stay open. The error wraps errUnknownEvent.
 func (s *Server) Disturb(name, message string) error {
 	t := s.broker.topic(eventmeter.Push, name)
 	if t == nil {
-		return fmt.Errorf("target: disturb %q: %w", name, ErrUnknownEvent)
+		return fmt.Errorf("target: disturb %q: %w", name, errUnknownEvent)
 	}
 	t.disturb(rpcError{Code: codeInternal, Message: message})
 	return nil

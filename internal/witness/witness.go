@@ -36,7 +36,6 @@ type Options struct {
 type Witness struct {
 	mu        sync.Mutex
 	seen      map[string]int
-	announced int
 	log       []string // probe ids and Gap, in the order of arrival
 	ready     chan struct{}
 	readyOnce sync.Once
@@ -64,7 +63,6 @@ func (w *Witness) count(message []byte) {
 func (w *Witness) countGap() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.announced++
 	w.log = append(w.log, Gap)
 }
 
@@ -83,29 +81,11 @@ func (w *Witness) Log() []string {
 // owes all later events.
 func (w *Witness) Ready() <-chan struct{} { return w.ready }
 
-// Seen returns the number of copies of each probe id so far.
-func (w *Witness) Seen() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := make(map[string]int, len(w.seen))
-	for id, n := range w.seen {
-		out[id] = n
-	}
-	return out
-}
-
 // Distinct is the number of different probe ids received so far.
 func (w *Witness) Distinct() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.seen)
-}
-
-// Announced is the number of gaps that the server announced so far.
-func (w *Witness) Announced() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.announced
 }
 
 // Close ends the subscription, waits, and returns the error that ended it

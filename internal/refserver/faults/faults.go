@@ -149,9 +149,9 @@ func (f Fault) in(mode eventmeter.Mode) bool {
 	return modes == nil || slices.Contains(modes, mode)
 }
 
-// Hits reports whether f hits an event in a mode, unless an earlier fault of
+// hits reports whether f hits an event in a mode, unless an earlier fault of
 // the specification does.
-func (f Fault) Hits(mode eventmeter.Mode, s eventmeter.Stamp) bool {
+func (f Fault) hits(mode eventmeter.Mode, s eventmeter.Stamp) bool {
 	if !kindSpecs[f.Kind].event || !f.in(mode) || s.Seq < f.From || f.To > 0 && s.Seq > f.To {
 		return false
 	}
@@ -164,7 +164,7 @@ func (f Fault) Hits(mode eventmeter.Mode, s eventmeter.Stamp) bool {
 // Event returns the fault that hits an event in a mode.
 func (s Spec) Event(mode eventmeter.Mode, stamp eventmeter.Stamp) (Fault, bool) {
 	for _, f := range s {
-		if f.Hits(mode, stamp) {
+		if f.hits(mode, stamp) {
 			return f, true
 		}
 	}

@@ -77,7 +77,7 @@ func TestHeavyTail(t *testing.T) {
 func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for _, text := range []string{long, "drop(" + long, "drop(" + long + ")", "drop(" + long + "=1)", "drop(every=" + long + ")", "cut(every=1, replay=" + long + ")", "drop(mode=" + long + ", every=1)"} {
-		if _, err := Parse(text); !errors.Is(err, ErrSpec) || len(err.Error()) > 700 {
+		if _, err := Parse(text); !errors.Is(err, errSpec) || len(err.Error()) > 700 {
 			t.Errorf("%.40s: an error of %d bytes", text, len(fmt.Sprint(err)))
 		}
 	}
@@ -108,7 +108,7 @@ func TestParseErrors(t *testing.T) {
 		"throttle(rate=50)":                    "is not a rate",
 		"signature(every=2, sign=x)":           "write wrong, stale or missing",
 	} {
-		if _, err := Parse(text); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), want) {
+		if _, err := Parse(text); !errors.Is(err, errSpec) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -146,13 +146,13 @@ func TestHits(t *testing.T) {
 	const n = 100_000
 	hits, both := 0, 0
 	for seq := range uint32(n) {
-		a := one.Hits(eventmeter.Poll, eventmeter.Stamp{Run: seq, Source: 1, Seq: seq})
-		if a != one.Hits(eventmeter.Webhook, eventmeter.Stamp{Source: 1, Seq: seq}) {
+		a := one.hits(eventmeter.Poll, eventmeter.Stamp{Run: seq, Source: 1, Seq: seq})
+		if a != one.hits(eventmeter.Webhook, eventmeter.Stamp{Source: 1, Seq: seq}) {
 			t.Fatal("the run or the mode changes what is hit")
 		}
 		if a {
 			hits++
-			if two.Hits(eventmeter.Poll, eventmeter.Stamp{Source: 1, Seq: seq}) {
+			if two.hits(eventmeter.Poll, eventmeter.Stamp{Source: 1, Seq: seq}) {
 				both++
 			}
 		}

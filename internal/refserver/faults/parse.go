@@ -14,8 +14,8 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// ErrSpec is wrapped by every error about a specification.
-var ErrSpec = errors.New("bad fault")
+// errSpec is wrapped by every error about a specification.
+var errSpec = errors.New("bad fault")
 
 // Load reads a specification from the file of that name, if there is one, or
 // from the text itself.
@@ -45,7 +45,7 @@ func Parse(text string) (Spec, error) {
 			}
 			f, err := parseFault(part)
 			if err != nil {
-				return nil, fmt.Errorf("%w: line %d: %s: %w", ErrSpec, n+1, short(part), err)
+				return nil, fmt.Errorf("%w: line %d: %s: %w", errSpec, n+1, short(part), err)
 			}
 			s = append(s, f)
 		}

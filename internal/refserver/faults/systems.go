@@ -40,8 +40,8 @@ var kindsBySystem = map[string][]Kind{
 // foreign are the kinds that MCP Events does not have.
 var foreign = []Kind{Lapse, Leak, NoResume, Twofold, LateResult, Stale, ListTTL, Scope}
 
-// Fits reports whether a system has the fault in a mode.
-func (f Fault) Fits(system string, mode eventmeter.Mode) bool {
+// fits reports whether a system has the fault in a mode.
+func (f Fault) fits(system string, mode eventmeter.Mode) bool {
 	if !f.in(mode) {
 		return false
 	}
@@ -51,8 +51,8 @@ func (f Fault) Fits(system string, mode eventmeter.Mode) bool {
 	return slices.Contains(kindsBySystem[system+" "+string(mode)], f.Kind)
 }
 
-// ErrMisfit is wrapped by the error about a fault that a system does not have.
-var ErrMisfit = errors.New("fault not available")
+// errMisfit is wrapped by the error about a fault that a system does not have.
+var errMisfit = errors.New("fault not available")
 
 // Place is a system in a mode.
 type Place struct {
@@ -65,16 +65,16 @@ func (p Place) String() string { return p.System + " by " + string(p.Mode) }
 
 // Check refuses faults that one of the given systems has in none of its given
 // modes. A fault that is limited to a mode is checked only against that mode.
-// The error wraps [ErrMisfit].
+// The error wraps errMisfit.
 func (s Spec) Check(places []Place) error {
 	for _, f := range s {
 		fits := map[string]bool{}
 		for _, p := range places {
-			fits[p.System] = fits[p.System] || f.Fits(p.System, p.Mode)
+			fits[p.System] = fits[p.System] || f.fits(p.System, p.Mode)
 		}
 		for _, p := range places {
 			if !fits[p.System] && (f.Mode == "" || f.Mode == p.Mode) {
-				return fmt.Errorf("%w: %s: system %s has no such fault by %s; it has %s", ErrMisfit, f, p.System, p.Mode, strings.Join(kindsOf(p), ", "))
+				return fmt.Errorf("%w: %s: system %s has no such fault by %s; it has %s", errMisfit, f, p.System, p.Mode, strings.Join(kindsOf(p), ", "))
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (s Spec) Check(places []Place) error {
 // kindsOf lists the kinds that a place has.
 func kindsOf(p Place) (names []string) {
 	for k := range kindSpecs {
-		if (Fault{Kind: k}).Fits(p.System, p.Mode) {
+		if (Fault{Kind: k}).fits(p.System, p.Mode) {
 			names = append(names, string(k))
 		}
 	}

@@ -43,7 +43,7 @@ func TestCheck(t *testing.T) {
 		switch err := s.Check(tt.places); {
 		case tt.want == "" && err != nil:
 			t.Errorf("%s: %v", tt.spec, err)
-		case tt.want != "" && (!errors.Is(err, ErrMisfit) || !strings.Contains(err.Error(), tt.want)):
+		case tt.want != "" && (!errors.Is(err, errMisfit) || !strings.Contains(err.Error(), tt.want)):
 			t.Errorf("%s: %v, want %s", tt.spec, err, tt.want)
 		}
 	}
