@@ -33,15 +33,14 @@ type Options struct {
 // Witness counts the copies of each probe id that it received. It is safe for
 // concurrent use.
 type Witness struct {
-	mu        sync.Mutex
-	seen      map[string]int
-	announced int
-	log       []string // probe ids, and Gap, in the order of arrival
-	ready     chan struct{}
-	readied   sync.Once
-	cancel    context.CancelFunc
-	done      chan struct{}
-	err       error
+	mu      sync.Mutex
+	seen    map[string]int
+	log     []string // probe ids, and Gap, in the order of arrival
+	ready   chan struct{}
+	readied sync.Once
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error
 }
 
 var probe = regexp.MustCompile(`[a-z]{4}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{8}-[0-9a-f]{2}`)
@@ -63,7 +62,6 @@ func (w *Witness) take(message []byte) {
 func (w *Witness) announce() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.announced++
 	w.log = append(w.log, Gap)
 }
 
@@ -82,29 +80,11 @@ func (w *Witness) Log() []string {
 // on are owed.
 func (w *Witness) Ready() <-chan struct{} { return w.ready }
 
-// Seen returns the number of copies of each probe id so far.
-func (w *Witness) Seen() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := make(map[string]int, len(w.seen))
-	for id, n := range w.seen {
-		out[id] = n
-	}
-	return out
-}
-
 // Distinct is the number of different probe ids received so far.
 func (w *Witness) Distinct() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.seen)
-}
-
-// Announced is the number of gaps that the server announced so far.
-func (w *Witness) Announced() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.announced
 }
 
 // Close ends the subscription, waits, and returns what ended it before.
