@@ -14,7 +14,7 @@ func (i Instant) Sub(u Instant) time.Duration { return time.Duration(i - u) }
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 
 // Clock turns the process's monotonic clock into Instants. A run has one Clock
-// and hands it to everything that measures. It is safe for concurrent use.
+// and passes it to everything that measures. It is safe for concurrent use.
 type Clock struct{ start time.Time }
 
 // NewClock starts a clock. Its first reading is at least one nanosecond.
@@ -23,9 +23,8 @@ func NewClock() *Clock { return &Clock{start: time.Now().Add(-time.Nanosecond)} 
 // Now reads the clock.
 func (c *Clock) Now() Instant { return Instant(time.Since(c.start)) }
 
-// Instant places t, which must carry a monotonic reading of this process, on
-// the clock.
+// Instant converts t, which must have a monotonic reading of this process.
 func (c *Clock) Instant(t time.Time) Instant { return Instant(t.Sub(c.start)) }
 
-// Time gives the wall-clock time of i, for people to read.
+// Time returns the wall-clock time of i, for display.
 func (c *Clock) Time(i Instant) time.Time { return c.start.Add(time.Duration(i)) }

@@ -2,7 +2,7 @@ package eventmeter
 
 import "time"
 
-// Mode is how a target hands events to a client.
+// Mode is how a target delivers events to a client.
 type Mode string
 
 // The delivery modes.
@@ -26,29 +26,29 @@ type Delivery struct {
 	// was none, and then Stamp is zero.
 	Stamp  Stamp
 	Probed bool
-	// Update is true when the message only says that something changed, and
-	// carries no payload that could hold a probe id. It may stand for anything
-	// that was fired before it came.
+	// Update is true when the message only says that something changed and has
+	// no payload for a probe id. It may stand for any event published before it
+	// arrived.
 	Update bool
-	// EventID is a 64-bit hash of the target's own event id (see [HashID]),
-	// 0 when it gave none.
+	// EventID is a 64-bit hash of the target's event id (see [HashID]), 0 if there
+	// is none.
 	EventID uint64
 	// At is when the last byte of the message was read, or, where Kernel is
 	// true, when the kernel had received it.
 	At Instant
-	// Waited is how long the message lay in the socket until it was read; only
-	// known where Kernel is true.
+	// Waited is how long the message was in the socket before it was read. It is
+	// known only if Kernel is true.
 	Waited time.Duration
 	// Bytes is the size of the message as read, framing of the event included.
 	Bytes int
-	// Refused is true when the sink answered this copy, on purpose, in a way
-	// that asks for another (a webhook answered 503): the client has learned of
-	// the event, and the next copy is a duplicate that it asked for.
+	// Refused is true when the sink deliberately requested another copy (a
+	// webhook answered 503): the client has received the event, and the next
+	// copy is a requested duplicate.
 	Refused bool
 	// Kernel is true when At is the kernel's receive time.
 	Kernel bool
-	// Shared is true when more was read together with the message, so that it
-	// may have come earlier than At.
+	// Shared is true when one read returned the message together with other
+	// bytes, so that it may have arrived before At.
 	Shared bool
 }
 
@@ -68,41 +68,41 @@ func HashID(id []byte) uint64 {
 	return h
 }
 
-// NoticeKind is what a target told a subscription outside of events.
+// NoticeKind is the kind of a [Notice].
 type NoticeKind uint8
 
 const (
 	// Truncated announces a gap: events were skipped (poll and active with
 	// truncated, webhook gap).
 	Truncated NoticeKind = iota + 1
-	// Reconnected: the sink lost its stream and has it again.
+	// Reconnected: the sink lost its stream and opened it again.
 	Reconnected
 	// Terminated: the target ended the subscription.
 	Terminated
 	// TransientError: an error notification, or a call that failed and will
 	// be tried again.
 	TransientError
-	// DeadStream: nothing was heard for twice the heartbeat interval.
+	// DeadStream: nothing was received for twice the heartbeat interval.
 	DeadStream
 	// Rejected: a webhook delivery was refused because its signature was
 	// wrong, missing or stale. It is not a Delivery.
 	Rejected
 	// Malformed: a message that could not be read, or that breaks the protocol.
 	Malformed
-	// Claimed: a cursor that came by itself (with a heartbeat, a confirmation or
-	// an empty poll) is the one that stands for Notice.Stamp: the target says
-	// that all up to there was delivered. A ledger finds out whether it was.
+	// Claimed: a cursor without an event (of a heartbeat, a confirmation or an
+	// empty poll) is the cursor of Notice.Stamp: the target claims that it
+	// delivered everything up to there. The ledger checks the claim.
 	Claimed
 	// Undeliverable: a connection of the target to the lane's own listener
 	// failed before it carried a request. No subscription is known, so only
 	// the lane of Sub counts.
 	Undeliverable
-	// Suspended: the target said that from some moment after Since until At it
-	// delivered nothing to the subscription, because it had suspended delivery
-	// or no longer had the subscription.
+	// Suspended: the target announced that from some time after Since until At
+	// it delivered nothing to the subscription, because it had suspended
+	// delivery or lost the subscription.
 	Suspended
-	// Oversized: a stream, an answer or a body was given up because it was
-	// larger than its bound, or because the memory budget had no room for it.
+	// Oversized: a stream, a response or a body was abandoned because it exceeded
+	// its limit or the memory budget.
 	Oversized
 	// NoticeKinds is the length of arrays that are indexed by a kind.
 	NoticeKinds = int(iota) + 1
@@ -123,30 +123,30 @@ type Notice struct {
 	Kind   NoticeKind
 	At     Instant
 	Detail string // one short line, for people; may be empty
-	// Stamp is the emission that was claimed, of Claimed; else the probe id of a
-	// copy that the sink refused and that is no Delivery, and Refused says that
-	// there is one: only of Rejected and Malformed.
+	// Stamp is the claimed emission of Claimed. For Rejected and Malformed it is
+	// the probe id of a copy that the sink refused, which is not a Delivery;
+	// Refused is true if there is one.
 	Stamp   Stamp
 	Refused bool
-	// Since is the last moment at which the target is known to have delivered;
-	// only of Suspended.
+	// Since is the last time at which the target is known to have delivered, for
+	// Suspended only.
 	Since Instant
 }
 
-// State is where a subscription stands.
+// State is the state of a subscription.
 type State uint8
 
 const (
 	// Attaching: the request to subscribe is about to be sent.
 	Attaching State = iota + 1
-	// Active: the target confirmed it. From here on emissions are owed.
+	// Active: the target confirmed it. Events are expected from now on.
 	Active
-	// Detaching: the request to end it is about to be sent. What is in flight
-	// now is no longer owed.
+	// Detaching: the request to end it is about to be sent. Events in flight are
+	// no longer expected.
 	Detaching
-	// Detached: it is over and confirmed.
+	// Detached: its end is confirmed.
 	Detached
-	// Failed: it could not be opened, or ended for good against our will.
+	// Failed: it could not be opened, or the target ended it for good.
 	Failed
 )
 
@@ -156,9 +156,9 @@ type Transition struct {
 	To     State
 	At     Instant
 	Reason string // for Failed: one short line
-	// Seen is, of the state that ends a subscription, until when it could have
-	// received what was fired: of a poller, when the last poll was sent that
-	// reached the end of what there was. 0 means At.
+	// Seen is, for the state that ends a subscription, the time up to which it
+	// could receive published events: for a poller, when it sent the last poll
+	// that reached the end of the events. 0 means At.
 	Seen Instant
 }
 
@@ -177,16 +177,16 @@ const (
 	Reconnect
 	Unsubscribe
 	Discovery
-	// Control: an envelope of a webhook that is no event and no challenge, as
-	// gap and terminated are.
+	// Control: a webhook envelope that is neither an event nor a challenge, such
+	// as gap and terminated.
 	Control
 	numCauses
 )
 
-// Causes is how many causes there are.
+// Causes is the number of causes.
 const Causes = int(numCauses)
 
-// String returns the cause as it is spelled in results.
+// String returns the cause as spelled in results.
 func (c Cause) String() string {
 	names := [...]string{"events", "subscribe", "emptyPoll", "heartbeat", "refresh", "verification", "retry", "reconnect", "unsubscribe", "discovery", "control"}
 	if int(c) < len(names) {
@@ -195,8 +195,8 @@ func (c Cause) String() string {
 	return "unknown"
 }
 
-// Call is one exchange with the target, or one message without an event that
-// came on an open stream (then Requests is 0).
+// Call is one exchange with the target, or one message without an event on an
+// open stream (then Requests is 0).
 type Call struct {
 	Lane  uint16
 	Cause Cause
@@ -214,8 +214,7 @@ type Call struct {
 	// Failure is empty on success, else a short stable word: "rpc -32013",
 	// "http 429", "timeout", "connection refused".
 	Failure string
-	// Answered is the HTTP status of the answer to a request that the target
-	// made, where this side answered it with an error; 0 = it did not. That is
-	// no failure of the target's.
+	// Answered is the HTTP status of an error with which this side answered a
+	// request of the target; 0 = none. It is not a failure of the target.
 	Answered int
 }

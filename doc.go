@@ -1,12 +1,11 @@
-// Package eventmeter holds the words that every room of the toolkit shares: who
-// was meant ([Sub]), what was fired ([Stamp], [Emission]), what came
-// ([Delivery], [Notice]), what it cost ([Call]), and the [Recorder] they are
-// all told to.
+// Package eventmeter contains the types that all packages of the module share: a
+// subscription ([Sub]), a published event ([Stamp], [Emission]), what a
+// subscription received ([Delivery], [Notice]), its cost ([Call]), and the
+// [Recorder] that records them.
 //
-// It contains types and contracts only. The work is done elsewhere: package
-// loadgen decides when something is fired, loadgen/upstream fires it,
-// loadgen/driver subscribes to it, and package sinks receives it and keeps
-// the ledger.
+// It contains types and interfaces only. Package loadgen decides when an event is
+// published, loadgen/upstream publishes it, loadgen/driver subscribes to it, and
+// package sinks receives it and keeps the ledger.
 //
 // # One clock
 //

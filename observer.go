@@ -1,27 +1,27 @@
 package eventmeter
 
-// Observation is one copy of one event, as it came.
+// Observation is one copy of one event as received.
 type Observation struct {
 	Sub Sub
 	At  Instant
 	// EventID is a hash of the target's event id, 0 when it gave none.
 	EventID uint64
-	// Timestamp is the event's own, as the target spelled it; empty when it
-	// gave none.
+	// Timestamp is the event's timestamp as the target spelled it, empty if there
+	// is none.
 	Timestamp []byte
 	// Message is the event's JSON object, or the JSON-RPC notification whose
 	// params it is. It and Timestamp are only valid during the call.
 	Message []byte
 }
 
-// Observer is the ability of a [Recorder] to look at events themselves. A
-// driver tells it of every copy, right after [Recorder.Delivered].
+// Observer is the optional ability of a [Recorder] to read the content of events.
+// A driver calls it for every copy, right after [Recorder.Delivered].
 type Observer interface {
 	Observed(Observation)
 }
 
-// ObserverOf returns r as an Observer, or nil when nobody behind r is one, so
-// that a driver has nothing to prepare for nobody.
+// ObserverOf returns r as an Observer, or nil if neither r nor a Recorder behind
+// it is one, so that a driver need not prepare observations.
 func ObserverOf(r Recorder) Observer {
 	if t, ok := r.(tee); ok {
 		var found observers

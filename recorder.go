@@ -1,19 +1,19 @@
 package eventmeter
 
-// Recorder is told everything that happens in a run, by many goroutines at
-// once. Implementations must not block, must not keep the arguments' strings
-// alive longer than they need, and must not allocate in Delivered.
+// Recorder records everything that happens in a run. Many goroutines call it at
+// once. Implementations must not block, must not retain strings of the arguments
+// longer than necessary, and must not allocate in Delivered.
 type Recorder interface {
-	// Fired is called before the first byte of an emission leaves, in the
-	// order of sequence numbers of each source.
+	// Fired is called before the first byte of an emission is sent, in the order
+	// of the sequence numbers of each source.
 	Fired(Emission)
-	// Resolved closes an emission that was fired.
+	// Resolved reports the outcome of an emission.
 	Resolved(Stamp, Outcome, Instant)
-	// Dropped counts an emission that was never fired.
+	// Dropped reports an emission that was not published.
 	Dropped(Drop)
 	// Delivered reports one copy of an event.
 	Delivered(Delivery)
-	// Noticed reports what a subscription was told besides events.
+	// Noticed reports what a subscription received besides events.
 	Noticed(Notice)
 	// Changed reports a subscription's state.
 	Changed(Transition)
@@ -21,7 +21,8 @@ type Recorder interface {
 	Called(Call)
 }
 
-// Tee returns a Recorder that tells every one of rs, in order.
+// Tee returns a Recorder that calls all of rs in order. Without rs it does
+// nothing.
 func Tee(rs ...Recorder) Recorder {
 	if len(rs) == 1 {
 		return rs[0]

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Stamp names one emission: which run fired it, from which of its sources, and
-// which emission of that source it was. Sequence numbers start at 1 and rise by one
-// with every stamp that leaves the process, so that the ledger can tell a
-// missing emission from one that was never fired.
+// Stamp identifies one emission by its run, its source and its sequence number.
+// The sequence numbers of a source start at 1 and increase by one with every
+// published emission, so that the ledger can tell a missing emission from one that
+// was never published.
 //
-// Its text form, the probe id, is the only thing of ours that travels through
-// the target: 30 bytes of lower-case ASCII, safe inside any JSON string or URL,
+// Its text form, the probe id, is all that the generator sends through the
+// target: 30 bytes of lower-case ASCII, safe in any JSON string or URL,
 //
 //	evtm-RRRRRRRR-SSSS-QQQQQQQQ-CC
 //
@@ -83,8 +83,8 @@ func parseProbe(b []byte) (Stamp, bool) {
 	return s, ok1 && ok2 && ok3 && ok4 && uint8(check) == s.check()
 }
 
-// check guards against a probe id that was damaged on its way: without it, one
-// flipped digit would be read as another emission.
+// check detects a probe id that was damaged on its way: without it, a changed
+// digit would identify another emission.
 func (s Stamp) check() uint8 {
 	h := uint32(2166136261)
 	for _, v := range [...]uint32{s.Run, uint32(s.Source), s.Seq} {

@@ -6,10 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -91,22 +89,13 @@ func (b badInput) refused(t *testing.T) {
 	}
 }
 
-// peakMemory is the largest resident set of a process that has ended.
-func peakMemory(s *os.ProcessState) (int64, bool) {
-	u, ok := s.SysUsage().(*syscall.Rusage)
-	if !ok || runtime.GOOS != "linux" {
-		return 0, false
-	}
-	return u.Maxrss << 10, true
-}
-
 // watchMemory kills a command that uses three times the memory that it may have,
 // or 60 s, before the machine suffers. The function that it returns says why.
 func watchMemory(cmd *exec.Cmd) func() string {
 	done, why := make(chan struct{}), make(chan string, 1)
 	go func() {
-		look := time.NewTicker(10 * time.Millisecond)
-		defer look.Stop()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
 		end := time.NewTimer(time.Minute)
 		defer end.Stop()
 		for {
@@ -118,7 +107,7 @@ func watchMemory(cmd *exec.Cmd) func() string {
 				_ = cmd.Process.Kill()
 				why <- "it was killed after a minute"
 				return
-			case <-look.C:
+			case <-tick.C:
 				if n := residentPages(cmd.Process.Pid) * int64(os.Getpagesize()); n > 1<<30+refusalMemory/4 {
 					_ = cmd.Process.Kill()
 					why <- fmt.Sprintf("it was killed at %d MiB", n>>20)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -230,19 +229,4 @@ func (r *Report) noteNoise() {
 			}
 		}
 	}
-}
-
-// Unmet counts the goals that were not met and the rows that failed.
-func (r *Report) Unmet() (n int) {
-	for _, row := range r.Rows {
-		if row.Failed != "" {
-			n++
-		}
-		for _, l := range row.Lines {
-			if strings.HasPrefix(l.Verdict, notMet) {
-				n++
-			}
-		}
-	}
-	return n
 }

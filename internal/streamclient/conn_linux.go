@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is one stream. It belongs to its loop once that was told of it.
+// conn is one stream. It belongs to its loop once it was added.
 type conn struct {
 	loop *loop
 	sink Sink
@@ -40,9 +40,9 @@ type opening struct {
 }
 
 // Close implements Stream.
-func (c *conn) Close() { c.loop.tell(task{c: c, err: ErrClosed}) }
+func (c *conn) Close() { c.loop.post(task{c: c, err: ErrClosed}) }
 
-// settled forgets what was needed to open the stream.
+// settled releases what was needed to open the stream.
 func (c *conn) settled() {
 	if c.opening != nil && c.opening.stop != nil {
 		c.opening.stop()
@@ -50,7 +50,7 @@ func (c *conn) settled() {
 	c.opening = nil
 }
 
-// admit takes a new stream over.
+// admit adds a new stream.
 func (l *loop) admit(c *conn) {
 	c.known = true
 	switch {
@@ -63,8 +63,7 @@ func (l *loop) admit(c *conn) {
 	}
 }
 
-// watch has the poller watch a stream's socket. If it cannot, the stream is
-// over.
+// watch adds a stream's socket to the poller. If that fails, it ends the stream.
 func (l *loop) watch(c *conn) bool {
 	if n := len(l.free); n > 0 {
 		c.slot, l.free = l.free[n-1], l.free[:n-1]
@@ -84,8 +83,7 @@ func (l *loop) watch(c *conn) bool {
 	return err == nil
 }
 
-// hangUp closes a stream's socket. It is on its own with what it was sent, so
-// closing does not wait.
+// hangUp closes a stream's socket without waiting for unsent bytes.
 func (l *loop) hangUp(c *conn) {
 	if c.slot >= 0 {
 		l.conns[c.slot] = nil
@@ -98,7 +96,7 @@ func (l *loop) hangUp(c *conn) {
 	}
 }
 
-// finish ends a stream and tells its sink why.
+// finish ends a stream and calls Closed of its sink.
 func (l *loop) finish(c *conn, err error) {
 	l.hangUp(c)
 	c.settled()
@@ -136,7 +134,7 @@ func (l *loop) expire() {
 	}
 }
 
-// serve does what a stream's socket is ready for.
+// serve handles the events of a stream's socket.
 func (l *loop) serve(c *conn, events uint32) {
 	if o := c.opening; o != nil && !o.connected && !l.connected(c, events) {
 		return
@@ -150,8 +148,8 @@ func (l *loop) serve(c *conn, events uint32) {
 	}
 }
 
-// connected finds out whether a connection stands. If it does not, the next
-// address is tried.
+// connected finds out whether a connection was established. If not, it tries the
+// next address.
 func (l *loop) connected(c *conn, events uint32) bool {
 	if events&(unix.EPOLLOUT|unix.EPOLLERR|unix.EPOLLHUP) == 0 {
 		return false
@@ -173,8 +171,8 @@ func (l *loop) connected(c *conn, events uint32) bool {
 	return false
 }
 
-// send writes as much of the request as the socket takes. It returns false
-// when the connection takes no more for good.
+// send writes as much of the request as the socket accepts. It returns false when
+// the connection accepts no more bytes at all.
 func (l *loop) send(c *conn) bool {
 	o := c.opening
 	b := o.rest
@@ -239,7 +237,7 @@ func (l *loop) read(c *conn, all bool) {
 	l.more = append(l.more, c)
 }
 
-// arrival says when n bytes arrived that were read just now.
+// arrival is the arrival of n bytes that were just read.
 func (l *loop) arrival(n int, stamp int64) Arrival {
 	a := Arrival{At: l.client.opts.Now(), Shared: n == len(l.in.buf)}
 	if stamp != 0 {

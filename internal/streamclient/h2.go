@@ -13,19 +13,19 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// ErrRefusedStream is what a sink is told, wrapped, when the server has
-// certainly not processed the request: it is safe to repeat.
+// ErrRefusedStream is wrapped by the error of a stream whose request the server
+// certainly did not process: it is safe to repeat.
 var ErrRefusedStream = errors.New("the server did not process the request")
 
-// ResetError says that the server reset a stream.
+// ResetError is the error of a stream that the server reset.
 type ResetError struct{ Code http2.ErrCode }
 
 func (e *ResetError) Error() string { return "the server reset the stream: " + e.Code.String() }
 
-// RuleError says how a server broke the rules of HTTP/2 (RFC 9113). All
-// streams of its connection end with it, or one stream where that is enough.
+// RuleError describes how a server violated HTTP/2 (RFC 9113). It ends all streams
+// of the connection, or one stream where that is sufficient.
 type RuleError struct {
-	Code   http2.ErrCode // what the server is told
+	Code   http2.ErrCode // sent to the server
 	Reason string
 }
 
@@ -33,7 +33,7 @@ func (e *RuleError) Error() string {
 	return "the server broke the rules of HTTP/2: " + e.Reason + " (" + e.Code.String() + ")"
 }
 
-// h2Limits are the measures of an HTTP/2 client. They are fixed but for tests.
+// h2Limits are the limits of an HTTP/2 client. Only tests change them.
 type h2Limits struct {
 	// streams bounds the streams of one connection, below what the server
 	// allows: one TCP connection is read by one goroutine, and a segment that
@@ -69,19 +69,19 @@ type h2Client struct {
 	work   sync.WaitGroup
 	writes sync.Pool // *[]byte, for writers
 
-	mu      sync.Mutex
-	closed  bool
-	conns   map[*h2Conn]struct{} // those that are made or being made
-	roomy   []*h2Conn            // those that may have room
-	waiting []*h2Stream          // for a connection
-	dials   int                  // under way
-	room    int                  // of the last connection: an estimate for the next
-	dialed  int                  // so far, to take LocalIPs in turn
-	ending  []ending             // for the usher
-	usher   bool                 // is at work
+	mu        sync.Mutex
+	closed    bool
+	conns     map[*h2Conn]struct{} // those that are made or being made
+	roomy     []*h2Conn            // those that may have room
+	waiting   []*h2Stream          // for a connection
+	dials     int                  // under way
+	room      int                  // of the last connection: an estimate for the next
+	dialed    int                  // so far, to take LocalIPs in turn
+	ending    []ending             // for notify
+	notifying bool                 // notify is running
 }
 
-// ending is a stream that is to be told of its end.
+// ending is the end of a stream that its sink does not know yet.
 type ending struct {
 	s   *h2Stream
 	err error
@@ -141,7 +141,7 @@ func (p *h2Client) Open(ctx context.Context, r Request, sink Sink) Stream {
 	return s
 }
 
-// place gives a stream to a connection with room, if there is one. The caller
+// place adds a stream to a connection that has room, if there is one. The caller
 // holds p.mu.
 func (p *h2Client) place(s *h2Stream) bool {
 	for n := len(p.roomy); n > 0; n = len(p.roomy) {
@@ -156,7 +156,7 @@ func (p *h2Client) place(s *h2Stream) bool {
 	return false
 }
 
-// dial makes as many connections as those who wait seem to need. The caller
+// dial opens as many connections as the waiting streams seem to need. The caller
 // holds p.mu.
 func (p *h2Client) dial() {
 	for !p.closed && p.dials < p.limits.dials && p.dials*p.room < len(p.waiting) {
@@ -177,7 +177,7 @@ func (p *h2Client) freed(c *h2Conn) {
 	p.offer(c)
 }
 
-// offer lists a connection and gives it what waits. The caller holds p.mu.
+// offer lists a connection and gives it waiting streams. The caller holds p.mu.
 func (p *h2Client) offer(c *h2Conn) {
 	if !c.listed {
 		c.listed = true
@@ -196,8 +196,8 @@ func (p *h2Client) offer(c *h2Conn) {
 	}
 }
 
-// ready notes a connection that the server has greeted, with room for that
-// many streams.
+// ready notes a connection that has received the server's settings, with room for
+// that many streams.
 func (p *h2Client) ready(c *h2Conn, room int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,8 +207,8 @@ func (p *h2Client) ready(c *h2Conn, room int) {
 	p.dial()
 }
 
-// unready notes that a connection could not be made. When it was the last one
-// under way, those who wait have nothing to wait for.
+// unready notes that a connection failed. If no other is being opened, the waiting
+// streams fail.
 func (p *h2Client) unready(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,24 +227,23 @@ func (p *h2Client) unready(err error) {
 	p.waiting = nil
 }
 
-// finish has a stream told of its end, by a goroutine that holds no lock of
-// the caller's. The caller holds p.mu.
+// finish reports the end of a stream to its sink, on a goroutine without locks. The caller holds p.mu.
 func (p *h2Client) finish(e ending) {
 	p.ending = append(p.ending, e)
-	if !p.usher {
-		p.usher = true
-		p.work.Go(crash.Guarded(p.ush))
+	if !p.notifying {
+		p.notifying = true
+		p.work.Go(crash.Guarded(p.notify))
 	}
 }
 
-// ush tells streams of their end until there are none left.
-func (p *h2Client) ush() {
+// notify reports the ends of streams until there are none left.
+func (p *h2Client) notify() {
 	for {
 		p.mu.Lock()
 		batch := p.ending
 		p.ending = nil
 		if len(batch) == 0 {
-			p.usher = false
+			p.notifying = false
 			p.mu.Unlock()
 			return
 		}
@@ -263,8 +262,7 @@ func (p *h2Client) ush() {
 	}
 }
 
-// Close ends all streams, tells the server that it goes where that is possible
-// at once, and waits. It must not be called by a Sink.
+// Close ends all streams, sends GOAWAY where that is possible at once, and waits. It must not be called by a Sink.
 func (p *h2Client) Close() error {
 	p.mu.Lock()
 	p.closed = true

@@ -31,8 +31,7 @@ const (
 	wakeSlot = -1
 )
 
-// task is something that others want of a loop: to take over a stream (err is
-// nil), or to end one.
+// task is a request to a loop: to add a stream (err is nil) or to end one.
 type task struct {
 	c   *conn
 	err error
@@ -40,19 +39,19 @@ type task struct {
 
 // loop serves a share of the streams on one goroutine.
 //
-// It waits in the scheduler's poller, so that no thread is blocked. That would
-// be told of every arrival even while the loop is busy or lets arrivals gather,
-// and would wake a thread for nothing each time; so what it watches is a gate:
-// an epoll instance that watches the one with the sockets, once, and is armed
-// only when the loop goes to sleep.
+// It waits in the scheduler's poller, so that it blocks no thread. If that poller
+// watched the sockets, each arrival would wake a thread even while the loop is
+// busy or coalesces arrivals. So it watches a second epoll instance, wakeup, which
+// watches the one with the sockets and is armed once whenever the loop goes to
+// sleep.
 //
-// Sockets are watched for edges: a read that does not fill the buffer has
-// emptied the socket, and more makes another edge.
+// Sockets are watched edge-triggered: a read that does not fill the buffer has
+// emptied the socket, and more bytes cause another event.
 type loop struct {
 	client *loops
 	ep     int      // watches the sockets
-	gate   int      // watches ep
-	file   *os.File // gate, for the scheduler's poller
+	wakeup int      // watches ep
+	file   *os.File // wakeup, for the scheduler's poller
 	raw    syscall.RawConn
 	wake   int // an eventfd
 	ready  func(uintptr) bool
@@ -60,9 +59,9 @@ type loop struct {
 	mu     sync.Mutex
 	tasks  []task
 	asleep bool
-	roused bool // while it did not sleep
+	awake  bool // since it last slept
 	ended  bool
-	gone   bool // the loop is over
+	gone   bool // the loop has ended
 
 	// Of the loop's goroutine.
 	spare   []task
@@ -73,7 +72,7 @@ type loop struct {
 	conns   []*conn // by slot
 	free    []int32
 	turn    uint32
-	more    []*conn // with bytes that were left for later
+	more    []*conn // with bytes that are still to be read
 	waiting []*conn // not yet connected, in order of their deadlines
 	alarm   *time.Timer
 	alarmed time.Time
@@ -93,11 +92,11 @@ func newLoop(p *loops) (*loop, error) {
 		return nil, os.NewSyscallError("eventfd", err)
 	}
 	l := &loop{client: p, ep: ep, wake: wake, stamps: stamps{now: p.opts.Now, wall: wallClock}}
-	l.ready = func(uintptr) bool { return l.look() != 0 || !l.arm(unix.EPOLL_CTL_MOD) }
+	l.ready = func(uintptr) bool { return l.poll() != 0 || !l.arm(unix.EPOLL_CTL_MOD) }
 	l.in.init(smallBuffer)
-	l.alarm = time.AfterFunc(time.Hour, l.rouse)
+	l.alarm = time.AfterFunc(time.Hour, l.wakeUp)
 	l.alarm.Stop()
-	if err := l.openGate(); err != nil {
+	if err := l.openWakeup(); err != nil {
 		unix.Close(ep)
 		unix.Close(wake)
 		return nil, fmt.Errorf("watch sockets: %w", err)
@@ -105,7 +104,7 @@ func newLoop(p *loops) (*loop, error) {
 	return l, nil
 }
 
-func (l *loop) openGate() error {
+func (l *loop) openWakeup() error {
 	if err := unix.EpollCtl(l.ep, unix.EPOLL_CTL_ADD, l.wake, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: wakeSlot}); err != nil {
 		return os.NewSyscallError("epoll_ctl", err)
 	}
@@ -113,7 +112,7 @@ func (l *loop) openGate() error {
 	if err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	l.gate = gate
+	l.wakeup = gate
 	if err = unix.SetNonblock(gate, true); err == nil && !l.arm(unix.EPOLL_CTL_ADD) {
 		err = unix.EINVAL
 	}
@@ -127,35 +126,35 @@ func (l *loop) openGate() error {
 	return err
 }
 
-// arm has the gate tell of what is ready, once; at once if something is.
+// arm makes wakeup report once that a stream is ready, immediately if one is.
 func (l *loop) arm(op int) bool {
-	return unix.EpollCtl(l.gate, op, l.ep, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT}) == nil
+	return unix.EpollCtl(l.wakeup, op, l.ep, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT}) == nil
 }
 
-// disarm keeps the gate quiet until it is armed again: what was told once and
-// has been fetched is told no more.
+// disarm stops wakeup from reporting until it is armed again, by fetching what it
+// has reported.
 func (l *loop) disarm() {
 	var one [1]unix.EpollEvent
-	_, _ = unix.EpollWait(l.gate, one[:], 0)
+	_, _ = unix.EpollWait(l.wakeup, one[:], 0)
 }
 
-// tell gives the loop a task. A loop that is over has told every sink already.
-func (l *loop) tell(t task) {
+// post gives the loop a task. A loop that has ended has already closed every sink.
+func (l *loop) post(t task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gone {
 		return
 	}
 	l.tasks = append(l.tasks, t)
-	l.rouseLocked()
+	l.wakeUpLocked()
 }
 
-// add hands a stream to the loop, or ends it if the loop is over.
+// add adds a stream to the loop, or ends it if the loop has ended.
 func (l *loop) add(c *conn) {
 	l.mu.Lock()
 	if !l.ended {
 		l.tasks = append(l.tasks, task{c: c})
-		l.rouseLocked()
+		l.wakeUpLocked()
 		l.mu.Unlock()
 		return
 	}
@@ -167,15 +166,15 @@ func (l *loop) add(c *conn) {
 	c.sink.Closed(ErrClosed)
 }
 
-func (l *loop) rouse() {
+func (l *loop) wakeUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rouseLocked()
+	l.wakeUpLocked()
 }
 
-// rouseLocked wakes the loop if it sleeps; the caller holds the lock.
-func (l *loop) rouseLocked() {
-	l.roused = true
+// wakeUpLocked wakes the loop if it sleeps. The caller holds the lock.
+func (l *loop) wakeUpLocked() {
+	l.awake = true
 	if !l.asleep || l.gone {
 		return
 	}
@@ -188,11 +187,11 @@ func (l *loop) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
-	l.rouseLocked()
+	l.wakeUpLocked()
 }
 
-// look asks which streams are ready, without waiting.
-func (l *loop) look() int {
+// poll finds out which streams are ready, without waiting.
+func (l *loop) poll() int {
 	for {
 		n, err := unix.EpollWait(l.ep, l.events[:], 0)
 		switch {
@@ -213,7 +212,7 @@ func (l *loop) run() {
 		if !l.settle() {
 			return
 		}
-		switch l.look() {
+		switch l.poll() {
 		case -1:
 			return
 		case 0:
@@ -228,11 +227,11 @@ func (l *loop) run() {
 	}
 }
 
-// sleep waits until a stream is ready or somebody has a task.
+// sleep waits until a stream is ready or there is a task.
 func (l *loop) sleep() bool {
 	l.mu.Lock()
-	if l.roused {
-		l.roused = false
+	if l.awake {
+		l.awake = false
 		l.mu.Unlock()
 		return true
 	}
@@ -241,7 +240,7 @@ func (l *loop) sleep() bool {
 	err := l.raw.Read(l.ready)
 	l.disarm()
 	l.mu.Lock()
-	l.asleep, l.roused = false, false
+	l.asleep, l.awake = false, false
 	l.mu.Unlock()
 	return err == nil && l.n >= 0
 }
@@ -279,7 +278,7 @@ func (l *loop) batch() {
 	}
 }
 
-// settle does what others asked for. It returns false when the loop is to end.
+// settle performs the tasks. It returns false when the loop is to end.
 func (l *loop) settle() bool {
 	l.mu.Lock()
 	l.tasks, l.spare = l.spare[:0], l.tasks
@@ -304,7 +303,7 @@ func (l *loop) settle() bool {
 	return !ended
 }
 
-// leave ends every stream and gives up what the loop holds.
+// leave ends every stream and releases what the loop holds.
 func (l *loop) leave() {
 	l.mu.Lock()
 	l.ended, l.gone = true, true
@@ -327,8 +326,8 @@ func (l *loop) leave() {
 	unix.Close(l.wake)
 }
 
-// loops is a client of a few loops, each with an epoll instance, a buffer that
-// is lent to whatever stream has data, and a share of the streams.
+// loops is a client of several loops. Each has an epoll instance, a share of the
+// streams, and a buffer for the stream that it is reading.
 type loops struct {
 	opts           Options
 	to             *resolver

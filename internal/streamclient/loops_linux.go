@@ -66,7 +66,7 @@ func (p *loops) Open(ctx context.Context, r Request, s Sink) Stream {
 		// Set before the loop knows the stream; it is the loop that unsets it.
 		c.opening.stop = context.AfterFunc(ctx, func() {
 			defer crash.Guard()
-			l.tell(task{c: c, err: ctx.Err()})
+			l.post(task{c: c, err: ctx.Err()})
 		})
 	}
 	if addrs := p.to.known(); addrs != nil {
@@ -84,7 +84,7 @@ func (p *loops) Open(ctx context.Context, r Request, s Sink) Stream {
 		defer crash.Guard()
 		ctx, cancel := context.WithTimeout(p.life, p.opts.ConnectTimeout)
 		defer cancel()
-		addrs, err := p.to.look(ctx)
+		addrs, err := p.to.lookup(ctx)
 		if err != nil {
 			c.opening.err = fmt.Errorf("look up %s: %w", p.to.name, err)
 			l.add(c)

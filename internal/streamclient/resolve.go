@@ -15,8 +15,7 @@ import (
 // resolved is how long the addresses of a name are used.
 const resolved = time.Minute
 
-// resolver knows the addresses of one server. A name is looked up by whoever
-// needs it first.
+// resolver resolves the name of one server when it is first needed.
 type resolver struct {
 	name string
 	port uint16
@@ -46,7 +45,7 @@ func newResolver(addr string) (*resolver, error) {
 	return r, nil
 }
 
-// known returns the addresses if nobody need be asked.
+// known returns the addresses if they need no lookup.
 func (r *resolver) known() []netip.AddrPort {
 	if r.ask != nil {
 		return nil
@@ -59,9 +58,8 @@ func (r *resolver) known() []netip.AddrPort {
 	return r.addrs
 }
 
-// look asks for the addresses. Many may ask at once; the system's resolver
-// makes one question of them.
-func (r *resolver) look(ctx context.Context) ([]netip.AddrPort, error) {
+// lookup resolves the name. The system's resolver merges simultaneous lookups.
+func (r *resolver) lookup(ctx context.Context) ([]netip.AddrPort, error) {
 	if known := r.known(); known != nil {
 		return known, nil
 	}

@@ -126,15 +126,6 @@ func (k *Key) Sign(id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(m.sum[:])
 }
 
-// SignOld returns the older revision's signature, hexadecimal, over the
-// timestamp, a dot and the body.
-func (k *Key) SignOld(at time.Time, body []byte) string {
-	m := macStates.Get().(*macState)
-	defer macStates.Put(m)
-	k.mac(m, "", strconv.FormatInt(at.Unix(), 10), body)
-	return hex.EncodeToString(m.sum[:])
-}
-
 // Verify checks a delivery's headers against the raw body and any one of keys:
 // several are valid while a secret rotates. It understands Standard Webhooks
 // (several signatures, of which v1 count) and the older spelling. The error is
