@@ -1,0 +1,418 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// secretBytes is the length of the secrets that are made; the draft has 24 to 64.
+const secretBytes = 32
+
+// hooks is what the subscriptions of a webhook lane share.
+type hooks struct {
+	*driver.Inbox
+	d      *events
+	agenda *agenda
+}
+
+func newHooks(d *events) (*hooks, error) {
+	if at := d.opts.Webhook.RefreshAt; at < 0.1 || at > 0.95 {
+		return nil, fmt.Errorf("webhook: refreshAt %g: use a share from 0.1 to 0.95", at)
+	}
+	h := &hooks{d: d}
+	var err error
+	h.Inbox, err = driver.OpenInbox(&d.opts, sinks.ReceiverOptions{Turned: h.turned, Documents: d.documents(), Asked: h.asked})
+	if err != nil {
+		return nil, err
+	}
+	d.Inbox = h.Inbox
+	h.agenda = newAgenda(d.Clock)
+	return h, nil
+}
+
+// hook is the receiving end of one run.
+type hook struct {
+	h    *hooks
+	r    *run
+	path string
+	url  string
+
+	serving sync.RWMutex // held for reading while a delivery is looked at
+	calling sync.Mutex   // held while a subscribe or unsubscribe is under way
+
+	mu     sync.Mutex // guards the rest
+	secret string     // the one that was sent last
+	former string     // the one before
+	// suspects are made of the two when a signature fails.
+	suspects []*wire.Suspects
+	keys     [2]*wire.Key
+	until    eventmeter.Instant // when keys[1] is void; 0 = not yet known
+	race     race               // of the last change of secrets
+	id       string             // of the subscription, as it was told last
+	// formerID is the id before the last change of it. asking: an answer is
+	// awaited that may bring another.
+	formerID string
+	asking   bool
+	// early counts the events that came before any challenge. Whether that was
+	// too soon is known when the challenge comes: a target may have another
+	// proof, and send none.
+	early      int
+	challenged bool
+	// last is when the last event was taken; doubt tells that one was refused
+	// since.
+	last  eventmeter.Instant
+	doubt bool
+	// told is when the target last answered a subscribe; over when it ended the
+	// subscription for a while, 0 = it did not since.
+	told, over eventmeter.Instant
+	own        string             // see clientID
+	granted    int                // subscribe calls that were answered
+	refused    int                // refreshes that failed in a row
+	expires    eventmeter.Instant // end of the grant; 0 = none
+	backoff    sinks.Backoff
+}
+
+// newHook makes a path and a secret for a run.
+func (h *hooks) newHook(r *run) *hook {
+	path := h.Path("/h/", r.Sub)
+	k := &hook{h: h, r: r, path: path, url: h.Listener.URL(path)}
+	k.backoff = sinks.Backoff{Min: refreshBackoffMin, Max: refreshBackoffMax, Rand: r.rand}
+	k.rotate(0)
+	h.Receiver.Add(path, k)
+	return k
+}
+
+// attachWebhook subscribes.
+func (d *events) attachWebhook(ctx context.Context, r *run) error {
+	close(r.done) // there is no goroutine
+	k := r.hook
+	stop := context.AfterFunc(ctx, r.Cancel)
+	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
+	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
+		k.calling.Lock()
+		defer k.calling.Unlock()
+		cause := eventmeter.Subscribe
+		if again {
+			cause = eventmeter.Retry
+		}
+		return struct{}{}, d.subscribe(r, cause)
+	})
+	if !stop() && err == nil {
+		err = driver.NotConfirmed(nil, ctx.Err())
+	}
+	if errors.Is(err, mcpclient.ErrUnreachable) {
+		// It may stand on the other side all the same, and would then be
+		// delivered to nobody until its grant is over.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mcpclient.CancelTime)
+		defer cancel()
+		_ = d.unsubscribe(ctx, r)
+	}
+	return err
+}
+
+// rotate makes a new secret. The one before stays valid until the grace is
+// over, which is counted from the answer that takes the new one.
+func (k *hook) rotate(now eventmeter.Instant) {
+	var raw [secretBytes]byte
+	rand.Read(raw[:])
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.endRace()
+	k.race = race{sent: now}
+	k.former, k.secret, k.suspects = k.secret, wire.FormatSecret(raw[:]), nil
+	k.keys[1], k.until = k.keys[0], 0
+	k.keys[0] = wire.NewKey(raw[:])
+}
+
+// valid returns the keys that are accepted now.
+func (k *hook) valid(now eventmeter.Instant) (cur, prev *wire.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.keys[1] != nil && k.until != 0 && now > k.until {
+		k.keys[1], k.suspects = nil, nil
+	}
+	return k.keys[0], k.keys[1]
+}
+
+// grant is the answer to subscribe.
+type grant struct {
+	ID             string          `json:"id"`
+	RefreshBefore  *string         `json:"refreshBefore"`
+	Truncated      bool            `json:"truncated"`
+	DeliveryStatus *deliveryStatus `json:"deliveryStatus"`
+}
+
+// subscribe sends events/subscribe, which is also the refresh, and plans the
+// next one.
+func (d *events) subscribe(r *run, cause eventmeter.Cause) error {
+	agreed, err := d.agreement(r.Ctx, r)
+	if err != nil {
+		return err
+	}
+	k := r.hook
+	o := d.params(r)
+	k.mu.Lock()
+	delivery := wire.BeginObject(nil)
+	delivery.String("mode", "webhook")
+	delivery.String("url", k.url)
+	delivery.String("secret", k.secret)
+	k.mu.Unlock()
+	o.Raw("delivery", delivery.End())
+	if d.flavour.clientID {
+		o.String("id", k.clientID())
+	}
+	if !d.flavour.plain {
+		d.position(&o, r)
+	}
+	switch {
+	case d.older, d.flavour.plain:
+	case d.opts.Webhook.NoExpiry:
+		o.Raw("ttlMs", nil)
+	case d.opts.Webhook.TTL > 0:
+		o.Int("ttlMs", d.opts.Webhook.TTL.Milliseconds())
+	}
+	method := d.flavour.subscribe
+	_, body := d.build(method, o, agreed)
+	ctx, cancel := context.WithTimeout(r.Ctx, d.opts.Timeout)
+	defer cancel()
+	k.asks(true)
+	defer k.asks(false)
+	a := d.Call(ctx, method, agreed.Header(method, ""), body)
+	defer a.Release()
+	if given := a.Err; given != nil && cause != eventmeter.Subscribe && r.Ctx.Err() != nil {
+		a.Err = nil // a refresh that we gave up ourselves: it cost something, and is no failure of the target's
+		d.called(cause, method, a)
+		return given
+	}
+	d.called(cause, method, a)
+	if a.Err != nil {
+		if d.lost(r, agreed, a.Err) {
+			return &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
+		}
+		if a.Err.Gone() && k.toldAt() != 0 {
+			k.suspended(k.toldAt(), a.Began(), "a refresh was answered "+a.Err.Failure())
+		}
+		a.Err.Blame(k.h.Listener.URL(""))
+		return a.Err
+	}
+	var m struct {
+		Result grant `json:"result"`
+	}
+	var odd *json.UnmarshalTypeError // a member of a type that is not the draft's is read as absent
+	if err := json.Unmarshal(*a.Buf, &m); err != nil && !errors.As(err, &odd) {
+		return &mcpclient.CallError{Method: method, Kind: mcpclient.KindProtocol, Cause: err}
+	}
+	if len(m.Result.ID) > mcpclient.MaxCursor {
+		d.TooLargeFor(r.Sub, a.At, mcpclient.ErrID)
+		return &mcpclient.CallError{Method: method, Kind: mcpclient.KindOversized, Cause: mcpclient.ErrID}
+	}
+	d.granted(r, a, m.Result)
+	return nil
+}
+
+// asks notes whether an answer to subscribe is awaited.
+func (k *hook) asks(yes bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asking = yes
+}
+
+// granted takes over what the answer says.
+func (d *events) granted(r *run, a *mcpclient.Answer, g grant) {
+	k := r.hook
+	before := k.toldAt()
+	first := k.settle(d.Clock.Now(), d.opts.Webhook.Grace)
+	r.Activate(a.At)
+	if g.Truncated && !first {
+		d.notice(r, eventmeter.Truncated, a.At, "")
+	}
+	if !a.Msg.Versioned {
+		d.notice(r, eventmeter.Malformed, a.At, driver.WithoutVersion)
+	}
+	if g.ID == "" {
+		d.notice(r, eventmeter.Malformed, a.At, "an answer to subscribe without an id")
+	}
+	if g.RefreshBefore == nil && !bytes.Contains(*a.Buf, []byte(`"refreshBefore"`)) {
+		// null would say that there is no end; this says nothing, and the end
+		// may come unannounced.
+		d.notice(r, eventmeter.Malformed, a.At, "an answer to subscribe without refreshBefore")
+	}
+	d.readStatus(r, a, before, g.DeliveryStatus)
+	if over := k.restored(); over != 0 {
+		k.suspended(over, a.At, "terminated, and subscribed again")
+	}
+	d.countGrant(k, g, a, first)
+	if first {
+		d.resumed(r, g.Truncated)
+	}
+	// A watermark, as those of deliveries are: it moves in quiet times, too.
+	// Whichever came last is the one to send.
+	r.setCursor(a.Msg.Cursor)
+	life, ok := g.life(a.Date)
+	if !ok {
+		if g.RefreshBefore != nil {
+			d.notice(r, eventmeter.Malformed, a.At, "refreshBefore is not a time: "+*g.RefreshBefore)
+		}
+		k.mu.Lock()
+		k.expires = 0
+		k.mu.Unlock()
+		return
+	}
+	k.mu.Lock()
+	k.expires = a.At.Add(life)
+	jitter := 0.05 * r.rand.Float64()
+	k.mu.Unlock()
+	wait := time.Duration(float64(life) * max(d.opts.Webhook.RefreshAt-jitter, 0.05))
+	d.hooks.agenda.add(a.At.Add(max(wait, minRefresh)), k)
+}
+
+// minRefresh keeps a grant that is over already from becoming a loop.
+const minRefresh = 100 * time.Millisecond
+
+// Waits between attempts at a refresh that fails.
+const (
+	refreshBackoffMin = 250 * time.Millisecond
+	refreshBackoffMax = 15 * time.Second
+)
+
+// settle counts an answered subscribe, starts the grace of a replaced secret,
+// and tells whether it was the first.
+func (k *hook) settle(now eventmeter.Instant, grace time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.keys[1] != nil && k.until == 0 {
+		k.until = now.Add(grace)
+		k.race.answered = now
+	}
+	k.granted++
+	k.told = now
+	k.refused = 0
+	k.backoff.Reset()
+	return k.granted == 1
+}
+
+// life is how long the grant lasts from the answer on. refreshBefore is a time
+// of the server's clock: if its Date header shows that this clock is another
+// than ours, it is read by that.
+func (g *grant) life(date time.Time) (time.Duration, bool) {
+	if g.RefreshBefore == nil {
+		return 0, false
+	}
+	t, err := time.Parse(time.RFC3339, *g.RefreshBefore)
+	if err != nil {
+		return 0, false
+	}
+	now := time.Now()
+	if off := now.Sub(date); !date.IsZero() && (off > 2*time.Second || off < -2*time.Second) {
+		now = date
+	}
+	return min(t.Sub(now), maxLife), true
+}
+
+// maxLife bounds what is believed of a grant: dates of the far future do not fit
+// the clock.
+const maxLife = 365 * 24 * time.Hour
+
+// refresh is called by the agenda when a run's refresh is due.
+func (k *hook) refresh() {
+	d, r := k.h.d, k.r
+	k.calling.Lock()
+	defer k.calling.Unlock()
+	if r.IsOver() {
+		return
+	}
+	k.mu.Lock()
+	again := k.refused > 0
+	due := d.opts.Webhook.RotateEvery > 0 && k.granted%d.opts.Webhook.RotateEvery == 0
+	k.mu.Unlock()
+	cause := eventmeter.Refresh
+	switch {
+	case again:
+		cause = eventmeter.Retry
+	case due:
+		k.rotate(d.Clock.Now())
+		d.tally.Count("rotations", 1)
+	}
+	err := d.subscribe(r, cause)
+	if err == nil || r.Ctx.Err() != nil {
+		return
+	}
+	var ce *mcpclient.CallError
+	if errors.As(err, &ce) && ce.Final() {
+		d.notice(r, eventmeter.Terminated, d.Clock.Now(), err.Error())
+		r.Fail(err)
+		k.h.retire(r)
+		return
+	}
+	d.notice(r, eventmeter.TransientError, d.Clock.Now(), "refresh: "+err.Error())
+	var wait time.Duration
+	if ce != nil {
+		wait = ce.RetryAfter
+	}
+	k.mu.Lock()
+	k.refused++
+	wait = k.backoff.Next(wait)
+	k.mu.Unlock()
+	k.h.agenda.add(d.Clock.Now().Add(wait), k)
+}
+
+// unsubscribe sends events/unsubscribe, after giving up a refresh under way: a
+// refresh that arrived later would bring the subscription back.
+func (d *events) unsubscribe(ctx context.Context, r *run) error {
+	r.Cancel()
+	r.hook.calling.Lock()
+	defer r.hook.calling.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
+	defer cancel()
+	agreed, err := d.agreement(ctx, r)
+	if err != nil {
+		return err
+	}
+	o := d.params(r)
+	delivery := wire.BeginObject(nil)
+	delivery.String("url", r.hook.url)
+	o.Raw("delivery", delivery.End())
+	method := d.flavour.unsubscribe
+	_, body := d.build(method, o, agreed)
+	a := d.Call(ctx, method, agreed.Header(method, ""), body)
+	defer a.Release()
+	d.called(eventmeter.Unsubscribe, method, a)
+	if a.Err != nil {
+		d.lost(r, agreed, a.Err)
+		return a.Err
+	}
+	return nil
+}
+
+// retire takes the run's path off the listener and waits for deliveries that
+// are being looked at.
+func (h *hooks) retire(r *run) {
+	k := r.hook
+	if k == nil {
+		return
+	}
+	h.agenda.remove(k)
+	h.Receiver.Retire(k.path)
+	k.serving.Lock()
+	k.serving.Unlock() //nolint:staticcheck // only waits
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.endRace()
+}
+
+func (h *hooks) close(ctx context.Context) error {
+	h.agenda.close()
+	return h.Listener.Close(ctx)
+}

@@ -1,0 +1,270 @@
+package mcpclient
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// MethodListen opens a stream of notifications in the modern era.
+const MethodListen = "subscriptions/listen"
+
+// Principal is one identity of a run and what it agreed on with the target.
+type Principal struct {
+	endpoint *Endpoint
+	Index    int
+	token    string
+
+	mu      sync.Mutex
+	now     *Session      // nil = no handshake yet, or its session was lost
+	shaking chan struct{} // closed at the end of the handshake under way; nil = there is none
+}
+
+// Session is the outcome of a handshake. It does not change.
+type Session struct {
+	Era           Era
+	Version       string
+	versions      []errtext.Said
+	server        errtext.Said
+	serverVersion errtext.Said
+	Capabilities  json.RawMessage
+	ID            string
+	fallback      string // what was refused before, see ServerInfo.Fallback
+
+	Meta []byte             // the _meta object of modern requests; nil in other eras
+	base http.Header        // what the requests of all methods share
+	sdk  *mcp.ClientSession // a legacy session that has to be ended
+
+	making  sync.Mutex // held while header fields are made
+	headers atomic.Pointer[map[headerKey]http.Header]
+}
+
+// plain are texts that were cleaned where they came in.
+func plain(said []errtext.Said) []string {
+	var out []string
+	for _, s := range said {
+		out = append(out, string(s))
+	}
+	return out
+}
+
+// Info says who the target is.
+func (a *Session) Info() ServerInfo {
+	return ServerInfo{
+		Era: a.Era, Version: a.Version, Versions: plain(a.versions), Server: string(a.server), ServerVersion: string(a.serverVersion),
+		Fallback: a.fallback,
+	}
+}
+
+// Session returns the principal's agreement, shaking hands if there is none. One
+// handshake serves all who ask meanwhile, each as long as its ctx lasts.
+// observe, if not nil, is told of the traffic.
+func (p *Principal) Session(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
+	for {
+		p.mu.Lock()
+		now, under := p.now, p.shaking
+		if now == nil && under == nil {
+			p.shaking = make(chan struct{})
+		}
+		p.mu.Unlock()
+		switch {
+		case now != nil:
+			return now, nil
+		case under == nil:
+			return p.open(ctx, observe)
+		}
+		select {
+		case <-under: // and if it failed, the next one is ours to try
+		case <-ctx.Done():
+			return nil, fmt.Errorf("handshake with %s: another one was awaited: %w: %w", p.endpoint.opts.URL, ErrUnreachable, ctx.Err())
+		}
+	}
+}
+
+// open makes the handshake that shaking announces.
+func (p *Principal) open(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	a, err := p.settle(ctx, observe)
+	p.mu.Lock()
+	p.now = a
+	close(p.shaking)
+	p.shaking = nil
+	p.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	e := p.endpoint
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.found == nil {
+		e.found = a
+	}
+	return a, nil
+}
+
+// settle makes a handshake in the era that was asked for, or in the one that the
+// target is known to be of.
+func (p *Principal) settle(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
+	e := p.endpoint
+	shake := func(era Era) (*Session, error) {
+		switch {
+		case era == Bare: // nothing is agreed on
+			a := &Session{Era: Bare}
+			a.build(p)
+			return a, nil
+		case e.pipe != nil:
+			return p.shakePipe(ctx, era, observe)
+		}
+		return p.shake(ctx, era, observe)
+	}
+	if e.opts.Era != Auto {
+		return shake(e.opts.Era)
+	}
+	return e.eras.agreed(ctx, shake)
+}
+
+// Forget drops an agreement whose session the server no longer knows, so that
+// the next call shakes hands anew, and takes leave of the session all the same.
+func (p *Principal) Forget(a *Session) {
+	p.mu.Lock()
+	mine := p.now == a
+	if mine {
+		p.now = nil
+	}
+	p.mu.Unlock()
+	if mine { // a call that may take seconds, for which nobody else has to wait
+		a.end()
+	}
+}
+
+// End ends the session, if there is one. Whether the server still knew it
+// makes no difference.
+func (p *Principal) End() {
+	p.mu.Lock()
+	a := p.now
+	p.now = nil
+	p.mu.Unlock()
+	if a != nil {
+		a.end()
+	}
+}
+
+func (a *Session) end() {
+	if a.sdk != nil {
+		_ = a.sdk.Close()
+	}
+}
+
+// build prepares what every request of the agreement carries.
+func (a *Session) build(p *Principal) {
+	e := p.endpoint
+	if a.Era == Modern {
+		meta := wire.BeginObject(nil)
+		meta.String("io.modelcontextprotocol/protocolVersion", a.Version)
+		meta.Raw("io.modelcontextprotocol/clientInfo", e.clientInfo())
+		meta.Raw("io.modelcontextprotocol/clientCapabilities", e.capabilities())
+		a.Meta = meta.End()
+	}
+	h := p.header()
+	if a.Version != "" {
+		h.Set(headerVersion, a.Version)
+	}
+	if a.ID != "" {
+		h.Set(HeaderSession, a.ID)
+	}
+	a.base = h
+}
+
+// header makes the header fields that all requests of the principal have.
+func (p *Principal) header() http.Header {
+	e := p.endpoint
+	h := e.header.Clone()
+	p.authorize(h)
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "application/json, text/event-stream")
+	h.Set("User-Agent", e.opts.ClientName+"/"+e.opts.ClientVersion)
+	return h
+}
+
+// Initialization makes a request that opens a session of the legacy era for the
+// principal alone, of the version that was agreed on before.
+func (p *Principal) Initialization(version string) (http.Header, []byte) {
+	o := wire.BeginObject(nil)
+	o.String("protocolVersion", version)
+	o.Raw("capabilities", []byte("{}"))
+	o.Raw("clientInfo", p.endpoint.clientInfo())
+	return p.header(), wire.AppendRequest(nil, p.endpoint.NextID(), methodInitialize, o.End())
+}
+
+// Initialized returns the header fields of a session that initialization opened.
+func (p *Principal) Initialized(id, version string) http.Header {
+	h := p.header()
+	h.Set(HeaderSession, id)
+	h.Set(headerVersion, version)
+	return h
+}
+
+// Clone returns the same identity without a session.
+func (p *Principal) Clone() *Principal {
+	return &Principal{endpoint: p.endpoint, Index: p.Index, token: p.token}
+}
+
+func (p *Principal) authorize(h http.Header) {
+	if p.token != "" {
+		h.Set("Authorization", "Bearer "+p.token)
+	}
+}
+
+// headerKey names the header fields of one kind of request.
+type headerKey struct{ method, name string }
+
+// Header returns the header fields of a method's requests. name is the value of
+// Mcp-Name, which the modern era wants with some methods; "" = none. The fields
+// are made once and shared: nobody may write to them. It is safe for concurrent
+// use.
+func (a *Session) Header(method, name string) http.Header {
+	key := headerKey{method, name}
+	if known := a.headers.Load(); known != nil {
+		if h, ok := (*known)[key]; ok {
+			return h
+		}
+	}
+	a.making.Lock()
+	defer a.making.Unlock()
+	known := map[headerKey]http.Header{}
+	if p := a.headers.Load(); p != nil {
+		if h, ok := (*p)[key]; ok {
+			return h
+		}
+		known = maps.Clone(*p)
+	}
+	h := a.base.Clone()
+	if a.Era == Modern {
+		h.Set(HeaderMethod, method)
+		if name != "" {
+			h.Set(headerName, headerText(name))
+		}
+	}
+	known[key] = h
+	a.headers.Store(&known)
+	return h
+}
+
+// StreamHeader returns header fields for a GET that opens an event stream. They
+// are the caller's own.
+func (a *Session) StreamHeader() http.Header {
+	h := a.base.Clone()
+	h.Del("Content-Type")
+	h.Set("Accept", "text/event-stream")
+	return h
+}

@@ -1,0 +1,18 @@
+package systemstest
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Main runs a package's tests, none of which may leave a goroutine behind. It is
+// also the server of the conversations over a pipe: the test program starts
+// itself for them.
+func Main(m *testing.M) {
+	if file := os.Getenv(asServer); file != "" {
+		os.Exit(serveFile(file))
+	}
+	goleak.VerifyTestMain(m)
+}
