@@ -1,3 +1,5 @@
+// Package systems is the table of the systems that lanes can be of. It is the only
+// package that knows all drivers.
 package systems
 
 import (

@@ -1,3 +1,5 @@
+// Package systemstest is for tests of drivers: a recorder that can be waited for, a
+// reference server, and conversations that are written by hand.
 package systemstest
 
 import (

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // Observed is one event as it was shown, kept.
@@ -116,7 +117,10 @@ var listenerPattern = regexp.MustCompile(`https://127\.0\.0\.1:\d+`)
 func (m *Memory) Wait(t *testing.T, what string, ok func(m *Memory) bool) {
 	t.Helper()
 	late := false
-	timer := time.AfterFunc(20*time.Second, func() { m.keep(func() { late = true }) })
+	timer := time.AfterFunc(20*time.Second, func() {
+		defer crash.Guard()
+		m.keep(func() { late = true })
+	})
 	defer timer.Stop()
 	m.Mu.Lock()
 	defer m.Mu.Unlock()

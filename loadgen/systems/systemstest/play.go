@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
@@ -170,6 +171,7 @@ func playFile(t *testing.T, a *txtar.Archive) {
 	}
 	done := make(chan struct{})
 	go func() {
+		defer crash.Guard()
 		defer close(done)
 		p.deliveries(d, rec)
 	}()
