@@ -318,3 +318,19 @@ func (a *Answer) readStream(c *Caller, body io.ReadCloser) (bool, error) {
 		}
 	}
 }
+
+// TooLarge counts an answer or a stream of the lane that was given up because it
+// was too large; it does nothing with other errors.
+func (c *Caller) TooLarge(at eventmeter.Instant, err error) {
+	c.TooLargeFor(eventmeter.Sub{Lane: c.Lane}, at, err)
+}
+
+// TooLargeFor is tooLarge of one subscription.
+func (c *Caller) TooLargeFor(sub eventmeter.Sub, at eventmeter.Instant, err error) {
+	if err == nil || c.Recorder == nil {
+		return
+	}
+	if what := oversize(err); what != "" {
+		c.Recorder.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Oversized, At: at, Detail: what})
+	}
+}

@@ -23,21 +23,6 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// Era is a generation of the base protocol.
-type Era string
-
-// The eras. Auto is only asked for, Bare is only found.
-const (
-	// Auto tries Modern first and falls back to Legacy.
-	Auto Era = "auto"
-	// Modern is 2026-07-28: stateless, discovered with server/discover.
-	Modern Era = "modern"
-	// Legacy is 2025-03-26 to 2025-11-25: sessions, opened with initialize.
-	Legacy Era = "legacy"
-	// Bare is a server that refused both handshakes and still takes calls.
-	Bare Era = "bare"
-)
-
 // Revision is a spelling of the MCP Events draft.
 type Revision string
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
@@ -334,3 +335,46 @@ func reasonOf(data []byte) errtext.Said {
 // ErrUnheard is the same before its first message. A proxy that buffers keeps
 // even the head of the answer until its buffer is full.
 var ErrUnheard = errors.New("nothing came for twice the heartbeat interval: the server does not confirm the stream, or a proxy on the path buffers it")
+
+// KindOversized is the failure word for an answer or a stream that was given up
+// because it would have taken too much memory.
+const KindOversized = "oversized"
+
+const (
+	// MaxCursor bounds cursors and ids that are kept and sent back.
+	MaxCursor = 8 << 10
+	// MaxListBytes and maxListEntries bound a list, all pages of it. An entry
+	// takes more memory than text.
+	MaxListBytes, MaxListEntries = 16 << 20, 50_000
+	// MaxPages bounds the pages of a list: a server whose cursor never ends is
+	// broken.
+	MaxPages = 1000
+	// MaxPageStamps bounds the probe ids that are kept of one page.
+	MaxPageStamps = 4096
+)
+
+var (
+	ErrCursor = errors.New("a cursor is larger than 8 KiB")
+	ErrID     = errors.New("a subscription id is larger than 8 KiB")
+	ErrList   = errors.New("a list has more than 16 MiB or 50,000 entries")
+	ErrStamps = errors.New("a page has more than 4,096 probe ids")
+)
+
+// oversize tells what was too large, in a few stable words; "" for errors of
+// other kinds.
+func oversize(err error) string {
+	for _, e := range []error{
+		budget.ErrExceeded, wire.ErrTooLarge, wire.ErrFieldTooLarge, ErrCursor, ErrID, ErrList, ErrStamps, errHandshake,
+	} {
+		if errors.Is(err, e) {
+			return e.Error()
+		}
+	}
+	return ""
+}
+
+// KindEnded is the failure word for a server that is gone.
+const KindEnded = "server ended"
+
+// maxPause bounds what a server's word can keep a stream away.
+const maxPause = time.Hour

@@ -7,30 +7,11 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-)
-
-const (
-	modernVersion = "2026-07-28"
-	legacyVersion = "2025-11-25"
-
-	HeaderSession = "Mcp-Session-Id"
-	headerVersion = "Mcp-Protocol-Version"
-	HeaderMethod  = "Mcp-Method"
-
-	methodDiscover   = "server/discover"
-	methodInitialize = "initialize"
-	// methodProbe is what a server is asked that refused every handshake, to find
-	// out whether it takes calls all the same.
-	methodProbe = "events/list"
-
-	// handshakeTime bounds a handshake whose context has no end of its own.
-	handshakeTime = 30 * time.Second
 )
 
 // shake does the handshake with the official client, which knows the rules of

@@ -106,3 +106,16 @@ func (l *Listing) page(a *Answer, member string, size *ListSize) (next string, e
 	l.Entries = append(l.Entries, entries...)
 	return string(c.NextCursor), nil
 }
+
+// ListSize adds up the pages of a list.
+type ListSize struct{ bytes, entries int }
+
+// Add takes a page into account, before it is decoded.
+func (l *ListSize) Add(text []byte, member string) error {
+	l.bytes += len(text)
+	l.entries += wire.ListLength(text, member)
+	if l.bytes > MaxListBytes || l.entries > MaxListEntries {
+		return &CallError{Kind: KindOversized, Cause: ErrList}
+	}
+	return nil
+}

@@ -36,9 +36,6 @@ const (
 	termGrace  = time.Second
 )
 
-// KindEnded is the failure word for a server that is gone.
-const KindEnded = "server ended"
-
 // Pipe is a server that is a program: requests go to its standard input, a line
 // each, and all answers and streams of all lanes share its standard output.
 type Pipe struct {

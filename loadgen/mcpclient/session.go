@@ -8,11 +8,45 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Era is a generation of the base protocol.
+type Era string
+
+// The eras. Auto is only asked for, Bare is only found.
+const (
+	// Auto tries Modern first and falls back to Legacy.
+	Auto Era = "auto"
+	// Modern is 2026-07-28: stateless, discovered with server/discover.
+	Modern Era = "modern"
+	// Legacy is 2025-03-26 to 2025-11-25: sessions, opened with initialize.
+	Legacy Era = "legacy"
+	// Bare is a server that refused both handshakes and still takes calls.
+	Bare Era = "bare"
+)
+
+const (
+	modernVersion = "2026-07-28"
+	legacyVersion = "2025-11-25"
+
+	HeaderSession = "Mcp-Session-Id"
+	headerVersion = "Mcp-Protocol-Version"
+	HeaderMethod  = "Mcp-Method"
+
+	methodDiscover   = "server/discover"
+	methodInitialize = "initialize"
+	// methodProbe is what a server is asked that refused every handshake, to find
+	// out whether it takes calls all the same.
+	methodProbe = "events/list"
+
+	// handshakeTime bounds a handshake whose context has no end of its own.
+	handshakeTime = 30 * time.Second
 )
 
 // MethodListen opens a stream of notifications in the modern era.

@@ -77,9 +77,6 @@ func (e *Endpoint) PollTransport(version string, traffic *wire.Traffic) (http.Ro
 // maxHead bounds the head of an answer, in bytes.
 const maxHead = 64 << 10
 
-// maxPause bounds what a server's word can keep a stream away.
-const maxPause = time.Hour
-
 // Pause returns how long a stream asked its clients to wait before they open it
 // again (the field retry, which MCP says clients must respect), and was if it did
 // not say.

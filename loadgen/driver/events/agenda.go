@@ -21,12 +21,15 @@ type agenda struct {
 
 	mu   sync.Mutex
 	heap entries
-	of   map[*hook]*entry
+	of   map[refresher]*entry
 }
+
+// refresher is what an agenda refreshes.
+type refresher interface{ refresh() }
 
 type entry struct {
 	at    eventmeter.Instant
-	hook  *hook
+	of    refresher
 	index int
 }
 
@@ -37,24 +40,24 @@ const refreshesAtOnce = 64
 func newAgenda(clock *eventmeter.Clock) *agenda {
 	a := &agenda{
 		clock: clock, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
-		room: make(chan struct{}, refreshesAtOnce), of: map[*hook]*entry{},
+		room: make(chan struct{}, refreshesAtOnce), of: map[refresher]*entry{},
 	}
 	go a.run()
 	return a
 }
 
 // add plans a refresh of k, in place of the one that was planned.
-func (a *agenda) add(at eventmeter.Instant, k *hook) {
+func (a *agenda) add(at eventmeter.Instant, k refresher) {
 	a.mu.Lock()
 	if e := a.of[k]; e != nil {
 		e.at = at
 		heap.Fix(&a.heap, e.index)
 	} else {
-		e := &entry{at: at, hook: k}
+		e := &entry{at: at, of: k}
 		a.of[k] = e
 		heap.Push(&a.heap, e)
 	}
-	first := a.heap[0].hook == k
+	first := a.heap[0].of == k
 	a.mu.Unlock()
 	if first {
 		select {
@@ -65,7 +68,7 @@ func (a *agenda) add(at eventmeter.Instant, k *hook) {
 }
 
 // remove forgets what is planned for k.
-func (a *agenda) remove(k *hook) {
+func (a *agenda) remove(k refresher) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e := a.of[k]; e != nil {
@@ -75,7 +78,7 @@ func (a *agenda) remove(k *hook) {
 }
 
 // due takes the next entry if its time has come, or says how long to wait.
-func (a *agenda) due() (*hook, time.Duration) {
+func (a *agenda) due() (refresher, time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.heap) == 0 {
@@ -86,8 +89,8 @@ func (a *agenda) due() (*hook, time.Duration) {
 		return nil, wait
 	}
 	heap.Pop(&a.heap)
-	delete(a.of, e.hook)
-	return e.hook, 0
+	delete(a.of, e.of)
+	return e.of, 0
 }
 
 func (a *agenda) run() {

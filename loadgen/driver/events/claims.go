@@ -1,7 +1,6 @@
 package events
 
 import (
-	"bytes"
 	"sync/atomic"
 
 	"github.com/eventmeter/eventmeter"
@@ -42,30 +41,8 @@ func checkOf(key, event uint64, run uint32) uint64 {
 	return uint64(run)<<32 | h&0xffffffff
 }
 
-// keyOf hashes a cursor, the arguments and the principal.
-func (r *run) keyOf(cursor []byte) uint64 { return eventmeter.HashID(cursor) ^ r.group }
-
 // none tells whether a target gave no cursor.
 func none(cursor []byte) bool { return len(cursor) == 0 || string(cursor) == "null" }
-
-// comesWith keeps the cursor that an event came with.
-func (d *events) comesWith(r *run, cursor []byte, stamp eventmeter.Stamp) {
-	if none(cursor) {
-		return
-	}
-	c := &d.claims
-	r.Mu.Lock()
-	if !bytes.Equal(r.cursor, cursor) {
-		r.cursor = append(r.cursor[:0], cursor...)
-	} else if r.stands != (eventmeter.Stamp{}) && r.stands != stamp {
-		c.ambiguous.Store(true)
-	}
-	r.stands = stamp
-	r.Mu.Unlock()
-	if c.known != nil {
-		c.keep(r.keyOf(cursor), stamp)
-	}
-}
 
 // keep makes a cursor known to siblings.
 func (c *claims) keep(key uint64, stamp eventmeter.Stamp) {
@@ -96,28 +73,4 @@ func (c *claims) find(key uint64) eventmeter.Stamp {
 		return eventmeter.Stamp{}
 	}
 	return eventmeter.Stamp{Run: run, Source: uint16(event >> 32), Seq: uint32(event)}
-}
-
-// claim reports what a cursor claims that came by itself, if that is known and
-// was not claimed just before. It does not keep the cursor.
-func (d *events) claim(r *run, cursor []byte, at eventmeter.Instant) {
-	if none(cursor) || d.claims.ambiguous.Load() {
-		return
-	}
-	r.Mu.Lock()
-	var stands eventmeter.Stamp
-	if bytes.Equal(r.cursor, cursor) {
-		stands = r.stands
-	}
-	if stands == (eventmeter.Stamp{}) {
-		stands = d.claims.find(r.keyOf(cursor))
-	}
-	news := stands != (eventmeter.Stamp{}) && stands != r.claimed
-	if news {
-		r.claimed = stands
-	}
-	r.Mu.Unlock()
-	if news {
-		d.Recorder.Noticed(eventmeter.Notice{Sub: r.Sub, Kind: eventmeter.Claimed, At: at, Stamp: stands})
-	}
 }

@@ -54,7 +54,7 @@ func TestClaims(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rec := &heard{}
-			d := &events{Caller: mcpclient.Caller{Recorder: rec}}
+			d := &lane{Caller: mcpclient.Caller{Recorder: rec}}
 			if !c.lone {
 				d.claims.known = make([]knownCursor, knownCursors)
 			}

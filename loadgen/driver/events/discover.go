@@ -15,7 +15,7 @@ import (
 
 // Discover asks the target who it is and what events it has, as the first
 // principal. A target that has no events at all is ErrNotOffered.
-func (d *events) Discover(ctx context.Context) (driver.Offer, error) {
+func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 	p := d.ep.Principal(0)
 	agreed, err := p.Session(ctx, d.observe)
 	if err != nil {
@@ -32,7 +32,7 @@ func (d *events) Discover(ctx context.Context) (driver.Offer, error) {
 
 // listAll reads the catalogue, all pages of it; with an error, what was read
 // before.
-func (d *events) listAll(ctx context.Context, agreed *mcpclient.Session) (all []driver.EventType, err error) {
+func (d *lane) listAll(ctx context.Context, agreed *mcpclient.Session) (all []driver.EventType, err error) {
 	var cursor json.RawMessage
 	var size mcpclient.ListSize
 	for range mcpclient.MaxPages {
@@ -72,7 +72,7 @@ func (e listedEvent) eventType() driver.EventType {
 	return t
 }
 
-func (d *events) list(ctx context.Context, agreed *mcpclient.Session, cursor json.RawMessage, size *mcpclient.ListSize) (listPage, error) {
+func (d *lane) list(ctx context.Context, agreed *mcpclient.Session, cursor json.RawMessage, size *mcpclient.ListSize) (listPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
 	defer cancel()
 	o := wire.BeginObject(nil)

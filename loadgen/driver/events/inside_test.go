@@ -40,7 +40,7 @@ func (*deaf) Called(eventmeter.Call) {}
 
 const occurrence = `"eventId":"e-90","name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3","note":"some text around evtm-00000001-0000-00000001-26 and after it some more"},"cursor":"c42"`
 
-func idle(t testing.TB, mode eventmeter.Mode) (*events, *run, *deaf) {
+func idle(t testing.TB, mode eventmeter.Mode) (*lane, *run, *deaf) {
 	t.Helper()
 	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
 	if err != nil {

@@ -1,7 +1,6 @@
 package events
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,24 +19,8 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// The methods of the MCP Events draft.
-const (
-	methodList        = "events/list"
-	methodPoll        = "events/poll"
-	methodStream      = "events/stream"
-	methodSubscribe   = "events/subscribe"
-	methodUnsubscribe = "events/unsubscribe"
-)
-
-// The methods of Smithery's triggers.
-const (
-	smitheryList        = "ai.smithery/events/list"
-	smitherySubscribe   = "ai.smithery/events/subscribe"
-	smitheryUnsubscribe = "ai.smithery/events/unsubscribe"
-)
-
-// events is one lane of the MCP Events draft, or of Smithery's triggers.
-type events struct {
+// lane is one lane of the MCP Events draft, or of Smithery's triggers.
+type lane struct {
 	mcpclient.Caller
 	*driver.Inbox
 	flavour flavour
@@ -97,7 +80,7 @@ func New(opts driver.Options) (driver.Driver, error) {
 	return d, nil
 }
 
-func newEvents(opts driver.Options) (*events, error) {
+func newEvents(opts driver.Options) (*lane, error) {
 	switch {
 	case opts.Clock == nil, opts.Recorder == nil, opts.Endpoint == nil:
 		return nil, errors.New("driver events: Clock, Recorder and Endpoint must be set")
@@ -111,7 +94,7 @@ func newEvents(opts driver.Options) (*events, error) {
 	if err != nil {
 		return nil, fmt.Errorf("driver %w", err)
 	}
-	d := &events{flavour: f, opts: opts, set: set, ep: opts.Endpoint, looker: eventmeter.ObserverOf(opts.Recorder), older: opts.Endpoint.Revision() == mcpclient.Older, runs: make([]*run, opts.Subscriptions)}
+	d := &lane{flavour: f, opts: opts, set: set, ep: opts.Endpoint, looker: eventmeter.ObserverOf(opts.Recorder), older: opts.Endpoint.Revision() == mcpclient.Older, runs: make([]*run, opts.Subscriptions)}
 	connect := func() (http.RoundTripper, func(), error) {
 		if opts.Mode == eventmeter.Poll {
 			return d.ep.PollTransport(opts.HTTP, &d.traffic)
@@ -153,7 +136,7 @@ func newEvents(opts driver.Options) (*events, error) {
 }
 
 // Attach opens subscription i.
-func (d *events) Attach(ctx context.Context, i int) error {
+func (d *lane) Attach(ctx context.Context, i int) error {
 	r, err := d.begin(i)
 	if err != nil {
 		return fmt.Errorf("attach %s: subscription %d: %w", d.opts.Event, i, err)
@@ -175,7 +158,7 @@ func (d *events) Attach(ctx context.Context, i int) error {
 }
 
 // begin makes a run for subscription i and reports Attaching.
-func (d *events) begin(i int) (*run, error) {
+func (d *lane) begin(i int) (*run, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := driver.MayAttach(d.closed, d.runs, i); err != nil {
@@ -217,7 +200,7 @@ func (d *events) begin(i int) (*run, error) {
 }
 
 // Detach ends subscription i.
-func (d *events) Detach(ctx context.Context, i int) error {
+func (d *lane) Detach(ctx context.Context, i int) error {
 	r := driver.LastTurn(&d.mu, d.runs, i)
 	if r == nil {
 		return nil
@@ -241,7 +224,7 @@ func (d *events) Detach(ctx context.Context, i int) error {
 }
 
 // release stops whatever serves the run and waits for it.
-func (d *events) release(r *run) {
+func (d *lane) release(r *run) {
 	r.Cancel()
 	if d.opts.Mode == eventmeter.Webhook {
 		d.hooks.retire(r)
@@ -251,7 +234,7 @@ func (d *events) release(r *run) {
 }
 
 // Close ends everything. It detaches what is open, many at a time.
-func (d *events) Close(ctx context.Context) error {
+func (d *lane) Close(ctx context.Context) error {
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
@@ -283,34 +266,17 @@ func (d *events) Close(ctx context.Context) error {
 }
 
 // Traffic returns the lane's totals.
-func (d *events) Traffic() mcpclient.Traffic {
+func (d *lane) Traffic() mcpclient.Traffic {
 	return mcpclient.Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened(), Accepted: d.Accepted()}
 }
 
-// setCursor keeps a position that the target sent. null says that there is
-// none to send, not that the old one is void.
-func (r *run) setCursor(raw []byte) {
-	if none(raw) {
-		return
-	}
-	if len(raw) > mcpclient.MaxCursor { // only a webhook's: elsewhere, what brings it is refused
-		r.Caller.TooLargeFor(r.Sub, r.Caller.Clock.Now(), mcpclient.ErrCursor)
-		return
-	}
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	if !bytes.Equal(r.cursor, raw) {
-		r.cursor, r.stands = append(r.cursor[:0], raw...), eventmeter.Stamp{}
-	}
-}
-
 // notice reports something that a subscription was told.
-func (d *events) notice(r *run, k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
+func (d *lane) notice(r *run, k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
 	d.Recorder.Noticed(eventmeter.Notice{Sub: r.Sub, Kind: k, At: at, Detail: errtext.Line(detail)})
 }
 
 // called reports an exchange.
-func (d *events) called(cause eventmeter.Cause, method string, a *mcpclient.Answer) {
+func (d *lane) called(cause eventmeter.Cause, method string, a *mcpclient.Answer) {
 	d.Recorder.Called(eventmeter.Call{
 		Lane: d.opts.Lane, Cause: cause, At: a.At, Requests: 1, Up: a.Up, Down: a.Down,
 		Connections: d.traffic.TakeOpened(), Took: a.Took, Method: method, Failure: a.Err.Failure(),
@@ -318,19 +284,19 @@ func (d *events) called(cause eventmeter.Cause, method string, a *mcpclient.Answ
 }
 
 // agreement returns what the run's principal agreed on.
-func (d *events) agreement(ctx context.Context, r *run) (*mcpclient.Session, error) {
+func (d *lane) agreement(ctx context.Context, r *run) (*mcpclient.Session, error) {
 	return r.who.Session(ctx, d.observe)
 }
 
 // observe reports handshakes as the lane's traffic.
-func (d *events) observe(c eventmeter.Call) {
+func (d *lane) observe(c eventmeter.Call) {
 	c.Lane, c.At = d.opts.Lane, d.Clock.Now()
 	d.Recorder.Called(c)
 }
 
 // lost tells whether an answer means that the server no longer knows the
 // session, and then forgets it.
-func (d *events) lost(r *run, a *mcpclient.Session, e *mcpclient.CallError) bool {
+func (d *lane) lost(r *run, a *mcpclient.Session, e *mcpclient.CallError) bool {
 	if a.ID == "" || !e.Forgotten() {
 		return false
 	}
@@ -339,32 +305,18 @@ func (d *events) lost(r *run, a *mcpclient.Session, e *mcpclient.CallError) bool
 }
 
 // params begins the params that every subscribing method shares.
-func (d *events) params(r *run) wire.Object {
+func (d *lane) params(r *run) wire.Object {
 	o := wire.BeginObject((*paramsBuffers.Get().(*[]byte))[:0])
 	o.String("name", d.opts.Event)
 	o.Raw(d.flavour.arguments, r.args)
 	return o
 }
 
-// position writes the cursor and the bound of a replay.
-func (d *events) position(o *wire.Object, r *run) {
-	r.Mu.Lock()
-	o.Raw("cursor", r.cursor)
-	r.Mu.Unlock()
-	switch age := d.opts.MaxAge; {
-	case age <= 0:
-	case d.older:
-		o.Int("maxAge", int64((age+time.Second-1)/time.Second))
-	default:
-		o.Int("maxAgeMs", age.Milliseconds())
-	}
-}
-
 // paramsBuffers are for params on their way into a request.
 var paramsBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
 
 // build closes params and makes a request of them. The params are void then.
-func (d *events) build(method string, o wire.Object, a *mcpclient.Session) (id uint64, body []byte) {
+func (d *lane) build(method string, o wire.Object, a *mcpclient.Session) (id uint64, body []byte) {
 	if a.Meta != nil {
 		o.Raw("_meta", a.Meta)
 	}
@@ -377,7 +329,7 @@ func (d *events) build(method string, o wire.Object, a *mcpclient.Session) (id u
 
 // look shows an event to whoever wants to see it, right after its delivery was
 // reported. message is the event's object, or the notification around it.
-func (d *events) look(r *run, at eventmeter.Instant, id uint64, f *wire.Fields, message []byte) {
+func (d *lane) look(r *run, at eventmeter.Instant, id uint64, f *wire.Fields, message []byte) {
 	if d.looker != nil {
 		d.looker.Observed(eventmeter.Observation{Sub: r.Sub, At: at, EventID: id, Timestamp: f.Timestamp, Message: message})
 	}

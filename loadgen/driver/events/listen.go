@@ -21,7 +21,7 @@ const methodListChanged = "notifications/events/list_changed"
 // one. The draft does not say by which name a modern client asks for changes of
 // the event types; eventsListChanged follows its siblings.
 type listening struct {
-	d *events
+	d *lane
 	// changed holds the time of a change that was not followed up yet; those
 	// that come meanwhile are followed up with it.
 	changed chan eventmeter.Instant
@@ -36,7 +36,7 @@ type listening struct {
 }
 
 // listen begins to listen, if the lane was asked to.
-func (d *events) listen() {
+func (d *lane) listen() {
 	if !d.set.Listen {
 		return
 	}

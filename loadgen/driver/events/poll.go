@@ -1,7 +1,6 @@
 package events
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -27,7 +26,7 @@ type poller struct {
 }
 
 // Behind implements [Poller].
-func (d *events) Behind(since eventmeter.Instant) (behind, open int) {
+func (d *lane) Behind(since eventmeter.Instant) (behind, open int) {
 	if d.opts.Mode != eventmeter.Poll {
 		return 0, 0
 	}
@@ -56,7 +55,7 @@ func (d *events) Behind(since eventmeter.Instant) (behind, open int) {
 }
 
 // polling notes that a poll is sent, and how long the run waited for that.
-func (d *events) polling(r *run, at eventmeter.Instant, long bool) {
+func (d *lane) polling(r *run, at eventmeter.Instant, long bool) {
 	p := &r.poller
 	if p.at != 0 {
 		d.tally.Took("pollInterval", at.Sub(p.at))
@@ -74,7 +73,7 @@ func (d *events) polling(r *run, at eventmeter.Instant, long bool) {
 
 // polled notes how the poll that was sent at an instant ended: with an answer,
 // or with a failure that is not ours.
-func (d *events) polled(r *run, sent eventmeter.Instant, a *mcpclient.Answer, still bool, n int) {
+func (d *lane) polled(r *run, sent eventmeter.Instant, a *mcpclient.Answer, still bool, n int) {
 	p := &r.poller
 	failed := a.Err != nil
 	// Nothing new and hasMore: there is nothing to follow.
@@ -95,7 +94,7 @@ func (d *events) polled(r *run, sent eventmeter.Instant, a *mcpclient.Answer, st
 
 // attachPoll makes the first poll, which says where to begin, and leaves a
 // poller behind.
-func (d *events) attachPoll(ctx context.Context, r *run) error {
+func (d *lane) attachPoll(ctx context.Context, r *run) error {
 	backoff := sinks.Backoff{Min: d.opts.Poll.BackoffMin, Max: d.opts.Poll.BackoffMax, Rand: r.rand}
 	stop := context.AfterFunc(ctx, r.Cancel)
 	first, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (sinks.PollAnswer, error) {
@@ -140,7 +139,7 @@ func (d *events) attachPoll(ctx context.Context, r *run) error {
 
 // poll asks once, and reports what came. cause is what an answer without
 // events counts as. An error is returned beside an answer that says Failed.
-func (d *events) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswer, error) {
+func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswer, error) {
 	failed := sinks.PollAnswer{Failed: true}
 	first := cause == eventmeter.Subscribe
 	agreed, err := d.agreement(r.Ctx, r)
@@ -229,16 +228,9 @@ func (d *events) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAns
 // cursor, which asks for what happens from then on.
 const eventsFromNow = "events in the answer to cursor: null, which begins now"
 
-// at tells whether the run's position is cursor.
-func (r *run) at(cursor []byte) bool {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	return bytes.Equal(r.cursor, cursor)
-}
-
 // takeEvents reports the deliveries of a poll. It returns how many there were,
 // their size, and the last one, which is zero if that had no probe id.
-func (d *events) takeEvents(r *run, a *mcpclient.Answer) (n int, bytes int64, last eventmeter.Stamp) {
+func (d *lane) takeEvents(r *run, a *mcpclient.Answer) (n int, bytes int64, last eventmeter.Stamp) {
 	if a.Msg.Events == nil {
 		return 0, 0, last
 	}

@@ -93,7 +93,7 @@ func (s *stream) tellReplayed(stamp eventmeter.Stamp) {
 // timer for the next one or finishes the run. Whatever of this is under way is
 // one goroutine at a time; others come in by hangUp, under mu.
 type stream struct {
-	d *events
+	d *lane
 	r *run
 
 	parser  wire.EventParser
@@ -132,7 +132,7 @@ type stream struct {
 }
 
 // newStream makes the stream of a run, and has the run's cancel end it.
-func (d *events) newStream(r *run) *stream {
+func (d *lane) newStream(r *run) *stream {
 	s := &stream{d: d, r: r, cause: eventmeter.Subscribe, parser: wire.EventParser{Budget: d.Budget}}
 	s.backoff = sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
 	cancel := r.Cancel
@@ -144,7 +144,7 @@ func (d *events) newStream(r *run) *stream {
 }
 
 // attachPush opens a stream and waits until it is confirmed.
-func (d *events) attachPush(ctx context.Context, r *run) error {
+func (d *lane) attachPush(ctx context.Context, r *run) error {
 	s := r.stream
 	confirmed := make(chan struct{})
 	s.first = confirmed

@@ -23,11 +23,11 @@ const secretBytes = 32
 // hooks is what the subscriptions of a webhook lane share.
 type hooks struct {
 	*driver.Inbox
-	d      *events
+	d      *lane
 	agenda *agenda
 }
 
-func newHooks(d *events) (*hooks, error) {
+func newHooks(d *lane) (*hooks, error) {
 	if at := d.opts.Webhook.RefreshAt; at < 0.1 || at > 0.95 {
 		return nil, fmt.Errorf("webhook: refreshAt %g: use a share from 0.1 to 0.95", at)
 	}
@@ -95,7 +95,7 @@ func (h *hooks) newHook(r *run) *hook {
 }
 
 // attachWebhook subscribes.
-func (d *events) attachWebhook(ctx context.Context, r *run) error {
+func (d *lane) attachWebhook(ctx context.Context, r *run) error {
 	close(r.done) // there is no goroutine
 	k := r.hook
 	stop := context.AfterFunc(ctx, r.Cancel)
@@ -146,17 +146,9 @@ func (k *hook) valid(now eventmeter.Instant) (cur, prev *wire.Key) {
 	return k.keys[0], k.keys[1]
 }
 
-// grant is the answer to subscribe.
-type grant struct {
-	ID             string          `json:"id"`
-	RefreshBefore  *string         `json:"refreshBefore"`
-	Truncated      bool            `json:"truncated"`
-	DeliveryStatus *deliveryStatus `json:"deliveryStatus"`
-}
-
 // subscribe sends events/subscribe, which is also the refresh, and plans the
 // next one.
-func (d *events) subscribe(r *run, cause eventmeter.Cause) error {
+func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	agreed, err := d.agreement(r.Ctx, r)
 	if err != nil {
 		return err
@@ -230,7 +222,7 @@ func (k *hook) asks(yes bool) {
 }
 
 // granted takes over what the answer says.
-func (d *events) granted(r *run, a *mcpclient.Answer, g grant) {
+func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	k := r.hook
 	before := k.toldAt()
 	first := k.settle(d.Clock.Now(), d.opts.Webhook.Grace)
@@ -303,28 +295,6 @@ func (k *hook) settle(now eventmeter.Instant, grace time.Duration) bool {
 	return k.granted == 1
 }
 
-// life is how long the grant lasts from the answer on. refreshBefore is a time
-// of the server's clock: if its Date header shows that this clock is another
-// than ours, it is read by that.
-func (g *grant) life(date time.Time) (time.Duration, bool) {
-	if g.RefreshBefore == nil {
-		return 0, false
-	}
-	t, err := time.Parse(time.RFC3339, *g.RefreshBefore)
-	if err != nil {
-		return 0, false
-	}
-	now := time.Now()
-	if off := now.Sub(date); !date.IsZero() && (off > 2*time.Second || off < -2*time.Second) {
-		now = date
-	}
-	return min(t.Sub(now), maxLife), true
-}
-
-// maxLife bounds what is believed of a grant: dates of the far future do not fit
-// the clock.
-const maxLife = 365 * 24 * time.Hour
-
 // refresh is called by the agenda when a run's refresh is due.
 func (k *hook) refresh() {
 	d, r := k.h.d, k.r
@@ -370,7 +340,7 @@ func (k *hook) refresh() {
 
 // unsubscribe sends events/unsubscribe, after giving up a refresh under way: a
 // refresh that arrived later would bring the subscription back.
-func (d *events) unsubscribe(ctx context.Context, r *run) error {
+func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	r.Cancel()
 	r.hook.calling.Lock()
 	defer r.hook.calling.Unlock()
@@ -415,4 +385,14 @@ func (h *hooks) retire(r *run) {
 func (h *hooks) close(ctx context.Context) error {
 	h.agenda.close()
 	return h.Listener.Close(ctx)
+}
+
+// race is one change of secrets as deliveries saw it.
+type race struct {
+	sent     eventmeter.Instant // when the new secret was about to be sent, 0 = it was the first
+	answered eventmeter.Instant // when the target had taken it, 0 = not yet
+	lastOld  eventmeter.Instant // the last delivery that only the old one verifies
+	lastDual eventmeter.Instant // the last delivery that both verify
+
+	byOld, byBoth, refused int // not yet in the lane's tally
 }

@@ -3,7 +3,6 @@ package events
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"path"
@@ -14,18 +13,6 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
-
-// deliveryStatus is how a target's deliveries to a subscription fare, as the
-// answer to a refresh tells.
-type deliveryStatus struct {
-	Active      *bool   `json:"active"`
-	LastError   *string `json:"lastError"`
-	FailedSince *string `json:"failedSince"`
-	// Throttled is true, or an object; null and false mean that it is not.
-	Throttled json.RawMessage `json:"throttled"`
-	// RetryAfter is for how much longer, in milliseconds.
-	RetryAfter float64 `json:"retryAfterMs"`
-}
 
 // lastErrors are the draft's words for why a delivery failed, and the figures
 // that count them.
@@ -41,7 +28,7 @@ var lastErrors = map[string]string{
 // readStatus counts what a target says about its deliveries.
 //
 // before is when it last answered a refresh, and so set deliveries going.
-func (d *events) readStatus(r *run, a *mcpclient.Answer, before eventmeter.Instant, s *deliveryStatus) {
+func (d *lane) readStatus(r *run, a *mcpclient.Answer, before eventmeter.Instant, s *deliveryStatus) {
 	if s == nil {
 		return
 	}
@@ -74,7 +61,7 @@ func (d *events) readStatus(r *run, a *mcpclient.Answer, before eventmeter.Insta
 }
 
 // countGrant compares what was granted with what was asked for.
-func (d *events) countGrant(k *hook, g grant, a *mcpclient.Answer, first bool) {
+func (d *lane) countGrant(k *hook, g grant, a *mcpclient.Answer, first bool) {
 	k.mu.Lock()
 	last, late := k.id, !first && k.expires != 0 && a.At.Add(-a.Took) > k.expires
 	if last != g.ID {
@@ -129,7 +116,7 @@ func (k *hook) clientID() string {
 // targets that ask there instead of sending a challenge.
 const receiverDocument = "/.well-known/mcp-webhook-receiver.json"
 
-func (d *events) documents() map[string][]byte {
+func (d *lane) documents() map[string][]byte {
 	if !d.flavour.intent {
 		return nil
 	}
@@ -191,7 +178,7 @@ func (k *hook) doubtful() bool {
 // ask sends a last refresh for a subscription whose deliveries may be suspended,
 // since only the answer to a refresh says so. It is sent before the subscription
 // is ended, and a failure of it is of no importance then.
-func (d *events) ask(ctx context.Context, r *run) {
+func (d *lane) ask(ctx context.Context, r *run) {
 	k := r.hook
 	if d.older || d.flavour.plain || !r.IsActive() || !k.doubtful() {
 		return

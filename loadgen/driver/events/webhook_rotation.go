@@ -10,16 +10,6 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// race is one change of secrets as deliveries saw it.
-type race struct {
-	sent     eventmeter.Instant // when the new secret was about to be sent, 0 = it was the first
-	answered eventmeter.Instant // when the target had taken it, 0 = not yet
-	lastOld  eventmeter.Instant // the last delivery that only the old one verifies
-	lastDual eventmeter.Instant // the last delivery that both verify
-
-	byOld, byBoth, refused int // not yet in the lane's tally
-}
-
 // signed checks a delivery's signature, and counts which of two secrets it was
 // made with.
 func (k *hook) signed(in *sinks.Inbound) error {

@@ -1,7 +1,6 @@
 package sep1803
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,51 +10,11 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/defaults"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/sinks"
-)
-
-// Settings are what only lanes of SEP-1803 can be asked for.
-type Settings struct {
-	// PerSession is how many subscriptions share a session of the legacy era,
-	// or a request to listen of the modern one; 0 = 1. Subscription i is in
-	// session i/PerSession, and that session's number says which token it uses.
-	PerSession int
-	// NoRedelivery leaves out Last-Event-ID when a stream is opened again, so
-	// that what happened meanwhile is lost. In the modern era there is none.
-	NoRedelivery bool
-	// CutEvery is how long a stream lives, half as long to half as long again,
-	// until the lane cuts it as a lost network would; 0 = it does not. CutFor
-	// is how long it stays away then, in place of a backoff.
-	CutEvery, CutFor time.Duration
-	// Secret is the type of webhook secret that is wished for: "raw",
-	// "standard" or "none"; "" = no wish is sent. The server may do as it likes.
-	Secret string
-	// RefuseEarly answers 503 to deliveries that arrive before their secret is
-	// known. Otherwise they wait for it.
-	RefuseEarly bool
-}
-
-// WithDefaults returns the settings with every field filled in whose zero value
-// stands for a default.
-func (s Settings) WithDefaults() Settings {
-	s.PerSession = cmp.Or(s.PerSession, defaults.SEP1803PerSession)
-	return s
-}
-
-// The methods of SEP-1803, and of the base protocol where it builds on them.
-const (
-	methodEventResources      = "resources/list"
-	methodEventTemplates      = "resources/templates/list"
-	methodResourceSubscribe   = "resources/subscribe"
-	methodResourceUnsubscribe = "resources/unsubscribe"
-	methodRegister            = "resources/subscriptions/register"
-	methodDeregister          = "resources/subscriptions/deregister"
-	methodSessionStream       = "GET stream"
 )
 
 // lane is one lane of SEP-1803: events as resources.
@@ -98,12 +57,6 @@ type resourceRun struct {
 	parted  sync.Once          // it has left its session
 	began   eventmeter.Instant // when it was asked for
 	late    bool               // its session's stream was there before it
-}
-
-// Unit is how many neighbouring subscriptions share a session.
-func Unit(o *driver.Options) int {
-	set, _ := driver.SettingsOf[Settings](o)
-	return max(set.PerSession, 1)
 }
 
 // New returns the driver of a lane of SEP-1803.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
@@ -350,4 +351,42 @@ func (s *resourceSession) goodbye(ctx context.Context) error {
 		return a.Err
 	}
 	return nil
+}
+
+// resourceStream is what the one open stream of a session needs.
+type resourceStream struct {
+	s       *resourceSession
+	take    func(wire.Event)
+	parser  wire.EventParser
+	msg     wire.Message
+	backoff sinks.Backoff
+	pause   time.Duration // see pause
+
+	trouble sync.Mutex
+	last    *mcpclient.CallError // what kept it from standing last; guarded by trouble
+
+	// Of all its connections.
+	opened bool   // one has stood
+	lastID []byte // where to go on, as the server named it; empty = nowhere
+	lost   eventmeter.Instant
+	back   eventmeter.Instant
+	cut    bool // the last end was our own doing
+
+	// Of the connection at hand.
+	method  string
+	id      uint64 // of the request to listen
+	session string // of the GET
+	modern  bool
+	fresh   bool // the session was opened for it
+	resumed bool // it asked to go on where the last one ended
+	began   eventmeter.Instant
+	at      eventmeter.Instant
+	up      int64
+	down    int64 // until it stood
+	cause   eventmeter.Cause
+	stands  bool
+	ended   bool
+	strange bool // an update that should not be so was noticed
+	over    *mcpclient.CallError
+	timer   *time.Timer
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -16,44 +15,6 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/sinks"
 )
-
-// resourceStream is what the one open stream of a session needs.
-type resourceStream struct {
-	s       *resourceSession
-	take    func(wire.Event)
-	parser  wire.EventParser
-	msg     wire.Message
-	backoff sinks.Backoff
-	pause   time.Duration // see pause
-
-	trouble sync.Mutex
-	last    *mcpclient.CallError // what kept it from standing last; guarded by trouble
-
-	// Of all its connections.
-	opened bool   // one has stood
-	lastID []byte // where to go on, as the server named it; empty = nowhere
-	lost   eventmeter.Instant
-	back   eventmeter.Instant
-	cut    bool // the last end was our own doing
-
-	// Of the connection at hand.
-	method  string
-	id      uint64 // of the request to listen
-	session string // of the GET
-	modern  bool
-	fresh   bool // the session was opened for it
-	resumed bool // it asked to go on where the last one ended
-	began   eventmeter.Instant
-	at      eventmeter.Instant
-	up      int64
-	down    int64 // until it stood
-	cause   eventmeter.Cause
-	stands  bool
-	ended   bool
-	strange bool // an update that should not be so was noticed
-	over    *mcpclient.CallError
-	timer   *time.Timer
-}
 
 func (t *resourceStream) init(s *resourceSession) {
 	t.s, t.cause, t.take = s, eventmeter.Subscribe, t.event

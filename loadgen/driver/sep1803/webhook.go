@@ -17,33 +17,9 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// secretWish is the _meta key under which the wish for a type of secret is sent
-// with a registration. The draft has none: the server alone decides.
-const secretWish = "io.github.eventmeter/webhookSecret"
-
-// The types of secrets.
-const (
-	secretRaw      = "raw"
-	secretStandard = "standard"
-	secretNone     = "none"
-)
-
 // earlyPatience is how long a delivery is held that came before its secret:
 // servers give up after 3 to 5 seconds.
 const earlyPatience = 3 * time.Second
-
-// withWish adds the wish to a _meta object of a registration.
-func withWish(meta []byte, method, wish string) []byte {
-	if method != methodRegister || wish == "" {
-		return meta
-	}
-	out := append(make([]byte, 0, len(meta)+64), meta[:len(meta)-1]...)
-	if len(meta) > len("{}") {
-		out = append(out, ',')
-	}
-	out = append(wire.AppendString(out, secretWish), ':')
-	return append(wire.AppendString(out, wish), '}')
-}
 
 // resourceHooks is what the subscriptions of an out-of-band lane share.
 type resourceHooks struct {

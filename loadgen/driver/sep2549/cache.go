@@ -82,10 +82,10 @@ type flight struct {
 	err       error
 }
 
-func newCache(d *lane, seed uint64) *cache {
+func newCache(clock *eventmeter.Clock, set Settings, r *rand.Rand) *cache {
 	return &cache{
-		clock: d.Clock, off: d.set.NoCache, jitter: d.set.Jitter, background: d.set.Background,
-		wake: make(chan struct{}, 1), rand: rand.New(rand.NewPCG(d.opts.Seed, seed)),
+		clock: clock, off: set.NoCache, jitter: set.Jitter, background: set.Background,
+		wake: make(chan struct{}, 1), rand: r,
 		public: map[string]*keptPage{}, private: map[int]map[string]*keptPage{},
 		flights: map[flightKey]*flight{}, owned: map[string]bool{}, changesFor: map[int]eventmeter.Instant{},
 	}

@@ -1,12 +1,12 @@
 package sep975
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,88 +16,12 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/sinks"
 )
-
-// ResumableRequests is the client capability of SEP-975. The endpoint of a lane
-// of system sep-975 has to advertise it.
-const ResumableRequests = "resumableRequests"
-
-// The methods of SEP-975.
-const (
-	methodGetStatus = "requests/getStatus"
-	methodResume    = "requests/resume"
-)
-
-// Which requests are cut, and when: see Settings.Disconnect.
-const (
-	CutNone  = "none"
-	CutOne   = "one"
-	CutShare = "share"
-	CutAll   = "all"
-)
-
-// Settings shapes the long requests of a lane of system sep-975. Each
-// subscription of the lane calls a slow tool, is cut off and resumes, and calls
-// it again when the result is there, until the lane drains.
-//
-// The tool must report its progress as 1, 2, … Steps, and return a result that
-// holds the argument note. It is given steps, stepMs and note, and where they
-// are not zero logEvery, maxWait and hangUp, beside the lane's Arguments.
-type Settings struct {
-	// Tool is the tool's name; "" = work.
-	Tool string
-	// Steps per request (0 = 20), each of which takes Step (0 = 200 ms).
-	Steps int
-	Step  time.Duration
-	// LogEvery asks for a log message after so many steps, whose data has a
-	// member seq that counts them from 1; 0 = none.
-	LogEvery int
-	// MaxWait is the maxWait that the tool is asked for; 0 = not asked. What
-	// counts is what the policy says.
-	MaxWait time.Duration
-	// HangUp asks the tool to have the server disconnect after so many messages
-	// on one connection; 0 = not asked.
-	HangUp int
-
-	// Disconnect is CutNone (also ""), CutOne (each request is cut when it is At
-	// old), CutAll (all that are connected At after the measured part began are
-	// cut at once, and again after each Every) or CutShare (the same with a
-	// Share of them, 0 to 1).
-	Disconnect string
-	Share      float64
-	At, Every  time.Duration
-	// Away is how long a client that cut its connection stays away.
-	Away time.Duration
-	// StatusEvery is the time between two getStatus while away; 0 = none.
-	StatusEvery time.Duration
-	// Expire is the share of requests, 0 to 1, that once cut stay away past
-	// MaxWait and Tolerance, without asking for their status.
-	Expire float64
-	// Double is the share of resumes that two connections make at once.
-	Double float64
-	// Wrong is the share of resumes before which a resume with a wrong token
-	// and one with a wrong id are tried.
-	Wrong float64
-	// Tolerance is how much longer than maxWait a policy may hold until it
-	// counts as leaked; 0 = 1 s.
-	Tolerance time.Duration
-}
-
-// WithDefaults returns the settings with every field filled in whose zero value
-// stands for a default.
-func (s Settings) WithDefaults() Settings {
-	s.Tool = cmp.Or(s.Tool, defaults.SEP975Tool)
-	s.Steps = cmp.Or(s.Steps, defaults.SEP975Steps)
-	s.Step = cmp.Or(s.Step, defaults.SEP975Step)
-	s.Disconnect = cmp.Or(s.Disconnect, CutNone)
-	s.Tolerance = cmp.Or(s.Tolerance, defaults.SEP975Tolerance)
-	return s
-}
 
 // lane is one lane of SEP-975.
 type lane struct {
@@ -123,10 +47,6 @@ type lane struct {
 	closed bool
 	runs   []*run // by index; nil = never attached
 }
-
-// Connections is how many connections a request has: those of two resumes
-// that are made at once, and getStatus.
-func Connections(*driver.Options) int { return 2 }
 
 // New returns the driver of a lane of SEP-975.
 func New(opts driver.Options) (driver.Driver, error) {
@@ -251,4 +171,201 @@ func (d *lane) arguments(r *run, note string) ([]byte, error) {
 	number("hangUp", float64(d.set.HangUp))
 	members["note"] = wire.AppendString(nil, note)
 	return json.Marshal(members)
+}
+
+// run is one attachment of a subscription: the requests that it makes after
+// one another, from Attaching to Detached or Failed.
+type run struct {
+	driver.Attachment
+	who  *mcpclient.Principal
+	args json.RawMessage
+	rand *rand.Rand    // of the one goroutine that runs it
+	done chan struct{} // closed when its goroutine is over
+}
+
+// Attach begins subscription i's first request and returns when it can be
+// resumed.
+func (d *lane) Attach(ctx context.Context, i int) error {
+	r, err := d.begin(i)
+	if err != nil {
+		return fmt.Errorf("attach %s: subscription %d: %w", d.set.Tool, i, err)
+	}
+	confirmed := make(chan struct{})
+	var failure error
+	d.work.Go(func() {
+		defer crash.Guard()
+		defer close(r.done)
+		failure = d.serve(r, sync.OnceFunc(func() { close(confirmed) }))
+	})
+	select {
+	case <-confirmed:
+		return nil
+	case <-r.done:
+		select {
+		case <-confirmed:
+			return nil
+		default:
+		}
+		if err = failure; err == nil {
+			err = driver.NotConfirmed(nil, context.Canceled)
+		}
+	case <-ctx.Done():
+		r.Cancel()
+		<-r.done
+		err = driver.NotConfirmed(nil, ctx.Err())
+		var ce *mcpclient.CallError
+		if errors.As(failure, &ce) && ce.Throttled() {
+			err = driver.NotConfirmed(ce, ctx.Err())
+		}
+	}
+	r.Fail(err)
+	return fmt.Errorf("attach %s at %s: %w", d.set.Tool, d.ep.Name(), err)
+}
+
+// begin makes a run for subscription i and reports Attaching.
+func (d *lane) begin(i int) (*run, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := driver.MayAttach(d.closed, d.runs, i); err != nil {
+		return nil, err
+	}
+	args := json.RawMessage("{}")
+	if d.opts.Arguments != nil {
+		if a := d.opts.Arguments(i); len(a) > 0 {
+			args = a
+		}
+	}
+	var f wire.Fields
+	if !wire.ScanFields(args, &f) {
+		return nil, fmt.Errorf("%w: arguments %s are not a JSON object", mcpclient.ErrInvalid, errtext.Line(string(args)))
+	}
+	r := &run{
+		Attachment: driver.Attachment{Sub: eventmeter.Sub{Lane: d.opts.Lane, Index: uint32(i)}, Caller: &d.Caller},
+		who:        d.ep.Principal(d.opts.NumberOf(i)),
+		args:       args,
+		rand:       rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.NumberOf(i)))),
+		done:       make(chan struct{}),
+	}
+	r.Ctx, r.Cancel = context.WithCancel(d.life)
+	d.runs[i] = r
+	d.Recorder.Changed(eventmeter.Transition{Sub: r.Sub, To: eventmeter.Attaching, At: d.Clock.Now()})
+	return r, nil
+}
+
+// Detach ends subscription i. A request that is under way is given up; the
+// draft has no way to say so, and the target forgets it when its policy ends.
+func (d *lane) Detach(_ context.Context, i int) error {
+	r := driver.LastTurn(&d.mu, d.runs, i)
+	if r == nil || !r.Leave() {
+		return nil
+	}
+	r.Cancel()
+	<-r.done
+	d.Recorder.Changed(eventmeter.Transition{Sub: r.Sub, To: eventmeter.Detached, At: d.Clock.Now()})
+	return nil
+}
+
+// Close ends everything. The account is complete afterwards.
+func (d *lane) Close(ctx context.Context) error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	d.mu.Unlock()
+	d.end() // every run's context hangs on it, so the loop below does not wait for one after the other
+	for i := range d.runs {
+		if err := d.Detach(ctx, i); err != nil {
+			return err
+		}
+	}
+	d.work.Wait()
+	d.watch.Close()
+	d.hangUp()
+	return nil
+}
+
+// Traffic returns the lane's totals.
+func (d *lane) Traffic() mcpclient.Traffic {
+	return mcpclient.Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened()}
+}
+
+func (d *lane) notice(r *run, k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
+	d.Recorder.Noticed(eventmeter.Notice{Sub: r.Sub, Kind: k, At: at, Detail: errtext.Line(detail)})
+}
+
+// called reports an exchange.
+func (d *lane) called(c eventmeter.Call) {
+	c.Lane = d.opts.Lane
+	if c.Requests > 0 {
+		c.Connections = d.traffic.TakeOpened()
+	}
+	if c.At == 0 {
+		c.At = d.Clock.Now()
+	}
+	d.Recorder.Called(c)
+}
+
+// agreement returns what the run's principal agreed on.
+func (d *lane) agreement(ctx context.Context, r *run) (*mcpclient.Session, error) {
+	return r.who.Session(ctx, func(c eventmeter.Call) {
+		c.Lane, c.At = d.opts.Lane, d.Clock.Now()
+		d.Recorder.Called(c)
+	})
+}
+
+// lost tells whether an answer means that the server no longer knows the
+// session, and then forgets it.
+func (d *lane) lost(r *run, a *mcpclient.Session, e *mcpclient.CallError) bool {
+	if a.ID == "" || !e.Forgotten() {
+		return false
+	}
+	r.who.Forget(a)
+	return true
+}
+
+// serve makes one request after another until the run is over or the lane
+// drains. It returns why the first could not be made; later it reports instead.
+func (d *lane) serve(r *run, confirm func()) error {
+	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
+	opened := false
+	for n := 0; r.Ctx.Err() == nil && !d.drained.Load(); n++ {
+		t := d.newTask(r, n)
+		t.confirmed = func(at eventmeter.Instant) {
+			if !opened {
+				opened = true
+				r.Activate(at)
+				confirm()
+			}
+		}
+		err := t.run()
+		if err == nil {
+			backoff.Reset()
+			continue
+		}
+		var ce *mcpclient.CallError
+		known := errors.As(err, &ce)
+		lost := known && ce.Kind == mcpclient.KindSession
+		switch {
+		case r.Ctx.Err() != nil:
+			return err
+		case !opened && !lost && !(known && ce.Throttled()):
+			return err
+		case known && ce.Final():
+			d.notice(r, eventmeter.Terminated, d.Clock.Now(), err.Error())
+			r.Fail(err)
+			return nil
+		case opened:
+			d.notice(r, eventmeter.TransientError, d.Clock.Now(), err.Error())
+		}
+		wait := backoff.Next(0)
+		if known {
+			wait += ce.RetryAfter
+		}
+		if !sinks.Sleep(r.Ctx, wait) {
+			return err
+		}
+	}
+	return nil
 }

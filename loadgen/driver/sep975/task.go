@@ -16,6 +16,47 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
+// end is how a connection of a request ended.
+type end struct {
+	kind  endKind
+	err   *mcpclient.CallError
+	heard bool // a message came that was no error
+	news  bool // and one that had not come before
+}
+
+type endKind uint8
+
+const (
+	endResult  endKind = iota + 1 // with the response
+	endCut                        // by this side, on purpose
+	endHangUp                     // by the server, in order, without the response
+	endBroken                     // in any other way
+	endRefused                    // with an error and nothing else
+	endError                      // with an error, after messages
+	endGone                       // the run is over
+)
+
+// failure is the error of an end that was none of a success.
+func (e end) failure() error {
+	if e.err != nil {
+		return e.err
+	}
+	return &mcpclient.CallError{Method: mcpclient.MethodCall, Kind: mcpclient.KindProtocol, Message: "the connection ended without the response"}
+}
+
+// request is what opens a connection.
+type request struct {
+	method string
+	cause  eventmeter.Cause
+	agreed *mcpclient.Session
+	body   []byte
+	// refusable says that a refusal is what is to be expected, or what one of
+	// two is to get: it is no failed call.
+	refusable bool
+	// pending and ready tell that a message, and the result, must be waiting.
+	pending, ready bool
+}
+
 // task is one long request, from the call to its result, over as many
 // connections as that takes. One goroutine runs it; two connections may feed
 // it at once.

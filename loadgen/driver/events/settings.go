@@ -3,12 +3,33 @@ package events
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/defaults"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
+
+// Settings are what only lanes of the MCP Events draft can be asked for.
+type Settings struct {
+	// Listen opens a stream for changes of the event types, as the lane's first
+	// principal, and lists them again at each. A session of the legacy era has
+	// one such stream, so no two lanes of an Endpoint may ask for it there.
+	Listen bool
+	// Resume lets a subscription that is attached again go on from the last
+	// cursor that it had, so that what happened meanwhile is replayed, as far
+	// back as Options.MaxAge if that is set.
+	Resume bool
+	// CutEvery is how long a stream lives, half as long to half as long again,
+	// until the lane cuts it as a lost network would; 0 = it does not. CutFor
+	// is how long it stays away then, on top of the backoff.
+	CutEvery, CutFor time.Duration
+}
+
+// WithDefaults returns the settings with every field filled in whose zero value
+// stands for a default.
+func (s Settings) WithDefaults() Settings { return s }
 
 // SmitherySettings are the variants of Smithery's triggers that are seen in the
 // wild.
@@ -75,3 +96,19 @@ func flavourOf(o driver.Options) (flavour, Settings, error) {
 	}
 	return f, Settings{}, err
 }
+
+// The methods of the MCP Events draft.
+const (
+	methodList        = "events/list"
+	methodPoll        = "events/poll"
+	methodStream      = "events/stream"
+	methodSubscribe   = "events/subscribe"
+	methodUnsubscribe = "events/unsubscribe"
+)
+
+// The methods of Smithery's triggers.
+const (
+	smitheryList        = "ai.smithery/events/list"
+	smitherySubscribe   = "ai.smithery/events/subscribe"
+	smitheryUnsubscribe = "ai.smithery/events/unsubscribe"
+)
