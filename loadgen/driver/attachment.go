@@ -4,31 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/errtext"
-	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/sinks"
 )
-
-// LaneCaller makes the caller of a lane, which has its own connections.
-func LaneCaller(o *Options, transport http.RoundTripper, traffic *wire.Traffic) mcpclient.Caller {
-	c := o.Endpoint.Caller(o.Clock, traffic)
-	c.Transport, c.Recorder, c.Lane = transport, o.Recorder, o.Lane
-	return c
-}
 
 // Attachment is one turn of a subscription at being open, from Attaching to
 // Detached or Failed, and what all systems report of it: each state once, and
 // none after the end. Lanes embed it in their own runs.
 type Attachment struct {
 	Sub    eventmeter.Sub
-	Caller *mcpclient.Caller // the lane's: its recorder and its clock
-	// Ctx is over with the attachment; cancel has it end.
+	Caller *mcpclient.Caller  // the lane's: its recorder and its clock
+	Began  eventmeter.Instant // when it was asked for
+	// Ctx is over with the attachment; Cancel has it end.
 	Ctx    context.Context
 	Cancel context.CancelFunc
 
@@ -36,10 +27,12 @@ type Attachment struct {
 	Active bool
 	Over   bool
 	// Asked is, of a poller, when the last poll was sent that reached the end of
-	// what there was, or that failed. held tells that a long poll is at the
+	// what there was, or that failed. Held tells that a long poll is at the
 	// target, which answers as soon as something happens.
 	Asked eventmeter.Instant
 	Held  bool
+	// Left, if not nil, is called with the lock held when the attachment is left.
+	Left func(at eventmeter.Instant)
 }
 
 // IsOver tells whether the attachment has ended.
@@ -92,7 +85,11 @@ func (a *Attachment) Leave() bool {
 		return false
 	}
 	a.Over = true
-	a.Caller.Recorder.Changed(eventmeter.Transition{Sub: a.Sub, To: eventmeter.Detaching, At: a.Caller.Clock.Now(), Seen: a.seen()})
+	now := a.Caller.Clock.Now()
+	a.Caller.Recorder.Changed(eventmeter.Transition{Sub: a.Sub, To: eventmeter.Detaching, At: now, Seen: a.seen()})
+	if a.Left != nil {
+		a.Left(now)
+	}
 	return true
 }
 
@@ -103,69 +100,6 @@ func (a *Attachment) seen() eventmeter.Instant {
 		return 0
 	}
 	return a.Asked
-}
-
-// turn is a lane's own kind of attachment, by pointer.
-type turn interface {
-	comparable
-	IsOver() bool
-}
-
-// MayAttach says why subscription i of a lane cannot be opened now, nil if it
-// can. turns are the last ones by index, nil where there was none.
-func MayAttach[T turn](closed bool, turns []T, i int) error {
-	var none T
-	switch {
-	case closed:
-		return fmt.Errorf("%w: the lane is closed", mcpclient.ErrState)
-	case i < 0 || i >= len(turns):
-		return fmt.Errorf("%w: there are %d", mcpclient.ErrState, len(turns))
-	case turns[i] != none && !turns[i].IsOver():
-		return fmt.Errorf("%w: it is open", mcpclient.ErrState)
-	}
-	return nil
-}
-
-// LastTurn returns the last attachment of subscription i; nil if there was none.
-func LastTurn[T turn](mu *sync.Mutex, turns []T, i int) (last T) {
-	mu.Lock()
-	defer mu.Unlock()
-	if i >= 0 && i < len(turns) {
-		last = turns[i]
-	}
-	return last
-}
-
-// detachAtOnce is how many subscriptions a lane that closes detaches at a time.
-const detachAtOnce = 32
-
-// DetachAll ends every turn that is open. It returns how many of the calls
-// failed, and the first of their errors. No turn may begin meanwhile.
-func DetachAll[T turn](turns []T, detach func(i int) error) (failed int, first error) {
-	room := make(chan struct{}, detachAtOnce)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var none T
-	for i, r := range turns {
-		if r == none || r.IsOver() {
-			continue
-		}
-		room <- struct{}{}
-		wg.Go(func() {
-			defer crash.Guard()
-			defer func() { <-room }()
-			if err := detach(i); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed++
-				if first == nil {
-					first = err
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return failed, first
 }
 
 // NotConfirmed is why an attach failed whose time was up.

@@ -54,7 +54,8 @@ func TestClaims(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rec := &heard{}
-			d := &lane{Caller: mcpclient.Caller{Recorder: rec}}
+			d := &lane{}
+			d.Caller = mcpclient.Caller{Recorder: rec}
 			if !c.lone {
 				d.claims.known = make([]knownCursor, knownCursors)
 			}

@@ -85,7 +85,7 @@ func (d *lane) position(o *wire.Object, r *run) {
 	r.Mu.Lock()
 	o.Raw("cursor", r.cursor)
 	r.Mu.Unlock()
-	switch age := d.opts.MaxAge; {
+	switch age := d.Opts.MaxAge; {
 	case age <= 0:
 	case d.older:
 		o.Int("maxAge", int64((age+time.Second-1)/time.Second))

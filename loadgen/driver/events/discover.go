@@ -16,8 +16,8 @@ import (
 // Discover asks the target who it is and what events it has, as the first
 // principal. A target that has no events at all is ErrNotOffered.
 func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
-	p := d.ep.Principal(0)
-	agreed, err := p.Session(ctx, d.observe)
+	p := d.Endpoint.Principal(0)
+	agreed, err := p.Session(ctx, d.Observe)
 	if err != nil {
 		return driver.Offer{}, err
 	}
@@ -25,7 +25,7 @@ func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 	o.Capability, o.ListChanged = eventsCapability(agreed.Capabilities, d.flavour.capabilities...)
 	o.Events, err = d.listAll(ctx, agreed)
 	if err != nil {
-		return o, fmt.Errorf("discover %s: %w", d.ep.Name(), err)
+		return o, fmt.Errorf("discover %s: %w", d.Endpoint.Name(), err)
 	}
 	return o, nil
 }
@@ -73,7 +73,7 @@ func (e listedEvent) eventType() driver.EventType {
 }
 
 func (d *lane) list(ctx context.Context, agreed *mcpclient.Session, cursor json.RawMessage, size *mcpclient.ListSize) (listPage, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
 	o := wire.BeginObject(nil)
 	if cursor != nil {
@@ -83,7 +83,7 @@ func (d *lane) list(ctx context.Context, agreed *mcpclient.Session, cursor json.
 	_, body := d.build(method, o, agreed)
 	a := d.Call(ctx, method, agreed.Header(method, ""), body)
 	defer a.Release()
-	d.called(eventmeter.Discovery, method, a)
+	d.Called(eventmeter.Discovery, method, a)
 	if a.Err != nil {
 		return listPage{}, a.Err
 	}

@@ -9,7 +9,7 @@ import (
 
 // declare names the figures that this lane will have.
 func (d *lane) declare() {
-	o := &d.opts
+	o := &d.Opts
 	webhook := o.Mode == eventmeter.Webhook
 	if o.Mode == eventmeter.Poll {
 		d.tally.Declare("pollsPacedByServer", "pollsPacedByMinInterval")
@@ -43,15 +43,15 @@ func (d *lane) declare() {
 
 // wishes tells whether what is granted is worth counting on this lane.
 func (d *lane) wishes() bool {
-	w := &d.opts.Webhook
-	return d.opts.Mode == eventmeter.Webhook && (d.flavour.plain || w.TTL > 0 || w.NoExpiry || w.RotateEvery > 0)
+	w := &d.Opts.Webhook
+	return d.Opts.Mode == eventmeter.Webhook && (d.flavour.plain || w.TTL > 0 || w.NoExpiry || w.RotateEvery > 0)
 }
 
 // Figures returns what the common ledger does not know of.
 func (d *lane) Figures() driver.Figures {
-	d.mu.Lock()
-	runs := slices.Clone(d.runs)
-	d.mu.Unlock()
+	d.Mu.Lock()
+	runs := slices.Clone(d.Turns)
+	d.Mu.Unlock()
 	for _, r := range runs {
 		if r != nil && r.hook != nil {
 			r.hook.mu.Lock()

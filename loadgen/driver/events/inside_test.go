@@ -56,7 +56,7 @@ func idle(t testing.TB, mode eventmeter.Mode) (*lane, *run, *deaf) {
 		defer cancel()
 		d.Close(ctx)
 	})
-	r, err := d.begin(0)
+	r, err := d.Begin(0)
 	if err != nil {
 		t.Fatal(err)
 	}

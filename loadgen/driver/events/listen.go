@@ -42,8 +42,8 @@ func (d *lane) listen() {
 	}
 	l := &listening{d: d, changed: make(chan eventmeter.Instant, 1)}
 	l.take = l.event
-	d.work.Go(crash.Guarded(l.run))
-	d.work.Go(crash.Guarded(l.follow))
+	d.Work.Go(crash.Guarded(l.run))
+	d.Work.Go(crash.Guarded(l.follow))
 }
 
 // errNoChannel: the target has no stream to listen on.
@@ -52,7 +52,7 @@ var errNoChannel = errors.New("the target has no stream for notifications")
 // run keeps the stream open until the lane closes, or the target has none.
 func (l *listening) run() {
 	d := l.d
-	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax}
+	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax}
 	for {
 		opened, err := l.connect()
 		if errors.Is(err, errNoChannel) {
@@ -62,7 +62,7 @@ func (l *listening) run() {
 		if opened {
 			backoff.Reset()
 		}
-		if !sinks.Sleep(d.life, backoff.Next(l.asked)) {
+		if !sinks.Sleep(d.Life, backoff.Next(l.asked)) {
 			return
 		}
 	}
@@ -70,15 +70,15 @@ func (l *listening) run() {
 
 // connect opens the stream and reads it to its end.
 func (l *listening) connect() (opened bool, err error) {
-	d, p := l.d, l.d.ep.Principal(0)
-	agreed, err := p.Session(d.life, d.observe)
+	d, p := l.d, l.d.Endpoint.Principal(0)
+	agreed, err := p.Session(d.Life, d.Observe)
 	if err != nil {
 		return false, err
 	}
 	if d.Pipe != nil {
 		return l.connectPipe(agreed)
 	}
-	ctx, cancel := context.WithCancel(d.life)
+	ctx, cancel := context.WithCancel(d.Life)
 	defer cancel()
 	var req *http.Request
 	var body []byte
@@ -96,12 +96,12 @@ func (l *listening) connect() (opened bool, err error) {
 		return false, errNoChannel
 	}
 	call := eventmeter.Call{
-		Lane: d.opts.Lane, Cause: eventmeter.Discovery, Requests: 1, Method: mcpclient.MethodListen,
+		Lane: d.Opts.Lane, Cause: eventmeter.Discovery, Requests: 1, Method: mcpclient.MethodListen,
 		Up: mcpclient.RequestSize(req.Method, d.URL.RequestURI(), req.Header, int64(len(body))),
 	}
 	start := d.Clock.Now()
 	resp, err := d.Transport.RoundTrip(req)
-	call.At, call.Connections = d.Clock.Now(), d.traffic.TakeOpened()
+	call.At, call.Connections = d.Clock.Now(), d.Sockets.TakeOpened()
 	call.Took = call.At.Sub(start)
 	if err != nil {
 		call.Failure = mcpclient.TransportError(ctx, err).Failure()
@@ -132,7 +132,7 @@ func (l *listening) read(body io.Reader, giveUp func()) error {
 		l.parser.Reset()
 	}()
 	l.alive = false
-	limit := 2 * d.opts.Push.Heartbeat
+	limit := 2 * d.Opts.Push.Heartbeat
 	silent := time.AfterFunc(limit, func() {
 		defer crash.Guard()
 		d.tally.Count("listensDead", 1)
@@ -161,7 +161,7 @@ func (l *listening) refused(resp *http.Response, agreed *mcpclient.Session, call
 	l.d.Recorder.Called(call)
 	switch {
 	case agreed.ID != "" && resp.StatusCode == http.StatusNotFound:
-		l.d.ep.Principal(0).Forget(agreed)
+		l.d.Endpoint.Principal(0).Forget(agreed)
 		return e
 	case e.Throttled() || resp.StatusCode >= 500:
 		return e
@@ -179,7 +179,7 @@ func (l *listening) wake(at eventmeter.Instant) {
 
 // event takes one message off the stream.
 func (l *listening) event(e wire.Event) {
-	l.d.Recorder.Called(eventmeter.Call{Lane: l.d.opts.Lane, Cause: eventmeter.Discovery, At: l.at, Down: int64(e.Size), Method: mcpclient.MethodListen})
+	l.d.Recorder.Called(eventmeter.Call{Lane: l.d.Opts.Lane, Cause: eventmeter.Discovery, At: l.at, Down: int64(e.Size), Method: mcpclient.MethodListen})
 	if len(e.Data) == 0 {
 		l.alive = true
 		return
@@ -200,16 +200,16 @@ func (l *listening) follow() {
 		var told eventmeter.Instant
 		select {
 		case told = <-l.changed:
-		case <-d.life.Done():
+		case <-d.Life.Done():
 			return
 		}
 		names, err := l.names()
 		switch {
-		case err != nil && d.life.Err() != nil:
+		case err != nil && d.Life.Err() != nil:
 			return
 		case err != nil:
 			d.tally.Count("relistsFailed", 1)
-			if sinks.Sleep(d.life, relistPause) {
+			if sinks.Sleep(d.Life, relistPause) {
 				l.wake(told)
 			}
 			continue
@@ -230,11 +230,11 @@ func (l *listening) follow() {
 const relistPause = time.Second
 
 func (l *listening) names() (map[string]bool, error) {
-	agreed, err := l.d.ep.Principal(0).Session(l.d.life, l.d.observe)
+	agreed, err := l.d.Endpoint.Principal(0).Session(l.d.Life, l.d.Observe)
 	if err != nil {
 		return nil, err
 	}
-	types, err := l.d.listAll(l.d.life, agreed)
+	types, err := l.d.listAll(l.d.Life, agreed)
 	names := make(map[string]bool, len(types))
 	for _, t := range types {
 		names[t.Name] = true
@@ -258,7 +258,7 @@ func (l *listening) connectPipe(agreed *mcpclient.Session) (opened bool, err err
 	d := l.d
 	over := make(chan struct{})
 	var refused *mcpclient.CallError
-	x := &mcpclient.Exchange{Traffic: &d.traffic, End: func(error) { close(over) }}
+	x := &mcpclient.Exchange{Traffic: &d.Sockets, End: func(error) { close(over) }}
 	x.Take = func(at time.Time, line wire.Line, m *wire.Message) {
 		l.at = d.Clock.Instant(at)
 		l.event(wire.Event{Data: line.Data, Size: line.Size})
@@ -271,7 +271,7 @@ func (l *listening) connectPipe(agreed *mcpclient.Session) (opened bool, err err
 		x.Closed = true
 		close(over)
 	}
-	call := eventmeter.Call{Lane: d.opts.Lane, Cause: eventmeter.Discovery, Method: mcpclient.MethodListen}
+	call := eventmeter.Call{Lane: d.Opts.Lane, Cause: eventmeter.Discovery, Method: mcpclient.MethodListen}
 	var id uint64
 	switch agreed.Era {
 	case mcpclient.Modern:
@@ -286,7 +286,7 @@ func (l *listening) connectPipe(agreed *mcpclient.Session) (opened bool, err err
 			return false, errNoChannel
 		}
 		defer d.Pipe.Remove(id, x)
-		if err := d.Pipe.Send(d.life, body, &d.traffic); err != nil {
+		if err := d.Pipe.Send(d.Life, body, &d.Sockets); err != nil {
 			return false, err
 		}
 	case mcpclient.Legacy:
@@ -306,10 +306,10 @@ func (l *listening) connectPipe(agreed *mcpclient.Session) (opened bool, err err
 		if refused != nil && refused.Final() {
 			return false, errNoChannel
 		}
-	case <-d.life.Done():
+	case <-d.Life.Done():
 		if id != 0 {
-			up := d.Pipe.Cancel(context.WithoutCancel(d.life), id, &d.traffic)
-			d.Recorder.Called(eventmeter.Call{Lane: d.opts.Lane, Cause: eventmeter.Discovery, At: d.Clock.Now(), Requests: 1, Up: up, Method: mcpclient.MethodCancelled})
+			up := d.Pipe.Cancel(context.WithoutCancel(d.Life), id, &d.Sockets)
+			d.Recorder.Called(eventmeter.Call{Lane: d.Opts.Lane, Cause: eventmeter.Discovery, At: d.Clock.Now(), Requests: 1, Up: up, Method: mcpclient.MethodCancelled})
 		}
 	}
 	return true, nil

@@ -27,12 +27,12 @@ type poller struct {
 
 // Behind implements [Poller].
 func (d *lane) Behind(since eventmeter.Instant) (behind, open int) {
-	if d.opts.Mode != eventmeter.Poll {
+	if d.Opts.Mode != eventmeter.Poll {
 		return 0, 0
 	}
-	d.mu.Lock()
-	runs := slices.Clone(d.runs)
-	d.mu.Unlock()
+	d.Mu.Lock()
+	runs := slices.Clone(d.Turns)
+	d.Mu.Unlock()
 	now := d.Clock.Now()
 	for _, r := range runs {
 		if r == nil {
@@ -60,7 +60,7 @@ func (d *lane) polling(r *run, at eventmeter.Instant, long bool) {
 	if p.at != 0 {
 		d.tally.Took("pollInterval", at.Sub(p.at))
 		paced := "pollsPacedByMinInterval"
-		if p.next > 0 && p.next >= d.opts.Poll.MinInterval {
+		if p.next > 0 && p.next >= d.Opts.Poll.MinInterval {
 			paced = "pollsPacedByServer"
 		}
 		d.tally.Count(paced, 1)
@@ -95,7 +95,7 @@ func (d *lane) polled(r *run, sent eventmeter.Instant, a *mcpclient.Answer, stil
 // attachPoll makes the first poll, which says where to begin, and leaves a
 // poller behind.
 func (d *lane) attachPoll(ctx context.Context, r *run) error {
-	backoff := sinks.Backoff{Min: d.opts.Poll.BackoffMin, Max: d.opts.Poll.BackoffMax, Rand: r.rand}
+	backoff := sinks.Backoff{Min: d.Opts.Poll.BackoffMin, Max: d.Opts.Poll.BackoffMax, Rand: r.rand}
 	stop := context.AfterFunc(ctx, r.Cancel)
 	first, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (sinks.PollAnswer, error) {
 		return d.poll(r, eventmeter.Subscribe, again)
@@ -108,13 +108,13 @@ func (d *lane) attachPoll(ctx context.Context, r *run) error {
 		return err
 	}
 	loop := &sinks.PollLoop{
-		MinInterval: max(d.opts.Poll.MinInterval, 0),
+		MinInterval: max(d.Opts.Poll.MinInterval, 0),
 		Rand:        r.rand,
-		Stuck:       func(reason string) { d.notice(r, eventmeter.Malformed, d.Clock.Now(), reason) },
+		Stuck:       func(reason string) { d.Notice(r.Sub, eventmeter.Malformed, d.Clock.Now(), reason) },
 	}
 	loop.Backoff = backoff
 	loop.Backoff.Reset()
-	d.work.Go(func() {
+	d.Work.Go(func() {
 		defer crash.Guard()
 		defer close(r.done)
 		retry := false
@@ -125,11 +125,11 @@ func (d *lane) attachPoll(ctx context.Context, r *run) error {
 			switch {
 			case err == nil || r.Ctx.Err() != nil:
 			case errors.As(err, &ce) && ce.Final():
-				d.notice(r, eventmeter.Terminated, d.Clock.Now(), err.Error())
+				d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), err.Error())
 				r.Fail(err)
 				a.Stop = true
 			default:
-				d.notice(r, eventmeter.TransientError, d.Clock.Now(), err.Error())
+				d.Notice(r.Sub, eventmeter.TransientError, d.Clock.Now(), err.Error())
 			}
 			return a
 		})
@@ -142,26 +142,26 @@ func (d *lane) attachPoll(ctx context.Context, r *run) error {
 func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswer, error) {
 	failed := sinks.PollAnswer{Failed: true}
 	first := cause == eventmeter.Subscribe
-	agreed, err := d.agreement(r.Ctx, r)
+	agreed, err := d.session(r.Ctx, r)
 	if err != nil {
 		return failed, err
 	}
 	o := d.params(r)
 	d.position(&o, r)
-	if n := d.opts.Poll.MaxEvents; n > 0 {
+	if n := d.Opts.Poll.MaxEvents; n > 0 {
 		o.Int("maxEvents", int64(n))
 	}
 	// A kept cursor would make the target hold the first poll, too, and with it
 	// the confirmation.
-	long := !d.older && d.opts.Poll.Timeout > 0 && !(first && r.resumes)
+	long := !d.older && d.Opts.Poll.Timeout > 0 && !(first && r.resumes)
 	if long {
-		o.Int("timeoutMs", d.opts.Poll.Timeout.Milliseconds())
+		o.Int("timeoutMs", d.Opts.Poll.Timeout.Milliseconds())
 	}
 	fromNow := first && !r.resumes // cursor: null
 	_, body := d.build(methodPoll, o, agreed)
 	sent := d.Clock.Now()
 	d.polling(r, sent, long)
-	ctx, cancel := context.WithTimeout(r.Ctx, d.opts.Timeout+d.opts.Poll.Timeout)
+	ctx, cancel := context.WithTimeout(r.Ctx, d.Opts.Timeout+d.Opts.Poll.Timeout)
 	defer cancel()
 	a := d.Call(ctx, methodPoll, agreed.Header(methodPoll, ""), body)
 	defer a.Release()
@@ -169,7 +169,7 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 		if r.Ctx.Err() != nil { // given up by us: a request that cost something, and no failure of the target's
 			given := a.Err
 			a.Err = nil
-			d.called(cause, methodPoll, a)
+			d.Called(cause, methodPoll, a)
 			return failed, given
 		}
 		d.polled(r, sent, a, true, 0)
@@ -177,33 +177,33 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 		if retry {
 			cause = eventmeter.Retry
 		}
-		d.called(cause, methodPoll, a)
-		if d.lost(r, agreed, a.Err) {
+		d.Called(cause, methodPoll, a)
+		if d.Lost(r.who, agreed, a.Err) {
 			return failed, &mcpclient.CallError{Method: methodPoll, Status: a.Status, Kind: mcpclient.KindSession}
 		}
 		return failed, a.Err
 	}
 	r.Activate(a.At)
 	if !a.Msg.Versioned {
-		d.notice(r, eventmeter.Malformed, a.At, driver.WithoutVersion)
+		d.Notice(r.Sub, eventmeter.Malformed, a.At, driver.WithoutVersion)
 	}
 	if first {
 		d.resumed(r, a.Msg.Truncated)
 	}
 	if a.Msg.Truncated && !first { // before the events: it is about what is missing in front of them
-		d.notice(r, eventmeter.Truncated, a.At, "")
+		d.Notice(r.Sub, eventmeter.Truncated, a.At, "")
 	}
 	still := len(a.Msg.Cursor) == 0 || string(a.Msg.Cursor) == "null" || r.at(a.Msg.Cursor)
 	n, bytes, last := d.takeEvents(r, a)
 	if n > 0 && fromNow {
-		d.notice(r, eventmeter.Malformed, a.At, eventsFromNow)
+		d.Notice(r.Sub, eventmeter.Malformed, a.At, eventsFromNow)
 	}
 	if n > 0 && first {
 		// The request opened the subscription; the events in its answer are no
 		// part of what that cost.
 		bytes = min(bytes, a.Down)
 		a.Down -= bytes
-		d.Recorder.Called(eventmeter.Call{Lane: d.opts.Lane, Cause: eventmeter.Events, At: a.At, Down: bytes, Method: methodPoll})
+		d.Recorder.Called(eventmeter.Call{Lane: d.Opts.Lane, Cause: eventmeter.Events, At: a.At, Down: bytes, Method: methodPoll})
 	}
 	switch {
 	case n > 0 && !first:
@@ -211,7 +211,7 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 	case retry:
 		cause = eventmeter.Retry
 	}
-	d.called(cause, methodPoll, a)
+	d.Called(cause, methodPoll, a)
 	d.polled(r, sent, a, still, n)
 	if n == 0 && !a.Msg.Truncated {
 		d.claim(r, a.Msg.Cursor, a.At)
@@ -240,18 +240,17 @@ func (d *lane) takeEvents(r *run, a *mcpclient.Answer) (n int, bytes int64, last
 		bytes += int64(len(e))
 		last = eventmeter.Stamp{}
 		if !wire.ScanFields(e, &f) {
-			d.notice(r, eventmeter.Malformed, a.At, "an event is not an object")
+			d.Notice(r.Sub, eventmeter.Malformed, a.At, "an event is not an object")
 			return true
 		}
 		stamp, probed := eventmeter.FindStamp(e)
 		last = stamp
-		d.Recorder.Delivered(eventmeter.Delivery{
+		d.Delivered(eventmeter.Delivery{
 			Sub: r.Sub, Stamp: stamp, Probed: probed, EventID: eventmeter.HashID(f.EventID), At: a.At, Bytes: len(e),
-		})
+		}, &f, e)
 		if len(f.EventID) == 0 {
-			d.notice(r, eventmeter.Malformed, a.At, driver.WithoutID)
+			d.Notice(r.Sub, eventmeter.Malformed, a.At, driver.WithoutID)
 		}
-		d.look(r, a.At, eventmeter.HashID(f.EventID), &f, e)
 		return true
 	})
 	return n, bytes, last

@@ -77,10 +77,10 @@ func (s *stream) absence() time.Duration {
 
 // tellReplayed counts an event that had happened before the stream was back.
 func (s *stream) tellReplayed(stamp eventmeter.Stamp) {
-	if s.d.opts.Published == nil {
+	if s.d.Opts.Published == nil {
 		return
 	}
-	if at := s.d.opts.Published.AckedAt(stamp); at != 0 && at < s.back {
+	if at := s.d.Opts.Published.AckedAt(stamp); at != 0 && at < s.back {
 		s.d.tally.Count("replayedOnReconnect", 1)
 	}
 }
@@ -134,7 +134,7 @@ type stream struct {
 // newStream makes the stream of a run, and has the run's cancel end it.
 func (d *lane) newStream(r *run) *stream {
 	s := &stream{d: d, r: r, cause: eventmeter.Subscribe, parser: wire.EventParser{Budget: d.Budget}}
-	s.backoff = sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
+	s.backoff = sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax, Rand: r.rand}
 	cancel := r.Cancel
 	r.Cancel = func() {
 		cancel()
@@ -148,8 +148,8 @@ func (d *lane) attachPush(ctx context.Context, r *run) error {
 	s := r.stream
 	confirmed := make(chan struct{})
 	s.first = confirmed
-	d.work.Add(1) // until finish
-	d.work.Go(crash.Guarded(s.connect))
+	d.Work.Add(1) // until finish
+	d.Work.Go(crash.Guarded(s.connect))
 	select {
 	case <-confirmed:
 		return nil
@@ -194,7 +194,7 @@ func (s *stream) step(err error) {
 		s.finish(err)
 		return
 	case s.opened && known && ce.Final():
-		d.notice(r, eventmeter.Terminated, d.Clock.Now(), err.Error())
+		d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), err.Error())
 		r.Fail(err)
 		s.finish(nil)
 		return
@@ -203,7 +203,7 @@ func (s *stream) step(err error) {
 		s.cause = eventmeter.Reconnect
 	default:
 		if s.opened && err != nil {
-			d.notice(r, eventmeter.TransientError, d.Clock.Now(), err.Error())
+			d.Notice(r.Sub, eventmeter.TransientError, d.Clock.Now(), err.Error())
 		}
 		s.cause = eventmeter.Retry
 	}
@@ -235,7 +235,7 @@ func (s *stream) again() {
 func (s *stream) finish(err error) {
 	s.failure = err
 	close(s.r.done)
-	s.d.work.Done()
+	s.d.Work.Done()
 }
 
 // hangUp ends the connection at hand, or the wait for the next one; the run's
@@ -281,7 +281,7 @@ func (s *stream) dead() {
 func (s *stream) connect() {
 	d, r := s.d, s.r
 	s.heard, s.mixed, s.ended, s.answer, s.over, s.down, s.refusal = false, false, false, false, nil, 0, nil
-	agreed, err := d.agreement(r.Ctx, r)
+	agreed, err := d.session(r.Ctx, r)
 	if err == nil {
 		err = r.Ctx.Err()
 	}
@@ -313,7 +313,7 @@ func (s *stream) begin() uint32 {
 	turn := s.turn
 	s.why = nil
 	s.mu.Unlock()
-	s.d.watch.Start(&s.pulse, 2*s.d.opts.Push.Heartbeat, s.dead)
+	s.d.watch.Start(&s.pulse, 2*s.d.Opts.Push.Heartbeat, s.dead)
 	s.began = s.d.Clock.Now()
 	return turn
 }
@@ -353,12 +353,12 @@ func (s *stream) Closed(err error) {
 	s.parser.Reset()
 	switch {
 	case s.refusal != nil: // forgetting a session takes a call
-		s.d.work.Go(func() {
+		s.d.Work.Go(func() {
 			defer crash.Guard()
 			s.step(s.refused(err))
 		})
 	case s.answer && s.agreed.Era == mcpclient.Legacy && s.r.Ctx.Err() != nil:
-		s.d.work.Go(func() {
+		s.d.Work.Go(func() {
 			defer crash.Guard()
 			s.cancelled(s.agreed)
 			s.step(s.broken(why, s.failed(err, why)))
@@ -404,7 +404,7 @@ func (s *stream) broken(why error, e *mcpclient.CallError) error {
 		e = &mcpclient.CallError{Method: methodStream, Kind: "timeout", Cause: mcpclient.ErrUnheard}
 		if s.heard {
 			e.Cause = driver.ErrDead
-			d.notice(r, eventmeter.DeadStream, d.Clock.Now(), driver.ErrDead.Error())
+			d.Notice(r.Sub, eventmeter.DeadStream, d.Clock.Now(), driver.ErrDead.Error())
 		} else {
 			s.report(e)
 		}

@@ -77,7 +77,7 @@ func (s *stream) refused(err error) error {
 	}
 	a.Err.Method = methodStream
 	s.report(a.Err)
-	if s.d.lost(s.r, s.agreed, a.Err) {
+	if s.d.Lost(s.r.who, s.agreed, a.Err) {
 		return &mcpclient.CallError{Method: methodStream, Kind: mcpclient.KindSession, Status: a.Status}
 	}
 	return a.Err
@@ -90,8 +90,8 @@ func (s *stream) report(e *mcpclient.CallError) {
 		now = s.d.Clock.Now()
 	}
 	s.d.Recorder.Called(eventmeter.Call{
-		Lane: s.d.opts.Lane, Cause: s.cause, At: now, Requests: 1, Up: s.up, Down: s.down,
-		Connections: s.d.traffic.TakeOpened(), Took: now.Sub(s.began), Method: methodStream, Failure: e.Failure(),
+		Lane: s.d.Opts.Lane, Cause: s.cause, At: now, Requests: 1, Up: s.up, Down: s.down,
+		Connections: s.d.Sockets.TakeOpened(), Took: now.Sub(s.began), Method: methodStream, Failure: e.Failure(),
 	})
 }
 
@@ -108,7 +108,7 @@ func (s *stream) confirmed(size int) {
 	s.planCut()
 	if s.cause != eventmeter.Subscribe && s.r.WasActive() {
 		s.cameBack()
-		s.d.notice(s.r, eventmeter.Reconnected, s.at, "")
+		s.d.Notice(s.r.Sub, eventmeter.Reconnected, s.at, "")
 		return
 	}
 	s.r.Activate(s.at)
@@ -132,5 +132,5 @@ func (s *stream) cancelled(agreed *mcpclient.Session) {
 	if a.Err != nil && a.Err.Kind == mcpclient.KindProtocol {
 		a.Err = nil // a notification has no answer
 	}
-	s.d.called(eventmeter.Unsubscribe, mcpclient.MethodCancelled, a)
+	s.d.Called(eventmeter.Unsubscribe, mcpclient.MethodCancelled, a)
 }

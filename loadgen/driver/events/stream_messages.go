@@ -25,7 +25,7 @@ func (s *stream) event(e wire.Event) {
 	var scanned wire.Message // not kept: it is larger than all the rest of a stream
 	m := &scanned
 	if !wire.ScanMessage(e.Data, m) {
-		s.d.notice(s.r, eventmeter.Malformed, s.at, "a message is not a JSON object")
+		s.d.Notice(s.r.Sub, eventmeter.Malformed, s.at, "a message is not a JSON object")
 		return
 	}
 	s.shared = s.arrival.Shared || e.Rest > 0
@@ -35,7 +35,7 @@ func (s *stream) event(e wire.Event) {
 // message takes one message that was read.
 func (s *stream) message(data []byte, size int, m *wire.Message) {
 	if !m.Versioned {
-		s.d.notice(s.r, eventmeter.Malformed, s.at, driver.WithoutVersion)
+		s.d.Notice(s.r.Sub, eventmeter.Malformed, s.at, driver.WithoutVersion)
 	}
 	if m.Method == nil {
 		s.answered(size, m)
@@ -43,7 +43,7 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 	}
 	if !s.mine(m) && !s.mixed {
 		s.mixed = true
-		s.d.notice(s.r, eventmeter.Malformed, s.at, "a message names another subscription than its stream")
+		s.d.Notice(s.r.Sub, eventmeter.Malformed, s.at, "a message names another subscription than its stream")
 	}
 	if len(m.Cursor) > mcpclient.MaxCursor {
 		s.tooLarge(mcpclient.ErrCursor)
@@ -60,11 +60,10 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 		if v.Kernel {
 			v.Waited = time.Duration(s.arrival.Read - s.arrival.At)
 		}
-		s.d.Recorder.Delivered(v)
+		s.d.Delivered(v, &m.Fields, data)
 		if len(m.EventID) == 0 {
-			s.d.notice(s.r, eventmeter.Malformed, s.at, driver.WithoutID)
+			s.d.Notice(s.r.Sub, eventmeter.Malformed, s.at, driver.WithoutID)
 		}
-		s.d.look(s.r, s.at, eventmeter.HashID(m.EventID), &m.Fields, data)
 		if s.back != 0 && probed {
 			s.tellReplayed(stamp)
 		}
@@ -80,7 +79,7 @@ func (s *stream) message(data []byte, size int, m *wire.Message) {
 		s.d.claim(s.r, m.Cursor, s.at)
 	case "notifications/events/error":
 		s.overhead(size, "notifications/events/error")
-		s.d.notice(s.r, eventmeter.TransientError, s.at, driver.FaultText(m))
+		s.d.Notice(s.r.Sub, eventmeter.TransientError, s.at, driver.FaultText(m))
 	case "notifications/events/terminated":
 		s.overhead(size, "notifications/events/terminated")
 		s.terminated(m)
@@ -103,7 +102,7 @@ func (s *stream) tooLarge(err error) {
 func (s *stream) unsaid() {
 	if !s.heard {
 		s.confirmed(0)
-		s.d.notice(s.r, eventmeter.Malformed, s.at, "a stream that does not begin with active")
+		s.d.Notice(s.r.Sub, eventmeter.Malformed, s.at, "a stream that does not begin with active")
 	}
 }
 
@@ -121,7 +120,7 @@ func (s *stream) isActive(size int, m *wire.Message) {
 	}
 	switch {
 	case was && m.Truncated:
-		s.d.notice(s.r, eventmeter.Truncated, s.at, "")
+		s.d.Notice(s.r.Sub, eventmeter.Truncated, s.at, "")
 	case !m.Truncated:
 		s.d.claim(s.r, m.Cursor, s.at)
 	}
@@ -134,7 +133,7 @@ func (s *stream) overhead(size int, method string) {
 		s.down += int64(size)
 		return
 	}
-	s.d.Recorder.Called(eventmeter.Call{Lane: s.d.opts.Lane, Cause: eventmeter.Heartbeat, At: s.at, Down: int64(size), Method: method})
+	s.d.Recorder.Called(eventmeter.Call{Lane: s.d.Opts.Lane, Cause: eventmeter.Heartbeat, At: s.at, Down: int64(size), Method: method})
 }
 
 // terminated ends the subscription, unless what ended it passes.
@@ -143,10 +142,10 @@ func (s *stream) terminated(m *wire.Message) {
 	e := mcpclient.RPCError(methodStream, &m.Fault)
 	s.over = e
 	if mcpclient.Passing(m.Fault.Code) {
-		s.d.notice(s.r, eventmeter.TransientError, s.at, "terminated: "+driver.FaultText(m))
+		s.d.Notice(s.r.Sub, eventmeter.TransientError, s.at, "terminated: "+driver.FaultText(m))
 		return
 	}
-	s.d.notice(s.r, eventmeter.Terminated, s.at, driver.FaultText(m))
+	s.d.Notice(s.r.Sub, eventmeter.Terminated, s.at, driver.FaultText(m))
 	if s.r.WasActive() {
 		s.r.Fail(e)
 		s.r.Cancel()
@@ -157,11 +156,11 @@ func (s *stream) terminated(m *wire.Message) {
 func (s *stream) answered(size int, m *wire.Message) {
 	s.overhead(size, "response")
 	if !m.HasResult && !m.HasError {
-		s.d.notice(s.r, eventmeter.Malformed, s.at, "a message is neither notification nor answer")
+		s.d.Notice(s.r.Sub, eventmeter.Malformed, s.at, "a message is neither notification nor answer")
 		return
 	}
 	if !mcpclient.Answers(m, strconv.AppendUint(nil, s.id, 10)) {
-		s.d.notice(s.r, eventmeter.Malformed, s.at, "an answer to a request that is not the stream's")
+		s.d.Notice(s.r.Sub, eventmeter.Malformed, s.at, "an answer to a request that is not the stream's")
 		return
 	}
 	s.ended = true

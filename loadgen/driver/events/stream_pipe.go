@@ -30,7 +30,7 @@ func (s *stream) overPipe(body []byte) {
 func (s *stream) connectPipe(ctx context.Context, body []byte) *mcpclient.CallError {
 	d, r := s.d, s.r
 	id, over := s.id, make(chan struct{})
-	x := &mcpclient.Exchange{Traffic: &d.traffic}
+	x := &mcpclient.Exchange{Traffic: &d.Sockets}
 	x.Take = func(at time.Time, l wire.Line, m *wire.Message) {
 		s.at = d.Clock.Instant(at)
 		s.pulse.Beat(s.at)
@@ -49,7 +49,7 @@ func (s *stream) connectPipe(ctx context.Context, body []byte) *mcpclient.CallEr
 		s.ended = true
 		s.over = &mcpclient.CallError{Method: methodStream, Kind: mcpclient.KindEnded, Cause: cause}
 		if s.r.WasActive() {
-			d.notice(r, eventmeter.Terminated, d.Clock.Now(), s.over.Error())
+			d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), s.over.Error())
 			r.Fail(s.over)
 		}
 		close(over)
@@ -59,7 +59,7 @@ func (s *stream) connectPipe(ctx context.Context, body []byte) *mcpclient.CallEr
 		s.up = 0
 		return &mcpclient.CallError{Kind: mcpclient.KindEnded, Cause: err}
 	}
-	if err := d.Pipe.Send(ctx, body, &d.traffic); err != nil {
+	if err := d.Pipe.Send(ctx, body, &d.Sockets); err != nil {
 		d.Pipe.Remove(id, x)
 		s.up = 0
 		return err
@@ -83,11 +83,11 @@ func (s *stream) connectPipe(ctx context.Context, body []byte) *mcpclient.CallEr
 // pipe there is nothing to hang up.
 func (s *stream) cancelledPipe(ctx context.Context) {
 	d := s.d
-	up := d.Pipe.Cancel(ctx, s.id, &d.traffic)
+	up := d.Pipe.Cancel(ctx, s.id, &d.Sockets)
 	if up == 0 {
 		return // the server is gone
 	}
 	d.Recorder.Called(eventmeter.Call{
-		Lane: d.opts.Lane, Cause: eventmeter.Unsubscribe, At: d.Clock.Now(), Requests: 1, Up: up, Method: mcpclient.MethodCancelled,
+		Lane: d.Opts.Lane, Cause: eventmeter.Unsubscribe, At: d.Clock.Now(), Requests: 1, Up: up, Method: mcpclient.MethodCancelled,
 	})
 }

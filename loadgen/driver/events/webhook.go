@@ -28,12 +28,12 @@ type hooks struct {
 }
 
 func newHooks(d *lane) (*hooks, error) {
-	if at := d.opts.Webhook.RefreshAt; at < 0.1 || at > 0.95 {
+	if at := d.Opts.Webhook.RefreshAt; at < 0.1 || at > 0.95 {
 		return nil, fmt.Errorf("webhook: refreshAt %g: use a share from 0.1 to 0.95", at)
 	}
 	h := &hooks{d: d}
 	var err error
-	h.Inbox, err = driver.OpenInbox(&d.opts, sinks.ReceiverOptions{Turned: h.turned, Documents: d.documents(), Asked: h.asked})
+	h.Inbox, err = driver.OpenInbox(&d.Opts, sinks.ReceiverOptions{Turned: h.turned, Documents: d.documents(), Asked: h.asked})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (d *lane) attachWebhook(ctx context.Context, r *run) error {
 	close(r.done) // there is no goroutine
 	k := r.hook
 	stop := context.AfterFunc(ctx, r.Cancel)
-	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
+	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax, Rand: r.rand}
 	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		k.calling.Lock()
 		defer k.calling.Unlock()
@@ -149,7 +149,7 @@ func (k *hook) valid(now eventmeter.Instant) (cur, prev *wire.Key) {
 // subscribe sends events/subscribe, which is also the refresh, and plans the
 // next one.
 func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
-	agreed, err := d.agreement(r.Ctx, r)
+	agreed, err := d.session(r.Ctx, r)
 	if err != nil {
 		return err
 	}
@@ -170,14 +170,14 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	}
 	switch {
 	case d.older, d.flavour.plain:
-	case d.opts.Webhook.NoExpiry:
+	case d.Opts.Webhook.NoExpiry:
 		o.Raw("ttlMs", nil)
-	case d.opts.Webhook.TTL > 0:
-		o.Int("ttlMs", d.opts.Webhook.TTL.Milliseconds())
+	case d.Opts.Webhook.TTL > 0:
+		o.Int("ttlMs", d.Opts.Webhook.TTL.Milliseconds())
 	}
 	method := d.flavour.subscribe
 	_, body := d.build(method, o, agreed)
-	ctx, cancel := context.WithTimeout(r.Ctx, d.opts.Timeout)
+	ctx, cancel := context.WithTimeout(r.Ctx, d.Opts.Timeout)
 	defer cancel()
 	k.asks(true)
 	defer k.asks(false)
@@ -185,12 +185,12 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	defer a.Release()
 	if given := a.Err; given != nil && cause != eventmeter.Subscribe && r.Ctx.Err() != nil {
 		a.Err = nil // a refresh that we gave up ourselves: it cost something, and is no failure of the target's
-		d.called(cause, method, a)
+		d.Called(cause, method, a)
 		return given
 	}
-	d.called(cause, method, a)
+	d.Called(cause, method, a)
 	if a.Err != nil {
-		if d.lost(r, agreed, a.Err) {
+		if d.Lost(r.who, agreed, a.Err) {
 			return &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
 		}
 		if a.Err.Gone() && k.toldAt() != 0 {
@@ -225,21 +225,21 @@ func (k *hook) asks(yes bool) {
 func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	k := r.hook
 	before := k.toldAt()
-	first := k.settle(d.Clock.Now(), d.opts.Webhook.Grace)
+	first := k.settle(d.Clock.Now(), d.Opts.Webhook.Grace)
 	r.Activate(a.At)
 	if g.Truncated && !first {
-		d.notice(r, eventmeter.Truncated, a.At, "")
+		d.Notice(r.Sub, eventmeter.Truncated, a.At, "")
 	}
 	if !a.Msg.Versioned {
-		d.notice(r, eventmeter.Malformed, a.At, driver.WithoutVersion)
+		d.Notice(r.Sub, eventmeter.Malformed, a.At, driver.WithoutVersion)
 	}
 	if g.ID == "" {
-		d.notice(r, eventmeter.Malformed, a.At, "an answer to subscribe without an id")
+		d.Notice(r.Sub, eventmeter.Malformed, a.At, "an answer to subscribe without an id")
 	}
 	if g.RefreshBefore == nil && !bytes.Contains(*a.Buf, []byte(`"refreshBefore"`)) {
 		// null would say that there is no end; this says nothing, and the end
 		// may come unannounced.
-		d.notice(r, eventmeter.Malformed, a.At, "an answer to subscribe without refreshBefore")
+		d.Notice(r.Sub, eventmeter.Malformed, a.At, "an answer to subscribe without refreshBefore")
 	}
 	d.readStatus(r, a, before, g.DeliveryStatus)
 	if over := k.restored(); over != 0 {
@@ -255,7 +255,7 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	life, ok := g.life(a.Date)
 	if !ok {
 		if g.RefreshBefore != nil {
-			d.notice(r, eventmeter.Malformed, a.At, "refreshBefore is not a time: "+*g.RefreshBefore)
+			d.Notice(r.Sub, eventmeter.Malformed, a.At, "refreshBefore is not a time: "+*g.RefreshBefore)
 		}
 		k.mu.Lock()
 		k.expires = 0
@@ -266,7 +266,7 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	k.expires = a.At.Add(life)
 	jitter := 0.05 * r.rand.Float64()
 	k.mu.Unlock()
-	wait := time.Duration(float64(life) * max(d.opts.Webhook.RefreshAt-jitter, 0.05))
+	wait := time.Duration(float64(life) * max(d.Opts.Webhook.RefreshAt-jitter, 0.05))
 	d.hooks.agenda.add(a.At.Add(max(wait, minRefresh)), k)
 }
 
@@ -305,7 +305,7 @@ func (k *hook) refresh() {
 	}
 	k.mu.Lock()
 	again := k.refused > 0
-	due := d.opts.Webhook.RotateEvery > 0 && k.granted%d.opts.Webhook.RotateEvery == 0
+	due := d.Opts.Webhook.RotateEvery > 0 && k.granted%d.Opts.Webhook.RotateEvery == 0
 	k.mu.Unlock()
 	cause := eventmeter.Refresh
 	switch {
@@ -321,12 +321,12 @@ func (k *hook) refresh() {
 	}
 	var ce *mcpclient.CallError
 	if errors.As(err, &ce) && ce.Final() {
-		d.notice(r, eventmeter.Terminated, d.Clock.Now(), err.Error())
+		d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), err.Error())
 		r.Fail(err)
 		k.h.retire(r)
 		return
 	}
-	d.notice(r, eventmeter.TransientError, d.Clock.Now(), "refresh: "+err.Error())
+	d.Notice(r.Sub, eventmeter.TransientError, d.Clock.Now(), "refresh: "+err.Error())
 	var wait time.Duration
 	if ce != nil {
 		wait = ce.RetryAfter
@@ -344,9 +344,9 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	r.Cancel()
 	r.hook.calling.Lock()
 	defer r.hook.calling.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
-	agreed, err := d.agreement(ctx, r)
+	agreed, err := d.session(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -358,9 +358,9 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	_, body := d.build(method, o, agreed)
 	a := d.Call(ctx, method, agreed.Header(method, ""), body)
 	defer a.Release()
-	d.called(eventmeter.Unsubscribe, method, a)
+	d.Called(eventmeter.Unsubscribe, method, a)
 	if a.Err != nil {
-		d.lost(r, agreed, a.Err)
+		d.Lost(r.who, agreed, a.Err)
 		return a.Err
 	}
 	return nil

@@ -51,7 +51,7 @@ func (d *lane) readStatus(r *run, a *mcpclient.Answer, before eventmeter.Instant
 		if s.RetryAfter > 0 && s.RetryAfter < driver.TimingMost.Seconds()*1000 {
 			d.tally.Took("statusRetryAfter", time.Duration(s.RetryAfter*float64(time.Millisecond)))
 		}
-		d.notice(r, eventmeter.TransientError, a.At, "deliveries are throttled"+detail)
+		d.Notice(r.Sub, eventmeter.TransientError, a.At, "deliveries are throttled"+detail)
 	}
 	if s.Active != nil && !*s.Active {
 		d.tally.Count("statusSuspended", 1)
@@ -71,7 +71,7 @@ func (d *lane) countGrant(k *hook, g grant, a *mcpclient.Answer, first bool) {
 	if !first && last != g.ID {
 		d.tally.Count("idsChanged", 1) // the subscription was not there any more
 	}
-	w := &d.opts.Webhook
+	w := &d.Opts.Webhook
 	if g.RefreshBefore == nil && !w.NoExpiry && !d.flavour.plain {
 		d.tally.Count("grantsUnasked", 1)
 	}
@@ -120,9 +120,9 @@ func (d *lane) documents() map[string][]byte {
 	if !d.flavour.intent {
 		return nil
 	}
-	below := d.opts.Webhook.Prefix + "/h/"
-	if d.opts.Webhook.Shared != nil { // an origin has one document, which must be true of all its lanes
-		below = path.Dir(d.opts.Webhook.Prefix) + "/"
+	below := d.Opts.Webhook.Prefix + "/h/"
+	if d.Opts.Webhook.Shared != nil { // an origin has one document, which must be true of all its lanes
+		below = path.Dir(d.Opts.Webhook.Prefix) + "/"
 	}
 	return map[string][]byte{receiverDocument: []byte(`{"receivers":["` + below + `"]}`)}
 }
@@ -130,7 +130,7 @@ func (d *lane) documents() map[string][]byte {
 // asked reports a document that was fetched.
 func (h *hooks) asked(at eventmeter.Instant, size, answered int) {
 	h.d.Recorder.Called(eventmeter.Call{
-		Lane: h.d.opts.Lane, Cause: eventmeter.Verification, At: at, Requests: 1, Up: int64(driver.AnswerSize + answered), Down: int64(size),
+		Lane: h.d.Opts.Lane, Cause: eventmeter.Verification, At: at, Requests: 1, Up: int64(driver.AnswerSize + answered), Down: int64(size),
 		Connections: h.Listener.TakeAccepted(), Method: http.MethodGet,
 	})
 }

@@ -21,10 +21,10 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 	r, d := k.r, k.h.d
 
 	if deviation := k.verify(in); deviation != "" {
-		if d.opts.Webhook.Verify != driver.VerifyReport {
+		if d.Opts.Webhook.Verify != driver.VerifyReport {
 			return k.refuse(in, eventmeter.Rejected, deviation, http.StatusUnauthorized)
 		}
-		d.notice(r, eventmeter.Malformed, in.At, driver.TakenAnyway+deviation)
+		d.Notice(r.Sub, eventmeter.Malformed, in.At, driver.TakenAnyway+deviation)
 	}
 	if !wire.ScanFields(in.Body, f) {
 		return k.refuse(in, eventmeter.Malformed, "a delivery is not a JSON object", http.StatusBadRequest)
@@ -52,14 +52,13 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 			id = eventmeter.HashID([]byte(v[0]))
 		}
 	}
-	refused, repeat := h.Refuse.Decide(uint32(h.d.opts.NumberOf(int(r.Sub.Index))), id)
+	refused, repeat := h.Refuse.Decide(uint32(h.d.Opts.NumberOf(int(r.Sub.Index))), id)
 	stamp, probed := eventmeter.FindStamp(in.Body)
-	d.Recorder.Delivered(eventmeter.Delivery{
+	d.Delivered(eventmeter.Delivery{
 		Sub: r.Sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
-	})
+	}, f, in.Body)
 	k.compare(in, f)
 	k.heard(in.At, true)
-	d.look(r, in.At, id, f, in.Body)
 	switch {
 	case refused:
 		h.inbound(eventmeter.Events, "", in.At, in.Size, http.StatusServiceUnavailable)
@@ -70,7 +69,7 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		h.inbound(eventmeter.Events, "", in.At, in.Size, http.StatusOK)
 	}
 	r.setCursor(f.Cursor)
-	return sinks.Reply{Delay: d.opts.Webhook.AckDelay}
+	return sinks.Reply{Delay: d.Opts.Webhook.AckDelay}
 }
 
 // compare holds what a delivery's header fields say against its body and the
@@ -79,9 +78,9 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 // it as this one does.
 func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
 	if len(f.EventID) == 0 {
-		k.h.d.notice(k.r, eventmeter.Malformed, in.At, driver.WithoutID)
+		k.h.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, driver.WithoutID)
 	} else if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 && v[0] != string(f.EventID) {
-		k.h.d.notice(k.r, eventmeter.Malformed, in.At, "a delivery whose webhook-id is not its eventId")
+		k.h.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery whose webhook-id is not its eventId")
 	}
 	k.route(in)
 }
@@ -93,10 +92,10 @@ func (k *hook) route(in *sinks.Inbound) {
 	switch v := in.Header[wire.HeaderSubscriptionID]; {
 	case len(v) == 0 || v[0] == "":
 		if !k.h.d.older {
-			k.h.d.notice(k.r, eventmeter.Malformed, in.At, "a delivery without X-MCP-Subscription-Id")
+			k.h.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery without X-MCP-Subscription-Id")
 		}
 	case !k.named(v[0]):
-		k.h.d.notice(k.r, eventmeter.Malformed, in.At, "a delivery that names another subscription")
+		k.h.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery that names another subscription")
 	}
 }
 
@@ -150,32 +149,32 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	switch kind {
 	case "verification":
 		if f.Challenge == nil {
-			d.notice(r, eventmeter.Malformed, in.At, "a verification without a challenge")
+			d.Notice(r.Sub, eventmeter.Malformed, in.At, "a verification without a challenge")
 			return sinks.Reply{Status: http.StatusBadRequest}
 		}
 		for range k.prove() {
-			d.notice(r, eventmeter.Malformed, in.At, "a delivery before the challenge")
+			d.Notice(r.Sub, eventmeter.Malformed, in.At, "a delivery before the challenge")
 		}
 		o := wire.BeginObject(nil)
 		o.Raw("challenge", f.Challenge)
 		return sinks.Reply{Body: o.End()}
 	case "gap":
-		d.notice(r, eventmeter.Truncated, in.At, "")
+		d.Notice(r.Sub, eventmeter.Truncated, in.At, "")
 		r.setCursor(f.Cursor)
 	case "terminated":
 		m := wire.Message{Fields: *f}
 		if f.HasFault && mcpclient.Passing(f.Fault.Code) {
-			d.notice(r, eventmeter.TransientError, in.At, "terminated: "+driver.FaultText(&m))
+			d.Notice(r.Sub, eventmeter.TransientError, in.At, "terminated: "+driver.FaultText(&m))
 			k.ended(in.At)
 			h.agenda.add(in.At.Add(minRefresh), k) // subscribe again
 			break
 		}
-		d.notice(r, eventmeter.Terminated, in.At, driver.FaultText(&m))
+		d.Notice(r.Sub, eventmeter.Terminated, in.At, driver.FaultText(&m))
 		r.Fail(mcpclient.RPCError("terminated", &f.Fault))
 		h.agenda.remove(k)
 		h.Receiver.Retire(k.path)
 	default:
-		d.notice(r, eventmeter.Malformed, in.At, "unknown envelope "+kind)
+		d.Notice(r.Sub, eventmeter.Malformed, in.At, "unknown envelope "+kind)
 	}
 	return sinks.Reply{}
 }
@@ -186,7 +185,7 @@ func (h *hooks) turned(to sinks.Hook, status int, at eventmeter.Instant, size in
 		if status == http.StatusServiceUnavailable { // there was no room for the body
 			h.d.TooLargeFor(k.r.Sub, at, budget.ErrExceeded)
 		} else {
-			h.d.notice(k.r, eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+			h.d.Notice(k.r.Sub, eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
 		}
 	}
 	h.inbound(eventmeter.Events, "", at, size, status)
@@ -195,7 +194,7 @@ func (h *hooks) turned(to sinks.Hook, status int, at eventmeter.Instant, size in
 // inbound reports a request that the target made.
 func (h *hooks) inbound(cause eventmeter.Cause, method string, at eventmeter.Instant, size, status int) {
 	c := h.Inbox.Inbound(cause, method, at, size, status)
-	c.Lane = h.d.opts.Lane
+	c.Lane = h.d.Opts.Lane
 	h.d.Recorder.Called(c)
 }
 

@@ -32,7 +32,7 @@ func (k *hook) judge(at eventmeter.Instant, byNew, byOld bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	accepted := true
-	switch k.h.d.opts.Webhook.Secrets {
+	switch k.h.d.Opts.Webhook.Secrets {
 	case driver.SecretsEarly:
 		accepted = byNew
 	case driver.SecretsLate:

@@ -53,7 +53,7 @@ func (d *lane) listEvents(ctx context.Context, method, member string) ([]eventRe
 			o.String("cursor", cursor)
 		}
 		var page map[string]json.RawMessage
-		if _, err := d.exchange(ctx, d.ep.Principal(0), eventmeter.Discovery, method, o, &page); err != nil {
+		if _, err := d.exchange(ctx, d.Endpoint.Principal(0), eventmeter.Discovery, method, o, &page); err != nil {
 			return nil, err
 		}
 		var entries []json.RawMessage
@@ -92,23 +92,23 @@ func (d *lane) uriOf(ctx context.Context, i int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if strings.HasPrefix(d.opts.Event, eventScheme) {
-		return expand(d.opts.Event, values)
+	if strings.HasPrefix(d.Opts.Event, eventScheme) {
+		return expand(d.Opts.Event, values)
 	}
 	offer, err := d.known(ctx)
 	if err != nil {
 		return "", err
 	}
-	return offer.uri(d.opts.Event, values)
+	return offer.uri(d.Opts.Event, values)
 }
 
 // argumentsOf are the values of subscription i's variables.
 func (d *lane) argumentsOf(i int) (map[string]any, error) {
 	values := map[string]any{}
-	if d.opts.Arguments == nil {
+	if d.Opts.Arguments == nil {
 		return values, nil
 	}
-	raw := d.opts.Arguments(i)
+	raw := d.Opts.Arguments(i)
 	if len(raw) == 0 {
 		return values, nil
 	}
@@ -129,7 +129,7 @@ func (d *lane) argumentsOf(i int) (map[string]any, error) {
 // Discover asks the target who it is and what event resources it has. A target
 // without any is ErrNotOffered only if it does not know the lists.
 func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
-	agreed, err := d.ep.Principal(0).Session(ctx, d.observe)
+	agreed, err := d.Endpoint.Principal(0).Session(ctx, d.Observe)
 	if err != nil {
 		return driver.Offer{}, err
 	}
@@ -155,7 +155,7 @@ func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 	}
 	known, err := d.known(ctx)
 	if err != nil {
-		return o, fmt.Errorf("discover %s: %w", d.ep.Name(), err)
+		return o, fmt.Errorf("discover %s: %w", d.Endpoint.Name(), err)
 	}
 	for _, e := range slices.Concat(known.fixed, known.templates) {
 		o.Events = append(o.Events, driver.EventType{

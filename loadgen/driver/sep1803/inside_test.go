@@ -32,10 +32,10 @@ func idleResources(t testing.TB, n int) (*lane, *resourceStream, *deaf) {
 		t.Fatal(err)
 	}
 	s := &resourceSession{d: d, ready: make(chan struct{}), routes: map[string][]*resourceRun{}}
-	s.ctx, s.cancel = context.WithCancel(d.life)
+	s.ctx, s.cancel = context.WithCancel(d.Life)
 	s.stream.init(s)
 	for i := range n {
-		r, err := d.begin(i)
+		r, err := d.Begin(i)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestAnUpdateWithoutPayload(t *testing.T) {
 	emission := eventmeter.Emission{Intended: 1000, Fired: 3_000_000, Measured: true}
 	var asked []eventmeter.Sub
 	known := true
-	d.opts.Sole = func(sub eventmeter.Sub, at eventmeter.Instant) (eventmeter.Emission, bool) {
+	d.Opts.Sole = func(sub eventmeter.Sub, at eventmeter.Instant) (eventmeter.Emission, bool) {
 		asked = append(asked, sub)
 		return emission, known
 	}
@@ -197,7 +197,8 @@ func TestResourceOfAnEvent(t *testing.T) {
 		{"ticket.moved", `{"board":"b3"}`, ""},
 		{"nothing", `{}`, ""},
 	} {
-		d := &lane{opts: driver.Options{Arguments: func(int) json.RawMessage { return json.RawMessage(c.args) }}}
+		d := &lane{}
+		d.Opts = driver.Options{Arguments: func(int) json.RawMessage { return json.RawMessage(c.args) }}
 		values, err := d.argumentsOf(0)
 		if err != nil {
 			t.Fatal(err)
@@ -207,7 +208,8 @@ func TestResourceOfAnEvent(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`[1]`, `{"a":{}}`, `{"a":null}`, `{"a":[1]}`, `x`} {
-		d := &lane{opts: driver.Options{Arguments: func(int) json.RawMessage { return json.RawMessage(bad) }}}
+		d := &lane{}
+		d.Opts = driver.Options{Arguments: func(int) json.RawMessage { return json.RawMessage(bad) }}
 		if v, err := d.argumentsOf(0); err == nil {
 			t.Errorf("%s: %v", bad, v)
 		}

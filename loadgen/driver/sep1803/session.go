@@ -50,9 +50,9 @@ var errLost = errors.New("the server no longer knows the session")
 
 // join puts a run into its session, which is opened if it is the first.
 func (d *lane) join(r *resourceRun) (*resourceSession, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	if d.Closed {
 		return nil, fmt.Errorf("%w: the lane is closed", mcpclient.ErrState)
 	}
 	if r.IsOver() {
@@ -64,10 +64,10 @@ func (d *lane) join(r *resourceRun) (*resourceSession, error) {
 		s = &resourceSession{
 			d: d, number: n, who: r.who, ready: make(chan struct{}), done: make(chan struct{}), routes: map[string][]*resourceRun{},
 		}
-		s.ctx, s.cancel = context.WithCancel(d.life)
+		s.ctx, s.cancel = context.WithCancel(d.Life)
 		s.stream.init(s)
 		d.sessions[n] = s
-		d.work.Go(crash.Guarded(s.serve))
+		d.Work.Go(crash.Guarded(s.serve))
 	}
 	s.members++
 	s.mu.Lock()
@@ -90,13 +90,13 @@ func (s *resourceSession) dismiss(ctx context.Context, r *resourceRun) error {
 	// their way, and what a modern stream listens to is fixed.
 	s.routes[r.uri] = slices.DeleteFunc(s.routes[r.uri], func(o *resourceRun) bool { return o == r })
 	s.mu.Unlock()
-	d.mu.Lock()
+	d.Mu.Lock()
 	s.members--
 	last := s.members == 0
 	if last && d.sessions[s.number] == s {
 		d.sessions[s.number] = nil
 	}
-	d.mu.Unlock()
+	d.Mu.Unlock()
 	if !last {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 		r.Activate(d.Clock.Now()) // unless the acknowledgement did
 		return nil
 	}
-	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax}
+	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax}
 	_, err = driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		cause := eventmeter.Subscribe
 		if again {
@@ -157,9 +157,9 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 // detachPush ends a subscription, and the session with its last one. Others of
 // the session may have the same resource: then the server keeps it.
 func (d *lane) detachPush(ctx context.Context, r *resourceRun) error {
-	d.mu.Lock()
+	d.Mu.Lock()
 	s := r.session
-	d.mu.Unlock()
+	d.Mu.Unlock()
 	if s == nil {
 		return nil
 	}
@@ -187,9 +187,9 @@ func (s *resourceSession) failure() error {
 // lostRun ends an open subscription that the target will not serve any more.
 func (s *resourceSession) lostRun(r *resourceRun, detail string, err error) {
 	d := s.d
-	d.notice(r, eventmeter.Terminated, d.Clock.Now(), detail)
+	d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), detail)
 	r.Fail(err)
-	d.work.Go(func() {
+	d.Work.Go(func() {
 		defer crash.Guard()
 		ctx, cancel := context.WithTimeout(context.Background(), mcpclient.CancelTime)
 		defer cancel()
@@ -220,11 +220,11 @@ func (s *resourceSession) call(ctx context.Context, cause eventmeter.Cause, meth
 	}
 	o := wire.BeginObject(nil)
 	o.String("uri", uri)
-	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
-	a := d.Caller.Call(ctx, method, header, wire.AppendRequest(nil, d.ep.NextID(), method, o.End()))
+	a := d.Caller.Call(ctx, method, header, wire.AppendRequest(nil, d.Endpoint.NextID(), method, o.End()))
 	defer a.Release()
-	d.called(cause, method, a)
+	d.Called(cause, method, a)
 	if a.Err == nil {
 		return a, nil
 	}
@@ -262,7 +262,7 @@ func (s *resourceSession) initialize(agreed *mcpclient.Session, cause eventmeter
 	d := s.d
 	header, body := s.who.Initialization(agreed.Version)
 	const method = "initialize"
-	ctx, cancel := context.WithTimeout(s.ctx, d.opts.Timeout)
+	ctx, cancel := context.WithTimeout(s.ctx, d.Opts.Timeout)
 	defer cancel()
 	a := &mcpclient.Answer{Up: mcpclient.RequestSize(http.MethodPost, d.URL.RequestURI(), header, int64(len(body)))}
 	defer a.Release()
@@ -279,7 +279,7 @@ func (s *resourceSession) initialize(agreed *mcpclient.Session, cause eventmeter
 	if a.Err != nil {
 		a.Err.Method = method
 	}
-	d.called(cause, method, a)
+	d.Called(cause, method, a)
 	if a.Err != nil {
 		return a.Err
 	}
@@ -293,7 +293,7 @@ func (s *resourceSession) initialize(agreed *mcpclient.Session, cause eventmeter
 	if n.Err != nil && n.Err.Kind == mcpclient.KindProtocol {
 		n.Err = nil // a notification has no answer
 	}
-	d.called(cause, initialized, n)
+	d.Called(cause, initialized, n)
 	if n.Err != nil {
 		return n.Err
 	}
@@ -313,7 +313,7 @@ func (s *resourceSession) resubscribe() {
 		}
 		seen[r.uri] = true
 		if _, err := s.call(s.ctx, eventmeter.Reconnect, methodResourceSubscribe, r.uri); err != nil && s.ctx.Err() == nil {
-			s.d.notice(r, eventmeter.TransientError, s.d.Clock.Now(), "subscribing again: "+err.Error())
+			s.d.Notice(r.Sub, eventmeter.TransientError, s.d.Clock.Now(), "subscribing again: "+err.Error())
 		}
 	}
 }
@@ -325,7 +325,7 @@ func (s *resourceSession) goodbye(ctx context.Context) error {
 		return nil
 	}
 	d := s.d
-	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
 	req := d.NewRequest(ctx, http.MethodDelete, header)
 	a := &mcpclient.Answer{Up: mcpclient.RequestSize(req.Method, d.URL.RequestURI(), header, 0)}
@@ -346,7 +346,7 @@ func (s *resourceSession) goodbye(ctx context.Context) error {
 	if a.Err != nil {
 		a.Err.Method = http.MethodDelete
 	}
-	d.called(eventmeter.Unsubscribe, http.MethodDelete, a)
+	d.Called(eventmeter.Unsubscribe, http.MethodDelete, a)
 	if a.Err != nil {
 		return a.Err
 	}

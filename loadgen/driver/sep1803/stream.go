@@ -18,8 +18,8 @@ import (
 
 func (t *resourceStream) init(s *resourceSession) {
 	t.s, t.cause, t.take = s, eventmeter.Subscribe, t.event
-	o := s.d.opts.Push
-	t.backoff = sinks.Backoff{Min: o.BackoffMin, Max: o.BackoffMax, Rand: s.d.jitter(s.number)}
+	o := s.d.Opts.Push
+	t.backoff = sinks.Backoff{Min: o.BackoffMin, Max: o.BackoffMax, Rand: s.d.Rand(uint64(s.number))}
 }
 
 // lastTrouble says what kept the stream from standing, if that may pass.
@@ -95,7 +95,7 @@ func (s *resourceSession) tell(k eventmeter.NoticeKind, detail string) {
 	at := s.d.Clock.Now()
 	for _, r := range s.runs() {
 		if r.IsActive() {
-			s.d.notice(r, k, at, detail)
+			s.d.Notice(r.Sub, k, at, detail)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (s *resourceSession) tell(k eventmeter.NoticeKind, detail string) {
 func (t *resourceStream) connect() error {
 	s, d := t.s, t.s.d
 	t.stands, t.ended, t.strange, t.over, t.down, t.fresh, t.resumed, t.cut, t.id = false, false, false, nil, 0, false, false, false, 0
-	agreed, err := s.who.Session(s.ctx, d.observe)
+	agreed, err := s.who.Session(s.ctx, d.Observe)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (t *resourceStream) connect() error {
 	if err != nil {
 		return err
 	}
-	pulse := d.watch.Add(2*d.opts.Push.Heartbeat, func() { hangUp(driver.ErrDead) })
+	pulse := d.watch.Add(2*d.Opts.Push.Heartbeat, func() { hangUp(driver.ErrDead) })
 	defer d.watch.Remove(pulse)
 	t.up = mcpclient.RequestSize(req.Method, d.URL.RequestURI(), req.Header, max(req.ContentLength, 0))
 	t.began = d.Clock.Now()
@@ -178,7 +178,7 @@ func (t *resourceStream) request(ctx context.Context, agreed *mcpclient.Session)
 		o := wire.BeginObject(nil)
 		o.Raw("notifications", what.End())
 		o.Raw("_meta", agreed.Meta)
-		t.id = d.ep.NextID()
+		t.id = d.Endpoint.NextID()
 		return d.NewPost(ctx, agreed.Header(mcpclient.MethodListen, ""), wire.AppendRequest(nil, t.id, mcpclient.MethodListen, o.End())), nil
 	case mcpclient.Legacy:
 		t.method = methodSessionStream
@@ -209,7 +209,7 @@ func (s *resourceSession) wanted() ([]string, error) {
 	var uris []string
 	seen := map[string]bool{}
 	from := s.number * s.d.per
-	for i := from; i < min(from+s.d.per, len(s.d.runs)); i++ {
+	for i := from; i < min(from+s.d.per, len(s.d.Turns)); i++ {
 		uri, err := s.d.uriOf(s.ctx, i)
 		if err != nil {
 			return nil, err
@@ -244,7 +244,7 @@ func (t *resourceStream) stand() {
 		t.back = t.at
 		s.tell(eventmeter.Reconnected, "")
 		if t.fresh {
-			d.work.Go(crash.Guarded(s.resubscribe))
+			d.Work.Go(crash.Guarded(s.resubscribe))
 		}
 	} else {
 		t.opened = true
@@ -275,8 +275,8 @@ func (t *resourceStream) report(e *mcpclient.CallError) {
 		now = t.s.d.Clock.Now()
 	}
 	t.s.d.Recorder.Called(eventmeter.Call{
-		Lane: t.s.d.opts.Lane, Cause: t.cause, At: now, Requests: 1, Up: t.up, Down: t.down,
-		Connections: t.s.d.traffic.TakeOpened(), Took: now.Sub(t.began), Method: t.method, Failure: e.Failure(),
+		Lane: t.s.d.Opts.Lane, Cause: t.cause, At: now, Requests: 1, Up: t.up, Down: t.down,
+		Connections: t.s.d.Sockets.TakeOpened(), Took: now.Sub(t.began), Method: t.method, Failure: e.Failure(),
 	})
 }
 

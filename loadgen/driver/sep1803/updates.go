@@ -51,8 +51,8 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 	if !t.modern {
 		v.EventID = eventmeter.HashID(e.ID)
 	}
-	if t.resumed && probed && d.opts.Published != nil {
-		if at := d.opts.Published.AckedAt(stamp); at != 0 && at < t.back {
+	if t.resumed && probed && d.Opts.Published != nil {
+		if at := d.Opts.Published.AckedAt(stamp); at != 0 && at < t.back {
 			d.tally.Count("redelivered", 1)
 		}
 	}
@@ -81,7 +81,7 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 			if v.Update {
 				d.observed(&v)
 			}
-			d.delivered(v, &m.Fields, e.Data)
+			d.Delivered(v, &m.Fields, e.Data)
 			v.Bytes = 0 // they came once
 		}
 	}
@@ -115,10 +115,10 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 // emission is known that it stands for.
 func (d *lane) observed(v *eventmeter.Delivery) {
 	d.tally.Count("updatesObserved", 1)
-	if d.opts.Sole == nil {
+	if d.Opts.Sole == nil {
 		return
 	}
-	e, ok := d.opts.Sole(v.Sub, v.At)
+	e, ok := d.Opts.Sole(v.Sub, v.At)
 	if !ok {
 		return
 	}
@@ -133,11 +133,11 @@ func (d *lane) observed(v *eventmeter.Delivery) {
 // subscription was asked for. On a stream that was there already, such an update
 // was another subscription's, or that of the one before it.
 func (t *resourceStream) before(r *resourceRun, stamp eventmeter.Stamp, probed bool) bool {
-	if !r.late || !probed || t.s.d.opts.Published == nil {
+	if !r.late || !probed || t.s.d.Opts.Published == nil {
 		return false
 	}
-	at := t.s.d.opts.Published.AckedAt(stamp)
-	return at != 0 && at < r.began
+	at := t.s.d.Opts.Published.AckedAt(stamp)
+	return at != 0 && at < r.Began
 }
 
 // acknowledged notes what a request listens to.
@@ -193,5 +193,5 @@ func (t *resourceStream) overhead(size int, method string) {
 		t.down += int64(size)
 		return
 	}
-	t.s.d.Recorder.Called(eventmeter.Call{Lane: t.s.d.opts.Lane, Cause: eventmeter.Heartbeat, At: t.at, Down: int64(size), Method: method})
+	t.s.d.Recorder.Called(eventmeter.Call{Lane: t.s.d.Opts.Lane, Cause: eventmeter.Heartbeat, At: t.at, Down: int64(size), Method: method})
 }

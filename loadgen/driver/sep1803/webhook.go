@@ -30,7 +30,7 @@ type resourceHooks struct {
 func newResourceHooks(d *lane) (*resourceHooks, error) {
 	h := &resourceHooks{d: d}
 	var err error
-	if h.Inbox, err = driver.OpenInbox(&d.opts, sinks.ReceiverOptions{Turned: h.turned}); err != nil {
+	if h.Inbox, err = driver.OpenInbox(&d.Opts, sinks.ReceiverOptions{Turned: h.turned}); err != nil {
 		return nil, err
 	}
 	d.Inbox = h.Inbox
@@ -71,14 +71,14 @@ type registered struct {
 // attachWebhook makes a path and registers it.
 func (d *lane) attachWebhook(ctx context.Context, r *resourceRun) error {
 	k := &resourceHook{h: d.hooks, r: r, known: make(chan struct{}), path: d.hooks.Path("/r/", r.Sub)}
-	d.mu.Lock()
+	d.Mu.Lock()
 	r.hook = k
-	d.mu.Unlock()
+	d.Mu.Unlock()
 	d.hooks.Receiver.Add(k.path, k)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.Ctx, cancel)()
-	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax}
+	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax}
 	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		cause := eventmeter.Subscribe
 		if again {
@@ -102,7 +102,7 @@ func (k *resourceHook) register(ctx context.Context, cause eventmeter.Cause) err
 	o.String("targetUri", k.h.Listener.URL(k.path))
 	// A lost session, or a handshake in front of the call, is not part of what
 	// the server takes to answer.
-	if _, err := r.who.Session(ctx, d.observe); err != nil {
+	if _, err := r.who.Session(ctx, d.Observe); err != nil {
 		return err
 	}
 	sent := d.Clock.Now()
@@ -170,9 +170,9 @@ func (k *resourceHook) settle(kind, secret string, key *wire.Key, uri string) ev
 
 // deregister ends the subscription on the other side.
 func (d *lane) deregister(ctx context.Context, r *resourceRun) error {
-	d.mu.Lock()
+	d.Mu.Lock()
 	k := r.hook
-	d.mu.Unlock()
+	d.Mu.Unlock()
 	if k == nil {
 		return nil
 	}
@@ -191,9 +191,9 @@ func (d *lane) deregister(ctx context.Context, r *resourceRun) error {
 // retire takes the run's path off the listener and waits for deliveries that
 // are being looked at.
 func (h *resourceHooks) retire(r *resourceRun) {
-	h.d.mu.Lock()
+	h.d.Mu.Lock()
 	k := r.hook
-	h.d.mu.Unlock()
+	h.d.Mu.Unlock()
 	if k == nil {
 		return
 	}
@@ -212,10 +212,10 @@ func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
 		return sinks.Reply{Status: http.StatusServiceUnavailable}
 	}
 	if deviation := k.verify(in); deviation != "" {
-		if d.opts.Webhook.Verify != driver.VerifyReport {
+		if d.Opts.Webhook.Verify != driver.VerifyReport {
 			return k.refuse(in, eventmeter.Rejected, deviation, http.StatusUnauthorized)
 		}
-		d.notice(r, eventmeter.Malformed, in.At, driver.TakenAnyway+deviation)
+		d.Notice(r.Sub, eventmeter.Malformed, in.At, driver.TakenAnyway+deviation)
 	}
 	f := driver.FieldsPool.Get().(*wire.Fields)
 	defer driver.FieldsPool.Put(f)
@@ -226,9 +226,9 @@ func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
 	if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
 		id = eventmeter.HashID([]byte(v[0]))
 	}
-	refused, repeat := h.Refuse.Decide(uint32(h.d.opts.NumberOf(int(r.Sub.Index))), id)
+	refused, repeat := h.Refuse.Decide(uint32(h.d.Opts.NumberOf(int(r.Sub.Index))), id)
 	stamp, probed := eventmeter.FindStamp(in.Body)
-	d.delivered(eventmeter.Delivery{
+	d.Delivered(eventmeter.Delivery{
 		Sub: r.Sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
 	}, f, in.Body)
 	switch {
@@ -240,7 +240,7 @@ func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
 	default:
 		h.inbound(eventmeter.Events, in.At, in.Size, http.StatusOK)
 	}
-	return sinks.Reply{Delay: d.opts.Webhook.AckDelay}
+	return sinks.Reply{Delay: d.Opts.Webhook.AckDelay}
 }
 
 // refuse answers a delivery with an error because of what it is.
@@ -298,7 +298,7 @@ func (h *resourceHooks) turned(to sinks.Hook, status int, at eventmeter.Instant,
 		if status == http.StatusServiceUnavailable { // there was no room for the body
 			h.d.TooLargeFor(k.r.Sub, at, budget.ErrExceeded)
 		} else {
-			h.d.notice(k.r, eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
+			h.d.Notice(k.r.Sub, eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
 		}
 	}
 	h.inbound(eventmeter.Events, at, size, status)
@@ -307,7 +307,7 @@ func (h *resourceHooks) turned(to sinks.Hook, status int, at eventmeter.Instant,
 // inbound reports a request that the target made.
 func (h *resourceHooks) inbound(cause eventmeter.Cause, at eventmeter.Instant, size, status int) {
 	c := h.Inbox.Inbound(cause, "", at, size, status)
-	c.Lane = h.d.opts.Lane
+	c.Lane = h.d.Opts.Lane
 	h.d.Recorder.Called(c)
 }
 

@@ -172,7 +172,7 @@ func tableOf(known driver.Published, source uint16) (f firedTable) {
 
 // tables are those of all sources.
 func (d *lane) tables() []firedTable {
-	known := d.opts.Published
+	known := d.Opts.Published
 	if known == nil {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (d *lane) Figures() driver.Figures {
 	v["herdExpired"], _ = herd(t.bins[expired], first, last)
 	v["herdChanged"], _ = herd(t.bins[changed], first, last)
 	_, v["fetchRatePeak"] = herd(sumBins(t.bins[:]), first, last)
-	if d.opts.Published != nil {
+	if d.Opts.Published != nil {
 		unbalanced += t.account(d, tables, windows, v)
 	}
 	v["unbalanced"] = float64(unbalanced)
@@ -257,7 +257,7 @@ func (d *lane) Figures() driver.Figures {
 // account draws up what became of every change, and returns by how much the
 // sums differ, which is 0. The caller holds the lock.
 func (t *account) account(d *lane, tables []firedTable, windows []window, v map[string]float64) int64 {
-	known := d.opts.Published
+	known := d.Opts.Published
 	rest := t.undecided[:0]
 	for _, l := range t.undecided {
 		if !t.decide(known, l) {

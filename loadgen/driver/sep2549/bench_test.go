@@ -18,7 +18,8 @@ func BenchmarkListFigures(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	d := &lane{Caller: mcpclient.Caller{Clock: eventmeter.NewClock()}, opts: driver.Options{Published: l}}
+	d := &lane{}
+	d.Caller, d.Opts = mcpclient.Caller{Clock: eventmeter.NewClock()}, driver.Options{Published: l}
 	for seq := uint32(1); seq <= changes; seq++ {
 		for source := range uint16(sources) {
 			s := eventmeter.Stamp{Run: 7, Source: source, Seq: seq}
@@ -35,7 +36,7 @@ func BenchmarkListFigures(b *testing.B) {
 		for source := range uint16(sources) {
 			known[sourceKey(7, source)] = changes
 		}
-		d.clients = append(d.clients, &client{active: 1, known: known})
+		d.Turns = append(d.Turns, &client{since: 1, known: known})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -78,19 +78,19 @@ func (d *lane) page(c *client, key string, cause eventmeter.Cause) (*keptPage, e
 		var p *keptPage
 		var err error
 		if first {
-			p, err = d.fetch(c.ctx, c.cache, c.who, f, kept, state, cause, false)
+			p, err = d.fetch(c.Ctx, c.cache, c.who, f, kept, state, cause, false)
 		} else {
 			select {
 			case <-f.done:
 				p, err = f.page, f.err
-			case <-c.ctx.Done():
+			case <-c.Ctx.Done():
 				d.tally.waited.Add(1)
-				return nil, c.ctx.Err()
+				return nil, c.Ctx.Err()
 			}
 			switch {
 			case err == nil && !p.public && f.principal != c.who.Index:
 				continue // it is another principal's, and not for us
-			case errors.Is(err, context.Canceled) && c.ctx.Err() == nil:
+			case errors.Is(err, context.Canceled) && c.Ctx.Err() == nil:
 				continue // who was at it has left
 			}
 			d.tally.waited.Add(1)
@@ -99,7 +99,7 @@ func (d *lane) page(c *client, key string, cause eventmeter.Cause) (*keptPage, e
 		switch {
 		case err == nil:
 			return p, nil
-		case kept == nil || !d.set.StaleOnError || c.ctx.Err() != nil || errors.As(err, &failed):
+		case kept == nil || !d.set.StaleOnError || c.Ctx.Err() != nil || errors.As(err, &failed):
 			return nil, err
 		}
 		d.tally.servedStale.Add(1)
@@ -125,7 +125,7 @@ func (d *lane) fetch(ctx context.Context, cache *cache, who *mcpclient.Principal
 
 // ask makes the request. cause is what an answer without anything new counts as.
 func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, kept *keptPage, cause eventmeter.Cause) (*keptPage, eventmeter.Instant, error) {
-	agreed, err := who.Session(ctx, d.observe)
+	agreed, err := who.Session(ctx, d.Observe)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -136,7 +136,7 @@ func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, ke
 		o.String("cursor", key)
 	}
 	body := d.build(d.method, &o, agreed, nil)
-	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
 	a := d.Call(ctx, d.method, agreed.Header(d.method, d.named), body)
 	defer a.Release()
@@ -215,8 +215,8 @@ func brings(p, kept *keptPage) bool {
 }
 
 func (d *lane) number() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
 	d.pages++
 	return d.pages
 }
@@ -226,7 +226,7 @@ func (d *lane) build(method string, o *wire.Object, a *mcpclient.Session, id *ui
 	if a.Meta != nil {
 		o.Raw("_meta", a.Meta)
 	}
-	n := d.ep.NextID()
+	n := d.Endpoint.NextID()
 	if id != nil {
 		*id = n
 	}
@@ -242,20 +242,11 @@ func (d *lane) called(cause eventmeter.Cause, method string, a *mcpclient.Answer
 	d.tally.mu.Lock()
 	d.tally.fetch.add(a.Took)
 	d.tally.mu.Unlock()
-	d.Recorder.Called(eventmeter.Call{
-		Lane: d.opts.Lane, Cause: cause, At: a.At, Requests: 1, Up: a.Up, Down: a.Down,
-		Connections: d.traffic.TakeOpened(), Took: a.Took, Method: method, Failure: a.Err.Failure(),
-	})
-}
-
-// observe reports handshakes as the lane's traffic.
-func (d *lane) observe(c eventmeter.Call) {
-	c.Lane, c.At = d.opts.Lane, d.Clock.Now()
-	d.Recorder.Called(c)
+	d.Called(cause, method, a)
 }
 
 func (d *lane) backoff(r *rand.Rand) sinks.Backoff {
-	return sinks.Backoff{Min: d.opts.Poll.BackoffMin, Max: d.opts.Poll.BackoffMax, Rand: r}
+	return sinks.Backoff{Min: d.Opts.Poll.BackoffMin, Max: d.Opts.Poll.BackoffMax, Rand: r}
 }
 
 // refreshAll fetches copies anew in the background, each a random while before

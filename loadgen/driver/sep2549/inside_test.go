@@ -197,8 +197,9 @@ func TestStampsIn(t *testing.T) {
 
 // Private copies are their principal's alone, and public ones everybody's.
 func TestCacheScopes(t *testing.T) {
-	d := &lane{Caller: mcpclient.Caller{Clock: eventmeter.NewClock()}}
-	c := newCache(d.Clock, d.set, rand.New(rand.NewPCG(d.opts.Seed, 1)))
+	d := &lane{}
+	d.Caller = mcpclient.Caller{Clock: eventmeter.NewClock()}
+	c := newCache(d.Clock, d.set, rand.New(rand.NewPCG(d.Opts.Seed, 1)))
 	const second = eventmeter.Instant(time.Second)
 	keep := func(principal int, key string, public bool) {
 		f, first := c.join(principal, key)
@@ -256,8 +257,9 @@ func TestCacheScopes(t *testing.T) {
 // A server may give a page another cursor each time. What is kept of them does
 // not grow with the uses.
 func TestNewCursorsDoNotAddUp(t *testing.T) {
-	d := &lane{Caller: mcpclient.Caller{Clock: eventmeter.NewClock(), Recorder: eventmeter.Tee()}}
-	kept := newCache(d.Clock, d.set, rand.New(rand.NewPCG(d.opts.Seed, 1)))
+	d := &lane{}
+	d.Caller = mcpclient.Caller{Clock: eventmeter.NewClock(), Recorder: eventmeter.Tee()}
+	kept := newCache(d.Clock, d.set, rand.New(rand.NewPCG(d.Opts.Seed, 1)))
 	c := &client{cache: kept, known: map[uint64]uint32{}, looked: map[string]uint64{}}
 	for n := range uint64(1000) {
 		var pages []*keptPage

@@ -57,14 +57,14 @@ type listener struct {
 
 // listen lets a client listen, and returns when the target has confirmed it.
 func (d *lane) listen(ctx context.Context, c *client) error {
-	agreed, err := c.who.Session(ctx, d.observe)
+	agreed, err := c.who.Session(ctx, d.Observe)
 	if err != nil {
 		return err
 	}
 	if agreed.Era == mcpclient.Bare {
 		return fmt.Errorf("notifications: %w: the target refused every handshake, so it has no session to listen on", mcpclient.ErrNotOffered)
 	}
-	who, key := c.who, int(c.sub.Index)
+	who, key := c.who, int(c.Sub.Index)
 	if agreed.Era == mcpclient.Legacy { // a session has one stream, and other lanes may want it
 		who = c.who.Clone()
 	}
@@ -74,24 +74,24 @@ func (d *lane) listen(ctx context.Context, c *client) error {
 	} else {
 		c.who = who
 	}
-	d.mu.Lock()
+	d.Mu.Lock()
 	e := d.listeners[key]
 	if e != nil && e.ctx.Err() != nil {
 		e = nil
 	}
 	if e == nil {
-		e = &listener{d: d, who: who, own: own, sub: c.sub, done: make(chan struct{}), ready: make(chan struct{}), caches: map[*cache]int{}}
-		e.ctx, e.cancel = context.WithCancel(d.life)
+		e = &listener{d: d, who: who, own: own, sub: c.Sub, done: make(chan struct{}), ready: make(chan struct{}), caches: map[*cache]int{}}
+		e.ctx, e.cancel = context.WithCancel(d.Life)
 		d.listeners[key] = e
 		if d.lead < 0 {
 			d.lead = c.who.Index
 		}
-		d.work.Go(crash.Guarded(e.serve))
+		d.Work.Go(crash.Guarded(e.serve))
 	}
 	e.refs++
 	e.caches[c.cache]++
 	c.listener = e
-	d.mu.Unlock()
+	d.Mu.Unlock()
 	select {
 	case <-e.ready:
 		return e.err
@@ -100,13 +100,13 @@ func (d *lane) listen(ctx context.Context, c *client) error {
 	}
 }
 
-// silence ends a client's listening. The last one ends the stream and waits.
-func (d *lane) silence(c *client) {
+// unlisten ends a client's listening. The last one ends the stream and waits.
+func (d *lane) unlisten(c *client) {
 	e := c.listener
 	if e == nil {
 		return
 	}
-	d.mu.Lock()
+	d.Mu.Lock()
 	e.refs--
 	if e.caches[c.cache]--; e.caches[c.cache] == 0 {
 		delete(e.caches, c.cache)
@@ -123,7 +123,7 @@ func (d *lane) silence(c *client) {
 			}
 		}
 	}
-	d.mu.Unlock()
+	d.Mu.Unlock()
 	if !last {
 		return
 	}
@@ -137,7 +137,7 @@ func (e *listener) serve() {
 		defer e.who.End()
 	}
 	d := e.d
-	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax}
+	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax}
 	for {
 		err := e.connect()
 		if e.ctx.Err() != nil {
@@ -183,7 +183,7 @@ func (e *listener) connect() error {
 	e.heard, e.over, e.down = false, nil, 0
 	e.parser.Budget = d.Budget
 	e.parser.Reset()
-	agreed, err := e.who.Session(e.ctx, d.observe)
+	agreed, err := e.who.Session(e.ctx, d.Observe)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (e *listener) subscribe(agreed *mcpclient.Session) error {
 	}
 	o := wire.BeginObject(nil)
 	o.String("uri", d.set.URI)
-	ctx, cancel := context.WithTimeout(e.ctx, d.opts.Timeout)
+	ctx, cancel := context.WithTimeout(e.ctx, d.Opts.Timeout)
 	defer cancel()
 	a := d.Call(ctx, methodFollow, agreed.Header(methodFollow, ""), d.build(methodFollow, &o, agreed, nil))
 	defer a.Release()
@@ -303,7 +303,7 @@ func (e *listener) report(err *mcpclient.CallError) {
 		d.tally.bytes.Add(e.up + e.down)
 	}
 	d.Recorder.Called(eventmeter.Call{
-		Lane: d.opts.Lane, Cause: cause, At: e.at, Requests: 1, Up: e.up, Down: e.down, Connections: d.traffic.TakeOpened(),
+		Lane: d.Opts.Lane, Cause: cause, At: e.at, Requests: 1, Up: e.up, Down: e.down, Connections: d.Sockets.TakeOpened(),
 		Took: e.at.Sub(e.began), Method: mcpclient.MethodListen, Failure: err.Failure(),
 	})
 }
@@ -336,13 +336,13 @@ func (e *listener) letIn() {
 // invalidate makes the copies of everybody who listens here stale.
 func (e *listener) invalidate() {
 	d := e.d
-	d.mu.Lock()
+	d.Mu.Lock()
 	caches := make([]*cache, 0, len(e.caches))
 	for c := range e.caches {
 		caches = append(caches, c)
 	}
 	public := d.shared == nil || e.who.Index == d.lead
-	d.mu.Unlock()
+	d.Mu.Unlock()
 	for _, c := range caches {
 		c.invalidate(e.who.Index, public, e.at)
 	}
@@ -434,5 +434,5 @@ func (e *listener) overhead(size int, method string) {
 		return
 	}
 	d.tally.bytes.Add(int64(size))
-	d.Recorder.Called(eventmeter.Call{Lane: d.opts.Lane, Cause: eventmeter.Heartbeat, At: e.at, Down: int64(size), Method: method})
+	d.Recorder.Called(eventmeter.Call{Lane: d.Opts.Lane, Cause: eventmeter.Heartbeat, At: e.at, Down: int64(size), Method: method})
 }

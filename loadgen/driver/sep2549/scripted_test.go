@@ -110,7 +110,6 @@ func bubble(t *testing.T, clients int, set Settings, s *scriptedLists, play func
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.hangUp()
 		s.start, s.tell = time.Now(), make(chan string)
 		d.Transport = s
 		for i := range clients {

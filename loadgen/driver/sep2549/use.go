@@ -18,7 +18,7 @@ func (d *lane) run(c *client) {
 	defer t.Stop()
 	for {
 		select {
-		case <-c.ctx.Done():
+		case <-c.Ctx.Done():
 			return
 		case <-t.C:
 		}
@@ -41,20 +41,20 @@ func (d *lane) use(c *client) {
 	case err == nil:
 		d.tally.served.Add(1)
 		d.sight(c, pages, d.Clock.Now())
-	case c.ctx.Err() != nil:
+	case c.Ctx.Err() != nil:
 		d.tally.abandoned.Add(1)
 	default:
 		d.tally.failed.Add(1)
-		d.Recorder.Noticed(eventmeter.Notice{Sub: c.sub, Kind: eventmeter.TransientError, At: d.Clock.Now(), Detail: errtext.Line(err.Error())})
+		d.Recorder.Noticed(eventmeter.Notice{Sub: c.Sub, Kind: eventmeter.TransientError, At: d.Clock.Now(), Detail: errtext.Line(err.Error())})
 	}
 }
 
 // sight reports what a client learns from pages: of each source every change
 // up to the newest whose mark is there.
 func (d *lane) sight(c *client, pages []*keptPage, at eventmeter.Instant) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	if c.Over {
 		return
 	}
 	if len(c.looked) > 2*len(pages)+8 { // a server may make new cursors each time
@@ -77,7 +77,7 @@ func (d *lane) sight(c *client, pages []*keptPage, at eventmeter.Instant) {
 				continue
 			}
 			c.known[key] = s.Seq
-			if d.hears(int(c.sub.Index), s.Source) {
+			if d.hears(int(c.Sub.Index), s.Source) {
 				d.learn(c, before, s, p.after, at)
 			}
 		}
@@ -87,7 +87,7 @@ func (d *lane) sight(c *client, pages []*keptPage, at eventmeter.Instant) {
 // learn reports the changes of a source after before, up to the newest. All
 // but the newest were superseded before they could be seen.
 func (d *lane) learn(c *client, before uint32, newest eventmeter.Stamp, after, at eventmeter.Instant) {
-	known := d.opts.Published
+	known := d.Opts.Published
 	from := before + 1
 	if known != nil {
 		if _, _, ok := known.Emission(newest); !ok {
@@ -99,11 +99,11 @@ func (d *lane) learn(c *client, before uint32, newest eventmeter.Stamp, after, a
 	for seq := from; seq <= newest.Seq && seq != 0; seq++ {
 		s := eventmeter.Stamp{Run: newest.Run, Source: newest.Source, Seq: seq}
 		if known != nil {
-			if e, _, ok := known.Emission(s); ok && e.Fired <= c.active {
+			if e, _, ok := known.Emission(s); ok && e.Fired <= c.since {
 				continue // older than the client, which saw an older copy first
 			}
 		}
-		d.Recorder.Delivered(eventmeter.Delivery{Sub: c.sub, Stamp: s, Probed: true, At: at})
+		d.Recorder.Delivered(eventmeter.Delivery{Sub: c.Sub, Stamp: s, Probed: true, At: at})
 		if known != nil {
 			d.tally.learn(known, learned{stamp: s, at: at, after: after, superseded: seq < newest.Seq})
 		}
@@ -112,9 +112,9 @@ func (d *lane) learn(c *client, before uint32, newest eventmeter.Stamp, after, a
 
 // hears tells whether client i is owed the changes of a source.
 func (d *lane) hears(i int, source uint16) bool {
-	if d.opts.Hears == nil {
+	if d.Opts.Hears == nil {
 		return true
 	}
-	heard := d.opts.Hears(i)
+	heard := d.Opts.Hears(i)
 	return heard == nil || slices.Contains(heard, source)
 }

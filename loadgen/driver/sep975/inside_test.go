@@ -112,8 +112,10 @@ func TestAccount975(t *testing.T) {
 }
 
 func TestDrawIsRepeatable(t *testing.T) {
-	d := &lane{opts: driver.Options{Seed: 7, Lane: 1}}
-	other := &lane{opts: driver.Options{Seed: 8, Lane: 1}}
+	d := &lane{}
+	d.Opts = driver.Options{Seed: 7, Lane: 1}
+	other := &lane{}
+	other.Opts = driver.Options{Seed: 8, Lane: 1}
 	low, differ := 0, 0
 	for i := range 10_000 {
 		v := d.draw(i, 3, "cut")

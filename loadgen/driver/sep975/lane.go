@@ -16,7 +16,6 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -25,27 +24,15 @@ import (
 
 // lane is one lane of SEP-975.
 type lane struct {
-	mcpclient.Caller
-	opts    driver.Options
-	set     Settings
-	logs    int // per request
-	ep      *mcpclient.Endpoint
-	hangUp  func() // closes the transport's connections
-	traffic wire.Traffic
-	watch   *sinks.Watch
-	count   *account
-
-	life context.Context
-	end  context.CancelFunc
-	work sync.WaitGroup
+	driver.Lane[*run]
+	set   Settings
+	logs  int // per request
+	watch *sinks.Watch
+	count *account
 
 	drained atomic.Bool
 	under   atomic.Int64 // requests under way
 	tasks   []atomic.Pointer[task]
-
-	mu     sync.Mutex
-	closed bool
-	runs   []*run // by index; nil = never attached
 }
 
 // New returns the driver of a lane of SEP-975.
@@ -58,6 +45,9 @@ func New(opts driver.Options) (driver.Driver, error) {
 }
 
 func newLane(opts driver.Options) (*lane, error) {
+	if err := driver.CheckOptions("driver sep-975", &opts); err != nil {
+		return nil, err
+	}
 	opts = opts.WithDefaults()
 	set, err := driver.SettingsOf[Settings](&opts)
 	set = set.WithDefaults()
@@ -70,28 +60,20 @@ func newLane(opts driver.Options) (*lane, error) {
 		return nil, errors.New("driver sep-975: steps, logEvery and hangUp must be 0 or more")
 	case !slices.Contains([]string{CutNone, CutOne, CutShare, CutAll}, set.Disconnect):
 		return nil, fmt.Errorf("driver sep-975: disconnect %q is not known: use none, one, share or all", set.Disconnect)
-	case opts.Endpoint != nil && !opts.Endpoint.Advertises(ResumableRequests):
+	case !opts.Endpoint.Advertises(ResumableRequests):
 		return nil, errors.New("driver sep-975: the endpoint does not advertise the capability " + ResumableRequests)
-	case opts.Clock == nil, opts.Recorder == nil, opts.Endpoint == nil:
-		return nil, errors.New("driver sep-975: Clock, Recorder and Endpoint must be set")
-	case opts.Subscriptions < 0:
-		return nil, fmt.Errorf("driver sep-975: %d subscriptions", opts.Subscriptions)
 	}
-	d := &lane{
-		opts: opts, set: set, ep: opts.Endpoint, count: newAccount(opts.Clock),
-		tasks: make([]atomic.Pointer[task], opts.Subscriptions), runs: make([]*run, opts.Subscriptions),
-	}
+	d := &lane{set: set, count: newAccount(opts.Clock), tasks: make([]atomic.Pointer[task], opts.Subscriptions)}
 	if set.LogEvery > 0 {
 		d.logs = set.Steps / set.LogEvery
 	}
-	t, hangUp, err := d.ep.NewTransport(opts.HTTP, &d.traffic, true)
-	if err != nil {
+	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
+		return opts.Endpoint.NewTransport(opts.HTTP, t, true)
+	}); err != nil {
 		return nil, fmt.Errorf("driver sep-975: %w", err)
 	}
-	d.hangUp = hangUp
-	d.Caller = driver.LaneCaller(&opts, t, &d.traffic)
-	d.life, d.end = context.WithCancel(context.Background())
-	d.watch = sinks.NewWatch(opts.Clock, min(max(opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second))
+	d.What, d.EndFirst = set.Tool, true
+	d.watch = d.NewWatch()
 	return d, nil
 }
 
@@ -99,7 +81,7 @@ func newLane(opts driver.Options) (*lane, error) {
 func (d *lane) Begin(measure, until eventmeter.Instant) {
 	d.count.begin(measure, until)
 	if d.set.Disconnect == CutShare || d.set.Disconnect == CutAll {
-		d.work.Go(func() {
+		d.Work.Go(func() {
 			defer crash.Guard()
 			d.cutAll(measure.Add(d.set.At), until)
 		})
@@ -118,7 +100,7 @@ func (d *lane) Figures() driver.Figures { return d.count.figures() }
 // cutAll cuts connections together, from an instant on until another.
 func (d *lane) cutAll(at, until eventmeter.Instant) {
 	for round := 0; at < until; round++ {
-		if !sinks.Sleep(d.life, at.Sub(d.Clock.Now())) {
+		if !sinks.Sleep(d.Life, at.Sub(d.Clock.Now())) {
 			return
 		}
 		for i := range d.tasks {
@@ -136,7 +118,7 @@ func (d *lane) cutAll(at, until eventmeter.Instant) {
 // draw gives a number from 0 to below 1 that is the same for the same seed.
 func (d *lane) draw(i, n int, what string) float64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%d/%d/%d/%d/%s", d.opts.Seed, d.opts.Lane, d.opts.NumberOf(i), n, what)
+	fmt.Fprintf(h, "%d/%d/%d/%d/%s", d.Opts.Seed, d.Opts.Lane, d.Opts.NumberOf(i), n, what)
 	// FNV mixes its low bits best; the rest follows from another round.
 	v := h.Sum64()
 	v ^= v >> 33
@@ -183,16 +165,23 @@ type run struct {
 	done chan struct{} // closed when its goroutine is over
 }
 
-// Attach begins subscription i's first request and returns when it can be
-// resumed.
-func (d *lane) Attach(ctx context.Context, i int) error {
-	r, err := d.begin(i)
+// Make implements [driver.Protocol].
+func (d *lane) Make(i int, _ *run) (*run, error) {
+	args, err := d.Arguments(i)
 	if err != nil {
-		return fmt.Errorf("attach %s: subscription %d: %w", d.set.Tool, i, err)
+		return nil, err
 	}
+	r := &run{who: d.Principal(i), args: args, rand: d.RandOf(i), done: make(chan struct{})}
+	d.Ready(&r.Attachment, i)
+	return r, nil
+}
+
+// Open implements [driver.Protocol]: it begins the first request and returns when
+// that can be resumed.
+func (d *lane) Open(ctx context.Context, r *run) (err error) {
 	confirmed := make(chan struct{})
 	var failure error
-	d.work.Go(func() {
+	d.Work.Go(func() {
 		defer crash.Guard()
 		defer close(r.done)
 		failure = d.serve(r, sync.OnceFunc(func() { close(confirmed) }))
@@ -218,117 +207,35 @@ func (d *lane) Attach(ctx context.Context, i int) error {
 			err = driver.NotConfirmed(ce, ctx.Err())
 		}
 	}
-	r.Fail(err)
-	return fmt.Errorf("attach %s at %s: %w", d.set.Tool, d.ep.Name(), err)
+	return err
 }
 
-// begin makes a run for subscription i and reports Attaching.
-func (d *lane) begin(i int) (*run, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := driver.MayAttach(d.closed, d.runs, i); err != nil {
-		return nil, err
-	}
-	args := json.RawMessage("{}")
-	if d.opts.Arguments != nil {
-		if a := d.opts.Arguments(i); len(a) > 0 {
-			args = a
-		}
-	}
-	var f wire.Fields
-	if !wire.ScanFields(args, &f) {
-		return nil, fmt.Errorf("%w: arguments %s are not a JSON object", mcpclient.ErrInvalid, errtext.Line(string(args)))
-	}
-	r := &run{
-		Attachment: driver.Attachment{Sub: eventmeter.Sub{Lane: d.opts.Lane, Index: uint32(i)}, Caller: &d.Caller},
-		who:        d.ep.Principal(d.opts.NumberOf(i)),
-		args:       args,
-		rand:       rand.New(rand.NewPCG(d.opts.Seed, uint64(d.opts.Lane)<<32|uint64(d.opts.NumberOf(i)))),
-		done:       make(chan struct{}),
-	}
-	r.Ctx, r.Cancel = context.WithCancel(d.life)
-	d.runs[i] = r
-	d.Recorder.Changed(eventmeter.Transition{Sub: r.Sub, To: eventmeter.Attaching, At: d.Clock.Now()})
-	return r, nil
-}
+// Abandon implements [driver.Protocol].
+func (d *lane) Abandon(*run) {}
 
-// Detach ends subscription i. A request that is under way is given up; the
+// End implements [driver.Protocol]. A request that is under way is given up; the
 // draft has no way to say so, and the target forgets it when its policy ends.
-func (d *lane) Detach(_ context.Context, i int) error {
-	r := driver.LastTurn(&d.mu, d.runs, i)
-	if r == nil || !r.Leave() {
-		return nil
-	}
+func (d *lane) End(_ context.Context, r *run) error {
 	r.Cancel()
 	<-r.done
-	d.Recorder.Changed(eventmeter.Transition{Sub: r.Sub, To: eventmeter.Detached, At: d.Clock.Now()})
 	return nil
 }
 
-// Close ends everything. The account is complete afterwards.
-func (d *lane) Close(ctx context.Context) error {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return nil
-	}
-	d.closed = true
-	d.mu.Unlock()
-	d.end() // every run's context hangs on it, so the loop below does not wait for one after the other
-	for i := range d.runs {
-		if err := d.Detach(ctx, i); err != nil {
-			return err
-		}
-	}
-	d.work.Wait()
+// Stop implements [driver.Protocol]. The account is complete afterwards.
+func (d *lane) Stop(context.Context) error {
 	d.watch.Close()
-	d.hangUp()
 	return nil
 }
 
-// Traffic returns the lane's totals.
-func (d *lane) Traffic() mcpclient.Traffic {
-	return mcpclient.Traffic{Up: d.traffic.Up(), Down: d.traffic.Down(), Opened: d.traffic.Opened()}
-}
-
-func (d *lane) notice(r *run, k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
-	d.Recorder.Noticed(eventmeter.Notice{Sub: r.Sub, Kind: k, At: at, Detail: errtext.Line(detail)})
-}
-
-// called reports an exchange.
-func (d *lane) called(c eventmeter.Call) {
-	c.Lane = d.opts.Lane
-	if c.Requests > 0 {
-		c.Connections = d.traffic.TakeOpened()
-	}
-	if c.At == 0 {
-		c.At = d.Clock.Now()
-	}
-	d.Recorder.Called(c)
-}
-
-// agreement returns what the run's principal agreed on.
-func (d *lane) agreement(ctx context.Context, r *run) (*mcpclient.Session, error) {
-	return r.who.Session(ctx, func(c eventmeter.Call) {
-		c.Lane, c.At = d.opts.Lane, d.Clock.Now()
-		d.Recorder.Called(c)
-	})
-}
-
-// lost tells whether an answer means that the server no longer knows the
-// session, and then forgets it.
-func (d *lane) lost(r *run, a *mcpclient.Session, e *mcpclient.CallError) bool {
-	if a.ID == "" || !e.Forgotten() {
-		return false
-	}
-	r.who.Forget(a)
-	return true
+// session returns that of the run's principal.
+func (d *lane) session(ctx context.Context, r *run) (*mcpclient.Session, error) {
+	return r.who.Session(ctx, d.Observe)
 }
 
 // serve makes one request after another until the run is over or the lane
 // drains. It returns why the first could not be made; later it reports instead.
 func (d *lane) serve(r *run, confirm func()) error {
-	backoff := sinks.Backoff{Min: d.opts.Push.BackoffMin, Max: d.opts.Push.BackoffMax, Rand: r.rand}
+	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax, Rand: r.rand}
 	opened := false
 	for n := 0; r.Ctx.Err() == nil && !d.drained.Load(); n++ {
 		t := d.newTask(r, n)
@@ -353,11 +260,11 @@ func (d *lane) serve(r *run, confirm func()) error {
 		case !opened && !lost && !(known && ce.Throttled()):
 			return err
 		case known && ce.Final():
-			d.notice(r, eventmeter.Terminated, d.Clock.Now(), err.Error())
+			d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), err.Error())
 			r.Fail(err)
 			return nil
 		case opened:
-			d.notice(r, eventmeter.TransientError, d.Clock.Now(), err.Error())
+			d.Notice(r.Sub, eventmeter.TransientError, d.Clock.Now(), err.Error())
 		}
 		wait := backoff.Next(0)
 		if known {

@@ -53,7 +53,7 @@ func (t *task) connect(ctx context.Context, req request) end {
 	t.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := 2 * max(d.opts.Push.Heartbeat, d.set.Step)
+	silence := 2 * max(d.Opts.Push.Heartbeat, d.set.Step)
 	pulse := d.watch.Add(silence, func() { cancel(driver.ErrDead) })
 	defer d.watch.Remove(pulse)
 
@@ -163,11 +163,11 @@ func (l *link) report(up int64, e end) {
 		c.Down += l.fresh
 		l.fresh = 0
 	}
-	d.called(c)
+	d.Report(c)
 	if l.fresh > 0 {
-		d.called(eventmeter.Call{Cause: eventmeter.Events, Down: l.fresh, Method: l.req.method})
+		d.Report(eventmeter.Call{Cause: eventmeter.Events, Down: l.fresh, Method: l.req.method})
 	}
 	if l.again > 0 {
-		d.called(eventmeter.Call{Cause: eventmeter.Reconnect, Down: l.again, Method: l.req.method})
+		d.Report(eventmeter.Call{Cause: eventmeter.Reconnect, Down: l.again, Method: l.req.method})
 	}
 }

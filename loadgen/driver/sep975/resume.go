@@ -71,7 +71,7 @@ func (t *task) stayAway(ctx context.Context, p plan) *mcpclient.CallError {
 // poll asks for the status, which begins the policy's time anew.
 func (t *task) poll(ctx context.Context) *mcpclient.CallError {
 	d := t.d
-	agreed, err := d.agreement(ctx, t.r)
+	agreed, err := d.session(ctx, t.r)
 	if err != nil {
 		return nil // the resume will say so
 	}
@@ -81,13 +81,13 @@ func (t *task) poll(ctx context.Context) *mcpclient.CallError {
 	if agreed.Meta != nil {
 		o.Raw("_meta", agreed.Meta)
 	}
-	body := wire.AppendRequest(nil, d.ep.NextID(), methodGetStatus, o.End())
-	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeout)
+	body := wire.AppendRequest(nil, d.Endpoint.NextID(), methodGetStatus, o.End())
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
 	before := d.Clock.Now()
 	a := d.Caller.Call(ctx, methodGetStatus, d.header(agreed, methodGetStatus), body)
 	defer a.Release()
-	d.called(eventmeter.Call{
+	d.Report(eventmeter.Call{
 		Cause: eventmeter.EmptyPoll, At: a.At, Requests: 1, Up: a.Up, Down: a.Down, Took: a.Took,
 		Method: methodGetStatus, Failure: a.Err.Failure(),
 	})
@@ -115,13 +115,13 @@ func (t *task) poll(ctx context.Context) *mcpclient.CallError {
 // resumeNow resumes, once or twice at once.
 func (t *task) resumeNow(ctx context.Context, p plan) end {
 	d := t.d
-	agreed, err := d.agreement(ctx, t.r)
+	agreed, err := d.session(ctx, t.r)
 	if err != nil {
 		return end{kind: endBroken, err: &mcpclient.CallError{Method: methodResume, Kind: mcpclient.KindOf(err), Cause: err}}
 	}
 	if p.wrong {
 		t.tryWrong(ctx, agreed, t.id, t.resume+"x")
-		t.tryWrong(ctx, agreed, d.ep.NextID(), t.resume)
+		t.tryWrong(ctx, agreed, d.Endpoint.NextID(), t.resume)
 	}
 	now := d.Clock.Now()
 	age := now.Sub(t.began)
@@ -143,7 +143,7 @@ func (t *task) resumeNow(ctx context.Context, p plan) end {
 	if e.kind == endBroken && !e.heard || e.kind == endRefused {
 		t.since = before // it may never have arrived: the policy's time goes on
 	}
-	if e.kind == endRefused && d.lost(t.r, agreed, e.err) {
+	if e.kind == endRefused && d.Lost(t.r.who, agreed, e.err) {
 		e.kind = endBroken
 	}
 	return e
@@ -240,7 +240,7 @@ var errPatience = context.DeadlineExceeded
 func (t *task) tryWrong(ctx context.Context, agreed *mcpclient.Session, id uint64, token string) {
 	d := t.d
 	t.add("wrongTried", 1)
-	ctx, cancel := context.WithTimeout(ctx, min(d.opts.Timeout, 5*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, min(d.Opts.Timeout, 5*time.Second))
 	defer cancel()
 	// A task of its own takes what comes, and nothing of it enters the account.
 	stranger := d.newTask(t.r, t.n)

@@ -104,10 +104,10 @@ const (
 )
 
 func (d *lane) newTask(r *run, n int) *task {
-	id := d.ep.NextID()
+	id := d.Endpoint.NextID()
 	return &task{
 		d: d, r: r, n: n, id: id, token: strconv.AppendUint(nil, id, 10),
-		note:     fmt.Sprintf("eventmeter-975-%d-%d-%d-%d", d.opts.Lane, r.Sub.Index, n, id),
+		note:     fmt.Sprintf("eventmeter-975-%d-%d-%d-%d", d.Opts.Lane, r.Sub.Index, n, id),
 		progress: make([]uint16, d.set.Steps), logs: make([]uint16, d.logs),
 	}
 }
@@ -142,7 +142,7 @@ func (t *task) pursue(ctx context.Context) (outcome string, err error) {
 	if !t.hasPolicy() {
 		return t.unresumable(e)
 	}
-	backoff := sinks.Backoff{Min: min(t.d.opts.Push.BackoffMin, 100*time.Millisecond), Max: t.d.opts.Push.BackoffMax, Rand: t.r.rand}
+	backoff := sinks.Backoff{Min: min(t.d.Opts.Push.BackoffMin, 100*time.Millisecond), Max: t.d.Opts.Push.BackoffMax, Rand: t.r.rand}
 	for tries := 0; ; {
 		if e.kind == endResult {
 			return outCompleted, nil
@@ -199,7 +199,7 @@ func (t *task) unresumable(e end) (string, error) {
 // call sends the request itself.
 func (t *task) call(ctx context.Context) (end, error) {
 	d := t.d
-	agreed, err := d.agreement(ctx, t.r)
+	agreed, err := d.session(ctx, t.r)
 	if err != nil {
 		return end{}, err
 	}
@@ -234,7 +234,7 @@ func (t *task) call(ctx context.Context) (end, error) {
 	e := t.episode(ctx, func(ctx context.Context) end {
 		return t.connect(ctx, request{method: mcpclient.MethodCall, cause: eventmeter.Events, agreed: agreed, body: body})
 	})
-	if e.kind == endRefused && d.lost(t.r, agreed, e.err) {
+	if e.kind == endRefused && d.Lost(t.r.who, agreed, e.err) {
 		return e, &mcpclient.CallError{Method: mcpclient.MethodCall, Kind: mcpclient.KindSession, Status: e.err.Status}
 	}
 	return e, nil
@@ -307,7 +307,7 @@ func (t *task) add(name string, n int64) {
 func (t *task) message(l *link, data []byte, size int) {
 	m := &l.msg
 	if !wire.ScanResumable(data, m) {
-		t.d.notice(t.r, eventmeter.Malformed, l.at, "a message is not a JSON object")
+		t.d.Notice(t.r.Sub, eventmeter.Malformed, l.at, "a message is not a JSON object")
 		return
 	}
 	t.mu.Lock()
