@@ -6,22 +6,22 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// FigureCoalesced counts the connections of streams on which [clumps] found a
+// FigureCoalesced counts the connections of streams on which [CoalescedReads] found a
 // buffer.
 const FigureCoalesced = "streamsInClumps"
 
 // The signature of a buffer on the path.
 const (
-	// clumpPause is how long a message must have been left half delivered. Lost
+	// coalescedPause is how long a message must have been left half delivered. Lost
 	// packets and slow starts leave messages cut, too, for round trips; not for
 	// that long, and not at equal distances.
-	clumpPause = time.Second
-	// clumpCuts is how many such places there must be on one connection.
-	clumpCuts = 4
-	// clumpBlock is the least size, in bytes, of which their distances must all
+	coalescedPause = time.Second
+	// coalescedCuts is how many such places there must be on one connection.
+	coalescedCuts = 4
+	// coalescedBlock is the least size, in bytes, of which their distances must all
 	// be multiples. By chance, three distances have a common divisor that large
 	// less than twice in a million times.
-	clumpBlock = 512
+	coalescedBlock = 512
 )
 
 // CoalescedReads finds out, on one connection of a stream, that something on the path
@@ -46,12 +46,12 @@ type CoalescedReads struct {
 // or not. It returns true once, when a buffer is found.
 func (c *CoalescedReads) Piece(n int, at eventmeter.Instant, within bool) bool {
 	found := false
-	if c.within && at.Sub(c.last) >= clumpPause {
+	if c.within && at.Sub(c.last) >= coalescedPause {
 		if c.cuts++; c.cuts > 1 {
 			c.step = divisor(c.step, c.at-c.cut)
 		}
 		c.cut = c.at
-		found = c.cuts == clumpCuts && c.step >= clumpBlock
+		found = c.cuts == coalescedCuts && c.step >= coalescedBlock
 	}
 	c.at, c.last, c.within = c.at+int64(n), at, within
 	return found

@@ -16,7 +16,7 @@ type arrival struct {
 	within bool
 }
 
-func foundClumps(all []arrival) (n int) {
+func foundCoalesced(all []arrival) (n int) {
 	var c CoalescedReads
 	var now eventmeter.Instant
 	for _, a := range all {
@@ -52,7 +52,7 @@ func through(buffer, head int, every time.Duration, sizes ...int) (out []arrival
 	return out
 }
 
-func TestClumps(t *testing.T) {
+func TestCoalescedReads(t *testing.T) {
 	whole := make([]arrival, 500)
 	for i := range whole {
 		whole[i] = arrival{3 * time.Second, 310, false}
@@ -83,11 +83,11 @@ func TestClumps(t *testing.T) {
 		"small buffer":      {through(1024, 285, 400*time.Millisecond, 310), 1},
 		"large buffer":      {through(8192, 310, 200*time.Millisecond, 310, 155), 1},
 		"filled too fast":   {through(4096, 310, 5*time.Millisecond, 310), 0},
-		"too few yet":       {through(4096, 310, 500*time.Millisecond, 310)[:clumpCuts], 0},
-		"just enough":       {through(4096, 310, 500*time.Millisecond, 310)[:clumpCuts+1], 1},
+		"too few yet":       {through(4096, 310, 500*time.Millisecond, 310)[:coalescedCuts], 0},
+		"just enough":       {through(4096, 310, 500*time.Millisecond, 310)[:coalescedCuts+1], 1},
 		"stalls in between": {append(through(1024, 0, time.Second, 311), arrival{time.Minute, 5, true}), 1},
 	} {
-		if got := foundClumps(tt.all); got != tt.want {
+		if got := foundCoalesced(tt.all); got != tt.want {
 			t.Errorf("%s: found %d times, want %d", name, got, tt.want)
 		}
 	}

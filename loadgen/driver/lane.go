@@ -64,7 +64,7 @@ type Lane[T Turn] struct {
 	// subscription is called.
 	What, Noun string
 	// EndFirst ends everything that is under way before a lane that closes
-	// detaches its subscriptions: for systems that have no goodbye.
+	// detaches its subscriptions: for systems that have no request for it.
 	EndFirst bool
 
 	protocol Protocol[T]

@@ -44,7 +44,7 @@ var listMembers = []struct{ method, member string }{
 // does not know is left out; an error means that it does not talk at all, and
 // wraps one of the package's.
 func (e *Endpoint) Abilities(ctx context.Context) (Abilities, error) {
-	agreed, err := e.principals[0].Session(ctx, nil)
+	session, err := e.principals[0].Session(ctx, nil)
 	if err != nil {
 		return Abilities{}, err
 	}
@@ -52,7 +52,7 @@ func (e *Endpoint) Abilities(ctx context.Context) (Abilities, error) {
 	o := wire.BeginObject(nil)
 	o.Int("requestId", int64(e.NextID()))
 	o.String("resumeToken", "none")
-	a := e.ask(ctx, agreed, "requests/getStatus", o)
+	a := e.ask(ctx, session, "requests/getStatus", o)
 	// That there is no such request is an answer, too; of no such method, not.
 	out.Resumable = a.Err == nil || a.Err.HasCode && a.Err.code != codeMethodNotFound && a.Err.code != codeInvalidRequest
 	a.Release()
@@ -60,7 +60,7 @@ func (e *Endpoint) Abilities(ctx context.Context) (Abilities, error) {
 		if ctx.Err() != nil {
 			return out, TransportError(ctx, ctx.Err())
 		}
-		a := e.ask(ctx, agreed, l.method, wire.BeginObject(nil))
+		a := e.ask(ctx, session, l.method, wire.BeginObject(nil))
 		var c wire.Cacheable
 		if a.Err == nil && wire.ScanCacheable(*a.Buf, &c) {
 			out.Lists = append(out.Lists, listAbility(*a.Buf, l.method, l.member, &c))
@@ -89,12 +89,12 @@ func listAbility(answer []byte, method, member string, c *wire.Cacheable) ListAb
 }
 
 // ask makes one call on the endpoint's own connections.
-func (e *Endpoint) ask(ctx context.Context, agreed *Session, method string, params wire.Object) *Answer {
-	if agreed.Meta != nil {
-		params.Raw("_meta", agreed.Meta)
+func (e *Endpoint) ask(ctx context.Context, session *Session, method string, params wire.Object) *Answer {
+	if session.Meta != nil {
+		params.Raw("_meta", session.Meta)
 	}
 	c := e.Caller(toolClock, nil)
-	a := c.Call(ctx, method, agreed.Header(method, ""), wire.AppendRequest(nil, e.NextID(), method, params.End()))
+	a := c.Call(ctx, method, session.Header(method, ""), wire.AppendRequest(nil, e.NextID(), method, params.End()))
 	if a.Err == nil && !bytes.Contains(*a.Buf, []byte(`"result"`)) {
 		a.Err = &CallError{Method: method, Kind: KindProtocol, Message: "answered with something else"}
 	}

@@ -19,7 +19,7 @@ import (
 // MethodCancelled ends a stream in the legacy era, and any request on a pipe.
 const MethodCancelled = "notifications/cancelled"
 
-// CancelTime bounds the goodbye of a legacy stream.
+// CancelTime bounds the notification that ends a stream of the legacy era.
 const CancelTime = 5 * time.Second
 
 const (

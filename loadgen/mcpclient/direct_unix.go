@@ -66,18 +66,18 @@ type directConn struct {
 	raw     syscall.RawConn
 	traffic *wire.Traffic
 	since   time.Time // when it was put aside
-	room    int64     // how many more bytes may be read
+	left    int64     // how many more bytes may be read
 }
 
 var errLongHead = errors.New("the head of the answer is too long")
 
 // Read implements [io.Reader].
 func (c *directConn) Read(b []byte) (int, error) {
-	if c.room <= 0 {
+	if c.left <= 0 {
 		return 0, errLongHead
 	}
 	n, err := c.Conn.Read(b)
-	c.room -= int64(n)
+	c.left -= int64(n)
 	c.traffic.CountDown(n)
 	return n, err
 }
@@ -199,13 +199,13 @@ func (t *directTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	b.r = directReaders.Get().(*bufio.Reader)
 	b.r.Reset(c)
-	c.room = maxHead
+	c.left = maxHead
 	resp, err := readAnswer(b.r, req)
 	if err != nil {
 		b.finish(false)
 		return nil, err
 	}
-	c.room = math.MaxInt64
+	c.left = math.MaxInt64
 	b.last = resp.Close || resp.StatusCode == http.StatusSwitchingProtocols
 	b.from, resp.Body = resp.Body, b
 	return resp, nil

@@ -284,7 +284,7 @@ func TestDirectHeads(t *testing.T) {
 	if got := roundTrip(t.Context(), directTo(t, s.Addr().String(), &wire.Traffic{}), s.Addr().String(), "x"); got != "transport" {
 		t.Errorf("too many interim answers: %q", got)
 	}
-	c := &directConn{room: 3, traffic: &wire.Traffic{}}
+	c := &directConn{left: 3, traffic: &wire.Traffic{}}
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()

@@ -254,7 +254,7 @@ func (e *Endpoint) clientInfo() []byte {
 	return info.End()
 }
 
-// Connect shakes hands for the first principal, so that a target that cannot
+// Connect makes the handshake of the first principal, so that a target that cannot
 // be reached or will not talk is known before anything else is started. What
 // it sends is reported to no recorder. The errors wrap [ErrUnreachable],
 // [ErrAuth], [ErrThrottled] or [ErrProtocol].
@@ -285,7 +285,7 @@ func (e *Endpoint) Server() ServerInfo {
 	return e.found.Info()
 }
 
-// Presume gives every principal a session of an era, as if a handshake had agreed
+// Presume gives every principal a session of an era, as if a handshake had made
 // on it: for a target that is known, and for tests. In the legacy era it has no
 // id.
 func (e *Endpoint) Presume(era Era) {
@@ -307,16 +307,16 @@ func (e *Endpoint) Close(ctx context.Context) error {
 	const atOnce = 16
 	defer context.AfterFunc(ctx, e.giveUp)()
 	var wg sync.WaitGroup
-	room := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, atOnce)
 	for _, p := range e.principals {
 		if ctx.Err() != nil {
 			break
 		}
-		room <- struct{}{}
+		slots <- struct{}{}
 		wg.Go(func() {
 			defer crash.Guard()
 			p.End()
-			<-room
+			<-slots
 		})
 	}
 	wg.Wait()

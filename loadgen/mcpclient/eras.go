@@ -18,7 +18,7 @@ type Eras struct {
 // eraOf is what is known of one target.
 type eraOf struct {
 	url  string
-	turn chan struct{} // has room for the one who asks
+	turn chan struct{} // of capacity 1: held by the one who asks
 
 	mu       sync.Mutex
 	era      Era // "" = not known yet
@@ -52,9 +52,9 @@ func (o *eraOf) set(era Era, fallback string) {
 	o.era, o.fallback = era, fallback
 }
 
-// agreed makes a handshake: in the era that is known, or by asking for the
+// handshake makes a handshake: in the era that is known, or by asking for the
 // latest one first, which only one does at a time.
-func (o *eraOf) agreed(ctx context.Context, shake func(Era) (*Session, error)) (*Session, error) {
+func (o *eraOf) handshake(ctx context.Context, make func(Era) (*Session, error)) (*Session, error) {
 	era, fallback := o.known()
 	if era == "" {
 		select {
@@ -67,7 +67,7 @@ func (o *eraOf) agreed(ctx context.Context, shake func(Era) (*Session, error)) (
 	}
 	switch era {
 	case Legacy, Bare:
-		a, err := shake(era)
+		a, err := make(era)
 		if err != nil {
 			o.set("", "") // it may be another server by now: ask again
 			return nil, err
@@ -75,7 +75,7 @@ func (o *eraOf) agreed(ctx context.Context, shake func(Era) (*Session, error)) (
 		a.fallback = fallback
 		return a, nil
 	}
-	a, err := shake(Auto)
+	a, err := make(Auto)
 	if err == nil {
 		o.set(a.Era, a.fallback)
 	}

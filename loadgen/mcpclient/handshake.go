@@ -14,10 +14,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// shake does the handshake with the official client, which knows the rules of
-// falling back, and looks over its shoulder for what it does not tell: the
+// handshake makes a handshake with the official client, which knows the rules of
+// falling back. A recording transport keeps what that client does not return: the
 // capabilities as they were sent, and the status of a refusal.
-func (p *Principal) shake(ctx context.Context, era Era, observe func(eventmeter.Call)) (a *Session, err error) {
+func (p *Principal) handshake(ctx context.Context, era Era, observe func(eventmeter.Call)) (a *Session, err error) {
 	e := p.endpoint
 	recordingTransport := &recordingTransport{p: p, during: ctx, seen: map[string]*capture{}, tried: tried{observe: observe}}
 	defer func() { recordingTransport.tried.settle(a) }()
@@ -32,7 +32,7 @@ func (p *Principal) shake(ctx context.Context, era Era, observe func(eventmeter.
 		return p.bare(ctx, recordingTransport, err)
 	}
 	recordingTransport.over()
-	a = agreementOf(session)
+	a = sessionOf(session)
 	a.Capabilities, a.versions = recordingTransport.result()
 	a.build(p)
 	return a, nil
@@ -40,7 +40,7 @@ func (p *Principal) shake(ctx context.Context, era Era, observe func(eventmeter.
 
 // tried reports the calls of a handshake. Those that a later era's handshake
 // was refused with are kept until it is known what comes of them: where another
-// era is agreed on, they are no failures.
+// era is found, they are no failures.
 type tried struct {
 	observe func(eventmeter.Call)
 
@@ -61,7 +61,7 @@ func (t *tried) report(c eventmeter.Call) {
 	}
 }
 
-// settle reports what was kept. a is what was agreed on, nil = nothing.
+// settle reports what was kept. a is the session, nil = there is none.
 func (t *tried) settle(a *Session) {
 	t.mu.Lock()
 	t.over = true
@@ -93,9 +93,9 @@ func (e *Endpoint) sdkClient(era Era) (*mcp.Client, *mcp.ClientSessionOptions) {
 	return client, opts
 }
 
-// agreementOf reads what the official client agreed on. A modern session holds
+// sessionOf makes a session of the official client's. A modern session holds
 // nothing and is closed.
-func agreementOf(session *mcp.ClientSession) *Session {
+func sessionOf(session *mcp.ClientSession) *Session {
 	result := session.InitializeResult()
 	a := &Session{Era: Legacy, Version: result.ProtocolVersion, ID: session.ID()}
 	if result.ProtocolVersion >= modernVersion {

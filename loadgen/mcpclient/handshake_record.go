@@ -86,7 +86,7 @@ func (e *Endpoint) advertised(text []byte) ([]byte, error) {
 	return json.Marshal(message)
 }
 
-// spy is the transport of the handshake. It adds the run's headers, counts,
+// recordingTransport is the transport of the handshake. It adds the run's headers, counts,
 // and keeps the answers to server/discover and initialize.
 type recordingTransport struct {
 	p     *Principal
@@ -110,7 +110,7 @@ type capture struct {
 	report func(down int64)
 	once   sync.Once
 	hold   budget.Hold // of kept, until the body is closed
-	// bounded is set for the answers that make the agreement; large says that the
+	// bounded is set for the answers that make the session; large says that the
 	// bound was passed.
 	bounded, large bool
 }
@@ -138,7 +138,7 @@ func (s *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error
 	if method == methodInitialize && e.opts.Era == Modern {
 		return nil, errors.New("the target refused server/discover")
 	}
-	// Where it is told to stop, the SDK takes leave of the server first, and waits
+	// When it is stopped, the SDK ends the session at the server first, and waits
 	// for seconds: with notifications/cancelled in the handshake, with DELETE after.
 	ctx, cancel := context.WithCancel(req.Context())
 	defer context.AfterFunc(s.until(), cancel)()

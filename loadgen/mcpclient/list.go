@@ -46,7 +46,7 @@ func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
 		return Listing{}, fmt.Errorf("list: there is no %q: use events, triggers, tools, prompts, resources or templates", name)
 	}
 	l := listNames[i]
-	agreed, err := e.principals[0].Session(ctx, nil)
+	session, err := e.principals[0].Session(ctx, nil)
 	if err != nil {
 		return Listing{}, fmt.Errorf("%s: %w", l.method, err)
 	}
@@ -59,7 +59,7 @@ func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
 		if cursor != "" {
 			params.String("cursor", cursor)
 		}
-		a := e.ask(ctx, agreed, l.method, params)
+		a := e.ask(ctx, session, l.method, params)
 		out.Took, out.Up, out.Down = time.Since(start), out.Up+a.Up, out.Down+a.Down
 		next, err := out.page(a, l.member, &size)
 		a.Release()

@@ -53,7 +53,7 @@ func newMultiplexer(t *http.Transport, scheme, host, port string) *multiplexer {
 	return m
 }
 
-// RoundTrip sends a request on a connection that has room for it.
+// RoundTrip sends a request on a connection with a free stream.
 func (m *multiplexer) RoundTrip(req *http.Request) (*http.Response, error) {
 	for {
 		c, d := m.reserve()

@@ -22,7 +22,7 @@ import (
 // not knowing the method.
 const probeTime = 5 * time.Second
 
-// sdkPipe lets the official client shake hands over a pipe that it shares: its
+// sdkPipe lets the official client make the handshake over a pipe that it shares: its
 // requests get ids of the run, and it gets its own answers and nothing else.
 // It is its own Transport.
 type sdkPipe struct {
@@ -185,7 +185,7 @@ func (s *sdkPipe) keep(method string, text []byte) {
 	s.seen[method] = text
 }
 
-// counted is the answer that the agreement rests on: initialize is only sent
+// counted is the answer that made the session: initialize is only sent
 // when discovery failed.
 func (s *sdkPipe) counted() []byte {
 	s.mu.Lock()
@@ -196,8 +196,8 @@ func (s *sdkPipe) counted() []byte {
 	return s.seen[methodDiscover]
 }
 
-// shakePipe is shake over the endpoint's pipe.
-func (p *Principal) shakePipe(ctx context.Context, era Era, observe func(eventmeter.Call)) (a *Session, err error) {
+// handhandshakePipe makes the handshake over the endpoint's pipe.
+func (p *Principal) handshakePipe(ctx context.Context, era Era, observe func(eventmeter.Call)) (a *Session, err error) {
 	e := p.endpoint
 	if err := e.pipe.start(); err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (p *Principal) shakePipe(ctx context.Context, era Era, observe func(eventme
 		_ = s.Close() // of a connection that came to nothing
 		return p.barePipe(ctx, s, err)
 	}
-	a = agreementOf(session)
+	a = sessionOf(session)
 	a.Capabilities, a.versions = readOffer(s.counted())
 	a.build(p)
 	return a, nil

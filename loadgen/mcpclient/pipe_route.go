@@ -41,7 +41,7 @@ type Exchange struct {
 	// block: every other exchange waits meanwhile. It may set closed, and gets
 	// no more then.
 	Take func(at time.Time, l wire.Line, m *wire.Message)
-	// End is called once, likewise, when the server is gone and closed is not
+	// End is called once, on the same goroutine, when the server is gone and Closed is not
 	// set.
 	End func(cause error)
 

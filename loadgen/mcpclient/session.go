@@ -52,15 +52,15 @@ const (
 // MethodListen opens a stream of notifications in the modern era.
 const MethodListen = "subscriptions/listen"
 
-// Principal is one identity of a run and what it agreed on with the target.
+// Principal is one identity of a run and its session with the target.
 type Principal struct {
 	endpoint *Endpoint
 	Index    int
 	token    string
 
-	mu      sync.Mutex
-	now     *Session      // nil = no handshake yet, or its session was lost
-	shaking chan struct{} // closed at the end of the handshake under way; nil = there is none
+	mu          sync.Mutex
+	now         *Session      // nil = no handshake yet, or its session was lost
+	handshaking chan struct{} // closed at the end of the handshake under way; nil = there is none
 }
 
 // Session is the outcome of a handshake. It does not change.
@@ -99,15 +99,15 @@ func (a *Session) Info() ServerInfo {
 	}
 }
 
-// Session returns the principal's agreement, shaking hands if there is none. One
+// Session returns the principal's session, after a handshake if there is none. One
 // handshake serves all who ask meanwhile, each as long as its ctx lasts.
-// observe, if not nil, is told of the traffic.
+// observe, if not nil, gets the calls of the handshake.
 func (p *Principal) Session(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
 	for {
 		p.mu.Lock()
-		now, under := p.now, p.shaking
+		now, under := p.now, p.handshaking
 		if now == nil && under == nil {
-			p.shaking = make(chan struct{})
+			p.handshaking = make(chan struct{})
 		}
 		p.mu.Unlock()
 		switch {
@@ -124,15 +124,15 @@ func (p *Principal) Session(ctx context.Context, observe func(eventmeter.Call)) 
 	}
 }
 
-// open makes the handshake that shaking announces.
+// open makes the handshake that handshaking announces.
 func (p *Principal) open(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	a, err := p.settle(ctx, observe)
 	p.mu.Lock()
 	p.now = a
-	close(p.shaking)
-	p.shaking = nil
+	close(p.handshaking)
+	p.handshaking = nil
 	p.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -150,25 +150,25 @@ func (p *Principal) open(ctx context.Context, observe func(eventmeter.Call)) (*S
 // target is known to be of.
 func (p *Principal) settle(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
 	e := p.endpoint
-	shake := func(era Era) (*Session, error) {
+	handshake := func(era Era) (*Session, error) {
 		switch {
-		case era == Bare: // nothing is agreed on
+		case era == Bare: // there is no handshake
 			a := &Session{Era: Bare}
 			a.build(p)
 			return a, nil
 		case e.pipe != nil:
-			return p.shakePipe(ctx, era, observe)
+			return p.handshakePipe(ctx, era, observe)
 		}
-		return p.shake(ctx, era, observe)
+		return p.handshake(ctx, era, observe)
 	}
 	if e.opts.Era != Auto {
-		return shake(e.opts.Era)
+		return handshake(e.opts.Era)
 	}
-	return e.eras.agreed(ctx, shake)
+	return e.eras.handshake(ctx, handshake)
 }
 
-// Forget drops an agreement whose session the server no longer knows, so that
-// the next call shakes hands anew, and takes leave of the session all the same.
+// Forget drops a session that the server no longer knows, so that the next call
+// makes a new one. The old one is ended all the same.
 func (p *Principal) Forget(a *Session) {
 	p.mu.Lock()
 	mine := p.now == a
@@ -199,7 +199,7 @@ func (a *Session) end() {
 	}
 }
 
-// build prepares what every request of the agreement carries.
+// build prepares what every request of the session carries.
 func (a *Session) build(p *Principal) {
 	e := p.endpoint
 	if a.Era == Modern {
@@ -231,7 +231,7 @@ func (p *Principal) header() http.Header {
 }
 
 // Initialization makes a request that opens a session of the legacy era for the
-// principal alone, of the version that was agreed on before.
+// principal alone, of the version that was negotiated before.
 func (p *Principal) Initialization(version string) (http.Header, []byte) {
 	o := wire.BeginObject(nil)
 	o.String("protocolVersion", version)

@@ -51,7 +51,7 @@ func (e *Endpoint) port() string {
 	return "80"
 }
 
-// counts has a pump's traffic counted as the transport's is.
+// counts has a stream client's traffic counted as the transport's is.
 type counts struct{ t *wire.Traffic }
 
 func (c counts) Opened() { c.t.CountOpened() }

@@ -41,7 +41,7 @@ type ToolAnswer struct {
 }
 
 // CallTool calls a tool of the target as principal i modulo their number,
-// shaking hands first if need be. arguments is a JSON object. The traffic is
+// after a handshake if there was none. arguments is a JSON object. The traffic is
 // nobody's: it belongs to whatever the tool stands for, not to a lane.
 func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments []byte) ToolAnswer {
 	out, said := e.callTool(ctx, i, tool, arguments)
@@ -63,15 +63,15 @@ func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments [
 // complete.
 func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments []byte) (out ToolAnswer, said string) {
 	p := e.Principal(i)
-	agreed, err := p.Session(ctx, nil)
+	session, err := p.Session(ctx, nil)
 	if err != nil {
 		return ToolAnswer{Err: err}, ""
 	}
 	params := wire.BeginObject(nil)
 	params.String("name", tool)
 	params.Raw("arguments", arguments)
-	if agreed.Meta != nil {
-		params.Raw("_meta", agreed.Meta)
+	if session.Meta != nil {
+		params.Raw("_meta", session.Meta)
 	}
 	body := wire.AppendRequest(nil, e.NextID(), MethodCall, params.End())
 	var sent atomic.Bool
@@ -81,7 +81,7 @@ func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments [
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
 	})
 	c := e.Caller(toolClock, &e.traffic)
-	a := c.Call(traced, MethodCall, agreed.Header(MethodCall, tool), body)
+	a := c.Call(traced, MethodCall, session.Header(MethodCall, tool), body)
 	defer a.Release()
 	out = ToolAnswer{Sent: sent.Load() || a.sent, Status: a.Status}
 	if a.Err != nil {
@@ -90,8 +90,8 @@ func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments [
 		if a.Err.HasCode {
 			out.Code = a.Err.code
 		}
-		if agreed.ID != "" && a.Err.Forgotten() {
-			p.Forget(agreed)
+		if session.ID != "" && a.Err.Forgotten() {
+			p.Forget(session)
 		}
 		return out, ""
 	}

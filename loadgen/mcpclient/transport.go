@@ -53,7 +53,7 @@ func (e *Endpoint) NewTransport(version string, traffic *wire.Traffic, many bool
 		return nil, nil, fmt.Errorf("http version %q is not known: use 1.1, 2 or h2c", version)
 	}
 	// Heartbeats are watched per stream, but a stream that comes back must not
-	// come back on a connection whose other end has gone without a word.
+	// come back on a connection whose other end has gone silently.
 	// What comes on a stream before it is read is held by net/http.
 	t.HTTP2 = &http.HTTP2Config{
 		SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,

@@ -16,7 +16,7 @@ type agenda struct {
 	wake  chan struct{}
 	stop  chan struct{}
 	done  chan struct{}
-	room  chan struct{}
+	slots chan struct{}
 	work  sync.WaitGroup
 
 	mu   sync.Mutex
@@ -40,7 +40,7 @@ const refreshesAtOnce = 64
 func newAgenda(clock *eventmeter.Clock) *agenda {
 	a := &agenda{
 		clock: clock, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
-		room: make(chan struct{}, refreshesAtOnce), of: map[refresher]*entry{},
+		slots: make(chan struct{}, refreshesAtOnce), of: map[refresher]*entry{},
 	}
 	go a.run()
 	return a
@@ -113,12 +113,12 @@ func (a *agenda) run() {
 		select {
 		case <-a.stop:
 			return
-		case a.room <- struct{}{}:
+		case a.slots <- struct{}{}:
 		}
 		a.work.Go(func() {
 			defer crash.Guard()
 			k.refresh()
-			<-a.room
+			<-a.slots
 		})
 	}
 }

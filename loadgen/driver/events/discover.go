@@ -17,13 +17,13 @@ import (
 // principal. A target that has no events at all is ErrNotOffered.
 func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 	p := d.Endpoint.Principal(0)
-	agreed, err := p.Session(ctx, d.Observe)
+	session, err := p.Session(ctx, d.Observe)
 	if err != nil {
 		return driver.Offer{}, err
 	}
-	o := driver.Offer{ServerInfo: agreed.Info(), Capabilities: agreed.Capabilities}
-	o.Capability, o.ListChanged = eventsCapability(agreed.Capabilities, d.flavour.capabilities...)
-	o.Events, err = d.listAll(ctx, agreed)
+	o := driver.Offer{ServerInfo: session.Info(), Capabilities: session.Capabilities}
+	o.Capability, o.ListChanged = eventsCapability(session.Capabilities, d.flavour.capabilities...)
+	o.Events, err = d.listAll(ctx, session)
 	if err != nil {
 		return o, fmt.Errorf("discover %s: %w", d.Endpoint.Name(), err)
 	}
@@ -32,11 +32,11 @@ func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 
 // listAll reads the catalogue, all pages of it; with an error, what was read
 // before.
-func (d *lane) listAll(ctx context.Context, agreed *mcpclient.Session) (all []driver.EventType, err error) {
+func (d *lane) listAll(ctx context.Context, session *mcpclient.Session) (all []driver.EventType, err error) {
 	var cursor json.RawMessage
 	var size mcpclient.ListSize
 	for range mcpclient.MaxPages {
-		page, err := d.list(ctx, agreed, cursor, &size)
+		page, err := d.list(ctx, session, cursor, &size)
 		if err != nil {
 			return all, err
 		}
@@ -72,7 +72,7 @@ func (e listedEvent) eventType() driver.EventType {
 	return t
 }
 
-func (d *lane) list(ctx context.Context, agreed *mcpclient.Session, cursor json.RawMessage, size *mcpclient.ListSize) (listPage, error) {
+func (d *lane) list(ctx context.Context, session *mcpclient.Session, cursor json.RawMessage, size *mcpclient.ListSize) (listPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
 	o := wire.BeginObject(nil)
@@ -80,8 +80,8 @@ func (d *lane) list(ctx context.Context, agreed *mcpclient.Session, cursor json.
 		o.Raw("cursor", cursor)
 	}
 	method := d.flavour.list
-	_, body := d.build(method, o, agreed)
-	a := d.Call(ctx, method, agreed.Header(method, ""), body)
+	_, body := d.build(method, o, session)
+	a := d.Call(ctx, method, session.Header(method, ""), body)
 	defer a.Release()
 	d.Called(eventmeter.Discovery, method, a)
 	if a.Err != nil {

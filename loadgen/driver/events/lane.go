@@ -26,9 +26,9 @@ type lane struct {
 	set     Settings // of the MCP Events draft
 	older   bool
 
-	watch *sinks.Watch        // push
-	pump  streamclient.Client // likewise
-	hooks *hooks              // webhook
+	watch   *sinks.Watch        // push
+	streams streamclient.Client // push
+	hooks   *hooks              // webhook
 
 	listening sync.Once
 }
@@ -92,7 +92,7 @@ func newEvents(opts driver.Options) (*lane, error) {
 	case eventmeter.Poll:
 	case eventmeter.Push:
 		if d.Pipe == nil {
-			if d.pump, err = d.Endpoint.StreamClient(opts.HTTP, opts.Clock, opts.Push.KernelTimestamps, &d.Sockets); err != nil {
+			if d.streams, err = d.Endpoint.StreamClient(opts.HTTP, opts.Clock, opts.Push.KernelTimestamps, &d.Sockets); err != nil {
 				d.Cancel()
 				return nil, fmt.Errorf("driver events: %w", err)
 			}
@@ -178,8 +178,8 @@ func (d *lane) Stop(ctx context.Context) error {
 		d.watch.Close()
 	}
 	var err error
-	if d.pump != nil {
-		err = d.pump.Close()
+	if d.streams != nil {
+		err = d.streams.Close()
 	}
 	if d.hooks != nil {
 		err = errors.Join(err, d.hooks.close(ctx))

@@ -71,27 +71,27 @@ func (l *listening) run() {
 // connect opens the stream and reads it to its end.
 func (l *listening) connect() (opened bool, err error) {
 	d, p := l.d, l.d.Endpoint.Principal(0)
-	agreed, err := p.Session(d.Life, d.Observe)
+	session, err := p.Session(d.Life, d.Observe)
 	if err != nil {
 		return false, err
 	}
 	if d.Pipe != nil {
-		return l.connectPipe(agreed)
+		return l.connectPipe(session)
 	}
 	ctx, cancel := context.WithCancel(d.Life)
 	defer cancel()
 	var req *http.Request
 	var body []byte
-	switch agreed.Era {
+	switch session.Era {
 	case mcpclient.Modern:
 		what := wire.BeginObject(nil)
 		what.Raw("eventsListChanged", []byte("true"))
 		o := wire.BeginObject(nil)
 		o.Raw("notifications", what.End())
-		_, body = d.build(mcpclient.MethodListen, o, agreed)
-		req = d.NewPost(ctx, agreed.Header(mcpclient.MethodListen, ""), body)
+		_, body = d.build(mcpclient.MethodListen, o, session)
+		req = d.NewPost(ctx, session.Header(mcpclient.MethodListen, ""), body)
 	case mcpclient.Legacy:
-		req = d.NewGet(ctx, agreed.StreamHeader())
+		req = d.NewGet(ctx, session.StreamHeader())
 	default:
 		return false, errNoChannel
 	}
@@ -112,7 +112,7 @@ func (l *listening) connect() (opened bool, err error) {
 	call.Down = mcpclient.ResponseSize(resp)
 	if resp.StatusCode != http.StatusOK || !mcpclient.IsEventStream(resp.Header) {
 		call.Down += d.Patience.Rest(resp.Body)
-		return false, l.refused(resp, agreed, call)
+		return false, l.refused(resp, session, call)
 	}
 	d.Recorder.Called(call)
 	d.tally.Count("listens", 1)
@@ -122,7 +122,7 @@ func (l *listening) connect() (opened bool, err error) {
 }
 
 // read reads the stream to its end. One that showed signs of life, and shows no
-// more, is given up: nobody would be told of anything on it.
+// more, is given up: nothing more would come on it.
 func (l *listening) read(body io.Reader, giveUp func()) error {
 	d := l.d
 	l.parser.Budget = d.Budget
@@ -152,7 +152,7 @@ func (l *listening) read(body io.Reader, giveUp func()) error {
 }
 
 // refused reports an answer that is no stream, and tells whether to try again.
-func (l *listening) refused(resp *http.Response, agreed *mcpclient.Session, call eventmeter.Call) error {
+func (l *listening) refused(resp *http.Response, session *mcpclient.Session, call eventmeter.Call) error {
 	e := &mcpclient.CallError{Method: mcpclient.MethodListen, Status: resp.StatusCode}
 	if resp.StatusCode < 300 {
 		e.Kind = mcpclient.KindProtocol
@@ -160,8 +160,8 @@ func (l *listening) refused(resp *http.Response, agreed *mcpclient.Session, call
 	call.Failure = e.Failure()
 	l.d.Recorder.Called(call)
 	switch {
-	case agreed.ID != "" && resp.StatusCode == http.StatusNotFound:
-		l.d.Endpoint.Principal(0).Forget(agreed)
+	case session.ID != "" && resp.StatusCode == http.StatusNotFound:
+		l.d.Endpoint.Principal(0).Forget(session)
 		return e
 	case e.Throttled() || resp.StatusCode >= 500:
 		return e
@@ -230,11 +230,11 @@ func (l *listening) follow() {
 const relistPause = time.Second
 
 func (l *listening) names() (map[string]bool, error) {
-	agreed, err := l.d.Endpoint.Principal(0).Session(l.d.Life, l.d.Observe)
+	session, err := l.d.Endpoint.Principal(0).Session(l.d.Life, l.d.Observe)
 	if err != nil {
 		return nil, err
 	}
-	types, err := l.d.listAll(l.d.Life, agreed)
+	types, err := l.d.listAll(l.d.Life, session)
 	names := make(map[string]bool, len(types))
 	for _, t := range types {
 		names[t.Name] = true
@@ -254,7 +254,7 @@ func missingFrom(a, b map[string]bool) (n int) {
 
 // connectPipe listens over the endpoint's pipe: with a request in the modern
 // era; in the legacy one, what concerns no subscription comes by itself.
-func (l *listening) connectPipe(agreed *mcpclient.Session) (opened bool, err error) {
+func (l *listening) connectPipe(session *mcpclient.Session) (opened bool, err error) {
 	d := l.d
 	over := make(chan struct{})
 	var refused *mcpclient.CallError
@@ -273,14 +273,14 @@ func (l *listening) connectPipe(agreed *mcpclient.Session) (opened bool, err err
 	}
 	call := eventmeter.Call{Lane: d.Opts.Lane, Cause: eventmeter.Discovery, Method: mcpclient.MethodListen}
 	var id uint64
-	switch agreed.Era {
+	switch session.Era {
 	case mcpclient.Modern:
 		what := wire.BeginObject(nil)
 		what.Raw("eventsListChanged", []byte("true"))
 		o := wire.BeginObject(nil)
 		o.Raw("notifications", what.End())
 		var body []byte
-		id, body = d.build(mcpclient.MethodListen, o, agreed)
+		id, body = d.build(mcpclient.MethodListen, o, session)
 		call.Requests, call.Up = 1, int64(len(body))+1
 		if err := d.Pipe.Add(id, x); err != nil {
 			return false, errNoChannel

@@ -142,7 +142,7 @@ func (d *lane) attachPoll(ctx context.Context, r *run) error {
 func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswer, error) {
 	failed := sinks.PollAnswer{Failed: true}
 	first := cause == eventmeter.Subscribe
-	agreed, err := d.session(r.Ctx, r)
+	session, err := d.session(r.Ctx, r)
 	if err != nil {
 		return failed, err
 	}
@@ -158,12 +158,12 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 		o.Int("timeoutMs", d.Opts.Poll.Timeout.Milliseconds())
 	}
 	fromNow := first && !r.resumes // cursor: null
-	_, body := d.build(methodPoll, o, agreed)
+	_, body := d.build(methodPoll, o, session)
 	sent := d.Clock.Now()
 	d.polling(r, sent, long)
 	ctx, cancel := context.WithTimeout(r.Ctx, d.Opts.Timeout+d.Opts.Poll.Timeout)
 	defer cancel()
-	a := d.Call(ctx, methodPoll, agreed.Header(methodPoll, ""), body)
+	a := d.Call(ctx, methodPoll, session.Header(methodPoll, ""), body)
 	defer a.Release()
 	if a.Err != nil {
 		if r.Ctx.Err() != nil { // given up by us: a request that cost something, and no failure of the target's
@@ -178,7 +178,7 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 			cause = eventmeter.Retry
 		}
 		d.Called(cause, methodPoll, a)
-		if d.Lost(r.who, agreed, a.Err) {
+		if d.Lost(r.who, session, a.Err) {
 			return failed, &mcpclient.CallError{Method: methodPoll, Status: a.Status, Kind: mcpclient.KindSession}
 		}
 		return failed, a.Err

@@ -89,25 +89,25 @@ func (s *stream) tellReplayed(stamp eventmeter.Stamp) {
 // connections after one another.
 //
 // Nothing waits for it: a connection is begun by connect, lives on what the
-// pump tells (Opened, Piece, Closed), and its end leads to step, which sets a
+// stream client reports (Opened, Piece, Closed), and its end leads to step, which sets a
 // timer for the next one or finishes the run. Whatever of this is under way is
 // one goroutine at a time; others come in by hangUp, under mu.
 type stream struct {
 	d *lane
 	r *run
 
-	parser  wire.EventParser
-	clumps  driver.CoalescedReads
-	pulse   sinks.Pulse
-	backoff sinks.Backoff
-	pause   time.Duration // see pause
+	parser    wire.EventParser
+	coalesced driver.CoalescedReads
+	pulse     sinks.Pulse
+	backoff   sinks.Backoff
+	pause     time.Duration // see pause
 
 	first   chan struct{} // closed at the first confirmation of all, then nil
 	opened  bool          // was confirmed once
 	failure error         // why the run was never confirmed; valid when it is done
 
 	// Of the connection at hand.
-	agreed  *mcpclient.Session
+	session *mcpclient.Session
 	refusal *unopened // an answer that is no stream
 	id      uint64
 	began   eventmeter.Instant
@@ -277,11 +277,11 @@ func (s *stream) dead() {
 	s.giveUp(turn, driver.ErrDead)
 }
 
-// connect begins a connection. It may shake hands first.
+// connect begins a connection. There may be a handshake first.
 func (s *stream) connect() {
 	d, r := s.d, s.r
 	s.heard, s.mixed, s.ended, s.answer, s.over, s.down, s.refusal = false, false, false, false, nil, 0, nil
-	agreed, err := d.session(r.Ctx, r)
+	session, err := d.session(r.Ctx, r)
 	if err == nil {
 		err = r.Ctx.Err()
 	}
@@ -291,19 +291,19 @@ func (s *stream) connect() {
 	}
 	o := d.params(r)
 	d.position(&o, r)
-	id, body := d.build(methodStream, o, agreed)
-	s.id, s.agreed = id, agreed
+	id, body := d.build(methodStream, o, session)
+	s.id, s.session = id, session
 	if d.Pipe != nil {
 		s.overPipe(body)
 		return
 	}
-	header := agreed.Header(methodStream, "")
+	header := session.Header(methodStream, "")
 	s.up = mcpclient.RequestSize(http.MethodPost, d.URL.RequestURI(), header, int64(len(body)))
 
 	turn := s.begin()
-	conn := d.pump.Open(context.Background(), streamclient.Request{Method: http.MethodPost, Path: d.URL.RequestURI(), Header: header, Body: body}, s)
+	conn := d.streams.Open(context.Background(), streamclient.Request{Method: http.MethodPost, Path: d.URL.RequestURI(), Header: header, Body: body}, s)
 
-	s.carriedBy(conn, turn) // from here on the stream is the pump's
+	s.carriedBy(conn, turn) // from here on the stream is the stream client's
 }
 
 // begin is called right before a connection is begun. It returns its number.
@@ -346,7 +346,7 @@ func (s *stream) isOver() error {
 	return why
 }
 
-// Closed implements pump.Sink: the connection is over.
+// Closed implements streamclient.Sink: the connection is over.
 func (s *stream) Closed(err error) {
 	why := s.isOver()
 	s.pause = mcpclient.Pause(&s.parser, s.pause)
@@ -357,10 +357,10 @@ func (s *stream) Closed(err error) {
 			defer crash.Guard()
 			s.step(s.refused(err))
 		})
-	case s.answer && s.agreed.Era == mcpclient.Legacy && s.r.Ctx.Err() != nil:
+	case s.answer && s.session.Era == mcpclient.Legacy && s.r.Ctx.Err() != nil:
 		s.d.Work.Go(func() {
 			defer crash.Guard()
-			s.cancelled(s.agreed)
+			s.cancelled(s.session)
 			s.step(s.broken(why, s.failed(err, why)))
 		})
 	default:
@@ -368,7 +368,7 @@ func (s *stream) Closed(err error) {
 	}
 }
 
-// failed makes the error of a connection out of what the pump said; nil if it
+// failed makes the error of a connection out of what the stream client said; nil if it
 // ended in order.
 func (s *stream) failed(err, why error) *mcpclient.CallError {
 	var own *mcpclient.CallError
@@ -398,7 +398,7 @@ func (s *stream) broken(why error, e *mcpclient.CallError) error {
 		if !s.heard {
 			s.report(nil)
 		}
-	case errors.Is(why, driver.ErrCut): // likewise
+	case errors.Is(why, driver.ErrCut): // our own doing, too
 		return nil
 	case errors.Is(why, driver.ErrDead):
 		e = &mcpclient.CallError{Method: methodStream, Kind: "timeout", Cause: mcpclient.ErrUnheard}

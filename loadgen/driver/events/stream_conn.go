@@ -16,7 +16,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// Opened implements pump.Sink.
+// Opened implements streamclient.Sink.
 func (s *stream) Opened(h streamclient.Head, at streamclient.Arrival) error {
 	s.pulse.Beat(eventmeter.Instant(at.At))
 	if h.Status > 299 || !mcpclient.IsEventStream(h.Header) {
@@ -28,11 +28,11 @@ func (s *stream) Opened(h streamclient.Head, at streamclient.Arrival) error {
 	}
 	s.answer = true
 	s.down = h.Size
-	s.clumps = driver.CoalescedReads{}
+	s.coalesced = driver.CoalescedReads{}
 	return nil
 }
 
-// Piece implements pump.Sink: the next bytes of the stream.
+// Piece implements streamclient.Sink: the next bytes of the stream.
 func (s *stream) Piece(b []byte, at streamclient.Arrival) error {
 	if s.refusal != nil { // one that trickles in is given up as silence is
 		return s.refusal.take(b)
@@ -45,7 +45,7 @@ func (s *stream) Piece(b []byte, at streamclient.Arrival) error {
 	if s.parser.Partial() > 0 { // in the middle of a message
 		s.pulse.Beat(s.at)
 	}
-	if s.clumps.Piece(len(b), s.at, s.parser.Partial() > 0) {
+	if s.coalesced.Piece(len(b), s.at, s.parser.Partial() > 0) {
 		s.d.tally.Count(driver.FigureCoalesced, 1)
 	}
 	if s.ended {
@@ -77,13 +77,13 @@ func (s *stream) refused(err error) error {
 	}
 	a.Err.Method = methodStream
 	s.report(a.Err)
-	if s.d.Lost(s.r.who, s.agreed, a.Err) {
+	if s.d.Lost(s.r.who, s.session, a.Err) {
 		return &mcpclient.CallError{Method: methodStream, Kind: mcpclient.KindSession, Status: a.Status}
 	}
 	return a.Err
 }
 
-// report tells of the request that opened the stream, once.
+// report reports the request that opened the stream, once.
 func (s *stream) report(e *mcpclient.CallError) {
 	now := s.at
 	if now < s.began {
@@ -121,13 +121,13 @@ func (s *stream) confirmed(size int) {
 
 // cancelled tells a legacy server that the request is over: there, closing the
 // stream says nothing.
-func (s *stream) cancelled(agreed *mcpclient.Session) {
+func (s *stream) cancelled(session *mcpclient.Session) {
 	o := wire.BeginObject(nil)
 	o.Int("requestId", int64(s.id))
 	body := wire.AppendNotification(nil, mcpclient.MethodCancelled, o.End())
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.r.Ctx), mcpclient.CancelTime)
 	defer cancel()
-	a := s.d.Call(ctx, mcpclient.MethodCancelled, agreed.Header(mcpclient.MethodCancelled, ""), body)
+	a := s.d.Call(ctx, mcpclient.MethodCancelled, session.Header(mcpclient.MethodCancelled, ""), body)
 	defer a.Release()
 	if a.Err != nil && a.Err.Kind == mcpclient.KindProtocol {
 		a.Err = nil // a notification has no answer

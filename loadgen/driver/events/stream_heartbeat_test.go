@@ -17,9 +17,9 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// beatingPump answers every stream with the confirmation and then a heartbeat
+// beatingClient answers every stream with the confirmation and then a heartbeat
 // per interval.
-type beatingPump struct {
+type beatingClient struct {
 	clock *eventmeter.Clock
 	every time.Duration
 	work  sync.WaitGroup
@@ -28,7 +28,7 @@ type beatingPump struct {
 	opened int
 }
 
-func (p *beatingPump) Open(_ context.Context, r streamclient.Request, s streamclient.Sink) streamclient.Stream {
+func (p *beatingClient) Open(_ context.Context, r streamclient.Request, s streamclient.Sink) streamclient.Stream {
 	p.mu.Lock()
 	p.opened++
 	p.mu.Unlock()
@@ -41,12 +41,12 @@ type cancelled context.CancelFunc
 
 func (c cancelled) Close() { c() }
 
-func (p *beatingPump) Close() error {
+func (p *beatingClient) Close() error {
 	p.work.Wait()
 	return nil
 }
 
-func (p *beatingPump) play(ctx context.Context, r streamclient.Request, s streamclient.Sink) error {
+func (p *beatingClient) play(ctx context.Context, r streamclient.Request, s streamclient.Sink) error {
 	now := func() streamclient.Arrival { return streamclient.Arrival{At: int64(p.clock.Now())} }
 	if err := s.Opened(streamclient.Head{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}}, now()); err != nil {
 		return err
@@ -91,11 +91,11 @@ func TestDefaultHeartbeat(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := d.pump.Close(); err != nil {
+			if err := d.streams.Close(); err != nil {
 				t.Fatal(err)
 			}
-			beats := &beatingPump{clock: clock, every: c.every}
-			d.pump = beats
+			beats := &beatingClient{clock: clock, every: c.every}
+			d.streams = beats
 			if err := d.Attach(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}

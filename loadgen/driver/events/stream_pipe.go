@@ -12,7 +12,7 @@ import (
 // pipeStream ends one stream over a pipe.
 type pipeStream context.CancelFunc
 
-// Close implements pump.Stream.
+// Close implements streamclient.Stream.
 func (c pipeStream) Close() { c() }
 
 // overPipe is connect over the endpoint's pipe, where a stream takes the

@@ -149,7 +149,7 @@ func (k *hook) valid(now eventmeter.Instant) (cur, prev *wire.Key) {
 // subscribe sends events/subscribe, which is also the refresh, and plans the
 // next one.
 func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
-	agreed, err := d.session(r.Ctx, r)
+	session, err := d.session(r.Ctx, r)
 	if err != nil {
 		return err
 	}
@@ -176,12 +176,12 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 		o.Int("ttlMs", d.Opts.Webhook.TTL.Milliseconds())
 	}
 	method := d.flavour.subscribe
-	_, body := d.build(method, o, agreed)
+	_, body := d.build(method, o, session)
 	ctx, cancel := context.WithTimeout(r.Ctx, d.Opts.Timeout)
 	defer cancel()
 	k.asks(true)
 	defer k.asks(false)
-	a := d.Call(ctx, method, agreed.Header(method, ""), body)
+	a := d.Call(ctx, method, session.Header(method, ""), body)
 	defer a.Release()
 	if given := a.Err; given != nil && cause != eventmeter.Subscribe && r.Ctx.Err() != nil {
 		a.Err = nil // a refresh that we gave up ourselves: it cost something, and is no failure of the target's
@@ -190,7 +190,7 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	}
 	d.Called(cause, method, a)
 	if a.Err != nil {
-		if d.Lost(r.who, agreed, a.Err) {
+		if d.Lost(r.who, session, a.Err) {
 			return &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
 		}
 		if a.Err.Gone() && k.toldAt() != 0 {
@@ -346,7 +346,7 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	defer r.hook.calling.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
-	agreed, err := d.session(ctx, r)
+	session, err := d.session(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -355,12 +355,12 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	delivery.String("url", r.hook.url)
 	o.Raw("delivery", delivery.End())
 	method := d.flavour.unsubscribe
-	_, body := d.build(method, o, agreed)
-	a := d.Call(ctx, method, agreed.Header(method, ""), body)
+	_, body := d.build(method, o, session)
+	a := d.Call(ctx, method, session.Header(method, ""), body)
 	defer a.Release()
 	d.Called(eventmeter.Unsubscribe, method, a)
 	if a.Err != nil {
-		d.Lost(r.who, agreed, a.Err)
+		d.Lost(r.who, session, a.Err)
 		return a.Err
 	}
 	return nil

@@ -135,7 +135,7 @@ func (h *hooks) asked(at eventmeter.Instant, size, answered int) {
 	})
 }
 
-// suspended reports that the target, by its own word, delivered nothing after
+// suspended reports that the target says that it delivered nothing after
 // since until at.
 func (k *hook) suspended(since, at eventmeter.Instant, why string) {
 	k.h.d.Recorder.Noticed(eventmeter.Notice{Sub: k.r.Sub, Kind: eventmeter.Suspended, At: at, Since: since, Detail: errtext.Line(why)})

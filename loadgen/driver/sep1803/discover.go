@@ -129,11 +129,11 @@ func (d *lane) argumentsOf(i int) (map[string]any, error) {
 // Discover asks the target who it is and what event resources it has. A target
 // without any is ErrNotOffered only if it does not know the lists.
 func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
-	agreed, err := d.Endpoint.Principal(0).Session(ctx, d.Observe)
+	session, err := d.Endpoint.Principal(0).Session(ctx, d.Observe)
 	if err != nil {
 		return driver.Offer{}, err
 	}
-	o := driver.Offer{ServerInfo: agreed.Info(), Capabilities: agreed.Capabilities}
+	o := driver.Offer{ServerInfo: session.Info(), Capabilities: session.Capabilities}
 	var caps struct {
 		Resources struct {
 			Events       bool     `json:"events"`
@@ -142,7 +142,7 @@ func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 			Subscription []string `json:"subscription"`
 		} `json:"resources"`
 	}
-	_ = json.Unmarshal(agreed.Capabilities, &caps) // what is odd counts as absent
+	_ = json.Unmarshal(session.Capabilities, &caps) // what is odd counts as absent
 	if caps.Resources.Events {
 		o.Capability, o.ListChanged = "resources", caps.Resources.ListChanged
 	}

@@ -148,26 +148,26 @@ func (d *lane) Stop(ctx context.Context) error {
 // Figures returns what the common ledger does not know of.
 func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
 
-// exchange makes one call of an agreement that a principal's lanes share.
+// exchange makes one call in a session that a principal's lanes share.
 // into, if not nil, is filled with the result. A session that the server no
 // longer knows is forgotten, and the error says so.
 func (d *lane) exchange(ctx context.Context, who *mcpclient.Principal, cause eventmeter.Cause, method string, o wire.Object, into any) (*mcpclient.Answer, error) {
-	agreed, err := who.Session(ctx, d.Observe)
+	session, err := who.Session(ctx, d.Observe)
 	if err != nil {
 		return nil, err
 	}
-	if agreed.Meta != nil {
-		o.Raw("_meta", withWish(agreed.Meta, method, d.set.Secret))
+	if session.Meta != nil {
+		o.Raw("_meta", withWish(session.Meta, method, d.set.Secret))
 	} else if method == methodRegister && d.set.Secret != "" {
 		o.Raw("_meta", withWish([]byte("{}"), method, d.set.Secret))
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
-	a := d.Call(ctx, method, agreed.Header(method, ""), wire.AppendRequest(nil, d.Endpoint.NextID(), method, o.End()))
+	a := d.Call(ctx, method, session.Header(method, ""), wire.AppendRequest(nil, d.Endpoint.NextID(), method, o.End()))
 	defer a.Release()
 	d.Called(cause, method, a)
 	if a.Err != nil {
-		if d.Lost(who, agreed, a.Err) {
+		if d.Lost(who, session, a.Err) {
 			return a, &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
 		}
 		return a, a.Err

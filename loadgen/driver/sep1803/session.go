@@ -102,7 +102,7 @@ func (s *resourceSession) dismiss(ctx context.Context, r *resourceRun) error {
 	}
 	s.cancel()
 	<-s.done
-	return s.goodbye(ctx)
+	return s.endSession(ctx)
 }
 
 // attachPush opens the session if need be, and subscribes in it.
@@ -258,9 +258,9 @@ func (s *resourceSession) lose(id string) {
 }
 
 // initialize opens a session of the legacy era.
-func (s *resourceSession) initialize(agreed *mcpclient.Session, cause eventmeter.Cause) error {
+func (s *resourceSession) initialize(session *mcpclient.Session, cause eventmeter.Cause) error {
 	d := s.d
-	header, body := s.who.Initialization(agreed.Version)
+	header, body := s.who.Initialization(session.Version)
 	const method = "initialize"
 	ctx, cancel := context.WithTimeout(s.ctx, d.Opts.Timeout)
 	defer cancel()
@@ -286,7 +286,7 @@ func (s *resourceSession) initialize(agreed *mcpclient.Session, cause eventmeter
 	if id == "" {
 		return fmt.Errorf("%w: it has no sessions, and so no stream for updates", mcpclient.ErrNotOffered)
 	}
-	header = s.who.Initialized(id, agreed.Version)
+	header = s.who.Initialized(id, session.Version)
 	const initialized = "notifications/initialized"
 	n := d.Caller.Call(ctx, initialized, header, wire.AppendNotification(nil, initialized, []byte("{}")))
 	defer n.Release()
@@ -318,8 +318,8 @@ func (s *resourceSession) resubscribe() {
 	}
 }
 
-// goodbye ends a session of the legacy era.
-func (s *resourceSession) goodbye(ctx context.Context) error {
+// endSession ends a session of the legacy era.
+func (s *resourceSession) endSession(ctx context.Context) error {
 	header, id := s.credentials()
 	if id == "" {
 		return nil

@@ -105,7 +105,7 @@ func (s *resourceSession) tell(k eventmeter.NoticeKind, detail string) {
 func (t *resourceStream) connect() error {
 	s, d := t.s, t.s.d
 	t.stands, t.ended, t.strange, t.over, t.down, t.fresh, t.resumed, t.cut, t.id = false, false, false, nil, 0, false, false, false, 0
-	agreed, err := s.who.Session(s.ctx, d.Observe)
+	session, err := s.who.Session(s.ctx, d.Observe)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (t *resourceStream) connect() error {
 	s.mu.Lock()
 	s.hangUp = hangUp
 	s.mu.Unlock()
-	req, err := t.request(ctx, agreed)
+	req, err := t.request(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (t *resourceStream) connect() error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode > 299 || !mcpclient.IsEventStream(resp.Header) {
-		return t.refused(ctx, resp, agreed)
+		return t.refused(ctx, resp, session)
 	}
 	t.down = mcpclient.ResponseSize(resp)
 	t.parser.Budget = d.Budget
@@ -159,10 +159,10 @@ func (t *resourceStream) connect() error {
 
 // request makes the request that opens the stream, and the session before it if
 // there is none.
-func (t *resourceStream) request(ctx context.Context, agreed *mcpclient.Session) (*http.Request, error) {
+func (t *resourceStream) request(ctx context.Context, session *mcpclient.Session) (*http.Request, error) {
 	s, d := t.s, t.s.d
-	t.modern = agreed.Era == mcpclient.Modern
-	switch agreed.Era {
+	t.modern = session.Era == mcpclient.Modern
+	switch session.Era {
 	case mcpclient.Modern:
 		t.method = mcpclient.MethodListen
 		uris, err := s.wanted()
@@ -177,14 +177,14 @@ func (t *resourceStream) request(ctx context.Context, agreed *mcpclient.Session)
 		what.Raw("resourceSubscriptions", list)
 		o := wire.BeginObject(nil)
 		o.Raw("notifications", what.End())
-		o.Raw("_meta", agreed.Meta)
+		o.Raw("_meta", session.Meta)
 		t.id = d.Endpoint.NextID()
-		return d.NewPost(ctx, agreed.Header(mcpclient.MethodListen, ""), wire.AppendRequest(nil, t.id, mcpclient.MethodListen, o.End())), nil
+		return d.NewPost(ctx, session.Header(mcpclient.MethodListen, ""), wire.AppendRequest(nil, t.id, mcpclient.MethodListen, o.End())), nil
 	case mcpclient.Legacy:
 		t.method = methodSessionStream
 		header, id := s.credentials()
 		if id == "" {
-			if err := s.initialize(agreed, t.cause); err != nil {
+			if err := s.initialize(session, t.cause); err != nil {
 				return nil, err
 			}
 			t.fresh, t.lastID = true, t.lastID[:0]
@@ -268,7 +268,7 @@ func (t *resourceStream) stand() {
 	}
 }
 
-// report tells of the request that opened the stream.
+// report reports the request that opened the stream.
 func (t *resourceStream) report(e *mcpclient.CallError) {
 	now := t.at
 	if now < t.began {
@@ -319,7 +319,7 @@ func (t *resourceStream) broken(ctx context.Context, e *mcpclient.CallError) err
 }
 
 // refused reads an answer that is no stream.
-func (t *resourceStream) refused(ctx context.Context, resp *http.Response, agreed *mcpclient.Session) error {
+func (t *resourceStream) refused(ctx context.Context, resp *http.Response, session *mcpclient.Session) error {
 	s, d := t.s, t.s.d
 	a := &mcpclient.Answer{}
 	defer a.Release()

@@ -57,8 +57,8 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 		}
 	}
 	strange := ""
-	var room [20]byte
-	if t.modern && !bytes.Equal(mcpclient.BareID(m.SubscriptionID), strconv.AppendUint(room[:0], t.id, 10)) {
+	var digits [20]byte
+	if t.modern && !bytes.Equal(mcpclient.BareID(m.SubscriptionID), strconv.AppendUint(digits[:0], t.id, 10)) {
 		strange = "an update that does not name its stream's request"
 	}
 	defer func() {

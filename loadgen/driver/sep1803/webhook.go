@@ -295,7 +295,7 @@ func (k *resourceHook) isEarly(at eventmeter.Instant) bool {
 // turned reports a request that reached no subscription.
 func (h *resourceHooks) turned(to sinks.Hook, status int, at eventmeter.Instant, size int) {
 	if k, ok := to.(*resourceHook); ok && status != http.StatusMethodNotAllowed {
-		if status == http.StatusServiceUnavailable { // there was no room for the body
+		if status == http.StatusServiceUnavailable { // the budget was used up
 			h.d.TooLargeFor(k.r.Sub, at, budget.ErrExceeded)
 		} else {
 			h.d.Notice(k.r.Sub, eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))

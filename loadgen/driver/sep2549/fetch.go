@@ -125,7 +125,7 @@ func (d *lane) fetch(ctx context.Context, cache *cache, who *mcpclient.Principal
 
 // ask makes the request. cause is what an answer without anything new counts as.
 func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, kept *keptPage, cause eventmeter.Cause) (*keptPage, eventmeter.Instant, error) {
-	agreed, err := who.Session(ctx, d.Observe)
+	session, err := who.Session(ctx, d.Observe)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -135,10 +135,10 @@ func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, ke
 	} else if key != "" {
 		o.String("cursor", key)
 	}
-	body := d.build(d.method, &o, agreed, nil)
+	body := d.build(d.method, &o, session, nil)
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
-	a := d.Call(ctx, d.method, agreed.Header(d.method, d.named), body)
+	a := d.Call(ctx, d.method, session.Header(d.method, d.named), body)
 	defer a.Release()
 	attaching := cause == eventmeter.Subscribe || cause == eventmeter.Retry
 	var c wire.Cacheable
@@ -151,8 +151,8 @@ func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, ke
 			a.Err = nil
 		}
 		d.called(cause, d.method, a, !attaching)
-		if agreed.ID != "" && failure.Forgotten() {
-			who.Forget(agreed)
+		if session.ID != "" && failure.Forgotten() {
+			who.Forget(session)
 			return nil, 0, &mcpclient.CallError{Method: d.method, Status: a.Status, Kind: mcpclient.KindSession}
 		}
 		return nil, 0, failure

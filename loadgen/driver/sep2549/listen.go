@@ -39,13 +39,13 @@ type listener struct {
 	err    error         // why not, before ready is closed
 
 	refs   int            // under the lane's lock
-	caches map[*cache]int // likewise: how many clients use each
+	caches map[*cache]int // under the lane's lock: how many clients use each
 
 	// Of the connection at hand; used by its goroutine only.
 	parser wire.EventParser
 	id     uint64
 	opened bool          // of all connections
-	pause  time.Duration // see pause; likewise
+	pause  time.Duration // as the server asked for; of all connections
 	told   bool          // ready is closed
 	heard  bool
 	over   error
@@ -57,15 +57,15 @@ type listener struct {
 
 // listen lets a client listen, and returns when the target has confirmed it.
 func (d *lane) listen(ctx context.Context, c *client) error {
-	agreed, err := c.who.Session(ctx, d.Observe)
+	session, err := c.who.Session(ctx, d.Observe)
 	if err != nil {
 		return err
 	}
-	if agreed.Era == mcpclient.Bare {
+	if session.Era == mcpclient.Bare {
 		return fmt.Errorf("notifications: %w: the target refused every handshake, so it has no session to listen on", mcpclient.ErrNotOffered)
 	}
 	who, key := c.who, int(c.Sub.Index)
-	if agreed.Era == mcpclient.Legacy { // a session has one stream, and other lanes may want it
+	if session.Era == mcpclient.Legacy { // a session has one stream, and other lanes may want it
 		who = c.who.Clone()
 	}
 	own := who != c.who
@@ -183,11 +183,11 @@ func (e *listener) connect() error {
 	e.heard, e.over, e.down = false, nil, 0
 	e.parser.Budget = d.Budget
 	e.parser.Reset()
-	agreed, err := e.who.Session(e.ctx, d.Observe)
+	session, err := e.who.Session(e.ctx, d.Observe)
 	if err != nil {
 		return err
 	}
-	req := e.request(agreed)
+	req := e.request(session)
 	e.began = d.Clock.Now()
 	resp, err := d.Transport.RoundTrip(req)
 	if err != nil {
@@ -195,11 +195,11 @@ func (e *listener) connect() error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode > 299 || !mcpclient.IsEventStream(resp.Header) {
-		return e.refused(resp, agreed)
+		return e.refused(resp, session)
 	}
 	e.down = mcpclient.ResponseSize(resp)
-	if agreed.Era == mcpclient.Legacy { // the stream needs no words; a resource has to be named
-		if err := e.subscribe(agreed); err != nil {
+	if session.Era == mcpclient.Legacy { // the stream needs no words; a resource has to be named
+		if err := e.subscribe(session); err != nil {
 			return err
 		}
 		e.at = d.Clock.Now()
@@ -226,10 +226,10 @@ func (e *listener) connect() error {
 }
 
 // request is the POST of the modern era or the GET of the legacy one.
-func (e *listener) request(agreed *mcpclient.Session) *http.Request {
+func (e *listener) request(session *mcpclient.Session) *http.Request {
 	d := e.d
-	if agreed.Era == mcpclient.Legacy {
-		h := agreed.StreamHeader()
+	if session.Era == mcpclient.Legacy {
+		h := session.StreamHeader()
 		e.up = mcpclient.RequestSize(http.MethodGet, d.URL.RequestURI(), h, 0)
 		return d.NewGet(e.ctx, h)
 	}
@@ -241,14 +241,14 @@ func (e *listener) request(agreed *mcpclient.Session) *http.Request {
 	}
 	o := wire.BeginObject(nil)
 	o.Raw("notifications", want.End())
-	body := d.build(mcpclient.MethodListen, &o, agreed, &e.id)
-	h := agreed.Header(mcpclient.MethodListen, "")
+	body := d.build(mcpclient.MethodListen, &o, session, &e.id)
+	h := session.Header(mcpclient.MethodListen, "")
 	e.up = mcpclient.RequestSize(http.MethodPost, d.URL.RequestURI(), h, int64(len(body)))
 	return d.Caller.NewPost(e.ctx, h, body)
 }
 
-// subscribe asks a session to be told of the resource.
-func (e *listener) subscribe(agreed *mcpclient.Session) error {
+// subscribe asks for notifications of the resource.
+func (e *listener) subscribe(session *mcpclient.Session) error {
 	d := e.d
 	if d.want != "" {
 		return nil
@@ -257,7 +257,7 @@ func (e *listener) subscribe(agreed *mcpclient.Session) error {
 	o.String("uri", d.set.URI)
 	ctx, cancel := context.WithTimeout(e.ctx, d.Opts.Timeout)
 	defer cancel()
-	a := d.Call(ctx, methodFollow, agreed.Header(methodFollow, ""), d.build(methodFollow, &o, agreed, nil))
+	a := d.Call(ctx, methodFollow, session.Header(methodFollow, ""), d.build(methodFollow, &o, session, nil))
 	defer a.Release()
 	d.called(eventmeter.Subscribe, methodFollow, a, false)
 	if a.Err != nil {
@@ -267,7 +267,7 @@ func (e *listener) subscribe(agreed *mcpclient.Session) error {
 }
 
 // refused reads an answer that is no stream.
-func (e *listener) refused(resp *http.Response, agreed *mcpclient.Session) error {
+func (e *listener) refused(resp *http.Response, session *mcpclient.Session) error {
 	a := &mcpclient.Answer{}
 	defer a.Release()
 	a.Read(e.ctx, &e.d.Caller, resp, mcpclient.MethodListen)
@@ -275,8 +275,8 @@ func (e *listener) refused(resp *http.Response, agreed *mcpclient.Session) error
 	if a.Err == nil {
 		a.Err = &mcpclient.CallError{Kind: mcpclient.KindProtocol, Message: "answered without a stream", Status: a.Status}
 	}
-	if agreed.ID != "" && a.Err.Forgotten() {
-		e.who.Forget(agreed)
+	if session.ID != "" && a.Err.Forgotten() {
+		e.who.Forget(session)
 		a.Err = &mcpclient.CallError{Kind: mcpclient.KindSession, Status: a.Status}
 	}
 	if a.Err.Status == http.StatusMethodNotAllowed {
@@ -408,12 +408,12 @@ func (e *listener) acknowledged(ev wire.Event) {
 		} `json:"params"`
 	}
 	_ = json.Unmarshal(ev.Data, &m) // what cannot be read agrees to nothing
-	agreed := string(m.Params.Notifications[d.want]) == "true"
+	granted := string(m.Params.Notifications[d.want]) == "true"
 	if d.want == "" {
-		agreed = slices.ContainsFunc(uris(m.Params.Notifications["resourceSubscriptions"]), func(u string) bool { return u == d.set.URI })
+		granted = slices.ContainsFunc(uris(m.Params.Notifications["resourceSubscriptions"]), func(u string) bool { return u == d.set.URI })
 	}
 	e.down += int64(ev.Size)
-	if agreed {
+	if granted {
 		e.confirmed()
 		return
 	}
@@ -422,7 +422,7 @@ func (e *listener) acknowledged(ev wire.Event) {
 }
 
 func uris(raw json.RawMessage) (list []string) {
-	_ = json.Unmarshal(raw, &list) // likewise
+	_ = json.Unmarshal(raw, &list) // what cannot be read names none
 	return list
 }
 

@@ -30,8 +30,8 @@ type link struct {
 	over         *mcpclient.CallError
 }
 
-// hear notes the first message; the caller holds the task's lock.
-func (l *link) hear() {
+// heard notes the first message; the caller holds the task's lock.
+func (l *link) heard() {
 	if l.first != 0 {
 		return
 	}
@@ -57,7 +57,7 @@ func (t *task) connect(ctx context.Context, req request) end {
 	pulse := d.watch.Add(silence, func() { cancel(driver.ErrDead) })
 	defer d.watch.Remove(pulse)
 
-	header := d.header(req.agreed, req.method)
+	header := d.header(req.session, req.method)
 	l.began = d.Clock.Now()
 	resp, err := d.Transport.RoundTrip(d.NewPost(ctx, header, req.body))
 	if err == nil {
@@ -146,7 +146,7 @@ func (l *link) ended(ctx context.Context, err error) end {
 	return e
 }
 
-// report tells of the exchange: the request under its cause, new messages as
+// report reports the exchange: the request under its cause, new messages as
 // events, and those that had come before as what the cut has cost.
 func (l *link) report(up int64, e end) {
 	d := l.t.d

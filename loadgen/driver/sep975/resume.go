@@ -71,21 +71,21 @@ func (t *task) stayAway(ctx context.Context, p plan) *mcpclient.CallError {
 // poll asks for the status, which begins the policy's time anew.
 func (t *task) poll(ctx context.Context) *mcpclient.CallError {
 	d := t.d
-	agreed, err := d.session(ctx, t.r)
+	session, err := d.session(ctx, t.r)
 	if err != nil {
 		return nil // the resume will say so
 	}
 	o := wire.BeginObject(nil)
 	o.Raw("requestId", t.token)
 	o.String("resumeToken", t.resume)
-	if agreed.Meta != nil {
-		o.Raw("_meta", agreed.Meta)
+	if session.Meta != nil {
+		o.Raw("_meta", session.Meta)
 	}
 	body := wire.AppendRequest(nil, d.Endpoint.NextID(), methodGetStatus, o.End())
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
 	before := d.Clock.Now()
-	a := d.Caller.Call(ctx, methodGetStatus, d.header(agreed, methodGetStatus), body)
+	a := d.Caller.Call(ctx, methodGetStatus, d.header(session, methodGetStatus), body)
 	defer a.Release()
 	d.Report(eventmeter.Call{
 		Cause: eventmeter.EmptyPoll, At: a.At, Requests: 1, Up: a.Up, Down: a.Down, Took: a.Took,
@@ -115,20 +115,20 @@ func (t *task) poll(ctx context.Context) *mcpclient.CallError {
 // resumeNow resumes, once or twice at once.
 func (t *task) resumeNow(ctx context.Context, p plan) end {
 	d := t.d
-	agreed, err := d.session(ctx, t.r)
+	session, err := d.session(ctx, t.r)
 	if err != nil {
 		return end{kind: endBroken, err: &mcpclient.CallError{Method: methodResume, Kind: mcpclient.KindOf(err), Cause: err}}
 	}
 	if p.wrong {
-		t.tryWrong(ctx, agreed, t.id, t.resume+"x")
-		t.tryWrong(ctx, agreed, d.Endpoint.NextID(), t.resume)
+		t.tryWrong(ctx, session, t.id, t.resume+"x")
+		t.tryWrong(ctx, session, d.Endpoint.NextID(), t.resume)
 	}
 	now := d.Clock.Now()
 	age := now.Sub(t.began)
 	req := request{
-		method: methodResume, cause: eventmeter.Reconnect, agreed: agreed, body: d.resumeBody(agreed, t.id, t.resume),
+		method: methodResume, cause: eventmeter.Reconnect, session: session, body: d.resumeBody(session, t.id, t.resume),
 		refusable: p.expire || p.double,
-		// A message is made with each step; two of them leave room for a late one.
+		// A message is made with each step; two of them allow for a late one.
 		pending: now.Sub(p.left) >= 2*d.set.Step,
 		ready:   age >= time.Duration(d.set.Steps+2)*d.set.Step,
 	}
@@ -143,17 +143,17 @@ func (t *task) resumeNow(ctx context.Context, p plan) end {
 	if e.kind == endBroken && !e.heard || e.kind == endRefused {
 		t.since = before // it may never have arrived: the policy's time goes on
 	}
-	if e.kind == endRefused && d.Lost(t.r.who, agreed, e.err) {
+	if e.kind == endRefused && d.Lost(t.r.who, session, e.err) {
 		e.kind = endBroken
 	}
 	return e
 }
 
-func (d *lane) resumeBody(agreed *mcpclient.Session, id uint64, token string) []byte {
+func (d *lane) resumeBody(session *mcpclient.Session, id uint64, token string) []byte {
 	o := wire.BeginObject(nil)
 	o.String("resumeToken", token)
-	if agreed.Meta != nil {
-		o.Raw("_meta", agreed.Meta)
+	if session.Meta != nil {
+		o.Raw("_meta", session.Meta)
 	}
 	return wire.AppendRequest(nil, id, methodResume, o.End())
 }
@@ -237,19 +237,19 @@ func (t *task) twice(ctx context.Context, req request) end {
 var errPatience = context.DeadlineExceeded
 
 // tryWrong tries a resume that must be refused.
-func (t *task) tryWrong(ctx context.Context, agreed *mcpclient.Session, id uint64, token string) {
+func (t *task) tryWrong(ctx context.Context, session *mcpclient.Session, id uint64, token string) {
 	d := t.d
 	t.add("wrongTried", 1)
 	ctx, cancel := context.WithTimeout(ctx, min(d.Opts.Timeout, 5*time.Second))
 	defer cancel()
 	// A task of its own takes what comes, and nothing of it enters the account.
-	stranger := d.newTask(t.r, t.n)
-	stranger.confirmed = func(eventmeter.Instant) {}
+	impostor := d.newTask(t.r, t.n)
+	impostor.confirmed = func(eventmeter.Instant) {}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	stranger.peek = stop
-	e := stranger.connect(ctx, request{
-		method: methodResume, cause: eventmeter.Retry, agreed: agreed, body: d.resumeBody(agreed, id, token), refusable: true,
+	impostor.peek = stop
+	e := impostor.connect(ctx, request{
+		method: methodResume, cause: eventmeter.Retry, session: session, body: d.resumeBody(session, id, token), refusable: true,
 	})
 	switch {
 	case e.heard:

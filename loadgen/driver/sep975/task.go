@@ -46,10 +46,10 @@ func (e end) failure() error {
 
 // request is what opens a connection.
 type request struct {
-	method string
-	cause  eventmeter.Cause
-	agreed *mcpclient.Session
-	body   []byte
+	method  string
+	cause   eventmeter.Cause
+	session *mcpclient.Session
+	body    []byte
 	// refusable says that a refusal is what is to be expected, or what one of
 	// two is to get: it is no failed call.
 	refusable bool
@@ -199,7 +199,7 @@ func (t *task) unresumable(e end) (string, error) {
 // call sends the request itself.
 func (t *task) call(ctx context.Context) (end, error) {
 	d := t.d
-	agreed, err := d.session(ctx, t.r)
+	session, err := d.session(ctx, t.r)
 	if err != nil {
 		return end{}, err
 	}
@@ -210,8 +210,8 @@ func (t *task) call(ctx context.Context) (end, error) {
 	meta := wire.BeginObject(nil)
 	meta.Raw("progressToken", t.token)
 	m := meta.End()
-	if len(agreed.Meta) > 2 { // both are objects with members
-		m = append(append(m[:len(m)-1], ','), agreed.Meta[1:]...)
+	if len(session.Meta) > 2 { // both are objects with members
+		m = append(append(m[:len(m)-1], ','), session.Meta[1:]...)
 	}
 	o := wire.BeginObject(nil)
 	o.String("name", d.set.Tool)
@@ -232,9 +232,9 @@ func (t *task) call(ctx context.Context) (end, error) {
 		}()
 	}
 	e := t.episode(ctx, func(ctx context.Context) end {
-		return t.connect(ctx, request{method: mcpclient.MethodCall, cause: eventmeter.Events, agreed: agreed, body: body})
+		return t.connect(ctx, request{method: mcpclient.MethodCall, cause: eventmeter.Events, session: session, body: body})
 	})
-	if e.kind == endRefused && d.Lost(t.r.who, agreed, e.err) {
+	if e.kind == endRefused && d.Lost(t.r.who, session, e.err) {
 		return e, &mcpclient.CallError{Method: mcpclient.MethodCall, Kind: mcpclient.KindSession, Status: e.err.Status}
 	}
 	return e, nil
@@ -317,7 +317,7 @@ func (t *task) message(l *link, data []byte, size int) {
 		l.head += int64(size)
 		return
 	}
-	l.hear()
+	l.heard()
 	again := false
 	switch string(m.Method) {
 	case "notifications/requests/resumePolicy":

@@ -53,7 +53,7 @@ func Open(w http.ResponseWriter) {
 	w.(http.Flusher).Flush()
 }
 
-// Shoot fires one event and enters it into the ledger.
+// Shoot publishes one event and enters it into the ledger.
 func (w *World) Shoot(t *testing.T, clock *eventmeter.Clock, ledger *sinks.Ledger, channel string, seq uint32) {
 	t.Helper()
 	stamp := eventmeter.Stamp{Run: 1, Seq: seq}
