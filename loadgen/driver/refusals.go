@@ -4,10 +4,10 @@ import (
 	"sync"
 )
 
-// Refusals decides which events are refused once. It remembers the refused
+// refusals decides which events are refused once. It remembers the refused
 // ones, the last refusalMemory to twice as many of a lane, and nothing of the
 // others.
-type Refusals struct {
+type refusals struct {
 	share float64
 	seed  uint64
 
@@ -22,9 +22,9 @@ type refusal struct {
 
 const refusalMemory = 1 << 16
 
-// Decide tells whether this copy is to be refused, and whether it is a later
+// decide tells whether this copy is to be refused, and whether it is a later
 // copy of one that was.
-func (f *Refusals) Decide(index uint32, event uint64) (refuse, repeat bool) {
+func (f *refusals) decide(index uint32, event uint64) (refuse, repeat bool) {
 	if f.share <= 0 || event == 0 || float64(mix(f.seed^uint64(index)<<32, event)>>11)/(1<<53) >= f.share {
 		return false, false
 	}

@@ -285,8 +285,8 @@ func (e *Endpoint) Server() ServerInfo {
 	return e.found.Info()
 }
 
-// Presume gives every principal a session of an era, as if a handshake had made
-// on it: for a target that is known, and for tests. In the legacy era it has no
+// Presume gives every principal a session of an era, as if a handshake had
+// made it: for a target that is known, and for tests. In the legacy era it has no
 // id.
 func (e *Endpoint) Presume(era Era) {
 	version := map[Era]string{Modern: modernVersion, Legacy: legacyVersion}[era]

@@ -28,7 +28,7 @@ type lane struct {
 
 	watch   *sinks.Watch        // push
 	streams streamclient.Client // push
-	hooks   *hooks              // webhook
+	agenda  *agenda             // webhook
 
 	listening sync.Once
 }
@@ -99,7 +99,7 @@ func newEvents(opts driver.Options) (*lane, error) {
 		}
 		d.watch = d.NewWatch()
 	case eventmeter.Webhook:
-		if d.hooks, err = newHooks(d); err != nil {
+		if err = d.openWebhooks(); err != nil {
 			d.Cancel()
 			return nil, fmt.Errorf("driver events: %w", err)
 		}
@@ -121,8 +121,8 @@ func (d *lane) Make(i int, last *run) (*run, error) {
 	d.Ready(&r.Attachment, i)
 	r.group = eventmeter.HashID(args) ^ uint64(r.who.Index+1)<<40
 	switch {
-	case d.hooks != nil:
-		r.hook = d.hooks.newHook(r)
+	case d.agenda != nil:
+		r.hook = d.newHook(r)
 	case d.watch != nil:
 		r.stream = d.newStream(r)
 	}
@@ -166,7 +166,7 @@ func (d *lane) End(ctx context.Context, r *run) (err error) {
 func (d *lane) Abandon(r *run) {
 	r.Cancel()
 	if d.Opts.Mode == eventmeter.Webhook {
-		d.hooks.retire(r)
+		d.retire(r)
 		return
 	}
 	<-r.done
@@ -181,8 +181,9 @@ func (d *lane) Stop(ctx context.Context) error {
 	if d.streams != nil {
 		err = d.streams.Close()
 	}
-	if d.hooks != nil {
-		err = errors.Join(err, d.hooks.close(ctx))
+	if d.agenda != nil {
+		d.agenda.close()
+		err = errors.Join(err, d.Listener.Close(ctx))
 	}
 	return err
 }

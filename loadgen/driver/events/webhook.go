@@ -20,37 +20,25 @@ import (
 // secretBytes is the length of the secrets that are made; the draft has 24 to 64.
 const secretBytes = 32
 
-// hooks is what the subscriptions of a webhook lane share.
-type hooks struct {
-	*driver.Inbox
-	d      *lane
-	agenda *agenda
-}
-
-func newHooks(d *lane) (*hooks, error) {
+// openWebhooks opens the lane's listener, and what refreshes its subscriptions.
+func (d *lane) openWebhooks() error {
 	if at := d.Opts.Webhook.RefreshAt; at < 0.1 || at > 0.95 {
-		return nil, fmt.Errorf("webhook: refreshAt %g: use a share from 0.1 to 0.95", at)
+		return fmt.Errorf("webhook: refreshAt %g: use a share from 0.1 to 0.95", at)
 	}
-	h := &hooks{d: d}
-	var err error
-	h.Inbox, err = driver.OpenInbox(&d.Opts, sinks.ReceiverOptions{Turned: h.turned, Documents: d.documents(), Asked: h.asked})
-	if err != nil {
-		return nil, err
+	if err := d.OpenInbox(sinks.ReceiverOptions{Documents: d.documents(), Asked: d.Fetched}); err != nil {
+		return err
 	}
-	d.Inbox = h.Inbox
-	h.agenda = newAgenda(d.Clock)
-	return h, nil
+	d.agenda = newAgenda(d.Clock)
+	return nil
 }
 
 // hook is the receiving end of one run.
 type hook struct {
-	h    *hooks
-	r    *run
-	path string
-	url  string
+	driver.Hook
+	d *lane
+	r *run
 
-	serving sync.RWMutex // held for reading while a delivery is looked at
-	calling sync.Mutex   // held while a subscribe or unsubscribe is under way
+	calling sync.Mutex // held while a subscribe or unsubscribe is under way
 
 	mu     sync.Mutex // guards the rest
 	secret string     // the one that was sent last
@@ -85,12 +73,12 @@ type hook struct {
 }
 
 // newHook makes a path and a secret for a run.
-func (h *hooks) newHook(r *run) *hook {
-	path := h.Path("/h/", r.Sub)
-	k := &hook{h: h, r: r, path: path, url: h.Listener.URL(path)}
+func (d *lane) newHook(r *run) *hook {
+	k := &hook{d: d, r: r}
+	d.ReadyHook(&k.Hook, "/h/", r.Sub)
 	k.backoff = sinks.Backoff{Min: refreshBackoffMin, Max: refreshBackoffMax, Rand: r.rand}
 	k.rotate(0)
-	h.Receiver.Add(path, k)
+	d.Receiver.Add(k.Path, k)
 	return k
 }
 
@@ -158,7 +146,7 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	k.mu.Lock()
 	delivery := wire.BeginObject(nil)
 	delivery.String("mode", "webhook")
-	delivery.String("url", k.url)
+	delivery.String("url", k.URL)
 	delivery.String("secret", k.secret)
 	k.mu.Unlock()
 	o.Raw("delivery", delivery.End())
@@ -196,7 +184,7 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 		if a.Err.Gone() && k.toldAt() != 0 {
 			k.suspended(k.toldAt(), a.Began(), "a refresh was answered "+a.Err.Failure())
 		}
-		a.Err.Blame(k.h.Listener.URL(""))
+		a.Err.Blame(k.d.Listener.URL(""))
 		return a.Err
 	}
 	var m struct {
@@ -267,7 +255,7 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	jitter := 0.05 * r.rand.Float64()
 	k.mu.Unlock()
 	wait := time.Duration(float64(life) * max(d.Opts.Webhook.RefreshAt-jitter, 0.05))
-	d.hooks.agenda.add(a.At.Add(max(wait, minRefresh)), k)
+	d.agenda.add(a.At.Add(max(wait, minRefresh)), k)
 }
 
 // minRefresh keeps a grant that is over already from becoming a loop.
@@ -297,7 +285,7 @@ func (k *hook) settle(now eventmeter.Instant, grace time.Duration) bool {
 
 // refresh is called by the agenda when a run's refresh is due.
 func (k *hook) refresh() {
-	d, r := k.h.d, k.r
+	d, r := k.d, k.r
 	k.calling.Lock()
 	defer k.calling.Unlock()
 	if r.IsOver() {
@@ -323,7 +311,7 @@ func (k *hook) refresh() {
 	if errors.As(err, &ce) && ce.Final() {
 		d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), err.Error())
 		r.Fail(err)
-		k.h.retire(r)
+		d.retire(r)
 		return
 	}
 	d.Notice(r.Sub, eventmeter.TransientError, d.Clock.Now(), "refresh: "+err.Error())
@@ -335,7 +323,7 @@ func (k *hook) refresh() {
 	k.refused++
 	wait = k.backoff.Next(wait)
 	k.mu.Unlock()
-	k.h.agenda.add(d.Clock.Now().Add(wait), k)
+	d.agenda.add(d.Clock.Now().Add(wait), k)
 }
 
 // unsubscribe sends events/unsubscribe, after giving up a refresh under way: a
@@ -352,7 +340,7 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	}
 	o := d.params(r)
 	delivery := wire.BeginObject(nil)
-	delivery.String("url", r.hook.url)
+	delivery.String("url", r.hook.URL)
 	o.Raw("delivery", delivery.End())
 	method := d.flavour.unsubscribe
 	_, body := d.build(method, o, session)
@@ -368,23 +356,16 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 
 // retire takes the run's path off the listener and waits for deliveries that
 // are being looked at.
-func (h *hooks) retire(r *run) {
+func (d *lane) retire(r *run) {
 	k := r.hook
 	if k == nil {
 		return
 	}
-	h.agenda.remove(k)
-	h.Receiver.Retire(k.path)
-	k.serving.Lock()
-	k.serving.Unlock() //nolint:staticcheck // only waits
+	d.agenda.remove(k)
+	d.Retire(&k.Hook)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.endRace()
-}
-
-func (h *hooks) close(ctx context.Context) error {
-	h.agenda.close()
-	return h.Listener.Close(ctx)
 }
 
 // race is one change of secrets as deliveries saw it.

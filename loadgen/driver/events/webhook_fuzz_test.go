@@ -110,10 +110,10 @@ func FuzzWebhookBody(f *testing.F) {
 		_, r, _ := idle(t, eventmeter.Webhook)
 		rec := &diary{}
 		k := r.hook
-		k.h.d.Recorder = rec
+		k.d.Recorder = rec
 		cur, _ := k.valid(1)
 		now := time.Now()
-		req := httptest.NewRequest(http.MethodPost, k.path, bytes.NewReader(body))
+		req := httptest.NewRequest(http.MethodPost, k.Path, bytes.NewReader(body))
 		signed := how%4 == 0
 		req.Header.Set(wire.HeaderWebhookID, id)
 		req.Header.Set(wire.HeaderSubscriptionID, "s-1") // any will do before the grant
@@ -128,7 +128,7 @@ func FuzzWebhookBody(f *testing.F) {
 			req.Header.Set(wire.HeaderWebhookSignature, cur.Sign(id, now, body))
 		}
 		answered := httptest.NewRecorder()
-		k.h.Receiver.ServeHTTP(answered, req)
+		k.d.Receiver.ServeHTTP(answered, req)
 
 		if len(rec.called) != 1 || rec.called[0].Down < int64(len(body)) {
 			t.Fatalf("%q: %d requests were counted, with %+v", body, len(rec.called), rec.called)

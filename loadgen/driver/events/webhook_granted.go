@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/http"
 	"path"
 	"time"
 
@@ -127,18 +126,10 @@ func (d *lane) documents() map[string][]byte {
 	return map[string][]byte{receiverDocument: []byte(`{"receivers":["` + below + `"]}`)}
 }
 
-// asked reports a document that was fetched.
-func (h *hooks) asked(at eventmeter.Instant, size, answered int) {
-	h.d.Recorder.Called(eventmeter.Call{
-		Lane: h.d.Opts.Lane, Cause: eventmeter.Verification, At: at, Requests: 1, Up: int64(driver.AnswerSize + answered), Down: int64(size),
-		Connections: h.Listener.TakeAccepted(), Method: http.MethodGet,
-	})
-}
-
 // suspended reports that the target says that it delivered nothing after
 // since until at.
 func (k *hook) suspended(since, at eventmeter.Instant, why string) {
-	k.h.d.Recorder.Noticed(eventmeter.Notice{Sub: k.r.Sub, Kind: eventmeter.Suspended, At: at, Since: since, Detail: errtext.Line(why)})
+	k.d.Recorder.Noticed(eventmeter.Notice{Sub: k.r.Sub, Kind: eventmeter.Suspended, At: at, Since: since, Detail: errtext.Line(why)})
 }
 
 // toldAt is when the target last answered a subscribe.
@@ -172,7 +163,7 @@ func (k *hook) restored() eventmeter.Instant {
 func (k *hook) doubtful() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.granted > 0 && (k.doubt || eventmeter.Instant(k.h.FailedAt.Load()) > k.last)
+	return k.granted > 0 && (k.doubt || eventmeter.Instant(k.d.FailedAt.Load()) > k.last)
 }
 
 // ask sends a last refresh for a subscription whose deliveries may be suspended,

@@ -1,11 +1,9 @@
 package events
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -14,20 +12,13 @@ import (
 
 // Receive looks at one request for the run's path.
 func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
-	k.serving.RLock()
-	defer k.serving.RUnlock()
+	k.Serving.RLock()
+	defer k.Serving.RUnlock()
 	f := driver.FieldsPool.Get().(*wire.Fields)
 	defer driver.FieldsPool.Put(f)
-	r, d := k.r, k.h.d
-
-	if deviation := k.verify(in); deviation != "" {
-		if d.Opts.Webhook.Verify != driver.VerifyReport {
-			return k.refuse(in, eventmeter.Rejected, deviation, http.StatusUnauthorized)
-		}
-		d.Notice(r.Sub, eventmeter.Malformed, in.At, driver.TakenAnyway+deviation)
-	}
-	if !wire.ScanFields(in.Body, f) {
-		return k.refuse(in, eventmeter.Malformed, "a delivery is not a JSON object", http.StatusBadRequest)
+	if reply, ok := k.d.Check(&k.Hook, in, k.verify(in), f); !ok {
+		k.heard(in.At, false)
+		return reply
 	}
 	if len(f.Type) > 0 && len(f.EventID) == 0 {
 		return k.control(in, f)
@@ -35,41 +26,21 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 	return k.event(in, f)
 }
 
-// refuse answers a delivery with an error because of what it is.
-func (k *hook) refuse(in *sinks.Inbound, kind eventmeter.NoticeKind, why string, status int) sinks.Reply {
-	k.h.d.Recorder.Noticed(driver.RefusedNotice(k.r.Sub, kind, in, why))
-	k.heard(in.At, false)
-	k.h.inbound(eventmeter.Events, "", in.At, in.Size, status)
-	return sinks.Reply{Status: status}
-}
-
 // event takes a delivery, or refuses its first copy on purpose.
 func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
-	h, r, d := k.h, k.r, k.h.d
 	id := eventmeter.HashID(f.EventID)
 	if id == 0 {
 		if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
 			id = eventmeter.HashID([]byte(v[0]))
 		}
 	}
-	refused, repeat := h.Refuse.Decide(uint32(h.d.Opts.NumberOf(int(r.Sub.Index))), id)
-	stamp, probed := eventmeter.FindStamp(in.Body)
-	d.Delivered(eventmeter.Delivery{
-		Sub: r.Sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
-	}, f, in.Body)
+	receipt := k.d.Take(&k.Hook, in, id, f)
 	k.compare(in, f)
 	k.heard(in.At, true)
-	switch {
-	case refused:
-		h.inbound(eventmeter.Events, "", in.At, in.Size, http.StatusServiceUnavailable)
-		return sinks.Reply{Status: http.StatusServiceUnavailable}
-	case repeat:
-		h.inbound(eventmeter.Retry, "", in.At, in.Size, http.StatusOK)
-	default:
-		h.inbound(eventmeter.Events, "", in.At, in.Size, http.StatusOK)
+	if !receipt.Refused {
+		k.r.setCursor(f.Cursor)
 	}
-	r.setCursor(f.Cursor)
-	return sinks.Reply{Delay: d.Opts.Webhook.AckDelay}
+	return k.d.Answer(in, receipt)
 }
 
 // compare holds what a delivery's header fields say against its body and the
@@ -78,9 +49,9 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 // it as this one does.
 func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
 	if len(f.EventID) == 0 {
-		k.h.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, driver.WithoutID)
+		k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, driver.WithoutID)
 	} else if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 && v[0] != string(f.EventID) {
-		k.h.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery whose webhook-id is not its eventId")
+		k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery whose webhook-id is not its eventId")
 	}
 	k.route(in)
 }
@@ -91,11 +62,11 @@ func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
 func (k *hook) route(in *sinks.Inbound) {
 	switch v := in.Header[wire.HeaderSubscriptionID]; {
 	case len(v) == 0 || v[0] == "":
-		if !k.h.d.older {
-			k.h.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery without X-MCP-Subscription-Id")
+		if !k.d.older {
+			k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery without X-MCP-Subscription-Id")
 		}
 	case !k.named(v[0]):
-		k.h.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery that names another subscription")
+		k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery that names another subscription")
 	}
 }
 
@@ -135,7 +106,7 @@ func (k *hook) named(id string) bool {
 
 // control answers a control envelope.
 func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
-	h, r, d := k.h, k.r, k.h.d
+	r, d := k.r, k.d
 	kind := string(f.Type)
 	if d.flavour.plain {
 		d.tally.Count("controlEnvelopes", 1)
@@ -144,7 +115,7 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	if kind == "verification" {
 		cause = eventmeter.Verification
 	}
-	h.inbound(cause, kind, in.At, in.Size, http.StatusOK)
+	d.Inbound(cause, kind, in.At, in.Size, http.StatusOK)
 	k.route(in)
 	switch kind {
 	case "verification":
@@ -166,36 +137,17 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		if f.HasFault && mcpclient.Passing(f.Fault.Code) {
 			d.Notice(r.Sub, eventmeter.TransientError, in.At, "terminated: "+driver.FaultText(&m))
 			k.ended(in.At)
-			h.agenda.add(in.At.Add(minRefresh), k) // subscribe again
+			d.agenda.add(in.At.Add(minRefresh), k) // subscribe again
 			break
 		}
 		d.Notice(r.Sub, eventmeter.Terminated, in.At, driver.FaultText(&m))
 		r.Fail(mcpclient.RPCError("terminated", &f.Fault))
-		h.agenda.remove(k)
-		h.Receiver.Retire(k.path)
+		d.agenda.remove(k)
+		d.Receiver.Retire(k.Path)
 	default:
 		d.Notice(r.Sub, eventmeter.Malformed, in.At, "unknown envelope "+kind)
 	}
 	return sinks.Reply{}
-}
-
-// turned reports a request that reached no subscription.
-func (h *hooks) turned(to sinks.Hook, status int, at eventmeter.Instant, size int) {
-	if k, ok := to.(*hook); ok && status != http.StatusMethodNotAllowed {
-		if status == http.StatusServiceUnavailable { // the budget was used up
-			h.d.TooLargeFor(k.r.Sub, at, budget.ErrExceeded)
-		} else {
-			h.d.Notice(k.r.Sub, eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
-		}
-	}
-	h.inbound(eventmeter.Events, "", at, size, status)
-}
-
-// inbound reports a request that the target made.
-func (h *hooks) inbound(cause eventmeter.Cause, method string, at eventmeter.Instant, size, status int) {
-	c := h.Inbox.Inbound(cause, method, at, size, status)
-	c.Lane = h.d.Opts.Lane
-	h.d.Recorder.Called(c)
 }
 
 // suspected returns what deliveries may be signed with by mistake.

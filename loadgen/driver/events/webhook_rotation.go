@@ -32,7 +32,7 @@ func (k *hook) judge(at eventmeter.Instant, byNew, byOld bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	accepted := true
-	switch k.h.d.Opts.Webhook.Secrets {
+	switch k.d.Opts.Webhook.Secrets {
 	case driver.SecretsEarly:
 		accepted = byNew
 	case driver.SecretsLate:
@@ -63,7 +63,7 @@ func (k *hook) judge(at eventmeter.Instant, byNew, byOld bool) bool {
 // tell brings the lane's tally up to date; the caller holds the lock. It is not
 // done with each delivery, so that they share no lock.
 func (k *hook) tell() {
-	r, t := &k.race, &k.h.d.tally
+	r, t := &k.race, &k.d.tally
 	if r.byOld+r.byBoth+r.refused > 0 {
 		t.Count("verifiedByOld", float64(r.byOld))
 		t.Count("verifiedByBoth", float64(r.byBoth))
@@ -75,7 +75,7 @@ func (k *hook) tell() {
 // endRace adds up the last change of secrets; the caller holds the lock.
 func (k *hook) endRace() {
 	k.tell()
-	t := &k.h.d.tally
+	t := &k.d.tally
 	if r := k.race; r.sent != 0 {
 		if r.lastOld > r.sent {
 			t.Took("rotationRace", r.lastOld.Sub(r.sent))

@@ -145,7 +145,7 @@ func BenchmarkResourceHook(b *testing.B) {
 	}
 	defer d.Close(context.Background())
 	r := &resourceRun{}
-	k := &resourceHook{h: d.hooks, r: r, known: make(chan struct{})}
+	k := &resourceHook{d: d, r: r, known: make(chan struct{})}
 	key := wire.NewKey([]byte("0123456789abcdef0123456789abcdef"))
 	k.settle(secretStandard, "", key, "subscription://1")
 	body := []byte(`{"type":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"text":"some text around evtm-00000001-0000-00000001-26 and after it some more"}}`)

@@ -22,8 +22,7 @@ type lane struct {
 	tally driver.Tally
 	per   int // subscriptions in a session
 
-	watch *sinks.Watch   // push
-	hooks *resourceHooks // webhook
+	watch *sinks.Watch // push
 
 	naming sync.Mutex // held while the target is asked what it offers
 	offer  *resourceOffer
@@ -85,7 +84,7 @@ func newLane(opts driver.Options) (*lane, error) {
 			d.tally.DeclareTiming("outage")
 		}
 	case eventmeter.Webhook:
-		if d.hooks, err = newResourceHooks(d); err != nil {
+		if err = d.OpenInbox(sinks.ReceiverOptions{}); err != nil {
 			d.Cancel()
 			return nil, fmt.Errorf("driver sep-1803: %w", err)
 		}
@@ -130,7 +129,7 @@ func (d *lane) End(ctx context.Context, r *resourceRun) error {
 		return d.detachPush(ctx, r)
 	}
 	err := d.deregister(ctx, r)
-	d.hooks.retire(r)
+	d.retire(r)
 	return err
 }
 
@@ -139,8 +138,8 @@ func (d *lane) Stop(ctx context.Context) error {
 	if d.watch != nil {
 		d.watch.Close()
 	}
-	if d.hooks != nil {
-		return d.hooks.Listener.Close(ctx)
+	if d.Inbox != nil {
+		return d.Listener.Close(ctx)
 	}
 	return nil
 }

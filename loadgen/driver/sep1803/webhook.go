@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -21,32 +20,14 @@ import (
 // servers give up after 3 to 5 seconds.
 const earlyPatience = 3 * time.Second
 
-// resourceHooks is what the subscriptions of an out-of-band lane share.
-type resourceHooks struct {
-	*driver.Inbox
-	d *lane
-}
-
-func newResourceHooks(d *lane) (*resourceHooks, error) {
-	h := &resourceHooks{d: d}
-	var err error
-	if h.Inbox, err = driver.OpenInbox(&d.Opts, sinks.ReceiverOptions{Turned: h.turned}); err != nil {
-		return nil, err
-	}
-	d.Inbox = h.Inbox
-	return h, nil
-}
-
 // resourceHook is the receiving end of one run. Its secret is the server's to
 // make, so deliveries may come that cannot be verified yet.
 type resourceHook struct {
-	h    *resourceHooks
-	r    *resourceRun
-	path string
+	driver.Hook
+	d *lane
+	r *resourceRun
 	// known is closed when the secret is, or when it will never be.
 	known chan struct{}
-
-	serving sync.RWMutex // held for reading while a delivery is looked at
 
 	mu     sync.Mutex // guards the rest; constant once known is closed
 	kind   string     // "" = it will never be known
@@ -70,11 +51,12 @@ type registered struct {
 
 // attachWebhook makes a path and registers it.
 func (d *lane) attachWebhook(ctx context.Context, r *resourceRun) error {
-	k := &resourceHook{h: d.hooks, r: r, known: make(chan struct{}), path: d.hooks.Path("/r/", r.Sub)}
+	k := &resourceHook{d: d, r: r, known: make(chan struct{})}
+	d.ReadyHook(&k.Hook, "/r/", r.Sub)
 	d.Mu.Lock()
 	r.hook = k
 	d.Mu.Unlock()
-	d.hooks.Receiver.Add(k.path, k)
+	d.Receiver.Add(k.Path, k)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.Ctx, cancel)()
@@ -88,18 +70,18 @@ func (d *lane) attachWebhook(ctx context.Context, r *resourceRun) error {
 	})
 	if err != nil {
 		k.settle("", "", nil, "")
-		d.hooks.retire(r)
+		d.retire(r)
 	}
 	return err
 }
 
 // register sends the registration and takes over the secret.
 func (k *resourceHook) register(ctx context.Context, cause eventmeter.Cause) error {
-	d, r := k.h.d, k.r
+	d, r := k.d, k.r
 	uris := wire.AppendString([]byte{'['}, r.uri)
 	o := wire.BeginObject(nil)
 	o.Raw("uris", append(uris, ']'))
-	o.String("targetUri", k.h.Listener.URL(k.path))
+	o.String("targetUri", k.URL)
 	// A lost session, or a handshake in front of the call, is not part of what
 	// the server takes to answer.
 	if _, err := r.who.Session(ctx, d.Observe); err != nil {
@@ -114,7 +96,7 @@ func (k *resourceHook) register(ctx context.Context, cause eventmeter.Cause) err
 			d.tally.Count("registrationsUnanswered", 1)
 		}
 		if a != nil {
-			a.Err.Blame(k.h.Listener.URL(""))
+			a.Err.Blame(k.d.Listener.URL(""))
 		}
 		return err
 	}
@@ -190,70 +172,40 @@ func (d *lane) deregister(ctx context.Context, r *resourceRun) error {
 
 // retire takes the run's path off the listener and waits for deliveries that
 // are being looked at.
-func (h *resourceHooks) retire(r *resourceRun) {
-	h.d.Mu.Lock()
+func (d *lane) retire(r *resourceRun) {
+	d.Mu.Lock()
 	k := r.hook
-	h.d.Mu.Unlock()
-	if k == nil {
-		return
+	d.Mu.Unlock()
+	if k != nil {
+		d.Retire(&k.Hook)
 	}
-	h.Receiver.Retire(k.path)
-	k.serving.Lock()
-	k.serving.Unlock() //nolint:staticcheck // only waits
 }
 
 // Receive looks at one request for the run's path.
 func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
-	k.serving.RLock()
-	defer k.serving.RUnlock()
-	h, r, d := k.h, k.r, k.h.d
+	k.Serving.RLock()
+	defer k.Serving.RUnlock()
+	d := k.d
 	if !k.wait(in.At) {
-		h.inbound(eventmeter.Events, in.At, in.Size, http.StatusServiceUnavailable)
+		d.Inbound(eventmeter.Events, "", in.At, in.Size, http.StatusServiceUnavailable)
 		return sinks.Reply{Status: http.StatusServiceUnavailable}
-	}
-	if deviation := k.verify(in); deviation != "" {
-		if d.Opts.Webhook.Verify != driver.VerifyReport {
-			return k.refuse(in, eventmeter.Rejected, deviation, http.StatusUnauthorized)
-		}
-		d.Notice(r.Sub, eventmeter.Malformed, in.At, driver.TakenAnyway+deviation)
 	}
 	f := driver.FieldsPool.Get().(*wire.Fields)
 	defer driver.FieldsPool.Put(f)
-	if !wire.ScanFields(in.Body, f) {
-		return k.refuse(in, eventmeter.Malformed, "a delivery is not a JSON object", http.StatusBadRequest)
+	if reply, ok := d.Check(&k.Hook, in, k.verify(in), f); !ok {
+		return reply
 	}
 	var id uint64
 	if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
 		id = eventmeter.HashID([]byte(v[0]))
 	}
-	refused, repeat := h.Refuse.Decide(uint32(h.d.Opts.NumberOf(int(r.Sub.Index))), id)
-	stamp, probed := eventmeter.FindStamp(in.Body)
-	d.Delivered(eventmeter.Delivery{
-		Sub: r.Sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: refused,
-	}, f, in.Body)
-	switch {
-	case refused:
-		h.inbound(eventmeter.Events, in.At, in.Size, http.StatusServiceUnavailable)
-		return sinks.Reply{Status: http.StatusServiceUnavailable}
-	case repeat:
-		h.inbound(eventmeter.Retry, in.At, in.Size, http.StatusOK)
-	default:
-		h.inbound(eventmeter.Events, in.At, in.Size, http.StatusOK)
-	}
-	return sinks.Reply{Delay: d.Opts.Webhook.AckDelay}
-}
-
-// refuse answers a delivery with an error because of what it is.
-func (k *resourceHook) refuse(in *sinks.Inbound, kind eventmeter.NoticeKind, why string, status int) sinks.Reply {
-	k.h.d.Recorder.Noticed(driver.RefusedNotice(k.r.Sub, kind, in, why))
-	k.h.inbound(eventmeter.Events, in.At, in.Size, status)
-	return sinks.Reply{Status: status}
+	return d.Answer(in, d.Take(&k.Hook, in, id, f))
 }
 
 // wait returns when the secret is known, and false when it is not: it will
 // never be, it takes too long, or early deliveries are not waited for.
 func (k *resourceHook) wait(at eventmeter.Instant) bool {
-	d := k.h.d
+	d := k.d
 	select {
 	case <-k.known:
 		return k.kind != ""
@@ -290,25 +242,6 @@ func (k *resourceHook) isEarly(at eventmeter.Instant) bool {
 		k.early = at
 	}
 	return true
-}
-
-// turned reports a request that reached no subscription.
-func (h *resourceHooks) turned(to sinks.Hook, status int, at eventmeter.Instant, size int) {
-	if k, ok := to.(*resourceHook); ok && status != http.StatusMethodNotAllowed {
-		if status == http.StatusServiceUnavailable { // the budget was used up
-			h.d.TooLargeFor(k.r.Sub, at, budget.ErrExceeded)
-		} else {
-			h.d.Notice(k.r.Sub, eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
-		}
-	}
-	h.inbound(eventmeter.Events, at, size, status)
-}
-
-// inbound reports a request that the target made.
-func (h *resourceHooks) inbound(cause eventmeter.Cause, at eventmeter.Instant, size, status int) {
-	c := h.Inbox.Inbound(cause, "", at, size, status)
-	c.Lane = h.d.Opts.Lane
-	h.d.Recorder.Called(c)
 }
 
 // verify checks a delivery's signature. The deviation, if there is one, is what
