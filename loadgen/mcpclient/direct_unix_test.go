@@ -20,9 +20,9 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// Scripted is a server that gives one and the same answer to every request, and
+// scripted is a server that gives one and the same answer to every request, and
 // hangs up after it if asked to.
-type Scripted struct {
+type scripted struct {
 	net.Listener
 	answer   string
 	hangUp   bool
@@ -33,13 +33,13 @@ type Scripted struct {
 	heard []string // the requests
 }
 
-func script(t *testing.T, answer string, hangUp bool) *Scripted {
+func script(t *testing.T, answer string, hangUp bool) *scripted {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Scripted{Listener: l, answer: answer, hangUp: hangUp}
+	s := &scripted{Listener: l, answer: answer, hangUp: hangUp}
 	s.served.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -57,7 +57,7 @@ func script(t *testing.T, answer string, hangUp bool) *Scripted {
 	return s
 }
 
-func (s *Scripted) serve(c net.Conn) {
+func (s *scripted) serve(c net.Conn) {
 	defer c.Close()
 	r := bufio.NewReader(c)
 	for {

@@ -52,7 +52,7 @@ var errNoChannel = errors.New("the target has no stream for notifications")
 // run keeps the stream open until the lane closes, or the target has none.
 func (l *listening) run() {
 	d := l.d
-	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax}
+	backoff := d.StreamBackoff(nil)
 	for {
 		opened, err := l.connect()
 		if errors.Is(err, errNoChannel) {

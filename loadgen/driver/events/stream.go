@@ -134,7 +134,7 @@ type stream struct {
 // newStream makes the stream of a run, and has the run's cancel end it.
 func (d *lane) newStream(r *run) *stream {
 	s := &stream{d: d, r: r, cause: eventmeter.Subscribe, parser: wire.EventParser{Budget: d.Budget}}
-	s.backoff = sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax, Rand: r.rand}
+	s.backoff = d.StreamBackoff(r.rand)
 	cancel := r.Cancel
 	r.Cancel = func() {
 		cancel()

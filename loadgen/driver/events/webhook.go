@@ -87,7 +87,7 @@ func (d *lane) attachWebhook(ctx context.Context, r *run) error {
 	close(r.done) // there is no goroutine
 	k := r.hook
 	stop := context.AfterFunc(ctx, r.Cancel)
-	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax, Rand: r.rand}
+	backoff := d.StreamBackoff(r.rand)
 	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		k.calling.Lock()
 		defer k.calling.Unlock()

@@ -139,7 +139,7 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 		r.Activate(d.Clock.Now()) // unless the acknowledgement did
 		return nil
 	}
-	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax}
+	backoff := d.StreamBackoff(nil)
 	_, err = driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		cause := eventmeter.Subscribe
 		if again {

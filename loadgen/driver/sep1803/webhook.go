@@ -60,7 +60,7 @@ func (d *lane) attachWebhook(ctx context.Context, r *resourceRun) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.Ctx, cancel)()
-	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax}
+	backoff := d.StreamBackoff(nil)
 	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		cause := eventmeter.Subscribe
 		if again {

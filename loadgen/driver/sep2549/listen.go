@@ -137,7 +137,7 @@ func (e *listener) serve() {
 		defer e.who.End()
 	}
 	d := e.d
-	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax}
+	backoff := d.StreamBackoff(nil)
 	for {
 		err := e.connect()
 		if e.ctx.Err() != nil {

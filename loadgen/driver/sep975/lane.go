@@ -235,7 +235,7 @@ func (d *lane) session(ctx context.Context, r *run) (*mcpclient.Session, error) 
 // serve makes one request after another until the run is over or the lane
 // drains. It returns why the first could not be made; later it reports instead.
 func (d *lane) serve(r *run, confirm func()) error {
-	backoff := sinks.Backoff{Min: d.Opts.Push.BackoffMin, Max: d.Opts.Push.BackoffMax, Rand: r.rand}
+	backoff := d.StreamBackoff(r.rand)
 	opened := false
 	for n := 0; r.Ctx.Err() == nil && !d.drained.Load(); n++ {
 		t := d.newTask(r, n)
