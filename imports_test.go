@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"internal/embedded":        {"profiles", "sinks", "internal/crash", "internal/lockfile", "internal/stderrtail"},
 	"internal/health":          {"results", "sinks", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/run": {
-		".", "loadgen", "loadgen/driver", "loadgen/upstream", "profiles", "results", "sinks",
+		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks",
 		"internal/budget", "internal/capacity", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/figure", "internal/health",
 		"internal/metrics", "internal/refserver/faults", "internal/shard/split", "internal/streamclient", "internal/summary",
 	},
