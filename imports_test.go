@@ -18,11 +18,21 @@ const module = "github.com/eventmeter/eventmeter"
 // may use. A room that is not named here may not exist; "*" is anything.
 // Tests of a room may import anything: they are where the two ends meet.
 var mayImport = map[string][]string{
-	".":                           {},
-	"profiles":                    {"internal/defaults"},
-	"loadgen":                     {".", "internal/defaults", "internal/crash"},
-	"loadgen/upstream":            {".", "loadgen", "internal/figure", "internal/errtext", "internal/stderrtail", "internal/crash"},
-	"loadgen/driver":              {".", "sinks", "internal/figure", "internal/budget", "internal/defaults", "internal/errtext", "internal/stderrtail", "internal/wire", "internal/streamclient", "internal/crash", "internal/dialguard"},
+	".":                {},
+	"profiles":         {"internal/defaults"},
+	"loadgen":          {".", "internal/defaults", "internal/crash"},
+	"loadgen/upstream": {".", "loadgen", "internal/figure", "internal/errtext", "internal/stderrtail", "internal/crash"},
+
+	"loadgen/mcpclient":      {".", "internal/budget", "internal/crash", "internal/dialguard", "internal/errtext", "internal/streamclient", "internal/stderrtail", "internal/wire"},
+	"loadgen/driver":         {".", "sinks", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/mcpclient"},
+	"loadgen/driver/events":  {".", "sinks", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/sep1803": {".", "sinks", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/sep2549": {".", "sinks", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/sep975":  {".", "sinks", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/systems":        {".", "internal/figure", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975"},
+	// For tests only: where a driver and the reference server meet.
+	"loadgen/systems/systemstest": {"*"},
+
 	"sinks":                       {".", "internal/figure", "internal/budget", "internal/crash"},
 	"results":                     {".", "profiles", "sinks", "internal/errtext"},
 	"internal/budget":             {},
@@ -58,7 +68,7 @@ var mayImport = map[string][]string{
 	"internal/embedded":        {"profiles", "sinks", "internal/crash", "internal/lockfile", "internal/stderrtail"},
 	"internal/health":          {"results", "sinks", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/run": {
-		".", "loadgen", "loadgen/driver", "loadgen/upstream", "profiles", "results", "sinks",
+		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks",
 		"internal/budget", "internal/capacity", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/figure", "internal/health",
 		"internal/metrics", "internal/refserver/faults", "internal/shard/split", "internal/streamclient", "internal/summary",
 	},

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/errtext"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/grafana/sobek"
 )
 
@@ -21,15 +22,15 @@ const endTimeout = 5 * time.Second
 // Its exported methods are those of the script's object.
 type client struct {
 	m       *instance
-	opts    driver.EndpointOptions
+	opts    mcpclient.EndpointOptions
 	groups  jobs // that are open: an endpoint must be closed after its lanes
 	listens atomic.Bool
 	passed  meter // of the endpoints' own connections
 	secrets *errtext.Secrets
 
 	mu       sync.Mutex
-	endpoint *driver.Endpoint // nil until first used
-	resumes  *driver.Endpoint // says that its requests can be resumed; nil until first used
+	endpoint *mcpclient.Endpoint // nil until first used
+	resumes  *mcpclient.Endpoint // says that its requests can be resumed; nil until first used
 }
 
 // client makes a Client. In the body of an iteration it ends with the iteration,
@@ -49,8 +50,8 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 		}
 		o.Tokens = []string{o.Token}
 	}
-	c := &client{m: m, opts: driver.EndpointOptions{
-		URL: url.String(), Tokens: o.Tokens, Headers: o.Headers, Era: driver.Era(o.Era), Revision: driver.Revision(o.Revision),
+	c := &client{m: m, opts: mcpclient.EndpointOptions{
+		URL: url.String(), Tokens: o.Tokens, Headers: o.Headers, Era: mcpclient.Era(o.Era), Revision: mcpclient.Revision(o.Revision),
 		ClientName: "xk6-mcpevents", ClientVersion: "0.1", Eras: &m.hub.eras,
 	}}
 	if o.CA != "" {
@@ -61,7 +62,7 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 	}
 	c.secrets = errtext.NewSecrets(secretsOf(c.opts)...)
 	c.passed.totals = c.totals
-	if _, err := driver.NewEndpoint(c.opts); err != nil { // only checks the options: it opens no connections
+	if _, err := mcpclient.NewEndpoint(c.opts); err != nil { // only checks the options: it opens no connections
 		return nil, err
 	}
 	m.until(c.end)
@@ -71,7 +72,7 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 // met returns the endpoint. It is made when it is first used, because the init
 // context does not know how the VU connects; this must be on the event
 // loop, and not in the init context.
-func (c *client) met() (*driver.Endpoint, error) {
+func (c *client) met() (*mcpclient.Endpoint, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.endpoint != nil {
@@ -82,7 +83,7 @@ func (c *client) met() (*driver.Endpoint, error) {
 		return nil, err
 	}
 	c.opts.TLS, c.opts.Resolve, c.opts.LocalAddrs = n.tls, n.resolve, n.locals()
-	c.endpoint, err = driver.NewEndpoint(c.opts)
+	c.endpoint, err = mcpclient.NewEndpoint(c.opts)
 	c.passed.last.Store(c.m.origin())
 	return c.endpoint, err
 }
@@ -91,7 +92,7 @@ func (c *client) met() (*driver.Endpoint, error) {
 func (c *client) totals() (sent, received int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range []*driver.Endpoint{c.endpoint, c.resumes} {
+	for _, e := range []*mcpclient.Endpoint{c.endpoint, c.resumes} {
 		if e != nil {
 			t := e.Traffic()
 			sent, received = sent+t.Up, received+t.Down
@@ -106,7 +107,7 @@ func (c *client) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	c.mu.Lock()
-	for _, e := range []*driver.Endpoint{c.endpoint, c.resumes} {
+	for _, e := range []*mcpclient.Endpoint{c.endpoint, c.resumes} {
 		if e != nil {
 			_ = e.Close(ctx) // nothing can be done about an error here
 		}
@@ -117,7 +118,7 @@ func (c *client) end(ctx context.Context) {
 
 // resumable returns the endpoint for requests that can be resumed; met returns
 // the endpoint for all others.
-func (c *client) resumable() (*driver.Endpoint, error) {
+func (c *client) resumable() (*mcpclient.Endpoint, error) {
 	if _, err := c.met(); err != nil {
 		return nil, err
 	}
@@ -127,15 +128,15 @@ func (c *client) resumable() (*driver.Endpoint, error) {
 		return c.resumes, nil
 	}
 	o := c.opts
-	o.Capabilities = []string{driver.ResumableRequests}
+	o.Capabilities = []string{sep975.ResumableRequests}
 	var err error
-	c.resumes, err = driver.NewEndpoint(o)
+	c.resumes, err = mcpclient.NewEndpoint(o)
 	return c.resumes, err
 }
 
 // secretsOf are the texts of options that a script must not print when the target
 // repeats them.
-func secretsOf(o driver.EndpointOptions) []string {
+func secretsOf(o mcpclient.EndpointOptions) []string {
 	all := append(errtext.InURL(o.URL), o.Tokens...)
 	for name, value := range o.Headers {
 		if strings.EqualFold(name, "Host") {

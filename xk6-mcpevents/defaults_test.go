@@ -10,6 +10,8 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -43,8 +45,19 @@ func TestDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", c, err)
 		}
-		got, want := leaves(o.driver(c.way).WithDefaults()), leaves(run.LaneSettings(&p.Lanes[0]).WithDefaults())
-		if len(want) < 50 {
+		of, err := systems.Find(c.system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filled := func(o driver.Options) map[string]string {
+			o, err := of.Defaults(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return leaves(o)
+		}
+		got, want := filled(o.driver(c.way)), filled(run.LaneSettings(&p.Lanes[0]))
+		if len(want) < 35 {
 			t.Fatalf("only %d settings were found: the walk is broken", len(want))
 		}
 		for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -63,6 +76,9 @@ func leaves(v any) map[string]string {
 	out := map[string]string{}
 	var walk func(name string, v reflect.Value)
 	walk = func(name string, v reflect.Value) {
+		if v.Kind() == reflect.Interface && !v.IsNil() {
+			v = v.Elem()
+		}
 		if v.Kind() != reflect.Struct {
 			out[strings.TrimPrefix(name, ".")] = fmt.Sprint(v)
 			return

@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -39,8 +39,8 @@ type hub struct {
 	run     uint32
 	stamper *loadgen.Stamper
 	life    lifetime
-	lanes   atomic.Int64 // that shared a listener
-	eras    driver.Eras  // of all targets: every Client has its own endpoint
+	lanes   atomic.Int64   // that shared a listener
+	eras    mcpclient.Eras // of all targets: every Client has its own endpoint
 	guard   *dialguard.Guard
 
 	authority func() (*sinks.Authority, error) // of every listener; made when first used

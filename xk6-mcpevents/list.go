@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/grafana/sobek"
 	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/metrics"
@@ -74,7 +74,7 @@ func (c *client) listed(name, method string, state *lib.State, now metrics.TagsA
 
 // fetch fetches a list, sends its duration to k6, and returns the result for
 // scripts.
-func (c *client) fetch(ctx context.Context, ep *driver.Endpoint, name string, state *lib.State, now metrics.TagsAndMeta) (map[string]any, error) {
+func (c *client) fetch(ctx context.Context, ep *mcpclient.Endpoint, name string, state *lib.State, now metrics.TagsAndMeta) (map[string]any, error) {
 	l, err := ep.List(ctx, name)
 	if err != nil {
 		return nil, err

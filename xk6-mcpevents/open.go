@@ -7,6 +7,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/grafana/sobek"
 )
 
@@ -114,7 +115,7 @@ func (c *client) driver(g *group, w way, o *subscribeOptions) (driver.Driver, er
 	if err != nil {
 		return nil, err
 	}
-	d.Clock, d.Recorder, d.Endpoint, d.Acked = c.m.hub.clock, g, ep, c.m.hub.all.AckedAt
+	d.Clock, d.Recorder, d.Endpoint, d.Published = c.m.hub.clock, g, ep, c.m.hub.all
 	g.meters = append(g.meters, &c.passed)
 	if o.Payload {
 		d.Recorder = &observer{g}
@@ -126,8 +127,7 @@ func (c *client) driver(g *group, w way, o *subscribeOptions) (driver.Driver, er
 		}
 	case w.method == "watchLists":
 		sources := []uint16{g.book.topic}
-		d.SEP2549.Emissions = c.m.hub.all
-		d.SEP2549.Hears = func(int) []uint16 { return sources }
+		d.Hears = func(int) []uint16 { return sources }
 	case w.mode == eventmeter.Webhook && o.sink != nil:
 		l, err := o.sink.open()
 		if err != nil {
@@ -142,7 +142,7 @@ func (c *client) driver(g *group, w way, o *subscribeOptions) (driver.Driver, er
 		own := new(passing)
 		d.Webhook.Wrap, g.meters = own.listener, append(g.meters, &meter{totals: own.totals})
 	}
-	lane, err := driver.New(d)
+	lane, err := systems.New(d)
 	if m, ok := lane.(driver.Meter); ok && err == nil {
 		g.meters = append(g.meters, &meter{totals: func() (sent, received int64) {
 			t := m.Traffic()

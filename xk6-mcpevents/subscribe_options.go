@@ -13,6 +13,10 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/defaults"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/driver/events"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/grafana/sobek"
 )
 
@@ -277,24 +281,24 @@ func (o *subscribeOptions) driver(w way) driver.Options {
 	}
 	switch o.System {
 	case "events":
-		d.Events = driver.EventsOptions{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), Listen: o.Listen}
+		d.Settings = events.Settings{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), Listen: o.Listen}
 	case "smithery":
-		d.Smithery = driver.SmitheryOptions{ArgumentsKey: o.ArgumentsKey, ClientID: o.ClientID}
+		d.Settings = events.SmitherySettings{ArgumentsKey: o.ArgumentsKey, ClientID: o.ClientID}
 	case "sep-1803":
-		d.SEP1803 = driver.SEP1803Options{
+		d.Settings = sep1803.Settings{
 			CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), PerSession: o.PerSession, NoRedelivery: o.Redelivery != nil && !*o.Redelivery,
 			Secret: o.Secret, RefuseEarly: o.Early == "refuse",
 		}
 	case "sep-2549":
-		d.SEP2549 = o.lists(w.what)
+		d.Settings = o.lists(w.what)
 	case "sep-975":
-		d.SEP975 = o.requests(w.what)
+		d.Settings = o.requests(w.what)
 	}
 	return d
 }
 
-func (o *watchOptions) lists(list string) driver.SEP2549Options {
-	s := driver.SEP2549Options{
+func (o *watchOptions) lists(list string) sep2549.Settings {
+	s := sep2549.Settings{
 		List: list, URI: o.URI, Use: o.Use, Notifications: o.Notifications, NoCache: !defaults.SEP2549Cache,
 		Jitter: defaults.SEP2549Jitter, StaleOnError: defaults.SEP2549StaleOnError, Shared: o.Shared, Background: o.Background,
 	}
@@ -310,8 +314,8 @@ func (o *watchOptions) lists(list string) driver.SEP2549Options {
 	return s
 }
 
-func (o *requestOptions) requests(tool string) driver.SEP975Options {
-	s := driver.SEP975Options{
+func (o *requestOptions) requests(tool string) sep975.Settings {
+	s := sep975.Settings{
 		Tool: tool, Steps: o.Steps, Step: o.Step.or(0), LogEvery: o.LogEvery, MaxWait: o.MaxWait.or(defaults.SEP975MaxWait), HangUp: o.HangUp,
 		Disconnect: o.Disconnect, Share: o.Share, At: o.At.or(defaults.SEP975At), Every: o.Every.or(0), Away: o.Away.or(defaults.SEP975Away),
 		StatusEvery: o.StatusEvery.or(0), Expire: o.Expire, Double: o.Double, Wrong: o.Wrong, Tolerance: o.Tolerance.or(0),

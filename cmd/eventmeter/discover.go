@@ -11,13 +11,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
-
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/spf13/cobra"
 )
 
 // discoverFlags are the flags of the discover command.
@@ -129,7 +129,7 @@ func describe(w io.Writer, t profiles.Target, o run.Discovery, event string) err
 }
 
 // keeps says how long a list may be kept.
-func keeps(l driver.ListAbility) string {
+func keeps(l mcpclient.ListAbility) string {
 	entries := fmt.Sprintf("%d entries", l.Entries)
 	if l.Entries == 1 {
 		entries = "1 entry"

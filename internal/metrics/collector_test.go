@@ -1,18 +1,17 @@
 package metrics
 
 import (
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/sinks"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // history has one subscription that is owed three events: the first comes
@@ -44,7 +43,7 @@ func history(t *testing.T) *sinks.Ledger {
 func follow(t *testing.T, l *sinks.Ledger) (*prometheus.Registry, *Following, *Pass) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r, Options{Figures: driver.FigureTables})
+	c, err := New(r, Options{Figures: systems.FigureTables})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/metrics.md again")
 
 // all are the metrics of a lane, those of all systems included.
-var all = newMetricsOfLanes(driver.FigureTables)
+var all = newMetricsOfLanes(systems.FigureTables)
 
 const page = "../../docs/metrics.md"
 

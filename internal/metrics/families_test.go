@@ -2,18 +2,17 @@ package metrics
 
 import (
 	"encoding/json"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"math"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // lookAt is a look with one lane that has delivered so much.
@@ -29,7 +28,7 @@ func lookAt(lane, system string, delivered int64) Look {
 
 func TestMetricsOfTurns(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r, Options{Figures: driver.FigureTables})
+	c, err := New(r, Options{Figures: systems.FigureTables})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +146,7 @@ func TestMetricsOfShards(t *testing.T) {
 
 func TestMetricsOfASearch(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r, Options{Figures: driver.FigureTables})
+	c, err := New(r, Options{Figures: systems.FigureTables})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +205,7 @@ func TestLooksAddUp(t *testing.T) {
 	b.Health = Health{Goroutines: 2, Used: map[string]float64{Generator: 2, Target: 2}, ReadDelay: d(10, 4), Generator: Usage{CPU: 2, OK: true}, Target: Usage{CPU: 9, OK: true}, Measured: true}
 	before := mustJSON(t, a)
 	sum := a.Clone()
-	sum.Add(&b, driver.FigureTables)
+	sum.Add(&b, systems.FigureTables)
 	if after := mustJSON(t, a); after != before {
 		t.Errorf("adding to a clone changed\n%s to\n%s", before, after)
 	}
@@ -255,7 +254,7 @@ func mustJSON(t *testing.T, l Look) string {
 // settled.
 func TestAFrozenPass(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r, Options{Figures: driver.FigureTables})
+	c, err := New(r, Options{Figures: systems.FigureTables})
 	if err != nil {
 		t.Fatal(err)
 	}

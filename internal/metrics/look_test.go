@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/internal/figure"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // TestFiguresOfShards: what is no count is not added, and the least of two is
 // not the nothing of one that has none.
 func TestFiguresOfShards(t *testing.T) {
-	by := slices.Concat(driver.FigureTables, figure.Tables{&sinks.ObservedFigures})
+	by := slices.Concat(systems.FigureTables, figure.Tables{&sinks.ObservedFigures})
 	a := Figures{Values: map[string]float64{"cuts": 2, "detachedMax": 3, "detachedMean": 1, "observedMost": 9, "observedLeast": 4}}
 	b := Figures{Values: map[string]float64{"cuts": 5, "detachedMax": 2, "detachedMean": 2, "observedMost": 7, "observedLeast": 6}}
 	want := map[string]float64{"cuts": 7, "detachedMax": 3, "detachedMean": 3, "observedMost": 9, "observedLeast": 4}

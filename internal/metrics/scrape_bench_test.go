@@ -1,18 +1,17 @@
 package metrics
 
 import (
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/sinks"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // busy is a ledger in the middle of a run: ten thousand subscriptions, and the
@@ -48,7 +47,7 @@ func deliver(l *sinks.Ledger, seq, subs uint32) {
 func watching(b *testing.B, l *sinks.Ledger) http.Handler {
 	b.Helper()
 	r := prometheus.NewPedanticRegistry()
-	c, err := New(r, Options{Figures: driver.FigureTables})
+	c, err := New(r, Options{Figures: systems.FigureTables})
 	if err != nil {
 		b.Fatal(err)
 	}

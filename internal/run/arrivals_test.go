@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/internal/streamclient"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -31,7 +31,7 @@ func TestWhoIsTimedByTheKernel(t *testing.T) {
 		{"off", []profiles.Lane{push}, []bool{false}},
 	} {
 		p := &profiles.Profile{Lanes: tt.lanes, Generator: profiles.Generator{KernelTimestamps: tt.setting}}
-		e, err := driver.NewEndpoint(driver.EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
+		e, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,9 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -19,7 +22,7 @@ type Discovery struct {
 	// where the target does not know the system.
 	Smithery, Resources []driver.EventType
 	// Abilities are those of SEP-975 and SEP-2549.
-	Abilities driver.Abilities
+	Abilities mcpclient.Abilities
 	// NoEvents is why MCP Events could not be listed, where the target did not
 	// just say that it has no such method.
 	NoEvents string `json:",omitempty"`
@@ -49,8 +52,8 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 	}
 	opts.Guard = guard
 	// Some servers only show what a client says that it can use.
-	opts.Capabilities = []string{driver.ResumableRequests}
-	e, err := driver.NewEndpoint(opts)
+	opts.Capabilities = []string{sep975.ResumableRequests}
+	e, err := mcpclient.NewEndpoint(opts)
 	if err != nil {
 		return found, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
@@ -70,23 +73,27 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 
 // askAll asks for every system in turn. What the target does not know it does
 // not offer; the first such answer is the error if there is nothing else.
-func (f *Discovery) askAll(ctx context.Context, e *driver.Endpoint) error {
+func (f *Discovery) askAll(ctx context.Context, e *mcpclient.Endpoint) error {
+	all := systems.All()
 	var err error
-	f.Offer, err = askSystem(ctx, e, "events", eventmeter.Poll)
+	f.Offer, err = askSystem(ctx, e, all[0])
 	switch {
-	case errors.Is(err, driver.ErrUnreachable), errors.Is(err, driver.ErrThrottled):
+	case errors.Is(err, mcpclient.ErrUnreachable), errors.Is(err, mcpclient.ErrThrottled):
 		return err
-	case err != nil && !errors.Is(err, driver.ErrNotOffered):
+	case err != nil && !errors.Is(err, mcpclient.ErrNotOffered):
 		f.NoEvents = err.Error()
 	}
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
 	// A server that answers one of them oddly may still have the others.
-	if o, err := askSystem(ctx, e, "smithery", eventmeter.Webhook); err == nil {
-		f.Smithery = o.Events
-	}
-	if o, err := askSystem(ctx, e, "sep-1803", eventmeter.Push); err == nil {
-		f.Resources = o.Events
+	into := map[string]*[]driver.EventType{"smithery": &f.Smithery, "sep-1803": &f.Resources}
+	for _, of := range all[1:] {
+		if of.Discover == "" || into[of.Name] == nil {
+			continue
+		}
+		if o, err := askSystem(ctx, e, of); err == nil {
+			*into[of.Name] = o.Events
+		}
 	}
 	var err2 error
 	if f.Abilities, err2 = e.Abilities(ctx); err2 != nil {
@@ -100,11 +107,11 @@ func (f *Discovery) askAll(ctx context.Context, e *driver.Endpoint) error {
 
 // askSystem asks a connected target for the event types of one system. It
 // subscribes to nothing.
-func askSystem(ctx context.Context, e *driver.Endpoint, system string, mode eventmeter.Mode) (driver.Offer, error) {
+func askSystem(ctx context.Context, e *mcpclient.Endpoint, of systems.System) (driver.Offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
-	d, err := driver.New(driver.Options{
-		Clock: eventmeter.NewClock(), Recorder: eventmeter.Tee(), Endpoint: e, System: system, Mode: mode, Event: "-", Subscriptions: 1,
+	d, err := of.New(driver.Options{
+		Clock: eventmeter.NewClock(), Recorder: eventmeter.Tee(), Endpoint: e, System: of.Name, Mode: of.Discover, Event: "-", Subscriptions: 1,
 	})
 	if err != nil {
 		return driver.Offer{}, fmt.Errorf("discover: %w", err)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/embedded"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -28,8 +28,8 @@ type targetSide struct {
 	embedded  *embedded.Ready   // the embedded target, whoever started it; nil = there is none, or it is reached over stdio
 	program   *program          // where it is reached over standard input and output
 	dir       *embedded.TempDir // removed at the end; nil where there is none
-	plain     *driver.Endpoint
-	tls       *driver.Endpoint // the embedded target's second endpoint, where a lane needs it
+	plain     *mcpclient.Endpoint
+	tls       *mcpclient.Endpoint // the embedded target's second endpoint, where a lane needs it
 	authority *sinks.Authority
 	callbacks int // connections of the target to each webhook listener
 	upstream  upstream.Upstream
@@ -45,7 +45,7 @@ func (t *targetSide) lend(k *embedded.Keep) {
 	t.serves(k.Server.Ready())
 }
 
-func (t *targetSide) endpointFor(http string) *driver.Endpoint {
+func (t *targetSide) endpointFor(http string) *mcpclient.Endpoint {
 	if http == "2" && t.tls != nil {
 		return t.tls
 	}
@@ -54,7 +54,7 @@ func (t *targetSide) endpointFor(http string) *driver.Endpoint {
 
 // startOver has the endpoint start the program, and reads what it writes on standard
 // error.
-func (t *targetSide) startOver(o *driver.EndpointOptions) {
+func (t *targetSide) startOver(o *mcpclient.EndpointOptions) {
 	if t.program == nil {
 		t.program = &program{command: o.Command}
 	}
@@ -74,10 +74,10 @@ func (t *targetSide) feedArgs() []string {
 	return args
 }
 
-func endpointOptions(t profiles.Target, version string) (driver.EndpointOptions, error) {
-	o := driver.EndpointOptions{
+func endpointOptions(t profiles.Target, version string) (mcpclient.EndpointOptions, error) {
+	o := mcpclient.EndpointOptions{
 		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens, Command: t.Command, Env: variables(t.Env), Dir: t.Dir,
-		Era: driver.Era(t.Era), Revision: driver.Revision(t.Revision),
+		Era: mcpclient.Era(t.Era), Revision: mcpclient.Revision(t.Revision),
 		ClientName: "eventmeter", ClientVersion: version,
 	}
 	var err error

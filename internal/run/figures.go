@@ -4,10 +4,10 @@ import (
 	"slices"
 
 	"github.com/eventmeter/eventmeter/internal/figure"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // FigureTables declare every figure that only some lanes, or an upstream, have.
-var FigureTables = slices.Concat(driver.FigureTables, upstream.FigureTables, figure.Tables{&sinks.ObservedFigures})
+var FigureTables = slices.Concat(systems.FigureTables, upstream.FigureTables, figure.Tables{&sinks.ObservedFigures})

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/sinks"
 )
@@ -75,10 +76,10 @@ func FilesOf(l profiles.Lane) int64 {
 		return min(n, 2048)
 	case l.HTTP != "1.1":
 		return 1 + n/100
-	case l.System == profiles.SystemSEP975:
-		return 2 * n // resumes that two connections make at once, and getStatus
-	case l.System == profiles.SystemSEP2549 && l.SEP2549.Notifications:
-		return 2 * n // a stream each, beside the fetches
+	}
+	if of, err := systems.Find(l.System); err == nil && of.Connections != nil {
+		o := LaneSettings(&l)
+		n *= int64(of.Connections(&o))
 	}
 	return n
 }

@@ -15,17 +15,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/net/dns/dnsmessage"
-
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/internal/streamclient"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/dns/dnsmessage"
 )
 
 // twoHosts are the server of a name and another one on the same port, to which
@@ -132,7 +131,7 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 	dial := func(g *dialguard.Guard) upstream.DialFunc { return g.Dial(&net.Dialer{Timeout: 5 * time.Second}) }
 	for name, once := range map[string]func(addr string, g *dialguard.Guard) error{
 		"handshake": func(addr string, g *dialguard.Guard) error {
-			e, err := driver.NewEndpoint(driver.EndpointOptions{URL: "http://" + addr + "/mcp", Tokens: []string{"secret"}, Guard: g})
+			e, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: "http://" + addr + "/mcp", Tokens: []string{"secret"}, Guard: g})
 			if err != nil {
 				return err
 			}

@@ -1,9 +1,12 @@
 package run
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -40,7 +43,7 @@ func (r *run) stampedLane(l *profiles.Lane) bool {
 // connections could do is known by the stream client; that it has one, by the driver.
 func (r *run) stampable(l *profiles.Lane) bool {
 	return streamclient.Stamps(streamclient.Options{}) &&
-		l.System == "events" && l.Mode == "push" && l.HTTP != "2" &&
+		stamps(l) && l.HTTP != "2" &&
 		r.target.plain != nil && strings.HasPrefix(r.target.plain.URL(), "http:")
 }
 
@@ -55,4 +58,10 @@ func (r *run) warnStamps() {
 			r.Warn("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system events, mode push and no TLS")
 		}
 	}
+}
+
+// stamps tells whether the driver of a lane can take the kernel's times.
+func stamps(l *profiles.Lane) bool {
+	of, err := systems.Find(l.System)
+	return err == nil && slices.Contains(of.KernelTimestamps, eventmeter.Mode(l.Mode))
 }

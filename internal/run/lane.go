@@ -9,6 +9,11 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/shard/split"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/driver/events"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/sinks"
 )
@@ -70,7 +75,7 @@ func (l *lane) options(at uint16, clock *eventmeter.Clock, rec eventmeter.Record
 	if l.plan != nil {
 		o.Webhook.Prefix = fmt.Sprintf("/shard-%d", l.shard)
 	}
-	o.SEP2549.Hears = l.hears
+	o.Hears = l.hears
 	return o
 }
 
@@ -99,19 +104,19 @@ func LaneSettings(l *profiles.Lane) driver.Options {
 	}
 	switch l.System {
 	case "smithery":
-		o.Smithery = driver.SmitheryOptions{ArgumentsKey: l.Smithery.ArgumentsKey, ClientID: l.Smithery.ClientID}
+		o.Settings = events.SmitherySettings{ArgumentsKey: l.Smithery.ArgumentsKey, ClientID: l.Smithery.ClientID}
 	case "sep-1803":
-		o.SEP1803 = driver.SEP1803Options{
+		o.Settings = sep1803.Settings{
 			PerSession: l.SEP1803.PerSession, CutEvery: l.SEP1803.CutEvery, CutFor: l.SEP1803.CutFor,
 			NoRedelivery: l.Mode == string(eventmeter.Push) && !l.SEP1803.Redelivery,
 			Secret:       l.SEP1803.Secret, RefuseEarly: l.SEP1803.Early == "refuse",
 		}
 	case profiles.SystemSEP975:
-		o.SEP975 = sep975Options(&l.SEP975)
+		o.Settings = sep975Options(&l.SEP975)
 	case profiles.SystemSEP2549:
-		o.SEP2549 = sep2549Options(&l.SEP2549)
+		o.Settings = sep2549Options(&l.SEP2549)
 	default:
-		o.Events = driver.EventsOptions{
+		o.Settings = events.Settings{
 			Listen: l.Events.Listen, Resume: l.Events.Resume, CutEvery: l.Events.CutEvery, CutFor: l.Events.CutFor,
 		}
 	}
@@ -135,8 +140,8 @@ func orNone(d time.Duration) time.Duration {
 	return d
 }
 
-func sep975Options(l *profiles.SEP975Lane) driver.SEP975Options {
-	return driver.SEP975Options{
+func sep975Options(l *profiles.SEP975Lane) sep975.Settings {
+	return sep975.Settings{
 		Tool: l.Tool, Steps: l.Steps, Step: l.Step, LogEvery: l.LogEvery, MaxWait: l.MaxWait, HangUp: l.HangUp,
 		Disconnect: l.Disconnect, Share: l.Share, At: l.At, Every: l.Every, Away: l.Away, StatusEvery: l.StatusEvery,
 		Expire: l.Expire, Double: l.Double, Wrong: l.Wrong, Tolerance: l.Tolerance,
@@ -144,8 +149,8 @@ func sep975Options(l *profiles.SEP975Lane) driver.SEP975Options {
 }
 
 // sep2549Options translates the settings of a lane that uses lists.
-func sep2549Options(s *profiles.SEP2549Lane) driver.SEP2549Options {
-	return driver.SEP2549Options{
+func sep2549Options(s *profiles.SEP2549Lane) sep2549.Settings {
+	return sep2549.Settings{
 		List: s.List, URI: s.URI, Use: float64(s.Use), NoCache: !s.Cache, Notifications: s.Notifications, Jitter: s.Jitter,
 		StaleOnError: s.StaleOnError, Shared: s.Shared, Background: s.Background,
 	}
@@ -154,8 +159,9 @@ func sep2549Options(s *profiles.SEP2549Lane) driver.SEP2549Options {
 // split is what a plan of shards needs to know of the lane.
 func (l *lane) split() split.Lane {
 	unit := 1
-	if l.System == "sep-1803" {
-		unit = max(l.SEP1803.PerSession, 1)
+	if of, err := systems.Find(l.System); err == nil && of.Unit != nil {
+		o := LaneSettings(&l.Lane)
+		unit = of.Unit(&o)
 	}
 	return split.Lane{Subscriptions: l.Subscriptions, Unit: unit, Sources: l.templates.Sources, HearsNone: l.HearsNone()}
 }

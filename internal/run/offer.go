@@ -7,16 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
-
-// listed are the systems whose event types the target lists, with a mode to ask
-// for them in.
-var listed = []struct {
-	system string
-	mode   eventmeter.Mode
-}{{"events", eventmeter.Poll}, {"smithery", eventmeter.Webhook}}
 
 // checkLanes holds the lanes of the systems that list event types against what
 // the target lists. Only what a lane needs is asked for. A target that does not
@@ -26,15 +20,15 @@ func (r *run) checkLanes(ctx context.Context) error {
 	if err := r.checkListeners(); err != nil {
 		return err
 	}
-	for _, of := range listed {
-		if !slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == of.system }) {
+	for _, of := range systems.All() {
+		if !of.Listed || !slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == of.Name }) {
 			continue
 		}
-		offer, err := askSystem(ctx, r.target.plain, of.system, of.mode)
-		if err != nil && !errors.Is(err, driver.ErrNotOffered) {
+		offer, err := askSystem(ctx, r.target.plain, of)
+		if err != nil && !errors.Is(err, mcpclient.ErrNotOffered) {
 			return fmt.Errorf("%w: %w", ErrTarget, err)
 		}
-		if err := r.checkSystem(of.system, offer); err != nil {
+		if err := r.checkSystem(of.Name, offer); err != nil {
 			return err
 		}
 	}
@@ -64,13 +58,13 @@ func (r *run) checkListeners() error {
 	if r.profile.Phases.Order == "turns" {
 		return nil
 	}
-	first := map[*driver.Endpoint]string{}
+	first := map[*mcpclient.Endpoint]string{}
 	for _, l := range r.lanes {
 		if !l.Lane.Events.Listen {
 			continue
 		}
 		e := r.target.endpointFor(l.HTTP)
-		if era, _, _ := e.Negotiated(); era != driver.Legacy {
+		if era, _, _ := e.Negotiated(); era != mcpclient.Legacy {
 			continue
 		}
 		if other, taken := first[e]; taken {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/sinks"
 )
@@ -32,9 +32,8 @@ func (p *pass) prepare() error {
 	for i, l := range p.lanes {
 		o := l.options(uint16(i), r.clock, p.recorder, &r.target, r.profile.Schedule.Seed)
 		o.Push.KernelTimestamps = r.stampedLane(&l.Lane)
-		o.Acked, o.Sole = p.ledger.AckedAt, p.ledger.Sole
-		o.SEP2549.Emissions = p.ledger
-		d, err := driver.New(o)
+		o.Published, o.Sole = p.ledger, p.ledger.Sole
+		d, err := systems.New(o)
 		if err != nil {
 			p.closeDrivers()
 			return fmt.Errorf("%w: lane %s: %w", ErrProfile, l.Name, err)

@@ -16,6 +16,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -143,7 +145,7 @@ func (r *run) connect(ctx context.Context) error {
 			opts.Tokens = []string{rand.Text()}
 		}
 	}
-	if t.plain, err = driver.NewEndpoint(opts); err != nil {
+	if t.plain, err = mcpclient.NewEndpoint(opts); err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
 	if err := t.plain.Connect(ctx); err != nil {
@@ -155,7 +157,7 @@ func (r *run) connect(ctx context.Context) error {
 	if t.embedded != nil && t.embedded.TLSURL != "" {
 		opts.URL, opts.Roots = t.embedded.TLSURL, x509.NewCertPool()
 		opts.Roots.AppendCertsFromPEM([]byte(t.embedded.Cert))
-		if t.tls, err = driver.NewEndpoint(opts); err != nil {
+		if t.tls, err = mcpclient.NewEndpoint(opts); err != nil {
 			return fmt.Errorf("%w: %w", ErrProfile, err)
 		}
 		if err := t.tls.Connect(ctx); err != nil {
@@ -207,7 +209,7 @@ func (r *run) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	for _, e := range []*driver.Endpoint{t.plain, t.tls} {
+	for _, e := range []*mcpclient.Endpoint{t.plain, t.tls} {
 		if e != nil {
 			// The target may be gone; the run is over either way.
 			_ = e.Close(ctx)
@@ -311,8 +313,11 @@ func (r *run) targetName() string {
 
 // capabilities are what the lanes need to advertise as clients.
 func (r *run) capabilities() []string {
-	if slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == profiles.SystemSEP975 }) {
-		return []string{driver.ResumableRequests}
+	var all []string
+	for _, of := range systems.All() {
+		if slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == of.Name }) {
+			all = append(all, of.Capabilities...)
+		}
 	}
-	return nil
+	return all
 }

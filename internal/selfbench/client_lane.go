@@ -10,6 +10,8 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -29,7 +31,7 @@ type lane struct {
 	ledger   *sinks.Ledger // nil with a recorder that only counts
 	count    *counter      // nil with a ledger
 	tally    callTally
-	endpoint *driver.Endpoint
+	endpoint *mcpclient.Endpoint
 	driver   driver.Driver
 	stop     context.CancelFunc // ends watch
 	stopped  chan struct{}
@@ -61,7 +63,7 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		c.rec = &c.tally
 	}
 	var err error
-	if c.endpoint, err = driver.NewEndpoint(driver.EndpointOptions{URL: s.URL, Tokens: []string{token}, LocalAddrs: locals(s.Local)}); err != nil {
+	if c.endpoint, err = mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: s.URL, Tokens: []string{token}, LocalAddrs: locals(s.Local)}); err != nil {
 		return nil, err
 	}
 	o := driver.Options{
@@ -75,9 +77,9 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		o.Arguments = func(i int) json.RawMessage { return json.RawMessage(s.arguments(i)) }
 	}
 	if c.ledger != nil {
-		o.Acked = c.ledger.AckedAt
+		o.Published = c.ledger
 	}
-	if c.driver, err = driver.New(o); err != nil {
+	if c.driver, err = systems.New(o); err != nil {
 		return nil, err
 	}
 	var ctx context.Context

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/internal/metrics"
@@ -19,6 +17,7 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Here the made-up figures of a made-up driver are declared …

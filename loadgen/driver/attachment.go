@@ -2,155 +2,136 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// attachment is one turn of a subscription at being open, from Attaching to
+// Attachment is one turn of a subscription at being open, from Attaching to
 // Detached or Failed, and what all systems report of it: each state once, and
 // none after the end. Lanes embed it in their own runs.
-type attachment struct {
-	sub eventmeter.Sub
-	to  *caller // the lane's: its recorder and its clock
-	// ctx is over with the attachment; cancel has it end.
-	ctx    context.Context
-	cancel context.CancelFunc
+type Attachment struct {
+	Sub    eventmeter.Sub
+	Caller *mcpclient.Caller  // the lane's: its recorder and its clock
+	Began  eventmeter.Instant // when it was asked for
+	// Ctx is over with the attachment; Cancel has it end.
+	Ctx    context.Context
+	Cancel context.CancelFunc
 
-	mu     sync.Mutex // guards what follows, and what lanes say
-	active bool
-	over   bool
-	// asked is, of a poller, when the last poll was sent that reached the end of
-	// what there was, or that failed. held tells that a long poll is at the
+	Mu     sync.Mutex // guards what follows, and what lanes say
+	Active bool
+	Over   bool
+	// Asked is, of a poller, when the last poll was sent that reached the end of
+	// what there was, or that failed. Held tells that a long poll is at the
 	// target, which answers as soon as something happens.
-	asked eventmeter.Instant
-	held  bool
+	Asked eventmeter.Instant
+	Held  bool
+	// Left, if not nil, is called with the lock held when the attachment is left.
+	Left func(at eventmeter.Instant)
 }
 
-// isOver tells whether the attachment has ended.
-func (a *attachment) isOver() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.over
+// IsOver tells whether the attachment has ended.
+func (a *Attachment) IsOver() bool {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	return a.Over
 }
 
-// isActive tells whether it was confirmed, and has not ended.
-func (a *attachment) isActive() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.active && !a.over
+// IsActive tells whether it was confirmed, and has not ended.
+func (a *Attachment) IsActive() bool {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	return a.Active && !a.Over
 }
 
-// wasActive tells whether it was ever confirmed.
-func (a *attachment) wasActive() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.active
+// WasActive tells whether it was ever confirmed.
+func (a *Attachment) WasActive() bool {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	return a.Active
 }
 
-// activate reports Active, once.
-func (a *attachment) activate(at eventmeter.Instant) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.active && !a.over {
-		a.active = true
-		a.to.rec.Changed(eventmeter.Transition{Sub: a.sub, To: eventmeter.Active, At: at})
+// Activate reports Active, once.
+func (a *Attachment) Activate(at eventmeter.Instant) {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	if !a.Active && !a.Over {
+		a.Active = true
+		a.Caller.Recorder.Changed(eventmeter.Transition{Sub: a.Sub, To: eventmeter.Active, At: at})
 	}
 }
 
-// fail reports Failed, unless the attachment has ended already.
-func (a *attachment) fail(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.over {
-		a.over = true
-		a.to.rec.Changed(eventmeter.Transition{Sub: a.sub, To: eventmeter.Failed, At: a.to.clock.Now(), Reason: line(err.Error()), Seen: a.seen()})
-		a.cancel()
+// Fail reports Failed, unless the attachment has ended already.
+func (a *Attachment) Fail(err error) {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	if !a.Over {
+		a.Over = true
+		a.Caller.Recorder.Changed(eventmeter.Transition{Sub: a.Sub, To: eventmeter.Failed, At: a.Caller.Clock.Now(), Reason: errtext.Line(err.Error()), Seen: a.seen()})
+		a.Cancel()
 	}
 }
 
-// leave reports Detaching; false if the attachment has ended already.
-func (a *attachment) leave() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.over {
+// Leave reports Detaching; false if the attachment has ended already.
+func (a *Attachment) Leave() bool {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	if a.Over {
 		return false
 	}
-	a.over = true
-	a.to.rec.Changed(eventmeter.Transition{Sub: a.sub, To: eventmeter.Detaching, At: a.to.clock.Now(), Seen: a.seen()})
+	a.Over = true
+	now := a.Caller.Clock.Now()
+	a.Caller.Recorder.Changed(eventmeter.Transition{Sub: a.Sub, To: eventmeter.Detaching, At: now, Seen: a.seen()})
+	if a.Left != nil {
+		a.Left(now)
+	}
 	return true
 }
 
 // seen is until when the attachment could have received what was fired; 0 means
 // until now. The caller holds the lock.
-func (a *attachment) seen() eventmeter.Instant {
-	if a.held {
+func (a *Attachment) seen() eventmeter.Instant {
+	if a.Held {
 		return 0
 	}
-	return a.asked
+	return a.Asked
 }
 
-// turn is a lane's own kind of attachment, by pointer.
-type turn interface {
-	comparable
-	isOver() bool
-}
-
-// mayAttach says why subscription i of a lane cannot be opened now, nil if it
-// can. turns are the last ones by index, nil where there was none.
-func mayAttach[T turn](closed bool, turns []T, i int) error {
-	var none T
-	switch {
-	case closed:
-		return fmt.Errorf("%w: the lane is closed", ErrState)
-	case i < 0 || i >= len(turns):
-		return fmt.Errorf("%w: there are %d", ErrState, len(turns))
-	case turns[i] != none && !turns[i].isOver():
-		return fmt.Errorf("%w: it is open", ErrState)
+// NotConfirmed is why an attach failed whose time was up.
+func NotConfirmed(err *mcpclient.CallError, cause error) error {
+	if err != nil {
+		return fmt.Errorf("%w (and the time was up)", err)
 	}
-	return nil
+	return fmt.Errorf("no confirmation came in time: %w: raise the ready phase or look at the target: %w", mcpclient.ErrUnreachable, cause)
 }
 
-// lastTurn returns the last attachment of subscription i; nil if there was none.
-func lastTurn[T turn](mu *sync.Mutex, turns []T, i int) (last T) {
-	mu.Lock()
-	defer mu.Unlock()
-	if i >= 0 && i < len(turns) {
-		last = turns[i]
-	}
-	return last
-}
-
-// detachAtOnce is how many subscriptions a lane that closes detaches at a time.
-const detachAtOnce = 32
-
-// detachAll ends every turn that is open. It returns how many of the calls
-// failed, and the first of their errors. No turn may begin meanwhile.
-func detachAll[T turn](turns []T, detach func(i int) error) (failed int, first error) {
-	room := make(chan struct{}, detachAtOnce)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var none T
-	for i, r := range turns {
-		if r == none || r.isOver() {
-			continue
+// RetryThrottled tries until it is done, fails for good, or ctx is over. What
+// passes with time (429, 503) is tried again, after the wait that the target
+// asked for.
+func RetryThrottled[T any](ctx context.Context, b *sinks.Backoff, try func(again bool) (T, error)) (T, error) {
+	for again := false; ; again = true {
+		v, err := try(again)
+		var ce *mcpclient.CallError
+		if err == nil {
+			return v, nil
 		}
-		room <- struct{}{}
-		wg.Go(func() {
-			defer crash.Guard()
-			defer func() { <-room }()
-			if err := detach(i); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed++
-				if first == nil {
-					first = err
-				}
+		throttled := errors.As(err, &ce) && (ce.Throttled() || ce.Kind == mcpclient.KindSession)
+		if ctx.Err() != nil {
+			if throttled {
+				return v, NotConfirmed(ce, ctx.Err())
 			}
-		})
+			return v, NotConfirmed(nil, ctx.Err())
+		}
+		if !throttled {
+			return v, err
+		}
+		if !sinks.Sleep(ctx, b.Next(ce.RetryAfter)) {
+			return v, NotConfirmed(ce, ctx.Err())
+		}
 	}
-	wg.Wait()
-	return failed, first
 }

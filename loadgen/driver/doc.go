@@ -1,10 +1,12 @@
-// Package driver is the client side of the systems that deliver events over
-// MCP: it subscribes as a client would, receives what the target delivers, and
-// tells a [eventmeter.Recorder] everything that it sees.
+// Package driver is what the client sides of all systems that deliver events over
+// MCP have in common. A [Driver] subscribes as a client would, receives what the
+// target delivers, and reports everything that it sees to an
+// [eventmeter.Recorder].
 //
-// A [Driver] serves one lane, that is one group of equal subscriptions. Lanes
-// share an [Endpoint], which knows where the target is, who calls it and which
-// protocol era was negotiated.
+// A Driver serves one lane: a group of identical subscribers. Lanes share an
+// [mcpclient.Endpoint], which knows where the target is, who calls it and which
+// protocol era was negotiated. Each system has a package of its own below this
+// one; package systems knows them all.
 //
 // # What is counted
 //
@@ -15,11 +17,4 @@
 // includes the events that it carried, which are also in the Bytes of their
 // deliveries; events on an open stream belong to no call. Connections that a
 // lane opened are charged to the lane's next call.
-//
-// # Eras and revisions
-//
-// The modern era (2026-07-28) has no sessions: each request says who it is.
-// The legacy era (2025-03-26 to 2025-11-25) has one session per principal here,
-// made on first use and ended by [Endpoint.Close]. A revision is a spelling of
-// the MCP Events draft; what is sent follows it, and every spelling is read.
 package driver

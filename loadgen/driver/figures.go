@@ -1,7 +1,11 @@
 package driver
 
 import (
-	"github.com/eventmeter/eventmeter/internal/figure"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -19,6 +23,83 @@ type Figures struct {
 	Timings map[string]sinks.Timing
 }
 
-// FigureTables are the figures of all systems. A figure stands here and where it
-// is counted: whoever merges, archives or shows figures asks the tables.
-var FigureTables = figure.Tables{&eventsFigures, &sep1803Figures, &sep975Figures, &sep2549Figures}
+// Tally collects the figures that only a lane's own system has. Most of them
+// are of rare happenings, so one lock serves all. It is safe for concurrent
+// use.
+type Tally struct {
+	mu      sync.Mutex
+	values  map[string]float64
+	timings map[string]*sinks.Timing
+}
+
+// The bounds of every timing, those of [sinks.Timing].
+const (
+	timingLeast = time.Microsecond
+	TimingMost  = 10 * time.Minute
+)
+
+// Declare makes figures exist that may stay zero, so that thresholds find them.
+func (t *Tally) Declare(values ...string) {
+	for _, name := range values {
+		t.Count(name, 0)
+	}
+}
+
+// DeclareTiming does the same for distributions.
+func (t *Tally) DeclareTiming(names ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, name := range names {
+		t.timing(name)
+	}
+}
+
+// Count adds n to a figure.
+func (t *Tally) Count(name string, n float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.values == nil {
+		t.values = map[string]float64{}
+	}
+	t.values[name] += n
+}
+
+// Took adds a sample to a distribution.
+func (t *Tally) Took(name string, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.timing(name)
+	switch {
+	case d < timingLeast:
+		d = timingLeast
+		w.Below++
+	case d > TimingMost:
+		d = TimingMost
+		w.Above++
+	}
+	_ = w.Histogram.RecordValue(int64(d)) // within bounds
+}
+
+// timing finds or makes a distribution; the caller holds the lock.
+func (t *Tally) timing(name string) *sinks.Timing {
+	w := t.timings[name]
+	if w == nil {
+		w = &sinks.Timing{Histogram: hdrhistogram.New(int64(timingLeast), int64(TimingMost), 3)}
+		if t.timings == nil {
+			t.timings = map[string]*sinks.Timing{}
+		}
+		t.timings[name] = w
+	}
+	return w
+}
+
+// Figures returns a copy of everything.
+func (t *Tally) Figures() Figures {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := Figures{Values: maps.Clone(t.values), Timings: make(map[string]sinks.Timing, len(t.timings))}
+	for name, w := range t.timings {
+		f.Timings[name] = sinks.Timing{Histogram: hdrhistogram.Import(w.Histogram.Export()), Below: w.Below, Above: w.Above}
+	}
+	return f
+}

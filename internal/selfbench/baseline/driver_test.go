@@ -8,6 +8,8 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/selfbench/baseline"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 // deliveries is a Recorder that signals events.
@@ -31,13 +33,13 @@ func TestDriver(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		version := map[bool]string{false: "1.1", true: "h2c"}[two]
-		endpoint, err := driver.NewEndpoint(driver.EndpointOptions{URL: url})
+		endpoint, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: url})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer endpoint.Close(ctx)
 		rec := deliveries{eventmeter.Tee(), make(chan eventmeter.Stamp, 1)}
-		lane, err := driver.New(driver.Options{
+		lane, err := systems.New(driver.Options{
 			Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: endpoint, Mode: eventmeter.Push,
 			Event: baseline.EventName, Subscriptions: 3, HTTP: version,
 		})
@@ -45,7 +47,7 @@ func TestDriver(t *testing.T) {
 			t.Fatal(err)
 		}
 		offer, err := lane.(driver.Discoverer).Discover(ctx)
-		if err != nil || len(offer.Events) != 1 || offer.Era != driver.Modern {
+		if err != nil || len(offer.Events) != 1 || offer.Era != mcpclient.Modern {
 			t.Errorf("%+v, %v", offer, err)
 		}
 		for i := range 3 {

@@ -1,0 +1,59 @@
+package events
+
+import (
+	"github.com/eventmeter/eventmeter/internal/figure"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+)
+
+// FigureTable declares the figures of lanes of the MCP Events draft and of Smithery.
+var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smithery"}, Figures: []figure.Figure{
+	{Name: "pollsPacedByServer", Help: "polls whose time the target's answer set"},
+	{Name: "pollsPacedByMinInterval", Help: "polls whose time poll.minInterval set"},
+	{Name: "pollInterval", Unit: "ns", Timing: true, Help: "from one poll of a subscription to the next, as it was sent"},
+	{Name: driver.FigureCoalesced, Help: "streams on which events came in clumps, as through a buffer"},
+
+	{Name: "cuts", Help: "streams that the lane cut"},
+	{Name: "replayedOnReconnect", Help: "events on a stream that was opened again which had been acknowledged to the upstream before it stood"},
+	{Name: "outage", Unit: "ns", Timing: true, Help: "from the loss of a stream until the next one is confirmed"},
+	{Name: "resumed", Help: "subscriptions that were opened again with a kept cursor"},
+	{Name: "resumedTruncated", Help: "subscriptions that were opened again with a kept cursor, and whose answer said truncated"},
+
+	{Name: "listens", Help: "streams of notifications that were opened"},
+	{Name: "listensRefused", Help: "targets that have no streams of notifications"},
+	{Name: "listensDead", Help: "streams of notifications that fell silent and were opened again"},
+	{Name: "listChanged", Help: "notifications that the list of event types changed"},
+	{Name: "relists", Help: "lists that were read after a notification"},
+	{Name: "relistsFailed", Help: "lists that could not be read after a notification"},
+	{Name: "typesAppeared", Help: "event types that a list has and the one before lacks"},
+	{Name: "typesVanished", Help: "event types that a list lacks and the one before has"},
+	{Name: "relist", Unit: "ns", Timing: true, Help: "from the notification until the new list was read"},
+
+	{Name: "grants", Help: "answers to subscribe and refresh, on lanes with a wish"},
+	{Name: "grantsWithoutEnd", Help: "grants whose refreshBefore is null"},
+	{Name: "grantsUnasked", Help: "grants without an end that nobody asked for"},
+	{Name: "grantsShorter", Help: "grants more than a tenth below the wish, and ends where none was asked for"},
+	{Name: "grantsLonger", Help: "grants more than a tenth above the wish"},
+	{Name: "idsChanged", Help: "refreshes that came back with another id"},
+	{Name: "refreshedLate", Help: "refreshes that were sent after the grant was over"},
+
+	{Name: "statusRead", Help: "answers with a deliveryStatus"},
+	{Name: "statusFailing", Help: "answers whose deliveryStatus has failedSince"},
+	{Name: "statusThrottled", Help: "answers whose deliveryStatus says throttled"},
+	{Name: "statusSuspended", Help: "answers whose deliveryStatus is not active"},
+	{Name: "statusRetryAfter", Unit: "ns", Timing: true, Help: "retryAfter of throttled deliveries"},
+	{Name: "lastErrorConnectionRefused", Help: "answers whose lastError is connection_refused"},
+	{Name: "lastErrorTimeout", Help: "answers whose lastError is timeout"},
+	{Name: "lastErrorTlsError", Help: "answers whose lastError is tls_error"},
+	{Name: "lastErrorHttp4xx", Help: "answers whose lastError is http_4xx"},
+	{Name: "lastErrorHttp5xx", Help: "answers whose lastError is http_5xx"},
+	{Name: "lastErrorChallengeFailed", Help: "answers whose lastError is challenge_failed"},
+	{Name: "lastErrorOther", Help: "answers with another lastError"},
+
+	{Name: "rotations", Help: "refreshes with a new secret"},
+	{Name: "verifiedByBoth", Help: "deliveries whose signatures fit both secrets"},
+	{Name: "verifiedByOld", Help: "deliveries whose signatures fit the old secret only"},
+	{Name: "rejectedInRace", Help: "deliveries that one of two secrets fits and webhook.secrets refuses"},
+	{Name: "rotationRace", Unit: "ns", Timing: true, Help: "from sending a new secret until the last delivery with the old one only"},
+	{Name: "rotationDual", Unit: "ns", Timing: true, Help: "from sending a new secret until the last delivery with both"},
+	{Name: "controlEnvelopes", Help: "control messages of the target to a webhook"},
+}}

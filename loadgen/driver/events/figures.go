@@ -1,0 +1,74 @@
+package events
+
+import (
+	"slices"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+)
+
+// declare names the figures that this lane will have.
+func (d *lane) declare() {
+	o := &d.Opts
+	webhook := o.Mode == eventmeter.Webhook
+	if o.Mode == eventmeter.Poll {
+		d.tally.Declare("pollsPacedByServer", "pollsPacedByMinInterval")
+		d.tally.DeclareTiming("pollInterval")
+	}
+	if webhook && o.Webhook.RotateEvery > 0 {
+		d.tally.Declare("rotations", "verifiedByOld", "verifiedByBoth", "rejectedInRace")
+		d.tally.DeclareTiming("rotationRace", "rotationDual")
+	}
+	if d.wishes() {
+		d.tally.Declare("grants", "grantsWithoutEnd", "idsChanged", "refreshedLate")
+		if !d.flavour.plain {
+			d.tally.Declare("grantsShorter", "grantsLonger")
+		}
+	}
+	if d.flavour.plain {
+		d.tally.Declare("controlEnvelopes")
+	}
+	if o.Mode == eventmeter.Push && d.set.CutEvery > 0 {
+		d.tally.Declare("cuts", "replayedOnReconnect")
+		d.tally.DeclareTiming("outage")
+	}
+	if d.set.Listen {
+		d.tally.Declare("listens", "listChanged", "relists", "relistsFailed", "typesAppeared", "typesVanished")
+		d.tally.DeclareTiming("relist")
+	}
+	if d.set.Resume {
+		d.tally.Declare("resumed", "resumedTruncated")
+	}
+}
+
+// wishes tells whether what is granted is worth counting on this lane.
+func (d *lane) wishes() bool {
+	w := &d.Opts.Webhook
+	return d.Opts.Mode == eventmeter.Webhook && (d.flavour.plain || w.TTL > 0 || w.NoExpiry || w.RotateEvery > 0)
+}
+
+// Figures returns what the common ledger does not know of.
+func (d *lane) Figures() driver.Figures {
+	d.Mu.Lock()
+	runs := slices.Clone(d.Turns)
+	d.Mu.Unlock()
+	for _, r := range runs {
+		if r != nil && r.hook != nil {
+			r.hook.mu.Lock()
+			r.hook.tell()
+			r.hook.mu.Unlock()
+		}
+	}
+	return d.tally.Figures()
+}
+
+// resumed notes an attachment that began at a kept cursor.
+func (d *lane) resumed(r *run, truncated bool) {
+	if !r.resumes {
+		return
+	}
+	d.tally.Count("resumed", 1)
+	if truncated {
+		d.tally.Count("resumedTruncated", 1)
+	}
+}

@@ -1,0 +1,217 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// lane is one lane of the MCP Events draft, or of Smithery's triggers.
+type lane struct {
+	driver.Lane[*run]
+	flavour flavour
+	tally   driver.Tally
+	claims  claims
+	set     Settings // of the MCP Events draft
+	older   bool
+
+	watch   *sinks.Watch        // push
+	streams streamclient.Client // push
+	agenda  *agenda             // webhook
+
+	listening sync.Once
+}
+
+// run is one attachment of a subscription, from Attaching to Detached or Failed.
+type run struct {
+	driver.Attachment
+	who  *mcpclient.Principal
+	args json.RawMessage
+	rand *rand.Rand    // of the one goroutine that runs it
+	done chan struct{} // closed when its goroutine is over
+
+	cursor []byte // raw JSON token; empty = null; guarded by mu
+	// stands is the event that cursor came with, claimed the one that a cursor
+	// claimed last, group what keyOf adds to a cursor. Guarded by mu, but group.
+	stands, claimed eventmeter.Stamp
+	group           uint64
+
+	resumes bool // it begins at a cursor of the run before it
+
+	hook   *hook   // webhook
+	stream *stream // push
+	poller poller  // poll
+}
+
+// New returns the driver of a lane of the MCP Events draft, or of
+// Smithery's triggers.
+func New(opts driver.Options) (driver.Driver, error) {
+	d, err := newEvents(opts)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newEvents(opts driver.Options) (*lane, error) {
+	if err := driver.CheckOptions("driver events", &opts); err != nil {
+		return nil, err
+	}
+	if opts.Event == "" {
+		return nil, errors.New("driver events: no event name: set the lane's event")
+	}
+	opts = opts.WithDefaults()
+	f, set, err := flavourOf(opts)
+	if err != nil {
+		return nil, fmt.Errorf("driver %w", err)
+	}
+	d := &lane{flavour: f, set: set, older: opts.Endpoint.Revision() == mcpclient.Older}
+	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
+		if opts.Mode == eventmeter.Poll {
+			return opts.Endpoint.PollTransport(opts.HTTP, t)
+		}
+		return opts.Endpoint.NewTransport(opts.HTTP, t, opts.Mode == eventmeter.Push)
+	}); err != nil {
+		return nil, fmt.Errorf("driver events: %w", err)
+	}
+	if opts.Subscriptions > 1 && opts.Mode != eventmeter.Webhook {
+		d.claims.known = make([]knownCursor, knownCursors)
+	}
+	switch opts.Mode {
+	case eventmeter.Poll:
+	case eventmeter.Push:
+		if d.Pipe == nil {
+			if d.streams, err = d.Endpoint.StreamClient(opts.HTTP, opts.Clock, opts.Push.KernelTimestamps, &d.Sockets); err != nil {
+				d.Cancel()
+				return nil, fmt.Errorf("driver events: %w", err)
+			}
+		}
+		d.watch = d.NewWatch()
+	case eventmeter.Webhook:
+		if err = d.openWebhooks(); err != nil {
+			d.Cancel()
+			return nil, fmt.Errorf("driver events: %w", err)
+		}
+	default:
+		d.Cancel()
+		return nil, fmt.Errorf("driver events: mode %q is not known: use poll, push or webhook", opts.Mode)
+	}
+	d.declare()
+	return d, nil
+}
+
+// Make implements [driver.Protocol].
+func (d *lane) Make(i int, last *run) (*run, error) {
+	args, err := d.Arguments(i)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{who: d.Principal(i), args: args, rand: d.RandOf(i), done: make(chan struct{})}
+	d.Ready(&r.Attachment, i)
+	r.group = eventmeter.HashID(args) ^ uint64(r.who.Index+1)<<40
+	switch {
+	case d.agenda != nil:
+		r.hook = d.newHook(r)
+	case d.watch != nil:
+		r.stream = d.newStream(r)
+	}
+	if last != nil && d.set.Resume {
+		r.cursor = last.position()
+		r.resumes = len(r.cursor) > 0
+	}
+	d.listening.Do(d.listen)
+	return r, nil
+}
+
+// Open implements [driver.Protocol].
+func (d *lane) Open(ctx context.Context, r *run) error {
+	switch d.Opts.Mode {
+	case eventmeter.Poll:
+		return d.attachPoll(ctx, r)
+	case eventmeter.Push:
+		return d.attachPush(ctx, r)
+	}
+	return d.attachWebhook(ctx, r)
+}
+
+// Part asks, of a webhook, whether its deliveries were suspended.
+func (d *lane) Part(ctx context.Context, r *run) {
+	if d.Opts.Mode == eventmeter.Webhook {
+		d.ask(ctx, r)
+	}
+}
+
+// End implements [driver.Protocol].
+func (d *lane) End(ctx context.Context, r *run) (err error) {
+	if d.Opts.Mode == eventmeter.Webhook {
+		err = d.unsubscribe(ctx, r)
+	}
+	d.Abandon(r)
+	return err
+}
+
+// Abandon implements [driver.Protocol]: it stops whatever serves the run and
+// waits for it.
+func (d *lane) Abandon(r *run) {
+	r.Cancel()
+	if d.Opts.Mode == eventmeter.Webhook {
+		d.retire(r)
+		return
+	}
+	<-r.done
+}
+
+// Stop implements [driver.Protocol].
+func (d *lane) Stop(ctx context.Context) error {
+	if d.watch != nil {
+		d.watch.Close()
+	}
+	var err error
+	if d.streams != nil {
+		err = d.streams.Close()
+	}
+	if d.agenda != nil {
+		d.agenda.close()
+		err = errors.Join(err, d.Listener.Close(ctx))
+	}
+	return err
+}
+
+// session returns that of the run's principal.
+func (d *lane) session(ctx context.Context, r *run) (*mcpclient.Session, error) {
+	return r.who.Session(ctx, d.Observe)
+}
+
+// params begins the params that every subscribing method shares.
+func (d *lane) params(r *run) wire.Object {
+	o := wire.BeginObject((*paramsBuffers.Get().(*[]byte))[:0])
+	o.String("name", d.Opts.Event)
+	o.Raw(d.flavour.arguments, r.args)
+	return o
+}
+
+// paramsBuffers are for params on their way into a request.
+var paramsBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
+
+// build closes params and makes a request of them. The params are void then.
+func (d *lane) build(method string, o wire.Object, a *mcpclient.Session) (id uint64, body []byte) {
+	if a.Meta != nil {
+		o.Raw("_meta", a.Meta)
+	}
+	id = d.Endpoint.NextID()
+	params := o.End()
+	body = wire.AppendRequest(nil, id, method, params)
+	paramsBuffers.Put(&params)
+	return id, body
+}

@@ -1,0 +1,379 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// secretBytes is the length of the secrets that are made; the draft has 24 to 64.
+const secretBytes = 32
+
+// openWebhooks opens the lane's listener, and what refreshes its subscriptions.
+func (d *lane) openWebhooks() error {
+	if at := d.Opts.Webhook.RefreshAt; at < 0.1 || at > 0.95 {
+		return fmt.Errorf("webhook: refreshAt %g: use a share from 0.1 to 0.95", at)
+	}
+	if err := d.OpenInbox(sinks.ReceiverOptions{Documents: d.documents(), Asked: d.Fetched}); err != nil {
+		return err
+	}
+	d.agenda = newAgenda(d.Clock)
+	return nil
+}
+
+// hook is the receiving end of one run.
+type hook struct {
+	driver.Hook
+	d *lane
+	r *run
+
+	calling sync.Mutex // held while a subscribe or unsubscribe is under way
+
+	mu     sync.Mutex // guards the rest
+	secret string     // the one that was sent last
+	former string     // the one before
+	// suspects are made of the two when a signature fails.
+	suspects []*wire.Suspects
+	keys     [2]*wire.Key
+	until    eventmeter.Instant // when keys[1] is void; 0 = not yet known
+	race     race               // of the last change of secrets
+	id       string             // of the subscription, as it was told last
+	// formerID is the id before the last change of it. asking: an answer is
+	// awaited that may bring another.
+	formerID string
+	asking   bool
+	// early counts the events that came before any challenge. Whether that was
+	// too soon is known when the challenge comes: a target may have another
+	// proof, and send none.
+	early      int
+	challenged bool
+	// last is when the last event was taken; doubt tells that one was refused
+	// since.
+	last  eventmeter.Instant
+	doubt bool
+	// told is when the target last answered a subscribe; over when it ended the
+	// subscription for a while, 0 = it did not since.
+	told, over eventmeter.Instant
+	own        string             // see clientID
+	granted    int                // subscribe calls that were answered
+	refused    int                // refreshes that failed in a row
+	expires    eventmeter.Instant // end of the grant; 0 = none
+	backoff    sinks.Backoff
+}
+
+// newHook makes a path and a secret for a run.
+func (d *lane) newHook(r *run) *hook {
+	k := &hook{d: d, r: r}
+	d.ReadyHook(&k.Hook, "/h/", r.Sub)
+	k.backoff = sinks.Backoff{Min: refreshBackoffMin, Max: refreshBackoffMax, Rand: r.rand}
+	k.rotate(0)
+	d.Receiver.Add(k.Path, k)
+	return k
+}
+
+// attachWebhook subscribes.
+func (d *lane) attachWebhook(ctx context.Context, r *run) error {
+	close(r.done) // there is no goroutine
+	k := r.hook
+	stop := context.AfterFunc(ctx, r.Cancel)
+	backoff := d.StreamBackoff(r.rand)
+	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
+		k.calling.Lock()
+		defer k.calling.Unlock()
+		cause := eventmeter.Subscribe
+		if again {
+			cause = eventmeter.Retry
+		}
+		return struct{}{}, d.subscribe(r, cause)
+	})
+	if !stop() && err == nil {
+		err = driver.NotConfirmed(nil, ctx.Err())
+	}
+	if errors.Is(err, mcpclient.ErrUnreachable) {
+		// It may stand on the other side all the same, and would then be
+		// delivered to nobody until its grant is over.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mcpclient.CancelTime)
+		defer cancel()
+		_ = d.unsubscribe(ctx, r)
+	}
+	return err
+}
+
+// rotate makes a new secret. The one before stays valid until the grace is
+// over, which is counted from the answer that takes the new one.
+func (k *hook) rotate(now eventmeter.Instant) {
+	var raw [secretBytes]byte
+	rand.Read(raw[:])
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.endRace()
+	k.race = race{sent: now}
+	k.former, k.secret, k.suspects = k.secret, wire.FormatSecret(raw[:]), nil
+	k.keys[1], k.until = k.keys[0], 0
+	k.keys[0] = wire.NewKey(raw[:])
+}
+
+// valid returns the keys that are accepted now.
+func (k *hook) valid(now eventmeter.Instant) (cur, prev *wire.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.keys[1] != nil && k.until != 0 && now > k.until {
+		k.keys[1], k.suspects = nil, nil
+	}
+	return k.keys[0], k.keys[1]
+}
+
+// subscribe sends events/subscribe, which is also the refresh, and plans the
+// next one.
+func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
+	session, err := d.session(r.Ctx, r)
+	if err != nil {
+		return err
+	}
+	k := r.hook
+	o := d.params(r)
+	k.mu.Lock()
+	delivery := wire.BeginObject(nil)
+	delivery.String("mode", "webhook")
+	delivery.String("url", k.URL)
+	delivery.String("secret", k.secret)
+	k.mu.Unlock()
+	o.Raw("delivery", delivery.End())
+	if d.flavour.clientID {
+		o.String("id", k.clientID())
+	}
+	if !d.flavour.plain {
+		d.position(&o, r)
+	}
+	switch {
+	case d.older, d.flavour.plain:
+	case d.Opts.Webhook.NoExpiry:
+		o.Raw("ttlMs", nil)
+	case d.Opts.Webhook.TTL > 0:
+		o.Int("ttlMs", d.Opts.Webhook.TTL.Milliseconds())
+	}
+	method := d.flavour.subscribe
+	_, body := d.build(method, o, session)
+	ctx, cancel := context.WithTimeout(r.Ctx, d.Opts.Timeout)
+	defer cancel()
+	k.asks(true)
+	defer k.asks(false)
+	a := d.Call(ctx, method, session.Header(method, ""), body)
+	defer a.Release()
+	if given := a.Err; given != nil && cause != eventmeter.Subscribe && r.Ctx.Err() != nil {
+		a.Err = nil // a refresh that we gave up ourselves: it cost something, and is no failure of the target's
+		d.Called(cause, method, a)
+		return given
+	}
+	d.Called(cause, method, a)
+	if a.Err != nil {
+		if d.Lost(r.who, session, a.Err) {
+			return &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
+		}
+		if a.Err.Gone() && k.toldAt() != 0 {
+			k.suspended(k.toldAt(), a.Began(), "a refresh was answered "+a.Err.Failure())
+		}
+		a.Err.Blame(k.d.Listener.URL(""))
+		return a.Err
+	}
+	var m struct {
+		Result grant `json:"result"`
+	}
+	var odd *json.UnmarshalTypeError // a member of a type that is not the draft's is read as absent
+	if err := json.Unmarshal(*a.Buf, &m); err != nil && !errors.As(err, &odd) {
+		return &mcpclient.CallError{Method: method, Kind: mcpclient.KindProtocol, Cause: err}
+	}
+	if len(m.Result.ID) > mcpclient.MaxCursor {
+		d.TooLargeFor(r.Sub, a.At, mcpclient.ErrID)
+		return &mcpclient.CallError{Method: method, Kind: mcpclient.KindOversized, Cause: mcpclient.ErrID}
+	}
+	d.granted(r, a, m.Result)
+	return nil
+}
+
+// asks notes whether an answer to subscribe is awaited.
+func (k *hook) asks(yes bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asking = yes
+}
+
+// granted takes over what the answer says.
+func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
+	k := r.hook
+	before := k.toldAt()
+	first := k.settle(d.Clock.Now(), d.Opts.Webhook.Grace)
+	r.Activate(a.At)
+	if g.Truncated && !first {
+		d.Notice(r.Sub, eventmeter.Truncated, a.At, "")
+	}
+	if !a.Msg.Versioned {
+		d.Notice(r.Sub, eventmeter.Malformed, a.At, driver.WithoutVersion)
+	}
+	if g.ID == "" {
+		d.Notice(r.Sub, eventmeter.Malformed, a.At, "an answer to subscribe without an id")
+	}
+	if g.RefreshBefore == nil && !bytes.Contains(*a.Buf, []byte(`"refreshBefore"`)) {
+		// null would say that there is no end; this says nothing, and the end
+		// may come unannounced.
+		d.Notice(r.Sub, eventmeter.Malformed, a.At, "an answer to subscribe without refreshBefore")
+	}
+	d.readStatus(r, a, before, g.DeliveryStatus)
+	if over := k.restored(); over != 0 {
+		k.suspended(over, a.At, "terminated, and subscribed again")
+	}
+	d.countGrant(k, g, a, first)
+	if first {
+		d.resumed(r, g.Truncated)
+	}
+	// A watermark, as those of deliveries are: it moves in quiet times, too.
+	// Whichever came last is the one to send.
+	r.setCursor(a.Msg.Cursor)
+	life, ok := g.life(a.Date)
+	if !ok {
+		if g.RefreshBefore != nil {
+			d.Notice(r.Sub, eventmeter.Malformed, a.At, "refreshBefore is not a time: "+*g.RefreshBefore)
+		}
+		k.mu.Lock()
+		k.expires = 0
+		k.mu.Unlock()
+		return
+	}
+	k.mu.Lock()
+	k.expires = a.At.Add(life)
+	jitter := 0.05 * r.rand.Float64()
+	k.mu.Unlock()
+	wait := time.Duration(float64(life) * max(d.Opts.Webhook.RefreshAt-jitter, 0.05))
+	d.agenda.add(a.At.Add(max(wait, minRefresh)), k)
+}
+
+// minRefresh keeps a grant that is over already from becoming a loop.
+const minRefresh = 100 * time.Millisecond
+
+// Waits between attempts at a refresh that fails.
+const (
+	refreshBackoffMin = 250 * time.Millisecond
+	refreshBackoffMax = 15 * time.Second
+)
+
+// settle counts an answered subscribe, starts the grace of a replaced secret,
+// and tells whether it was the first.
+func (k *hook) settle(now eventmeter.Instant, grace time.Duration) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.keys[1] != nil && k.until == 0 {
+		k.until = now.Add(grace)
+		k.race.answered = now
+	}
+	k.granted++
+	k.told = now
+	k.refused = 0
+	k.backoff.Reset()
+	return k.granted == 1
+}
+
+// refresh is called by the agenda when a run's refresh is due.
+func (k *hook) refresh() {
+	d, r := k.d, k.r
+	k.calling.Lock()
+	defer k.calling.Unlock()
+	if r.IsOver() {
+		return
+	}
+	k.mu.Lock()
+	again := k.refused > 0
+	due := d.Opts.Webhook.RotateEvery > 0 && k.granted%d.Opts.Webhook.RotateEvery == 0
+	k.mu.Unlock()
+	cause := eventmeter.Refresh
+	switch {
+	case again:
+		cause = eventmeter.Retry
+	case due:
+		k.rotate(d.Clock.Now())
+		d.tally.Count("rotations", 1)
+	}
+	err := d.subscribe(r, cause)
+	if err == nil || r.Ctx.Err() != nil {
+		return
+	}
+	var ce *mcpclient.CallError
+	if errors.As(err, &ce) && ce.Final() {
+		d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), err.Error())
+		r.Fail(err)
+		d.retire(r)
+		return
+	}
+	d.Notice(r.Sub, eventmeter.TransientError, d.Clock.Now(), "refresh: "+err.Error())
+	var wait time.Duration
+	if ce != nil {
+		wait = ce.RetryAfter
+	}
+	k.mu.Lock()
+	k.refused++
+	wait = k.backoff.Next(wait)
+	k.mu.Unlock()
+	d.agenda.add(d.Clock.Now().Add(wait), k)
+}
+
+// unsubscribe sends events/unsubscribe, after giving up a refresh under way: a
+// refresh that arrived later would bring the subscription back.
+func (d *lane) unsubscribe(ctx context.Context, r *run) error {
+	r.Cancel()
+	r.hook.calling.Lock()
+	defer r.hook.calling.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
+	defer cancel()
+	session, err := d.session(ctx, r)
+	if err != nil {
+		return err
+	}
+	o := d.params(r)
+	delivery := wire.BeginObject(nil)
+	delivery.String("url", r.hook.URL)
+	o.Raw("delivery", delivery.End())
+	method := d.flavour.unsubscribe
+	_, body := d.build(method, o, session)
+	a := d.Call(ctx, method, session.Header(method, ""), body)
+	defer a.Release()
+	d.Called(eventmeter.Unsubscribe, method, a)
+	if a.Err != nil {
+		d.Lost(r.who, session, a.Err)
+		return a.Err
+	}
+	return nil
+}
+
+// retire takes the run's path off the listener and waits for deliveries that
+// are being looked at.
+func (d *lane) retire(r *run) {
+	k := r.hook
+	if k == nil {
+		return
+	}
+	d.agenda.remove(k)
+	d.Retire(&k.Hook)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.endRace()
+}
+
+// race is one change of secrets as deliveries saw it.
+type race struct {
+	sent     eventmeter.Instant // when the new secret was about to be sent, 0 = it was the first
+	answered eventmeter.Instant // when the target had taken it, 0 = not yet
+	lastOld  eventmeter.Instant // the last delivery that only the old one verifies
+	lastDual eventmeter.Instant // the last delivery that both verify
+
+	byOld, byBoth, refused int // not yet in the lane's tally
+}

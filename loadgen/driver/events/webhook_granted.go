@@ -1,0 +1,182 @@
+package events
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+)
+
+// lastErrors are the draft's words for why a delivery failed, and the figures
+// that count them.
+var lastErrors = map[string]string{
+	"connection_refused": "lastErrorConnectionRefused",
+	"timeout":            "lastErrorTimeout",
+	"tls_error":          "lastErrorTlsError",
+	"http_4xx":           "lastErrorHttp4xx",
+	"http_5xx":           "lastErrorHttp5xx",
+	"challenge_failed":   "lastErrorChallengeFailed",
+}
+
+// readStatus counts what a target says about its deliveries.
+//
+// before is when it last answered a refresh, and so set deliveries going.
+func (d *lane) readStatus(r *run, a *mcpclient.Answer, before eventmeter.Instant, s *deliveryStatus) {
+	if s == nil {
+		return
+	}
+	d.tally.Declare("statusSuspended", "statusThrottled", "statusFailing")
+	d.tally.Count("statusRead", 1)
+	detail := ""
+	if s.LastError != nil && *s.LastError != "" {
+		detail = ": " + *s.LastError
+		name, known := lastErrors[*s.LastError]
+		if !known {
+			name = "lastErrorOther"
+		}
+		d.tally.Count(name, 1)
+	}
+	if s.FailedSince != nil {
+		d.tally.Count("statusFailing", 1)
+	}
+	if t := string(s.Throttled); t != "" && t != "null" && t != "false" {
+		d.tally.Count("statusThrottled", 1)
+		if s.RetryAfter > 0 && s.RetryAfter < driver.TimingMost.Seconds()*1000 {
+			d.tally.Took("statusRetryAfter", time.Duration(s.RetryAfter*float64(time.Millisecond)))
+		}
+		d.Notice(r.Sub, eventmeter.TransientError, a.At, "deliveries are throttled"+detail)
+	}
+	if s.Active != nil && !*s.Active {
+		d.tally.Count("statusSuspended", 1)
+		// It was until now: the refresh itself has ended it.
+		r.hook.suspended(before, a.Began(), "deliveryStatus"+detail)
+	}
+}
+
+// countGrant compares what was granted with what was asked for.
+func (d *lane) countGrant(k *hook, g grant, a *mcpclient.Answer, first bool) {
+	k.mu.Lock()
+	last, late := k.id, !first && k.expires != 0 && a.At.Add(-a.Took) > k.expires
+	if last != g.ID {
+		k.id, k.formerID = g.ID, last
+	}
+	k.mu.Unlock()
+	if !first && last != g.ID {
+		d.tally.Count("idsChanged", 1) // the subscription was not there any more
+	}
+	w := &d.Opts.Webhook
+	if g.RefreshBefore == nil && !w.NoExpiry && !d.flavour.plain {
+		d.tally.Count("grantsUnasked", 1)
+	}
+	if !d.wishes() {
+		return
+	}
+	d.tally.Count("grants", 1)
+	if late {
+		d.tally.Count("refreshedLate", 1)
+	}
+	life, ends := g.life(a.Date)
+	switch wish := w.TTL; {
+	case !ends:
+		if g.RefreshBefore == nil {
+			d.tally.Count("grantsWithoutEnd", 1)
+		}
+	case d.older: // the older revision has no wish to compare with
+	case w.NoExpiry:
+		d.tally.Count("grantsShorter", 1)
+	case wish > 0 && life+a.Took < wish*9/10:
+		d.tally.Count("grantsShorter", 1)
+	case wish > 0 && life > wish*11/10+time.Second: // its clock may be a second off
+		d.tally.Count("grantsLonger", 1)
+	}
+}
+
+// clientID is the id that some clients of Smithery's make for themselves: a
+// random UUID, the same for as long as the subscription is open.
+func (k *hook) clientID() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.own == "" {
+		var b [16]byte
+		rand.Read(b[:])
+		b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+		k.own = fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	}
+	return k.own
+}
+
+// receiverDocument is where a callback's origin says what it receives: for
+// targets that ask there instead of sending a challenge.
+const receiverDocument = "/.well-known/mcp-webhook-receiver.json"
+
+func (d *lane) documents() map[string][]byte {
+	if !d.flavour.intent {
+		return nil
+	}
+	below := d.Opts.Webhook.Prefix + "/h/"
+	if d.Opts.Webhook.Shared != nil { // an origin has one document, which must be true of all its lanes
+		below = path.Dir(d.Opts.Webhook.Prefix) + "/"
+	}
+	return map[string][]byte{receiverDocument: []byte(`{"receivers":["` + below + `"]}`)}
+}
+
+// suspended reports that the target says that it delivered nothing after
+// since until at.
+func (k *hook) suspended(since, at eventmeter.Instant, why string) {
+	k.d.Recorder.Noticed(eventmeter.Notice{Sub: k.r.Sub, Kind: eventmeter.Suspended, At: at, Since: since, Detail: errtext.Line(why)})
+}
+
+// toldAt is when the target last answered a subscribe.
+func (k *hook) toldAt() eventmeter.Instant {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.told
+}
+
+// ended notes that the target ended the subscription, for a reason that passes.
+func (k *hook) ended(at eventmeter.Instant) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over == 0 {
+		k.over = at
+	}
+}
+
+// restored returns when the subscription was ended that is there again; 0 if it
+// was not ended.
+func (k *hook) restored() eventmeter.Instant {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	over := k.over
+	k.over = 0
+	return over
+}
+
+// doubtful tells whether the target may have suspended the deliveries: the last
+// one was refused, or connections failed after it.
+func (k *hook) doubtful() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.granted > 0 && (k.doubt || eventmeter.Instant(k.d.FailedAt.Load()) > k.last)
+}
+
+// ask sends a last refresh for a subscription whose deliveries may be suspended,
+// since only the answer to a refresh says so. It is sent before the subscription
+// is ended, and a failure of it is of no importance then.
+func (d *lane) ask(ctx context.Context, r *run) {
+	k := r.hook
+	if d.older || d.flavour.plain || !r.IsActive() || !k.doubtful() {
+		return
+	}
+	k.calling.Lock()
+	defer k.calling.Unlock()
+	stop := context.AfterFunc(ctx, r.Cancel)
+	defer stop()
+	_ = d.subscribe(r, eventmeter.Refresh)
+}

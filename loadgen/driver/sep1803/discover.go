@@ -1,0 +1,167 @@
+package sep1803
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+)
+
+// known returns what the target offers, asking it once.
+func (d *lane) known(ctx context.Context) (*resourceOffer, error) {
+	d.naming.Lock()
+	defer d.naming.Unlock()
+	if d.offer != nil {
+		return d.offer, nil
+	}
+	fixed, err := d.listEvents(ctx, methodEventResources, "resources")
+	if err != nil && !refusedOnly(err) {
+		return nil, err
+	}
+	templates, err2 := d.listEvents(ctx, methodEventTemplates, "resourceTemplates")
+	// A server may have one of the two lists only.
+	if err2 != nil && (err != nil || !refusedOnly(err2)) {
+		return nil, cmp.Or(err, err2)
+	}
+	d.offer = &resourceOffer{fixed, templates}
+	return d.offer, nil
+}
+
+// refusedOnly tells whether an error is the target's answer, which asking again
+// would not change.
+func refusedOnly(err error) bool {
+	return !errors.Is(err, mcpclient.ErrUnreachable) && !errors.Is(err, mcpclient.ErrThrottled)
+}
+
+// listEvents reads one list, all pages of it, and keeps the events. As the list
+// of resources also holds the caller's subscriptions, it may be long.
+func (d *lane) listEvents(ctx context.Context, method, member string) ([]eventResource, error) {
+	var all []eventResource
+	cursor, kept := "", 0
+	for range mcpclient.MaxPages {
+		o := wire.BeginObject(nil)
+		if cursor != "" {
+			o.String("cursor", cursor)
+		}
+		var page map[string]json.RawMessage
+		if _, err := d.exchange(ctx, d.Endpoint.Principal(0), eventmeter.Discovery, method, o, &page); err != nil {
+			return nil, err
+		}
+		var entries []json.RawMessage
+		if raw := page[member]; len(raw) > 0 && json.Unmarshal(raw, &entries) != nil {
+			return nil, fmt.Errorf("%s: %w: %s is no list", method, mcpclient.ErrProtocol, member)
+		}
+		for _, raw := range entries {
+			var e eventResource
+			// What cannot be read in part is read as far as it goes: somebody
+			// else's _meta may use the same names for something else.
+			_ = json.Unmarshal(raw, &e)
+			if strings.HasPrefix(e.address(), eventScheme) {
+				all = append(all, e)
+				kept += len(raw)
+			}
+		}
+		if kept > mcpclient.MaxListBytes || len(all) > mcpclient.MaxListEntries {
+			d.TooLarge(d.Clock.Now(), mcpclient.ErrList)
+			return nil, &mcpclient.CallError{Method: method, Kind: mcpclient.KindOversized, Cause: mcpclient.ErrList}
+		}
+		next := ""
+		if raw := page["nextCursor"]; len(raw) > 0 && json.Unmarshal(raw, &next) != nil {
+			return nil, fmt.Errorf("%s: %w: nextCursor is no string", method, mcpclient.ErrProtocol)
+		}
+		if next == "" || next == cursor {
+			return all, nil
+		}
+		cursor = next
+	}
+	return nil, fmt.Errorf("%s: %w: more than %d pages", method, mcpclient.ErrProtocol, mcpclient.MaxPages)
+}
+
+// uriOf gives the URI of subscription i: the lane's event, with its arguments.
+func (d *lane) uriOf(ctx context.Context, i int) (string, error) {
+	values, err := d.argumentsOf(i)
+	if err != nil {
+		return "", err
+	}
+	if strings.HasPrefix(d.Opts.Event, eventScheme) {
+		return expand(d.Opts.Event, values)
+	}
+	offer, err := d.known(ctx)
+	if err != nil {
+		return "", err
+	}
+	return offer.uri(d.Opts.Event, values)
+}
+
+// argumentsOf are the values of subscription i's variables.
+func (d *lane) argumentsOf(i int) (map[string]any, error) {
+	values := map[string]any{}
+	if d.Opts.Arguments == nil {
+		return values, nil
+	}
+	raw := d.Opts.Arguments(i)
+	if len(raw) == 0 {
+		return values, nil
+	}
+	var args map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return nil, fmt.Errorf("%w: arguments %s are not a JSON object", mcpclient.ErrInvalid, errtext.Line(string(raw)))
+	}
+	for name, v := range args {
+		text, err := plainText(v)
+		if err != nil {
+			return nil, fmt.Errorf("%w: argument %s: %w", mcpclient.ErrInvalid, name, err)
+		}
+		values[name] = text
+	}
+	return values, nil
+}
+
+// Discover asks the target who it is and what event resources it has. A target
+// without any is ErrNotOffered only if it does not know the lists.
+func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
+	session, err := d.Endpoint.Principal(0).Session(ctx, d.Observe)
+	if err != nil {
+		return driver.Offer{}, err
+	}
+	o := driver.Offer{ServerInfo: session.Info(), Capabilities: session.Capabilities}
+	var caps struct {
+		Resources struct {
+			Events       bool     `json:"events"`
+			ListChanged  bool     `json:"listChanged"`
+			Subscribe    bool     `json:"subscribe"`
+			Subscription []string `json:"subscription"`
+		} `json:"resources"`
+	}
+	_ = json.Unmarshal(session.Capabilities, &caps) // what is odd counts as absent
+	if caps.Resources.Events {
+		o.Capability, o.ListChanged = "resources", caps.Resources.ListChanged
+	}
+	var modes []eventmeter.Mode
+	if caps.Resources.Subscribe || slices.Contains(caps.Resources.Subscription, "notification") {
+		modes = append(modes, eventmeter.Push)
+	}
+	if slices.Contains(caps.Resources.Subscription, "webhook") {
+		modes = append(modes, eventmeter.Webhook)
+	}
+	known, err := d.known(ctx)
+	if err != nil {
+		return o, fmt.Errorf("discover %s: %w", d.Endpoint.Name(), err)
+	}
+	for _, e := range slices.Concat(known.fixed, known.templates) {
+		o.Events = append(o.Events, driver.EventType{
+			Name: e.address(), Description: e.Description, Delivery: slices.Clone(modes),
+			InputSchema: e.Meta.ParamsSchema, PayloadSchema: e.Meta.EventSchema,
+		})
+	}
+	return o, nil
+}

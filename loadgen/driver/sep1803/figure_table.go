@@ -1,0 +1,30 @@
+package sep1803
+
+import "github.com/eventmeter/eventmeter/internal/figure"
+
+// FigureTable declares the figures of lanes of SEP-1803.
+var FigureTable = figure.Table{Name: "sep-1803", Systems: []string{"sep-1803"}, Figures: []figure.Figure{
+	{Name: "sessions", Help: "sessions opened, or in the modern era first streams"},
+	{Name: "unrouted", Help: "updates of a resource that nobody in the session had ever subscribed to"},
+	{Name: "earlier", Help: "updates of what happened before their subscription was asked for"},
+	{Name: "updatesObserved", Help: "updates without a payload that reached a subscription"},
+	{Name: "updatesIdentified", Help: "updates without a payload that stand for one certain event"},
+	{Name: "updateLatency", Unit: "ns", Timing: true, Help: "from scheduled until an identified update was read"},
+	{Name: "updateLatencySent", Unit: "ns", Timing: true, Help: "from published until an identified update was read"},
+	{Name: "cuts", Help: "streams that the lane cut"},
+	{Name: "resumes", Help: "streams that were opened with Last-Event-ID"},
+	{Name: "resumesRefused", Help: "streams opened with Last-Event-ID that the server would not go on with"},
+	{Name: "redelivered", Help: "updates, on streams opened with Last-Event-ID, of what had happened before the stream stood"},
+	{Name: "outage", Unit: "ns", Timing: true, Help: "from the loss of a stream until the next one stood"},
+
+	{Name: "registrations", Help: "registrations that were answered"},
+	{Name: "registrationsUnanswered", Help: "registrations without an answer"},
+	{Name: "registrationsRaced", Help: "registrations with a delivery before the secret was known"},
+	{Name: "beforeSecret", Help: "deliveries before the secret was known"},
+	{Name: "beforeSecretRefused", Help: "deliveries before the secret was known that were answered 503"},
+	{Name: "secretsRaw", Help: "registrations with a raw secret"},
+	{Name: "secretsStandard", Help: "registrations with a secret of Standard Webhooks"},
+	{Name: "secretsNone", Help: "registrations without a secret"},
+	{Name: "secretWindow", Unit: "ns", Timing: true, Help: "from sending a registration until its secret was known"},
+	{Name: "secretLate", Unit: "ns", Timing: true, Help: "from the first delivery before the secret until it was known"},
+}}

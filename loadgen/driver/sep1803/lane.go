@@ -1,0 +1,195 @@
+package sep1803
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// lane is one lane of SEP-1803: events as resources.
+type lane struct {
+	driver.Lane[*resourceRun]
+	set   Settings
+	tally driver.Tally
+	per   int // subscriptions in a session
+
+	watch *sinks.Watch // push
+
+	naming sync.Mutex // held while the target is asked what it offers
+	offer  *resourceOffer
+
+	sessions []*resourceSession // by number; nil = none open; guarded by Mu
+}
+
+// resourceRun is one attachment of a subscription.
+type resourceRun struct {
+	driver.Attachment
+	who  *mcpclient.Principal
+	uri  string
+	hook *resourceHook // webhook
+
+	session *resourceSession // push; guarded by the lane's lock
+	parted  sync.Once        // it has left its session
+	late    bool             // its session's stream was there before it
+}
+
+// New returns the driver of a lane of SEP-1803.
+func New(opts driver.Options) (driver.Driver, error) {
+	d, err := newLane(opts)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newLane(opts driver.Options) (*lane, error) {
+	if err := driver.CheckOptions("driver sep-1803", &opts); err != nil {
+		return nil, err
+	}
+	opts = opts.WithDefaults()
+	set, err := driver.SettingsOf[Settings](&opts)
+	set = set.WithDefaults()
+	switch {
+	case err != nil:
+		return nil, err
+	case opts.Event == "":
+		return nil, errors.New("driver sep-1803: no event: set the lane's event to its name, or to an event:// template")
+	case set.PerSession < 0:
+		return nil, fmt.Errorf("driver sep-1803: %d subscriptions in a session", set.PerSession)
+	case set.Secret != "" && set.Secret != secretRaw && set.Secret != secretStandard && set.Secret != secretNone:
+		return nil, fmt.Errorf("driver sep-1803: secret %q is not known: use raw, standard or none", set.Secret)
+	}
+	d := &lane{set: set, per: set.PerSession}
+	d.sessions = make([]*resourceSession, (opts.Subscriptions+d.per-1)/d.per)
+	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
+		return opts.Endpoint.NewTransport(opts.HTTP, t, opts.Mode == eventmeter.Push)
+	}); err != nil {
+		return nil, fmt.Errorf("driver sep-1803: %w", err)
+	}
+	switch opts.Mode {
+	case eventmeter.Push:
+		d.watch = d.NewWatch()
+		d.tally.Declare("sessions", "unrouted", "earlier", "updatesObserved", "updatesIdentified")
+		if set.CutEvery > 0 {
+			d.tally.Declare("cuts", "resumes", "resumesRefused", "redelivered")
+			d.tally.DeclareTiming("outage")
+		}
+	case eventmeter.Webhook:
+		if err = d.OpenInbox(sinks.ReceiverOptions{}); err != nil {
+			d.Cancel()
+			return nil, fmt.Errorf("driver sep-1803: %w", err)
+		}
+		d.tally.Declare("registrations", "registrationsUnanswered", "registrationsRaced", "beforeSecret", "beforeSecretRefused",
+			"secretsRaw", "secretsStandard", "secretsNone")
+		d.tally.DeclareTiming("secretWindow", "secretLate")
+	default:
+		d.Cancel()
+		return nil, fmt.Errorf("driver sep-1803: mode %q: there is push, in band, and webhook, out of band", opts.Mode)
+	}
+	return d, nil
+}
+
+// Make implements [driver.Protocol].
+func (d *lane) Make(i int, _ *resourceRun) (*resourceRun, error) {
+	r := &resourceRun{who: d.Principal(i)}
+	if d.Opts.Mode == eventmeter.Push {
+		r.who = d.Endpoint.Principal(d.Opts.NumberOf(i) / d.per)
+	}
+	d.Ready(&r.Attachment, i)
+	return r, nil
+}
+
+// Open implements [driver.Protocol].
+func (d *lane) Open(ctx context.Context, r *resourceRun) (err error) {
+	if r.uri, err = d.uriOf(ctx, int(r.Sub.Index)); err != nil {
+		return err
+	}
+	if d.Opts.Mode == eventmeter.Push {
+		return d.attachPush(ctx, r)
+	}
+	return d.attachWebhook(ctx, r)
+}
+
+// Abandon implements [driver.Protocol].
+func (d *lane) Abandon(*resourceRun) {}
+
+// End implements [driver.Protocol].
+func (d *lane) End(ctx context.Context, r *resourceRun) error {
+	r.Cancel()
+	if d.Opts.Mode == eventmeter.Push {
+		return d.detachPush(ctx, r)
+	}
+	err := d.deregister(ctx, r)
+	d.retire(r)
+	return err
+}
+
+// Stop implements [driver.Protocol].
+func (d *lane) Stop(ctx context.Context) error {
+	if d.watch != nil {
+		d.watch.Close()
+	}
+	if d.Inbox != nil {
+		return d.Listener.Close(ctx)
+	}
+	return nil
+}
+
+// Figures returns what the common ledger does not know of.
+func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
+
+// exchange makes one call in a session that a principal's lanes share.
+// into, if not nil, is filled with the result. A session that the server no
+// longer knows is forgotten, and the error says so.
+func (d *lane) exchange(ctx context.Context, who *mcpclient.Principal, cause eventmeter.Cause, method string, o wire.Object, into any) (*mcpclient.Answer, error) {
+	session, err := who.Session(ctx, d.Observe)
+	if err != nil {
+		return nil, err
+	}
+	if session.Meta != nil {
+		o.Raw("_meta", withWish(session.Meta, method, d.set.Secret))
+	} else if method == methodRegister && d.set.Secret != "" {
+		o.Raw("_meta", withWish([]byte("{}"), method, d.set.Secret))
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
+	defer cancel()
+	a := d.Call(ctx, method, session.Header(method, ""), wire.AppendRequest(nil, d.Endpoint.NextID(), method, o.End()))
+	defer a.Release()
+	d.Called(cause, method, a)
+	if a.Err != nil {
+		if d.Lost(who, session, a.Err) {
+			return a, &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
+		}
+		return a, a.Err
+	}
+	if into == nil {
+		return a, nil
+	}
+	var m struct {
+		Result json.RawMessage `json:"result"`
+	}
+	var odd *json.UnmarshalTypeError // a member of an unexpected type is read as absent
+	for _, member := range []string{"resources", "resourceTemplates"} {
+		var size mcpclient.ListSize
+		if err := size.Add(*a.Buf, member); err != nil {
+			d.TooLarge(a.At, err)
+			return a, err
+		}
+	}
+	if err := json.Unmarshal(*a.Buf, &m); err != nil {
+		return a, &mcpclient.CallError{Method: method, Kind: mcpclient.KindProtocol, Cause: err}
+	}
+	if err := json.Unmarshal(m.Result, into); err != nil && !errors.As(err, &odd) {
+		return a, &mcpclient.CallError{Method: method, Kind: mcpclient.KindProtocol, Cause: err}
+	}
+	return a, nil
+}

@@ -1,0 +1,392 @@
+package sep1803
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// resourceSession is a stream with the subscriptions that share it: a session
+// of the legacy era with its GET stream, or a request to listen of the modern
+// one. It begins with its first subscription and ends with its last.
+type resourceSession struct {
+	d       *lane
+	number  int
+	who     *mcpclient.Principal
+	ctx     context.Context
+	cancel  context.CancelFunc
+	ready   chan struct{} // closed when the first stream stands, or none will
+	done    chan struct{} // closed when its goroutine is over
+	members int           // guarded by the lane's lock
+
+	mu        sync.Mutex
+	err       error              // why no stream will stand (any more); nil = there is one, or will be
+	confirmed eventmeter.Instant // when the first stream stood
+	modern    bool
+	asked     map[string]bool // modern: what the stream was to listen to, for subscriptions to come, too
+	honoured  map[string]bool // modern: what the acknowledgement named
+	id        string          // legacy
+	header    http.Header     // legacy: of the session's POSTs
+	routes    map[string][]*resourceRun
+	hangUp    context.CancelCauseFunc // of the stream at hand
+
+	stream resourceStream // of the one goroutine
+}
+
+// errLost ends a stream whose session the server no longer knows.
+var errLost = errors.New("the server no longer knows the session")
+
+// join puts a run into its session, which is opened if it is the first.
+func (d *lane) join(r *resourceRun) (*resourceSession, error) {
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	if d.Closed {
+		return nil, fmt.Errorf("%w: the lane is closed", mcpclient.ErrState)
+	}
+	if r.IsOver() {
+		return nil, fmt.Errorf("%w: it was ended while it was being opened", mcpclient.ErrState)
+	}
+	n := int(r.Sub.Index) / d.per
+	s := d.sessions[n]
+	if s == nil || s.failure() != nil {
+		s = &resourceSession{
+			d: d, number: n, who: r.who, ready: make(chan struct{}), done: make(chan struct{}), routes: map[string][]*resourceRun{},
+		}
+		s.ctx, s.cancel = context.WithCancel(d.Life)
+		s.stream.init(s)
+		d.sessions[n] = s
+		d.Work.Go(crash.Guarded(s.serve))
+	}
+	s.members++
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.routes[r.uri] = append(s.routes[r.uri], r)
+	r.session, r.late = s, s.confirmed != 0
+	return s, nil
+}
+
+// part takes a run out of its session, once. The session ends with its last one.
+func (d *lane) part(ctx context.Context, s *resourceSession, r *resourceRun) (err error) {
+	r.parted.Do(func() { err = s.dismiss(ctx, r) })
+	return err
+}
+
+func (s *resourceSession) dismiss(ctx context.Context, r *resourceRun) error {
+	d := s.d
+	s.mu.Lock()
+	// A resource that nobody has any more stays known: updates of it may be on
+	// their way, and what a modern stream listens to is fixed.
+	s.routes[r.uri] = slices.DeleteFunc(s.routes[r.uri], func(o *resourceRun) bool { return o == r })
+	s.mu.Unlock()
+	d.Mu.Lock()
+	s.members--
+	last := s.members == 0
+	if last && d.sessions[s.number] == s {
+		d.sessions[s.number] = nil
+	}
+	d.Mu.Unlock()
+	if !last {
+		return nil
+	}
+	s.cancel()
+	<-s.done
+	return s.endSession(ctx)
+}
+
+// attachPush opens the session if need be, and subscribes in it.
+func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
+	s, err := d.join(r)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if r.IsActive() {
+			return
+		}
+		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), mcpclient.CancelTime)
+		defer cancel()
+		_ = d.part(bye, s, r) // what counts is why it could not be opened
+	}()
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return driver.NotConfirmed(s.stream.lastTrouble(), ctx.Err())
+	case <-r.Ctx.Done():
+		return driver.NotConfirmed(nil, r.Ctx.Err())
+	}
+	if err := s.failure(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	modern, honoured := s.modern, s.honoured[r.uri]
+	s.mu.Unlock()
+	if modern {
+		if !honoured {
+			return fmt.Errorf("%w: the acknowledgement leaves %s out", mcpclient.ErrNotOffered, errtext.Line(r.uri))
+		}
+		r.Activate(d.Clock.Now()) // unless the acknowledgement did
+		return nil
+	}
+	backoff := d.StreamBackoff(nil)
+	_, err = driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
+		cause := eventmeter.Subscribe
+		if again {
+			cause = eventmeter.Retry
+		}
+		a, err := s.call(ctx, cause, methodResourceSubscribe, r.uri)
+		if err == nil {
+			r.Activate(a.At)
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// detachPush ends a subscription, and the session with its last one. Others of
+// the session may have the same resource: then the server keeps it.
+func (d *lane) detachPush(ctx context.Context, r *resourceRun) error {
+	d.Mu.Lock()
+	s := r.session
+	d.Mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	shared := slices.ContainsFunc(s.routes[r.uri], func(o *resourceRun) bool { return o != r && !o.IsOver() })
+	legacy := s.id != ""
+	s.mu.Unlock()
+	var err error
+	if legacy && !shared {
+		_, err = s.call(ctx, eventmeter.Unsubscribe, methodResourceUnsubscribe, r.uri)
+	}
+	if bye := d.part(ctx, s, r); err == nil {
+		err = bye
+	}
+	return err
+}
+
+// failure says why the session is of no use, or nil.
+func (s *resourceSession) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// lostRun ends an open subscription that the target will not serve any more.
+func (s *resourceSession) lostRun(r *resourceRun, detail string, err error) {
+	d := s.d
+	d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), detail)
+	r.Fail(err)
+	d.Work.Go(func() {
+		defer crash.Guard()
+		ctx, cancel := context.WithTimeout(context.Background(), mcpclient.CancelTime)
+		defer cancel()
+		_ = d.part(ctx, s, r) // the session may be gone, too
+	})
+}
+
+// runs returns those that are open.
+func (s *resourceSession) runs() (all []*resourceRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rs := range s.routes {
+		for _, r := range rs {
+			if !r.IsOver() {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
+// call makes a request about one resource in the session.
+func (s *resourceSession) call(ctx context.Context, cause eventmeter.Cause, method, uri string) (*mcpclient.Answer, error) {
+	d := s.d
+	header, id := s.credentials()
+	if id == "" { // lost, and being opened again
+		return nil, &mcpclient.CallError{Method: method, Kind: mcpclient.KindSession}
+	}
+	o := wire.BeginObject(nil)
+	o.String("uri", uri)
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
+	defer cancel()
+	a := d.Caller.Call(ctx, method, header, wire.AppendRequest(nil, d.Endpoint.NextID(), method, o.End()))
+	defer a.Release()
+	d.Called(cause, method, a)
+	if a.Err == nil {
+		return a, nil
+	}
+	if a.Err.Forgotten() {
+		s.lose(id)
+		return a, &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
+	}
+	return a, a.Err
+}
+
+// credentials are what a session of the legacy era is known by; empty = there is
+// none, or none any more.
+func (s *resourceSession) credentials() (http.Header, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.header, s.id
+}
+
+// lose forgets a session that the server no longer knows. Its stream is ended,
+// which has it opened again.
+func (s *resourceSession) lose(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id != id {
+		return
+	}
+	s.id = ""
+	if s.hangUp != nil {
+		s.hangUp(errLost)
+	}
+}
+
+// initialize opens a session of the legacy era.
+func (s *resourceSession) initialize(session *mcpclient.Session, cause eventmeter.Cause) error {
+	d := s.d
+	header, body := s.who.Initialization(session.Version)
+	const method = "initialize"
+	ctx, cancel := context.WithTimeout(s.ctx, d.Opts.Timeout)
+	defer cancel()
+	a := &mcpclient.Answer{Up: mcpclient.RequestSize(http.MethodPost, d.URL.RequestURI(), header, int64(len(body)))}
+	defer a.Release()
+	start := d.Clock.Now()
+	id := ""
+	if resp, err := d.Transport.RoundTrip(d.NewPost(ctx, header, body)); err != nil {
+		a.Err, a.At = mcpclient.TransportError(ctx, err), d.Clock.Now()
+	} else {
+		a.Read(ctx, &d.Caller, resp, method)
+		resp.Body.Close()
+		id = resp.Header.Get(mcpclient.HeaderSession)
+	}
+	a.Took = a.At.Sub(start)
+	if a.Err != nil {
+		a.Err.Method = method
+	}
+	d.Called(cause, method, a)
+	if a.Err != nil {
+		return a.Err
+	}
+	if id == "" {
+		return fmt.Errorf("%w: it has no sessions, and so no stream for updates", mcpclient.ErrNotOffered)
+	}
+	header = s.who.Initialized(id, session.Version)
+	const initialized = "notifications/initialized"
+	n := d.Caller.Call(ctx, initialized, header, wire.AppendNotification(nil, initialized, []byte("{}")))
+	defer n.Release()
+	if n.Err != nil && n.Err.Kind == mcpclient.KindProtocol {
+		n.Err = nil // a notification has no answer
+	}
+	d.Called(cause, initialized, n)
+	if n.Err != nil {
+		return n.Err
+	}
+	d.tally.Count("sessions", 1)
+	s.mu.Lock()
+	s.id, s.header = id, header
+	s.mu.Unlock()
+	return nil
+}
+
+// resubscribe makes the session's subscriptions anew, after it was lost.
+func (s *resourceSession) resubscribe() {
+	seen := map[string]bool{}
+	for _, r := range s.runs() {
+		if seen[r.uri] || !r.IsActive() {
+			continue
+		}
+		seen[r.uri] = true
+		if _, err := s.call(s.ctx, eventmeter.Reconnect, methodResourceSubscribe, r.uri); err != nil && s.ctx.Err() == nil {
+			s.d.Notice(r.Sub, eventmeter.TransientError, s.d.Clock.Now(), "subscribing again: "+err.Error())
+		}
+	}
+}
+
+// endSession ends a session of the legacy era.
+func (s *resourceSession) endSession(ctx context.Context) error {
+	header, id := s.credentials()
+	if id == "" {
+		return nil
+	}
+	d := s.d
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
+	defer cancel()
+	req := d.NewRequest(ctx, http.MethodDelete, header)
+	a := &mcpclient.Answer{Up: mcpclient.RequestSize(req.Method, d.URL.RequestURI(), header, 0)}
+	start := d.Clock.Now()
+	if resp, err := d.Transport.RoundTrip(req); err != nil {
+		a.Err = mcpclient.TransportError(ctx, err)
+	} else {
+		a.Down = mcpclient.ResponseSize(resp) + d.Patience.Rest(resp.Body)
+		resp.Body.Close()
+		// A server need not let clients end sessions, and one that it has
+		// forgotten is at its end, too.
+		if resp.StatusCode > 299 && resp.StatusCode != http.StatusMethodNotAllowed && resp.StatusCode != http.StatusNotFound {
+			a.Err = &mcpclient.CallError{Status: resp.StatusCode}
+		}
+	}
+	a.At = d.Clock.Now()
+	a.Took = a.At.Sub(start)
+	if a.Err != nil {
+		a.Err.Method = http.MethodDelete
+	}
+	d.Called(eventmeter.Unsubscribe, http.MethodDelete, a)
+	if a.Err != nil {
+		return a.Err
+	}
+	return nil
+}
+
+// resourceStream is what the one open stream of a session needs.
+type resourceStream struct {
+	s       *resourceSession
+	take    func(wire.Event)
+	parser  wire.EventParser
+	msg     wire.Message
+	backoff sinks.Backoff
+	pause   time.Duration // see pause
+
+	trouble sync.Mutex
+	last    *mcpclient.CallError // what kept it from standing last; guarded by trouble
+
+	// Of all its connections.
+	opened bool   // one has stood
+	lastID []byte // where to go on, as the server named it; empty = nowhere
+	lost   eventmeter.Instant
+	back   eventmeter.Instant
+	cut    bool // the last end was our own doing
+
+	// Of the connection at hand.
+	method  string
+	id      uint64 // of the request to listen
+	session string // of the GET
+	modern  bool
+	fresh   bool // the session was opened for it
+	resumed bool // it asked to go on where the last one ended
+	began   eventmeter.Instant
+	at      eventmeter.Instant
+	up      int64
+	down    int64 // until it stood
+	cause   eventmeter.Cause
+	stands  bool
+	ended   bool
+	strange bool // an update that should not be so was noticed
+	over    *mcpclient.CallError
+	timer   *time.Timer
+}

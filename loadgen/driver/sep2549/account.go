@@ -1,0 +1,309 @@
+package sep2549
+
+import (
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// herdBin is the width of the bins in which fetches are counted.
+const herdBin = eventmeter.Instant(100 * time.Millisecond)
+
+// account is the account of a lane of clients that use lists.
+type account struct {
+	uses, served, failed, abandoned, missed atomic.Int64
+	reads, avoided, waited, servedStale     atomic.Int64
+	fetchesBy                               [5]atomic.Int64 // by freshness of the copy; those by a use
+	background, fetchesFailed               atomic.Int64
+	cursorFailures, regressed, privatePages atomic.Int64
+	changes, otherChanges, reconnects       atomic.Int64
+	bytes                                   atomic.Int64 // after attaching
+	ttl                                     atomic.Int64 // as it was said last
+
+	mu           sync.Mutex
+	seen         int64
+	superseded   int64
+	undecided    []learned
+	staleness    stopwatch
+	invalidation stopwatch
+	fetch        stopwatch
+	bins         [5]map[int64]int64
+	windows      []window
+}
+
+// learned is one emission that a client has learned of.
+type learned struct {
+	stamp      eventmeter.Stamp
+	at         eventmeter.Instant
+	after      eventmeter.Instant // when its copy became stale by a notification; 0 = it did not
+	superseded bool
+}
+
+// window is the time that a client was there, and what it knew at the end.
+type window struct {
+	index        int
+	active, left eventmeter.Instant
+	known        map[uint64]uint32
+}
+
+// stopwatch collects durations as the ledger does.
+type stopwatch struct {
+	h            *hdrhistogram.Histogram
+	below, above int64
+}
+
+const (
+	shortestTime = int64(time.Microsecond)
+	longestTime  = int64(10 * time.Minute)
+)
+
+func (s *stopwatch) add(d time.Duration) {
+	if s.h == nil {
+		s.h = hdrhistogram.New(shortestTime, longestTime, 3)
+	}
+	v := int64(d)
+	switch {
+	case v < shortestTime:
+		v = shortestTime
+		s.below++
+	case v > longestTime:
+		v = longestTime
+		s.above++
+	}
+	if err := s.h.RecordValue(v); err != nil {
+		panic("driver: a value within range was refused: " + err.Error())
+	}
+}
+
+func (s *stopwatch) export() sinks.Timing {
+	out := hdrhistogram.New(shortestTime, longestTime, 3)
+	if s.h != nil {
+		out.Merge(s.h)
+	}
+	return sinks.Timing{Histogram: out, Below: s.below, Above: s.above}
+}
+
+// ended takes in the time of a client that has left. The caller holds the
+// client's lock, so that a client is either open or in the account.
+func (t *account) ended(w window) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.windows = append(t.windows, w)
+}
+
+func (t *account) windowsEnded() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.windows)
+}
+
+// fetched counts a fetch that was begun.
+func (t *account) fetched(at eventmeter.Instant, why freshness, background bool) {
+	if background {
+		t.background.Add(1)
+	} else {
+		t.fetchesBy[why].Add(1)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.bins[why] == nil {
+		t.bins[why] = map[int64]int64{}
+	}
+	t.bins[why][int64(at/herdBin)]++
+}
+
+// learn takes in one emission that a client learned of. Whether it counts is
+// decided when its firing is resolved.
+func (t *account) learn(known driver.Published, l learned) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.decide(known, l) {
+		t.undecided = append(t.undecided, l)
+	}
+}
+
+// decide counts l; false if its outcome is not known. The caller holds the lock.
+func (t *account) decide(known driver.Published, l learned) bool {
+	e, outcome, ok := known.Emission(l.stamp)
+	switch {
+	case !ok || !e.Measured:
+		return true
+	case outcome == eventmeter.Pending:
+		return false
+	case outcome != eventmeter.Accepted:
+		return true
+	}
+	if l.superseded {
+		t.superseded++
+	} else {
+		t.seen++
+	}
+	t.staleness.add(l.at.Sub(e.Fired))
+	if l.after >= e.Fired {
+		t.invalidation.add(l.after.Sub(e.Fired))
+	}
+	return true
+}
+
+// firedTable is the measured and accepted emissions of one source.
+type firedTable struct {
+	fired []eventmeter.Instant // rising
+	seq   []uint32
+}
+
+func tableOf(known driver.Published, source uint16) (f firedTable) {
+	for seq := uint32(1); ; seq++ {
+		e, outcome, ok := known.Emission(eventmeter.Stamp{Run: known.Run(), Source: source, Seq: seq})
+		if !ok {
+			return f
+		}
+		if e.Measured && outcome == eventmeter.Accepted {
+			f.fired, f.seq = append(f.fired, e.Fired), append(f.seq, seq)
+		}
+	}
+}
+
+// tables are those of all sources.
+func (d *lane) tables() []firedTable {
+	known := d.Opts.Published
+	if known == nil {
+		return nil
+	}
+	out := make([]firedTable, known.Sources())
+	for s := range out {
+		out[s] = tableOf(known, uint16(s))
+	}
+	return out
+}
+
+// owed counts the emissions that were fired between active and left, and those
+// of them after seq.
+func (f firedTable) owed(active, left eventmeter.Instant, seq uint32) (all, after int64) {
+	from := sort.Search(len(f.fired), func(i int) bool { return f.fired[i] > active })
+	to := sort.Search(len(f.fired), func(i int) bool { return f.fired[i] >= left })
+	if to <= from {
+		return 0, 0
+	}
+	unseen := max(sort.Search(len(f.seq), func(i int) bool { return f.seq[i] > seq }), from)
+	return int64(to - from), int64(max(to-unseen, 0))
+}
+
+func sourceKey(run uint32, source uint16) uint64 { return uint64(run)<<16 | uint64(source) }
+
+// Figures returns the lane's own figures; docs/sep-2549.md defines them.
+func (d *lane) Figures() driver.Figures {
+	t := &d.tally
+	now := d.Clock.Now()
+	before := t.windowsEnded()
+	windows := d.openWindows(now)
+	tables := d.tables() // before the lock: what clients learn must not wait for it
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, w := range t.windows[before:] { // a client that left meanwhile counts once
+		windows = slices.DeleteFunc(windows, func(o window) bool { return o.index == w.index && o.active == w.active })
+	}
+	windows = append(windows, t.windows...)
+	n := func(c *atomic.Int64) float64 { return float64(c.Load()) }
+	var foreground int64
+	for i := range t.fetchesBy {
+		foreground += t.fetchesBy[i].Load()
+	}
+	reads := t.reads.Load()
+	v := map[string]float64{
+		"uses": n(&t.uses), "usesServed": n(&t.served), "usesFailed": n(&t.failed), "usesAbandoned": n(&t.abandoned), "usesMissed": n(&t.missed),
+		"pageReads": float64(reads), "fetchesAvoided": n(&t.avoided), "fetchesShared": n(&t.waited), "servedStale": n(&t.servedStale),
+		"fetches": float64(foreground + t.background.Load()), "fetchesFirst": n(&t.fetchesBy[missing]), "fetchesExpired": n(&t.fetchesBy[expired]),
+		"fetchesChanged": n(&t.fetchesBy[changed]), "fetchesUncached": n(&t.fetchesBy[uncached]), "fetchesBackground": n(&t.background),
+		"fetchesFailed": n(&t.fetchesFailed), "cursorFailures": n(&t.cursorFailures), "regressed": n(&t.regressed), "privatePages": n(&t.privatePages),
+		"changesTold": n(&t.changes), "otherChangesTold": n(&t.otherChanges), "listenReconnects": n(&t.reconnects), "ttlMs": n(&t.ttl) / 1e6,
+	}
+	if reads > 0 {
+		v["avoidedShare"] = n(&t.avoided) / float64(reads)
+	}
+	unbalanced := reads - t.avoided.Load() - t.waited.Load() - foreground
+	unbalanced += t.uses.Load() - t.served.Load() - t.failed.Load() - t.abandoned.Load()
+	var first, last eventmeter.Instant
+	var active time.Duration
+	for _, w := range windows {
+		if first == 0 || w.active < first {
+			first = w.active
+		}
+		last = max(last, w.left)
+		active += w.left.Sub(w.active)
+	}
+	v["clientHours"] = active.Hours()
+	if active > 0 {
+		v["bytesPerClientHour"] = n(&t.bytes) / active.Hours()
+	}
+	v["herdExpired"], _ = herd(t.bins[expired], first, last)
+	v["herdChanged"], _ = herd(t.bins[changed], first, last)
+	_, v["fetchRatePeak"] = herd(sumBins(t.bins[:]), first, last)
+	if d.Opts.Published != nil {
+		unbalanced += t.account(d, tables, windows, v)
+	}
+	v["unbalanced"] = float64(unbalanced)
+	return driver.Figures{Values: v, Timings: map[string]sinks.Timing{
+		"staleness": t.staleness.export(), "invalidation": t.invalidation.export(), "fetch": t.fetch.export(),
+	}}
+}
+
+// account draws up what became of every change, and returns by how much the
+// sums differ, which is 0. The caller holds the lock.
+func (t *account) account(d *lane, tables []firedTable, windows []window, v map[string]float64) int64 {
+	known := d.Opts.Published
+	rest := t.undecided[:0]
+	for _, l := range t.undecided {
+		if !t.decide(known, l) {
+			rest = append(rest, l)
+		}
+	}
+	t.undecided = rest
+	var owed, never int64
+	for _, w := range windows {
+		for s := range tables {
+			if !d.hears(w.index, uint16(s)) {
+				continue
+			}
+			all, unseen := tables[s].owed(w.active, w.left, w.known[sourceKey(known.Run(), uint16(s))])
+			owed += all
+			never += unseen
+		}
+	}
+	v["changesOwed"], v["changesSeen"], v["changesSuperseded"], v["changesNeverSeen"] = float64(owed), float64(t.seen), float64(t.superseded), float64(never)
+	return owed - t.seen - t.superseded - never
+}
+
+func sumBins(all []map[int64]int64) map[int64]int64 {
+	sum := map[int64]int64{}
+	for _, bins := range all {
+		for k, n := range bins {
+			sum[k] += n
+		}
+	}
+	return sum
+}
+
+// herd returns the fetches of the fullest bin over the mean of all bins from
+// first to last, 0 if there were none, and the former per second.
+func herd(bins map[int64]int64, first, last eventmeter.Instant) (factor, peakRate float64) {
+	var sum, peak int64
+	from, to := int64(first/herdBin), int64(last/herdBin)
+	for k, n := range bins {
+		if k < from || k > to {
+			continue
+		}
+		sum += n
+		peak = max(peak, n)
+	}
+	if sum == 0 {
+		return 0, 0
+	}
+	return float64(peak) * float64(to-from+1) / float64(sum), float64(peak) * float64(time.Second) / float64(herdBin)
+}

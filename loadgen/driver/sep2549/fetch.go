@@ -1,0 +1,304 @@
+package sep2549
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// cursorError is why a page could not be fetched whose cursor the server no
+// longer takes.
+type cursorError struct{ *mcpclient.CallError }
+
+// Unwrap gives the error of the call.
+func (e cursorError) Unwrap() error { return e.CallError }
+
+// read goes through all pages of the list, each from its copy or fetched. When
+// a cursor fails, every copy is discarded and the list is read anew, once.
+func (d *lane) read(c *client, cause eventmeter.Cause) ([]*keptPage, error) {
+	for again := false; ; again = true {
+		pages, err := d.walk(c, cause)
+		var failed cursorError
+		if again || !errors.As(err, &failed) {
+			return pages, err
+		}
+		d.tally.cursorFailures.Add(1)
+		c.cache.discard(c.who.Index)
+	}
+}
+
+func (d *lane) walk(c *client, cause eventmeter.Cause) ([]*keptPage, error) {
+	pages := make([]*keptPage, 0, 4)
+	size := 0
+	for key := ""; ; {
+		p, err := d.page(c, key, cause)
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, p)
+		if size += p.size; size > mcpclient.MaxListBytes {
+			err := &mcpclient.CallError{Method: d.method, Kind: mcpclient.KindOversized, Cause: mcpclient.ErrList}
+			d.TooLarge(d.Clock.Now(), err)
+			return nil, err
+		}
+		if p.next == "" {
+			c.cache.trim(c.who.Index, pages)
+			return pages, nil
+		}
+		if p.next == key || len(pages) >= mcpclient.MaxPages {
+			return nil, &mcpclient.CallError{Method: d.method, Kind: mcpclient.KindProtocol, Message: errtext.Of(fmt.Sprintf("the pages do not end (%d so far)", len(pages)))}
+		}
+		key = p.next
+	}
+}
+
+// page returns one page, from its copy if that may be used.
+func (d *lane) page(c *client, key string, cause eventmeter.Cause) (*keptPage, error) {
+	d.tally.reads.Add(1)
+	for {
+		kept, state := c.cache.look(c.who.Index, key, d.Clock.Now())
+		if state == fresh {
+			d.tally.avoided.Add(1)
+			return kept, nil
+		}
+		f, first := c.cache.join(c.who.Index, key)
+		var p *keptPage
+		var err error
+		if first {
+			p, err = d.fetch(c.Ctx, c.cache, c.who, f, kept, state, cause, false)
+		} else {
+			select {
+			case <-f.done:
+				p, err = f.page, f.err
+			case <-c.Ctx.Done():
+				d.tally.waited.Add(1)
+				return nil, c.Ctx.Err()
+			}
+			switch {
+			case err == nil && !p.public && f.principal != c.who.Index:
+				continue // it is another principal's, and not for us
+			case errors.Is(err, context.Canceled) && c.Ctx.Err() == nil:
+				continue // who was at it has left
+			}
+			d.tally.waited.Add(1)
+		}
+		var failed cursorError
+		switch {
+		case err == nil:
+			return p, nil
+		case kept == nil || !d.set.StaleOnError || c.Ctx.Err() != nil || errors.As(err, &failed):
+			return nil, err
+		}
+		d.tally.servedStale.Add(1)
+		return kept, nil
+	}
+}
+
+// fetch asks for one page and ends the flight with what came.
+func (d *lane) fetch(ctx context.Context, cache *cache, who *mcpclient.Principal, f *flight, kept *keptPage, why freshness, cause eventmeter.Cause, background bool) (*keptPage, error) {
+	began := d.Clock.Now()
+	d.tally.fetched(began, why, background)
+	p, received, err := d.ask(ctx, who, f.key.key, kept, cause)
+	if err != nil && ctx.Err() == nil {
+		d.tally.fetchesFailed.Add(1)
+		var ce *mcpclient.CallError
+		if f.key.key != "" && errors.As(err, &ce) && ce.HasCode && !ce.Throttled() {
+			err = cursorError{ce}
+		}
+	}
+	cache.land(f, began, received, p, err)
+	return p, err
+}
+
+// ask makes the request. cause is what an answer without anything new counts as.
+func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, kept *keptPage, cause eventmeter.Cause) (*keptPage, eventmeter.Instant, error) {
+	session, err := who.Session(ctx, d.Observe)
+	if err != nil {
+		return nil, 0, err
+	}
+	o := wire.BeginObject(nil)
+	if d.want == "" {
+		o.String("uri", d.set.URI)
+	} else if key != "" {
+		o.String("cursor", key)
+	}
+	body := d.build(d.method, &o, session, nil)
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
+	defer cancel()
+	a := d.Call(ctx, d.method, session.Header(d.method, d.named), body)
+	defer a.Release()
+	attaching := cause == eventmeter.Subscribe || cause == eventmeter.Retry
+	var c wire.Cacheable
+	if a.Err == nil && !wire.ScanCacheable(*a.Buf, &c) {
+		a.Err = &mcpclient.CallError{Method: d.method, Kind: mcpclient.KindProtocol, Message: "the answer is not a JSON object"}
+	}
+	if a.Err != nil {
+		failure := a.Err
+		if errors.Is(ctx.Err(), context.Canceled) { // given up by us: no failure of the target's
+			a.Err = nil
+		}
+		d.called(cause, d.method, a, !attaching)
+		if session.ID != "" && failure.Forgotten() {
+			who.Forget(session)
+			return nil, 0, &mcpclient.CallError{Method: d.method, Status: a.Status, Kind: mcpclient.KindSession}
+		}
+		return nil, 0, failure
+	}
+	p := &keptPage{key: key, stamps: stampsIn(*a.Buf), public: c.Public, ttl: c.TTL, number: d.number(), size: len(*a.Buf)}
+	if err := p.fits(c.NextCursor, d.Budget); err != nil {
+		d.TooLarge(a.At, err)
+		a.Err = &mcpclient.CallError{Method: d.method, Kind: mcpclient.KindOversized, Cause: err}
+		d.called(cause, d.method, a, !attaching)
+		return nil, 0, a.Err
+	}
+	if c.Interim || !c.HasTTL {
+		p.ttl = 0
+	}
+	d.tally.ttl.Store(int64(p.ttl))
+	if !p.public {
+		d.tally.privatePages.Add(1)
+	}
+	if !attaching && brings(p, kept) {
+		cause = eventmeter.Events
+	}
+	d.called(cause, d.method, a, !attaching)
+	return p, a.At, nil
+}
+
+// fits bounds what is kept of a page, and has the budget pay for it until the
+// page is collected as garbage.
+func (p *keptPage) fits(next []byte, b *budget.Budget) error {
+	switch {
+	case len(next) > mcpclient.MaxCursor:
+		return mcpclient.ErrCursor
+	case len(p.stamps) > mcpclient.MaxPageStamps:
+		return mcpclient.ErrStamps
+	}
+	p.next, p.stamps = string(next), slices.Clip(p.stamps)
+	hold := budget.Of(b)
+	if err := hold.Resize(len(p.next) + len(p.stamps)*int(unsafe.Sizeof(eventmeter.Stamp{}))); err != nil {
+		return err
+	}
+	if hold.Held() {
+		runtime.AddCleanup(p, func(h *budget.Hold) { h.Drop() }, &hold)
+	}
+	return nil
+}
+
+// brings tells whether a page shows a change that the copy before it did not.
+func brings(p, kept *keptPage) bool {
+	before := map[uint64]uint32{}
+	if kept != nil {
+		for _, s := range kept.stamps {
+			before[sourceKey(s.Run, s.Source)] = s.Seq
+		}
+	}
+	for _, s := range p.stamps {
+		if s.Seq > before[sourceKey(s.Run, s.Source)] {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *lane) number() uint64 {
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	d.pages++
+	return d.pages
+}
+
+// build closes params and makes a request of them; id, if not nil, is told its id.
+func (d *lane) build(method string, o *wire.Object, a *mcpclient.Session, id *uint64) []byte {
+	if a.Meta != nil {
+		o.Raw("_meta", a.Meta)
+	}
+	n := d.Endpoint.NextID()
+	if id != nil {
+		*id = n
+	}
+	return wire.AppendRequest(nil, n, method, o.End())
+}
+
+// called reports an exchange. ongoing says that it belongs to using the list,
+// not to beginning with it.
+func (d *lane) called(cause eventmeter.Cause, method string, a *mcpclient.Answer, ongoing bool) {
+	if ongoing {
+		d.tally.bytes.Add(a.Up + a.Down)
+	}
+	d.tally.mu.Lock()
+	d.tally.fetch.add(a.Took)
+	d.tally.mu.Unlock()
+	d.Called(cause, method, a)
+}
+
+func (d *lane) backoff(r *rand.Rand) sinks.Backoff {
+	return sinks.Backoff{Min: d.Opts.Poll.BackoffMin, Max: d.Opts.Poll.BackoffMax, Rand: r}
+}
+
+// refreshAll fetches copies anew in the background, each a random while before
+// it is stale, until ctx is over.
+func (d *lane) refreshAll(ctx context.Context, cache *cache, who *mcpclient.Principal) {
+	backoff := d.backoff(nil)
+	t := time.NewTimer(time.Hour)
+	defer t.Stop()
+	for {
+		p, wait := cache.due(who.Index, d.Clock.Now())
+		if p == nil {
+			wait = time.Hour
+		}
+		if p == nil || wait > 0 {
+			t.Reset(wait)
+			select {
+			case <-ctx.Done():
+				return
+			case <-cache.wake:
+			case <-t.C:
+			}
+			continue
+		}
+		cache.postpone(p, 0)
+		f, first := cache.join(who.Index, p.key)
+		if !first {
+			continue // somebody needs it right now, and fetches it
+		}
+		why := expired
+		if _, state := cache.look(who.Index, p.key, d.Clock.Now()); state == changed {
+			why = changed
+		}
+		_, err := d.fetch(ctx, cache, who, f, p, why, eventmeter.Refresh, true)
+		var failed cursorError
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			backoff.Reset()
+		case errors.As(err, &failed):
+			d.tally.cursorFailures.Add(1)
+			cache.discard(who.Index)
+		default:
+			var ce *mcpclient.CallError
+			var least time.Duration
+			if errors.As(err, &ce) {
+				least = ce.RetryAfter
+			}
+			cache.postpone(p, d.Clock.Now().Add(backoff.Next(least)))
+		}
+	}
+}
+
+// names tells whether a raw message names the resource.
+func names(data []byte, uri string) bool { return bytes.Contains(data, wire.AppendString(nil, uri)) }

@@ -1,0 +1,214 @@
+package sep2549
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+)
+
+// lane is one lane of clients that use a list.
+type lane struct {
+	driver.Lane[*client]
+	set    Settings
+	method string // that reads the list
+	about  string // the notification of its changes
+	want   string // the member that asks for it; "" = a resource
+	named  string // the resource that is read; "" = it is a list
+
+	tally  account
+	shared *cache    // nil: each client has its own
+	keeper sync.Once // starts who refreshes the shared one
+
+	// Guarded by Mu.
+	listeners map[int]*listener
+	lead      int // the principal whose listener speaks for shared copies; -1 = not known
+	pages     uint64
+}
+
+// client is one attachment of a client, from Attaching to Detached or
+// Failed.
+type client struct {
+	driver.Attachment
+	who      *mcpclient.Principal
+	cache    *cache
+	rand     *rand.Rand
+	listener *listener
+	work     sync.WaitGroup
+
+	// Guarded by Mu.
+	since  eventmeter.Instant // when it was confirmed; 0 = not yet
+	known  map[uint64]uint32  // by run and source: the newest seen
+	looked map[string]uint64  // by cursor: the number of the page last looked at
+}
+
+// New returns the driver of a lane of SEP-2549.
+func New(opts driver.Options) (driver.Driver, error) {
+	d, err := newLane(opts)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newLane(opts driver.Options) (*lane, error) {
+	if err := driver.CheckOptions("driver sep-2549", &opts); err != nil {
+		return nil, err
+	}
+	opts = opts.WithDefaults()
+	set, err := driver.SettingsOf[Settings](&opts)
+	set = set.WithDefaults()
+	form, known := forms[set.List]
+	switch {
+	case err != nil:
+		return nil, err
+	case opts.Mode != eventmeter.Poll:
+		return nil, fmt.Errorf("driver sep-2549: mode %q does not fit: clients fetch lists, so use poll", opts.Mode)
+	case !known:
+		return nil, fmt.Errorf("driver sep-2549: list %q is not known: use tools, prompts, resources, templates or resource", set.List)
+	case set.Use < 0 || set.Jitter < 0 || set.Jitter > 1:
+		return nil, fmt.Errorf("driver sep-2549: use %v or jitter %v is out of bounds", set.Use, set.Jitter)
+	case set.Background && set.Jitter == 0:
+		return nil, errors.New("driver sep-2549: background refresh needs jitter, or all clients refresh at once")
+	}
+	d := &lane{
+		set: set, method: form.method, about: form.changed, want: form.want, listeners: map[int]*listener{}, lead: -1,
+	}
+	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
+		return opts.Endpoint.NewTransport(opts.HTTP, t, set.Notifications)
+	}); err != nil {
+		return nil, fmt.Errorf("driver sep-2549: %w", err)
+	}
+	d.What, d.Noun, d.EndFirst = form.method, "client", true
+	if form.want == "" {
+		d.named = set.URI
+	}
+	if set.Shared {
+		d.shared = newCache(d.Clock, d.set, rand.New(rand.NewPCG(d.Opts.Seed, 1<<63)))
+	}
+	return d, nil
+}
+
+// Make implements [driver.Protocol].
+func (d *lane) Make(i int, _ *client) (*client, error) {
+	c := &client{who: d.Principal(i), cache: d.shared, rand: d.RandOf(i), known: map[uint64]uint32{}, looked: map[string]uint64{}}
+	if c.cache == nil {
+		c.cache = newCache(d.Clock, d.set, d.Rand(uint64(d.Opts.NumberOf(i))|1<<62))
+	}
+	d.Ready(&c.Attachment, i)
+	c.Left = func(at eventmeter.Instant) { // with the lock held: a client is either open or in the account
+		if c.since != 0 {
+			d.tally.ended(window{index: i, active: c.since, left: at, known: c.known})
+		}
+	}
+	return c, nil
+}
+
+// Open implements [driver.Protocol]: it opens the client's stream of
+// notifications, if it has one, and fetches the list for the first time.
+func (d *lane) Open(ctx context.Context, c *client) error {
+	stop := context.AfterFunc(ctx, c.Cancel)
+	err := d.open(ctx, c)
+	if !stop() && err == nil {
+		err = driver.NotConfirmed(nil, ctx.Err())
+	}
+	if err != nil {
+		return err
+	}
+	c.work.Go(func() {
+		defer crash.Guard()
+		d.run(c)
+	})
+	if d.set.Background && d.shared == nil {
+		c.work.Go(func() {
+			defer crash.Guard()
+			d.refreshAll(c.Ctx, c.cache, c.who)
+		})
+	}
+	return nil
+}
+
+// Abandon implements [driver.Protocol].
+func (d *lane) Abandon(c *client) { d.unlisten(c) }
+
+// End implements [driver.Protocol].
+func (d *lane) End(_ context.Context, c *client) error {
+	c.Cancel()
+	c.work.Wait()
+	d.unlisten(c)
+	return nil
+}
+
+// Stop implements [driver.Protocol].
+func (d *lane) Stop(context.Context) error { return nil }
+
+// open listens first and fetches then, so that no change falls between the two.
+func (d *lane) open(ctx context.Context, c *client) error {
+	if d.set.Notifications {
+		if err := d.listen(ctx, c); err != nil {
+			return err
+		}
+	}
+	if d.shared != nil && d.set.Background {
+		d.keeper.Do(func() {
+			d.Work.Go(func() {
+				defer crash.Guard()
+				d.refreshAll(d.Life, d.shared, c.who)
+			})
+		})
+	}
+	backoff := d.backoff(c.rand)
+	pages, err := driver.RetryThrottled(ctx, &backoff, func(again bool) ([]*keptPage, error) {
+		cause := eventmeter.Subscribe
+		if again {
+			cause = eventmeter.Retry
+		}
+		return d.read(c, cause)
+	})
+	if err != nil {
+		return err
+	}
+	now := d.Clock.Now()
+	c.Mu.Lock()
+	c.since = now
+	for _, p := range pages { // what is there already is where it begins
+		c.looked[p.key] = p.number
+		for _, s := range p.stamps {
+			c.known[sourceKey(s.Run, s.Source)] = max(s.Seq, c.known[sourceKey(s.Run, s.Source)])
+		}
+	}
+	c.Mu.Unlock()
+	c.Activate(now)
+	return nil
+}
+
+// openWindows are the windows of the clients that are still there, up to now.
+func (d *lane) openWindows(now eventmeter.Instant) (ws []window) {
+	d.Mu.Lock()
+	clients := slices.Clone(d.Turns)
+	d.Mu.Unlock()
+	for i, c := range clients {
+		if c == nil {
+			continue
+		}
+		c.Mu.Lock()
+		if !c.Over && c.since != 0 {
+			known := make(map[uint64]uint32, len(c.known))
+			for k, v := range c.known {
+				known[k] = v
+			}
+			ws = append(ws, window{index: i, active: c.since, left: now, known: known})
+		}
+		c.Mu.Unlock()
+	}
+	return ws
+}

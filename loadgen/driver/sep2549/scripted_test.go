@@ -1,0 +1,152 @@
+package sep2549
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+)
+
+// scriptedLists is a server without a network: it runs in the bubble of a test
+// whose clock does not wait.
+type scriptedLists struct {
+	mu     sync.Mutex
+	ttl    time.Duration
+	took   time.Duration // to answer
+	seq    uint32
+	broken bool
+	asked  []time.Duration // when, since the start
+	start  time.Time
+	tell   chan string // frames of the one stream of notifications
+}
+
+func (s *scriptedLists) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := func(status int, media string, body io.Reader) *http.Response {
+		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(body)}
+	}
+	if r.Header.Get(mcpclient.HeaderMethod) == mcpclient.MethodListen {
+		read, write := io.Pipe()
+		go func() {
+			defer write.Close()
+			say := func(text string) { io.WriteString(write, "data: "+text+"\n\n") }
+			say(`{"method":"` + methodAcknowledged + `","params":{"notifications":{"toolsListChanged":true}}}`)
+			for {
+				select {
+				case method := <-s.tell:
+					say(`{"method":"` + method + `"}`)
+				case <-r.Context().Done():
+					return
+				}
+			}
+		}()
+		return answer(200, "text/event-stream", read), nil
+	}
+	s.mu.Lock()
+	s.asked = append(s.asked, time.Since(s.start))
+	request, _ := io.ReadAll(r.Body)
+	text := fmt.Sprintf(`{"id":%s,"result":{"tools":[{"description":"%s"}],"ttlMs":%d,"cacheScope":"public"}}`,
+		wire.RequestID(request), eventmeter.Stamp{Run: 1, Seq: s.seq}, s.ttl.Milliseconds())
+	broken, took := s.broken, s.took
+	s.mu.Unlock()
+	time.Sleep(took)
+	if broken {
+		return answer(http.StatusBadGateway, "text/plain", bytes.NewReader(nil)), nil
+	}
+	return answer(200, "application/json", bytes.NewReader([]byte(text))), nil
+}
+
+func (s *scriptedLists) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// firedLog is a recorder and the table of what was fired.
+type firedLog struct {
+	eventmeter.Recorder
+	mu    sync.Mutex
+	fired []eventmeter.Instant
+}
+
+func (l *firedLog) Run() uint32 { return 1 }
+
+func (l *firedLog) Sources() int { return 1 }
+
+func (l *firedLog) AckedAt(eventmeter.Stamp) eventmeter.Instant { return 0 }
+
+func (l *firedLog) Emission(s eventmeter.Stamp) (eventmeter.Emission, eventmeter.Outcome, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.Run != 1 || s.Source != 0 || s.Seq == 0 || int(s.Seq) > len(l.fired) {
+		return eventmeter.Emission{}, eventmeter.Pending, false
+	}
+	return eventmeter.Emission{Stamp: s, Fired: l.fired[s.Seq-1], Measured: true}, eventmeter.Accepted, true
+}
+
+// bubble runs a lane against a scripted server on a clock that does not wait.
+func bubble(t *testing.T, clients int, set Settings, s *scriptedLists, play func(d *lane, change func())) driver.Figures {
+	t.Helper()
+	var out driver.Figures
+	synctest.Test(t, func(t *testing.T) {
+		ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ep.Presume(mcpclient.Modern)
+		log := &firedLog{Recorder: eventmeter.Tee()}
+		d, err := newLane(driver.Options{
+			Clock: eventmeter.NewClock(), Recorder: log, Endpoint: ep, Mode: eventmeter.Poll, Subscriptions: clients, Settings: set, Published: log, Seed: 7,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.start, s.tell = time.Now(), make(chan string)
+		d.Transport = s
+		for i := range clients {
+			if err := d.Attach(t.Context(), i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		play(d, func() {
+			log.mu.Lock()
+			log.fired = append(log.fired, d.Clock.Now())
+			log.mu.Unlock()
+			s.set(func() { s.seq++ })
+		})
+		for i := range clients {
+			if err := d.Detach(t.Context(), i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out = d.Figures()
+		if err := d.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if err := ep.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if out.Values["unbalanced"] != 0 {
+		t.Errorf("the sums differ: %v", out.Values)
+	}
+	return out
+}
+
+func expect(t *testing.T, f driver.Figures, want map[string]float64) {
+	t.Helper()
+	for name, v := range want {
+		if f.Values[name] != v {
+			t.Errorf("%s is %v, want %v", name, f.Values[name], v)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package sep975
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// The figures of a lane of SEP-975, beside those that follow from them; each is
+// in the result even if it is 0.
+var (
+	counts = []string{
+		"requestsBegun", outCompleted, outExpired, outOverslept, outFailed, outUnfinished, outAbandoned,
+		"messagesExpected", "messagesDelivered", "messagesLost", "messagesExcused",
+		"messagesRepeated", "messagesRepeatedOnOneConnection", "messagesOutOfOrder", "messagesUnexpected", "resultsWrong", "bytesRepeated",
+		"cuts", "hangUps", "breaks", "resumes", "policiesMissing", "policiesEarly", "policiesLeaked",
+		"statusPolls", "statusBytes", "statusFailed", "wrongTried", "wrongAccepted", "wrongUnclear",
+		"doubles", "doublesOneRefused", "doublesBothAnswered", "doublesBothRefused", "doublesUntold", "doublesInterrupted",
+	}
+	timings = []string{"policy", "resumeToFirst", "resumeToResult", "resumeToEnd", "status", "request"}
+)
+
+// tally is what one request counts.
+type tally struct {
+	counts  map[string]int64
+	samples []sample
+}
+
+type sample struct {
+	name string
+	took time.Duration
+}
+
+func (y *tally) add(name string, n int64) {
+	if y.counts == nil {
+		y.counts = make(map[string]int64)
+	}
+	y.counts[name] += n
+}
+
+func (y *tally) sample(name string, took time.Duration) {
+	y.samples = append(y.samples, sample{name, took})
+}
+
+// account is what all requests of a lane came to. Every message that a
+// request owes is delivered, lost or excused: what was counted as it came must
+// make up, with what was found missing in the end, what was expected.
+type account struct {
+	clock *eventmeter.Clock
+
+	mu             sync.Mutex
+	measure, until eventmeter.Instant
+	counts         map[string]int64
+	timings        map[string]*sinks.Timing
+	balance        int64 // requests whose messages do not add up
+
+	// held is how many requests are without a connection now; area is their
+	// number over time, within the measured part.
+	held, most int64
+	area       float64 // requests × ns
+	last       eventmeter.Instant
+}
+
+func newAccount(clock *eventmeter.Clock) *account {
+	a := &account{clock: clock, counts: make(map[string]int64), timings: make(map[string]*sinks.Timing)}
+	for _, name := range timings {
+		a.timings[name] = &sinks.Timing{Histogram: hdrhistogram.New(int64(time.Microsecond), int64(10*time.Minute), 3)}
+	}
+	a.last = clock.Now()
+	a.measure = a.last
+	return a
+}
+
+// begin says what the measured part is.
+func (a *account) begin(measure, until eventmeter.Instant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.measure, a.until = measure, until
+	a.last, a.area, a.most = measure, 0, 0
+}
+
+// hold notes that a request lost its connection, or has one again.
+func (a *account) hold(n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.holdAt(a.clock.Now(), n)
+}
+
+// holdAt is hold at an instant that is not before any former one; the caller
+// holds the lock.
+func (a *account) holdAt(now eventmeter.Instant, n int64) {
+	a.advance(now)
+	a.held += n
+	if now >= a.measure && (a.until == 0 || now <= a.until) {
+		a.most = max(a.most, a.held)
+	}
+}
+
+// advance adds the time since it was last called.
+func (a *account) advance(now eventmeter.Instant) {
+	if a.until != 0 {
+		now = min(now, a.until)
+	}
+	if now <= a.last {
+		return
+	}
+	a.area += float64(a.held) * float64(now.Sub(a.last))
+	a.last = now
+	a.most = max(a.most, a.held) // those that were held all along
+}
+
+// commit adds a request that has ended, unless that was before the measured
+// part.
+func (a *account) commit(t *task, outcome string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	expected := int64(len(t.progress)+len(t.logs)) + 1
+	missing := expected
+	for _, seen := range [][]uint16{t.progress, t.logs} {
+		for _, link := range seen {
+			if link != 0 {
+				missing--
+			}
+		}
+	}
+	if t.result {
+		missing--
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.clock.Now() < a.measure {
+		return
+	}
+	for name, n := range t.tally.counts {
+		a.counts[name] += n
+	}
+	for _, s := range t.tally.samples {
+		record(a.timings[s.name], s.took)
+	}
+	if expected != t.tally.counts["messagesDelivered"]+missing {
+		a.balance++
+	}
+	a.counts["requestsBegun"]++
+	a.counts[outcome]++
+	a.counts["messagesExpected"] += expected
+	switch outcome {
+	case outExpired, outOverslept, outAbandoned:
+		a.counts["messagesExcused"] += missing
+	default:
+		a.counts["messagesLost"] += missing
+	}
+}
+
+func record(t *sinks.Timing, took time.Duration) {
+	v := int64(took)
+	switch low, high := t.Histogram.LowestTrackableValue(), t.Histogram.HighestTrackableValue(); {
+	case v < low:
+		v = low
+		t.Below++
+	case v > high:
+		v = high
+		t.Above++
+	}
+	_ = t.Histogram.RecordValue(v) // within its range now
+}
+
+func (a *account) figures() driver.Figures {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.clock.Now()
+	a.advance(now)
+	f := driver.Figures{Values: make(map[string]float64), Timings: make(map[string]sinks.Timing)}
+	for _, name := range counts {
+		f.Values[name] = float64(a.counts[name])
+	}
+	c := a.counts
+	off := func(whole string, parts ...string) int64 {
+		n := c[whole]
+		for _, p := range parts {
+			n -= c[p]
+		}
+		return max(n, -n)
+	}
+	f.Values["unbalanced"] = float64(a.balance +
+		off("messagesExpected", "messagesDelivered", "messagesLost", "messagesExcused") +
+		off("requestsBegun", outCompleted, outExpired, outOverslept, outFailed, outUnfinished, outAbandoned) +
+		off("doubles", "doublesOneRefused", "doublesBothAnswered", "doublesBothRefused", "doublesUntold", "doublesInterrupted"))
+	f.Values["detachedMax"] = float64(a.most)
+	f.Values["detachedMean"] = 0
+	if span := a.last.Sub(a.measure); span > 0 {
+		f.Values["detachedMean"] = a.area / float64(span)
+	}
+	f.Values["statusBytesPerRequest"] = 0
+	if n := c["requestsBegun"]; n > 0 {
+		f.Values["statusBytesPerRequest"] = float64(c["statusBytes"]) / float64(n)
+	}
+	for name, t := range a.timings {
+		f.Timings[name] = sinks.Timing{Histogram: hdrhistogram.Import(t.Histogram.Export()), Below: t.Below, Above: t.Above}
+	}
+	return f
+}

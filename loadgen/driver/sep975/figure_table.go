@@ -1,0 +1,56 @@
+package sep975
+
+import "github.com/eventmeter/eventmeter/internal/figure"
+
+// FigureTable declares the figures of lanes of SEP-975.
+var FigureTable = figure.Table{Name: "sep-975", Systems: []string{"sep-975"}, Figures: []figure.Figure{
+	{Name: "requestsBegun", Help: "requests that were begun: the sum of their six outcomes"},
+	{Name: outCompleted, Help: "requests whose result came"},
+	{Name: outExpired, Help: "requests that stayed away past the policy on purpose, and were refused"},
+	{Name: outOverslept, Help: "requests that were refused after maxWait without a plan"},
+	{Name: outFailed, Help: "requests that ended by an error"},
+	{Name: outUnfinished, Help: "requests without a result when the drain was over"},
+	{Name: outAbandoned, Help: "requests that were ended by a detach"},
+	{Name: "messagesExpected", Help: "messages that requests owe: those delivered, lost and excused"},
+	{Name: "messagesDelivered", Help: "messages that came at least once, on whatever connection"},
+	{Name: "messagesLost", Help: "messages that never came"},
+	{Name: "messagesExcused", Help: "messages of requests that were given up on purpose"},
+	{Name: "messagesRepeated", Help: "second and later copies of messages"},
+	{Name: "messagesRepeatedOnOneConnection", Help: "second and later copies on the same connection"},
+	{Name: "messagesOutOfOrder", Help: "progress that came for the first time after newer progress"},
+	{Name: "messagesUnexpected", Help: "messages with a wrong number, or of another request"},
+	{Name: "resultsWrong", Help: "results without the request's note"},
+	{Name: "bytesRepeated", Unit: "bytes", Help: "bytes of second and later copies"},
+	{Name: "cuts", Help: "connections that the client cut on purpose"},
+	{Name: "hangUps", Help: "connections that the server ended in order"},
+	{Name: "breaks", Help: "connections that anything else ended"},
+	{Name: "resumes", Help: "resumes that were sent, both of a double one"},
+	{Name: "policiesMissing", Help: "answers without a policy"},
+	{Name: "policiesEarly", Help: "refusals although less than maxWait had passed"},
+	{Name: "policiesLeaked", Help: "resumes that were accepted after maxWait and the tolerance"},
+	{Name: "statusPolls", Help: "requests for the status"},
+	{Name: "statusBytes", Unit: "bytes", Help: "bytes up and down of asking for the status"},
+	{Name: "statusBytesPerRequest", Unit: "bytes", Rule: figure.Ratio("statusBytes", "requestsBegun"), Help: "statusBytes per request begun"},
+	{Name: "statusFailed", Help: "requests for the status that failed"},
+	{Name: "wrongTried", Help: "resumes with a wrong token or id"},
+	{Name: "wrongAccepted", Help: "resumes with a wrong token or id that were let in"},
+	{Name: "wrongUnclear", Help: "resumes with a wrong token or id without a clear answer"},
+	{Name: "doubles", Help: "resumes by two at once"},
+	{Name: "doublesOneRefused", Help: "double resumes of which one got the result"},
+	{Name: "doublesBothAnswered", Help: "double resumes that both got the result"},
+	{Name: "doublesBothRefused", Help: "double resumes that were both refused"},
+	{Name: "doublesUntold", Help: "double resumes of which one got the result and the other no answer"},
+	{Name: "doublesInterrupted", Help: "double resumes that both ended before"},
+	{Name: "unbalanced", Help: "by how much the sums of the account differ; always 0"},
+	// Peaks are of one moment, and means of one time: requests of shards are held
+	// beside each other.
+	{Name: "detachedMax", Rule: figure.Peak, Help: "the most requests without a connection that the target should be holding"},
+	{Name: "detachedMean", Help: "the mean of requests without a connection over the measured part"},
+
+	{Name: "policy", Unit: "ns", Timing: true, Help: "from the call to its resume policy"},
+	{Name: "resumeToFirst", Unit: "ns", Timing: true, Help: "from a resume to the first message, where one must have been waiting"},
+	{Name: "resumeToResult", Unit: "ns", Timing: true, Help: "from a resume to the result, where the work must have been done"},
+	{Name: "resumeToEnd", Unit: "ns", Timing: true, Help: "from a resume to the result"},
+	{Name: "status", Unit: "ns", Timing: true, Help: "from asking for the status to the answer"},
+	{Name: "request", Unit: "ns", Timing: true, Help: "from the call to its result"},
+}}

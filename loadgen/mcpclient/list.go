@@ -1,0 +1,121 @@
+package mcpclient
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/wire"
+)
+
+// Listing is one list, all pages of it.
+type Listing struct {
+	// Method is the JSON-RPC method that gave it.
+	Method  string
+	Entries []json.RawMessage
+	Pages   int
+	// Took is from the first request until the last answer, without the
+	// handshake, if there had to be one. Up and Down are bytes of message bodies.
+	Took     time.Duration
+	Up, Down int64
+	// TTL is how long the first page may be kept; HasTTL tells whether it was said.
+	TTL    time.Duration
+	HasTTL bool
+	// Scope is public, private, or "" when it was not said, which means private.
+	Scope string
+}
+
+// listNames are the lists of [Endpoint.List].
+var listNames = []struct{ name, method, member string }{
+	{"events", methodProbe, "events"},
+	{"triggers", "ai.smithery/events/list", "events"},
+	{"tools", "tools/list", "tools"},
+	{"prompts", "prompts/list", "prompts"},
+	{"resources", "resources/list", "resources"},
+	{"templates", "resources/templates/list", "resourceTemplates"},
+}
+
+// List fetches a list as the first principal: events, triggers (those of
+// Smithery), tools, prompts, resources or templates. The errors wrap those of
+// the package.
+func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
+	i := slices.IndexFunc(listNames, func(l struct{ name, method, member string }) bool { return l.name == name })
+	if i < 0 {
+		return Listing{}, fmt.Errorf("list: there is no %q: use events, triggers, tools, prompts, resources or templates", name)
+	}
+	l := listNames[i]
+	session, err := e.principals[0].Session(ctx, nil)
+	if err != nil {
+		return Listing{}, fmt.Errorf("%s: %w", l.method, err)
+	}
+	out := Listing{Method: l.method}
+	start := time.Now()
+	var cursor string
+	var size ListSize
+	for out.Pages < MaxPages {
+		params := wire.BeginObject(nil)
+		if cursor != "" {
+			params.String("cursor", cursor)
+		}
+		a := e.ask(ctx, session, l.method, params)
+		out.Took, out.Up, out.Down = time.Since(start), out.Up+a.Up, out.Down+a.Down
+		next, err := out.page(a, l.member, &size)
+		a.Release()
+		if err != nil {
+			return out, fmt.Errorf("%s at %s: %w", l.method, e.opts.URL, err)
+		}
+		if next == "" || next == cursor {
+			return out, nil
+		}
+		cursor = next
+	}
+	return out, fmt.Errorf("%s at %s: %w: more than %d pages", l.method, e.opts.URL, ErrProtocol, MaxPages)
+}
+
+// page takes in one answer, and returns the cursor of the next.
+func (l *Listing) page(a *Answer, member string, size *ListSize) (next string, err error) {
+	if a.Err != nil {
+		return "", a.Err
+	}
+	if err := size.Add(*a.Buf, member); err != nil {
+		return "", err
+	}
+	var m struct {
+		Result map[string]json.RawMessage `json:"result"`
+	}
+	var entries []json.RawMessage
+	var c wire.Cacheable
+	err = json.Unmarshal(*a.Buf, &m)
+	if err == nil {
+		err = json.Unmarshal(m.Result[member], &entries)
+	}
+	if err != nil || !wire.ScanCacheable(*a.Buf, &c) {
+		return "", &CallError{Method: l.Method, Kind: KindProtocol, Cause: err}
+	}
+	if l.Pages++; l.Pages == 1 {
+		l.TTL, l.HasTTL = c.TTL, c.HasTTL
+		switch {
+		case c.Public:
+			l.Scope = "public"
+		case c.HasScope:
+			l.Scope = "private"
+		}
+	}
+	l.Entries = append(l.Entries, entries...)
+	return string(c.NextCursor), nil
+}
+
+// ListSize adds up the pages of a list.
+type ListSize struct{ bytes, entries int }
+
+// Add takes a page into account, before it is decoded.
+func (l *ListSize) Add(text []byte, member string) error {
+	l.bytes += len(text)
+	l.entries += wire.ListLength(text, member)
+	if l.bytes > MaxListBytes || l.entries > MaxListEntries {
+		return &CallError{Kind: KindOversized, Cause: ErrList}
+	}
+	return nil
+}

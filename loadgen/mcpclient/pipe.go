@@ -1,0 +1,291 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/budget"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/stderrtail"
+	"github.com/eventmeter/eventmeter/internal/wire"
+)
+
+const (
+	// pipeBuffer is how much is read at once: what a pipe holds on most systems.
+	pipeBuffer = 64 << 10
+	// pipeQueue bounds the messages that wait to be written to a server.
+	pipeQueue = 1024
+	// maxPipeID bounds the id of a request of the server's that is answered.
+	maxPipeID = 1 << 10
+	// pipeWrite bounds what is written at once.
+	pipeWrite = 64 << 10
+	// exitGrace is how long the end of a server's output and the end of its
+	// process may lie apart.
+	exitGrace = time.Second
+	// stdinGrace and termGrace are how long a server may take to end when its
+	// standard input was closed, and when it was asked to terminate.
+	stdinGrace = 2 * time.Second
+	termGrace  = time.Second
+)
+
+// Pipe is a server that is a program: requests go to its standard input, a line
+// each, and all answers and streams of all lanes share its standard output.
+type Pipe struct {
+	command []string
+	env     []string
+	dir     string
+	budget  *budget.Budget
+	copyTo  io.Writer // gets what the server writes on standard error; may be nil
+
+	// graces are how long it may take to end when its standard input was closed,
+	// and when it was asked to terminate.
+	graces [2]time.Duration
+
+	router router
+	starts sync.Once
+	failed error // of the start
+
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	out   *os.File
+	log   stderrtail.Writer
+	queue chan []byte
+	up    atomic.Int64
+	pid   atomic.Int64 // 0 = not started
+
+	closing atomic.Bool   // the end is our own doing
+	quit    chan struct{} // closed by close
+	exited  chan struct{} // closed when the process is over
+	gone    chan struct{} // closed when no more lines will come, and every exchange knows
+	over    chan struct{} // closed before the exchanges are told
+	cause   error         // set before over is closed
+	work    sync.WaitGroup
+}
+
+func newPipe(o EndpointOptions, issued *atomic.Uint64) *Pipe {
+	p := &Pipe{
+		graces: [2]time.Duration{stdinGrace, termGrace}, command: o.Command, env: o.Env, dir: o.Dir, budget: o.Budget, copyTo: o.Stderr, queue: make(chan []byte, pipeQueue),
+		quit: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}), over: make(chan struct{}),
+	}
+	p.router.issued = issued
+	p.router.respond = p.respond
+	return p
+}
+
+// start starts the program, once.
+func (p *Pipe) start() error {
+	p.starts.Do(func() {
+		if p.failed = p.run(); p.failed != nil {
+			p.failed = fmt.Errorf("start %s: %w: %w: is the command right?", p.command[0], ErrUnreachable, p.failed)
+		}
+	})
+	return p.failed
+}
+
+func (p *Pipe) run() error {
+	if p.closing.Load() {
+		return os.ErrClosed
+	}
+	cmd := exec.Command(p.command[0], p.command[1:]...)
+	ownGroup(cmd)
+	cmd.Env, cmd.Dir = append(os.Environ(), p.env...), p.dir
+	cmd.Stderr = &p.log
+	if p.copyTo != nil {
+		cmd.Stderr = io.MultiWriter(&p.log, p.copyTo)
+	}
+	// A process that the server leaves behind may hold standard error open.
+	cmd.WaitDelay = exitGrace
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	// A pipe of our own: waiting for the process must not close it before
+	// everything in it was read.
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, stdin.Close())
+	}
+	cmd.Stdout = theirs
+	err = cmd.Start()
+	_ = theirs.Close() // the process has its own
+	if err != nil {
+		return errors.Join(err, out.Close())
+	}
+	p.cmd, p.stdin, p.out = cmd, stdin, out
+	p.pid.Store(int64(cmd.Process.Pid))
+	p.work.Go(crash.Guarded(p.wait))
+	p.work.Go(crash.Guarded(p.write))
+	p.work.Go(crash.Guarded(p.read))
+	return nil
+}
+
+// wait waits for the process, and then sees to it that the reading ends, too.
+func (p *Pipe) wait() {
+	_ = p.cmd.Wait() // how it ended is in ProcessState
+	close(p.exited)
+	select {
+	case <-p.gone:
+		return
+	case <-time.After(exitGrace):
+	}
+	// Somebody whom the server started holds its output open.
+	signalGroup(p.cmd, true)
+	if p.out.SetReadDeadline(time.Now()) != nil {
+		_ = p.out.Close()
+	}
+}
+
+// read routes what the server writes until there is no more.
+func (p *Pipe) read() {
+	parser := wire.LineParser{Budget: p.budget}
+	buf := make([]byte, pipeBuffer)
+	var at time.Time
+	take := func(l wire.Line) { p.router.route(l, at) }
+	for {
+		n, err := p.out.Read(buf)
+		at = time.Now()
+		parser.Feed(buf[:n], take)
+		if err != nil {
+			break
+		}
+	}
+	parser.End(take)
+	_ = p.out.Close() // nothing more is wanted of it
+	p.cause = p.ending()
+	close(p.over) // before anybody is told, who may ask for the cause at once
+	p.router.finish(p.cause)
+	close(p.gone)
+}
+
+// ending says why the output is at its end.
+func (p *Pipe) ending() error {
+	how := "it closed its standard output"
+	select {
+	case <-p.exited:
+		how = p.cmd.ProcessState.String()
+	case <-time.After(exitGrace):
+	}
+	if p.closing.Load() {
+		return fmt.Errorf("%s: closed", p.command[0])
+	}
+	text := "the server " + p.command[0] + " ended: " + how
+	if last := errtext.Line(p.log.LastLine()); last != "" {
+		text += ": " + last
+	}
+	return errors.New(text)
+}
+
+// write writes the lines that wait, several at once where there are.
+func (p *Pipe) write() {
+	var buf []byte
+	broken := false
+	for {
+		var line []byte
+		select {
+		case line = <-p.queue:
+		default:
+			select {
+			case line = <-p.queue:
+			case <-p.quit:
+				_ = p.stdin.Close() // the server's sign to end
+				return
+			case <-p.gone:
+				_ = p.stdin.Close()
+				return
+			}
+		}
+		buf = append(append(buf[:0], line...), '\n')
+		for more := true; more && len(buf) < pipeWrite; {
+			select {
+			case line = <-p.queue:
+				buf = append(append(buf, line...), '\n')
+			default:
+				more = false
+			}
+		}
+		if broken {
+			continue // it reads no more, but may still have something to say
+		}
+		n, err := p.stdin.Write(buf)
+		p.up.Add(int64(n))
+		broken = err != nil
+	}
+}
+
+// Send queues a line for the server, and owns it from then on.
+func (p *Pipe) Send(ctx context.Context, line []byte, traffic *wire.Traffic) *CallError {
+	select {
+	case p.queue <- line:
+		if traffic != nil {
+			traffic.AddUp(len(line) + 1)
+		}
+		return nil
+	case <-p.gone:
+		return &CallError{Kind: KindEnded, Cause: p.cause}
+	case <-ctx.Done():
+		return TransportError(ctx, ctx.Err())
+	}
+}
+
+// Add opens an exchange; the error says that the server is gone.
+func (p *Pipe) Add(id uint64, x *Exchange) error { return p.router.add(id, x) }
+
+// Remove closes an exchange. When it returns, take is not running and will not
+// be called again.
+func (p *Pipe) Remove(id uint64, x *Exchange) { p.router.remove(id, x) }
+
+// Listen opens an exchange without an id: for notifications that name nobody.
+func (p *Pipe) Listen(x *Exchange) error { return p.router.listen(x) }
+
+// Unlisten closes an exchange without an id.
+func (p *Pipe) Unlisten(x *Exchange) { p.router.unlisten(x) }
+
+// respond answers a request of the server's: a ping as it must be, and
+// anything else with the word that this client cannot do it.
+func (p *Pipe) respond(m *wire.Message) {
+	if len(m.ID) > maxPipeID {
+		return
+	}
+	line := append([]byte(`{"jsonrpc":"2.0","id":`), m.ID...)
+	if string(m.Method) == "ping" {
+		line = append(line, `,"result":{}}`...)
+	} else {
+		line = append(line, `,"error":{"code":-32601,"message":"Method not found"}}`...)
+	}
+	select {
+	case p.queue <- line:
+	default: // a server that does not read what it asked for
+	}
+}
+
+// close ends the server: by closing its standard input, then by asking, then
+// by force. It waits for every goroutine.
+func (p *Pipe) close() {
+	if p.closing.Swap(true) {
+		return
+	}
+	p.starts.Do(func() { p.failed = os.ErrClosed })
+	if p.cmd == nil {
+		return
+	}
+	close(p.quit)
+	for i, grace := range p.graces {
+		t := time.NewTimer(grace)
+		select {
+		case <-p.exited:
+		case <-t.C:
+			signalGroup(p.cmd, i == 1)
+		}
+		t.Stop()
+	}
+	<-p.exited
+	p.work.Wait()
+}

@@ -1,0 +1,223 @@
+package mcpclient
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/wire"
+)
+
+// router hands each line that a server writes to the exchange that it belongs
+// to: an answer by its JSON-RPC id, a notification by the subscription or
+// request that it names. One goroutine feeds it; exchanges come and go on any.
+type router struct {
+	// issued is the last id that was given out: what names an older one that is
+	// not open any more is late, what names another is unknown.
+	issued *atomic.Uint64
+	// respond answers a request of the server's. It must not block.
+	respond func(m *wire.Message)
+	counts  lineCounts
+
+	mu        sync.Mutex
+	open      map[uint64]*Exchange
+	listeners []*Exchange // of notifications that name nobody
+	over      error       // why no more lines will come
+
+	msg wire.Message // of the goroutine that feeds
+}
+
+// lineCounts are what became of the lines of a server.
+type lineCounts struct {
+	lines, bytes                                             atomic.Int64
+	late, unknown, unaddressed, requests, malformed, tooLong atomic.Int64
+	routed                                                   atomic.Int64 // bytes
+}
+
+// Exchange is one request and everything that comes for it.
+type Exchange struct {
+	Traffic *wire.Traffic // of whoever made it; nil = counted nowhere
+	// Take gets each line, on the goroutine that reads, under mu. It must not
+	// block: every other exchange waits meanwhile. It may set closed, and gets
+	// no more then.
+	Take func(at time.Time, l wire.Line, m *wire.Message)
+	// End is called once, on the same goroutine, when the server is gone and Closed is not
+	// set.
+	End func(cause error)
+
+	mu     sync.Mutex
+	Closed bool
+}
+
+// add opens an exchange; the error says that the server is gone.
+func (r *router) add(id uint64, x *Exchange) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return r.over
+	}
+	if r.open == nil {
+		r.open = map[uint64]*Exchange{}
+	}
+	r.open[id] = x
+	return nil
+}
+
+// remove closes an exchange. When it returns, take is not running and will not
+// be called again.
+func (r *router) remove(id uint64, x *Exchange) {
+	r.mu.Lock()
+	if r.open[id] == x {
+		delete(r.open, id)
+	}
+	r.mu.Unlock()
+	x.close()
+}
+
+func (x *Exchange) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.Closed = true
+}
+
+// listen opens an exchange without an id: for notifications that name nobody.
+func (r *router) listen(x *Exchange) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over != nil {
+		return r.over
+	}
+	r.listeners = append(r.listeners[:len(r.listeners):len(r.listeners)], x)
+	return nil
+}
+
+func (r *router) unlisten(x *Exchange) {
+	r.mu.Lock()
+	var rest []*Exchange
+	for _, h := range r.listeners {
+		if h != x {
+			rest = append(rest, h)
+		}
+	}
+	r.listeners = rest
+	r.mu.Unlock()
+	x.close()
+}
+
+// route takes one line, which was read at that time.
+func (r *router) route(l wire.Line, at time.Time) {
+	r.counts.lines.Add(1)
+	r.counts.bytes.Add(int64(l.Size))
+	if l.TooLong {
+		r.counts.tooLong.Add(1)
+		return
+	}
+	m := &r.msg
+	if !wire.ScanMessage(l.Data, m) {
+		r.counts.malformed.Add(1)
+		return
+	}
+	name := m.ID
+	if m.Method != nil {
+		if m.ID != nil {
+			r.counts.requests.Add(1)
+			r.respond(m)
+			return
+		}
+		if name = m.SubscriptionID; name == nil {
+			name = m.RequestID
+		}
+		if name == nil {
+			r.announce(l, at, m)
+			return
+		}
+	}
+	id, ok := numberOf(name)
+	if !ok {
+		r.counts.unknown.Add(1)
+		return
+	}
+	r.mu.Lock()
+	x := r.open[id]
+	r.mu.Unlock()
+	switch {
+	case x != nil && r.give(x, l, at, m, true):
+	case id > 0 && id <= r.issued.Load():
+		r.counts.late.Add(1)
+	default:
+		r.counts.unknown.Add(1)
+	}
+}
+
+// give hands a line to an exchange; false if that was closed meanwhile.
+func (r *router) give(x *Exchange, l wire.Line, at time.Time, m *wire.Message, charge bool) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.Closed {
+		return false
+	}
+	if charge {
+		r.counts.routed.Add(int64(l.Size))
+		if x.Traffic != nil {
+			x.Traffic.AddDown(l.Size)
+		}
+	}
+	x.Take(at, l, m)
+	return true
+}
+
+// announce hands a notification that names nobody to all who listen; the first
+// is charged for it.
+func (r *router) announce(l wire.Line, at time.Time, m *wire.Message) {
+	r.mu.Lock()
+	listeners := r.listeners
+	r.mu.Unlock()
+	charge := true
+	for _, x := range listeners {
+		if r.give(x, l, at, m, charge) {
+			charge = false
+		}
+	}
+	if charge {
+		r.counts.unaddressed.Add(1)
+	}
+}
+
+// finish ends every exchange: there will be no more lines.
+func (r *router) finish(cause error) {
+	r.mu.Lock()
+	r.over = cause
+	all := r.listeners
+	for _, x := range r.open {
+		all = append(all[:len(all):len(all)], x)
+	}
+	r.open, r.listeners = nil, nil
+	r.mu.Unlock()
+	for _, x := range all {
+		x.mu.Lock()
+		if !x.Closed {
+			x.Closed = true
+			x.End(cause)
+		}
+		x.mu.Unlock()
+	}
+}
+
+// numberOf reads an id of ours: a number, or the string that some servers make
+// of it.
+func numberOf(token []byte) (uint64, bool) {
+	if n := len(token); n > 2 && token[0] == '"' {
+		token = token[1 : n-1]
+	}
+	if len(token) == 0 || len(token) > 19 || token[0] == '0' {
+		return 0, false
+	}
+	var v uint64
+	for _, c := range token {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		v = v*10 + uint64(c-'0')
+	}
+	return v, true
+}

@@ -1,0 +1,304 @@
+package mcpclient
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Era is a generation of the base protocol.
+type Era string
+
+// The eras. Auto is only asked for, Bare is only found.
+const (
+	// Auto tries Modern first and falls back to Legacy.
+	Auto Era = "auto"
+	// Modern is 2026-07-28: stateless, discovered with server/discover.
+	Modern Era = "modern"
+	// Legacy is 2025-03-26 to 2025-11-25: sessions, opened with initialize.
+	Legacy Era = "legacy"
+	// Bare is a server that refused both handshakes and still takes calls.
+	Bare Era = "bare"
+)
+
+const (
+	modernVersion = "2026-07-28"
+	legacyVersion = "2025-11-25"
+
+	HeaderSession = "Mcp-Session-Id"
+	headerVersion = "Mcp-Protocol-Version"
+	HeaderMethod  = "Mcp-Method"
+
+	methodDiscover   = "server/discover"
+	methodInitialize = "initialize"
+	// methodProbe is what a server is asked that refused every handshake, to find
+	// out whether it takes calls all the same.
+	methodProbe = "events/list"
+
+	// handshakeTime bounds a handshake whose context has no end of its own.
+	handshakeTime = 30 * time.Second
+)
+
+// MethodListen opens a stream of notifications in the modern era.
+const MethodListen = "subscriptions/listen"
+
+// Principal is one identity of a run and its session with the target.
+type Principal struct {
+	endpoint *Endpoint
+	Index    int
+	token    string
+
+	mu          sync.Mutex
+	now         *Session      // nil = no handshake yet, or its session was lost
+	handshaking chan struct{} // closed at the end of the handshake under way; nil = there is none
+}
+
+// Session is the outcome of a handshake. It does not change.
+type Session struct {
+	Era           Era
+	Version       string
+	versions      []errtext.Said
+	server        errtext.Said
+	serverVersion errtext.Said
+	Capabilities  json.RawMessage
+	ID            string
+	fallback      string // what was refused before, see ServerInfo.Fallback
+
+	Meta []byte             // the _meta object of modern requests; nil in other eras
+	base http.Header        // what the requests of all methods share
+	sdk  *mcp.ClientSession // a legacy session that has to be ended
+
+	making  sync.Mutex // held while header fields are made
+	headers atomic.Pointer[map[headerKey]http.Header]
+}
+
+// plain are texts that were cleaned where they came in.
+func plain(said []errtext.Said) []string {
+	var out []string
+	for _, s := range said {
+		out = append(out, string(s))
+	}
+	return out
+}
+
+// Info says who the target is.
+func (a *Session) Info() ServerInfo {
+	return ServerInfo{
+		Era: a.Era, Version: a.Version, Versions: plain(a.versions), Server: string(a.server), ServerVersion: string(a.serverVersion),
+		Fallback: a.fallback,
+	}
+}
+
+// Session returns the principal's session, after a handshake if there is none. One
+// handshake serves all who ask meanwhile, each as long as its ctx lasts.
+// observe, if not nil, gets the calls of the handshake.
+func (p *Principal) Session(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
+	for {
+		p.mu.Lock()
+		now, under := p.now, p.handshaking
+		if now == nil && under == nil {
+			p.handshaking = make(chan struct{})
+		}
+		p.mu.Unlock()
+		switch {
+		case now != nil:
+			return now, nil
+		case under == nil:
+			return p.open(ctx, observe)
+		}
+		select {
+		case <-under: // and if it failed, the next one is ours to try
+		case <-ctx.Done():
+			return nil, fmt.Errorf("handshake with %s: another one was awaited: %w: %w", p.endpoint.opts.URL, ErrUnreachable, ctx.Err())
+		}
+	}
+}
+
+// open makes the handshake that handshaking announces.
+func (p *Principal) open(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	a, err := p.settle(ctx, observe)
+	p.mu.Lock()
+	p.now = a
+	close(p.handshaking)
+	p.handshaking = nil
+	p.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	e := p.endpoint
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.found == nil {
+		e.found = a
+	}
+	return a, nil
+}
+
+// settle makes a handshake in the era that was asked for, or in the one that the
+// target is known to be of.
+func (p *Principal) settle(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
+	e := p.endpoint
+	handshake := func(era Era) (*Session, error) {
+		switch {
+		case era == Bare: // there is no handshake
+			a := &Session{Era: Bare}
+			a.build(p)
+			return a, nil
+		case e.pipe != nil:
+			return p.handshakePipe(ctx, era, observe)
+		}
+		return p.handshake(ctx, era, observe)
+	}
+	if e.opts.Era != Auto {
+		return handshake(e.opts.Era)
+	}
+	return e.eras.handshake(ctx, handshake)
+}
+
+// Forget drops a session that the server no longer knows, so that the next call
+// makes a new one. The old one is ended all the same.
+func (p *Principal) Forget(a *Session) {
+	p.mu.Lock()
+	mine := p.now == a
+	if mine {
+		p.now = nil
+	}
+	p.mu.Unlock()
+	if mine { // a call that may take seconds, for which nobody else has to wait
+		a.end()
+	}
+}
+
+// End ends the session, if there is one. Whether the server still knew it
+// makes no difference.
+func (p *Principal) End() {
+	p.mu.Lock()
+	a := p.now
+	p.now = nil
+	p.mu.Unlock()
+	if a != nil {
+		a.end()
+	}
+}
+
+func (a *Session) end() {
+	if a.sdk != nil {
+		_ = a.sdk.Close()
+	}
+}
+
+// build prepares what every request of the session carries.
+func (a *Session) build(p *Principal) {
+	e := p.endpoint
+	if a.Era == Modern {
+		meta := wire.BeginObject(nil)
+		meta.String("io.modelcontextprotocol/protocolVersion", a.Version)
+		meta.Raw("io.modelcontextprotocol/clientInfo", e.clientInfo())
+		meta.Raw("io.modelcontextprotocol/clientCapabilities", e.capabilities())
+		a.Meta = meta.End()
+	}
+	h := p.header()
+	if a.Version != "" {
+		h.Set(headerVersion, a.Version)
+	}
+	if a.ID != "" {
+		h.Set(HeaderSession, a.ID)
+	}
+	a.base = h
+}
+
+// header makes the header fields that all requests of the principal have.
+func (p *Principal) header() http.Header {
+	e := p.endpoint
+	h := e.header.Clone()
+	p.authorize(h)
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "application/json, text/event-stream")
+	h.Set("User-Agent", e.opts.ClientName+"/"+e.opts.ClientVersion)
+	return h
+}
+
+// Initialization makes a request that opens a session of the legacy era for the
+// principal alone, of the version that was negotiated before.
+func (p *Principal) Initialization(version string) (http.Header, []byte) {
+	o := wire.BeginObject(nil)
+	o.String("protocolVersion", version)
+	o.Raw("capabilities", []byte("{}"))
+	o.Raw("clientInfo", p.endpoint.clientInfo())
+	return p.header(), wire.AppendRequest(nil, p.endpoint.NextID(), methodInitialize, o.End())
+}
+
+// Initialized returns the header fields of a session that initialization opened.
+func (p *Principal) Initialized(id, version string) http.Header {
+	h := p.header()
+	h.Set(HeaderSession, id)
+	h.Set(headerVersion, version)
+	return h
+}
+
+// Clone returns the same identity without a session.
+func (p *Principal) Clone() *Principal {
+	return &Principal{endpoint: p.endpoint, Index: p.Index, token: p.token}
+}
+
+func (p *Principal) authorize(h http.Header) {
+	if p.token != "" {
+		h.Set("Authorization", "Bearer "+p.token)
+	}
+}
+
+// headerKey names the header fields of one kind of request.
+type headerKey struct{ method, name string }
+
+// Header returns the header fields of a method's requests. name is the value of
+// Mcp-Name, which the modern era wants with some methods; "" = none. The fields
+// are made once and shared: nobody may write to them. It is safe for concurrent
+// use.
+func (a *Session) Header(method, name string) http.Header {
+	key := headerKey{method, name}
+	if known := a.headers.Load(); known != nil {
+		if h, ok := (*known)[key]; ok {
+			return h
+		}
+	}
+	a.making.Lock()
+	defer a.making.Unlock()
+	known := map[headerKey]http.Header{}
+	if p := a.headers.Load(); p != nil {
+		if h, ok := (*p)[key]; ok {
+			return h
+		}
+		known = maps.Clone(*p)
+	}
+	h := a.base.Clone()
+	if a.Era == Modern {
+		h.Set(HeaderMethod, method)
+		if name != "" {
+			h.Set(headerName, headerText(name))
+		}
+	}
+	known[key] = h
+	a.headers.Store(&known)
+	return h
+}
+
+// StreamHeader returns header fields for a GET that opens an event stream. They
+// are the caller's own.
+func (a *Session) StreamHeader() http.Header {
+	h := a.base.Clone()
+	h.Del("Content-Type")
+	h.Set("Accept", "text/event-stream")
+	return h
+}

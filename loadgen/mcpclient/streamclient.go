@@ -1,0 +1,61 @@
+package mcpclient
+
+import (
+	"net"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
+)
+
+// StreamClient returns what carries thousands of open streams, over a version of
+// HTTP as newTransport has it. stamps takes the times of what comes from the
+// kernel, where that is possible.
+func (e *Endpoint) StreamClient(version string, clock *eventmeter.Clock, stamps bool, traffic *wire.Traffic) (streamclient.Client, error) {
+	o := streamclient.Options{
+		Addr: net.JoinHostPort(e.url.Hostname(), e.port()), Host: e.host,
+		Now:              func() int64 { return int64(clock.Now()) },
+		Count:            counts{traffic},
+		Budget:           e.opts.Budget,
+		KernelTimestamps: stamps,
+		Resolve:          e.opts.Resolve,
+		Guard:            e.opts.Guard,
+	}
+	if o.Host == "" {
+		o.Host = e.url.Host
+	}
+	for _, a := range e.opts.LocalAddrs {
+		o.LocalIPs = append(o.LocalIPs, a.AsSlice())
+	}
+	if e.url.Scheme == "https" {
+		o.TLS = e.tlsConfig()
+		o.TLS.NextProtos = []string{"http/1.1"}
+	}
+	if version != "" && version != "1.1" { // that it fits the URL was checked with the transport
+		if o.TLS != nil {
+			o.TLS.NextProtos = []string{"h2"}
+		}
+		return streamclient.NewHTTP2(o)
+	}
+	return streamclient.New(o)
+}
+
+// port is the URL's, or that of its scheme.
+func (e *Endpoint) port() string {
+	switch p := e.url.Port(); {
+	case p != "":
+		return p
+	case e.url.Scheme == "https":
+		return "443"
+	}
+	return "80"
+}
+
+// counts has a stream client's traffic counted as the transport's is.
+type counts struct{ t *wire.Traffic }
+
+func (c counts) Opened() { c.t.CountOpened() }
+
+func (c counts) Sent(n int) { c.t.CountUp(n) }
+
+func (c counts) Taken(n int) { c.t.CountDown(n) }

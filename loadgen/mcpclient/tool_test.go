@@ -1,0 +1,62 @@
+package mcpclient_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+)
+
+func TestCallTool(t *testing.T) {
+	for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
+		t.Run(string(era), func(t *testing.T) {
+			s, err := refserver.New(refserver.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			e, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: s.URL(), Era: era, Tokens: []string{"a", "b"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 3 { // the first call of each principal shakes hands
+				a := e.CallTool(t.Context(), i, "post_message", []byte(`{"channel":"c","text":"hello"}`))
+				if !a.Sent || !a.Answered || !a.Result || !a.Complete || a.IsError || a.Status != 200 || a.Code != 0 || a.Err != nil {
+					t.Errorf("call %d: %+v", i, a)
+				}
+			}
+			if n := s.Stats().Events; n != 3 {
+				t.Errorf("%d events were published", n)
+			}
+			if a := e.CallTool(t.Context(), 0, "shout", []byte(`{}`)); !a.Sent || !a.Answered || a.Result || a.Code != -32602 || a.Err == nil {
+				t.Errorf("an unknown tool: %+v", a)
+			}
+			if a := e.CallTool(t.Context(), 0, "post_message", []byte(`{"channel":7}`)); !a.Answered || a.Err == nil && !a.IsError {
+				t.Errorf("bad arguments: %+v", a)
+			}
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			if a := e.CallTool(over, 0, "post_message", []byte(`{}`)); a.Answered || a.Err == nil {
+				t.Errorf("a call that was given up: %+v", a)
+			}
+			if err := e.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			gone, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: s.URL()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := gone.CallTool(t.Context(), 0, "post_message", []byte(`{}`)); a.Sent || !errors.Is(a.Err, mcpclient.ErrUnreachable) {
+				t.Errorf("nobody there: %+v", a)
+			}
+			_ = gone.Close(t.Context())
+		})
+	}
+}

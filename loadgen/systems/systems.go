@@ -1,0 +1,112 @@
+// Package systems is the table of the systems that lanes can be of. It is the only
+// package that knows all drivers.
+package systems
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/driver/events"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
+)
+
+// System is a system that lanes can be of: how its driver is made, and what is
+// special about it.
+type System struct {
+	Name string
+	// New makes the driver of one lane.
+	New func(driver.Options) (driver.Driver, error)
+	// Defaults returns options with every field filled in, those of Settings
+	// included, whose zero value stands for a default. Settings is of the
+	// system's own type then.
+	Defaults func(driver.Options) (driver.Options, error)
+	// Figures declares the figures of its drivers.
+	Figures *figure.Table
+	// Discover is a mode in which a driver can ask the target for its event
+	// types; "" = the system has none.
+	Discover eventmeter.Mode
+	// Listed says that the target lists event types by the names that lanes ask
+	// for, so that the list tells whether a lane's is there.
+	Listed bool
+	// Capabilities are the client capabilities that a lane's endpoint must
+	// advertise.
+	Capabilities []string
+	// KernelTimestamps are the modes in which a driver can take the times of
+	// deliveries from the kernel.
+	KernelTimestamps []eventmeter.Mode
+	// Unit returns how many neighbouring subscriptions of a lane share something,
+	// such as a session, and have to stay together; nil = each is alone.
+	Unit func(*driver.Options) int
+	// Connections returns how many connections each subscription of a lane may
+	// have at once over HTTP/1.1; nil = one.
+	Connections func(*driver.Options) int
+}
+
+// systems are all systems. This is the only place that knows them all.
+var systems = []System{
+	{
+		Name: "events", New: events.New, Figures: &events.FigureTable, Defaults: defaultsOf[events.Settings],
+		Discover: eventmeter.Poll, Listed: true, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
+	},
+	{Name: "smithery", New: events.New, Figures: &events.FigureTable, Defaults: defaultsOf[events.SmitherySettings], Discover: eventmeter.Webhook, Listed: true},
+	{Name: "sep-1803", New: sep1803.New, Figures: &sep1803.FigureTable, Defaults: defaultsOf[sep1803.Settings], Discover: eventmeter.Push, Unit: sep1803.Unit},
+	{Name: "sep-975", New: sep975.New, Figures: &sep975.FigureTable, Defaults: defaultsOf[sep975.Settings], Capabilities: []string{sep975.ResumableRequests}, Connections: sep975.Connections},
+	{Name: "sep-2549", New: sep2549.New, Figures: &sep2549.FigureTable, Defaults: defaultsOf[sep2549.Settings], Connections: sep2549.Connections},
+}
+
+// defaultsOf is the Defaults of a system whose settings are of type S.
+func defaultsOf[S interface{ WithDefaults() S }](o driver.Options) (driver.Options, error) {
+	o = o.WithDefaults()
+	set, err := driver.SettingsOf[S](&o)
+	o.Settings = set.WithDefaults()
+	return o, err
+}
+
+// FigureTables are the figures of all systems. Whoever merges, archives or shows
+// figures asks the tables.
+var FigureTables = figureTables()
+
+func figureTables() (all figure.Tables) {
+	for _, s := range systems {
+		if !slices.Contains(all, s.Figures) { // two systems may share one
+			all = append(all, s.Figures)
+		}
+	}
+	return all
+}
+
+// All returns all systems, in the order in which they are named to people.
+func All() []System { return slices.Clone(systems) }
+
+// Find returns the system with that name; "" is the MCP Events draft.
+func Find(name string) (System, error) {
+	if name == "" {
+		name = systems[0].Name
+	}
+	for _, s := range systems {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	var names []string
+	for _, s := range systems {
+		names = append(names, s.Name)
+	}
+	return System{}, fmt.Errorf("driver: system %q is not known: use %s", name, strings.Join(names, ", "))
+}
+
+// New returns the driver of opts.System for one lane. It opens the listener
+// of a webhook lane, and no connection to the target.
+func New(opts driver.Options) (driver.Driver, error) {
+	s, err := Find(opts.System)
+	if err != nil {
+		return nil, err
+	}
+	return s.New(opts)
+}

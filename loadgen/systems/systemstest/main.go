@@ -1,0 +1,20 @@
+// Package systemstest is for tests of drivers: a recorder that can be waited for, a
+// reference server, and conversations that are written by hand.
+package systemstest
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Main runs a package's tests, none of which may leave a goroutine behind. It is
+// also the server of the conversations over a pipe: the test program starts
+// itself for them.
+func Main(m *testing.M) {
+	if file := os.Getenv(asServer); file != "" {
+		os.Exit(serveFile(file))
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,444 @@
+package systemstest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/driver/events"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"golang.org/x/tools/txtar"
+)
+
+// signOld is the older revision's signature, made with the standard library.
+func signOld(secret string, at time.Time, body string) string {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil {
+		return err.Error()
+	}
+	h := hmac.New(sha256.New, key)
+	fmt.Fprintf(h, "%d.%s", at.Unix(), body)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// A wire file is a conversation, written by hand. Its first section, lane, is
+// a JSON object that configures the lane. The others are played in order:
+//
+//	request   what the lane must send, to the byte
+//	answer    what the server answers to it
+//	deliver   a webhook delivery that the server makes now
+//	reply     how the lane must answer the delivery
+//	stream    what the server says now on the stream that is held open
+//	await     what the recorder must have been told before it goes on
+//	told      all that the recorder must have been told, in the end
+//	figures   figures of the lane's own, in the end; others may be there
+//
+// An answer begins with its status, and "hold" if the response stays open. In
+// the lane's requests the parts that differ from run to run are written <url>,
+// <secret> and <own>. In a delivery's headers, "sign" stands for a right
+// signature, "sign-former" for one by the secret before, "sign-both" for the
+// two, "sign-old" for one in the older spelling, "sign-text" for one by the secret's text as key, "sign-raw" for one by a raw secret of SEP-1803, and "now-600" for a time.
+type laneFile struct {
+	System    string
+	Smithery  events.SmitherySettings
+	Events    events.Settings
+	SEP1803   sep1803.Settings
+	SEP975    sep975.Settings
+	SEP2549   sep2549.Settings
+	Secrets   driver.Secrets
+	Verify    driver.Verify
+	Mode      eventmeter.Mode
+	Era       mcpclient.Era // as the server is
+	Revision  mcpclient.Revision
+	Arguments json.RawMessage
+	Tokens    []string
+	Discover  bool // ask for the offer instead of attaching
+	Detach    bool // after everything else
+	Fails     bool // attach has to fail
+
+	MaxAge, LongPoll, TTL           string
+	MaxEvents, RotateEvery          int
+	NoExpiry                        bool
+	RefreshAt, Refuse               float64
+	Heartbeat, MinInterval, Backoff string
+}
+
+type step struct {
+	kind string
+	text string
+}
+
+// play is a conversation under way.
+type play struct {
+	t   *testing.T
+	cfg laneFile
+
+	mu       sync.Mutex
+	moved    *sync.Cond
+	steps    []step
+	at       int
+	over     bool
+	awaiting bool // the step before was an await that is not over
+	url      string
+	secret   string
+	former   string // the secret before
+	// drain, if not nil, is called when a request has come, before it is
+	// answered: it is under way then, and none is begun after it.
+	drain func()
+	ended chan struct{}
+	more  chan string // what the stream that is held open says next
+}
+
+// PlayFiles plays every wire file that a pattern matches.
+func PlayFiles(t *testing.T, pattern string) {
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no wire files: %v", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			playFile(t, txtar.Parse(text))
+		})
+	}
+}
+
+func playFile(t *testing.T, a *txtar.Archive) {
+	p := &play{t: t, more: make(chan string), ended: make(chan struct{})}
+	p.moved = sync.NewCond(&p.mu)
+	var told, figures string
+	for _, f := range a.Files {
+		switch f.Name {
+		case "lane":
+			dec := json.NewDecoder(bytes.NewReader(f.Data))
+			dec.DisallowUnknownFields()
+			if err := dec.Decode(&p.cfg); err != nil {
+				t.Fatal(err)
+			}
+		case "told":
+			told = string(f.Data)
+		case "figures":
+			figures = strings.TrimSpace(string(f.Data))
+		case "request", "answer", "deliver", "reply", "await", "stream":
+			p.steps = append(p.steps, step{f.Name, strings.TrimSuffix(string(f.Data), "\n")})
+		default:
+			t.Fatalf("section %q is not known", f.Name)
+		}
+	}
+	srv := httptest.NewServer(p)
+	t.Cleanup(srv.Close) // after the lane's, whose streams are held open here
+	t.Cleanup(p.end)
+	defer p.end()
+	e := mcpclient.EndpointOptions{URL: srv.URL + "/mcp", Revision: p.cfg.Revision, Tokens: p.cfg.Tokens}
+	if p.cfg.System == "sep-975" {
+		e.Capabilities = []string{sep975.ResumableRequests}
+	}
+	d, rec := Lane(t, e, p.options())
+	if p.cfg.System == "sep-975" {
+		p.drain = d.(driver.Phased).Drain // one request is enough
+	}
+	done := make(chan struct{})
+	go func() {
+		defer crash.Guard()
+		defer close(done)
+		p.deliveries(d, rec)
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	stop := context.AfterFunc(ctx, p.end)
+	defer stop()
+	if p.cfg.Discover {
+		o, err := d.(driver.Discoverer).Discover(ctx)
+		rec.keep(func() {})
+		told = strings.TrimSpace(told)
+		if got := offerText(o, err); got != told {
+			t.Errorf("offer:\n%s\nwant:\n%s", got, told)
+		}
+		p.end()
+		<-done
+		return
+	}
+	if err := d.Attach(ctx, 0); (err != nil) != p.cfg.Fails {
+		t.Errorf("attach: %v", err)
+	}
+	p.mu.Lock()
+	for !p.over && (p.awaiting || p.at < len(p.steps) && !(p.cfg.Detach && p.steps[p.at].kind == "request" && p.at >= len(p.steps)-2)) {
+		p.moved.Wait()
+	}
+	p.mu.Unlock()
+	if p.cfg.Detach {
+		if err := d.Detach(ctx, 0); err != nil {
+			t.Errorf("detach: %v", err)
+		}
+	}
+	want := strings.Split(strings.TrimSpace(told), "\n")
+	rec.Wait(t, "the end of the conversation", func(m *Memory) bool { return len(m.Log) >= len(want) || ctx.Err() != nil })
+	rec.Mu.Lock()
+	if !slices.Equal(rec.Log, want) {
+		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(rec.Log, "\n"), strings.Join(want, "\n"))
+	}
+	rec.Mu.Unlock()
+	if figures != "" {
+		if p.cfg.System == "sep-975" {
+			Drained(t, d)
+		}
+		// A call is told before what its answer said is counted.
+		var wrong []string
+		for wrong = misfigured(d, figures); wrong != nil && ctx.Err() == nil; wrong = misfigured(d, figures) {
+			runtime.Gosched()
+		}
+		for _, w := range wrong {
+			t.Error(w)
+		}
+	}
+	p.end()
+	<-done
+}
+
+// misfigured lists the figures that are not what the file says.
+func misfigured(d driver.Driver, figures string) (wrong []string) {
+	got := d.(driver.Figurer).Figures()
+	for line := range strings.SplitSeq(figures, "\n") {
+		name, value, _ := strings.Cut(line, " ")
+		count := fmt.Sprint(got.Values[name])
+		if h := got.Timings[name].Histogram; h != nil {
+			count = fmt.Sprint(h.TotalCount())
+		}
+		if count != value {
+			wrong = append(wrong, fmt.Sprintf("figure %s is %s, want %s", name, count, value))
+		}
+	}
+	return wrong
+}
+
+func (p *play) options() driver.Options {
+	c := p.cfg
+	dur := func(s string) time.Duration {
+		if s == "" {
+			return 0
+		}
+		v, err := time.ParseDuration(s)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		return v
+	}
+	return driver.Options{
+		System: c.System, Settings: map[string]any{"smithery": c.Smithery, "sep-1803": c.SEP1803, "sep-975": c.SEP975, "sep-2549": c.SEP2549, "": c.Events, "events": c.Events}[c.System],
+		Mode: c.Mode, Event: "ticket.moved", MaxAge: dur(c.MaxAge),
+		Arguments: func(int) json.RawMessage { return c.Arguments },
+		Poll:      driver.PollOptions{MinInterval: dur(c.MinInterval), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
+		Push:      driver.PushOptions{Heartbeat: dur(c.Heartbeat), BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
+		Webhook:   driver.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Refuse: c.Refuse, Secrets: c.Secrets, Verify: c.Verify},
+	}
+}
+
+// end lets everything go that waits for its turn.
+func (p *play) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.over = true
+		close(p.ended)
+	}
+	p.moved.Broadcast()
+}
+
+// turn waits until a step of one of these kinds is next and takes it.
+func (p *play) turn(kinds ...string) (step, bool) { return p.turnWith(nil, kinds...) }
+
+// turnWith does so, and calls taken, if it is not nil, before anybody else can
+// take the step after it.
+func (p *play) turnWith(taken func(), kinds ...string) (step, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !p.over && !(!p.awaiting && p.at < len(p.steps) && slices.Contains(kinds, p.steps[p.at].kind)) {
+		if p.at == len(p.steps) && kinds[0] == "deliver" {
+			return step{}, false
+		}
+		p.moved.Wait()
+	}
+	if p.over {
+		return step{}, false
+	}
+	s := p.steps[p.at]
+	p.at++
+	if taken != nil {
+		taken()
+	}
+	p.awaiting = s.kind == "await"
+	p.moved.Broadcast()
+	return s, true
+}
+
+var (
+	urlPattern    = regexp.MustCompile(`"(url|targetUri)":"([^"]*)"`)
+	secretPattern = regexp.MustCompile(`"secret":"(whsec_[^"]{44})"`)
+	madePattern   = regexp.MustCompile(`"webhookSecret":\{"type":"(?:raw","value|standard","key)":"([^"]*)"`)
+	ownPattern    = regexp.MustCompile(`"id":"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"`)
+)
+
+// deliveries plays the server's deliveries when their turn has come.
+func (p *play) deliveries(d driver.Driver, rec *Memory) {
+	pool := x509.NewCertPool()
+	if r, ok := d.(driver.Receiver); ok {
+		pool.AppendCertsFromPEM(r.CertPEM())
+	}
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	defer c.CloseIdleConnections()
+	for {
+		s, ok := p.turn("deliver", "await", "stream")
+		if !ok {
+			return
+		}
+		if s.kind == "stream" {
+			select {
+			case p.more <- s.text:
+			case <-p.ended:
+			}
+			continue
+		}
+		if s.kind == "await" {
+			rec.Wait(p.t, s.text, func(m *Memory) bool { return slices.Contains(m.Log, s.text) })
+			p.mu.Lock()
+			p.awaiting = false
+			p.moved.Broadcast()
+			p.mu.Unlock()
+			continue
+		}
+		got, err := p.deliver(c, s.text)
+		want, _ := p.turn("reply") // only now: what comes next waits for this
+		if got != want.text || err != nil {
+			p.t.Errorf("reply %q (%v), want %q", got, err, want.text)
+		}
+	}
+}
+
+func (p *play) deliver(c *http.Client, text string) (string, error) {
+	p.mu.Lock()
+	url, secret, former := p.url, p.secret, p.former
+	p.mu.Unlock()
+	head, body, _ := strings.Cut(text, "\n\n")
+	if strings.HasPrefix(head, "path: ") {
+		var path string
+		path, head, _ = strings.Cut(strings.TrimPrefix(head, "path: "), "\n")
+		url = url[:strings.Index(url, "/h/")] + path
+	}
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	now := time.Now()
+	sc := bufio.NewScanner(strings.NewReader(head))
+	for sc.Scan() {
+		k, v, _ := strings.Cut(sc.Text(), ": ")
+		if off, ok := strings.CutPrefix(v, "now"); ok {
+			seconds, _ := strconv.Atoi(off)
+			now = now.Add(time.Duration(seconds) * time.Second)
+			v = strconv.FormatInt(now.Unix(), 10)
+		}
+		switch v {
+		case "sign", "sign-former", "sign-both":
+			secrets := map[string][]string{"sign": {secret}, "sign-former": {former}, "sign-both": {secret, former}}[v]
+			v = ""
+			for _, s := range secrets {
+				wh, err := standardwebhooks.NewWebhook(s)
+				if err != nil {
+					return "", err
+				}
+				one, err := wh.Sign(req.Header.Get("Webhook-Id"), now, []byte(body))
+				if err != nil {
+					return "", err
+				}
+				v = strings.TrimSpace(v + " " + one)
+			}
+		case "sign-text": // by the secret's text as key
+			wh, err := standardwebhooks.NewWebhookRaw([]byte(secret))
+			if err != nil {
+				return "", err
+			}
+			if v, err = wh.Sign(req.Header.Get("Webhook-Id"), now, []byte(body)); err != nil {
+				return "", err
+			}
+		case "sign-raw":
+			v = signRaw(secret, now, body)
+		case "sign-old":
+			v = signOld(secret, now, body)
+		}
+		req.Header.Set(k, v)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return strings.TrimSpace(strconv.Itoa(resp.StatusCode) + " " + string(answer)), err
+}
+
+func offerText(o driver.Offer, err error) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "era %s version %q server %q capability %q listChanged %t\n", o.Era, o.Version, o.Server, o.Capability, o.ListChanged)
+	for _, e := range o.Events {
+		fmt.Fprintf(&b, "event %s %v\n", e.Name, e.Delivery)
+	}
+	if err != nil {
+		fmt.Fprintf(&b, "error %v\n", strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	return strings.TrimSpace(regexp.MustCompile(`http://127[^ ]*/mcp`).ReplaceAllString(b.String(), "<endpoint>"))
+}
+
+// signRaw signs as a raw secret of SEP-1803 does, with the standard library.
+func signRaw(secret string, at time.Time, body string) string {
+	h := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(h, "%d.%s", at.Unix(), body)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func Drained(t *testing.T, d driver.Driver) {
+	t.Helper()
+	p := d.(driver.Phased)
+	p.Drain()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for p.Pending() > 0 {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%d requests are still under way", p.Pending())
+		}
+	}
+}
