@@ -13,15 +13,15 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// DefaultWorkers is how many emissions may be under way at once.
+// DefaultWorkers is the number of emissions that may be in flight at once.
 const DefaultWorkers = 64
 
-// DefaultTolerance is how long a due emission waits for a free worker. It has to
-// be longer than the operating system's timers are coarse, and short against
-// the latencies that are measured.
+// DefaultTolerance is how long a due emission waits for a free worker. It must
+// be longer than the resolution of the system's timers, and short compared with
+// the measured latencies.
 const DefaultTolerance = 5 * time.Millisecond
 
-// FiringOptions describe one period of firing.
+// FiringOptions are the options of a [Firing].
 type FiringOptions struct {
 	Clock    *eventmeter.Clock   // required
 	Recorder eventmeter.Recorder // required
@@ -30,23 +30,24 @@ type FiringOptions struct {
 	// Start is when the schedule begins; 0 means when the first emission is waited
 	// for. It may lie in the future.
 	Start eventmeter.Instant
-	// Emissions due before Warmup are fired but not measured; firing ends at
-	// Warmup+Duration, that instant excluded. Duration 0 or less means that
-	// only the schedule's own end stops it.
+	// Emissions due before Warmup are published but not measured. Publishing ends
+	// just before Warmup+Duration. With a Duration of 0 or less it ends with the
+	// schedule.
 	Warmup, Duration time.Duration
 	// Tolerance is how long a due emission waits for a free worker before it is
 	// dropped; 0 means [DefaultTolerance].
 	Tolerance time.Duration
-	// Number, if not nil, gives the number under which an emission of Schedule is
-	// stamped, fired and dropped: that in the schedule that it is a [Part] of.
+	// Number, if not nil, maps the number of an emission of Schedule to its number
+	// in the schedule that Schedule is a [Part] of. Stamps and drops have the
+	// latter.
 	Number func(n uint64) uint64
 	// Lag, if not nil, is called for every emission with the delay of the pacing. It
 	// is called by the pacing goroutine and must return at once.
 	Lag func(time.Duration)
 }
 
-// Firing keeps account of one period of firing: which emission is due when,
-// whether it left, and what became of it. [Loop] drives it, once. Its exported
+// Firing tracks the emissions of one period: when each is due, whether it was
+// published, and its outcome. A [Loop] runs it once. Its exported
 // methods may be called at any time by any goroutine.
 type Firing struct {
 	o     FiringOptions
@@ -71,7 +72,7 @@ type Stats struct {
 	Scheduled, Fired, Dropped uint64
 	// Accepted, Uncertain and Refused add up to Fired when all are resolved.
 	Accepted, Uncertain, Refused uint64
-	// Delay of the pacing, before any wait for a worker.
+	// Lag is the delay of the pacing, before any wait for a worker.
 	LagP50, LagP99, LagMax time.Duration
 }
 
@@ -94,7 +95,7 @@ func NewFiring(o FiringOptions) (*Firing, error) {
 // Start returns when the schedule began, or 0 when it has not.
 func (f *Firing) Start() eventmeter.Instant { return eventmeter.Instant(f.start.Load()) }
 
-// due is an emission that the schedule has.
+// due is an emission of the schedule.
 type due struct {
 	n        uint64
 	intended eventmeter.Instant
@@ -189,7 +190,7 @@ func (f *Firing) sleepFor(ctx context.Context, d time.Duration) bool {
 
 func (f *Firing) lagged(d time.Duration) {
 	f.mu.Lock()
-	// Clamped, not left out, so that the worst delay is in it.
+	// Clamped instead of omitted, so that the worst delay is included.
 	_ = f.lag.RecordValue(min(max(int64(d), 0), f.lag.HighestTrackableValue()))
 	f.mu.Unlock()
 	if f.o.Lag != nil {
@@ -260,14 +261,14 @@ func (f *Firing) number(n uint64) uint64 {
 	return f.o.Number(n)
 }
 
-// drop counts an emission as never fired.
+// drop counts an emission as not published.
 func (f *Firing) drop(d due) {
 	f.dropped.Add(1)
 	n := f.number(d.n)
 	f.o.Recorder.Dropped(eventmeter.Drop{Emission: n, Source: f.o.Stamper.source(n), Intended: d.intended, Measured: d.measured})
 }
 
-// resolve closes an emission now.
+// resolve records the outcome of an emission.
 func (f *Firing) resolve(emission Emission, outcome eventmeter.Outcome) {
 	f.o.Recorder.Resolved(emission.Stamp, outcome, f.o.Clock.Now())
 	switch outcome {
@@ -301,19 +302,19 @@ func (f *Firing) Stats() Stats {
 	return s
 }
 
-// LoopOptions say how a [Loop] sends.
+// LoopOptions are the options of a [Loop].
 type LoopOptions struct {
-	// Fire sends one emission and returns what became of it. It is called by up to
-	// Workers goroutines at once. It must end by itself: its context carries
-	// the values of the loop's but not its cancellation, so that the outcome of
-	// what has left is known even when a run is broken off.
+	// Fire sends one emission and returns its outcome. Up to Workers goroutines
+	// call it at once. It must return by itself: its context has the values of
+	// the loop's context but not its cancellation, so that the outcome is known
+	// even when a run is cancelled.
 	Fire func(ctx context.Context, emission Emission) eventmeter.Outcome
-	// Workers bounds the emissions under way; 0 means [DefaultWorkers].
+	// Workers bounds the emissions in flight; 0 means [DefaultWorkers].
 	Workers int
 }
 
-// Loop fires f's emissions, each at its time, until they are over or ctx is, waits
-// for those under way, and returns f's figures. An emission that is due while all
+// Loop publishes the emissions of f, each at its time, until the schedule or ctx
+// ends. It waits for those in flight and returns the figures of f. An emission that is due while all
 // workers are busy waits for one of them for f's tolerance and is then dropped;
 // it is never sent later than that.
 //

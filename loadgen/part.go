@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// Part is the emissions of a schedule that one of several shards fires: of every
-// Every emissions those whose number, modulo Every, is in Mine. It keeps their
-// times, so that parts which share out all numbers are together the whole
-// schedule to the nanosecond, of whatever kind it is: the random times of a
-// Poisson process, too, are drawn once for all.
+// Part is the emissions of a schedule that one of several shards publishes: those
+// whose number modulo Every is in Mine. It keeps their times, so that all parts
+// together are exactly the whole schedule, even with the random times of a Poisson
+// process.
 //
 // Emission k of a Part is emission [Part.Number](k) of the whole. Without Mine there
 // are no emissions.
@@ -34,8 +33,8 @@ func (p Part) At(k uint64) (time.Duration, bool) {
 	return p.Whole.At(p.Number(k))
 }
 
-// SplitEmissions shares out emissions by owner, which gives the shard of each of a
-// cycle's emissions, and returns the part of one shard.
+// SplitEmissions returns the part of one shard. owner has the shard of each
+// emission of a cycle.
 func SplitEmissions(whole Schedule, cycle int, owner func(n int) int, shard int) Part {
 	p := Part{Whole: whole, Every: uint64(cycle)}
 	for n := range cycle {

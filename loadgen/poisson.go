@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Poisson fires at random: the times between emissions are independent and
+// Poisson publishes at random times: the intervals between emissions are independent and
 // exponentially distributed with mean 1/Rate. The same Seed gives the same
 // times. A Rate that is not a positive, finite number has no emissions.
 //

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Schedule says when emissions are due. At gives the time of emission n (from 0) since
-// the schedule began; ok is false when there is no such emission, and then there is
-// none after it either. At is a pure function, does not decrease with n, and
+// Schedule determines when emissions are due. At returns the time of emission n
+// (from 0) since the schedule began; ok is false if the schedule ends before
+// emission n. At is a pure function, does not decrease with n, and
 // may be called by many goroutines at once and in any order.
 type Schedule interface {
 	At(n uint64) (offset time.Duration, ok bool)
 }
 
-// Constant fires emission n at n/Rate: evenly, the first one at once. A Rate that
+// Constant publishes emission n at n/Rate, so the first one at once. A Rate that
 // is not a positive, finite number has no emissions.
 type Constant struct {
 	Rate float64 // per second
@@ -30,8 +30,8 @@ func (c Constant) At(n uint64) (time.Duration, bool) {
 	return nanoseconds(float64(n) * 1e9 / c.Rate)
 }
 
-// Burst fires Size emissions every Every. A burst's emissions are spaced evenly over
-// Spread, which is cut to Every; with Spread 0 they are all due at once. Size
+// Burst publishes Size emissions every Every. The emissions of a burst are spaced
+// evenly over Spread, at most Every; with Spread 0 they are all due at once. Size
 // or Every below 1 has no emissions.
 type Burst struct {
 	Size   int
@@ -56,8 +56,7 @@ func (b Burst) At(n uint64) (time.Duration, bool) {
 	return time.Duration(start + within), true
 }
 
-// Ramp changes its rate in a straight line from From to To over Over, and then
-// stays at To. A ramp down to 0 ends. Rates are per second; one that is
+// Ramp changes its rate linearly from From to To over Over, and then stays at To. A ramp down to 0 ends. Rates are per second; one that is
 // negative or not finite, or both 0, has no emissions.
 type Ramp struct {
 	From, To float64
@@ -92,7 +91,7 @@ func (r Ramp) valid() bool {
 	return r.From >= 0 && r.To >= 0 && r.From+r.To > 0 && !math.IsInf(r.From+r.To, 0) && r.Over >= 0
 }
 
-// Sine swings its rate around Mean by Amplitude, once a Period, upwards first.
+// Sine varies its rate around Mean by Amplitude, once a Period, upwards first.
 // Rates are per second. Amplitude must lie between 0 and Mean and Period be
 // positive; anything else has no emissions.
 type Sine struct {
@@ -138,7 +137,7 @@ func (s Sine) valid() bool {
 
 func positive(rate float64) bool { return rate > 0 && !math.IsInf(rate, 0) }
 
-// seconds turns seconds into a Duration, or says that it does not fit.
+// seconds converts seconds to a Duration; false if it does not fit.
 func seconds(s float64) (time.Duration, bool) { return nanoseconds(s * 1e9) }
 
 func nanoseconds(ns float64) (time.Duration, bool) {

@@ -6,15 +6,15 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// Emission is one event on its way to the target, as the Recorder gets it.
+// Emission is one event that is being published.
 type Emission = eventmeter.Emission
 
 // maxSources is how many sources a [eventmeter.Stamp] can tell apart.
 const maxSources = 1 << 16
 
-// Stamper hands out the stamps of a run, so that in each source sequence
-// numbers and Fired instants rise together. It is safe for concurrent use, and
-// may outlive several firings: numbers go on where they stopped.
+// Stamper makes the stamps of a run, so that the sequence numbers and Fired
+// instants of each source increase together. It is safe for concurrent use and may
+// serve several firings: numbers continue where they stopped.
 type Stamper struct {
 	clock    *eventmeter.Clock
 	recorder eventmeter.Recorder
@@ -26,11 +26,11 @@ type Stamper struct {
 type source struct {
 	mu  sync.Mutex
 	seq uint32
-	_   [48]byte // a cache line of its own: sources are fired by different workers
+	_   [48]byte // a cache line of its own: different workers publish different sources
 }
 
 // NewStamper returns a Stamper for the given number of sources (1 to
-// 65536; what lies outside is cut) that reports every stamp to recorder. Emission
+// 65536; other values are clamped) that reports every stamp to recorder. Emission
 // n belongs to source n modulo their number, unless [Stamper.Assign] says otherwise.
 func NewStamper(clock *eventmeter.Clock, recorder eventmeter.Recorder, run uint32, sources int) *Stamper {
 	sources = min(max(sources, 1), maxSources)
@@ -50,8 +50,8 @@ func (s *Stamper) source(n uint64) uint16 {
 	return uint16(n % uint64(len(s.sources)))
 }
 
-// Stamp gives emission n its stamp, reads the clock, and calls Recorder.Fired. The
-// caller must send at once, and resolve the emission exactly once.
+// Stamp stamps emission n, reads the clock, and calls Recorder.Fired. The caller
+// must send the emission at once and resolve it exactly once.
 func (s *Stamper) Stamp(n uint64, intended eventmeter.Instant, measured bool) Emission {
 	i := s.source(n)
 	src := &s.sources[i]

@@ -10,26 +10,26 @@ import (
 	"github.com/eventmeter/eventmeter/internal/defaults"
 )
 
-// DefaultConcurrency is how many subscriptions may be on their way at once.
+// DefaultConcurrency is the number of subscriptions that may be opening at once.
 const DefaultConcurrency = defaults.AttachConcurrency
 
-// AttachOptions say how fast subscriptions are opened.
+// AttachOptions are the options of [Attach].
 type AttachOptions struct {
-	// N is how many there are: indices 0 to N-1.
+	// N is the number of subscriptions: indices 0 to N-1.
 	N int
 	// Rate per second; 0 means as fast as Concurrency allows. Unlike emissions,
 	// subscriptions that are due while all workers are busy are opened later,
 	// not dropped.
 	Rate float64
-	// Concurrency bounds how many are on their way at once; 0 means
+	// Concurrency bounds the subscriptions that are opening at once; 0 means
 	// [DefaultConcurrency].
 	Concurrency int
-	// Continue opens the rest when one has failed. Otherwise no more are begun
-	// after a failure, and those on their way are cancelled.
+	// Continue opens the rest after a failure. Otherwise a failure cancels those
+	// that are opening, and no more are begun.
 	Continue bool
 }
 
-// AttachStats counts what became of the subscriptions.
+// AttachStats counts the outcomes of an [Attach].
 type AttachStats struct {
 	// Begun = Attached + Failed.
 	Begun, Attached, Failed int
@@ -85,22 +85,22 @@ func Attach(ctx context.Context, o AttachOptions, attach func(ctx context.Contex
 	return stats, context.Cause(ctx)
 }
 
-// ChurnOptions say how subscriptions leave and come back.
+// ChurnOptions are the options of [Churn].
 type ChurnOptions struct {
 	// N is how many there are: indices 0 to N-1.
 	N int
-	// Rate is how many leave per second; 0 means none.
+	// Rate is the number of subscriptions that leave per second; 0 means none.
 	Rate float64
 	// Pause is how long each stays away.
 	Pause time.Duration
 	// Seed fixes the order in which they are picked. Every one is picked once
 	// before any is picked again, in another order.
 	Seed uint64
-	// Stop, if not nil, ends the churn gently when it is closed: no more leave, those that
-	// are away stay away, and calls under way are waited for.
+	// Stop, if not nil, ends the churn in order when it is closed: no more leave,
+	// those that are away stay away, and Churn waits for calls in flight.
 	Stop <-chan struct{}
-	// Detach and Attach end and reopen a subscription. Never two calls at once
-	// for the same index. Required.
+	// Detach and Attach end and reopen a subscription. There are never
+	// two calls at once for the same index. Required.
 	Detach, Attach func(ctx context.Context, i int) error
 }
 
@@ -108,10 +108,9 @@ type ChurnOptions struct {
 type ChurnStats struct {
 	// Detached and Attached succeeded; Failed is calls that did not. A
 	// subscription that could not be detached is left as it is; one that could
-	// not be reopened stays away, and is picked no more.
+	// not be reopened stays away and is not picked again.
 	Detached, Attached, Failed int
-	// Skipped is how often a departure was due and the one picked was still
-	// away.
+	// Skipped is how often the picked subscription was still away.
 	Skipped int
 	// FirstError is the first failure's.
 	FirstError error

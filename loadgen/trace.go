@@ -2,8 +2,8 @@ package loadgen
 
 import "time"
 
-// Trace fires at recorded times: emission n at Offsets[n] / Warp. It ends with the
-// last of them. Offsets must not be negative nor decrease, and must not change
+// Trace publishes at recorded times: emission n at Offsets[n] / Warp. It ends with
+// the last offset. Offsets must not be negative nor decrease, and must not change
 // while the Trace is in use.
 type Trace struct {
 	Offsets []time.Duration
@@ -24,8 +24,8 @@ func (t Trace) At(n uint64) (time.Duration, bool) {
 	return nanoseconds(float64(t.Offsets[n]) / warp)
 }
 
-// Peak returns the most emissions that fall into any one second: what a rate limit
-// has to be compared with.
+// Peak returns the largest number of emissions in any one second, to compare with
+// a rate limit.
 func (t Trace) Peak() int {
 	peak, first := 0, 0
 	for last := range t.Offsets {

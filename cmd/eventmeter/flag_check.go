@@ -18,7 +18,7 @@ type flagRule struct {
 	not           []string // beside which it does nothing
 }
 
-// flagRules are those that no other check of a command has.
+// flagRules are the rules that no other check of a command has.
 var flagRules = []flagRule{
 	{command: "run", flag: "metrics-linger", needs: "metrics"},
 	{command: "run", flag: "pprof", needs: "metrics"},
@@ -44,8 +44,8 @@ var flagRules = []flagRule{
 	{command: "serve", flag: "stdio", not: []string{"addr", "tls", "ready-json", "until-eof", "proxies-may-buffer", "sse-answers", "token"}},
 }
 
-// mayBeEmpty are flags that are empty where a variable of the environment is
-// not set, and then ask for nothing.
+// mayBeEmpty are flags that have no effect when they are empty, because an
+// environment variable is not set.
 var mayBeEmpty = map[string]bool{"annotate": true, "summary": true}
 
 // checkFlags refuses flags without a value, which stand for a variable that is
@@ -88,8 +88,8 @@ func checkFlags(c *cobra.Command) error {
 	return nil
 }
 
-// checkToken refuses what cannot be sent as a bearer token. The token is not
-// told: it may be right but for a line end.
+// checkToken refuses what cannot be sent as a bearer token. The error does not
+// contain the token, which may be correct except for a line end.
 func checkToken(where, token string) error {
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return fmt.Errorf("%s: is no bearer token; give printable ASCII without spaces", where)

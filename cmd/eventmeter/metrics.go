@@ -38,10 +38,10 @@ func (m *metricsFlags) add(c *cobra.Command) {
 	fl.DurationVar(&m.otlpEvery, "otlp-every", 10*time.Second, "with --otlp: time between pushes, 1s or more")
 }
 
-// wanted tells whether anybody wants metrics.
+// wanted reports whether metrics were requested.
 func (m *metricsFlags) wanted() bool { return m.addr != "" || m.remoteWrite != "" || m.otlp != "" }
 
-// check reads the flags, and refuses what cannot be.
+// check reads the flags and refuses invalid ones.
 func (m *metricsFlags) check() error {
 	if m.linger < 0 {
 		return usageError{fmt.Errorf("--metrics-linger %v: want 0 or more", m.linger)}
@@ -150,5 +150,5 @@ func (s *shownMetrics) close(ctx context.Context, stop <-chan struct{}) {
 	s.server.Linger(ctx, s.flags.linger)
 	cancel()
 	<-watching
-	_ = s.server.Close() // nobody is left to be told
+	_ = s.server.Close() // the command ends anyway
 }

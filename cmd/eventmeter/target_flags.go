@@ -13,7 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// targetFlags are the flags that say where a server is and how it is met.
+// targetFlags are the flags for the address of a server and the access to it.
 type targetFlags struct {
 	url       string
 	command   string
@@ -43,7 +43,7 @@ func (t *targetFlags) commandOverride() ([]string, error) {
 	return []string{"target.command=" + string(text)}, err
 }
 
-// apply puts the flags over what the profile says.
+// apply applies the flags to the profile.
 func (t *targetFlags) apply(p *profiles.Target) error {
 	for _, h := range t.headers {
 		name, value, ok := strings.Cut(h, ":")

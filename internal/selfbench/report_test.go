@@ -112,7 +112,7 @@ func TestLost(t *testing.T) {
 	if run().lost() {
 		t.Error("a run without losses counts as one with")
 	}
-	for name, spoil := range map[string]func(*outcome){
+	for name, change := range map[string]func(*outcome){
 		"one is missing":       func(o *outcome) { o.Delivered-- },
 		"twice":                func(o *outcome) { o.Other = 1 },
 		"not published":        func(o *outcome) { o.Dropped = 1 },
@@ -120,7 +120,7 @@ func TestLost(t *testing.T) {
 		"nothing was expected": func(o *outcome) { o.Expected, o.Delivered = 0, 0 },
 	} {
 		f := run()
-		spoil(&f.Outcomes[0])
+		change(&f.Outcomes[0])
 		if !f.lost() {
 			t.Errorf("%s: not seen", name)
 		}
@@ -153,8 +153,8 @@ func TestSized(t *testing.T) {
 func TestLinear(t *testing.T) {
 	points := []Point{{CPU: 9, Memory: 9, Complete: true}, {CPU: 4, Memory: 4, Complete: true}, {CPU: 5, Memory: 5, Complete: true}}
 	for _, tt := range []struct {
-		spoil func([]Point)
-		want  string
+		change func([]Point)
+		want   string
 	}{
 		{func([]Point) {}, met},
 		{func(p []Point) { p[2].CPU = 5.1 }, notMet},
@@ -163,7 +163,7 @@ func TestLinear(t *testing.T) {
 	} {
 		r := &runner{row: &Row{}}
 		p := slices.Clone(points)
-		tt.spoil(p)
+		tt.change(p)
 		r.linear("streams", p, 1)
 		if got := r.row.Lines[0].Verdict; got != tt.want {
 			t.Errorf("%+v: %q, want %q", p, got, tt.want)

@@ -10,19 +10,18 @@ import (
 	"github.com/eventmeter/eventmeter/internal/budget"
 )
 
-// Bounds of what is taken from a server before the body begins or between its
-// pieces.
+// Limits of what a server sends before the body and between its pieces.
 const (
 	maxHead    = 64 << 10
 	maxLine    = 4 << 10 // of a chunk's size, with its extensions
 	maxTrailer = 64 << 10
-	maxInterim = 8 // answers 1xx before the one that counts
+	maxInterim = 8 // 1xx responses before the final one
 )
 
-// errWhole ends the reading of an answer that is complete.
+// errWhole ends the reading of a complete response.
 var errWhole = errors.New("the answer is complete")
 
-// ErrMalformed is wrapped by the error of an answer that is not HTTP/1.1.
+// ErrMalformed is wrapped by the error of a response that is not HTTP/1.1.
 var ErrMalformed = errors.New("malformed HTTP answer")
 
 func malformed(what string) error { return fmt.Errorf("%w: %s", ErrMalformed, what) }
@@ -41,9 +40,8 @@ const (
 	isWhole
 )
 
-// answer takes one HTTP/1.1 answer apart as it comes in, in pieces of any
-// size. The zero value is ready; it holds no buffer unless a head or a line is
-// incomplete.
+// answer parses one HTTP/1.1 response that is fed in pieces of any size. The zero
+// value is ready. It holds a buffer only while a head or a line is incomplete.
 type answer struct {
 	left    int64   // bytes of the chunk or body that are to come
 	carry   *[]byte // an incomplete head or line
@@ -62,7 +60,7 @@ var carries = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }
 // maxCarry keeps an odd large head from staying in the pool.
 const maxCarry = 16 << 10
 
-// keep appends b to what is carried over. The error is that of the budget.
+// keep appends b to the carried bytes. The error is that of the budget.
 func (a *answer) keep(b []byte) ([]byte, error) {
 	if a.carry == nil {
 		a.carry = carries.Get().(*[]byte)
@@ -72,7 +70,7 @@ func (a *answer) keep(b []byte) ([]byte, error) {
 	return *a.carry, a.hold.Resize(cap(*a.carry))
 }
 
-// drop gives the carried bytes up.
+// drop discards the carried bytes.
 func (a *answer) drop() {
 	if a.carry != nil && cap(*a.carry) <= maxCarry {
 		carries.Put(a.carry)
@@ -81,7 +79,7 @@ func (a *answer) drop() {
 	a.hold.Drop()
 }
 
-// opened tells whether the head has been read.
+// opened reports whether the head has been read.
 func (a *answer) opened() bool { return a.state != inHead }
 
 // feed takes the next bytes. It returns errWhole at the end of the answer, an
@@ -126,7 +124,7 @@ func (a *answer) feed(b []byte, at Arrival, s Sink) error {
 	return nil
 }
 
-// end says what the end of the connection means.
+// end returns what the end of the connection means.
 func (a *answer) end() error {
 	if a.state == inRest {
 		return io.EOF
@@ -134,7 +132,7 @@ func (a *answer) end() error {
 	return io.ErrUnexpectedEOF
 }
 
-// data hands on body bytes up to the end of the chunk or body.
+// data passes body bytes to the sink, up to the end of the chunk or body.
 func (a *answer) data(b []byte, at Arrival, s Sink) ([]byte, error) {
 	n := min(int64(len(b)), a.left)
 	a.left -= n
@@ -225,7 +223,7 @@ func chunkSize(line []byte) (int64, error) {
 	return n, nil
 }
 
-// trailer passes over the fields after the last chunk. Nobody needs them.
+// trailer skips the fields after the last chunk.
 func (a *answer) trailer(b []byte) ([]byte, error) {
 	line, rest, ok, err := a.line(b, maxTrailer)
 	if !ok || err != nil {

@@ -147,7 +147,7 @@ func cutLine(b []byte) (line, rest []byte) {
 
 func excerpt(b []byte) string { return string(b[:min(len(b), 60)]) }
 
-// token tells whether b is a field's name (RFC 9110, section 5.6.2).
+// token reports whether b is a field's name (RFC 9110, section 5.6.2).
 func token(b []byte) bool {
 	for _, c := range b {
 		switch {
@@ -160,8 +160,8 @@ func token(b []byte) bool {
 	return len(b) > 0
 }
 
-// fieldValue tells whether b may stand in a field's value: no control
-// characters but the tab.
+// fieldValue reports whether b may occur in a field's value: no control
+// characters except tab.
 func fieldValue(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' && c != '\t' || c == 0x7f {
@@ -202,8 +202,8 @@ func (a *answer) frame(h Head) error {
 	return nil
 }
 
-// contentLength reads the lengths that were given, which must be the same; -1
-// if there was none.
+// contentLength returns the length, which must be the same in all fields; -1 if
+// there is none.
 func contentLength(values []string) (int64, error) {
 	if len(values) == 0 {
 		return -1, nil

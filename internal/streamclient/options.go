@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// withDefaults fills in what was left out.
+// withDefaults fills in defaults.
 func withDefaults(o Options) Options {
 	if o.Now == nil {
 		start := time.Now()
@@ -24,7 +24,7 @@ func withDefaults(o Options) Options {
 	return o
 }
 
-// uncounted is the Counter of those who have none.
+// uncounted is the default Counter. It does nothing.
 type uncounted struct{}
 
 func (uncounted) Opened()   {}

@@ -30,14 +30,13 @@ type portable struct {
 	closed bool
 }
 
-// portableBuffer is what a stream of a portable client holds. Most of what comes
-// on a stream that waits for events fits.
+// portableBuffer is the size of a stream's buffer. Most events fit.
 const portableBuffer = 1 << 10
 
 var portableBuffers = sync.Pool{New: func() any { b := make([]byte, portableBuffer); return &b }}
 
 // NewPortable returns a client that uses nothing but package net: a goroutine
-// and a small buffer for each stream. It knows no kernel times.
+// and a small buffer for each stream. It has no kernel times.
 func NewPortable(o Options) (Client, error) {
 	if _, err := newResolver(o.Addr); err != nil {
 		return nil, fmt.Errorf("client: %w", err)
@@ -55,7 +54,7 @@ type line struct {
 
 	mu   sync.Mutex
 	conn net.Conn
-	why  error // of the end that was asked for
+	why  error // of the requested end
 	stop context.CancelFunc
 }
 
@@ -104,8 +103,8 @@ func (c *line) giveUp(why error) {
 	}
 }
 
-// take notes the connection, so that it can be given up; false if it is too
-// late for that.
+// take stores the connection, so that giveUp can close it; false if the stream was
+// already given up.
 func (c *line) take(conn net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +229,7 @@ func (p *portable) Close() error {
 	return nil
 }
 
-// counted tells of what passes a connection, under TLS.
+// counted counts the bytes of a connection below TLS.
 type counted struct {
 	net.Conn
 	count Counter

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// appendRequest writes a request as HTTP/1.1. Fields that would break the
-// framing are left to us.
+// appendRequest writes a request as HTTP/1.1. It ignores header fields
+// that determine the framing and writes its own.
 func appendRequest(dst []byte, r *Request, host string) []byte {
 	dst = append(dst, r.Method...)
 	dst = append(dst, ' ')
@@ -20,7 +20,7 @@ func appendRequest(dst []byte, r *Request, host string) []byte {
 	dst = append(dst, path...)
 	dst = append(dst, " HTTP/1.1\r\nHost: "...)
 	dst = appendClean(dst, host)
-	var room [16]string // so that few names take no memory
+	var room [16]string // few names need no allocation
 	names := slices.AppendSeq(room[:0], maps.Keys(r.Header))
 	slices.Sort(names)
 	for _, k := range names {
@@ -46,7 +46,7 @@ func appendRequest(dst []byte, r *Request, host string) []byte {
 	return append(dst, r.Body...)
 }
 
-// appendClean appends a value with blanks in place of what would end its line.
+// appendClean appends a value with its line breaks replaced by spaces.
 func appendClean(dst []byte, v string) []byte {
 	if strings.ContainsAny(v, "\r\n\x00") {
 		v = strings.NewReplacer("\r", " ", "\n", " ", "\x00", " ").Replace(v)

@@ -2,10 +2,9 @@ package streamclient
 
 import "time"
 
-// The kernel stamps what it receives with the wall clock, which is set and
-// slewed; everything else here lives on a monotonic clock. The difference
-// between the two is measured anew all the time, and a stamp is only believed
-// while nothing odd happened to the wall clock.
+// The kernel stamps what it receives with the wall clock, which is set and slewed;
+// all other times are of a monotonic clock. The difference between the two is
+// measured repeatedly, and a stamp is used only while the wall clock was not set.
 const (
 	// measureEvery is the age at which the difference is measured again. A
 	// clock is slewed by 0.05 % at most, so it is off by 5 µs after 10 ms.
@@ -70,7 +69,7 @@ func (s *stamps) measure() (offset, window int64) {
 }
 
 // at places a stamp, in nanoseconds since 1970, of bytes that were read at that
-// time; false if it is not to be believed.
+// time; false if the stamp is not reliable.
 func (s *stamps) at(stamp, read int64) (int64, bool) {
 	t := stamp + s.offset
 	if read < s.doubted || t > read+early || t < read-oldest {

@@ -2,19 +2,19 @@ package wire
 
 import "time"
 
-// Cacheable is what a scan found in the answer to a list or read request that
-// bears on caching it (SEP-2549). Its slices alias the message, except for
+// Cacheable is what determines how long the response to a list or read request may
+// be cached (SEP-2549). Its slices alias the message, except for
 // strings that had to be unescaped.
 type Cacheable struct {
 	// NextCursor of a page, unescaped; nil when there is no further page.
 	NextCursor []byte
-	// TTL is how long the result may be kept. HasTTL tells whether the server
-	// said so at all: ttlMs in milliseconds, or else ttl, the earlier draft's
-	// spelling, in seconds. Negative values are 0.
+	// TTL is how long the result may be kept. HasTTL is true if the
+	// response has one: ttlMs in milliseconds, or ttl of the earlier draft in
+	// seconds. Negative values are 0.
 	TTL    time.Duration
 	HasTTL bool
-	// Public is true only for cacheScope "public"; HasScope tells whether there
-	// was a cacheScope at all.
+	// Public is true only for cacheScope "public"; HasScope is true if
+	// there was a cacheScope.
 	Public, HasScope bool
 	// Interim results (a resultType other than "complete") must not be cached.
 	Interim bool

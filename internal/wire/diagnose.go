@@ -8,18 +8,17 @@ import (
 	"strings"
 )
 
-// Suspects are the keys that senders sign with by mistake, made of one secret's
-// text, and the right one for mistakes of other kinds. They are safe for
+// Suspects are the keys that senders derive from a secret by mistake, and the
+// correct key for other mistakes. They are safe for
 // concurrent use.
 type Suspects struct{ list []suspect }
 
 type suspect struct {
 	key *Key
-	how string // empty for the right key
+	how string // empty for the correct key
 }
 
-// NewSuspects makes the suspects of a secret as it was given to the sender. key
-// is the right one.
+// NewSuspects returns the suspects of the text of a secret and its correct key.
 func NewSuspects(text string, key *Key) *Suspects {
 	s := &Suspects{list: []suspect{{key, ""}}}
 	if plain, ok := strings.CutPrefix(text, SecretPrefix); ok {
@@ -56,9 +55,8 @@ var spellings = []struct {
 	{"the signature is hexadecimal", hex.DecodeString},
 }
 
-// Diagnose tries the mistakes that senders make on a delivery that [Verify] did
-// not accept, and says which of them explains its signature; empty if none does.
-// It is for the few that fail: it allocates.
+// Diagnose returns the mistake that explains the signature of a delivery that
+// [Verify] refused, "" if no known mistake does. It allocates.
 func (s *Suspects) Diagnose(h http.Header, body []byte) string {
 	id, stamp := first(h, HeaderWebhookID), first(h, HeaderWebhookTimestamp)
 	sigs, older := first(h, HeaderWebhookSignature), first(h, HeaderOldSignature)
@@ -91,7 +89,7 @@ func (s *Suspects) Diagnose(h http.Header, body []byte) string {
 	return ""
 }
 
-// spelled finds the MAC among signatures, however it is spelled there. Those of
+// spelled finds the MAC among signatures in any of the known spellings. Those of
 // the older scheme are hexadecimal and have no version.
 func (m *macState) spelled(sigs string, older bool) (how string, ok bool) {
 	for one := range strings.FieldsSeq(sigs) {

@@ -1,5 +1,4 @@
-// Package wire holds what the hot paths read and write as bytes: Server-Sent
-// Events, JSON-RPC messages, webhook signatures, and counted connections.
-//
-// Nothing in here knows what the messages mean; it imports nothing of ours.
+// Package wire reads and writes what the hot paths exchange: Server-Sent Events,
+// JSON-RPC messages, webhook signatures, and counted connections. It does not
+// interpret messages.
 package wire

@@ -2,17 +2,17 @@ package wire
 
 import "sync"
 
-// lent is a buffer that is held only while something is in it, so that
-// thousands of streams which wait for their next event have none.
+// lent is a buffer that is held only while it is not empty, so that thousands of
+// idle streams need none.
 type lent struct{ box *[]byte }
 
 var lentBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
 
-// maxLent is the largest buffer that is lent again: one large event must not
-// cost its size for ever.
+// maxLent is the largest buffer that is reused, so that one large event does not
+// occupy its size for ever.
 const maxLent = 16 << 10
 
-// bytes returns what is in it.
+// bytes returns the content.
 func (l *lent) bytes() []byte {
 	if l.box == nil {
 		return nil
@@ -30,7 +30,7 @@ func (l *lent) add(b []byte) []byte {
 	return *l.box
 }
 
-// release gives the buffer back. What bytes and add returned is void.
+// release returns the buffer. The results of bytes and add become invalid.
 func (l *lent) release() {
 	if l.box != nil && cap(*l.box) <= maxLent {
 		lentBuffers.Put(l.box)

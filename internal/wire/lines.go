@@ -13,26 +13,26 @@ type Line struct {
 	Data []byte
 	// Size is the number of bytes of the line, its line end included.
 	Size int
-	// TooLong: the line was longer than the bound, or the budget was too small for
-	// it. It was left out.
+	// TooLong is true if the line exceeded the limit or the budget. Its content
+	// was discarded.
 	TooLong bool
 }
 
-// LineParser takes a stream of newline-delimited messages apart as it comes in,
-// in pieces of any size. A CR before the LF belongs to the line end. The zero
+// LineParser splits a stream of newline-delimited messages that is fed in pieces
+// of any size. A CR before the LF belongs to the line end. The zero
 // value is ready. It must not be used by two goroutines at once.
 //
 // A line that lies in one piece is not copied, and nothing is allocated for it.
 type LineParser struct {
-	// Limit bounds a line without its LF, in bytes; 0 = DefaultEventLimit. What
-	// is longer is passed over up to the next LF, and the stream goes on.
+	// Limit bounds a line without its LF, in bytes; 0 = DefaultEventLimit. A
+	// longer line is discarded up to its LF, and the stream continues.
 	Limit int
-	// Budget is charged for what is buffered; nil = no bound but Limit.
+	// Budget is charged for buffered bytes; nil = only Limit applies.
 	Budget *budget.Budget
 
 	hold budget.Hold
-	line []byte // what came of a line in earlier pieces
-	size int    // bytes of it, those that were passed over included
+	line []byte // of an incomplete line
+	size int    // its bytes, discarded ones included
 	over bool
 }
 
@@ -55,8 +55,8 @@ func (p *LineParser) Feed(b []byte, emit func(Line)) {
 	}
 }
 
-// End emits what came after the last LF, if there was anything: the last line
-// of a stream may lack its end.
+// End emits the bytes after the last LF, if there are any: the last line of a
+// stream may lack its LF.
 func (p *LineParser) End(emit func(Line)) {
 	if p.size > 0 {
 		p.finish(0, emit)

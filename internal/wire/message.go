@@ -5,14 +5,14 @@ import "time"
 // Message is what a scan found in one JSON-RPC message. Its slices alias the
 // message, except for strings that had to be unescaped.
 type Message struct {
-	// Versioned tells whether the message says that it is of JSON-RPC 2.0.
+	// Versioned is true if the message has "jsonrpc":"2.0".
 	Versioned bool
 	// Method of a request or notification, unescaped.
 	Method []byte
-	// ID is the raw JSON token of the id; nil when there was none.
+	// ID is the raw JSON token of the id; nil if there is none.
 	ID []byte
-	// HasResult and HasError tell what kind of answer it is. An error that is
-	// null does not count.
+	// HasResult and HasError are true for the two kinds of response. An error that
+	// is null does not count.
 	HasResult, HasError bool
 	// Error of a response.
 	Error RPCError
@@ -20,14 +20,13 @@ type Message struct {
 	Fields
 }
 
-// MessageLimit bounds the text of an error: it is kept with what failed, and
-// shown to people.
+// MessageLimit bounds the text of an error, which is kept and shown.
 const MessageLimit = 1 << 10
 
 // RPCError is a JSON-RPC error object.
 type RPCError struct {
 	Code int64
-	// Message is at most [MessageLimit] bytes of it.
+	// Message has at most [MessageLimit] bytes.
 	Message []byte
 	// Data is the raw JSON token; nil when there was none.
 	Data []byte
@@ -42,26 +41,26 @@ type Fields struct {
 	Timestamp []byte // unescaped; the event's own
 	Type      []byte // unescaped; of a webhook's control envelope
 	URI       []byte // unescaped; of a resource
-	// HasPayload tells whether there was a payload that is not null.
+	// HasPayload is true if there is a payload that is not null.
 	HasPayload bool
 	Challenge  []byte // raw JSON token; of a verification envelope
-	// Cursor is the raw JSON token, null included; nil when there was none. It
-	// is passed back as it came.
+	// Cursor is the raw JSON token, null included; nil if there is none. It is
+	// sent back unchanged.
 	Cursor    []byte
 	Truncated bool
 	HasMore   bool
-	// NextPoll is the wait asked for before the next poll; HasNextPoll tells
-	// whether any was, nextPollMs before nextPollSeconds. Never negative.
+	// NextPoll is the requested wait before the next poll, never negative;
+	// HasNextPoll is true if there is one. nextPollMs precedes nextPollSeconds.
 	NextPoll    time.Duration
 	HasNextPoll bool
-	// Events is the raw array of events of a poll; nil when there was none.
-	// Walk it with [Elements].
+	// Events is the raw array of events of a poll; nil if there is none. [Elements]
+	// iterates over it.
 	Events []byte
 	// SubscriptionID is the raw token of the newer stream correlation,
 	// RequestID that of the older one.
 	SubscriptionID []byte
 	RequestID      []byte
-	// HasFault tells that there was an object "error", and Fault what it said.
+	// HasFault is true if there is an object "error", and Fault is its content.
 	HasFault bool
 	Fault    RPCError
 

@@ -26,11 +26,11 @@ const (
 	HeaderSubscriptionID   = "X-Mcp-Subscription-Id"
 )
 
-// Tolerance is how far a delivery's timestamp may be off, either way (Standard
-// Webhooks, and the MCP Events draft).
+// Tolerance is the largest difference between a delivery's timestamp and the clock
+// (Standard Webhooks and the MCP Events draft).
 const Tolerance = 5 * time.Minute
 
-// Why a delivery was not accepted.
+// The errors of [Verify].
 var (
 	ErrUnsigned  = errors.New("delivery is not signed")
 	ErrStale     = errors.New("delivery's timestamp is more than 5 minutes off")
@@ -45,13 +45,13 @@ type Key struct {
 	inner, outer [sha256.BlockSize]byte // the secret, padded and xored (RFC 2104)
 }
 
-// FormatSecret spells secret bytes as the draft wants them.
+// FormatSecret formats a secret as the draft requires.
 func FormatSecret(secret []byte) string {
 	return SecretPrefix + base64.StdEncoding.EncodeToString(secret)
 }
 
-// ParseSecret reads a secret spelled whsec_<base64>. The length of the bytes,
-// which the draft bounds to 24 to 64, is the caller's to check.
+// ParseSecret reads a secret spelled whsec_<base64>. The caller
+// checks its length, which the draft limits to 24 to 64 bytes.
 func ParseSecret(secret string) (*Key, error) {
 	text, ok := strings.CutPrefix(secret, SecretPrefix)
 	raw, err := base64.StdEncoding.DecodeString(text)
@@ -61,7 +61,7 @@ func ParseSecret(secret string) (*Key, error) {
 	return NewKey(raw), nil
 }
 
-// NewKey makes a key of the secret's bytes, which it does not keep.
+// NewKey returns a key for the secret's bytes, which it does not retain.
 func NewKey(secret []byte) *Key {
 	k := new(Key)
 	if len(secret) > sha256.BlockSize {

@@ -14,11 +14,11 @@ var ErrTooLarge = errors.New("message is larger than the bound")
 // bytes.
 var ErrFieldTooLarge = errors.New("an id or event name is larger than 8 KiB")
 
-// FieldLimit bounds the id and the name of an event: they are kept while a
-// stream is open, and ids are sent back.
+// FieldLimit bounds the id and the name of an event, which are kept while a stream
+// is open.
 const FieldLimit = 8 << 10
 
-// DefaultEventLimit bounds an SSE event where nothing else is said: 16 MiB.
+// DefaultEventLimit is the default limit of an SSE event: 16 MiB.
 const DefaultEventLimit = 16 << 20
 
 // Event is one block of an event stream. Its slices are only valid until the
@@ -26,21 +26,20 @@ const DefaultEventLimit = 16 << 20
 type Event struct {
 	// Data is the joined data lines, without the last newline. It is nil for
 	// a block without data (comments, retry, a bare id), which a browser would
-	// not dispatch; such blocks are shown so that their bytes can be counted.
+	// not dispatch; such blocks are emitted so that their bytes can be counted.
 	Data []byte
 	// Name is the event field; empty means "message".
 	Name []byte
-	// ID is the last id of the stream so far; it stays from event to event.
+	// ID is the last id of the stream so far; it persists between events.
 	ID []byte
 	// Size is the number of bytes of the block, field names, line ends and
 	// comments included.
 	Size int
-	// Rest is how many bytes of the same piece follow the block.
+	// Rest is the number of bytes after the block in the same piece.
 	Rest int
 }
 
-// EventParser takes an event stream apart as it comes in, in pieces of any
-// size, as the HTML standard's "event stream interpretation" says. The zero
+// EventParser parses an event stream that is fed in pieces of any size, as the HTML standard's "event stream interpretation" says. The zero
 // value is ready. It must not be used by two goroutines at once.
 //
 // An event with one data line that lies in one piece is not copied, and
@@ -49,11 +48,11 @@ type Event struct {
 type EventParser struct {
 	// Limit bounds what is buffered of one event, in bytes; 0 = DefaultEventLimit.
 	Limit int
-	// Budget is charged for what is buffered; nil = no bound but Limit.
+	// Budget is charged for buffered bytes; nil = only Limit applies.
 	Budget *budget.Budget
 
 	hold    budget.Hold
-	started bool // the byte-order mark was looked for
+	started bool // the byte-order mark was checked
 	afterCR bool // the last byte was a CR: a LF now belongs to it
 	failed  error
 
@@ -71,15 +70,15 @@ type EventParser struct {
 	retry int64
 }
 
-// Reset makes p ready for another stream. Limit and Budget are kept, and no
-// buffer. It has to be called when a stream is over, so that nothing remains
+// Reset prepares p for another stream. It keeps Limit and Budget and releases all
+// buffers. It must be called at the end of a stream, so that nothing remains
 // charged.
 func (p *EventParser) Reset() {
 	p.drop()
 	*p = EventParser{Limit: p.Limit, Budget: p.Budget}
 }
 
-// drop gives all buffers up.
+// drop releases all buffers.
 func (p *EventParser) drop() {
 	p.line.release()
 	p.buf.release()
@@ -87,18 +86,18 @@ func (p *EventParser) drop() {
 	p.hold.Drop()
 }
 
-// Retry returns the reconnection time that the stream asked for last, in
-// milliseconds; false if it asked for none.
+// Retry returns the reconnection time that the stream requested last, in
+// milliseconds; false if there is none.
 func (p *EventParser) Retry() (int64, bool) { return p.retry - 1, p.retry > 0 }
 
-// Partial returns how many bytes of a block were fed whose end was not, 0
-// between two blocks.
+// Partial returns the number of bytes of the incomplete block, 0 between two
+// blocks.
 func (p *EventParser) Partial() int { return p.size }
 
 // Feed takes the next bytes of the stream and calls emit for each block that
-// they complete. It returns ErrTooLarge, now and for ever after, when an event
-// passes the bound, ErrFieldTooLarge when an id or a name does, and
-// budget.ErrExceeded when the budget is too small for an incomplete block. b is not
+// they complete. It returns ErrTooLarge, now and on every later call, if an
+// event exceeds the limit, ErrFieldTooLarge if an id or a name does, and
+// budget.ErrExceeded if the budget is too small for an incomplete block. b is not
 // kept.
 func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 	if p.failed != nil {
@@ -154,7 +153,7 @@ func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 	return p.failed
 }
 
-// charge pays for what is buffered.
+// charge charges the budget for buffered bytes.
 func (p *EventParser) charge() error {
 	n := cap(p.line.bytes()) + cap(p.buf.bytes()) + cap(p.id) + cap(p.name)
 	if n <= budget.Allowance && !p.hold.Held() { // nearly always
@@ -232,7 +231,7 @@ func (p *EventParser) take(line []byte, own bool, emit func(Event)) {
 	}
 }
 
-// fits tells whether a field's value may be kept, and fails the stream if not.
+// fits reports whether a field's value may be kept, and fails the stream if not.
 func (p *EventParser) fits(value []byte) bool {
 	if len(value) > FieldLimit {
 		p.failed = ErrFieldTooLarge
@@ -255,7 +254,7 @@ func (p *EventParser) addData(value []byte, own bool) {
 	p.have = true
 }
 
-// keep copies data that lies in a piece which is about to go away.
+// keep copies data out of a piece that becomes invalid.
 func (p *EventParser) keep() {
 	if p.have && !p.own {
 		data := p.data

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Traffic counts what passes a group of connections. The zero value is ready;
+// Traffic counts the bytes of a group of connections. The zero value is ready;
 // it is safe for concurrent use and must not be copied.
 type Traffic struct {
 	up, down, opened atomic.Int64
@@ -23,14 +23,14 @@ func (t *Traffic) Down() int64 { return t.down.Load() }
 // share of a pipe that several use.
 func (t *Traffic) AddUp(n int) { t.up.Add(int64(n)) }
 
-// AddDown counts bytes that were read on none of them.
+// AddDown counts bytes that were read on no such connection.
 func (t *Traffic) AddDown(n int) { t.down.Add(int64(n)) }
 
 // Opened is the number of connections opened so far.
 func (t *Traffic) Opened() int64 { return t.opened.Load() }
 
 // TakeOpened returns how many connections were opened since the last call, so
-// that each one is charged once, to whatever asks next.
+// that each one is charged to one call.
 func (t *Traffic) TakeOpened() int {
 	now := t.opened.Load()
 	for {

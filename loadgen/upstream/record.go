@@ -12,8 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// TraceRecorder is a Recorder that writes a trace: of what is fired, or of what
-// arrives. It stands beside the ledger (see [eventmeter.Tee]). Lines are made and
+// TraceRecorder is a Recorder that writes a trace of published or received events. It stands beside the ledger (see [eventmeter.Tee]). Lines are made and
 // written by a goroutine of its own, so it delays no caller. Entries that come
 // faster than they can be written are left out and counted, and Close fails.
 type TraceRecorder struct {
@@ -30,10 +29,10 @@ type TraceRecorder struct {
 	seen *idRing // ids of events that were written; guarded by mu
 }
 
-// recorder is an alias for a field that is not exported.
+// recorder is an alias, so that the embedded field is not exported.
 type recorder = eventmeter.Recorder
 
-// traced is an entry on its way to the file.
+// traced is an entry for the file.
 type traced struct {
 	at       eventmeter.Instant
 	emission Emission

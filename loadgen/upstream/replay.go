@@ -32,9 +32,9 @@ type ReplayOptions struct {
 	ClientOptions
 }
 
-// Replay fires what was recorded, with this run's probes in the place of those
-// of the recording. The schedule says when; loadgen.Trace is that of the
-// recording.
+// Replay publishes recorded events, with the probes of this run in place of the
+// recorded ones. The schedule determines when; loadgen.Trace has the recorded
+// times.
 type Replay struct {
 	*client
 	url     string

@@ -11,8 +11,8 @@ import (
 
 // ToolOptions describe a [Tool].
 type ToolOptions struct {
-	// Call calls the tool and tells what came of it. It is called by many
-	// goroutines at once. Required.
+	// Call calls the tool and returns its answer. Many goroutines call it at once.
+	// Required.
 	Call func(ctx context.Context, source int, arguments []byte) ToolAnswer
 	// Arguments appends the call's arguments, a JSON object that holds the
 	// probe, to dst and returns it. It is called by many goroutines at once.
@@ -22,7 +22,7 @@ type ToolOptions struct {
 	Timeout time.Duration
 }
 
-// ToolAnswer is what came of a tools/call.
+// ToolAnswer is the answer to a tools/call.
 type ToolAnswer struct {
 	// Sent is true when the request may have reached the target.
 	Sent bool
@@ -41,10 +41,9 @@ type ToolAnswer struct {
 	Failure string
 }
 
-// Outcome judges an answer. A result without isError is Accepted. isError is
-// Refused: the tool says that it did not do it; so is a JSON-RPC error, which
-// comes before a tool is run, but for an internal error (-32603), which may
-// come from the midst of it.
+// Outcome returns the outcome of an answer. A result without isError is Accepted.
+// isError is Refused, and so is a JSON-RPC error, which precedes the run of a tool.
+// An internal error (-32603) is Uncertain: it may occur while the tool runs.
 func (a ToolAnswer) Outcome() eventmeter.Outcome {
 	const internal = -32603
 	switch {
@@ -64,7 +63,7 @@ func (a ToolAnswer) Outcome() eventmeter.Outcome {
 	return eventmeter.Uncertain
 }
 
-// Tool fires by calling an MCP tool of the target, which causes the event.
+// Tool publishes by calling an MCP tool of the target, which causes the event.
 type Tool struct {
 	failures
 	o ToolOptions

@@ -1,9 +1,9 @@
-// Package upstream fires emissions: it is the fake of whatever makes events
-// happen behind a target. Each kind is a file: [Inject] asks the reference
-// target, [HTTP] sends any request; [GitHub], [Slack] and [Stripe] send those
-// products' webhooks; [Feed] is polled by the target; [Tool] calls one of its
-// tools; [Exec] leaves it to a program; [Replay] fires a recorded trace; and
-// [None] fires nothing.
+// Package upstream publishes emissions. It stands in for the system that causes
+// events behind a target. Each kind is a file: [Inject] posts to the reference
+// server, [HTTP] sends any request; [GitHub], [Slack] and [Stripe] send the
+// webhooks of those products; [Feed] is polled by the target; [Tool] calls one of
+// its tools; [Exec] runs a program; [Replay] publishes a recorded trace; and [None]
+// publishes nothing.
 package upstream
 
 import (
@@ -13,44 +13,44 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// Emission is one event on its way to the target, as the Recorder gets it.
+// Emission is one event that is being published.
 type Emission = eventmeter.Emission
 
 // Upstream sends emissions. It is safe for concurrent use.
 type Upstream interface {
-	// Fire sends one emission and returns what became of it. The caller announced it
-	// and resolves it. Fire ends by itself within the upstream's timeout.
+	// Fire sends one emission and returns its outcome. The caller has recorded the
+	// emission and resolves it. Fire returns within the upstream's timeout.
 	Fire(ctx context.Context, emission Emission) eventmeter.Outcome
-	// Close gives back what the upstream holds. Nothing may be under way.
+	// Close releases what the upstream holds. No Fire may be in flight.
 	Close() error
 }
 
-// Preparer is the ability of an Upstream that has something to settle with the
-// target before the first emission.
+// Preparer is the optional ability of an Upstream to prepare the target before the
+// first emission.
 type Preparer interface {
-	// Prepare is called once, before any Fire. Its error says that firing would
-	// be in vain, and what to change.
+	// Prepare is called once, before any Fire. An error means that the target would
+	// accept no emission, and says what to change.
 	Prepare(ctx context.Context) error
 }
 
-// Figurer is the ability of an Upstream to report figures besides outcomes.
+// Figurer is the optional ability of an Upstream to report figures besides outcomes.
 type Figurer interface {
 	// Figures may be called at any time; it returns a copy.
 	Figures() Figures
 }
 
-// Recorded is the ability of an Upstream to say what an emission carries, for a
-// trace. It must give the same answer as the emission had, apart from times.
+// Recorded is the optional ability of an Upstream to return the content of an
+// emission for a trace. Apart from times it equals what was sent.
 type Recorded interface {
-	// Content returns the name of the event that the emission stands for, which may
-	// be empty, and its payload, a JSON object that the caller owns.
+	// Content returns the name of the emission's event, which may be empty, and its
+	// payload, a JSON object that the caller owns.
 	Content(emission Emission) (event string, payload []byte)
 }
 
-// Sourcer is the ability of an Upstream to say which source each emission belongs
-// to, where that is not round the sources in turn.
+// Sourcer is the optional ability of an Upstream to determine the source of each
+// emission. Without it, emissions go to the sources in turn.
 type Sourcer interface {
-	// Source is the source of emission n; Sources is how many there must be.
+	// Source returns the source of emission n, Sources the number of sources.
 	Source(n uint64) uint16
 	Sources() int
 }
@@ -63,8 +63,8 @@ type Figures struct {
 }
 
 // Timing is a distribution of durations in nanoseconds, from 1 µs to 10 minutes
-// with three significant digits. What lies outside is in the Histogram at its
-// bound, and counted in Below or Above.
+// with three significant digits. A value outside this range is recorded at its
+// limit and counted in Below or Above.
 type Timing struct {
 	Histogram    *hdrhistogram.Histogram
 	Below, Above int64
@@ -98,22 +98,23 @@ func (t *Timing) copy() Timing {
 	return c
 }
 
-// Explainer is the ability of an Upstream to say why emissions were not accepted.
+// Explainer is the optional ability of an Upstream to explain why emissions were
+// not accepted.
 type Explainer interface {
-	// Failures returns the reasons of the first and of the latest emission that was
-	// not accepted, each one line, "" if there was none: what was sent where,
-	// and what came back. They hold no user, password or query value of a URL.
+	// Failures returns the reasons of the first and the last emission that was not
+	// accepted, one line each, "" if there is none: the request and the response. They hold no user, password or query value of a URL.
 	// It may be called at any time.
 	Failures() (first, latest string)
 }
 
-// Ender is the ability of an Upstream to end by itself.
+// Ender is the optional ability of an Upstream to end by itself.
 type Ender interface {
-	// Ended says how it ended, nil while it has not.
+	// Ended returns how it ended, nil while it runs.
 	Ended() error
 }
 
-// None fires nothing: the upstream of a run that looks at what comes anyway.
+// None publishes nothing: the upstream of a run that observes a target's own
+// events.
 type None struct{}
 
 // Fire implements [Upstream]. It is Refused: there is no target.

@@ -165,8 +165,8 @@ func TestFire(t *testing.T) {
 	})
 }
 
-// TestGroups fires at one group of streams, then at everybody: whoever is not in
-// the group gets the second event first.
+// TestGroups publishes to one group of streams, then to all: a stream outside
+// the group receives the second event first.
 func TestGroups(t *testing.T) {
 	both(t, func(t *testing.T, two bool) {
 		f, client, url := start(t, baseline.Options{}, two)
