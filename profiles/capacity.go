@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// At is the profile of one step: this one with so much load, without capacity,
-// cases and thresholds.
+// At returns the profile of one step: p with the given load, without capacity, cases and
+// thresholds.
 func (p *Profile) At(load float64) (*Profile, error) {
 	plain := *p
 	plain.Cases, plain.Thresholds, plain.Capacity = nil, nil, Capacity{}
@@ -23,7 +23,7 @@ func (p *Profile) At(load float64) (*Profile, error) {
 	return Parse(fmt.Sprintf("%s %s", number, Axes[p.Capacity.Axis]), text, []string{key + "=" + number})
 }
 
-// Only is the profile with one lane, and nothing else changed.
+// Only returns the profile with one lane, otherwise unchanged.
 func (p *Profile) Only(lane string) *Profile {
 	out := *p
 	out.Lanes = slices.DeleteFunc(slices.Clone(p.Lanes), func(l Lane) bool { return l.Name != lane })
@@ -46,7 +46,7 @@ func (c *checker) capacity() {
 		c.bad("capacity.axis", "a schedule of kind "+kind+" has no bursts to raise", "set schedule.kind: burst, or choose another axis")
 	}
 	if c.p.Phases.Order == "turns" {
-		c.bad("phases.order", "a capacity is that of all lanes together", "remove it, or leave one lane")
+		c.bad("phases.order", "a capacity covers all lanes together", "remove it, or leave one lane")
 	}
 	c.capacityBounds(s)
 	l := &s.SLO
@@ -54,8 +54,8 @@ func (c *checker) capacity() {
 		key   string
 		bound time.Duration
 	}{{"p50", l.P50}, {"p90", l.P90}, {"p99", l.P99}, {"p999", l.P999}} {
-		// Growth is looked for after the first third of a step, when everything
-		// that is owed in time has come once.
+		// Growth is measured after the first third of a step, when all timely deliveries have
+		// arrived once.
 		c.span("capacity.slo."+q.key, q.bound, 0, s.Step/3)
 	}
 }
@@ -79,7 +79,7 @@ func (c *checker) capacityBounds(s *Capacity) {
 	}
 }
 
-// steps finds the loads that no run could have.
+// steps finds loads that no run can have.
 func (c *checker) steps() {
 	if !c.given("capacity") {
 		return
@@ -89,7 +89,7 @@ func (c *checker) steps() {
 		load float64
 	}{{"capacity.from", c.p.Capacity.From}, {"capacity.to", c.p.Capacity.To}} {
 		if _, err := c.p.At(b.load); err != nil {
-			c.bad(b.path, oneProblem(err), "choose another load, or change what does not allow it")
+			c.bad(b.path, oneProblem(err), "choose another load, or change the key that does not allow it")
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestCapacityErrors(t *testing.T) {
 		{"capacity.slo.p98=2s", "capacity.slo.p98: no such key"},
 		{"capacity.precision=0", "capacity.precision: 0 is out of bounds"},
 		{"capacity.confirm=0", "capacity.confirm: 0 is too small"},
-		{"phases.order=turns", "phases.order: a capacity is that of all lanes together"},
+		{"phases.order=turns", "phases.order: a capacity covers all lanes together"},
 		{"target.embedded.capacityBurst=5", "target.embedded.capacityBurst: there is no capacity"},
 	} {
 		_, err := Parse("p.yaml", []byte(base+good), []string{c.set})

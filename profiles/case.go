@@ -35,7 +35,7 @@ func (p *Profile) With(c Case) (*Profile, error) {
 // maxCases bounds the runs of one calibration.
 const maxCases = 200
 
-// cases checks them as far as this package knows of faults: not at all.
+// cases checks the cases, without their faults, which this package does not know.
 func (c *checker) cases() {
 	if n := len(c.p.Cases); n > maxCases {
 		c.bad("cases", fmt.Sprintf("%d are too many", n), fmt.Sprintf("give at most %d", maxCases))
@@ -45,7 +45,7 @@ func (c *checker) cases() {
 	for i, k := range c.p.Cases {
 		path := "cases." + strconv.Itoa(i)
 		if seen[k.Name] {
-			c.bad(path+".name", quote(k.Name)+" stands there twice", "give each case a name of its own")
+			c.bad(path+".name", quote(k.Name)+" appears twice", "give each case a name of its own")
 		}
 		seen[k.Name] = true
 		if _, err := c.p.With(k); err != nil {
@@ -53,9 +53,9 @@ func (c *checker) cases() {
 		}
 	}
 	if len(c.p.Cases) > 0 && len(c.p.Target.Command) > 0 {
-		c.bad("target.command", "a calibration has faults that only the embedded target commits", "remove it, or cases")
+		c.bad("target.command", "a calibration needs faults, which only the embedded target injects", "remove it, or cases")
 	}
 	if len(c.p.Cases) > 0 && c.p.Target.URL != "" {
-		c.bad("target.url", "a calibration has faults that only the embedded target commits", "remove it, or cases")
+		c.bad("target.url", "a calibration needs faults, which only the embedded target injects", "remove it, or cases")
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// checker holds a decoded profile against the rules. A key that could not be
-// decoded is not reported a second time.
+// checker checks a decoded profile against the rules. It does not report a key again that could not
+// be decoded.
 type checker struct {
 	*decoder
 	p       *Profile
@@ -35,8 +35,8 @@ func (c *checker) bad(path, what, fix string) {
 	c.report(at, path, what, fix)
 }
 
-// missing is silent when its group holds a key that does not exist: that one is
-// likely the same, misspelt.
+// missing reports nothing if the group has an unknown key, which is probably the missing key,
+// misspelt.
 func (c *checker) missing(path, fix string) {
 	for up := parent(path); ; up = parent(up) {
 		if c.tainted[up] {
@@ -61,10 +61,9 @@ func parent(path string) string {
 	return ""
 }
 
-// bounds checks the keys that are given against the check tags of their fields.
-// A tag is a list of words (a|b|c, or |a|b where the text may be empty), or a
-// range of numbers or durations (1ms..1h, 5.. without an end, 0|5.. with 0
-// besides).
+// bounds checks the given keys against the check tags of their fields. A tag is a list of words
+// (a|b|c, or |a|b if the text may be empty), or a range of numbers or durations (1ms..1h, 5..
+// without an end, 0|5.. for 0 or at least 5).
 func (c *checker) bounds(path string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -119,7 +118,7 @@ func end[T any](text string, parse func(string) (T, error), otherwise T) T {
 	return v
 }
 
-// reject reports those of the keys of a group that are given.
+// reject reports each of the keys that is given.
 func (c *checker) reject(group string, keys []string, what, fix string) {
 	for _, key := range keys {
 		if path := join(group, key); c.given(path) {
@@ -145,7 +144,7 @@ func (c *checker) name(path, value string) {
 	case value == "":
 		c.missing(path, "give a short name of a-z, 0-9 and hyphens")
 	case !ValidName(value):
-		c.bad(path, quote(value)+" is no name", "use a-z, 0-9 and hyphens, a letter first, at most 63")
+		c.bad(path, quote(value)+" is not a name", "use a-z, 0-9 and hyphens, a letter first, at most 63")
 	}
 }
 
@@ -159,7 +158,7 @@ func (c *checker) count(path string, value, least, most int) {
 	}
 }
 
-// span keeps durations so short that a few of them can be added up.
+// span keeps durations short enough that a few of them can be added without overflow.
 func (c *checker) span(path string, value, least, most time.Duration) {
 	switch {
 	case value < least:
@@ -169,11 +168,10 @@ func (c *checker) span(path string, value, least, most time.Duration) {
 	}
 }
 
-// longest is the most that any duration may be: 10 years.
+// longest is the longest allowed duration: 10 years.
 const longest = 10 * 365 * 24 * time.Hour
 
-// web checks an address, and that it holds no credentials: addresses are
-// printed and stored.
+// web checks an address. It must contain no credentials, because addresses are printed and stored.
 func (c *checker) web(path, value string, schemes ...string) *url.URL {
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" || u.Hostname() == "" {
@@ -239,37 +237,35 @@ func (c *checker) profile() {
 
 var nameRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// ValidName tells whether a profile or a lane may have that name: a-z,
-// 0-9 and hyphens, a letter first, at most 63. Files are named by it, so that
-// whoever reads a name from elsewhere must ask, too.
+// ValidName reports whether a profile or a lane may have that name: a-z, 0-9 and hyphens, a letter
+// first, at most 63 characters. Files are named after lanes, so names from elsewhere must be
+// checked, too.
 func ValidName(name string) bool { return nameRule.MatchString(name) }
 
-// A key that is read and then does nothing is a trap: whoever wrote it believes
-// that it did. Where another key switches it on, that one must be there; it may
-// be 0, so that an override can switch off what a file has.
+// A key without effect is an error, because its author expects an effect. If another key enables
+// it, that key must be given; it may be 0, so that an override can switch off what a file sets.
 
-// needs reports a key of a group that has no effect without another one beside
-// it.
+// needs reports a key that has no effect without another key of its group.
 func (c *checker) needs(group, key, other, why string) {
 	if c.given(group+"."+key) && !c.given(group+"."+other) {
 		c.bad(group+"."+key, "does nothing without "+other+": "+why, "remove it, or give "+other+" too")
 	}
 }
 
-// idle finds keys outside of lanes that do nothing.
+// idle finds keys outside of lanes without effect.
 func (c *checker) idle() {
 	p := c.p
 	if len(p.Cases) > 0 && len(p.Thresholds) > 0 {
-		c.bad("thresholds", "are not judged where there are cases, whose plans are", "remove one of them")
+		c.bad("thresholds", "are not judged if there are cases, which have expected figures", "remove one of them")
 	}
 	if p.Upstream.Kind == "feed" && c.given("upstream.timeout") {
-		c.bad("upstream.timeout", "means nothing to kind feed, which the target polls", "remove it")
+		c.bad("upstream.timeout", "has no effect with kind feed, which the target polls", "remove it")
 	}
 	if p.Upstream.Kind == "replay" && p.Upstream.Replay.URL != "" && c.given("upstream.event") {
 		c.bad("upstream.event", "is not used, since upstream.replay.url is given", "remove one of them")
 	}
 	if p.Target.CAFile != "" && !p.overTLS() {
-		c.bad("target.caFile", "nothing is met by an https address", "remove it, or give an address with https")
+		c.bad("target.caFile", "there is no https address", "remove it, or give an address with https")
 	}
 	e := &p.Target.Embedded
 	if c.given("target.embedded.feedEvery") && p.Upstream.Kind != "feed" {
@@ -280,7 +276,7 @@ func (c *checker) idle() {
 		on  bool
 	}{{"proxiesMayBuffer", e.ProxiesMayBuffer}, {"sseAnswers", e.SSEAnswers}} {
 		if over.on && e.Transport == "stdio" {
-			c.bad("target.embedded."+over.key, "means nothing over standard input and output", "remove it")
+			c.bad("target.embedded."+over.key, "has no effect over standard input and output", "remove it")
 		}
 	}
 	if e.Lists.Entries == 0 {
@@ -288,7 +284,7 @@ func (c *checker) idle() {
 	}
 }
 
-// overTLS tells whether an address of the profile is https.
+// overTLS reports whether an address of the profile is https.
 func (p *Profile) overTLS() bool {
 	u := &p.Upstream
 	for _, address := range []string{p.Target.URL, u.Admin, u.HTTP.URL, u.GitHub.URL, u.Slack.URL, u.Stripe.URL, u.Replay.URL} {

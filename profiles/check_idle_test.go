@@ -25,18 +25,18 @@ func TestIdleKeys(t *testing.T) {
 		{webhook + "webhook: {oldSecret: 1s}}", "", inject, "", "lanes.a.webhook.oldSecret: does nothing without rotateEvery"},
 		{webhook + "webhook: {secrets: late}}", "", inject, "", "lanes.a.webhook.secrets: does nothing without rotateEvery"},
 		{webhook + "webhook: {secrets: late, oldSecret: 1s, rotateEvery: 1}}", "", inject, "", ""},
-		{"{name: a, system: sep-2549, mode: poll, subscriptions: 1, sep2549: {cache: false, jitter: 0.2}}", "", inject, "", "lanes.a.sep2549.jitter: means nothing without a cache"},
-		{"{name: a, system: sep-2549, mode: poll, subscriptions: 1, sep2549: {cache: false, staleOnError: true}}", "", inject, "", "lanes.a.sep2549.staleOnError: means nothing without a cache"},
-		{lane, "", inject, "thresholds: ['*.lostSilent == 0']\ncases: [{name: one}]", "thresholds: are not judged where there are cases"},
-		{lane, "", `upstream: {kind: feed, timeout: 1s, payload: {text: "{{.Probe}}"}}`, "", "upstream.timeout: means nothing to kind feed"},
+		{"{name: a, system: sep-2549, mode: poll, subscriptions: 1, sep2549: {cache: false, jitter: 0.2}}", "", inject, "", "lanes.a.sep2549.jitter: has no effect without a cache"},
+		{"{name: a, system: sep-2549, mode: poll, subscriptions: 1, sep2549: {cache: false, staleOnError: true}}", "", inject, "", "lanes.a.sep2549.staleOnError: has no effect without a cache"},
+		{lane, "", inject, "thresholds: ['*.lostSilent == 0']\ncases: [{name: one}]", "thresholds: are not judged if there are cases"},
+		{lane, "", `upstream: {kind: feed, timeout: 1s, payload: {text: "{{.Probe}}"}}`, "", "upstream.timeout: has no effect with kind feed"},
 		{lane, "url: 'http://127.0.0.1:1'", "upstream: {kind: replay, event: e, replay: {file: t, url: 'http://127.0.0.1:1'}}", "", "upstream.event: is not used"},
-		{lane, "caFile: ca.pem", inject, "", "target.caFile: nothing is met by an https address"},
+		{lane, "caFile: ca.pem", inject, "", "target.caFile: there is no https address"},
 		{lane, "{url: 'https://127.0.0.1:1', caFile: ca.pem}", `upstream: {admin: 'http://127.0.0.1:1', payload: {text: "{{.Probe}}"}}`, "", ""},
 		{lane, "embedded: {feedEvery: 1s}", inject, "", "target.embedded.feedEvery: there is no feed to poll"},
 		{lane, "embedded: {lists: {page: 3}}", inject, "", "target.embedded.lists.page: there are no lists"},
 		{lane, "embedded: {lists: {page: 3, entries: 9}}", inject, "", ""},
-		{lane, "embedded: {transport: stdio, proxiesMayBuffer: true}", inject, "", "target.embedded.proxiesMayBuffer: means nothing"},
-		{lane, "embedded: {transport: stdio, sseAnswers: true}", inject, "", "target.embedded.sseAnswers: means nothing"},
+		{lane, "embedded: {transport: stdio, proxiesMayBuffer: true}", inject, "", "target.embedded.proxiesMayBuffer: has no effect"},
+		{lane, "embedded: {transport: stdio, sseAnswers: true}", inject, "", "target.embedded.sseAnswers: has no effect"},
 		// What the target would refuse when it is started.
 		{lane, "embedded: {buffer: -5}", inject, "", "target.embedded.buffer: -5 is too small; give at least 0"},
 		{lane, "embedded: {nextPoll: 1us}", inject, "", "target.embedded.nextPoll: 1µs is too short; give at least 1ms"},
@@ -45,8 +45,8 @@ func TestIdleKeys(t *testing.T) {
 		{lane, "embedded: {ttlDefault: 15s}", inject, "", "target.embedded.ttlDefault: 15s is below ttlMin, which is 5m0s"},
 		{lane, "embedded: {ttlMin: 2h, ttlMax: 1h}", inject, "", "target.embedded.ttlMax: 1h0m0s is below ttlDefault, which is 2h0m0s"},
 		// A target that somebody else started cannot be told how to behave.
-		{lane, "{url: 'http://127.0.0.1:1', embedded: {heartbeat: 1s}}", `upstream: {admin: 'http://127.0.0.1:1', payload: {text: "{{.Probe}}"}}`, "", "target.embedded: is about the target that a run starts for itself"},
-		{lane, "{command: server, embedded: {faults: 'drop(every=3)'}}", inject, "", "target.embedded: is about the target that a run starts for itself"},
+		{lane, "{url: 'http://127.0.0.1:1', embedded: {heartbeat: 1s}}", `upstream: {admin: 'http://127.0.0.1:1', payload: {text: "{{.Probe}}"}}`, "", "target.embedded: belongs to the embedded target"},
+		{lane, "{command: server, embedded: {faults: 'drop(every=3)'}}", inject, "", "target.embedded: belongs to the embedded target"},
 	} {
 		text := "name: idle\nlanes:\n  - " + c.lane + "\n" + c.upstream + "\n"
 		if !strings.Contains(c.upstream, "replay") {
@@ -96,7 +96,7 @@ func TestAnotherTarget(t *testing.T) {
 		{"target.embedded.heartbeat=1s", "target.url=http://127.0.0.1:8/mcp"}, // into the file's own group
 		{"target.command=server", "target.embedded={heartbeat: 1s}"},
 	} {
-		if _, err := Load("smoke", append(set, "upstream.admin=http://127.0.0.1:9")); err == nil || !strings.Contains(err.Error(), "target.embedded: is about") {
+		if _, err := Load("smoke", append(set, "upstream.admin=http://127.0.0.1:9")); err == nil || !strings.Contains(err.Error(), "target.embedded: belongs to the embedded target") {
 			t.Errorf("%q: %v", set, err)
 		}
 	}

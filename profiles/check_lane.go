@@ -24,11 +24,11 @@ func (c *checker) lane(path string, l *Lane) {
 	}
 	u := &c.p.Upstream
 	switch {
-	case l.System == SystemSEP975: // hears no event
+	case l.System == SystemSEP975: // subscribes to no event
 	case l.Event == "":
 		c.missing(path+".event", "name the event to subscribe to")
 	case (u.Kind == "inject" || u.Kind == "feed") && u.Event != "" && l.Event != u.Event:
-		c.bad(path+".event", fmt.Sprintf("the upstream publishes %s, which this lane would never hear", quote(u.Event)), "subscribe to the same, or change upstream.event")
+		c.bad(path+".event", fmt.Sprintf("the upstream publishes %s, which this lane would never receive", quote(u.Event)), "subscribe to the same, or change upstream.event")
 	}
 	for _, s := range systems() {
 		if s.name == l.System {
@@ -64,12 +64,11 @@ func (c *checker) laneMode(path string, l *Lane, modes []string) {
 	}
 }
 
-// foreign finds blocks of a mode or of a system that the lane does not have. What
-// stands in them is not looked at.
+// foreign finds blocks of another mode or system than the lane's. Their content is not checked.
 func (c *checker) foreign(path string, l *Lane) {
 	bad := func(block, kind, own, other string) {
 		if path := path + "." + block; own != other && c.given(path) {
-			c.bad(path, fmt.Sprintf("means nothing to a lane of %s %s", kind, own), fmt.Sprintf("remove it, or set %s: %s", kind, other))
+			c.bad(path, fmt.Sprintf("has no effect on a lane of %s %s", kind, own), fmt.Sprintf("remove it, or set %s: %s", kind, other))
 			c.ignored[path] = true
 		}
 	}
@@ -104,10 +103,10 @@ func (c *checker) webhook(path string, w *WebhookLane) {
 		}
 	}
 	if (w.CertFile == "") != (w.KeyFile == "") {
-		c.bad(path+".certFile", "a certificate is of no use without its key", "give certFile and keyFile, or neither")
+		c.bad(path+".certFile", "a certificate requires its key", "give certFile and keyFile, or neither")
 	}
 	if w.Listen != "" && !listenable(w.Listen) {
-		c.bad(path+".listen", quote(w.Listen)+" is no address to listen on", "write it like 127.0.0.1:8443")
+		c.bad(path+".listen", quote(w.Listen)+" is not an address to listen on", "write it like 127.0.0.1:8443")
 	}
 }
 
@@ -118,17 +117,17 @@ func (c *checker) plainCallback(path string, w *WebhookLane, u *url.URL) {
 	case !loopback(u.Hostname()) || w.Listen != "" && !loopback(host):
 		c.bad(path+".callback", "plain http is for loopback only, on both ends", "use https, or http://127.0.0.1:0 and no other listen address")
 	case w.CertFile != "":
-		c.bad(path+".certFile", "means nothing to a callback over http", "remove it, or use https")
+		c.bad(path+".certFile", "has no effect on a callback over http", "remove it, or use https")
 	}
 }
 
 func (c *checker) templates(path string, l *Lane) {
 	if c.p.Upstream.Kind == "none" && c.given(path+".sources") {
-		c.bad(path+".sources", "means nothing to upstream.kind none, which publishes nothing", "remove it")
+		c.bad(path+".sources", "has no effect with upstream.kind none, which publishes nothing", "remove it")
 		return
 	}
 	checked := *l
-	// More than the limits allow is reported there, and not tried out here.
+	// A lane over the limits is reported there, and not tried here.
 	checked.Subscriptions = min(l.Subscriptions, max(1, c.p.Limits.Subscriptions), maxSubscriptions)
 	t, err := CompileLane(checked)
 	if err != nil {
@@ -139,7 +138,7 @@ func (c *checker) templates(path string, l *Lane) {
 	for i := range checked.Subscriptions {
 		heard := t.Sources(i)
 		if n := len(heard); n > 0 && int(heard[n-1]) >= c.p.Upstream.Sources {
-			c.bad(path+".sources", fmt.Sprintf("subscription %d hears source %d, and there are %d", i, heard[n-1], c.p.Upstream.Sources),
+			c.bad(path+".sources", fmt.Sprintf("subscription %d has source %d, and there are %d", i, heard[n-1], c.p.Upstream.Sources),
 				fmt.Sprintf("stay below %d, or raise upstream.sources", c.p.Upstream.Sources))
 			return
 		}
@@ -149,22 +148,22 @@ func (c *checker) templates(path string, l *Lane) {
 	}
 }
 
-// idleLane finds keys of a lane that do nothing.
+// idleLane finds keys of a lane without effect.
 func (c *checker) idleLane(path string, l *Lane) {
 	c.needs(path+".churn", "pause", "rate", "no subscription churns")
 	if l.Events.Resume && !c.given(path+".churn.rate") {
-		c.bad(path+".events.resume", "does nothing without churn.rate: nothing ends subscriptions", "remove it, or give churn.rate too")
+		c.bad(path+".events.resume", "does nothing without churn.rate: subscriptions are not closed", "remove it, or give churn.rate too")
 	}
 	c.needs(path+".events", "cutFor", "cutEvery", "no stream is cut")
 	c.needs(path+".sep1803", "cutFor", "cutEvery", "no stream is cut")
 	c.needs(path+".webhook", "oldSecret", "rotateEvery", "the secret does not change")
 	c.needs(path+".webhook", "secrets", "rotateEvery", "the secret does not change")
 	if l.System == SystemSEP2549 && !l.SEP2549.Cache {
-		c.reject(path+".sep2549", []string{"jitter", "staleOnError"}, "means nothing without a cache", "remove it, or cache: true")
+		c.reject(path+".sep2549", []string{"jitter", "staleOnError"}, "has no effect without a cache", "remove it, or cache: true")
 	}
 }
 
-// loopback tells whether a host is this machine's loopback, by its name.
+// loopback reports whether a host name is this machine's loopback.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// scheduleKeys says which keys a kind of schedule has: needed and optional.
+// scheduleKeys are the required and the optional keys of each kind of schedule.
 var scheduleKeys = map[string]struct{ needed, optional []string }{
 	"constant": {needed: []string{"rate"}},
 	"poisson":  {needed: []string{"rate"}, optional: []string{"seed"}},
@@ -29,7 +29,7 @@ func (c *checker) schedule() {
 		case needed && !c.given(path):
 			c.missing(path, "kind "+s.Kind+" needs it")
 		case !needed && !slices.Contains(keys.optional, key) && c.given(path):
-			c.bad(path, "means nothing to kind "+s.Kind, "remove it, or choose another kind")
+			c.bad(path, "has no effect with kind "+s.Kind, "remove it, or choose another kind")
 		}
 	}
 	positive := func(key string, r Rate) {
@@ -63,15 +63,15 @@ func (c *checker) schedule() {
 		if c.given("schedule.warp") && !(s.Warp > 0) {
 			c.bad("schedule.warp", "must be above 0", "give 1 for the times as recorded, 2 for twice as fast")
 		}
-		return // what it fires is known when the file is read
+		return // its events are known when the file is read
 	}
 	if len(c.problems) == 0 {
-		c.silence()
+		c.publishesNothing()
 	}
 }
 
-// silence finds schedules that fire nothing that is measured.
-func (c *checker) silence() {
+// publishesNothing finds schedules without an event in the measured phase.
+func (c *checker) publishesNothing() {
 	s, p := &c.p.Schedule, &c.p.Phases
 	end := p.Warmup + p.Measure
 	var none bool
@@ -79,7 +79,7 @@ func (c *checker) silence() {
 	case "burst":
 		first := (p.Warmup + s.Every - 1) / s.Every * s.Every // the first burst at or after the warm-up
 		none = first >= end
-		// A burst of the warm-up may spread into the measured time.
+		// A burst of the warm-up may spread into the measured phase.
 		if last := first - s.Every; none && first > 0 && s.Burst > 1 {
 			step := float64(s.Spread) / float64(s.Burst)
 			none = float64(last)+step*float64(s.Burst-1) < float64(p.Warmup)
@@ -90,7 +90,7 @@ func (c *checker) silence() {
 		none = float64(s.Rate)*p.Measure.Seconds() < 1
 	}
 	if none {
-		c.bad("schedule", fmt.Sprintf("publishes nothing within the %v that are measured", p.Measure), "raise the rate, or phases.measure")
+		c.bad("schedule", fmt.Sprintf("publishes nothing in the measured phase of %v", p.Measure), "raise the rate, or phases.measure")
 	}
 }
 
@@ -131,7 +131,7 @@ func (c *checker) limits() {
 	left := l.Subscriptions
 	for i, lane := range c.p.Lanes {
 		if left -= min(max(lane.Subscriptions, 0), left+1); left < 0 {
-			c.bad(fmt.Sprintf("lanes.%d.subscriptions", i), fmt.Sprintf("with it the lanes have more than the limit of %d subscriptions", l.Subscriptions), "lower it, or raise limits.subscriptions")
+			c.bad(fmt.Sprintf("lanes.%d.subscriptions", i), fmt.Sprintf("it exceeds the limit of %d subscriptions of all lanes", l.Subscriptions), "lower it, or raise limits.subscriptions")
 			break
 		}
 	}
@@ -146,7 +146,7 @@ func (c *checker) limits() {
 		}
 	}
 	p := &c.p.Phases
-	// In floating point: the sum of what is allowed may not fit a Duration.
+	// In floating point, because the sum of allowed values may overflow a Duration.
 	total := p.Ready.Seconds() + p.Warmup.Seconds() + p.Measure.Seconds() + p.Drain.Seconds()
 	if p.Order == "turns" {
 		total *= float64(len(c.p.Lanes))

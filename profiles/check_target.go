@@ -22,12 +22,12 @@ func (c *checker) target() {
 	}
 	for i, token := range t.Tokens {
 		if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			c.bad(fmt.Sprintf("target.tokens.%d", i), "is no bearer token", "give printable ASCII without spaces")
+			c.bad(fmt.Sprintf("target.tokens.%d", i), "is not a bearer token", "give printable ASCII without spaces")
 		}
 	}
 	for i, host := range t.Allow {
 		if host == "" || strings.ContainsAny(host, "/ \t\n") {
-			c.bad(fmt.Sprintf("target.allow.%d", i), quote(host)+" is no host", "give a name or an address, without http://")
+			c.bad(fmt.Sprintf("target.allow.%d", i), quote(host)+" is not a host", "give a name or an address, without http://")
 		}
 	}
 }
@@ -46,8 +46,8 @@ func (c *checker) headers(path string, headers map[string]string) {
 	}
 }
 
-// embedded checks how the embedded target is to behave, so that it need not be
-// started to find out that it refuses.
+// embedded checks the settings of the embedded target, which would otherwise fail only when it
+// starts.
 func (c *checker) embedded() {
 	e := &c.p.Target.Embedded
 	const here = "target.embedded."
@@ -80,8 +80,7 @@ func (c *checker) embeddedCapacity() {
 	}
 }
 
-// command checks a target that is a program, and that nothing was given that
-// only an address has.
+// command checks a target that is a program: keys that only an address has are errors.
 func (c *checker) command() {
 	t := &c.p.Target
 	if c.given("target.command") && (len(t.Command) == 0 || t.Command[0] == "") {
@@ -93,10 +92,10 @@ func (c *checker) command() {
 		return
 	}
 	if !t.IsEmbedded() && c.given("target.embedded") {
-		c.bad("target.embedded", "is about the target that a run starts for itself, and this profile names another", "remove it, or the url or command")
+		c.bad("target.embedded", "belongs to the embedded target, and this profile names another target", "remove it, or the url or command")
 	}
 	if len(t.Command) == 0 {
-		c.reject("target", []string{"env", "dir"}, "is of a program that the run starts", "remove it, or give target.command")
+		c.reject("target", []string{"env", "dir"}, "belongs to a program that the run starts", "remove it, or give target.command")
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(t.Env[name], 0) {
@@ -106,25 +105,25 @@ func (c *checker) command() {
 	if !t.OverStdio() {
 		return
 	}
-	c.reject("target", []string{"headers", "tokens", "tokenFile", "caFile", "allow"}, "means nothing over standard input and output, which has one principal",
-		"remove it; what a program has to know goes into target.env")
+	c.reject("target", []string{"headers", "tokens", "tokenFile", "caFile", "allow"}, "has no effect over standard input and output, which has one principal",
+		"remove it, or pass it to the program in target.env")
 	for i := range c.p.Lanes {
 		c.laneOverStdio(fmt.Sprintf("lanes.%d", i), &c.p.Lanes[i])
 	}
 }
 
-// laneOverStdio finds what a lane needs connections of its own for.
+// laneOverStdio finds settings of a lane that require a connection of its own.
 func (c *checker) laneOverStdio(path string, l *Lane) {
-	const fix = "meet the target by its url, or leave the lane out"
+	const fix = "connect to the target by its url, or leave the lane out"
 	if c.given(path + ".http") {
-		c.bad(path+".http", "means nothing over standard input and output", "remove it")
+		c.bad(path+".http", "has no effect over standard input and output", "remove it")
 	}
 	switch {
 	case l.System == SystemSEP975:
-		c.bad(path+".system", "sep-975 resumes requests on another connection, and a pipe cannot be cut and opened again", fix)
+		c.bad(path+".system", "sep-975 resumes requests on another connection, and a pipe cannot be reopened", fix)
 	case l.System == "sep-1803" && l.Mode == "push":
-		c.bad(path+".mode", "sep-1803 in band is followed over HTTP only", "set mode: webhook, or meet the target by its url")
+		c.bad(path+".mode", "sep-1803 in band is supported over HTTP only", "set mode: webhook, or connect to the target by its url")
 	case l.System == SystemSEP2549 && l.SEP2549.Notifications:
-		c.bad(path+".sep2549.notifications", "are followed over HTTP only", "remove it, or meet the target by its url")
+		c.bad(path+".sep2549.notifications", "are supported over HTTP only", "remove it, or connect to the target by its url")
 	}
 }

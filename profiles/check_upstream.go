@@ -83,7 +83,7 @@ func (c *checker) kind(u *Upstream) {
 		c.product("github", g.URL, g.Text)
 		c.perSource("upstream.github.repository", g.Repository)
 		if name := c.render(g.Repository, "upstream.github.repository"); g.Repository != "" && strings.Count(name, "/") != 1 {
-			c.bad("upstream.github.repository", quote(name)+" is no repository", "write it like owner/name-{{.Source}}")
+			c.bad("upstream.github.repository", quote(name)+" is not a repository", "write it like owner/name-{{.Source}}")
 		}
 	case "slack":
 		c.product("slack", u.Slack.URL, u.Slack.Text)
@@ -142,7 +142,7 @@ func (c *checker) request(u *Upstream) {
 		return
 	}
 	if strings.ContainsFunc(r.Method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
-		c.bad("upstream.http.method", quote(r.Method)+" is no method", "write it in capitals, as in POST")
+		c.bad("upstream.http.method", quote(r.Method)+" is not a method", "write it in capitals, as in POST")
 	}
 	compiled, err := CompileHTTP(*u)
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *checker) secret(kind, secret, what string) {
 	}
 }
 
-// render is a text for one emission, for a look; empty after an error.
+// render returns the text for one event, to inspect it; empty after an error.
 func (c *checker) render(text, path string) string {
 	f, err := CompileText(text)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *checker) feed(u *Upstream) {
 	f := &u.Feed
 	switch {
 	case f.Listen != "" && !listenable(f.Listen):
-		c.bad("upstream.feed.listen", quote(f.Listen)+" is no address to listen on", "write it like 127.0.0.1:9000")
+		c.bad("upstream.feed.listen", quote(f.Listen)+" is not an address to listen on", "write it like 127.0.0.1:9000")
 	case f.Listen == "" && !c.p.Target.IsEmbedded():
 		c.missing("upstream.feed.listen", "with target.url, give the address under which the target polls, like 127.0.0.1:9000")
 	}
@@ -226,7 +226,7 @@ func (c *checker) replay(u *Upstream) {
 		c.missing("upstream.replay.file", "give the file of the trace, as eventmeter record writes it")
 	}
 	if strings.HasPrefix(r.Probe, ".") || strings.HasSuffix(r.Probe, ".") || strings.Contains(r.Probe, "..") {
-		c.bad("upstream.replay.probe", quote(r.Probe)+" is no path", "write keys with dots between them, like message.text")
+		c.bad("upstream.replay.probe", quote(r.Probe)+" is not a path", "write keys with dots between them, like message.text")
 	}
 	c.headers("upstream.replay.headers", r.Headers)
 	switch {
@@ -243,10 +243,10 @@ func (c *checker) replay(u *Upstream) {
 }
 
 func (c *checker) none() {
-	if c.p.Target.IsEmbedded() && slices.ContainsFunc(c.p.Lanes, func(l Lane) bool { return !l.HearsNone() }) {
+	if c.p.Target.IsEmbedded() && slices.ContainsFunc(c.p.Lanes, func(l Lane) bool { return !l.HasNoSources() }) {
 		c.bad("upstream.kind", "the embedded target emits nothing by itself", "give target.url")
 	}
-	c.reject("", []string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"}, "means nothing to upstream.kind none, which publishes nothing", "remove it")
+	c.reject("", []string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"}, "has no effect with upstream.kind none, which publishes nothing", "remove it")
 }
 
 // payload checks the payload of a kind that has one.

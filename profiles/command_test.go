@@ -39,13 +39,13 @@ func TestCommandProblems(t *testing.T) {
 		{"command: ''", "", `x:3: target.command: "" names no program; write the program and its arguments`},
 		{"command: ['']", "", "x:3: target.command: names no program; write the program and its arguments, as in command: my-server --flag value"},
 		{"{command: s, url: 'http://127.0.0.1:1/mcp'}", "", "x:3: target.command: there is a url as well; give one of the two"},
-		{"env: {A: b}", "", "x:3: target.env: is of a program that the run starts; remove it, or give target.command"},
+		{"env: {A: b}", "", "x:3: target.env: belongs to a program that the run starts; remove it, or give target.command"},
 		{"{command: s, env: {'A=': b}}", "", `x:3: target.env.A=: "A=" cannot be a variable; write NAME: value`},
-		{"{command: s, tokens: [a]}", "", "x:3: target.tokens: means nothing over standard input and output, which has one principal; remove it; what a program has to know goes into target.env"},
+		{"{command: s, tokens: [a]}", "", "x:3: target.tokens: has no effect over standard input and output, which has one principal; remove it, or pass it to the program in target.env"},
 		{"embedded: {transport: pigeon}", "", `x:3: target.embedded.transport: no such transport "pigeon"; there is http, stdio`},
-		{"embedded: {transport: stdio}", "lanes.push.http=h2c", `override "lanes.push.http=h2c": lanes.push.http: means nothing over standard input and output; remove it`},
-		{"command: s", "lanes.push.system=sep-975", `override "lanes.push.system=sep-975": lanes.push.system: sep-975 resumes requests on another connection, and a pipe cannot be cut and opened again; meet the target by its url, or leave the lane out`},
-		{"command: s", "lanes.push.system=sep-1803", `lanes.push.mode: sep-1803 in band is followed over HTTP only; set mode: webhook, or meet the target by its url`},
+		{"embedded: {transport: stdio}", "lanes.push.http=h2c", `override "lanes.push.http=h2c": lanes.push.http: has no effect over standard input and output; remove it`},
+		{"command: s", "lanes.push.system=sep-975", `override "lanes.push.system=sep-975": lanes.push.system: sep-975 resumes requests on another connection, and a pipe cannot be reopened; connect to the target by its url, or leave the lane out`},
+		{"command: s", "lanes.push.system=sep-1803", `lanes.push.mode: sep-1803 in band is supported over HTTP only; set mode: webhook, or connect to the target by its url`},
 	} {
 		var set []string
 		if c.set != "" {

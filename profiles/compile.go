@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// LaneTemplates gives what differs between the subscriptions of a lane. It is
-// safe for concurrent use.
+// LaneTemplates gives the values that differ between the subscriptions of a lane. It is safe for
+// concurrent use.
 type LaneTemplates struct {
 	arguments []part
 	sources   []part
-	all       bool     // every subscription hears every source
-	same      []uint16 // heard by every one, when sources holds no template
+	all       bool     // every subscription has every source
+	same      []uint16 // sources of every subscription, if sources is not a template
 }
 
 // CompileLane compiles the templates of a lane once. It fails when one of them
@@ -44,7 +44,7 @@ func (t *LaneTemplates) compileSources(l Lane) error {
 		t.all = true
 		return nil
 	}
-	if l.HearsNone() {
+	if l.HasNoSources() {
 		t.same = []uint16{}
 		return nil
 	}
@@ -77,10 +77,9 @@ func (t *LaneTemplates) Arguments(i int) json.RawMessage {
 	return compiler{scope: perSubscription, json: true}.run(nil, t.arguments, &env{Index: i})
 }
 
-// Sources returns the numbers of the sources that subscription i hears, in
-// rising order and without repeats; nil means all of them, and an empty list
-// that is not nil none. i must be below the
-// lane's Subscriptions. The caller must not change it.
+// Sources returns the numbers of the sources of subscription i, ascending and without duplicates.
+// Nil means all sources; an empty list that is not nil means none. i must be below the lane's
+// Subscriptions. The caller must not change it.
 func (t *LaneTemplates) Sources(i int) []uint16 {
 	if t.all || t.same != nil {
 		return t.same

@@ -7,146 +7,134 @@ import (
 	"github.com/eventmeter/eventmeter/internal/defaults"
 )
 
-// Lane is one group of equal subscriptions: the unit in which results are
-// reported.
+// Lane is a group of identical subscribers, the unit in which results are reported.
 type Lane struct {
-	// Name is unique in the profile: lower-case letters, digits and hyphens,
-	// with a letter first.
+	// unique name: lower-case letters, digits and hyphens, with a letter first
 	Name string `yaml:"name" json:"name"`
-	// System is events (the default): the MCP Events draft.
+	// events (the default; the MCP Events draft), smithery, sep-1803, sep-975 or sep-2549
 	System string `yaml:"system,omitempty" json:"system"`
 	Mode   string `yaml:"mode" json:"mode"` // poll, push, webhook
-	// Subscriptions is how many there are, at least 1.
+	// number of subscriptions, at least 1
 	Subscriptions int `yaml:"subscriptions" json:"subscriptions" check:"1.."`
-	// Event is the event name to subscribe to.
+	// name of the event to subscribe to
 	Event string `yaml:"event" json:"event"`
-	// Arguments of the subscription. Every string in it, at any depth, is a
-	// template over .Index, the subscription's number in the lane from 0.
+	// arguments of the subscription. Every string in them, at any depth, is a template over .Index,
+	// the number of the subscription in the lane from 0.
 	Arguments map[string]any `yaml:"arguments,omitempty" json:"arguments,omitempty"`
-	// Sources is a template over .Index that gives the numbers of the upstream
-	// sources that this subscription receives, separated by commas, or "all" (the
-	// default), or "none". It must agree with what the target does with Arguments: it is
-	// what the ledger expects.
+	// template over .Index that gives the numbers of the upstream sources of this subscription,
+	// separated by commas, or "all" (the default), or "none". It must agree with what the target
+	// does with arguments, because it determines which deliveries are owed.
 	Sources string `yaml:"sources,omitempty" json:"sources"`
-	// HTTP is 1.1 (the default), 2 (over TLS) or h2c.
+	// 1.1 (the default), 2 (over TLS) or h2c
 	HTTP    string      `yaml:"http,omitempty" json:"http" check:"1.1|2|h2c"`
-	Poll    PollLane    `yaml:"poll,omitempty" json:"poll,omitzero"`
-	Push    PushLane    `yaml:"push,omitempty" json:"push,omitzero"`
-	Webhook WebhookLane `yaml:"webhook,omitempty" json:"webhook,omitzero"`
-	// Events is for lanes of system events, Smithery for those of system
-	// smithery.
+	Poll    PollLane    `yaml:"poll,omitempty" json:"poll,omitzero"`       // settings of mode poll
+	Push    PushLane    `yaml:"push,omitempty" json:"push,omitzero"`       // settings of mode push
+	Webhook WebhookLane `yaml:"webhook,omitempty" json:"webhook,omitzero"` // settings of mode webhook
+	// settings of a lane of system events
 	Events   EventsLane   `yaml:"events,omitempty" json:"events,omitzero"`
-	Smithery SmitheryLane `yaml:"smithery,omitempty" json:"smithery,omitzero"`
-	// SEP1803 is for lanes of system sep-1803.
+	Smithery SmitheryLane `yaml:"smithery,omitempty" json:"smithery,omitzero"` // settings of a lane of system smithery
+	// settings of a lane of system sep-1803
 	SEP1803 SEP1803Lane `yaml:"sep1803,omitempty" json:"sep1803,omitzero"`
-	SEP975  SEP975Lane  `yaml:"sep975,omitempty" json:"sep975,omitzero"`
-	SEP2549 SEP2549Lane `yaml:"sep2549,omitempty" json:"sep2549,omitzero"`
-	Churn   Churn       `yaml:"churn,omitempty" json:"churn,omitzero"`
-	Attach  Attach      `yaml:"attach,omitempty" json:"attach"`
-	// MaxAge asks for a replay of events that old on (re)attach; 0 = not asked.
+	SEP975  SEP975Lane  `yaml:"sep975,omitempty" json:"sep975,omitzero"`   // settings of a lane of system sep-975
+	SEP2549 SEP2549Lane `yaml:"sep2549,omitempty" json:"sep2549,omitzero"` // settings of a lane of system sep-2549
+	Churn   Churn       `yaml:"churn,omitempty" json:"churn,omitzero"`     // closing and reopening of subscriptions
+	Attach  Attach      `yaml:"attach,omitempty" json:"attach"`            // opening of subscriptions
+	// asks for a replay of events up to this age when a subscription is opened or reopened; 0 =
+	// none
 	MaxAge time.Duration `yaml:"maxAge,omitempty" json:"maxAge,omitempty" check:"0.."`
 }
 
-// PollLane paces a poller.
+// PollLane defines the pace of a poller.
 type PollLane struct {
-	// MinInterval is the least time between an answer without hasMore and the next
-	// poll; default 1s, as the draft advises. Where the server asks for a longer
-	// wait (nextPollMs), that counts.
+	// shortest time between an answer without hasMore and the next poll; default 1s, as the draft
+	// recommends. A longer wait requested by the server (nextPollMs) takes precedence.
 	MinInterval time.Duration `yaml:"minInterval,omitempty" json:"minInterval,omitempty" check:"0.."`
-	// Timeout is the long-poll time asked for (timeoutMs); 0 = answer at once.
+	// requested long-poll time (timeoutMs); 0 = answer at once
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty" check:"0.."`
-	// MaxEvents per poll; 0 = the server's own.
+	// largest number of events per poll; 0 = the server's default
 	MaxEvents int `yaml:"maxEvents,omitempty" json:"maxEvents,omitempty" check:"0.."`
 }
 
-// PushLane watches a stream.
+// PushLane defines how a stream is supervised.
 type PushLane struct {
-	// Heartbeat is the interval that the server promises, default 30s, as the
-	// draft wants at least; a stream that is silent for more than twice as long is
-	// dead.
+	// heartbeat interval that the server promises, default 30s, the draft's minimum; a stream
+	// without data for more than twice as long is dead
 	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"1ms.."`
-	// Backoff is the first and the longest wait before a reconnect, default
-	// 500ms to 30s, as for a failed poll.
+	// first and longest wait before a reconnect or after a failed poll, default 500ms to 30s
 	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
 }
 
-// Backoff grows from Min to Max, doubling, with full jitter.
+// Backoff doubles from min to max, with full jitter.
 type Backoff struct {
-	Min time.Duration `yaml:"min,omitempty" json:"min,omitempty" check:"1ms.."`
-	Max time.Duration `yaml:"max,omitempty" json:"max,omitempty"`
+	Min time.Duration `yaml:"min,omitempty" json:"min,omitempty" check:"1ms.."` // first wait
+	Max time.Duration `yaml:"max,omitempty" json:"max,omitempty"`               // longest wait
 }
 
-// WebhookLane subscribes callbacks.
+// WebhookLane defines webhook subscriptions and their sink.
 type WebhookLane struct {
-	// TTL is the wish: a duration from 1s to 720h, "default" (ask for none; the
-	// default) or "none" (no expiry).
+	// requested time to live: a duration from 1s to 720h, "default" (request none; the default) or
+	// "none" (no expiry)
 	TTL string `yaml:"ttl,omitempty" json:"ttl,omitempty"`
-	// RefreshAt is the share of the grant after which a refresh is sent, 0.1 to
-	// 0.95, default 0.75.
+	// share of the granted time after which a refresh is sent, 0.1 to 0.95, default 0.75
 	RefreshAt float64 `yaml:"refreshAt,omitempty" json:"refreshAt,omitempty" check:"0.1..0.95"`
-	// RotateEvery is how many refreshes pass between two new secrets; 0 = never.
+	// number of refreshes between two new secrets; 0 = never
 	RotateEvery int `yaml:"rotateEvery,omitempty" json:"rotateEvery,omitempty" check:"0.."`
-	// Secrets says which secret the sink accepts while it changes: both (the
-	// default; the old one for OldSecret, default 5m, after the answer), early
-	// (the new one alone, from when it is sent) or late (the old one alone until
-	// the answer has come).
+	// secret accepted while it changes: both (the default; the old one for oldSecret after the
+	// answer), early (only the new one, from when it is sent) or late (only the old one until the
+	// answer)
 	Secrets   string        `yaml:"secrets,omitempty" json:"secrets,omitempty" check:"both|early|late"`
-	OldSecret time.Duration `yaml:"oldSecret,omitempty" json:"oldSecret,omitempty" check:"1ms.."`
-	// Refuse is the share of first copies that the sink answers with 503.
+	OldSecret time.Duration `yaml:"oldSecret,omitempty" json:"oldSecret,omitempty" check:"1ms.."` // how long the old secret is accepted, default 5m
+	// share of first copies that the sink answers with 503
 	Refuse float64 `yaml:"refuse,omitempty" json:"refuse,omitempty" check:"0..1"`
-	// AckDelay is how long the sink waits before it answers 2xx.
+	// how long the sink waits before it answers 2xx
 	AckDelay time.Duration `yaml:"ackDelay,omitempty" json:"ackDelay,omitempty" check:"0..1h"`
-	// Verify says what becomes of a delivery whose signature does not verify:
-	// strict (the default) refuses it, report takes it and notes what is wrong.
+	// handling of a delivery with an invalid signature: strict (the default) refuses it, report
+	// accepts it and records the error
 	Verify string `yaml:"verify,omitempty" json:"verify,omitempty" check:"strict|report"`
-	// Callback is the address under which the target reaches the sink, where
-	// it differs from the listener's own, e.g. https://load-1.example:8443. On
-	// a loopback address it may be http: then the listener speaks plain HTTP.
-	// Port 0 stands for the listener's own, as in http://127.0.0.1:0.
+	// URL under which the target reaches the sink, if it differs from the listener's own, e.g.
+	// https://load-1.example:8443. On a loopback address it may be http: the listener then speaks
+	// plain HTTP. Port 0 means the listener's own port, as in http://127.0.0.1:0.
 	Callback string `yaml:"callback,omitempty" json:"callback,omitempty"`
-	// Listen is the listener's address; empty = a free port of 127.0.0.1.
+	// address of the listener; empty = a free port of 127.0.0.1
 	Listen string `yaml:"listen,omitempty" json:"listen,omitempty"`
-	// CertFile and KeyFile are the listener's certificate and key in PEM, for a
-	// target that has to trust it already. Without them the listener has a
-	// certificate that only the embedded target trusts.
+	// certificate of the listener in PEM, for a target that must already trust it. Without it, the
+	// listener has a certificate that only the embedded target trusts.
 	CertFile string `yaml:"certFile,omitempty" json:"certFile,omitempty"`
-	KeyFile  string `yaml:"keyFile,omitempty" json:"keyFile,omitempty"`
+	KeyFile  string `yaml:"keyFile,omitempty" json:"keyFile,omitempty"` // key of the listener in PEM
 }
 
 // Churn ends and reopens subscriptions while the run measures.
 type Churn struct {
-	// Rate is subscriptions per second, e.g. "2/s". Empty or 0 = none.
+	// subscriptions per second, e.g. "2/s"; empty or 0 = none
 	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"`
-	// Pause is how long a subscription stays away; 0 = it comes back at once.
+	// how long a subscription stays closed; 0 = it is reopened at once
 	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty" check:"0.."`
 }
 
-// Attach opens a lane's subscriptions.
+// Attach defines how a lane's subscriptions are opened.
 type Attach struct {
 	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"` // per second; 0 = as fast as Concurrency allows
-	// Concurrency is how many may be on their way at once, default 64, at most
-	// 65536.
+	// number of subscriptions opened concurrently, default 64, at most 65536
 	Concurrency int `yaml:"concurrency,omitempty" json:"concurrency" check:"1..65536"`
-	// OnFailure is stop (the default) or continue.
+	// stop (the default) or continue
 	OnFailure string `yaml:"onFailure,omitempty" json:"onFailure" check:"stop|continue"`
 }
 
-// noSources is the value of sources for a lane that hears none.
+// noSources is the value of sources for a lane that subscribes to no source.
 const noSources = "none"
 
-// HearsNone tells whether nothing that the upstream fires is expected at the
-// lane.
-func (l *Lane) HearsNone() bool { return strings.TrimSpace(l.Sources) == noSources }
+// HasNoSources reports whether the lane subscribes to no source.
+func (l *Lane) HasNoSources() bool { return strings.TrimSpace(l.Sources) == noSources }
 
-// system is what a lane has to know of its system.
+// system describes a system.
 type system struct {
-	name, block string   // block is the key of its settings in a lane
-	modes       []string // those that it has
-	// fill sets the defaults of a lane, before it is read; nil = none of its own.
+	name, block string   // key of its settings in a lane
+	modes       []string // modes that it has
+	// fill sets the defaults of a lane before the lane is read; nil = none.
 	fill func(l *Lane, mode string)
 }
 
-// systems are those that there are; a new one is a line here.
+// systems are all systems; a new one is an entry here.
 func systems() []system {
 	return []system{
 		{"events", "events", []string{"poll", "push", "webhook"}, nil},
@@ -164,8 +152,7 @@ func systemNames() (names []string) {
 	return names
 }
 
-// defaultLaneOf fills the blocks of the lane's own mode and system only: the
-// others mean nothing to it.
+// defaultLaneOf sets only the blocks of the lane's own mode and system.
 func defaultLaneOf(mode, system string) Lane {
 	l := Lane{
 		System:  "events",

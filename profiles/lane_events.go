@@ -5,20 +5,17 @@ import (
 	"time"
 )
 
-// EventsLane has the settings of lanes of system events.
+// EventsLane holds settings of a lane of system events.
 type EventsLane struct {
-	// Listen opens a stream for changes of the event types, and lists them
-	// again at each. In the legacy era one lane of a run can.
+	// opens a stream for changes of the event types, and lists the types again after each change;
+	// in the legacy era only one lane of a run can
 	Listen bool `yaml:"listen,omitempty" json:"listen,omitempty"`
-	// Resume lets a subscription that churn ended go on from its last cursor
-	// when it is opened again: what happened meanwhile is replayed, as far back
-	// as maxAge where that is given.
+	// resumes a subscription that churn closed from its last cursor when it is reopened: events
+	// published meanwhile are replayed, up to maxAge if given
 	Resume bool `yaml:"resume,omitempty" json:"resume,omitempty"`
-	// CutEvery is how long a stream lives, half as long to half as long again,
-	// until the lane cuts it as a lost network would; 0 = it does not. CutFor is
-	// how long it stays away then, on top of push.backoff.
+	// mean life of a stream (±50 %) after which the lane cuts it like a lost network; 0 = never
 	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
-	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.."`
+	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.."` // how long a cut stream stays closed, in addition to push.backoff
 }
 
 func (c *checker) events(path string, l *Lane) {
@@ -28,21 +25,20 @@ func (c *checker) events(path string, l *Lane) {
 	}
 }
 
-// SmitheryLane has the settings of lanes of system smithery beside their webhook
-// block: variants that are seen in the wild.
+// SmitheryLane holds settings of a lane of system smithery in addition to its webhook block:
+// variants seen in practice.
 type SmitheryLane struct {
-	// ArgumentsKey is the name under which arguments are sent: params, as
-	// specified, or arguments. Empty = params.
+	// key under which arguments are sent: params, as specified (the default), or arguments
 	ArgumentsKey string `yaml:"argumentsKey,omitempty" json:"argumentsKey,omitempty" check:"|params|arguments"`
-	// ClientID adds an id of the client's own making to each subscribe call.
+	// adds an id chosen by the client to each subscribe call
 	ClientID bool `yaml:"clientID,omitempty" json:"clientID,omitempty"`
 }
 
-// smithery checks what a lane of Smithery's triggers may not have: there is
-// nothing but webhooks, whose life is the server's to choose.
+// smithery checks a lane of Smithery's triggers: there are only webhooks, and the server chooses
+// their life.
 func (c *checker) smithery(path string, l *Lane) {
 	if l.Mode == "webhook" && l.Webhook.TTL != "default" {
-		c.bad(path+".webhook.ttl", "system smithery has no wish for a ttl", "remove it; the life of a subscription is the server's to choose")
+		c.bad(path+".webhook.ttl", "system smithery has no requested ttl", "remove it; the server chooses the life of a subscription")
 	}
 	if l.MaxAge != 0 {
 		c.bad(path+".maxAge", "system smithery has no replay", "remove it")

@@ -46,15 +46,15 @@ func TestSEP1803(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"mode: push", "mode: poll", "lanes.a.mode: system sep-1803 has no poll"},
 		{"{cutEvery: 1s}", "{perSession: 0}", "lanes.a.sep1803.perSession: 0 is too small"},
-		{"{cutEvery: 1s}", "{secret: raw}", "lanes.a.sep1803.secret: means nothing to a lane of mode push"},
+		{"{cutEvery: 1s}", "{secret: raw}", "lanes.a.sep1803.secret: has no effect on a lane of mode push"},
 		{"{cutEvery: 1s}", "{cutEvery: -1s}", "lanes.a.sep1803.cutEvery: -1s is negative"},
 		{"{cutEvery: 1s}", "{cutOften: 1s}", "lanes.a.sep1803.cutOften: no such key"},
 		{"{secret: raw}", "{secret: row}", `lanes.b.sep1803.secret: no such secret "row"; did you mean raw?`},
 		{"{secret: raw}", "{early: never}", `lanes.b.sep1803.early: no such early "never"`},
-		{"{secret: raw}", "{redelivery: true}", "lanes.b.sep1803.redelivery: means nothing to a lane of mode webhook"},
+		{"{secret: raw}", "{redelivery: true}", "lanes.b.sep1803.redelivery: has no effect on a lane of mode webhook"},
 		{"{secret: raw}", "{}\n    webhook: {ttl: 5m}", "lanes.b.webhook.ttl: system sep-1803 has neither refreshes nor secrets of the client's"},
 		{"{secret: raw}", "{}\n    maxAge: 5m", "lanes.b.maxAge: system sep-1803 has no replay"},
-		{"system: sep-1803\n    mode: push", "mode: push", "lanes.a.sep1803: means nothing to a lane of system events"},
+		{"system: sep-1803\n    mode: push", "mode: push", "lanes.a.sep1803: has no effect on a lane of system events"},
 		{"system: sep-1803\n    mode: push", "system: sep1803\n    mode: push", `lanes.a.system: no such system "sep1803"; did you mean sep-1803?`},
 	} {
 		_, err := Parse("p.yaml", []byte(strings.Replace(lane1803, c.old, c.new, 1)), nil)

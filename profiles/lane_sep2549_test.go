@@ -39,8 +39,8 @@ func TestSEP2549Problems(t *testing.T) {
 		"use: 2000/s":                         "is out of bounds",
 		"jitter: 1.5":                         "is out of bounds",
 		"{jitter: 0, background: true}":       "all clients refresh at once",
-		"{cache: false, shared: true}":        "means nothing without a cache",
-		"{cache: false, notifications: true}": "means nothing without a cache",
+		"{cache: false, shared: true}":        "has no effect without a cache",
+		"{cache: false, notifications: true}": "has no effect without a cache",
 	} {
 		settings = strings.Trim(settings, "{}")
 		_, err := Parse("x", []byte(strings.Replace(listProfile, "SETTINGS", settings, 1)), nil)
@@ -51,7 +51,7 @@ func TestSEP2549Problems(t *testing.T) {
 	for text, want := range map[string]string{
 		strings.Replace(listProfile, "mode: poll", "mode: push", 1):                                                  "has no push",
 		strings.Replace(listProfile, "subscriptions: 3", "subscriptions: 3, maxAge: 1s", 1):                          "a lane that uses lists",
-		strings.Replace(listProfile, "system: sep-2549", "event: a", 1):                                              "means nothing to a lane of system events",
+		strings.Replace(listProfile, "system: sep-2549", "event: a", 1):                                              "has no effect on a lane of system events",
 		strings.Replace(listProfile, "lanes:", "target: {embedded: {lists: {ttl: 1500ms, older: true}}}\nlanes:", 1): "whole seconds",
 	} {
 		_, err := Parse("x", []byte(strings.Replace(text, "SETTINGS", "list: tools", 1)), nil)

@@ -28,7 +28,7 @@ func TestSEP975Lane(t *testing.T) {
 		Tool: "work", Steps: 5, Step: 200 * time.Millisecond, MaxWait: 10 * time.Second,
 		Disconnect: "share", Share: 0.5, Away: time.Second, Tolerance: time.Second,
 	}
-	if l.SEP975 != want || !l.HearsNone() {
+	if l.SEP975 != want || !l.HasNoSources() {
 		t.Errorf("%+v, hears %s", l.SEP975, l.Sources)
 	}
 	lt, err := CompileLane(l)
@@ -44,8 +44,8 @@ func TestSEP975Lane(t *testing.T) {
 func TestSEP975LaneIsChecked(t *testing.T) {
 	for _, c := range []struct{ mode, extra, settings, drain, want string }{
 		{"poll", "", "", "10s", "has no poll"},
-		{"push", "event: chat.message,", "", "10s", "event: means nothing"},
-		{"push", "sources: all,", "", "10s", "hears no source"},
+		{"push", "event: chat.message,", "", "10s", "event: has no effect"},
+		{"push", "sources: all,", "", "10s", "subscribes to no source"},
 		{"push", "", "steps: 0", "10s", "steps: 0 is too small"},
 		{"push", "", "disconnect: some", "10s", "no such disconnect"},
 		{"push", "", "disconnect: share", "10s", "share: is missing"},
@@ -53,7 +53,7 @@ func TestSEP975LaneIsChecked(t *testing.T) {
 		{"push", "", "every: 1s", "10s", "each request is cut once"},
 		{"push", "", "disconnect: none, away: 1s", "10s", "nothing is cut"},
 		{"push", "", "away: 10s", "20s", "every policy would expire"},
-		{"push", "", "away: 20s, statusEvery: 15s", "30s", "too seldom"},
+		{"push", "", "away: 20s, statusEvery: 15s", "30s", "too rare"},
 		{"push", "", "away: 20s, statusEvery: 5s", "30s", ""},
 		{"push", "", "expire: 0.5", "10s", "may take 15s"},
 		{"push", "", "expire: 0.5, maxWait: 0", "20s", "does not expire"},
@@ -69,7 +69,7 @@ func TestSEP975LaneIsChecked(t *testing.T) {
 		}
 	}
 	_, err := Parse("t", []byte("name: t\nlanes: [{name: a, mode: push, subscriptions: 1, event: e, sep975: {steps: 1}}]\nupstream: {payload: {x: \"{{.Probe}}\"}}\nschedule: {rate: 5/s}\n"), nil)
-	if err == nil || !strings.Contains(err.Error(), "means nothing to a lane of system events") {
+	if err == nil || !strings.Contains(err.Error(), "has no effect on a lane of system events") {
 		t.Errorf("%v", err)
 	}
 }

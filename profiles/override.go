@@ -82,7 +82,7 @@ func (o *override) read() (ast.Node, *tree) {
 		t = readTree(o.from, []byte(o.value), 0)
 	}
 	switch n := t.root.(type) {
-	case nil: // a comment is taken as it stands
+	case nil: // a comment is kept unchanged
 		return textNode(o.value, 1), t
 	case *ast.MappingNode:
 		n.SetIsFlowStyle(true)
@@ -94,7 +94,7 @@ func (o *override) read() (ast.Node, *tree) {
 	return t.root, t
 }
 
-// node makes the value that stands below the keys of path.
+// node makes the value nested below the keys of path.
 func (o *override) node(path []string) ast.Node {
 	n, read := o.read()
 	o.copied += read.copied
@@ -222,8 +222,8 @@ func (t *tree) dropEmbedded() {
 	}
 }
 
-// ofFile tells whether nothing in n came from an override, and takes out what
-// did not where something did.
+// ofFile reports whether nothing in n came from an override. Otherwise it removes the parts that
+// did not.
 func (t *tree) ofFile(n ast.Node) bool {
 	if _, ok := t.from[n]; ok {
 		return false

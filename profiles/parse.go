@@ -16,16 +16,15 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Parse reads a profile. name is the file's, for errors. overrides are
-// path=value, set in their order before anything is checked: the path is the
-// keys with dots between them (so a key that holds a dot has none), where an
-// item of a list is named by its name, its number from 0, or all of them by *;
-// the value is YAML on one line:
+// Parse reads a profile. name is the file's, for errors. overrides are path=value, set in their
+// order before anything is checked: the path is the keys with dots between them (so a key that
+// holds a dot has none), where an item of a list is selected by its name, by its number from 0, or
+// with all others by *; the value is YAML on one line:
 //
 //	lanes.push.subscriptions=1000   lanes.*.http=h2c   phases.measure=30s
 //
-// An override of target.url or target.command puts another target into the place
-// of an embedded one, and target.embedded of the file goes with that.
+// An override of target.url or target.command replaces an embedded target, and removes
+// target.embedded of the file.
 //
 // An error is an [*Error] that lists everything that is wrong.
 func Parse(name string, data []byte, overrides []string) (*Profile, error) {
@@ -151,8 +150,8 @@ func edit(name string, data []byte, overrides []string) ([]byte, error) {
 	return p.YAML()
 }
 
-// Load parses a built-in profile, or a file. A name without a slash, a
-// backslash or a dot is looked for among the built-in ones first.
+// Load parses a built-in profile, or a file. For a name without a slash, a backslash or a dot,
+// built-in profiles take precedence.
 func Load(nameOrPath string, overrides []string) (*Profile, error) {
 	name, data, err := source(nameOrPath)
 	if err != nil {

@@ -370,7 +370,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// deeper tells whether n is more than levels deep.
+// deeper reports whether n is more than levels deep.
 func deeper(n ast.Node, levels int) bool {
 	if levels < 0 {
 		return true

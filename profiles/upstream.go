@@ -4,30 +4,26 @@ import (
 	"time"
 )
 
-// Upstream is where emissions come from.
+// Upstream publishes the events.
 type Upstream struct {
-	// Kind is inject (the default), which tells the reference target to emit;
-	// http, which sends a request of your own; github, slack or stripe, which
-	// send those products' webhooks; feed, which the target polls; tool, which
-	// calls an MCP tool; exec, which writes to a program; replay, which publishes
-	// a trace; or none, which publishes nothing and only observes.
+	// inject (the default) requests events from the reference target; http sends a request that you
+	// define; github, slack and stripe send webhooks of these products; feed is polled by the
+	// target; tool calls an MCP tool; exec writes to a program; replay publishes a trace; none
+	// publishes nothing: the run then only observes.
 	Kind string `yaml:"kind,omitempty" json:"kind"`
-	// Sources is how many independent sequences of events there are, 1 to
-	// 65536, default 1. Order is followed within each.
+	// number of independent sequences of events, 1 to 65536, default 1; order is checked within
+	// each
 	Sources int `yaml:"sources,omitempty" json:"sources" check:"1..65536"`
-	// Event is the event name that is published (inject, feed, and replay where an
-	// entry names none); default is the lanes' own, if they all subscribe to
-	// the same.
+	// name of the published event (inject, feed, and replay if an entry names none); default is the
+	// event of the lanes if they all subscribe to the same
 	Event string `yaml:"event,omitempty" json:"event,omitempty"`
-	// Admin is the address of the admin listener (inject, replay) of a reference target
-	// that this run did not start: needed with target.url, and only with that or
-	// target.command, where it is needed unless the program says it on standard
-	// error, as eventmeter serve --stdio does.
+	// address of the admin listener (inject, replay) of a reference target that this run did not
+	// start. It is required with target.url, and with target.command unless the program prints it
+	// on standard error, as eventmeter serve --stdio does.
 	Admin string `yaml:"admin,omitempty" json:"admin,omitempty"`
-	// Payload is the event's data (inject, feed), the request's body as JSON
-	// (http, where it has no other), the arguments of the call (tool), or the
-	// object on each line (exec): strings are templates over
-	// .Source, .Seq and .Probe; at least one must hold {{.Probe}}.
+	// data of the event (inject, feed), body of the request as JSON (http without a body),
+	// arguments of the call (tool), or the object on each line (exec). Strings are templates over
+	// .Source, .Seq and .Probe; at least one must contain {{.Probe}}.
 	Payload map[string]any `yaml:"payload,omitempty" json:"payload,omitempty"`
 	HTTP    UpstreamHTTP   `yaml:"http,omitempty" json:"http,omitzero"`
 	GitHub  UpstreamGitHub `yaml:"github,omitempty" json:"github,omitzero"`
@@ -37,76 +33,73 @@ type Upstream struct {
 	Tool    UpstreamTool   `yaml:"tool,omitempty" json:"tool,omitzero"`
 	Exec    UpstreamExec   `yaml:"exec,omitempty" json:"exec,omitzero"`
 	Replay  UpstreamReplay `yaml:"replay,omitempty" json:"replay,omitzero"`
-	// Timeout bounds one emission, default 5s.
+	// bound of the time to publish one event, default 5s
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout" check:"1ms.."`
-	// Workers bounds the emissions under way, default 64, at most 65536. An emission that
-	// is due while all are busy is dropped.
+	// number of events published concurrently, default 64, at most 65536; an event that is due
+	// while all workers are busy is dropped
 	Workers int `yaml:"workers,omitempty" json:"workers" check:"1..65536"`
 }
 
-// UpstreamHTTP is a request template over .Source, .Seq and .Probe: URL, the
-// values of Headers, and Body. At least one of them must hold {{.Probe}}.
+// UpstreamHTTP is a request template: the URL, the values of headers, and the body are templates
+// over .Source, .Seq and .Probe. At least one of them must contain {{.Probe}}.
 type UpstreamHTTP struct {
-	// Method is POST unless given.
+	// method of the request, default POST
 	Method string `yaml:"method,omitempty" json:"method,omitempty"`
 	URL    string `yaml:"url,omitempty" json:"url,omitempty"`
-	// Headers are sent as they are. Without a Content-Type, a JSON body is sent as
-	// application/json.
+	// headers, sent as they are; without a Content-Type, a JSON body is sent as application/json
 	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
 	Body    string            `yaml:"body,omitempty" json:"body,omitempty"`
 }
 
 // UpstreamGitHub sends webhooks as GitHub does.
 type UpstreamGitHub struct {
-	// URL that the target has for them.
+	// URL of the target for these webhooks
 	URL string `yaml:"url,omitempty" json:"url,omitempty"`
-	// Secret of the webhook; empty = unsigned. It never enters a result.
+	// secret of the webhook; empty = unsigned; never stored in a result
 	Secret string `yaml:"secret,omitempty" json:"-"`
-	// Event is push (the default) or issues.
+	// push (the default) or issues
 	Event string `yaml:"event,omitempty" json:"event,omitempty" check:"|push|issues"`
-	// Repository is a template over .Source that gives owner/name; default
-	// eventmeter/service-{{.Source}}.
+	// template over .Source that gives owner/name; default eventmeter/service-{{.Source}}
 	Repository string `yaml:"repository,omitempty" json:"repository,omitempty"`
-	// Text is the commit message or the issue's title: a template over .Source,
-	// .Seq and .Probe that must hold {{.Probe}}. There is a default.
+	// commit message or title of the issue: a template over .Source, .Seq and .Probe that must
+	// contain {{.Probe}}; there is a default
 	Text string `yaml:"text,omitempty" json:"text,omitempty"`
 }
 
-// UpstreamSlack sends what Slack's Events API sends.
+// UpstreamSlack sends events as Slack's Events API does.
 type UpstreamSlack struct {
-	// URL that the target has for them (the request URL of the app).
+	// request URL of the app, at the target
 	URL string `yaml:"url,omitempty" json:"url,omitempty"`
-	// Secret is the app's signing secret. It never enters a result.
+	// signing secret of the app; never stored in a result
 	Secret string `yaml:"secret,omitempty" json:"-"`
-	// Channel is a template over .Source that gives the channel's id; default
-	// C and ten digits.
+	// template over .Source that gives the id of the channel; default C and ten digits
 	Channel string `yaml:"channel,omitempty" json:"channel,omitempty"`
-	// Text is the message: a template over .Source, .Seq and .Probe that must
-	// hold {{.Probe}}. There is a default.
+	// the message: a template over .Source, .Seq and .Probe that must contain {{.Probe}}; there is
+	// a default
 	Text string `yaml:"text,omitempty" json:"text,omitempty"`
 }
 
 // UpstreamStripe sends webhook events as Stripe does.
 type UpstreamStripe struct {
-	// URL that the target has for them.
+	// URL of the target for these webhooks
 	URL string `yaml:"url,omitempty" json:"url,omitempty"`
-	// Secret of the endpoint (whsec_…). It never enters a result.
+	// secret of the endpoint (whsec_…); never stored in a result
 	Secret string `yaml:"secret,omitempty" json:"-"`
-	// Type is payment_intent.succeeded (the default) or customer.updated.
+	// payment_intent.succeeded (the default) or customer.updated
 	Type string `yaml:"type,omitempty" json:"type,omitempty" check:"|payment_intent.succeeded|customer.updated"`
-	// Text is the description: a template over .Source, .Seq and .Probe that
-	// must hold {{.Probe}}. There is a default.
+	// the description: a template over .Source, .Seq and .Probe that must contain {{.Probe}}; there
+	// is a default
 	Text string `yaml:"text,omitempty" json:"text,omitempty"`
 }
 
 // UpstreamFeed is a change feed that the target polls.
 type UpstreamFeed struct {
-	// Listen is the feed's address. Empty = a free port of 127.0.0.1, which
-	// only the embedded target learns.
+	// address of the feed; empty = a free port of 127.0.0.1, which only the embedded target can
+	// know
 	Listen string `yaml:"listen,omitempty" json:"listen,omitempty"`
-	// Limit is the most changes of one answer, default 500.
+	// largest number of changes in one answer, default 500
 	Limit int `yaml:"limit,omitempty" json:"limit,omitempty" check:"0..10000000"`
-	// Keep is how many of the newest changes can be asked for, default 100,000.
+	// number of newest changes kept, default 100,000
 	Keep int `yaml:"keep,omitempty" json:"keep,omitempty" check:"0..10000000"`
 }
 
@@ -115,23 +108,23 @@ type UpstreamTool struct {
 	Name string `yaml:"name,omitempty" json:"name,omitempty"`
 }
 
-// UpstreamExec writes the payload to a program, a line an emission.
+// UpstreamExec writes the payload to a program, one line per event.
 type UpstreamExec struct {
-	// Command is the program and its arguments. No shell is asked.
+	// the program and its arguments; no shell runs
 	Command []string `yaml:"command,omitempty" json:"command,omitempty"`
-	// Ack waits for a line of the program's output with the emission's probe.
+	// waits for a line of the program's output that contains the event's probe id
 	Ack bool `yaml:"ack,omitempty" json:"ack,omitempty"`
 }
 
-// UpstreamReplay publishes a recorded trace.
+// UpstreamReplay publishes recorded events.
 type UpstreamReplay struct {
-	// File is the trace.
+	// file of the trace
 	File string `yaml:"file,omitempty" json:"file,omitempty"`
-	// Probe names the text of a payload that gets the probe where there is none
-	// in it: keys with dots between them.
+	// path of the text in a payload that receives the probe id if the payload has none: keys
+	// separated by dots
 	Probe string `yaml:"probe,omitempty" json:"probe,omitempty"`
-	// URL gets the payloads by POST, with Headers. Empty = the reference target
-	// emits the recorded events.
+	// URL that receives the payloads by POST, with headers; empty = the reference target publishes
+	// the recorded events
 	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`
 	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// Save writes what a run leaves behind into dir, which is made where it does
-// not exist: result.json, and for each lane an HdrHistogram log named
-// <lane>.hlog with its interval histograms, tagged intended and sent, and
-// timeline.csv with the counts of the same intervals. Every file is complete or
-// not there. result.json is written last, so that whoever finds one that is no
-// checkpoint finds the others, too; it is also written where another cannot be.
+// Save writes the archive of a run into dir, creating dir if needed: result.json; for each lane an
+// HdrHistogram log named <lane>.hlog with its interval histograms, tagged intended and sent; and
+// timeline.csv with the counts of the same intervals. Each file is complete or missing. result.json
+// is written last, so that a finished result implies the other files. It is written even if another
+// file could not be.
 func Save(dir string, r *Result, accounts []sinks.Account) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("save the result: %w", err)
@@ -56,13 +55,13 @@ func saveSeries(dir string, r *Result, accounts []sinks.Account) error {
 	return nil
 }
 
-// Unfinished is the pattern of the names under which files are written before
-// they get their own: a run that was killed may leave one.
+// Unfinished is the pattern of the temporary names under which files are written. A killed run may
+// leave one.
 const Unfinished = ".partial-*"
 
-// WriteFile writes through a temporary name, so that a full disk or an
-// interrupt leaves no half a file under the right one. Only the user may read it: results hold
-// addresses and what the target said.
+// WriteFile writes through a temporary file, so that a full disk or an interrupt leaves no partial
+// file under the final name. Only the user may read it: results hold addresses and text from the
+// target.
 func WriteFile(name string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), Unfinished)
 	if err != nil {

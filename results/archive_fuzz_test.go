@@ -45,7 +45,7 @@ func measured(t testing.TB) sinks.Account {
 	return l.Account()
 }
 
-// archiveOf is a result of that account, and the part that goes with it.
+// archiveOf returns a result of that account and its part.
 func archiveOf(t testing.TB) (*Result, *Part) {
 	t.Helper()
 	a := measured(t)
@@ -74,9 +74,8 @@ func addChanges(f *testing.F) {
 	}
 }
 
-// changedAt is a file with another value at one place, counted from 1 in the
-// order of its text with sorted keys; place 0 is the file itself. What is no JSON
-// is put in place of the whole, too.
+// changedAt is a file with another value at one place, counted from 1 in the order of its text with
+// sorted keys; place 0 is the file itself. Text that is not JSON replaces the whole file.
 func changedAt(text []byte, place uint16, value []byte) []byte {
 	if place == 0 || !json.Valid(value) {
 		return value
@@ -257,7 +256,7 @@ func FuzzReadTimelines(f *testing.F) {
 	})
 }
 
-// refusedOnOneLine: an error about a file is short, and of one line.
+// refusedOnOneLine checks that an error about a file is short and on one line.
 func refusedOnOneLine(t *testing.T, err error) {
 	t.Helper()
 	if text := err.Error(); strings.Contains(text, "\n") || len(text) > 1000 {
@@ -265,7 +264,7 @@ func refusedOnOneLine(t *testing.T, err error) {
 	}
 }
 
-// A small log that would unfold to gigabytes is refused before it does.
+// A small log that would expand to gigabytes is refused early.
 func TestLogThatUnfolds(t *testing.T) {
 	h := hdrhistogram.NewPacked(1, 1e9, 3)
 	for v := int64(1); v < 1e9; v += max(1, v/4096) {
@@ -292,7 +291,7 @@ func TestLogThatUnfolds(t *testing.T) {
 	}
 }
 
-// Lanes are named by nobody but profiles, whatever an archive says.
+// An archive with a lane name that no profile can have is refused.
 func TestLaneNamesOfArchives(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../evil", "a/b", `a\b`, "/a", "A", "a b", "a\n", "a\x00", "-a", strings.Repeat("a", 64), "é"} {
 		r, p := archiveOf(t)
@@ -307,7 +306,7 @@ func TestLaneNamesOfArchives(t *testing.T) {
 	}
 }
 
-// A part that says something else than the result beside it is refused.
+// A part that contradicts the result beside it is refused.
 func TestPartAndResultAgree(t *testing.T) {
 	r, p := archiveOf(t)
 	if err := errors.Join(r.Check(), p.check(), CheckPart("d", r, p)); err != nil {
@@ -333,7 +332,7 @@ func TestPartAndResultAgree(t *testing.T) {
 	}
 }
 
-// Devices and folders are no files of an archive.
+// Devices and directories are refused as files of an archive.
 func TestOnlyRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink(os.DevNull, filepath.Join(dir, File)); err != nil {

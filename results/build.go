@@ -7,7 +7,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// NewLane turns the account of one lane into its figures.
+// NewLane computes the figures of a lane from its account.
 func NewLane(a *sinks.LaneAccount) Lane {
 	return Lane{
 		Name:          a.Name,
@@ -30,8 +30,8 @@ func NewLane(a *sinks.LaneAccount) Lane {
 		LostSuspended:     a.LostSuspended,
 		Duplicates: Duplicates{
 			SameEvent: a.Duplicates.SameEvent,
-			// A copy whose first id is no longer remembered cannot be told from
-			// one under a new id; that is what its client sees, too.
+			// If the first id is no longer remembered, a copy cannot be distinguished from one
+			// under a new id. A client sees the same.
 			SameEmission: a.Duplicates.SameEmission + a.Duplicates.Forgotten,
 			Requested:    a.Duplicates.Requested,
 			Rate:         per(a.Duplicates.Total()-a.Duplicates.Requested, a.Delivered),
@@ -84,8 +84,8 @@ func newDetail(a *sinks.LaneAccount) Detail {
 	}
 }
 
-// activated is how many of the lane's subscriptions came up at least once: a
-// lane that churns has more attempts than subscriptions.
+// activated is the number of subscriptions that became active at least once. With churn there are
+// more attempts than subscriptions.
 func activated(a *sinks.LaneAccount) int64 {
 	return min(a.Ready.Attempts-a.Ready.Failed-a.Ready.Cancelled-a.Ready.Open, int64(a.Subscriptions))
 }
@@ -98,7 +98,7 @@ func counts(rs []sinks.Reason) map[string]int64 {
 	return m
 }
 
-// someCounts is counts, and nil where nothing was counted.
+// someCounts is counts, but nil where nothing was counted.
 func someCounts(rs []sinks.Reason) map[string]int64 {
 	if len(rs) == 0 {
 		return nil
@@ -125,8 +125,8 @@ func newOverhead(a *sinks.LaneAccount) Overhead {
 	return o
 }
 
-// trafficByCause leaves out the causes without any traffic. Events on an open
-// stream are no calls; their bytes are counted with the deliveries.
+// trafficByCause leaves out causes without traffic. Events on an open stream are no calls; their
+// bytes are counted with the deliveries.
 func trafficByCause(all *[eventmeter.Causes]sinks.Traffic, eventBytes int64) map[string]Traffic {
 	out := map[string]Traffic{}
 	for c, t := range all {
@@ -140,8 +140,8 @@ func trafficByCause(all *[eventmeter.Causes]sinks.Traffic, eventBytes int64) map
 	return out
 }
 
-// splitTraffic adds up what is paid once per subscription, what goes on for as
-// long as it does, and what carried events.
+// splitTraffic adds up the traffic paid once per subscription, the running traffic, and the traffic
+// that carried events.
 func splitTraffic(causes map[string]Traffic) (once, ongoing, events Traffic) {
 	for cause, t := range causes {
 		switch cause {
@@ -163,7 +163,7 @@ func (t *Traffic) add(u Traffic) {
 	t.Connections += u.Connections
 }
 
-// over divides; by nothing gives nothing.
+// over divides t by n. The result is zero if n is not positive.
 func (t Traffic) over(n float64) Share {
 	if n <= 0 {
 		return Share{}
@@ -188,7 +188,7 @@ func newExamples(es []sinks.Example) []Example {
 	return out
 }
 
-// per divides, and gives 0 where there is nothing to divide by.
+// per is part/whole, or 0 if whole is 0.
 func per(part, whole int64) float64 {
 	if whole == 0 {
 		return 0

@@ -9,9 +9,8 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// TestOverheadSharesAWindow draws up a lane whose running overhead and events
-// outside of the measured window are ten times those inside, and holds every
-// ratio to the window.
+// TestOverheadSharesAWindow builds a lane whose running overhead and events outside of the measured
+// window are ten times those inside, and checks that every ratio covers the window.
 func TestOverheadSharesAWindow(t *testing.T) {
 	traffic := func(n int64) (out [eventmeter.Causes]sinks.Traffic) {
 		for c, x := range map[eventmeter.Cause]sinks.Traffic{
@@ -66,7 +65,7 @@ func TestOverheadSharesAWindow(t *testing.T) {
 	if got, want := results.NewLane(&a).Overhead.TotalPerDelivered, (results.Share{Bytes: 318}); got != want {
 		t.Errorf("a stream: %+v, want %+v", got, want)
 	}
-	// Nothing came in the window: no ratio, and none that is infinite.
+	// Nothing was received in the window: the ratios are zero, not infinite.
 	a.Measured.Received = 0
 	if got := results.NewLane(&a).Overhead.TotalPerDelivered; got != (results.Share{}) {
 		t.Errorf("nothing received: %+v", got)

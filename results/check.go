@@ -15,21 +15,21 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// MaxShards is the most processes that a run can be split into.
+// MaxShards is the largest number of processes that a run can be split into.
 const MaxShards = 1024
 
-// The bounds of files and of numbers in them. Beyond these they are of no run:
-// they could not be added up, shown or held in memory.
+// Bounds of files and of the numbers in them. No run exceeds them; larger values could not be added
+// up, shown or held in memory.
 const (
 	maxResultBytes   = 64 << 20
 	maxPartBytes     = 1 << 30
 	maxTimelineBytes = 256 << 20
-	maxCount         = 1 << 53          // of anything; exact as a float64, too
+	maxCount         = 1 << 53          // of any count; exact as a float64
 	maxTime          = 10 * 8766 * 3600 // seconds of a duration: ten years
 	maxFigure        = 1e18
 )
 
-// readBounded reads all of a file that must not have more than most bytes.
+// readBounded reads a file of at most most bytes.
 func readBounded(in io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, most+1))
 	if err == nil && int64(len(data)) > most {
@@ -38,8 +38,8 @@ func readBounded(in io.Reader, most int64) ([]byte, error) {
 	return data, err
 }
 
-// openRegular opens a file of an archive. One that is no regular file, such as a
-// pipe, could be waited for without end.
+// openRegular opens a file of an archive. It refuses anything else than a regular file: opening a
+// pipe could block forever.
 func openRegular(name string) (*os.File, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -51,17 +51,16 @@ func openRegular(name string) (*os.File, error) {
 	return os.Open(name)
 }
 
-// checkLaneName refuses a name that no profile could have. Files are named by it.
+// checkLaneName refuses a name that no profile can have. Files are named after lanes.
 func checkLaneName(field, name string) error {
 	if !profiles.ValidName(name) {
-		return fmt.Errorf("%s: %.80q is no name of a lane; was it edited?", field, name)
+		return fmt.Errorf("%s: %.80q is not a valid lane name; was the file edited?", field, name)
 	}
 	return nil
 }
 
-// plausible finds the first number in v that no run could have given, and says
-// where it stands, by the names of the JSON. Every count is 0 or more; durations
-// and shares may be negative, within bounds.
+// plausible returns an error for the first number in v that no run can give, with its path of JSON
+// names. Counts are 0 or more; durations and shares may be negative, within bounds.
 func plausible(v any) error { return plausibleAt(reflect.ValueOf(v), "") }
 
 var (
@@ -141,7 +140,7 @@ func jsonPath(at string, f reflect.StructField) string {
 	return at + "." + name
 }
 
-// between refuses a share, or another number, that is out of bounds.
+// between returns an error if v is out of bounds.
 func between(field string, v, least, most float64) error {
 	if !(v >= least && v <= most) {
 		return fmt.Errorf("%s: %v is not from %v to %v", field, v, least, most)
@@ -149,7 +148,7 @@ func between(field string, v, least, most float64) error {
 	return nil
 }
 
-// check verifies what holds in every part: a merge relies on it.
+// check verifies the invariants of a part that a merge relies on.
 func (p *Part) check() error {
 	if p.Schema != PartSchema {
 		return fmt.Errorf("its schema is %q and this program reads %q; use the program's version that wrote it", p.Schema, PartSchema)
@@ -183,7 +182,7 @@ func (p *PartPass) check(at string) error {
 		return fmt.Errorf("%s.beganAt: %d is no year of a run", at, y)
 	}
 	if len(p.Figures) != len(a.Lanes) {
-		return fmt.Errorf("%s.figures: there are those of %d lanes, and the account has %d", at, len(p.Figures), len(a.Lanes))
+		return fmt.Errorf("%s.figures: it has figures of %d lanes, and the account has %d lanes", at, len(p.Figures), len(a.Lanes))
 	}
 	seen := map[string]bool{}
 	for i := range a.Lanes {
@@ -193,7 +192,7 @@ func (p *PartPass) check(at string) error {
 			return err
 		}
 		if seen[l.Name] {
-			return fmt.Errorf("%s.Name: %s stands there twice", field, l.Name)
+			return fmt.Errorf("%s.Name: %s appears twice", field, l.Name)
 		}
 		seen[l.Name] = true
 		for j := range l.Series {
@@ -206,10 +205,10 @@ func (p *PartPass) check(at string) error {
 	return nil
 }
 
-// CheckPart refuses a part that says something else than the result beside it:
-// one of the two was changed. The error wraps [ErrFormat] and names dir. A process
-// that was killed may have written its part and not yet the result, which then is a
-// checkpoint of before: its figures of lanes become those of the part.
+// CheckPart returns an error if a part contradicts the result beside it: one of the two was
+// changed. The error wraps [ErrFormat] and names dir. A process that was killed may have written
+// its part but not yet the result, which is then an older checkpoint; the figures of its lanes are
+// replaced by those of the part.
 func CheckPart(dir string, r *Result, p *Part) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s: %s; one of the two was changed", ErrFormat, dir, fmt.Sprintf(format, args...))
@@ -249,21 +248,21 @@ func CheckPart(dir string, r *Result, p *Part) error {
 			{"latency.fromIntended.count", a.Latency.FromIntended.Count, b.Latency.FromIntended.Count}, {"latency.fromSent.count", a.Latency.FromSent.Count, b.Latency.FromSent.Count},
 		} {
 			if n.a != n.b && !r.Checkpoint {
-				return bad("lane %s: %s is %d in %s, and %d in %s", a.Name, n.name, n.a, PartFile, n.b, File)
+				return bad("lane %s: %s is %d in %s and %d in %s", a.Name, n.name, n.a, PartFile, n.b, File)
 			}
 		}
 	}
 	if r.Checkpoint {
-		r.Lanes, r.Upstream.Fired = lanes, 0
+		r.Lanes, r.Upstream.Published = lanes, 0
 		for k := range p.Passes {
-			r.Upstream.Fired += p.Passes[k].Account.Measured.Fired
+			r.Upstream.Published += p.Passes[k].Account.Measured.Fired
 		}
 	}
 	return nil
 }
 
-// checkTimelines refuses timelines, read from the file name, whose counts are not
-// those of the lanes.
+// checkTimelines returns an error if the counts of timelines, read from file, are not those of the
+// lanes.
 func (r *Result) checkTimelines(file string, of map[string]Timeline) error {
 	for name := range of {
 		if r.Lane(name) == nil {

@@ -6,10 +6,9 @@ import (
 	"path/filepath"
 )
 
-// SaveCheckpoint writes the result of a run that goes on into dir, and, of a
-// shard, its part (else nil). Each file is complete or not there. The part is first,
-// so that a process killed between the two leaves one that is newer than its result,
-// and never an older one; see [CheckPart].
+// SaveCheckpoint writes the result of a run in progress into dir and, for a shard, its part
+// (otherwise nil). Each file is complete or missing. The part is written first: a process killed
+// between the two leaves a part that is newer than its result, never an older one. See [CheckPart].
 func SaveCheckpoint(dir string, r *Result, p *Part) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("save a checkpoint: %w", err)

@@ -20,8 +20,8 @@ var ErrLog = errors.New("bad histogram log")
 
 // The tags of the histograms in a lane's log.
 const (
-	TagIntended = "intended" // latency from the intended instant
-	TagSent     = "sent"     // latency from the instant of sending
+	TagIntended = "intended" // latency from the scheduled instant
+	TagSent     = "sent"     // latency from publishing
 )
 
 // maxLogLine bounds one line of a log. An interval with every bucket of the
@@ -37,13 +37,13 @@ type Log struct {
 type LogInterval struct {
 	// Tag is TagIntended or TagSent.
 	Tag string
-	// Start is since the run began, in whole milliseconds.
+	// Start is the time since the run began, in whole milliseconds.
 	Start, Length time.Duration
 	// Buckets hold the samples, ascending, without empty ones.
 	Buckets []Bucket
 }
 
-// Bucket is some samples of about one value.
+// Bucket is a number of samples of about the same value.
 type Bucket struct {
 	// Value is the upper end of the bucket, as quantiles in a result are.
 	Value Nanos
@@ -124,7 +124,7 @@ func parseInterval(text string, unit int64) (LogInterval, error) {
 	if in.Length, err = parseSeconds("length", fields[2]); err != nil {
 		return LogInterval{}, err
 	}
-	// The maximum repeats what the histogram says; it only has to be a number.
+	// The maximum is redundant; it only has to be a number.
 	if _, err := parseSeconds("maximum", fields[3]); err != nil {
 		return LogInterval{}, err
 	}
@@ -138,7 +138,7 @@ func parseInterval(text string, unit int64) (LogInterval, error) {
 	return in, nil
 }
 
-// maxSeconds is three years: beyond it a number is no time of a run.
+// maxSeconds is about three years, longer than any run.
 const maxSeconds = 1e8
 
 func parseSeconds(what, text string) (time.Duration, error) {
@@ -149,11 +149,10 @@ func parseSeconds(what, text string) (time.Duration, error) {
 	return time.Duration(math.Round(v*1000)) * time.Millisecond, nil
 }
 
-// maxIntervalBuckets is beyond what the ledger's range and digits have.
+// maxIntervalBuckets is more than the range and digits of the ledger's histograms allow.
 const maxIntervalBuckets = 1 << 16
 
-// maxBuckets bounds what a small log can unfold to, here to a gigabyte. Tests
-// lower it.
+// maxBuckets bounds the memory that a small log can expand to, here to a gigabyte. Tests lower it.
 var maxBuckets = 1 << 26
 
 // maxSamples bounds the samples of one interval, so that no sum of intervals
@@ -181,9 +180,9 @@ func buckets(h *hdrhistogram.PackedHistogram, unit int64) ([]Bucket, error) {
 	return out, nil
 }
 
-// bucketWidth returns how wide the bucket that begins at a value is. The rule
-// is the format's: values below 2*10^digits are told apart by units, and each
-// doubling beyond doubles the width.
+// bucketWidth returns a function that gives the width of the bucket beginning at a value, as the
+// format defines it: values below 2*10^digits have a bucket of one unit, and each doubling of the
+// value doubles the width.
 func bucketWidth(h *hdrhistogram.PackedHistogram) func(low int64) int64 {
 	const maxShift = 62
 	unit := bits.Len64(uint64(max(h.LowestTrackableValue(), 1))) - 1
@@ -193,7 +192,7 @@ func bucketWidth(h *hdrhistogram.PackedHistogram) func(low int64) int64 {
 	}
 }
 
-// of returns the intervals of one tag, in order of time.
+// Of returns the intervals of one tag, in order of time.
 func (l *Log) Of(tag string) []LogInterval {
 	var out []LogInterval
 	for _, in := range l.Intervals {

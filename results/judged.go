@@ -8,25 +8,24 @@ import (
 	"strings"
 )
 
-// A threshold is evaluated only where there was something to judge. Zero losses
-// of nothing that was owed say nothing about a target, and neither does a lane
-// that heard nothing at all: its subscription is more likely wrong than the
-// target.
+// A threshold is evaluated only where there is something to judge. Zero losses out of zero owed
+// deliveries say nothing about a target. Neither does a lane that received nothing at all: its
+// subscription is probably wrong, not the target.
 
-// Failed tells whether the threshold was evaluated and did not hold.
+// Failed reports whether the threshold was evaluated and did not hold.
 func (v *Verdict) Failed() bool { return !v.Passed && v.NotEvaluated == "" }
 
-// Tally counts thresholds by what became of them.
+// Tally counts thresholds by outcome.
 type Tally struct {
 	Held         int // on every lane
 	Failed       int // on at least one lane
-	NotEvaluated int // failed on none, and judged nothing on at least one
+	NotEvaluated int // failed on no lane, and judged nothing on at least one
 }
 
 // All is the number of thresholds.
 func (t Tally) All() int { return t.Held + t.Failed + t.NotEvaluated }
 
-// TallyOf counts thresholds: one that is checked on several lanes counts once.
+// TallyOf counts thresholds. A threshold that is checked on several lanes counts once.
 func TallyOf(vs []Verdict) Tally {
 	var t Tally
 	seen := map[string]bool{}
@@ -51,23 +50,22 @@ func TallyOf(vs []Verdict) Tally {
 	return t
 }
 
-// HeardNothing tells whether something was owed to the lane and no copy of any
-// fired event reached it, in the warm-up or later. Messages that could not be
-// used are no copies of an event.
-func (l *Lane) HeardNothing() bool {
+// ReceivedNothing reports whether deliveries were owed to the lane and it received no copy of any
+// published event, warm-up included. Unusable messages are no copies of an event.
+func (l *Lane) ReceivedNothing() bool {
 	d := &l.Detail
 	if l.Expected == 0 || l.Delivered+l.Duplicates.SameEvent+l.Duplicates.SameEmission+l.Duplicates.Requested+
 		l.Unexpected+l.Recovered+d.InFlight+d.Replayed+d.Foreign > 0 {
 		return false
 	}
-	// Copies of the warm-up are in no count, and their bytes are here.
+	// Copies of the warm-up enter no count, but their bytes do.
 	events := l.Overhead.Causes["events"]
 	return events.BytesUp+events.BytesDown == 0 || d.Unprobed+d.Rejected+d.Malformed+d.Oversized > 0
 }
 
-// silentLanes are the lanes that the profile wants to hear nothing: those of a
-// system with work of its own.
-func (r *Result) silentLanes() map[string]bool {
+// lanesWithoutSources returns the lanes whose profile subscribes to no source: those of a system
+// that does its own work.
+func (r *Result) lanesWithoutSources() map[string]bool {
 	var p struct {
 		Lanes []struct {
 			Name    string `json:"name"`
@@ -86,21 +84,21 @@ func (r *Result) silentLanes() map[string]bool {
 	return out
 }
 
-// whole is what a figure of a lane is a part of: without any of it, a figure
-// of zero says nothing.
+// whole is the total that a figure of a lane is a part of. If the total is zero, a figure of zero
+// says nothing.
 type whole int
 
 const (
-	ofNothing  whole = iota // the figure stands for itself
-	ofOwed                  // of what was owed to the lane
-	ofGot                   // of what was delivered to it
-	ofReceived              // of what it received in the measured window
-	ofHours                 // of the time that it was open in the measured window
-	ofOpen                  // of the time that it was open while events were fired
-	ofAnything              // of all that it heard
+	ofNothing   whole = iota // the figure stands for itself
+	ofExpected               // of the deliveries owed to the lane
+	ofDelivered              // of its deliveries
+	ofReceived               // of the events that it received in the measured window
+	ofOpenHours              // of its open time in the measured window
+	ofPublished              // of its open time while events were published
+	ofAnything               // of everything it received
 )
 
-// laneWhole is what the figure at path is a part of.
+// laneWhole returns the total that the figure at path is a part of.
 func laneWhole(path []string) whole {
 	switch path[0] {
 	case "subscriptions", "expected", "received", "ready", "failures", "process":
@@ -110,28 +108,28 @@ func laneWhole(path []string) whole {
 		case "perDelivered", "totalPerDelivered":
 			return ofReceived
 		case "perSubscriptionHour":
-			return ofHours
+			return ofOpenHours
 		}
 		return ofNothing
 	case "duplicates", "outOfOrder", "late", "latency":
-		return ofGot
+		return ofDelivered
 	case "unexpected":
-		return ofOpen
+		return ofPublished
 	case "detail", "figures", "timings":
 		return ofAnything
 	}
-	return ofOwed
+	return ofExpected
 }
 
-// unjudged says why a threshold on the figure at path, which is got, judges
-// nothing on the lane; it is empty where it does judge something.
+// unjudged returns why a threshold on the figure at path, whose value is got, judges nothing on the
+// lane, or "" if it judges something.
 func (l *Lane) unjudged(u *Upstream, path []string, got float64) string {
 	of := laneWhole(path)
 	if of == ofNothing {
 		return ""
 	}
-	if l.HeardNothing() {
-		return fmt.Sprintf("the lane heard nothing at all, and %d deliveries were owed", l.Expected)
+	if l.ReceivedNothing() {
+		return fmt.Sprintf("the lane received nothing, although %d deliveries were owed", l.Expected)
 	}
 	if of == ofAnything || got != 0 {
 		return ""
@@ -142,14 +140,14 @@ func (l *Lane) unjudged(u *Upstream, path []string, got float64) string {
 			return "nothing was received in the measured window"
 		}
 		return ""
-	case ofHours:
+	case ofOpenHours:
 		if w.SubscriptionHours == 0 {
 			return "no subscription was open in the measured window"
 		}
 		return ""
 	}
 	switch open := l.Ready.Active > 0 && u.Accepted > 0; {
-	case of == ofOpen && (open || l.Expected > 0), l.Expected > 0 && (of == ofOwed || l.Delivered > 0):
+	case of == ofPublished && (open || l.Expected > 0), l.Expected > 0 && (of == ofExpected || l.Delivered > 0):
 		return ""
 	case l.Expected > 0:
 		return "nothing was delivered"
@@ -161,7 +159,7 @@ func (l *Lane) unjudged(u *Upstream, path []string, got float64) string {
 	return "nothing was owed to the lane"
 }
 
-// unjudged is the same for a figure of the whole run.
+// unjudged is [Lane.unjudged] for a figure of the whole run.
 func (r *Result) unjudged(path []string, got float64) string {
 	if path[0] == "upstream" && len(path) > 1 && path[1] != "scheduled" && path[1] != "sources" && path[1] != "warmup" && r.Upstream.Scheduled == 0 && got == 0 {
 		return "nothing was published"
@@ -169,8 +167,8 @@ func (r *Result) unjudged(path []string, got float64) string {
 	return ""
 }
 
-// Figure is the figure of the lane at a path of field names as they are in
-// result.json, such as duplicates.sameEvent; ok is false where there is none.
+// Figure returns the figure of the lane at a path of JSON names, such as duplicates.sameEvent. ok
+// is false if there is none.
 func (l *Lane) Figure(name string) (v float64, ok bool) {
 	v, _, ok = FigureAt(reflect.ValueOf(l).Elem(), strings.Split(name, "."))
 	return v, ok

@@ -8,13 +8,13 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// judgedSample is a run of five lanes: one that is whole, one that was owed
-// nothing, one that heard nothing, one that is meant to hear nothing, and one
-// that came up for no subscription.
+// judgedSample is a run of five lanes: one that is complete, one that was owed nothing, one that
+// received nothing, one that subscribes to no source, and one whose subscriptions never became
+// active.
 func judgedSample() *Result {
 	return &Result{
 		Profile:  json.RawMessage(`{"lanes": [{"name": "push", "sources": "all"}, {"name": "quiet", "sources": " none "}]}`),
-		Upstream: Upstream{Kind: "inject", Scheduled: 10, Fired: 10, Accepted: 10},
+		Upstream: Upstream{Kind: "inject", Scheduled: 10, Published: 10, Accepted: 10},
 		Lanes: []Lane{
 			{Name: "push", Subscriptions: 2, Ready: Ready{Active: 2}, Expected: 20, Delivered: 20, Latency: Latency{FromIntended: Quantiles{Count: 20, P99: 5e6}}, Overhead: Overhead{Measured: OverheadWindow{Received: 20, SubscriptionHours: 1}}},
 			{Name: "idle", Subscriptions: 2, Ready: Ready{Active: 2}},
@@ -25,35 +25,34 @@ func judgedSample() *Result {
 	}
 }
 
-// TestThresholdJudgesNothing: a threshold on a figure of nothing neither holds
-// nor fails.
+// TestThresholdJudgesNothing: a threshold without anything to judge neither holds nor fails.
 func TestThresholdJudgesNothing(t *testing.T) {
 	const held, failed = "held", "failed" // else: part of the reason
 	for _, tt := range []struct {
 		text string
 		want []string
 	}{
-		{"*.lostSilent == 0", []string{held, "nothing was owed", "heard nothing at all", "none of its 2 subscriptions became active"}},
-		{"*.lostAnnounced == 0", []string{held, "nothing was owed", "heard nothing at all", "none of its 2 subscriptions became active"}},
-		{"*.duplicates.rate == 0", []string{held, "nothing was owed", "heard nothing at all", "none of its 2 subscriptions"}},
-		{"*.delivered >= 1", []string{held, "nothing was owed", "heard nothing at all", "none of its 2 subscriptions"}},
-		{"*.gaps.incidents == 0", []string{held, "nothing was owed", "heard nothing at all", "none of its 2 subscriptions"}},
-		{"*.latency.fromIntended.p99 < 1s", []string{held, "nothing was owed", "heard nothing at all", "none of its 2 subscriptions"}},
-		{"*.overhead.perDelivered.bytes < 1", []string{held, "nothing was received in the measured window", "heard nothing at all", "nothing was received in the measured window"}},
-		{"*.overhead.totalPerDelivered.bytes < 1", []string{held, "nothing was received in the measured window", "heard nothing at all", "nothing was received in the measured window"}},
+		{"*.lostSilent == 0", []string{held, "nothing was owed", "received nothing", "none of its 2 subscriptions became active"}},
+		{"*.lostAnnounced == 0", []string{held, "nothing was owed", "received nothing", "none of its 2 subscriptions became active"}},
+		{"*.duplicates.rate == 0", []string{held, "nothing was owed", "received nothing", "none of its 2 subscriptions"}},
+		{"*.delivered >= 1", []string{held, "nothing was owed", "received nothing", "none of its 2 subscriptions"}},
+		{"*.gaps.incidents == 0", []string{held, "nothing was owed", "received nothing", "none of its 2 subscriptions"}},
+		{"*.latency.fromIntended.p99 < 1s", []string{held, "nothing was owed", "received nothing", "none of its 2 subscriptions"}},
+		{"*.overhead.perDelivered.bytes < 1", []string{held, "nothing was received in the measured window", "received nothing", "nothing was received in the measured window"}},
+		{"*.overhead.totalPerDelivered.bytes < 1", []string{held, "nothing was received in the measured window", "received nothing", "nothing was received in the measured window"}},
 		{"push.overhead.perSubscriptionHour.bytes < 1", []string{held}},
 		{"idle.overhead.perSubscriptionHour.bytes < 1", []string{"no subscription was open in the measured window"}},
-		// That nothing came which should not have come is judged where a
-		// subscription was open while events were fired.
-		{"*.unexpected == 0", []string{held, held, "heard nothing at all", held, "none of its 2 subscriptions"}},
-		// What says why nothing was owed is judged.
+		// The absence of unexpected copies is judged where a subscription was open while events
+		// were published.
+		{"*.unexpected == 0", []string{held, held, "received nothing", held, "none of its 2 subscriptions"}},
+		// Figures that say why nothing was owed are judged.
 		{"*.expected > 0", []string{held, failed, held, failed, failed}},
 		{"*.ready.failed == 0", []string{held, held, held, held, failed}},
 		{"quiet.lostSilent == 0", []string{"nothing was owed"}},
-		{"deaf.figures.rejectedInRace == 0", []string{"heard nothing at all"}},
-		{"deaf.detail.rejected == 0", []string{"heard nothing at all"}},
+		{"deaf.figures.rejectedInRace == 0", []string{"received nothing"}},
+		{"deaf.detail.rejected == 0", []string{"received nothing"}},
 		{"idle.latency.fromIntended.count == 0", []string{"nothing was owed"}},
-		{"webhook.expected > 0", []string{"the lane was not run"}},
+		{"webhook.expected > 0", []string{"the lane did not run"}},
 		{"run.target.process.cpu < 1s", []string{"nothing was measured"}},
 		{"run.upstream.dropped == 0", []string{held}},
 	} {
@@ -83,14 +82,14 @@ func TestThresholdJudgesNothing(t *testing.T) {
 	}
 }
 
-// TestThresholdOfNothingThatIsThere: what came although nothing was owed is
-// evidence, and so is a run in which nothing was fired.
+// TestThresholdOfNothingThatIsThere: copies received although nothing was owed are evidence, and so
+// is a run in which nothing was published.
 func TestThresholdOfNothingThatIsThere(t *testing.T) {
 	r := judgedSample()
 	r.Lanes[1].Unexpected = 3
 	th, _ := ParseThreshold("idle.unexpected == 0")
 	if v := th.Check(r)[0]; v.Passed || v.NotEvaluated != "" {
-		t.Errorf("three copies came that were owed to nobody: %+v", v)
+		t.Errorf("three copies were received that were not owed: %+v", v)
 	}
 	r.Upstream = Upstream{Kind: "inject"}
 	for _, text := range []string{"run.upstream.dropped == 0", "run.upstream.figures.feedUnfetched == 0", "quiet.unexpected == 0"} {
@@ -102,7 +101,7 @@ func TestThresholdOfNothingThatIsThere(t *testing.T) {
 	only := &Result{Profile: json.RawMessage(`{"lanes": [{"name": "quiet", "sources": "none"}]}`), Lanes: []Lane{{Name: "quiet"}}}
 	th, _ = ParseThreshold("*.lostSilent == 0")
 	if v := th.Check(only); len(v) != 1 || v[0].Passed || v[0].NotEvaluated == "" || v[0].Lane != "" {
-		t.Errorf("no lane is meant to hear anything: %+v", v)
+		t.Errorf("no lane subscribes to a source: %+v", v)
 	}
 }
 
@@ -120,18 +119,18 @@ func TestHeardNothing(t *testing.T) {
 		"of another shard":     {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Foreign: 1}}, false},
 		"before it was active": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{InFlight: 1}}, false},
 		"of the warm-up":       {Lane{Expected: 5, LostSilent: 5, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, false},
-		// These bytes are of what could not be used.
+		// These bytes belong to unusable messages.
 		"refused":     {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Notices: sinks.Notices{Rejected: 5}}, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
 		"other lists": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Unprobed: 5}, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
 	} {
-		if got := tt.lane.HeardNothing(); got != tt.want {
+		if got := tt.lane.ReceivedNothing(); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}
 }
 
-// TestTally: a threshold with * is one threshold, whatever became of it on each
-// lane, and so is one that is written twice.
+// TestTally: a threshold with * counts once, whatever its verdict on each lane, and so does one
+// that is written twice.
 func TestTally(t *testing.T) {
 	got := TallyOf([]Verdict{
 		{Threshold: "*.lostSilent == 0", Lane: "a", Passed: true}, {Threshold: "*.lostSilent == 0", Lane: "b", Passed: true}, {Threshold: "*.lostSilent == 0", Lane: "c", Passed: true},

@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// What was malformed is told by what was wrong, and nothing is where nothing was.
+// Malformed messages are counted by what was wrong; the map is absent where nothing was.
 func TestMalformedBy(t *testing.T) {
 	l, err := sinks.NewLedger(sinks.LedgerOptions{Sources: 1, Lanes: []sinks.LaneSpec{{Name: "a", Subscriptions: 1}}})
 	if err != nil {

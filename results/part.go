@@ -20,34 +20,32 @@ const PartSchema = "eventmeter.shard/1"
 // PartFile is the name of the part within a shard's directory.
 const PartFile = "shard.json"
 
-// Part is what one shard of a run leaves for a merge beside its result: the
-// accounts with every bucket of their histograms, from which a result can be
-// made that loses nothing. It is read by the version of the program that wrote
-// it.
+// Part is written by a shard beside its result, for the merge: the accounts with every bucket of
+// their histograms, from which the merged result is computed without loss. Only the version of the
+// program that wrote a part reads it.
 type Part struct {
 	Schema string `json:"schema"` // always eventmeter.shard/1
 	Index  int    `json:"index"`  // from 0
 	Count  int    `json:"count"`  // shards of the run
-	Run    string `json:"run"`    // what all shards of the run have in common
-	// Profile is a hash of the profile without what is each shard's own.
+	Run    string `json:"run"`    // a value common to all shards of the run
+	// Profile is a hash of the profile without the keys that differ between shards.
 	Profile string `json:"profile"`
 	Machine string `json:"machine"`
-	// Coverage is that of the whole run, see [Result.Coverage].
+	// Coverage is the coverage of the whole run; see [Result.Coverage].
 	Coverage float64     `json:"coverage"`
-	Passes   []PartPass  `json:"passes"`   // one, or one for each lane in turn
-	Upstream PartFigures `json:"upstream"` // its own figures
-	// Warnings are those that do not follow from figures.
+	Passes   []PartPass  `json:"passes"`   // one pass, or one for each lane where lanes take turns
+	Upstream PartFigures `json:"upstream"` // the generator's own health
+	// Warnings are the warnings that do not follow from figures.
 	Warnings []Warning `json:"warnings"`
 }
 
 // PartPass is one pass of a shard.
 type PartPass struct {
 	Account sinks.Account `json:"account"`
-	// Began is when the schedule began, on the shard's clock; BeganAt by its
-	// wall clock, UTC.
+	// Began is the start of the schedule on the shard's clock, BeganAt by its wall clock in UTC.
 	Began     Nanos         `json:"began"`
 	BeganAt   time.Time     `json:"beganAt"`
-	Figures   []PartFigures `json:"figures"` // of each lane's system
+	Figures   []PartFigures `json:"figures"` // one entry per lane
 	Generator Generator     `json:"generator"`
 	Target    *Process      `json:"target,omitempty"` // the target's use of the machine
 }
@@ -106,7 +104,7 @@ func readPart(data []byte) (*Part, error) {
 		return nil, errors.New(jsonProblem(data, err))
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("there is more behind its end; was it edited?")
+		return nil, errors.New("there is data after its end; was the file edited?")
 	}
 	if err := p.check(); err != nil {
 		return p, err

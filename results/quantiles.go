@@ -6,15 +6,15 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// Summarise reads the quantiles of a ledger's timing.
+// Summarise returns the quantiles of a timing of the ledger.
 func Summarise(t sinks.Timing) Quantiles {
 	q := SummariseNanos(t.Histogram)
 	q.OutOfRange = t.Below + t.Above
 	return q
 }
 
-// SummariseNanos reads the quantiles of h, whose values are nanoseconds. A nil
-// or empty histogram gives the zero Quantiles.
+// SummariseNanos returns the quantiles of h, whose values are nanoseconds. A nil or empty histogram
+// gives the zero Quantiles.
 //
 // Quantiles and the maximum are the upper ends of their buckets and the minimum
 // the lower end, as HDR readers give them.
@@ -35,8 +35,8 @@ func SummariseNanos(h *hdrhistogram.Histogram) Quantiles {
 	}
 }
 
-// MarkResolution fills l.BelowResolution for a resolution limit.
-func (l *Latency) MarkResolution(floor Nanos) {
+// MarkResolution sets l.BelowResolution for a resolution limit.
+func (l *Latency) MarkResolution(limit Nanos) {
 	l.BelowResolution = []string{}
 	for _, part := range []struct {
 		name string
@@ -49,7 +49,7 @@ func (l *Latency) MarkResolution(floor Nanos) {
 			name string
 			v    Nanos
 		}{{"p50", part.q.P50}, {"p90", part.q.P90}, {"p99", part.q.P99}, {"p999", part.q.P999}, {"max", part.q.Max}} {
-			if f.v < floor {
+			if f.v < limit {
 				l.BelowResolution = append(l.BelowResolution, part.name+"."+f.name)
 			}
 		}

@@ -32,16 +32,15 @@ func (r *Result) Write(w io.Writer) error {
 	return nil
 }
 
-// Read reads one result, strictly: an unknown field, another schema, sums that
-// do not add up or anything after the result is an error that wraps
-// [ErrFormat].
+// Read reads one result strictly. An unknown field, another schema, sums that do not add up or
+// trailing data is an error that wraps [ErrFormat].
 func Read(in io.Reader) (*Result, error) {
 	data, err := readBounded(in, maxResultBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read result: %w", err)
 	}
-	// The schema first: another version would fail on some field, with a
-	// message that does not name the reason.
+	// Check the schema first: another version would fail on some field, with a message that does
+	// not name the cause.
 	var head struct {
 		Schema string `json:"schema"`
 	}
@@ -81,8 +80,8 @@ func Load(path string) (*Result, error) {
 	return r, nil
 }
 
-// Check verifies what holds in every result: its sums, that its numbers can be
-// those of a run, and that its lanes have names that a profile may have.
+// Check verifies the invariants of a result: its sums, plausible numbers, and lane names that a
+// profile may have.
 func (r *Result) Check() error {
 	if err := plausible(r); err != nil {
 		return err
@@ -97,7 +96,7 @@ func (r *Result) Check() error {
 		return fmt.Errorf("finished: %s is before it started, %s", r.Finished.Format(time.RFC3339), r.Started.Format(time.RFC3339))
 	}
 	u := r.Upstream
-	if u.Scheduled != u.Fired+u.Dropped || u.Fired != u.Accepted+u.Uncertain+u.Refused {
+	if u.Scheduled != u.Published+u.Dropped || u.Published != u.Accepted+u.Uncertain+u.Refused {
 		return fmt.Errorf("upstream: %d events are not %d accepted + %d uncertain + %d refused + %d dropped", u.Scheduled, u.Accepted, u.Uncertain, u.Refused, u.Dropped)
 	}
 	seen := map[string]bool{}
@@ -106,11 +105,11 @@ func (r *Result) Check() error {
 			return err
 		}
 		if l.Expected != l.Delivered+l.Lost() {
-			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d silent loss + %d lost and announced + %d lost with their order unknown + %d undeliverable + %d refused + %d suspended",
+			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d silent loss + %d announced loss + %d lost with unknown order + %d undeliverable + %d refused + %d suspended",
 				l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostOrderUnknown, l.LostUndeliverable, l.LostRefused, l.LostSuspended)
 		}
 		if seen[l.Name] {
-			return fmt.Errorf("lane %s stands there twice", l.Name)
+			return fmt.Errorf("lane %s appears twice", l.Name)
 		}
 		seen[l.Name] = true
 	}

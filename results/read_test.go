@@ -17,7 +17,7 @@ func full() *Result {
 	r.Started = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	r.Finished = r.Started.Add(20 * time.Second)
 	r.Profile = json.RawMessage(`{"name":"x"}`)
-	r.Upstream = Upstream{Scheduled: 4, Fired: 3, Accepted: 1, Uncertain: 1, Refused: 1, Dropped: 1}
+	r.Upstream = Upstream{Scheduled: 4, Published: 3, Accepted: 1, Uncertain: 1, Refused: 1, Dropped: 1}
 	return r
 }
 
@@ -47,7 +47,7 @@ func TestReadWhatWasWritten(t *testing.T) {
 		"sum":       {`"delivered": 99`, `"delivered": 98`, "lane push: 100 expected are not 98 delivered + 1 silent loss"},
 		"scheduled": {`"scheduled": 4`, `"scheduled": 5`, "upstream: 5 events"},
 		"syntax":    {`"partial": false`, `"partial": fals`, "line 7"},
-		"twice":     {`"name": "poll"`, `"name": "push"`, "stands there twice"},
+		"twice":     {`"name": "poll"`, `"name": "push"`, "appears twice"},
 	} {
 		if !strings.Contains(text, broken.old) {
 			t.Fatalf("%s: the sample does not contain %s", name, broken.old)

@@ -9,10 +9,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Rebuild loads the result in dir and computes its latencies again from the
-// archived histograms. A result whose latencies they do not give is refused
-// with an error that wraps [ErrFormat]: one of the two was changed. A checkpoint
-// is taken as it is.
+// Rebuild loads the result in dir and recomputes its latencies from the archived histograms. If
+// they differ from the result, one of the two was changed, and the error wraps [ErrFormat]. A
+// checkpoint has no histograms and is returned as it is.
 func Rebuild(dir string) (*Result, error) {
 	r, err := Load(dir)
 	if err != nil {
@@ -33,11 +32,10 @@ func Rebuild(dir string) (*Result, error) {
 	return r, nil
 }
 
-// CheckSeries refuses a directory whose histograms or timelines do not give the
-// figures of r, its result: one of them was changed. Files that are missing are no
-// error, since the result says all that is needed without them; neither are those
-// beside a checkpoint, which are of a run that was killed while it wrote them. Errors
-// name the file and the field.
+// CheckSeries returns an error if the histograms or timelines in dir do not give the figures of r:
+// one of them was changed. Missing files are no error, because the result is complete without them.
+// Files beside a checkpoint are ignored: they belong to a run that was killed while it wrote them.
+// Errors name the file and the field.
 func (r *Result) CheckSeries(dir string) error {
 	if r.Checkpoint {
 		return nil
@@ -46,8 +44,8 @@ func (r *Result) CheckSeries(dir string) error {
 	return err
 }
 
-// series reads the histograms of each lane, and checks them and the timelines as
-// [Result.CheckSeries] says. A lane without a log is not in the map.
+// Series reads the histogram logs by lane, and checks them and the timelines as
+// [Result.CheckSeries] does. A lane without a log is not in the map.
 func (r *Result) Series(dir string) (map[string]*Log, error) {
 	logs := map[string]*Log{}
 	for i := range r.Lanes {
@@ -73,7 +71,7 @@ func (r *Result) Series(dir string) (map[string]*Log, error) {
 		logs[l.Name] = log
 	}
 	timelines, err := LoadTimelines(dir)
-	if errors.Is(err, fs.ErrNotExist) { // of before there were timelines
+	if errors.Is(err, fs.ErrNotExist) { // written before timelines existed
 		return logs, nil
 	}
 	if err != nil {
@@ -82,13 +80,13 @@ func (r *Result) Series(dir string) (map[string]*Log, error) {
 	return logs, r.checkTimelines(filepath.Join(dir, TimelineFile), timelines)
 }
 
-// text is the quantiles on one line.
+// text formats the quantiles on one line.
 func (q Quantiles) text() string {
 	return fmt.Sprintf("%d samples from %s to %s with p50 %s, p90 %s, p99 %s, p999 %s, mean %s", q.Count,
 		FormatNanos(q.Min), FormatNanos(q.Max), FormatNanos(q.P50), FormatNanos(q.P90), FormatNanos(q.P99), FormatNanos(q.P999), FormatNanos(q.Mean))
 }
 
-// histogram adds up the intervals of one tag.
+// Histogram adds up the intervals of one tag.
 func (l *Log) Histogram(tag string) *hdrhistogram.Histogram {
 	h := hdrhistogram.New(lowestNanos, highestNanos, significantDigits)
 	for _, in := range l.Intervals {

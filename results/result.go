@@ -17,45 +17,42 @@ import (
 // reader accepts exactly this one.
 const Schema = "eventmeter.result/1"
 
-// Result is everything a run found out. Durations are in nanoseconds unless a
-// field says otherwise.
+// Result is the outcome of a run. Durations are in nanoseconds unless a field says otherwise.
 type Result struct {
 	Schema string `json:"schema"` // always eventmeter.result/1
-	// Version of the program that made it.
+	// version of the program that wrote it
 	Version string `json:"version"`
-	// Run is the run id that its probe ids carry, in hexadecimal.
+	// the run id that its probe ids carry, in hexadecimal
 	Run      string    `json:"run"`
 	Started  time.Time `json:"started"`  // wall clock, UTC
 	Finished time.Time `json:"finished"` // wall clock, UTC
-	// Partial is true when the run ended before its profile said so; Reason
-	// says why. The figures of a partial result are right for the published events.
+	// whether the run ended before its profile was complete. The figures of a partial result cover
+	// the events published until then.
 	Partial bool   `json:"partial"`
-	Reason  string `json:"reason,omitempty"` // why it is partial
-	// Checkpoint is true when this was written while the run went on, and the run
-	// did not live to replace it: it was killed, or the machine went down. What
-	// was published within phases.drain of that moment and had not come is excused;
-	// of a poller, all that is newer than what its last polls brought. Thresholds
-	// are not judged, and there are no histogram logs.
+	Reason  string `json:"reason,omitempty"` // why the run ended early
+	// whether this result was written while the run was still going and never replaced: the process
+	// was killed, or the machine went down. Events published less than phases.drain before the
+	// checkpoint and not yet received are excused; for a poller, so are all events newer than its
+	// last polls. Thresholds are not judged, and there are no histogram logs.
 	Checkpoint bool `json:"checkpoint,omitempty"`
-	// Profile is the profile as run, overrides applied, without secrets.
+	// the profile as run, with overrides and without secrets
 	Profile    json.RawMessage `json:"profile"`
 	Target     Target          `json:"target"`     // the server that was measured
 	Host       Host            `json:"host"`       // the machine that measured
-	Phases     []Phase         `json:"phases"`     // in the order in which they were run
+	Phases     []Phase         `json:"phases"`     // in the order in which they ran
 	Upstream   Upstream        `json:"upstream"`   // what was published
 	Lanes      []Lane          `json:"lanes"`      // in the order of the profile
 	Thresholds []Verdict       `json:"thresholds"` // one entry per threshold and lane
-	Generator  Generator       `json:"generator"`  // how the generator itself fared
-	Warnings   []Warning       `json:"warnings"`   // what a reader should know
-	// Part says which shard of a run this is the result of, where that is no run
-	// of its own. Thresholds are then judged on the merged result, not here.
+	Generator  Generator       `json:"generator"`  // the generator's own health
+	Warnings   []Warning       `json:"warnings"`   // what a reader of the figures should know
+	// the shard that wrote this result, where it is not a complete run. The thresholds of a shard
+	// are judged on the merged result.
 	Part *PartOf `json:"part,omitempty"`
-	// Shards are the processes that the run was split into, where it was: the
-	// figures above are then of all of them together.
+	// the processes of a run that was split into shards. The figures above then cover all shards.
 	Shards []Shard `json:"shards,omitempty"`
-	// Coverage is, of a run that was split, the share of the pairs of event and
-	// subscription that one shard published and received, over 0 to 1: the rest was
-	// loaded and not measured. 0 where the run was not split.
+	// the share of (event, subscription) pairs that were published and received by the same shard,
+	// over 0 to 1, for a run that was split into shards. The other pairs are load that was not
+	// measured. 0 = the run was not split.
 	Coverage float64 `json:"coverage,omitempty"`
 }
 
@@ -69,51 +66,50 @@ type PartOf struct {
 type Shard struct {
 	Index   int    `json:"index"`   // from 0
 	Count   int    `json:"count"`   // shards of the run
-	Machine string `json:"machine"` // name of its machine
-	// Missing is true when nothing of it was there to merge.
+	Machine string `json:"machine"` // host name of its machine
+	// whether its result was missing from the merge
 	Missing bool   `json:"missing,omitempty"`
-	Partial bool   `json:"partial,omitempty"` // ended early
+	Partial bool   `json:"partial,omitempty"` // whether it ended early
 	Reason  string `json:"reason,omitempty"`  // why it ended early
-	// Skew is how much later than the first shard it began to publish, by the
-	// wall clocks of the machines.
+	// how much later than the first shard it began to publish, by the wall clocks of the machines
 	Skew          Nanos `json:"skew"`
 	Subscriptions int   `json:"subscriptions"` // of all lanes
-	Fired         int64 `json:"published"`     // measured events that it sent
+	Published     int64 `json:"published"`     // events that it published in the measured phase
 	Delivered     int64 `json:"delivered"`     // of all lanes
-	Foreign       int64 `json:"foreign"`       // copies of events of other shards
-	// Generator is how this generator fared.
+	Foreign       int64 `json:"foreign"`       // copies of events that other shards published
+	// the health of this generator
 	Generator Generator `json:"generator"`
 }
 
-// Phase is one part of the run. Start and End are since the run began.
+// Phase is one phase of the run.
 type Phase struct {
 	Name string `json:"name"` // attach, wait (of a shard), warm-up, measure, drain, detach
-	// Lane is set when lanes take turns.
+	// the lane, where lanes take turns
 	Lane  string `json:"lane,omitempty"`
 	Start Nanos  `json:"start"` // since the run began
 	End   Nanos  `json:"end"`   // since the run began
 }
 
-// Upstream is what was published in the measured part.
+// Upstream counts the events of the measured phase.
 type Upstream struct {
 	Kind    string `json:"kind"`    // as in the profile
 	Sources int    `json:"sources"` // independent sequences of events
-	// Scheduled = Fired + Dropped. Fired = Accepted + Uncertain + Refused.
+	// events that were due: published + dropped, with published = accepted + uncertain + refused
 	Scheduled int64 `json:"scheduled"`
-	Fired     int64 `json:"published"` // events that were sent
-	Accepted  int64 `json:"accepted"`  // the upstream took them; only these are owed
-	Uncertain int64 `json:"uncertain"` // sent, and not known whether they were taken
-	Refused   int64 `json:"refused"`   // not taken, or never reached anybody
-	Dropped   int64 `json:"dropped"`   // due while no worker was free; never sent
-	// Warmup is how many emissions were published before, and discarded.
+	Published int64 `json:"published"` // events that were published
+	Accepted  int64 `json:"accepted"`  // the upstream confirmed them; only these are owed
+	Uncertain int64 `json:"uncertain"` // published, outcome unknown
+	Refused   int64 `json:"refused"`   // rejected, or never delivered to the upstream
+	Dropped   int64 `json:"dropped"`   // due while no worker was free; never published
+	// events published in the warm-up; they enter no figure
 	Warmup int64 `json:"warmup"`
-	// Lag is from intended to sent, Answer from sent to the upstream's answer.
+	// time from the scheduled instant to publishing
 	Lag    Quantiles `json:"lag"`
-	Answer Quantiles `json:"answer"` // from sent to answered
-	// Figures and Timings are what the kind of upstream saw besides; its
-	// section in docs/upstreams.md defines them. Absent for most kinds.
+	Answer Quantiles `json:"answer"` // time from publishing to the upstream's answer
+	// further figures of this kind of upstream, defined in its section of docs/upstreams.md; absent
+	// for most kinds
 	Figures map[string]float64   `json:"figures,omitempty"`
-	Timings map[string]Quantiles `json:"timings,omitempty"`
+	Timings map[string]Quantiles `json:"timings,omitempty"` // further timings of this kind of upstream; see figures
 }
 
 // Lane is the figures of one lane. Counts are pairs of a subscription and an
@@ -123,78 +119,72 @@ type Lane struct {
 	System        string `json:"system"`        // as in the profile
 	Mode          string `json:"mode"`          // poll, push or webhook
 	Subscriptions int    `json:"subscriptions"` // how many the profile asked for
-	Ready         Ready  `json:"ready"`         // how they came up
-	// Expected = Delivered + LostSilent + LostAnnounced + LostOrderUnknown +
-	// LostUndeliverable + LostRefused + LostSuspended.
+	Ready         Ready  `json:"ready"`         // how its subscriptions became active
+	// owed deliveries: delivered + lostSilent + lostAnnounced + lostOrderUnknown +
+	// lostUndeliverable + lostRefused + lostSuspended
 	Expected      int64      `json:"expected"`
 	Delivered     int64      `json:"delivered"`     // owed and received at least once
 	Duplicates    Duplicates `json:"duplicates"`    // second and later copies
-	OutOfOrder    int64      `json:"outOfOrder"`    // received after one that happened later
-	Late          int64      `json:"late"`          // received later than phases.late after intended
-	LostSilent    int64      `json:"lostSilent"`    // never received, and nobody said so
-	LostAnnounced int64      `json:"lostAnnounced"` // never received, and the target said so
-	// LostOrderUnknown: never received, and nobody can tell whether an
-	// announcement was about it, because its firing overlapped with that of an
-	// event received beside the announcement.
+	OutOfOrder    int64      `json:"outOfOrder"`    // received after a later event of the same source
+	Late          int64      `json:"late"`          // received more than phases.late after the scheduled instant
+	LostSilent    int64      `json:"lostSilent"`    // never received and not announced
+	LostAnnounced int64      `json:"lostAnnounced"` // never received, and announced by the target
+	// never received, and possibly announced: the event was published at the same time as one that
+	// was received beside the announcement, so their order is unknown
 	LostOrderUnknown int64 `json:"lostOrderUnknown"`
-	// LostUndeliverable, LostRefused and LostSuspended are further losses whose
-	// cause is known: connections of the target failed at this side's own
-	// listener, every copy was refused by this side, or the target had suspended
-	// delivery.
+	// never received, because connections of the target to this side's listener failed
 	LostUndeliverable int64   `json:"lostUndeliverable"`
-	LostRefused       int64   `json:"lostRefused"`   // every copy that came was refused by this side
-	LostSuspended     int64   `json:"lostSuspended"` // published while the target, by its own word, did not deliver
-	Unexpected        int64   `json:"unexpected"`    // copies that should not have come
-	Recovered         int64   `json:"recovered"`     // received although firing failed
-	Gaps              Gaps    `json:"gaps"`          // runs of lost emissions
+	LostRefused       int64   `json:"lostRefused"`   // every received copy was refused by this side
+	LostSuspended     int64   `json:"lostSuspended"` // published while delivery was suspended, as the target reported
+	Unexpected        int64   `json:"unexpected"`    // copies that were not owed
+	Recovered         int64   `json:"recovered"`     // received although publishing failed
+	Gaps              Gaps    `json:"gaps"`          // series of consecutive lost events
 	Latency           Latency `json:"latency"`       // of first deliveries
-	// Received counts the events that came in the whole run, once for each
-	// subscription, warm-up included: what process.cpu is divided by.
+	// events received in the whole run, once per subscription, warm-up included; the divisor of
+	// process.cpu
 	Received int64    `json:"received"`
-	Overhead Overhead `json:"overhead"` // what carried no event
+	Overhead Overhead `json:"overhead"` // cost of traffic that carried no event
 	Detail   Detail   `json:"detail"`   // counts that explain the others
-	// Figures and Timings are what the lane's system has beyond the figures
-	// above; the system's page in docs/ defines them. Empty for most.
+	// further figures of the lane's system, defined on the system's page in docs/; empty for most
 	Figures map[string]float64   `json:"figures"`
-	Timings map[string]Quantiles `json:"timings"` // see figures
-	// Failures counts failed calls by method and kind.
+	Timings map[string]Quantiles `json:"timings"` // further timings of the lane's system; see figures
+	// failed calls by method and kind
 	Failures map[string]int64 `json:"failures"`
-	Examples []Example        `json:"examples"` // some of the findings, to follow up
-	// Process is the target's use during this lane's turn, where lanes take turns.
+	Examples []Example        `json:"examples"` // examples of incidents
+	// the target's use of its machine during this lane's turn, where lanes take turns
 	Process *Process `json:"process,omitempty"`
 }
 
-// Ready is how a lane's subscriptions came up.
+// Ready describes how a lane's subscriptions became active.
 type Ready struct {
 	Active int64 `json:"active"` // subscriptions that became active
 	Failed int64 `json:"failed"` // attempts that failed
-	// Time is from the request to the confirmation, per subscription.
+	// time from the request to the confirmation, per subscription
 	Time    Quantiles        `json:"time"`
 	Reasons map[string]int64 `json:"reasons"` // why attempts failed
 }
 
 // Duplicates are second and later copies by kind.
 type Duplicates struct {
-	// SameEvent: the event id had been delivered before.
+	// copies whose event id had been delivered before
 	SameEvent int64 `json:"sameEvent"`
-	// SameEmission: the same emission under another event id.
+	// copies of an event under another event id
 	SameEmission int64 `json:"sameEmission"`
-	// Requested: the sink had refused an earlier copy.
+	// copies sent again because this side had refused an earlier one
 	Requested int64 `json:"requested"`
-	// Rate is SameEvent + SameEmission over Delivered, 0 to 1 and more.
+	// (sameEvent + sameEmission) / delivered; it may exceed 1
 	Rate float64 `json:"rate"`
 }
 
-// Gaps are runs of missing emissions.
+// Gaps are series of consecutive events that one subscription lost.
 type Gaps struct {
-	Incidents  int64   `json:"incidents"`
+	Incidents  int64   `json:"incidents"`  // number of such series
 	PerMillion float64 `json:"perMillion"` // incidents per million expected
-	Longest    int64   `json:"longest"`    // emissions in the longest run
-	// FalseAlarms are announcements with nothing missing.
+	Longest    int64   `json:"longest"`    // events in the longest series
+	// announcements of a loss where nothing was missing
 	FalseAlarms int64 `json:"falseAlarms"`
-	// Overclaimed are cursors that came by themselves, with a heartbeat, a
-	// confirmation or an empty poll, and were the first to claim an event that was
-	// lost silently. Push and poll only.
+	// cursors that arrived without an event (with a heartbeat, a confirmation or an empty poll) and
+	// were the first to claim an event that was lost silently; push and poll only
 	Overclaimed int64 `json:"overclaimed"`
 }
 
@@ -202,9 +192,8 @@ type Gaps struct {
 type Latency struct {
 	FromIntended Quantiles `json:"fromIntended"` // from the scheduled instant to receipt
 	FromSent     Quantiles `json:"fromSent"`     // from sending to receipt
-	// BelowResolution names the figures above, such as fromSent.p50, that are below
-	// the resolution limit of the run (Generator.ReadDelay.P99): they say more about
-	// the generator than about the target.
+	// the figures above, such as fromSent.p50, that are below the resolution limit of the run
+	// (generator.readDelay.p99): they describe the generator more than the target
 	BelowResolution []string `json:"belowResolution"`
 }
 
@@ -218,69 +207,62 @@ type Quantiles struct {
 	P999  Nanos `json:"p999"`  // 99.9th percentile
 	Max   Nanos `json:"max"`   // greatest
 	Mean  Nanos `json:"mean"`  // arithmetic mean
-	// OutOfRange values were counted at the edge of the histogram.
+	// values outside the range of the histogram, counted at its edge
 	OutOfRange int64 `json:"outOfRange"`
 }
 
-// Overhead is the protocol overhead: everything that carried no event. Opening
-// and ending a subscription is paid once, however long it lasts, so it is kept
-// apart from what goes on and on. Sums are of the whole run; every ratio names
-// its window.
+// Overhead is the protocol overhead: all traffic that carried no event. Opening and ending a
+// subscription is paid once, however long the subscription lasts, and is kept apart from running
+// costs. Sums cover the whole run; each ratio names its window. Opening and ending a subscription
+// is paid once, however long it lasts, so it is kept apart from what goes on and on. Sums are of
+// the whole run; every ratio names its window.
 type Overhead struct {
-	// Requests, bytes and connections without an event, all together.
+	// requests that carried no event
 	Requests    int64 `json:"requests"`
 	BytesUp     int64 `json:"bytesUp"`     // sent by this side
 	BytesDown   int64 `json:"bytesDown"`   // received by this side
 	Connections int64 `json:"connections"` // TCP connections opened
-	// SubscriptionHours is the time that subscriptions were active, added up.
+	// total time that subscriptions were active
 	SubscriptionHours float64 `json:"subscriptionHours"`
-	// Opened is how often a subscription was asked for in the whole run: more
-	// than the lane has, where churn opens them again.
+	// subscribe attempts in the whole run; with churn, more than the lane has subscriptions
 	Opened int64 `json:"opened"`
-	// PerSubscription is the part that is paid once: the causes subscribe,
-	// verification, unsubscribe and discovery of the whole run, over Opened.
+	// cost paid once per subscription: the causes subscribe, verification, unsubscribe and
+	// discovery of the whole run, divided by opened
 	PerSubscription Share `json:"perSubscription"`
-	// PerSubscriptionHour and PerDelivered are all the rest: empty polls,
-	// heartbeats, refreshes, retries and reconnects. Both are of the measured
-	// window: over Measured.SubscriptionHours and Measured.Received.
+	// running cost: empty polls, heartbeats, refreshes, retries and reconnects of the measured
+	// window, divided by measured.subscriptionHours
 	PerSubscriptionHour Share `json:"perSubscriptionHour"`
-	PerDelivered        Share `json:"perDelivered"` // see perSubscriptionHour
-	// TotalPerDelivered is all traffic of the measured window, that of the
-	// events and of opening subscriptions included, over Measured.Received. It
-	// is zero where nothing was received in the window.
+	PerDelivered        Share `json:"perDelivered"` // the same running cost, divided by measured.received
+	// all traffic of the measured window, including events and subscribing, divided by
+	// measured.received; zero where nothing was received in the window
 	TotalPerDelivered Share `json:"totalPerDelivered"`
-	// Measured is the part of the lane's traffic that lies in the measured
-	// window: the numerators and denominators of the ratios above.
+	// the lane's traffic in the measured window: the numerators and denominators of the ratios
+	// above
 	Measured OverheadWindow `json:"measured"`
-	// Causes splits all traffic; the cause "events" is what did carry events
-	// and is not part of the sums above.
+	// all traffic by cause; the cause "events" carried events and is not part of the sums above
 	Causes map[string]Traffic `json:"causes"`
 }
 
-// OverheadWindow is what a lane cost and received within the measured window:
-// from the end of the warm-up until the end of the phase "measure", or until
-// the run was stopped.
+// OverheadWindow is the cost of a lane and what it received within the measured window: from the
+// end of the warm-up until the end of the phase "measure", or until the run was stopped.
 type OverheadWindow struct {
-	// Received counts the events read in the window, once for each
-	// subscription, those of the warm-up included. Events published late in
-	// the window and read after it are not.
+	// events read in the window, once per subscription, including those published in the warm-up;
+	// events published in the window and read after it do not count
 	Received int64 `json:"received"`
-	// SubscriptionHours is the time within the window in which subscriptions
-	// were active, added up.
+	// total time within the window that subscriptions were active
 	SubscriptionHours float64 `json:"subscriptionHours"`
-	// Causes splits all traffic of the window; the cause "events" is what
-	// carried events.
+	// all traffic of the window by cause; the cause "events" carried events
 	Causes map[string]Traffic `json:"causes"`
 }
 
-// Share is overhead divided by something.
+// Share is traffic divided by a count or a duration.
 type Share struct {
 	Requests    float64 `json:"requests"`    // in either direction
 	Bytes       float64 `json:"bytes"`       // up and down
 	Connections float64 `json:"connections"` // TCP connections opened
 }
 
-// Traffic is an amount of it.
+// Traffic is an amount of traffic.
 type Traffic struct {
 	Requests    int64 `json:"requests"`    // in either direction
 	BytesUp     int64 `json:"bytesUp"`     // sent by this side
@@ -290,7 +272,7 @@ type Traffic struct {
 
 // Detail holds the counts that explain the figures of a lane.
 type Detail struct {
-	// UnexpectedBy splits Lane.Unexpected.
+	// the lane's unexpected copies by kind
 	UnexpectedBy map[string]int64 `json:"unexpectedBy"`
 	// Unprobed events carried no probe id: somebody else's traffic.
 	Unprobed int64 `json:"unprobed"`
@@ -324,13 +306,12 @@ type Detail struct {
 	AnsweredBy map[string]int64 `json:"answeredBy,omitempty"`
 }
 
-// Lost is the number of owed pairs that were never received, for whatever
-// reason.
+// Lost is the number of owed deliveries that were never received, for any reason.
 func (l *Lane) Lost() int64 {
 	return l.LostSilent + l.LostAnnounced + l.LostOrderUnknown + l.LostUndeliverable + l.LostRefused + l.LostSuspended
 }
 
-// Example is one incident that can be followed up.
+// Example is one incident to follow up.
 type Example struct {
 	Kind         string `json:"kind"`              // lost, duplicate, unexpected, out of order
 	Subscription int    `json:"subscription"`      // its number in the lane
@@ -344,26 +325,23 @@ type Example struct {
 // Warning is something a reader of the figures should know.
 type Warning struct {
 	Code string `json:"code"`           // stable, for machines
-	Lane string `json:"lane,omitempty"` // where it is about one lane
+	Lane string `json:"lane,omitempty"` // set where it concerns one lane
 	Text string `json:"text"`           // for people
 }
 
-// Verdict is one threshold, checked.
+// Verdict is the outcome of one threshold.
 type Verdict struct {
-	// Threshold as written; Lane is the lane that it was checked on ("" for
-	// figures of the run).
+	// the threshold as written
 	Threshold string `json:"threshold"`
-	Lane      string `json:"lane,omitempty"` // the lane that it was checked on
-	// Passed is whether it held. It is false as well where the threshold was not
-	// evaluated.
+	Lane      string `json:"lane,omitempty"` // the lane on which it was checked; absent for figures of the run
+	// whether it held; also false where the threshold was not evaluated
 	Passed bool `json:"passed"`
-	// NotEvaluated says why the threshold judged nothing; it is absent where the
-	// threshold was evaluated. Such a threshold neither held nor failed.
+	// why the threshold judged nothing; absent where it was evaluated. Such a threshold neither
+	// held nor failed
 	NotEvaluated string `json:"notEvaluated,omitempty"`
-	// Measured is the figure in its own unit (ns for durations), null when
-	// there was nothing to measure.
+	// the figure in its own unit (ns for durations); null when there was nothing to measure
 	Measured *float64 `json:"measured"`
-	// Text is the measured value for people: "12.3ms".
+	// the measured value for people, such as "12.3ms"
 	Text string `json:"text"`
 }
 

@@ -85,16 +85,15 @@ func (t Threshold) CheckLanes(names []string) error {
 // String returns the threshold as it was written.
 func (t Threshold) String() string { return t.text }
 
-// Check measures r against t: one verdict for each lane that t speaks of. With
-// *, lanes whose profile says that they hear nothing are left out where the
-// figure is about what they heard.
+// Check evaluates t on r and returns a verdict for each lane that t names. With *, lanes that
+// subscribe to no source are left out where the figure is about received events.
 func (t Threshold) Check(r *Result) []Verdict {
 	if t.where == "run" {
 		v := t.verdict("", reflect.ValueOf(r).Elem(), func(got float64) string { return r.unjudged(t.path, got) })
 		return []Verdict{v}
 	}
 	var out []Verdict
-	silent := r.silentLanes()
+	silent := r.lanesWithoutSources()
 	for i := range r.Lanes {
 		l := &r.Lanes[i]
 		if t.where != "*" && t.where != l.Name {
@@ -109,9 +108,9 @@ func (t Threshold) Check(r *Result) []Verdict {
 	switch {
 	case out != nil:
 	case t.where == "*":
-		out = append(out, t.notEvaluated("", "no lane hears any event"))
+		out = append(out, t.notEvaluated("", "no lane subscribes to a source"))
 	default:
-		out = append(out, t.notEvaluated(t.where, "the lane was not run"))
+		out = append(out, t.notEvaluated(t.where, "the lane did not run"))
 	}
 	return out
 }
@@ -154,7 +153,7 @@ var (
 	quantilesType = reflect.TypeFor[Quantiles]()
 )
 
-// figureType walks path through struct fields by their JSON names and map keys.
+// FigureType walks path through struct fields by their JSON names and map keys.
 func FigureType(t reflect.Type, path []string) (reflect.Type, error) {
 	for i, name := range path {
 		for t.Kind() == reflect.Pointer {
@@ -185,9 +184,8 @@ func FigureType(t reflect.Type, path []string) (reflect.Type, error) {
 	return nil, fmt.Errorf("%q is not a number", strings.Join(path, "."))
 }
 
-// figure reads the figure at path. ok is false when there is none: a summary
-// of no samples, or a process that was not watched. A key that a map lacks is
-// a count of zero.
+// FigureAt returns the figure at path. ok is false if there is none: quantiles without samples, or
+// a process that was not observed. A key missing from a map is a count of zero.
 func FigureAt(v reflect.Value, path []string) (got float64, kind reflect.Type, ok bool) {
 	for _, name := range path {
 		for v.Kind() == reflect.Pointer {

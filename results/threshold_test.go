@@ -37,7 +37,7 @@ func TestThresholdCheck(t *testing.T) {
 		{"run.upstream.dropped <= 2", []bool{false}, "3"},
 		{"run.generator.bottleneck == false", []bool{false}, "true"},
 		{"run.target.process.cpu < 1s", []bool{false}, "nothing was measured"},
-		{"webhook.expected > 0", []bool{false}, "the lane was not run"},
+		{"webhook.expected > 0", []bool{false}, "the lane did not run"},
 	} {
 		th, err := ParseThreshold(tt.text)
 		if err != nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// TimelineFile is the name of the timelines within a run's directory: comma
-// separated values, a line for each lane and interval in which anything
-// happened.
+// TimelineFile is the name of the timelines within a run's directory: comma-separated values, a
+// line for each lane and interval in which anything happened.
 const TimelineFile = "timeline.csv"
 
 // ErrTimeline is wrapped by every error about the content of a timeline.
@@ -30,23 +29,20 @@ type Timeline struct {
 	Points []Point
 }
 
-// Point is one interval of a timeline. What was received belongs to the
-// interval in which it was read; what belongs to the warm-up is left out.
+// Point is one interval of a timeline. A delivery counts in the interval in which it was read;
+// deliveries of the warm-up are left out.
 type Point struct {
-	// At is the begin of the interval, since the run began.
+	// At is the start of the interval, since the run began.
 	At time.Duration
-	// Fired are the measured events that were sent, of all sources, WarmUp
-	// those that were sent to warm up, and Dropped those that were due while no
-	// worker was free.
-	Fired, WarmUp, Dropped int64
-	// Delivered are first deliveries of what was owed; Late and OutOfOrder
-	// count some of them.
+	// Published counts the measured events published, of all sources; WarmUp the events published in
+	// the warm-up; Dropped the events due while no worker was free.
+	Published, WarmUp, Dropped int64
+	// Delivered counts first deliveries of owed events; Late and OutOfOrder count some of them.
 	Delivered, Late, OutOfOrder int64
-	// Duplicates are second and later copies, Unexpected copies that should
-	// not have come.
+	// Duplicates counts second and later copies, Unexpected copies that were not owed.
 	Duplicates, Unexpected int64
-	// Skipped were passed over by a newer event of their source; some may have
-	// come after all.
+	// Skipped counts events that a newer event of their source overtook; some of them may have come
+	// later.
 	Skipped int64
 }
 
@@ -54,7 +50,7 @@ var timelineHead = []string{"lane", "at_ms", "width_ms", "published", "warm_up",
 
 // counts are the columns after the first three.
 func (p *Point) counts() []*int64 {
-	return []*int64{&p.Fired, &p.WarmUp, &p.Dropped, &p.Delivered, &p.Late, &p.OutOfOrder, &p.Duplicates, &p.Unexpected, &p.Skipped}
+	return []*int64{&p.Published, &p.WarmUp, &p.Dropped, &p.Delivered, &p.Late, &p.OutOfOrder, &p.Duplicates, &p.Unexpected, &p.Skipped}
 }
 
 // Add adds the counts of q to those of p.
@@ -65,20 +61,19 @@ func (p *Point) Add(q Point) {
 	}
 }
 
-// NewTimeline is the timeline of one lane's account, whose intervals have that
-// width.
+// NewTimeline returns the timeline of a lane's account with intervals of the given width.
 func NewTimeline(interval time.Duration, lane *sinks.LaneAccount) Timeline {
 	t := Timeline{Interval: interval, Points: make([]Point, len(lane.Series))}
 	for i, s := range lane.Series {
 		t.Points[i] = Point{
-			At: time.Duration(s.Number) * interval, Fired: s.Fired, WarmUp: s.FiredWarmUp, Dropped: s.Dropped, Delivered: s.Delivered,
+			At: time.Duration(s.Number) * interval, Published: s.Fired, WarmUp: s.FiredWarmUp, Dropped: s.Dropped, Delivered: s.Delivered,
 			Late: s.Late, OutOfOrder: s.OutOfOrder, Duplicates: s.Duplicates, Unexpected: s.Unexpected, Skipped: s.Skipped,
 		}
 	}
 	return t
 }
 
-// WriteTimelines writes the timelines of lanes in that order.
+// WriteTimelines writes the timelines of lanes, in the given order.
 func WriteTimelines(w io.Writer, lanes []string, of map[string]Timeline) error {
 	out := csv.NewWriter(w)
 	err := out.Write(timelineHead)
@@ -98,8 +93,8 @@ func WriteTimelines(w io.Writer, lanes []string, of map[string]Timeline) error {
 	return errors.Join(err, out.Error())
 }
 
-// LoadTimelines reads the timelines in a run's directory. The error wraps
-// fs.ErrNotExist where there are none: runs of before there were timelines.
+// LoadTimelines reads the timelines in a run's directory. The error wraps fs.ErrNotExist if there
+// are none.
 func LoadTimelines(dir string) (map[string]Timeline, error) {
 	name := filepath.Join(dir, TimelineFile)
 	f, err := openRegular(name)
@@ -114,14 +109,14 @@ func LoadTimelines(dir string) (map[string]Timeline, error) {
 	return t, nil
 }
 
-// ReadTimelines reads timelines strictly: what this package did not write is an
-// error that wraps [ErrTimeline] and names the line.
+// ReadTimelines reads timelines strictly. An error about content that this package did not write
+// wraps [ErrTimeline] and names the line.
 func ReadTimelines(r io.Reader) (map[string]Timeline, error) {
 	in := csv.NewReader(io.LimitReader(r, maxTimelineBytes))
 	in.FieldsPerRecord, in.ReuseRecord = len(timelineHead), true
 	head, err := in.Read()
 	if err != nil || !slices.Equal(head, timelineHead) {
-		return nil, fmt.Errorf("%w: it does not begin with the line that names its columns; is this a file that eventmeter wrote?", ErrTimeline)
+		return nil, fmt.Errorf("%w: the first line does not name the columns; is this a file that eventmeter wrote?", ErrTimeline)
 	}
 	all := map[string]Timeline{}
 	for {
@@ -141,7 +136,7 @@ func ReadTimelines(r io.Reader) (map[string]Timeline, error) {
 	}
 }
 
-// with is t and one more line.
+// with returns t with one more row.
 func (t Timeline) with(row []string) (Timeline, error) {
 	n := make([]int64, len(row)-1)
 	for i, text := range row[1:] {
@@ -154,7 +149,7 @@ func (t Timeline) with(row []string) (Timeline, error) {
 	at, width := time.Duration(n[0])*time.Millisecond, time.Duration(n[1])*time.Millisecond
 	switch {
 	case width <= 0 || width > 24*time.Hour || n[0] > int64(10*365*24*time.Hour/time.Millisecond):
-		return t, fmt.Errorf("an interval of %d ms at %d ms cannot be", n[1], n[0])
+		return t, fmt.Errorf("an interval of %d ms at %d ms is not possible", n[1], n[0])
 	case t.Interval != 0 && t.Interval != width:
 		return t, fmt.Errorf("an interval of %v in a lane whose others have %v", width, t.Interval)
 	case len(t.Points) > 0 && at <= t.Points[len(t.Points)-1].At:

@@ -18,7 +18,7 @@ func TestTimelines(t *testing.T) {
 	}}
 	want := map[string]Timeline{
 		"a,b": NewTimeline(250*time.Millisecond, &account),
-		"c":   {Interval: time.Second, Points: []Point{{At: 0, Fired: 1 << 40}}},
+		"c":   {Interval: time.Second, Points: []Point{{At: 0, Published: 1 << 40}}},
 	}
 	var b bytes.Buffer
 	if err := WriteTimelines(&b, []string{"c", "a,b", "empty"}, want); err != nil {
@@ -44,13 +44,13 @@ func TestTimelines(t *testing.T) {
 func TestTimelineErrors(t *testing.T) {
 	head := strings.Join(timelineHead, ",") + "\n"
 	for name, tt := range map[string]struct{ text, want string }{
-		"empty":     {"", "names its columns"},
-		"other":     {"a,b\n", "names its columns"},
+		"empty":     {"", "does not name the columns"},
+		"other":     {"a,b\n", "does not name the columns"},
 		"short":     {head + "push,0,1000\n", "wrong number of fields"},
 		"no number": {head + "push,0,1000,x,0,0,0,0,0,0,0,0\n", `line 2: published is "x"`},
 		"negative":  {head + "push,0,1000,0,0,0,-1,0,0,0,0,0\n", `delivered is "-1"`},
-		"no width":  {head + "push,0,0,0,0,0,0,0,0,0,0,0\n", "0 ms at 0 ms cannot be"},
-		"far":       {head + "push,9223372036854775807,1,0,0,0,0,0,0,0,0,0\n", "cannot be"},
+		"no width":  {head + "push,0,0,0,0,0,0,0,0,0,0,0\n", "0 ms at 0 ms is not possible"},
+		"far":       {head + "push,9223372036854775807,1,0,0,0,0,0,0,0,0,0\n", "is not possible"},
 		"widths":    {head + "push,0,1000,0,0,0,0,0,0,0,0,0\npush,1000,500,0,0,0,0,0,0,0,0,0\n", "line 3: an interval of 500ms"},
 		"order":     {head + "push,1000,1000,0,0,0,0,0,0,0,0,0\npush,1000,1000,0,0,0,0,0,0,0,0,0\n", "not in order"},
 	} {

@@ -224,7 +224,7 @@ func badInputs() []badInput {
 		{name: "lanes replaced by a number", set: []string{"lanes=1", "lanes.0.mode=push"}, want: "lanes is a single value", lines: 9},
 		{name: "lanes replaced by nothing", set: []string{"lanes=[]"}, want: "lanes: is missing", lines: 2},
 		{name: "all lanes of one name", set: []string{"lanes.*.name=a"}, want: "is given twice"},
-		{name: "a name that leaves the folder", set: []string{"lanes.push.name=../../evil"}, want: `"../../evil" is no name`},
+		{name: "a name that leaves the folder", set: []string{"lanes.push.name=../../evil"}, want: `"../../evil" is not a name`},
 		{name: "a second document in a value", set: []string{"name=a\n---\nb"}, want: "second document"},
 		{name: "an anchor in a value", set: []string{"name=&a x"}, want: "anchors and aliases are not read"},
 		// Counts.

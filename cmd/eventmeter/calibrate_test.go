@@ -41,7 +41,7 @@ func TestCalibrationErrors(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	write("{name: drop,", "{name: plain,")
-	if _, stderr, code := execute(t, "run", "--profile", file); code != exitUsage || !strings.Contains(stderr, "stands there twice") {
+	if _, stderr, code := execute(t, "run", "--profile", file); code != exitUsage || !strings.Contains(stderr, "appears twice") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if _, stderr, code := execute(t, "run", "--profile", "calibrate", "--json"); code != exitUsage || !strings.Contains(stderr, "no use for --json") {

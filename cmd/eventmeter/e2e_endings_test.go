@@ -483,7 +483,7 @@ func TestKilledShardIsMerged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code == exitOK || !r.Partial || len(r.Shards) != 2 || r.Shards[0].Missing || !strings.Contains(r.Shards[0].Reason, "checkpoint") || r.Shards[0].Fired == 0 {
+	if code == exitOK || !r.Partial || len(r.Shards) != 2 || r.Shards[0].Missing || !strings.Contains(r.Shards[0].Reason, "checkpoint") || r.Shards[0].Published == 0 {
 		t.Errorf("exit code %d, partial %v (%s), shards %+v", code, r.Partial, r.Reason, r.Shards)
 	}
 	if r.Generator.Bottleneck && strings.Contains(strings.Join(r.Generator.Reasons, " "), "ledger") {
@@ -676,7 +676,7 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 			if code != exitTarget || !r.Partial || r.Reason == "" || !strings.Contains(stderr, "target") {
 				t.Errorf("exit code %d, partial %v (%s)\n%s%s", code, r.Partial, r.Reason, stderr, stdout)
 			}
-			t.Logf("%s: upstream %d published, %d accepted, %d refused, %d uncertain", r.Reason, r.Upstream.Fired, r.Upstream.Accepted, r.Upstream.Refused, r.Upstream.Uncertain)
+			t.Logf("%s: upstream %d published, %d accepted, %d refused, %d uncertain", r.Reason, r.Upstream.Published, r.Upstream.Accepted, r.Upstream.Refused, r.Upstream.Uncertain)
 		})
 	}
 	t.Run("nothing accepted at all", func(t *testing.T) {
@@ -739,7 +739,7 @@ func TestHangIsNoticed(t *testing.T) {
 	for _, w := range r.Warnings {
 		noted = noted || w.Code == "target-silent"
 	}
-	if r.Partial || !noted || r.Upstream.Accepted != r.Upstream.Fired || r.Lanes[0].Delivered != r.Lanes[0].Expected {
+	if r.Partial || !noted || r.Upstream.Accepted != r.Upstream.Published || r.Lanes[0].Delivered != r.Lanes[0].Expected {
 		t.Errorf("partial %v (%s), upstream %+v, warnings %v", r.Partial, r.Reason, r.Upstream, r.Warnings)
 	}
 }

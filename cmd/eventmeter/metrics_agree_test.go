@@ -80,7 +80,7 @@ func (s pushed) agree(t *testing.T, r *results.Result) {
 	}
 	u := r.Upstream
 	run := s.run(r)
-	s.is(t, "eventmeter_events_published_total", run, float64(u.Fired))
+	s.is(t, "eventmeter_events_published_total", run, float64(u.Published))
 	s.is(t, "eventmeter_events_dropped_total", run, float64(u.Dropped))
 	s.is(t, "eventmeter_events_warmup_published_total", run, float64(u.Warmup))
 	s.is(t, "eventmeter_events_pending", run, 0)

@@ -80,7 +80,7 @@ func stored(t *testing.T, server *promtest.Server, r *results.Result, selector s
 			t.Errorf("%s{%s%s} is %v in Prometheus, and the result says %d", name, selector, more, got, want)
 		}
 	}
-	is("eventmeter_events_published_total", "", r.Upstream.Fired)
+	is("eventmeter_events_published_total", "", r.Upstream.Published)
 	is("eventmeter_events_resolved_total", `,outcome="accepted"`, r.Upstream.Accepted)
 	for _, l := range r.Lanes {
 		lane := `,lane="` + l.Name + `",system="` + l.System + `",mode="` + l.Mode + `"`
@@ -125,7 +125,7 @@ func TestMetricsOfProcesses(t *testing.T) {
 	rising(t, to.Pushes(t))
 	for i, shard := range r.Shards {
 		labels := s.run(r, "shard", string(rune('0'+i)))
-		s.is(t, "eventmeter_shard_events_published_total", labels, float64(shard.Fired))
+		s.is(t, "eventmeter_shard_events_published_total", labels, float64(shard.Published))
 		s.is(t, "eventmeter_shard_deliveries_total", labels, float64(shard.Delivered))
 		s.is(t, "eventmeter_shard_deliveries_foreign_total", labels, float64(shard.Foreign))
 		s.is(t, "eventmeter_shard_up", labels, 0)

@@ -110,7 +110,7 @@ func (c profileRun) account(t *testing.T, r *results.Result) {
 		t.Fatal(err)
 	}
 	u := r.Upstream
-	if u.Scheduled != u.Fired+u.Dropped || u.Fired != u.Accepted+u.Uncertain+u.Refused {
+	if u.Scheduled != u.Published+u.Dropped || u.Published != u.Accepted+u.Uncertain+u.Refused {
 		t.Errorf("upstream %+v", u)
 	}
 	if u.Accepted == 0 && u.Kind != "none" {

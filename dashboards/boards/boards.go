@@ -1,5 +1,5 @@
-// Package boards describes the Grafana dashboards of eventmeter. They are written
-// here and committed as JSON, which Grafana loads: after a change run
+// Package boards defines the Grafana dashboards of eventmeter, which are committed as JSON for
+// Grafana to load. After a change, run
 //
 //	go run ./dashboards/cmd/boards
 package boards
@@ -19,7 +19,7 @@ type Board struct {
 	make func() *dashboard.DashboardBuilder
 }
 
-// All are the dashboards, in the order in which they are read.
+// All returns the dashboards, in reading order.
 func All() []Board {
 	return []Board{
 		{"compare.json", compare},
@@ -30,7 +30,7 @@ func All() []Board {
 	}
 }
 
-// JSON is the dashboard as Grafana loads it.
+// JSON returns the dashboard as Grafana loads it.
 func (b Board) JSON() ([]byte, error) {
 	d, err := b.make().Build()
 	if err != nil {
@@ -66,14 +66,14 @@ func Write(dir string) error {
 	return nil
 }
 
-// Annotations are those of a dashboard by name, with what the data source's own
-// editor sets and the SDK's type has no room for.
+// Annotations are the annotations of a dashboard by name, with the keys that the data source's
+// editor sets and the SDK's type lacks.
 var annotations = map[string]map[string]any{
 	phaseAnnotation: {"titleFormat": "{{phase}} {{lane}}", "tagKeys": "phase", "useValueForTime": true},
 	burstAnnotation: {"titleFormat": "burst", "tagKeys": "", "useValueForTime": true},
 }
 
-// format adds to the annotations of a dashboard how they are shown.
+// format adds the display format to the annotations of a dashboard.
 func format(tree map[string]any) {
 	section, _ := tree["annotations"].(map[string]any)
 	list, _ := section["list"].([]any)

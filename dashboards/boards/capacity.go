@@ -17,23 +17,23 @@ func ofJudged(metric string) string {
 	return ofStep(metric) + ` and on (step) last_over_time(eventmeter_capacity_step_info{search="$search",verdict!="aside"}[$__range])`
 }
 
-// capacity is the board for one question: how much does the target take?
+// capacity is the dashboard of a capacity search: how much load does the target sustain?
 func capacity() *dashboard.DashboardBuilder {
-	d := board("eventmeter-capacity", "eventmeter: capacity", "A search for the largest load that meets a SLO: the maximum load, and the steps that led to it.")
+	d := board("eventmeter-capacity", "eventmeter: capacity", "A search for the largest load that meets an SLO: the maximum load, and the steps that led to it.")
 	d.WithVariable(choice("search", "Search", `query_result(sort(max by (search) (last_over_time(eventmeter_capacity_info[30d]))))`, `/search="([^"]+)"/`))
 	d.WithPanel(figure(shape{"Maximum load", "The largest load that met the SLO, in the unit of the axis, and the smallest that did not.", "short", 8, 5}, []query{
-		{"largest that met it", `max(last_over_time(eventmeter_capacity_maximum_load{search="$search"}[$__range]))`},
-		{"smallest that did not", `max(last_over_time(eventmeter_capacity_maximum_above_load{search="$search"}[$__range]))`},
+		{"largest that met the SLO", `max(last_over_time(eventmeter_capacity_maximum_load{search="$search"}[$__range]))`},
+		{"smallest that did not meet it", `max(last_over_time(eventmeter_capacity_maximum_above_load{search="$search"}[$__range]))`},
 	}))
 	d.WithPanel(figure(shape{"Deliveries per second at the maximum load", "", "cps", 8, 5}, []query{
 		{"deliveries", `max(last_over_time(eventmeter_capacity_maximum_deliveries_rate{search="$search"}[$__range]))`},
 	}))
-	d.WithPanel(rows(shape{"How it ended", "found; none: not even the lowest load met the SLO; bound: the highest did; generator: above the maximum load the generator was the limit; exhausted: trials disagreed; searching: it was broken off.", "", 8, 5},
+	d.WithPanel(rows(shape{"Outcome", "found; none: the lowest load did not meet the SLO; bound: the highest load met it; generator: above the maximum load the generator was the limit; exhausted: trials disagreed; searching: the search was interrupted.", "", 8, 5},
 		[]string{"axis", "profile", "outcome"}, []column{{"search", "none", `max by (axis, profile, outcome) (last_over_time(eventmeter_capacity_outcome{search="$search"}[$__range]) * on (search) group_left (axis, profile) last_over_time(eventmeter_capacity_info{search="$search"}[$__range]))`}}))
 
-	section(d, "The curve")
+	section(d, "Load curve")
 	load := column{"load", "short", ofJudged("eventmeter_capacity_step_load")}
-	d.WithPanel(against(shape{"Throughput", "What was due and what came, by load. They part at the maximum.", "cps", 8, 9}, load, []column{
+	d.WithPanel(against(shape{"Throughput", "Deliveries due and deliveries received, by load. The two diverge above the maximum load.", "cps", 8, 9}, load, []column{
 		{"due", "cps", ofJudged("eventmeter_capacity_step_offered_rate")},
 		{"came", "cps", ofJudged("eventmeter_capacity_step_achieved_rate")},
 	}, override{"/^due$/", paintOf("#a87400")}, override{"/^came$/", paintOf("#2a78d6")}))
@@ -45,7 +45,7 @@ func capacity() *dashboard.DashboardBuilder {
 	}, fixed(processes)...))
 
 	section(d, "Steps")
-	d.WithPanel(rows(shape{"Steps", "Every trial of a load, in order, and how it was judged. Steps that are aside measure costs. The p99 is that of the slowest lane.", "", 24, 12}, []string{"step", "purpose", "verdict"}, []column{
+	d.WithPanel(rows(shape{"Steps", "Every trial of a load, in order, with its verdict. Steps with verdict aside measure costs. The p99 is that of the slowest lane.", "", 24, 12}, []string{"step", "purpose", "verdict"}, []column{
 		{"load", "short", withVerdict(ofStep("eventmeter_capacity_step_load"))},
 		{"due", "cps", withVerdict(ofStep("eventmeter_capacity_step_offered_rate"))},
 		{"came", "cps", withVerdict(ofStep("eventmeter_capacity_step_achieved_rate"))},
@@ -68,7 +68,7 @@ func latencyOfStep(name string) string {
 	return latencyOf(name) + ` and on (step) last_over_time(eventmeter_capacity_step_info{search="$search",verdict!="aside"}[$__range])`
 }
 
-// withVerdict adds what a step was for, and how it was judged.
+// withVerdict adds the purpose and the verdict of a step.
 func withVerdict(expr string) string {
 	return expr + ` * on (step) group_left (purpose, verdict) max by (step, purpose, verdict) (last_over_time(eventmeter_capacity_step_info{search="$search"}[$__range]))`
 }

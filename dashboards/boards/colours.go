@@ -6,9 +6,9 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// Colour is what one kind of series is drawn in, wherever it is drawn.
+// Colour is the colour of one kind of series, on all panels.
 type colour struct {
-	name   string // what its legend begins with
+	name   string // prefix of its legend
 	colour string
 }
 
@@ -26,7 +26,7 @@ var (
 	verdicts = []colour{{"passed", "#12875d"}, {"failed", "#c93434"}, {"unclear", "#a87400"}, {"aside", "#6a4fc0"}}
 )
 
-// fixed paints series by what their legend begins with.
+// fixed colours series by the prefix of their legend.
 func fixed(of ...[]colour) []override {
 	var out []override
 	for _, list := range of {
@@ -39,13 +39,13 @@ func fixed(of ...[]colour) []override {
 	return out
 }
 
-// override is how the series that a regular expression names are drawn.
+// override sets how the series that match a regular expression are drawn.
 type override struct {
 	expression string
 	properties []dashboard.DynamicConfigValue
 }
 
-// dashed is the run that another one is laid over.
+// dashed is the style of the other, overlaid run.
 var dashed = override{"/" + regexp.QuoteMeta(otherMark) + "$/", []dashboard.DynamicConfigValue{
 	{Id: "custom.lineStyle", Value: map[string]any{"fill": "dash", "dash": []int{6, 6}}},
 	{Id: "custom.lineWidth", Value: 1},

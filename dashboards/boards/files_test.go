@@ -12,7 +12,7 @@ import (
 )
 
 // read reads a file of YAML strictly: a key that its type here does not have, or
-// one that stands there twice, is an error.
+// one that appears twice, is an error.
 func read[T any](t *testing.T, name string) *T {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", name))

@@ -6,10 +6,10 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// fleet is the board for runs that are split: shards of eventmeter, and processes
-// of k6 with the extension, each with a segment of the test.
+// fleet is the dashboard of split runs: shards of eventmeter, and k6 processes with the extension,
+// each with a segment of the test.
 func fleet() *dashboard.DashboardBuilder {
-	d := board("eventmeter-fleet", "eventmeter: fleet", "A run that is split among processes and machines: does every part do its share? Processes of k6 are told apart by the tag instance_id, which the k6-operator gives them, and tests by the tag testid, where there is one.")
+	d := board("eventmeter-fleet", "eventmeter: fleet", "A run split over processes and machines. k6 processes are identified by the tag instance_id, which the k6-operator sets, and tests by the tag testid.")
 	d.WithVariable(choice("fleet", "Fleet", `query_result(sort(max by (run) (last_over_time(eventmeter_shard_up[30d]))))`, `/run="([^"]+)"/`))
 	d.WithVariable(filter("shard", "Shard", `label_values(eventmeter_shard_up{run="$fleet"}, shard)`))
 	d.WithVariable(filter("testid", "k6 test", `label_values(k6_mcp_events_delivered_total, testid)`))
@@ -18,8 +18,8 @@ func fleet() *dashboard.DashboardBuilder {
 	const of = `{run="$fleet",shard=~"$shard"}`
 	shard := func(expr string) []query { return []query{{"shard {{shard}}", fmt.Sprintf(expr, of)}} }
 	section(d, "Shards")
-	d.WithPanel(rows(shape{"Shards", "As far as the run has come.", "", 12, 8}, []string{"shard"}, []column{
-		{"at work", "bool_yes_no", fmt.Sprintf(`max by (shard) (last_over_time(eventmeter_shard_up%s[$__range]))`, of)},
+	d.WithPanel(rows(shape{"Shards", "So far.", "", 12, 8}, []string{"shard"}, []column{
+		{"up", "bool_yes_no", fmt.Sprintf(`max by (shard) (last_over_time(eventmeter_shard_up%s[$__range]))`, of)},
 		{"published", "locale", shardTotal("eventmeter_shard_events_published_total", of)},
 		{"delivered", "locale", shardTotal("eventmeter_shard_deliveries_total", of)},
 		{"foreign", "locale", shardTotal("eventmeter_shard_deliveries_foreign_total", of)},
@@ -27,7 +27,7 @@ func fleet() *dashboard.DashboardBuilder {
 	}))
 	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 12, 0}, shard(`sum by (shard) (eventmeter_shard_subscriptions_open%s)`)))
 	d.WithPanel(lines(shape{"Published", "Measured events per second.", "cps", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_events_published_total%s[$__rate_interval]))`)))
-	d.WithPanel(lines(shape{"Delivered", "Owed events that came, per second.", "cps", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_deliveries_total%s[$__rate_interval]))`)))
+	d.WithPanel(lines(shape{"Delivered", "Owed events received, per second.", "cps", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_deliveries_total%s[$__rate_interval]))`)))
 	d.WithPanel(lines(shape{"CPUs of the shards", "CPU time per second.", "short", 8, 0}, shard(`sum by (shard) (rate(eventmeter_shard_cpu_seconds_total%s[$__rate_interval]))`)))
 
 	section(d, "k6")
@@ -46,7 +46,7 @@ func segments(d *dashboard.DashboardBuilder) {
 	total := func(metric, by string) string {
 		return fmt.Sprintf(`sum by (%s) (last_over_time(%s%s[$__range]))`, by, metric, of)
 	}
-	d.WithPanel(rows(shape{"Processes", "What each process counted, by mode. Expected and lost are known when subscriptions are closed.", "", 16, 8}, []string{"instance_id", "mode"}, []column{
+	d.WithPanel(rows(shape{"Processes", "Counts of each process, by mode. Expected and lost are known when subscriptions are closed.", "", 16, 8}, []string{"instance_id", "mode"}, []column{
 		{"expected", "locale", total("k6_mcp_events_expected_total", "instance_id, mode")},
 		{"delivered", "locale", total("k6_mcp_events_delivered_total", "instance_id, mode")},
 		{"lost", "locale", total("k6_mcp_events_lost_total", "instance_id, mode")},

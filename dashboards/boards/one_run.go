@@ -6,9 +6,9 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/statetimeline"
 )
 
-// oneRun is the board that follows a run while it is on its way.
+// oneRun is the dashboard that follows a run in progress.
 func oneRun() *dashboard.DashboardBuilder {
-	d := board("eventmeter-run", "eventmeter: one run", "Where a run is, what was published, and what each lane heard of it.")
+	d := board("eventmeter-run", "eventmeter: one run", "The phase of a run, what was published, and what each lane received.")
 	runVariables(d, false)
 	runAnnotations(d)
 	runHead(d)
@@ -18,18 +18,18 @@ func oneRun() *dashboard.DashboardBuilder {
 	runLanes(d)
 	section(d, "Overhead")
 	runOverhead(d)
-	section(d, "The generator")
+	section(d, "Generator health")
 	runGenerator(d)
 	return d
 }
 
 func runHead(d *dashboard.DashboardBuilder) {
-	phases := statetimeline.NewPanelBuilder().Title("Phases").Description("Which phase the run is in.").Datasource(source()).Span(10).Height(7).
+	phases := statetimeline.NewPanelBuilder().Title("Phases").Description("The current phase of the run.").Datasource(source()).Span(10).Height(7).
 		ShowValue(common.VisibilityModeNever).RowHeight(0.8).Tooltip(ofOne()).ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdFixed).FixedColor("#6a4fc0")).
 		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(false).DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom)).
 		WithTarget(target(0, query{"{{phase}}", ofRun(`max by (phase) (eventmeter_phase{RUN} SHIFT) == 1`)}).Range())
 	d.WithPanel(phases)
-	d.WithPanel(rows(shape{"Lanes", "As far as the run has come.", "", 14, 7}, []string{"lane", "mode"}, []column{
+	d.WithPanel(rows(shape{"Lanes", "So far.", "", 14, 7}, []string{"lane", "mode"}, []column{
 		{"subscriptions", "locale", ofRun(`sum by (lane, mode) (last_over_time(eventmeter_subscriptions{LANES}[$__range] SHIFT))`)},
 		{"expected", "locale", ofRun(`sum by (lane, mode) (last_over_time(eventmeter_deliveries_expected_total{LANES}[$__range] SHIFT))`)},
 		{"delivered", "locale", ofRun(`sum by (lane, mode) (last_over_time(eventmeter_deliveries_total{LANES}[$__range] SHIFT))`)},
@@ -40,13 +40,13 @@ func runHead(d *dashboard.DashboardBuilder) {
 }
 
 func runEvents(d *dashboard.DashboardBuilder) {
-	d.WithPanel(lines(shape{"Published", "Measured events that were sent, and those of the warm-up.", "cps", 8, 0}, alone(
+	d.WithPanel(lines(shape{"Published", "Events published per second, measured and in the warm-up.", "cps", 8, 0}, alone(
 		query{"measured", `sum(rate(eventmeter_events_published_total{RUN}[$__rate_interval] SHIFT))`},
 		query{"warm-up", `sum(rate(eventmeter_events_warmup_published_total{RUN}[$__rate_interval] SHIFT))`},
 		query{"dropped", `sum(rate(eventmeter_events_dropped_total{RUN}[$__rate_interval] SHIFT))`})))
-	d.WithPanel(lines(shape{"What the upstream said", "Accepted events are owed to subscribers, refused ones to nobody; of uncertain ones nobody knows.", "cps", 8, 0},
+	d.WithPanel(lines(shape{"Outcome of publishing", "Accepted events are owed to subscribers, refused ones are not; the outcome of uncertain ones is unknown.", "cps", 8, 0},
 		alone(query{"{{outcome}}", `sum by (outcome) (rate(eventmeter_events_resolved_total{RUN}[$__rate_interval] SHIFT))`})))
-	d.WithPanel(logarithmic(lines(shape{"Sending", "p99 of how late events were sent, and of how long the upstream took to answer.", "s", 8, 0}, alone(
+	d.WithPanel(logarithmic(lines(shape{"Sending", "p99 of the delay between schedule and publishing, and of the upstream's answer.", "s", 8, 0}, alone(
 		query{"late", `histogram_quantile(0.99, sum(rate(eventmeter_upstream_lag_seconds{RUN}[$__rate_interval] SHIFT)))`},
 		query{"answered", `histogram_quantile(0.99, sum(rate(eventmeter_upstream_answer_seconds{RUN}[$__rate_interval] SHIFT)))`}))))
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // read reads a manifest strictly: a key that its type does not have, or one
-// that stands there twice, is an error.
+// that appears twice, is an error.
 func read[T any](t *testing.T, name string) *T {
 	t.Helper()
 	text, err := os.ReadFile(name)

@@ -11,25 +11,25 @@ import (
 	"sync/atomic"
 )
 
-// Default is the budget of a run where nothing else is said: 256 MiB.
+// Default is the default budget of a run: 256 MiB.
 const Default = 256 << 20
 
-// Allowance is what every Hold has for free, in bytes.
+// Allowance is the number of bytes that every Hold has for free.
 const Allowance = 4 << 10
 
-// Weight is what a held byte is charged. The garbage collector lets the heap
-// grow to twice what is in use before it collects.
+// Weight is the charge per held byte. The garbage collector lets the heap grow to twice the memory
+// in use before it collects.
 const Weight = 2
 
 // step is what charges are rounded up to, so that a buffer that grows slowly
 // changes the shared counter rarely.
 const step = 4 << 10
 
-// ErrExceeded is returned when the budget has no room.
+// ErrExceeded is returned when the budget is exhausted.
 var ErrExceeded = errors.New("the run's memory budget (limits.memory) is used up")
 
-// Budget is a number of bytes that many share. A nil Budget has no bound. It is
-// safe for concurrent use.
+// Budget is a number of bytes shared by many holders. A nil Budget has no bound. It is safe for
+// concurrent use.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
@@ -51,7 +51,7 @@ func (b *Budget) Used() int64 {
 	return b.used.Load()
 }
 
-// reserve takes n bytes, or none if they are not there.
+// reserve takes n bytes, or none if fewer are left.
 func (b *Budget) reserve(n int64) bool {
 	if b == nil {
 		return true
@@ -79,9 +79,9 @@ type Hold struct {
 // Of returns a Hold on b.
 func Of(b *Budget) Hold { return Hold{budget: b} }
 
-// Resize says that the owner holds n bytes now. It returns [ErrExceeded] when
-// the budget has no room for them; the Hold is as it was then, and the owner has
-// to give its bytes up and call [Hold.Drop].
+// Resize records that the owner now holds n bytes. If the budget is exhausted it returns
+// [ErrExceeded] and leaves the Hold unchanged; the owner must then release its bytes and call
+// [Hold.Drop].
 func (h *Hold) Resize(n int) error {
 	want := int64(0)
 	if n > Allowance {
@@ -99,10 +99,10 @@ func (h *Hold) Resize(n int) error {
 	return nil
 }
 
-// Held tells whether anything is charged.
+// Held reports whether anything is charged.
 func (h *Hold) Held() bool { return h.held != 0 }
 
-// Drop gives everything back.
+// Drop returns everything to the budget.
 func (h *Hold) Drop() {
 	if h.held != 0 {
 		h.budget.release(h.held)

@@ -108,7 +108,7 @@ func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slowe
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
-	nothing := !slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return !l.HearsNone() })
+	nothing := !slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return !l.HasNoSources() })
 	if !nothing {
 		p = slowed(p, slower)
 	}

@@ -7,54 +7,50 @@ import (
 	"time"
 )
 
-// SLO is the SLO that a load must meet. Latencies are from
-// intended, of the worst lane; 0 asks for nothing.
+// SLO is the service level objective that a load must meet. Latencies are scheduled → received, of
+// the worst lane; 0 = no bound.
 type SLO struct {
 	P50, P90, P99, P999 time.Duration
-	// Loss is the largest share of the owed deliveries that may be missing when
-	// the drain is over, and of the events that may fail to be fired.
+	// Loss is the largest share of owed deliveries that may be missing after the drain, and of
+	// events that may fail to be published.
 	Loss float64
-	// Backlog is the largest growth of what is owed and not yet delivered, as a
-	// share of what is offered.
+	// Backlog is the largest growth of the backlog, as a share of the offered rate.
 	Backlog float64
 }
 
-// Measured is what one step found, as far as it decides.
+// Measured holds the figures of a step that decide its verdict.
 type Measured struct {
-	// The worst lane's latencies from intended.
+	// Latencies scheduled → received of the worst lane.
 	P50, P90, P99, P999 time.Duration
-	// Expected deliveries, and those that had not come by the end of the drain.
+	// Expected deliveries, and those missing at the end of the drain.
 	Expected, Lost int64
-	// Fired events, and those of them that the upstream did not take for sure.
+	// Published events, and those of them that the upstream did not confirm.
 	Fired, Failed int64
-	// Dropped is the share of the emissions that were never fired.
+	// Dropped is the share of events that were never published.
 	Dropped float64
 	// Offered is deliveries per second; Growth is that of the backlog, in
 	// deliveries per second, with its standard error.
 	Offered, Growth, GrowthError float64
-	// Bottleneck is why the generator is not to be trusted; empty if it is.
+	// Bottleneck is why the generator's figures cannot be trusted; empty if they can.
 	Bottleneck []string
-	// Unjudged says of which lanes nothing is known, and why; empty if there are
-	// none.
+	// Unjudged lists lanes without evidence, and why.
 	Unjudged []string
 }
 
-// maxDropped is the share of the emissions that may be missing from a load that
-// counts as put on.
+// maxDropped is the share of events that may be dropped from a load that still counts as applied.
 const maxDropped = 0.01
 
-// Judge holds a step against the SLO. A load that was put on and met the
-// level has passed, however the generator fared: a bad generator makes
-// figures worse, not better. One that did not meet it has failed only if the
-// generator was sound. A load of which nothing is known on some lane has not
-// passed. The reasons say what was not met.
+// Judge compares a step with the SLO. A load that was applied and met the SLO has passed, whatever
+// the generator's health: an unhealthy generator makes figures worse, not better. A load that did
+// not meet it has failed only if the generator was healthy. A load without evidence on some lane
+// has not passed. The reasons name what was not met.
 func (l SLO) Judge(m Measured) (Verdict, []string) {
 	reasons := l.broken(m)
 	if m.Dropped > maxDropped {
-		return Unclear, append(reasons, fmt.Sprintf("%.1f %% of the events were never published, so the load was not put on", 100*m.Dropped))
+		return Unclear, append(reasons, fmt.Sprintf("%.1f %% of the events were never published, so the load was not applied", 100*m.Dropped))
 	}
 	if m.Expected == 0 && len(reasons) == 0 {
-		return Unclear, []string{"nothing was owed to anybody, so nothing is known"}
+		return Unclear, []string{"nothing was owed to any lane, so there is no evidence"}
 	}
 	reasons = append(reasons, m.Unjudged...)
 	switch {
@@ -63,12 +59,12 @@ func (l SLO) Judge(m Measured) (Verdict, []string) {
 	case len(reasons) == len(m.Unjudged):
 		return Unclear, reasons
 	case len(m.Bottleneck) > 0:
-		return Unclear, append(reasons, "the generator may be why: "+strings.Join(m.Bottleneck, "; "))
+		return Unclear, append(reasons, "the generator may be the cause: "+strings.Join(m.Bottleneck, "; "))
 	}
 	return Failed, reasons
 }
 
-// broken lists what the SLO does not allow.
+// broken lists the violations of the SLO.
 func (l SLO) broken(m Measured) []string {
 	var out []string
 	for _, q := range []struct {
@@ -83,10 +79,10 @@ func (l SLO) broken(m Measured) []string {
 		out = append(out, fmt.Sprintf("%d of %d deliveries missing after the drain (%.2g %%, limit %.2g %%)", m.Lost, m.Expected, 100*loss, 100*l.Loss))
 	}
 	if failed := share(m.Failed, m.Fired); failed > l.Loss {
-		out = append(out, fmt.Sprintf("%d of %d events not taken for sure (%.2g %%, limit %.2g %%)", m.Failed, m.Fired, 100*failed, 100*l.Loss))
+		out = append(out, fmt.Sprintf("%d of %d events not confirmed (%.2g %%, limit %.2g %%)", m.Failed, m.Fired, 100*failed, 100*l.Loss))
 	}
 	if m.Offered > 0 && m.Growth > l.Backlog*m.Offered && m.Growth > 2*m.GrowthError {
-		out = append(out, fmt.Sprintf("backlog grows by %.3g deliveries/s, %.1f %% of what is offered (limit %.1f %%)", m.Growth, 100*m.Growth/m.Offered, 100*l.Backlog))
+		out = append(out, fmt.Sprintf("backlog grows by %.3g deliveries/s, %.1f %% of the offered rate (limit %.1f %%)", m.Growth, 100*m.Growth/m.Offered, 100*l.Backlog))
 	}
 	return out
 }
@@ -116,10 +112,9 @@ const (
 	maxBins = 12
 )
 
-// Growth is the slope of a backlog per second, with its standard error. What a
-// burst of events leaves behind rises and falls with the schedule, so the
-// readings are cut into bins of at least one period of it and the least of
-// each bin counts. ok is false when there are too few readings.
+// Growth is the slope of a backlog per second, with its standard error. The backlog of a burst
+// rises and falls with the schedule, so the readings are divided into bins of at least one period,
+// and the minimum of each bin counts. ok is false when there are too few readings.
 func Growth(readings []Reading, period time.Duration) (perSecond, stderr float64, ok bool) {
 	if len(readings) < minBins {
 		return 0, 0, false

@@ -1,7 +1,6 @@
-// Package capacity finds the largest load that meets a SLO, and
-// describes the curve on the way there. It runs nothing: it says which load to
-// try next and is told what became of it, so that it can be driven by real
-// runs and by simulated ones alike.
+// Package capacity finds the largest load that meets an SLO, and fits a scalability law to the
+// measured loads. It runs nothing: the caller asks for the next load and records the verdict, so
+// real and simulated runs can drive it.
 package capacity
 
 import (
@@ -11,20 +10,20 @@ import (
 	"slices"
 )
 
-// Verdict is what became of one trial of a load.
+// Verdict is the outcome of one trial of a load.
 type Verdict int
 
 // The verdicts.
 const (
 	// Passed: the SLO was met.
 	Passed Verdict = iota
-	// Failed: it was not met, and the target is why.
+	// Failed: it was not met, because of the target.
 	Failed
-	// Unclear: it was not met, and the generator may be why.
+	// Unclear: it was not met, and the generator may be the cause.
 	Unclear
 )
 
-// Outcome is how a search ended, or where it stands.
+// Outcome is the state of a search.
 type Outcome string
 
 // The outcomes.
@@ -33,7 +32,7 @@ const (
 	Searching Outcome = "searching"
 	// Found: the maximum load lies between a load that passes and one that fails.
 	Found Outcome = "found"
-	// None: not even the lowest load passes.
+	// None: the lowest load fails.
 	None Outcome = "none"
 	// Bound: the highest load passes.
 	Bound Outcome = "bound"
@@ -101,7 +100,7 @@ type Point struct {
 // Trials counts those with a clear verdict.
 func (p Point) Trials() int { return p.Passed + p.Failed }
 
-// Search is a search on its way. It is not safe for concurrent use.
+// Search is a search in progress. It is not safe for concurrent use.
 //
 // It brackets the maximum load by doubling the load, bisects (on the logarithm of the
 // load) until the bracket is narrow enough, and then repeats both ends until
@@ -148,7 +147,7 @@ func (s *Search) Record(load float64, v Verdict) {
 	}
 }
 
-// stand is what a point's trials say together.
+// stand is the verdict of all trials of a point.
 type stand int
 
 const (
@@ -264,7 +263,7 @@ func (s *Search) between(low, high float64) (float64, bool) {
 	return mid, mid > low && mid < high
 }
 
-// round gives mid no more digits than tell it from its neighbours.
+// round rounds mid to as few digits as separate it from its neighbours.
 func round(mid, low, high float64) float64 {
 	for digits := 2; digits < 15; digits++ {
 		scale := math.Pow(10, float64(digits)-1-math.Floor(math.Log10(mid)))
@@ -278,7 +277,7 @@ func round(mid, low, high float64) float64 {
 // Points are all loads that were tried, ascending, with their trials.
 func (s *Search) Points() []Point { return slices.Clone(s.points) }
 
-// Maximum load is where the search stands.
+// Maximum is the maximum load found so far.
 type Maximum struct {
 	// Load is the largest that holds below all that fail; 0 if there is none.
 	Load float64
@@ -291,7 +290,7 @@ type Maximum struct {
 	From, To float64
 }
 
-// Maximum load returns where the search stands; it may be called at any time.
+// Maximum returns the maximum load found so far. It may be called at any time.
 func (s *Search) Maximum() Maximum {
 	var k Maximum
 	low, high := s.bracket()

@@ -129,16 +129,16 @@ func TestJudge(t *testing.T) {
 		{func(m *Measured) { m.P50 = 120 * time.Millisecond }, Failed, "p50 120ms, limit 100ms"},
 		{func(m *Measured) { m.Lost = 10 }, Passed, ""},
 		{func(m *Measured) { m.Lost = 11 }, Failed, "11 of 1000 deliveries missing after the drain (1.1 %, limit 1 %)"},
-		{func(m *Measured) { m.Failed = 2 }, Failed, "2 of 100 events not taken for sure"},
+		{func(m *Measured) { m.Failed = 2 }, Failed, "2 of 100 events not confirmed"},
 		{func(m *Measured) { m.Growth = 5 }, Passed, ""},
-		{func(m *Measured) { m.Growth = 6 }, Failed, "backlog grows by 6 deliveries/s, 1.2 % of what is offered (limit 1.0 %)"},
+		{func(m *Measured) { m.Growth = 6 }, Failed, "backlog grows by 6 deliveries/s, 1.2 % of the offered rate (limit 1.0 %)"},
 		{func(m *Measured) { m.Growth, m.GrowthError = 6, 4 }, Passed, ""},
 		{func(m *Measured) { m.Bottleneck = []string{"busy"} }, Passed, ""},
-		{func(m *Measured) { m.Growth, m.Bottleneck = 6, []string{"busy"} }, Unclear, "the generator may be why: busy"},
+		{func(m *Measured) { m.Growth, m.Bottleneck = 6, []string{"busy"} }, Unclear, "the generator may be the cause: busy"},
 		{func(m *Measured) { m.Dropped = 0.02 }, Unclear, "2.0 % of the events were never published"},
 		{func(m *Measured) { *m = Measured{} }, Unclear, "nothing was owed"},
-		{func(m *Measured) { m.Unjudged = []string{"lane a heard nothing"} }, Unclear, "lane a heard nothing"},
-		{func(m *Measured) { m.Unjudged, m.Lost = []string{"lane a heard nothing"}, 500 }, Failed, "lane a heard nothing"},
+		{func(m *Measured) { m.Unjudged = []string{"lane a received nothing"} }, Unclear, "lane a received nothing"},
+		{func(m *Measured) { m.Unjudged, m.Lost = []string{"lane a received nothing"}, 500 }, Failed, "lane a received nothing"},
 	} {
 		m := good
 		c.change(&m)

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Sample is one step of a curve: so much was offered, so much was achieved.
+// Sample is one point of a curve: the offered load and the achieved rate.
 type Sample struct{ Load, Achieved float64 }
 
 // USL is Gunther's Universal Scalability Law,
@@ -20,9 +20,8 @@ type Sample struct{ Load, Achieved float64 }
 type USL struct {
 	// Unit is the load that counts as N = 1.
 	Unit float64
-	// Lambda is the achieved rate at N = 1, Sigma the cost of waiting for each
-	// other (contention), Kappa that of agreeing with each other (coherency).
-	// All are 0 or more.
+	// Lambda is the achieved rate at N = 1, Sigma the cost of contention, Kappa the cost of
+	// coherency. All are 0 or more.
 	Lambda, Sigma, Kappa float64
 }
 
@@ -51,8 +50,8 @@ type Fit struct {
 	Points, Loads int
 	// Low and High are the range of loads that was sampled.
 	Low, High float64
-	// Residual is the root mean square of what the law is off by, and Worst the
-	// most, both as shares of what was achieved.
+	// Residual is the root mean square deviation of the law, and Worst the largest, both as shares
+	// of the achieved rate.
 	Residual, Worst float64
 	// R2 is the share of the variance that is explained.
 	R2 float64
@@ -61,12 +60,11 @@ type Fit struct {
 	// PeakRange is of the resamples that have a peak; PeakShare says how many do.
 	PeakRange Range
 	PeakShare float64
-	// Doubts are why the fit should be read with care; empty is good.
+	// Doubts are reasons to read the fit with care.
 	Doubts []string
 }
 
-// ErrDegenerate is wrapped by the error of [FitUSL] for a curve to which no law
-// should be fitted.
+// ErrDegenerate is wrapped by the error of [FitUSL] for a curve that allows no fit.
 var ErrDegenerate = errors.New("no fit")
 
 const (
@@ -79,9 +77,8 @@ const (
 	minRetries = 0.9  // share of the resamples that must allow a fit
 )
 
-// FitUSL fits the law by least squares on the achieved rate, and resamples the
-// samples, from seed, for the intervals. It refuses, with an error that wraps
-// [ErrDegenerate], what would be a guess.
+// FitUSL fits the law by least squares on the achieved rate, and resamples the samples, from seed,
+// for the intervals. If the fit would be a guess, the error wraps [ErrDegenerate].
 func FitUSL(samples []Sample, seed uint64) (Fit, error) {
 	var good []Sample
 	for _, s := range samples {
@@ -306,7 +303,7 @@ func middle(values []float64) Range {
 	return Range{at(0.025), at(0.975)}
 }
 
-// doubt says what a reader should not take from the fit.
+// doubt adds reasons to read the fit with care.
 func (f *Fit) doubt() {
 	add := func(format string, args ...any) { f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...)) }
 	if f.Residual > maxOff {

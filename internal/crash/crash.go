@@ -7,12 +7,12 @@ import "sync/atomic"
 
 var handler atomic.Pointer[func(p any)]
 
-// Handle sets what is called with the value of every panic that a [Guard]
-// recovers. It must end the program. Without one, panics go on as usual: a
-// library leaves them to whoever uses it.
+// Handle sets what is called with the value of every panic that a [Guard] recovers. It must end the
+// program. Without a handler, panics continue as usual, because a library leaves them to its
+// caller.
 func Handle(f func(p any)) { handler.Store(&f) }
 
-// Guard must be deferred at the begin of a goroutine.
+// Guard must be deferred at the start of a goroutine.
 func Guard() {
 	f := handler.Load()
 	if f == nil {
@@ -23,7 +23,7 @@ func Guard() {
 	}
 }
 
-// Guarded is f with a Guard, for a goroutine that is started with it.
+// Guarded returns f with a Guard, to start as a goroutine.
 func Guarded(f func()) func() {
 	return func() {
 		defer Guard()

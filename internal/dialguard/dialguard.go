@@ -1,7 +1,6 @@
-// Package dialguard keeps connections of a run to the addresses that were
-// allowed at its start: loopback, and those that the allowed hosts had when their
-// names were resolved. A name is resolved once. Whoever answers for it later cannot
-// lead the load, or a token, anywhere else.
+// Package dialguard keeps connections of a run to the addresses that were allowed at its start:
+// loopback, and those that the allowed hosts had when their names were resolved. A name is resolved
+// once. A later answer cannot redirect the load or a token.
 package dialguard
 
 import (
@@ -34,7 +33,7 @@ type Guard struct {
 	allowed map[netip.Addr]bool
 }
 
-// name is a host that is being resolved, or was.
+// name is a host that is being or has been resolved.
 type name struct {
 	done  chan struct{} // closed when the fields below are set
 	addrs []netip.Addr
@@ -90,7 +89,7 @@ func (g *Guard) Lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if n.err = err; err == nil && len(addrs) == 0 {
 		n.err = fmt.Errorf("%s has no address", host)
 	}
-	if n.err != nil { // the next caller asks again
+	if n.err != nil { // the next caller resolves again
 		g.mu.Lock()
 		delete(g.names, key)
 		g.mu.Unlock()
@@ -131,9 +130,9 @@ func (g *Guard) Check(ip netip.Addr) error {
 	return fmt.Errorf("connection to %s refused: %w; if you may put load on it, name it with --allow-host and begin a new run", ip, ErrRefused)
 }
 
-// Pin checks where a host leads for whose name another resolver than the guard's
-// answers. It allows the address of the first call for the host and those that the
-// guard's own lookup gives then, and no others afterwards.
+// Pin checks the address of a host that is resolved by another resolver than the guard's. It allows
+// the address of the first call for the host and those that the guard's own lookup gives then, and
+// no others afterwards.
 func (g *Guard) Pin(ctx context.Context, host string, ip netip.Addr) error {
 	if g == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package errtext makes error texts of what the far side of a connection said:
-// one short line, without the secrets that a URL may carry.
+// Package errtext makes error texts from the messages of a remote peer: one short line, without the
+// secrets that a URL may contain.
 package errtext
 
 import (
@@ -69,8 +69,8 @@ func URL(u *url.URL) string {
 	return text
 }
 
-// Address is [URL] of a text that need not be a valid URL. What cannot be read
-// as one is cut before its query, and what stands before an @ is left out.
+// Address is [URL] of a text that need not be a valid URL. Text that is not a valid URL is cut
+// before its query, and the part before an @ is removed.
 func Address(text string) string {
 	if u, err := url.Parse(text); err == nil {
 		return URL(u)
@@ -85,13 +85,12 @@ func Address(text string) string {
 	return text
 }
 
-// minSecret is the length of the shortest text that [Hide] replaces: shorter
-// ones, such as "1", are no secrets and stand in any text.
+// minSecret is the length of the shortest text that [Hide] replaces. Shorter ones, such as "1", are
+// no secrets and occur in any text.
 const minSecret = 4
 
-// Hide replaces in text what of u is secret: its password, its user where there
-// is no password, and the values of its query, and the secrets that are given
-// besides. A far side may repeat them.
+// Hide replaces the secrets of u in text: its password, its user if there is no password, the
+// values of its query, and the additional secrets. A remote peer may repeat them.
 func Hide(text string, u *url.URL, besides ...string) string {
 	secrets := append([]string(nil), besides...)
 	if u.User != nil {

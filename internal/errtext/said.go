@@ -9,16 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// Said is text of the far side of a connection: one line that can be printed
-// anywhere. It is made by [Of], or by decoding JSON, and by no conversion.
+// Said is text from a remote peer: one line that is safe to print. It is made by [Of] or by
+// decoding JSON, never by a conversion.
 type Said string
 
 // maxSaid bounds a Said, in bytes.
 const maxSaid = 4 << 10
 
-// Of cleans a text that came from the far side: what cannot be printed becomes a
-// space, sequences that control terminals go altogether, and what a CI system would
-// take for a command is broken up. It is cut to 4 KiB.
+// Of cleans text from a remote peer: unprintable characters become spaces, terminal control
+// sequences are removed, and text that a CI system would take for a command is broken up. It is cut
+// to 4 KiB.
 func Of(text string) Said {
 	if len(text) > maxSaid {
 		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
@@ -50,7 +50,7 @@ func Plain(text string) string {
 	return text
 }
 
-// harmless tells, without an allocation, that Plain would change nothing.
+// harmless reports, without an allocation, whether Plain would change nothing.
 func harmless(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '#' || c == ':' {
@@ -60,9 +60,8 @@ func harmless(text string) bool {
 	return true
 }
 
-// withoutSequences leaves out what begins with ESC or its one-byte forms: control
-// sequences up to their final byte, and strings such as window titles up to
-// their end.
+// withoutSequences removes sequences that begin with ESC or its one-byte forms: control sequences
+// up to their final byte, and strings such as window titles up to their end.
 func withoutSequences(text string) string {
 	if !strings.ContainsAny(text, "\x1b\u009b\u009d\u0090\u0098\u009e\u009f") {
 		return text
@@ -103,8 +102,8 @@ func withoutSequences(text string) string {
 	return out.String()
 }
 
-// commands are what the log readers of GitHub, Azure, TeamCity and GitLab take
-// for commands. Those of two colons count at the beginning of a line only.
+// commands are the markers that GitHub, Azure, TeamCity and GitLab take for commands in logs. Those
+// of two colons count at the beginning of a line only.
 var commands = strings.NewReplacer("##[", "# #[", "##vso[", "# #vso[", "##teamcity[", "# #teamcity[",
 	"section_start:", "section_start :", "section_end:", "section_end :")
 
@@ -123,8 +122,7 @@ const MinSecret = 6
 // nothing.
 type Secrets struct{ hide *strings.Replacer }
 
-// NewSecrets returns the secrets that are at least six characters long; shorter ones
-// stand in any text.
+// NewSecrets returns the secrets of at least six characters; shorter ones occur in any text.
 func NewSecrets(secrets ...string) *Secrets {
 	var pairs []string
 	all := slices.Clone(secrets)

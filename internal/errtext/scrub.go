@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// ScrubAll cleans every text of the value that v points to, keys of maps included,
-// and hides the secrets in it. It is the last gate before anything of a run is
-// written or printed, for whatever a new entrance forgot. In a JSON document, which
-// is the profile, it hides secrets and changes nothing else.
+// ScrubAll cleans every text of the value that v points to, keys of maps included, and hides the
+// secrets in it. It is the last step before anything of a run is written or printed, in case an
+// input was not cleaned. In a JSON document, which is the profile, it only hides secrets.
 func (s *Secrets) ScrubAll(v any) {
 	scrubber{s.Scrub, s.Hide}.value(reflect.ValueOf(v).Elem())
 }
 
-// CleanAll cleans every text of the value that v points to, keys of maps included,
-// where somebody else may have written it: it is the entrance of archives. Texts
-// in a JSON document keep their lines and tabs.
+// CleanAll cleans every text of the value that v points to, keys of maps included, for values that
+// others may have written, such as archives. Texts in a JSON document keep their line breaks and
+// tabs.
 func CleanAll(v any) {
 	scrubber{Plain, func(text string) string {
 		if harmless(text) {
@@ -103,7 +102,7 @@ func (s scrubber) mapping(v reflect.Value) {
 		clean.SetString(s.text(key.String()))
 		if clean.String() != key.String() {
 			v.SetMapIndex(key, reflect.Value{})
-			if was := v.MapIndex(clean); was.IsValid() && value.CanInt() { // two that look alike now
+			if was := v.MapIndex(clean); was.IsValid() && value.CanInt() { // two keys that are now equal
 				value.SetInt(value.Int() + was.Int())
 			}
 		}

@@ -1,5 +1,5 @@
-// Package lockfile takes files as locks between processes. A lock ends with its
-// process, however that ends.
+// Package lockfile uses files as locks between processes. A lock ends with its process, however the
+// process ends.
 package lockfile
 
 import (
@@ -10,15 +10,14 @@ import (
 	"strings"
 )
 
-// ErrHeld is wrapped by the error about a lock that another holder has.
+// ErrHeld is wrapped by the error for a lock held by another process.
 var ErrHeld = errors.New("locked by")
 
 // Lock is a lock that was taken. The caller must release it.
 type Lock struct{ file *os.File }
 
-// Take takes the lock file of that name, which is made where it is not there, in
-// a folder that is. The error wraps [ErrHeld] and names the holder's process if
-// the file is locked.
+// Take locks the file of that name, and creates it if needed; its directory must exist. If the file
+// is locked, the error wraps [ErrHeld] and names the holder's process.
 func Take(name string) (*Lock, error) {
 	f, err := open(name)
 	if errors.Is(err, ErrHeld) {
@@ -41,7 +40,7 @@ func written(f *os.File) error {
 	return err
 }
 
-// Release gives the lock back and removes its file. It does nothing on nil.
+// Release releases the lock and removes its file. It does nothing on nil.
 func (l *Lock) Release() {
 	if l == nil {
 		return

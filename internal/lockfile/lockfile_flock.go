@@ -8,12 +8,11 @@ import (
 	"syscall"
 )
 
-// GivenBack tells whether a lock of a process that was killed is given back by
-// the system.
+// GivenBack reports whether the system releases the lock of a killed process.
 const GivenBack = true
 
-// open opens and locks the file. A holder removes it when it is done, so what was
-// locked may be a file that has no name any more: then there is another try.
+// open opens and locks the file. A holder removes the file on release, so the locked file may no
+// longer have a name; open then tries again.
 func open(name string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -41,8 +40,8 @@ func open(name string) (*os.File, error) {
 	}
 }
 
-// remove removes the file while it is locked, so that nobody else's is removed.
+// remove removes the file while it is locked, so that it cannot remove another holder's file.
 func remove(f *os.File) {
-	_ = os.Remove(f.Name()) // a folder that was removed has taken it along
+	_ = os.Remove(f.Name()) // the directory was removed
 	_ = f.Close()
 }

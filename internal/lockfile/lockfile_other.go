@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// GivenBack tells whether a lock of a process that was killed is given back by
-// the system. Here it is not: its file has to be removed by hand.
+// GivenBack reports whether the system releases the lock of a killed process. Here it does not: the
+// file must be removed by hand.
 const GivenBack = false
 
 func open(name string) (*os.File, error) {
@@ -19,7 +19,7 @@ func open(name string) (*os.File, error) {
 	return f, err
 }
 
-// remove closes the file first: some systems remove no file that is open.
+// remove closes the file first, because some systems cannot remove an open file.
 func remove(f *os.File) {
 	_ = f.Close()
 	_ = os.Remove(f.Name())

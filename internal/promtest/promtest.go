@@ -1,6 +1,6 @@
-// Package promtest runs a real Prometheus for tests: on a folder of the test's
-// and a port that the system chooses, with native histograms and the receiver of
-// remote write on. What else of it runs on the machine does not matter.
+// Package promtest runs a real Prometheus for tests: on a folder of the test's and a port that the
+// system chooses, with native histograms and the receiver of remote write on. Other Prometheus
+// servers on the machine do not interfere.
 package promtest
 
 import (
@@ -30,21 +30,21 @@ type Server struct {
 	log          *lines
 }
 
-// Options of a server; the zero value scrapes nothing until it is told to.
+// Options of a server; the zero value scrapes nothing until [Server.Scrape] is called.
 type Options struct {
 	// Every is the time between two scrapes, [Every] by default.
 	Every time.Duration
 	// Rules are files of rules, and may be patterns.
 	Rules []string
-	// Program is another Prometheus than that of the path.
+	// Program is the Prometheus to run instead of the one on the PATH.
 	Program string
 }
 
-// Every is the time between two scrapes of a server that is told no other.
+// Every is the default time between two scrapes.
 const Every = time.Second
 
-// Program finds Prometheus. Where it is missing the test is left out, unless the
-// environment says that nothing may be missing there.
+// Program finds Prometheus. If it is missing, the test is skipped, unless the environment requires
+// all tools.
 func Program(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
@@ -146,8 +146,8 @@ func Await(t testing.TB, what string, reached func() bool) {
 // WriteURL is where it takes remote writes.
 func (s *Server) WriteURL() string { return s.URL + "/api/v1/write" }
 
-// Scrape has the server scrape these targets, HOST:PORT each, and no others. It
-// begins to within five seconds: so often does Prometheus look at what is new.
+// Scrape makes the server scrape exactly these targets, each HOST:PORT. It takes effect within five
+// seconds, the interval at which Prometheus reloads targets.
 func (s *Server) Scrape(t testing.TB, targets ...string) {
 	t.Helper()
 	quoted := make([]string, len(targets))
@@ -172,10 +172,10 @@ func (s *Server) Scrape(t testing.TB, targets ...string) {
 	}
 }
 
-// listening is what Prometheus says when it has a port.
+// listening is the message of Prometheus once it has a port.
 var listening = regexp.MustCompile(`msg="Listening on".* address=(\S+)`)
 
-// lines keeps what the program says, and looks for its address in it.
+// lines keeps the output of the program and extracts its address.
 type lines struct {
 	mu    sync.Mutex
 	all   bytes.Buffer

@@ -21,7 +21,7 @@ type Sample struct {
 	Value      float64
 	Histogram  bool
 	Count, Sum float64
-	// Points are all of a range: how many there are tells that there is data.
+	// Points are all points of a range.
 	Points int
 }
 
@@ -49,8 +49,7 @@ func (s *Server) TryRange(expr string, from, to time.Time, step time.Duration) (
 	return s.ask("/api/v1/query_range", url.Values{"query": {expr}, "start": {unix(from)}, "end": {unix(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}})
 }
 
-// Value asks for an expression that has exactly one value now, and fails the
-// test where it has not.
+// Value returns the current value of an expression. It fails the test unless there is exactly one.
 func (s *Server) Value(t testing.TB, expr string) float64 {
 	t.Helper()
 	all := s.Query(t, expr, time.Time{})
@@ -83,7 +82,7 @@ type series struct {
 }
 
 func (s *Server) ask(path string, form url.Values) ([]Sample, error) {
-	// The server ends with the test, and with it whoever waits for an answer.
+	// The server ends with the test, and so do pending requests.
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.URL+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, err

@@ -20,10 +20,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Push is what one push brought: values by series, written as
-// name{label="value",…} with sorted labels, and histograms likewise.
+// Push is the content of one push: values and histograms by series, written as
+// name{label="value",…} with sorted labels.
 type Push struct {
-	// At is the time that it has itself.
+	// At is the timestamp of the push.
 	At         time.Time
 	Values     map[string]float64
 	Histograms map[string]Histogram
@@ -115,8 +115,8 @@ func receive(t testing.TB, path string, decode func(*http.Request, []byte) (Push
 	return rec
 }
 
-// Pushes are those that came so far, in the order of their times. It fails the test if one could not be
-// decoded.
+// Pushes returns the pushes received so far, in the order of their timestamps. It fails the test if
+// one could not be decoded.
 func (r *Receiver) Pushes(t testing.TB) []Push {
 	t.Helper()
 	r.mu.Lock()
@@ -124,7 +124,7 @@ func (r *Receiver) Pushes(t testing.TB) []Push {
 	for _, err := range r.broken {
 		t.Errorf("a push cannot be read: %v", err)
 	}
-	// One that was given up by its sender may come after the next.
+	// A push that its sender abandoned may arrive after the next one.
 	out := slices.Clone(r.pushes)
 	slices.SortStableFunc(out, func(a, b Push) int { return a.At.Compare(b.At) })
 	return out
@@ -203,7 +203,7 @@ func attributes(all []*common.KeyValue) map[string]string {
 	return out
 }
 
-// fields calls do for every field of a message of protobuf.
+// fields calls do for every field of a protobuf message.
 func fields(b []byte, do func(number protowire.Number, value uint64, body []byte) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

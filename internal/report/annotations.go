@@ -20,8 +20,8 @@ const (
 // Systems lists the CI systems that [Annotations] knows.
 func Systems() []string { return []string{GitHub, GitLab, Azure, TeamCity} }
 
-// DetectCI names the CI system that a process runs in, or "" where none of
-// those known is there. env is os.Getenv or the like.
+// DetectCI returns the CI system in which the process runs, or "" if it is none of [Systems]. env
+// is a function such as os.Getenv.
 func DetectCI(env func(string) string) string {
 	switch {
 	case env("GITHUB_ACTIONS") == "true":
@@ -46,7 +46,7 @@ type note struct {
 
 const thresholdTitle = "eventmeter: threshold "
 
-// thresholdText is why a threshold did not hold.
+// thresholdText returns why a threshold did not hold.
 func thresholdText(v *results.Verdict) string {
 	if v.NotEvaluated != "" {
 		return "not evaluated: " + v.Text
@@ -54,7 +54,7 @@ func thresholdText(v *results.Verdict) string {
 	return "measured: " + v.Text
 }
 
-// notes are what a reader of the job has to know: nothing where all is well.
+// notes returns what a reader of the job has to know; it is empty for a clean run.
 func notes(r *results.Result) []note {
 	var out []note
 	if r.Partial {
@@ -84,9 +84,8 @@ func (n note) line() string {
 	return Clean(n.text)
 }
 
-// Annotations writes what failed, and the warnings, in the form that a CI
-// system shows beside a job. Text that may come from a target cannot become a
-// command of its own.
+// Annotations writes failures and warnings in the form that a CI system shows beside a job. Text
+// from a target cannot become a command.
 //
 //	github    ::error and ::warning workflow commands
 //	gitlab    a folded section of plain ERROR and WARNING lines, because GitLab
@@ -134,15 +133,14 @@ func githubProperty(s string) string {
 	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(s)
 }
 
-// azureData escapes the message of a logging command. The agent looks for
-// commands anywhere in a line, so the marker within a message is broken.
+// azureData escapes the message of a logging command. The agent finds commands anywhere in a line,
+// so a marker within a message is broken up.
 func azureData(s string) string {
 	s = strings.NewReplacer("%", "%AZP25", "\r", "%0D", "\n", "%0A").Replace(s)
 	return strings.NewReplacer("##vso[", "##vso (", "##[", "## [").Replace(s)
 }
 
-// gitlab writes a section; its markers are the only escape codes, and the
-// times in them are the run's.
+// gitlab writes a section. Its markers contain the only escape codes, with the times of the run.
 func (p *printer) gitlab(r *results.Result) {
 	all := notes(r)
 	if len(all) == 0 {
@@ -155,14 +153,13 @@ func (p *printer) gitlab(r *results.Result) {
 	p.printf("\x1b[0Ksection_end:%d:eventmeter\r\x1b[0K\n", r.Finished.Unix())
 }
 
-// gitlabData breaks what could be taken for the marker of a section.
+// gitlabData breaks up text that looks like the marker of a section.
 func gitlabData(s string) string {
 	return strings.NewReplacer("section_start:", "section_start :", "section_end:", "section_end :").Replace(Clean(s))
 }
 
-// teamcity reports thresholds as tests, so that TeamCity keeps their history. One
-// that was not evaluated is a failed test: an ignored one would leave the build
-// green.
+// teamcity reports thresholds as tests, so that TeamCity keeps their history. A threshold that was
+// not evaluated is a failed test: an ignored test would leave the build green.
 func (p *printer) teamcity(r *results.Result) {
 	for i := range r.Thresholds {
 		v := &r.Thresholds[i]

@@ -8,15 +8,15 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// Calibration is what a profile with cases found out: plan and measurement, lane
-// by lane.
+// Calibration is the outcome of a profile with cases: the planned and the measured figures of each
+// lane.
 type Calibration struct {
-	Profile string // its name
-	Version string // of the program
+	Profile string // name of the profile
+	Version string // version of the program
 	Started time.Time
 	Took    time.Duration
 	Rows    []CalibrationRow
-	// Broken says why it ended before its last case, "" if it did not.
+	// Broken says why the calibration ended before its last case; "" = it did not.
 	Broken string
 }
 
@@ -27,7 +27,7 @@ type CalibrationRow struct {
 	Text       string // the figures planned and measured
 }
 
-// name is how a row is called where its lane is said beside it.
+// name is the name of a row where its lane is shown separately.
 func (r *CalibrationRow) name() string { return "case " + Clean(r.Case) + ": plan = measured" }
 
 func (c *Calibration) failed() (n int) {
@@ -39,15 +39,15 @@ func (c *Calibration) failed() (n int) {
 	return n
 }
 
-// CalibrationJUnit writes a calibration as a JUnit report: a test case for each
-// row, with eventmeter.LANE as its class, and one that all cases were run.
+// CalibrationJUnit writes a calibration as a JUnit report: a test case for each row, with
+// eventmeter.LANE as its class, and one that all cases ran.
 func CalibrationJUnit(w io.Writer, c *Calibration) error {
 	suite := junitSuite{
 		Name: "eventmeter", Tests: len(c.Rows) + 1, Failures: c.failed(),
 		Time: strconv.FormatFloat(c.Took.Seconds(), 'f', 3, 64), Timestamp: c.Started.UTC().Format(time.RFC3339),
 		Properties: []junitProperty{{"profile", Clean(c.Profile)}, {"version", Clean(c.Version)}},
 	}
-	whole := junitCase{Class: "eventmeter.run", Name: "all cases were run", Time: "0"}
+	whole := junitCase{Class: "eventmeter.run", Name: "all cases ran", Time: "0"}
 	if c.Broken != "" {
 		whole.Error = problem("partial", Clean(c.Broken))
 		suite.Errors = 1
@@ -66,8 +66,8 @@ func CalibrationJUnit(w io.Writer, c *Calibration) error {
 	})
 }
 
-// CalibrationMarkdown writes a calibration for a job's summary page: how many
-// rows were equal, and those that were not.
+// CalibrationMarkdown writes a calibration for a job's summary page: the number of equal rows, and
+// the rows that differ.
 func CalibrationMarkdown(w io.Writer, c *Calibration) error {
 	p := &printer{w: w}
 	p.printf("### eventmeter: calibration %s\n\n%d of %d rows equal, in %s.\n\n", Markup(c.Profile), len(c.Rows)-c.failed(), len(c.Rows), results.FormatNanos(results.Nanos(c.Took)))
@@ -77,7 +77,7 @@ func CalibrationMarkdown(w io.Writer, c *Calibration) error {
 	if c.failed() == 0 {
 		return p.err
 	}
-	p.printf("| | case | lane | plan and measured |\n|---|---|---|---|\n")
+	p.printf("| | case | lane | planned and measured |\n|---|---|---|---|\n")
 	for i := range c.Rows {
 		if r := &c.Rows[i]; !r.Passed {
 			p.row("❌", Markup(r.Case), Markup(r.Lane), Markup(r.Text))
@@ -87,8 +87,7 @@ func CalibrationMarkdown(w io.Writer, c *Calibration) error {
 	return p.err
 }
 
-// CalibrationAnnotations writes what [Annotations] does for the rows of a
-// calibration, which it treats as thresholds.
+// CalibrationAnnotations is [Annotations] for a calibration, with rows in place of thresholds.
 func CalibrationAnnotations(w io.Writer, c *Calibration, system string) error {
 	r := &results.Result{Started: c.Started, Finished: c.Started.Add(c.Took), Partial: c.Broken != "", Reason: c.Broken}
 	for i := range c.Rows {

@@ -9,8 +9,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// Capacity writes a capacity for a terminal: the maximum load, the whole curve, the
-// law, and the cost sheet. No line of the tables is wider than 100 columns.
+// Capacity writes a capacity for a terminal: the maximum load, all steps, the scalability law and
+// the cost sheet. No line of the tables is wider than 100 columns.
 func Capacity(w io.Writer, c *results.Capacity) error {
 	p := &printer{w: w}
 	p.capacityHead(c)
@@ -33,7 +33,7 @@ func (p *printer) capacityHead(c *results.Capacity) {
 	if c.Partial {
 		p.printf(" · PARTIAL: %s", Clean(c.Reason))
 	}
-	p.printf("\nlevel: %s\n\n%s\n", sloText(c.SLO), maximumText(c))
+	p.printf("\nSLO: %s\n\n%s\n", sloText(c.SLO), maximumText(c))
 	for _, line := range fold(c.Stopped, width-2) {
 		p.printf("  %s\n", Clean(line))
 	}
@@ -48,13 +48,13 @@ func sloText(l results.CapacitySLO) string {
 		v    results.Nanos
 	}{{"p50", l.P50}, {"p90", l.P90}, {"p99", l.P99}, {"p99.9", l.P999}} {
 		if q.v > 0 {
-			out = append(out, q.name+" scheduled → received < "+results.FormatNanos(q.v))
+			out = append(out, q.name+" < "+results.FormatNanos(q.v))
 		}
 	}
-	return strings.Join(append(out, fmt.Sprintf("loss <= %.3g %%", 100*l.Loss), fmt.Sprintf("backlog grows by at most %.3g %% of what is offered", 100*l.Backlog)), ", ")
+	return strings.Join(append(out, fmt.Sprintf("loss <= %.3g %%", 100*l.Loss), fmt.Sprintf("backlog growth <= %.3g %% of the offered rate", 100*l.Backlog)), ", ")
 }
 
-// maximumText is the answer in one or two lines.
+// maximumText is the maximum load in one or two lines.
 func maximumText(c *results.Capacity) string {
 	k := c.Maximum
 	if k.Load == 0 {
@@ -68,7 +68,7 @@ func maximumText(c *results.Capacity) string {
 	if n := k.AboveFailed + k.AbovePassed; n > 0 {
 		text += fmt.Sprintf(", %d of %d at %s did not", k.AboveFailed, n, figure(k.Above))
 	}
-	return text + fmt.Sprintf("\n%s events/s, each to %s = %s deliveries/s", figure(k.Events), figure(k.FanOut), figure(k.Deliveries))
+	return text + fmt.Sprintf("\n%s events/s × %s deliveries per event = %s deliveries/s", figure(k.Events), figure(k.FanOut), figure(k.Deliveries))
 }
 
 func interval(from, to float64) string {
@@ -82,7 +82,7 @@ func interval(from, to float64) string {
 	return low + " to " + high
 }
 
-// figure writes a number with four digits that mean something.
+// figure writes a number with four significant digits.
 func figure(v float64) string {
 	if math.Abs(v) >= 1000 {
 		return count(int64(math.Round(v)))
@@ -90,9 +90,9 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// stepCells are one row of the curve: number, what for, load, offered, achieved
-// per second, p50, p99 scheduled → received and p99 published → received of the worst lane, lost,
-// growth of the backlog, CPUs and memory of the target, verdict.
+// stepCells is one row of the steps: number, purpose, load, offered and achieved rate, latencies of
+// the worst lane (p50 and p99 scheduled → received, p99 published → received), losses, growth of
+// the backlog, CPUs and memory of the target, verdict.
 func stepCells(s *results.CapacityStep) []string {
 	var worst results.CapacityStepLane
 	for _, l := range s.Lanes {
@@ -127,7 +127,7 @@ var stepColumns = []struct {
 	width int
 	left  bool
 }{
-	{"", 3, false}, {" for", 10, true}, {"load", 7, false}, {"offered", 8, false}, {"achieved", 9, false}, {"p50", 8, false}, {"p99", 8, false},
+	{"", 3, false}, {" purpose", 10, true}, {"load", 7, false}, {"offered", 8, false}, {"achieved", 9, false}, {"p50", 8, false}, {"p99", 8, false},
 	{"p99 sent", 9, false}, {"lost", 6, false}, {"backlog", 8, false}, {"CPUs", 5, false}, {"memory", 9, false}, {" verdict", 10, true},
 }
 
@@ -156,7 +156,7 @@ func (p *printer) curve(c *results.Capacity) {
 		row(stepCells(&c.Steps[i]))
 		busy = busy || c.Steps[i].Generator.Bottleneck
 	}
-	p.printf("\nload in %s; offered and achieved in deliveries/s; latencies of the worst lane:\np50 and p99 scheduled → received, p99 sent published → received;\nbacklog: its growth as a share of what is offered; CPUs and memory are the target's\n", c.Unit)
+	p.printf("\nload in %s; offered and achieved in deliveries/s; p50, p99: scheduled → received, worst lane;\np99 sent: published → received; backlog: its growth over the offered rate; CPUs, memory: of the target\n", c.Unit)
 	if busy {
 		p.printf("! the generator was the bottleneck in this step\n")
 	}
@@ -186,12 +186,12 @@ func (p *printer) law(c *results.Capacity) {
 	p.printf("\n")
 }
 
-// costRows are the lines of the cost sheet, a column for each lane.
+// costRows are the rows of the cost sheet, with a column for each lane.
 var costRows = []struct {
 	label string
 	value func(*results.CapacityCost) string
 }{
-	{"1,000 subscriptions idle for an hour", func(*results.CapacityCost) string { return "" }},
+	{"1,000 idle subscriptions for an hour", func(*results.CapacityCost) string { return "" }},
 	{"  CPU", func(c *results.CapacityCost) string { return costCPU(c.Idle) }},
 	{"  memory", func(c *results.CapacityCost) string { return costOf(c.Idle.Memory, bytes) }},
 	{"  requests", func(c *results.CapacityCost) string { return costOf(c.Idle.Requests, ratio) }},
@@ -245,7 +245,7 @@ func (p *printer) costs(c *results.Capacity) {
 	p.printf("\n")
 }
 
-// fold cuts text into lines of at most n columns, at spaces.
+// fold breaks text at spaces into lines of at most n columns.
 func fold(text string, n int) []string {
 	lines := []string{""}
 	for _, word := range strings.Fields(text) {
@@ -262,8 +262,7 @@ func fold(text string, n int) []string {
 	return lines
 }
 
-// CapacityMarkdown writes a capacity as tables in Markdown. Text that may come
-// from a target is escaped.
+// CapacityMarkdown writes a capacity as tables in Markdown. Text from a target is escaped.
 func CapacityMarkdown(w io.Writer, c *results.Capacity) error {
 	p := &printer{w: w}
 	p.printf("### Capacity of %s\n\n**%s**\n\n", Markup(capacityWhere(c)), Markup(strings.ReplaceAll(maximumText(c), "\n", "; ")))
@@ -271,7 +270,7 @@ func CapacityMarkdown(w io.Writer, c *results.Capacity) error {
 		p.printf("**Partial:** %s\n\n", Markup(c.Reason))
 	}
 	p.printf("SLO: %s. %s.\n\n", Markup(sloText(c.SLO)), Markup(strings.TrimSuffix(c.Stopped, ".")))
-	p.printf("| # | for | load, %s | offered/s | achieved/s | p50 | p99 | p99 published → received | lost | backlog | CPUs | memory | verdict |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n", c.Unit)
+	p.printf("| # | purpose | load, %s | offered/s | achieved/s | p50 | p99 | p99 published → received | lost | backlog | CPUs | memory | verdict |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n", c.Unit)
 	for i := range c.Steps {
 		cells := stepCells(&c.Steps[i])
 		for j := range cells {

@@ -7,45 +7,44 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// grade is what a figure that is not 0 says about a run.
+// grade is what a nonzero figure says about a run.
 type grade int
 
 const (
-	plain  grade = iota // nothing: it is no fault
-	notice              // something to look into, and not for certain the target's
-	fault               // the target delivered other than it should
+	plain  grade = iota // nothing
+	notice              // worth a look, and not necessarily the target's fault
+	fault               // the target delivered incorrectly
 )
 
 // laneFigure is a count of a lane.
 type laneFigure struct {
-	label string // of its row; "600 LABEL" has to read well
-	short string // its name in a summary, empty where it is left out there
-	// read is the count. of is what it is a part of; nil = of nothing.
+	label string // label of its row; "600 LABEL" must read well
+	short string // name in a summary; empty = left out of summaries
+	// read returns the count, of the total that it is a part of; nil = none.
 	read func(laneOf) float64
 	of   func(*results.Lane) int64
-	// grade is what it says where it is not 0.
+	// grade applies where the figure is not 0.
 	grade grade
-	// rare figures have a row only where they are not 0; the others always.
+	// rare figures have a row only where they are not 0.
 	rare bool
-	// owed figures are about what was owed to the lane, or came to it.
+	// owed figures concern deliveries: owed or received.
 	owed bool
-	// loss figures say nothing of their own where a lane heard nothing at all.
+	// loss figures add nothing where a lane received nothing at all.
 	loss bool
 }
 
-// figuresOfLanes are the counts of the table of lanes, in its order. What is
-// not clean is read from here as well, in every form of a report: a new figure
-// is one line.
+// figuresOfLanes are the counts in the table of lanes, in its order. Every form of a report also
+// derives from it which figures are not clean.
 var figuresOfLanes = []laneFigure{
 	{label: "expected", short: "expected", owed: true, read: path("expected")},
 	{label: "delivered", short: "delivered", owed: true, read: path("delivered")},
-	{label: "owed, and nothing came at all", owed: true, rare: true, grade: fault, of: expected, read: heardNothing},
+	{label: "owed, nothing received", owed: true, rare: true, grade: fault, of: expected, read: receivedNothing},
 	{label: "silent loss", short: "silent loss", owed: true, loss: true, grade: fault, of: expected, read: path("lostSilent")},
 	{label: "announced loss", short: "announced loss", owed: true, loss: true, grade: fault, of: expected, read: path("lostAnnounced")},
 	{label: "lost, order unknown", owed: true, loss: true, rare: true, grade: fault, of: expected, read: path("lostOrderUnknown")},
-	{label: "undeliverable here", owed: true, loss: true, rare: true, grade: notice, of: expected, read: path("lostUndeliverable")},
-	{label: "refused by this sink", owed: true, loss: true, rare: true, grade: notice, of: expected, read: path("lostRefused")},
-	{label: "lost after suspension", owed: true, loss: true, rare: true, grade: fault, of: expected, read: path("lostSuspended")},
+	{label: "lost, undeliverable", owed: true, loss: true, rare: true, grade: notice, of: expected, read: path("lostUndeliverable")},
+	{label: "lost, refused by the sink", owed: true, loss: true, rare: true, grade: notice, of: expected, read: path("lostRefused")},
+	{label: "lost while suspended", owed: true, loss: true, rare: true, grade: fault, of: expected, read: path("lostSuspended")},
 	{label: "gaps per million", owed: true, read: path("gaps.perMillion")},
 	{label: "duplicates", short: "duplicates", owed: true, grade: fault, of: delivered, read: path("duplicates.sameEvent", "duplicates.sameEmission")},
 	{label: "  redelivered on request", owed: true, read: path("duplicates.requested")},
@@ -53,21 +52,20 @@ var figuresOfLanes = []laneFigure{
 	{label: "late", owed: true, grade: fault, of: delivered, read: path("late")},
 	{label: "unexpected", owed: true, grade: fault, read: path("unexpected")},
 	{label: "recovered", owed: true, grade: notice, read: path("recovered")},
-	{label: "gaps announced for nothing", owed: true, rare: true, grade: fault, read: path("gaps.falseAlarms")},
-	{label: "cursors that claimed too much", owed: true, rare: true, grade: fault, read: path("gaps.overclaimed")},
+	{label: "false loss announcements", owed: true, rare: true, grade: fault, read: path("gaps.falseAlarms")},
+	{label: "overclaiming cursors", owed: true, rare: true, grade: fault, read: path("gaps.overclaimed")},
 	{label: "latencies out of range", owed: true, rare: true, grade: notice, of: delivered, read: path("latency.fromIntended.outOfRange")},
 	{label: "subscriptions not active", rare: true, grade: notice, of: subscriptions, read: notActive},
 	{label: "subscriptions ended by the target", rare: true, grade: notice, read: path("detail.terminated")},
 	{label: "malformed messages", rare: true, grade: fault, read: path("detail.malformed")},
 	{label: "deliveries with a bad signature", rare: true, grade: notice, read: path("detail.rejected")},
 	{label: "events without a probe id", rare: true, grade: notice, read: unprobed},
-	{label: "streams cut", rare: true, grade: notice, read: cutByOthers},
-	{label: "streams that fell silent", rare: true, grade: notice, read: path("detail.deadStreams")},
+	{label: "broken streams", rare: true, grade: notice, read: cutByOthers},
+	{label: "dead streams", rare: true, grade: notice, read: path("detail.deadStreams")},
 	{label: "failed calls", rare: true, grade: notice, read: failedCalls},
 }
 
-// path reads figures by their names in result.json and adds them up. One that
-// the result does not have is 0.
+// path returns the sum of figures, named as in result.json. A missing figure is 0.
 func path(names ...string) func(laneOf) float64 {
 	return func(x laneOf) float64 {
 		var sum float64
@@ -83,8 +81,8 @@ func expected(l *results.Lane) int64      { return l.Expected }
 func delivered(l *results.Lane) int64     { return l.Delivered }
 func subscriptions(l *results.Lane) int64 { return int64(l.Subscriptions) }
 
-func heardNothing(x laneOf) float64 {
-	if x.lane.HeardNothing() {
+func receivedNothing(x laneOf) float64 {
+	if x.lane.ReceivedNothing() {
 		return float64(x.lane.Expected)
 	}
 	return 0
@@ -94,7 +92,7 @@ func notActive(x laneOf) float64 {
 	return float64(max(0, int64(x.lane.Subscriptions)-x.lane.Ready.Active))
 }
 
-// unprobed events are what a run that fires nothing is there for.
+// unprobed counts events without a probe id. A run that publishes nothing is made to observe them.
 func unprobed(x laneOf) float64 {
 	if x.upstream.Kind == "none" {
 		return 0
@@ -102,7 +100,7 @@ func unprobed(x laneOf) float64 {
 	return float64(x.lane.Detail.Unprobed)
 }
 
-// cutByOthers leaves out the streams that the profile wanted to be cut.
+// cutByOthers leaves out streams that the profile cuts.
 func cutByOthers(x laneOf) float64 {
 	return max(0, float64(x.lane.Detail.Reconnects)-x.lane.Figures["cuts"])
 }
@@ -115,19 +113,18 @@ func failedCalls(x laneOf) float64 {
 	return float64(sum)
 }
 
-// unclean tells whether the figure of a lane is one that should be 0, and is
-// not.
+// unclean reports whether the figure should be 0 and is not.
 func (f *laneFigure) unclean(x laneOf) bool {
-	if f.grade == plain || f.owed && x.hearsNothing() || f.loss && x.lane.HeardNothing() {
+	if f.grade == plain || f.owed && x.hasNoDeliveries() || f.loss && x.lane.ReceivedNothing() {
 		return false
 	}
 	return f.read(x) != 0
 }
 
-// markUnclean stands before a figure that is not clean, in every form.
+// markUnclean precedes an unclean figure, in every form.
 const markUnclean = "!"
 
-// row is the figure's line of the table.
+// row returns the figure's row of the table.
 func (f *laneFigure) row() row {
 	return row{label: f.label, short: f.short, owed: f.owed, figure: f}
 }
@@ -144,7 +141,7 @@ func (f *laneFigure) cell(x laneOf) string {
 	return text
 }
 
-// uncleanLine is a figure that is not clean, with the lanes of which it is not.
+// uncleanLine is an unclean figure with its lanes.
 type uncleanLine struct {
 	Label string
 	Lanes string // "push 600 of 6 000 (10 %), poll 3 of 6 000 (0.05 %)"
@@ -154,7 +151,7 @@ type uncleanLine struct {
 
 func (u uncleanLine) String() string { return u.Label + ": " + u.Lanes }
 
-// uncleanLines are all figures of lanes that are not clean.
+// uncleanLines returns all unclean figures of lanes.
 func uncleanLines(lanes []laneOf) []uncleanLine {
 	var out []uncleanLine
 	for i := range figuresOfLanes {
@@ -173,7 +170,7 @@ func uncleanLines(lanes []laneOf) []uncleanLine {
 	return out
 }
 
-// share is the figure, and what it is a part of.
+// share is the figure and its share of the total.
 func (f *laneFigure) share(x laneOf) string {
 	v := f.read(x)
 	if f.of == nil || f.of(x.lane) == 0 {
@@ -183,7 +180,7 @@ func (f *laneFigure) share(x laneOf) string {
 	return fmt.Sprintf("%s of %s (%.3g %%)", count(int64(v)), count(whole), 100*v/float64(whole))
 }
 
-// lanesOf are the lanes of a result, with what was fired at them.
+// lanesOf returns the lanes of a result with its upstream.
 func lanesOf(r *results.Result) []laneOf {
 	lanes := make([]laneOf, len(r.Lanes))
 	for i := range r.Lanes {

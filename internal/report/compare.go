@@ -11,10 +11,9 @@ import (
 	"github.com/eventmeter/eventmeter/internal/stats"
 )
 
-// CompareText writes a comparison for a terminal or a chat: a table for each
-// lane, like benchstat's, with the change where there is one and a tilde where
-// there is none. It contains no escape codes and no line of the tables is wider
-// than 100 columns.
+// CompareText writes a comparison for a terminal or a chat: a table for each lane like benchstat's,
+// with the change, or a tilde where there is none. It contains no escape codes and no line of the
+// tables is wider than 100 columns.
 func CompareText(w io.Writer, c *stats.Comparison) error {
 	p := &printer{w: w}
 	p.wrapped("A  " + sideText(c.A))
@@ -33,10 +32,10 @@ func CompareText(w io.Writer, c *stats.Comparison) error {
 	return p.err
 }
 
-// wrapped writes text in lines that fit the width, where its words do.
+// wrapped writes text in lines that fit the width, unless a word is longer.
 func (p *printer) wrapped(text string) { p.beside("", 2, text) }
 
-// beside is the same behind a label, with an indent for the lines that follow.
+// beside writes wrapped text after a label and indents the lines that follow.
 func (p *printer) beside(label string, indent int, text string) {
 	line, begun := label, false
 	for word := range strings.FieldsSeq(text) {
@@ -97,7 +96,7 @@ func (p *printer) columns(label, a, b, effect, bounds, pValue, finding string) {
 	p.printf("%s\n", strings.TrimRight(line, " "))
 }
 
-// figureLabel is the figure's path, so that it can be copied into a gate.
+// figureLabel is the figure's path, which can be copied into a gate.
 func figureLabel(c *stats.Change) string {
 	if c.Per != "" {
 		return c.Figure + "/" + c.Per
@@ -105,7 +104,7 @@ func figureLabel(c *stats.Change) string {
 	return c.Figure
 }
 
-// findingMark fits the last column.
+// findingMark is the finding in the width of the last column.
 func findingMark(c *stats.Change) string {
 	switch c.Finding {
 	case stats.Better:
@@ -118,7 +117,7 @@ func findingMark(c *stats.Change) string {
 	return "?"
 }
 
-// changeText is a change in words, one for each column.
+// changeTexts are the cells of a change, one per column.
 type changeText struct{ a, b, effect, bounds, p string }
 
 func changeTexts(c *stats.Change) changeText {
@@ -181,15 +180,15 @@ func pText(p float64) string {
 	return strconv.FormatFloat(p, 'f', 3, 64)
 }
 
-// compareNotes are the lines below the tables: what the verdicts mean, what
-// could have been seen, and what speaks against the comparison.
+// compareNotes writes the lines below the tables: the meaning of the findings, the detectable
+// effects, and warnings.
 func compareNotes(c *stats.Comparison) []string {
-	notes := []string{fmt.Sprintf("Less is better. %s tested together: equal sides differ in at most %.3g %% of comparisons;", plural(int64(c.Tested), "figure"), 100*c.Alpha),
-		fmt.Sprintf("below %.3g %% nothing counts as a difference, \"same\" rules out %.3g %%, and \"?\" is not enough data.", 100*c.MinEffect, 100*c.Resolution)}
+	notes := []string{fmt.Sprintf("Less is better. %s tested together; equal sides differ in at most %.3g %% of comparisons.", plural(int64(c.Tested), "figure"), 100*c.Alpha),
+		fmt.Sprintf("Changes below %.3g %% do not count; \"same\" rules out a change of %.3g %%; \"?\" = not enough data.", 100*c.MinEffect, 100*c.Resolution)}
 	for i := range c.Lanes {
 		l := &c.Lanes[i]
 		if d := detectable(l.Figures); d != "" {
-			notes = append(notes, fmt.Sprintf("%s: these runs show, four times out of five, %s", Clean(l.Name), d))
+			notes = append(notes, fmt.Sprintf("%s: detectable with 80 %% probability: %s", Clean(l.Name), d))
 		}
 		for _, r := range reasons(l.Figures) {
 			notes = append(notes, Clean(l.Name)+": "+r)
@@ -213,8 +212,7 @@ func compareNotes(c *stats.Comparison) []string {
 	return notes
 }
 
-// detectable names the smallest effects that scheduled → received would have
-// shown.
+// detectable names the smallest detectable effects on the latency scheduled → received.
 func detectable(figures []stats.Change) string {
 	var parts []string
 	for i := range figures {
@@ -226,7 +224,7 @@ func detectable(figures []stats.Change) string {
 	return strings.Join(parts, ", ")
 }
 
-// reasons explains the figures without a verdict, those of one reason together.
+// reasons explains the figures without a finding, grouped by reason.
 func reasons(figures []stats.Change) []string {
 	var order []string
 	of := map[string][]string{}

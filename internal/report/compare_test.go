@@ -38,7 +38,7 @@ func golden(t *testing.T, name, got string) {
 
 func ptr(v float64) *float64 { return &v }
 
-// hostile is what a target might send to be more than text.
+// hostile is text with which a target might inject markup or commands.
 const hostile = "]]><x>&\"'\x1b[31m|@all\r\n::error::x ##vso[task.complete] ##teamcity[x] `a` %0A section_start:1:x"
 
 func sampleComparison() *stats.Comparison {
@@ -90,7 +90,7 @@ func TestCompareMarkdown(t *testing.T) {
 	for i := range c.Lanes[0].Figures {
 		c.Lanes[0].Figures[i].Finding = stats.Same
 	}
-	if got := write(t, func(w io.Writer) error { return CompareMarkdown(w, c) }); !strings.Contains(got, "No figure was found to differ.") {
+	if got := write(t, func(w io.Writer) error { return CompareMarkdown(w, c) }); !strings.Contains(got, "No figure differs.") {
 		t.Errorf("nothing changed: %s", got)
 	}
 }
@@ -128,7 +128,7 @@ func sampleResult() *results.Result {
 		Schema: results.Schema, Version: "1.0.0", Run: "00c0ffee", Started: started, Finished: started.Add(20500 * time.Millisecond),
 		Partial: true, Reason: "interrupted " + hostile,
 		Target:   results.Target{URL: "http://127.0.0.1:8080/mcp", Era: "modern", Protocol: "2026-07-28"},
-		Upstream: results.Upstream{Kind: "inject", Sources: 2, Fired: 400},
+		Upstream: results.Upstream{Kind: "inject", Sources: 2, Published: 400},
 		Lanes: []results.Lane{{
 			Name: "push", System: "events", Mode: "push", Subscriptions: 5, Ready: results.Ready{Active: 5}, Expected: 2000, Delivered: 1999, LostSilent: 1,
 			Latency:  results.Latency{FromIntended: results.Quantiles{Count: 1999, P50: 2e6, P99: 300e6, P999: 310e6}},
@@ -174,7 +174,7 @@ func TestAnnotations(t *testing.T) {
 	for _, system := range Systems() {
 		got := write(t, func(w io.Writer) error { return Annotations(w, sampleResult(), system) })
 		golden(t, "annotations."+system+".txt", got)
-		// Whatever a target sends, a line begins with what we mean it to.
+		// Whatever a target sends, each line begins with our own text.
 		begin := map[string][]string{
 			GitHub: {"::error title=eventmeter", "::warning title=eventmeter"}, Azure: {"##vso[task.logissue type="},
 			TeamCity: {"##teamcity["}, GitLab: {"\x1b[0Ksection_", "ERROR eventmeter", "WARNING eventmeter"},
@@ -216,7 +216,7 @@ func TestDetectCI(t *testing.T) {
 	}
 }
 
-// A comparison in a file reads as it did in memory.
+// A comparison read from a file equals the one in memory.
 func TestComparisonIsJSON(t *testing.T) {
 	var c stats.Comparison
 	if err := json.Unmarshal([]byte(write(t, sampleComparison().Write)), &c); err != nil {

@@ -14,12 +14,12 @@ import (
 //go:embed page
 var page embed.FS
 
-// HTML writes one file that shows one run, or several laid over each other: it
-// asks nothing of any network, and its policy forbids it to. Figures are those
-// of the results; only the curves are read from the logs.
+// HTML writes a single file that shows one run, or several overlaid. The file makes no network
+// requests, and its content security policy forbids them. Figures come from the results; only the
+// curves are read from the logs.
 func HTML(w io.Writer, runs []Page) error {
 	if len(runs) == 0 {
-		return fmt.Errorf("an HTML report needs a run")
+		return fmt.Errorf("an HTML report needs at least one run")
 	}
 	style, err := asset("uPlot.min.css", "report.css")
 	if err != nil {
@@ -40,7 +40,7 @@ func HTML(w io.Writer, runs []Page) error {
 	v := newView(runs)
 	v.Style, v.Library, v.Script = template.CSS(style), template.JS(library), template.JS(script)
 	v.Policy = fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; style-src %s; script-src %s %s", digest(style), digest(library), digest(script))
-	var out stdbytes.Buffer // whole or not at all
+	var out stdbytes.Buffer // complete or not at all
 	if err := t.Execute(&out, v); err != nil {
 		return fmt.Errorf("the page: %w", err)
 	}
@@ -48,7 +48,7 @@ func HTML(w io.Writer, runs []Page) error {
 	return err
 }
 
-// asset joins files of the page.
+// asset concatenates files of the page.
 func asset(names ...string) (string, error) {
 	var all []byte
 	for _, n := range names {
@@ -61,7 +61,7 @@ func asset(names ...string) (string, error) {
 	return string(stdbytes.ReplaceAll(all, []byte("\r\n"), []byte("\n"))), nil
 }
 
-// digest is how a policy names the one script or style that it lets through.
+// digest is the hash by which a policy allows one script or style.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
@@ -122,8 +122,8 @@ func newView(runs []Page) *view {
 	return v
 }
 
-// laneByLane puts what is compared side by side: each lane of all runs, in the
-// order in which the lanes were first named.
+// laneByLane places lanes of the same name side by side: each lane of all runs, in the order of
+// first appearance.
 func laneByLane(columns []column) []column {
 	var names []string
 	for _, c := range columns {
@@ -136,7 +136,7 @@ func laneByLane(columns []column) []column {
 	return out
 }
 
-// tableRows are the rows of the text report, so that the two cannot differ.
+// tableRows are the rows of the text report, so that both reports agree.
 func tableRows(lanes []laneOf) [][]tableRow {
 	var out [][]tableRow
 	for _, g := range rowsOf(lanes) {

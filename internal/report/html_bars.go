@@ -6,8 +6,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// bars is one chart of what lanes cost, a bar for each lane. A bar has its
-// lane's colour; its causes are shades of it.
+// bars is a chart of one cost with a bar for each lane. A bar has its lane's colour; causes are
+// shades of it.
 type bars struct {
 	Title string
 	Bars  []bar
@@ -21,7 +21,7 @@ type bar struct {
 	sum    float64
 }
 
-// barPart is a stretch of a bar, in per mille of the widest.
+// barPart is a segment of a bar, in per mille of the widest bar.
 type barPart struct {
 	Key  int
 	X, W float64
@@ -33,22 +33,20 @@ type barKey struct {
 	Name string
 }
 
-// The causes that are paid once per subscription, and those that go on for as
-// long as it does. A running cause's place is its shade in every chart: that of
-// events is the first, and all that is paid once is together the last.
+// Causes paid once per subscription, and running causes. The position of a running cause is its
+// shade in every chart; events come first, and the causes paid once together come last.
 var (
 	once    = []string{"subscribe", "verification", "unsubscribe", "discovery"}
 	running = []string{"events", "emptyPoll", "heartbeat", "refresh", "reconnect", "retry", "control"}
 	ongoing = running[1:]
 )
 
-// opening is the name of what is paid once, where it is a part of the whole cost.
+// opening is the name of the cost paid once, where it is a part of the whole cost.
 const opening = "opening and ending"
 
-// costs are the charts of what a delivered event costs as a whole, then of the
-// overhead, split by cause, and of the target's processor time where that can be
-// told apart by lane. What is paid once is of the whole run, all else of the
-// measured window.
+// costs are the charts of the whole cost of a delivered event, of the overhead by cause, and of the
+// target's processor time where it is known by lane. The cost paid once covers the whole run; all
+// others cover the measured window.
 func costs(columns []column, lanes []laneOf) []bars {
 	perHour := func(l *results.Lane) float64 { return l.Overhead.Measured.SubscriptionHours }
 	perEvent := func(l *results.Lane) float64 { return float64(l.Overhead.Measured.Received) }
@@ -60,12 +58,12 @@ func costs(columns []column, lanes []laneOf) []bars {
 	whole := append(causesFrom(running, 0), costCause{len(running), opening})
 	overhead := causesFrom(ongoing, 1)
 	all := []bars{
-		costBars("Requests per delivered event, the event included", ratio, columns, lanes, measured, whole, requests, perEvent),
-		costBars("Bytes per delivered event, the event included", bytes, columns, lanes, measured, whole, size, perEvent),
-		costBars("Overhead within it: requests without an event, per delivered event", ratio, columns, lanes, measured, overhead, requests, perEvent),
-		costBars("Overhead within it: bytes without an event, per delivered event", bytes, columns, lanes, measured, overhead, size, perEvent),
-		costBars("Requests without an event, per subscription-hour", ratio, columns, lanes, measured, overhead, requests, perHour),
-		costBars("Bytes without an event, per subscription-hour", bytes, columns, lanes, measured, overhead, size, perHour),
+		costBars("Requests per delivered event, including the event", ratio, columns, lanes, measured, whole, requests, perEvent),
+		costBars("Bytes per delivered event, including the event", bytes, columns, lanes, measured, whole, size, perEvent),
+		costBars("Protocol overhead: requests without an event, per delivered event", ratio, columns, lanes, measured, overhead, requests, perEvent),
+		costBars("Protocol overhead: bytes without an event, per delivered event", bytes, columns, lanes, measured, overhead, size, perEvent),
+		costBars("Protocol overhead: requests per subscription-hour", ratio, columns, lanes, measured, overhead, requests, perHour),
+		costBars("Protocol overhead: bytes per subscription-hour", bytes, columns, lanes, measured, overhead, size, perHour),
 		costBars("Requests to open and end one subscription", ratio, columns, lanes, ever, causesFrom(once, 0), requests, perOne),
 		costBars("Bytes to open and end one subscription", bytes, columns, lanes, ever, causesFrom(once, 0), size, perOne),
 		targetBars(columns, lanes),
@@ -87,7 +85,7 @@ func causesFrom(names []string, first int) []costCause {
 	return out
 }
 
-// in is the traffic of a cause of a chart.
+// in returns the traffic of the cause.
 func (c costCause) in(causes map[string]results.Traffic) results.Traffic {
 	if c.name != opening {
 		return causes[c.name]
@@ -131,8 +129,8 @@ func costBars(title string, say func(float64) string, columns []column, lanes []
 	return c.scaled()
 }
 
-// targetBars is what the target itself used, in lanes that took turns: beside
-// each other nobody can tell whose it was.
+// targetBars is the processor time of the target, for lanes that took turns: of lanes that ran
+// together it cannot be attributed.
 func targetBars(columns []column, lanes []laneOf) bars {
 	c := bars{Title: "Processor time of the target, per event received"}
 	for i, x := range lanes {
@@ -145,8 +143,8 @@ func targetBars(columns []column, lanes []laneOf) bars {
 	return c.scaled()
 }
 
-// scaled is c with its parts in per mille of the widest bar; without any bar
-// where there is nothing to draw.
+// scaled returns c with its parts in per mille of the widest bar, and without bars if all are
+// empty.
 func (c bars) scaled() bars {
 	var widest float64
 	for _, b := range c.Bars {

@@ -10,17 +10,17 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// chartData is what the page's script draws. Times are seconds since the run
-// began, of several runs since each began to fire; latencies are milliseconds.
+// chartData is the data that the page's script draws. Times are seconds since the run began or,
+// with several runs, since each began to publish; latencies are milliseconds.
 type chartData struct {
 	Runs []runData `json:"runs"`
 }
 
 type runData struct {
-	Name   string      `json:"name"`
-	Phases []phaseData `json:"phases"`
-	Fired  firedData   `json:"published"`
-	Lanes  []laneData  `json:"lanes"`
+	Name      string        `json:"name"`
+	Phases    []phaseData   `json:"phases"`
+	Published publishedData `json:"published"`
+	Lanes     []laneData    `json:"lanes"`
 }
 
 type phaseData struct {
@@ -30,28 +30,28 @@ type phaseData struct {
 }
 
 type laneData struct {
-	Lane     string       `json:"lane"`
-	Label    string       `json:"label"` // with the run's name, of several
-	Hue      int          `json:"hue"`
-	Intended [][2]float64 `json:"intended"` // 1/(1-p), latency
-	Sent     [][2]float64 `json:"sent"`
-	Width    float64      `json:"width"` // of an interval
-	Time     []float64    `json:"time"`  // begin of each interval
-	Given    []*float64   `json:"given"` // deliveries per second; null in the warm-up, whose deliveries are not counted
-	P50      []*float64   `json:"p50"`
-	P99      []*float64   `json:"p99"`
-	Missed   []int64      `json:"missed"` // counts
-	Twice    []int64      `json:"twice"`
-	Late     []int64      `json:"late"`
-	Disorder []int64      `json:"disorder"`
-	Strange  []int64      `json:"strange"`
+	Lane       string       `json:"lane"`
+	Label      string       `json:"label"` // with the run's name if there are several
+	Hue        int          `json:"hue"`
+	Intended   [][2]float64 `json:"intended"` // 1/(1-p), latency
+	Sent       [][2]float64 `json:"sent"`
+	Width      float64      `json:"width"`     // of an interval
+	Time       []float64    `json:"time"`      // start of each interval
+	Delivered  []*float64   `json:"delivered"` // per second; null in the warm-up, whose deliveries are not counted
+	P50        []*float64   `json:"p50"`
+	P99        []*float64   `json:"p99"`
+	Overtaken  []int64      `json:"overtaken"` // counts
+	Duplicates []int64      `json:"duplicates"`
+	Late       []int64      `json:"late"`
+	OutOfOrder []int64      `json:"outOfOrder"`
+	Unexpected []int64      `json:"unexpected"`
 }
 
-// curveRow is a lane's curve as a line of a table.
+// curveRow is a lane's curve as a row of a table.
 type curveRow struct {
-	Column column
-	From   string
-	Cells  []string
+	Column  column
+	Latency string
+	Cells   []string
 }
 
 // curveHead are the quantiles of the table beside the curves.
@@ -63,8 +63,8 @@ type timeTable struct {
 	Rows   [][]string
 }
 
-// mostPoints bounds the intervals of one lane that are drawn, mostRows those
-// that are listed: longer runs are shown in wider intervals.
+// mostPoints bounds the intervals of one lane in a chart, mostRows those in a table. Longer runs
+// are shown in wider intervals.
 const (
 	mostPoints = 1200
 	mostRows   = 60
@@ -77,7 +77,7 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 	}
 	var from time.Duration
 	if v.Several {
-		from = firingFrom(p.Result)
+		from = publishingFrom(p.Result)
 	}
 	d.Phases = []phaseData{}
 	d.Lanes = []laneData{}
@@ -88,36 +88,36 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 		}
 		d.Phases = append(d.Phases, phaseData{Name: name, Start: (ph.Start.Duration() - from).Seconds(), End: (ph.End.Duration() - from).Seconds()})
 	}
-	calm := true
+	quiet := true
 	for j := range p.Result.Lanes {
 		l := &p.Result.Lanes[j]
 		log := p.Logs[l.Name]
 		lane := laneData{Lane: columns[j].Lane, Label: columns[j].Label(), Hue: columns[j].Hue}
 		for _, part := range []struct {
-			tag, from string
+			tag, name string
 			to        *[][2]float64
-		}{{results.TagIntended, "intended", &lane.Intended}, {results.TagSent, "sent", &lane.Sent}} {
+		}{{results.TagIntended, "scheduled → received", &lane.Intended}, {results.TagSent, "published → received", &lane.Sent}} {
 			b := merge(log, part.tag, func(time.Duration) bool { return true })
 			*part.to = curve(b)
 			if len(b) > 0 {
-				v.Curves = append(v.Curves, curveRow{Column: columns[j], From: part.from, Cells: quantiles(b, curveHead)})
+				v.Curves = append(v.Curves, curveRow{Column: columns[j], Latency: part.name, Cells: quantiles(b, curveHead)})
 			}
 		}
 		t := p.Timelines[l.Name]
 		counted := countedFrom(p.Result, l.Name)
 		lane.timeline(t, log, mostPoints, from, counted)
-		if !lane.calm() {
-			calm = false
+		if !lane.noIncidents() {
+			quiet = false
 		}
 		d.Lanes = append(d.Lanes, lane)
 		if len(t.Points) > 0 {
 			v.Times = append(v.Times, timeTable{Column: columns[j], Rows: timeRows(t, log, from, counted)})
 		}
 	}
-	d.Fired = newFired(p.Timelines, from)
+	d.Published = newPublished(p.Timelines, from)
 	v.Say.add(d.Name, p.Result, d)
-	if calm && (i == 0 || v.Quiet != "") {
-		v.Quiet = "Nothing was passed over, came twice, late, out of order or unexpectedly in any interval."
+	if quiet && (i == 0 || v.Quiet != "") {
+		v.Quiet = "There were no overtaken, duplicate, late, out-of-order or unexpected deliveries in any interval."
 	} else {
 		v.Quiet = ""
 	}
@@ -145,8 +145,8 @@ func merge(log *results.Log, tag string, in func(start time.Duration) bool) []re
 	return out
 }
 
-// at is the value at percentile p of buckets: the least value that at least p
-// of 100 samples do not pass.
+// at is the value at percentile p of buckets: the smallest value that at least p % of the samples
+// do not exceed.
 func at(b []results.Bucket, p float64) results.Nanos {
 	var total, seen int64
 	for _, x := range b {
@@ -161,8 +161,7 @@ func at(b []results.Bucket, p float64) results.Nanos {
 	return 0
 }
 
-// curve is the latencies by 1/(1-p), twenty points a decade, as far as there
-// are samples to tell.
+// curve is the latencies by 1/(1-p), with twenty points per decade, as far as the samples allow.
 func curve(b []results.Bucket) [][2]float64 {
 	out := [][2]float64{}
 	if len(b) == 0 {
@@ -193,8 +192,7 @@ func quantiles(b []results.Bucket, ps []float64) []string {
 // millis is ns in milliseconds, to the microsecond.
 func millis(n results.Nanos) float64 { return math.Round(float64(n)/1e3) / 1e3 }
 
-// coarse joins points so that no more than most are left; it returns them and
-// the width of each.
+// coarse merges points so that at most most are left. It returns them and their width.
 func coarse(t results.Timeline, most int) ([]results.Point, time.Duration) {
 	if len(t.Points) == 0 || t.Interval <= 0 {
 		return nil, 0
@@ -219,9 +217,9 @@ func coarse(t results.Timeline, most int) ([]results.Point, time.Duration) {
 func (d *laneData) timeline(t results.Timeline, log *results.Log, most int, from, counted time.Duration) {
 	points, width := coarse(t, most)
 	d.Width = width.Seconds()
-	// A lane without any has empty lists: the script knows no null in their place.
-	d.Time, d.P50, d.P99, d.Given = []float64{}, []*float64{}, []*float64{}, []*float64{}
-	d.Missed, d.Twice, d.Late, d.Disorder, d.Strange = []int64{}, []int64{}, []int64{}, []int64{}, []int64{}
+	// A lane without a timeline has empty lists, because the script does not accept null.
+	d.Time, d.P50, d.P99, d.Delivered = []float64{}, []*float64{}, []*float64{}, []*float64{}
+	d.Overtaken, d.Duplicates, d.Late, d.OutOfOrder, d.Unexpected = []int64{}, []int64{}, []int64{}, []int64{}, []int64{}
 	spans := byInterval(log, points, width)
 	for i, p := range points {
 		d.Time = append(d.Time, (p.At - from).Seconds())
@@ -230,12 +228,12 @@ func (d *laneData) timeline(t results.Timeline, log *results.Log, most int, from
 			rate := float64(p.Delivered) / d.Width
 			given = &rate
 		}
-		d.Given = append(d.Given, given)
-		d.Missed = append(d.Missed, p.Skipped)
-		d.Twice = append(d.Twice, p.Duplicates)
+		d.Delivered = append(d.Delivered, given)
+		d.Overtaken = append(d.Overtaken, p.Skipped)
+		d.Duplicates = append(d.Duplicates, p.Duplicates)
 		d.Late = append(d.Late, p.Late)
-		d.Disorder = append(d.Disorder, p.OutOfOrder)
-		d.Strange = append(d.Strange, p.Unexpected)
+		d.OutOfOrder = append(d.OutOfOrder, p.OutOfOrder)
+		d.Unexpected = append(d.Unexpected, p.Unexpected)
 		var p50, p99 *float64
 		if b := spans[i]; len(b) > 0 {
 			x, y := millis(at(b, 50)), millis(at(b, 99))
@@ -245,8 +243,8 @@ func (d *laneData) timeline(t results.Timeline, log *results.Log, most int, from
 	}
 }
 
-// countedFrom is when the deliveries of a lane begin to count: the end of the
-// warm-up, of its own turn where lanes take turns.
+// countedFrom is when deliveries of a lane start to count: the end of the warm-up, of its own turn
+// where lanes take turns.
 func countedFrom(r *results.Result, lane string) time.Duration {
 	for _, ph := range r.Phases {
 		if ph.Name == "warm-up" && (ph.Lane == "" || ph.Lane == lane) {
@@ -256,14 +254,13 @@ func countedFrom(r *results.Result, lane string) time.Duration {
 	return 0
 }
 
-// uncounted tells whether nothing of an interval could be counted: it was over
-// before the deliveries of its lane began to count. None does not mean there
-// were none.
+// uncounted reports whether an interval ended before deliveries of its lane started to count. Zero
+// deliveries then do not mean that there were none.
 func uncounted(p results.Point, width, counted time.Duration) bool {
 	return p.Delivered == 0 && p.At+width <= counted
 }
 
-// byInterval is the histogram of each point, from intended.
+// byInterval is the histogram scheduled → received of each point.
 func byInterval(log *results.Log, points []results.Point, width time.Duration) [][]results.Bucket {
 	out := make([][]results.Bucket, len(points))
 	for i, p := range points {
@@ -273,9 +270,9 @@ func byInterval(log *results.Log, points []results.Point, width time.Duration) [
 	return out
 }
 
-// calm tells whether no interval has anything to worry about.
-func (d *laneData) calm() bool {
-	for _, s := range [][]int64{d.Missed, d.Twice, d.Late, d.Disorder, d.Strange} {
+// noIncidents reports whether no interval has an incident.
+func (d *laneData) noIncidents() bool {
+	for _, s := range [][]int64{d.Overtaken, d.Duplicates, d.Late, d.OutOfOrder, d.Unexpected} {
 		if slices.ContainsFunc(s, func(n int64) bool { return n != 0 }) {
 			return false
 		}
@@ -288,7 +285,7 @@ func timeRows(t results.Timeline, log *results.Log, from, counted time.Duration)
 	spans := byInterval(log, points, width)
 	var out [][]string
 	for i, p := range points {
-		row := []string{fmt.Sprintf("%g s", (p.At - from).Round(time.Millisecond).Seconds()), count(p.Fired + p.WarmUp), count(p.Delivered), "–", "–"}
+		row := []string{fmt.Sprintf("%g s", (p.At - from).Round(time.Millisecond).Seconds()), count(p.Published + p.WarmUp), count(p.Delivered), "–", "–"}
 		if uncounted(p, width, counted) {
 			row[2] = "–"
 		}

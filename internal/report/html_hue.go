@@ -1,14 +1,14 @@
 package report
 
-// hues is how many colours the page's style has; beyond that they come again.
+// hues is the number of colours in the page's style; further lanes reuse them.
 const hues = 8
 
-// modeHues are the colours of the modes. The first lane of a mode has its
-// colour, so that a mode looks the same in every report.
+// modeHues are the colours of the modes. The first lane of a mode has the mode's colour, so that a
+// mode looks the same in every report.
 var modeHues = map[string]int{"push": 0, "poll": 1, "webhook": 2}
 
-// huesOf gives each lane's name a colour: the same in every run, and another
-// than the other lanes of its runs have, as far as there are any.
+// huesOf assigns a colour to each lane name: the same in every run, and different from the other
+// lanes of its runs as long as there are unused colours.
 func huesOf(runs []Page) map[string]int {
 	out := map[string]int{}
 	beside := map[string]map[string]bool{} // lanes of the same runs
@@ -35,14 +35,14 @@ func huesOf(runs []Page) map[string]int {
 				}
 			}
 			h, ok := modeHues[l.Mode]
-			// The modes' colours last: a lane that comes later may need its own.
+			// The modes' colours come last: a later lane may need its own.
 			for _, other := range []int{3, 4, 5, 6, 7, 0, 1, 2} {
 				if ok && !taken[h] {
 					break
 				}
 				h, ok = other, true
 			}
-			if mode, known := modeHues[l.Mode]; taken[h] { // all are
+			if mode, known := modeHues[l.Mode]; taken[h] { // all are taken
 				if h = mode; !known {
 					h = next % hues
 					next++

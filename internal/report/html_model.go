@@ -8,22 +8,18 @@ import (
 
 // Page is one run of an HTML report.
 type Page struct {
-	// Name tells the runs of one report apart. It may be empty where there is
-	// one run.
+	// Name distinguishes the runs of a report. It may be empty if there is one run.
 	Name   string
 	Result *results.Result
-	// Logs are the interval histograms by lane. A lane without one has no
-	// curves.
+	// Logs are the interval histograms by lane. A lane without a log has no curves.
 	Logs map[string]*results.Log
-	// Timelines are what happened when, by lane; a lane without one is not
-	// drawn over time.
+	// Timelines are the timelines by lane. A lane without a timeline is not drawn over time.
 	Timelines map[string]results.Timeline
-	// Profile is the profile as it can be run again, in YAML; empty = the form
-	// that the result holds.
+	// Profile is the profile in YAML, as it can be run again; empty = the form in the result.
 	Profile string
 }
 
-// view is what the template shows.
+// view is the data of the template.
 type view struct {
 	Title       string
 	Policy      string
@@ -32,7 +28,7 @@ type view struct {
 	Script      template.JS
 	Runs        []runView
 	Several     bool
-	Columns     []column // lane by lane, each of all runs
+	Columns     []column // by lane, over all runs
 	Groups      [][]tableRow
 	Resolutions []string
 	Leads       []string
@@ -40,7 +36,7 @@ type view struct {
 	Curves      []curveRow
 	Times       []timeTable
 	Say         captions
-	Quiet       string // said in place of the chart of incidents, when there were none
+	Quiet       string // replaces the chart of incidents when there were none
 	Costs       []bars
 	Finds       []finding
 	Own         []ownFigures
@@ -56,7 +52,7 @@ type column struct {
 	run, place      int
 }
 
-// Label names a column in a line of text.
+// Label is the name of a column in running text.
 func (c column) Label() string {
 	if c.Run == "" {
 		return c.Lane
@@ -77,20 +73,20 @@ type tableCell struct {
 	Class string // of a figure that should be 0
 }
 
-// runView is what is said of one run as a whole.
+// runView is the part of the page about one run.
 type runView struct {
 	Name       string
 	Result     *results.Result
 	Where      string
-	Agreed     string
+	Protocol   string
 	Started    string
 	Took       string
-	Fired      string
+	Published  string
 	Word       string // the verdict in a word
-	Class      string // of the verdict in the page
+	Class      string // CSS class of the verdict
 	Verdict    string
 	Unclean    []uncleanLine
-	Thresholds []heldRow
+	Thresholds []thresholdRow
 	Shards     []shardRow
 	Health     [][2]string
 	Profile    string

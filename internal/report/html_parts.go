@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// whereText says what was measured, the same in every report.
+// whereText names the measured target, in the same way in every report.
 func whereText(r *results.Result) string {
 	if !r.Target.Embedded {
 		return Clean(r.Target.URL)
@@ -21,9 +21,8 @@ func whereText(r *results.Result) string {
 	return "the embedded target"
 }
 
-// agreedText is the era and the protocol version that were agreed on, and what
-// was refused before.
-func agreedText(r *results.Result) string {
+// protocolText is the negotiated era and protocol version, and the handshakes refused before.
+func protocolText(r *results.Result) string {
 	text := Clean(r.Target.Era + " " + r.Target.Protocol)
 	if r.Target.Fallback != "" {
 		text += " (fallback after " + Clean(r.Target.Fallback) + ")"
@@ -31,22 +30,21 @@ func agreedText(r *results.Result) string {
 	return text
 }
 
-// heldRow is one threshold on the page: lanes on which it held are named
-// together, and so are lanes on which it was not evaluated for the same reason; a
-// lane on which it failed has a row of its own.
-type heldRow struct {
+// thresholdRow is one threshold on the page. Lanes on which it held share a row, and so do lanes on
+// which it was not evaluated for the same reason. A lane on which it failed has its own row.
+type thresholdRow struct {
 	Threshold, Lanes, Text string
 	Word                   string
 }
 
-// What became of a threshold, in reports.
+// Verdicts of a threshold in reports.
 const (
 	wordHeld         = "held"
 	wordFailed       = "failed"
 	wordNotEvaluated = "not evaluated"
 )
 
-func wordOf(v *results.Verdict) string {
+func verdictWord(v *results.Verdict) string {
 	switch {
 	case v.NotEvaluated != "":
 		return wordNotEvaluated
@@ -56,21 +54,21 @@ func wordOf(v *results.Verdict) string {
 	return wordFailed
 }
 
-// Class is the row's class in the page.
-func (h heldRow) Class() string {
+// Class is the CSS class of the row.
+func (h thresholdRow) Class() string {
 	if h.Word == wordHeld {
 		return ""
 	}
 	return strings.ReplaceAll(h.Word, " ", "-")
 }
 
-func heldRows(vs []results.Verdict) []heldRow {
-	var out []heldRow
+func thresholdRows(vs []results.Verdict) []thresholdRow {
+	var out []thresholdRow
 	type key struct{ threshold, word, why string }
 	at := map[key]int{}
 	for i := range vs {
 		v := &vs[i]
-		k := key{v.Threshold, wordOf(v), v.NotEvaluated}
+		k := key{v.Threshold, verdictWord(v), v.NotEvaluated}
 		n, known := at[k]
 		if known && k.word != wordFailed {
 			out[n].Lanes += ", " + Clean(v.Lane)
@@ -80,7 +78,7 @@ func heldRows(vs []results.Verdict) []heldRow {
 			continue
 		}
 		at[k] = len(out)
-		out = append(out, heldRow{Clean(v.Threshold), Clean(v.Lane), Clean(v.Text), k.word})
+		out = append(out, thresholdRow{Clean(v.Threshold), Clean(v.Lane), Clean(v.Text), k.word})
 	}
 	return out
 }
@@ -100,7 +98,7 @@ func shardRows(shards []results.Shard) []shardRow {
 		row := shardRow{Name: fmt.Sprintf("%d of %d", s.Index, s.Count)}
 		switch {
 		case s.Missing:
-			row.Wrong = "Missing: nothing of it was there to merge."
+			row.Wrong = "Missing: its result was not there to merge."
 		case s.Partial:
 			row.Wrong = "Partial: " + Clean(s.Reason)
 		}
@@ -115,33 +113,32 @@ func shardRows(shards []results.Shard) []shardRow {
 	return out
 }
 
-// arrivalText says how the times of deliveries were taken; empty where nothing
-// came.
+// arrivalText describes how receive times were taken; empty if nothing was received.
 func arrivalText(a *results.Arrivals) string {
 	switch {
 	case a.Counted == 0:
 		return ""
 	case a.Kernel == 0:
-		return "by this program, when it had read them"
+		return "by this program, after reading"
 	}
-	return fmt.Sprintf("%s of %s by the kernel, %s of them shared a read; at p99 the error of those times is %s, and the wait until they were read, left out, %s",
+	return fmt.Sprintf("%s of %s by the kernel (%s shared a read); at p99, error of these times %s, excluded wait until read %s",
 		count(a.Kernel), count(a.Counted), count(a.Shared), results.FormatNanos(a.Error.P99), results.FormatNanos(a.Waited.P99))
 }
 
-// finding is one incident, or several that differ in the subscription alone.
+// finding is one incident, or several that differ only in the subscription.
 type finding struct {
 	Column  column
 	Kind    string
 	Source  int
 	Range   string
-	Probe   string // the first one's probe id, where it is known
+	Probe   string // probe id of the first event, where known
 	EventID string
 	At      string
 	Subs    string
 	subs    []int
 }
 
-// mostSubs is how many subscriptions of a finding are named.
+// mostSubs is the largest number of subscriptions named in a finding.
 const mostSubs = 6
 
 func findings(columns []column, lanes []laneOf, runs []Page) []finding {
@@ -187,9 +184,9 @@ func subsText(subs []int) string {
 	return text
 }
 
-// probeOf is the probe id that the first emission of an example carried, to
-// search a target's log for. Empty where it is of another run's event, or of a
-// run that was split, in which each shard has a number of its own.
+// probeOf is the probe id of the first event of an example, to search for in a target's log. It is
+// empty for an event of another run, and for a run that was split, because each shard has a run id
+// of its own.
 func probeOf(r *results.Result, lane int, e *results.Example) string {
 	run, err := strconv.ParseUint(r.Run, 16, 32)
 	if err != nil || len(r.Shards) > 0 || e.FromSeq <= 0 || e.FromSeq > 1<<32-1 || e.Source < 0 || e.Source > 1<<16-1 || strings.HasPrefix(e.Kind, "unexpected") {

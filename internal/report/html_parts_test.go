@@ -11,42 +11,40 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// TestFiredOfAllTurns: what was fired is the run's, and not that of the lane
-// that happens to be the first.
-func TestFiredOfAllTurns(t *testing.T) {
+// TestPublishedOfAllTurns: the published events are those of the run, not of the first lane.
+func TestPublishedOfAllTurns(t *testing.T) {
 	turns := map[string]results.Timeline{
-		"push": {Interval: time.Second, Points: []results.Point{{At: time.Second, WarmUp: 2}, {At: 2 * time.Second, Fired: 5}, {At: 3 * time.Second, Delivered: 9}}},
-		"poll": {Interval: time.Second, Points: []results.Point{{At: 6 * time.Second, Fired: 7, Dropped: 1}}},
+		"push": {Interval: time.Second, Points: []results.Point{{At: time.Second, WarmUp: 2}, {At: 2 * time.Second, Published: 5}, {At: 3 * time.Second, Delivered: 9}}},
+		"poll": {Interval: time.Second, Points: []results.Point{{At: 6 * time.Second, Published: 7, Dropped: 1}}},
 	}
-	if got, want := newFired(turns, 0), (firedData{Width: 1, Time: []float64{1, 2, 3, 4, 5, 6, 7}, Fired: []float64{2, 5, 0, 0, 0, 7, 0}}); !reflect.DeepEqual(got, want) {
+	if got, want := newPublished(turns, 0), (publishedData{Width: 1, Time: []float64{1, 2, 3, 4, 5, 6, 7}, Published: []float64{2, 5, 0, 0, 0, 7, 0}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("in turns %+v, want %+v", got, want)
 	}
-	p := results.Timeline{Interval: time.Second, Points: []results.Point{{At: time.Second, Fired: 5}}}
-	if got := newFired(map[string]results.Timeline{"a": p, "b": p}, 0); got.Fired[0] != 5 {
-		t.Errorf("lanes beside each other hear the same events, and not twice as many: %+v", got)
+	p := results.Timeline{Interval: time.Second, Points: []results.Point{{At: time.Second, Published: 5}}}
+	if got := newPublished(map[string]results.Timeline{"a": p, "b": p}, 0); got.Published[0] != 5 {
+		t.Errorf("lanes that run together receive the same events, not twice as many: %+v", got)
 	}
-	if got := newFired(turns, 500*time.Millisecond); got.Time[0] != 0.5 {
+	if got := newPublished(turns, 500*time.Millisecond); got.Time[0] != 0.5 {
 		t.Errorf("of a clock that is shown from half a second on: %v", got.Time)
 	}
-	if got := newFired(nil, 0); got.Time == nil || len(got.Time) != 0 {
+	if got := newPublished(nil, 0); got.Time == nil || len(got.Time) != 0 {
 		t.Errorf("of nothing: %+v", got)
 	}
 }
 
 func TestThresholdRows(t *testing.T) {
-	got := heldRows([]results.Verdict{
+	got := thresholdRows([]results.Verdict{
 		{Threshold: "*.late == 0", Lane: "a", Passed: true, Text: "0"}, {Threshold: "*.late == 0", Lane: "b", Text: "3"}, {Threshold: "*.late == 0", Lane: "c", Passed: true, Text: "0"},
 		{Threshold: "*.late == 0", Lane: "d", NotEvaluated: "nothing", Text: "nothing"}, {Threshold: "*.late == 0", Lane: "e", NotEvaluated: "nothing", Text: "nothing"},
 		{Threshold: "*.p99 < 1s", Lane: "a", Passed: true, Text: "1ms"}, {Threshold: "*.p99 < 1s", Lane: "b", Passed: true, Text: "2ms"},
 	})
-	want := []heldRow{{"*.late == 0", "a, c", "0", wordHeld}, {"*.late == 0", "b", "3", wordFailed}, {"*.late == 0", "d, e", "nothing", wordNotEvaluated}, {"*.p99 < 1s", "a, b", "1ms, 2ms", wordHeld}}
+	want := []thresholdRow{{"*.late == 0", "a, c", "0", wordHeld}, {"*.late == 0", "b", "3", wordFailed}, {"*.late == 0", "d, e", "nothing", wordNotEvaluated}, {"*.p99 < 1s", "a, b", "1ms, 2ms", wordHeld}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
-// TestFindings: one event that many missed is one line, which names its probe id
-// where that is known.
+// TestFindings: an event that many subscriptions lost is one line, with its probe id where known.
 func TestFindings(t *testing.T) {
 	r := &results.Result{Run: "fffffffe", Phases: []results.Phase{{Name: "attach", Lane: "a"}}, Lanes: []results.Lane{{Name: "a"}, {Name: "b"}}}
 	for i := range 9 {
@@ -73,7 +71,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestThePageHasWhatTheTextHas: what only some runs have.
+// TestThePageHasWhatTheTextHas: parts that only some runs have.
 func TestThePageHasWhatTheTextHas(t *testing.T) {
 	p := samplePage()
 	r := p.Result
@@ -90,9 +88,9 @@ func TestThePageHasWhatTheTextHas(t *testing.T) {
 	for _, want := range []string{
 		"the embedded target over stdio,", "</i>" + "push</th>",
 		"upstream (feed)", `<th scope="row">feedEmpty</th><td class="n">2.000</td>`, "p50 1.00ms, p99 2.00ms, max 3.00ms of 3",
-		"1 990 of 2 000 by the kernel, 5 of them shared a read; at p99 the error of those times is 3.00µs, and the wait until they were read, left out, 5.00ms",
+		"1 990 of 2 000 by the kernel (5 shared a read); at p99, error of these times 3.00µs, excluded wait until read 5.00ms",
 		`<td class="n">450</td><td class="n">4 500</td><td class="n">7</td><td class="n">&#43;12.0ms</td><td class="n">1.00ms</td><td class="n">0.25</td>`,
-		"Partial: stopped", "Missing: nothing of it was there to merge.", "below this run&#39;s resolution limit",
+		"Partial: stopped", "Missing: its result was not there to merge.", "below this run&#39;s resolution limit",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q", want)
@@ -102,12 +100,12 @@ func TestThePageHasWhatTheTextHas(t *testing.T) {
 		t.Error("a machine's name is more than text")
 	}
 	r.Generator.Arrivals.Kernel = 0
-	if got := page1(t, p); !strings.Contains(got, "by this program, when it had read them") {
+	if got := page1(t, p); !strings.Contains(got, "by this program, after reading") {
 		t.Error("the page does not say how deliveries were timed")
 	}
 }
 
-// TestOverlayOfThree: each lane of all runs stands side by side.
+// TestOverlayOfThree: each lane is shown side by side for all runs.
 func TestOverlayOfThree(t *testing.T) {
 	var runs []Page
 	for _, name := range []string{"A", "B", "C"} {
@@ -125,11 +123,11 @@ func TestOverlayOfThree(t *testing.T) {
 	if want := "A · push, B · push, C · push, A · poll, B · poll, C · poll"; strings.Join(got, ", ") != want {
 		t.Errorf("columns %s, want %s", strings.Join(got, ", "), want)
 	}
-	// The runs are laid over each other by when they began to fire.
-	if d := v.Data.Runs[1]; d.Lanes[0].Time[0] != 0.25 || d.Fired.Time[0] != 0.25 || d.Phases[1].Start != 0 || v.Times[1].Rows[0][0] != "0.25 s" {
-		t.Errorf("times %v, %v, %v, %v", d.Lanes[0].Time, d.Fired.Time, d.Phases, v.Times[1].Rows[0])
+	// The runs are aligned at the start of publishing.
+	if d := v.Data.Runs[1]; d.Lanes[0].Time[0] != 0.25 || d.Published.Time[0] != 0.25 || d.Phases[1].Start != 0 || v.Times[1].Rows[0][0] != "0.25 s" {
+		t.Errorf("times %v, %v, %v, %v", d.Lanes[0].Time, d.Published.Time, d.Phases, v.Times[1].Rows[0])
 	}
-	// The lanes that have no log and no timeline are lists without anything.
+	// Lanes without a log and a timeline have empty lists.
 	if data, err := json.Marshal(v.Data); err != nil || strings.Contains(string(data), "\":null") {
 		t.Errorf("%v: the script is given null: %s", err, data)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestContrast holds the page's colours to WCAG 2: text at least 4.5 to 1 on
-// every ground that it stands on, lines and dots at least 3 to 1.
+// TestContrast checks the page's colours against WCAG 2: text at least 4.5 to 1 on every
+// background, lines and dots at least 3 to 1.
 func TestContrast(t *testing.T) {
 	style, err := asset("report.css")
 	if err != nil {

@@ -36,7 +36,7 @@ func samplePage() Page {
 			{Tag: results.TagSent, Start: time.Second, Length: time.Second, Buckets: []results.Bucket{{Value: ms, Count: 100}}},
 		}}},
 		Timelines: map[string]results.Timeline{"push": {Interval: time.Second, Points: []results.Point{
-			{At: time.Second, Fired: 19, Delivered: 95}, {At: 4 * time.Second, Fired: 1, Delivered: 5, Skipped: 2},
+			{At: time.Second, Published: 19, Delivered: 95}, {At: 4 * time.Second, Published: 1, Delivered: 5, Skipped: 2},
 		}}},
 	}
 }
@@ -59,11 +59,11 @@ func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 	}
 	for _, want := range []string{
 		"The generator was the bottleneck", "1 of 3 thresholds held", "timers woke 80ms late",
-		"99 of 100 deliveries were there within 300ms of the intended instant, half within 2.00ms; 1 of 2 000 silent loss.",
+		"99 of 100 deliveries arrived within 300ms of the scheduled instant, half within 2.00ms; 1 of 2 000 silent loss.",
 		// p50, p75, p90, p95, p99, p99.9, p99.99, max
-		`<td>intended</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">10.0ms</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">100ms</td><td class="n">100ms</td>`,
+		`<td>scheduled → received</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">10.0ms</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">100ms</td><td class="n">100ms</td>`,
 		`<th scope="row">4 s</th><td class="n">1</td><td class="n">5</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">2</td>`,
-		`<th scope="row">2 s</th><td class="n">0</td><td class="n">0</td><td class="n">–</td>`, // nothing happened, which is shown
+		`<th scope="row">2 s</th><td class="n">0</td><td class="n">0</td><td class="n">–</td>`, // nothing happened in this interval
 		`<td class="lanes">3</td><td class="n">1</td><td class="n">7 to 9</td><td><code>evtm-00c0ffee-0001-00000007-`, "eventmeter run --profile profile.yaml</code>", "&#34;name&#34;: &#34;hand&#34;",
 	} {
 		if !strings.Contains(got, want) {
@@ -72,7 +72,7 @@ func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 	}
 }
 
-// TestHTMLCharts reads what the script is given to draw.
+// TestHTMLCharts checks the data that the script draws.
 func TestHTMLCharts(t *testing.T) {
 	got := page1(t, samplePage())
 	m := regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`).FindStringSubmatch(got)
@@ -93,16 +93,16 @@ func TestHTMLCharts(t *testing.T) {
 			t.Errorf("at %v: %v ms, want %v", p[0], p[1], want)
 		}
 	}
-	if len(l.Time) != 4 || *l.Given[0] != 95 || *l.Given[1] != 0 || *l.P99[0] != 10 || l.P99[1] != nil || l.Missed[3] != 2 {
+	if len(l.Time) != 4 || *l.Delivered[0] != 95 || *l.Delivered[1] != 0 || *l.P99[0] != 10 || l.P99[1] != nil || l.Overtaken[3] != 2 {
 		t.Errorf("timeline %+v", l)
 	}
 	if strings.Contains(got, "in any interval.") {
-		t.Error("something was passed over, and the page says that nothing was")
+		t.Error("events were overtaken, and the page says that none were")
 	}
 	calm := samplePage()
 	calm.Timelines["push"].Points[1].Skipped = 0
-	if got := page1(t, calm); !strings.Contains(got, "Nothing was passed over") {
-		t.Error("nothing was passed over, and the page does not say so")
+	if got := page1(t, calm); !strings.Contains(got, "There were no overtaken") {
+		t.Error("there were no incidents, and the page does not say so")
 	}
 }
 
@@ -113,13 +113,12 @@ func n(l laneData) int { return len(l.Intended) - 2 }
 func TestHTMLBars(t *testing.T) {
 	p := samplePage()
 	got := costs([]column{{Lane: "push"}}, []laneOf{{&p.Result.Upstream, &p.Result.Lanes[0]}})
-	// Nothing per subscription-hour, as there are none, and nothing of a target
-	// that is another's.
+	// There are no subscription-hours, and the target is not embedded.
 	if len(got) != 6 {
 		t.Fatalf("%d charts: %+v", len(got), got)
 	}
-	// The whole cost has the events in it, first: 1,000,000 of 1,006,497 bytes,
-	// and 1,999 + 5 requests, over 1,999 deliveries.
+	// The whole cost includes the events, first: 1,000,000 of 1,006,497 bytes, and 1,999 + 5
+	// requests, over 1,999 deliveries.
 	if b := got[1].Bars[0]; b.Text != "504 B" || b.Parts[0].W != 993.5 || got[1].Keys[0] != (barKey{0, "events"}) {
 		t.Errorf("all bytes per delivery: %+v", got[1])
 	}
@@ -146,7 +145,7 @@ func TestHTMLBars(t *testing.T) {
 			t.Errorf("the cause %s is in no chart", name)
 		}
 	}
-	// In turns the target's work can be told apart: 4 ms over 1,999 events.
+	// Where lanes take turns, the target's work is known by lane: 4 ms over 1,999 events.
 	p.Result.Lanes[0].Process, p.Result.Lanes[0].Received = &results.Process{CPU: 3998e3}, 1999
 	got = costs([]column{{Lane: "push"}}, []laneOf{{&p.Result.Upstream, &p.Result.Lanes[0]}})
 	if b := got[len(got)-1].Bars[0]; len(got) != 7 || b.Text != results.FormatNanos(2000) {
@@ -154,8 +153,8 @@ func TestHTMLBars(t *testing.T) {
 	}
 }
 
-// TestHTMLIsHarmless: what a target says is text, and nothing that the policy
-// does not name may run.
+// TestHTMLIsHarmless: text from a target stays text, and only scripts that the policy names may
+// run.
 func TestHTMLIsHarmless(t *testing.T) {
 	p := samplePage()
 	l := &p.Result.Lanes[0]
@@ -196,8 +195,8 @@ func TestHTMLIsHarmless(t *testing.T) {
 	}
 }
 
-// TestHTMLHues: a mode has its colour in every report, lanes of one run differ
-// as far as there are colours, and a name keeps its colour.
+// TestHTMLHues: a mode has its colour in every report, lanes of a run differ while there are unused
+// colours, and a name keeps its colour.
 func TestHTMLHues(t *testing.T) {
 	of := func(lanes ...string) Page {
 		p := Page{Result: &results.Result{}}

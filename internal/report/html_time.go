@@ -9,28 +9,28 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// firedData is what was fired when, of a whole run.
-type firedData struct {
-	Width float64   `json:"width"`
-	Time  []float64 `json:"time"`
-	Fired []float64 `json:"published"` // per second, warm-up included
+// publishedData is the events published over time, of a whole run.
+type publishedData struct {
+	Width     float64   `json:"width"`
+	Time      []float64 `json:"time"`
+	Published []float64 `json:"published"` // per second, warm-up included
 }
 
-// firedOf is the run's own timeline. Each lane's has what was fired while that
-// lane was open: all have the same where they are open together, and where they
-// take turns each has that of its turn.
-func firedOf(of map[string]results.Timeline) results.Timeline {
+// publishedOf is the timeline of the run. The timeline of a lane counts the events published while
+// that lane was open: lanes that are open together have the same counts, lanes that take turns each
+// have those of their turn.
+func publishedOf(of map[string]results.Timeline) results.Timeline {
 	var out results.Timeline
 	at := map[time.Duration]results.Point{}
 	for _, t := range of {
 		out.Interval = max(out.Interval, t.Interval)
 		for _, p := range t.Points {
 			q := at[p.At]
-			at[p.At] = results.Point{At: p.At, Fired: max(p.Fired, q.Fired), WarmUp: max(p.WarmUp, q.WarmUp), Dropped: max(p.Dropped, q.Dropped)}
+			at[p.At] = results.Point{At: p.At, Published: max(p.Published, q.Published), WarmUp: max(p.WarmUp, q.WarmUp), Dropped: max(p.Dropped, q.Dropped)}
 		}
 	}
 	for _, p := range at {
-		if p.Fired+p.WarmUp+p.Dropped > 0 {
+		if p.Published+p.WarmUp+p.Dropped > 0 {
 			out.Points = append(out.Points, p)
 		}
 	}
@@ -38,23 +38,22 @@ func firedOf(of map[string]results.Timeline) results.Timeline {
 	return out
 }
 
-// newFired is that of a run whose clock is shown from that instant on.
-func newFired(of map[string]results.Timeline, from time.Duration) firedData {
-	points, width := coarse(firedOf(of), mostPoints)
-	d := firedData{Width: width.Seconds(), Time: []float64{}, Fired: []float64{}}
+// newPublished is the chart data of a run whose clock is shown from the instant from on.
+func newPublished(of map[string]results.Timeline, from time.Duration) publishedData {
+	points, width := coarse(publishedOf(of), mostPoints)
+	d := publishedData{Width: width.Seconds(), Time: []float64{}, Published: []float64{}}
 	for _, p := range points {
 		d.Time = append(d.Time, (p.At - from).Seconds())
-		d.Fired = append(d.Fired, float64(p.Fired+p.WarmUp)/d.Width)
+		d.Published = append(d.Published, float64(p.Published+p.WarmUp)/d.Width)
 	}
-	if n := len(points); n > 0 { // the last interval ends, too
-		d.Time, d.Fired = append(d.Time, (points[n-1].At+width-from).Seconds()), append(d.Fired, 0)
+	if n := len(points); n > 0 { // the last interval needs an end
+		d.Time, d.Published = append(d.Time, (points[n-1].At+width-from).Seconds()), append(d.Published, 0)
 	}
 	return d
 }
 
-// firingFrom is when a run began to fire: runs that lie on each other are laid
-// so that they began together.
-func firingFrom(r *results.Result) time.Duration {
+// publishingFrom is when a run began to publish. Overlaid runs are aligned at this instant.
+func publishingFrom(r *results.Result) time.Duration {
 	for _, ph := range r.Phases {
 		if ph.Name != "attach" && ph.Name != "wait" { // a shard waits for the others
 			return ph.Start.Duration()
@@ -63,10 +62,10 @@ func firingFrom(r *results.Result) time.Duration {
 	return 0
 }
 
-// captions say in words what the charts show, a sentence for each run.
+// captions describe the charts in words, with a sentence for each run.
 type captions struct {
-	Curve, Fired, Given, Latency, Incidents []string
-	// Warmed: a run fired events to warm up, whose deliveries are not counted.
+	Curve, Published, Delivered, Latency, Incidents []string
+	// Warmed is set if a run had a warm-up, whose deliveries are not counted.
 	Warmed bool
 }
 
@@ -86,26 +85,26 @@ func (c *captions) add(name string, r *results.Result, d *runData) {
 			spans = append(spans, fmt.Sprintf("%s %s to %s", Clean(r.Lanes[i].Name), results.FormatNanos(q.P50), results.FormatNanos(q.Max)))
 		}
 	}
-	say(&c.Curve, "From the median to the slowest: ", spans)
-	say(&c.Fired, "", d.firedText(&r.Upstream))
-	say(&c.Given, "Most in one interval: ", each(d, func(l *laneData) string {
-		if i := highest(l.Given); i >= 0 {
-			return fmt.Sprintf("%s a second at %s", ratio(*l.Given[i]), sayTime(l.Time[i]))
+	say(&c.Curve, "Median to maximum: ", spans)
+	say(&c.Published, "", d.publishedText(&r.Upstream))
+	say(&c.Delivered, "Highest rate in an interval: ", each(d, func(l *laneData) string {
+		if i := highest(l.Delivered); i >= 0 {
+			return fmt.Sprintf("%s/s at %s", ratio(*l.Delivered[i]), timeText(l.Time[i]))
 		}
 		return ""
 	}))
-	say(&c.Latency, "The highest p99 of an interval: ", each(d, func(l *laneData) string {
+	say(&c.Latency, "Highest p99 of an interval: ", each(d, func(l *laneData) string {
 		most := highest(l.P99)
 		if most < 0 {
 			return ""
 		}
-		return fmt.Sprintf("%s at %s", sayMillis(*l.P99[most]), sayTime(l.Time[most]))
+		return fmt.Sprintf("%s at %s", millisText(*l.P99[most]), timeText(l.Time[most]))
 	}))
 	c.Warmed = c.Warmed || r.Upstream.Warmup > 0
 	say(&c.Incidents, "", each(d, (*laneData).incidentText))
 }
 
-// each says something of every lane for which there is something to say.
+// each returns the lane's name and text for every lane with a text.
 func each(d *runData, of func(*laneData) string) []string {
 	var out []string
 	for i := range d.Lanes {
@@ -116,12 +115,12 @@ func each(d *runData, of func(*laneData) string) []string {
 	return out
 }
 
-func (d *runData) firedText(u *results.Upstream) []string {
-	i := peak(d.Fired.Fired)
+func (d *runData) publishedText(u *results.Upstream) []string {
+	i := peak(d.Published.Published)
 	if i < 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s in the measured part, and %s before to warm up; at most %s a second, at %s", plural(u.Fired, "event"), count(u.Warmup), ratio(d.Fired.Fired[i]), sayTime(d.Fired.Time[i]))}
+	return []string{fmt.Sprintf("%s in the measured phase, %s in the warm-up; highest rate %s/s at %s", plural(u.Published, "event"), count(u.Warmup), ratio(d.Published.Published[i]), timeText(d.Published.Time[i]))}
 }
 
 func (l *laneData) incidentText() string {
@@ -129,7 +128,7 @@ func (l *laneData) incidentText() string {
 	for _, k := range []struct {
 		name string
 		n    []int64
-	}{{"passed over", l.Missed}, {"twice", l.Twice}, {"late", l.Late}, {"out of order", l.Disorder}, {"unexpected", l.Strange}} {
+	}{{"overtaken", l.Overtaken}, {"duplicate", l.Duplicates}, {"late", l.Late}, {"out of order", l.OutOfOrder}, {"unexpected", l.Unexpected}} {
 		var sum int64
 		first, last := -1, -1
 		for i, n := range k.n {
@@ -142,15 +141,15 @@ func (l *laneData) incidentText() string {
 		switch {
 		case first < 0:
 		case first == last:
-			parts = append(parts, fmt.Sprintf("%s %s at %s", count(sum), k.name, sayTime(l.Time[first])))
+			parts = append(parts, fmt.Sprintf("%s %s at %s", count(sum), k.name, timeText(l.Time[first])))
 		default:
-			parts = append(parts, fmt.Sprintf("%s %s from %s to %s", count(sum), k.name, sayTime(l.Time[first]), sayTime(l.Time[last])))
+			parts = append(parts, fmt.Sprintf("%s %s from %s to %s", count(sum), k.name, timeText(l.Time[first]), timeText(l.Time[last])))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// peak is the index of the first largest value above 0, -1 without one.
+// peak is the index of the first largest value above 0, or -1.
 func peak(vs []float64) int {
 	most := -1
 	for i, v := range vs {
@@ -161,8 +160,7 @@ func peak(vs []float64) int {
 	return most
 }
 
-// highest is the index of the first largest value that is known and above 0, -1
-// without one.
+// highest is the index of the first largest known value above 0, or -1.
 func highest(vs []*float64) int {
 	most := -1
 	for i, v := range vs {
@@ -173,12 +171,12 @@ func highest(vs []*float64) int {
 	return most
 }
 
-func sayMillis(ms float64) string { return results.FormatNanos(results.Nanos(ms * 1e6)) }
+func millisText(ms float64) string { return results.FormatNanos(results.Nanos(ms * 1e6)) }
 
-// sayTime leaves out what of an interval lies before the clock that is shown.
-func sayTime(s float64) string { return fmt.Sprintf("%.1f s", max(s, 0)) }
+// timeText formats the start of an interval, but not earlier than the shown clock begins.
+func timeText(s float64) string { return fmt.Sprintf("%.1f s", max(s, 0)) }
 
-// listed joins names as a sentence does.
+// listed joins names with commas and "and".
 func listed(names []string) string {
 	if n := len(names); n > 1 {
 		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]

@@ -16,11 +16,11 @@ func newRunView(p *Page) runView {
 	v := runView{
 		Name: Clean(p.Name), Result: r,
 		Where:      whereText(r),
-		Agreed:     agreedText(r),
+		Protocol:   protocolText(r),
 		Started:    r.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
 		Took:       results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
-		Fired:      plural(r.Upstream.Fired, "event") + " published by " + Clean(r.Upstream.Kind) + " from " + plural(int64(r.Upstream.Sources), "source"),
-		Thresholds: heldRows(r.Thresholds),
+		Published:  plural(r.Upstream.Published, "event") + " published by " + Clean(r.Upstream.Kind) + " from " + plural(int64(r.Upstream.Sources), "source"),
+		Thresholds: thresholdRows(r.Thresholds),
 		Shards:     shardRows(r.Shards),
 		Profile:    p.Profile,
 		Repeat:     repeat(r),
@@ -37,7 +37,7 @@ func newRunView(p *Page) runView {
 	return v
 }
 
-// quotient writes a quotient of 1.2 and more.
+// quotient formats a quotient of 1.2 or more.
 func quotient(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.1f", v)
@@ -45,11 +45,11 @@ func quotient(v float64) string {
 	return count(int64(v + 0.5))
 }
 
-// meaning is what the table says, a sentence for each lane that measured
-// deliveries, in the order of how soon nearly everybody knew.
+// meaning is the table in words: a sentence for each lane with owed deliveries, ordered by p99
+// latency.
 func meaning(p *Page, several bool) []string {
 	var out []string
-	for _, l := range soonest(p.Result) {
+	for _, l := range lanesByP99(p.Result) {
 		name := Clean(l.Name)
 		if several {
 			name = Clean(p.Name) + " · " + name
@@ -59,9 +59,9 @@ func meaning(p *Page, several bool) []string {
 	return out
 }
 
-// soonest are the lanes that were owed something, in the order of how soon
-// nearly everybody knew; those that never knew come last.
-func soonest(r *results.Result) []*results.Lane {
+// lanesByP99 returns the lanes with owed deliveries, ordered by p99 latency; lanes without a
+// delivery come last.
+func lanesByP99(r *results.Result) []*results.Lane {
 	lanes := make([]*results.Lane, 0, len(r.Lanes))
 	for i := range r.Lanes {
 		if l := &r.Lanes[i]; l.Expected > 0 {
@@ -87,13 +87,13 @@ func deliveries(n int64) string {
 func laneMeaning(x laneOf) string {
 	l := x.lane
 	switch {
-	case l.HeardNothing():
-		return fmt.Sprintf("it heard nothing at all, and %s owed.", deliveries(l.Expected))
+	case l.ReceivedNothing():
+		return fmt.Sprintf("it received nothing, although %s owed.", deliveries(l.Expected))
 	case l.Delivered == 0:
-		return fmt.Sprintf("none arrived, and %s owed.", deliveries(l.Expected))
+		return fmt.Sprintf("none was received, although %s owed.", deliveries(l.Expected))
 	}
 	q := l.Latency.FromIntended
-	s := fmt.Sprintf("99 of 100 deliveries were there within %s of the intended instant, half within %s; ", results.FormatNanos(q.P99), results.FormatNanos(q.P50))
+	s := fmt.Sprintf("99 of 100 deliveries arrived within %s of the scheduled instant, half within %s; ", results.FormatNanos(q.P99), results.FormatNanos(q.P50))
 	if l.Expected == l.Delivered {
 		s += "nothing was lost"
 	}
@@ -117,7 +117,7 @@ func laneMeaning(x laneOf) string {
 	return s + "."
 }
 
-// health is how the generator fared, and what the machine was.
+// health describes the generator's health and the machine.
 func health(r *results.Result) [][2]string {
 	in, h := r.Generator, r.Host
 	q := func(q results.Quantiles) string {
@@ -131,7 +131,7 @@ func health(r *results.Result) [][2]string {
 		{"timer lag", q(in.TimerLag)},
 		{"garbage collection pauses", q(in.GCPauses)},
 		{"events dropped", fmt.Sprintf("%s of %s", count(r.Upstream.Dropped), count(r.Upstream.Scheduled))},
-		{"sent after intended", q(r.Upstream.Lag)},
+		{"published after scheduled", q(r.Upstream.Lag)},
 		{"generator", usage(&in.Process) + ", " + count(in.Goroutines) + " goroutines"},
 		{"other processes", fmt.Sprintf("%.2f CPUs", in.Others)},
 	}
@@ -160,10 +160,10 @@ func profileName(r *results.Result) string {
 	return Clean(p.Name)
 }
 
-// ownFigures are what only a lane's system has, or only the kind of upstream.
+// ownFigures are figures that only a lane's system or the kind of upstream has.
 type ownFigures struct {
 	Column column
-	Hue    string // class of its dot, empty for what is of no lane
+	Hue    string // CSS class of its dot; empty for the upstream
 	System string
 	Rows   [][2]string
 }
@@ -200,7 +200,7 @@ func ownRows(figures map[string]float64, timings map[string]results.Quantiles) (
 	return rows
 }
 
-// Warnings joins warnings and reasons for the page.
+// Warnings returns the bottleneck reasons and warnings for the page.
 func (v runView) Warnings() []string {
 	var out []string
 	for _, s := range v.Result.Generator.Reasons {
@@ -216,7 +216,7 @@ func (v runView) Warnings() []string {
 	return out
 }
 
-// Open tells whether a threshold did not hold.
+// Open reports whether a threshold did not hold.
 func (v runView) Open() bool {
-	return slices.ContainsFunc(v.Thresholds, func(h heldRow) bool { return h.Word != wordHeld })
+	return slices.ContainsFunc(v.Thresholds, func(h thresholdRow) bool { return h.Word != wordHeld })
 }

@@ -51,15 +51,14 @@ type junitProblem struct {
 	Text    string `xml:",chardata"`
 }
 
-// JUnit writes the result as a JUnit report, which every CI system reads: a
-// test case for each threshold and lane, with eventmeter.LANE as its class
-// (eventmeter.run for figures of the run), one that the run was whole and one that
-// the generator was not the bottleneck. A missed threshold is a failure; a
-// partial run, a bottleneck and a threshold that was not evaluated are errors,
-// because they say nothing about the target. None of them is skipped: a CI system
-// takes a skipped test for a good one. Figures that are not clean and warnings are
-// the suite's output, and what the upstream saw besides its properties. Several results are as many suites, named by their profiles and
-// numbered in their order.
+// JUnit writes results as a JUnit report, which every CI system reads. Each threshold is a test
+// case for each lane, with eventmeter.LANE as its class (eventmeter.run for figures of the run);
+// two more say that the run was complete and that the generator was not the bottleneck. A missed
+// threshold is a failure. A partial run, a bottleneck and a threshold that was not evaluated are
+// errors, because they say nothing about the target; none of them is skipped, because a CI system
+// counts a skipped test as good. Unclean figures and warnings are the suite's output, and the
+// upstream's own figures its properties. Each result is a suite, named by its profile and numbered
+// in order.
 func JUnit(w io.Writer, runs ...*results.Result) error {
 	doc := junitSuites{Name: "eventmeter"}
 	took := 0.0
@@ -78,19 +77,19 @@ func JUnit(w io.Writer, runs ...*results.Result) error {
 	return writeXML(w, doc)
 }
 
-// junitOf is the suite of one run.
+// junitOf returns the suite of one run.
 func junitOf(r *results.Result) junitSuite {
 	suite := junitSuite{
 		Name: "eventmeter", Time: seconds(r), Timestamp: r.Started.UTC().Format(time.RFC3339),
 		Properties: []junitProperty{
 			{"run", Clean(r.Run)}, {"version", Clean(r.Version)}, {"target", Clean(r.Target.URL)},
-			{"protocol", agreedText(r)},
+			{"protocol", protocolText(r)},
 		},
 	}
 	for _, f := range upstreamValues(&r.Upstream) {
 		suite.Properties = append(suite.Properties, junitProperty{"upstream." + f.path, f.text})
 	}
-	whole := junitCase{Class: "eventmeter.run", Name: "the run was whole", Time: "0"}
+	whole := junitCase{Class: "eventmeter.run", Name: "the run was complete", Time: "0"}
 	if r.Partial {
 		whole.Error = problem("partial", Clean(r.Reason))
 	}
@@ -105,7 +104,7 @@ func junitOf(r *results.Result) junitSuite {
 		if v.Lane != "" {
 			c.Class = "eventmeter." + Clean(v.Lane)
 		}
-		switch wordOf(v) {
+		switch verdictWord(v) {
 		case wordFailed:
 			c.Failure = problem("threshold", "measured: "+Clean(v.Text))
 		case wordNotEvaluated:

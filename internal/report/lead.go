@@ -9,21 +9,20 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// A lane is called faster than another one only where every interval of the run
-// agrees. One figure of each lane cannot say so: of two lanes that are equally
-// fast, either is ahead in half of all runs.
+// A lane is called faster than another only if every interval of the run agrees. One figure per
+// lane is no evidence: of two equally fast lanes, either is ahead in half of all runs.
 const (
-	// leastInterval is the width of the intervals that are compared: shorter
-	// ones have too few deliveries for a p99.
+	// leastInterval is the width of compared intervals. Shorter ones have too few deliveries for a
+	// p99.
 	leastInterval = time.Second
-	// leastIntervals is how many have to agree. Of two lanes that are equally
-	// fast, one is ahead in all of them in one of 128 runs.
+	// leastIntervals is the number of intervals that must agree. Of two equally fast lanes, one is
+	// ahead in all of them in one of 128 runs.
 	leastIntervals = 8
-	// leastTimes is the smallest difference of the whole run that is spoken of.
+	// leastTimes is the smallest quotient over the whole run that is reported.
 	leastTimes = 1.2
 )
 
-// contender is a lane, and its p99 in each interval of the run.
+// contender is a lane and its p99 in each interval of the run.
 type contender struct {
 	lane  *results.Lane
 	p99   results.Nanos
@@ -53,14 +52,13 @@ func newContender(l *results.Lane, log *results.Log) contender {
 	return c
 }
 
-// belowResolution tells whether the p99 is too small to be measured here.
+// belowResolution reports whether the p99 is below the resolution limit.
 func (c *contender) belowResolution() bool {
 	return slices.Contains(c.lane.Latency.BelowResolution, "fromIntended.p99")
 }
 
-// faster tells whether a was faster than b for certain. Lanes that take turns
-// share no interval: then every interval of one has to be faster than every one
-// of the other.
+// faster reports whether a was certainly faster than b. Lanes that take turns share no interval:
+// every interval of a must then be faster than every interval of b.
 func faster(a, b *contender, turns bool) bool {
 	if b.belowResolution() || float64(b.p99) < leastTimes*float64(a.p99) {
 		return false
@@ -95,8 +93,8 @@ func least(of map[int64]results.Nanos) results.Nanos {
 	return v
 }
 
-// lead compares the lanes of a run, says which settings explain what it says, and
-// which figures are not clean. It is empty where there is nothing of that.
+// lead compares the lanes of a run and names the settings that explain differences and the figures
+// that are not clean. It is empty if there is nothing to report.
 func lead(p *Page) string {
 	var sentences []string
 	if s := compared(p); s != "" {
@@ -115,10 +113,10 @@ func lead(p *Page) string {
 	return strings.Join(sentences, " ")
 }
 
-// compared is the sentence that compares the lanes.
+// compared returns the sentence that compares the lanes.
 func compared(p *Page) string {
 	var all []contender
-	for _, l := range soonest(p.Result) {
+	for _, l := range lanesByP99(p.Result) {
 		if l.Delivered > 0 {
 			all = append(all, newContender(l, p.Logs[l.Name]))
 		}
@@ -134,7 +132,7 @@ func compared(p *Page) string {
 		switch times := float64(c.p99) / float64(max(first.p99, 1)); {
 		case !faster(first, c, turns):
 			tied = append(tied, standing(c))
-		case first.belowResolution(): // times what, is not known
+		case first.belowResolution(): // the quotient is not known
 			slower = append(slower, fmt.Sprintf("%s took %s", name, results.FormatNanos(c.p99)))
 		default:
 			slower = append(slower, fmt.Sprintf("%s took %s times as long", name, quotient(times)))
@@ -142,7 +140,7 @@ func compared(p *Page) string {
 	}
 	s := fmt.Sprintf("%s was fastest: 99 of 100 deliveries within %s", Clean(first.lane.Name), results.FormatNanos(first.p99))
 	if len(tied) > 1 {
-		s = fmt.Sprintf("No lane is named fastest: this run cannot tell apart %s", listed(tied))
+		s = fmt.Sprintf("No lane is named fastest: this run does not separate %s", listed(tied))
 	}
 	if slower != nil {
 		s += "; " + strings.Join(slower, ", ")
@@ -150,7 +148,7 @@ func compared(p *Page) string {
 	return s + "."
 }
 
-// standing is a lane with its p99.
+// standing returns the lane's name with its p99.
 func standing(c *contender) string {
 	return fmt.Sprintf("%s (p99 %s)", Clean(c.lane.Name), results.FormatNanos(c.p99))
 }

@@ -22,10 +22,10 @@ func racePage(turns bool, p99s map[string][]time.Duration, names ...string) Page
 		log := &results.Log{}
 		for i, v := range p99s[name] {
 			if v == 0 {
-				continue // nothing came in this second
+				continue // nothing was received in this second
 			}
 			l.Latency.FromIntended.P99 = max(l.Latency.FromIntended.P99, results.Nanos(v))
-			// Two intervals of the log make one of those that are compared.
+			// Two intervals of the log make one compared interval.
 			for half := range 2 {
 				log.Intervals = append(log.Intervals, results.LogInterval{
 					Tag: results.TagIntended, Start: from + time.Duration(i)*time.Second + time.Duration(half)*500*time.Millisecond, Length: 500 * time.Millisecond,
@@ -44,8 +44,7 @@ func racePage(turns bool, p99s map[string][]time.Duration, names ...string) Page
 	return p
 }
 
-// TestFastest: a lane is named fastest only where every interval of the run
-// agrees.
+// TestFastest: a lane is named fastest only if every interval of the run agrees.
 func TestFastest(t *testing.T) {
 	const ms = time.Millisecond
 	all := func(v time.Duration) []time.Duration {
@@ -66,7 +65,7 @@ func TestFastest(t *testing.T) {
 		winner bool
 	}{
 		"every interval agrees": {a: all(10 * ms), b: all(330 * ms), winner: true, want: "a was fastest: 99 of 100 deliveries within 10.0ms; b took 33 times as long."},
-		"a tie":                 {a: all(30400 * time.Microsecond), b: all(30900 * time.Microsecond), want: "No lane is named fastest: this run cannot tell apart a (p99 30.4ms) and b (p99 30.9ms)."},
+		"a tie":                 {a: all(30400 * time.Microsecond), b: all(30900 * time.Microsecond), want: "No lane is named fastest: this run does not separate a (p99 30.4ms) and b (p99 30.9ms)."},
 		"less than matters":     {a: all(30 * ms), b: all(35 * ms)},
 		"one disagrees":         {a: all(10 * ms), b: but(all(20*ms), 4, 9*ms)},
 		"one is equal":          {a: all(10 * ms), b: but(all(20*ms), 4, 10*ms)},
@@ -96,14 +95,14 @@ func TestFastest(t *testing.T) {
 	}
 }
 
-// TestLead: what the first sentence of the page says of unlike lanes.
+// TestLead checks the first sentence of the page for different lanes.
 func TestLead(t *testing.T) {
 	eight := func(v time.Duration) []time.Duration {
 		return []time.Duration{v, v, v, v, v, v, v, v}
 	}
 	const ms = time.Millisecond
 	p := racePage(false, map[string][]time.Duration{"push": eight(10 * ms), "poll": eight(990 * ms), "webhook": eight(11 * ms), "mute": nil}, "poll", "push", "mute", "webhook")
-	if got, want := lead(&p), "No lane is named fastest: this run cannot tell apart push (p99 10.0ms) and webhook (p99 11.0ms); poll took 99 times as long."; got != want {
+	if got, want := lead(&p), "No lane is named fastest: this run does not separate push (p99 10.0ms) and webhook (p99 11.0ms); poll took 99 times as long."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	p = racePage(false, map[string][]time.Duration{"low": eight(ms), "b": eight(25 * ms)}, "low", "b")
@@ -125,8 +124,7 @@ func TestLead(t *testing.T) {
 	}
 }
 
-// TestSettingsExplain: a difference that a setting explains is said to be one,
-// in all forms.
+// TestSettingsExplain: every form names a setting that explains a difference.
 func TestSettingsExplain(t *testing.T) {
 	const ms = time.Millisecond
 	poll := func(server, floor float64, interval results.Nanos) *results.Result {
@@ -150,7 +148,7 @@ func TestSettingsExplain(t *testing.T) {
 		"the only lane":     {alone, []string{"poll waits for its polls: the server asked for 1s between polls (nextPollMs)"}},
 		"neither":           {poll(0, 0, 1000e6), nil},
 		"too short a pace":  {poll(90, 0, 100e6), nil}, // 990 ms are not explained by 100 ms
-		"cuts and refusals": {cut, []string{"push cuts its streams every 3s (events.cutEvery)", "poll refuses 5 % of its deliveries once, so that they come later (webhook.refuse)"}},
+		"cuts and refusals": {cut, []string{"push cuts its streams every 3s (events.cutEvery)", "poll refuses 5 % of its deliveries once, which delays them (webhook.refuse)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := unwrapped(t, tt.r)

@@ -9,9 +9,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// CompareMarkdown writes a comparison as a comment on a pull request: what
-// changed first, then every figure, folded. Text that may come from a target is
-// escaped.
+// CompareMarkdown writes a comparison as a comment for a pull request: changes first, then every
+// figure, folded. Text from a target is escaped.
 func CompareMarkdown(w io.Writer, c *stats.Comparison) error {
 	p := &printer{w: w}
 	p.printf("### eventmeter comparison\n\n**A** %s  \n**B** %s\n\n", Markup(sideText(c.A)), Markup(sideText(c.B)))
@@ -25,7 +24,7 @@ func CompareMarkdown(w io.Writer, c *stats.Comparison) error {
 		changed += p.changedRow("whole run", &c.Run[k], changed == 0)
 	}
 	if changed == 0 {
-		p.printf("No figure was found to differ.\n")
+		p.printf("No figure differs.\n")
 	}
 	p.printf("\n<details><summary>All figures</summary>\n\n")
 	for i := range c.Lanes {
@@ -74,12 +73,11 @@ func markTilde(s string) string { return strings.ReplaceAll(s, "~", `\~`) }
 
 func (p *printer) row(cells ...string) { p.printf("| %s |\n", strings.Join(cells, " | ")) }
 
-// Markdown writes a summary of a result for a job's summary page or a comment:
-// the figures of the lanes, thresholds and warnings. Text that may come from a
-// target is escaped.
+// Markdown writes a summary of a result for a job's summary page or a comment: the figures of the
+// lanes, thresholds and warnings. Text from a target is escaped.
 func Markdown(w io.Writer, r *results.Result) error {
 	p := &printer{w: w}
-	p.printf("### eventmeter: %s\n\n%s published by %s from %s in %s.\n\n", Markup(whereText(r)), plural(r.Upstream.Fired, "event"), Markup(r.Upstream.Kind),
+	p.printf("### eventmeter: %s\n\n%s published by %s from %s in %s.\n\n", Markup(whereText(r)), plural(r.Upstream.Published, "event"), Markup(r.Upstream.Kind),
 		plural(int64(r.Upstream.Sources), "source"), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
 	if r.Partial {
 		p.printf("**Partial:** %s\n\n", Markup(r.Reason))
@@ -109,7 +107,7 @@ func Markdown(w io.Writer, r *results.Result) error {
 		p.printf("| | threshold | lane | measured |\n|---|---|---|--:|\n")
 		for i := range r.Thresholds {
 			v := &r.Thresholds[i]
-			p.row(map[string]string{wordHeld: "✅", wordFailed: "❌", wordNotEvaluated: "⚠️ not evaluated"}[wordOf(v)], Markup(v.Threshold), Markup(v.Lane), Markup(v.Text))
+			p.row(map[string]string{wordHeld: "✅", wordFailed: "❌", wordNotEvaluated: "⚠️ not evaluated"}[verdictWord(v)], Markup(v.Threshold), Markup(v.Lane), Markup(v.Text))
 		}
 		p.printf("\n")
 	}
@@ -119,8 +117,7 @@ func Markdown(w io.Writer, r *results.Result) error {
 	return p.err
 }
 
-// laneTable has a row for each lane: figures grow to the right, lanes down, as
-// a page is scrolled.
+// laneTable has a row for each lane and a column for each figure.
 func (p *printer) laneTable(r *results.Result) {
 	lanes := lanesOf(r)
 	var columns []row
@@ -153,15 +150,14 @@ func (p *printer) markupResolution(r *results.Result) {
 	}
 }
 
-// Markup makes text that may come from a target safe in Markdown, in a table's
-// cell or outside: it stays the text that it is, with no markup, HTML, link or
-// mention of its own.
+// Markup escapes text from a target for Markdown, inside and outside of table cells, so that it
+// contains no markup, HTML, link or mention.
 func Markup(s string) string {
 	var b strings.Builder
 	for _, c := range Clean(s) {
 		switch {
 		case c == '@':
-			// A mention would send mail to somebody; this space has no width.
+			// A mention would notify a user; this space has no width.
 			b.WriteString("@\u200b")
 		case c == '<':
 			b.WriteString("&lt;")
@@ -170,7 +166,7 @@ func Markup(s string) string {
 		case c == '&':
 			b.WriteString("&amp;")
 		case c == ':':
-			// An address becomes a link wherever it stands.
+			// Addresses become links everywhere.
 			b.WriteString("&#58;")
 		case strings.ContainsRune("\\`*_{}[]()#+!|~$^", c):
 			b.WriteByte('\\')

@@ -22,7 +22,7 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
-// columns cuts lanes into tables that fit the width.
+// columns splits lanes into tables that fit the width.
 func columns(lanes []results.Lane) [][]results.Lane {
 	var out [][]results.Lane
 	const perTable = (width - labelWidth) / columnWidth
@@ -58,9 +58,8 @@ func (p *printer) line(label string, n int, value func(i int) string) {
 	p.printf("%s\n", strings.TrimRight(b.String(), " "))
 }
 
-// Clean makes text that may come from the target safe to print, see
-// [errtext.Plain]. Text of a run was cleaned where it entered; an archive may hold
-// anything.
+// Clean makes text from a target safe to print; see [errtext.Plain]. Text of a run is cleaned on
+// entry, but an archive may hold anything.
 func Clean(s string) string { return errtext.Plain(s) }
 
 func plural(n int64, what string) string {
@@ -70,7 +69,7 @@ func plural(n int64, what string) string {
 	return count(n) + " " + what + "s"
 }
 
-// count writes n with a space between thousands.
+// count formats n with a space between thousands.
 func count(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -91,7 +90,7 @@ func ratio(v float64) string {
 	return strconv.FormatFloat(v, 'f', 3, 64)
 }
 
-// bytes writes v in binary units.
+// bytes formats v in binary units.
 func bytes(v float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	i := 0

@@ -11,8 +11,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// repeat is the command that makes the same run again, beside its profile.yaml.
-// A profile alone loads no host but this machine, and says nothing of processes.
+// repeat is the command that repeats the run in the directory of its profile.yaml. Flags add what a
+// profile cannot hold: foreign hosts that may be loaded, and the number of processes.
 func repeat(r *results.Result) string {
 	words := []string{"eventmeter run --profile profile.yaml"}
 	for _, host := range foreignHosts(r.Profile) {
@@ -30,8 +30,8 @@ func repeat(r *results.Result) string {
 	return strings.Join(words, " ")
 }
 
-// foreignHosts are the hosts that a profile loads and that are not this machine
-// for certain: naming one too many does no harm.
+// foreignHosts are the hosts that a profile loads, except those that are certainly this machine.
+// One host too many does no harm.
 func foreignHosts(profile json.RawMessage) []string {
 	type withURL struct {
 		URL string `json:"url"`
@@ -56,7 +56,7 @@ func foreignHosts(profile json.RawMessage) []string {
 	u := &p.Upstream
 	hosts := slices.Clone(p.Target.Allow) // the run refuses to begin unless they are named
 	for _, address := range []string{p.Target.URL, u.Admin, u.HTTP.URL, u.GitHub.URL, u.Slack.URL, u.Stripe.URL, u.Replay.URL} {
-		// What follows the host may be a template.
+		// The part after the host may be a template.
 		scheme, rest, _ := strings.Cut(address, "://")
 		host, _, _ := strings.Cut(rest, "/")
 		parsed, err := url.Parse(scheme + "://" + host)
@@ -76,7 +76,7 @@ func isThisMachine(host string) bool {
 	return strings.EqualFold(host, "localhost")
 }
 
-// shellWord quotes what a shell would not take as it stands.
+// shellWord quotes s for a shell if needed.
 func shellWord(s string) string {
 	s = Clean(s)
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {

@@ -7,27 +7,26 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// The table of lanes side by side is defined here once. The text report and the
-// HTML page show all of it, the summary in Markdown the rows that have a short
-// name: what a cell says, and whether it is empty, is the same in all three.
+// The table of lanes is defined here once. The text report and the HTML page show all of it, the
+// summary in Markdown shows the rows with a short name. Cells are the same in all three.
 
-// laneOf is a lane, and what was fired at it.
+// laneOf is a lane and the upstream of its run.
 type laneOf struct {
 	upstream *results.Upstream
 	lane     *results.Lane
 }
 
-// row is one line of the table: a figure of every lane.
+// row is one row of the table: a figure of every lane.
 type row struct {
 	label string
-	value func(l *results.Lane) string // with figure nil, too: the headline of the rows below
-	owed  bool                         // it is about what was owed to the lane, or came to it
-	short string                       // its name in a summary, empty where it is left out there
+	value func(l *results.Lane) string // nil, with figure nil: the heading of the rows below
+	owed  bool                         // it concerns deliveries: owed or received
+	short string                       // name in a summary; empty = left out of summaries
 
-	figure *laneFigure // what the row shows, instead of value
+	figure *laneFigure // shown instead of value
 }
 
-// class is that of the row's cell of a lane on the page.
+// class returns the CSS class of the row's cell of a lane.
 func (r *row) class(l laneOf) string {
 	switch {
 	case !r.unclean(l):
@@ -38,22 +37,22 @@ func (r *row) class(l laneOf) string {
 	return " unclean notice"
 }
 
-// has tells whether a lane has such a figure.
-func (r *row) has(l laneOf) bool { return !r.owed || !l.hearsNothing() }
+// has reports whether a lane has the figure.
+func (r *row) has(l laneOf) bool { return !r.owed || !l.hasNoDeliveries() }
 
-// shown tells whether the row is worth its place for a lane.
+// shown reports whether the row is shown for a lane.
 func (r *row) shown(l laneOf) bool {
 	return r.has(l) && (r.figure == nil || !r.figure.rare || r.figure.read(l) != 0)
 }
 
-// headline tells whether the row has no cells.
+// headline reports whether the row has no cells.
 func (r *row) headline() bool { return r.value == nil && r.figure == nil }
 
-// unclean tells whether the row's figure of a lane should be 0, and is not.
+// unclean reports whether the row's figure of a lane should be 0 and is not.
 func (r *row) unclean(l laneOf) bool { return r.figure != nil && r.figure.unclean(l) }
 
-// cell is what the row says of a lane: nothing, where the lane has no such
-// figure, since a zero would look like a measurement.
+// cell returns the row's text for a lane. It is empty if the lane has no such figure, because a
+// zero would look like a measurement.
 func (r *row) cell(l laneOf) string {
 	switch {
 	case r.headline() || !r.has(l):
@@ -64,17 +63,16 @@ func (r *row) cell(l laneOf) string {
 	return r.value(l.lane)
 }
 
-// hearsNothing tells whether a lane has no figures of delivery: it was open
-// while events were fired, or while none were meant to be, and nothing was owed
-// to it nor came.
-func (x laneOf) hearsNothing() bool {
+// hasNoDeliveries reports whether a lane has no figures of deliveries: it was open while events
+// were published, or none were to be published, and nothing was owed or received.
+func (x laneOf) hasNoDeliveries() bool {
 	u, l := x.upstream, x.lane
 	return (u.Accepted > 0 || u.Kind == "none") && l.Ready.Active > 0 &&
 		l.Expected+l.Delivered+l.Duplicates.SameEvent+l.Duplicates.SameEmission+l.Duplicates.Requested+
 			l.OutOfOrder+l.Late+l.Unexpected+l.Recovered == 0
 }
 
-// rowsOf are the groups of rows that at least one of the lanes has.
+// rowsOf returns the groups of rows that at least one of the lanes has.
 func rowsOf(lanes []laneOf) [][]row {
 	var out [][]row
 	for _, group := range groups {
@@ -130,11 +128,11 @@ var groups = [][]row{
 		{label: "wire cost per delivered event"},
 		{label: "  requests", short: "wire cost per event, requests", value: perDelivered(total, requestsOf)},
 		{label: "  bytes", short: "wire cost per event, bytes", value: perDelivered(total, bytesOf)},
-		{label: "overhead within it"},
+		{label: "protocol overhead per event"},
 		{label: "  requests", short: "overhead per event, requests", value: perDelivered(overhead, requestsOf)},
 		{label: "  bytes", short: "overhead per event, bytes", value: perDelivered(overhead, bytesOf)},
 	}), []row{
-		{label: "to open and end one subscription"},
+		{label: "opening and ending a subscription"},
 		{label: "  requests", value: func(l *results.Lane) string { return ratio(l.Overhead.PerSubscription.Requests) }},
 		{label: "  bytes", value: func(l *results.Lane) string { return bytes(l.Overhead.PerSubscription.Bytes) }},
 		{label: "overhead per subscription-hour"},
@@ -154,8 +152,7 @@ func countRows() []row {
 	return rows
 }
 
-// perDelivered shows a cost of each delivered event. A lane that got nothing has
-// none, and neither has a result that was written before there was such a figure.
+// perDelivered shows a cost per delivered event. It is missing for a lane without deliveries.
 func perDelivered(of func(*results.Overhead) (results.Share, bool), show func(results.Share) string) func(*results.Lane) string {
 	return func(l *results.Lane) string {
 		share, there := of(&l.Overhead)
@@ -170,7 +167,7 @@ func total(o *results.Overhead) (results.Share, bool) {
 	return o.TotalPerDelivered, o.TotalPerDelivered != results.Share{}
 }
 
-// overhead is not known where nothing came in the measured window.
+// overhead is unknown if nothing was received in the measured window.
 func overhead(o *results.Overhead) (results.Share, bool) {
 	return o.PerDelivered, o.Measured.Received > 0 || o.PerDelivered != results.Share{}
 }
@@ -179,7 +176,7 @@ func requestsOf(s results.Share) string { return ratio(s.Requests) }
 
 func bytesOf(s results.Share) string { return bytes(s.Bytes) }
 
-// owed marks rows as being about what was owed to the lane.
+// owed marks rows as concerning deliveries.
 func owed(rows []row) []row {
 	for i := range rows {
 		rows[i].owed = true
@@ -187,7 +184,7 @@ func owed(rows []row) []row {
 	return rows
 }
 
-// latency shows one quantile, marked where it is below the resolution limit.
+// latency shows one quantile, with a mark if it is below the resolution limit.
 func latency(name string, of func(*results.Latency) (results.Quantiles, results.Nanos)) func(*results.Lane) string {
 	return func(l *results.Lane) string {
 		text := quantile(of(&l.Latency))

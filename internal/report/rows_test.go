@@ -12,10 +12,10 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// deafResult is a run of a lane that heard something, below the resolution limit in
-// part, and of lanes that had nothing to hear.
-func deafResult(lanes ...string) *results.Result {
-	r := &results.Result{Upstream: results.Upstream{Kind: "inject", Accepted: 10, Fired: 10}, Generator: results.Generator{ReadDelay: results.Quantiles{Count: 1, P99: 2e6}}}
+// lowResult is a run of a lane with deliveries, some below the resolution limit, and of lanes to
+// which nothing was owed.
+func lowResult(lanes ...string) *results.Result {
+	r := &results.Result{Upstream: results.Upstream{Kind: "inject", Accepted: 10, Published: 10}, Generator: results.Generator{ReadDelay: results.Quantiles{Count: 1, P99: 2e6}}}
 	for _, name := range lanes {
 		l := results.Lane{Name: name, System: "events", Mode: "push", Subscriptions: 2, Ready: results.Ready{Active: 2, Time: results.Quantiles{Count: 2, P99: 3e6}}}
 		if name == "hears" {
@@ -28,8 +28,8 @@ func deafResult(lanes ...string) *results.Result {
 	return r
 }
 
-// cellsOf are the cells of a table by row and lane. Rows that are called alike
-// follow each other under their own headlines, so their cells are joined.
+// cellsOf are the cells of a table by row and lane. Rows of the same name stand under different
+// headings, so their cells are joined.
 type cellsOf map[string]map[string]string
 
 func (c cellsOf) add(row, lane, cell string) {
@@ -43,7 +43,7 @@ func (c cellsOf) add(row, lane, cell string) {
 func textCells(t *testing.T, r *results.Result) cellsOf {
 	out := cellsOf{}
 	lines := strings.Split(write(t, func(w io.Writer) error { return Text(w, r) }), "\n")
-	lines = lines[3:] // what ran
+	lines = lines[3:] // the mode
 	for _, line := range lines[2:] {
 		if strings.HasPrefix(line, "~") || strings.HasPrefix(line, "verdict") {
 			break
@@ -102,8 +102,8 @@ func markdownCells(t *testing.T, r *results.Result) cellsOf {
 	return out
 }
 
-// TestThreeFormsOfOneTable: what is empty, marked or left out in the text is so
-// on the page and in the summary.
+// TestThreeFormsOfOneTable: cells that are empty, marked or left out in the text are so on the page
+// and in the summary.
 func TestThreeFormsOfOneTable(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lanes []string
@@ -115,7 +115,7 @@ func TestThreeFormsOfOneTable(t *testing.T) {
 		"deaf and deaf": {lanes: []string{"deaf", "hears", "mute"}, has: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := deafResult(tt.lanes...)
+			r := lowResult(tt.lanes...)
 			text, page, summary := textCells(t, r), htmlCells(t, r), markdownCells(t, r)
 			if !maps.EqualFunc(text, page, maps.Equal) {
 				t.Errorf("text\n%v\npage\n%v", text, page)

@@ -9,7 +9,7 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// laneSettings are the settings of a lane that explain figures of it.
+// laneSettings are the settings of a lane that explain its figures.
 type laneSettings struct {
 	Name string `json:"name"`
 	Poll struct {
@@ -26,7 +26,7 @@ type cutSettings struct {
 	CutEvery time.Duration `json:"cutEvery"`
 }
 
-// settingLines say of each lane which settings explain its figures.
+// settingLines returns, for each lane, the settings that explain its figures.
 func settingLines(r *results.Result) []string {
 	var p struct {
 		Lanes []laneSettings `json:"lanes"`
@@ -51,8 +51,8 @@ func settingLines(r *results.Result) []string {
 	return out
 }
 
-// pollPace explains a poll lane whose events wait for the next poll: the interval
-// between polls is at least half of what the slowest deliveries took.
+// pollPace explains a poll lane whose events wait for the next poll: the interval between polls is
+// at least half of the p99 latency.
 func pollPace(r *results.Result, l *results.Lane, s *laneSettings) string {
 	interval := l.Timings["pollInterval"]
 	byServer, byMinInterval := l.Figures["pollsPacedByServer"], l.Figures["pollsPacedByMinInterval"]
@@ -71,15 +71,15 @@ func pollPace(r *results.Result, l *results.Lane, s *laneSettings) string {
 	return text + fmt.Sprintf("poll.minInterval is %s", settingText(s.Poll.MinInterval))
 }
 
-// refusals explain the requested copies of a webhook lane, and their delay.
+// refusals explains the requested copies of a webhook lane and their delay.
 func refusals(l *results.Lane, s *laneSettings) string {
 	if s.Webhook.Refuse == 0 || l.Duplicates.Requested == 0 {
 		return ""
 	}
-	return fmt.Sprintf("refuses %.3g %% of its deliveries once, so that they come later (webhook.refuse)", 100*s.Webhook.Refuse)
+	return fmt.Sprintf("refuses %.3g %% of its deliveries once, which delays them (webhook.refuse)", 100*s.Webhook.Refuse)
 }
 
-// cuts explain a lane whose streams the profile cuts.
+// cuts explains the broken streams of a lane whose profile cuts them.
 func cuts(s *laneSettings) string {
 	switch {
 	case s.Events.CutEvery > 0:
@@ -90,7 +90,7 @@ func cuts(s *laneSettings) string {
 	return ""
 }
 
-// settingText writes a duration as a profile does, to three digits.
+// settingText formats a duration as in a profile, with three digits.
 func settingText(d time.Duration) string {
 	unit := time.Duration(1)
 	for d >= 1000*unit {

@@ -1,4 +1,5 @@
-// Package report turns a result into what people and programs read.
+// Package report renders results for people and programs: text, HTML, Markdown, JUnit and CI
+// annotations.
 package report
 
 import (
@@ -36,12 +37,12 @@ func Text(w io.Writer, r *results.Result) error {
 }
 
 func (p *printer) head(r *results.Result) {
-	p.printf("%s, %s, in %s", whereText(r), agreedText(r), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
+	p.printf("%s, %s, in %s", whereText(r), protocolText(r), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
 	if r.Partial {
 		p.printf(" · PARTIAL: %s", Clean(r.Reason))
 	}
 	u := r.Upstream
-	p.printf("\n%s published by %s from %s", plural(u.Fired, "event"), Clean(u.Kind), plural(int64(u.Sources), "source"))
+	p.printf("\n%s published by %s from %s", plural(u.Published, "event"), Clean(u.Kind), plural(int64(u.Sources), "source"))
 	for _, x := range []struct {
 		n    int64
 		what string
@@ -51,18 +52,18 @@ func (p *printer) head(r *results.Result) {
 		}
 	}
 	if u.Lag.Count > 0 {
-		p.printf("; sent %s after intended at p99", results.FormatNanos(u.Lag.P99))
+		p.printf("; published %s after scheduled at p99", results.FormatNanos(u.Lag.P99))
 	}
 	p.printf("\n\n")
 }
 
 const (
-	noteIndent  = 11 // of what stands beside verdict, generator, warning
+	noteIndent  = 11 // of text after verdict, generator, warning
 	labelWidth  = 34
 	columnWidth = 13
 )
 
-// own lists the figures that only a lane's system has.
+// own lists the figures of a lane's system.
 func (p *printer) own(lanes []results.Lane) {
 	for i := range lanes {
 		l := &lanes[i]
@@ -81,18 +82,18 @@ func (p *printer) own(lanes []results.Lane) {
 	}
 }
 
-// resolution explains the mark of figures below the resolution limit, where there are any.
+// resolution explains the mark of figures below the resolution limit.
 func (p *printer) resolution(r *results.Result) {
 	if text := resolutionText(r); text != "" {
 		p.printf("%s\n\n", text)
 	}
 }
 
-// floorText is empty where no figure is below the resolution limit.
+// resolutionText is empty if no figure is below the resolution limit.
 func resolutionText(r *results.Result) string {
 	for _, l := range r.Lanes {
 		if len(l.Latency.BelowResolution) > 0 {
-			return fmt.Sprintf("~ below this run's resolution limit of %s: no smaller than that can be told apart", results.FormatNanos(r.Generator.ReadDelay.P99))
+			return fmt.Sprintf("~ below this run's resolution limit of %s; smaller differences are not measurable", results.FormatNanos(r.Generator.ReadDelay.P99))
 		}
 	}
 	return ""
@@ -100,7 +101,7 @@ func resolutionText(r *results.Result) string {
 
 func (p *printer) verdicts(r *results.Result) {
 	marks := map[string]string{wordHeld: "pass", wordFailed: "FAIL", wordNotEvaluated: "NOT EVALUATED"}
-	for _, h := range heldRows(r.Thresholds) {
+	for _, h := range thresholdRows(r.Thresholds) {
 		p.printf("%s  %s  (%s)\n", marks[h.Word], h.Threshold, strings.TrimPrefix(h.Lanes+": "+h.Text, ": "))
 	}
 	if len(r.Thresholds) > 0 {
@@ -124,7 +125,7 @@ func (p *printer) generator(r *results.Result) {
 		results.FormatNanos(in.ReadDelay.P99), results.FormatNanos(in.TimerLag.P99), results.FormatNanos(in.GCPauses.Max))
 	if a := in.Arrivals; a.Kernel > 0 {
 		p.printf("           %s of %s deliveries timed by the kernel, %s shared a read\n", count(a.Kernel), count(a.Counted), count(a.Shared))
-		p.printf("           at p99: error of those times %s; wait until read %s, left out\n", results.FormatNanos(a.Error.P99), results.FormatNanos(a.Waited.P99))
+		p.printf("           at p99: error of these times %s; wait until read %s, excluded\n", results.FormatNanos(a.Error.P99), results.FormatNanos(a.Waited.P99))
 	}
 	if r.Target.Process != nil {
 		p.printf("target     %s\n", usage(r.Target.Process))
@@ -144,7 +145,7 @@ func (p *printer) warnings(ws []results.Warning) {
 	}
 }
 
-// part says of the result of a shard that it is one.
+// part marks the result of a shard.
 func (p *printer) part(r *results.Result) {
 	if r.Part != nil {
 		p.printf("shard %d of %d: thresholds are judged on the merged run\n\n", r.Part.Index, r.Part.Count)
@@ -160,7 +161,7 @@ func (p *printer) shards(r *results.Result) {
 	for _, s := range r.Shards {
 		name := fmt.Sprintf("%d of %d", s.Index, s.Count)
 		if s.Missing {
-			p.printf("%-10s MISSING: nothing of it was there to merge\n", name)
+			p.printf("%-10s MISSING: its result was not there to merge\n", name)
 			continue
 		}
 		p.printf("%-10s %s %9s %13s %9s %9s %9s %9.2f\n", name, padRight(shorten(Clean(s.Machine), 22), 22), count(int64(s.Subscriptions)), count(s.Delivered), count(s.Foreign),

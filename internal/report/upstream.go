@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// upstream lists the figures that only the run's kind of upstream has.
+// upstream lists the figures of the run's kind of upstream.
 func (p *printer) upstream(u *results.Upstream) {
 	if len(u.Figures)+len(u.Timings) == 0 {
 		return
@@ -26,13 +26,13 @@ func (p *printer) upstream(u *results.Upstream) {
 	p.printf("\n")
 }
 
-// upstreamValue is one of those figures, by its path in the result's upstream.
+// upstreamValue is one of these figures, by its path in the result's upstream.
 type upstreamValue struct {
 	path, name, text string
 }
 
-// upstreamValues lists them: figures, and the median and 99th percentile of
-// timings. Names and numbers are ours, not the target's.
+// upstreamValues returns the figures, and the median and 99th percentile of the timings. Their
+// names do not come from the target.
 func upstreamValues(u *results.Upstream) (out []upstreamValue) {
 	for _, name := range slices.Sorted(maps.Keys(u.Figures)) {
 		out = append(out, upstreamValue{"figures." + name, name, strconv.FormatFloat(u.Figures[name], 'f', -1, 64)})
@@ -46,7 +46,7 @@ func upstreamValues(u *results.Upstream) (out []upstreamValue) {
 	return out
 }
 
-// upstreamTable shows them in Markdown.
+// upstreamTable writes these figures in Markdown.
 func (p *printer) upstreamTable(u *results.Upstream) {
 	values := upstreamValues(u)
 	if len(values) == 0 {
@@ -59,7 +59,7 @@ func (p *printer) upstreamTable(u *results.Upstream) {
 	p.printf("\n")
 }
 
-// shownText writes a figure that is not judged.
+// shownText formats a figure that is not judged.
 func shownText(unit string, v *float64) string {
 	switch {
 	case v == nil:
@@ -70,7 +70,7 @@ func shownText(unit string, v *float64) string {
 	return ratio(*v)
 }
 
-// shown lists figures that a comparison does not judge.
+// shown lists the figures that a comparison does not judge.
 func (p *printer) shown(figures []stats.Shown) {
 	if len(figures) == 0 {
 		return
@@ -83,7 +83,7 @@ func (p *printer) shown(figures []stats.Shown) {
 	p.printf("\n")
 }
 
-// shownTable does so in Markdown.
+// shownTable lists them in Markdown.
 func (p *printer) shownTable(figures []stats.Shown) {
 	if len(figures) == 0 {
 		return

@@ -10,11 +10,10 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// fed is a result with figures of its upstream's own, and a lane that hears
-// nothing beside one that does.
+// fed is a result with figures of its upstream, a lane without deliveries, and one with.
 func fed() *results.Result {
 	r := sampleResult()
-	r.Upstream = results.Upstream{Kind: "feed", Sources: 2, Scheduled: 400, Fired: 400, Accepted: 400,
+	r.Upstream = results.Upstream{Kind: "feed", Sources: 2, Scheduled: 400, Published: 400, Accepted: 400,
 		Figures: map[string]float64{"feedServed": 410, "feedRepeated": 0}, Timings: map[string]results.Quantiles{"feedLag": {Count: 400, P50: 125e6, P99: 250e6}},
 	}
 	r.Lanes[0].Ready.Active = 5
@@ -52,8 +51,8 @@ func TestUpstreamFiguresEverywhere(t *testing.T) {
 	}
 }
 
-// A lane to which nothing was owed shows no zeros for it, and where there are
-// only such lanes the rows are left out.
+// A lane to which nothing was owed shows no zeros. If there are only such lanes, the rows are left
+// out.
 func TestNothingOwed(t *testing.T) {
 	r := fed()
 	text := write(t, func(w io.Writer) error { return Text(w, r) })
@@ -75,8 +74,7 @@ func TestNothingOwed(t *testing.T) {
 	if text = write(t, func(w io.Writer) error { return Text(w, r) }); strings.Contains(text, "silent loss") || strings.Contains(text, "latency from") || !strings.Contains(text, "connections opened") {
 		t.Errorf("%s", text)
 	}
-	// Where nothing could be fired, and where none of them is open, zeros are
-	// what was measured.
+	// If nothing could be published, or no subscription is open, zeros are measurements.
 	for name, change := range map[string]func(){
 		"none accepted": func() { r.Upstream.Accepted = 0 },
 		"none open":     func() { r.Upstream.Accepted, r.Lanes[0].Ready.Active = 1, 0 },

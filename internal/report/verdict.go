@@ -7,17 +7,17 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// judgement is the verdict of a run: the same in every form of a report.
+// judgement is the verdict of a run, the same in every form of a report.
 type judgement struct {
 	word    string // pass, fail, not evaluated, not judged, doubtful, partial, or part of a shard
-	class   string // in the page, of its colour
+	class   string // CSS class, for its colour
 	text    string // a sentence
 	unclean []uncleanLine
 }
 
-// judge comes to the verdict of a run. What speaks against the figures
-// themselves comes before what they say. A run whose thresholds held is not clean
-// for that: every figure that should be 0 and is not is named.
+// judge returns the verdict of a run. Reasons to doubt the figures take precedence over thresholds.
+// A run whose thresholds held is not necessarily clean: every figure that should be 0 and is not is
+// named.
 func judge(r *results.Result) judgement {
 	j := judgement{unclean: uncleanLines(lanesOf(r))}
 	t := results.TallyOf(r.Thresholds)
@@ -39,10 +39,10 @@ func judge(r *results.Result) judgement {
 	case r.Generator.Bottleneck:
 		j.word, j.text = "doubtful", "The generator was the bottleneck, so these figures say little about the target; "+of
 		if r.Partial {
-			j.text += ". The run ended early, too: " + Clean(r.Reason)
+			j.text += ". The run also ended early: " + Clean(r.Reason)
 		}
 	case r.Partial:
-		j.word, j.text = "partial", "The run ended early: "+Clean(r.Reason)+". What was published until then is accounted for; "+of
+		j.word, j.text = "partial", "The run ended early: "+Clean(r.Reason)+". Events published until then are accounted for; "+of
 	case t.Failed > 0:
 		j.word, j.text = "fail", fmt.Sprintf("%d of %s failed", t.Failed, thresholds)
 		if t.NotEvaluated > 0 {
@@ -52,9 +52,9 @@ func judge(r *results.Result) judgement {
 		why := strings.Join(whyNot(r.Thresholds), "; ")
 		j.word, j.text = "not evaluated", fmt.Sprintf("%d of %s %s not evaluated: %s", t.NotEvaluated, thresholds, were(t.NotEvaluated), why)
 	case r.Part != nil:
-		j.word, j.text = "part", fmt.Sprintf("This is shard %d of %d, and it is whole; %s", r.Part.Index, r.Part.Count, of)
+		j.word, j.text = "part", fmt.Sprintf("This is shard %d of %d, and it is complete; %s", r.Part.Index, r.Part.Count, of)
 	case t.All() == 0:
-		j.word, j.text = "not judged", "The run is whole, and the profile sets no thresholds"
+		j.word, j.text = "not judged", "The run is complete; the profile sets no thresholds"
 	default:
 		j.word, j.text = "pass", "All "+thresholds+" held"
 		if t.All() == 1 {
@@ -66,8 +66,8 @@ func judge(r *results.Result) judgement {
 	return j
 }
 
-// clean says whether the figures of the lanes are clean, where any lane has
-// figures. The lines that follow it say which are not.
+// clean returns a sentence on whether the figures of the lanes are clean. The lines after it name
+// those that are not.
 func (j *judgement) clean(r *results.Result) string {
 	if len(j.unclean) > 0 {
 		if j.word == "pass" || j.word == "not judged" || j.word == "part" {
@@ -83,8 +83,7 @@ func (j *judgement) clean(r *results.Result) string {
 	return ""
 }
 
-// whyNot are the reasons for which thresholds were not evaluated, each once, with
-// the lanes of which it is true.
+// whyNot returns the reasons why thresholds were not evaluated, each once, with its lanes.
 func whyNot(vs []results.Verdict) []string {
 	var whys []string
 	lanes := map[string][]string{}

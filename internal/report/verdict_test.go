@@ -38,10 +38,10 @@ func unwrapped(t *testing.T, r *results.Result) string {
 	return strings.ReplaceAll(text, "\n           ", " ")
 }
 
-// cleanResult is a run of two lanes that got all they were owed.
+// cleanResult is a run of two lanes that received everything owed.
 func cleanResult() *results.Result {
 	r := &results.Result{
-		Upstream:   results.Upstream{Kind: "inject", Scheduled: 20, Fired: 20, Accepted: 20},
+		Upstream:   results.Upstream{Kind: "inject", Scheduled: 20, Published: 20, Accepted: 20},
 		Thresholds: []results.Verdict{{Threshold: "*.lostSilent == 0", Lane: "push", Passed: true, Text: "0"}, {Threshold: "*.lostSilent == 0", Lane: "poll", Passed: true, Text: "0"}},
 	}
 	for _, name := range []string{"push", "poll"} {
@@ -62,30 +62,29 @@ func TestACleanRun(t *testing.T) {
 	}
 }
 
-// TestEveryUncleanFigureIsShown: each figure that should be 0, and is not, is
-// named beside the verdict, marked in the table, and keeps the run from reading
-// as if nothing had happened, in every form.
+// TestEveryUncleanFigureIsShown: each figure that should be 0 and is not is named beside the
+// verdict, marked in the table, and changes the wording, in every form.
 func TestEveryUncleanFigureIsShown(t *testing.T) {
 	for want, invalidate := range map[string]func(l *results.Lane){
-		"duplicates: push 600 of 6 000 (10 %)":                 func(l *results.Lane) { l.Duplicates.SameEvent, l.Duplicates.SameEmission = 400, 200 },
-		"silent loss: push 3 of 6 000 (0.05 %)":                func(l *results.Lane) { l.LostSilent, l.Delivered = 3, 5997 },
-		"announced loss: push 60 of 6 000 (1 %)":               func(l *results.Lane) { l.LostAnnounced, l.Delivered = 60, 5940 },
-		"out of order: push 6 of 6 000 (0.1 %)":                func(l *results.Lane) { l.OutOfOrder = 6 },
-		"late: push 6 of 6 000 (0.1 %)":                        func(l *results.Lane) { l.Late = 6 },
-		"unexpected: push 6":                                   func(l *results.Lane) { l.Unexpected = 6 },
-		"recovered: push 6":                                    func(l *results.Lane) { l.Recovered = 6 },
-		"gaps announced for nothing: push 6":                   func(l *results.Lane) { l.Gaps.FalseAlarms = 6 },
-		"cursors that claimed too much: push 6":                func(l *results.Lane) { l.Gaps.Overclaimed = 6 },
-		"latencies out of range: push 6 of 6 000 (0.1 %)":      func(l *results.Lane) { l.Latency.FromIntended.OutOfRange = 6 },
-		"subscriptions not active: push 3 of 300 (1 %)":        func(l *results.Lane) { l.Ready.Active = 297 },
-		"subscriptions ended by the target: push 6":            func(l *results.Lane) { l.Detail.Terminated = 6 },
-		"malformed messages: push 6":                           func(l *results.Lane) { l.Detail.Malformed = 6 },
-		"deliveries with a bad signature: push 6":              func(l *results.Lane) { l.Detail.Rejected = 6 },
-		"events without a probe id: push 6":                    func(l *results.Lane) { l.Detail.Unprobed = 6 },
-		"streams cut: push 6":                                  func(l *results.Lane) { l.Detail.Reconnects, l.Figures = 10, map[string]float64{"cuts": 4} },
-		"streams that fell silent: push 6":                     func(l *results.Lane) { l.Detail.DeadStreams = 6 },
-		"failed calls: push 6":                                 func(l *results.Lane) { l.Failures = map[string]int64{"a": 2, "b": 4} },
-		"owed, and nothing came at all: push 6 000 of 6 000 (": func(l *results.Lane) { l.LostSilent, l.Delivered = 6000, 0 },
+		"duplicates: push 600 of 6 000 (10 %)":            func(l *results.Lane) { l.Duplicates.SameEvent, l.Duplicates.SameEmission = 400, 200 },
+		"silent loss: push 3 of 6 000 (0.05 %)":           func(l *results.Lane) { l.LostSilent, l.Delivered = 3, 5997 },
+		"announced loss: push 60 of 6 000 (1 %)":          func(l *results.Lane) { l.LostAnnounced, l.Delivered = 60, 5940 },
+		"out of order: push 6 of 6 000 (0.1 %)":           func(l *results.Lane) { l.OutOfOrder = 6 },
+		"late: push 6 of 6 000 (0.1 %)":                   func(l *results.Lane) { l.Late = 6 },
+		"unexpected: push 6":                              func(l *results.Lane) { l.Unexpected = 6 },
+		"recovered: push 6":                               func(l *results.Lane) { l.Recovered = 6 },
+		"false loss announcements: push 6":                func(l *results.Lane) { l.Gaps.FalseAlarms = 6 },
+		"overclaiming cursors: push 6":                    func(l *results.Lane) { l.Gaps.Overclaimed = 6 },
+		"latencies out of range: push 6 of 6 000 (0.1 %)": func(l *results.Lane) { l.Latency.FromIntended.OutOfRange = 6 },
+		"subscriptions not active: push 3 of 300 (1 %)":   func(l *results.Lane) { l.Ready.Active = 297 },
+		"subscriptions ended by the target: push 6":       func(l *results.Lane) { l.Detail.Terminated = 6 },
+		"malformed messages: push 6":                      func(l *results.Lane) { l.Detail.Malformed = 6 },
+		"deliveries with a bad signature: push 6":         func(l *results.Lane) { l.Detail.Rejected = 6 },
+		"events without a probe id: push 6":               func(l *results.Lane) { l.Detail.Unprobed = 6 },
+		"broken streams: push 6":                          func(l *results.Lane) { l.Detail.Reconnects, l.Figures = 10, map[string]float64{"cuts": 4} },
+		"dead streams: push 6":                            func(l *results.Lane) { l.Detail.DeadStreams = 6 },
+		"failed calls: push 6":                            func(l *results.Lane) { l.Failures = map[string]int64{"a": 2, "b": 4} },
+		"owed, nothing received: push 6 000 of 6 000 (":   func(l *results.Lane) { l.LostSilent, l.Delivered = 6000, 0 },
 	} {
 		r := cleanResult()
 		invalidate(&r.Lanes[0])
@@ -114,8 +113,7 @@ func TestEveryUncleanFigureIsShown(t *testing.T) {
 	}
 }
 
-// TestNoSentenceCallsDuplicatesNothing: what the page says of a lane in words
-// has all its figures, too.
+// TestNoSentenceCallsDuplicatesNothing: the sentence about a lane has all its unclean figures.
 func TestNoSentenceCallsDuplicatesNothing(t *testing.T) {
 	r := cleanResult()
 	r.Lanes[0].Duplicates.SameEvent, r.Lanes[0].Late = 600, 7
@@ -124,8 +122,8 @@ func TestNoSentenceCallsDuplicatesNothing(t *testing.T) {
 	}
 }
 
-// TestNotEvaluatedIsNoPass: a threshold that judged nothing is not a pass
-// anywhere, and the verdict counts thresholds and not lanes.
+// TestNotEvaluatedIsNoPass: a threshold that judged nothing is nowhere a pass, and the verdict
+// counts thresholds, not lanes.
 func TestNotEvaluatedIsNoPass(t *testing.T) {
 	r := cleanResult()
 	r.Thresholds = append(r.Thresholds,
@@ -172,14 +170,14 @@ func TestVerdictWords(t *testing.T) {
 		"fail: 1 of 1 threshold failed.": func(r *results.Result) {
 			r.Thresholds[0].Passed = false
 		},
-		"not judged: The run is whole, and the profile sets no thresholds.": func(r *results.Result) { r.Thresholds = nil },
+		"not judged: The run is complete; the profile sets no thresholds.": func(r *results.Result) { r.Thresholds = nil },
 		"doubtful: The generator was the bottleneck, so these figures say little about the target; 1 of 1 threshold held.": func(r *results.Result) {
 			r.Generator.Bottleneck = true
 		},
-		"partial: The run ended early: x. What was published until then is accounted for; 1 of 1 threshold held.": func(r *results.Result) { r.Partial, r.Reason = true, "x" },
-		"part: This is shard 1 of 4, and it is whole; thresholds are judged on the merged run.":                   func(r *results.Result) { r.Part, r.Thresholds = &results.PartOf{Index: 1, Count: 4}, nil },
-		"not evaluated: 1 of 1 threshold was not evaluated: no lane hears any event.": func(r *results.Result) {
-			r.Thresholds = []results.Verdict{{Threshold: "*.late == 0", NotEvaluated: "no lane hears any event"}}
+		"partial: The run ended early: x. Events published until then are accounted for; 1 of 1 threshold held.": func(r *results.Result) { r.Partial, r.Reason = true, "x" },
+		"part: This is shard 1 of 4, and it is complete; thresholds are judged on the merged run.":               func(r *results.Result) { r.Part, r.Thresholds = &results.PartOf{Index: 1, Count: 4}, nil },
+		"not evaluated: 1 of 1 threshold was not evaluated: no lane subscribes to a source.": func(r *results.Result) {
+			r.Thresholds = []results.Verdict{{Threshold: "*.late == 0", NotEvaluated: "no lane subscribes to a source"}}
 		},
 		"not evaluated: 1 of 1 threshold was not evaluated: nothing was owed to the lane (push and poll); no event was sent (other).": notEvaluatedThrice,
 	} {
@@ -201,8 +199,8 @@ func notEvaluatedThrice(r *results.Result) {
 		results.Verdict{Threshold: "*.late == 0", Lane: "other", NotEvaluated: "no event was sent"})
 }
 
-// TestWholeCost: the cost of a delivered event has the event in it, and stands
-// before the overhead, in every form.
+// TestWholeCost: the cost of a delivered event includes the event and precedes the overhead, in
+// every form.
 func TestWholeCost(t *testing.T) {
 	r := cleanResult()
 	l := &r.Lanes[0]
@@ -212,8 +210,8 @@ func TestWholeCost(t *testing.T) {
 	l.Overhead.TotalPerDelivered = results.Share{Requests: 0.6, Bytes: 330}
 	text := forms(t, r)
 	for form, want := range map[string][]string{
-		"text":     {"wire cost per delivered event\n  requests                                0.600            –\n  bytes                                   330 B            –\noverhead within it\n  requests                                    0            0\n  bytes                                    10 B"},
-		"page":     {"each cost 0.600 requests and 330 B, of which 0 requests and 10 B carried no event.", "Requests per delivered event, the event included", "Bytes per delivered event, the event included"},
+		"text":     {"wire cost per delivered event\n  requests                                0.600            –\n  bytes                                   330 B            –\nprotocol overhead per event\n  requests                                    0            0\n  bytes                                    10 B"},
+		"page":     {"each cost 0.600 requests and 330 B, of which 0 requests and 10 B carried no event.", "Requests per delivered event, including the event", "Bytes per delivered event, including the event"},
 		"markdown": {"| wire cost per event, requests | wire cost per event, bytes | overhead per event, requests | overhead per event, bytes |", "| 0.600 | 330 B | 0 | 10 B |"},
 	} {
 		for _, w := range want {
@@ -235,8 +233,8 @@ func TestWholeCost(t *testing.T) {
 	}
 }
 
-// TestCheckpointVerdict: a killed run never reads like one that was whole, and its
-// thresholds are not said to be missing from the profile.
+// TestCheckpointVerdict: a killed run never reads like a complete one, and its profile is not said
+// to set no thresholds.
 func TestCheckpointVerdict(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		r := &results.Result{Partial: true, Checkpoint: true, Reason: "killed", Generator: results.Generator{Bottleneck: busy}}

@@ -163,7 +163,7 @@ func (l *lane) split() split.Lane {
 		o := LaneSettings(&l.Lane)
 		unit = of.Unit(&o)
 	}
-	return split.Lane{Subscriptions: l.Subscriptions, Unit: unit, Sources: l.templates.Sources, HearsNone: l.HearsNone()}
+	return split.Lane{Subscriptions: l.Subscriptions, Unit: unit, Sources: l.templates.Sources, HasNoSources: l.HasNoSources()}
 }
 
 // wholeNumber is the number that local subscription i has in the whole run.

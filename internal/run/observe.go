@@ -29,7 +29,7 @@ func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant,
 	seconds := min(until.Sub(p.firing.Start())-ph.Warmup, ph.Measure).Seconds()
 	for i := range figures {
 		l := p.lanes[i]
-		if l.HearsNone() || l.System == profiles.SystemSEP2549 { // there are no events to observe
+		if l.HasNoSources() || l.System == profiles.SystemSEP2549 { // there are no events to observe
 			continue
 		}
 		if l.Subscriptions == 0 { // a shard may have none of a lane, and then no least or most

@@ -170,8 +170,8 @@ func witnesses(t *testing.T, url string, channels int) []*witness.Witness {
 // lost. It waits for the witnesses, who poll at the pace of the server.
 func agree(t *testing.T, r *results.Result, seen []*witness.Witness) {
 	t.Helper()
-	if r.Upstream.Accepted == 0 || r.Upstream.Accepted != r.Upstream.Fired {
-		t.Errorf("%d of %d accepted", r.Upstream.Accepted, r.Upstream.Fired)
+	if r.Upstream.Accepted == 0 || r.Upstream.Accepted != r.Upstream.Published {
+		t.Errorf("%d of %d accepted", r.Upstream.Accepted, r.Upstream.Published)
 	}
 	var all int64
 	for i, l := range r.Lanes {

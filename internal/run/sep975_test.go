@@ -10,7 +10,7 @@ import (
 
 // TestResumableLanes runs lanes of long requests through the phases, alone and
 // beside one that listens: each request that was begun is seen to its end, and
-// a lane that hears no source is expected nothing of.
+// a lane that subscribes to no source is expected nothing of.
 func TestResumableLanes(t *testing.T) {
 	t.Parallel()
 	s := runtest.StartTarget(t, refserver.Options{})

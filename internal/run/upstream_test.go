@@ -86,8 +86,8 @@ func runs(t *testing.T, o Options) *Outcome {
 func clean(t *testing.T, r *results.Result) {
 	t.Helper()
 	u := r.Upstream
-	if u.Scheduled == 0 || u.Accepted != u.Fired || u.Fired == 0 {
-		t.Errorf("%d events, %d published, %d accepted, %d refused, %d uncertain", u.Scheduled, u.Fired, u.Accepted, u.Refused, u.Uncertain)
+	if u.Scheduled == 0 || u.Accepted != u.Published || u.Published == 0 {
+		t.Errorf("%d events, %d published, %d accepted, %d refused, %d uncertain", u.Scheduled, u.Published, u.Accepted, u.Refused, u.Uncertain)
 	}
 	for _, l := range r.Lanes {
 		if l.Delivered != l.Expected || l.Expected == 0 || l.Duplicates.SameEvent+l.Duplicates.SameEmission+l.Unexpected+l.Detail.Unprobed != 0 {
@@ -118,8 +118,8 @@ func TestFeedUpstream(t *testing.T) {
 	clean(t, out.Result)
 	u := out.Result.Upstream
 	f := u.Figures
-	if f["feedUnfetched"] != 0 || f["feedRepeated"] != 0 || f["feedServed"] != float64(u.Fired+u.Warmup) || f["feedGone"] != 0 ||
-		f["feedRequests"] != f["feedEmpty"]+f["feedWithChanges"]+f["feedNotModified"] || u.Timings["feedLag"].Count != u.Fired {
+	if f["feedUnfetched"] != 0 || f["feedRepeated"] != 0 || f["feedServed"] != float64(u.Published+u.Warmup) || f["feedGone"] != 0 ||
+		f["feedRequests"] != f["feedEmpty"]+f["feedWithChanges"]+f["feedNotModified"] || u.Timings["feedLag"].Count != u.Published {
 		t.Errorf("%v, lag of %d", f, u.Timings["feedLag"].Count)
 	}
 	if p50 := u.Timings["feedLag"].P50; p50 >= out.Result.Lanes[0].Latency.FromSent.Max {
@@ -144,7 +144,7 @@ func TestToolUpstream(t *testing.T) {
 				p := profileOf(t, s.URL(), steady+"upstream: {kind: tool, sources: 2, "+rest+"}\n")
 				p.Target.Era, p.Phases.Drain = era, 0
 				u := nothingAccepted(t, p).Upstream
-				if u.Refused != u.Fired || u.Fired == 0 || u.Figures["toolErrors"]+u.Figures["toolRefusals"] != float64(u.Fired+u.Warmup) {
+				if u.Refused != u.Published || u.Published == 0 || u.Figures["toolErrors"]+u.Figures["toolRefusals"] != float64(u.Published+u.Warmup) {
 					t.Errorf("%s: %+v", what, u)
 				}
 			}
@@ -211,8 +211,8 @@ func TestRecordAndReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := out.Result.Upstream
-	if int64(len(entries)) != u.Fired+u.Warmup || out.Traced != int64(len(entries)) || out.TraceErr != nil {
-		t.Errorf("%d entries of %d published, %d traced, %v", len(entries), u.Fired+u.Warmup, out.Traced, out.TraceErr)
+	if int64(len(entries)) != u.Published+u.Warmup || out.Traced != int64(len(entries)) || out.TraceErr != nil {
+		t.Errorf("%d entries of %d published, %d traced, %v", len(entries), u.Published+u.Warmup, out.Traced, out.TraceErr)
 	}
 	if last := entries[len(entries)-1]; last.At > 600*time.Millisecond+time.Second || last.Event != "chat.message" {
 		t.Errorf("last entry %+v", last)

@@ -264,8 +264,8 @@ phases: {warmup: 0, measure: 500ms, drain: 500ms}
 		t.Fatal(err)
 	}
 	r := runs(t, Options{Profile: p}).Result
-	if r.Upstream.Accepted == 0 || r.Upstream.Accepted != r.Upstream.Fired {
-		t.Fatalf("%d of %d accepted", r.Upstream.Accepted, r.Upstream.Fired)
+	if r.Upstream.Accepted == 0 || r.Upstream.Accepted != r.Upstream.Published {
+		t.Fatalf("%d of %d accepted", r.Upstream.Accepted, r.Upstream.Published)
 	}
 	deadline, tick := time.NewTimer(20*time.Second), time.NewTicker(5*time.Millisecond)
 	defer deadline.Stop()

@@ -44,7 +44,7 @@ func shardOf(s archived, first int64) results.Shard {
 	out := results.Shard{
 		Index: s.part.Index, Count: s.part.Count, Machine: s.part.Machine,
 		Partial: s.result.Partial, Reason: s.result.Reason,
-		Fired: s.result.Upstream.Fired, Generator: s.result.Generator,
+		Published: s.result.Upstream.Published, Generator: s.result.Generator,
 	}
 	if len(s.part.Passes) > 0 {
 		out.Skew = results.Nanos(s.part.Passes[0].BeganAt.UnixNano() - first)

@@ -56,9 +56,8 @@ func (o CompareOptions) filled() (CompareOptions, error) {
 	return o, nil
 }
 
-// Comparison is what differs between two sides. Everything in it is a function
-// of the two sides and the options alone: random draws are seeded from the run
-// ids.
+// Comparison is the comparison of two sides. It depends only on the sides and the options: random
+// draws are seeded from the run ids.
 type Comparison struct {
 	Schema string   `json:"schema"`
 	A      SideInfo `json:"a"`
@@ -69,16 +68,16 @@ type Comparison struct {
 	Resolution float64 `json:"resolution"`
 	// Tested is how many figures share Alpha (Holm's correction).
 	Tested int `json:"tested"`
-	// Run holds the figures of the whole run, Lanes those of each lane that
-	// stands in every run of both sides, in A's order.
+	// Run holds the figures of the whole run, Lanes those of each lane that is in every run of both
+	// sides, in A's order.
 	Run   []Change     `json:"run"`
 	Lanes []LaneChange `json:"lanes"`
-	// Upstream holds what the kind of upstream saw besides; it is not judged.
+	// Upstream holds the own figures of the upstream; they are not judged.
 	Upstream []Shown `json:"upstream,omitempty"`
 	// OnlyA and OnlyB are the lanes that one side lacks.
 	OnlyA []string `json:"onlyA"`
 	OnlyB []string `json:"onlyB"`
-	// Warnings are reasons to doubt that like was compared with like.
+	// Warnings are reasons to doubt that the sides are comparable.
 	Warnings []results.Warning `json:"warnings"`
 }
 
@@ -199,7 +198,7 @@ type Change struct {
 // Changed reports whether the figure was found better or worse.
 func (c *Change) Changed() bool { return c.Finding == Better || c.Finding == Worse }
 
-// number is v for JSON, which knows neither infinities nor NaN.
+// number is v for JSON, or nil for infinities and NaN, which JSON lacks.
 func number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

@@ -12,8 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// tallied is a counting figure in one run: count of whole, in clusters that
-// came together.
+// tallied is a counting figure in one run: count out of whole, in clusters of related events.
 type tallied struct{ count, whole, clusters float64 }
 
 // leastCount is the smallest p-value that n events in all can give, when b is
@@ -89,8 +88,8 @@ func countEstimate(a, b []tallied, alpha float64) estimate {
 	scaleA, scaleB := size/sa.whole, size/sb.whole
 	e.low = e.effect - math.Hypot((kb-lb)*scaleB, (ua-ka)*scaleA)
 	e.high = e.effect + math.Hypot((ub-kb)*scaleB, (ka-la)*scaleA)
-	// So many in B, and none in A, are significant; so many are expected at
-	// the rate that shows them often enough.
+	// need counts in B and none in A are significant. The detectable rate is the one at which at
+	// least need are counted with probability power.
 	need := math.Ceil(math.Log(alpha/2) / math.Log(share))
 	e.detectable = scaleB * bisect(0, 10*need+100, func(m float64) float64 { return mathx.GammaInc(need, m) - power })
 	return e
@@ -107,7 +106,7 @@ func lossOf(l *results.Lane, n int64, kind sinks.ExampleKind) tallied {
 	return t
 }
 
-// duplicatesOf counts the copies of a lane that nobody asked for.
+// duplicatesOf counts the unrequested copies of a lane.
 func duplicatesOf(l *results.Lane) tallied {
 	t := tallied{count: float64(l.Duplicates.SameEvent + l.Duplicates.SameEmission), whole: float64(l.Delivered)}
 	if t.count > 0 {
@@ -146,7 +145,7 @@ func clustersOf(examples []results.Example, kind string, n float64) float64 {
 	distinct := float64(len(places))
 	share := distinct / float64(len(of))
 	if share < 0.2 || float64(len(of)) >= n {
-		// All alike, or all there is: what was kept stands for everything.
+		// All alike, or complete: the kept examples represent everything.
 		return min(max(distinct, 1), max(n, 1))
 	}
 	return max(1, n*share)

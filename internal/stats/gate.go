@@ -74,8 +74,7 @@ type GateFailure struct {
 	Gate string `json:"gate"`
 	// Lane is empty for figures of the run.
 	Lane string `json:"lane,omitempty"`
-	// Unjudged is true when the figure got no worse as far as is known: it
-	// could not be judged, and no judgement is no pass.
+	// Unjudged is true if the figure could not be judged, which is not a pass.
 	Unjudged bool   `json:"unjudged,omitempty"`
 	Text     string `json:"text"`
 }
@@ -126,8 +125,7 @@ func FormatFigure(unit string, v float64) string {
 	return significant(v)
 }
 
-// significant writes three digits that matter, without an exponent where there
-// is a shorter way.
+// significant formats three significant digits, without an exponent where possible.
 func significant(v float64) string {
 	if a := math.Abs(v); a >= 1000 && a < 1e9 {
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// finish fills in the figure's change, but for the finding.
+// finish sets the figure's change, except for the finding.
 func (p *plan) finish(it *item) {
 	c := &it.change
 	c.Figure, c.Per, c.Unit = it.figure.path, it.figure.per, it.figure.unit
@@ -22,7 +22,7 @@ func (p *plan) finish(it *item) {
 	c.Detectable = number(p.detectable(e))
 }
 
-// show gives the values of a figure that cannot be tested.
+// show sets the values of a figure that cannot be tested.
 func (p *plan) show(it *item) {
 	c := &it.change
 	c.Reason = it.reason
@@ -43,9 +43,8 @@ func (p *plan) show(it *item) {
 	}
 }
 
-// detectable is the smallest effect that would be found with a chance of
-// power, the noise being what it is: it has to be significant as one of the
-// family, and as large as matters.
+// detectable is the smallest effect that would be found with probability power at the given noise:
+// it must be significant within the family, and at least MinEffect.
 func (p *plan) detectable(e *estimate) float64 {
 	if e.detectable > 0 {
 		return e.detectable
@@ -64,7 +63,7 @@ func (p *plan) detectable(e *estimate) float64 {
 	return math.Expm1(max(d, math.Log1p(p.opts.MinEffect)+often))
 }
 
-// judge comes to the finding.
+// judge sets the finding.
 func (p *plan) judge(it *item) {
 	c, o := &it.change, p.opts
 	c.Finding = NotEnough

@@ -12,16 +12,16 @@ import (
 const (
 	// manyRuns on both sides are enough to judge by runs alone.
 	manyRuns = 4
-	// leastUnits of intervals on each side: fewer are no picture of noise.
+	// leastUnits is the number of units on each side below which noise cannot be estimated.
 	leastUnits = 5
-	// leastTail samples beyond a quantile on each side: fewer are not a tail
-	// but its accidents.
+	// leastTail is the number of samples beyond a quantile on each side below which the quantile is
+	// mostly chance.
 	leastTail = 10
 	// mostDeals bounds the permutations of a lane with very many figures.
 	mostDeals = 20000
 )
 
-// item is one figure on its way to a Change.
+// item is one figure and its Change in progress.
 type item struct {
 	lane   string
 	figure compared
@@ -50,7 +50,7 @@ type latencyGroup struct {
 	est    [len(quantilesCompared)]estimate
 }
 
-// plan decides what is tested and how before any outcome is looked at.
+// plan decides what is tested and how, before any outcome is known.
 type plan struct {
 	a, b   *Side
 	opts   CompareOptions
@@ -89,7 +89,7 @@ func (p *plan) both(each func(side int, r *Run)) {
 
 func (p *plan) byRuns() bool { return len(p.a.Runs) >= manyRuns && len(p.b.Runs) >= manyRuns }
 
-// fewRuns says why a figure without intervals cannot be judged.
+// fewRuns returns why a figure without intervals cannot be judged.
 func (p *plan) fewRuns() string {
 	if len(p.a.Runs) == 1 && len(p.b.Runs) == 1 {
 		return "one run each: no noise estimate"
@@ -133,18 +133,18 @@ func (p *plan) count(lane string, f compared) {
 	if sa.whole == 0 || sb.whole == 0 {
 		it.reason = "nothing to count on a side"
 	} else if p.unheard(lane) {
-		it.reason = "the lane heard nothing at all in a run"
+		it.reason = "the lane received nothing in a run"
 	} else {
 		it.least = leastCount((sa.count+sb.count)/size, sb.whole/(sa.whole+sb.whole))
 	}
 	p.items = append(p.items, it)
 }
 
-// unheard tells whether the lane heard nothing at all in some run: its losses
-// are then no figures of the target.
+// unheard reports whether the lane received nothing in some run. Its losses then say nothing about
+// the target.
 func (p *plan) unheard(lane string) bool {
 	unheard := false
-	p.both(func(_ int, r *Run) { unheard = unheard || r.lane(lane).HeardNothing() })
+	p.both(func(_ int, r *Run) { unheard = unheard || r.lane(lane).ReceivedNothing() })
 	return unheard
 }
 
@@ -208,7 +208,7 @@ func (p *plan) group(lane, tag string) *latencyGroup {
 	return g
 }
 
-// run tests everything that can be tested, and corrects for how much that is.
+// run tests everything that can be tested, and corrects for the number of tests.
 func (p *plan) run() {
 	var ready []*item
 	for _, it := range p.items {
@@ -262,8 +262,7 @@ func (p *plan) estimate(it *item) {
 	case it.group != nil:
 		g := it.group
 		if !g.done {
-			// Enough deals for a p-value that passes the correction with room
-			// to spare.
+			// Enough permutations for a p-value well below the corrected level.
 			deals := min(max(p.opts.Resamples, int(math.Ceil(4/p.level()))), mostDeals)
 			rng := rand.New(rand.NewPCG(g.seed, uint64(p.opts.Resamples)))
 			g.est = g.pool.intervalEstimates(g.perRun, deals, p.opts.Resamples, rng)

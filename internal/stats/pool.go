@@ -18,7 +18,7 @@ type quantileValues [len(quantilesCompared)]float64
 // and say no more about noise.
 const maxUnits = 128
 
-// chunk is how many values are looked at together when a quantile is sought.
+// chunk is the number of values that are summed together in the search for a quantile.
 const chunk = 16
 
 // pool holds units of both sides in a form that is quick to add up: a unit is
@@ -127,14 +127,14 @@ func (p *pool) side(b bool) []int32 {
 	return slices.Concat(runs...)
 }
 
-// scratch is the room that quantiles needs; one per goroutine.
+// scratch is the memory for quantiles; one per goroutine.
 type scratch struct {
 	sums []int64
 	fine [chunk]int64
 }
 
-// quantiles returns those of the units together, which may stand there more
-// than once. No samples give zeros.
+// quantiles returns the quantiles of all units together. A unit may occur more than once. Without
+// samples they are zero.
 func (p *pool) quantiles(units []int32, s *scratch) quantileValues {
 	if len(s.sums) != p.chunks {
 		s.sums = make([]int64, p.chunks)

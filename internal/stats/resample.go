@@ -23,9 +23,8 @@ type estimate struct {
 // relative turns a difference of logarithms into a relative change.
 func relative(d float64) float64 { return math.Expm1(d) }
 
-// permuted returns for each quantile how often units that were dealt anew
-// differ as much as the sides do: two-sided, and never 0, because the sides as
-// they are count as one deal.
+// permuted returns the two-sided p-value of a permutation test for each quantile. It is never 0,
+// because the observed sides count as one permutation.
 func (p *pool) permuted(deals int, rng *rand.Rand) quantileValues {
 	a, b := p.side(false), p.side(true)
 	cards := slices.Concat(a, b)
@@ -34,7 +33,7 @@ func (p *pool) permuted(deals int, rng *rand.Rand) quantileValues {
 	n := min(len(a), len(b))
 	var hits [len(quantilesCompared)]int
 	for range deals {
-		// Only the part of a shuffle that tells the sides apart is done.
+		// Only the part of a shuffle that separates the sides is done.
 		for i := range n {
 			j := i + rng.IntN(len(cards)-i)
 			cards[i], cards[j] = cards[j], cards[i]
@@ -117,9 +116,9 @@ func percentiles(sorted []float64, units float64) (lo, hi float64) {
 // intervalEstimates judges the latency quantiles of a lane by its intervals.
 // perRun are the quantiles of each run, A's and B's.
 //
-// The p-value is the larger of two: that of the permutations, and Student's for
-// the distance in standard errors of the bootstrap, with as many units as are
-// independent. Where neighbouring units are alike, only the second one knows.
+// The p-value is the larger of two: that of the permutations, and Student's for the distance in
+// standard errors of the bootstrap, with as many units as are independent. Only the second accounts
+// for correlated neighbouring units.
 func (p *pool) intervalEstimates(perRun [2][]quantileValues, deals, draws int, rng *rand.Rand) [len(quantilesCompared)]estimate {
 	a, b := p.side(false), p.side(true)
 	var s scratch
@@ -130,7 +129,7 @@ func (p *pool) intervalEstimates(perRun [2][]quantileValues, deals, draws int, r
 	for i := range out {
 		e := estimate{a: qa[i], b: qb[i], effect: relative(logDistance(qa, qb)[i]), p: ps[i]}
 		lo, hi := percentiles(boot[i], float64(min(len(a), len(b)))/p.time)
-		// Draws of single units do not know that neighbours are alike.
+		// Draws of single units ignore that neighbours are correlated.
 		d, wide := logDistance(qa, qb)[i], math.Sqrt(p.time)
 		lo, hi = d+(lo-d)*wide, d+(hi-d)*wide
 		e.noise, e.df = wide*math.Sqrt(squares(boot[i])/float64(len(boot[i])-1)), p.freedom()

@@ -28,11 +28,10 @@ type Run struct {
 	Logs map[string]*results.Log
 }
 
-// LoadSide reads the runs at paths. A path is the directory of a run (with a
-// result.json), or a directory of such directories, which are the trials of
-// one side. A run that stands there twice is an error: it would pretend to
-// more data than there is. So is one whose histograms or timelines do not give the
-// figures of its result: see [Result.CheckSeries].
+// LoadSide reads the runs at paths. A path is the directory of a run (with a result.json), or a
+// directory of such directories, which are the trials of one side. A run that is given twice is an
+// error, because it would simulate more data. So is a run whose histograms or timelines do not give
+// the figures of its result; see [results.Result.CheckSeries].
 func LoadSide(paths []string) (*Side, error) {
 	s := &Side{}
 	if len(paths) == 0 {
@@ -95,7 +94,7 @@ func loadRun(dir string) (Run, error) {
 	}
 	run := Run{Path: dir, Result: r, Logs: map[string]*results.Log{}}
 	if r.Checkpoint {
-		return run, nil // logs beside it are of a run that was killed while it wrote them
+		return run, nil // logs beside a checkpoint are from a run that was killed while it wrote them
 	}
 	if run.Logs, err = r.Series(dir); err != nil {
 		return Run{}, fmt.Errorf("%w: %w", ErrCompare, err)

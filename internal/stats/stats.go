@@ -1,17 +1,15 @@
-// Package stats compares results: it estimates how far the figures of one side of
-// runs are from the other's, and says a difference only where it is evident. Its
-// functions share no state.
+// Package stats compares results: it estimates how the figures of two sides differ, and reports a
+// difference only if it is significant. Its functions share no state.
 package stats
 
 import (
 	"fmt"
 )
 
-// Compare compares b against a: how every figure of every lane that both have
-// changed from a to b. It does not change the sides. An error wraps
-// [ErrCompare].
+// Compare compares b with a: every figure of every lane that both sides have. It does not change
+// the sides. Errors wrap [ErrCompare].
 //
-// Which test judges a figure depends on the runs, never on the outcome:
+// The test of a figure depends on the runs, never on the outcome:
 //
 //   - latency, 4 or more runs on each side: Mann-Whitney's U test over the
 //     runs; where so few runs can never pass it (see Alpha and Tested), Welch's
@@ -39,7 +37,7 @@ func Compare(a, b *Side, opts CompareOptions) (*Comparison, error) {
 	}
 	names := c.matchLanes(a, b)
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%w: no lane stands in all runs of both sides: one has %s, the other %s; compare runs of the same profile",
+		return nil, fmt.Errorf("%w: no lane is in all runs of both sides: one has %s, the other %s; compare runs of the same profile",
 			ErrCompare, nameList(c.OnlyA), nameList(c.OnlyB))
 	}
 	plan := newPlan(a, b, names, opts)

@@ -191,8 +191,8 @@ func TestValidity(t *testing.T) {
 	}
 }
 
-// TestGatesOfNothing: a figure of nothing is no pass, and neither is one of a lane
-// that heard nothing on either side.
+// TestGatesOfNothing: a figure of nothing is no pass, and neither is one of a lane that received
+// nothing on either side.
 func TestGatesOfNothing(t *testing.T) {
 	empty := func(l *results.Lane) { *l = results.Lane{Name: l.Name, Overhead: l.Overhead} }
 	deaf := func(l *results.Lane) {
@@ -204,8 +204,8 @@ func TestGatesOfNothing(t *testing.T) {
 		reason     string
 		figures    []string
 	}{
-		"nothing was expected":   {empty, "nothing to count on a side", []string{"lostSilent", "lostAnnounced", "duplicates.rate"}},
-		"the lane heard nothing": {deaf, "the lane heard nothing at all in a run", []string{"lostSilent", "lostAnnounced"}},
+		"nothing was expected":      {empty, "nothing to count on a side", []string{"lostSilent", "lostAnnounced", "duplicates.rate"}},
+		"the lane received nothing": {deaf, "the lane received nothing in a run", []string{"lostSilent", "lostAnnounced"}},
 	} {
 		a, b := defaultSim().side(1), defaultSim().side(2)
 		for _, s := range []*Side{a, b} {

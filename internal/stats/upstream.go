@@ -7,7 +7,7 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// shownUpstream lists what the kinds of upstream of both sides saw besides.
+// shownUpstream lists the own figures of the upstreams of both sides.
 func shownUpstream(a, b *Side) []Shown {
 	units := map[string]string{}
 	values := [2]map[string][]float64{{}, {}}
@@ -36,7 +36,7 @@ func shownUpstream(a, b *Side) []Shown {
 	return out
 }
 
-// middle is the median, nil of nothing.
+// middle is the median, or nil without values.
 func middle(v []float64) *float64 {
 	if len(v) == 0 {
 		return nil

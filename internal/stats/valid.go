@@ -12,8 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// validity looks for reasons to doubt that the sides differ only in what they
-// were meant to differ in.
+// validity returns reasons to doubt that the sides differ only as intended.
 func validity(a, b *Side) []results.Warning {
 	ws := []results.Warning{}
 	add := func(code, format string, args ...any) {
@@ -37,7 +36,7 @@ func validity(a, b *Side) []results.Warning {
 				add("versions-differ", "A was run with eventmeter %s and a run of %s with %s", first.Version, side, r.Version)
 			}
 			if x, y := first.Target, r.Target; x.Era != y.Era || x.Protocol != y.Protocol {
-				add("targets-differ", "A agreed on %s %s and a run of %s on %s %s", x.Era, x.Protocol, side, y.Era, y.Protocol)
+				add("targets-differ", "A negotiated %s %s and a run of %s negotiated %s %s", x.Era, x.Protocol, side, y.Era, y.Protocol)
 			}
 			if r.Partial {
 				add("partial", "run %s of %s ended early: %s", r.Run, side, r.Reason)
@@ -60,12 +59,12 @@ func validity(a, b *Side) []results.Warning {
 		}
 	}
 	if len(a.Runs) == 1 && len(b.Runs) == 1 {
-		add("one-run", "one run each: what differs from run to run is not in the noise estimate; %d runs a side or more judge by runs", manyRuns)
+		add("one-run", "one run each: the noise estimate does not include differences between runs; use %d or more runs per side", manyRuns)
 	}
 	return ws
 }
 
-// logDiff says where a lane's log is not the log of its figures.
+// logDiff returns how a lane's log contradicts its figures.
 func logDiff(l *results.Lane, log *results.Log) string {
 	if log == nil {
 		return "there is no histogram log"
@@ -167,7 +166,7 @@ func flattenValue(path string, v any, into map[string]string) {
 		for i, e := range v {
 			key := strconv.Itoa(i)
 			if m, ok := e.(map[string]any); ok {
-				// Lanes are told apart by their names, as overrides are.
+				// Lanes are identified by their names, as in overrides.
 				if name, ok := m["name"].(string); ok {
 					key = name
 				}

@@ -1,4 +1,4 @@
-// Package stderrtail keeps the end of what a program wrote, to say why it ended.
+// Package stderrtail keeps the end of a program's output, to report why it ended.
 package stderrtail
 
 import (
@@ -38,8 +38,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Lines returns the last n lines, cleaned as [errtext.Plain] does, without space around them all, as far as they
-// were kept; nil if there is nothing.
+// Lines returns up to n last lines of the kept output, trimmed and cleaned as by [errtext.Plain];
+// nil if there are none.
 func (w *Writer) Lines(n int) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,8 +55,7 @@ func (w *Writer) Lines(n int) []string {
 	return all
 }
 
-// LastLine returns the last line that is not blank, cleaned, without space around it, as
-// far as it was kept; "" if there is none.
+// LastLine returns the last kept line that is not blank, trimmed and cleaned; "" if there is none.
 func (w *Writer) LastLine() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -76,12 +76,12 @@ func (s *Summary) Add(a sinks.Account, own []results.PartFigures, generator resu
 	u := &res.Upstream
 	m := a.Measured
 	// An emission that the target never answered for is uncertain.
-	u.Fired += m.Fired
+	u.Published += m.Fired
 	u.Accepted += m.Accepted
 	u.Uncertain += m.Uncertain + m.Pending
 	u.Refused += m.Refused
 	u.Dropped += m.Dropped
-	u.Scheduled = u.Fired + u.Dropped
+	u.Scheduled = u.Published + u.Dropped
 	u.Warmup += a.WarmUp.Fired
 	s.fireLag = s.fireLag.Plus(a.FireLag)
 	s.fireLatency = s.fireLatency.Plus(a.FireLatency)

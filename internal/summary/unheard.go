@@ -12,7 +12,7 @@ import (
 // warnUnheard says of a lane that heard nothing at all what is likely to be
 // wrong with it.
 func (s *Summary) warnUnheard(l *results.Lane) {
-	if !l.HeardNothing() {
+	if !l.ReceivedNothing() {
 		return
 	}
 	for i := range s.profile.Lanes {

@@ -34,7 +34,7 @@ func (s *Summary) warn(firstFailure string) {
 		s.Warn("nothing-measured", "", "no event was accepted in the measured part, so nothing is known about delivery")
 	}
 	if n := res.Upstream.Uncertain + res.Upstream.Refused; n > 0 {
-		s.Warn("publishing-failed", "", "%d of %d events could not be published for sure; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Fired, firstFailure)
+		s.Warn("publishing-failed", "", "%d of %d events could not be published for sure; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Published, firstFailure)
 	}
 	if res.Upstream.Dropped > 0 {
 		s.Warn("dropped-events", "", "%d events were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, s.profile.Upstream.Workers, s.sending().Remedy())
@@ -96,7 +96,7 @@ func (s *Summary) warnLane(l results.Lane) {
 
 // warnObserved says what a run that fires nothing cannot know.
 func (s *Summary) warnObserved() {
-	if !slices.ContainsFunc(s.profile.Lanes, func(l profiles.Lane) bool { return !l.HearsNone() }) {
+	if !slices.ContainsFunc(s.profile.Lanes, func(l profiles.Lane) bool { return !l.HasNoSources() }) {
 		return
 	}
 	s.Warn("observed-only", "", "nothing was published: what should have come is not known, so expected, lost, out of order and latency say nothing; observedEvents and the like are of what came in the %v measured", s.profile.Phases.Measure.Round(time.Millisecond))

@@ -29,7 +29,7 @@ func meets(o run.Options, lost int64) *run.Outcome {
 	if o.Idle {
 		emissions = 0
 	}
-	r := &results.Result{Schema: results.Schema, Upstream: results.Upstream{Scheduled: emissions, Fired: emissions, Accepted: emissions}, Generator: results.Generator{Reasons: []string{}}}
+	r := &results.Result{Schema: results.Schema, Upstream: results.Upstream{Scheduled: emissions, Published: emissions, Accepted: emissions}, Generator: results.Generator{Reasons: []string{}}}
 	var account sinks.Account
 	var deliveries, subscriptions int64
 	for _, l := range p.Lanes {

@@ -150,7 +150,7 @@ func period(p *profiles.Profile) time.Duration {
 func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr error) (string, []string) {
 	l, u := s.p.Capacity.SLO, r.Upstream
 	m := capacity.Measured{
-		Expected: step.Expected, Lost: step.Lost, Fired: u.Fired, Failed: u.Refused + u.Uncertain, Dropped: r.Generator.DroppedEvents,
+		Expected: step.Expected, Lost: step.Lost, Fired: u.Published, Failed: u.Refused + u.Uncertain, Dropped: r.Generator.DroppedEvents,
 		Offered: step.Offered, Growth: step.Backlog.Growth, GrowthError: step.Backlog.Error, Bottleneck: r.Generator.Reasons,
 	}
 	for _, lane := range step.Lanes {
@@ -173,11 +173,11 @@ func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr err
 // unjudgedLane says why a step says nothing of a lane; empty where it does, or
 // where the lane is to hear nothing.
 func unjudgedLane(l *results.Lane, lanes []profiles.Lane) string {
-	if l.HeardNothing() {
+	if l.ReceivedNothing() {
 		return fmt.Sprintf("it heard nothing at all, and %d deliveries were owed", l.Expected)
 	}
 	of := slices.IndexFunc(lanes, func(p profiles.Lane) bool { return p.Name == l.Name })
-	if l.Expected > 0 || of < 0 || lanes[of].HearsNone() {
+	if l.Expected > 0 || of < 0 || lanes[of].HasNoSources() {
 		return ""
 	}
 	return "nothing was owed to it"

@@ -1,6 +1,6 @@
 'use strict';
 // Draws the charts of the report from the numbers in #data. What is drawn here
-// is said in words below each chart, and stands in tables on the page.
+// is also described in words below each chart and listed in tables.
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const several = data.runs.length > 1;
@@ -9,12 +9,13 @@
   data.runs.forEach((run, i) => run.lanes.forEach((lane, place) => lanes.push({ ...lane, run: i, place })));
   const dashes = [[], [9, 4], [3, 3], [12, 3, 3, 3]];
   const charts = [];
+  const latencyName = { intended: 'scheduled → received', sent: 'published → received' };
   const state = { intended: true, sent: !several, runs: data.runs.map(() => true), lanes: {} };
   for (const lane of lanes) state.lanes[lane.lane] = true;
 
   const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const shown = (lane) => state.lanes[lane.lane] && state.runs[lane.run];
-  // Lanes that lie on each other are still seen: the later, the thinner.
+  // Later lanes are thinner, so that overlapping lanes stay visible.
   const broad = (lane) => Math.max(1.5, 4 - lane.place * 1.1);
   const hue = (lane) => css('--hue' + lane.hue);
   const dash = (lane) => dashes[lane.run % dashes.length];
@@ -46,16 +47,16 @@
     });
   }
 
-  // Logarithmic axes get the lines that are worth a name, and no others.
+  // Logarithmic axes get only lines that have a label.
   const only = (named) => (u, ticks) => ticks.map((t) => (named(t) ? t : null));
   const names = (say) => (u, ticks) => ticks.map((t) => (t === null ? null : say(t)));
   const power = (t) => /^1e/.test(t.toExponential(0));
   const decades = { values: names(time), filter: only((t) => /^[125]e/.test(t.toExponential(0))) };
 
-  // The values under the cursor: a line as it is drawn, its name, the value.
+  // The values under the cursor: line style, name, value.
   const legend = { markers: { width: 3, fill: () => 'transparent', dash: (u, i) => ((u.series[i].dash || []).length > 0 ? 'dotted' : 'solid') } };
 
-  // Series that have x values of their own are joined into one table.
+  // Series with different x values are joined into one table.
   function joined(parts) {
     return uPlot.join(parts.map((p) => [p.x, p.y]));
   }
@@ -69,7 +70,7 @@
         parts.push({
           x: points.map((p) => p[0]), y: points.map((p) => Math.max(p[1], 0.001)),
           series: {
-            label: lane.label + (state.intended && state.sent ? ', from ' + from : ''),
+            label: lane.label + (state.intended && state.sent ? ', ' + latencyName[from] : ''),
             stroke: hue(lane), width: from === 'sent' ? 1.25 : broad(lane), dash: from === 'sent' ? [2, 4] : dash(lane),
             points: { show: false }, spanGaps: true, value: (u, v) => time(v),
           },
@@ -88,7 +89,7 @@
     };
   }
 
-  // Phases lie behind what happened in them.
+  // behind draws the phases behind a chart.
   function behind(u, shades) {
     if (several) return;
     const { ctx } = u;
@@ -110,7 +111,7 @@
     ctx.restore();
   }
 
-  // All that goes over time has one axis, whenever its own first value is.
+  // All charts over time share one axis range.
   const span = (() => {
     let from = Infinity;
     let to = -Infinity;
@@ -131,12 +132,12 @@
       opts: {
         width, height, legend,
         plugins: [{ hooks: { drawClear: [(u) => behind(u, true)], draw: [(u) => behind(u, false), draw || (() => {})] } }],
-        // Of one run the intervals are the same in all lanes: where a lane has none, nothing came.
+        // All lanes of a run have the same intervals: an interval that a lane lacks had no deliveries.
         cursor: { sync: { key: 'time' }, ...(several ? {} : { dataIdx: (u, s, i) => i }) },
         scales: { x: { time: false, range: (u, min, max) => (u.zoomed ? [min, max] : span) }, y: y.scale },
         hooks: { setSelect: [(u) => { u.zoomed = u.select.width > 0; }] },
         axes: axes(width, { values: (u, ticks) => ticks.map(seconds) }, y.axis || {}),
-        series: [{ label: several ? 'since it began to publish' : 'since the run began', value: (u, v) => seconds(v) }, ...parts.map((p) => p.series)],
+        series: [{ label: several ? 'since the run began to publish' : 'since the run began', value: (u, v) => seconds(v) }, ...parts.map((p) => p.series)],
       },
     };
   }
@@ -160,9 +161,9 @@
     return timeline(width, 150, parts, upward);
   }
 
-  function given(width) {
+  function delivered(width) {
     return timeline(width, 220, overTime().map((lane) => ({
-      x: [...lane.time, lane.time[lane.time.length - 1] + lane.width], y: [...lane.given, 0], // the last interval ends, too
+      x: [...lane.time, lane.time[lane.time.length - 1] + lane.width], y: [...lane.delivered, 0], // the last interval needs an end
       series: { label: lane.label, stroke: hue(lane), width: several ? 1.25 : Math.min(broad(lane), 2.5), dash: dash(lane), paths: stepped(), points: { show: false }, value: (u, v) => number(v) },
     })), upward);
   }
@@ -170,7 +171,7 @@
   function latencies(width) {
     const parts = [];
     for (const lane of overTime()) {
-      for (const q of several ? ['p99'] : ['p99', 'p50']) { // several runs are many lines already
+      for (const q of several ? ['p99'] : ['p99', 'p50']) { // several runs would be too many lines
         parts.push({
           x: lane.time, y: lane[q],
           series: {
@@ -183,9 +184,8 @@
     return timeline(width, 260, parts, { scale: { distr: 3, log: 10 }, axis: decades });
   }
 
-  // Incidents are dots in a row for each kind: where they are says when, how
-  // large they are how many.
-  const kinds = [['missed', 'passed over'], ['twice', 'twice'], ['late', 'late'], ['disorder', 'out of order'], ['strange', 'unexpected']];
+  // Incidents are dots, in a row for each kind: the position is the time, the size the number.
+  const kinds = [['overtaken', 'overtaken'], ['duplicates', 'duplicate'], ['late', 'late'], ['outOfOrder', 'out of order'], ['unexpected', 'unexpected']];
   function incidents(width) {
     const seen = kinds.filter(([key]) => lanes.some((lane) => lane[key].some((n) => n > 0)));
     const most = Math.max(1, ...lanes.flatMap((lane) => seen.flatMap(([key]) => lane[key])));
@@ -224,7 +224,7 @@
     }, dots);
   }
 
-  const makers = { curve: curves, published, given, latency: latencies, incidents };
+  const makers = { curve: curves, published, delivered, latency: latencies, incidents };
 
   function draw() {
     while (charts.length > 0) charts.pop().destroy();
@@ -233,17 +233,17 @@
       if (!box) continue;
       const paper = root.classList.contains('paper');
       const chart = make(paper ? 680 : box.clientWidth);
-      box.textContent = chart === null ? 'Nothing is chosen.' : '';
+      box.textContent = chart === null ? 'No lane is selected.' : '';
       box.onkeydown = null;
       if (chart === null) continue;
       const u = new uPlot(chart.opts, chart.data, box);
       charts.push(u);
       box.onkeydown = (e) => walk(u, e);
     }
-    root.dataset.charts = String(charts.length); // for whoever waits for the drawing
+    root.dataset.charts = String(charts.length); // for tests that wait for the charts
   }
 
-  // walk moves the cursor as the arrow keys say.
+  // walk moves the cursor with the arrow keys.
   function walk(u, e) {
     const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity }[e.key];
     if (step === undefined) return;
@@ -289,8 +289,8 @@
     }
     if (several) data.runs.forEach((run, i) => box.append(check(run.name, () => state.runs[i], (v) => { state.runs[i] = v; }, sample(dashes[i % dashes.length], 'plain'))));
     if (box.dataset.for === 'curve') {
-      box.append(check('from intended', () => state.intended, (v) => { state.intended = v; }));
-      box.append(check('from sent', () => state.sent, (v) => { state.sent = v; }, sample([2, 4], 'plain')));
+      box.append(check(latencyName.intended, () => state.intended, (v) => { state.intended = v; }));
+      box.append(check(latencyName.sent, () => state.sent, (v) => { state.sent = v; }, sample([2, 4], 'plain')));
     }
   }
 
@@ -303,7 +303,7 @@
     requestAnimationFrame(draw); // not while the page is being laid out
   }).observe(main);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  // On paper everything is light and as wide as a sheet, and the thresholds are open.
+  // Print in light colours at page width, with the thresholds unfolded.
   const folded = () => document.querySelectorAll('header details');
   addEventListener('beforeprint', () => {
     folded().forEach((d) => { d.dataset.was = d.open ? '1' : ''; d.open = true; });

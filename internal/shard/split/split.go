@@ -41,8 +41,8 @@ type Lane struct {
 	Unit int
 	// Sources are what a subscription hears; nil means everything.
 	Sources func(i int) []uint16
-	// HearsNone: nothing that is published is expected at the lane.
-	HearsNone bool
+	// HasNoSources: nothing that is published is expected at the lane.
+	HasNoSources bool
 }
 
 // New makes a plan. It needs the whole profile's lanes.
@@ -94,7 +94,7 @@ func (p *Plan) share(at int, l *Lane, sources int) {
 // count adds what the subscriptions of a unit hear to pairs and covered.
 func (p *Plan) count(l *Lane, shard int, heard []uint16, size, sources int) {
 	switch {
-	case l.HearsNone:
+	case l.HasNoSources:
 	case heard == nil: // everything
 		p.pairs += float64(size * sources)
 		p.covered += float64(size) * p.fires(shard, sources)

@@ -23,7 +23,7 @@ func planOf(t *testing.T, lanes string, sources, shards int) (*Plan, []Lane) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, Lane{Subscriptions: l.Subscriptions, Unit: max(l.SEP1803.PerSession, 1), Sources: templates.Sources, HearsNone: l.HearsNone()})
+		all = append(all, Lane{Subscriptions: l.Subscriptions, Unit: max(l.SEP1803.PerSession, 1), Sources: templates.Sources, HasNoSources: l.HasNoSources()})
 	}
 	return New(all, sources, shards), all
 }
