@@ -24,17 +24,18 @@ var mayImport = map[string][]string{
 	"loadgen/upstream": {".", "loadgen", "internal/figure", "internal/errtext", "internal/stderrtail", "internal/crash"},
 
 	"loadgen/mcpclient":      {".", "internal/budget", "internal/crash", "internal/dialguard", "internal/errtext", "internal/streamclient", "internal/stderrtail", "internal/wire"},
-	"loadgen/driver":         {".", "sinks", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/mcpclient"},
-	"loadgen/driver/events":  {".", "sinks", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/sep1803": {".", "sinks", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/sep2549": {".", "sinks", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/sep975":  {".", "sinks", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver":         {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/mcpclient"},
+	"loadgen/driver/events":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/sep1803": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/sep2549": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/sep975":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
 	"loadgen/systems":        {".", "internal/figure", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975"},
 	// For tests only: where a driver and the reference server meet.
 	"loadgen/systems/systemstest": {"*"},
 
-	"sinks":                       {".", "internal/figure", "internal/budget", "internal/crash"},
-	"results":                     {".", "profiles", "sinks", "internal/errtext"},
+	"sinks":                       {".", "internal/figure", "internal/budget", "internal/crash", "sinks/ledger"},
+	"sinks/ledger":                {".", "internal/figure", "internal/budget", "internal/crash"},
+	"results":                     {".", "profiles", "sinks", "sinks/ledger", "internal/errtext"},
 	"internal/budget":             {},
 	"internal/capacity":           {},
 	"internal/cputime":            {},
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	"internal/errtext":            {},
 	"internal/figure":             {},
 	"internal/lockfile":           {},
-	"internal/stats":              {"results", "sinks"},
+	"internal/stats":              {"results", "sinks", "sinks/ledger"},
 	"internal/stderrtail":         {"internal/errtext"},
 	"internal/wire":               {"internal/budget"},
 	"internal/witness":            {},
@@ -54,7 +55,7 @@ var mayImport = map[string][]string{
 	"internal/hostile":            {},
 	"internal/selfbench":          {"*"},
 	"internal/report":             {".", "results", "internal/stats", "internal/errtext"},
-	"internal/metrics":            {".", "sinks", "results", "internal/figure", "internal/crash", "internal/dialguard", "internal/errtext"},
+	"internal/metrics":            {".", "sinks", "sinks/ledger", "results", "internal/figure", "internal/crash", "internal/dialguard", "internal/errtext"},
 	"internal/promtest":           {},
 	"cmd/eventmeter":              {"*"},
 	"cmd/eventbench":              {"*"},
@@ -63,22 +64,22 @@ var mayImport = map[string][]string{
 	"scripts/soak":                {"internal/crash"},
 
 	// A run and what is built on it.
-	"internal/calibrate":       {".", "profiles", "results", "sinks", "internal/run", "internal/crash", "internal/errtext", "internal/refserver/faults"},
+	"internal/calibrate":       {".", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/crash", "internal/errtext", "internal/refserver/faults"},
 	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/health", "internal/metrics"},
-	"internal/embedded":        {"profiles", "sinks", "internal/crash", "internal/lockfile", "internal/stderrtail"},
-	"internal/health":          {"results", "sinks", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
+	"internal/embedded":        {"profiles", "sinks", "sinks/ledger", "internal/crash", "internal/lockfile", "internal/stderrtail"},
+	"internal/health":          {"results", "sinks", "sinks/ledger", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/run": {
-		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks",
+		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks", "sinks/ledger",
 		"internal/budget", "internal/capacity", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/figure", "internal/health",
 		"internal/metrics", "internal/refserver/faults", "internal/shard/split", "internal/streamclient", "internal/summary",
 	},
 	"internal/shard": {
-		"profiles", "results", "sinks", "internal/crash", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics",
+		"profiles", "results", "sinks", "sinks/ledger", "internal/crash", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics",
 		"internal/run", "internal/stderrtail", "internal/summary",
 	},
 	"internal/shard/split": {"loadgen"},
 	"internal/runtest":     {"internal/embedded", "internal/refserver", "internal/refserver/faults"},
-	"internal/summary":     {"profiles", "results", "sinks", "internal/health", "internal/metrics"},
+	"internal/summary":     {"profiles", "results", "sinks", "sinks/ledger", "internal/health", "internal/metrics"},
 }
 
 func TestImportTable(t *testing.T) {

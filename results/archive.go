@@ -9,7 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Save writes the archive of a run into dir, creating dir if needed: result.json; for each lane an
@@ -17,7 +17,7 @@ import (
 // timeline.csv with the counts of the same intervals. Each file is complete or missing. result.json
 // is written last, so that a finished result implies the other files. It is written even if another
 // file could not be.
-func Save(dir string, r *Result, accounts []sinks.Account) error {
+func Save(dir string, r *Result, accounts []ledger.Account) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("save the result: %w", err)
 	}
@@ -29,7 +29,7 @@ func Save(dir string, r *Result, accounts []sinks.Account) error {
 }
 
 // saveSeries writes the timelines and the histograms.
-func saveSeries(dir string, r *Result, accounts []sinks.Account) error {
+func saveSeries(dir string, r *Result, accounts []ledger.Account) error {
 	var names []string
 	timelines := map[string]Timeline{}
 	for i := range accounts {
@@ -80,7 +80,7 @@ func WriteFile(name string, write func(io.Writer) error) (err error) {
 
 // writeLog writes one lane's intervals in the HdrHistogram log format, version
 // 1.3. Values are nanoseconds; times are seconds since the run began.
-func writeLog(w io.Writer, r *Result, a *sinks.Account, lane *sinks.LaneAccount) error {
+func writeLog(w io.Writer, r *Result, a *ledger.Account, lane *ledger.LaneAccount) error {
 	log := hdrhistogram.NewHistogramLogWriter(w)
 	base := r.Started.UnixMilli()
 	err := errors.Join(

@@ -18,13 +18,13 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/profiles"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // measured is an account with a delivery, a loss and a duplicate in it.
-func measured(t testing.TB) sinks.Account {
+func measured(t testing.TB) ledger.Account {
 	t.Helper()
-	l, err := sinks.NewLedger(sinks.LedgerOptions{Clock: eventmeter.NewClock(), Sources: 1, Interval: time.Second, Lanes: []sinks.LaneSpec{{Name: "push", System: "events", Mode: eventmeter.Push, Subscriptions: 1}}})
+	l, err := ledger.New(ledger.Options{Clock: eventmeter.NewClock(), Sources: 1, Interval: time.Second, Lanes: []ledger.LaneSpec{{Name: "push", System: "events", Mode: eventmeter.Push, Subscriptions: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func FuzzReadPart(f *testing.F) {
 		}
 		for k := range p.Passes {
 			a := p.Passes[k].Account
-			sum, err := sinks.MergeAccounts([]sinks.Account{a, again.Passes[k].Account}, sinks.MergeOptions{Shift: []int64{0, 3}})
+			sum, err := ledger.MergeAccounts([]ledger.Account{a, again.Passes[k].Account}, ledger.MergeOptions{Shift: []int64{0, 3}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // NewLane computes the figures of a lane from its account.
-func NewLane(a *sinks.LaneAccount) Lane {
+func NewLane(a *ledger.LaneAccount) Lane {
 	return Lane{
 		Name:          a.Name,
 		System:        a.System,
@@ -60,7 +60,7 @@ func NewLane(a *sinks.LaneAccount) Lane {
 	}
 }
 
-func newDetail(a *sinks.LaneAccount) Detail {
+func newDetail(a *ledger.LaneAccount) Detail {
 	return Detail{
 		UnexpectedBy: map[string]int64{
 			"foreignRun":    a.Unexpected.ForeignRun,
@@ -86,11 +86,11 @@ func newDetail(a *sinks.LaneAccount) Detail {
 
 // activated is the number of subscriptions that became active at least once. With churn there are
 // more attempts than subscriptions.
-func activated(a *sinks.LaneAccount) int64 {
+func activated(a *ledger.LaneAccount) int64 {
 	return min(a.Ready.Attempts-a.Ready.Failed-a.Ready.Cancelled-a.Ready.Open, int64(a.Subscriptions))
 }
 
-func counts(rs []sinks.Reason) map[string]int64 {
+func counts(rs []ledger.Reason) map[string]int64 {
 	m := make(map[string]int64, len(rs))
 	for _, r := range rs {
 		m[r.Text] += r.Count
@@ -99,14 +99,14 @@ func counts(rs []sinks.Reason) map[string]int64 {
 }
 
 // someCounts is counts, but nil where nothing was counted.
-func someCounts(rs []sinks.Reason) map[string]int64 {
+func someCounts(rs []ledger.Reason) map[string]int64 {
 	if len(rs) == 0 {
 		return nil
 	}
 	return counts(rs)
 }
 
-func newOverhead(a *sinks.LaneAccount) Overhead {
+func newOverhead(a *ledger.LaneAccount) Overhead {
 	o := Overhead{SubscriptionHours: a.SubscriptionHours, Opened: a.Ready.Attempts}
 	o.Causes = trafficByCause(&a.Traffic, a.EventBytes)
 	w := &o.Measured
@@ -127,7 +127,7 @@ func newOverhead(a *sinks.LaneAccount) Overhead {
 
 // trafficByCause leaves out causes without traffic. Events on an open stream are no calls; their
 // bytes are counted with the deliveries.
-func trafficByCause(all *[eventmeter.Causes]sinks.Traffic, eventBytes int64) map[string]Traffic {
+func trafficByCause(all *[eventmeter.Causes]ledger.Traffic, eventBytes int64) map[string]Traffic {
 	out := map[string]Traffic{}
 	for c, t := range all {
 		if eventmeter.Cause(c) == eventmeter.Events {
@@ -171,7 +171,7 @@ func (t Traffic) over(n float64) Share {
 	return Share{Requests: float64(t.Requests) / n, Bytes: float64(t.BytesUp+t.BytesDown) / n, Connections: float64(t.Connections) / n}
 }
 
-func newExamples(es []sinks.Example) []Example {
+func newExamples(es []ledger.Example) []Example {
 	out := make([]Example, len(es))
 	for i, e := range es {
 		out[i] = Example{

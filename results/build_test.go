@@ -6,14 +6,14 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // TestOverheadSharesAWindow builds a lane whose running overhead and events outside of the measured
 // window are ten times those inside, and checks that every ratio covers the window.
 func TestOverheadSharesAWindow(t *testing.T) {
-	traffic := func(n int64) (out [eventmeter.Causes]sinks.Traffic) {
-		for c, x := range map[eventmeter.Cause]sinks.Traffic{
+	traffic := func(n int64) (out [eventmeter.Causes]ledger.Traffic) {
+		for c, x := range map[eventmeter.Cause]ledger.Traffic{
 			eventmeter.Events:       {Calls: 4, Requests: 4, Up: 400, Down: 600, Connections: 1},
 			eventmeter.EmptyPoll:    {Calls: 6, Requests: 6, Up: 60, Down: 40},
 			eventmeter.Subscribe:    {Calls: 2, Requests: 2, Up: 20, Down: 20, Connections: 2},
@@ -21,18 +21,18 @@ func TestOverheadSharesAWindow(t *testing.T) {
 			eventmeter.Reconnect:    {Calls: 1, Requests: 1, Up: 5, Down: 5, Connections: 1},
 			eventmeter.Verification: {},
 		} {
-			out[c] = sinks.Traffic{Calls: n * x.Calls, Requests: n * x.Requests, Up: n * x.Up, Down: n * x.Down, Connections: n * x.Connections}
+			out[c] = ledger.Traffic{Calls: n * x.Calls, Requests: n * x.Requests, Up: n * x.Up, Down: n * x.Down, Connections: n * x.Connections}
 		}
 		return out
 	}
-	a := sinks.LaneAccount{
+	a := ledger.LaneAccount{
 		Name: "poll", Subscriptions: 2, SubscriptionHours: 20,
-		Ready: sinks.Ready{Attempts: 4},
-		LaneCounts: sinks.LaneCounts{
-			SubCounts: sinks.SubCounts{Expected: 7, Delivered: 7, Active: 20 * time.Hour}, EventBytes: 3000, Received: 100,
+		Ready: ledger.Ready{Attempts: 4},
+		LaneCounts: ledger.LaneCounts{
+			SubCounts: ledger.SubCounts{Expected: 7, Delivered: 7, Active: 20 * time.Hour}, EventBytes: 3000, Received: 100,
 		},
 		Traffic:  traffic(11),
-		Measured: sinks.Window{Traffic: traffic(1), WindowCounts: sinks.WindowCounts{EventBytes: 300, Received: 10, Active: 2 * time.Hour}},
+		Measured: ledger.Window{Traffic: traffic(1), WindowCounts: ledger.WindowCounts{EventBytes: 300, Received: 10, Active: 2 * time.Hour}},
 	}
 	l := results.NewLane(&a)
 	o := l.Overhead
@@ -61,7 +61,7 @@ func TestOverheadSharesAWindow(t *testing.T) {
 	}
 
 	// Events on a stream are no calls: their bytes are those of the deliveries.
-	a = sinks.LaneAccount{Name: "push", LaneCounts: sinks.LaneCounts{EventBytes: 9000}, Measured: sinks.Window{WindowCounts: sinks.WindowCounts{EventBytes: 3180, Received: 10}}}
+	a = ledger.LaneAccount{Name: "push", LaneCounts: ledger.LaneCounts{EventBytes: 9000}, Measured: ledger.Window{WindowCounts: ledger.WindowCounts{EventBytes: 3180, Received: 10}}}
 	if got, want := results.NewLane(&a).Overhead.TotalPerDelivered, (results.Share{Bytes: 318}); got != want {
 		t.Errorf("a stream: %+v, want %+v", got, want)
 	}

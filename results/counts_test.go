@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // TestEveryCountIsInTheResult changes one count of an account at a time: the
@@ -18,17 +18,17 @@ func TestEveryCountIsInTheResult(t *testing.T) {
 		"GapIncidents": true, "LongestGap": true, "Active": true, "Windows": true,
 		"Announcements": true, "EventMessages": true, "Broken": true,
 	}
-	text := func(a *sinks.LaneAccount) string {
+	text := func(a *ledger.LaneAccount) string {
 		out, err := json.Marshal(results.NewLane(a))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(out)
 	}
-	none := text(&sinks.LaneAccount{})
+	none := text(&ledger.LaneAccount{})
 	changed := 0
-	var walk func(path string, v reflect.Value, a *sinks.LaneAccount)
-	walk = func(path string, v reflect.Value, a *sinks.LaneAccount) {
+	var walk func(path string, v reflect.Value, a *ledger.LaneAccount)
+	walk = func(path string, v reflect.Value, a *ledger.LaneAccount) {
 		for i := range v.NumField() {
 			f, name := v.Field(i), v.Type().Field(i).Name
 			if f.Kind() == reflect.Struct {
@@ -43,7 +43,7 @@ func TestEveryCountIsInTheResult(t *testing.T) {
 			changed++
 		}
 	}
-	var a sinks.LaneAccount
+	var a ledger.LaneAccount
 	walk("", reflect.ValueOf(&a.LaneCounts).Elem(), &a)
 	if changed < 40 {
 		t.Errorf("only %d counts were changed", changed)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // judgedSample is a run of five lanes: one that is complete, one that was owed nothing, one that
@@ -120,7 +120,7 @@ func TestHeardNothing(t *testing.T) {
 		"before it was active": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{InFlight: 1}}, false},
 		"of the warm-up":       {Lane{Expected: 5, LostSilent: 5, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, false},
 		// These bytes belong to unusable messages.
-		"refused":     {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Notices: sinks.Notices{Rejected: 5}}, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
+		"refused":     {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Notices: ledger.Notices{Rejected: 5}}, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
 		"other lists": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Unprobed: 5}, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
 	} {
 		if got := tt.lane.ReceivedNothing(); got != tt.want {

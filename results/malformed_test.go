@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Malformed messages are counted by what was wrong; the map is absent where nothing was.
 func TestMalformedBy(t *testing.T) {
-	l, err := sinks.NewLedger(sinks.LedgerOptions{Sources: 1, Lanes: []sinks.LaneSpec{{Name: "a", Subscriptions: 1}}})
+	l, err := ledger.New(ledger.Options{Sources: 1, Lanes: []ledger.LaneSpec{{Name: "a", Subscriptions: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,8 +22,8 @@ func TestMalformedBy(t *testing.T) {
 		t.Errorf("without any: %v %s", err, text)
 	}
 	n := &account.Lanes[0]
-	n.Malformed, n.MalformedBy = 3, []sinks.Reason{{Text: "no object", Count: 2}, {Text: "no id", Count: 1}}
-	n.Oversized, n.OversizedBy = 4, []sinks.Reason{{Text: "a cursor", Count: 4}}
+	n.Malformed, n.MalformedBy = 3, []ledger.Reason{{Text: "no object", Count: 2}, {Text: "no id", Count: 1}}
+	n.Oversized, n.OversizedBy = 4, []ledger.Reason{{Text: "a cursor", Count: 4}}
 	d := results.NewLane(n).Detail
 	if want := map[string]int64{"no object": 2, "no id": 1}; d.Malformed != 3 || !maps.Equal(d.MalformedBy, want) {
 		t.Errorf("got %d %v", d.Malformed, d.MalformedBy)

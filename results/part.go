@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/errtext"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // PartSchema is the version of the part format; a reader accepts exactly it.
@@ -41,7 +41,7 @@ type Part struct {
 
 // PartPass is one pass of a shard.
 type PartPass struct {
-	Account sinks.Account `json:"account"`
+	Account ledger.Account `json:"account"`
 	// Began is the start of the schedule on the shard's clock, BeganAt by its wall clock in UTC.
 	Began     Nanos         `json:"began"`
 	BeganAt   time.Time     `json:"beganAt"`
@@ -52,8 +52,8 @@ type PartPass struct {
 
 // PartFigures are figures of a system or an upstream, with every bucket.
 type PartFigures struct {
-	Values  map[string]float64      `json:"values,omitempty"`
-	Timings map[string]sinks.Timing `json:"timings,omitempty"`
+	Values  map[string]float64       `json:"values,omitempty"`
+	Timings map[string]ledger.Timing `json:"timings,omitempty"`
 }
 
 // SavePart writes a shard's part into its directory.

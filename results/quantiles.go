@@ -3,11 +3,11 @@ package results
 import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Summarise returns the quantiles of a timing of the ledger.
-func Summarise(t sinks.Timing) Quantiles {
+func Summarise(t ledger.Timing) Quantiles {
 	q := SummariseNanos(t.Histogram)
 	q.OutOfRange = t.Below + t.Above
 	return q

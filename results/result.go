@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Schema is the version of the result format that this package writes. A
@@ -290,7 +290,7 @@ type Detail struct {
 	Unidentified int64 `json:"unidentified"`
 	// Replayed deliveries are older than the subscription and were asked for.
 	Replayed int64 `json:"replayed"`
-	sinks.Notices
+	ledger.Notices
 	// MalformedBy splits Malformed by what was wrong; absent when nothing was.
 	MalformedBy map[string]int64 `json:"malformedBy,omitempty"`
 	// RejectedBy splits Rejected by what was wrong; absent when nothing was.

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // TimelineFile is the name of the timelines within a run's directory: comma-separated values, a
@@ -62,7 +62,7 @@ func (p *Point) Add(q Point) {
 }
 
 // NewTimeline returns the timeline of a lane's account with intervals of the given width.
-func NewTimeline(interval time.Duration, lane *sinks.LaneAccount) Timeline {
+func NewTimeline(interval time.Duration, lane *ledger.LaneAccount) Timeline {
 	t := Timeline{Interval: interval, Points: make([]Point, len(lane.Series))}
 	for i, s := range lane.Series {
 		t.Points[i] = Point{

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 func TestTimelines(t *testing.T) {
-	account := sinks.LaneAccount{Series: []sinks.LaneInterval{
+	account := ledger.LaneAccount{Series: []ledger.LaneInterval{
 		{Number: 3, Fired: 1, FiredWarmUp: 2, Dropped: 3, Delivered: 4, Late: 5, OutOfOrder: 6, Duplicates: 7, Unexpected: 8, Skipped: 9},
 		{Number: 5, Delivered: 1},
 	}}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 const (
@@ -19,12 +19,12 @@ const (
 
 // totals are the figures of a group, or of a group up to some moment.
 type totals struct {
-	sinks.SubCounts
+	ledger.SubCounts
 	refreshRequests, refreshBytes, failed int64
 }
 
 // add adds what a subscription has now and had not before.
-func (t *totals) add(now, before *sinks.SubCounts) {
+func (t *totals) add(now, before *ledger.SubCounts) {
 	figure.AddCounts(&t.SubCounts, now)
 	figure.SubtractCounts(&t.SubCounts, before)
 	t.Undecided += before.Undecided // what waited before is known now
@@ -69,7 +69,7 @@ func (t *totals) stats() stats {
 // have not arrived yet count as lost.
 func (g *group) account() totals {
 	t := totals{refreshRequests: g.refreshRequests.Load(), refreshBytes: g.refreshBytes.Load(), failed: g.failed.Load()}
-	g.book.ledger.EachSub(0, g.indexes, func(i int, now *sinks.SubCounts) { t.add(now, &g.members[i].before) })
+	g.book.ledger.EachSub(0, g.indexes, func(i int, now *ledger.SubCounts) { t.add(now, &g.members[i].before) })
 	return t
 }
 
@@ -118,7 +118,7 @@ func newBehind(g *group) *behind {
 // many remain.
 func (b *behind) update() int {
 	missing := make([]bool, len(b.indexes))
-	b.g.book.ledger.EachSub(0, b.indexes, func(i int, now *sinks.SubCounts) {
+	b.g.book.ledger.EachSub(0, b.indexes, func(i int, now *ledger.SubCounts) {
 		var t totals
 		t.add(now, &b.g.members[b.members[i]].before)
 		missing[i] = t.Lost()+t.Undecided > 0
@@ -216,7 +216,7 @@ func (g *group) answered(ctx context.Context) {
 // never lent again: a later verdict must not count for the next borrower.
 func (g *group) release() {
 	var clean, rest []uint32
-	g.book.ledger.EachSub(0, g.indexes, func(i int, c *sinks.SubCounts) {
+	g.book.ledger.EachSub(0, g.indexes, func(i int, c *ledger.SubCounts) {
 		if c.Undecided == 0 {
 			clean = append(clean, g.indexes[i])
 		} else {

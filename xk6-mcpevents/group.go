@@ -9,7 +9,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 	"github.com/grafana/sobek"
 	"go.k6.io/k6/v2/metrics"
 )
@@ -59,7 +59,7 @@ type member struct {
 	group  *group
 	self   owner // this member, as its book knows it
 	number int   // in the group
-	before sinks.SubCounts
+	before ledger.SubCounts
 	first  atomic.Int64 // first copies
 	began  atomic.Int64 // when it became active, an eventmeter.Instant; 0 = not yet
 	asked  atomic.Int64 // when it was requested, an eventmeter.Instant
@@ -100,7 +100,7 @@ func newGroup(c *client, w way, o *subscribeOptions) (*group, error) {
 		m.group, m.self, m.number = g, m, i
 		b.owner[index].Store(&m.self)
 	}
-	b.ledger.EachSub(0, list, func(i int, c *sinks.SubCounts) { g.members[i].before = *c })
+	b.ledger.EachSub(0, list, func(i int, c *ledger.SubCounts) { g.members[i].before = *c })
 	return g, nil
 }
 
@@ -252,16 +252,16 @@ func (g *group) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instan
 func (g *group) Dropped(eventmeter.Drop) {}
 
 // judged keeps what the metrics and the handlers need of a delivery.
-func (s *member) judged(d eventmeter.Delivery, v sinks.Verdict) {
+func (s *member) judged(d eventmeter.Delivery, v ledger.Verdict) {
 	g := s.group
 	copied := false
 	switch v.Kind {
-	case sinks.VerdictDelivered, sinks.VerdictUndecided:
+	case ledger.VerdictDelivered, ledger.VerdictUndecided:
 		s.first.Add(1)
 		g.arrive(s, &d, &v)
-	case sinks.VerdictInFlight, sinks.VerdictReplayed, sinks.VerdictRecovered, sinks.VerdictUnprobed:
+	case ledger.VerdictInFlight, ledger.VerdictReplayed, ledger.VerdictRecovered, ledger.VerdictUnprobed:
 		s.first.Add(1)
-	case sinks.VerdictDuplicateRequested, sinks.VerdictDuplicateSameEvent, sinks.VerdictDuplicateSameEmission, sinks.VerdictDuplicateForgotten:
+	case ledger.VerdictDuplicateRequested, ledger.VerdictDuplicateSameEvent, ledger.VerdictDuplicateSameEmission, ledger.VerdictDuplicateForgotten:
 		copied = true
 	default:
 		return
@@ -272,9 +272,9 @@ func (s *member) judged(d eventmeter.Delivery, v sinks.Verdict) {
 }
 
 // arrive keeps every Nth latency for a sample.
-func (g *group) arrive(s *member, d *eventmeter.Delivery, v *sinks.Verdict) {
+func (g *group) arrive(s *member, d *eventmeter.Delivery, v *ledger.Verdict) {
 	a := arrival{at: d.At, took: v.FromIntended}
-	if v.Kind == sinks.VerdictUndecided {
+	if v.Kind == ledger.VerdictUndecided {
 		a.member, a.stamp = s, d.Stamp
 	}
 	g.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 const (
@@ -48,8 +49,8 @@ type hub struct {
 	gauges sync.Map // tagged -> *gauge
 	warned sync.Map // upstreams with a logged warning, by address
 
-	mu        sync.RWMutex  // held for writing when a book is made
-	all       *sinks.Ledger // of every topic's emissions, without subscriptions; nil until first used
+	mu        sync.RWMutex   // held for writing when a book is made
+	all       *ledger.Ledger // of every topic's emissions, without subscriptions; nil until first used
 	books     [maxTopics][]*book
 	topics    map[string]uint16
 	published [maxTopics]atomic.Uint32
@@ -114,13 +115,13 @@ type kind struct {
 // owner is who has borrowed a subscription of a book.
 type owner interface {
 	// judged gets the ledger's verdict on each delivery.
-	judged(eventmeter.Delivery, sinks.Verdict)
+	judged(eventmeter.Delivery, ledger.Verdict)
 }
 
 // book is a ledger with one lane, whose subscriptions are lent to groups.
 type book struct {
 	kind
-	ledger *sinks.Ledger
+	ledger *ledger.Ledger
 	owner  []atomic.Pointer[owner] // by index, for the ledger's observer
 
 	mu   sync.Mutex
@@ -198,9 +199,9 @@ func (h *hub) begin(k kind, size int) (*book, error) {
 		b.free[i] = uint32(size - 1 - i)
 	}
 	var err error
-	b.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
+	b.ledger, err = ledger.New(ledger.Options{
 		Clock: h.clock, Run: h.run, Sources: 1, DetachGrace: k.settle,
-		Lanes: []sinks.LaneSpec{{
+		Lanes: []ledger.LaneSpec{{
 			Name: k.lane, System: k.system, Mode: k.mode, Subscriptions: size, Replay: k.replay, Ordered: k.mode != eventmeter.Webhook,
 		}},
 		Observe: b.observe,
@@ -239,7 +240,7 @@ func (h *hub) catchUp(b *book) error {
 // remember makes the ledger of all emissions; the caller holds mu.
 func (h *hub) remember() (err error) {
 	if h.all == nil {
-		h.all, err = sinks.NewLedger(sinks.LedgerOptions{Clock: h.clock, Run: h.run, Sources: maxTopics})
+		h.all, err = ledger.New(ledger.Options{Clock: h.clock, Run: h.run, Sources: maxTopics})
 	}
 	return err
 }
@@ -331,7 +332,7 @@ func (b *book) forget(list []uint32) {
 }
 
 // observe passes a verdict on to the owner of the subscription.
-func (b *book) observe(d eventmeter.Delivery, v sinks.Verdict) {
+func (b *book) observe(d eventmeter.Delivery, v ledger.Verdict) {
 	if o := b.owner[d.Sub.Index].Load(); o != nil {
 		(*o).judged(d, v)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 	"github.com/grafana/sobek"
 )
 
@@ -160,7 +160,7 @@ func (s *subscription) Figures() map[string]any {
 }
 
 // timing is a histogram for scripts.
-func timing(t sinks.Timing) map[string]any {
+func timing(t ledger.Timing) map[string]any {
 	h := t.Histogram
 	if h == nil || h.TotalCount() == 0 {
 		return map[string]any{"count": 0, "min": 0, "mean": 0, "p50": 0, "p90": 0, "p99": 0, "max": 0}

@@ -12,7 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // TestHostileTextInTheView: what a target may put into a look at a run, or a step of
@@ -23,7 +23,7 @@ func TestHostileTextInTheView(t *testing.T) {
 		"\x1b[31mHOSTILE\x1b[0m", "\x1b]0;owned\aHOSTILE", "\u009b31mHOSTILE", "HOSTILE\r\n::error title=forged::all is lost", "::error::HOSTILE", "HOSTILE\n##vso[task.complete]",
 		"HOSTILE\b\b", "HOSTILE\u202etxt.exe", "HOSTILE\u2028::error::b", "HOSTILE\xff\x00",
 	} {
-		p := run.Progress{Phase: "measure", Lane: text, Trouble: text, Live: sinks.Live{Lanes: []sinks.LiveLane{{Name: text}}}}
+		p := run.Progress{Phase: "measure", Lane: text, Trouble: text, Live: ledger.Live{Lanes: []ledger.LiveLane{{Name: text}}}}
 		var plain bytes.Buffer
 		v := newView(&plain, &profiles.Profile{Name: text}, false, true)
 		v.update(p)

@@ -17,7 +17,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // view shows a run on its way: a block that is drawn over itself on a
@@ -142,7 +142,7 @@ func phaseText(p run.Progress) string {
 	return text
 }
 
-func emissionsText(l sinks.Live) string {
+func emissionsText(l ledger.Live) string {
 	text := fmt.Sprintf("%d events published", l.Measured.Fired)
 	if l.Measured.Fired == 0 && l.WarmUp.Fired > 0 {
 		text = fmt.Sprintf("%d events published to warm up", l.WarmUp.Fired)
@@ -157,7 +157,7 @@ func emissionsText(l sinks.Live) string {
 }
 
 // troubles names only what is there.
-func troubles(l sinks.LiveLane) string {
+func troubles(l ledger.LiveLane) string {
 	var out []string
 	for _, t := range []struct {
 		n    int64
@@ -173,7 +173,7 @@ func troubles(l sinks.LiveLane) string {
 	return strings.Join(out, ", ")
 }
 
-func latency(q sinks.Quantiles, d time.Duration) string {
+func latency(q ledger.Quantiles, d time.Duration) string {
 	if q.Count == 0 {
 		return "–"
 	}
@@ -222,13 +222,13 @@ var laneColumns = []struct {
 	head  string
 	width int
 	from  int // shown on terminals of at least that many columns
-	value func(l *sinks.LiveLane, t *laneTrace) string
+	value func(l *ledger.LiveLane, t *laneTrace) string
 }{
-	{"open", 9, 44, func(l *sinks.LiveLane, _ *laneTrace) string { return fmt.Sprint(l.Open) }},
-	{"delivered", 11, 35, func(l *sinks.LiveLane, _ *laneTrace) string { return fmt.Sprint(l.Delivered) }},
-	{"per s", 9, 53, func(_ *sinks.LiveLane, t *laneTrace) string { return fmt.Sprintf("%.0f", t.rate) }},
-	{"p50", 9, 62, func(l *sinks.LiveLane, _ *laneTrace) string { return latency(l.Recent, l.Recent.P50) }},
-	{"p99", 9, 24, func(l *sinks.LiveLane, _ *laneTrace) string { return latency(l.Recent, l.Recent.P99) }},
+	{"open", 9, 44, func(l *ledger.LiveLane, _ *laneTrace) string { return fmt.Sprint(l.Open) }},
+	{"delivered", 11, 35, func(l *ledger.LiveLane, _ *laneTrace) string { return fmt.Sprint(l.Delivered) }},
+	{"per s", 9, 53, func(_ *ledger.LiveLane, t *laneTrace) string { return fmt.Sprintf("%.0f", t.rate) }},
+	{"p50", 9, 62, func(l *ledger.LiveLane, _ *laneTrace) string { return latency(l.Recent, l.Recent.P50) }},
+	{"p99", 9, 24, func(l *ledger.LiveLane, _ *laneTrace) string { return latency(l.Recent, l.Recent.P99) }},
 }
 
 // laneWidth is what a lane's line takes with all columns, without the drawing.
@@ -310,7 +310,7 @@ func (f *frames) bar(done, whole time.Duration, width int) string {
 	return strings.Repeat("━", n) + f.paint(dim, strings.Repeat("─", width-n))
 }
 
-func (f *frames) lane(l sinks.LiveLane, width int, now time.Time) string {
+func (f *frames) lane(l ledger.LiveLane, width int, now time.Time) string {
 	t := f.trace(l, now)
 	name := l.Name
 	if utf8.RuneCountInString(name) > 12 {
@@ -329,7 +329,7 @@ func (f *frames) lane(l sinks.LiveLane, width int, now time.Time) string {
 }
 
 // trace adds a point to a lane's line where it is time for one.
-func (f *frames) trace(l sinks.LiveLane, now time.Time) *laneTrace {
+func (f *frames) trace(l ledger.LiveLane, now time.Time) *laneTrace {
 	if f.lanes == nil {
 		f.lanes = map[string]*laneTrace{}
 	}

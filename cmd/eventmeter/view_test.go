@@ -6,21 +6,21 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/run"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // counted are the counts of a lane with so many deliveries.
-func counted(delivered int64) sinks.LaneCounts {
-	return sinks.LaneCounts{SubCounts: sinks.SubCounts{Delivered: delivered}}
+func counted(delivered int64) ledger.LaneCounts {
+	return ledger.LaneCounts{SubCounts: ledger.SubCounts{Delivered: delivered}}
 }
 
 // measuring is a run in the middle of its measured part.
 func measuring(delivered int64) run.Progress {
 	return run.Progress{
 		Phase: "measure", Elapsed: 4 * time.Second, Limit: 10 * time.Second,
-		Live: sinks.Live{Measured: sinks.Scheduled{Fired: 80}, Lanes: []sinks.LiveLane{
-			{Name: "push", Open: 300, LaneCounts: counted(delivered), Recent: sinks.Quantiles{Count: 10, P50: 12 * time.Millisecond, P99: 28 * time.Millisecond}},
-			{Name: "a-lane-with-a-long-name", Open: 300, Holes: 3, LaneCounts: sinks.LaneCounts{SubCounts: sinks.SubCounts{Duplicates: sinks.Duplicates{SameEvent: 2}}}},
+		Live: ledger.Live{Measured: ledger.Scheduled{Fired: 80}, Lanes: []ledger.LiveLane{
+			{Name: "push", Open: 300, LaneCounts: counted(delivered), Recent: ledger.Quantiles{Count: 10, P50: 12 * time.Millisecond, P99: 28 * time.Millisecond}},
+			{Name: "a-lane-with-a-long-name", Open: 300, Holes: 3, LaneCounts: ledger.LaneCounts{SubCounts: ledger.SubCounts{Duplicates: ledger.Duplicates{SameEvent: 2}}}},
 		}},
 	}
 }
@@ -80,7 +80,7 @@ func TestSpark(t *testing.T) {
 	f := frames{}
 	now := time.Unix(0, 0)
 	for i := range 100 {
-		f.trace(sinks.LiveLane{Name: "a", LaneCounts: counted(int64(i) * 5), Recent: sinks.Quantiles{Count: 1, P99: time.Duration(i)}}, now.Add(time.Duration(i)*traceEvery))
+		f.trace(ledger.LiveLane{Name: "a", LaneCounts: counted(int64(i) * 5), Recent: ledger.Quantiles{Count: 1, P99: time.Duration(i)}}, now.Add(time.Duration(i)*traceEvery))
 	}
 	if tr := f.lanes["a"]; len(tr.points) != tracePoints || tr.points[tracePoints-1] != 99 || tr.rate != 10 {
 		t.Errorf("%d points to %v, rate %v", len(tr.points), tr.points[len(tr.points)-1], tr.rate)

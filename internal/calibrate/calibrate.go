@@ -15,7 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // sideBySide is how many cases run at once, each with a target of its own. They
@@ -144,7 +144,7 @@ func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slowe
 
 // compare holds the account of a lane, and of each of its subscriptions, to
 // the forecast.
-func (m *expectedCounts) compare(name string, lane *sinks.LaneAccount, subs []sinks.SubCounts) Row {
+func (m *expectedCounts) compare(name string, lane *ledger.LaneAccount, subs []ledger.SubCounts) Row {
 	row := Row{Case: name, Lane: lane.Name, Passed: true}
 	var sum planned
 	for i := range subs {

@@ -8,7 +8,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Row is one lane of one case: what the faults' plan says, and what
@@ -67,7 +67,7 @@ func (p *planned) plus(q planned) {
 }
 
 // against compares the plan with what the ledger counted.
-func (p *planned) against(c *sinks.SubCounts, mode eventmeter.Mode) []Check {
+func (p *planned) against(c *ledger.SubCounts, mode eventmeter.Mode) []Check {
 	sum := exactly("delivered + lost", c.Expected, c.Delivered+c.Lost())
 	sum.Notice = false
 	out := []Check{

@@ -4,7 +4,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // askedAgain counts the requests that are refused because there is no room: the
@@ -132,7 +132,7 @@ func (m *expectedCounts) overtaken(source, i, by int) bool {
 }
 
 // lane are the figures that a lane has and a subscription has not.
-func (m *expectedCounts) lane(a *sinks.LaneAccount) []Check {
+func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 	subs := int64(m.settings.Subscriptions)
 	var refused, early int64
 	for i := range m.settings.Subscriptions {

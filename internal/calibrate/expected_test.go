@@ -8,7 +8,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/profiles"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // plannedFor is the plan for one subscription in a mode that hears source 0 of
@@ -112,8 +112,8 @@ func TestTapeSeesWhatIsUnsound(t *testing.T) {
 // at a time: the comparison must fail every time.
 func TestOneWrongCountIsNoticed(t *testing.T) {
 	plan := plannedFor(t, "events", "push", "drop(every=4)")
-	right := sinks.SubCounts{Expected: 8, Delivered: 6, LostSilent: 2, GapIncidents: 2}
-	failures := func(c sinks.SubCounts) (names []string) {
+	right := ledger.SubCounts{Expected: 8, Delivered: 6, LostSilent: 2, GapIncidents: 2}
+	failures := func(c ledger.SubCounts) (names []string) {
 		for _, check := range plan.against(&c, eventmeter.Push) {
 			if !check.Passed {
 				names = append(names, check.Name)
@@ -124,24 +124,24 @@ func TestOneWrongCountIsNoticed(t *testing.T) {
 	if got := failures(right); len(got) != 0 {
 		t.Fatalf("the right counts fail: %v", got)
 	}
-	for name, change := range map[string]func(*sinks.SubCounts){
-		"expected":                func(c *sinks.SubCounts) { c.Expected++ },
-		"delivered":               func(c *sinks.SubCounts) { c.Delivered-- },
-		"lostSilent":              func(c *sinks.SubCounts) { c.LostSilent-- },
-		"lostAnnounced":           func(c *sinks.SubCounts) { c.LostAnnounced++ },
-		"lostOrderUnknown":        func(c *sinks.SubCounts) { c.LostOrderUnknown++ },
-		"lostRefused":             func(c *sinks.SubCounts) { c.LostRefused++ },
-		"lostUndeliverable":       func(c *sinks.SubCounts) { c.LostUndeliverable++ },
-		"lostSuspended":           func(c *sinks.SubCounts) { c.LostSuspended++ },
-		"duplicates.sameEvent":    func(c *sinks.SubCounts) { c.Duplicates.SameEvent++ },
-		"duplicates.sameEmission": func(c *sinks.SubCounts) { c.Duplicates.SameEmission++ },
-		"duplicates.requested":    func(c *sinks.SubCounts) { c.Duplicates.Requested++ },
-		"outOfOrder":              func(c *sinks.SubCounts) { c.OutOfOrder++ },
-		"unexpected":              func(c *sinks.SubCounts) { c.Unexpected.Stale++ },
-		"unprobed":                func(c *sinks.SubCounts) { c.Unprobed++ },
-		"recovered":               func(c *sinks.SubCounts) { c.Recovered++ },
-		"gaps.incidents":          func(c *sinks.SubCounts) { c.GapIncidents++ },
-		"gaps.falseAlarms":        func(c *sinks.SubCounts) { c.FalseAlarms++ },
+	for name, change := range map[string]func(*ledger.SubCounts){
+		"expected":                func(c *ledger.SubCounts) { c.Expected++ },
+		"delivered":               func(c *ledger.SubCounts) { c.Delivered-- },
+		"lostSilent":              func(c *ledger.SubCounts) { c.LostSilent-- },
+		"lostAnnounced":           func(c *ledger.SubCounts) { c.LostAnnounced++ },
+		"lostOrderUnknown":        func(c *ledger.SubCounts) { c.LostOrderUnknown++ },
+		"lostRefused":             func(c *ledger.SubCounts) { c.LostRefused++ },
+		"lostUndeliverable":       func(c *ledger.SubCounts) { c.LostUndeliverable++ },
+		"lostSuspended":           func(c *ledger.SubCounts) { c.LostSuspended++ },
+		"duplicates.sameEvent":    func(c *ledger.SubCounts) { c.Duplicates.SameEvent++ },
+		"duplicates.sameEmission": func(c *ledger.SubCounts) { c.Duplicates.SameEmission++ },
+		"duplicates.requested":    func(c *ledger.SubCounts) { c.Duplicates.Requested++ },
+		"outOfOrder":              func(c *ledger.SubCounts) { c.OutOfOrder++ },
+		"unexpected":              func(c *ledger.SubCounts) { c.Unexpected.Stale++ },
+		"unprobed":                func(c *ledger.SubCounts) { c.Unprobed++ },
+		"recovered":               func(c *ledger.SubCounts) { c.Recovered++ },
+		"gaps.incidents":          func(c *ledger.SubCounts) { c.GapIncidents++ },
+		"gaps.falseAlarms":        func(c *ledger.SubCounts) { c.FalseAlarms++ },
 	} {
 		wrong := right
 		change(&wrong)

@@ -12,7 +12,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // echoPeriods are how often the generator may write to itself. They are no
@@ -48,7 +48,7 @@ type echo struct {
 	writer, reader net.Conn
 	start          time.Time
 	mu             sync.Mutex
-	delay          sinks.Values // guarded by mu until it is closed
+	delay          ledger.Values // guarded by mu until it is closed
 	stop           chan struct{}
 	wg             sync.WaitGroup
 }
@@ -114,7 +114,7 @@ func (e *echo) read() {
 
 // soFar returns the delays until now in nanoseconds.
 func (e *echo) soFar() *hdrhistogram.Histogram {
-	var delay sinks.Values
+	var delay ledger.Values
 	e.mu.Lock()
 	delay.Merge(&e.delay)
 	e.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 func gcPauses() *metrics.Float64Histogram {
@@ -25,7 +25,7 @@ func goroutines() int64 {
 
 // gained is what a runtime histogram (in seconds) gained between two readings;
 // a value counts as its bucket's upper bound, as in a result.
-func gained(before, after *metrics.Float64Histogram) (out sinks.Distribution) {
+func gained(before, after *metrics.Float64Histogram) (out ledger.Distribution) {
 	for i, n := range after.Counts {
 		n -= before.Counts[i]
 		if n == 0 {
@@ -36,14 +36,14 @@ func gained(before, after *metrics.Float64Histogram) (out sinks.Distribution) {
 			v = after.Buckets[i]
 		}
 		d := time.Duration(v * 1e9)
-		out.Buckets = append(out.Buckets, sinks.Bucket{Low: d, High: d, Count: int64(n)})
+		out.Buckets = append(out.Buckets, ledger.Bucket{Low: d, High: d, Count: int64(n)})
 		out.Count += int64(n)
 	}
 	return out
 }
 
 // summarise makes quantiles of a distribution.
-func summarise(d sinks.Distribution) results.Quantiles {
+func summarise(d ledger.Distribution) results.Quantiles {
 	h := hdrhistogram.New(1000, int64(10*time.Minute), 3)
 	for _, b := range d.Buckets {
 		_ = h.RecordValues(max(0, min(int64(b.High), h.HighestTrackableValue())), b.Count)

@@ -16,7 +16,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // WatchOptions say what to watch beside this process.
@@ -53,7 +53,7 @@ type Watch struct {
 	started    time.Time
 
 	mu         sync.Mutex
-	timerLag   sinks.Values
+	timerLag   ledger.Values
 	gcAfter    *rtmetrics.Float64Histogram // at the end of the watch; nil before
 	goroutines int64                       // the most so far
 

@@ -14,7 +14,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Watch looks at a pass. It is called by one goroutine at a time.
@@ -289,7 +289,7 @@ func show[X any](to chan<- prometheus.Metric, x *X, families []family[X], histog
 	}
 	for i := range histograms {
 		m := &histograms[i]
-		m.of(x, func(d []sinks.Distribution, own ...string) {
+		m.of(x, func(d []ledger.Distribution, own ...string) {
 			to <- histogram(m.desc, d, labelled(base, own)...)
 		})
 	}

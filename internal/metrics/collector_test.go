@@ -8,7 +8,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
@@ -16,9 +16,9 @@ import (
 
 // history has one subscription that is owed three events: the first comes
 // twice, 4 ms after it was intended, the second never, the third after 20 ms.
-func history(t *testing.T) *sinks.Ledger {
+func history(t *testing.T) *ledger.Ledger {
 	t.Helper()
-	l, err := sinks.NewLedger(sinks.LedgerOptions{Run: 7, Sources: 1, Lanes: []sinks.LaneSpec{{Name: "a", System: "events", Mode: eventmeter.Push, Subscriptions: 1}}})
+	l, err := ledger.New(ledger.Options{Run: 7, Sources: 1, Lanes: []ledger.LaneSpec{{Name: "a", System: "events", Mode: eventmeter.Push, Subscriptions: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func history(t *testing.T) *sinks.Ledger {
 	return l
 }
 
-func follow(t *testing.T, l *sinks.Ledger) (*prometheus.Registry, *Following, *Pass) {
+func follow(t *testing.T, l *ledger.Ledger) (*prometheus.Registry, *Following, *Pass) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	c, err := New(r, Options{Figures: systems.FigureTables})

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 const (
@@ -25,7 +25,7 @@ var (
 
 // oneLane is what the metrics of a lane are read from.
 type oneLane struct {
-	*sinks.LiveLane
+	*ledger.LiveLane
 	own    Figures
 	alone  bool // it has its turn alone
 	health *Health

@@ -3,7 +3,7 @@ package metrics
 import (
 	"slices"
 
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // laneFamilies are the metrics of each lane: those of its counts, which the
@@ -12,7 +12,7 @@ var laneFamilies = slices.Concat(countFamilies(), turnFamilies, figureFamilies)
 
 func countFamilies() []family[oneLane] {
 	var out []family[oneLane]
-	for _, m := range sinks.LaneMetrics {
+	for _, m := range ledger.LaneMetrics {
 		kind, label := counter, []string(nil)
 		if m.Gauge {
 			kind = gauge
@@ -53,21 +53,21 @@ var figureFamilies = []family[oneLane]{
 
 var laneHistograms = []histogramFamily[oneLane]{
 	laneHistogram("eventmeter_latency_from_intended_seconds", "From the instant at which the schedule wanted the event until it was received, of first deliveries.",
-		func(x *oneLane) sinks.Distribution { return x.FromIntended }),
+		func(x *oneLane) ledger.Distribution { return x.FromIntended }),
 	laneHistogram("eventmeter_latency_from_sent_seconds", "From sending the event until it was received, of first deliveries.",
-		func(x *oneLane) sinks.Distribution { return x.FromSent }),
+		func(x *oneLane) ledger.Distribution { return x.FromSent }),
 	laneHistogram("eventmeter_subscription_ready_seconds", "From asking for a subscription until it was confirmed active.",
-		func(x *oneLane) sinks.Distribution { return x.Ready }),
+		func(x *oneLane) ledger.Distribution { return x.Ready }),
 	newHistogram(LaneLabels, "eventmeter_figure_seconds", "Times that only one system has, by their name in result.json (lanes[].timings).", []string{"figure"},
-		func(x *oneLane, emit func([]sinks.Distribution, ...string)) {
+		func(x *oneLane, emit func([]ledger.Distribution, ...string)) {
 			for name, d := range x.own.Timings {
-				emit([]sinks.Distribution{d}, name)
+				emit([]ledger.Distribution{d}, name)
 			}
 		}),
 }
 
-func laneHistogram(name, help string, of func(x *oneLane) sinks.Distribution) histogramFamily[oneLane] {
-	return newHistogram(LaneLabels, name, help, nil, func(x *oneLane, emit func([]sinks.Distribution, ...string)) {
-		emit([]sinks.Distribution{of(x)})
+func laneHistogram(name, help string, of func(x *oneLane) ledger.Distribution) histogramFamily[oneLane] {
+	return newHistogram(LaneLabels, name, help, nil, func(x *oneLane, emit func([]ledger.Distribution, ...string)) {
+		emit([]ledger.Distribution{of(x)})
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/eventmeter/eventmeter/internal/figure"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // ownFamilies are the metrics that figures of systems have under names of their
@@ -51,9 +51,9 @@ func ownFamily(t *figure.Table, shown []figure.Figure) family[oneLane] {
 
 // ownHistogram is the same of a timing.
 func ownHistogram(t *figure.Table, f *figure.Figure) histogramFamily[oneLane] {
-	return newHistogram(LaneLabels, f.Metric.Name, helpOf(f), nil, func(x *oneLane, emit func([]sinks.Distribution, ...string)) {
+	return newHistogram(LaneLabels, f.Metric.Name, helpOf(f), nil, func(x *oneLane, emit func([]ledger.Distribution, ...string)) {
 		if d, ok := x.own.Timings[f.Name]; ok && slices.Contains(t.Systems, x.System) {
-			emit([]sinks.Distribution{d})
+			emit([]ledger.Distribution{d})
 		}
 	})
 }

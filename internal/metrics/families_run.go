@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // runFamilies are the metrics of each run.
@@ -104,7 +104,7 @@ var phaseFamilies = []family[wholeRun]{
 }
 
 var firingFamilies = []family[wholeRun]{
-	ofEmissions("eventmeter_events_published_total", "Measured events that were sent.", func(s *sinks.Scheduled) int64 { return s.Fired }),
+	ofEmissions("eventmeter_events_published_total", "Measured events that were sent.", func(s *ledger.Scheduled) int64 { return s.Fired }),
 	ofRun(counter, "eventmeter_events_resolved_total", "Measured events by what became of them: accepted by the upstream, uncertain, or refused.",
 		func(x *wholeRun, emit emitter) {
 			s, _ := x.emissions()
@@ -112,7 +112,7 @@ var firingFamilies = []family[wholeRun]{
 			emit(float64(s.Uncertain), "uncertain")
 			emit(float64(s.Refused), "refused")
 		}, "outcome"),
-	ofEmissions("eventmeter_events_dropped_total", "Measured events that were due while every worker was busy, and were never sent.", func(s *sinks.Scheduled) int64 { return s.Dropped }),
+	ofEmissions("eventmeter_events_dropped_total", "Measured events that were due while every worker was busy, and were never sent.", func(s *ledger.Scheduled) int64 { return s.Dropped }),
 	ofRun(gauge, "eventmeter_events_pending", "Measured events that were sent and are not answered yet.", func(x *wholeRun, emit emitter) {
 		s, _ := x.emissions()
 		emit(float64(s.Pending))
@@ -183,22 +183,22 @@ var processFamilies = []family[wholeRun]{
 }
 
 var runHistograms = []histogramFamily[wholeRun]{
-	runHistogram("eventmeter_upstream_lag_seconds", "From intended until the upstream began to send, of measured events.", func(l *Look) sinks.Distribution { return l.Detail.FireLag }),
-	runHistogram("eventmeter_upstream_answer_seconds", "From sending until the upstream had answered, of measured events that were accepted.", func(l *Look) sinks.Distribution { return l.Detail.FireLatency }),
-	runHistogram("eventmeter_generator_read_delay_seconds", "From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in a long run: the generator's own share in every latency.", func(l *Look) sinks.Distribution { return l.Health.ReadDelay }),
-	runHistogram("eventmeter_generator_timer_lag_seconds", "How late a timer of 10 ms woke, in a long run of up to 100 ms.", func(l *Look) sinks.Distribution { return l.Health.TimerLag }),
-	runHistogram("eventmeter_generator_gc_pause_seconds", "Stop-the-world pauses of the generator's garbage collector.", func(l *Look) sinks.Distribution { return l.Health.GCPauses }),
+	runHistogram("eventmeter_upstream_lag_seconds", "From intended until the upstream began to send, of measured events.", func(l *Look) ledger.Distribution { return l.Detail.FireLag }),
+	runHistogram("eventmeter_upstream_answer_seconds", "From sending until the upstream had answered, of measured events that were accepted.", func(l *Look) ledger.Distribution { return l.Detail.FireLatency }),
+	runHistogram("eventmeter_generator_read_delay_seconds", "From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in a long run: the generator's own share in every latency.", func(l *Look) ledger.Distribution { return l.Health.ReadDelay }),
+	runHistogram("eventmeter_generator_timer_lag_seconds", "How late a timer of 10 ms woke, in a long run of up to 100 ms.", func(l *Look) ledger.Distribution { return l.Health.TimerLag }),
+	runHistogram("eventmeter_generator_gc_pause_seconds", "Stop-the-world pauses of the generator's garbage collector.", func(l *Look) ledger.Distribution { return l.Health.GCPauses }),
 	newHistogram(RunLabels, "eventmeter_upstream_figure_seconds", "Times that only one kind of upstream has, by their name in result.json (upstream.timings).", []string{"figure"},
-		func(x *wholeRun, emit func([]sinks.Distribution, ...string)) {
+		func(x *wholeRun, emit func([]ledger.Distribution, ...string)) {
 			for name, d := range x.upstream().Timings {
-				emit([]sinks.Distribution{d}, name)
+				emit([]ledger.Distribution{d}, name)
 			}
 		}),
 }
 
-func runHistogram(name, help string, of func(*Look) sinks.Distribution) histogramFamily[wholeRun] {
-	return newHistogram(RunLabels, name, help, nil, func(x *wholeRun, emit func([]sinks.Distribution, ...string)) {
-		all := make([]sinks.Distribution, len(x.passes))
+func runHistogram(name, help string, of func(*Look) ledger.Distribution) histogramFamily[wholeRun] {
+	return newHistogram(RunLabels, name, help, nil, func(x *wholeRun, emit func([]ledger.Distribution, ...string)) {
+		all := make([]ledger.Distribution, len(x.passes))
 		for i := range x.passes {
 			all[i] = of(&x.passes[i])
 		}
@@ -206,7 +206,7 @@ func runHistogram(name, help string, of func(*Look) sinks.Distribution) histogra
 	})
 }
 
-func ofEmissions(name, help string, of func(*sinks.Scheduled) int64) family[wholeRun] {
+func ofEmissions(name, help string, of func(*ledger.Scheduled) int64) family[wholeRun] {
 	return ofRun(counter, name, help, func(x *wholeRun, emit emitter) {
 		s, _ := x.emissions()
 		emit(float64(of(&s)))
@@ -254,7 +254,7 @@ func (x *wholeRun) turns() bool {
 }
 
 // emissions adds up the passes.
-func (x *wholeRun) emissions() (measured, warmUp sinks.Scheduled) {
+func (x *wholeRun) emissions() (measured, warmUp ledger.Scheduled) {
 	for i := range x.passes {
 		m, w := x.passes[i].Detail.Measured, x.passes[i].Detail.WarmUp
 		measured.Fired += m.Fired

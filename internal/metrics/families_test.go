@@ -11,17 +11,17 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // lookAt is a look with one lane that has delivered so much.
 func lookAt(lane, system string, delivered int64) Look {
-	return Look{Detail: sinks.Live{
-		Measured: sinks.Scheduled{Fired: 7, Accepted: 5, Pending: 2},
-		Lanes: []sinks.LiveLane{{
+	return Look{Detail: ledger.Live{
+		Measured: ledger.Scheduled{Fired: 7, Accepted: 5, Pending: 2},
+		Lanes: []ledger.LiveLane{{
 			Name: lane, System: system, Mode: eventmeter.Poll, Subscriptions: 3, Open: 3,
-			LaneCounts: sinks.LaneCounts{SubCounts: sinks.SubCounts{Delivered: delivered, Expected: delivered + 1, Foreign: 4}},
+			LaneCounts: ledger.LaneCounts{SubCounts: ledger.SubCounts{Delivered: delivered, Expected: delivered + 1, Foreign: 4}},
 		}},
 	}}
 }
@@ -192,15 +192,15 @@ func TestNobodyFollows(*testing.T) {
 }
 
 func TestLooksAddUp(t *testing.T) {
-	d := func(low, count int) sinks.Distribution {
-		return sinks.Distribution{Buckets: []sinks.Bucket{{Low: time.Duration(low), High: time.Duration(low + 1), Count: int64(count)}}, Count: int64(count)}
+	d := func(low, count int) ledger.Distribution {
+		return ledger.Distribution{Buckets: []ledger.Bucket{{Low: time.Duration(low), High: time.Duration(low + 1), Count: int64(count)}}, Count: int64(count)}
 	}
 	a, b := lookAt("a", "events", 10), lookAt("a", "events", 5)
 	a.Phases = []Phase{{Name: "attach"}, {Name: "measure"}}
 	b.Phases = []Phase{{Name: "attach"}}
 	b.Burst, b.Bursts = time.Unix(5, 0), 2
-	a.Own = []Figures{{Values: map[string]float64{"uses": 2, "ttlMs": 5}, Timings: map[string]sinks.Distribution{"fetch": d(10, 1)}}}
-	b.Own = []Figures{{Values: map[string]float64{"uses": 3, "ttlMs": 4, "fetches": 1}, Timings: map[string]sinks.Distribution{"fetch": d(20, 2)}}}
+	a.Own = []Figures{{Values: map[string]float64{"uses": 2, "ttlMs": 5}, Timings: map[string]ledger.Distribution{"fetch": d(10, 1)}}}
+	b.Own = []Figures{{Values: map[string]float64{"uses": 3, "ttlMs": 4, "fetches": 1}, Timings: map[string]ledger.Distribution{"fetch": d(20, 2)}}}
 	a.Health = Health{Goroutines: 1, Used: map[string]float64{Generator: 1, Target: 3}, ReadDelay: d(10, 1), Generator: Usage{CPU: 1, OK: true}}
 	b.Health = Health{Goroutines: 2, Used: map[string]float64{Generator: 2, Target: 2}, ReadDelay: d(10, 4), Generator: Usage{CPU: 2, OK: true}, Target: Usage{CPU: 9, OK: true}, Measured: true}
 	before := mustJSON(t, a)

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // histogramFamily is a histogram: how it is called, and how it is read. What is
@@ -16,10 +16,10 @@ import (
 type histogramFamily[X any] struct {
 	desc *prometheus.Desc
 	about
-	of func(x *X, emit func(from []sinks.Distribution, labels ...string))
+	of func(x *X, emit func(from []ledger.Distribution, labels ...string))
 }
 
-func newHistogram[X any](base []string, name, help string, own []string, of func(x *X, emit func([]sinks.Distribution, ...string))) histogramFamily[X] {
+func newHistogram[X any](base []string, name, help string, own []string, of func(x *X, emit func([]ledger.Distribution, ...string))) histogramFamily[X] {
 	a := aboutOf(base, "histogram", name, help, own)
 	return histogramFamily[X]{about: a, desc: a.desc, of: of}
 }
@@ -40,13 +40,13 @@ var classicBounds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25,
 // middle is the value that a bucket of the ledger counts as, in seconds. The
 // bucket is a thousandth of it wide, so that neither the sum nor the bucket
 // that it is moved to suffers.
-func middle(b sinks.Bucket) float64 {
+func middle(b ledger.Bucket) float64 {
 	return time.Duration((int64(b.Low)+int64(b.High))/2 + 1).Seconds()
 }
 
 // histogram makes one metric of the distributions: a native histogram, with
 // classic buckets beside it.
-func histogram(desc *prometheus.Desc, from []sinks.Distribution, labels ...string) prometheus.Metric {
+func histogram(desc *prometheus.Desc, from []ledger.Distribution, labels ...string) prometheus.Metric {
 	native := map[int]int64{}
 	classic := make([]uint64, len(classicBounds))
 	var count uint64

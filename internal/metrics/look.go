@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/figure"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Look is one look at a pass of a run. It belongs to whoever asked for it, and
 // passes between processes as JSON.
 type Look struct {
-	Detail sinks.Live
+	Detail ledger.Live
 	// Phases are those that were begun, in their order.
 	Phases []Phase
 	// Bursts is how many bursts of the schedule were due, and Burst when the
@@ -36,12 +36,12 @@ type Phase struct {
 // Figures are what only one system or upstream has, by the names in the result.
 type Figures struct {
 	Values  map[string]float64
-	Timings map[string]sinks.Distribution
+	Timings map[string]ledger.Distribution
 }
 
 // FiguresOf makes figures of counts and timings.
-func FiguresOf(values map[string]float64, timings map[string]sinks.Timing) Figures {
-	out := Figures{Values: values, Timings: make(map[string]sinks.Distribution, len(timings))}
+func FiguresOf(values map[string]float64, timings map[string]ledger.Timing) Figures {
+	out := Figures{Values: values, Timings: make(map[string]ledger.Distribution, len(timings))}
 	for name, t := range timings {
 		out.Timings[name] = t.Distribution()
 	}
@@ -65,7 +65,7 @@ type Health struct {
 	// over wall time.
 	Others float64
 	// ReadDelay, TimerLag and GCPauses are as in the result.
-	ReadDelay, TimerLag, GCPauses sinks.Distribution
+	ReadDelay, TimerLag, GCPauses ledger.Distribution
 }
 
 // Usage is what a process has used. CPU is in seconds since it started, Memory
@@ -107,7 +107,7 @@ func (f Figures) plus(g Figures, by figure.Tables) Figures {
 	out.Values, _ = by.Merge(f.Values, g.Values)
 	for name, d := range g.Timings {
 		if out.Timings == nil {
-			out.Timings = map[string]sinks.Distribution{}
+			out.Timings = map[string]ledger.Distribution{}
 		}
 		out.Timings[name] = out.Timings[name].Plus(d)
 	}

@@ -9,17 +9,17 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // busy is a ledger in the middle of a run: ten thousand subscriptions, and the
 // latencies of a million deliveries.
-func busy(b *testing.B) *sinks.Ledger {
+func busy(b *testing.B) *ledger.Ledger {
 	b.Helper()
 	const subs = 10_000
-	l, err := sinks.NewLedger(sinks.LedgerOptions{Run: 7, Sources: 1, Lanes: []sinks.LaneSpec{{Name: "a", System: "events", Mode: eventmeter.Push, Subscriptions: subs}}})
+	l, err := ledger.New(ledger.Options{Run: 7, Sources: 1, Lanes: []ledger.LaneSpec{{Name: "a", System: "events", Mode: eventmeter.Push, Subscriptions: subs}}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func busy(b *testing.B) *sinks.Ledger {
 }
 
 // deliver fires one event, and has it come everywhere within a tenth of a second.
-func deliver(l *sinks.Ledger, seq, subs uint32) {
+func deliver(l *ledger.Ledger, seq, subs uint32) {
 	at := eventmeter.Instant(seq) * eventmeter.Instant(time.Second)
 	s := eventmeter.Stamp{Run: 7, Seq: seq}
 	l.Fired(eventmeter.Emission{Stamp: s, Intended: at, Fired: at + 1000, Measured: true})
@@ -44,7 +44,7 @@ func deliver(l *sinks.Ledger, seq, subs uint32) {
 	}
 }
 
-func watching(b *testing.B, l *sinks.Ledger) http.Handler {
+func watching(b *testing.B, l *ledger.Ledger) http.Handler {
 	b.Helper()
 	r := prometheus.NewPedanticRegistry()
 	c, err := New(r, Options{Figures: systems.FigureTables})

@@ -15,7 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // lane is a lane of the profile with its templates compiled.
@@ -48,8 +48,8 @@ func newLane(number int, l profiles.Lane) (*lane, error) {
 }
 
 // spec is what the ledger needs to know of the lane.
-func (l *lane) spec() sinks.LaneSpec {
-	spec := sinks.LaneSpec{
+func (l *lane) spec() ledger.LaneSpec {
+	spec := ledger.LaneSpec{
 		Name:          l.Name,
 		System:        l.System,
 		Mode:          eventmeter.Mode(l.Mode),

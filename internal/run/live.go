@@ -13,7 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 const progressEvery = 200 * time.Millisecond
@@ -123,7 +123,7 @@ func (p *pass) bursts(start, stopped eventmeter.Instant) (int64, time.Time) {
 }
 
 // lastLook is what the account says, with the target's use as in the result.
-func (p *pass) lastLook(a *sinks.Account, own []results.PartFigures, target *results.Process) *metrics.Look {
+func (p *pass) lastLook(a *ledger.Account, own []results.PartFigures, target *results.Process) *metrics.Look {
 	if p.followed == nil {
 		return nil
 	}

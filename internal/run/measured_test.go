@@ -11,7 +11,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // windowProfile has a warm-up that is as long as the measured part, so that
@@ -87,7 +87,7 @@ func TestMeasuredWindowOfAStoppedRun(t *testing.T) {
 	stop := make(chan struct{})
 	var once sync.Once
 	out, err := Run(t.Context(), Options{Profile: windowProfile(t, "20s"), Stop: stop, Progress: func(p Progress) {
-		if p.Phase == "measure" && slices.ContainsFunc(p.Live.Lanes, func(l sinks.LiveLane) bool { return l.Delivered > 3 }) {
+		if p.Phase == "measure" && slices.ContainsFunc(p.Live.Lanes, func(l ledger.LiveLane) bool { return l.Delivered > 3 }) {
 			once.Do(func() { close(stop) })
 		}
 	}})

@@ -15,7 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // shardedProfile has lanes whose sources fall into four groups: {0,4}, {1,5},
@@ -124,7 +124,7 @@ func (s *ledgers) resolved(source uint16, seq uint32, o eventmeter.Outcome, at e
 }
 
 // of gives the ledger of a subscription and what it is called there.
-func (s *ledgers) of(sub eventmeter.Sub) (*sinks.Ledger, eventmeter.Sub) {
+func (s *ledgers) of(sub eventmeter.Sub) (*ledger.Ledger, eventmeter.Sub) {
 	home := s.home[sub]
 	return s.shards[home[0]].ledger, eventmeter.Sub{Lane: sub.Lane, Index: uint32(home[1])}
 }
@@ -142,14 +142,14 @@ func (s *ledgers) delivered(d eventmeter.Delivery, stamps bool) {
 
 func (s *ledgers) changed(c eventmeter.Transition) {
 	s.whole.ledger.Changed(c)
-	var ledger *sinks.Ledger
+	var ledger *ledger.Ledger
 	ledger, c.Sub = s.of(c.Sub)
 	ledger.Changed(c)
 }
 
 func (s *ledgers) noticed(n eventmeter.Notice) {
 	s.whole.ledger.Noticed(n)
-	var ledger *sinks.Ledger
+	var ledger *ledger.Ledger
 	ledger, n.Sub = s.of(n.Sub)
 	ledger.Noticed(n)
 }
@@ -233,9 +233,9 @@ func fewExamples(es []results.Example) []results.Example {
 }
 
 // sameAccount compares every counter, bucket and interval.
-func sameAccount(t *testing.T, want, got sinks.Account) {
+func sameAccount(t *testing.T, want, got ledger.Account) {
 	t.Helper()
-	text := func(a sinks.Account) string {
+	text := func(a ledger.Account) string {
 		a.Run, a.At = 0, 0
 		a.Lanes = slices.Clone(a.Lanes)
 		for i := range a.Lanes {

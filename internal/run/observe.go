@@ -4,7 +4,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // observeFrom tells the observers when the schedule begins.
@@ -41,7 +41,7 @@ func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant,
 			f.Values = map[string]float64{}
 		}
 		if f.Timings == nil {
-			f.Timings = map[string]sinks.Timing{}
+			f.Timings = map[string]ledger.Timing{}
 		}
 		f.Values["observedEvents"] = float64(o.Events)
 		f.Values["observedDuplicates"] = float64(o.Copies)

@@ -14,7 +14,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Options say what to run and what to report while it runs. Profile must be set.
@@ -83,7 +83,7 @@ type Options struct {
 // when lanes take turns; the lanes' time series are in there.
 type Outcome struct {
 	Result   *results.Result
-	Accounts []sinks.Account
+	Accounts []ledger.Account
 	// Traced is how many entries Options.Record got; TraceErr says that some
 	// are missing.
 	Traced   int64
@@ -92,7 +92,7 @@ type Outcome struct {
 	Part *results.Part
 
 	// Subscriptions are the counts of each subscription, by lane.
-	Subscriptions [][]sinks.SubCounts
+	Subscriptions [][]ledger.SubCounts
 
 	// Backlog is what was owed and not delivered, where Options asked for it.
 	Backlog *Backlog
@@ -105,7 +105,7 @@ type Progress struct {
 	Phase, Lane string
 	// Elapsed and Limit are of the phase. It may end before its limit.
 	Elapsed, Limit time.Duration
-	Live           sinks.Live
+	Live           ledger.Live
 	// Trouble says that the target does not answer; "" if it does.
 	Trouble string
 }

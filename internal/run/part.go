@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // part is what a shard leaves for a merge, beside its result.
@@ -25,7 +25,7 @@ func (r *run) part() *results.Part {
 }
 
 // wholeNames gives the subscriptions in examples their numbers in the whole run.
-func (p *pass) wholeNames(a *sinks.Account) {
+func (p *pass) wholeNames(a *ledger.Account) {
 	for i := range a.Lanes {
 		for j := range a.Lanes[i].Examples {
 			sub := &a.Lanes[i].Examples[j].Sub
@@ -35,14 +35,14 @@ func (p *pass) wholeNames(a *sinks.Account) {
 }
 
 // keepPart keeps one pass of a shard for a merge.
-func (p *pass) keepPart(a sinks.Account, own []results.PartFigures, in results.Generator, process *results.Process) {
+func (p *pass) keepPart(a ledger.Account, own []results.PartFigures, in results.Generator, process *results.Process) {
 	if p.opts.Shard != nil {
 		p.partPasses = append(p.partPasses, p.partPass(a, own, in, process))
 	}
 }
 
 // partPass is what a merge needs of a pass.
-func (p *pass) partPass(a sinks.Account, own []results.PartFigures, in results.Generator, process *results.Process) results.PartPass {
+func (p *pass) partPass(a ledger.Account, own []results.PartFigures, in results.Generator, process *results.Process) results.PartPass {
 	start := p.firing.Start()
 	part := results.PartPass{
 		Account: a, Began: results.Nanos(start), BeganAt: p.clock.Time(start).UTC(), Generator: in, Target: process, Figures: own,

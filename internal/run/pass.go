@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // pass runs lanes through their phases and adds what came of it to the result.
@@ -92,7 +92,7 @@ func (p *pass) keepSubscriptions() {
 		return
 	}
 	for i, l := range p.lanes {
-		counts := make([]sinks.SubCounts, l.Subscriptions)
+		counts := make([]ledger.SubCounts, l.Subscriptions)
 		for j := range counts {
 			counts[j] = p.ledger.SubAccount(eventmeter.Sub{Lane: uint16(i), Index: uint32(j)})
 		}

@@ -13,13 +13,14 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // pass takes some lanes through all phases, with a ledger of their own.
 type pass struct {
 	*run
 	lanes    []*lane
-	ledger   *sinks.Ledger
+	ledger   *ledger.Ledger
 	recorder eventmeter.Recorder // the ledger, and the observers beside it
 	number   uint32              // from 0
 	observer *sinks.Observer     // nil where something is published

@@ -10,6 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // prepare makes the ledger and the lanes' drivers.
@@ -47,7 +48,7 @@ func (p *pass) prepare() error {
 // comes late from the pass before is foreign to this one.
 func (p *pass) openLedger() error {
 	r := p.run
-	specs := make([]sinks.LaneSpec, len(p.lanes))
+	specs := make([]ledger.LaneSpec, len(p.lanes))
 	for i, l := range p.lanes {
 		specs[i] = l.spec()
 	}
@@ -55,7 +56,7 @@ func (p *pass) openLedger() error {
 	p.number = r.passNo
 	r.passNo++
 	var err error
-	p.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
+	p.ledger, err = ledger.New(ledger.Options{
 		Clock: r.clock, Run: id, Sibling: sibling, Sources: r.profile.Upstream.Sources, Lanes: specs,
 		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure), Recorded: recorded(r.profile.Phases.Measure),
 	})

@@ -20,7 +20,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // run is the state of one run.
@@ -35,7 +35,7 @@ type run struct {
 
 	followed *metrics.Following // nil without metrics
 	target   targetSide
-	subs     [][]sinks.SubCounts
+	subs     [][]ledger.SubCounts
 	backlog  *Backlog // where it is wanted
 	passNo   uint32
 

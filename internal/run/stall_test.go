@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // TestStallIsSeenWhole runs a schedule of D in fake time against a server that
@@ -28,9 +28,9 @@ func TestStallIsSeenWhole(t *testing.T) {
 			quick = 2 * time.Millisecond
 		)
 		clock := eventmeter.NewClock()
-		ledger, err := sinks.NewLedger(sinks.LedgerOptions{
+		ledger, err := ledger.New(ledger.Options{
 			Clock: clock, Run: 1, Sources: 1,
-			Lanes: []sinks.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1}},
+			Lanes: []ledger.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -101,9 +101,9 @@ func TestStallIsSeenWhole(t *testing.T) {
 func TestLateSendingShowsBetweenTheTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := eventmeter.NewClock()
-		ledger, err := sinks.NewLedger(sinks.LedgerOptions{
+		ledger, err := ledger.New(ledger.Options{
 			Clock: clock, Run: 1, Sources: 1,
-			Lanes: []sinks.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1}},
+			Lanes: []ledger.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // openFeed opens a feed before the target starts, which has to know where it
@@ -218,9 +218,9 @@ func (r *run) upstreamFigures() results.PartFigures {
 		return results.PartFigures{}
 	}
 	own := f.Figures()
-	out := results.PartFigures{Values: own.Values, Timings: map[string]sinks.Timing{}}
+	out := results.PartFigures{Values: own.Values, Timings: map[string]ledger.Timing{}}
 	for name, t := range own.Timings {
-		out.Timings[name] = sinks.Timing{Histogram: t.Histogram, Below: t.Below, Above: t.Above}
+		out.Timings[name] = ledger.Timing{Histogram: t.Histogram, Below: t.Below, Above: t.Above}
 	}
 	return out
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // eventName is the event type that every target offers.
@@ -28,8 +28,8 @@ const heartbeat = 10 * time.Minute
 type lane struct {
 	base
 	rec      eventmeter.Recorder
-	ledger   *sinks.Ledger // nil with a recorder that only counts
-	count    *counter      // nil with a ledger
+	ledger   *ledger.Ledger // nil with a recorder that only counts
+	count    *counter       // nil with a ledger
 	tally    callTally
 	endpoint *mcpclient.Endpoint
 	driver   driver.Driver
@@ -45,9 +45,9 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		c.rec = c.count
 	} else {
 		var err error
-		c.ledger, err = sinks.NewLedger(sinks.LedgerOptions{
+		c.ledger, err = ledger.New(ledger.Options{
 			Clock: clock, Run: runID, Sources: s.groups(), DetachGrace: s.Timeout,
-			Lanes: []sinks.LaneSpec{{Name: s.Mode, System: "events", Mode: mode, Subscriptions: s.Streams, Hears: sources(s)}},
+			Lanes: []ledger.LaneSpec{{Name: s.Mode, System: "events", Mode: mode, Subscriptions: s.Streams, Hears: sources(s)}},
 		})
 		if err != nil {
 			return nil, err

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // errorMeter compares the recorded time of a delivery with the send time that
@@ -24,7 +24,7 @@ type errorMeter struct {
 	done   chan struct{}
 	parts  [64]struct {
 		mu     sync.Mutex
-		values sinks.Values
+		values ledger.Values
 	}
 }
 
@@ -108,7 +108,7 @@ func sentAt(message []byte) (int64, bool) {
 }
 
 func (m *errorMeter) quantiles() (p50, p99 time.Duration) {
-	var all sinks.Values
+	var all ledger.Values
 	for i := range m.parts {
 		p := &m.parts[i]
 		p.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // runMicro is the role that measures single operations.
@@ -23,7 +23,7 @@ func runMicro(ctx context.Context, s spec, l *link) error {
 	}
 	m.Record, m.RecordAllocs = per(func(b *testing.B) {
 		b.ReportAllocs()
-		var v sinks.Values
+		var v ledger.Values
 		d := time.Duration(0)
 		for b.Loop() {
 			d = (d + 7919) % (100 * time.Millisecond)
@@ -47,30 +47,30 @@ func runMicro(ctx context.Context, s spec, l *link) error {
 func benchmarkDelivered(b *testing.B) {
 	const subs, emissions = 1000, 1000
 	b.ReportAllocs()
-	var ledger *sinks.Ledger
+	var book *ledger.Ledger
 	var d eventmeter.Delivery
 	fresh := func() {
 		var err error
-		ledger, err = sinks.NewLedger(sinks.LedgerOptions{Run: runID, Sources: 1, Lanes: []sinks.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: subs}}})
+		book, err = ledger.New(ledger.Options{Run: runID, Sources: 1, Lanes: []ledger.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: subs}}})
 		if err != nil {
 			b.Fatal(err)
 		}
 		for i := range uint32(subs) {
 			sub := eventmeter.Sub{Index: i}
-			ledger.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Attaching, At: 1})
-			ledger.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Active, At: 2})
+			book.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Attaching, At: 1})
+			book.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.Active, At: 2})
 		}
 		for seq := range uint32(emissions) {
 			at := eventmeter.Instant(time.Millisecond) + eventmeter.Instant(seq)*1000
 			stamp := eventmeter.Stamp{Run: runID, Seq: seq + 1}
-			ledger.Fired(eventmeter.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
-			ledger.Resolved(stamp, eventmeter.Accepted, at)
+			book.Fired(eventmeter.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
+			book.Resolved(stamp, eventmeter.Accepted, at)
 		}
 		d = eventmeter.Delivery{Stamp: eventmeter.Stamp{Run: runID, Seq: 1}, Probed: true, EventID: 1, At: eventmeter.Instant(50 * time.Millisecond), Bytes: frameSize}
 	}
 	fresh()
 	for b.Loop() {
-		ledger.Delivered(d)
+		book.Delivered(d)
 		if d.Sub.Index++; d.Sub.Index == subs {
 			d.Sub.Index = 0
 			if d.Stamp.Seq++; d.Stamp.Seq > emissions {

@@ -8,7 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 func TestMergeFigures(t *testing.T) {
@@ -41,7 +41,7 @@ func TestMergePollFigures(t *testing.T) {
 		}
 		return results.PartFigures{
 			Values:  map[string]float64{"pollsPacedByServer": server, "pollsPacedByMinInterval": floor},
-			Timings: map[string]sinks.Timing{"pollInterval": {Histogram: h}},
+			Timings: map[string]ledger.Timing{"pollInterval": {Histogram: h}},
 		}
 	}
 	got, most := mergeFigures([]results.PartFigures{part(3, 0, time.Second, time.Second, time.Second), part(0, 2, 2*time.Second, 4*time.Second)})

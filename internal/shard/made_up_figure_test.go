@@ -16,7 +16,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -32,7 +32,7 @@ var madeUpFigures = figure.Table{Name: "made-up", Systems: []string{"events"}, F
 // madeUp is a made-up driver, …
 type madeUp struct {
 	sneezes, visits, loudest float64
-	took                     sinks.Values
+	took                     ledger.Values
 }
 
 // … and here they are counted. That is all there is to do for a new figure.
@@ -45,7 +45,7 @@ func (m *madeUp) sneeze(loud float64, took time.Duration) {
 func (m *madeUp) Figures() driver.Figures {
 	return driver.Figures{
 		Values:  map[string]float64{"sneezes": m.sneezes, "visits": m.visits, "loudest": m.loudest, "sneezesPerVisit": m.sneezes / m.visits},
-		Timings: map[string]sinks.Timing{"sneeze": m.took.Timing()},
+		Timings: map[string]ledger.Timing{"sneeze": m.took.Timing()},
 	}
 }
 
@@ -86,15 +86,15 @@ func TestMadeUpFigure(t *testing.T) {
 	if !maps.Equal(sum.Values, want) || !slices.Equal(peaks, []string{"loudest"}) {
 		t.Errorf("merged: %v, peaks %v, want %v", sum.Values, peaks, want)
 	}
-	ledger, err := sinks.NewLedger(sinks.LedgerOptions{
+	book, err := ledger.New(ledger.Options{
 		Clock: eventmeter.NewClock(), Sources: 1, Interval: time.Second,
-		Lanes: []sinks.LaneSpec{{Name: "a", System: "events", Mode: eventmeter.Push, Subscriptions: 1}},
+		Lanes: []ledger.LaneSpec{{Name: "a", System: "events", Mode: eventmeter.Push, Subscriptions: 1}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	whole := summary.New(summary.Options{Profile: &profiles.Profile{}, Result: &results.Result{}})
-	whole.Add(ledger.Account(), []results.PartFigures{sum}, results.Generator{}, nil)
+	whole.Add(book.Account(), []results.PartFigures{sum}, results.Generator{}, nil)
 	text, err := json.Marshal(whole.Result)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestMadeUpFigure(t *testing.T) {
 	// Shards send looks, which are added for displays and scrapes.
 	look := func(d driver.Figurer) metrics.Look {
 		text, err := json.Marshal(metrics.Look{
-			Detail: sinks.Live{Lanes: []sinks.LiveLane{{Name: "a", System: "events", Mode: eventmeter.Push}}},
+			Detail: ledger.Live{Lanes: []ledger.LiveLane{{Name: "a", System: "events", Mode: eventmeter.Push}}},
 			Own:    []metrics.Figures{metrics.FiguresOf(d.Figures().Values, d.Figures().Timings)},
 		})
 		if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Merge adds up the archives of the shards of one run, exactly: accounts are
-// merged bucket by bucket (see [sinks.MergeAccounts]), and the result is made
+// merged bucket by bucket (see [ledger.MergeAccounts]), and the result is made
 // of them as of one account; thresholds are judged on it. Series are laid over
 // each other by when each shard began to publish, to within one interval.
 //
@@ -110,7 +110,7 @@ func newMerge(all []archived) (*merge, error) {
 
 // mergePass adds up pass k of all shards that had one.
 func (m *merge) mergePass(k int) error {
-	var accounts []sinks.Account
+	var accounts []ledger.Account
 	var intervals []int64
 	var own [][]results.PartFigures
 	var in results.Generator
@@ -130,7 +130,7 @@ func (m *merge) mergePass(k int) error {
 		in = health.Beside(in, p.Generator)
 		target = health.Larger(target, p.Target)
 	}
-	merged, err := sinks.MergeAccounts(accounts, sinks.MergeOptions{Shift: intervals})
+	merged, err := ledger.MergeAccounts(accounts, ledger.MergeOptions{Shift: intervals})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMerge, err)
 	}

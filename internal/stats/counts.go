@@ -9,7 +9,7 @@ import (
 	"github.com/aclements/go-moremath/mathx"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // tallied is a counting figure in one run: count out of whole, in clusters of related events.
@@ -97,7 +97,7 @@ func countEstimate(a, b []tallied, alpha float64) estimate {
 
 // lossOf counts n of a lane's losses, whose examples are of a kind. Consecutive
 // misses of a subscription are one incident.
-func lossOf(l *results.Lane, n int64, kind sinks.ExampleKind) tallied {
+func lossOf(l *results.Lane, n int64, kind ledger.ExampleKind) tallied {
 	t := tallied{count: float64(n), whole: float64(l.Expected)}
 	if n > 0 {
 		incidents := float64(max(l.Gaps.Incidents, 1)) * float64(n) / float64(l.Lost())

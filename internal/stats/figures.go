@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // compared is one figure of a lane (or of the run) that comparisons have.
@@ -30,12 +30,12 @@ var laneFigures = []compared{
 	{path: "latency.fromSent.p90", unit: "ns", tag: results.TagSent, rank: 1},
 	{path: "latency.fromSent.p99", unit: "ns", tag: results.TagSent, rank: 2},
 	{path: "latency.fromSent.p999", unit: "ns", tag: results.TagSent, rank: 3},
-	{path: "lostSilent", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostSilent, sinks.ExampleLostSilent) }},
-	{path: "lostAnnounced", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostAnnounced, sinks.ExampleLostAnnounced) }},
-	{path: "lostOrderUnknown", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostOrderUnknown, sinks.ExampleLostOrderUnknown) }},
-	{path: "lostUndeliverable", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostUndeliverable, sinks.ExampleLostUndeliverable) }},
-	{path: "lostRefused", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostRefused, sinks.ExampleLostRefused) }},
-	{path: "lostSuspended", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostSuspended, sinks.ExampleLostSuspended) }},
+	{path: "lostSilent", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostSilent, ledger.ExampleLostSilent) }},
+	{path: "lostAnnounced", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostAnnounced, ledger.ExampleLostAnnounced) }},
+	{path: "lostOrderUnknown", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostOrderUnknown, ledger.ExampleLostOrderUnknown) }},
+	{path: "lostUndeliverable", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostUndeliverable, ledger.ExampleLostUndeliverable) }},
+	{path: "lostRefused", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostRefused, ledger.ExampleLostRefused) }},
+	{path: "lostSuspended", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostSuspended, ledger.ExampleLostSuspended) }},
 	{path: "duplicates.rate", unit: "share", count: duplicatesOf},
 	{path: "overhead.totalPerDelivered.requests", unit: "requests"},
 	{path: "overhead.totalPerDelivered.bytes", unit: "bytes"},

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Finish fills in what is known only at the end. failed says why the run ended
@@ -32,7 +32,7 @@ func (s *Summary) Finish(failed error, firstFailure string) {
 
 // arrivals adds up how well the times of deliveries are known.
 func (s *Summary) arrivals() {
-	var waited sinks.Timing
+	var waited ledger.Timing
 	a := &s.Result.Generator.Arrivals
 	for i := range s.Accounts {
 		for j := range s.Accounts[i].Lanes {

@@ -12,7 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Summary is a result that passes are added to.
@@ -21,7 +21,7 @@ type Summary struct {
 	// goroutines at once.
 	Result *results.Result
 	// Accounts has one account, or one for each lane when lanes take turns.
-	Accounts []sinks.Account
+	Accounts []ledger.Account
 	// Upstream are the upstream's figures as metrics show them.
 	Upstream metrics.Figures
 
@@ -30,8 +30,8 @@ type Summary struct {
 	part       bool // of a run: the whole is judged
 	unfinished bool // the run goes on
 
-	fireLag, fireLatency sinks.Timing // of all passes
-	unsound              []string     // what is wrong with the ledger itself
+	fireLag, fireLatency ledger.Timing // of all passes
+	unsound              []string      // what is wrong with the ledger itself
 
 	mu sync.Mutex // guards Result.Warnings
 }
@@ -70,7 +70,7 @@ func (s *Summary) Snapshot() *Summary {
 // order of the lanes, the health of the generator, and what the target used. Passes
 // follow each other when lanes take turns; then counts add up, and of the
 // generator's figures the worst is kept.
-func (s *Summary) Add(a sinks.Account, own []results.PartFigures, generator results.Generator, target *results.Process) {
+func (s *Summary) Add(a ledger.Account, own []results.PartFigures, generator results.Generator, target *results.Process) {
 	s.Accounts = append(s.Accounts, a)
 	res := s.Result
 	u := &res.Upstream

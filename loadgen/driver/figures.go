@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Figurer is a Driver with figures of its own: what its system has and the
@@ -20,7 +20,7 @@ type Figurer interface {
 // declares.
 type Figures struct {
 	Values  map[string]float64
-	Timings map[string]sinks.Timing
+	Timings map[string]ledger.Timing
 }
 
 // Tally collects the figures that only a lane's own system has. Most of them
@@ -29,10 +29,10 @@ type Figures struct {
 type Tally struct {
 	mu      sync.Mutex
 	values  map[string]float64
-	timings map[string]*sinks.Timing
+	timings map[string]*ledger.Timing
 }
 
-// The bounds of every timing, those of [sinks.Timing].
+// The bounds of every timing, those of [ledger.Timing].
 const (
 	timingLeast = time.Microsecond
 	TimingMost  = 10 * time.Minute
@@ -81,12 +81,12 @@ func (t *Tally) Took(name string, d time.Duration) {
 }
 
 // timing finds or makes a distribution; the caller holds the lock.
-func (t *Tally) timing(name string) *sinks.Timing {
+func (t *Tally) timing(name string) *ledger.Timing {
 	w := t.timings[name]
 	if w == nil {
-		w = &sinks.Timing{Histogram: hdrhistogram.New(int64(timingLeast), int64(TimingMost), 3)}
+		w = &ledger.Timing{Histogram: hdrhistogram.New(int64(timingLeast), int64(TimingMost), 3)}
 		if t.timings == nil {
-			t.timings = map[string]*sinks.Timing{}
+			t.timings = map[string]*ledger.Timing{}
 		}
 		t.timings[name] = w
 	}
@@ -97,9 +97,9 @@ func (t *Tally) timing(name string) *sinks.Timing {
 func (t *Tally) Figures() Figures {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := Figures{Values: maps.Clone(t.values), Timings: make(map[string]sinks.Timing, len(t.timings))}
+	f := Figures{Values: maps.Clone(t.values), Timings: make(map[string]ledger.Timing, len(t.timings))}
 	for name, w := range t.timings {
-		f.Timings[name] = sinks.Timing{Histogram: hdrhistogram.Import(w.Histogram.Export()), Below: w.Below, Above: w.Above}
+		f.Timings[name] = ledger.Timing{Histogram: hdrhistogram.Import(w.Histogram.Export()), Below: w.Below, Above: w.Above}
 	}
 	return f
 }

@@ -66,7 +66,7 @@ type Options struct {
 }
 
 // Published is what is known of the events that were published. A
-// [sinks.Ledger] is one. It is asked on hot paths, by many goroutines at once.
+// [ledger.Ledger] is one. It is asked on hot paths, by many goroutines at once.
 type Published interface {
 	// AckedAt tells when an emission was acknowledged to the upstream, 0 = not,
 	// or not yet.

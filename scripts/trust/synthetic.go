@@ -12,7 +12,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // synthetic archives look like those of a run of 20 seconds: one lane, 600
@@ -38,7 +38,7 @@ func (synthetic) record(_ context.Context, dir string, number int, slow bool) er
 	}
 	// The unit of the archive's values is nanoseconds.
 	const lowest, highest = int64(time.Microsecond), int64(10 * time.Minute)
-	lane := sinks.LaneAccount{Name: "push", System: "events", Mode: eventmeter.Mode("push"), Subscriptions: 10, SubscriptionHours: 10 * seconds / 3600.0}
+	lane := ledger.LaneAccount{Name: "push", System: "events", Mode: eventmeter.Mode("push"), Subscriptions: 10, SubscriptionHours: 10 * seconds / 3600.0}
 	all := hdrhistogram.New(lowest, highest, 3)
 	var err error
 	second := 0.0
@@ -49,10 +49,10 @@ func (synthetic) record(_ context.Context, dir string, number int, slow bool) er
 			v := int64(float64(typical) * factor * math.Exp(second+spread*rng.NormFloat64()))
 			err = errors.Join(err, intended.RecordValue(v), sent.RecordValue(v), all.RecordValue(v))
 		}
-		lane.Series = append(lane.Series, sinks.LaneInterval{Number: int64(i), Delivered: perSecond, FromIntended: intended, FromSent: sent})
+		lane.Series = append(lane.Series, ledger.LaneInterval{Number: int64(i), Delivered: perSecond, FromIntended: intended, FromSent: sent})
 	}
 	lane.Delivered, lane.Expected, lane.Received = seconds*perSecond, seconds*perSecond, seconds*perSecond
-	lane.Measured = sinks.Window{WindowCounts: sinks.WindowCounts{Received: seconds * perSecond, Active: 10 * seconds * time.Second}}
+	lane.Measured = ledger.Window{WindowCounts: ledger.WindowCounts{Received: seconds * perSecond, Active: 10 * seconds * time.Second}}
 	if err != nil {
 		return err
 	}
@@ -64,6 +64,6 @@ func (synthetic) record(_ context.Context, dir string, number int, slow bool) er
 		Schema: results.Schema, Version: "synthetic", Run: fmt.Sprintf("%08x", number), Started: started, Finished: started.Add(seconds * time.Second),
 		Profile: []byte(`{"name":"synthetic"}`), Lanes: []results.Lane{l},
 	}
-	account := sinks.Account{Interval: time.Second, Lanes: []sinks.LaneAccount{lane}}
-	return results.Save(dir, r, []sinks.Account{account})
+	account := ledger.Account{Interval: time.Second, Lanes: []ledger.LaneAccount{lane}}
+	return results.Save(dir, r, []ledger.Account{account})
 }

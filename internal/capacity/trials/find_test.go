@@ -15,7 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // pretend is a target of a fake run: it says what becomes of a step.
@@ -30,7 +30,7 @@ func meets(o run.Options, lost int64) *run.Outcome {
 		emissions = 0
 	}
 	r := &results.Result{Schema: results.Schema, Upstream: results.Upstream{Scheduled: emissions, Published: emissions, Accepted: emissions}, Generator: results.Generator{Reasons: []string{}}}
-	var account sinks.Account
+	var account ledger.Account
 	var deliveries, subscriptions int64
 	for _, l := range p.Lanes {
 		n := emissions * int64(l.Subscriptions)
@@ -41,7 +41,7 @@ func meets(o run.Options, lost int64) *run.Outcome {
 			Latency:  results.Latency{FromIntended: results.Quantiles{Count: n, P99: 1e6}},
 			Overhead: results.Overhead{PerSubscriptionHour: results.Share{Requests: 2, Bytes: 100}, Causes: map[string]results.Traffic{"events": {Requests: n}}},
 		})
-		account.Lanes = append(account.Lanes, sinks.LaneAccount{LaneCounts: sinks.LaneCounts{EventMessages: n, EventBytes: 300 * n}})
+		account.Lanes = append(account.Lanes, ledger.LaneAccount{LaneCounts: ledger.LaneCounts{EventMessages: n, EventBytes: 300 * n}})
 		lost = 0
 	}
 	seconds := p.Phases.Measure.Seconds() + 1
@@ -49,7 +49,7 @@ func meets(o run.Options, lost int64) *run.Outcome {
 	cpu := 50e-6*float64(deliveries) + 0.001*float64(subscriptions)*seconds + 0.01*seconds
 	r.Target.Process = &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / seconds, Memory: 10<<20 + subscriptions<<16}
 	return &run.Outcome{
-		Result: r, Accounts: []sinks.Account{account},
+		Result: r, Accounts: []ledger.Account{account},
 		Backlog: &run.Backlog{Achieved: float64(deliveries) / p.Phases.Measure.Seconds()},
 	}
 }

@@ -22,20 +22,21 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/loadgen/systems/systemstest"
 	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // withLedger opens a lane that reports to a ledger, all of whose subscriptions
 // hear source 0.
-func withLedger(t *testing.T, e mcpclient.EndpointOptions, o driver.Options) (driver.Driver, *sinks.Ledger, *eventmeter.Clock) {
+func withLedger(t *testing.T, e mcpclient.EndpointOptions, o driver.Options) (driver.Driver, *ledger.Ledger, *eventmeter.Clock) {
 	t.Helper()
 	ep, err := mcpclient.NewEndpoint(e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock := eventmeter.NewClock()
-	ledger, err := sinks.NewLedger(sinks.LedgerOptions{
+	ledger, err := ledger.New(ledger.Options{
 		Clock: clock, Run: 1, Sources: 1, DetachGrace: time.Minute,
-		Lanes: []sinks.LaneSpec{{Name: "lane", System: "sep-1803", Mode: o.Mode, Subscriptions: o.Subscriptions, Ordered: o.Mode == eventmeter.Push}},
+		Lanes: []ledger.LaneSpec{{Name: "lane", System: "sep-1803", Mode: o.Mode, Subscriptions: o.Subscriptions, Ordered: o.Mode == eventmeter.Push}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // herdBin is the width of the bins in which fetches are counted.
@@ -82,12 +82,12 @@ func (s *stopwatch) add(d time.Duration) {
 	}
 }
 
-func (s *stopwatch) export() sinks.Timing {
+func (s *stopwatch) export() ledger.Timing {
 	out := hdrhistogram.New(shortestTime, longestTime, 3)
 	if s.h != nil {
 		out.Merge(s.h)
 	}
-	return sinks.Timing{Histogram: out, Below: s.below, Above: s.above}
+	return ledger.Timing{Histogram: out, Below: s.below, Above: s.above}
 }
 
 // ended takes in the time of a client that has left. The caller holds the
@@ -249,7 +249,7 @@ func (d *lane) Figures() driver.Figures {
 		unbalanced += t.account(d, tables, windows, v)
 	}
 	v["unbalanced"] = float64(unbalanced)
-	return driver.Figures{Values: v, Timings: map[string]sinks.Timing{
+	return driver.Figures{Values: v, Timings: map[string]ledger.Timing{
 		"staleness": t.staleness.export(), "invalidation": t.invalidation.export(), "fetch": t.fetch.export(),
 	}}
 }

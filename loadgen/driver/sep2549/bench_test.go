@@ -7,14 +7,14 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // BenchmarkListFigures is what a scrape asks of a lane of a thousand clients of
 // which each has learned of a thousand changes from four sources.
 func BenchmarkListFigures(b *testing.B) {
 	const clients, changes, sources = 1000, 250, 4
-	l, err := sinks.NewLedger(sinks.LedgerOptions{Run: 7, Sources: sources, Lanes: []sinks.LaneSpec{{Name: "a", System: "sep-2549", Mode: eventmeter.Poll, Subscriptions: clients}}})
+	l, err := ledger.New(ledger.Options{Run: 7, Sources: sources, Lanes: []ledger.LaneSpec{{Name: "a", System: "sep-2549", Mode: eventmeter.Poll, Subscriptions: clients}}})
 	if err != nil {
 		b.Fatal(err)
 	}

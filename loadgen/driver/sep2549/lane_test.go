@@ -17,14 +17,14 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/loadgen/systems/systemstest"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // listWorld is clients of lists, a ledger that judges them and a way to change
 // the lists.
 type listWorld struct {
 	d      driver.Driver
-	ledger *sinks.Ledger
+	ledger *ledger.Ledger
 	clock  *eventmeter.Clock
 	change func(list string, probe string) error
 	seq    map[uint16]uint32
@@ -39,7 +39,7 @@ func newListWorld(t *testing.T, e mcpclient.EndpointOptions, o driver.Options, s
 	t.Helper()
 	w := &listWorld{clock: eventmeter.NewClock(), change: change, seq: map[uint16]uint32{}, run: listRuns.Add(1)}
 	var err error
-	w.ledger, err = sinks.NewLedger(sinks.LedgerOptions{Clock: w.clock, Run: w.run, Sources: sources, Lanes: []sinks.LaneSpec{
+	w.ledger, err = ledger.New(ledger.Options{Clock: w.clock, Run: w.run, Sources: sources, Lanes: []ledger.LaneSpec{
 		{Name: "lists", System: "sep-2549", Mode: eventmeter.Poll, Subscriptions: o.Subscriptions, Hears: o.Hears, Ordered: true},
 	}})
 	if err != nil {
@@ -107,7 +107,7 @@ func (w *listWorld) settle(t *testing.T) {
 }
 
 // finish ends all clients and compares the two accounts.
-func (w *listWorld) finish(t *testing.T, clients int) (sinks.LaneAccount, driver.Figures) {
+func (w *listWorld) finish(t *testing.T, clients int) (ledger.LaneAccount, driver.Figures) {
 	t.Helper()
 	for i := range clients {
 		if err := w.d.Detach(t.Context(), i); err != nil {

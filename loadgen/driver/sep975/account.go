@@ -7,7 +7,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // The figures of a lane of SEP-975, beside those that follow from them; each is
@@ -55,7 +55,7 @@ type account struct {
 	mu             sync.Mutex
 	measure, until eventmeter.Instant
 	counts         map[string]int64
-	timings        map[string]*sinks.Timing
+	timings        map[string]*ledger.Timing
 	balance        int64 // requests whose messages do not add up
 
 	// held is how many requests are without a connection now; area is their
@@ -66,9 +66,9 @@ type account struct {
 }
 
 func newAccount(clock *eventmeter.Clock) *account {
-	a := &account{clock: clock, counts: make(map[string]int64), timings: make(map[string]*sinks.Timing)}
+	a := &account{clock: clock, counts: make(map[string]int64), timings: make(map[string]*ledger.Timing)}
 	for _, name := range timings {
-		a.timings[name] = &sinks.Timing{Histogram: hdrhistogram.New(int64(time.Microsecond), int64(10*time.Minute), 3)}
+		a.timings[name] = &ledger.Timing{Histogram: hdrhistogram.New(int64(time.Microsecond), int64(10*time.Minute), 3)}
 	}
 	a.last = clock.Now()
 	a.measure = a.last
@@ -155,7 +155,7 @@ func (a *account) commit(t *task, outcome string) {
 	}
 }
 
-func record(t *sinks.Timing, took time.Duration) {
+func record(t *ledger.Timing, took time.Duration) {
 	v := int64(took)
 	switch low, high := t.Histogram.LowestTrackableValue(), t.Histogram.HighestTrackableValue(); {
 	case v < low:
@@ -173,7 +173,7 @@ func (a *account) figures() driver.Figures {
 	defer a.mu.Unlock()
 	now := a.clock.Now()
 	a.advance(now)
-	f := driver.Figures{Values: make(map[string]float64), Timings: make(map[string]sinks.Timing)}
+	f := driver.Figures{Values: make(map[string]float64), Timings: make(map[string]ledger.Timing)}
 	for _, name := range counts {
 		f.Values[name] = float64(a.counts[name])
 	}
@@ -199,7 +199,7 @@ func (a *account) figures() driver.Figures {
 		f.Values["statusBytesPerRequest"] = float64(c["statusBytes"]) / float64(n)
 	}
 	for name, t := range a.timings {
-		f.Timings[name] = sinks.Timing{Histogram: hdrhistogram.Import(t.Histogram.Export()), Below: t.Below, Above: t.Above}
+		f.Timings[name] = ledger.Timing{Histogram: hdrhistogram.Import(t.Histogram.Export()), Below: t.Below, Above: t.Above}
 	}
 	return f
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/sinks"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Serve starts a server that knows the modern handshake and leaves the rest to f.
@@ -54,7 +55,7 @@ func Open(w http.ResponseWriter) {
 }
 
 // Shoot publishes one event and enters it into the ledger.
-func (w *World) Shoot(t *testing.T, clock *eventmeter.Clock, ledger *sinks.Ledger, channel string, seq uint32) {
+func (w *World) Shoot(t *testing.T, clock *eventmeter.Clock, ledger *ledger.Ledger, channel string, seq uint32) {
 	t.Helper()
 	stamp := eventmeter.Stamp{Run: 1, Seq: seq}
 	now := clock.Now()

@@ -1,7 +1,0 @@
-//go:build race
-
-package sinks
-
-// raceEnabled says that the tests run under the race detector, which makes the
-// model about ten times slower.
-const raceEnabled = true

@@ -1,0 +1,181 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/eventmeter/eventmeter"
+)
+
+// Not everything that a subscription did not get was lost by the target without
+// a word. evidence is what is known about a window beside the copies that came:
+// it moves losses out of LostSilent into rows of their own, and never more of
+// them than it can explain.
+//
+//   - LostRefused: a copy came, and the sink refused every copy that came. The
+//     slots keep which.
+//   - LostUndeliverable: see [SubCounts]. Connections that fail before a request
+//     name no subscription, so the lane's number of them is an upper bound for
+//     all its subscriptions together. A target that tries several times for one
+//     event leaves that bound too high, never too low.
+//   - LostSuspended: published in a stretch in which, by its own word, the
+//     target delivered nothing.
+//
+// Each loss has one row, the first that fits of: refused, announced,
+// order unknown, undeliverable, suspended, silent.
+type evidence struct {
+	suspended []stretch          // in order, and apart from each other
+	failed    eventmeter.Instant // of the last connection that failed; 0 = none did
+}
+
+// stretch is the time after from, up to and including to.
+type stretch struct{ from, to eventmeter.Instant }
+
+// Lost is the number of owed emissions that did not come, for whatever reason.
+func (c *SubCounts) Lost() int64 {
+	return c.LostSilent + c.LostAnnounced + c.LostOrderUnknown + c.LostUndeliverable + c.LostRefused + c.LostSuspended
+}
+
+// bound keeps LostUndeliverable from exceeding the number of connections that
+// failed. What exceeds it was lost otherwise.
+func (c *SubCounts) bound(failed int64) {
+	if over := c.LostUndeliverable - failed; over > 0 {
+		suspended := min(over, c.AlsoSuspended)
+		c.LostUndeliverable -= over
+		c.LostSuspended += suspended
+		c.LostSilent += over - suspended
+	}
+	c.AlsoSuspended = 0
+}
+
+// evidence returns what is known about the current window of s; the caller
+// holds the lock.
+func (h *shard) evidence(s *subState) evidence {
+	e := evidence{failed: eventmeter.Instant(h.lane.failedAt.Load())}
+	if s.rare != nil {
+		e.suspended = s.rare.suspended
+	}
+	return e
+}
+
+// reject notes that the sink refused a copy that is no delivery; the caller
+// holds the lock. Copies that nobody is owed leave no trace.
+func (h *shard) reject(pos uint32, stamp eventmeter.Stamp) {
+	s := &h.subs[pos]
+	if stamp.Run != h.ledger.opt.Run || int(stamp.Source) >= len(h.ledger.sources) || s.number == 0 {
+		return
+	}
+	e, t := h.ledger.sources[stamp.Source].at(stamp.Seq), h.slot(s, stamp.Source)
+	if e == nil || t == nil || stamp.Seq <= t.base || s.over && e.fired > s.window.over {
+		return
+	}
+	x := t.more()
+	x.rejected, _ = addSeq(x.rejected, stamp.Seq)
+}
+
+// suspend notes that the target delivered nothing after since, until at; the
+// caller holds the lock. It cannot have been so before the newest emission that
+// came, since that was delivered.
+func (h *shard) suspend(pos uint32, since, at eventmeter.Instant) {
+	s := &h.subs[pos]
+	if s.active == 0 || s.over {
+		return
+	}
+	r := h.rare(s)
+	from := max(since, h.ledger.newestCame(h.slotsOf(s)))
+	if n := len(r.suspended); n > 0 {
+		from = max(from, r.suspended[n-1].to)
+	}
+	if from < at {
+		r.suspended = append(r.suspended, stretch{from, at})
+	}
+}
+
+// newestCame returns when the newest emission was fired of which a copy came,
+// accepted or not; 0 when none did.
+func (l *Ledger) newestCame(slots []slot) eventmeter.Instant {
+	var at eventmeter.Instant
+	for i := range slots {
+		t := &slots[i]
+		seq := t.newest
+		if t.extra != nil && len(t.extra.rejected) > 0 {
+			seq = max(seq, t.extra.rejected[len(t.extra.rejected)-1].to)
+		}
+		if seq > t.base {
+			at = max(at, l.sources[t.source].firedAt(seq))
+		}
+	}
+	return at
+}
+
+// divide says what became of the owed emissions of r, all of one kind, of which
+// there are lost. came is when the newest emission was fired that came to the subscription.
+func (l *Ledger) divide(t *slot, r run, lost int64, kind lossKind, e *evidence, came eventmeter.Instant) SubCounts {
+	var n SubCounts
+	src := &l.sources[t.source]
+	var rest []run
+	if t.extra != nil && len(t.extra.rejected) > 0 {
+		rest, n.LostRefused = without(src, r, t.extra.rejected)
+	} else {
+		rest = []run{r}
+	}
+	switch kind {
+	case lossAnnounced:
+		n.LostAnnounced = lost - n.LostRefused
+		return n
+	case lossUnknown:
+		n.LostOrderUnknown = lost - n.LostRefused
+		return n
+	}
+	for _, p := range rest {
+		// What was fired after the last that came, and before the last
+		// connection that failed.
+		from, to := src.firstFrom(p.from, came+1), src.firstFrom(p.from, e.failed)-1
+		from, to = min(from, p.to+1), min(to, p.to)
+		if from <= to {
+			n.LostUndeliverable += src.countOwed(from, to)
+			n.AlsoSuspended += src.countSuspended(run{from, to}, e.suspended)
+			n.LostSuspended += src.countSuspended(run{to + 1, p.to}, e.suspended)
+			p.to = from - 1
+		}
+		n.LostSuspended += src.countSuspended(p, e.suspended)
+	}
+	n.LostSilent = lost - n.LostRefused - n.LostUndeliverable - n.LostSuspended
+	return n
+}
+
+// without returns what is left of r without the runs of taken, and how many
+// owed emissions are in those.
+func without(src *source, r run, taken []run) (rest []run, owed int64) {
+	// The first run that ends at r.from or later.
+	i, _ := slices.BinarySearchFunc(taken, r.from, func(x run, seq uint32) int {
+		if x.to < seq {
+			return -1
+		}
+		return 1
+	})
+	for ; i < len(taken) && taken[i].from <= r.to; i++ {
+		x := run{max(taken[i].from, r.from), min(taken[i].to, r.to)}
+		if r.from < x.from {
+			rest = append(rest, run{r.from, x.from - 1})
+		}
+		owed += src.countOwed(x.from, x.to)
+		r.from = x.to + 1
+	}
+	if r.from <= r.to {
+		rest = append(rest, r)
+	}
+	return rest, owed
+}
+
+// countSuspended counts the owed emissions of r that were fired in one of the
+// stretches.
+func (s *source) countSuspended(r run, list []stretch) int64 {
+	var n int64
+	for _, x := range list {
+		if r.from > r.to {
+			break
+		}
+		n += s.countOwed(s.firstFrom(r.from, x.from+1), min(r.to, s.firstFrom(r.from, x.to+1)-1))
+	}
+	return n
+}

@@ -1,0 +1,263 @@
+package sinks
+
+import (
+	"fmt"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
+)
+
+// ObservedFigures are those of lanes of a run that publishes nothing.
+var ObservedFigures = figure.Table{Name: "observer", Figures: []figure.Figure{
+	{Name: "observedEvents", Help: "event messages, all copies"},
+	{Name: "observedDuplicates", Help: "second and later copies under an event id that the same subscription had seen"},
+	{Name: "observedWithoutId", Help: "events without an id"},
+	{Name: "observedWithoutTime", Help: "events whose timestamp was missing or could not be read"},
+	{Name: "observedAhead", Help: "events that came before their own time, by two clocks"},
+	{Name: "observedLeast", Rule: figure.Min, Help: "events of the subscription that heard least"},
+	{Name: "observedMost", Rule: figure.Max, Help: "events of the subscription that heard most"},
+	{Name: "observedPerSecond", Unit: "1/s", Help: "observedEvents over the measured time"},
+	{Name: "observedAge", Unit: "ns", Timing: true, Help: "from an event's own timestamp until it was received, by two clocks"},
+}}
+
+// ObserverOptions describe an [Observer]. Clock and Lanes must be set.
+type ObserverOptions struct {
+	Clock *eventmeter.Clock
+	// Lanes has the number of subscriptions of each lane.
+	Lanes []int
+	// Remember is how many event ids are kept for each subscription; a second
+	// copy that comes after that many others is not known for one. 0 = 1024.
+	Remember int
+	// Wall is the wall clock at the time of the call, against which events'
+	// own timestamps are held; nil = time.Now.
+	Wall func() time.Time
+}
+
+// Observer is a Recorder for events that nobody here has fired. It knows them
+// by the target's own ids and timestamps, so it can tell copies and age, and
+// cannot tell what is missing. It is told beside a [Ledger], and counts from
+// Start until Stop.
+//
+// Unlike the Ledger's, its Delivered allocates now and then: a subscription's
+// memory grows with the events that it hears, to 24 bytes for each id kept.
+type Observer struct {
+	quiet
+	wall     time.Time          // the wall clock …
+	at       eventmeter.Instant // … at this instant
+	from, to atomic.Int64
+	lanes    []observerLane
+}
+
+type observerLane struct {
+	subs []observerSub
+
+	mu     sync.Mutex
+	age    ledger.Values // guarded by mu, like what follows
+	ahead  int64
+	noTime int64
+}
+
+type observerSub struct {
+	mu        sync.Mutex
+	known     idTable
+	events    int64 // counted, whatever they were
+	copies    int64
+	withoutID int64
+}
+
+// Observed is what one lane heard between Start and Stop.
+type Observed struct {
+	// Events = first copies + Copies + WithoutID.
+	Events int64
+	// Copies are second and later ones under an id that the same subscription
+	// had heard before, be it before Start.
+	Copies int64
+	// WithoutID are events that named no id.
+	WithoutID int64
+	// Least and Most are what the subscriptions that heard least and most
+	// heard, copies left out.
+	Least, Most int64
+	// Age is receipt by this machine's wall clock minus the event's own
+	// timestamp, of every copy that has one. Ahead counts those that were
+	// negative; they are in Age's Below.
+	Age   ledger.Timing
+	Ahead int64
+	// WithoutTime are copies whose timestamp was missing or unreadable.
+	WithoutTime int64
+}
+
+// NewObserver returns an Observer that does not count yet.
+func NewObserver(o ObserverOptions) (*Observer, error) {
+	if o.Clock == nil || len(o.Lanes) == 0 {
+		return nil, fmt.Errorf("onlooker: Clock and Lanes must be set")
+	}
+	if o.Remember <= 0 {
+		o.Remember = 1024
+	}
+	if o.Wall == nil {
+		o.Wall = time.Now
+	}
+	l := &Observer{wall: o.Wall(), at: o.Clock.Now(), lanes: make([]observerLane, len(o.Lanes))}
+	for i, n := range o.Lanes {
+		l.lanes[i].subs = make([]observerSub, n)
+		for k := range l.lanes[i].subs {
+			l.lanes[i].subs[k].known.most = o.Remember
+		}
+	}
+	return l, nil
+}
+
+// Start and Stop bound what is counted: events received in [from, to).
+func (l *Observer) Start(from eventmeter.Instant) { l.from.Store(int64(from)) }
+
+// Stop ends the counting.
+func (l *Observer) Stop(to eventmeter.Instant) { l.to.Store(int64(to)) }
+
+func (l *Observer) counts(at eventmeter.Instant) bool {
+	from, to := l.from.Load(), l.to.Load()
+	return from != 0 && int64(at) >= from && (to == 0 || int64(at) < to)
+}
+
+// Delivered implements [eventmeter.Recorder].
+func (l *Observer) Delivered(d eventmeter.Delivery) {
+	if int(d.Sub.Lane) >= len(l.lanes) || int(d.Sub.Index) >= len(l.lanes[d.Sub.Lane].subs) {
+		return
+	}
+	s := &l.lanes[d.Sub.Lane].subs[d.Sub.Index]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	again := d.EventID != 0 && s.known.add(d.EventID)
+	if !l.counts(d.At) {
+		return
+	}
+	s.events++
+	switch {
+	case d.EventID == 0:
+		s.withoutID++
+	case again:
+		s.copies++
+	}
+}
+
+// Observed implements [eventmeter.Observer].
+func (l *Observer) Observed(o eventmeter.Observation) {
+	if int(o.Sub.Lane) >= len(l.lanes) || !l.counts(o.At) {
+		return
+	}
+	var own time.Time
+	var age time.Duration
+	err := own.UnmarshalText(o.Timestamp)
+	if err == nil {
+		age = l.wall.Add(o.At.Sub(l.at)).Sub(own)
+	}
+	lane := &l.lanes[o.Sub.Lane]
+	lane.mu.Lock()
+	defer lane.mu.Unlock()
+	if err != nil {
+		lane.noTime++
+		return
+	}
+	if age < 0 {
+		lane.ahead++
+	}
+	lane.age.Add(age)
+}
+
+// Lane returns what a lane heard so far.
+func (l *Observer) Lane(i int) Observed {
+	lane := &l.lanes[i]
+	var out Observed
+	for k := range lane.subs {
+		s := &lane.subs[k]
+		s.mu.Lock()
+		out.Events += s.events
+		out.Copies += s.copies
+		out.WithoutID += s.withoutID
+		heard := s.events - s.copies
+		s.mu.Unlock()
+		if k == 0 || heard < out.Least {
+			out.Least = heard
+		}
+		out.Most = max(out.Most, heard)
+	}
+	lane.mu.Lock()
+	defer lane.mu.Unlock()
+	out.Ahead, out.WithoutTime = lane.ahead, lane.noTime
+	out.Age = lane.age.Timing()
+	return out
+}
+
+// idTable is a set of the newest ids: a hash table with open addressing beside
+// a ring that knows their order. The zero id is not one.
+type idTable struct {
+	most  int
+	ring  []uint64
+	next  int // in the ring, once it is full
+	table []uint64
+}
+
+// add remembers id and tells whether it was there.
+func (t *idTable) add(id uint64) bool {
+	if len(t.table) > 0 && t.table[t.slot(id)] == id {
+		return true
+	}
+	if len(t.ring) < t.most {
+		t.ring = append(t.ring, id)
+		if 2*len(t.ring) > len(t.table) {
+			t.rebuild(max(16, 2*len(t.table)))
+			return false
+		}
+	} else {
+		t.remove(t.ring[t.next])
+		t.ring[t.next] = id
+		t.next = (t.next + 1) % len(t.ring)
+	}
+	t.table[t.slot(id)] = id
+	return false
+}
+
+// slot is where id stands, or would.
+func (t *idTable) slot(id uint64) int {
+	mask := len(t.table) - 1
+	i := int(id) & mask
+	for t.table[i] != 0 && t.table[i] != id {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// remove takes id out and closes the gap behind it.
+func (t *idTable) remove(id uint64) {
+	mask := len(t.table) - 1
+	gap := t.slot(id)
+	t.table[gap] = 0
+	for i := (gap + 1) & mask; t.table[i] != 0; i = (i + 1) & mask {
+		home := int(t.table[i]) & mask
+		if (i-home)&mask >= (i-gap)&mask { // it may stand in the gap
+			t.table[gap], t.table[i] = t.table[i], 0
+			gap = i
+		}
+	}
+}
+
+func (t *idTable) rebuild(size int) {
+	t.table = make([]uint64, size)
+	for _, id := range t.ring {
+		t.table[t.slot(id)] = id
+	}
+}
+
+// quiet is a Recorder that takes no notice.
+type quiet struct{}
+
+func (quiet) Fired(eventmeter.Emission)                                         {}
+func (quiet) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
+func (quiet) Dropped(eventmeter.Drop)                                           {}
+func (quiet) Delivered(eventmeter.Delivery)                                     {}
+func (quiet) Noticed(eventmeter.Notice)                                         {}
+func (quiet) Changed(eventmeter.Transition)                                     {}
+func (quiet) Called(eventmeter.Call)                                            {}
