@@ -213,9 +213,7 @@ type Quantiles struct {
 
 // Overhead is the protocol overhead: all traffic that carried no event. Opening and ending a
 // subscription is paid once, however long the subscription lasts, and is kept apart from running
-// costs. Sums cover the whole run; each ratio names its window. Opening and ending a subscription
-// is paid once, however long it lasts, so it is kept apart from what goes on and on. Sums are of
-// the whole run; every ratio names its window.
+// costs. Sums cover the whole run; each ratio names its window.
 type Overhead struct {
 	// requests that carried no event
 	Requests    int64 `json:"requests"`

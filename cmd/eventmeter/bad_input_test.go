@@ -234,7 +234,7 @@ func badInputs() []badInput {
 		{name: "1e9 workers", set: []string{"upstream.workers=1000000000"}, want: "upstream.workers: 1000000000 is too many; give at most 65536"},
 		{name: "negative workers", set: []string{"upstream.workers=-1"}, want: "-1 is too small"},
 		{name: "1e9 sources", set: []string{"upstream.sources=1000000000"}, want: "give at most 65536"},
-		{name: "1e9 subscriptions", set: []string{"lanes.push.subscriptions=1000000000"}, want: "more than the limit"},
+		{name: "1e9 subscriptions", set: []string{"lanes.push.subscriptions=1000000000"}, want: "exceeds the limit"},
 		{name: "1e9 subscriptions and a limit as high", set: []string{"lanes.push.subscriptions=1000000000", "limits.subscriptions=1000000000"}, want: "limits.subscriptions: 1000000000 is too many", lines: 2},
 		{name: "the largest number of subscriptions", set: []string{"lanes.*.subscriptions=9223372036854775807", "limits.subscriptions=9223372036854775807"}, want: "is out of bounds", lines: 9},
 		{name: "1e9 attaching at once", set: []string{"lanes.push.attach.concurrency=1000000000"}, want: "lanes.push.attach.concurrency: 1000000000 is too many"},
