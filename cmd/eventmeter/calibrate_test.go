@@ -37,7 +37,7 @@ func TestCalibrationErrors(t *testing.T) {
 		}
 	}
 	write("drop(every=5)", "dorp(every=5)")
-	if _, stderr, code := execute(t, "run", "--profile", file); code != exitUsage || !strings.Contains(stderr, `no fault "dorp"`) {
+	if _, stderr, code := execute(t, "run", "--profile", file); code != exitUsage || !strings.Contains(stderr, `unknown fault "dorp"`) {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	write("{name: drop,", "{name: plain,")
