@@ -14,9 +14,9 @@ import (
 
 const module = "github.com/eventmeter/eventmeter"
 
-// mayImport is the import table of the house: which of our own rooms each room
-// may use. A room that is not named here may not exist; "*" is anything.
-// Tests of a room may import anything: they are where the two ends meet.
+// mayImport is the import table: which of our own packages each package may
+// import. A package must be named here; "*" is any package. Tests may import
+// anything, because they join the two ends.
 var mayImport = map[string][]string{
 	".":                {},
 	"profiles":         {"internal/defaults"},
@@ -83,7 +83,7 @@ var mayImport = map[string][]string{
 }
 
 func TestImportTable(t *testing.T) {
-	rooms := map[string]bool{}
+	packages := map[string]bool{}
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -97,11 +97,11 @@ func TestImportTable(t *testing.T) {
 		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
 			return nil
 		}
-		room := path.Dir(filepath.ToSlash(name))
-		rooms[room] = true
-		allowed, known := mayImport[roomOf(room)]
+		pkg := path.Dir(filepath.ToSlash(name))
+		packages[pkg] = true
+		allowed, known := mayImport[ownerOf(pkg)]
 		if !known {
-			t.Errorf("%s: the import table has no room %q", name, room)
+			t.Errorf("%s: the import table has no package %q", name, pkg)
 			return nil
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
@@ -117,24 +117,24 @@ func TestImportTable(t *testing.T) {
 			if to == "" {
 				to = "."
 			}
-			if roomOf(to) == roomOf(room) || slices.Contains(allowed, "*") || slices.Contains(allowed, to) {
+			if ownerOf(to) == ownerOf(pkg) || slices.Contains(allowed, "*") || slices.Contains(allowed, to) {
 				continue
 			}
-			t.Errorf("%s imports %s: the room %s may import only %v", name, p, room, allowed)
+			t.Errorf("%s imports %s: package %s may import only %v", name, p, pkg, allowed)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rooms) < 5 {
-		t.Errorf("only %d rooms were found: the walk is broken", len(rooms))
+	if len(packages) < 5 {
+		t.Errorf("only %d packages were found: the walk is broken", len(packages))
 	}
 }
 
-// roomOf is the table's entry that owns a folder: the folder itself or the
+// ownerOf is the table's entry that owns a folder: the folder itself or the
 // nearest one above it.
-func roomOf(folder string) string {
+func ownerOf(folder string) string {
 	for dir := folder; dir != "."; dir = path.Dir(dir) {
 		if _, ok := mayImport[dir]; ok {
 			return dir

@@ -209,16 +209,16 @@ func TestThroughNginx(t *testing.T) {
 			continue
 		}
 		r := out.result(t)
-		clumped := strings.HasSuffix(name, "no header") || strings.HasSuffix(name, "ignored")
+		coalesced := strings.HasSuffix(name, "no header") || strings.HasSuffix(name, "ignored")
 		l := r.Lanes[0]
 		q := l.Latency.FromSent
 		t.Logf("%s: %d of %d, ready after %v, from sent p50 %v, p99 %v", name, l.Delivered, l.Expected, l.Ready.Time.Max.Duration(), q.P50.Duration(), q.P99.Duration())
-		if !clumped {
+		if !coalesced {
 			accounted(t, r, 40, 1)
 		} else if l.Expected != 5*r.Upstream.Accepted || l.Expected == 0 || l.Delivered != l.Expected || l.Unexpected+l.OutOfOrder != 0 {
 			t.Errorf("%s: %+v", name, l)
 		}
-		if warned(r, "clumps") != clumped || (l.Figures["streamsInClumps"] > 0) != clumped {
+		if warned(r, "coalesced-reads") != coalesced || (l.Figures["coalescedStreams"] > 0) != coalesced {
 			t.Errorf("%s: %v, %+v", name, l.Figures, r.Warnings)
 		}
 	}

@@ -113,7 +113,7 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 			}
 			errs = append(errs, f.named(err, p.Name, trial))
 			if code := exitCode(err); code == exitInterrupted || code == exitUsage {
-				return errors.Join(errs...) // the next would end likewise
+				return errors.Join(errs...) // the next one would fail as well
 			}
 		}
 	}

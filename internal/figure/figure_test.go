@@ -70,7 +70,7 @@ func TestCheck(t *testing.T) {
 	if f := made()[0].Find("peak"); f.Metric.Shown(8) != 4 || (&Metric{}).Shown(8) != 8 || made()[0].Find("none") != nil {
 		t.Errorf("%+v", f)
 	}
-	for want, spoil := range map[string]func(t *Table){
+	for want, damage := range map[string]func(t *Table){
 		"declared twice":  func(t *Table) { t.Figures[1].Name = "parts" },
 		"say what it is":  func(t *Table) { t.Figures[1].Help = "" },
 		"which is no sum": func(t *Table) { t.Figures[1].Rule = Max },
@@ -78,7 +78,7 @@ func TestCheck(t *testing.T) {
 		"lacks a name":    func(t *Table) { t.Figures[6].Metric.Value = "" },
 	} {
 		tables := made()
-		spoil(tables[0])
+		damage(tables[0])
 		if err := tables.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want one that says %q", err, want)
 		}

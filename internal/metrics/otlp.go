@@ -90,7 +90,7 @@ func StartOTLP(o PushOptions) (*Pusher, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), pushTimeout)
 		defer cancel()
 		_ = provider.Shutdown(ctx) // it holds nothing any more
-		_ = exporter.Shutdown(ctx) // likewise
+		_ = exporter.Shutdown(ctx) // as above
 		r.http.CloseIdleConnections()
 	}), nil
 }

@@ -71,8 +71,8 @@ func (s *Summary) warnLane(l results.Lane) {
 	if l.Detail.Reconnects+l.Detail.DeadStreams > 0 {
 		s.Warn("reconnects", l.Name, "%d streams were cut and opened again, %d of them because they fell silent", l.Detail.Reconnects, l.Detail.DeadStreams)
 	}
-	if n := l.Figures["streamsInClumps"]; n > 0 {
-		s.Warn("clumps", l.Name, "on %.0f streams the deliveries came in clumps: again and again the bytes stopped in the middle of a message, at equal distances, for a second and more. A proxy on the path collects them until a buffer is full (or the server itself does): the latencies are its, not the delivery's. See docs/proxies.md", n)
+	if n := l.Figures["coalescedStreams"]; n > 0 {
+		s.Warn("coalesced-reads", l.Name, "on %.0f streams the deliveries arrived in coalesced reads: again and again the bytes stopped in the middle of a message, at equal distances, for a second and more. A proxy on the path collects them until a buffer is full (or the server itself does): the latencies are its, not the delivery's. See docs/proxies.md", n)
 	}
 	if ttl := time.Duration(l.Figures["ttlMs"] * 1e6); l.LostSilent > 0 && ttl > s.profile.Phases.Drain {
 		s.Warn("ttl-outlasts-drain", l.Name, "%d changes had not been seen when the drain (%v) was over, and the target lets copies live for %v, so clients may have had no reason to fetch again: raise phases.drain above that before you call them lost", l.LostSilent, s.profile.Phases.Drain, ttl)

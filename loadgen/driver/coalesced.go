@@ -8,7 +8,7 @@ import (
 
 // FigureCoalesced counts the connections of streams on which [CoalescedReads] found a
 // buffer.
-const FigureCoalesced = "streamsInClumps"
+const FigureCoalesced = "coalescedStreams"
 
 // The signature of a buffer on the path.
 const (

@@ -10,7 +10,7 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 	{Name: "pollsPacedByServer", Help: "polls whose time the target's answer set"},
 	{Name: "pollsPacedByMinInterval", Help: "polls whose time poll.minInterval set"},
 	{Name: "pollInterval", Unit: "ns", Timing: true, Help: "from one poll of a subscription to the next, as it was sent"},
-	{Name: driver.FigureCoalesced, Help: "streams on which events came in clumps, as through a buffer"},
+	{Name: driver.FigureCoalesced, Help: "streams whose events arrived in coalesced reads, as through a buffer"},
 
 	{Name: "cuts", Help: "streams that the lane cut"},
 	{Name: "replayedOnReconnect", Help: "events on a stream that was opened again which had been acknowledged to the upstream before it stood"},
