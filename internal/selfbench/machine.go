@@ -2,13 +2,12 @@ package selfbench
 
 import (
 	"context"
-	"runtime"
 	"runtime/debug"
 
-	"github.com/shirou/gopsutil/v4/cpu"
-	"github.com/shirou/gopsutil/v4/host"
 	"github.com/shirou/gopsutil/v4/load"
 	"github.com/shirou/gopsutil/v4/mem"
+
+	"github.com/eventmeter/eventmeter/internal/health"
 )
 
 // Machine describes the machine without naming it.
@@ -27,15 +26,13 @@ type Machine struct {
 }
 
 func machineFacts(ctx context.Context) Machine {
-	m := Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), Files: fileLimit(), Go: runtime.Version()}
-	if v, err := host.KernelVersionWithContext(ctx); err == nil {
-		m.Kernel = v
-	}
-	if infos, err := cpu.InfoWithContext(ctx); err == nil && len(infos) > 0 {
-		m.CPU = infos[0].ModelName
+	h := health.Host()
+	m := Machine{
+		OS: h.OS, Kernel: h.Kernel, Arch: h.Arch, CPU: h.CPU, CPUs: h.CPUs, Memory: uint64(h.Memory),
+		Files: int(min(h.Files, 1<<30)), Go: h.Go,
 	}
 	if v, err := mem.VirtualMemoryWithContext(ctx); err == nil {
-		m.Memory, m.Free = v.Total, v.Available
+		m.Free = v.Available
 	}
 	if l, err := load.AvgWithContext(ctx); err == nil {
 		m.Load = l.Load1

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/health"
 )
 
 // Options of a run. The zero value measures everything at full size.
@@ -57,7 +59,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Progress = io.Discard
 	}
 	if o.Files == 0 {
-		o.Files = fileLimit()
+		o.Files = int(min(health.FileLimit(), 1<<30))
 	}
 	switch {
 	case !(o.Scale >= 0.001 && o.Scale <= 4):
