@@ -133,7 +133,7 @@ func rebuilt(t *testing.T, dir, stdout string) {
 			t.Errorf("a line is %d columns wide: %s", n, line)
 		}
 	}
-	if md, _, code := execute(t, "report", dir, "--format", "markdown"); code != 0 || !strings.Contains(md, "| # | for | load, events/s |") {
+	if md, _, code := execute(t, "report", dir, "--format", "markdown"); code != 0 || !strings.Contains(md, "| # | purpose | load, events/s |") {
 		t.Errorf("exit code %d\n%s", code, md)
 	}
 	if _, _, code := execute(t, "report", dir, "--format", "junit"); code != exitUsage {
