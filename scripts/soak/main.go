@@ -110,7 +110,7 @@ func soak(ctx context.Context, o options, log io.Writer) (_ []sample, err error)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	bin, plan := filepath.Join(dir, "eventmeter"), filepath.Join(dir, "soak.yaml")
-	build := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/eventmeter/eventmeter/cmd/eventmeter")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/eventmeter/eventmeter/cmd/eventmeter")
 	build.Stderr = log
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("build the program: %w", err)
