@@ -93,7 +93,7 @@ type Observed struct {
 // NewObserver returns an Observer that does not count yet.
 func NewObserver(o ObserverOptions) (*Observer, error) {
 	if o.Clock == nil || len(o.Lanes) == 0 {
-		return nil, fmt.Errorf("onlooker: Clock and Lanes must be set")
+		return nil, fmt.Errorf("observer: Clock and Lanes must be set")
 	}
 	if o.Remember <= 0 {
 		o.Remember = 1024

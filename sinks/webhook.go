@@ -55,11 +55,11 @@ type ReceiverOptions struct {
 	// MaxRequests bounds the deliveries that are received at once; 0 = no bound.
 	// One more is answered 503, and told to Turned.
 	MaxRequests int
-	// Turned, if not nil, is told of every request that reached no hook, or
+	// Turned, if not nil, is called with every request that reached no hook, or
 	// was too large for one (hook is then not nil).
 	Turned func(hook Hook, status int, at eventmeter.Instant, size int)
 	// Documents are JSON texts that are served on GET, by path. Asked, if not
-	// nil, is told of every one that was fetched, with the size of the request
+	// nil, is called with every one that was fetched, with the size of the request
 	// and of the text.
 	Documents map[string][]byte
 	Asked     func(at eventmeter.Instant, size, answered int)

@@ -217,7 +217,7 @@ export interface ReceivedOptions {
 export interface Totals {
   expected: number;
   delivered: number;
-  /** In silence. */
+  /** Silent loss. */
   lost: number;
   lostAnnounced: number;
   /** Lost, and nobody can tell whether the target announced it: it was fired together with others. */

@@ -21,7 +21,7 @@ func TestBurntCoreIsSeen(t *testing.T) {
 	if x == 0 {
 		t.Error("unreachable; it keeps the loop")
 	}
-	// Not told of our own use, the machine's meter counts it as others'.
+	// Without our own use, the machine's meter counts it as others'.
 	if got := machine.others(time.Since(start), 0, nil); got < 0.5 {
 		t.Errorf("one core was burnt and %.2f CPUs were seen", got)
 	}

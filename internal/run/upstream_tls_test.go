@@ -19,7 +19,7 @@ import (
 // What the profile trusts at the target it trusts on the way to the upstream.
 func TestUpstreamTrustsTheCAFile(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it is told of every handshake that fails
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs every handshake that fails
 	s.StartTLS()
 	defer s.Close()
 	folder := t.TempDir()

@@ -9,7 +9,7 @@ import (
 
 const (
 	h2HeaderLen = 9
-	// h2MaxFrame is the largest frame taken, what RFC 9113 has without a word.
+	// h2MaxFrame is the largest frame taken, the default of RFC 9113.
 	h2MaxFrame = 16 << 10
 	// A connection's read buffer begins with room for one frame and grows when
 	// a read fills it: many frames in one read are many system calls saved.

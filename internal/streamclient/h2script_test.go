@@ -305,7 +305,7 @@ func TestH2Refused(t *testing.T) {
 	}
 }
 
-// TestH2Breaks: an end without a word is not an end in order, and what was
+// TestH2Breaks: an end without a frame is not an end in order, and what was
 // said before is told.
 func TestH2Breaks(t *testing.T) {
 	o := newScripted(t, func(p *peer) {

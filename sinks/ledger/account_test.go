@@ -274,7 +274,7 @@ func TestLedgerMisuse(t *testing.T) {
 // TestAccountCheck checks that every figure Check looks at is looked at.
 func TestAccountCheck(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*Account){
+	for name, damage := range map[string]func(*Account){
 		"expected":     func(a *Account) { a.Lanes[0].Expected++ },
 		"delivered":    func(a *Account) { a.Lanes[0].Delivered++; a.Lanes[0].Expected++ },
 		"sums":         func(a *Account) { a.Lanes[0].Sums.OutOfOrder++ },
@@ -298,7 +298,7 @@ func TestAccountCheck(t *testing.T) {
 		if err := a.Check(); err != nil {
 			t.Fatal(err)
 		}
-		spoil(&a)
+		damage(&a)
 		if err := a.Check(); !errors.Is(err, ErrUnbalanced) {
 			t.Errorf("%s: Check found nothing: %v", name, err)
 		}

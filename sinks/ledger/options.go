@@ -40,7 +40,7 @@ type Options struct {
 	// Examples is how many findings of each kind a lane keeps; 0 is 20,
 	// negative none.
 	Examples int
-	// Observe, when not nil, is told of every delivery after it was recorded,
+	// Observe, when not nil, is called with every delivery after it was recorded,
 	// on the delivering goroutine and with no lock held.
 	Observe func(eventmeter.Delivery, Verdict)
 }

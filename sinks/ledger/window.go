@@ -122,7 +122,7 @@ type gapRun struct {
 	length int64
 }
 
-// sum judges the window over its slots. found, when not nil, is told of every
+// sum judges the window over its slots. found, when not nil, is called with every
 // run of seqs in which something was lost, once for each way of losing.
 func (l *Ledger) sum(w *window, slots []slot, announced uint32, e evidence, found func(*slot, run, SubCounts)) SubCounts {
 	var s SubCounts

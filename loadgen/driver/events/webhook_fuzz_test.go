@@ -18,7 +18,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// diary is a Recorder that keeps what it is told of requests that came in.
+// diary is a Recorder that keeps the notices about received requests.
 type diary struct {
 	deaf
 	delivered []eventmeter.Delivery

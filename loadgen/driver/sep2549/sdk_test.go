@@ -165,7 +165,7 @@ func TestListsOfAServerOfTheSDKThatTellsNothing(t *testing.T) {
 }
 
 // The SDK waits 10 ms for more changes before it tells of one, and starts anew
-// with each: changes that never pause are never told of.
+// with each: changes that never pause are never announced.
 func TestSDKDebounceNeverEnds(t *testing.T) {
 	s := newSDKServer(t, time.Hour, false)
 	lw := newListWorld(t, mcpclient.EndpointOptions{URL: s.http.URL, Era: mcpclient.Modern}, driver.Options{Subscriptions: 1, Settings: sep2549.Settings{Use: 100, Notifications: true}}, 1, s.change)
