@@ -19,17 +19,11 @@ const maxFiles = 30
 // may run against the order in which the package is best read.
 const maxUpward = 0.10
 
-// notYet are packages that are still to be brought into order.
-var notYet = []string{}
-
 // TestStructure holds every package to its size, and its files to an order: a
 // file uses what stands below it. A pair of files counts once, in each
 // direction in which one names a declaration of the other.
 func TestStructure(t *testing.T) {
 	for _, dir := range packageDirs(t) {
-		if slices.Contains(notYet, dir) {
-			continue
-		}
 		files, refs := fileReferences(t, dir)
 		if len(files) > maxFiles {
 			t.Errorf("%s has %d files; want at most %d", dir, len(files), maxFiles)

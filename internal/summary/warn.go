@@ -21,7 +21,7 @@ func (s *Summary) warnStdio(io *results.Stdio) {
 		s.Warn("unknown-ids", "", "%d lines of the target name a request that was never sent", io.Unknown)
 	}
 	if io.Exit != "" && len(io.Stderr) > 1 {
-		s.Warn("target-stderr", "", "the target's last words: %s", strings.Join(io.Stderr, " | "))
+		s.Warn("target-stderr", "", "the last lines of the target's standard error: %s", strings.Join(io.Stderr, " | "))
 	}
 }
 

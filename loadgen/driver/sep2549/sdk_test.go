@@ -120,9 +120,9 @@ func TestListsOfAServerOfTheSDK(t *testing.T) {
 			func(v map[string]float64) bool { return v["changesTold"] > 0 && v["fetchesExpired"] == 0 }},
 		{"told, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{List: "tools", Notifications: true},
 			func(v map[string]float64) bool { return v["changesTold"] > 0 && v["fetchesExpired"] == 0 }},
-		{"told of a resource", mcpclient.Modern, time.Hour, false, sep2549.Settings{List: "resource", URI: "file:///r", Notifications: true},
+		{"notified of a resource", mcpclient.Modern, time.Hour, false, sep2549.Settings{List: "resource", URI: "file:///r", Notifications: true},
 			func(v map[string]float64) bool { return v["changesTold"] > 0 && v["fetchesExpired"] == 0 }},
-		{"told of a resource, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{List: "resource", URI: "file:///r", Notifications: true},
+		{"notified of a resource, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{List: "resource", URI: "file:///r", Notifications: true},
 			func(v map[string]float64) bool { return v["changesTold"] > 0 && v["fetchesExpired"] == 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
