@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -95,4 +97,35 @@ func TestServerRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %s", addr, err, want)
 		}
 	}
+}
+
+// Profiles are served only where they are asked for, and never the command line,
+// which may hold a token.
+func TestServerProfiles(t *testing.T) {
+	r, _, _ := follow(t, history(t))
+	for _, asked := range []bool{false, true} {
+		s, err := Serve("127.0.0.1:0", r, ServerOptions{Profiles: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		base := strings.TrimSuffix(s.URL(), "/metrics")
+		for path, want := range map[string]bool{"/debug/pprof/heap": asked, "/debug/pprof/goroutine": asked, "/debug/pprof/profile?seconds=1": asked, "/debug/pprof/cmdline": false} {
+			resp, err := http.Get(base + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			if err := errors.Join(err, resp.Body.Close()); err != nil {
+				t.Fatal(err)
+			}
+			// A profile is gzip-compressed protobuf.
+			if got := resp.StatusCode == http.StatusOK && bytes.HasPrefix(body, []byte{0x1f, 0x8b}); got != want {
+				t.Errorf("asked %v: %s: %s, %d bytes; want a profile: %v", asked, path, resp.Status, len(body), want)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
 }

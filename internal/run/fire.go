@@ -82,8 +82,38 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	if err := p.pause(ctx, ph.Warmup+ph.Measure-p.clock.Now().Sub(p.firing.Start())); err != nil {
 		return err
 	}
-	stopChurn() // the end of the watch would cancel its calls, and count them as failed
+	p.awaitChurn(ctx, stopChurn)
 	return watch.whole(outer)
+}
+
+// awaitChurn stops churn and waits for its calls: the end of the watch would
+// cancel them, and count them as failed. They have as long as a subscription has
+// to open, and no longer than the target answers.
+func (p *pass) awaitChurn(ctx context.Context, stop func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer crash.Guard()
+		defer close(ended)
+		stop() // the caller stops churn once more, which waits for this call
+	}()
+	most := time.NewTimer(p.profile.Phases.Ready)
+	defer most.Stop()
+	again := time.NewTicker(returnWithin)
+	defer again.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+			return
+		case <-most.C:
+			return
+		case <-again.C:
+			if p.ask(ctx, askFor) != nil {
+				return
+			}
+		}
+	}
 }
 
 // lastFailure says for the end of a sentence why the latest emission failed, and

@@ -27,14 +27,18 @@ type pollServer struct {
 	next time.Duration // nextPollMs; 0 = none is sent
 	// opening is how long a poll without a cursor waits for its answer.
 	opening time.Duration
+	// holding, if not 0, is after how many polls without a cursor all others are
+	// never answered.
+	holding int
 	// endless says hasMore in every answer, with a cursor that always moves,
 	// and gives no event.
 	endless bool
 
-	mu    sync.Mutex
-	log   []logged
-	polls int
-	moves int
+	mu     sync.Mutex
+	log    []logged
+	polls  int
+	moves  int
+	opened int
 }
 
 type logged struct {
@@ -81,6 +85,10 @@ func (s *pollServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "events/list":
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"events":[{"name":"log.line","delivery":["poll"]}]}}`, m.ID)
 	case "events/poll":
+		if m.Params.Cursor == nil && s.holds() {
+			<-r.Context().Done()
+			return
+		}
 		if m.Params.Cursor == nil && s.opening > 0 {
 			select {
 			case <-time.After(s.opening):
@@ -93,6 +101,14 @@ func (s *pollServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
 	}
+}
+
+// holds counts a poll without a cursor, and tells whether it is never answered.
+func (s *pollServer) holds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened++
+	return s.holding > 0 && s.opened > s.holding
 }
 
 // poll is the result of one events/poll.
@@ -306,6 +322,17 @@ func TestChurnIsWaitedForAtTheEnd(t *testing.T) {
 		if len(l.Failures) > 0 {
 			t.Errorf("%s: calls failed: %v", l.Name, l.Failures)
 		}
+	}
+}
+
+// A target that never answers a call of churn does not hold up the end of a run.
+func TestChurnIsNotWaitedForForEver(t *testing.T) {
+	s := &pollServer{page: 1000, holding: 4}
+	srv := s.start(t)
+	out := runs(t, Options{Profile: pollProfile(t, srv.URL, 4, ", churn: {rate: 10/s, pause: 1ms}, poll: {minInterval: 100ms}",
+		"schedule: {rate: 40/s}\nphases: {ready: 1s, warmup: 0, measure: 1s, drain: 400ms}\n")})
+	if !slices.ContainsFunc(out.Result.Warnings, func(w results.Warning) bool { return w.Code == "churn" }) {
+		t.Errorf("no warning of churn: %+v", out.Result.Warnings)
 	}
 }
 

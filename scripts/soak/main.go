@@ -179,6 +179,7 @@ func relay(progress io.Reader, log io.Writer, measuring chan<- string) {
 			base = ""
 		}
 	}
+	_, _ = io.Copy(io.Discard, progress) // a line too long to read must not hold up the run
 }
 
 // follow samples the memory of a process and of its child from when the window
