@@ -105,7 +105,7 @@ func TestThresholdOfNothingThatIsThere(t *testing.T) {
 	}
 }
 
-func TestHeardNothing(t *testing.T) {
+func TestReceivedNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lane Lane
 		want bool

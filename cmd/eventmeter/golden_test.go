@@ -98,14 +98,14 @@ func TestCalibrationRows(t *testing.T) {
 reorder                    webhook   ok   expected 120 = 120, delivered 120 = 120,
                                           outOfOrder >= 12, 14
 late result                requests  ok   requestsBegun 8 = 8, request.min, ms >= 1399, 1402
-wrong scope                told      FAIL changesSeen + changesSuperseded 60 ≠ 59, privatePages 228 = 228
+wrong scope                notified  FAIL changesSeen + changesSuperseded 60 ≠ 59, privatePages 228 = 228
 
 3 of 243 rows equal
 `)
 	want := []string{
 		"reorder / webhook: expected 120, delivered 120, outOfOrder >= 12",
 		"late result / requests: requestsBegun N, request.min, ms >= N",
-		"wrong scope / told: changesSeen + changesSuperseded 60, privatePages N",
+		"wrong scope / notified: changesSeen + changesSuperseded 60, privatePages N",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

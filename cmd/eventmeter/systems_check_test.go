@@ -176,13 +176,13 @@ func checkSEP2549(t *testing.T, r *results.Result) {
 	for _, l := range r.Lanes {
 		listsAddUp(t, l)
 	}
-	ttl, told, uncached := laneOf(t, r, "ttl"), laneOf(t, r, "told"), laneOf(t, r, "no-cache")
+	ttl, notified, uncached := laneOf(t, r, "ttl"), laneOf(t, r, "notified"), laneOf(t, r, "no-cache")
 	positive(t, ttl, "fetchesAvoided", "fetchesExpired")
-	none(t, ttl, "changesTold", "fetchesChanged")
-	positive(t, told, "changesTold", "fetchesChanged")
+	none(t, ttl, "changesNotified", "fetchesChanged")
+	positive(t, notified, "changesNotified", "fetchesChanged")
 	positive(t, uncached, "fetchesUncached")
 	none(t, uncached, "fetchesAvoided")
-	if told.Timings["invalidation"].Count == 0 {
+	if notified.Timings["invalidation"].Count == 0 {
 		t.Error("no time of an invalidation")
 	}
 }
@@ -224,7 +224,7 @@ func checkMixed(t *testing.T, r *results.Result) {
 	requestsAddUp(t, laneOf(t, r, "requests"))
 	positive(t, laneOf(t, r, "requests"), "cuts", "resumes")
 	listsAddUp(t, laneOf(t, r, "ttl"))
-	listsAddUp(t, laneOf(t, r, "told"))
+	listsAddUp(t, laneOf(t, r, "notified"))
 	positive(t, laneOf(t, r, "webhook"), "rotations")
 	none(t, laneOf(t, r, "webhook"), "idsChanged", "rejectedInRace")
 	none(t, laneOf(t, r, "smithery"), "idsChanged", "controlEnvelopes")

@@ -19,7 +19,7 @@ var (
 	modes = []colour{{"push", "#2a78d6"}, {"poll", "#d95f26"}, {"webhook", "#12875d"}}
 
 	// The lanes of the profile that compares lists, as the report has them.
-	listLanes = []colour{{"ttl", "#2a78d6"}, {"told", "#d95f26"}, {"no-cache", "#12875d"}}
+	listLanes = []colour{{"ttl", "#2a78d6"}, {"notified", "#d95f26"}, {"no-cache", "#12875d"}}
 
 	processes = []colour{{"target", "#6a4fc0"}, {"generator", "#a87400"}, {"others", "#37752a"}}
 

@@ -71,7 +71,7 @@ func (m *expectedCounts) listed() []Check {
 	out := []Check{
 		m.figure("changesOwed", all.expected),
 		m.figure("usesFailed", 0), m.figure("fetchesFailed", 0), m.figure("regressed", 0), m.figure("cursorFailures", 0),
-		m.figure("otherChangesTold", 0), m.figure("listenReconnects", 0), m.figure("unbalanced", 0),
+		m.figure("otherChangesNotified", 0), m.figure("listenReconnects", 0), m.figure("unbalanced", 0),
 		m.figure("ttlMs", m.lifetime().Milliseconds()),
 		m.figure("privatePages", m.applied.Scoped),
 	}
@@ -80,7 +80,7 @@ func (m *expectedCounts) listed() []Check {
 		out = append(out, m.figure("changesNeverSeen", all.lostSilent), exactly("changesSeen + changesSuperseded", all.delivered, int64(seen)))
 	}
 	if m.settings.SEP2549.Notifications {
-		notified := exactly("changesTold", clients*m.notifications(), int64(m.result.Figures["changesTold"]))
+		notified := exactly("changesNotified", clients*m.notifications(), int64(m.result.Figures["changesNotified"]))
 		if len(m.spec) == 0 {
 			// Without faults, changes that come faster than a stream takes them
 			// are notified once.
@@ -88,7 +88,7 @@ func (m *expectedCounts) listed() []Check {
 		}
 		out = append(out, notified)
 	} else {
-		out = append(out, m.figure("changesTold", 0))
+		out = append(out, m.figure("changesNotified", 0))
 	}
 	if m.lifetime() == 0 {
 		out = append(out, m.figure("fetchesAvoided", 0))

@@ -13,7 +13,7 @@ import (
 )
 
 // A shard without subscriptions of a lane has nobody who heard least, and must not
-// say that somebody heard nothing.
+// say that somebody received nothing.
 func TestAShardThatSawNothing(t *testing.T) {
 	p := parseProfile(t, `
 name: look

@@ -132,7 +132,7 @@ func (p *plan) count(lane string, f compared) {
 	sa, sb, size := thin(it.countA, it.countB)
 	if sa.whole == 0 || sb.whole == 0 {
 		it.reason = "nothing to count on a side"
-	} else if p.unheard(lane) {
+	} else if p.receivedNothing(lane) {
 		it.reason = "the lane received nothing in a run"
 	} else {
 		it.least = leastCount((sa.count+sb.count)/size, sb.whole/(sa.whole+sb.whole))
@@ -140,12 +140,12 @@ func (p *plan) count(lane string, f compared) {
 	p.items = append(p.items, it)
 }
 
-// unheard reports whether the lane received nothing in some run. Its losses then say nothing about
+// receivedNothing reports whether the lane received nothing in some run. Its losses then say nothing about
 // the target.
-func (p *plan) unheard(lane string) bool {
-	unheard := false
-	p.both(func(_ int, r *Run) { unheard = unheard || r.lane(lane).ReceivedNothing() })
-	return unheard
+func (p *plan) receivedNothing(lane string) bool {
+	none := false
+	p.both(func(_ int, r *Run) { none = none || r.lane(lane).ReceivedNothing() })
+	return none
 }
 
 func (p *plan) latency(lane string, f compared, groups map[string]*latencyGroup) {

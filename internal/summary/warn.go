@@ -46,7 +46,7 @@ func (s *Summary) warn(firstFailure string) {
 }
 
 func (s *Summary) warnLane(l results.Lane) {
-	s.warnUnheard(&l)
+	s.warnReceivedNothing(&l)
 	if missing := int64(l.Subscriptions) - l.Ready.Active; missing > 0 && l.Ready.Failed > 0 {
 		s.Warn("not-all-open", l.Name, "%d of %d subscriptions could not be opened: %s", missing, l.Subscriptions, topReason(l.Ready.Reasons))
 	}

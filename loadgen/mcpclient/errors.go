@@ -153,7 +153,7 @@ func (e *CallError) Error() string {
 		hint = ": is this an MCP Events server, and the right URL?"
 	case meaning(e.code) == codeNotFound, meaning(e.code) == codeUnsupported:
 		hint = ": compare with what events/list offers"
-	case errors.Is(e.Cause, ErrUnheard): // it says itself what to look at
+	case errors.Is(e.Cause, ErrSilentFromStart): // it says itself what to look at
 	case e.Kind == KindEnded: // the cause says how
 	case errors.Is(e, ErrUnreachable):
 		hint = ": is the server up, and the URL right?"
@@ -332,9 +332,9 @@ func reasonOf(data []byte) errtext.Said {
 	return d.Reason
 }
 
-// ErrUnheard is the same before its first message. A proxy that buffers keeps
+// ErrSilentFromStart is the same before its first message. A proxy that buffers keeps
 // even the head of the answer until its buffer is full.
-var ErrUnheard = errors.New("nothing came for twice the heartbeat interval: the server does not confirm the stream, or a proxy on the path buffers it")
+var ErrSilentFromStart = errors.New("nothing came for twice the heartbeat interval: the server does not confirm the stream, or a proxy on the path buffers it")
 
 // KindOversized is the failure word for an answer or a stream that was given up
 // because it would have taken too much memory.

@@ -256,11 +256,11 @@ func TestFillBacklog(t *testing.T) {
 }
 
 // TestCapacityOfALaneWithoutFigures: a step in which nothing was owed to one of the
-// lanes, or in which one heard nothing, has not met the SLO.
+// lanes, or in which one received nothing, has not met the SLO.
 func TestCapacityOfALaneWithoutFigures(t *testing.T) {
 	for name, invalidate := range map[string]func(l *results.Lane){
 		"nothing was owed to it": func(l *results.Lane) { *l = results.Lane{Name: l.Name, Mode: l.Mode, Subscriptions: l.Subscriptions} },
-		"it heard nothing at all,": func(l *results.Lane) {
+		"it received nothing at all,": func(l *results.Lane) {
 			l.Delivered, l.LostSilent, l.Latency, l.Overhead = 0, l.Expected, results.Latency{}, results.Overhead{}
 		},
 	} {

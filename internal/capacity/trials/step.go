@@ -174,7 +174,7 @@ func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr err
 // where the lane is to hear nothing.
 func unjudgedLane(l *results.Lane, lanes []profiles.Lane) string {
 	if l.ReceivedNothing() {
-		return fmt.Sprintf("it heard nothing at all, and %d deliveries were owed", l.Expected)
+		return fmt.Sprintf("it received nothing at all, and %d deliveries were owed", l.Expected)
 	}
 	of := slices.IndexFunc(lanes, func(p profiles.Lane) bool { return p.Name == l.Name })
 	if l.Expected > 0 || of < 0 || lanes[of].HasNoSources() {

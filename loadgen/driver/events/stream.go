@@ -401,7 +401,7 @@ func (s *stream) broken(why error, e *mcpclient.CallError) error {
 	case errors.Is(why, driver.ErrCut): // our own doing, too
 		return nil
 	case errors.Is(why, driver.ErrDead):
-		e = &mcpclient.CallError{Method: methodStream, Kind: "timeout", Cause: mcpclient.ErrUnheard}
+		e = &mcpclient.CallError{Method: methodStream, Kind: "timeout", Cause: mcpclient.ErrSilentFromStart}
 		if s.heard {
 			e.Cause = driver.ErrDead
 			d.Notice(r.Sub, eventmeter.DeadStream, d.Clock.Now(), driver.ErrDead.Error())

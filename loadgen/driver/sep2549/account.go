@@ -222,7 +222,7 @@ func (d *lane) Figures() driver.Figures {
 		"fetches": float64(foreground + t.background.Load()), "fetchesFirst": n(&t.fetchesBy[missing]), "fetchesExpired": n(&t.fetchesBy[expired]),
 		"fetchesChanged": n(&t.fetchesBy[changed]), "fetchesUncached": n(&t.fetchesBy[uncached]), "fetchesBackground": n(&t.background),
 		"fetchesFailed": n(&t.fetchesFailed), "cursorFailures": n(&t.cursorFailures), "regressed": n(&t.regressed), "privatePages": n(&t.privatePages),
-		"changesTold": n(&t.changes), "otherChangesTold": n(&t.otherChanges), "listenReconnects": n(&t.reconnects), "ttlMs": n(&t.ttl) / 1e6,
+		"changesNotified": n(&t.changes), "otherChangesNotified": n(&t.otherChanges), "listenReconnects": n(&t.reconnects), "ttlMs": n(&t.ttl) / 1e6,
 	}
 	if reads > 0 {
 		v["avoidedShare"] = n(&t.avoided) / float64(reads)

@@ -84,7 +84,7 @@ func TestListNotification(t *testing.T) {
 		time.Sleep(5 * time.Second)
 	})
 	expect(t, f, map[string]float64{
-		"changesOwed": 2, "changesSeen": 1, "changesSuperseded": 1, "fetchesChanged": 1, "fetchesExpired": 0, "changesTold": 1, "otherChangesTold": 1,
+		"changesOwed": 2, "changesSeen": 1, "changesSuperseded": 1, "fetchesChanged": 1, "fetchesExpired": 0, "changesNotified": 1, "otherChangesNotified": 1,
 	})
 	if h := f.Timings["invalidation"].Histogram; h.TotalCount() < 1 || time.Duration(h.Max()) < 19*time.Millisecond || time.Duration(h.Max()) > 21*time.Millisecond {
 		t.Errorf("invalidation %d times, at most %v", h.TotalCount(), time.Duration(h.Max()))

@@ -160,8 +160,8 @@ func TestListsOfEveryKind(t *testing.T) {
 					if v["fetchesAvoided"] == 0 || v["ttlMs"] != 100 || v["privatePages"] != 0 && list != "resources" {
 						t.Errorf("figures %v", v)
 					}
-					if invalid := f.Timings["invalidation"].Histogram.TotalCount(); told != (invalid > 0) || told != (v["changesTold"] > 0) {
-						t.Errorf("told %t: %d copies were made stale by %v notifications", told, invalid, v["changesTold"])
+					if invalid := f.Timings["invalidation"].Histogram.TotalCount(); told != (invalid > 0) || told != (v["changesNotified"] > 0) {
+						t.Errorf("told %t: %d copies were made stale by %v notifications", told, invalid, v["changesNotified"])
 					}
 				})
 			}

@@ -117,13 +117,13 @@ func TestListsOfAServerOfTheSDK(t *testing.T) {
 			}},
 		// subscriptions/listen tells of changes, and so does a session's stream.
 		{"told", mcpclient.Modern, time.Hour, false, sep2549.Settings{List: "tools", Notifications: true},
-			func(v map[string]float64) bool { return v["changesTold"] > 0 && v["fetchesExpired"] == 0 }},
+			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
 		{"told, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{List: "tools", Notifications: true},
-			func(v map[string]float64) bool { return v["changesTold"] > 0 && v["fetchesExpired"] == 0 }},
+			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
 		{"notified of a resource", mcpclient.Modern, time.Hour, false, sep2549.Settings{List: "resource", URI: "file:///r", Notifications: true},
-			func(v map[string]float64) bool { return v["changesTold"] > 0 && v["fetchesExpired"] == 0 }},
+			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
 		{"notified of a resource, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{List: "resource", URI: "file:///r", Notifications: true},
-			func(v map[string]float64) bool { return v["changesTold"] > 0 && v["fetchesExpired"] == 0 }},
+			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSDKServer(t, c.ttl, c.priv)
@@ -180,5 +180,5 @@ func TestSDKDebounceNeverEnds(t *testing.T) {
 		t.Errorf("%d delivered", lane.Delivered)
 	}
 	// How many notifications that takes depends on how fast the machine is.
-	t.Logf("%d changes without a pause: %v notifications, %v seen, %v superseded", changes, f.Values["changesTold"], f.Values["changesSeen"], f.Values["changesSuperseded"])
+	t.Logf("%d changes without a pause: %v notifications, %v seen, %v superseded", changes, f.Values["changesNotified"], f.Values["changesSeen"], f.Values["changesSuperseded"])
 }

@@ -9,23 +9,23 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// warnUnheard says of a lane that heard nothing at all what is likely to be
+// warnReceivedNothing says of a lane that received nothing at all what is likely to be
 // wrong with it.
-func (s *Summary) warnUnheard(l *results.Lane) {
+func (s *Summary) warnReceivedNothing(l *results.Lane) {
 	if !l.ReceivedNothing() {
 		return
 	}
 	for i := range s.profile.Lanes {
 		if p := &s.profile.Lanes[i]; p.Name == l.Name {
-			s.Warn("heard-nothing", l.Name, "it heard nothing at all: %d deliveries were owed to its %d subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: %s",
-				l.Expected, l.Subscriptions, strings.Join(whyUnheard(l, p), "; "))
+			s.Warn("received-nothing", l.Name, "it received nothing at all: %d deliveries were owed to its %d subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: %s",
+				l.Expected, l.Subscriptions, strings.Join(whyNothing(l, p), "; "))
 		}
 	}
 }
 
-// whyUnheard are the likely causes for a lane that heard nothing, the likeliest
+// whyNothing are the likely causes for a lane that received nothing, the likeliest
 // first. What was seen comes before what is common.
-func whyUnheard(l *results.Lane, p *profiles.Lane) []string {
+func whyNothing(l *results.Lane, p *profiles.Lane) []string {
 	var out []string
 	add := func(n int64, format string, args ...any) {
 		if n > 0 {

@@ -39,11 +39,11 @@ thresholds: ["*.lostSilent == 0", "*.unexpected == 0", "run.upstream.refused == 
 	}
 	warned := map[string]string{}
 	for _, w := range o.Result.Warnings {
-		if w.Code == "heard-nothing" {
+		if w.Code == "received-nothing" {
 			warned[w.Lane] = w.Text
 		}
 	}
-	const begin = "it heard nothing at all: 20 deliveries were owed to its 2 subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: "
+	const begin = "it received nothing at all: 20 deliveries were owed to its 2 subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: "
 	causes := []string{`the event type ("chat.message")`, `the arguments ({"channel":"nowhere"})`, `sources ("0")`}
 	for lane, more := range map[string][]string{"deaf": nil, "hook": {"certificate", "suspended"}} {
 		rest, ok := strings.CutPrefix(warned[lane], begin)

@@ -9,7 +9,7 @@ import (
 )
 
 // What the lane did get comes before what is only likely.
-func TestWhyALaneHeardNothing(t *testing.T) {
+func TestWhyALaneReceivedNothing(t *testing.T) {
 	l := results.Lane{Name: "hook", Subscriptions: 2, Expected: 20, LostSilent: 20}
 	p := profiles.Lane{Name: "hook", Mode: "webhook", Event: "x", Sources: "all"}
 	for want, change := range map[string]func(*results.Lane){
@@ -24,7 +24,7 @@ func TestWhyALaneHeardNothing(t *testing.T) {
 	} {
 		changed := l
 		change(&changed)
-		if got := whyUnheard(&changed, &p); !strings.HasPrefix(got[0], want) {
+		if got := whyNothing(&changed, &p); !strings.HasPrefix(got[0], want) {
 			t.Errorf("first %q, want %q", got[0], want)
 		}
 	}
