@@ -31,11 +31,8 @@ type posted struct {
 }
 
 func newBase(s *Server) *base {
-	caps := &mcp.ServerCapabilities{
-		// The SDK's type has no member for events, so the capability goes where
-		// the protocol puts unknown ones.
-		Experimental: map[string]any{"events": map[string]any{"listChanged": true}},
-	}
+	caps := &mcp.ServerCapabilities{}
+	caps.AddExtension(eventsExtension, map[string]any{"listChanged": true})
 	caps.AddExtension(smitheryExtension, map[string]any{})
 	server := mcp.NewServer(&mcp.Implementation{Name: "eventmeter-target", Version: "0.1"}, &mcp.ServerOptions{
 		Instructions: "A reference server for load tests of event delivery.",

@@ -19,7 +19,7 @@ func TestOfficialClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	if _, ok := session.InitializeResult().Capabilities.Experimental["events"]; !ok {
+	if _, ok := session.InitializeResult().Capabilities.Extensions["io.modelcontextprotocol/events"]; !ok {
 		t.Errorf("capabilities %+v lack events", session.InitializeResult().Capabilities)
 	}
 	tools, err := session.ListTools(t.Context(), nil)

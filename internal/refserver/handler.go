@@ -324,7 +324,7 @@ func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, 
 // The SDK answers all others. Methods that share their names with the SDK's
 // (resources, resumable requests, lists) are recognised earlier, in
 // [mcpHandler.ServeHTTP].
-var namespaces = []string{"events/", smitheryPrefix}
+var namespaces = []string{eventsPrefix, smitheryPrefix}
 
 // methods are the calls in those namespaces. A system adds its own here. They
 // are called after the checks of the base protocol, and never for a principal

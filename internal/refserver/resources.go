@@ -135,8 +135,9 @@ func (rs *resources) endAll(match func(principal string) bool) {
 func (rs *resources) close() { rs.pool.close(func() {}) }
 
 // advertise completes the capabilities in the answer to a handshake: the SDK's
-// type has no member for what SEP-1803 adds to "resources". done writes the
-// answer and must be called when the handler has returned.
+// types have no member for the events capability, nor for what SEP-1803 adds to
+// "resources". done writes the answer and must be called when the handler has
+// returned.
 func advertise(w http.ResponseWriter, body []byte) (_ http.ResponseWriter, done func()) {
 	if !bytes.Contains(body, []byte(`"initialize"`)) && !bytes.Contains(body, []byte(`"server/discover"`)) {
 		return w, func() {}
@@ -152,9 +153,11 @@ func advertise(w http.ResponseWriter, body []byte) (_ http.ResponseWriter, done 
 	}
 }
 
-// withEvents adds the capability to the result of initialize or
+// withEvents adds the capabilities to the result of initialize or
 // server/discover, and keeps all other bytes. It returns other bodies
-// unchanged.
+// unchanged. SEP-3415 puts the events capability among the extensions, where
+// the SDK has written it; several clients read only the member "events", which
+// is the place of the earlier drafts.
 func withEvents(body []byte) []byte {
 	var answer struct {
 		Result struct {
@@ -174,6 +177,7 @@ func withEvents(body []byte) []byte {
 	}
 	const member = `"resources":`
 	fresh := bytes.Replace(answer.Result.Capabilities, append([]byte(member), caps["resources"]...), append([]byte(member), b...), 1)
+	fresh = append([]byte(`{"events":{"listChanged":true},`), fresh[1:]...)
 	return bytes.Replace(body, answer.Result.Capabilities, fresh, 1)
 }
 

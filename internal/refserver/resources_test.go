@@ -96,7 +96,7 @@ func TestPlaces(t *testing.T) {
 func TestAdvertise(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"b":1,"result":{"capabilities":{"z":{},"resources":{"listChanged":true},"a":1}}}`,
-			`{"b":1,"result":{"capabilities":{"z":{},"resources":{"events":true,"listChanged":true,"subscribe":true,"subscription":["notification","webhook"]},"a":1}}}`},
+			`{"b":1,"result":{"capabilities":{"events":{"listChanged":true},"z":{},"resources":{"events":true,"listChanged":true,"subscribe":true,"subscription":["notification","webhook"]},"a":1}}}`},
 		{`{"result":{"capabilities":{}}}`, `{"result":{"capabilities":{}}}`},
 		{`{"error":{}}`, `{"error":{}}`},
 		{`data: x`, `data: x`},

@@ -120,12 +120,13 @@ func decodeParams(params json.RawMessage, into any) *rpcError {
 }
 
 // resultOpen appends the start of a response up to the members of the result.
-// Every member starts without a comma.
+// Every member starts without a comma. The base protocol wants a result type in
+// the modern era, MCP Events in both.
 func (c *call) resultOpen(dst []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, c.id...)
 	dst = append(dst, `,"result":{`...)
-	if c.modern {
+	if c.modern || strings.HasPrefix(c.method, eventsPrefix) {
 		dst = append(dst, `"resultType":"complete",`...)
 	}
 	return dst
@@ -229,6 +230,11 @@ func (b *bufferedResponse) send(body []byte) {
 }
 
 const (
+	// eventsExtension is the identifier of MCP Events, eventsPrefix what the
+	// names of its methods begin with.
+	eventsExtension = "io.modelcontextprotocol/events"
+	eventsPrefix    = "events/"
+
 	modernVersion = "2026-07-28"
 	maxBody       = 1 << 20 // bytes of a request body
 

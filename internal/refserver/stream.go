@@ -206,7 +206,9 @@ func (st *stream) notify(name string, members []byte) bool {
 // end writes the response that closes the stream.
 func (st *stream) end() {
 	b := st.call.resultOpen([]byte("data: "))
-	st.write(append(b, `"_meta":{}}}`+"\n\n"...))
+	b = append(b, `"_meta":{"`+subscriptionIDKey+`":`...)
+	b = append(b, st.call.id...)
+	st.write(append(b, frameEnd...))
 }
 
 func (st *stream) write(b []byte) bool {
