@@ -53,6 +53,7 @@ var mayImport = map[string][]string{
 	"internal/selfbench/baseline": {},
 	"internal/refserver":          {".", "internal/cputime", "internal/wire", "internal/crash", "internal/dialguard"},
 	"internal/hostile":            {},
+	"internal/interop":            {},
 	"internal/selfbench":          {"*"},
 	"internal/report":             {".", "results", "internal/stats", "internal/errtext"},
 	"internal/metrics":            {".", "sinks", "sinks/ledger", "results", "internal/figure", "internal/crash", "internal/dialguard", "internal/errtext"},
