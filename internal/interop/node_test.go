@@ -4,10 +4,17 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -123,45 +130,55 @@ func start(t *testing.T, name string, args ...string) *script {
 }
 
 // control posts to the control endpoint and returns its answer.
-func (s *script) control(path string, body any) (answer map[string]any) {
+func (s *script) control(path string, body any) map[string]any {
 	s.t.Helper()
-	call(s.t, http.MethodPost, s.Control+"/"+path, body, &answer)
+	answer, err := s.try(path, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	return answer
+}
+
+// try is control, for what may be refused.
+func (s *script) try(path string, body any) (answer map[string]any, err error) {
+	return answer, call(s.t.Context(), http.MethodPost, s.Control+"/"+path, body, &answer)
 }
 
 // stats are the counts of a script.
 func stats[T any](s *script) (counts T) {
 	s.t.Helper()
-	call(s.t, http.MethodGet, s.Control+"/stats", nil, &counts)
+	if err := call(s.t.Context(), http.MethodGet, s.Control+"/stats", nil, &counts); err != nil {
+		s.t.Fatal(err)
+	}
 	return counts
 }
 
 // call sends JSON and decodes the JSON that comes back with status 200.
-func call(t *testing.T, method, url string, body, into any) {
-	t.Helper()
+func call(ctx context.Context, method, url string, body, into any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(b))
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s: %s %s %v", method, url, resp.Status, got, err)
+	if err != nil {
+		return err
 	}
-	if err := json.Unmarshal(got, into); err != nil {
-		t.Fatalf("%s %s: %q: %v", method, url, got, err)
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %s %s", method, url, resp.Status, got)
 	}
+	return json.Unmarshal(got, into)
 }
 
 // until waits for a state that another process reaches.
@@ -176,4 +193,35 @@ func until(t *testing.T, what string, reached func() bool) {
 		}
 		<-tick.C
 	}
+}
+
+// certificate writes a certificate for 127.0.0.1 and its key, and returns their
+// files.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
 }

@@ -3,6 +3,7 @@
 // endpoint. The tests and the first lines of each server say how it is used.
 
 import http from 'node:http';
+import https from 'node:https';
 import { randomUUID } from 'node:crypto';
 import { parseArgs } from 'node:util';
 
@@ -72,7 +73,7 @@ function countRequests(stats, body) {
   }
 }
 
-async function readBody(request) {
+export async function readBody(request) {
   const parts = [];
   for await (const part of request) parts.push(part);
   return Buffer.concat(parts);
@@ -130,9 +131,10 @@ function once(emitter, event) {
   return new Promise((resolve) => emitter.once(event, resolve));
 }
 
-// listen serves a handler of node:http and returns its address.
-export async function listen(port, handler) {
-  const server = http.createServer((incoming, outgoing) => {
+// listen serves a handler of node:http and returns its address. tls, if given, is
+// {cert, key} in PEM.
+export async function listen(port, handler, tls) {
+  const server = (tls ? https : http).createServer(tls ?? {}, (incoming, outgoing) => {
     Promise.resolve(handler(incoming, outgoing)).catch((error) => {
       console.error(error);
       if (!outgoing.headersSent) outgoing.writeHead(500);
@@ -142,7 +144,7 @@ export async function listen(port, handler) {
   server.requestTimeout = 0;
   server.keepAliveTimeout = 60_000;
   await new Promise((resolve) => server.listen({ port: Number(port), host: '127.0.0.1', backlog: 4096 }, resolve));
-  return `http://127.0.0.1:${server.address().port}`;
+  return `${tls ? 'https' : 'http'}://127.0.0.1:${server.address().port}`;
 }
 
 // control serves the control endpoint: POST calls routes[path] with the JSON
