@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -88,42 +87,18 @@ func (d *lane) listEvents(ctx context.Context, method, member string) ([]eventRe
 
 // uriOf gives the URI of subscription i: the lane's event, with its arguments.
 func (d *lane) uriOf(ctx context.Context, i int) (string, error) {
-	values, err := d.argumentsOf(i)
+	values, err := d.TemplateValues(i)
 	if err != nil {
 		return "", err
 	}
 	if strings.HasPrefix(d.Opts.Event, eventScheme) {
-		return expand(d.Opts.Event, values)
+		return driver.ExpandURI(d.Opts.Event, values)
 	}
 	offer, err := d.known(ctx)
 	if err != nil {
 		return "", err
 	}
 	return offer.uri(d.Opts.Event, values)
-}
-
-// argumentsOf are the values of subscription i's variables.
-func (d *lane) argumentsOf(i int) (map[string]any, error) {
-	values := map[string]any{}
-	if d.Opts.Arguments == nil {
-		return values, nil
-	}
-	raw := d.Opts.Arguments(i)
-	if len(raw) == 0 {
-		return values, nil
-	}
-	var args map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &args); err != nil {
-		return nil, fmt.Errorf("%w: arguments %s are not a JSON object", mcpclient.ErrInvalid, errtext.Line(string(raw)))
-	}
-	for name, v := range args {
-		text, err := plainText(v)
-		if err != nil {
-			return nil, fmt.Errorf("%w: argument %s: %w", mcpclient.ErrInvalid, name, err)
-		}
-		values[name] = text
-	}
-	return values, nil
 }
 
 // Discover asks the target who it is and what event resources it has. A target

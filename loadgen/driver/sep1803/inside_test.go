@@ -199,7 +199,7 @@ func TestResourceOfAnEvent(t *testing.T) {
 	} {
 		d := &lane{}
 		d.Opts = driver.Options{Arguments: func(int) json.RawMessage { return json.RawMessage(c.args) }}
-		values, err := d.argumentsOf(0)
+		values, err := d.TemplateValues(0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,11 +210,11 @@ func TestResourceOfAnEvent(t *testing.T) {
 	for _, bad := range []string{`[1]`, `{"a":{}}`, `{"a":null}`, `{"a":[1]}`, `x`} {
 		d := &lane{}
 		d.Opts = driver.Options{Arguments: func(int) json.RawMessage { return json.RawMessage(bad) }}
-		if v, err := d.argumentsOf(0); err == nil {
+		if v, err := d.TemplateValues(0); err == nil {
 			t.Errorf("%s: %v", bad, v)
 		}
 	}
-	if _, err := expand("event://x/{", nil); err == nil {
+	if _, err := driver.ExpandURI("event://x/{", nil); err == nil {
 		t.Error("a broken template was expanded")
 	}
 }

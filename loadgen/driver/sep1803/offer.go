@@ -8,6 +8,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
@@ -42,25 +43,6 @@ func (e *eventResource) is(event string) bool {
 	return e.Meta.WebhookType == event || e.Name == event || authority == event
 }
 
-// plainText makes a template's value of a JSON value.
-func plainText(raw json.RawMessage) (any, error) {
-	switch raw[0] {
-	case '"':
-		var s string
-		err := json.Unmarshal(raw, &s)
-		return s, err
-	case '[':
-		var list []string
-		if err := json.Unmarshal(raw, &list); err != nil {
-			return nil, fmt.Errorf("%s: a list may hold text only", errtext.Line(string(raw)))
-		}
-		return list, nil
-	case '{', 'n':
-		return nil, fmt.Errorf("%s: use text, numbers, true, false or a list of texts", errtext.Line(string(raw)))
-	}
-	return string(raw), nil // a number or a boolean
-}
-
 // uri finds the resource of an event: one that takes no variables where there
 // are no values, else a template that takes just these.
 func (o *resourceOffer) uri(event string, values map[string]any) (string, error) {
@@ -77,7 +59,7 @@ func (o *resourceOffer) uri(event string, values map[string]any) (string, error)
 			continue
 		}
 		if t, err := wire.ParseURITemplate(e.URITemplate); err == nil && takes(t, values) {
-			return expandTemplate(t, e.URITemplate, values)
+			return driver.ExpandURI(e.URITemplate, values)
 		}
 	}
 	if len(seen) == 0 {
@@ -101,20 +83,4 @@ func takes(t *wire.URITemplate, values map[string]any) bool {
 		}
 	}
 	return true
-}
-
-func expand(template string, values map[string]any) (string, error) {
-	t, err := wire.ParseURITemplate(template)
-	if err != nil {
-		return "", fmt.Errorf("%w: URI template %s: %w", mcpclient.ErrInvalid, errtext.Line(template), err)
-	}
-	return expandTemplate(t, template, values)
-}
-
-func expandTemplate(t *wire.URITemplate, text string, values map[string]any) (string, error) {
-	uri, err := t.Expand(values)
-	if err != nil {
-		return "", fmt.Errorf("%w: URI template %s: %w", mcpclient.ErrInvalid, errtext.Line(text), err)
-	}
-	return uri, nil
 }

@@ -259,45 +259,11 @@ func (s *resourceSession) lose(id string) {
 
 // initialize opens a session of the legacy era.
 func (s *resourceSession) initialize(session *mcpclient.Session, cause eventmeter.Cause) error {
-	d := s.d
-	header, body := s.who.Initialization(session.Version)
-	const method = "initialize"
-	ctx, cancel := context.WithTimeout(s.ctx, d.Opts.Timeout)
-	defer cancel()
-	a := &mcpclient.Answer{Up: mcpclient.RequestSize(http.MethodPost, d.URL.RequestURI(), header, int64(len(body)))}
-	defer a.Release()
-	start := d.Clock.Now()
-	id := ""
-	if resp, err := d.Transport.RoundTrip(d.NewPost(ctx, header, body)); err != nil {
-		a.Err, a.At = mcpclient.TransportError(ctx, err), d.Clock.Now()
-	} else {
-		a.Read(ctx, &d.Caller, resp, method)
-		resp.Body.Close()
-		id = resp.Header.Get(mcpclient.HeaderSession)
+	id, header, err := s.d.OpenSession(s.ctx, s.who, session.Version, cause)
+	if err != nil {
+		return err
 	}
-	a.Took = a.At.Sub(start)
-	if a.Err != nil {
-		a.Err.Method = method
-	}
-	d.Called(cause, method, a)
-	if a.Err != nil {
-		return a.Err
-	}
-	if id == "" {
-		return fmt.Errorf("%w: it has no sessions, and so no stream for updates", mcpclient.ErrNotOffered)
-	}
-	header = s.who.Initialized(id, session.Version)
-	const initialized = "notifications/initialized"
-	n := d.Caller.Call(ctx, initialized, header, wire.AppendNotification(nil, initialized, []byte("{}")))
-	defer n.Release()
-	if n.Err != nil && n.Err.Kind == mcpclient.KindProtocol {
-		n.Err = nil // a notification has no answer
-	}
-	d.Called(cause, initialized, n)
-	if n.Err != nil {
-		return n.Err
-	}
-	d.tally.Count("sessions", 1)
+	s.d.tally.Count("sessions", 1)
 	s.mu.Lock()
 	s.id, s.header = id, header
 	s.mu.Unlock()
@@ -324,33 +290,7 @@ func (s *resourceSession) endSession(ctx context.Context) error {
 	if id == "" {
 		return nil
 	}
-	d := s.d
-	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
-	defer cancel()
-	req := d.NewRequest(ctx, http.MethodDelete, header)
-	a := &mcpclient.Answer{Up: mcpclient.RequestSize(req.Method, d.URL.RequestURI(), header, 0)}
-	start := d.Clock.Now()
-	if resp, err := d.Transport.RoundTrip(req); err != nil {
-		a.Err = mcpclient.TransportError(ctx, err)
-	} else {
-		a.Down = mcpclient.ResponseSize(resp) + d.Patience.Rest(resp.Body)
-		resp.Body.Close()
-		// A server need not let clients end sessions, and one that it has
-		// forgotten is at its end, too.
-		if resp.StatusCode > 299 && resp.StatusCode != http.StatusMethodNotAllowed && resp.StatusCode != http.StatusNotFound {
-			a.Err = &mcpclient.CallError{Status: resp.StatusCode}
-		}
-	}
-	a.At = d.Clock.Now()
-	a.Took = a.At.Sub(start)
-	if a.Err != nil {
-		a.Err.Method = http.MethodDelete
-	}
-	d.Called(eventmeter.Unsubscribe, http.MethodDelete, a)
-	if a.Err != nil {
-		return a.Err
-	}
-	return nil
+	return s.d.EndSession(ctx, header)
 }
 
 // resourceStream is what the one open stream of a session needs.

@@ -15,6 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/sinks"
 )
@@ -157,7 +158,7 @@ func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, ke
 		}
 		return nil, 0, failure
 	}
-	p := &keptPage{key: key, stamps: stampsIn(*a.Buf), public: c.Public, ttl: c.TTL, number: d.number(), size: len(*a.Buf)}
+	p := &keptPage{key: key, stamps: driver.StampsIn(*a.Buf), public: c.Public, ttl: c.TTL, number: d.number(), size: len(*a.Buf)}
 	if err := p.fits(c.NextCursor, d.Budget); err != nil {
 		d.TooLarge(a.At, err)
 		a.Err = &mcpclient.CallError{Method: d.method, Kind: mcpclient.KindOversized, Cause: err}

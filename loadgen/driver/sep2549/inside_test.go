@@ -189,7 +189,7 @@ func TestHerd(t *testing.T) {
 
 func TestStampsIn(t *testing.T) {
 	a, b, c := eventmeter.Stamp{Run: 1, Source: 2, Seq: 3}, eventmeter.Stamp{Run: 1, Source: 2, Seq: 9}, eventmeter.Stamp{Run: 1, Source: 1, Seq: 4}
-	got := stampsIn([]byte("evtm- " + a.String() + b.String() + " evtm-evtm- " + c.String() + a.String() + " evtm-0000"))
+	got := driver.StampsIn([]byte("evtm- " + a.String() + b.String() + " evtm-evtm- " + c.String() + a.String() + " evtm-0000"))
 	if len(got) != 2 || got[0] != c || got[1] != b {
 		t.Errorf("found %v", got)
 	}
