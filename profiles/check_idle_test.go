@@ -18,6 +18,8 @@ func TestIdleKeys(t *testing.T) {
 		{push + "events: {cutFor: 1s}}", "", inject, "", "lanes.a.events.cutFor: does nothing without cutEvery"},
 		{push + "events: {cutFor: 1s, cutEvery: 0}}", "", inject, "", ""},
 		{push + "system: sep-1803, sep1803: {cutFor: 1s}}", "", inject, "", "lanes.a.sep1803.cutFor: does nothing without cutEvery"},
+		{"{name: a, mode: poll, subscriptions: 1, event: e, poll: {timeout: 5s}}", "", inject, "", "lanes.a.poll.timeout: revision sep-3415 has no long polls; remove it, or set target.revision: longpoll"},
+		{"{name: a, mode: poll, subscriptions: 1, event: e, poll: {timeout: 5s}}", "revision: longpoll", inject, "", ""},
 		{push + "churn: {pause: 1s}}", "", inject, "", "lanes.a.churn.pause: does nothing without rate"},
 		{push + "churn: {pause: 1s, rate: 0}}", "", inject, "", ""},
 		{push + "events: {resume: true}}", "", inject, "", "lanes.a.events.resume: does nothing without churn.rate"},

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// longPoll is the one revision with long polls.
+const longPoll = "longpoll"
+
 // EventsLane holds settings of a lane of system events.
 type EventsLane struct {
 	// opens a stream for changes of the event types, and lists the types again after each change;
@@ -20,6 +23,9 @@ type EventsLane struct {
 
 func (c *checker) events(path string, l *Lane) {
 	here := path + ".events"
+	if l.Mode == "poll" && l.Poll.Timeout > 0 && c.p.Target.Revision != longPoll {
+		c.bad(path+".poll.timeout", "revision "+c.p.Target.Revision+" has no long polls", "remove it, or set target.revision: longpoll")
+	}
 	if l.Mode != "push" {
 		c.reject(here, []string{"cutEvery", "cutFor"}, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")
 	}

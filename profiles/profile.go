@@ -19,6 +19,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/defaults"
 	"github.com/google/shlex"
 )
 
@@ -86,10 +87,10 @@ type Target struct {
 	TokenFile string   `yaml:"tokenFile,omitempty" json:"-"` // file with one token per line, instead of tokens
 	// auto (the default), modern (2026-07-28, stateless) or legacy (sessions)
 	Era string `yaml:"era,omitempty" json:"era" check:"auto|modern|legacy"`
-	// revision of the draft in messages sent: newest (the default) or older. Messages of every
-	// revision are read. The older one has neither poll.timeout nor webhook.ttl; they are then not
-	// sent.
-	Revision string `yaml:"revision,omitempty" json:"revision" check:"newest|older"`
+	// revision of MCP Events in messages sent: sep-3415 (the default), sketch, longpoll or older.
+	// Messages of every revision are read. Only longpoll has poll.timeout; older has no webhook.ttl,
+	// which is then not sent.
+	Revision string `yaml:"revision,omitempty" json:"revision" check:"sep-3415|sketch|longpoll|older"`
 	// hosts other than loopback that may be loaded; they must be named again on the command line
 	Allow []string `yaml:"allow,omitempty" json:"allow,omitempty"`
 	// PEM file of certificates to trust in addition to the system's, at https URLs of the target
@@ -299,7 +300,7 @@ const (
 // other keys are set by complete.
 func defaultProfile() Profile {
 	return Profile{
-		Target:   Target{Era: "auto", Revision: "newest"},
+		Target:   Target{Era: "auto", Revision: defaults.Revision},
 		Upstream: Upstream{Kind: "inject", Sources: 1, Timeout: 5 * time.Second, Workers: 64},
 		Schedule: Schedule{Kind: "constant"},
 		Phases: Phases{

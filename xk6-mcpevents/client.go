@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/grafana/sobek"
@@ -52,7 +53,7 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 	}
 	c := &client{m: m, opts: mcpclient.EndpointOptions{
 		URL: url.String(), Tokens: o.Tokens, Headers: o.Headers, Era: mcpclient.Era(o.Era), Revision: mcpclient.Revision(o.Revision),
-		ClientName: "xk6-mcpevents", ClientVersion: "0.1", Eras: &m.hub.eras,
+		ClientName: "xk6-mcpevents", ClientVersion: "0.1", Eras: &m.hub.eras, Extensions: []string{events.Extension},
 	}}
 	if o.CA != "" {
 		c.opts.Roots = x509.NewCertPool()

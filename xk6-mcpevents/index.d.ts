@@ -26,7 +26,7 @@ export interface ClientOptions {
   /** Protocol era: modern (2026-07-28) or legacy (2025-03-26 to 2025-11-25); auto tries modern first. Default auto. */
   era?: "auto" | "modern" | "legacy";
   /** Spelling of the MCP Events draft. Default newest. */
-  revision?: "newest" | "older";
+  revision?: "sep-3415" | "sketch" | "longpoll" | "older";
 }
 
 /** What all ways to subscribe have in common. */

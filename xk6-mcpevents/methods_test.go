@@ -75,9 +75,13 @@ func TestWays(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%s/%d", c.system, c.mode, n), func(t *testing.T) {
 			root := New()
 			s := newStage(t, root)
+			revision := "sep-3415"
+			if strings.Contains(c.open, "longPoll") {
+				revision = "longpoll"
+			}
 			s.must(fmt.Sprintf(at(srv, `
 				const topic = 'ways-%d';
-				const client = new Client(TARGET, {token: 'k6'});
+				const client = new Client(TARGET, {token: 'k6', revision: '%s'});
 				const up = new Upstream({event: 'chat.message', topic, admin: ADMIN, data: {channel: topic, text: '{seq} {probe}'}});
 				const sub = await client.%s;
 				globalThis.fired = await up.fire({count: 7, rate: 200});
@@ -88,7 +92,7 @@ func TestWays(t *testing.T) {
 				globalThis.again = await sub.close();
 				globalThis.own = Object.entries(sub.figures().values).map((v) => v.join(' '));
 				globalThis.pem = sub.certPEM();
-			`), n, c.open))
+			`), n, revision, c.open))
 			finished(t, root)
 			s.over()
 			s.agree("system", c.system, "mode", c.mode, "event", "chat.message", "lane", c.mode, "scenario", "s")

@@ -7,6 +7,8 @@ import "time"
 
 // Settings of lanes of all systems.
 const (
+	// Revision is the revision of MCP Events that is sent.
+	Revision = "sep-3415"
 	// HTTP is the version of HTTP.
 	HTTP = "1.1"
 	// Timeout bounds one call that is answered at once.

@@ -8,6 +8,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
@@ -52,7 +53,7 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 	}
 	opts.Guard = guard
 	// Some servers only show what a client says that it can use.
-	opts.Capabilities = []string{sep975.ResumableRequests}
+	opts.Capabilities, opts.Extensions = []string{sep975.ResumableRequests}, []string{events.Extension}
 	e, err := mcpclient.NewEndpoint(opts)
 	if err != nil {
 		return found, fmt.Errorf("%w: %w", ErrProfile, err)

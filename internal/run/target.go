@@ -132,7 +132,7 @@ func (r *run) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opts.Capabilities = r.capabilities()
+	opts.Capabilities, opts.Extensions = r.declares()
 	opts.LocalAddrs, opts.Guard = r.sources, r.guard
 	memory := int64(r.profile.Limits.Memory) / int64(r.shares())
 	opts.Budget, t.callbacks = budget.New(memory), callbackConnections(r.mine(), health.FileLimit(), memory)
@@ -311,13 +311,13 @@ func (r *run) targetName() string {
 	return r.target.plain.URL()
 }
 
-// capabilities are what the lanes need to advertise as clients.
-func (r *run) capabilities() []string {
-	var all []string
+// declares returns the capabilities and extensions that the lanes need to declare
+// as clients.
+func (r *run) declares() (capabilities, extensions []string) {
 	for _, of := range systems.All() {
 		if slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == of.Name }) {
-			all = append(all, of.Capabilities...)
+			capabilities, extensions = append(capabilities, of.Capabilities...), append(extensions, of.Extensions...)
 		}
 	}
-	return all
+	return capabilities, extensions
 }

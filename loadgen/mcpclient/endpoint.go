@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -26,11 +27,22 @@ import (
 // Revision is a spelling of the MCP Events draft.
 type Revision string
 
-// The revisions that can be sent.
+// The revisions that can be sent. Messages of each of them are always read.
 const (
-	Newest Revision = "newest"
-	Older  Revision = "older"
+	// SEP3415 is SEP-3415 as its draft of 2026-10-08 has it: the design sketch's
+	// messages, and a client that declares the extension. Its Final text changed
+	// what is not known here.
+	SEP3415 Revision = "sep-3415"
+	// Sketch is the design sketch of 2026-09.
+	Sketch Revision = "sketch"
+	// LongPoll is the sketch's branch with timeoutMs, which was not merged.
+	LongPoll Revision = "longpoll"
+	// Older is the sketch before 2026-05.
+	Older Revision = "older"
 )
+
+// Revisions are all of them, the default first.
+var Revisions = []Revision{SEP3415, Sketch, LongPoll, Older}
 
 // EndpointOptions says where the target is and how it is met.
 type EndpointOptions struct {
@@ -54,7 +66,7 @@ type EndpointOptions struct {
 	Tokens []string
 	// Era is Auto (also ""), Modern or Legacy.
 	Era Era
-	// Revision is Newest (also "") or Older.
+	// Revision is one of [Revisions]; "" = SEP3415.
 	Revision Revision
 	// Roots are trusted for https; nil = those of TLS, or the system's.
 	Roots *x509.CertPool
@@ -75,6 +87,9 @@ type EndpointOptions struct {
 	// Capabilities are names of client capabilities that are advertised, with
 	// an empty object as their value.
 	Capabilities []string
+	// Extensions are names of protocol extensions that requests of the modern era
+	// declare, with an empty object as their value. Only revision SEP3415 does.
+	Extensions []string
 	// Eras is what endpoints share that they learn about targets; nil = this one
 	// has its own.
 	Eras *Eras
@@ -159,12 +174,9 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 	default:
 		return nil, fmt.Errorf("endpoint: era %q is not known: use auto, modern or legacy", opts.Era)
 	}
-	switch opts.Revision {
-	case "":
-		opts.Revision = Newest
-	case Newest, Older:
-	default:
-		return nil, fmt.Errorf("endpoint: revision %q is not known: use newest or older", opts.Revision)
+	opts.Revision = cmp.Or(opts.Revision, SEP3415)
+	if !slices.Contains(Revisions, opts.Revision) {
+		return nil, fmt.Errorf("endpoint: revision %q is not known: use sep-3415, sketch, longpoll or older", opts.Revision)
 	}
 	if opts.Budget == nil {
 		opts.Budget = budget.New(0)

@@ -20,6 +20,13 @@ import (
 // capabilities is the object of what the endpoint advertises.
 func (e *Endpoint) capabilities() []byte {
 	o := wire.BeginObject(nil)
+	if len(e.opts.Extensions) > 0 && e.opts.Revision == SEP3415 {
+		x := wire.BeginObject(nil)
+		for _, name := range e.opts.Extensions {
+			x.Raw(name, []byte("{}"))
+		}
+		o.Raw("extensions", x.End())
+	}
 	for _, name := range e.opts.Capabilities {
 		o.Raw(name, []byte("{}"))
 	}

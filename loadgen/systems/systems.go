@@ -37,6 +37,8 @@ type System struct {
 	// Capabilities are the client capabilities that a lane's endpoint must
 	// advertise.
 	Capabilities []string
+	// Extensions are the protocol extensions that a lane's endpoint must declare.
+	Extensions []string
 	// KernelTimestamps are the modes in which a driver can take the times of
 	// deliveries from the kernel.
 	KernelTimestamps []eventmeter.Mode
@@ -53,6 +55,7 @@ var systems = []System{
 	{
 		Name: "events", New: events.New, Figures: &events.FigureTable, Defaults: defaultsOf[events.Settings],
 		Discover: eventmeter.Poll, Listed: true, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
+		Extensions: []string{events.Extension},
 	},
 	{Name: "smithery", New: events.New, Figures: &events.FigureTable, Defaults: defaultsOf[events.SmitherySettings], Discover: eventmeter.Webhook, Listed: true},
 	{Name: "sep-1803", New: sep1803.New, Figures: &sep1803.FigureTable, Defaults: defaultsOf[sep1803.Settings], Discover: eventmeter.Push, Unit: sep1803.Unit},

@@ -105,7 +105,7 @@ func (d *lane) list(ctx context.Context, session *mcpclient.Session, cursor json
 func eventsCapability(caps json.RawMessage, names ...string) (where string, listChanged bool) {
 	draft := len(names) == 0
 	if draft {
-		names = []string{"events", "io.modelcontextprotocol/events"}
+		names = []string{Extension, "events"}
 	}
 	var c struct {
 		Events       json.RawMessage            `json:"events"`

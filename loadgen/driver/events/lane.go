@@ -76,7 +76,11 @@ func newEvents(opts driver.Options) (*lane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("driver %w", err)
 	}
-	d := &lane{flavour: f, set: set, older: opts.Endpoint.Revision() == mcpclient.Older}
+	revision := opts.Endpoint.Revision()
+	if opts.Mode == eventmeter.Poll && opts.Poll.Timeout > 0 && revision != mcpclient.LongPoll {
+		return nil, fmt.Errorf("driver events: poll.timeout asks for long polls, which revision %s does not have: set revision longpoll, or leave the timeout out", revision)
+	}
+	d := &lane{flavour: f, set: set, older: revision == mcpclient.Older}
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
 		if opts.Mode == eventmeter.Poll {
 			return opts.Endpoint.PollTransport(opts.HTTP, t)

@@ -20,14 +20,14 @@ func TestGrantsOfTheOlderRevision(t *testing.T) {
 		"longer":  {TTL: time.Hour},
 		"shorter": {TTL: 2 * time.Second},
 	} {
-		for _, revision := range []mcpclient.Revision{mcpclient.Older, mcpclient.Newest} {
+		for _, revision := range []mcpclient.Revision{mcpclient.Older, mcpclient.SEP3415} {
 			o.Authority = w.Authority
 			d, _ := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}, Revision: revision}, driver.Options{Mode: eventmeter.Webhook, Webhook: o})
 			systemstest.Attach(t, d, 1)
 			if got := systemstest.Figure(d, "grantsShorter") + systemstest.Figure(d, "grantsLonger"); got != 0 || systemstest.Figure(d, "grants") != 1 {
 				t.Errorf("%s, %s: %v grants differ from the wish", name, revision, got)
 			}
-			if got := systemstest.Figure(d, "grantsWithoutEnd"); (got == 1) != (o.NoExpiry && revision == mcpclient.Newest) {
+			if got := systemstest.Figure(d, "grantsWithoutEnd"); (got == 1) != (o.NoExpiry && revision == mcpclient.SEP3415) {
 				t.Errorf("%s, %s: %v grants without an end", name, revision, got)
 			}
 		}

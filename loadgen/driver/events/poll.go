@@ -153,7 +153,7 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 	}
 	// A kept cursor would make the target hold the first poll, too, and with it
 	// the confirmation.
-	long := !d.older && d.Opts.Poll.Timeout > 0 && !(first && r.resumes)
+	long := d.Opts.Poll.Timeout > 0 && !(first && r.resumes)
 	if long {
 		o.Int("timeoutMs", d.Opts.Poll.Timeout.Milliseconds())
 	}

@@ -119,7 +119,7 @@ func TestListeningOnTheWire(t *testing.T) {
 		era  mcpclient.Era
 		want string
 	}{
-		{mcpclient.Modern, `POST events/poll|POST subscriptions/listen application/json, text/event-stream {"jsonrpc":"2.0","id":N,"method":"subscriptions/listen","params":{"notifications":{"eventsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"eventmeter","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`},
+		{mcpclient.Modern, `POST events/poll|POST subscriptions/listen application/json, text/event-stream {"jsonrpc":"2.0","id":N,"method":"subscriptions/listen","params":{"notifications":{"eventsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"eventmeter","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/events":{}}}}}}`},
 		{mcpclient.Legacy, `GET text/event-stream s1|POST events/poll`},
 	} {
 		t.Run(string(c.era), func(t *testing.T) {

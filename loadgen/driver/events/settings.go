@@ -97,6 +97,9 @@ func flavourOf(o driver.Options) (flavour, Settings, error) {
 	return f, Settings{}, err
 }
 
+// Extension is the name of the MCP Events extension.
+const Extension = "io.modelcontextprotocol/events"
+
 // The methods of the MCP Events draft.
 const (
 	methodList        = "events/list"

@@ -21,7 +21,7 @@ func TestEveryModeOverEveryTransport(t *testing.T) {
 	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		for _, proto := range []string{"1.1", "2", "h2c"} {
 			for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
-				for _, rev := range []mcpclient.Revision{mcpclient.Newest, mcpclient.Older} {
+				for _, rev := range mcpclient.Revisions {
 					t.Run(fmt.Sprintf("%s/%s/%s/%s", mode, proto, era, rev), func(t *testing.T) {
 						t.Parallel()
 						everyMode(t, w, mode, proto, era, rev)
@@ -39,10 +39,14 @@ func everyMode(t *testing.T, w *systemstest.World, mode eventmeter.Mode, proto s
 	}
 	const subs, events = 3, 5
 	source := uint16(systemstest.Sources.Add(1))
+	poll := driver.PollOptions{MinInterval: 10 * time.Millisecond}
+	if rev == mcpclient.LongPoll {
+		poll.Timeout = 200 * time.Millisecond
+	}
 	d, rec := systemstest.Lane(t, e, driver.Options{
 		Mode: mode, HTTP: proto, Subscriptions: subs,
 		Arguments: func(i int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
-		Poll:      driver.PollOptions{MinInterval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond},
+		Poll:      poll,
 		Webhook:   driver.WebhookOptions{Authority: w.Authority},
 	})
 	systemstest.Attach(t, d, subs)

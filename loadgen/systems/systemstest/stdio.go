@@ -149,13 +149,14 @@ func playStdio(t *testing.T, name string, archive *txtar.Archive) {
 	}
 	e := Scripted(t, name)
 	e.Revision, e.Era = p.cfg.Revision, p.cfg.Era
+	o := p.options()
+	declare(t, &e, &o)
 	told = strings.ReplaceAll(told, "<self>", e.Command[0])
 	ep, err := mcpclient.NewEndpoint(e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rec := NewMemory()
-	o := p.options()
 	o.Clock, o.Recorder, o.Endpoint, o.Subscriptions = eventmeter.NewClock(), rec, ep, 1
 	d, err := systems.New(o)
 	if err != nil {

@@ -143,9 +143,24 @@ func (w *World) Roots() *x509.CertPool {
 	return p
 }
 
+// declare has an endpoint declare what a lane needs, as a run does. A lane with
+// long polls speaks the revision that has them.
+func declare(t *testing.T, e *mcpclient.EndpointOptions, o *driver.Options) {
+	t.Helper()
+	of, err := systems.Find(o.System)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Extensions = of.Extensions
+	if e.Revision == "" && o.Mode == eventmeter.Poll && o.Poll.Timeout > 0 {
+		e.Revision = mcpclient.LongPoll
+	}
+}
+
 // Lane opens a driver that is closed with the test.
 func Lane(t *testing.T, e mcpclient.EndpointOptions, o driver.Options) (driver.Driver, *Memory) {
 	t.Helper()
+	declare(t, &e, &o)
 	ep, err := mcpclient.NewEndpoint(e)
 	if err != nil {
 		t.Fatal(err)
