@@ -304,7 +304,7 @@ func (k *hook) refresh() {
 		d.tally.Count("rotations", 1)
 	}
 	err := d.subscribe(r, cause)
-	if err == nil || r.Ctx.Err() != nil {
+	if err == nil || r.IsOver() {
 		return
 	}
 	var ce *mcpclient.CallError
@@ -326,12 +326,15 @@ func (k *hook) refresh() {
 	d.agenda.add(d.Clock.Now().Add(wait), k)
 }
 
-// unsubscribe sends events/unsubscribe, after giving up a refresh under way: a
-// refresh that arrived later would bring the subscription back.
+// unsubscribe sends events/unsubscribe, after the answer to a refresh under way:
+// a target that took the refresh up later would bring the subscription back. A
+// refresh is given up only when ctx is over.
 func (d *lane) unsubscribe(ctx context.Context, r *run) error {
-	r.Cancel()
+	stop := context.AfterFunc(ctx, r.Cancel)
 	r.hook.calling.Lock()
 	defer r.hook.calling.Unlock()
+	stop()
+	r.Cancel()
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
 	session, err := d.session(ctx, r)
