@@ -104,6 +104,13 @@ type Target struct {
 type Embedded struct {
 	// http (the default), or stdio, where all lanes share the target's standard output
 	Transport string `yaml:"transport,omitempty" json:"transport,omitempty" check:"|http|stdio"`
+	// revision of MCP Events that the target speaks: sep-3415, sketch, longpoll (the sketch, and
+	// polls that wait) or older; by default longpoll where a lane has poll.timeout, else sep-3415
+	Revision string `yaml:"revision,omitempty" json:"revision,omitempty" check:"|sep-3415|sketch|longpoll|older"`
+	// what the webhook-id of an event names: event (the default; it equals the eventId) or message
+	WebhookID string `yaml:"webhookId,omitempty" json:"webhookId,omitempty" check:"|event|message"`
+	// event types per page of events/list; 0 = all on one page
+	TypesPage int `yaml:"typesPage,omitempty" json:"typesPage,omitempty" check:"0.."`
 	// longest time without data on a stream
 	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"0|1ms.."`
 	NextPoll  time.Duration `yaml:"nextPoll,omitempty" json:"nextPoll,omitempty" check:"0|1ms.."` // pause requested of pollers

@@ -197,6 +197,9 @@ func (f *serveFlags) addListeners(c *cobra.Command) {
 // addEvents adds how events are kept and delivered, in all modes and systems.
 func (f *serveFlags) addEvents(c *cobra.Command) {
 	o, fl := &f.options, c.Flags()
+	fl.StringVar(&o.Revision, "revision", "", "revision of MCP Events to speak: sep-3415 (default), sketch, longpoll (the sketch, and polls that wait) or older")
+	fl.StringVar(&o.WebhookID, "webhook-id", "", "what the webhook-id of an event names: event (default) or message")
+	fl.IntVar(&o.TypesPage, "types-page", 0, "event types on one page of events/list (default: all)")
 	fl.DurationVar(&o.Heartbeat, "heartbeat", 0, "longest silence on a stream (default 15s)")
 	fl.DurationVar(&o.NextPoll, "next-poll", 0, "pause asked of pollers (default 1s)")
 	fl.IntVar(&o.BufferEvents, "buffer", 0, "events kept for replay, per event type (default 10000)")

@@ -16,11 +16,19 @@ func Args(e profiles.Embedded) []string {
 			args = append(args, "--"+flag, d.String())
 		}
 	}
+	text := func(flag, value string) {
+		if value != "" {
+			args = append(args, "--"+flag, value)
+		}
+	}
 	number := func(flag string, n int) {
 		if n != 0 {
 			args = append(args, "--"+flag, strconv.Itoa(n))
 		}
 	}
+	text("revision", e.Revision)
+	text("webhook-id", e.WebhookID)
+	number("types-page", e.TypesPage)
 	duration("heartbeat", e.Heartbeat)
 	duration("next-poll", e.NextPoll)
 	number("buffer", e.Buffer)
@@ -35,17 +43,13 @@ func Args(e profiles.Embedded) []string {
 	number("retries", e.Retries)
 	duration("retry-base", e.RetryBase)
 	duration("ack-timeout", e.AckTimeout)
-	if e.Faults != "" {
-		args = append(args, "--faults", e.Faults)
-	}
+	text("faults", e.Faults)
 	duration("dual-sign", e.DualSign)
 	if e.SingleSign {
 		duration("dual-sign", -1)
 	}
 	number("suspend-after", e.SuspendAfter)
-	if e.Proof != "" {
-		args = append(args, "--proof", e.Proof)
-	}
+	text("proof", e.Proof)
 	duration("types-every", e.TypesEvery)
 	duration("feed-every", e.FeedEvery)
 	duration("resume-max-wait", e.ResumeMaxWait)

@@ -132,7 +132,7 @@ func (s *Server) terminate(h *hook, why *rpcError) {
 		s.hooks.remove(h, nil)
 		return
 	}
-	last, err := terminatedEnvelope(why)
+	last, err := terminatedEnvelope(s.dialect.spell(why))
 	if err != nil {
 		s.opts.Logger.Error("terminated envelope", "error", err)
 	}
@@ -189,8 +189,8 @@ func (s *Server) changeList(data []byte) (eventID string, err error) {
 
 // Offer adds an event type to the catalogue or removes it, and notifies clients
 // that listen for changes of it. A removed type is not found: its streams and
-// webhook subscriptions are terminated with -32011, polls fail with the same
-// code, and it cannot be published. Its buffer is kept. The error wraps
+// webhook subscriptions are terminated, polls fail with the same error, and it
+// cannot be published. Its buffer is kept. The error wraps
 // errUnknownEvent.
 func (s *Server) Offer(name string, offered bool) error {
 	t := s.broker.topics[name]
@@ -203,7 +203,7 @@ func (s *Server) Offer(name string, offered bool) error {
 	if !offered {
 		t.wakeAll()
 		for _, h := range s.hooks.openHooks(func(h *hook) bool { return h.topic == t }) {
-			s.terminate(h, notFound("event"))
+			s.terminate(h, noSuchEvent())
 		}
 	}
 	s.typeListeners.announce(methodListChanged)

@@ -32,7 +32,9 @@ type posted struct {
 
 func newBase(s *Server) *base {
 	caps := &mcp.ServerCapabilities{}
-	caps.AddExtension(eventsExtension, map[string]any{"listChanged": true})
+	if s.dialect.extension {
+		caps.AddExtension(eventsExtension, map[string]any{"listChanged": true})
+	}
 	caps.AddExtension(smitheryExtension, map[string]any{})
 	server := mcp.NewServer(&mcp.Implementation{Name: "eventmeter-target", Version: "0.1"}, &mcp.ServerOptions{
 		Instructions: "A reference server for load tests of event delivery.",

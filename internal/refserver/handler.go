@@ -114,13 +114,13 @@ func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal stri
 	if answered {
 		return
 	}
-	if !mayBeServedHere(body) {
+	if !f.server.mayBeServedHere(body) {
 		f.base.serve(w, r, principal)
 		return
 	}
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil || !isServedHere(e.Method) {
-		if err == nil && e.Method == methodListen && wantsTypes(e.Params) {
+		if err == nil && e.Method == methodListen && (wantsTypes(e.Params) || !f.server.dialect.optIn) {
 			f.listen(w, r, e, principal)
 			return
 		}
@@ -153,7 +153,7 @@ func (f *mcpHandler) check(w http.ResponseWriter, r *http.Request, e envelope, p
 		writeRPCError(w, status, e.ID, rpcErr)
 		return nil
 	}
-	return &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}
+	return &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal, dialect: f.server.dialectOf(e.Method)}
 }
 
 // era returns the protocol era of a request, and checks that the headers of a
@@ -313,7 +313,7 @@ func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, 
 	l, leave := f.server.typeListeners.join(w, e.ID)
 	defer leave()
 	if n := p.Notifications; n.Tools || n.Prompts || n.Resources || len(n.URIs) > 0 {
-		l.ackPending = true
+		l.ackPending = f.server.dialect.optIn
 		f.base.serve(l, r, principal)
 		return
 	}
@@ -353,7 +353,10 @@ func isServedHere(method string) bool {
 // mayBeServedHere is a cheap test of a body: it rules out nearly every request
 // for the SDK. A request to listen for changes of event types passes. The slash
 // is left out because JSON can spell it in two ways.
-func mayBeServedHere(body []byte) bool {
+func (s *Server) mayBeServedHere(body []byte) bool {
+	if !s.dialect.optIn && bytes.Contains(body, []byte("listen")) {
+		return true
+	}
 	for _, n := range namespaces {
 		word, _, _ := strings.Cut(n, "/")
 		if bytes.Contains(body, []byte(word)) {

@@ -142,6 +142,9 @@ func (h *hook) choose() *delivery {
 		var d *delivery
 		if len(b.events) > 0 {
 			d = &delivery{event: b.events[0], id: b.events[0].id}
+			if h.hooks.messageIDs && !h.direct {
+				d.id = envelopeID("event")
+			}
 			h.waiting = append(h.waiting, d)
 		}
 		if !b.gap {
@@ -315,6 +318,7 @@ func instant(t time.Time) *string {
 // hooks are the webhook subscriptions with the means to deliver to them.
 type hooks struct {
 	inFlight, window int
+	messageIDs       bool // see Options.WebhookID
 	retryMax         int
 	expireAfter      time.Duration // a fault: 0 = as granted
 	suspendAfter     int
@@ -340,7 +344,7 @@ func newHooks(opts Options, counts *counters, limit *capacity, released func()) 
 		return nil, err
 	}
 	h := &hooks{
-		inFlight: opts.InFlight, window: opts.Window, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, retryBase: opts.RetryBase,
+		inFlight: opts.InFlight, window: opts.Window, messageIDs: opts.WebhookID == WebhookIDMessage, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, retryBase: opts.RetryBase,
 		agenda: newAgenda(), poster: p, counts: counts, limit: limit, released: released,
 		byKey: make(map[string]*hook),
 	}

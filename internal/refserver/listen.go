@@ -168,8 +168,7 @@ func (l *typeListener) Flush() {
 // Unwrap lets [http.ResponseController] reach the wrapped writer.
 func (l *typeListener) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
-// listenParams are the params of subscriptions/listen. The draft has no word
-// for changes of event types: eventsListChanged follows its siblings.
+// listenParams are the params of subscriptions/listen.
 type listenParams struct {
 	Notifications struct {
 		Types     bool     `json:"eventsListChanged"`
@@ -192,7 +191,11 @@ func (s *Server) listenAlone(l *typeListener, r *http.Request, c *call) {
 	s.streamHeader(l.Header())
 	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`
 	l.WriteHeader(http.StatusOK)
-	l.send([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"eventsListChanged":true},` + meta + "}}\n\n"))
+	agreed := `{"eventsListChanged":true}`
+	if !s.dialect.optIn { // nothing to agree to: every such stream carries them
+		agreed = `{}`
+	}
+	l.send([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + agreed + `,` + meta + "}}\n\n"))
 	alive := time.NewTicker(s.opts.Heartbeat)
 	defer alive.Stop()
 	for {

@@ -48,14 +48,25 @@ type Options struct {
 	// CallbackInsecure accepts any certificate of a callback.
 	CallbackInsecure bool
 
+	// Revision is the revision of MCP Events that is spoken: [RevisionSEP3415],
+	// the default, [RevisionSketch], [RevisionLongPoll] or [RevisionOlder].
+	Revision string
+	// WebhookID is what the webhook-id of an event names: [WebhookIDEvent], the
+	// default, or [WebhookIDMessage].
+	WebhookID string
+	// TypesPage is the number of event types on one page of events/list. 0 =
+	// all on one page.
+	TypesPage int
+
 	// Heartbeat is the longest silence on a stream. Default 15 s; the draft
 	// wants at most 30 s.
 	Heartbeat time.Duration
 	// NextPoll is the pause that pollers are asked to make (nextPollMs), 1 ms
 	// or more. Default 1 s.
 	NextPoll time.Duration
-	// LongPollMax bounds the timeoutMs that a poll may ask for. A longer poll
-	// gets an empty answer after LongPollMax. Default 30 s.
+	// LongPollMax bounds the timeoutMs that a poll may ask for, which only
+	// [RevisionLongPoll] has. A longer poll gets an empty answer after
+	// LongPollMax. Default 30 s.
 	LongPollMax time.Duration
 	// PollMaxEvents bounds the events of one poll answer. Default 500.
 	PollMaxEvents int
@@ -76,7 +87,7 @@ type Options struct {
 	// subscriptions. Defaults 5 min, 30 min and 24 h.
 	TTLMin, TTLDefault, TTLMax time.Duration
 	// MaxSubscriptions bounds streams and webhook subscriptions together; one
-	// more fails with -32013. Default 100,000. Sessions have the same bound,
+	// more is refused as exhausted. Default 100,000. Sessions have the same bound,
 	// but at least 1,000; one more is answered with 503.
 	MaxSubscriptions int
 
@@ -169,6 +180,8 @@ func (o *Options) contradiction() error {
 		return fmt.Errorf("target: CapacityBurst is %d without Capacity: give both", o.CapacityBurst)
 	case o.Proof != "" && o.Proof != ProofChallenge && o.Proof != ProofWellKnown:
 		return fmt.Errorf("target: Proof is %q: want %s or %s", o.Proof, ProofChallenge, ProofWellKnown)
+	case o.TypesPage < 0:
+		return fmt.Errorf("target: TypesPage is %d: want 0 or more", o.TypesPage)
 	case o.TypesEvery < 0:
 		return fmt.Errorf("target: TypesEvery is %v: want 0 or more", o.TypesEvery)
 	case o.Stdio && o.SSEAnswers:
@@ -181,7 +194,7 @@ func (o *Options) contradiction() error {
 
 // withDefaults sets the zero fields and refuses values out of range.
 func (o Options) withDefaults() (Options, error) {
-	given := o.contradiction()
+	given := cmp.Or(o.contradiction(), o.checkSpelling())
 	var bad error
 	duration := func(name string, d *time.Duration, def, least time.Duration) {
 		*d = cmp.Or(*d, def)

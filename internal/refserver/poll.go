@@ -3,6 +3,7 @@ package refserver
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,7 +28,7 @@ type eventParams struct {
 func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (*topic, selection, string, *rpcError) {
 	t := s.broker.topic(mode, p.Name)
 	if t == nil || s.broker.topics[p.Name].withdrawn.Load() {
-		return nil, selection{}, "", notFound("event")
+		return nil, selection{}, "", noSuchEvent()
 	}
 	sel, canonical, err := t.kind.selectBy(p.arguments(c.smithery()))
 	if err != nil {
@@ -72,11 +73,11 @@ func millis(ms int64) time.Duration {
 	return time.Duration(min(ms, 100*365*24*3600*1000)) * time.Millisecond
 }
 
-// list answers events/list. The catalogue fits one page, so every cursor is
-// past its end.
+// list answers events/list. A cursor names the last type of its page, so that
+// types may come and go between two pages.
 func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 	var p struct {
-		Cursor *string `json:"cursor"`
+		Cursor string `json:"cursor"`
 	}
 	if len(c.params) > 0 {
 		if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
@@ -84,8 +85,9 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 			return
 		}
 	}
-	if p.Cursor != nil && *p.Cursor != "" {
-		c.fail(w, invalidParams("cursor: this list has one page"))
+	types, next, ok := s.typesPage(p.Cursor)
+	if !ok {
+		c.fail(w, invalidParams("cursor is none of this list"))
 		return
 	}
 	delivery := `,"delivery":["poll","push","webhook"],"inputSchema":`
@@ -93,10 +95,7 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 		delivery = `,"delivery":["webhook"],"inputSchema":`
 	}
 	b := []byte(`"events":[`)
-	for _, t := range s.broker.order {
-		if t.withdrawn.Load() {
-			continue
-		}
+	for _, t := range types {
 		if b[len(b)-1] == '}' {
 			b = append(b, ',')
 		}
@@ -110,8 +109,38 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 		b = append(b, t.kind.payload...)
 		b = append(b, '}')
 	}
-	c.answer(w, append(b, ']'))
+	b = append(b, ']')
+	if next != "" {
+		b = quote(append(b, `,"nextCursor":`...), next)
+	}
+	c.answer(w, b)
 }
+
+// typesPage returns the offered types of the page that a cursor names, and the
+// cursor of the next page, which is "" after the last one.
+func (s *Server) typesPage(cursor string) (page []*topic, next string, ok bool) {
+	all := s.broker.order
+	if cursor != "" {
+		at := slices.IndexFunc(all, func(t *topic) bool { return typesCursor+t.kind.name == cursor })
+		if at < 0 {
+			return nil, "", false
+		}
+		all = all[at+1:]
+	}
+	for _, t := range all {
+		switch {
+		case t.withdrawn.Load():
+		case s.opts.TypesPage > 0 && len(page) == s.opts.TypesPage:
+			return page, typesCursor + page[len(page)-1].kind.name, true
+		default:
+			page = append(page, t)
+		}
+	}
+	return page, "", true
+}
+
+// typesCursor is what the cursors of events/list begin with.
+const typesCursor = "after:"
 
 // poll answers events/poll, at once or when an event arrives.
 func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
@@ -132,7 +161,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	case rpcErr != nil:
 	case p.MaxEvents != nil && *p.MaxEvents < 1:
 		rpcErr = invalidParams("maxEvents is less than 1")
-	case p.TimeoutMs != nil && *p.TimeoutMs < 0:
+	case c.dialect.longPoll && p.TimeoutMs != nil && *p.TimeoutMs < 0:
 		rpcErr = invalidParams("timeoutMs is negative")
 	}
 	if rpcErr != nil {
@@ -143,7 +172,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	if p.MaxEvents != nil {
 		limit = int(min(*p.MaxEvents, int64(limit)))
 	}
-	if p.TimeoutMs != nil {
+	if c.dialect.longPoll && p.TimeoutMs != nil {
 		wait = min(millis(*p.TimeoutMs), s.opts.LongPollMax)
 	}
 	s.counts.polls.Add(1)
@@ -181,7 +210,7 @@ func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, aft
 		case revoked:
 			return batch{}, forbidden(reasonRevoked)
 		case t.withdrawn.Load():
-			return batch{}, notFound("event")
+			return batch{}, noSuchEvent()
 		}
 		b := reader.take(nil, limit)
 		b.gap = b.gap || truncated

@@ -157,7 +157,7 @@ func advertise(w http.ResponseWriter, body []byte) (_ http.ResponseWriter, done 
 // server/discover, and keeps all other bytes. It returns other bodies
 // unchanged. SEP-3415 puts the events capability among the extensions, where
 // the SDK has written it; several clients read only the member "events", which
-// is the place of the earlier drafts.
+// is its place in the revisions before.
 func withEvents(body []byte) []byte {
 	var answer struct {
 		Result struct {

@@ -196,7 +196,7 @@ func TestResourceLimit(t *testing.T) {
 		uri  string
 		full bool
 	}{{"event://tick", false}, {"event://tick", false}, {"event://chat.message", false}, {"event://chat.message/c", true}} {
-		if rpcErr := session.add(c.uri); (rpcErr != nil) != c.full || rpcErr != nil && rpcErr.Code != codeExhausted {
+		if rpcErr := session.add(c.uri); (rpcErr != nil) != c.full || rpcErr != nil && rpcErr.Code != sketchCodes[resourceExhausted] {
 			t.Errorf("%s: %v", c.uri, rpcErr)
 		}
 	}

@@ -181,7 +181,9 @@ func TestWellKnownProof(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(Options{Proof: "word of honour"}); err == nil {
-		t.Error("any proof will do")
+	for _, bad := range []Options{{Proof: "word of honour"}, {Revision: "newest"}, {WebhookID: "none"}, {TypesPage: -1}} {
+		if _, err := New(bad); err == nil {
+			t.Errorf("%+v will do", bad)
+		}
 	}
 }

@@ -318,7 +318,7 @@ func (j *job) end(e *rpcError) {
 }
 
 func overrun(format string, args ...any) *rpcError {
-	return &rpcError{Code: codeExhausted, Message: "Resource exhausted: " + fmt.Sprintf(format, args...), Data: map[string]string{"reason": "resumeBuffer"}}
+	return named(resourceExhausted, "Resource exhausted: "+fmt.Sprintf(format, args...), map[string]string{"reason": "resumeBuffer"})
 }
 
 // discardKept discards all messages. The caller holds the lock.

@@ -44,7 +44,7 @@ func TestResumableBytesAreBounded(t *testing.T) {
 		}
 		if all {
 			q.maxTotal = 100
-			if _, _, rpcErr := q.begin(c, w); rpcErr == nil || rpcErr.Code != codeExhausted || !strings.Contains(rpcErr.Message, "takes no further one") {
+			if _, _, rpcErr := q.begin(c, w); rpcErr == nil || rpcErr.Code != sketchCodes[resourceExhausted] || !strings.Contains(rpcErr.Message, "takes no further one") {
 				t.Errorf("a further request: %v", rpcErr)
 			}
 			q.maxTotal = 3000

@@ -139,7 +139,7 @@ func TestResumableLimit(t *testing.T) {
 	if _, _, rpcErr := s.resumables.begin(c, w); rpcErr != nil {
 		t.Fatal(rpcErr)
 	}
-	if _, _, rpcErr := s.resumables.begin(c, w); rpcErr == nil || rpcErr.Code != codeExhausted {
+	if _, _, rpcErr := s.resumables.begin(c, w); rpcErr == nil || rpcErr.Code != sketchCodes[resourceExhausted] {
 		t.Errorf("the second request: %v", rpcErr)
 	}
 }

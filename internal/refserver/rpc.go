@@ -3,8 +3,6 @@ package refserver
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 )
@@ -15,64 +13,14 @@ const (
 	protocolVersionKey = "io.modelcontextprotocol/protocolVersion"
 )
 
-// JSON-RPC error codes: the standard ones, those of the base protocol, and the
-// six of the MCP Events draft (-32602 is one of them).
-const (
-	codeParse              = -32700
-	codeInvalidRequest     = -32600
-	codeMethodNotFound     = -32601
-	codeInvalidParams      = -32602
-	codeInternal           = -32603
-	codeHeaderMismatch     = -32020
-	codeUnsupportedVersion = -32022
-	codeNotFound           = -32011
-	codeForbidden          = -32012
-	codeExhausted          = -32013
-	codeUnsupported        = -32014
-	codeCallback           = -32015
-)
-
-// rpcError is a JSON-RPC error object.
-type rpcError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-	Data    any    `json:"data,omitempty"`
-}
-
-// Error implements error.
-func (e *rpcError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Message) }
-
-func invalidParams(format string, args ...any) *rpcError {
-	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + fmt.Sprintf(format, args...)}
-}
-
-func notFound(kind string) *rpcError {
-	return &rpcError{Code: codeNotFound, Message: "Not found", Data: map[string]string{"kind": kind}}
-}
-
-func forbidden(reason string) *rpcError {
-	return &rpcError{Code: codeForbidden, Message: "Forbidden", Data: map[string]string{"reason": reason}}
-}
-
-func exhausted(limit string, most int) *rpcError {
-	return &rpcError{Code: codeExhausted, Message: "Resource exhausted", Data: map[string]any{"limit": limit, "max": most}}
-}
-
-func unsupported(feature string, value any) *rpcError {
-	return &rpcError{Code: codeUnsupported, Message: "Unsupported", Data: map[string]any{"feature": feature, "value": value}}
-}
-
-func callbackError(reason string) *rpcError {
-	return &rpcError{Code: codeCallback, Message: "Callback endpoint error", Data: map[string]string{"reason": reason}}
-}
-
 // call is one request of an event system with the facts about its sender.
 type call struct {
 	method    string
 	id        json.RawMessage
 	params    json.RawMessage
 	modern    bool
-	principal string // the bearer token; "" = anonymous
+	principal string   // the bearer token; "" = anonymous
+	dialect   *dialect // nil for systems other than MCP Events
 }
 
 // envelope is the part of a JSON-RPC request that decides where it goes.
@@ -103,30 +51,14 @@ func validID(id json.RawMessage) bool {
 	return len(id) > 0 && (id[0] == '"' || id[0] == '-' || (id[0] >= '0' && id[0] <= '9'))
 }
 
-// decodeParams decodes params strictly enough to report wrong types. Unknown
-// members pass, as JSON-RPC extensions use them.
-func decodeParams(params json.RawMessage, into any) *rpcError {
-	if len(params) == 0 {
-		return invalidParams("params are missing")
-	}
-	if err := json.Unmarshal(params, into); err != nil {
-		if what, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && what.Field != "" {
-			// The embedded struct's name is internal, not the wire's.
-			return invalidParams("%s is not of type %s", strings.TrimPrefix(what.Field, "eventParams."), what.Type)
-		}
-		return invalidParams("not an object of the expected shape")
-	}
-	return nil
-}
-
 // resultOpen appends the start of a response up to the members of the result.
 // Every member starts without a comma. The base protocol wants a result type in
-// the modern era, MCP Events in both.
+// the modern era, SEP-3415 in both, and the revisions before it in none.
 func (c *call) resultOpen(dst []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, c.id...)
 	dst = append(dst, `,"result":{`...)
-	if c.modern || strings.HasPrefix(c.method, eventsPrefix) {
+	if d := c.dialect; d == nil && c.modern || d != nil && d.complete {
 		dst = append(dst, `"resultType":"complete",`...)
 	}
 	return dst
@@ -146,6 +78,7 @@ func (c *call) answer(w http.ResponseWriter, members []byte) {
 // fail writes an error response. The modern era maps two codes to HTTP statuses
 // of their own, as the base protocol's implementations do.
 func (c *call) fail(w http.ResponseWriter, e *rpcError) {
+	e = c.dialect.spell(e)
 	status := http.StatusOK
 	if c.modern {
 		switch e.Code {

@@ -50,6 +50,7 @@ import (
 // concurrent use.
 type Server struct {
 	opts          Options
+	dialect       *dialect
 	started       time.Time
 	broker        *broker
 	hooks         *hooks
@@ -179,7 +180,7 @@ func (s *Server) Publish(name string, data []byte) (eventID string, err error) {
 }
 
 // Revoke takes a token's access to events away. It terminates the streams and
-// webhook subscriptions of the token, and calls fail with -32012 until
+// webhook subscriptions of the token, and calls are forbidden until
 // [Server.Restore].
 func (s *Server) Revoke(token string) {
 	s.principals.revoke(token)

@@ -84,7 +84,7 @@ func (st *stream) run(r *http.Request) {
 	for {
 		changed, revoked := s.principals.watch(st.call.principal)
 		if why := st.over(revoked); why != nil {
-			if st.notify("terminated", errorMember(why)) {
+			if st.notify("terminated", errorMember(st.call.dialect.spell(why))) {
 				st.end()
 			}
 			return
@@ -205,9 +205,10 @@ func (st *stream) notify(name string, members []byte) bool {
 
 // end writes the response that closes the stream.
 func (st *stream) end() {
-	b := st.call.resultOpen([]byte("data: "))
-	b = append(b, `"_meta":{"`+subscriptionIDKey+`":`...)
-	b = append(b, st.call.id...)
+	b := append(st.call.resultOpen([]byte("data: ")), `"_meta":{`...)
+	if st.call.dialect.complete {
+		b = append(append(b, `"`+subscriptionIDKey+`":`...), st.call.id...)
+	}
 	st.write(append(b, frameEnd...))
 }
 
@@ -225,7 +226,7 @@ func (st *stream) over(revoked bool) *rpcError {
 	case revoked:
 		return forbidden(reasonRevoked)
 	case st.topic.withdrawn.Load():
-		return notFound("event")
+		return noSuchEvent()
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func TestMaxAgeBoundsTheReplay(t *testing.T) {
 }
 
 func TestLongPoll(t *testing.T) {
-	opts := Options{LongPollMax: time.Minute}
+	opts := Options{Revision: RevisionLongPoll, LongPollMax: time.Minute}
 	for _, c := range []struct {
 		name    string
 		timeout string

@@ -76,7 +76,7 @@ func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
 		return nil, rpcErr
 	}
 	if p.Delivery.Mode != "webhook" {
-		return nil, unsupported("delivery.mode", p.Delivery.Mode)
+		return nil, unsupported("deliveryMode", p.Delivery.Mode)
 	}
 	key, rpcErr := parseSecret(p.Delivery.Secret)
 	if rpcErr != nil {
@@ -169,7 +169,7 @@ func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) (
 	}
 	if h.topic.withdrawn.Load() && rpcErr == nil {
 		s.unreserve()
-		rpcErr = notFound("event")
+		rpcErr = noSuchEvent()
 	}
 	if rpcErr != nil {
 		delete(hs.byKey, h.key)
@@ -274,7 +274,7 @@ func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
 	}
 	h := s.hooks.find(want.key)
 	if h == nil || !h.isOpen() || !s.hooks.remove(h, nil) {
-		c.fail(w, notFound("subscription"))
+		c.fail(w, noSuchSubscription())
 		return
 	}
 	c.answer(w, nil)

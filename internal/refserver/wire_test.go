@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +24,8 @@ import (
 //	options        settings of the server, one a line
 //	call           an HTTP request, sent byte for byte (Host and Content-Length are added)
 //	answer         status, media type and body of the last call
+//	begin NAME     a call whose answer is read later, by finish NAME
+//	polls          so many polls wait for an event
 //	open NAME      a call whose answer is a stream
 //	frames NAME    the next frames of that stream
 //	blocks NAME    the next blocks of that stream with all their lines, --- between
@@ -57,13 +60,14 @@ type wire struct {
 	receiver *receiver
 	bound    map[string]string
 	streams  map[string]*bufio.Reader
+	begun    map[string]net.Conn
 	last     *http.Response
 	body     string
 	closed   bool
 }
 
 func runWire(t *testing.T, archive *txtar.Archive) {
-	w := &wire{receiver: newReceiver(t), bound: map[string]string{}, streams: map[string]*bufio.Reader{}}
+	w := &wire{receiver: newReceiver(t), bound: map[string]string{}, streams: map[string]*bufio.Reader{}, begun: map[string]net.Conn{}}
 	w.bound["receiver"] = w.receiver.URL
 	opts := Options{AllowPrivateCallbacks: true, CallbackRoots: w.receiver.roots, RetryBase: time.Millisecond, InFlight: 1}
 	if archive.Files[0].Name == "options" {
@@ -93,8 +97,19 @@ func runWire(t *testing.T, archive *txtar.Archive) {
 
 func (w *wire) step(t *testing.T, kind, name, text string) bool {
 	switch kind {
+	case "begin":
+		w.begun[name] = w.write(t, text)
+		return true
+	case "finish":
+		w.read(t, w.begun[name])
+		return w.answered(t) && w.step(t, "answer", "", text)
+	case "polls":
+		for n, _ := strconv.ParseInt(text, 10, 64); w.server.counts.waiting.Load() != n; {
+			runtime.Gosched()
+		}
+		return true
 	case "call", "open":
-		w.send(t, text)
+		w.read(t, w.write(t, text))
 		if kind == "open" {
 			if got := w.last.Header.Get("Content-Type"); got != "text/event-stream" || w.last.StatusCode != 200 {
 				t.Fatalf("not a stream: %d %s", w.last.StatusCode, got)
@@ -102,12 +117,7 @@ func (w *wire) step(t *testing.T, kind, name, text string) bool {
 			w.streams[name] = bufio.NewReader(w.last.Body)
 			return true
 		}
-		body, err := io.ReadAll(w.last.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.body = string(body)
-		return true
+		return w.answered(t)
 	case "answer":
 		media := w.last.Header.Get("Content-Type")
 		got := strings.TrimRight(fmt.Sprintf("%d %s\n%s", w.last.StatusCode, media, w.body), "\n")
@@ -179,8 +189,18 @@ func (w *wire) teach(t *testing.T, text string) bool {
 	return true
 }
 
-// send writes a request on a connection of its own.
-func (w *wire) send(t *testing.T, text string) {
+// answered reads the body of the last answer.
+func (w *wire) answered(t *testing.T) bool {
+	body, err := io.ReadAll(w.last.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.body = string(body)
+	return true
+}
+
+// write writes a request on a connection of its own.
+func (w *wire) write(t *testing.T, text string) net.Conn {
 	head, body, _ := strings.Cut(w.fill(text), "\n\n")
 	line, fields, _ := strings.Cut(head, "\n")
 	host := strings.TrimSuffix(strings.TrimPrefix(w.server.URL(), "http://"), "/mcp")
@@ -201,8 +221,13 @@ func (w *wire) send(t *testing.T, text string) {
 	if _, err := conn.Write(b.Bytes()); err != nil {
 		t.Fatal(err)
 	}
-	w.last, err = http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: strings.Fields(line)[0]})
-	if err != nil {
+	return conn
+}
+
+// read reads the head of the answer on a connection.
+func (w *wire) read(t *testing.T, conn net.Conn) {
+	var err error
+	if w.last, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
 		t.Fatal(err)
 	}
 	if id := w.last.Header.Get("Mcp-Session-Id"); id != "" {
@@ -326,6 +351,12 @@ func setOptions(t *testing.T, o *Options, text string) {
 			o.BufferEvents = number
 		case "RetryMax":
 			o.RetryMax = number
+		case "Revision":
+			o.Revision = value
+		case "WebhookID":
+			o.WebhookID = value
+		case "TypesPage":
+			o.TypesPage = number
 		case "NextPoll":
 			o.NextPoll = length
 		case "Heartbeat":

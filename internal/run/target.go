@@ -122,7 +122,17 @@ func TargetArgs(p *profiles.Profile, dir string, callbacks []byte) ([]string, er
 	if slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return l.HTTP == "2" }) {
 		args = append(args, "--tls")
 	}
-	return append(args, embedded.Args(p.Target.Embedded)...), nil
+	return append(args, embedded.Args(spoken(p))...), nil
+}
+
+// spoken returns the settings of the embedded target with the revision that it
+// speaks: a lane with poll.timeout measures long polls, which only one has.
+func spoken(p *profiles.Profile) profiles.Embedded {
+	e := p.Target.Embedded
+	if e.Revision == "" && slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return l.Poll.Timeout > 0 }) {
+		e.Revision = "longpoll"
+	}
+	return e
 }
 
 // connect negotiates a protocol version with the target.

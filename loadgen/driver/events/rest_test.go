@@ -24,7 +24,7 @@ import (
 // Nothing of one principal reaches another, in any mode, whatever it costs:
 // each note is one principal's.
 func TestPrincipalsAreIsolated(t *testing.T) {
-	w := systemstest.NewWorld(t, refserver.Options{NextPoll: 50 * time.Millisecond, TTLMin: time.Second})
+	w := systemstest.NewWorld(t, refserver.Options{Revision: refserver.RevisionLongPoll, NextPoll: 50 * time.Millisecond, TTLMin: time.Second})
 	tokens := []string{"p-0", "p-1", "p-2", "p-3"}
 	const events = 5
 	type open struct {
@@ -237,7 +237,13 @@ func TestAStreamOfNotificationsDies(t *testing.T) {
 }
 
 func TestAnEventTypeIsRemoved(t *testing.T) {
-	w := systemstest.NewWorld(t, refserver.Options{NextPoll: 50 * time.Millisecond})
+	for revision, code := range map[string]string{refserver.RevisionSEP3415: "-32023", refserver.RevisionLongPoll: "-32011"} {
+		t.Run(revision, func(t *testing.T) { eventTypeIsRemoved(t, revision, code) })
+	}
+}
+
+func eventTypeIsRemoved(t *testing.T, revision, code string) {
+	w := systemstest.NewWorld(t, refserver.Options{Revision: revision, NextPoll: 50 * time.Millisecond})
 	var recs []*systemstest.Memory
 	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		for _, wait := range []time.Duration{0, 10 * time.Second} {
@@ -252,7 +258,7 @@ func TestAnEventTypeIsRemoved(t *testing.T) {
 	for _, rec := range recs {
 		rec.Wait(t, "the end", func(m *systemstest.Memory) bool { return slices.Contains(m.States(0), eventmeter.Failed) })
 		rec.Mu.Lock()
-		if rec.CountNotices(eventmeter.Terminated) != 1 || !strings.Contains(rec.Transitions[len(rec.Transitions)-1].Reason, "-32011") {
+		if rec.CountNotices(eventmeter.Terminated) != 1 || !strings.Contains(rec.Transitions[len(rec.Transitions)-1].Reason, code) {
 			t.Errorf("told:\n%s", strings.Join(rec.Log, "\n"))
 		}
 		rec.Mu.Unlock()

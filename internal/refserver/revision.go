@@ -1,0 +1,196 @@
+package refserver
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The revisions of MCP Events that a server can speak, see [Options.Revision].
+// Requests are read in every spelling, whatever the revision.
+const (
+	// RevisionSEP3415 is the SEP's draft of 2026-10-08, the newest text whose
+	// wording is known.
+	RevisionSEP3415 = "sep-3415"
+	// RevisionSketch is the design sketch of September 2026, which many servers
+	// and clients speak.
+	RevisionSketch = "sketch"
+	// RevisionLongPoll is the sketch with the long polls of a side branch that
+	// was not merged.
+	RevisionLongPoll = "longpoll"
+	// RevisionOlder is the sketch as it was before May 2026.
+	RevisionOlder = "older"
+)
+
+// What the webhook-id of an event names, see [Options.WebhookID].
+const (
+	// WebhookIDEvent: the event, so that it equals the eventId.
+	WebhookIDEvent = "event"
+	// WebhookIDMessage: the message, one for all of its attempts.
+	WebhookIDMessage = "message"
+)
+
+// dialect is what distinguishes one revision of MCP Events from the others. A
+// nil *dialect belongs to a system other than MCP Events.
+type dialect struct {
+	// codes are the numbers of the named errors.
+	codes map[errorName]int
+	// extension says that the capability stands among the extensions, beside
+	// its older place.
+	extension bool
+	// complete says that results have a result type, and that the final result
+	// of a stream names its subscription.
+	complete bool
+	// optIn says that changes of the event types are sent only where a client
+	// asked for them (eventsListChanged).
+	optIn bool
+	// longPoll says that a poll may wait (timeoutMs).
+	longPoll bool
+}
+
+// The errors that have a name in MCP Events. Their numbers differ between
+// revisions.
+type errorName uint8
+
+const (
+	unnamed errorName = iota
+	eventNotFound
+	subscriptionNotFound
+	accessForbidden
+	resourceExhausted
+	notSupported
+	callbackFailed
+)
+
+var (
+	sketchCodes = map[errorName]int{
+		eventNotFound: -32011, subscriptionNotFound: -32011, accessForbidden: -32012, resourceExhausted: -32013,
+		notSupported: -32014, callbackFailed: -32015,
+	}
+	dialects = map[string]*dialect{
+		RevisionSEP3415: {
+			codes: map[errorName]int{
+				eventNotFound: -32023, subscriptionNotFound: -32023, accessForbidden: -32024, resourceExhausted: -32025,
+				notSupported: -32026, callbackFailed: -32027,
+			},
+			extension: true, complete: true, optIn: true,
+		},
+		RevisionSketch:   {codes: sketchCodes},
+		RevisionLongPoll: {codes: sketchCodes, longPoll: true},
+		// The list of these numbers that is known has none for a delivery mode:
+		// it gets the last of their range.
+		RevisionOlder: {
+			codes: map[errorName]int{
+				eventNotFound: -32011, accessForbidden: -32012, resourceExhausted: -32013, callbackFailed: -32015,
+				subscriptionNotFound: -32016, notSupported: -32017,
+			},
+		},
+	}
+)
+
+// checkSpelling sets the defaults of the options that choose a spelling.
+func (o *Options) checkSpelling() error {
+	o.Revision = cmp.Or(o.Revision, RevisionSEP3415)
+	o.WebhookID = cmp.Or(o.WebhookID, WebhookIDEvent)
+	switch {
+	case dialects[o.Revision] == nil:
+		return fmt.Errorf("target: Revision is %q: want one of %s", o.Revision, strings.Join(slices.Sorted(maps.Keys(dialects)), ", "))
+	case o.WebhookID != WebhookIDEvent && o.WebhookID != WebhookIDMessage:
+		return fmt.Errorf("target: WebhookID is %q: want %s or %s", o.WebhookID, WebhookIDEvent, WebhookIDMessage)
+	}
+	return nil
+}
+
+// dialectOf returns the dialect of a method, nil if it does not belong to MCP
+// Events.
+func (s *Server) dialectOf(method string) *dialect {
+	if strings.HasPrefix(method, eventsPrefix) {
+		return s.dialect
+	}
+	return nil
+}
+
+// spell returns an error with the number that the dialect gives it.
+func (d *dialect) spell(e *rpcError) *rpcError {
+	if d == nil || e.name == unnamed {
+		return e
+	}
+	spelled := *e
+	spelled.Code = d.codes[e.name]
+	return &spelled
+}
+
+// JSON-RPC error codes: the standard ones and those of the base protocol.
+const (
+	codeParse              = -32700
+	codeInvalidRequest     = -32600
+	codeMethodNotFound     = -32601
+	codeInvalidParams      = -32602
+	codeInternal           = -32603
+	codeHeaderMismatch     = -32020
+	codeUnsupportedVersion = -32022
+)
+
+// rpcError is a JSON-RPC error object.
+type rpcError struct {
+	Code    int    `json:"code"` // of a named error: the sketch's, which systems other than MCP Events share
+	Message string `json:"message"`
+	Data    any    `json:"data,omitempty"`
+
+	name errorName
+}
+
+// Error implements error.
+func (e *rpcError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Message) }
+
+func named(name errorName, message string, data any) *rpcError {
+	return &rpcError{name: name, Code: sketchCodes[name], Message: message, Data: data}
+}
+
+func invalidParams(format string, args ...any) *rpcError {
+	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + fmt.Sprintf(format, args...)}
+}
+
+func noSuchEvent() *rpcError {
+	return named(eventNotFound, "Not found", map[string]string{"kind": "event"})
+}
+
+func noSuchSubscription() *rpcError {
+	return named(subscriptionNotFound, "Not found", map[string]string{"kind": "subscription"})
+}
+
+func forbidden(reason string) *rpcError {
+	return named(accessForbidden, "Forbidden", map[string]string{"reason": reason})
+}
+
+func exhausted(limit string, most int) *rpcError {
+	return named(resourceExhausted, "Resource exhausted", map[string]any{"limit": limit, "max": most})
+}
+
+func unsupported(feature string, value any) *rpcError {
+	return named(notSupported, "Unsupported", map[string]any{"feature": feature, "value": value})
+}
+
+func callbackError(reason string) *rpcError {
+	return named(callbackFailed, "Callback endpoint error", map[string]string{"reason": reason})
+}
+
+// decodeParams decodes params strictly enough to report wrong types. Unknown
+// members pass, as JSON-RPC extensions use them.
+func decodeParams(params json.RawMessage, into any) *rpcError {
+	if len(params) == 0 {
+		return invalidParams("params are missing")
+	}
+	if err := json.Unmarshal(params, into); err != nil {
+		if what, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && what.Field != "" {
+			// The embedded struct's name is internal, not the wire's.
+			return invalidParams("%s is not of type %s", strings.TrimPrefix(what.Field, "eventParams."), what.Type)
+		}
+		return invalidParams("not an object of the expected shape")
+	}
+	return nil
+}
