@@ -29,7 +29,8 @@ var mayImport = map[string][]string{
 	"loadgen/driver/sep1803": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
 	"loadgen/driver/sep2549": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
 	"loadgen/driver/sep975":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/systems":        {".", "internal/figure", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975"},
+	"loadgen/driver/updates": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/systems":        {".", "internal/figure", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/driver/updates"},
 	// For tests only: where a driver and the reference server meet.
 	"loadgen/systems/systemstest": {"*"},
 
@@ -70,7 +71,7 @@ var mayImport = map[string][]string{
 	"internal/embedded":        {"profiles", "sinks", "sinks/ledger", "internal/crash", "internal/lockfile", "internal/stderrtail"},
 	"internal/health":          {"results", "sinks", "sinks/ledger", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/run": {
-		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks", "sinks/ledger",
+		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/driver/updates", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks", "sinks/ledger",
 		"internal/budget", "internal/capacity", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/figure", "internal/health",
 		"internal/metrics", "internal/refserver/faults", "internal/shard/split", "internal/streamclient", "internal/summary",
 	},

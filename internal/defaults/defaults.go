@@ -75,3 +75,9 @@ const (
 	SEP2549Jitter       = 0.1
 	SEP2549StaleOnError = true
 )
+
+// Settings of system updates.
+const (
+	UpdatesList     = "tools"
+	UpdatesIdentify = "read"
+)

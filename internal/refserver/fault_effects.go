@@ -50,6 +50,7 @@ func (s *Server) forget() {
 		s.hooks.remove(h, nil)
 	}
 	s.resources.forget()
+	s.lists.forget(s.base)
 	s.forgetMu.Lock()
 	close(s.forgotten)
 	s.forgotten = make(chan struct{})

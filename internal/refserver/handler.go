@@ -2,6 +2,7 @@ package refserver
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,10 @@ func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var leave func()
 		w, leave = f.server.typeListeners.join(w, nil)
 		defer leave()
-		defer f.server.lists.notifySession(w, r.Header.Get(headerSession))()
+		ctx, end := context.WithCancel(r.Context())
+		defer end()
+		r = r.WithContext(ctx)
+		defer f.server.notifySession(w, r.Header.Get(headerSession), end)()
 		f.server.resources.stream(w, r, principal, func(w http.ResponseWriter, r *http.Request) { f.base.serve(w, r, principal) })
 	default:
 		f.base.serve(w, r, principal)

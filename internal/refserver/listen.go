@@ -2,6 +2,7 @@ package refserver
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -9,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
 const (
@@ -231,7 +234,7 @@ func (p listenParams) lists() (k kinds) {
 }
 
 // listenLists serves subscriptions/listen.
-func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, want kinds) {
+func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, want kinds, items map[string]bool) {
 	if !c.modern {
 		c.fail(w, &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + c.method})
 		return
@@ -241,8 +244,15 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 		return
 	}
 	defer s.unreserve()
-	l := &listListener{want: want}
+	if len(items) > 0 {
+		if rpcErr := s.faultInjector.refuse(faults.Updates, eventmeter.Push); rpcErr != nil {
+			c.fail(w, rpcErr)
+			return
+		}
+	}
+	l := &listListener{want: want, items: items}
 	defer s.lists.listeners.join(l)()
+	forgotten := s.forgetSignal()
 	s.streamHeader(w.Header())
 	flush := http.NewResponseController(w).Flush
 	send := func(b []byte) bool {
@@ -250,7 +260,7 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 		return err == nil && flush() == nil
 	}
 	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`
-	open := send([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{` + want.agreed() + `},` + meta + "}}\n\n"))
+	open := send([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{` + string(l.agreed()) + `},` + meta + "}}\n\n"))
 	alive := time.NewTicker(s.opts.Heartbeat)
 	defer alive.Stop()
 	for open {
@@ -264,6 +274,8 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 		case <-alive.C:
 			open = send([]byte(":\n\n"))
 		case <-changed:
+		case <-forgotten:
+			return
 		case <-s.closing:
 			send(append(c.resultOpen([]byte("data: ")), meta+"}}\n\n"...))
 			return
@@ -274,14 +286,17 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 }
 
 // notifySession writes changes to the stream of a legacy session until leave is
-// called. leave waits for a write in progress.
-func (ls *lists) notifySession(w http.ResponseWriter, session string) (leave func()) {
+// called, and calls end if the server forgets the session. leave waits for a write in
+// progress.
+func (s *Server) notifySession(w http.ResponseWriter, session string, end context.CancelFunc) (leave func()) {
+	ls := s.lists
 	l, wrapped := w.(*typeListener)
 	if ls == nil || session == "" || !wrapped {
 		return func() {}
 	}
 	me := &listListener{session: session, want: 1<<numLists - 1}
 	gone := ls.listeners.join(me)
+	forgotten := s.forgetSignal()
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer crash.Guard()
@@ -290,6 +305,11 @@ func (ls *lists) notifySession(w http.ResponseWriter, session string) (leave fun
 			select {
 			case <-me.wakeup:
 				l.send(appendAll(nil, ls.listeners.take(me), nil))
+			case <-forgotten:
+				forgotten = nil
+				if _, known := s.base.sessions.owner(session); !known {
+					end()
+				}
 			case <-stop:
 				return
 			}
@@ -302,9 +322,9 @@ func (ls *lists) notifySession(w http.ResponseWriter, session string) (leave fun
 	}
 }
 
-// dropSession drops the content subscription of a session that ends.
+// dropSession drops the subscriptions of a session that ends.
 func (ls *lists) dropSession(session string) {
 	if ls != nil {
-		ls.listeners.subscribe(session, false)
+		ls.listeners.drop(session)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,6 +80,7 @@ const (
 	allLists   = "all"
 	contentURI = "list://content"
 	entryURI   = "list://entry/"
+	itemURI    = "list://item/" // and a number
 )
 
 // lists holds the lists and their listeners. A nil *lists has none. It is safe
@@ -88,6 +90,7 @@ type lists struct {
 	faultInjector *faultInjector // nil without faults
 	listeners     listListeners
 	all           [numLists]*list
+	items         *list // resources by number, whose content changes
 }
 
 func newLists(o ListOptions, m *faultInjector) *lists {
@@ -100,6 +103,7 @@ func newLists(o ListOptions, m *faultInjector) *lists {
 	for k := range ls.all {
 		ls.all[k] = newList(listKind(k), o)
 	}
+	ls.items = newItems(o)
 	return ls
 }
 
@@ -121,20 +125,32 @@ func (ls *lists) cacheable() func(context.Context, mcp.Request, *mcp.Cacheable) 
 	}
 }
 
-// errNoList says that a change names no list.
-var errNoList = errors.New("data.list is none of tools, prompts, resources, templates, resource, all")
+// errNoList says that a change names no list and no item.
+var errNoList = errors.New("data.list is none of tools, prompts, resources, templates, resource, all, and data.uri is no list://item/N")
 
-// change applies a change {"list", …}, with a probe id anywhere in it. The
-// description of one entry holds the newest probe of each source. When change
-// returns, answers show the change, and the listeners are being notified.
+// change applies a change {"list", "uri"}, with a probe id anywhere in it: of a
+// list, of the content of an item, or of both. The description of one entry and the
+// content of an item hold the newest probe of each source. When change returns,
+// answers show the change, and the listeners are being notified.
 func (ls *lists) change(data []byte) error {
 	var in struct {
 		List string `json:"list"`
+		URI  string `json:"uri"`
 	}
 	if json.Unmarshal(data, &in) != nil {
 		return errNoList
 	}
 	stamp, probed := eventmeter.FindStamp(data)
+	if in.URI != "" {
+		n, ok := ls.item(in.URI)
+		if !ok {
+			return errNoList
+		}
+		ls.applyItem(n, stamp, probed)
+		if in.List == "" {
+			return nil
+		}
+	}
 	for k, l := range ls.all {
 		if in.List == allLists || in.List == listNames[k] {
 			ls.apply(l, stamp, probed)
@@ -145,11 +161,11 @@ func (ls *lists) change(data []byte) error {
 	return nil
 }
 
-// applyEvent applies an event whose data also names a list, so that tests can
+// applyEvent applies an event whose data also names a list or an item, so that tests can
 // compare what clients learn from events and from lists.
 func (ls *lists) applyEvent(data []byte) {
-	if ls != nil && bytes.Contains(data, []byte(`"list"`)) {
-		_ = ls.change(data) // "list" may mean something else to the event
+	if ls != nil && (bytes.Contains(data, []byte(`"list"`)) || bytes.Contains(data, []byte(itemURI))) {
+		_ = ls.change(data) // "list" and "uri" may mean something else to the event
 	}
 }
 
@@ -177,10 +193,13 @@ func newList(k listKind, o ListOptions) *list {
 }
 
 func (l *list) change(s eventmeter.Stamp, probed bool) {
+	l.changeEntry(int(s.Source)%l.entries, s, probed)
+}
+
+func (l *list) changeEntry(at int, s eventmeter.Stamp, probed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.generation++
-	at := int(s.Source) % l.entries
 	l.revisions[at]++
 	if l.opts.Strict { // every page holds a cursor
 		clear(l.pages)
@@ -367,14 +386,14 @@ func (o ListOptions) ttlMillis() int64 {
 	return o.TTL.Milliseconds()
 }
 
-// listListeners are the streams that carry changes of lists. A stream never
-// blocks a change: it has a set of pending notifications, so that changes that
+// listListeners are the streams that carry changes of lists and items. A stream
+// never blocks a change: it has a set of pending notifications, so that changes that
 // come faster than it writes are sent once.
 type listListeners struct {
 	oneByOne bool // every change is sent, however fast they come
 	mu       sync.Mutex
 	open     map[*listListener]struct{}
-	sessions map[string]bool // sessions that subscribed to the content
+	sessions map[string]map[string]bool // by session: the URIs that it subscribed to
 }
 
 func (h *listListeners) join(l *listListener) (leave func()) {
@@ -392,39 +411,66 @@ func (h *listListeners) join(l *listListener) (leave func()) {
 	}
 }
 
-// subscribe records whether a session subscribes to the content.
-func (h *listListeners) subscribe(session string, on bool) {
+// subscribe records whether a session subscribes to a resource.
+func (h *listListeners) subscribe(session, uri string, on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !on {
-		delete(h.sessions, session)
+		delete(h.sessions[session], uri)
 		return
 	}
 	if h.sessions == nil {
-		h.sessions = make(map[string]bool)
+		h.sessions = make(map[string]map[string]bool)
 	}
-	h.sessions[session] = true
+	if h.sessions[session] == nil {
+		h.sessions[session] = make(map[string]bool)
+	}
+	h.sessions[session][uri] = true
+}
+
+// drop forgets the subscriptions of a session.
+func (h *listListeners) drop(session string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sessions, session)
 }
 
 // notify queues a notification for the listeners of a list.
 func (h *listListeners) notify(k listKind) {
 	bit := changes(k)
+	h.queue(func(l *listListener) bool {
+		return l.want&bit != 0 && (l.session == "" || k != listContent || h.sessions[l.session][contentURI])
+	}, func(c *changeSet) { c.lists |= bit })
+}
+
+// notifyItem queues a notification for the listeners of an item.
+func (h *listListeners) notifyItem(uri string) {
+	h.queue(func(l *listListener) bool {
+		return l.items[uri] || l.session != "" && h.sessions[l.session][uri]
+	}, func(c *changeSet) {
+		if !slices.Contains(c.items, uri) {
+			c.items = append(c.items, uri)
+		}
+	})
+}
+
+func (h *listListeners) queue(wants func(*listListener) bool, add func(*changeSet)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.open {
-		if l.want&bit == 0 || l.session != "" && k == listContent && !h.sessions[l.session] {
+		if !wants(l) {
 			continue
 		}
 		if len(l.pending) == 0 || h.oneByOne {
-			l.pending = append(l.pending, 0)
+			l.pending = append(l.pending, changeSet{})
 		}
-		l.pending[len(l.pending)-1] |= bit
+		add(&l.pending[len(l.pending)-1])
 		signal(l.wakeup)
 	}
 }
 
 // take returns the pending notifications of a listener.
-func (h *listListeners) take(l *listListener) []kinds {
+func (h *listListeners) take(l *listListener) []changeSet {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := l.pending
@@ -435,45 +481,56 @@ func (h *listListeners) take(l *listListener) []kinds {
 type listListener struct {
 	session string // legacy
 	want    kinds
+	items   map[string]bool // modern: the URIs of items
 	wakeup  chan struct{}
-	pending []kinds // under the lock of listListeners; one element unless listListeners.each
+	pending []changeSet // under the lock of listListeners; one element unless listListeners.oneByOne
 }
 
-// appendAll appends the frames of several sets of lists.
-func appendAll(dst []byte, sets []kinds, id []byte) []byte {
-	for _, k := range sets {
-		dst = appendChanges(dst, k, id)
-	}
-	return dst
+// changeSet is what changed.
+type changeSet struct {
+	lists kinds
+	items []string // URIs
 }
 
-// appendChanges appends a frame for each of the lists. A request id makes them
+// appendAll appends the frames of several sets of changes. A request id makes them
 // part of the answer to that request.
-func appendChanges(dst []byte, k kinds, id []byte) []byte {
-	for l := range numLists {
-		if !k.has(l) {
-			continue
-		}
-		dst = append(dst, `data: {"jsonrpc":"2.0","method":"`...)
-		dst = append(dst, changeMethods[l]...)
-		dst = append(dst, '"')
-		if l == listContent || id != nil {
-			dst = append(dst, `,"params":{`...)
-			if l == listContent {
-				dst = append(dst, `"uri":"`+contentURI+`"`...)
+func appendAll(dst []byte, sets []changeSet, id []byte) []byte {
+	for _, c := range sets {
+		for l := range numLists {
+			switch {
+			case !c.lists.has(l):
+			case l == listContent:
+				dst = appendChange(dst, changeMethods[l], contentURI, id)
+			default:
+				dst = appendChange(dst, changeMethods[l], "", id)
 			}
-			if id != nil {
-				if l == listContent {
-					dst = append(dst, ',')
-				}
-				dst = append(dst, `"_meta":{"`+subscriptionIDKey+`":`...)
-				dst = append(append(dst, id...), '}')
-			}
-			dst = append(dst, '}')
 		}
-		dst = append(dst, "}\n\n"...)
+		for _, uri := range c.items {
+			dst = appendChange(dst, changeMethods[listContent], uri, id)
+		}
 	}
 	return dst
+}
+
+// appendChange appends one frame; uri is "" for a list.
+func appendChange(dst []byte, method, uri string, id []byte) []byte {
+	dst = append(dst, `data: {"jsonrpc":"2.0","method":"`...)
+	dst = append(append(dst, method...), '"')
+	if uri != "" || id != nil {
+		dst = append(dst, `,"params":{`...)
+		if uri != "" {
+			dst = quote(append(dst, `"uri":`...), uri)
+		}
+		if id != nil {
+			if uri != "" {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, `"_meta":{"`+subscriptionIDKey+`":`...)
+			dst = append(append(dst, id...), '}')
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, "}\n\n"...)
 }
 
 // changeMethods are the notifications by list.
@@ -482,24 +539,29 @@ var changeMethods = [numLists]string{
 	listResources: "notifications/resources/list_changed", listContent: "notifications/resources/updated",
 }
 
-// agreed returns the lists as the acknowledgement names them.
-func (k kinds) agreed() (text string) {
+// agreed returns the lists and items as the acknowledgement names them.
+func (l *listListener) agreed() []byte {
+	var b []byte
 	for _, w := range []struct {
 		list listKind
 		text string
-	}{
-		{listTools, `"toolsListChanged":true`}, {listPrompts, `"promptsListChanged":true`}, {listResources, `"resourcesListChanged":true`},
-		{listContent, `"resourceSubscriptions":["` + contentURI + `"]`},
-	} {
-		if !k.has(w.list) {
-			continue
+	}{{listTools, `"toolsListChanged":true,`}, {listPrompts, `"promptsListChanged":true,`}, {listResources, `"resourcesListChanged":true,`}} {
+		if l.want.has(w.list) {
+			b = append(b, w.text...)
 		}
-		if text != "" {
-			text += ","
-		}
-		text += w.text
 	}
-	return text
+	uris := slices.Sorted(maps.Keys(l.items))
+	if l.want.has(listContent) {
+		uris = append(uris, contentURI)
+	}
+	if len(uris) > 0 {
+		b = append(b, `"resourceSubscriptions":[`...)
+		for _, uri := range uris {
+			b = append(quote(b, uri), ',')
+		}
+		b = append(b[:len(b)-1], "],"...)
+	}
+	return b[:max(len(b)-1, 0)]
 }
 
 // changes returns the notifications for a list. Templates have none of their

@@ -65,9 +65,10 @@ func (ls *lists) serves(method string, p listParams) bool {
 		_, ok := ls.content(p.URI)
 		return ok
 	case "resources/subscribe", "resources/unsubscribe":
-		return p.URI == contentURI
+		_, item := ls.item(p.URI)
+		return p.URI == contentURI || item
 	case methodListen:
-		return !p.Notifications.Types && p.lists() != 0
+		return !p.Notifications.Types && (p.lists() != 0 || len(ls.itemsOf(p.listenParams)) > 0)
 	case "tools/call":
 		_, ok := ls.all[listTools].describe(p.Name)
 		return ok
@@ -110,10 +111,15 @@ func (f *mcpHandler) answerList(w http.ResponseWriter, r *http.Request, e envelo
 			c.fail(w, invalidParams("%s needs a session", e.Method))
 			return
 		}
-		ls.listeners.subscribe(session, e.Method == "resources/subscribe")
+		on := e.Method == "resources/subscribe"
+		if rpcErr := ls.refuse(p.URI, on); rpcErr != nil {
+			c.fail(w, rpcErr)
+			return
+		}
+		ls.listeners.subscribe(session, p.URI, on)
 		c.answer(w, []byte(`"_meta":{}`))
 	case methodListen:
-		f.server.listenLists(w, r, c, p.lists())
+		f.server.listenLists(w, r, c, p.lists(), ls.itemsOf(p.listenParams))
 	case "tools/call":
 		text, _ := ls.all[listTools].describe(p.Name)
 		c.answer(w, append(quote([]byte(`"content":[{"type":"text","text":`), text), "}]"...))
@@ -144,6 +150,9 @@ func checkName(h http.Header, method string, p listParams) (int, *rpcError) {
 func (ls *lists) content(uri string) ([]byte, bool) {
 	if uri == contentURI {
 		return ls.all[listContent].page("")
+	}
+	if n, ok := ls.item(uri); ok {
+		return ls.itemContent(uri, n), true
 	}
 	name, ok := strings.CutPrefix(uri, entryURI)
 	text, known := ls.all[listResources].describe(name)

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 
 	"github.com/eventmeter/eventmeter"
@@ -35,4 +36,45 @@ func StampsIn(b []byte) []eventmeter.Stamp {
 		return int(int64(b.Seq) - int64(a.Seq)) // the newest first
 	})
 	return slices.CompactFunc(found, func(a, b eventmeter.Stamp) bool { return a.Run == b.Run && a.Source == b.Source })
+}
+
+// ChangesUpTo returns the changes of a source after the one numbered before, up to
+// the newest, of which a client learns together: those that were published after
+// since. published may be nil. Of another run's changes it returns the newest
+// alone.
+func ChangesUpTo(published Published, before uint32, newest eventmeter.Stamp, since eventmeter.Instant) iter.Seq[eventmeter.Stamp] {
+	from := before + 1
+	if published != nil {
+		if _, _, ok := published.Emission(newest); !ok {
+			from = newest.Seq // what came before it is not ours to say
+		}
+	} else if newest.Seq-before > maxChanges {
+		from = newest.Seq
+	}
+	return func(yield func(eventmeter.Stamp) bool) {
+		for seq := from; seq <= newest.Seq && seq != 0; seq++ {
+			s := eventmeter.Stamp{Run: newest.Run, Source: newest.Source, Seq: seq}
+			if published != nil {
+				if e, _, ok := published.Emission(s); ok && e.Fired <= since {
+					continue // older than the client, which began with an older copy
+				}
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// maxChanges bounds the changes that one probe stands for where nobody knows what
+// was published.
+const maxChanges = 1 << 16
+
+// Receives tells whether subscription i is owed the events of a source.
+func (l *Lane[T]) Receives(i int, source uint16) bool {
+	if l.Opts.Hears == nil {
+		return true
+	}
+	sources := l.Opts.Hears(i)
+	return sources == nil || slices.Contains(sources, source)
 }

@@ -282,6 +282,15 @@ func (a *Session) Header(method, name string) http.Header {
 		}
 		known = maps.Clone(*p)
 	}
+	h := a.NamedHeader(method, name)
+	known[key] = h
+	a.headers.Store(&known)
+	return h
+}
+
+// NamedHeader is Header for a name that many requests do not share: the fields are
+// the caller's own, and are not kept.
+func (a *Session) NamedHeader(method, name string) http.Header {
 	h := a.base.Clone()
 	if a.Era == Modern {
 		h.Set(HeaderMethod, method)
@@ -289,8 +298,6 @@ func (a *Session) Header(method, name string) http.Header {
 			h.Set(headerName, headerText(name))
 		}
 	}
-	known[key] = h
-	a.headers.Store(&known)
 	return h
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
+	"github.com/eventmeter/eventmeter/loadgen/driver/updates"
 )
 
 // System is a system that lanes can be of: how its driver is made, and what is
@@ -61,6 +62,7 @@ var systems = []System{
 	{Name: "sep-1803", New: sep1803.New, Figures: &sep1803.FigureTable, Defaults: defaultsOf[sep1803.Settings], Discover: eventmeter.Push, Unit: sep1803.Unit},
 	{Name: "sep-975", New: sep975.New, Figures: &sep975.FigureTable, Defaults: defaultsOf[sep975.Settings], Capabilities: []string{sep975.ResumableRequests}, Connections: sep975.Connections},
 	{Name: "sep-2549", New: sep2549.New, Figures: &sep2549.FigureTable, Defaults: defaultsOf[sep2549.Settings], Connections: sep2549.Connections},
+	{Name: "updates", New: updates.New, Figures: &updates.FigureTable, Defaults: defaultsOf[updates.Settings], Connections: updates.Connections},
 }
 
 // defaultsOf is the Defaults of a system whose settings are of type S.

@@ -16,6 +16,7 @@ const (
 	SEP1803  = "sep-1803"
 	SEP975   = "sep-975"
 	SEP2549  = "sep-2549"
+	Updates  = "updates"
 )
 
 // kindsBySystem are the faults of systems other than MCP Events, by system and
@@ -35,6 +36,7 @@ var kindsBySystem = map[string][]Kind{
 	},
 	SEP975 + " push":  {Drop, Duplicate, Cut, Lapse, Leak, NoResume, Twofold, LateResult},
 	SEP2549 + " poll": {Drop, Duplicate, Delay, Stale, ListTTL, Scope},
+	Updates + " push": {Drop, Duplicate, Delay, Refuse, Forget},
 }
 
 // foreign are the kinds that MCP Events does not have.

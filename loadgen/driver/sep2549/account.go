@@ -268,7 +268,7 @@ func (t *account) account(d *lane, tables []firedTable, windows []window, v map[
 	var owed, never int64
 	for _, w := range windows {
 		for s := range tables {
-			if !d.hears(w.index, uint16(s)) {
+			if !d.Receives(w.index, uint16(s)) {
 				continue
 			}
 			all, unseen := tables[s].owed(w.active, w.left, w.known[sourceKey(known.Run(), uint16(s))])

@@ -7,6 +7,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
 // run uses the list at the client's rate, from a moment of its own on. A use
@@ -77,7 +78,7 @@ func (d *lane) sight(c *client, pages []*keptPage, at eventmeter.Instant) {
 				continue
 			}
 			c.known[key] = s.Seq
-			if d.hears(int(c.Sub.Index), s.Source) {
+			if d.Receives(int(c.Sub.Index), s.Source) {
 				d.learn(c, before, s, p.after, at)
 			}
 		}
@@ -88,33 +89,10 @@ func (d *lane) sight(c *client, pages []*keptPage, at eventmeter.Instant) {
 // but the newest were superseded before they could be seen.
 func (d *lane) learn(c *client, before uint32, newest eventmeter.Stamp, after, at eventmeter.Instant) {
 	known := d.Opts.Published
-	from := before + 1
-	if known != nil {
-		if _, _, ok := known.Emission(newest); !ok {
-			from = newest.Seq // of another run: what came before it is not ours to say
-		}
-	} else if newest.Seq-before > 1<<16 {
-		from = newest.Seq
-	}
-	for seq := from; seq <= newest.Seq && seq != 0; seq++ {
-		s := eventmeter.Stamp{Run: newest.Run, Source: newest.Source, Seq: seq}
+	for change := range driver.ChangesUpTo(known, before, newest, c.since) {
+		d.Recorder.Delivered(eventmeter.Delivery{Sub: c.Sub, Stamp: change, Probed: true, At: at})
 		if known != nil {
-			if e, _, ok := known.Emission(s); ok && e.Fired <= c.since {
-				continue // older than the client, which saw an older copy first
-			}
-		}
-		d.Recorder.Delivered(eventmeter.Delivery{Sub: c.Sub, Stamp: s, Probed: true, At: at})
-		if known != nil {
-			d.tally.learn(known, learned{stamp: s, at: at, after: after, superseded: seq < newest.Seq})
+			d.tally.learn(known, learned{stamp: change, at: at, after: after, superseded: change.Seq < newest.Seq})
 		}
 	}
-}
-
-// hears tells whether client i is owed the changes of a source.
-func (d *lane) hears(i int, source uint16) bool {
-	if d.Opts.Hears == nil {
-		return true
-	}
-	heard := d.Opts.Hears(i)
-	return heard == nil || slices.Contains(heard, source)
 }

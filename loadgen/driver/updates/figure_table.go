@@ -1,0 +1,22 @@
+package updates
+
+import "github.com/eventmeter/eventmeter/internal/figure"
+
+// FigureTable declares the figures of lanes of system updates.
+var FigureTable = figure.Table{Name: "updates", Systems: []string{"updates"}, Figures: []figure.Figure{
+	{Name: "sessions", Help: "sessions of the legacy era that were opened for a client's stream"},
+	{Name: "sessionsForgotten", Help: "sessions that the server no longer knew (404), in place of which a client opened a new one"},
+	{Name: "refused", Help: "requests to subscribe, to listen or to open a stream that the server refused"},
+	{Name: "refusedInside200", Help: "of those, JSON-RPC errors inside an answer with HTTP status 200"},
+	{Name: "updatesObserved", Help: "notifications of a change that reached the client that subscribed to it"},
+	{Name: "updatesIdentified", Help: "notifications that stand for one certain change"},
+	{Name: "updateLatency", Unit: "ns", Timing: true, Help: "from scheduled until an identified notification was received"},
+	{Name: "updateLatencySent", Unit: "ns", Timing: true, Help: "from published until an identified notification was received"},
+	{Name: "unrouted", Help: "notifications of a resource that the client did not subscribe to"},
+	{Name: "otherNotifications", Help: "notifications of anything else"},
+	{Name: "reads", Help: "times that a client read its resource or list, the first time included"},
+	{Name: "readsFailed", Help: "reads that failed"},
+	{Name: "readsUnchanged", Help: "reads after a notification that found no change that the client did not know"},
+	{Name: "changesSuperseded", Help: "changes of which a client learned only by a later change of the same source"},
+	{Name: "outage", Unit: "ns", Timing: true, Help: "from the loss of a stream until the next one was open"},
+}}

@@ -1,0 +1,198 @@
+package updates
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+)
+
+// lane is one lane of clients that subscribe to updates.
+type lane struct {
+	driver.Lane[*client]
+	set   Settings
+	list  form // of set.List; zero = a resource
+	tally driver.Tally
+	pipe  pipeSession
+}
+
+// client is one attachment of a client, from Attaching to Detached or Failed.
+type client struct {
+	driver.Attachment
+	d      *lane
+	who    *mcpclient.Principal
+	uri    string // of the resource; "" = it is a list
+	stream carrier
+	work   sync.WaitGroup // its reads; begun under Mu, none once it is over
+
+	// Guarded by Mu.
+	since   eventmeter.Instant // when it was confirmed; 0 = not yet
+	known   map[uint64]uint32  // by run and source: the newest change that it knows
+	pending pendingRead
+	reading bool
+}
+
+// carrier brings a client its notifications.
+type carrier interface {
+	// open returns when the server has confirmed the subscription.
+	open(ctx context.Context) error
+	// header returns the fields of a request that the client makes beside it; the error
+	// says that there is no session to make it in.
+	header(session *mcpclient.Session, method, name string) (http.Header, error)
+	// forgotten handles an answer that says that the server no longer knows the
+	// session in which the request was made; false if it says something else.
+	forgotten(request http.Header, e *mcpclient.CallError) bool
+	// close ends the subscription. The error says that the server did not
+	// confirm the end.
+	close(ctx context.Context) error
+}
+
+// New returns the driver of a lane of system updates.
+func New(opts driver.Options) (driver.Driver, error) {
+	d, err := newLane(opts)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newLane(opts driver.Options) (*lane, error) {
+	if err := driver.CheckOptions("driver updates", &opts); err != nil {
+		return nil, err
+	}
+	opts = opts.WithDefaults()
+	set, err := driver.SettingsOf[Settings](&opts)
+	set = set.WithDefaults()
+	list, known := forms[set.List]
+	if err == nil {
+		err = set.Check()
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("driver updates: %w", err)
+	case opts.Mode != eventmeter.Push:
+		return nil, fmt.Errorf("driver updates: mode %q does not fit: updates come on a stream, so use push", opts.Mode)
+	case set.List != "" && !known:
+		return nil, fmt.Errorf("driver updates: list %q is not known: use tools, prompts or resources", set.List)
+	case set.Identify != IdentifyRead && set.Identify != IdentifyNone:
+		return nil, fmt.Errorf("driver updates: identify %q is not known: use read or none", set.Identify)
+	}
+	d := &lane{set: set, list: list}
+	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
+		return opts.Endpoint.NewTransport(opts.HTTP, t, true)
+	}); err != nil {
+		return nil, fmt.Errorf("driver updates: %w", err)
+	}
+	d.What, d.Noun = set.Resource+list.read, "client"
+	d.pipe.init(d)
+	d.tally.Declare("sessions", "sessionsForgotten", "refused", "refusedInside200", "updatesObserved", "updatesIdentified", "unrouted",
+		"otherNotifications", "reads", "readsFailed", "readsUnchanged", "changesSuperseded")
+	d.tally.DeclareTiming("updateLatency", "updateLatencySent", "outage")
+	return d, nil
+}
+
+// Make implements [driver.Protocol].
+func (d *lane) Make(i int, _ *client) (*client, error) {
+	c := &client{d: d, who: d.Principal(i), known: map[uint64]uint32{}}
+	if d.set.Resource != "" {
+		values, err := d.TemplateValues(i)
+		if err != nil {
+			return nil, err
+		}
+		if c.uri, err = driver.ExpandURI(d.set.Resource, values); err != nil {
+			return nil, err
+		}
+	}
+	d.Ready(&c.Attachment, i)
+	return c, nil
+}
+
+// Open implements [driver.Protocol]: it subscribes first and reads then, so that no
+// change falls between the two.
+func (d *lane) Open(ctx context.Context, c *client) error {
+	stop := context.AfterFunc(ctx, c.Cancel)
+	defer stop()
+	session, err := c.who.Session(ctx, d.Observe)
+	if err != nil {
+		return err
+	}
+	switch {
+	case session.Era == mcpclient.Bare:
+		return fmt.Errorf("updates: %w: the target refused every handshake, so it has no session to notify", mcpclient.ErrNotOffered)
+	case d.Pipe == nil:
+		c.stream = newStream(c)
+	case session.Era == mcpclient.Legacy:
+		c.stream = &pipeMember{c}
+	default:
+		c.stream = newPipeStream(c)
+	}
+	if err := c.stream.open(ctx); err != nil {
+		return err
+	}
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	if !stop() {
+		return driver.NotConfirmed(nil, ctx.Err())
+	}
+	return nil
+}
+
+// Abandon implements [driver.Protocol].
+func (d *lane) Abandon(c *client) {
+	ctx, cancel := context.WithTimeout(context.Background(), mcpclient.CancelTime)
+	defer cancel()
+	_ = d.End(ctx, c) // what counts is why it could not be opened
+}
+
+// End implements [driver.Protocol].
+func (d *lane) End(ctx context.Context, c *client) error {
+	c.Cancel()
+	c.work.Wait()
+	if c.stream == nil {
+		return nil
+	}
+	return c.stream.close(ctx)
+}
+
+// Stop implements [driver.Protocol].
+func (d *lane) Stop(context.Context) error {
+	d.pipe.close()
+	return nil
+}
+
+// Figures returns what the common ledger does not know of.
+func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
+
+// send makes a request of a client's beside its stream. That the server no longer
+// knows the session is a failure of its own kind.
+func (d *lane) send(ctx context.Context, c *client, method, name string, o wire.Object) (*mcpclient.Answer, error) {
+	session, err := c.who.Session(ctx, d.Observe)
+	if err != nil {
+		return nil, err
+	}
+	header, err := c.stream.header(session, method, name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
+	defer cancel()
+	a := d.Call(ctx, method, header, d.build(session, d.Endpoint.NextID(), method, o))
+	if c.stream.forgotten(header, a.Err) {
+		a.Err = &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
+	}
+	return a, nil
+}
+
+// build closes params and makes a request of them.
+func (d *lane) build(session *mcpclient.Session, id uint64, method string, o wire.Object) []byte {
+	if session.Meta != nil {
+		o.Raw("_meta", session.Meta)
+	}
+	return wire.AppendRequest(nil, id, method, o.End())
+}

@@ -1,0 +1,11 @@
+package updates_test
+
+import (
+	"testing"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems/systemstest"
+)
+
+func TestMain(m *testing.M) { systemstest.Main(m) }
+
+func TestWireFiles(t *testing.T) { systemstest.PlayFiles(t, "testdata/wire/*.txtar") }
