@@ -38,7 +38,9 @@ capabilities, its event types with their delivery modes and schemas, the
 features of the other systems that it supports (Smithery triggers, SEP-1803
 event resources, SEP-975 resumable requests, SEP-2549 times to live), and a
 profile to start from: for the event type that --event names, otherwise for the
-first by name, otherwise for a list. It subscribes to nothing. It also works
+first by name, otherwise for a list. It names the revision of MCP Events that
+the server speaks, and each deviation from it; to find out, it polls, and
+unsubscribes what does not exist. It subscribes to nothing. It also works
 with a server that answers events/list without advertising the capability, and
 with a server that has only lists.`,
 		Example: `  eventmeter discover --target http://127.0.0.1:8080/mcp --token secret
@@ -99,6 +101,12 @@ func describe(w io.Writer, t profiles.Target, o run.Discovery, event string) err
 		capability += ", not listed: " + report.Clean(o.NoEvents)
 	}
 	fmt.Fprintf(tw, "events\t%s, %d types\n", capability, len(o.Events))
+	if o.Revision != "" {
+		fmt.Fprintf(tw, "revision\t%s\n", o.Revision)
+	}
+	for _, how := range o.Deviations {
+		fmt.Fprintf(tw, "deviates\t%s\n", report.Clean(how))
+	}
 	if o.Smithery != nil {
 		fmt.Fprintf(tw, "smithery\t%d triggers\n", len(o.Smithery))
 	}

@@ -77,7 +77,7 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 func (f *Discovery) askAll(ctx context.Context, e *mcpclient.Endpoint) error {
 	all := systems.All()
 	var err error
-	f.Offer, err = askSystem(ctx, e, all[0])
+	f.Offer, err = askSystem(ctx, e, all[0], true)
 	switch {
 	case errors.Is(err, mcpclient.ErrUnreachable), errors.Is(err, mcpclient.ErrThrottled):
 		return err
@@ -92,7 +92,7 @@ func (f *Discovery) askAll(ctx context.Context, e *mcpclient.Endpoint) error {
 		if of.Discover == "" || into[of.Name] == nil {
 			continue
 		}
-		if o, err := askSystem(ctx, e, of); err == nil {
+		if o, err := askSystem(ctx, e, of, false); err == nil {
 			*into[of.Name] = o.Events
 		}
 	}
@@ -106,9 +106,9 @@ func (f *Discovery) askAll(ctx context.Context, e *mcpclient.Endpoint) error {
 	return err
 }
 
-// askSystem asks a connected target for the event types of one system. It
-// subscribes to nothing.
-func askSystem(ctx context.Context, e *mcpclient.Endpoint, of systems.System) (driver.Offer, error) {
+// askSystem asks a connected target for the event types of one system, and, to
+// examine it, for its revision. It subscribes to nothing.
+func askSystem(ctx context.Context, e *mcpclient.Endpoint, of systems.System, examine bool) (driver.Offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
 	d, err := of.New(driver.Options{
@@ -118,5 +118,9 @@ func askSystem(ctx context.Context, e *mcpclient.Endpoint, of systems.System) (d
 		return driver.Offer{}, fmt.Errorf("discover: %w", err)
 	}
 	defer func() { _ = d.Close(ctx) }()
-	return d.(driver.Discoverer).Discover(ctx)
+	o, err := d.(driver.Discoverer).Discover(ctx)
+	if x, ok := d.(driver.Examiner); ok && examine && err == nil {
+		err = x.Examine(ctx, &o)
+	}
+	return o, err
 }

@@ -24,7 +24,7 @@ func (r *run) checkLanes(ctx context.Context) error {
 		if !of.Listed || !slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == of.Name }) {
 			continue
 		}
-		offer, err := askSystem(ctx, r.target.plain, of)
+		offer, err := askSystem(ctx, r.target.plain, of, false)
 		if err != nil && !errors.Is(err, mcpclient.ErrNotOffered) {
 			return fmt.Errorf("%w: %w", ErrTarget, err)
 		}

@@ -34,6 +34,13 @@ type Discoverer interface {
 	Discover(ctx context.Context) (Offer, error)
 }
 
+// Examiner is a Driver that can find out which revision of its system a target
+// speaks, and how it deviates. It may send requests that name nothing that exists,
+// and subscribes to nothing.
+type Examiner interface {
+	Examine(ctx context.Context, o *Offer) error
+}
+
 // Meter is a Driver that knows what passed its sockets.
 type Meter interface {
 	// Traffic returns the totals of the lane so far.
@@ -55,6 +62,11 @@ type Offer struct {
 	// "extensions", "experimental", or "" when none was advertised.
 	Capability  string
 	ListChanged bool
+	// Revision of MCP Events that the target speaks, as far as its answers tell; ""
+	// where they do not, or were not examined. Deviations are what is not as that
+	// revision has it.
+	Revision   string   `json:",omitempty"`
+	Deviations []string `json:",omitempty"`
 	// Capabilities as the server sent them; nil when it sent none.
 	Capabilities json.RawMessage
 	Events       []EventType

@@ -216,6 +216,23 @@ func (e *CallError) Final() bool {
 	return e.Kind == KindEnded || errors.Is(e, ErrAuth) || errors.Is(e, ErrNotOffered) || errors.Is(e, ErrInvalid)
 }
 
+// Code is the number of the JSON-RPC error; false where there was none.
+func (e *CallError) Code() (code int64, ok bool) { return e.code, e.HasCode }
+
+// Meaning is the name that MCP Events gives to the code, in either of its two sets
+// of numbers; "" where it has none.
+func (e *CallError) Meaning() string {
+	if !e.HasCode {
+		return ""
+	}
+	return meanings[meaning(e.code)]
+}
+
+var meanings = map[int64]string{
+	codeNotFound: "NotFound", codeForbidden: "Forbidden", codeExhausted: "ResourceExhausted",
+	codeUnsupported: "Unsupported", codeCallback: "CallbackEndpointError",
+}
+
 // Gone tells whether the target says that there is no such subscription any
 // more, or none for this principal.
 func (e *CallError) Gone() bool {

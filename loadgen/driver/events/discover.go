@@ -23,7 +23,7 @@ func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 	}
 	o := driver.Offer{ServerInfo: session.Info(), Capabilities: session.Capabilities}
 	o.Capability, o.ListChanged = eventsCapability(session.Capabilities, d.flavour.capabilities...)
-	o.Events, err = d.listAll(ctx, session)
+	o.Events, err = d.listAll(ctx, session, &d.said)
 	if err != nil {
 		return o, fmt.Errorf("discover %s: %w", d.Endpoint.Name(), err)
 	}
@@ -32,13 +32,16 @@ func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 
 // listAll reads the catalogue, all pages of it; with an error, what was read
 // before.
-func (d *lane) listAll(ctx context.Context, session *mcpclient.Session) (all []driver.EventType, err error) {
+func (d *lane) listAll(ctx context.Context, session *mcpclient.Session, said *said) (all []driver.EventType, err error) {
 	var cursor json.RawMessage
 	var size mcpclient.ListSize
 	for range mcpclient.MaxPages {
 		page, err := d.list(ctx, session, cursor, &size)
 		if err != nil {
 			return all, err
+		}
+		if said != nil {
+			said.page(&page, cursor)
 		}
 		for _, e := range page.Events {
 			all = append(all, e.eventType())
@@ -52,6 +55,7 @@ func (d *lane) listAll(ctx context.Context, session *mcpclient.Session) (all []d
 }
 
 type listPage struct {
+	ResultType string          `json:"resultType"`
 	Events     []listedEvent   `json:"events"`
 	NextCursor json.RawMessage `json:"nextCursor"`
 }
@@ -60,13 +64,14 @@ type listedEvent struct {
 	Name          errtext.Said    `json:"name"`
 	Description   errtext.Said    `json:"description"`
 	Delivery      []errtext.Said  `json:"delivery"`
+	DeliveryModes []errtext.Said  `json:"deliveryModes"` // the older spelling
 	InputSchema   json.RawMessage `json:"inputSchema"`
 	PayloadSchema json.RawMessage `json:"payloadSchema"`
 }
 
 func (e listedEvent) eventType() driver.EventType {
 	t := driver.EventType{Name: string(e.Name), Description: string(e.Description), InputSchema: e.InputSchema, PayloadSchema: e.PayloadSchema}
-	for _, m := range e.Delivery {
+	for _, m := range append(e.Delivery, e.DeliveryModes...) {
 		t.Delivery = append(t.Delivery, eventmeter.Mode(m))
 	}
 	return t
@@ -101,8 +106,31 @@ func (d *lane) list(ctx context.Context, session *mcpclient.Session, cursor json
 }
 
 // eventsCapability finds the capability, which servers put in three places,
-// under one of names; none are those of the MCP Events draft.
+// under one of names; none are those of MCP Events.
 func eventsCapability(caps json.RawMessage, names ...string) (where string, listChanged bool) {
+	for _, p := range capabilityPlaces(caps, names...) {
+		return p.where, p.listChanged
+	}
+	return "", false
+}
+
+// eventsCapabilities are all places where the capability of MCP Events is.
+func eventsCapabilities(caps json.RawMessage) (all []string) {
+	for _, p := range capabilityPlaces(caps) {
+		all = append(all, p.where)
+	}
+	return all
+}
+
+// capabilityPlace is a place where a capability is.
+type capabilityPlace struct {
+	where       string
+	listChanged bool
+}
+
+// capabilityPlaces are those of a capability under one of names; none are those of
+// MCP Events.
+func capabilityPlaces(caps json.RawMessage, names ...string) (all []capabilityPlace) {
 	draft := len(names) == 0
 	if draft {
 		names = []string{Extension, "events"}
@@ -116,9 +144,9 @@ func eventsCapability(caps json.RawMessage, names ...string) (where string, list
 	// of something else must not hide this one.
 	var odd *json.UnmarshalTypeError
 	if err := json.Unmarshal(caps, &c); err != nil && !errors.As(err, &odd) {
-		return "", false
+		return nil
 	}
-	found := func(raw json.RawMessage) bool {
+	found := func(where string, raw json.RawMessage) bool {
 		var v struct {
 			ListChanged bool `json:"listChanged"`
 		}
@@ -126,21 +154,21 @@ func eventsCapability(caps json.RawMessage, names ...string) (where string, list
 			return false
 		}
 		_ = json.Unmarshal(raw, &v) // a capability that is no object has no listChanged
-		listChanged = v.ListChanged
+		all = append(all, capabilityPlace{where, v.ListChanged})
 		return true
-	}
-	if draft && found(c.Events) {
-		return "events", listChanged
 	}
 	for _, m := range []struct {
 		where string
 		in    map[string]json.RawMessage
-	}{{"extensions", c.Extensions}, {"experimental", c.Experimental}} {
+	}{{"extensions", c.Extensions}, {"events", map[string]json.RawMessage{"events": c.Events}}, {"experimental", c.Experimental}} {
+		if m.where == "events" && !draft {
+			continue
+		}
 		for _, name := range names {
-			if found(m.in[name]) {
-				return m.where, listChanged
+			if found(m.where, m.in[name]) {
+				break
 			}
 		}
 	}
-	return "", false
+	return all
 }

@@ -25,6 +25,7 @@ type lane struct {
 	claims  claims
 	set     Settings // of the MCP Events draft
 	older   bool
+	said    said // what discover saw
 
 	watch   *sinks.Watch        // push
 	streams streamclient.Client // push

@@ -234,7 +234,7 @@ func (l *listening) names() (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	types, err := l.d.listAll(l.d.Life, session)
+	types, err := l.d.listAll(l.d.Life, session, nil)
 	names := make(map[string]bool, len(types))
 	for _, t := range types {
 		names[t.Name] = true
