@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 var update = flag.Bool("update", false, "write the field tables of docs/ again")
@@ -88,12 +90,22 @@ func (d fieldDoc) render() (string, error) {
 		if queue[0] != d.root {
 			fmt.Fprintf(&b, "\n## %s\n", queue[0])
 		}
-		fmt.Fprintf(&b, "\n%s\n\n| key | | |\n|---|---|---|\n", sentence(s.doc, queue[0]))
+		name, _, _ := strings.Cut(queue[0], " ")
+		fmt.Fprintf(&b, "\n%s\n\n| key | | |\n|---|---|---|\n", sentence(s.doc, name))
 		list, err := embedded(s.fields.List)
 		if err != nil {
 			return "", err
 		}
 		for _, f := range list {
+			if of, ok := f.Type.(*ast.SelectorExpr); ok && of.Sel.Name == "Settings" {
+				rows, names, err := settingsOf(types)
+				if err != nil {
+					return "", err
+				}
+				b.WriteString(rows)
+				queue = append(queue, names...)
+				continue
+			}
 			if f.Tag == nil {
 				continue
 			}
@@ -143,6 +155,27 @@ func embedded(list []*ast.Field) ([]*ast.Field, error) {
 	return out, nil
 }
 
+// settingsOf adds the settings that the drivers declare to the types, and returns
+// their rows in the table of a lane, and what they are called.
+func settingsOf(types map[string]structDoc) (rows string, names []string, err error) {
+	for _, of := range systems.Table {
+		if of.Settings == nil {
+			continue
+		}
+		set := of.Settings("")
+		t := reflect.TypeOf(set).Elem()
+		declared, err := structsOf(strings.TrimPrefix(t.PkgPath(), module+"/"))
+		if err != nil {
+			return "", nil, err
+		}
+		name := t.Name() + " of " + of.Name
+		types[name] = declared[t.Name()]
+		names = append(names, name)
+		rows += fmt.Sprintf("| `%s` | [%s](#%s) | settings of a lane of system %s |\n", set.Key(), t.Name(), strings.ReplaceAll(strings.ToLower(name), " ", "-"), of.Name)
+	}
+	return rows, names, nil
+}
+
 type structDoc struct {
 	doc    string
 	fields *ast.FieldList
@@ -190,7 +223,7 @@ func kindOf(e ast.Expr) (kind, part string) {
 		kind, part = kindOf(e.Value)
 		return kind + " by name", part
 	case *ast.SelectorExpr:
-		return map[string]string{"Duration": "duration", "Time": "time", "RawMessage": "object"}[e.Sel.Name], ""
+		return map[string]string{"Duration": "duration", "Time": "time", "Rate": "rate", "RawMessage": "object"}[e.Sel.Name], ""
 	case *ast.Ident:
 		if name, ok := map[string]string{
 			"string": "text", "int": "number", "int64": "number", "uint64": "number", "float64": "number",

@@ -19,7 +19,7 @@ const module = "github.com/eventmeter/eventmeter"
 // anything, because they join the two ends.
 var mayImport = map[string][]string{
 	".":                {},
-	"profiles":         {"internal/defaults"},
+	"profiles":         {"internal/defaults", "internal/settings"},
 	"loadgen":          {".", "internal/defaults", "internal/crash"},
 	"loadgen/upstream": {".", "loadgen", "internal/figure", "internal/errtext", "internal/stderrtail", "internal/crash"},
 
@@ -27,10 +27,10 @@ var mayImport = map[string][]string{
 	"loadgen/driver":         {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/mcpclient"},
 	"loadgen/driver/events":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
 	"loadgen/driver/sep1803": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/sep2549": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/sep2549": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
 	"loadgen/driver/sep975":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
 	"loadgen/driver/updates": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/systems":        {".", "internal/figure", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/driver/updates"},
+	"loadgen/systems":        {".", "internal/figure", "internal/settings", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/driver/updates"},
 	// For tests only: where a driver and the reference server meet.
 	"loadgen/systems/systemstest": {"*"},
 
@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	"internal/errtext":            {},
 	"internal/figure":             {},
 	"internal/lockfile":           {},
+	"internal/settings":           {},
 	"internal/stats":              {"results", "sinks", "sinks/ledger"},
 	"internal/stderrtail":         {"internal/errtext"},
 	"internal/wire":               {"internal/budget"},
@@ -66,17 +67,17 @@ var mayImport = map[string][]string{
 	"scripts/soak":                {"internal/crash"},
 
 	// A run and what is built on it.
-	"internal/calibrate":       {".", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/crash", "internal/errtext", "internal/refserver/faults"},
+	"internal/calibrate":       {".", "loadgen/driver/sep2549", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/crash", "internal/errtext", "internal/refserver/faults"},
 	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/health", "internal/metrics"},
 	"internal/embedded":        {"profiles", "sinks", "sinks/ledger", "internal/crash", "internal/lockfile", "internal/stderrtail"},
 	"internal/health":          {"results", "sinks", "sinks/ledger", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/run": {
-		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/driver/updates", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks", "sinks/ledger",
+		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep975", "loadgen/driver/updates", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks", "sinks/ledger",
 		"internal/budget", "internal/capacity", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/figure", "internal/health",
 		"internal/metrics", "internal/refserver/faults", "internal/shard/split", "internal/streamclient", "internal/summary",
 	},
 	"internal/shard": {
-		"profiles", "results", "sinks", "sinks/ledger", "internal/crash", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics",
+		"loadgen/systems", "profiles", "results", "sinks", "sinks/ledger", "internal/crash", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics",
 		"internal/run", "internal/stderrtail", "internal/summary",
 	},
 	"internal/shard/split": {"loadgen"},

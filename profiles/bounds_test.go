@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml/lexer"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 // What is scanned is what the YAML library's own lexer makes of a text, down to
@@ -14,7 +16,7 @@ import (
 func TestScanLeavesNothingOut(t *testing.T) {
 	texts := []string{base, "", "a: `x`\nb: 1\n", "a: @x\nb: 1\n", "a: \"\\q\"\nb: 1\n", "a: 'x\nb: 1\n", "a: |9x\n  b\n", "a:\n\t- b\n", "%x", "a: [1, {b: c}]\n", "? a\n: b\n", "\ufeffa: 1", "a: 1\r\nb: 2\r"}
 	for _, name := range builtinNames() {
-		text, err := Source(name, nil)
+		text, err := Source(name, nil, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +64,7 @@ func TestBoundsLeaveRoom(t *testing.T) {
 		if text == base {
 			t.Fatalf("%s: base does not hold what is replaced", name)
 		}
-		if _, err := Parse("p.yaml", []byte(text), nil); err != nil {
+		if _, err := Parse("p.yaml", []byte(text), nil, systems.Table); err != nil {
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 func TestBuiltins(t *testing.T) {
 	var names []string
-	for _, info := range Builtin() {
+	for _, info := range Builtin(systems.Table) {
 		names = append(names, info.Name)
 		if info.Description == "" {
 			t.Errorf("%s: no description", info.Name)
@@ -26,7 +28,7 @@ func TestBuiltins(t *testing.T) {
 		t.Fatalf("built-in profiles are %v, want %v", names, want)
 	}
 	for _, name := range builtinNames() {
-		p, err := Load(name, nil)
+		p, err := Load(name, nil, systems.Table)
 		if err != nil {
 			t.Errorf("%s:\n%v", name, err)
 			continue
@@ -45,7 +47,7 @@ func again(t *testing.T, p *Profile) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := Parse("again", text, nil)
+	q, err := Parse("again", text, nil, systems.Table)
 	if err != nil {
 		t.Fatalf("%v\nof what was written:\n%s", err, text)
 	}
@@ -55,7 +57,7 @@ func again(t *testing.T, p *Profile) {
 }
 
 func TestCompare(t *testing.T) {
-	p, err := Load(Default, nil)
+	p, err := Load(Default, nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +95,7 @@ func TestCompare(t *testing.T) {
 // is lost as well.
 func TestThresholdsCoverAnnouncedLoss(t *testing.T) {
 	for _, name := range builtinNames() {
-		p, err := Load(name, nil)
+		p, err := Load(name, nil, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +116,7 @@ func TestThresholdsCoverAnnouncedLoss(t *testing.T) {
 // One with a webhook lane demands the same of the losses that only webhooks have.
 func TestThresholdsCoverWebhookLoss(t *testing.T) {
 	for _, name := range builtinNames() {
-		p, err := Load(name, nil)
+		p, err := Load(name, nil, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,14 +133,14 @@ func TestThresholdsCoverWebhookLoss(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
-	text, err := Source("smoke", nil)
+	text, err := Source("smoke", nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := Load(file, []string{"name=mine"}); err != nil || p.Name != "mine" {
+	if p, err := Load(file, []string{"name=mine"}, systems.Table); err != nil || p.Name != "mine" {
 		t.Errorf("%v, %v", p, err)
 	}
 	for name, want := range map[string]string{
@@ -146,21 +148,21 @@ func TestLoad(t *testing.T) {
 		"./compare":     `profile "./compare": no such profile: neither a file nor built in; did you mean compare?`,
 		"xyzzyplughaaa": "there is compare, baseline, calibrate, capacity, events, feed, longpoll, mixed, poll, push, sep-1803, sep-2549, sep-975, smithery, smoke, stdio, thousand, tool, webhook",
 	} {
-		_, err := Load(name, nil)
+		_, err := Load(name, nil, systems.Table)
 		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), want) {
 			t.Errorf("Load(%q): %v", name, err)
 		}
 	}
-	if _, err := Source("../builtin/smoke", nil); !errors.Is(err, ErrNotFound) {
+	if _, err := Source("../builtin/smoke", nil, systems.Table); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Source outside: %v", err)
 	}
-	if _, err := Load(t.TempDir(), nil); err == nil || errors.Is(err, ErrNotFound) {
+	if _, err := Load(t.TempDir(), nil, systems.Table); err == nil || errors.Is(err, ErrNotFound) {
 		t.Errorf("Load of a folder: %v", err)
 	}
 }
 
 func TestJSONHoldsNoSecrets(t *testing.T) {
-	p, err := Load("smoke", []string{"target.tokens=[hush-token]", "target.headers.X-Key=hush-header", "target.tokenFile="})
+	p, err := Load("smoke", []string{"target.tokens=[hush-token]", "target.headers.X-Key=hush-header", "target.tokenFile="}, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

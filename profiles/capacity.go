@@ -20,7 +20,7 @@ func (p *Profile) At(load float64) (*Profile, error) {
 	}
 	number := strconv.FormatFloat(load, 'f', -1, 64)
 	key := map[string]string{"rate": "schedule.rate", "subscriptions": "lanes.*.subscriptions", "burst": "schedule.burst"}[p.Capacity.Axis]
-	return Parse(fmt.Sprintf("%s %s", number, Axes[p.Capacity.Axis]), text, []string{key + "=" + number})
+	return Parse(fmt.Sprintf("%s %s", number, Axes[p.Capacity.Axis]), text, []string{key + "=" + number}, p.systems)
 }
 
 // Only returns the profile with one lane, otherwise unchanged.

@@ -5,11 +5,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 func TestCapacityErrors(t *testing.T) {
 	const good = "capacity: {axis: rate, from: 10, to: 100, slo: {p99: 250ms}}"
-	if _, err := Parse("p.yaml", []byte(base+good), nil); err != nil {
+	if _, err := Parse("p.yaml", []byte(base+good), nil, systems.Table); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ set, want string }{
@@ -29,7 +31,7 @@ func TestCapacityErrors(t *testing.T) {
 		{"phases.order=turns", "phases.order: a capacity covers all lanes together"},
 		{"target.embedded.capacityBurst=5", "target.embedded.capacityBurst: there is no capacity"},
 	} {
-		_, err := Parse("p.yaml", []byte(base+good), []string{c.set})
+		_, err := Parse("p.yaml", []byte(base+good), []string{c.set}, systems.Table)
 		if err == nil || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%s:\n got %v\nwant %s", c.set, err, c.want)
 		}
@@ -37,7 +39,7 @@ func TestCapacityErrors(t *testing.T) {
 }
 
 func TestCapacitySteps(t *testing.T) {
-	p, err := Load("capacity", []string{"thresholds=['*.lostSilent == 0']", "capacity.idle=0"})
+	p, err := Load("capacity", []string{"thresholds=['*.lostSilent == 0']", "capacity.idle=0"}, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,7 @@ func TestCapacitySteps(t *testing.T) {
 	if q.Schedule.Rate != 12.5 || q.Phases.Measure != 3*time.Second || q.Thresholds != nil || q.Capacity != (Capacity{}) || q.Target.Embedded.Capacity != 2000 {
 		t.Errorf("%+v", q)
 	}
-	compare, err := Load("compare", []string{"capacity={axis: subscriptions, from: 100, to: 1000}"})
+	compare, err := Load("compare", []string{"capacity={axis: subscriptions, from: 100, to: 1000}"}, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (p *Profile) With(c Case) (*Profile, error) {
 	if c.Faults != "" {
 		set = append(set, "target.embedded.faults="+strconv.Quote(c.Faults))
 	}
-	return Parse("case "+c.Name, text, set)
+	return Parse("case "+c.Name, text, set, p.systems)
 }
 
 // maxCases bounds the runs of one calibration.

@@ -71,15 +71,14 @@ func (c *checker) bounds(path string, v reflect.Value) {
 			c.bounds(join(path, strconv.Itoa(i)), v.Index(i))
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			f := v.Type().Field(i)
-			here := join(path, keyOf(f))
-			if check := f.Tag.Get("check"); !c.given(here) || c.ignored[here] {
+		for _, f := range fieldsOf(c.systems, v) {
+			here := join(path, f.key)
+			if check := f.tag.Get("check"); !c.given(here) || c.ignored[here] {
 				continue
 			} else if check != "" {
-				c.bound(here, v.Field(i), check)
+				c.bound(here, f.value, check)
 			} else {
-				c.bounds(here, v.Field(i))
+				c.bounds(here, f.value)
 			}
 		}
 	}
@@ -280,7 +279,7 @@ func (c *checker) idle() {
 		}
 	}
 	if e.Lists.Entries == 0 {
-		c.reject("target.embedded.lists", []string{"page", "ttl", "private", "older", "strict"}, "there are no lists: there is neither entries nor a lane of system "+SystemSEP2549, "give entries too")
+		c.reject("target.embedded.lists", []string{"page", "ttl", "private", "older", "strict"}, "there are no lists: there is neither entries nor a lane of system "+strings.Join(c.p.listSystems(), " or "), "give entries too")
 	}
 }
 

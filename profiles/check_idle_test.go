@@ -3,6 +3,8 @@ package profiles
 import (
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 // TestIdleKeys finds keys that would be read and do nothing, and takes those
@@ -60,7 +62,7 @@ func TestIdleKeys(t *testing.T) {
 		if c.target != "" {
 			text += "target: " + c.target + "\n"
 		}
-		p, err := Parse("p.yaml", []byte(text+c.rest+"\n"), nil)
+		p, err := Parse("p.yaml", []byte(text+c.rest+"\n"), nil, systems.Table)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s\n%v", text, err)
@@ -76,14 +78,14 @@ func TestIdleKeys(t *testing.T) {
 // one, which is how they are tried on a server.
 func TestAnotherTarget(t *testing.T) {
 	for _, name := range builtinNames() {
-		p, err := Load(name, nil)
+		p, err := Load(name, nil, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(p.Cases) > 0 || p.Upstream.Kind != "inject" {
 			continue
 		}
-		p, err = Load(name, []string{"upstream.admin=http://127.0.0.1:9", "target.url=http://127.0.0.1:8/mcp"})
+		p, err = Load(name, []string{"upstream.admin=http://127.0.0.1:9", "target.url=http://127.0.0.1:8/mcp"}, systems.Table)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -98,7 +100,7 @@ func TestAnotherTarget(t *testing.T) {
 		{"target.embedded.heartbeat=1s", "target.url=http://127.0.0.1:8/mcp"}, // into the file's own group
 		{"target.command=server", "target.embedded={heartbeat: 1s}"},
 	} {
-		if _, err := Load("smoke", append(set, "upstream.admin=http://127.0.0.1:9")); err == nil || !strings.Contains(err.Error(), "target.embedded: belongs to the embedded target") {
+		if _, err := Load("smoke", append(set, "upstream.admin=http://127.0.0.1:9"), systems.Table); err == nil || !strings.Contains(err.Error(), "target.embedded: belongs to the embedded target") {
 			t.Errorf("%q: %v", set, err)
 		}
 	}

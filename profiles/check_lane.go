@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
 func (c *checker) lane(path string, l *Lane) {
 	c.name(path+".name", l.Name)
-	c.enum(path+".system", l.System, systemNames()...)
+	c.enum(path+".system", l.System, c.p.systems.Names()...)
 	c.enum(path+".mode", l.Mode, "poll", "push", "webhook")
 	if !c.given(path + ".subscriptions") {
 		c.missing(path+".subscriptions", "give a number of at least 1")
@@ -23,17 +25,19 @@ func (c *checker) lane(path string, l *Lane) {
 		c.bad(path+".http", "h2c is without TLS, and target.url is https", "use 2")
 	}
 	u := &c.p.Upstream
+	of, _ := c.p.systems.Find(l.System)
 	switch {
-	case l.System == SystemSEP975: // subscribes to no event
+	case of.NoEvents:
 	case l.Event == "":
 		c.missing(path+".event", "name the event to subscribe to")
 	case (u.Kind == "inject" || u.Kind == "feed") && u.Event != "" && l.Event != u.Event:
 		c.bad(path+".event", fmt.Sprintf("the upstream publishes %s, which this lane would never receive", quote(u.Event)), "subscribe to the same, or change upstream.event")
 	}
-	for _, s := range systems() {
-		if s.name == l.System {
-			c.laneMode(path, l, s.modes)
-		}
+	if len(of.Modes) > 0 {
+		c.laneMode(path, l, of.Modes)
+	}
+	if l.Settings != nil {
+		l.Settings.Check(c.settings(path, l))
 	}
 	switch l.System {
 	case "events":
@@ -44,8 +48,6 @@ func (c *checker) lane(path string, l *Lane) {
 		c.sep1803(path, l)
 	case SystemSEP975:
 		c.sep975(path, l)
-	case SystemSEP2549:
-		c.sep2549(path, l)
 	}
 	switch l.Mode {
 	case "push":
@@ -55,6 +57,15 @@ func (c *checker) lane(path string, l *Lane) {
 	}
 	c.idleLane(path, l)
 	c.templates(path, l)
+}
+
+// settings is what the lane's system is shown of it.
+func (c *checker) settings(path string, l *Lane) settings.Lane {
+	return settings.Lane{
+		Mode: l.Mode, TTL: l.Webhook.TTL, NoSources: l.HasNoSources(), OverStdio: c.p.Target.OverStdio(), Drain: c.p.Phases.Drain,
+		Given: func(key string) bool { return c.given(join(path, key)) },
+		Bad:   func(key, what, fix string) { c.bad(join(path, key), what, fix) },
+	}
 }
 
 // laneMode checks that the lane's system has its mode.
@@ -72,8 +83,12 @@ func (c *checker) foreign(path string, l *Lane) {
 			c.ignored[path] = true
 		}
 	}
-	for _, s := range systems() {
-		bad(s.block, "system", l.System, s.name)
+	for _, s := range c.p.systems {
+		block := strings.ReplaceAll(s.Name, "-", "")
+		if s.Settings != nil {
+			block = s.Settings("").Key()
+		}
+		bad(block, "system", l.System, s.Name)
 	}
 	for _, mode := range []string{"poll", "push", "webhook"} {
 		bad(mode, "mode", l.Mode, mode)
@@ -158,9 +173,6 @@ func (c *checker) idleLane(path string, l *Lane) {
 	c.needs(path+".sep1803", "cutFor", "cutEvery", "no stream is cut")
 	c.needs(path+".webhook", "oldSecret", "rotateEvery", "the secret does not change")
 	c.needs(path+".webhook", "secrets", "rotateEvery", "the secret does not change")
-	if l.System == SystemSEP2549 && !l.SEP2549.Cache {
-		c.reject(path+".sep2549", []string{"jitter", "staleOnError"}, "has no effect without a cache", "remove it, or cache: true")
-	}
 }
 
 // loopback reports whether a host name is this machine's loopback.

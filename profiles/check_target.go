@@ -123,7 +123,5 @@ func (c *checker) laneOverStdio(path string, l *Lane) {
 		c.bad(path+".system", "sep-975 resumes requests on another connection, and a pipe cannot be reopened", fix)
 	case l.System == "sep-1803" && l.Mode == "push":
 		c.bad(path+".mode", "sep-1803 in band is supported over HTTP only", "set mode: webhook, or connect to the target by its url")
-	case l.System == SystemSEP2549 && l.SEP2549.Notifications:
-		c.bad(path+".sep2549.notifications", "are supported over HTTP only", "remove it, or connect to the target by its url")
 	}
 }

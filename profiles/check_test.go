@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 // TestCheckTags: every check tag can be read, and its field's default is within
@@ -12,27 +14,26 @@ func TestCheckTags(t *testing.T) {
 	tags := 0
 	var walk func(path string, v reflect.Value)
 	walk = func(path string, v reflect.Value) {
-		for i := range v.NumField() {
-			f := v.Type().Field(i)
-			here := join(path, keyOf(f))
-			if check := f.Tag.Get("check"); check != "" {
+		for _, f := range fieldsOf(systems.Table, v) {
+			here := join(path, f.key)
+			if check := f.tag.Get("check"); check != "" {
 				tags++
 				c := &checker{decoder: &decoder{tree: &tree{}, at: map[string]place{"": {}, here: {}}, tainted: map[string]bool{}}}
-				c.bound(here, v.Field(i), check)
-				if len(c.problems) > 0 && !v.Field(i).IsZero() {
+				c.bound(here, f.value, check)
+				if len(c.problems) > 0 && !f.value.IsZero() {
 					t.Errorf("%v", c.problems)
 				}
 			}
-			if v.Field(i).Kind() == reflect.Struct {
-				walk(here, v.Field(i))
+			if f.value.Kind() == reflect.Struct {
+				walk(here, f.value)
 			}
 		}
 	}
-	walk("", reflect.ValueOf(defaultProfile()))
+	walk("", reflect.ValueOf(defaultProfile(systems.Table)))
 	walk("capacity", reflect.ValueOf(defaultCapacity()))
-	for _, s := range systems() {
-		for _, mode := range s.modes {
-			walk("lane", reflect.ValueOf(defaultLaneOf(mode, s.name)))
+	for _, s := range systems.Table {
+		for _, mode := range s.Modes {
+			walk("lane", reflect.ValueOf(defaultLaneOf(systems.Table, mode, s.Name)))
 		}
 	}
 	if tags < 100 {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 const commandProfile = `name: mine
@@ -21,7 +23,7 @@ func TestCommand(t *testing.T) {
 		`command: [node, "server js"]`:                  {"node", "server js"},
 		`command: 'a "b\"c" d\ e'`:                      {"a", `b"c`, "d e"},
 	} {
-		p, err := Parse("x", []byte(strings.Replace(commandProfile, "TARGET", text, 1)), nil)
+		p, err := Parse("x", []byte(strings.Replace(commandProfile, "TARGET", text, 1)), nil, systems.Table)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -55,7 +57,7 @@ func TestCommandProblems(t *testing.T) {
 		if strings.HasPrefix(c.target, "{") {
 			text = strings.Replace(commandProfile, "target:\n  TARGET", "target:\n  "+c.target, 1)
 		}
-		_, err := Parse("x", []byte(text), set)
+		_, err := Parse("x", []byte(text), set, systems.Table)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s:\n%v\nwant\n%s", c.target, c.set, err, c.want)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/goccy/go-yaml/ast"
 )
 
@@ -16,6 +17,7 @@ type decoder struct {
 	*tree
 	at      map[string]place // by path, with list items by number
 	tainted map[string]bool  // paths that have a problem already
+	systems Systems
 }
 
 func (d *decoder) report(at place, path, what, fix string) {
@@ -31,6 +33,7 @@ func (d *decoder) fail(at place, path string, err error) {
 
 var (
 	typeLane     = reflect.TypeFor[Lane]()
+	typeSettings = reflect.TypeFor[settings.Settings]()
 	typeCapacity = reflect.TypeFor[Capacity]()
 
 	// parsers read the texts of single values that have a notation of their own.
@@ -122,24 +125,26 @@ func (d *decoder) single(n ast.Node, at place, path string, v reflect.Value) {
 }
 
 func (d *decoder) group(n ast.Node, at place, path string, v reflect.Value) {
-	m, ok := n.(*ast.MappingNode)
-	if !ok {
-		d.report(at, path, "is "+kindOf(n).String(), "it is a group of keys: "+strings.Join(keysOf(v.Type()), ", "))
-		return
-	}
 	if v.Type() == typeCapacity {
 		v.Set(reflect.ValueOf(defaultCapacity()))
+	}
+	fields := fieldsOf(d.systems, v)
+	keys := keysOf(fields)
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		d.report(at, path, "is "+kindOf(n).String(), "it is a group of keys: "+strings.Join(keys, ", "))
+		return
 	}
 	for _, f := range m.Values {
 		key, _ := keyText(f.Key)
 		here, at := join(path, key), d.place(f.Key, f.Value, at)
-		i := slices.Index(keysOf(v.Type()), key)
+		i := slices.Index(keys, key)
 		if i < 0 {
 			d.tainted[path] = true
-			d.report(at, here, "no such key", advise(key, keysOf(v.Type())))
+			d.report(at, here, "no such key", advise(key, keys))
 			continue
 		}
-		d.decode(f.Value, at, here, v.Field(i))
+		d.decode(f.Value, at, here, fields[i].value)
 	}
 }
 
@@ -152,7 +157,7 @@ func (d *decoder) list(n ast.Node, at place, path string, v reflect.Value) {
 	for i, item := range s.Values {
 		e := reflect.New(v.Type().Elem()).Elem()
 		if e.Type() == typeLane {
-			e.Set(reflect.ValueOf(defaultLaneOf(textOf(item, "mode"), textOf(item, "system"))))
+			e.Set(reflect.ValueOf(defaultLaneOf(d.systems, textOf(item, "mode"), textOf(item, "system"))))
 		}
 		d.decode(item, d.place(item, item, at), join(path, strconv.Itoa(i)), e)
 		v.Set(reflect.Append(v, e))
@@ -200,19 +205,6 @@ func (d *decoder) remember(n ast.Node, at place, path string) {
 			d.remember(item, d.place(item, item, at), join(path, strconv.Itoa(i)))
 		}
 	}
-}
-
-func keyOf(f reflect.StructField) string {
-	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-	return key
-}
-
-func keysOf(t reflect.Type) []string {
-	var keys []string
-	for i := range t.NumField() {
-		keys = append(keys, keyOf(t.Field(i)))
-	}
-	return keys
 }
 
 var typeCommand = reflect.TypeFor[Command]()

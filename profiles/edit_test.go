@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 const commented = `# What this is for.
@@ -48,13 +50,13 @@ func TestEditKeepsComments(t *testing.T) {
 		{[]string{"phases.measure=1m", "phases.warmup=0"}, "rate: 20/s\n", "rate: 20/s\nphases: {measure: 1m, warmup: 0}\n"},
 		{[]string{"lanes.b={name: c, mode: poll, subscriptions: 1, event: e}"}, commented[strings.Index(commented, "name: b"):strings.Index(commented, "upstream:")], "{name: c, mode: poll, subscriptions: 1, event: e}\n"},
 	} {
-		got, err := edit("p.yaml", []byte(commented), c.set)
+		got, err := edit("p.yaml", []byte(commented), c.set, systems.Table)
 		want := strings.Replace(commented, c.old, c.new, 1)
 		if err != nil || string(got) != want || want == commented {
 			t.Errorf("%q: %v\n%s\nwant\n%s", c.set, err, got, want)
 		}
 	}
-	if text, err := edit("p.yaml", []byte(commented), []string{"phases.measure=1"}); err == nil {
+	if text, err := edit("p.yaml", []byte(commented), []string{"phases.measure=1"}, systems.Table); err == nil {
 		t.Errorf("a duration without a unit gives\n%s", text)
 	}
 }
@@ -62,11 +64,11 @@ func TestEditKeepsComments(t *testing.T) {
 // TestEditBuiltins: no comment of a built-in profile is lost.
 func TestEditBuiltins(t *testing.T) {
 	for _, name := range builtinNames() {
-		source, err := Source(name, nil)
+		source, err := Source(name, nil, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Source(name, []string{"description=other"})
+		got, err := Source(name, []string{"description=other"}, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,15 +94,15 @@ func TestEditFallsBack(t *testing.T) {
 		"more:\n      - >-\n        a\n        b\n      -\n        - c",
 	} {
 		text := strings.Replace(commented, `"{{.Probe}}"`, "\"{{.Probe}}\"\n    "+more, 1)
-		want, err := Parse("p.yaml", []byte(text), []string{"phases.measure=1m"})
+		want, err := Parse("p.yaml", []byte(text), []string{"phases.measure=1m"}, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
-		edited, err := edit("p.yaml", []byte(text), []string{"phases.measure=1m"})
+		edited, err := edit("p.yaml", []byte(text), []string{"phases.measure=1m"}, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Parse("p.yaml", edited, nil); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := Parse("p.yaml", edited, nil, systems.Table); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%v\n%s", err, edited)
 		}
 	}
@@ -108,7 +110,7 @@ func TestEditFallsBack(t *testing.T) {
 
 // TestOverrideOfAllItems: each item gets a value of its own.
 func TestOverrideOfAllItems(t *testing.T) {
-	p, err := Parse("p.yaml", []byte(base), []string{"lanes.*.arguments={x: 1}", "lanes.a.arguments.x=2"})
+	p, err := Parse("p.yaml", []byte(base), []string{"lanes.*.arguments={x: 1}", "lanes.a.arguments.x=2"}, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,7 @@ func TestOverrideOfAllItems(t *testing.T) {
 // TestOverrideOfTooManyItems: what overrides add is bounded.
 func TestOverrideOfTooManyItems(t *testing.T) {
 	text := strings.Replace(base, "lanes:\n", "lanes:\n"+strings.Repeat("  - {name: x}\n", 2_000), 1)
-	_, err := Parse("p.yaml", []byte(text), []string{"lanes.*.arguments.x=[" + strings.Repeat("1,", 9_000) + "1]"})
+	_, err := Parse("p.yaml", []byte(text), []string{"lanes.*.arguments.x=[" + strings.Repeat("1,", 9_000) + "1]"}, systems.Table)
 	const want = `there is too much in all items together; set less, or in fewer of them`
 	if !strings.Contains(fmt.Sprint(err), want) {
 		t.Errorf("%.300v\nwant %s", err, want)

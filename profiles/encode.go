@@ -15,21 +15,23 @@ import (
 // YAML writes the profile so that [Parse] gives the same value again. Defaults
 // are left out. Unlike the JSON form it holds the secrets: headers and tokens.
 func (p *Profile) YAML() ([]byte, error) {
-	n, err := encode(reflect.ValueOf(*p), reflect.ValueOf(defaultProfile()), 1)
+	n, err := encoder{p.systems}.encode(reflect.ValueOf(*p), reflect.ValueOf(defaultProfile(p.systems)), 1)
 	if err != nil {
 		return nil, fmt.Errorf("profile %s: %w", p.Name, err)
 	}
 	return []byte(n.String() + "\n"), nil
 }
 
+type encoder struct{ systems Systems }
+
 // encode makes nodes of v, whose keys and items begin in that column. Of a
 // struct those fields are left out that are as in standard.
-func encode(v, standard reflect.Value, column int) (ast.Node, error) {
+func (e encoder) encode(v, standard reflect.Value, column int) (ast.Node, error) {
 	switch x := v.Interface().(type) {
 	case fmt.Stringer: // durations, rates, amounts
 		return textNode(x.String(), column), nil
 	case Lane:
-		standard = reflect.ValueOf(defaultLaneOf(x.Mode, x.System))
+		standard = reflect.ValueOf(defaultLaneOf(e.systems, x.Mode, x.System))
 	case Capacity:
 		standard = reflect.ValueOf(defaultCapacity())
 	}
@@ -38,14 +40,15 @@ func encode(v, standard reflect.Value, column int) (ast.Node, error) {
 		if v.IsNil() {
 			return ast.Null(token.New("null", "null", &token.Position{Column: column})), nil
 		}
-		return encode(v.Elem(), standard, column)
+		return e.encode(v.Elem(), standard, column)
 	case reflect.Struct:
 		m := mappingNode(column)
-		for i := range v.NumField() {
-			if reflect.DeepEqual(v.Field(i).Interface(), standard.Field(i).Interface()) {
+		plain := fieldsOf(e.systems, standard)
+		for i, f := range fieldsOf(e.systems, v) {
+			if reflect.DeepEqual(f.value.Interface(), plain[i].value.Interface()) {
 				continue
 			}
-			if err := encodeField(m, keyOf(v.Type().Field(i)), v.Field(i), standard.Field(i), column); err != nil {
+			if err := e.field(m, f.key, f.value, plain[i].value, column); err != nil {
 				return nil, err
 			}
 		}
@@ -54,7 +57,7 @@ func encode(v, standard reflect.Value, column int) (ast.Node, error) {
 		m := mappingNode(column)
 		keys := slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, key := range keys {
-			if err := encodeField(m, key.String(), v.MapIndex(key), reflect.Value{}, column); err != nil {
+			if err := e.field(m, key.String(), v.MapIndex(key), reflect.Value{}, column); err != nil {
 				return nil, err
 			}
 		}
@@ -62,7 +65,7 @@ func encode(v, standard reflect.Value, column int) (ast.Node, error) {
 	case reflect.Slice:
 		s := ast.Sequence(token.SequenceStart("[", &token.Position{Column: column}), v.Len() == 0)
 		for i := range v.Len() {
-			item, err := encode(v.Index(i), reflect.Zero(v.Type().Elem()), column+2)
+			item, err := e.encode(v.Index(i), reflect.Zero(v.Type().Elem()), column+2)
 			if err != nil {
 				return nil, err
 			}
@@ -73,8 +76,8 @@ func encode(v, standard reflect.Value, column int) (ast.Node, error) {
 	return scalarNode(v, column)
 }
 
-func encodeField(m *ast.MappingNode, key string, v, standard reflect.Value, column int) error {
-	value, err := encode(v, standard, column+2)
+func (e encoder) field(m *ast.MappingNode, key string, v, standard reflect.Value, column int) error {
+	value, err := e.encode(v, standard, column+2)
 	if err == nil {
 		m.Values = append(m.Values, fieldNode(textNode(key, column), value))
 	}

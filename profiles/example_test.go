@@ -3,6 +3,7 @@ package profiles_test
 import (
 	"fmt"
 
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -21,7 +22,7 @@ upstream:
   payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}
 schedule: {rate: 300/m}
 `)
-	p, err := profiles.Parse("mine.yaml", text, []string{"phases.measure=1m"})
+	p, err := profiles.Parse("mine.yaml", text, []string{"phases.measure=1m"}, systems.Table)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -34,7 +35,7 @@ schedule: {rate: 300/m}
 	fmt.Println(p.Schedule.Rate, p.Phases.Measure, p.Phases.Warmup)
 	fmt.Printf("%s hears %v\n", lane.Arguments(7), lane.Sources(7))
 
-	_, err = profiles.Parse("mine.yaml", text, []string{"lanes.push.http=h2", "phases.mesure=60"})
+	_, err = profiles.Parse("mine.yaml", text, []string{"lanes.push.http=h2", "phases.mesure=60"}, systems.Table)
 	fmt.Println(err)
 	// Output:
 	// 5/s 1m0s 2s
@@ -44,7 +45,7 @@ schedule: {rate: 300/m}
 }
 
 func ExampleLoad() {
-	p, err := profiles.Load("compare", []string{"lanes.*.subscriptions=1000"})
+	p, err := profiles.Load("compare", []string{"lanes.*.subscriptions=1000"}, systems.Table)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 // FuzzParse: reading never panics, says what is wrong in one way, and what it
 // accepts is written and edited, and read again without a change.
 func FuzzParse(f *testing.F) {
 	for _, name := range builtinNames() {
-		text, err := Source(name, nil)
+		text, err := Source(name, nil, systems.Table)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -22,7 +24,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(base), "upstream.payload={x: '{{.Probe}}', y: 18446744073709551615, z: 1e300}")
 	f.Add([]byte("a: &x [*x]\n? b\n: |\n  c\n"), "a.b=c")
 	f.Fuzz(func(t *testing.T, text []byte, o string) {
-		p, err := Parse("p", text, []string{o})
+		p, err := Parse("p", text, []string{o}, systems.Table)
 		if err != nil {
 			var list *Error
 			if !errors.As(err, &list) || len(list.Problems) == 0 || p != nil {
@@ -34,18 +36,18 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := Parse("q", written, nil)
+		q, err := Parse("q", written, nil, systems.Table)
 		if err != nil {
 			t.Fatalf("%v\nin\n%s", err, written)
 		}
 		if !reflect.DeepEqual(p, q) {
 			t.Fatalf("%+v\n%+v\nby\n%s", p, q, written)
 		}
-		edited, err := edit("e", text, []string{o})
+		edited, err := edit("e", text, []string{o}, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if q, err := Parse("e", edited, nil); err != nil || !reflect.DeepEqual(p, q) {
+		if q, err := Parse("e", edited, nil, systems.Table); err != nil || !reflect.DeepEqual(p, q) {
 			t.Fatalf("%v\n%+v\n%+v\nby\n%s", err, p, q, edited)
 		}
 		for _, l := range p.Lanes {
@@ -65,7 +67,7 @@ func FuzzYAML(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		p, err := Parse("p", []byte(base), nil)
+		p, err := Parse("p", []byte(base), nil, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +85,7 @@ func FuzzYAML(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := Parse("q", written, nil)
+		q, err := Parse("q", written, nil, systems.Table)
 		if err != nil {
 			t.Fatalf("%v\nin\n%s", err, written)
 		}

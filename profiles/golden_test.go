@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 var update = flag.Bool("update", false, "write testdata/profiles.golden")
@@ -88,11 +90,11 @@ func TestGolden(t *testing.T) {
 		b.Write(text)
 	}
 	for _, name := range builtinNames() {
-		p, err := Load(name, nil)
+		p, err := Load(name, nil, systems.Table)
 		add(name, p, err)
 	}
 	for _, set := range overrideTable {
-		p, err := Parse("p.yaml", []byte(base), set)
+		p, err := Parse("p.yaml", []byte(base), set, systems.Table)
 		add(fmt.Sprintf("base %q", set), p, err)
 	}
 	const file = "testdata/profiles.golden"

@@ -5,7 +5,12 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
+
+// Systems are the systems that lanes can be of. The table of all of them is
+// loadgen/systems.Table.
+type Systems = settings.Table
 
 // Lane is a group of identical subscribers, the unit in which results are reported.
 type Lane struct {
@@ -35,10 +40,12 @@ type Lane struct {
 	Smithery SmitheryLane `yaml:"smithery,omitempty" json:"smithery,omitzero"` // settings of a lane of system smithery
 	// settings of a lane of system sep-1803
 	SEP1803 SEP1803Lane `yaml:"sep1803,omitempty" json:"sep1803,omitzero"`
-	SEP975  SEP975Lane  `yaml:"sep975,omitempty" json:"sep975,omitzero"`   // settings of a lane of system sep-975
-	SEP2549 SEP2549Lane `yaml:"sep2549,omitempty" json:"sep2549,omitzero"` // settings of a lane of system sep-2549
-	Churn   Churn       `yaml:"churn,omitempty" json:"churn,omitzero"`     // closing and reopening of subscriptions
-	Attach  Attach      `yaml:"attach,omitempty" json:"attach"`            // opening of subscriptions
+	SEP975  SEP975Lane  `yaml:"sep975,omitempty" json:"sep975,omitzero"` // settings of a lane of system sep-975
+	// Settings are those of the lane's system, of the type that its driver declares, under the
+	// system's own key; nil = the system has none. Copies of the lane share them.
+	Settings settings.Settings `yaml:"-" json:"-"`
+	Churn    Churn             `yaml:"churn,omitempty" json:"churn,omitzero"` // closing and reopening of subscriptions
+	Attach   Attach            `yaml:"attach,omitempty" json:"attach"`        // opening of subscriptions
 	// asks for a replay of events up to this age when a subscription is opened or reopened; 0 =
 	// none
 	MaxAge time.Duration `yaml:"maxAge,omitempty" json:"maxAge,omitempty" check:"0.."`
@@ -127,34 +134,8 @@ const noSources = "none"
 // HasNoSources reports whether the lane subscribes to no source.
 func (l *Lane) HasNoSources() bool { return strings.TrimSpace(l.Sources) == noSources }
 
-// system describes a system.
-type system struct {
-	name, block string   // key of its settings in a lane
-	modes       []string // modes that it has
-	// fill sets the defaults of a lane before the lane is read; nil = none.
-	fill func(l *Lane, mode string)
-}
-
-// systems are all systems; a new one is an entry here.
-func systems() []system {
-	return []system{
-		{"events", "events", []string{"poll", "push", "webhook"}, nil},
-		{"smithery", "smithery", []string{"webhook"}, nil},
-		{"sep-1803", "sep1803", []string{"push", "webhook"}, defaultSEP1803},
-		{SystemSEP975, "sep975", []string{"push"}, defaultSEP975},
-		{SystemSEP2549, "sep2549", []string{"poll"}, defaultSEP2549},
-	}
-}
-
-func systemNames() (names []string) {
-	for _, s := range systems() {
-		names = append(names, s.name)
-	}
-	return names
-}
-
 // defaultLaneOf sets only the blocks of the lane's own mode and system.
-func defaultLaneOf(mode, system string) Lane {
+func defaultLaneOf(systems Systems, mode, system string) Lane {
 	l := Lane{
 		System:  "events",
 		Sources: "all",
@@ -174,10 +155,22 @@ func defaultLaneOf(mode, system string) Lane {
 		l.Webhook.Verify = defaults.Verify
 		l.Webhook.OldSecret = defaults.OldSecret
 	}
-	for _, s := range systems() {
-		if s.name == system && s.fill != nil {
-			s.fill(&l, mode)
-		}
+	of, ok := systems.Find(system)
+	if !ok {
+		return l
+	}
+	l.Event = of.Event
+	if of.NoEvents {
+		l.Sources = noSources
+	}
+	if of.Settings != nil {
+		l.Settings = of.Settings(mode)
+	}
+	switch system {
+	case "sep-1803":
+		defaultSEP1803(&l, mode)
+	case SystemSEP975:
+		defaultSEP975(&l, mode)
 	}
 	return l
 }

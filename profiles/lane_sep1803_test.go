@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 const lane1803 = `name: base
@@ -27,7 +29,7 @@ schedule: {rate: 20/s}
 `
 
 func TestSEP1803(t *testing.T) {
-	p, err := Parse("p.yaml", []byte(lane1803), nil)
+	p, err := Parse("p.yaml", []byte(lane1803), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func TestSEP1803(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	again(t, p)
-	p, err = Parse("p.yaml", []byte(strings.Replace(lane1803, "{cutEvery: 1s}", "{redelivery: false, perSession: 4}", 1)), nil)
+	p, err = Parse("p.yaml", []byte(strings.Replace(lane1803, "{cutEvery: 1s}", "{redelivery: false, perSession: 4}", 1)), nil, systems.Table)
 	if err != nil || p.Lanes[0].SEP1803 != (SEP1803Lane{PerSession: 4}) {
 		t.Fatalf("%v %+v", err, p)
 	}
@@ -57,7 +59,7 @@ func TestSEP1803(t *testing.T) {
 		{"system: sep-1803\n    mode: push", "mode: push", "lanes.a.sep1803: has no effect on a lane of system events"},
 		{"system: sep-1803\n    mode: push", "system: sep1803\n    mode: push", `lanes.a.system: no such system "sep1803"; did you mean sep-1803?`},
 	} {
-		_, err := Parse("p.yaml", []byte(strings.Replace(lane1803, c.old, c.new, 1)), nil)
+		_, err := Parse("p.yaml", []byte(strings.Replace(lane1803, c.old, c.new, 1)), nil, systems.Table)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s for %s: %v, want %s", c.new, c.old, err, c.want)
 		}

@@ -48,7 +48,6 @@ type SEP975Lane struct {
 
 // defaultSEP975 sets the defaults of a lane of system sep-975.
 func defaultSEP975(l *Lane, _ string) {
-	l.Sources = noSources
 	l.SEP975 = SEP975Lane{
 		Tool: defaults.SEP975Tool, Steps: defaults.SEP975Steps, Step: defaults.SEP975Step, MaxWait: defaults.SEP975MaxWait,
 		Disconnect: defaults.SEP975Disconnect, At: defaults.SEP975At, Away: defaults.SEP975Away, Tolerance: defaults.SEP975Tolerance,

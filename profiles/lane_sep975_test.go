@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 const sep975Text = `
@@ -15,7 +17,7 @@ phases: {drain: DRAIN}
 `
 
 func parse975(mode, extra, settings, drain string) (*Profile, error) {
-	return Parse("t", []byte(strings.NewReplacer("MODE", mode, "EXTRA", extra, "SETTINGS", settings, "DRAIN", drain).Replace(sep975Text)), nil)
+	return Parse("t", []byte(strings.NewReplacer("MODE", mode, "EXTRA", extra, "SETTINGS", settings, "DRAIN", drain).Replace(sep975Text)), nil, systems.Table)
 }
 
 func TestSEP975Lane(t *testing.T) {
@@ -68,7 +70,7 @@ func TestSEP975LaneIsChecked(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	_, err := Parse("t", []byte("name: t\nlanes: [{name: a, mode: push, subscriptions: 1, event: e, sep975: {steps: 1}}]\nupstream: {payload: {x: \"{{.Probe}}\"}}\nschedule: {rate: 5/s}\n"), nil)
+	_, err := Parse("t", []byte("name: t\nlanes: [{name: a, mode: push, subscriptions: 1, event: e, sep975: {steps: 1}}]\nupstream: {payload: {x: \"{{.Probe}}\"}}\nschedule: {rate: 5/s}\n"), nil, systems.Table)
 	if err == nil || !strings.Contains(err.Error(), "has no effect on a lane of system events") {
 		t.Errorf("%v", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 func TestLanesOfOtherSystems(t *testing.T) {
@@ -27,7 +29,7 @@ func TestLanesOfOtherSystems(t *testing.T) {
 		{"{name: a, mode: poll, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true}}", ""},
 		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {cutEvery: 3s}}", "lanes.a.events.cutEvery: a lane of mode poll has no streams to cut"},
 	} {
-		p, err := Parse("p.yaml", []byte(strings.Replace(base, lane, "  - "+c.lane+"\n", 1)), nil)
+		p, err := Parse("p.yaml", []byte(strings.Replace(base, lane, "  - "+c.lane+"\n", 1)), nil, systems.Table)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s:\n%v", c.lane, err)
@@ -41,7 +43,7 @@ func TestLanesOfOtherSystems(t *testing.T) {
 
 func TestEmbeddedProofAndSignatures(t *testing.T) {
 	with := func(embedded string) (*Profile, error) {
-		return Parse("p.yaml", []byte(base+"target:\n  embedded: "+embedded+"\n"), nil)
+		return Parse("p.yaml", []byte(base+"target:\n  embedded: "+embedded+"\n"), nil, systems.Table)
 	}
 	p, err := with("{proof: well-known, singleSign: true, suspendAfter: -1, typesEvery: 2s}")
 	if err != nil {

@@ -26,19 +26,20 @@ import (
 // An override of target.url or target.command replaces an embedded target, and removes
 // target.embedded of the file.
 //
-// An error is an [*Error] that lists everything that is wrong.
-func Parse(name string, data []byte, overrides []string) (*Profile, error) {
+// systems are those that lanes can be of. An error is an [*Error] that lists everything that is
+// wrong.
+func Parse(name string, data []byte, overrides []string, systems Systems) (*Profile, error) {
 	t := readTree(origin{name: name}, data, 0)
 	if err := t.override(overrides); err != nil {
 		return nil, err
 	}
-	return profileOf(t)
+	return profileOf(t, systems)
 }
 
 // profileOf decodes and checks the profile that a tree holds.
-func profileOf(t *tree) (*Profile, error) {
-	p := defaultProfile()
-	d := &decoder{tree: t, at: map[string]place{}, tainted: map[string]bool{}}
+func profileOf(t *tree, systems Systems) (*Profile, error) {
+	p := defaultProfile(systems)
+	d := &decoder{tree: t, at: map[string]place{}, tainted: map[string]bool{}, systems: systems}
 	d.decode(t.root, t.place(t.root, t.root, place{line: 1}), "", reflect.ValueOf(&p).Elem())
 	p.complete()
 	c := &checker{decoder: d, p: &p, ignored: map[string]bool{}}
@@ -93,11 +94,11 @@ type Info struct{ Name, Description string }
 var ErrNotFound = errors.New("no such profile")
 
 // Builtin lists the built-in profiles by name, the default one first.
-func Builtin() []Info {
+func Builtin(systems Systems) []Info {
 	var list []Info
 	for _, name := range builtinNames() {
 		// A built-in profile that does not parse is caught by the tests.
-		if p, err := Load(name, nil); err == nil {
+		if p, err := Load(name, nil, systems); err == nil {
 			list = append(list, Info{p.Name, p.Description})
 		}
 	}
@@ -125,17 +126,17 @@ func builtinNames() []string {
 // Source returns the YAML of a built-in profile, or of a file, with overrides set
 // in it, comments included: a place to start from. Without overrides it is
 // returned as it is, unchecked.
-func Source(nameOrPath string, overrides []string) ([]byte, error) {
+func Source(nameOrPath string, overrides []string, systems Systems) ([]byte, error) {
 	name, data, err := source(nameOrPath)
 	if err != nil || len(overrides) == 0 {
 		return data, err
 	}
-	return edit(name, data, overrides)
+	return edit(name, data, overrides, systems)
 }
 
 // edit sets overrides in a profile's text.
-func edit(name string, data []byte, overrides []string) ([]byte, error) {
-	p, err := Parse(name, data, overrides)
+func edit(name string, data []byte, overrides []string, systems Systems) ([]byte, error) {
+	p, err := Parse(name, data, overrides, systems)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func edit(name string, data []byte, overrides []string) ([]byte, error) {
 	if t.override(overrides) == nil {
 		// The library does not print every text so that it reads the same again.
 		text := t.print()
-		if again, err := Parse(name, text, nil); err == nil && reflect.DeepEqual(p, again) {
+		if again, err := Parse(name, text, nil, systems); err == nil && reflect.DeepEqual(p, again) {
 			return text, nil
 		}
 	}
@@ -152,12 +153,12 @@ func edit(name string, data []byte, overrides []string) ([]byte, error) {
 
 // Load parses a built-in profile, or a file. For a name without a slash, a backslash or a dot,
 // built-in profiles take precedence.
-func Load(nameOrPath string, overrides []string) (*Profile, error) {
+func Load(nameOrPath string, overrides []string, systems Systems) (*Profile, error) {
 	name, data, err := source(nameOrPath)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(name, data, overrides)
+	return Parse(name, data, overrides, systems)
 }
 
 // source reads a built-in profile or a file, and says what it is called.
@@ -201,5 +202,5 @@ func UpstreamKind(nameOrPath string, overrides []string) (string, error) {
 	if kind := textOf(t.root, "upstream", "kind"); kind != "" {
 		return kind, nil
 	}
-	return defaultProfile().Upstream.Kind, nil
+	return defaultProfile(nil).Upstream.Kind, nil
 }

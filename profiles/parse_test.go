@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 // base is a valid profile; its lines are counted by the tests below.
@@ -115,7 +117,7 @@ func TestErrors(t *testing.T) {
 		if text == base {
 			t.Fatalf("%q is not in base", c.old)
 		}
-		_, err := Parse("p.yaml", []byte(text), nil)
+		_, err := Parse("p.yaml", []byte(text), nil, systems.Table)
 		if got := fmt.Sprint(err); got != c.want {
 			t.Errorf("%q:\n got %s\nwant %s", c.new, got, c.want)
 		}
@@ -128,7 +130,7 @@ func TestErrors(t *testing.T) {
 
 func TestAllProblemsAtOnce(t *testing.T) {
 	text := strings.NewReplacer("name: base", "name: BASE", "250ms", "250", "20/s", "x").Replace(base)
-	_, err := Parse("p.yaml", []byte(text), []string{"lanes.a.mod=poll"})
+	_, err := Parse("p.yaml", []byte(text), []string{"lanes.a.mod=poll"}, systems.Table)
 	var list *Error
 	if !errors.As(err, &list) {
 		t.Fatal(err)
@@ -156,7 +158,7 @@ func TestOverrides(t *testing.T) {
 		"target.url=http://127.0.0.1:8080/mcp",
 		"upstream.admin = http://127.0.0.1:8081",
 		"limits={rate: 100/s}",
-	})
+	}, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +180,7 @@ func TestOverrides(t *testing.T) {
 		{"lanes.a.mode=", `override "lanes.a.mode=": lanes.a.mode: is missing; give one of poll, push, webhook`},
 		{"lanes.a.mode=[", `override "lanes.a.mode=[": lanes.a.mode: this is not YAML: sequence end token ']' not found; mind indentation, quotes and brackets`},
 	} {
-		if _, err := Parse("p.yaml", []byte(base), []string{c.override}); fmt.Sprint(err) != c.want {
+		if _, err := Parse("p.yaml", []byte(base), []string{c.override}, systems.Table); fmt.Sprint(err) != c.want {
 			t.Errorf("%s:\n got %v\nwant %s", c.override, err, c.want)
 		}
 	}

@@ -45,6 +45,8 @@ type Profile struct {
 	Cases []Case `yaml:"cases,omitempty" json:"cases,omitempty"`
 	// the search of eventmeter capacity
 	Capacity Capacity `yaml:"capacity,omitempty" json:"capacity,omitzero"`
+
+	systems Systems // that its lanes can be of
 }
 
 // Case is one run of a calibration.
@@ -305,8 +307,9 @@ const (
 
 // Defaults are set before a profile is read, so that a written 0 means 0. Defaults that depend on
 // other keys are set by complete.
-func defaultProfile() Profile {
+func defaultProfile(systems Systems) Profile {
 	return Profile{
+		systems:  systems,
 		Target:   Target{Era: "auto", Revision: defaults.Revision},
 		Upstream: Upstream{Kind: "inject", Sources: 1, Timeout: 5 * time.Second, Workers: 64},
 		Schedule: Schedule{Kind: "constant"},
@@ -363,7 +366,7 @@ func (p *Profile) completeLists() {
 		return
 	}
 	for _, l := range p.Lanes {
-		if l.System == SystemSEP2549 {
+		if slices.Contains(p.listSystems(), l.System) {
 			lists.Entries = 50
 			if lists.TTL == 0 {
 				lists.TTL = 2 * time.Second
@@ -373,11 +376,21 @@ func (p *Profile) completeLists() {
 	}
 }
 
+// listSystems are the systems whose lanes use lists.
+func (p *Profile) listSystems() (names []string) {
+	for _, s := range p.systems {
+		if s.UsesLists {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
 // settle removes from lanes what a written 0 switched off, so that it is not written again.
 func (p *Profile) settle() {
 	for i := range p.Lanes {
 		l := &p.Lanes[i]
-		plain := defaultLaneOf(l.Mode, l.System)
+		plain := defaultLaneOf(p.systems, l.Mode, l.System)
 		if l.Churn.Rate == 0 {
 			l.Churn.Pause, l.Events.Resume = 0, false
 		}

@@ -6,11 +6,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
 // Rate is events per second. It is written "20/s", "300/m", "3600/h" or as a
 // bare number of events per second.
-type Rate float64
+type Rate = settings.Rate
 
 // parseRate reads "20/s", "300/m", "3600/h" or a bare number of events per
 // second. A rate is finite and not negative.
@@ -31,9 +33,6 @@ func parseRate(text string) (Rate, error) {
 	}
 	return Rate(v / seconds), nil
 }
-
-// String writes the rate per second, so that parseRate gives the same again.
-func (r Rate) String() string { return strconv.FormatFloat(float64(r), 'g', -1, 64) + "/s" }
 
 // Bytes is an amount of memory.
 type Bytes int64

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 // kindBase is a profile but for its upstream and schedule.
@@ -31,7 +33,7 @@ func TestUpstreamKinds(t *testing.T) {
 		"trace alone":    "schedule: {kind: trace, file: t.jsonl, warp: 2.5}\nupstream: {kind: tool, tool: {name: t}, payload: {x: '{{.Probe}}'}}",
 		"none":           "upstream: {kind: none}",
 	} {
-		p, err := Parse("p.yaml", []byte(kindBase+text), nil)
+		p, err := Parse("p.yaml", []byte(kindBase+text), nil, systems.Table)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -44,7 +46,7 @@ func TestUpstreamKinds(t *testing.T) {
 }
 
 func TestReplayHasTheTracesTimes(t *testing.T) {
-	p, err := Parse("p.yaml", []byte(kindBase+"upstream: {kind: replay, admin: 'http://127.0.0.1:2', replay: {file: t.jsonl}}"), nil)
+	p, err := Parse("p.yaml", []byte(kindBase+"upstream: {kind: replay, admin: 'http://127.0.0.1:2', replay: {file: t.jsonl}}"), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +88,7 @@ func TestUpstreamKindErrors(t *testing.T) {
 		{kindRate + "upstream: {kind: none}", "schedule: has no effect with upstream.kind none, which publishes nothing; remove it"},
 		{"upstream: {kind: none, sources: 3, event: e}", "upstream.event: belongs to kind inject; remove it, or set upstream.kind: inject\nupstream.sources: has no effect with upstream.kind none, which publishes nothing; remove it"},
 	} {
-		_, err := Parse("p.yaml", []byte(kindBase+c.text), nil)
+		_, err := Parse("p.yaml", []byte(kindBase+c.text), nil, systems.Table)
 		var got []string
 		for line := range strings.SplitSeq(fmt.Sprint(err), "\n") {
 			_, line, _ = strings.Cut(line, ": ") // without the place
@@ -101,7 +103,7 @@ func TestUpstreamKindErrors(t *testing.T) {
 		kindRate + "upstream: {kind: stripe, stripe: {url: 'http://127.0.0.1/', secret: s}}": "upstream.kind: the embedded target takes no webhooks of stripe; give target.url",
 		"upstream: {kind: none}": "upstream.kind: the embedded target emits nothing by itself; give target.url",
 	} {
-		if _, err := Parse("p.yaml", []byte(embedded+text), nil); !strings.Contains(fmt.Sprint(err), want) {
+		if _, err := Parse("p.yaml", []byte(embedded+text), nil, systems.Table); !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -42,7 +42,7 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 		return nil, errors.New("give the URL of the MCP endpoint")
 	}
 	var o clientOptions
-	if _, err := decode(options, &o); err != nil {
+	if err := decode(options, &o); err != nil {
 		return nil, err
 	}
 	if o.Token != "" {

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
 // declarations are what index.d.ts says that there is.
@@ -123,6 +125,15 @@ func optionNames(t *testing.T, d *declarations) []string {
 	}
 	for _, of := range d.options {
 		for _, key := range d.keys[of] {
+			names[key] = true
+		}
+	}
+	for _, of := range systems.Table {
+		if of.Settings == nil {
+			continue
+		}
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(of.Settings("")).Elem()) {
+			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			names[key] = true
 		}
 	}

@@ -20,7 +20,7 @@ func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) 
 		return nil, errors.New("list: it belongs into setup() or an iteration, not into the init context")
 	}
 	var o onceOptions
-	if _, err := decode(options, &o); err != nil {
+	if err := decode(options, &o); err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
 	ctx, now := c.m.vu.Context(), state.Tags.GetCurrentValues() // only available on the event loop

@@ -58,7 +58,16 @@ type clientOptions struct {
 
 // decode reads an options object strictly, and holds its counts to their
 // bounds; undefined and null are no options.
-func decode(v sobek.Value, to any) (given map[string]json.RawMessage, err error) {
+func decode(v sobek.Value, to any) error {
+	given, err := objectOf(v)
+	if err != nil || given == nil {
+		return err
+	}
+	return readStrictly(given, to)
+}
+
+// objectOf returns the options of an object, nil for undefined and null.
+func objectOf(v sobek.Value) (given map[string]json.RawMessage, err error) {
 	if v == nil || sobek.IsUndefined(v) || sobek.IsNull(v) {
 		return nil, nil
 	}
@@ -77,8 +86,17 @@ func decode(v sobek.Value, to any) (given map[string]json.RawMessage, err error)
 	if json.Unmarshal(raw, &given) != nil {
 		return nil, errors.New("options: give an object")
 	}
+	return given, nil
+}
+
+// readStrictly reads options strictly, and holds their counts to their bounds.
+func readStrictly(given map[string]json.RawMessage, to any) error {
+	raw, err := json.Marshal(given)
+	if err != nil {
+		return fmt.Errorf("options: %w", err)
+	}
 	if strictly(raw, to) == nil {
-		return given, checkCounts(given)
+		return checkCounts(given)
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
 		one, err := json.Marshal(map[string]json.RawMessage{name: given[name]})
@@ -86,10 +104,10 @@ func decode(v sobek.Value, to any) (given map[string]json.RawMessage, err error)
 			err = strictly(one, reflect.New(reflect.TypeOf(to).Elem()).Interface())
 		}
 		if err != nil {
-			return nil, fmt.Errorf("options: %s", blame(name, err))
+			return fmt.Errorf("options: %s", blame(name, err))
 		}
 	}
-	return nil, errors.New("options: they are not those of this call")
+	return errors.New("options: they are not those of this call")
 }
 
 // notFinite names a number within v that is NaN or infinite, with a dot before each key;

@@ -31,7 +31,7 @@ type sink struct {
 // because every VU runs the init context at least once.
 func (m *instance) sink(options sobek.Value) (*sink, error) {
 	s := &sink{hub: m.hub}
-	if _, err := decode(options, &s.opts); err != nil {
+	if err := decode(options, &s.opts); err != nil {
 		return nil, err
 	}
 	if (s.opts.Cert == "") != (s.opts.Key == "") {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,10 +13,10 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/grafana/sobek"
 )
@@ -63,17 +64,9 @@ type eventOptions struct {
 	ClientID     bool            `json:"clientID"`
 }
 
-// watchOptions are those of watchLists.
+// watchOptions are those of watchLists, beside the settings of its system.
 type watchOptions struct {
-	Clients       int      `json:"clients"`
-	URI           string   `json:"uri"`
-	Use           float64  `json:"use"`
-	Cache         *bool    `json:"cache"`
-	Notifications bool     `json:"notifications"`
-	Jitter        *float64 `json:"jitter"`
-	StaleOnError  *bool    `json:"staleOnError"`
-	Shared        bool     `json:"shared"`
-	Background    bool     `json:"background"`
+	Clients int `json:"clients"`
 }
 
 // requestOptions are those of resumable.
@@ -104,7 +97,8 @@ type subscribeOptions struct {
 	watchOptions
 	requestOptions
 
-	sink *sink
+	sink     *sink
+	settings settings.Settings // of the system
 }
 
 // onlyOf says which methods an option belongs to; the rest belong to all.
@@ -116,8 +110,7 @@ var onlyOf = map[string][]string{
 	"minInterval": {"poll"}, "longPoll": {"poll"}, "maxEvents": {"poll"},
 	"sink": {"subscribe"}, "ttl": {"subscribe"}, "refreshAt": {"subscribe"}, "rotateEvery": {"subscribe"}, "refuse": {"subscribe"},
 	"ackDelay": {"subscribe"}, "secret": {"subscribe"}, "early": {"subscribe"}, "argumentsKey": {"subscribe"}, "clientID": {"subscribe"},
-	"clients": {"watchLists"}, "uri": {"watchLists"}, "use": {"watchLists"}, "cache": {"watchLists"}, "notifications": {"watchLists"},
-	"jitter": {"watchLists"}, "staleOnError": {"watchLists"}, "shared": {"watchLists"}, "background": {"watchLists"},
+	"clients":  {"watchLists"},
 	"requests": {"resumable"}, "steps": {"resumable"}, "step": {"resumable"}, "logEvery": {"resumable"}, "maxWait": {"resumable"},
 	"hangUp": {"resumable"}, "disconnect": {"resumable"}, "share": {"resumable"}, "at": {"resumable"}, "every": {"resumable"},
 	"away": {"resumable"}, "statusEvery": {"resumable"}, "expire": {"resumable"}, "double": {"resumable"}, "wrong": {"resumable"},
@@ -151,19 +144,28 @@ func settleOf(method string) time.Duration {
 // readSubscribe reads and checks the options of a method.
 func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
 	o := &subscribeOptions{}
-	given, err := decode(v, o)
+	given, err := objectOf(v)
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, 0, len(given))
-	for name := range given {
-		names = append(names, name)
+	names := slices.Sorted(maps.Keys(given)) // the same message every time
+	if json.Unmarshal(given["system"], &o.System) != nil || o.System == "" {
+		o.System = systemsOf[w.method][0]
 	}
-	slices.Sort(names) // the same message every time
+	if o.settings, err = settingsFor(given, o.System, w); err != nil {
+		return nil, err
+	}
 	for _, name := range names {
-		if of, ok := onlyOf[name]; ok && !slices.Contains(of, w.method) {
+		of, ok := onlyOf[name]
+		if !ok {
+			of = methodsOf(name)
+		}
+		if len(of) > 0 && !slices.Contains(of, w.method) {
 			return nil, fmt.Errorf("options: %s belongs to %s()", name, strings.Join(of, "(), "))
 		}
+	}
+	if err := readStrictly(given, o); err != nil {
+		return nil, err
 	}
 	if o.Sink != nil {
 		if o.sink = objectAt[*sink](v, "sink"); o.sink == nil {
@@ -223,10 +225,6 @@ func (o *subscribeOptions) check(w way) error {
 		return fmt.Errorf("options: %s() has no system %q: use %s", w.method, o.System, strings.Join(systemsOf[w.method], " or "))
 	case o.System == "sep-1803" && (o.MaxAge != nil || o.TTL != nil || o.RefreshAt != 0 || o.RotateEvery != 0):
 		return errors.New("options: sep-1803 has no maxAge, ttl, refreshAt or rotateEvery")
-	case o.Use < 0 || o.Use > 1000:
-		return errors.New("options: use is uses per second, above 0 to 1000")
-	case w.method == "watchLists" && w.what != "resource" && o.URI != "":
-		return errors.New(`options: uri belongs to watchLists("resource")`)
 	}
 	return errors.Join(share("refuse", o.Refuse), share("share", o.Share), share("expire", o.Expire), share("double", o.Double),
 		share("wrong", o.Wrong), word("secret", o.Secret, "raw", "standard", "none"), word("early", o.Early, "hold", "refuse"),
@@ -279,6 +277,9 @@ func (o *subscribeOptions) driver(w way) driver.Options {
 	d.Webhook = driver.WebhookOptions{
 		TTL: o.TTL.or(0), RefreshAt: o.RefreshAt, RotateEvery: o.RotateEvery, Refuse: o.Refuse, AckDelay: o.AckDelay.or(0),
 	}
+	if o.settings != nil {
+		d.Settings = o.settings
+	}
 	switch o.System {
 	case "events":
 		d.Settings = events.Settings{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), Listen: o.Listen}
@@ -289,29 +290,10 @@ func (o *subscribeOptions) driver(w way) driver.Options {
 			CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), PerSession: o.PerSession, NoRedelivery: o.Redelivery != nil && !*o.Redelivery,
 			Secret: o.Secret, RefuseEarly: o.Early == "refuse",
 		}
-	case "sep-2549":
-		d.Settings = o.lists(w.what)
 	case "sep-975":
 		d.Settings = o.requests(w.what)
 	}
 	return d
-}
-
-func (o *watchOptions) lists(list string) sep2549.Settings {
-	s := sep2549.Settings{
-		List: list, URI: o.URI, Use: o.Use, Notifications: o.Notifications, NoCache: !defaults.SEP2549Cache,
-		Jitter: defaults.SEP2549Jitter, StaleOnError: defaults.SEP2549StaleOnError, Shared: o.Shared, Background: o.Background,
-	}
-	if o.Cache != nil {
-		s.NoCache = !*o.Cache
-	}
-	if o.Jitter != nil {
-		s.Jitter = *o.Jitter
-	}
-	if o.StaleOnError != nil {
-		s.StaleOnError = *o.StaleOnError
-	}
-	return s
 }
 
 func (o *requestOptions) requests(tool string) sep975.Settings {

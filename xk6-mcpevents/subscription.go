@@ -63,7 +63,7 @@ type received struct {
 // over. complete is false in the last case.
 func (s *subscription) Received(options sobek.Value) (*sobek.Promise, error) {
 	var o receivedOptions
-	if _, err := decode(options, &o); err != nil {
+	if err := decode(options, &o); err != nil {
 		return nil, fmt.Errorf("received: %w", err)
 	}
 	if s.g.book.system == "sep-975" {

@@ -155,7 +155,7 @@ func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 	o := fireOptions{Count: 1}
 	if options != nil && sobek.IsNumber(options) {
 		o.Count = int(options.ToInteger())
-	} else if _, err := decode(options, &o); err != nil {
+	} else if err := decode(options, &o); err != nil {
 		return nil, fmt.Errorf("fire: %w", err)
 	}
 	if err := checkCount("count", int64(o.Count)); err != nil {
@@ -277,7 +277,7 @@ var probeMark, seqMark = []byte("{probe}"), []byte("{seq}")
 // readUpstream reads and checks the options, and sets the defaults.
 func readUpstream(v sobek.Value) (*upstreamOptions, error) {
 	o := &upstreamOptions{}
-	if _, err := decode(v, o); err != nil {
+	if err := decode(v, o); err != nil {
 		return nil, err
 	}
 	kinds := 0

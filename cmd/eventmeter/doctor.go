@@ -13,6 +13,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -36,7 +37,7 @@ when figures measured on this machine could not be trusted.`,
 
 // doctor is the doctor command.
 func doctor(ctx context.Context, asJSON bool, io streams) error {
-	p, err := profiles.Load("baseline", nil)
+	p, err := profiles.Load("baseline", nil, systems.Table)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -128,7 +129,7 @@ func TestTokenFile(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte("one\n# two\nthree\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	source, err := profiles.Source("capacity", nil)
+	source, err := profiles.Source("capacity", nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestTokenFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := profiles.Parse("of the parent", text, nil); err != nil {
+	if _, err := profiles.Parse("of the parent", text, nil, systems.Table); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

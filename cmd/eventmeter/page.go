@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -45,10 +44,8 @@ func loadPage(dir string, r *results.Result) (report.Page, error) {
 // profileText is the profile of a result as it can be run again; empty where
 // the result is of a version whose profiles this one does not read.
 func profileText(r *results.Result) string {
-	var p profiles.Profile
-	dec := json.NewDecoder(bytes.NewReader(r.Profile))
-	dec.DisallowUnknownFields()
-	if dec.Decode(&p) != nil {
+	p, err := profiles.FromJSON(r.Profile, systems.Table)
+	if err != nil {
 		return ""
 	}
 	text, err := p.YAML()

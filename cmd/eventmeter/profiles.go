@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -37,7 +38,7 @@ func newShowCommand(io streams) *cobra.Command {
 	c := &cobra.Command{
 		Use: "show PROFILE", Short: "Print a built-in profile or a file, with overrides and comments", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			text, err := profiles.Source(args[0], set)
+			text, err := profiles.Source(args[0], set, systems.Table)
 			if err != nil {
 				return usageError{err}
 			}
@@ -51,7 +52,7 @@ func newShowCommand(io streams) *cobra.Command {
 
 func listProfiles(io streams) error {
 	w := tabwriter.NewWriter(io.out, 0, 0, 2, ' ', 0)
-	for _, p := range profiles.Builtin() {
+	for _, p := range profiles.Builtin(systems.Table) {
 		fmt.Fprintf(w, "%s\t%s\n", p.Name, p.Description)
 	}
 	return w.Flush()
@@ -61,7 +62,7 @@ func listProfiles(io streams) error {
 func checkProfiles(io streams, names []string) error {
 	bad := 0
 	for _, name := range names {
-		p, err := profiles.Load(name, nil)
+		p, err := profiles.Load(name, nil, systems.Table)
 		if err == nil {
 			_, err = results.ParseThresholds(p.Thresholds)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -116,7 +117,7 @@ func (f *recordFlags) profile() (*profiles.Profile, error) {
 	if f.target.url != "" {
 		set = append(set, "target.url="+strconv.Quote(f.target.url))
 	}
-	p, err := profiles.Parse("record", []byte(text), set)
+	p, err := profiles.Parse("record", []byte(text), set, systems.Table)
 	if err != nil {
 		return nil, usageError{err}
 	}

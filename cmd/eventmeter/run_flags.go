@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -141,7 +142,7 @@ func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
 		}
 		set = append(set, o)
 	}
-	p, err := profiles.Load(name, set)
+	p, err := profiles.Load(name, set, systems.Table)
 	if err != nil {
 		return nil, usageError{err}
 	}

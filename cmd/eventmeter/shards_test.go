@@ -16,6 +16,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/shard"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -192,7 +193,7 @@ func runShards(t *testing.T, profile, root string, wait time.Duration, more ...s
 // there, and the result says what is missing.
 func TestProcessDies(t *testing.T) {
 	t.Parallel()
-	p, err := profiles.Load(writeProfile(t, shardable), []string{"phases.measure=4s"})
+	p, err := profiles.Load(writeProfile(t, shardable), []string{"phases.measure=4s"}, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

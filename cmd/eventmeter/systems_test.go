@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/internal/promtest"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -105,7 +106,7 @@ func (c profileRun) run(t *testing.T) *results.Result {
 // of events and from who hears what, and all of it came once.
 func (c profileRun) account(t *testing.T, r *results.Result) {
 	t.Helper()
-	p, err := profiles.Load(c.profile, c.set)
+	p, err := profiles.Load(c.profile, c.set, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

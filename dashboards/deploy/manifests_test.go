@@ -12,6 +12,7 @@ import (
 	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -143,7 +144,7 @@ func checkFlags(t *testing.T, args []string) {
 // TestProfile: the profile is one, and shards can share it without loss.
 func TestProfile(t *testing.T) {
 	m := read[core.ConfigMap](t, "profile.yaml")
-	p, err := profiles.Parse("profile.yaml", []byte(m.Data["profile.yaml"]), []string{"target.url=http://127.0.0.1:8080/mcp", "upstream.admin=http://127.0.0.1:8081"})
+	p, err := profiles.Parse("profile.yaml", []byte(m.Data["profile.yaml"]), []string{"target.url=http://127.0.0.1:8080/mcp", "upstream.admin=http://127.0.0.1:8081"}, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/runtest"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -54,7 +55,7 @@ func TestMatrix(t *testing.T) {
 		fmt.Fprintf(&text, matrixLane, l[0], l[1], l[2])
 	}
 	text.WriteString(matrixRest)
-	p, err := profiles.Parse("matrix.yaml", []byte(text.String()), nil)
+	p, err := profiles.Parse("matrix.yaml", []byte(text.String()), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

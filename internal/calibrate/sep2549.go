@@ -4,7 +4,16 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
 )
+
+// listSettings are the settings of a lane that uses lists.
+func (m *expectedCounts) listSettings() *sep2549.Settings {
+	if set, ok := m.settings.Settings.(*sep2549.Settings); ok {
+		return set
+	}
+	return sep2549.Defaults(string(m.mode))
+}
 
 // lifetime is what results say about how long they may be kept.
 func (m *expectedCounts) lifetime() time.Duration {
@@ -38,7 +47,7 @@ func (m *expectedCounts) changes(p *planned, source int) {
 	learned := applied
 	if m.lifetime() > forGood {
 		switch {
-		case !m.settings.SEP2549.Notifications || notified < 0:
+		case !m.listSettings().Notifications || notified < 0:
 			learned = -1
 		case notified < applied:
 			// Whether a look that an earlier change caused still found it is a
@@ -79,7 +88,7 @@ func (m *expectedCounts) listed() []Check {
 		seen := m.result.Figures["changesSeen"] + m.result.Figures["changesSuperseded"]
 		out = append(out, m.figure("changesNeverSeen", all.lostSilent), exactly("changesSeen + changesSuperseded", all.delivered, int64(seen)))
 	}
-	if m.settings.SEP2549.Notifications {
+	if m.listSettings().Notifications {
 		notified := exactly("changesNotified", clients*m.notifications(), int64(m.result.Figures["changesNotified"]))
 		if len(m.spec) == 0 {
 			// Without faults, changes that come faster than a stream takes them
@@ -96,7 +105,7 @@ func (m *expectedCounts) listed() []Check {
 		out = append(out, atLeast("fetchesAvoided", clients, int64(m.result.Figures["fetchesAvoided"])))
 	}
 	for _, f := range m.spec {
-		if f.Kind == faults.Delay && m.settings.SEP2549.Notifications {
+		if f.Kind == faults.Delay && m.listSettings().Notifications {
 			out = append(out, atLeast("invalidation.max, ms", f.Fixed.Milliseconds()-1, millis(m.result.Timings["invalidation"].Max)))
 		}
 	}

@@ -66,16 +66,6 @@ const (
 	SEP975Tolerance  = time.Second
 )
 
-// Settings of system sep-2549.
-const (
-	SEP2549List         = "tools"
-	SEP2549URI          = "list://content"
-	SEP2549Use          = 10 // uses per second
-	SEP2549Cache        = true
-	SEP2549Jitter       = 0.1
-	SEP2549StaleOnError = true
-)
-
 // Settings of system updates.
 const (
 	UpdatesList     = "tools"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/witness"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -221,7 +222,7 @@ lanes:
 phases: {warmup: 0s, measure: 3s, drain: 2s}
 schedule: {kind: burst, burst: %d, every: 200ms}
 upstream: {admin: "%s", workers: 16, payload: {text: "{{.Probe}}"}}
-`, url, subs, group, url)), nil)
+`, url, subs, group, url)), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/stats"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -276,7 +277,7 @@ lanes:
   - {name: poll, mode: poll, subscriptions: 1, event: chat.message, arguments: {channel: a}}
 upstream: {kind: none}
 phases: {ready: 300ms, warmup: 0, measure: 100ms, drain: 100ms}
-`), []string{"target.url=" + url, "target.tokens=[" + knownToken + "]", "target.era=legacy"})
+`), []string{"target.url=" + url, "target.tokens=[" + knownToken + "]", "target.era=legacy"}, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -102,6 +101,10 @@ func LaneSettings(l *profiles.Lane) driver.Options {
 	if l.Mode == string(eventmeter.Poll) {
 		o.Poll.MinInterval = orNone(l.Poll.MinInterval)
 	}
+	if l.Settings != nil {
+		o.Settings = l.Settings
+		return withTTL(o, l)
+	}
 	switch l.System {
 	case "smithery":
 		o.Settings = events.SmitherySettings{ArgumentsKey: l.Smithery.ArgumentsKey, ClientID: l.Smithery.ClientID}
@@ -113,13 +116,16 @@ func LaneSettings(l *profiles.Lane) driver.Options {
 		}
 	case profiles.SystemSEP975:
 		o.Settings = sep975Options(&l.SEP975)
-	case profiles.SystemSEP2549:
-		o.Settings = sep2549Options(&l.SEP2549)
 	default:
 		o.Settings = events.Settings{
 			Listen: l.Events.Listen, Resume: l.Events.Resume, CutEvery: l.Events.CutEvery, CutFor: l.Events.CutFor,
 		}
 	}
+	return withTTL(o, l)
+}
+
+// withTTL sets the requested time to live of webhooks.
+func withTTL(o driver.Options, l *profiles.Lane) driver.Options {
 	switch l.Webhook.TTL {
 	case "", "default":
 	case "none":
@@ -145,14 +151,6 @@ func sep975Options(l *profiles.SEP975Lane) sep975.Settings {
 		Tool: l.Tool, Steps: l.Steps, Step: l.Step, LogEvery: l.LogEvery, MaxWait: l.MaxWait, HangUp: l.HangUp,
 		Disconnect: l.Disconnect, Share: l.Share, At: l.At, Every: l.Every, Away: l.Away, StatusEvery: l.StatusEvery,
 		Expire: l.Expire, Double: l.Double, Wrong: l.Wrong, Tolerance: l.Tolerance,
-	}
-}
-
-// sep2549Options translates the settings of a lane that uses lists.
-func sep2549Options(s *profiles.SEP2549Lane) sep2549.Settings {
-	return sep2549.Settings{
-		List: s.List, URI: s.URI, Use: float64(s.Use), NoCache: !s.Cache, Notifications: s.Notifications, Jitter: s.Jitter,
-		StaleOnError: s.StaleOnError, Shared: s.Shared, Background: s.Background,
 	}
 }
 

@@ -25,7 +25,6 @@ var laneWays = []struct{ system, mode string }{
 // agree is tested in xk6-mcpevents.
 var offByZero = map[string]bool{
 	"sep-975.MaxWait": true, "sep-975.Disconnect": true, "sep-975.At": true, "sep-975.Away": true,
-	"sep-2549.Jitter": true, "sep-2549.StaleOnError": true,
 }
 
 // TestLaneDefaults requires that a lane of a profile which sets nothing asks
@@ -36,7 +35,7 @@ func TestLaneDefaults(t *testing.T) {
 		if way.system != "sep-975" && way.system != "sep-2549" {
 			text += ", event: e"
 		}
-		p, err := profiles.Parse("t", []byte(text+"}]\n"), nil)
+		p, err := profiles.Parse("t", []byte(text+"}]\n"), nil, systems.Table)
 		if err != nil {
 			t.Fatalf("%v: %v", way, err)
 		}

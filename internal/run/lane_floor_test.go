@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -15,7 +16,7 @@ func TestMinIntervalOfNothing(t *testing.T) {
 		set  string
 		want time.Duration
 	}{{"lanes.longpoll.poll.minInterval=0", -1}, {"lanes.longpoll.poll.minInterval=20ms", 20 * time.Millisecond}} {
-		p, err := profiles.Load("longpoll", []string{c.set})
+		p, err := profiles.Load("longpoll", []string{c.set}, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}

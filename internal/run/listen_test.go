@@ -7,6 +7,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/internal/runtest"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -33,7 +34,7 @@ lanes:
   - {name: a, mode: push, subscriptions: 1, event: chat.message, events: {listen: true}}
   - {name: b, mode: push, subscriptions: 1, event: chat.message, `+c.second+`}
 upstream: {kind: inject, admin: "`+s.AdminURL()+`", `+chat+`}
-`+steady+order), nil)
+`+steady+order), nil, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/internal/runtest"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -27,7 +28,7 @@ lanes:
 phases: {warmup: 1s, measure: `+measure+`, drain: 3s}
 schedule: {kind: constant, rate: 40/s}
 upstream: {admin: "`+s.AdminURL()+`", payload: {text: "{{.Probe}}"}}
-`), nil)
+`), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -37,7 +38,7 @@ var Merge func(dirs []string) (*Outcome, error)
 
 func parseProfile(t *testing.T, text string) *profiles.Profile {
 	t.Helper()
-	p, err := profiles.Parse("test", []byte(text), nil)
+	p, err := profiles.Parse("test", []byte(text), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/internal/runtest"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -17,7 +18,7 @@ upstream: {sources: 2, payload: {text: "{{.Probe}}"}}
 schedule: {rate: 1/s}
 target: {embedded: {faults: "announce(every=2)"}}
 `
-	p, err := profiles.Parse("a.yaml", []byte(text), nil)
+	p, err := profiles.Parse("a.yaml", []byte(text), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

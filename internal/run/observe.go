@@ -2,7 +2,7 @@ package run
 
 import (
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
@@ -29,7 +29,7 @@ func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant,
 	seconds := min(until.Sub(p.firing.Start())-ph.Warmup, ph.Measure).Seconds()
 	for i := range figures {
 		l := p.lanes[i]
-		if l.HasNoSources() || l.System == profiles.SystemSEP2549 { // there are no events to observe
+		if l.HasNoSources() || usesLists(l) { // there are no events to observe
 			continue
 		}
 		if l.Subscriptions == 0 { // a shard may have none of a lane, and then no least or most
@@ -58,6 +58,12 @@ func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant,
 			warning("clocks", p.lanes[i].Name, "observedAge is the difference between this machine's clock and the one that stamped the events: it is as wrong as the two differ; %d of %d events came from the future", o.Ahead, o.Age.Histogram.TotalCount())
 		}
 	}
+}
+
+// usesLists reports whether what the lane receives are lists, and no events.
+func usesLists(l *lane) bool {
+	of, err := systems.Find(l.System)
+	return err == nil && of.UsesLists
 }
 
 // stopObserving notes when the observers stop.

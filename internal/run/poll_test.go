@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/witness"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -152,7 +153,7 @@ func pollProfile(t *testing.T, url string, channels int, lane, rest string) *pro
 target: {url: "%s/mcp"}
 lanes:
 %supstream: {kind: http, sources: %d, http: {url: "%s/publish", body: '{"channel":"channel-{{.Source}}","text":"{{.Probe}}"}'}}
-%s`, url, lanes.String(), channels, url, rest)), nil)
+%s`, url, lanes.String(), channels, url, rest)), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter/internal/runtest"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -21,7 +22,7 @@ upstream: {sources: 1, payload: {channel: "channel-{{.Source}}", text: "{{.Probe
 schedule: {kind: constant, rate: 20/s}
 phases: {warmup: 0, measure: 500ms, drain: 200ms}
 thresholds: ["*.lostSilent == 0", "*.unexpected == 0", "run.upstream.refused == 0"]
-`), nil)
+`), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/internal/runtest"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -26,7 +27,7 @@ thresholds: ["long.figures.messagesLost == 0", "mass.timings.resumeToFirst.count
 			"upstream: {admin: \"" + s.AdminURL() + "\", payload: {text: \"{{.Probe}}\"}}\n" + steady,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := profiles.Parse("test", []byte("name: test\ntarget: {url: \""+s.URL()+"\"}\nlanes:"+rest), nil)
+			p, err := profiles.Parse("test", []byte("name: test\ntarget: {url: \""+s.URL()+"\"}\nlanes:"+rest), nil, systems.Table)
 			if err != nil {
 				t.Fatal(err)
 			}

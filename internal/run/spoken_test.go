@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -19,7 +20,7 @@ func TestSpokenRevision(t *testing.T) {
 		{"longpoll", []string{"lanes.longpoll.poll.timeout=0"}, ""},
 		{"longpoll", []string{"target.embedded.revision=sketch"}, "sketch"},
 	} {
-		p, err := profiles.Load(c.profile, c.set)
+		p, err := profiles.Load(c.profile, c.set, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -147,7 +148,7 @@ lanes:
 upstream: {kind: http, sources: 2, http: {url: "`+server.URL+`/change/r{{.Source}}", body: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 40/s}
 phases: {warmup: 100ms, measure: 2s, drain: 1s}
-`), nil)
+`), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

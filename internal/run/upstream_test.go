@@ -21,6 +21,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/internal/runtest"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -54,7 +55,7 @@ lanes:
   - {name: all, mode: push, subscriptions: 3, event: chat.message}
   - {name: one, mode: push, subscriptions: 2, event: chat.message, arguments: {channel: channel-1}, sources: "1"}
 phases: {warmup: 100ms, measure: 500ms, drain: 5s}
-`+rest), nil)
+`+rest), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +240,7 @@ func TestRecordAndReplay(t *testing.T) {
 		up := replay
 		if name == "too few sources" {
 			up = strings.Replace(replay, "sources: 2, ", "", 1)
-			p, err := profiles.Parse("test", []byte("name: test\ntarget: {url: '"+s.URL()+"'}\nlanes: [{name: all, mode: push, subscriptions: 1, event: chat.message}]\n"+up+c.change+"phases: {warmup: 0}\n"), nil)
+			p, err := profiles.Parse("test", []byte("name: test\ntarget: {url: '"+s.URL()+"'}\nlanes: [{name: all, mode: push, subscriptions: 1, event: chat.message}]\n"+up+c.change+"phases: {warmup: 0}\n"), nil, systems.Table)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,7 +266,7 @@ lanes:
   - {name: hook, mode: webhook, subscriptions: 1, event: chat.message}
 upstream: {kind: none}
 phases: {warmup: 100ms, measure: 60s, drain: 100ms}
-`), nil)
+`), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/witness"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -259,7 +260,7 @@ lanes:
 upstream: {kind: http, http: {url: "%s/publish", body: '{{.Probe}}'}}
 schedule: {kind: burst, burst: 4, every: 100ms}
 phases: {warmup: 0, measure: 500ms, drain: 500ms}
-`, srv.URL, lane, srv.URL)), nil)
+`, srv.URL, lane, srv.URL)), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/internal/runtest"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -23,7 +24,7 @@ upstream: {event: chat.message, payload: {channel: somebody, text: "{{.Probe}}"}
 schedule: {kind: constant, rate: 100/s}
 phases: {warmup: 0, measure: 3s, drain: 100ms}
 target: {embedded: {faults: "ttl(grant=600ms); expire(after=200ms)"}}
-`), nil)
+`), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

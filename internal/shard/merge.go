@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/summary"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -76,8 +76,8 @@ func mergeShards(all []archived) (*merge, error) {
 // newMerge returns a merge with nothing in it yet.
 func newMerge(all []archived) (*merge, error) {
 	first := all[0]
-	p := new(profiles.Profile)
-	if err := json.Unmarshal(first.result.Profile, p); err != nil {
+	p, err := profiles.FromJSON(first.result.Profile, systems.Table)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %s: the profile: %w", results.ErrFormat, first.dir, err)
 	}
 	thresholds, err := results.ParseThresholds(p.Thresholds)

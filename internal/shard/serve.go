@@ -13,6 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -158,7 +159,7 @@ func (s *shardServer) obey(dec *json.Decoder) {
 }
 
 func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *run.Outcome) error) error {
-	p, err := profiles.Parse("profile of the parent", []byte(j.Profile), nil)
+	p, err := profiles.Parse("profile of the parent", []byte(j.Profile), nil, systems.Table)
 	if err != nil {
 		return fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}

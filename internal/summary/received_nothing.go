@@ -38,10 +38,9 @@ func whyNothing(l *results.Lane, p *profiles.Lane) []string {
 	add(d.Malformed, "%d messages could not be read: %s", topReason(d.MalformedBy))
 	add(d.Oversized, "%d streams, answers or webhook bodies were too large: %s", topReason(d.OversizedBy))
 	add(d.Terminated, "the target ended %d subscriptions")
-	switch p.System {
-	case "sep-2549":
-		out = append(out, fmt.Sprintf("the list (%q) is not the one that the upstream changes", p.SEP2549.List))
-	default:
+	if s, ok := p.Settings.(interface{ Subject() string }); ok {
+		out = append(out, s.Subject()+" is not the one that the upstream changes")
+	} else {
 		out = append(out, fmt.Sprintf("the event type (%q) is not the one that the upstream causes", p.Event))
 	}
 	arguments := "{}"

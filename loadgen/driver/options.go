@@ -93,6 +93,15 @@ func SettingsOf[S any](o *Options) (set S, err error) {
 	return set, err
 }
 
+// SettingsOr returns the settings of a lane, or the defaults of its mode if it has
+// none.
+func SettingsOr[S any](o *Options, defaults func(mode string) *S) (S, error) {
+	if o.Settings == nil {
+		return *defaults(string(o.Mode)), nil
+	}
+	return SettingsOf[S](o)
+}
+
 // NumberOf is what subscription i is called in the whole run.
 func (o *Options) NumberOf(i int) int {
 	if o.Number == nil {

@@ -53,7 +53,7 @@ func TestSSEAnswersKeepConnections(t *testing.T) {
 			method: "events/subscribe", most: 1,
 		},
 		"lists": {
-			o:      driver.Options{System: "sep-2549", Mode: eventmeter.Poll, Settings: sep2549.Settings{Use: 200, NoCache: true}},
+			o:      driver.Options{System: "sep-2549", Mode: eventmeter.Poll, Settings: sep2549.Settings{Use: 200}},
 			method: "tools/list", most: 1,
 		},
 	} {

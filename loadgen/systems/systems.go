@@ -9,6 +9,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/figure"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
@@ -20,7 +21,7 @@ import (
 // System is a system that lanes can be of: how its driver is made, and what is
 // special about it.
 type System struct {
-	Name string
+	settings.System
 	// New makes the driver of one lane.
 	New func(driver.Options) (driver.Driver, error)
 	// Defaults returns options with every field filled in, those of Settings
@@ -54,15 +55,54 @@ type System struct {
 // systems are all systems. This is the only place that knows them all.
 var systems = []System{
 	{
-		Name: "events", New: events.New, Figures: &events.FigureTable, Defaults: defaultsOf[events.Settings],
+		System: settings.System{Name: "events", Modes: []string{"poll", "push", "webhook"}},
+		New:    events.New, Figures: &events.FigureTable, Defaults: defaultsOf[events.Settings],
 		Discover: eventmeter.Poll, Listed: true, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
 		Extensions: []string{events.Extension},
 	},
-	{Name: "smithery", New: events.New, Figures: &events.FigureTable, Defaults: defaultsOf[events.SmitherySettings], Discover: eventmeter.Webhook, Listed: true},
-	{Name: "sep-1803", New: sep1803.New, Figures: &sep1803.FigureTable, Defaults: defaultsOf[sep1803.Settings], Discover: eventmeter.Push, Unit: sep1803.Unit},
-	{Name: "sep-975", New: sep975.New, Figures: &sep975.FigureTable, Defaults: defaultsOf[sep975.Settings], Capabilities: []string{sep975.ResumableRequests}, Connections: sep975.Connections},
-	{Name: "sep-2549", New: sep2549.New, Figures: &sep2549.FigureTable, Defaults: defaultsOf[sep2549.Settings], Connections: sep2549.Connections},
-	{Name: "updates", New: updates.New, Figures: &updates.FigureTable, Defaults: defaultsOf[updates.Settings], Connections: updates.Connections},
+	{
+		System: settings.System{Name: "smithery", Modes: []string{"webhook"}},
+		New:    events.New, Figures: &events.FigureTable, Defaults: defaultsOf[events.SmitherySettings],
+		Discover: eventmeter.Webhook, Listed: true,
+	},
+	{
+		System: settings.System{Name: "sep-1803", Modes: []string{"push", "webhook"}},
+		New:    sep1803.New, Figures: &sep1803.FigureTable, Defaults: defaultsOf[sep1803.Settings],
+		Discover: eventmeter.Push, Unit: sep1803.Unit,
+	},
+	{
+		System: settings.System{Name: "sep-975", Modes: []string{"push"}, NoEvents: true},
+		New:    sep975.New, Figures: &sep975.FigureTable, Defaults: defaultsOf[sep975.Settings],
+		Capabilities: []string{sep975.ResumableRequests}, Connections: sep975.Connections,
+	},
+	{
+		System: settings.System{
+			Name: "sep-2549", Modes: []string{"poll"}, Settings: declared(sep2549.Defaults), Event: "list.changed", UsesLists: true,
+		},
+		New: sep2549.New, Figures: &sep2549.FigureTable, Defaults: filledBy(sep2549.Defaults),
+		Connections: sep2549.Connections,
+	},
+	{
+		System: settings.System{Name: "updates"},
+		New:    updates.New, Figures: &updates.FigureTable, Defaults: defaultsOf[updates.Settings], Connections: updates.Connections,
+	},
+}
+
+// Table is what profiles are read with.
+var Table = table()
+
+func table() (all settings.Table) {
+	for _, s := range systems {
+		if len(s.Modes) > 0 { // else no profile has lanes of it
+			all = append(all, s.System)
+		}
+	}
+	return all
+}
+
+// declared gives the settings of a driver as what a profile takes them for.
+func declared[S settings.Settings](defaults func(mode string) S) func(string) settings.Settings {
+	return func(mode string) settings.Settings { return defaults(mode) }
 }
 
 // defaultsOf is the Defaults of a system whose settings are of type S.
@@ -71,6 +111,16 @@ func defaultsOf[S interface{ WithDefaults() S }](o driver.Options) (driver.Optio
 	set, err := driver.SettingsOf[S](&o)
 	o.Settings = set.WithDefaults()
 	return o, err
+}
+
+// filledBy is the Defaults of a system whose settings have those defaults.
+func filledBy[S any](defaults func(mode string) *S) func(driver.Options) (driver.Options, error) {
+	return func(o driver.Options) (driver.Options, error) {
+		o = o.WithDefaults()
+		set, err := driver.SettingsOr(&o, defaults)
+		o.Settings = set
+		return o, err
+	}
 }
 
 // FigureTables are the figures of all systems. Whoever merges, archives or shows

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -55,7 +56,7 @@ func TestRelay(t *testing.T) {
 }
 
 func TestProfileIsValid(t *testing.T) {
-	p, err := profiles.Parse("soak.yaml", profile, nil)
+	p, err := profiles.Parse("soak.yaml", profile, nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/capacity"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -56,7 +57,7 @@ func meets(o run.Options, lost int64) *run.Outcome {
 
 func find(t *testing.T, target pretend, set ...string) (*results.Capacity, error) {
 	t.Helper()
-	p, err := profiles.Load("capacity", append([]string{"capacity.from=10", "capacity.to=1000", "capacity.precision=0.05"}, set...))
+	p, err := profiles.Load("capacity", append([]string{"capacity.from=10", "capacity.to=1000", "capacity.precision=0.05"}, set...), systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +226,7 @@ func TestCapacityProfiles(t *testing.T) {
 		} else {
 			overrides = append(overrides, "capacity.to=150000") // more files than anybody has
 		}
-		p, err := profiles.Load("capacity", overrides)
+		p, err := profiles.Load("capacity", overrides, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +235,7 @@ func TestCapacityProfiles(t *testing.T) {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
-	plain, err := profiles.Load("smoke", nil)
+	plain, err := profiles.Load("smoke", nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +284,7 @@ func TestCapacityOfALaneWithoutFigures(t *testing.T) {
 // TestCapacityOfNothing: a foreign target that is not there is the target's
 // fault, before any step.
 func TestCapacityOfNothing(t *testing.T) {
-	p, err := profiles.Load("capacity", []string{"target={url: 'http://127.0.0.1:1/mcp'}", "upstream.admin=http://127.0.0.1:1"})
+	p, err := profiles.Load("capacity", []string{"target={url: 'http://127.0.0.1:1/mcp'}", "upstream.admin=http://127.0.0.1:1"}, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

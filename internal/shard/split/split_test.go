@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // planOf makes the plan of a profile with these lanes, as YAML.
 func planOf(t *testing.T, lanes string, sources, shards int) (*Plan, []Lane) {
 	t.Helper()
-	p, err := profiles.Parse("test", fmt.Appendf(nil, "name: plan\nlanes:\n%s\nupstream: {sources: %d, event: e, payload: {text: \"{{.Probe}}\"}}\nschedule: {rate: 10/s}\n", lanes, sources), nil)
+	p, err := profiles.Parse("test", fmt.Appendf(nil, "name: plan\nlanes:\n%s\nupstream: {sources: %d, event: e, payload: {text: \"{{.Probe}}\"}}\nschedule: {rate: 10/s}\n", lanes, sources), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (p *beatingClient) play(ctx context.Context, r streamclient.Request, s stre
 // alive as long as something comes within twice the draft's 30 s, and dead
 // after that.
 func TestDefaultHeartbeat(t *testing.T) {
-	p, err := profiles.Parse("t", []byte("name: t\nupstream: {kind: none}\ntarget: {url: http://127.0.0.1:1/mcp}\nlanes: [{name: a, mode: push, subscriptions: 1, event: e}]\n"), nil)
+	p, err := profiles.Parse("t", []byte("name: t\nupstream: {kind: none}\ntarget: {url: http://127.0.0.1:1/mcp}\nlanes: [{name: a, mode: push, subscriptions: 1, event: e}]\n"), nil, profiles.Systems{{Name: "events", Modes: []string{"push"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ type flight struct {
 
 func newCache(clock *eventmeter.Clock, set Settings, r *rand.Rand) *cache {
 	return &cache{
-		clock: clock, off: set.NoCache, jitter: set.Jitter, background: set.Background,
+		clock: clock, off: !set.Cache, jitter: set.Jitter, background: set.Background,
 		wake: make(chan struct{}, 1), rand: r,
 		public: map[string]*keptPage{}, private: map[int]map[string]*keptPage{},
 		flights: map[flightKey]*flight{}, owned: map[string]bool{}, changesFor: map[int]eventmeter.Instant{},

@@ -15,7 +15,7 @@ import (
 // fetched by the first use after it, eleven uses after the one before.
 func TestListTimeToLive(t *testing.T) {
 	s := &scriptedLists{ttl: time.Second}
-	f := bubble(t, 1, Settings{Use: 10}, s, func(d *lane, _ func()) { time.Sleep(11*time.Second + 50*time.Millisecond) })
+	f := bubble(t, 1, Settings{Cache: true, Use: 10}, s, func(d *lane, _ func()) { time.Sleep(11*time.Second + 50*time.Millisecond) })
 	for i := 2; i < len(s.asked); i++ {
 		if gap := s.asked[i] - s.asked[i-1]; gap < time.Second || gap > 1100*time.Millisecond {
 			t.Errorf("fetched %v after the one before", gap)
@@ -34,7 +34,7 @@ func TestListTimeToLive(t *testing.T) {
 // With jitter a copy goes early, never late.
 func TestListJitter(t *testing.T) {
 	s := &scriptedLists{ttl: time.Second}
-	bubble(t, 1, Settings{Use: 1000, Jitter: 0.5}, s, func(*lane, func()) { time.Sleep(30 * time.Second) })
+	bubble(t, 1, Settings{Cache: true, Use: 1000, Jitter: 0.5}, s, func(*lane, func()) { time.Sleep(30 * time.Second) })
 	early := 0
 	for i := 2; i < len(s.asked); i++ {
 		gap := s.asked[i] - s.asked[i-1]
@@ -54,7 +54,7 @@ func TestListJitter(t *testing.T) {
 // it learns that they were.
 func TestListStaleness(t *testing.T) {
 	s := &scriptedLists{ttl: 10 * time.Second}
-	f := bubble(t, 1, Settings{Use: 10}, s, func(_ *lane, change func()) {
+	f := bubble(t, 1, Settings{Cache: true, Use: 10}, s, func(_ *lane, change func()) {
 		time.Sleep(2 * time.Second)
 		change()
 		time.Sleep(3 * time.Second)
@@ -74,7 +74,7 @@ func TestListStaleness(t *testing.T) {
 // and once, though two changes came.
 func TestListNotification(t *testing.T) {
 	s := &scriptedLists{ttl: time.Hour}
-	f := bubble(t, 1, Settings{Use: 1, Notifications: true}, s, func(_ *lane, change func()) {
+	f := bubble(t, 1, Settings{Cache: true, Use: 1, Notifications: true}, s, func(_ *lane, change func()) {
 		time.Sleep(5 * time.Second)
 		change()
 		time.Sleep(20 * time.Millisecond) // the target's read delay
@@ -98,7 +98,7 @@ func TestListNotification(t *testing.T) {
 // may be older than the change.
 func TestListNotificationDuringFetch(t *testing.T) {
 	s := &scriptedLists{ttl: time.Hour, took: 400 * time.Millisecond}
-	f := bubble(t, 1, Settings{Use: 1, Notifications: true}, s, func(_ *lane, change func()) {
+	f := bubble(t, 1, Settings{Cache: true, Use: 1, Notifications: true}, s, func(_ *lane, change func()) {
 		s.tell <- "notifications/tools/list_changed"
 		for n := 0; n < 2; { // wait for the fetch that follows
 			time.Sleep(10 * time.Millisecond)
@@ -115,7 +115,7 @@ func TestListNotificationDuringFetch(t *testing.T) {
 func TestListStaleOnError(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		s := &scriptedLists{ttl: time.Second}
-		f := bubble(t, 1, Settings{Use: 1, StaleOnError: on}, s, func(*lane, func()) {
+		f := bubble(t, 1, Settings{Cache: true, Use: 1, StaleOnError: on}, s, func(*lane, func()) {
 			time.Sleep(3500 * time.Millisecond)
 			s.set(func() { s.broken = true })
 			time.Sleep(4 * time.Second)
@@ -132,7 +132,7 @@ func TestListStaleOnError(t *testing.T) {
 // A slow target makes clients miss uses, not make them late.
 func TestListSlowTarget(t *testing.T) {
 	s := &scriptedLists{ttl: 0, took: 350 * time.Millisecond}
-	f := bubble(t, 1, Settings{Use: 10}, s, func(*lane, func()) { time.Sleep(40 * time.Second) })
+	f := bubble(t, 1, Settings{Cache: true, Use: 10}, s, func(*lane, func()) { time.Sleep(40 * time.Second) })
 	v := f.Values
 	if v["uses"]+v["usesMissed"] < 398 || v["uses"]+v["usesMissed"] > 402 || v["uses"] > 102 || v["uses"] < 98 {
 		t.Errorf("uses %v, missed %v", v["uses"], v["usesMissed"])
@@ -144,12 +144,12 @@ func TestListSlowTarget(t *testing.T) {
 // times, and only while somebody uses them.
 func TestListBackground(t *testing.T) {
 	s := &scriptedLists{ttl: 10 * time.Second}
-	f := bubble(t, 4, Settings{Use: 2, Background: true, Jitter: 0.5}, s, func(*lane, func()) { time.Sleep(60 * time.Second) })
+	f := bubble(t, 4, Settings{Cache: true, Use: 2, Background: true, Jitter: 0.5}, s, func(*lane, func()) { time.Sleep(60 * time.Second) })
 	expect(t, f, map[string]float64{"fetchesFirst": 4, "fetchesExpired": 0, "fetchesChanged": 0})
 	if n := f.Values["fetchesBackground"]; n < 4*6 || n > 4*12 {
 		t.Errorf("%v background refreshes in six lives of four copies", n)
 	}
-	idle := bubble(t, 1, Settings{Use: 0.01, Background: true, Jitter: 0.5}, &scriptedLists{ttl: time.Second}, func(*lane, func()) { time.Sleep(30 * time.Second) })
+	idle := bubble(t, 1, Settings{Cache: true, Use: 0.01, Background: true, Jitter: 0.5}, &scriptedLists{ttl: time.Second}, func(*lane, func()) { time.Sleep(30 * time.Second) })
 	if n := idle.Values["fetchesBackground"]; n > 1 {
 		t.Errorf("%v refreshes of a copy that nobody used", n)
 	}
@@ -163,7 +163,7 @@ func TestListHerd(t *testing.T) {
 		set.Use = 20
 		return bubble(t, clients, set, &scriptedLists{ttl: 5 * time.Second}, func(*lane, func()) { time.Sleep(31 * time.Second) })
 	}
-	plain, spread, shared := run(Settings{}), run(Settings{Jitter: 0.9}), run(Settings{Shared: true})
+	plain, spread, shared := run(Settings{Cache: true}), run(Settings{Cache: true, Jitter: 0.9}), run(Settings{Cache: true, Shared: true})
 	if a, b := plain.Values["herdExpired"], spread.Values["herdExpired"]; a < 2*b {
 		t.Errorf("herd factor %v without jitter, %v with", a, b)
 	}
@@ -197,7 +197,7 @@ func TestStampsIn(t *testing.T) {
 
 // Private copies are their principal's alone, and public ones everybody's.
 func TestCacheScopes(t *testing.T) {
-	d := &lane{}
+	d := &lane{set: Settings{Cache: true}}
 	d.Caller = mcpclient.Caller{Clock: eventmeter.NewClock()}
 	c := newCache(d.Clock, d.set, rand.New(rand.NewPCG(d.Opts.Seed, 1)))
 	const second = eventmeter.Instant(time.Second)
@@ -257,7 +257,7 @@ func TestCacheScopes(t *testing.T) {
 // A server may give a page another cursor each time. What is kept of them does
 // not grow with the uses.
 func TestNewCursorsDoNotAddUp(t *testing.T) {
-	d := &lane{}
+	d := &lane{set: Settings{Cache: true}}
 	d.Caller = mcpclient.Caller{Clock: eventmeter.NewClock(), Recorder: eventmeter.Tee()}
 	kept := newCache(d.Clock, d.set, rand.New(rand.NewPCG(d.Opts.Seed, 1)))
 	c := &client{cache: kept, known: map[uint64]uint32{}, looked: map[string]uint64{}}

@@ -65,8 +65,7 @@ func newLane(opts driver.Options) (*lane, error) {
 		return nil, err
 	}
 	opts = opts.WithDefaults()
-	set, err := driver.SettingsOf[Settings](&opts)
-	set = set.WithDefaults()
+	set, err := settingsOf(&opts)
 	form, known := forms[set.List]
 	switch {
 	case err != nil:

@@ -143,7 +143,7 @@ func TestListsOfEveryKind(t *testing.T) {
 			for _, told := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/told=%t", list, era, told), func(t *testing.T) {
 					const clients, sources, rounds = 4, 3, 4
-					o := driver.Options{Subscriptions: clients, Settings: sep2549.Settings{List: list, Use: 200, Notifications: told, Jitter: 0.2}}
+					o := driver.Options{Subscriptions: clients, Settings: sep2549.Settings{Cache: true, List: list, Use: 200, Notifications: told, Jitter: 0.2}}
 					lw := newListWorld(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era, Tokens: []string{"a", "b"}}, o, sources, injectList(w))
 					systemstest.Attach(t, lw.d, clients)
 					for range rounds {
@@ -178,7 +178,7 @@ func TestListsOverEveryTransport(t *testing.T) {
 				e.URL, e.Roots = w.Srv.TLSURL(), w.Roots()
 			}
 			const clients = 3
-			o := driver.Options{Subscriptions: clients, HTTP: proto, Settings: sep2549.Settings{Use: 100, Notifications: true}}
+			o := driver.Options{Subscriptions: clients, HTTP: proto, Settings: sep2549.Settings{Cache: true, Use: 100, Notifications: true}}
 			lw := newListWorld(t, e, o, 1, injectList(w))
 			systemstest.Attach(t, lw.d, clients)
 			for range 5 {
@@ -203,29 +203,29 @@ func TestListsInEveryManner(t *testing.T) {
 		set   sep2549.Settings
 		holds func(v map[string]float64) bool
 	}{
-		{"no cache", refserver.ListOptions{TTL: time.Hour}, sep2549.Settings{NoCache: true},
+		{"no cache", refserver.ListOptions{TTL: time.Hour}, sep2549.Settings{},
 			func(v map[string]float64) bool { return v["fetchesAvoided"] == 0 && v["fetchesUncached"] > 0 }},
-		{"no time to live", refserver.ListOptions{}, sep2549.Settings{},
+		{"no time to live", refserver.ListOptions{}, sep2549.Settings{Cache: true},
 			func(v map[string]float64) bool { return v["fetchesAvoided"] == 0 && v["fetchesUncached"] > 0 }},
-		{"notifications alone", refserver.ListOptions{TTL: time.Hour}, sep2549.Settings{Notifications: true},
+		{"notifications alone", refserver.ListOptions{TTL: time.Hour}, sep2549.Settings{Cache: true, Notifications: true},
 			func(v map[string]float64) bool { return v["fetchesExpired"] == 0 && v["fetchesChanged"] > 0 }},
-		{"the earlier spelling", refserver.ListOptions{TTL: time.Second, Older: true}, sep2549.Settings{},
+		{"the earlier spelling", refserver.ListOptions{TTL: time.Second, Older: true}, sep2549.Settings{Cache: true},
 			func(v map[string]float64) bool {
 				return v["ttlMs"] == 1000 && v["fetchesExpired"] > 0 && v["privatePages"] > 0
 			}},
-		{"cursors that fail", refserver.ListOptions{TTL: 20 * time.Millisecond, Strict: true}, sep2549.Settings{Jitter: 0.9},
+		{"cursors that fail", refserver.ListOptions{TTL: 20 * time.Millisecond, Strict: true}, sep2549.Settings{Cache: true, Jitter: 0.9},
 			func(v map[string]float64) bool { return v["cursorFailures"] > 0 }},
-		{"shared", refserver.ListOptions{TTL: 50 * time.Millisecond}, sep2549.Settings{Shared: true},
+		{"shared", refserver.ListOptions{TTL: 50 * time.Millisecond}, sep2549.Settings{Cache: true, Shared: true},
 			func(v map[string]float64) bool { return v["fetchesFirst"] == 4 && v["fetchesExpired"] > 0 }},
-		{"shared and told", refserver.ListOptions{TTL: time.Hour}, sep2549.Settings{Shared: true, Notifications: true},
+		{"shared and told", refserver.ListOptions{TTL: time.Hour}, sep2549.Settings{Cache: true, Shared: true, Notifications: true},
 			func(v map[string]float64) bool { return v["fetchesFirst"] == 4 && v["fetchesChanged"] > 0 }},
-		{"shared, but private", refserver.ListOptions{TTL: 50 * time.Millisecond, Private: true}, sep2549.Settings{Shared: true},
+		{"shared, but private", refserver.ListOptions{TTL: 50 * time.Millisecond, Private: true}, sep2549.Settings{Cache: true, Shared: true},
 			func(v map[string]float64) bool { return v["fetchesFirst"] == 8 && v["privatePages"] >= 8 }},
-		{"in the background", refserver.ListOptions{TTL: 80 * time.Millisecond}, sep2549.Settings{Background: true, Jitter: 0.5},
+		{"in the background", refserver.ListOptions{TTL: 80 * time.Millisecond}, sep2549.Settings{Cache: true, Background: true, Jitter: 0.5},
 			func(v map[string]float64) bool { return v["fetchesBackground"] > 0 }},
-		{"in the background and told", refserver.ListOptions{TTL: 300 * time.Millisecond}, sep2549.Settings{Background: true, Jitter: 0.5, Notifications: true, Shared: true},
+		{"in the background and told", refserver.ListOptions{TTL: 300 * time.Millisecond}, sep2549.Settings{Cache: true, Background: true, Jitter: 0.5, Notifications: true, Shared: true},
 			func(v map[string]float64) bool { return v["fetchesChanged"]+v["fetchesBackground"] > 0 }},
-		{"only some sources", refserver.ListOptions{TTL: 30 * time.Millisecond}, sep2549.Settings{},
+		{"only some sources", refserver.ListOptions{TTL: 30 * time.Millisecond}, sep2549.Settings{Cache: true},
 			func(v map[string]float64) bool { return v["changesOwed"] == 4*6 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestListsInEveryManner(t *testing.T) {
 func TestListsChurnAndLoss(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{Lists: refserver.ListOptions{Entries: 3, Page: 10, TTL: time.Hour}})
 	const clients = 3
-	lw := newListWorld(t, mcpclient.EndpointOptions{URL: w.Srv.URL()}, driver.Options{Subscriptions: clients, Settings: sep2549.Settings{Use: 100}}, 1, injectList(w))
+	lw := newListWorld(t, mcpclient.EndpointOptions{URL: w.Srv.URL()}, driver.Options{Subscriptions: clients, Settings: sep2549.Settings{Cache: true, Use: 100}}, 1, injectList(w))
 	systemstest.Attach(t, lw.d, clients)
 	lw.fire(t, "tools", 0)
 	if err := lw.d.Detach(t.Context(), 1); err != nil {
@@ -293,9 +293,9 @@ func TestListsRefuseNonsense(t *testing.T) {
 	}
 	for _, o := range []driver.Options{
 		{Mode: eventmeter.Push},
-		{Mode: eventmeter.Poll, Settings: sep2549.Settings{List: "nonsense"}},
-		{Mode: eventmeter.Poll, Settings: sep2549.Settings{Jitter: 2}},
-		{Mode: eventmeter.Poll, Settings: sep2549.Settings{Background: true}},
+		{Mode: eventmeter.Poll, Settings: sep2549.Settings{Cache: true, List: "nonsense"}},
+		{Mode: eventmeter.Poll, Settings: sep2549.Settings{Cache: true, Jitter: 2}},
+		{Mode: eventmeter.Poll, Settings: sep2549.Settings{Cache: true, Background: true}},
 	} {
 		o.System, o.Clock, o.Recorder, o.Endpoint = "sep-2549", eventmeter.NewClock(), eventmeter.Tee(), ep
 		if _, err := systems.New(o); err == nil {

@@ -100,29 +100,29 @@ func TestListsOfAServerOfTheSDK(t *testing.T) {
 		holds func(v map[string]float64) bool
 	}{
 		// Left alone it says ttlMs 0 and public: nothing is kept, in either era.
-		{"nothing set", mcpclient.Modern, 0, false, sep2549.Settings{List: "tools"},
+		{"nothing set", mcpclient.Modern, 0, false, sep2549.Settings{Cache: true, List: "tools"},
 			func(v map[string]float64) bool {
 				return v["fetchesAvoided"] == 0 && v["ttlMs"] == 0 && v["privatePages"] == 0
 			}},
-		{"nothing set, legacy", mcpclient.Legacy, 0, false, sep2549.Settings{List: "tools"},
+		{"nothing set, legacy", mcpclient.Legacy, 0, false, sep2549.Settings{Cache: true, List: "tools"},
 			func(v map[string]float64) bool { return v["fetchesAvoided"] == 0 && v["privatePages"] == 0 }},
 		// With SetCacheable it says so on every page, and in sessions too.
-		{"a time to live", mcpclient.Modern, 100 * time.Millisecond, true, sep2549.Settings{List: "tools"},
+		{"a time to live", mcpclient.Modern, 100 * time.Millisecond, true, sep2549.Settings{Cache: true, List: "tools"},
 			func(v map[string]float64) bool {
 				return v["ttlMs"] == 100 && v["fetchesAvoided"] > 0 && v["privatePages"] > 0
 			}},
-		{"a time to live, legacy", mcpclient.Legacy, 100 * time.Millisecond, true, sep2549.Settings{List: "tools"},
+		{"a time to live, legacy", mcpclient.Legacy, 100 * time.Millisecond, true, sep2549.Settings{Cache: true, List: "tools"},
 			func(v map[string]float64) bool {
 				return v["ttlMs"] == 100 && v["fetchesAvoided"] > 0 && v["privatePages"] > 0
 			}},
 		// subscriptions/listen tells of changes, and so does a session's stream.
-		{"told", mcpclient.Modern, time.Hour, false, sep2549.Settings{List: "tools", Notifications: true},
+		{"told", mcpclient.Modern, time.Hour, false, sep2549.Settings{Cache: true, List: "tools", Notifications: true},
 			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
-		{"told, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{List: "tools", Notifications: true},
+		{"told, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{Cache: true, List: "tools", Notifications: true},
 			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
-		{"notified of a resource", mcpclient.Modern, time.Hour, false, sep2549.Settings{List: "resource", URI: "file:///r", Notifications: true},
+		{"notified of a resource", mcpclient.Modern, time.Hour, false, sep2549.Settings{Cache: true, List: "resource", URI: "file:///r", Notifications: true},
 			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
-		{"notified of a resource, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{List: "resource", URI: "file:///r", Notifications: true},
+		{"notified of a resource, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{Cache: true, List: "resource", URI: "file:///r", Notifications: true},
 			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestListsOfAServerOfTheSDKThatTellsNothing(t *testing.T) {
 	srv := httptest.NewServer(handler)
 	t.Cleanup(srv.Close)
 	for _, list := range []string{"resource", "prompts"} {
-		lw := newListWorld(t, mcpclient.EndpointOptions{URL: srv.URL}, driver.Options{Subscriptions: 1, Settings: sep2549.Settings{List: list, Notifications: true}}, 1, nil)
+		lw := newListWorld(t, mcpclient.EndpointOptions{URL: srv.URL}, driver.Options{Subscriptions: 1, Settings: sep2549.Settings{Cache: true, List: list, Notifications: true}}, 1, nil)
 		if err := lw.d.Attach(t.Context(), 0); !errors.Is(err, mcpclient.ErrNotOffered) {
 			t.Errorf("%s: %v", list, err)
 		}
@@ -168,7 +168,7 @@ func TestListsOfAServerOfTheSDKThatTellsNothing(t *testing.T) {
 // with each: changes that never pause are never announced.
 func TestSDKDebounceNeverEnds(t *testing.T) {
 	s := newSDKServer(t, time.Hour, false)
-	lw := newListWorld(t, mcpclient.EndpointOptions{URL: s.http.URL, Era: mcpclient.Modern}, driver.Options{Subscriptions: 1, Settings: sep2549.Settings{Use: 100, Notifications: true}}, 1, s.change)
+	lw := newListWorld(t, mcpclient.EndpointOptions{URL: s.http.URL, Era: mcpclient.Modern}, driver.Options{Subscriptions: 1, Settings: sep2549.Settings{Cache: true, Use: 100, Notifications: true}}, 1, s.change)
 	systemstest.Attach(t, lw.d, 1)
 	const changes = 100
 	for range changes {

@@ -2,45 +2,83 @@ package sep2549
 
 import (
 	"cmp"
+	"fmt"
 
-	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
-// Settings describes clients that use a list and keep it for as long as
-// the server lets them. The zero value uses tools/list 10 times a second.
+// Settings are those of a lane of system sep-2549. Its subscriptions are clients that use a list
+// repeatedly and cache it for as long as the server allows.
 type Settings struct {
-	// List is what is used: tools (also ""), prompts, resources, templates, or
-	// resource, the content of the one at URI.
-	List string
-	// URI of the resource; "" = list://content, the reference target's.
-	URI string
-	// Use is how often each client uses the list, in uses per second; 0 = 10.
-	Use float64
-	// NoCache fetches with every use, whatever the server allows: the baseline.
-	NoCache bool
-	// Notifications opens a stream for list_changed (resources/updated for
-	// resource), which makes copies stale at once.
-	Notifications bool
-	// Jitter is the share of the time to live, 0 to 1, by which a copy may count
-	// as stale early, at random, so that copies that came together do not go
-	// together. With Background it spreads the refreshes in the same way.
-	Jitter float64
-	// StaleOnError uses a stale copy when fetching a new one fails.
-	StaleOnError bool
-	// Shared lets all clients of the lane use each other's public copies, and
-	// those of one principal its private ones.
-	Shared bool
-	// Background fetches copies that were used anew before they are stale.
-	Background bool
+	// list that is used: tools (the default), prompts, resources, templates, or resource (the
+	// content of one resource)
+	List string `yaml:"list,omitempty" json:"list" check:"tools|prompts|resources|templates|resource"`
+	// URI of the resource; default list://content, as in the reference target
+	URI string `yaml:"uri,omitempty" json:"uri,omitempty"`
+	// how often each client uses the list, default 10/s
+	Use settings.Rate `yaml:"use,omitempty" json:"use"`
+	// keeps copies; default true. False fetches at each use, as the baseline.
+	Cache bool `yaml:"cache,omitempty" json:"cache"`
+	// opens a stream for list_changed (resources/updated for resource), which makes copies stale at
+	// once; default false
+	Notifications bool `yaml:"notifications,omitempty" json:"notifications"`
+	// share of the time to live by which a copy randomly counts as stale early; default 0.1. With
+	// background it spreads the refreshes.
+	Jitter float64 `yaml:"jitter,omitempty" json:"jitter" check:"0..1"`
+	// uses a stale copy when a new one cannot be fetched; default true
+	StaleOnError bool `yaml:"staleOnError,omitempty" json:"staleOnError"`
+	// clients of the lane share public copies, and clients of a principal share its private copies;
+	// default false
+	Shared bool `yaml:"shared,omitempty" json:"shared"`
+	// refetches used copies before they become stale; default false
+	Background bool `yaml:"background,omitempty" json:"background"`
+}
+
+// Defaults are the settings of a lane that sets nothing.
+func Defaults(string) *Settings {
+	return &Settings{List: "tools", URI: "list://content", Use: 10, Cache: true, Jitter: 0.1, StaleOnError: true}
+}
+
+// Key is the key of the settings in a lane.
+func (s *Settings) Key() string { return "sep2549" }
+
+// Check reports what is wrong with the settings and their lane.
+func (s *Settings) Check(l settings.Lane) {
+	if l.OverStdio && s.Notifications {
+		l.Bad("sep2549.notifications", "are supported over HTTP only", "remove it, or connect to the target by its url")
+	}
+	l.Reject("", []string{"arguments", "maxAge", "poll"}, "has no effect on a lane that uses lists", "remove it")
+	if s.List != "resource" && l.Given("sep2549.uri") {
+		l.Bad("sep2549.uri", "belongs to list: resource", "remove it, or set list: resource")
+	}
+	if !(s.Use > 0 && s.Use <= 1000) {
+		l.Bad("sep2549.use", fmt.Sprintf("%v is out of bounds", float64(s.Use)), "give uses per second of each client, above 0 to 1000/s")
+	}
+	if s.Background && s.Jitter == 0 {
+		l.Bad("sep2549.jitter", "without jitter, all clients refresh at once", "give a share above 0, or background: false")
+	}
+	if !s.Cache {
+		l.Reject("sep2549", []string{"shared", "background", "notifications", "jitter", "staleOnError"}, "has no effect without a cache", "remove it, or cache: true")
+	}
+}
+
+// Subject names what is used, for people.
+func (s *Settings) Subject() string { return fmt.Sprintf("the list (%q)", s.List) }
+
+// settingsOf are the settings of a lane, its defaults if it has none.
+func settingsOf(o *driver.Options) (Settings, error) {
+	set, err := driver.SettingsOr(o, Defaults)
+	return set.WithDefaults(), err
 }
 
 // WithDefaults returns the settings with every field filled in whose zero value
-// stands for a default.
+// has no meaning.
 func (s Settings) WithDefaults() Settings {
-	s.List = cmp.Or(s.List, defaults.SEP2549List)
-	s.URI = cmp.Or(s.URI, defaults.SEP2549URI)
-	s.Use = cmp.Or(s.Use, defaults.SEP2549Use)
+	d := Defaults("")
+	s.List = cmp.Or(s.List, d.List)
+	s.URI = cmp.Or(s.URI, d.URI)
+	s.Use = cmp.Or(s.Use, d.Use)
 	return s
 }
 
@@ -56,7 +94,7 @@ var forms = map[string]struct{ method, changed, want string }{
 // Connections is how many connections a client has: a stream, if it has
 // one, beside its fetches.
 func Connections(o *driver.Options) int {
-	if set, _ := driver.SettingsOf[Settings](o); set.Notifications {
+	if set, _ := settingsOf(o); set.Notifications {
 		return 2
 	}
 	return 1

@@ -13,7 +13,7 @@ import (
 // run uses the list at the client's rate, from a moment of its own on. A use
 // that is due while the one before still waits is missed, not made late.
 func (d *lane) run(c *client) {
-	every := max(time.Duration(float64(time.Second)/d.set.Use), time.Microsecond)
+	every := max(time.Duration(float64(time.Second)/float64(d.set.Use)), time.Microsecond)
 	next := d.Clock.Now().Add(time.Duration(c.rand.Float64() * float64(every)))
 	t := time.NewTimer(next.Sub(d.Clock.Now()))
 	defer t.Stop()

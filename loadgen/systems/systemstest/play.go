@@ -31,9 +31,9 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"golang.org/x/tools/txtar"
 )
@@ -72,7 +72,7 @@ type laneFile struct {
 	Events    events.Settings
 	SEP1803   sep1803.Settings
 	SEP975    sep975.Settings
-	SEP2549   sep2549.Settings
+	Settings  json.RawMessage // of the system
 	Secrets   driver.Secrets
 	Verify    driver.Verify
 	Mode      eventmeter.Mode
@@ -255,14 +255,24 @@ func (p *play) options() driver.Options {
 		}
 		return v
 	}
-	return driver.Options{
-		System: c.System, Settings: map[string]any{"smithery": c.Smithery, "sep-1803": c.SEP1803, "sep-975": c.SEP975, "sep-2549": c.SEP2549, "": c.Events, "events": c.Events}[c.System],
+	o := driver.Options{
+		System: c.System, Settings: map[string]any{"smithery": c.Smithery, "sep-1803": c.SEP1803, "sep-975": c.SEP975, "": c.Events, "events": c.Events}[c.System],
 		Mode: c.Mode, Event: "ticket.moved", MaxAge: dur(c.MaxAge),
 		Arguments: func(int) json.RawMessage { return c.Arguments },
 		Poll:      driver.PollOptions{MinInterval: dur(c.MinInterval), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
 		Push:      driver.PushOptions{Heartbeat: dur(c.Heartbeat), BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
 		Webhook:   driver.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Refuse: c.Refuse, Secrets: c.Secrets, Verify: c.Verify},
 	}
+	if of, _ := systems.Table.Find(c.System); of.Settings != nil {
+		set := of.Settings(string(c.Mode))
+		dec := json.NewDecoder(bytes.NewReader(c.Settings))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(set); err != nil && len(c.Settings) > 0 {
+			p.t.Fatal(err)
+		}
+		o.Settings = set
+	}
+	return o
 }
 
 // end lets everything go that waits for its turn.

@@ -1,9 +1,14 @@
-package profiles
+package sep2549_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 const listProfile = `
@@ -16,19 +21,26 @@ schedule: {rate: 1/s}
 `
 
 func TestSEP2549Defaults(t *testing.T) {
-	p, err := Parse("x", []byte(strings.Replace(listProfile, "SETTINGS", "notifications: true", 1)), nil)
+	p, err := profiles.Parse("x", []byte(strings.Replace(listProfile, "SETTINGS", "notifications: true", 1)), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := p.Lanes[0]
-	want := SEP2549Lane{List: "tools", URI: "list://content", Use: 10, Cache: true, Notifications: true, Jitter: 0.1, StaleOnError: true}
-	if l.SEP2549 != want || l.Event != "list.changed" || p.Upstream.Event != "list.changed" {
-		t.Errorf("%+v, event %q, upstream %q", l.SEP2549, l.Event, p.Upstream.Event)
+	want := sep2549.Settings{List: "tools", URI: "list://content", Use: 10, Cache: true, Notifications: true, Jitter: 0.1, StaleOnError: true}
+	if got := *l.Settings.(*sep2549.Settings); got != want || l.Event != "list.changed" || p.Upstream.Event != "list.changed" {
+		t.Errorf("%+v, event %q, upstream %q", l.Settings, l.Event, p.Upstream.Event)
 	}
-	if e := p.Target.Embedded.Lists; e != (EmbeddedLists{Entries: 50, TTL: 2 * time.Second}) {
+	if e := p.Target.Embedded.Lists; e != (profiles.EmbeddedLists{Entries: 50, TTL: 2 * time.Second}) {
 		t.Errorf("embedded lists %+v", e)
 	}
-	again(t, p)
+	text, err := p.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := profiles.Parse("again", text, nil, systems.Table)
+	if err != nil || !reflect.DeepEqual(p, again) {
+		t.Errorf("read again, the profile differs: %v\n%s", err, text)
+	}
 }
 
 func TestSEP2549Problems(t *testing.T) {
@@ -43,7 +55,7 @@ func TestSEP2549Problems(t *testing.T) {
 		"{cache: false, notifications: true}": "has no effect without a cache",
 	} {
 		settings = strings.Trim(settings, "{}")
-		_, err := Parse("x", []byte(strings.Replace(listProfile, "SETTINGS", settings, 1)), nil)
+		_, err := profiles.Parse("x", []byte(strings.Replace(listProfile, "SETTINGS", settings, 1)), nil, systems.Table)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", settings, err, want)
 		}
@@ -54,7 +66,7 @@ func TestSEP2549Problems(t *testing.T) {
 		strings.Replace(listProfile, "system: sep-2549", "event: a", 1):                                              "has no effect on a lane of system events",
 		strings.Replace(listProfile, "lanes:", "target: {embedded: {lists: {ttl: 1500ms, older: true}}}\nlanes:", 1): "whole seconds",
 	} {
-		_, err := Parse("x", []byte(strings.Replace(text, "SETTINGS", "list: tools", 1)), nil)
+		_, err := profiles.Parse("x", []byte(strings.Replace(text, "SETTINGS", "list: tools", 1)), nil, systems.Table)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v, want %s", text, err, want)
 		}

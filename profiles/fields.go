@@ -1,0 +1,150 @@
+package profiles
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/eventmeter/eventmeter/internal/settings"
+)
+
+// field is a key of a group.
+type field struct {
+	key   string
+	tag   reflect.StructTag
+	value reflect.Value
+}
+
+// fieldsOf lists the keys of a group. In a lane, Settings stands for the groups
+// of all systems: its own settings, and for each other system new ones, which are
+// decoded only to find what is wrong.
+func fieldsOf(systems Systems, v reflect.Value) []field {
+	var all []field
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		switch {
+		case f.Type == typeSettings:
+			l := v.Interface().(Lane)
+			for _, s := range systems {
+				if set := l.settingsOf(s); set != nil {
+					all = append(all, field{set.Key(), "", reflect.ValueOf(set).Elem()})
+				}
+			}
+		case f.IsExported():
+			all = append(all, field{keyOf(f), f.Tag, v.Field(i)})
+		}
+	}
+	return all
+}
+
+// settingsOf are the lane's settings if it is of that system, and else new ones.
+func (l *Lane) settingsOf(s settings.System) settings.Settings {
+	if s.Settings == nil {
+		return nil
+	}
+	set := s.Settings("")
+	if l.Settings != nil && l.Settings.Key() == set.Key() {
+		return l.Settings
+	}
+	return set
+}
+
+func keyOf(f reflect.StructField) string {
+	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	return key
+}
+
+func keysOf(fields []field) []string {
+	var keys []string
+	for _, f := range fields {
+		keys = append(keys, f.key)
+	}
+	return keys
+}
+
+// jsonLane is the type of a lane with the settings of systems, each under its own
+// key, in the place of Settings.
+func jsonLane(of ...settings.Settings) reflect.Type {
+	var fields []reflect.StructField
+	for _, f := range reflect.VisibleFields(typeLane) {
+		if f.Type != typeSettings {
+			fields = append(fields, f)
+			continue
+		}
+		for _, s := range of {
+			t := reflect.TypeOf(s).Elem()
+			tag := fmt.Sprintf(`json:"%s,omitzero"`, s.Key())
+			fields = append(fields, reflect.StructField{Name: "Settings" + strings.ToUpper(s.Key()), Type: t, Tag: reflect.StructTag(tag)})
+		}
+	}
+	return reflect.StructOf(fields)
+}
+
+// MarshalJSON writes the settings under the key of the lane's system.
+func (l Lane) MarshalJSON() ([]byte, error) {
+	var of []settings.Settings
+	if l.Settings != nil {
+		of = append(of, l.Settings)
+	}
+	v := reflect.New(jsonLane(of...)).Elem()
+	for i := range v.NumField() {
+		if f := reflect.ValueOf(l).FieldByName(v.Type().Field(i).Name); f.IsValid() {
+			v.Field(i).Set(f)
+		} else {
+			v.Field(i).Set(reflect.ValueOf(l.Settings).Elem())
+		}
+	}
+	return json.Marshal(v.Interface())
+}
+
+// FromJSON reads the JSON form of a profile, which is part of every result. It is
+// strict, and does not check values.
+func FromJSON(data []byte, systems Systems) (*Profile, error) {
+	var all []settings.Settings
+	for _, s := range systems {
+		if s.Settings != nil {
+			all = append(all, s.Settings(""))
+		}
+	}
+	fields := slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[Profile]()), func(f reflect.StructField) bool { return !f.IsExported() })
+	for i := range fields {
+		if fields[i].Type == reflect.TypeFor[[]Lane]() {
+			fields[i].Type = reflect.SliceOf(jsonLane(all...))
+		}
+	}
+	in := reflect.New(reflect.StructOf(fields))
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(in.Interface()); err != nil {
+		return nil, err
+	}
+	p := &Profile{systems: systems}
+	for i, f := range fields {
+		if to := reflect.ValueOf(p).Elem().FieldByName(f.Name); f.Type == to.Type() {
+			to.Set(in.Elem().Field(i))
+			continue
+		}
+		for _, l := range in.Elem().Field(i).Seq2() {
+			p.Lanes = append(p.Lanes, laneOf(systems, l))
+		}
+	}
+	return p, nil
+}
+
+// laneOf is a lane that was read from JSON, with the settings of its system.
+func laneOf(systems Systems, in reflect.Value) Lane {
+	var l Lane
+	for i := range in.NumField() {
+		if to := reflect.ValueOf(&l).Elem().FieldByName(in.Type().Field(i).Name); to.IsValid() {
+			to.Set(in.Field(i))
+		}
+	}
+	if of, ok := systems.Find(l.System); ok && of.Settings != nil {
+		l.Settings = of.Settings(l.Mode)
+		reflect.ValueOf(l.Settings).Elem().Set(in.FieldByName("Settings" + strings.ToUpper(l.Settings.Key())))
+	}
+	return l
+}
