@@ -44,8 +44,11 @@ func serve(t *testing.T, args ...string) (url, admin string) {
 	if shown == nil {
 		t.Fatal("README.md does not say how to serve")
 	}
-	all := []string{"serve", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--ready-json", "--until-eof", "--next-poll", "200ms"}
-	c := exec.Command(eventmeterBin, slices.Concat(all, strings.Fields(shown[1]), args)...)
+	flags, document, given := strings.Cut(shown[1], " --options '{")
+	if !given {
+		t.Fatal("README.md gives no options to serve")
+	}
+	c := exec.Command(eventmeterBin, slices.Concat([]string{"serve", "--options", "-"}, strings.Fields(flags), args)...)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +65,9 @@ func serve(t *testing.T, args ...string) (url, admin string) {
 		in.Close()
 		_ = c.Wait()
 	})
+	if _, err := fmt.Fprintln(in, `{"NextPoll":"200ms",`+strings.TrimSuffix(document, "'")); err != nil {
+		t.Fatal(err)
+	}
 	var ready struct{ URL, Admin string }
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err != nil {

@@ -10,13 +10,16 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/results"
 )
 
 func TestDiscoverEverySystem(t *testing.T) {
 	t.Parallel()
-	ready, _ := serveTarget(t, "--list-entries", "60", "--list-ttl", "2s", "--list-private")
+	ready, _ := serveTargetWith(t, embedded.Options{Lists: refserver.ListOptions{Entries: 60, TTL: 2 * time.Second, Private: true}})
 	stdout, stderr, code := execute(t, "discover", "--target", ready.URL, "--token", "x")
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)

@@ -106,7 +106,13 @@ func codeOf(t *testing.T, err error) int {
 // serveTarget starts the reference target in a process of its own.
 func serveTarget(t *testing.T, args ...string) (embedded.Ready, *exec.Cmd) {
 	t.Helper()
-	cmd := command(t, append([]string{"serve", "--ready-json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
+	return serveTargetWith(t, embedded.Options{}, args...)
+}
+
+// serveTargetWith is serveTarget with options that are no flags.
+func serveTargetWith(t *testing.T, o embedded.Options, args ...string) (embedded.Ready, *exec.Cmd) {
+	t.Helper()
+	cmd := command(t, append([]string{"serve", "--options", "-"}, args...)...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +129,9 @@ func serveTarget(t *testing.T, args ...string) (embedded.Ready, *exec.Cmd) {
 		in.Close()
 		_ = cmd.Wait()
 	})
+	if err := embedded.WriteOptions(in, o); err != nil {
+		t.Fatal(err)
+	}
 	var ready embedded.Ready
 	if err := json.NewDecoder(out).Decode(&ready); err != nil {
 		t.Fatal(err)

@@ -32,16 +32,9 @@ var flagRules = []flagRule{
 	{command: "run", flag: "plain", not: []string{"quiet"}},
 	{command: "record", flag: "plain", not: []string{"quiet"}},
 	{command: "serve", flag: "tls-addr", needs: "tls"},
-	{command: "serve", flag: "capacity-burst", needs: "capacity"},
-	{command: "serve", flag: "feed-every", needs: "feed"},
 	{command: "serve", flag: "allow-host", needs: "feed"},
-	{command: "serve", flag: "list-page", needs: "list-entries"},
-	{command: "serve", flag: "list-ttl", needs: "list-entries"},
-	{command: "serve", flag: "list-private", needs: "list-entries"},
-	{command: "serve", flag: "list-older", needs: "list-entries"},
-	{command: "serve", flag: "list-strict", needs: "list-entries"},
 	{command: "serve", flag: "callback-insecure", not: []string{"callback-ca"}},
-	{command: "serve", flag: "stdio", not: []string{"addr", "tls", "ready-json", "until-eof", "proxies-may-buffer", "sse-answers", "token"}},
+	{command: "serve", flag: "stdio", not: []string{"addr", "tls", "proxies-may-buffer", "sse-answers", "token"}},
 }
 
 // mayBeEmpty are flags that have no effect when they are empty, because an

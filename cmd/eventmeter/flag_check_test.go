@@ -82,8 +82,9 @@ func TestBadInput(t *testing.T) {
 		{[]string{"merge", filepath.Join(dir, "cut")}, "has no shard.json"},
 		{[]string{"serve", "--addr", "nonsense"}, "write an address like"},
 		{[]string{"serve", "--stdio", "--addr", ":0"}, "--stdio and --addr"},
-		{[]string{"serve", "--list-ttl", "1s"}, "does nothing without --list-entries"},
-		{[]string{"serve", "--feed-every", "1s"}, "does nothing without --feed"},
+		{[]string{"serve", "--allow-host", "h"}, "does nothing without --feed"},
+		{[]string{"serve", "--stdio", "--options", "-"}, "both need standard input"},
+		{[]string{"serve", "--options", `{"Adr": 1}`}, `--options: the options cannot be read: json: unknown field "Adr"`},
 		{[]string{"serve", "--tls-addr", ":0"}, "does nothing without --tls"},
 		{[]string{"serve", "--callback-ca", "x", "--callback-insecure"}, "give one of the two"},
 	} {

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -151,9 +152,10 @@ func TestThroughNginx(t *testing.T) {
 		t.Skip("it runs for seconds")
 	}
 	needsTool(t, "nginx", "/usr/sbin/nginx")
-	args := []string{"--token", "t", "--allow-private-callbacks", "--callback-insecure", "--heartbeat", "500ms"}
-	asks, _ := serveTarget(t, args...)
-	silent, _ := serveTarget(t, append(args, "--proxies-may-buffer")...)
+	brisk := embedded.Options{Heartbeat: 500 * time.Millisecond}
+	args := []string{"--token", "t", "--allow-private-callbacks", "--callback-insecure"}
+	asks, _ := serveTargetWith(t, brisk, args...)
+	silent, _ := serveTargetWith(t, brisk, append(args, "--proxies-may-buffer")...)
 	folder := t.TempDir()
 	cert, key := certificate(t, folder)
 	ports := freePorts(t, 9)

@@ -2,10 +2,17 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/refserver"
@@ -47,4 +54,35 @@ func TestAnnouncedCurlInjects(t *testing.T) {
 			t.Errorf("%s: %s answered %s", name, m[0], resp.Status)
 		}
 	}
+}
+
+// TestFlagsHoldOverOptions: a flag that sets an option does so over the document
+// of --options, too.
+func TestFlagsHoldOverOptions(t *testing.T) {
+	values := map[string][2]string{ // of the flag, and of the document
+		"string": {"flag", `"document"`}, "stringArray": {"flag", `["document"]`}, "bool": {"true", "false"}, "float64": {"7", "3"},
+	}
+	beside := []string{"faults", "options", "verbose"}
+	var all cobra.Command
+	new(serveFlags).add(&all)
+	all.Flags().VisitAll(func(flag *pflag.Flag) {
+		if slices.Contains(beside, flag.Name) {
+			return
+		}
+		var f serveFlags
+		var c cobra.Command
+		f.add(&c)
+		field, value := optionOf[flag.Name], values[flag.Value.Type()]
+		document := fmt.Sprintf(`{%q: %s, "NextPoll": "9s"}`, field, value[1])
+		if err := c.ParseFlags([]string{"--" + flag.Name + "=" + value[0], "--options", document}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.load(&c, streams{}); err != nil {
+			t.Errorf("--%s: %v", flag.Name, err)
+			return
+		}
+		if got := fmt.Sprint(reflect.ValueOf(f.options).FieldByName(field)); strings.Trim(got, "[]") != value[0] || f.options.NextPoll != 9*time.Second {
+			t.Errorf("--%s gives %s with %v", flag.Name, got, f.options.NextPoll)
+		}
+	})
 }

@@ -206,9 +206,9 @@ func TestProcessDies(t *testing.T) {
 	dir := t.TempDir()
 	out, err := shard.Processes{
 		Options: run.Options{
-			Profile: p, Version: "test", Embedded: func(ctx context.Context, args []string) (embedded.Server, error) {
+			Profile: p, Version: "test", Embedded: func(ctx context.Context, o embedded.Options) (embedded.Server, error) {
 				// By its own name, for startEmbedded inherits this test's surroundings.
-				return embedded.Start(ctx, "env", append([]string{asCommand + "=1", self, "serve", "--ready-json", "--until-eof", "--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
+				return embedded.Start(ctx, o, "env", asCommand+"=1", self, "serve", "--options", "-")
 			},
 			Progress: func(g run.Progress) {
 				if g.Live.Measured.Fired > 0 {

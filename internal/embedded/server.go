@@ -40,8 +40,8 @@ type Server interface {
 	Stop()
 }
 
-// child is a reference server that runs as a process of its own. It ends when its
-// standard input is closed, so it cannot outlive this process.
+// child is a reference server that runs as a process of its own. It ends when
+// its standard input is closed, so it cannot outlive this process.
 type child struct {
 	ready Ready
 	cmd   *exec.Cmd
@@ -55,9 +55,10 @@ type child struct {
 // childStart is how long a target may take until it serves.
 const childStart = 15 * time.Second
 
-// Start starts name with args, which must print a [Ready] line and then
-// serve until its standard input ends. The caller must Stop it.
-func Start(ctx context.Context, name string, args ...string) (Server, error) {
+// Start starts name with args, which must read its options from standard input,
+// print a [Ready] line and serve until its standard input ends. The caller must
+// Stop it.
+func Start(ctx context.Context, opts Options, name string, args ...string) (Server, error) {
 	cmd := exec.Command(name, args...)
 	c := &child{cmd: cmd, log: &stderrtail.Writer{}, exited: make(chan struct{})}
 	cmd.Stderr = c.log
@@ -77,6 +78,8 @@ func Start(ctx context.Context, name string, args ...string) (Server, error) {
 		c.err = cmd.Wait()
 		close(c.exited)
 	}()
+	// If this fails, the program has ended, which is reported below.
+	_ = WriteOptions(stdin, opts)
 	ctx, cancel := context.WithTimeout(ctx, childStart)
 	defer cancel()
 	select {

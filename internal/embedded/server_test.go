@@ -14,7 +14,7 @@ func TestChildThatFails(t *testing.T) {
 		"ends at once": {[]string{"sh", "-c", "echo no port free >&2; exit 3"}, "exit status 3: no port free"},
 		"talks":        {[]string{"sh", "-c", "echo hello; cat"}, `printed "hello\n"`},
 	} {
-		c, err := Start(t.Context(), tt.args[0], tt.args[1:]...)
+		c, err := Start(t.Context(), Options{}, tt.args[0], tt.args[1:]...)
 		if err == nil {
 			c.Stop()
 		}

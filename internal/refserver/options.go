@@ -43,7 +43,7 @@ type Options struct {
 	// CallbackRoots are the certificates that verify callbacks, CallbackCAFile
 	// a PEM file of such. With both, the file is added to a copy. With neither,
 	// the system's are used.
-	CallbackRoots  *x509.CertPool
+	CallbackRoots  *x509.CertPool `json:"-"`
 	CallbackCAFile string
 	// CallbackInsecure accepts any certificate of a callback.
 	CallbackInsecure bool
@@ -167,7 +167,7 @@ type Options struct {
 	AllowHosts []string
 
 	// Logger logs errors. nil discards them.
-	Logger *slog.Logger
+	Logger *slog.Logger `json:"-"`
 }
 
 // contradiction reports options that contradict each other or have an invalid

@@ -62,16 +62,15 @@ func (t *targetSide) startOver(o *mcpclient.EndpointOptions) {
 	o.Command, o.Stderr = t.program.command, &t.program.ready
 }
 
-// feedArgs are the flags of an embedded target that polls the run's feed.
-func (t *targetSide) feedArgs() []string {
+// addFeed makes the embedded target poll the run's feed, if there is one.
+func (t *targetSide) addFeed(o *embedded.Options) {
 	if t.feed == nil {
-		return nil
+		return
 	}
-	args := []string{"--feed", t.feed.URL()}
-	if u, err := url.Parse(t.feed.URL()); err == nil && !sinks.Loopback(u.Hostname()) {
-		args = append(args, "--allow-host", u.Hostname()) // an address of this process
+	o.Feed = t.feed.URL()
+	if u, err := url.Parse(o.Feed); err == nil && !sinks.Loopback(u.Hostname()) {
+		o.AllowHosts = []string{u.Hostname()} // an address of this process
 	}
-	return args
 }
 
 func endpointOptions(t profiles.Target, version string) (mcpclient.EndpointOptions, error) {

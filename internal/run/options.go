@@ -22,13 +22,13 @@ type Options struct {
 	Profile *profiles.Profile
 	// AllowHosts names the hosts, besides this machine, that may be loaded.
 	AllowHosts []string
-	// Embedded starts the reference target for a profile without a target URL;
-	// args are flags of the serve command. The run stops it.
-	Embedded func(ctx context.Context, args []string) (embedded.Server, error)
+	// Embedded starts the reference target for a profile without a target URL.
+	// The run stops it.
+	Embedded func(context.Context, embedded.Options) (embedded.Server, error)
 	// EmbeddedCommand is the command that starts the reference target over
-	// standard input and output, for a profile that asks for it; args are flags
-	// of the serve command.
-	EmbeddedCommand func(args []string) ([]string, error)
+	// standard input and output, for a profile that asks for it, with the
+	// options in a file.
+	EmbeddedCommand func(optionsFile string) ([]string, error)
 	// Stop, when it is closed, ends the run early but in order: publishing
 	// stops, the drain and the detach are done. Cancelling the context of [Run]
 	// instead ends it at once.

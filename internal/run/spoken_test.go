@@ -1,7 +1,6 @@
 package run
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/eventmeter/eventmeter/loadgen/systems"
@@ -24,16 +23,12 @@ func TestSpokenRevision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		args, err := TargetArgs(p, t.TempDir(), nil)
+		o, err := TargetOptions(p, t.TempDir(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := ""
-		if i := slices.Index(args, "--revision"); i >= 0 {
-			got = args[i+1]
-		}
-		if got != c.want {
-			t.Errorf("%s %v: the target speaks %q, want %q", c.profile, c.set, got, c.want)
+		if o.Revision != c.want {
+			t.Errorf("%s %v: the target speaks %q, want %q", c.profile, c.set, o.Revision, c.want)
 		}
 	}
 }

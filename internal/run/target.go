@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/x509"
@@ -90,39 +91,40 @@ func (r *run) startEmbedded(ctx context.Context) error {
 	if t.dir, err = embedded.NewTempDir(); err != nil {
 		return fmt.Errorf("start the embedded target: %w", err)
 	}
-	args, err := TargetArgs(r.profile, t.dir.Path, callbacks)
+	o, err := TargetOptions(r.profile, t.dir.Path, callbacks)
 	if err != nil {
 		return err
 	}
-	args = append(args, t.feedArgs()...)
+	t.addFeed(&o)
 	if r.profile.Target.OverStdio() {
-		return r.commandEmbedded(args)
+		return r.commandEmbedded(o)
 	}
 	if r.opts.Embedded == nil {
 		return fmt.Errorf("%w: it names no target.url, and no embedded target can be started here", ErrProfile)
 	}
-	if t.child, err = r.opts.Embedded(ctx, args); err != nil {
+	if t.child, err = r.opts.Embedded(ctx, o); err != nil {
 		return fmt.Errorf("%w: %w", ErrTarget, err)
 	}
 	t.serves(t.child.Ready())
 	return nil
 }
 
-// TargetArgs are the flags of an embedded target that trusts callbacks, PEM, which
-// is written to dir.
-func TargetArgs(p *profiles.Profile, dir string, callbacks []byte) ([]string, error) {
-	args := []string{"--allow-private-callbacks"}
+// TargetOptions are the options of an embedded target that trusts callbacks,
+// PEM, which is written to dir.
+func TargetOptions(p *profiles.Profile, dir string, callbacks []byte) (embedded.Options, error) {
+	o, err := embedded.OptionsOf(spoken(p))
+	if err != nil {
+		return o, fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
+	}
+	o.AllowPrivateCallbacks = true
 	if len(callbacks) > 0 {
-		file := filepath.Join(dir, "callbacks.pem")
-		if err := os.WriteFile(file, callbacks, 0o600); err != nil {
-			return nil, fmt.Errorf("start the embedded target: %w", err)
+		o.CallbackCAFile = filepath.Join(dir, "callbacks.pem")
+		if err := os.WriteFile(o.CallbackCAFile, callbacks, 0o600); err != nil {
+			return o, fmt.Errorf("start the embedded target: %w", err)
 		}
-		args = append(args, "--callback-ca", file)
 	}
-	if slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return l.HTTP == "2" }) {
-		args = append(args, "--tls")
-	}
-	return append(args, embedded.Args(spoken(p))...), nil
+	o.TLS = slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return l.HTTP == "2" })
+	return o, nil
 }
 
 // spoken returns the settings of the embedded target with the revision that it
@@ -255,11 +257,19 @@ func (r *run) targetPID(ctx context.Context) int {
 }
 
 // commandEmbedded prepares the embedded target, which the endpoint starts.
-func (r *run) commandEmbedded(args []string) error {
+func (r *run) commandEmbedded(o embedded.Options) error {
 	if r.opts.EmbeddedCommand == nil {
 		return fmt.Errorf("%w: it names no target, and no embedded target can be started here", ErrProfile)
 	}
-	command, err := r.opts.EmbeddedCommand(append([]string{"--stdio"}, args...))
+	var text bytes.Buffer
+	if err := embedded.WriteOptions(&text, o); err != nil {
+		return fmt.Errorf("start the embedded target: %w", err)
+	}
+	file := filepath.Join(r.target.dir.Path, "options.json")
+	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("start the embedded target: %w", err)
+	}
+	command, err := r.opts.EmbeddedCommand(file)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrTarget, err)
 	}

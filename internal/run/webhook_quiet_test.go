@@ -28,7 +28,7 @@ target: {embedded: {faults: "ttl(grant=600ms); expire(after=200ms)"}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := runs(t, Options{Profile: p, Embedded: func(ctx context.Context, args []string) (embedded.Server, error) {
+	r := runs(t, Options{Profile: p, Embedded: func(ctx context.Context, args embedded.Options) (embedded.Server, error) {
 		return runtest.InProcessWith(ctx, args, refserver.Options{AllowPrivateCallbacks: true, BufferEvents: 150})
 	}}).Result
 	l := r.Lanes[0]

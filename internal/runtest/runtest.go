@@ -4,38 +4,26 @@ package runtest
 import (
 	"context"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/refserver"
-	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
-// InProcess serves the reference target in this process, for run.Options.Embedded,
-// with the few flags that the tests have.
-func InProcess(ctx context.Context, args []string) (embedded.Server, error) {
-	return InProcessWith(ctx, args, refserver.Options{
+// InProcess serves the reference target in this process, for
+// run.Options.Embedded, with a few of the given options.
+func InProcess(ctx context.Context, given embedded.Options) (embedded.Server, error) {
+	return InProcessWith(ctx, given, refserver.Options{
 		AllowPrivateCallbacks: true, NextPoll: 50 * time.Millisecond, RetryBase: 50 * time.Millisecond,
 		ResumeOverlap: -1, Lists: refserver.ListOptions{Entries: 20, Page: 10, TTL: time.Hour},
 	})
 }
 
 // InProcessWith is InProcess with other options.
-func InProcessWith(ctx context.Context, args []string, o refserver.Options) (embedded.Server, error) {
-	value := func(flag string) string {
-		if i := slices.Index(args, flag); i >= 0 {
-			return args[i+1]
-		}
-		return ""
-	}
-	o.CallbackCAFile = value("--callback-ca")
-	var err error
-	if o.Faults, err = faults.Load(value("--faults")); err != nil {
-		return nil, err
-	}
+func InProcessWith(ctx context.Context, given embedded.Options, o refserver.Options) (embedded.Server, error) {
+	o.CallbackCAFile, o.Faults, o.Revision = given.CallbackCAFile, given.Faults, given.Revision
 	s, err := refserver.New(o)
 	if err != nil {
 		return nil, err

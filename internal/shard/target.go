@@ -46,14 +46,14 @@ func (c *parent) startTarget(ctx context.Context) error {
 	for _, s := range c.children {
 		pem = append(pem, s.callers...)
 	}
-	args, err := run.TargetArgs(c.Profile, c.dir.Path, pem)
+	o, err := run.TargetOptions(c.Profile, c.dir.Path, pem)
 	if err != nil {
 		return err
 	}
 	if c.Embedded == nil {
 		return fmt.Errorf("%w: it names no target.url, and no embedded target can be started here", run.ErrProfile)
 	}
-	if c.target, err = c.Embedded(ctx, args); err != nil {
+	if c.target, err = c.Embedded(ctx, o); err != nil {
 		return fmt.Errorf("%w: %w", run.ErrTarget, err)
 	}
 	return nil
