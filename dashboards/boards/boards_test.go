@@ -10,9 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/cog/variants"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/heatmap"
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/statetimeline"
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
+	"github.com/grafana/grafana-foundation-sdk/go/xychart"
 )
 
 const committed = "../grafana"
@@ -45,8 +52,21 @@ func TestCommitted(t *testing.T) {
 // of the SDK does not have.
 var editorKeys = []string{"titleFormat", "tagKeys", "useValueForTime"}
 
+// register tells the SDK the types of panels and queries that the dashboards
+// have. All that the SDK offers would take longer to compile than the tests.
+func register() {
+	known := cog.NewRuntime()
+	for _, panel := range []variants.PanelcfgConfig{
+		heatmap.VariantConfig(), stat.VariantConfig(), statetimeline.VariantConfig(), table.VariantConfig(), timeseries.VariantConfig(), xychart.VariantConfig(),
+	} {
+		known.RegisterPanelcfgVariant(panel)
+	}
+	known.RegisterDataqueryVariant(prometheus.VariantConfig())
+}
+
 // strict reads a committed dashboard with the SDK's types: a key that they do
-// not have, or a value of another type, is an error.
+// not have, or a value of another type, is an error. So is a panel of a type
+// that is not registered, of which the SDK would accept anything.
 func strict(t *testing.T, file string) dashboard.Dashboard {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(committed, file))
@@ -67,13 +87,18 @@ func strict(t *testing.T, file string) dashboard.Dashboard {
 	if text, err = json.Marshal(tree); err != nil {
 		t.Fatal(err)
 	}
-	plugins.RegisterDefaultPlugins()
+	register()
 	var d dashboard.Dashboard
 	if err := d.UnmarshalJSONStrict(text); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
 	if err := d.Validate(); err != nil {
 		t.Fatalf("%s: %v", file, err)
+	}
+	for _, p := range panels(&d) {
+		if _, known := cog.ConfigForPanelcfgVariant(p.Type); !known {
+			t.Errorf("%s: a panel of type %s, which register lacks", file, p.Type)
+		}
 	}
 	return d
 }

@@ -1,4 +1,8 @@
-// Command k6 is k6 with the extension k6/x/mcpevents built in.
+//go:build !race || k6
+
+// Command k6 is k6 with the extension k6/x/mcpevents built in. The race detector
+// would have all of k6 compiled once more for it, which no test runs: to build it
+// so, add -tags k6.
 package main
 
 import (
