@@ -65,9 +65,3 @@ const (
 	SEP975Away       = time.Second
 	SEP975Tolerance  = time.Second
 )
-
-// Settings of system updates.
-const (
-	UpdatesList     = "tools"
-	UpdatesIdentify = "read"
-)

@@ -83,8 +83,8 @@ var systems = []System{
 		Connections: sep2549.Connections,
 	},
 	{
-		System: settings.System{Name: "updates"},
-		New:    updates.New, Figures: &updates.FigureTable, Defaults: defaultsOf[updates.Settings], Connections: updates.Connections,
+		System: settings.System{Name: "updates", Modes: []string{"push"}, Settings: declared(updates.Defaults), Event: "list.changed", UsesLists: true},
+		New:    updates.New, Figures: &updates.FigureTable, Defaults: filledBy(updates.Defaults), Connections: updates.Connections,
 	},
 }
 

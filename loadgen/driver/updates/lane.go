@@ -2,6 +2,7 @@ package updates
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -66,17 +67,16 @@ func newLane(opts driver.Options) (*lane, error) {
 		return nil, err
 	}
 	opts = opts.WithDefaults()
-	set, err := driver.SettingsOf[Settings](&opts)
+	set, err := driver.SettingsOr(&opts, Defaults)
 	set = set.WithDefaults()
 	list, known := forms[set.List]
-	if err == nil {
-		err = set.Check()
-	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("driver updates: %w", err)
 	case opts.Mode != eventmeter.Push:
 		return nil, fmt.Errorf("driver updates: mode %q does not fit: updates come on a stream, so use push", opts.Mode)
+	case set.Resource != "" && set.List != "":
+		return nil, errors.New("driver updates: resource and list are both given: a lane subscribes to one of them")
 	case set.List != "" && !known:
 		return nil, fmt.Errorf("driver updates: list %q is not known: use tools, prompts or resources", set.List)
 	case set.Identify != IdentifyRead && set.Identify != IdentifyNone:
@@ -169,24 +169,32 @@ func (d *lane) Stop(context.Context) error {
 // Figures returns what the common ledger does not know of.
 func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
 
-// send makes a request of a client's beside its stream. That the server no longer
-// knows the session is a failure of its own kind.
-func (d *lane) send(ctx context.Context, c *client, method, name string, o wire.Object) (*mcpclient.Answer, error) {
+// send makes a request of a client's beside its stream. It returns the header fields
+// of the request, too.
+func (d *lane) send(ctx context.Context, c *client, method, name string, o wire.Object) (*mcpclient.Answer, http.Header, error) {
 	session, err := c.who.Session(ctx, d.Observe)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	header, err := c.stream.header(session, method, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
-	a := d.Call(ctx, method, header, d.build(session, d.Endpoint.NextID(), method, o))
-	if c.stream.forgotten(header, a.Err) {
-		a.Err = &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
+	return d.Call(ctx, method, header, d.build(session, d.Endpoint.NextID(), method, o)), header, nil
+}
+
+// judge says what came of a request, after its call was reported. That the server no
+// longer knows the session is an error of its own kind.
+func (c *client) judge(method string, header http.Header, a *mcpclient.Answer) error {
+	switch {
+	case a.Err == nil:
+		return nil
+	case c.stream.forgotten(header, a.Err):
+		return &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
 	}
-	return a, nil
+	return a.Err
 }
 
 // build closes params and makes a request of them.

@@ -279,7 +279,7 @@ func (p *pipeMember) close(ctx context.Context) error {
 	}
 	o := wire.BeginObject(nil)
 	o.String("uri", c.uri)
-	a, err := d.send(ctx, c, methodUnsubscribe, "", o)
+	a, _, err := d.send(ctx, c, methodUnsubscribe, "", o)
 	if err != nil {
 		return err
 	}

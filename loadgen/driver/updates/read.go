@@ -25,17 +25,16 @@ type pendingRead struct {
 // at all, and confirms the client.
 func (c *client) begin(ctx context.Context) error {
 	d := c.d
-	var stamps []eventmeter.Stamp
+	var first content
 	if d.set.Identify == IdentifyRead {
 		backoff := d.StreamBackoff(nil)
 		var err error
-		if stamps, err = driver.RetryThrottled(ctx, &backoff, func(again bool) ([]eventmeter.Stamp, error) {
+		if first, err = driver.RetryThrottled(ctx, &backoff, func(again bool) (content, error) {
 			cause := eventmeter.Subscribe
 			if again {
 				cause = eventmeter.Retry
 			}
-			found, _, err := d.read(c, cause)
-			return found, err
+			return d.read(c, cause)
 		}); err != nil {
 			return fmt.Errorf("the first read: %w", err)
 		}
@@ -43,7 +42,7 @@ func (c *client) begin(ctx context.Context) error {
 	now := d.Clock.Now()
 	c.Mu.Lock()
 	c.since = now
-	for _, s := range stamps { // what is there already is where it begins
+	for _, s := range first.stamps { // what is there already is where it begins
 		c.known[sourceKey(s)] = max(s.Seq, c.known[sourceKey(s)])
 	}
 	c.Mu.Unlock()
@@ -136,65 +135,70 @@ func (c *client) readAgain() {
 			return
 		}
 		c.Mu.Unlock()
-		var at eventmeter.Instant
-		stamps, err := driver.RetryThrottled(c.Ctx, &backoff, func(bool) (found []eventmeter.Stamp, err error) {
-			found, at, err = d.read(c, eventmeter.EmptyPoll)
+		found, err := driver.RetryThrottled(c.Ctx, &backoff, func(bool) (content, error) {
+			found, err := d.read(c, eventmeter.EmptyPoll)
+			var ce *mcpclient.CallError
+			if errors.As(err, &ce) && ce.Kind == mcpclient.KindSession {
+				return content{lost: true}, nil // the stream is opened again, and a read follows
+			}
 			return found, err
 		})
 		switch {
-		case err == nil:
-			c.learn(stamps, why, at)
-		case c.Ctx.Err() == nil:
+		case err == nil && !found.lost:
+			c.learn(found, why)
+		case err != nil && c.Ctx.Err() == nil:
 			d.Notice(c.Sub, eventmeter.TransientError, d.Clock.Now(), err.Error())
 		}
 	}
 }
 
-// read reads the resource, or all pages of the list, and returns the probes in it
-// and when it was there. A cursor that fails, because the list has changed, has
-// it read from the start once more.
-func (d *lane) read(c *client, cause eventmeter.Cause) ([]eventmeter.Stamp, eventmeter.Instant, error) {
+// content is what a read brought: all pages of a list, or one of them, or the content
+// of a resource.
+type content struct {
+	stamps []eventmeter.Stamp
+	next   string             // the cursor of the next page; "" = there is none
+	at     eventmeter.Instant // when it was there
+	lost   bool               // nothing was: the session is gone
+}
+
+// read reads the resource, or all pages of the list. A cursor that fails, because the
+// list has changed, has it read from the start once more.
+func (d *lane) read(c *client, cause eventmeter.Cause) (content, error) {
 	d.tally.Count("reads", 1)
 	for again := false; ; again = true {
-		stamps, at, cursor, err := d.walk(c, cause)
+		found, err := d.walk(c, cause)
 		var failed *mcpclient.CallError
-		if err != nil && !again && cursor != "" && errors.As(err, &failed) && failed.HasCode && !failed.Throttled() {
+		if err != nil && !again && found.next != "" && errors.As(err, &failed) && failed.HasCode && !failed.Throttled() {
 			continue
 		}
 		if err != nil && c.Ctx.Err() == nil {
 			d.tally.Count("readsFailed", 1)
 		}
-		return stamps, at, err
+		return found, err
 	}
 }
 
-// walk reads all pages. cursor is that of the page at which it failed.
-func (d *lane) walk(c *client, cause eventmeter.Cause) (all []eventmeter.Stamp, at eventmeter.Instant, cursor string, err error) {
+// walk reads all pages. With an error, next is the cursor of the page that failed.
+func (d *lane) walk(c *client, cause eventmeter.Cause) (all content, err error) {
 	for range mcpclient.MaxPages {
-		p, err := d.page(c, cause, cursor)
+		p, err := d.page(c, cause, all.next)
 		if err != nil {
-			return nil, 0, cursor, err
+			return content{next: all.next}, err
 		}
-		all, at = append(all, p.stamps...), p.at
+		all.stamps, all.at = append(all.stamps, p.stamps...), p.at
 		if c.uri != "" || p.next == "" {
-			return all, at, "", nil
+			all.next = ""
+			return all, nil
 		}
-		if p.next == cursor || len(all) > mcpclient.MaxListEntries {
+		if p.next == all.next || len(all.stamps) > mcpclient.MaxListEntries {
 			break
 		}
-		cursor = p.next
+		all.next = p.next
 	}
-	return nil, 0, "", &mcpclient.CallError{Method: d.list.read, Kind: mcpclient.KindProtocol, Message: "the pages do not end"}
+	return content{}, &mcpclient.CallError{Method: d.list.read, Kind: mcpclient.KindProtocol, Message: "the pages do not end"}
 }
 
-// page is one page of a list, or the content of a resource.
-type page struct {
-	stamps []eventmeter.Stamp
-	next   string
-	at     eventmeter.Instant
-}
-
-func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (page, error) {
+func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (content, error) {
 	method, o := d.list.read, wire.BeginObject(nil)
 	if c.uri != "" {
 		method = methodRead
@@ -202,19 +206,19 @@ func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (page, err
 	} else if cursor != "" {
 		o.String("cursor", cursor)
 	}
-	a, err := d.send(c.Ctx, c, method, c.uri, o)
+	a, header, err := d.send(c.Ctx, c, method, c.uri, o)
 	if err != nil {
-		return page{}, err
+		return content{}, err
 	}
 	defer a.Release()
-	var p page
+	var p content
 	if a.Err == nil {
 		var more wire.Cacheable
 		wire.ScanCacheable(*a.Buf, &more)
 		if len(more.NextCursor) > mcpclient.MaxCursor {
 			a.Err = &mcpclient.CallError{Method: method, Kind: mcpclient.KindOversized, Cause: mcpclient.ErrCursor}
 		}
-		p = page{stamps: driver.StampsIn(*a.Buf), next: string(more.NextCursor), at: a.At}
+		p = content{stamps: driver.StampsIn(*a.Buf), next: string(more.NextCursor), at: a.At}
 	}
 	failure := a.Err
 	if c.Ctx.Err() != nil {
@@ -224,10 +228,8 @@ func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (page, err
 		cause = eventmeter.Events
 	}
 	d.Called(cause, method, a)
-	if failure != nil {
-		return page{}, failure
-	}
-	return p, nil
+	a.Err = failure
+	return p, c.judge(method, header, a)
 }
 
 // brings tells whether a page shows a change that the client does not know.
@@ -239,7 +241,7 @@ func (c *client) brings(stamps []eventmeter.Stamp) bool {
 
 // learn reports what a read brought: of each source every change up to the newest
 // whose probe is there.
-func (c *client) learn(stamps []eventmeter.Stamp, why pendingRead, at eventmeter.Instant) {
+func (c *client) learn(found content, why pendingRead) {
 	d := c.d
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -248,7 +250,7 @@ func (c *client) learn(stamps []eventmeter.Stamp, why pendingRead, at eventmeter
 	}
 	learned, superseded := 0, 0
 	var last eventmeter.Stamp
-	for _, s := range stamps {
+	for _, s := range found.stamps {
 		key := sourceKey(s)
 		before := c.known[key]
 		if s.Seq <= before {
@@ -259,7 +261,7 @@ func (c *client) learn(stamps []eventmeter.Stamp, why pendingRead, at eventmeter
 			continue
 		}
 		for change := range driver.ChangesUpTo(d.Opts.Published, before, s, c.since) {
-			d.Recorder.Delivered(eventmeter.Delivery{Sub: c.Sub, Stamp: change, Probed: true, At: at})
+			d.Recorder.Delivered(eventmeter.Delivery{Sub: c.Sub, Stamp: change, Probed: true, At: found.at})
 			learned++
 			if change.Seq < s.Seq {
 				superseded++

@@ -2,25 +2,23 @@ package updates
 
 import (
 	"cmp"
-	"errors"
 
-	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
-// Settings describe what the clients of a lane subscribe to, and what they do
-// when it has changed. The zero value subscribes to changes of tools/list.
+// Settings are those of a lane of system updates. Its subscriptions are clients of a server
+// without events: each subscribes to one resource, or to changes of a list.
 type Settings struct {
-	// Resource is the URI of the resource that a client subscribes to, a template of
-	// RFC 6570 whose variables are the lane's arguments; "" = List.
+	// URI of the resource that a client subscribes to. It may be a template of RFC 6570, whose
+	// variables are the lane's arguments: test://items/{n}
 	Resource string `yaml:"resource,omitempty" json:"resource,omitempty"`
-	// List is the list whose changes a client is notified of, in place of a
-	// resource: tools, prompts or resources. With neither, it is tools.
+	// list whose changes a client is notified of, in place of a resource: tools, prompts or resources;
+	// without resource, the default is tools
 	List string `yaml:"list,omitempty" json:"list,omitempty" check:"|tools|prompts|resources"`
-	// Identify says how a client learns which change an update is of: read (also "")
-	// reads the resource or the list again and finds the probe there, none takes
-	// the update as it is, which identifies nothing.
-	Identify string `yaml:"identify,omitempty" json:"identify,omitempty" check:"read|none"`
+	// how a client learns which change a notification is of: read (the default) reads the resource or
+	// the list again and looks for the probe there, none does not
+	Identify string `yaml:"identify,omitempty" json:"identify" check:"read|none"`
 }
 
 // The values of Settings.Identify.
@@ -29,22 +27,40 @@ const (
 	IdentifyNone = "none"
 )
 
+// Defaults are the settings of a lane that sets nothing.
+func Defaults(string) *Settings { return &Settings{Identify: IdentifyRead} }
+
+// Key is the key of the settings in a lane.
+func (s *Settings) Key() string { return "updates" }
+
+// Check reports what is wrong with the settings and their lane.
+func (s *Settings) Check(l settings.Lane) {
+	l.Reject("", []string{"maxAge"}, "has no effect: a server without events has no replay", "remove it")
+	l.Reject("push", []string{"heartbeat"}, "has no effect: a server without events promises no heartbeat", "remove it")
+	switch {
+	case s.Resource != "" && s.List != "":
+		l.Bad("updates.list", "a lane subscribes to a resource or to a list", "remove resource or list")
+	case s.Resource == "" && l.Given("arguments"):
+		l.Bad("arguments", "has no effect on a lane that subscribes to a list", "remove it, or give updates.resource, a template with these variables")
+	}
+}
+
+// Subject names what is subscribed to, for people.
+func (s *Settings) Subject() string {
+	if s.Resource != "" {
+		return "the resource (" + s.Resource + ")"
+	}
+	return "the list (" + s.WithDefaults().List + ")"
+}
+
 // WithDefaults returns the settings with every field filled in whose zero value
 // stands for a default.
 func (s Settings) WithDefaults() Settings {
 	if s.Resource == "" {
-		s.List = cmp.Or(s.List, defaults.UpdatesList)
+		s.List = cmp.Or(s.List, "tools")
 	}
-	s.Identify = cmp.Or(s.Identify, defaults.UpdatesIdentify)
+	s.Identify = cmp.Or(s.Identify, Defaults("").Identify)
 	return s
-}
-
-// Check says what is wrong with settings that are complete.
-func (s Settings) Check() error {
-	if s.Resource != "" && s.List != "" {
-		return errors.New("resource and list are both given: a lane subscribes to one of them, so remove the other")
-	}
-	return nil
 }
 
 // form is how changes of a list are asked for, notified and read.

@@ -43,7 +43,7 @@ type stream struct {
 	lost       eventmeter.Instant
 	pause      time.Duration // as the server asked for
 	cause      eventmeter.Cause
-	subscribed string // the session in which it has subscribed
+	subscribed bool // in the session at hand
 	parser     wire.EventParser
 	message    wire.Message
 
@@ -147,13 +147,13 @@ func (s *stream) unsubscribe(ctx context.Context) error {
 	}
 	o := wire.BeginObject(nil)
 	o.String("uri", s.c.uri)
-	a, err := s.d.send(ctx, s.c, methodUnsubscribe, "", o)
+	a, header, err := s.d.send(ctx, s.c, methodUnsubscribe, "", o)
 	if err != nil {
 		return nil // its session is gone, and the subscription with it
 	}
 	defer a.Release()
 	s.d.Called(eventmeter.Unsubscribe, methodUnsubscribe, a)
-	if a.Err == nil || a.Err.Kind == mcpclient.KindSession {
+	if a.Err == nil || s.forgotten(header, a.Err) {
 		return nil
 	}
 	return a.Err
@@ -281,6 +281,7 @@ func (s *stream) prepare(ctx context.Context, session *mcpclient.Session) (*http
 			return nil, err
 		}
 		d.tally.Count("sessions", 1)
+		s.subscribed = false
 		s.mu.Lock()
 		s.id, s.fields = id, fields
 		s.mu.Unlock()
@@ -306,16 +307,13 @@ func (c *client) wanted() wire.Object {
 
 // subscribe asks for the updates of a resource in the session, once.
 func (s *stream) subscribe() error {
-	s.mu.Lock()
-	id := s.id
-	s.mu.Unlock()
-	if s.c.uri == "" || s.subscribed == id {
+	if s.c.uri == "" || s.subscribed {
 		return nil
 	}
 	if err := s.c.subscribe(s.ctx, s.cause); err != nil {
 		return err
 	}
-	s.subscribed = id
+	s.subscribed = true
 	return nil
 }
 
@@ -323,16 +321,13 @@ func (s *stream) subscribe() error {
 func (c *client) subscribe(ctx context.Context, cause eventmeter.Cause) error {
 	o := wire.BeginObject(nil)
 	o.String("uri", c.uri)
-	a, err := c.d.send(ctx, c, methodSubscribe, "", o)
+	a, header, err := c.d.send(ctx, c, methodSubscribe, "", o)
 	if err != nil {
 		return err
 	}
 	defer a.Release()
 	c.d.Called(cause, methodSubscribe, a)
-	if a.Err != nil {
-		return c.d.refused(a.Err)
-	}
-	return nil
+	return c.d.refused(c.judge(methodSubscribe, header, a))
 }
 
 // refused counts an error if it is the server's refusal, and says so where it came
