@@ -180,6 +180,10 @@ const (
 	// Control: a webhook envelope that is neither an event nor a challenge, such
 	// as gap and terminated.
 	Control
+	// Token: a request for an access token, what looks for the token endpoint,
+	// and a request that was refused because its token had expired, and is sent
+	// again with another.
+	Token
 	numCauses
 )
 
@@ -188,7 +192,7 @@ const Causes = int(numCauses)
 
 // String returns the cause as spelled in results.
 func (c Cause) String() string {
-	names := [...]string{"events", "subscribe", "emptyPoll", "heartbeat", "refresh", "verification", "retry", "reconnect", "unsubscribe", "discovery", "control"}
+	names := [...]string{"events", "subscribe", "emptyPoll", "heartbeat", "refresh", "verification", "retry", "reconnect", "unsubscribe", "discovery", "control", "token"}
 	if int(c) < len(names) {
 		return names[c]
 	}

@@ -16,6 +16,7 @@ func (s *Server) admin() http.Handler {
 	mux.HandleFunc("POST /inject", s.inject)
 	mux.HandleFunc("POST /revoke", s.revoke)
 	mux.HandleFunc("POST /disturb", s.disturb)
+	mux.HandleFunc("POST /tokens/expire", s.expireTokens)
 	mux.HandleFunc("GET /faults", s.faultPlan)
 	mux.HandleFunc("POST /types", s.types)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -106,6 +107,20 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 	} else {
 		s.Revoke(in.Token)
 	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// expireTokens takes {}: every access token expires now.
+func (s *Server) expireTokens(w http.ResponseWriter, r *http.Request) {
+	var in struct{}
+	if !readAdmin(w, r, &in) {
+		return
+	}
+	if s.issuer == nil {
+		http.Error(w, "there are no tokens that expire: give --token-life", http.StatusNotFound)
+		return
+	}
+	s.issuer.ExpireAll()
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/refserver/issuer"
 )
 
 // flushAfter is how long an event that is held back waits for later ones.
@@ -68,6 +69,18 @@ func (m *faultInjector) begin(now time.Time, forget func()) {
 	if f, ok := m.spec.Server(faults.Forget, ""); ok {
 		m.agenda.at(now.Add(f.At), forget)
 	}
+}
+
+// newIssuer makes the issuer of tokens, with its faults; nil without
+// [Options.TokenLife].
+func (s *Server) newIssuer() *issuer.Issuer {
+	refuse, _ := s.faultInjector.serverFault(faults.TokenRefuse, "")
+	down, _ := s.faultInjector.serverFault(faults.TokenDown, "")
+	slow, _ := s.faultInjector.serverFault(faults.TokenSlow, "")
+	return issuer.New(issuer.Options{
+		Life: s.opts.TokenLife, Secret: s.opts.TokenSecret,
+		RefuseEvery: int(refuse.Every), DownEvery: int(down.Every), Delay: slow.Over,
+	})
 }
 
 // stalledUntil is the end of the current stall; zero if there is none.

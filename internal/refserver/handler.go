@@ -28,7 +28,7 @@ type mcpHandler struct {
 
 // ServeHTTP implements [http.Handler].
 func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/mcp" {
+	if r.URL.Path != "/mcp" && !f.server.issuer.Has(r.URL.Path) {
 		http.NotFound(w, r)
 		return
 	}
@@ -40,6 +40,9 @@ func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("Forbidden: Origin %q is not loopback", r.Header.Get("Origin")), http.StatusForbidden)
 		return
 	}
+	if f.server.issuer.Serve(w, r) {
+		return
+	}
 	principal, ok := f.admit(w, r)
 	if !ok {
 		return
@@ -49,6 +52,8 @@ func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.post(w, r, principal)
 	case http.MethodGet:
 		// The stream of a session, which carries list_changed.
+		r, stop := f.server.whileValid(r)
+		defer stop()
 		var leave func()
 		w, leave = f.server.typeListeners.join(w, nil)
 		defer leave()
@@ -70,7 +75,13 @@ func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // the token is unknown or the session belongs to another principal.
 func (f *mcpHandler) admit(w http.ResponseWriter, r *http.Request) (principal string, ok bool) {
 	principal = bearer(r)
-	if !f.server.admits(principal) {
+	if s := f.server.issuer; s != nil {
+		token := principal
+		if principal, _, ok = s.Client(token); !ok {
+			s.Refuse(w, r, token)
+			return "", false
+		}
+	} else if !f.server.admits(principal) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
 		http.Error(w, "Unauthorized: want a known bearer token", http.StatusUnauthorized)
 		return "", false

@@ -37,6 +37,17 @@ type Options struct {
 	// webhooks.
 	Tokens []string
 
+	// TokenLife, if not 0, has the server issue access tokens that are valid that
+	// long (package issuer), and accept no others: a principal is a client id. It
+	// cannot be combined with Tokens or Stdio.
+	TokenLife time.Duration
+	// TokenSecret is what clients prove themselves with when they ask for a
+	// token. "" = any secret. It belongs to TokenLife.
+	TokenSecret string
+	// TokenEndsStreams ends a stream of events/stream or of a session when the
+	// token that opened it is no longer valid. It belongs to TokenLife.
+	TokenEndsStreams bool
+
 	// AllowPrivateCallbacks allows webhooks to loopback, private and other
 	// addresses that are not public.
 	AllowPrivateCallbacks bool
@@ -184,6 +195,14 @@ func (o *Options) contradiction() error {
 		return fmt.Errorf("target: TypesPage is %d: want 0 or more", o.TypesPage)
 	case o.TypesEvery < 0:
 		return fmt.Errorf("target: TypesEvery is %v: want 0 or more", o.TypesEvery)
+	case o.TokenLife < 0:
+		return fmt.Errorf("target: TokenLife is %v: want 0 or more", o.TokenLife)
+	case o.TokenLife > 0 && (o.Stdio || len(o.Tokens) > 0):
+		return errors.New("target: TokenLife is set beside Tokens or Stdio: want one of them")
+	case o.TokenLife == 0 && (o.TokenSecret != "" || o.TokenEndsStreams):
+		return errors.New("target: TokenSecret and TokenEndsStreams need TokenLife: give it too")
+	case o.TokenLife == 0 && o.Faults.OfTokens():
+		return errors.New("target: Faults has faults of tokens without TokenLife: give it too")
 	case o.Stdio && o.SSEAnswers:
 		return errors.New("target: Stdio and SSEAnswers are both set: want one of them")
 	case o.Stdio && o.TLS:

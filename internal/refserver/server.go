@@ -43,6 +43,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/cputime"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/refserver/issuer"
 )
 
 // Server is the reference server. Make it with [New], open it with
@@ -72,7 +73,8 @@ type Server struct {
 	resources     *resources
 	lists         *lists // nil without Options.Lists
 	resumables    *resumables
-	feed          *url.URL // nil without Options.Feed
+	issuer        *issuer.Issuer // nil without Options.TokenLife
+	feed          *url.URL       // nil without Options.Feed
 	feedGuard     *dialguard.Guard
 
 	// readTimeout bounds the reading of one request with its body. idleTimeout
@@ -130,6 +132,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.hooks.close()
 	s.resources.close()
 	s.resumables.close()
+	s.issuer.Close()
 	// Shutdown closes the listeners at once, but waits for ever for an HTTP/2
 	// connection that is being opened meanwhile: net/http never sends it
 	// GOAWAY. So Shutdown gets a bounded time after the last answer.
@@ -202,6 +205,16 @@ func (s *Server) Disturb(name, message string) error {
 	}
 	t.disturb(rpcError{Code: codeInternal, Message: message})
 	return nil
+}
+
+// whileValid returns the request of a stream, whose context ends with its token
+// where [Options.TokenEndsStreams] says so.
+func (s *Server) whileValid(r *http.Request) (*http.Request, context.CancelFunc) {
+	if !s.opts.TokenEndsStreams {
+		return r, func() {}
+	}
+	ctx, cancel := s.issuer.Until(r.Context(), bearer(r))
+	return r.WithContext(ctx), cancel
 }
 
 // admits reports whether a bearer token may use this server.
@@ -315,8 +328,10 @@ type Stats struct {
 	// lagged.
 	QueueOverflow int64 `json:"queueOverflow"`
 	// Resumable counts requests that outlive their connections.
-	Resumable  Resumable `json:"resumable"`
-	Goroutines int       `json:"goroutines"`
+	Resumable Resumable `json:"resumable"`
+	// Tokens counts what the issuer did. All zero without one.
+	Tokens     issuer.Stats `json:"tokens"`
+	Goroutines int          `json:"goroutines"`
 	// HeapBytes is allocated heap memory, including garbage not yet collected.
 	HeapBytes uint64 `json:"heapBytes"`
 	// CPUSeconds is the user and system time of the process; 0 when unknown.
@@ -371,6 +386,7 @@ func (s *Server) Stats() Stats {
 		Expired:       c.expired.Load(),
 		QueueOverflow: s.broker.overflow.Load(),
 		Resumable:     s.resumables.stats(),
+		Tokens:        s.issuer.Stats(),
 		Goroutines:    runtime.NumGoroutine(),
 		HeapBytes:     memory.HeapAlloc,
 		CPUSeconds:    cputime.Used().Seconds(),

@@ -39,6 +39,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	s.installFaults()
+	s.issuer = s.newIssuer()
 	if opts.Feed != "" {
 		if s.feed, err = checkFeed(opts.Feed); err != nil {
 			return nil, err

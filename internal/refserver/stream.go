@@ -60,6 +60,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	s.counts.streams.Add(1)
 	defer s.counts.streams.Add(-1)
 	s.streamHeader(w.Header())
+	r, stop := s.whileValid(r)
+	defer stop()
 	st := &stream{server: s, call: c, topic: t, wakeup: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, transientError: t.transientError.Load(), ctx: r.Context(), batch: streamBatch}
 	if s.capacity != nil {
 		st.batch = 1 // so that streams take turns

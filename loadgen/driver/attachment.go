@@ -72,6 +72,10 @@ func (a *Attachment) Fail(err error) {
 	defer a.Mu.Unlock()
 	if !a.Over {
 		a.Over = true
+		var ce *mcpclient.CallError
+		if errors.As(err, &ce) && a.Active {
+			a.Caller.LostFor(ce)
+		}
 		a.Caller.Recorder.Changed(eventmeter.Transition{Sub: a.Sub, To: eventmeter.Failed, At: a.Caller.Clock.Now(), Reason: errtext.Line(err.Error()), Seen: a.seen()})
 		a.Cancel()
 	}

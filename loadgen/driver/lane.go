@@ -97,7 +97,7 @@ func (l *Lane[T]) Init(o Options, p Protocol[T], connect func(*wire.Traffic) (ht
 	l.Opts, l.Endpoint, l.Observer, l.protocol, l.hangUp = o, o.Endpoint, eventmeter.ObserverOf(o.Recorder), p, hangUp
 	l.What, l.Noun = o.Event, "subscription"
 	l.Caller = o.Endpoint.Caller(o.Clock, &l.Sockets)
-	l.Transport, l.Recorder, l.Caller.Lane = transport, o.Recorder, o.Lane
+	l.Transport, l.Recorder, l.Caller.Lane = o.Endpoint.Renewing(transport, l.Observe), o.Recorder, o.Lane
 	l.Life, l.Cancel = context.WithCancel(context.Background())
 	l.Turns = make([]T, o.Subscriptions)
 	return nil

@@ -3,6 +3,7 @@ package mcpclient
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -54,12 +55,13 @@ type Caller struct {
 	Patience  *Patience           // with the ends of answers; nil = they are not waited for
 	Budget    *budget.Budget
 	Lane      uint16 // of rec
+	tokens    *tokens
 }
 
 // Caller makes a caller of the endpoint's own, whose connections the handshakes
 // use, too.
 func (e *Endpoint) Caller(clock *eventmeter.Clock, traffic *wire.Traffic) Caller {
-	return Caller{Transport: e.transport, URL: e.url, host: e.host, Clock: clock, Pipe: e.pipe, traffic: traffic, Patience: &e.patience, Budget: e.opts.Budget}
+	return Caller{Transport: e.Renewing(e.transport, nil), URL: e.url, host: e.host, Clock: clock, Pipe: e.pipe, traffic: traffic, Patience: &e.patience, Budget: e.opts.Budget, tokens: e.tokens}
 }
 
 // Answer is what came of one call. release gives its buffer back; msg is not
@@ -138,13 +140,14 @@ func (c *Caller) Call(ctx context.Context, method string, header http.Header, bo
 			a.At = c.Clock.Now()
 		}
 		a.Took = a.At.Sub(start)
-		if a.Err != nil {
+		if a.Err != nil && !a.Err.NoToken() {
 			a.Err.Method = method
 		}
 	}()
 	resp, err := c.Transport.RoundTrip(c.NewPost(ctx, header, body))
 	if err != nil {
 		a.Err = TransportError(ctx, err)
+		a.Down = a.Err.down
 		return a
 	}
 	defer resp.Body.Close()
@@ -155,6 +158,9 @@ func (c *Caller) Call(ctx context.Context, method string, header http.Header, bo
 // TransportError prefers what the context says: a request that was given up
 // reports a dozen different errors.
 func TransportError(ctx context.Context, err error) *CallError {
+	if e := (*CallError)(nil); errors.As(err, &e) && e.NoToken() {
+		return e
+	}
 	if cause := ctx.Err(); cause != nil {
 		return &CallError{Kind: KindOf(cause), Cause: cause}
 	}

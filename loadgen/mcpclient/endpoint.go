@@ -64,6 +64,8 @@ type EndpointOptions struct {
 	// Tokens are bearer tokens, one per principal: subscription i uses token
 	// i modulo their number. None means no Authorization header.
 	Tokens []string
+	// OAuth, instead of Tokens, has principals get tokens that expire.
+	OAuth *OAuth
 	// Era is Auto (also ""), Modern or Legacy.
 	Era Era
 	// Revision is one of [Revisions]; "" = SEP3415.
@@ -151,6 +153,7 @@ type Endpoint struct {
 	eras      *eraOf // what is known of this target
 
 	principals []*Principal
+	tokens     *tokens // nil unless tokens expire
 
 	// patient is cancelled by giveUp when Close has no more time for the ends of
 	// sessions.
@@ -208,6 +211,12 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 		opts.Eras = &Eras{}
 	}
 	e.eras = opts.Eras.at(opts.URL, e.host)
+	if opts.OAuth != nil {
+		if e.tokens, err = newTokens(e, *opts.OAuth); err != nil {
+			return nil, err
+		}
+		return e, nil
+	}
 	tokens := opts.Tokens
 	if len(tokens) == 0 {
 		tokens = []string{""}
@@ -226,11 +235,14 @@ func (o *EndpointOptions) address() (*url.URL, error) {
 			return nil, errors.New("endpoint: there is a URL and a command: give one of them")
 		case o.Command[0] == "":
 			return nil, errors.New("endpoint: the command is empty: name a program")
-		case len(o.Tokens) > 0 || len(o.Headers) > 0:
+		case len(o.Tokens) > 0 || len(o.Headers) > 0 || o.OAuth != nil:
 			return nil, errors.New("endpoint: a program has no headers or tokens: give it what it needs in its environment")
 		}
 		o.URL = "stdio:" + strings.Join(o.Command, " ")
 		return &url.URL{Scheme: "stdio"}, nil
+	}
+	if len(o.Tokens) > 0 && o.OAuth != nil {
+		return nil, errors.New("endpoint: there are tokens and OAuth: give one of them")
 	}
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -332,6 +344,7 @@ func (e *Endpoint) Close(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
+	e.EndTokens()
 	e.hangUp()
 	if e.pipe != nil {
 		e.pipe.close()

@@ -118,7 +118,25 @@ type CallError struct {
 	// callback is the address that the target was given to call back at, where
 	// it refused that.
 	callback string
+	// oauth is the error code of a token endpoint, denied says that it lets the
+	// principal in no more.
+	oauth  string
+	denied bool
+	down   int64 // bytes of a refusal that was not reported
 }
+
+// of names the method of an error that has none.
+func (e *CallError) of(method string) *CallError {
+	e.Method = method
+	return e
+}
+
+// methodToken names a request for a token in reports and errors.
+const methodToken = "oauth/token"
+
+// NoToken tells whether there was no request, because the principal has no token
+// and gets none.
+func (e *CallError) NoToken() bool { return e != nil && e.Method == methodToken }
 
 // Failure is the short stable word for what went wrong.
 func (e *CallError) Failure() string {
@@ -130,7 +148,7 @@ func (e *CallError) Failure() string {
 	case e.HasCode && e.Status != http.StatusTooManyRequests && e.Status != http.StatusServiceUnavailable:
 		return "rpc " + strconv.FormatInt(e.code, 10)
 	}
-	return "http " + strconv.Itoa(e.Status)
+	return strings.TrimSpace("http " + strconv.Itoa(e.Status) + " " + e.oauth)
 }
 
 func (e *CallError) Error() string {
@@ -147,6 +165,8 @@ func (e *CallError) Error() string {
 	switch {
 	case e.callback != "":
 		hint = ": look at webhook.callback (" + e.callback + "), its certificate (webhook.certFile), the target's private-address rule"
+	case e.NoToken():
+		hint = ": check target.oauth"
 	case errors.Is(e, ErrAuth):
 		hint = ": check the token"
 	case e.code == codeMethodNotFound:
@@ -184,6 +204,8 @@ func (e *CallError) Unwrap() []error {
 
 func (e *CallError) sentinel() error {
 	switch {
+	case e.denied:
+		return ErrAuth
 	case e.Kind == KindProtocol, e.Kind == KindOversized:
 		return ErrProtocol
 	case e.Kind != "":

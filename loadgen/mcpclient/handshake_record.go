@@ -161,7 +161,7 @@ func (s *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error
 	}
 	req.Host = e.host
 	start := time.Now()
-	resp, err := e.transport.RoundTrip(req)
+	resp, err := e.Renewing(e.transport, s.tried.observe).RoundTrip(req)
 	call := eventmeter.Call{
 		Cause: eventmeter.Discovery, Requests: 1, Method: method, Took: time.Since(start),
 		Up: RequestSize(req.Method, req.URL.RequestURI(), req.Header, req.ContentLength), Connections: e.traffic.TakeOpened(),

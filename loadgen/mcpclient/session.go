@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,13 +58,15 @@ type Principal struct {
 	endpoint *Endpoint
 	Index    int
 	token    string
+	holder   *holder // of tokens that expire; nil = token does not
 
 	mu          sync.Mutex
 	now         *Session      // nil = no handshake yet, or its session was lost
 	handshaking chan struct{} // closed at the end of the handshake under way; nil = there is none
 }
 
-// Session is the outcome of a handshake. It does not change.
+// Session is the outcome of a handshake. Nothing of it changes but the token in
+// its header fields.
 type Session struct {
 	Era           Era
 	Version       string
@@ -75,10 +78,10 @@ type Session struct {
 	fallback      string // what was refused before, see ServerInfo.Fallback
 
 	Meta []byte             // the _meta object of modern requests; nil in other eras
-	base http.Header        // what the requests of all methods share
 	sdk  *mcp.ClientSession // a legacy session that has to be ended
 
-	making  sync.Mutex // held while header fields are made
+	making  sync.Mutex  // held while header fields are made
+	base    http.Header // what the requests of all methods share
 	headers atomic.Pointer[map[headerKey]http.Header]
 }
 
@@ -103,6 +106,20 @@ func (a *Session) Info() ServerInfo {
 // handshake serves all who ask meanwhile, each as long as its ctx lasts.
 // observe, if not nil, gets the calls of the handshake.
 func (p *Principal) Session(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
+	if p.holder == nil {
+		return p.session(ctx, observe)
+	}
+	if _, err := p.holder.bearer(ctx, "", nil, observe); err != nil {
+		return nil, err
+	}
+	a, err := p.session(ctx, observe)
+	if err == nil {
+		a.authorize(p)
+	}
+	return a, err
+}
+
+func (p *Principal) session(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
 	for {
 		p.mu.Lock()
 		now, under := p.now, p.handshaking
@@ -250,13 +267,32 @@ func (p *Principal) Initialized(id, version string) http.Header {
 
 // Clone returns the same identity without a session.
 func (p *Principal) Clone() *Principal {
-	return &Principal{endpoint: p.endpoint, Index: p.Index, token: p.token}
+	return &Principal{endpoint: p.endpoint, Index: p.Index, token: p.token, holder: p.holder}
 }
 
 func (p *Principal) authorize(h http.Header) {
 	if p.token != "" {
 		h.Set("Authorization", "Bearer "+p.token)
+	} else if token := p.holder.current(); token != "" {
+		h.Set("Authorization", "Bearer "+token)
 	}
+}
+
+// authorize has the session's requests carry the principal's token of today.
+func (a *Session) authorize(p *Principal) {
+	a.making.Lock()
+	defer a.making.Unlock()
+	now := p.Current(a.base)
+	if Bearer(now) != Bearer(a.base) {
+		a.base = now
+		a.headers.Store(nil)
+	}
+}
+
+// Bearer returns the access token of header fields; "" = there is none.
+func Bearer(h http.Header) string {
+	token, _ := strings.CutPrefix(h.Get("Authorization"), "Bearer ")
+	return token
 }
 
 // headerKey names the header fields of one kind of request.
@@ -304,7 +340,9 @@ func (a *Session) NamedHeader(method, name string) http.Header {
 // StreamHeader returns header fields for a GET that opens an event stream. They
 // are the caller's own.
 func (a *Session) StreamHeader() http.Header {
+	a.making.Lock()
 	h := a.base.Clone()
+	a.making.Unlock()
 	h.Del("Content-Type")
 	h.Set("Accept", "text/event-stream")
 	return h

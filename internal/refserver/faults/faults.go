@@ -47,13 +47,17 @@ const (
 	Early      Kind = "early"      // webhook: a delivery before the challenge
 	NoRetry    Kind = "noretry"    // webhook: no delivery is tried again
 
-	Lapse      Kind = "lapse"      // SEP-975: a policy ends After, whatever it promised
-	Leak       Kind = "leak"       // SEP-975: a policy does not end
-	NoResume   Kind = "noresume"   // SEP-975: every Every-th resume fails with Code
-	Twofold    Kind = "twofold"    // SEP-975: two connections may serve one request at once
-	LateResult Kind = "lateresult" // SEP-975: a result is sent Over after its work is done
-	ListTTL    Kind = "listttl"    // SEP-2549: results say Ms, whatever the options say
-	Scope      Kind = "scope"      // SEP-2549: results say the other scope
+	Lapse       Kind = "lapse"       // SEP-975: a policy ends After, whatever it promised
+	Leak        Kind = "leak"        // SEP-975: a policy does not end
+	NoResume    Kind = "noresume"    // SEP-975: every Every-th resume fails with Code
+	Twofold     Kind = "twofold"     // SEP-975: two connections may serve one request at once
+	LateResult  Kind = "lateresult"  // SEP-975: a result is sent Over after its work is done
+	ListTTL     Kind = "listttl"     // SEP-2549: results say Ms, whatever the options say
+	TokenRefuse Kind = "tokenrefuse" // every Every-th renewal of a client's token is refused
+	TokenDown   Kind = "tokendown"   // every Every-th request for a client's token is answered 503
+	TokenSlow   Kind = "tokenslow"   // every answer to a request for a token takes Over
+
+	Scope Kind = "scope" // SEP-2549: results say the other scope
 )
 
 // Fault is one fault, with the parameters that its kind takes.
@@ -138,6 +142,10 @@ var kindSpecs = map[Kind]kindSpec{
 	LateResult: {keys: []string{"over"}, needed: []string{"over"}, modes: onPush},
 	ListTTL:    {keys: []string{"ms"}, needed: []string{"ms"}, modes: onPoll},
 	Scope:      {modes: onPoll},
+
+	TokenRefuse: {keys: []string{"every"}, needed: []string{"every"}},
+	TokenDown:   {keys: []string{"every"}, needed: []string{"every"}},
+	TokenSlow:   {keys: []string{"over"}, needed: []string{"over"}},
 }
 
 // in reports whether the fault applies to a mode at all.

@@ -21,14 +21,15 @@ cut(every=20, replay=true); cut(every=20, replay=false); signature(every=3, sign
 stall(at=3s, for=2s); throttle(rate=50/s); heartbeats(); refuse(code=-32013, every=5); ttl(grant=2s); expire(after=1s)
 forget(at=3s); early(); noretry
 lapse(after=1s); leak(); noresume(code=-32602, every=2); twofold(); lateresult(over=300ms)
-stale(rate=0.5, seed=3); listttl(ms=-5); scope()`
+stale(rate=0.5, seed=3); listttl(ms=-5); scope()
+tokenrefuse(every=3); tokendown(every=2); tokenslow(over=100ms)`
 
 func TestParseRoundTrip(t *testing.T) {
 	s, err := Parse(everything)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s) != 34 {
+	if len(s) != 37 {
 		t.Errorf("%d faults", len(s))
 	}
 	again, err := Parse(s.String())

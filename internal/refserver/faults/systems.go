@@ -42,10 +42,21 @@ var kindsBySystem = map[string][]Kind{
 // foreign are the kinds that MCP Events does not have.
 var foreign = []Kind{Lapse, Leak, NoResume, Twofold, LateResult, Stale, ListTTL, Scope}
 
+// ofTokens are the kinds of the issuer of tokens, which every system has.
+var ofTokens = []Kind{TokenRefuse, TokenDown, TokenSlow}
+
+// OfTokens reports whether one of the faults is the issuer's.
+func (s Spec) OfTokens() bool {
+	return slices.ContainsFunc(s, func(f Fault) bool { return slices.Contains(ofTokens, f.Kind) })
+}
+
 // fits reports whether a system has the fault in a mode.
 func (f Fault) fits(system string, mode eventmeter.Mode) bool {
 	if !f.in(mode) {
 		return false
+	}
+	if slices.Contains(ofTokens, f.Kind) {
+		return true
 	}
 	if system == Events {
 		return !slices.Contains(foreign, f.Kind)

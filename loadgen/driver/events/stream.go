@@ -111,6 +111,9 @@ type stream struct {
 	refusal *unopened // an answer that is no stream
 	id      uint64
 	began   eventmeter.Instant
+	bearer  string // the token of the request, where tokens expire
+	resend  bool   // it was refused with 401, and there is a new token
+	renewed bool   // it was sent again for that, and is not confirmed yet
 	up      int64
 	down    int64 // until it was confirmed
 	at      eventmeter.Instant
@@ -280,7 +283,7 @@ func (s *stream) dead() {
 // connect begins a connection. There may be a handshake first.
 func (s *stream) connect() {
 	d, r := s.d, s.r
-	s.heard, s.mixed, s.ended, s.answer, s.over, s.down, s.refusal = false, false, false, false, nil, 0, nil
+	s.heard, s.mixed, s.ended, s.answer, s.over, s.down, s.refusal, s.resend = false, false, false, false, nil, 0, nil, false
 	session, err := d.session(r.Ctx, r)
 	if err == nil {
 		err = r.Ctx.Err()
@@ -298,6 +301,7 @@ func (s *stream) connect() {
 		return
 	}
 	header := session.Header(methodStream, "")
+	s.bearer = mcpclient.Bearer(header)
 	s.up = mcpclient.RequestSize(http.MethodPost, d.URL.RequestURI(), header, int64(len(body)))
 
 	turn := s.begin()
@@ -355,7 +359,11 @@ func (s *stream) Closed(err error) {
 	case s.refusal != nil: // forgetting a session takes a call
 		s.d.Work.Go(func() {
 			defer crash.Guard()
-			s.step(s.refused(err))
+			if refusal := s.refused(err); s.resend {
+				s.connect()
+			} else {
+				s.step(refusal)
+			}
 		})
 	case s.answer && s.session.Era == mcpclient.Legacy && s.r.Ctx.Err() != nil:
 		s.d.Work.Go(func() {

@@ -64,14 +64,18 @@ func (s *stream) refused(err error) error {
 		header = header.Clone()
 		header.Set("Content-Type", "application/json")
 	}
-	var body io.Reader = bytes.NewReader(f.body)
+	s.down = f.head.Size + f.size
+	var failed *mcpclient.CallError
+	if s.resend, failed = s.renew(header, f.head.Status); s.resend || failed != nil {
+		return s.withoutToken(failed)
+	}
+	var body io.Reader = bytes.NewReader(mcpclient.HideToken(f.body, s.bearer))
 	if !isWhole(err) && !errors.Is(err, driver.ErrEnded) {
 		body = io.MultiReader(body, brokenReader{err})
 	}
 	a := &mcpclient.Answer{Want: strconv.AppendUint(nil, s.id, 10)}
 	defer a.Release()
 	a.Read(s.r.Ctx, &s.d.Caller, &http.Response{StatusCode: f.head.Status, Header: header, Body: io.NopCloser(body)}, methodStream)
-	s.down = f.head.Size + f.size
 	if a.Err == nil {
 		a.Err = &mcpclient.CallError{Kind: mcpclient.KindProtocol, Message: "answered without a stream", Status: a.Status}
 	}
@@ -83,16 +87,45 @@ func (s *stream) refused(err error) error {
 	return a.Err
 }
 
-// report reports the request that opened the stream, once.
-func (s *stream) report(e *mcpclient.CallError) {
+// renew gets a new token where the target refused the stream because its token
+// had expired, once until a stream is confirmed. The error says that there is
+// none.
+func (s *stream) renew(header http.Header, status int) (bool, *mcpclient.CallError) {
+	if status != http.StatusUnauthorized || s.renewed {
+		return false, nil
+	}
+	again, err := s.r.who.Renew(s.r.Ctx, s.bearer, header, s.exchange(), s.d.Observe)
+	s.renewed = again
+	return again, err
+}
+
+// withoutToken reports a stream that was refused and for which there is no new
+// token; it does nothing if err is nil.
+func (s *stream) withoutToken(err *mcpclient.CallError) error {
+	if err == nil {
+		return nil
+	}
+	s.report(&mcpclient.CallError{Status: http.StatusUnauthorized})
+	return err
+}
+
+// exchange is the request that opened the stream, as it is reported.
+func (s *stream) exchange() eventmeter.Call {
 	now := s.at
 	if now < s.began {
 		now = s.d.Clock.Now()
 	}
-	s.d.Recorder.Called(eventmeter.Call{
+	return eventmeter.Call{
 		Lane: s.d.Opts.Lane, Cause: s.cause, At: now, Requests: 1, Up: s.up, Down: s.down,
-		Connections: s.d.Sockets.TakeOpened(), Took: now.Sub(s.began), Method: methodStream, Failure: e.Failure(),
-	})
+		Took: now.Sub(s.began), Method: methodStream,
+	}
+}
+
+// report reports the request that opened the stream, once.
+func (s *stream) report(e *mcpclient.CallError) {
+	call := s.exchange()
+	call.Connections, call.Failure = s.d.Sockets.TakeOpened(), e.Failure()
+	s.d.Recorder.Called(call)
 }
 
 // confirmed notes the first message of a connection: the subscription stands.
@@ -102,7 +135,7 @@ func (s *stream) confirmed(size int) {
 	if s.heard {
 		return
 	}
-	s.heard = true
+	s.heard, s.renewed = true, false
 	s.down += int64(size)
 	s.report(nil)
 	s.planCut()

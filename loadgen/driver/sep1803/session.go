@@ -240,6 +240,9 @@ func (s *resourceSession) call(ctx context.Context, cause eventmeter.Cause, meth
 func (s *resourceSession) credentials() (http.Header, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.header != nil {
+		s.header = s.who.Current(s.header)
+	}
 	return s.header, s.id
 }
 

@@ -165,6 +165,12 @@ func Lane(t *testing.T, e mcpclient.EndpointOptions, o driver.Options) (driver.D
 	if err != nil {
 		t.Fatal(err)
 	}
+	return LaneAt(t, ep, o)
+}
+
+// LaneAt is Lane at an endpoint, which is closed with the test, too.
+func LaneAt(t *testing.T, ep *mcpclient.Endpoint, o driver.Options) (driver.Driver, *Memory) {
+	t.Helper()
 	rec := NewMemory()
 	o.Recorder, o.Endpoint = rec, ep
 	if o.Clock == nil {
