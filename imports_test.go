@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"loadgen/upstream": {".", "loadgen", "internal/figure", "internal/errtext", "internal/stderrtail", "internal/crash"},
 
 	"loadgen/mcpclient":      {".", "internal/budget", "internal/crash", "internal/dialguard", "internal/errtext", "internal/streamclient", "internal/stderrtail", "internal/wire"},
-	"loadgen/driver":         {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/mcpclient"},
+	"loadgen/driver":         {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/mcpclient"},
 	"loadgen/driver/events":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
 	"loadgen/driver/sep1803": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
 	"loadgen/driver/sep2549": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},

@@ -81,6 +81,47 @@ func TestRunTheEmbeddedTargetOverStdio(t *testing.T) {
 	}
 }
 
+// stdioSystems is the profile of lanes of other systems over a pipe.
+const stdioSystems = `name: systems
+target: {embedded: {transport: stdio, lists: {entries: 20, page: 10, ttl: 1h}}}
+lanes:
+  - {name: notified, system: sep-2549, mode: poll, subscriptions: 4, event: chat.message, sep2549: {use: 20/s, notifications: true}}
+upstream: {sources: 2, payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}", list: tools}}
+schedule: {kind: constant, rate: 20/s}
+phases: {warmup: 300ms, measure: 1500ms, drain: 10s}
+`
+
+// TestRunOtherSystemsOverStdio requires that what other systems notify of over a
+// pipe is accounted for to the last event and to the last line.
+func TestRunOtherSystemsOverStdio(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "systems.yaml")
+	if err := os.WriteFile(file, []byte(stdioSystems), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, era := range []string{"modern", "legacy"} {
+		stdout, stderr, code := execute(t, "run", "--profile", file, "--json", "--quiet", loose, "--set=target.era="+era)
+		if code != 0 && code != exitBottleneck {
+			t.Fatalf("%s: exit code %d\n%s", era, code, stderr)
+		}
+		r, err := results.Read(strings.NewReader(stdout))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range r.Lanes {
+			if l.Expected == 0 || l.Delivered != l.Expected || l.Duplicates.SameEvent+l.Unexpected != 0 {
+				t.Errorf("%s: lane %s: expected %d, delivered %d", era, l.Name, l.Expected, l.Delivered)
+			}
+			if f := l.Figures; l.System == "sep-2549" && (f["changesNotified"] == 0 || f["fetchesChanged"] == 0 || f["fetchesExpired"]+f["unbalanced"]+f["listenReconnects"] != 0) {
+				t.Errorf("%s: lane %s: figures %v", era, l.Name, f)
+			}
+		}
+		if s := r.Target.Stdio; s == nil || s.Unknown+s.Unaddressed+s.Requests+s.Malformed+s.TooLong != 0 || s.Lines == 0 {
+			t.Errorf("%s: stdio %+v", era, s)
+		}
+	}
+}
+
 func TestKilledProgramLeavesAPartialResult(t *testing.T) {
 	t.Parallel()
 	sh, err := exec.LookPath("sh")

@@ -39,6 +39,13 @@ func (r *run) stampedLane(l *profiles.Lane) bool {
 	return r.stampable(l)
 }
 
+// stampedStreams tells whether the kernel times what comes on a lane's streams:
+// its deliveries, or notifications that no other lane has.
+func (r *run) stampedStreams(l *profiles.Lane) bool {
+	of, err := systems.Find(l.System)
+	return r.stampedLane(l) || err == nil && of.Notifies && r.profile.Generator.KernelTimestamps != "off"
+}
+
 // stampable tells whether a lane could have the kernel's times. What its
 // connections could do is known by the stream client; that it has one, by the driver.
 func (r *run) stampable(l *profiles.Lane) bool {

@@ -32,7 +32,7 @@ func (p *pass) prepare() error {
 	}
 	for i, l := range p.lanes {
 		o := l.options(uint16(i), r.clock, p.recorder, &r.target, r.profile.Schedule.Seed)
-		o.Push.KernelTimestamps = r.stampedLane(&l.Lane)
+		o.Push.KernelTimestamps = r.stampedStreams(&l.Lane)
 		o.Published, o.Sole = p.ledger, p.ledger.Sole
 		d, err := systems.New(o)
 		if err != nil {

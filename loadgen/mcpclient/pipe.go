@@ -61,6 +61,9 @@ type Pipe struct {
 	up    atomic.Int64
 	pid   atomic.Int64 // 0 = not started
 
+	mu   sync.Mutex
+	held map[string]int // by name: how many use it in the one session
+
 	closing atomic.Bool   // the end is our own doing
 	quit    chan struct{} // closed by close
 	exited  chan struct{} // closed when the process is over
@@ -243,10 +246,42 @@ func (p *Pipe) Add(id uint64, x *Exchange) error { return p.router.add(id, x) }
 func (p *Pipe) Remove(id uint64, x *Exchange) { p.router.remove(id, x) }
 
 // Listen opens an exchange without an id: for notifications that name nobody.
-func (p *Pipe) Listen(x *Exchange) error { return p.router.listen(x) }
+// began, if not nil, is called before x takes the first one.
+func (p *Pipe) Listen(x *Exchange, began func()) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	err := p.router.listen(x)
+	if err == nil && began != nil {
+		began()
+	}
+	return err
+}
 
 // Unlisten closes an exchange without an id.
 func (p *Pipe) Unlisten(x *Exchange) { p.router.unlisten(x) }
+
+// Hold notes that something with that name is used in the session that all lanes
+// share, such as a subscription to a resource.
+func (p *Pipe) Hold(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == nil {
+		p.held = map[string]int{}
+	}
+	p.held[name]++
+}
+
+// Release takes back one Hold, and tells whether it was the last: nobody else
+// uses it then.
+func (p *Pipe) Release(name string) (last bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held[name]--; p.held[name] > 0 {
+		return false
+	}
+	delete(p.held, name)
+	return true
+}
 
 // respond answers a request of the server's: a ping as it must be, and
 // anything else with the word that this client cannot do it.

@@ -44,6 +44,10 @@ type System struct {
 	// KernelTimestamps are the modes in which a driver can take the times of
 	// deliveries from the kernel.
 	KernelTimestamps []eventmeter.Mode
+	// Notifies says that what comes on the streams of a driver are notifications
+	// of a change and not events. Their times are compared with those of no other
+	// lane, and are the kernel's wherever that is possible.
+	Notifies bool
 	// Unit returns how many neighbouring subscriptions of a lane share something,
 	// such as a session, and have to stay together; nil = each is alone.
 	Unit func(*driver.Options) int
@@ -80,7 +84,7 @@ var systems = []System{
 			Name: "sep-2549", Modes: []string{"poll"}, Settings: declared(sep2549.Defaults), Event: "list.changed", UsesLists: true,
 		},
 		New: sep2549.New, Figures: &sep2549.FigureTable, Defaults: filledBy(sep2549.Defaults),
-		Connections: sep2549.Connections,
+		Connections: sep2549.Connections, Notifies: true,
 	},
 	{
 		System: settings.System{Name: "updates", Modes: []string{"push"}, Settings: declared(updates.Defaults), Event: "list.changed", UsesLists: true},

@@ -290,7 +290,7 @@ func (l *listening) connectPipe(session *mcpclient.Session) (opened bool, err er
 			return false, err
 		}
 	case mcpclient.Legacy:
-		if d.Pipe.Listen(x) != nil {
+		if d.Pipe.Listen(x, nil) != nil {
 			return false, errNoChannel
 		}
 		defer d.Pipe.Unlisten(x)

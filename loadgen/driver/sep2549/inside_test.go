@@ -94,6 +94,22 @@ func TestListNotification(t *testing.T) {
 	}
 }
 
+// A copy is stale from the moment that the kernel received the notification, not
+// from when this program read it.
+func TestListNotificationByTheKernelsClock(t *testing.T) {
+	s := &scriptedLists{ttl: time.Hour, waited: 15 * time.Millisecond}
+	f := bubble(t, 1, Settings{Use: 1, Notifications: true}, s, func(_ *lane, change func()) {
+		time.Sleep(5 * time.Second)
+		change()
+		time.Sleep(20 * time.Millisecond)
+		s.tell <- "notifications/tools/list_changed"
+		time.Sleep(5 * time.Second)
+	})
+	if h := f.Timings["invalidation"].Histogram; h.TotalCount() != 1 || time.Duration(h.Max()) < 4*time.Millisecond || time.Duration(h.Max()) > 6*time.Millisecond {
+		t.Errorf("invalidation %d times, at most %v", h.TotalCount(), time.Duration(h.Max()))
+	}
+}
+
 // A notification that comes while the answer is on its way makes it stale: it
 // may be older than the change.
 func TestListNotificationDuringFetch(t *testing.T) {

@@ -25,9 +25,10 @@ type lane struct {
 	want   string // the member that asks for it; "" = a resource
 	named  string // the resource that is read; "" = it is a list
 
-	tally  account
-	shared *cache    // nil: each client has its own
-	keeper sync.Once // starts who refreshes the shared one
+	tally   account
+	shared  *cache          // nil: each client has its own
+	streams *driver.Streams // of notifications; nil = none
+	keeper  sync.Once       // starts who refreshes the shared one
 
 	// Guarded by Mu.
 	listeners map[int]*listener
@@ -83,9 +84,15 @@ func newLane(opts driver.Options) (*lane, error) {
 		set: set, method: form.method, about: form.changed, want: form.want, listeners: map[int]*listener{}, lead: -1,
 	}
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
-		return opts.Endpoint.NewTransport(opts.HTTP, t, set.Notifications)
+		return opts.Endpoint.NewTransport(opts.HTTP, t, false)
 	}); err != nil {
 		return nil, fmt.Errorf("driver sep-2549: %w", err)
+	}
+	if set.Notifications {
+		if d.streams, err = d.OpenStreams(driver.StreamOptions{}); err != nil {
+			d.Cancel()
+			return nil, fmt.Errorf("driver sep-2549: %w", err)
+		}
 	}
 	d.What, d.Noun, d.EndFirst = form.method, "client", true
 	if form.want == "" {
@@ -148,7 +155,7 @@ func (d *lane) End(_ context.Context, c *client) error {
 }
 
 // Stop implements [driver.Protocol].
-func (d *lane) Stop(context.Context) error { return nil }
+func (d *lane) Stop(context.Context) error { return d.streams.Close() }
 
 // open listens first and fetches then, so that no change falls between the two.
 func (d *lane) open(ctx context.Context, c *client) error {

@@ -7,52 +7,40 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
-	"github.com/eventmeter/eventmeter/sinks"
 )
 
 const (
 	methodFollow       = "resources/subscribe"
+	methodUnfollow     = "resources/unsubscribe"
 	methodAcknowledged = "notifications/subscriptions/acknowledged"
 )
 
 // listener is a stream of notifications: in the modern era the answer to
-// subscriptions/listen, in the legacy era the GET stream of a session. Each
-// client has one; clients that share copies share one for each principal, which
-// ends with the last of them.
+// subscriptions/listen, in the legacy era the stream of a session. Each client
+// has one; clients that share copies share one for each principal, and so do all
+// clients of a program in the legacy era, which is one session. It ends with the
+// last of them.
 type listener struct {
+	driver.Stream
 	d      *lane
 	who    *mcpclient.Principal
 	own    bool           // who has a session that is for this stream
 	sub    eventmeter.Sub // who opened it, for reports
 	ctx    context.Context
 	cancel context.CancelFunc
-	done   chan struct{}
-	ready  chan struct{} // closed when it is open, or cannot be
-	err    error         // why not, before ready is closed
+	// follows says that a resource has to be named in the session; named is closed
+	// when that was done for the first time. Both are set before the stream starts.
+	follows bool
+	named   chan struct{}
 
 	refs   int            // under the lane's lock
 	caches map[*cache]int // under the lane's lock: how many clients use each
-
-	// Of the connection at hand; used by its goroutine only.
-	parser wire.EventParser
-	id     uint64
-	opened bool          // of all connections
-	pause  time.Duration // as the server asked for; of all connections
-	told   bool          // ready is closed
-	heard  bool
-	over   error
-	at     eventmeter.Instant
-	began  eventmeter.Instant
-	up     int64
-	down   int64
 }
 
 // listen lets a client listen, and returns when the target has confirmed it.
@@ -64,40 +52,60 @@ func (d *lane) listen(ctx context.Context, c *client) error {
 	if session.Era == mcpclient.Bare {
 		return fmt.Errorf("notifications: %w: the target refused every handshake, so it has no session to listen on", mcpclient.ErrNotOffered)
 	}
+	e := d.join(c, session)
+	select {
+	case <-e.First():
+	case <-e.Done():
+		return e.failure()
+	case <-ctx.Done():
+		return driver.NotConfirmed(nil, ctx.Err())
+	}
+	if !e.follows {
+		return nil
+	}
+	select {
+	case <-e.named:
+		return nil
+	case <-e.Done():
+		return e.failure()
+	case <-ctx.Done():
+		return driver.NotConfirmed(nil, ctx.Err())
+	}
+}
+
+// join gives a client its listener, which is started if it is the first.
+func (d *lane) join(c *client, session *mcpclient.Session) *listener {
 	who, key := c.who, int(c.Sub.Index)
-	if session.Era == mcpclient.Legacy { // a session has one stream, and other lanes may want it
+	legacy := session.Era == mcpclient.Legacy
+	if legacy && d.Pipe == nil { // a session has one stream, and other lanes may want it
 		who = c.who.Clone()
 	}
 	own := who != c.who
-	if d.shared != nil {
+	if d.shared != nil || legacy && d.Pipe != nil {
 		key = -1 - c.who.Index
 	} else {
 		c.who = who
 	}
 	d.Mu.Lock()
+	defer d.Mu.Unlock()
 	e := d.listeners[key]
 	if e != nil && e.ctx.Err() != nil {
 		e = nil
 	}
 	if e == nil {
-		e = &listener{d: d, who: who, own: own, sub: c.Sub, done: make(chan struct{}), ready: make(chan struct{}), caches: map[*cache]int{}}
+		e = &listener{d: d, who: who, own: own, sub: c.Sub, follows: legacy && d.want == "", named: make(chan struct{}), caches: map[*cache]int{}}
 		e.ctx, e.cancel = context.WithCancel(d.Life)
+		e.Init(d.streams, e, nil)
 		d.listeners[key] = e
 		if d.lead < 0 {
 			d.lead = c.who.Index
 		}
-		d.Work.Go(crash.Guarded(e.serve))
+		e.Start(e.ctx)
 	}
 	e.refs++
 	e.caches[c.cache]++
 	c.listener = e
-	d.Mu.Unlock()
-	select {
-	case <-e.ready:
-		return e.err
-	case <-ctx.Done():
-		return driver.NotConfirmed(nil, ctx.Err())
-	}
+	return e
 }
 
 // unlisten ends a client's listening. The last one ends the stream and waits.
@@ -127,111 +135,65 @@ func (d *lane) unlisten(c *client) {
 	if !last {
 		return
 	}
-	<-e.done
-}
-
-// serve keeps the stream open until the last client has gone.
-func (e *listener) serve() {
-	defer close(e.done)
+	e.HangUp()
+	<-e.Done()
 	if e.own {
-		defer e.who.End()
+		e.who.End()
 	}
-	d := e.d
-	backoff := d.StreamBackoff(nil)
-	for {
-		err := e.connect()
-		if e.ctx.Err() != nil {
-			if !e.opened {
-				e.err = e.ctx.Err()
-				close(e.ready)
-			}
-			return
-		}
-		var ce *mcpclient.CallError
-		known := errors.As(err, &ce)
-		if !e.opened && !(known && (ce.Throttled() || ce.Kind == mcpclient.KindSession)) {
-			if e.err = err; err == nil {
-				e.err = fmt.Errorf("notifications: %w: the stream ended at once", mcpclient.ErrProtocol)
-			}
-			e.cancel()
-			close(e.ready)
-			return
-		}
-		if e.heard {
-			backoff.Reset()
-		}
-		if err != nil {
-			d.Recorder.Noticed(eventmeter.Notice{Sub: e.sub, Kind: eventmeter.TransientError, At: d.Clock.Now(), Detail: errtext.Line(err.Error())})
-		}
-		least := e.pause
-		if known {
-			least += ce.RetryAfter
-		}
-		if !sinks.Sleep(e.ctx, backoff.Next(least)) {
-			if !e.opened {
-				e.err = e.ctx.Err()
-				close(e.ready)
-			}
-			return
-		}
+	if e.follows && e.complete() && d.Pipe != nil && d.Pipe.Release(d.set.URI) { // over HTTP it ends with the session
+		ctx, cancel := context.WithTimeout(context.Background(), mcpclient.CancelTime)
+		defer cancel()
+		_ = e.name(ctx, methodUnfollow, eventmeter.Unsubscribe) // it is reported; nothing follows from it
 	}
 }
 
-// connect opens one connection's stream and reads it to its end.
-func (e *listener) connect() error {
-	d := e.d
-	e.heard, e.over, e.down = false, nil, 0
-	e.parser.Budget = d.Budget
-	e.parser.Reset()
-	session, err := e.who.Session(e.ctx, d.Observe)
-	if err != nil {
+// failure is why there is no stream, once it is done.
+func (e *listener) failure() error {
+	if err := e.Failure(); err != nil {
 		return err
 	}
-	req := e.request(session)
-	e.began = d.Clock.Now()
-	resp, err := d.Transport.RoundTrip(req)
-	if err != nil {
-		return e.failed(mcpclient.TransportError(e.ctx, err))
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode > 299 || !mcpclient.IsEventStream(resp.Header) {
-		return e.refused(resp, session)
-	}
-	e.down = mcpclient.ResponseSize(resp)
-	if session.Era == mcpclient.Legacy { // the stream needs no words; a resource has to be named
-		if err := e.subscribe(session); err != nil {
-			return err
-		}
-		e.at = d.Clock.Now()
-		e.confirmed()
-		e.letIn()
-	}
-	if err = sinks.ReadStream(resp.Body, d.Clock, nil, e.piece); errors.Is(err, driver.ErrEnded) {
-		d.Patience.Rest(resp.Body)
-	}
-	e.pause = mcpclient.Pause(&e.parser, e.pause)
-	e.parser.Reset()
-	switch {
-	case e.over != nil && !errors.Is(e.over, driver.ErrEnded): // errEnded: in order
-		return e.over
-	case err == nil || errors.Is(err, driver.ErrEnded):
-		if !e.heard && e.over == nil {
-			return e.failed(&mcpclient.CallError{Kind: mcpclient.KindProtocol, Message: "the stream ended before it was confirmed"})
-		}
-		return nil
-	case !e.heard:
-		return e.failed(mcpclient.TransportError(e.ctx, err))
-	}
-	return mcpclient.TransportError(e.ctx, err)
+	return e.ctx.Err()
 }
 
-// request is the POST of the modern era or the GET of the legacy one.
-func (e *listener) request(session *mcpclient.Session) *http.Request {
+// complete tells whether the clients that wait for the stream may go on.
+func (e *listener) complete() bool {
+	if !e.follows {
+		return e.WasConfirmed()
+	}
+	select {
+	case <-e.named:
+		return true
+	default:
+		return false
+	}
+}
+
+// Over implements [driver.StreamProtocol]: the first connection has to succeed.
+func (e *listener) Over(err error) bool {
+	var ce *mcpclient.CallError
+	ended := errors.As(err, &ce) && ce.Kind == mcpclient.KindEnded
+	if ended || !e.complete() && !driver.Passes(err) {
+		e.cancel()
+		return true
+	}
+	if err != nil {
+		e.Notice(eventmeter.TransientError, e.d.Clock.Now(), err.Error())
+	}
+	return false
+}
+
+// Request implements [driver.StreamProtocol]: it is the POST of the modern era or
+// the GET of the legacy one.
+func (e *listener) Request(ctx context.Context) (driver.StreamRequest, error) {
 	d := e.d
+	session, err := e.who.Session(ctx, d.Observe)
+	if err != nil {
+		return driver.StreamRequest{}, err
+	}
+	req := driver.StreamRequest{Session: session, Method: mcpclient.MethodListen}
 	if session.Era == mcpclient.Legacy {
-		h := session.StreamHeader()
-		e.up = mcpclient.RequestSize(http.MethodGet, d.URL.RequestURI(), h, 0)
-		return d.NewGet(e.ctx, h)
+		req.Header = session.StreamHeader()
+		return req, nil
 	}
 	want := wire.BeginObject(nil)
 	if d.want != "" {
@@ -241,100 +203,101 @@ func (e *listener) request(session *mcpclient.Session) *http.Request {
 	}
 	o := wire.BeginObject(nil)
 	o.Raw("notifications", want.End())
-	body := d.build(mcpclient.MethodListen, &o, session, &e.id)
-	h := session.Header(mcpclient.MethodListen, "")
-	e.up = mcpclient.RequestSize(http.MethodPost, d.URL.RequestURI(), h, int64(len(body)))
-	return d.Caller.NewPost(e.ctx, h, body)
+	req.Body = d.build(mcpclient.MethodListen, &o, session, &req.ID)
+	req.Header = session.Header(mcpclient.MethodListen, "")
+	return req, nil
 }
 
-// subscribe asks for notifications of the resource.
-func (e *listener) subscribe(session *mcpclient.Session) error {
+// Answered implements [driver.StreamProtocol]: in the legacy era that is all the
+// confirmation there is.
+func (e *listener) Answered() {
+	if e.ID() == 0 {
+		e.Confirm(0)
+	}
+}
+
+// Confirmed implements [driver.StreamProtocol]. What came while the stream was
+// lost is unknown, so the copies of then are stale.
+func (e *listener) Confirmed(again bool) {
 	d := e.d
-	if d.want != "" {
-		return nil
+	again = again && e.complete()
+	if again {
+		d.tally.reconnects.Add(1)
+		e.Notice(eventmeter.Reconnected, e.At(), "")
+	}
+	switch {
+	case e.follows:
+		d.Work.Go(func() {
+			defer crash.Guard()
+			e.follow(again)
+		})
+	case again:
+		e.invalidate(e.At())
+	}
+}
+
+// follow names the resource in the session. Copies may have become stale before
+// that was done.
+func (e *listener) follow(again bool) {
+	switch err := e.name(e.ctx, methodFollow, eventmeter.Subscribe); {
+	case err != nil:
+		e.GiveUp(err)
+	case again:
+		e.invalidate(e.d.Clock.Now())
+	default:
+		if e.d.Pipe != nil {
+			e.d.Pipe.Hold(e.d.set.URI)
+		}
+		close(e.named)
+	}
+}
+
+// name makes a request about the resource.
+func (e *listener) name(ctx context.Context, method string, cause eventmeter.Cause) *mcpclient.CallError {
+	d := e.d
+	session, err := e.who.Session(ctx, d.Observe)
+	if err != nil {
+		return &mcpclient.CallError{Method: method, Kind: mcpclient.KindOf(err), Cause: err}
 	}
 	o := wire.BeginObject(nil)
 	o.String("uri", d.set.URI)
-	ctx, cancel := context.WithTimeout(e.ctx, d.Opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
-	a := d.Call(ctx, methodFollow, session.Header(methodFollow, ""), d.build(methodFollow, &o, session, nil))
+	a := d.Call(ctx, method, session.Header(method, ""), d.build(method, &o, session, nil))
 	defer a.Release()
-	d.called(eventmeter.Subscribe, methodFollow, a, false)
-	if a.Err != nil {
-		return a.Err
-	}
-	return nil
+	d.called(cause, method, a, false)
+	return a.Err
 }
 
-// refused reads an answer that is no stream.
-func (e *listener) refused(resp *http.Response, session *mcpclient.Session) error {
-	a := &mcpclient.Answer{}
-	defer a.Release()
-	a.Read(e.ctx, &e.d.Caller, resp, mcpclient.MethodListen)
-	e.down = a.Down
-	if a.Err == nil {
-		a.Err = &mcpclient.CallError{Kind: mcpclient.KindProtocol, Message: "answered without a stream", Status: a.Status}
+// Refused implements [driver.StreamProtocol].
+func (e *listener) Refused(a *mcpclient.Answer, session *mcpclient.Session) error {
+	switch {
+	case e.d.Lost(e.who, session, a.Err):
+		return &mcpclient.CallError{Method: mcpclient.MethodListen, Kind: mcpclient.KindSession, Status: a.Status}
+	case a.Err.Status == http.StatusMethodNotAllowed:
+		return fmt.Errorf("notifications: %w: %w", mcpclient.ErrNotOffered, a.Err)
 	}
-	if session.ID != "" && a.Err.Forgotten() {
-		e.who.Forget(session)
-		a.Err = &mcpclient.CallError{Kind: mcpclient.KindSession, Status: a.Status}
-	}
-	if a.Err.Status == http.StatusMethodNotAllowed {
-		return fmt.Errorf("notifications: %w: %w", mcpclient.ErrNotOffered, e.failed(a.Err))
-	}
-	return e.failed(a.Err)
+	return a.Err
 }
 
-// failed reports a request that opened no stream.
-func (e *listener) failed(err *mcpclient.CallError) error {
-	err.Method = mcpclient.MethodListen
-	e.at = e.d.Clock.Now()
-	if e.ctx.Err() == nil {
-		e.report(err)
+// Called implements [driver.StreamProtocol].
+func (e *listener) Called(c eventmeter.Call) {
+	if c.Cause == eventmeter.Heartbeat || e.complete() {
+		e.d.tally.bytes.Add(c.Up + c.Down)
 	}
-	return err
+	e.d.Recorder.Called(c)
 }
 
-func (e *listener) report(err *mcpclient.CallError) {
-	d := e.d
-	cause := eventmeter.Subscribe
-	if e.opened {
-		cause = eventmeter.Reconnect
-		d.tally.bytes.Add(e.up + e.down)
-	}
-	d.Recorder.Called(eventmeter.Call{
-		Lane: d.Opts.Lane, Cause: cause, At: e.at, Requests: 1, Up: e.up, Down: e.down, Connections: d.Sockets.TakeOpened(),
-		Took: e.at.Sub(e.began), Method: mcpclient.MethodListen, Failure: err.Failure(),
-	})
+// Notice implements [driver.StreamProtocol].
+func (e *listener) Notice(k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
+	e.d.Notice(e.sub, k, at, detail)
 }
 
-// confirmed notes that the stream is open. What came while it was not is
-// unknown, so the copies of then are stale.
-func (e *listener) confirmed() {
-	if e.heard {
-		return
-	}
-	e.heard = true
-	e.report(nil)
-	if !e.opened {
-		e.opened = true
-		return
-	}
-	e.d.tally.reconnects.Add(1)
-	e.d.Recorder.Noticed(eventmeter.Notice{Sub: e.sub, Kind: eventmeter.Reconnected, At: e.at})
-	e.invalidate()
-}
-
-// letIn lets the clients go on that wait for the stream, once.
-func (e *listener) letIn() {
-	if e.opened && !e.told {
-		e.told = true
-		close(e.ready)
-	}
-}
+// TooLarge implements [driver.StreamProtocol].
+func (e *listener) TooLarge(at eventmeter.Instant, err error) { e.d.TooLargeFor(e.sub, at, err) }
 
 // invalidate makes the copies of everybody who listens here stale.
-func (e *listener) invalidate() {
+func (e *listener) invalidate(at eventmeter.Instant) {
 	d := e.d
 	d.Mu.Lock()
 	caches := make([]*cache, 0, len(e.caches))
@@ -344,57 +307,32 @@ func (e *listener) invalidate() {
 	public := d.shared == nil || e.who.Index == d.lead
 	d.Mu.Unlock()
 	for _, c := range caches {
-		c.invalidate(e.who.Index, public, e.at)
+		c.invalidate(e.who.Index, public, at)
 	}
 }
 
-// piece takes the next bytes of the stream. Clients are let in after it: what
-// came with the confirmation is older than their first fetch.
-func (e *listener) piece(b []byte, at eventmeter.Instant) error {
-	e.at = at
-	err := e.parser.Feed(b, e.take)
-	e.letIn()
-	if err != nil {
-		e.d.TooLargeFor(e.sub, at, err)
-		return err
-	}
-	if e.over != nil {
-		return driver.ErrEnded
-	}
-	return nil
-}
+// Comment implements [driver.StreamProtocol].
+func (e *listener) Comment(ev wire.Event) { e.Overhead(ev.Size, "comment") }
 
-// take handles one message.
-func (e *listener) take(ev wire.Event) {
+// Message implements [driver.StreamProtocol]. Notifications carry no event.
+func (e *listener) Message(ev wire.Event, m *wire.Message) {
 	d := e.d
-	var m wire.Message
-	switch {
-	case e.over != nil: // nothing more is taken from it
-		return
-	case len(ev.Data) == 0:
-		e.overhead(ev.Size, "comment")
-		return
-	case !wire.ScanMessage(ev.Data, &m):
-		d.Recorder.Noticed(eventmeter.Notice{Sub: e.sub, Kind: eventmeter.Malformed, At: e.at, Detail: "a message is not a JSON object"})
-		return
-	}
 	switch method := string(m.Method); {
 	case method == "" && (m.HasResult || m.HasError):
-		e.overhead(ev.Size, "response")
-		e.over = driver.ErrEnded
+		e.Overhead(ev.Size, "response")
+		var err error
 		if m.HasError {
-			e.over = mcpclient.RPCError(mcpclient.MethodListen, &m.Error)
-		} else if !e.heard {
-			e.over = e.failed(&mcpclient.CallError{Kind: mcpclient.KindProtocol, Message: "the stream ended before it was confirmed"})
+			err = mcpclient.RPCError(mcpclient.MethodListen, &m.Error)
 		}
+		e.End(err)
 	case method == methodAcknowledged:
 		e.acknowledged(ev)
 	case method == d.about && (d.want != "" || names(ev.Data, d.set.URI)):
-		e.overhead(ev.Size, method)
+		e.Overhead(ev.Size, method)
 		d.tally.changes.Add(1)
-		e.invalidate()
+		e.invalidate(e.At())
 	default:
-		e.overhead(ev.Size, method)
+		e.Overhead(ev.Size, method)
 		d.tally.otherChanges.Add(1)
 	}
 }
@@ -412,27 +350,15 @@ func (e *listener) acknowledged(ev wire.Event) {
 	if d.want == "" {
 		granted = slices.ContainsFunc(uris(m.Params.Notifications["resourceSubscriptions"]), func(u string) bool { return u == d.set.URI })
 	}
-	e.down += int64(ev.Size)
 	if granted {
-		e.confirmed()
+		e.Confirm(ev.Size)
 		return
 	}
-	e.report(nil)
-	e.over = fmt.Errorf("notifications: %w: it did not agree to tell of changes of this list", mcpclient.ErrNotOffered)
+	e.Overhead(ev.Size, methodAcknowledged)
+	e.End(fmt.Errorf("notifications: %w: it did not agree to tell of changes of this list", mcpclient.ErrNotOffered))
 }
 
 func uris(raw json.RawMessage) (list []string) {
 	_ = json.Unmarshal(raw, &list) // what cannot be read names none
 	return list
-}
-
-// overhead counts bytes of the open stream: notifications carry no event.
-func (e *listener) overhead(size int, method string) {
-	d := e.d
-	if !e.heard {
-		e.down += int64(size)
-		return
-	}
-	d.tally.bytes.Add(int64(size))
-	d.Recorder.Called(eventmeter.Call{Lane: d.Opts.Lane, Cause: eventmeter.Heartbeat, At: e.at, Down: int64(size), Method: method})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -27,29 +28,14 @@ type scriptedLists struct {
 	broken bool
 	asked  []time.Duration // when, since the start
 	start  time.Time
-	tell   chan string // frames of the one stream of notifications
+	clock  *eventmeter.Clock
+	waited time.Duration // what came on the stream, for this program, by the kernel's clock
+	tell   chan string   // frames of the one stream of notifications
 }
 
 func (s *scriptedLists) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := func(status int, media string, body io.Reader) *http.Response {
 		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(body)}
-	}
-	if r.Header.Get(mcpclient.HeaderMethod) == mcpclient.MethodListen {
-		read, write := io.Pipe()
-		go func() {
-			defer write.Close()
-			say := func(text string) { io.WriteString(write, "data: "+text+"\n\n") }
-			say(`{"method":"` + methodAcknowledged + `","params":{"notifications":{"toolsListChanged":true}}}`)
-			for {
-				select {
-				case method := <-s.tell:
-					say(`{"method":"` + method + `"}`)
-				case <-r.Context().Done():
-					return
-				}
-			}
-		}()
-		return answer(200, "text/event-stream", read), nil
 	}
 	s.mu.Lock()
 	s.asked = append(s.asked, time.Since(s.start))
@@ -64,6 +50,39 @@ func (s *scriptedLists) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return answer(200, "application/json", bytes.NewReader([]byte(text))), nil
 }
+
+// Open implements streamclient.Client: it plays the stream of notifications.
+func (s *scriptedLists) Open(_ context.Context, _ streamclient.Request, to streamclient.Sink) streamclient.Stream {
+	ctx, cancel := context.WithCancel(context.Background())
+	now := func() streamclient.Arrival {
+		at := s.clock.Now()
+		return streamclient.Arrival{At: int64(at.Add(-s.waited)), Read: int64(at), Kernel: s.waited > 0}
+	}
+	say := func(text string) error { return to.Piece([]byte("data: "+text+"\n\n"), now()) }
+	go func() {
+		err := to.Opened(streamclient.Head{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}}, now())
+		for text := `{"method":"` + methodAcknowledged + `","params":{"notifications":{"toolsListChanged":true}}}`; err == nil; {
+			if err = say(text); err != nil {
+				break
+			}
+			select {
+			case method := <-s.tell:
+				text = `{"method":"` + method + `"}`
+			case <-ctx.Done():
+				err = streamclient.ErrClosed
+			}
+		}
+		to.Closed(err)
+	}()
+	return hangUp(cancel)
+}
+
+// Close implements streamclient.Client.
+func (s *scriptedLists) Close() error { return nil }
+
+type hangUp func()
+
+func (h hangUp) Close() { h() }
 
 func (s *scriptedLists) set(f func()) {
 	s.mu.Lock()
@@ -110,8 +129,13 @@ func bubble(t *testing.T, clients int, set Settings, s *scriptedLists, play func
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.start, s.tell = time.Now(), make(chan string)
+		s.start, s.tell, s.clock = time.Now(), make(chan string), d.Clock
 		d.Transport = s
+		if d.streams != nil {
+			if err := d.streams.Carry(s).Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for i := range clients {
 			if err := d.Attach(t.Context(), i); err != nil {
 				t.Fatal(err)

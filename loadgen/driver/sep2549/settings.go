@@ -45,9 +45,6 @@ func (s *Settings) Key() string { return "sep2549" }
 
 // Check reports what is wrong with the settings and their lane.
 func (s *Settings) Check(l settings.Lane) {
-	if l.OverStdio && s.Notifications {
-		l.Bad("sep2549.notifications", "are supported over HTTP only", "remove it, or connect to the target by its url")
-	}
 	l.Reject("", []string{"arguments", "maxAge", "poll"}, "has no effect on a lane that uses lists", "remove it")
 	if s.List != "resource" && l.Given("sep2549.uri") {
 		l.Bad("sep2549.uri", "belongs to list: resource", "remove it, or set list: resource")

@@ -156,7 +156,7 @@ func (p *pipeSession) join(c *client) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.listening {
-		if err := p.d.Pipe.Listen(p.x); err != nil {
+		if err := p.d.Pipe.Listen(p.x, nil); err != nil {
 			return &mcpclient.CallError{Method: methodSubscribe, Kind: mcpclient.KindEnded, Cause: err}
 		}
 		p.listening = true

@@ -1,0 +1,302 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+)
+
+// Opened implements streamclient.Sink.
+func (s *Stream) Opened(h streamclient.Head, at streamclient.Arrival) error {
+	s.at = eventmeter.Instant(at.At)
+	s.pulse.Beat(s.at)
+	if h.Status > 299 || !mcpclient.IsEventStream(h.Header) {
+		s.refusal = newUnopened(h, s.streams.caller.Budget)
+		return nil
+	}
+	if coding := mcpclient.Compressed(h.Header); coding != "" {
+		return &mcpclient.CallError{Kind: mcpclient.KindProtocol, Status: h.Status, Message: errtext.Of("the stream is compressed (" + coding + "), which was not asked for")}
+	}
+	s.answered = true
+	s.down = h.Size
+	s.coalesced = CoalescedReads{}
+	s.p.Answered()
+	s.admit()
+	return nil
+}
+
+// messages are for what is read of messages: each is larger than all the rest of
+// a stream.
+var messages = sync.Pool{New: func() any { return new(wire.Message) }}
+
+// Piece implements streamclient.Sink: the next bytes of the stream.
+func (s *Stream) Piece(b []byte, at streamclient.Arrival) error {
+	if s.refusal != nil { // one that trickles in is given up as silence is
+		return s.refusal.take(b)
+	}
+	s.at, s.arrival = eventmeter.Instant(at.At), at
+	if err := s.parser.Feed(b, s.event); err != nil {
+		s.p.TooLarge(s.at, err)
+		return err
+	}
+	within := s.parser.Partial() > 0
+	if within { // in the middle of a message
+		s.pulse.Beat(s.at)
+	}
+	if s.coalesced.Piece(len(b), s.at, within) {
+		s.streams.count(FigureCoalesced)
+	}
+	s.admit()
+	if s.ended {
+		return ErrEnded
+	}
+	return nil
+}
+
+// event takes one message off the stream.
+func (s *Stream) event(e wire.Event) {
+	if s.ended {
+		return
+	}
+	if len(e.Data) == 0 {
+		if s.streams.Comments {
+			s.pulse.Beat(s.at)
+		}
+		s.p.Comment(e)
+		return
+	}
+	s.pulse.Beat(s.at)
+	m := messages.Get().(*wire.Message)
+	if wire.ScanMessage(e.Data, m) {
+		s.shared = s.arrival.Shared || e.Rest > 0
+		s.p.Message(e, m)
+	} else {
+		s.p.Notice(eventmeter.Malformed, s.at, "a message is not a JSON object")
+	}
+	messages.Put(m)
+}
+
+// admit lets those go on that wait for the stream, once.
+func (s *Stream) admit() {
+	if s.confirmed && !s.admitted {
+		s.admitted = true
+		close(s.first)
+	}
+}
+
+// Closed implements streamclient.Sink: the connection is over.
+func (s *Stream) Closed(err error) {
+	why := s.isOver()
+	s.pause = mcpclient.Pause(&s.parser, s.pause)
+	s.parser.Reset()
+	switch {
+	case s.refusal != nil: // forgetting a session takes a call
+		s.streams.work.Go(func() {
+			defer crash.Guard()
+			s.step(s.refused(err))
+		})
+	case s.answered && s.cancels && s.ctx.Err() != nil:
+		s.streams.work.Go(func() {
+			defer crash.Guard()
+			s.cancel()
+			s.step(s.broken(why, s.failed(err, why)))
+		})
+	default:
+		s.step(s.broken(why, s.failed(err, why)))
+	}
+}
+
+// failed makes the error of a connection out of what the stream client said; nil if it
+// ended in order.
+func (s *Stream) failed(err, why error) error {
+	var own *mcpclient.CallError
+	switch {
+	case s.over != nil:
+		return s.over
+	case errors.As(err, &own): // what we found wrong with it
+		return own
+	case s.answered && (errors.Is(err, ErrEnded) || isWhole(err)):
+		return nil
+	case s.ctx.Err() != nil || why != nil:
+		return &mcpclient.CallError{Kind: mcpclient.KindOf(context.Canceled), Cause: context.Canceled}
+	}
+	return &mcpclient.CallError{Kind: mcpclient.KindOf(err), Cause: err}
+}
+
+// refused judges an answer that is no stream. err is how it ended.
+func (s *Stream) refused(err error) error {
+	f := s.refusal
+	s.refusal = nil
+	defer f.drop()
+	header := f.head.Header
+	if f.parser != nil { // the response was taken out of it
+		header = header.Clone()
+		header.Set("Content-Type", "application/json")
+	}
+	var body io.Reader = bytes.NewReader(f.body)
+	if !isWhole(err) && !errors.Is(err, ErrEnded) {
+		body = io.MultiReader(body, brokenReader{err})
+	}
+	a := &mcpclient.Answer{}
+	if s.id != 0 {
+		a.Want = strconv.AppendUint(nil, s.id, 10)
+	}
+	defer a.Release()
+	a.Read(s.ctx, s.streams.caller, &http.Response{StatusCode: f.head.Status, Header: header, Body: io.NopCloser(body)}, s.method)
+	s.down = f.head.Size + f.size
+	if a.Err == nil {
+		a.Err = &mcpclient.CallError{Kind: mcpclient.KindProtocol, Message: "answered without a stream", Status: a.Status}
+	}
+	a.Err.Method = s.method
+	s.report(a.Err)
+	return s.p.Refused(a, s.session)
+}
+
+// report reports the request that opened the stream, once.
+func (s *Stream) report(e *mcpclient.CallError) {
+	now := s.at
+	if now < s.began {
+		now = s.streams.caller.Clock.Now()
+	}
+	c := eventmeter.Call{
+		Lane: s.streams.caller.Lane, Cause: s.cause, At: now, Requests: 1, Up: s.up, Down: s.down,
+		Connections: s.streams.sockets.TakeOpened(), Took: now.Sub(s.began), Method: s.method, Failure: e.Failure(),
+	}
+	if s.id == 0 && s.streams.caller.Pipe != nil { // nothing had to be sent
+		c.Requests = 0
+	}
+	s.p.Called(c)
+}
+
+// Confirm notes that the connection at hand stands. size is what the confirmation
+// took, beside what Overhead was told.
+func (s *Stream) Confirm(size int) {
+	if s.stands {
+		return
+	}
+	s.stands = true
+	s.down += int64(size)
+	s.report(nil)
+	s.planCut()
+	again := s.confirmed
+	s.confirmed = true
+	if again {
+		if t := s.streams.Tally; t != nil && s.lost != 0 {
+			t.Took("outage", s.at.Sub(s.lost))
+		}
+		s.back = s.at
+	}
+	s.lost = 0
+	s.p.Confirmed(again)
+}
+
+// End takes nothing more from the connection at hand. err is what ended it, nil
+// if it ended in order.
+func (s *Stream) End(err error) { s.ended, s.over = true, err }
+
+// Watch has the connection at hand given up when it is silent for too long, from
+// now on.
+func (s *Stream) Watch() {
+	if !s.watched {
+		s.watched = true
+		s.streams.watch.Start(&s.pulse, s.streams.Silence, s.dead)
+	}
+}
+
+// Overhead counts bytes of a stream that carried no event. Before the stream is
+// confirmed they belong to the call that opened it.
+func (s *Stream) Overhead(size int, method string) {
+	if !s.stands {
+		s.down += int64(size)
+		return
+	}
+	s.p.Called(eventmeter.Call{Lane: s.streams.caller.Lane, Cause: eventmeter.Heartbeat, At: s.at, Down: int64(size), Method: method})
+}
+
+// Stands tells whether the connection at hand, or the last one, was confirmed.
+func (s *Stream) Stands() bool { return s.stands }
+
+// WasConfirmed tells whether any connection was.
+func (s *Stream) WasConfirmed() bool { return s.confirmed }
+
+// At is when the message at hand arrived.
+func (s *Stream) At() eventmeter.Instant { return s.at }
+
+// Back is when the stream was confirmed again after it was lost; 0 = never.
+func (s *Stream) Back() eventmeter.Instant { return s.back }
+
+// Cause is what the connection at hand is opened for.
+func (s *Stream) Cause() eventmeter.Cause { return s.cause }
+
+// ID is that of the connection's request; 0 = it has none.
+func (s *Stream) ID() uint64 { return s.id }
+
+// Timed gives a delivery the time of the message at hand, and says how exactly
+// that is known.
+func (s *Stream) Timed(v *eventmeter.Delivery) {
+	v.At, v.Kernel, v.Shared = s.at, s.arrival.Kernel, s.shared
+	if v.Kernel {
+		v.Waited = time.Duration(s.arrival.Read - s.arrival.At)
+	}
+}
+
+// planCut lets a stream that was just confirmed live for a while.
+func (s *Stream) planCut() {
+	every := s.streams.CutEvery
+	if every <= 0 {
+		return
+	}
+	share := rand.Float64
+	if s.backoff.Rand != nil {
+		share = s.backoff.Rand.Float64
+	}
+	s.mu.Lock()
+	turn := s.turn
+	s.mu.Unlock()
+	s.cutter = time.AfterFunc(time.Duration(float64(every)*(0.5+share())), func() {
+		defer crash.Guard()
+		s.giveUp(turn, ErrCut)
+	})
+}
+
+// wentAway notes the end of a connection, and whether it was cut.
+func (s *Stream) wentAway(why error) {
+	if s.stands && s.lost == 0 {
+		s.lost = s.streams.caller.Clock.Now()
+	}
+	s.cut = errors.Is(why, ErrCut) && s.ctx.Err() == nil
+	if s.cut {
+		s.streams.count("cuts")
+	}
+}
+
+// cancel says that the request is not wanted any more.
+func (s *Stream) cancel() {
+	o := wire.BeginObject(nil)
+	o.Int("requestId", int64(s.id))
+	body := wire.AppendNotification(nil, mcpclient.MethodCancelled, o.End())
+	ctx, stop := context.WithTimeout(context.WithoutCancel(s.ctx), mcpclient.CancelTime)
+	defer stop()
+	a := s.streams.caller.Call(ctx, mcpclient.MethodCancelled, s.session.Header(mcpclient.MethodCancelled, ""), body)
+	defer a.Release()
+	if a.Err != nil && a.Err.Kind == mcpclient.KindProtocol {
+		a.Err = nil // a notification has no answer
+	}
+	s.p.Called(eventmeter.Call{
+		Lane: s.streams.caller.Lane, Cause: eventmeter.Unsubscribe, At: a.At, Requests: 1, Up: a.Up, Down: a.Down, Took: a.Took,
+		Connections: s.streams.sockets.TakeOpened(), Method: mcpclient.MethodCancelled, Failure: a.Err.Failure(),
+	})
+}

@@ -1,0 +1,111 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+)
+
+// pipeStream ends one stream over a pipe.
+type pipeStream context.CancelFunc
+
+// Close implements streamclient.Stream.
+func (c pipeStream) Close() { c() }
+
+// overPipe is connect over the endpoint's pipe, where a stream takes the
+// goroutine.
+func (s *Stream) overPipe(req *StreamRequest) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	s.carriedBy(pipeStream(cancel), s.begin())
+	if e := s.connectPipe(ctx, req); e != nil {
+		s.over = e
+	}
+	s.step(s.broken(s.isOver(), s.over))
+}
+
+// connectPipe opens one stream over the endpoint's pipe and follows it to its
+// end. Its messages are taken on the goroutine that reads the pipe.
+func (s *Stream) connectPipe(ctx context.Context, req *StreamRequest) *mcpclient.CallError {
+	pipe, sockets, over := s.streams.caller.Pipe, s.streams.sockets, make(chan struct{})
+	x := &mcpclient.Exchange{Traffic: sockets}
+	x.Take = func(at time.Time, l wire.Line, m *wire.Message) {
+		s.line(at, l, m)
+		if s.ended {
+			x.Closed = true
+			close(over)
+		}
+	}
+	x.End = func(cause error) {
+		s.End(&mcpclient.CallError{Kind: mcpclient.KindEnded, Cause: cause})
+		close(over)
+	}
+	open := func() error { return pipe.Add(req.ID, x) }
+	remove := func() { pipe.Remove(req.ID, x) }
+	if req.ID == 0 {
+		open = func() error {
+			return pipe.Listen(x, func() {
+				s.at = s.streams.caller.Clock.Now()
+				s.p.Answered()
+				s.admit()
+			})
+		}
+		remove = func() { pipe.Unlisten(x) }
+	}
+	s.up, s.arrival, s.shared = 0, streamclient.Arrival{}, false
+	if len(req.Body) > 0 {
+		s.up = int64(len(req.Body)) + 1
+	}
+	if err := open(); err != nil {
+		s.up = 0
+		return &mcpclient.CallError{Kind: mcpclient.KindEnded, Cause: err}
+	}
+	if req.ID != 0 {
+		if err := pipe.Send(ctx, req.Body, sockets); err != nil {
+			remove()
+			s.up = 0
+			return err
+		}
+	}
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+	remove()
+	if s.ended {
+		return nil
+	}
+	if req.ID != 0 {
+		s.cancelPipe(ctx)
+	}
+	return mcpclient.TransportError(ctx, ctx.Err())
+}
+
+// line takes one line of the pipe.
+func (s *Stream) line(at time.Time, l wire.Line, m *wire.Message) {
+	s.at = s.streams.caller.Clock.Instant(at)
+	s.pulse.Beat(s.at)
+	if string(m.Method) == mcpclient.MethodCancelled && s.id != 0 {
+		s.Overhead(l.Size, mcpclient.MethodCancelled)
+		s.End(nil)
+	} else {
+		s.p.Message(wire.Event{Data: l.Data, Size: l.Size}, m)
+	}
+	s.admit()
+}
+
+// cancelPipe tells the server that the stream is not wanted any more: on a
+// pipe there is nothing to hang up.
+func (s *Stream) cancelPipe(ctx context.Context) {
+	up := s.streams.caller.Pipe.Cancel(ctx, s.id, s.streams.sockets)
+	if up == 0 {
+		return // the server is gone
+	}
+	s.p.Called(eventmeter.Call{
+		Lane: s.streams.caller.Lane, Cause: eventmeter.Unsubscribe, At: s.streams.caller.Clock.Now(), Requests: 1, Up: up, Method: mcpclient.MethodCancelled,
+	})
+}
