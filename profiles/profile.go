@@ -107,7 +107,7 @@ type Embedded struct {
 	// http (the default), or stdio, where all lanes share the target's standard output
 	Transport string `yaml:"transport,omitempty" json:"transport,omitempty" check:"|http|stdio"`
 	// revision of MCP Events that the target speaks: sep-3415, sketch, longpoll (the sketch, and
-	// polls that wait) or older; by default longpoll where a lane has poll.timeout, else sep-3415
+	// polls that wait) or older; by default the one that is sent
 	Revision string `yaml:"revision,omitempty" json:"revision,omitempty" check:"|sep-3415|sketch|longpoll|older"`
 	// what the webhook-id of an event names: event (the default; it equals the eventId) or message
 	WebhookID string `yaml:"webhookId,omitempty" json:"webhookId,omitempty" check:"|event|message"`

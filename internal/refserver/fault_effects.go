@@ -49,6 +49,7 @@ func (s *Server) forget() {
 	for _, h := range s.hooks.openHooks(func(*hook) bool { return true }) {
 		s.hooks.remove(h, nil)
 	}
+	s.hooks.proofs.forget()
 	s.resources.forget()
 	s.lists.forget(s.base)
 	s.forgetMu.Lock()

@@ -327,6 +327,7 @@ type hooks struct {
 	pool   *pool[*hook]
 	agenda *agenda
 	poster *poster
+	proofs *proofs
 	counts *counters
 	limit  *capacity
 	ctx    context.Context // ends the attempts in flight
@@ -345,7 +346,7 @@ func newHooks(opts Options, counts *counters, limit *capacity, released func()) 
 	}
 	h := &hooks{
 		inFlight: opts.InFlight, window: opts.Window, messageIDs: opts.WebhookID == WebhookIDMessage, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, retryBase: opts.RetryBase,
-		agenda: newAgenda(), poster: p, counts: counts, limit: limit, released: released,
+		agenda: newAgenda(), poster: p, proofs: &proofs{most: opts.VerifyFailures, held: map[string]bool{}, failed: map[string]*failures{}}, counts: counts, limit: limit, released: released,
 		byKey: make(map[string]*hook),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())

@@ -150,6 +150,10 @@ type Options struct {
 	// Proof is how a callback proves, before the first delivery, that it wants
 	// the deliveries: [ProofChallenge], the default, or [ProofWellKnown].
 	Proof string
+	// VerifyFailures bounds the failed verifications of callbacks at one host
+	// per minute; further ones are refused as exhausted, without asking the
+	// host. Default 120; -1 = no bound.
+	VerifyFailures int
 	// TypesEvery adds the event type "seasonal" to the catalogue. It is offered
 	// and withdrawn in turn, each time for TypesEvery. 0 = no such type.
 	TypesEvery time.Duration
@@ -253,6 +257,7 @@ func (o Options) withDefaults() (Options, error) {
 	number("Window", &o.Window, 256, 1)
 	number("Senders", &o.Senders, 256, 1)
 	number("SuspendAfter", &o.SuspendAfter, 100, -1)
+	number("VerifyFailures", &o.VerifyFailures, 120, -1)
 	number("CapacityBurst", &o.CapacityBurst, max(1, int(o.Capacity/20)), 1)
 	o.Proof = cmp.Or(o.Proof, ProofChallenge)
 	if bad == nil {

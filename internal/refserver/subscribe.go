@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/eventmeter/eventmeter"
 )
@@ -155,7 +157,7 @@ func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) (
 	}
 	if rpcErr == nil {
 		s.deliverEarly(ctx, h, req.key)
-		if rpcErr = s.prove(ctx, h, req.key); rpcErr != nil {
+		if rpcErr = s.prove(h, req.key); rpcErr != nil {
 			s.unreserve()
 		}
 	}
@@ -183,9 +185,6 @@ func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) (
 	h.rotate(req.secret, req.key, now, 0)
 	reader, position, truncated := h.topic.open(req.sel, req.from, s.opts.QueueLen, h.wake)
 	h.reader = reader
-	if truncated {
-		h.announceGap(position)
-	}
 	h.mu.Unlock()
 	close(h.opened)
 	hs.mu.Unlock()
@@ -280,15 +279,101 @@ func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
 	c.answer(w, nil)
 }
 
-// prove verifies that a callback wants the deliveries.
-func (s *Server) prove(ctx context.Context, h *hook, key *standardwebhooks.Webhook) *rpcError {
-	switch {
-	case h.direct:
+// prove verifies that a callback wants the deliveries to a principal. Calls for
+// the same two share one verification, whose success holds from then on.
+func (s *Server) prove(h *hook, key *standardwebhooks.Webhook) *rpcError {
+	if h.direct {
 		return nil
-	case s.opts.Proof == ProofWellKnown:
-		return s.checkDocument(ctx, h)
 	}
-	return s.challenge(ctx, h, key)
+	proofs, subject := s.hooks.proofs, h.principal+"\x00"+h.url.String()
+	if proofs.holds(subject) {
+		return nil
+	}
+	if wait := proofs.wait(h.url.Host, time.Now()); wait > 0 {
+		e := exhausted("verification_rate", s.opts.VerifyFailures)
+		e.Data.(map[string]any)["retryAfterMs"] = wait.Milliseconds() + 1
+		return e
+	}
+	outcome, _, _ := proofs.group.Do(subject, func() (any, error) {
+		var rpcErr *rpcError
+		// The first of the calls must not end it for the others: the context is
+		// not that of a request.
+		if s.opts.Proof == ProofWellKnown {
+			rpcErr = s.checkDocument(s.hooks.ctx, h)
+		} else {
+			rpcErr = s.challenge(s.hooks.ctx, h, key)
+		}
+		proofs.note(subject, h.url.Host, rpcErr == nil, time.Now())
+		return rpcErr, nil
+	})
+	rpcErr, _ := outcome.(*rpcError)
+	return rpcErr
+}
+
+// proofs are the verifications of callbacks: those that hold, and how many
+// failed at each host, which bounds how often a host is asked.
+type proofs struct {
+	most  int // failures per host and minute; -1 = no bound
+	group singleflight.Group
+
+	mu     sync.Mutex
+	held   map[string]bool // principal and URL
+	failed map[string]*failures
+}
+
+// failures counts the failures at a host within a minute.
+type failures struct {
+	since time.Time
+	count int
+}
+
+// maxProofs bounds the verifications that are kept. Beyond it all are made
+// anew.
+const maxProofs = 200_000
+
+func (p *proofs) holds(subject string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held[subject]
+}
+
+// wait is how long a host may not be asked; 0 = it may be asked now.
+func (p *proofs) wait(host string, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.failed[host]
+	if f == nil || p.most < 0 || f.count < p.most {
+		return 0
+	}
+	return max(0, f.since.Add(time.Minute).Sub(now))
+}
+
+func (p *proofs) note(subject, host string, ok bool, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ok {
+		if len(p.held) >= maxProofs {
+			clear(p.held)
+		}
+		p.held[subject] = true
+		return
+	}
+	f := p.failed[host]
+	if f == nil || now.Sub(f.since) > time.Minute {
+		if len(p.failed) >= maxProofs {
+			clear(p.failed)
+		}
+		f = &failures{since: now}
+		p.failed[host] = f
+	}
+	f.count++
+}
+
+// forget drops every verification, as a restart does.
+func (p *proofs) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.held)
 }
 
 // challenge asks the callback to repeat a challenge.
@@ -298,9 +383,6 @@ func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.W
 	if err != nil {
 		return callbackError(failChallenge)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.hooks.ctx, cancel)()
 	s.counts.verifications.Add(1)
 	_, reply, failure := s.hooks.poster.post(ctx, &message{
 		url: h.url, subscriptionID: h.id, id: envelopeID("verification"), body: body,
@@ -320,9 +402,6 @@ func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.W
 
 // checkDocument looks the callback up in the document of its origin.
 func (s *Server) checkDocument(ctx context.Context, h *hook) *rpcError {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.hooks.ctx, cancel)()
 	s.counts.verifications.Add(1)
 	status, text, failure := s.hooks.poster.get(ctx, &url.URL{Scheme: h.url.Scheme, Host: h.url.Host, Path: receiverDocument})
 	var document struct {

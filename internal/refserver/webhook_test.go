@@ -371,3 +371,67 @@ func TestIsPublic(t *testing.T) {
 		}
 	}
 }
+
+// subscribeParamsOf are the params of a subscribe call to a callback.
+func subscribeParamsOf(url, arguments string) string {
+	return `{"name":"chat.message","arguments":` + arguments + `,"delivery":{"mode":"webhook","url":"` + url + `","secret":"` + testSecret + `"},"cursor":null}`
+}
+
+// TestVerificationIsShared: calls for the same principal and URL share one
+// challenge, whatever their arguments; another principal needs its own.
+func TestVerificationIsShared(t *testing.T) {
+	r := newReceiver(t)
+	s := startServer(t, Options{AllowPrivateCallbacks: true, CallbackRoots: r.roots})
+	var wait sync.WaitGroup
+	for i := range 20 {
+		wait.Go(func() {
+			result(t, s, "a", "events/subscribe", subscribeParamsOf(r.URL, `{"channel":"`+strconv.Itoa(i)+`"}`))
+		})
+	}
+	wait.Wait()
+	if got := s.Stats(); got.Verifications != 1 || got.Subscriptions.Webhook != 20 {
+		t.Errorf("%d verifications of %d subscriptions, want 1 of 20", got.Verifications, got.Subscriptions.Webhook)
+	}
+	for _, c := range []struct{ token, url string }{{"b", r.URL}, {"a", r.URL + "/other"}} {
+		before := s.Stats().Verifications
+		result(t, s, c.token, "events/subscribe", subscribeParamsOf(c.url, `{}`))
+		if got := s.Stats().Verifications - before; got != 1 {
+			t.Errorf("%s at %s: %d verifications, want 1", c.token, c.url, got)
+		}
+	}
+}
+
+// TestFailedVerificationsAreBounded: a host whose callbacks fail is not asked
+// without end, and another host is not affected.
+func TestFailedVerificationsAreBounded(t *testing.T) {
+	bad, good := newReceiver(t), newReceiver(t)
+	bad.silent = true
+	bad.roots.AddCert(good.Certificate())
+	s := startServer(t, Options{AllowPrivateCallbacks: true, CallbackRoots: bad.roots, VerifyFailures: 2})
+	for i, want := range []string{`"challenge_failed"`, `"challenge_failed"`, `"limit":"verification_rate","max":2,"retryAfterMs":`} {
+		if _, answer := rpc(t, s, "a", `{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":`+subscribeParamsOf(bad.URL+"/"+strconv.Itoa(i), `{}`)+`}`); !strings.Contains(answer, want) {
+			t.Errorf("call %d: %s, want %s", i+1, answer, want)
+		}
+	}
+	if got := s.Stats().Verifications; got != 2 {
+		t.Errorf("the host was asked %d times, want 2", got)
+	}
+	result(t, s, "a", "events/subscribe", subscribeParamsOf(good.URL, `{}`))
+}
+
+// TestFailuresOfAMinute: the bound is of a minute.
+func TestFailuresOfAMinute(t *testing.T) {
+	now := time.Now()
+	p := &proofs{most: 1, held: map[string]bool{}, failed: map[string]*failures{}}
+	p.note("s", "h", false, now)
+	if got := p.wait("h", now.Add(20*time.Second)); got != 40*time.Second {
+		t.Errorf("wait %v, want 40s", got)
+	}
+	if got := p.wait("h", now.Add(time.Minute)); got != 0 {
+		t.Errorf("wait %v after a minute", got)
+	}
+	p.note("s", "h", false, now.Add(2*time.Minute))
+	if f := p.failed["h"]; f.count != 1 {
+		t.Errorf("%d failures are counted in the second minute", f.count)
+	}
+}

@@ -7,8 +7,8 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// TestSpokenRevision: a lane that measures long polls needs a target that has
-// them.
+// TestSpokenRevision: the embedded target speaks what the clients send, unless
+// told otherwise.
 func TestSpokenRevision(t *testing.T) {
 	for _, c := range []struct {
 		profile string
@@ -16,8 +16,8 @@ func TestSpokenRevision(t *testing.T) {
 		want    string
 	}{
 		{"longpoll", nil, "longpoll"},
-		{"longpoll", []string{"lanes.longpoll.poll.timeout=0"}, ""},
-		{"longpoll", []string{"target.embedded.revision=sketch"}, "sketch"},
+		{"push", nil, "sep-3415"},
+		{"push", []string{"target.embedded.revision=sketch"}, "sketch"},
 	} {
 		p, err := profiles.Load(c.profile, c.set, systems.Table)
 		if err != nil {

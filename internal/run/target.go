@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/x509"
@@ -128,12 +129,10 @@ func TargetOptions(p *profiles.Profile, dir string, callbacks []byte) (embedded.
 }
 
 // spoken returns the settings of the embedded target with the revision that it
-// speaks: a lane with poll.timeout measures long polls, which only one has.
+// speaks.
 func spoken(p *profiles.Profile) profiles.Embedded {
 	e := p.Target.Embedded
-	if e.Revision == "" && slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return l.Poll.Timeout > 0 }) {
-		e.Revision = "longpoll"
-	}
+	e.Revision = cmp.Or(e.Revision, p.Target.Revision)
 	return e
 }
 
