@@ -23,14 +23,15 @@ var mayImport = map[string][]string{
 	"loadgen":          {".", "internal/defaults", "internal/crash"},
 	"loadgen/upstream": {".", "loadgen", "internal/figure", "internal/errtext", "internal/stderrtail", "internal/crash"},
 
-	"loadgen/mcpclient":      {".", "internal/budget", "internal/crash", "internal/dialguard", "internal/errtext", "internal/streamclient", "internal/stderrtail", "internal/wire"},
-	"loadgen/driver":         {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/mcpclient"},
-	"loadgen/driver/events":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/sep1803": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/sep2549": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/sep975":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/updates": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/systems":        {".", "internal/figure", "internal/settings", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/driver/updates"},
+	"loadgen/mcpclient":       {".", "internal/budget", "internal/crash", "internal/dialguard", "internal/errtext", "internal/streamclient", "internal/stderrtail", "internal/wire"},
+	"loadgen/driver":          {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/mcpclient"},
+	"loadgen/driver/events":   {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/sep1803":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/sep2549":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/sep975":   {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/requests": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/updates":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/systems":         {".", "internal/figure", "internal/settings", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/requests", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/driver/updates"},
 	// For tests only: where a driver and the reference server meet.
 	"loadgen/systems/systemstest": {"*"},
 

@@ -12,6 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
+	"github.com/eventmeter/eventmeter/loadgen/driver/requests"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
@@ -89,6 +90,10 @@ var systems = []System{
 	{
 		System: settings.System{Name: "updates", Modes: []string{"push"}, Settings: declared(updates.Defaults), Event: "list.changed", UsesLists: true},
 		New:    updates.New, Figures: &updates.FigureTable, Defaults: filledBy(updates.Defaults), Connections: updates.Connections,
+	},
+	{
+		System: settings.System{Name: "requests", Modes: []string{"poll"}, Settings: declared(requests.Defaults), NoEvents: true},
+		New:    requests.New, Figures: &requests.FigureTable, Defaults: filledBy(requests.Defaults),
 	},
 }
 

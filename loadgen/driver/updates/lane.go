@@ -90,7 +90,7 @@ func newLane(opts driver.Options) (*lane, error) {
 	}
 	d.What, d.Noun = set.Resource+list.read, "client"
 	d.pipe.init(d)
-	d.tally.Declare("sessions", "sessionsForgotten", "refused", "refusedInside200", "updatesObserved", "updatesIdentified", "unrouted",
+	d.tally.Declare("sessions", "sessionsForgotten", "refused", "refusedInside200", "notifications", "updatesObserved", "updatesIdentified", "unrouted",
 		"otherNotifications", "reads", "readsFailed", "readsUnchanged", "changesSuperseded")
 	d.tally.DeclareTiming("updateLatency", "updateLatencySent", "outage")
 	return d, nil

@@ -67,7 +67,7 @@ func TestEachClientLearnsOfItsOwnResource(t *testing.T) {
 			t.Error("a client learned of the change of another one's resource")
 		}
 		for name, want := range map[string]int{
-			"updatesObserved": 3, "readsUnchanged": 0, "changesSuperseded": 0, "unrouted": 0, "refused": 0, "sessionsForgotten": 0, "readsFailed": 0,
+			"notifications": 3, "updatesObserved": 0, "readsUnchanged": 0, "changesSuperseded": 0, "unrouted": 0, "refused": 0, "sessionsForgotten": 0, "readsFailed": 0,
 			"sessions": map[mcpclient.Era]int{mcpclient.Legacy: 3}[era],
 		} {
 			if got := figure(d, name); got != want {
@@ -86,8 +86,8 @@ func TestListsAreReadAgainWhenTheyHaveChanged(t *testing.T) {
 		systemstest.Attach(t, d, 2)
 		w.change(t, `"list":"tools"`, eventmeter.Stamp{Run: 1, Source: 15, Seq: 1}) // on the second page
 		rec.Wait(t, "both clients", func(m *systemstest.Memory) bool { return m.Seen(0, 15)[1] == 1 && m.Seen(1, 15)[1] == 1 })
-		if got := figure(d, "updatesObserved"); got != 2 {
-			t.Errorf("updatesObserved is %d, want 2", got)
+		if got := figure(d, "notifications"); got != 2 {
+			t.Errorf("notifications is %d, want 2", got)
 		}
 		if era == mcpclient.Modern {
 			return // it asked for changes of tools alone

@@ -62,7 +62,7 @@ func (c *client) notified(at eventmeter.Instant, size int, method string) {
 	if c.Over {
 		return
 	}
-	d.tally.Count("updatesObserved", 1)
+	d.tally.Count("notifications", 1)
 	if d.set.Identify == IdentifyNone {
 		c.observed(at, size)
 		return
@@ -81,6 +81,7 @@ func (c *client) observed(at eventmeter.Instant, size int) {
 	if c.since == 0 {
 		return
 	}
+	d.tally.Count("updatesObserved", 1)
 	if d.Opts.Sole != nil {
 		if e, ok := d.Opts.Sole(c.Sub, at); ok {
 			d.identified(e, at)

@@ -1,0 +1,210 @@
+package requests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	vegeta "github.com/tsenart/vegeta/v12/lib"
+)
+
+// lane is one lane of clients that make plain requests.
+type lane struct {
+	driver.Lane[*client]
+	set   Settings
+	tally driver.Tally
+
+	attacker *vegeta.Attacker
+	measure  time.Time // when the measured part begins
+	under    atomic.Int64
+	next     atomic.Uint64 // whose turn it is
+}
+
+// client is one attachment of a client.
+type client struct {
+	driver.Attachment
+	who *mcpclient.Principal
+}
+
+// New returns the driver of a lane of system requests.
+func New(opts driver.Options) (driver.Driver, error) {
+	d, err := newLane(opts)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newLane(opts driver.Options) (*lane, error) {
+	if err := driver.CheckOptions("driver requests", &opts); err != nil {
+		return nil, err
+	}
+	opts = opts.WithDefaults()
+	set, err := driver.SettingsOr(&opts, Defaults)
+	switch {
+	case err != nil:
+		return nil, err
+	case opts.Mode != eventmeter.Poll:
+		return nil, fmt.Errorf("driver requests: mode %q does not fit: clients make requests, so use poll", opts.Mode)
+	case set.bounds() != nil:
+		return nil, fmt.Errorf("driver requests: rate %w", set.bounds())
+	case set.Method == "":
+		return nil, errors.New("driver requests: no method")
+	}
+	d := &lane{set: set}
+	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
+		return opts.Endpoint.PollTransport(opts.HTTP, t)
+	}); err != nil {
+		return nil, fmt.Errorf("driver requests: %w", err)
+	}
+	d.What, d.Noun, d.EndFirst = set.Method, "client", true
+	d.attacker = vegeta.NewAttacker(vegeta.Client(&http.Client{Transport: d}), vegeta.Redirects(vegeta.NoFollow), vegeta.MaxBody(0))
+	d.tally.Declare("requests", "failed", "failedStatus", "failedInside200", "failedUnanswered", "sessionsForgotten")
+	d.tally.DeclareTiming("latency")
+	return d, nil
+}
+
+// Make implements [driver.Protocol].
+func (d *lane) Make(i int, _ *client) (*client, error) {
+	c := &client{who: d.Principal(i)}
+	d.Ready(&c.Attachment, i)
+	return c, nil
+}
+
+// Open implements [driver.Protocol].
+func (d *lane) Open(ctx context.Context, c *client) error {
+	if _, err := c.who.Session(ctx, d.Observe); err != nil {
+		return err
+	}
+	c.Activate(d.Clock.Now())
+	return nil
+}
+
+// Abandon implements [driver.Protocol].
+func (d *lane) Abandon(*client) {}
+
+// End implements [driver.Protocol].
+func (d *lane) End(_ context.Context, c *client) error {
+	c.Cancel()
+	return nil
+}
+
+// Stop implements [driver.Protocol].
+func (d *lane) Stop(context.Context) error { return nil }
+
+// Figures returns what the common ledger does not know of.
+func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
+
+// Begin implements [driver.Phased].
+func (d *lane) Begin(measure, until eventmeter.Instant) {
+	now := d.Clock.Now()
+	d.measure = time.Now().Add(measure.Sub(now))
+	perHour := float64(d.set.Rate) * float64(len(d.Turns)) * time.Hour.Seconds()
+	results := d.attacker.Attack(d.target, vegeta.Rate{Freq: int(perHour), Per: time.Hour}, until.Sub(now), "requests")
+	d.Work.Go(crash.Guarded(func() {
+		for r := range results {
+			if r.Error == "" && !r.Timestamp.Before(d.measure) {
+				d.tally.Took("latency", r.Latency)
+			}
+		}
+	}))
+}
+
+// Drain implements [driver.Phased].
+func (d *lane) Drain() { d.attacker.Stop() }
+
+// Pending implements [driver.Phased].
+func (d *lane) Pending() int64 { return d.under.Load() }
+
+// target has the attacker send a request, which RoundTrip makes.
+func (d *lane) target(t *vegeta.Target) error {
+	if d.Life.Err() != nil {
+		return vegeta.ErrNoTargets
+	}
+	*t = vegeta.Target{Method: http.MethodPost, URL: "http://lane/"}
+	return nil
+}
+
+// errFailed is what the attacker is told of a request without a result.
+var errFailed = errors.New("no result")
+
+// RoundTrip makes one request as the next client, in place of the one that the
+// attacker sends: over the connections of the lane, or over a pipe.
+func (d *lane) RoundTrip(sent *http.Request) (*http.Response, error) {
+	d.under.Add(1)
+	defer d.under.Add(-1)
+	measured := !time.Now().Before(d.measure)
+	c := d.turn()
+	if c == nil || d.Life.Err() != nil {
+		return nil, errFailed
+	}
+	ctx, cancel := context.WithTimeout(c.Ctx, d.Opts.Timeout)
+	defer cancel()
+	session, err := c.who.Session(ctx, d.Observe)
+	if err != nil {
+		if c.Ctx.Err() == nil {
+			d.count(measured, "requests", "failed", "failedUnanswered")
+		}
+		return nil, errFailed
+	}
+	o := wire.BeginObject(nil)
+	if session.Meta != nil {
+		o.Raw("_meta", session.Meta)
+	}
+	a := d.Call(ctx, d.set.Method, session.Header(d.set.Method, ""), wire.AppendRequest(nil, d.Endpoint.NextID(), d.set.Method, o.End()))
+	defer a.Release()
+	if a.Err != nil && c.Ctx.Err() != nil {
+		return nil, errFailed // given up by us: no failure of the server's
+	}
+	d.Called(eventmeter.EmptyPoll, d.set.Method, a)
+	d.count(measured, "requests")
+	if a.Err == nil {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: sent}, nil
+	}
+	if d.Lost(c.who, session, a.Err) {
+		d.count(measured, "sessionsForgotten")
+	}
+	d.count(measured, "failed", kindOf(a.Err))
+	return nil, errFailed
+}
+
+// kindOf is the figure that counts an error.
+func kindOf(e *mcpclient.CallError) string {
+	switch {
+	case e.Kind != "":
+		return "failedUnanswered"
+	case e.Status > 299:
+		return "failedStatus"
+	}
+	return "failedInside200"
+}
+
+func (d *lane) count(measured bool, names ...string) {
+	if !measured {
+		return
+	}
+	for _, name := range names {
+		d.tally.Count(name, 1)
+	}
+}
+
+// turn returns the next client that is attached; nil if none is.
+func (d *lane) turn() *client {
+	from := d.next.Add(1)
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	for i := range d.Turns {
+		if c := d.Turns[(from+uint64(i))%uint64(len(d.Turns))]; c != nil && c.IsActive() {
+			return c
+		}
+	}
+	return nil
+}
