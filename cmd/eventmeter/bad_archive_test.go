@@ -321,8 +321,8 @@ func evilName(name string) func(*testing.T, string) {
 }
 
 // badArchives are refused, with the file and the field.
-// It is a function, because each of the many child processes of these tests is
-// the test binary itself, and would fill a table of the package as it starts.
+// It is a function, because many child processes of these tests are the test
+// binary itself, and would fill a table of the package as they start.
 func badArchives() []badArchive {
 	return []badArchive{
 		{"a lane that leaves the folder, merged", evilName("../../evil"), mergeIt(), `shard-0/result.json: bad result file: lanes[0].name: "../../evil" is not a valid lane name`},
@@ -524,7 +524,7 @@ func TestAPanicIsNoBadProfile(t *testing.T) {
 
 // TestAPanicOfAGoroutine: it ends the program in the same way.
 func TestAPanicOfAGoroutine(t *testing.T) {
-	cmd := command(t)
+	cmd := watched(t)
 	cmd.Env = append(cmd.Env, asPanic+"=1")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

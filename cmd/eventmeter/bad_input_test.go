@@ -12,6 +12,10 @@ import (
 	"time"
 )
 
+// refusalMemory is the most memory that a command may use to refuse its input,
+// in bytes.
+const refusalMemory = 400 << 20
+
 // badInput is a command line that has to be refused.
 type badInput struct {
 	name    string

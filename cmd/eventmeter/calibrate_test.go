@@ -13,6 +13,7 @@ import (
 // TestCalibrate runs the whole matrix of faults: what each does is known
 // beforehand, and the ledger must have counted exactly that. No other test runs
 // beside it: a run on a busy machine says nothing of the ledger, and is repeated.
+// internal/calibrate runs each fault with the race detector, too.
 func TestCalibrate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")

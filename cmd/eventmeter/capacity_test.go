@@ -159,7 +159,7 @@ func TestCapacityInterrupted(t *testing.T) {
 		t.Skip("a process cannot be interrupted there")
 	}
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := command(t, "capacity", "--profile", knownProfile(t), "--out", dir, "--set", "capacity.from=1")
+	cmd := watched(t, "capacity", "--profile", knownProfile(t), "--out", dir, "--set", "capacity.from=1")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

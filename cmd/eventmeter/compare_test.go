@@ -118,7 +118,7 @@ func TestDoctor(t *testing.T) {
 // another program: a run must then refuse to vouch for its figures.
 func TestBurntCoreFlipsTheVerdict(t *testing.T) {
 	for range max(1, runtime.NumCPU()/2) {
-		cmd := command(t)
+		cmd := watched(t)
 		cmd.Env = append(cmd.Env, asBurner+"=1")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // longRun starts a run that would last long, and returns once it measures.
 func longRun(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := command(t, append([]string{"run", "--profile", "smoke", "--set", "phases.measure=60s", "--out", dir, loose}, args...)...)
+	cmd := watched(t, append([]string{"run", "--profile", "smoke", "--set", "phases.measure=60s", "--out", dir, loose}, args...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("needs sh to limit the size of files")
 	}
 	// A limit of file size is met by the same write as a full disk.
-	cmd := command(t)
+	cmd := watched(t)
 	args := append([]string{sh, "-c", `ulimit -f 2; exec "$0" "$@"`, cmd.Path}, "run", "--profile", "smoke", "--quiet", loose)
 	cmd.Path, cmd.Args = sh, args
 	var out, stderr bytes.Buffer

@@ -50,7 +50,7 @@ func toClosedPipe(t *testing.T, args ...string) (stderr string, code int) {
 	}
 	r.Close()
 	defer w.Close()
-	cmd := command(t, args...)
+	cmd := watched(t, args...)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = w, &text
 	return killedOr(t, cmd, &text)
@@ -142,7 +142,7 @@ func TestFullOutputIsNotLost(t *testing.T) {
 	}
 	defer full.Close()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := command(t, "run", "--profile", "smoke", "--quiet", "--out", dir, loose)
+	cmd := watched(t, "run", "--profile", "smoke", "--quiet", "--out", dir, loose)
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = full, &stderr
 	if code := codeOf(t, cmd.Run()); code != exitFailure || strings.Contains(stderr.String(), "not saved") {
@@ -181,7 +181,7 @@ func TestNohupIsRespected(t *testing.T) {
 		t.Skip("needs sh to ignore a signal")
 	}
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := command(t, "run", "--profile", "smoke", "--set", "phases.measure=60s", "--out", dir, loose)
+	cmd := watched(t, "run", "--profile", "smoke", "--set", "phases.measure=60s", "--out", dir, loose)
 	cmd.Args = append([]string{sh, "-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = sh
 	stderr, err := cmd.StderrPipe()
@@ -293,7 +293,7 @@ func TestInterruptBeforeTheRun(t *testing.T) {
 
 func commandOf(t *testing.T, args []string) *exec.Cmd {
 	t.Helper()
-	return command(t, args...)
+	return watched(t, args...)
 }
 
 // children are the processes that a process started, where the system tells.
@@ -418,7 +418,7 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 // once it measures.
 func longRunIn(t *testing.T, temp string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := command(t, args...)
+	cmd := watched(t, args...)
 	cmd.Env = append(cmd.Env, "TMPDIR="+temp)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -533,7 +533,7 @@ func TestKilledParentLeavesItsShards(t *testing.T) {
 func TestKilledCapacityLeavesItsSteps(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := command(t, "capacity", "--profile", knownProfile(t), "--out", dir, "--set", "capacity.step=500ms", "--set", "capacity.precision=0.001")
+	cmd := watched(t, "capacity", "--profile", knownProfile(t), "--out", dir, "--set", "capacity.step=500ms", "--set", "capacity.precision=0.001")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -595,7 +595,7 @@ func TestRunsWithoutADirectoryDoNotMeet(t *testing.T) {
 	where := t.TempDir()
 	var wg sync.WaitGroup
 	for range 3 {
-		cmd := command(t, "run", "--profile", "smoke", "--quiet", loose)
+		cmd := watched(t, "run", "--profile", "smoke", "--quiet", loose)
 		cmd.Dir = where
 		wg.Go(func() { _ = cmd.Run() })
 	}
@@ -668,7 +668,7 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 			t.Cleanup(func() { _ = target.Process.Kill() })
 			admin := countedUpstream(t, ready.Admin, tt.after, func() { tt.act(target.Process) })
 			dir := filepath.Join(t.TempDir(), "out")
-			stdout, stderr, code := execute(t, append([]string{"run", "--profile", writeProfile(t, pushOnly), "--quiet", "--out", dir, "--target", ready.URL, "--token", "x", "--upstream-url", admin}, tt.args...)...)
+			stdout, stderr, code := executeWatched(t, append([]string{"run", "--profile", writeProfile(t, pushOnly), "--quiet", "--out", dir, "--target", ready.URL, "--token", "x", "--upstream-url", admin}, tt.args...)...)
 			r, err := results.Load(dir)
 			if err != nil {
 				t.Fatalf("exit code %d: %v\n%s", code, err, stderr)
@@ -685,7 +685,7 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 		nobody := httptest.NewServer(nil)
 		nobody.Close()
 		dir := filepath.Join(t.TempDir(), "out")
-		_, stderr, code := execute(t, "run", "--profile", writeProfile(t, pushOnly), "--quiet", "--out", dir, "--target", ready.URL, "--token", "x",
+		_, stderr, code := executeWatched(t, "run", "--profile", writeProfile(t, pushOnly), "--quiet", "--out", dir, "--target", ready.URL, "--token", "x",
 			"--upstream", "http", "--upstream-url", nobody.URL, "--set", "phases.measure=1s", "--set", `upstream.payload={text: "{{.Probe}}"}`)
 		if r, err := results.Load(dir); code != exitTarget || err != nil || !r.Partial {
 			t.Errorf("exit code %d: %v\n%s", code, err, stderr)
@@ -715,7 +715,7 @@ func TestHangIsNoticed(t *testing.T) {
 	t.Cleanup(func() { _ = target.Process.Signal(syscall.SIGCONT) })
 	admin := countedUpstream(t, ready.Admin, 2, func() { _ = target.Process.Signal(syscall.SIGSTOP) })
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := command(t, "run", "--profile", writeProfile(t, pushOnly), "--plain", "--out", dir, "--target", ready.URL, "--token", "x", "--upstream-url", admin,
+	cmd := watched(t, "run", "--profile", writeProfile(t, pushOnly), "--plain", "--out", dir, "--target", ready.URL, "--token", "x", "--upstream-url", admin,
 		"--set", "schedule.rate=0.5/s", "--set", "phases.measure=8s")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

@@ -16,11 +16,7 @@ import (
 // overStdio is the reference target as a command.
 func overStdio(t *testing.T) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strconv.Quote(self) + " serve --stdio --allow-private-callbacks --callback-insecure"
+	return strconv.Quote(program(t)) + " serve --stdio --allow-private-callbacks --callback-insecure"
 }
 
 func TestRunOverStdio(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -24,7 +25,8 @@ import (
 )
 
 // asCommand makes the test binary behave as eventmeter, so that the tests run the
-// real command in real processes, with the race detector in it.
+// real command in real processes, with the race detector in it if the tests have
+// it.
 const asCommand = "EVENTMETER_TEST_AS_COMMAND"
 
 // asBurner makes it burn a processor until it is killed, a minute at most.
@@ -63,28 +65,83 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if programDir != "" {
+		_ = os.RemoveAll(programDir)
+	}
+	os.Exit(code)
 }
 
-// command is eventmeter with args, to be run in a folder of its own.
+// programDir is the folder of the built program; "" = it was not built.
+var programDir string
+
+// program is the path of eventmeter as users build it, without the race detector.
+func program(t *testing.T) string {
+	t.Helper()
+	file, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+var buildOnce = sync.OnceValues(func() (string, error) {
+	var err error
+	if programDir, err = os.MkdirTemp("", "eventmeter-*"); err != nil {
+		return "", err
+	}
+	file := filepath.Join(programDir, "eventmeter.exe") // Windows needs the ending
+	if out, err := exec.Command("go", "build", "-o", file, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build eventmeter: %w\n%s", err, out)
+	}
+	return file, nil
+})
+
+// command is the built program with args, to be run in a folder of its own.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
-	t.Cleanup(cancel)
+	return limited(t, program(t), args...)
+}
+
+// watched is eventmeter with args, with the race detector if the tests have it. It
+// is for what ends in a way that tests within one process cannot have, and for
+// processes that work together.
+func watched(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Env = append(os.Environ(), asCommand+"=1")
-	cmd.Dir = t.TempDir()
+	cmd := limited(t, self, args...)
+	cmd.Env = append(cmd.Env, asCommand+"=1")
 	return cmd
 }
 
-// execute runs the command to its end.
+// limited is a command that is killed after some minutes.
+func limited(t *testing.T, file string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, file, args...)
+	cmd.Env, cmd.Dir = os.Environ(), t.TempDir()
+	return cmd
+}
+
+// execute runs the built program to its end.
 func execute(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	cmd := command(t, args...)
+	return toItsEnd(t, command(t, args...))
+}
+
+// executeWatched runs eventmeter to its end, with the race detector if the tests
+// have it.
+func executeWatched(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return toItsEnd(t, watched(t, args...))
+}
+
+func toItsEnd(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
+	t.Helper()
 	var out, err bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &err
 	code = codeOf(t, cmd.Run())

@@ -220,7 +220,7 @@ target: {url: "`+ready.URL+`", tokens: [t]}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, "run", "--profile", profile, "--out", dir)
+	cmd := watched(t, "run", "--profile", profile, "--out", dir)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func TestMetricsAgreeEverywhere(t *testing.T) {
 	server := promtest.Start(t, promtest.Options{Every: 2 * time.Second})
 	otlp := promtest.OTLP(t)
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := command(t, "run", "--profile", "smoke", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",
+	cmd := watched(t, "run", "--profile", "smoke", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",
 		"--metrics", "127.0.0.1:0", "--metrics-linger", "2m", "--remote-write", server.WriteURL(), "--remote-write-every", "1s", "--otlp", otlp.URL, "--otlp-every", "1s")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -111,7 +111,7 @@ func TestMetricsOfProcesses(t *testing.T) {
 	t.Parallel()
 	to := promtest.RemoteWrite(t)
 	dir := filepath.Join(t.TempDir(), "out")
-	_, stderr, code := execute(t, "run", "--profile", "smoke", "--processes", "2", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",
+	_, stderr, code := executeWatched(t, "run", "--profile", "smoke", "--processes", "2", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",
 		"--remote-write", to.URL, "--remote-write-every", "1s")
 	if code != 0 && code != exitBottleneck || strings.Contains(stderr, "warning") {
 		t.Fatalf("exit code %d\n%s", code, stderr)
@@ -140,7 +140,7 @@ func TestMetricsNobodyTakes(t *testing.T) {
 	t.Parallel()
 	gone := freePorts(t, 1)[0]
 	dir := filepath.Join(t.TempDir(), "out")
-	_, stderr, code := execute(t, "run", "--profile", "smoke", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",
+	_, stderr, code := executeWatched(t, "run", "--profile", "smoke", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",
 		"--set", "phases.measure=500ms", "--set", "phases.warmup=0s", "--remote-write", "http://"+gone+"/write", "--otlp", "http://"+gone, "--metrics", "127.0.0.1:0", "--metrics-linger", "0s")
 	if code != 0 && code != exitBottleneck {
 		t.Errorf("exit code %d", code)

@@ -39,13 +39,9 @@ func TestRepeat(t *testing.T) {
 		ip = foreign
 	}
 	ready, _ := serveTarget(t, "--addr", net.JoinHostPort(ip, "0"))
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, tt := range map[string]struct{ args, want []string }{
 		"processes": {[]string{"--processes", "2"}, []string{"--processes", "2"}},
-		"stdio":     {[]string{"--command", self + " serve --stdio"}, nil},
+		"stdio":     {[]string{"--command", program(t) + " serve --stdio"}, nil},
 		"host":      {[]string{"--target", ready.URL, "--upstream-url", ready.Admin, "--allow-host", ip}, map[bool][]string{true: {"--allow-host", ip}}[ip != "127.0.0.1"]},
 	} {
 		dir := filepath.Join(t.TempDir(), "out")

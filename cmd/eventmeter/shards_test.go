@@ -79,7 +79,7 @@ func shardedExactly(t *testing.T, r *results.Result) {
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	stdout, stderr, code := execute(t, "run", "--profile", writeProfile(t, shardable), "--processes", "4", "--out", dir)
+	stdout, stderr, code := executeWatched(t, "run", "--profile", writeProfile(t, shardable), "--processes", "4", "--out", dir)
 	if code != exitOK && code != exitBottleneck { // of a machine that tests something else besides
 		t.Fatalf("code %d\n%s\n%s", code, stdout, stderr)
 	}
@@ -173,7 +173,7 @@ func runShards(t *testing.T, profile, root string, wait time.Duration, more ...s
 			which = fmt.Sprintf("%d/4", i)
 		}
 		args := []string{"run", "--profile", profile, "--quiet", "--start-at", at, "--out", filepath.Join(root, fmt.Sprint(i)), "--shard", which}
-		cmd := command(t, append(args, more...)...)
+		cmd := watched(t, append(args, more...)...)
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", completionIndex, i))
 		wg.Go(func() {
 			out, err := cmd.CombinedOutput()
@@ -240,7 +240,7 @@ func TestProcessDies(t *testing.T) {
 func TestProcessesInterrupted(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := command(t, "run", "--profile", writeProfile(t, shardable), "--processes", "2", "--out", dir, "--set", "phases.measure=5m")
+	cmd := watched(t, "run", "--profile", writeProfile(t, shardable), "--processes", "2", "--out", dir, "--set", "phases.measure=5m")
 	errs, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

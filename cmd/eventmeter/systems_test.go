@@ -16,6 +16,8 @@ type profileRun struct {
 	name    string
 	profile string
 	set     []string
+	// watched runs it with the race detector, if the tests have it.
+	watched bool
 	// lossy is a lane that loses some of its events by design.
 	lossy string
 	// check looks at what only this profile has.
@@ -31,22 +33,22 @@ const (
 // TestBuiltinProfiles runs the systems' profiles with the real command, and
 // reads their results back: the accounts are exact, the systems' own figures add
 // up, and all thresholds pass. All of them are of counts, which a busy machine
-// does not change.
+// does not change. Each system has a profile with the race detector.
 func TestBuiltinProfiles(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
 	for _, c := range []profileRun{
-		{name: "events", profile: "events", set: eventsInShort, check: checkEventsNewest},
+		{name: "events", watched: true, profile: "events", set: eventsInShort, check: checkEventsNewest},
 		{name: "events older", profile: "events", set: append([]string{"target.revision=older"}, eventsInShort...), check: checkEventsOlder},
-		{name: "smithery", profile: "smithery", check: checkSmithery, set: []string{
+		{name: "smithery", watched: true, profile: "smithery", check: checkSmithery, set: []string{
 			"lanes.*.subscriptions=40", "phases.measure=4s", "target.embedded.ttlDefault=30s", "lanes.triggers.webhook.rotateEvery=1",
 		}},
-		{name: "sep-1803", profile: "sep-1803", lossy: "forgetful", check: checkSEP1803, set: []string{
+		{name: "sep-1803", watched: true, profile: "sep-1803", lossy: "forgetful", check: checkSEP1803, set: []string{
 			"lanes.*.subscriptions=20", "lanes.raw.webhook.refuse=0.2", "lanes.standard.churn.rate=5/s", "phases.measure=2s", "phases.drain=8s", "lanes.resumed.sep1803.cutEvery=800ms", "lanes.forgetful.sep1803.cutEvery=800ms",
 		}},
-		{name: "sep-975", profile: "sep-975", set: []string{
+		{name: "sep-975", watched: true, profile: "sep-975", set: []string{
 			"lanes.*.subscriptions=20", "phases.measure=2s", "target.embedded.resumeOverlap=10s", "lanes.limit.sep975.tolerance=4s",
 			"lanes.limit.sep975.expire=0.5", "lanes.cut.sep975.wrong=0.5",
 		}, check: checkSEP975},
@@ -57,7 +59,7 @@ func TestBuiltinProfiles(t *testing.T) {
 			keepsKeys(t, r)
 			checkMixed(t, r)
 		}},
-		{name: "mixed in sessions", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault, "target.era=legacy"}, check: checkMixed},
+		{name: "mixed in sessions", watched: true, profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault, "target.era=legacy"}, check: checkMixed},
 	} {
 		// One after the other: each is a load by itself, and other tests run beside.
 		t.Run(c.name, func(t *testing.T) {
@@ -76,7 +78,11 @@ func (c profileRun) run(t *testing.T) *results.Result {
 		args = append(args, "--set", s)
 	}
 	metrics := promtest.RemoteWrite(t)
-	stdout, stderr, code := execute(t, append(args, "--remote-write", metrics.URL, "--remote-write-every", "1s")...)
+	do := execute
+	if c.watched {
+		do = executeWatched
+	}
+	stdout, stderr, code := do(t, append(args, "--remote-write", metrics.URL, "--remote-write-every", "1s")...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stderr, stdout)
 	}

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -117,14 +116,19 @@ func run(t *testing.T, profile string, args ...string) outcome {
 func watch(pid int, stop <-chan struct{}) (peak int64) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+	status, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		<-stop
+		return 0
+	}
+	defer status.Close()
+	text := make([]byte, 8<<10)
 	for {
-		b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-		for line := range strings.Lines(string(b)) {
-			if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-				kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-				peak = max(peak, kib<<10)
-			}
-		}
+		n, _ := status.ReadAt(text, 0)
+		_, rest, _ := bytes.Cut(text[:n], []byte("VmHWM:"))
+		line, _, _ := bytes.Cut(rest, []byte(" kB"))
+		kib, _ := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+		peak = max(peak, kib<<10)
 		select {
 		case <-tick.C:
 		case <-stop:

@@ -312,5 +312,7 @@ func (x *exchange) pause(d time.Duration) bool {
 // hold keeps the connection open until the client, or the test, ends it.
 func (x *exchange) hold() { _, _ = io.Copy(io.Discard, x) }
 
-// pad is a text of n bytes.
-func pad(n int) string { return strings.Repeat("x", n) }
+// pad is a text of n bytes, at most 32 MiB.
+func pad(n int) string { return padding[:n] }
+
+var padding = strings.Repeat("x", 32*mib)
