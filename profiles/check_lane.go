@@ -112,6 +112,7 @@ func (c *checker) webhook(path string, w *WebhookLane) {
 		}
 		c.span(path+".ttl", ttl, shortest, longest)
 	}
+	c.answers(path+".answer", w.Answer)
 	if w.Callback != "" {
 		if u := c.web(path+".callback", w.Callback, "https", "http"); u != nil && u.Scheme == "http" {
 			c.plainCallback(path, w, u)
@@ -122,6 +123,40 @@ func (c *checker) webhook(path string, w *WebhookLane) {
 	}
 	if w.Listen != "" && !listenable(w.Listen) {
 		c.bad(path+".listen", quote(w.Listen)+" is not an address to listen on", "write it like 127.0.0.1:8443")
+	}
+}
+
+// answers checks how the sink answers.
+func (c *checker) answers(path string, all []WebhookAnswer) {
+	sum, rest := map[bool]float64{}, map[bool]int{}
+	for i := range all {
+		a, here := &all[i], fmt.Sprintf("%s.%d", path, i)
+		said := 0
+		for _, key := range []string{"status", "hang", "reset"} {
+			if c.given(here + "." + key) {
+				said++
+			}
+		}
+		switch {
+		case said > 1:
+			c.bad(here, "says several things at once", "give one of status, hang and reset")
+		case a.DelayTo != 0 && a.DelayTo < a.Delay:
+			c.bad(here+".delayTo", fmt.Sprintf("%v is below delay, which is %v", a.DelayTo, a.Delay), "raise it")
+		case a.Times != 0 && a.accepts():
+			c.bad(here+".times", "has no effect on an answer that accepts the event", "remove it")
+		case a.Hang && (a.Delay != 0 || a.DelayTo != 0):
+			c.bad(here+".delay", "has no effect on an answer that never comes", "remove it")
+		}
+		if sum[a.Challenge] += a.Share; a.Share == 0 {
+			if rest[a.Challenge]++; rest[a.Challenge] == 2 {
+				c.bad(here+".share", "is missing here and in another answer", "give one of them a share")
+			}
+		}
+	}
+	for _, total := range sum {
+		if total > 1+1e-9 {
+			c.bad(path, fmt.Sprintf("the shares add up to %g", total), "make them at most 1")
+		}
 	}
 }
 

@@ -92,10 +92,9 @@ type WebhookLane struct {
 	// answer)
 	Secrets   string        `yaml:"secrets,omitempty" json:"secrets,omitempty" check:"both|early|late"`
 	OldSecret time.Duration `yaml:"oldSecret,omitempty" json:"oldSecret,omitempty" check:"1ms.."` // how long the old secret is accepted, default 5m
-	// share of first copies that the sink answers with 503
-	Refuse float64 `yaml:"refuse,omitempty" json:"refuse,omitempty" check:"0..1"`
-	// how long the sink waits before it answers 2xx
-	AckDelay time.Duration `yaml:"ackDelay,omitempty" json:"ackDelay,omitempty" check:"0..1h"`
+	// how the sink answers shares of the events and of the challenges; the rest is answered 200 at
+	// once
+	Answer []WebhookAnswer `yaml:"answer,omitempty" json:"answer,omitempty"`
 	// handling of a delivery with an invalid signature: strict (the default) refuses it, report
 	// accepts it and records the error
 	Verify string `yaml:"verify,omitempty" json:"verify,omitempty" check:"strict|report"`
@@ -109,6 +108,36 @@ type WebhookLane struct {
 	// listener has a certificate that only the embedded target trusts.
 	CertFile string `yaml:"certFile,omitempty" json:"certFile,omitempty"`
 	KeyFile  string `yaml:"keyFile,omitempty" json:"keyFile,omitempty"` // key of the listener in PEM
+}
+
+// WebhookAnswer is how the sink answers a share of the events, or of the challenges. Give one of
+// status, hang and reset, or none: then an event is accepted, and a challenge is answered with
+// another challenge.
+type WebhookAnswer struct {
+	// HTTP status. 200 to 299 accepts the event, every other refuses it; 300 to 399 redirects to the
+	// same callback. 410 and 413 ask the target not to send the event again.
+	Status int `yaml:"status,omitempty" json:"status,omitempty" check:"200..599"`
+	// never answers
+	Hang bool `yaml:"hang,omitempty" json:"hang,omitempty"`
+	// closes the connection without an answer
+	Reset bool `yaml:"reset,omitempty" json:"reset,omitempty"`
+	// is for challenges, by subscription, instead of events
+	Challenge bool `yaml:"challenge,omitempty" json:"challenge,omitempty"`
+	// share of the events, or of the subscriptions; the default is what other answers leave
+	Share float64 `yaml:"share,omitempty" json:"share,omitempty" check:"0..1"`
+	// copies of an event, or challenges of a subscription, that are refused, default 1
+	Times int `yaml:"times,omitempty" json:"times,omitempty" check:"1.."`
+	// wait before the answer
+	Delay time.Duration `yaml:"delay,omitempty" json:"delay,omitempty" check:"0..1h"`
+	// with it, the wait is drawn between delay and this
+	DelayTo time.Duration `yaml:"delayTo,omitempty" json:"delayTo,omitempty" check:"0..1h"`
+	// header field Retry-After of the answer
+	RetryAfter time.Duration `yaml:"retryAfter,omitempty" json:"retryAfter,omitempty" check:"0..1h"`
+}
+
+// accepts reports whether the answer accepts an event.
+func (a *WebhookAnswer) accepts() bool {
+	return !a.Challenge && !a.Hang && !a.Reset && a.Status < 300
 }
 
 // Churn ends and reopens subscriptions while the run measures.

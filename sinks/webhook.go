@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +36,18 @@ type Reply struct {
 	Body []byte
 	// Delay is waited before the answer is written.
 	Delay time.Duration
+	// Hang never answers: the request lasts until the sender gives it up, or the
+	// receiver is closed. Reset closes the connection without an answer.
+	Hang, Reset bool
+	// RetryAfter, rounded up to seconds, and Location are header fields of the
+	// answer; zero = there is none.
+	RetryAfter time.Duration
+	Location   string
 }
+
+// FollowedQuery is the query of a URL to which a sender is redirected that must not
+// follow redirects.
+const FollowedQuery = "followed"
 
 // Hook receives the requests of one path, many at a time. What it is given is
 // only valid until Receive returns, and used again then.
@@ -58,6 +70,8 @@ type ReceiverOptions struct {
 	// Turned, if not nil, is called with every request that reached no hook, or
 	// was too large for one (hook is then not nil).
 	Turned func(hook Hook, status int, at eventmeter.Instant, size int)
+	// Followed, if not nil, is called when a redirect of a hook was followed.
+	Followed func(hook Hook, at eventmeter.Instant)
 	// Documents are JSON texts that are served on GET, by path. Asked, if not
 	// nil, is called with every one that was fetched, with the size of the request
 	// and of the text.
@@ -75,6 +89,8 @@ type Receiver struct {
 	opts     ReceiverOptions
 	key      pathKey
 	requests atomic.Int64 // being received
+	closed   chan struct{}
+	close    sync.Once
 
 	mu    sync.RWMutex
 	hooks map[string]Hook // by path
@@ -85,8 +101,12 @@ func NewReceiver(opts ReceiverOptions) *Receiver {
 	if opts.BodyLimit <= 0 {
 		opts.BodyLimit = DefaultBodyLimit
 	}
-	return &Receiver{opts: opts, key: newPathKey(), hooks: map[string]Hook{}}
+	return &Receiver{opts: opts, key: newPathKey(), hooks: map[string]Hook{}, closed: make(chan struct{})}
 }
+
+// Close ends the answers that are held back: those that hang, and those that wait
+// for their delay.
+func (r *Receiver) Close() { r.close.Do(func() { close(r.closed) }) }
 
 // Add gives a path to hook. A path must not be given twice; it should come from
 // [Receiver.Issue].
@@ -117,6 +137,9 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.RLock()
 	hook := r.hooks[req.URL.Path]
 	r.mu.RUnlock()
+	if hook != nil && req.URL.RawQuery == FollowedQuery && r.opts.Followed != nil {
+		r.opts.Followed(hook, r.opts.Clock.Now())
+	}
 	switch {
 	case hook == nil:
 		r.miss(w, req)
@@ -153,17 +176,30 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	in.Header, in.Size = req.Header, headerSize(req)+len(in.Body)
 	reply := hook.Receive(in)
-	if reply.Delay > 0 {
-		// Otherwise the time for reading the request would end the wait.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		t := time.NewTimer(reply.Delay)
-		select {
-		case <-t.C:
-		case <-req.Context().Done(): // the sender has gone: there is nobody to answer
-			t.Stop()
-		}
+	if reply.Delay > 0 || reply.Hang {
+		r.hold(w, req, &reply)
+	}
+	if reply.Hang || reply.Reset {
+		panic(http.ErrAbortHandler) // closes the connection; of HTTP/2, resets the stream
 	}
 	answer(w, reply)
+}
+
+// hold waits before a reply is written.
+func (r *Receiver) hold(w http.ResponseWriter, req *http.Request, reply *Reply) {
+	// Otherwise the time for reading the request would end the wait.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	var over <-chan time.Time
+	if !reply.Hang {
+		t := time.NewTimer(reply.Delay)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-over:
+	case <-req.Context().Done(): // the sender has gone: there is nobody to answer
+	case <-r.closed:
+	}
 }
 
 // miss answers a request for a path without a hook.
@@ -205,6 +241,12 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, text []byte) 
 func answer(w http.ResponseWriter, reply Reply) {
 	if reply.Status == 0 {
 		reply.Status = http.StatusOK
+	}
+	if reply.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(int64((reply.RetryAfter+time.Second-1)/time.Second), 10))
+	}
+	if reply.Location != "" {
+		w.Header().Set("Location", reply.Location)
 	}
 	if len(reply.Body) == 0 {
 		w.WriteHeader(reply.Status)

@@ -87,6 +87,28 @@ export interface PollOptions extends EventOptions {
   maxEvents?: number;
 }
 
+/** How a share of the events, or of the challenges, is answered. At most one of status, hang and reset is given. */
+export interface AnswerOptions {
+  /** 200 to 299 takes an event; any other refuses it, 300 to 399 by a redirect. Default 200; for a challenge, a wrong echo. */
+  status?: number;
+  /** No answer comes. */
+  hang?: boolean;
+  /** The connection is closed without an answer. */
+  reset?: boolean;
+  /** It is for challenges, by subscription, instead of events. */
+  challenge?: boolean;
+  /** Share of the events or subscriptions, 0 to 1. Default: what other answers leave. */
+  share?: number;
+  /** Copies or challenges that are refused. Default 1. */
+  times?: number;
+  /** Wait before the answer. */
+  delay?: Duration;
+  /** With it, the wait is drawn between delay and this. */
+  delayTo?: Duration;
+  /** Header field Retry-After. */
+  retryAfter?: Duration;
+}
+
 export interface SubscribeOptions extends EventOptions {
   /** events: the MCP Events draft; smithery: Smithery's triggers; sep-1803: events as resources. Default events. */
   system?: "events" | "smithery" | "sep-1803";
@@ -98,10 +120,8 @@ export interface SubscribeOptions extends EventOptions {
   refreshAt?: number;
   /** Refreshes between two new secrets, 0 to 1,000,000. Default 0: the secret stays. */
   rotateEvery?: number;
-  /** Share of events, 0 to 1, whose first copy is answered 503. Default 0. */
-  refuse?: number;
-  /** How long an accepted delivery waits for its answer. Default 0. */
-  ackDelay?: Duration;
+  /** How shares of the events and challenges are answered. Default: 200, at once. */
+  answer?: AnswerOptions[];
   /** Of sep-1803: the type of secret that is wished for. Default: no wish. */
   secret?: "raw" | "standard" | "none";
   /** Of sep-1803: a delivery that comes before its secret waits for it, or is answered 503. Default hold. */

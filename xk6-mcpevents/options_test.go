@@ -32,7 +32,7 @@ func TestBadScripts(t *testing.T) {
 		{"client.poll('e', {heartbeat: '1s'})", "heartbeat belongs to stream()"},
 		{"client.poll('e', {system: 'smithery'})", `poll() has no system "smithery": use events`},
 		{"client.subscribe('e', {cutEvery: '1s'})", "cutEvery belongs to stream()"},
-		{"client.subscribe('e', {refuse: 2})", "refuse must be a share from 0 to 1"},
+		{"client.subscribe('e', {answer: [{share: 2}]})", "answer 0: share 2: use a share from 0 to 1"},
 		{"client.subscribe('e', {refreshAt: 2})", "refreshAt 2: use a share"},
 		{"client.subscribe('e', {sink: {}})", "sink must be a WebhookSink"},
 		{"client.subscribe('e', {sink: client})", "sink must be a WebhookSink"},

@@ -56,12 +56,24 @@ type eventOptions struct {
 	TTL          *duration       `json:"ttl"`
 	RefreshAt    float64         `json:"refreshAt"`
 	RotateEvery  int             `json:"rotateEvery"`
-	Refuse       float64         `json:"refuse"`
-	AckDelay     *duration       `json:"ackDelay"`
+	Answer       []answerOptions `json:"answer"`
 	Secret       string          `json:"secret"`
 	Early        string          `json:"early"`
 	ArgumentsKey string          `json:"argumentsKey"`
 	ClientID     bool            `json:"clientID"`
+}
+
+// answerOptions are how a share of the deliveries or challenges is answered.
+type answerOptions struct {
+	Status     int       `json:"status"`
+	Hang       bool      `json:"hang"`
+	Reset      bool      `json:"reset"`
+	Challenge  bool      `json:"challenge"`
+	Share      float64   `json:"share"`
+	Times      int       `json:"times"`
+	Delay      *duration `json:"delay"`
+	DelayTo    *duration `json:"delayTo"`
+	RetryAfter *duration `json:"retryAfter"`
 }
 
 // watchOptions are those of watchLists, beside the settings of its system.
@@ -108,8 +120,8 @@ var onlyOf = map[string][]string{
 	"listen":  {"stream", "poll", "subscribe"},
 	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutFor": {"stream"}, "perSession": {"stream"}, "redelivery": {"stream"},
 	"minInterval": {"poll"}, "longPoll": {"poll"}, "maxEvents": {"poll"},
-	"sink": {"subscribe"}, "ttl": {"subscribe"}, "refreshAt": {"subscribe"}, "rotateEvery": {"subscribe"}, "refuse": {"subscribe"},
-	"ackDelay": {"subscribe"}, "secret": {"subscribe"}, "early": {"subscribe"}, "argumentsKey": {"subscribe"}, "clientID": {"subscribe"},
+	"sink": {"subscribe"}, "ttl": {"subscribe"}, "refreshAt": {"subscribe"}, "rotateEvery": {"subscribe"}, "answer": {"subscribe"},
+	"secret": {"subscribe"}, "early": {"subscribe"}, "argumentsKey": {"subscribe"}, "clientID": {"subscribe"},
 	"clients":  {"watchLists"},
 	"requests": {"resumable"}, "steps": {"resumable"}, "step": {"resumable"}, "logEvery": {"resumable"}, "maxWait": {"resumable"},
 	"hangUp": {"resumable"}, "disconnect": {"resumable"}, "share": {"resumable"}, "at": {"resumable"}, "every": {"resumable"},
@@ -226,7 +238,7 @@ func (o *subscribeOptions) check(w way) error {
 	case o.System == "sep-1803" && (o.MaxAge != nil || o.TTL != nil || o.RefreshAt != 0 || o.RotateEvery != 0):
 		return errors.New("options: sep-1803 has no maxAge, ttl, refreshAt or rotateEvery")
 	}
-	return errors.Join(share("refuse", o.Refuse), share("share", o.Share), share("expire", o.Expire), share("double", o.Double),
+	return errors.Join(share("share", o.Share), share("expire", o.Expire), share("double", o.Double),
 		share("wrong", o.Wrong), word("secret", o.Secret, "raw", "standard", "none"), word("early", o.Early, "hold", "refuse"),
 		word("argumentsKey", o.ArgumentsKey, "params", "arguments"))
 }
@@ -275,7 +287,13 @@ func (o *subscribeOptions) driver(w way) driver.Options {
 		d.Poll.MinInterval = -1 // 0 would be the default
 	}
 	d.Webhook = driver.WebhookOptions{
-		TTL: o.TTL.or(0), RefreshAt: o.RefreshAt, RotateEvery: o.RotateEvery, Refuse: o.Refuse, AckDelay: o.AckDelay.or(0),
+		TTL: o.TTL.or(0), RefreshAt: o.RefreshAt, RotateEvery: o.RotateEvery,
+	}
+	for _, a := range o.Answer {
+		d.Webhook.Answer = append(d.Webhook.Answer, driver.Answer{
+			Status: a.Status, Hang: a.Hang, Reset: a.Reset, Challenge: a.Challenge, Share: a.Share, Times: a.Times,
+			Delay: a.Delay.or(0), DelayTo: a.DelayTo.or(0), RetryAfter: a.RetryAfter.or(0),
+		})
 	}
 	if o.settings != nil {
 		d.Settings = o.settings

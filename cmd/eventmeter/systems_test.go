@@ -46,7 +46,7 @@ func TestBuiltinProfiles(t *testing.T) {
 			"lanes.*.subscriptions=40", "phases.measure=4s", "target.embedded.ttlDefault=30s", "lanes.triggers.webhook.rotateEvery=1",
 		}},
 		{name: "sep-1803", watched: true, profile: "sep-1803", lossy: "forgetful", check: checkSEP1803, set: []string{
-			"lanes.*.subscriptions=20", "lanes.raw.webhook.refuse=0.2", "lanes.standard.churn.rate=5/s", "phases.measure=2s", "phases.drain=8s", "lanes.resumed.sep1803.cutEvery=800ms", "lanes.forgetful.sep1803.cutEvery=800ms",
+			"lanes.*.subscriptions=20", "lanes.raw.webhook.answer=[{status: 503, share: 0.2}]", "lanes.standard.churn.rate=5/s", "phases.measure=2s", "phases.drain=8s", "lanes.resumed.sep1803.cutEvery=800ms", "lanes.forgetful.sep1803.cutEvery=800ms",
 		}},
 		{name: "sep-975", watched: true, profile: "sep-975", set: []string{
 			"lanes.*.subscriptions=20", "phases.measure=2s", "target.embedded.resumeOverlap=10s", "lanes.limit.sep975.tolerance=4s",

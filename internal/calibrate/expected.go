@@ -1,6 +1,8 @@
 package calibrate
 
 import (
+	"net/http"
+
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/results"
@@ -66,6 +68,10 @@ func (m *expectedCounts) subscription(i int) planned {
 // announcements at these instants.
 func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instant) {
 	_, noRetry := m.spec.Server(faults.NoRetry, m.mode)
+	refused := m.refuses()
+	if noRetry {
+		refused = 0 // and none comes again
+	}
 	missing := missingRun{gaps: gaps}
 	for i, e := range m.sources[source] {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
@@ -97,11 +103,21 @@ func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instan
 				p.outOfOrder++
 			}
 		}
-		if m.settings.Webhook.Refuse == 1 && !noRetry {
-			p.requested++
-		}
+		p.requested += refused
 	}
 	missing.close(p)
+}
+
+// refuses says how many copies of each event the sink refuses that come again: the
+// target must not send an event again after 410 and 413. A refused event has
+// arrived all the same.
+func (m *expectedCounts) refuses() int64 {
+	for _, a := range m.settings.Webhook.Answer {
+		if !a.Challenge && (a.Hang || a.Reset || a.Status >= 300) && a.Status != http.StatusGone && a.Status != http.StatusRequestEntityTooLarge {
+			return int64(max(a.Times, 1))
+		}
+	}
+	return 0
 }
 
 // loses says whether a fault keeps an event from a subscription for good.

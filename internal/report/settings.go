@@ -16,10 +16,19 @@ type laneSettings struct {
 		MinInterval time.Duration `json:"minInterval"`
 	} `json:"poll"`
 	Webhook struct {
-		Refuse float64 `json:"refuse"`
+		Answer []sinkAnswer `json:"answer"`
 	} `json:"webhook"`
 	Events  cutSettings `json:"events"`
 	SEP1803 cutSettings `json:"sep1803"`
+}
+
+// sinkAnswer is how the sink answers a share of the events.
+type sinkAnswer struct {
+	Status    int     `json:"status"`
+	Hang      bool    `json:"hang"`
+	Reset     bool    `json:"reset"`
+	Challenge bool    `json:"challenge"`
+	Share     float64 `json:"share"`
 }
 
 type cutSettings struct {
@@ -73,10 +82,25 @@ func pollPace(r *results.Result, l *results.Lane, s *laneSettings) string {
 
 // refusals explains the requested copies of a webhook lane and their delay.
 func refusals(l *results.Lane, s *laneSettings) string {
-	if s.Webhook.Refuse == 0 || l.Duplicates.Requested == 0 {
+	refused, others := 0.0, 1.0
+	for _, a := range s.Webhook.Answer {
+		if !a.Challenge {
+			others -= a.Share
+		}
+	}
+	for _, a := range s.Webhook.Answer {
+		switch {
+		case a.Challenge, !a.Hang && !a.Reset && a.Status < 300:
+		case a.Share == 0:
+			refused += others
+		default:
+			refused += a.Share
+		}
+	}
+	if refused == 0 || l.Duplicates.Requested == 0 {
 		return ""
 	}
-	return fmt.Sprintf("refuses %.3g %% of its deliveries once, which delays them (webhook.refuse)", 100*s.Webhook.Refuse)
+	return fmt.Sprintf("refuses %.3g %% of its deliveries, which delays them (webhook.answer)", 100*refused)
 }
 
 // cuts explains the broken streams of a lane whose profile cuts them.

@@ -93,10 +93,12 @@ func LaneSettings(l *profiles.Lane) driver.Options {
 			Heartbeat: l.Push.Heartbeat, BackoffMin: l.Push.Backoff.Min, BackoffMax: l.Push.Backoff.Max,
 		},
 		Webhook: driver.WebhookOptions{
-			RefreshAt: l.Webhook.RefreshAt, RotateEvery: l.Webhook.RotateEvery, Refuse: l.Webhook.Refuse,
-			AckDelay: l.Webhook.AckDelay, Listen: l.Webhook.Listen, Callback: l.Webhook.Callback,
+			RefreshAt: l.Webhook.RefreshAt, RotateEvery: l.Webhook.RotateEvery, Listen: l.Webhook.Listen, Callback: l.Webhook.Callback,
 			Grace: l.Webhook.OldSecret, Secrets: driver.Secrets(l.Webhook.Secrets), Verify: driver.Verify(l.Webhook.Verify),
 		},
+	}
+	for _, a := range l.Webhook.Answer {
+		o.Webhook.Answer = append(o.Webhook.Answer, driver.Answer(a))
 	}
 	if l.Mode == string(eventmeter.Poll) {
 		o.Poll.MinInterval = orNone(l.Poll.MinInterval)

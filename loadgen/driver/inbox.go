@@ -2,6 +2,7 @@ package driver
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,7 +22,7 @@ import (
 type Inbox struct {
 	Listener *sinks.Listener
 	Receiver *sinks.Receiver
-	refuse   refusals
+	answers  answers
 	FailedAt atomic.Int64 // when the last connection failed, an eventmeter.Instant
 }
 
@@ -29,13 +30,18 @@ type Inbox struct {
 // besides what the options say.
 func (l *Lane[T]) OpenInbox(r sinks.ReceiverOptions) error {
 	o, w := &l.Opts, &l.Opts.Webhook
-	if w.Refuse < 0 || w.Refuse > 1 {
-		return fmt.Errorf("webhook: refuse %g: use a share from 0 to 1", w.Refuse)
+	if err := checkAnswers(w.Answer); err != nil {
+		return err
 	}
 	r.Clock, r.BodyLimit, r.Budget, r.Turned = o.Clock, w.BodyLimit, o.Endpoint.Budget(), l.turned
+	r.Followed = func(hook sinks.Hook, at eventmeter.Instant) {
+		if h, ok := hook.(interface{ Subscription() eventmeter.Sub }); ok {
+			l.Notice(h.Subscription(), eventmeter.Malformed, at, "a redirect was followed")
+		}
+	}
 	r.MaxRequests = 2 * cmp.Or(w.MaxConnections, sinks.DefaultMaxConnections)
 	c := &Inbox{Receiver: sinks.NewReceiver(r)}
-	c.refuse.share, c.refuse.seed = w.Refuse, o.Seed
+	c.answers.all, c.answers.seed = w.Answer, o.Seed
 	var err error
 	c.Listener, err = sinks.Listen(sinks.ListenerOptions{
 		Listen: w.Listen, Callback: w.Callback, Authority: w.Authority, Certificate: w.Certificate, Shared: w.Shared, Prefix: w.Prefix,
@@ -109,12 +115,18 @@ func (l *Lane[T]) reject(h *Hook, in *sinks.Inbound, kind eventmeter.NoticeKind,
 type Receipt struct {
 	Refused bool // on purpose
 	repeat  bool // a later copy of one that was refused
+	reply   sinks.Reply
+	status  int // that is reported
 }
 
-// Take reports a copy of an event, and decides whether it is refused on purpose.
-// The driver answers with Answer.
+// Take reports a copy of an event, and decides how it is answered. The driver
+// answers with Answer.
 func (l *Lane[T]) Take(h *Hook, in *sinks.Inbound, id uint64, f *wire.Fields) (r Receipt) {
-	r.Refused, r.repeat = l.refuse.decide(uint32(l.Opts.NumberOf(int(h.Sub.Index))), id)
+	a, drawn, repeat := l.answers.decide(uint32(l.Opts.NumberOf(int(h.Sub.Index))), id, false)
+	r.repeat, r.status = repeat, http.StatusOK
+	if a != nil {
+		r.Refused, r.reply, r.status = !a.takes(), a.reply(drawn, h.URL+"?"+sinks.FollowedQuery), a.status()
+	}
 	stamp, probed := eventmeter.FindStamp(in.Body)
 	l.Delivered(eventmeter.Delivery{
 		Sub: h.Sub, Stamp: stamp, Probed: probed, EventID: id, At: in.At, Bytes: in.Size, Refused: r.Refused,
@@ -124,16 +136,33 @@ func (l *Lane[T]) Take(h *Hook, in *sinks.Inbound, id uint64, f *wire.Fields) (r
 
 // Answer reports the request that brought a copy, and answers it.
 func (l *Lane[T]) Answer(in *sinks.Inbound, r Receipt) sinks.Reply {
-	switch {
-	case r.Refused:
-		l.Inbound(eventmeter.Events, "", in.At, in.Size, http.StatusServiceUnavailable)
-		return sinks.Reply{Status: http.StatusServiceUnavailable}
-	case r.repeat:
-		l.Inbound(eventmeter.Retry, "", in.At, in.Size, http.StatusOK)
-	default:
-		l.Inbound(eventmeter.Events, "", in.At, in.Size, http.StatusOK)
+	cause := eventmeter.Events
+	if r.repeat {
+		cause = eventmeter.Retry
 	}
-	return sinks.Reply{Delay: l.Opts.Webhook.AckDelay}
+	l.Inbound(cause, "", in.At, in.Size, r.status)
+	return r.reply
+}
+
+// AnswerChallenge decides how a challenge is answered: as it should be, unless it
+// returns true. The answer is then the reply, with the body that was given for a
+// wrong echo where nothing else is set.
+func (l *Lane[T]) AnswerChallenge(h *Hook, wrong []byte) (sinks.Reply, bool) {
+	a, drawn, _ := l.answers.decide(uint32(l.Opts.NumberOf(int(h.Sub.Index))), 0, true)
+	if a == nil {
+		return sinks.Reply{}, false
+	}
+	reply := a.reply(drawn, h.URL+"?"+sinks.FollowedQuery)
+	if !a.Hang && !a.Reset && cmp.Or(a.Status, http.StatusOK) == http.StatusOK {
+		reply.Body = wrong
+	}
+	return reply, true
+}
+
+// CloseInbox ends the answers that are held back, and closes the listener.
+func (l *Lane[T]) CloseInbox(ctx context.Context) error {
+	l.Receiver.Close()
+	return l.Listener.Close(ctx)
 }
 
 // turned reports a request that reached no subscription.

@@ -158,11 +158,9 @@ type WebhookOptions struct {
 	// Verify says what becomes of a delivery whose signature does not verify;
 	// "" = [VerifyStrict].
 	Verify Verify
-	// Refuse is the share of events, 0 to 1, whose first copy is answered 503.
-	// Which ones depends on Seed, the subscription and the event id.
-	Refuse float64
-	// AckDelay is how long an accepted delivery waits for its answer.
-	AckDelay time.Duration
+	// Answer is how shares of the deliveries and challenges are answered; the rest is
+	// answered 200, at once.
+	Answer []Answer
 	// Listen is the listener's address; "" = a free port of 127.0.0.1.
 	Listen string
 	// Callback is the address, without a path, under which the target reaches

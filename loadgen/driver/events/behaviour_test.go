@@ -169,35 +169,80 @@ func TestRotationAndRefreshLoseNothing(t *testing.T) {
 }
 
 func TestRefusedCopiesComeAgain(t *testing.T) {
-	w := systemstest.NewWorld(t, refserver.Options{RetryBase: 5 * time.Millisecond})
-	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-		Mode: eventmeter.Webhook, Seed: 7,
-		Webhook: driver.WebhookOptions{Authority: w.Authority, Refuse: 0.5, AckDelay: time.Millisecond},
-	})
-	systemstest.Attach(t, d, 1)
-	const events = 40
-	for seq := range uint32(events) {
-		w.Fire(t, "x", 0, seq+1)
-	}
-	rec.Wait(t, "every event, accepted", func(m *systemstest.Memory) bool {
-		accepted := 0
-		for _, d := range m.Deliveries {
-			if !d.Refused {
-				accepted++
+	for name, refusal := range map[string]driver.Answer{
+		"unavailable": {Status: 503},
+		"throttled":   {Status: 429},
+		"redirected":  {Status: 307},
+		"reset":       {Reset: true},
+		"hung":        {Hang: true},
+		"twice":       {Status: 425, Times: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := systemstest.NewWorld(t, refserver.Options{RetryBase: 5 * time.Millisecond, AckTimeout: 2 * time.Second})
+			events, least, most := 40, 5, 35
+			if refusal.Share = 0.5; refusal.Hang {
+				events, refusal.Share, least, most = 3, 1, 3, 3 // each takes as long as the target waits
 			}
-		}
-		return accepted >= events
-	})
-	rec.Mu.Lock()
-	defer rec.Mu.Unlock()
-	refused := 0
-	for _, d := range rec.Deliveries {
-		if d.Refused {
-			refused++
-		}
+			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
+				Mode: eventmeter.Webhook, Seed: 7,
+				Webhook: driver.WebhookOptions{Authority: w.Authority, Answer: []driver.Answer{refusal, {Delay: time.Millisecond}}},
+			})
+			systemstest.Attach(t, d, 1)
+			for seq := range uint32(events) {
+				w.Fire(t, t.Name(), 0, seq+1)
+			}
+			rec.Wait(t, "every event, accepted", func(m *systemstest.Memory) bool {
+				accepted := 0
+				for _, d := range m.Deliveries {
+					if !d.Refused {
+						accepted++
+					}
+				}
+				return accepted >= events
+			})
+			rec.Mu.Lock()
+			defer rec.Mu.Unlock()
+			copies := 0
+			for _, d := range rec.Deliveries {
+				if d.Refused {
+					copies++
+				}
+			}
+			refused := copies / max(refusal.Times, 1)
+			if refused < least || refused > most || rec.Causes(eventmeter.Retry) < refused || copies%max(refusal.Times, 1) != 0 {
+				t.Errorf("%d of %d refused, %d copies, %d retries", refused, events, copies, rec.Causes(eventmeter.Retry))
+			}
+			if n := rec.CountNotices(eventmeter.Malformed); n > 0 {
+				t.Errorf("%d notices: %s", n, strings.Join(rec.Log, "\n"))
+			}
+		})
 	}
-	if refused < 5 || refused > 35 || rec.Causes(eventmeter.Retry) < refused {
-		t.Errorf("%d of %d refused, %d retries", refused, events, rec.Causes(eventmeter.Retry))
+}
+
+// TestAChallengeIsNotEchoed: the target says why it does not deliver, in the words
+// of the draft, for each way in which a callback can fail.
+func TestAChallengeIsNotEchoed(t *testing.T) {
+	w := systemstest.NewWorld(t, refserver.Options{AckTimeout: 500 * time.Millisecond})
+	for want, a := range map[string]driver.Answer{
+		"challenge_failed": {}, "http_4xx": {Status: 404}, "http_5xx": {Status: 500}, "timeout": {Hang: true},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			a.Challenge = true
+			d, _ := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
+				Mode: eventmeter.Webhook, Webhook: driver.WebhookOptions{Authority: w.Authority, Answer: []driver.Answer{a}},
+			})
+			if err := d.Attach(t.Context(), 0); !errors.Is(err, mcpclient.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("attach: %v", err)
+			}
+			if n := systemstest.Figure(d, "challengesFailed"); n != 1 {
+				t.Errorf("%v challenges failed", n)
+			}
+			if err := d.Attach(t.Context(), 0); err != nil { // the second is answered as it should be
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -286,7 +331,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"http":      func(o *driver.Options) { o.HTTP = "3" },
 		"https":     func(o *driver.Options) { o.HTTP = "2" },
 		"refreshAt": func(o *driver.Options) { o.Mode, o.Webhook.RefreshAt = eventmeter.Webhook, 2 },
-		"refuse":    func(o *driver.Options) { o.Mode, o.Webhook.Refuse = eventmeter.Webhook, 2 },
+		"answer":    func(o *driver.Options) { o.Mode, o.Webhook.Answer = eventmeter.Webhook, []driver.Answer{{Share: 2}} },
 		"callback":  func(o *driver.Options) { o.Mode, o.Webhook.Callback = eventmeter.Webhook, "http://x" },
 	} {
 		o := good

@@ -36,6 +36,7 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 	{Name: "idsChanged", Help: "refreshes that came back with another id"},
 	{Name: "refreshedLate", Help: "refreshes that were sent after the grant was over"},
 
+	{Name: "challengesFailed", Help: "challenges that webhook.answer did not answer as they should be"},
 	{Name: "statusRead", Help: "answers with a deliveryStatus"},
 	{Name: "statusFailing", Help: "answers whose deliveryStatus has failedSince"},
 	{Name: "statusThrottled", Help: "answers whose deliveryStatus says throttled"},

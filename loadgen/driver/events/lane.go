@@ -188,7 +188,7 @@ func (d *lane) Stop(ctx context.Context) error {
 	}
 	if d.agenda != nil {
 		d.agenda.close()
-		err = errors.Join(err, d.Listener.Close(ctx))
+		err = errors.Join(err, d.CloseInbox(ctx))
 	}
 	return err
 }

@@ -31,7 +31,7 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 					Arguments: func(i int) json.RawMessage {
 						return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, channel(i)))
 					},
-					Webhook: driver.WebhookOptions{Authority: w.Authority, RefreshAt: 0.1, RotateEvery: 1, Refuse: 0.3},
+					Webhook: driver.WebhookOptions{Authority: w.Authority, RefreshAt: 0.1, RotateEvery: 1, Answer: []driver.Answer{{Status: 503, Share: 0.3}}},
 				})
 				systemstest.Attach(t, d, subs)
 				for seq := range uint32(events) {

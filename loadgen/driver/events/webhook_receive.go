@@ -126,6 +126,10 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		for range k.prove() {
 			d.Notice(r.Sub, eventmeter.Malformed, in.At, "a delivery before the challenge")
 		}
+		if reply, wrong := d.AnswerChallenge(&k.Hook, []byte(`{"challenge":"another"}`)); wrong {
+			d.tally.Count("challengesFailed", 1)
+			return reply
+		}
 		o := wire.BeginObject(nil)
 		o.Raw("challenge", f.Challenge)
 		return sinks.Reply{Body: o.End()}

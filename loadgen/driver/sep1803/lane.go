@@ -139,7 +139,7 @@ func (d *lane) Stop(ctx context.Context) error {
 		d.watch.Close()
 	}
 	if d.Inbox != nil {
-		return d.Listener.Close(ctx)
+		return d.CloseInbox(ctx)
 	}
 	return nil
 }

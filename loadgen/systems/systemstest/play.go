@@ -87,7 +87,8 @@ type laneFile struct {
 	MaxAge, LongPoll, TTL           string
 	MaxEvents, RotateEvery          int
 	NoExpiry                        bool
-	RefreshAt, Refuse               float64
+	RefreshAt                       float64
+	Answer                          []driver.Answer
 	Heartbeat, MinInterval, Backoff string
 }
 
@@ -261,7 +262,7 @@ func (p *play) options() driver.Options {
 		Arguments: func(int) json.RawMessage { return c.Arguments },
 		Poll:      driver.PollOptions{MinInterval: dur(c.MinInterval), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
 		Push:      driver.PushOptions{Heartbeat: dur(c.Heartbeat), BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
-		Webhook:   driver.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Refuse: c.Refuse, Secrets: c.Secrets, Verify: c.Verify},
+		Webhook:   driver.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Answer: c.Answer, Secrets: c.Secrets, Verify: c.Verify},
 	}
 	if of, _ := systems.Table.Find(c.System); of.Settings != nil {
 		set := of.Settings(string(c.Mode))

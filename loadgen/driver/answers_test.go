@@ -1,0 +1,82 @@
+package driver
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAnswers: the same seed gives the same answers, in their shares, and each
+// event is refused as often as it should be.
+func TestAnswers(t *testing.T) {
+	all := []Answer{
+		{Status: 503, Share: 0.25}, {Hang: true, Share: 0.1, Times: 2}, {Status: 204, Delay: time.Second, DelayTo: 3 * time.Second},
+		{Challenge: true, Share: 0.5},
+	}
+	one, two := answers{all: all, seed: 3}, answers{all: all, seed: 3}
+	const events = 10_000
+	counts := map[*Answer]int{}
+	for id := uint64(1); id <= events; id++ {
+		a, drawn, repeat := one.decide(1, id, false)
+		again, drawnAgain, _ := two.decide(1, id, false)
+		if *a != *again || drawn != drawnAgain || repeat {
+			t.Fatal("not repeatable")
+		}
+		counts[a]++
+		switch a {
+		case &all[0]:
+			if next, _, repeat := one.decide(1, id, false); next != nil || !repeat {
+				t.Fatalf("answered %+v again", next)
+			}
+		case &all[1]:
+			if next, _, repeat := one.decide(1, id, false); next != a || !repeat {
+				t.Fatalf("the second copy is answered %+v", next)
+			}
+			if next, _, _ := one.decide(1, id, false); next != nil {
+				t.Fatalf("the third copy is answered %+v", next)
+			}
+		case &all[2]:
+			if d := a.reply(drawn, "").Delay; d < time.Second || d > 3*time.Second {
+				t.Fatalf("a delay of %v", d)
+			}
+		}
+	}
+	for i, share := range []float64{0.25, 0.1, 0.65} {
+		if n := float64(counts[&all[i]]); n < (share-0.02)*events || n > (share+0.02)*events {
+			t.Errorf("answer %d was given %v times of %d, want a share of %g", i, n, events, share)
+		}
+	}
+	wrong := 0
+	for i := range uint32(1000) {
+		if a, _, _ := one.decide(i, 0, true); a != nil {
+			wrong++
+			if again, _, _ := one.decide(i, 0, true); again != nil {
+				t.Fatal("the second challenge is answered wrongly, too")
+			}
+		}
+	}
+	if wrong < 450 || wrong > 550 {
+		t.Errorf("%d of 1000 challenges are answered wrongly", wrong)
+	}
+	none := answers{}
+	if a, _, repeat := none.decide(1, 1, false); a != nil || repeat {
+		t.Error("answered without an answer")
+	}
+}
+
+func TestAnswersAreChecked(t *testing.T) {
+	for want, all := range map[string][]Answer{
+		"":                      {{Status: 503, Share: 0.5}, {Delay: time.Second}, {Challenge: true}, {Hang: true, Challenge: true, Share: 0.1}},
+		"use a share from 0":    {{Share: 2}},
+		"from 200 to 599":       {{Status: 100}},
+		"one of status, hang":   {{Status: 503, Hang: true}},
+		"add up to 1.5":         {{Status: 503, Share: 0.75}, {Reset: true, Share: 0.75}},
+		"two answers have no":   {{Status: 503}, {Reset: true}},
+		"delayTo is not below":  {{Delay: 2, DelayTo: 1}},
+		"times, delay, delayTo": {{Times: -1}},
+	} {
+		if err := checkAnswers(all); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", all, err, want)
+		}
+	}
+}
