@@ -44,6 +44,7 @@ phases: {ready: 60s, warmup: 500ms, measure: 3s, drain: 30s}
 
 // laneResult holds the checked part of a lane's result.
 type laneResult struct {
+	Name     string
 	Ready    struct{ Active, Failed int64 }
 	Expected int64
 	Overhead struct {
@@ -83,18 +84,28 @@ func TestMain(m *testing.M) {
 }
 
 // eventmeterRun runs the built program with a profile and returns its only lane.
-func eventmeterRun(t *testing.T, profile string) (lane laneResult) {
+func eventmeterRun(t *testing.T, profile string) laneResult {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "interop.yaml")
+	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lanes := runProgram(t, "--profile", file)
+	if len(lanes) != 1 {
+		t.Fatalf("%d lanes: %+v", len(lanes), lanes)
+	}
+	return lanes[0]
+}
+
+// runProgram runs the built program and returns the lanes of the result.
+func runProgram(t *testing.T, args ...string) []laneResult {
 	t.Helper()
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	file, out := filepath.Join(dir, "interop.yaml"), filepath.Join(dir, "out")
-	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), path, "run", "--profile", file, "--out", out, "--plain")
+	out := filepath.Join(t.TempDir(), "out")
+	cmd := exec.CommandContext(t.Context(), path, append([]string{"run", "--out", out, "--plain"}, args...)...)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
 	err = cmd.Run()
@@ -104,15 +115,15 @@ func eventmeterRun(t *testing.T, profile string) (lane laneResult) {
 		t.Fatalf("%v\n%s", err, text.String())
 	}
 	var result struct{ Lanes []laneResult }
-	if err := readJSON(filepath.Join(out, "result.json"), &result); err != nil || len(result.Lanes) != 1 {
-		t.Fatalf("%v: %+v\n%s", err, result, text.String())
+	if err := readJSON(filepath.Join(out, "result.json"), &result); err != nil {
+		t.Fatalf("%v\n%s", err, text.String())
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(text.String())
 		}
 	})
-	return result.Lanes[0]
+	return result.Lanes
 }
 
 // TestHandlerCounts runs webhook lanes against mcp-handler and compares each of our

@@ -38,6 +38,14 @@ type client struct {
 	reading bool
 }
 
+// pendingRead is a read that is due: because of a notification, or because a
+// stream was opened again and what changed meanwhile is unknown.
+type pendingRead struct {
+	due      bool
+	notified bool
+	at       eventmeter.Instant // of the first notification since the last read began
+}
+
 // carrier brings a client its notifications.
 type carrier interface {
 	// open returns when the server has confirmed the subscription.

@@ -56,7 +56,7 @@ func (c *client) message(m *wire.Message, size int, at eventmeter.Instant) {
 	switch method := string(m.Method); {
 	case method == methodUpdated && c.uri != "" && within(m.URI, c.uri):
 		c.notified(at, size, method)
-	case method == methodUpdated:
+	case method == methodUpdated && c.uri != "":
 		d.overhead(at, size, method)
 		d.tally.Count("unrouted", 1)
 	case c.uri == "" && method == d.list.changed:

@@ -190,11 +190,7 @@ func (p *pipeSession) take(read time.Time, l wire.Line, m *wire.Message) {
 	if size == 0 {
 		return
 	}
-	d.overhead(at, size, string(m.Method))
-	if string(m.Method) == methodUpdated {
-		d.tally.Count("unrouted", 1)
-		return
-	}
+	d.overhead(at, size, string(m.Method)) // of another lane, which has the same session
 	d.tally.Count("otherNotifications", 1)
 }
 

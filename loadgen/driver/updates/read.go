@@ -13,14 +13,6 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// pendingRead is a read that is due: because of a notification, or because a
-// stream was opened again and what changed meanwhile is unknown.
-type pendingRead struct {
-	due      bool
-	notified bool
-	at       eventmeter.Instant // of the first notification since the last read began
-}
-
 // begin reads what a client subscribed to for the first time, where it reads
 // at all, and confirms the client.
 func (c *client) begin(ctx context.Context) error {

@@ -1,0 +1,256 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// todayArgs shorten the built-in profile, for both ends to do in a few seconds.
+var todayArgs = []string{
+	"--profile", "today", "--set", "lanes.updates.subscriptions=30", "--set", "lanes.lists.subscriptions=5",
+	"--set", "phases.warmup=500ms", "--set", "phases.measure=2s", "--set", "phases.ready=60s", "--set", "phases.drain=60s",
+}
+
+// runToday runs the profile and returns its lanes by name.
+func runToday(t *testing.T, args ...string) map[string]laneResult {
+	t.Helper()
+	lanes := map[string]laneResult{}
+	for _, l := range runProgram(t, append(todayArgs[:len(todayArgs):len(todayArgs)], args...)...) {
+		lanes[l.Name] = l
+	}
+	return lanes
+}
+
+// nodeArgs have the control endpoint of a Node server change the resources. Its list of
+// tools does not change: the streams of that lane are idle.
+func nodeArgs(control, era string) []string {
+	return []string{
+		"--set", "lanes.updates.updates.resource=test://items/{n}", "--set", "lanes.lists.sources=none", "--set", "upstream.kind=http",
+		"--set", "upstream.http.url=" + control + "/update", "--set", `upstream.payload.index="{{int .Source}}"`,
+		"--set", `upstream.payload.text="{{.Probe}}"`, "--set", "target.era=" + era,
+	}
+}
+
+// checkToday checks what holds of every run of the profile, and returns the figures of its
+// lanes.
+func checkToday(t *testing.T, lanes map[string]laneResult) (updates, lists, bystander map[string]float64) {
+	t.Helper()
+	if u := lanes["updates"]; u.Expected == 0 || u.Delivered != u.Expected || u.LostSilent != 0 || u.Duplicates.Count != 0 {
+		t.Errorf("of %d changes that clients were owed, %d arrived, %d were lost, %d came twice", u.Expected, u.Delivered, u.LostSilent, u.Duplicates.Count)
+	}
+	updates, lists, bystander = lanes["updates"].Figures, lanes["lists"].Figures, lanes["bystander"].Figures
+	for _, f := range []map[string]float64{updates, lists} {
+		for _, name := range []string{"readsFailed", "sessionsForgotten", "unrouted", "refused"} {
+			if f[name] != 0 {
+				t.Errorf("%s is %v, want 0", name, f[name])
+			}
+		}
+	}
+	if bystander["requests"] == 0 || bystander["failed"] != 0 {
+		t.Errorf("the bystander made %v requests, of which %v failed", bystander["requests"], bystander["failed"])
+	}
+	return updates, lists, bystander
+}
+
+// same compares our counts with the server's.
+func same(t *testing.T, counts map[string][2]float64) {
+	t.Helper()
+	for name, c := range counts {
+		if c[0] != c[1] {
+			t.Errorf("%s: we count %v, the server %v", name, c[0], c[1])
+		}
+	}
+}
+
+// TestTodayNode runs the profile today against the servers of both npm SDKs, over HTTP
+// and over a pipe, and compares our counts with theirs.
+func TestTodayNode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		server, era string
+		piped       bool
+	}{
+		{"sdk1.mjs", "legacy", false}, {"sdk2.mjs", "legacy", false}, {"sdk2.mjs", "modern", false},
+		{"sdk1.mjs", "legacy", true}, {"sdk2.mjs", "modern", true},
+	} {
+		t.Run(fmt.Sprintf("%s %s piped=%v", c.server, c.era, c.piped), func(t *testing.T) {
+			t.Parallel()
+			if c.piped {
+				todayPiped(t, c.server, c.era)
+				return
+			}
+			s := start(t, c.server, "--until-eof")
+			u, l, _ := checkToday(t, runToday(t, append(nodeArgs(s.Control, c.era), "--target", s.URL)...))
+			server := stats[sdkStats](s)
+			counts := map[string][2]float64{
+				"notifications": {u["notifications"], float64(server.Sent.ResourceUpdated)},
+				"list changes":  {l["notifications"], float64(server.Sent.ToolListChanged)},
+				"reads":         {u["reads"], float64(server.Requests["resources/read"])},
+			}
+			if c.era == "legacy" {
+				counts["subscriptions"] = [2]float64{30, float64(server.Subscribed)}
+				counts["ends of subscriptions"] = [2]float64{30, float64(server.Unsubscribed)}
+				counts["sessions"] = [2]float64{u["sessions"] + l["sessions"] + 1, float64(server.Sessions)} // and one that the requests share
+			} else {
+				counts["streams"] = [2]float64{35, float64(server.Requests["subscriptions/listen"])}
+			}
+			same(t, counts)
+			if server.OpenStreams != 0 {
+				t.Errorf("%d streams are left open", server.OpenStreams)
+			}
+		})
+	}
+}
+
+// todayPiped runs the profile against a program, whose control endpoint ends with it: its
+// counts cannot be asked for afterwards. Each notification has one read, and each change
+// that was published is one that clients were owed.
+func todayPiped(t *testing.T, server, era string) {
+	needsPackages(t)
+	port := freePort(t)
+	file, err := filepath.Abs(filepath.Join("testdata", server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := "http://127.0.0.1:" + port
+	lanes := runToday(t, append(nodeArgs(control, era), "--command", fmt.Sprintf("node '%s' --stdio --control-port %s", file, port))...)
+	u, _, _ := checkToday(t, lanes)
+	want := u["notifications"]
+	if era == "modern" {
+		want += 30 // and each client's first read
+	}
+	if u["reads"] < 30 || u["notifications"] == 0 || era == "modern" && u["reads"] != want {
+		t.Errorf("%v notifications and %v reads", u["notifications"], u["reads"])
+	}
+}
+
+// freePort returns a port that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// goServer is an ordinary server of the official Go SDK, without events, which counts
+// what it receives and sends.
+type goServer struct {
+	mcp  *mcp.Server
+	http *httptest.Server
+
+	mu     sync.Mutex
+	text   map[string]string // by URI
+	counts map[string]int    // by method, of requests received and notifications sent
+}
+
+// touch are the arguments of the tool that changes a resource and the list of tools, as the
+// profile has them.
+type touch struct {
+	URI   string `json:"uri"`
+	List  string `json:"list"`
+	Probe string `json:"probe"`
+}
+
+func newGoServer(t *testing.T) *goServer {
+	s := &goServer{text: map[string]string{}, counts: map[string]int{}}
+	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "go-sdk", Version: "1"}, &mcp.ServerOptions{
+		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
+		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+	})
+	count := func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			s.mu.Lock()
+			s.counts[method]++
+			s.mu.Unlock()
+			return next(ctx, method, req)
+		}
+	}
+	s.mcp.AddReceivingMiddleware(count)
+	s.mcp.AddSendingMiddleware(count)
+	s.echo("")
+	mcp.AddTool(s.mcp, &mcp.Tool{Name: "touch", Description: "changes a resource and the list of tools"},
+		func(ctx context.Context, _ *mcp.CallToolRequest, in touch) (*mcp.CallToolResult, any, error) {
+			s.mu.Lock()
+			s.text[in.URI] = in.Probe
+			s.mu.Unlock()
+			s.echo(in.Probe)
+			return nil, nil, s.mcp.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: in.URI})
+		})
+	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{URITemplate: "list://item/{n}", Name: "item"},
+		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: s.text[r.Params.URI]}}}, nil
+		})
+	get := func(*http.Request) *mcp.Server { return s.mcp }
+	modern := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true})
+	legacy := mcp.NewStreamableHTTPHandler(get, nil)
+	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Protocol-Version") >= "2026-07-28" {
+			modern.ServeHTTP(w, r)
+			return
+		}
+		legacy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.http.Close)
+	t.Cleanup(func() {
+		for session := range s.mcp.Sessions() {
+			session.Close()
+		}
+	})
+	return s
+}
+
+// echo adds a tool again, which changes the list of tools.
+func (s *goServer) echo(mark string) {
+	mcp.AddTool(s.mcp, &mcp.Tool{Name: "echo", Description: "answers " + mark}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return nil, nil, nil
+	})
+}
+
+func (s *goServer) seen() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.counts)
+}
+
+// TestTodayGo runs the profile today against a server of the official Go SDK, whose tool
+// causes the changes.
+func TestTodayGo(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			s := newGoServer(t)
+			u, l, _ := checkToday(t, runToday(t, "--target", s.http.URL, "--set", "target.era="+era, "--set", "upstream.kind=tool", "--set", "upstream.tool.name=touch"))
+			seen := s.seen()
+			counts := map[string][2]float64{
+				"notifications": {u["notifications"], float64(seen["notifications/resources/updated"])},
+				"reads":         {u["reads"], float64(seen["resources/read"])},
+			}
+			if era == "legacy" {
+				counts["subscriptions"] = [2]float64{30, float64(seen["resources/subscribe"])}
+				counts["ends of subscriptions"] = [2]float64{30, float64(seen["resources/unsubscribe"])}
+			} else {
+				counts["streams"] = [2]float64{35, float64(seen["subscriptions/listen"])}
+			}
+			same(t, counts)
+			if l["notifications"] == 0 {
+				t.Error("no client was notified of a change of the list of tools")
+			}
+		})
+	}
+}
