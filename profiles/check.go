@@ -279,7 +279,7 @@ func (c *checker) idle() {
 		}
 	}
 	if e.Lists.Entries == 0 {
-		c.reject("target.embedded.lists", []string{"page", "ttl", "private", "older", "strict"}, "there are no lists: there is neither entries nor a lane of system "+strings.Join(c.p.listSystems(), " or "), "give entries too")
+		c.reject("target.embedded.lists", []string{"page", "ttl", "private", "older", "strict", "uneven"}, "there are no lists: there is neither entries nor a lane of system "+strings.Join(c.p.listSystems(), " or "), "give entries too")
 	}
 }
 

@@ -113,6 +113,10 @@ type Embedded struct {
 	WebhookID string `yaml:"webhookId,omitempty" json:"webhookId,omitempty" check:"|event|message"`
 	// event types per page of events/list; 0 = all on one page
 	TypesPage int `yaml:"typesPage,omitempty" json:"typesPage,omitempty" check:"0.."`
+	// most streams and webhook subscriptions together; one more is refused as exhausted
+	MaxSubscriptions int `yaml:"maxSubscriptions,omitempty" json:"maxSubscriptions,omitempty" check:"0.."`
+	// Smithery: a subscription that is made anew gets another id
+	FreshIDs bool `yaml:"freshIds,omitempty" json:"freshIds,omitempty"`
 	// longest time without data on a stream
 	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"0|1ms.."`
 	NextPoll  time.Duration `yaml:"nextPoll,omitempty" json:"nextPoll,omitempty" check:"0|1ms.."` // pause requested of pollers
@@ -140,6 +144,9 @@ type Embedded struct {
 	SuspendAfter int `yaml:"suspendAfter,omitempty" json:"suspendAfter,omitempty" check:"-1.."`
 	// how callback URLs prove that they accept deliveries: challenge or well-known
 	Proof string `yaml:"proof,omitempty" json:"proof,omitempty" check:"|challenge|well-known"`
+	// failed proofs per callback host and minute, beyond which its subscriptions are refused as
+	// exhausted; -1 = no bound
+	VerifyFailures int `yaml:"verifyFailures,omitempty" json:"verifyFailures,omitempty" check:"-1.."`
 	// interval at which an event type appears and disappears
 	TypesEvery time.Duration `yaml:"typesEvery,omitempty" json:"typesEvery,omitempty"`
 	// bound of the maxWait of resume policies
@@ -169,6 +176,7 @@ type EmbeddedLists struct {
 	// marks results as private
 	Private bool `yaml:"private,omitempty" json:"private,omitempty"`
 	Older   bool `yaml:"older,omitempty" json:"older,omitempty"`   // spells the time to live as in the earlier draft
+	Uneven  bool `yaml:"uneven,omitempty" json:"uneven,omitempty"` // every second page has half the time to live
 	Strict  bool `yaml:"strict,omitempty" json:"strict,omitempty"` // cursors fail after a change of the list
 }
 

@@ -24,6 +24,7 @@ func OptionsOf(e profiles.Embedded) (Options, error) {
 	o := Options{
 		Stdio: e.Transport == "stdio", ProxiesMayBuffer: e.ProxiesMayBuffer, SSEAnswers: e.SSEAnswers,
 		Revision: e.Revision, WebhookID: e.WebhookID, TypesPage: e.TypesPage, TypesEvery: e.TypesEvery,
+		MaxSubscriptions: e.MaxSubscriptions, FreshIDs: e.FreshIDs, VerifyFailures: e.VerifyFailures,
 		Heartbeat: e.Heartbeat, NextPoll: e.NextPoll, BufferEvents: e.Buffer, QueueLen: e.Queue,
 		Capacity: float64(e.Capacity), CapacityBurst: e.CapacityBurst,
 		TTLMin: e.TTLMin, TTLDefault: e.TTLDefault, TTLMax: e.TTLMax,
@@ -32,7 +33,7 @@ func OptionsOf(e profiles.Embedded) (Options, error) {
 		ResumeMaxWait: e.ResumeMaxWait, ResumeOverlap: e.ResumeOverlap, FeedEvery: e.FeedEvery,
 		Lists: refserver.ListOptions{
 			Entries: e.Lists.Entries, Page: e.Lists.Page, TTL: e.Lists.TTL,
-			Private: e.Lists.Private, Older: e.Lists.Older, Strict: e.Lists.Strict,
+			Private: e.Lists.Private, Older: e.Lists.Older, Strict: e.Lists.Strict, Uneven: e.Lists.Uneven,
 		},
 	}
 	const none = time.Duration(-1)

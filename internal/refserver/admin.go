@@ -70,17 +70,18 @@ func readAdmin(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-// inject publishes {"name","data"}. It answers when the queue of every
+// inject publishes {"name","data","id"}, where id is optional. It answers when the queue of every
 // subscriber holds the event.
 func (s *Server) inject(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Name string          `json:"name"`
 		Data json.RawMessage `json:"data"`
+		ID   string          `json:"id"`
 	}
 	if !readAdmin(w, r, &in) {
 		return
 	}
-	id, err := s.Publish(in.Name, in.Data)
+	id, err := s.PublishAs(in.ID, in.Name, in.Data)
 	switch {
 	case errors.Is(err, errUnknownEvent):
 		http.Error(w, err.Error(), http.StatusNotFound)

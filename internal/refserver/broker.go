@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -90,8 +91,12 @@ func (b *broker) installFaults(m *faultInjector, opts Options, epoch string, for
 	b.faultInjector, b.onForget = m, forget
 }
 
-// publish checks and publishes one event and returns its id.
-func (b *broker) publish(name string, data []byte) (string, error) {
+// validEventID matches the ids that are taken over from upstream.
+var validEventID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+// publish checks and publishes one event and returns its id, which is a new one
+// unless the given one is valid.
+func (b *broker) publish(id, name string, data []byte) (string, error) {
 	t := b.topics[name]
 	if t == nil || t.withdrawn.Load() {
 		return "", fmt.Errorf("publish %q: %w", name, errUnknownEvent)
@@ -112,11 +117,17 @@ func (b *broker) publish(name string, data []byte) (string, error) {
 		data = compact.Bytes()
 	}
 	b.published.Add(1)
+	// Ids of the server's own are made under the topic's lock, in order.
+	newID := b.nextID
+	if validEventID.MatchString(id) {
+		newID = func() string { return id }
+	}
 	if b.faultInjector == nil {
-		return t.publish(b.nextID, key, data).id, nil
+		return t.publish(newID, key, data).id, nil
 	}
 	b.faultInjector.begin(time.Now(), b.onForget)
-	id, kept := b.nextID(), bytes.Clone(data)
+	kept := bytes.Clone(data)
+	id = newID()
 	// Systems without event faults read the shared topics.
 	t.publish(func() string { return id }, key, kept)
 	for _, mode := range modes {
@@ -159,7 +170,7 @@ var privateNote = eventType{
 	description: "A note was written to a principal. Nobody else hears of it.",
 	filter:      "principal",
 	owned:       true,
-	input:       json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
+	input:       json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string","description":"Yourself; others are forbidden."}},"additionalProperties":false}`),
 	payload:     json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string"},"text":{"type":"string"}}}`),
 }
 

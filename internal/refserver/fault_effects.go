@@ -220,7 +220,7 @@ func (m *faultInjector) applyToLists(o ListOptions) ListOptions {
 		o.ttlMs = &f.Ms
 	}
 	if _, ok := m.serverFault(faults.Scope, eventmeter.Poll); ok {
-		o.Private = !o.Private
+		o.otherScope = true
 	}
 	return o
 }

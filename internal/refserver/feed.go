@@ -28,7 +28,7 @@ const (
 // feed polls a change feed and publishes what it finds:
 //
 //	GET URL?since=CURSOR&limit=N
-//	{"changes":[{"event":"chat.message","data":{…}}],"cursor":"…","hasMore":false}
+//	{"changes":[{"id":"…","event":"chat.message","data":{…}}],"cursor":"…","hasMore":false}
 //
 // It begins with the oldest change that the feed still has, sends the ETag of
 // the last answer back (If-None-Match), follows hasMore at once, and begins
@@ -146,6 +146,7 @@ func (f *feed) take(resp *http.Response) (more bool, err error) {
 	}
 	var answer struct {
 		Changes []struct {
+			ID    string          `json:"id"`
 			Event string          `json:"event"`
 			Data  json.RawMessage `json:"data"`
 		} `json:"changes"`
@@ -159,7 +160,7 @@ func (f *feed) take(resp *http.Response) (more bool, err error) {
 		return false, errors.New("the answer has no cursor")
 	}
 	for _, c := range answer.Changes {
-		if _, perr := f.server.Publish(c.Event, c.Data); perr != nil {
+		if _, perr := f.server.PublishAs(c.ID, c.Event, c.Data); perr != nil {
 			err = errors.Join(err, perr)
 		}
 	}

@@ -3,6 +3,7 @@ package refserver
 import (
 	"context"
 	crand "crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"math/rand/v2"
@@ -319,6 +320,7 @@ func instant(t time.Time) *string {
 type hooks struct {
 	inFlight, window int
 	messageIDs       bool // see Options.WebhookID
+	freshIDs         bool // see Options.FreshIDs
 	retryMax         int
 	expireAfter      time.Duration // a fault: 0 = as granted
 	suspendAfter     int
@@ -345,7 +347,7 @@ func newHooks(opts Options, counts *counters, limit *capacity, released func()) 
 		return nil, err
 	}
 	h := &hooks{
-		inFlight: opts.InFlight, window: opts.Window, messageIDs: opts.WebhookID == WebhookIDMessage, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, retryBase: opts.RetryBase,
+		inFlight: opts.InFlight, window: opts.Window, messageIDs: opts.WebhookID == WebhookIDMessage, freshIDs: opts.FreshIDs, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, retryBase: opts.RetryBase,
 		agenda: newAgenda(), poster: p, proofs: &proofs{most: opts.VerifyFailures, held: map[string]bool{}, failed: map[string]*failures{}}, counts: counts, limit: limit, released: released,
 		byKey: make(map[string]*hook),
 	}
@@ -511,11 +513,13 @@ func (c *call) smithery() bool { return strings.HasPrefix(c.method, smitheryPref
 // of an MCP Events hook, and its id is new with each subscription, because the
 // id shows whether a subscription still existed.
 func (h *hook) makeDirect() {
-	var id [12]byte
-	_, _ = crand.Read(id[:]) // never fails
 	h.direct = true
 	h.key = smitheryExtension + "\x00" + h.key
-	h.id = "sub_" + hex.EncodeToString(id[:])
+	id := sha256.Sum256([]byte(h.key))
+	if h.hooks.freshIDs {
+		_, _ = crand.Read(id[:]) // never fails
+	}
+	h.id = "sub_" + hex.EncodeToString(id[:12])
 }
 
 // system names the system that a subscription belongs to.

@@ -42,6 +42,11 @@ type ListOptions struct {
 	// cursors fail with -32602.
 	Strict bool
 
+	// Uneven halves the time to live of every second page.
+	Uneven bool
+
+	// otherScope gives results the scope that they should not have, for a fault.
+	otherScope bool
 	// ttlMs overrides the time to live of results, for a fault; nil = TTL.
 	ttlMs *int
 }
@@ -114,14 +119,14 @@ func (ls *lists) cacheable() func(context.Context, mcp.Request, *mcp.Cacheable) 
 		return nil
 	}
 	return func(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
-		c.TTLMs, c.CacheScope = int(ls.opts.ttlMillis()), "public"
-		// The resources may include the principal's own subscriptions.
-		if _, tools := req.(*mcp.ListToolsRequest); tools {
+		kind := listTools
+		switch req.(type) {
+		case *mcp.ListToolsRequest:
 			ls.countScope()
+		case *mcp.ListResourcesRequest:
+			kind = listResources
 		}
-		if _, resources := req.(*mcp.ListResourcesRequest); resources || ls.opts.Private {
-			c.CacheScope = "private"
-		}
+		c.TTLMs, c.CacheScope = int(ls.opts.ttlMillis(0)), ls.opts.scope(kind)
 	}
 }
 
@@ -297,21 +302,28 @@ func (l *list) render(page int) []byte {
 	if l.kind != listContent {
 		b = quote(append(b, `,"nextCursor":`...), l.cursor(page+1))
 	}
-	return l.opts.lifetime(append(b, ','))
+	return l.opts.lifetime(append(b, ','), l.kind, page)
 }
 
-// lifetime appends the members that say how long a result may be kept.
-func (o ListOptions) lifetime(b []byte) []byte {
+// scope is the cache scope of every page of a list. The last page of the
+// resources may hold the principal's own subscriptions, so that all of its pages
+// are private: SEP-2549 wants one scope for a list.
+func (o ListOptions) scope(kind listKind) string {
+	if (o.Private || kind == listResources) != o.otherScope {
+		return "private"
+	}
+	return "public"
+}
+
+// lifetime appends the members that say how long a page of a list may be kept.
+func (o ListOptions) lifetime(b []byte, kind listKind, page int) []byte {
 	if o.Older {
 		b = append(b, `"ttl":`...)
 		return strconv.AppendInt(b, int64(o.TTL/time.Second), 10)
 	}
 	b = append(b, `"ttlMs":`...)
-	b = strconv.AppendInt(b, o.ttlMillis(), 10)
-	if o.Private {
-		return append(b, `,"cacheScope":"private"`...)
-	}
-	return append(b, `,"cacheScope":"public"`...)
+	b = strconv.AppendInt(b, o.ttlMillis(page), 10)
+	return quote(append(b, `,"cacheScope":`...), o.scope(kind))
 }
 
 // entryName is the name of entry i, the same in every list.
@@ -378,10 +390,13 @@ type kinds uint8
 
 func (k kinds) has(l listKind) bool { return k&(1<<l) != 0 }
 
-// ttlMillis is the time to live of results in milliseconds.
-func (o ListOptions) ttlMillis() int64 {
-	if o.ttlMs != nil {
+// ttlMillis is the time to live of a page in milliseconds.
+func (o ListOptions) ttlMillis(page int) int64 {
+	switch {
+	case o.ttlMs != nil:
 		return int64(*o.ttlMs)
+	case o.Uneven && page%2 == 1:
+		return o.TTL.Milliseconds() / 2
 	}
 	return o.TTL.Milliseconds()
 }

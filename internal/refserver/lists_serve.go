@@ -165,7 +165,7 @@ func (ls *lists) content(uri string) ([]byte, bool) {
 	}
 	b := quote([]byte(`"contents":[{"uri":`), uri)
 	b = quote(append(b, `,"mimeType":"text/plain","text":`...), text)
-	return ls.opts.lifetime(append(b, "}],"...)), true
+	return ls.opts.lifetime(append(b, "}],"...), listContent, 0), true
 }
 
 // withoutCursor returns the same request for the first page.
@@ -236,7 +236,7 @@ func (ls *lists) itemContent(uri string, n int) []byte {
 	l.mu.RUnlock()
 	b := quote([]byte(`"contents":[{"uri":`), uri)
 	b = quote(append(b, `,"mimeType":"text/plain","text":`...), text)
-	return ls.opts.lifetime(append(b, "}],"...))
+	return ls.opts.lifetime(append(b, "}],"...), listContent, 0)
 }
 
 // applyItem changes an item and notifies those who subscribed to it, as the

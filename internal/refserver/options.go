@@ -65,6 +65,10 @@ type Options struct {
 	// WebhookID is what the webhook-id of an event names: [WebhookIDEvent], the
 	// default, or [WebhookIDMessage].
 	WebhookID string
+	// FreshIDs gives each new Smithery subscription an id of its own. By default
+	// the id follows from what the subscription is for, as the draft has it, so
+	// that a client cannot see that its subscription was lost and made anew.
+	FreshIDs bool
 	// TypesPage is the number of event types on one page of events/list. 0 =
 	// all on one page.
 	TypesPage int

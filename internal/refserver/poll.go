@@ -38,6 +38,9 @@ func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (*topic, 
 		if c.principal == "" {
 			return nil, selection{}, "", forbidden("authentication required")
 		}
+		if sel.keyed && sel.key != c.principal {
+			return nil, selection{}, "", forbidden("the notes are another principal's")
+		}
 		sel = selection{keyed: true, key: c.principal}
 	}
 	if p.MaxAgeMs != nil && *p.MaxAgeMs < 0 || p.MaxAge != nil && *p.MaxAge < 0 {

@@ -1,15 +1,19 @@
 package refserver
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
 func TestSuspension(t *testing.T) {
@@ -56,7 +60,7 @@ func TestSmitheryExpiresWithoutAWord(t *testing.T) {
 	call := func(t *testing.T, s *Server) string {
 		return result(t, s, "t", smitheryPrefix+"subscribe", subscription("tick", testSecret, ""))["id"].(string)
 	}
-	bubble(t, Options{TTLMin: time.Second, TTLDefault: 10 * time.Second, QueueLen: 2, Window: 1, InFlight: 1, RetryBase: time.Second}, func(t *testing.T, s *Server, f *fakeReceiver) {
+	bubble(t, Options{FreshIDs: true, TTLMin: time.Second, TTLDefault: 10 * time.Second, QueueLen: 2, Window: 1, InFlight: 1, RetryBase: time.Second}, func(t *testing.T, s *Server, f *fakeReceiver) {
 		first := call(t, s)
 		time.Sleep(9 * time.Second)
 		if again := call(t, s); again != first {
@@ -184,6 +188,74 @@ func TestWellKnownProof(t *testing.T) {
 	for _, bad := range []Options{{Proof: "word of honour"}, {Revision: "newest"}, {WebhookID: "none"}, {TypesPage: -1}} {
 		if _, err := New(bad); err == nil {
 			t.Errorf("%+v will do", bad)
+		}
+	}
+}
+
+// TestSmitheryIDsFollowFromTheKey: a subscription that is made anew has the id
+// that it had, and another one has another.
+func TestSmitheryIDsFollowFromTheKey(t *testing.T) {
+	id := func(s *Server, principal, arguments string) any {
+		return result(t, s, principal, smitheryPrefix+"subscribe", subscribeParamsOf("https://127.0.0.1:1/", arguments))["id"]
+	}
+	first, second := startServer(t, Options{AllowPrivateCallbacks: true}), startServer(t, Options{AllowPrivateCallbacks: true})
+	if a, b := id(first, "p", `{}`), id(second, "p", `{}`); a != b {
+		t.Errorf("one subscription has the ids %v and %v", a, b)
+	}
+	if a, b := id(first, "p", `{}`), id(first, "q", `{}`); a == b {
+		t.Errorf("two principals share the id %v", a)
+	}
+	fresh := startServer(t, Options{AllowPrivateCallbacks: true, FreshIDs: true})
+	if a, b := id(first, "p", `{}`), id(fresh, "p", `{}`); a == b {
+		t.Errorf("%v is no fresh id", b)
+	}
+}
+
+// TestEventIDsComeFromUpstream: what has an id keeps it, on every path.
+func TestEventIDsComeFromUpstream(t *testing.T) {
+	for _, opts := range []Options{{}, {Faults: faults.Spec{{Kind: faults.NoRetry}}}} {
+		s := startServer(t, opts)
+		for id, want := range map[string]string{"up-7:1": "up-7:1", "": "e-", "two words": "e-", "line\nbreak": "e-", `quo"te`: "e-", strings.Repeat("x", 129): "e-"} {
+			cursor := result(t, s, "", "events/poll", `{"name":"tick","cursor":null}`)["cursor"].(string)
+			got, err := s.PublishAs(id, "tick", []byte(`{}`))
+			if err != nil || !strings.HasPrefix(got, want) {
+				t.Errorf("%q became %q, %v", id, got, err)
+			}
+			events := result(t, s, "", "events/poll", `{"name":"tick","cursor":"`+cursor+`"}`)["events"].([]any)
+			if len(events) != 1 || events[0].(map[string]any)["eventId"] != got {
+				t.Errorf("%q was delivered as %v", got, events)
+			}
+		}
+	}
+}
+
+// TestPagesOfAList: all pages of a list have one scope, though the times to
+// live of pages may differ.
+func TestPagesOfAList(t *testing.T) {
+	s := startServer(t, Options{Lists: ListOptions{Entries: 5, Page: 2, TTL: 4 * time.Second, Uneven: true}})
+	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+		scopes, ttls := map[any]bool{}, []any{}
+		for cursor, more := "", true; more; {
+			params := `{"_meta":{"` + protocolVersionKey + `":"` + modernVersion + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"cursor":` + strconv.Quote(cursor) + `}`
+			req := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
+			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", headerVersion: modernVersion, headerMethod: method} {
+				req.Header.Set(name, value)
+			}
+			w := httptest.NewRecorder()
+			s.handler.ServeHTTP(w, req)
+			var answer struct{ Result map[string]any }
+			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+				t.Fatalf("%s: %v: %s", method, err, w.Body)
+			}
+			scopes[answer.Result["cacheScope"]] = true
+			ttls = append(ttls, answer.Result["ttlMs"])
+			cursor, more = answer.Result["nextCursor"].(string)
+		}
+		if len(scopes) != 1 {
+			t.Errorf("%s: the pages have the scopes %v", method, scopes)
+		}
+		if got, want := fmt.Sprint(ttls), "[4000 2000 4000 4000]"; got != want {
+			t.Errorf("%s: times to live %s, want %s", method, got, want)
 		}
 	}
 }

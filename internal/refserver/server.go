@@ -171,10 +171,17 @@ const closeLinger = 2 * time.Second
 // wraps errUnknownEvent or errTooLarge, or says what is wrong with the
 // data.
 func (s *Server) Publish(name string, data []byte) (eventID string, err error) {
+	return s.PublishAs("", name, data)
+}
+
+// PublishAs is Publish for an event that has an id upstream, which becomes the
+// eventId: paths that carry the same event so agree on its id. An id that does
+// not fit into headers (see validEventID), and "", are replaced.
+func (s *Server) PublishAs(id, name string, data []byte) (eventID string, err error) {
 	if name == eventListChanged && s.lists != nil {
 		return s.changeList(data)
 	}
-	id, err := s.broker.publish(name, data)
+	id, err = s.broker.publish(id, name, data)
 	if err != nil {
 		return "", fmt.Errorf("target: %w", err)
 	}

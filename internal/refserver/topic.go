@@ -230,8 +230,8 @@ type eventType struct {
 	// of the data that it is compared with. Empty: the type takes no arguments.
 	filter string
 	// owned says that each event belongs to the principal named in the filter
-	// field. A subscription receives the events of its own principal and takes
-	// no argument.
+	// field. A subscription receives the events of its own principal; as an
+	// argument, the field may name no other.
 	owned   bool
 	input   json.RawMessage
 	payload json.RawMessage
@@ -255,7 +255,7 @@ func (t eventType) selectBy(arguments json.RawMessage) (selection, string, error
 	}
 	var sel selection
 	for name, value := range args {
-		if name != t.filter || name == "" || t.owned {
+		if name != t.filter || name == "" {
 			return selection{}, "", fmt.Errorf("arguments: %s takes no argument %q", t.name, name)
 		}
 		text, ok := value.(string)

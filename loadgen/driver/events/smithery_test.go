@@ -79,7 +79,7 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 }
 
 func TestSmitherySubscriptionThatIsGone(t *testing.T) {
-	w := systemstest.NewWorld(t, refserver.Options{TTLMin: time.Second, TTLDefault: time.Second})
+	w := systemstest.NewWorld(t, refserver.Options{TTLMin: time.Second, TTLDefault: time.Second, FreshIDs: true})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
 		System: "smithery", Mode: eventmeter.Webhook, Webhook: driver.WebhookOptions{Authority: w.Authority, RefreshAt: 0.4},
 	})
