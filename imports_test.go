@@ -14,6 +14,9 @@ import (
 
 const module = "github.com/eventmeter/eventmeter"
 
+// aDriver is what the driver of a system may import.
+var aDriver = []string{".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"}
+
 // mayImport is the import table: which of our own packages each package may
 // import. A package must be named here; "*" is any package. Tests may import
 // anything, because they join the two ends.
@@ -25,12 +28,12 @@ var mayImport = map[string][]string{
 
 	"loadgen/mcpclient":       {".", "internal/budget", "internal/crash", "internal/dialguard", "internal/errtext", "internal/streamclient", "internal/stderrtail", "internal/wire"},
 	"loadgen/driver":          {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/mcpclient"},
-	"loadgen/driver/events":   {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/sep1803":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/sep2549":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/sep975":   {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/requests": {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
-	"loadgen/driver/updates":  {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/wire", "loadgen/driver", "loadgen/mcpclient"},
+	"loadgen/driver/events":   aDriver,
+	"loadgen/driver/sep1803":  aDriver,
+	"loadgen/driver/sep2549":  aDriver,
+	"loadgen/driver/sep975":   aDriver,
+	"loadgen/driver/requests": aDriver,
+	"loadgen/driver/updates":  aDriver,
 	"loadgen/systems":         {".", "internal/figure", "internal/settings", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/requests", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/driver/updates"},
 	// For tests only: where a driver and the reference server meet.
 	"loadgen/systems/systemstest": {"*"},
@@ -68,12 +71,12 @@ var mayImport = map[string][]string{
 	"scripts/soak":                {"internal/crash"},
 
 	// A run and what is built on it.
-	"internal/calibrate":       {".", "loadgen/driver/sep2549", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/crash", "internal/errtext", "internal/refserver/faults"},
+	"internal/calibrate":       {".", "loadgen/driver/sep2549", "loadgen/driver/sep975", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/crash", "internal/errtext", "internal/refserver/faults"},
 	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/health", "internal/metrics"},
 	"internal/embedded":        {"profiles", "sinks", "sinks/ledger", "internal/refserver", "internal/refserver/faults", "internal/crash", "internal/lockfile", "internal/stderrtail"},
 	"internal/health":          {"results", "sinks", "sinks/ledger", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/run": {
-		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep975", "loadgen/driver/updates", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks", "sinks/ledger",
+		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/updates", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks", "sinks/ledger",
 		"internal/budget", "internal/capacity", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/figure", "internal/health",
 		"internal/metrics", "internal/refserver/faults", "internal/shard/split", "internal/streamclient", "internal/summary",
 	},

@@ -2,7 +2,6 @@ package profiles
 
 import (
 	"fmt"
-	"math"
 	"net"
 	"net/url"
 	"reflect"
@@ -11,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
 // checker checks a decoded profile against the rules. It does not report a key again that could not
@@ -85,36 +86,20 @@ func (c *checker) bounds(path string, v reflect.Value) {
 }
 
 func (c *checker) bound(path string, v reflect.Value, check string) {
-	least, most, ok := strings.Cut(check, "..")
-	if !ok {
-		c.enum(path, v.String(), strings.Split(check, "|")...)
+	if words := settings.Words(check); words != nil {
+		c.enum(path, v.String(), words...)
 		return
 	}
-	least, orZero := strings.CutPrefix(least, "0|")
-	if orZero && v.IsZero() {
-		return
-	}
-	switch {
-	case v.Type() == reflect.TypeFor[time.Duration]():
-		c.span(path, time.Duration(v.Int()), end(least, time.ParseDuration, 0), end(most, time.ParseDuration, longest))
-	case v.Kind() == reflect.Int:
-		c.count(path, int(v.Int()), end(least, strconv.Atoi, 0), end(most, strconv.Atoi, maxCount))
-	default:
-		float := func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
-		c.between(path, v.Float(), end(least, float, 0), end(most, float, math.MaxFloat64))
-	}
+	c.outside(path)(settings.Outside(v, check))
 }
 
-// end is one end of a range in a tag.
-func end[T any](text string, parse func(string) (T, error), otherwise T) T {
-	if text == "" {
-		return otherwise
+// outside reports what is wrong with a value, if anything.
+func (c *checker) outside(path string) func(what, fix string) {
+	return func(what, fix string) {
+		if what != "" {
+			c.bad(path, what, fix)
+		}
 	}
-	v, err := parse(text)
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 // reject reports each of the keys that is given.
@@ -147,28 +132,10 @@ func (c *checker) name(path, value string) {
 	}
 }
 
-// count checks a number of things.
-func (c *checker) count(path string, value, least, most int) {
-	if value < least {
-		c.bad(path, fmt.Sprintf("%d is too small", value), fmt.Sprintf("give at least %d", least))
-	}
-	if value > most {
-		c.bad(path, fmt.Sprintf("%d is too many", value), fmt.Sprintf("give at most %d", most))
-	}
-}
-
-// span keeps durations short enough that a few of them can be added without overflow.
+// span checks a duration.
 func (c *checker) span(path string, value, least, most time.Duration) {
-	switch {
-	case value < least:
-		c.bad(path, fmt.Sprintf("%v is too short", value), fmt.Sprintf("give at least %v", least))
-	case value > most:
-		c.bad(path, fmt.Sprintf("%v is too long", value), fmt.Sprintf("give at most %v", most))
-	}
+	c.outside(path)(settings.Span(value, least, most))
 }
-
-// longest is the longest allowed duration: 10 years.
-const longest = 10 * 365 * 24 * time.Hour
 
 // web checks an address. It must contain no credentials, because addresses are printed and stored.
 func (c *checker) web(path, value string, schemes ...string) *url.URL {
@@ -311,10 +278,4 @@ func (c *checker) fail2(path string, err error) {
 	}
 	what, fix, _ := strings.Cut(text, "; ")
 	c.bad(path, what, fix)
-}
-
-func (c *checker) between(path string, value, least, most float64) {
-	if !(value >= least && value <= most) {
-		c.bad(path, fmt.Sprintf("%v is out of bounds", value), fmt.Sprintf("give %v to %v", least, most))
-	}
 }

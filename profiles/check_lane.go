@@ -46,12 +46,10 @@ func (c *checker) lane(path string, l *Lane) {
 		c.smithery(path, l)
 	case "sep-1803":
 		c.sep1803(path, l)
-	case SystemSEP975:
-		c.sep975(path, l)
 	}
 	switch l.Mode {
 	case "push":
-		c.span(path+".push.backoff.max", l.Push.Backoff.Max, l.Push.Backoff.Min, longest)
+		c.span(path+".push.backoff.max", l.Push.Backoff.Max, l.Push.Backoff.Min, settings.Longest)
 	case "webhook":
 		c.webhook(path+".webhook", &l.Webhook)
 	}
@@ -63,8 +61,9 @@ func (c *checker) lane(path string, l *Lane) {
 func (c *checker) settings(path string, l *Lane) settings.Lane {
 	return settings.Lane{
 		Mode: l.Mode, TTL: l.Webhook.TTL, NoSources: l.HasNoSources(), OverStdio: c.p.Target.OverStdio(), Drain: c.p.Phases.Drain,
-		Given: func(key string) bool { return c.given(join(path, key)) },
-		Bad:   func(key, what, fix string) { c.bad(join(path, key), what, fix) },
+		Given:   func(key string) bool { return c.given(join(path, key)) },
+		Bad:     func(key, what, fix string) { c.bad(join(path, key), what, fix) },
+		Missing: func(key, fix string) { c.missing(join(path, key), fix) },
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
 // scheduleKeys are the required and the optional keys of each kind of schedule.
@@ -46,14 +48,14 @@ func (c *checker) schedule() {
 		if c.given("schedule.to") && s.Rate <= 0 && s.To <= 0 {
 			c.bad("schedule.to", "both ends of the ramp are 0", "give rate or to above 0")
 		}
-		c.span("schedule.period", s.Period, 0, longest)
+		c.span("schedule.period", s.Period, 0, settings.Longest)
 	case "sine":
 		positive("rate", s.Rate)
 		if s.Amplitude > s.Rate {
 			c.bad("schedule.amplitude", fmt.Sprintf("%v is more than the rate of %v, which it swings around", s.Amplitude, s.Rate), "give at most the rate")
 		}
 		if c.given("schedule.period") {
-			c.span("schedule.period", s.Period, time.Millisecond, longest)
+			c.span("schedule.period", s.Period, time.Millisecond, settings.Longest)
 		}
 	}
 	if s.Kind == "trace" {

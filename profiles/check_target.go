@@ -114,13 +114,10 @@ func (c *checker) command() {
 
 // laneOverStdio finds settings of a lane that require a connection of its own.
 func (c *checker) laneOverStdio(path string, l *Lane) {
-	const fix = "connect to the target by its url, or leave the lane out"
 	if c.given(path + ".http") {
 		c.bad(path+".http", "has no effect over standard input and output", "remove it")
 	}
 	switch {
-	case l.System == SystemSEP975:
-		c.bad(path+".system", "sep-975 resumes requests on another connection, and a pipe cannot be reopened", fix)
 	case l.System == "sep-1803" && l.Mode == "push":
 		c.bad(path+".mode", "sep-1803 in band is supported over HTTP only", "set mode: webhook, or connect to the target by its url")
 	}

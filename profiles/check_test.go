@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
@@ -59,7 +60,7 @@ func TestBounds(t *testing.T) {
 		{time.Duration(0), "1s..", "0s is too short; give at least 1s"},
 		{time.Duration(0), "0|1s..", ""},
 		{time.Millisecond, "0|1s..", "1ms is too short; give at least 1s"},
-		{2 * longest, "0..", "175200h0m0s is too long; give at most 87600h0m0s"},
+		{2 * settings.Longest, "0..", "175200h0m0s is too long; give at most 87600h0m0s"},
 		{0.5, "0..1", ""},
 		{1.5, "0..1", "1.5 is out of bounds; give 0 to 1"},
 		{Rate(2e6), "0..1e6", "2e+06 is out of bounds; give 0 to 1e+06"},

@@ -89,8 +89,8 @@ func (d *decoder) single(n ast.Node, at place, path string, v reflect.Value) {
 		switch {
 		case !ok:
 			d.report(at, path, quote(text)+" is not a whole number", "write digits only, as in 300")
-		case i < -maxCount || i > maxCount:
-			d.report(at, path, text+" is out of bounds", fmt.Sprintf("give at most %d", maxCount))
+		case i < -settings.MaxCount || i > settings.MaxCount:
+			d.report(at, path, text+" is out of bounds", fmt.Sprintf("give at most %d", settings.MaxCount))
 		default:
 			v.SetInt(i)
 		}

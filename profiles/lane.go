@@ -40,7 +40,6 @@ type Lane struct {
 	Smithery SmitheryLane `yaml:"smithery,omitempty" json:"smithery,omitzero"` // settings of a lane of system smithery
 	// settings of a lane of system sep-1803
 	SEP1803 SEP1803Lane `yaml:"sep1803,omitempty" json:"sep1803,omitzero"`
-	SEP975  SEP975Lane  `yaml:"sep975,omitempty" json:"sep975,omitzero"` // settings of a lane of system sep-975
 	// Settings are those of the lane's system, of the type that its driver declares, under the
 	// system's own key; nil = the system has none. Copies of the lane share them.
 	Settings settings.Settings `yaml:"-" json:"-"`
@@ -198,8 +197,6 @@ func defaultLaneOf(systems Systems, mode, system string) Lane {
 	switch system {
 	case "sep-1803":
 		defaultSEP1803(&l, mode)
-	case SystemSEP975:
-		defaultSEP975(&l, mode)
 	}
 	return l
 }

@@ -310,7 +310,6 @@ const (
 	maxThresholds    = 1000
 	maxSubscriptions = 10_000_000
 	maxRate          = Rate(10_000_000)
-	maxCount         = 1_000_000_000 // of any count
 )
 
 // Defaults are set before a profile is read, so that a written 0 means 0. Defaults that depend on

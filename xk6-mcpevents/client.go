@@ -11,8 +11,8 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/grafana/sobek"
 )
 
@@ -129,7 +129,7 @@ func (c *client) resumable() (*mcpclient.Endpoint, error) {
 		return c.resumes, nil
 	}
 	o := c.opts
-	o.Capabilities = []string{sep975.ResumableRequests}
+	o.Capabilities = systems.Capabilities()
 	var err error
 	c.resumes, err = mcpclient.NewEndpoint(o)
 	return c.resumes, err

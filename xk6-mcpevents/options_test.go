@@ -65,7 +65,7 @@ func TestBadScripts(t *testing.T) {
 		{"client.watchLists('tools', {background: true, jitter: 0})", "jitter: without jitter, all clients refresh at once"},
 		{"client.watchLists('tools', {arguments: {}})", "arguments belongs to stream(), poll(), subscribe(), resumable()"},
 		{"client.resumable('work', {disconnect: 'some'})", `disconnect "some" is not known`},
-		{"client.resumable('work', {double: 1.5})", "double must be a share"},
+		{"client.resumable('work', {double: 1.5})", "double 1.5 is out of bounds: give 0 to 1"},
 		{"client.list('cats')", `list: there is no "cats"`},
 		{"client.list('tools', {time: 1})", `list: options: unknown field "time"`},
 		{"new Upstream()", "Upstream: options: event must be given"},

@@ -16,7 +16,7 @@ import (
 
 // firstArgument is the setting that the first argument of a method is; none = the
 // event type.
-var firstArgument = map[string]string{"watchLists": "list"}
+var firstArgument = map[string]string{"watchLists": "list", "resumable": "tool"}
 
 // settingsFor takes the settings of the system out of the options of a method, and
 // checks them. nil = the system has none.
@@ -33,13 +33,17 @@ func settingsFor(given map[string]json.RawMessage, system string, w way) (settin
 		if !ok || name == firstArgument[w.method] {
 			continue
 		}
-		if err := setField(field, given[name]); err != nil {
+		if err := setField(field.Value, given[name]); err != nil {
 			return nil, fmt.Errorf("options: %s", blame(name, err))
 		}
 		if b, counted := countBounds[name]; counted && (field.Int() < b.least || field.Int() > b.most) {
 			return nil, checkCount(name, field.Int())
 		}
-		asked[name] = string(given[name]) != "null"
+		if asked[name] = string(given[name]) != "null"; asked[name] && field.check != "" {
+			if what, fix := settings.Wrong(field.Value, field.check); what != "" {
+				return nil, fmt.Errorf("options: %s %s: %s", name, what, fix)
+			}
+		}
 		delete(given, name)
 	}
 	if name := firstArgument[w.method]; name != "" {
@@ -48,13 +52,20 @@ func settingsFor(given map[string]json.RawMessage, system string, w way) (settin
 	return set, checkSettings(set, asked, w)
 }
 
+// settingField is a field of settings, with its check tag.
+type settingField struct {
+	reflect.Value
+	check string
+}
+
 // settingFields are the fields of settings by their keys.
-func settingFields(set settings.Settings) map[string]reflect.Value {
+func settingFields(set settings.Settings) map[string]settingField {
 	v := reflect.ValueOf(set).Elem()
-	fields := map[string]reflect.Value{}
+	fields := map[string]settingField{}
 	for i := range v.NumField() {
-		key, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		fields[key] = v.Field(i)
+		tag := v.Type().Field(i).Tag
+		key, _, _ := strings.Cut(tag.Get("json"), ",")
+		fields[key] = settingField{v.Field(i), tag.Get("check")}
 	}
 	return fields
 }
@@ -74,17 +85,19 @@ func setField(field reflect.Value, raw json.RawMessage) error {
 
 // checkSettings returns the first problem that the driver finds with its settings.
 func checkSettings(set settings.Settings, asked map[string]bool, w way) (err error) {
+	bad := func(key, what, fix string) {
+		if err == nil {
+			err = errors.New("options: " + strings.TrimPrefix(key, set.Key()+".") + ": " + what + "; " + fix)
+		}
+	}
 	set.Check(settings.Lane{
-		Mode: string(w.mode), TTL: "default", NoSources: true, Drain: settleOf(w.method),
+		Mode: string(w.mode), TTL: "default", NoSources: true, Drain: settings.Longest,
 		Given: func(key string) bool {
 			name, ok := strings.CutPrefix(key, set.Key()+".")
 			return ok && asked[name]
 		},
-		Bad: func(key, what, fix string) {
-			if err == nil {
-				err = errors.New("options: " + strings.TrimPrefix(key, set.Key()+".") + ": " + what + "; " + fix)
-			}
-		},
+		Bad:     bad,
+		Missing: func(key, fix string) { bad(key, "is missing", fix) },
 	})
 	return err
 }

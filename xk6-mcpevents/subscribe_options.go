@@ -12,12 +12,10 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/defaults"
 	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/grafana/sobek"
 )
 
@@ -81,24 +79,9 @@ type watchOptions struct {
 	Clients int `json:"clients"`
 }
 
-// requestOptions are those of resumable.
+// requestOptions are those of resumable, beside the settings of its system.
 type requestOptions struct {
-	Requests    int       `json:"requests"`
-	Steps       int       `json:"steps"`
-	Step        *duration `json:"step"`
-	LogEvery    int       `json:"logEvery"`
-	MaxWait     *duration `json:"maxWait"`
-	HangUp      int       `json:"hangUp"`
-	Disconnect  string    `json:"disconnect"`
-	Share       float64   `json:"share"`
-	At          *duration `json:"at"`
-	Every       *duration `json:"every"`
-	Away        *duration `json:"away"`
-	StatusEvery *duration `json:"statusEvery"`
-	Expire      float64   `json:"expire"`
-	Double      float64   `json:"double"`
-	Wrong       float64   `json:"wrong"`
-	Tolerance   *duration `json:"tolerance"`
+	Requests int `json:"requests"`
 }
 
 // subscribeOptions are the second argument of every method that subscribes;
@@ -123,10 +106,7 @@ var onlyOf = map[string][]string{
 	"sink": {"subscribe"}, "ttl": {"subscribe"}, "refreshAt": {"subscribe"}, "rotateEvery": {"subscribe"}, "answer": {"subscribe"},
 	"secret": {"subscribe"}, "early": {"subscribe"}, "argumentsKey": {"subscribe"}, "clientID": {"subscribe"},
 	"clients":  {"watchLists"},
-	"requests": {"resumable"}, "steps": {"resumable"}, "step": {"resumable"}, "logEvery": {"resumable"}, "maxWait": {"resumable"},
-	"hangUp": {"resumable"}, "disconnect": {"resumable"}, "share": {"resumable"}, "at": {"resumable"}, "every": {"resumable"},
-	"away": {"resumable"}, "statusEvery": {"resumable"}, "expire": {"resumable"}, "double": {"resumable"}, "wrong": {"resumable"},
-	"tolerance": {"resumable"},
+	"requests": {"resumable"},
 }
 
 // systemsOf are the systems of a method, its default first.
@@ -210,12 +190,6 @@ func objectAt[T any](v sobek.Value, name string) (none T) {
 
 // check finds what is out of bounds and would not be found by the driver.
 func (o *subscribeOptions) check(w way) error {
-	share := func(name string, v float64) error {
-		if v < 0 || v > 1 {
-			return fmt.Errorf("options: %s must be a share from 0 to 1", name)
-		}
-		return nil
-	}
 	word := func(name, v string, known ...string) error {
 		if v != "" && !slices.Contains(known, v) {
 			return fmt.Errorf("options: %s %q is not known: use %s", name, v, strings.Join(known, " or "))
@@ -238,8 +212,7 @@ func (o *subscribeOptions) check(w way) error {
 	case o.System == "sep-1803" && (o.MaxAge != nil || o.TTL != nil || o.RefreshAt != 0 || o.RotateEvery != 0):
 		return errors.New("options: sep-1803 has no maxAge, ttl, refreshAt or rotateEvery")
 	}
-	return errors.Join(share("share", o.Share), share("expire", o.Expire), share("double", o.Double),
-		share("wrong", o.Wrong), word("secret", o.Secret, "raw", "standard", "none"), word("early", o.Early, "hold", "refuse"),
+	return errors.Join(word("secret", o.Secret, "raw", "standard", "none"), word("early", o.Early, "hold", "refuse"),
 		word("argumentsKey", o.ArgumentsKey, "params", "arguments"))
 }
 
@@ -308,22 +281,8 @@ func (o *subscribeOptions) driver(w way) driver.Options {
 			CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), PerSession: o.PerSession, NoRedelivery: o.Redelivery != nil && !*o.Redelivery,
 			Secret: o.Secret, RefuseEarly: o.Early == "refuse",
 		}
-	case "sep-975":
-		d.Settings = o.requests(w.what)
 	}
 	return d
-}
-
-func (o *requestOptions) requests(tool string) sep975.Settings {
-	s := sep975.Settings{
-		Tool: tool, Steps: o.Steps, Step: o.Step.or(0), LogEvery: o.LogEvery, MaxWait: o.MaxWait.or(defaults.SEP975MaxWait), HangUp: o.HangUp,
-		Disconnect: o.Disconnect, Share: o.Share, At: o.At.or(defaults.SEP975At), Every: o.Every.or(0), Away: o.Away.or(defaults.SEP975Away),
-		StatusEvery: o.StatusEvery.or(0), Expire: o.Expire, Double: o.Double, Wrong: o.Wrong, Tolerance: o.Tolerance.or(0),
-	}
-	if s.Disconnect == "" {
-		s.Disconnect = defaults.SEP975Disconnect
-	}
-	return s
 }
 
 // way is how subscriptions are opened: the method, the mode that it means, and

@@ -5,7 +5,16 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 )
+
+// requestSettings are the settings of a lane of requests that can be resumed.
+func (m *expectedCounts) requestSettings() *sep975.Settings {
+	if set, ok := m.settings.Settings.(*sep975.Settings); ok {
+		return set
+	}
+	return sep975.Defaults(string(m.mode))
+}
 
 // request975 is what faults come to in one request that can be resumed. Every
 // request of a lane is hit alike: faults choose by the number of a message.
@@ -18,7 +27,7 @@ type request975 struct {
 // request follows the progress messages of one request, in the order in which
 // the target makes them.
 func (m *expectedCounts) request() (r request975) {
-	set := m.settings.SEP975
+	set := m.requestSettings()
 	logs := 0
 	if set.LogEvery > 0 {
 		logs = set.Steps / set.LogEvery
@@ -56,7 +65,7 @@ func (m *expectedCounts) request() (r request975) {
 // endsAt is a request that is lost with the connection that ends at message n:
 // nothing after it comes.
 func (m *expectedCounts) endsAt(r request975, n int64, delivered bool) request975 {
-	set := m.settings.SEP975
+	set := m.requestSettings()
 	r.failed = true
 	r.lost += int64(set.Steps) - n + 1 + 1 // from n on, and the result
 	if delivered {
@@ -71,7 +80,7 @@ func (m *expectedCounts) endsAt(r request975, n int64, delivered bool) request97
 // shortest is how long a request lasts at the least: those that end before the
 // measured part begins are in no figure.
 func (m *expectedCounts) shortest() time.Duration {
-	set := m.settings.SEP975
+	set := m.requestSettings()
 	least := time.Duration(set.Steps) * set.Step
 	if set.Disconnect == "one" {
 		least = min(least, set.At+set.Away)
@@ -92,7 +101,7 @@ func (m *expectedCounts) shortest() time.Duration {
 // resumable are the figures of a lane of SEP-975. How many requests were made
 // is the target's word.
 func (m *expectedCounts) resumable() []Check {
-	set, r, n := m.settings.SEP975, m.request(), m.applied.Requests
+	set, r, n := m.requestSettings(), m.request(), m.applied.Requests
 	only := func(so bool) int64 {
 		if so {
 			return n

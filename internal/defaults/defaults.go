@@ -53,15 +53,3 @@ const (
 	SEP1803Redelivery = true
 	SEP1803Early      = "hold"
 )
-
-// Settings of system sep-975.
-const (
-	SEP975Tool       = "work"
-	SEP975Steps      = 20
-	SEP975Step       = 200 * time.Millisecond
-	SEP975MaxWait    = 10 * time.Second
-	SEP975Disconnect = "one"
-	SEP975At         = time.Second
-	SEP975Away       = time.Second
-	SEP975Tolerance  = time.Second
-)

@@ -9,7 +9,6 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -53,7 +52,7 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 	}
 	opts.Guard = guard
 	// Some servers only show what a client says that it can use.
-	opts.Capabilities, opts.Extensions = []string{sep975.ResumableRequests}, []string{events.Extension}
+	opts.Capabilities, opts.Extensions = systems.Capabilities(), []string{events.Extension}
 	e, err := mcpclient.NewEndpoint(opts)
 	if err != nil {
 		return found, fmt.Errorf("%w: %w", ErrProfile, err)

@@ -11,7 +11,6 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -116,8 +115,6 @@ func LaneSettings(l *profiles.Lane) driver.Options {
 			NoRedelivery: l.Mode == string(eventmeter.Push) && !l.SEP1803.Redelivery,
 			Secret:       l.SEP1803.Secret, RefuseEarly: l.SEP1803.Early == "refuse",
 		}
-	case profiles.SystemSEP975:
-		o.Settings = sep975Options(&l.SEP975)
 	default:
 		o.Settings = events.Settings{
 			Listen: l.Events.Listen, Resume: l.Events.Resume, CutEvery: l.Events.CutEvery, CutFor: l.Events.CutFor,
@@ -146,14 +143,6 @@ func orNone(d time.Duration) time.Duration {
 		return -1
 	}
 	return d
-}
-
-func sep975Options(l *profiles.SEP975Lane) sep975.Settings {
-	return sep975.Settings{
-		Tool: l.Tool, Steps: l.Steps, Step: l.Step, LogEvery: l.LogEvery, MaxWait: l.MaxWait, HangUp: l.HangUp,
-		Disconnect: l.Disconnect, Share: l.Share, At: l.At, Every: l.Every, Away: l.Away, StatusEvery: l.StatusEvery,
-		Expire: l.Expire, Double: l.Double, Wrong: l.Wrong, Tolerance: l.Tolerance,
-	}
 }
 
 // split is what a plan of shards needs to know of the lane.

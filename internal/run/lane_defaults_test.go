@@ -20,13 +20,6 @@ var laneWays = []struct{ system, mode string }{
 	{"sep-1803", "push"}, {"sep-1803", "webhook"}, {"sep-975", "push"}, {"sep-2549", "poll"},
 }
 
-// offByZero are settings whose zero value means "off" to the client side, so
-// that it cannot stand for the default. Profiles and k6 set them; that these
-// agree is tested in xk6-mcpevents.
-var offByZero = map[string]bool{
-	"sep-975.MaxWait": true, "sep-975.Disconnect": true, "sep-975.At": true, "sep-975.Away": true,
-}
-
 // TestLaneDefaults requires that a lane of a profile which sets nothing asks
 // for what the client side does when nothing is asked of it.
 func TestLaneDefaults(t *testing.T) {
@@ -58,7 +51,7 @@ func TestLaneDefaults(t *testing.T) {
 			t.Fatalf("only %d settings were found: the walk is broken", len(want))
 		}
 		for _, name := range slices.Sorted(maps.Keys(want)) {
-			if got[name] != want[name] && !offByZero[way.system+strings.TrimPrefix(name, "Settings")] {
+			if got[name] != want[name] {
 				t.Errorf("%s %s: %s is %s by a profile, and %s without one", way.system, way.mode, name, got[name], want[name])
 			}
 		}

@@ -43,7 +43,7 @@ thresholds: ["long.figures.messagesLost == 0", "mass.timings.resumeToFirst.count
 				}
 			}
 			for _, l := range r.Lanes {
-				if l.System != profiles.SystemSEP975 {
+				if l.System != "sep-975" {
 					if l.Expected == 0 || l.Delivered != l.Expected {
 						t.Errorf("%s: %d of %d", l.Name, l.Delivered, l.Expected)
 					}

@@ -72,6 +72,9 @@ type Lane struct {
 	Given func(key string) bool
 	// Bad reports a problem with a key: what is wrong, and how to fix it.
 	Bad func(key, what, fix string)
+	// Missing reports that a key is not given, unless one that is not known may be
+	// meant for it.
+	Missing func(key, fix string)
 }
 
 // Reject reports each of the keys of a group that is given.

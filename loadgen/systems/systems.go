@@ -76,8 +76,8 @@ var systems = []System{
 		Discover: eventmeter.Push, Unit: sep1803.Unit,
 	},
 	{
-		System: settings.System{Name: "sep-975", Modes: []string{"push"}, NoEvents: true},
-		New:    sep975.New, Figures: &sep975.FigureTable, Defaults: defaultsOf[sep975.Settings],
+		System: settings.System{Name: "sep-975", Modes: []string{"push"}, Settings: declared(sep975.Defaults), NoEvents: true},
+		New:    sep975.New, Figures: &sep975.FigureTable, Defaults: filledBy(sep975.Defaults),
 		Capabilities: []string{sep975.ResumableRequests}, Connections: sep975.Connections,
 	},
 	{
@@ -141,6 +141,14 @@ func figureTables() (all figure.Tables) {
 		if !slices.Contains(all, s.Figures) { // two systems may share one
 			all = append(all, s.Figures)
 		}
+	}
+	return all
+}
+
+// Capabilities are the client capabilities of all systems.
+func Capabilities() (all []string) {
+	for _, s := range systems {
+		all = append(all, s.Capabilities...)
 	}
 	return all
 }

@@ -63,20 +63,15 @@ func (s *Settings) Check(l settings.Lane) {
 // Subject names what is used, for people.
 func (s *Settings) Subject() string { return fmt.Sprintf("the list (%q)", s.List) }
 
-// settingsOf are the settings of a lane, its defaults if it has none.
+// settingsOf are the settings of a lane, its defaults if it has none. Of given ones, the fields
+// are filled in that may not be zero.
 func settingsOf(o *driver.Options) (Settings, error) {
 	set, err := driver.SettingsOr(o, Defaults)
-	return set.WithDefaults(), err
-}
-
-// WithDefaults returns the settings with every field filled in whose zero value
-// has no meaning.
-func (s Settings) WithDefaults() Settings {
 	d := Defaults("")
-	s.List = cmp.Or(s.List, d.List)
-	s.URI = cmp.Or(s.URI, d.URI)
-	s.Use = cmp.Or(s.Use, d.Use)
-	return s
+	set.List = cmp.Or(set.List, d.List)
+	set.URI = cmp.Or(set.URI, d.URI)
+	set.Use = cmp.Or(set.Use, d.Use)
+	return set, err
 }
 
 // forms says how each list is read and which notification is about it.

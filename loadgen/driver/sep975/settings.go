@@ -2,9 +2,10 @@ package sep975
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
@@ -26,62 +27,117 @@ const (
 	CutAll   = "all"
 )
 
-// Settings shapes the long requests of a lane of system sep-975. Each
-// subscription of the lane calls a slow tool, is cut off and resumes, and calls
-// it again when the result is there, until the lane drains.
-//
-// The tool must report its progress as 1, 2, … Steps, and return a result that
-// holds the argument note. It is given steps, stepMs and note, and where they
-// are not zero logEvery, maxWait and hangUp, beside the lane's Arguments.
+// Settings are those of a lane of system sep-975. Each of its subscriptions calls a slow tool,
+// loses its connection, resumes, and calls again after the result. Such a lane subscribes to no
+// source.
 type Settings struct {
-	// Tool is the tool's name; "" = work.
-	Tool string
-	// Steps per request (0 = 20), each of which takes Step (0 = 200 ms).
-	Steps int
-	Step  time.Duration
-	// LogEvery asks for a log message after so many steps, whose data has a
-	// member seq that counts them from 1; 0 = none.
-	LogEvery int
-	// MaxWait is the maxWait that the tool is asked for; 0 = not asked. What
-	// counts is what the policy says.
-	MaxWait time.Duration
-	// HangUp asks the tool to have the server disconnect after so many messages
-	// on one connection; 0 = not asked.
-	HangUp int
-
-	// Disconnect is CutNone (also ""), CutOne (each request is cut when it is At
-	// old), CutAll (all that are connected At after the measured part began are
-	// cut at once, and again after each Every) or CutShare (the same with a
-	// Share of them, 0 to 1).
-	Disconnect string
-	Share      float64
-	At, Every  time.Duration
-	// Away is how long a client that cut its connection stays away.
-	Away time.Duration
-	// StatusEvery is the time between two getStatus while away; 0 = none.
-	StatusEvery time.Duration
-	// Expire is the share of requests, 0 to 1, that once cut stay away past
-	// MaxWait and Tolerance, without asking for their status.
-	Expire float64
-	// Double is the share of resumes that two connections make at once.
-	Double float64
-	// Wrong is the share of resumes before which a resume with a wrong token
-	// and one with a wrong id are tried.
-	Wrong float64
-	// Tolerance is how much longer than maxWait a policy may hold until it
-	// counts as leaked; 0 = 1 s.
-	Tolerance time.Duration
+	// the slow tool, default work, as in the reference target. It gets steps, stepMs and note, and
+	// logEvery, maxWait and hangUp if they are not 0, in addition to the lane's arguments. It must
+	// report its progress as 1, 2, … steps, and return the note in its result.
+	Tool string `yaml:"tool,omitempty" json:"tool"`
+	// number of steps of a request, default 20
+	Steps int           `yaml:"steps,omitempty" json:"steps" check:"1..100000"`
+	Step  time.Duration `yaml:"step,omitempty" json:"step" check:"1ms..1h"` // length of a step, default 200ms
+	// requests a log message after this many steps; 0 = none
+	LogEvery int `yaml:"logEvery,omitempty" json:"logEvery,omitempty" check:"0.."`
+	// maxWait that the tool is asked to put into the policy, default 10s; 0 = none
+	MaxWait time.Duration `yaml:"maxWait,omitempty" json:"maxWait" check:"0..24h"`
+	// asks the server to disconnect after this many messages on a connection; 0 = never
+	HangUp int `yaml:"hangUp,omitempty" json:"hangUp,omitempty" check:"0.."`
+	// one (the default: each request is cut at age at), all (all connected requests are cut
+	// together, at after the start of the measured phase and then every every), share (like all,
+	// with a share of them) or none
+	Disconnect string        `yaml:"disconnect,omitempty" json:"disconnect" check:"none|one|share|all"`
+	Share      float64       `yaml:"share,omitempty" json:"share,omitempty" check:"0..1"`   // share of the requests that are cut
+	At         time.Duration `yaml:"at,omitempty" json:"at" check:"0..24h"`                 // default 1s
+	Every      time.Duration `yaml:"every,omitempty" json:"every,omitempty" check:"0..24h"` // 0 (the default) = once
+	// how long a client stays disconnected after a cut, default 1s
+	Away time.Duration `yaml:"away,omitempty" json:"away" check:"0..24h"`
+	// time between getStatus calls while disconnected; 0 = none
+	StatusEvery time.Duration `yaml:"statusEvery,omitempty" json:"statusEvery,omitempty" check:"0..24h"`
+	// share of requests that stay disconnected past their policy, default 0
+	Expire float64 `yaml:"expire,omitempty" json:"expire,omitempty" check:"0..1"`
+	Double float64 `yaml:"double,omitempty" json:"double,omitempty" check:"0..1"` // share of resumes that two connections attempt at once, default 0
+	Wrong  float64 `yaml:"wrong,omitempty" json:"wrong,omitempty" check:"0..1"`   // share of resumes preceded by attempts with a wrong token and a wrong id, default 0
+	// how much longer than stated a policy may hold before it counts as leaked, default 1s
+	Tolerance time.Duration `yaml:"tolerance,omitempty" json:"tolerance" check:"1ms..1h"`
 }
 
-// WithDefaults returns the settings with every field filled in whose zero value
-// stands for a default.
-func (s Settings) WithDefaults() Settings {
-	s.Tool = cmp.Or(s.Tool, defaults.SEP975Tool)
-	s.Steps = cmp.Or(s.Steps, defaults.SEP975Steps)
-	s.Step = cmp.Or(s.Step, defaults.SEP975Step)
-	s.Disconnect = cmp.Or(s.Disconnect, CutNone)
-	s.Tolerance = cmp.Or(s.Tolerance, defaults.SEP975Tolerance)
-	return s
+// Defaults are the settings of a lane that sets nothing.
+func Defaults(string) *Settings {
+	return &Settings{
+		Tool: "work", Steps: 20, Step: 200 * time.Millisecond, MaxWait: 10 * time.Second,
+		Disconnect: CutOne, At: time.Second, Away: time.Second, Tolerance: time.Second,
+	}
+}
+
+// Key is the key of the settings in a lane.
+func (s *Settings) Key() string { return "sep975" }
+
+// Check reports what is wrong with the settings and their lane.
+func (s *Settings) Check(l settings.Lane) {
+	if l.OverStdio {
+		l.Bad("system", "sep-975 resumes requests on another connection, and a pipe cannot be reopened", "connect to the target by its url, or leave the lane out")
+	}
+	l.Reject("", []string{"event", "maxAge"}, "has no effect on a lane that subscribes to no event", "remove it")
+	if !l.NoSources {
+		l.Bad("sources", "a lane of system sep-975 subscribes to no source", "remove it, or write none")
+	}
+	if s.Tool == "" {
+		l.Bad("sep975.tool", "is empty", "name the slow tool, or remove the key")
+	}
+	s.checkCuts(l)
+	if need := s.longest(); need > l.Drain {
+		l.Bad("sep975", fmt.Sprintf("a request may take %v, and phases.drain gives it %v to end", need, l.Drain), "raise phases.drain, or make requests shorter")
+	}
+}
+
+func (s *Settings) checkCuts(l settings.Lane) {
+	switch {
+	case s.Disconnect == CutShare && s.Share == 0:
+		l.Missing("sep975.share", "give the share of requests that are cut, above 0 to 1")
+	case s.Disconnect != CutShare && l.Given("sep975.share"):
+		l.Bad("sep975.share", "belongs to disconnect: share", "remove it, or set disconnect: share")
+	}
+	if s.Disconnect != CutShare && s.Disconnect != CutAll && l.Given("sep975.every") {
+		l.Bad("sep975.every", "each request is cut once", "remove it, or set disconnect: all or share")
+	}
+	if s.Disconnect == CutNone {
+		l.Reject("sep975", []string{"at", "away", "statusEvery", "expire"}, "nothing is cut", "remove it, or set disconnect")
+	}
+	switch {
+	case s.Expire > 0 && s.MaxWait == 0:
+		l.Bad("sep975.expire", "a policy without maxWait does not expire", "give maxWait")
+	case s.MaxWait > 0 && s.Disconnect != CutNone && s.StatusEvery == 0 && s.Away >= s.MaxWait:
+		l.Bad("sep975.away", fmt.Sprintf("every policy would expire within %v", s.Away), "stay below maxWait, or set expire: 1")
+	case s.MaxWait > 0 && s.StatusEvery >= s.MaxWait && s.Away >= s.MaxWait:
+		l.Bad("sep975.statusEvery", "is too rare to keep a policy", "stay below maxWait")
+	}
+}
+
+// longest is the longest expected time of a request, from its call to its end.
+func (s *Settings) longest() time.Duration {
+	work := time.Duration(s.Steps) * s.Step
+	switch {
+	case s.Disconnect == CutNone:
+		return work
+	case s.Expire > 0:
+		return work + max(s.MaxWait+s.Tolerance, s.Away)
+	}
+	return work + s.Away
+}
+
+// settingsOf are the settings of a lane, its defaults if it has none. Of given ones, the fields
+// are filled in that may not be zero.
+func settingsOf(o *driver.Options) (Settings, error) {
+	set, err := driver.SettingsOr(o, Defaults)
+	d := Defaults("")
+	set.Tool = cmp.Or(set.Tool, d.Tool)
+	set.Steps = cmp.Or(set.Steps, d.Steps)
+	set.Step = cmp.Or(set.Step, d.Step)
+	set.Disconnect = cmp.Or(set.Disconnect, CutNone)
+	set.Tolerance = cmp.Or(set.Tolerance, d.Tolerance)
+	return set, err
 }
 
 // Connections is how many connections a request has: those of two resumes

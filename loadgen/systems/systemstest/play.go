@@ -31,7 +31,6 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -71,7 +70,6 @@ type laneFile struct {
 	Smithery  events.SmitherySettings
 	Events    events.Settings
 	SEP1803   sep1803.Settings
-	SEP975    sep975.Settings
 	Settings  json.RawMessage // of the system
 	Secrets   driver.Secrets
 	Verify    driver.Verify
@@ -163,12 +161,15 @@ func playFile(t *testing.T, a *txtar.Archive) {
 	t.Cleanup(p.end)
 	defer p.end()
 	e := mcpclient.EndpointOptions{URL: srv.URL + "/mcp", Revision: p.cfg.Revision, Tokens: p.cfg.Tokens}
-	if p.cfg.System == "sep-975" {
-		e.Capabilities = []string{sep975.ResumableRequests}
+	of, err := systems.Find(p.cfg.System)
+	if err != nil {
+		t.Fatal(err)
 	}
+	e.Capabilities = of.Capabilities
 	d, rec := Lane(t, e, p.options())
-	if p.cfg.System == "sep-975" {
-		p.drain = d.(driver.Phased).Drain // one request is enough
+	phased, own := d.(driver.Phased)
+	if own {
+		p.drain = phased.Drain // one piece of work is enough
 	}
 	done := make(chan struct{})
 	go func() {
@@ -212,7 +213,7 @@ func playFile(t *testing.T, a *txtar.Archive) {
 	}
 	rec.Mu.Unlock()
 	if figures != "" {
-		if p.cfg.System == "sep-975" {
+		if own {
 			Drained(t, d)
 		}
 		// A call is told before what its answer said is counted.
@@ -257,7 +258,7 @@ func (p *play) options() driver.Options {
 		return v
 	}
 	o := driver.Options{
-		System: c.System, Settings: map[string]any{"smithery": c.Smithery, "sep-1803": c.SEP1803, "sep-975": c.SEP975, "": c.Events, "events": c.Events}[c.System],
+		System: c.System, Settings: map[string]any{"smithery": c.Smithery, "sep-1803": c.SEP1803, "": c.Events, "events": c.Events}[c.System],
 		Mode: c.Mode, Event: "ticket.moved", MaxAge: dur(c.MaxAge),
 		Arguments: func(int) json.RawMessage { return c.Arguments },
 		Poll:      driver.PollOptions{MinInterval: dur(c.MinInterval), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},

@@ -1,11 +1,14 @@
-package profiles
+package sep975_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 const sep975Text = `
@@ -16,8 +19,8 @@ upstream: {kind: none}
 phases: {drain: DRAIN}
 `
 
-func parse975(mode, extra, settings, drain string) (*Profile, error) {
-	return Parse("t", []byte(strings.NewReplacer("MODE", mode, "EXTRA", extra, "SETTINGS", settings, "DRAIN", drain).Replace(sep975Text)), nil, systems.Table)
+func parse975(mode, extra, settings, drain string) (*profiles.Profile, error) {
+	return profiles.Parse("t", []byte(strings.NewReplacer("MODE", mode, "EXTRA", extra, "SETTINGS", settings, "DRAIN", drain).Replace(sep975Text)), nil, systems.Table)
 }
 
 func TestSEP975Lane(t *testing.T) {
@@ -26,21 +29,28 @@ func TestSEP975Lane(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := p.Lanes[0]
-	want := SEP975Lane{
+	want := sep975.Settings{
 		Tool: "work", Steps: 5, Step: 200 * time.Millisecond, MaxWait: 10 * time.Second,
 		Disconnect: "share", Share: 0.5, Away: time.Second, Tolerance: time.Second,
 	}
-	if l.SEP975 != want || !l.HasNoSources() {
-		t.Errorf("%+v, hears %s", l.SEP975, l.Sources)
+	if got := *l.Settings.(*sep975.Settings); got != want || !l.HasNoSources() {
+		t.Errorf("%+v, hears %s", l.Settings, l.Sources)
 	}
-	lt, err := CompileLane(l)
+	lt, err := profiles.CompileLane(l)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if heard := lt.Sources(1); heard == nil || len(heard) != 0 {
 		t.Errorf("hears %v", heard)
 	}
-	again(t, p)
+	text, err := p.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := profiles.Parse("again", text, nil, systems.Table)
+	if err != nil || !reflect.DeepEqual(p, again) {
+		t.Errorf("read again, the profile differs: %v\n%s", err, text)
+	}
 }
 
 func TestSEP975LaneIsChecked(t *testing.T) {
@@ -70,7 +80,7 @@ func TestSEP975LaneIsChecked(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	_, err := Parse("t", []byte("name: t\nlanes: [{name: a, mode: push, subscriptions: 1, event: e, sep975: {steps: 1}}]\nupstream: {payload: {x: \"{{.Probe}}\"}}\nschedule: {rate: 5/s}\n"), nil, systems.Table)
+	_, err := profiles.Parse("t", []byte("name: t\nlanes: [{name: a, mode: push, subscriptions: 1, event: e, sep975: {steps: 1}}]\nupstream: {payload: {x: \"{{.Probe}}\"}}\nschedule: {rate: 5/s}\n"), nil, systems.Table)
 	if err == nil || !strings.Contains(err.Error(), "has no effect on a lane of system events") {
 		t.Errorf("%v", err)
 	}
