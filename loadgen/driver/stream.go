@@ -59,6 +59,7 @@ type StreamProtocol interface {
 
 // StreamRequest opens one connection of a stream.
 type StreamRequest struct {
+	Who     *mcpclient.Principal
 	Session *mcpclient.Session
 	Method  string // in reports
 	// ID is that of the request in Body, which is sent with POST. 0 is no request:
@@ -93,8 +94,10 @@ type Stream struct {
 	done  chan struct{} // closed when there will be no more connections
 
 	// Of the connection at hand.
+	who     *mcpclient.Principal
 	session *mcpclient.Session
 	refusal *unopened // an answer that is no stream
+	bearer  string    // the token of the request, where tokens expire
 	method  string
 	id      uint64
 	began   eventmeter.Instant
@@ -110,6 +113,8 @@ type Stream struct {
 	cut       bool // the last end was the lane's own doing
 	shared    bool // more than the message at hand was read
 	watched   bool // for silence
+	resend    bool // the request was refused with 401, and there is a new token
+	renewed   bool // it was sent again for that, and is not confirmed yet
 	answered  bool // a stream was answered
 	cancels   bool
 	stands    bool // confirmed
@@ -182,7 +187,10 @@ func (s *Stream) step(err error) {
 		s.cause = eventmeter.Retry
 	}
 	wait := s.backoff.Next(s.pause)
-	if s.cut {
+	switch {
+	case s.cut && s.streams.CutAlone:
+		wait = s.streams.CutFor
+	case s.cut:
 		wait += s.streams.CutFor
 	}
 	var ce *mcpclient.CallError
@@ -269,7 +277,7 @@ func (s *Stream) dead() {
 
 // connect begins a connection. There may be a handshake first.
 func (s *Stream) connect() {
-	s.stands, s.ended, s.answered, s.cut, s.over, s.down, s.refusal = false, false, false, false, nil, 0, nil
+	s.stands, s.ended, s.answered, s.cut, s.over, s.down, s.refusal, s.resend = false, false, false, false, nil, 0, nil, false
 	req, err := s.p.Request(s.ctx)
 	if err == nil {
 		err = s.ctx.Err()
@@ -278,7 +286,7 @@ func (s *Stream) connect() {
 		s.step(err)
 		return
 	}
-	s.session, s.method, s.id, s.cancels = req.Session, req.Method, req.ID, req.Cancels
+	s.who, s.session, s.method, s.id, s.cancels = req.Who, req.Session, req.Method, req.ID, req.Cancels
 	if s.streams.caller.Pipe != nil {
 		s.overPipe(&req)
 		return
@@ -288,6 +296,7 @@ func (s *Stream) connect() {
 		method = http.MethodGet
 	}
 	path := s.streams.caller.URL.RequestURI()
+	s.bearer = mcpclient.Bearer(req.Header)
 	s.up = mcpclient.RequestSize(method, path, req.Header, int64(len(req.Body)))
 	turn := s.begin()
 	conn := s.streams.client.Open(context.Background(), streamclient.Request{Method: method, Path: path, Header: req.Header, Body: req.Body}, s)

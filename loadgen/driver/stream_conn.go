@@ -106,7 +106,11 @@ func (s *Stream) Closed(err error) {
 	case s.refusal != nil: // forgetting a session takes a call
 		s.streams.work.Go(func() {
 			defer crash.Guard()
-			s.step(s.refused(err))
+			if refusal := s.refused(err); s.resend {
+				s.connect()
+			} else {
+				s.step(refusal)
+			}
 		})
 	case s.answered && s.cancels && s.ctx.Err() != nil:
 		s.streams.work.Go(func() {
@@ -146,7 +150,15 @@ func (s *Stream) refused(err error) error {
 		header = header.Clone()
 		header.Set("Content-Type", "application/json")
 	}
-	var body io.Reader = bytes.NewReader(f.body)
+	s.down = f.head.Size + f.size
+	var failed *mcpclient.CallError
+	if s.resend, failed = s.renew(header, f.head.Status); failed != nil {
+		s.report(&mcpclient.CallError{Status: http.StatusUnauthorized})
+		return failed
+	} else if s.resend {
+		return nil
+	}
+	var body io.Reader = bytes.NewReader(mcpclient.HideToken(f.body, s.bearer))
 	if !isWhole(err) && !errors.Is(err, ErrEnded) {
 		body = io.MultiReader(body, brokenReader{err})
 	}
@@ -156,7 +168,6 @@ func (s *Stream) refused(err error) error {
 	}
 	defer a.Release()
 	a.Read(s.ctx, s.streams.caller, &http.Response{StatusCode: f.head.Status, Header: header, Body: io.NopCloser(body)}, s.method)
-	s.down = f.head.Size + f.size
 	if a.Err == nil {
 		a.Err = &mcpclient.CallError{Kind: mcpclient.KindProtocol, Message: "answered without a stream", Status: a.Status}
 	}
@@ -165,19 +176,38 @@ func (s *Stream) refused(err error) error {
 	return s.p.Refused(a, s.session)
 }
 
-// report reports the request that opened the stream, once.
-func (s *Stream) report(e *mcpclient.CallError) {
+// renew gets a new token where the target refused the stream because its token
+// had expired, once until a stream is confirmed. The error says that there is
+// none.
+func (s *Stream) renew(header http.Header, status int) (bool, *mcpclient.CallError) {
+	if status != http.StatusUnauthorized || s.renewed {
+		return false, nil
+	}
+	again, err := s.who.Renew(s.ctx, s.bearer, header, s.exchange(), s.streams.observe)
+	s.renewed = again
+	return again, err
+}
+
+// exchange is the request that opened the stream, as it is reported.
+func (s *Stream) exchange() eventmeter.Call {
 	now := s.at
 	if now < s.began {
 		now = s.streams.caller.Clock.Now()
 	}
 	c := eventmeter.Call{
 		Lane: s.streams.caller.Lane, Cause: s.cause, At: now, Requests: 1, Up: s.up, Down: s.down,
-		Connections: s.streams.sockets.TakeOpened(), Took: now.Sub(s.began), Method: s.method, Failure: e.Failure(),
+		Took: now.Sub(s.began), Method: s.method,
 	}
 	if s.id == 0 && s.streams.caller.Pipe != nil { // nothing had to be sent
 		c.Requests = 0
 	}
+	return c
+}
+
+// report reports the request that opened the stream, once.
+func (s *Stream) report(e *mcpclient.CallError) {
+	c := s.exchange()
+	c.Connections, c.Failure = s.streams.sockets.TakeOpened(), e.Failure()
 	s.p.Called(c)
 }
 
@@ -187,7 +217,7 @@ func (s *Stream) Confirm(size int) {
 	if s.stands {
 		return
 	}
-	s.stands = true
+	s.stands, s.renewed = true, false
 	s.down += int64(size)
 	s.report(nil)
 	s.planCut()

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/streamclient"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -20,8 +21,10 @@ type StreamOptions struct {
 	// Comments says that comments are signs of life, as messages are.
 	Comments bool
 	// CutEvery is the mean life of a stream (±50 %) after which the lane cuts it;
-	// 0 = never. CutFor is how long it stays away then, beside the backoff.
+	// 0 = never. CutFor is how long it stays away then, beside the backoff, or in
+	// its place.
 	CutEvery, CutFor time.Duration
+	CutAlone         bool // CutFor is in place of the backoff
 	// Tally counts cuts, outages and coalesced reads; nil = nobody does.
 	Tally *Tally
 }
@@ -35,12 +38,13 @@ type Streams struct {
 	work    *sync.WaitGroup
 	watch   *sinks.Watch
 	backoff sinks.Backoff
+	observe func(eventmeter.Call)
 }
 
 // OpenStreams makes ready for streams. They are closed by Close, after all of
 // them are done.
 func (l *Lane[T]) OpenStreams(o StreamOptions) (*Streams, error) {
-	s := &Streams{StreamOptions: o, caller: &l.Caller, sockets: &l.Sockets, work: &l.Work, backoff: l.StreamBackoff(nil)}
+	s := &Streams{StreamOptions: o, caller: &l.Caller, sockets: &l.Sockets, work: &l.Work, backoff: l.StreamBackoff(nil), observe: l.Observe}
 	if l.Pipe == nil {
 		var err error
 		if s.client, err = l.Endpoint.StreamClient(l.Opts.HTTP, l.Clock, l.Opts.Push.KernelTimestamps, &l.Sockets); err != nil {

@@ -190,7 +190,7 @@ func (e *listener) Request(ctx context.Context) (driver.StreamRequest, error) {
 	if err != nil {
 		return driver.StreamRequest{}, err
 	}
-	req := driver.StreamRequest{Session: session, Method: mcpclient.MethodListen}
+	req := driver.StreamRequest{Who: e.who, Session: session, Method: mcpclient.MethodListen}
 	if session.Era == mcpclient.Legacy {
 		req.Header = session.StreamHeader()
 		return req, nil
