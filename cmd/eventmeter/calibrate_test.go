@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,17 +14,28 @@ import (
 // TestCalibrate runs the whole matrix of faults: what each does is known
 // beforehand, and the ledger must have counted exactly that. No other test runs
 // beside it: a run on a busy machine says nothing of the ledger, and is repeated.
-// internal/calibrate runs each fault with the race detector, too.
+// TestCalibrateWatched runs each kind of fault with the race detector, too.
 func TestCalibrate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	cmd := command(t, "run", "--profile", "calibrate")
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "243 of 243 rows equal") {
+	out, err := calibrated(func() *exec.Cmd { return command(t, "run", "--profile", "calibrate") })
+	if err != nil || !strings.Contains(out, "243 of 243 rows equal") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	keepsRows(t, string(out))
+	keepsRows(t, out)
+}
+
+// calibrated runs a calibration, and again where it says that the machine is too
+// busy for it, which says nothing about a count: three times at most.
+func calibrated(calibration func() *exec.Cmd) (text string, err error) {
+	for range 3 {
+		out, failed := calibration().CombinedOutput()
+		if text, err = string(out), failed; err == nil || !strings.Contains(text, "this machine is too busy to calibrate on") {
+			break
+		}
+	}
+	return text, err
 }
 
 func TestCalibrationErrors(t *testing.T) {

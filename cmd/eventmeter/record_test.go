@@ -52,7 +52,7 @@ func TestRecordAndRunRecord(t *testing.T) {
 	ready, _ := serveTarget(t)
 	dir := t.TempDir()
 	arrived, fired := filepath.Join(dir, "arrived.jsonl"), filepath.Join(dir, "published.jsonl")
-	recorder := watched(t, "record", "-t", ready.URL, "-e", "chat.message", "--for", "1m", "--out", arrived, "--quiet")
+	recorder := command(t, "record", "-t", ready.URL, "-e", "chat.message", "--for", "1m", "--out", arrived, "--quiet")
 	var said bytes.Buffer
 	recorder.Stderr = &said
 	if err := recorder.Start(); err != nil {
