@@ -187,6 +187,29 @@ func checkSEP2549(t *testing.T, r *results.Result) {
 	}
 }
 
+// checkToday adds up the figures of the lanes of system updates: each change that was
+// owed was learned of, and each read has its reason.
+func checkToday(t *testing.T, r *results.Result) {
+	for _, name := range []string{"updates", "lists"} {
+		l := laneOf(t, r, name)
+		positive(t, l, "notifications", "reads", "updatesIdentified")
+		none(t, l, "updatesObserved", "readsFailed", "sessionsForgotten", "refused", "unrouted")
+		if l.Delivered != l.Expected {
+			t.Errorf("%s: %d of %d changes were learned of", name, l.Delivered, l.Expected)
+		}
+		if f := l.Figures; f["updatesIdentified"] > f["notifications"] || f["reads"] > f["notifications"]+float64(l.Subscriptions) ||
+			l.Timings["updateLatency"].Count != l.Timings["updateLatencySent"].Count {
+			t.Errorf("%s: the figures do not add up: %v", name, f)
+		}
+	}
+	b := laneOf(t, r, "bystander")
+	positive(t, b, "requests", "latencyP95Ms")
+	none(t, b, "failed", "failedStatus", "failedInside200", "failedUnanswered", "sessionsForgotten")
+	if float64(b.Timings["latency"].Count) != b.Figures["requests"] {
+		t.Errorf("%d latencies of %v requests", b.Timings["latency"].Count, b.Figures["requests"])
+	}
+}
+
 func checkTool(t *testing.T, r *results.Result) {
 	for _, name := range []string{"toolErrors", "toolRefusals", "toolUnanswered"} {
 		if v, ok := r.Upstream.Figures[name]; !ok || v != 0 {

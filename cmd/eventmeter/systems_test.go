@@ -53,6 +53,8 @@ func TestBuiltinProfiles(t *testing.T) {
 			"lanes.limit.sep975.expire=0.5", "lanes.cut.sep975.wrong=0.5",
 		}, check: checkSEP975},
 		{name: "sep-2549", profile: "sep-2549", set: []string{"lanes.*.subscriptions=10", "phases.measure=3s", "schedule.rate=5/s"}, check: checkSEP2549},
+		{name: "today", profile: "today", set: []string{"phases.measure=3s"}, check: checkToday},
+		{name: "today in sessions", profile: "today", set: []string{"phases.measure=3s", "target.era=legacy"}, check: checkToday},
 		{name: "tool", profile: "tool", set: []string{"phases.measure=1500ms"}, check: checkTool},
 		{name: "feed", profile: "feed", set: []string{"phases.measure=1500ms"}, check: checkFeed},
 		{name: "mixed", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault}, check: func(t *testing.T, r *results.Result) {

@@ -13,6 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/sinks"
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
@@ -79,13 +80,48 @@ func (d *lane) Make(i int, _ *client) (*client, error) {
 	return c, nil
 }
 
-// Open implements [driver.Protocol].
+// Open implements [driver.Protocol]: a first request tells whether the target has the
+// method.
 func (d *lane) Open(ctx context.Context, c *client) error {
-	if _, err := c.who.Session(ctx, d.Observe); err != nil {
+	backoff := sinks.Backoff{Min: d.Opts.Poll.BackoffMin, Max: d.Opts.Poll.BackoffMax, Rand: d.RandOf(int(c.Sub.Index))}
+	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
+		cause := eventmeter.Subscribe
+		if again {
+			cause = eventmeter.Retry
+		}
+		_, err := d.request(ctx, c, cause)
+		return struct{}{}, err
+	})
+	if err != nil {
 		return err
 	}
 	c.Activate(d.Clock.Now())
 	return nil
+}
+
+// request makes one request as a client. lost says that the server no longer knew the
+// session, which is replaced with the next request.
+func (d *lane) request(ctx context.Context, c *client, cause eventmeter.Cause) (lost bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
+	defer cancel()
+	session, err := c.who.Session(ctx, d.Observe)
+	if err != nil {
+		return false, err
+	}
+	o := wire.BeginObject(nil)
+	if session.Meta != nil {
+		o.Raw("_meta", session.Meta)
+	}
+	a := d.Call(ctx, d.set.Method, session.Header(d.set.Method, ""), wire.AppendRequest(nil, d.Endpoint.NextID(), d.set.Method, o.End()))
+	defer a.Release()
+	if a.Err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return false, a.Err // given up by us: no failure of the server's
+	}
+	d.Called(cause, d.set.Method, a)
+	if a.Err != nil {
+		return d.Lost(c.who, session, a.Err), a.Err
+	}
+	return false, nil
 }
 
 // Abandon implements [driver.Protocol].
@@ -101,11 +137,18 @@ func (d *lane) End(_ context.Context, c *client) error {
 func (d *lane) Stop(context.Context) error { return nil }
 
 // Figures returns what the common ledger does not know of.
-func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
+func (d *lane) Figures() driver.Figures {
+	f := d.tally.Figures()
+	f.Values["latencyP95Ms"] = float64(f.Timings["latency"].Histogram.ValueAtQuantile(95)) / float64(time.Millisecond)
+	return f
+}
 
 // Begin implements [driver.Phased].
 func (d *lane) Begin(measure, until eventmeter.Instant) {
 	now := d.Clock.Now()
+	if until <= now {
+		return // an attack without a duration does not end
+	}
 	d.measure = time.Now().Add(measure.Sub(now))
 	perHour := float64(d.set.Rate) * float64(len(d.Turns)) * time.Hour.Seconds()
 	results := d.attacker.Attack(d.target, vegeta.Rate{Freq: int(perHour), Per: time.Hour}, until.Sub(now), "requests")
@@ -114,6 +157,7 @@ func (d *lane) Begin(measure, until eventmeter.Instant) {
 			if r.Error == "" && !r.Timestamp.Before(d.measure) {
 				d.tally.Took("latency", r.Latency)
 			}
+			d.under.Add(-1)
 		}
 	}))
 }
@@ -126,6 +170,7 @@ func (d *lane) Pending() int64 { return d.under.Load() }
 
 // target has the attacker send a request, which RoundTrip makes.
 func (d *lane) target(t *vegeta.Target) error {
+	d.under.Add(1) // until its result is counted
 	if d.Life.Err() != nil {
 		return vegeta.ErrNoTargets
 	}
@@ -139,47 +184,31 @@ var errFailed = errors.New("no result")
 // RoundTrip makes one request as the next client, in place of the one that the
 // attacker sends: over the connections of the lane, or over a pipe.
 func (d *lane) RoundTrip(sent *http.Request) (*http.Response, error) {
-	d.under.Add(1)
-	defer d.under.Add(-1)
 	measured := !time.Now().Before(d.measure)
 	c := d.turn()
 	if c == nil || d.Life.Err() != nil {
 		return nil, errFailed
 	}
-	ctx, cancel := context.WithTimeout(c.Ctx, d.Opts.Timeout)
-	defer cancel()
-	session, err := c.who.Session(ctx, d.Observe)
-	if err != nil {
-		if c.Ctx.Err() == nil {
-			d.count(measured, "requests", "failed", "failedUnanswered")
-		}
-		return nil, errFailed
+	lost, err := d.request(c.Ctx, c, eventmeter.EmptyPoll)
+	if err != nil && c.Ctx.Err() != nil {
+		return nil, errFailed // the client has left
 	}
-	o := wire.BeginObject(nil)
-	if session.Meta != nil {
-		o.Raw("_meta", session.Meta)
-	}
-	a := d.Call(ctx, d.set.Method, session.Header(d.set.Method, ""), wire.AppendRequest(nil, d.Endpoint.NextID(), d.set.Method, o.End()))
-	defer a.Release()
-	if a.Err != nil && c.Ctx.Err() != nil {
-		return nil, errFailed // given up by us: no failure of the server's
-	}
-	d.Called(eventmeter.EmptyPoll, d.set.Method, a)
 	d.count(measured, "requests")
-	if a.Err == nil {
+	if err == nil {
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: sent}, nil
 	}
-	if d.Lost(c.who, session, a.Err) {
+	d.count(measured, "failed", kindOf(err))
+	if lost {
 		d.count(measured, "sessionsForgotten")
 	}
-	d.count(measured, "failed", kindOf(a.Err))
 	return nil, errFailed
 }
 
 // kindOf is the figure that counts an error.
-func kindOf(e *mcpclient.CallError) string {
+func kindOf(err error) string {
+	var e *mcpclient.CallError
 	switch {
-	case e.Kind != "":
+	case !errors.As(err, &e) || e.Kind != "":
 		return "failedUnanswered"
 	case e.Status > 299:
 		return "failedStatus"
