@@ -17,6 +17,7 @@ func (c *checker) target() {
 	c.command()
 	c.headers("target.headers", t.Headers)
 	c.embedded()
+	c.oauth()
 	if len(t.Tokens) > 0 && t.TokenFile != "" {
 		c.bad("target.tokenFile", "there are tokens as well", "give one of the two")
 	}
@@ -56,6 +57,9 @@ func (c *checker) embedded() {
 	}
 	if e.SingleSign && e.DualSign != 0 {
 		c.bad(here+"dualSign", "there is singleSign as well", "give one of the two")
+	}
+	if e.TokenEndsStreams && e.TokenLife == 0 {
+		c.bad(here+"tokenEndsStreams", "there is no tokenLife", "give tokenLife too")
 	}
 	if e.ResumeOnce && e.ResumeOverlap != 0 {
 		c.bad(here+"resumeOverlap", "there is resumeOnce as well", "give one of the two")

@@ -87,6 +87,8 @@ type Target struct {
 	// never stored in a result.
 	Tokens    []string `yaml:"tokens,omitempty" json:"-"`
 	TokenFile string   `yaml:"tokenFile,omitempty" json:"-"` // file with one token per line, instead of tokens
+	// tokens that expire, instead of tokens
+	OAuth OAuth `yaml:"oauth,omitempty" json:"oauth,omitzero"`
 	// auto (the default), modern (2026-07-28, stateless) or legacy (sessions)
 	Era string `yaml:"era,omitempty" json:"era" check:"auto|modern|legacy"`
 	// revision of MCP Events in messages sent: sep-3415 (the default), sketch, longpoll or older.
@@ -161,6 +163,10 @@ type Embedded struct {
 	// answers every call with an event stream of one message instead of JSON, like servers built
 	// with the official Go SDK
 	SSEAnswers bool `yaml:"sseAnswers,omitempty" json:"sseAnswers,omitempty"`
+	// life of access tokens, which the embedded target then issues and requires; target.oauth says how
+	// principals get them
+	TokenLife        time.Duration `yaml:"tokenLife,omitempty" json:"tokenLife,omitempty" check:"0|1ms.."`
+	TokenEndsStreams bool          `yaml:"tokenEndsStreams,omitempty" json:"tokenEndsStreams,omitempty"` // ends push streams when the token that opened them expires
 	// pause between polls of upstream.kind feed
 	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty" check:"0|1ms.."`
 }
@@ -341,6 +347,7 @@ func defaultCapacity() Capacity {
 // complete sets defaults that depend on other keys.
 func (p *Profile) complete() {
 	p.completeLists()
+	p.Target.OAuth.fill()
 	if (p.Upstream.Kind == "inject" || p.Upstream.Kind == "feed" || p.Upstream.Kind == "replay" && p.Upstream.Replay.URL == "") && p.Upstream.Event == "" && len(p.Lanes) > 0 {
 		var events []string
 		for _, l := range p.Lanes {

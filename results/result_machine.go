@@ -1,5 +1,10 @@
 package results
 
+import (
+	"cmp"
+	"maps"
+)
+
 // Target is the server that was measured.
 type Target struct {
 	URL      string `json:"url"`      // the MCP endpoint
@@ -17,6 +22,47 @@ type Target struct {
 	Process *Process `json:"process,omitempty"`
 	// traffic over the pipes, for a target over standard input and output
 	Stdio *Stdio `json:"stdio,omitempty"`
+	// what was done to have tokens that expire, where the profile has target.oauth
+	Tokens *Tokens `json:"tokens,omitempty"`
+}
+
+// Tokens is what principals did to have access tokens, from the first handshake to the end of the
+// run. Where the token endpoint was found, requests is the sum of issued, renewed, failed and cut.
+type Tokens struct {
+	Requests int64 `json:"requests"` // requests to the token endpoint
+	Issued   int64 `json:"issued"`   // first tokens
+	Renewed  int64 `json:"renewed"`  // tokens in place of others
+	Failed   int64 `json:"failed"`   // requests that brought no token
+	Cut      int64 `json:"cut"`      // requests that were given up at the end of the run
+	// requests that looked for the token endpoint
+	Discovery int64 `json:"discovery"`
+	Repeated  int64 `json:"repeated"` // requests that the target refused with 401 and that were sent again with a new token
+	// principals to whom the issuer gives no more tokens
+	Denied int64 `json:"denied"`
+	Lost   int64 `json:"lost"` // subscriptions that ended because there was no token
+	// what failed comes from, such as "http 400 invalid_grant"
+	Failures   map[string]int64 `json:"failures,omitempty"`
+	FirstError string           `json:"firstError,omitempty"` // the text of the first failure
+}
+
+// Add returns the sum of two processes' tokens; either may be nil.
+func (t *Tokens) Add(o *Tokens) *Tokens {
+	if t == nil || o == nil {
+		return cmp.Or(t, o)
+	}
+	sum := *t
+	sum.Requests, sum.Issued, sum.Renewed = t.Requests+o.Requests, t.Issued+o.Issued, t.Renewed+o.Renewed
+	sum.Failed, sum.Cut, sum.Discovery = t.Failed+o.Failed, t.Cut+o.Cut, t.Discovery+o.Discovery
+	sum.Repeated, sum.Denied, sum.Lost = t.Repeated+o.Repeated, t.Denied+o.Denied, t.Lost+o.Lost
+	sum.FirstError = cmp.Or(t.FirstError, o.FirstError)
+	sum.Failures = maps.Clone(t.Failures)
+	for what, n := range o.Failures {
+		if sum.Failures == nil {
+			sum.Failures = map[string]int64{}
+		}
+		sum.Failures[what] += n
+	}
+	return &sum
 }
 
 // Stdio is the traffic over the pipes of a target that is a program. Each line that the program

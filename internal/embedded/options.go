@@ -31,6 +31,7 @@ func OptionsOf(e profiles.Embedded) (Options, error) {
 		RetryMax: e.Retries, RetryBase: e.RetryBase, AckTimeout: e.AckTimeout, DualSignGrace: e.DualSign,
 		SuspendAfter: e.SuspendAfter, Proof: e.Proof,
 		ResumeMaxWait: e.ResumeMaxWait, ResumeOverlap: e.ResumeOverlap, FeedEvery: e.FeedEvery,
+		TokenLife: e.TokenLife, TokenEndsStreams: e.TokenEndsStreams,
 		Lists: refserver.ListOptions{
 			Entries: e.Lists.Entries, Page: e.Lists.Page, TTL: e.Lists.TTL,
 			Private: e.Lists.Private, Older: e.Lists.Older, Strict: e.Lists.Strict, Uneven: e.Lists.Uneven,

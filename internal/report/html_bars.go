@@ -37,7 +37,7 @@ type barKey struct {
 // shade in every chart; events come first, and the causes paid once together come last.
 var (
 	once    = []string{"subscribe", "verification", "unsubscribe", "discovery"}
-	running = []string{"events", "emptyPoll", "heartbeat", "refresh", "token", "reconnect", "retry", "control"}
+	running = []string{"events", "emptyPoll", "heartbeat", "refresh", "reconnect", "retry", "control", "token"}
 	ongoing = running[1:]
 )
 

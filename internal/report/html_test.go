@@ -136,7 +136,7 @@ func TestHTMLBars(t *testing.T) {
 	if b.Parts[0].Key != 2 || b.Parts[1].Key != 4 || len(got[3].Keys) != 2 || got[3].Keys[0] != (barKey{2, "heartbeat"}) {
 		t.Errorf("shades of the causes: %+v", got[3])
 	}
-	const shades = 8 // of a colour, in the page's style
+	const shades = 9 // of a colour, in the page's style
 	if len(once) > shades || len(running)+1 > shades {
 		t.Errorf("%d and %d causes in %d shades", len(once), len(running)+1, shades)
 	}

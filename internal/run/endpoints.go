@@ -1,12 +1,14 @@
 package run
 
 import (
+	"crypto/rand"
 	"crypto/x509"
 	"fmt"
 	"maps"
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/embedded"
@@ -84,6 +86,45 @@ func endpointOptions(t profiles.Target, version string) (mcpclient.EndpointOptio
 		if o.Roots, err = rootsFrom(t.CAFile); err != nil {
 			return o, fmt.Errorf("%w: target.caFile: %w", ErrProfile, err)
 		}
+	}
+	if t.OAuth.Used() {
+		if o.OAuth, err = oauthOptions(&t); err != nil {
+			return o, fmt.Errorf("%w: target.oauth.%w", ErrProfile, err)
+		}
+	}
+	return o, nil
+}
+
+// oauthOptions reads what principals need to get tokens: the secret from the
+// environment, and first refresh tokens from their file. The embedded target
+// takes any secret.
+func oauthOptions(t *profiles.Target) (*mcpclient.OAuth, error) {
+	p := &t.OAuth
+	o := &mcpclient.OAuth{
+		Grant: p.Grant, Principals: p.Principals, Scopes: p.Scopes, TokenURL: p.TokenURL, InForm: p.Auth == "form",
+		RefreshAt: p.RefreshAt, Timeout: p.Timeout,
+	}
+	var err error
+	if o.ClientID, err = p.ClientIDs(); err != nil {
+		return nil, fmt.Errorf("clientId: %w", err)
+	}
+	switch {
+	case p.SecretEnv != "":
+		if o.Secret = os.Getenv(p.SecretEnv); o.Secret == "" {
+			return nil, fmt.Errorf("secretEnv: the environment variable %s is empty or not set: set it to the client's secret", p.SecretEnv)
+		}
+	case t.IsEmbedded():
+		o.Secret = rand.Text()
+	}
+	if p.RefreshTokenFile == "" {
+		return o, nil
+	}
+	text, err := os.ReadFile(p.RefreshTokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("refreshTokenFile: %w", err)
+	}
+	if o.RefreshTokens = strings.Fields(string(text)); len(o.RefreshTokens) != p.Principals {
+		return nil, fmt.Errorf("refreshTokenFile: %s holds %d refresh tokens for %d principals: put one for each on a line of its own", p.RefreshTokenFile, len(o.RefreshTokens), p.Principals)
 	}
 	return o, nil
 }

@@ -50,6 +50,11 @@ func checkHosts(ctx context.Context, guard *dialguard.Guard, p *profiles.Profile
 			return err
 		}
 	}
+	if u := p.Target.OAuth.TokenURL; u != "" {
+		if err := CheckHost(ctx, guard, u, "target.oauth.tokenURL", named); err != nil {
+			return err
+		}
+	}
 	if err := checkUpstreamHosts(ctx, guard, &p.Upstream, named); err != nil {
 		return err
 	}

@@ -108,6 +108,7 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	part := r.part() // with the warnings so far: those about figures are for the merged ones
+	r.endTokens()
 	r.finish(err)
 	return &Outcome{Result: r.Result, Accounts: r.Accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, Subscriptions: r.subs, Backlog: r.backlog}, err
 }
@@ -117,6 +118,7 @@ func (r *run) finish(err error) {
 	r.SetUpstream(r.upstreamFigures())
 	r.warnEnded()
 	r.Result.Target.Stdio = r.stdioFigures()
+	r.Result.Target.Tokens = r.tokenFigures()
 	r.warnStamps()
 	r.Finish(err, r.firstFailure())
 }

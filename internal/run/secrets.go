@@ -3,6 +3,7 @@ package run
 import (
 	"maps"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -42,6 +43,9 @@ func listSecrets(p *profiles.Profile) []secret {
 	}
 	for i, token := range t.Tokens {
 		add("target.tokens["+strconv.Itoa(i)+"]", token, true)
+	}
+	if name := t.OAuth.SecretEnv; name != "" {
+		add("target.oauth.secretEnv", os.Getenv(name), true)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
 		if strings.EqualFold(name, "Host") {

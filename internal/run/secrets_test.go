@@ -85,3 +85,17 @@ func TestVariablesAreHidden(t *testing.T) {
 		t.Errorf("run: %v", err)
 	}
 }
+
+// TestClientSecretIsHidden: the profile holds the name of a variable, and what
+// that holds is a secret.
+func TestClientSecretIsHidden(t *testing.T) {
+	t.Setenv("OAUTH_TEST_SECRET", "very-secret-words")
+	p := &profiles.Profile{Target: profiles.Target{OAuth: profiles.OAuth{ClientID: "c", SecretEnv: "OAUTH_TEST_SECRET"}}}
+	if got := SecretsOf(p).Scrub("client_secret=very-secret-words"); got != "client_secret=…" {
+		t.Error(got)
+	}
+	p.Target.OAuth.SecretEnv = "OAUTH_TEST_NO_SECRET"
+	if _, err := endpointOptions(p.Target, ""); err == nil || !strings.Contains(err.Error(), "target.oauth.secretEnv: the environment variable OAUTH_TEST_NO_SECRET is empty or not set") {
+		t.Error(err)
+	}
+}

@@ -145,6 +145,9 @@ func (r *run) connect(ctx context.Context) error {
 	}
 	opts.Capabilities, opts.Extensions = r.declares()
 	opts.LocalAddrs, opts.Guard = r.sources, r.guard
+	if o := opts.OAuth; o != nil && o.RefreshTokens != nil && r.shares() > 1 {
+		return fmt.Errorf("%w: target.oauth.refreshTokenFile: a refresh token works in one process, and this run has %d: use one process, or leave the file out", ErrProfile, r.shares())
+	}
 	memory := int64(r.profile.Limits.Memory) / int64(r.shares())
 	opts.Budget, t.callbacks = budget.New(memory), callbackConnections(r.mine(), health.FileLimit(), memory)
 	if r.profile.Target.OverStdio() {
@@ -152,7 +155,7 @@ func (r *run) connect(ctx context.Context) error {
 	}
 	if t.embedded != nil {
 		opts.URL = t.embedded.URL
-		if len(opts.Tokens) == 0 {
+		if len(opts.Tokens) == 0 && opts.OAuth == nil {
 			opts.Tokens = []string{rand.Text()}
 		}
 	}
@@ -299,6 +302,35 @@ func (r *run) findAdmin(ctx context.Context) error {
 		return fmt.Errorf("%w: upstream.kind %s needs an admin listener, and the program printed none on standard error; give upstream.admin (or --upstream-url), or for any other server another upstream.kind", ErrProfile, u.Kind)
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// tokenFigures is what was done for tokens that expire; nil where there are
+// none.
+func (r *run) tokenFigures() *results.Tokens {
+	var out *results.Tokens
+	for _, e := range []*mcpclient.Endpoint{r.target.plain, r.target.tls} {
+		if e == nil {
+			continue
+		}
+		c, ok := e.TokenCounts()
+		if !ok {
+			continue
+		}
+		out = out.Add(&results.Tokens{
+			Requests: c.Requests, Issued: c.Issued, Renewed: c.Renewed, Failed: c.Failed, Cut: c.Cut, Discovery: c.Discovery,
+			Repeated: c.Repeated, Denied: c.Denied, Lost: c.Lost, Failures: c.Failures, FirstError: c.FirstError,
+		})
+	}
+	return out
+}
+
+// endTokens ends requests for tokens that are under way: the lanes are closed.
+func (r *run) endTokens() {
+	for _, e := range []*mcpclient.Endpoint{r.target.plain, r.target.tls} {
+		if e != nil {
+			e.EndTokens()
+		}
 	}
 }
 

@@ -97,7 +97,9 @@ func newMerge(all []archived) (*merge, error) {
 	res.Upstream = results.Upstream{Kind: res.Upstream.Kind, Sources: res.Upstream.Sources}
 	res.Lanes, res.Warnings, res.Thresholds = []results.Lane{}, []results.Warning{}, nil
 	res.Generator, res.Target.Process = results.Generator{}, nil
+	res.Target.Tokens = nil
 	for _, s := range all {
+		res.Target.Tokens = res.Target.Tokens.Add(s.result.Target.Tokens)
 		if s.result.Started.Before(res.Started) {
 			res.Started = s.result.Started
 		}

@@ -25,6 +25,14 @@ func (s *Summary) warnStdio(io *results.Stdio) {
 	}
 }
 
+// warnTokens tells of tokens that were not to be had.
+func (s *Summary) warnTokens(t *results.Tokens) {
+	if t == nil || t.Failed == 0 {
+		return
+	}
+	s.Warn("tokens-failed", "", "%d of %d requests for a token failed, and %d subscriptions ended because there was none; the first: %s", t.Failed, t.Requests, t.Lost, t.FirstError)
+}
+
 // warn looks over the finished figures for what their reader should know.
 func (s *Summary) warn(firstFailure string) {
 	res := s.Result
@@ -40,6 +48,7 @@ func (s *Summary) warn(firstFailure string) {
 		s.Warn("dropped-events", "", "%d events were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, s.profile.Upstream.Workers, s.sending().Remedy())
 	}
 	s.warnStdio(res.Target.Stdio)
+	s.warnTokens(res.Target.Tokens)
 	for _, l := range res.Lanes {
 		s.warnLane(l)
 	}

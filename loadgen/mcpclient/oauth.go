@@ -54,8 +54,9 @@ type OAuth struct {
 
 // TokenCounts are what an endpoint's principals did to have tokens.
 type TokenCounts struct {
-	// Requests to the token endpoint: Issued and Renewed brought a token, Failed
-	// did not, Cut were given up at the end of the run.
+	// Requests to the token endpoint. Issued and Renewed brought a token, Failed
+	// did not, Cut were given up at the end of the run; the last two also count
+	// attempts that did not find the token endpoint.
 	Requests, Issued, Renewed, Failed, Cut int64
 	// Discovery counts requests that looked for the token endpoint.
 	Discovery int64
@@ -125,6 +126,9 @@ func (h *holder) bearer(ctx context.Context, refused string, answer http.Header,
 		case valid && (h.due.IsZero() || time.Now().Before(h.due)):
 			defer h.mu.Unlock()
 			return h.access, nil
+		case h.renewing == nil && h.of.life.Err() != nil: // the run is over
+			defer h.mu.Unlock()
+			return "", TransportError(h.of.life, h.of.life.Err()).of(methodToken)
 		case h.renewing == nil:
 			h.renewing = h.begin(answer, report)
 		}
