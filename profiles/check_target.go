@@ -121,8 +121,7 @@ func (c *checker) laneOverStdio(path string, l *Lane) {
 	if c.given(path + ".http") {
 		c.bad(path+".http", "has no effect over standard input and output", "remove it")
 	}
-	switch {
-	case l.System == "sep-1803" && l.Mode == "push":
-		c.bad(path+".mode", "sep-1803 in band is supported over HTTP only", "set mode: webhook, or connect to the target by its url")
+	if l.System == "sep-1803" && c.given(path+".sep1803.perSession") {
+		c.bad(path+".sep1803.perSession", "has no effect over standard input and output, which is one session", "remove it")
 	}
 }

@@ -65,7 +65,7 @@ type Generator struct {
 	// source of receive times: auto (the default) uses the kernel's receive times if all lanes of
 	// the profile support them, so that lanes stay comparable; on uses them for every lane that
 	// supports them, with a warning about the others; off never uses them. Kernel times exclude the
-	// wait until this program reads a delivery. They are supported for streams of the system events
+	// wait until this program reads a delivery. They are supported for streams of the systems events and sep-1803
 	// (push) without TLS, on Linux.
 	KernelTimestamps string `yaml:"kernelTimestamps,omitempty" json:"kernelTimestamps" check:"auto|on|off"`
 }

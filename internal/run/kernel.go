@@ -62,7 +62,7 @@ func (r *run) warnStamps() {
 	}
 	for _, l := range r.lanes {
 		if !r.stampable(&l.Lane) {
-			r.Warn("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system events, mode push and no TLS")
+			r.Warn("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system events or sep-1803, mode push and no TLS")
 		}
 	}
 }

@@ -254,6 +254,10 @@ func (o *EndpointOptions) address() (*url.URL, error) {
 // URL returns the endpoint's address; of a program, stdio: and its command.
 func (e *Endpoint) URL() string { return e.address }
 
+// IsProgram tells whether the endpoint is a program, met over its standard input
+// and output.
+func (e *Endpoint) IsProgram() bool { return e.pipe != nil }
+
 // Name returns the address for error texts: without its user and the values of
 // its query.
 func (e *Endpoint) Name() string { return e.opts.URL }

@@ -73,7 +73,7 @@ var systems = []System{
 	{
 		System: settings.System{Name: "sep-1803", Modes: []string{"push", "webhook"}},
 		New:    sep1803.New, Figures: &sep1803.FigureTable, Defaults: defaultsOf[sep1803.Settings],
-		Discover: eventmeter.Push, Unit: sep1803.Unit,
+		Discover: eventmeter.Push, Unit: sep1803.Unit, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
 	},
 	{
 		System: settings.System{Name: "sep-975", Modes: []string{"push"}, Settings: declared(sep975.Defaults), NoEvents: true},

@@ -234,3 +234,30 @@ func TestClientSecretRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A stream of another system whose token has expired is opened again with a new
+// one, too.
+func TestTokensOfAnyStreamExpire(t *testing.T) {
+	const subs = 2
+	for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
+		t.Run(string(era), func(t *testing.T) {
+			t.Parallel()
+			w := newTokenWorld(t, "", mcpclient.OAuth{Principals: 1, Scopes: []string{"events"}}, era, driver.Options{System: "sep-1803", Mode: eventmeter.Push, Subscriptions: subs})
+			systemstest.Attach(t, w.d, subs)
+			w.hears(t, subs, 1)
+			w.Admin(t, "/tokens/expire", "{}")
+			for i := range subs {
+				if err := w.d.Detach(t.Context(), i); err != nil {
+					t.Error(err)
+				}
+				if err := w.d.Attach(t.Context(), i); err != nil {
+					t.Error(err)
+				}
+			}
+			w.hears(t, subs, 2)
+			if c, _ := w.ep.TokenCounts(); c.Renewed != 1 {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}

@@ -1,6 +1,9 @@
 package sep1803
 
-import "github.com/eventmeter/eventmeter/internal/figure"
+import (
+	"github.com/eventmeter/eventmeter/internal/figure"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+)
 
 // FigureTable declares the figures of lanes of SEP-1803.
 var FigureTable = figure.Table{Name: "sep-1803", Systems: []string{"sep-1803"}, Figures: []figure.Figure{
@@ -11,6 +14,7 @@ var FigureTable = figure.Table{Name: "sep-1803", Systems: []string{"sep-1803"}, 
 	{Name: "updatesIdentified", Help: "updates without a payload that stand for one certain event"},
 	{Name: "updateLatency", Unit: "ns", Timing: true, Help: "from scheduled until an identified update was read"},
 	{Name: "updateLatencySent", Unit: "ns", Timing: true, Help: "from published until an identified update was read"},
+	{Name: driver.FigureCoalesced, Help: "streams whose updates arrived in coalesced reads, as through a buffer"},
 	{Name: "cuts", Help: "streams that the lane cut"},
 	{Name: "resumes", Help: "streams that were opened with Last-Event-ID"},
 	{Name: "resumesRefused", Help: "streams opened with Last-Event-ID that the server would not go on with"},

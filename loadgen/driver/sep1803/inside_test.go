@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/streamclient"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -31,9 +32,10 @@ func idleResources(t testing.TB, n int) (*lane, *resourceStream, *deaf) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &resourceSession{d: d, ready: make(chan struct{}), routes: map[string][]*resourceRun{}}
+	s := &resourceSession{d: d, routes: map[string][]*resourceRun{}}
 	s.ctx, s.cancel = context.WithCancel(d.Life)
-	s.stream.init(s)
+	s.stream.s = s
+	s.stream.Init(d.streams, &s.stream, nil)
 	for i := range n {
 		r, err := d.Begin(i)
 		if err != nil {
@@ -53,7 +55,7 @@ func idleResources(t testing.TB, n int) (*lane, *resourceStream, *deaf) {
 			t.Error(err)
 		}
 	})
-	s.stream.stand()
+	s.stream.Confirm(0)
 	return d, &s.stream, rec
 }
 
@@ -64,7 +66,7 @@ func TestAnUpdateAllocatesNothing(t *testing.T) {
 	frame := []byte(updateFrame)
 	now := d.Clock.Now()
 	if n := testing.AllocsPerRun(100, func() {
-		if err := stream.piece(frame, now); err != nil {
+		if err := stream.Piece(frame, streamclient.Arrival{At: int64(now)}); err != nil {
 			t.Error(err)
 		}
 	}); n != 0 {
@@ -72,6 +74,24 @@ func TestAnUpdateAllocatesNothing(t *testing.T) {
 	}
 	if rec.n < 100 || string(stream.lastID) != "c1-41-0-0" {
 		t.Errorf("%d delivered, the last id is %s", rec.n, stream.lastID)
+	}
+}
+
+// An update has the time at which the kernel received it, and says how long it
+// waited for this program.
+func TestAnUpdateByTheKernelsClock(t *testing.T) {
+	_, stream, rec := idleResources(t, 10)
+	if err := stream.Piece([]byte(updateFrame), streamclient.Arrival{At: 4_000, Read: 9_000, Kernel: true, Shared: true}); err != nil {
+		t.Fatal(err)
+	}
+	if v := rec.last; v.At != 4_000 || v.Waited != 5_000 || !v.Kernel || !v.Shared {
+		t.Errorf("%+v", v)
+	}
+	if err := stream.Piece([]byte(updateFrame), streamclient.Arrival{At: 12_000}); err != nil {
+		t.Fatal(err)
+	}
+	if v := rec.last; v.At != 12_000 || v.Waited != 0 || v.Kernel || v.Shared {
+		t.Errorf("%+v", v)
 	}
 }
 
@@ -91,7 +111,7 @@ func TestAnUpdateWithoutPayload(t *testing.T) {
 	frame := []byte(plainFrame)
 	feed := func(at eventmeter.Instant) {
 		t.Helper()
-		if err := stream.piece(frame, at); err != nil {
+		if err := stream.Piece(frame, streamclient.Arrival{At: int64(at)}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -114,7 +134,7 @@ func TestAnUpdateWithoutPayload(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	before := d.Figures().Values["updatesObserved"]
-	if err := stream.piece([]byte(updateFrame), 9_000_000); err != nil || d.Figures().Values["updatesObserved"] != before {
+	if err := stream.Piece([]byte(updateFrame), streamclient.Arrival{At: 9_000_000}); err != nil || d.Figures().Values["updatesObserved"] != before {
 		t.Errorf("an update with a payload was counted as one without: %v", err)
 	}
 }
@@ -126,7 +146,7 @@ func BenchmarkResourceUpdate(b *testing.B) {
 	b.SetBytes(int64(len(frame)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := stream.piece(frame, now); err != nil {
+		if err := stream.Piece(frame, streamclient.Arrival{At: int64(now)}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -244,11 +264,13 @@ func TestReadSecret(t *testing.T) {
 // deaf is a Recorder that counts deliveries.
 type deaf struct {
 	eventmeter.Recorder
-	n int
+	n    int
+	last eventmeter.Delivery
 }
 
 func (d *deaf) Delivered(v eventmeter.Delivery) {
 	if v.Probed {
 		d.n++
 	}
+	d.last = v
 }

@@ -22,7 +22,7 @@ type lane struct {
 	tally driver.Tally
 	per   int // subscriptions in a session
 
-	watch *sinks.Watch // push
+	streams *driver.Streams // push
 
 	naming sync.Mutex // held while the target is asked what it offers
 	offer  *resourceOffer
@@ -40,6 +40,7 @@ type resourceRun struct {
 	session *resourceSession // push; guarded by the lane's lock
 	parted  sync.Once        // it has left its session
 	late    bool             // its session's stream was there before it
+	held    bool             // over a pipe: it is among those who use its resource
 }
 
 // New returns the driver of a lane of SEP-1803.
@@ -69,15 +70,23 @@ func newLane(opts driver.Options) (*lane, error) {
 		return nil, fmt.Errorf("driver sep-1803: secret %q is not known: use raw, standard or none", set.Secret)
 	}
 	d := &lane{set: set, per: set.PerSession}
+	if opts.Endpoint.IsProgram() { // which is one session
+		d.per = max(opts.Subscriptions, 1)
+	}
 	d.sessions = make([]*resourceSession, (opts.Subscriptions+d.per-1)/d.per)
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
-		return opts.Endpoint.NewTransport(opts.HTTP, t, opts.Mode == eventmeter.Push)
+		return opts.Endpoint.NewTransport(opts.HTTP, t, false)
 	}); err != nil {
 		return nil, fmt.Errorf("driver sep-1803: %w", err)
 	}
 	switch opts.Mode {
 	case eventmeter.Push:
-		d.watch = d.NewWatch()
+		if d.streams, err = d.OpenStreams(driver.StreamOptions{
+			Silence: 2 * opts.Push.Heartbeat, Comments: true, CutEvery: set.CutEvery, CutFor: set.CutFor, CutAlone: true, Tally: &d.tally,
+		}); err != nil {
+			d.Cancel()
+			return nil, fmt.Errorf("driver sep-1803: %w", err)
+		}
 		d.tally.Declare("sessions", "unrouted", "earlier", "updatesObserved", "updatesIdentified")
 		if set.CutEvery > 0 {
 			d.tally.Declare("cuts", "resumes", "resumesRefused", "redelivered")
@@ -135,8 +144,8 @@ func (d *lane) End(ctx context.Context, r *resourceRun) error {
 
 // Stop implements [driver.Protocol].
 func (d *lane) Stop(ctx context.Context) error {
-	if d.watch != nil {
-		d.watch.Close()
+	if d.streams != nil {
+		return d.streams.Close()
 	}
 	if d.Inbox != nil {
 		return d.CloseInbox(ctx)

@@ -9,3 +9,5 @@ import (
 func TestMain(m *testing.M) { systemstest.Main(m) }
 
 func TestWireFiles(t *testing.T) { systemstest.PlayFiles(t, "testdata/wire/*.txtar") }
+
+func TestStdioFiles(t *testing.T) { systemstest.PlayStdioFiles(t, "testdata/stdio/*.txtar") }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
@@ -15,7 +14,6 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
-	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // resourceSession is a stream with the subscriptions that share it: a session
@@ -27,9 +25,7 @@ type resourceSession struct {
 	who     *mcpclient.Principal
 	ctx     context.Context
 	cancel  context.CancelFunc
-	ready   chan struct{} // closed when the first stream stands, or none will
-	done    chan struct{} // closed when its goroutine is over
-	members int           // guarded by the lane's lock
+	members int // guarded by the lane's lock
 
 	mu        sync.Mutex
 	err       error              // why no stream will stand (any more); nil = there is one, or will be
@@ -40,13 +36,9 @@ type resourceSession struct {
 	id        string          // legacy
 	header    http.Header     // legacy: of the session's POSTs
 	routes    map[string][]*resourceRun
-	hangUp    context.CancelCauseFunc // of the stream at hand
 
-	stream resourceStream // of the one goroutine
+	stream resourceStream
 }
-
-// errLost ends a stream whose session the server no longer knows.
-var errLost = errors.New("the server no longer knows the session")
 
 // join puts a run into its session, which is opened if it is the first.
 func (d *lane) join(r *resourceRun) (*resourceSession, error) {
@@ -61,13 +53,12 @@ func (d *lane) join(r *resourceRun) (*resourceSession, error) {
 	n := int(r.Sub.Index) / d.per
 	s := d.sessions[n]
 	if s == nil || s.failure() != nil {
-		s = &resourceSession{
-			d: d, number: n, who: r.who, ready: make(chan struct{}), done: make(chan struct{}), routes: map[string][]*resourceRun{},
-		}
+		s = &resourceSession{d: d, number: n, who: r.who, routes: map[string][]*resourceRun{}}
 		s.ctx, s.cancel = context.WithCancel(d.Life)
-		s.stream.init(s)
+		s.stream.s = s
+		s.stream.Init(d.streams, &s.stream, d.Rand(uint64(n)))
 		d.sessions[n] = s
-		d.Work.Go(crash.Guarded(s.serve))
+		s.stream.Start(s.ctx)
 	}
 	s.members++
 	s.mu.Lock()
@@ -101,7 +92,8 @@ func (s *resourceSession) dismiss(ctx context.Context, r *resourceRun) error {
 		return nil
 	}
 	s.cancel()
-	<-s.done
+	s.stream.HangUp()
+	<-s.stream.Done()
 	return s.endSession(ctx)
 }
 
@@ -120,9 +112,15 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 		_ = d.part(bye, s, r) // what counts is why it could not be opened
 	}()
 	select {
-	case <-s.ready:
+	case <-s.stream.First():
+	case <-s.stream.Done():
+		if s.failure() == nil {
+			return fmt.Errorf("%w: the session was closed", mcpclient.ErrState)
+		}
 	case <-ctx.Done():
-		return driver.NotConfirmed(s.stream.lastTrouble(), ctx.Err())
+		var trouble *mcpclient.CallError
+		_ = errors.As(s.stream.Failure(), &trouble) // else there is none to name
+		return driver.NotConfirmed(trouble, ctx.Err())
 	case <-r.Ctx.Done():
 		return driver.NotConfirmed(nil, r.Ctx.Err())
 	}
@@ -147,6 +145,10 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 		}
 		a, err := s.call(ctx, cause, methodResourceSubscribe, r.uri)
 		if err == nil {
+			if d.Pipe != nil && !r.held {
+				d.Pipe.Hold(r.uri)
+				r.held = true
+			}
 			r.Activate(a.At)
 		}
 		return struct{}{}, err
@@ -167,6 +169,9 @@ func (d *lane) detachPush(ctx context.Context, r *resourceRun) error {
 	shared := slices.ContainsFunc(s.routes[r.uri], func(o *resourceRun) bool { return o != r && !o.IsOver() })
 	legacy := s.id != ""
 	s.mu.Unlock()
+	if d.Pipe != nil { // the session is that of other lanes, too
+		shared = !r.held || !d.Pipe.Release(r.uri)
+	}
 	var err error
 	if legacy && !shared {
 		_, err = s.call(ctx, eventmeter.Unsubscribe, methodResourceUnsubscribe, r.uri)
@@ -255,16 +260,20 @@ func (s *resourceSession) lose(id string) {
 		return
 	}
 	s.id = ""
-	if s.hangUp != nil {
-		s.hangUp(errLost)
-	}
+	s.stream.GiveUp(&mcpclient.CallError{Method: methodSessionStream, Kind: mcpclient.KindSession})
 }
+
+// pipeSession stands for the id of the one session that a pipe is.
+const pipeSession = "pipe"
 
 // initialize opens a session of the legacy era.
 func (s *resourceSession) initialize(session *mcpclient.Session, cause eventmeter.Cause) error {
-	id, header, err := s.d.OpenSession(s.ctx, s.who, session.Version, cause)
-	if err != nil {
-		return err
+	id, header := pipeSession, http.Header(nil)
+	if s.d.Pipe == nil {
+		var err error
+		if id, header, err = s.d.OpenSession(s.ctx, s.who, session.Version, cause); err != nil {
+			return err
+		}
 	}
 	s.d.tally.Count("sessions", 1)
 	s.mu.Lock()
@@ -290,46 +299,22 @@ func (s *resourceSession) resubscribe() {
 // endSession ends a session of the legacy era.
 func (s *resourceSession) endSession(ctx context.Context) error {
 	header, id := s.credentials()
-	if id == "" {
+	if id == "" || s.d.Pipe != nil {
 		return nil
 	}
 	return s.d.EndSession(ctx, header)
 }
 
-// resourceStream is what the one open stream of a session needs.
+// resourceStream is the one stream of a session.
 type resourceStream struct {
-	s       *resourceSession
-	take    func(wire.Event)
-	parser  wire.EventParser
-	msg     wire.Message
-	backoff sinks.Backoff
-	pause   time.Duration // see pause
-
-	trouble sync.Mutex
-	last    *mcpclient.CallError // what kept it from standing last; guarded by trouble
-
-	// Of all its connections.
-	opened bool   // one has stood
+	driver.Stream
+	s      *resourceSession
 	lastID []byte // where to go on, as the server named it; empty = nowhere
-	lost   eventmeter.Instant
-	back   eventmeter.Instant
-	cut    bool // the last end was our own doing
 
 	// Of the connection at hand.
-	method  string
-	id      uint64 // of the request to listen
 	session string // of the GET
 	modern  bool
 	fresh   bool // the session was opened for it
 	resumed bool // it asked to go on where the last one ended
-	began   eventmeter.Instant
-	at      eventmeter.Instant
-	up      int64
-	down    int64 // until it stood
-	cause   eventmeter.Cause
-	stands  bool
-	ended   bool
 	strange bool // an update that should not be so was noticed
-	over    *mcpclient.CallError
-	timer   *time.Timer
 }

@@ -13,23 +13,9 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// event takes one message off the stream.
-func (t *resourceStream) event(e wire.Event) {
-	if t.ended {
-		return
-	}
-	if len(e.ID) > 0 && string(e.ID) != string(t.lastID) {
-		t.lastID = append(t.lastID[:0], e.ID...)
-	}
-	if len(e.Data) == 0 { // a comment, or an id alone
-		t.overhead(e.Size, "comment")
-		return
-	}
-	m := &t.msg
-	if !wire.ScanMessage(e.Data, m) {
-		t.s.tell(eventmeter.Malformed, "a message is not a JSON object")
-		return
-	}
+// Message implements [driver.StreamProtocol].
+func (t *resourceStream) Message(e wire.Event, m *wire.Message) {
+	t.note(e.ID)
 	switch string(m.Method) {
 	case "notifications/resources/updated":
 		t.updated(e, m)
@@ -38,7 +24,20 @@ func (t *resourceStream) event(e wire.Event) {
 	case "":
 		t.answered(e, m)
 	default: // list changes, progress, logs, requests of the server
-		t.overhead(e.Size, "other")
+		t.Overhead(e.Size, "other")
+	}
+}
+
+// Comment implements [driver.StreamProtocol].
+func (t *resourceStream) Comment(e wire.Event) {
+	t.note(e.ID)
+	t.Overhead(e.Size, "comment")
+}
+
+// note keeps the id of the last event.
+func (t *resourceStream) note(id []byte) {
+	if len(id) > 0 && string(id) != string(t.lastID) {
+		t.lastID = append(t.lastID[:0], id...)
 	}
 }
 
@@ -47,24 +46,25 @@ func (t *resourceStream) event(e wire.Event) {
 func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 	s, d := t.s, t.s.d
 	stamp, probed := eventmeter.FindStamp(e.Data)
-	v := eventmeter.Delivery{Stamp: stamp, Probed: probed, Update: !probed && !m.HasPayload, At: t.at, Bytes: e.Size}
+	v := eventmeter.Delivery{Stamp: stamp, Probed: probed, Update: !probed && !m.HasPayload, Bytes: e.Size}
+	t.Timed(&v)
 	if !t.modern {
 		v.EventID = eventmeter.HashID(e.ID)
 	}
 	if t.resumed && probed && d.Opts.Published != nil {
-		if at := d.Opts.Published.AckedAt(stamp); at != 0 && at < t.back {
+		if at := d.Opts.Published.AckedAt(stamp); at != 0 && at < t.Back() {
 			d.tally.Count("redelivered", 1)
 		}
 	}
 	strange := ""
 	var digits [20]byte
-	if t.modern && !bytes.Equal(mcpclient.BareID(m.SubscriptionID), strconv.AppendUint(digits[:0], t.id, 10)) {
+	if t.modern && !bytes.Equal(mcpclient.BareID(m.SubscriptionID), strconv.AppendUint(digits[:0], t.ID(), 10)) {
 		strange = "an update that does not name its stream's request"
 	}
 	defer func() {
 		if strange != "" && !t.strange { // once on each stream; the lock is free again
 			t.strange = true
-			s.tell(eventmeter.Malformed, strange)
+			t.malformed(strange)
 		}
 	}()
 	s.mu.Lock()
@@ -97,17 +97,19 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 		}
 	}
 	look(m.URI)
-	if !found && len(s.routes) == 1 && len(s.asked) <= 1 { // whatever it is called, it is for the only one there is
+	// Over a pipe, what names no request may be another lane's.
+	others := t.ID() == 0 && d.Pipe != nil
+	if !found && !others && len(s.routes) == 1 && len(s.asked) <= 1 { // whatever it is called, it is for the only one there is
 		strange = "an update of a resource that nobody subscribed to"
 		for _, runs := range s.routes {
 			give(runs, true)
 		}
 	}
-	if !found {
+	if !found && !others {
 		d.tally.Count("unrouted", 1)
 	}
 	if v.Bytes != 0 { // it was for nobody, or nobody any more
-		t.overhead(e.Size, "unheard")
+		t.Overhead(e.Size, "unheard")
 	}
 }
 
@@ -152,11 +154,11 @@ func (t *resourceStream) acknowledged(e wire.Event) {
 		} `json:"params"`
 	}
 	if err := json.Unmarshal(e.Data, &m); err != nil {
-		s.tell(eventmeter.Malformed, "an acknowledgement that is none: "+err.Error())
+		t.malformed("an acknowledgement that is none: " + err.Error())
 		return
 	}
-	if id := strings.Trim(string(m.Params.Meta[wire.SubscriptionKey]), `"`); id != strconv.FormatUint(t.id, 10) {
-		s.tell(eventmeter.Malformed, "an acknowledgement names another request than its stream's")
+	if id := strings.Trim(string(m.Params.Meta[wire.SubscriptionKey]), `"`); id != strconv.FormatUint(t.ID(), 10) {
+		t.malformed("an acknowledgement names another request than its stream's")
 	}
 	honoured := make(map[string]bool)
 	for _, uri := range m.Params.Notifications.ResourceSubscriptions {
@@ -165,12 +167,11 @@ func (t *resourceStream) acknowledged(e wire.Event) {
 	s.mu.Lock()
 	s.honoured = honoured
 	s.mu.Unlock()
-	t.down += int64(e.Size)
-	t.stand()
+	t.Confirm(e.Size)
 	for _, r := range s.runs() {
 		switch {
 		case honoured[r.uri]:
-			r.Activate(t.at)
+			r.Activate(t.At())
 		case r.IsActive():
 			s.lostRun(r, "the new acknowledgement leaves it out", fmt.Errorf("%w: the acknowledgement leaves %s out", mcpclient.ErrNotOffered, errtext.Line(r.uri)))
 		}
@@ -179,19 +180,10 @@ func (t *resourceStream) acknowledged(e wire.Event) {
 
 // answered handles the response that ends a request to listen.
 func (t *resourceStream) answered(e wire.Event, m *wire.Message) {
-	t.overhead(e.Size, "response")
-	t.ended = true
+	t.Overhead(e.Size, "response")
+	var err error
 	if m.HasError {
-		t.over = mcpclient.RPCError("", &m.Error)
+		err = mcpclient.RPCError("", &m.Error)
 	}
-}
-
-// overhead counts bytes of an open stream that carried no event. Before it
-// stands they belong to the call that opened it.
-func (t *resourceStream) overhead(size int, method string) {
-	if !t.stands {
-		t.down += int64(size)
-		return
-	}
-	t.s.d.Recorder.Called(eventmeter.Call{Lane: t.s.d.Opts.Lane, Cause: eventmeter.Heartbeat, At: t.at, Down: int64(size), Method: method})
+	t.End(err)
 }
