@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -225,13 +226,23 @@ func FigureAt(v reflect.Value, path []string) (got float64, kind reflect.Type, o
 }
 
 func fieldByJSON(t reflect.Type, name string) (reflect.StructField, bool) {
-	for _, f := range reflect.VisibleFields(t) {
-		if jsonName(f) == name {
-			return f, true
+	fields, known := fieldsByJSON.Load(t)
+	if !known {
+		named := map[string]reflect.StructField{}
+		for _, f := range reflect.VisibleFields(t) {
+			if _, twice := named[jsonName(f)]; !twice {
+				named[jsonName(f)] = f
+			}
 		}
+		fields, _ = fieldsByJSON.LoadOrStore(t, named)
 	}
-	return reflect.StructField{}, false
+	f, ok := fields.(map[string]reflect.StructField)[name]
+	return f, ok
 }
+
+// fieldsByJSON keeps the fields of each struct type, by their names in JSON:
+// reports look up hundreds of figures, and listing the fields is slow.
+var fieldsByJSON sync.Map
 
 func jsonName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
