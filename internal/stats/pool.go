@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -22,9 +23,9 @@ const maxUnits = 128
 const chunk = 16
 
 // pool holds units of both sides in a form that is quick to add up: a unit is
-// a run's interval, or several neighbours. Sums over any choice of units are
-// first taken by chunks of 16 values; only the chunks in which the quantiles
-// lie are added up value by value.
+// a run's interval, or several neighbours. The chunk of 16 values in which a
+// quantile of any choice of units lies is found by bisection; only that chunk is
+// added up value by value.
 type pool struct {
 	values []results.Nanos // ascending, every value that occurs
 	chunks int
@@ -32,7 +33,8 @@ type pool struct {
 	index  []uint32 // of values
 	counts []int64
 	at     []int32
-	sums   []int64 // by unit and chunk
+	// Of unit u, below[u*(chunks+1)+c] samples are in the chunks before c.
+	below []int64
 	// runs are the units of each run; the first of them belong to side A.
 	runs  [][]int32
 	aRuns int
@@ -62,9 +64,10 @@ func newPool(a, b [][]results.LogInterval) *pool {
 	slices.Sort(p.values)
 	p.values = slices.Compact(p.values)
 	p.chunks = (len(p.values) + chunk - 1) / chunk
-	p.sums = make([]int64, len(units)*p.chunks)
+	p.below = make([]int64, len(units)*(p.chunks+1))
 	for u, buckets := range units {
 		next, chunkOf := 0, -1
+		below := p.below[u*(p.chunks+1):][:p.chunks+1]
 		for _, b := range buckets {
 			k, _ := slices.BinarySearch(p.values[next:], b.Value)
 			next += k
@@ -73,10 +76,13 @@ func newPool(a, b [][]results.LogInterval) *pool {
 			}
 			p.index = append(p.index, uint32(next))
 			p.counts = append(p.counts, b.Count)
-			p.sums[u*p.chunks+chunkOf] += b.Count
+			below[chunkOf+1] += b.Count
 		}
 		for ; chunkOf < p.chunks; chunkOf++ {
 			p.at = append(p.at, int32(len(p.index)))
+		}
+		for c := range p.chunks {
+			below[c+1] += below[c]
 		}
 	}
 	return p
@@ -129,43 +135,27 @@ func (p *pool) side(b bool) []int32 {
 
 // scratch is the memory for quantiles; one per goroutine.
 type scratch struct {
-	sums []int64
 	fine [chunk]int64
 }
 
 // quantiles returns the quantiles of all units together. A unit may occur more than once. Without
 // samples they are zero.
 func (p *pool) quantiles(units []int32, s *scratch) quantileValues {
-	if len(s.sums) != p.chunks {
-		s.sums = make([]int64, p.chunks)
-	}
-	sums := s.sums
-	clear(sums)
-	for _, u := range units {
-		for c, n := range p.sums[int(u)*p.chunks : (int(u)+1)*p.chunks] {
-			sums[c] += n
-		}
-	}
-	var total int64
-	for _, n := range sums {
-		total += n
-	}
 	var out quantileValues
+	total := p.before(units, p.chunks)
 	if total == 0 {
 		return out
 	}
-	c, below, loaded := 0, int64(0), -1
+	c, loaded := 0, -1
 	for i, q := range quantilesCompared {
 		rank := rankOf(q, total)
-		for below+sums[c] < rank {
-			below += sums[c]
-			c++
-		}
+		// The quantiles ascend, and so do their chunks.
+		c += sort.Search(p.chunks-1-c, func(n int) bool { return p.before(units, c+n+1) >= rank })
 		if loaded != c {
 			p.load(units, c, s)
 			loaded = c
 		}
-		left := rank - below
+		left := rank - p.before(units, c)
 		for j, n := range s.fine {
 			if left -= n; left <= 0 {
 				out[i] = float64(p.values[c*chunk+j])
@@ -174,6 +164,14 @@ func (p *pool) quantiles(units []int32, s *scratch) quantileValues {
 		}
 	}
 	return out
+}
+
+// before is how many samples of the units are in the chunks before c.
+func (p *pool) before(units []int32, c int) (n int64) {
+	for _, u := range units {
+		n += p.below[int(u)*(p.chunks+1)+c]
+	}
+	return n
 }
 
 // load adds up chunk c value by value.
