@@ -52,6 +52,9 @@ func (m *expectedCounts) subscription(i int) planned {
 			p.lossy = true
 		}
 	}
+	if _, ok := m.end(); ok {
+		p.lossy, p.ended = true, true
+	}
 	for _, s := range m.heard(i) {
 		m.source(&p, int(s), m.gaps[i])
 		before := (int(s) + len(m.sources) - 1) % len(m.sources)
@@ -72,6 +75,7 @@ func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instan
 	if noRetry {
 		refused = 0 // and none comes again
 	}
+	end, ends := m.end()
 	missing := missingRun{gaps: gaps}
 	for i, e := range m.sources[source] {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
@@ -85,7 +89,7 @@ func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instan
 				p.delivered++
 			}
 		}
-		if !e.Measured {
+		if !e.Measured || ends && e.Fired >= end {
 			continue
 		}
 		p.expected++
@@ -161,9 +165,12 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 		exactly("rejected", m.hits(faults.Signature), a.Rejected),
 		exactly("malformed", m.hits(faults.Malformed, faults.Oversize)+early, a.Malformed),
 		exactly("ready.failed", refused, a.Ready.Failed),
-		exactly("terminated", 0, a.Terminated),
+		exactly("terminated", m.ended(), a.Terminated),
 	}
 	has := func(kind faults.Kind) (faults.Fault, bool) { return m.spec.Server(kind, m.mode) }
+	if m.hits(faults.Trouble) > 0 {
+		out = append(out, exactly("transientErrors", m.hits(faults.Trouble), a.TransientErrors))
+	}
 	reconnects := exactly("reconnects", m.hits(faults.Cut), a.Reconnects)
 	if n := m.merged(); n > 0 {
 		reconnects = atLeast("reconnects", m.hits(faults.Cut)-n, a.Reconnects)
@@ -195,6 +202,37 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 		return out
 	}
 	return append(out, m.latency(results.Summarise(a.Latency.FromIntended))...)
+}
+
+// ending are the faults that end every subscription once, in so many words.
+var ending = []faults.Kind{faults.Revoke, faults.Withdraw, faults.Change}
+
+// end is when the target ends the subscriptions, at the earliest.
+func (m *expectedCounts) end() (at eventmeter.Instant, ok bool) {
+	for _, kind := range ending {
+		f, hit := m.spec.Server(kind, m.mode)
+		if !hit {
+			continue
+		}
+		var first eventmeter.Instant
+		for _, list := range m.sources {
+			for _, e := range list {
+				if first == 0 || e.Fired < first {
+					first = e.Fired
+				}
+			}
+		}
+		return first + eventmeter.Instant(f.At), true
+	}
+	return 0, false
+}
+
+// ended is how many subscriptions the target ends.
+func (m *expectedCounts) ended() int64 {
+	if _, ok := m.end(); ok {
+		return int64(m.settings.Subscriptions)
+	}
+	return 0
 }
 
 // latency is what faults that hold events back must show at the least.

@@ -64,6 +64,9 @@ func TestExpectedCounts(t *testing.T) {
 		{"push", "cut(every=5, replay=false)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 2}, ""},
 		{"poll", "cut(every=5, replay=false)", clean, ""},
 		{"push", "repeat(every=5)", clean, ""},
+		{"push", "trouble(every=5)", clean, ""},
+		{"poll", "revoke(at=1h)", planned{expected: 8, delivered: 8, lossy: true, ended: true}, ""},
+		{"push", "withdraw(at=550ns)", planned{expected: 4, delivered: 8, lossy: true, ended: true}, ""},
 		{"webhook", "repeat(every=5)", planned{expected: 8, delivered: 8, sameEvent: 2}, ""},
 		{"webhook", "noretry(); signature(every=4, sign=wrong); drop(every=1, from=9, to=9)", planned{expected: 8, delivered: 5, lostRefused: 2, lostSilent: 1, gaps: 2}, ""}, // 4; 8 and 9
 		{"webhook", "early()", planned{expected: 8, delivered: 8, early: 1}, ""},

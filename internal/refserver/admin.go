@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -172,20 +173,26 @@ func (s *Server) toggleSeasonal() {
 	}
 }
 
-// types takes {"name","offered"}: see [Server.Offer].
+// types takes {"name","offered"} or {"name","changed":true}: see [Server.Offer]
+// and [Server.ChangeSchema].
 func (s *Server) types(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Name    string `json:"name"`
 		Offered *bool  `json:"offered"`
+		Changed bool   `json:"changed"`
 	}
 	if !readAdmin(w, r, &in) {
 		return
 	}
-	if in.Offered == nil {
-		http.Error(w, "offered is missing: true or false", http.StatusBadRequest)
+	if in.Offered == nil && !in.Changed || in.Offered != nil && in.Changed {
+		http.Error(w, "want one of offered (true or false) and changed (true)", http.StatusBadRequest)
 		return
 	}
-	switch err := s.Offer(in.Name, *in.Offered); {
+	apply := func() error { return s.ChangeSchema(in.Name) }
+	if in.Offered != nil {
+		apply = func() error { return s.Offer(in.Name, *in.Offered) }
+	}
+	switch err := apply(); {
 	case errors.Is(err, errUnknownEvent):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case err != nil:
@@ -209,21 +216,49 @@ func (s *Server) changeList(data []byte) (eventID string, err error) {
 // cannot be published. Its buffer is kept. The error wraps
 // errUnknownEvent.
 func (s *Server) Offer(name string, offered bool) error {
-	t := s.broker.topics[name]
-	if t == nil {
+	all := s.broker.named(name)
+	if len(all) == 0 {
 		return fmt.Errorf("target: offer %q: %w", name, errUnknownEvent)
 	}
-	if t.withdrawn.Swap(!offered) == !offered {
-		return nil
+	changed := false
+	for _, t := range all {
+		changed = t.withdrawn.Swap(!offered) != !offered || changed
 	}
-	if !offered {
-		t.wakeAll()
-		for _, h := range s.hooks.openHooks(func(h *hook) bool { return h.topic == t }) {
-			s.terminate(h, noSuchEvent())
-		}
+	if changed && !offered {
+		s.endSubscriptions(all, noSuchEvent())
 	}
+	if changed {
+		s.typeListeners.announce(methodListChanged)
+	}
+	return nil
+}
+
+// ChangeSchema changes the payload schema of an event type in place. Its streams
+// and webhook subscriptions are terminated, polls with earlier cursors fail, and
+// clients that listen for changes of the types are notified. What was published
+// stays readable. The error wraps errUnknownEvent.
+func (s *Server) ChangeSchema(name string) error {
+	all := s.broker.named(name)
+	if len(all) == 0 {
+		return fmt.Errorf("target: change %q: %w", name, errUnknownEvent)
+	}
+	epoch := strconv.FormatInt(time.Now().UnixNano(), 36)
+	for _, t := range all {
+		t.changeSchema(epoch)
+	}
+	s.endSubscriptions(all, schemaChanged())
 	s.typeListeners.announce(methodListChanged)
 	return nil
+}
+
+// endSubscriptions ends the streams and webhook subscriptions of topics.
+func (s *Server) endSubscriptions(of []*topic, why *rpcError) {
+	for _, t := range of {
+		t.wakeAll()
+	}
+	for _, h := range s.hooks.openHooks(func(h *hook) bool { return slices.Contains(of, h.topic) }) {
+		s.terminate(h, why)
+	}
 }
 
 // faultPlan answers GET /faults?sources=N&to=M.

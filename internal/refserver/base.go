@@ -280,6 +280,9 @@ func (q *requests) wait(ctx context.Context) error {
 
 const reasonRevoked = "access revoked"
 
+// everybody stands for all principals; no token is spelled so.
+const everybody = "\x00"
+
 // principals holds the principals whose access was revoked.
 type principals struct {
 	mu      sync.RWMutex
@@ -296,7 +299,7 @@ func newPrincipals() *principals {
 func (p *principals) watch(principal string) (changed <-chan struct{}, revoked bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.changed, p.revoked[principal]
+	return p.changed, p.revoked[principal] || p.revoked[everybody]
 }
 
 func (p *principals) revoke(principal string) {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
 // errUnknownEvent is wrapped by [Server.Publish] when the catalogue has no
@@ -30,7 +32,7 @@ type broker struct {
 	// faultInjector is nil without faults. With faults, each mode has its own
 	// topics, in its stage.
 	faultInjector *faultInjector
-	onForget      func() // see faults.Forget
+	strikes       map[faults.Kind]func() // the faults that strike once
 	ids           atomic.Uint64
 	overflow      atomic.Int64
 	published     atomic.Int64
@@ -65,6 +67,20 @@ func (b *broker) topic(mode eventmeter.Mode, name string) *topic {
 	return b.topics[name]
 }
 
+// named returns the topics of an event type: that of publications, and those
+// that the modes have of their own.
+func (b *broker) named(name string) (all []*topic) {
+	if t := b.topics[name]; t != nil {
+		all = append(all, t)
+	}
+	for _, t := range b.deliveryTopics() {
+		if t.kind.name == name && !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
 // deliveryTopics are all topics that subscribers read.
 func (b *broker) deliveryTopics() []*topic {
 	if b.faultInjector == nil {
@@ -80,7 +96,7 @@ func (b *broker) deliveryTopics() []*topic {
 }
 
 // installFaults gives each mode topics of its own, to which faults apply.
-func (b *broker) installFaults(m *faultInjector, opts Options, epoch string, forget func()) {
+func (b *broker) installFaults(m *faultInjector, opts Options, epoch string, strikes map[faults.Kind]func()) {
 	for _, mode := range modes {
 		g := &stage{mode: mode, injector: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}, waiting: map[uint16]int{}}
 		for _, t := range b.order {
@@ -88,7 +104,7 @@ func (b *broker) installFaults(m *faultInjector, opts Options, epoch string, for
 		}
 		m.stages[mode] = g
 	}
-	b.faultInjector, b.onForget = m, forget
+	b.faultInjector, b.strikes = m, strikes
 }
 
 // validEventID matches the ids that are taken over from upstream.
@@ -98,7 +114,8 @@ var validEventID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 // unless the given one is valid.
 func (b *broker) publish(id, name string, data []byte) (string, error) {
 	t := b.topics[name]
-	if t == nil || t.withdrawn.Load() {
+	// Where a fault removes the types, events happen as before.
+	if _, goesOn := b.faultInjector.serverFault(faults.Withdraw, ""); t == nil || t.withdrawn.Load() && !goesOn {
 		return "", fmt.Errorf("publish %q: %w", name, errUnknownEvent)
 	}
 	if len(data) > maxData {
@@ -125,7 +142,7 @@ func (b *broker) publish(id, name string, data []byte) (string, error) {
 	if b.faultInjector == nil {
 		return t.publish(newID, key, data).id, nil
 	}
-	b.faultInjector.begin(time.Now(), b.onForget)
+	b.faultInjector.begin(time.Now(), b.strikes)
 	kept := bytes.Clone(data)
 	id = newID()
 	// Systems without event faults read the shared topics.

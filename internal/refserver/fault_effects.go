@@ -22,9 +22,25 @@ func (s *Server) installFaults() {
 	}
 	s.faultInjector = newFaultInjector(s.opts.Faults, s.hooks.agenda)
 	s.forgotten = make(chan struct{})
-	s.broker.installFaults(s.faultInjector, s.opts, strconv.FormatInt(s.started.UnixNano(), 36), s.forget)
+	s.broker.installFaults(s.faultInjector, s.opts, strconv.FormatInt(s.started.UnixNano(), 36), map[faults.Kind]func(){
+		faults.Forget: s.forget,
+		faults.Revoke: func() { s.Revoke(everybody) },
+		faults.Withdraw: func() {
+			for _, t := range s.broker.order {
+				_ = s.Offer(t.kind.name, false) // the type exists
+			}
+		},
+		faults.Change: func() {
+			for _, t := range s.broker.order {
+				_ = s.ChangeSchema(t.kind.name) // the type exists
+			}
+		},
+	})
 	if f, ok := s.faultInjector.serverFault(faults.Expire, eventmeter.Webhook); ok {
 		s.hooks.expireAfter = f.After
+	}
+	if f, ok := s.faultInjector.serverFault(faults.Gone, eventmeter.Webhook); ok {
+		s.hooks.gone = func() { s.faultInjector.count(f, eventmeter.Webhook) }
 	}
 	if _, ok := s.faultInjector.serverFault(faults.NoRetry, eventmeter.Webhook); ok {
 		s.hooks.retryMax = -1
@@ -56,8 +72,6 @@ func (s *Server) forget() {
 	close(s.forgotten)
 	s.forgotten = make(chan struct{})
 	s.forgetMu.Unlock()
-	f, _ := s.faultInjector.serverFault(faults.Forget, "")
-	s.faultInjector.count(f, "")
 }
 
 // faultTTL is the time to live that a fault grants; 0 without one.
@@ -120,6 +134,8 @@ func (st *stream) appendFaulty(out []byte, e *event) ([]byte, bool) {
 		}
 		st.write(out)
 		return out[:0], false
+	case faults.Trouble:
+		out = st.appendNotification(out, "error", errorMember(&rpcError{Code: codeInternal, Message: "the upstream failed for a moment"}))
 	case faults.Malformed:
 		frame := e.appendFrame(nil, st.call.id)
 		out = append(out, frame[:len(frame)-len(frameEnd)]...) // its braces never close

@@ -57,17 +57,22 @@ func (m *faultInjector) appliedFaults() map[string]int64 {
 	return maps.Clone(m.applied)
 }
 
-// begin records the first event, from which stall and forget count. forget is
-// called when it is due.
-func (m *faultInjector) begin(now time.Time, forget func()) {
+// begin records the first event, from which faults count that strike once. They
+// are scheduled then.
+func (m *faultInjector) begin(now time.Time, strikes map[faults.Kind]func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.first.IsZero() {
 		return
 	}
 	m.first = now
-	if f, ok := m.spec.Server(faults.Forget, ""); ok {
-		m.agenda.at(now.Add(f.At), forget)
+	for kind, strike := range strikes {
+		if f, ok := m.spec.Server(kind, ""); ok {
+			m.agenda.at(now.Add(f.At), func() {
+				strike()
+				m.count(f, "")
+			})
+		}
 	}
 }
 
@@ -283,7 +288,7 @@ func (g *stage) append(t *topic, f faults.Fault, id, key string, data []byte) {
 	case faults.UTF8:
 		broken := append(slices.Clone(data[:len(data)-1]), ",\"broken\":\"\xff\xfe\"}"...)
 		t.publish(same, key, broken)
-	case faults.Malformed, faults.Drip, faults.Oversize, faults.Cut, faults.Signature, faults.Repeat:
+	case faults.Malformed, faults.Drip, faults.Oversize, faults.Cut, faults.Signature, faults.Repeat, faults.Trouble:
 		t.publishFaulty(same, key, data, f)
 	default:
 		t.publish(same, key, data)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -324,6 +325,7 @@ type hooks struct {
 	retryMax         int
 	expireAfter      time.Duration // a fault: 0 = as granted
 	suspendAfter     int
+	gone             func() // a fault: 410 ends the subscription, see faults.Gone
 	retryBase        time.Duration
 
 	pool   *pool[*hook]
@@ -393,6 +395,9 @@ func (hs *hooks) attempt(h *hook) {
 	}
 	if wait, again := h.settle(d, status, failure); again {
 		hs.agenda.at(time.Now().Add(wait), func() { h.retry(d) })
+	}
+	if status == http.StatusGone && hs.gone != nil && hs.remove(h, nil) {
+		hs.gone()
 	}
 	hs.pool.push(h) // keeps its token
 }

@@ -109,7 +109,7 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 		b = append(b, delivery...)
 		b = append(b, t.kind.input...)
 		b = append(b, `,"payloadSchema":`...)
-		b = append(b, t.kind.payload...)
+		b = append(b, t.payloadSchema()...)
 		b = append(b, '}')
 	}
 	b = append(b, ']')
@@ -162,6 +162,8 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	switch {
 	case rpcErr != nil:
+	case t.isFormer(p.Cursor):
+		rpcErr = schemaChanged()
 	case p.MaxEvents != nil && *p.MaxEvents < 1:
 		rpcErr = invalidParams("maxEvents is less than 1")
 	case c.dialect.longPoll && p.TimeoutMs != nil && *p.TimeoutMs < 0:
@@ -214,6 +216,8 @@ func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, aft
 			return batch{}, forbidden(reasonRevoked)
 		case t.withdrawn.Load():
 			return batch{}, noSuchEvent()
+		case t.isFormer(&cursor):
+			return batch{}, schemaChanged()
 		}
 		b := reader.take(nil, limit)
 		b.gap = b.gap || truncated

@@ -175,6 +175,11 @@ func unsupported(feature string, value any) *rpcError {
 	return named(notSupported, "Unsupported", map[string]any{"feature": feature, "value": value})
 }
 
+// schemaChanged is how a subscription ends whose type was changed in place.
+func schemaChanged() *rpcError {
+	return named(notSupported, "Unsupported", map[string]any{"feature": "payloadSchema", "reason": "schema_changed"})
+}
+
 func callbackError(reason string) *rpcError {
 	return named(callbackFailed, "Callback endpoint error", map[string]string{"reason": reason})
 }

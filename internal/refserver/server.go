@@ -194,7 +194,7 @@ func (s *Server) PublishAs(id, name string, data []byte) (eventID string, err er
 // [Server.Restore].
 func (s *Server) Revoke(token string) {
 	s.principals.revoke(token)
-	for _, h := range s.hooks.openHooks(func(h *hook) bool { return h.principal == token }) {
+	for _, h := range s.hooks.openHooks(func(h *hook) bool { return h.principal == token || token == everybody }) {
 		s.terminate(h, forbidden(reasonRevoked))
 	}
 	s.resources.revoke(token)

@@ -33,6 +33,7 @@ type stream struct {
 	written        time.Time       // when the last frame was written
 	events         []*event        // scratch
 	transientError *transientError // the topic's last transient error that was sent
+	schema         uint32          // the topic's, when the stream was opened
 	// forgotten is closed when the Forget fault strikes.
 	forgotten <-chan struct{}
 }
@@ -62,7 +63,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	s.streamHeader(w.Header())
 	r, stop := s.whileValid(r)
 	defer stop()
-	st := &stream{server: s, call: c, topic: t, wakeup: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, transientError: t.transientError.Load(), ctx: r.Context(), batch: streamBatch}
+	st := &stream{server: s, call: c, topic: t, wakeup: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, transientError: t.transientError.Load(), schema: t.schema.Load(), ctx: r.Context(), batch: streamBatch}
 	if s.capacity != nil {
 		st.batch = 1 // so that streams take turns
 	}
@@ -196,13 +197,17 @@ func errorMember(e *rpcError) []byte {
 
 // notify writes one notification of notifications/events/.
 func (st *stream) notify(name string, members []byte) bool {
-	b := append(make([]byte, 0, 256), `data: {"jsonrpc":"2.0","method":"notifications/events/`...)
+	return st.write(st.appendNotification(make([]byte, 0, 256), name, members))
+}
+
+func (st *stream) appendNotification(b []byte, name string, members []byte) []byte {
+	b = append(b, `data: {"jsonrpc":"2.0","method":"notifications/events/`...)
 	b = append(b, name...)
 	b = append(b, `","params":{`...)
 	b = append(b, members...)
 	b = append(b, `,"_meta":{"`+subscriptionIDKey+`":`...)
 	b = append(b, st.call.id...)
-	return st.write(append(b, frameEnd...))
+	return append(b, frameEnd...)
 }
 
 // end writes the response that closes the stream.
@@ -229,6 +234,8 @@ func (st *stream) over(revoked bool) *rpcError {
 		return forbidden(reasonRevoked)
 	case st.topic.withdrawn.Load():
 		return noSuchEvent()
+	case st.topic.schema.Load() != st.schema:
+		return schemaChanged()
 	}
 	return nil
 }

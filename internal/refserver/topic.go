@@ -27,7 +27,9 @@ type topic struct {
 	maxAge         time.Duration
 	overflow       *atomic.Int64 // events skipped because a reader lagged
 	transientError atomic.Pointer[transientError]
-	withdrawn      atomic.Bool // removed from the catalogue
+	withdrawn      atomic.Bool            // removed from the catalogue
+	schema         atomic.Uint32          // how often its schema was changed in place
+	former         atomic.Pointer[string] // the prefix before the last change of the schema
 
 	mu      sync.RWMutex
 	head    uint64 // position of the newest event, 0 = none yet
@@ -49,6 +51,29 @@ func newTopic(kind eventType, epoch string, opts Options, overflow *atomic.Int64
 	}
 	t.setEpoch(epoch)
 	return t
+}
+
+// changeSchema begins an epoch of cursors, so that pollers are told: those of
+// the epoch before are recognised.
+func (t *topic) changeSchema(epoch string) {
+	t.former.Store(t.prefix.Load())
+	t.setEpoch(epoch)
+	t.schema.Add(1)
+}
+
+// isFormer reports whether a cursor is of the schema before the last change.
+func (t *topic) isFormer(cursor *string) bool {
+	former := t.former.Load()
+	return cursor != nil && former != nil && strings.HasPrefix(*cursor, *former)
+}
+
+// payloadSchema is the schema of the type's data. A title stands for whatever
+// was changed in place.
+func (t *topic) payloadSchema() json.RawMessage {
+	if n := t.schema.Load(); n > 0 {
+		return append([]byte(`{"title":"version `+strconv.FormatUint(uint64(n+1), 10)+`",`), t.kind.payload[1:]...)
+	}
+	return t.kind.payload
 }
 
 // begin sets the epoch of the topic's cursors.
@@ -445,7 +470,11 @@ func (t *topic) resolve(cursor *string) (after uint64, truncated bool) {
 	if cursor == nil {
 		return t.head, false
 	}
-	if number, ok := strings.CutPrefix(*cursor, *t.prefix.Load()); ok {
+	number, ok := strings.CutPrefix(*cursor, *t.prefix.Load())
+	if former := t.former.Load(); !ok && former != nil {
+		number, ok = strings.CutPrefix(*cursor, *former) // of the same events
+	}
+	if ok {
 		n, err := strconv.ParseUint(number, 10, 64)
 		if err != nil || n > t.head {
 			return t.head, true

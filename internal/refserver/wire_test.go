@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
 // The files of testdata/wire are scripts of what goes over the wire, written
@@ -26,6 +28,7 @@ import (
 //	answer         status, media type and body of the last call
 //	begin NAME     a call whose answer is read later, by finish NAME
 //	polls          so many polls wait for an event
+//	hooks          so many webhook subscriptions are open
 //	open NAME      a call whose answer is a stream
 //	frames NAME    the next frames of that stream
 //	blocks NAME    the next blocks of that stream with all their lines, --- between
@@ -103,6 +106,11 @@ func (w *wire) step(t *testing.T, kind, name, text string) bool {
 	case "finish":
 		w.read(t, w.begun[name])
 		return w.answered(t) && w.step(t, "answer", "", text)
+	case "hooks":
+		for n, _ := strconv.Atoi(text); w.server.hooks.count() != n; {
+			runtime.Gosched()
+		}
+		return true
 	case "polls":
 		for n, _ := strconv.ParseInt(text, 10, 64); w.server.counts.waiting.Load() != n; {
 			runtime.Gosched()
@@ -351,6 +359,11 @@ func setOptions(t *testing.T, o *Options, text string) {
 			o.BufferEvents = number
 		case "RetryMax":
 			o.RetryMax = number
+		case "Faults":
+			var err error
+			if o.Faults, err = faults.Parse(value); err != nil {
+				t.Fatal(err)
+			}
 		case "Revision":
 			o.Revision = value
 		case "WebhookID":

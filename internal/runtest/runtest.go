@@ -2,6 +2,7 @@
 package runtest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"sync"
@@ -13,17 +14,25 @@ import (
 )
 
 // InProcess serves the reference target in this process, for
-// run.Options.Embedded, with a few of the given options.
-func InProcess(ctx context.Context, given embedded.Options) (embedded.Server, error) {
-	return InProcessWith(ctx, given, refserver.Options{
-		AllowPrivateCallbacks: true, NextPoll: 50 * time.Millisecond, RetryBase: 50 * time.Millisecond,
-		ResumeOverlap: -1, Lists: refserver.ListOptions{Entries: 20, Page: 10, TTL: time.Hour},
-	})
+// run.Options.Embedded. What is not given is as tests want it.
+func InProcess(ctx context.Context, o embedded.Options) (embedded.Server, error) {
+	o.NextPoll = cmp.Or(o.NextPoll, 50*time.Millisecond)
+	o.RetryBase = cmp.Or(o.RetryBase, 50*time.Millisecond)
+	o.ResumeOverlap = cmp.Or(o.ResumeOverlap, -1)
+	if o.Lists.Entries == 0 {
+		o.Lists = refserver.ListOptions{Entries: 20, Page: 10, TTL: time.Hour}
+	}
+	return start(ctx, o)
 }
 
-// InProcessWith is InProcess with other options.
+// InProcessWith serves the reference target with these options, of which the
+// given ones replace those that a run decides on.
 func InProcessWith(ctx context.Context, given embedded.Options, o refserver.Options) (embedded.Server, error) {
 	o.CallbackCAFile, o.Faults, o.Revision = given.CallbackCAFile, given.Faults, given.Revision
+	return start(ctx, o)
+}
+
+func start(ctx context.Context, o refserver.Options) (embedded.Server, error) {
 	s, err := refserver.New(o)
 	if err != nil {
 		return nil, err

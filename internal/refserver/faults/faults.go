@@ -32,6 +32,7 @@ const (
 	Cut        Kind = "cut"        // push: the stream is cut at the event, see Replay
 	Signature  Kind = "signature"  // webhook: the first Attempts are signed as Sign says
 	Repeat     Kind = "repeat"     // webhook: posted again although it was accepted
+	Trouble    Kind = "trouble"    // push: a recoverable error comes before it on its stream
 	Stale      Kind = "stale"      // SEP-2549: a change is notified, but the lists do not change
 )
 
@@ -44,6 +45,10 @@ const (
 	TTL        Kind = "ttl"        // webhook: the server grants Grant
 	Expire     Kind = "expire"     // webhook: a subscription ends After, whatever was granted
 	Forget     Kind = "forget"     // at At, the server forgets all subscriptions and events
+	Revoke     Kind = "revoke"     // at At, every principal loses its access
+	Withdraw   Kind = "withdraw"   // at At, every event type is removed
+	Change     Kind = "change"     // at At, the schema of every event type changes in place
+	Gone       Kind = "gone"       // webhook: an answer of 410 ends the subscription
 	Early      Kind = "early"      // webhook: a delivery before the challenge
 	NoRetry    Kind = "noretry"    // webhook: no delivery is tried again
 
@@ -124,6 +129,7 @@ var kindSpecs = map[Kind]kindSpec{
 	Cut:        {event: true, keys: []string{"replay"}, needed: []string{"replay"}, modes: onPush},
 	Signature:  {event: true, keys: []string{"sign", "attempts"}, needed: []string{"sign"}, modes: onWebhook},
 	Repeat:     {event: true, modes: onWebhook},
+	Trouble:    {event: true, modes: onPush},
 	Stall:      {keys: []string{"at", "for"}, needed: []string{"at", "for"}},
 	Throttle:   {keys: []string{"rate"}, needed: []string{"rate"}},
 	Heartbeats: {modes: onPush},
@@ -131,6 +137,10 @@ var kindSpecs = map[Kind]kindSpec{
 	TTL:        {keys: []string{"grant"}, needed: []string{"grant"}, modes: onWebhook},
 	Expire:     {keys: []string{"after"}, needed: []string{"after"}, modes: onWebhook},
 	Forget:     {keys: []string{"at"}, needed: []string{"at"}},
+	Revoke:     {keys: []string{"at"}, needed: []string{"at"}},
+	Withdraw:   {keys: []string{"at"}, needed: []string{"at"}},
+	Change:     {keys: []string{"at"}, needed: []string{"at"}},
+	Gone:       {modes: onWebhook},
 	Early:      {modes: onWebhook},
 	NoRetry:    {modes: onWebhook},
 

@@ -22,14 +22,15 @@ stall(at=3s, for=2s); throttle(rate=50/s); heartbeats(); refuse(code=-32013, eve
 forget(at=3s); early(); noretry
 lapse(after=1s); leak(); noresume(code=-32602, every=2); twofold(); lateresult(over=300ms)
 stale(rate=0.5, seed=3); listttl(ms=-5); scope()
-tokenrefuse(every=3); tokendown(every=2); tokenslow(over=100ms)`
+tokenrefuse(every=3); tokendown(every=2); tokenslow(over=100ms)
+trouble(every=4); revoke(at=1s); withdraw(at=1s); change(at=1s); gone()`
 
 func TestParseRoundTrip(t *testing.T) {
 	s, err := Parse(everything)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s) != 37 {
+	if len(s) != 42 {
 		t.Errorf("%d faults", len(s))
 	}
 	again, err := Parse(s.String())

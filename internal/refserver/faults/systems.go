@@ -25,7 +25,7 @@ const (
 var kindsBySystem = map[string][]Kind{
 	Smithery + " webhook": {
 		Drop, Duplicate, Reid, Reorder, Delay, Misdeliver, Malformed, UTF8, Oversize, Signature, Repeat,
-		Stall, Throttle, Refuse, TTL, Expire, Forget, NoRetry,
+		Stall, Throttle, Refuse, TTL, Expire, Forget, NoRetry, Gone,
 	},
 	SEP1803 + " push": {
 		Drop, Duplicate, Reid, Reorder, Delay, Misdeliver, Malformed, UTF8, Cut, Stall, Throttle, Refuse, Forget,
