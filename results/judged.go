@@ -111,7 +111,7 @@ func laneWhole(path []string) whole {
 			return ofOpenHours
 		}
 		return ofNothing
-	case "duplicates", "outOfOrder", "late", "latency":
+	case "duplicates", "outOfOrder", "orderConflicts", "late", "latency":
 		return ofDelivered
 	case "unexpected":
 		return ofPublished

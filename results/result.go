@@ -122,13 +122,16 @@ type Lane struct {
 	Ready         Ready  `json:"ready"`         // how its subscriptions became active
 	// owed deliveries: delivered + lostSilent + lostAnnounced + lostOrderUnknown +
 	// lostUndeliverable + lostRefused + lostSuspended
-	Expected      int64      `json:"expected"`
-	Delivered     int64      `json:"delivered"`     // owed and received at least once
-	Duplicates    Duplicates `json:"duplicates"`    // second and later copies
-	OutOfOrder    int64      `json:"outOfOrder"`    // received after a later event of the same source
-	Late          int64      `json:"late"`          // received more than phases.late after the scheduled instant
-	LostSilent    int64      `json:"lostSilent"`    // never received and not announced
-	LostAnnounced int64      `json:"lostAnnounced"` // never received, and announced by the target
+	Expected   int64      `json:"expected"`
+	Delivered  int64      `json:"delivered"`  // owed and received at least once
+	Duplicates Duplicates `json:"duplicates"` // second and later copies
+	OutOfOrder int64      `json:"outOfOrder"` // received after a later event of the same source
+	// received after an event that other streams of the lane received later: the streams saw the
+	// same events in different order
+	OrderConflicts int64 `json:"orderConflicts"`
+	Late           int64 `json:"late"`          // received more than phases.late after the scheduled instant
+	LostSilent     int64 `json:"lostSilent"`    // never received and not announced
+	LostAnnounced  int64 `json:"lostAnnounced"` // never received, and announced by the target
 	// never received, and possibly announced: the event was published at the same time as one that
 	// was received beside the announcement, so their order is unknown
 	LostOrderUnknown int64 `json:"lostOrderUnknown"`

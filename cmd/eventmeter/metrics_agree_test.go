@@ -131,6 +131,7 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		"eventmeter_deliveries_outstanding":         0,
 		"eventmeter_deliveries_missing":             l.Lost(),
 		"eventmeter_deliveries_out_of_order_total":  l.OutOfOrder,
+		"eventmeter_order_conflicts_total":          l.OrderConflicts,
 		"eventmeter_deliveries_late_total":          l.Late,
 		"eventmeter_deliveries_recovered_total":     l.Recovered,
 		"eventmeter_deliveries_in_flight_total":     l.Detail.InFlight,

@@ -63,6 +63,7 @@ func runLanes(d *dashboard.DashboardBuilder) {
 		query{"duplicates", `sum(rate(eventmeter_duplicates_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"late", `sum(rate(eventmeter_deliveries_late_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"out of order", `sum(rate(eventmeter_deliveries_out_of_order_total{LANES}[$__rate_interval] SHIFT))`},
+		query{"in another order than other streams", `sum(rate(eventmeter_order_conflicts_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"unexpected", `sum(rate(eventmeter_deliveries_unexpected_total{LANES}[$__rate_interval] SHIFT))`})))
 	d.WithPanel(lines(shape{"Trouble", "Broken and ended subscriptions, streams opened again, calls that failed, refused webhook deliveries, messages that could not be read, and streams, answers and webhook bodies that were given up because of their size, so far.", "short", 8, 0}, alone(
 		query{"broken", `sum(eventmeter_subscriptions_broken_total{LANES} SHIFT)`},

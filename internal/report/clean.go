@@ -49,6 +49,7 @@ var figuresOfLanes = []laneFigure{
 	{label: "duplicates", short: "duplicates", owed: true, grade: fault, of: delivered, read: path("duplicates.sameEvent", "duplicates.sameEmission")},
 	{label: "  redelivered on request", owed: true, read: path("duplicates.requested")},
 	{label: "out of order", owed: true, grade: fault, of: delivered, read: path("outOfOrder")},
+	{label: "other order than other streams", owed: true, rare: true, grade: fault, of: delivered, read: path("orderConflicts")},
 	{label: "late", owed: true, grade: fault, of: delivered, read: path("late")},
 	{label: "unexpected", owed: true, grade: fault, read: path("unexpected")},
 	{label: "recovered", owed: true, grade: notice, read: path("recovered")},

@@ -177,6 +177,10 @@ type LaneCounts struct {
 	// unexpected ones, it has none. Events without a probe id, and those that a
 	// sibling fired, count every time.
 	Received int64
+	// OrderConflicts counts first copies of measured emissions that came to a
+	// stream after one that other streams of the lane saw later. It has no clock
+	// and no sequence numbers: the streams are compared with each other.
+	OrderConflicts int64
 	// Broken counts subscriptions that failed after they had been active.
 	Broken int64
 }

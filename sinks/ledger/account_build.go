@@ -112,6 +112,7 @@ func (h *shard) addTo(out *LaneAccount, ready *timing, arrived *arrivals) {
 	out.Ready.Cancelled += h.cancel
 	out.Ready.Open += h.states[eventmeter.Attaching]
 	out.Broken += h.broken
+	out.OrderConflicts += h.orderConflicts
 	out.EventMessages += h.messages
 	out.EventBytes += h.bytes
 	out.Received += h.received

@@ -52,6 +52,7 @@ var LaneMetrics = []LaneMetric{
 		{"requested", func(n *LiveLane) float64 { return float64(n.Duplicates.Requested) }},
 	}},
 	laneCounter("eventmeter_deliveries_out_of_order_total", "First deliveries that came after one of the same source that happened later.", func(n *LiveLane) int64 { return n.OutOfOrder }),
+	laneCounter("eventmeter_order_conflicts_total", "First deliveries of measured events that came after one that other streams of the lane saw later.", func(n *LiveLane) int64 { return n.OrderConflicts }),
 	laneCounter("eventmeter_deliveries_late_total", "First deliveries later than phases.late after intended.", func(n *LiveLane) int64 { return n.Late }),
 	{Name: "eventmeter_deliveries_unexpected_total", Help: "Copies that should not have come: foreign_run, never_fired, not_subscribed or stale.", Label: "kind", Parts: []LanePart{
 		{"foreign_run", func(n *LiveLane) float64 { return float64(n.Unexpected.ForeignRun) }},

@@ -20,7 +20,7 @@ const (
 const noEventID = ^uint64(0)
 
 // emission is the ledger's record of one emission: 32 bytes, plus one event-id
-// hash per lane.
+// hash and one place per lane.
 type emission struct {
 	intended, fired eventmeter.Instant // written before the emission is published
 	acked           atomic.Int64       // written before outcome
@@ -41,6 +41,7 @@ func (b *bitset) has(i int) bool { return b[i/64].Load()&(1<<(i%64)) != 0 }
 type chunk struct {
 	emissions [chunkSize]emission
 	ids       []atomic.Uint64 // lane*chunkSize + position: first event id seen
+	places    []atomic.Uint32 // lane*chunkSize + position: place in the lane's order, 0 = none
 	measured  bitset
 	failed    bitset // ended Uncertain or Refused
 	owed      bitset // measured and Accepted: owed to whoever listened
@@ -95,6 +96,11 @@ func (s *source) eventID(lane uint16, seq uint32) *atomic.Uint64 {
 	return &s.chunk(seq).ids[int(lane)*chunkSize+int((seq-1)%chunkSize)]
 }
 
+// place returns where the place of seq in the lane's order is kept.
+func (s *source) place(lane uint16, seq uint32) *atomic.Uint32 {
+	return &s.chunk(seq).places[int(lane)*chunkSize+int((seq-1)%chunkSize)]
+}
+
 // append adds the next emission. It returns false when e is not the next one.
 //
 // Windows are cut by sequence number, so Fired may not fall within a source:
@@ -119,7 +125,7 @@ func (s *source) append(e eventmeter.Emission, interval time.Duration) bool {
 		}
 		// Appending behind the end of a published slice is safe: readers keep
 		// to the length they loaded.
-		list = append(list, &chunk{ids: make([]atomic.Uint64, s.lanes*chunkSize)})
+		list = append(list, &chunk{ids: make([]atomic.Uint64, s.lanes*chunkSize), places: make([]atomic.Uint32, s.lanes*chunkSize)})
 		s.chunks.Store(&list)
 	}
 	c := s.chunk(n + 1)

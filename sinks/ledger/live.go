@@ -134,6 +134,7 @@ func (l *Ledger) liveShards(n *lane, out *LiveLane, now eventmeter.Instant, sinc
 		out.Open += h.states[eventmeter.Active]
 		out.Failed += h.failed
 		out.Broken += h.broken
+		out.OrderConflicts += h.orderConflicts
 		out.Undecided += h.parkedN.Load() + h.waitingN
 		out.EventMessages += h.messages
 		out.EventBytes += h.bytes

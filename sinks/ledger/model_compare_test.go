@@ -47,6 +47,9 @@ func (m *model) compare(l *Ledger) error {
 				figure.AddCounts(intervals[k], v)
 			}
 		}
+		if got, want := a.Lanes[i].OrderConflicts, m.orderConflicts(uint16(i)); got != want {
+			return fmt.Errorf("lane %d: %d order conflicts, want %d", i, got, want)
+		}
 		if n, by := m.oversized(uint16(i)); a.Lanes[i].Oversized != n || !slices.Equal(a.Lanes[i].OversizedBy, by) {
 			return fmt.Errorf("lane %d: oversized %d by %v, want %d by %v", i, a.Lanes[i].Oversized, a.Lanes[i].OversizedBy, n, by)
 		}

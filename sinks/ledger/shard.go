@@ -45,9 +45,11 @@ type shard struct {
 	failed   int64
 	cancel   int64
 	broken   int64
-	states   [eventmeter.Failed + 1]int64
-	holes    int64 // seqs in holes of current windows, owed or not
-	waitingN int64
+	// orderConflicts are first copies that contradict the order of others.
+	orderConflicts int64
+	states         [eventmeter.Failed + 1]int64
+	holes          int64 // seqs in holes of current windows, owed or not
+	waitingN       int64
 
 	parkedN atomic.Int64
 	parked  map[uint64]*parking
@@ -148,6 +150,7 @@ func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 	h.count(s, t, d, first, newest, opened)
 	if first {
 		h.come(measured)
+		h.saw(s, d.Stamp.Source, d.Stamp.Seq, e.measured)
 		if d.Stamp.Seq >= highest || e.happened() >= h.ledger.sources[d.Stamp.Source].firedAt(highest) {
 			t.arrived(d.Stamp.Seq)
 		}

@@ -162,6 +162,7 @@ func (h *shard) begin(pos uint32, at eventmeter.Instant) {
 	s.number++
 	s.announced = 0
 	s.over = false
+	s.order = streamOrder{}
 	for i := range slots {
 		src := &h.ledger.sources[slots[i].source]
 		slots[i].restart(src.firstFrom(1, at+1)-1, keep)

@@ -46,6 +46,7 @@ type subState struct {
 	delivered         uint32
 	state             eventmeter.State
 	over              bool // the window is over: Detached or Failed
+	order             streamOrder
 }
 
 // subRare is what only a subscription with irregularities needs.
