@@ -16,7 +16,7 @@ type Systems = settings.Table
 type Lane struct {
 	// unique name: lower-case letters, digits and hyphens, with a letter first
 	Name string `yaml:"name" json:"name"`
-	// events (the default; the MCP Events draft), smithery, sep-1803, sep-975 or sep-2549
+	// events (the default; the MCP Events draft), smithery, sep-1803, sep-975, sep-2549, updates or requests
 	System string `yaml:"system,omitempty" json:"system"`
 	Mode   string `yaml:"mode" json:"mode"` // poll, push, webhook
 	// number of subscriptions, at least 1
