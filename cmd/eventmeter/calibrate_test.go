@@ -20,7 +20,7 @@ func TestCalibrate(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	out, err := calibrated(func() *exec.Cmd { return command(t, "run", "--profile", "calibrate") })
-	if err != nil || !strings.Contains(out, "243 of 243 rows equal") {
+	if err != nil || !strings.Contains(out, "255 of 255 rows equal") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	keepsRows(t, out)

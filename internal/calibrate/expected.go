@@ -39,6 +39,11 @@ func (m *expectedCounts) subscription(i int) planned {
 			m.changes(&p, int(s))
 		}
 		return p
+	case faults.Updates:
+		for _, s := range m.heard(i) {
+			m.updates(&p, int(s))
+		}
+		return p
 	case faults.Events:
 		if _, ok := m.spec.Server(faults.Early, m.mode); ok {
 			p.early = 1
@@ -198,7 +203,7 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 		out = append(out, atLeast("lostSilent", m.hits(faults.Cut)-m.warm(faults.Cut), a.LostSilent))
 	}
 	out = append(out, m.own()...)
-	if m.settings.System == faults.SEP2549 {
+	if m.settings.System == faults.SEP2549 || m.settings.System == faults.Updates {
 		return out
 	}
 	return append(out, m.latency(results.Summarise(a.Latency.FromIntended))...)

@@ -33,9 +33,18 @@ const (
     subscriptions: 2
     event: chat.message
     sep2549: {use: 20/s, notifications: true}
+  - name: resources
+    system: updates
+    mode: push
+    subscriptions: 4
+    event: chat.message
+    arguments: {n: "{{mod .Index 2}}"}
+    sources: "{{mod .Index 2}}"
+    updates: {resource: "list://item/{n}"}
+    attach: {concurrency: 1, onFailure: continue}
 upstream:
   sources: 2
-  payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}", list: tools}
+  payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}", list: tools, uri: "list://item/{{.Source}}"}
 schedule: {kind: constant, rate: 40/s}
 phases: {warmup: 100ms, measure: 700ms, drain: 3s}
 target: {embedded: {lists: {entries: 20, page: 10, ttl: 1h}}}
@@ -81,6 +90,8 @@ func TestMatrix(t *testing.T) {
 	add([]string{"updates"}, []string{"target.era=legacy"}, "cut(rate=0.15, replay=true)", "cut(rate=0.15, replay=false)", "drop(rate=0.2)")
 	add([]string{"requests"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
 	add([]string{"lists"}, []string{"upstream.sources=1", "schedule.rate=20/s"}, "stale(rate=0.3)", "duplicate(rate=0.3)")
+	add([]string{"resources"}, nil, "drop(rate=0.2)", "duplicate(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
+	add([]string{"resources"}, []string{"target.era=legacy"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "refuse(code=-32013, every=3)")
 	rows := 0
 	err = Run(t.Context(), run.Options{Profile: p, Embedded: runtest.InProcess}, func(done []Row) {
 		for _, r := range done {
@@ -90,7 +101,7 @@ func TestMatrix(t *testing.T) {
 			}
 		}
 	})
-	if want := 2 * (6 + 6 + 3 + 2 + 1 + 1 + 1); err != nil || rows != want {
+	if want := 2 * (6 + 6 + 3 + 2 + 1 + 1 + 1 + 1 + 1); err != nil || rows != want {
 		t.Errorf("%d rows of %d: %v", rows, want, err)
 	}
 }

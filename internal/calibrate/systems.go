@@ -12,6 +12,8 @@ func (m *expectedCounts) own() []Check {
 		return m.resumable()
 	case faults.SEP2549:
 		return m.listed()
+	case faults.Updates:
+		return m.notified()
 	case faults.Smithery:
 		return m.triggers()
 	case faults.SEP1803:

@@ -242,7 +242,7 @@ func (s *stream) connect() error {
 	if !s.modern {
 		s.at = d.Clock.Now()
 		s.report(nil)
-		if err := s.subscribe(); err != nil {
+		if err := s.subscribe(ctx); err != nil {
 			return err
 		}
 		s.confirmed(d.Clock.Now())
@@ -305,16 +305,26 @@ func (c *client) wanted() wire.Object {
 	return o
 }
 
-// subscribe asks for the updates of a resource in the session, once.
-func (s *stream) subscribe() error {
+// subscribe asks for the updates of a resource in the session, once. A server that has
+// no room is asked again, while the stream stays open.
+func (s *stream) subscribe(ctx context.Context) error {
 	if s.c.uri == "" || s.subscribed {
 		return nil
 	}
-	if err := s.c.subscribe(s.ctx, s.cause); err != nil {
-		return err
+	backoff := s.d.StreamBackoff(nil)
+	for cause := s.cause; ; cause = eventmeter.Retry {
+		err := s.c.subscribe(ctx, cause)
+		var ce *mcpclient.CallError
+		if s.subscribed = err == nil; s.subscribed || !errors.As(err, &ce) || !ce.Throttled() {
+			return err
+		}
+		s.mu.Lock()
+		s.trouble = ce
+		s.mu.Unlock()
+		if !sinks.Sleep(ctx, backoff.Next(ce.RetryAfter)) {
+			return err
+		}
 	}
-	s.subscribed = true
-	return nil
 }
 
 // subscribe makes the request resources/subscribe.

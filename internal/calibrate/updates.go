@@ -1,0 +1,80 @@
+package calibrate
+
+import (
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+)
+
+// updates is what the changes of one source come to for a client that reads its resource
+// when it is notified: each is learned of with the first notification of it or of a
+// later change.
+func (m *expectedCounts) updates(p *planned, source int) {
+	list := m.sources[source]
+	learned := -1
+	for i, e := range list {
+		if f, _ := m.spec.Event(m.mode, e.Stamp); f.Kind != faults.Drop {
+			learned = i
+		}
+	}
+	if learned < len(list)-1 && learned >= 0 {
+		// Whether the last read still found what was not notified is a matter of time.
+		p.lossy = true
+	}
+	var missing missingRun
+	for i, e := range list {
+		switch {
+		case i > learned:
+			missing.add(e, false)
+		case e.Measured:
+			p.delivered++
+		}
+		if e.Measured {
+			p.expected++
+		}
+	}
+	missing.close(p)
+}
+
+// notified are the figures of a lane of system updates.
+func (m *expectedCounts) notified() []Check {
+	var open, notifications int64
+	for i := range m.settings.Subscriptions {
+		if m.refused(i) {
+			continue
+		}
+		open++
+		for _, s := range m.heard(i) {
+			for _, e := range m.sources[s] {
+				switch f, _ := m.spec.Event(m.mode, e.Stamp); f.Kind {
+				case faults.Drop:
+				case faults.Duplicate:
+					notifications += 2
+				default:
+					notifications++
+				}
+			}
+		}
+	}
+	got := int64(m.result.Figures["notifications"])
+	sent := exactly("notifications", notifications, got)
+	if _, ok := m.spec.Server(faults.Forget, m.mode); ok || len(m.spec) == 0 {
+		// Without faults, changes that come faster than a stream takes them are notified
+		// once, and with no stream there is no notification.
+		sent.Passed = got <= notifications && got > 0
+	}
+	out := []Check{
+		sent, m.figure("readsFailed", 0), m.figure("unrouted", 0), m.figure("updatesObserved", 0),
+		m.figure("refused", int64(m.settings.Subscriptions)-open+m.askedAgain()),
+	}
+	var forgotten int64
+	if _, ok := m.spec.Server(faults.Forget, m.mode); ok && m.legacy {
+		forgotten = open
+		out[1] = atLeast("readsFailed", 0, int64(m.result.Figures["readsFailed"])) // one may have found it out
+	}
+	out = append(out, m.figure("sessionsForgotten", forgotten))
+	for _, f := range m.spec {
+		if f.Kind == faults.Delay {
+			out = append(out, atLeast("updateLatency.max, ms", f.Fixed.Milliseconds()-1, millis(m.result.Timings["updateLatency"].Max)))
+		}
+	}
+	return out
+}
