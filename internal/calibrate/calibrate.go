@@ -134,6 +134,7 @@ func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slowe
 			return nil, "", fmt.Errorf("%w: %w", run.ErrProfile, err)
 		}
 		m.result, m.applied = outcome.Result.Lanes[i], record.applied
+		m.tokens = outcome.Result.Target.Tokens
 		if !m.ripe(outcome) {
 			return nil, "requests ended before the measured part began", nil
 		}

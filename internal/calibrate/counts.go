@@ -123,6 +123,7 @@ type expectedCounts struct {
 	lists     profiles.EmbeddedLists
 	result    results.Lane // for the figures that only the system has
 	applied   appliedFaults
+	tokens    *results.Tokens // nil where none expire
 }
 
 func newExpectedCounts(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*expectedCounts, error) {

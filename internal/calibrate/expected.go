@@ -186,7 +186,7 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 	if _, ok := has(faults.Heartbeats); ok {
 		reconnects = atLeast("deadStreams", subs, a.DeadStreams)
 	}
-	out = append(out, reconnects)
+	out = append(append(out, reconnects), m.renewals()...)
 	if _, ok := has(faults.Forget); ok && (m.mode == eventmeter.Webhook || m.positioned() && m.legacy) {
 		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
 	}
@@ -280,4 +280,31 @@ func (m *expectedCounts) longest(f faults.Fault) int64 {
 		}
 	}
 	return d
+}
+
+// renewals compares what this side did to have tokens with what the issuer did.
+// How many there were depends on time; none may be missing, and no subscription
+// may end for want of one. A fault of the issuer must have been met.
+func (m *expectedCounts) renewals() []Check {
+	t, own := m.tokens, m.applied.Tokens
+	if t == nil {
+		return nil
+	}
+	least := int64(0)
+	if _, down := m.spec.Server(faults.TokenDown, m.mode); down {
+		least = 1
+	}
+	same := func(name string, ours, theirs int64) Check { return exactly(name+" beyond the issuer's", 0, ours-theirs) }
+	requests := same("token requests", t.Requests, own.Requests)
+	requests.Notice = true
+	out := []Check{
+		requests, same("tokens issued", t.Issued, own.Issued), same("tokens renewed", t.Renewed, own.Renewed),
+		same("token failures", t.Failed, own.Refused+own.Down),
+		atLeast("tokens renewed", 1, t.Renewed), atLeast("token failures", least, t.Failed),
+		exactly("tokens denied", 0, t.Denied), exactly("lost for want of a token", 0, t.Lost),
+	}
+	if least == 0 {
+		out = append(out, exactly("token failures", 0, t.Failed))
+	}
+	return out
 }

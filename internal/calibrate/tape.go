@@ -112,7 +112,12 @@ type appliedFaults struct {
 	Requests int64
 	// Pages of lists were handed out with a scope that is wrong.
 	Scoped int64
+	// Tokens is what the issuer did.
+	Tokens tokenStats
 }
+
+// tokenStats are the issuer's own counts.
+type tokenStats struct{ Requests, Issued, Renewed, Refused, Down int64 }
 
 // askTarget asks the admin listener of an embedded target what it did.
 func (t *tape) askTarget(ctx context.Context, admin string, client *http.Client) (err error) {
@@ -127,6 +132,7 @@ func askAppliedFaults(ctx context.Context, admin string, client *http.Client) (a
 	defer cancel()
 	var stats struct {
 		Resumable struct{ Started int64 }
+		Tokens    tokenStats
 	}
 	var plan struct{ Executed map[string]int64 }
 	for path, into := range map[string]any{"/stats": &stats, "/faults": &plan} {
@@ -134,7 +140,7 @@ func askAppliedFaults(ctx context.Context, admin string, client *http.Client) (a
 			return appliedFaults{}, fmt.Errorf("%w: %s: %w", run.ErrTarget, path, err)
 		}
 	}
-	return appliedFaults{Requests: stats.Resumable.Started, Scoped: plan.Executed["sep-2549.scope"]}, nil
+	return appliedFaults{Requests: stats.Resumable.Started, Scoped: plan.Executed["sep-2549.scope"], Tokens: stats.Tokens}, nil
 }
 
 func getJSON(ctx context.Context, client *http.Client, url string, into any) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
@@ -104,6 +105,11 @@ func (p *pass) keepSubscriptions() {
 func (p *pass) measured(ctx context.Context) error {
 	if p.opts.Measured == nil {
 		return nil
+	}
+	for _, e := range []*mcpclient.Endpoint{p.target.plain, p.target.tls} {
+		if e != nil {
+			e.SettleTokens() // so that both ends have counted the same
+		}
 	}
 	admin := ""
 	if p.profile.Target.IsEmbedded() {

@@ -33,6 +33,14 @@ func (e *Endpoint) EndTokens() {
 	}
 }
 
+// SettleTokens waits for requests for tokens that are under way. Nobody may ask
+// for a token meanwhile.
+func (e *Endpoint) SettleTokens() {
+	if e.tokens != nil {
+		e.tokens.work.Wait()
+	}
+}
+
 // LostFor counts a subscription that ended for want of a token, where err says
 // so.
 func (c *Caller) LostFor(err *CallError) {
