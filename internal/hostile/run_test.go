@@ -72,8 +72,9 @@ type result struct {
 	} `json:"lanes"`
 }
 
-// run runs the program with a profile and measures it.
-func run(t *testing.T, profile string, args ...string) outcome {
+// run runs the program with a profile, and more variables in its environment, and
+// measures it.
+func run(t *testing.T, profile string, env ...string) outcome {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "hostile.yaml")
@@ -83,8 +84,8 @@ func run(t *testing.T, profile string, args ...string) outcome {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	out := filepath.Join(dir, "out")
-	cmd := exec.CommandContext(ctx, program, append([]string{"run", "--profile", file, "--out", out, "--plain"}, args...)...)
-	cmd.Dir = dir
+	cmd := exec.CommandContext(ctx, program, "run", "--profile", file, "--out", out, "--plain")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
 	began := time.Now()
