@@ -176,6 +176,7 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 	if m.hits(faults.Trouble) > 0 {
 		out = append(out, exactly("transientErrors", m.hits(faults.Trouble), a.TransientErrors))
 	}
+	out = append(out, m.orderConflicts(a)...)
 	reconnects := exactly("reconnects", m.hits(faults.Cut), a.Reconnects)
 	if n := m.merged(); n > 0 {
 		reconnects = atLeast("reconnects", m.hits(faults.Cut)-n, a.Reconnects)
@@ -240,6 +241,28 @@ func (m *expectedCounts) ended() int64 {
 	return 0
 }
 
+// orderConflicts are those of streams and pollers, to which one order is promised.
+// Of each pair of events that half of the streams get the other way round, one
+// half or the other counts one. Events of two sources with the same number may be
+// such a pair, so that the number is a lower bound.
+func (m *expectedCounts) orderConflicts(a *ledger.LaneAccount) []Check {
+	if m.settings.System != faults.Events || m.mode == eventmeter.Webhook {
+		return nil
+	}
+	numbers := map[uint32]bool{}
+	for _, list := range m.sources {
+		for _, e := range list {
+			if f, _ := m.spec.Event(m.mode, e.Stamp); f.Kind == faults.Swap && e.Measured {
+				numbers[e.Stamp.Seq] = true
+			}
+		}
+	}
+	if len(numbers) == 0 {
+		return []Check{exactly("orderConflicts", 0, a.OrderConflicts)}
+	}
+	return []Check{atLeast("orderConflicts", int64(len(numbers)*(m.settings.Subscriptions/2)), a.OrderConflicts)}
+}
+
 // latency is what faults that hold events back must show at the least.
 func (m *expectedCounts) latency(q results.Quantiles) []Check {
 	var out []Check
@@ -294,7 +317,9 @@ func (m *expectedCounts) renewals() []Check {
 	if _, down := m.spec.Server(faults.TokenDown, m.mode); down {
 		least = 1
 	}
-	same := func(name string, ours, theirs int64) Check { return exactly(name+" beyond the issuer's", 0, ours-theirs) }
+	same := func(name string, ours, theirs int64) Check {
+		return exactly(name+" beyond the issuer's", 0, ours-theirs)
+	}
 	requests := same("token requests", t.Requests, own.Requests)
 	requests.Notice = true
 	out := []Check{

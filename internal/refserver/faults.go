@@ -288,7 +288,7 @@ func (g *stage) append(t *topic, f faults.Fault, id, key string, data []byte) {
 	case faults.UTF8:
 		broken := append(slices.Clone(data[:len(data)-1]), ",\"broken\":\"\xff\xfe\"}"...)
 		t.publish(same, key, broken)
-	case faults.Malformed, faults.Drip, faults.Oversize, faults.Cut, faults.Signature, faults.Repeat, faults.Trouble:
+	case faults.Swap, faults.Malformed, faults.Drip, faults.Oversize, faults.Cut, faults.Signature, faults.Repeat, faults.Trouble:
 		t.publishFaulty(same, key, data, f)
 	default:
 		t.publish(same, key, data)

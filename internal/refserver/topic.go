@@ -33,6 +33,7 @@ type topic struct {
 
 	mu      sync.RWMutex
 	head    uint64 // position of the newest event, 0 = none yet
+	opened  uint64 // readers so far
 	evicted uint64 // position of the newest event that left the buffer
 	bytes   int    // size of the buffered events
 	all     *eventLog
@@ -400,6 +401,7 @@ type reader struct {
 	queueLen     int    // 0 = no bound
 	wake         func() // called under the topic's lock: must not block or lock it
 	slot         int    // place in log.readers
+	swaps        bool   // a fault: events that say so come after the next one
 }
 
 // start says where a new reader begins.
@@ -420,6 +422,8 @@ func (t *topic) open(sel selection, from start, queueLen int, wake func()) (r *r
 	if sel.keyed {
 		r.log = t.keyed(sel.key)
 	}
+	t.opened++
+	r.swaps = t.opened%2 == 0
 	r.slot = len(r.log.readers)
 	r.log.readers = append(r.log.readers, r)
 	truncated = r.seek(from, now)
@@ -544,6 +548,16 @@ func (r *reader) takeLocked(into []*event, limit int) batch {
 			b.gap, b.before = true, e.n
 			r.next++
 			continue
+		}
+		if r.swaps && e.fault != nil && e.fault.Kind == faults.Swap {
+			if r.next+1 == end {
+				break // it waits for the next event
+			}
+			if behind := l.at(r.next + 1); !behind.gap {
+				b.events = append(b.events, behind)
+				size += len(behind.frame)
+				r.next++
+			}
 		}
 		b.events = append(b.events, e)
 		size += len(e.frame)

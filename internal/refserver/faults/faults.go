@@ -23,6 +23,7 @@ const (
 	Duplicate  Kind = "duplicate"  // delivered twice under the same event id
 	Reid       Kind = "reid"       // delivered again under another event id
 	Reorder    Kind = "reorder"    // delivered after the By next events of its source
+	Swap       Kind = "swap"       // push: delivered after the next event, on every other stream
 	Delay      Kind = "delay"      // delivered later; order is kept
 	Misdeliver Kind = "misdeliver" // also delivered to subscribers of another filter value
 	Malformed  Kind = "malformed"  // broken JSON: for good on push and poll, on the first attempt of a webhook
@@ -124,6 +125,7 @@ var kindSpecs = map[Kind]kindSpec{
 	Reorder:    {event: true, keys: []string{"by"}, needed: []string{"by"}},
 	Delay:      {event: true, keys: []string{"fixed", "uniform", "pareto", "alpha", "max"}},
 	Misdeliver: {event: true}, Malformed: {event: true}, UTF8: {event: true},
+	Swap:       {event: true, modes: onPush},
 	Drip:       {event: true, keys: []string{"over"}, needed: []string{"over"}, modes: onPush},
 	Oversize:   {event: true, modes: onWebhook},
 	Cut:        {event: true, keys: []string{"replay"}, needed: []string{"replay"}, modes: onPush},

@@ -16,7 +16,7 @@ const everything = `drop(every=10, offset=3); announce(every=7, mode=poll)
 duplicate(rate=0.5, seed=7) # a comment
 reid(every=7, from=5, to=100); reorder(every=10, by=3)
 delay(every=1, fixed=50ms); delay(rate=1, uniform=40ms..60ms); delay(rate=1, pareto=20ms, alpha=1.5, max=2s)
-misdeliver(every=2); malformed(every=2); utf8(every=2); drip(every=2, over=300ms); oversize(every=2)
+misdeliver(every=2); malformed(every=2); utf8(every=2); swap(every=4); drip(every=2, over=300ms); oversize(every=2)
 cut(every=20, replay=true); cut(every=20, replay=false); signature(every=3, sign=stale); repeat(every=3)
 stall(at=3s, for=2s); throttle(rate=50/s); heartbeats(); refuse(code=-32013, every=5); ttl(grant=2s); expire(after=1s)
 forget(at=3s); early(); noretry
@@ -30,7 +30,7 @@ func TestParseRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s) != 42 {
+	if len(s) != 43 {
 		t.Errorf("%d faults", len(s))
 	}
 	again, err := Parse(s.String())
