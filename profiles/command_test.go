@@ -47,7 +47,7 @@ func TestCommandProblems(t *testing.T) {
 		{"embedded: {transport: pigeon}", "", `x:3: target.embedded.transport: no such transport "pigeon"; there is http, stdio`},
 		{"embedded: {transport: stdio}", "lanes.push.http=h2c", `override "lanes.push.http=h2c": lanes.push.http: has no effect over standard input and output; remove it`},
 		{"command: s", "lanes.push.system=sep-975", `override "lanes.push.system=sep-975": lanes.push.system: sep-975 resumes requests on another connection, and a pipe cannot be reopened; connect to the target by its url, or leave the lane out`},
-		{"command: s", "lanes.push={name: push, mode: push, event: e, subscriptions: 2, system: sep-1803, sep1803: {perSession: 2}}", `lanes.push.sep1803.perSession: has no effect over standard input and output, which is one session; remove it`},
+		{"command: s", "lanes.push={name: push, system: sep-1803, mode: push, subscriptions: 1, event: e, sep1803: {perSession: 2}}", `lanes.push.sep1803.perSession: has no effect over standard input and output, which is one session; remove it`},
 	} {
 		var set []string
 		if c.set != "" {
