@@ -53,6 +53,7 @@ func (c *checker) lane(path string, l *Lane) {
 	case "webhook":
 		c.webhook(path+".webhook", &l.Webhook)
 	}
+	c.client(path, l)
 	c.idleLane(path, l)
 	c.templates(path, l)
 }

@@ -34,7 +34,7 @@ func TestCheckTags(t *testing.T) {
 	walk("capacity", reflect.ValueOf(defaultCapacity()))
 	for _, s := range systems.Table {
 		for _, mode := range s.Modes {
-			walk("lane", reflect.ValueOf(defaultLaneOf(systems.Table, mode, s.Name)))
+			walk("lane", reflect.ValueOf(defaultLaneOf(systems.Table, mode, s.Name, "")))
 		}
 	}
 	if tags < 100 {

@@ -154,10 +154,11 @@ func (d *decoder) list(n ast.Node, at place, path string, v reflect.Value) {
 		d.report(at, path, "is "+kindOf(n).String(), "it is a list: begin each item with a hyphen")
 		return
 	}
+	v.SetZero() // a list that is written takes the place of the default
 	for i, item := range s.Values {
 		e := reflect.New(v.Type().Elem()).Elem()
 		if e.Type() == typeLane {
-			e.Set(reflect.ValueOf(defaultLaneOf(d.systems, textOf(item, "mode"), textOf(item, "system"))))
+			e.Set(reflect.ValueOf(defaultLaneOf(d.systems, textOf(item, "mode"), textOf(item, "system"), textOf(item, "client"))))
 		}
 		d.decode(item, d.place(item, item, at), join(path, strconv.Itoa(i)), e)
 		v.Set(reflect.Append(v, e))

@@ -31,7 +31,7 @@ func (e encoder) encode(v, standard reflect.Value, column int) (ast.Node, error)
 	case fmt.Stringer: // durations, rates, amounts
 		return textNode(x.String(), column), nil
 	case Lane:
-		standard = reflect.ValueOf(defaultLaneOf(e.systems, x.Mode, x.System))
+		standard = reflect.ValueOf(defaultLaneOf(e.systems, x.Mode, x.System, x.Client))
 	case Capacity:
 		standard = reflect.ValueOf(defaultCapacity())
 	}

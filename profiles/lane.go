@@ -19,6 +19,9 @@ type Lane struct {
 	// events (the default; the MCP Events draft), smithery, sep-1803, sep-975, sep-2549, updates or requests
 	System string `yaml:"system,omitempty" json:"system"`
 	Mode   string `yaml:"mode" json:"mode"` // poll, push, webhook
+	// a client that the lane imitates, which sets defaults of the block webhook: generic (the
+	// default), chatgpt or ai-sdk
+	Client string `yaml:"client,omitempty" json:"client,omitempty" check:"|generic|chatgpt|ai-sdk"`
 	// number of subscriptions, at least 1
 	Subscriptions int `yaml:"subscriptions" json:"subscriptions" check:"1.."`
 	// name of the event to subscribe to
@@ -94,6 +97,20 @@ type WebhookLane struct {
 	// how the sink answers shares of the events and of the challenges; the rest is answered 200 at
 	// once
 	Answer []WebhookAnswer `yaml:"answer,omitempty" json:"answer,omitempty"`
+	// what a delivery must have to be accepted: eventId (webhook-id is the event's id), zone (the
+	// timestamp has one), name (of the subscribed event type). Otherwise it is answered 400
+	Require []string `yaml:"require,omitempty" json:"require,omitempty"`
+	// delivery while the answer to a subscribe or refresh is awaited: accept (the default), or refuse
+	// with 503
+	Pending string `yaml:"pending,omitempty" json:"pending,omitempty" check:"|accept|refuse"`
+	// delivery after the granted time is over: accept (the default), or refuse with 410
+	Expired string `yaml:"expired,omitempty" json:"expired,omitempty" check:"|accept|refuse"`
+	// largest body in bytes, default 278528; a larger one is answered 413
+	BodyLimit int `yaml:"bodyLimit,omitempty" json:"bodyLimit,omitempty" check:"1024.."`
+	// share of the subscriptions that end without unsubscribing: their refreshes just stop
+	Silent float64 `yaml:"silent,omitempty" json:"silent,omitempty" check:"0..1"`
+	// sends delivery.mode with events/unsubscribe
+	UnsubscribeMode bool `yaml:"unsubscribeMode,omitempty" json:"unsubscribeMode,omitempty"`
 	// handling of a delivery with an invalid signature: strict (the default) refuses it, report
 	// accepts it and records the error
 	Verify string `yaml:"verify,omitempty" json:"verify,omitempty" check:"strict|report"`
@@ -163,7 +180,7 @@ const noSources = "none"
 func (l *Lane) HasNoSources() bool { return strings.TrimSpace(l.Sources) == noSources }
 
 // defaultLaneOf sets only the blocks of the lane's own mode and system.
-func defaultLaneOf(systems Systems, mode, system string) Lane {
+func defaultLaneOf(systems Systems, mode, system, client string) Lane {
 	l := Lane{
 		System:  "events",
 		Sources: "all",
@@ -182,6 +199,7 @@ func defaultLaneOf(systems Systems, mode, system string) Lane {
 		l.Webhook.Secrets = defaults.Secrets
 		l.Webhook.Verify = defaults.Verify
 		l.Webhook.OldSecret = defaults.OldSecret
+		imitate(&l.Webhook, client)
 	}
 	of, ok := systems.Find(system)
 	if !ok {

@@ -404,7 +404,7 @@ func (p *Profile) listSystems() (names []string) {
 func (p *Profile) settle() {
 	for i := range p.Lanes {
 		l := &p.Lanes[i]
-		plain := defaultLaneOf(p.systems, l.Mode, l.System)
+		plain := defaultLaneOf(p.systems, l.Mode, l.System, l.Client)
 		if l.Churn.Rate == 0 {
 			l.Churn.Pause, l.Events.Resume = 0, false
 		}

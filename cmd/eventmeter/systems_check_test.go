@@ -81,6 +81,31 @@ func checkSmithery(t *testing.T, r *results.Result) {
 	}
 }
 
+// checkChatGPT: each monitor is subscribed, challenged and ended once, half of
+// them without a word, and what is assumed of the client is said.
+func checkChatGPT(t *testing.T, r *results.Result) {
+	l := laneOf(t, r, "monitors")
+	none(t, l, "refusedUnfit")
+	left := int64(figureOf(t, l, "leftSilently"))
+	for cause, want := range map[string]int64{"subscribe": 200, "verification": 200, "unsubscribe": 200 - left} {
+		if n := l.Overhead.Causes[cause].Requests; n != want {
+			t.Errorf("%d requests of %s, want %d", n, cause, want)
+		}
+	}
+	if left < 60 || left > 140 {
+		t.Errorf("%d of 200 left silently, want about half", left)
+	}
+	said := 0
+	for _, w := range r.Warnings {
+		if w.Code == "assumption" && w.Lane == "monitors" {
+			said++
+		}
+	}
+	if said != 4 {
+		t.Errorf("%d assumptions are in the result, want 4", said)
+	}
+}
+
 func checkSEP1803(t *testing.T, r *results.Result) {
 	for name, sessions := range map[string]float64{"sessions": 20, "shared": 2, "resumed": 20, "forgetful": 20} {
 		l := laneOf(t, r, name)

@@ -42,6 +42,7 @@ func TestBuiltinProfiles(t *testing.T) {
 	for _, c := range []profileRun{
 		{name: "events", watched: true, profile: "events", set: eventsInShort, check: checkEventsNewest},
 		{name: "events older", profile: "events", set: append([]string{"target.revision=older"}, eventsInShort...), check: checkEventsOlder},
+		{name: "chatgpt", profile: "chatgpt", check: checkChatGPT, set: []string{"lanes.monitors.subscriptions=200", "phases.measure=2s"}},
 		{name: "smithery", watched: true, profile: "smithery", check: checkSmithery, set: []string{
 			"lanes.*.subscriptions=40", "phases.measure=4s", "target.embedded.ttlDefault=30s", "lanes.triggers.webhook.rotateEvery=1",
 		}},

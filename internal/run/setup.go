@@ -106,6 +106,7 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	}
 	r.Summary = summary.New(summary.Options{Profile: p, Thresholds: thresholds, Part: opts.Shard != nil, Result: r.emptyResult(text)})
 	r.warnSecrets()
+	r.warnAssumptions()
 	return r, nil
 }
 
@@ -167,6 +168,15 @@ func (r *run) warnSecrets() {
 	for _, s := range listSecrets(r.profile) {
 		if why := whyShown(r.profile, s.value); s.credential && why != "" {
 			r.Warn("secret-not-hidden", "", "%s is not hidden where the target repeats it, because it is %s", s.field, why)
+		}
+	}
+}
+
+// warnAssumptions says what is only assumed of the clients that lanes imitate.
+func (r *run) warnAssumptions() {
+	for _, l := range r.lanes {
+		for _, text := range l.Assumptions() {
+			r.Warn("assumption", l.Name, "client %s: %s", l.Client, text)
 		}
 	}
 }

@@ -92,19 +92,19 @@ func (l *Lane[T]) Retire(h *Hook) {
 func (l *Lane[T]) Check(h *Hook, in *sinks.Inbound, deviation string, f *wire.Fields) (sinks.Reply, bool) {
 	if deviation != "" {
 		if l.Opts.Webhook.Verify != VerifyReport {
-			return l.reject(h, in, eventmeter.Rejected, deviation, http.StatusUnauthorized), false
+			return l.Reject(h, in, eventmeter.Rejected, deviation, http.StatusUnauthorized), false
 		}
 		l.Notice(h.Sub, eventmeter.Malformed, in.At, takenAnyway+deviation)
 	}
 	if !wire.ScanFields(in.Body, f) {
-		return l.reject(h, in, eventmeter.Malformed, "a delivery is not a JSON object", http.StatusBadRequest), false
+		return l.Reject(h, in, eventmeter.Malformed, "a delivery is not a JSON object", http.StatusBadRequest), false
 	}
 	return sinks.Reply{}, true
 }
 
-// reject answers a delivery with an error because of what it is. Its probe id, if
+// Reject answers a delivery with an error because of what it is. Its probe id, if
 // there is one, tells that the event is not lost without a trace.
-func (l *Lane[T]) reject(h *Hook, in *sinks.Inbound, kind eventmeter.NoticeKind, why string, status int) sinks.Reply {
+func (l *Lane[T]) Reject(h *Hook, in *sinks.Inbound, kind eventmeter.NoticeKind, why string, status int) sinks.Reply {
 	stamp, probed := eventmeter.FindStamp(in.Body)
 	l.Recorder.Noticed(eventmeter.Notice{Sub: h.Sub, Kind: kind, At: in.At, Detail: errtext.Line(why), Stamp: stamp, Refused: probed})
 	l.Inbound(eventmeter.Events, "", in.At, in.Size, status)

@@ -161,6 +161,17 @@ type WebhookOptions struct {
 	// Answer is how shares of the deliveries and challenges are answered; the rest is
 	// answered 200, at once.
 	Answer []Answer
+	// Require is what a delivery must have, or it is answered 400: eventId (its
+	// webhook-id is the event's id), zone (its timestamp has one), name (it is of the
+	// lane's event type).
+	Require []string
+	// RefusePending answers 503 while the answer to a subscribe is awaited;
+	// RefuseExpired answers 410 after the end of the grant.
+	RefusePending, RefuseExpired bool
+	// Silent is the share of subscriptions that end without unsubscribing.
+	Silent float64
+	// UnsubscribeMode sends delivery.mode with the unsubscribe.
+	UnsubscribeMode bool
 	// Listen is the listener's address; "" = a free port of 127.0.0.1.
 	Listen string
 	// Callback is the address, without a path, under which the target reaches

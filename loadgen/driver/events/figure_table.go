@@ -36,6 +36,11 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 	{Name: "idsChanged", Help: "refreshes that came back with another id"},
 	{Name: "refreshedLate", Help: "refreshes that were sent after the grant was over"},
 
+	{Name: "messageIDs", Help: "deliveries whose webhook-id is not the eventId: an id of the message"},
+	{Name: "refusedPending", Help: "deliveries that webhook.pending refused: the answer to subscribe was awaited"},
+	{Name: "refusedExpired", Help: "deliveries that webhook.expired refused: the grant was over"},
+	{Name: "refusedUnfit", Help: "deliveries that webhook.require refused"},
+	{Name: "leftSilently", Help: "subscriptions that ended without unsubscribing"},
 	{Name: "challengesFailed", Help: "challenges that webhook.answer did not answer as they should be"},
 	{Name: "statusRead", Help: "answers with a deliveryStatus"},
 	{Name: "statusFailing", Help: "answers whose deliveryStatus has failedSince"},

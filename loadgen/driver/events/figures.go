@@ -19,6 +19,12 @@ func (d *lane) declare() {
 		d.tally.Declare("rotations", "verifiedByOld", "verifiedByBoth", "rejectedInRace")
 		d.tally.DeclareTiming("rotationRace", "rotationDual")
 	}
+	if webhook && o.Webhook.Silent > 0 {
+		d.tally.Declare("leftSilently")
+	}
+	if webhook && len(o.Webhook.Require) > 0 {
+		d.tally.Declare("refusedUnfit")
+	}
 	if d.wishes() {
 		d.tally.Declare("grants", "grantsWithoutEnd", "idsChanged", "refreshedLate")
 		if !d.flavour.plain {

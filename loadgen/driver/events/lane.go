@@ -159,11 +159,21 @@ func (d *lane) Part(ctx context.Context, r *run) {
 
 // End implements [driver.Protocol].
 func (d *lane) End(ctx context.Context, r *run) (err error) {
-	if d.Opts.Mode == eventmeter.Webhook {
+	switch {
+	case d.Opts.Mode != eventmeter.Webhook:
+	case d.silent(r):
+		d.tally.Count("leftSilently", 1)
+	default:
 		err = d.unsubscribe(ctx, r)
 	}
 	d.Abandon(r)
 	return err
+}
+
+// silent tells whether a subscription ends without a word, by its number.
+func (d *lane) silent(r *run) bool {
+	share := d.Opts.Webhook.Silent
+	return share > 0 && d.Rand(uint64(d.Opts.NumberOf(int(r.Sub.Index)))|1<<31).Float64() < share
 }
 
 // Abandon implements [driver.Protocol]: it stops whatever serves the run and

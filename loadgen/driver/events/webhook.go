@@ -53,6 +53,8 @@ type hook struct {
 	// awaited that may bring another.
 	formerID string
 	asking   bool
+	// pending: the same, until the answer has come.
+	pending bool
 	// early counts the events that came before any challenge. Whether that was
 	// too soon is known when the challenge comes: a target may have another
 	// proof, and send none.
@@ -206,7 +208,7 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 func (k *hook) asks(yes bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.asking = yes
+	k.asking, k.pending = yes, yes
 }
 
 // granted takes over what the answer says.
@@ -277,6 +279,7 @@ func (k *hook) settle(now eventmeter.Instant, grace time.Duration) bool {
 		k.race.answered = now
 	}
 	k.granted++
+	k.pending = false
 	k.told = now
 	k.refused = 0
 	k.backoff.Reset()
@@ -343,6 +346,9 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	}
 	o := d.params(r)
 	delivery := wire.BeginObject(nil)
+	if d.Opts.Webhook.UnsubscribeMode {
+		delivery.String("mode", "webhook")
+	}
 	delivery.String("url", r.hook.URL)
 	o.Raw("delivery", delivery.End())
 	method := d.flavour.unsubscribe

@@ -2,6 +2,7 @@ package events
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/wire"
@@ -23,8 +24,55 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 	if len(f.Type) > 0 && len(f.EventID) == 0 {
 		return k.control(in, f)
 	}
+	if status, why := k.unfit(in, f); status != 0 {
+		return k.d.Reject(&k.Hook, in, eventmeter.Rejected, why, status)
+	}
 	return k.event(in, f)
 }
+
+// unfit tells with which status the lane's client would refuse an event, and why;
+// 0 = it would not.
+func (k *hook) unfit(in *sinks.Inbound, f *wire.Fields) (status int, why string) {
+	w := &k.d.Opts.Webhook
+	if w.RefusePending || w.RefuseExpired {
+		k.mu.Lock()
+		pending, expired := k.pending || k.granted == 0, k.expires != 0 && in.At > k.expires
+		k.mu.Unlock()
+		switch {
+		case w.RefusePending && pending:
+			k.d.tally.Count("refusedPending", 1)
+			return http.StatusServiceUnavailable, "a delivery before the answer to subscribe"
+		case w.RefuseExpired && expired:
+			k.d.tally.Count("refusedExpired", 1)
+			return http.StatusGone, "a delivery after the end of the grant"
+		}
+	}
+	for _, what := range w.Require {
+		switch what {
+		case "eventId":
+			if v := in.Header[wire.HeaderWebhookID]; len(v) == 0 || len(f.EventID) == 0 || v[0] != string(f.EventID) {
+				why = webhookIDs
+			}
+		case "zone":
+			if _, err := time.Parse(time.RFC3339Nano, string(f.Timestamp)); err != nil {
+				why = "a timestamp without a time zone"
+			}
+		case "name":
+			if string(f.Name) != k.d.Opts.Event {
+				why = "a delivery of another event type"
+			}
+		}
+		if why != "" {
+			k.d.tally.Count("refusedUnfit", 1)
+			return http.StatusBadRequest, why
+		}
+	}
+	return 0, ""
+}
+
+// webhookIDs is what is wrong with a webhook-id by which receivers dedup that
+// expect the event's.
+const webhookIDs = "a delivery whose webhook-id is not its eventId"
 
 // event takes a delivery, or refuses its first copy on purpose.
 func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
@@ -51,7 +99,11 @@ func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
 	if len(f.EventID) == 0 {
 		k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, driver.WithoutID)
 	} else if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 && v[0] != string(f.EventID) {
-		k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery whose webhook-id is not its eventId")
+		if k.d.Endpoint.Revision() == mcpclient.SEP3415 { // either rule: whether it is the event's or the message's is not settled
+			k.d.tally.Count("messageIDs", 1)
+		} else {
+			k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, webhookIDs)
+		}
 	}
 	k.route(in)
 }

@@ -87,6 +87,9 @@ type laneFile struct {
 	NoExpiry                        bool
 	RefreshAt                       float64
 	Answer                          []driver.Answer
+	Require                         []string
+	RefusePending, RefuseExpired    bool
+	UnsubscribeMode                 bool
 	Heartbeat, MinInterval, Backoff string
 }
 
@@ -263,7 +266,7 @@ func (p *play) options() driver.Options {
 		Arguments: func(int) json.RawMessage { return c.Arguments },
 		Poll:      driver.PollOptions{MinInterval: dur(c.MinInterval), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
 		Push:      driver.PushOptions{Heartbeat: dur(c.Heartbeat), BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
-		Webhook:   driver.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Answer: c.Answer, Secrets: c.Secrets, Verify: c.Verify},
+		Webhook:   driver.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Answer: c.Answer, Require: c.Require, RefusePending: c.RefusePending, RefuseExpired: c.RefuseExpired, UnsubscribeMode: c.UnsubscribeMode, Secrets: c.Secrets, Verify: c.Verify},
 	}
 	if of, _ := systems.Table.Find(c.System); of.Settings != nil {
 		set := of.Settings(string(c.Mode))
