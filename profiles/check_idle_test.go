@@ -29,6 +29,7 @@ func TestIdleKeys(t *testing.T) {
 		{webhook + "webhook: {answer: [{status: 503}, {reset: true}]}}", "", inject, "", "lanes.a.webhook.answer.1.share: is missing here and in another answer"},
 		{webhook + "webhook: {answer: [{status: 503, hang: true}]}}", "", inject, "", "lanes.a.webhook.answer.0: says several things at once"},
 		{webhook + "webhook: {answer: [{status: 503, share: 0.6}, {reset: true, share: 0.6}]}}", "", inject, "", "lanes.a.webhook.answer: the shares add up to 1.2"},
+		{webhook + "webhook: {shareUrl: true}}", "revision: older", inject, "", "lanes.a.webhook.shareUrl: revision older has no X-MCP-Subscription-Id"},
 		{push + "churn: {pause: 1s}}", "", inject, "", "lanes.a.churn.pause: does nothing without rate"},
 		{push + "churn: {pause: 1s, rate: 0}}", "", inject, "", ""},
 		{push + "events: {resume: true}}", "", inject, "", "lanes.a.events.resume: does nothing without churn.rate"},

@@ -97,6 +97,9 @@ type WebhookLane struct {
 	// how the sink answers shares of the events and of the challenges; the rest is answered 200 at
 	// once
 	Answer []WebhookAnswer `yaml:"answer,omitempty" json:"answer,omitempty"`
+	// one callback for all subscriptions of the lane, routed by X-MCP-Subscription-Id. Subscriptions of
+	// the same principal must then differ in their arguments
+	ShareURL bool `yaml:"shareUrl,omitempty" json:"shareUrl,omitempty"`
 	// what a delivery must have to be accepted: eventId (webhook-id is the event's id), zone (the
 	// timestamp has one), name (of the subscribed event type). Otherwise it is answered 400
 	Require []string `yaml:"require,omitempty" json:"require,omitempty"`

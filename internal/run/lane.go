@@ -98,6 +98,7 @@ func LaneSettings(l *profiles.Lane) driver.Options {
 	}
 	w := &l.Webhook
 	o.Webhook.Require, o.Webhook.Silent, o.Webhook.UnsubscribeMode, o.Webhook.BodyLimit = w.Require, w.Silent, w.UnsubscribeMode, int64(w.BodyLimit)
+	o.Webhook.ShareURL = w.ShareURL
 	o.Webhook.RefusePending, o.Webhook.RefuseExpired = w.Pending == "refuse", w.Expired == "refuse"
 	for _, a := range l.Webhook.Answer {
 		o.Webhook.Answer = append(o.Webhook.Answer, driver.Answer(a))

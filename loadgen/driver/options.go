@@ -161,6 +161,10 @@ type WebhookOptions struct {
 	// Answer is how shares of the deliveries and challenges are answered; the rest is
 	// answered 200, at once.
 	Answer []Answer
+	// ShareURL gives all subscriptions of the lane one callback; what comes is routed
+	// by X-MCP-Subscription-Id. Two subscriptions of one principal must not have the
+	// same arguments then: a target takes them for one.
+	ShareURL bool
 	// Require is what a delivery must have, or it is answered 400: eventId (its
 	// webhook-id is the event's id), zone (its timestamp has one), name (it is of the
 	// lane's event type).

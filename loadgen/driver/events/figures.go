@@ -19,6 +19,9 @@ func (d *lane) declare() {
 		d.tally.Declare("rotations", "verifiedByOld", "verifiedByBoth", "rejectedInRace")
 		d.tally.DeclareTiming("rotationRace", "rotationDual")
 	}
+	if webhook && o.Webhook.ShareURL {
+		d.tally.Declare("unrouted")
+	}
 	if webhook && o.Webhook.Silent > 0 {
 		d.tally.Declare("leftSilently")
 	}

@@ -30,6 +30,7 @@ type lane struct {
 	watch   *sinks.Watch        // push
 	streams streamclient.Client // push
 	agenda  *agenda             // webhook
+	shared  *sharedCallback     // webhook, nil = each subscription has a callback of its own
 
 	listening sync.Once
 }
@@ -80,6 +81,9 @@ func newEvents(opts driver.Options) (*lane, error) {
 	revision := opts.Endpoint.Revision()
 	if opts.Mode == eventmeter.Poll && opts.Poll.Timeout > 0 && revision != mcpclient.LongPoll {
 		return nil, fmt.Errorf("driver events: poll.timeout asks for long polls, which revision %s does not have: set revision longpoll, or leave the timeout out", revision)
+	}
+	if opts.Webhook.ShareURL && revision == mcpclient.Older {
+		return nil, errors.New("driver events: webhook.shareUrl needs X-MCP-Subscription-Id, which revision older does not have: set another revision")
 	}
 	d := &lane{flavour: f, set: set, older: revision == mcpclient.Older}
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {

@@ -28,6 +28,9 @@ func (d *lane) openWebhooks() error {
 	if err := d.OpenInbox(sinks.ReceiverOptions{Documents: d.documents(), Asked: d.Fetched}); err != nil {
 		return err
 	}
+	if d.Opts.Webhook.ShareURL {
+		d.share()
+	}
 	d.agenda = newAgenda(d.Clock)
 	return nil
 }
@@ -77,10 +80,18 @@ type hook struct {
 // newHook makes a path and a secret for a run.
 func (d *lane) newHook(r *run) *hook {
 	k := &hook{d: d, r: r}
-	d.ReadyHook(&k.Hook, "/h/", r.Sub)
+	if d.shared != nil {
+		k.Sub, k.Path, k.URL = r.Sub, d.shared.path, d.shared.url
+	} else {
+		d.ReadyHook(&k.Hook, "/h/", r.Sub)
+	}
 	k.backoff = sinks.Backoff{Min: refreshBackoffMin, Max: refreshBackoffMax, Rand: r.rand}
 	k.rotate(0)
-	d.Receiver.Add(k.Path, k)
+	if d.shared != nil {
+		d.shared.add(k)
+	} else {
+		d.Receiver.Add(k.Path, k)
+	}
 	return k
 }
 
@@ -371,7 +382,9 @@ func (d *lane) retire(r *run) {
 		return
 	}
 	d.agenda.remove(k)
-	d.Retire(&k.Hook)
+	d.takeOff(k)
+	k.Serving.Lock()
+	k.Serving.Unlock() //nolint:staticcheck // only waits
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.endRace()

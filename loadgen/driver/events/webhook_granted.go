@@ -67,6 +67,9 @@ func (d *lane) countGrant(k *hook, g grant, a *mcpclient.Answer, first bool) {
 		k.id, k.formerID = g.ID, last
 	}
 	k.mu.Unlock()
+	if d.shared != nil && !d.shared.name(k, g.ID) {
+		d.Notice(k.r.Sub, eventmeter.Malformed, a.At, sameSubscription)
+	}
 	if !first && last != g.ID {
 		d.tally.Count("idsChanged", 1) // the subscription was not there any more
 	}

@@ -199,7 +199,7 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		d.Notice(r.Sub, eventmeter.Terminated, in.At, driver.FaultText(&m))
 		r.Fail(mcpclient.RPCError("terminated", &f.Fault))
 		d.agenda.remove(k)
-		d.Receiver.Retire(k.Path)
+		d.takeOff(k)
 	default:
 		d.Notice(r.Sub, eventmeter.Malformed, in.At, "unknown envelope "+kind)
 	}

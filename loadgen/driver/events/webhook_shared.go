@@ -1,0 +1,107 @@
+package events
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// sharedCallback is one URL for all subscriptions of a lane, whoever's they are.
+// What comes is routed by X-MCP-Subscription-Id. A subscription that has no id yet is
+// found by the secret that the request is signed with.
+type sharedCallback struct {
+	d         *lane
+	path, url string
+
+	mu      sync.Mutex
+	named   map[string]*hook // by id; one that changed its id has two
+	unnamed map[*hook]bool
+}
+
+// share opens the lane's one callback.
+func (d *lane) share() {
+	s := &sharedCallback{d: d, path: d.Receiver.Issue(d.Opts.Webhook.Prefix + "/h/all-"), named: map[string]*hook{}, unnamed: map[*hook]bool{}}
+	s.url = d.Listener.URL(s.path)
+	d.shared = s
+	d.Receiver.Add(s.path, s)
+}
+
+// Receive routes one request.
+func (s *sharedCallback) Receive(in *sinks.Inbound) sinks.Reply {
+	if k := s.find(in); k != nil {
+		return k.Receive(in)
+	}
+	s.d.tally.Count("unrouted", 1)
+	s.d.Inbound(eventmeter.Events, "", in.At, in.Size, http.StatusServiceUnavailable)
+	return sinks.Reply{Status: http.StatusServiceUnavailable}
+}
+
+func (s *sharedCallback) find(in *sinks.Inbound) *hook {
+	id := ""
+	if v := in.Header[wire.HeaderSubscriptionID]; len(v) > 0 {
+		id = v[0]
+	}
+	s.mu.Lock()
+	k := s.named[id]
+	var waiting []*hook
+	if k == nil {
+		for w := range s.unnamed {
+			waiting = append(waiting, w)
+		}
+	}
+	s.mu.Unlock()
+	for _, w := range waiting {
+		if cur, _ := w.valid(in.At); wire.Verify(in.Header, in.Body, time.Now(), cur) == nil {
+			return w
+		}
+	}
+	return k
+}
+
+// add awaits what comes for k.
+func (s *sharedCallback) add(k *hook) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unnamed[k] = true
+}
+
+// name notes the id of k. It returns false if another subscription has it: the
+// target takes the two for one.
+func (s *sharedCallback) name(k *hook, id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unnamed, k)
+	if other := s.named[id]; other != nil && other != k {
+		return false
+	}
+	s.named[id] = k
+	return true
+}
+
+// remove forgets k.
+func (s *sharedCallback) remove(k *hook) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unnamed, k)
+	for id, of := range s.named {
+		if of == k {
+			delete(s.named, id)
+		}
+	}
+}
+
+// takeOff has nothing more come to k.
+func (d *lane) takeOff(k *hook) {
+	if d.shared != nil {
+		d.shared.remove(k)
+		return
+	}
+	d.Receiver.Retire(k.Path)
+}
+
+// sameSubscription is what is wrong with two subscriptions of one id.
+const sameSubscription = "two subscriptions of one callback have the same id: with webhook.shareUrl, each needs arguments or a principal of its own"
