@@ -173,8 +173,8 @@ func TestJSONHoldsNoSecrets(t *testing.T) {
 	if bytes.Contains(text, []byte("hush")) {
 		t.Errorf("%s", text)
 	}
-	var q Profile
-	if err := json.Unmarshal(text, &q); err != nil {
+	q, err := FromJSON(text, systems.Table)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if q.Phases != p.Phases || q.Schedule != p.Schedule {

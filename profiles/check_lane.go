@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -39,14 +40,6 @@ func (c *checker) lane(path string, l *Lane) {
 	if l.Settings != nil {
 		l.Settings.Check(c.settings(path, l))
 	}
-	switch l.System {
-	case "events":
-		c.events(path, l)
-	case "smithery":
-		c.smithery(path, l)
-	case "sep-1803":
-		c.sep1803(path, l)
-	}
 	switch l.Mode {
 	case "push":
 		c.span(path+".push.backoff.max", l.Push.Backoff.Max, l.Push.Backoff.Min, settings.Longest)
@@ -61,7 +54,7 @@ func (c *checker) lane(path string, l *Lane) {
 // settings is what the lane's system is shown of it.
 func (c *checker) settings(path string, l *Lane) settings.Lane {
 	return settings.Lane{
-		Mode: l.Mode, TTL: l.Webhook.TTL, NoSources: l.HasNoSources(), OverStdio: c.p.Target.OverStdio(), Drain: c.p.Phases.Drain,
+		Mode: l.Mode, TTL: l.Webhook.TTL, LongPoll: l.Poll.Timeout, MaxAge: l.MaxAge, Revision: c.p.Target.Revision, NoSources: l.HasNoSources(), OverStdio: c.p.Target.OverStdio(), Drain: c.p.Phases.Drain,
 		Given:   func(key string) bool { return c.given(join(path, key)) },
 		Bad:     func(key, what, fix string) { c.bad(join(path, key), what, fix) },
 		Missing: func(key, fix string) { c.missing(join(path, key), fix) },
@@ -84,11 +77,7 @@ func (c *checker) foreign(path string, l *Lane) {
 		}
 	}
 	for _, s := range c.p.systems {
-		block := strings.ReplaceAll(s.Name, "-", "")
-		if s.Settings != nil {
-			block = s.Settings("").Key()
-		}
-		bad(block, "system", l.System, s.Name)
+		bad(s.Settings("").Key(), "system", l.System, s.Name)
 	}
 	for _, mode := range []string{"poll", "push", "webhook"} {
 		bad(mode, "mode", l.Mode, mode)
@@ -200,14 +189,13 @@ func (c *checker) templates(path string, l *Lane) {
 
 // idleLane finds keys of a lane without effect.
 func (c *checker) idleLane(path string, l *Lane) {
-	c.needs(path+".churn", "pause", "rate", "no subscription churns")
-	if l.Events.Resume && !c.given(path+".churn.rate") {
-		c.bad(path+".events.resume", "does nothing without churn.rate: subscriptions are not closed", "remove it, or give churn.rate too")
+	for _, d := range dependents(c.systems, l) {
+		key := join(path, d.key)
+		asked := c.given(key) && !(d.value.Kind() == reflect.Bool && d.value.IsZero())
+		if asked && !c.ignored[parent(key)] && !c.given(join(path, d.other)) {
+			c.bad(key, "does nothing without "+d.name+": "+d.why, "remove it, or give "+d.name+" too")
+		}
 	}
-	c.needs(path+".events", "cutFor", "cutEvery", "no stream is cut")
-	c.needs(path+".sep1803", "cutFor", "cutEvery", "no stream is cut")
-	c.needs(path+".webhook", "oldSecret", "rotateEvery", "the secret does not change")
-	c.needs(path+".webhook", "secrets", "rotateEvery", "the secret does not change")
 }
 
 // loopback reports whether a host name is this machine's loopback.

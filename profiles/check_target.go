@@ -121,7 +121,4 @@ func (c *checker) laneOverStdio(path string, l *Lane) {
 	if c.given(path + ".http") {
 		c.bad(path+".http", "has no effect over standard input and output", "remove it")
 	}
-	if l.System == "sep-1803" && c.given(path+".sep1803.perSession") {
-		c.bad(path+".sep1803.perSession", "has no effect over standard input and output, which is one session", "remove it")
-	}
 }

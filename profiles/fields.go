@@ -29,9 +29,8 @@ func fieldsOf(systems Systems, v reflect.Value) []field {
 		case f.Type == typeSettings:
 			l := v.Interface().(Lane)
 			for _, s := range systems {
-				if set := l.settingsOf(s); set != nil {
-					all = append(all, field{set.Key(), "", reflect.ValueOf(set).Elem()})
-				}
+				set := l.settingsOf(s)
+				all = append(all, field{set.Key(), "", reflect.ValueOf(set).Elem()})
 			}
 		case f.IsExported():
 			all = append(all, field{keyOf(f), f.Tag, v.Field(i)})
@@ -42,9 +41,6 @@ func fieldsOf(systems Systems, v reflect.Value) []field {
 
 // settingsOf are the lane's settings if it is of that system, and else new ones.
 func (l *Lane) settingsOf(s settings.System) settings.Settings {
-	if s.Settings == nil {
-		return nil
-	}
 	set := s.Settings("")
 	if l.Settings != nil && l.Settings.Key() == set.Key() {
 		return l.Settings
@@ -63,6 +59,42 @@ func keysOf(fields []field) []string {
 		keys = append(keys, f.key)
 	}
 	return keys
+}
+
+// dependent is a key of a lane, in a group, that has no effect without another one.
+// Its path is key, the path of the other one is other, and name is how the group
+// names it.
+type dependent struct {
+	key, other, name, why string
+	value, standard, on   reflect.Value
+}
+
+// dependents are the keys of a lane with a needs tag.
+func dependents(systems Systems, l *Lane) (all []dependent) {
+	plain := defaultLaneOf(systems, l.Mode, l.System, l.Client)
+	own, standard := fieldsOf(systems, reflect.ValueOf(l).Elem()), fieldsOf(systems, reflect.ValueOf(plain))
+	at := map[string]reflect.Value{}
+	for i, group := range own {
+		if group.value.Kind() != reflect.Struct {
+			continue
+		}
+		fields, standards := fieldsOf(systems, group.value), fieldsOf(systems, standard[i].value)
+		for j, f := range fields {
+			key := join(group.key, f.key)
+			at[key] = f.value
+			if name, why, ok := strings.Cut(f.tag.Get("needs"), ": "); ok {
+				other := name
+				if !strings.Contains(name, ".") {
+					other = join(group.key, name)
+				}
+				all = append(all, dependent{key: key, other: other, name: name, why: why, value: f.value, standard: standards[j].value})
+			}
+		}
+	}
+	for i := range all {
+		all[i].on = at[all[i].other]
+	}
+	return all
 }
 
 // jsonLane is the type of a lane with the settings of systems, each under its own
@@ -105,9 +137,7 @@ func (l Lane) MarshalJSON() ([]byte, error) {
 func FromJSON(data []byte, systems Systems) (*Profile, error) {
 	var all []settings.Settings
 	for _, s := range systems {
-		if s.Settings != nil {
-			all = append(all, s.Settings(""))
-		}
+		all = append(all, s.Settings(""))
 	}
 	fields := slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[Profile]()), func(f reflect.StructField) bool { return !f.IsExported() })
 	for i := range fields {
@@ -142,7 +172,7 @@ func laneOf(systems Systems, in reflect.Value) Lane {
 			to.Set(in.Field(i))
 		}
 	}
-	if of, ok := systems.Find(l.System); ok && of.Settings != nil {
+	if of, ok := systems.Find(l.System); ok {
 		l.Settings = of.Settings(l.Mode)
 		reflect.ValueOf(l.Settings).Elem().Set(in.FieldByName("Settings" + strings.ToUpper(l.Settings.Key())))
 	}

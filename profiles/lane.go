@@ -38,13 +38,8 @@ type Lane struct {
 	Poll    PollLane    `yaml:"poll,omitempty" json:"poll,omitzero"`       // settings of mode poll
 	Push    PushLane    `yaml:"push,omitempty" json:"push,omitzero"`       // settings of mode push
 	Webhook WebhookLane `yaml:"webhook,omitempty" json:"webhook,omitzero"` // settings of mode webhook
-	// settings of a lane of system events
-	Events   EventsLane   `yaml:"events,omitempty" json:"events,omitzero"`
-	Smithery SmitheryLane `yaml:"smithery,omitempty" json:"smithery,omitzero"` // settings of a lane of system smithery
-	// settings of a lane of system sep-1803
-	SEP1803 SEP1803Lane `yaml:"sep1803,omitempty" json:"sep1803,omitzero"`
 	// Settings are those of the lane's system, of the type that its driver declares, under the
-	// system's own key; nil = the system has none. Copies of the lane share them.
+	// system's own key. Copies of the lane share them.
 	Settings settings.Settings `yaml:"-" json:"-"`
 	Churn    Churn             `yaml:"churn,omitempty" json:"churn,omitzero"` // closing and reopening of subscriptions
 	Attach   Attach            `yaml:"attach,omitempty" json:"attach"`        // opening of subscriptions
@@ -92,8 +87,8 @@ type WebhookLane struct {
 	// secret accepted while it changes: both (the default; the old one for oldSecret after the
 	// answer), early (only the new one, from when it is sent) or late (only the old one until the
 	// answer)
-	Secrets   string        `yaml:"secrets,omitempty" json:"secrets,omitempty" check:"both|early|late"`
-	OldSecret time.Duration `yaml:"oldSecret,omitempty" json:"oldSecret,omitempty" check:"1ms.."` // how long the old secret is accepted, default 5m
+	Secrets   string        `yaml:"secrets,omitempty" json:"secrets,omitempty" check:"both|early|late" needs:"rotateEvery: the secret does not change"`
+	OldSecret time.Duration `yaml:"oldSecret,omitempty" json:"oldSecret,omitempty" check:"1ms.." needs:"rotateEvery: the secret does not change"` // how long the old secret is accepted, default 5m
 	// how the sink answers shares of the events and of the challenges; the rest is answered 200 at
 	// once
 	Answer []WebhookAnswer `yaml:"answer,omitempty" json:"answer,omitempty"`
@@ -164,7 +159,7 @@ type Churn struct {
 	// subscriptions per second, e.g. "2/s"; empty or 0 = none
 	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"`
 	// how long a subscription stays closed; 0 = it is reopened at once
-	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty" check:"0.."`
+	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty" check:"0.." needs:"rate: no subscription churns"`
 }
 
 // Attach defines how a lane's subscriptions are opened.
@@ -212,12 +207,6 @@ func defaultLaneOf(systems Systems, mode, system, client string) Lane {
 	if of.NoEvents {
 		l.Sources = noSources
 	}
-	if of.Settings != nil {
-		l.Settings = of.Settings(mode)
-	}
-	switch system {
-	case "sep-1803":
-		defaultSEP1803(&l, mode)
-	}
+	l.Settings = of.Settings(mode)
 	return l
 }

@@ -404,18 +404,10 @@ func (p *Profile) listSystems() (names []string) {
 func (p *Profile) settle() {
 	for i := range p.Lanes {
 		l := &p.Lanes[i]
-		plain := defaultLaneOf(p.systems, l.Mode, l.System, l.Client)
-		if l.Churn.Rate == 0 {
-			l.Churn.Pause, l.Events.Resume = 0, false
-		}
-		if l.Events.CutEvery == 0 {
-			l.Events.CutFor = 0
-		}
-		if l.SEP1803.CutEvery == 0 {
-			l.SEP1803.CutFor = 0
-		}
-		if l.Webhook.RotateEvery == 0 {
-			l.Webhook.OldSecret, l.Webhook.Secrets = plain.Webhook.OldSecret, plain.Webhook.Secrets
+		for _, d := range dependents(p.systems, l) {
+			if d.on.IsZero() {
+				d.value.Set(d.standard)
+			}
 		}
 	}
 }

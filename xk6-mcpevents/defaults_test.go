@@ -13,6 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/grafana/sobek"
 )
 
 // TestDefaults requires that a subscription which sets no option asks for the
@@ -32,11 +33,14 @@ func TestDefaults(t *testing.T) {
 		{way{"resumable", eventmeter.Push, "work"}, "sep-975"},
 		{way{"watchLists", eventmeter.Poll, "tools"}, "sep-2549"},
 	} {
-		o, err := readSubscribe(nil, c.way)
+		var options sobek.Value
+		if len(systemsOf[c.way.method]) > 1 {
+			options = sobek.New().ToValue(map[string]any{"system": c.system})
+		}
+		o, err := readSubscribe(options, c.way)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.System = c.system // what the option system would do
 		lane := "lanes: [{name: a, system: " + c.system + ", mode: " + string(c.way.mode) + ", subscriptions: 1"
 		if !strings.HasPrefix(c.way.method, "re") && c.way.method != "watchLists" {
 			lane += ", event: e"

@@ -96,7 +96,7 @@ func (c *client) prepare(g *group, w way, o *subscribeOptions) (err error) {
 		return err
 	}
 	// A session of the legacy era has one stream for what belongs to no request.
-	if o.Listen {
+	if s, ok := o.settings.(interface{ Listens() bool }); ok && s.Listens() {
 		if c.listens.Swap(true) {
 			return errors.New("options: listen: other subscriptions of this Client listen already: close them first, or use another Client")
 		}

@@ -36,7 +36,7 @@ func TestBadScripts(t *testing.T) {
 		{"client.subscribe('e', {refreshAt: 2})", "refreshAt 2: use a share"},
 		{"client.subscribe('e', {sink: {}})", "sink must be a WebhookSink"},
 		{"client.subscribe('e', {sink: client})", "sink must be a WebhookSink"},
-		{"client.subscribe('e', {system: 'sep-1803', ttl: '1m'})", "sep-1803 has no maxAge, ttl"},
+		{"client.subscribe('e', {system: 'sep-1803', ttl: '1m'})", "ttl: system sep-1803 has neither refreshes nor secrets"},
 		{"client.subscribe('e', {system: 'smithery', ttl: '1m'})", "there is no wish for a ttl"},
 		{"client.subscribe('e', {system: 'smithery', secret: 'raw'})", "secret is for system sep-1803, not for smithery"},
 		{"client.subscribe('e', {argumentsKey: 'params'})", "argumentsKey is for system smithery, not for events"},

@@ -18,38 +18,36 @@ import (
 // event type.
 var firstArgument = map[string]string{"watchLists": "list", "resumable": "tool"}
 
+// notOptions are settings that no script can set: those that a method's first
+// argument gives, and resume, since subscriptions are not opened a second time.
+var notOptions = map[string]bool{"list": true, "tool": true, "resume": true}
+
 // settingsFor takes the settings of the system out of the options of a method, and
-// checks them. nil = the system has none.
+// checks them.
 func settingsFor(given map[string]json.RawMessage, system string, w way) (settings.Settings, error) {
 	of, ok := systems.Table.Find(system)
-	if !ok || of.Settings == nil {
-		return nil, nil
+	if !ok {
+		return nil, nil // reported with the systems of the method
 	}
 	set := of.Settings(string(w.mode))
+	lane := settings.Lane{Mode: string(w.mode), TTL: "default", NoSources: true, Drain: settings.Longest}
+	_ = setField(reflect.ValueOf(&lane.MaxAge).Elem(), given["maxAge"]) // reported where it is read
+	all := maps.Clone(given)
 	fields := settingFields(set)
-	asked := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
 		field, ok := fields[name]
-		if !ok || name == firstArgument[w.method] {
+		if !ok || notOptions[name] {
 			continue
 		}
-		if err := setField(field.Value, given[name]); err != nil {
-			return nil, fmt.Errorf("options: %s", blame(name, err))
-		}
-		if b, counted := countBounds[name]; counted && (field.Int() < b.least || field.Int() > b.most) {
-			return nil, checkCount(name, field.Int())
-		}
-		if asked[name] = string(given[name]) != "null"; asked[name] && field.check != "" {
-			if what, fix := settings.Wrong(field.Value, field.check); what != "" {
-				return nil, fmt.Errorf("options: %s %s: %s", name, what, fix)
-			}
+		if err := readSetting(field, name, given[name]); err != nil {
+			return nil, err
 		}
 		delete(given, name)
 	}
 	if name := firstArgument[w.method]; name != "" {
 		fields[name].SetString(w.what)
 	}
-	return set, checkSettings(set, asked, w)
+	return set, checkSettings(set, lane, all)
 }
 
 // settingField is a field of settings, with its check tag.
@@ -70,6 +68,26 @@ func settingFields(set settings.Settings) map[string]settingField {
 	return fields
 }
 
+// readSetting reads an option into a field of settings, and holds it to its bounds.
+func readSetting(field settingField, name string, raw json.RawMessage) error {
+	if err := setField(field.Value, raw); err != nil {
+		return fmt.Errorf("options: %s", blame(name, err))
+	}
+	if string(raw) == "null" {
+		return nil
+	}
+	if _, counted := countBounds[name]; counted {
+		return checkCount(name, field.Int())
+	}
+	if field.check == "" {
+		return nil
+	}
+	if what, fix := settings.Wrong(field.Value, field.check); what != "" {
+		return fmt.Errorf("options: %s %s: %s", name, what, fix)
+	}
+	return nil
+}
+
 // setField reads an option as a script writes it.
 func setField(field reflect.Value, raw json.RawMessage) error {
 	if field.Type() != reflect.TypeFor[time.Duration]() {
@@ -84,32 +102,30 @@ func setField(field reflect.Value, raw json.RawMessage) error {
 }
 
 // checkSettings returns the first problem that the driver finds with its settings.
-func checkSettings(set settings.Settings, asked map[string]bool, w way) (err error) {
+func checkSettings(set settings.Settings, lane settings.Lane, given map[string]json.RawMessage) (err error) {
 	bad := func(key, what, fix string) {
 		if err == nil {
-			err = errors.New("options: " + strings.TrimPrefix(key, set.Key()+".") + ": " + what + "; " + fix)
+			err = errors.New("options: " + optionOf(key) + ": " + what + "; " + fix)
 		}
 	}
-	set.Check(settings.Lane{
-		Mode: string(w.mode), TTL: "default", NoSources: true, Drain: settings.Longest,
-		Given: func(key string) bool {
-			name, ok := strings.CutPrefix(key, set.Key()+".")
-			return ok && asked[name]
-		},
-		Bad:     bad,
-		Missing: func(key, fix string) { bad(key, "is missing", fix) },
-	})
+	lane.Bad = bad
+	lane.Missing = func(key, fix string) { bad(key, "is missing", fix) }
+	lane.Given = func(key string) bool {
+		raw, ok := given[optionOf(key)]
+		return ok && string(raw) != "null"
+	}
+	set.Check(lane)
 	return err
 }
 
 // methodsOf are the methods whose systems have a setting.
 func methodsOf(name string) (methods []string) {
 	for _, of := range systems.Table {
-		if of.Settings == nil || !hasKey(of.Settings(""), name) {
+		if !hasKey(of.Settings(""), name) {
 			continue
 		}
 		for method, names := range systemsOf {
-			if slices.Contains(names, of.Name) && firstArgument[method] != name {
+			if slices.Contains(names, of.Name) {
 				methods = append(methods, method)
 			}
 		}
@@ -118,7 +134,33 @@ func methodsOf(name string) (methods []string) {
 	return slices.Compact(methods)
 }
 
+// hasKey reports whether settings have an option.
 func hasKey(set settings.Settings, name string) bool {
 	_, ok := settingFields(set)[name]
-	return ok
+	return ok && !notOptions[name]
 }
+
+// foreign finds an option that is a setting of another system of the method. Without
+// a value it is none.
+func foreign(given map[string]json.RawMessage, system, method string) error {
+	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
+		for _, of := range systems.Table {
+			set := of.Settings("")
+			if !slices.Contains(systemsOf[method], of.Name) || !hasKey(set, name) {
+				continue
+			}
+			if err := readSetting(settingFields(set)[name], name, given[name]); err != nil {
+				return err
+			}
+			if string(given[name]) != "null" {
+				return fmt.Errorf("options: %s is for system %s, not for %s", name, of.Name, system)
+			}
+			delete(given, name)
+			break
+		}
+	}
+	return nil
+}
+
+// optionOf is the option that a key of a lane is.
+func optionOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }

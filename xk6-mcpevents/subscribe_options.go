@@ -14,8 +14,6 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/loadgen/driver/events"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
 	"github.com/grafana/sobek"
 )
 
@@ -37,28 +35,19 @@ type eventOptions struct {
 	System    string          `json:"system"`
 	MaxAge    *duration       `json:"maxAge"`
 	Payload   bool            `json:"payload"`
-	Listen    bool            `json:"listen"`
 	// Of stream.
-	Streams    int       `json:"streams"`
-	Heartbeat  *duration `json:"heartbeat"`
-	CutEvery   *duration `json:"cutEvery"`
-	CutFor     *duration `json:"cutFor"`
-	PerSession int       `json:"perSession"`
-	Redelivery *bool     `json:"redelivery"`
+	Streams   int       `json:"streams"`
+	Heartbeat *duration `json:"heartbeat"`
 	// Of poll.
 	MinInterval *duration `json:"minInterval"`
 	LongPoll    *duration `json:"longPoll"`
 	MaxEvents   int       `json:"maxEvents"`
 	// Of subscribe.
-	Sink         json.RawMessage `json:"sink"`
-	TTL          *duration       `json:"ttl"`
-	RefreshAt    float64         `json:"refreshAt"`
-	RotateEvery  int             `json:"rotateEvery"`
-	Answer       []answerOptions `json:"answer"`
-	Secret       string          `json:"secret"`
-	Early        string          `json:"early"`
-	ArgumentsKey string          `json:"argumentsKey"`
-	ClientID     bool            `json:"clientID"`
+	Sink        json.RawMessage `json:"sink"`
+	TTL         *duration       `json:"ttl"`
+	RefreshAt   float64         `json:"refreshAt"`
+	RotateEvery int             `json:"rotateEvery"`
+	Answer      []answerOptions `json:"answer"`
 }
 
 // answerOptions are how a share of the deliveries or challenges is answered.
@@ -115,13 +104,6 @@ var systemsOf = map[string][]string{
 	"watchLists": {"sep-2549"}, "resumable": {"sep-975"},
 }
 
-// systemOf says which system an option is for, where its methods have others
-// that know nothing of it.
-var systemOf = map[string]string{
-	"listen": "events", "perSession": "sep-1803", "redelivery": "sep-1803", "secret": "sep-1803", "early": "sep-1803",
-	"argumentsKey": "smithery", "clientID": "smithery",
-}
-
 // settleOf is how long a missing event may take until it is lost.
 func settleOf(method string) time.Duration {
 	switch method {
@@ -144,9 +126,6 @@ func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
 	if json.Unmarshal(given["system"], &o.System) != nil || o.System == "" {
 		o.System = systemsOf[w.method][0]
 	}
-	if o.settings, err = settingsFor(given, o.System, w); err != nil {
-		return nil, err
-	}
 	for _, name := range names {
 		of, ok := onlyOf[name]
 		if !ok {
@@ -155,6 +134,12 @@ func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
 		if len(of) > 0 && !slices.Contains(of, w.method) {
 			return nil, fmt.Errorf("options: %s belongs to %s()", name, strings.Join(of, "(), "))
 		}
+	}
+	if o.settings, err = settingsFor(given, o.System, w); err != nil {
+		return nil, err
+	}
+	if err := foreign(given, o.System, w.method); err != nil {
+		return nil, err
 	}
 	if err := readStrictly(given, o); err != nil {
 		return nil, err
@@ -168,11 +153,6 @@ func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
 		return nil, err
 	}
 	o.complete(w)
-	for _, name := range names {
-		if system, ok := systemOf[name]; ok && system != o.System {
-			return nil, fmt.Errorf("options: %s is for system %s, not for %s", name, system, o.System)
-		}
-	}
 	return o, nil
 }
 
@@ -190,12 +170,6 @@ func objectAt[T any](v sobek.Value, name string) (none T) {
 
 // check finds what is out of bounds and would not be found by the driver.
 func (o *subscribeOptions) check(w way) error {
-	word := func(name, v string, known ...string) error {
-		if v != "" && !slices.Contains(known, v) {
-			return fmt.Errorf("options: %s %q is not known: use %s", name, v, strings.Join(known, " or "))
-		}
-		return nil
-	}
 	numbers := 0
 	for _, n := range []int{o.Subscriptions, o.Streams, o.Clients, o.Requests} {
 		if n > 0 {
@@ -209,11 +183,8 @@ func (o *subscribeOptions) check(w way) error {
 		return errors.New("options: the number of subscriptions is given twice")
 	case o.System != "" && !slices.Contains(systemsOf[w.method], o.System):
 		return fmt.Errorf("options: %s() has no system %q: use %s", w.method, o.System, strings.Join(systemsOf[w.method], " or "))
-	case o.System == "sep-1803" && (o.MaxAge != nil || o.TTL != nil || o.RefreshAt != 0 || o.RotateEvery != 0):
-		return errors.New("options: sep-1803 has no maxAge, ttl, refreshAt or rotateEvery")
 	}
-	return errors.Join(word("secret", o.Secret, "raw", "standard", "none"), word("early", o.Early, "hold", "refuse"),
-		word("argumentsKey", o.ArgumentsKey, "params", "arguments"))
+	return nil
 }
 
 // complete sets the defaults.
@@ -268,20 +239,7 @@ func (o *subscribeOptions) driver(w way) driver.Options {
 			Delay: a.Delay.or(0), DelayTo: a.DelayTo.or(0), RetryAfter: a.RetryAfter.or(0),
 		})
 	}
-	if o.settings != nil {
-		d.Settings = o.settings
-	}
-	switch o.System {
-	case "events":
-		d.Settings = events.Settings{CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), Listen: o.Listen}
-	case "smithery":
-		d.Settings = events.SmitherySettings{ArgumentsKey: o.ArgumentsKey, ClientID: o.ClientID}
-	case "sep-1803":
-		d.Settings = sep1803.Settings{
-			CutEvery: o.CutEvery.or(0), CutFor: o.CutFor.or(0), PerSession: o.PerSession, NoRedelivery: o.Redelivery != nil && !*o.Redelivery,
-			Secret: o.Secret, RefuseEarly: o.Early == "refuse",
-		}
-	}
+	d.Settings = o.settings
 	return d
 }
 

@@ -210,7 +210,7 @@ func (m *expectedCounts) positioned() bool {
 // forgetful says that a stream that is cut does not go on where it was: what
 // happens until it is opened again is lost.
 func (m *expectedCounts) forgetful() bool {
-	return m.positioned() && !(m.legacy && m.settings.SEP1803.Redelivery)
+	return m.positioned() && !(m.legacy && m.resourceSettings().Redelivery)
 }
 
 // missingRun is emissions of a source that are missing between two deliveries.

@@ -3,6 +3,7 @@ package calibrate
 import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
 )
 
 // own are the figures that only the lane's system has.
@@ -23,6 +24,14 @@ func (m *expectedCounts) own() []Check {
 		return m.callbacks()
 	}
 	return nil
+}
+
+// resourceSettings are the settings of a lane of SEP-1803.
+func (m *expectedCounts) resourceSettings() *sep1803.Settings {
+	if set, ok := m.settings.Settings.(*sep1803.Settings); ok {
+		return set
+	}
+	return sep1803.Defaults(string(m.mode))
 }
 
 // triggers are the figures of Smithery's: there is no envelope, and an id is new
@@ -48,7 +57,7 @@ func (m *expectedCounts) callbacks() []Check {
 		early = open
 	}
 	refused := early
-	if m.settings.SEP1803.Early != "refuse" {
+	if m.resourceSettings().Early != "refuse" {
 		refused = 0
 	}
 	return []Check{

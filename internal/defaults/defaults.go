@@ -43,13 +43,3 @@ const (
 	// Verify says what becomes of a delivery whose signature does not verify.
 	Verify = "strict"
 )
-
-// Settings of system smithery.
-const SmitheryArgumentsKey = "params"
-
-// Settings of system sep-1803.
-const (
-	SEP1803PerSession = 1
-	SEP1803Redelivery = true
-	SEP1803Early      = "hold"
-)

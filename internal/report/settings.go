@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,8 +19,8 @@ type laneSettings struct {
 	Webhook struct {
 		Answer []sinkAnswer `json:"answer"`
 	} `json:"webhook"`
-	Events  cutSettings `json:"events"`
-	SEP1803 cutSettings `json:"sep1803"`
+	// groups are all groups of the lane by their keys.
+	groups map[string]json.RawMessage
 }
 
 // sinkAnswer is how the sink answers a share of the events.
@@ -103,13 +104,23 @@ func refusals(l *results.Lane, s *laneSettings) string {
 	return fmt.Sprintf("refuses %.3g %% of its deliveries, which delays them (webhook.answer)", 100*refused)
 }
 
+// UnmarshalJSON keeps the groups: a lane has the settings of its system under a key
+// of the system.
+func (s *laneSettings) UnmarshalJSON(data []byte) error {
+	type plain laneSettings
+	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
+		return err
+	}
+	return json.Unmarshal(data, &s.groups)
+}
+
 // cuts explains the broken streams of a lane whose profile cuts them.
 func cuts(s *laneSettings) string {
-	switch {
-	case s.Events.CutEvery > 0:
-		return fmt.Sprintf("cuts its streams every %s (events.cutEvery)", settingText(s.Events.CutEvery))
-	case s.SEP1803.CutEvery > 0:
-		return fmt.Sprintf("cuts its streams every %s (sep1803.cutEvery)", settingText(s.SEP1803.CutEvery))
+	for _, key := range slices.Sorted(maps.Keys(s.groups)) {
+		var set cutSettings
+		if json.Unmarshal(s.groups[key], &set) == nil && set.CutEvery > 0 {
+			return fmt.Sprintf("cuts its streams every %s (%s.cutEvery)", settingText(set.CutEvery), key)
+		}
 	}
 	return ""
 }

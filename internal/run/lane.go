@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/internal/shard/split"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/loadgen/driver/events"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -55,7 +54,7 @@ func (l *lane) spec() ledger.LaneSpec {
 		Hears:         l.hears,
 		// The draft keeps order per subscription for poll and push only.
 		Ordered: l.Mode != string(eventmeter.Webhook),
-		Replay:  l.MaxAge > 0 || l.Events.Resume,
+		Replay:  l.MaxAge > 0 || replays(l.Settings),
 	}
 	if l.plan != nil {
 		spec.Broadcast = l.hearsAll
@@ -77,6 +76,13 @@ func (l *lane) options(at uint16, clock *eventmeter.Clock, rec eventmeter.Record
 	return o
 }
 
+// replays reports whether subscriptions with these settings are given what they
+// missed when they are opened again.
+func replays(set settings.Settings) bool {
+	s, ok := set.(interface{ Replays() bool })
+	return ok && s.Replays()
+}
+
 // LaneSettings translates the settings of a lane for its driver. What only a
 // run knows is left out: clock, recorder, endpoint, arguments and certificates.
 func LaneSettings(l *profiles.Lane) driver.Options {
@@ -86,6 +92,7 @@ func LaneSettings(l *profiles.Lane) driver.Options {
 		Event:         l.Event,
 		MaxAge:        l.MaxAge,
 		HTTP:          l.HTTP,
+		Settings:      l.Settings,
 		Subscriptions: l.Subscriptions,
 		Poll:          driver.PollOptions{Timeout: l.Poll.Timeout, MaxEvents: l.Poll.MaxEvents},
 		Push: driver.PushOptions{
@@ -106,29 +113,6 @@ func LaneSettings(l *profiles.Lane) driver.Options {
 	if l.Mode == string(eventmeter.Poll) {
 		o.Poll.MinInterval = orNone(l.Poll.MinInterval)
 	}
-	if l.Settings != nil {
-		o.Settings = l.Settings
-		return withTTL(o, l)
-	}
-	switch l.System {
-	case "smithery":
-		o.Settings = events.SmitherySettings{ArgumentsKey: l.Smithery.ArgumentsKey, ClientID: l.Smithery.ClientID}
-	case "sep-1803":
-		o.Settings = sep1803.Settings{
-			PerSession: l.SEP1803.PerSession, CutEvery: l.SEP1803.CutEvery, CutFor: l.SEP1803.CutFor,
-			NoRedelivery: l.Mode == string(eventmeter.Push) && !l.SEP1803.Redelivery,
-			Secret:       l.SEP1803.Secret, RefuseEarly: l.SEP1803.Early == "refuse",
-		}
-	default:
-		o.Settings = events.Settings{
-			Listen: l.Events.Listen, Resume: l.Events.Resume, CutEvery: l.Events.CutEvery, CutFor: l.Events.CutFor,
-		}
-	}
-	return withTTL(o, l)
-}
-
-// withTTL sets the requested time to live of webhooks.
-func withTTL(o driver.Options, l *profiles.Lane) driver.Options {
 	switch l.Webhook.TTL {
 	case "", "default":
 	case "none":

@@ -60,7 +60,7 @@ func (r *run) checkListeners() error {
 	}
 	first := map[*mcpclient.Endpoint]string{}
 	for _, l := range r.lanes {
-		if !l.Lane.Events.Listen {
+		if s, ok := l.Settings.(interface{ Listens() bool }); !ok || !s.Listens() {
 			continue
 		}
 		e := r.target.endpointFor(l.HTTP)

@@ -10,7 +10,8 @@ import (
 
 // Settings are what only lanes of one system can be asked for: a pointer to a
 // struct. The fields have the tags of a profile: yaml and json (the same key),
-// check (bounds) and needs (another key without which this one has no effect).
+// check (bounds) and needs (another key of the group, or of another group of the
+// lane, without which this one has no effect, and why).
 type Settings interface {
 	// Key is the key of the settings in a lane.
 	Key() string
@@ -60,8 +61,12 @@ func (t Table) Names() (names []string) {
 // a key by its path from the lane, as in poll.minInterval.
 type Lane struct {
 	Mode string
-	// TTL is webhook.ttl.
-	TTL string
+	// TTL is webhook.ttl, LongPoll poll.timeout.
+	TTL      string
+	LongPoll time.Duration
+	MaxAge   time.Duration
+	// Revision is the revision of MCP Events that the lane speaks.
+	Revision string
 	// NoSources says that the lane subscribes to no source.
 	NoSources bool
 	// OverStdio says that the target is reached over standard input and output.

@@ -60,19 +60,19 @@ type System struct {
 // systems are all systems. This is the only place that knows them all.
 var systems = []System{
 	{
-		System: settings.System{Name: "events", Modes: []string{"poll", "push", "webhook"}},
-		New:    events.New, Figures: &events.FigureTable, Defaults: defaultsOf[events.Settings],
+		System: settings.System{Name: "events", Modes: []string{"poll", "push", "webhook"}, Settings: declared(events.Defaults)},
+		New:    events.New, Figures: &events.FigureTable, Defaults: filledBy(events.Defaults),
 		Discover: eventmeter.Poll, Listed: true, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
 		Extensions: []string{events.Extension},
 	},
 	{
-		System: settings.System{Name: "smithery", Modes: []string{"webhook"}},
-		New:    events.New, Figures: &events.FigureTable, Defaults: defaultsOf[events.SmitherySettings],
+		System: settings.System{Name: "smithery", Modes: []string{"webhook"}, Settings: declared(events.SmitheryDefaults)},
+		New:    events.New, Figures: &events.FigureTable, Defaults: filledBy(events.SmitheryDefaults),
 		Discover: eventmeter.Webhook, Listed: true,
 	},
 	{
-		System: settings.System{Name: "sep-1803", Modes: []string{"push", "webhook"}},
-		New:    sep1803.New, Figures: &sep1803.FigureTable, Defaults: defaultsOf[sep1803.Settings],
+		System: settings.System{Name: "sep-1803", Modes: []string{"push", "webhook"}, Settings: declared(sep1803.Defaults)},
+		New:    sep1803.New, Figures: &sep1803.FigureTable, Defaults: filledBy(sep1803.Defaults),
 		Discover: eventmeter.Push, Unit: sep1803.Unit, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
 	},
 	{
@@ -102,9 +102,7 @@ var Table = table()
 
 func table() (all settings.Table) {
 	for _, s := range systems {
-		if len(s.Modes) > 0 { // else no profile has lanes of it
-			all = append(all, s.System)
-		}
+		all = append(all, s.System)
 	}
 	return all
 }
@@ -112,14 +110,6 @@ func table() (all settings.Table) {
 // declared gives the settings of a driver as what a profile takes them for.
 func declared[S settings.Settings](defaults func(mode string) S) func(string) settings.Settings {
 	return func(mode string) settings.Settings { return defaults(mode) }
-}
-
-// defaultsOf is the Defaults of a system whose settings are of type S.
-func defaultsOf[S interface{ WithDefaults() S }](o driver.Options) (driver.Options, error) {
-	o = o.WithDefaults()
-	set, err := driver.SettingsOf[S](&o)
-	o.Settings = set.WithDefaults()
-	return o, err
 }
 
 // filledBy is the Defaults of a system whose settings have those defaults.

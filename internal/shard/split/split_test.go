@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
@@ -24,7 +26,7 @@ func planOf(t *testing.T, lanes string, sources, shards int) (*Plan, []Lane) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, Lane{Subscriptions: l.Subscriptions, Unit: max(l.SEP1803.PerSession, 1), Sources: templates.Sources, HasNoSources: l.HasNoSources()})
+		all = append(all, Lane{Subscriptions: l.Subscriptions, Unit: unit(t, &l), Sources: templates.Sources, HasNoSources: l.HasNoSources()})
 	}
 	return New(all, sources, shards), all
 }
@@ -138,4 +140,16 @@ func checkParts(t *testing.T, p *Plan, whole loadgen.Schedule, cycle int, source
 			t.Fatalf("event %d at %v, want %v", i, fired[i], at)
 		}
 	}
+}
+
+// unit is how many subscriptions of a lane stay together.
+func unit(t *testing.T, l *profiles.Lane) int {
+	of, err := systems.Find(l.System)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of.Unit == nil {
+		return 1
+	}
+	return of.Unit(&driver.Options{System: l.System, Mode: eventmeter.Mode(l.Mode), Settings: l.Settings})
 }

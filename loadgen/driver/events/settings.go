@@ -6,39 +6,71 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// Settings are what only lanes of the MCP Events draft can be asked for.
+// Settings are those of a lane of system events.
 type Settings struct {
-	// Listen opens a stream for changes of the event types, as the lane's first
-	// principal, and lists them again at each. A session of the legacy era has
-	// one such stream, so no two lanes of an Endpoint may ask for it there.
-	Listen bool
-	// Resume lets a subscription that is attached again go on from the last
-	// cursor that it had, so that what happened meanwhile is replayed, as far
-	// back as Options.MaxAge if that is set.
-	Resume bool
-	// CutEvery is how long a stream lives, half as long to half as long again,
-	// until the lane cuts it as a lost network would; 0 = it does not. CutFor
-	// is how long it stays away then, on top of the backoff.
-	CutEvery, CutFor time.Duration
+	// opens a stream for changes of the event types, and lists the types again after each change;
+	// in the legacy era only one lane of a run can
+	Listen bool `yaml:"listen,omitempty" json:"listen,omitempty"`
+	// resumes a subscription that churn closed from its last cursor when it is reopened: events
+	// published meanwhile are replayed, up to maxAge if given
+	Resume bool `yaml:"resume,omitempty" json:"resume,omitempty" needs:"churn.rate: subscriptions are not closed"`
+	// mean life of a stream (±50 %) after which the lane cuts it like a lost network; 0 = never
+	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
+	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.." needs:"cutEvery: no stream is cut"` // how long a cut stream stays closed, in addition to push.backoff
 }
 
-// WithDefaults returns the settings with every field filled in whose zero value
-// stands for a default.
-func (s Settings) WithDefaults() Settings { return s }
+// Defaults are the settings of a lane that sets nothing.
+func Defaults(string) *Settings { return &Settings{} }
 
-// SmitherySettings are the variants of Smithery's triggers that are seen in the
-// wild.
+// Key is the key of the settings in a lane.
+func (s *Settings) Key() string { return "events" }
+
+// Check reports what is wrong with the settings and their lane.
+func (s *Settings) Check(l settings.Lane) {
+	if l.Mode == "poll" && l.LongPoll > 0 && l.Revision != string(mcpclient.LongPoll) {
+		l.Bad("poll.timeout", "revision "+l.Revision+" has no long polls", "remove it, or set target.revision: longpoll")
+	}
+	if l.Mode != "push" {
+		l.Reject("events", []string{"cutEvery", "cutFor"}, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")
+	}
+}
+
+// Replays reports whether subscriptions that are opened again are given what they
+// missed.
+func (s *Settings) Replays() bool { return s.Resume }
+
+// Listens reports whether the lane opens a stream for changes of the event types.
+func (s *Settings) Listens() bool { return s.Listen }
+
+// SmitherySettings are those of a lane of system smithery in addition to its webhook block:
+// variants seen in practice.
 type SmitherySettings struct {
-	// ArgumentsKey is the name under which the subscription's arguments are
-	// sent: "params" (also "") or "arguments".
-	ArgumentsKey string
-	// ClientID adds an id of the client's own making to each subscribe call.
-	ClientID bool
+	// key under which arguments are sent: params, as specified (the default), or arguments
+	ArgumentsKey string `yaml:"argumentsKey,omitempty" json:"argumentsKey,omitempty" check:"|params|arguments"`
+	// adds an id chosen by the client to each subscribe call
+	ClientID bool `yaml:"clientID,omitempty" json:"clientID,omitempty"`
+}
+
+// SmitheryDefaults are the settings of a lane that sets nothing.
+func SmitheryDefaults(string) *SmitherySettings { return &SmitherySettings{} }
+
+// Key is the key of the settings in a lane.
+func (s *SmitherySettings) Key() string { return "smithery" }
+
+// Check reports what is wrong with the settings and their lane: there are only
+// webhooks, and the server chooses their life.
+func (s *SmitherySettings) Check(l settings.Lane) {
+	if l.Mode == "webhook" && l.TTL != "default" {
+		l.Bad("webhook.ttl", "system smithery has no requested ttl", "remove it; the server chooses the life of a subscription")
+	}
+	if l.MaxAge != 0 {
+		l.Bad("maxAge", "system smithery has no replay", "remove it")
+	}
 }
 
 // flavour is what tells two systems apart that share the ways of a lane: the
@@ -57,30 +89,22 @@ type flavour struct {
 	intent bool
 }
 
-// WithDefaults returns the settings with every field filled in whose zero value
-// stands for a default.
-func (s SmitherySettings) WithDefaults() SmitherySettings {
-	s.ArgumentsKey = cmp.Or(s.ArgumentsKey, defaults.SmitheryArgumentsKey)
-	return s
-}
-
 // flavourOf picks the flavour of a lane, and returns its settings.
 func flavourOf(o driver.Options) (flavour, Settings, error) {
 	if o.System != "smithery" {
-		set, err := driver.SettingsOf[Settings](&o)
+		set, err := driver.SettingsOr(&o, Defaults)
 		f := flavour{list: methodList, subscribe: methodSubscribe, unsubscribe: methodUnsubscribe, arguments: "arguments", intent: true}
 		if o.Endpoint != nil && o.Endpoint.Revision() == mcpclient.Older {
 			f.arguments = "params"
 		}
 		return f, set, err
 	}
-	set, err := driver.SettingsOf[SmitherySettings](&o)
-	set = set.WithDefaults()
+	set, err := driver.SettingsOr(&o, SmitheryDefaults)
 	f := flavour{
 		list: smitheryList, subscribe: smitherySubscribe, unsubscribe: smitheryUnsubscribe, arguments: "params",
 		plain: true, clientID: set.ClientID, capabilities: []string{"ai.smithery/events"},
 	}
-	switch k := set.ArgumentsKey; k {
+	switch k := cmp.Or(set.ArgumentsKey, f.arguments); k {
 	case "params", "arguments":
 		f.arguments = k
 	default:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/internal/streamclient"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -68,7 +69,7 @@ func (p *beatingClient) play(ctx context.Context, r streamclient.Request, s stre
 // alive as long as something comes within twice the draft's 30 s, and dead
 // after that.
 func TestDefaultHeartbeat(t *testing.T) {
-	p, err := profiles.Parse("t", []byte("name: t\nupstream: {kind: none}\ntarget: {url: http://127.0.0.1:1/mcp}\nlanes: [{name: a, mode: push, subscriptions: 1, event: e}]\n"), nil, profiles.Systems{{Name: "events", Modes: []string{"push"}}})
+	p, err := profiles.Parse("t", []byte("name: t\nupstream: {kind: none}\ntarget: {url: http://127.0.0.1:1/mcp}\nlanes: [{name: a, mode: push, subscriptions: 1, event: e}]\n"), nil, profiles.Systems{{Name: "events", Modes: []string{"push"}, Settings: func(mode string) settings.Settings { return Defaults(mode) }}})
 	if err != nil {
 		t.Fatal(err)
 	}

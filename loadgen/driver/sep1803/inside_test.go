@@ -27,7 +27,7 @@ func idleResources(t testing.TB, n int) (*lane, *resourceStream, *deaf) {
 	}
 	rec := &deaf{Recorder: eventmeter.Tee()}
 	d, err := newLane(driver.Options{
-		Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Push, Event: "chat.message", Subscriptions: n, Settings: Settings{PerSession: n},
+		Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Push, Event: "chat.message", Subscriptions: n, Settings: Settings{PerSession: n, Redelivery: true},
 	})
 	if err != nil {
 		t.Fatal(err)

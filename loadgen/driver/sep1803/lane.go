@@ -57,8 +57,7 @@ func newLane(opts driver.Options) (*lane, error) {
 		return nil, err
 	}
 	opts = opts.WithDefaults()
-	set, err := driver.SettingsOf[Settings](&opts)
-	set = set.WithDefaults()
+	set, err := settingsOf(&opts)
 	switch {
 	case err != nil:
 		return nil, err

@@ -35,11 +35,11 @@ func TestResourcesEveryWay(t *testing.T) {
 		proto string
 		own   sep1803.Settings
 	}{
-		{eventmeter.Push, mcpclient.Legacy, "1.1", sep1803.Settings{}},
-		{eventmeter.Push, mcpclient.Legacy, "2", sep1803.Settings{PerSession: 3}},
-		{eventmeter.Push, mcpclient.Legacy, "h2c", sep1803.Settings{PerSession: 8}},
-		{eventmeter.Push, mcpclient.Modern, "1.1", sep1803.Settings{PerSession: 5}},
-		{eventmeter.Push, mcpclient.Modern, "2", sep1803.Settings{}},
+		{eventmeter.Push, mcpclient.Legacy, "1.1", sep1803.Settings{Redelivery: true}},
+		{eventmeter.Push, mcpclient.Legacy, "2", sep1803.Settings{PerSession: 3, Redelivery: true}},
+		{eventmeter.Push, mcpclient.Legacy, "h2c", sep1803.Settings{PerSession: 8, Redelivery: true}},
+		{eventmeter.Push, mcpclient.Modern, "1.1", sep1803.Settings{PerSession: 5, Redelivery: true}},
+		{eventmeter.Push, mcpclient.Modern, "2", sep1803.Settings{Redelivery: true}},
 		{eventmeter.Webhook, mcpclient.Legacy, "1.1", sep1803.Settings{Secret: "raw"}},
 		{eventmeter.Webhook, mcpclient.Modern, "2", sep1803.Settings{Secret: "standard"}},
 		{eventmeter.Webhook, mcpclient.Modern, "h2c", sep1803.Settings{Secret: "none"}},

@@ -4,37 +4,74 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
-// Settings are what only lanes of SEP-1803 can be asked for.
+// Settings are those of a lane of system sep-1803. Mode push is in band, on the stream of a
+// session; mode webhook is out of band.
 type Settings struct {
-	// PerSession is how many subscriptions share a session of the legacy era,
-	// or a request to listen of the modern one; 0 = 1. Subscription i is in
-	// session i/PerSession, and that session's number says which token it uses.
-	PerSession int
-	// NoRedelivery leaves out Last-Event-ID when a stream is opened again, so
-	// that what happened meanwhile is lost. In the modern era there is none.
-	NoRedelivery bool
-	// CutEvery is how long a stream lives, half as long to half as long again,
-	// until the lane cuts it as a lost network would; 0 = it does not. CutFor
-	// is how long it stays away then, in place of a backoff.
-	CutEvery, CutFor time.Duration
-	// Secret is the type of webhook secret that is wished for: "raw",
-	// "standard" or "none"; "" = no wish is sent. The server may do as it likes.
-	Secret string
-	// RefuseEarly answers 503 to deliveries that arrive before their secret is
-	// known. Otherwise they wait for it.
-	RefuseEarly bool
+	// number of subscriptions that share a session (in the modern era, a listen request), default
+	// 1. A session uses the token of its number.
+	PerSession int `yaml:"perSession,omitempty" json:"perSession,omitempty" check:"1.."`
+	// sends the id of the last event when a stream is reopened, so that the server can continue
+	// from there; default true. The modern era has no redelivery.
+	Redelivery bool `yaml:"redelivery,omitempty" json:"redelivery,omitempty"`
+	// mean life of a stream (±50 %) after which the lane cuts it like a lost network; 0 = never
+	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
+	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.." needs:"cutEvery: no stream is cut"` // how long a cut stream stays closed
+	// requested type of webhook secret: raw, standard or none; empty (the default) = no request, as
+	// in the draft
+	Secret string `yaml:"secret,omitempty" json:"secret,omitempty" check:"|raw|standard|none"`
+	// handling of a delivery that arrives before its secret: hold (it waits; the default) or refuse
+	// (503)
+	Early string `yaml:"early,omitempty" json:"early,omitempty" check:"hold|refuse"`
 }
 
-// WithDefaults returns the settings with every field filled in whose zero value
-// stands for a default.
-func (s Settings) WithDefaults() Settings {
-	s.PerSession = cmp.Or(s.PerSession, defaults.SEP1803PerSession)
-	return s
+// Defaults are the settings of a lane of a mode that sets nothing.
+func Defaults(mode string) *Settings {
+	switch mode {
+	case "push":
+		return &Settings{PerSession: 1, Redelivery: true}
+	case "webhook":
+		return &Settings{Early: earlyHold}
+	}
+	return &Settings{}
+}
+
+// Key is the key of the settings in a lane.
+func (s *Settings) Key() string { return "sep1803" }
+
+// Check reports what is wrong with the settings and their lane: there is no poll, no
+// cursor, no expiry and no secret chosen by the client.
+func (s *Settings) Check(l settings.Lane) {
+	if l.MaxAge != 0 {
+		l.Bad("maxAge", "system sep-1803 has no replay", "remove it")
+	}
+	switch l.Mode {
+	case "push":
+		if l.OverStdio {
+			l.Reject("sep1803", []string{"perSession"}, "has no effect over standard input and output, which is one session", "remove it")
+		}
+		l.Reject("sep1803", []string{"secret", "early"}, "has no effect on a lane of mode push", "remove it, or set mode: webhook")
+	case "webhook":
+		l.Reject("sep1803", []string{"perSession", "redelivery", "cutEvery", "cutFor"}, "has no effect on a lane of mode webhook", "remove it, or set mode: push")
+		l.Reject("webhook", []string{"ttl", "refreshAt", "rotateEvery", "secrets", "oldSecret"}, "system sep-1803 has neither refreshes nor secrets of the client's", "remove it")
+	}
+}
+
+// What becomes of a delivery that arrives before its secret: see Settings.Early.
+const (
+	earlyHold   = "hold"
+	earlyRefuse = "refuse"
+)
+
+// settingsOf are the settings of a lane, its defaults if it has none.
+func settingsOf(o *driver.Options) (Settings, error) {
+	set, err := driver.SettingsOr(o, Defaults)
+	set.PerSession = cmp.Or(set.PerSession, 1)
+	return set, err
 }
 
 // The methods of SEP-1803, and of the base protocol where it builds on them.
@@ -50,7 +87,7 @@ const (
 
 // Unit is how many neighbouring subscriptions share a session.
 func Unit(o *driver.Options) int {
-	set, _ := driver.SettingsOf[Settings](o)
+	set, _ := settingsOf(o)
 	return max(set.PerSession, 1)
 }
 

@@ -131,7 +131,7 @@ func (t *resourceStream) get(req *driver.StreamRequest) error {
 	header = header.Clone()
 	header.Del("Content-Type")
 	header.Set("Accept", "text/event-stream")
-	if len(t.lastID) > 0 && !d.set.NoRedelivery {
+	if len(t.lastID) > 0 && d.set.Redelivery {
 		t.resumed = true
 		header.Set("Last-Event-Id", string(t.lastID))
 	}

@@ -72,7 +72,7 @@ func TestResourcesCutStreams(t *testing.T) {
 				Mode: eventmeter.Push, Subscriptions: subs, Arguments: func(i int) json.RawMessage {
 					return []json.RawMessage{nil, json.RawMessage(`{"channel":"c"}`)}[i%2]
 				},
-				Settings: sep1803.Settings{PerSession: 3, NoRedelivery: forget, CutEvery: 80 * time.Millisecond, CutFor: 10 * time.Millisecond},
+				Settings: sep1803.Settings{PerSession: 3, Redelivery: !forget, CutEvery: 80 * time.Millisecond, CutFor: 10 * time.Millisecond},
 			})
 			systemstest.Attach(t, d, subs)
 			figures := d.(driver.Figurer)
@@ -190,7 +190,7 @@ func TestResourcesBeforeTheSecret(t *testing.T) {
 				}
 			}
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: address, Tokens: []string{"a"}}, driver.Options{
-				System: "sep-1803", Mode: eventmeter.Webhook, Settings: sep1803.Settings{RefuseEarly: refuse},
+				System: "sep-1803", Mode: eventmeter.Webhook, Settings: sep1803.Settings{Early: map[bool]string{true: "refuse", false: "hold"}[refuse]},
 				Webhook: driver.WebhookOptions{Authority: w.Authority},
 			})
 			f := d.(driver.Figurer).Figures
@@ -231,7 +231,7 @@ func TestResourcesSessionIsLost(t *testing.T) {
 		}
 	}
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: address, Era: mcpclient.Legacy}, driver.Options{
-		System: "sep-1803", Mode: eventmeter.Push, Subscriptions: 3, Settings: sep1803.Settings{PerSession: 3},
+		System: "sep-1803", Mode: eventmeter.Push, Subscriptions: 3, Settings: sep1803.Settings{PerSession: 3, Redelivery: true},
 		Arguments: func(i int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":"c%d"}`, i)) },
 		Push:      driver.PushOptions{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond},
 	})
@@ -273,7 +273,7 @@ func TestResourcesComeAndGo(t *testing.T) {
 			w := systemstest.NewWorld(t, refserver.Options{})
 			const subs = 6
 			d, ledger, clock := withLedger(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era}, driver.Options{
-				Mode: eventmeter.Push, Subscriptions: subs, Settings: sep1803.Settings{PerSession: 3},
+				Mode: eventmeter.Push, Subscriptions: subs, Settings: sep1803.Settings{PerSession: 3, Redelivery: true},
 			})
 			systemstest.Attach(t, d, subs)
 			done := make(chan struct{})

@@ -215,7 +215,7 @@ func (k *resourceHook) wait(at eventmeter.Instant) bool {
 		return k.kind != ""
 	}
 	d.tally.Count("beforeSecret", 1)
-	if !d.set.RefuseEarly {
+	if d.set.Early != earlyRefuse {
 		t := time.NewTimer(earlyPatience)
 		defer t.Stop()
 		select {

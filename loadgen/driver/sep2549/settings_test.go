@@ -1,13 +1,13 @@
 package sep2549_test
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/loadgen/systems/systemstest"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -33,14 +33,7 @@ func TestSEP2549Defaults(t *testing.T) {
 	if e := p.Target.Embedded.Lists; e != (profiles.EmbeddedLists{Entries: 50, TTL: 2 * time.Second}) {
 		t.Errorf("embedded lists %+v", e)
 	}
-	text, err := p.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := profiles.Parse("again", text, nil, systems.Table)
-	if err != nil || !reflect.DeepEqual(p, again) {
-		t.Errorf("read again, the profile differs: %v\n%s", err, text)
-	}
+	systemstest.ReadAgain(t, p)
 }
 
 func TestSEP2549Problems(t *testing.T) {

@@ -1,13 +1,13 @@
 package sep975_test
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/loadgen/systems/systemstest"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -43,14 +43,7 @@ func TestSEP975Lane(t *testing.T) {
 	if heard := lt.Sources(1); heard == nil || len(heard) != 0 {
 		t.Errorf("hears %v", heard)
 	}
-	text, err := p.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := profiles.Parse("again", text, nil, systems.Table)
-	if err != nil || !reflect.DeepEqual(p, again) {
-		t.Errorf("read again, the profile differs: %v\n%s", err, text)
-	}
+	systemstest.ReadAgain(t, p)
 }
 
 func TestSEP975LaneIsChecked(t *testing.T) {

@@ -29,8 +29,6 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/loadgen/driver/events"
-	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -67,9 +65,6 @@ func signOld(secret string, at time.Time, body string) string {
 // two, "sign-old" for one in the older spelling, "sign-text" for one by the secret's text as key, "sign-raw" for one by a raw secret of SEP-1803, and "now-600" for a time.
 type laneFile struct {
 	System    string
-	Smithery  events.SmitherySettings
-	Events    events.Settings
-	SEP1803   sep1803.Settings
 	Settings  json.RawMessage // of the system
 	Secrets   driver.Secrets
 	Verify    driver.Verify
@@ -261,8 +256,7 @@ func (p *play) options() driver.Options {
 		return v
 	}
 	o := driver.Options{
-		System: c.System, Settings: map[string]any{"smithery": c.Smithery, "sep-1803": c.SEP1803, "": c.Events, "events": c.Events}[c.System],
-		Mode: c.Mode, Event: "ticket.moved", MaxAge: dur(c.MaxAge),
+		System: c.System, Mode: c.Mode, Event: "ticket.moved", MaxAge: dur(c.MaxAge),
 		Arguments: func(int) json.RawMessage { return c.Arguments },
 		Poll:      driver.PollOptions{MinInterval: dur(c.MinInterval), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
 		Push:      driver.PushOptions{Heartbeat: dur(c.Heartbeat), BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},

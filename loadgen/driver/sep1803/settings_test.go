@@ -1,11 +1,14 @@
-package profiles
+package sep1803_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/loadgen/systems/systemstest"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 const lane1803 = `name: base
@@ -29,22 +32,22 @@ schedule: {rate: 20/s}
 `
 
 func TestSEP1803(t *testing.T) {
-	p, err := Parse("p.yaml", []byte(lane1803), nil, systems.Table)
+	p, err := profiles.Parse("p.yaml", []byte(lane1803), nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := p.Lanes[0].SEP1803; got != (SEP1803Lane{PerSession: 1, Redelivery: true, CutEvery: time.Second}) {
+	if got := *p.Lanes[0].Settings.(*sep1803.Settings); got != (sep1803.Settings{PerSession: 1, Redelivery: true, CutEvery: time.Second}) {
 		t.Errorf("%+v", got)
 	}
-	if got := p.Lanes[1].SEP1803; got != (SEP1803Lane{Secret: "raw", Early: "hold"}) {
+	if got := *p.Lanes[1].Settings.(*sep1803.Settings); got != (sep1803.Settings{Secret: "raw", Early: "hold"}) {
 		t.Errorf("%+v", got)
 	}
-	again(t, p)
-	p, err = Parse("p.yaml", []byte(strings.Replace(lane1803, "{cutEvery: 1s}", "{redelivery: false, perSession: 4}", 1)), nil, systems.Table)
-	if err != nil || p.Lanes[0].SEP1803 != (SEP1803Lane{PerSession: 4}) {
+	systemstest.ReadAgain(t, p)
+	p, err = profiles.Parse("p.yaml", []byte(strings.Replace(lane1803, "{cutEvery: 1s}", "{redelivery: false, perSession: 4}", 1)), nil, systems.Table)
+	if err != nil || *p.Lanes[0].Settings.(*sep1803.Settings) != (sep1803.Settings{PerSession: 4}) {
 		t.Fatalf("%v %+v", err, p)
 	}
-	again(t, p)
+	systemstest.ReadAgain(t, p)
 	for _, c := range []struct{ old, new, want string }{
 		{"mode: push", "mode: poll", "lanes.a.mode: system sep-1803 has no poll"},
 		{"{cutEvery: 1s}", "{perSession: 0}", "lanes.a.sep1803.perSession: 0 is too small"},
@@ -59,7 +62,7 @@ func TestSEP1803(t *testing.T) {
 		{"system: sep-1803\n    mode: push", "mode: push", "lanes.a.sep1803: has no effect on a lane of system events"},
 		{"system: sep-1803\n    mode: push", "system: sep1803\n    mode: push", `lanes.a.system: no such system "sep1803"; did you mean sep-1803?`},
 	} {
-		_, err := Parse("p.yaml", []byte(strings.Replace(lane1803, c.old, c.new, 1)), nil, systems.Table)
+		_, err := profiles.Parse("p.yaml", []byte(strings.Replace(lane1803, c.old, c.new, 1)), nil, systems.Table)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s for %s: %v, want %s", c.new, c.old, err, c.want)
 		}
