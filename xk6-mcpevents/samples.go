@@ -66,7 +66,7 @@ func (g *group) flush(last bool) {
 // messageCounts adds the counts of requests that can be resumed. Nothing is
 // expected of requests that could not be opened.
 func (g *group) messageCounts(b *batch) {
-	if g.book.system != "sep-975" || g.unopened {
+	if !subscribesToNothing(g.book.system) || g.unopened {
 		return
 	}
 	v := g.own.Values

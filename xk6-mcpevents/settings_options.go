@@ -164,3 +164,10 @@ func foreign(given map[string]json.RawMessage, system, method string) error {
 
 // optionOf is the option that a key of a lane is.
 func optionOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+
+// subscribesToNothing reports whether the subscriptions of a system are requests of
+// their own, to which no events are owed.
+func subscribesToNothing(system string) bool {
+	of, ok := systems.Table.Find(system)
+	return ok && of.NoEvents
+}
