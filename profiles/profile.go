@@ -149,6 +149,8 @@ type Embedded struct {
 	// failed proofs per callback host and minute, beyond which its subscriptions are refused as
 	// exhausted; -1 = no bound
 	VerifyFailures int `yaml:"verifyFailures,omitempty" json:"verifyFailures,omitempty" check:"-1.."`
+	// adds the event type presence.changed, which cannot be polled and has no replay
+	Presence bool `yaml:"presence,omitempty" json:"presence,omitempty"`
 	// interval at which an event type appears and disappears
 	TypesEvery time.Duration `yaml:"typesEvery,omitempty" json:"typesEvery,omitempty"`
 	// bound of the maxWait of resume policies

@@ -23,7 +23,7 @@ type Options = refserver.Options
 func OptionsOf(e profiles.Embedded) (Options, error) {
 	o := Options{
 		Stdio: e.Transport == "stdio", ProxiesMayBuffer: e.ProxiesMayBuffer, SSEAnswers: e.SSEAnswers,
-		Revision: e.Revision, WebhookID: e.WebhookID, TypesPage: e.TypesPage, TypesEvery: e.TypesEvery,
+		Revision: e.Revision, WebhookID: e.WebhookID, TypesPage: e.TypesPage, TypesEvery: e.TypesEvery, Presence: e.Presence,
 		MaxSubscriptions: e.MaxSubscriptions, FreshIDs: e.FreshIDs, VerifyFailures: e.VerifyFailures,
 		Heartbeat: e.Heartbeat, NextPoll: e.NextPoll, BufferEvents: e.Buffer, QueueLen: e.Queue,
 		Capacity: float64(e.Capacity), CapacityBurst: e.CapacityBurst,

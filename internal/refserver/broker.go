@@ -44,6 +44,9 @@ func newBroker(opts Options, started time.Time) *broker {
 	b := &broker{topics: make(map[string]*topic)}
 	epoch := strconv.FormatInt(started.UnixNano(), 36)
 	kinds := catalog()
+	if opts.Presence {
+		kinds = append(kinds, presence)
+	}
 	if opts.TypesEvery > 0 {
 		kinds = append(kinds, seasonal)
 	}
@@ -189,6 +192,17 @@ var privateNote = eventType{
 	owned:       true,
 	input:       json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string","description":"Yourself; others are forbidden."}},"additionalProperties":false}`),
 	payload:     json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string"},"text":{"type":"string"}}}`),
+}
+
+// presence is the event type that cannot be polled and has no replay.
+var presence = eventType{
+	name:        "presence.changed",
+	description: "Somebody came to a channel or left it. What was missed is not replayed.",
+	filter:      "channel",
+	modes:       []eventmeter.Mode{eventmeter.Push, eventmeter.Webhook},
+	noReplay:    true,
+	input:       json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string","description":"Only this channel."}},"additionalProperties":false}`),
+	payload:     json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string"}}}`),
 }
 
 // seasonal is the event type that is offered and withdrawn in turn.

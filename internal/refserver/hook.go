@@ -114,9 +114,9 @@ func (h *hook) next() (*delivery, *message) {
 	m.body = make([]byte, 0, len(d.event.fields)+64)
 	m.body = append(m.body, '{')
 	m.body = append(m.body, d.event.fields...)
-	m.body = append(m.body, `,"cursor":"`...)
-	m.body = h.topic.appendCursor(m.body, h.waiting[0].event.n-1)
-	m.body = append(m.body, `"}`...)
+	m.body = append(m.body, `,"cursor":`...)
+	m.body = h.topic.appendCursorValue(m.body, h.waiting[0].event.n-1)
+	m.body = append(m.body, '}')
 	return d, m
 }
 
@@ -179,8 +179,8 @@ func (h *hook) announceGap(position uint64) {
 	if h.direct {
 		return // a direct hook has no envelope for it
 	}
-	body := append([]byte(`{"type":"gap","cursor":"`), h.topic.cursor(position)...)
-	h.control = append(h.control, &delivery{id: envelopeID("gap"), envelope: append(body, `"}`...)})
+	body := h.topic.appendCursorValue([]byte(`{"type":"gap","cursor":`), position)
+	h.control = append(h.control, &delivery{id: envelopeID("gap"), envelope: append(body, '}')})
 	h.hooks.counts.gaps.Add(1)
 }
 

@@ -158,6 +158,9 @@ type Options struct {
 	// per minute; further ones are refused as exhausted, without asking the
 	// host. Default 120; -1 = no bound.
 	VerifyFailures int
+	// Presence adds the event type "presence.changed" to the catalogue, which
+	// cannot be polled and has no replay: its cursors are null.
+	Presence bool
 	// TypesEvery adds the event type "seasonal" to the catalogue. It is offered
 	// and withdrawn in turn, each time for TypesEvery. 0 = no such type.
 	TypesEvery time.Duration

@@ -30,6 +30,9 @@ func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (*topic, 
 	if t == nil || s.broker.topics[p.Name].withdrawn.Load() {
 		return nil, selection{}, "", noSuchEvent()
 	}
+	if !t.kind.has(mode) {
+		return nil, selection{}, "", unsupported("deliveryMode", string(mode))
+	}
 	sel, canonical, err := t.kind.selectBy(p.arguments(c.smithery()))
 	if err != nil {
 		return nil, selection{}, "", invalidParams("%v", err)
@@ -93,10 +96,6 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 		c.fail(w, invalidParams("cursor is none of this list"))
 		return
 	}
-	delivery := `,"delivery":["poll","push","webhook"],"inputSchema":`
-	if c.smithery() {
-		delivery = `,"delivery":["webhook"],"inputSchema":`
-	}
 	b := []byte(`"events":[`)
 	for _, t := range types {
 		if b[len(b)-1] == '}' {
@@ -106,7 +105,17 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 		b = quote(b, t.kind.name)
 		b = append(b, `,"description":`...)
 		b = quote(b, t.kind.description)
-		b = append(b, delivery...)
+		b = append(b, `,"delivery":[`...)
+		for _, mode := range modes {
+			if !t.kind.has(mode) || c.smithery() && mode != eventmeter.Webhook {
+				continue
+			}
+			if b[len(b)-1] != '[' {
+				b = append(b, ',')
+			}
+			b = quote(b, string(mode))
+		}
+		b = append(b, `],"inputSchema":`...)
 		b = append(b, t.kind.input...)
 		b = append(b, `,"payloadSchema":`...)
 		b = append(b, t.payloadSchema()...)

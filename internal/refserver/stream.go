@@ -182,9 +182,7 @@ func (st *stream) active(position uint64, truncated bool) bool {
 }
 
 func (st *stream) cursorMember(dst []byte, position uint64) []byte {
-	dst = append(dst, `"cursor":"`...)
-	dst = st.topic.appendCursor(dst, position)
-	return append(dst, '"')
+	return st.topic.appendCursorValue(append(dst, `"cursor":`...), position)
 }
 
 func errorMember(e *rpcError) []byte {

@@ -244,10 +244,10 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 	out := struct {
 		ID            string          `json:"id"`
 		RefreshBefore *string         `json:"refreshBefore"`
-		Cursor        string          `json:"cursor"`
+		Cursor        json.RawMessage `json:"cursor"`
 		Truncated     bool            `json:"truncated"`
 		Status        *deliveryStatus `json:"deliveryStatus,omitempty"`
-	}{ID: h.id, RefreshBefore: instant(expires), Cursor: h.topic.cursor(position), Truncated: truncated}
+	}{ID: h.id, RefreshBefore: instant(expires), Cursor: h.topic.appendCursorValue(nil, position), Truncated: truncated}
 	if st != nil {
 		out.Status = &deliveryStatus{Active: !st.suspended, LastDeliveryAt: instant(st.lastDelivery), FailedSince: instant(st.failedSince)}
 		if st.lastError != "" {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
@@ -258,9 +259,18 @@ type eventType struct {
 	// owned says that each event belongs to the principal named in the filter
 	// field. A subscription receives the events of its own principal; as an
 	// argument, the field may name no other.
-	owned   bool
-	input   json.RawMessage
-	payload json.RawMessage
+	owned bool
+	// modes are the delivery modes of the type; nil = all.
+	modes []eventmeter.Mode
+	// noReplay says that the type has no cursors: a subscription begins now.
+	noReplay bool
+	input    json.RawMessage
+	payload  json.RawMessage
+}
+
+// has reports whether the type can be delivered in a mode.
+func (t eventType) has(mode eventmeter.Mode) bool {
+	return t.modes == nil || slices.Contains(t.modes, mode)
 }
 
 // selection is the part of a topic that a subscription receives: every event,
@@ -360,9 +370,9 @@ func newEvent(t *topic, n uint64, id, key string, at time.Time, data []byte) *ev
 	own := len(b)
 	b = append(b, data...)
 	end := len(b)
-	b = append(b, `,"cursor":"`...)
-	b = t.appendCursor(b, n)
-	b = append(b, `","_meta":{"`+subscriptionIDKey+`":`...)
+	b = append(b, `,"cursor":`...)
+	b = t.appendCursorValue(b, n)
+	b = append(b, `,"_meta":{"`+subscriptionIDKey+`":`...)
 	return &event{n: n, at: at, id: id, key: key, fields: b[start:end:end], data: b[own:end:end], frame: b}
 }
 
@@ -389,6 +399,15 @@ func (t *topic) appendCursor(dst []byte, n uint64) []byte {
 }
 
 func (t *topic) cursor(n uint64) string { return string(t.appendCursor(nil, n)) }
+
+// appendCursorValue appends the cursor of position n as JSON: null where the
+// type has no replay.
+func (t *topic) appendCursorValue(dst []byte, n uint64) []byte {
+	if t.kind.noReplay {
+		return append(dst, "null"...)
+	}
+	return append(t.appendCursor(append(dst, '"'), n), '"')
+}
 
 // reader is the position of one subscriber in a log. One goroutine at a time
 // uses it; publishers call wake.
@@ -450,6 +469,9 @@ func (t *topic) readOnce(sel selection, from start, limit int) batch {
 
 // seek moves a reader to the event after its cursor.
 func (r *reader) seek(from start, now time.Time) (truncated bool) {
+	if r.topic.kind.noReplay {
+		from = start{}
+	}
 	after, truncated := r.topic.resolve(from.cursor)
 	l := r.log
 	if l == nil {

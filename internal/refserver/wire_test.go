@@ -364,6 +364,8 @@ func setOptions(t *testing.T, o *Options, text string) {
 			if o.Faults, err = faults.Parse(value); err != nil {
 				t.Fatal(err)
 			}
+		case "Presence":
+			o.Presence = value == "true"
 		case "Revision":
 			o.Revision = value
 		case "WebhookID":
