@@ -176,7 +176,7 @@ func TestDiscoverPicksEvent(t *testing.T) {
 // over standard input and output, too.
 func TestDiscoverListsOverStdio(t *testing.T) {
 	t.Parallel()
-	stdout, stderr, code := execute(t, "discover", "--command", overStdio(t)+" --list-entries 3")
+	stdout, stderr, code := execute(t, "discover", "--command", overStdio(t)+` --options '{"Lists": {"Entries": 3}}'`)
 	for _, want := range []string{"tools/list: 3 entries", "resources/list: "} {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, %q is missing\n%s\n%s", code, want, stderr, stdout)

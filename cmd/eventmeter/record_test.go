@@ -1,16 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
-	"io"
-	"net/http"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
@@ -52,25 +50,31 @@ func TestRecordAndRunRecord(t *testing.T) {
 	ready, _ := serveTarget(t)
 	dir := t.TempDir()
 	arrived, fired := filepath.Join(dir, "arrived.jsonl"), filepath.Join(dir, "published.jsonl")
-	recorder := command(t, "record", "-t", ready.URL, "-e", "chat.message", "--for", "1m", "--out", arrived, "--quiet")
-	var said bytes.Buffer
-	recorder.Stderr = &said
+	recorder := command(t, "record", "-t", ready.URL, "-e", "chat.message", "--for", "1m", "--out", arrived)
+	progress, err := recorder.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := recorder.Start(); err != nil {
 		t.Fatal(err)
 	}
-	waitForStream(t, ready)
+	said := bufio.NewScanner(progress)
+	waitForText(t, said, "measure") // what comes before is not recorded
 	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--target", ready.URL, "--token", "t", "--upstream", "inject", "--upstream-url", ready.Admin,
 		`--set=lanes=[{name: push, mode: push, subscriptions: 1, event: chat.message}]`, "--record", fired, "--quiet", loose)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
+	f := readTrace(t, fired)
+	waitForText(t, said, fmt.Sprintf(" %d unexpected", len(f))) // they are of another run
 	if err := recorder.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if err := recorder.Wait(); err != nil || !strings.Contains(said.String(), "events recorded in") {
-		t.Errorf("%v\n%s", err, said.String())
+	waitForText(t, said, "events recorded in")
+	if err := recorder.Wait(); err != nil {
+		t.Error(err)
 	}
-	a, f := readTrace(t, arrived), readTrace(t, fired)
+	a := readTrace(t, arrived)
 	if len(a) == 0 || len(a) != len(f) {
 		t.Fatalf("%d arrived and %d were published", len(a), len(f))
 	}
@@ -83,24 +87,15 @@ func TestRecordAndRunRecord(t *testing.T) {
 	}
 }
 
-// waitForStream waits until a stream is open.
-func waitForStream(t *testing.T, ready embedded.Ready) {
+// waitForText reads lines until one holds the text.
+func waitForText(t *testing.T, lines *bufio.Scanner, text string) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for range 1000 {
-		<-tick.C
-		resp, err := http.Get(ready.Admin + "/stats")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if bytes.Contains(text, []byte(`"push":1`)) {
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
 			return
 		}
 	}
-	t.Fatal("the recorder did not subscribe")
+	t.Fatalf("no line holds %q", text)
 }
 
 func readTrace(t *testing.T, name string) []upstream.TraceEntry {

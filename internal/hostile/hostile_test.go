@@ -84,6 +84,7 @@ func raw(method, head, again string, size int) map[string]answerer {
 		if x.say(head) && again != "" && x.flood(again, size) {
 			x.hold()
 		}
+		x.keepOpen = strings.Contains(head, "Content-Length: 0\r\n") // the answer is whole
 	}}
 }
 
@@ -101,6 +102,7 @@ func afterFirstPoll(of func(x *exchange)) map[string]answerer {
 	return map[string]answerer{"events/poll": func(x *exchange) {
 		if string(x.params.Cursor) == "null" || bad.Add(1) > 60 {
 			x.json(200, goodAnswer(x))
+			x.keepOpen = true // as the answer said: a client may send its next request here at once
 			return
 		}
 		of(x)

@@ -215,12 +215,13 @@ func TestAnnouncedBesideWitness(t *testing.T) {
 	w := witness.Push(t.Context(), witness.Options{URL: url, Event: "e"})
 	<-w.Ready()
 	const subs = 3
+	// Groups are so far apart that they do not overlap on a busy machine.
 	p, err := profiles.Parse("test", []byte(fmt.Sprintf(`name: test
 target: {url: "%s"}
 lanes:
   - {name: push, mode: push, subscriptions: %d, event: e}
-phases: {warmup: 0s, measure: 3s, drain: 2s}
-schedule: {kind: burst, burst: %d, every: 200ms}
+phases: {warmup: 0s, measure: 7500ms, drain: 2s}
+schedule: {kind: burst, burst: %d, every: 500ms}
 upstream: {admin: "%s", workers: 16, payload: {text: "{{.Probe}}"}}
 `, url, subs, group, url)), nil, systems.Table)
 	if err != nil {
