@@ -244,7 +244,7 @@ func (s *Stream) HangUp() {
 
 // GiveUp ends the connection at hand, with why as the error that ended it, and
 // the stream goes on with another.
-func (s *Stream) GiveUp(why *mcpclient.CallError) {
+func (s *Stream) GiveUp(why error) {
 	s.mu.Lock()
 	turn := s.turn
 	s.mu.Unlock()
@@ -354,12 +354,11 @@ func (s *Stream) isOver() error {
 // broken reports the end of a connection, and says what kind of end it was.
 // why is why it was given up by us, nil if it was not.
 func (s *Stream) broken(why, err error) error {
-	e, own := err.(*mcpclient.CallError)
-	if own {
+	var e *mcpclient.CallError
+	if errors.As(err, &e) {
 		e.Method = s.method
 	}
 	s.wentAway(why)
-	var given *mcpclient.CallError
 	switch {
 	case s.ctx.Err() != nil: // our own doing
 		if !s.stands {
@@ -374,8 +373,9 @@ func (s *Stream) broken(why, err error) error {
 			e.Cause = ErrDead
 			s.p.Notice(eventmeter.DeadStream, s.streams.caller.Clock.Now(), ErrDead.Error())
 		}
-	case errors.As(why, &given):
-		e, err = given, given
+	case why != nil:
+		e, err = nil, why
+		errors.As(why, &e)
 	case !s.stands && err == nil:
 		e = &mcpclient.CallError{Method: s.method, Kind: mcpclient.KindProtocol, Message: "the stream ended before it was confirmed"}
 		err = e

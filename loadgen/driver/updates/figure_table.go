@@ -1,6 +1,9 @@
 package updates
 
-import "github.com/eventmeter/eventmeter/internal/figure"
+import (
+	"github.com/eventmeter/eventmeter/internal/figure"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+)
 
 // FigureTable declares the figures of lanes of system updates.
 var FigureTable = figure.Table{Name: "updates", Systems: []string{"updates"}, Figures: []figure.Figure{
@@ -19,5 +22,6 @@ var FigureTable = figure.Table{Name: "updates", Systems: []string{"updates"}, Fi
 	{Name: "readsFailed", Help: "reads that failed"},
 	{Name: "readsUnchanged", Help: "reads after a notification that found no change that the client did not know"},
 	{Name: "changesSuperseded", Help: "changes of which a client learned only by a later change of the same source"},
+	{Name: driver.FigureCoalesced, Help: "streams whose notifications arrived in coalesced reads, as through a buffer"},
 	{Name: "outage", Unit: "ns", Timing: true, Help: "from the loss of a stream until the next one was open"},
 }}

@@ -16,10 +16,11 @@ import (
 // lane is one lane of clients that subscribe to updates.
 type lane struct {
 	driver.Lane[*client]
-	set   Settings
-	list  form // of set.List; zero = a resource
-	tally driver.Tally
-	pipe  pipeSession
+	set     Settings
+	list    form // of set.List; zero = a resource
+	tally   driver.Tally
+	streams *driver.Streams
+	pipe    *stream // that all clients share; nil = there is none. Guarded by Mu.
 }
 
 // client is one attachment of a client, from Attaching to Detached or Failed.
@@ -28,8 +29,12 @@ type client struct {
 	d      *lane
 	who    *mcpclient.Principal
 	uri    string // of the resource; "" = it is a list
-	stream carrier
+	stream *stream
 	work   sync.WaitGroup // its reads; begun under Mu, none once it is over
+
+	// Guarded by the stream's lock.
+	subscribed bool // with a request of its own, in the legacy era
+	in         int  // the session in which it is, by the stream's count
 
 	// Guarded by Mu.
 	since   eventmeter.Instant // when it was confirmed; 0 = not yet
@@ -44,21 +49,6 @@ type pendingRead struct {
 	due      bool
 	notified bool
 	at       eventmeter.Instant // of the first notification since the last read began
-}
-
-// carrier brings a client its notifications.
-type carrier interface {
-	// open returns when the server has confirmed the subscription.
-	open(ctx context.Context) error
-	// header returns the fields of a request that the client makes beside it; the error
-	// says that there is no session to make it in.
-	header(session *mcpclient.Session, method, name string) (http.Header, error)
-	// forgotten handles an answer that says that the server no longer knows the
-	// session in which the request was made; false if it says something else.
-	forgotten(request http.Header, e *mcpclient.CallError) bool
-	// close ends the subscription. The error says that the server did not
-	// confirm the end.
-	close(ctx context.Context) error
 }
 
 // New returns the driver of a lane of system updates.
@@ -92,12 +82,15 @@ func newLane(opts driver.Options) (*lane, error) {
 	}
 	d := &lane{set: set, list: list}
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
-		return opts.Endpoint.NewTransport(opts.HTTP, t, true)
+		return opts.Endpoint.NewTransport(opts.HTTP, t, false)
 	}); err != nil {
 		return nil, fmt.Errorf("driver updates: %w", err)
 	}
 	d.What, d.Noun = set.Resource+list.read, "client"
-	d.pipe.init(d)
+	if d.streams, err = d.OpenStreams(driver.StreamOptions{Tally: &d.tally}); err != nil {
+		d.Cancel()
+		return nil, fmt.Errorf("driver updates: %w", err)
+	}
 	d.tally.Declare("sessions", "sessionsForgotten", "refused", "refusedInside200", "notifications", "updatesObserved", "updatesIdentified", "unrouted",
 		"otherNotifications", "reads", "readsFailed", "readsUnchanged", "changesSuperseded")
 	d.tally.DeclareTiming("updateLatency", "updateLatencySent", "outage")
@@ -129,18 +122,24 @@ func (d *lane) Open(ctx context.Context, c *client) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case session.Era == mcpclient.Bare:
+	if session.Era == mcpclient.Bare {
 		return fmt.Errorf("updates: %w: the target refused every handshake, so it has no session to notify", mcpclient.ErrNotOffered)
-	case d.Pipe == nil:
-		c.stream = newStream(c)
-	case session.Era == mcpclient.Legacy:
-		c.stream = &pipeMember{c}
-	default:
-		c.stream = newPipeStream(c)
 	}
-	if err := c.stream.open(ctx); err != nil {
+	c.stream = d.join(c, session.Era == mcpclient.Legacy)
+	if err := c.stream.await(ctx); err != nil {
 		return err
+	}
+	if session.Era == mcpclient.Legacy && c.uri != "" {
+		backoff := d.StreamBackoff(nil)
+		if _, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
+			cause := eventmeter.Subscribe
+			if again {
+				cause = eventmeter.Retry
+			}
+			return struct{}{}, c.stream.subscribe(ctx, c, cause)
+		}); err != nil {
+			return err
+		}
 	}
 	if err := c.begin(ctx); err != nil {
 		return err
@@ -165,14 +164,11 @@ func (d *lane) End(ctx context.Context, c *client) error {
 	if c.stream == nil {
 		return nil
 	}
-	return c.stream.close(ctx)
+	return c.stream.leave(ctx, c)
 }
 
 // Stop implements [driver.Protocol].
-func (d *lane) Stop(context.Context) error {
-	d.pipe.close()
-	return nil
-}
+func (d *lane) Stop(context.Context) error { return d.streams.Close() }
 
 // Figures returns what the common ledger does not know of.
 func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
@@ -193,22 +189,29 @@ func (d *lane) send(ctx context.Context, c *client, method, name string, o wire.
 	return d.Call(ctx, method, header, d.build(session, d.Endpoint.NextID(), method, o)), header, nil
 }
 
-// judge says what came of a request, after its call was reported. That the server no
-// longer knows the session is an error of its own kind.
-func (c *client) judge(method string, header http.Header, a *mcpclient.Answer) error {
-	switch {
-	case a.Err == nil:
-		return nil
-	case c.stream.forgotten(header, a.Err):
-		return &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
-	}
-	return a.Err
-}
-
 // build closes params and makes a request of them.
 func (d *lane) build(session *mcpclient.Session, id uint64, method string, o wire.Object) []byte {
 	if session.Meta != nil {
 		o.Raw("_meta", session.Meta)
 	}
 	return wire.AppendRequest(nil, id, method, o.End())
+}
+
+// refused counts an error if it is the server's refusal, and says so where it came
+// inside an answer whose HTTP status is no error.
+func (d *lane) refused(err error) error {
+	var e *mcpclient.CallError
+	if !errors.As(err, &e) || e.Kind != "" {
+		return err
+	}
+	d.tally.Count("refused", 1)
+	if e.HasCode && e.Status == http.StatusOK {
+		d.tally.Count("refusedInside200", 1)
+		return fmt.Errorf("refused inside HTTP 200: %w", err)
+	}
+	return err
+}
+
+func (d *lane) overhead(at eventmeter.Instant, size int, method string) {
+	d.Recorder.Called(eventmeter.Call{Lane: d.Opts.Lane, Cause: eventmeter.Heartbeat, At: at, Down: int64(size), Method: method})
 }

@@ -222,7 +222,7 @@ func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (content, 
 	}
 	d.Called(cause, method, a)
 	a.Err = failure
-	return p, c.judge(method, header, a)
+	return p, c.stream.judge(method, header, a)
 }
 
 // brings tells whether a page shows a change that the client does not know.

@@ -1,0 +1,251 @@
+package updates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/sinks"
+)
+
+// join gives a client its stream, which is started if it is the first.
+func (d *lane) join(c *client, legacy bool) *stream {
+	shared := legacy && d.Pipe != nil
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	s := d.pipe
+	if !shared || s == nil || s.ctx.Err() != nil {
+		s = &stream{d: d, who: c.who, first: c, shared: shared, clients: map[string][]*client{}}
+		s.ctx, s.cancel = context.WithCancel(d.Life)
+		s.Init(d.streams, s, d.RandOf(int(c.Sub.Index)))
+		defer s.Start(s.ctx) // when it knows its client
+		if shared {
+			d.pipe = s
+		}
+	}
+	s.refs++
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients[c.uri] = append(s.clients[c.uri], c)
+	return s
+}
+
+// await returns when the server has confirmed the stream.
+func (s *stream) await(ctx context.Context) error {
+	select {
+	case <-s.First():
+		return nil
+	case <-s.Done():
+		if err := s.Failure(); err != nil {
+			return err
+		}
+		return driver.NotConfirmed(nil, context.Canceled)
+	case <-ctx.Done():
+		var trouble *mcpclient.CallError
+		_ = errors.As(s.Failure(), &trouble) // else there is none to name
+		return driver.NotConfirmed(trouble, ctx.Err())
+	}
+}
+
+// leave ends a client's subscription, and the stream with its last client. The error
+// says that the server did not confirm the end.
+func (s *stream) leave(ctx context.Context, c *client) error {
+	d := s.d
+	s.mu.Lock()
+	subscribed := c.subscribed
+	if s.shared {
+		rest := slices.DeleteFunc(s.clients[c.uri], func(o *client) bool { return o == c })
+		if s.clients[c.uri] = rest; len(rest) == 0 {
+			delete(s.clients, c.uri)
+		}
+	}
+	s.mu.Unlock()
+	var err error
+	// Others of the session may have the same resource: then the server keeps it.
+	if subscribed && (d.Pipe == nil || d.Pipe.Release(c.uri)) {
+		err = s.unsubscribe(ctx, c)
+	}
+	d.Mu.Lock()
+	s.refs--
+	last := s.refs == 0
+	if last {
+		s.cancel() // under the lock: nobody joins a stream that is ending
+	}
+	d.Mu.Unlock()
+	if !last {
+		return err
+	}
+	s.HangUp()
+	<-s.Done()
+	fields, id := s.credentials()
+	if id == "" {
+		return err
+	}
+	return errors.Join(err, d.EndSession(ctx, fields))
+}
+
+// initialize opens a session for the stream if there is none.
+func (s *stream) initialize(ctx context.Context, version string) error {
+	if _, id := s.credentials(); id != "" {
+		return nil
+	}
+	id, fields, err := s.d.OpenSession(ctx, s.who, version, s.Cause())
+	if err != nil {
+		return err
+	}
+	s.d.tally.Count("sessions", 1)
+	s.mu.Lock()
+	s.id, s.fields, s.opened = id, fields, s.opened+1
+	s.mu.Unlock()
+	return nil
+}
+
+// credentials are what a session of the legacy era is known by; empty = there is
+// none, or none any more.
+func (s *stream) credentials() (http.Header, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fields != nil {
+		s.fields = s.who.Current(s.fields)
+	}
+	return s.fields, s.id
+}
+
+// header returns the fields of a request that a client makes beside the stream; the
+// error says that there is no session to make it in.
+func (s *stream) header(now *mcpclient.Session, method, name string) (http.Header, error) {
+	switch {
+	case s.d.Pipe != nil:
+		return nil, nil
+	case now.Era == mcpclient.Modern:
+		return now.NamedHeader(method, name), nil
+	}
+	fields, id := s.credentials()
+	if id == "" { // forgotten, and being opened again
+		return nil, &mcpclient.CallError{Method: method, Kind: mcpclient.KindSession}
+	}
+	return fields, nil
+}
+
+// judge says what came of a request, after its call was reported. That the server no
+// longer knows the session is an error of its own kind.
+func (s *stream) judge(method string, request http.Header, a *mcpclient.Answer) error {
+	id := request.Get(mcpclient.HeaderSession)
+	switch {
+	case a.Err == nil:
+		return nil
+	case a.Err.Forgotten() && id != "":
+		s.lose(id)
+		return &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
+	}
+	return a.Err
+}
+
+// lose forgets a session that the server no longer knows. Its stream is ended,
+// which has it opened again.
+func (s *stream) lose(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id != id { // another one has found out
+		return
+	}
+	s.id = ""
+	s.d.tally.Count("sessionsForgotten", 1)
+	s.GiveUp(&mcpclient.CallError{Method: methodStream, Kind: mcpclient.KindSession})
+}
+
+// subscribe makes the request resources/subscribe of the legacy era for a client.
+func (s *stream) subscribe(ctx context.Context, c *client, cause eventmeter.Cause) error {
+	d := s.d
+	s.mu.Lock()
+	in := s.opened
+	s.mu.Unlock()
+	o := wire.BeginObject(nil)
+	o.String("uri", c.uri)
+	a, header, err := d.send(ctx, c, methodSubscribe, "", o)
+	if err != nil {
+		return err
+	}
+	defer a.Release()
+	d.Called(cause, methodSubscribe, a)
+	if err := s.judge(methodSubscribe, header, a); err != nil {
+		return d.refused(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened != in { // it was lost since
+		return &mcpclient.CallError{Method: methodSubscribe, Kind: mcpclient.KindSession}
+	}
+	if d.Pipe != nil && !c.subscribed {
+		d.Pipe.Hold(c.uri)
+	}
+	c.subscribed, c.in = true, in
+	return nil
+}
+
+// resubscribe makes the subscriptions of a session that was lost in the new one. A
+// server that has no room is asked again, while the stream stays open.
+func (s *stream) resubscribe() {
+	defer crash.Guard()
+	backoff := s.d.StreamBackoff(nil)
+	for {
+		c := s.unsubscribed()
+		if c == nil {
+			s.reopened()
+			return
+		}
+		err := s.subscribe(s.ctx, c, eventmeter.Reconnect)
+		var e *mcpclient.CallError
+		switch {
+		case err == nil:
+			continue
+		case s.ctx.Err() != nil || errors.As(err, &e) && e.Kind == mcpclient.KindSession:
+			return // the stream is opened again, and this follows
+		case e == nil || !e.Throttled():
+			s.GiveUp(fmt.Errorf("subscribing again: %w", err))
+			return
+		}
+		if !sinks.Sleep(s.ctx, backoff.Next(e.RetryAfter)) {
+			return
+		}
+	}
+}
+
+// unsubscribed returns a client whose subscription is in a session that was lost;
+// nil = there is none.
+func (s *stream) unsubscribed() *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, list := range s.clients {
+		for _, c := range list {
+			if c.subscribed && c.in != s.opened {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// unsubscribe makes the request resources/unsubscribe of the legacy era for a client.
+func (s *stream) unsubscribe(ctx context.Context, c *client) error {
+	o := wire.BeginObject(nil)
+	o.String("uri", c.uri)
+	a, header, err := s.d.send(ctx, c, methodUnsubscribe, "", o)
+	if err == nil {
+		defer a.Release()
+		s.d.Called(eventmeter.Unsubscribe, methodUnsubscribe, a)
+		err = s.judge(methodUnsubscribe, header, a)
+	}
+	var e *mcpclient.CallError
+	if errors.As(err, &e) && (e.Kind == mcpclient.KindSession || e.Kind == mcpclient.KindEnded) {
+		return nil // the session is gone, and the subscription with it
+	}
+	return err
+}
