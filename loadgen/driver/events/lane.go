@@ -33,6 +33,7 @@ type lane struct {
 	shared  *sharedCallback     // webhook, nil = each subscription has a callback of its own
 
 	listening sync.Once
+	notices   *driver.Streams // of who listens; nil = nobody does
 }
 
 // run is one attachment of a subscription, from Attaching to Detached or Failed.
@@ -96,6 +97,12 @@ func newEvents(opts driver.Options) (*lane, error) {
 	}
 	if opts.Subscriptions > 1 && opts.Mode != eventmeter.Webhook {
 		d.claims.known = make([]knownCursor, knownCursors)
+	}
+	if set.Listen {
+		if d.notices, err = d.OpenStreams(d.listenOptions()); err != nil {
+			d.Cancel()
+			return nil, fmt.Errorf("driver events: %w", err)
+		}
 	}
 	switch opts.Mode {
 	case eventmeter.Poll:
@@ -200,6 +207,7 @@ func (d *lane) Stop(ctx context.Context) error {
 	if d.streams != nil {
 		err = d.streams.Close()
 	}
+	err = errors.Join(err, d.notices.Close())
 	if d.agenda != nil {
 		d.agenda.close()
 		err = errors.Join(err, d.CloseInbox(ctx))
