@@ -94,7 +94,7 @@ func slowed(p *profiles.Profile, times int) *profiles.Profile {
 // All else is counted event by event, in whatever order they came.
 func inOrder(p *profiles.Profile, spec faults.Spec) bool {
 	return slices.ContainsFunc(spec, func(f faults.Fault) bool { return f.Kind == faults.Reorder || f.Kind == faults.Announce }) ||
-		slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return l.System == faults.SEP2549 })
+		slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return calibrations[l.System].inOrder })
 }
 
 // calibrateOnce runs a case once, so many times slower than it says. unsound
@@ -129,13 +129,13 @@ func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slowe
 		}
 	}
 	for i := range outcome.Accounts[0].Lanes {
-		m, err := newExpectedCounts(p, i, spec, record)
+		m, err := newExpectedCounts(p, i, calibrations[p.Lanes[i].System], spec, record)
 		if err != nil {
 			return nil, "", fmt.Errorf("%w: %w", run.ErrProfile, err)
 		}
 		m.result, m.applied = outcome.Result.Lanes[i], record.applied
 		m.tokens = outcome.Result.Target.Tokens
-		if !m.ripe(outcome) {
+		if ripe := m.system.ripe; ripe != nil && !ripe(m, outcome) {
 			return nil, "requests ended before the measured part began", nil
 		}
 		rows = append(rows, m.compare(c.Name, &outcome.Accounts[0].Lanes[i], outcome.Subscriptions[i]))
@@ -174,19 +174,4 @@ func (r *Row) add(c Check) {
 	if !c.Passed || c.Notice {
 		r.Checks = append(r.Checks, c)
 	}
-}
-
-// ripe says whether the run says anything about a lane of SEP-975: none of its
-// requests may have ended before the measured part began.
-func (m *expectedCounts) ripe(o *run.Outcome) bool {
-	if m.settings.System != faults.SEP975 {
-		return true
-	}
-	for _, p := range o.Result.Phases {
-		if p.Name == "measure" {
-			first := o.Result.Phases[0].Start
-			return time.Duration(p.Start-first) < m.shortest()
-		}
-	}
-	return false
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -115,6 +116,7 @@ func (p *planned) against(c *ledger.SubCounts, mode eventmeter.Mode) []Check {
 type expectedCounts struct {
 	spec      faults.Spec
 	mode      eventmeter.Mode
+	system    calibration
 	settings  profiles.Lane
 	templates *profiles.LaneTemplates
 	sources   [][]*taped
@@ -126,14 +128,41 @@ type expectedCounts struct {
 	tokens    *results.Tokens // nil where none expire
 }
 
-func newExpectedCounts(p *profiles.Profile, lane int, spec faults.Spec, t *tape) (*expectedCounts, error) {
+// calibration is what is special about what lanes of one system must count. The
+// zero value is a system whose subscriptions are owed every event of their
+// sources, with an id that tells copies apart.
+type calibration struct {
+	// source adds what the changes of one source come to for a subscription, where
+	// a client learns of the state and not of each event. No latencies are planned.
+	source func(m *expectedCounts, p *planned, source int)
+	// hearsNothing says that its lanes subscribe to no source.
+	hearsNothing bool
+	// early says that a subscription gets an event of its own with the fault early.
+	early bool
+	// ordered says whether all subscriptions are promised one order; nil = they are not.
+	ordered func(m *expectedCounts) bool
+	// inOrder says that each event has to be over before the next begins.
+	inOrder bool
+	// positioned says that events have no id but the place at which they are
+	// written, if any: a second copy cannot be recognised by it.
+	positioned func(m *expectedCounts) bool
+	// resumes says, where events are positioned, that a stream that is cut goes on
+	// where it was.
+	resumes func(m *expectedCounts) bool
+	// own are the figures that only the system has.
+	own func(m *expectedCounts) []Check
+	// ripe says whether the run says anything about the lane; nil = it does.
+	ripe func(m *expectedCounts, o *run.Outcome) bool
+}
+
+func newExpectedCounts(p *profiles.Profile, lane int, system calibration, spec faults.Spec, t *tape) (*expectedCounts, error) {
 	l := p.Lanes[lane]
 	templates, err := profiles.CompileLane(l)
 	if err != nil {
 		return nil, err
 	}
 	m := &expectedCounts{
-		spec: spec, mode: eventmeter.Mode(l.Mode), settings: l, templates: templates,
+		spec: spec, mode: eventmeter.Mode(l.Mode), system: system, settings: l, templates: templates,
 		legacy: p.Target.Era == "legacy", lists: p.Target.Embedded.Lists,
 	}
 	m.gaps = t.gapsOf(lane, l.Subscriptions)
@@ -201,16 +230,15 @@ func (m *expectedCounts) figure(name string, want int64) Check {
 	return c
 }
 
-// positioned says that events have no id but the place at which they are
-// written, if any: a second copy cannot be recognised by it.
+// positioned says that events have no id but their place.
 func (m *expectedCounts) positioned() bool {
-	return m.settings.System == faults.SEP1803 && m.mode == eventmeter.Push
+	return m.system.positioned != nil && m.system.positioned(m)
 }
 
 // forgetful says that a stream that is cut does not go on where it was: what
 // happens until it is opened again is lost.
 func (m *expectedCounts) forgetful() bool {
-	return m.positioned() && !(m.legacy && m.resourceSettings().Redelivery)
+	return m.positioned() && !m.system.resumes(m)
 }
 
 // missingRun is emissions of a source that are missing between two deliveries.

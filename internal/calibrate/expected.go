@@ -31,23 +31,17 @@ func (m *expectedCounts) subscription(i int) planned {
 	if m.refused(i) {
 		return p
 	}
-	switch m.settings.System {
-	case faults.SEP975:
-		return p // it hears nothing
-	case faults.SEP2549:
+	if m.system.hearsNothing {
+		return p
+	}
+	if m.system.source != nil {
 		for _, s := range m.heard(i) {
-			m.changes(&p, int(s))
+			m.system.source(m, &p, int(s))
 		}
 		return p
-	case faults.Updates:
-		for _, s := range m.heard(i) {
-			m.updates(&p, int(s))
-		}
-		return p
-	case faults.Events:
-		if _, ok := m.spec.Server(faults.Early, m.mode); ok {
-			p.early = 1
-		}
+	}
+	if _, ok := m.spec.Server(faults.Early, m.mode); ok && m.system.early {
+		p.early = 1
 	}
 	if m.hits(faults.Cut) > 0 && m.forgetful() {
 		p.lossy = true
@@ -203,11 +197,39 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 	if m.forgetful() {
 		out = append(out, atLeast("lostSilent", m.hits(faults.Cut)-m.warm(faults.Cut), a.LostSilent))
 	}
-	out = append(out, m.own()...)
-	if m.settings.System == faults.SEP2549 || m.settings.System == faults.Updates {
+	if m.system.own != nil {
+		out = append(out, m.system.own(m)...)
+	}
+	if m.system.source != nil {
 		return out
 	}
 	return append(out, m.latency(results.Summarise(a.Latency.FromIntended))...)
+}
+
+// merged counts cuts for good that follow another cut with nothing between
+// them: the two are one when the stream is not back by then.
+func (m *expectedCounts) merged() (n int64) {
+	for i := range m.settings.Subscriptions {
+		if m.refused(i) {
+			continue
+		}
+		for _, s := range m.heard(i) {
+			cut := false
+			for _, e := range m.sources[s] {
+				switch f, _ := m.spec.Event(m.mode, e.Stamp); {
+				case f.Kind == faults.Drop:
+				case f.Kind == faults.Cut:
+					if cut && !f.Replay {
+						n++
+					}
+					cut = true
+				default:
+					cut = false
+				}
+			}
+		}
+	}
+	return n
 }
 
 // ending are the faults that end every subscription once, in so many words.
@@ -246,7 +268,7 @@ func (m *expectedCounts) ended() int64 {
 // half or the other counts one. Events of two sources with the same number may be
 // such a pair, so that the number is a lower bound.
 func (m *expectedCounts) orderConflicts(a *ledger.LaneAccount) []Check {
-	if m.settings.System != faults.Events || m.mode == eventmeter.Webhook {
+	if m.system.ordered == nil || !m.system.ordered(m) {
 		return nil
 	}
 	numbers := map[uint32]bool{}

@@ -35,7 +35,7 @@ func plannedFor(t *testing.T, system, mode, spec string) planned {
 		Lanes:    []profiles.Lane{{Name: "a", System: system, Mode: mode, Subscriptions: 1, Sources: "0"}},
 		Upstream: profiles.Upstream{Sources: 2},
 	}
-	m, err := newExpectedCounts(p, 0, s, record)
+	m, err := newExpectedCounts(p, 0, calibrations[p.Lanes[0].System], s, record)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
 )
 
+var calibrateSEP2549 = calibration{source: (*expectedCounts).changes, inOrder: true, own: (*expectedCounts).listed}
+
 // listSettings are the settings of a lane that uses lists.
 func (m *expectedCounts) listSettings() *sep2549.Settings {
 	if set, ok := m.settings.Settings.(*sep2549.Settings); ok {
@@ -82,7 +84,7 @@ func (m *expectedCounts) listed() []Check {
 		m.figure("usesFailed", 0), m.figure("fetchesFailed", 0), m.figure("regressed", 0), m.figure("cursorFailures", 0),
 		m.figure("otherChangesNotified", 0), m.figure("listenReconnects", 0), m.figure("unbalanced", 0),
 		m.figure("ttlMs", m.lifetime().Milliseconds()),
-		m.figure("privatePages", m.applied.Scoped),
+		m.figure("privatePages", m.applied.Executed[faults.SEP2549+"."+string(faults.Scope)]),
 	}
 	if !all.lossy {
 		seen := m.result.Figures["changesSeen"] + m.result.Figures["changesSuperseded"]

@@ -5,8 +5,11 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 )
+
+var calibrateSEP975 = calibration{hearsNothing: true, own: (*expectedCounts).resumable, ripe: (*expectedCounts).ripe}
 
 // requestSettings are the settings of a lane of requests that can be resumed.
 func (m *expectedCounts) requestSettings() *sep975.Settings {
@@ -96,6 +99,18 @@ func (m *expectedCounts) shortest() time.Duration {
 		}
 	}
 	return least
+}
+
+// ripe says whether the run says anything about a lane of SEP-975: none of its
+// requests may have ended before the measured part began.
+func (m *expectedCounts) ripe(o *run.Outcome) bool {
+	for _, p := range o.Result.Phases {
+		if p.Name == "measure" {
+			first := o.Result.Phases[0].Start
+			return time.Duration(p.Start-first) < m.shortest()
+		}
+	}
+	return false
 }
 
 // resumable are the figures of a lane of SEP-975. How many requests were made

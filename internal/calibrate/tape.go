@@ -110,8 +110,8 @@ func (t *tape) unsound(order bool) string {
 type appliedFaults struct {
 	// Requests that can be resumed were begun.
 	Requests int64
-	// Pages of lists were handed out with a scope that is wrong.
-	Scoped int64
+	// Executed counts the faults, by system and kind.
+	Executed map[string]int64
 	// Tokens is what the issuer did.
 	Tokens tokenStats
 }
@@ -140,7 +140,7 @@ func askAppliedFaults(ctx context.Context, admin string, client *http.Client) (a
 			return appliedFaults{}, fmt.Errorf("%w: %s: %w", run.ErrTarget, path, err)
 		}
 	}
-	return appliedFaults{Requests: stats.Resumable.Started, Scoped: plan.Executed["sep-2549.scope"], Tokens: stats.Tokens}, nil
+	return appliedFaults{Requests: stats.Resumable.Started, Executed: plan.Executed, Tokens: stats.Tokens}, nil
 }
 
 func getJSON(ctx context.Context, client *http.Client, url string, into any) error {

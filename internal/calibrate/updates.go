@@ -4,6 +4,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
+var calibrateUpdates = calibration{source: (*expectedCounts).updates, own: (*expectedCounts).notified}
+
 // updates is what the changes of one source come to for a client that reads its resource
 // when it is notified: each is learned of with the first notification of it or of a
 // later change.

@@ -1,0 +1,51 @@
+package calibrate
+
+import (
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/loadgen/driver/sep1803"
+)
+
+var calibrateSEP1803 = calibration{
+	positioned: func(m *expectedCounts) bool { return m.mode == eventmeter.Push },
+	resumes:    func(m *expectedCounts) bool { return m.legacy && m.resourceSettings().Redelivery },
+	own:        (*expectedCounts).eventResources,
+}
+
+// resourceSettings are the settings of a lane of SEP-1803.
+func (m *expectedCounts) resourceSettings() *sep1803.Settings {
+	if set, ok := m.settings.Settings.(*sep1803.Settings); ok {
+		return set
+	}
+	return sep1803.Defaults(string(m.mode))
+}
+
+// eventResources are the figures of a lane of SEP-1803.
+func (m *expectedCounts) eventResources() []Check {
+	if m.mode == eventmeter.Push {
+		return []Check{m.figure("earlier", 0)}
+	}
+	return m.callbacks()
+}
+
+// callbacks are the figures of SEP-1803 out of band: what came before its
+// secret was known.
+func (m *expectedCounts) callbacks() []Check {
+	var open, early int64
+	for i := range m.settings.Subscriptions {
+		if !m.refused(i) {
+			open++
+		}
+	}
+	if _, ok := m.spec.Server(faults.Early, m.mode); ok {
+		early = open
+	}
+	refused := early
+	if m.resourceSettings().Early != "refuse" {
+		refused = 0
+	}
+	return []Check{
+		m.figure("registrations", open), m.figure("registrationsUnanswered", 0),
+		m.figure("beforeSecret", early), m.figure("beforeSecretRefused", refused), m.figure("registrationsRaced", early),
+	}
+}
