@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"loadgen/driver/sep975":   aDriver,
 	"loadgen/driver/requests": aDriver,
 	"loadgen/driver/updates":  aDriver,
-	"loadgen/systems":         {".", "internal/figure", "internal/settings", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/requests", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/driver/updates"},
+	"loadgen/systems":         {".", "internal/figure", "internal/settings", "loadgen/driver", "loadgen/driver/events", "loadgen/driver/requests", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "loadgen/driver/updates", "loadgen/mcpclient"},
 	// For tests only: where a driver and the reference server meet.
 	"loadgen/systems/systemstest": {"*"},
 

@@ -72,9 +72,6 @@ func (c *checker) client(path string, l *Lane) {
 			c.bad(fmt.Sprintf("%s.webhook.require.%d", path, i), quote(word)+" is not known", "use eventId, zone or name")
 		}
 	}
-	if l.System == "sep-1803" {
-		c.reject(path+".webhook", []string{"shareUrl"}, "has no effect on system sep-1803", "remove it")
-	}
 	if l.Webhook.ShareURL && c.p.Target.Revision == "older" {
 		c.bad(path+".webhook.shareUrl", "revision older has no X-MCP-Subscription-Id to route by", "remove it, or set another target.revision")
 	}

@@ -1,11 +1,11 @@
 package mcpevents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/grafana/sobek"
@@ -57,17 +57,11 @@ func plain(raw json.RawMessage) (v any, err error) {
 
 // listed sends the time of one call of a list, with the tags that the VU had when
 // it was made.
-func (c *client) listed(name, method string, state *lib.State, now metrics.TagsAndMeta, took time.Duration) {
-	k := kind{system: "mcp", mode: "list", event: method, lane: "list"}
-	switch name {
-	case "events":
-		k.system = "events"
-	case "triggers":
-		k.system = "smithery"
-	}
+func (c *client) listed(l *mcpclient.Listing, state *lib.State, now metrics.TagsAndMeta) {
+	k := kind{system: cmp.Or(l.System, "mcp"), mode: "list", event: l.Method, lane: "list"}
 	o := &origin{&c.m.hub.life, state, k.tags(now.Tags), now.Metadata}
 	b := o.batch()
-	b.add(c.m.metrics.list, b.at, metrics.D(took))
+	b.add(c.m.metrics.list, b.at, metrics.D(l.Took))
 	c.passed.sample(b, o)
 	o.send(b)
 }
@@ -92,6 +86,6 @@ func (c *client) fetch(ctx context.Context, ep *mcpclient.Endpoint, name string,
 	if l.HasTTL {
 		out["ttl"] = metrics.D(l.TTL)
 	}
-	c.listed(name, l.Method, state, now, l.Took)
+	c.listed(&l, state, now)
 	return out, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/grafana/sobek"
 )
 
@@ -99,10 +100,15 @@ var onlyOf = map[string][]string{
 }
 
 // systemsOf are the systems of a method, its default first.
-var systemsOf = map[string][]string{
-	"stream": {"events", "sep-1803"}, "poll": {"events"}, "subscribe": {"events", "smithery", "sep-1803"},
-	"watchLists": {"sep-2549"}, "resumable": {"sep-975"},
-}
+var systemsOf = func() map[string][]string {
+	all := map[string][]string{}
+	for _, s := range systems.All() {
+		for _, method := range s.Methods {
+			all[method] = append(all[method], s.Name)
+		}
+	}
+	return all
+}()
 
 // settleOf is how long a missing event may take until it is lost.
 func settleOf(method string) time.Duration {

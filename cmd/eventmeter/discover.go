@@ -15,7 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/spf13/cobra"
 )
@@ -35,10 +35,10 @@ func newDiscoverCommand(io streams) *cobra.Command {
 		Short: "Show what a server offers, and print a profile for it",
 		Long: `Discover connects to a server, and prints its protocol era and versions, its
 capabilities, its event types with their delivery modes and schemas, the
-features of the other systems that it supports (Smithery triggers, SEP-1803
-event resources, SEP-975 resumable requests, SEP-2549 times to live), and a
-profile to start from: for the event type that --event names, otherwise for the
-first by name, otherwise for a list. It names the revision of MCP Events that
+features of the other systems that it supports
+(` + strings.Join(systems.Offers(), ", ") + `),
+and a profile to start from: for the event type that --event names, otherwise
+for the first by name, otherwise for a list. It names the revision of MCP Events that
 the server speaks, and each deviation from it; to find out, it polls, and
 unsubscribes what does not exist. It subscribes to nothing. It also works
 with a server that answers events/list without advertising the capability, and
@@ -107,17 +107,17 @@ func describe(w io.Writer, t profiles.Target, o run.Discovery, event string) err
 	for _, how := range o.Deviations {
 		fmt.Fprintf(tw, "deviates\t%s\n", report.Clean(how))
 	}
-	if o.Smithery != nil {
-		fmt.Fprintf(tw, "smithery\t%d triggers\n", len(o.Smithery))
+	for _, other := range o.Others {
+		of, _ := systems.Find(other.System)
+		fmt.Fprintf(tw, "%s\t%d %s\n", of.Name, len(other.Events), of.Offers)
 	}
-	if len(o.Resources) > 0 {
-		fmt.Fprintf(tw, "sep-1803\t%d event resources\n", len(o.Resources))
-	}
-	if o.Abilities.Resumable {
-		fmt.Fprintf(tw, "sep-975\tknows requests/getStatus; what can be resumed shows only when it is asked for\n")
-	}
-	for _, l := range o.Abilities.Lists {
-		fmt.Fprintf(tw, "sep-2549\t%s: %s\n", l.Method, keeps(l))
+	for _, of := range systems.All() {
+		if of.Describe == nil {
+			continue
+		}
+		for _, line := range of.Describe(o.Abilities) {
+			fmt.Fprintf(tw, "%s\t%s\n", of.Name, line)
+		}
 	}
 	if len(o.Capabilities) > 0 {
 		fmt.Fprintf(tw, "capabilities\t%s\n", report.Clean(string(o.Capabilities)))
@@ -126,33 +126,15 @@ func describe(w io.Writer, t profiles.Target, o run.Discovery, event string) err
 		return err
 	}
 	describeTypes(w, "", o.Events)
-	describeTypes(w, "smithery: ", o.Smithery)
-	describeTypes(w, "sep-1803: ", o.Resources)
+	for _, other := range o.Others {
+		describeTypes(w, other.System+": ", other.Events)
+	}
 	if profile == "" {
 		_, err := fmt.Fprintln(w, "\nno event types, and nothing in any list, so there is nothing to run")
 		return err
 	}
 	_, err = fmt.Fprintf(w, "\n# a profile to start from: put it into a file and run it with --profile FILE\n%s", profile)
 	return err
-}
-
-// keeps says how long a list may be kept.
-func keeps(l mcpclient.ListAbility) string {
-	entries := fmt.Sprintf("%d entries", l.Entries)
-	if l.Entries == 1 {
-		entries = "1 entry"
-	}
-	if l.More {
-		entries += " on the first page"
-	}
-	if !l.HasTTL {
-		return entries + ", no time to live"
-	}
-	scope := l.Scope
-	if scope == "" {
-		scope = "scope not said"
-	}
-	return fmt.Sprintf("%s, %v to live, %s", entries, l.TTL, scope)
 }
 
 func describeTypes(w io.Writer, system string, types []driver.EventType) {
@@ -174,14 +156,11 @@ func describeTypes(w io.Writer, system string, types []driver.EventType) {
 // first by name, else for a list that is not empty. "" = there is nothing.
 func starterOf(t profiles.Target, o run.Discovery, event string) (string, error) {
 	var names []string
-	for _, of := range []struct {
-		system string
-		types  []driver.EventType
-	}{{"events", o.Events}, {"smithery", o.Smithery}, {"sep-1803", o.Resources}} {
-		types := slices.SortedFunc(slices.Values(of.types), func(a, b driver.EventType) int { return strings.Compare(a.Name, b.Name) })
+	for _, of := range append([]run.SystemOffer{{System: "events", Events: o.Events}}, o.Others...) {
+		types := slices.SortedFunc(slices.Values(of.Events), func(a, b driver.EventType) int { return strings.Compare(a.Name, b.Name) })
 		for _, e := range types {
 			if event == "" || e.Name == event {
-				return starter(t, of.system, e), nil
+				return starter(t, of.System, e), nil
 			}
 			names = append(names, report.Clean(e.Name))
 		}
@@ -189,17 +168,15 @@ func starterOf(t profiles.Target, o run.Discovery, event string) (string, error)
 	if event != "" {
 		return "", fmt.Errorf("%w: it has no event type %q, which --event names; it has %s", run.ErrTarget, event, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"))
 	}
-	for _, l := range o.Abilities.Lists {
-		if list := listNames[l.Method]; l.Entries > 0 && list != "" {
-			return listStarter(t, list, l.HasTTL), nil
+	for _, of := range systems.All() {
+		if of.Starter == nil {
+			continue
+		}
+		if lane := of.Starter(o.Abilities); lane != "" {
+			return laneStarter(t, lane), nil
 		}
 	}
 	return "", nil
-}
-
-// listNames are the lists that a lane can use, by method.
-var listNames = map[string]string{
-	"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "templates",
 }
 
 // alone is the target that the flags name without a profile.
@@ -246,20 +223,18 @@ func modes(e driver.EventType) string {
 // starter writes a profile for an event type, with a lane for each mode that it
 // is delivered by.
 func starter(t profiles.Target, system string, e driver.EventType) string {
-	all := map[string][]eventmeter.Mode{
-		"events": {eventmeter.Push, eventmeter.Poll, eventmeter.Webhook}, "smithery": {eventmeter.Webhook}, "sep-1803": {eventmeter.Push, eventmeter.Webhook},
-	}[system]
-	of := ""
+	of, _ := systems.Find(system)
+	spoken := ""
 	if system != "events" {
-		of = "    system: " + system + "\n"
+		spoken = "    system: " + system + "\n"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: first-try\ntarget:\n  %s\nlanes:\n", where(t))
-	for _, m := range all {
-		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, m) {
+	for _, m := range []eventmeter.Mode{eventmeter.Push, eventmeter.Poll, eventmeter.Webhook} {
+		if !slices.Contains(of.Modes, string(m)) || len(e.Delivery) > 0 && !slices.Contains(e.Delivery, m) {
 			continue
 		}
-		fmt.Fprintf(&b, "  - name: %s\n%s    mode: %s\n    subscriptions: 10\n    event: %q\n    arguments: {}  # see the schema above\n", m, of, m, e.Name)
+		fmt.Fprintf(&b, "  - name: %s\n%s    mode: %s\n    subscriptions: 10\n    event: %q\n    arguments: {}  # see the schema above\n", m, spoken, m, e.Name)
 	}
 	b.WriteString(`upstream:
   # Any request that makes the server emit the event, with the probe id in a
@@ -277,24 +252,14 @@ thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable =
 	return b.String()
 }
 
-// listStarter writes a profile whose clients use a list.
-func listStarter(t profiles.Target, list string, hasTTL bool) string {
-	why := "The server says how long a copy may be kept."
-	if !hasTTL {
-		why = "The server does not say how long a copy may be kept, so every use fetches."
-	}
+// laneStarter writes a profile around a lane that hears of nothing that is published.
+func laneStarter(t profiles.Target, lane string) string {
 	return fmt.Sprintf(`name: first-try
 target:
   %s
 lanes:
-  # Clients that use a list again and again. %s
-  - name: lists
-    system: sep-2549
-    mode: poll
-    subscriptions: 10
-    sep2549: {list: %s, use: 1/s}
-# Nothing is changed on the server, so this measures fetches and copies alone.
+%s# Nothing is changed on the server, so this measures fetches and copies alone.
 upstream: {kind: none}
 phases: {warmup: 2s, measure: 10s, drain: 5s}
-`, where(t), why, list)
+`, where(t), lane)
 }

@@ -35,13 +35,17 @@ func TestDiscoverEverySystem(t *testing.T) {
 	}
 	stdout, _, _ = execute(t, "discover", "--target", ready.URL, "--token", "x", "--json")
 	var o struct {
-		Events, Smithery, Resources []struct{ Name string }
-		Abilities                   struct {
+		Events []struct{ Name string }
+		Others []struct {
+			System string
+			Events []struct{ Name string }
+		}
+		Abilities struct {
 			Resumable bool
 			Lists     []struct{ Method string }
 		}
 	}
-	if err := json.Unmarshal([]byte(stdout), &o); err != nil || len(o.Events) != 4 || len(o.Smithery) != 4 || len(o.Resources) != 6 || !o.Abilities.Resumable || len(o.Abilities.Lists) != 4 {
+	if err := json.Unmarshal([]byte(stdout), &o); err != nil || len(o.Events) != 4 || len(o.Others) != 2 || o.Others[0].System != "smithery" || len(o.Others[0].Events) != 4 || o.Others[1].System != "sep-1803" || len(o.Others[1].Events) != 6 || !o.Abilities.Resumable || len(o.Abilities.Lists) != 4 {
 		t.Errorf("%v: %+v", err, o)
 	}
 }

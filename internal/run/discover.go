@@ -18,14 +18,19 @@ import (
 type Discovery struct {
 	// Offer is of MCP Events. Its first part, who the target is, is always there.
 	driver.Offer
-	// Smithery and Resources (SEP-1803) are those systems' own event types; nil
-	// where the target does not know the system.
-	Smithery, Resources []driver.EventType
-	// Abilities are those of SEP-975 and SEP-2549.
+	// Others are the event types of the other systems that the target knows.
+	Others []SystemOffer
+	// Abilities are those that are no event types.
 	Abilities mcpclient.Abilities
 	// NoEvents is why MCP Events could not be listed, where the target did not
 	// just say that it has no such method.
 	NoEvents string `json:",omitempty"`
+}
+
+// SystemOffer is what a target offers of one system.
+type SystemOffer struct {
+	System string
+	Events []driver.EventType
 }
 
 // DiscoverTarget connects to the target at t.URL, or starts t.Command, and asks what it
@@ -86,20 +91,21 @@ func (f *Discovery) askAll(ctx context.Context, e *mcpclient.Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
 	// A server that answers one of them oddly may still have the others.
-	into := map[string]*[]driver.EventType{"smithery": &f.Smithery, "sep-1803": &f.Resources}
+	types := 0
 	for _, of := range all[1:] {
-		if of.Discover == "" || into[of.Name] == nil {
+		if of.Discover == "" {
 			continue
 		}
-		if o, err := askSystem(ctx, e, of, false); err == nil {
-			*into[of.Name] = o.Events
+		if o, err := askSystem(ctx, e, of, false); err == nil && o.Events != nil {
+			f.Others = append(f.Others, SystemOffer{of.Name, o.Events})
+			types += len(o.Events)
 		}
 	}
 	var err2 error
 	if f.Abilities, err2 = e.Abilities(ctx); err2 != nil {
 		return err2
 	}
-	if len(f.Smithery)+len(f.Resources)+len(f.Abilities.Lists) > 0 || f.Abilities.Resumable {
+	if types+len(f.Abilities.Lists) > 0 || f.Abilities.Resumable {
 		return nil
 	}
 	return err

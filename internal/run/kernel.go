@@ -60,9 +60,15 @@ func (r *run) warnStamps() {
 	if r.profile.Generator.KernelTimestamps != "on" || r.target.plain == nil {
 		return
 	}
+	var able []string
+	for _, s := range systems.All() {
+		if len(s.KernelTimestamps) > 0 {
+			able = append(able, s.Name)
+		}
+	}
 	for _, l := range r.lanes {
 		if !r.stampable(&l.Lane) {
-			r.Warn("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system events or sep-1803, mode push and no TLS")
+			r.Warn("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system %s, mode push and no TLS", strings.Join(able, " or "))
 		}
 	}
 }

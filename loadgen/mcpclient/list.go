@@ -13,7 +13,9 @@ import (
 // Listing is one list, all pages of it.
 type Listing struct {
 	// Method is the JSON-RPC method that gave it.
-	Method  string
+	Method string
+	// System is the system that it lists event types of; "" = none.
+	System  string
 	Entries []json.RawMessage
 	Pages   int
 	// Took is from the first request until the last answer, without the
@@ -28,20 +30,20 @@ type Listing struct {
 }
 
 // listNames are the lists of [Endpoint.List].
-var listNames = []struct{ name, method, member string }{
-	{"events", methodProbe, "events"},
-	{"triggers", "ai.smithery/events/list", "events"},
-	{"tools", "tools/list", "tools"},
-	{"prompts", "prompts/list", "prompts"},
-	{"resources", "resources/list", "resources"},
-	{"templates", "resources/templates/list", "resourceTemplates"},
+var listNames = []struct{ name, method, member, system string }{
+	{"events", methodProbe, "events", "events"},
+	{"triggers", "ai.smithery/events/list", "events", "smithery"},
+	{"tools", "tools/list", "tools", ""},
+	{"prompts", "prompts/list", "prompts", ""},
+	{"resources", "resources/list", "resources", ""},
+	{"templates", "resources/templates/list", "resourceTemplates", ""},
 }
 
 // List fetches a list as the first principal: events, triggers (those of
 // Smithery), tools, prompts, resources or templates. The errors wrap those of
 // the package.
 func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
-	i := slices.IndexFunc(listNames, func(l struct{ name, method, member string }) bool { return l.name == name })
+	i := slices.IndexFunc(listNames, func(l struct{ name, method, member, system string }) bool { return l.name == name })
 	if i < 0 {
 		return Listing{}, fmt.Errorf("list: there is no %q: use events, triggers, tools, prompts, resources or templates", name)
 	}
@@ -50,7 +52,7 @@ func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
 	if err != nil {
 		return Listing{}, fmt.Errorf("%s: %w", l.method, err)
 	}
-	out := Listing{Method: l.method}
+	out := Listing{Method: l.method, System: l.system}
 	start := time.Now()
 	var cursor string
 	var size ListSize

@@ -17,6 +17,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep2549"
 	"github.com/eventmeter/eventmeter/loadgen/driver/sep975"
 	"github.com/eventmeter/eventmeter/loadgen/driver/updates"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
 // System is a system that lanes can be of: how its driver is made, and what is
@@ -34,6 +35,17 @@ type System struct {
 	// Discover is a mode in which a driver can ask the target for its event
 	// types; "" = the system has none.
 	Discover eventmeter.Mode
+	// Offers are what a target has of the system, for people: triggers.
+	Offers string
+	// Describe says in lines for people what a target can do of a system without
+	// event types; nil = nothing can be asked.
+	Describe func(mcpclient.Abilities) []string
+	// Starter writes a lane, as a profile has it, for a target that has something
+	// of a system without event types; "" = it has not.
+	Starter func(mcpclient.Abilities) string
+	// Methods are those of a k6 script that subscribe to the system. The first
+	// system of a method is its default.
+	Methods []string
 	// Listed says that the target lists event types by the names that lanes ask
 	// for, so that the list tells whether a lane's is there.
 	Listed bool
@@ -63,22 +75,24 @@ var systems = []System{
 		System: settings.System{Name: "events", Modes: []string{"poll", "push", "webhook"}, Settings: declared(events.Defaults)},
 		New:    events.New, Figures: &events.FigureTable, Defaults: filledBy(events.Defaults),
 		Discover: eventmeter.Poll, Listed: true, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
-		Extensions: []string{events.Extension},
+		Extensions: []string{events.Extension}, Methods: []string{"stream", "poll", "subscribe"},
 	},
 	{
 		System: settings.System{Name: "smithery", Modes: []string{"webhook"}, Settings: declared(events.SmitheryDefaults)},
 		New:    events.New, Figures: &events.FigureTable, Defaults: filledBy(events.SmitheryDefaults),
-		Discover: eventmeter.Webhook, Listed: true,
+		Discover: eventmeter.Webhook, Listed: true, Offers: "triggers", Methods: []string{"subscribe"},
 	},
 	{
 		System: settings.System{Name: "sep-1803", Modes: []string{"push", "webhook"}, Settings: declared(sep1803.Defaults)},
 		New:    sep1803.New, Figures: &sep1803.FigureTable, Defaults: filledBy(sep1803.Defaults),
-		Discover: eventmeter.Push, Unit: sep1803.Unit, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
+		Discover: eventmeter.Push, Offers: "event resources", Methods: []string{"stream", "subscribe"},
+		Unit: sep1803.Unit, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
 	},
 	{
 		System: settings.System{Name: "sep-975", Modes: []string{"push"}, Settings: declared(sep975.Defaults), NoEvents: true},
 		New:    sep975.New, Figures: &sep975.FigureTable, Defaults: filledBy(sep975.Defaults),
 		Capabilities: []string{sep975.ResumableRequests}, Connections: sep975.Connections,
+		Offers: "resumable requests", Describe: sep975.Describe, Methods: []string{"resumable"},
 	},
 	{
 		System: settings.System{
@@ -86,6 +100,8 @@ var systems = []System{
 		},
 		New: sep2549.New, Figures: &sep2549.FigureTable, Defaults: filledBy(sep2549.Defaults),
 		Connections: sep2549.Connections, Notifies: true,
+		Offers: "times to live", Describe: sep2549.Describe, Starter: sep2549.Starter,
+		Methods: []string{"watchLists"},
 	},
 	{
 		System: settings.System{Name: "updates", Modes: []string{"push"}, Settings: declared(updates.Defaults), Event: "list.changed", UsesLists: true},
@@ -139,6 +155,16 @@ func figureTables() (all figure.Tables) {
 func Capabilities() (all []string) {
 	for _, s := range systems {
 		all = append(all, s.Capabilities...)
+	}
+	return all
+}
+
+// Offers names what a target may have of the systems, for people.
+func Offers() (all []string) {
+	for _, s := range systems {
+		if s.Offers != "" {
+			all = append(all, s.Name+" "+s.Offers)
+		}
 	}
 	return all
 }

@@ -7,11 +7,20 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
 // ResumableRequests is the client capability of SEP-975. The endpoint of a lane
 // of system sep-975 has to advertise it.
 const ResumableRequests = "resumableRequests"
+
+// Describe says whether a target knows resumable requests.
+func Describe(a mcpclient.Abilities) []string {
+	if !a.Resumable {
+		return nil
+	}
+	return []string{"knows requests/getStatus; what can be resumed shows only when it is asked for"}
+}
 
 // The methods of SEP-975.
 const (
