@@ -25,7 +25,7 @@ func TestLanesOfOtherSystems(t *testing.T) {
 		{"{name: a, mode: webhook, subscriptions: 1, event: e, smithery: {clientID: true}}", "lanes.a.smithery: has no effect on a lane of system events"},
 		{"{name: a, mode: webhook, subscriptions: 1, event: e, webhook: {secrets: none}}", "lanes.a.webhook.secrets: no such secrets"},
 		{"{name: a, mode: webhook, subscriptions: 1, event: e, webhook: {oldSecret: 0}}", "lanes.a.webhook.oldSecret: 0s is too short"},
-		{"{name: a, mode: push, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true, cutEvery: 3s, cutFor: 1s}}", ""},
+		{"{name: a, mode: push, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true, cursor: c-7, cutEvery: 3s, cutFor: 1s}}", ""},
 		{"{name: a, mode: poll, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true}}", ""},
 		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {cutEvery: 3s}}", "lanes.a.events.cutEvery: a lane of mode poll has no streams to cut"},
 	} {

@@ -59,6 +59,8 @@ export interface EventOptions extends CommonOptions {
   payload?: boolean;
   /** Also hears of changes of the event types, and lists them again at each; see figures(). Of system events, and one of a Client at a time. Default false. */
   listen?: boolean;
+  /** First cursor of each subscription. Of system events. Default: none, which begins now. */
+  cursor?: string;
 }
 
 export interface StreamOptions extends EventOptions {

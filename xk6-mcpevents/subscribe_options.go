@@ -90,7 +90,7 @@ type subscribeOptions struct {
 var onlyOf = map[string][]string{
 	"arguments": {"stream", "poll", "subscribe", "resumable"},
 	"system":    {"stream", "poll", "subscribe"}, "maxAge": {"stream", "poll", "subscribe"}, "payload": {"stream", "poll", "subscribe"},
-	"listen":  {"stream", "poll", "subscribe"},
+	"listen": {"stream", "poll", "subscribe"}, "cursor": {"stream", "poll", "subscribe"},
 	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutFor": {"stream"}, "perSession": {"stream"}, "redelivery": {"stream"},
 	"minInterval": {"poll"}, "longPoll": {"poll"}, "maxEvents": {"poll"},
 	"sink": {"subscribe"}, "ttl": {"subscribe"}, "refreshAt": {"subscribe"}, "rotateEvery": {"subscribe"}, "answer": {"subscribe"},

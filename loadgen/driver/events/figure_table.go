@@ -17,6 +17,8 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 	{Name: "outage", Unit: "ns", Timing: true, Help: "from the loss of a stream until the next one is confirmed"},
 	{Name: "resumed", Help: "subscriptions that were opened again with a kept cursor"},
 	{Name: "resumedTruncated", Help: "subscriptions that were opened again with a kept cursor, and whose answer said truncated"},
+	{Name: "started", Help: "subscriptions that were opened with the cursor events.cursor"},
+	{Name: "startedTruncated", Help: "subscriptions that were opened with the cursor events.cursor, and whose answer said truncated"},
 
 	{Name: "listens", Help: "streams of notifications that were opened"},
 	{Name: "listensRefused", Help: "targets that have no streams of notifications"},

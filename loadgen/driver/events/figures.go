@@ -48,6 +48,9 @@ func (d *lane) declare() {
 	if d.set.Resume {
 		d.tally.Declare("resumed", "resumedTruncated")
 	}
+	if d.set.Cursor != "" {
+		d.tally.Declare("started", "startedTruncated")
+	}
 }
 
 // wishes tells whether what is granted is worth counting on this lane.
@@ -71,13 +74,13 @@ func (d *lane) Figures() driver.Figures {
 	return d.tally.Figures()
 }
 
-// resumed notes an attachment that began at a kept cursor.
-func (d *lane) resumed(r *run, truncated bool) {
-	if !r.resumes {
+// begun notes an attachment that began at a cursor.
+func (d *lane) begun(r *run, truncated bool) {
+	if r.begins == "" {
 		return
 	}
-	d.tally.Count("resumed", 1)
+	d.tally.Count(r.begins, 1)
 	if truncated {
-		d.tally.Count("resumedTruncated", 1)
+		d.tally.Count(r.begins+"Truncated", 1)
 	}
 }

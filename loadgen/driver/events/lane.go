@@ -50,7 +50,9 @@ type run struct {
 	stands, claimed eventmeter.Stamp
 	group           uint64
 
-	resumes bool // it begins at a cursor of the run before it
+	// begins counts it if it begins at a cursor, and not now: resumed at one of the run
+	// before it, started at the one of the settings.
+	begins string
 
 	hook   *hook   // webhook
 	stream *stream // push
@@ -142,12 +144,22 @@ func (d *lane) Make(i int, last *run) (*run, error) {
 	case d.watch != nil:
 		r.stream = d.newStream(r)
 	}
-	if last != nil && d.set.Resume {
-		r.cursor = last.position()
-		r.resumes = len(r.cursor) > 0
-	}
+	d.start(r, last)
 	d.listening.Do(d.listen)
 	return r, nil
+}
+
+// start has a run begin at a cursor, if there is one for it.
+func (d *lane) start(r, last *run) {
+	if last != nil && d.set.Resume {
+		r.cursor, r.begins = last.position(), "resumed"
+	}
+	if len(r.cursor) == 0 && d.set.Cursor != "" {
+		r.cursor, r.begins = wire.AppendString(nil, d.set.Cursor), "started"
+	}
+	if len(r.cursor) == 0 {
+		r.begins = ""
+	}
 }
 
 // Open implements [driver.Protocol].

@@ -153,11 +153,11 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 	}
 	// A kept cursor would make the target hold the first poll, too, and with it
 	// the confirmation.
-	long := d.Opts.Poll.Timeout > 0 && !(first && r.resumes)
+	long := d.Opts.Poll.Timeout > 0 && !(first && r.begins != "")
 	if long {
 		o.Int("timeoutMs", d.Opts.Poll.Timeout.Milliseconds())
 	}
-	fromNow := first && !r.resumes // cursor: null
+	fromNow := first && r.begins == "" // cursor: null
 	_, body := d.build(methodPoll, o, session)
 	sent := d.Clock.Now()
 	d.polling(r, sent, long)
@@ -188,7 +188,7 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 		d.Notice(r.Sub, eventmeter.Malformed, a.At, driver.WithoutVersion)
 	}
 	if first {
-		d.resumed(r, a.Msg.Truncated)
+		d.begun(r, a.Msg.Truncated)
 	}
 	if a.Msg.Truncated && !first { // before the events: it is about what is missing in front of them
 		d.Notice(r.Sub, eventmeter.Truncated, a.At, "")

@@ -19,6 +19,8 @@ type Settings struct {
 	// resumes a subscription that churn closed from its last cursor when it is reopened: events
 	// published meanwhile are replayed, up to maxAge if given
 	Resume bool `yaml:"resume,omitempty" json:"resume,omitempty" needs:"churn.rate: subscriptions are not closed"`
+	// first cursor of each subscription, as text, in place of null, which begins now
+	Cursor string `yaml:"cursor,omitempty" json:"cursor,omitempty"`
 	// mean life of a stream (±50 %) after which the lane cuts it like a lost network; 0 = never
 	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
 	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.." needs:"cutEvery: no stream is cut"` // how long a cut stream stays closed, in addition to push.backoff

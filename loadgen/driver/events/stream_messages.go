@@ -116,7 +116,7 @@ func (s *stream) isActive(size int, m *wire.Message) {
 		s.confirmed(size)
 	}
 	if !was {
-		s.d.resumed(s.r, m.Truncated)
+		s.d.begun(s.r, m.Truncated)
 	}
 	switch {
 	case was && m.Truncated:

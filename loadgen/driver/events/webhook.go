@@ -248,7 +248,7 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	}
 	d.countGrant(k, g, a, first)
 	if first {
-		d.resumed(r, g.Truncated)
+		d.begun(r, g.Truncated)
 	}
 	// A watermark, as those of deliveries are: it moves in quiet times, too.
 	// Whichever came last is the one to send.
