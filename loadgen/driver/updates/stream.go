@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -210,7 +211,7 @@ func (s *stream) Confirmed(again bool) {
 	switch {
 	case !again:
 	case s.ID() == 0 && s.d.set.Resource != "": // it may be a new session
-		s.d.Work.Go(s.resubscribe)
+		s.d.Work.Go(crash.Guarded(s.resubscribe))
 	default:
 		s.reopened()
 	}
