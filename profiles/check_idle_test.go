@@ -17,6 +17,7 @@ func TestIdleKeys(t *testing.T) {
 		lane, target, upstream, rest string
 		want                         string // in part; "" = all is well
 	}{
+		{push + "events: {anonymous: true}}", "", inject, "", "lanes.a.events.anonymous: only webhooks need a token"},
 		{push + "events: {cutFor: 1s}}", "", inject, "", "lanes.a.events.cutFor: does nothing without cutEvery"},
 		{push + "events: {cutFor: 1s, cutEvery: 0}}", "", inject, "", ""},
 		{push + "system: sep-1803, sep1803: {cutFor: 1s}}", "", inject, "", "lanes.a.sep1803.cutFor: does nothing without cutEvery"},

@@ -124,6 +124,8 @@ export interface SubscribeOptions extends EventOptions {
   rotateEvery?: number;
   /** How shares of the events and challenges are answered. Default: 200, at once. */
   answer?: AnswerOptions[];
+  /** Of events: the requests carry no token, and the target must refuse the subscriptions; figures() counts those that it refuses and accepts. Default false. */
+  anonymous?: boolean;
   /** Of sep-1803: the type of secret that is wished for. Default: no wish. */
   secret?: "raw" | "standard" | "none";
   /** Of sep-1803: a delivery that comes before its secret waits for it, or is answered 503. Default hold. */

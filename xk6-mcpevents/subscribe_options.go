@@ -94,7 +94,7 @@ var onlyOf = map[string][]string{
 	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutFor": {"stream"}, "perSession": {"stream"}, "redelivery": {"stream"},
 	"minInterval": {"poll"}, "longPoll": {"poll"}, "maxEvents": {"poll"},
 	"sink": {"subscribe"}, "ttl": {"subscribe"}, "refreshAt": {"subscribe"}, "rotateEvery": {"subscribe"}, "answer": {"subscribe"},
-	"secret": {"subscribe"}, "early": {"subscribe"}, "argumentsKey": {"subscribe"}, "clientID": {"subscribe"},
+	"secret": {"subscribe"}, "early": {"subscribe"}, "argumentsKey": {"subscribe"}, "anonymous": {"subscribe"}, "clientID": {"subscribe"},
 	"clients":  {"watchLists"},
 	"requests": {"resumable"},
 }

@@ -149,6 +149,9 @@ type calibration struct {
 	// resumes says, where events are positioned, that a stream that is cut goes on
 	// where it was.
 	resumes func(m *expectedCounts) bool
+	// refuses says whether the target has to refuse every subscription of the lane;
+	// nil = it does not.
+	refuses func(m *expectedCounts) bool
 	// own are the figures that only the system has.
 	own func(m *expectedCounts) []Check
 	// ripe says whether the run says anything about the lane; nil = it does.

@@ -28,7 +28,7 @@ func (m *expectedCounts) askedAgain() (n int64) {
 // subscription is the plan of one.
 func (m *expectedCounts) subscription(i int) planned {
 	var p planned
-	if m.refused(i) {
+	if m.refused(i) || m.system.refuses != nil && m.system.refuses(m) {
 		return p
 	}
 	if m.system.hearsNothing {

@@ -131,6 +131,14 @@ func (m *faultInjector) refuse(system string, mode eventmeter.Mode) *rpcError {
 	return rpcErr
 }
 
+// admitAnonymous gives a call without a principal one, if a fault says so.
+func (s *Server) admitAnonymous(c *call) {
+	if f, ok := s.faultInjector.serverFault(faults.Anonymous, eventmeter.Webhook); ok && c.principal == "" {
+		s.faultInjector.count(f, eventmeter.Webhook)
+		c.principal = "anonymous"
+	}
+}
+
 // serverFault returns the fault of a kind that concerns the whole server.
 func (m *faultInjector) serverFault(kind faults.Kind, mode eventmeter.Mode) (faults.Fault, bool) {
 	if m == nil {

@@ -43,6 +43,7 @@ type subscribeRequest struct {
 // readSubscription reads what subscribe and unsubscribe have in common.
 func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *rpcError) {
 	var p subscribeParams
+	s.admitAnonymous(c)
 	if c.principal == "" {
 		return p, nil, selection{}, forbidden("authentication required")
 	}

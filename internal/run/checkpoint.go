@@ -66,6 +66,7 @@ func (p *pass) checkpoint() *Outcome {
 	c := p.copied()
 	own := p.driverFigures()
 	p.observed(own, p.clock.Now(), c.Warn)
+	p.findings(own, c.Warn)
 	if p.opts.Shard != nil {
 		c.partPasses = append(c.partPasses, p.partPass(account, own, in, process))
 	}

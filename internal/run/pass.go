@@ -81,6 +81,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	}
 	own := p.driverFigures()
 	p.observed(own, p.observedUntil, p.Warn)
+	p.findings(own, p.Warn)
 	shown.Settle(p.lastLook(&account, own, process))
 	p.keepPart(account, own, generator, process)
 	r.Add(account, own, generator, process)

@@ -362,6 +362,10 @@ func (e *Endpoint) Close(ctx context.Context) error {
 // Principal returns who subscription i is.
 func (e *Endpoint) Principal(i int) *Principal { return e.principals[i%len(e.principals)] }
 
+// Anonymous returns somebody without a token, who is none of the endpoint's
+// principals. Their session must be ended by [Principal.End].
+func (e *Endpoint) Anonymous() *Principal { return &Principal{endpoint: e, nobody: true} }
+
 // Traffic returns what passed the endpoint's own connections so far: those of
 // handshakes, lists and tools. Each lane counts its own.
 func (e *Endpoint) Traffic() Traffic {

@@ -59,6 +59,7 @@ type Principal struct {
 	Index    int
 	token    string
 	holder   *holder // of tokens that expire; nil = token does not
+	nobody   bool    // it has no token, whatever header fields all requests have
 
 	mu          sync.Mutex
 	now         *Session      // nil = no handshake yet, or its session was lost
@@ -267,11 +268,13 @@ func (p *Principal) Initialized(id, version string) http.Header {
 
 // Clone returns the same identity without a session.
 func (p *Principal) Clone() *Principal {
-	return &Principal{endpoint: p.endpoint, Index: p.Index, token: p.token, holder: p.holder}
+	return &Principal{endpoint: p.endpoint, Index: p.Index, token: p.token, holder: p.holder, nobody: p.nobody}
 }
 
 func (p *Principal) authorize(h http.Header) {
-	if p.token != "" {
+	if p.nobody {
+		h.Del("Authorization")
+	} else if p.token != "" {
 		h.Set("Authorization", "Bearer "+p.token)
 	} else if token := p.holder.current(); token != "" {
 		h.Set("Authorization", "Bearer "+token)

@@ -51,6 +51,7 @@ const (
 	Change     Kind = "change"     // at At, the schema of every event type changes in place
 	Gone       Kind = "gone"       // webhook: an answer of 410 ends the subscription
 	Early      Kind = "early"      // webhook: a delivery before the challenge
+	Anonymous  Kind = "anonymous"  // webhook: a subscription without a token is accepted
 	NoRetry    Kind = "noretry"    // webhook: no delivery is tried again
 
 	Lapse       Kind = "lapse"       // SEP-975: a policy ends After, whatever it promised
@@ -144,6 +145,7 @@ var kindSpecs = map[Kind]kindSpec{
 	Change:     {keys: []string{"at"}, needed: []string{"at"}},
 	Gone:       {modes: onWebhook},
 	Early:      {modes: onWebhook},
+	Anonymous:  {modes: onWebhook},
 	NoRetry:    {modes: onWebhook},
 
 	Stale:      {event: true, modes: onPoll},

@@ -19,7 +19,7 @@ delay(every=1, fixed=50ms); delay(rate=1, uniform=40ms..60ms); delay(rate=1, par
 misdeliver(every=2); malformed(every=2); utf8(every=2); swap(every=4); drip(every=2, over=300ms); oversize(every=2)
 cut(every=20, replay=true); cut(every=20, replay=false); signature(every=3, sign=stale); repeat(every=3)
 stall(at=3s, for=2s); throttle(rate=50/s); heartbeats(); refuse(code=-32013, every=5); ttl(grant=2s); expire(after=1s)
-forget(at=3s); early(); noretry
+forget(at=3s); early(); anonymous(); noretry
 lapse(after=1s); leak(); noresume(code=-32602, every=2); twofold(); lateresult(over=300ms)
 stale(rate=0.5, seed=3); listttl(ms=-5); scope()
 tokenrefuse(every=3); tokendown(every=2); tokenslow(over=100ms)
@@ -30,7 +30,7 @@ func TestParseRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s) != 43 {
+	if len(s) != 44 {
 		t.Errorf("%d faults", len(s))
 	}
 	again, err := Parse(s.String())

@@ -38,6 +38,8 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 	{Name: "idsChanged", Help: "refreshes that came back with another id"},
 	{Name: "refreshedLate", Help: "refreshes that were sent after the grant was over"},
 
+	{Name: "anonymousRefused", Help: "subscriptions without a token that were refused, as they must be"},
+	{Name: "anonymousAccepted", Help: "subscriptions without a token that were accepted"},
 	{Name: "unrouted", Help: "deliveries to a shared callback of which no subscription is known"},
 	{Name: "messageIDs", Help: "deliveries whose webhook-id is not the eventId: an id of the message"},
 	{Name: "refusedPending", Help: "deliveries that webhook.pending refused: the answer to subscribe was awaited"},

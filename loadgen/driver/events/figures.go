@@ -22,6 +22,9 @@ func (d *lane) declare() {
 	if webhook && o.Webhook.ShareURL {
 		d.tally.Declare("unrouted")
 	}
+	if d.nobody != nil {
+		d.tally.Declare("anonymousRefused", "anonymousAccepted")
+	}
 	if webhook && o.Webhook.Silent > 0 {
 		d.tally.Declare("leftSilently")
 	}

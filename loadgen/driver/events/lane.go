@@ -27,10 +27,11 @@ type lane struct {
 	older   bool
 	said    said // what discover saw
 
-	watch   *sinks.Watch        // push
-	streams streamclient.Client // push
-	agenda  *agenda             // webhook
-	shared  *sharedCallback     // webhook, nil = each subscription has a callback of its own
+	watch   *sinks.Watch         // push
+	streams streamclient.Client  // push
+	agenda  *agenda              // webhook
+	shared  *sharedCallback      // webhook, nil = each subscription has a callback of its own
+	nobody  *mcpclient.Principal // webhook, nil = subscriptions have the run's principals
 
 	listening sync.Once
 	notices   *driver.Streams // of who listens; nil = nobody does
@@ -135,7 +136,7 @@ func (d *lane) Make(i int, last *run) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{who: d.Principal(i), args: args, rand: d.RandOf(i), done: make(chan struct{})}
+	r := &run{who: d.principal(i), args: args, rand: d.RandOf(i), done: make(chan struct{})}
 	d.Ready(&r.Attachment, i)
 	r.group = eventmeter.HashID(args) ^ uint64(r.who.Index+1)<<40
 	switch {
@@ -147,6 +148,14 @@ func (d *lane) Make(i int, last *run) (*run, error) {
 	d.start(r, last)
 	d.listening.Do(d.listen)
 	return r, nil
+}
+
+// principal returns who subscription i is.
+func (d *lane) principal(i int) *mcpclient.Principal {
+	if d.nobody != nil {
+		return d.nobody
+	}
+	return d.Principal(i)
 }
 
 // start has a run begin at a cursor, if there is one for it.
@@ -223,6 +232,9 @@ func (d *lane) Stop(ctx context.Context) error {
 	if d.agenda != nil {
 		d.agenda.close()
 		err = errors.Join(err, d.CloseInbox(ctx))
+	}
+	if d.nobody != nil {
+		d.nobody.End()
 	}
 	return err
 }

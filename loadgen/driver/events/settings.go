@@ -21,6 +21,9 @@ type Settings struct {
 	Resume bool `yaml:"resume,omitempty" json:"resume,omitempty" needs:"churn.rate: subscriptions are not closed"`
 	// first cursor of each subscription, as text, in place of null, which begins now
 	Cursor string `yaml:"cursor,omitempty" json:"cursor,omitempty"`
+	// subscribes webhooks without a token, which the target must refuse with Forbidden; one that it
+	// accepts is counted, and a warning
+	Anonymous bool `yaml:"anonymous,omitempty" json:"anonymous,omitempty"`
 	// mean life of a stream (±50 %) after which the lane cuts it like a lost network; 0 = never
 	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
 	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.." needs:"cutEvery: no stream is cut"` // how long a cut stream stays closed, in addition to push.backoff
@@ -36,6 +39,11 @@ func (s *Settings) Key() string { return "events" }
 func (s *Settings) Check(l settings.Lane) {
 	if l.Mode == "poll" && l.LongPoll > 0 && l.Revision != string(mcpclient.LongPoll) {
 		l.Bad("poll.timeout", "revision "+l.Revision+" has no long polls", "remove it, or set target.revision: longpoll")
+	}
+	if l.Mode != "webhook" && l.Given("events.anonymous") {
+		l.Bad("events.anonymous", "only webhooks need a token", "remove it, or set mode: webhook")
+	} else if s.Anonymous && l.OverStdio {
+		l.Bad("events.anonymous", "a program has no tokens", "remove it, or connect to a server by its url")
 	}
 	if l.Mode != "push" {
 		l.Reject("events", []string{"cutEvery", "cutFor"}, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")

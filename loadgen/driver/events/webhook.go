@@ -32,6 +32,9 @@ func (d *lane) openWebhooks() error {
 		d.share()
 	}
 	d.agenda = newAgenda(d.Clock)
+	if d.set.Anonymous {
+		d.nobody = d.Endpoint.Anonymous()
+	}
 	return nil
 }
 
@@ -120,6 +123,26 @@ func (d *lane) attachWebhook(ctx context.Context, r *run) error {
 		defer cancel()
 		_ = d.unsubscribe(ctx, r)
 	}
+	if d.nobody != nil {
+		return d.anonymous(r, err)
+	}
+	return err
+}
+
+// anonymous judges the answer to a subscription without a token. One that was
+// refused has no failure, and is over.
+func (d *lane) anonymous(r *run, err error) error {
+	switch {
+	case err == nil:
+		d.tally.Count("anonymousAccepted", 1)
+	case errors.Is(err, mcpclient.ErrAuth):
+		d.tally.Count("anonymousRefused", 1)
+		if r.Leave() {
+			d.Recorder.Changed(eventmeter.Transition{Sub: r.Sub, To: eventmeter.Detached, At: d.Clock.Now()})
+		}
+		d.Abandon(r)
+		return nil
+	}
 	return err
 }
 
@@ -184,8 +207,8 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	defer k.asks(false)
 	a := d.Call(ctx, method, session.Header(method, ""), body)
 	defer a.Release()
-	if given := a.Err; given != nil && cause != eventmeter.Subscribe && r.Ctx.Err() != nil {
-		a.Err = nil // a refresh that we gave up ourselves: it cost something, and is no failure of the target's
+	if given := a.Err; given != nil && d.excused(r, cause, given) {
+		a.Err = nil
 		d.Called(cause, method, a)
 		return given
 	}
@@ -213,6 +236,12 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	}
 	d.granted(r, a, m.Result)
 	return nil
+}
+
+// excused tells whether an error is no failure of the target's: we gave up the
+// refresh ourselves, or somebody without a token was refused.
+func (d *lane) excused(r *run, cause eventmeter.Cause, err *mcpclient.CallError) bool {
+	return cause != eventmeter.Subscribe && r.Ctx.Err() != nil || d.nobody != nil && errors.Is(err, mcpclient.ErrAuth)
 }
 
 // asks notes whether an answer to subscribe is awaited.
