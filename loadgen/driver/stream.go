@@ -90,8 +90,7 @@ type Stream struct {
 	backoff   sinks.Backoff
 	pause     time.Duration // as the server asked for
 
-	first chan struct{} // closed at the first confirmation of all
-	done  chan struct{} // closed when there will be no more connections
+	done chan struct{} // closed when there will be no more connections
 
 	// Of the connection at hand.
 	who     *mcpclient.Principal
@@ -130,6 +129,7 @@ type Stream struct {
 	why     error               // why the connection at hand is given up by us
 	timer   *time.Timer         // of the next connection
 	failure error               // what ended the last connection
+	first   chan struct{}       // closed at the first confirmation of all; confirmed from then on
 }
 
 // Init makes the stream ready for Start. r is the source of its waits; nil = the
@@ -152,7 +152,19 @@ func (s *Stream) Start(ctx context.Context) {
 
 // First is closed when the stream was confirmed for the first time, and all was
 // taken that was read with the confirmation.
-func (s *Stream) First() <-chan struct{} { return s.first }
+func (s *Stream) First() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.first
+}
+
+// confirmed is what First returns of every stream that was: a channel of its own
+// would stay with each of thousands.
+var confirmed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // Done is closed when there will be no more connections.
 func (s *Stream) Done() <-chan struct{} { return s.done }

@@ -93,7 +93,10 @@ func (s *Stream) event(e wire.Event) {
 func (s *Stream) admit() {
 	if s.confirmed && !s.admitted {
 		s.admitted = true
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		close(s.first)
+		s.first = confirmed
 	}
 }
 

@@ -65,10 +65,14 @@ func idle(t testing.TB, mode eventmeter.Mode) (*lane, *run, *deaf) {
 }
 
 func frameStream(t testing.TB) (feed func(), rec *deaf, size int) {
-	d, r, rec := idle(t, eventmeter.Push)
-	s := &stream{d: d, r: r, heard: true, answer: true, id: 7}
+	_, r, rec := idle(t, eventmeter.Push)
+	s := r.stream
+	if err := s.Opened(streamclient.Head{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}}, streamclient.Arrival{At: 1}); err != nil {
+		t.Fatal(err)
+	}
+	s.Confirm(0)
 	frame := []byte("event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/event\",\"params\":{" + occurrence +
-		",\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":7}}}\n\n")
+		",\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":0}}}\n\n")
 	return func() {
 		if err := s.Piece(frame, streamclient.Arrival{At: 1}); err != nil {
 			t.Fatal(err)

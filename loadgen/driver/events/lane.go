@@ -10,11 +10,9 @@ import (
 	"sync"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/streamclient"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
-	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // lane is one lane of the MCP Events draft, or of Smithery's triggers.
@@ -27,8 +25,7 @@ type lane struct {
 	older   bool
 	said    said // what discover saw
 
-	watch   *sinks.Watch         // push
-	streams streamclient.Client  // push
+	streams *driver.Streams      // push
 	agenda  *agenda              // webhook
 	shared  *sharedCallback      // webhook, nil = each subscription has a callback of its own
 	nobody  *mcpclient.Principal // webhook, nil = subscriptions have the run's principals
@@ -43,7 +40,7 @@ type run struct {
 	who  *mcpclient.Principal
 	args json.RawMessage
 	rand *rand.Rand    // of the one goroutine that runs it
-	done chan struct{} // closed when its goroutine is over
+	done chan struct{} // closed when its goroutine is over; nil = it has a stream
 
 	cursor []byte // raw JSON token; empty = null; guarded by mu
 	// stands is the event that cursor came with, claimed the one that a cursor
@@ -110,13 +107,10 @@ func newEvents(opts driver.Options) (*lane, error) {
 	switch opts.Mode {
 	case eventmeter.Poll:
 	case eventmeter.Push:
-		if d.Pipe == nil {
-			if d.streams, err = d.Endpoint.StreamClient(opts.HTTP, opts.Clock, opts.Push.KernelTimestamps, &d.Sockets); err != nil {
-				d.Cancel()
-				return nil, fmt.Errorf("driver events: %w", err)
-			}
+		if d.streams, err = d.OpenStreams(d.streamOptions()); err != nil {
+			d.Cancel()
+			return nil, fmt.Errorf("driver events: %w", err)
 		}
-		d.watch = d.NewWatch()
 	case eventmeter.Webhook:
 		if err = d.openWebhooks(); err != nil {
 			d.Cancel()
@@ -136,14 +130,17 @@ func (d *lane) Make(i int, last *run) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{who: d.principal(i), args: args, rand: d.RandOf(i), done: make(chan struct{})}
+	r := &run{who: d.principal(i), args: args, rand: d.RandOf(i)}
 	d.Ready(&r.Attachment, i)
 	r.group = eventmeter.HashID(args) ^ uint64(r.who.Index+1)<<40
 	switch {
 	case d.agenda != nil:
 		r.hook = d.newHook(r)
-	case d.watch != nil:
+	case d.streams != nil:
 		r.stream = d.newStream(r)
+	}
+	if r.stream == nil {
+		r.done = make(chan struct{})
 	}
 	d.start(r, last)
 	d.listening.Do(d.listen)
@@ -216,19 +213,16 @@ func (d *lane) Abandon(r *run) {
 		d.retire(r)
 		return
 	}
+	if r.stream != nil {
+		<-r.stream.Done()
+		return
+	}
 	<-r.done
 }
 
 // Stop implements [driver.Protocol].
 func (d *lane) Stop(ctx context.Context) error {
-	if d.watch != nil {
-		d.watch.Close()
-	}
-	var err error
-	if d.streams != nil {
-		err = d.streams.Close()
-	}
-	err = errors.Join(err, d.notices.Close())
+	err := errors.Join(d.streams.Close(), d.notices.Close())
 	if d.agenda != nil {
 		d.agenda.close()
 		err = errors.Join(err, d.CloseInbox(ctx))

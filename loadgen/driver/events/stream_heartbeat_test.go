@@ -92,11 +92,10 @@ func TestDefaultHeartbeat(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := d.streams.Close(); err != nil {
+			beats := &beatingClient{clock: clock, every: c.every}
+			if err := d.streams.Carry(beats).Close(); err != nil {
 				t.Fatal(err)
 			}
-			beats := &beatingClient{clock: clock, every: c.every}
-			d.streams = beats
 			if err := d.Attach(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}

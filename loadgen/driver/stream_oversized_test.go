@@ -1,4 +1,4 @@
-package events
+package driver
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/streamclient"
 	"github.com/eventmeter/eventmeter/internal/wire"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
@@ -29,7 +28,7 @@ func TestRefusalInPieces(t *testing.T) {
 	if len(f.body) != 0 {
 		t.Errorf("%d bytes of comments are kept", len(f.body))
 	}
-	if err := f.take([]byte("\n")); !errors.Is(err, driver.ErrEnded) || string(f.body) != message || f.size != int64(len(text)+1) {
+	if err := f.take([]byte("\n")); !errors.Is(err, ErrEnded) || string(f.body) != message || f.size != int64(len(text)+1) {
 		t.Errorf("%v, %q, %d bytes", err, f.body, f.size)
 	}
 	if f.drop(); b.Used() != 0 {
