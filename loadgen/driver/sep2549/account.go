@@ -23,6 +23,7 @@ type account struct {
 	fetchesBy                               [5]atomic.Int64 // by freshness of the copy; those by a use
 	background, fetchesFailed               atomic.Int64
 	cursorFailures, regressed, privatePages atomic.Int64
+	ttlMissing, scopesMixed                 atomic.Int64
 	changes, otherChanges, reconnects       atomic.Int64
 	bytes                                   atomic.Int64 // after attaching
 	ttl                                     atomic.Int64 // as it was said last
@@ -222,6 +223,7 @@ func (d *lane) Figures() driver.Figures {
 		"fetches": float64(foreground + t.background.Load()), "fetchesFirst": n(&t.fetchesBy[missing]), "fetchesExpired": n(&t.fetchesBy[expired]),
 		"fetchesChanged": n(&t.fetchesBy[changed]), "fetchesUncached": n(&t.fetchesBy[uncached]), "fetchesBackground": n(&t.background),
 		"fetchesFailed": n(&t.fetchesFailed), "cursorFailures": n(&t.cursorFailures), "regressed": n(&t.regressed), "privatePages": n(&t.privatePages),
+		"ttlMissing": n(&t.ttlMissing), "scopesMixed": n(&t.scopesMixed),
 		"changesNotified": n(&t.changes), "otherChangesNotified": n(&t.otherChanges), "listenReconnects": n(&t.reconnects), "ttlMs": n(&t.ttl) / 1e6,
 	}
 	if reads > 0 {

@@ -57,6 +57,9 @@ func (d *lane) walk(c *client, cause eventmeter.Cause) ([]*keptPage, error) {
 		}
 		if p.next == "" {
 			c.cache.trim(c.who.Index, pages)
+			if slices.ContainsFunc(pages, func(o *keptPage) bool { return o.public != p.public }) {
+				d.tally.scopesMixed.Add(1)
+			}
 			return pages, nil
 		}
 		if p.next == key || len(pages) >= mcpclient.MaxPages {
@@ -167,6 +170,9 @@ func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, ke
 	}
 	if c.Interim || !c.HasTTL {
 		p.ttl = 0
+	}
+	if !c.HasTTL {
+		d.tally.ttlMissing.Add(1)
 	}
 	d.tally.ttl.Store(int64(p.ttl))
 	if !p.public {

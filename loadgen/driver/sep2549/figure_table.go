@@ -36,6 +36,8 @@ var FigureTable = figure.Table{Name: "sep-2549", Systems: []string{"sep-2549"}, 
 	{Name: "cursorFailures", Help: "reads that began anew since a cursor failed", Metric: list("eventmeter_list_cursor_failures_total", "Reads that began anew since a cursor failed.")},
 	{Name: "regressed", Help: "marks in a copy that were older than what the client had seen before", Metric: list("eventmeter_list_regressions_total", "Marks in a copy that were older than what the client had seen before.")},
 	{Name: "privatePages", Help: "pages that came as private, or without a scope", Metric: list("eventmeter_list_private_pages_total", "Pages that came as private, or without a scope.")},
+	{Name: "ttlMissing", Help: "pages that came without a time to live"},
+	{Name: "scopesMixed", Help: "reads of the list whose pages had more than one scope"},
 	// What the target says is the same for all shards.
 	{Name: "ttlMs", Unit: "ms", Rule: figure.Max, Help: "the time to live that was said last", Metric: level("eventmeter_list_ttl_seconds", "Time to live as the target said it last.", 1e-3)},
 	{Name: "avoidedShare", Rule: figure.Ratio("fetchesAvoided", "pageReads"), Help: "fetchesAvoided over pageReads, 0 to 1", Metric: level("eventmeter_list_avoided_ratio", "Fetches avoided over reads of pages.", 1)},

@@ -297,3 +297,13 @@ func TestNewCursorsDoNotAddUp(t *testing.T) {
 		}
 	}
 }
+
+// A page without a time to live is stale at once, and counted.
+func TestListWithoutHints(t *testing.T) {
+	s := &scriptedLists{ttl: time.Second, bare: true}
+	f := bubble(t, 1, Settings{Cache: true, Use: 10}, s, func(*lane, func()) { time.Sleep(1050 * time.Millisecond) })
+	if n := float64(len(s.asked)); n < 10 || f.Values["ttlMissing"] != n {
+		t.Errorf("%v of %v pages had no time to live", f.Values["ttlMissing"], n)
+	}
+	expect(t, f, map[string]float64{"fetchesAvoided": 0, "ttlMs": 0, "scopesMixed": 0})
+}

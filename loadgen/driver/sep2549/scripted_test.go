@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,7 @@ type scriptedLists struct {
 	took   time.Duration // to answer
 	seq    uint32
 	broken bool
+	bare   bool            // answers have no hints
 	asked  []time.Duration // when, since the start
 	start  time.Time
 	clock  *eventmeter.Clock
@@ -42,6 +44,10 @@ func (s *scriptedLists) RoundTrip(r *http.Request) (*http.Response, error) {
 	request, _ := io.ReadAll(r.Body)
 	text := fmt.Sprintf(`{"id":%s,"result":{"tools":[{"description":"%s"}],"ttlMs":%d,"cacheScope":"public"}}`,
 		wire.RequestID(request), eventmeter.Stamp{Run: 1, Seq: s.seq}, s.ttl.Milliseconds())
+	if s.bare {
+		text, _, _ = strings.Cut(text, `,"ttlMs"`)
+		text += "}}"
+	}
 	broken, took := s.broken, s.took
 	s.mu.Unlock()
 	time.Sleep(took)
