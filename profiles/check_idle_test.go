@@ -17,6 +17,8 @@ func TestIdleKeys(t *testing.T) {
 		lane, target, upstream, rest string
 		want                         string // in part; "" = all is well
 	}{
+		{lane, "version: 2026-7-28", inject, "", `target.version: "2026-7-28" is not a protocol version; use the form YYYY-MM-DD`},
+		{lane, "version: 2025-06-18, era: modern", inject, "", "target.version: 2025-06-18 is of era legacy, and target.era is modern; remove target.era"},
 		{push + "events: {anonymous: true}}", "", inject, "", "lanes.a.events.anonymous: only webhooks need a token"},
 		{push + "events: {cutFor: 1s}}", "", inject, "", "lanes.a.events.cutFor: does nothing without cutEvery"},
 		{push + "events: {cutFor: 1s, cutEvery: 0}}", "", inject, "", ""},

@@ -15,6 +15,7 @@ func (c *checker) target() {
 		c.web("target.url", t.URL, "http", "https")
 	}
 	c.command()
+	c.version()
 	c.headers("target.headers", t.Headers)
 	c.embedded()
 	c.oauth()
@@ -30,6 +31,23 @@ func (c *checker) target() {
 		if host == "" || strings.ContainsAny(host, "/ \t\n") {
 			c.bad(fmt.Sprintf("target.allow.%d", i), quote(host)+" is not a host", "give a name or an address, without http://")
 		}
+	}
+}
+
+// version checks the form of the version, and that the era is its own.
+func (c *checker) version() {
+	t := &c.p.Target
+	if t.Version == "" {
+		return
+	}
+	era := "legacy"
+	if t.Version >= "2026-07-28" {
+		era = "modern"
+	}
+	if _, err := time.Parse(time.DateOnly, t.Version); err != nil {
+		c.bad("target.version", quote(t.Version)+" is not a protocol version", "use the form YYYY-MM-DD")
+	} else if t.Era != "auto" && t.Era != era {
+		c.bad("target.version", t.Version+" is of era "+era+", and target.era is "+t.Era, "remove target.era")
 	}
 }
 

@@ -91,6 +91,9 @@ type Target struct {
 	OAuth OAuth `yaml:"oauth,omitempty" json:"oauth,omitzero"`
 	// auto (the default), modern (2026-07-28, stateless) or legacy (sessions)
 	Era string `yaml:"era,omitempty" json:"era" check:"auto|modern|legacy"`
+	// protocol version that is asked for, as in 2025-06-18, in place of the newest of the era, which it
+	// decides; a target that does not speak it is an error, which names what it speaks
+	Version string `yaml:"version,omitempty" json:"version,omitempty"`
 	// revision of MCP Events in messages sent: sep-3415 (the default), sketch, longpoll or older.
 	// Messages of every revision are read. Only longpoll has poll.timeout; older has no webhook.ttl,
 	// which is then not sent.

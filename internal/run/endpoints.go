@@ -78,7 +78,7 @@ func (t *targetSide) addFeed(o *embedded.Options) {
 func endpointOptions(t profiles.Target, version string) (mcpclient.EndpointOptions, error) {
 	o := mcpclient.EndpointOptions{
 		URL: t.URL, Headers: t.Headers, Tokens: t.Tokens, Command: t.Command, Env: variables(t.Env), Dir: t.Dir,
-		Era: mcpclient.Era(t.Era), Revision: mcpclient.Revision(t.Revision),
+		Era: mcpclient.Era(t.Era), Version: t.Version, Revision: mcpclient.Revision(t.Revision),
 		ClientName: "eventmeter", ClientVersion: version,
 	}
 	var err error

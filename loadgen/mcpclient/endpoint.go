@@ -68,6 +68,9 @@ type EndpointOptions struct {
 	OAuth *OAuth
 	// Era is Auto (also ""), Modern or Legacy.
 	Era Era
+	// Version is the protocol version that is asked for and must be spoken, and which
+	// decides the era; "" = the newest of the era, or what the target has.
+	Version string
 	// Revision is one of [Revisions]; "" = SEP3415.
 	Revision Revision
 	// Roots are trusted for https; nil = those of TLS, or the system's.
@@ -176,6 +179,9 @@ func NewEndpoint(opts EndpointOptions) (*Endpoint, error) {
 	case Auto, Modern, Legacy:
 	default:
 		return nil, fmt.Errorf("endpoint: era %q is not known: use auto, modern or legacy", opts.Era)
+	}
+	if err := opts.pin(); err != nil {
+		return nil, err
 	}
 	opts.Revision = cmp.Or(opts.Revision, SEP3415)
 	if !slices.Contains(Revisions, opts.Revision) {

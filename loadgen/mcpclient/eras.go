@@ -3,7 +3,11 @@ package mcpclient
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
 // Eras remembers of which era targets turned out to be, so that one of an
@@ -80,4 +84,38 @@ func (o *eraOf) handshake(ctx context.Context, make func(Era) (*Session, error))
 		o.set(a.Era, a.fallback)
 	}
 	return a, err
+}
+
+// pin has the version that is named decide the era.
+func (o *EndpointOptions) pin() error {
+	if o.Version == "" {
+		return nil
+	}
+	if _, err := time.Parse(time.DateOnly, o.Version); err != nil {
+		return fmt.Errorf("endpoint: version %q is not a protocol version: use the form YYYY-MM-DD", o.Version)
+	}
+	era := Legacy
+	if o.Version >= modernVersion {
+		era = Modern
+	}
+	if o.Era != Auto && o.Era != era {
+		return fmt.Errorf("endpoint: version %s is of era %s, and era is %s: leave era out", o.Version, era, o.Era)
+	}
+	o.Era = era
+	return nil
+}
+
+// spoken returns an error unless the session is of the version that was asked for.
+func (e *Endpoint) spoken(a *Session) error {
+	if e.opts.Version == "" || a.Version == e.opts.Version {
+		return nil
+	}
+	return e.unspoken(a.versions)
+}
+
+// unspoken says that the target has not the version that was asked for. supported
+// are those that it named.
+func (e *Endpoint) unspoken(supported []errtext.Said) error {
+	return fmt.Errorf("handshake with %s: %w: the target does not speak version %s, but %s: ask for one of these, or for none",
+		e.opts.URL, ErrProtocol, e.opts.Version, errtext.Line(strings.Join(plain(supported), ", ")))
 }

@@ -78,6 +78,9 @@ func RPCError(method string, r *wire.RPCError) *CallError {
 // rpc makes an error of what a JSON-RPC response said.
 func (e *CallError) rpc(r *wire.RPCError) {
 	e.HasCode, e.code, e.Message, e.reason = true, r.Code, errtext.Of(string(r.Message)), reasonOf(r.Data)
+	if supported := supportedOf(r.Data); e.code == codeUnsupportedVersion && len(supported) > 0 {
+		e.reason = errtext.Of("supported: " + strings.Join(plain(supported), ", "))
+	}
 	if meaning(e.code) != codeExhausted {
 		return
 	}
@@ -363,6 +366,19 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 }
 
 // reasonOf is the member reason of an error's data; empty if there is none.
+// codeUnsupportedVersion is what the base protocol answers to a version that the
+// server does not have.
+const codeUnsupportedVersion = -32022
+
+// supportedOf are the versions that an error names.
+func supportedOf(data []byte) []errtext.Said {
+	var d struct {
+		Supported []errtext.Said `json:"supported"`
+	}
+	_ = json.Unmarshal(data, &d) // anything else gives none
+	return d.Supported
+}
+
 func reasonOf(data []byte) errtext.Said {
 	var d struct {
 		Reason errtext.Said `json:"reason"`

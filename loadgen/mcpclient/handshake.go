@@ -34,6 +34,10 @@ func (p *Principal) handshake(ctx context.Context, era Era, observe func(eventme
 	recordingTransport.over()
 	a = sessionOf(session)
 	a.Capabilities, a.versions = recordingTransport.result()
+	if err := e.spoken(a); err != nil {
+		a.end()
+		return nil, err
+	}
 	a.build(p)
 	return a, nil
 }
@@ -90,6 +94,9 @@ func (e *Endpoint) sdkClient(era Era) (*mcp.Client, *mcp.ClientSessionOptions) {
 	if era == Legacy {
 		opts.ProtocolVersion = legacyVersion
 	}
+	if e.opts.Version != "" {
+		opts.ProtocolVersion = e.opts.Version
+	}
 	return client, opts
 }
 
@@ -130,6 +137,11 @@ func (p *Principal) bare(ctx context.Context, recordingTransport *recordingTrans
 		return nil, fmt.Errorf("handshake with %s: http %d: %w%s: check the token", e.opts.URL, status, ErrAuth, recordingTransport.quote())
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		return nil, fail(ErrThrottled, "try again later")
+	case e.opts.Version != "":
+		if _, supported := recordingTransport.result(); len(supported) > 0 {
+			return nil, e.unspoken(supported)
+		}
+		return nil, fail(ErrProtocol, "the target does not speak "+e.opts.Version+": ask for no version")
 	case e.opts.Era == Modern:
 		return nil, fail(ErrProtocol, "the target does not speak "+modernVersion+": use era auto")
 	}
@@ -147,7 +159,8 @@ func (p *Principal) bare(ctx context.Context, recordingTransport *recordingTrans
 	return a, nil
 }
 
-// readOffer reads the answer to server/discover or initialize.
+// readOffer reads the answer to server/discover or initialize; of a refusal, the
+// versions that it names.
 func readOffer(text []byte) (caps json.RawMessage, versions []errtext.Said) {
 	var m struct {
 		Result struct {
@@ -155,11 +168,16 @@ func readOffer(text []byte) (caps json.RawMessage, versions []errtext.Said) {
 			SupportedVersions []errtext.Said  `json:"supportedVersions"`
 			ProtocolVersion   errtext.Said    `json:"protocolVersion"`
 		} `json:"result"`
+		Error struct {
+			Data json.RawMessage `json:"data"`
+		} `json:"error"`
 	}
 	if json.Unmarshal(text, &m) != nil {
 		return nil, nil
 	}
-	versions = m.Result.SupportedVersions
+	if versions = supportedOf(m.Error.Data); len(versions) == 0 {
+		versions = m.Result.SupportedVersions
+	}
 	if len(versions) == 0 && m.Result.ProtocolVersion != "" {
 		versions = []errtext.Said{m.Result.ProtocolVersion}
 	}

@@ -212,6 +212,10 @@ func (p *Principal) handshakePipe(ctx context.Context, era Era, observe func(eve
 	}
 	a = sessionOf(session)
 	a.Capabilities, a.versions = readOffer(s.counted())
+	if err := e.spoken(a); err != nil {
+		a.end()
+		return nil, err
+	}
 	a.build(p)
 	return a, nil
 }
@@ -234,6 +238,11 @@ func (p *Principal) barePipe(ctx context.Context, s *sdkPipe, cause error) (*Ses
 		return nil, fmt.Errorf("handshake with %s: %w: %w: run the command by hand to see more", e.opts.URL, ErrUnreachable, died)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("handshake with %s: %w: no answer came: does it speak MCP over standard input and output?", e.opts.URL, ErrUnreachable)
+	case e.opts.Version != "":
+		if _, supported := readOffer(s.counted()); len(supported) > 0 {
+			return nil, e.unspoken(supported)
+		}
+		return nil, fmt.Errorf("handshake with %s: %w: %s: the target does not speak %s: ask for no version", e.opts.URL, ErrProtocol, errtext.Line(cause.Error()), e.opts.Version)
 	case e.opts.Era == Modern:
 		return nil, fmt.Errorf("handshake with %s: %w: %s: the target does not speak %s: use era auto", e.opts.URL, ErrProtocol, errtext.Line(cause.Error()), modernVersion)
 	}
