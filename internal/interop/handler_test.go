@@ -28,7 +28,7 @@ target: {url: "%s", tokens: [principal-one, principal-two]}
 lanes:
   - name: webhook
     mode: webhook
-    subscriptions: 40
+    subscriptions: 15
     event: chat.message
     arguments: {channel: "channel-{{mod .Index 5}}"}
     sources: "{{mod .Index 5}}"
@@ -137,7 +137,7 @@ func TestHandlerCounts(t *testing.T) {
 	}{
 		{"plain", "ttl: default", nil, "delivered"},
 		{"refused", "ttl: default", []string{"--refuse-every", "4"}, "refused"},
-		{"rotated", "ttl: 4s, refreshAt: 0.2, rotateEvery: 1", []string{"--ttl", "4000"}, "rotated"},
+		{"rotated", "ttl: 4s, refreshAt: 0.4, rotateEvery: 1", []string{"--ttl", "4000"}, "rotated"},
 		{"forged", "ttl: default", []string{"--forge-every", "10"}, "forged"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func compare(t *testing.T, lane laneResult, server handlerStats) {
 			t.Errorf("%s: %d here, %d there", c.what, c.ours, c.theirs)
 		}
 	}
-	if lane.Ready.Active != 40 || lane.Expected == 0 || lane.Detail.Malformed != 0 || lane.Detail.Terminated != 0 {
+	if lane.Ready.Active != 15 || lane.Expected == 0 || lane.Detail.Malformed != 0 || lane.Detail.Terminated != 0 {
 		t.Errorf("the lane: %+v", lane)
 	}
 	if t.Failed() {
