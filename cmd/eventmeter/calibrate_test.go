@@ -20,7 +20,7 @@ func TestCalibrate(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	out, err := calibrated(func() *exec.Cmd { return command(t, "run", "--profile", "calibrate") })
-	if err != nil || !strings.Contains(out, "296 of 292 rows equal") {
+	if err != nil || !strings.Contains(out, "296 of 296 rows equal") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	keepsRows(t, out)

@@ -16,15 +16,15 @@ import (
 )
 
 // known is a profile whose target takes 300 deliveries a second, 30 events. The
-// range is 5 % around that: the wide searches are simulated, in
-// internal/capacity.
+// range is around that, and no load at its edge is tried, of which the outcome
+// would be chance: the wide searches are simulated, in internal/capacity.
 const known = `name: known
 target: {embedded: {capacity: 300/s, capacityBurst: 5}}
 lanes: [{name: push, mode: push, subscriptions: 10, event: tick}]
 upstream: {payload: {probe: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 10/s}
 phases: {warmup: 500ms, drain: 5s}
-capacity: {axis: rate, from: 28.6, to: 31.4, slo: {p99: 80ms}, step: 1500ms, precision: 0.06, idle: 500ms}
+capacity: {axis: rate, from: 29, to: 31.4, slo: {p99: 80ms}, step: 1500ms, precision: 0.09, idle: 500ms}
 `
 
 func knownProfile(t *testing.T) string {
@@ -63,14 +63,14 @@ func TestCapacityOfAKnownTarget(t *testing.T) {
 	case code == exitBottleneck && c.Outcome == "generator":
 		t.Logf("this machine is too busy to find a capacity on: %s", c.Stopped)
 	case code == exitThreshold && c.Outcome == "none":
-		t.Errorf("not even 28.6 of 30 passed:\n%s", stdout)
+		t.Errorf("not even 29 of 30 passed:\n%s", stdout)
 	default:
 		t.Errorf("exit code %d, outcome %s\n%s\n%s", code, c.Outcome, stdout, stderr)
 	}
 	if c.Partial || !c.Target.Embedded || len(c.Steps) < 2 {
 		t.Errorf("target %+v, %d steps, partial %v", c.Target, len(c.Steps), c.Partial)
 	}
-	if !strings.Contains(stderr, "step 1, bracket 28.6: offered ") {
+	if !strings.Contains(stderr, "step 1, bracket 29: offered ") {
 		t.Errorf("steps are not told:\n%s", stderr)
 	}
 	rebuilt(t, dir, stdout)

@@ -49,8 +49,9 @@ var rawJSON = reflect.TypeFor[json.RawMessage]()
 func (s scrubber) value(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
-		if v.CanSet() {
-			v.SetString(s.text(v.String()))
+		// What holds no secret is not written to: others may be reading it.
+		if text := s.text(v.String()); v.CanSet() && text != v.String() {
+			v.SetString(text)
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {
@@ -100,6 +101,9 @@ func (s scrubber) mapping(v reflect.Value) {
 		}
 		clean := reflect.New(v.Type().Key()).Elem()
 		clean.SetString(s.text(key.String()))
+		if clean.String() == key.String() && reflect.DeepEqual(value.Interface(), v.MapIndex(key).Interface()) {
+			continue
+		}
 		if clean.String() != key.String() {
 			v.SetMapIndex(key, reflect.Value{})
 			if was := v.MapIndex(clean); was.IsValid() && value.CanInt() { // two keys that are now equal

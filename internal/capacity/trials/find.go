@@ -12,6 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/capacity"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -36,18 +37,19 @@ func Find(ctx context.Context, opts Options) (*results.Capacity, error) {
 			return save(c)
 		}
 	}
-	out, err := search(ctx, opts)
+	out, err := search(ctx, opts, secrets)
 	if out != nil {
 		secrets.ScrubAll(out)
 	}
 	return out, secrets.ScrubError(err)
 }
 
-func search(ctx context.Context, opts Options) (*results.Capacity, error) {
+func search(ctx context.Context, opts Options, secrets *errtext.Secrets) (*results.Capacity, error) {
 	s, err := newFinder(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
+	s.secrets = secrets
 	defer s.keep.Stop()
 	s.shown = opts.Collector.Search(s.out.Started.Format("20060102T150405Z")+"-"+s.p.Name, s.p.Name, s.out.Axis)
 	err = s.loads(ctx)

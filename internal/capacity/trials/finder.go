@@ -5,6 +5,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/capacity"
 	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -48,6 +49,8 @@ type finder struct {
 	keep   *embedded.Keep
 	out    *results.Capacity
 	shown  *metrics.Search // nil where nobody wants metrics
+	// secrets are hidden in each step before it is shown; nil = there are none.
+	secrets *errtext.Secrets
 
 	checkpointFailed bool
 	// run is [Run] but in tests.

@@ -184,6 +184,7 @@ func unjudgedLane(l *results.Lane, lanes []profiles.Lane) string {
 }
 
 func (s *finder) add(step results.CapacityStep) {
+	s.secrets.ScrubAll(&step) // before anybody else sees it: it is not written to afterwards
 	s.out.Steps = append(s.out.Steps, step)
 	s.shown.Step(step)
 	s.checkpoint()
