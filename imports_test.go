@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 
 	// A run and what is built on it.
 	"internal/calibrate":       {".", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/crash", "internal/errtext", "internal/refserver/faults"},
-	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/health", "internal/metrics"},
+	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics"},
 	"internal/embedded":        {"profiles", "sinks", "sinks/ledger", "internal/refserver", "internal/refserver/faults", "internal/crash", "internal/lockfile", "internal/stderrtail"},
 	"internal/health":          {"results", "sinks", "sinks/ledger", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/run": {
