@@ -149,7 +149,7 @@ func (s *Server) terminate(h *hook, why *rpcError) {
 		s.hooks.remove(h, nil)
 		return
 	}
-	last, err := terminatedEnvelope(s.dialect.spell(why))
+	last, err := terminatedEnvelope(s.rules.spell(why))
 	if err != nil {
 		s.opts.Logger.Error("terminated envelope", "error", err)
 	}

@@ -32,7 +32,7 @@ type posted struct {
 
 func newBase(s *Server) *base {
 	caps := &mcp.ServerCapabilities{}
-	if s.dialect.extension {
+	if s.rules.extension {
 		caps.AddExtension(eventsExtension, map[string]any{"listChanged": true})
 	}
 	caps.AddExtension(smitheryExtension, map[string]any{})

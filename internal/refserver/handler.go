@@ -135,7 +135,7 @@ func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal stri
 	}
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil || !isServedHere(e.Method) {
-		if err == nil && e.Method == methodListen && (wantsTypes(e.Params) || !f.server.dialect.optIn) {
+		if err == nil && e.Method == methodListen && (wantsTypes(e.Params) || !f.server.rules.optIn) {
 			f.listen(w, r, e, principal)
 			return
 		}
@@ -168,7 +168,7 @@ func (f *mcpHandler) check(w http.ResponseWriter, r *http.Request, e envelope, p
 		writeRPCError(w, status, e.ID, rpcErr)
 		return nil
 	}
-	return &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal, dialect: f.server.dialectOf(e.Method)}
+	return &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal, rules: f.server.rulesOf(e.Method)}
 }
 
 // era returns the protocol era of a request, and checks that the headers of a
@@ -328,7 +328,7 @@ func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, 
 	l, leave := f.server.typeListeners.join(w, e.ID)
 	defer leave()
 	if n := p.Notifications; n.Tools || n.Prompts || n.Resources || len(n.URIs) > 0 {
-		l.ackPending = f.server.dialect.optIn
+		l.ackPending = f.server.rules.optIn
 		f.base.serve(l, r, principal)
 		return
 	}
@@ -369,7 +369,7 @@ func isServedHere(method string) bool {
 // for the SDK. A request to listen for changes of event types passes. The slash
 // is left out because JSON can spell it in two ways.
 func (s *Server) mayBeServedHere(body []byte) bool {
-	if !s.dialect.optIn && bytes.Contains(body, []byte("listen")) {
+	if !s.rules.optIn && bytes.Contains(body, []byte("listen")) {
 		return true
 	}
 	for _, n := range namespaces {

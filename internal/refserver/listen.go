@@ -195,7 +195,7 @@ func (s *Server) listenAlone(l *typeListener, r *http.Request, c *call) {
 	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`
 	l.WriteHeader(http.StatusOK)
 	agreed := `{"eventsListChanged":true}`
-	if !s.dialect.optIn { // nothing to agree to: every such stream carries them
+	if !s.rules.optIn { // nothing to agree to: every such stream carries them
 		agreed = `{}`
 	}
 	l.send([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + agreed + `,` + meta + "}}\n\n"))

@@ -175,7 +175,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 		rpcErr = schemaChanged()
 	case p.MaxEvents != nil && *p.MaxEvents < 1:
 		rpcErr = invalidParams("maxEvents is less than 1")
-	case c.dialect.longPoll && p.TimeoutMs != nil && *p.TimeoutMs < 0:
+	case c.rules.longPoll && p.TimeoutMs != nil && *p.TimeoutMs < 0:
 		rpcErr = invalidParams("timeoutMs is negative")
 	}
 	if rpcErr != nil {
@@ -186,7 +186,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	if p.MaxEvents != nil {
 		limit = int(min(*p.MaxEvents, int64(limit)))
 	}
-	if c.dialect.longPoll && p.TimeoutMs != nil {
+	if c.rules.longPoll && p.TimeoutMs != nil {
 		wait = min(millis(*p.TimeoutMs), s.opts.LongPollMax)
 	}
 	s.counts.polls.Add(1)

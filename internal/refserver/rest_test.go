@@ -56,7 +56,7 @@ func TestSuspension(t *testing.T) {
 	})
 }
 
-func TestSmitheryExpiresWithoutAWord(t *testing.T) {
+func TestSmitheryExpiresUnannounced(t *testing.T) {
 	call := func(t *testing.T, s *Server) string {
 		return result(t, s, "t", smitheryPrefix+"subscribe", subscription("tick", testSecret, ""))["id"].(string)
 	}

@@ -34,9 +34,9 @@ const (
 	WebhookIDMessage = "message"
 )
 
-// dialect is what distinguishes one revision of MCP Events from the others. A
-// nil *dialect belongs to a system other than MCP Events.
-type dialect struct {
+// rules are what distinguishes one revision of MCP Events from the others. A
+// nil *rules belongs to a system other than MCP Events.
+type rules struct {
 	// codes are the numbers of the named errors.
 	codes map[errorName]int
 	// extension says that the capability stands among the extensions, beside
@@ -71,7 +71,7 @@ var (
 		eventNotFound: -32011, subscriptionNotFound: -32011, accessForbidden: -32012, resourceExhausted: -32013,
 		notSupported: -32014, callbackFailed: -32015,
 	}
-	dialects = map[string]*dialect{
+	rulesByRevision = map[string]*rules{
 		RevisionSEP3415: {
 			codes: map[errorName]int{
 				eventNotFound: -32023, subscriptionNotFound: -32023, accessForbidden: -32024, resourceExhausted: -32025,
@@ -97,25 +97,25 @@ func (o *Options) checkSpelling() error {
 	o.Revision = cmp.Or(o.Revision, RevisionSEP3415)
 	o.WebhookID = cmp.Or(o.WebhookID, WebhookIDEvent)
 	switch {
-	case dialects[o.Revision] == nil:
-		return fmt.Errorf("target: Revision is %q: want one of %s", o.Revision, strings.Join(slices.Sorted(maps.Keys(dialects)), ", "))
+	case rulesByRevision[o.Revision] == nil:
+		return fmt.Errorf("target: Revision is %q: want one of %s", o.Revision, strings.Join(slices.Sorted(maps.Keys(rulesByRevision)), ", "))
 	case o.WebhookID != WebhookIDEvent && o.WebhookID != WebhookIDMessage:
 		return fmt.Errorf("target: WebhookID is %q: want %s or %s", o.WebhookID, WebhookIDEvent, WebhookIDMessage)
 	}
 	return nil
 }
 
-// dialectOf returns the dialect of a method, nil if it does not belong to MCP
+// rulesOf returns the rules of a method, nil if it does not belong to MCP
 // Events.
-func (s *Server) dialectOf(method string) *dialect {
+func (s *Server) rulesOf(method string) *rules {
 	if strings.HasPrefix(method, eventsPrefix) {
-		return s.dialect
+		return s.rules
 	}
 	return nil
 }
 
-// spell returns an error with the number that the dialect gives it.
-func (d *dialect) spell(e *rpcError) *rpcError {
+// spell returns an error with the number that the rules give it.
+func (d *rules) spell(e *rpcError) *rpcError {
 	if d == nil || e.name == unnamed {
 		return e
 	}

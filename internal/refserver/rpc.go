@@ -19,8 +19,8 @@ type call struct {
 	id        json.RawMessage
 	params    json.RawMessage
 	modern    bool
-	principal string   // the bearer token; "" = anonymous
-	dialect   *dialect // nil for systems other than MCP Events
+	principal string // the bearer token; "" = anonymous
+	rules     *rules // nil for systems other than MCP Events
 }
 
 // envelope is the part of a JSON-RPC request that decides where it goes.
@@ -58,7 +58,7 @@ func (c *call) resultOpen(dst []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, c.id...)
 	dst = append(dst, `,"result":{`...)
-	if d := c.dialect; d == nil && c.modern || d != nil && d.complete {
+	if d := c.rules; d == nil && c.modern || d != nil && d.complete {
 		dst = append(dst, `"resultType":"complete",`...)
 	}
 	return dst
@@ -78,7 +78,7 @@ func (c *call) answer(w http.ResponseWriter, members []byte) {
 // fail writes an error response. The modern era maps two codes to HTTP statuses
 // of their own, as the base protocol's implementations do.
 func (c *call) fail(w http.ResponseWriter, e *rpcError) {
-	e = c.dialect.spell(e)
+	e = c.rules.spell(e)
 	status := http.StatusOK
 	if c.modern {
 		switch e.Code {

@@ -51,7 +51,7 @@ import (
 // concurrent use.
 type Server struct {
 	opts          Options
-	dialect       *dialect
+	rules         *rules
 	started       time.Time
 	broker        *broker
 	hooks         *hooks

@@ -30,7 +30,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		opts: opts, dialect: dialects[opts.Revision], started: time.Now(), principals: newPrincipals(), counts: &counters{},
+		opts: opts, rules: rulesByRevision[opts.Revision], started: time.Now(), principals: newPrincipals(), counts: &counters{},
 		closing: make(chan struct{}), readTimeout: readTimeout, idleTimeout: idleTimeout,
 	}
 	s.broker = newBroker(opts, s.started)

@@ -87,7 +87,7 @@ func (st *stream) run(r *http.Request) {
 	for {
 		changed, revoked := s.principals.watch(st.call.principal)
 		if why := st.over(revoked); why != nil {
-			if st.notify("terminated", errorMember(st.call.dialect.spell(why))) {
+			if st.notify("terminated", errorMember(st.call.rules.spell(why))) {
 				st.end()
 			}
 			return
@@ -211,7 +211,7 @@ func (st *stream) appendNotification(b []byte, name string, members []byte) []by
 // end writes the response that closes the stream.
 func (st *stream) end() {
 	b := append(st.call.resultOpen([]byte("data: ")), `"_meta":{`...)
-	if st.call.dialect.complete {
+	if st.call.rules.complete {
 		b = append(append(b, `"`+subscriptionIDKey+`":`...), st.call.id...)
 	}
 	st.write(append(b, frameEnd...))

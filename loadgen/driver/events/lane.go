@@ -199,7 +199,7 @@ func (d *lane) End(ctx context.Context, r *run) (err error) {
 	return err
 }
 
-// silent tells whether a subscription ends without a word, by its number.
+// silent tells whether a subscription does not unsubscribe when it ends, by its number.
 func (d *lane) silent(r *run) bool {
 	share := d.Opts.Webhook.Silent
 	return share > 0 && d.Rand(uint64(d.Opts.NumberOf(int(r.Sub.Index)))|1<<31).Float64() < share

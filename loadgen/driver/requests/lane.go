@@ -178,7 +178,7 @@ func (d *lane) target(t *vegeta.Target) error {
 	return nil
 }
 
-// errFailed is what the attacker is told of a request without a result.
+// errFailed is the error that the attacker gets for a request without a result.
 var errFailed = errors.New("no result")
 
 // RoundTrip makes one request as the next client, in place of the one that the
